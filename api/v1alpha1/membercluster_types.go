@@ -1,0 +1,150 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Labels that every member cluster carries for selectors, beside its own.
+const (
+	LabelRegion   = corev1.LabelTopologyRegion
+	LabelZone     = corev1.LabelTopologyZone
+	LabelTier     = "sluice.dev/tier"
+	LabelProvider = "sluice.dev/provider"
+	LabelCluster  = "sluice.dev/cluster"
+)
+
+// Tier says how far a member cluster is from its users.
+// +kubebuilder:validation:Enum=cloud;edge
+type Tier string
+
+// Tiers.
+const (
+	TierCloud Tier = "cloud"
+	TierEdge  Tier = "edge"
+)
+
+// DriverKube delivers instances straight to a member cluster's API server.
+const DriverKube = "kube"
+
+// MemberCluster is a cluster in the inventory, however it got there. Its labels
+// are what selectors match.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=mc
+// +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name=Region,type=string,JSONPath=`.spec.region`
+// +kubebuilder:printcolumn:name=Tier,type=string,JSONPath=`.spec.tier`
+// +kubebuilder:printcolumn:name=Nodes,type=integer,JSONPath=`.status.nodes`
+// +kubebuilder:printcolumn:name=CPU,type=string,JSONPath=`.status.allocatable.cpu`
+// +kubebuilder:printcolumn:name=Memory,type=string,JSONPath=`.status.allocatable.memory`
+type MemberCluster struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   MemberClusterSpec   `json:"spec"`
+	Status MemberClusterStatus `json:"status,omitempty"`
+}
+
+// MemberClusterList is a list of member clusters.
+// +kubebuilder:object:root=true
+type MemberClusterList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []MemberCluster `json:"items"`
+}
+
+// MemberClusterSpec says how to reach a member cluster and what the operator and
+// its provider declare about it.
+type MemberClusterSpec struct {
+	// Driver that delivers instances to this cluster.
+	// +kubebuilder:validation:Enum=kube
+	// +kubebuilder:default=kube
+	Driver string `json:"driver,omitempty"`
+	// Access to the cluster's API server.
+	Access ClusterAccess `json:"access"`
+	// ConsumerServer is the URL at which consumers reach the API server, where it
+	// differs from the one in Access (for instance a public name).
+	// +kubebuilder:validation:Pattern=`^https://`
+	ConsumerServer string `json:"consumerServer,omitempty"`
+	// Provider is the organisation that runs the cluster.
+	// +kubebuilder:validation:MaxLength=63
+	Provider string `json:"provider,omitempty"`
+	// Region the cluster is in.
+	// +kubebuilder:validation:MaxLength=63
+	Region string `json:"region,omitempty"`
+	// Zone within the region.
+	// +kubebuilder:validation:MaxLength=63
+	Zone string `json:"zone,omitempty"`
+	// Tier of the cluster.
+	// +kubebuilder:default=cloud
+	Tier Tier `json:"tier,omitempty"`
+	// Unschedulable cordons the cluster: it takes no new placements; instances on it stay.
+	Unschedulable bool `json:"unschedulable,omitempty"`
+	// Taints repel requests that do not tolerate them. NoSchedule and NoExecute
+	// refuse new placements; PreferNoSchedule only lowers the score.
+	// +kubebuilder:validation:MaxItems=32
+	Taints []corev1.Taint `json:"taints,omitempty"`
+	// Prices of what is reserved on this cluster.
+	Prices *PriceList `json:"prices,omitempty"`
+}
+
+// ClusterAccess is a kubeconfig, sealed by Sluice or held in a Secret.
+// +kubebuilder:validation:XValidation:rule="has(self.sealedKubeconfig) != has(self.secretRef)",message="exactly one of sealedKubeconfig and secretRef must be set"
+type ClusterAccess struct {
+	// SealedKubeconfig is a kubeconfig sealed with the hub's keyset; `sluice cluster add` writes it.
+	SealedKubeconfig []byte `json:"sealedKubeconfig,omitempty"`
+	// SecretRef names a Secret in the same namespace, on hubs that have Secrets.
+	SecretRef *SecretKeyReference `json:"secretRef,omitempty"`
+}
+
+// SecretKeyReference selects one key of a Secret in the same namespace.
+type SecretKeyReference struct {
+	// Name of the Secret.
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name"`
+	// Key within the Secret.
+	// +kubebuilder:default=kubeconfig
+	Key string `json:"key,omitempty"`
+}
+
+// PriceList says what one unit of each resource costs per hour on a cluster.
+type PriceList struct {
+	// Currency as an ISO 4217 code; placement compares prices of one currency only.
+	// +kubebuilder:validation:Pattern=`^[A-Z]{3}$`
+	Currency string `json:"currency"`
+	// PerHour is the price of one unit for one hour: a core for cpu, a GiB for memory,
+	// ephemeral-storage and storage classes, one piece for anything else.
+	PerHour map[corev1.ResourceName]resource.Quantity `json:"perHour"`
+}
+
+// MemberClusterStatus is what Sluice observes of a member cluster.
+type MemberClusterStatus struct {
+	// ObservedGeneration is the generation of spec that this status describes.
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Conditions: Reachable, AccessVerified, Ready.
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Server is the URL of the API server as Sluice reaches it.
+	Server string `json:"server,omitempty"`
+	// UID identifies the cluster: the UID of its kube-system namespace.
+	UID string `json:"uid,omitempty"`
+	// KubernetesVersion of the API server.
+	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
+	// Nodes that are ready and schedulable.
+	Nodes int32 `json:"nodes,omitempty"`
+	// Capacity is the sum over those nodes.
+	Capacity corev1.ResourceList `json:"capacity,omitempty"`
+	// Allocatable is the sum over those nodes.
+	Allocatable corev1.ResourceList `json:"allocatable,omitempty"`
+	// ForeignUse is what pods request that belong to no instance of this hub.
+	ForeignUse corev1.ResourceList `json:"foreignUse,omitempty"`
+	// StorageClasses of the cluster.
+	StorageClasses []string `json:"storageClasses,omitempty"`
+	// Latency of the API server as probed by Sluice: median of the recent probes.
+	Latency *metav1.Duration `json:"latency,omitempty"`
+}

@@ -1,0 +1,50 @@
+package v1alpha1
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
+
+// InstanceName is the name of the ServiceInstance that holds a platform's
+// instance. OSB ids may contain any character and are unique per platform only,
+// so the name is a digest of both.
+func InstanceName(platform, instanceID string) string { return "si-" + digest(platform, instanceID) }
+
+// BindingName is the name of the ServiceBinding that holds a platform's binding.
+func BindingName(platform, instanceID, bindingID string) string {
+	return "sb-" + digest(platform, instanceID, bindingID)
+}
+
+// MemberNamespace is the namespace that carries an instance on every member
+// cluster it is placed on.
+func MemberNamespace(instanceName string) string {
+	return "sluice-" + strings.TrimPrefix(instanceName, "si-")
+}
+
+// Labels of everything that Sluice owns on a member cluster.
+const (
+	// LabelHub holds the hub's ID, so that two Sluices can share a member cluster.
+	LabelHub = "sluice.dev/hub"
+	// LabelInstance holds the name of the ServiceInstance.
+	LabelInstance = "sluice.dev/instance"
+	// LabelBinding holds the name of the ServiceBinding.
+	LabelBinding = "sluice.dev/binding"
+	// FieldManager owns the fields that Sluice applies.
+	FieldManager = "sluice"
+)
+
+// MemberRole is the name of the Role, in an instance's namespace, that a
+// binding with CredentialsPolicy.Role gets: "sluice-edit" or "sluice-view".
+func MemberRole(role string) string { return "sluice-" + role }
+
+// digest hashes its parts with a separator that no part can imitate (their
+// lengths), 160 bits being ample against collisions and short enough for a label.
+func digest(parts ...string) string {
+	h := sha256.New()
+	for _, part := range parts {
+		sum := sha256.Sum256([]byte(part))
+		h.Write(sum[:])
+	}
+	return hex.EncodeToString(h.Sum(nil)[:20])
+}

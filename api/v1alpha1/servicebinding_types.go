@@ -1,0 +1,106 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// ServiceBinding is a binding that a platform asked for. Its name is
+// BindingName(platform, instance id, binding id). Its spec never changes;
+// rotation creates another binding that names this one as its predecessor.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=sb
+// +kubebuilder:printcolumn:name=Platform,type=string,JSONPath=`.spec.platform`
+// +kubebuilder:printcolumn:name=Instance,type=string,JSONPath=`.spec.instanceID`
+// +kubebuilder:printcolumn:name=Binding,type=string,JSONPath=`.spec.bindingID`
+// +kubebuilder:printcolumn:name=State,type=string,JSONPath=`.status.operation.state`
+// +kubebuilder:printcolumn:name=Expires,type=string,JSONPath=`.status.expiresAt`
+// +kubebuilder:selectablefield:JSONPath=`.spec.instanceName`
+type ServiceBinding struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   ServiceBindingSpec   `json:"spec"`
+	Status ServiceBindingStatus `json:"status,omitempty"`
+}
+
+// ServiceBindingList is a list of service bindings.
+// +kubebuilder:object:root=true
+type ServiceBindingList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []ServiceBinding `json:"items"`
+}
+
+// ServiceBindingSpec is the binding as the platform asked for it.
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a binding is immutable; rotate it with predecessor_binding_id"
+type ServiceBindingSpec struct {
+	// Platform that owns the binding.
+	Platform string `json:"platform"`
+	// InstanceName is the name of the ServiceInstance.
+	InstanceName string `json:"instanceName"`
+	// InstanceID as the platform chose it.
+	InstanceID string `json:"instanceID"`
+	// BindingID as the platform chose it.
+	BindingID string `json:"bindingID"`
+	// ServiceID of the offering.
+	ServiceID string `json:"serviceID"`
+	// PlanID of the instance's plan at the time of the request.
+	PlanID string `json:"planID"`
+	// PredecessorBindingID is the binding that this one rotates.
+	PredecessorBindingID string `json:"predecessorBindingID,omitempty"`
+	// AppGUID is OSB's deprecated app_guid.
+	AppGUID string `json:"appGUID,omitempty"`
+	// BindResource is OSB's bind_resource.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	BindResource *runtime.RawExtension `json:"bindResource,omitempty"`
+	// Parameters of the consumer, validated against the plan's schema.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Parameters *runtime.RawExtension `json:"parameters,omitempty"`
+	// Context of the platform.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Context *runtime.RawExtension `json:"context,omitempty"`
+	// OriginatingIdentity of the request.
+	OriginatingIdentity *OriginatingIdentity `json:"originatingIdentity,omitempty"`
+	// Credentials policy of the plan at the time of the request.
+	Credentials CredentialsPolicy `json:"credentials"`
+}
+
+// ServiceBindingStatus is what the binding controller reports.
+type ServiceBindingStatus struct {
+	// ObservedGeneration is the generation of spec that this status describes.
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Conditions: Ready.
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Operation in hand, or the last one.
+	Operation *Operation `json:"operation,omitempty"`
+	// SealedCredentials is the OSB credentials object, sealed with the hub's keyset
+	// and bound to this resource.
+	SealedCredentials []byte `json:"sealedCredentials,omitempty"`
+	// Endpoints at which the consumer reaches what it bought.
+	Endpoints []Endpoint `json:"endpoints,omitempty"`
+	// ExpiresAt is when the credentials stop working.
+	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
+	// RenewBefore is when the platform should have rotated the binding.
+	RenewBefore *metav1.Time `json:"renewBefore,omitempty"`
+	// Clusters on which the binding has, or may have, a ServiceAccount; written before it is created.
+	Clusters []string `json:"clusters,omitempty"`
+}
+
+// Endpoint follows the OSB 2.17 Endpoint Object.
+type Endpoint struct {
+	// Host name or address.
+	Host string `json:"host"`
+	// Ports, or ranges such as "8000-8010".
+	// +kubebuilder:validation:MinItems=1
+	Ports []string `json:"ports"`
+	// Protocol of the ports.
+	// +kubebuilder:validation:Enum=tcp;udp;all
+	// +kubebuilder:default=tcp
+	Protocol string `json:"protocol,omitempty"`
+}

@@ -1,0 +1,158 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// ServiceInstance is what a platform asked for and how far it has come. Its name
+// is InstanceName(platform, instance id). Creating it commits a provision,
+// changing its spec an update, deleting it a deprovision.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=si
+// +kubebuilder:printcolumn:name=Platform,type=string,JSONPath=`.spec.platform`
+// +kubebuilder:printcolumn:name=Instance,type=string,JSONPath=`.spec.instanceID`
+// +kubebuilder:printcolumn:name=Operation,type=string,JSONPath=`.status.operation.type`
+// +kubebuilder:printcolumn:name=State,type=string,JSONPath=`.status.operation.state`
+// +kubebuilder:printcolumn:name=Clusters,type=string,JSONPath=`.status.decision.placements[*].cluster`
+// +kubebuilder:selectablefield:JSONPath=`.spec.platform`
+type ServiceInstance struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   ServiceInstanceSpec   `json:"spec"`
+	Status ServiceInstanceStatus `json:"status,omitempty"`
+}
+
+// ServiceInstanceList is a list of service instances.
+// +kubebuilder:object:root=true
+type ServiceInstanceList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []ServiceInstance `json:"items"`
+}
+
+// ServiceInstanceSpec is the instance as the platform last asked for it.
+type ServiceInstanceSpec struct {
+	// Platform that owns the instance.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="platform is immutable"
+	Platform string `json:"platform"`
+	// InstanceID as the platform chose it, any characters.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="instanceID is immutable"
+	InstanceID string `json:"instanceID"`
+	// ServiceID of the offering.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="serviceID is immutable"
+	ServiceID string `json:"serviceID"`
+	// OrganizationGUID of the provision request.
+	OrganizationGUID string `json:"organizationGUID,omitempty"`
+	// SpaceGUID of the provision request.
+	SpaceGUID string `json:"spaceGUID,omitempty"`
+	// Desired state of the instance.
+	Desired InstanceState `json:"desired"`
+	// OriginatingIdentity of the last request that changed the instance.
+	OriginatingIdentity *OriginatingIdentity `json:"originatingIdentity,omitempty"`
+	// Attempt counts provision requests for the same instance: a platform that repeats
+	// a failed provision starts a new one.
+	Attempt int64 `json:"attempt,omitempty"`
+}
+
+// InstanceState is the part of an instance that an update can change.
+type InstanceState struct {
+	// PlanID of the instance's plan.
+	PlanID string `json:"planID"`
+	// Parameters of the consumer, validated against the plan's schema.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Parameters *runtime.RawExtension `json:"parameters,omitempty"`
+	// Context of the platform.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Context *runtime.RawExtension `json:"context,omitempty"`
+	// MaintenanceVersion of the instance, from the plan's maintenance_info.
+	MaintenanceVersion string `json:"maintenanceVersion,omitempty"`
+}
+
+// OriginatingIdentity is the end user on whose behalf the platform acts, as the
+// header X-Broker-API-Originating-Identity gives it.
+type OriginatingIdentity struct {
+	// Platform name in the header, for instance cloudfoundry.
+	Platform string `json:"platform"`
+	// Value is the decoded JSON object.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Value runtime.RawExtension `json:"value"`
+}
+
+// ServiceInstanceStatus is what the instance controller reports.
+type ServiceInstanceStatus struct {
+	// ObservedGeneration is the generation of spec that this status describes.
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Conditions: Placed, Delivered, Ready.
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Operation in hand, or the last one.
+	Operation *Operation `json:"operation,omitempty"`
+	// Decision being delivered; writing it reserves the capacity it names.
+	Decision *Decision `json:"decision,omitempty"`
+	// Delivered is the last state and decision that every chosen cluster carried out;
+	// it stays in force, and reserved, while an update is in progress or has failed.
+	Delivered *DeliveredState `json:"delivered,omitempty"`
+}
+
+// DeliveredState is a state of the instance that the chosen clusters carry.
+type DeliveredState struct {
+	// State of the instance.
+	State InstanceState `json:"state"`
+	// Decision it was delivered by.
+	Decision Decision `json:"decision"`
+}
+
+// Decision is the result of a placement: where, how much, and why not elsewhere.
+type Decision struct {
+	// Generation of spec that was placed.
+	Generation int64 `json:"generation"`
+	// Placements, one a chosen cluster.
+	// +listType=map
+	// +listMapKey=cluster
+	Placements []Placement `json:"placements,omitempty"`
+	// Considered is the number of clusters in the inventory.
+	Considered int32 `json:"considered"`
+	// Rejections, one a reason; clusters beyond the named ones are counted.
+	Rejections []Rejection `json:"rejections,omitempty"`
+}
+
+// Placement is one chosen cluster and what is reserved on it.
+type Placement struct {
+	// Cluster is the name of the member cluster.
+	Cluster string `json:"cluster"`
+	// Reserved on that cluster. Persistent storage is counted per class under
+	// "<class>.storageclass.storage.k8s.io/requests.storage", as in a ResourceQuota.
+	Reserved corev1.ResourceList `json:"reserved"`
+	// Score of the cluster, 0 to 100.
+	Score int32 `json:"score"`
+	// PricePerHour of the reservation, where the cluster has a price list.
+	PricePerHour *resource.Quantity `json:"pricePerHour,omitempty"`
+	// Currency of PricePerHour.
+	Currency string `json:"currency,omitempty"`
+}
+
+// Rejection is one reason why clusters were not chosen.
+type Rejection struct {
+	// Reason is a CamelCase word, for instance InsufficientCPU.
+	Reason string `json:"reason"`
+	// Count of clusters rejected for it.
+	Count int32 `json:"count"`
+	// Examples: at most a few clusters with the numbers.
+	Examples []RejectionExample `json:"examples,omitempty"`
+}
+
+// RejectionExample is one rejected cluster.
+type RejectionExample struct {
+	// Cluster is the name of the member cluster.
+	Cluster string `json:"cluster"`
+	// Message with the numbers, for instance "needs 4 cpu, 3.2 free of 16 after 1.8 reserved".
+	Message string `json:"message"`
+}

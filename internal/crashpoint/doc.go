@@ -1,0 +1,7 @@
+// Package crashpoint names the instants at which a kill must lose nothing: one
+// before and one after every write of the control path.
+//
+// In ordinary builds Hit does nothing and costs nothing. Built with the tag
+// faults, Hit(name) sends the process SIGKILL when the environment variable
+// SLUICE_CRASH_POINT is that name, which is how the tests kill Sluice there.
+package crashpoint
