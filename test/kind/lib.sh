@@ -1,0 +1,107 @@
+# shellcheck shell=bash
+# What the scripts of this folder share. Sourced, never run; the caller has said `set -euo pipefail`.
+# Progress goes to stderr, results go to stdout.
+
+kind_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cache=${SLUICE_CACHE:-$HOME/.cache/sluice}/kind
+state=$cache/clusters          # one folder per cluster: its index, its configuration
+kubeconfigs=$cache/kubeconfigs # where up.sh writes unless told otherwise
+cluster_prefix=sluice-         # only clusters so named are ever touched
+mkdir -p "$cache/locks" "$cache/logs"
+export cache state kubeconfigs cluster_prefix GOWORK=off
+
+say() { printf 'kind: %s\n' "$*" >&2; }
+fail() {
+  printf 'kind: error: %s\n' "$*" >&2
+  exit 1
+}
+
+# usage: the comment at the top of the script is its help.
+usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
+
+# step WHAT COMMAND...: runs the command, its output in a log, and says how long it took; every 15 s it says that it
+# still runs. When the command fails, the end of the log is shown and the script ends.
+# Never call it in a condition: bash would then ignore errors inside the command, if that is a function.
+step() {
+  local what=$1 began=$SECONDS told=$SECONDS log status=0
+  shift
+  log=$(mktemp "$cache/logs/XXXXXX")
+  "$@" >"$log" 2>&1 </dev/null &
+  local pid=$!
+  while kill -0 "$pid" 2>/dev/null; do
+    sleep 0.1
+    if ((SECONDS - told >= 15)); then
+      told=$SECONDS
+      say "$what … $((SECONDS - began)) s so far"
+    fi
+  done
+  wait "$pid" || status=$?
+  if ((status)); then
+    tail -n 30 "$log" | sed 's/^/  | /' >&2
+    fail "$what failed after $((SECONDS - began)) s (exit status $status); whole log: $log"
+  fi
+  rm -f "$log"
+  say "$what … $((SECONDS - began)) s"
+}
+
+# lock NAME: waits until no other run holds the lock, then holds it until this shell ends.
+lock() {
+  local fd
+  exec {fd}>"$cache/locks/$1"
+  flock --nonblock "$fd" && return
+  say "waiting for another run that is busy with $1"
+  flock "$fd"
+}
+
+# fingerprint FILE...: twelve hexadecimal digits that change with the name or content of any of the files.
+fingerprint() { (cd "$kind_dir" && sha256sum -- "$@") | sha256sum | cut -c1-12; }
+
+# require THING=PACKAGE...: installs the Debian packages whose thing, a command or an absolute path, is missing.
+require() {
+  local pair missing=()
+  for pair; do
+    case $pair in
+      /*) [ -e "${pair%%=*}" ] || missing+=("${pair#*=}") ;;
+      *) command -v "${pair%%=*}" >/dev/null || missing+=("${pair#*=}") ;;
+    esac
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  [ -e /etc/debian_version ] || fail "missing: ${missing[*]} (names of Debian packages); install them and run this again"
+  [ "$(id -u)" = 0 ] || fail "missing packages; run: sudo apt-get install ${missing[*]}"
+  step "installing ${missing[*]}" install_packages "${missing[@]}"
+}
+
+install_packages() {
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get -o DPkg::Lock::Timeout=300 update
+  apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$@"
+}
+
+# image_archive OUT REFERENCE ROOT CONFIG [TAR OPTION...]: packs the folder ROOT as a container image of one layer, in the
+# format of `docker save`. CONFIG is the JSON of an OCI image's "config". Needs jq but no Docker; same input, same bytes.
+image_archive() {
+  local out=$1 reference=$2 root=$3 config=$4 work layer
+  shift 4
+  work=$(mktemp -d "$cache/archive.XXXXXX")
+  tar --directory "$root" --sort=name --mtime=@0 --numeric-owner --one-file-system "$@" -cf "$work/layer.tar" .
+  layer=$(sha256sum "$work/layer.tar" | cut -d' ' -f1)
+  jq -n --arg architecture "$(go env GOARCH)" --arg layer "sha256:$layer" --argjson config "$config" \
+    '{$architecture, os: "linux", created: "1970-01-01T00:00:00Z", $config, rootfs: {type: "layers", diff_ids: [$layer]},
+      history: [{created: "1970-01-01T00:00:00Z"}]}' >"$work/config.json"
+  jq -n --arg reference "$reference" '[{Config: "config.json", RepoTags: [$reference], Layers: ["layer.tar"]}]' >"$work/manifest.json"
+  tar --directory "$work" --sort=name --mtime=@0 --numeric-owner --owner=0 --group=0 -cf "$out.part" manifest.json config.json layer.tar
+  mv "$out.part" "$out"
+  rm -rf "$work"
+}
+
+# containers CLUSTER: the ids of the cluster's node containers, running or not.
+containers() { docker ps --all --quiet --filter "label=io.x-k8s.kind.cluster=$1"; }
+
+# check_cluster_names NAME...: ends the script unless every name is one that these scripts may touch.
+check_cluster_names() {
+  local name
+  for name; do
+    [[ $name =~ ^${cluster_prefix}[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?$ ]] ||
+      fail "cluster name \"$name\": want $cluster_prefix followed by lower-case letters, digits and dashes"
+  done
+}

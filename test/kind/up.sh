@@ -1,0 +1,148 @@
+#!/usr/bin/env bash
+# Brings up kind clusters, side by side, and prints the folder of their kubeconfigs.
+#
+#   up.sh [--out DIR] [--workers N] NAME...
+#
+# A NAME begins with "sluice-". Each cluster has one control-plane node, N worker nodes (none by default) and pod and
+# service subnets of its own, so that several can be joined without overlap. A cluster that is there, healthy and of the
+# current node image is reused; one that is not is made anew. In DIR (default: in the cache) are written
+#
+#   NAME.kubeconfig            for this host
+#   NAME.internal.kubeconfig   for containers on the Docker network "kind", pods of other kind clusters included
+set -euo pipefail
+# shellcheck source=lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+out=$kubeconfigs workers=0
+while [ $# -gt 0 ]; do
+  case $1 in
+    -h | --help) usage && exit ;;
+    --out) out=${2:?--out needs a folder} && shift 2 ;;
+    --workers) workers=${2:?--workers needs a number} && shift 2 ;;
+    -*) fail "unknown option $1" ;;
+    *) break ;;
+  esac
+done
+[ $# -gt 0 ] || fail "which clusters? (see --help)"
+[[ $workers =~ ^[0-9]+$ ]] || fail "--workers $workers: not a number"
+check_cluster_names "$@"
+
+# index_of NAME: the number from which the cluster's subnets are derived. A cluster keeps it until it is taken down.
+index_of() (
+  local file=$state/$1/index index
+  lock index
+  if [ ! -e "$file" ]; then
+    for index in {1..99}; do
+      grep -qsx "$index" "$state"/*/index || break
+    done
+    mkdir -p "$state/$1"
+    echo "$index" >"$file"
+  fi
+  cat "$file"
+)
+
+# configuration NAME: the kind configuration of the cluster.
+configuration() {
+  local index worker own_cni
+  index=$(index_of "$1")
+  own_cni=$(docker image inspect --format '{{index .Config.Labels "dev.sluice.cni"}}' "$image")
+  cat <<YAML
+kind: Cluster
+apiVersion: kind.x-k8s.io/v1alpha4
+name: $1
+networking:
+  podSubnet: 10.$((10 + index)).0.0/16
+  serviceSubnet: 10.$((110 + index)).0.0/16
+  # An image built here brings its own CNI; the official one has kindnet.
+  disableDefaultCNI: $([ -n "$own_cni" ] && echo true || echo false)
+nodes:
+- {role: control-plane, image: "$image"}
+YAML
+  for ((worker = 0; worker < workers; worker++)); do echo "- {role: worker, image: \"$image\"}"; done
+}
+
+# ready NAME SECONDS: waits until the cluster really works; see ready.sh.
+ready() { docker exec --interactive "$1-control-plane" bash -euo pipefail -s -- "$2" $((workers + 1)) <"$kind_dir/ready.sh"; }
+
+# reusable NAME: whether all nodes run the current image, in the number wanted, and work.
+reusable() {
+  local id
+  [ "$(containers "$1" | wc -l)" = $((workers + 1)) ] || { say "$1: has another number of nodes"; return 1; }
+  for id in $(containers "$1"); do
+    [ "$(docker inspect --format '{{.State.Running}} {{.Image}}' "$id")" = "true $image_id" ] ||
+      { say "$1: a node is stopped or of another image"; return 1; }
+  done
+  ready "$1" 30 >"$cache/logs/ready-$1" 2>&1 || { say "$1: $(tail -n 1 "$cache/logs/ready-$1")"; return 1; }
+}
+
+# route_pods NAME: lets pods of different nodes reach each other unmasked. The ptp plug-in only connects pods with their node.
+route_pods() {
+  local pods nodes node other cidr address
+  pods=$(sed -n 's/^  podSubnet: //p' "$state/$1/kind.yaml")
+  nodes=$(docker exec "$1-control-plane" kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes \
+    --output jsonpath='{range .items[*]}{.metadata.name} {.spec.podCIDR} {.status.addresses[?(@.type=="InternalIP")].address}{"\n"}{end}')
+  while read -r node _; do
+    docker exec "$node" iptables -t nat -I POSTROUTING -s "$pods" -d "$pods" -j ACCEPT
+    while read -r other cidr address; do
+      [ "$node" = "$other" ] || docker exec "$node" ip route replace "$cidr" via "$address"
+    done <<<"$nodes"
+  done <<<"$nodes"
+}
+
+create() {
+  configuration "$1" >"$state/$1/kind.yaml"
+  containers "$1" | xargs -r docker rm --force --volumes
+  # Its kubeconfig goes to the state folder: ~/.kube/config is the user's.
+  "$kind" create cluster --config "$state/$1/kind.yaml" --kubeconfig "$state/$1/kubeconfig"
+  if ((workers)) && grep -q 'disableDefaultCNI: true' "$state/$1/kind.yaml"; then
+    timeout 60 bash -c "until [ \$(docker exec $1-control-plane kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes \
+      --output jsonpath='{.items[*].spec.podCIDR}' | wc -w) = $((workers + 1)) ]; do sleep 0.5; done"
+    route_pods "$1"
+  fi
+  ready "$1" 180
+}
+
+write_kubeconfigs() {
+  local address
+  address=$(docker inspect --format '{{.NetworkSettings.Networks.kind.IPAddress}}' "$1-control-plane")
+  (
+    umask 077
+    "$kind" get kubeconfig --name "$1" >"$out/.$1"
+    mv "$out/.$1" "$out/$1.kubeconfig"
+    sed "s#^\( *server: \).*#\1https://$address:6443#" "$out/$1.kubeconfig" >"$out/.$1"
+    mv "$out/.$1" "$out/$1.internal.kubeconfig"
+  )
+}
+
+up() (
+  lock "cluster-$1"
+  mkdir -p "$state/$1"
+  if [ -n "$(containers "$1")" ] && reusable "$1"; then
+    say "$1: reused"
+  else
+    step "$1: creating" create "$1"
+  fi
+  write_kubeconfigs "$1"
+)
+
+image=$("$kind_dir/node-image.sh")
+image_id=$(docker image inspect --format '{{.Id}}' "$image")
+kind=$("$kind_dir/tools.sh" kind)/kind
+mkdir -p "$out"
+
+# As many at a time as there are processors: more only makes each of them slower.
+failed=0 running=0
+for name; do
+  if ((running == $(nproc))); then
+    wait -n || failed=1
+    running=$((running - 1))
+  fi
+  up "$name" &
+  running=$((running + 1))
+done
+while ((running)); do
+  wait -n || failed=1
+  running=$((running - 1))
+done
+((!failed)) || fail "not every cluster came up, see above"
+(cd "$out" && pwd)
