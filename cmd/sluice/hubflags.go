@@ -1,0 +1,81 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// scheme holds the kinds that the commands and the manager read and write.
+var scheme = func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(v1alpha1.AddToScheme(s))
+	utilruntime.Must(corev1.AddToScheme(s))
+	return s
+}()
+
+// hubFlags say which hub a command talks to: the embedded one of a running
+// `sluice serve`, through its data folder, or a cluster.
+type hubFlags struct {
+	dataDir    string
+	kubeconfig string
+	namespace  string
+}
+
+func (h *hubFlags) bind(cmd *cobra.Command) {
+	flags := cmd.PersistentFlags()
+	flags.StringVar(&h.dataDir, "data-dir", defaultDataDir(), "data folder of the `sluice serve` whose embedded hub to talk to")
+	flags.StringVar(&h.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster that is the hub, instead of an embedded one")
+	flags.StringVarP(&h.namespace, "namespace", "n", "sluice", "namespace of Sluice's resources in the hub")
+}
+
+// embedded says whether the hub is an embedded one.
+func (h *hubFlags) embedded() bool { return h.kubeconfig == "" }
+
+// keysetPath is where `sluice serve` keeps the keyset of its embedded hub.
+func (h *hubFlags) keysetPath() string { return filepath.Join(h.dataDir, "keyset.json") }
+
+// client returns a client of the hub.
+func (h *hubFlags) client() (client.Client, error) {
+	path := h.kubeconfig
+	if h.embedded() {
+		path = filepath.Join(h.dataDir, "hub.kubeconfig")
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("no embedded hub in %s: run `sluice serve` first, or name its folder with --data-dir, or a cluster with --kubeconfig", h.dataDir)
+		}
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return nil, fmt.Errorf("read the hub's kubeconfig %s: %w", path, err)
+	}
+	config.QPS = -1
+	return client.New(config, client.Options{Scheme: scheme})
+}
+
+// defaultDataDir is $SLUICE_DATA_DIR, or sluice in the user's data folder
+// (XDG Base Directory Specification).
+func defaultDataDir() string {
+	if dir := os.Getenv("SLUICE_DATA_DIR"); dir != "" {
+		return dir
+	}
+	if dir := os.Getenv("XDG_DATA_HOME"); dir != "" {
+		return filepath.Join(dir, "sluice")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "sluice-data"
+	}
+	return filepath.Join(home, ".local", "share", "sluice")
+}
