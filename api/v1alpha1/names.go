@@ -22,7 +22,7 @@ func MemberNamespace(instanceName string) string {
 	return "sluice-" + strings.TrimPrefix(instanceName, "si-")
 }
 
-// Labels of everything that Sluice owns on a member cluster.
+// Labels and annotations of everything that Sluice owns on a member cluster.
 const (
 	// LabelHub holds the hub's ID, so that two Sluices can share a member cluster.
 	LabelHub = "sluice.dev/hub"
@@ -30,6 +30,10 @@ const (
 	LabelInstance = "sluice.dev/instance"
 	// LabelBinding holds the name of the ServiceBinding.
 	LabelBinding = "sluice.dev/binding"
+	// AnnotationOwner holds the UID of that ServiceInstance or ServiceBinding. It
+	// changes when another one of the same name takes an object over, so that
+	// nobody deletes it on behalf of the former.
+	AnnotationOwner = "sluice.dev/owner-uid"
 	// FieldManager owns the fields that Sluice applies.
 	FieldManager = "sluice"
 )
