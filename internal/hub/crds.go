@@ -1,0 +1,289 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+)
+
+// fieldManager owns the definitions that this package applies.
+const fieldManager = "sluice"
+
+// pollInterval is how often a condition of the API server is looked at while
+// waiting for it, when it offers no watch.
+const pollInterval = 20 * time.Millisecond
+
+// installRemedy ends every error about absent definitions.
+const installRemedy = "install them with: kubectl apply --server-side -f charts/sluice/crds (the Helm chart does it too)"
+
+// readCRDs reads every definition below root, in the order of the file names.
+func readCRDs(root fs.FS) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	var crds []*apiextensionsv1.CustomResourceDefinition
+	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path.Ext(name) != ".yaml" {
+			return err
+		}
+		content, err := fs.ReadFile(root, name)
+		if err != nil {
+			return err
+		}
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.UnmarshalStrict(content, crd); err != nil {
+			return fmt.Errorf("decode %s: %w", name, err)
+		}
+		crds = append(crds, crd)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the definitions: %w", err)
+	}
+	if len(crds) == 0 {
+		return nil, errors.New("read the definitions: there are none")
+	}
+	return crds, nil
+}
+
+// applyCRDs creates or updates the definitions by server-side apply; one that
+// is already as wanted is not written. A server that does not answer yet is
+// asked again until ctx ends.
+func applyCRDs(ctx context.Context, config *rest.Config, crds []*apiextensionsv1.CustomResourceDefinition) error {
+	client, err := apiextensions.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make a client for definitions: %w", err)
+	}
+	force := true
+	for _, crd := range crds {
+		patch, err := applyPatch(crd)
+		if err != nil {
+			return err
+		}
+		err = pollUntilDone(ctx, func(ctx context.Context) error {
+			_, err := client.ApiextensionsV1().CustomResourceDefinitions().Patch(ctx, crd.Name, types.ApplyPatchType, patch,
+				metav1.PatchOptions{FieldManager: fieldManager, Force: &force})
+			return err
+		}, isRefusal)
+		if err != nil {
+			return fmt.Errorf("apply definition %s: %w", crd.Name, err)
+		}
+	}
+	return nil
+}
+
+// applyPatch is the definition as an apply configuration: without the status
+// and creation time that the Go type always writes.
+func applyPatch(crd *apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
+	encoded, err := json.Marshal(crd)
+	if err != nil {
+		return nil, fmt.Errorf("encode definition %s: %w", crd.Name, err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(encoded, &fields); err != nil {
+		return nil, fmt.Errorf("encode definition %s: %w", crd.Name, err)
+	}
+	delete(fields, "status")
+	if metadata, ok := fields["metadata"].(map[string]any); ok {
+		delete(metadata, "creationTimestamp")
+	}
+	fields["apiVersion"] = apiextensionsv1.SchemeGroupVersion.String()
+	fields["kind"] = "CustomResourceDefinition"
+	return json.Marshal(fields)
+}
+
+// isRefusal reports whether the server considered a request and said no, as
+// opposed to not being ready for it.
+func isRefusal(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
+}
+
+// establishedDelay is how long after a definition was established the API server
+// holds back the first creations of its objects, so that its replicas may learn
+// of the definition.
+const establishedDelay = 2 * time.Second
+
+// backdateEstablished waits until the definitions are established and spares
+// their first objects the establishedDelay, by moving the time of a recent
+// condition into the past. Only for a server without replicas.
+func backdateEstablished(ctx context.Context, config *rest.Config, crds []*apiextensionsv1.CustomResourceDefinition) error {
+	client, err := apiextensions.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make a client for definitions: %w", err)
+	}
+	for _, crd := range crds {
+		err := pollUntilDone(ctx, func(ctx context.Context) error {
+			have, err := client.ApiextensionsV1().CustomResourceDefinitions().Get(ctx, crd.Name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			established := establishedCondition(have)
+			if established == nil {
+				return errors.New("not established")
+			}
+			if time.Since(established.LastTransitionTime.Time) > establishedDelay {
+				return nil
+			}
+			established.LastTransitionTime = metav1.NewTime(established.LastTransitionTime.Add(-2 * establishedDelay))
+			_, err = client.ApiextensionsV1().CustomResourceDefinitions().UpdateStatus(ctx, have, metav1.UpdateOptions{})
+			return err
+		}, isRefusal)
+		if err != nil {
+			return fmt.Errorf("wait until definition %s is established: %w", crd.Name, err)
+		}
+	}
+	return nil
+}
+
+// establishedCondition is the definition's condition Established if it is true,
+// and nil otherwise.
+func establishedCondition(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinitionCondition {
+	for i := range crd.Status.Conditions {
+		condition := &crd.Status.Conditions[i]
+		if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
+			return condition
+		}
+	}
+	return nil
+}
+
+// awaitServed returns when every served version of the definitions can be
+// listed. That is later than the condition Established, which the server writes
+// before its own request handlers have seen it, and it makes the server build
+// the storage of each resource now instead of during the first request.
+func awaitServed(ctx context.Context, config *rest.Config, crds []*apiextensionsv1.CustomResourceDefinition) error {
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make a client for resources: %w", err)
+	}
+	for _, crd := range crds {
+		for _, version := range crd.Spec.Versions {
+			if !version.Served {
+				continue
+			}
+			resource := schema.GroupVersionResource{Group: crd.Spec.Group, Version: version.Name, Resource: crd.Spec.Names.Plural}
+			err := pollUntilDone(ctx, func(ctx context.Context) error {
+				_, err := client.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
+				return err
+			}, isRefusal)
+			if err != nil {
+				return fmt.Errorf("wait until %s is served: %w", resource.GroupResource(), err)
+			}
+		}
+	}
+	return nil
+}
+
+// pollUntilDone repeats try until it succeeds, fails for good or ctx ends; then
+// the last error of try is in the one returned.
+func pollUntilDone(ctx context.Context, try func(context.Context) error, forGood func(error) bool) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		err := try(ctx)
+		if err == nil {
+			return true, nil
+		}
+		if forGood(err) {
+			return false, err
+		}
+		if ctx.Err() == nil {
+			last = err
+		}
+		return false, nil
+	})
+	if err != nil && last != nil && wait.Interrupted(err) {
+		return fmt.Errorf("%w; last answer: %w", err, last)
+	}
+	return err
+}
+
+// verifyCRDs checks that a remote hub serves every definition in the versions
+// this binary speaks. A definition whose schema differs from this binary's is
+// only warned about: during an upgrade both orders occur.
+func verifyCRDs(ctx context.Context, config *rest.Config, wanted []*apiextensionsv1.CustomResourceDefinition, logger *slog.Logger) error {
+	client, err := apiextensions.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make a client for definitions: %w", err)
+	}
+	var missing []string
+	for _, want := range wanted {
+		have, err := client.ApiextensionsV1().CustomResourceDefinitions().Get(ctx, want.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			missing = append(missing, want.Name)
+			continue
+		case apierrors.IsForbidden(err):
+			return fmt.Errorf("get definition %s: not allowed; grant \"get\" on customresourcedefinitions.apiextensions.k8s.io as the Helm chart's ClusterRole does: %w", want.Name, err)
+		case err != nil:
+			return fmt.Errorf("get definition %s: %w", want.Name, err)
+		}
+		if why := unusable(have, want); why != "" {
+			missing = append(missing, want.Name+" ("+why+")")
+			continue
+		}
+		if !sameSchemas(have, want) {
+			logger.WarnContext(ctx, "the hub's definition differs from this binary's; fields it does not know are dropped", "definition", want.Name)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("the hub lacks the definitions %s; %s", strings.Join(missing, ", "), installRemedy)
+	}
+	return nil
+}
+
+// unusable says why an installed definition cannot be used; empty if it can.
+func unusable(have, want *apiextensionsv1.CustomResourceDefinition) string {
+	for _, version := range want.Spec.Versions {
+		served := slices.ContainsFunc(have.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+			return v.Name == version.Name && v.Served
+		})
+		if version.Served && !served {
+			return "version " + version.Name + " is not served"
+		}
+	}
+	if establishedCondition(have) == nil {
+		return "not established"
+	}
+	return ""
+}
+
+func sameSchemas(have, want *apiextensionsv1.CustomResourceDefinition) bool {
+	for _, version := range want.Spec.Versions {
+		same := slices.ContainsFunc(have.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+			return v.Name == version.Name && equality.Semantic.DeepEqual(v.Schema, version.Schema)
+		})
+		if !same {
+			return false
+		}
+	}
+	return true
+}
+
+// readID is the UID of the definition that identifies the hub.
+func readID(ctx context.Context, config *rest.Config) (string, error) {
+	client, err := apiextensions.NewForConfig(config)
+	if err != nil {
+		return "", fmt.Errorf("make a client for definitions: %w", err)
+	}
+	crd, err := client.ApiextensionsV1().CustomResourceDefinitions().Get(ctx, identityCRD, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("read the hub's identity from definition %s: %w", identityCRD, err)
+	}
+	return string(crd.UID), nil
+}

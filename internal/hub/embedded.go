@@ -1,0 +1,162 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/sluice-dev/sluice/charts"
+)
+
+const (
+	defaultDataDir = "sluice-data"
+	// startTimeout bounds the start of an embedded hub when ctx does not: long
+	// enough for etcd to read gigabytes from a slow disk.
+	startTimeout = 2 * time.Minute
+)
+
+// startEmbedded runs etcd and the API server in this process. What has been
+// started is stopped again when a later step fails.
+func startEmbedded(ctx context.Context, o Options) (_ *Hub, err error) {
+	routeLogs(o.Logger)
+	dir, err := prepareDataDir(o.DataDir)
+	if err != nil {
+		return nil, fmt.Errorf("start embedded hub: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+
+	var undo stack
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("start embedded hub in %s: %w", dir, errors.Join(err, undo.unwind()))
+		}
+	}()
+
+	lock, err := lockDataDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	undo.push(lock.release)
+
+	store, err := startEtcd(ctx, dir, o.Logger)
+	if err != nil {
+		return nil, err
+	}
+	undo.push(store.stop)
+
+	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.Port)))
+	if err != nil {
+		return nil, fmt.Errorf("listen for the API: %w", err)
+	}
+	api, err := startAPIServer(ctx, listener, store.endpoint)
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	undo.push(api.stop)
+
+	h := &Hub{
+		Config:     api.config,
+		Embedded:   true,
+		Namespace:  firstOf(o.Namespace, DefaultNamespace),
+		Kubeconfig: KubeconfigPath(dir),
+		done:       make(chan error, 1),
+	}
+	if err := h.populate(ctx, charts.CRDs); err != nil {
+		return nil, err
+	}
+	if err := writeKubeconfig(h.Kubeconfig, h.Config, h.Namespace); err != nil {
+		return nil, err
+	}
+	undo.push(func() error { return os.Remove(h.Kubeconfig) })
+
+	h.supervise(store, api, &undo)
+	return h, nil
+}
+
+// populate brings the definitions of an embedded hub up to date.
+func (h *Hub) populate(ctx context.Context, definitions fs.FS) error {
+	crds, err := readCRDs(definitions)
+	if err != nil {
+		return err
+	}
+	if err := applyCRDs(ctx, h.Config, crds); err != nil {
+		return err
+	}
+	if err := backdateEstablished(ctx, h.Config, crds); err != nil {
+		return err
+	}
+	if err := awaitServed(ctx, h.Config, crds); err != nil {
+		return err
+	}
+	h.ID, err = readID(ctx, h.Config)
+	return err
+}
+
+// supervise ends the hub when Stop is called or a part of it has failed.
+func (h *Hub) supervise(store *etcd, api *apiServer, undo *stack) {
+	stopping := make(chan struct{})
+	stopped := make(chan error, 1)
+	go func() {
+		var failure error
+		select {
+		case <-stopping:
+		case err := <-store.failed():
+			failure = fmt.Errorf("embedded hub: etcd ended: %w", err)
+		case err := <-api.failed():
+			failure = fmt.Errorf("embedded hub: API server ended: %w", err)
+		}
+		err := undo.unwind()
+		if err := errors.Join(failure, err); err != nil {
+			h.done <- err
+		}
+		close(h.done)
+		stopped <- err
+	}()
+	h.stop = func() error {
+		close(stopping)
+		if err := <-stopped; err != nil {
+			return fmt.Errorf("stop embedded hub: %w", err)
+		}
+		return nil
+	}
+}
+
+// prepareDataDir makes the directory private to this user and its path
+// absolute.
+func prepareDataDir(dir string) (string, error) {
+	dir, err := filepath.Abs(firstOf(dir, defaultDataDir))
+	if err != nil {
+		return "", fmt.Errorf("resolve the data directory: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("create the data directory: %w", err)
+	}
+	// The directory may have been there with a wider mode; the etcd socket in it
+	// has no other protection.
+	if err := os.Chmod(dir, 0o700); err != nil { //nolint:gosec // a directory needs its x bit
+		return "", fmt.Errorf("make the data directory private: %w", err)
+	}
+	return dir, nil
+}
+
+// stack holds what undoes each step so far.
+type stack []func() error
+
+func (s *stack) push(undo func() error) { *s = append(*s, undo) }
+
+// unwind undoes the steps, last first.
+func (s *stack) unwind() error {
+	var errs []error
+	for i := len(*s) - 1; i >= 0; i-- {
+		errs = append(errs, (*s)[i]())
+	}
+	*s = nil
+	return errors.Join(errs...)
+}

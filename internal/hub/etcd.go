@@ -1,0 +1,131 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+)
+
+const (
+	// quotaBytes is the size of the database beyond which etcd accepts no more
+	// writes: the largest that etcd recommends.
+	quotaBytes = 8 << 30
+	// defragThresholdMegabytes is how much free space in the database file makes
+	// etcd shrink it at start.
+	defragThresholdMegabytes = 256
+	// maxSocketPath is the longest path of a Unix socket, on every system that
+	// has them.
+	maxSocketPath = 103
+)
+
+// etcd is a running single-member etcd.
+type etcd struct {
+	server *embed.Etcd
+	// endpoint is the URL of the socket on which it answers.
+	endpoint  string
+	socketDir string // to be removed; empty when the sockets are in the data directory
+}
+
+// startEtcd runs etcd below dir and returns when it can serve. It listens on
+// Unix sockets only, in a directory that nobody else may enter.
+func startEtcd(ctx context.Context, dir string, logger *slog.Logger) (*etcd, error) {
+	socketDir, temporary, err := socketDirectory(dir)
+	if err != nil {
+		return nil, err
+	}
+	e := &etcd{}
+	if temporary {
+		e.socketDir = socketDir
+	}
+	config := etcdConfig(dir, socketDir, logger)
+	e.endpoint = config.ListenClientUrls[0].String()
+	e.server, err = embed.StartEtcd(config)
+	if err != nil {
+		e.removeSockets()
+		return nil, fmt.Errorf("start etcd: %w", err)
+	}
+	select {
+	case <-e.server.Server.ReadyNotify():
+		return e, nil
+	case err = <-e.server.Err():
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	e.server.Close()
+	e.removeSockets()
+	return nil, fmt.Errorf("wait for etcd: %w", err)
+}
+
+func etcdConfig(dir, socketDir string, logger *slog.Logger) *embed.Config {
+	config := embed.NewConfig()
+	config.Name = "hub"
+	config.Dir = filepath.Join(dir, "etcd")
+
+	// gRPC and HTTP get a socket each: sharing one makes etcd serve gRPC through
+	// net/http, which is slower, and warn about it.
+	socket := url.URL{Scheme: "unix", Path: filepath.Join(socketDir, "etcd.sock")}
+	config.ListenClientUrls = []url.URL{socket}
+	config.AdvertiseClientUrls = []url.URL{socket}
+	config.ListenClientHttpUrls = []url.URL{{Scheme: "unix", Path: filepath.Join(socketDir, "etcd-http.sock")}}
+	// There are no peers to listen to. The advertised peer URL is only a name: it
+	// goes into the member's identity, so it must never change.
+	config.ListenPeerUrls = nil
+	config.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "localhost:2380"}}
+	config.InitialCluster = config.InitialClusterFromName(config.Name)
+
+	// A single member only ever waits for itself: a short election timeout saves
+	// most of a second at each start and costs nothing.
+	config.TickMs = 50
+	config.ElectionMs = 250
+
+	// Log entries kept for followers are memory wasted without followers.
+	config.SnapshotCount = 5000
+	config.SnapshotCatchUpEntries = 100
+
+	// Nobody logs in to etcd: the socket is the protection.
+	config.AuthToken = ""
+
+	// Old revisions are compacted by the API server, every five minutes.
+	config.QuotaBackendBytes = quotaBytes
+	config.BootstrapDefragThresholdMegabytes = defragThresholdMegabytes
+	// The API server's watch caches learn from this that they are up to date.
+	config.WatchProgressNotifyInterval = 5 * time.Second
+
+	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapOver(logger.With("component", "etcd")))
+	return config
+}
+
+// socketDirectory is the data directory if the paths of sockets in it are short
+// enough, and otherwise a temporary directory with the same protection.
+func socketDirectory(dir string) (_ string, temporary bool, _ error) {
+	if len(filepath.Join(dir, "etcd-http.sock")) <= maxSocketPath {
+		return dir, false, nil
+	}
+	short, err := os.MkdirTemp("", "sluice-hub-")
+	if err != nil {
+		return "", false, fmt.Errorf("make a directory for sockets: %w", err)
+	}
+	return short, true, nil
+}
+
+// failed receives the error that ended etcd.
+func (e *etcd) failed() <-chan error { return e.server.Err() }
+
+// stop closes the database. It blocks for as long as that takes.
+func (e *etcd) stop() error {
+	e.server.Close()
+	e.removeSockets()
+	return nil
+}
+
+func (e *etcd) removeSockets() {
+	if e.socketDir != "" {
+		_ = os.RemoveAll(e.socketDir) // an empty directory in the temporary one at worst
+	}
+}

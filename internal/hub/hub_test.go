@@ -1,0 +1,352 @@
+package hub
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+func startHub(t testing.TB, dir string) *Hub {
+	t.Helper()
+	h, err := Start(t.Context(), Options{DataDir: dir, Embedded: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+// TestEmbeddedHub has what the rest of Sluice relies on.
+func TestEmbeddedHub(t *testing.T) {
+	dir := t.TempDir()
+	h := startHub(t, dir)
+	installWidgets(t, h.Config)
+	client := widgets(t, h.Config)
+	ctx := t.Context()
+	create := func(t *testing.T, w *unstructured.Unstructured) *unstructured.Unstructured {
+		t.Helper()
+		created, err := client.Create(ctx, w, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return created
+	}
+
+	t.Run("is described by its fields", func(t *testing.T) {
+		if !h.Embedded || h.Namespace != DefaultNamespace || h.ID == "" || h.Kubeconfig != KubeconfigPath(dir) {
+			t.Errorf("got %+v", h)
+		}
+		if h.Config.QPS != -1 {
+			t.Errorf("client-side rate limit is %v, want none", h.Config.QPS)
+		}
+	})
+	t.Run("a CEL rule refuses", func(t *testing.T) {
+		_, err := client.Create(ctx, widget("too-big", 11), metav1.CreateOptions{})
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "size is beyond limit") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("a status write leaves the generation and the spec alone", func(t *testing.T) {
+		w := create(t, widget("status", 1))
+		unstructured.SetNestedField(w.Object, "Ready", "status", "phase")
+		unstructured.SetNestedField(w.Object, int64(2), "spec", "size")
+		w, err := client.UpdateStatus(ctx, w, metav1.UpdateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		phase, _, _ := unstructured.NestedString(w.Object, "status", "phase")
+		size, _, _ := unstructured.NestedInt64(w.Object, "spec", "size")
+		if phase != "Ready" || size != 1 || w.GetGeneration() != 1 {
+			t.Errorf("phase %q, size %d, generation %d", phase, size, w.GetGeneration())
+		}
+	})
+	t.Run("a stale write conflicts", func(t *testing.T) {
+		stale := create(t, widget("stale", 1))
+		fresh := stale.DeepCopy()
+		unstructured.SetNestedField(fresh.Object, int64(2), "spec", "size")
+		if _, err := client.Update(ctx, fresh, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		unstructured.SetNestedField(stale.Object, int64(3), "spec", "size")
+		if _, err := client.Update(ctx, stale, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
+			t.Errorf("got %v, want a conflict", err)
+		}
+	})
+	t.Run("server-side apply tracks owners", func(t *testing.T) {
+		apply := func(owner string, size int64) error {
+			_, err := client.Apply(ctx, "applied", widget("applied", size), metav1.ApplyOptions{FieldManager: owner})
+			return err
+		}
+		if err := apply("first", 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := apply("second", 2); !apierrors.IsConflict(err) {
+			t.Errorf("second owner got %v, want a conflict", err)
+		}
+	})
+	t.Run("a finalizer holds an object until it is removed", func(t *testing.T) {
+		w := widget("finalized", 1)
+		w.SetFinalizers([]string{"test.sluice.dev/hold"})
+		create(t, w)
+		if err := client.Delete(ctx, "finalized", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		held, err := client.Get(ctx, "finalized", metav1.GetOptions{})
+		if err != nil || held.GetDeletionTimestamp() == nil || held.GetGeneration() != 2 {
+			t.Fatalf("deleted object: %v, %v", held, err)
+		}
+		patch := []byte(`{"metadata":{"finalizers":null}}`)
+		if _, err := client.Patch(ctx, "finalized", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Get(ctx, "finalized", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("released object: %v, want not found", err)
+		}
+	})
+	t.Run("foreground deletion does not wait for a garbage collector", func(t *testing.T) {
+		create(t, widget("foreground", 1))
+		foreground := metav1.DeletePropagationForeground
+		if err := client.Delete(ctx, "foreground", metav1.DeleteOptions{PropagationPolicy: &foreground}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Get(ctx, "foreground", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("got %v, want not found", err)
+		}
+	})
+	t.Run("a field selector picks a name", func(t *testing.T) {
+		create(t, widget("picked", 1))
+		list, err := client.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=picked"})
+		if err != nil || len(list.Items) != 1 || list.Items[0].GetName() != "picked" {
+			t.Errorf("got %v, %v", list, err)
+		}
+	})
+	t.Run("a watch sees writes", func(t *testing.T) {
+		watcher, err := client.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=watched"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer watcher.Stop()
+		create(t, widget("watched", 1))
+		select {
+		case event := <-watcher.ResultChan():
+			if event.Type != watch.Added {
+				t.Errorf("got %v", event)
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("no event")
+		}
+	})
+	t.Run("a client without the token is refused", func(t *testing.T) {
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(h.Config.CAData)
+		anonymous := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+		for _, path := range []string{"/apis/sluice.dev/v1alpha1", "/healthz", "/openapi/v3"} {
+			response, err := anonymous.Get(h.Config.Host + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response.Body.Close()
+			if response.StatusCode != http.StatusUnauthorized {
+				t.Errorf("%s answers %s", path, response.Status)
+			}
+		}
+	})
+	t.Run("its files are private", func(t *testing.T) {
+		for path, want := range map[string]os.FileMode{dir: 0o700, h.Kubeconfig: 0o600, filepath.Join(dir, "etcd"): 0o700} {
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := info.Mode().Perm(); got != want {
+				t.Errorf("%s has mode %o, want %o", path, got, want)
+			}
+		}
+	})
+	t.Run("kubectl works", func(t *testing.T) { testKubectl(t, h) })
+}
+
+func testKubectl(t *testing.T, h *Hub) {
+	if _, err := exec.LookPath("kubectl"); err != nil {
+		t.Skip("kubectl is not installed")
+	}
+	kubectl := func(input string, args ...string) string {
+		t.Helper()
+		command := exec.CommandContext(t.Context(), "kubectl", append([]string{"--kubeconfig", h.Kubeconfig, "--cache-dir", t.TempDir()}, args...)...)
+		command.Stdin = strings.NewReader(input)
+		output, err := command.CombinedOutput()
+		if err != nil {
+			t.Errorf("kubectl %s: %v\n%s", strings.Join(args, " "), err, output)
+		}
+		return string(output)
+	}
+	manifest := func(size string) string {
+		return "apiVersion: test.sluice.dev/v1\nkind: Widget\nmetadata:\n  name: from-kubectl\nspec:\n  size: " + size + "\n"
+	}
+	for _, step := range []struct {
+		input, args, want string
+	}{
+		{manifest("1"), "apply -f -", "created"},
+		{manifest("2"), "apply -f -", "configured"},
+		{manifest("2"), "apply --server-side --force-conflicts -f -", "serverside-applied"},
+		{"", "get widgets -o name", "widget.test.sluice.dev/from-kubectl"},
+		{"", "get widget from-kubectl -o jsonpath={.spec.size}", "2"},
+		{"", "explain widget.spec", "size"},
+		{"", "api-resources --api-group=sluice.dev", "membercluster"},
+		{"", "delete widget from-kubectl", "deleted"},
+	} {
+		if got := kubectl(step.input, strings.Fields(step.args)...); !strings.Contains(got, step.want) {
+			t.Errorf("kubectl %s: got %q, want %q in it", step.args, got, step.want)
+		}
+	}
+}
+
+func TestRestartKeepsEverything(t *testing.T) {
+	dir := t.TempDir()
+	first := startHub(t, dir)
+	installWidgets(t, first.Config)
+	created, err := widgets(t, first.Config).Create(t.Context(), widget("kept", 1), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err, open := <-first.Done(); err != nil || open {
+		t.Errorf("Done after Stop: %v, open %t", err, open)
+	}
+	if _, err := os.Stat(first.Kubeconfig); !os.IsNotExist(err) {
+		t.Errorf("the kubeconfig of a stopped hub is still there: %v", err)
+	}
+
+	second := startHub(t, dir)
+	if second.ID != first.ID {
+		t.Errorf("ID changed from %s to %s", first.ID, second.ID)
+	}
+	if second.Config.BearerToken == first.Config.BearerToken {
+		t.Error("the token survived the restart")
+	}
+	kept, err := widgets(t, second.Config).Get(t.Context(), "kept", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kept.GetUID() != created.GetUID() || kept.GetResourceVersion() != created.GetResourceVersion() {
+		t.Errorf("got %s at %s, want %s at %s", kept.GetUID(), kept.GetResourceVersion(), created.GetUID(), created.GetResourceVersion())
+	}
+}
+
+func TestStopIsQuickWithOpenWatches(t *testing.T) {
+	h := startHub(t, t.TempDir())
+	installWidgets(t, h.Config)
+	watcher, err := widgets(t, h.Config).Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Stop()
+	began := time.Now()
+	if err := h.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("Stop took %v", took)
+	} else {
+		t.Logf("Stop took %v", took)
+	}
+}
+
+func TestDataDirWithLongPathWorks(t *testing.T) {
+	startHub(t, filepath.Join(t.TempDir(), strings.Repeat("long-directory-name/", 6)))
+}
+
+// TestKubeconfigHub reaches another hub by its kubeconfig, as in production.
+func TestKubeconfigHub(t *testing.T) {
+	server := startHub(t, t.TempDir())
+	connect := func(o Options) (*Hub, error) {
+		o.Kubeconfig = server.Kubeconfig
+		return Start(t.Context(), o)
+	}
+
+	h, err := connect(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.Embedded || h.ID != server.ID || h.Namespace != server.Namespace {
+		t.Errorf("got %+v", h)
+	}
+	if err := h.Stop(); err != nil {
+		t.Error(err)
+	}
+	if _, open := <-h.Done(); open {
+		t.Error("Done is not closed after Stop")
+	}
+
+	deleteCRD(t, server, "servicebindings.sluice.dev")
+	_, err = connect(Options{})
+	if err == nil || !strings.Contains(err.Error(), "servicebindings.sluice.dev") || !strings.Contains(err.Error(), "kubectl apply") {
+		t.Errorf("a missing definition gives %v; want its name and the remedy", err)
+	}
+
+	if _, err := connect(Options{InstallCRDs: true}); err != nil {
+		t.Errorf("InstallCRDs: %v", err)
+	}
+	if _, err := connect(Options{}); err != nil {
+		t.Errorf("after InstallCRDs: %v", err)
+	}
+}
+
+func deleteCRD(t *testing.T, h *Hub, name string) {
+	t.Helper()
+	client, err := apiextensions.NewForConfig(h.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.ApiextensionsV1().CustomResourceDefinitions().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	gone := func(ctx context.Context) error {
+		_, err := client.ApiextensionsV1().CustomResourceDefinitions().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errStillThere
+	}
+	if err := pollUntilDone(t.Context(), gone, func(error) bool { return false }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStartErrorsSayWhatToDo(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		options Options
+		want    string
+	}{
+		{"kubeconfig does not exist", Options{Kubeconfig: "no-such-file"}, "no-such-file"},
+		{"kubeconfig and embedded", Options{Kubeconfig: "any", Embedded: true}, "exclude each other"},
+		{"data directory is a file", Options{Embedded: true, DataDir: "hub_test.go"}, "data directory"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			_, err := Start(t.Context(), row.options)
+			if err == nil || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("got %v, want %q in it", err, row.want)
+			}
+		})
+	}
+}
