@@ -10,6 +10,9 @@ cluster_prefix=sluice-         # only clusters so named are ever touched
 mkdir -p "$cache/locks" "$cache/logs"
 export cache state kubeconfigs cluster_prefix GOWORK=off
 
+# Bash lets background commands ignore Ctrl-C; pass it on. The Docker daemon has a process group of its own.
+trap 'trap - TERM; kill 0' INT
+
 say() { printf 'kind: %s\n' "$*" >&2; }
 fail() {
   printf 'kind: error: %s\n' "$*" >&2
@@ -82,6 +85,7 @@ install_packages() {
 image_archive() {
   local out=$1 reference=$2 root=$3 config=$4 work layer
   shift 4
+  chmod 755 "$root" # the image's /, which any user must be able to enter; mktemp makes folders that only root can
   work=$(mktemp -d "$cache/archive.XXXXXX")
   tar --directory "$root" --sort=name --mtime=@0 --numeric-owner --one-file-system "$@" -cf "$work/layer.tar" .
   layer=$(sha256sum "$work/layer.tar" | cut -d' ' -f1)

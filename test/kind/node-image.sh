@@ -37,7 +37,7 @@ pull() {
   if wait $pid; then
     say "node image: pulled $official … $((SECONDS - began)) s"
   else
-    say "node image: no registry offers $official ($(tail -n 1 "$log"))"
+    say "node image: no registry offers the official one ($(tail -n 1 "$log"))"
     return 1
   fi
 }

@@ -35,7 +35,7 @@ download_debian() {
 # files_of_kind copies what kind lays over its base image, from the kind module itself.
 files_of_kind() {
   local source file mode
-  source=$(cd "$kind_dir/modules/kind" && go list -mod=readonly -m -f '{{.Dir}}' sigs.k8s.io/kind)/images/base/files
+  source=$(cd "$kind_dir/modules/kind" && go mod download -json sigs.k8s.io/kind | jq --raw-output .Dir)/images/base/files
   (cd "$source" && find . -type f ! -path './LICENSES/*') | while read -r file; do
     mode=644
     case $file in ./usr/local/bin/* | ./kind/bin/*) mode=755 ;; esac
