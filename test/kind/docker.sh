@@ -45,14 +45,22 @@ raise() {
   fi
 }
 
+# running: whether the process in the pidfile is a Docker daemon. After a power cut it may be any process of today.
+running() { [ "$(cat "/proc/$(cat $pidfile 2>/dev/null)/comm" 2>/dev/null)" = dockerd ]; }
+
 start() {
+  local deadline=$((SECONDS + 60))
+  while running; do # it is on its way up, or down
+    if answers; then return; fi
+    ((SECONDS < deadline)) || { echo "process $(cat $pidfile) is a Docker daemon and does not answer"; return 1; }
+    sleep 0.2
+  done
+  rm -f $pidfile
   local options=(--pidfile "$pidfile")
   if lacks_sys_resource self; then
     install -m 755 "$kind_dir/runc-lowcap" "$runtime"
     options+=(--add-runtime "runc-lowcap=$runtime" --default-runtime runc-lowcap)
   fi
-  # A pidfile left by a machine that was switched off may name any process of today.
-  if [ -e $pidfile ] && [ "$(cat "/proc/$(cat $pidfile)/comm" 2>/dev/null)" != dockerd ]; then rm -f $pidfile; fi
   (
     for fd in /proc/self/fd/*; do # the daemon must not inherit, and so hold for ever, the locks of this run
       fd=${fd##*/}
@@ -60,7 +68,7 @@ start() {
     done
     exec setsid nohup dockerd "${options[@]}" >>"$log" 2>&1 </dev/null
   ) &
-  local pid=$! deadline=$((SECONDS + 60))
+  local pid=$!
   until answers; do
     kill -0 $pid 2>/dev/null || { tail -n 20 "$log"; echo "dockerd ended; whole log: $log"; return 1; }
     ((SECONDS < deadline)) || { tail -n 20 "$log"; echo "dockerd does not answer; whole log: $log"; return 1; }

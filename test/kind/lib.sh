@@ -25,26 +25,27 @@ usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
 # step WHAT COMMAND...: runs the command, its output in a log, and says how long it took; every 15 s it says that it
 # still runs. When the command fails, the end of the log is shown and the script ends.
 # Never call it in a condition: bash would then ignore errors inside the command, if that is a function.
+# Its variables bear its name because the command, if a function, sees them.
 step() {
-  local what=$1 began=$SECONDS told=$SECONDS log status=0
+  local step_what=$1 step_began=$SECONDS step_told=$SECONDS step_log step_pid step_status=0
   shift
-  log=$(mktemp "$cache/logs/XXXXXX")
-  "$@" >"$log" 2>&1 </dev/null &
-  local pid=$!
-  while kill -0 "$pid" 2>/dev/null; do
+  step_log=$(mktemp "$cache/logs/XXXXXX")
+  "$@" >"$step_log" 2>&1 </dev/null &
+  step_pid=$!
+  while kill -0 "$step_pid" 2>/dev/null; do
     sleep 0.1
-    if ((SECONDS - told >= 15)); then
-      told=$SECONDS
-      say "$what … $((SECONDS - began)) s so far"
+    if ((SECONDS - step_told >= 15)); then
+      step_told=$SECONDS
+      say "$step_what … $((SECONDS - step_began)) s so far"
     fi
   done
-  wait "$pid" || status=$?
-  if ((status)); then
-    tail -n 30 "$log" | sed 's/^/  | /' >&2
-    fail "$what failed after $((SECONDS - began)) s (exit status $status); whole log: $log"
+  wait "$step_pid" || step_status=$?
+  if ((step_status)); then
+    tail -n 30 "$step_log" | sed 's/^/  | /' >&2
+    fail "$step_what failed after $((SECONDS - step_began)) s (exit status $step_status); whole log: $step_log"
   fi
-  rm -f "$log"
-  say "$what … $((SECONDS - began)) s"
+  rm -f "$step_log"
+  say "$step_what … $((SECONDS - step_began)) s"
 }
 
 # lock NAME: waits until no other run holds the lock, then holds it until this shell ends.

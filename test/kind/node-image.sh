@@ -62,9 +62,9 @@ if ! present "$reference"; then
     echo "$official"
     exit
   else
-    step_began=$SECONDS
+    began=$SECONDS
     "$kind_dir/node/build.sh" "$reference"
-    say "node image: built $reference … $((SECONDS - step_began)) s"
+    say "node image: built $reference … $((SECONDS - began)) s"
   fi
   forget_older
 fi

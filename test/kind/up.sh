@@ -62,7 +62,10 @@ YAML
 }
 
 # ready NAME SECONDS: waits until the cluster really works; see ready.sh.
-ready() { docker exec --interactive "$1-control-plane" bash -euo pipefail -s -- "$2" $((workers + 1)) <"$kind_dir/ready.sh"; }
+ready() { docker exec --interactive "$1-control-plane" bash -euo pipefail -s -- "$2" $((workers + 1)) "$(address_of "$1")" <"$kind_dir/ready.sh"; }
+
+# address_of NAME: the control-plane node's address on the Docker network. It may change when Docker is restarted.
+address_of() { docker inspect --format '{{.NetworkSettings.Networks.kind.IPAddress}}' "$1-control-plane"; }
 
 # reusable NAME: whether all nodes run the current image, in the number wanted, and work.
 reusable() {
@@ -105,15 +108,11 @@ create() {
 }
 
 write_kubeconfigs() {
-  local address
-  address=$(docker inspect --format '{{.NetworkSettings.Networks.kind.IPAddress}}' "$1-control-plane")
-  (
-    umask 077
-    "$kind" get kubeconfig --name "$1" >"$out/.$1"
-    mv "$out/.$1" "$out/$1.kubeconfig"
-    sed "s#^\( *server: \).*#\1https://$address:6443#" "$out/$1.kubeconfig" >"$out/.$1"
-    mv "$out/.$1" "$out/$1.internal.kubeconfig"
-  )
+  umask 077
+  "$kind" get kubeconfig --name "$1" >"$out/.$1"
+  mv "$out/.$1" "$out/$1.kubeconfig"
+  sed "s#^\( *server: \).*#\1https://$(address_of "$1"):6443#" "$out/$1.kubeconfig" >"$out/.$1"
+  mv "$out/.$1" "$out/$1.internal.kubeconfig"
 }
 
 up() (
