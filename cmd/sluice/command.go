@@ -29,6 +29,7 @@ Start with:
 		newPlaceCommand(hub),
 		newInstanceCommand(hub),
 		newCollectCommand(hub),
+		newKeysetCommand(),
 		newVersionCommand(),
 	)
 	return root

@@ -1,0 +1,341 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/seal"
+	"github.com/sluice-dev/sluice/placement/kube"
+)
+
+func newClusterCommand(hub *hubFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cluster",
+		Short: "Member clusters: where instances can be placed",
+	}
+	hub.bind(cmd)
+	cmd.AddCommand(newClusterAddCommand(hub), newClusterListCommand(hub), newClusterRemoveCommand(hub), newClusterManifestCommand())
+	return cmd
+}
+
+// clusterAddFlags describe the cluster to be added.
+type clusterAddFlags struct {
+	kubeconfig, context    string
+	server, consumerServer string
+	provider, region, zone string
+	tier                   string
+	labels                 map[string]string
+	taints                 []string
+	currency               string
+	prices                 map[string]string
+	wait                   time.Duration
+}
+
+func newClusterAddCommand(hub *hubFlags) *cobra.Command {
+	f := &clusterAddFlags{}
+	cmd := &cobra.Command{
+		Use:   "add NAME",
+		Short: "Register a member cluster from a kubeconfig context",
+		Long: `Register a member cluster from a kubeconfig context.
+
+With that context's rights, which must be an administrator's, it applies what Sluice needs there: the
+namespace sluice-system, a service account with exactly the verbs in "sluice cluster manifest", and its
+token. Only that token is kept, sealed in the hub (or in a Secret, when the hub is a cluster); the
+administrator's credentials are not. Running it again renews the registration.`,
+		Example: `  sluice cluster add eu-1 --context kind-eu-1 --region eu-de --provider acme
+  sluice cluster add edge-7 --from-kubeconfig edge.kubeconfig --tier edge --price cpu=0.04,memory=0.005`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cluster, err := f.cluster(args[0])
+			if err != nil {
+				return err
+			}
+			admin, err := f.config()
+			if err != nil {
+				return err
+			}
+			c, err := hub.client()
+			if err != nil {
+				return err
+			}
+			cluster.Namespace = hub.namespace
+			return addCluster(cmd.Context(), cmd.OutOrStdout(), hub, c, cluster, admin, f.wait)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.kubeconfig, "from-kubeconfig", "", "kubeconfig of the member cluster (default: $KUBECONFIG or ~/.kube/config)")
+	flags.StringVar(&f.context, "context", "", "context in that kubeconfig (default: its current one)")
+	flags.StringVar(&f.server, "server", "", "URL at which Sluice reaches the API server, where it differs from the kubeconfig's")
+	flags.StringVar(&f.consumerServer, "consumer-server", "", "URL at which consumers reach the API server, where it differs from Sluice's")
+	flags.StringVar(&f.provider, "provider", "", "organisation that runs the cluster")
+	flags.StringVar(&f.region, "region", "", "region of the cluster")
+	flags.StringVar(&f.zone, "zone", "", "zone within the region")
+	flags.StringVar(&f.tier, "tier", string(v1alpha1.TierCloud), "tier of the cluster: cloud or edge")
+	flags.StringToStringVarP(&f.labels, "label", "l", nil, "labels that selectors match, key=value")
+	flags.StringArrayVar(&f.taints, "taint", nil, "taint that repels requests, key=value:NoSchedule (repeatable)")
+	flags.StringVar(&f.currency, "currency", "EUR", "currency of --price, an ISO 4217 code")
+	flags.StringToStringVar(&f.prices, "price", nil, "price of one unit for one hour by resource, for instance cpu=0.04,memory=0.005 (memory by the GiB)")
+	flags.DurationVar(&f.wait, "wait", time.Minute, "how long to wait until the cluster is ready; 0 does not wait")
+	return cmd
+}
+
+// config reads the administrator's kubeconfig.
+func (f *clusterAddFlags) config() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = f.kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: f.context}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the member cluster's kubeconfig: %w", err)
+	}
+	if f.server != "" {
+		config.Host = f.server
+	}
+	return config, nil
+}
+
+// cluster returns the MemberCluster that the flags describe, without its access.
+func (f *clusterAddFlags) cluster(name string) (*v1alpha1.MemberCluster, error) {
+	cluster := &v1alpha1.MemberCluster{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "MemberCluster"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: f.labels},
+		Spec: v1alpha1.MemberClusterSpec{
+			Driver: v1alpha1.DriverKube, ConsumerServer: f.consumerServer,
+			Provider: f.provider, Region: f.region, Zone: f.zone, Tier: v1alpha1.Tier(f.tier),
+		},
+	}
+	for _, text := range f.taints {
+		taint, err := parseTaint(text)
+		if err != nil {
+			return nil, err
+		}
+		cluster.Spec.Taints = append(cluster.Spec.Taints, taint)
+	}
+	if len(f.prices) > 0 {
+		prices := &v1alpha1.PriceList{Currency: f.currency, PerHour: map[corev1.ResourceName]resource.Quantity{}}
+		for name, text := range f.prices {
+			quantity, err := resource.ParseQuantity(text)
+			if err != nil {
+				return nil, fmt.Errorf("--price %s=%s: %w", name, text, err)
+			}
+			prices.PerHour[corev1.ResourceName(name)] = quantity
+		}
+		cluster.Spec.Prices = prices
+	}
+	return cluster, nil
+}
+
+// parseTaint reads key=value:Effect or key:Effect.
+func parseTaint(text string) (corev1.Taint, error) {
+	left, effect, found := strings.Cut(text, ":")
+	key, value, _ := strings.Cut(left, "=")
+	if !found || key == "" || effect == "" {
+		return corev1.Taint{}, fmt.Errorf("--taint %q: want key=value:Effect or key:Effect", text)
+	}
+	return corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}, nil
+}
+
+// addCluster registers Sluice on the member cluster, then the member cluster in
+// the hub. Both steps are idempotent.
+func addCluster(ctx context.Context, w io.Writer, hub *hubFlags, c client.Client, cluster *v1alpha1.MemberCluster, admin *rest.Config, patience time.Duration) error {
+	fmt.Fprintf(w, "cluster %s: applying Sluice's service account and permissions on %s\n", cluster.Name, admin.Host)
+	kubeconfig, err := kube.Register(ctx, admin)
+	if err != nil {
+		return fmt.Errorf("cluster %s: %w", cluster.Name, err)
+	}
+	if cluster.Spec.Access, err = storeAccess(ctx, hub, c, cluster, kubeconfig); err != nil {
+		return fmt.Errorf("cluster %s: %w", cluster.Name, err)
+	}
+	if err := c.Patch(ctx, cluster, client.Apply, client.FieldOwner("sluice-cli"), client.ForceOwnership); err != nil { //nolint:staticcheck // the typed apply needs generated configurations
+		return fmt.Errorf("cluster %s: write it to the hub: %w", cluster.Name, err)
+	}
+	if patience == 0 {
+		fmt.Fprintf(w, "cluster %s: registered\n", cluster.Name)
+		return nil
+	}
+	return awaitCluster(ctx, w, c, cluster, patience)
+}
+
+// storeAccess keeps the member cluster's kubeconfig: sealed with the embedded
+// hub's keyset, which lies on this machine, or else in a Secret of the hub.
+func storeAccess(ctx context.Context, hub *hubFlags, c client.Client, cluster *v1alpha1.MemberCluster, kubeconfig []byte) (v1alpha1.ClusterAccess, error) {
+	if hub.embedded() {
+		keys, err := seal.Open(hub.keysetPath())
+		if err != nil {
+			return v1alpha1.ClusterAccess{}, err
+		}
+		sealed, err := keys.Seal(kubeconfig, seal.Owner("MemberCluster", cluster.Namespace, cluster.Name))
+		if err != nil {
+			return v1alpha1.ClusterAccess{}, fmt.Errorf("seal its kubeconfig: %w", err)
+		}
+		return v1alpha1.ClusterAccess{SealedKubeconfig: sealed}, nil
+	}
+	secret := &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Name: "sluice-cluster-" + cluster.Name, Namespace: cluster.Namespace},
+		Data:       map[string][]byte{"kubeconfig": kubeconfig},
+	}
+	if err := c.Patch(ctx, secret, client.Apply, client.FieldOwner("sluice-cli"), client.ForceOwnership); err != nil { //nolint:staticcheck // the typed apply needs generated configurations
+		return v1alpha1.ClusterAccess{}, fmt.Errorf("store its kubeconfig in Secret %s: %w", secret.Name, err)
+	}
+	return v1alpha1.ClusterAccess{SecretRef: &v1alpha1.SecretKeyReference{Name: secret.Name, Key: "kubeconfig"}}, nil
+}
+
+// awaitCluster waits until the controller finds the cluster ready, saying what it waits for.
+func awaitCluster(ctx context.Context, w io.Writer, c client.Client, cluster *v1alpha1.MemberCluster, patience time.Duration) error {
+	generation, told := cluster.Generation, ""
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(cluster), cluster); err != nil {
+			return false, err
+		}
+		ready := viewCondition(cluster.Status.Conditions, v1alpha1.ConditionReady)
+		if ready == nil || ready.generation < generation {
+			return false, nil
+		}
+		if ready.message != told && !ready.isTrue {
+			told = ready.message
+			fmt.Fprintf(w, "cluster %s: not ready yet: %s\n", cluster.Name, told)
+		}
+		return ready.isTrue, nil
+	})
+	if wait.Interrupted(err) {
+		if told == "" {
+			told = "no controller has looked at it: is `sluice serve` running?"
+		}
+		return fmt.Errorf("cluster %s: registered, but not ready after %s: %s", cluster.Name, patience, told)
+	}
+	if err != nil {
+		return fmt.Errorf("cluster %s: wait until it is ready: %w", cluster.Name, err)
+	}
+	fmt.Fprintf(w, "cluster %s: ready, %d nodes, allocatable %s\n", cluster.Name, cluster.Status.Nodes, quantities(cluster.Status.Allocatable))
+	return nil
+}
+
+func newClusterListCommand(hub *hubFlags) *cobra.Command {
+	var output outputFlag
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List member clusters with their capacity",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := hub.client()
+			if err != nil {
+				return err
+			}
+			var clusters v1alpha1.MemberClusterList
+			if err := c.List(cmd.Context(), &clusters, client.InNamespace(hub.namespace)); err != nil {
+				return fmt.Errorf("list member clusters: %w", err)
+			}
+			t := table{header: []string{"NAME", "READY", "REGION", "TIER", "NODES", "CPU", "USED BY OTHERS", "MEMORY", "USED BY OTHERS", "VERSION", "AGE"}}
+			for _, cluster := range clusters.Items {
+				ready := "unknown"
+				if view := viewCondition(cluster.Status.Conditions, v1alpha1.ConditionReady); view != nil {
+					ready = "yes"
+					if !view.isTrue {
+						ready = "no: " + view.message
+					}
+				}
+				all, others := cluster.Status.Allocatable, cluster.Status.ForeignUse
+				t.rows = append(t.rows, []string{
+					cluster.Name, ready, orDash(cluster.Spec.Region), string(cluster.Spec.Tier), fmt.Sprint(cluster.Status.Nodes),
+					all.Cpu().String(), others.Cpu().String(), all.Memory().String(), others.Memory().String(),
+					orDash(cluster.Status.KubernetesVersion), age(cluster.CreationTimestamp),
+				})
+			}
+			return output.print(cmd.OutOrStdout(), clusters.Items, t)
+		},
+	}
+	output.bind(cmd)
+	return cmd
+}
+
+func newClusterRemoveCommand(hub *hubFlags) *cobra.Command {
+	var patience time.Duration
+	cmd := &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Take a member cluster out of the inventory",
+		Long: `Take a member cluster out of the inventory. It takes no new placements from then on, and leaves when
+no instance is placed on it any more. Sluice's service account stays on the cluster: remove it there with
+"sluice cluster manifest | kubectl delete -f -".`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := hub.client()
+			if err != nil {
+				return err
+			}
+			return removeCluster(cmd.Context(), cmd.OutOrStdout(), c, client.ObjectKey{Namespace: hub.namespace, Name: args[0]}, patience)
+		},
+	}
+	cmd.Flags().DurationVar(&patience, "wait", time.Minute, "how long to wait until it has left; 0 does not wait")
+	return cmd
+}
+
+func removeCluster(ctx context.Context, w io.Writer, c client.Client, key client.ObjectKey, patience time.Duration) error {
+	cluster := &v1alpha1.MemberCluster{}
+	if err := c.Get(ctx, key, cluster); err != nil {
+		return fmt.Errorf("cluster %s: %w", key.Name, err)
+	}
+	if err := c.Delete(ctx, cluster); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("cluster %s: %w", key.Name, err)
+	}
+	if ref := cluster.Spec.Access.SecretRef; ref != nil && ref.Name == "sluice-cluster-"+key.Name {
+		defer func() {
+			fmt.Fprintf(w, "cluster %s: its kubeconfig is still in Secret %s; delete it when the cluster has left\n", key.Name, ref.Name)
+		}()
+	}
+	if patience == 0 {
+		fmt.Fprintf(w, "cluster %s: leaving\n", key.Name)
+		return nil
+	}
+	told := ""
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, key, cluster)
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		if ready := viewCondition(cluster.Status.Conditions, v1alpha1.ConditionReady); err == nil && ready != nil && ready.message != told {
+			told = ready.message
+			fmt.Fprintf(w, "cluster %s: %s\n", key.Name, told)
+		}
+		return false, err
+	})
+	if wait.Interrupted(err) {
+		return fmt.Errorf("cluster %s: still there after %s: %s", key.Name, patience, told)
+	}
+	if err != nil {
+		return fmt.Errorf("cluster %s: wait until it has left: %w", key.Name, err)
+	}
+	fmt.Fprintf(w, "cluster %s: has left the inventory\n", key.Name)
+	return nil
+}
+
+func newClusterManifestCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "manifest",
+		Short: "Print what `cluster add` applies on a member cluster: every permission Sluice needs there",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			manifest, err := kube.Manifest()
+			if err != nil {
+				return err
+			}
+			_, err = cmd.OutOrStdout().Write(manifest)
+			return err
+		},
+	}
+}
+

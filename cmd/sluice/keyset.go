@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-dev/sluice/internal/seal"
+)
+
+func newKeysetCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "keyset",
+		Short: "The keys that seal kubeconfigs and credentials at rest",
+	}
+	cmd.AddCommand(
+		&cobra.Command{
+			Use:     "new FILE",
+			Short:   "Create a keyset, unless the file is there",
+			Example: "  sluice keyset new keyset.json && kubectl create secret generic sluice-keyset --from-file keyset.json",
+			Args:    cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				if _, err := seal.Open(args[0]); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "keyset in %s: keep it safe and backed up, what it seals cannot be read without it\n", args[0])
+				return err
+			},
+		},
+		&cobra.Command{
+			Use:   "rotate FILE",
+			Short: "Add a key that seals from now on; older ones still unseal",
+			Args:  cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				keys, err := seal.Open(args[0])
+				if err != nil {
+					return err
+				}
+				if err := keys.Rotate(); err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "keyset in %s: a new key seals from now on\n", args[0])
+				return err
+			},
+		},
+	)
+	return cmd
+}

@@ -1,0 +1,122 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// The kind clusters of these tests: one is the hub that the chart is installed
+// on, the others are the members.
+const hubCluster = "sluice-hub"
+
+var members = []string{"sluice-a", "sluice-b"}
+
+// root is the top of the source tree.
+const root = "../.."
+
+// kubeconfigs is the folder with NAME.kubeconfig and NAME.internal.kubeconfig.
+var kubeconfigs string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "sluice-e2e-")
+	if err == nil {
+		kubeconfigs = dir
+		err = run("test/kind/up.sh", append([]string{"--out", dir, hubCluster}, members...)...)
+	}
+	if err == nil {
+		err = loadEcho()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bring up kind clusters:", err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// echoImage is the workload that pods of these tests run.
+var echoImage string
+
+func loadEcho() error {
+	out, err := output("test/kind/echo.sh")
+	if err != nil {
+		return err
+	}
+	archive, reference, _ := strings.Cut(strings.TrimSpace(out), "\n")
+	echoImage = reference
+	for _, name := range members {
+		if err := run("test/kind/load.sh", name, archive); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run runs a script or program of the source tree, its output shown.
+func run(name string, args ...string) error {
+	cmd := exec.Command("./"+name, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = root, os.Stderr, os.Stderr
+	return cmd.Run()
+}
+
+// output runs a program of the source tree and returns its standard output.
+func output(name string, args ...string) (string, error) {
+	var out bytes.Buffer
+	cmd := exec.Command("./"+name, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = root, &out, os.Stderr
+	err := cmd.Run()
+	return out.String(), err
+}
+
+// kubeconfig returns the path of a cluster's kubeconfig for this host.
+func kubeconfig(cluster string) string { return filepath.Join(kubeconfigs, cluster+".kubeconfig") }
+
+// internalKubeconfig returns the path of a cluster's kubeconfig with the address
+// at which both this host and the pods of the other clusters reach it.
+func internalKubeconfig(cluster string) string {
+	return filepath.Join(kubeconfigs, cluster+".internal.kubeconfig")
+}
+
+// administrator returns a client with all rights on a cluster.
+func administrator(t *testing.T, cluster string) (kubernetes.Interface, *rest.Config) {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig(cluster))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kubernetes.NewForConfigOrDie(config), config
+}
+
+// eventually fails the test unless the condition becomes true in time. The
+// condition returns what is still missing, or "".
+func eventually(t *testing.T, patience time.Duration, what string, missing func(context.Context) string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	began, last := time.Now(), ""
+	for {
+		if last = missing(ctx); last == "" {
+			t.Logf("%s … %s", what, time.Since(began).Round(10*time.Millisecond))
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not within %s: %s", what, patience, last)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

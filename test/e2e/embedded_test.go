@@ -1,0 +1,155 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// platforms are the callers of these tests: the second one has an instance-id
+// space of its own, the first one two valid passwords and a token.
+const platforms = `
+platforms:
+- name: first
+  basic:
+  - {username: first, password: first-password-in-use}
+  - {username: first, password: first-password-before}
+  bearer: [first-bearer-token]
+- name: second
+  basic:
+  - {username: second, password: second-password}
+`
+
+// TestEmbeddedHub runs the story and the conformance suite against `sluice
+// serve` on its embedded hub.
+func TestEmbeddedHub(t *testing.T) {
+	s := serve(t)
+	for _, name := range members {
+		s.sluice("cluster", "add", name, "--from-kubeconfig", kubeconfig(name), "--region", "region-of-"+name)
+	}
+	s.sluice("catalog", "apply", "-f", filepath.Join(root, "docs/examples/offering.yaml"))
+	s.sluice("catalog", "apply", "-f", "catalog.yaml")
+
+	t.Run("story", func(t *testing.T) { story(t, s.broker) })
+	t.Run("conformance", func(t *testing.T) { conformance(t, s.broker) })
+	t.Run("nothing is left", func(t *testing.T) {
+		for _, name := range members {
+			nothingLeft(t, name)
+		}
+	})
+}
+
+// server is a running `sluice serve` with an embedded hub.
+type server struct {
+	t       *testing.T
+	dataDir string
+	broker  broker
+}
+
+func serve(t *testing.T) server {
+	t.Helper()
+	dataDir := t.TempDir()
+	file := filepath.Join(dataDir, "platforms.yaml")
+	if err := os.WriteFile(file, []byte(platforms), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	listener.Close()
+
+	log, err := os.Create(filepath.Join(t.TempDir(), "sluice.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(root, "bin/sluice"), "serve", "--data-dir", dataDir, "--listen", address,
+		"--metrics-listen", "127.0.0.1:0", "--platforms", file)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+		if t.Failed() {
+			text, _ := os.ReadFile(log.Name())
+			t.Logf("log of sluice serve (its end):\n%s", text[max(0, len(text)-20_000):])
+		}
+	})
+	s := server{t: t, dataDir: dataDir, broker: broker{"http://" + address, "first", "first-password-in-use"}}
+	ready(t, s.broker.url)
+	return s
+}
+
+// ready waits until the broker at the URL is ready.
+func ready(t *testing.T, url string) {
+	t.Helper()
+	eventually(t, 2*time.Minute, "broker ready", func(ctx context.Context) string {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
+		if err != nil {
+			return err.Error()
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err.Error()
+		}
+		response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return response.Status
+		}
+		return ""
+	})
+}
+
+// sluice runs a command of the operator's against the server's hub.
+func (s server) sluice(args ...string) {
+	s.t.Helper()
+	operate(s.t, append(args, "--data-dir", s.dataDir)...)
+}
+
+func operate(t *testing.T, args ...string) {
+	t.Helper()
+	out, err := exec.Command(filepath.Join(root, "bin/sluice"), args...).CombinedOutput()
+	t.Logf("sluice %v\n%s", args[:2], out)
+	if err != nil {
+		t.Fatalf("sluice %v: %v", args, err)
+	}
+}
+
+// conformance runs the black-box suite against the broker; a spec that it would
+// skip is a failure here.
+func conformance(t *testing.T, b broker) {
+	t.Helper()
+	small, nowhere := b.findPlan(t, "kubernetes-resources", "small"), b.findPlan(t, "conformance", "nowhere")
+	cmd := exec.Command("go", "test", "-count=1", "./test/osb", "-ginkgo.no-color")
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(),
+		"OSB_STRICT=1",
+		"OSB_URL="+b.url,
+		"OSB_USERNAME="+b.username,
+		"OSB_PASSWORD="+b.password,
+		"OSB_PREVIOUS_PASSWORD=first-password-before",
+		"OSB_TOKEN=first-bearer-token",
+		"OSB_PLATFORM2_USERNAME=second",
+		"OSB_PLATFORM2_PASSWORD=second-password",
+		"OSB_SERVICE_ID="+small.service,
+		"OSB_PENDING_SERVICE_ID="+nowhere.service,
+		"OSB_PENDING_PLAN_ID="+nowhere.id,
+	)
+	out, err := cmd.CombinedOutput()
+	fmt.Printf("%s\n", out)
+	if err != nil {
+		t.Errorf("conformance: %v", err)
+	}
+}
