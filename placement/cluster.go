@@ -1,0 +1,143 @@
+package placement
+
+import (
+	"hash/fnv"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// Cluster is a member cluster as the inventory knows it. It is never changed once
+// it is in the inventory, only replaced.
+type Cluster struct {
+	Name     string
+	Driver   string
+	Provider string
+	Region   string
+	// Labels that selectors match, with those derived from the spec (v1alpha1.LabelRegion and others).
+	Labels labels.Set
+	Taints []corev1.Taint
+	// Ready: its API server answers. Unready says why it does not.
+	Ready   bool
+	Unready string
+	// AccessVerified: Sluice holds there what its driver needs. Unverified says what is missing.
+	AccessVerified bool
+	Unverified     string
+	// Cordoned clusters take no new placements.
+	Cordoned bool
+	// Allocatable on ready, schedulable nodes.
+	Allocatable Resources
+	// ForeignUse is requested there by pods of no instance of this hub.
+	ForeignUse Resources
+	// StorageClasses of the cluster.
+	StorageClasses []string
+	// Currency of Prices; empty means that the cluster has no price list.
+	Currency string
+	// Prices in billionths of the currency's unit, per hour and unit of the price list.
+	Prices map[corev1.ResourceName]int64
+	// Latency of its API server; zero means unknown.
+	Latency time.Duration
+}
+
+// ClusterOf is the cluster that a MemberCluster's spec and status describe.
+func ClusterOf(mc *v1alpha1.MemberCluster) *Cluster {
+	c := &Cluster{
+		Name:           mc.Name,
+		Driver:         mc.Spec.Driver,
+		Provider:       mc.Spec.Provider,
+		Region:         mc.Spec.Region,
+		Labels:         labelsOf(mc),
+		Taints:         mc.Spec.Taints,
+		Cordoned:       mc.Spec.Unschedulable || !mc.DeletionTimestamp.IsZero(),
+		Allocatable:    ResourcesOf(mc.Status.Allocatable),
+		ForeignUse:     ResourcesOf(mc.Status.ForeignUse),
+		StorageClasses: mc.Status.StorageClasses,
+	}
+	if c.Driver == "" {
+		c.Driver = v1alpha1.DriverKube
+	}
+	c.Ready, c.Unready = holds(mc, v1alpha1.ConditionReachable)
+	c.AccessVerified, c.Unverified = holds(mc, v1alpha1.ConditionAccessVerified)
+	if mc.Status.Latency != nil {
+		c.Latency = mc.Status.Latency.Duration
+	}
+	if prices := mc.Spec.Prices; prices != nil {
+		c.Currency = prices.Currency
+		c.Prices = make(map[corev1.ResourceName]int64, len(prices.PerHour))
+		for name, price := range prices.PerHour {
+			c.Prices[name] = max(price.ScaledValue(resource.Nano), 0)
+		}
+	}
+	return c
+}
+
+// labelsOf are a member cluster's own labels and those that its spec implies; the
+// spec wins, because it is what the operator declared.
+func labelsOf(mc *v1alpha1.MemberCluster) labels.Set {
+	set := labels.Set(maps.Clone(mc.Labels))
+	if set == nil {
+		set = labels.Set{}
+	}
+	tier := mc.Spec.Tier
+	if tier == "" {
+		tier = v1alpha1.TierCloud
+	}
+	for key, value := range map[string]string{
+		v1alpha1.LabelCluster:  mc.Name,
+		v1alpha1.LabelRegion:   mc.Spec.Region,
+		v1alpha1.LabelZone:     mc.Spec.Zone,
+		v1alpha1.LabelProvider: mc.Spec.Provider,
+		v1alpha1.LabelTier:     string(tier),
+	} {
+		if value != "" {
+			set[key] = value
+		}
+	}
+	return set
+}
+
+// holds tells whether a condition is true and otherwise what it says.
+func holds(mc *v1alpha1.MemberCluster, condition string) (ok bool, otherwise string) {
+	c := meta.FindStatusCondition(mc.Status.Conditions, condition)
+	switch {
+	case c == nil:
+		return false, "not probed yet"
+	case c.Status == "True":
+		return true, ""
+	default:
+		return false, c.Message
+	}
+}
+
+// unreserved is what would be free of a resource if nothing were reserved.
+func (c *Cluster) unreserved(name corev1.ResourceName) int64 {
+	return c.Allocatable[name] - c.ForeignUse[name]
+}
+
+// sameTraits tells whether two versions of a cluster differ in numbers only.
+func (c *Cluster) sameTraits(other *Cluster) bool {
+	return c.Ready == other.Ready && c.AccessVerified == other.AccessVerified && c.Cordoned == other.Cordoned &&
+		c.Currency == other.Currency && maps.Equal(c.Labels, other.Labels) &&
+		slices.Equal(c.StorageClasses, other.StorageClasses) && reflect.DeepEqual(c.Taints, other.Taints)
+}
+
+// hash64 spreads names over 64 bits (FNV-1a, then the SplitMix64 finaliser).
+func hash64(name string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(name)) //nolint:errcheck,gosec // never fails
+	return mix(h.Sum64())
+}
+
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

@@ -1,0 +1,219 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// Decision is the result of a placement. Every cluster of the inventory is either
+// in Placements or counted in Rejections.
+type Decision struct {
+	// Placements, best first; none when the request cannot be placed.
+	Placements []Placement
+	// Considered is the number of clusters in the inventory.
+	Considered int
+	// Rejections, one a reason, in the order in which the reasons were asked.
+	Rejections []Rejection
+}
+
+// Placement is one chosen cluster.
+type Placement struct {
+	Cluster  string
+	Reserved Resources
+	// Score from 0 to 100, and what it is made of.
+	Score  int32
+	Scores Scores
+	// Price of the reservation; nil where the cluster has no price list.
+	Price *Price
+}
+
+// Rejection is one reason why clusters were not chosen.
+type Rejection struct {
+	Reason Reason
+	Count  int
+	// Examples are the alphabetically first clusters refused for it, at most maxExamples.
+	Examples []Example
+}
+
+// Example is one rejected cluster.
+type Example struct {
+	Cluster string
+	// Message with the numbers.
+	Message string
+}
+
+// maxExamples bounds what a decision says of each reason; Explain says it all.
+const maxExamples = 3
+
+// UnplaceableError says that a request cannot be placed as the inventory is.
+type UnplaceableError struct {
+	// Decision without placements, with the rejections.
+	Decision Decision
+	// Asked is the number of clusters asked for, Found of those that would take it.
+	Asked, Found int
+	// Lost are the clusters that the instance is on and would stay on, if they still
+	// took it, with the reason and the numbers.
+	Lost []Example
+}
+
+// Error is one sentence for the end user, with the numbers.
+func (e *UnplaceableError) Error() string {
+	var b strings.Builder
+	switch {
+	case len(e.Lost) > 0:
+		return fmt.Sprintf("the instance stays where it is, and %s does not take the change: %s", e.Lost[0].Cluster, e.Lost[0].Message)
+	case e.Decision.Considered == 0:
+		return "there are no member clusters"
+	case e.Asked == 1:
+		fmt.Fprintf(&b, "none of %s fits", plural(e.Decision.Considered, "cluster"))
+	default:
+		fmt.Fprintf(&b, "%d of the %d clusters asked for found among %d", e.Found, e.Asked, e.Decision.Considered)
+	}
+	separator := ": "
+	for _, r := range e.Decision.Rejections {
+		if r.Reason == ReasonOutranked {
+			continue // these would take it
+		}
+		fmt.Fprintf(&b, "%s%s on %d", separator, r.Reason, r.Count)
+		if len(r.Examples) > 0 {
+			fmt.Fprintf(&b, " (%s: %s)", r.Examples[0].Cluster, r.Examples[0].Message)
+		}
+		separator = ", "
+	}
+	return b.String()
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// API converts the decision for the status of an instance at a generation.
+func (d Decision) API(generation int64) *v1alpha1.Decision {
+	out := &v1alpha1.Decision{Generation: generation, Considered: int32(d.Considered)} //nolint:gosec // a count of clusters
+	for _, p := range d.Placements {
+		placed := v1alpha1.Placement{Cluster: p.Cluster, Reserved: p.Reserved.List(), Score: p.Score}
+		if p.Price != nil {
+			placed.PricePerHour, placed.Currency = p.Price.quantity(), p.Price.Currency
+		}
+		out.Placements = append(out.Placements, placed)
+	}
+	for _, r := range d.Rejections {
+		rejection := v1alpha1.Rejection{Reason: string(r.Reason), Count: int32(r.Count)} //nolint:gosec // a count of clusters
+		for _, example := range r.Examples {
+			rejection.Examples = append(rejection.Examples, v1alpha1.RejectionExample(example))
+		}
+		out.Rejections = append(out.Rejections, rejection)
+	}
+	return out
+}
+
+// decision is what the evaluation comes to with these clusters chosen.
+func (e *evaluation) decision(chosen []candidate) Decision {
+	d := Decision{Considered: e.considered()}
+	for _, c := range chosen {
+		d.Placements = append(d.Placements, Placement{
+			Cluster: c.cluster().Name, Reserved: e.request.Resources,
+			Score: c.score, Scores: e.scorer.components(c.spot), Price: e.scorer.tariff.priceOf(c.spot),
+		})
+	}
+	var t tally
+	for _, l := range e.lost {
+		t.count(l.reason, 1)
+		t.example(l.reason, Example{l.name, l.why()})
+	}
+	for f, refused := range e.refused {
+		for i, rows := range refused {
+			t.page(e.filters[f].reason, e.pages[i], rows, e.filters[f].message)
+		}
+	}
+	outranked := outranking(chosen)
+	for _, c := range e.current {
+		if !among(chosen, c.spot) {
+			t.count(ReasonOutranked, 1)
+			t.example(ReasonOutranked, Example{c.cluster().Name, outranked})
+		}
+	}
+	for i, rows := range e.fits {
+		for _, c := range chosen {
+			if c.page == e.pages[i] {
+				rows.remove(c.row)
+			}
+		}
+		t.page(ReasonOutranked, e.pages[i], rows, func(*page, int) string { return outranked })
+	}
+	d.Rejections = t.rejections
+	return d
+}
+
+// considered counts the clusters of the inventory.
+func (e *evaluation) considered() int {
+	n := 0
+	for _, p := range e.pages {
+		n += len(p.clusters)
+	}
+	return n
+}
+
+// why says why a current cluster no longer suits.
+func (l lost) why() string {
+	if l.page == nil {
+		return "the instance is there, and it is not in the inventory"
+	}
+	return l.message(l.page, l.row)
+}
+
+// outranking says what clusters that fit were measured against.
+func outranking(chosen []candidate) string {
+	if len(chosen) == 0 {
+		return "fits"
+	}
+	return fmt.Sprintf("fits, the last one chosen scores %d", chosen[len(chosen)-1].score)
+}
+
+func among(chosen []candidate, at spot) bool {
+	return slices.ContainsFunc(chosen, func(c candidate) bool { return c.page == at.page && c.row == at.row })
+}
+
+// tally adds up rejections by reason.
+type tally struct{ rejections []Rejection }
+
+func (t *tally) of(reason Reason) *Rejection {
+	i := slices.IndexFunc(t.rejections, func(r Rejection) bool { return r.Reason == reason })
+	if i < 0 {
+		i = len(t.rejections)
+		t.rejections = append(t.rejections, Rejection{Reason: reason})
+	}
+	return &t.rejections[i]
+}
+
+func (t *tally) count(reason Reason, n int) { t.of(reason).Count += n }
+
+func (t *tally) example(reason Reason, example Example) {
+	r := t.of(reason)
+	at, _ := slices.BinarySearchFunc(r.Examples, example, func(a, b Example) int { return strings.Compare(a.Cluster, b.Cluster) })
+	r.Examples = slices.Insert(r.Examples, at, example)
+	r.Examples = r.Examples[:min(len(r.Examples), maxExamples)]
+}
+
+// page counts the rows of a page; as pages are in the order of names, the first
+// rows that come are the examples.
+func (t *tally) page(reason Reason, p *page, rows set, message func(*page, int) string) {
+	if rows == (set{}) {
+		return
+	}
+	t.count(reason, rows.len())
+	taken := 0
+	for row := range rows.rows() {
+		if r := t.of(reason); taken == maxExamples || len(r.Examples) == maxExamples && r.Examples[maxExamples-1].Cluster < p.clusters[row].Name {
+			return
+		}
+		t.example(reason, Example{p.clusters[row].Name, message(p, row)})
+		taken++
+	}
+}

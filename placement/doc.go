@@ -1,0 +1,26 @@
+// Package placement decides where a service instance lives and keeps it there.
+//
+// It has two halves. The first is a pure function,
+//
+//	Place(Request, *Snapshot) (Decision, error)
+//
+// which filters, scores and selects; it knows no context, client, clock or
+// randomness, so that a decision can be explained and replayed (request.go,
+// filter.go, score.go, place.go, decision.go, explain.go). The second half feeds
+// it and acts on its decisions:
+//
+//   - Inventory (inventory.go, ledger.go) is the indexed picture of the member
+//     clusters and of what is reserved on them. Inventory.Place decides and
+//     reserves under one lock, which is why capacity is never sold twice.
+//   - ClusterReconciler (cluster_*.go) watches the member clusters and feeds the
+//     inventory.
+//   - InstanceReconciler (instance_*.go) takes each ServiceInstance through place,
+//     deliver, observe and remove. The decision is written to the hub before any
+//     cluster is touched; the ledger is rebuilt from those writes after a restart.
+//
+// A Driver delivers an instance to one kind of member cluster; its implementations
+// live in the packages below this one.
+//
+// The package must not know HTTP or the Open Service Broker API: it sees
+// resources of the hub and plans of the catalog only.
+package placement

@@ -1,0 +1,292 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// Reason says in one CamelCase word why a cluster was not chosen.
+type Reason string
+
+// Reasons. Beside them there is one for each resource, see insufficient.
+const (
+	// ReasonNotReady: the cluster's API server does not answer.
+	ReasonNotReady Reason = "NotReady"
+	// ReasonAccessNotVerified: Sluice lacks verbs there that its driver needs.
+	ReasonAccessNotVerified Reason = "AccessNotVerified"
+	// ReasonCordoned: the operator lets nothing new onto the cluster, or removes it.
+	ReasonCordoned Reason = "Cordoned"
+	// ReasonLabelMismatch: the selector does not match the cluster's labels.
+	ReasonLabelMismatch Reason = "LabelMismatch"
+	// ReasonTierMismatch: the cluster is of another tier.
+	ReasonTierMismatch Reason = "TierMismatch"
+	// ReasonTainted: the cluster has a taint that the request does not tolerate.
+	ReasonTainted Reason = "Tainted"
+	// ReasonStorageClassMissing: the cluster has no such storage class.
+	ReasonStorageClassMissing Reason = "StorageClassMissing"
+	// ReasonNoPrice: the cluster has no price list in the currency of the maximum price.
+	ReasonNoPrice Reason = "NoPrice"
+	// ReasonTooExpensive: the cluster costs more than the maximum price.
+	ReasonTooExpensive Reason = "TooExpensive"
+	// ReasonGone: a current cluster of the instance is not in the inventory.
+	ReasonGone Reason = "Gone"
+	// ReasonOutranked: the cluster fits, and others were preferred.
+	ReasonOutranked Reason = "Outranked"
+)
+
+// filter refuses clusters for one reason.
+type filter struct {
+	reason Reason
+	// entry filters concern new placements only; an instance is not driven away by them.
+	entry bool
+	// rejects returns those rows among the given ones that the filter refuses.
+	rejects func(p *page, among set) set
+	// message says why one refused cluster is refused, with the numbers.
+	message func(p *page, row int) string
+}
+
+// filters are what a request asks of a cluster, in the order in which they are
+// asked: the first that refuses a cluster names the reason. Held is what the
+// request has reserved there already, and counts as free.
+func (r Request) filters(s *Snapshot, held Resources) []filter {
+	asked := []filter{notReady(), accessNotVerified(), cordoned()}
+	if r.Selector != nil {
+		requirements, _ := r.Selector.Requirements()
+		for _, requirement := range requirements {
+			asked = append(asked, labelMismatch(requirement))
+		}
+	}
+	if r.Tier != "" {
+		asked = append(asked, tierMismatch(r.Tier))
+	}
+	asked = append(asked, tainted(r.Tolerations))
+	for _, name := range r.Resources.names() {
+		if r.Resources[name] <= 0 {
+			continue
+		}
+		if class, ok := storageClassOf(name); ok {
+			// Kubernetes publishes no capacity of storage classes that could be summed, so a
+			// class is checked for existence and its quota enforced by the cluster.
+			asked = append(asked, storageClassMissing(class))
+		} else {
+			asked = append(asked, insufficient(name, r.Resources[name], held[name], s.columnOf(name)))
+		}
+	}
+	if r.MaxPrice != nil {
+		asked = append(asked, noPrice(r.MaxPrice.Currency), tooExpensive(*r.MaxPrice, newTariff(r, s)))
+	}
+	return asked
+}
+
+func notReady() filter {
+	return filter{reason: ReasonNotReady, entry: true,
+		rejects: func(p *page, among set) set { return among.without(p.ready) },
+		message: func(p *page, row int) string { return p.clusters[row].Unready },
+	}
+}
+
+func accessNotVerified() filter {
+	return filter{reason: ReasonAccessNotVerified, entry: true,
+		rejects: func(p *page, among set) set { return among.without(p.verified) },
+		message: func(p *page, row int) string { return p.clusters[row].Unverified },
+	}
+}
+
+func cordoned() filter {
+	return filter{reason: ReasonCordoned, entry: true,
+		rejects: func(p *page, among set) set { return among.and(p.cordoned) },
+		message: func(*page, int) string { return "takes no new placements" },
+	}
+}
+
+// labelMismatch follows the Kubernetes label selector semantics: NotIn and
+// DoesNotExist match clusters that lack the label.
+func labelMismatch(requirement labels.Requirement) filter {
+	key, values := requirement.Key(), requirement.ValuesUnsorted()
+	among := func(p *page) set {
+		var having set
+		for _, value := range values {
+			having = having.or(p.label[labelValue{key, value}])
+		}
+		return having
+	}
+	var matches func(p *page) set
+	switch requirement.Operator() {
+	case selection.In, selection.Equals, selection.DoubleEquals:
+		matches = among
+	case selection.NotIn, selection.NotEquals:
+		matches = func(p *page) set { return p.all.without(among(p)) }
+	case selection.Exists:
+		matches = func(p *page) set { return p.labelled[key] }
+	case selection.DoesNotExist:
+		matches = func(p *page) set { return p.all.without(p.labelled[key]) }
+	default: // Gt and Lt, which only hand-written selectors have
+		matches = func(p *page) set {
+			var s set
+			for row, c := range p.clusters {
+				if requirement.Matches(c.Labels) {
+					s.add(row)
+				}
+			}
+			return s
+		}
+	}
+	return filter{reason: ReasonLabelMismatch,
+		rejects: func(p *page, among set) set { return among.without(matches(p)) },
+		message: func(p *page, row int) string {
+			if value, ok := p.clusters[row].Labels[key]; ok {
+				return fmt.Sprintf("needs %s, has %s=%s", requirement.String(), key, value)
+			}
+			return fmt.Sprintf("needs %s, has no such label", requirement.String())
+		},
+	}
+}
+
+func tierMismatch(tier v1alpha1.Tier) filter {
+	return filter{reason: ReasonTierMismatch,
+		rejects: func(p *page, among set) set {
+			return among.without(p.label[labelValue{v1alpha1.LabelTier, string(tier)}])
+		},
+		message: func(p *page, row int) string {
+			return fmt.Sprintf("needs tier %s, is %s", tier, p.clusters[row].Labels[v1alpha1.LabelTier])
+		},
+	}
+}
+
+// tainted refuses by the taints NoSchedule and NoExecute, both of which keep new
+// placements out (v1alpha1.MemberClusterSpec.Taints).
+func tainted(tolerations []corev1.Toleration) filter {
+	repels := func(taint *corev1.Taint) bool {
+		return taint.Effect != corev1.TaintEffectPreferNoSchedule && !tolerated(tolerations, taint)
+	}
+	return filter{reason: ReasonTainted, entry: true,
+		rejects: func(p *page, among set) set {
+			var repelled set
+			for i := range p.taints {
+				if repels(&p.taints[i].taint) {
+					repelled = repelled.or(p.taints[i].rows)
+				}
+			}
+			return among.and(repelled)
+		},
+		message: func(p *page, row int) string {
+			taints := p.clusters[row].Taints
+			i := slices.IndexFunc(taints, func(t corev1.Taint) bool { return repels(&t) })
+			return fmt.Sprintf("has taint %s, which is not tolerated", taints[i].ToString())
+		},
+	}
+}
+
+// tolerated tells whether any of the tolerations tolerates the taint, by the rules
+// of Kubernetes' "Taints and Tolerations". Tolerations with the numeric operators,
+// which Kubernetes gates, tolerate nothing here.
+func tolerated(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
+	return slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool {
+		switch {
+		case t.Effect != "" && t.Effect != taint.Effect:
+			return false
+		case t.Key != "" && t.Key != taint.Key:
+			return false
+		case t.Operator == corev1.TolerationOpExists:
+			return true
+		default:
+			return (t.Operator == "" || t.Operator == corev1.TolerationOpEqual) && t.Key != "" && t.Value == taint.Value
+		}
+	})
+}
+
+func storageClassMissing(class string) filter {
+	return filter{reason: ReasonStorageClassMissing,
+		rejects: func(p *page, among set) set { return among.without(p.classes[class]) },
+		message: func(p *page, row int) string {
+			if has := p.clusters[row].StorageClasses; len(has) > 0 {
+				return fmt.Sprintf("needs storage class %s, has %s", class, strings.Join(has, ", "))
+			}
+			return fmt.Sprintf("needs storage class %s, has none", class)
+		},
+	}
+}
+
+// insufficient refuses clusters that have too little of a resource left, and names
+// it in the reason: InsufficientCPU, InsufficientMemory, InsufficientNvidiaComGpu.
+func insufficient(name corev1.ResourceName, need, held int64, column int) filter {
+	return filter{reason: insufficientReason(name),
+		rejects: func(p *page, among set) set {
+			free := p.column(column).free
+			var short set
+			for row := range among.rows() {
+				if free[row]+held < need {
+					short.add(row)
+				}
+			}
+			return short
+		},
+		message: func(p *page, row int) string {
+			c := p.clusters[row]
+			free := p.column(column).free[row]
+			reserved := c.unreserved(name) - free - held
+			return fmt.Sprintf("needs %s %s, %s free of %s after %s reserved and %s used by others",
+				show(name, need), name, show(name, max(free+held, 0)), show(name, c.Allocatable[name]),
+				show(name, reserved), show(name, c.ForeignUse[name]))
+		},
+	}
+}
+
+func insufficientReason(name corev1.ResourceName) Reason {
+	if name == corev1.ResourceCPU {
+		return "InsufficientCPU"
+	}
+	var word strings.Builder
+	word.WriteString("Insufficient")
+	start := true
+	for _, char := range string(name) {
+		switch {
+		case !unicode.IsLetter(char) && !unicode.IsDigit(char):
+			start = true
+		case start:
+			word.WriteRune(unicode.ToUpper(char))
+			start = false
+		default:
+			word.WriteRune(char)
+		}
+	}
+	return Reason(word.String())
+}
+
+func noPrice(currency string) filter {
+	return filter{reason: ReasonNoPrice,
+		rejects: func(p *page, among set) set { return among.without(p.currency[currency]) },
+		message: func(p *page, row int) string {
+			if other := p.clusters[row].Currency; other != "" {
+				return fmt.Sprintf("needs a price in %s, has prices in %s", currency, other)
+			}
+			return fmt.Sprintf("needs a price in %s, has no price list", currency)
+		},
+	}
+}
+
+func tooExpensive(most Price, tariff tariff) filter {
+	return filter{reason: ReasonTooExpensive,
+		rejects: func(p *page, among set) set {
+			var dear set
+			for row := range among.rows() {
+				if tariff.nanoPerHour(p, row) > most.NanoPerHour {
+					dear.add(row)
+				}
+			}
+			return dear
+		},
+		message: func(p *page, row int) string {
+			price := Price{most.Currency, tariff.nanoPerHour(p, row)}
+			return fmt.Sprintf("costs %s, at most %s allowed", price, most)
+		},
+	}
+}

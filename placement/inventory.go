@@ -1,0 +1,150 @@
+package placement
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	memdb "github.com/hashicorp/go-memdb"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Inventory is the indexed picture of the member clusters and of what is reserved
+// on them:
+//
+//	free = allocatable − foreign use − reserved
+//
+// exactly, in integers. It lives in memory: clusters come back from their probes,
+// reservations from the instances' statuses (see Ledger). Its methods may be called
+// from many goroutines and never block on anything but each other.
+type Inventory struct {
+	mu    sync.Mutex
+	store *memdb.MemDB
+	// reserved is the sum of the reservations on each cluster.
+	reserved map[string]Resources
+	// columns numbers every resource that a cluster ever had; it only grows.
+	columns map[corev1.ResourceName]int
+	// snapshot is the picture as of the last change, or nil after a cluster came or
+	// went: pages are laid out again when somebody looks.
+	snapshot *Snapshot
+	// waiting requests, by ID, and who is told when one of them may fit.
+	waiting map[string]Request
+	wake    func(instance string)
+}
+
+// NewInventory returns an empty inventory.
+func NewInventory() *Inventory {
+	return &Inventory{
+		store:    newStore(),
+		reserved: map[string]Resources{},
+		columns:  map[corev1.ResourceName]int{},
+		waiting:  map[string]Request{},
+		wake:     func(string) {},
+	}
+}
+
+// OnWake names the function that is told of waiting instances that may fit now. It
+// must not call back into the inventory.
+func (inv *Inventory) OnWake(wake func(instance string)) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	inv.wake = wake
+}
+
+// Snapshot returns the inventory as it is now.
+func (inv *Inventory) Snapshot() *Snapshot {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	return inv.now()
+}
+
+// UpsertCluster adds a cluster or replaces the one of that name, and wakes the
+// instances that it may take now. The cluster must not be changed afterwards.
+func (inv *Inventory) UpsertCluster(c *Cluster) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	inv.number(c)
+
+	txn := inv.store.Txn(true)
+	known := row[Cluster](txn, tableCluster, c.Name) != nil
+	check(txn.Insert(tableCluster, c))
+	txn.Commit()
+
+	if known {
+		inv.redraw(c.Name, func(at spot) *page { return at.page.with(at.row, c, inv.columns, inv.reserved[c.Name]) })
+	} else {
+		inv.snapshot = nil
+	}
+	inv.rouse([]string{c.Name})
+}
+
+// DeleteCluster removes a cluster; what is reserved on it stays on the ledger.
+// Deleting a cluster that is not there does nothing.
+func (inv *Inventory) DeleteCluster(name string) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	txn := inv.store.Txn(true)
+	defer txn.Abort()
+	known := row[Cluster](txn, tableCluster, name)
+	if known == nil {
+		return
+	}
+	check(txn.Delete(tableCluster, known))
+	txn.Commit()
+	inv.snapshot = nil
+}
+
+// number gives a column to each resource that the cluster has. The map is replaced,
+// not changed: snapshots hold it.
+func (inv *Inventory) number(c *Cluster) {
+	columns := inv.columns
+	for _, resources := range []map[corev1.ResourceName]int64{c.Allocatable, c.ForeignUse, c.Prices} {
+		for _, name := range Resources(resources).names() {
+			if _, known := columns[name]; known {
+				continue
+			}
+			columns = maps.Clone(columns)
+			columns[name] = len(columns)
+		}
+	}
+	inv.columns = columns
+}
+
+// now returns the snapshot, laying out the pages anew where it must.
+func (inv *Inventory) now() *Snapshot {
+	if inv.snapshot == nil {
+		txn := inv.store.Txn(false)
+		clusters := rows[Cluster](txn, tableCluster, indexID) // in the order of names
+		inv.snapshot = &Snapshot{columns: inv.columns, store: txn}
+		for some := range slices.Chunk(clusters, pageRows) {
+			inv.snapshot.pages = append(inv.snapshot.pages, newPage(some, inv.columns, inv.reserved))
+		}
+	}
+	return inv.snapshot
+}
+
+// redraw replaces the page on which a cluster is, if pages are laid out.
+func (inv *Inventory) redraw(cluster string, change func(at spot) *page) {
+	if inv.snapshot == nil {
+		return
+	}
+	changed := &Snapshot{columns: inv.columns, store: inv.store.Txn(false), pages: inv.snapshot.pages}
+	if at, found := inv.snapshot.find(cluster); found {
+		changed.pages = slices.Clone(changed.pages)
+		changed.pages[slices.Index(changed.pages, at.page)] = change(at)
+	}
+	inv.snapshot = changed
+}
+
+// rouse wakes the waiting instances that one of these clusters accepts now.
+func (inv *Inventory) rouse(clusters []string) {
+	if len(inv.waiting) == 0 {
+		return
+	}
+	s := inv.now()
+	for id, request := range inv.waiting {
+		if slices.ContainsFunc(clusters, func(name string) bool { return Accepts(request, s, name) }) {
+			inv.wake(id)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package placement
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// Ledger is what an instance's status reserves, by cluster: the larger, resource by
+// resource, of the decision being delivered and the one last delivered, because
+// while an update is under way a cluster may carry either.
+func Ledger(status *v1alpha1.ServiceInstanceStatus) map[string]Resources {
+	held := map[string]Resources{}
+	for _, decision := range decisions(status) {
+		for _, p := range decision.Placements {
+			held[p.Cluster] = held[p.Cluster].max(ResourcesOf(p.Reserved))
+		}
+	}
+	return held
+}
+
+// decisions are those that a status has: the one being delivered, the one delivered.
+func decisions(status *v1alpha1.ServiceInstanceStatus) []*v1alpha1.Decision {
+	var out []*v1alpha1.Decision
+	if status.Decision != nil {
+		out = append(out, status.Decision)
+	}
+	if status.Delivered != nil {
+		out = append(out, &status.Delivered.Decision)
+	}
+	return out
+}
+
+// Place decides and, where the request can be placed, reserves what was decided
+// under the request's ID, on top of what it holds already; both in one step, so
+// that two requests are never given the same capacity.
+//
+// The caller writes the decision to the hub next. If that write is refused, it
+// calls Reserve with what the hub says instead; while its outcome is unknown, the
+// reservation stays.
+//
+// Where the request cannot be placed, the error is *UnplaceableError, and the
+// request waits: OnWake's function is told when a cluster changes that accepts it
+// now, until Place succeeds or Reserve or Release is called for it.
+func (inv *Inventory) Place(r Request) (Decision, error) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	d, err := Place(r, inv.now())
+	if err != nil {
+		inv.waiting[r.ID] = r
+		return d, err
+	}
+	delete(inv.waiting, r.ID)
+	held := inv.held(r.ID)
+	for _, p := range d.Placements {
+		held[p.Cluster] = held[p.Cluster].max(p.Reserved)
+	}
+	inv.reserve(r.ID, held)
+	return d, nil
+}
+
+// Reserve makes what an instance holds exactly what its status says, wakes the
+// instances that may fit into what that frees, and ends the instance's own waiting.
+func (inv *Inventory) Reserve(instance string, held map[string]Resources) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	delete(inv.waiting, instance)
+	inv.rouse(inv.reserve(instance, held))
+}
+
+// Release frees all that an instance holds. Releasing twice does nothing.
+func (inv *Inventory) Release(instance string) { inv.Reserve(instance, nil) }
+
+// held is what an instance holds, by cluster.
+func (inv *Inventory) held(instance string) map[string]Resources {
+	held := map[string]Resources{}
+	for _, r := range rows[Reservation](inv.store.Txn(false), tableReservation, indexInstance, instance) {
+		held[r.Cluster] = r.Resources
+	}
+	return held
+}
+
+// reserve replaces what an instance holds and returns the clusters on which that
+// changed.
+func (inv *Inventory) reserve(instance string, held map[string]Resources) (changed []string) {
+	txn := inv.store.Txn(true)
+	defer txn.Abort()
+	before := map[string]Resources{}
+	for _, r := range rows[Reservation](txn, tableReservation, indexInstance, instance) {
+		before[r.Cluster] = r.Resources
+		if _, kept := held[r.Cluster]; !kept {
+			check(txn.Delete(tableReservation, r))
+			changed = append(changed, r.Cluster)
+		}
+	}
+	for _, cluster := range slices.Sorted(maps.Keys(held)) {
+		if maps.Equal(before[cluster], held[cluster]) && before[cluster] != nil {
+			continue
+		}
+		check(txn.Insert(tableReservation, &Reservation{Instance: instance, Cluster: cluster, Resources: held[cluster]}))
+		changed = append(changed, cluster)
+	}
+	txn.Commit()
+
+	for _, cluster := range changed {
+		if inv.reserved[cluster] == nil {
+			inv.reserved[cluster] = Resources{}
+		}
+		more := maps.Clone(held[cluster])
+		if more == nil {
+			more = Resources{}
+		}
+		more.add(before[cluster], -1)
+		inv.reserved[cluster].add(more, 1)
+		inv.redraw(cluster, func(at spot) *page { return at.page.withReserved(at.row, more, inv.columns) })
+	}
+	return changed
+}
+
+// Waiting is the number of instances that wait for a cluster to take them.
+func (inv *Inventory) Waiting() int {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	return len(inv.waiting)
+}

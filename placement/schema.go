@@ -1,0 +1,81 @@
+package placement
+
+import (
+	"fmt"
+
+	memdb "github.com/hashicorp/go-memdb"
+)
+
+// Tables and indexes of the inventory's store of record. One transaction spans
+// both tables, so that a snapshot shows clusters and reservations of one instant.
+const (
+	tableCluster     = "cluster"
+	tableReservation = "reservation"
+
+	indexID       = "id" // name of a cluster; instance and cluster of a reservation
+	indexRegion   = "region"
+	indexProvider = "provider"
+	indexReady    = "ready"
+	indexCluster  = "cluster"
+	indexInstance = "instance"
+)
+
+// Reservation is capacity of a cluster that an instance holds.
+type Reservation struct {
+	Instance  string
+	Cluster   string
+	Resources Resources
+}
+
+func newStore() *memdb.MemDB {
+	field := func(name string) memdb.Indexer { return &memdb.StringFieldIndex{Field: name} }
+	schema := &memdb.DBSchema{Tables: map[string]*memdb.TableSchema{
+		tableCluster: {Name: tableCluster, Indexes: map[string]*memdb.IndexSchema{
+			indexID:       {Name: indexID, Unique: true, Indexer: field("Name")},
+			indexRegion:   {Name: indexRegion, AllowMissing: true, Indexer: field("Region")},
+			indexProvider: {Name: indexProvider, AllowMissing: true, Indexer: field("Provider")},
+			indexReady:    {Name: indexReady, Indexer: &memdb.BoolFieldIndex{Field: "Ready"}},
+		}},
+		tableReservation: {Name: tableReservation, Indexes: map[string]*memdb.IndexSchema{
+			indexID: {Name: indexID, Unique: true, Indexer: &memdb.CompoundIndex{
+				Indexes: []memdb.Indexer{field("Instance"), field("Cluster")},
+			}},
+			indexCluster:  {Name: indexCluster, Indexer: field("Cluster")},
+			indexInstance: {Name: indexInstance, Indexer: field("Instance")},
+		}},
+	}}
+	store, err := memdb.NewMemDB(schema)
+	if err != nil {
+		panic(fmt.Sprintf("placement: schema of the inventory: %v", err)) // a constant schema
+	}
+	return store
+}
+
+// rows lists what an index holds under a key. The errors of go-memdb's reads and
+// writes speak of tables, indexes and types that the schema does not know, never of
+// data; check turns them into panics.
+func rows[T any](txn *memdb.Txn, table, index string, key ...any) []*T {
+	found, err := txn.Get(table, index, key...)
+	check(err)
+	var out []*T
+	for object := found.Next(); object != nil; object = found.Next() {
+		out = append(out, object.(*T))
+	}
+	return out
+}
+
+// row returns the object with an id, or nil.
+func row[T any](txn *memdb.Txn, table string, id ...any) *T {
+	object, err := txn.First(table, indexID, id...)
+	check(err)
+	if object == nil {
+		return nil
+	}
+	return object.(*T)
+}
+
+func check(err error) {
+	if err != nil {
+		panic(fmt.Sprintf("placement: inventory: %v", err))
+	}
+}

@@ -1,0 +1,223 @@
+package placement
+
+import (
+	"math"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// Scores are what the scorers say of a cluster that fits, each from 0 to 100. All
+// arithmetic is on integers and rounds down, so that a decision can be replayed on
+// any machine.
+type Scores struct {
+	// Balance is 100 · (free − asked) / allocatable, averaged over the resources asked
+	// for: what would be left over (kube-scheduler's NodeResourcesFit, LeastAllocated).
+	Balance int32
+	// Pack is 100 − Balance: the opposite wish (MostAllocated).
+	Pack int32
+	// Price is 100 · cheapest / price, where cheapest is the lowest price among the
+	// clusters that fit. Only prices in one currency are compared: that of the maximum
+	// price or, without one, that of most clusters that fit. Others score 0.
+	Price int32
+	// Latency is 100 · 50 ms / (50 ms + latency), so that 50 ms scores half and one
+	// far-away cluster does not level the differences between near ones. Unknown
+	// scores 0.
+	Latency int32
+}
+
+// halfLatency is the latency that scores 50.
+const halfLatency = 50 * time.Millisecond
+
+// scorer scores clusters for one request.
+type scorer struct {
+	weights     v1alpha1.ScoreWeights
+	needs       []need
+	tariff      tariff
+	tolerations []corev1.Toleration
+	// currency and cheapest price among the clusters that fit, set by compare.
+	currency string
+	cheapest int64
+}
+
+// need is an amount of a resource that has a column.
+type need struct {
+	name   corev1.ResourceName
+	amount int64
+	column int
+}
+
+func newScorer(r Request, s *Snapshot) *scorer {
+	sc := &scorer{weights: r.weights(), tariff: newTariff(r, s), tolerations: r.Tolerations}
+	for _, n := range sc.tariff {
+		if _, storage := storageClassOf(n.name); !storage {
+			sc.needs = append(sc.needs, n)
+		}
+	}
+	if r.MaxPrice != nil {
+		sc.currency = r.MaxPrice.Currency
+	}
+	return sc
+}
+
+// compare prepares the scorers that look at a cluster beside the others that fit.
+func (sc *scorer) compare(pages []*page, fits []set, current []spot) {
+	if sc.currency == "" {
+		sc.currency = commonCurrency(pages, fits)
+	}
+	sc.cheapest = math.MaxInt64
+	consider := func(p *page, row int) {
+		if p.clusters[row].Currency == sc.currency {
+			sc.cheapest = min(sc.cheapest, sc.tariff.nanoPerHour(p, row))
+		}
+	}
+	for i, p := range pages {
+		for row := range fits[i].and(p.currency[sc.currency]).rows() {
+			consider(p, row)
+		}
+	}
+	for _, at := range current {
+		consider(at.page, at.row)
+	}
+}
+
+// commonCurrency is the currency of most clusters that fit, the alphabetically
+// first of several.
+func commonCurrency(pages []*page, fits []set) string {
+	count := map[string]int{}
+	for i, p := range pages {
+		for currency, rows := range p.currency {
+			count[currency] += fits[i].and(rows).len()
+		}
+	}
+	common := ""
+	for currency, n := range count {
+		if common == "" || n > count[common] || n == count[common] && currency < common {
+			common = currency
+		}
+	}
+	return common
+}
+
+// score is the weighted mean of the scorers, divided by one more than the number of
+// PreferNoSchedule taints that are not tolerated.
+func (sc *scorer) score(at spot) int32 {
+	w := sc.weights
+	var sum int32
+	if w.Balance != 0 {
+		sum += w.Balance * sc.balance(at)
+	}
+	if w.Pack != 0 {
+		sum += w.Pack * (100 - sc.balance(at))
+	}
+	if w.Price != 0 {
+		sum += w.Price * sc.price(at)
+	}
+	if w.Latency != 0 {
+		sum += w.Latency * latency(at)
+	}
+	return sum / (w.Balance + w.Pack + w.Price + w.Latency) / (1 + sc.disliked(at))
+}
+
+// components are all scorers, whether they weigh anything or not.
+func (sc *scorer) components(at spot) Scores {
+	balance := sc.balance(at)
+	return Scores{Balance: balance, Pack: 100 - balance, Price: sc.price(at), Latency: latency(at)}
+}
+
+func (sc *scorer) balance(at spot) int32 {
+	if len(sc.needs) == 0 {
+		return 100
+	}
+	var sum int64
+	for _, n := range sc.needs {
+		column := at.page.column(n.column)
+		left := column.free[at.row] + at.held[n.name] - n.amount
+		sum += percent(left, column.size[at.row])
+	}
+	return int32(sum / int64(len(sc.needs))) //nolint:gosec // at most 100
+}
+
+func (sc *scorer) price(at spot) int32 {
+	if sc.currency == "" || at.cluster().Currency != sc.currency {
+		return 0
+	}
+	price := sc.tariff.nanoPerHour(at.page, at.row)
+	if price == 0 {
+		return 100
+	}
+	return int32(percent(sc.cheapest, price)) //nolint:gosec // at most 100
+}
+
+func latency(at spot) int32 {
+	measured := at.cluster().Latency
+	if measured <= 0 {
+		return 0
+	}
+	return int32(percent(int64(halfLatency), int64(halfLatency+measured))) //nolint:gosec // at most 100
+}
+
+func (sc *scorer) disliked(at spot) int32 {
+	var n int32
+	taints := at.cluster().Taints
+	for i := range taints {
+		if taints[i].Effect == corev1.TaintEffectPreferNoSchedule && !tolerated(sc.tolerations, &taints[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+// percent is 100·part/whole rounded down, from 0 to 100.
+func percent(part, whole int64) int64 {
+	switch {
+	case part <= 0 || whole <= 0:
+		return 0
+	case part >= whole:
+		return 100
+	case part > math.MaxInt64/100:
+		return part / (whole / 100) // whole > part > 2^56: the error is far below one
+	default:
+		return 100 * part / whole
+	}
+}
+
+// tariff is what a request buys, by the columns in which the prices are.
+type tariff []need
+
+func newTariff(r Request, s *Snapshot) tariff {
+	var t tariff
+	for _, name := range r.Resources.names() {
+		if amount := r.Resources[name]; amount > 0 {
+			t = append(t, need{name, amount, s.columnOf(name)})
+		}
+	}
+	return t
+}
+
+// nanoPerHour is the price of the request on a cluster, in billionths of its
+// currency's unit, each resource rounded up; what its price list leaves out is free.
+func (t tariff) nanoPerHour(p *page, row int) int64 {
+	var sum int64
+	for _, n := range t {
+		price := p.column(n.column).price[row]
+		if price == 0 {
+			continue
+		}
+		cost := mulDiv(n.amount, price, unitOf(n.name).priced())
+		if sum += cost; sum < 0 || cost == math.MaxInt64 {
+			return math.MaxInt64
+		}
+	}
+	return sum
+}
+
+// priceOf is the price of the request on a cluster, nil where there is no price list.
+func (t tariff) priceOf(at spot) *Price {
+	if at.cluster().Currency == "" {
+		return nil
+	}
+	return &Price{Currency: at.cluster().Currency, NanoPerHour: t.nanoPerHour(at.page, at.row)}
+}

@@ -1,0 +1,67 @@
+package placement
+
+import (
+	"iter"
+	"math/bits"
+)
+
+// pageRows is the number of clusters on a page, and of bits in a set.
+const pageRows = 256
+
+// set is a set of rows of a page.
+type set [pageRows / 64]uint64
+
+// rowsBelow is the set of the first n rows.
+func rowsBelow(n int) set {
+	var s set
+	for row := range n {
+		s.add(row)
+	}
+	return s
+}
+
+func (s *set) add(row int)      { s[row/64] |= 1 << (row % 64) }
+func (s *set) remove(row int)   { s[row/64] &^= 1 << (row % 64) }
+func (s *set) has(row int) bool { return s[row/64]&(1<<(row%64)) != 0 }
+
+func (s set) and(t set) set {
+	for i := range s {
+		s[i] &= t[i]
+	}
+	return s
+}
+
+func (s set) or(t set) set {
+	for i := range s {
+		s[i] |= t[i]
+	}
+	return s
+}
+
+func (s set) without(t set) set {
+	for i := range s {
+		s[i] &^= t[i]
+	}
+	return s
+}
+
+func (s set) len() int {
+	n := 0
+	for _, word := range s {
+		n += bits.OnesCount64(word)
+	}
+	return n
+}
+
+// rows yields the rows of the set in order.
+func (s set) rows() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i, word := range s {
+			for ; word != 0; word &= word - 1 {
+				if !yield(i*64 + bits.TrailingZeros64(word)) {
+					return
+				}
+			}
+		}
+	}
+}

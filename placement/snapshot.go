@@ -1,0 +1,266 @@
+package placement
+
+import (
+	"sort"
+
+	memdb "github.com/hashicorp/go-memdb"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Snapshot is the inventory at one instant. It never changes and may be read from
+// many goroutines.
+//
+// Clusters are kept in the order of their names, 256 to a page, and each page by
+// column, because a placement reads three numbers of every cluster and all of very
+// few: that scan is several times faster over columns than over the objects of the
+// store of record. A change copies one page.
+type Snapshot struct {
+	pages []*page
+	// columns numbers the resources that any cluster has.
+	columns map[corev1.ResourceName]int
+	// store answers what is reserved by whom, as of the same instant.
+	store *memdb.Txn
+}
+
+// page is up to 256 clusters, by column.
+type page struct {
+	clusters []*Cluster
+	columns  []column
+	*traits
+}
+
+// column holds one resource of a page's clusters, by row.
+type column struct {
+	size  []int64 // allocatable
+	free  []int64 // allocatable − foreign use − reserved; negative when a cluster has shrunk
+	price []int64 // of one unit of the price list, in billionths per hour
+}
+
+// traits say which rows of a page have what is not a number.
+type traits struct {
+	all      set
+	ready    set
+	verified set
+	cordoned set
+	label    map[labelValue]set
+	labelled map[string]set
+	classes  map[string]set
+	currency map[string]set
+	taints   []taintedRows
+}
+
+type labelValue struct{ key, value string }
+
+type taintedRows struct {
+	taint corev1.Taint
+	rows  set
+}
+
+// newPage lays clusters out by column; reserved is what is reserved on each, by name.
+func newPage(clusters []*Cluster, columns map[corev1.ResourceName]int, reserved map[string]Resources) *page {
+	p := &page{clusters: clusters, columns: make([]column, len(columns)), traits: newTraits(clusters)}
+	for i := range p.columns {
+		p.columns[i] = column{make([]int64, len(clusters)), make([]int64, len(clusters)), make([]int64, len(clusters))}
+	}
+	for row, c := range clusters {
+		p.fill(row, c, columns, reserved[c.Name])
+	}
+	return p
+}
+
+// fill writes one row's numbers.
+func (p *page) fill(row int, c *Cluster, columns map[corev1.ResourceName]int, reserved Resources) {
+	for name, i := range columns {
+		p.columns[i].size[row] = c.Allocatable[name]
+		p.columns[i].free[row] = c.unreserved(name) - reserved[name]
+		p.columns[i].price[row] = c.Prices[name]
+	}
+}
+
+// with is a copy of the page that has another version of one row's cluster.
+func (p *page) with(row int, c *Cluster, columns map[corev1.ResourceName]int, reserved Resources) *page {
+	changed := &page{clusters: append([]*Cluster(nil), p.clusters...), columns: make([]column, len(columns)), traits: p.traits}
+	changed.clusters[row] = c
+	if !c.sameTraits(p.clusters[row]) {
+		changed.traits = newTraits(changed.clusters)
+	}
+	for i := range changed.columns {
+		old := p.column(i)
+		changed.columns[i] = column{
+			append([]int64(nil), old.size...), append([]int64(nil), old.free...), append([]int64(nil), old.price...),
+		}
+	}
+	changed.fill(row, c, columns, reserved)
+	return changed
+}
+
+// withReserved is a copy of the page on which more is reserved on one row.
+func (p *page) withReserved(row int, more Resources, columns map[corev1.ResourceName]int) *page {
+	changed := *p
+	changed.columns = append([]column(nil), p.columns...)
+	for name, amount := range more {
+		i, known := columns[name]
+		if !known || i >= len(changed.columns) || amount == 0 {
+			continue // no cluster of the page has any, for instance persistent storage
+		}
+		free := append([]int64(nil), changed.columns[i].free...)
+		free[row] -= amount
+		changed.columns[i].free = free
+	}
+	return &changed
+}
+
+// nothing is the column of a resource that no cluster of a page has.
+var nothing = func() column {
+	zeros := make([]int64, pageRows)
+	return column{zeros, zeros, zeros}
+}()
+
+// column returns a column by number; resources that came after the page was laid
+// out, and the number −1, are columns of zeros.
+func (p *page) column(i int) column {
+	if i < 0 || i >= len(p.columns) {
+		zeros := nothing.size[:len(p.clusters)]
+		return column{zeros, zeros, zeros}
+	}
+	return p.columns[i]
+}
+
+func newTraits(clusters []*Cluster) *traits {
+	t := &traits{
+		all:   rowsBelow(len(clusters)),
+		label: map[labelValue]set{}, labelled: map[string]set{}, classes: map[string]set{}, currency: map[string]set{},
+	}
+	for row, c := range clusters {
+		if c.Ready {
+			t.ready.add(row)
+		}
+		if c.AccessVerified {
+			t.verified.add(row)
+		}
+		if c.Cordoned {
+			t.cordoned.add(row)
+		}
+		for key, value := range c.Labels {
+			add(t.label, labelValue{key, value}, row)
+			add(t.labelled, key, row)
+		}
+		for _, class := range c.StorageClasses {
+			add(t.classes, class, row)
+		}
+		if c.Currency != "" {
+			add(t.currency, c.Currency, row)
+		}
+		for _, taint := range c.Taints {
+			t.addTaint(taint, row)
+		}
+	}
+	return t
+}
+
+func add[K comparable](sets map[K]set, key K, row int) {
+	s := sets[key]
+	s.add(row)
+	sets[key] = s
+}
+
+func (t *traits) addTaint(taint corev1.Taint, row int) {
+	for i := range t.taints {
+		known := &t.taints[i].taint
+		if known.Key == taint.Key && known.Value == taint.Value && known.Effect == taint.Effect {
+			t.taints[i].rows.add(row)
+			return
+		}
+	}
+	tainted := taintedRows{taint: taint}
+	tainted.rows.add(row)
+	t.taints = append(t.taints, tainted)
+}
+
+// Len is the number of clusters.
+func (s *Snapshot) Len() int {
+	n := 0
+	for _, p := range s.pages {
+		n += len(p.clusters)
+	}
+	return n
+}
+
+// Cluster returns the cluster of that name, or nil.
+func (s *Snapshot) Cluster(name string) *Cluster {
+	if at, found := s.find(name); found {
+		return at.cluster()
+	}
+	return nil
+}
+
+// Free is what a cluster has left of a resource after foreign use and reservations.
+func (s *Snapshot) Free(cluster string, name corev1.ResourceName) int64 {
+	at, found := s.find(cluster)
+	if !found {
+		return 0
+	}
+	return at.page.column(s.columnOf(name)).free[at.row]
+}
+
+// Reserved is what an instance has reserved on a cluster.
+func (s *Snapshot) Reserved(instance, cluster string) Resources {
+	if held := row[Reservation](s.store, tableReservation, instance, cluster); held != nil {
+		return held.Resources
+	}
+	return nil
+}
+
+// Reservations are all that is reserved on a cluster, by instance.
+func (s *Snapshot) Reservations(cluster string) []*Reservation {
+	return rows[Reservation](s.store, tableReservation, indexCluster, cluster)
+}
+
+// spot is one cluster's row, and what the request already holds there.
+type spot struct {
+	page *page
+	row  int
+	held Resources
+}
+
+func (s spot) cluster() *Cluster { return s.page.clusters[s.row] }
+
+// find locates a cluster by name.
+func (s *Snapshot) find(name string) (spot, bool) {
+	after := sort.Search(len(s.pages), func(i int) bool { return s.pages[i].clusters[0].Name > name })
+	if after == 0 {
+		return spot{}, false
+	}
+	p := s.pages[after-1]
+	row := sort.Search(len(p.clusters), func(i int) bool { return p.clusters[i].Name >= name })
+	if row == len(p.clusters) || p.clusters[row].Name != name {
+		return spot{}, false
+	}
+	return spot{page: p, row: row}, true
+}
+
+// columnOf is the number of a resource's column, or −1 if no cluster has any.
+func (s *Snapshot) columnOf(name corev1.ResourceName) int {
+	if i, known := s.columns[name]; known {
+		return i
+	}
+	return -1
+}
+
+// ClustersIn are the clusters of a region, by name.
+func (s *Snapshot) ClustersIn(region string) []*Cluster {
+	return rows[Cluster](s.store, tableCluster, indexRegion, region)
+}
+
+// ClustersOf are the clusters that a provider runs, by name.
+func (s *Snapshot) ClustersOf(provider string) []*Cluster {
+	return rows[Cluster](s.store, tableCluster, indexProvider, provider)
+}
+
+// ReadyClusters are those whose API server answers, by name.
+func (s *Snapshot) ReadyClusters() []*Cluster {
+	return rows[Cluster](s.store, tableCluster, indexReady, true)
+}
+
+// Clusters are all clusters, by name.
+func (s *Snapshot) Clusters() []*Cluster { return rows[Cluster](s.store, tableCluster, indexID) }
