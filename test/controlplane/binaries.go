@@ -1,0 +1,59 @@
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+)
+
+// BinariesEnv names the environment variable that points at a folder with ready-made binaries (etcd, kube-apiserver,
+// kube-controller-manager, kube-scheduler, kubectl). When it is set nothing is built.
+const BinariesEnv = "SLUICE_KUBERNETES_BIN"
+
+var binaries struct {
+	sync.Mutex
+	dir string
+}
+
+// Binaries returns the folder that holds the control plane's binaries and kubectl, building them from Go modules with
+// test/kubernetes/build.sh when they are missing: minutes the first time on a machine, at once afterwards. The answer is
+// remembered for the life of the process; a failure is not, so a later call tries again.
+func Binaries(ctx context.Context) (string, error) {
+	if dir := os.Getenv(BinariesEnv); dir != "" {
+		return dir, nil
+	}
+	binaries.Lock()
+	defer binaries.Unlock()
+	if binaries.dir != "" {
+		return binaries.dir, nil
+	}
+	dir, err := build(ctx)
+	if err != nil {
+		return "", fmt.Errorf("build the Kubernetes binaries (or set %s): %w", BinariesEnv, err)
+	}
+	binaries.dir = dir
+	return dir, nil
+}
+
+func build(ctx context.Context) (string, error) {
+	_, source, _, ok := runtime.Caller(0)
+	if !ok || !filepath.IsAbs(source) {
+		return "", errors.New("the source tree cannot be found: built with -trimpath")
+	}
+	script := filepath.Join(filepath.Dir(source), "..", "kubernetes", "build.sh")
+	cmd := exec.CommandContext(ctx, script, etcd, apiServer, controllerManager, scheduler, "kubectl")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", script, err, tail(stderr.Bytes(), 20))
+	}
+	return strings.TrimSpace(string(out)), nil
+}
