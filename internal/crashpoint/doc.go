@@ -2,6 +2,7 @@
 // before and one after every write of the control path.
 //
 // In ordinary builds Hit does nothing and costs nothing. Built with the tag
-// faults, Hit(name) sends the process SIGKILL when the environment variable
-// SLUICE_CRASH_POINT is that name, which is how the tests kill Sluice there.
+// faults, Hit(name) sends the process SIGKILL when the file named by the
+// environment variable SLUICE_CRASH_FILE holds that name, which is how
+// test/crash kills Sluice there.
 package crashpoint
