@@ -11,7 +11,7 @@ set -euo pipefail
 case ${1:-} in -h | --help) usage && exit ;; esac
 
 pidfile=/var/run/docker.pid
-runtime=$cache/runc-lowcap # a copy: the daemon must find it when this checkout is gone
+runtime=/usr/local/bin/runc-lowcap # a copy: the daemon must find it when this checkout and the cache are gone
 log=$cache/dockerd.log
 
 answers() { docker info >/dev/null 2>&1; }
