@@ -1,0 +1,187 @@
+package seal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/tink-crypto/tink-go/v2/aead"
+	"github.com/tink-crypto/tink-go/v2/core/cryptofmt"
+	"github.com/tink-crypto/tink-go/v2/keyset"
+	tinkpb "github.com/tink-crypto/tink-go/v2/proto/tink_go_proto"
+	"github.com/tink-crypto/tink-go/v2/tink"
+)
+
+var (
+	// ErrUnknownKey is in the error of Unseal when the keyset lacks the key that
+	// the value was sealed with: the wrong file, or a key has been removed.
+	ErrUnknownKey = errors.New("sealed with a key that is not in the keyset")
+	// ErrNotAuthentic is in the error of Unseal when the value was altered,
+	// truncated, or sealed for another owner.
+	ErrNotAuthentic = errors.New("altered, or sealed for another owner")
+	// ErrReadOnly is in the error of Open and Rotate when the keyset would have to
+	// be written where it cannot be, such as in a mounted Secret.
+	ErrReadOnly = errors.New("the keyset cannot be written here")
+)
+
+// Owner is the associated data that binds a sealed value to one resource for
+// the life of that resource. None of the parts may contain "/"; names and UIDs
+// in Kubernetes cannot.
+func Owner(kind, namespace, name, uid string) []byte {
+	return []byte(strings.Join([]string{kind, namespace, name, uid}, "/"))
+}
+
+// Keyset seals and unseals with the keys of a file. It follows changes of the
+// file, whoever makes them. It is safe for concurrent use.
+type Keyset struct {
+	path string
+
+	mu         sync.Mutex
+	keys       *keys
+	complained bool        // that the file cannot be used
+	unusable   fs.FileInfo // the state complained about; nil if there was no file
+}
+
+// keys is one state of the file.
+type keys struct {
+	handle *keyset.Handle
+	aead   tink.AEAD
+	file   fs.FileInfo
+}
+
+// Open reads the keyset at path. If there is no file, it makes a keyset of one
+// key and stores it durably, with mode 0600, before it returns; several
+// processes may do so at once and get the same keyset. Where nothing can be
+// written, as in a mounted Secret, a missing file is ErrReadOnly. A file that
+// others than its owner may read is refused, unless it is a mounted Secret.
+func Open(path string) (*Keyset, error) {
+	loaded, err := load(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		loaded, err = create(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open keyset %s: %w", path, err)
+	}
+	return &Keyset{path: path, keys: loaded}, nil
+}
+
+// Seal encrypts plaintext with the primary key and binds it to associatedData,
+// which must not be empty and is not stored in the result.
+func (k *Keyset) Seal(plaintext, associatedData []byte) ([]byte, error) {
+	if len(associatedData) == 0 {
+		return nil, errors.New("seal: no owner to bind the value to")
+	}
+	sealed, err := k.current().aead.Encrypt(plaintext, associatedData)
+	if err != nil {
+		return nil, fmt.Errorf("seal: %w", err)
+	}
+	return sealed, nil
+}
+
+// Unseal returns what was sealed with the same associatedData. Its errors
+// contain ErrUnknownKey or ErrNotAuthentic and nothing of the value.
+func (k *Keyset) Unseal(sealed, associatedData []byte) (Redacted, error) {
+	current := k.current()
+	id, ok := keyID(sealed)
+	if !ok {
+		return Redacted{}, fmt.Errorf("unseal: %w", ErrNotAuthentic)
+	}
+	if !current.has(id) {
+		return Redacted{}, fmt.Errorf("unseal: key %d: %w", id, ErrUnknownKey)
+	}
+	plaintext, err := current.aead.Decrypt(sealed, associatedData)
+	if err != nil {
+		return Redacted{}, fmt.Errorf("unseal: %w", ErrNotAuthentic)
+	}
+	return Redact(plaintext), nil
+}
+
+// IsCurrent reports whether the value was sealed with the primary key. After a
+// rotation, values for which it is false are worth sealing again.
+func (k *Keyset) IsCurrent(sealed []byte) bool {
+	id, ok := keyID(sealed)
+	return ok && id == k.current().handle.KeysetInfo().GetPrimaryKeyId()
+}
+
+// Rotate adds a new primary key to the file, durably, and keeps the old keys
+// for unsealing. Rotations by several processes at once each add a key. In a
+// mounted Secret it is ErrReadOnly: change the Secret instead.
+func (k *Keyset) Rotate() error {
+	rotated, err := rotate(k.path)
+	if err != nil {
+		return fmt.Errorf("rotate keyset %s: %w", k.path, err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.keys = rotated
+	return nil
+}
+
+// current is the keyset as the file has it now. A file that is gone or broken
+// does not replace the keys in memory; it is reported once.
+func (k *Keyset) current() *keys {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	file, err := os.Stat(k.path)
+	if err != nil {
+		k.complain(nil, err)
+		return k.keys
+	}
+	if sameState(file, k.keys.file) || k.complained && sameState(file, k.unusable) {
+		return k.keys
+	}
+	loaded, err := load(k.path)
+	if err != nil {
+		k.complain(file, err)
+		return k.keys
+	}
+	k.keys, k.complained, k.unusable = loaded, false, nil
+	return k.keys
+}
+
+// complain reports, once per state of the file, that the keys in memory are no
+// longer those of the file.
+func (k *Keyset) complain(file fs.FileInfo, err error) {
+	if k.complained && (file == nil && k.unusable == nil || sameState(file, k.unusable)) {
+		return
+	}
+	k.complained, k.unusable = true, file
+	slog.Warn("keyset file cannot be used; its last good content stays in use", "path", k.path, "error", err)
+}
+
+// sameState reports whether the file is the same and has not been changed
+// since.
+func sameState(a, b fs.FileInfo) bool {
+	return a != nil && b != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.Mode() == b.Mode() && a.ModTime().Equal(b.ModTime())
+}
+
+func newKeys(handle *keyset.Handle, file fs.FileInfo) (*keys, error) {
+	primitive, err := aead.New(handle)
+	if err != nil {
+		return nil, fmt.Errorf("use the keys: %w", err)
+	}
+	return &keys{handle: handle, aead: primitive, file: file}, nil
+}
+
+// has reports whether the set contains an enabled key of this id.
+func (k *keys) has(id uint32) bool {
+	for _, key := range k.handle.KeysetInfo().GetKeyInfo() {
+		if key.GetKeyId() == id && key.GetStatus() == tinkpb.KeyStatusType_ENABLED {
+			return true
+		}
+	}
+	return false
+}
+
+// keyID reads the id from Tink's output prefix.
+func keyID(sealed []byte) (uint32, bool) {
+	if len(sealed) < cryptofmt.TinkPrefixSize || sealed[0] != cryptofmt.TinkStartByte {
+		return 0, false
+	}
+	return binary.BigEndian.Uint32(sealed[1:cryptofmt.TinkPrefixSize]), true
+}
