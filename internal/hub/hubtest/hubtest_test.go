@@ -1,0 +1,42 @@
+package hubtest_test
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/sluice-dev/sluice/internal/hub/hubtest"
+)
+
+func TestMain(m *testing.M) { hubtest.Main(m) }
+
+func TestHubIsShared(t *testing.T) {
+	h := hubtest.Start(t)
+	if h.ID == "" || h.Embedded == hubtest.OnKube() {
+		t.Errorf("got %+v", h)
+	}
+	t.Run("with subtests", func(t *testing.T) {
+		if hubtest.Start(t) != h {
+			t.Error("got another hub")
+		}
+	})
+}
+
+func TestNamespacesAreValidAndUnique(t *testing.T) {
+	seen := map[string]bool{}
+	for _, name := range []string{"plain", "UPPER_and/slash", "-", "äöü", strings.Repeat("long", 60), strings.Repeat("long", 60) + "er"} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 {
+				namespace := hubtest.Namespace(t)
+				if problems := validation.IsDNS1123Label(namespace); problems != nil {
+					t.Errorf("%q: %v", namespace, problems)
+				}
+				if seen[namespace] {
+					t.Errorf("%q is used twice", namespace)
+				}
+				seen[namespace] = true
+			}
+		})
+	}
+}
