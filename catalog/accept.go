@@ -1,0 +1,217 @@
+package catalog
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// Reasons why an offering's spec is not served.
+const (
+	ReasonInvalid  = "Invalid"  // the spec alone is at fault
+	ReasonConflict = "Conflict" // another offering has the id or name
+	ReasonInUse    = "InUse"    // instances use what the spec leaves out
+)
+
+// Uses counts the instances of each plan, by service id and plan id. An instance
+// on its way from one plan to another counts for both.
+type Uses map[string]map[string]int
+
+// Add counts one instance.
+func (u Uses) Add(instance *v1alpha1.ServiceInstance) {
+	plans := u[instance.Spec.ServiceID]
+	if plans == nil {
+		plans = map[string]int{}
+		u[instance.Spec.ServiceID] = plans
+	}
+	plans[instance.Spec.Desired.PlanID]++
+	if d := instance.Status.Delivered; d != nil && d.State.PlanID != instance.Spec.Desired.PlanID {
+		plans[d.State.PlanID]++
+	}
+}
+
+// verdict says whether an offering's spec is served.
+type verdict struct {
+	accepted bool
+	reason   string
+	message  string
+}
+
+// judge decides which specs are served together: a spec is accepted if it is valid
+// alone, shares no id or name with what is served of the others, and keeps every
+// plan that an instance uses. Where two offerings claim the same id or name, the
+// one that is served already keeps it, then the older one. Offerings being deleted
+// keep what is served of them, and their ids, to the end.
+//
+// The result has the order of offerings. uses is called when the answer depends on it.
+func judge(offerings []v1alpha1.ServiceOffering, uses func() (Uses, error)) ([]verdict, error) {
+	order := make([]int, len(offerings))
+	served := make([]*v1alpha1.ServiceOfferingSpec, len(offerings))
+	for i := range offerings {
+		order[i] = i
+		served[i] = offerings[i].Status.Accepted
+	}
+	slices.SortFunc(order, func(i, j int) int {
+		a, b := &offerings[i], &offerings[j]
+		return cmp.Or(
+			cmp.Compare(boolInt(served[i] == nil), boolInt(served[j] == nil)),
+			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			cmp.Compare(a.Name, b.Name),
+		)
+	})
+	verdicts := make([]verdict, len(offerings))
+	for _, i := range order {
+		if offerings[i].DeletionTimestamp != nil {
+			continue
+		}
+		v, err := judgeOne(i, &offerings[i], served, uses)
+		if err != nil {
+			return nil, err
+		}
+		if verdicts[i] = v; v.accepted {
+			served[i] = &offerings[i].Spec
+		}
+	}
+	return verdicts, nil
+}
+
+func judgeOne(i int, o *v1alpha1.ServiceOffering, served []*v1alpha1.ServiceOfferingSpec, uses func() (Uses, error)) (verdict, error) {
+	if err := checkAlone(&o.Spec); err != nil {
+		return verdict{reason: ReasonInvalid, message: err.Error()}, nil
+	}
+	for j, other := range served {
+		if j == i || other == nil {
+			continue
+		}
+		if message := collision(&o.Spec, other); message != "" {
+			return verdict{reason: ReasonConflict, message: message}, nil
+		}
+	}
+	if before := served[i]; before != nil {
+		reason, message, err := change(before, &o.Spec, uses)
+		if err != nil || reason != "" {
+			return verdict{reason: reason, message: message}, err
+		}
+	}
+	return verdict{accepted: true, reason: v1alpha1.ReasonReady, message: "served"}, nil
+}
+
+// checkAlone checks what the definition of the resource cannot.
+func checkAlone(spec *v1alpha1.ServiceOfferingSpec) error {
+	if _, err := newOffering(spec, false); err != nil {
+		return err
+	}
+	for i := range spec.Plans {
+		plan := &spec.Plans[i]
+		if r := plan.Resources; r != nil {
+			if err := checkResources(r); err != nil {
+				return fmt.Errorf("plan %s: %w", plan.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func checkResources(r *v1alpha1.ResourcesPlan) error {
+	if r.Selector != nil {
+		if errs := metavalidation.ValidateLabelSelector(r.Selector, metavalidation.LabelSelectorValidationOptions{}, field.NewPath("selector")); len(errs) > 0 {
+			return errs.ToAggregate()
+		}
+	}
+	for _, key := range r.Selectable {
+		if errs := metavalidation.ValidateLabelName(key, field.NewPath("selectable")); len(errs) > 0 {
+			return errs.ToAggregate()
+		}
+	}
+	for name, amount := range r.Limits {
+		if amount.Sign() < 0 {
+			return fmt.Errorf("limits: %s is negative", name)
+		}
+	}
+	for class, amount := range r.Storage {
+		if amount.Sign() < 0 {
+			return fmt.Errorf("storage: %s is negative", class)
+		}
+		if errs := validation.NameIsDNSSubdomain(class, false); len(errs) > 0 {
+			return fmt.Errorf("storage: class %q: %s", class, strings.Join(errs, "; "))
+		}
+	}
+	return nil
+}
+
+// collision says what two offerings both claim.
+func collision(spec, other *v1alpha1.ServiceOfferingSpec) string {
+	if spec.ID == other.ID {
+		return fmt.Sprintf("the id %q is that of service offering %s", spec.ID, other.Name)
+	}
+	if spec.Name == other.Name {
+		return fmt.Sprintf("the name %q is that of service offering %s", spec.Name, other.ID)
+	}
+	for i := range spec.Plans {
+		for k := range other.Plans {
+			if spec.Plans[i].ID == other.Plans[k].ID {
+				return fmt.Sprintf("the id %q of plan %s is that of plan %s of service offering %s",
+					spec.Plans[i].ID, spec.Plans[i].Name, other.Plans[k].Name, other.Name)
+			}
+		}
+	}
+	return ""
+}
+
+// change says why an offering must not become another: a plan's kind never
+// changes, and a plan in use stays (OSB 2.17, "Catalog Management").
+func change(before, after *v1alpha1.ServiceOfferingSpec, uses func() (Uses, error)) (reason, message string, err error) {
+	for i := range before.Plans {
+		old := &before.Plans[i]
+		k := slices.IndexFunc(after.Plans, func(p v1alpha1.Plan) bool { return p.ID == old.ID })
+		if k >= 0 {
+			if now := &after.Plans[k]; now.Kind != old.Kind {
+				return ReasonInvalid, fmt.Sprintf("plan %s changes its kind from %s to %s; give the new plan another id", now.Name, old.Kind, now.Kind), nil
+			}
+			continue
+		}
+		counts, err := uses()
+		if err != nil {
+			return "", "", err
+		}
+		if n := counts[before.ID][old.ID]; n > 0 {
+			return ReasonInUse, fmt.Sprintf("plan %s (%s) cannot be removed: %s", old.Name, old.ID, instances(n)), nil
+		}
+	}
+	return "", "", nil
+}
+
+func instances(n int) string {
+	if n == 1 {
+		return "1 instance uses it"
+	}
+	return fmt.Sprintf("%d instances use it", n)
+}
+
+// condition is the Ready condition that a verdict means for an offering.
+func (v verdict) condition(o *v1alpha1.ServiceOffering) (metav1.ConditionStatus, string, string) {
+	if v.accepted {
+		return metav1.ConditionTrue, v.reason, v.message
+	}
+	message := v.message + "; not served"
+	if o.Status.Accepted != nil {
+		message = v.message + "; the last valid version is served"
+	}
+	return metav1.ConditionFalse, v.reason, message
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,85 @@
+package catalog
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// Build makes a snapshot of what the statuses of offerings say is served.
+// Offerings that have not changed since the snapshot before, which may be nil, are
+// taken from there. Build returns a usable snapshot in any case; the error names
+// the offerings that had to be left out.
+func Build(offerings []v1alpha1.ServiceOffering, before *Snapshot) (*Snapshot, error) {
+	if before == nil {
+		before = emptySnapshot
+	}
+	var errs []error
+	var built []*Offering
+	digests := map[string]string{}
+	for i := range offerings {
+		accepted, retired := offerings[i].Status.Accepted, offerings[i].DeletionTimestamp != nil
+		if accepted == nil {
+			continue
+		}
+		sum, err := digest(accepted, retired)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("service offering %s: %w", accepted.Name, err))
+			continue
+		}
+		if _, taken := digests[accepted.ID]; taken {
+			errs = append(errs, fmt.Errorf("service offering %s: its id %q is served already", accepted.Name, accepted.ID))
+			continue
+		}
+		offering := before.byID[accepted.ID]
+		if before.digests[accepted.ID] != sum {
+			if offering, err = newOffering(accepted, retired); err != nil {
+				errs = append(errs, fmt.Errorf("service offering %s: %w", accepted.Name, err))
+				continue
+			}
+		}
+		digests[accepted.ID] = sum
+		built = append(built, offering)
+	}
+	return newSnapshot(built, digests), errors.Join(errs...)
+}
+
+// newOffering compiles an offering. It keeps a copy of the spec.
+func newOffering(spec *v1alpha1.ServiceOfferingSpec, retired bool) (*Offering, error) {
+	offering := &Offering{ServiceOfferingSpec: spec.DeepCopy(), Retired: retired}
+	for _, p := range offering.ServiceOfferingSpec.Plans {
+		plan := &Plan{Plan: p, Offering: offering}
+		if err := plan.compileSchemas(); err != nil {
+			return nil, err
+		}
+		offering.Plans = append(offering.Plans, plan)
+	}
+	return offering, nil
+}
+
+func digest(spec *v1alpha1.ServiceOfferingSpec, retired bool) (string, error) {
+	document, err := json.Marshal(struct {
+		Spec    *v1alpha1.ServiceOfferingSpec
+		Retired bool
+	}{spec, retired})
+	if err != nil {
+		return "", fmt.Errorf("encode: %w", err)
+	}
+	sum := sha256.Sum256(document)
+	return string(sum[:]), nil
+}
+
+// revision is the digest of all digests.
+func revision(digests map[string]string) string {
+	h := sha256.New()
+	for _, id := range slices.Sorted(maps.Keys(digests)) {
+		h.Write([]byte(digests[id]))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:12])
+}

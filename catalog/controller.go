@@ -1,0 +1,210 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/crashpoint"
+)
+
+// Crash points of this package: before and after each of its writes.
+const (
+	CrashBeforeFinalizer        = "catalog.before-finalizer"
+	CrashAfterFinalizer         = "catalog.after-finalizer"
+	CrashBeforeStatus           = "catalog.before-status"
+	CrashAfterStatus            = "catalog.after-status"
+	CrashBeforeFinalizerRemoval = "catalog.before-finalizer-removal"
+	CrashAfterFinalizerRemoval  = "catalog.after-finalizer-removal"
+)
+
+// retryAfterConflict lets the cache catch up.
+const retryAfterConflict = 100 * time.Millisecond
+
+// CrashPoints lists them for tests.
+var CrashPoints = []string{
+	CrashBeforeFinalizer, CrashAfterFinalizer, CrashBeforeStatus, CrashAfterStatus,
+	CrashBeforeFinalizerRemoval, CrashAfterFinalizerRemoval,
+}
+
+// Controller writes to the status of each ServiceOffering what the catalog serves
+// of it, and keeps offerings in use from disappearing. It always looks at the
+// whole catalog, because offerings exclude one another.
+type Controller struct {
+	// Client reads from the manager's cache and writes to the hub.
+	Client client.Client
+	// Live reads from the hub itself: uses are counted there, so that no instance
+	// made a moment ago is missed.
+	Live client.Reader
+	// Namespace of the hub that holds the resources.
+	Namespace string
+}
+
+// SetupWithManager registers the controller; it runs on the leader only.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
+	whole := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: c.Namespace, Name: "catalog"}}}
+	})
+	err := ctrl.NewControllerManagedBy(mgr).Named("catalog").
+		Watches(&v1alpha1.ServiceOffering{}, whole).
+		Watches(&v1alpha1.ServiceInstance{}, whole, builder.WithPredicates(released)).
+		Complete(c)
+	if err != nil {
+		return fmt.Errorf("set up the catalog controller: %w", err)
+	}
+	return nil
+}
+
+// released passes the events of instances that may free a plan: only they can turn
+// a refused change of the catalog into an acceptable one.
+var released = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	DeleteFunc: func(event.DeleteEvent) bool { return true },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, now := Uses{}, Uses{}
+		before.Add(e.ObjectOld.(*v1alpha1.ServiceInstance))
+		now.Add(e.ObjectNew.(*v1alpha1.ServiceInstance))
+		return !equality.Semantic.DeepEqual(before, now)
+	},
+}
+
+// Reconcile judges all offerings and writes the results.
+func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	var list v1alpha1.ServiceOfferingList
+	if err := c.Client.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
+		return ctrl.Result{}, fmt.Errorf("list service offerings: %w", err)
+	}
+	uses := sync.OnceValues(func() (Uses, error) { return c.countUses(ctx) })
+	verdicts, err := judge(list.Items, uses)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	for i := range list.Items {
+		offering := &list.Items[i]
+		if offering.DeletionTimestamp != nil {
+			err = c.retire(ctx, offering, uses)
+		} else {
+			err = c.record(ctx, offering, verdicts[i])
+		}
+		switch {
+		case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+			// The cache was behind; what changed will call again.
+			return ctrl.Result{RequeueAfter: retryAfterConflict}, nil
+		case err != nil:
+			return ctrl.Result{}, fmt.Errorf("service offering %s: %w", offering.Name, err)
+		}
+	}
+	return ctrl.Result{}, nil
+}
+
+// countUses counts instances on the hub itself.
+func (c *Controller) countUses(ctx context.Context) (Uses, error) {
+	uses := Uses{}
+	page := &v1alpha1.ServiceInstanceList{}
+	for {
+		err := c.Live.List(ctx, page, client.InNamespace(c.Namespace), client.Limit(1000), client.Continue(page.Continue))
+		if err != nil {
+			return nil, fmt.Errorf("count instances: %w", err)
+		}
+		for i := range page.Items {
+			uses.Add(&page.Items[i])
+		}
+		if page.Continue == "" {
+			return uses, nil
+		}
+	}
+}
+
+// record writes a verdict to the status of an offering, its finalizer first:
+// nothing is served that could disappear unnoticed.
+func (c *Controller) record(ctx context.Context, offering *v1alpha1.ServiceOffering, v verdict) error {
+	if controllerutil.AddFinalizer(offering, v1alpha1.Finalizer) {
+		crashpoint.Hit(CrashBeforeFinalizer)
+		if err := c.Client.Update(ctx, offering); err != nil {
+			return fmt.Errorf("add finalizer: %w", err)
+		}
+		crashpoint.Hit(CrashAfterFinalizer)
+	}
+	status, reason, message := v.condition(offering)
+	before := offering.Status.DeepCopy()
+	if v.accepted {
+		offering.Status.Accepted = offering.Spec.DeepCopy()
+	}
+	return c.writeStatus(ctx, offering, before, status, reason, message)
+}
+
+// retire lets an offering go once no instance uses it.
+func (c *Controller) retire(ctx context.Context, offering *v1alpha1.ServiceOffering, uses func() (Uses, error)) error {
+	if !controllerutil.ContainsFinalizer(offering, v1alpha1.Finalizer) {
+		return nil
+	}
+	counts, err := uses()
+	if err != nil {
+		return err
+	}
+	if used := counts[offering.Spec.ID]; len(used) > 0 {
+		message := "deleted, but still in use; new instances are refused: " + describe(offering, used)
+		return c.writeStatus(ctx, offering, offering.Status.DeepCopy(), metav1.ConditionFalse, v1alpha1.ReasonDeleting, message)
+	}
+	controllerutil.RemoveFinalizer(offering, v1alpha1.Finalizer)
+	crashpoint.Hit(CrashBeforeFinalizerRemoval)
+	if err := c.Client.Update(ctx, offering); err != nil {
+		return fmt.Errorf("remove finalizer: %w", err)
+	}
+	crashpoint.Hit(CrashAfterFinalizerRemoval)
+	log.FromContext(ctx).Info("Service offering is gone", "offering", offering.Name)
+	return nil
+}
+
+func (c *Controller) writeStatus(ctx context.Context, offering *v1alpha1.ServiceOffering, before *v1alpha1.ServiceOfferingStatus, status metav1.ConditionStatus, reason, message string) error {
+	v1alpha1.SetCondition(&offering.Status.Conditions, offering.Generation, v1alpha1.ConditionReady, status, reason, message)
+	offering.Status.ObservedGeneration = offering.Generation
+	if equality.Semantic.DeepEqual(before, &offering.Status) {
+		return nil
+	}
+	crashpoint.Hit(CrashBeforeStatus)
+	if err := c.Client.Status().Update(ctx, offering); err != nil {
+		return fmt.Errorf("write status: %w", err)
+	}
+	crashpoint.Hit(CrashAfterStatus)
+	log.FromContext(ctx).Info("Service offering judged", "offering", offering.Name, "ready", status, "reason", reason, "message", message)
+	return nil
+}
+
+// describe names the plans in use with their counts.
+func describe(offering *v1alpha1.ServiceOffering, used map[string]int) string {
+	names := map[string]string{}
+	if accepted := offering.Status.Accepted; accepted != nil {
+		for _, p := range accepted.Plans {
+			names[p.ID] = p.Name
+		}
+	}
+	var parts []string
+	for _, id := range slices.Sorted(maps.Keys(used)) {
+		name := names[id]
+		if name == "" {
+			name = id
+		}
+		parts = append(parts, fmt.Sprintf("plan %s: %s", name, instances(used[id])))
+	}
+	return strings.Join(parts, "; ")
+}
