@@ -1,0 +1,220 @@
+package bindings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/crashpoint"
+	"github.com/sluice-dev/sluice/internal/seal"
+)
+
+// bind creates the accounts and stores the credentials, or says what it waits for.
+func (c *Controller) bind(ctx context.Context, b *v1alpha1.ServiceBinding) (reconcile.Result, error) {
+	instance, err := c.boundInstance(ctx, b)
+	if lost := (*unboundError)(nil); errors.As(err, &lost) {
+		return c.unbound(ctx, b, lost)
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	clusters := clustersOf(instance)
+	if err := c.nameClusters(ctx, b, clusters); err != nil {
+		return reconcile.Result{}, err
+	}
+	issued, err := c.issueAll(ctx, b, clusters)
+	if err != nil {
+		if c.overdue(b) {
+			return reconcile.Result{}, c.fail(ctx, b, "credentials could not be issued in time: "+publicReason(err))
+		}
+		return reconcile.Result{}, errors.Join(err, c.wait(ctx, b, v1alpha1.OperationBind, publicReason(err)))
+	}
+	return reconcile.Result{}, c.succeed(ctx, b, issued)
+}
+
+// unboundError says why an instance cannot be bound.
+type unboundError struct {
+	reason string
+	// final: it never will be.
+	final bool
+}
+
+func (e *unboundError) Error() string { return e.reason }
+
+// boundInstance reads the instance, from the cache where that says that it is
+// delivered, and otherwise live: the broker accepted the bind by a live read, which
+// the cache may not have caught up with.
+func (c *Controller) boundInstance(ctx context.Context, b *v1alpha1.ServiceBinding) (*v1alpha1.ServiceInstance, error) {
+	var instance v1alpha1.ServiceInstance
+	key := client.ObjectKey{Namespace: b.Namespace, Name: b.Spec.InstanceName}
+	err := c.Client.Get(ctx, key, &instance)
+	if err == nil && usable(&instance) == nil {
+		return &instance, nil
+	}
+	instance = v1alpha1.ServiceInstance{}
+	err = c.Live.Get(ctx, key, &instance)
+	if apierrors.IsNotFound(err) {
+		return nil, &unboundError{reason: "the service instance is gone", final: true}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read instance %s: %w", b.Spec.InstanceName, err)
+	}
+	if err := usable(&instance); err != nil {
+		return nil, err
+	}
+	return &instance, nil
+}
+
+func usable(instance *v1alpha1.ServiceInstance) error {
+	switch {
+	case !instance.DeletionTimestamp.IsZero():
+		return &unboundError{reason: "the service instance is being deprovisioned", final: true}
+	case len(clustersOf(instance)) == 0:
+		return &unboundError{reason: "the service instance is not delivered yet"}
+	default:
+		return nil
+	}
+}
+
+func (c *Controller) unbound(ctx context.Context, b *v1alpha1.ServiceBinding, why *unboundError) (reconcile.Result, error) {
+	if why.final || c.overdue(b) {
+		return reconcile.Result{}, c.fail(ctx, b, why.reason)
+	}
+	if err := c.wait(ctx, b, v1alpha1.OperationBind, why.reason); err != nil {
+		return reconcile.Result{}, err
+	}
+	// The instance's watch wakes the binding; this is for its deadline.
+	return reconcile.Result{RequeueAfter: c.Patience - c.age(b) + time.Second}, nil
+}
+
+func (c *Controller) age(b *v1alpha1.ServiceBinding) time.Duration {
+	return c.Clock.Since(b.CreationTimestamp.Time)
+}
+
+func (c *Controller) overdue(b *v1alpha1.ServiceBinding) bool { return c.age(b) > c.Patience }
+
+// nameClusters writes status.clusters before anything is created there.
+func (c *Controller) nameClusters(ctx context.Context, b *v1alpha1.ServiceBinding, clusters []string) error {
+	if !controllerutil.ContainsFinalizer(b, v1alpha1.Finalizer) {
+		// The broker creates bindings with it; one made by hand has it from here on.
+		before := b.DeepCopy()
+		controllerutil.AddFinalizer(b, v1alpha1.Finalizer)
+		if err := c.Client.Patch(ctx, b, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			return fmt.Errorf("add finalizer: %w", err)
+		}
+	}
+	named := union(b.Status.Clusters, clusters)
+	if len(named) == len(b.Status.Clusters) {
+		return nil
+	}
+	b.Status.Clusters = named
+	c.begin(b, v1alpha1.OperationBind)
+	crashpoint.Hit(crashBeforeClusters)
+	err := c.writeStatus(ctx, b)
+	crashpoint.Hit(crashAfterClusters)
+	return err
+}
+
+// issueAll issues on all clusters at once, in the clusters' order.
+func (c *Controller) issueAll(ctx context.Context, b *v1alpha1.ServiceBinding, clusters []string) ([]issued, error) {
+	all := make([]issued, len(clusters))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, cluster := range clusters {
+		group.Go(func() error {
+			one, err := c.issue(ctx, b, cluster)
+			if err != nil {
+				return &clusterError{cluster: cluster, doing: "issue credentials", err: err}
+			}
+			all[i] = *one
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// succeed seals the credentials and writes them, with everything else there is to
+// say, in one write.
+//
+// A kill between the token's issue and this write loses the token; the next try
+// requests another. The lost one was never handed out, and it dies with the
+// ServiceAccount.
+func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, all []issued) error {
+	credentials := make(Credentials, len(all))
+	expires := all[0].expires
+	for i, one := range all {
+		credentials[i] = one.credentials
+		if one.expires.Before(expires) {
+			expires = one.expires
+		}
+	}
+	object, err := credentials.Reveal()
+	if err != nil {
+		return err
+	}
+	b.Status.SealedCredentials, err = c.Keys.Seal(object, seal.Owner("ServiceBinding", b.Namespace, b.Name, string(b.UID)))
+	if err != nil {
+		return fmt.Errorf("seal credentials: %w", err)
+	}
+	if b.Status.Endpoints, err = credentials.endpoints(); err != nil {
+		return err
+	}
+	b.Status.ExpiresAt = &metav1.Time{Time: expires}
+	b.Status.RenewBefore = &metav1.Time{Time: renewBefore(c.Clock.Now(), expires, b.Spec.Credentials)}
+	c.begin(b, v1alpha1.OperationBind)
+	c.finish(b, v1alpha1.StateSucceeded, "")
+	v1alpha1.SetCondition(&b.Status.Conditions, b.Generation, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, "")
+	crashpoint.Hit(crashBeforeStatus)
+	err = c.writeStatus(ctx, b)
+	crashpoint.Hit(crashAfterStatus)
+	if err == nil {
+		log.FromContext(ctx).Info("bound", "binding", b.Name, "instance", b.Spec.InstanceName, "clusters", b.Status.Clusters, "expires", expires)
+	}
+	return err
+}
+
+// renewBefore is when to rotate: the policy's time before the expiry, or, where a
+// cluster has shortened the lifetime below that, half-way.
+func renewBefore(now, expires time.Time, policy v1alpha1.CredentialsPolicy) time.Time {
+	if at := expires.Add(-time.Duration(policy.RenewBeforeSeconds) * time.Second); at.After(now) {
+		return at
+	}
+	return now.Add(expires.Sub(now) / 2)
+}
+
+// clusterError is a failure on one cluster. Its text is for the log.
+type clusterError struct {
+	cluster, doing string
+	err            error
+}
+
+func (e *clusterError) Error() string { return fmt.Sprintf("%s on %s: %v", e.doing, e.cluster, e.err) }
+
+func (e *clusterError) Unwrap() error { return e.err }
+
+// publicReason is what end users may read of an error: where and what, without
+// addresses or the words of other people's API servers.
+func publicReason(err error) string {
+	var pending *pendingError
+	if errors.As(err, &pending) {
+		return pending.Error()
+	}
+	var failed *clusterError
+	if errors.As(err, &failed) {
+		return fmt.Sprintf("waiting for cluster %s to %s", failed.cluster, failed.doing)
+	}
+	return "waiting"
+}

@@ -1,0 +1,217 @@
+package bindings
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/internal/seal"
+)
+
+const (
+	// defaultConcurrency suits a controller that mostly waits for API servers.
+	defaultConcurrency = 16
+	// defaultPatience is how long a bind is tried before it fails.
+	defaultPatience = 10 * time.Minute
+	// slowestRetry bounds the back-off, so that a cluster that comes back is noticed.
+	slowestRetry = 30 * time.Second
+	// goneCheck is how often a deletion that something blocks is looked at.
+	goneCheck = time.Second
+	// byInstance is the index of bindings by their instance's name.
+	byInstance = "bindings.instanceName"
+)
+
+// Controller carries out ServiceBindings. Its optional fields have useful zero values.
+type Controller struct {
+	// Client of the hub; its reads may come from a cache.
+	Client client.Client
+	// Live reads the hub without a cache, before a verdict that is final.
+	Live client.Reader
+	// Connections to the member clusters.
+	Connections *member.Connections
+	// Keys seal the credentials.
+	Keys *seal.Keyset
+	// Hub is the hub's ID, the value of v1alpha1.LabelHub.
+	Hub string
+	// Clock; nil means the real one.
+	Clock clock.PassiveClock
+	// Concurrency is the number of bindings in hand at once; zero means 16.
+	Concurrency int
+	// Patience is how long a bind is tried before it fails; zero means ten minutes.
+	Patience time.Duration
+}
+
+// SetupWithManager adds the controller to a manager; it runs on the leader only.
+func (c *Controller) SetupWithManager(ctx context.Context, m ctrl.Manager) error {
+	if c.Clock == nil {
+		c.Clock = clock.RealClock{}
+	}
+	if c.Patience == 0 {
+		c.Patience = defaultPatience
+	}
+	if c.Concurrency == 0 {
+		c.Concurrency = defaultConcurrency
+	}
+	err := m.GetFieldIndexer().IndexField(ctx, &v1alpha1.ServiceBinding{}, byInstance, func(o client.Object) []string {
+		return []string{o.(*v1alpha1.ServiceBinding).Spec.InstanceName}
+	})
+	if err != nil {
+		return fmt.Errorf("index bindings by instance: %w", err)
+	}
+	return ctrl.NewControllerManagedBy(m).
+		Named("servicebinding").
+		// Our own status writes change no generation; a deletion does.
+		For(&v1alpha1.ServiceBinding{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.ServiceInstance{}, handler.EnqueueRequestsFromMapFunc(c.unfinishedOf), builder.WithPredicates(instanceTurned)).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: c.Concurrency,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, slowestRetry),
+		}).
+		Complete(c)
+}
+
+// instanceTurned passes what a waiting bind waits for: an instance that becomes
+// delivered, or will never be.
+var instanceTurned = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*v1alpha1.ServiceInstance), e.ObjectNew.(*v1alpha1.ServiceInstance)
+		return (before.Status.Delivered == nil) != (after.Status.Delivered == nil) ||
+			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
+	},
+	GenericFunc: func(event.GenericEvent) bool { return false },
+}
+
+// unfinishedOf lists an instance's bindings that are not carried out yet.
+func (c *Controller) unfinishedOf(ctx context.Context, instance client.Object) []reconcile.Request {
+	var list v1alpha1.ServiceBindingList
+	err := c.Client.List(ctx, &list, client.InNamespace(instance.GetNamespace()), client.MatchingFields{byInstance: instance.GetName()})
+	if err != nil {
+		return nil // the cache is stopping
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if b := &list.Items[i]; !finished(b) || !b.DeletionTimestamp.IsZero() {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)})
+		}
+	}
+	return requests
+}
+
+// Reconcile carries out one binding.
+func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var binding v1alpha1.ServiceBinding
+	if err := c.Client.Get(ctx, request.NamespacedName, &binding); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	switch {
+	case !binding.DeletionTimestamp.IsZero():
+		return c.unbind(ctx, &binding)
+	case finished(&binding):
+		return reconcile.Result{}, nil
+	default:
+		return c.bind(ctx, &binding)
+	}
+}
+
+// finished reports whether the binding's one bind has succeeded or failed for good.
+func finished(b *v1alpha1.ServiceBinding) bool {
+	operation := b.Status.Operation
+	return operation != nil && operation.Type == v1alpha1.OperationBind &&
+		operation.Generation == b.Generation && operation.State != v1alpha1.StateInProgress
+}
+
+// begin puts the operation in hand into status and reports whether it was not
+// there yet.
+func (c *Controller) begin(b *v1alpha1.ServiceBinding, kind v1alpha1.OperationType) bool {
+	operation := b.Status.Operation
+	if operation != nil && operation.Type == kind && operation.Generation == b.Generation {
+		return false
+	}
+	b.Status.ObservedGeneration = b.Generation
+	b.Status.Operation = &v1alpha1.Operation{
+		Type: kind, Generation: b.Generation, State: v1alpha1.StateInProgress, StartedAt: metav1.NewTime(c.Clock.Now()),
+	}
+	return true
+}
+
+// wait records what the operation waits for; it writes only what is new.
+func (c *Controller) wait(ctx context.Context, b *v1alpha1.ServiceBinding, kind v1alpha1.OperationType, description string) error {
+	changed := c.begin(b, kind)
+	if b.Status.Operation.Description != description {
+		b.Status.Operation.Description, changed = description, true
+	}
+	reason := v1alpha1.ReasonInProgress
+	if kind == v1alpha1.OperationUnbind {
+		reason = v1alpha1.ReasonDeleting
+	}
+	if v1alpha1.SetCondition(&b.Status.Conditions, b.Generation, v1alpha1.ConditionReady, metav1.ConditionFalse, reason, description) {
+		changed = true
+	}
+	if !changed {
+		return nil
+	}
+	return c.writeStatus(ctx, b)
+}
+
+// fail ends the bind for good.
+func (c *Controller) fail(ctx context.Context, b *v1alpha1.ServiceBinding, description string) error {
+	c.begin(b, v1alpha1.OperationBind)
+	c.finish(b, v1alpha1.StateFailed, description)
+	v1alpha1.SetCondition(&b.Status.Conditions, b.Generation, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFailed, description)
+	return c.writeStatus(ctx, b)
+}
+
+func (c *Controller) finish(b *v1alpha1.ServiceBinding, state v1alpha1.OperationState, description string) {
+	now := metav1.NewTime(c.Clock.Now())
+	b.Status.ObservedGeneration = b.Generation
+	b.Status.Operation.State = state
+	b.Status.Operation.Description = description
+	b.Status.Operation.FinishedAt = &now
+}
+
+// writeStatus fails with a conflict if the binding has changed since it was read.
+func (c *Controller) writeStatus(ctx context.Context, b *v1alpha1.ServiceBinding) error {
+	if err := c.Client.Status().Update(ctx, b); err != nil {
+		return fmt.Errorf("write status: %w", err)
+	}
+	return nil
+}
+
+// clustersOf names the clusters that hold an instance, in the decision's order.
+func clustersOf(instance *v1alpha1.ServiceInstance) []string {
+	if instance == nil || instance.Status.Delivered == nil {
+		return nil
+	}
+	var names []string
+	for _, placement := range instance.Status.Delivered.Decision.Placements {
+		names = append(names, placement.Cluster)
+	}
+	return names
+}
+
+// union appends to a what it lacks of b.
+func union(a, b []string) []string {
+	out := slices.Clone(a)
+	for _, name := range b {
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}

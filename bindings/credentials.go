@@ -1,0 +1,109 @@
+package bindings
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/seal"
+)
+
+// Credentials are what a consumer gets, one entry a cluster in the order of the
+// decision. They print, log and marshal without their tokens; only Reveal shows
+// them.
+type Credentials []ClusterCredentials
+
+// ClusterCredentials are the part of one cluster.
+type ClusterCredentials struct {
+	// Cluster is the name of the member cluster.
+	Cluster string
+	// Server is the URL of the API server as consumers reach it.
+	Server string
+	// CertificateAuthority is a PEM bundle; empty means the system's roots.
+	CertificateAuthority string
+	// Namespace of the instance.
+	Namespace string
+	// Token of the binding's ServiceAccount.
+	Token seal.Redacted
+}
+
+// revealed is the OSB credentials object: a kubeconfig with a context for each
+// cluster, named like it, the first being current; the same as plain values; and
+// those of the first cluster at the top, for consumers of instances on one cluster.
+type revealed struct {
+	Kubeconfig string `json:"kubeconfig"`
+	revealedCluster
+	Clusters []revealedCluster `json:"clusters"`
+}
+
+type revealedCluster struct {
+	Name                 string `json:"name,omitempty"`
+	Server               string `json:"server"`
+	Namespace            string `json:"namespace"`
+	Token                string `json:"token"`
+	CertificateAuthority string `json:"certificate_authority"`
+}
+
+// Reveal renders the OSB credentials object, which is to be sealed at once.
+func (c Credentials) Reveal() (json.RawMessage, error) {
+	if len(c) == 0 {
+		return nil, errors.New("reveal credentials: there are none")
+	}
+	config := clientcmdapi.Config{
+		CurrentContext: c[0].Cluster,
+		Clusters:       map[string]*clientcmdapi.Cluster{},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{},
+		Contexts:       map[string]*clientcmdapi.Context{},
+	}
+	var out revealed
+	for _, one := range c {
+		name, token := one.Cluster, string(one.Token.Reveal())
+		config.Clusters[name] = &clientcmdapi.Cluster{Server: one.Server, CertificateAuthorityData: []byte(one.CertificateAuthority)}
+		config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
+		config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name, Namespace: one.Namespace}
+		out.Clusters = append(out.Clusters, revealedCluster{
+			Name: name, Server: one.Server, Namespace: one.Namespace, Token: token, CertificateAuthority: one.CertificateAuthority,
+		})
+	}
+	kubeconfig, err := clientcmd.Write(config)
+	if err != nil {
+		return nil, fmt.Errorf("write kubeconfig: %w", err)
+	}
+	out.Kubeconfig = string(kubeconfig)
+	out.revealedCluster = out.Clusters[0]
+	out.Name = "" // it is said in clusters, where it tells them apart
+	object, err := json.Marshal(out)
+	if err != nil {
+		return nil, fmt.Errorf("marshal credentials: %w", err)
+	}
+	return object, nil
+}
+
+// endpoints are the API servers' addresses, one entry a host.
+func (c Credentials) endpoints() ([]v1alpha1.Endpoint, error) {
+	var out []v1alpha1.Endpoint
+	for _, one := range c {
+		server, err := url.Parse(one.Server)
+		if err != nil {
+			return nil, fmt.Errorf("read the server of %s: %w", one.Cluster, err)
+		}
+		port := server.Port()
+		if port == "" {
+			port = "443"
+		}
+		i := slices.IndexFunc(out, func(e v1alpha1.Endpoint) bool { return e.Host == server.Hostname() })
+		switch {
+		case i < 0:
+			out = append(out, v1alpha1.Endpoint{Host: server.Hostname(), Ports: []string{port}, Protocol: "tcp"})
+		case !slices.Contains(out[i].Ports, port):
+			out[i].Ports = append(out[i].Ports, port)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,72 @@
+package bindings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/crashpoint"
+	"github.com/sluice-dev/sluice/internal/member"
+)
+
+// unbind revokes the credentials everywhere and lets the resource go once nothing
+// of them is left.
+func (c *Controller) unbind(ctx context.Context, b *v1alpha1.ServiceBinding) (reconcile.Result, error) {
+	if !controllerutil.ContainsFinalizer(b, v1alpha1.Finalizer) {
+		return reconcile.Result{}, nil
+	}
+	var instance v1alpha1.ServiceInstance
+	err := c.Client.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: b.Spec.InstanceName}, &instance)
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("read instance %s: %w", b.Spec.InstanceName, err)
+	}
+	if err := c.revokeAll(ctx, b, union(b.Status.Clusters, clustersOf(&instance))); err != nil {
+		waited := c.wait(ctx, b, v1alpha1.OperationUnbind, publicReason(err))
+		if pending := (*pendingError)(nil); errors.As(err, &pending) && waited == nil {
+			return reconcile.Result{RequeueAfter: goneCheck}, nil
+		}
+		return reconcile.Result{}, errors.Join(err, waited)
+	}
+	before := b.DeepCopy()
+	controllerutil.RemoveFinalizer(b, v1alpha1.Finalizer)
+	crashpoint.Hit(crashBeforeFinalizer)
+	err = c.Client.Patch(ctx, b, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	crashpoint.Hit(crashAfterFinalizer)
+	if apierrors.IsNotFound(err) {
+		return reconcile.Result{}, nil // the cache was behind
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("remove finalizer: %w", err)
+	}
+	log.FromContext(ctx).Info("unbound", "binding", b.Name, "instance", b.Spec.InstanceName)
+	return reconcile.Result{}, nil
+}
+
+// revokeAll revokes on all clusters at once; a cluster that does not answer keeps
+// none of the others waiting.
+func (c *Controller) revokeAll(ctx context.Context, b *v1alpha1.ServiceBinding, clusters []string) error {
+	var group errgroup.Group
+	for _, cluster := range clusters {
+		group.Go(func() error {
+			err := c.revoke(ctx, b, cluster)
+			if member.IsUnknown(err) {
+				log.FromContext(ctx).Info("cluster left the inventory; its account expires with its token", "binding", b.Name, "cluster", cluster)
+				return nil
+			}
+			if err != nil {
+				return &clusterError{cluster: cluster, doing: "revoke credentials", err: err}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}

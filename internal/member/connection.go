@@ -1,0 +1,110 @@
+package member
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// requestTimeout bounds each request of Connection.Client.
+const requestTimeout = 15 * time.Second
+
+// Connection is a member cluster that has answered. It is safe for concurrent use.
+type Connection struct {
+	// Cluster is the name of the MemberCluster.
+	Cluster string
+	// Config has no timeout; contexts bound what is built on it.
+	Config *rest.Config
+	// Client reads live and gives up on a request after 15 seconds.
+	Client client.Client
+	// Server is the URL of the API server as Sluice reaches it.
+	Server string
+	// ConsumerServer is the URL at which consumers reach it.
+	ConsumerServer string
+	// CAData is the PEM bundle that verifies the API server; none means the
+	// system's roots.
+	CAData []byte
+	// Username is who Sluice is on the cluster.
+	Username string
+
+	transport *http.Client
+}
+
+// connect opens a connection and asks the API server who Sluice is there, which
+// proves address, certificate and credentials with one request.
+func connect(ctx context.Context, cluster, consumerServer string, config *rest.Config) (*Connection, error) {
+	bounded := rest.CopyConfig(config)
+	bounded.Timeout = requestTimeout
+	transport, err := rest.HTTPClientFor(bounded)
+	if err != nil {
+		return nil, fmt.Errorf("build its HTTP client: %w", err)
+	}
+	mapper, err := restMapper(bounded, transport)
+	if err != nil {
+		return nil, fmt.Errorf("build its REST mapper: %w", err)
+	}
+	c, err := client.New(bounded, client.Options{Scheme: scheme.Scheme, Mapper: mapper, HTTPClient: transport})
+	if err != nil {
+		return nil, fmt.Errorf("build its client: %w", err)
+	}
+	var self authenticationv1.SelfSubjectReview
+	if err := c.Create(ctx, &self); err != nil {
+		transport.CloseIdleConnections()
+		return nil, fmt.Errorf("ask who Sluice is: %w", err)
+	}
+	if consumerServer == "" {
+		consumerServer = config.Host
+	}
+	return &Connection{
+		Cluster: cluster, Config: config, Client: c,
+		Server: config.Host, ConsumerServer: consumerServer, CAData: config.CAData,
+		Username:  self.Status.UserInfo.Username,
+		transport: transport,
+	}, nil
+}
+
+// close frees the connection's sockets once the requests in flight are done.
+func (c *Connection) close() { c.transport.CloseIdleConnections() }
+
+// restMapper answers for the kinds that Sluice always uses without asking the
+// cluster, which saves several discovery requests a connection, and falls back on
+// discovery for the others.
+func restMapper(config *rest.Config, transport *http.Client) (meta.RESTMapper, error) {
+	discovered, err := apiutil.NewDynamicRESTMapper(config, transport)
+	if err != nil {
+		return nil, err
+	}
+	known := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range []struct {
+		version schema.GroupVersion
+		scope   meta.RESTScope
+		kinds   []string
+	}{
+		{corev1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"Namespace", "Node"}},
+		{corev1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"LimitRange", "Pod", "ResourceQuota", "Secret", "ServiceAccount"}},
+		{networkingv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"NetworkPolicy"}},
+		{rbacv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"ClusterRole", "ClusterRoleBinding"}},
+		{rbacv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Role", "RoleBinding"}},
+		{authenticationv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"SelfSubjectReview"}},
+		{schema.GroupVersion{Group: "storage.k8s.io", Version: "v1"}, meta.RESTScopeRoot, []string{"StorageClass"}},
+		{schema.GroupVersion{Group: "authorization.k8s.io", Version: "v1"}, meta.RESTScopeRoot, []string{"SelfSubjectAccessReview"}},
+		{schema.GroupVersion{Group: "authorization.k8s.io", Version: "v1"}, meta.RESTScopeNamespace, []string{"LocalSubjectAccessReview"}},
+	} {
+		for _, name := range kind.kinds {
+			known.Add(kind.version.WithKind(name), kind.scope)
+		}
+	}
+	return meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{known, discovered}}, nil
+}

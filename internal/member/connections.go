@@ -1,0 +1,189 @@
+package member
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sync/singleflight"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/seal"
+)
+
+// Connections opens and keeps one connection a member cluster. It is safe for
+// concurrent use; its zero value needs Reader and Namespace.
+type Connections struct {
+	// Reader of the hub. MemberClusters may come from a cache, Secrets must not.
+	Reader client.Reader
+	// Namespace of the hub that holds Sluice's resources.
+	Namespace string
+	// Keys unseal the kubeconfigs that `sluice cluster add` sealed.
+	Keys *seal.Keyset
+
+	opening singleflight.Group
+	mu      sync.Mutex
+	open    map[string]kept
+}
+
+// kept is a connection and the access it was opened with.
+type kept struct {
+	*Connection
+	access fingerprint
+}
+
+// fingerprint is a digest of everything that a connection depends on, so that no
+// kubeconfig is kept in memory for comparison.
+type fingerprint [sha256.Size]byte
+
+// Cluster reads a MemberCluster. Its error is an *Error; see IsUnknown.
+func (c *Connections) Cluster(ctx context.Context, name string) (*v1alpha1.MemberCluster, error) {
+	var cluster v1alpha1.MemberCluster
+	if err := c.Reader.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, &cluster); err != nil {
+		remedy := "see whether the hub answers"
+		if apierrors.IsNotFound(err) {
+			remedy = "add it to the inventory with `sluice cluster add`"
+		}
+		return nil, &Error{Cluster: name, Step: StepFind, Remedy: remedy, Err: err}
+	}
+	return &cluster, nil
+}
+
+// Get returns the connection to a member cluster, opening it on first use and
+// again when the cluster's access has changed; several callers share one opening.
+// It blocks for at most a few requests to hub and cluster. Its error is an *Error.
+func (c *Connections) Get(ctx context.Context, name string) (*Connection, error) {
+	cluster, err := c.Cluster(ctx, name)
+	if IsUnknown(err) {
+		c.drop(name, fingerprint{})
+	}
+	if err != nil {
+		return nil, err
+	}
+	sealed, err := c.access(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	access := fingerprintOf(cluster, sealed)
+	c.mu.Lock()
+	connection, ok := c.open[name]
+	c.mu.Unlock()
+	if ok && connection.access == access {
+		return connection.Connection, nil
+	}
+
+	// Those who wait for somebody else's opening leave when their own context ends.
+	opened := c.opening.DoChan(name+string(access[:]), func() (any, error) {
+		// Detached from the first caller, whose hang-up must not fail the others.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+		defer cancel()
+		return c.openOne(ctx, cluster, sealed, access)
+	})
+	select {
+	case <-ctx.Done():
+		return nil, &Error{Cluster: name, Step: StepConnect, Remedy: "it did not answer in time", Err: ctx.Err()}
+	case result := <-opened:
+		if result.Err != nil {
+			return nil, result.Err
+		}
+		return result.Val.(*Connection), nil
+	}
+}
+
+func (c *Connections) openOne(ctx context.Context, cluster *v1alpha1.MemberCluster, access []byte, mark fingerprint) (*Connection, error) {
+	kubeconfig, err := c.kubeconfig(cluster, access)
+	if err != nil {
+		return nil, err
+	}
+	config, err := Config(kubeconfig)
+	if err != nil {
+		return nil, &Error{Cluster: cluster.Name, Step: StepKubeconfig, Remedy: "give it a self-contained kubeconfig, for instance the one that `sluice cluster add` makes", Err: err}
+	}
+	connection, err := connect(ctx, cluster.Name, cluster.Spec.ConsumerServer, config)
+	if err != nil {
+		return nil, &Error{Cluster: cluster.Name, Step: StepConnect, Remedy: remedyFor(err), Err: err}
+	}
+	c.drop(cluster.Name, mark)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open == nil {
+		c.open = map[string]kept{}
+	}
+	c.open[cluster.Name] = kept{connection, mark}
+	return connection, nil
+}
+
+func remedyFor(err error) string {
+	switch {
+	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
+		return "its credentials are not accepted: run `sluice cluster add` again"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "it did not answer in time: see whether its API server is up and reachable from Sluice"
+	default:
+		return "see whether its API server is up and reachable from Sluice"
+	}
+}
+
+// drop forgets a cluster's connection unless it was opened with the access keep.
+func (c *Connections) drop(name string, keep fingerprint) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if connection, ok := c.open[name]; ok && connection.access != keep {
+		connection.close()
+		delete(c.open, name)
+	}
+}
+
+// access returns the sealed kubeconfig, or the one in the referenced Secret.
+func (c *Connections) access(ctx context.Context, cluster *v1alpha1.MemberCluster) ([]byte, error) {
+	ref := cluster.Spec.Access.SecretRef
+	if ref == nil {
+		return cluster.Spec.Access.SealedKubeconfig, nil
+	}
+	key := ref.Key
+	if key == "" {
+		key = "kubeconfig"
+	}
+	var secret corev1.Secret
+	err := c.Reader.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: ref.Name}, &secret)
+	if err == nil && len(secret.Data[key]) == 0 {
+		err = fmt.Errorf("the Secret %s has no key %q", ref.Name, key)
+	}
+	if err != nil {
+		return nil, &Error{
+			Cluster: cluster.Name, Step: StepReadSecret, Err: err,
+			Remedy: "create it on the hub, or, where the hub has no Secrets, seal the kubeconfig with `sluice cluster add`",
+		}
+	}
+	return secret.Data[key], nil
+}
+
+func (c *Connections) kubeconfig(cluster *v1alpha1.MemberCluster, access []byte) ([]byte, error) {
+	if cluster.Spec.Access.SecretRef != nil {
+		return access, nil
+	}
+	kubeconfig, err := c.Keys.Unseal(access, Owner(cluster.Namespace, cluster.Name))
+	if err != nil {
+		return nil, &Error{
+			Cluster: cluster.Name, Step: StepUnseal, Err: err,
+			Remedy: "it was sealed with another hub's keys or for another cluster: run `sluice cluster add` again",
+		}
+	}
+	return kubeconfig.Reveal(), nil
+}
+
+// Owner is what a cluster's kubeconfig is sealed for. It has no UID, because the
+// kubeconfig is sealed before the MemberCluster is created with it.
+func Owner(namespace, cluster string) []byte {
+	return seal.Owner("MemberCluster", namespace, cluster, "")
+}
+
+func fingerprintOf(cluster *v1alpha1.MemberCluster, access []byte) fingerprint {
+	return sha256.Sum256(bytes.Join([][]byte{[]byte(cluster.UID), []byte(cluster.Spec.ConsumerServer), access}, []byte{0}))
+}

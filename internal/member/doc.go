@@ -1,0 +1,9 @@
+// Package member connects Sluice to member clusters: it finds a cluster's
+// kubeconfig (sealed in its MemberCluster, or in a Secret of the hub), refuses
+// one that is not self-contained, and keeps one connection a cluster until the
+// access changes.
+//
+// It knows nothing of instances, bindings or drivers, and it starts no
+// goroutines: a connection is checked when it is first asked for, and again
+// after its access has changed.
+package member

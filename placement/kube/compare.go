@@ -1,0 +1,69 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// compare reads the live object of an apply configuration and returns an error
+// that names the first field of it that the live object does not have.
+func (t *target) compare(ctx context.Context, want Object) error {
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(schema.FromAPIVersionAndKind(*want.GetAPIVersion(), *want.GetKind()))
+	key := client.ObjectKey{Name: *want.GetName()}
+	if namespace := want.GetNamespace(); namespace != nil {
+		key.Namespace = *namespace
+	}
+	if err := t.connection.Client.Get(ctx, key, live); err != nil {
+		return fmt.Errorf("read %s %s: %w", live.GetKind(), key.Name, err)
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(want)
+	if err != nil {
+		return fmt.Errorf("render %s %s: %w", live.GetKind(), key.Name, err)
+	}
+	if difference := missing(fields, live.Object, ""); difference != "" {
+		return fmt.Errorf("%s %s was changed: %s", live.GetKind(), key.Name, difference)
+	}
+	return nil
+}
+
+// missing names the first field of want, in the order of their names, that have
+// lacks or holds otherwise; empty when have holds all of want. Objects may hold
+// more than is wanted, lists may not.
+func missing(want, have any, path string) string {
+	switch want := want.(type) {
+	case map[string]any:
+		fields, ok := have.(map[string]any)
+		if !ok && len(want) > 0 {
+			return path + " is absent"
+		}
+		for _, name := range slices.Sorted(maps.Keys(want)) {
+			if difference := missing(want[name], fields[name], path+"."+name); difference != "" {
+				return difference
+			}
+		}
+	case []any:
+		items, _ := have.([]any)
+		if len(items) != len(want) {
+			return fmt.Sprintf("%s has %d items, not %d", path, len(items), len(want))
+		}
+		for i := range want {
+			if difference := missing(want[i], items[i], fmt.Sprintf("%s[%d]", path, i)); difference != "" {
+				return difference
+			}
+		}
+	default:
+		if !reflect.DeepEqual(want, have) {
+			return fmt.Sprintf("%s is %v, not %v", path, have, want)
+		}
+	}
+	return ""
+}

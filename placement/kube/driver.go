@@ -1,0 +1,174 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/crashpoint"
+	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/placement"
+)
+
+// Driver delivers instances as namespaces. It keeps no state and is safe for
+// concurrent use.
+type Driver struct {
+	// Connections to the member clusters.
+	Connections *member.Connections
+	// Hub is the hub's ID, the value of v1alpha1.LabelHub.
+	Hub string
+	// InternetEgress lets pods reach the internet; private, link-local and cluster
+	// addresses stay out of reach.
+	InternetEgress bool
+}
+
+var _ placement.Driver = (*Driver)(nil)
+
+// target is one instance on one cluster, connected.
+type target struct {
+	*Driver
+	instance   *v1alpha1.ServiceInstance
+	connection *member.Connection
+	namespace  string
+	hard       corev1.ResourceList
+}
+
+func (d *Driver) target(ctx context.Context, delivery placement.Delivery) (*target, error) {
+	cluster, err := d.Connections.Cluster(ctx, delivery.Placement.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	connection, err := d.Connections.Get(ctx, cluster.Name)
+	if err != nil {
+		return nil, err
+	}
+	return &target{
+		Driver: d, instance: delivery.Instance, connection: connection,
+		namespace: v1alpha1.MemberNamespace(delivery.Instance.Name),
+		hard:      quota(delivery.Placement.Reserved, offeredBy(cluster)),
+	}, nil
+}
+
+// Deliver makes the cluster hold the instance's namespace as the placement says,
+// and returns once its quota is in force. It blocks for a few round trips, for
+// some seconds where the cluster is slow to see new permissions or quotas.
+//
+// It is refused where the namespace is somebody else's, and where a smaller plan
+// is below what is in use; nothing is changed then.
+func (d *Driver) Deliver(ctx context.Context, delivery placement.Delivery) error {
+	t, err := d.target(ctx, delivery)
+	if err != nil {
+		return err
+	}
+	if err := t.deliver(ctx); err != nil {
+		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			return &placement.PendingError{Step: "create namespace " + t.namespace + " on " + t.connection.Cluster, Detail: "the one before it is still being deleted"}
+		}
+		return fmt.Errorf("deliver to %s: %w", t.connection.Cluster, err)
+	}
+	return nil
+}
+
+func (t *target) deliver(ctx context.Context) error {
+	created, err := t.ensureNamespace(ctx)
+	if err != nil {
+		return err
+	}
+	crashpoint.Hit(crashBeforeSelfBinding)
+	if err := t.apply(ctx, t.selfBinding(t.instance, t.connection.Username)); err != nil {
+		return err
+	}
+	crashpoint.Hit(crashAfterSelfBinding)
+	if !created {
+		// Before anything else is changed, because it may refuse.
+		if err := t.checkUse(ctx); err != nil {
+			return err
+		}
+	}
+	if err := t.applyObjects(ctx); err != nil {
+		return err
+	}
+	return t.awaitQuota(ctx)
+}
+
+// applyObjects applies what the namespace holds, which depends on nothing but the
+// self-binding.
+func (t *target) applyObjects(ctx context.Context) error {
+	crashpoint.Hit(crashBeforeObjects)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		crashpoint.Hit(crashBeforeQuota)
+		err := t.applyAllowed(ctx, t.quotaObject(t.instance, t.hard))
+		crashpoint.Hit(crashAfterQuota)
+		return err
+	})
+	for _, o := range t.others() {
+		group.Go(func() error { return t.applyAllowed(ctx, o) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	crashpoint.Hit(crashAfterObjects)
+	return nil
+}
+
+// others are the namespace's objects beside the quota and the self-binding.
+func (t *target) others() []Object {
+	objects := append(t.roles(t.instance), t.networkPolicies(t.instance)...)
+	return append(objects, t.limitRangeObject(t.instance, t.hard))
+}
+
+// Observe compares the cluster with what Deliver would apply, field by field, and
+// names the first difference. It writes nothing and blocks for one or two round
+// trips.
+func (d *Driver) Observe(ctx context.Context, delivery placement.Delivery) error {
+	t, err := d.target(ctx, delivery)
+	if err != nil {
+		return err
+	}
+	// First alone: in a namespace that is gone or foreign, everything else would be
+	// forbidden, which says less.
+	var namespace corev1.Namespace
+	if err := t.connection.Client.Get(ctx, client.ObjectKey{Name: t.namespace}, &namespace); err != nil {
+		return fmt.Errorf("observe %s: read namespace %s: %w", t.connection.Cluster, t.namespace, err)
+	}
+	if !t.owns(&namespace) {
+		return t.foreign()
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	objects := append(t.others(),
+		t.namespaceObject(t.instance),
+		t.selfBinding(t.instance, t.connection.Username),
+		t.quotaObject(t.instance, t.hard))
+	for _, o := range objects {
+		group.Go(func() error { return t.compare(ctx, o) })
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("observe %s: %w", t.connection.Cluster, err)
+	}
+	return nil
+}
+
+// Remove deletes the namespace and with it everything of the instance. It never
+// blocks for longer than a few round trips: while the cluster still removes what
+// is in the namespace, it returns *placement.PendingError with what the cluster
+// says about it. A namespace of somebody else is left alone, and a cluster that
+// is no longer in the inventory has nothing left that Sluice could reach.
+func (d *Driver) Remove(ctx context.Context, delivery placement.Delivery) error {
+	t, err := d.target(ctx, delivery)
+	if member.IsUnknown(err) {
+		log.FromContext(ctx).Info("cluster left the inventory; what was delivered to it is its operator's now", "cluster", delivery.Placement.Cluster)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return t.removeNamespace(ctx)
+}

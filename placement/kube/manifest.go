@@ -1,0 +1,152 @@
+package kube
+
+import (
+	"bytes"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	admissionregistrationv1ac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// ManifestOptions say what Sluice gets on a member cluster. The zero value is the
+// recommended one.
+type ManifestOptions struct {
+	// Namespace of Sluice's ServiceAccount; none means DefaultNamespace.
+	Namespace string
+	// WithoutAdmissionPolicies leaves out the ValidatingAdmissionPolicies, for
+	// clusters before Kubernetes 1.30. The package documentation says what then
+	// guards the cluster, and what does not.
+	WithoutAdmissionPolicies bool
+}
+
+func (o ManifestOptions) namespace() string {
+	if o.Namespace == "" {
+		return DefaultNamespace
+	}
+	return o.Namespace
+}
+
+// Objects are what a member cluster must hold for Sluice to deliver to it, in the
+// order in which to apply them: the guards come before the powers.
+func Objects(o ManifestOptions) []Object {
+	objects := []Object{
+		corev1ac.Namespace(o.namespace()).WithLabels(map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}),
+		corev1ac.ServiceAccount(ServiceAccountName, o.namespace()).WithAutomountServiceAccountToken(false),
+	}
+	if !o.WithoutAdmissionPolicies {
+		objects = append(objects, ownNamespacesPolicy(o.namespace())...)
+		objects = append(objects, tenantsPolicy()...)
+	}
+	return append(objects,
+		rbacv1ac.ClusterRole(TenantClusterRole).WithRules(applyRules(TenantRules())...),
+		rbacv1ac.ClusterRole(ServiceAccountName).WithRules(applyRules(Rules())...),
+		rbacv1ac.ClusterRoleBinding(ServiceAccountName).
+			WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName(ServiceAccountName)).
+			WithSubjects(rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(o.namespace()).WithName(ServiceAccountName)),
+		corev1ac.Secret(tokenSecretName, o.namespace()).
+			WithType(corev1.SecretTypeServiceAccountToken).
+			WithAnnotations(map[string]string{corev1.ServiceAccountNameKey: ServiceAccountName}),
+	)
+}
+
+// Manifest renders Objects as YAML, for kubectl apply --server-side.
+func Manifest(o ManifestOptions) ([]byte, error) {
+	var out bytes.Buffer
+	for i, object := range Objects(o) {
+		if i > 0 {
+			out.WriteString("---\n")
+		}
+		document, err := yaml.Marshal(object)
+		if err != nil {
+			return nil, fmt.Errorf("render %s %s: %w", *object.GetKind(), *object.GetName(), err)
+		}
+		out.Write(document)
+	}
+	return out.Bytes(), nil
+}
+
+// ownNamespacesPolicy refuses Sluice's ServiceAccount whatever touches a namespace
+// without the hub's label. RBAC gives it nothing else to write outside of
+// instances' namespaces, so these two resources are all there is to guard.
+func ownNamespacesPolicy(namespace string) []Object {
+	const name = "sluice-own-namespaces"
+	label := "'" + v1alpha1.LabelHub + "'"
+	return policy(name,
+		admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
+			WithFailurePolicy(admissionregistrationv1.Fail).
+			WithMatchConstraints(admissionregistrationv1ac.MatchResources().WithResourceRules(
+				matching("", "v1", "namespaces", admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete),
+				matching(rbacv1.GroupName, "v1", "rolebindings", admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete))).
+			WithMatchConditions(admissionregistrationv1ac.MatchCondition().WithName("by-sluice").
+				WithExpression(fmt.Sprintf("request.userInfo.username == 'system:serviceaccount:%s:%s'", namespace, ServiceAccountName))).
+			WithValidations(
+				validation("request.resource.resource != 'namespaces' || request.operation == 'CREATE' || "+
+					"(has(oldObject.metadata.labels) && "+label+" in oldObject.metadata.labels)",
+					"Sluice may change and delete only namespaces that it has created"),
+				validation("request.resource.resource != 'namespaces' || request.operation == 'DELETE' || "+
+					"(has(object.metadata.labels) && "+label+" in object.metadata.labels && "+
+					"(request.operation == 'CREATE' || object.metadata.labels["+label+"] == oldObject.metadata.labels["+label+"]))",
+					"Sluice labels the namespaces that it creates, for good"),
+				validation("request.resource.resource == 'namespaces' || "+
+					"(has(namespaceObject.metadata.labels) && "+label+" in namespaceObject.metadata.labels)",
+					"Sluice may give permissions only in namespaces that it has created")),
+		admissionregistrationv1ac.MatchResources())
+}
+
+// tenantsPolicy closes what RBAC leaves open to whoever may create workloads in an
+// instance's namespace.
+func tenantsPolicy() []Object {
+	const name = "sluice-tenants"
+	// dyn: the three kinds have different schemas, and each validation is for one.
+	return policy(name,
+		admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
+			WithFailurePolicy(admissionregistrationv1.Fail).
+			WithMatchConstraints(admissionregistrationv1ac.MatchResources().WithResourceRules(
+				matching("", "v1", "pods", admissionregistrationv1.Create),
+				matching("", "v1", "secrets", admissionregistrationv1.Create),
+				matching("", "v1", "services", admissionregistrationv1.Create, admissionregistrationv1.Update))).
+			WithValidations(
+				validation("request.resource.resource != 'pods' || "+
+					"!dyn(object).spec.?serviceAccountName.orValue('default').startsWith('sb-')",
+					"a binding's ServiceAccount is not for pods"),
+				validation("request.resource.resource != 'pods' || "+
+					"!dyn(object).spec.?priorityClassName.orValue('').startsWith('system-')",
+					"the priority of system pods is not for sale"),
+				validation("request.resource.resource != 'secrets' || "+
+					"dyn(object).?type.orValue('Opaque') != '"+string(corev1.SecretTypeServiceAccountToken)+"'",
+					"tokens come from service bindings"),
+				validation("request.resource.resource != 'services' || "+
+					"dyn(object).spec.?externalIPs.orValue([]).size() == 0",
+					"external IPs are not for sale")),
+		admissionregistrationv1ac.MatchResources().WithNamespaceSelector(metav1ac.LabelSelector().WithMatchExpressions(
+			metav1ac.LabelSelectorRequirement().WithKey(v1alpha1.LabelHub).WithOperator("Exists"))))
+}
+
+// policy is a ValidatingAdmissionPolicy and its binding, which denies.
+func policy(name string, spec *admissionregistrationv1ac.ValidatingAdmissionPolicySpecApplyConfiguration, where *admissionregistrationv1ac.MatchResourcesApplyConfiguration) []Object {
+	return []Object{
+		admissionregistrationv1ac.ValidatingAdmissionPolicy(name).WithSpec(spec),
+		admissionregistrationv1ac.ValidatingAdmissionPolicyBinding(name).WithSpec(
+			admissionregistrationv1ac.ValidatingAdmissionPolicyBindingSpec().
+				WithPolicyName(name).
+				WithMatchResources(where).
+				WithValidationActions(admissionregistrationv1.Deny)),
+	}
+}
+
+func matching(group, version, resource string, operations ...admissionregistrationv1.OperationType) *admissionregistrationv1ac.NamedRuleWithOperationsApplyConfiguration {
+	return admissionregistrationv1ac.NamedRuleWithOperations().
+		WithAPIGroups(group).WithAPIVersions(version).WithResources(resource).WithOperations(operations...)
+}
+
+func validation(expression, message string) *admissionregistrationv1ac.ValidationApplyConfiguration {
+	return admissionregistrationv1ac.Validation().WithExpression(expression).WithMessage(message)
+}

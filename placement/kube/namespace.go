@@ -1,0 +1,118 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/crashpoint"
+	"github.com/sluice-dev/sluice/placement"
+)
+
+// ensureNamespace creates the namespace, or updates our own. It creates rather
+// than applies, because an apply would take over a namespace that somebody else
+// has made in the meantime.
+func (t *target) ensureNamespace(ctx context.Context) (created bool, err error) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: t.namespace, Labels: t.namespaceLabels(t.instance), Annotations: namespaceAnnotations(t.instance),
+	}}
+	crashpoint.Hit(crashBeforeNamespace)
+	err = t.connection.Client.Create(ctx, namespace, client.FieldOwner(v1alpha1.FieldManager))
+	crashpoint.Hit(crashAfterNamespace)
+	if err == nil {
+		return true, nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return false, fmt.Errorf("create namespace %s: %w", t.namespace, err)
+	}
+	if err := t.connection.Client.Get(ctx, client.ObjectKey{Name: t.namespace}, namespace); err != nil {
+		return false, fmt.Errorf("read namespace %s: %w", t.namespace, err)
+	}
+	switch {
+	case !t.owns(namespace):
+		return false, t.foreign()
+	case !namespace.DeletionTimestamp.IsZero():
+		return false, &placement.PendingError{
+			Step:   "create namespace " + t.namespace + " on " + t.connection.Cluster,
+			Detail: "the one before it is still being deleted",
+		}
+	}
+	// With its UID: should it have been replaced meanwhile, that is a conflict.
+	if err := t.apply(ctx, t.namespaceObject(t.instance).WithUID(namespace.UID)); err != nil {
+		return false, err
+	}
+	return false, nil
+}
+
+// owns reports whether a namespace is this instance's, by its labels.
+func (t *target) owns(namespace *corev1.Namespace) bool {
+	return namespace.Labels[v1alpha1.LabelHub] == t.Hub && namespace.Labels[v1alpha1.LabelInstance] == t.instance.Name
+}
+
+func (t *target) foreign() error {
+	return &placement.RefusedError{
+		Reason: fmt.Sprintf("namespace %s on %s does not carry this instance's labels", t.namespace, t.connection.Cluster),
+		Remedy: "its owner has to remove it, as Sluice touches only what is its own",
+	}
+}
+
+// removeNamespace deletes the namespace if it is ours and says what it still waits for.
+func (t *target) removeNamespace(ctx context.Context) error {
+	var namespace corev1.Namespace
+	err := t.connection.Client.Get(ctx, client.ObjectKey{Name: t.namespace}, &namespace)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("remove from %s: read namespace %s: %w", t.connection.Cluster, t.namespace, err)
+	case !t.owns(&namespace):
+		return nil
+	}
+	pending := &placement.PendingError{Step: "delete namespace " + t.namespace + " on " + t.connection.Cluster}
+	if namespace.DeletionTimestamp.IsZero() {
+		crashpoint.Hit(crashBeforeRemove)
+		err := deleteAsSeen(ctx, t.connection.Client, &namespace)
+		crashpoint.Hit(crashAfterRemove)
+		if err != nil {
+			return fmt.Errorf("remove from %s: delete namespace %s: %w", t.connection.Cluster, t.namespace, err)
+		}
+		return pending
+	}
+	pending.Detail = t.remaining(ctx, &namespace)
+	return pending
+}
+
+// deleteAsSeen deletes exactly the object that was read: another one of its name,
+// or one that has changed hands since, is a conflict. What is gone is no error.
+func deleteAsSeen(ctx context.Context, c client.Client, o client.Object) error {
+	uid, version := o.GetUID(), o.GetResourceVersion()
+	return client.IgnoreNotFound(c.Delete(ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &version}))
+}
+
+// remaining tells what keeps a namespace from going: its own conditions, and the
+// names of pods that are in the way.
+func (t *target) remaining(ctx context.Context, namespace *corev1.Namespace) string {
+	var details []string
+	for _, condition := range namespace.Status.Conditions {
+		if condition.Status == corev1.ConditionTrue {
+			details = append(details, fmt.Sprintf("%s: %s", condition.Type, condition.Message))
+		}
+	}
+	var pods corev1.PodList
+	const shown = 3
+	// Best effort: the conditions have said the essential.
+	if err := t.connection.Client.List(ctx, &pods, client.InNamespace(namespace.Name), client.Limit(shown)); err == nil {
+		for _, pod := range pods.Items {
+			if len(pod.Finalizers) > 0 {
+				details = append(details, fmt.Sprintf("pod %s has the finalizers %s", pod.Name, strings.Join(pod.Finalizers, ", ")))
+			}
+		}
+	}
+	return strings.Join(details, "; ")
+}

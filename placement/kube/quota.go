@@ -1,0 +1,153 @@
+package kube
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// classStorage is the end of a quota's name for a storage class, as Kubernetes
+// spells it.
+const classStorage = ".storageclass.storage.k8s.io/requests.storage"
+
+// none is a quota of zero.
+var none = *resource.NewQuantity(0, resource.DecimalSI)
+
+// quota is the ResourceQuota's spec.hard for what is reserved.
+//
+// cpu, memory and ephemeral-storage bound requests and limits alike: what a
+// consumer may use is what was reserved, with nothing on top. What the cluster
+// has but was not reserved is zero, because Kubernetes takes an absent line for
+// no bound: persistent storage, and the storage classes and extended resources
+// in offered. So are cpu and memory, without which nothing runs. Absent pods and
+// ephemeral-storage stay unbounded.
+func quota(reserved corev1.ResourceList, offered []corev1.ResourceName) corev1.ResourceList {
+	hard := corev1.ResourceList{
+		corev1.ResourceServicesNodePorts:     none,
+		corev1.ResourceServicesLoadBalancers: none,
+		corev1.ResourceRequestsCPU:           none,
+		corev1.ResourceLimitsCPU:             none,
+		corev1.ResourceRequestsMemory:        none,
+		corev1.ResourceLimitsMemory:          none,
+	}
+	for _, name := range offered {
+		hard[quotaName(name)] = none
+	}
+	storage := none.DeepCopy()
+	for name, amount := range reserved {
+		hard[quotaName(name)] = amount
+		switch {
+		case name == corev1.ResourceCPU, name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage:
+			hard["limits."+name] = amount
+		case strings.HasSuffix(string(name), classStorage):
+			storage.Add(amount)
+		}
+	}
+	hard[corev1.ResourceRequestsStorage] = storage
+	if storage.IsZero() {
+		hard[corev1.ResourcePersistentVolumeClaims] = none
+	}
+	return hard
+}
+
+// quotaName is how a quota calls a reserved resource.
+func quotaName(name corev1.ResourceName) corev1.ResourceName {
+	if name == corev1.ResourcePods || strings.HasSuffix(string(name), classStorage) {
+		return name
+	}
+	return "requests." + name
+}
+
+// offeredBy lists what a cluster has that a quota must bound even when none of it
+// was reserved: its storage classes and extended resources.
+func offeredBy(cluster *v1alpha1.MemberCluster) []corev1.ResourceName {
+	var offered []corev1.ResourceName
+	for _, class := range cluster.Status.StorageClasses {
+		offered = append(offered, corev1.ResourceName(class+classStorage))
+	}
+	for name := range cluster.Status.Allocatable {
+		if strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) || isExtended(name) {
+			offered = append(offered, name)
+		}
+	}
+	return offered
+}
+
+// isExtended tells a device plugin's resource, such as nvidia.com/gpu.
+func isExtended(name corev1.ResourceName) bool {
+	domain, _, qualified := strings.Cut(string(name), "/")
+	return qualified && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io") && !strings.HasSuffix(string(name), classStorage)
+}
+
+// The least that a container may ask for. A limit of zero would count as nothing
+// in the quota while the kubelet takes it for no limit at all.
+var least = corev1.ResourceList{
+	corev1.ResourceCPU:              resource.MustParse("1m"),
+	corev1.ResourceMemory:           resource.MustParse("4Mi"),
+	corev1.ResourceEphemeralStorage: resource.MustParse("1Mi"),
+}
+
+// defaultContainers is how many containers without requests fit a quota that does
+// not say how many pods it holds.
+const defaultContainers = 10
+
+// containerLimits are what a container gets that states nothing, and the least it
+// may state, derived from the quota: an equal share for as many containers as
+// there may be pods. Request and limit are the same share, because the quota
+// bounds both by the same amount.
+func containerLimits(hard corev1.ResourceList) (share, minimum corev1.ResourceList) {
+	containers := int64(defaultContainers)
+	if pods, ok := hard[corev1.ResourcePods]; ok && pods.Value() > 0 {
+		containers = pods.Value()
+	}
+	share, minimum = corev1.ResourceList{}, corev1.ResourceList{}
+	for name, low := range least {
+		total, bounded := hard["limits."+name]
+		if !bounded {
+			continue
+		}
+		minimum[name] = low
+		if total.IsZero() {
+			continue // nothing of it was bought: no default makes a pod fit
+		}
+		part := divide(name, total, containers)
+		if part.Cmp(low) < 0 {
+			part = low
+		}
+		share[name] = part
+	}
+	return share, minimum
+}
+
+// divide rounds down, to milli-cores for cpu and otherwise to MiB, so that the
+// defaults stay readable and their sum within the total.
+func divide(name corev1.ResourceName, total resource.Quantity, by int64) resource.Quantity {
+	if name == corev1.ResourceCPU {
+		return *resource.NewMilliQuantity(total.MilliValue()/by, resource.DecimalSI)
+	}
+	const mebibyte = 1 << 20
+	return *resource.NewQuantity(total.Value()/by/mebibyte*mebibyte, resource.BinarySI)
+}
+
+// exceeded says where a smaller quota would be below what is used, for instance
+// "uses 3 of requests.cpu, the new plan allows 2"; empty when it fits.
+func exceeded(current corev1.ResourceQuota, hard corev1.ResourceList) string {
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(hard)) {
+		allowed, used, before := hard[name], current.Status.Used[name], current.Spec.Hard[name]
+		shrinks := allowed.Cmp(before) < 0
+		if _, bounded := current.Spec.Hard[name]; !bounded {
+			shrinks = true
+		}
+		if shrinks && used.Cmp(allowed) > 0 {
+			lines = append(lines, fmt.Sprintf("uses %s of %s, the new plan allows %s", used.String(), name, allowed.String()))
+		}
+	}
+	return strings.Join(lines, "; ")
+}

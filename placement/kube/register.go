@@ -1,0 +1,104 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// tokenSecretName is the Secret with Sluice's token. Deleting it revokes the
+	// token; registering again makes another.
+	tokenSecretName = "sluice-token"
+	// tokenPatience bounds the wait for the cluster's token controller.
+	tokenPatience = 30 * time.Second
+	// contextName names the cluster, user and context in the kubeconfig.
+	contextName = "sluice"
+)
+
+// Register applies Objects with an administrator's credentials and returns the
+// least kubeconfig for Sluice: server, CA and the token of Sluice's ServiceAccount,
+// which does not expire. It is idempotent, and a repeat brings an older
+// registration up to date without changing its token. It blocks until the cluster
+// has issued the token, at most 30 seconds.
+func Register(ctx context.Context, admin *rest.Config, o ManifestOptions) (kubeconfig []byte, err error) {
+	c, err := client.New(admin, client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		return nil, fmt.Errorf("build the administrator's client: %w", err)
+	}
+	for _, object := range Objects(o) {
+		err := applyTo(ctx, c, object)
+		if meta.IsNoMatchError(err) {
+			return nil, fmt.Errorf("%w: the cluster has no ValidatingAdmissionPolicy (Kubernetes before 1.30); register without admission policies only if a leaked Sluice token may reach all of its namespaces", err)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	secret, err := awaitToken(ctx, c, o.namespace())
+	if err != nil {
+		return nil, err
+	}
+	return leastKubeconfig(admin, secret)
+}
+
+func awaitToken(ctx context.Context, c client.Client, namespace string) (*corev1.Secret, error) {
+	var secret corev1.Secret
+	key := client.ObjectKey{Namespace: namespace, Name: tokenSecretName}
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, tokenPatience, true, func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, key, &secret)
+		if apierrors.IsNotFound(err) {
+			// The token controller deletes the Secret of a ServiceAccount that it
+			// has not seen yet.
+			return false, fmt.Errorf("the Secret was deleted: register again")
+		}
+		return len(secret.Data[corev1.ServiceAccountTokenKey]) > 0, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("wait for the token in Secret %s: %w", key, err)
+	}
+	return &secret, nil
+}
+
+// leastKubeconfig keeps the administrator's server and CA, and nothing else of theirs.
+func leastKubeconfig(admin *rest.Config, secret *corev1.Secret) ([]byte, error) {
+	config := rest.CopyConfig(admin)
+	if err := rest.LoadTLSFiles(config); err != nil {
+		return nil, fmt.Errorf("read the administrator's CA file: %w", err)
+	}
+	authority := config.CAData
+	if config.Insecure {
+		// Sluice always verifies; the cluster's own CA is the one to try.
+		authority = secret.Data[corev1.ServiceAccountRootCAKey]
+	}
+	server, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("read the administrator's server: %w", err)
+	}
+	if server.Scheme != "https" {
+		return nil, errors.New("the administrator's server is not https")
+	}
+	out, err := clientcmd.Write(clientcmdapi.Config{
+		CurrentContext: contextName,
+		Contexts:       map[string]*clientcmdapi.Context{contextName: {Cluster: contextName, AuthInfo: contextName}},
+		Clusters: map[string]*clientcmdapi.Cluster{contextName: {
+			Server: server.String(), CertificateAuthorityData: authority, TLSServerName: config.ServerName,
+		}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{contextName: {Token: string(secret.Data[corev1.ServiceAccountTokenKey])}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("write the kubeconfig: %w", err)
+	}
+	return out, nil
+}

@@ -1,0 +1,92 @@
+package kube
+
+import (
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// Names on a member cluster.
+const (
+	// DefaultNamespace holds Sluice's own ServiceAccount.
+	DefaultNamespace = "sluice-system"
+	// ServiceAccountName is Sluice's ServiceAccount, its ClusterRole and the binding of the two.
+	ServiceAccountName = "sluice"
+	// TenantClusterRole is the ceiling of what anyone may do in an instance's namespace.
+	TenantClusterRole = "sluice-tenant"
+)
+
+var (
+	read  = []string{"get", "list", "watch"}
+	write = []string{"create", "update", "patch", "delete", "deletecollection"}
+)
+
+// Rules is what Sluice may do anywhere on a member cluster: all that the driver,
+// the bindings and the inventory need outside of instances' namespaces.
+func Rules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}},
+		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"list", "create", "patch"}},
+		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{TenantClusterRole}, Verbs: []string{"bind"}},
+		{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"list"}},
+		{APIGroups: []string{""}, Resources: []string{"nodes", "pods"}, Verbs: read},
+		{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"storageclasses"}, Verbs: read},
+		{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"selfsubjectreviews"}, Verbs: []string{"create"}},
+		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews"}, Verbs: []string{"create"}},
+		{NonResourceURLs: []string{"/livez", "/readyz", "/version"}, Verbs: []string{"get"}},
+	}
+}
+
+// TenantRules is the ceiling inside an instance's namespace: what Sluice needs
+// there, and what a binding with the role edit gets.
+func TenantRules() []rbacv1.PolicyRule {
+	own := []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"resourcequotas", "limitranges"}, Verbs: []string{"get", "create", "patch"}},
+		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: []string{"get", "create", "patch"}},
+		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles"}, Verbs: []string{"get", "create", "patch"}},
+		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"get", "create", "patch", "delete"}},
+		{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"get", "create", "patch", "delete"}},
+		{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, Verbs: []string{"create"}},
+		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"localsubjectaccessreviews"}, Verbs: []string{"create"}},
+	}
+	return append(own, EditRules()...)
+}
+
+// EditRules is what a binding with the role edit may do: run workloads, but not
+// change who may do what (RBAC, ServiceAccounts and their tokens), how much (quota
+// and limits) or with whom to talk (NetworkPolicies; and, as those refuse traffic
+// from outside of the namespace, Ingresses).
+func EditRules() []rbacv1.PolicyRule {
+	readWrite := slices.Concat(read, write)
+	return append(ViewRules(),
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps", "persistentvolumeclaims", "pods", "secrets", "services"}, Verbs: readWrite},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/attach", "pods/exec", "pods/portforward"}, Verbs: []string{"get", "create"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}},
+		rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{
+			"daemonsets", "deployments", "deployments/scale", "replicasets", "replicasets/scale", "statefulsets", "statefulsets/scale",
+		}, Verbs: readWrite},
+		rbacv1.PolicyRule{APIGroups: []string{"batch"}, Resources: []string{"cronjobs", "jobs"}, Verbs: readWrite},
+		rbacv1.PolicyRule{APIGroups: []string{"autoscaling"}, Resources: []string{"horizontalpodautoscalers"}, Verbs: readWrite},
+		rbacv1.PolicyRule{APIGroups: []string{"policy"}, Resources: []string{"poddisruptionbudgets"}, Verbs: readWrite},
+	)
+}
+
+// ViewRules is what a binding with the role view may do: read everything but
+// Secrets.
+func ViewRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{
+			"configmaps", "endpoints", "events", "limitranges", "persistentvolumeclaims", "pods", "pods/log",
+			"resourcequotas", "serviceaccounts", "services",
+		}, Verbs: read},
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
+		{APIGroups: []string{"apps"}, Resources: []string{"controllerrevisions", "daemonsets", "deployments", "replicasets", "statefulsets"}, Verbs: read},
+		{APIGroups: []string{"batch"}, Resources: []string{"cronjobs", "jobs"}, Verbs: read},
+		{APIGroups: []string{"autoscaling"}, Resources: []string{"horizontalpodautoscalers"}, Verbs: read},
+		{APIGroups: []string{"policy"}, Resources: []string{"poddisruptionbudgets"}, Verbs: read},
+		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: read},
+		{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: read},
+		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: read},
+		{APIGroups: []string{"metrics.k8s.io"}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}},
+	}
+}
