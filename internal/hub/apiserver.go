@@ -100,11 +100,7 @@ func run(server *genericserver.GenericAPIServer, admin *rest.Config) *apiServer 
 	prepared := server.PrepareRun()
 	go func() {
 		defer close(a.ended)
-		err := prepared.RunWithContext(ctx)
-		if err == nil && ctx.Err() == nil {
-			err = errors.New("stopped serving without being asked to")
-		}
-		a.ended <- err
+		a.ended <- prepared.RunWithContext(ctx)
 	}()
 	go func() {
 		for _, complete := range server.MuxAndDiscoveryCompleteSignals() {
@@ -124,7 +120,7 @@ func (a *apiServer) awaitReady(ctx context.Context) error {
 	case <-a.ready:
 		return nil
 	case err := <-a.ended:
-		return err
+		return unexpectedEnd("API server", err)
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -108,9 +108,9 @@ func (h *Hub) supervise(store *etcd, api *apiServer, undo *stack) {
 		select {
 		case <-stopping:
 		case err := <-store.failed():
-			failure = fmt.Errorf("embedded hub: etcd ended: %w", err)
+			failure = unexpectedEnd("etcd", err)
 		case err := <-api.failed():
-			failure = fmt.Errorf("embedded hub: API server ended: %w", err)
+			failure = unexpectedEnd("API server", err)
 		}
 		err := undo.unwind()
 		if err := errors.Join(failure, err); err != nil {
@@ -128,8 +128,16 @@ func (h *Hub) supervise(store *etcd, api *apiServer, undo *stack) {
 	}
 }
 
-// prepareDataDir makes the directory private to this user and its path
-// absolute.
+func unexpectedEnd(part string, err error) error {
+	if err == nil {
+		return fmt.Errorf("embedded hub: %s ended without being asked to", part)
+	}
+	return fmt.Errorf("embedded hub: %s ended: %w", part, err)
+}
+
+// prepareDataDir creates the directory and returns its absolute path. The mode
+// of one that exists is its owner's business, as it may be the root of a volume
+// or even a home directory; what is secret in it is private by itself.
 func prepareDataDir(dir string) (string, error) {
 	dir, err := filepath.Abs(firstOf(dir, defaultDataDir))
 	if err != nil {
@@ -137,11 +145,6 @@ func prepareDataDir(dir string) (string, error) {
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("create the data directory: %w", err)
-	}
-	// The directory may have been there with a wider mode; the etcd socket in it
-	// has no other protection.
-	if err := os.Chmod(dir, 0o700); err != nil { //nolint:gosec // a directory needs its x bit
-		return "", fmt.Errorf("make the data directory private: %w", err)
 	}
 	return dir, nil
 }

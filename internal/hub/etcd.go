@@ -29,12 +29,17 @@ type etcd struct {
 	server *embed.Etcd
 	// endpoint is the URL of the socket on which it answers.
 	endpoint  string
-	socketDir string // to be removed; empty when the sockets are in the data directory
+	socketDir string // to be removed; empty when the sockets are in etcd's directory
 }
 
-// startEtcd runs etcd below dir and returns when it can serve. It listens on
-// Unix sockets only, in a directory that nobody else may enter.
+// startEtcd runs etcd below the data directory dir and returns when it can
+// serve. It listens on Unix sockets only, in a directory that nobody else may
+// enter.
 func startEtcd(ctx context.Context, dir string, logger *slog.Logger) (*etcd, error) {
+	dir, err := privateDirectory(dir, "etcd")
+	if err != nil {
+		return nil, err
+	}
 	socketDir, temporary, err := socketDirectory(dir)
 	if err != nil {
 		return nil, err
@@ -65,14 +70,14 @@ func startEtcd(ctx context.Context, dir string, logger *slog.Logger) (*etcd, err
 func etcdConfig(dir, socketDir string, logger *slog.Logger) *embed.Config {
 	config := embed.NewConfig()
 	config.Name = "hub"
-	config.Dir = filepath.Join(dir, "etcd")
+	config.Dir = dir
 
 	// gRPC and HTTP get a socket each: sharing one makes etcd serve gRPC through
 	// net/http, which is slower, and warn about it.
-	socket := url.URL{Scheme: "unix", Path: filepath.Join(socketDir, "etcd.sock")}
+	socket := url.URL{Scheme: "unix", Path: filepath.Join(socketDir, "grpc.sock")}
 	config.ListenClientUrls = []url.URL{socket}
 	config.AdvertiseClientUrls = []url.URL{socket}
-	config.ListenClientHttpUrls = []url.URL{{Scheme: "unix", Path: filepath.Join(socketDir, "etcd-http.sock")}}
+	config.ListenClientHttpUrls = []url.URL{{Scheme: "unix", Path: filepath.Join(socketDir, "http.sock")}}
 	// There are no peers to listen to. The advertised peer URL is only a name: it
 	// goes into the member's identity, so it must never change.
 	config.ListenPeerUrls = nil
@@ -101,10 +106,23 @@ func etcdConfig(dir, socketDir string, logger *slog.Logger) *embed.Config {
 	return config
 }
 
-// socketDirectory is the data directory if the paths of sockets in it are short
+// privateDirectory is the named directory below dir, which only this user may
+// enter: the sockets in it have no other protection.
+func privateDirectory(dir, name string) (string, error) {
+	dir = filepath.Join(dir, name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("create a private directory: %w", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil { //nolint:gosec // a directory needs its x bit
+		return "", fmt.Errorf("make a directory private: %w", err)
+	}
+	return dir, nil
+}
+
+// socketDirectory is etcd's directory if the paths of sockets in it are short
 // enough, and otherwise a temporary directory with the same protection.
 func socketDirectory(dir string) (_ string, temporary bool, _ error) {
-	if len(filepath.Join(dir, "etcd-http.sock")) <= maxSocketPath {
+	if len(filepath.Join(dir, "grpc.sock")) <= maxSocketPath {
 		return dir, false, nil
 	}
 	short, err := os.MkdirTemp("", "sluice-hub-")

@@ -1,9 +1,12 @@
 package hub
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -170,7 +173,7 @@ func TestEmbeddedHub(t *testing.T) {
 		}
 	})
 	t.Run("its files are private", func(t *testing.T) {
-		for path, want := range map[string]os.FileMode{dir: 0o700, h.Kubeconfig: 0o600, filepath.Join(dir, "etcd"): 0o700} {
+		for path, want := range map[string]os.FileMode{h.Kubeconfig: 0o600, filepath.Join(dir, "etcd"): 0o700} {
 			info, err := os.Stat(path)
 			if err != nil {
 				t.Fatal(err)
@@ -271,6 +274,34 @@ func TestStopIsQuickWithOpenWatches(t *testing.T) {
 	}
 }
 
+func TestDoneReceivesWhyTheHubEnded(t *testing.T) {
+	store, err := startEtcd(t.Context(), t.TempDir(), slog.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := startAPIServer(t.Context(), listener, store.endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &Hub{done: make(chan error, 1)}
+	h.supervise(store, api, &stack{store.stop, api.stop})
+
+	api.cancel()
+	if err := <-h.Done(); err == nil || !strings.Contains(err.Error(), "API server ended") {
+		t.Errorf("Done received %v", err)
+	}
+	if err, open := <-h.Done(); err != nil || open {
+		t.Errorf("then %v, open %t; want it closed", err, open)
+	}
+	if err := h.Stop(); err != nil {
+		t.Errorf("Stop afterwards: %v", err)
+	}
+}
+
 func TestDataDirWithLongPathWorks(t *testing.T) {
 	startHub(t, filepath.Join(t.TempDir(), strings.Repeat("long-directory-name/", 6)))
 }
@@ -283,9 +314,13 @@ func TestKubeconfigHub(t *testing.T) {
 		return Start(t.Context(), o)
 	}
 
-	h, err := connect(Options{})
+	var log bytes.Buffer
+	h, err := connect(Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if log.Len() > 0 {
+		t.Errorf("definitions that were just installed: %s", log.String())
 	}
 	if h.Embedded || h.ID != server.ID || h.Namespace != server.Namespace {
 		t.Errorf("got %+v", h)

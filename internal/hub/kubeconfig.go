@@ -11,9 +11,9 @@ import (
 )
 
 // KubeconfigPath is where the embedded hub with the given data directory writes
-// the kubeconfig that reaches it, for kubectl and for Sluice's own commands. The
-// file exists while the hub runs; its certificate and token are new at each
-// start.
+// the kubeconfig that reaches it, for kubectl and for Sluice's own commands. Its
+// certificate and token are new at each start. [Hub.Stop] removes the file; a
+// killed hub leaves it behind, useless.
 func KubeconfigPath(dataDir string) string { return filepath.Join(dataDir, "hub.kubeconfig") }
 
 // writeKubeconfig writes the file with mode 0600 and in one step, so that a
