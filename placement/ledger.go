@@ -72,6 +72,13 @@ func (inv *Inventory) Reserve(instance string, held map[string]Resources) {
 // Release frees all that an instance holds. Releasing twice does nothing.
 func (inv *Inventory) Release(instance string) { inv.Reserve(instance, nil) }
 
+// ClustersHeld are the clusters on which an instance holds anything, by name.
+func (inv *Inventory) ClustersHeld(instance string) []string {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	return slices.Sorted(maps.Keys(inv.held(instance)))
+}
+
 // held is what an instance holds, by cluster.
 func (inv *Inventory) held(instance string) map[string]Resources {
 	held := map[string]Resources{}

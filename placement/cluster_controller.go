@@ -1,0 +1,172 @@
+package placement
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/crashpoint"
+)
+
+// clusterReconciler keeps the inventory and the MemberClusters' statuses true. For
+// each member cluster it keeps one clusterWatch, which it probes and reads every
+// few seconds, and sooner when something there has changed.
+type clusterReconciler struct {
+	Options
+	hub      client.Client
+	recovery *recovery
+	open     func(ctx context.Context, cluster string) (target, error)
+
+	mu      sync.Mutex
+	watches map[string]*clusterWatch
+	// running is the controller's own context, and wake looks at a cluster again.
+	running context.Context //nolint:containedctx // watches outlive a pass
+	wake    func(cluster string)
+}
+
+func newClusterReconciler(hub client.Client, o Options, recovered *recovery) *clusterReconciler {
+	return &clusterReconciler{
+		Options: o, hub: hub, recovery: recovered, open: openTarget(o.Connections),
+		watches: map[string]*clusterWatch{}, running: context.Background(), wake: func(string) {},
+	}
+}
+
+// settleTime is how long changes on a member cluster are gathered before they are read.
+const settleTime = time.Second
+
+func (r *clusterReconciler) setup(mgr ctrl.Manager) error {
+	woken := source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+		r.running = ctx
+		r.wake = func(cluster string) {
+			queue.AddAfter(ctrl.Request{NamespacedName: client.ObjectKey{Namespace: r.Namespace, Name: cluster}}, settleTime)
+		}
+		return nil
+	})
+	changed := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("membercluster").
+		For(&v1alpha1.MemberCluster{}, builder.WithPredicates(changed)).
+		WatchesRawSource(woken).
+		// A cluster that does not answer holds a worker for the length of a probe.
+		WithOptions(controller.Options{MaxConcurrentReconciles: 32, RateLimiter: backOff()}).
+		Complete(r)
+}
+
+// Reconcile looks at one member cluster.
+func (r *clusterReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	if err := r.recovery.ensure(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	cluster := &v1alpha1.MemberCluster{}
+	err := r.hub.Get(ctx, request.NamespacedName, cluster)
+	if apierrors.IsNotFound(err) {
+		r.drop(request.Name)
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !cluster.DeletionTimestamp.IsZero() {
+		return r.remove(ctx, cluster)
+	}
+	if controllerutil.AddFinalizer(cluster, v1alpha1.Finalizer) {
+		crashpoint.Hit(crashBeforeClusterHold)
+		if err := r.hub.Update(ctx, cluster); err != nil {
+			return ctrl.Result{}, fmt.Errorf("add the finalizer: %w", err)
+		}
+		crashpoint.Hit(crashAfterClusterHold)
+	}
+	return r.look(ctx, cluster, nil)
+}
+
+// look reads the member cluster, feeds the inventory with exactly what it found,
+// and writes the status if that says something new. Leaving are the instances that
+// keep a cluster from being removed.
+func (r *clusterReconciler) look(ctx context.Context, cluster *v1alpha1.MemberCluster, leaving []string) (ctrl.Result, error) {
+	w := r.watchOf(cluster.Name)
+	before := cluster.Status.DeepCopy()
+	now := r.Clock.Now()
+	w.refresh(ctx, r, cluster, now)
+	w.report(cluster, leaving, r.Inventory)
+	r.Inventory.UpsertCluster(ClusterOf(cluster))
+
+	if w.worthWriting(before, &cluster.Status, now) {
+		crashpoint.Hit(crashBeforeClusterSeen)
+		if err := r.hub.Status().Update(ctx, cluster); err != nil {
+			return ctrl.Result{}, client.IgnoreNotFound(fmt.Errorf("write the cluster's status: %w", err))
+		}
+		crashpoint.Hit(crashAfterClusterSeen)
+		w.wrote = now
+	}
+	return ctrl.Result{RequeueAfter: max(w.nextProbe.Sub(r.Clock.Now()), time.Millisecond)}, nil
+}
+
+// remove lets a member cluster go once no instance is placed there. Until then it
+// is in the inventory as cordoned, and still looked after.
+func (r *clusterReconciler) remove(ctx context.Context, cluster *v1alpha1.MemberCluster) (ctrl.Result, error) {
+	// Cordon first: whatever was placed there before is in the ledger now.
+	r.Inventory.UpsertCluster(ClusterOf(cluster))
+	var leaving []string
+	for _, held := range r.Inventory.Snapshot().Reservations(cluster.Name) {
+		leaving = append(leaving, held.Instance)
+	}
+	if len(leaving) > 0 {
+		result, err := r.look(ctx, cluster, leaving)
+		result.RequeueAfter = min(result.RequeueAfter, 2*time.Second)
+		return result, err
+	}
+	if controllerutil.RemoveFinalizer(cluster, v1alpha1.Finalizer) {
+		crashpoint.Hit(crashBeforeClusterGone)
+		if err := r.hub.Update(ctx, cluster); client.IgnoreNotFound(err) != nil {
+			return ctrl.Result{}, fmt.Errorf("remove the finalizer: %w", err)
+		}
+		crashpoint.Hit(crashAfterClusterGone)
+	}
+	r.drop(cluster.Name)
+	return ctrl.Result{}, nil
+}
+
+// watchOf returns the watch of a cluster, a new one at first.
+func (r *clusterReconciler) watchOf(cluster string) *clusterWatch {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w, ok := r.watches[cluster]
+	if !ok {
+		w = &clusterWatch{cluster: cluster}
+		r.watches[cluster] = w
+	}
+	return w
+}
+
+// drop forgets a cluster.
+func (r *clusterReconciler) drop(cluster string) {
+	r.Inventory.DeleteCluster(cluster)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w, ok := r.watches[cluster]; ok {
+		w.close()
+		delete(r.watches, cluster)
+	}
+}
+
+// some joins names, but for those beyond the third, which it counts.
+func some(names []string) string {
+	const shown = 3
+	if len(names) <= shown {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
+}

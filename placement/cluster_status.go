@@ -1,0 +1,122 @@
+package placement
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+var onePod = resource.MustParse("1")
+
+// Reasons of a member cluster's conditions, beside those of the API package.
+const (
+	reasonAnswers     = "Answers"
+	reasonUnreachable = "Unreachable"
+	reasonVerified    = "Verified"
+	reasonDenied      = "Denied"
+	reasonSyncing     = "Syncing"
+)
+
+// report puts what the watch knows into the cluster's status: exactly, but for the
+// latency, which keeps its value until it has really changed.
+func (w *clusterWatch) report(cluster *v1alpha1.MemberCluster, leaving []string, inventory *Inventory) {
+	status := &cluster.Status
+	status.ObservedGeneration = cluster.Generation
+	if w.target.connection != nil {
+		status.Server = w.target.connection.Server
+	}
+	if w.access.uid != "" {
+		status.UID, status.KubernetesVersion = w.access.uid, w.access.version
+	}
+	if median := w.health.median(); median > 0 && (status.Latency == nil || changed(status.Latency.Duration, median)) {
+		status.Latency = &metav1.Duration{Duration: median.Round(100 * time.Microsecond)}
+	}
+	if w.synced() {
+		u := w.usage(inventory)
+		status.Nodes, status.Capacity, status.Allocatable, status.ForeignUse = u.nodes, u.capacity, u.allocatable, u.foreign
+		status.StorageClasses = w.storageClasses()
+	}
+	w.conditions(cluster, leaving)
+}
+
+// changed tells whether a latency differs by more than a quarter and a millisecond.
+func changed(before, now time.Duration) bool {
+	difference := (now - before).Abs()
+	return difference > before/4 && difference > time.Millisecond
+}
+
+func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []string) {
+	set := func(condition string, ok bool, reason, message string) {
+		state := metav1.ConditionFalse
+		if ok {
+			state = metav1.ConditionTrue
+		}
+		v1alpha1.SetCondition(&cluster.Status.Conditions, cluster.Generation, condition, state, reason, message)
+	}
+	before := meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ConditionReachable)
+	reachable := w.health.reachable(before)
+	switch {
+	case !reachable:
+		set(v1alpha1.ConditionReachable, false, reasonUnreachable, w.health.lastErr.Error())
+	case w.health.lastErr == nil:
+		set(v1alpha1.ConditionReachable, true, reasonAnswers, "its API server answers")
+	}
+	switch {
+	case w.access.verified:
+		set(v1alpha1.ConditionAccessVerified, true, reasonVerified, "Sluice may do there all that its driver needs")
+	case w.access.problem != nil:
+		set(v1alpha1.ConditionAccessVerified, false, reasonDenied, w.access.problem.Error())
+	}
+
+	verified := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionAccessVerified)
+	switch {
+	case len(leaving) > 0:
+		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonDeleting,
+			fmt.Sprintf("member cluster %s: remove it: instances are placed there: %s (deprovision them first)", w.cluster, some(leaving)))
+	case !reachable:
+		set(v1alpha1.ConditionReady, false, reasonUnreachable, w.health.lastErr.Error())
+	case verified == nil || verified.Status != metav1.ConditionTrue:
+		message := "not verified yet"
+		if verified != nil {
+			message = verified.Message
+		}
+		set(v1alpha1.ConditionReady, false, reasonDenied, message)
+	case !w.synced():
+		set(v1alpha1.ConditionReady, false, reasonSyncing,
+			fmt.Sprintf("member cluster %s: read its nodes, pods, namespaces and storage classes: not complete yet", w.cluster))
+	default:
+		set(v1alpha1.ConditionReady, true, v1alpha1.ReasonReady, "takes placements")
+	}
+}
+
+// worthWriting tells whether a status says something new. Foreign use moves with
+// every pod, so it is written when it moved by a hundredth of what is allocatable,
+// and otherwise once a minute; the inventory knows it exactly all the time.
+func (w *clusterWatch) worthWriting(before, now *v1alpha1.MemberClusterStatus, at time.Time) bool {
+	if equality.Semantic.DeepEqual(before, now) {
+		return false
+	}
+	quiet := now.DeepCopy()
+	quiet.ForeignUse = before.ForeignUse
+	if !equality.Semantic.DeepEqual(before, quiet) || at.Sub(w.wrote) >= time.Minute {
+		return true
+	}
+	return moved(before.ForeignUse, now.ForeignUse, now.Allocatable)
+}
+
+func moved(before, now, allocatable corev1.ResourceList) bool {
+	was, is := ResourcesOf(before), ResourcesOf(now)
+	for name, all := range ResourcesOf(allocatable) {
+		if difference := is[name] - was[name]; difference > all/100 || -difference > all/100 {
+			return true
+		}
+	}
+	return false
+}

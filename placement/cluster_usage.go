@@ -1,0 +1,136 @@
+package placement
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// usage is what a member cluster has and what is used of it by others.
+type usage struct {
+	nodes       int32
+	capacity    corev1.ResourceList
+	allocatable corev1.ResourceList
+	foreign     corev1.ResourceList
+}
+
+// usageOf sums over the nodes that take workloads: ready, not cordoned, without a
+// taint that keeps pods out (so control-plane nodes do not count). Foreign use is
+// what the pods on those nodes request that belong to nobody's reservation; pods
+// that are not bound to a node use nothing yet.
+func usageOf(nodes []*corev1.Node, pods []*corev1.Pod, reserved func(namespace string) bool) usage {
+	u := usage{capacity: corev1.ResourceList{}, allocatable: corev1.ResourceList{}, foreign: corev1.ResourceList{}}
+	counted := make(map[string]bool, len(nodes))
+	for _, node := range nodes {
+		if takesWorkloads(node) {
+			counted[node.Name] = true
+			u.nodes++
+			sum(u.capacity, node.Status.Capacity)
+			sum(u.allocatable, node.Status.Allocatable)
+		}
+	}
+	for _, pod := range pods {
+		if counted[pod.Spec.NodeName] && !terminated(pod) && !reserved(pod.Namespace) {
+			sum(u.foreign, requestsOf(pod))
+		}
+	}
+	return u
+}
+
+func takesWorkloads(node *corev1.Node) bool {
+	ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+	repelling := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
+	})
+	return ready && !repelling && !node.Spec.Unschedulable
+}
+
+func terminated(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// requestsOf is what the scheduler counts for a pod (the larger of init containers
+// and the sum of the others, sidecars and overhead included), and the pod itself.
+func requestsOf(pod *corev1.Pod) corev1.ResourceList {
+	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	requests[corev1.ResourcePods] = onePod
+	return requests
+}
+
+func sum(total, more corev1.ResourceList) {
+	for name, quantity := range more {
+		q := total[name]
+		q.Add(quantity)
+		total[name] = q
+	}
+}
+
+// usage of the cluster as the informers have it.
+func (w *clusterWatch) usage(inventory *Inventory) usage {
+	instances := map[string]string{} // by namespace
+	for _, namespace := range listed[*corev1.Namespace](w.namespaces) {
+		instances[namespace.Name] = namespace.Labels[v1alpha1.LabelInstance]
+	}
+	s := inventory.Snapshot()
+	// A namespace that says it is an instance's counts as reserved only if the ledger
+	// agrees; what is left over from an instance that is gone is foreign use.
+	reserved := func(namespace string) bool {
+		instance := instances[namespace]
+		return instance != "" && v1alpha1.MemberNamespace(instance) == namespace && s.Reserved(instance, w.cluster) != nil
+	}
+	return usageOf(listed[*corev1.Node](w.nodes), listed[*corev1.Pod](w.pods), reserved)
+}
+
+// strip keeps of an object only what usage and storageClasses read; of a pod's
+// containers, what they request together.
+func strip(object any) (any, error) {
+	switch o := object.(type) {
+	case *corev1.Node:
+		return &corev1.Node{
+			ObjectMeta: stripped(&o.ObjectMeta),
+			Spec:       corev1.NodeSpec{Unschedulable: o.Spec.Unschedulable, Taints: o.Spec.Taints},
+			Status: corev1.NodeStatus{
+				Capacity: o.Status.Capacity, Allocatable: o.Status.Allocatable, Conditions: readiness(o.Status.Conditions),
+			},
+		}, nil
+	case *corev1.Pod:
+		requests := resourcehelper.PodRequests(o, resourcehelper.PodResourcesOptions{})
+		return &corev1.Pod{
+			ObjectMeta: stripped(&o.ObjectMeta),
+			Spec: corev1.PodSpec{
+				NodeName:   o.Spec.NodeName,
+				Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}},
+			},
+			Status: corev1.PodStatus{Phase: o.Status.Phase},
+		}, nil
+	case *corev1.Namespace:
+		meta := stripped(&o.ObjectMeta)
+		meta.Labels = o.Labels
+		return &corev1.Namespace{ObjectMeta: meta}, nil
+	case *storagev1.StorageClass:
+		return &storagev1.StorageClass{ObjectMeta: stripped(&o.ObjectMeta)}, nil
+	default:
+		return object, nil // a tombstone
+	}
+}
+
+func stripped(m *metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion}
+}
+
+// readiness leaves the heartbeat out, which changes all the time.
+func readiness(conditions []corev1.NodeCondition) []corev1.NodeCondition {
+	for _, c := range conditions {
+		if c.Type == corev1.NodeReady {
+			return []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+package placement
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	storageinformers "k8s.io/client-go/informers/storage/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/member"
+)
+
+// target is a member cluster as a watch uses it.
+type target struct {
+	connection *member.Connection
+	kube       kubernetes.Interface
+	// readyz probes the API server.
+	readyz func(context.Context) error
+}
+
+// openTarget opens targets over connections, one a connection.
+func openTarget(connections *member.Connections) func(context.Context, string) (target, error) {
+	return func(ctx context.Context, cluster string) (target, error) {
+		connection, err := connections.Get(ctx, cluster)
+		if err != nil {
+			return target{}, err
+		}
+		config := rest.CopyConfig(connection.Config)
+		config.QPS = -1 // watches and a probe every few seconds need no brake
+		kube, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return target{}, fmt.Errorf("member cluster %s: build its client: %w", cluster, err)
+		}
+		return target{connection: connection, kube: kube, readyz: func(ctx context.Context) error {
+			return kube.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+		}}, nil
+	}
+}
+
+// clusterWatch is what Sluice knows of one member cluster. Passes over one cluster
+// follow each other, so only the informers are concurrent.
+type clusterWatch struct {
+	cluster string
+	target  target
+	stop    context.CancelFunc
+	nodes, pods, namespaces,
+	classes cache.SharedIndexInformer
+
+	health    health
+	access    access
+	nextProbe time.Time
+	wrote     time.Time
+}
+
+// refresh connects, probes and inspects, as far as that is due.
+func (w *clusterWatch) refresh(ctx context.Context, r *clusterReconciler, cluster *v1alpha1.MemberCluster, now time.Time) {
+	if now.Before(w.nextProbe) && cluster.Generation == cluster.Status.ObservedGeneration {
+		return
+	}
+	w.nextProbe = now.Add(r.ProbeEvery)
+	ctx, cancel := context.WithTimeout(ctx, r.ProbeTimeout)
+	defer cancel()
+	if err := w.connect(ctx, r); err != nil {
+		w.health.failed(err)
+		return
+	}
+	start := r.Clock.Now()
+	if err := w.target.readyz(ctx); err != nil {
+		w.health.failed(&member.Error{
+			Cluster: w.cluster, Step: "probe /readyz", Err: err,
+			Remedy: "see whether its API server is up and reachable from Sluice",
+		})
+		return
+	}
+	w.health.answered(r.Clock.Since(start))
+	if w.access.due(now) {
+		w.access.inspect(ctx, r, cluster, w.target, now)
+	}
+	if !w.synced() {
+		cache.WaitForCacheSync(ctx.Done(), w.informersSynced()...)
+	}
+}
+
+// connect opens the cluster anew if its access has changed.
+func (w *clusterWatch) connect(ctx context.Context, r *clusterReconciler) error {
+	opened, err := r.open(ctx, w.cluster)
+	if err != nil {
+		return err
+	}
+	if w.stop != nil && opened.connection == w.target.connection {
+		return nil
+	}
+	w.close()
+	w.target, w.health, w.access = opened, health{}, access{}
+	w.watch(r)
+	return nil
+}
+
+// watch starts the informers: nodes, storage classes, pods that run, and the
+// namespaces of this hub's instances, each stripped to what is used.
+func (w *clusterWatch) watch(r *clusterReconciler) {
+	kube := w.target.kube
+	running := func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.AndSelectors(
+			fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
+			fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
+		).String()
+	}
+	ours := func(o *metav1.ListOptions) { o.LabelSelector = labels.Set{v1alpha1.LabelHub: r.HubID}.String() }
+	w.nodes = coreinformers.NewNodeInformer(kube, 0, nil)
+	w.pods = coreinformers.NewFilteredPodInformer(kube, metav1.NamespaceAll, 0, nil, running)
+	w.namespaces = coreinformers.NewFilteredNamespaceInformer(kube, 0, nil, ours)
+	w.classes = storageinformers.NewStorageClassInformer(kube, 0, nil)
+
+	ctx, stop := context.WithCancel(r.running)
+	w.stop = stop
+	changed := cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { r.wake(w.cluster) },
+		UpdateFunc: func(any, any) { r.wake(w.cluster) },
+		DeleteFunc: func(any) { r.wake(w.cluster) },
+	}
+	for _, informer := range []cache.SharedIndexInformer{w.nodes, w.pods, w.namespaces, w.classes} {
+		// Both fail only on an informer that has been started.
+		_ = informer.SetTransform(strip)
+		_, _ = informer.AddEventHandler(changed)
+		go informer.RunWithContext(ctx)
+	}
+}
+
+func (w *clusterWatch) close() {
+	if w.stop != nil {
+		w.stop()
+		w.stop = nil
+	}
+}
+
+func (w *clusterWatch) informersSynced() []cache.InformerSynced {
+	return []cache.InformerSynced{w.nodes.HasSynced, w.pods.HasSynced, w.namespaces.HasSynced, w.classes.HasSynced}
+}
+
+// synced tells whether every informer has read the cluster once.
+func (w *clusterWatch) synced() bool {
+	return w.stop != nil && !slices.ContainsFunc(w.informersSynced(), func(synced cache.InformerSynced) bool { return !synced() })
+}
+
+// listed is what an informer has, in no order.
+func listed[T any](informer cache.SharedIndexInformer) []T {
+	objects := informer.GetStore().List()
+	out := make([]T, 0, len(objects))
+	for _, object := range objects {
+		out = append(out, object.(T))
+	}
+	return out
+}
+
+// storageClasses are the names of the cluster's storage classes.
+func (w *clusterWatch) storageClasses() []string {
+	var names []string
+	for _, class := range listed[*storagev1.StorageClass](w.classes) {
+		names = append(names, class.Name)
+	}
+	slices.Sort(names)
+	return names
+}

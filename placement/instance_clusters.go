@@ -1,0 +1,85 @@
+package placement
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// each calls a driver's method for every placement, all at once, and joins the
+// errors, each with its cluster, in the order of the placements.
+func (r *instanceReconciler) each(ctx context.Context, s *scope, placements []v1alpha1.Placement, call func(Driver, context.Context, Delivery) error) error {
+	failures := make([]error, len(placements))
+	var calls sync.WaitGroup
+	for i, p := range placements {
+		calls.Go(func() {
+			driver, err := r.driver(p.Cluster)
+			if err == nil {
+				err = call(driver, ctx, Delivery{Instance: s.ServiceInstance, Placement: p})
+			}
+			if err != nil {
+				failures[i] = fmt.Errorf("%s: %w", p.Cluster, err)
+			}
+		})
+	}
+	calls.Wait()
+	return errors.Join(failures...)
+}
+
+// driver is the one that delivers to a cluster; to a cluster that is not in the
+// inventory, the default one, whose error says what is the matter.
+func (r *instanceReconciler) driver(cluster string) (Driver, error) {
+	name := v1alpha1.DriverKube
+	if known := r.inventory.Snapshot().Cluster(cluster); known != nil {
+		name = known.Driver
+	}
+	if driver, ok := r.drivers[name]; ok {
+		return driver, nil
+	}
+	return nil, fmt.Errorf("this Sluice has no driver %q", name)
+}
+
+// describe is a joined error on one line.
+func describe(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// allPending tells whether every one of the joined errors is a *PendingError.
+func allPending(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the joined error itself
+		return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !allPending(err) })
+	}
+	var pending *PendingError
+	return errors.As(err, &pending)
+}
+
+// clusters are the names of a decision's clusters; a nil decision has none.
+func clusters(d *v1alpha1.Decision) []string {
+	if d == nil {
+		return nil
+	}
+	var names []string
+	for _, p := range d.Placements {
+		names = append(names, p.Cluster)
+	}
+	return names
+}
+
+// without are the names that are in none of the others.
+func without(names []string, others ...[]string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return slices.ContainsFunc(others, func(other []string) bool { return slices.Contains(other, name) })
+	})
+}
+
+// on are bare placements on the named clusters, for removals.
+func on(names []string) []v1alpha1.Placement {
+	var placements []v1alpha1.Placement
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+		placements = append(placements, v1alpha1.Placement{Cluster: name})
+	}
+	return placements
+}

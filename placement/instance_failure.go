@@ -1,0 +1,68 @@
+package placement
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// fail ends the operation in hand for a reason that trying again does not help.
+// What it did to clusters is undone first; a kill in between repeats the failure.
+func (r *instanceReconciler) fail(ctx context.Context, s *scope, why string) (ctrl.Result, error) {
+	s.failing = why
+	if result, err := r.undo(ctx, s); err != nil || !result.IsZero() {
+		if !s.late() {
+			return result, err
+		}
+		// The platform is about to stop polling. The decision stays, and stays reserved,
+		// until abandon has cleaned up.
+		s.failed(s.Status.Operation.Description)
+		if err := r.write(ctx, s, crashBeforeFailed, crashAfterFailed); err != nil {
+			return ctrl.Result{}, err
+		}
+		return result, err
+	}
+	s.Status.Decision = s.deliveredDecision().DeepCopy()
+	s.failed(why)
+	return r.writeUndone(ctx, s)
+}
+
+// abandoned tells whether an operation failed before it could be undone.
+func (s *scope) abandoned() bool {
+	return s.finished() && !equality.Semantic.DeepEqual(s.Status.Decision, s.deliveredDecision())
+}
+
+// abandon goes on undoing an operation that has failed.
+func (r *instanceReconciler) abandon(ctx context.Context, s *scope) (ctrl.Result, error) {
+	if result, err := r.undo(ctx, s); err != nil || !result.IsZero() {
+		return result, err
+	}
+	s.Status.Decision = s.deliveredDecision().DeepCopy()
+	return r.writeUndone(ctx, s)
+}
+
+// undo gives the clusters back what they carried before the operation in hand: the
+// delivered decision, or nothing. A zero result says that they do.
+func (r *instanceReconciler) undo(ctx context.Context, s *scope) (ctrl.Result, error) {
+	before := s.deliveredDecision()
+	if equality.Semantic.DeepEqual(s.Status.Decision, before) {
+		return ctrl.Result{}, nil
+	}
+	if before != nil {
+		if err := r.each(ctx, s, before.Placements, Driver.Deliver); err != nil {
+			return r.retry(ctx, s, err)
+		}
+	}
+	return r.removeFrom(ctx, s, without(clusters(s.Status.Decision), clusters(before)))
+}
+
+// writeUndone writes the status of an operation that failed and gives back what it
+// had reserved.
+func (r *instanceReconciler) writeUndone(ctx context.Context, s *scope) (ctrl.Result, error) {
+	if err := r.write(ctx, s, crashBeforeFailed, crashAfterFailed); err != nil {
+		return ctrl.Result{}, err
+	}
+	r.inventory.Reserve(s.Name, Ledger(&s.Status))
+	return ctrl.Result{}, nil
+}

@@ -1,0 +1,245 @@
+package placement
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/crashpoint"
+)
+
+// place makes sure that the instance has a decision for what it is now, and that
+// the decision is on the hub before any cluster is touched.
+func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, error) {
+	switch {
+	case s.finished(), s.decided():
+		return ctrl.Result{}, nil
+	case s.sameAsDelivered():
+		return r.recordContext(ctx, s)
+	}
+	plan, err := r.plan(s.Spec.ServiceID, s.Spec.Desired.PlanID)
+	if err != nil && !s.late() {
+		return r.retry(ctx, s, fmt.Errorf("find the plan: %w", err)) // the catalog may be late
+	}
+	var request Request
+	if err == nil {
+		request, err = r.request(s, plan)
+	}
+	if err != nil {
+		return r.fail(ctx, s, err.Error())
+	}
+	decision, err := r.decide(request)
+	if unplaceable := (*UnplaceableError)(nil); errors.As(err, &unplaceable) {
+		if s.Status.Delivered != nil || s.late() {
+			return r.fail(ctx, s, unplaceable.Error())
+		}
+		return r.wait(ctx, s, unplaceable)
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	// A cluster leaves the status only when nothing is left on it.
+	decided := decision.API(s.Generation)
+	dropped := without(clusters(s.Status.Decision), clusters(decided), clusters(s.deliveredDecision()))
+	if result, err := r.removeFrom(ctx, s, dropped); err != nil || !result.IsZero() {
+		return result, err
+	}
+	s.placed(decided)
+	return ctrl.Result{}, r.write(ctx, s, crashBeforeDecision, crashAfterDecision)
+}
+
+// request is what the instance, as it is now, asks of placement. It stays where it
+// was delivered, is being delivered, or has capacity held by a decision of which it
+// is not known whether the hub has it.
+func (r *instanceReconciler) request(s *scope, plan *catalog.Plan) (Request, error) {
+	var parameters json.RawMessage
+	if s.Spec.Desired.Parameters != nil {
+		parameters = s.Spec.Desired.Parameters.Raw
+	}
+	request, err := NewRequest(s.Name, plan, parameters)
+	if err != nil {
+		return Request{}, err
+	}
+	switch {
+	case s.Status.Delivered != nil:
+		request.Current = clusters(&s.Status.Delivered.Decision)
+	case s.Status.Decision != nil:
+		request.Current = clusters(s.Status.Decision)
+	default:
+		request.Current = r.inventory.ClustersHeld(s.Name)
+	}
+	return request, nil
+}
+
+// decide places the request and reserves, measuring both.
+func (r *instanceReconciler) decide(request Request) (Decision, error) {
+	start := r.clock.Now()
+	decision, err := r.inventory.Place(request)
+	r.metrics.decided(r.clock.Since(start), err)
+	return decision, err
+}
+
+// recordContext finishes an update that changes nothing that was placed or
+// delivered (OSB 2.17, "Updating a Service Instance": context updates).
+func (r *instanceReconciler) recordContext(ctx context.Context, s *scope) (ctrl.Result, error) {
+	s.Status.Delivered.State = *s.Spec.Desired.DeepCopy()
+	s.succeeded()
+	return ctrl.Result{}, r.write(ctx, s, crashBeforeContext, crashAfterContext)
+}
+
+// wait parks an instance that fits nowhere; the inventory wakes it when a cluster
+// would take it, at the latest it is looked at when it must fail.
+func (r *instanceReconciler) wait(ctx context.Context, s *scope, why *UnplaceableError) (ctrl.Result, error) {
+	deadline := s.deadline(s.Status.Operation.StartedAt.Time)
+	if s.unplaceable(why.Error()) {
+		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	return ctrl.Result{RequeueAfter: deadline.Sub(s.now)}, nil
+}
+
+// deliver makes every chosen cluster carry the decision, then cleans those that the
+// decision no longer has.
+func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result, error) {
+	if s.finished() {
+		return ctrl.Result{}, nil
+	}
+	err := r.each(ctx, s, s.Status.Decision.Placements, Driver.Deliver)
+	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
+		return r.fail(ctx, s, describe(err))
+	}
+	if err != nil && s.late() {
+		return r.fail(ctx, s, "not delivered in time: "+describe(err))
+	}
+	if err != nil {
+		return r.retry(ctx, s, err)
+	}
+	dropped := without(clusters(s.deliveredDecision()), clusters(s.Status.Decision))
+	if result, err := r.removeFrom(ctx, s, dropped); err != nil || !result.IsZero() {
+		return result, err
+	}
+	s.delivered()
+	if err := r.write(ctx, s, crashBeforeDelivered, crashAfterDelivered); err != nil {
+		return ctrl.Result{}, err
+	}
+	r.inventory.Reserve(s.Name, Ledger(&s.Status))
+	return ctrl.Result{}, nil
+}
+
+// observe looks at a delivered instance now and then, and repairs it by delivering
+// again. An instance whose last update failed is observed as it was delivered.
+func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result, error) {
+	if s.Status.Delivered == nil {
+		return ctrl.Result{}, nil
+	}
+	if wait := r.untilObservation(s); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	err := r.each(ctx, s, s.Status.Delivered.Decision.Placements, func(driver Driver, ctx context.Context, d Delivery) error {
+		wrong := driver.Observe(ctx, d)
+		if wrong == nil {
+			return nil
+		}
+		log.FromContext(ctx).Info("Repairing", "cluster", d.Placement.Cluster, "found", wrong.Error())
+		return driver.Deliver(ctx, d)
+	})
+	if s.observed(err) {
+		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	if err != nil {
+		return r.retry(ctx, s, err)
+	}
+	return ctrl.Result{RequeueAfter: r.scheduleObservation(s)}, nil
+}
+
+// remove deletes the instance's bindings, then what is on its clusters, then lets
+// the instance go.
+func (r *instanceReconciler) remove(ctx context.Context, s *scope) (ctrl.Result, error) {
+	if !controllerutil.ContainsFinalizer(s, v1alpha1.Finalizer) {
+		return ctrl.Result{}, nil
+	}
+	left, err := r.unbind(ctx, s)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if left > 0 {
+		waits := &PendingError{Step: "delete bindings", Detail: fmt.Sprintf("%d left", left)}
+		return r.retry(ctx, s, waits)
+	}
+	touched := append(clusters(s.Status.Decision), clusters(s.deliveredDecision())...)
+	if result, err := r.removeFrom(ctx, s, touched); err != nil || !result.IsZero() {
+		return result, err
+	}
+	controllerutil.RemoveFinalizer(s, v1alpha1.Finalizer)
+	crashpoint.Hit(crashBeforeFinalizer)
+	if err := r.hub.Update(ctx, s.ServiceInstance); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("remove the finalizer: %w", err)
+	}
+	crashpoint.Hit(crashAfterFinalizer)
+	r.forget(s.Name)
+	return ctrl.Result{}, nil
+}
+
+// unbind deletes the instance's bindings and returns how many are left.
+func (r *instanceReconciler) unbind(ctx context.Context, s *scope) (left int, err error) {
+	bindings := &v1alpha1.ServiceBindingList{}
+	if err := r.hub.List(ctx, bindings, client.InNamespace(s.Namespace), client.MatchingFields{fieldInstanceName: s.Name}); err != nil {
+		return 0, fmt.Errorf("list bindings: %w", err)
+	}
+	for i := range bindings.Items {
+		binding := &bindings.Items[i]
+		if !binding.DeletionTimestamp.IsZero() {
+			continue
+		}
+		crashpoint.Hit(crashBeforeUnbind)
+		if err := r.hub.Delete(ctx, binding); client.IgnoreNotFound(err) != nil {
+			return 0, fmt.Errorf("delete binding %s: %w", binding.Name, err)
+		}
+		crashpoint.Hit(crashAfterUnbind)
+	}
+	return len(bindings.Items), nil
+}
+
+// removeFrom removes the instance from clusters, all at once. A zero result says
+// that nothing is left on any of them.
+func (r *instanceReconciler) removeFrom(ctx context.Context, s *scope, names []string) (ctrl.Result, error) {
+	if err := r.each(ctx, s, on(names), Driver.Remove); err != nil {
+		return r.retry(ctx, s, err)
+	}
+	return ctrl.Result{}, nil
+}
+
+// retry reports what blocks and has the instance looked at again: soon where
+// something is being waited for, with the workqueue's back-off after an error.
+func (r *instanceReconciler) retry(ctx context.Context, s *scope, blocker error) (ctrl.Result, error) {
+	if s.blocked(blocker) {
+		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	if allPending(blocker) {
+		return s.soon(s.Status.Operation.StartedAt.Time), nil
+	}
+	return ctrl.Result{}, blocker
+}
+
+// sameAsDelivered tells whether the instance, but for its context, is asked to be
+// what it is already.
+func (s *scope) sameAsDelivered() bool {
+	d, desired := s.Status.Delivered, s.Spec.Desired
+	return d != nil && d.State.PlanID == desired.PlanID && d.State.MaintenanceVersion == desired.MaintenanceVersion &&
+		equality.Semantic.DeepEqual(d.State.Parameters, desired.Parameters) &&
+		equality.Semantic.DeepEqual(s.Status.Decision, &d.Decision)
+}

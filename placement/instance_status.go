@@ -1,0 +1,207 @@
+package placement
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/crashpoint"
+)
+
+// Reasons of the conditions, beside those of the API package.
+const (
+	reasonPlaced    = "Placed"
+	reasonDelivered = "Delivered"
+	reasonDrifted   = "Drifted"
+)
+
+// begin opens the operation that the instance's generation asks for, unless it is
+// open already. It writes nothing: most operations are written first together with
+// their decision.
+func (r *instanceReconciler) begin(s *scope) {
+	if op := s.Status.Operation; op != nil && op.Generation == s.Generation {
+		return
+	}
+	s.fresh = true
+	s.Status.ObservedGeneration = s.Generation
+	s.Status.Operation = &v1alpha1.Operation{
+		Type: v1alpha1.OperationProvision, Generation: s.Generation,
+		State: v1alpha1.StateInProgress, StartedAt: metav1.NewTime(s.now),
+	}
+	switch {
+	case !s.DeletionTimestamp.IsZero():
+		s.Status.Operation.Type = v1alpha1.OperationDeprovision
+		s.Status.Operation.StartedAt = *s.DeletionTimestamp
+	case s.Status.Delivered != nil:
+		s.Status.Operation.Type = v1alpha1.OperationUpdate
+	}
+}
+
+// finished tells whether the operation in hand is over.
+func (s *scope) finished() bool { return s.Status.Operation.State != v1alpha1.StateInProgress }
+
+// decided tells whether the decision is about the instance as it is asked for now.
+func (s *scope) decided() bool {
+	return s.Status.Decision != nil && s.Status.Decision.Generation == s.Generation
+}
+
+// deliveredDecision is the decision last delivered, or nil.
+func (s *scope) deliveredDecision() *v1alpha1.Decision {
+	if s.Status.Delivered == nil {
+		return nil
+	}
+	return &s.Status.Delivered.Decision
+}
+
+// placed records a decision.
+func (s *scope) placed(d *v1alpha1.Decision) {
+	s.Status.Decision = d
+	chosen := strings.Join(clusters(d), ", ")
+	s.Status.Operation.Description = "delivering to " + chosen
+	s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reasonPlaced, "on "+chosen)
+	s.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, v1alpha1.ReasonInProgress, s.Status.Operation.Description)
+	if s.Status.Delivered == nil {
+		s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInProgress, s.Status.Operation.Description)
+	}
+}
+
+// unplaceable records why the instance waits, and reports whether that is news.
+func (s *scope) unplaceable(why string) (news bool) {
+	news = s.describe(why)
+	news = s.set(v1alpha1.ConditionPlaced, metav1.ConditionFalse, v1alpha1.ReasonUnplaceable, why) || news
+	return s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInProgress, why) || news
+}
+
+// patience is how long an operation may wait for something before its status says
+// so: what takes less is not worth a write.
+const patience = 2 * time.Second
+
+// blocked records what the operation waits for, and reports whether that is news.
+// A deprovision that is late becomes failed, and goes on being carried out.
+func (s *scope) blocked(blocker error) (news bool) {
+	deleting := !s.DeletionTimestamp.IsZero()
+	if s.finished() && !deleting {
+		return false
+	}
+	waited := s.now.Sub(s.Status.Operation.StartedAt.Time)
+	if allPending(blocker) && waited < patience && (deleting || !s.fresh) {
+		return false
+	}
+	why := describe(blocker)
+	if s.failing != "" {
+		why = fmt.Sprintf("%s; cleaning up: %s", s.failing, why)
+	}
+	news = s.describe(why)
+	if deleting {
+		news = s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDeleting, why) || news
+		if s.late() && !s.finished() {
+			s.finish(v1alpha1.StateFailed)
+			s.Status.Operation.InstanceUsable = ptr.To(false)
+			news = true
+		}
+	}
+	return news
+}
+
+// delivered records that every chosen cluster carries the decision.
+func (s *scope) delivered() {
+	s.Status.Delivered = &v1alpha1.DeliveredState{State: *s.Spec.Desired.DeepCopy(), Decision: *s.Status.Decision.DeepCopy()}
+	s.succeeded()
+}
+
+// succeeded ends the operation well.
+func (s *scope) succeeded() {
+	s.describe("")
+	s.finish(v1alpha1.StateSucceeded)
+	s.usable()
+}
+
+// failed ends the operation badly. After an update the instance is as it was
+// before, and the update may be tried again.
+func (s *scope) failed(why string) {
+	s.describe(why)
+	s.finish(v1alpha1.StateFailed)
+	if s.Status.Delivered != nil {
+		s.Status.Operation.InstanceUsable, s.Status.Operation.UpdateRepeatable = ptr.To(true), ptr.To(true)
+		s.usable()
+		return
+	}
+	s.set(v1alpha1.ConditionPlaced, metav1.ConditionFalse, v1alpha1.ReasonFailed, why)
+	s.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, v1alpha1.ReasonFailed, why)
+	s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFailed, why)
+}
+
+// observed records how the delivered instance was found, and reports whether that
+// is news.
+func (s *scope) observed(wrong error) (news bool) {
+	if wrong == nil {
+		return s.usable()
+	}
+	why := describe(wrong)
+	news = s.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, reasonDrifted, why)
+	return s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonDrifted, why) || news
+}
+
+// usable says that the delivered decision is in force.
+func (s *scope) usable() (news bool) {
+	where := "on " + strings.Join(clusters(s.deliveredDecision()), ", ")
+	for _, c := range []struct{ condition, reason string }{
+		{v1alpha1.ConditionPlaced, reasonPlaced},
+		{v1alpha1.ConditionDelivered, reasonDelivered},
+		{v1alpha1.ConditionReady, v1alpha1.ReasonReady},
+	} {
+		news = s.set(c.condition, metav1.ConditionTrue, c.reason, where) || news
+	}
+	return news
+}
+
+func (s *scope) finish(state v1alpha1.OperationState) {
+	s.Status.Operation.State = state
+	s.Status.Operation.FinishedAt = ptr.To(metav1.NewTime(s.now))
+}
+
+// describe sets the operation's description, within the API's bound, and reports
+// whether it changed.
+func (s *scope) describe(text string) (news bool) {
+	const longest = 10000 // v1alpha1.Operation.Description
+	if runes := []rune(text); len(runes) > longest {
+		text = string(runes[:longest-1]) + "…"
+	}
+	news = s.fresh || s.Status.Operation.Description != text
+	s.Status.Operation.Description = text
+	return news
+}
+
+func (s *scope) set(condition string, status metav1.ConditionStatus, reason, message string) (news bool) {
+	const longest = 32768 // metav1.Condition.Message
+	return v1alpha1.SetCondition(&s.Status.Conditions, s.Generation, condition, status, reason, message[:min(len(message), longest)])
+}
+
+// write writes the status with optimistic concurrency: it fails with a conflict if
+// anybody changed the instance since it was read.
+//
+// When the write is refused, the ledger is set to what the hub says at once. When
+// its outcome is unknown, what is reserved stays so until a live read tells.
+func (r *instanceReconciler) write(ctx context.Context, s *scope, before, after string) error {
+	read := s.ResourceVersion
+	crashpoint.Hit(before)
+	err := r.hub.Status().Update(ctx, s.ServiceInstance)
+	crashpoint.Hit(after)
+	if err == nil {
+		r.written.Store(s.Name, s.ResourceVersion)
+		s.fresh = false
+		return nil
+	}
+	r.unsettled.Store(s.Name, read)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		// Best effort: what fails here is done before the next pass.
+		_ = r.settle(ctx, keyOf(s), &v1alpha1.ServiceInstance{}) //nolint:errcheck // see above
+	}
+	return fmt.Errorf("write the instance's status: %w", err)
+}

@@ -1,0 +1,86 @@
+package placement
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// SnapshotFromHub is the inventory that the hub's MemberClusters and
+// ServiceInstances describe, for who asks without running the controllers:
+// `sluice place --dry-run`. The reader must be live, not a cache.
+func SnapshotFromHub(ctx context.Context, reader client.Reader, namespace string) (*Snapshot, error) {
+	inventory := NewInventory()
+	if err := recoverInventory(ctx, reader, namespace, inventory); err != nil {
+		return nil, err
+	}
+	return inventory.Snapshot(), nil
+}
+
+// recoverInventory fills an inventory from what the hub's statuses say.
+func recoverInventory(ctx context.Context, reader client.Reader, namespace string, inventory *Inventory) error {
+	clusters := &v1alpha1.MemberClusterList{}
+	err := eachPage(ctx, reader, namespace, clusters, func() {
+		for i := range clusters.Items {
+			inventory.UpsertCluster(ClusterOf(&clusters.Items[i]))
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("list member clusters: %w", err)
+	}
+	instances := &v1alpha1.ServiceInstanceList{}
+	err = eachPage(ctx, reader, namespace, instances, func() {
+		for i := range instances.Items {
+			inventory.Reserve(instances.Items[i].Name, Ledger(&instances.Items[i].Status))
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("list service instances: %w", err)
+	}
+	return nil
+}
+
+// recoveryPage bounds how many objects one list request returns.
+const recoveryPage = 500
+
+func eachPage(ctx context.Context, reader client.Reader, namespace string, list client.ObjectList, use func()) error {
+	for next := ""; ; {
+		if err := reader.List(ctx, list, client.InNamespace(namespace), client.Limit(recoveryPage), client.Continue(next)); err != nil {
+			return err
+		}
+		use()
+		if next = list.GetContinue(); next == "" {
+			return nil
+		}
+	}
+}
+
+// recovery fills the inventory once, before the first use that a replica makes of
+// it after it became the leader.
+type recovery struct {
+	// reader is live: a cache may lag behind what the last leader reserved.
+	reader    client.Reader
+	namespace string
+	inventory *Inventory
+
+	mu   sync.Mutex
+	done bool
+}
+
+// ensure returns when the inventory is filled; later calls cost nothing.
+func (r *recovery) ensure(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.done {
+		return nil
+	}
+	if err := recoverInventory(ctx, r.reader, r.namespace, r.inventory); err != nil {
+		return fmt.Errorf("rebuild the inventory from the hub: %w", err)
+	}
+	r.done = true
+	return nil
+}

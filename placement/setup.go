@@ -1,0 +1,159 @@
+package placement
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/member"
+)
+
+// Options of placement's controllers. Namespace, HubID, Catalog, Connections and
+// Drivers are needed; the zero value of everything else works.
+type Options struct {
+	// Namespace of the hub that holds Sluice's resources.
+	Namespace string
+	// HubID labels what this hub owns on member clusters.
+	HubID string
+	// Catalog that knows the instances' plans.
+	Catalog *catalog.Catalog
+	// Connections to the member clusters.
+	Connections *member.Connections
+	// Drivers by the name that MemberCluster.spec.driver gives them.
+	Drivers map[string]Driver
+	// Rules that Sluice must hold on a member cluster before anything is placed there;
+	// none are checked where none are given.
+	Rules []rbacv1.PolicyRule
+	// Inventory to fill; nil means a new one.
+	Inventory *Inventory
+	// ProbeEvery is the time between two probes of a member cluster; zero means 10 s.
+	ProbeEvery time.Duration
+	// ProbeTimeout bounds one probe; zero means 5 s.
+	ProbeTimeout time.Duration
+	// ObserveEvery is the time between two looks at a delivered instance; zero means 5 min.
+	ObserveEvery time.Duration
+	// Workers is the number of instances worked on at once; zero means 16.
+	Workers int
+	// Clock; nil means the real one.
+	Clock clock.PassiveClock
+}
+
+// fieldInstanceName is the field of a ServiceBinding by which the manager's cache
+// indexes them. SetupWithManager registers that index, for every user of the
+// manager's cache.
+const fieldInstanceName = "spec.instanceName"
+
+// SetupWithManager registers the controllers of MemberClusters and ServiceInstances,
+// which run on the leader only, their metrics, and the cache's index of
+// ServiceBindings by spec.instanceName.
+func SetupWithManager(mgr ctrl.Manager, options Options) error {
+	o := options.complete()
+	m := newMetrics(o.Inventory)
+	if err := m.register(ctrlmetrics.Registry); err != nil {
+		return fmt.Errorf("register placement's metrics: %w", err)
+	}
+	recovered := &recovery{reader: mgr.GetAPIReader(), namespace: o.Namespace, inventory: o.Inventory}
+	if err := indexBindings(mgr); err != nil {
+		return fmt.Errorf("index bindings by instance: %w", err)
+	}
+	clusters := newClusterReconciler(mgr.GetClient(), o, recovered)
+	if err := clusters.setup(mgr); err != nil {
+		return fmt.Errorf("set up the controller of member clusters: %w", err)
+	}
+	instances := &instanceReconciler{
+		hub: mgr.GetClient(), live: mgr.GetAPIReader(),
+		plan: func(serviceID, planID string) (*catalog.Plan, error) {
+			return o.Catalog.Snapshot().Plan(serviceID, planID)
+		},
+		inventory: o.Inventory, recovery: recovered, drivers: o.Drivers,
+		clock: o.Clock, metrics: m, observeEvery: o.ObserveEvery,
+	}
+	if err := instances.setup(mgr, o); err != nil {
+		return fmt.Errorf("set up the controller of instances: %w", err)
+	}
+	return nil
+}
+
+// complete fills in what the zero values stand for.
+func (o Options) complete() Options {
+	if o.Inventory == nil {
+		o.Inventory = NewInventory()
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.ProbeEvery == 0 {
+		o.ProbeEvery = 10 * time.Second
+	}
+	if o.ProbeTimeout == 0 {
+		o.ProbeTimeout = 5 * time.Second
+	}
+	if o.ObserveEvery == 0 {
+		o.ObserveEvery = 5 * time.Minute
+	}
+	if o.Workers == 0 {
+		o.Workers = 16
+	}
+	return o
+}
+
+func indexBindings(mgr ctrl.Manager) error {
+	return mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.ServiceBinding{}, fieldInstanceName,
+		func(object client.Object) []string {
+			return []string{object.(*v1alpha1.ServiceBinding).Spec.InstanceName}
+		})
+}
+
+// setup registers the controller. An instance is looked at when its spec, its
+// deletion or its request to be observed changes, when one of its bindings is gone,
+// and when the inventory wakes it; our own status writes are no news.
+func (r *instanceReconciler) setup(mgr ctrl.Manager, o Options) error {
+	changed := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	unbound := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []ctrl.Request {
+		binding := object.(*v1alpha1.ServiceBinding)
+		return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: binding.Namespace, Name: binding.Spec.InstanceName}}}
+	})
+	woken := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+		r.inventory.OnWake(func(instance string) {
+			queue.Add(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: o.Namespace, Name: instance}})
+		})
+		return nil
+	})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("instance").
+		For(&v1alpha1.ServiceInstance{}, builder.WithPredicates(changed)).
+		Watches(&v1alpha1.ServiceBinding{}, unbound, builder.WithPredicates(gone())).
+		WatchesRawSource(woken).
+		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers, RateLimiter: backOff()}).
+		Complete(r)
+}
+
+// gone lets only the events pass that say that an object is no more.
+func gone() predicate.Funcs {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		UpdateFunc:  func(event.UpdateEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// backOff retries after errors at once, then ever later, up to half a minute.
+func backOff() workqueue.TypedRateLimiter[ctrl.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](20*time.Millisecond, 30*time.Second)
+}
