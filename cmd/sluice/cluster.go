@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/placement/kube"
 )
@@ -153,7 +154,7 @@ func parseTaint(text string) (corev1.Taint, error) {
 // the hub. Both steps are idempotent.
 func addCluster(ctx context.Context, w io.Writer, hub *hubFlags, c client.Client, cluster *v1alpha1.MemberCluster, admin *rest.Config, patience time.Duration) error {
 	fmt.Fprintf(w, "cluster %s: applying Sluice's service account and permissions on %s\n", cluster.Name, admin.Host)
-	kubeconfig, err := kube.Register(ctx, admin)
+	kubeconfig, err := kube.Register(ctx, admin, kube.ManifestOptions{})
 	if err != nil {
 		return fmt.Errorf("cluster %s: %w", cluster.Name, err)
 	}
@@ -178,7 +179,7 @@ func storeAccess(ctx context.Context, hub *hubFlags, c client.Client, cluster *v
 		if err != nil {
 			return v1alpha1.ClusterAccess{}, err
 		}
-		sealed, err := keys.Seal(kubeconfig, seal.Owner("MemberCluster", cluster.Namespace, cluster.Name))
+		sealed, err := keys.Seal(kubeconfig, member.Owner(cluster.Namespace, cluster.Name))
 		if err != nil {
 			return v1alpha1.ClusterAccess{}, fmt.Errorf("seal its kubeconfig: %w", err)
 		}
@@ -329,7 +330,7 @@ func newClusterManifestCommand() *cobra.Command {
 		Short: "Print what `cluster add` applies on a member cluster: every permission Sluice needs there",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			manifest, err := kube.Manifest()
+			manifest, err := kube.Manifest(kube.ManifestOptions{})
 			if err != nil {
 				return err
 			}

@@ -10,12 +10,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/hub"
 )
 
 // scheme holds the kinds that the commands and the manager read and write.
@@ -49,9 +51,18 @@ func (h *hubFlags) keysetPath() string { return filepath.Join(h.dataDir, "keyset
 
 // client returns a client of the hub.
 func (h *hubFlags) client() (client.Client, error) {
+	config, err := h.config()
+	if err != nil {
+		return nil, err
+	}
+	return client.New(config, client.Options{Scheme: scheme})
+}
+
+// config reaches the hub.
+func (h *hubFlags) config() (*rest.Config, error) {
 	path := h.kubeconfig
 	if h.embedded() {
-		path = filepath.Join(h.dataDir, "hub.kubeconfig")
+		path = hub.KubeconfigPath(h.dataDir)
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("no embedded hub in %s: run `sluice serve` first, or name its folder with --data-dir, or a cluster with --kubeconfig", h.dataDir)
 		}
@@ -61,7 +72,7 @@ func (h *hubFlags) client() (client.Client, error) {
 		return nil, fmt.Errorf("read the hub's kubeconfig %s: %w", path, err)
 	}
 	config.QPS = -1
-	return client.New(config, client.Options{Scheme: scheme})
+	return config, nil
 }
 
 // defaultDataDir is $SLUICE_DATA_DIR, or sluice in the user's data folder

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+)
+
+// listener serves the OSB API: plain HTTP, or HTTPS with files that are read again
+// when they change. It is a manager.Runnable that runs on every replica.
+type listener struct {
+	address, certificate, key, clientCA string
+
+	handler http.Handler
+}
+
+func (l *listener) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&l.address, "listen", "127.0.0.1:8080", "address of the OSB API")
+	flags.StringVar(&l.certificate, "tls-cert", "", "certificate file, to serve HTTPS; read again when it changes")
+	flags.StringVar(&l.key, "tls-key", "", "key file of --tls-cert")
+	flags.StringVar(&l.clientCA, "tls-client-ca", "", "CA file; clients must present a certificate that it signed")
+}
+
+// NeedLeaderElection says that every replica serves.
+func (l *listener) NeedLeaderElection() bool { return false }
+
+// Start serves until ctx ends, and then lets requests under way finish, for a
+// minute at most: that is how long a platform waits for a bind.
+func (l *listener) Start(ctx context.Context) error {
+	server := &http.Server{
+		Addr:              l.address,
+		Handler:           l.handler,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      70 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+	}
+	socket, err := (&net.ListenConfig{}).Listen(ctx, "tcp", l.address)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	if l.certificate != "" || l.key != "" {
+		if server.TLSConfig, err = l.tls(ctx); err != nil {
+			return err
+		}
+		socket = tls.NewListener(socket, server.TLSConfig)
+	} else if l.clientCA != "" {
+		return errors.New("--tls-client-ca needs --tls-cert and --tls-key")
+	}
+
+	stopped := make(chan error, 1)
+	go func() {
+		<-ctx.Done()
+		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		stopped <- server.Shutdown(patience)
+	}()
+	if err := server.Serve(socket); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the OSB API: %w", err)
+	}
+	return <-stopped
+}
+
+// tls follows the certificate and, at each handshake, the client CA.
+func (l *listener) tls(ctx context.Context) (*tls.Config, error) {
+	watcher, err := certwatcher.New(l.certificate, l.key)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
+	}
+	go func() { _ = watcher.Start(ctx) }()
+	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: watcher.GetCertificate, NextProtos: []string{"h2", "http/1.1"}}
+	if l.clientCA == "" {
+		return config, nil
+	}
+	if _, err := readCertificates(l.clientCA); err != nil {
+		return nil, err
+	}
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		authorities, err := readCertificates(l.clientCA)
+		if err != nil {
+			return nil, err
+		}
+		mutual := config.Clone()
+		mutual.GetConfigForClient, mutual.ClientCAs, mutual.ClientAuth = nil, authorities, tls.RequireAndVerifyClientCert
+		return mutual, nil
+	}
+	return config, nil
+}
+
+func readCertificates(file string) (*x509.CertPool, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-client-ca: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(data) {
+		return nil, fmt.Errorf("--tls-client-ca %s: no PEM certificate in it", file)
+	}
+	return pool, nil
+}

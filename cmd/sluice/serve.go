@@ -1,0 +1,248 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/bindings"
+	"github.com/sluice-dev/sluice/broker"
+	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/hub"
+	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/internal/seal"
+	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/kube"
+)
+
+// serveFlags are the settings of `sluice serve`.
+type serveFlags struct {
+	dataDir, kubeconfig, namespace string
+	listener                       listener
+	metricsListen                  string
+	platforms, keyset              string
+	collect                        string
+	collectEvery                   time.Duration
+	bindWait, bindTimeout          time.Duration
+	internetEgress                 bool
+	logFormat                      string
+	verbose                        bool
+}
+
+func newServeCommand() *cobra.Command {
+	f := &serveFlags{}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the broker and its controllers",
+		Long: `Run the broker and its controllers.
+
+Without --kubeconfig, outside a cluster, Sluice embeds its hub: everything it stores lies in --data-dir. With
+--kubeconfig, or in a pod, that cluster is the hub; all replicas then serve, and one, elected by a Lease,
+reconciles.
+
+With an embedded hub and no --platforms, the first start makes a platform "default" with a random password, in
+platforms.yaml of the data folder.`,
+		Example: `  sluice serve
+  sluice serve --listen :8443 --tls-cert tls.crt --tls-key tls.key --platforms platforms.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.serve(cmd.Context()) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.dataDir, "data-dir", defaultDataDir(), "folder of the embedded hub")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster that is the hub")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of Sluice's resources (default: the pod's own, or sluice)")
+	f.listener.bind(flags)
+	flags.StringVar(&f.metricsListen, "metrics-listen", "127.0.0.1:8081", "address of /metrics, /healthz and /readyz; 0 switches it off")
+	flags.StringVar(&f.platforms, "platforms", "", "file that lists the platforms and their credentials; read again when it changes")
+	flags.StringVar(&f.keyset, "keyset", "", "file with the keys that seal what is stored (default: keyset.json in the data folder)")
+	flags.StringVar(&f.collect, "collect", string(kube.CollectorReport), "what to do with things on member clusters that nobody owns: off, report or remove")
+	flags.DurationVar(&f.collectEvery, "collect-every", 10*time.Minute, "how often to look for them")
+	flags.DurationVar(&f.bindWait, "bind-wait", 10*time.Second, "how long a bind that may be answered asynchronously is held before it is")
+	flags.DurationVar(&f.bindTimeout, "bind-timeout", 50*time.Second, "how long a bind that must be answered synchronously may take; platforms give up after 60s")
+	flags.BoolVar(&f.internetEgress, "internet-egress", false, "let consumers' pods reach the internet")
+	flags.StringVar(&f.logFormat, "log-format", "text", "format of the log: text or json")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "log what the controllers do, step by step")
+	return cmd
+}
+
+// serve runs until the context ends, or something it needs fails.
+func (f *serveFlags) serve(ctx context.Context) error {
+	logger, err := f.logger()
+	if err != nil {
+		return err
+	}
+	shutdownTracing, err := startTracing(ctx)
+	if err != nil {
+		return err
+	}
+	defer shutdownTracing()
+
+	logger.Info("starting the hub", "embedded in", f.dataDir, "kubeconfig", f.kubeconfig)
+	h, err := hub.Start(ctx, hub.Options{DataDir: f.dataDir, Kubeconfig: f.kubeconfig, Namespace: f.namespace, Logger: logger})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := h.Stop(); err != nil {
+			logger.Error("stop the hub", "error", err)
+		}
+	}()
+	if h.Embedded {
+		if err := f.firstStart(logger); err != nil {
+			return err
+		}
+	}
+	if f.platforms == "" || f.keyset == "" {
+		return fmt.Errorf("--platforms and --keyset are needed when a cluster is the hub")
+	}
+	keys, err := seal.Open(f.keyset)
+	if err != nil {
+		return err
+	}
+	mgr, err := f.manager(h)
+	if err != nil {
+		return err
+	}
+	if err := f.assemble(ctx, mgr, h, keys, logger); err != nil {
+		return err
+	}
+
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		if err := <-h.Done(); err != nil {
+			cancel(fmt.Errorf("the hub ended: %w", err))
+		}
+	}()
+	logger.Info("serving", "address", f.listener.address, "hub", h.ID, "version", version)
+	if err := mgr.Start(ctx); err != nil {
+		return err
+	}
+	if cause := context.Cause(ctx); cause != nil && cause != context.Canceled {
+		return cause
+	}
+	return nil
+}
+
+// manager returns the controllers' manager. With a cluster as the hub, replicas
+// elect the one that reconciles.
+func (f *serveFlags) manager(h *hub.Hub) (ctrl.Manager, error) {
+	return ctrl.NewManager(h.Config, manager.Options{
+		Scheme:                        scheme,
+		Cache:                         cache.Options{DefaultNamespaces: map[string]cache.Config{h.Namespace: {}}},
+		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: uncached}},
+		LeaderElection:                !h.Embedded,
+		LeaderElectionID:              "sluice",
+		LeaderElectionNamespace:       h.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 ptr(10 * time.Second),
+		RenewDeadline:                 ptr(7 * time.Second),
+		RetryPeriod:                   ptr(2 * time.Second),
+		GracefulShutdownTimeout:       ptr(65 * time.Second),
+		Metrics:                       metricsserver.Options{BindAddress: f.metricsListen},
+	})
+}
+
+// assemble adds everything that runs to the manager.
+func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, logger *slog.Logger) error {
+	live, err := client.NewWithWatch(h.Config, client.Options{Scheme: scheme})
+	if err != nil {
+		return fmt.Errorf("connect to the hub: %w", err)
+	}
+	served := &catalog.Catalog{}
+	connections := &member.Connections{Reader: live, Namespace: h.Namespace, Keys: keys}
+	platforms, err := broker.LoadPlatforms(f.platforms)
+	if err != nil {
+		return err
+	}
+	handler, err := broker.New(broker.Options{
+		Client: live, Namespace: h.Namespace, Catalog: served, Platforms: platforms, Keys: keys,
+		BindWait: f.bindWait, BindTimeout: f.bindTimeout, Logger: logger, Registerer: metrics.Registry,
+	})
+	if err != nil {
+		return err
+	}
+
+	if err := mgr.Add(&catalog.Feed{Cache: mgr.GetCache(), Namespace: h.Namespace, Catalog: served}); err != nil {
+		return err
+	}
+	if err := (&catalog.Controller{Client: mgr.GetClient(), Live: live, Namespace: h.Namespace}).SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("set up the catalog: %w", err)
+	}
+	driver := &kube.Driver{Connections: connections, Hub: h.ID, InternetEgress: f.internetEgress}
+	if err := placement.SetupWithManager(mgr, placement.Options{
+		Namespace: h.Namespace, HubID: h.ID, Catalog: served, Connections: connections,
+		Drivers: map[string]placement.Driver{v1alpha1.DriverKube: driver}, Rules: kube.Rules(),
+	}); err != nil {
+		return fmt.Errorf("set up placement: %w", err)
+	}
+	if err := (&bindings.Controller{Client: mgr.GetClient(), Live: live, Connections: connections, Keys: keys, Hub: h.ID}).SetupWithManager(ctx, mgr); err != nil {
+		return fmt.Errorf("set up bindings: %w", err)
+	}
+	collector := &kube.Collector{
+		Live: live, Connections: connections, Namespace: h.Namespace, Hub: h.ID,
+		Mode: kube.CollectorMode(f.collect), Period: f.collectEvery,
+	}
+	if err := mgr.Add(collector); err != nil {
+		return err
+	}
+	f.listener.handler = handler
+	return mgr.Add(&f.listener)
+}
+
+// firstStart makes what an embedded hub needs and nobody named: a keyset, and a
+// platform that can call.
+func (f *serveFlags) firstStart(logger *slog.Logger) error {
+	if f.keyset == "" {
+		f.keyset = filepath.Join(f.dataDir, "keyset.json")
+	}
+	if f.platforms != "" {
+		return nil
+	}
+	f.platforms = filepath.Join(f.dataDir, "platforms.yaml")
+	if _, err := os.Stat(f.platforms); err == nil {
+		return nil
+	}
+	if err := writeDefaultPlatform(f.platforms); err != nil {
+		return err
+	}
+	logger.Info("made a platform named default; its user and password are in the file", "file", f.platforms)
+	return nil
+}
+
+// logger returns the process's log, and gives it to the libraries too.
+func (f *serveFlags) logger() (*slog.Logger, error) {
+	options := &slog.HandlerOptions{}
+	if f.verbose {
+		options.Level = slog.LevelDebug
+	}
+	var handler slog.Handler
+	switch f.logFormat {
+	case "text":
+		handler = slog.NewTextHandler(os.Stderr, options)
+	case "json":
+		handler = slog.NewJSONHandler(os.Stderr, options)
+	default:
+		return nil, fmt.Errorf("--log-format %q: want text or json", f.logFormat)
+	}
+	logger := slog.New(handler)
+	slog.SetDefault(logger)
+	klog.SetLogger(logr.FromSlogHandler(handler))
+	ctrl.SetLogger(logr.FromSlogHandler(handler))
+	return logger, nil
+}
+
+func ptr[T any](v T) *T { return &v }
