@@ -92,8 +92,11 @@ type MemberClusterSpec struct {
 	Prices *PriceList `json:"prices,omitempty"`
 }
 
-// ClusterAccess is a kubeconfig, sealed by Sluice or held in a Secret.
-// +kubebuilder:validation:XValidation:rule="has(self.sealedKubeconfig) != has(self.secretRef)",message="exactly one of sealedKubeconfig and secretRef must be set"
+// ClusterAccess is a kubeconfig, sealed by Sluice or held in a Secret: exactly one
+// of the two. (A CEL rule cannot say so: API servers read the bytes that it looks
+// at as URL-safe base64, which JSON does not use.)
+// +kubebuilder:validation:MinProperties=1
+// +kubebuilder:validation:MaxProperties=1
 type ClusterAccess struct {
 	// SealedKubeconfig is a kubeconfig sealed with the hub's keyset; `sluice cluster add` writes it.
 	SealedKubeconfig []byte `json:"sealedKubeconfig,omitempty"`
