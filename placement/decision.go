@@ -67,15 +67,17 @@ func (e *UnplaceableError) Error() string {
 		return fmt.Sprintf("the instance stays where it is, and %s does not take the change: %s", e.Lost[0].Cluster, e.Lost[0].Message)
 	case e.Decision.Considered == 0:
 		return "there are no member clusters"
+	case e.Asked == 1 && e.Decision.Considered == 1:
+		b.WriteString("the only cluster does not fit")
 	case e.Asked == 1:
-		fmt.Fprintf(&b, "none of %s fits", plural(e.Decision.Considered, "cluster"))
+		fmt.Fprintf(&b, "none of %d clusters fits", e.Decision.Considered)
 	default:
 		fmt.Fprintf(&b, "%d of the %d clusters asked for found among %d", e.Found, e.Asked, e.Decision.Considered)
 	}
 	separator := ": "
 	for _, r := range e.Decision.Rejections {
-		if r.Reason == ReasonOutranked {
-			continue // these would take it
+		if r.Reason == ReasonFits {
+			continue
 		}
 		fmt.Fprintf(&b, "%s%s on %d", separator, r.Reason, r.Count)
 		if len(r.Examples) > 0 {
@@ -84,13 +86,6 @@ func (e *UnplaceableError) Error() string {
 		separator = ", "
 	}
 	return b.String()
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // API converts the decision for the status of an instance at a generation.
@@ -132,11 +127,11 @@ func (e *evaluation) decision(chosen []candidate) Decision {
 			t.page(e.filters[f].reason, e.pages[i], rows, e.filters[f].message)
 		}
 	}
-	outranked := outranking(chosen)
 	for _, c := range e.current {
 		if !among(chosen, c.spot) {
-			t.count(ReasonOutranked, 1)
-			t.example(ReasonOutranked, Example{c.cluster().Name, outranked})
+			reason, message := e.passedOver(c.spot, chosen)
+			t.count(reason, 1)
+			t.example(reason, Example{c.cluster().Name, message})
 		}
 	}
 	for i, rows := range e.fits {
@@ -145,7 +140,10 @@ func (e *evaluation) decision(chosen []candidate) Decision {
 				rows.remove(c.row)
 			}
 		}
-		t.page(ReasonOutranked, e.pages[i], rows, func(*page, int) string { return outranked })
+		t.page(passedOverReason(chosen), e.pages[i], rows, func(p *page, row int) string {
+			_, message := e.passedOver(spot{page: p, row: row}, chosen)
+			return message
+		})
 	}
 	d.Rejections = t.rejections
 	return d
@@ -168,12 +166,29 @@ func (l lost) why() string {
 	return l.message(l.page, l.row)
 }
 
-// outranking says what clusters that fit were measured against.
-func outranking(chosen []candidate) string {
-	if len(chosen) == 0 {
-		return "fits"
+// passedOver says why a cluster that fits was not chosen: because others were
+// preferred or, where nothing was chosen, because there were too few like it.
+func (e *evaluation) passedOver(at spot, chosen []candidate) (Reason, string) {
+	reason := passedOverReason(chosen)
+	if reason == ReasonFits {
+		return reason, "fits"
 	}
-	return fmt.Sprintf("fits, the last one chosen scores %d", chosen[len(chosen)-1].score)
+	score, last := e.scorer.score(at), chosen[len(chosen)-1].score
+	switch {
+	case score < last:
+		return reason, fmt.Sprintf("scores %d, the last one chosen %d", score, last)
+	case score == last:
+		return reason, fmt.Sprintf("scores %d like the last one chosen, and comes after it by hash", score)
+	default:
+		return reason, fmt.Sprintf("scores %d, and the instance stays where it is", score)
+	}
+}
+
+func passedOverReason(chosen []candidate) Reason {
+	if len(chosen) == 0 {
+		return ReasonFits
+	}
+	return ReasonOutranked
 }
 
 func among(chosen []candidate, at spot) bool {

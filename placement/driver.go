@@ -9,7 +9,7 @@ import (
 
 // Driver delivers an instance to one kind of member cluster. Every method is
 // idempotent and resumable: Sluice may be killed at any instant, and the same
-// call made again carries on from there.
+// call made again carries on from there. Errors name the cluster.
 type Driver interface {
 	// Deliver makes the cluster carry what the delivery says. It returns nil when
 	// that is carried out, *PendingError when something must be waited for and

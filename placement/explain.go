@@ -11,7 +11,7 @@ import (
 // Verdict is what a placement says of one cluster.
 type Verdict struct {
 	Cluster string
-	// Chosen clusters have no Reason; Outranked ones fit.
+	// Chosen clusters have no Reason.
 	Chosen  bool
 	Reason  Reason
 	Message string
@@ -27,7 +27,9 @@ type Verdict struct {
 func Explain(r Request, s *Snapshot) []Verdict {
 	e := evaluate(r, s)
 	chosen := e.choose()
-	complete := len(chosen) == r.clusters()
+	if len(chosen) < r.clusters() {
+		chosen = nil
+	}
 	fitting := append(slices.Clone(e.current), e.best(s.Len())...)
 	slices.SortStableFunc(fitting, func(a, b candidate) int {
 		switch first, second := among(chosen, a.spot), among(chosen, b.spot); {
@@ -46,11 +48,13 @@ func Explain(r Request, s *Snapshot) []Verdict {
 			Cluster: c.cluster().Name, Score: c.score,
 			Scores: e.scorer.components(c.spot), Price: e.scorer.tariff.priceOf(c.spot),
 		}
-		if v.Chosen = complete && among(chosen, c.spot); !v.Chosen {
-			v.Reason, v.Message = ReasonOutranked, "fits"
-			if complete {
-				v.Message = outranking(chosen)
-			}
+		switch v.Chosen = among(chosen, c.spot); {
+		case !v.Chosen:
+			v.Reason, v.Message = e.passedOver(c.spot, chosen)
+		case slices.Contains(r.Current, v.Cluster):
+			v.Message = "the instance is there"
+		default:
+			v.Message = "fits best"
 		}
 		verdicts = append(verdicts, v)
 	}
@@ -90,7 +94,7 @@ func WriteTable(w io.Writer, verdicts []Verdict) error {
 			cost = v.Price.String()
 		}
 		scores := "-\t-\t-\t-\t-"
-		if v.Chosen || v.Reason == ReasonOutranked {
+		if v.Chosen || v.Reason == ReasonOutranked || v.Reason == ReasonFits {
 			scores = fmt.Sprintf("%d\t%d\t%d\t%d\t%d", v.Score, v.Scores.Balance, v.Scores.Pack, v.Scores.Price, v.Scores.Latency)
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", v.Cluster, verdict, scores, cost, v.Message)

@@ -38,6 +38,8 @@ const (
 	ReasonTooExpensive Reason = "TooExpensive"
 	// ReasonGone: a current cluster of the instance is not in the inventory.
 	ReasonGone Reason = "Gone"
+	// ReasonFits: the cluster fits, but the request as a whole cannot be placed.
+	ReasonFits Reason = "Fits"
 	// ReasonOutranked: the cluster fits, and others were preferred.
 	ReasonOutranked Reason = "Outranked"
 )

@@ -12,7 +12,7 @@ import (
 )
 
 // each calls a driver's method for every placement, all at once, and joins the
-// errors, each with its cluster, in the order of the placements.
+// errors, which name their clusters, in the order of the placements.
 func (r *instanceReconciler) each(ctx context.Context, s *scope, placements []v1alpha1.Placement, call func(Driver, context.Context, Delivery) error) error {
 	failures := make([]error, len(placements))
 	var calls sync.WaitGroup
@@ -22,9 +22,7 @@ func (r *instanceReconciler) each(ctx context.Context, s *scope, placements []v1
 			if err == nil {
 				err = call(driver, ctx, Delivery{Instance: s.ServiceInstance, Placement: p})
 			}
-			if err != nil {
-				failures[i] = fmt.Errorf("%s: %w", p.Cluster, err)
-			}
+			failures[i] = err
 		})
 	}
 	calls.Wait()
@@ -41,7 +39,7 @@ func (r *instanceReconciler) driver(cluster string) (Driver, error) {
 	if driver, ok := r.drivers[name]; ok {
 		return driver, nil
 	}
-	return nil, fmt.Errorf("this Sluice has no driver %q", name)
+	return nil, fmt.Errorf("member cluster %s: this Sluice has no driver %q", cluster, name)
 }
 
 // describe is a joined error on one line.

@@ -1,0 +1,201 @@
+package placement
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/tools/txtar"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden decisions in testdata")
+
+// Each file of testdata/decisions is a fleet, what is reserved on it and a request;
+// -update writes the decision and its explanation beside them.
+func TestDecisionsAreAsRecorded(t *testing.T) {
+	files, err := filepath.Glob("testdata/decisions/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no golden decisions: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sections := map[string]string{}
+			for _, f := range archive.Files {
+				sections[f.Name] = string(f.Data)
+			}
+			decision, table := replay(t, sections)
+			if *update {
+				archive.Files = setSection(archive.Files, "decision", decision)
+				archive.Files = setSection(archive.Files, "explanation", table)
+				if err := os.WriteFile(file, txtar.Format(archive), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if decision != sections["decision"] {
+				t.Errorf("decision is\n%s\nrecorded is\n%s", decision, sections["decision"])
+			}
+			if table != sections["explanation"] {
+				t.Errorf("explanation is\n%s\nrecorded is\n%s", table, sections["explanation"])
+			}
+		})
+	}
+}
+
+func replay(t *testing.T, sections map[string]string) (decision, table string) {
+	t.Helper()
+	inventory := NewInventory()
+	for _, row := range decode[[]clusterRow](t, sections["clusters"]) {
+		inventory.UpsertCluster(ClusterOf(row.memberCluster()))
+	}
+	held := map[string]map[string]Resources{}
+	for _, row := range decode[[]reservationRow](t, sections["reservations"]) {
+		if held[row.Instance] == nil {
+			held[row.Instance] = map[string]Resources{}
+		}
+		held[row.Instance][row.Cluster] = ResourcesOf(row.Resources)
+	}
+	for instance, clusters := range held {
+		inventory.Reserve(instance, clusters)
+	}
+	request := decode[requestRow](t, sections["request"]).request(t)
+
+	got, err := Place(request, inventory.Snapshot())
+	out, marshalErr := yaml.Marshal(got.API(1))
+	if marshalErr != nil {
+		t.Fatal(marshalErr)
+	}
+	decision = string(out)
+	if err != nil {
+		decision = "error: " + err.Error() + "\n" + decision
+	}
+	var b strings.Builder
+	if err := WriteTable(&b, Explain(request, inventory.Snapshot())); err != nil {
+		t.Fatal(err)
+	}
+	return decision, b.String()
+}
+
+func setSection(files []txtar.File, name, content string) []txtar.File {
+	for i := range files {
+		if files[i].Name == name {
+			files[i].Data = []byte(content)
+			return files
+		}
+	}
+	return append(files, txtar.File{Name: name, Data: []byte(content)})
+}
+
+func decode[T any](t *testing.T, section string) T {
+	t.Helper()
+	var v T
+	if err := yaml.UnmarshalStrict([]byte(section), &v); err != nil {
+		t.Fatalf("%v in\n%s", err, section)
+	}
+	return v
+}
+
+// clusterRow is a member cluster in one line. It is reachable and verified unless
+// it says otherwise.
+type clusterRow struct {
+	Name        string              `json:"name"`
+	Region      string              `json:"region"`
+	Tier        v1alpha1.Tier       `json:"tier"`
+	Labels      map[string]string   `json:"labels"`
+	Taints      []corev1.Taint      `json:"taints"`
+	Has         corev1.ResourceList `json:"has"`
+	Foreign     corev1.ResourceList `json:"foreign"`
+	Classes     []string            `json:"classes"`
+	Currency    string              `json:"currency"`
+	Prices      corev1.ResourceList `json:"prices"`
+	Latency     string              `json:"latency"`
+	Cordoned    bool                `json:"cordoned"`
+	Unreachable string              `json:"unreachable"`
+	Denied      string              `json:"denied"`
+}
+
+func (r clusterRow) memberCluster() *v1alpha1.MemberCluster {
+	mc := &v1alpha1.MemberCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: r.Name, Labels: r.Labels},
+		Spec:       v1alpha1.MemberClusterSpec{Region: r.Region, Tier: r.Tier, Taints: r.Taints, Unschedulable: r.Cordoned},
+		Status:     v1alpha1.MemberClusterStatus{Allocatable: r.Has, ForeignUse: r.Foreign, StorageClasses: r.Classes},
+	}
+	if r.Currency != "" {
+		mc.Spec.Prices = &v1alpha1.PriceList{Currency: r.Currency, PerHour: r.Prices}
+	}
+	if r.Latency != "" {
+		latency, err := time.ParseDuration(r.Latency)
+		if err != nil {
+			panic(err)
+		}
+		mc.Status.Latency = &metav1.Duration{Duration: latency}
+	}
+	for condition, problem := range map[string]string{
+		v1alpha1.ConditionReachable: r.Unreachable, v1alpha1.ConditionAccessVerified: r.Denied,
+	} {
+		status := metav1.ConditionTrue
+		if problem != "" {
+			status = metav1.ConditionFalse
+		}
+		v1alpha1.SetCondition(&mc.Status.Conditions, 1, condition, status, "Test", problem)
+	}
+	return mc
+}
+
+type reservationRow struct {
+	Instance  string              `json:"instance"`
+	Cluster   string              `json:"cluster"`
+	Resources corev1.ResourceList `json:"resources"`
+}
+
+type requestRow struct {
+	ID          string                `json:"id"`
+	Resources   corev1.ResourceList   `json:"resources"`
+	Clusters    int                   `json:"clusters"`
+	Selector    string                `json:"selector"`
+	Tolerations []corev1.Toleration   `json:"tolerations"`
+	Tier        v1alpha1.Tier         `json:"tier"`
+	MaxPrice    *v1alpha1.Price       `json:"maxPrice"`
+	Weights     v1alpha1.ScoreWeights `json:"weights"`
+	Current     []string              `json:"current"`
+}
+
+func (r requestRow) request(t *testing.T) Request {
+	t.Helper()
+	selector, err := labels.Parse(r.Selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Request{
+		ID: r.ID, Resources: ResourcesOf(r.Resources), Clusters: r.Clusters, Selector: selector,
+		Tolerations: r.Tolerations, Tier: r.Tier, MaxPrice: PriceOf(r.MaxPrice), Weights: r.Weights, Current: r.Current,
+	}
+}
+
+// quantities reads "cpu=4,memory=8Gi".
+func quantities(list string) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for _, pair := range strings.Split(list, ",") {
+		name, amount, ok := strings.Cut(pair, "=")
+		if !ok {
+			panic(fmt.Sprintf("%q is not name=amount", pair))
+		}
+		out[corev1.ResourceName(name)] = resource.MustParse(amount)
+	}
+	return out
+}
