@@ -1,0 +1,92 @@
+package placement
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// syntheticFleet has 20 regions, half of it tier prod, a tenth tainted, 0 to 94 %
+// used, like the one on which other placers were measured.
+func syntheticFleet(n int) *Inventory {
+	inventory := NewInventory()
+	for i := range n {
+		c := &Cluster{
+			Name: fmt.Sprintf("cluster-%05d", i), Region: fmt.Sprintf("region-%02d", i%20), Ready: true, AccessVerified: true,
+			Allocatable: Resources{corev1.ResourceCPU: 64000, corev1.ResourceMemory: 256 << 30, corev1.ResourcePods: 1100},
+			Currency:    "EUR",
+			Prices:      map[corev1.ResourceName]int64{corev1.ResourceCPU: int64(30e6 + i%997*1e4), corev1.ResourceMemory: 4e6},
+		}
+		used := int64(i * 7 % 95)
+		c.ForeignUse = Resources{corev1.ResourceCPU: 640 * used, corev1.ResourceMemory: 256 << 30 / 100 * used}
+		c.Labels = labels.Set{
+			v1alpha1.LabelRegion: c.Region, v1alpha1.LabelCluster: c.Name, v1alpha1.LabelTier: "cloud",
+			"stage": []string{"prod", "test"}[i/20%2],
+		}
+		if i%10 == 3 {
+			c.Taints = []corev1.Taint{{Key: "dedicated", Value: "batch", Effect: corev1.TaintEffectNoSchedule}}
+		}
+		inventory.UpsertCluster(c)
+	}
+	return inventory
+}
+
+func benchmarkRequests() map[string]Request {
+	small := Resources{corev1.ResourceCPU: 500, corev1.ResourceMemory: 1 << 30}
+	prod, _ := labels.Parse("stage=prod")
+	everywhere, _ := labels.Parse("topology.kubernetes.io/region in (region-01,region-02,region-03),stage=prod")
+	return map[string]Request{
+		"one_in_half":             {ID: "si-bench", Resources: small, Selector: prod},
+		"twelve_in_three_regions": {ID: "si-bench", Resources: small, Selector: everywhere, Clusters: 12},
+		"anywhere":                {ID: "si-bench", Resources: small},
+		"anywhere_by_price":       {ID: "si-bench", Resources: small, Weights: v1alpha1.ScoreWeights{Price: 2, Balance: 1}},
+	}
+}
+
+func BenchmarkPlace(b *testing.B) {
+	for _, n := range []int{10, 100, 1000, 10000} {
+		s := syntheticFleet(n).Snapshot()
+		for name, r := range benchmarkRequests() {
+			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					Place(r, s) //nolint:errcheck // too few clusters is an answer, too
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkPlaceAndReserve is the whole in-memory cost of a provision: decide,
+// explain, reserve.
+func BenchmarkPlaceAndReserve(b *testing.B) {
+	for _, n := range []int{100, 10000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			inventory := syntheticFleet(n)
+			r := benchmarkRequests()["one_in_half"]
+			for i := 0; b.Loop(); i++ {
+				r.ID = fmt.Sprintf("si-%d", i)
+				if _, err := inventory.Place(r); err != nil {
+					b.StopTimer()
+					inventory = syntheticFleet(n)
+					b.StartTimer()
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkUpsertCluster(b *testing.B) {
+	inventory := syntheticFleet(10000)
+	inventory.Snapshot()
+	clusters := inventory.Snapshot().Clusters()
+	for i := 0; b.Loop(); i++ {
+		changed := *clusters[i%len(clusters)]
+		changed.ForeignUse = Resources{corev1.ResourceCPU: int64(i % 1000)}
+		inventory.UpsertCluster(&changed)
+	}
+}
