@@ -3,9 +3,9 @@
 //
 //   - By default it is an embedded hub in a temporary directory: about a second,
 //     no other program needed.
-//   - With SLUICE_TEST_HUB=kube it is the cluster in the kubeconfig that
-//     SLUICE_TEST_HUB_KUBECONFIG names, such as the real control plane that
-//     package test/controlplane starts. Sluice's definitions are installed there.
+//   - With SLUICE_TEST_HUB=kube it is a real control plane started by package
+//     test/controlplane, or, where SLUICE_TEST_HUB_KUBECONFIG names a kubeconfig,
+//     that cluster. Sluice's definitions are installed there.
 //
 // A package shares one hub between its tests with
 //
@@ -22,8 +22,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -35,13 +35,17 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sluice-dev/sluice/internal/hub"
+	"github.com/sluice-dev/sluice/test/controlplane"
 )
 
 const (
 	modeEnv       = "SLUICE_TEST_HUB"
 	kubeconfigEnv = "SLUICE_TEST_HUB_KUBECONFIG"
-	// startTimeout bounds the start of a hub.
-	startTimeout = time.Minute
+	// startTimeout bounds the start of a hub. Building a control plane's binaries,
+	// once per machine, takes most of it.
+	startTimeout = 15 * time.Minute
+	// deleteTimeout bounds the request that deletes a namespace.
+	deleteTimeout = 10 * time.Second
 )
 
 // OnKube reports whether tests run on a Kubernetes cluster, which has Secrets,
@@ -51,10 +55,24 @@ func OnKube() bool { return os.Getenv(modeEnv) == "kube" }
 // shared is the hub of a package whose TestMain calls Main.
 var shared struct {
 	sync.Mutex
-	on  bool
-	hub *hub.Hub
-	err error
-	dir string
+	on      bool
+	running *running
+	err     error
+	dir     string
+}
+
+// running is a hub and what runs beneath it.
+type running struct {
+	*hub.Hub
+	cluster *controlplane.ControlPlane // nil if the hub is embedded or given
+}
+
+func (r *running) stop() error {
+	err := r.Hub.Stop()
+	if r.cluster != nil {
+		err = errors.Join(err, r.cluster.Stop())
+	}
+	return err
 }
 
 // Main runs the tests with one hub, which starts when the first test asks for
@@ -74,22 +92,22 @@ func Main(m *testing.M) {
 func Start(t testing.TB) *hub.Hub {
 	t.Helper()
 	if shared.on {
-		h, err := startShared()
+		r, err := startShared()
 		if err != nil {
 			t.Fatal(err)
 		}
-		return h
+		return r.Hub
 	}
-	h, err := start(t.TempDir())
+	r, err := start(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := h.Stop(); err != nil {
+		if err := r.stop(); err != nil {
 			t.Error(err)
 		}
 	})
-	return h
+	return r.Hub
 }
 
 // Namespace returns a namespace that no other test uses, on the package's hub;
@@ -120,7 +138,7 @@ func Namespace(t testing.TB) string {
 		t.Fatalf("create a namespace: %v", err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), deleteTimeout)
 		defer cancel()
 		if err := client.CoreV1().Namespaces().Delete(ctx, created.Name, metav1.DeleteOptions{}); err != nil {
 			t.Errorf("delete namespace %s: %v", created.Name, err)
@@ -159,24 +177,24 @@ func namespaceName(test string) string {
 	return strings.Trim(readable[:min(len(readable), 40)], "-") + "-" + hex.EncodeToString(digest[:4])
 }
 
-func startShared() (*hub.Hub, error) {
+func startShared() (*running, error) {
 	shared.Lock()
 	defer shared.Unlock()
-	if shared.hub == nil && shared.err == nil {
+	if shared.running == nil && shared.err == nil {
 		shared.dir, shared.err = os.MkdirTemp("", "sluice-hubtest-")
 		if shared.err == nil {
-			shared.hub, shared.err = start(shared.dir)
+			shared.running, shared.err = start(shared.dir)
 		}
 	}
-	return shared.hub, shared.err
+	return shared.running, shared.err
 }
 
 func stopShared() error {
 	shared.Lock()
 	defer shared.Unlock()
 	var errs []error
-	if shared.hub != nil {
-		errs = append(errs, shared.hub.Stop())
+	if shared.running != nil {
+		errs = append(errs, shared.running.stop())
 	}
 	if shared.dir != "" {
 		errs = append(errs, os.RemoveAll(shared.dir))
@@ -185,19 +203,43 @@ func stopShared() error {
 }
 
 // start starts the hub that the environment asks for.
-func start(dir string) (*hub.Hub, error) {
+func start(dir string) (*running, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	options := hub.Options{Embedded: true, DataDir: dir, Logger: slog.Default()}
+	r := &running{}
+	options := hub.Options{Embedded: true, DataDir: dir}
 	switch mode := os.Getenv(modeEnv); mode {
 	case "", "embedded":
 	case "kube":
 		options = hub.Options{Kubeconfig: os.Getenv(kubeconfigEnv), InstallCRDs: true}
 		if options.Kubeconfig == "" {
-			return nil, fmt.Errorf("with %s=kube, %s must name a kubeconfig", modeEnv, kubeconfigEnv)
+			var err error
+			if r.cluster, options.Kubeconfig, err = startCluster(ctx, dir); err != nil {
+				return nil, err
+			}
 		}
 	default:
 		return nil, fmt.Errorf("%s=%s: want embedded or kube", modeEnv, mode)
 	}
-	return hub.Start(ctx, options)
+	var err error
+	if r.Hub, err = hub.Start(ctx, options); err != nil {
+		if r.cluster != nil {
+			err = errors.Join(err, r.cluster.Stop())
+		}
+		return nil, err
+	}
+	return r, nil
+}
+
+// startCluster starts a control plane and returns the path of its kubeconfig.
+func startCluster(ctx context.Context, dir string) (*controlplane.ControlPlane, string, error) {
+	cluster, err := controlplane.New(ctx, controlplane.Options{Name: "hub"})
+	if err != nil {
+		return nil, "", err
+	}
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	if err := os.WriteFile(kubeconfig, cluster.Kubeconfig(), 0o600); err != nil {
+		return nil, "", errors.Join(err, cluster.Stop())
+	}
+	return cluster, kubeconfig, nil
 }

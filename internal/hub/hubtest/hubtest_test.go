@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/sluice-dev/sluice/internal/hub"
 	"github.com/sluice-dev/sluice/internal/hub/hubtest"
 )
 
@@ -38,5 +39,16 @@ func TestNamespacesAreValidAndUnique(t *testing.T) {
 				seen[namespace] = true
 			}
 		})
+	}
+}
+
+func TestMissingNamespaceIsReportedWithItsRemedy(t *testing.T) {
+	h := hubtest.Start(t)
+	if h.Embedded {
+		t.Skip("every namespace exists on an embedded hub; run with SLUICE_TEST_HUB=kube")
+	}
+	_, err := hub.Start(t.Context(), hub.Options{Kubeconfig: h.Kubeconfig, Namespace: "absent"})
+	if err == nil || !strings.Contains(err.Error(), "kubectl create namespace absent") {
+		t.Errorf("got %v", err)
 	}
 }
