@@ -23,9 +23,8 @@ type Decision struct {
 type Placement struct {
 	Cluster  string
 	Reserved Resources
-	// Score from 0 to 100, and what it is made of.
-	Score  int32
-	Scores Scores
+	// Score from 0 to 100; Explain says what it is made of.
+	Score int32
 	// Price of the reservation; nil where the cluster has no price list.
 	Price *Price
 }
@@ -114,7 +113,7 @@ func (e *evaluation) decision(chosen []candidate) Decision {
 	for _, c := range chosen {
 		d.Placements = append(d.Placements, Placement{
 			Cluster: c.cluster().Name, Reserved: e.request.Resources,
-			Score: c.score, Scores: e.scorer.components(c.spot), Price: e.scorer.tariff.priceOf(c.spot),
+			Score: c.score, Price: e.scorer.tariff.priceOf(c.spot),
 		})
 	}
 	var t tally

@@ -173,7 +173,7 @@ func tainted(tolerations []corev1.Toleration) filter {
 		rejects: func(p *page, among set) set {
 			var repelled set
 			for i := range p.taints {
-				if repels(&p.taints[i].taint) {
+				if !tolerated(tolerations, &p.taints[i].taint) {
 					repelled = repelled.or(p.taints[i].rows)
 				}
 			}

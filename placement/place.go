@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Place chooses clusters for a request: filter, score, select. It returns the same
@@ -76,7 +77,9 @@ func evaluate(r Request, s *Snapshot) *evaluation {
 	}
 	e.judgeCurrent(s)
 	e.filterOthers()
-	e.scorer.compare(e.pages, e.fits, spots(e.current))
+	e.scorer.market = sync.OnceValues(func() (string, int64) {
+		return cheapest(r, e.scorer.tariff, e.pages, e.fits, e.current)
+	})
 	for i := range e.current {
 		e.current[i].score = e.scorer.score(e.current[i].spot)
 	}
@@ -188,12 +191,4 @@ func better(a, b candidate) int {
 
 func (e *evaluation) tie(at spot) uint64 {
 	return mix(hash64(e.request.ID) ^ hash64(at.cluster().Name))
-}
-
-func spots(candidates []candidate) []spot {
-	out := make([]spot, len(candidates))
-	for i, c := range candidates {
-		out[i] = c.spot
-	}
-	return out
 }

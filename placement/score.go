@@ -37,9 +37,8 @@ type scorer struct {
 	needs       []need
 	tariff      tariff
 	tolerations []corev1.Toleration
-	// currency and cheapest price among the clusters that fit, set by compare.
-	currency string
-	cheapest int64
+	// market returns the currency and the cheapest price among the clusters that fit.
+	market func() (currency string, cheapest int64)
 }
 
 // need is an amount of a resource that has a column.
@@ -56,37 +55,38 @@ func newScorer(r Request, s *Snapshot) *scorer {
 			sc.needs = append(sc.needs, n)
 		}
 	}
-	if r.MaxPrice != nil {
-		sc.currency = r.MaxPrice.Currency
-	}
 	return sc
 }
 
-// compare prepares the scorers that look at a cluster beside the others that fit.
-func (sc *scorer) compare(pages []*page, fits []set, current []spot) {
-	if sc.currency == "" {
-		sc.currency = commonCurrency(pages, fits)
+// cheapest finds the currency in which prices are compared and the lowest price in
+// it among the clusters that fit.
+func cheapest(r Request, t tariff, pages []*page, fits []set, current []candidate) (currency string, lowest int64) {
+	if currency = commonCurrency(pages, fits, current); r.MaxPrice != nil {
+		currency = r.MaxPrice.Currency
 	}
-	sc.cheapest = math.MaxInt64
-	consider := func(p *page, row int) {
-		if p.clusters[row].Currency == sc.currency {
-			sc.cheapest = min(sc.cheapest, sc.tariff.nanoPerHour(p, row))
-		}
-	}
+	lowest = math.MaxInt64
 	for i, p := range pages {
-		for row := range fits[i].and(p.currency[sc.currency]).rows() {
-			consider(p, row)
+		for row := range fits[i].and(p.currency[currency]).rows() {
+			lowest = min(lowest, t.nanoPerHour(p, row))
 		}
 	}
-	for _, at := range current {
-		consider(at.page, at.row)
+	for _, c := range current {
+		if c.cluster().Currency == currency {
+			lowest = min(lowest, t.nanoPerHour(c.page, c.row))
+		}
 	}
+	return currency, lowest
 }
 
 // commonCurrency is the currency of most clusters that fit, the alphabetically
 // first of several.
-func commonCurrency(pages []*page, fits []set) string {
+func commonCurrency(pages []*page, fits []set, current []candidate) string {
 	count := map[string]int{}
+	for _, c := range current {
+		if currency := c.cluster().Currency; currency != "" {
+			count[currency]++
+		}
+	}
 	for i, p := range pages {
 		for currency, rows := range p.currency {
 			count[currency] += fits[i].and(rows).len()
@@ -118,7 +118,11 @@ func (sc *scorer) score(at spot) int32 {
 	if w.Latency != 0 {
 		sum += w.Latency * latency(at)
 	}
-	return sum / (w.Balance + w.Pack + w.Price + w.Latency) / (1 + sc.disliked(at))
+	mean := sum / (w.Balance + w.Pack + w.Price + w.Latency)
+	if at.page.avoided.has(at.row) {
+		mean /= 1 + sc.disliked(at)
+	}
+	return mean
 }
 
 // components are all scorers, whether they weigh anything or not.
@@ -141,14 +145,15 @@ func (sc *scorer) balance(at spot) int32 {
 }
 
 func (sc *scorer) price(at spot) int32 {
-	if sc.currency == "" || at.cluster().Currency != sc.currency {
+	currency, lowest := sc.market()
+	if currency == "" || at.cluster().Currency != currency {
 		return 0
 	}
 	price := sc.tariff.nanoPerHour(at.page, at.row)
 	if price == 0 {
 		return 100
 	}
-	return int32(percent(sc.cheapest, price)) //nolint:gosec // at most 100
+	return int32(percent(lowest, price)) //nolint:gosec // at most 100
 }
 
 func latency(at spot) int32 {
@@ -159,6 +164,7 @@ func latency(at spot) int32 {
 	return int32(percent(int64(halfLatency), int64(halfLatency+measured))) //nolint:gosec // at most 100
 }
 
+// disliked counts the PreferNoSchedule taints that are not tolerated.
 func (sc *scorer) disliked(at spot) int32 {
 	var n int32
 	taints := at.cluster().Taints

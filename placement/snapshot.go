@@ -42,11 +42,12 @@ type traits struct {
 	ready    set
 	verified set
 	cordoned set
+	avoided  set // has a PreferNoSchedule taint
 	label    map[labelValue]set
 	labelled map[string]set
 	classes  map[string]set
 	currency map[string]set
-	taints   []taintedRows
+	taints   []taintedRows // but for PreferNoSchedule
 }
 
 type labelValue struct{ key, value string }
@@ -152,7 +153,11 @@ func newTraits(clusters []*Cluster) *traits {
 			add(t.currency, c.Currency, row)
 		}
 		for _, taint := range c.Taints {
-			t.addTaint(taint, row)
+			if taint.Effect == corev1.TaintEffectPreferNoSchedule {
+				t.avoided.add(row)
+			} else {
+				t.addTaint(taint, row)
+			}
 		}
 	}
 	return t
