@@ -75,7 +75,7 @@ func findPlan(cmd *cobra.Command, c client.Client, namespace, service, plan stri
 	if err := c.List(cmd.Context(), &offerings, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("list service offerings: %w", err)
 	}
-	snapshot, err := catalog.NewSnapshot(offerings.Items)
+	snapshot, err := catalog.Build(offerings.Items, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -143,7 +143,6 @@ func (f *serveFlags) manager(h *hub.Hub) (ctrl.Manager, error) {
 	return ctrl.NewManager(h.Config, manager.Options{
 		Scheme:                        scheme,
 		Cache:                         cache.Options{DefaultNamespaces: map[string]cache.Config{h.Namespace: {}}},
-		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: uncached}},
 		LeaderElection:                !h.Embedded,
 		LeaderElectionID:              "sluice",
 		LeaderElectionNamespace:       h.Namespace,

@@ -275,8 +275,8 @@ func sameSchemas(have, want *apiextensionsv1.CustomResourceDefinition) bool {
 	return true
 }
 
-// readID is the UID of the definition that identifies the hub.
-func readID(ctx context.Context, config *rest.Config) (string, error) {
+// Identity reads a hub's ID (see Hub.ID) through its API server.
+func Identity(ctx context.Context, config *rest.Config) (string, error) {
 	client, err := apiextensions.NewForConfig(config)
 	if err != nil {
 		return "", fmt.Errorf("make a client for definitions: %w", err)

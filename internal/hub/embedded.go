@@ -95,7 +95,7 @@ func (h *Hub) populate(ctx context.Context, definitions fs.FS) error {
 	if err := awaitServed(ctx, h.Config, crds); err != nil {
 		return err
 	}
-	h.ID, err = readID(ctx, h.Config)
+	h.ID, err = Identity(ctx, h.Config)
 	return err
 }
 

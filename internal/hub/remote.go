@@ -54,7 +54,7 @@ func (h *Hub) connect(ctx context.Context, o Options, crds fs.FS) error {
 	} else if err := verifyCRDs(ctx, h.Config, wanted, o.Logger); err != nil {
 		return err
 	}
-	h.ID, err = readID(ctx, h.Config)
+	h.ID, err = Identity(ctx, h.Config)
 	return err
 }
 

@@ -69,7 +69,7 @@ func (d *Driver) Deliver(ctx context.Context, delivery placement.Delivery) error
 	}
 	if err := t.deliver(ctx); err != nil {
 		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-			return &placement.PendingError{Step: "create namespace " + t.namespace + " on " + t.connection.Cluster, Detail: "the one before it is still being deleted"}
+			return t.formerLife()
 		}
 		return fmt.Errorf("deliver to %s: %w", t.connection.Cluster, err)
 	}

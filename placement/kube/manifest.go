@@ -16,6 +16,12 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
+// Names of the admission policies and of their bindings.
+const (
+	ownNamespacesName = "sluice-own-namespaces"
+	tenantsName       = "sluice-tenants"
+)
+
 // ManifestOptions say what Sluice gets on a member cluster. The zero value is the
 // recommended one.
 type ManifestOptions struct {
@@ -42,8 +48,9 @@ func Objects(o ManifestOptions) []Object {
 		corev1ac.ServiceAccount(ServiceAccountName, o.namespace()).WithAutomountServiceAccountToken(false),
 	}
 	if !o.WithoutAdmissionPolicies {
-		objects = append(objects, ownNamespacesPolicy(o.namespace())...)
+		// This order, as Register waits for the second to be in force.
 		objects = append(objects, tenantsPolicy()...)
+		objects = append(objects, ownNamespacesPolicy(o.namespace())...)
 	}
 	return append(objects,
 		rbacv1ac.ClusterRole(TenantClusterRole).WithRules(applyRules(TenantRules())...),
@@ -77,9 +84,8 @@ func Manifest(o ManifestOptions) ([]byte, error) {
 // without the hub's label. RBAC gives it nothing else to write outside of
 // instances' namespaces, so these two resources are all there is to guard.
 func ownNamespacesPolicy(namespace string) []Object {
-	const name = "sluice-own-namespaces"
 	label := "'" + v1alpha1.LabelHub + "'"
-	return policy(name,
+	return policy(ownNamespacesName,
 		admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
 			WithFailurePolicy(admissionregistrationv1.Fail).
 			WithMatchConstraints(admissionregistrationv1ac.MatchResources().WithResourceRules(
@@ -104,9 +110,8 @@ func ownNamespacesPolicy(namespace string) []Object {
 // tenantsPolicy closes what RBAC leaves open to whoever may create workloads in an
 // instance's namespace.
 func tenantsPolicy() []Object {
-	const name = "sluice-tenants"
 	// dyn: the three kinds have different schemas, and each validation is for one.
-	return policy(name,
+	return policy(tenantsName,
 		admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
 			WithFailurePolicy(admissionregistrationv1.Fail).
 			WithMatchConstraints(admissionregistrationv1ac.MatchResources().WithResourceRules(

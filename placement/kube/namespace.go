@@ -31,23 +31,30 @@ func (t *target) ensureNamespace(ctx context.Context) (created bool, err error) 
 	if !apierrors.IsAlreadyExists(err) {
 		return false, fmt.Errorf("create namespace %s: %w", t.namespace, err)
 	}
-	if err := t.connection.Client.Get(ctx, client.ObjectKey{Name: t.namespace}, namespace); err != nil {
-		return false, fmt.Errorf("read namespace %s: %w", t.namespace, err)
-	}
+	err = t.connection.Client.Get(ctx, client.ObjectKey{Name: t.namespace}, namespace)
 	switch {
+	case apierrors.IsNotFound(err):
+		return false, t.formerLife() // gone between the two requests
+	case err != nil:
+		return false, fmt.Errorf("read namespace %s: %w", t.namespace, err)
 	case !t.owns(namespace):
 		return false, t.foreign()
 	case !namespace.DeletionTimestamp.IsZero():
-		return false, &placement.PendingError{
-			Step:   "create namespace " + t.namespace + " on " + t.connection.Cluster,
-			Detail: "the one before it is still being deleted",
-		}
+		return false, t.formerLife()
 	}
 	// With its UID: should it have been replaced meanwhile, that is a conflict.
 	if err := t.apply(ctx, t.namespaceObject(t.instance).WithUID(namespace.UID)); err != nil {
 		return false, err
 	}
 	return false, nil
+}
+
+// formerLife waits for a namespace of the same name to be gone.
+func (t *target) formerLife() error {
+	return &placement.PendingError{
+		Step:   "create namespace " + t.namespace + " on " + t.connection.Cluster,
+		Detail: "the one before it is still being deleted",
+	}
 }
 
 // owns reports whether a namespace is this instance's, by its labels.

@@ -9,20 +9,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/internal/member"
 )
 
 const (
 	// tokenSecretName is the Secret with Sluice's token. Deleting it revokes the
 	// token; registering again makes another.
 	tokenSecretName = "sluice-token"
-	// tokenPatience bounds the wait for the cluster's token controller.
+	// tokenPatience and guardPatience bound the waits for the cluster's token
+	// controller and for its API server to enforce new admission policies.
 	tokenPatience = 30 * time.Second
+	guardPatience = 30 * time.Second
 	// contextName names the cluster, user and context in the kubeconfig.
 	contextName = "sluice"
 )
@@ -31,7 +36,8 @@ const (
 // least kubeconfig for Sluice: server, CA and the token of Sluice's ServiceAccount,
 // which does not expire. It is idempotent, and a repeat brings an older
 // registration up to date without changing its token. It blocks until the cluster
-// has issued the token, at most 30 seconds.
+// has issued the token and enforces the admission policies, at most 30 seconds each
+// and usually one or two.
 func Register(ctx context.Context, admin *rest.Config, o ManifestOptions) (kubeconfig []byte, err error) {
 	c, err := client.New(admin, client.Options{Scheme: scheme.Scheme})
 	if err != nil {
@@ -50,7 +56,36 @@ func Register(ctx context.Context, admin *rest.Config, o ManifestOptions) (kubec
 	if err != nil {
 		return nil, err
 	}
-	return leastKubeconfig(admin, secret)
+	kubeconfig, err = leastKubeconfig(admin, secret)
+	if err != nil || o.WithoutAdmissionPolicies {
+		return kubeconfig, err
+	}
+	return kubeconfig, awaitGuard(ctx, kubeconfig)
+}
+
+// awaitGuard tries, without doing it, what the policy sluice-own-namespaces must
+// refuse, until it is refused. API servers enforce a new policy after a second or
+// so; where there are several, this asks one of them.
+func awaitGuard(ctx context.Context, kubeconfig []byte) error {
+	config, err := member.Config(kubeconfig)
+	if err != nil {
+		return fmt.Errorf("use the new kubeconfig: %w", err)
+	}
+	sluice, err := client.New(config, client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		return fmt.Errorf("build Sluice's client: %w", err)
+	}
+	unlabelled := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "sluice-must-not-"}}
+	var last error
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, guardPatience, true, func(ctx context.Context) (bool, error) {
+		last = sluice.Create(ctx, unlabelled.DeepCopy(), client.DryRunAll)
+		// Until the permissions are seen it is forbidden, which is not the policy's word.
+		return apierrors.IsInvalid(last), nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until the admission policy %s is enforced: %w", ownNamespacesName, errors.Join(err, last))
+	}
+	return nil
 }
 
 func awaitToken(ctx context.Context, c client.Client, namespace string) (*corev1.Secret, error) {

@@ -1,0 +1,136 @@
+package kube_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/kube"
+)
+
+// collector of a hub that no other test uses, so that tests do not collect from
+// each other.
+func (f *fixture) collector(hub string) *kube.Collector {
+	return &kube.Collector{Live: f.hub, Connections: f.connections, Namespace: f.hubNamespace, Hub: hub}
+}
+
+func (f *fixture) deliverFor(t *testing.T, hub string, d placement.Delivery) {
+	t.Helper()
+	driver := f.driver()
+	driver.Hub = hub
+	if err := driver.Deliver(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// commit creates the delivery's instance in the hub.
+func (f *fixture) commit(t *testing.T, d placement.Delivery) {
+	t.Helper()
+	instance := &v1alpha1.ServiceInstance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.hubNamespace, Name: d.Instance.Name},
+		Spec: v1alpha1.ServiceInstanceSpec{
+			Platform: "platform-1", InstanceID: t.Name(), ServiceID: "service-1", Desired: v1alpha1.InstanceState{PlanID: "plan-1"},
+		},
+	}
+	if err := f.hub.Create(t.Context(), instance); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// account creates what the binding controller would.
+func (f *fixture) account(t *testing.T, hub, namespace, binding string) {
+	t.Helper()
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: binding, Labels: map[string]string{
+		v1alpha1.LabelHub: hub, v1alpha1.LabelBinding: binding,
+	}}
+	for _, o := range []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: meta},
+		&rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: v1alpha1.MemberRole("view")}},
+	} {
+		if err := f.admin.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func names(remnants []kube.Remnant) []string {
+	var out []string
+	for _, r := range remnants {
+		out = append(out, r.Cluster+" "+r.Kind+" "+r.Namespace+"/"+r.Name)
+	}
+	return out
+}
+
+func theCollectorRemoves(t *testing.T, f *fixture) {
+	const hub = "hub-with-remnants"
+	lost, kept := delivery(t, "cpu", "1", "memory", "1Gi"), delivery(t, "cpu", "1", "memory", "1Gi")
+	kept.Instance.Name = v1alpha1.InstanceName("platform-1", t.Name()+" kept")
+	for _, d := range []placement.Delivery{lost, kept} {
+		f.deliverFor(t, hub, d)
+	}
+	f.commit(t, kept)
+	f.account(t, hub, namespaceOf(lost), "sb-lost-with-its-instance")
+	f.account(t, hub, namespaceOf(kept), "sb-lost")
+
+	want := []string{
+		clusterName + " Namespace /" + namespaceOf(lost),
+		clusterName + " RoleBinding " + namespaceOf(kept) + "/sb-lost",
+		clusterName + " ServiceAccount " + namespaceOf(kept) + "/sb-lost",
+	}
+	report, err := f.collector(hub).Collect(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := names(report.Remnants); !slices.Equal(got, want) {
+		t.Errorf("dry run found %q, want %q", got, want)
+	}
+	if err := f.admin.Get(t.Context(), key("", namespaceOf(lost)), &corev1.Namespace{}); err != nil {
+		t.Errorf("namespace after the dry run: %v", err)
+	}
+	report, err = f.collector(hub).Collect(t.Context(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := names(report.Remnants); !slices.Equal(got, want) || slices.ContainsFunc(report.Remnants, func(r kube.Remnant) bool { return !r.Removed }) {
+		t.Errorf("removed %+v, want all of %q", report.Remnants, want)
+	}
+	eventually(t, "nothing is left of the lost", func(ctx context.Context) (bool, error) {
+		for _, o := range []client.Object{
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceOf(lost)}},
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(kept), Name: "sb-lost"}},
+		} {
+			if err := f.admin.Get(ctx, client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
+				return false, err
+			}
+		}
+		return true, nil
+	})
+	if err := f.admin.Get(t.Context(), key("", namespaceOf(kept)), &corev1.Namespace{}); err != nil {
+		t.Errorf("the namespace that has its instance: %v", err)
+	}
+}
+
+func theCollectorLeaves(t *testing.T, f *fixture) {
+	const hub = "hub-without-remnants"
+	d := delivery(t, "cpu", "1", "memory", "1Gi")
+	f.commit(t, d)
+	f.deliverFor(t, hub, d)
+	foreign := delivery(t, "cpu", "1", "memory", "1Gi")
+	foreign.Instance.Name = v1alpha1.InstanceName("platform-1", t.Name()+" of another hub")
+	f.deliverFor(t, "hub-of-somebody-else", foreign)
+	report, err := f.collector(hub).Collect(t.Context(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Remnants) != 0 || !slices.Equal(report.Clusters, []string{clusterName}) {
+		t.Errorf("report is %+v, want no remnants on one cluster", report)
+	}
+}

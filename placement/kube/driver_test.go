@@ -1,0 +1,361 @@
+package kube_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement"
+)
+
+// TestOnCluster shares one member cluster among tests that each have an instance
+// of their own.
+func TestOnCluster(t *testing.T) {
+	f := newFixture(t)
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *fixture)
+	}{
+		{"deliver makes a namespace whose quota is in force", deliverMakesANamespace},
+		{"deliver again changes nothing", deliverAgainChangesNothing},
+		{"an update resizes in place", anUpdateResizesInPlace},
+		{"an update below what is used is refused with numbers", anUpdateBelowUseIsRefused},
+		{"a foreign namespace is left alone", aForeignNamespaceIsLeftAlone},
+		{"observe names what was changed and deliver repairs it", observeNamesChanges},
+		{"removal waits for finalizers and names what has them", removalWaitsForFinalizers},
+		{"removal of what is not there succeeds", removalOfNothingSucceeds},
+		{"deliver waits for the namespace of a former life", deliverWaitsForAFormerLife},
+		{"the internet is out of reach unless allowed", theInternetIsOutOfReach},
+		{"sluice may do no more than it needs", sluiceMayDoNoMore},
+		{"tenants may do no more than they bought", tenantsMayDoNoMore},
+		{"registering again keeps the token", registeringAgainKeepsTheToken},
+		{"the collector reports and removes what lost its owner", theCollectorRemoves},
+		{"the collector leaves what has its owner", theCollectorLeaves},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(t, f)
+		})
+	}
+}
+
+func deliverMakesANamespace(t *testing.T, f *fixture) {
+	d := delivery(t, "cpu", "1", "memory", "1Gi", "pods", "4")
+	f.deliver(t, d)
+	ns := namespaceOf(d)
+
+	var namespace corev1.Namespace
+	if err := f.admin.Get(t.Context(), key("", ns), &namespace); err != nil {
+		t.Fatal(err)
+	}
+	for label, want := range map[string]string{
+		v1alpha1.LabelHub: "hub-1", v1alpha1.LabelInstance: d.Instance.Name,
+		"app.kubernetes.io/managed-by": "sluice", "pod-security.kubernetes.io/enforce": "baseline",
+	} {
+		if got := namespace.Labels[label]; got != want {
+			t.Errorf("label %s is %q, want %q", label, got, want)
+		}
+	}
+	f.awaitDefaultAccount(t, ns)
+	// At once: Deliver returns only when the quota is in force.
+	refusedWith(t, "a pod above the quota", f.admin.Create(t.Context(), pod(ns, "big", "cpu", "2", "memory", "1Gi")), "exceeded quota")
+	refusedWith(t, "a pod without limits that count", f.admin.Create(t.Context(), pod(ns, "zero", "cpu", "0", "memory", "0")), "minimum cpu usage")
+	refusedWith(t, "a device that was not bought", f.admin.Create(t.Context(), pod(ns, "gpu", "nvidia.com/gpu", "1")), "exceeded quota")
+	privileged := pod(ns, "privileged")
+	privileged.Spec.HostNetwork = true
+	refusedWith(t, "a pod in its node's network", f.admin.Create(t.Context(), privileged), "PodSecurity")
+	refusedWith(t, "storage that was not bought", f.admin.Create(t.Context(), &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "data"},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: amounts("storage", "1Gi")},
+		},
+	}), "exceeded quota")
+	refusedWith(t, "a node port", f.admin.Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(80)}}},
+	}), "exceeded quota")
+	for _, name := range []string{"small-1", "small-2", "small-3", "small-4"} {
+		if err := f.admin.Create(t.Context(), pod(ns, name)); err != nil {
+			t.Errorf("pod %s without requests: %v", name, err)
+		}
+	}
+	refusedWith(t, "one pod more", f.admin.Create(t.Context(), pod(ns, "small-5")), "exceeded quota")
+	if err := f.driver().Observe(t.Context(), d); err != nil {
+		t.Errorf("observe: %v", err)
+	}
+}
+
+func ownedLists() []client.ObjectList {
+	return []client.ObjectList{
+		&rbacv1.RoleList{}, &rbacv1.RoleBindingList{}, &corev1.LimitRangeList{}, &networkingv1.NetworkPolicyList{}, &corev1.ResourceQuotaList{},
+	}
+}
+
+func eachItem(t *testing.T, list client.ObjectList, do func(client.Object)) {
+	t.Helper()
+	err := meta.EachListItem(list, func(o runtime.Object) error {
+		do(o.(client.Object))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func deliverAgainChangesNothing(t *testing.T, f *fixture) {
+	d := delivery(t, "cpu", "1", "memory", "1Gi")
+	f.deliver(t, d)
+	before := f.versions(t, namespaceOf(d))
+	f.deliver(t, d)
+	if after := f.versions(t, namespaceOf(d)); len(before) != 7 || !maps.Equal(before, after) {
+		t.Errorf("objects were %v and are %v, want the same seven", before, after)
+	}
+}
+
+func (f *fixture) quota(t *testing.T, namespace string) corev1.ResourceQuota {
+	t.Helper()
+	var quota corev1.ResourceQuota
+	if err := f.admin.Get(t.Context(), key(namespace, "sluice"), &quota); err != nil {
+		t.Fatal(err)
+	}
+	return quota
+}
+
+func anUpdateResizesInPlace(t *testing.T, f *fixture) {
+	d := delivery(t, "cpu", "1", "memory", "1Gi", "nvidia.com/gpu", "1")
+	f.deliver(t, d)
+	for _, size := range []string{"4", "2"} {
+		d.Placement.Reserved = amounts("cpu", size, "memory", size+"Gi")
+		f.deliver(t, d)
+		quota := f.quota(t, namespaceOf(d))
+		got := []string{}
+		for _, name := range []corev1.ResourceName{"requests.cpu", "limits.cpu", "requests.memory", "limits.memory", "requests.nvidia.com/gpu"} {
+			inForce := quota.Status.Hard[name]
+			got = append(got, inForce.String())
+		}
+		if want := []string{size, size, size + "Gi", size + "Gi", "0"}; !slices.Equal(got, want) {
+			t.Errorf("quota in force is %q, want %q", got, want)
+		}
+	}
+}
+
+func anUpdateBelowUseIsRefused(t *testing.T, f *fixture) {
+	d := delivery(t, "cpu", "4", "memory", "4Gi")
+	f.deliver(t, d)
+	ns := namespaceOf(d)
+	f.awaitDefaultAccount(t, ns)
+	if err := f.admin.Create(t.Context(), pod(ns, "web", "cpu", "3", "memory", "1Gi")); err != nil {
+		t.Fatal(err)
+	}
+	before := f.versions(t, ns)
+	d.Placement.Reserved = amounts("cpu", "2", "memory", "4Gi")
+	err := f.driver().Deliver(t.Context(), d)
+	var refused *placement.RefusedError
+	if !errors.As(err, &refused) {
+		t.Fatalf("deliver: %v, want it refused", err)
+	}
+	for _, text := range []string{"uses 3 of requests.cpu", "allows 2", clusterName, "delete workloads"} {
+		if !strings.Contains(refused.Error(), text) {
+			t.Errorf("refusal %q does not mention %q", refused, text)
+		}
+	}
+	if after := f.versions(t, ns); !maps.Equal(before, after) {
+		t.Errorf("objects were %v and are %v, want nothing changed", before, after)
+	}
+}
+
+func aForeignNamespaceIsLeftAlone(t *testing.T, f *fixture) {
+	d := delivery(t, "cpu", "1", "memory", "1Gi")
+	ns := namespaceOf(d)
+	foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns, Labels: map[string]string{
+		v1alpha1.LabelHub: "hub-2", v1alpha1.LabelInstance: d.Instance.Name,
+	}}}
+	if err := f.admin.Create(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	var refused *placement.RefusedError
+	if err := f.driver().Deliver(t.Context(), d); !errors.As(err, &refused) {
+		t.Errorf("deliver: %v, want it refused", err)
+	}
+	if err := f.driver().Observe(t.Context(), d); err == nil {
+		t.Error("observe finds nothing wrong")
+	}
+	if err := f.driver().Remove(t.Context(), d); err != nil {
+		t.Errorf("remove: %v, want it to count as gone", err)
+	}
+	var now corev1.Namespace
+	if err := f.admin.Get(t.Context(), key("", ns), &now); err != nil {
+		t.Fatal(err)
+	}
+	if now.UID != foreign.UID || !now.DeletionTimestamp.IsZero() || !maps.Equal(now.Labels, foreign.Labels) || len(f.versions(t, ns)) != 0 {
+		t.Errorf("the foreign namespace was touched: %v", now)
+	}
+}
+
+func observeNamesChanges(t *testing.T, f *fixture) {
+	d := delivery(t, "cpu", "1", "memory", "1Gi")
+	f.deliver(t, d)
+	ns := namespaceOf(d)
+	for _, test := range []struct {
+		change func(context.Context) error
+		names  string
+	}{
+		{func(ctx context.Context) error {
+			quota := f.quota(t, ns)
+			quota.Spec.Hard["requests.cpu"] = amounts("cpu", "64")["cpu"]
+			return f.admin.Update(ctx, &quota)
+		}, ".spec.hard.requests.cpu is 64, not 1"},
+		{func(ctx context.Context) error {
+			return f.admin.Delete(ctx, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "sluice-deny"}})
+		}, "NetworkPolicy sluice-deny"},
+		{func(ctx context.Context) error {
+			role := &rbacv1.Role{}
+			if err := f.admin.Get(ctx, key(ns, v1alpha1.MemberRole("view")), role); err != nil {
+				return err
+			}
+			role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}})
+			return f.admin.Update(ctx, role)
+		}, "Role sluice-view was changed: .rules has"},
+		{func(ctx context.Context) error {
+			return f.admin.Delete(ctx, &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "sluice"}})
+		}, "LimitRange sluice"},
+		{func(ctx context.Context) error {
+			return f.admin.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, client.RawPatch(
+				"application/merge-patch+json", []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)))
+		}, "pod-security.kubernetes.io/enforce is privileged, not baseline"},
+	} {
+		if err := test.change(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.driver().Observe(t.Context(), d); err == nil || !strings.Contains(err.Error(), test.names) {
+			t.Errorf("observe: %v, want it to name %q", err, test.names)
+		}
+		f.deliver(t, d)
+		if err := f.driver().Observe(t.Context(), d); err != nil {
+			t.Errorf("observe after deliver: %v", err)
+		}
+	}
+}
+
+func removalWaitsForFinalizers(t *testing.T, f *fixture) {
+	d := delivery(t, "cpu", "1", "memory", "1Gi")
+	f.deliver(t, d)
+	ns := namespaceOf(d)
+	f.awaitDefaultAccount(t, ns)
+	heldPod := pod(ns, "held")
+	heldData := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "held"}}
+	for _, held := range []client.Object{heldPod, heldData} {
+		held.SetFinalizers([]string{"example.com/hold"})
+		if err := f.admin.Create(t.Context(), held); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Kubernetes deletes pods first and says nothing of them; Sluice does.
+	for _, held := range []struct {
+		client.Object
+		detail string
+	}{
+		{heldPod, "pod held has the finalizers example.com/hold"},
+		{heldData, "NamespaceFinalizersRemaining: Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances"},
+	} {
+		var pending *placement.PendingError
+		eventually(t, "removal says: "+held.detail, func(ctx context.Context) (bool, error) {
+			err := f.driver().Remove(ctx, d)
+			if !errors.As(err, &pending) {
+				return false, errors.Join(errors.New("removal is not pending"), err)
+			}
+			return strings.Contains(pending.Detail, held.detail), nil
+		})
+		if err := f.driver().Deliver(t.Context(), d); !errors.As(err, &pending) {
+			t.Errorf("deliver into a namespace that ends: %v, want it pending", err)
+		}
+		if err := f.admin.Patch(t.Context(), held.Object, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.removed(t, d)
+}
+
+// removed calls Remove until it says that nothing is left, and checks that.
+func (f *fixture) removed(t *testing.T, d placement.Delivery) {
+	t.Helper()
+	eventually(t, "removal ends", func(ctx context.Context) (bool, error) {
+		err := f.driver().Remove(ctx, d)
+		if pending := (*placement.PendingError)(nil); errors.As(err, &pending) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if err := f.admin.Get(t.Context(), key("", namespaceOf(d)), &corev1.Namespace{}); !apierrors.IsNotFound(err) {
+		t.Errorf("namespace after removal: %v, want it gone", err)
+	}
+}
+
+func removalOfNothingSucceeds(t *testing.T, f *fixture) {
+	d := delivery(t)
+	if err := f.driver().Remove(t.Context(), d); err != nil {
+		t.Errorf("remove what was never delivered: %v", err)
+	}
+	d.Placement.Cluster = "cluster-that-left"
+	if err := f.driver().Remove(t.Context(), d); err != nil {
+		t.Errorf("remove from a cluster that left the inventory: %v", err)
+	}
+	if err := f.driver().Deliver(t.Context(), d); err == nil || !strings.Contains(err.Error(), "cluster-that-left") {
+		t.Errorf("deliver to a cluster that left the inventory: %v, want an error that names it", err)
+	}
+}
+
+func deliverWaitsForAFormerLife(t *testing.T, f *fixture) {
+	d := delivery(t, "cpu", "1", "memory", "1Gi")
+	f.deliver(t, d)
+	var pending *placement.PendingError
+	if err := f.driver().Remove(t.Context(), d); !errors.As(err, &pending) {
+		t.Fatalf("remove: %v, want it pending", err)
+	}
+	if err := f.driver().Deliver(t.Context(), d); !errors.As(err, &pending) {
+		t.Fatalf("deliver: %v, want it pending", err)
+	}
+	eventually(t, "deliver succeeds once the namespace is gone", func(ctx context.Context) (bool, error) {
+		err := f.driver().Deliver(ctx, d)
+		if errors.As(err, &pending) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+}
+
+func theInternetIsOutOfReach(t *testing.T, f *fixture) {
+	d := delivery(t, "cpu", "1", "memory", "1Gi")
+	driver := f.driver()
+	for _, allowed := range []bool{false, true, false} {
+		driver.InternetEgress = allowed
+		if err := driver.Deliver(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		var policy networkingv1.NetworkPolicy
+		if err := f.admin.Get(t.Context(), key(namespaceOf(d), "sluice-allow"), &policy); err != nil {
+			t.Fatal(err)
+		}
+		reachable := slices.ContainsFunc(policy.Spec.Egress, func(rule networkingv1.NetworkPolicyEgressRule) bool {
+			return slices.ContainsFunc(rule.To, func(peer networkingv1.NetworkPolicyPeer) bool { return peer.IPBlock != nil })
+		})
+		if reachable != allowed {
+			t.Errorf("internet egress in the policy is %v, want %v", reachable, allowed)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package kube
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// amounts is a resource list in the order of its names, for comparison and reading.
+func amounts(list corev1.ResourceList) []string {
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		amount := list[name]
+		lines = append(lines, string(name)+"="+amount.String())
+	}
+	return lines
+}
+
+func list(pairs ...string) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		out[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return out
+}
+
+// always is what every quota says whatever was bought.
+var always = []string{"services.loadbalancers", "0", "services.nodeports", "0"}
+
+func TestQuota(t *testing.T) {
+	accelerated := &v1alpha1.MemberCluster{Status: v1alpha1.MemberClusterStatus{
+		StorageClasses: []string{"fast", "slow"},
+		Allocatable:    list("cpu", "64", "memory", "256Gi", "pods", "110", "nvidia.com/gpu", "4", "hugepages-2Mi", "1Gi"),
+	}}
+	for _, test := range []struct {
+		name     string
+		reserved corev1.ResourceList
+		cluster  *v1alpha1.MemberCluster
+		want     corev1.ResourceList
+	}{
+		{
+			"bounds requests and limits alike",
+			list("cpu", "2", "memory", "4Gi", "ephemeral-storage", "10Gi", "pods", "20"), &v1alpha1.MemberCluster{},
+			list("requests.cpu", "2", "limits.cpu", "2", "requests.memory", "4Gi", "limits.memory", "4Gi",
+				"requests.ephemeral-storage", "10Gi", "limits.ephemeral-storage", "10Gi", "pods", "20",
+				"requests.storage", "0", "persistentvolumeclaims", "0"),
+		},
+		{
+			"leaves pods and ephemeral storage open when nothing is said of them",
+			list("cpu", "2", "memory", "4Gi"), &v1alpha1.MemberCluster{},
+			list("requests.cpu", "2", "limits.cpu", "2", "requests.memory", "4Gi", "limits.memory", "4Gi",
+				"requests.storage", "0", "persistentvolumeclaims", "0"),
+		},
+		{
+			"is zero for cpu and memory that were not bought",
+			list("pods", "1"), &v1alpha1.MemberCluster{},
+			list("requests.cpu", "0", "limits.cpu", "0", "requests.memory", "0", "limits.memory", "0", "pods", "1",
+				"requests.storage", "0", "persistentvolumeclaims", "0"),
+		},
+		{
+			"is zero for what the cluster has and nobody bought",
+			list("cpu", "2", "memory", "4Gi"), accelerated,
+			list("requests.cpu", "2", "limits.cpu", "2", "requests.memory", "4Gi", "limits.memory", "4Gi",
+				"requests.nvidia.com/gpu", "0", "requests.hugepages-2Mi", "0",
+				"fast.storageclass.storage.k8s.io/requests.storage", "0", "slow.storageclass.storage.k8s.io/requests.storage", "0",
+				"requests.storage", "0", "persistentvolumeclaims", "0"),
+		},
+		{
+			"bounds extended resources and storage by class and in total",
+			list("cpu", "2", "memory", "4Gi", "nvidia.com/gpu", "1",
+				"fast.storageclass.storage.k8s.io/requests.storage", "10Gi", "slow.storageclass.storage.k8s.io/requests.storage", "90Gi"), accelerated,
+			list("requests.cpu", "2", "limits.cpu", "2", "requests.memory", "4Gi", "limits.memory", "4Gi",
+				"requests.nvidia.com/gpu", "1", "requests.hugepages-2Mi", "0",
+				"fast.storageclass.storage.k8s.io/requests.storage", "10Gi", "slow.storageclass.storage.k8s.io/requests.storage", "90Gi",
+				"requests.storage", "100Gi"),
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			maps.Copy(test.want, list(always...))
+			got := amounts(quota(test.reserved, offeredBy(test.cluster)))
+			if want := amounts(test.want); !slices.Equal(got, want) {
+				t.Errorf("quota is\n%q, want\n%q", got, want)
+			}
+		})
+	}
+}
+
+func TestContainerLimits(t *testing.T) {
+	for _, test := range []struct {
+		name           string
+		hard           corev1.ResourceList
+		share, minimum corev1.ResourceList
+	}{
+		{
+			"share what was bought among as many containers as pods",
+			list("limits.cpu", "2", "limits.memory", "4Gi", "limits.ephemeral-storage", "10Gi", "pods", "20"),
+			list("cpu", "100m", "memory", "204Mi", "ephemeral-storage", "512Mi"),
+			list("cpu", "1m", "memory", "4Mi", "ephemeral-storage", "1Mi"),
+		},
+		{
+			"share it among ten where pods are not counted",
+			list("limits.cpu", "2", "limits.memory", "4Gi"),
+			list("cpu", "200m", "memory", "409Mi"),
+			list("cpu", "1m", "memory", "4Mi"),
+		},
+		{
+			"never fall below the least",
+			list("limits.cpu", "10m", "limits.memory", "20Mi", "pods", "100"),
+			list("cpu", "1m", "memory", "4Mi"),
+			list("cpu", "1m", "memory", "4Mi"),
+		},
+		{
+			"give no default for what was not bought",
+			list("limits.cpu", "2", "limits.memory", "0"),
+			list("cpu", "200m"),
+			list("cpu", "1m", "memory", "4Mi"),
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			share, minimum := containerLimits(test.hard)
+			if got, want := amounts(share), amounts(test.share); !slices.Equal(got, want) {
+				t.Errorf("share is %q, want %q", got, want)
+			}
+			if got, want := amounts(minimum), amounts(test.minimum); !slices.Equal(got, want) {
+				t.Errorf("minimum is %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+func TestExceeded(t *testing.T) {
+	current := corev1.ResourceQuota{
+		Spec:   corev1.ResourceQuotaSpec{Hard: list("requests.cpu", "4", "requests.memory", "8Gi", "pods", "10")},
+		Status: corev1.ResourceQuotaStatus{Used: list("requests.cpu", "3", "requests.memory", "9Gi", "pods", "2")},
+	}
+	for _, test := range []struct {
+		name string
+		hard corev1.ResourceList
+		want string
+	}{
+		{"a larger plan fits", list("requests.cpu", "8", "requests.memory", "16Gi"), ""},
+		{"a smaller plan above what is used fits", list("requests.cpu", "3", "requests.memory", "8Gi"), ""},
+		{"a smaller plan below what is used does not", list("requests.cpu", "2", "requests.memory", "8Gi"), "uses 3 of requests.cpu, the new plan allows 2"},
+		{"the same plan stays, even above its quota", list("requests.cpu", "4", "requests.memory", "8Gi"), ""},
+		{"all that does not fit is named", list("requests.cpu", "1", "pods", "1"), "uses 2 of pods, the new plan allows 1; uses 3 of requests.cpu, the new plan allows 1"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := exceeded(current, test.hard); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestMissing(t *testing.T) {
+	type object = map[string]any
+	for _, test := range []struct {
+		name       string
+		want, have object
+		difference string
+	}{
+		{"the same", object{"spec": object{"a": "1"}}, object{"spec": object{"a": "1"}}, ""},
+		{"more than wanted", object{"spec": object{"a": "1"}}, object{"spec": object{"a": "1", "b": "2"}, "status": object{}}, ""},
+		{"another value", object{"spec": object{"a": "1"}}, object{"spec": object{"a": "2"}}, ".spec.a is 2, not 1"},
+		{"an absent field", object{"spec": object{"a": "1"}}, object{"spec": object{}}, ".spec.a is <nil>, not 1"},
+		{"an absent object", object{"spec": object{"a": object{"b": "1"}}}, object{"spec": object{}}, ".spec.a is absent"},
+		{"an empty object matches an absent one", object{"spec": object{"a": object{}}}, object{"spec": object{}}, ""},
+		{"a longer list", object{"rules": []any{"a"}}, object{"rules": []any{"a", "b"}}, ".rules has 2 items, not 1"},
+		{"another item", object{"rules": []any{object{"a": int64(1)}}}, object{"rules": []any{object{"a": int64(2)}}}, ".rules[0].a is 2, not 1"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := missing(test.want, test.have, ""); got != test.difference {
+				t.Errorf("got %q, want %q", got, test.difference)
+			}
+		})
+	}
+}
