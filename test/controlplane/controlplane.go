@@ -144,18 +144,27 @@ func (cp *ControlPlane) Stop() error {
 
 // Pause freezes the API server: connections are accepted by the kernel and nothing answers, as when a cluster's network
 // drops packets. Pausing twice is the same as pausing once.
-func (cp *ControlPlane) Pause() error { return cp.signal(syscall.SIGSTOP) }
+func (cp *ControlPlane) Pause() error {
+	return cp.withAPIServer(func(p *process) error {
+		if err := p.signal(syscall.SIGSTOP); err != nil {
+			return err
+		}
+		return p.awaitStop()
+	})
+}
 
 // Resume ends a Pause; without one it does nothing.
-func (cp *ControlPlane) Resume() error { return cp.signal(syscall.SIGCONT) }
+func (cp *ControlPlane) Resume() error {
+	return cp.withAPIServer(func(p *process) error { return p.signal(syscall.SIGCONT) })
+}
 
-func (cp *ControlPlane) signal(s syscall.Signal) error {
+func (cp *ControlPlane) withAPIServer(do func(*process) error) error {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
 	if cp.apiServer == nil {
 		return fmt.Errorf("control plane %s has no API server running", cp.options.Name)
 	}
-	return cp.apiServer.signal(s)
+	return do(cp.apiServer)
 }
 
 // KillAPIServer ends the API server, paused or not: from now on connections are refused. Its data stays, so does its
@@ -185,9 +194,9 @@ func (cp *ControlPlane) AddNode(ctx context.Context, n Node) error {
 	if err := cp.kubelets.register(ctx, n); err != nil {
 		return err
 	}
-	return cp.until(ctx, "node "+n.Name+" schedulable", func(context.Context) (bool, error) {
-		object, exists, err := cp.kubelets.nodes.GetStore().GetByKey(n.Name)
-		return exists && schedulable(object.(*corev1.Node)), err
+	return cp.until(ctx, "node "+n.Name+" schedulable", func(ctx context.Context) (bool, error) {
+		node, err := cp.kubelets.client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
+		return err == nil && schedulable(node), nil
 	})
 }
 

@@ -2,7 +2,9 @@ package controlplane_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -35,14 +38,16 @@ func TestControlPlane(t *testing.T) {
 		name string
 		run  func(*testing.T, cluster)
 	}{
+		// Those that wait for seconds come first.
+		{"a token may do what its role says and dies with its service account", aTokenDiesWithItsServiceAccount},
+		{"a namespace ends with everything in it", aNamespaceEndsWithEverythingInIt},
+		{"a node and its pod recover after they were given up", func(t *testing.T, c cluster) { aNodeAndItsPodRecover(t, c, cp) }},
 		{"a pod is scheduled and runs", aPodIsScheduledAndRuns},
 		{"a pod lands where its extended resource is", aPodLandsWhereItsExtendedResourceIs},
 		{"a deleted pod is gone", aDeletedPodIsGone},
 		{"a quota refuses the second pod", aQuotaRefusesTheSecondPod},
 		{"a deployment becomes available", aDeploymentBecomesAvailable},
 		{"a job completes", aJobCompletes},
-		{"a token may do what its role says and dies with its service account", aTokenDiesWithItsServiceAccount},
-		{"a namespace ends with everything in it", aNamespaceEndsWithEverythingInIt},
 		{"anonymous requests reach health and nothing else", anonymousRequestsReachHealthOnly},
 		{"a node joins and leaves", func(t *testing.T, c cluster) { aNodeJoinsAndLeaves(t, c, cp) }},
 	} {
@@ -215,7 +220,12 @@ func anonymousRequestsReachHealthOnly(t *testing.T, c cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]int{"/readyz": http.StatusOK, "/livez": http.StatusOK, "/version": http.StatusUnauthorized, "/api": http.StatusUnauthorized} {
+	for path, want := range map[string]int{
+		"/readyz":  http.StatusOK,
+		"/livez":   http.StatusOK,
+		"/version": http.StatusUnauthorized,
+		"/api":     http.StatusUnauthorized,
+	} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.config.Host+path, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -232,19 +242,15 @@ func anonymousRequestsReachHealthOnly(t *testing.T, c cluster) {
 }
 
 func aNodeJoinsAndLeaves(t *testing.T, c cluster, cp *controlplane.ControlPlane) {
-	late := controlplane.Node{Name: "late", Labels: map[string]string{"joined": "late"}, ProviderID: "simulated://late",
-		Taints: []corev1.Taint{{Key: "late", Effect: corev1.TaintEffectNoSchedule}}}
+	late := ownNode("late")
 	if err := cp.AddNode(t.Context(), late); err != nil {
 		t.Fatal(err)
 	}
 	if err := cp.AddNode(t.Context(), late); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("adding it again: %v, want it to exist already", err)
 	}
-	p := pod("web")
-	p.Spec.NodeSelector = late.Labels
-	p.Spec.Tolerations = []corev1.Toleration{{Key: "late", Operator: corev1.TolerationOpExists}}
-	c.create(t, p)
-	c.running(t, "web")
+	c.create(t, podOn(late))
+	c.running(t, late.Name)
 	for range 2 {
 		if err := cp.RemoveNode(t.Context(), "late"); err != nil {
 			t.Fatal(err)
@@ -253,6 +259,66 @@ func aNodeJoinsAndLeaves(t *testing.T, c cluster, cp *controlplane.ControlPlane)
 	if _, err := c.CoreV1().Nodes().Get(t.Context(), "late", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("node: %v, want it gone", err)
 	}
+}
+
+func aNodeAndItsPodRecover(t *testing.T, c cluster, cp *controlplane.ControlPlane) {
+	lost := ownNode("lost")
+	if err := cp.AddNode(t.Context(), lost); err != nil {
+		t.Fatal(err)
+	}
+	c.create(t, podOn(lost))
+	c.running(t, lost.Name)
+	// What the node lifecycle controller does when heartbeats have been missing.
+	nodeIsUnknown := []byte(`{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`)
+	_, err := c.CoreV1().Nodes().
+		Patch(t.Context(), lost.Name, types.StrategicMergePatchType, nodeIsUnknown, metav1.PatchOptions{}, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	podIsUnready := []byte(`{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)
+	_, err = c.CoreV1().Pods(c.namespace).
+		Patch(t.Context(), lost.Name, types.StrategicMergePatchType, podIsUnready, metav1.PatchOptions{}, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "node and pod are ready", func(ctx context.Context) (bool, error) {
+		node, err := c.CoreV1().Nodes().Get(ctx, lost.Name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		if node.Status.NodeInfo.KubeletVersion == "" || node.Status.Allocatable.Cpu().IsZero() {
+			return false, errors.New("the node has lost the rest of its status")
+		}
+		pod, err := c.CoreV1().Pods(c.namespace).Get(ctx, lost.Name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		nodeReady := slices.ContainsFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool {
+			return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
+		})
+		podReady := slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+			return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
+		})
+		return nodeReady && podReady, nil
+	})
+}
+
+// ownNode is a node that only its own pods are scheduled to.
+func ownNode(name string) controlplane.Node {
+	return controlplane.Node{
+		Name:       name,
+		Labels:     map[string]string{"own": name},
+		Taints:     []corev1.Taint{{Key: "own", Value: name, Effect: corev1.TaintEffectNoSchedule}},
+		ProviderID: "simulated://" + name,
+	}
+}
+
+// podOn is a pod named like the only node it can be scheduled to.
+func podOn(node controlplane.Node) *corev1.Pod {
+	p := pod(node.Name)
+	p.Spec.NodeSelector = node.Labels
+	p.Spec.Tolerations = []corev1.Toleration{{Key: "own", Value: node.Name}}
+	return p
 }
 
 // cluster is a control plane seen from a namespace of its own.
@@ -268,8 +334,11 @@ func newCluster(t *testing.T, cp *controlplane.ControlPlane) cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
+	config.QPS = -1
 	c := cluster{Clientset: kubernetes.NewForConfigOrDie(config), config: config}
-	namespace, err := c.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
+	namespace, err := c.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
+	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,10 +371,14 @@ func (c cluster) running(t *testing.T, name string) *corev1.Pod {
 func (c cluster) allow(t *testing.T, account string, rule rbacv1.PolicyRule) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Name: account}
-	if _, err := c.RbacV1().Roles(c.namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{}); err != nil {
+	_, err := c.RbacV1().Roles(c.namespace).Create(t.Context(), &rbacv1.Role{
+		ObjectMeta: meta,
+		Rules:      []rbacv1.PolicyRule{rule},
+	}, metav1.CreateOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	_, err := c.RbacV1().RoleBindings(c.namespace).Create(t.Context(), &rbacv1.RoleBinding{
+	_, err = c.RbacV1().RoleBindings(c.namespace).Create(t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: meta,
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: account, Namespace: c.namespace}},

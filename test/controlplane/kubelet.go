@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	coordinationv1ac "k8s.io/client-go/applyconfigurations/coordination/v1"
@@ -43,7 +44,6 @@ var (
 type kubelets struct {
 	client  kubernetes.Interface
 	version string // of the API server
-	nodes   cache.SharedIndexInformer
 	pods    cache.SharedIndexInformer
 	queue   workqueue.TypedRateLimitingInterface[cache.ObjectName]
 
@@ -59,7 +59,9 @@ type registration struct {
 }
 
 func newKubelets(config *rest.Config) (*kubelets, error) {
-	client, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(config), simulatedSource))
+	config = rest.AddUserAgent(rest.CopyConfig(config), simulatedSource)
+	config.ContentType = runtime.ContentTypeProtobuf
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect %s: %w", simulatedSource, err)
 	}
@@ -67,19 +69,17 @@ func newKubelets(config *rest.Config) (*kubelets, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask for the API server's version: %w", err)
 	}
+	backoff := workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](5*time.Millisecond, heartbeat)
 	k := &kubelets{
 		client:     client,
 		version:    version.GitVersion,
-		nodes:      corev1informers.NewNodeInformer(client, 0, cache.Indexers{}),
 		pods:       corev1informers.NewFilteredPodInformer(client, metav1.NamespaceAll, 0, cache.Indexers{}, assigned),
-		queue:      workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](5*time.Millisecond, heartbeat)),
+		queue:      workqueue.NewTypedRateLimitingQueue(backoff),
 		registered: map[string]registration{},
 	}
-	for _, informer := range []cache.SharedIndexInformer{k.nodes, k.pods} {
-		// A lost API server is what the tests are about, not news.
-		if err := informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}); err != nil {
-			return nil, err
-		}
+	// A lost API server is what the tests are about, not news.
+	if err := k.pods.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}); err != nil {
+		return nil, err
 	}
 	_, err = k.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    k.enqueue,
@@ -96,7 +96,6 @@ func assigned(options *metav1.ListOptions) {
 // run works until ctx is done.
 func (k *kubelets) run(ctx context.Context) {
 	var running sync.WaitGroup
-	running.Go(func() { k.nodes.RunWithContext(ctx) })
 	running.Go(func() { k.pods.RunWithContext(ctx) })
 	running.Go(func() { wait.UntilWithContext(ctx, k.beat, heartbeat) })
 	for range podWorkers {
@@ -150,21 +149,24 @@ func (k *kubelets) registration(node string) (registration, bool) {
 // beat renews the lease of every node and, where the node lifecycle controller had given a node up, reports it healthy
 // again. What fails is tried again at the next beat, as kubelets do.
 func (k *kubelets) beat(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	nodes, err := k.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"}) // the API server's cache will do
+	if err != nil {
+		return
+	}
 	var beats errgroup.Group
 	beats.SetLimit(podWorkers)
-	for _, object := range k.nodes.GetStore().List() {
-		node := object.(*corev1.Node)
+	for _, node := range nodes.Items {
 		r, ours := k.registration(node.Name)
 		if !ours || r.uid != node.UID {
 			continue
 		}
 		beats.Go(func() error {
-			ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-			defer cancel()
-			if err := k.renew(ctx, node.Name, r); err != nil || ready(node) {
+			if err := k.renew(ctx, node.Name, r); err != nil || ready(&node) {
 				return err
 			}
-			return patchStatus(ctx, k.client, "nodes", node, corev1.NodeStatus{Conditions: healthy()})
+			return patchStatus(ctx, k.client, "nodes", &node, map[string]any{"conditions": healthy()})
 		})
 	}
 	_ = beats.Wait()
@@ -187,9 +189,14 @@ func (k *kubelets) renew(ctx context.Context, node string, r registration) error
 
 func (k *kubelets) enqueue(object any) {
 	pod := object.(*corev1.Pod)
-	if _, ours := k.registration(pod.Spec.NodeName); ours {
-		k.queue.Add(cache.MetaObjectToName(pod))
+	if _, ours := k.registration(pod.Spec.NodeName); !ours {
+		return
 	}
+	if givenUp(pod) {
+		k.queue.AddAfter(cache.MetaObjectToName(pod), heartbeat) // the node first, or it is given up again
+		return
+	}
+	k.queue.Add(cache.MetaObjectToName(pod))
 }
 
 // next syncs one pod, trying again later what fails; it returns false once the queue is shut down.
@@ -212,7 +219,8 @@ func (k *kubelets) next(ctx context.Context) bool {
 	return true
 }
 
-// sync takes a pod one step further: a deleted one is finished, without its grace period, and a pending one is started.
+// sync takes a pod one step further: a deleted one is finished, without its grace period, a pending one is started, and one
+// that was given up together with its node is reported ready again.
 func (k *kubelets) sync(ctx context.Context, pod *corev1.Pod) error {
 	switch {
 	case pod.DeletionTimestamp != nil:
@@ -232,12 +240,14 @@ func (k *kubelets) sync(ctx context.Context, pod *corev1.Pod) error {
 			podIP = nth(firstPodIP, k.lastPodIP.Add(1))
 		}
 		return patchStatus(ctx, k.client, "pods", pod, started(pod, r.ip, podIP))
+	case givenUp(pod):
+		return patchStatus(ctx, k.client, "pods", pod, map[string]any{"conditions": serving(corev1.ConditionTrue, "")})
 	}
 	return nil
 }
 
-// patchStatus merges status into the object's, unless the object has been replaced by another of its name.
-func patchStatus(ctx context.Context, client kubernetes.Interface, resource string, object metav1.Object, status any) error {
+// patchStatus merges status into the object's, key by key and conditions by type, unless the object has been replaced by another of its name.
+func patchStatus(ctx context.Context, client kubernetes.Interface, kind string, object metav1.Object, status any) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": object.GetUID()},
 		"status":   status,
@@ -247,9 +257,9 @@ func patchStatus(ctx context.Context, client kubernetes.Interface, resource stri
 	}
 	err = client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType).
 		NamespaceIfScoped(object.GetNamespace(), object.GetNamespace() != "").
-		Resource(resource).Name(object.GetName()).SubResource("status").Body(patch).Do(ctx).Error()
+		Resource(kind).Name(object.GetName()).SubResource("status").Body(patch).Do(ctx).Error()
 	if err != nil {
-		return fmt.Errorf("report status of %s %s: %w", resource, object.GetName(), err)
+		return fmt.Errorf("report status of %s %s: %w", kind, object.GetName(), err)
 	}
 	return nil
 }

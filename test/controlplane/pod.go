@@ -8,10 +8,10 @@ import (
 // started is the status a pod has once everything in it runs, or has run to its end if it belongs to a Job.
 func started(pod *corev1.Pod, hostIP, podIP string) corev1.PodStatus {
 	now := metav1.Now()
-	phase, serving, reason := corev1.PodRunning, corev1.ConditionTrue, ""
+	phase, conditions := corev1.PodRunning, serving(corev1.ConditionTrue, "")
 	state := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}
 	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "Job" {
-		phase, serving, reason = corev1.PodSucceeded, corev1.ConditionFalse, "PodCompleted"
+		phase, conditions = corev1.PodSucceeded, serving(corev1.ConditionFalse, "PodCompleted")
 		state = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: now, FinishedAt: now}}
 	}
 	status := corev1.PodStatus{
@@ -21,11 +21,9 @@ func started(pod *corev1.Pod, hostIP, podIP string) corev1.PodStatus {
 		PodIP:     podIP,
 		PodIPs:    []corev1.PodIP{{IP: podIP}},
 		StartTime: &now,
-		Conditions: []corev1.PodCondition{
-			{Type: corev1.PodInitialized, Status: corev1.ConditionTrue, LastTransitionTime: now},
-			{Type: corev1.ContainersReady, Status: serving, Reason: reason, LastTransitionTime: now},
-			{Type: corev1.PodReady, Status: serving, Reason: reason, LastTransitionTime: now},
-		},
+		Conditions: append(conditions, corev1.PodCondition{
+			Type: corev1.PodInitialized, Status: corev1.ConditionTrue, LastTransitionTime: now,
+		}),
 	}
 	running := phase == corev1.PodRunning
 	for _, container := range pod.Spec.Containers {
@@ -39,4 +37,27 @@ func started(pod *corev1.Pod, hostIP, podIP string) corev1.PodStatus {
 		})
 	}
 	return status
+}
+
+// serving are the conditions that tell whether a pod takes requests.
+func serving(status corev1.ConditionStatus, reason string) []corev1.PodCondition {
+	now := metav1.Now()
+	return []corev1.PodCondition{
+		{Type: corev1.ContainersReady, Status: status, Reason: reason, LastTransitionTime: now},
+		{Type: corev1.PodReady, Status: status, Reason: reason, LastTransitionTime: now},
+	}
+}
+
+// givenUp reports whether the node lifecycle controller has marked a running pod as not ready because its node was lost.
+// It gives no reason; a test that does gets to keep its pod unready.
+func givenUp(pod *corev1.Pod) bool {
+	if pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil {
+		return false
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return condition.Status == corev1.ConditionFalse && condition.Reason == ""
+		}
+	}
+	return false
 }
