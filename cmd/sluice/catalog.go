@@ -84,7 +84,7 @@ func costs(plan v1alpha1.Plan) string {
 	var lines []string
 	for _, cost := range plan.Costs {
 		for currency, amount := range cost.Amount {
-			lines = append(lines, fmt.Sprintf("%s %s %s", amount.String(), strings.ToUpper(currency), strings.ToLower(cost.Unit)))
+			lines = append(lines, fmt.Sprintf("%s %s %s", amount.AsDec().String(), strings.ToUpper(currency), strings.ToLower(cost.Unit)))
 		}
 	}
 	return orDash(strings.Join(lines, ", "))

@@ -339,4 +339,3 @@ func newClusterManifestCommand() *cobra.Command {
 		},
 	}
 }
-

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -113,11 +114,19 @@ func (f *serveFlags) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	live, err := client.NewWithWatch(h.Config, client.Options{Scheme: scheme})
+	if err != nil {
+		return fmt.Errorf("connect to the hub: %w", err)
+	}
+	served := &catalog.Catalog{}
+	if f.listener.handler, err = f.broker(h, live, served, keys, logger); err != nil {
+		return err
+	}
 	mgr, err := f.manager(h)
 	if err != nil {
 		return err
 	}
-	if err := f.assemble(ctx, mgr, h, keys, logger); err != nil {
+	if err := f.assemble(ctx, mgr, h, live, served, keys); err != nil {
 		return err
 	}
 
@@ -151,30 +160,27 @@ func (f *serveFlags) manager(h *hub.Hub) (ctrl.Manager, error) {
 		RenewDeadline:                 ptr(7 * time.Second),
 		RetryPeriod:                   ptr(2 * time.Second),
 		GracefulShutdownTimeout:       ptr(65 * time.Second),
-		Metrics:                       metricsserver.Options{BindAddress: f.metricsListen},
+		Metrics: metricsserver.Options{BindAddress: f.metricsListen, ExtraHandlers: map[string]http.Handler{
+			"/healthz": f.listener.handler, "/readyz": f.listener.handler,
+		}},
+	})
+}
+
+// broker returns the OSB API.
+func (f *serveFlags) broker(h *hub.Hub, live client.WithWatch, served *catalog.Catalog, keys *seal.Keyset, logger *slog.Logger) (http.Handler, error) {
+	platforms, err := broker.LoadPlatforms(f.platforms)
+	if err != nil {
+		return nil, err
+	}
+	return broker.New(broker.Options{
+		Client: live, Namespace: h.Namespace, Catalog: served, Platforms: platforms, Keys: keys,
+		BindWait: f.bindWait, BindTimeout: f.bindTimeout, Logger: logger, Registerer: metrics.Registry,
 	})
 }
 
 // assemble adds everything that runs to the manager.
-func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, logger *slog.Logger) error {
-	live, err := client.NewWithWatch(h.Config, client.Options{Scheme: scheme})
-	if err != nil {
-		return fmt.Errorf("connect to the hub: %w", err)
-	}
-	served := &catalog.Catalog{}
+func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub, live client.WithWatch, served *catalog.Catalog, keys *seal.Keyset) error {
 	connections := &member.Connections{Reader: live, Namespace: h.Namespace, Keys: keys}
-	platforms, err := broker.LoadPlatforms(f.platforms)
-	if err != nil {
-		return err
-	}
-	handler, err := broker.New(broker.Options{
-		Client: live, Namespace: h.Namespace, Catalog: served, Platforms: platforms, Keys: keys,
-		BindWait: f.bindWait, BindTimeout: f.bindTimeout, Logger: logger, Registerer: metrics.Registry,
-	})
-	if err != nil {
-		return err
-	}
-
 	if err := mgr.Add(&catalog.Feed{Cache: mgr.GetCache(), Namespace: h.Namespace, Catalog: served}); err != nil {
 		return err
 	}
@@ -198,7 +204,6 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 	if err := mgr.Add(collector); err != nil {
 		return err
 	}
-	f.listener.handler = handler
 	return mgr.Add(&f.listener)
 }
 

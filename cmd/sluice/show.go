@@ -34,8 +34,10 @@ func viewCondition(conditions []metav1.Condition, kind string) *conditionView {
 // quantities prints a resource list in a stable order, for instance "1 cpu, 1Gi memory".
 func quantities(list corev1.ResourceList) string {
 	names := make([]string, 0, len(list))
-	for name := range list {
-		names = append(names, string(name))
+	for name, quantity := range list {
+		if !quantity.IsZero() {
+			names = append(names, string(name))
+		}
 	}
 	slices.Sort(names)
 	for i, name := range names {

@@ -30,7 +30,7 @@ platforms:
 `
 
 // TestEmbeddedHub runs the story and the conformance suite against `sluice
-// serve` on its embedded hub.
+// serve` on its embedded hub, with binds answered asynchronously where allowed.
 func TestEmbeddedHub(t *testing.T) {
 	s := serve(t)
 	for _, name := range members {
@@ -40,7 +40,7 @@ func TestEmbeddedHub(t *testing.T) {
 	s.sluice("catalog", "apply", "-f", "catalog.yaml")
 
 	t.Run("story", func(t *testing.T) { story(t, s.broker) })
-	t.Run("conformance", func(t *testing.T) { conformance(t, s.broker) })
+	t.Run("conformance", func(t *testing.T) { conformance(t, s.broker, "OSB_ASYNC_BIND=1") })
 	t.Run("nothing is left", func(t *testing.T) {
 		for _, name := range members {
 			nothingLeft(t, name)
@@ -74,7 +74,7 @@ func serve(t *testing.T) server {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(filepath.Join(root, "bin/sluice"), "serve", "--data-dir", dataDir, "--listen", address,
-		"--metrics-listen", "127.0.0.1:0", "--platforms", file)
+		"--metrics-listen", "127.0.0.1:0", "--platforms", file, "--bind-wait", "0s")
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -128,10 +128,9 @@ func operate(t *testing.T, args ...string) {
 }
 
 // conformance runs the black-box suite against the broker; a spec that it would
-// skip is a failure here.
-func conformance(t *testing.T, b broker) {
+// skip is a failure here. Settings are further variables of the suite.
+func conformance(t *testing.T, b broker, settings ...string) {
 	t.Helper()
-	small, nowhere := b.findPlan(t, "kubernetes-resources", "small"), b.findPlan(t, "conformance", "nowhere")
 	cmd := exec.Command("go", "test", "-count=1", "./test/osb", "-ginkgo.no-color")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(),
@@ -143,10 +142,14 @@ func conformance(t *testing.T, b broker) {
 		"OSB_TOKEN=first-bearer-token",
 		"OSB_PLATFORM2_USERNAME=second",
 		"OSB_PLATFORM2_PASSWORD=second-password",
-		"OSB_SERVICE_ID="+small.service,
-		"OSB_PENDING_SERVICE_ID="+nowhere.service,
-		"OSB_PENDING_PLAN_ID="+nowhere.id,
+		"OSB_SERVICE_ID=conformance",
+		"OSB_PLAN_ID=conformance-small",
+		"OSB_OTHER_PLAN_ID=conformance-medium",
+		`OSB_OTHER_PARAMETERS={"selector":{"sluice.dev/tier":"cloud"}}`,
+		"OSB_PENDING_PLAN_ID=conformance-nowhere",
+		"OSB_FAILING_UPDATE_PLAN_ID=conformance-nowhere",
 	)
+	cmd.Env = append(cmd.Env, settings...)
 	out, err := cmd.CombinedOutput()
 	fmt.Printf("%s\n", out)
 	if err != nil {
