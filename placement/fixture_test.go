@@ -1,0 +1,295 @@
+package placement
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	testclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/hub/hubtest"
+)
+
+func TestMain(m *testing.M) { hubtest.Main(m) }
+
+// polling is maximum_polling_duration of the plans; an operation must have failed
+// six seconds before its end.
+const polling = time.Minute
+
+// world is a hub, a reconciler of instances whose passes the test makes one by one,
+// and a driver that only remembers.
+type world struct {
+	*testing.T
+	hub       client.Client
+	namespace string
+	inventory *Inventory
+	driver    *rememberingDriver
+	clock     *testclock.FakePassiveClock
+	// woken are the instances that the inventory woke, in order.
+	woken []string
+	// writes counts status updates.
+	writes int
+	// onWrite, if set, is called instead of a status update; really does the update.
+	onWrite    func(really func() error) error
+	reconciler *instanceReconciler
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	direct, err := client.NewWithWatch(hubtest.Start(t).Config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{T: t, namespace: hubtest.Namespace(t), driver: newRememberingDriver(), clock: testclock.NewFakePassiveClock(time.Now())}
+	w.hub = interceptor.NewClient(direct, interceptor.Funcs{
+		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, object client.Object, options ...client.SubResourceUpdateOption) error {
+			w.writes++
+			really := func() error { return c.SubResource(sub).Update(ctx, object, options...) }
+			if w.onWrite != nil {
+				return w.onWrite(really)
+			}
+			return really()
+		},
+	})
+	w.start()
+	return w
+}
+
+// start is a Sluice that has just started: it remembers nothing.
+func (w *world) start() {
+	w.inventory = NewInventory()
+	w.inventory.OnWake(func(instance string) { w.woken = append(w.woken, instance) })
+	w.reconciler = w.newReconciler()
+}
+
+func (w *world) newReconciler() *instanceReconciler {
+	return &instanceReconciler{
+		hub: w.hub, live: w.hub, plan: testCatalog(w.T).Plan, inventory: w.inventory,
+		recovery: &recovery{reader: w.hub, namespace: w.namespace, inventory: w.inventory},
+		drivers:  map[string]Driver{v1alpha1.DriverKube: w.driver},
+		clock:    w.clock, metrics: newMetrics(w.inventory), observeEvery: 5 * time.Minute,
+	}
+}
+
+func hubConfig(w *world) *rest.Config { return hubtest.Start(w).Config }
+
+// testCatalog sells 2, 4 and 8 cores, on one cluster or more.
+func testCatalog(t *testing.T) *catalog.Snapshot {
+	t.Helper()
+	spec := v1alpha1.ServiceOfferingSpec{ID: "service-compute", Name: "compute", Description: "Cores.", Bindable: true, PlanUpdateable: true}
+	for _, size := range []string{"2", "4", "8"} {
+		spec.Plans = append(spec.Plans, v1alpha1.Plan{
+			ID: "plan-" + size, Name: "cores-" + size, Description: size + " cores.", Kind: v1alpha1.PlanKindResources,
+			MaximumPollingDurationSeconds: int32(polling.Seconds()),
+			Resources:                     &v1alpha1.ResourcesPlan{Limits: quantities("cpu=" + size), Clusters: 1, MaxClusters: 3},
+		})
+	}
+	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &spec}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return snapshot
+}
+
+// cluster adds a member cluster with some cores to hub and inventory.
+func (w *world) cluster(name string, cores int) {
+	w.Helper()
+	mc := clusterRow{Name: name, Has: quantities(fmt.Sprintf("cpu=%d", cores))}.memberCluster()
+	mc.Namespace = w.namespace
+	mc.Spec.Access.SecretRef = &v1alpha1.SecretKeyReference{Name: name}
+	status := mc.Status
+	w.must(w.hub.Create(w.Context(), mc))
+	mc.Status = status
+	w.must(w.hub.Status().Update(w.Context(), mc))
+	w.writes = 0
+	w.inventory.UpsertCluster(ClusterOf(mc))
+}
+
+// provision creates an instance as the broker does.
+func (w *world) provision(name, plan, parameters string) {
+	w.Helper()
+	instance := &v1alpha1.ServiceInstance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Finalizers: []string{v1alpha1.Finalizer}},
+		Spec: v1alpha1.ServiceInstanceSpec{
+			Platform: "platform", InstanceID: name, ServiceID: "service-compute",
+			Desired: v1alpha1.InstanceState{PlanID: plan, Parameters: raw(parameters)},
+		},
+	}
+	w.must(w.hub.Create(w.Context(), instance))
+}
+
+func raw(object string) *runtime.RawExtension {
+	if object == "" {
+		return nil
+	}
+	return &runtime.RawExtension{Raw: []byte(object)}
+}
+
+// update changes an instance as the broker does.
+func (w *world) update(name string, change func(*v1alpha1.InstanceState)) {
+	w.Helper()
+	instance := w.instance(name)
+	change(&instance.Spec.Desired)
+	w.must(w.hub.Update(w.Context(), instance))
+}
+
+func (w *world) deprovision(name string) {
+	w.Helper()
+	w.must(w.hub.Delete(w.Context(), w.instance(name)))
+}
+
+func (w *world) instance(name string) *v1alpha1.ServiceInstance {
+	w.Helper()
+	instance := &v1alpha1.ServiceInstance{}
+	w.must(w.hub.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, instance))
+	return instance
+}
+
+func (w *world) gone(name string) bool {
+	err := w.hub.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, &v1alpha1.ServiceInstance{})
+	return client.IgnoreNotFound(err) == nil && err != nil
+}
+
+// pass is one pass over an instance.
+func (w *world) pass(name string) (ctrl.Result, error) {
+	return w.reconciler.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: w.namespace, Name: name}})
+}
+
+// passes makes one pass that must not fail, and returns the instance after it.
+func (w *world) passes(name string) *v1alpha1.ServiceInstance {
+	w.Helper()
+	if _, err := w.pass(name); err != nil {
+		w.Fatal(err)
+	}
+	return w.instance(name)
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// wantOperation checks type, state and what the description says.
+func (w *world) wantOperation(instance *v1alpha1.ServiceInstance, kind v1alpha1.OperationType, state v1alpha1.OperationState, says string) {
+	w.Helper()
+	op := instance.Status.Operation
+	if op == nil || op.Type != kind || op.State != state || op.Generation != instance.Generation || !strings.Contains(op.Description, says) {
+		w.Fatalf("operation of generation %d is %+v, want %s %s saying %q", instance.Generation, op, kind, state, says)
+	}
+}
+
+// wantReserved checks the cores that are reserved on a cluster, in all.
+func (w *world) wantReserved(cluster string, cores int64) {
+	w.Helper()
+	var reserved int64
+	for _, held := range w.inventory.Snapshot().Reservations(cluster) {
+		reserved += held.Resources["cpu"]
+	}
+	if reserved != cores*1000 {
+		w.Fatalf("%d thousandths of a core are reserved on %s, want %d cores", reserved, cluster, cores)
+	}
+}
+
+// wantCarried checks what a cluster carries for an instance, zero being nothing.
+func (w *world) wantCarried(cluster, instance string, cores int64) {
+	w.Helper()
+	if got := w.driver.cores(cluster, instance); got != cores {
+		w.Fatalf("%s carries %d cores of %s, want %d", cluster, got, instance, cores)
+	}
+}
+
+// rememberingDriver is a fake: it carries instances in memory and fails when told to.
+type rememberingDriver struct {
+	mu      sync.Mutex
+	carried map[string]map[string]int64 // cores by cluster and instance
+	calls   []string
+	// failing answers instead of the driver, by call and cluster, for instance "deliver eu".
+	failing map[string]error
+}
+
+func newRememberingDriver() *rememberingDriver {
+	return &rememberingDriver{carried: map[string]map[string]int64{}, failing: map[string]error{}}
+}
+
+func (d *rememberingDriver) Deliver(_ context.Context, delivery Delivery) error {
+	return d.call("deliver", delivery, func(held map[string]int64) error {
+		held[delivery.Instance.Name] = delivery.Placement.Reserved.Cpu().Value()
+		return nil
+	})
+}
+
+func (d *rememberingDriver) Observe(_ context.Context, delivery Delivery) error {
+	return d.call("observe", delivery, func(held map[string]int64) error {
+		if held[delivery.Instance.Name] != delivery.Placement.Reserved.Cpu().Value() {
+			return errors.New("it carries something else")
+		}
+		return nil
+	})
+}
+
+func (d *rememberingDriver) Remove(_ context.Context, delivery Delivery) error {
+	return d.call("remove", delivery, func(held map[string]int64) error {
+		delete(held, delivery.Instance.Name)
+		return nil
+	})
+}
+
+func (d *rememberingDriver) call(name string, delivery Delivery, do func(held map[string]int64) error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	call := name + " " + delivery.Placement.Cluster
+	d.calls = append(d.calls, call)
+	if err := d.failing[call]; err != nil {
+		return err
+	}
+	if d.carried[delivery.Placement.Cluster] == nil {
+		d.carried[delivery.Placement.Cluster] = map[string]int64{}
+	}
+	return do(d.carried[delivery.Placement.Cluster])
+}
+
+func (d *rememberingDriver) cores(cluster, instance string) int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.carried[cluster][instance]
+}
+
+func (d *rememberingDriver) fail(call string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failing[call] = err
+}
+
+// called returns the calls since the last time, sorted, because clusters are called
+// all at once.
+func (d *rememberingDriver) called() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	calls := d.calls
+	d.calls = nil
+	slices.Sort(calls)
+	return calls
+}
+
+// isTrue reads an optional bool.
+func isTrue(b *bool) bool { return ptr.Deref(b, false) }
