@@ -29,12 +29,12 @@ import (
 
 // Crash points of this package: before and after each of its writes.
 const (
-	CrashBeforeFinalizer        = "catalog.before-finalizer"
-	CrashAfterFinalizer         = "catalog.after-finalizer"
-	CrashBeforeStatus           = "catalog.before-status"
-	CrashAfterStatus            = "catalog.after-status"
-	CrashBeforeFinalizerRemoval = "catalog.before-finalizer-removal"
-	CrashAfterFinalizerRemoval  = "catalog.after-finalizer-removal"
+	crashBeforeFinalizer        = "catalog.before-finalizer"
+	crashAfterFinalizer         = "catalog.after-finalizer"
+	crashBeforeStatus           = "catalog.before-status"
+	crashAfterStatus            = "catalog.after-status"
+	crashBeforeFinalizerRemoval = "catalog.before-finalizer-removal"
+	crashAfterFinalizerRemoval  = "catalog.after-finalizer-removal"
 )
 
 // retryAfterConflict lets the cache catch up.
@@ -42,8 +42,8 @@ const retryAfterConflict = 100 * time.Millisecond
 
 // CrashPoints lists them for tests.
 var CrashPoints = []string{
-	CrashBeforeFinalizer, CrashAfterFinalizer, CrashBeforeStatus, CrashAfterStatus,
-	CrashBeforeFinalizerRemoval, CrashAfterFinalizerRemoval,
+	crashBeforeFinalizer, crashAfterFinalizer, crashBeforeStatus, crashAfterStatus,
+	crashBeforeFinalizerRemoval, crashAfterFinalizerRemoval,
 }
 
 // Controller writes to the status of each ServiceOffering what the catalog serves
@@ -138,11 +138,11 @@ func (c *Controller) countUses(ctx context.Context) (Uses, error) {
 // nothing is served that could disappear unnoticed.
 func (c *Controller) record(ctx context.Context, offering *v1alpha1.ServiceOffering, v verdict) error {
 	if controllerutil.AddFinalizer(offering, v1alpha1.Finalizer) {
-		crashpoint.Hit(CrashBeforeFinalizer)
+		crashpoint.Hit(crashBeforeFinalizer)
 		if err := c.Client.Update(ctx, offering); err != nil {
 			return fmt.Errorf("add finalizer: %w", err)
 		}
-		crashpoint.Hit(CrashAfterFinalizer)
+		crashpoint.Hit(crashAfterFinalizer)
 	}
 	status, reason, message := v.condition(offering)
 	before := offering.Status.DeepCopy()
@@ -166,11 +166,11 @@ func (c *Controller) retire(ctx context.Context, offering *v1alpha1.ServiceOffer
 		return c.writeStatus(ctx, offering, offering.Status.DeepCopy(), metav1.ConditionFalse, v1alpha1.ReasonDeleting, message)
 	}
 	controllerutil.RemoveFinalizer(offering, v1alpha1.Finalizer)
-	crashpoint.Hit(CrashBeforeFinalizerRemoval)
+	crashpoint.Hit(crashBeforeFinalizerRemoval)
 	if err := c.Client.Update(ctx, offering); err != nil {
 		return fmt.Errorf("remove finalizer: %w", err)
 	}
-	crashpoint.Hit(CrashAfterFinalizerRemoval)
+	crashpoint.Hit(crashAfterFinalizerRemoval)
 	log.FromContext(ctx).Info("Service offering is gone", "offering", offering.Name)
 	return nil
 }
@@ -181,11 +181,11 @@ func (c *Controller) writeStatus(ctx context.Context, offering *v1alpha1.Service
 	if equality.Semantic.DeepEqual(before, &offering.Status) {
 		return nil
 	}
-	crashpoint.Hit(CrashBeforeStatus)
+	crashpoint.Hit(crashBeforeStatus)
 	if err := c.Client.Status().Update(ctx, offering); err != nil {
 		return fmt.Errorf("write status: %w", err)
 	}
-	crashpoint.Hit(CrashAfterStatus)
+	crashpoint.Hit(crashAfterStatus)
 	log.FromContext(ctx).Info("Service offering judged", "offering", offering.Name, "ready", status, "reason", reason, "message", message)
 	return nil
 }

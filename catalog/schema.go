@@ -20,7 +20,7 @@ import (
 )
 
 // MaxSchemaBytes is the longest schema that OSB 2.17 allows ("Schema Parameters").
-const MaxSchemaBytes = 64 << 10
+const MaxSchemaBytes = 64_000
 
 // draft04 is what schemas are written in unless the operator says otherwise: the
 // one draft that every platform understands.

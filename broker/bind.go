@@ -1,0 +1,245 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/seal"
+)
+
+// bind answers PUT /v2/service_instances/:id/service_bindings/:id (OSB 2.17,
+// "Binding" and "Binding Rotation"). It is synchronous as far as it can: many
+// platforms read credentials from this response only.
+func (s *server) bind(c *call) (*reply, error) {
+	async, err := c.acceptsIncomplete()
+	if err != nil {
+		return nil, err
+	}
+	request, err := s.decodeBind(c)
+	if err != nil {
+		return nil, err
+	}
+	for range maxConflicts {
+		existing, err := s.findBinding(c, c.bindingID)
+		if err != nil {
+			return nil, err
+		}
+		if existing != nil {
+			again, err := s.bindAgain(c, existing, request, async)
+			if again == nil && err == nil {
+				continue // a failed one has been cleared away
+			}
+			return again, err
+		}
+		b, plan, err := s.newBinding(c, request)
+		if err != nil {
+			return nil, err
+		}
+		err = c.write(crashBeforeBind, crashAfterBind, func(ctx context.Context) error { return s.Client.Create(ctx, b) })
+		if apierrors.IsAlreadyExists(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("create binding %s: %w", b.Name, err)
+		}
+		s.metrics.accepted(plan, v1alpha1.OperationBind)
+		return s.finishBind(c, b, async, true)
+	}
+	return nil, errConcurrency
+}
+
+// newBinding is the binding that a request asks for, or why there cannot be one.
+func (s *server) newBinding(c *call, request *bindRequest) (*v1alpha1.ServiceBinding, *catalog.Plan, error) {
+	i, err := s.findInstance(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	if i == nil {
+		return nil, nil, errNoInstance
+	}
+	rotation := request.PredecessorBindingID != nil
+	if request.ServiceID != i.Spec.ServiceID && !(rotation && request.ServiceID == "") {
+		return nil, nil, badRequest("service_id: is not the service offering of the instance.")
+	}
+	operation := instanceOperation(i)
+	switch {
+	case i.DeletionTimestamp == nil && i.Status.Delivered == nil && operation.State == v1alpha1.StateFailed:
+		return nil, nil, errNoInstance // its provision failed
+	case request.PlanID != "" && !hasPlan(i, request.PlanID):
+		return nil, nil, badRequest("plan_id: is not the plan of the instance.")
+	case i.DeletionTimestamp != nil, inProgress(operation):
+		return nil, nil, errConcurrency
+	}
+	state := inForce(i)
+	if request.PlanID != "" && request.PlanID != state.PlanID {
+		return nil, nil, badRequest("plan_id: is not the plan of the instance.")
+	}
+	plan, err := s.Catalog.Snapshot().Plan(i.Spec.ServiceID, state.PlanID)
+	if err != nil {
+		return nil, nil, fmt.Errorf("find the plan of instance %s: %w", i.Name, errors.New(err.Error())) // not the request's fault
+	}
+	if !plan.IsBindable() {
+		return nil, nil, badRequest("Instances of plan %s cannot be bound.", plan.Name)
+	}
+	b := &v1alpha1.ServiceBinding{
+		ObjectMeta: s.objectMeta(v1alpha1.BindingName(c.platform.Name, c.instanceID, c.bindingID)),
+		Spec: v1alpha1.ServiceBindingSpec{
+			Platform: c.platform.Name, InstanceName: i.Name, InstanceID: c.instanceID, BindingID: c.bindingID,
+			ServiceID: i.Spec.ServiceID, PlanID: state.PlanID, AppGUID: request.AppGUID,
+			BindResource: extension(request.RawBindResource), Parameters: extension(request.RawParameters),
+			Context: extension(request.RawContext), OriginatingIdentity: c.identity, Credentials: plan.Credentials,
+		},
+	}
+	if rotation {
+		if err := s.rotate(c, b, *request.PredecessorBindingID, plan); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := plan.ValidateBind(rawOf(b.Spec.Parameters)); err != nil {
+		return nil, nil, err
+	}
+	if plan.Credentials.RequiresApp && b.Spec.AppGUID == "" {
+		return nil, nil, errRequiresApp
+	}
+	return b, plan, nil
+}
+
+// rotate makes a binding the successor of another of the same instance, from which
+// it takes what the request leaves out. Both are valid until the old one is deleted.
+func (s *server) rotate(c *call, b *v1alpha1.ServiceBinding, predecessorID string, plan *catalog.Plan) error {
+	if !plan.IsBindingRotatable() {
+		return badRequest("predecessor_binding_id: bindings of plan %s cannot be rotated.", plan.Name)
+	}
+	predecessor, err := s.findBinding(c, predecessorID)
+	if err != nil {
+		return err
+	}
+	switch {
+	case predecessor == nil:
+		return badRequest("predecessor_binding_id: the instance has no such binding.")
+	case predecessor.DeletionTimestamp != nil, bindingOperation(predecessor).State != v1alpha1.StateSucceeded:
+		return badRequest("predecessor_binding_id: the binding is not in force.")
+	case isExpired(predecessor, s.Clock.Now()):
+		return badRequest("predecessor_binding_id: the binding has expired.")
+	}
+	b.Spec.PredecessorBindingID = predecessorID
+	if b.Spec.AppGUID == "" {
+		b.Spec.AppGUID = predecessor.Spec.AppGUID
+	}
+	if b.Spec.BindResource == nil {
+		b.Spec.BindResource = predecessor.Spec.BindResource
+	}
+	if b.Spec.Parameters == nil {
+		b.Spec.Parameters = predecessor.Spec.Parameters
+	}
+	if b.Spec.Context == nil {
+		b.Spec.Context = predecessor.Spec.Context
+	}
+	return nil
+}
+
+// bindAgain answers a bind of a binding that exists. Without a reply and an error
+// the binding had failed and is gone.
+func (s *server) bindAgain(c *call, b *v1alpha1.ServiceBinding, request *bindRequest, async bool) (*reply, error) {
+	if b.DeletionTimestamp != nil {
+		return nil, errConcurrency
+	}
+	planIsKnown := false
+	if request.PlanID != b.Spec.PlanID {
+		i, err := s.findInstance(c)
+		if err != nil {
+			return nil, err
+		}
+		planIsKnown = i != nil && request.PlanID == inForce(i).PlanID
+	}
+	if !isSameBinding(b, request, planIsKnown) {
+		return nil, errBindingConflict
+	}
+	if bindingOperation(b).State != v1alpha1.StateFailed {
+		return s.finishBind(c, b, async, false)
+	}
+	if err := s.delete(c, b, crashBeforeBindingDelete, crashAfterBindingDelete); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), s.BindTimeout)
+	defer cancel()
+	_, err := await(ctx, s.Client, b, &v1alpha1.ServiceBindingList{}, func(*v1alpha1.ServiceBinding) bool { return false })
+	if errors.Is(err, errDeleted) {
+		return nil, nil
+	}
+	return nil, errConcurrency
+}
+
+// finishBind waits for a bind and answers it. created says that this request made
+// the binding: then it also clears it away if it fails before it was answered.
+func (s *server) finishBind(c *call, b *v1alpha1.ServiceBinding, async, created bool) (*reply, error) {
+	b, err := s.awaitBinding(c, b, async, func(b *v1alpha1.ServiceBinding) bool {
+		return b.DeletionTimestamp != nil || !inProgress(bindingOperation(b))
+	})
+	operation := bindingOperation(b)
+	switch {
+	case errors.Is(err, errDeleted), b.DeletionTimestamp != nil:
+		return nil, errConcurrency
+	case err == nil && operation.State == v1alpha1.StateSucceeded:
+		status := http.StatusOK
+		if created {
+			status = http.StatusCreated
+		}
+		body, err := s.bindingBody(b, c.version)
+		if err != nil {
+			return nil, err
+		}
+		return &reply{status: status, body: body}, nil
+	case c.Context().Err() != nil:
+		return nil, c.Context().Err() // the platform hung up; the binding stays, for it to fetch or delete
+	case errors.Is(err, context.DeadlineExceeded) && async:
+		return &reply{status: http.StatusAccepted, body: operationBody{token(operation)}}, nil
+	case err != nil && !errors.Is(err, context.DeadlineExceeded):
+		return nil, fmt.Errorf("wait for binding %s: %w", b.Name, err)
+	}
+	if created {
+		if err := s.delete(c, b, crashBeforeBindingDelete, crashAfterBindingDelete); err != nil {
+			return nil, err
+		}
+	}
+	reason := operation.Description
+	if reason == "" {
+		reason = "it took too long"
+	}
+	return nil, &Error{Status: http.StatusInternalServerError, Code: codeOperationFailed, Description: "The binding could not be made: " + reason + "."}
+}
+
+// awaitBinding waits for a binding as long as the platform allows. The error is that
+// of a context when it has not come far enough by then.
+func (s *server) awaitBinding(c *call, b *v1alpha1.ServiceBinding, async bool, done func(*v1alpha1.ServiceBinding) bool) (*v1alpha1.ServiceBinding, error) {
+	patience := s.BindTimeout
+	if async {
+		patience = s.BindWait
+	}
+	if patience <= 0 && !done(b) {
+		return b, context.DeadlineExceeded
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), patience)
+	defer cancel()
+	return await(ctx, s.Client, b, &v1alpha1.ServiceBindingList{}, done)
+}
+
+// bindingBody unseals the credentials of a binding that succeeded.
+func (s *server) bindingBody(b *v1alpha1.ServiceBinding, v version) (bindingBody, error) {
+	var credentials json.RawMessage
+	if len(b.Status.SealedCredentials) > 0 {
+		unsealed, err := s.Keys.Unseal(b.Status.SealedCredentials, seal.Owner("ServiceBinding", b.Namespace, b.Name, string(b.UID)))
+		if err != nil {
+			return bindingBody{}, fmt.Errorf("unseal the credentials of binding %s: %w", b.Name, err)
+		}
+		credentials = unsealed.Reveal()
+	}
+	return bindingResponse(b, credentials, v), nil
+}

@@ -1,0 +1,222 @@
+package broker
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+
+	"github.com/pivotal-cf/brokerapi/v10/domain"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/sluice-dev/sluice/internal/strictjson"
+)
+
+// maxDrainBytes is how much of a body that is too large is still read, so that
+// the client gets to see the answer instead of a broken connection.
+const maxDrainBytes = 16 << 20
+
+// The request bodies: the types of brokerapi, where fields are told absent from
+// empty, and with what is newer.
+type (
+	provisionRequest struct {
+		domain.ProvisionDetails
+	}
+	updateRequest struct {
+		domain.UpdateDetails
+		PlanID *string `json:"plan_id"`
+		// PreviousValues are accepted and not believed: what the instance was is known.
+		PreviousValues json.RawMessage `json:"previous_values"`
+	}
+	bindRequest struct {
+		domain.BindDetails
+		// RawBindResource keeps the fields that platforms add of their own.
+		RawBindResource json.RawMessage `json:"bind_resource"`
+		// PredecessorBindingID makes this a rotation (2.17).
+		PredecessorBindingID *string `json:"predecessor_binding_id"`
+	}
+)
+
+// decodeBody reads a request body: one JSON object, nothing beside it. Content-Type
+// is not looked at; curl -d sends a form's.
+func (s *server) decodeBody(c *call, into any) error {
+	err := strictjson.Decode(c.Body, strictjson.Limits{Object: true, Bytes: s.MaxBodyBytes}, into)
+	if malformed := (*strictjson.Error)(nil); errors.As(err, &malformed) {
+		if malformed.Kind == strictjson.TooLarge {
+			_, _ = io.CopyN(io.Discard, c.Body, maxDrainBytes)
+		}
+		return err
+	}
+	if err != nil {
+		return &Error{Status: 400, Code: codeBadRequest, Description: "The body could not be read.", Err: err}
+	}
+	return nil
+}
+
+// decodeProvision reads and checks the body of a provision.
+func (s *server) decodeProvision(c *call) (*provisionRequest, error) {
+	request := &provisionRequest{}
+	if err := s.decodeBody(c, request); err != nil {
+		return nil, err
+	}
+	err := errors.Join(
+		required("service_id", request.ServiceID), required("plan_id", request.PlanID),
+		required("organization_guid", request.OrganizationGUID), required("space_guid", request.SpaceGUID),
+		object("parameters", &request.RawParameters), c.checkContext(&request.RawContext),
+	)
+	request.MaintenanceInfo = present(request.MaintenanceInfo)
+	return request, err
+}
+
+// decodeUpdate reads and checks the body of an update.
+func (s *server) decodeUpdate(c *call) (*updateRequest, error) {
+	request := &updateRequest{}
+	if err := s.decodeBody(c, request); err != nil {
+		return nil, err
+	}
+	err := errors.Join(
+		required("service_id", request.ServiceID), object("parameters", &request.RawParameters),
+		object("previous_values", &request.PreviousValues), c.checkContext(&request.RawContext),
+	)
+	if request.PlanID != nil {
+		err = errors.Join(err, required("plan_id", *request.PlanID))
+	}
+	request.MaintenanceInfo = present(request.MaintenanceInfo)
+	return request, err
+}
+
+// decodeBind reads and checks the body of a bind. The two ids may be absent from a
+// rotation: the specification's table lists only the predecessor, its OpenAPI
+// document all three.
+func (s *server) decodeBind(c *call) (*bindRequest, error) {
+	request := &bindRequest{}
+	if err := s.decodeBody(c, request); err != nil {
+		return nil, err
+	}
+	var err error
+	if request.PredecessorBindingID == nil {
+		err = errors.Join(required("service_id", request.ServiceID), required("plan_id", request.PlanID))
+	} else {
+		err = required("predecessor_binding_id", *request.PredecessorBindingID)
+	}
+	err = errors.Join(err, object("parameters", &request.RawParameters),
+		object("bind_resource", &request.RawBindResource), c.checkContext(&request.RawContext))
+	if err != nil {
+		return nil, err
+	}
+	if request.RawBindResource != nil {
+		if err := json.Unmarshal(request.RawBindResource, &request.BindResource); err != nil {
+			return nil, badRequest("bind_resource: a field has the wrong type.")
+		}
+		if request.AppGUID == "" {
+			request.AppGUID = request.BindResource.AppGuid
+		}
+	}
+	return request, nil
+}
+
+// checkContext checks that context is an object that names the same platform as
+// the originating identity (OSB 2.17, "Originating Identity").
+func (c *call) checkContext(context *json.RawMessage) error {
+	if err := object("context", context); err != nil || *context == nil || c.identity == nil {
+		return err
+	}
+	var named struct {
+		Platform any `json:"platform"`
+	}
+	if err := json.Unmarshal(*context, &named); err != nil {
+		return badRequest("context: not an object.")
+	}
+	if named.Platform != nil && named.Platform != c.identity.Platform {
+		return badRequest("context.platform: is not the platform that %s names.", headerOriginatingIdentity)
+	}
+	return nil
+}
+
+func required(field, value string) error {
+	if value == "" {
+		return badRequest("%s: missing or empty.", field)
+	}
+	return nil
+}
+
+// object checks that a field is an object, and makes null the same as absent.
+func object(field string, raw *json.RawMessage) error {
+	trimmed := bytes.TrimSpace(*raw)
+	switch {
+	case len(trimmed) == 0, bytes.Equal(trimmed, []byte("null")):
+		*raw = nil
+	case trimmed[0] != '{':
+		return badRequest("%s: want an object.", field)
+	}
+	return nil
+}
+
+// present makes an empty maintenance_info the same as none: some platforms always send it.
+func present(info *domain.MaintenanceInfo) *domain.MaintenanceInfo {
+	if info == nil || info.Version == "" {
+		return nil
+	}
+	return info
+}
+
+// acceptsIncomplete reads the query parameter of that name, which is true, false
+// or absent.
+func (c *call) acceptsIncomplete() (bool, error) {
+	value, there, err := single(c.query, "accepts_incomplete")
+	switch {
+	case err != nil:
+		return false, err
+	case !there, value == "false":
+		return false, nil
+	case value == "true":
+		return true, nil
+	default:
+		return false, badRequest("accepts_incomplete: want true or false.")
+	}
+}
+
+// ids reads the query parameters service_id and plan_id, which deletions must have.
+func (c *call) ids() (serviceID, planID string, err error) {
+	var errs [2]error
+	serviceID, _, errs[0] = single(c.query, "service_id")
+	planID, _, errs[1] = single(c.query, "plan_id")
+	return serviceID, planID, errors.Join(errs[0], errs[1], required("service_id", serviceID), required("plan_id", planID))
+}
+
+func single(query url.Values, name string) (value string, there bool, err error) {
+	switch values := query[name]; len(values) {
+	case 0:
+		return "", false, nil
+	case 1:
+		return values[0], true, nil
+	default:
+		return "", true, badRequest("%s: occurs %d times.", name, len(values))
+	}
+}
+
+// extension makes raw JSON a field of a resource; none stays none.
+func extension(raw json.RawMessage) *runtime.RawExtension {
+	if raw == nil {
+		return nil
+	}
+	return &runtime.RawExtension{Raw: raw}
+}
+
+// rawOf is the inverse of extension.
+func rawOf(e *runtime.RawExtension) json.RawMessage {
+	if e == nil {
+		return nil
+	}
+	return e.Raw
+}
+
+// mustParse decodes JSON that the hub has stored.
+func mustParse(what string, raw json.RawMessage, into any) error {
+	if err := json.Unmarshal(raw, into); err != nil {
+		return fmt.Errorf("read %s from the hub: %w", what, err)
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+package broker
+
+import (
+	"net/http"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// deprovision answers DELETE /v2/service_instances/:id (OSB 2.17, "Deprovisioning").
+// It is accepted whatever the instance is doing, and halts that; its bindings go
+// with it.
+func (s *server) deprovision(c *call) (*reply, error) {
+	async, err := c.acceptsIncomplete()
+	if err != nil {
+		return nil, err
+	}
+	serviceID, planID, err := c.ids()
+	if err != nil {
+		return nil, err
+	}
+	i, err := s.findInstance(c)
+	switch {
+	case err != nil:
+		return nil, err
+	case i == nil:
+		return nil, errGone
+	case i.Spec.ServiceID != serviceID:
+		return nil, badRequest("service_id: is not the service offering of the instance.")
+	case !hasPlan(i, planID):
+		return nil, badRequest("plan_id: is not the plan of the instance.")
+	case !async:
+		return nil, errAsyncRequired
+	}
+	if i.DeletionTimestamp == nil {
+		uid := i.UID
+		if err := s.delete(c, i, crashBeforeDeprovision, crashAfterDeprovision); err != nil {
+			return nil, err
+		}
+		if plan, err := s.Catalog.Snapshot().Plan(serviceID, i.Spec.Desired.PlanID); err == nil {
+			s.metrics.accepted(plan, v1alpha1.OperationDeprovision)
+		}
+		// Deleting has made a new generation, which names the operation.
+		if i, err = s.findInstance(c); err != nil {
+			return nil, err
+		}
+		if i == nil || i.UID != uid {
+			return &reply{status: http.StatusOK, body: emptyBody{}}, nil
+		}
+	}
+	return &reply{status: http.StatusAccepted, body: operationBody{token(instanceOperation(i))}}, nil
+}

@@ -1,0 +1,155 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/strictjson"
+)
+
+// Error codes of OSB 2.17, "Service Broker Errors", and those of our own. Clients
+// act on the former and only show the latter.
+const (
+	codeAsyncRequired           = "AsyncRequired"
+	codeConcurrencyError        = "ConcurrencyError"
+	codeRequiresApp             = "RequiresApp"
+	codeMaintenanceInfoConflict = "MaintenanceInfoConflict"
+
+	codeBadRequest             = "BadRequest"
+	codeUnauthorized           = "Unauthorized"
+	codeNotFound               = "NotFound"
+	codeMethodNotAllowed       = "MethodNotAllowed"
+	codeConflict               = "Conflict"
+	codeUnsupportedVersion     = "UnsupportedVersion"
+	codeTooLarge               = "RequestTooLarge"
+	codePlanChangeNotSupported = "PlanChangeNotSupported"
+	codeOperationFailed        = "OperationFailed"
+	codeUnavailable            = "Unavailable"
+	codeInternalError          = "InternalError"
+)
+
+// Error is an OSB error response. What it says is shown to end users.
+type Error struct {
+	// Status is the HTTP status.
+	Status int
+	// Code is the field error of the body.
+	Code string
+	// Description for the end user. Empty gives the empty body that 410 has.
+	Description string
+	// InstanceUsable says, of a failed update or deprovision, whether the instance still works.
+	InstanceUsable *bool
+	// UpdateRepeatable says, of a failed update, whether it may be tried again.
+	UpdateRepeatable *bool
+	// RetryAfter asks the platform to wait; zero does not.
+	RetryAfter time.Duration
+	// Err is the cause, for the log only.
+	Err error
+}
+
+func (e *Error) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("%s: %s: %v", e.Code, e.Description, e.Err)
+	}
+	return e.Code + ": " + e.Description
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// The descriptions of the first three are those that the Go client of Service
+// Catalog compares word by word.
+var (
+	errAsyncRequired = &Error{Status: http.StatusUnprocessableEntity, Code: codeAsyncRequired,
+		Description: "This service plan requires client support for asynchronous service operations."}
+	errConcurrency = &Error{Status: http.StatusUnprocessableEntity, Code: codeConcurrencyError,
+		Description: "The Service Broker does not support concurrent requests that mutate the same resource."}
+	errRequiresApp = &Error{Status: http.StatusUnprocessableEntity, Code: codeRequiresApp,
+		Description: "This service supports generation of credentials through binding an application only."}
+	errMaintenanceInfo = &Error{Status: http.StatusUnprocessableEntity, Code: codeMaintenanceInfoConflict,
+		Description: "The maintenance information for the requested Service Plan has changed."}
+
+	errGone             = &Error{Status: http.StatusGone}
+	errUnauthorized     = &Error{Status: http.StatusUnauthorized, Code: codeUnauthorized, Description: "The credentials are missing or wrong."}
+	errNoSuchRoute      = &Error{Status: http.StatusNotFound, Code: codeNotFound, Description: "OSB 2.17 has no such URL."}
+	errNoSuchMethod     = &Error{Status: http.StatusMethodNotAllowed, Code: codeMethodNotAllowed, Description: "This URL does not have this method."}
+	errNoInstance       = &Error{Status: http.StatusNotFound, Code: codeNotFound, Description: "There is no such service instance."}
+	errNoBinding        = &Error{Status: http.StatusNotFound, Code: codeNotFound, Description: "There is no such service binding."}
+	errInstanceConflict = &Error{Status: http.StatusConflict, Code: codeConflict,
+		Description: "A service instance with this id but different attributes exists."}
+	errBindingConflict = &Error{Status: http.StatusConflict, Code: codeConflict,
+		Description: "A service binding with this id but different attributes exists."}
+)
+
+func badRequest(format string, args ...any) *Error {
+	return &Error{Status: http.StatusBadRequest, Code: codeBadRequest, Description: fmt.Sprintf(format, args...)}
+}
+
+// responses says what the errors of other packages look like to a platform. The
+// first row that matches counts; what matches none is a defect and becomes 500.
+var responses = []struct {
+	matches func(error) bool
+	respond func(error) *Error
+}{
+	{is[*Error], func(err error) *Error { return as[*Error](err) }},
+	{is[*strictjson.Error], fromJSON},
+	{is[*catalog.UnknownServiceError], func(err error) *Error {
+		return badRequest("service_id: %v.", as[*catalog.UnknownServiceError](err))
+	}},
+	{is[*catalog.UnknownPlanError], func(err error) *Error {
+		return badRequest("plan_id: %v.", as[*catalog.UnknownPlanError](err))
+	}},
+	{is[*catalog.ParameterError], func(err error) *Error {
+		return badRequest("%v.", as[*catalog.ParameterError](err))
+	}},
+	{apierrors.IsRequestEntityTooLargeError, func(err error) *Error { return tooLarge("the request is too large to be stored", err) }},
+	{unavailable, func(err error) *Error {
+		return &Error{Status: http.StatusServiceUnavailable, Code: codeUnavailable, RetryAfter: time.Second, Err: err,
+			Description: "The service broker cannot reach its storage right now."}
+	}},
+}
+
+// response is the one place that decides what an error looks like.
+func response(err error, requestID string) *Error {
+	for _, r := range responses {
+		if r.matches(err) {
+			return r.respond(err)
+		}
+	}
+	return &Error{Status: http.StatusInternalServerError, Code: codeInternalError, Err: err,
+		Description: "The service broker failed unexpectedly; its operator finds the reason in the log under request " + requestID + "."}
+}
+
+func fromJSON(err error) *Error {
+	malformed := as[*strictjson.Error](err)
+	if malformed.Kind == strictjson.TooLarge {
+		return tooLarge(malformed.Error(), nil)
+	}
+	return badRequest("The body is malformed: %v.", malformed)
+}
+
+func tooLarge(description string, err error) *Error {
+	return &Error{Status: http.StatusRequestEntityTooLarge, Code: codeTooLarge, Description: "The body is not acceptable: " + description + ".", Err: err}
+}
+
+// unavailable tells errors that pass: the hub is away or overloaded, or the client is gone.
+func unavailable(err error) bool {
+	return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) ||
+		apierrors.IsTimeout(err) || apierrors.IsConflict(err) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+func is[E error](err error) bool {
+	var target E
+	return errors.As(err, &target)
+}
+
+func as[E error](err error) E {
+	var target E
+	errors.As(err, &target)
+	return target
+}

@@ -1,0 +1,70 @@
+package broker
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/pivotal-cf/brokerapi/v10/domain"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// fetch answers GET /v2/service_instances/:id (OSB 2.17, "Fetching a Service
+// Instance") with the state in force.
+func (s *server) fetch(c *call) (*reply, error) {
+	i, err := s.findInstance(c)
+	switch {
+	case err != nil:
+		return nil, err
+	case i == nil, i.Status.Delivered == nil:
+		return nil, errNoInstance
+	case i.DeletionTimestamp != nil, inProgress(instanceOperation(i)):
+		return nil, errConcurrency
+	}
+	state := inForce(i)
+	body := fetchedInstanceBody{Parameters: rawOf(state.Parameters)}
+	body.ServiceID, body.PlanID = i.Spec.ServiceID, state.PlanID
+	if plan, err := s.Catalog.Snapshot().Plan(i.Spec.ServiceID, state.PlanID); err == nil {
+		body.DashboardURL = dashboardURL(plan, i)
+		if c.version >= v17 && state.MaintenanceVersion != "" {
+			body.MaintenanceInfo = &maintenanceBody{Version: state.MaintenanceVersion}
+			if m := plan.MaintenanceInfo; m != nil && m.Version == state.MaintenanceVersion {
+				body.MaintenanceInfo.Description = m.Description
+			}
+		}
+	}
+	if c.version >= v17 {
+		body.Metadata = &domain.InstanceMetadata{Labels: instanceLabels(i), Attributes: s.whereabouts(c, i)}
+	}
+	return &reply{status: http.StatusOK, body: body}, nil
+}
+
+// instanceLabels are the labels of an instance's metadata: the resource by which its
+// operator finds it.
+func instanceLabels(i *v1alpha1.ServiceInstance) map[string]string {
+	return map[string]string{v1alpha1.LabelInstance: i.Name}
+}
+
+// whereabouts names the clusters of an instance, and their regions as far as they
+// are known.
+func (s *server) whereabouts(c *call, i *v1alpha1.ServiceInstance) map[string]string {
+	var clusters, regions []string
+	for _, placement := range i.Status.Delivered.Decision.Placements {
+		clusters = append(clusters, placement.Cluster)
+		var cluster v1alpha1.MemberCluster
+		if err := s.Client.Get(c.Context(), client.ObjectKey{Namespace: s.Namespace, Name: placement.Cluster}, &cluster); err == nil && cluster.Spec.Region != "" {
+			regions = append(regions, cluster.Spec.Region)
+		}
+	}
+	attributes := map[string]string{}
+	if len(clusters) > 0 {
+		attributes["clusters"] = strings.Join(clusters, ",")
+	}
+	if len(regions) > 0 {
+		slices.Sort(regions)
+		attributes["regions"] = strings.Join(slices.Compact(regions), ",")
+	}
+	return attributes
+}

@@ -1,0 +1,75 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/crashpoint"
+)
+
+// findInstance reads the call's instance live; nil means there is none.
+func (s *server) findInstance(c *call) (*v1alpha1.ServiceInstance, error) {
+	i := &v1alpha1.ServiceInstance{}
+	key := client.ObjectKey{Namespace: s.Namespace, Name: v1alpha1.InstanceName(c.platform.Name, c.instanceID)}
+	err := s.Client.Get(c.Context(), key, i)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read instance %s: %w", key.Name, err)
+	}
+	return i, nil
+}
+
+// findBinding reads a binding of the call's instance live; nil means there is none.
+func (s *server) findBinding(c *call, bindingID string) (*v1alpha1.ServiceBinding, error) {
+	b := &v1alpha1.ServiceBinding{}
+	key := client.ObjectKey{Namespace: s.Namespace, Name: v1alpha1.BindingName(c.platform.Name, c.instanceID, bindingID)}
+	err := s.Client.Get(c.Context(), key, b)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read binding %s: %w", key.Name, err)
+	}
+	return b, nil
+}
+
+// write does something to the hub that must not be abandoned half-way because the
+// client hangs up: what was accepted stays accepted.
+func (c *call) write(before, after string, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), writeTimeout)
+	defer cancel()
+	crashpoint.Hit(before)
+	if err := do(ctx); err != nil {
+		return err
+	}
+	crashpoint.Hit(after)
+	return nil
+}
+
+// delete deletes one incarnation of an object; it is no error if that is gone already.
+func (s *server) delete(c *call, o client.Object, before, after string) error {
+	uid := o.GetUID()
+	err := c.write(before, after, func(ctx context.Context) error {
+		return s.Client.Delete(ctx, o, client.Preconditions{UID: &uid})
+	})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // a conflict is about the UID
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("delete %s: %w", o.GetName(), err)
+	}
+	return nil
+}
+
+// objectMeta names a new resource, its finalizer included: nothing that was
+// accepted disappears before its controller has cleaned up.
+func (s *server) objectMeta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: s.Namespace, Name: name, Finalizers: []string{v1alpha1.Finalizer}}
+}

@@ -1,0 +1,300 @@
+package broker
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gorilla/mux"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/strictjson"
+)
+
+const (
+	headerVersion             = "X-Broker-API-Version"
+	headerOriginatingIdentity = "X-Broker-API-Originating-Identity"
+	headerRequestIdentity     = "X-Broker-API-Request-Identity"
+
+	// maxIDBytes bounds the decoded ids in URLs. The specification sets no bound;
+	// platforms in the field use 36 to about 100 bytes.
+	maxIDBytes = 512
+	// maxIdentityBytes bounds the decoded originating identity.
+	maxIdentityBytes = 16 << 10
+)
+
+var tracer = otel.Tracer("github.com/sluice-dev/sluice/broker")
+
+// call is one request, authenticated and parsed as far as every route needs it.
+type call struct {
+	*http.Request
+	requestID string
+	platform  *Platform
+	version   version
+	identity  *v1alpha1.OriginatingIdentity
+	query     url.Values
+
+	// Of the routes that have them:
+	instanceID, bindingID string
+
+	// For the record of the request:
+	route, template string
+	err             error
+}
+
+// reply is a successful answer.
+type reply struct {
+	status int
+	body   any
+	// document is an encoded body, instead of body.
+	document   []byte
+	header     http.Header
+	retryAfter time.Duration
+}
+
+// handler answers a call. It returns a reply or an error.
+type handler func(*call) (*reply, error)
+
+// callKey finds the call in the context of its request.
+type callKey struct{}
+
+// serve is what every OSB request passes through, in this order: identity of the
+// request, span and record, panics, authentication, version, originating identity,
+// route.
+func (s *server) serve(w http.ResponseWriter, r *http.Request) {
+	start := s.Clock.Now()
+	c := &call{requestID: r.Header.Get(headerRequestIdentity)}
+	if c.requestID == "" {
+		c.requestID = rand.Text()
+	}
+	w.Header().Set(headerRequestIdentity, c.requestID)
+	out := &statusWriter{ResponseWriter: w}
+
+	ctx := otel.GetTextMapPropagator().Extract(r.Context(), propagation.HeaderCarrier(r.Header))
+	ctx, span := tracer.Start(ctx, r.Method, trace.WithSpanKind(trace.SpanKindServer))
+	defer span.End()
+	c.Request = r.WithContext(context.WithValue(ctx, callKey{}, c))
+	defer func() {
+		if p := recover(); p != nil {
+			c.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			if !out.written {
+				s.refuse(out, c, c.err)
+			}
+		}
+		s.record(c, out, span, s.Clock.Since(start))
+	}()
+	if err := s.admit(c); err != nil {
+		s.refuse(out, c, err)
+		return
+	}
+	s.routes.ServeHTTP(out, c.Request)
+}
+
+// admit checks what all routes ask of a request.
+func (s *server) admit(c *call) error {
+	platform, ok := s.Platforms.Authenticate(c.Request)
+	if !ok {
+		return errUnauthorized
+	}
+	c.platform = platform
+	var err error
+	if c.version, err = parseVersion(c.Header.Get(headerVersion)); err != nil {
+		return err
+	}
+	if c.identity, err = parseOriginatingIdentity(c.Header.Get(headerOriginatingIdentity)); err != nil {
+		return err
+	}
+	if c.query, err = url.ParseQuery(c.URL.RawQuery); err != nil {
+		return badRequest("The query string is malformed.")
+	}
+	return nil
+}
+
+// route names the route for the record and gives the handler the ids in the URL.
+func (s *server) route(name, template string, answer handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := r.Context().Value(callKey{}).(*call)
+		c.route, c.template = name, template
+		got, err := func() (*reply, error) {
+			for variable, into := range map[string]*string{"instance_id": &c.instanceID, "binding_id": &c.bindingID} {
+				encoded, there := mux.Vars(r)[variable]
+				if !there {
+					continue
+				}
+				id, err := parseID(variable, encoded)
+				if err != nil {
+					return nil, err
+				}
+				*into = id
+			}
+			return answer(c)
+		}()
+		if err != nil {
+			s.refuse(w, c, err)
+			return
+		}
+		got.write(w)
+	})
+}
+
+func parseID(variable, encoded string) (string, error) {
+	id, err := url.PathUnescape(encoded)
+	switch {
+	case err != nil, !utf8.ValidString(id):
+		return "", badRequest("%s: not percent-encoded UTF-8.", variable)
+	case id == "":
+		return "", badRequest("%s: empty.", variable)
+	case len(id) > maxIDBytes:
+		return "", badRequest("%s: longer than %d bytes.", variable, maxIDBytes)
+	}
+	return id, nil
+}
+
+// refuse writes an error.
+func (s *server) refuse(w http.ResponseWriter, c *call, err error) {
+	c.err = err
+	e := response(err, c.requestID)
+	if e.Status == http.StatusUnauthorized {
+		for _, challenge := range s.Platforms.challenges() {
+			w.Header().Add("WWW-Authenticate", challenge)
+		}
+	}
+	(&reply{status: e.Status, body: errorResponse(e, c.version), retryAfter: e.RetryAfter}).write(w)
+}
+
+func (r *reply) write(w http.ResponseWriter) {
+	for name, values := range r.header {
+		w.Header()[name] = values
+	}
+	if r.retryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(r.retryAfter.Seconds()))))
+	}
+	switch {
+	case r.document != nil:
+		writeDocument(w, r.status, r.document)
+	case r.body != nil:
+		writeJSON(w, r.status, r.body)
+	default:
+		w.WriteHeader(r.status)
+	}
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	document, err := json.Marshal(body)
+	if err != nil {
+		// Every body is one of wire.go; their tests encode them all.
+		panic(fmt.Sprintf("encode %T: %v", body, err))
+	}
+	writeDocument(w, status, document)
+}
+
+func writeDocument(w http.ResponseWriter, status int, document []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(document)))
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(document) // the client may have hung up
+}
+
+// record logs, measures and traces a request that has been answered. Neither
+// bodies nor ids as platforms choose them are shown, only names of resources.
+func (s *server) record(c *call, w *statusWriter, span trace.Span, took time.Duration) {
+	platform := ""
+	if c.platform != nil {
+		platform = c.platform.Name
+	}
+	attributes := []slog.Attr{
+		slog.String("method", c.Method), slog.String("route", c.route), slog.Int("status", w.status),
+		slog.Duration("duration", took), slog.String("platform", platform), slog.String("request", shorten(c.requestID)),
+	}
+	traced := []attribute.KeyValue{
+		attribute.String("http.request.method", c.Method), attribute.String("http.route", c.template),
+		attribute.Int("http.response.status_code", w.status), attribute.String("sluice.platform", platform),
+	}
+	if c.instanceID != "" {
+		name := v1alpha1.InstanceName(platform, c.instanceID)
+		attributes = append(attributes, slog.String("instance", name))
+		traced = append(traced, attribute.String("sluice.instance", name))
+	}
+	if c.bindingID != "" {
+		name := v1alpha1.BindingName(platform, c.instanceID, c.bindingID)
+		attributes = append(attributes, slog.String("binding", name))
+		traced = append(traced, attribute.String("sluice.binding", name))
+	}
+	level := slog.LevelInfo
+	if c.err != nil {
+		var known *Error
+		switch {
+		case w.status >= http.StatusInternalServerError:
+			level = slog.LevelError
+			attributes = append(attributes, slog.Any("error", c.err))
+			span.SetStatus(codes.Error, http.StatusText(w.status))
+		case errors.As(c.err, &known):
+			// The description may quote the request; the code does not.
+			attributes = append(attributes, slog.String("error", known.Code))
+		}
+	}
+	s.Logger.LogAttrs(c.Context(), level, "request", attributes...)
+	s.metrics.answered(c.route, platform, w.status, took)
+	if c.template != "" {
+		span.SetName(c.Method + " " + c.template)
+	}
+	span.SetAttributes(traced...)
+}
+
+// shorten bounds what a log shows of text that a client chose.
+func shorten(text string) string { return text[:min(len(text), 128)] }
+
+// statusWriter remembers the status.
+type statusWriter struct {
+	http.ResponseWriter
+	status  int
+	written bool
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	if !w.written {
+		w.status, w.written = status, true
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// parseOriginatingIdentity reads "platform base64(object)" (OSB 2.17, "Originating
+// Identity"); without the header it returns nil.
+func parseOriginatingIdentity(header string) (*v1alpha1.OriginatingIdentity, error) {
+	if header == "" {
+		return nil, nil
+	}
+	malformed := badRequest("%s: want a platform's name, a blank and a JSON object in Base64.", headerOriginatingIdentity)
+	platform, encoded, found := strings.Cut(header, " ")
+	if !found || platform == "" {
+		return nil, malformed
+	}
+	value, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return nil, malformed
+	}
+	var object map[string]any
+	if err := strictjson.Decode(strings.NewReader(string(value)), strictjson.Limits{Object: true, Bytes: maxIdentityBytes}, &object); err != nil {
+		return nil, malformed
+	}
+	return &v1alpha1.OriginatingIdentity{Platform: platform, Value: runtime.RawExtension{Raw: value}}, nil
+}

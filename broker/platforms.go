@@ -1,0 +1,276 @@
+package broker
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Platform is an OSB caller. It has a space of instance ids of its own and sees
+// the plans that are open to it.
+type Platform struct {
+	// Name is stored with everything that the platform creates: it must never change.
+	Name string
+	// DeletedLastOperation is what a poll for a deprovision or unbind gets that is done.
+	DeletedLastOperation DeletedLastOperation
+}
+
+// DeletedLastOperation is an answer to a poll for a deletion that is done. The
+// specification allows both, and platforms in the field differ.
+type DeletedLastOperation string
+
+// Answers to a poll for a deletion that is done.
+const (
+	// DeletedGone answers 410 Gone.
+	DeletedGone DeletedLastOperation = "gone"
+	// DeletedSucceeded answers 200 with the state succeeded.
+	DeletedSucceeded DeletedLastOperation = "succeeded"
+)
+
+// recheck is how often the file of the platforms is looked at.
+const recheck = time.Second
+
+// Platforms authenticates callers by a YAML file:
+//
+//	platforms:
+//	- name: cf-eu                       # never changes
+//	  basic:                            # several, so that passwords change without a gap
+//	  - {username: cf, password: …}
+//	  bearer: […]                       # tokens
+//	  clientCertificateNames: [cf.eu]   # common names of verified client certificates
+//	  deletedLastOperation: succeeded   # default: gone
+//
+// The file is read again when it changes; while it cannot be used, the platforms
+// stay as they were. Only digests of secrets are kept in memory.
+type Platforms struct {
+	path string
+
+	known    atomic.Pointer[roster]
+	checking sync.Mutex
+	checked  time.Time
+	file     fs.FileInfo
+}
+
+// roster is one state of the file.
+type roster struct {
+	credentials []credential
+	bearer      bool
+	basic       bool
+}
+
+// credential is one way of being a platform.
+type credential struct {
+	digest   [sha256.Size]byte
+	platform *Platform
+}
+
+// LoadPlatforms reads the platforms from a file and follows its changes.
+func LoadPlatforms(path string) (*Platforms, error) {
+	p := &Platforms{path: path}
+	if err := p.load(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// ParsePlatforms reads the platforms from a document of that form.
+func ParsePlatforms(document []byte) (*Platforms, error) {
+	r, err := parseRoster(document)
+	if err != nil {
+		return nil, fmt.Errorf("read platforms: %w", err)
+	}
+	p := &Platforms{}
+	p.known.Store(r)
+	return p, nil
+}
+
+// Authenticate returns the platform that sent a request. Its time does not depend
+// on which credentials are known or how far those sent are right. A request with an
+// Authorization header is judged by that alone.
+func (p *Platforms) Authenticate(r *http.Request) (*Platform, bool) {
+	p.refresh()
+	var sent [sha256.Size]byte
+	authorization := r.Header.Get("Authorization")
+	switch scheme, token, _ := strings.Cut(authorization, " "); {
+	case strings.EqualFold(scheme, "Bearer"):
+		sent = credentialDigest("bearer", strings.TrimSpace(token))
+	case authorization != "":
+		username, password, _ := r.BasicAuth()
+		sent = credentialDigest("basic", username, password)
+	case r.TLS != nil && len(r.TLS.VerifiedChains) > 0:
+		sent = credentialDigest("certificate", r.TLS.VerifiedChains[0][0].Subject.CommonName)
+	}
+	known := p.known.Load().credentials
+	found := -1
+	for i := range known {
+		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(known[i].digest[:], sent[:]), i, found)
+	}
+	if found < 0 {
+		return nil, false
+	}
+	return known[found].platform, true
+}
+
+// challenges are the values of WWW-Authenticate (RFC 9110, section 11.6.1).
+func (p *Platforms) challenges() []string {
+	r := p.known.Load()
+	var out []string
+	if r.basic || !r.bearer {
+		out = append(out, `Basic realm="sluice", charset="UTF-8"`)
+	}
+	if r.bearer {
+		out = append(out, `Bearer realm="sluice"`)
+	}
+	return out
+}
+
+// refresh reads the file again if it has changed. It never waits for another request
+// that does so.
+func (p *Platforms) refresh() {
+	if p.path == "" || !p.checking.TryLock() {
+		return
+	}
+	defer p.checking.Unlock()
+	now := time.Now()
+	if now.Sub(p.checked) < recheck {
+		return
+	}
+	p.checked = now
+	file, err := os.Stat(p.path)
+	if err == nil && p.file != nil && os.SameFile(file, p.file) && file.ModTime().Equal(p.file.ModTime()) && file.Size() == p.file.Size() {
+		return
+	}
+	before := p.file
+	if err := p.load(); err != nil {
+		if before != nil || p.file != nil {
+			slog.Error("the platforms stay as they were", "error", err)
+		}
+		return
+	}
+	slog.Info("platforms read", "file", p.path)
+}
+
+// load reads the file.
+func (p *Platforms) load() error {
+	file, err := os.Stat(p.path)
+	p.file = file // nil for none: what is wrong is said once, not every second
+	if err != nil {
+		p.file = nil
+		return fmt.Errorf("read platforms: %w", err)
+	}
+	document, err := os.ReadFile(p.path)
+	if err != nil {
+		return fmt.Errorf("read platforms: %w", err)
+	}
+	r, err := parseRoster(document)
+	if err != nil {
+		return fmt.Errorf("read platforms from %s: %w", p.path, err)
+	}
+	p.known.Store(r)
+	return nil
+}
+
+// platformFile is the form of the file.
+type platformFile struct {
+	Platforms []struct {
+		Name  string `json:"name"`
+		Basic []struct {
+			Username string `json:"username"`
+			Password string `json:"password"`
+		} `json:"basic"`
+		Bearer                 []string             `json:"bearer"`
+		ClientCertificateNames []string             `json:"clientCertificateNames"`
+		DeletedLastOperation   DeletedLastOperation `json:"deletedLastOperation"`
+	} `json:"platforms"`
+}
+
+var platformName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$`)
+
+// parseRoster reads the file's content. Its errors name platforms, never secrets.
+func parseRoster(document []byte) (*roster, error) {
+	var file platformFile
+	if err := yaml.UnmarshalStrict(document, &file); err != nil {
+		return nil, errors.New("not YAML of the documented form (a list under platforms; a field unknown, repeated or of the wrong type)")
+	}
+	if len(file.Platforms) == 0 {
+		return nil, errors.New("no platform is listed")
+	}
+	r := &roster{}
+	names, owners := map[string]bool{}, map[[sha256.Size]byte]string{}
+	for _, entry := range file.Platforms {
+		if !platformName.MatchString(entry.Name) {
+			return nil, fmt.Errorf("platform %q: a name has up to 63 lower-case letters, digits, dots and dashes", entry.Name)
+		}
+		if names[entry.Name] {
+			return nil, fmt.Errorf("platform %s is listed twice", entry.Name)
+		}
+		names[entry.Name] = true
+		platform := &Platform{Name: entry.Name, DeletedLastOperation: entry.DeletedLastOperation}
+		switch platform.DeletedLastOperation {
+		case "":
+			platform.DeletedLastOperation = DeletedGone
+		case DeletedGone, DeletedSucceeded:
+		default:
+			return nil, fmt.Errorf("platform %s: deletedLastOperation is gone or succeeded", entry.Name)
+		}
+		add := func(kind string, parts ...string) error {
+			for _, part := range parts {
+				if part == "" {
+					return fmt.Errorf("platform %s: an empty %s credential", entry.Name, kind)
+				}
+			}
+			digest := credentialDigest(kind, parts...)
+			if owner, taken := owners[digest]; taken && owner != entry.Name {
+				return fmt.Errorf("platforms %s and %s share a %s credential", owner, entry.Name, kind)
+			}
+			owners[digest] = entry.Name
+			r.credentials = append(r.credentials, credential{digest: digest, platform: platform})
+			return nil
+		}
+		var errs []error
+		for _, user := range entry.Basic {
+			r.basic = true
+			if strings.Contains(user.Username, ":") {
+				errs = append(errs, fmt.Errorf("platform %s: a username cannot contain a colon (RFC 7617)", entry.Name))
+			}
+			errs = append(errs, add("basic", user.Username, user.Password))
+		}
+		for _, token := range entry.Bearer {
+			r.bearer = true
+			errs = append(errs, add("bearer", token))
+		}
+		for _, name := range entry.ClientCertificateNames {
+			errs = append(errs, add("certificate", name))
+		}
+		if err := errors.Join(errs...); err != nil {
+			return nil, err
+		}
+		if len(errs) == 0 {
+			return nil, fmt.Errorf("platform %s has no credentials", entry.Name)
+		}
+	}
+	return r, nil
+}
+
+// credentialDigest is unambiguous: the length of each part goes before it.
+func credentialDigest(kind string, parts ...string) [sha256.Size]byte {
+	text := []byte(kind)
+	for _, part := range parts {
+		text = binary.BigEndian.AppendUint64(text, uint64(len(part)))
+		text = append(text, part...)
+	}
+	return sha256.Sum256(text)
+}

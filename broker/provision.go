@@ -1,0 +1,176 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+)
+
+// maxConflicts bounds how often a request is judged again because somebody else
+// changed the resource in between.
+const maxConflicts = 5
+
+// provision answers PUT /v2/service_instances/:id (OSB 2.17, "Provisioning").
+//
+// A new instance is one Create, without a look before it: its name is derived from
+// the ids, so that of any number of requests at once one wins and the others find
+// what it made.
+func (s *server) provision(c *call) (*reply, error) {
+	async, err := c.acceptsIncomplete()
+	if err != nil {
+		return nil, err
+	}
+	request, err := s.decodeProvision(c)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := s.Catalog.Snapshot().Plan(request.ServiceID, request.PlanID)
+	if err != nil {
+		return nil, err
+	}
+	refusal := c.admissible(plan, request, async)
+	for range maxConflicts {
+		if refusal == nil {
+			created, err := s.createInstance(c, request, plan)
+			if err == nil {
+				return s.provisionReply(c, created, plan, http.StatusAccepted), nil
+			}
+			if !apierrors.IsAlreadyExists(err) {
+				return nil, err
+			}
+		}
+		existing, err := s.findInstance(c)
+		switch {
+		case err != nil:
+			return nil, err
+		case existing != nil:
+			answer, err := s.provisionAgain(c, existing, request, plan, async)
+			if apierrors.IsConflict(err) {
+				continue
+			}
+			return answer, err
+		case refusal != nil:
+			return nil, refusal
+		}
+		// It was there and is gone: try again.
+	}
+	return nil, errConcurrency
+}
+
+// admissible says why a request cannot make a new instance.
+func (c *call) admissible(plan *catalog.Plan, request *provisionRequest, async bool) error {
+	if err := c.mayOrder(plan); err != nil {
+		return err
+	}
+	if err := plan.ValidateCreate(request.RawParameters); err != nil {
+		return err
+	}
+	if info := request.MaintenanceInfo; info != nil && info.Version != maintenanceVersion(plan) {
+		return errMaintenanceInfo
+	}
+	if !async {
+		return errAsyncRequired
+	}
+	return nil
+}
+
+// mayOrder refuses plans that are not sold, or not to this platform.
+func (c *call) mayOrder(plan *catalog.Plan) error {
+	if !plan.VisibleTo(c.platform.Name) {
+		return &catalog.UnknownPlanError{ServiceID: plan.Offering.ID, PlanID: plan.ID}
+	}
+	if plan.Offering.Retired {
+		return badRequest("plan_id: the service offering %s is being withdrawn.", plan.Offering.Name)
+	}
+	return nil
+}
+
+func maintenanceVersion(plan *catalog.Plan) string {
+	if plan.MaintenanceInfo == nil {
+		return ""
+	}
+	return plan.MaintenanceInfo.Version
+}
+
+func (s *server) createInstance(c *call, request *provisionRequest, plan *catalog.Plan) (*v1alpha1.ServiceInstance, error) {
+	i := &v1alpha1.ServiceInstance{
+		ObjectMeta: s.objectMeta(v1alpha1.InstanceName(c.platform.Name, c.instanceID)),
+		Spec: v1alpha1.ServiceInstanceSpec{
+			Platform: c.platform.Name, InstanceID: c.instanceID, ServiceID: request.ServiceID,
+			OrganizationGUID: request.OrganizationGUID, SpaceGUID: request.SpaceGUID,
+			Desired: v1alpha1.InstanceState{
+				PlanID:     request.PlanID,
+				Parameters: extension(request.RawParameters), Context: extension(request.RawContext),
+				MaintenanceVersion: maintenanceVersion(plan),
+			},
+			OriginatingIdentity: c.identity,
+		},
+	}
+	err := c.write(crashBeforeProvision, crashAfterProvision, func(ctx context.Context) error { return s.Client.Create(ctx, i) })
+	if err != nil {
+		return nil, fmt.Errorf("create instance %s: %w", i.Name, err)
+	}
+	s.metrics.accepted(plan, v1alpha1.OperationProvision)
+	return i, nil
+}
+
+// provisionAgain answers a provision of an instance that exists.
+func (s *server) provisionAgain(c *call, i *v1alpha1.ServiceInstance, request *provisionRequest, plan *catalog.Plan, async bool) (*reply, error) {
+	if i.DeletionTimestamp != nil {
+		return nil, errConcurrency
+	}
+	if !isSameInstance(i, request) {
+		return nil, errInstanceConflict
+	}
+	operation := instanceOperation(i)
+	switch {
+	case i.Status.Delivered != nil:
+		return s.provisionReply(c, i, plan, http.StatusOK), nil
+	case !async:
+		return nil, errAsyncRequired
+	case operation.State == v1alpha1.StateFailed:
+		if err := c.mayOrder(plan); err != nil {
+			return nil, err
+		}
+		if err := s.attempt(c, i); err != nil {
+			return nil, err
+		}
+		s.metrics.accepted(plan, v1alpha1.OperationProvision)
+	}
+	return s.provisionReply(c, i, plan, http.StatusAccepted), nil
+}
+
+// attempt starts a failed provision again. A conflict says that somebody else did.
+func (s *server) attempt(c *call, i *v1alpha1.ServiceInstance) error {
+	i.Spec.Attempt++
+	i.Spec.OriginatingIdentity = c.identity
+	err := c.write(crashBeforeAttempt, crashAfterAttempt, func(ctx context.Context) error { return s.Client.Update(ctx, i) })
+	if err != nil {
+		return fmt.Errorf("start instance %s again: %w", i.Name, err)
+	}
+	return nil
+}
+
+func (s *server) provisionReply(c *call, i *v1alpha1.ServiceInstance, plan *catalog.Plan, status int) *reply {
+	operation := ""
+	if status == http.StatusAccepted {
+		operation = token(instanceOperation(i))
+	}
+	return &reply{status: status, body: instanceResponse(i, dashboardURL(plan, i), operation, c.version)}
+}
+
+// dashboardURL fills a plan's dashboard URL in for an instance.
+func dashboardURL(plan *catalog.Plan, i *v1alpha1.ServiceInstance) string {
+	return strings.NewReplacer(
+		"{platform}", url.PathEscape(i.Spec.Platform),
+		"{instance_id}", url.PathEscape(i.Spec.InstanceID),
+		"{instance}", i.Name,
+	).Replace(plan.DashboardURL)
+}

@@ -1,0 +1,143 @@
+package broker
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+
+	"github.com/pivotal-cf/brokerapi/v10/domain"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// isSameInstance reports whether a provision asks for what an instance is (OSB 2.17,
+// "Provisioning": 200 or 202 if identical, 409 if not).
+//
+// Of context only what says where the instance belongs counts: names and
+// annotations change at the platform without an update. A maintenance_info that
+// is absent means whichever the instance has.
+func isSameInstance(i *v1alpha1.ServiceInstance, request *provisionRequest) bool {
+	state := inForce(i)
+	return i.Spec.ServiceID == request.ServiceID &&
+		i.Spec.OrganizationGUID == request.OrganizationGUID && i.Spec.SpaceGUID == request.SpaceGUID &&
+		state.PlanID == request.PlanID &&
+		sameObject(rawOf(state.Parameters), request.RawParameters) &&
+		sameHome(rawOf(state.Context), request.RawContext) &&
+		sameMaintenance(state.MaintenanceVersion, request.MaintenanceInfo)
+}
+
+func sameMaintenance(current string, asked *domain.MaintenanceInfo) bool {
+	return asked == nil || asked.Version == current
+}
+
+// isSameState reports whether two states of an instance are equal.
+func isSameState(a, b *v1alpha1.InstanceState) bool {
+	return isSameButContext(a, b) && sameObject(rawOf(a.Context), rawOf(b.Context))
+}
+
+func isSameButContext(a, b *v1alpha1.InstanceState) bool {
+	return a.PlanID == b.PlanID && a.MaintenanceVersion == b.MaintenanceVersion &&
+		sameObject(rawOf(a.Parameters), rawOf(b.Parameters))
+}
+
+// isSameBinding reports whether a bind asks for what a binding is. planIsKnown says
+// that the plan asked for is the instance's, which may have changed since. What a
+// rotation leaves out was taken from its predecessor.
+func isSameBinding(b *v1alpha1.ServiceBinding, request *bindRequest, planIsKnown bool) bool {
+	predecessor := ""
+	if request.PredecessorBindingID != nil {
+		predecessor = *request.PredecessorBindingID
+	}
+	same := func(stored, asked string) bool { return stored == asked || predecessor != "" && asked == "" }
+	sameJSON := func(stored, asked json.RawMessage) bool {
+		return sameObject(stored, asked) || predecessor != "" && asked == nil
+	}
+	return b.Spec.PredecessorBindingID == predecessor &&
+		same(b.Spec.ServiceID, request.ServiceID) && (planIsKnown || same(b.Spec.PlanID, request.PlanID)) &&
+		same(b.Spec.AppGUID, request.AppGUID) &&
+		sameJSON(rawOf(b.Spec.BindResource), request.RawBindResource) &&
+		sameJSON(rawOf(b.Spec.Parameters), request.RawParameters) &&
+		(predecessor != "" && request.RawContext == nil || sameHome(rawOf(b.Spec.Context), request.RawContext))
+}
+
+// home lists the members of context that say where an instance belongs
+// (servicebroker profile, "Context Object").
+var home = []string{"platform", "organization_guid", "space_guid", "namespace", "clusterid"}
+
+func sameHome(a, b json.RawMessage) bool {
+	x, y := members(a), members(b)
+	for _, name := range home {
+		if !sameJSON(x[name], y[name]) {
+			return false
+		}
+	}
+	return true
+}
+
+// sameObject compares JSON objects by meaning; none is the same as an empty one.
+func sameObject(a, b json.RawMessage) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	return sameJSON(any(members(a)), any(members(b)))
+}
+
+func members(raw json.RawMessage) map[string]any {
+	out := map[string]any{}
+	if len(raw) > 0 {
+		decoder := json.NewDecoder(bytes.NewReader(raw))
+		decoder.UseNumber()
+		// Both sides have been decoded strictly before.
+		_ = decoder.Decode(&out)
+	}
+	return out
+}
+
+// sameJSON compares decoded JSON. Numbers are compared as the hub stores them: as
+// 64-bit integers where they are such, and otherwise as floating point.
+func sameJSON(a, b any) bool {
+	switch a := a.(type) {
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		if !ok || len(a) != len(b) {
+			return false
+		}
+		for name, value := range a {
+			other, there := b[name]
+			if !there || !sameJSON(value, other) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		b, ok := b.([]any)
+		if !ok || len(a) != len(b) {
+			return false
+		}
+		for i := range a {
+			if !sameJSON(a[i], b[i]) {
+				return false
+			}
+		}
+		return true
+	case json.Number:
+		b, ok := b.(json.Number)
+		return ok && sameNumber(string(a), string(b))
+	default:
+		return a == b
+	}
+}
+
+func sameNumber(a, b string) bool {
+	if a == b {
+		return true
+	}
+	x, errX := strconv.ParseInt(a, 10, 64)
+	y, errY := strconv.ParseInt(b, 10, 64)
+	if errX == nil && errY == nil {
+		return x == y
+	}
+	f, errF := strconv.ParseFloat(a, 64)
+	g, errG := strconv.ParseFloat(b, 64)
+	return errF == nil && errG == nil && f == g
+}

@@ -1,0 +1,154 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/gorilla/mux"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/seal"
+)
+
+const (
+	defaultBindTimeout = 50 * time.Second // platforms in the field give up after 60
+	defaultBodyBytes   = 256 << 10
+	// writeTimeout bounds a write to the hub that no longer depends on the client.
+	writeTimeout = 30 * time.Second
+	// readyTimeout bounds the look at the hub that /readyz takes.
+	readyTimeout = 2 * time.Second
+)
+
+// Options is what a broker needs.
+type Options struct {
+	// Client of the hub, without a cache.
+	Client client.WithWatch
+	// Namespace of the hub that holds the resources.
+	Namespace string
+	// Catalog that is sold.
+	Catalog *catalog.Catalog
+	// Platforms that may call.
+	Platforms *Platforms
+	// Keys unseal the credentials of bindings.
+	Keys *seal.Keyset
+
+	// BindWait is how long a bind or unbind with accepts_incomplete=true is held in
+	// the hope that it ends; zero answers 202 at once.
+	BindWait time.Duration
+	// BindTimeout is how long a bind or unbind may take that must be answered
+	// synchronously; zero means 50 seconds.
+	BindTimeout time.Duration
+	// MaxBodyBytes is the longest request body; zero means 256 KiB. The hub stores
+	// parameters and context up to three times in an object of at most 1.5 MB.
+	MaxBodyBytes int64
+	// Logger gets one record a request; nil means slog.Default().
+	Logger *slog.Logger
+	// Registerer of the metrics; nil registers none.
+	Registerer prometheus.Registerer
+	// Clock; nil means the real one.
+	Clock clock.PassiveClock
+}
+
+// server answers OSB requests. It holds no state but caches.
+type server struct {
+	Options
+	metrics  *metrics
+	routes   http.Handler
+	catalogs catalogDocuments
+}
+
+// New returns the handler of all URLs: /v2/…, and /healthz and /readyz, which
+// need no credentials. Metrics are registered, not served.
+func New(o Options) (http.Handler, error) {
+	if o.Client == nil || o.Catalog == nil || o.Platforms == nil || o.Keys == nil || o.Namespace == "" {
+		return nil, errors.New("make a broker: Client, Namespace, Catalog, Platforms and Keys are needed")
+	}
+	if o.BindTimeout == 0 {
+		o.BindTimeout = defaultBindTimeout
+	}
+	if o.MaxBodyBytes == 0 {
+		o.MaxBodyBytes = defaultBodyBytes
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	s := &server{Options: o}
+	var err error
+	if s.metrics, err = newMetrics(o.Registerer); err != nil {
+		return nil, fmt.Errorf("make a broker: %w", err)
+	}
+	s.routes = s.router()
+
+	open := newRouter()
+	open.Path("/healthz").Methods(http.MethodGet).HandlerFunc(s.healthy)
+	open.Path("/readyz").Methods(http.MethodGet).HandlerFunc(s.ready)
+	open.NotFoundHandler = http.HandlerFunc(s.serve)
+	open.MethodNotAllowedHandler = open.NotFoundHandler
+	return open, nil
+}
+
+// newRouter takes paths as they are sent: ids may hold any character, a slash
+// included, when percent-encoded (OSB 2.17, "URL Properties").
+func newRouter() *mux.Router { return mux.NewRouter().UseEncodedPath().SkipClean(true) }
+
+// router knows the URLs of OSB 2.17.
+func (s *server) router() http.Handler {
+	const (
+		instance = "/v2/service_instances/{instance_id}"
+		binding  = instance + "/service_bindings/{binding_id}"
+	)
+	r := newRouter()
+	for _, route := range []struct {
+		name, method, path string
+		answer             handler
+	}{
+		{"catalog", http.MethodGet, "/v2/catalog", s.getCatalog},
+		{"provision", http.MethodPut, instance, s.provision},
+		{"fetch", http.MethodGet, instance, s.fetch},
+		{"update", http.MethodPatch, instance, s.update},
+		{"deprovision", http.MethodDelete, instance, s.deprovision},
+		{"last_operation", http.MethodGet, instance + "/last_operation", s.lastOperation},
+		{"bind", http.MethodPut, binding, s.bind},
+		{"fetch_binding", http.MethodGet, binding, s.fetchBinding},
+		{"unbind", http.MethodDelete, binding, s.unbind},
+		{"binding_last_operation", http.MethodGet, binding + "/last_operation", s.bindingLastOperation},
+	} {
+		r.Path(route.path).Methods(route.method).Handler(s.route(route.name, route.path, route.answer))
+	}
+	r.NotFoundHandler = s.route("", "", func(*call) (*reply, error) { return nil, errNoSuchRoute })
+	r.MethodNotAllowedHandler = s.route("", "", func(*call) (*reply, error) { return nil, errNoSuchMethod })
+	return r
+}
+
+// healthy says that the process answers.
+func (s *server) healthy(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, struct{}{})
+}
+
+// ready says that requests can be served: the catalog is loaded and the hub answers.
+func (s *server) ready(w http.ResponseWriter, r *http.Request) {
+	if !s.Catalog.Loaded() {
+		writeJSON(w, http.StatusServiceUnavailable, errorBody{Description: "the catalog has not been loaded yet"})
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+	defer cancel()
+	var one v1alpha1.ServiceOfferingList
+	if err := s.Client.List(ctx, &one, client.InNamespace(s.Namespace), client.Limit(1)); err != nil {
+		s.Logger.WarnContext(ctx, "not ready: the hub does not answer", "error", err)
+		writeJSON(w, http.StatusServiceUnavailable, errorBody{Description: "the hub does not answer"})
+		return
+	}
+	writeJSON(w, http.StatusOK, struct{}{})
+}

@@ -1,0 +1,183 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+)
+
+// contextTimeout bounds the wait for the controller to record a new context.
+const contextTimeout = 30 * time.Second
+
+// update answers PATCH /v2/service_instances/:id (OSB 2.17, "Updating a Service
+// Instance"). What a request leaves out stays as it is in force, so that a failed
+// update leaves no trace. Parameters replace those of the instance as a whole.
+func (s *server) update(c *call) (*reply, error) {
+	async, err := c.acceptsIncomplete()
+	if err != nil {
+		return nil, err
+	}
+	request, err := s.decodeUpdate(c)
+	if err != nil {
+		return nil, err
+	}
+	for range maxConflicts {
+		i, err := s.findInstance(c)
+		if err != nil {
+			return nil, err
+		}
+		if i == nil {
+			return nil, errNoInstance
+		}
+		answer, err := s.updateInstance(c, i, request, async)
+		if apierrors.IsConflict(err) {
+			continue
+		}
+		return answer, err
+	}
+	return nil, errConcurrency
+}
+
+func (s *server) updateInstance(c *call, i *v1alpha1.ServiceInstance, request *updateRequest, async bool) (*reply, error) {
+	operation := instanceOperation(i)
+	switch {
+	case i.DeletionTimestamp != nil:
+		return nil, errConcurrency
+	case i.Spec.ServiceID != request.ServiceID:
+		return nil, badRequest("service_id: is not the service offering of the instance.")
+	case i.Status.Delivered == nil && operation.State == v1alpha1.StateFailed:
+		return nil, errNoInstance // its provision failed
+	case i.Status.Delivered == nil:
+		return nil, errConcurrency
+	}
+	current := inForce(i)
+	desired, plan, err := s.desiredState(c, i, request)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case inProgress(operation):
+		if !isSameState(desired, &i.Spec.Desired) {
+			return nil, errConcurrency
+		}
+		if isSameButContext(desired, current) {
+			return s.contextRecorded(c, i, plan)
+		}
+	case isSameState(desired, current) && isSameState(desired, &i.Spec.Desired):
+		return s.updateReply(c, i, plan, http.StatusOK), nil
+	case isSameButContext(desired, current):
+		if err := s.writeDesired(c, i, desired, plan); err != nil {
+			return nil, err
+		}
+		return s.contextRecorded(c, i, plan)
+	}
+	if !async {
+		return nil, errAsyncRequired
+	}
+	if !inProgress(operation) {
+		if err := s.writeDesired(c, i, desired, plan); err != nil {
+			return nil, err
+		}
+	}
+	return s.updateReply(c, i, plan, http.StatusAccepted), nil
+}
+
+// desiredState is the state that an update asks for, and its plan.
+func (s *server) desiredState(c *call, i *v1alpha1.ServiceInstance, request *updateRequest) (*v1alpha1.InstanceState, *catalog.Plan, error) {
+	current := inForce(i)
+	desired := current.DeepCopy()
+	snapshot := s.Catalog.Snapshot()
+	if request.PlanID != nil {
+		desired.PlanID = *request.PlanID
+	}
+	plan, err := snapshot.Plan(i.Spec.ServiceID, desired.PlanID)
+	if err != nil {
+		return nil, nil, err
+	}
+	changesPlan := desired.PlanID != current.PlanID
+	if changesPlan {
+		if err := c.mayChange(snapshot, i.Spec.ServiceID, current.PlanID, plan); err != nil {
+			return nil, nil, err
+		}
+		desired.MaintenanceVersion = maintenanceVersion(plan)
+	}
+	switch {
+	case request.RawParameters != nil:
+		if err := plan.ValidateUpdate(request.RawParameters); err != nil {
+			return nil, nil, err
+		}
+		desired.Parameters = extension(request.RawParameters)
+	case changesPlan:
+		if err := plan.ValidateCreate(rawOf(desired.Parameters)); err != nil {
+			return nil, nil, badRequest("The instance's parameters do not suit plan %s; send parameters with the plan. %v.", plan.Name, err)
+		}
+	}
+	if request.RawContext != nil {
+		desired.Context = extension(request.RawContext)
+	}
+	if info := request.MaintenanceInfo; info != nil {
+		if info.Version != maintenanceVersion(plan) {
+			return nil, nil, errMaintenanceInfo
+		}
+		desired.MaintenanceVersion = info.Version
+	}
+	return desired, plan, nil
+}
+
+// mayChange refuses a change of plan that the catalog does not offer.
+func (c *call) mayChange(snapshot *catalog.Snapshot, serviceID, from string, to *catalog.Plan) error {
+	old, err := snapshot.Plan(serviceID, from)
+	if err != nil {
+		return fmt.Errorf("find the instance's plan: %w", errors.New(err.Error())) // not the request's fault
+	}
+	if !old.IsPlanUpdateable() {
+		return &Error{Status: http.StatusUnprocessableEntity, Code: codePlanChangeNotSupported,
+			Description: fmt.Sprintf("Instances of plan %s cannot change their plan.", old.Name)}
+	}
+	return c.mayOrder(to)
+}
+
+// writeDesired commits an update. Asking again for what has just failed is a new
+// attempt.
+func (s *server) writeDesired(c *call, i *v1alpha1.ServiceInstance, desired *v1alpha1.InstanceState, plan *catalog.Plan) error {
+	if isSameState(desired, &i.Spec.Desired) {
+		i.Spec.Attempt++
+	}
+	i.Spec.Desired = *desired
+	i.Spec.OriginatingIdentity = c.identity
+	err := c.write(crashBeforeUpdate, crashAfterUpdate, func(ctx context.Context) error { return s.Client.Update(ctx, i) })
+	if err != nil {
+		return fmt.Errorf("update instance %s: %w", i.Name, err)
+	}
+	s.metrics.accepted(plan, v1alpha1.OperationUpdate)
+	return nil
+}
+
+// contextRecorded waits until the controller has recorded an update that changes
+// nothing but the context, which it does at once.
+func (s *server) contextRecorded(c *call, i *v1alpha1.ServiceInstance, plan *catalog.Plan) (*reply, error) {
+	ctx, cancel := context.WithTimeout(c.Context(), contextTimeout)
+	defer cancel()
+	generation := i.Generation
+	i, err := await(ctx, s.Client, i, &v1alpha1.ServiceInstanceList{}, func(i *v1alpha1.ServiceInstance) bool {
+		return i.Generation != generation || !inProgress(instanceOperation(i))
+	})
+	switch {
+	case errors.Is(err, errDeleted), err == nil && i.Generation != generation:
+		return nil, errConcurrency
+	case err != nil:
+		return nil, fmt.Errorf("wait for the context of instance %s to be recorded: %w", i.Name, err)
+	}
+	return s.updateReply(c, i, plan, http.StatusOK), nil
+}
+
+func (s *server) updateReply(c *call, i *v1alpha1.ServiceInstance, plan *catalog.Plan, status int) *reply {
+	return s.provisionReply(c, i, plan, status)
+}
