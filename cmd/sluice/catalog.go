@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,11 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"context"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -113,11 +114,12 @@ removed or given another meaning) is stored but not served; the command then say
 			if err != nil {
 				return err
 			}
-			for _, offering := range offerings {
-				if offering.Namespace == "" {
-					offering.Namespace = hub.namespace
+			for _, document := range offerings {
+				if document.GetNamespace() == "" {
+					document.SetNamespace(hub.namespace)
 				}
-				if err := applyOffering(cmd.Context(), c, offering); err != nil {
+				offering, err := applyOffering(cmd.Context(), c, document)
+				if err != nil {
 					return err
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "service offering %s: the catalog serves %s with %d plans\n", offering.Name, offering.Spec.Name, len(offering.Spec.Plans))
@@ -137,10 +139,12 @@ func readInput(cmd *cobra.Command, file string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// decodeOfferings reads a stream of YAML or JSON documents and refuses unknown fields.
-func decodeOfferings(data []byte) ([]*v1alpha1.ServiceOffering, error) {
-	var offerings []*v1alpha1.ServiceOffering
-	documents := yaml.NewYAMLReader(newLineReader(data))
+// decodeOfferings reads a stream of YAML or JSON documents and refuses unknown
+// fields. What it returns holds only the fields that are in the documents, so that
+// the hub's defaults apply to the others.
+func decodeOfferings(data []byte) ([]*unstructured.Unstructured, error) {
+	var offerings []*unstructured.Unstructured
+	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	for {
 		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {
@@ -152,27 +156,31 @@ func decodeOfferings(data []byte) ([]*v1alpha1.ServiceOffering, error) {
 		if len(bytes.TrimSpace(document)) == 0 {
 			continue
 		}
-		offering := &v1alpha1.ServiceOffering{}
-		if err := yaml.UnmarshalStrict(document, offering); err != nil {
+		if err := yaml.UnmarshalStrict(document, &v1alpha1.ServiceOffering{}); err != nil {
 			return nil, err
 		}
-		if offering.Kind != "ServiceOffering" {
-			return nil, fmt.Errorf("kind %q: want ServiceOffering", offering.Kind)
+		offering := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(document, &offering.Object); err != nil {
+			return nil, err
+		}
+		if want := v1alpha1.GroupVersion.WithKind("ServiceOffering"); offering.GroupVersionKind() != want {
+			return nil, fmt.Errorf("%s: want %s", offering.GroupVersionKind(), want)
 		}
 		offerings = append(offerings, offering)
 	}
 }
 
 // applyOffering writes one offering and waits until the controller has judged it.
-func applyOffering(ctx context.Context, c client.Client, offering *v1alpha1.ServiceOffering) error {
-	offering.ManagedFields = nil
-	if err := c.Patch(ctx, offering, client.Apply, client.FieldOwner("sluice-cli"), client.ForceOwnership); err != nil { //nolint:staticcheck // the typed apply needs generated configurations
-		return fmt.Errorf("apply service offering %s: %w", offering.Name, err)
+func applyOffering(ctx context.Context, c client.Client, document *unstructured.Unstructured) (*v1alpha1.ServiceOffering, error) {
+	name := document.GetName()
+	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(document), client.FieldOwner(fieldOwner), client.ForceOwnership); err != nil {
+		return nil, fmt.Errorf("apply service offering %s: %w", name, err)
 	}
-	generation := offering.Generation
+	generation := document.GetGeneration()
+	offering := &v1alpha1.ServiceOffering{}
 	var ready *conditionView
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		if err := c.Get(ctx, client.ObjectKeyFromObject(offering), offering); err != nil {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(document), offering); err != nil {
 			return false, err
 		}
 		ready = viewCondition(offering.Status.Conditions, v1alpha1.ConditionReady)
@@ -180,11 +188,11 @@ func applyOffering(ctx context.Context, c client.Client, offering *v1alpha1.Serv
 	})
 	switch {
 	case wait.Interrupted(err):
-		return fmt.Errorf("service offering %s is stored, but no controller has looked at it within 30 s: is `sluice serve` running?", offering.Name)
+		return nil, fmt.Errorf("service offering %s is stored, but no controller has looked at it within 30 s: is `sluice serve` running?", name)
 	case err != nil:
-		return fmt.Errorf("wait for service offering %s: %w", offering.Name, err)
+		return nil, fmt.Errorf("wait for service offering %s: %w", name, err)
 	case !ready.isTrue:
-		return fmt.Errorf("service offering %s is stored but not served: %s", offering.Name, ready.message)
+		return nil, fmt.Errorf("service offering %s is stored but not served: %s", name, ready.message)
 	}
-	return nil
+	return offering, nil
 }

@@ -28,6 +28,9 @@ var scheme = func() *runtime.Scheme {
 	return s
 }()
 
+// fieldOwner owns the fields that the commands apply to the hub.
+const fieldOwner = "sluice-cli"
+
 // hubFlags say which hub a command talks to: the embedded one of a running
 // `sluice serve`, through its data folder, or a cluster.
 type hubFlags struct {

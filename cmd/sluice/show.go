@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,5 +51,3 @@ func age(t metav1.Time) string {
 	}
 	return duration.HumanDuration(time.Since(t.Time))
 }
-
-func newLineReader(data []byte) *bufio.Reader { return bufio.NewReader(bytes.NewReader(data)) }
