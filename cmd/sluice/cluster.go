@@ -161,7 +161,7 @@ func addCluster(ctx context.Context, w io.Writer, hub *hubFlags, c client.Client
 	if cluster.Spec.Access, err = storeAccess(ctx, hub, c, cluster, kubeconfig); err != nil {
 		return fmt.Errorf("cluster %s: %w", cluster.Name, err)
 	}
-	if err := c.Patch(ctx, cluster, client.Apply, client.FieldOwner(fieldOwner), client.ForceOwnership); err != nil { //nolint:staticcheck // the typed apply needs generated configurations
+	if err := apply(ctx, c, cluster); err != nil {
 		return fmt.Errorf("cluster %s: write it to the hub: %w", cluster.Name, err)
 	}
 	if patience == 0 {
@@ -190,7 +190,7 @@ func storeAccess(ctx context.Context, hub *hubFlags, c client.Client, cluster *v
 		ObjectMeta: metav1.ObjectMeta{Name: "sluice-cluster-" + cluster.Name, Namespace: cluster.Namespace},
 		Data:       map[string][]byte{"kubeconfig": kubeconfig},
 	}
-	if err := c.Patch(ctx, secret, client.Apply, client.FieldOwner(fieldOwner), client.ForceOwnership); err != nil { //nolint:staticcheck // the typed apply needs generated configurations
+	if err := apply(ctx, c, secret); err != nil {
 		return v1alpha1.ClusterAccess{}, fmt.Errorf("store its kubeconfig in Secret %s: %w", secret.Name, err)
 	}
 	return v1alpha1.ClusterAccess{SecretRef: &v1alpha1.SecretKeyReference{Name: secret.Name, Key: "kubeconfig"}}, nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
@@ -76,6 +78,21 @@ func (h *hubFlags) config() (*rest.Config, error) {
 	}
 	config.QPS = -1
 	return config, nil
+}
+
+// apply writes an object of the hub by server-side apply, and reads into it what
+// the hub made of it.
+func apply(ctx context.Context, c client.Client, object client.Object) error {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return err
+	}
+	delete(fields, "status")
+	written := &unstructured.Unstructured{Object: fields}
+	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(written), client.FieldOwner(fieldOwner), client.ForceOwnership); err != nil {
+		return err
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(written.Object, object)
 }
 
 // defaultDataDir is $SLUICE_DATA_DIR, or sluice in the user's data folder
