@@ -30,11 +30,16 @@ func (r *instanceReconciler) each(ctx context.Context, s *scope, placements []v1
 }
 
 // driver is the one that delivers to a cluster; to a cluster that is not in the
-// inventory, the default one, whose error says what is the matter.
+// inventory, the default one, whose error says what is the matter. A cluster that
+// does not answer is not tried, so that no worker waits for it; the inventory wakes
+// the instances there when it answers again.
 func (r *instanceReconciler) driver(cluster string) (Driver, error) {
 	name := v1alpha1.DriverKube
 	if known := r.inventory.Snapshot().Cluster(cluster); known != nil {
 		name = known.Driver
+		if !known.Ready {
+			return nil, fmt.Errorf("%s does not answer: %s", cluster, known.Unready)
+		}
 	}
 	if driver, ok := r.drivers[name]; ok {
 		return driver, nil

@@ -3,6 +3,7 @@ package placement
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -141,6 +142,30 @@ func TestRacingReconcilersDoNotOversell(t *testing.T) {
 	}
 	w.wantReserved("ap", 10)
 	w.wantReserved("eu", 10)
+}
+
+func TestAClusterThatDoesNotAnswerIsNotTriedTillItAnswersAgain(t *testing.T) {
+	w := newWorld(t)
+	w.cluster("eu", 4)
+	w.driver.fail("deliver eu", &PendingError{Step: "create namespace"})
+	w.provision("si-a", "plan-2", "")
+	w.passes("si-a")
+	w.driver.called()
+
+	row := clusterRow{Name: "eu", Has: quantities("cpu=4"), Unreachable: "connection refused"}
+	w.inventory.UpsertCluster(ClusterOf(row.memberCluster()))
+	if _, err := w.pass("si-a"); err == nil || len(w.driver.called()) > 0 {
+		t.Fatalf("error %v; want one, and no call of the driver", err)
+	}
+	w.wantOperation(w.instance("si-a"), v1alpha1.OperationProvision, v1alpha1.StateInProgress, "eu does not answer: connection refused")
+
+	row.Unreachable = ""
+	w.inventory.UpsertCluster(ClusterOf(row.memberCluster()))
+	if !slices.Equal(w.woken, []string{"si-a"}) {
+		t.Fatalf("woken are %v", w.woken)
+	}
+	w.driver.fail("deliver eu", nil)
+	w.wantOperation(w.passes("si-a"), v1alpha1.OperationProvision, v1alpha1.StateSucceeded, "")
 }
 
 // plainClient counts nothing, so that it may be used from many goroutines.

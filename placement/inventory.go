@@ -43,8 +43,9 @@ func NewInventory() *Inventory {
 	}
 }
 
-// OnWake names the function that is told of waiting instances that may fit now. It
-// must not call back into the inventory.
+// OnWake names the function that is told of instances that have something to do:
+// that waited and may fit now, or whose cluster answers again. It must not call back
+// into the inventory.
 func (inv *Inventory) OnWake(wake func(instance string)) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
@@ -59,23 +60,29 @@ func (inv *Inventory) Snapshot() *Snapshot {
 }
 
 // UpsertCluster adds a cluster or replaces the one of that name, and wakes the
-// instances that it may take now. The cluster must not be changed afterwards.
+// instances that it may take now and, when it answers again, those that are on it.
+// The cluster must not be changed afterwards.
 func (inv *Inventory) UpsertCluster(c *Cluster) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	inv.number(c)
 
 	txn := inv.store.Txn(true)
-	known := row[Cluster](txn, tableCluster, c.Name) != nil
+	known := row[Cluster](txn, tableCluster, c.Name)
 	check(txn.Insert(tableCluster, c))
 	txn.Commit()
 
-	if known {
+	if known != nil {
 		inv.redraw(c.Name, func(at spot) *page { return at.page.with(at.row, c, inv.columns, inv.reserved[c.Name]) })
 	} else {
 		inv.snapshot = nil
 	}
 	inv.rouse([]string{c.Name})
+	if known != nil && !known.Ready && c.Ready {
+		for _, held := range inv.now().Reservations(c.Name) {
+			inv.wake(held.Instance)
+		}
+	}
 }
 
 // DeleteCluster removes a cluster; what is reserved on it stays on the ledger.

@@ -48,7 +48,7 @@ type Options struct {
 	ProbeTimeout time.Duration
 	// ObserveEvery is the time between two looks at a delivered instance; zero means 5 min.
 	ObserveEvery time.Duration
-	// Workers is the number of instances worked on at once; zero means 16.
+	// Workers is the number of instances worked on at once; zero means 32.
 	Workers int
 	// Clock; nil means the real one.
 	Clock clock.PassiveClock
@@ -108,7 +108,7 @@ func (o Options) complete() Options {
 		o.ObserveEvery = 5 * time.Minute
 	}
 	if o.Workers == 0 {
-		o.Workers = 16
+		o.Workers = 32
 	}
 	return o
 }

@@ -1,0 +1,96 @@
+package placement
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/member"
+)
+
+// managed is a world whose controllers run by themselves. Its member clusters are
+// ready as they were recorded, and cannot be probed.
+func managed(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	mgr, err := ctrl.NewManager(rest.CopyConfig(hubConfig(w)), ctrl.Options{
+		Scheme: w.hub.Scheme(), Metrics: server.Options{BindAddress: "0"},
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+	})
+	w.must(err)
+	sold := &catalog.Catalog{}
+	sold.Replace(testCatalog(t))
+	w.must(SetupWithManager(mgr, Options{
+		Namespace: w.namespace, HubID: "hub", Catalog: sold, Inventory: w.inventory,
+		Connections: &member.Connections{Reader: mgr.GetClient(), Namespace: w.namespace},
+		Drivers:     map[string]Driver{v1alpha1.DriverKube: w.driver},
+	}))
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(t.Context()) }()
+	t.Cleanup(func() {
+		if err := <-ended; err != nil {
+			t.Errorf("the manager ended: %v", err)
+		}
+	})
+	return w
+}
+
+func (w *world) succeeds(name string) {
+	w.Helper()
+	eventually(w.T, name+" succeeds", func() bool {
+		op := w.instance(name).Status.Operation
+		return op != nil && op.State == v1alpha1.StateSucceeded && op.Generation == w.instance(name).Generation
+	})
+}
+
+func TestTheControllersCarryAnInstanceThroughItsLife(t *testing.T) {
+	w := managed(t)
+	w.cluster("eu", 4)
+	w.provision("si-first", "plan-4", "")
+	w.succeeds("si-first")
+
+	w.provision("si-waiting", "plan-2", "")
+	eventually(t, "the second waits", func() bool { return w.inventory.Waiting() == 1 })
+	w.update("si-first", plan("plan-2"))
+	w.succeeds("si-first")
+	w.succeeds("si-waiting")
+
+	for _, name := range []string{"si-first", "si-waiting"} {
+		w.deprovision(name)
+		eventually(t, name+" goes", func() bool { return w.gone(name) })
+	}
+	w.wantReserved("eu", 0)
+	w.wantCarried("eu", "si-first", 0)
+}
+
+// The time is that from the creation of an instance to its success,
+// hub and work queue included, with a driver that takes no time.
+func TestProvisioningAddsLittleToTheDriversTime(t *testing.T) {
+	w := managed(t)
+	w.cluster("eu", 100)
+	w.provision("si-warm-up", "plan-2", "")
+	w.succeeds("si-warm-up")
+	const most = 300 * time.Millisecond
+	fastest := time.Hour
+	for i := range 5 {
+		name := fmt.Sprintf("si-%d", i)
+		start := time.Now()
+		w.provision(name, "plan-2", "")
+		w.succeeds(name)
+		fastest = min(fastest, time.Since(start))
+	}
+	t.Logf("fastest of five: %s", fastest)
+	if fastest > most {
+		t.Errorf("the fastest of five provisions took %s, want at most %s", fastest, most)
+	}
+}
