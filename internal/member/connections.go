@@ -24,7 +24,8 @@ type Connections struct {
 	Reader client.Reader
 	// Namespace of the hub that holds Sluice's resources.
 	Namespace string
-	// Keys unseal the kubeconfigs that `sluice cluster add` sealed.
+	// Keys unseal the kubeconfigs that `sluice cluster add` sealed; where there are
+	// none, only clusters with a Secret can be reached.
 	Keys *seal.Keyset
 
 	opening singleflight.Group
@@ -42,30 +43,36 @@ type kept struct {
 // kubeconfig is kept in memory for comparison.
 type fingerprint [sha256.Size]byte
 
-// Cluster reads a MemberCluster. Its error is an *Error; see IsUnknown.
+// Cluster reads a MemberCluster, and forgets the connection to one that is gone.
+// Its error is an *Error; see IsUnknown.
 func (c *Connections) Cluster(ctx context.Context, name string) (*v1alpha1.MemberCluster, error) {
 	var cluster v1alpha1.MemberCluster
 	if err := c.Reader.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, &cluster); err != nil {
 		remedy := "see whether the hub answers"
 		if apierrors.IsNotFound(err) {
 			remedy = "add it to the inventory with `sluice cluster add`"
+			c.drop(name, fingerprint{})
 		}
 		return nil, &Error{Cluster: name, Step: StepFind, Remedy: remedy, Err: err}
 	}
 	return &cluster, nil
 }
 
-// Get returns the connection to a member cluster, opening it on first use and
-// again when the cluster's access has changed; several callers share one opening.
-// It blocks for at most a few requests to hub and cluster. Its error is an *Error.
+// Get returns the connection to a member cluster, as Open does for one that has
+// been read already.
 func (c *Connections) Get(ctx context.Context, name string) (*Connection, error) {
 	cluster, err := c.Cluster(ctx, name)
-	if IsUnknown(err) {
-		c.drop(name, fingerprint{})
-	}
 	if err != nil {
 		return nil, err
 	}
+	return c.Open(ctx, cluster)
+}
+
+// Open returns the connection to a member cluster, opening it on first use and
+// again when the cluster's access has changed; several callers share one opening.
+// It blocks for at most a few requests to hub and cluster. Its error is an *Error.
+func (c *Connections) Open(ctx context.Context, cluster *v1alpha1.MemberCluster) (*Connection, error) {
+	name := cluster.Name
 	sealed, err := c.access(ctx, cluster)
 	if err != nil {
 		return nil, err
@@ -83,7 +90,7 @@ func (c *Connections) Get(ctx context.Context, name string) (*Connection, error)
 		// Detached from the first caller, whose hang-up must not fail the others.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 		defer cancel()
-		return c.openOne(ctx, cluster, sealed, access)
+		return c.connect(ctx, cluster, sealed, access)
 	})
 	select {
 	case <-ctx.Done():
@@ -96,7 +103,7 @@ func (c *Connections) Get(ctx context.Context, name string) (*Connection, error)
 	}
 }
 
-func (c *Connections) openOne(ctx context.Context, cluster *v1alpha1.MemberCluster, access []byte, mark fingerprint) (*Connection, error) {
+func (c *Connections) connect(ctx context.Context, cluster *v1alpha1.MemberCluster, access []byte, mark fingerprint) (*Connection, error) {
 	kubeconfig, err := c.kubeconfig(cluster, access)
 	if err != nil {
 		return nil, err
@@ -167,6 +174,12 @@ func (c *Connections) access(ctx context.Context, cluster *v1alpha1.MemberCluste
 func (c *Connections) kubeconfig(cluster *v1alpha1.MemberCluster, access []byte) ([]byte, error) {
 	if cluster.Spec.Access.SecretRef != nil {
 		return access, nil
+	}
+	if c.Keys == nil {
+		return nil, &Error{
+			Cluster: cluster.Name, Step: StepUnseal, Err: errors.New("there is no keyset"),
+			Remedy: "name the hub's keyset, or keep the kubeconfig in a Secret",
+		}
 	}
 	kubeconfig, err := c.Keys.Unseal(access, Owner(cluster.Namespace, cluster.Name))
 	if err != nil {

@@ -103,7 +103,7 @@ func (c *Collector) Collect(ctx context.Context, remove bool) (Report, error) {
 	group.SetLimit(collectorConcurrency)
 	for _, cluster := range clusters.Items {
 		group.Go(func() error {
-			remnants, err := c.collectFrom(ctx, cluster.Name, remove)
+			remnants, err := c.collectFrom(ctx, &cluster, remove)
 			mu.Lock()
 			defer mu.Unlock()
 			report.Remnants = append(report.Remnants, remnants...)
@@ -124,8 +124,8 @@ func (c *Collector) Collect(ctx context.Context, remove bool) (Report, error) {
 }
 
 // collectFrom returns one cluster's remnants, including those that it failed to remove.
-func (c *Collector) collectFrom(ctx context.Context, cluster string, remove bool) ([]Remnant, error) {
-	connection, err := c.Connections.Get(ctx, cluster)
+func (c *Collector) collectFrom(ctx context.Context, cluster *v1alpha1.MemberCluster, remove bool) ([]Remnant, error) {
+	connection, err := c.Connections.Open(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}

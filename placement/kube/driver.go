@@ -45,7 +45,7 @@ func (d *Driver) target(ctx context.Context, delivery placement.Delivery) (*targ
 	if err != nil {
 		return nil, err
 	}
-	connection, err := d.Connections.Get(ctx, cluster.Name)
+	connection, err := d.Connections.Open(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,360 @@
+package bindings_test
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// TestOnClusters shares two member clusters among tests that each have an
+// instance of their own.
+func TestOnClusters(t *testing.T) {
+	f := newFixture(t)
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *fixture)
+	}{
+		{"bind gives credentials that work at once on every cluster", bindGivesCredentials},
+		{"a view binding may read and nothing else", aViewBindingMayRead},
+		{"an edit binding may not raise itself", anEditBindingMayNotRaiseItself},
+		{"unbind revokes at once", unbindRevokes},
+		{"rotation leaves both valid until the old one goes", rotationLeavesBothValid},
+		{"bind waits until the instance is delivered", bindWaitsForDelivery},
+		{"bind fails when the instance is being deprovisioned", bindFailsWhenDeprovisioning},
+		{"bind fails when the instance is gone", bindFailsWhenGone},
+		{"unbind waits for a finalizer and names it", unbindWaitsForAFinalizer},
+		{"unbind without the namespace has nothing to do", unbindWithoutNamespace},
+		{"unbind leaves a foreign namespace alone", unbindLeavesForeign},
+		{"unbind waits for a cluster that does not answer", unbindWaitsForCluster},
+		{"bind survives a lost status write", bindSurvivesALostWrite},
+		{"bind writes status twice", bindWritesStatusTwice},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(t, f)
+		})
+	}
+}
+
+func listPods(ctx context.Context, c client.Client, namespace string) error {
+	return c.List(ctx, &corev1.PodList{}, client.InNamespace(namespace))
+}
+
+func bindGivesCredentials(t *testing.T, f *fixture) {
+	instance := f.deliver(t, f.instance(t))
+	began := time.Now()
+	b := f.bound(t, f.bind(t, instance, "binding-1", "edit"))
+	t.Logf("bound on %d clusters in %s", len(clusters), time.Since(began).Round(time.Millisecond))
+	c := f.open(t, b)
+
+	if !slices.Equal(b.Status.Clusters, clusters) || len(c.Clusters) != len(clusters) {
+		t.Fatalf("clusters are %q in status and %d in the credentials, want %q", b.Status.Clusters, len(c.Clusters), clusters)
+	}
+	for i, name := range clusters {
+		if c.Clusters[i].Name != name {
+			t.Errorf("cluster %d is %s, want %s", i, c.Clusters[i].Name, name)
+		}
+		// At once, without waiting: what was handed out works.
+		if err := listPods(t.Context(), f.consumer(t, c, name), c.Clusters[i].Namespace); err != nil {
+			t.Errorf("list pods on %s: %v", name, err)
+		}
+	}
+	if first := c.Clusters[0]; c.Server != first.Server || c.Token != first.Token || c.Namespace != first.Namespace || c.CertificateAuthority != first.CertificateAuthority {
+		t.Error("the fields at the top are not the first cluster's")
+	}
+	config, err := clientcmd.Load([]byte(c.Kubeconfig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if current := config.Contexts[config.CurrentContext]; config.CurrentContext != clusters[0] || current.Namespace != c.Namespace || len(config.Contexts) != 2 {
+		t.Errorf("current context is %s in %s of %d, want %s", config.CurrentContext, current.Namespace, len(config.Contexts), clusters[0])
+	}
+
+	if left := time.Until(b.Status.ExpiresAt.Time); left < 59*time.Minute || left > time.Hour {
+		t.Errorf("expires in %s, want an hour", left)
+	}
+	if ahead := b.Status.ExpiresAt.Sub(b.Status.RenewBefore.Time); ahead != 5*time.Minute {
+		t.Errorf("is to be renewed %s before its expiry, want 5m", ahead)
+	}
+	for i, endpoint := range endpointsOf(t, c) {
+		if !slices.ContainsFunc(b.Status.Endpoints, func(e v1alpha1.Endpoint) bool {
+			return e.Host == endpoint.Hostname() && slices.Contains(e.Ports, endpoint.Port()) && e.Protocol == "tcp"
+		}) {
+			t.Errorf("endpoints are %v, want that of %s among them", b.Status.Endpoints, clusters[i])
+		}
+	}
+	if !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionReady) {
+		t.Errorf("conditions are %v, want Ready", b.Status.Conditions)
+	}
+	if strings.Contains(string(b.Status.SealedCredentials), c.Token) {
+		t.Error("the token is in status in clear")
+	}
+}
+
+func endpointsOf(t *testing.T, c credentials) []*url.URL {
+	t.Helper()
+	var out []*url.URL
+	for _, one := range c.Clusters {
+		server, err := url.Parse(one.Server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, server)
+	}
+	return out
+}
+
+func aViewBindingMayRead(t *testing.T, f *fixture) {
+	c := f.open(t, f.bound(t, f.bind(t, f.deliver(t, f.instance(t)), "binding-1", "view")))
+	consumer := f.consumer(t, c, "")
+	if err := listPods(t.Context(), consumer, c.Namespace); err != nil {
+		t.Errorf("list pods: %v", err)
+	}
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "settings"}}
+	forbidden(t, "create a ConfigMap", consumer.Create(t.Context(), config))
+	forbidden(t, "list Secrets", consumer.List(t.Context(), &corev1.SecretList{}, client.InNamespace(c.Namespace)))
+}
+
+func anEditBindingMayNotRaiseItself(t *testing.T, f *fixture) {
+	c := f.open(t, f.bound(t, f.bind(t, f.deliver(t, f.instance(t)), "binding-1", "edit")))
+	consumer := f.consumer(t, c, "")
+	here := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: c.Namespace, Name: name} }
+	if err := consumer.Create(t.Context(), &corev1.Secret{ObjectMeta: here("plain")}); err != nil {
+		t.Errorf("create a Secret: %v", err)
+	}
+	unbounded := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"hard":{"requests.cpu":"1000"}}}`))
+	forbidden(t, "raise the quota", consumer.Patch(t.Context(), &corev1.ResourceQuota{ObjectMeta: here("sluice")}, unbounded))
+	forbidden(t, "create a RoleBinding", consumer.Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: here("more"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
+	}))
+	forbidden(t, "create a ServiceAccount", consumer.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: here("another")}))
+	forbidden(t, "list pods elsewhere", listPods(t.Context(), consumer, "kube-system"))
+	forbidden(t, "list namespaces", consumer.List(t.Context(), &corev1.NamespaceList{}))
+	err := consumer.Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "token", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}},
+		Type:       corev1.SecretTypeServiceAccountToken,
+	})
+	if !apierrors.IsInvalid(err) {
+		t.Errorf("create a token without expiry: %v, want it refused", err)
+	}
+}
+
+func forbidden(t *testing.T, what string, err error) {
+	t.Helper()
+	if !apierrors.IsForbidden(err) {
+		t.Errorf("%s: %v, want it forbidden", what, err)
+	}
+}
+
+func unbindRevokes(t *testing.T, f *fixture) {
+	instance := f.deliver(t, f.instance(t))
+	b := f.bound(t, f.bind(t, instance, "binding-1", "edit"))
+	c := f.open(t, b)
+	consumers := map[string]client.Client{}
+	for _, name := range clusters {
+		consumers[name] = f.consumer(t, c, name)
+		if err := listPods(t.Context(), consumers[name], c.Namespace); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.unbound(t, b)
+	for _, name := range clusters {
+		for _, o := range []client.Object{&corev1.ServiceAccount{}, &rbacv1.RoleBinding{}} {
+			if err := f.admin[name].Get(t.Context(), client.ObjectKey{Namespace: c.Namespace, Name: b.Name}, o); !apierrors.IsNotFound(err) {
+				t.Errorf("%T on %s after unbind: %v, want it gone", o, name, err)
+			}
+		}
+		began := time.Now()
+		eventually(t, "the permissions on "+name+" end", func(ctx context.Context) (bool, error) {
+			return listPods(ctx, consumers[name], c.Namespace) != nil, nil
+		})
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("permissions on %s ended after %s, want at once", name, took)
+		}
+		eventually(t, "the token on "+name+" is rejected", func(ctx context.Context) (bool, error) {
+			return apierrors.IsUnauthorized(listPods(ctx, consumers[name], c.Namespace)), nil
+		})
+		if took := time.Since(began); took > 15*time.Second {
+			t.Errorf("the token on %s was rejected after %s, want at most 15 s", name, took)
+		}
+	}
+}
+
+func rotationLeavesBothValid(t *testing.T, f *fixture) {
+	instance := f.deliver(t, f.instance(t))
+	old := f.bound(t, f.bind(t, instance, "binding-1", "edit"))
+	successor := newBinding(f.namespace, instance, "binding-2", "edit")
+	successor.Spec.PredecessorBindingID = "binding-1"
+	if err := f.Create(t.Context(), successor); err != nil {
+		t.Fatal(err)
+	}
+	f.bound(t, successor)
+	before, after := f.open(t, old), f.open(t, successor)
+	for name, c := range map[string]credentials{"old": before, "new": after} {
+		if err := listPods(t.Context(), f.consumer(t, c, ""), c.Namespace); err != nil {
+			t.Errorf("the %s binding: %v", name, err)
+		}
+	}
+	f.unbound(t, old)
+	if err := listPods(t.Context(), f.consumer(t, after, ""), after.Namespace); err != nil {
+		t.Errorf("the new binding without the old one: %v", err)
+	}
+}
+
+func bindWaitsForDelivery(t *testing.T, f *fixture) {
+	instance := f.instance(t)
+	b := f.bind(t, instance, "binding-1", "edit")
+	f.until(t, b, "bind says what it waits for", func(b *v1alpha1.ServiceBinding) bool {
+		return in(v1alpha1.StateInProgress)(b) && b.Status.Operation.Description == "the service instance is not delivered yet"
+	})
+	f.deliver(t, instance)
+	f.bound(t, b)
+}
+
+func bindFailsWhenDeprovisioning(t *testing.T, f *fixture) {
+	instance := f.deliver(t, f.instance(t))
+	if err := f.Delete(t.Context(), instance); err != nil {
+		t.Fatal(err)
+	}
+	b := f.bind(t, instance, "binding-1", "edit")
+	f.until(t, b, "bind fails", in(v1alpha1.StateFailed))
+	if want := "the service instance is being deprovisioned"; b.Status.Operation.Description != want || len(b.Status.Clusters) != 0 {
+		t.Errorf("failed with %q on %q, want %q and no cluster touched", b.Status.Operation.Description, b.Status.Clusters, want)
+	}
+	f.unbound(t, b)
+}
+
+func bindFailsWhenGone(t *testing.T, f *fixture) {
+	instance := &v1alpha1.ServiceInstance{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.InstanceName("platform-1", t.Name())}}
+	b := f.bind(t, instance, "binding-1", "edit")
+	f.until(t, b, "bind fails", in(v1alpha1.StateFailed))
+	if want := "the service instance is gone"; b.Status.Operation.Description != want {
+		t.Errorf("failed with %q, want %q", b.Status.Operation.Description, want)
+	}
+}
+
+func unbindWaitsForAFinalizer(t *testing.T, f *fixture) {
+	instance := f.deliver(t, f.instance(t))
+	b := f.bound(t, f.bind(t, instance, "binding-1", "edit"))
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.MemberNamespace(instance.Name), Name: b.Name}}
+	hold := func(finalizers string) {
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":`+finalizers+`}}`))
+		if err := f.admin[clusters[1]].Patch(t.Context(), account, patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hold(`["example.com/hold"]`)
+	if err := f.Delete(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	f.until(t, b, "unbind names the finalizer", func(b *v1alpha1.ServiceBinding) bool {
+		return b.Status.Operation.Type == v1alpha1.OperationUnbind && in(v1alpha1.StateInProgress)(b) &&
+			strings.Contains(b.Status.Operation.Description, "example.com/hold")
+	})
+	hold("null")
+	f.gone(t, b)
+}
+
+func unbindWithoutNamespace(t *testing.T, f *fixture) {
+	instance := f.deliver(t, f.instance(t))
+	b := f.bound(t, f.bind(t, instance, "binding-1", "edit"))
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.MemberNamespace(instance.Name)}}
+	for _, name := range clusters {
+		if err := f.admin[name].Delete(t.Context(), namespace.DeepCopy()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// While it ends, when Sluice may lose its permissions there, and after.
+	f.unbound(t, b)
+	for _, name := range clusters {
+		eventually(t, "the namespace on "+name+" is gone", func(ctx context.Context) (bool, error) {
+			err := f.admin[name].Get(ctx, client.ObjectKeyFromObject(namespace), namespace.DeepCopy())
+			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+		})
+	}
+	late := newBinding(f.namespace, instance, "binding-2", "edit")
+	if err := f.Create(t.Context(), late); err != nil {
+		t.Fatal(err)
+	}
+	f.until(t, late, "bind names its clusters", func(b *v1alpha1.ServiceBinding) bool { return len(b.Status.Clusters) == len(clusters) })
+	f.unbound(t, late)
+}
+
+func unbindLeavesForeign(t *testing.T, f *fixture) {
+	instance := f.instance(t)
+	foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.MemberNamespace(instance.Name)}}
+	if err := f.admin[clusters[0]].Create(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	b := f.bind(t, instance, "binding-1", "edit")
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: foreign.Name, Name: b.Name}}
+	if err := f.admin[clusters[0]].Create(t.Context(), account); err != nil {
+		t.Fatal(err)
+	}
+	f.touch(t, b, clusters[0])
+	f.unbound(t, b)
+	if err := f.admin[clusters[0]].Get(t.Context(), client.ObjectKeyFromObject(account), account); err != nil {
+		t.Errorf("the account in the foreign namespace: %v, want it left alone", err)
+	}
+}
+
+// touch records that the binding may be on a cluster, as a controller does before
+// it is killed.
+func (f *fixture) touch(t *testing.T, b *v1alpha1.ServiceBinding, cluster string) {
+	t.Helper()
+	eventually(t, "record "+cluster, func(ctx context.Context) (bool, error) {
+		if err := f.Get(ctx, client.ObjectKeyFromObject(b), b); err != nil {
+			return false, err
+		}
+		b.Status.Clusters = append(b.Status.Clusters, cluster)
+		err := f.Status().Update(ctx, b)
+		return err == nil, ignoreConflict(err)
+	})
+}
+
+func ignoreConflict(err error) error {
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+func unbindWaitsForCluster(t *testing.T, f *fixture) {
+	kubeconfig, err := clientcmd.Write(clientcmdapi.Config{
+		CurrentContext: "a",
+		Contexts:       map[string]*clientcmdapi.Context{"a": {Cluster: "a", AuthInfo: "a"}},
+		Clusters:       map[string]*clientcmdapi.Cluster{"a": {Server: "https://127.0.0.1:1"}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"a": {Token: "token"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	down := f.addCluster(t, "cluster-down", kubeconfig)
+	b := f.bind(t, f.instance(t), "binding-1", "edit")
+	f.touch(t, b, down.Name)
+	if err := f.Delete(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	f.until(t, b, "unbind says which cluster it waits for", func(b *v1alpha1.ServiceBinding) bool {
+		return b.Status.Operation != nil && b.Status.Operation.Description == "waiting for cluster cluster-down to revoke credentials"
+	})
+	// Taken out of the inventory, it holds nothing that Sluice could reach.
+	if err := f.Delete(t.Context(), down); err != nil {
+		t.Fatal(err)
+	}
+	f.gone(t, b)
+}
