@@ -16,9 +16,11 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -112,7 +114,8 @@ func (f *fixture) run(t *testing.T, hub *rest.Config) {
 	t.Helper()
 	manager, err := ctrl.NewManager(hub, ctrl.Options{
 		Scheme: f.scheme, Metrics: metricsserver.Options{BindAddress: "0"},
-		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{f.namespace: {}}},
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{f.namespace: {}}},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)}, // tests are repeated in one process
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -260,15 +263,15 @@ func (f *fixture) open(t *testing.T, b *v1alpha1.ServiceBinding) credentials {
 // empty name means the current one.
 func (f *fixture) consumer(t *testing.T, c credentials, context string) client.Client {
 	t.Helper()
-	config, err := clientcmd.Load([]byte(c.Kubeconfig))
+	kubeconfig, err := clientcmd.Load([]byte(c.Kubeconfig))
 	if err != nil {
 		t.Fatal(err)
 	}
-	rest, err := clientcmd.NewNonInteractiveClientConfig(*config, context, nil, nil).ClientConfig()
+	access, err := clientcmd.NewNonInteractiveClientConfig(*kubeconfig, context, nil, nil).ClientConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f.newClient(t, rest)
+	return f.newClient(t, access)
 }
 
 // eventually waits for a condition for at most half a minute.

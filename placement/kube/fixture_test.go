@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -18,6 +19,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/hub/hubtest"
@@ -28,7 +30,10 @@ import (
 	"github.com/sluice-dev/sluice/test/controlplane"
 )
 
-func TestMain(m *testing.M) { hubtest.Main(m) }
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	hubtest.Main(m)
+}
 
 // clusterName is the member cluster's in the hub.
 const clusterName = "cluster-a"
@@ -44,6 +49,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
+	hub := hubtest.Start(t) // first, as it sets the logger that the other would be using
 	cp := controlplane.Start(t, controlplane.Options{Name: clusterName, Nodes: []controlplane.Node{{Name: "node-1"}}})
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
@@ -56,7 +62,7 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{hubNamespace: hubtest.Namespace(t), adminConfig: cp.Config()}
-	f.hub = newClient(t, hubtest.Start(t).Config, scheme)
+	f.hub = newClient(t, hub.Config, scheme)
 	f.admin = newClient(t, cp.Config(), scheme)
 	if f.kubeconfig, err = kube.Register(t.Context(), cp.Config(), kube.ManifestOptions{}); err != nil {
 		t.Fatal(err)
