@@ -57,8 +57,10 @@ lock() {
   flock "$fd"
 }
 
-# fingerprint FILE...: twelve hexadecimal digits that change with the name or content of any of the files.
-fingerprint() { (cd "$kind_dir" && sha256sum -- "$@") | sha256sum | cut -c1-12; }
+# fingerprint PATTERN...: twelve hexadecimal digits that change with the name or content of any file of this folder that
+# matches a pattern, whatever folder the caller stands in.
+# shellcheck disable=SC2068 # the patterns are to be expanded here
+fingerprint() { (cd "$kind_dir" && sha256sum -- $@) | sha256sum | cut -c1-12; }
 
 # require THING=PACKAGE...: installs the Debian packages whose thing, a command or an absolute path, is missing.
 require() {
