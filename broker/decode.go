@@ -64,7 +64,7 @@ func (s *server) decodeProvision(c *call) (*provisionRequest, error) {
 	err := errors.Join(
 		required("service_id", request.ServiceID), required("plan_id", request.PlanID),
 		required("organization_guid", request.OrganizationGUID), required("space_guid", request.SpaceGUID),
-		object("parameters", &request.RawParameters), c.checkContext(&request.RawContext),
+		wantObject("parameters", &request.RawParameters), c.checkContext(&request.RawContext),
 	)
 	request.MaintenanceInfo = present(request.MaintenanceInfo)
 	return request, err
@@ -77,8 +77,8 @@ func (s *server) decodeUpdate(c *call) (*updateRequest, error) {
 		return nil, err
 	}
 	err := errors.Join(
-		required("service_id", request.ServiceID), object("parameters", &request.RawParameters),
-		object("previous_values", &request.PreviousValues), c.checkContext(&request.RawContext),
+		required("service_id", request.ServiceID), wantObject("parameters", &request.RawParameters),
+		wantObject("previous_values", &request.PreviousValues), c.checkContext(&request.RawContext),
 	)
 	if request.PlanID != nil {
 		err = errors.Join(err, required("plan_id", *request.PlanID))
@@ -101,8 +101,8 @@ func (s *server) decodeBind(c *call) (*bindRequest, error) {
 	} else {
 		err = required("predecessor_binding_id", *request.PredecessorBindingID)
 	}
-	err = errors.Join(err, object("parameters", &request.RawParameters),
-		object("bind_resource", &request.RawBindResource), c.checkContext(&request.RawContext))
+	err = errors.Join(err, wantObject("parameters", &request.RawParameters),
+		wantObject("bind_resource", &request.RawBindResource), c.checkContext(&request.RawContext))
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func (s *server) decodeBind(c *call) (*bindRequest, error) {
 // checkContext checks that context is an object that names the same platform as
 // the originating identity (OSB 2.17, "Originating Identity").
 func (c *call) checkContext(context *json.RawMessage) error {
-	if err := object("context", context); err != nil || *context == nil || c.identity == nil {
+	if err := wantObject("context", context); err != nil || *context == nil || c.identity == nil {
 		return err
 	}
 	var named struct {
@@ -142,8 +142,8 @@ func required(field, value string) error {
 	return nil
 }
 
-// object checks that a field is an object, and makes null the same as absent.
-func object(field string, raw *json.RawMessage) error {
+// wantObject checks that a field is an object, and makes null the same as absent.
+func wantObject(field string, raw *json.RawMessage) error {
 	trimmed := bytes.TrimSpace(*raw)
 	switch {
 	case len(trimmed) == 0, bytes.Equal(trimmed, []byte("null")):

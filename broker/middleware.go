@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -240,17 +239,17 @@ func (s *server) record(c *call, w *statusWriter, span trace.Span, took time.Dur
 		traced = append(traced, attribute.String("sluice.binding", name))
 	}
 	level := slog.LevelInfo
-	if c.err != nil {
-		var known *Error
-		switch {
-		case w.status >= http.StatusInternalServerError:
-			level = slog.LevelError
-			attributes = append(attributes, slog.Any("error", c.err))
-			span.SetStatus(codes.Error, http.StatusText(w.status))
-		case errors.As(c.err, &known):
-			// The description may quote the request; the code does not.
-			attributes = append(attributes, slog.String("error", known.Code))
-		}
+	switch {
+	case c.err == nil:
+	case c.Context().Err() != nil:
+		attributes = append(attributes, slog.String("error", "the client hung up"))
+	case w.status >= http.StatusInternalServerError:
+		level = slog.LevelError
+		attributes = append(attributes, slog.Any("error", c.err))
+		span.SetStatus(codes.Error, http.StatusText(w.status))
+	default:
+		// What is said to the platform may quote the request; the code does not.
+		attributes = append(attributes, slog.String("error", response(c.err, "").Code))
 	}
 	s.Logger.LogAttrs(c.Context(), level, "request", attributes...)
 	s.metrics.answered(c.route, platform, w.status, took)

@@ -1,0 +1,164 @@
+package broker
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestAuthenticate(t *testing.T) {
+	platforms, err := ParsePlatforms([]byte(platformsDocument))
+	if err != nil {
+		t.Fatal(err)
+	}
+	basic := func(username, password string) sending {
+		return func(r *http.Request) { r.SetBasicAuth(username, password) }
+	}
+	certificate := func(name string, verified bool) sending {
+		return func(r *http.Request) {
+			chain := []*x509.Certificate{{Subject: pkix.Name{CommonName: name}}}
+			r.TLS = &tls.ConnectionState{PeerCertificates: chain}
+			if verified {
+				r.TLS.VerifiedChains = [][]*x509.Certificate{chain}
+			}
+		}
+	}
+	for name, row := range map[string]struct {
+		how  []sending
+		want string
+	}{
+		"a password":                      {[]sending{basic("cf", "password-in-use")}, "cf-eu"},
+		"the password before":             {[]sending{basic("cf", "password-before")}, "cf-eu"},
+		"another platform":                {[]sending{basic("k8s", "password-of-k8s")}, "k8s"},
+		"a token":                         {[]sending{header("Authorization", "Bearer token-of-cf")}, "cf-eu"},
+		"a token, in lower case":          {[]sending{header("Authorization", "bearer token-of-cf")}, "cf-eu"},
+		"a verified certificate":          {[]sending{certificate("cf.example.com", true)}, "cf-eu"},
+		"nothing":                         {nil, ""},
+		"a certificate not verified":      {[]sending{certificate("cf.example.com", false)}, ""},
+		"another certificate":             {[]sending{certificate("k8s.example.com", true)}, ""},
+		"a certificate, a wrong password": {[]sending{certificate("cf.example.com", true), basic("cf", "x")}, ""},
+		"user and password shifted":       {[]sending{basic("cfp", "assword-in-use")}, ""},
+		"half a password":                 {[]sending{basic("cf", "password")}, ""},
+		"an empty token":                  {[]sending{header("Authorization", "Bearer ")}, ""},
+		"the certificate's name as token": {[]sending{header("Authorization", "Bearer cf.example.com")}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := http.NewRequest("GET", "/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, h := range row.how {
+				h(r)
+			}
+			got := ""
+			if platform, ok := platforms.Authenticate(r); ok {
+				got = platform.Name
+			}
+			if got != row.want {
+				t.Errorf("got %q, want %q", got, row.want)
+			}
+		})
+	}
+}
+
+func TestPlatformsAreRefused(t *testing.T) {
+	const secret = "hush-hush"
+	for name, document := range map[string]string{
+		"nothing":              ``,
+		"no platforms":         `platforms: []`,
+		"not YAML":             `{platforms: ` + secret,
+		"an unknown field":     `{platforms: [{name: a, basics: [{username: u, password: ` + secret + `}]}]}`,
+		"no credentials":       `{platforms: [{name: a}]}`,
+		"an empty password":    `{platforms: [{name: a, basic: [{username: u, password: ""}]}]}`,
+		"an empty token":       `{platforms: [{name: a, bearer: [""]}]}`,
+		"a colon in a name":    `{platforms: [{name: a, basic: [{username: "u:v", password: ` + secret + `}]}]}`,
+		"a bad name":           `{platforms: [{name: "A b", bearer: [` + secret + `]}]}`,
+		"a name twice":         `{platforms: [{name: a, bearer: [` + secret + `]}, {name: a, bearer: [x]}]}`,
+		"a shared credential":  `{platforms: [{name: a, bearer: [` + secret + `]}, {name: b, bearer: [` + secret + `]}]}`,
+		"an unknown answer":    `{platforms: [{name: a, bearer: [` + secret + `], deletedLastOperation: maybe}]}`,
+		"a list as a password": `{platforms: [{name: a, basic: [{username: u, password: [` + secret + `]}]}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := ParsePlatforms([]byte(document))
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			if strings.Contains(err.Error(), secret) {
+				t.Errorf("the error shows a secret: %v", err)
+			}
+		})
+	}
+}
+
+func TestPlatformsFollowTheirFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "platforms.yaml")
+	write := func(text string) {
+		t.Helper()
+		// Replaced as Kubernetes and editors do it: another file under the same name.
+		if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := LoadPlatforms(path); err == nil {
+		t.Fatal("loaded without a file")
+	}
+	write(`{platforms: [{name: a, bearer: [first]}]}`)
+	platforms, err := LoadPlatforms(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	admits := func(token string) bool {
+		platforms.checked = time.Time{} // as if a second had passed
+		r, _ := http.NewRequest("GET", "/", nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		_, ok := platforms.Authenticate(r)
+		return ok
+	}
+	write(`{platforms: [{name: a, bearer: [first, second]}]}`)
+	if !admits("first") || !admits("second") {
+		t.Error("while both are valid, one is refused")
+	}
+	write(`{platforms: [{name: a, bearer: [second]}]}`)
+	if admits("first") || !admits("second") {
+		t.Error("the change is not followed")
+	}
+	write(`{platforms: `)
+	if !admits("second") {
+		t.Error("a broken file locks everybody out")
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if !admits("second") {
+		t.Error("a missing file locks everybody out")
+	}
+	write(`{platforms: [{name: a, bearer: [third]}]}`)
+	if admits("second") || !admits("third") {
+		t.Error("the file that came back is not read")
+	}
+}
+
+func FuzzPlatforms(f *testing.F) {
+	f.Add([]byte(platformsDocument))
+	f.Add([]byte(`{platforms: [{name: a, bearer: [x]}]}`))
+	f.Fuzz(func(t *testing.T, document []byte) {
+		r, err := parseRoster(document)
+		if err != nil {
+			return
+		}
+		for _, c := range r.credentials {
+			if c.platform == nil || !platformName.MatchString(c.platform.Name) {
+				t.Errorf("accepted %q", document)
+			}
+		}
+	})
+}
