@@ -106,7 +106,7 @@ consumer run echo --image="$echo_image" --image-pull-policy=IfNotPresent
 consumer wait --for=condition=Ready pod/echo --timeout=60s
 consumer get pods,resourcequotas
 note "and one that is more than the plan:"
-consumer run too-much --image="$echo_image" --overrides='{"spec":{"containers":[{"name":"too-much","image":"x","resources":{"requests":{"cpu":"2"}}}]}}' 2>&1 | sed 's/^/   /' || true
+consumer run too-much --image="$echo_image" --overrides='{"spec":{"containers":[{"name":"too-much","image":"x","resources":{"limits":{"cpu":"2","memory":"16Mi"}}}]}}' 2>&1 | sed 's/^/   /' || true
 
 title "Unbind: the token stops working"
 osb DELETE "/v2/service_instances/demo-small/service_bindings/app?service_id=$service&plan_id=${plans[small]}" | jq -c .

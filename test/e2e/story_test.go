@@ -40,18 +40,18 @@ func consume(t *testing.T, a answer) consumer {
 	return consumer{kubernetes.NewForConfigOrDie(config), credentials["namespace"].(string), config.Host}
 }
 
-// pod is an echo pod that requests so much CPU.
+// pod is an echo pod that takes so much CPU. It states limits, because the quota
+// of an instance bounds requests and limits alike.
 func pod(name, cpu string) *corev1.Pod {
 	no := false
+	amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("16Mi")}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PodSpec{
 			AutomountServiceAccountToken: &no,
 			Containers: []corev1.Container{{
 				Name: "echo", Image: echoImage, ImagePullPolicy: corev1.PullIfNotPresent,
-				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-					corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("16Mi"),
-				}},
+				Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts},
 			}},
 		},
 	}
