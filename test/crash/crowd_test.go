@@ -1,0 +1,123 @@
+//go:build faults
+
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+
+	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// crowders is how many instances there are in a crowd; each takes more than half
+// of a cluster, and there are two clusters.
+const crowders = 3
+
+// crowdStory is about instances of which one more is asked for than fits: two are
+// delivered, on different clusters, and the third waits until one of them goes.
+type crowdStory struct {
+	*bed
+	all []*instance
+	// waiting is the one that waits.
+	waiting *instance
+	alone   bool
+}
+
+func newCrowd(b *bed, id string) *crowdStory {
+	c := &crowdStory{bed: b}
+	for n := range crowders {
+		id := fmt.Sprintf("%s-%c", id, 'a'+n)
+		c.all = append(c.all, &instance{bed: b, id: id, name: v1alpha1.InstanceName(platformName, id), plan: "most"})
+	}
+	return c
+}
+
+// provision asks for all at once. One crowd must have the clusters for itself.
+func (c *crowdStory) provision(ctx context.Context) error {
+	select {
+	case c.crowding <- struct{}{}:
+		c.alone = true
+	case <-ctx.Done():
+		return errors.New("the crowd before has not left")
+	}
+	var requests errgroup.Group
+	for _, i := range c.all {
+		requests.Go(func() error {
+			// 200 when it was delivered before the request was repeated.
+			_, err := i.send(ctx, http.MethodPut, i.path(), async, i.body(i.plan, 0), http.StatusAccepted, http.StatusOK)
+			return err
+		})
+	}
+	if err := requests.Wait(); err != nil {
+		return err
+	}
+	return c.withHub(ctx, func(hub client.Client) error { return c.settled(ctx, hub) })
+}
+
+// settled checks that two are delivered, on two clusters, and one waits.
+func (c *crowdStory) settled(ctx context.Context, hub client.Client) error {
+	on, waiting := map[string]string{}, (*instance)(nil)
+	for _, i := range c.all {
+		seen := &v1alpha1.ServiceInstance{}
+		if err := hub.Get(ctx, client.ObjectKey{Namespace: namespace, Name: i.name}, seen); err != nil {
+			return err
+		}
+		switch {
+		case seen.Status.Delivered != nil:
+			cluster := seen.Status.Delivered.Decision.Placements[0].Cluster
+			if other, taken := on[cluster]; taken {
+				return fmt.Errorf("oversold: %s has %s and %s", cluster, other, i.id)
+			}
+			on[cluster] = i.id
+		case isParked(seen):
+			waiting = i
+		}
+	}
+	if len(on) != crowders-1 || waiting == nil {
+		return fmt.Errorf("of %d instances %d are delivered (%v), want one to wait", crowders, len(on), on)
+	}
+	c.waiting = waiting
+	return nil
+}
+
+// release deprovisions a delivered one, and the one that waited takes its place.
+func (c *crowdStory) release(ctx context.Context) error {
+	for _, i := range c.all {
+		if i != c.waiting {
+			if err := i.deprovision(ctx); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	a, err := c.await(ctx, c.waiting.path(), "provision-1")
+	if err != nil {
+		return err
+	}
+	if a.text("state") != "succeeded" {
+		return fmt.Errorf("the instance that waited: %v", a)
+	}
+	return c.waiting.delivered(ctx, 1)
+}
+
+// deprovision ends them all.
+func (c *crowdStory) deprovision(ctx context.Context) error {
+	var requests errgroup.Group
+	for _, i := range c.all {
+		requests.Go(func() error { return i.deprovision(ctx) })
+	}
+	return requests.Wait()
+}
+
+// leave lets the next crowd in.
+func (c *crowdStory) leave() {
+	if c.alone {
+		<-c.crowding
+		c.alone = false
+	}
+}

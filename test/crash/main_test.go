@@ -1,0 +1,33 @@
+//go:build faults
+
+package crash
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// binary is Sluice as it is, but that its crash points can be armed.
+var binary string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	folder, err := os.MkdirTemp("", "sluice-crash-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(folder)
+	binary = filepath.Join(folder, "sluice")
+	build := exec.CommandContext(context.Background(), "go", "build", "-tags", "faults", "-o", binary, "../../cmd/sluice")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build sluice: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
+}

@@ -1,0 +1,208 @@
+//go:build faults
+
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/hub"
+)
+
+// The platform of these tests.
+const (
+	platformName     = "first"
+	platformPassword = "first-password"
+	platforms        = `
+platforms:
+- name: first
+  basic: [{username: first, password: first-password}]
+`
+)
+
+// namespace of Sluice's resources in the hub.
+const namespace = hub.DefaultNamespace
+
+// server is a supervised `sluice serve`: whenever a crash point kills it, it is
+// started again, on the same data folder and address.
+type server struct {
+	folder  string // holds the data folder and what else the process reads
+	address string
+	log     *os.File
+	// died receives once for every death at a crash point.
+	died chan struct{}
+	// lives counts how often the process was started.
+	lives int
+}
+
+// serve starts the server and stops it when the test ends. Should it end by
+// itself, the test fails at once, through stop.
+func serve(t *testing.T, stop context.CancelCauseFunc) *server {
+	t.Helper()
+	s := &server{folder: t.TempDir(), address: freeAddress(t), died: make(chan struct{}, 1)}
+	if err := os.WriteFile(s.path("platforms.yaml"), []byte(platforms), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if s.log, err = os.Create(filepath.Join(t.ArtifactDir(), "sluice.log")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var supervision sync.WaitGroup
+	supervision.Go(func() {
+		if err := s.supervise(ctx); err != nil {
+			stop(err)
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		supervision.Wait()
+		s.log.Close()
+		if t.Failed() {
+			t.Logf("log of sluice serve (its end):\n%s", s.logEnd())
+		}
+	})
+	return s
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func (s *server) path(name string) string { return filepath.Join(s.folder, name) }
+func (s *server) dataDir() string         { return s.path("data") }
+func (s *server) crashFile() string       { return s.path("armed") }
+
+// supervise runs the process again and again until ctx ends; an end other than by
+// a crash point is an error.
+func (s *server) supervise(ctx context.Context) error {
+	for {
+		cmd := exec.Command(binary, "serve", "--data-dir", s.dataDir(), "--listen", s.address,
+			"--metrics-listen", "127.0.0.1:0", "--platforms", s.path("platforms.yaml"), "--collect", "off")
+		cmd.Env = append(os.Environ(), "SLUICE_CRASH_FILE="+s.crashFile())
+		cmd.Stdout, cmd.Stderr = s.log, s.log
+		s.lives++
+		fmt.Fprintf(s.log, "--- life %d\n", s.lives)
+		if err := cmd.Start(); err != nil {
+			return fmt.Errorf("start sluice: %w", err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		select {
+		case <-ctx.Done():
+			_ = cmd.Process.Kill()
+			<-ended
+			return nil
+		case err := <-ended:
+			status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
+			if !status.Signaled() || status.Signal() != syscall.SIGKILL {
+				return fmt.Errorf("sluice serve ended by itself: %w", err)
+			}
+			fmt.Fprintln(s.log, "--- killed")
+			s.died <- struct{}{}
+		}
+	}
+}
+
+// arm makes the process die at a crash point, once.
+func (s *server) arm(point string) error {
+	// Renamed into place: a name written in part names no point, but disarms nothing either.
+	if err := os.WriteFile(s.crashFile()+".new", []byte(point), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(s.crashFile()+".new", s.crashFile())
+}
+
+// disarm takes back what nothing has hit.
+func (s *server) disarm() {
+	if err := os.Remove(s.crashFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		panic(err)
+	}
+}
+
+func (s *server) logEnd() string {
+	text, _ := os.ReadFile(s.log.Name())
+	return string(text[max(0, len(text)-20_000):])
+}
+
+// operate runs a command of the operator's, as often as it takes: the commands are
+// made to be repeated.
+func (s *server) operate(ctx context.Context, args ...string) error {
+	return until(ctx, func(ctx context.Context) error {
+		out, err := exec.CommandContext(ctx, binary, append(args, "--data-dir", s.dataDir())...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("sluice %s: %w: %s", strings.Join(args, " "), err, out)
+		}
+		return nil
+	})
+}
+
+var scheme = func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(s); err != nil {
+		panic(err)
+	}
+	return s
+}()
+
+// hub is a client of the embedded hub as it runs now: every life has another
+// address.
+func (s *server) hub() (client.Client, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", hub.KubeconfigPath(s.dataDir()))
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.Timeout = -1, 10*time.Second
+	return client.New(config, client.Options{Scheme: scheme})
+}
+
+// withHub calls do until it succeeds, with a client of the hub that answers.
+func (s *server) withHub(ctx context.Context, do func(client.Client) error) error {
+	return until(ctx, func(context.Context) error {
+		c, err := s.hub()
+		if err != nil {
+			return err
+		}
+		return do(c)
+	})
+}
+
+// until repeats do, ten times a second, until it succeeds; its last error is the
+// one returned when ctx ends first.
+func until(ctx context.Context, do func(context.Context) error) error {
+	ticks := time.NewTicker(100 * time.Millisecond)
+	defer ticks.Stop()
+	for {
+		err := do(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w (%w)", err, context.Cause(ctx))
+		case <-ticks.C:
+		}
+	}
+}

@@ -1,0 +1,299 @@
+//go:build faults
+
+package crash
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// step is a part of a story that ends well or with an error.
+type step struct {
+	name string
+	do   func(context.Context) error
+	// slow steps wait for a cluster to end a namespace, or to forget a token.
+	slow bool
+}
+
+func (s step) play(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTime)
+	defer cancel()
+	if err := s.do(ctx); err != nil {
+		return fmt.Errorf("%s: %w", s.name, err)
+	}
+	return nil
+}
+
+// story is what happens to one subject, from nothing to nothing.
+type story struct {
+	steps []step
+	// end gives back what the story holds of the test bed.
+	end func()
+}
+
+// story returns the story that has the step.
+func (b *bed) story(id, during string) story {
+	i := &instance{bed: b, id: id, name: v1alpha1.InstanceName(platformName, id)}
+	s := story{end: func() {}}
+	switch during {
+	case shrink:
+		s.steps = []step{{name: provision, do: i.provisionOnTwo}, {shrink, i.shrink, true}, {deprovision, i.deprovision, true}}
+	case refused, repeat:
+		s.steps = []step{{name: refused, do: i.provisionRefused}, {name: repeat, do: i.provisionAgain}, {deprovision, i.deprovision, true}}
+	case crowd, release:
+		c := newCrowd(b, id)
+		s.steps = []step{{name: crowd, do: c.provision}, {release, c.release, true}, {deprovision, c.deprovision, true}}
+		s.end = c.leave
+	case register, unregister:
+		s.steps = []step{{name: register, do: b.register}, {name: unregister, do: b.unregister}}
+	case publish, withdraw:
+		s.steps = []step{{name: publish, do: b.publish}, {name: withdraw, do: b.withdraw}}
+	default:
+		s.steps = []step{
+			{name: provision, do: i.provision}, {name: bind, do: i.bind}, {name: update, do: i.update}, {name: touch, do: i.touch},
+			{name: overreach, do: i.overreach}, {name: rotate, do: i.rotate}, {name: unbind, do: i.unbind},
+		}
+		if during == unbind {
+			s.steps = append(s.steps, step{"use the token after unbind", i.first.refused, true})
+		}
+		s.steps = append(s.steps, step{deprovision, i.deprovision, true}, step{"use the token after deprovision", i.second.refused, true})
+	}
+	return s
+}
+
+// instance is a service instance as its platform knows it.
+type instance struct {
+	*bed
+	id, name      string
+	plan          string // the one in force
+	first, second bound
+}
+
+func (i *instance) path() string                 { return "/v2/service_instances/" + i.id }
+func (i *instance) bindingPath(id string) string { return i.path() + "/service_bindings/" + id }
+func (i *instance) query() url.Values {
+	return url.Values{"service_id": {"stories"}, "plan_id": {i.plan}, "accepts_incomplete": {"true"}}
+}
+
+var async = url.Values{"accepts_incomplete": {"true"}}
+
+// body is a request for the instance on so many clusters.
+func (i *instance) body(plan string, clusters int) map[string]any {
+	body := map[string]any{"service_id": "stories", "plan_id": plan, "organization_guid": "organization", "space_guid": "space"}
+	if clusters > 0 {
+		body["parameters"] = map[string]any{"clusters": clusters}
+	}
+	return body
+}
+
+// change is a request to change the instance.
+func (i *instance) change(plan string, clusters int) map[string]any {
+	body := i.body(plan, clusters)
+	delete(body, "organization_guid")
+	delete(body, "space_guid")
+	return body
+}
+
+func (i *instance) provision(ctx context.Context) error {
+	i.plan = "small"
+	if err := i.succeed(ctx, http.MethodPut, i.path(), async, i.body(i.plan, 0)); err != nil {
+		return err
+	}
+	return i.delivered(ctx, 1)
+}
+
+func (i *instance) provisionOnTwo(ctx context.Context) error {
+	i.plan = "small"
+	if err := i.succeed(ctx, http.MethodPut, i.path(), async, i.body(i.plan, 2)); err != nil {
+		return err
+	}
+	return i.delivered(ctx, 2)
+}
+
+func (i *instance) bind(ctx context.Context) error {
+	return i.bindAs(ctx, "first", &i.first, 1, nil)
+}
+
+func (i *instance) rotate(ctx context.Context) error {
+	predecessor := map[string]any{"predecessor_binding_id": "first"}
+	if err := i.bindAs(ctx, "second", &i.second, 2, predecessor); err != nil {
+		return err
+	}
+	if err := i.first.works(ctx); err != nil {
+		return fmt.Errorf("the predecessor: %w", err)
+	}
+	return nil
+}
+
+// bindAs makes a binding and uses what it returns.
+func (i *instance) bindAs(ctx context.Context, id string, into *bound, clusters int, more map[string]any) error {
+	body := map[string]any{"service_id": "stories", "plan_id": i.plan}
+	for field, value := range more {
+		body[field] = value
+	}
+	a, err := i.send(ctx, http.MethodPut, i.bindingPath(id), nil, body, http.StatusOK, http.StatusCreated)
+	if err != nil {
+		return err
+	}
+	if err := into.read(a); err != nil {
+		return err
+	}
+	into.name = v1alpha1.BindingName(platformName, i.id, id)
+	if len(into.clusters) != clusters {
+		return fmt.Errorf("binding %s has credentials for %d clusters, want %d", id, len(into.clusters), clusters)
+	}
+	if err := into.works(ctx); err != nil {
+		return err
+	}
+	return i.accounts(ctx, into.name, clusters)
+}
+
+func (i *instance) update(ctx context.Context) error {
+	if err := i.succeed(ctx, http.MethodPatch, i.path(), async, i.change("large", 2)); err != nil {
+		return err
+	}
+	i.plan = "large"
+	return i.delivered(ctx, 2)
+}
+
+func (i *instance) touch(ctx context.Context) error {
+	body := map[string]any{"service_id": "stories", "context": map[string]any{"platform": "test", "space_name": "renamed"}}
+	if err := i.succeed(ctx, http.MethodPatch, i.path(), async, body); err != nil {
+		return err
+	}
+	return i.delivered(ctx, 2)
+}
+
+func (i *instance) overreach(ctx context.Context) error {
+	a, err := i.fail(ctx, http.MethodPatch, i.path(), async, i.change("nowhere", 2))
+	if err != nil {
+		return err
+	}
+	if a.body["instance_usable"] == false {
+		return fmt.Errorf("the instance is said to be unusable: %v", a)
+	}
+	return i.delivered(ctx, 2)
+}
+
+func (i *instance) shrink(ctx context.Context) error {
+	if err := i.succeed(ctx, http.MethodPatch, i.path(), async, i.change("large", 1)); err != nil {
+		return err
+	}
+	i.plan = "large"
+	return i.delivered(ctx, 1)
+}
+
+func (i *instance) unbind(ctx context.Context) error {
+	if err := i.remove(ctx, i.bindingPath("first"), i.query()); err != nil {
+		return err
+	}
+	if err := i.accounts(ctx, i.first.name, 0); err != nil {
+		return err
+	}
+	if err := i.second.works(ctx); err != nil {
+		return fmt.Errorf("the successor: %w", err)
+	}
+	return nil
+}
+
+func (i *instance) deprovision(ctx context.Context) error {
+	if err := i.remove(ctx, i.path(), i.query()); err != nil {
+		return err
+	}
+	return i.gone(ctx)
+}
+
+// provisionRefused provisions where somebody else has a namespace of the
+// instance's name.
+func (i *instance) provisionRefused(ctx context.Context) error {
+	i.plan = "small"
+	if err := i.occupy(ctx); err != nil {
+		return err
+	}
+	if _, err := i.fail(ctx, http.MethodPut, i.path(), async, i.body(i.plan, 0)); err != nil {
+		return err
+	}
+	if err := i.undelivered(ctx); err != nil {
+		return err
+	}
+	return i.vacate(ctx)
+}
+
+func (i *instance) provisionAgain(ctx context.Context) error { return i.provision(ctx) }
+
+// register adds a member cluster that takes nothing.
+func (b *bed) register(ctx context.Context) error {
+	return b.operate(ctx, "cluster", "add", spare, "--from-kubeconfig", b.members[memberNames[0]].kubeconfig, "--taint", "spare=yes:NoSchedule")
+}
+
+// unregister removes it again. Through the hub, because the command is not to be
+// repeated for a cluster that is gone.
+func (b *bed) unregister(ctx context.Context) error {
+	return b.withHub(ctx, func(c client.Client) error {
+		return deleteUntilGone(ctx, c, &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: spare}})
+	})
+}
+
+// publish adds an offering to the catalog.
+func (b *bed) publish(ctx context.Context) error {
+	if err := b.operate(ctx, "catalog", "apply", "-f", "testdata/seasonal.yaml"); err != nil {
+		return err
+	}
+	return until(ctx, func(ctx context.Context) error { return b.sells(ctx, "seasonal", true) })
+}
+
+// withdraw removes it again.
+func (b *bed) withdraw(ctx context.Context) error {
+	err := b.withHub(ctx, func(c client.Client) error {
+		return deleteUntilGone(ctx, c, &v1alpha1.ServiceOffering{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "seasonal"}})
+	})
+	if err != nil {
+		return err
+	}
+	return until(ctx, func(ctx context.Context) error { return b.sells(ctx, "seasonal", false) })
+}
+
+// sells checks whether the catalog has a service.
+func (b *bed) sells(ctx context.Context, service string, want bool) error {
+	a, err := b.send(ctx, http.MethodGet, "/v2/catalog", nil, nil, http.StatusOK)
+	if err != nil {
+		return err
+	}
+	services, _ := a.body["services"].([]any)
+	sold := false
+	for _, s := range services {
+		if s, ok := s.(map[string]any); ok && s["id"] == service {
+			sold = true
+		}
+	}
+	if sold != want {
+		return fmt.Errorf("the catalog has the service %s: %t, want %t", service, sold, want)
+	}
+	return nil
+}
+
+// deleteUntilGone deletes an object; it is an error that it is still there.
+func deleteUntilGone(ctx context.Context, c client.Client, object client.Object) error {
+	if err := c.Delete(ctx, object); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	err := c.Get(ctx, client.ObjectKeyFromObject(object), object)
+	if err == nil {
+		return fmt.Errorf("%T %s is still there", object, object.GetName())
+	}
+	return client.IgnoreNotFound(err)
+}
+
+// isParked tells an instance that waits because it fits nowhere.
+func isParked(i *v1alpha1.ServiceInstance) bool {
+	placed := meta.FindStatusCondition(i.Status.Conditions, v1alpha1.ConditionPlaced)
+	return placed != nil && placed.Status == metav1.ConditionFalse && placed.Reason == v1alpha1.ReasonUnplaceable
+}
