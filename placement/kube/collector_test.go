@@ -3,13 +3,16 @@ package kube_test
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/placement"
@@ -95,6 +98,7 @@ func theCollectorRemoves(t *testing.T, f *fixture) {
 	if err := f.admin.Get(t.Context(), key("", namespaceOf(lost)), &corev1.Namespace{}); err != nil {
 		t.Errorf("namespace after the dry run: %v", err)
 	}
+	f.reportsPeriodically(t, hub, len(want))
 	report, err = f.collector(hub).Collect(t.Context(), true)
 	if err != nil {
 		t.Fatal(err)
@@ -132,5 +136,76 @@ func theCollectorLeaves(t *testing.T, f *fixture) {
 	}
 	if len(report.Remnants) != 0 || !slices.Equal(report.Clusters, []string{clusterName}) {
 		t.Errorf("report is %+v, want no remnants on one cluster", report)
+	}
+}
+
+// reportsPeriodically runs the collector as the manager does, until its metric
+// counts the remnants.
+func (f *fixture) reportsPeriodically(t *testing.T, hub string, remnants int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	collector := f.collector(hub)
+	collector.Mode, collector.Period = kube.CollectorReport, time.Millisecond
+	ended := make(chan error)
+	go func() { ended <- collector.Start(ctx) }()
+	eventually(t, "the metric counts the remnants", func(context.Context) (bool, error) {
+		families, err := metrics.Registry.Gather()
+		counted := 0.0
+		for _, family := range families {
+			if family.GetName() == "sluice_remnants" {
+				for _, metric := range family.GetMetric() {
+					counted += metric.GetGauge().GetValue()
+				}
+			}
+		}
+		return counted == float64(remnants), err
+	})
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("the collector ended with %v", err)
+	}
+}
+
+func theCollectorThatIsOffEnds(t *testing.T, f *fixture) {
+	if err := f.collector("hub-1").Start(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// hookedReader calls before before every list.
+type hookedReader struct {
+	client.Reader
+	before func()
+}
+
+func (r hookedReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if _, names := list.(*metav1.PartialObjectMetadataList); names {
+		r.before()
+	}
+	return r.Reader.List(ctx, list, options...)
+}
+
+// theCollectorLeavesTheAdopted lets an instance of the same name take the namespace
+// over after the collector has read the member cluster, and go from the hub again
+// before it reads that.
+func theCollectorLeavesTheAdopted(t *testing.T, f *fixture) {
+	const hub = "hub-with-an-adoption"
+	d := delivery(t, "cpu", "1", "memory", "1Gi")
+	f.deliverFor(t, hub, d)
+	collector := f.collector(hub)
+	collector.Live = hookedReader{f.hub, sync.OnceFunc(func() {
+		d.Instance.UID = "uid of the next"
+		f.deliverFor(t, hub, d)
+	})}
+	report, err := collector.Collect(t.Context(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var namespace corev1.Namespace
+	if err := f.admin.Get(t.Context(), key("", namespaceOf(d)), &namespace); err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Remnants) != 0 || !namespace.DeletionTimestamp.IsZero() {
+		t.Errorf("took %+v, want the adopted namespace left", report.Remnants)
 	}
 }

@@ -45,6 +45,8 @@ func TestOnCluster(t *testing.T) {
 		{"registering again keeps the token", registeringAgainKeepsTheToken},
 		{"the collector reports and removes what lost its owner", theCollectorRemoves},
 		{"the collector leaves what has its owner", theCollectorLeaves},
+		{"the collector leaves what has found a new owner meanwhile", theCollectorLeavesTheAdopted},
+		{"the collector that is off ends at once", theCollectorThatIsOffEnds},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

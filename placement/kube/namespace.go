@@ -17,7 +17,9 @@ import (
 
 // ensureNamespace creates the namespace, or updates our own. It creates rather
 // than applies, because an apply would take over a namespace that somebody else
-// has made in the meantime.
+// has made in the meantime. One with this instance's labels is its own, even where
+// an instance of the same name has left it, which takes a finalizer removed by
+// force: what is in it is the same consumer's, and not Sluice's to throw away.
 func (t *target) ensureNamespace(ctx context.Context) (created bool, err error) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: t.namespace, Labels: t.namespaceLabels(t.instance), Annotations: namespaceAnnotations(t.instance),

@@ -93,11 +93,6 @@ func awaitToken(ctx context.Context, c client.Client, namespace string) (*corev1
 	key := client.ObjectKey{Namespace: namespace, Name: tokenSecretName}
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, tokenPatience, true, func(ctx context.Context) (bool, error) {
 		err := c.Get(ctx, key, &secret)
-		if apierrors.IsNotFound(err) {
-			// The token controller deletes the Secret of a ServiceAccount that it
-			// has not seen yet.
-			return false, fmt.Errorf("the Secret was deleted: register again")
-		}
 		return len(secret.Data[corev1.ServiceAccountTokenKey]) > 0, err
 	})
 	if err != nil {
