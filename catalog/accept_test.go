@@ -1,0 +1,112 @@
+package catalog
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+func TestJudge(t *testing.T) {
+	older := func(o *v1alpha1.ServiceOffering) {
+		o.CreationTimestamp = metav1.NewTime(time.Unix(1, 0))
+	}
+	named := func(resource string) edit { return func(o *v1alpha1.ServiceOffering) { o.ObjectMeta.Name = resource } }
+	withoutLarge := func(o *v1alpha1.ServiceOffering) { o.Spec.Plans = o.Spec.Plans[:1] }
+	first := func(change func(*v1alpha1.Plan)) edit {
+		return func(o *v1alpha1.ServiceOffering) { change(&o.Spec.Plans[0]) }
+	}
+	resources := func(change func(*v1alpha1.ResourcesPlan)) edit {
+		return first(func(p *v1alpha1.Plan) { change(p.Resources) })
+	}
+	uses := Uses{"a-id": {"a-large": 2}, "b-id": {"b-large": 1}}
+	for name, row := range map[string]struct {
+		offerings []v1alpha1.ServiceOffering
+		reasons   []string // Ready for accepted
+		message   string   // part of the first refusal
+	}{
+		"a valid one":            {[]v1alpha1.ServiceOffering{offering("a")}, []string{"Ready"}, ""},
+		"two that do not clash":  {[]v1alpha1.ServiceOffering{offering("a"), offering("b")}, []string{"Ready", "Ready"}, ""},
+		"an id twice, the older": {[]v1alpha1.ServiceOffering{offering("a", named("x")), offering("a", named("y"), older)}, []string{"Conflict", "Ready"}, "the id"},
+		"an id twice, by name":   {[]v1alpha1.ServiceOffering{offering("a", named("y")), offering("a", named("x"))}, []string{"Conflict", "Ready"}, "the id"},
+		"an id twice, the served one": {[]v1alpha1.ServiceOffering{offering("a", named("x"), older), offering("a", named("y"), served)},
+			[]string{"Conflict", "Ready"}, "the id"},
+		"a name twice": {[]v1alpha1.ServiceOffering{offering("a"), offering("b", func(o *v1alpha1.ServiceOffering) { o.Spec.Name = "a" })},
+			[]string{"Ready", "Conflict"}, "the name"},
+		"a plan of another offering": {[]v1alpha1.ServiceOffering{offering("a", served), offering("b", first(func(p *v1alpha1.Plan) { p.ID = "a-small" }))},
+			[]string{"Ready", "Conflict"}, "plan b-small is that of plan a-small"},
+		"a plan of one being deleted": {[]v1alpha1.ServiceOffering{offering("a", served, deleted), offering("b", first(func(p *v1alpha1.Plan) { p.ID = "a-small" }))},
+			[]string{"", "Conflict"}, "a-small"},
+		"a plan moved while in use": {[]v1alpha1.ServiceOffering{
+			offering("b", served, func(o *v1alpha1.ServiceOffering) { o.Spec.Plans = append(o.Spec.Plans, plan("a-large")) }),
+			offering("a", served, withoutLarge),
+		}, []string{"Conflict", "InUse"}, "a-large"},
+		"a plan removed while in use": {[]v1alpha1.ServiceOffering{offering("a", served, withoutLarge)}, []string{"InUse"}, "2 instances use it"},
+		"one instance":                {[]v1alpha1.ServiceOffering{offering("b", served, withoutLarge)}, []string{"InUse"}, "plan b-large (b-large) cannot be removed: 1 instance uses it"},
+		"a plan removed, unused":      {[]v1alpha1.ServiceOffering{offering("c", served, withoutLarge)}, []string{"Ready"}, ""},
+		"a plan renamed":              {[]v1alpha1.ServiceOffering{offering("a", served, first(func(p *v1alpha1.Plan) { p.Name = "tiny" }))}, []string{"Ready"}, ""},
+		"a plan of another kind": {[]v1alpha1.ServiceOffering{offering("c", served, first(func(p *v1alpha1.Plan) { p.Kind, p.Resources = "workload", nil }))},
+			[]string{"Invalid"}, "changes its kind from resources to workload"},
+		"a broken schema": {[]v1alpha1.ServiceOffering{offering("a", schemas(`{"type":1}`, "", ""))}, []string{"Invalid"}, "instanceCreate of plan a-small"},
+		"a broken selector": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
+			r.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}}
+		}))}, []string{"Invalid"}, "selector"},
+		"a broken selectable": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) { r.Selectable = []string{"a b"} }))}, []string{"Invalid"}, "selectable"},
+		"less than nothing":   {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) { r.Limits["cpu"] = resource.MustParse("-1") }))}, []string{"Invalid"}, "cpu is negative"},
+		"less storage than none": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
+			r.Storage = map[string]resource.Quantity{"fast": resource.MustParse("-1")}
+		}))}, []string{"Invalid"}, "fast is negative"},
+		"a class that is none": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
+			r.Storage = map[string]resource.Quantity{"a b": resource.MustParse("1")}
+		}))}, []string{"Invalid"}, "class"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// served was taken of the unchanged spec where a change follows it.
+			for i := range row.offerings {
+				if o := &row.offerings[i]; o.Status.Accepted != nil {
+					before := offering(o.Spec.Name)
+					o.Status.Accepted = &before.Spec
+				}
+			}
+			verdicts, err := judge(row.offerings, func() (Uses, error) { return uses, nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, want := range row.reasons {
+				v := verdicts[i]
+				if v.reason != want || v.accepted != (want == "Ready") {
+					t.Errorf("%s: %+v, want %s", row.offerings[i].Name, v, want)
+				}
+				if !v.accepted && want != "" {
+					contains(t, v.message, row.message)
+				}
+			}
+		})
+	}
+}
+
+func TestJudgeCountsUsesOnlyWhenItMust(t *testing.T) {
+	o := []v1alpha1.ServiceOffering{offering("a", served), offering("b")}
+	if _, err := judge(o, func() (Uses, error) { return nil, errors.New("counted") }); err != nil {
+		t.Error(err)
+	}
+	o[0].Spec.Plans = o[0].Spec.Plans[:1]
+	if _, err := judge(o, func() (Uses, error) { return nil, errors.New("counted") }); err == nil {
+		t.Error("a plan was removed without counting its uses")
+	}
+}
+
+func TestUsesCountBothPlansOfAnUpdate(t *testing.T) {
+	i := &v1alpha1.ServiceInstance{Spec: v1alpha1.ServiceInstanceSpec{ServiceID: "s", Desired: v1alpha1.InstanceState{PlanID: "new"}}}
+	uses := Uses{}
+	uses.Add(i)
+	i.Status.Delivered = &v1alpha1.DeliveredState{State: v1alpha1.InstanceState{PlanID: "old"}}
+	uses.Add(i)
+	if uses["s"]["new"] != 2 || uses["s"]["old"] != 1 {
+		t.Errorf("uses %v", uses)
+	}
+}

@@ -1,0 +1,209 @@
+package catalog
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/hub/hubtest"
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	hubtest.Main(m)
+}
+
+// running is a catalog controller and feed on a real hub.
+type running struct {
+	t         *testing.T
+	hub       client.Client
+	namespace string
+	catalog   *Catalog
+}
+
+func run(t *testing.T) *running {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	hub := hubtest.Start(t)
+	r := &running{t: t, namespace: hubtest.Namespace(t), catalog: &Catalog{}}
+	var err error
+	if r.hub, err = client.New(hub.Config, client.Options{Scheme: scheme}); err != nil {
+		t.Fatal(err)
+	}
+	skip := true // names of controllers are global, and tests make several
+	mgr, err := ctrl.NewManager(hub.Config, ctrl.Options{
+		Scheme: scheme, Logger: logr.Discard(), Metrics: server.Options{BindAddress: "0"},
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{r.namespace: {}}},
+		Controller: config.Controller{SkipNameValidation: &skip},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (&Controller{Client: mgr.GetClient(), Live: r.hub, Namespace: r.namespace}).SetupWithManager(mgr); err != nil {
+		t.Fatal(err)
+	}
+	if err := mgr.Add(&Feed{Cache: mgr.GetCache(), Namespace: r.namespace, Catalog: r.catalog}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func (r *running) create(o client.Object) {
+	r.t.Helper()
+	o.SetNamespace(r.namespace)
+	if err := r.hub.Create(context.Background(), o); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *running) get(name string) *v1alpha1.ServiceOffering {
+	r.t.Helper()
+	o := &v1alpha1.ServiceOffering{}
+	err := r.hub.Get(context.Background(), client.ObjectKey{Namespace: r.namespace, Name: name}, o)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return o
+}
+
+// change edits an offering, again if the controller was faster.
+func (r *running) change(name string, e edit) {
+	r.t.Helper()
+	r.eventually("the change of "+name, func() bool {
+		o := r.get(name)
+		e(o)
+		err := r.hub.Update(context.Background(), o)
+		if err != nil && !apierrors.IsConflict(err) {
+			r.t.Fatal(err)
+		}
+		return err == nil
+	})
+}
+
+func (r *running) eventually(what string, done func() bool) {
+	r.t.Helper()
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-deadline.C:
+			r.t.Fatalf("waited in vain for %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// judged waits until the controller has judged an offering's present generation, and
+// returns the reason and the message.
+func (r *running) judged(name, wantReason string) string {
+	r.t.Helper()
+	message := ""
+	r.eventually("the verdict "+wantReason+" on "+name, func() bool {
+		o := r.get(name)
+		ready := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionReady)
+		if ready == nil || ready.ObservedGeneration != o.Generation || ready.Reason != wantReason {
+			return false
+		}
+		message = ready.Message
+		return true
+	})
+	return message
+}
+
+func (r *running) sells(serviceID, planID string) bool {
+	_, err := r.catalog.Snapshot().Plan(serviceID, planID)
+	return err == nil
+}
+
+func TestController(t *testing.T) {
+	r := run(t)
+	a := offering("a")
+	r.create(&a)
+	r.judged("a", "Ready")
+	r.eventually("the catalog to sell it", func() bool { return r.sells("a-id", "a-large") })
+
+	instance := &v1alpha1.ServiceInstance{}
+	instance.Name = "si-test"
+	instance.Spec = v1alpha1.ServiceInstanceSpec{Platform: "cf", InstanceID: "i", ServiceID: "a-id", Desired: v1alpha1.InstanceState{PlanID: "a-large"}}
+	r.create(instance)
+
+	// A plan in use cannot be removed, and goes on being served.
+	withoutLarge := func(o *v1alpha1.ServiceOffering) { o.Spec.Plans = o.Spec.Plans[:1] }
+	r.change("a", withoutLarge)
+	contains(t, r.judged("a", ReasonInUse), "plan a-large (a-large) cannot be removed: 1 instance uses it")
+	if accepted := r.get("a").Status.Accepted; len(accepted.Plans) != 2 || !r.sells("a-id", "a-large") {
+		t.Error("a plan in use is no longer served")
+	}
+
+	// Another offering that claims its plan is refused and not served.
+	thief := offering("b", func(o *v1alpha1.ServiceOffering) { o.Spec.Plans[0].ID = "a-large" })
+	r.create(&thief)
+	r.judged("b", ReasonConflict)
+	if r.get("b").Status.Accepted != nil || r.sells("b-id", "b-large") {
+		t.Error("an offering in conflict is served")
+	}
+
+	// Deleting the offering stops new provisions and waits for the instance.
+	if err := r.hub.Delete(t.Context(), r.get("a")); err != nil {
+		t.Fatal(err)
+	}
+	contains(t, r.judged("a", v1alpha1.ReasonDeleting), "plan a-large: 1 instance uses it")
+	r.eventually("the offering to be retired", func() bool {
+		return len(r.catalog.Snapshot().Offerings("cf")) == 0 && r.sells("a-id", "a-large")
+	})
+
+	// The end of the instance ends the offering, which makes room for the other.
+	if err := r.hub.Delete(t.Context(), instance); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("the offering to be gone", func() bool { return r.get("a") == nil })
+	r.judged("b", "Ready")
+	r.eventually("the catalog to follow", func() bool { return !r.sells("a-id", "a-small") && r.sells("b-id", "a-large") })
+}
+
+func TestAnInstanceThatChangesPlanFreesTheOldOne(t *testing.T) {
+	r := run(t)
+	a := offering("a")
+	r.create(&a)
+	r.judged("a", "Ready")
+	instance := &v1alpha1.ServiceInstance{}
+	instance.Name = "si-test"
+	instance.Spec = v1alpha1.ServiceInstanceSpec{Platform: "cf", InstanceID: "i", ServiceID: "a-id", Desired: v1alpha1.InstanceState{PlanID: "a-large"}}
+	r.create(instance)
+	r.change("a", func(o *v1alpha1.ServiceOffering) { o.Spec.Plans = o.Spec.Plans[:1] })
+	r.judged("a", ReasonInUse)
+	instance.Spec.Desired.PlanID = "a-small"
+	if err := r.hub.Update(t.Context(), instance); err != nil {
+		t.Fatal(err)
+	}
+	r.judged("a", "Ready")
+	r.eventually("the catalog to follow", func() bool { return !r.sells("a-id", "a-large") })
+}
