@@ -131,7 +131,8 @@ func operate(t *testing.T, args ...string) {
 // skip is a failure here. Settings are further variables of the suite.
 func conformance(t *testing.T, b broker, settings ...string) {
 	t.Helper()
-	cmd := exec.Command("go", "test", "-count=1", "./test/osb", "-ginkgo.no-color")
+	// Every spec waits seconds for namespaces to go, so many run side by side.
+	cmd := exec.CommandContext(t.Context(), "go", "tool", "ginkgo", "--procs=12", "--no-color", "--succinct", "--timeout=15m", "--poll-progress-after=2m", "./test/osb")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(),
 		"OSB_STRICT=1",
@@ -146,8 +147,8 @@ func conformance(t *testing.T, b broker, settings ...string) {
 		"OSB_PLAN_ID=conformance-small",
 		"OSB_OTHER_PLAN_ID=conformance-medium",
 		`OSB_OTHER_PARAMETERS={"selector":{"sluice.dev/tier":"cloud"}}`,
-		"OSB_PENDING_PLAN_ID=conformance-nowhere",
-		"OSB_FAILING_UPDATE_PLAN_ID=conformance-nowhere",
+		"OSB_PENDING_PLAN_ID=conformance-nowhere", "OSB_PENDING_PARAMETERS={}",
+		"OSB_FAILING_UPDATE_PLAN_ID=conformance-nowhere", "OSB_FAILING_UPDATE_PARAMETERS={}",
 	)
 	cmd.Env = append(cmd.Env, settings...)
 	out, err := cmd.CombinedOutput()
