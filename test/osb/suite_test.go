@@ -25,6 +25,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	target, err = configFromEnvironment()
 	Expect(err).NotTo(HaveOccurred())
+	EnforceDefaultTimeoutsWhenUsingContexts()
 	SetDefaultEventuallyTimeout(target.timeout)
 	SetDefaultEventuallyPollingInterval(target.polling)
 	target.discover(ctx)

@@ -2,6 +2,7 @@ package suitetest
 
 import (
 	"encoding/json"
+	"flag"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -26,6 +27,11 @@ var suite = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	// A run is mostly waiting for the fake.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
 	code := m.Run()
 	if binary, err := suite(); err == nil {
 		_ = os.RemoveAll(filepath.Dir(binary))
@@ -45,7 +51,7 @@ func run(t *testing.T, broker http.Handler, filter string, settings ...string) t
 	file := filepath.Join(t.TempDir(), "report.json")
 	check := exec.CommandContext(t.Context(), binary, "--ginkgo.json-report="+file, "--ginkgo.no-color", "--ginkgo.label-filter="+filter)
 	check.Env = append(os.Environ(),
-		"OSB_STRICT=1", "OSB_URL="+server.URL, "OSB_TIMEOUT=2s", "OSB_POLLING_INTERVAL=5ms",
+		"OSB_STRICT=1", "OSB_URL="+server.URL, "OSB_TIMEOUT=10s", "OSB_POLLING_INTERVAL=5ms",
 		"OSB_USERNAME="+FirstUsername, "OSB_PASSWORD="+FirstPassword, "OSB_PREVIOUS_PASSWORD="+FirstPreviousPassword,
 		"OSB_TOKEN="+FirstToken, "OSB_PLATFORM2_USERNAME="+SecondUsername, "OSB_PLATFORM2_PASSWORD="+SecondPassword,
 		`OSB_OTHER_PARAMETERS={"size":2}`, `OSB_PENDING_PARAMETERS={"pending":true}`, `OSB_FAILING_UPDATE_PARAMETERS={"fails":true}`,

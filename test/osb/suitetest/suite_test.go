@@ -2,6 +2,8 @@ package suitetest
 
 import (
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/onsi/ginkgo/v2/types"
@@ -17,11 +19,7 @@ func TestTheSuitePassesAgainstABrokerThatFollowsTheSpec(t *testing.T) {
 	for name, broker := range map[string]*Broker{"binding at once": {}, "binding in the background": {AsyncBind: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			asyncBind := "OSB_ASYNC_BIND=0"
-			if broker.AsyncBind {
-				asyncBind = "OSB_ASYNC_BIND=1"
-			}
-			reports := run(t, broker, "", asyncBind)
+			reports := run(t, broker, "", settingOf(broker.AsyncBind))
 			passed := map[string]bool{}
 			for _, spec := range reports {
 				if spec.State != types.SpecStatePassed {
@@ -43,4 +41,47 @@ func TestTheSuitePassesAgainstABrokerThatFollowsTheSpec(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestEveryDefectIsNoticedByAClauseAndEverySpecNoticesADefect(t *testing.T) {
+	var (
+		mu      sync.Mutex
+		noticed = map[string]bool{} // specs, by text, that failed for a defect
+	)
+	t.Run("defect", func(t *testing.T) {
+		for _, d := range slices.Concat(headerDefects, catalogDefects, instanceDefects, operationDefects, bindingDefects) {
+			t.Run(d.clause+" "+d.does, func(t *testing.T) {
+				t.Parallel()
+				var failures int
+				for _, asyncBind := range []bool{false, true} {
+					if asyncBind && !strings.HasPrefix(d.clause, "B") {
+						continue
+					}
+					for _, spec := range run(t, d.fault().behind(&Broker{AsyncBind: asyncBind}), d.clause, settingOf(asyncBind), "OSB_TIMEOUT=300ms") {
+						if spec.Failed() {
+							failures++
+							mu.Lock()
+							noticed[spec.FullText()] = true
+							mu.Unlock()
+						}
+					}
+				}
+				if failures == 0 {
+					t.Errorf("no spec of clause %s has failed", d.clause)
+				}
+			})
+		}
+	})
+	for _, spec := range run(t, &Broker{}, "", "OSB_STRICT=0") {
+		if !noticed[spec.FullText()] {
+			t.Errorf("no defect makes this spec fail: %s", spec.FullText())
+		}
+	}
+}
+
+func settingOf(asyncBind bool) string {
+	if asyncBind {
+		return "OSB_ASYNC_BIND=1"
+	}
+	return "OSB_ASYNC_BIND=0"
 }
