@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
 // The kind clusters of these tests: one is the hub that the chart is installed
@@ -39,6 +41,9 @@ func TestMain(m *testing.M) {
 	if err == nil {
 		err = loadEcho()
 	}
+	if err == nil {
+		err = sweep()
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bring up kind clusters:", err)
 		os.Exit(1)
@@ -61,6 +66,23 @@ func loadEcho() error {
 	for _, name := range members {
 		if err := run("test/kind/load.sh", name, archive); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// sweep removes what a run that was killed left on the member clusters.
+func sweep() error {
+	kubectl, err := output("test/kubernetes/build.sh", "kubectl")
+	if err != nil {
+		return err
+	}
+	for _, name := range members {
+		cmd := exec.Command(filepath.Join(strings.TrimSpace(kubectl), "kubectl"), "--kubeconfig", kubeconfig(name),
+			"delete", "namespaces", "--selector", v1alpha1.LabelInstance, "--timeout", "2m")
+		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("remove what an earlier run left on %s: %w", name, err)
 		}
 	}
 	return nil

@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
 // consumer is what a binding hands out, turned into a client.
@@ -146,11 +148,11 @@ func tokenStops(t *testing.T, id string, c consumer) {
 func nothingLeft(t *testing.T, cluster string) {
 	t.Helper()
 	admin, _ := administrator(t, cluster)
-	namespaces, err := admin.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{LabelSelector: "sluice.dev/instance"})
+	namespaces, err := admin.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{LabelSelector: v1alpha1.LabelInstance})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, namespace := range namespaces.Items {
-		t.Errorf("%s: namespace %s is left of %s", cluster, namespace.Name, namespace.Labels["sluice.dev/instance"])
+		t.Errorf("%s: namespace %s is left of %s", cluster, namespace.Name, namespace.Labels[v1alpha1.LabelInstance])
 	}
 }
