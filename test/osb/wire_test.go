@@ -32,7 +32,7 @@ type plan struct {
 	Description            string           `json:"description"`
 	Bindable               *bool            `json:"bindable"`
 	PlanUpdateable         *bool            `json:"plan_updateable"`
-	BindingRotatable       *bool            `json:"binding_rotatable"`
+	BindingRotatable       any              `json:"binding_rotatable"`
 	MaximumPollingDuration *json.Number     `json:"maximum_polling_duration"`
 	MaintenanceInfo        *maintenanceInfo `json:"maintenance_info"`
 }
@@ -56,7 +56,7 @@ func (s *offering) updateable(p *plan) bool {
 	return s.PlanUpdateable
 }
 
-func (p *plan) rotatable() bool { return p.BindingRotatable != nil && *p.BindingRotatable }
+func (p *plan) rotatable() bool { return p.BindingRotatable == true }
 
 // usable are the plans that the lifecycle specs can work with, those first that
 // can be changed too.

@@ -57,7 +57,7 @@ func TestEveryDefectIsNoticedByAClauseAndEverySpecNoticesADefect(t *testing.T) {
 					if asyncBind && !strings.HasPrefix(d.clause, "B") {
 						continue
 					}
-					for _, spec := range run(t, d.fault().behind(&Broker{AsyncBind: asyncBind}), d.clause, settingOf(asyncBind), "OSB_TIMEOUT=300ms") {
+					for _, spec := range run(t, d.fault().behind(&Broker{AsyncBind: asyncBind}), d.clause, settingOf(asyncBind), "OSB_TIMEOUT=500ms") {
 						if spec.Failed() {
 							failures++
 							mu.Lock()
