@@ -102,6 +102,17 @@ var _ = Describe("Deprovisioning", func() {
 		i.mustNotExist(ctx)
 	})
 
+	clause("D2", "an unbind is accepted while the bind is in progress, and halts it", func(ctx SpecContext) {
+		if !target.asyncBind {
+			return
+		}
+		b := provisionedInstance(ctx).newBinding()
+		b.put(ctx).mustBe(http.StatusAccepted)
+		b.delete(ctx).mustBe(http.StatusOK, http.StatusAccepted)
+		b.untilGone(ctx)
+		b.mustNotExist(ctx)
+	})
+
 	clause("D2", "a provision that a deprovision halted is not resumed by its platform's polls", func(ctx SpecContext) {
 		i, provision := pendingInstance(ctx)
 		i.remove(ctx)
@@ -132,28 +143,34 @@ var _ = Describe("Orphan mitigation", func() {
 		b.delete(ctx).mustBe(http.StatusGone)
 	})
 
+	patiences := []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond}
+
 	clause("O1", "an instance can be deleted whenever the platform hung up on its provision", func(ctx SpecContext) {
-		for _, patience := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond} {
+		var removals []func(context.Context) response
+		for _, patience := range patiences {
 			i := newInstance()
 			hangUp(ctx, patience, func(ctx context.Context) error {
 				_, err := i.platform.try(ctx, request{method: http.MethodPut, path: i.path(), query: async(), body: i.body()})
 				return err
 			})
 			i.delete(ctx).mustBe(http.StatusOK, http.StatusAccepted, http.StatusGone)
-			untilGoneForGood(ctx, i.delete)
+			removals = append(removals, i.delete)
 		}
+		untilGoneForGood(ctx, removals)
 	})
 
 	clause("O1", "a binding can be deleted whenever the platform hung up on its bind", func(ctx SpecContext) {
 		i := provisionedInstance(ctx)
-		for _, patience := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond} {
+		var removals []func(context.Context) response
+		for _, patience := range patiences {
 			b := i.newBinding()
 			hangUp(ctx, patience, func(ctx context.Context) error {
 				_, err := b.platform.try(ctx, request{method: http.MethodPut, path: b.path(), body: b.body()})
 				return err
 			})
-			untilGoneForGood(ctx, b.delete)
+			removals = append(removals, b.delete)
 		}
+		untilGoneForGood(ctx, removals)
 		i.put(ctx).mustBe(http.StatusOK)
 	})
 })
@@ -168,12 +185,14 @@ func hangUp(ctx context.Context, patience time.Duration, call func(context.Conte
 	}
 }
 
-// untilGoneForGood repeats a DELETE until it has been answered 410 for a while: the
+// untilGoneForGood repeats DELETEs until all have been answered 410 for a second: the
 // broker may begin with a PUT after its client has hung up.
-func untilGoneForGood(ctx context.Context, remove func(context.Context) response) {
+func untilGoneForGood(ctx context.Context, removals []func(context.Context) response) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		answer := remove(ctx)
-		g.Expect(answer.status).To(Equal(http.StatusGone), answer.String)
-	}).WithContext(ctx).MustPassRepeatedly(4).Should(Succeed())
+		for _, remove := range removals {
+			answer := remove(ctx)
+			g.Expect(answer.status).To(Equal(http.StatusGone), answer.String)
+		}
+	}).WithContext(ctx).MustPassRepeatedly(int(time.Second / target.polling)).Should(Succeed())
 }

@@ -127,6 +127,15 @@ var _ = Describe("API version header", func() {
 		})
 	}
 
+	clause("H1", "a client of a later 2.x, which only adds to "+newest+", is served as "+newest, func(ctx SpecContext) {
+		beyondTheSpec("a broker MAY refuse a version it does not support")
+		for _, later := range []string{"2.18", "2.99"} {
+			answer := target.platform.at(later).catalog(ctx)
+			answer.mustBe(http.StatusOK)
+			Expect(answer.object()).To(Equal(target.platform.catalog(ctx).object()))
+		}
+	})
+
 	for _, version := range []string{"1.0", "2.12", "3.0"} {
 		clause("H1", "version "+version+" is refused", func(ctx SpecContext) {
 			beyondTheSpec("a broker MAY refuse a version it does not support")

@@ -15,8 +15,8 @@ type defect struct {
 	fault        func() fault // anew for each run
 }
 
-// ok is the answer of a broker that does not look.
-var ok = object{"credentials": object{"user": "u"}, "plan_id": "plan-small"}
+// yes is the answer of a broker that does not look.
+var yes = object{"credentials": object{"user": "u"}, "plan_id": "plan-small"}
 
 func asAnybody(c *call) { c.SetBasicAuth(FirstUsername, FirstPassword) }
 
@@ -63,6 +63,11 @@ var headerDefects = []defect{
 	}},
 	{"H1", "shows every client all fields", before(anyRoute, forOlderClients)},
 	{"H1", "takes any version", before(anyRoute, speaks("2.17"))},
+	{"H1", "refuses versions later than its own", before(anyRoute, func(c *call) {
+		if c.Header.Get("X-Broker-API-Version") > "2.17" {
+			speaks("2.1")(c)
+		}
+	})},
 	{"H2", "refuses to know the originating identity", before(anyRoute, func(c *call) {
 		if c.Header.Get("X-Broker-API-Originating-Identity") != "" {
 			c.body = nil
@@ -129,7 +134,7 @@ var headerDefects = []defect{
 	{"H6", "calls every instance usable", misreports(poll, set("instance_usable", true))},
 	{"H6", "tells old clients of usable instances", before(poll, forOlderClients)},
 	{"H7", "takes every update for a valid one", instead(update, 400, 200, object{})},
-	{"H7", "takes every bind for a valid one", instead(bind, 400, 201, ok)},
+	{"H7", "takes every bind for a valid one", instead(bind, 400, 201, yes)},
 	{"H7", "takes all parameters", misreads(provision, drop("parameters"))},
 	{"H7", "applies what it refuses", after(update, func(c *call) {
 		if c.status >= 400 {
@@ -344,17 +349,8 @@ var operationDefects = []defect{
 			}
 		}}
 	}},
-	{"D2", "deletes what is finished only", func() fault {
-		return fault{before: func(c *call) {
-			if c.route == deprovision && slices.Contains(c.URL.Query()["plan_id"], "plan-small") {
-				probe := &call{Request: c.Clone(c.Context()), broker: c.broker}
-				probe.Method, probe.URL.Path = "GET", c.URL.Path+"/last_operation"
-				if probe.send(); probe.answered()["state"] == "in progress" {
-					c.URL.RawQuery = ""
-				}
-			}
-		}}
-	}},
+	{"D2", "deprovisions what is finished only", finishedOnly(deprovision)},
+	{"D2", "unbinds what is finished only", finishedOnly(unbind)},
 	{"D2", "resumes a provision when it is polled", after(poll, func(c *call) {
 		if c.status == 404 && strings.HasPrefix(c.URL.Query().Get("operation"), "provision") {
 			c.reply(200, object{"state": "in progress"})
@@ -366,17 +362,17 @@ var operationDefects = []defect{
 
 var bindingDefects = []defect{
 	{"B1", "binds without credentials", misreports(bind, drop("credentials"))},
-	{"B1", "answers 200 to a first bind", instead(bind, 201, 200, ok)},
+	{"B1", "answers 200 to a first bind", instead(bind, 201, 200, yes)},
 	{"B1", "returns credentials before they work", after(bind, func(c *call) {
 		if c.status == 202 {
 			c.editAnswered(set("credentials", object{"user": "u"}))
 		}
 	})},
 	{"B1", "makes new credentials each time", eachTime(bind, 200, "credentials")},
-	{"B1", "takes a different bind for a repeated one", instead(bind, 409, 200, ok)},
+	{"B1", "takes a different bind for a repeated one", instead(bind, 409, 200, yes)},
 	{"B1", "has one set of credentials for all", misreports(bind, set("credentials", object{"user": "same"}))},
-	{"B1", "takes every bind for a valid one", instead(bind, 400, 201, ok)},
-	{"B1", "binds what is not ready", instead(bind, 422, 201, ok)},
+	{"B1", "takes every bind for a valid one", instead(bind, 400, 201, yes)},
+	{"B1", "binds what is not ready", instead(bind, 422, 201, yes)},
 	{"B2", "has ports that are numbers", misreports(bind, set("endpoints", []any{object{"host": "h", "ports": []any{443}}}))},
 	{"B2", "has ranges that run backwards", misreports(bind, set("endpoints", []any{object{"host": "h", "ports": []any{"9-1"}}}))},
 	{"B2", "has endpoints without a host", misreports(bind, set("endpoints", []any{object{"host": "", "ports": []any{"1"}}}))},
@@ -397,11 +393,11 @@ var bindingDefects = []defect{
 			c.body = nil
 		}
 	})},
-	{"B4", "takes another rotation for the same", instead(bind, 409, 200, ok)},
+	{"B4", "takes another rotation for the same", instead(bind, 409, 200, yes)},
 	{"B4", "rotates what there is not", misreads(bind, drop("predecessor_binding_id"))},
 	{"B5", "returns log drains that nobody permitted", misreports(bind, set("syslog_drain_url", "syslog://example.com"))},
 	{"B6", "does not show credentials", misreports(fetchBind, drop("credentials"))},
-	{"B6", "shows bindings that there are not", instead(fetchBind, 404, 200, ok)},
+	{"B6", "shows bindings that there are not", instead(fetchBind, 404, 200, yes)},
 }
 
 // provisionsAnyway repairs a provision that was refused.
@@ -438,6 +434,19 @@ func onceFailed(route string) func() fault {
 			}
 		}}
 	}
+}
+
+// finishedOnly refuses to delete what is in progress.
+func finishedOnly(route string) func() fault {
+	return before(route, func(c *call) {
+		probe := &call{Request: c.Clone(c.Context()), broker: c.broker}
+		probe.Method, probe.URL.Path = "GET", c.URL.Path+"/last_operation"
+		probe.send()
+		if description, _ := probe.answered()["description"].(string); description == "The provision is in progress." ||
+			description == "The bind is in progress." {
+			c.URL.RawQuery = ""
+		}
+	})
 }
 
 // oneLife refuses to provision an id whose instance was deleted.

@@ -2,7 +2,6 @@ package suitetest
 
 import (
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -54,7 +53,7 @@ func TestEveryDefectIsNoticedByAClauseAndEverySpecNoticesADefect(t *testing.T) {
 				t.Parallel()
 				var failures int
 				for _, asyncBind := range []bool{false, true} {
-					if asyncBind && !strings.HasPrefix(d.clause, "B") {
+					if asyncBind && !slices.Contains([]string{"B1", "B6", "D2"}, d.clause) {
 						continue
 					}
 					for _, spec := range run(t, d.fault().behind(&Broker{AsyncBind: asyncBind}), d.clause, settingOf(asyncBind), "OSB_TIMEOUT=500ms") {

@@ -92,14 +92,11 @@ func authenticate(r *http.Request) (platform string, known bool) {
 	return "", false
 }
 
-// minorVersion of the API that the client speaks.
+// minorVersion of the API that the client is answered in.
 func minorVersion(header string) (int, bool) {
-	for minor := 13; minor <= 17; minor++ {
-		if header == "2."+strconv.Itoa(minor) {
-			return minor, true
-		}
-	}
-	return 0, false
+	text, isMajor2 := strings.CutPrefix(header, "2.")
+	minor, err := strconv.Atoi(text)
+	return min(minor, 17), isMajor2 && err == nil && minor >= 13
 }
 
 // request is one call, authenticated and routed.
