@@ -12,9 +12,9 @@ import (
 // How long operations of the fake take: long enough to be seen in progress.
 const (
 	provisionTakes   = 10 * time.Millisecond
-	updateTakes      = 50 * time.Millisecond
-	deprovisionTakes = 20 * time.Millisecond
-	bindTakes        = 20 * time.Millisecond
+	updateTakes      = 150 * time.Millisecond
+	deprovisionTakes = 40 * time.Millisecond
+	bindTakes        = 40 * time.Millisecond
 )
 
 // Broker is a fake that follows OSB 2.17. It knows the platforms of credentials and
