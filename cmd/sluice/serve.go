@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -130,20 +131,26 @@ func (f *serveFlags) serve(ctx context.Context) error {
 		return err
 	}
 
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
 	go func() {
-		if err := <-h.Done(); err != nil {
-			cancel(fmt.Errorf("the hub ended: %w", err))
-		}
+		defer cancel()
+		ended <- <-h.Done()
 	}()
 	logger.Info("serving", "address", f.listener.address, "hub", h.ID, "version", version)
 	if err := mgr.Start(ctx); err != nil {
 		return err
 	}
-	if cause := context.Cause(ctx); cause != nil && cause != context.Canceled {
-		return cause
+	select {
+	case err := <-ended:
+		if err == nil {
+			err = errors.New("it was stopped")
+		}
+		return fmt.Errorf("the hub ended: %w", err)
+	default:
+		return nil
 	}
-	return nil
 }
 
 // manager returns the controllers' manager. With a cluster as the hub, replicas

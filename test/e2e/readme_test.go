@@ -27,7 +27,7 @@ func commands(t *testing.T, file string) []string {
 // shell runs a script in the source tree and fails the test if it fails.
 func shell(t *testing.T, script string, environment ...string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
+	cmd := exec.Command("bash", "-euo", "pipefail", "-c", script)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), environment...)
 	out, err := cmd.CombinedOutput()
