@@ -24,6 +24,7 @@ type bed struct {
 	*server
 	platform
 	members map[string]*member
+	spare   *member
 	// crowding is held by the one story that may fill the clusters.
 	crowding chan struct{}
 
@@ -39,8 +40,8 @@ type member struct {
 	allocatable corev1.ResourceList
 }
 
-// memberNames are those of the member clusters. spare is an alias of the first,
-// tainted so that nothing is placed there, which stories register and remove.
+// memberNames are those of the member clusters. spare is one that stories register,
+// tainted so that nothing is placed there, and remove.
 var memberNames = []string{"eu-1", "eu-2"}
 
 const spare = "spare"
@@ -48,8 +49,9 @@ const spare = "spare"
 // newBed starts everything. ctx is ended when Sluice ends by itself.
 func newBed(ctx context.Context, t *testing.T, stop context.CancelCauseFunc) *bed {
 	t.Helper()
-	b := &bed{members: map[string]*member{}, crowding: make(chan struct{}, 1)}
+	b := &bed{members: map[string]*member{}, spare: &member{}, crowding: make(chan struct{}, 1)}
 	var starting sync.WaitGroup
+	starting.Go(func() { b.spare.start(t, spare) })
 	for _, name := range memberNames {
 		m := &member{}
 		b.members[name] = m

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -216,8 +217,8 @@ func (b *bed) empty(ctx context.Context) error {
 			if err := hub.List(ctx, list, client.InNamespace(namespace)); err != nil {
 				return err
 			}
-			if text, _ := json.Marshal(list); len(text) > 0 && itemsOf(list) > 0 {
-				return fmt.Errorf("left behind in the hub: %s", text)
+			if n := meta.LenList(list); n > 0 {
+				return fmt.Errorf("left behind in the hub: %d in a %T", n, list)
 			}
 		}
 		return nil
@@ -226,17 +227,6 @@ func (b *bed) empty(ctx context.Context) error {
 		return err
 	}
 	return b.each(func(_ string, m *member) error { return none("namespace", "Sluice")(m.namespacesOf(ctx, "")) })
-}
-
-func itemsOf(list client.ObjectList) int {
-	switch list := list.(type) {
-	case *v1alpha1.ServiceInstanceList:
-		return len(list.Items)
-	case *v1alpha1.ServiceBindingList:
-		return len(list.Items)
-	default:
-		return 0
-	}
 }
 
 // bound is what a binding returned.

@@ -9,6 +9,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // binary is Sluice as it is, but that its crash points can be armed.
@@ -17,6 +21,9 @@ var binary string
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
+	// Connections to a hub that dies break, which is no news here.
+	log.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
 	folder, err := os.MkdirTemp("", "sluice-crash-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -189,19 +189,23 @@ func (s *server) withHub(ctx context.Context, do func(client.Client) error) erro
 	})
 }
 
-// until repeats do, ten times a second, until it succeeds; its last error is the
-// one returned when ctx ends first.
+// until repeats do, ten times a second, until it succeeds. When ctx ends first, the
+// error is the last one that was not for that reason.
 func until(ctx context.Context, do func(context.Context) error) error {
 	ticks := time.NewTicker(100 * time.Millisecond)
 	defer ticks.Stop()
+	var last error
 	for {
 		err := do(ctx)
 		if err == nil {
 			return nil
 		}
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w (%w)", err, context.Cause(ctx))
+			return fmt.Errorf("%w, until: %w", context.Cause(ctx), last)
 		case <-ticks.C:
 		}
 	}

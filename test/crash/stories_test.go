@@ -231,7 +231,7 @@ func (i *instance) provisionAgain(ctx context.Context) error { return i.provisio
 
 // register adds a member cluster that takes nothing.
 func (b *bed) register(ctx context.Context) error {
-	return b.operate(ctx, "cluster", "add", spare, "--from-kubeconfig", b.members[memberNames[0]].kubeconfig, "--taint", "spare=yes:NoSchedule")
+	return b.operate(ctx, "cluster", "add", spare, "--from-kubeconfig", b.spare.kubeconfig, "--taint", "spare=yes:NoSchedule")
 }
 
 // unregister removes it again. Through the hub, because the command is not to be

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/test/controlplane"
+)
+
+// measureDelivery compares a provision with making the same objects by hand.
+func measureDelivery(ctx context.Context, b *bench) (table, error) {
+	t := table{
+		question: "How long does a provision take until it has succeeded, and what of that is Sluice's own?",
+		note: "One member cluster, a real control plane on the same machine. By hand means a Go client that creates the very " +
+			"objects that Sluice has delivered, one after the other, and, in the second line, waits until the cluster " +
+			"enforces the quota, as Sluice does. Rounds alternate.",
+		header: []string{"", "median", "p90", "bar", ""},
+	}
+	s, clusters, err := b.serveWithClusters(ctx, "delivery", 1)
+	defer stopAll(clusters)
+	if err != nil {
+		return t, err
+	}
+	defer s.kill()
+	hand, err := newHand(ctx, s, clusters[0])
+	if err != nil {
+		return t, err
+	}
+	rounds := pick(b, 40, 3)
+	b.say("delivery: %d rounds", rounds)
+	var bySluice, created, inForce latencies
+	for n := range rounds {
+		began := time.Now()
+		id := fmt.Sprintf("instance-%d", n)
+		if err := s.provision(ctx, id, 1); err != nil {
+			return t, err
+		}
+		if err := s.await(ctx, id); err != nil {
+			return t, err
+		}
+		bySluice = append(bySluice, time.Since(began))
+
+		began = time.Now()
+		namespace := fmt.Sprintf("by-hand-%d", n)
+		if err := hand.create(ctx, namespace); err != nil {
+			return t, err
+		}
+		created = append(created, time.Since(began))
+		if err := hand.awaitQuota(ctx, namespace); err != nil {
+			return t, err
+		}
+		inForce = append(inForce, time.Since(began))
+	}
+	const bar = 300 * time.Millisecond
+	over := bySluice.median() - created.median()
+	t.add("by hand, created", milliseconds(created.median()), milliseconds(created.quantile(0.9)), "", "")
+	t.add("by hand, quota in force", milliseconds(inForce.median()), milliseconds(inForce.quantile(0.9)), "", "")
+	t.add("Sluice, PUT to succeeded", milliseconds(bySluice.median()), milliseconds(bySluice.quantile(0.9)),
+		"≤ "+milliseconds(bar)+" over by hand, created", fmt.Sprintf("%s (%+.0f ms)", verdict(over <= bar), over.Seconds()*1000))
+	return t, nil
+}
+
+// measureClusters measures whether delivery to more clusters takes more time.
+func measureClusters(ctx context.Context, b *bench) (table, error) {
+	t := table{
+		question: "What do more clusters cost?",
+		note: "One instance on so many member clusters, each a real control plane; all of them share this machine's cores with " +
+			"Sluice, so that linear is the best there can be.",
+		header: []string{"clusters", "PUT to succeeded, median", "a cluster", "bar", ""},
+	}
+	most := pick(b, 8, 2)
+	s, clusters, err := b.serveWithClusters(ctx, "clusters", most)
+	defer stopAll(clusters)
+	if err != nil {
+		return t, err
+	}
+	defer s.kill()
+	var single time.Duration
+	for count := 1; count <= most; count *= 2 {
+		b.say("clusters: %d", count)
+		var all latencies
+		for n := range pick(b, 10, 2) {
+			began := time.Now()
+			id := fmt.Sprintf("instance-%d-%d", count, n)
+			if err := s.provision(ctx, id, count); err != nil {
+				return t, err
+			}
+			if err := s.await(ctx, id); err != nil {
+				return t, err
+			}
+			all = append(all, time.Since(began))
+		}
+		each := all.median() / time.Duration(count)
+		if count == 1 {
+			single = each
+			t.add("1", milliseconds(all.median()), milliseconds(each), "", "")
+			continue
+		}
+		t.add(fmt.Sprint(count), milliseconds(all.median()), milliseconds(each), "linear", verdict(each <= single))
+	}
+	return t, nil
+}
+
+// serveWithClusters starts member clusters and a Sluice that has them. The clusters
+// that were started are returned in any case.
+func (b *bench) serveWithClusters(ctx context.Context, name string, count int) (*sluice, []*controlplane.ControlPlane, error) {
+	var clusters []*controlplane.ControlPlane
+	for n := range count {
+		b.say("%s: start control plane %d of %d", name, n+1, count)
+		cluster, err := controlplane.New(ctx, controlplane.Options{
+			Name: fmt.Sprintf("member-%d", n), Nodes: []controlplane.Node{{Name: "node", CPU: "64", Memory: "256Gi"}},
+		})
+		if err != nil {
+			return nil, clusters, err
+		}
+		clusters = append(clusters, cluster)
+	}
+	s, err := b.serveNew(ctx, name)
+	if err != nil {
+		return nil, clusters, err
+	}
+	for n, cluster := range clusters {
+		file := filepath.Join(b.folder, fmt.Sprintf("%s-%d.kubeconfig", name, n))
+		if err := os.WriteFile(file, cluster.Kubeconfig(), 0o600); err != nil {
+			return nil, clusters, err
+		}
+		if err := s.operate(ctx, nil, "cluster", "add", fmt.Sprintf("member-%d", n), "--from-kubeconfig", file); err != nil {
+			s.kill()
+			return nil, clusters, err
+		}
+	}
+	return s, clusters, nil
+}
+
+func stopAll(clusters []*controlplane.ControlPlane) {
+	for _, cluster := range clusters {
+		_ = cluster.Stop() // an end before this one has shown already
+	}
+}
+
+// hand makes by hand what Sluice makes.
+type hand struct {
+	objects dynamic.Interface
+	quotas  kubernetes.Interface
+	pattern []patternObject
+}
+
+type patternObject struct {
+	kind   schema.GroupVersionResource
+	object *unstructured.Unstructured
+}
+
+// patternKinds are the kinds that Sluice delivers, in the order in which it does.
+var patternKinds = []schema.GroupVersionResource{
+	{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"},
+	{Version: "v1", Resource: "resourcequotas"},
+	{Version: "v1", Resource: "limitranges"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"},
+	{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"},
+}
+
+var namespaceKind = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+
+// newHand has Sluice deliver an instance and takes it as the pattern.
+func newHand(ctx context.Context, s *sluice, cluster *controlplane.ControlPlane) (*hand, error) {
+	if err := s.provision(ctx, "pattern", 1); err != nil {
+		return nil, err
+	}
+	if err := s.await(ctx, "pattern"); err != nil {
+		return nil, err
+	}
+	objects, err := dynamic.NewForConfig(cluster.Config())
+	if err != nil {
+		return nil, err
+	}
+	quotas, err := kubernetes.NewForConfig(cluster.Config())
+	if err != nil {
+		return nil, err
+	}
+	h := &hand{objects: objects, quotas: quotas}
+	name := v1alpha1.MemberNamespace(v1alpha1.InstanceName("bench", "pattern"))
+	namespace, err := objects.Resource(namespaceKind).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("find the pattern: %w", err)
+	}
+	h.pattern = append(h.pattern, patternObject{namespaceKind, plain(namespace)})
+	for _, kind := range patternKinds {
+		list, err := objects.Resource(kind).Namespace(name).List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelInstance})
+		if err != nil {
+			return nil, fmt.Errorf("find the pattern: %w", err)
+		}
+		if len(list.Items) == 0 {
+			return nil, fmt.Errorf("find the pattern: Sluice has delivered no %s", kind.Resource)
+		}
+		for i := range list.Items {
+			h.pattern = append(h.pattern, patternObject{kind, plain(&list.Items[i])})
+		}
+	}
+	return h, nil
+}
+
+// plain is an object without what the API server adds.
+func plain(o *unstructured.Unstructured) *unstructured.Unstructured {
+	kept := o.DeepCopy()
+	kept.Object["metadata"] = map[string]any{"name": o.GetName()}
+	kept.SetLabels(o.GetLabels())
+	kept.SetAnnotations(o.GetAnnotations())
+	delete(kept.Object, "status")
+	return kept
+}
+
+// create makes a namespace with everything in it.
+func (h *hand) create(ctx context.Context, namespace string) error {
+	for _, p := range h.pattern {
+		o := p.object.DeepCopy()
+		client := dynamic.ResourceInterface(h.objects.Resource(p.kind).Namespace(namespace))
+		if p.kind == namespaceKind {
+			o.SetName(namespace)
+			client = h.objects.Resource(p.kind)
+		}
+		if _, err := client.Create(ctx, o, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("by hand: %w", err)
+		}
+	}
+	return nil
+}
+
+// awaitQuota returns when the cluster enforces the namespace's quota.
+func (h *hand) awaitQuota(ctx context.Context, namespace string) error {
+	return poll(ctx, 2*time.Millisecond, func(ctx context.Context) error {
+		quotas, err := h.quotas.CoreV1().ResourceQuotas(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, quota := range quotas.Items {
+			if !equality.Semantic.DeepEqual(quota.Spec.Hard, quota.Status.Hard) {
+				return fmt.Errorf("quota %s of %s is not in force: %v", quota.Name, namespace, corev1.ResourceList(quota.Status.Hard))
+			}
+		}
+		return nil
+	})
+}

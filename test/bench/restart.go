@@ -1,0 +1,234 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/hub"
+)
+
+// inventoryClusters is how many member clusters the stored instances are on.
+const inventoryClusters = 20
+
+// measureRestart measures a start on a hub that holds many instances.
+func measureRestart(ctx context.Context, b *bench) (table, error) {
+	t := table{
+		question: "How long is a restart, and how much memory does it take?",
+		note: fmt.Sprintf("Embedded hub with so many delivered instances on %d member clusters, written to it while Sluice was "+
+			"down. Ready is from the start of the process until /readyz says so; looked at all is when the controller has "+
+			"been through every instance, which is also when memory is read. The process was killed, not stopped, before.", inventoryClusters),
+		header: []string{"instances", "ready", "looked at all", "memory then", "most", "bar", ""},
+	}
+	const (
+		barReady  = 5 * time.Second
+		barMemory = 500 // MiB
+	)
+	dataDir := filepath.Join(b.folder, "restart")
+	stored := 0
+	for _, count := range pick(b, []int{1000, 5000, 10000}, []int{50, 100}) {
+		b.say("restart: store %d instances", count)
+		if err := store(ctx, dataDir, stored, count); err != nil {
+			return t, err
+		}
+		stored = count
+		// Once to get over the first look at new things, once to measure.
+		for _, measured := range []bool{false, true} {
+			b.say("restart: start with %d instances", count)
+			found, err := b.restart(ctx, dataDir, count)
+			if err != nil {
+				return t, err
+			}
+			if measured {
+				bar, met := "", ""
+				if count == 10000 {
+					bar = fmt.Sprintf("ready ≤ %s, memory ≤ %d MiB", barReady, barMemory)
+					met = verdict(found.ready <= barReady && found.memory <= barMemory)
+				}
+				t.add(fmt.Sprint(count), seconds(found.ready), seconds(found.settled), fmt.Sprintf("%d MiB", found.memory), fmt.Sprintf("%d MiB", found.most), bar, met)
+			}
+		}
+	}
+	return t, nil
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
+
+// restarted is what one start was found to take.
+type restarted struct {
+	ready, settled time.Duration
+	memory, most   int // MiB
+}
+
+// restart starts Sluice, waits until its controller has looked at every instance,
+// and kills it.
+func (b *bench) restart(ctx context.Context, dataDir string, instances int) (restarted, error) {
+	var found restarted
+	began := time.Now()
+	s, err := b.serve(ctx, dataDir)
+	if err != nil {
+		return found, err
+	}
+	defer s.kill()
+	found.ready = s.ready
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	err = poll(ctx, 50*time.Millisecond, func(ctx context.Context) error {
+		looks, err := s.looks(ctx)
+		if err == nil && looks < instances {
+			err = fmt.Errorf("the controller has looked at %d of %d instances", looks, instances)
+		}
+		return err
+	})
+	if err != nil {
+		return found, err
+	}
+	found.settled = time.Since(began)
+	if found.memory, err = s.memory("VmRSS"); err != nil {
+		return found, err
+	}
+	found.most, err = s.memory("VmHWM")
+	return found, err
+}
+
+// looks is how often the controller of instances has looked at one, by the metrics.
+func (s *sluice) looks(ctx context.Context) (int, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.metricsURL, nil)
+	if err != nil {
+		return 0, err
+	}
+	response, err := s.client.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	total := 0.0
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), "} ")
+		if strings.HasPrefix(name, `controller_runtime_reconcile_total{controller="instance"`) {
+			var n float64
+			if _, err := fmt.Sscan(value, &n); err != nil {
+				return 0, fmt.Errorf("read the metrics: %w", err)
+			}
+			total += n
+		}
+	}
+	return int(total), lines.Err()
+}
+
+// store writes the offering, the member clusters and the instances from one number
+// up to another into the hub of a data folder that no Sluice is using.
+func store(ctx context.Context, dataDir string, from, to int) (err error) {
+	h, err := hub.Start(ctx, hub.Options{DataDir: dataDir, Embedded: true, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if stopped := h.Stop(); err == nil {
+			err = stopped
+		}
+	}()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	c, err := client.New(h.Config, client.Options{Scheme: scheme})
+	if err != nil {
+		return err
+	}
+	if from == 0 {
+		if err := storeInventory(ctx, c, h.Namespace); err != nil {
+			return err
+		}
+	}
+	writers, ctx := errgroup.WithContext(ctx)
+	writers.SetLimit(32)
+	for n := from; n < to; n++ {
+		writers.Go(func() error { return storeInstance(ctx, c, h.Namespace, n) })
+	}
+	return writers.Wait()
+}
+
+func storeInventory(ctx context.Context, c client.Client, namespace string) error {
+	sold := &v1alpha1.ServiceOffering{}
+	if err := yaml.UnmarshalStrict([]byte(offering), sold); err != nil {
+		return err
+	}
+	sold.Namespace = namespace
+	if err := c.Create(ctx, sold); err != nil {
+		return err
+	}
+	for n := range inventoryClusters {
+		cluster := &v1alpha1.MemberCluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: clusterName(n)},
+			// An embedded hub has no Secrets: these clusters cannot be reached.
+			Spec: v1alpha1.MemberClusterSpec{Access: v1alpha1.ClusterAccess{SecretRef: &v1alpha1.SecretKeyReference{Name: "none", Key: "kubeconfig"}}},
+		}
+		if err := c.Create(ctx, cluster); err != nil {
+			return err
+		}
+		cluster.Status.Allocatable = corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("5000"),
+		}
+		if err := c.Status().Update(ctx, cluster); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func clusterName(n int) string { return fmt.Sprintf("member-%02d", n%inventoryClusters) }
+
+// storeInstance writes an instance as it is once delivered.
+func storeInstance(ctx context.Context, c client.Client, namespace string, n int) error {
+	id := fmt.Sprintf("9b1c2b1e-0000-4000-8000-%012d", n)
+	i := &v1alpha1.ServiceInstance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.InstanceName("bench", id), Finalizers: []string{v1alpha1.Finalizer}},
+		Spec: v1alpha1.ServiceInstanceSpec{
+			Platform: "bench", InstanceID: id, ServiceID: "bench", OrganizationGUID: id, SpaceGUID: id,
+			Desired: v1alpha1.InstanceState{
+				PlanID:  "small",
+				Context: &runtime.RawExtension{Raw: []byte(`{"platform":"cloudfoundry","organization_name":"some-organization","space_name":"some-space","instance_name":"some-instance"}`)},
+			},
+		},
+	}
+	if err := c.Create(ctx, i); err != nil {
+		return err
+	}
+	now := metav1.Now()
+	decision := v1alpha1.Decision{Generation: i.Generation, Considered: inventoryClusters, Placements: []v1alpha1.Placement{{
+		Cluster: clusterName(n), Score: 80, Reserved: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi"), corev1.ResourcePods: resource.MustParse("1"),
+		},
+	}}, Rejections: []v1alpha1.Rejection{{Reason: "LowerScore", Count: inventoryClusters - 1, Examples: []v1alpha1.RejectionExample{
+		{Cluster: clusterName(n + 1), Message: "scored 79, the chosen ones 80"}, {Cluster: clusterName(n + 2), Message: "scored 78, the chosen ones 80"},
+	}}}}
+	i.Status = v1alpha1.ServiceInstanceStatus{
+		ObservedGeneration: i.Generation,
+		Operation: &v1alpha1.Operation{
+			Type: v1alpha1.OperationProvision, Generation: i.Generation, State: v1alpha1.StateSucceeded, StartedAt: now, FinishedAt: &now,
+		},
+		Decision:  &decision,
+		Delivered: &v1alpha1.DeliveredState{State: i.Spec.Desired, Decision: decision},
+	}
+	for _, kind := range []string{v1alpha1.ConditionPlaced, v1alpha1.ConditionDelivered, v1alpha1.ConditionReady} {
+		v1alpha1.SetCondition(&i.Status.Conditions, i.Generation, kind, metav1.ConditionTrue, v1alpha1.ReasonReady, "on "+clusterName(n))
+	}
+	return c.Status().Update(ctx, i)
+}
