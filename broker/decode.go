@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/url"
 
@@ -211,12 +210,4 @@ func rawOf(e *runtime.RawExtension) json.RawMessage {
 		return nil
 	}
 	return e.Raw
-}
-
-// mustParse decodes JSON that the hub has stored.
-func mustParse(what string, raw json.RawMessage, into any) error {
-	if err := json.Unmarshal(raw, into); err != nil {
-		return fmt.Errorf("read %s from the hub: %w", what, err)
-	}
-	return nil
 }

@@ -95,7 +95,7 @@ func (p *Plan) instanceSchema() map[string]any {
 // value must match both. Either may be nil; without both nothing is accepted but
 // the empty object.
 func newSchema(generated map[string]any, operators *runtime.RawExtension) (*schema, error) {
-	root := map[string]any{}
+	var root map[string]any
 	switch {
 	case operators != nil && len(operators.Raw) > 0:
 		document, err := jsonschema.UnmarshalJSON(bytes.NewReader(operators.Raw))

@@ -24,7 +24,6 @@ import (
 type instanceReconciler struct {
 	hub       client.Client // reads from the cache, writes to the hub
 	live      client.Reader
-	namespace string
 	plan      func(serviceID, planID string) (*catalog.Plan, error)
 	inventory *Inventory
 	recovery  *recovery

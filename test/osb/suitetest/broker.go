@@ -41,10 +41,9 @@ type instance struct {
 }
 
 type binding struct {
-	request     object // what an identical bind must repeat
-	predecessor string
-	answer      object
-	operation   operation
+	request   object // what an identical bind must repeat
+	answer    object
+	operation operation
 }
 
 // operation is the last of an instance or a binding. carryOut is called once, when
