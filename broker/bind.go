@@ -83,7 +83,7 @@ func (s *server) newBinding(c *call, request *bindRequest) (*v1alpha1.ServiceBin
 	}
 	plan, err := s.Catalog.Snapshot().Plan(i.Spec.ServiceID, state.PlanID)
 	if err != nil {
-		return nil, nil, fmt.Errorf("find the plan of instance %s: %w", i.Name, errors.New(err.Error())) // not the request's fault
+		return nil, nil, fmt.Errorf("find the plan of instance %s: %v", i.Name, err) // not wrapped: it is not the request's fault
 	}
 	if !plan.IsBindable() {
 		return nil, nil, badRequest("Instances of plan %s cannot be bound.", plan.Name)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
 	"net/url"
 
 	"github.com/pivotal-cf/brokerapi/v10/domain"
@@ -49,7 +50,7 @@ func (s *server) decodeBody(c *call, into any) error {
 		return err
 	}
 	if err != nil {
-		return &Error{Status: 400, Code: codeBadRequest, Description: "The body could not be read.", Err: err}
+		return &Error{Status: http.StatusBadRequest, Code: codeBadRequest, Description: "The body could not be read.", Err: err}
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func (s *server) provision(c *call) (*reply, error) {
 		if refusal == nil {
 			created, err := s.createInstance(c, request, plan)
 			if err == nil {
-				return s.provisionReply(c, created, plan, http.StatusAccepted), nil
+				return s.instanceReply(c, created, plan, http.StatusAccepted), nil
 			}
 			if !apierrors.IsAlreadyExists(err) {
 				return nil, err
@@ -132,7 +132,7 @@ func (s *server) provisionAgain(c *call, i *v1alpha1.ServiceInstance, request *p
 	operation := instanceOperation(i)
 	switch {
 	case i.Status.Delivered != nil:
-		return s.provisionReply(c, i, plan, http.StatusOK), nil
+		return s.instanceReply(c, i, plan, http.StatusOK), nil
 	case !async:
 		return nil, errAsyncRequired
 	case operation.State == v1alpha1.StateFailed:
@@ -144,7 +144,7 @@ func (s *server) provisionAgain(c *call, i *v1alpha1.ServiceInstance, request *p
 		}
 		s.metrics.accepted(plan, v1alpha1.OperationProvision)
 	}
-	return s.provisionReply(c, i, plan, http.StatusAccepted), nil
+	return s.instanceReply(c, i, plan, http.StatusAccepted), nil
 }
 
 // attempt starts a failed provision again. A conflict says that somebody else did.
@@ -158,7 +158,8 @@ func (s *server) attempt(c *call, i *v1alpha1.ServiceInstance) error {
 	return nil
 }
 
-func (s *server) provisionReply(c *call, i *v1alpha1.ServiceInstance, plan *catalog.Plan, status int) *reply {
+// instanceReply is the answer to a provision or an update.
+func (s *server) instanceReply(c *call, i *v1alpha1.ServiceInstance, plan *catalog.Plan, status int) *reply {
 	operation := ""
 	if status == http.StatusAccepted {
 		operation = token(instanceOperation(i))

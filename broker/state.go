@@ -40,7 +40,10 @@ func operationInHand(meta *metav1.ObjectMeta, reported *v1alpha1.Operation, pend
 	} else if reported != nil && reported.FinishedAt != nil {
 		start = *reported.FinishedAt
 	}
-	return v1alpha1.Operation{Type: pending, Generation: meta.Generation, State: v1alpha1.StateInProgress, StartedAt: start}
+	return v1alpha1.Operation{
+		Type: pending, Generation: meta.Generation, State: v1alpha1.StateInProgress, StartedAt: start,
+		Description: "accepted, not begun yet",
+	}
 }
 
 func token(o v1alpha1.Operation) string {

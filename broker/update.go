@@ -71,7 +71,7 @@ func (s *server) updateInstance(c *call, i *v1alpha1.ServiceInstance, request *u
 			return s.contextRecorded(c, i, plan)
 		}
 	case isSameState(desired, current) && isSameState(desired, &i.Spec.Desired):
-		return s.updateReply(c, i, plan, http.StatusOK), nil
+		return s.instanceReply(c, i, plan, http.StatusOK), nil
 	case isSameButContext(desired, current):
 		if err := s.writeDesired(c, i, desired, plan); err != nil {
 			return nil, err
@@ -86,7 +86,7 @@ func (s *server) updateInstance(c *call, i *v1alpha1.ServiceInstance, request *u
 			return nil, err
 		}
 	}
-	return s.updateReply(c, i, plan, http.StatusAccepted), nil
+	return s.instanceReply(c, i, plan, http.StatusAccepted), nil
 }
 
 // desiredState is the state that an update asks for, and its plan.
@@ -135,7 +135,7 @@ func (s *server) desiredState(c *call, i *v1alpha1.ServiceInstance, request *upd
 func (c *call) mayChange(snapshot *catalog.Snapshot, serviceID, from string, to *catalog.Plan) error {
 	old, err := snapshot.Plan(serviceID, from)
 	if err != nil {
-		return fmt.Errorf("find the instance's plan: %w", errors.New(err.Error())) // not the request's fault
+		return fmt.Errorf("find the instance's plan: %v", err) // not wrapped: it is not the request's fault
 	}
 	if !old.IsPlanUpdateable() {
 		return &Error{Status: http.StatusUnprocessableEntity, Code: codePlanChangeNotSupported,
@@ -175,9 +175,5 @@ func (s *server) contextRecorded(c *call, i *v1alpha1.ServiceInstance, plan *cat
 	case err != nil:
 		return nil, fmt.Errorf("wait for the context of instance %s to be recorded: %w", i.Name, err)
 	}
-	return s.updateReply(c, i, plan, http.StatusOK), nil
-}
-
-func (s *server) updateReply(c *call, i *v1alpha1.ServiceInstance, plan *catalog.Plan, status int) *reply {
-	return s.provisionReply(c, i, plan, status)
+	return s.instanceReply(c, i, plan, http.StatusOK), nil
 }
