@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 
@@ -26,7 +27,7 @@ func (p *Plan) ResourcesParameters(parameters json.RawMessage) (ResourcesParamet
 		return ResourcesParameters{}, err
 	}
 	chosen := ResourcesParameters{Clusters: max(p.Resources.Clusters, 1)}
-	if len(parameters) == 0 {
+	if len(bytes.TrimSpace(parameters)) == 0 {
 		return chosen, nil
 	}
 	given := struct {
