@@ -68,10 +68,7 @@ func install(t *testing.T) broker {
 	must(t, os.WriteFile(file, []byte(platforms), 0o600))
 
 	admin, _ := administrator(t, hubCluster)
-	if _, err := admin.AppsV1().Deployments(release).Get(t.Context(), release, metav1.GetOptions{}); err == nil {
-		must(t, helm("uninstall", release, "--namespace", release, "--wait"))
-	}
-	recreateNamespace(t, admin, keyset, file)
+	createNamespace(t, admin, keyset, file)
 	must(t, helm("install", release, filepath.Join(root, "charts/sluice"), "--namespace", release, "--wait", "--timeout", "3m",
 		"--set", "image.tag=e2e", "--set", "memberClusterSecrets=true",
 		"--set", "service.type=NodePort", "--set", fmt.Sprintf("service.nodePort=%d", nodePort)))
@@ -85,20 +82,14 @@ func install(t *testing.T) broker {
 	return b
 }
 
-// recreateNamespace makes the release's namespace anew, under the restricted pod
-// security standard, with the two Secrets that the chart needs.
-func recreateNamespace(t *testing.T, admin kubernetes.Interface, keyset, platforms string) {
+// createNamespace makes the release's namespace, under the restricted pod security
+// standard, with the two Secrets that the chart needs.
+func createNamespace(t *testing.T, admin kubernetes.Interface, keyset, platforms string) {
 	t.Helper()
-	_ = admin.CoreV1().Namespaces().Delete(t.Context(), release, metav1.DeleteOptions{})
-	eventually(t, time.Minute, "namespace "+release+" created", func(ctx context.Context) string {
-		_, err := admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-			Name: release, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
-		}}, metav1.CreateOptions{})
-		if err != nil {
-			return err.Error()
-		}
-		return ""
-	})
+	_, err := admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: release, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+	}}, metav1.CreateOptions{})
+	must(t, err)
 	for secret, path := range map[string]string{"sluice-keyset": keyset, "sluice-platforms": platforms} {
 		data, err := os.ReadFile(path)
 		must(t, err)

@@ -36,6 +36,10 @@ func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "sluice-e2e-")
 	if err == nil {
 		kubeconfigs = dir
+		// The hub begins empty: what it stored of an earlier run has finalizers and no controller.
+		err = run("test/kind/down.sh", hubCluster)
+	}
+	if err == nil {
 		err = run("test/kind/up.sh", append([]string{"--out", dir, hubCluster}, members...)...)
 	}
 	if err == nil {

@@ -87,7 +87,7 @@ func story(t *testing.T, b broker) {
 		useIt(t, id, c)
 	}
 	for id, p := range instances {
-		b.must(t, "DELETE", bindingPath(id), p.query(), nil, http.StatusOK)
+		b.must(t, "DELETE", bindingPath(id), url.Values{"service_id": {p.service}, "plan_id": {p.id}}, nil, http.StatusOK)
 		tokenStops(t, id, consumers[id])
 		b.deprovision(t, id, p)
 	}
