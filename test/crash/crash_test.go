@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -77,6 +78,9 @@ func (b *bed) playUntilKilled(ctx context.Context, steps []step, point, during s
 	for i, s := range steps {
 		switch {
 		case s.name == during:
+			if slices.Contains(whenGone, point) {
+				b.tails.Wait()
+			}
 			ended, err := b.killDuring(ctx, s, point)
 			if err != nil {
 				return nil, err

@@ -37,26 +37,50 @@ func newCrowd(b *bed, id string) *crowdStory {
 	return c
 }
 
-// provision asks for all at once. One crowd must have the clusters for itself.
+// provision asks for all at once; those that are there already are asked for again.
 func (c *crowdStory) provision(ctx context.Context) error {
-	select {
-	case c.crowding <- struct{}{}:
-		c.alone = true
-	case <-ctx.Done():
-		return errors.New("the crowd before has not left")
+	if err := c.request(ctx, c.all); err != nil {
+		return err
+	}
+	return c.withHub(ctx, func(hub client.Client) error { return c.settled(ctx, hub) })
+}
+
+// provisionTwo asks for as many as fit, and waits until they are delivered.
+func (c *crowdStory) provisionTwo(ctx context.Context) error {
+	two := c.all[:crowders-1]
+	if err := c.request(ctx, two); err != nil {
+		return err
+	}
+	for _, i := range two {
+		if _, err := c.await(ctx, i.path(), "provision-1"); err != nil {
+			return err
+		}
+		if err := i.delivered(ctx, 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// request sends the requests. One crowd must have the clusters for itself.
+func (c *crowdStory) request(ctx context.Context, instances []*instance) error {
+	if !c.alone {
+		select {
+		case c.crowding <- struct{}{}:
+			c.alone = true
+		case <-ctx.Done():
+			return errors.New("the crowd before has not left")
+		}
 	}
 	var requests errgroup.Group
-	for _, i := range c.all {
+	for _, i := range instances {
 		requests.Go(func() error {
-			// 200 when it was delivered before the request was repeated.
+			// 200 when it is delivered already.
 			_, err := i.send(ctx, http.MethodPut, i.path(), async, i.body(i.plan, 0), http.StatusAccepted, http.StatusOK)
 			return err
 		})
 	}
-	if err := requests.Wait(); err != nil {
-		return err
-	}
-	return c.withHub(ctx, func(hub client.Client) error { return c.settled(ctx, hub) })
+	return requests.Wait()
 }
 
 // settled checks that two are delivered, on two clusters, and one waits.

@@ -28,6 +28,7 @@ const (
 	refused     = "provision what is refused"           // fails, and leaves nothing
 	repeat      = "provision again"                     // what was refused
 	crowd       = "provision more than fits"            // three, each over half a cluster
+	late        = "provision when all is taken"         // waits
 	release     = "deprovision where another one waits" //
 	register    = "register a cluster"                  //
 	unregister  = "unregister a cluster"                //
@@ -52,6 +53,7 @@ var rows = []struct{ point, during string }{
 	{"deliver.before-self-binding", provision},
 	{"deliver.after-self-binding", provision},
 	{"place.after-decision", crowd},
+	{"provision.after-create", late},
 	{"deliver.before-objects", provision},
 	{"deliver.before-quota", provision},
 	{"deliver.before-quota", update},
@@ -62,6 +64,7 @@ var rows = []struct{ point, during string }{
 	{"deliver.before-delivered", update},
 	{"deliver.after-delivered", provision},
 	{"deliver.after-delivered", crowd},
+	{"status.after-progress", late},
 	{"deliver.before-failed", refused},
 	{"deliver.before-failed", overreach},
 	{"deliver.after-failed", refused},
@@ -120,6 +123,12 @@ var rows = []struct{ point, during string }{
 	{"catalog.after-status", publish},
 	{"catalog.before-finalizer-removal", withdraw},
 	{"catalog.after-finalizer-removal", withdraw},
+}
+
+// whenGone are the points that a deprovision reaches only after a while. Before one of them is armed, stories that are in the background must have
+// ended, or one of them would be killed there instead.
+var whenGone = []string{
+	"remove.before-finalizer", "remove.after-finalizer", "status.before-progress", "status.after-progress",
 }
 
 // aPoint is how crash points are named: a step, and which side of which write.

@@ -52,6 +52,10 @@ func (b *bed) story(id, during string) story {
 		c := newCrowd(b, id)
 		s.steps = []step{{name: crowd, do: c.provision}, {release, c.release, true}, {deprovision, c.deprovision, true}}
 		s.end = c.leave
+	case late:
+		c := newCrowd(b, id)
+		s.steps = []step{{name: provision, do: c.provisionTwo}, {name: late, do: c.provision}, {release, c.release, true}, {deprovision, c.deprovision, true}}
+		s.end = c.leave
 	case register, unregister:
 		s.steps = []step{{name: register, do: b.register}, {name: unregister, do: b.unregister}}
 	case publish, withdraw:
