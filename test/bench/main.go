@@ -103,10 +103,10 @@ func run(ctx context.Context, o options, out, progress io.Writer) error {
 	}
 	defer os.RemoveAll(folder)
 	b := &bench{options: o, folder: folder, binary: filepath.Join(folder, "sluice"), progress: progress}
+	report := "Measured " + time.Now().UTC().Format(time.DateOnly) + " on " + machine() + ".\n"
 	if err := b.build(ctx); err != nil {
 		return err
 	}
-	report := "Measured " + time.Now().UTC().Format(time.DateOnly) + " on " + machine() + ".\n"
 	if _, err := fmt.Fprint(out, report); err != nil {
 		return err
 	}
@@ -143,7 +143,6 @@ func (b *bench) build(ctx context.Context) error {
 	b.say("build sluice")
 	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", b.binary, "./cmd/sluice")
 	cmd.Dir = b.root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build sluice: %w\n%s", err, out)
 	}

@@ -78,10 +78,20 @@ func verdict(met bool) string {
 	return "missed"
 }
 
-// machine describes where this runs.
+// machine describes where this runs, and how busy it is.
 func machine() string {
-	return fmt.Sprintf("%d cores (%s), %s of memory, %s, %s",
-		runtime.NumCPU(), fieldOf("/proc/cpuinfo", "model name"), memory(), runtime.Version(), runtime.GOOS)
+	return fmt.Sprintf("%d cores (%s), %s of memory, %s, %s; load average before: %s",
+		runtime.NumCPU(), fieldOf("/proc/cpuinfo", "model name"), memory(), runtime.Version(), runtime.GOOS, busy())
+}
+
+// busy is the load average of the last minute, from proc(5).
+func busy() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	load, _, _ := strings.Cut(string(text), " ")
+	return load
 }
 
 func memory() string {
