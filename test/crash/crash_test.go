@@ -11,6 +11,13 @@ import (
 	"time"
 )
 
+// whenGone are the points that a deprovision reaches only after a while. Before one
+// of them is armed, stories that are in the background must have ended, or one of
+// them would be killed there instead.
+var whenGone = []string{
+	"remove.before-finalizer", "remove.after-finalizer", "status.before-progress", "status.after-progress",
+}
+
 // maxFailedRows is how many rows may fail before the others are not tried any more.
 const maxFailedRows = 5
 

@@ -125,12 +125,6 @@ var rows = []struct{ point, during string }{
 	{"catalog.after-finalizer-removal", withdraw},
 }
 
-// whenGone are the points that a deprovision reaches only after a while. Before one of them is armed, stories that are in the background must have
-// ended, or one of them would be killed there instead.
-var whenGone = []string{
-	"remove.before-finalizer", "remove.after-finalizer", "status.before-progress", "status.after-progress",
-}
-
 // aPoint is how crash points are named: a step, and which side of which write.
 var aPoint = regexp.MustCompile(`^[a-z]+\.(before|after)-[a-z-]+$`)
 
