@@ -3,12 +3,10 @@ package controlplane
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 )
@@ -43,11 +41,10 @@ func Binaries(ctx context.Context) (string, error) {
 }
 
 func build(ctx context.Context) (string, error) {
-	_, source, _, ok := runtime.Caller(0)
-	if !ok || !filepath.IsAbs(source) {
-		return "", errors.New("the source tree cannot be found: built with -trimpath")
+	script, err := buildScript()
+	if err != nil {
+		return "", err
 	}
-	script := filepath.Join(filepath.Dir(source), "..", "kubernetes", "build.sh")
 	cmd := exec.CommandContext(ctx, script, etcd, apiServer, controllerManager, scheduler, "kubectl")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -56,4 +53,21 @@ func build(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("%s: %w\n%s", script, err, tail(stderr.Bytes(), 20))
 	}
 	return strings.TrimSpace(string(out)), nil
+}
+
+// buildScript finds test/kubernetes/build.sh in the working directory, where tests and `go run` are, or above it.
+func buildScript() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		script := filepath.Join(dir, "test", "kubernetes", "build.sh")
+		if _, err := os.Stat(script); err == nil {
+			return script, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("no test/kubernetes/build.sh in %s or above it: run it from within the source tree", start)
+		}
+	}
 }
