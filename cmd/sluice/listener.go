@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 )
 
@@ -21,6 +22,10 @@ type listener struct {
 	address, certificate, key, clientCA string
 
 	handler http.Handler
+	// ready says whether requests can be answered. Until then nobody listens: a
+	// platform takes a refused connection for an outage, but a refused order for an
+	// answer.
+	ready func() bool
 }
 
 func (l *listener) bind(flags *pflag.FlagSet) {
@@ -44,6 +49,10 @@ func (l *listener) Start(ctx context.Context) error {
 		WriteTimeout:      70 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
+	}
+	err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) { return l.ready(), nil })
+	if err != nil {
+		return nil // told to stop before it began
 	}
 	socket, err := (&net.ListenConfig{}).Listen(ctx, "tcp", l.address)
 	if err != nil {

@@ -120,6 +120,7 @@ func (f *serveFlags) serve(ctx context.Context) error {
 		return fmt.Errorf("connect to the hub: %w", err)
 	}
 	served := &catalog.Catalog{}
+	f.listener.ready = served.Loaded
 	if f.listener.handler, err = f.broker(h, live, served, keys, logger); err != nil {
 		return err
 	}
