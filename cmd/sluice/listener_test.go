@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/util/cert"
+)
+
+// TestListener: certificates are read again when they change, and a client CA
+// keeps out clients without a certificate of its.
+func TestListener(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string, content []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	first, second := serverPair(t), serverPair(t)
+	client, authority := clientPair(t)
+	l := &listener{
+		address:     freeAddress(t),
+		certificate: file("tls.crt", first.certificate), key: file("tls.key", first.key),
+		clientCA: file("ca.crt", authority),
+		handler:  http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
+		ready:    func() bool { return true },
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Start(ctx) }()
+
+	eventually(t, "the first certificate is served", func() error { return get(l.address, first.certificate, client) })
+	if err := get(l.address, first.certificate); err == nil {
+		t.Error("a client without a certificate was let in")
+	}
+	file("tls.key", second.key)
+	file("tls.crt", second.certificate)
+	eventually(t, "the second certificate is served", func() error { return get(l.address, second.certificate, client) })
+
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("stop: %v", err)
+	}
+}
+
+// TestListenerWaits: nobody listens before requests can be answered.
+func TestListenerWaits(t *testing.T) {
+	asked := make(chan struct{})
+	l := &listener{address: freeAddress(t), handler: http.NotFoundHandler(), ready: func() bool {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		return false
+	}}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Start(ctx) }()
+	<-asked
+	if connection, err := net.Dial("tcp", l.address); err == nil {
+		connection.Close()
+		t.Error("the address is open")
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("stop: %v", err)
+	}
+}
+
+type pair struct{ certificate, key []byte }
+
+func serverPair(t *testing.T) pair {
+	t.Helper()
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair{certificate, key}
+}
+
+// clientPair returns a client's certificate and the CA that signed it: itself.
+func clientPair(t *testing.T) (tls.Certificate, []byte) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "platform"}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: own.Raw})
+	return tls.Certificate{Certificate: [][]byte{own.Raw}, PrivateKey: key}, authority
+}
+
+// get makes one request with a new connection, trusting one certificate only.
+func get(address string, trusted []byte, own ...tls.Certificate) error {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(trusted)
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: own, MinVersion: tls.VersionTLS12},
+	}}
+	response, err := client.Get("https://" + address)
+	if err != nil {
+		return err
+	}
+	return response.Body.Close()
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	socket, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	return socket.Addr().String()
+}
+
+func eventually(t *testing.T, what string, try func() error) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("%s: %v", what, err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
