@@ -49,7 +49,8 @@ func (f *Feed) Start(ctx context.Context) error {
 		return fmt.Errorf("watch service offerings: %w", err)
 	}
 	defer func() { _ = informer.RemoveEventHandler(registration) }()
-	if !f.Cache.WaitForCacheSync(ctx) {
+	// Only the offerings: the manager's cache may have many instances still to read.
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		return nil // ctx has ended
 	}
 	for {

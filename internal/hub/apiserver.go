@@ -169,6 +169,9 @@ func etcdOptions(endpoint string) *options.EtcdOptions {
 	// The health endpoints answer no earlier than a second after the start, and
 	// nobody asks: the server and its user share a process.
 	etcdOptions.SkipHealthEndpoints = true
+	// The one client has a cache of its own. A second copy of every object, as
+	// maps, would be most of the process's memory; etcd is in the same process.
+	etcdOptions.EnableWatchCache = false
 	return etcdOptions
 }
 
