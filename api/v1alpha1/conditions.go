@@ -12,6 +12,7 @@ const (
 	// MemberCluster.
 	ConditionReachable      = "Reachable"      // its API server answers
 	ConditionAccessVerified = "AccessVerified" // Sluice holds the verbs that its driver needs there
+	ConditionAdmitted       = "Admitted"       // its provider has proven what spec.trust asks for
 
 	// ServiceInstance.
 	ConditionPlaced    = "Placed"    // a decision is written and its capacity reserved

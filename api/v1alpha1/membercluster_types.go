@@ -90,6 +90,26 @@ type MemberClusterSpec struct {
 	Taints []corev1.Taint `json:"taints,omitempty"`
 	// Prices of what is reserved on this cluster.
 	Prices *PriceList `json:"prices,omitempty"`
+	// Trust, where it is set, keeps the cluster out of new placements until its provider
+	// has proven what it is.
+	Trust *TrustRequirements `json:"trust,omitempty"`
+}
+
+// TrustRequirements say what a provider must prove of a member cluster.
+type TrustRequirements struct {
+	// Offering is the subject id of the credential that describes the cluster as a service
+	// offering (ComputeServiceOffering).
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	Offering string `json:"offering"`
+	// Types of credentials that must be there beside LegalPerson, the offering and its
+	// ClusterBinding, for instance LabelCredential.
+	// +kubebuilder:validation:MaxItems=32
+	Types []string `json:"types,omitempty"`
+	// GraceSeconds during which claims count on after their credentials end.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2592000
+	GraceSeconds int64 `json:"graceSeconds,omitempty"`
 }
 
 // ClusterAccess is a kubeconfig, sealed by Sluice or held in a Secret: exactly one
@@ -128,7 +148,7 @@ type PriceList struct {
 type MemberClusterStatus struct {
 	// ObservedGeneration is the generation of spec that this status describes.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions: Reachable, AccessVerified, Ready.
+	// Conditions: Reachable, AccessVerified, Admitted (where spec.trust is set), Ready.
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
@@ -136,6 +156,9 @@ type MemberClusterStatus struct {
 	Server string `json:"server,omitempty"`
 	// UID identifies the cluster: the UID of its kube-system namespace.
 	UID string `json:"uid,omitempty"`
+	// KeyHash identifies the API server: "sha256-<base64>" of its certificate's
+	// SubjectPublicKeyInfo (RFC 7469).
+	KeyHash string `json:"keyHash,omitempty"`
 	// KubernetesVersion of the API server.
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
 	// Nodes that are ready and schedulable.
@@ -150,4 +173,10 @@ type MemberClusterStatus struct {
 	StorageClasses []string `json:"storageClasses,omitempty"`
 	// Latency of the API server as probed by Sluice: median of the recent probes.
 	Latency *metav1.Duration `json:"latency,omitempty"`
+	// Claims about the cluster and its provider, of verified credentials only; sorted by
+	// name, value and assurance.
+	// +kubebuilder:validation:MaxItems=256
+	Claims []Claim `json:"claims,omitempty"`
+	// Admission is the report of the last look at the cluster's credentials, where spec.trust is set.
+	Admission []VerificationStep `json:"admission,omitempty"`
 }

@@ -15,6 +15,11 @@ var builder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
 		&ServiceOffering{}, &ServiceOfferingList{},
 		&ServiceInstance{}, &ServiceInstanceList{},
 		&ServiceBinding{}, &ServiceBindingList{},
+		&SelfDescription{}, &SelfDescriptionList{},
+		&Provider{}, &ProviderList{},
+		&TrustedIssuer{}, &TrustedIssuerList{},
+		&Identity{}, &IdentityList{},
+		&PlacementPolicy{}, &PlacementPolicyList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

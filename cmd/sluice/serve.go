@@ -158,8 +158,11 @@ func (f *serveFlags) serve(ctx context.Context) error {
 // elect the one that reconciles.
 func (f *serveFlags) manager(h *hub.Hub) (ctrl.Manager, error) {
 	return ctrl.NewManager(h.Config, manager.Options{
-		Scheme:                        scheme,
-		Cache:                         cache.Options{DefaultNamespaces: map[string]cache.Config{h.Namespace: {}}},
+		Scheme: scheme,
+		Cache: cache.Options{
+			DefaultNamespaces: map[string]cache.Config{h.Namespace: {}},
+			DefaultTransform:  cache.TransformStripManagedFields(), // nothing reads them, and they are half of an object
+		},
 		LeaderElection:                !h.Embedded,
 		LeaderElectionID:              "sluice",
 		LeaderElectionNamespace:       h.Namespace,

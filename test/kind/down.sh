@@ -8,8 +8,11 @@
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-case ${1:---help} in
-  -h | --help) usage && exit ;;
+[ "${1:---help}" != --help ] && [ "$1" != -h ] || { usage && exit; }
+# Where Docker is installed it must run: after a reboot the containers of a cluster are stopped, not gone. Where it is not,
+# there are none.
+if command -v docker >/dev/null; then "$kind_dir/docker.sh"; else docker() { :; }; fi
+case $1 in
   --all)
     mapfile -t names < <({
       docker ps --all --filter label=io.x-k8s.kind.cluster --format '{{.Label "io.x-k8s.kind.cluster"}}'

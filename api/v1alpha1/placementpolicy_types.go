@@ -1,0 +1,116 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// PlacementPolicy says where instances may be placed and what is preferred. All
+// policies that match a request apply: requirements of all of them hold, weights
+// of preferences add up.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=pp
+// +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+type PlacementPolicy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   PlacementPolicySpec   `json:"spec"`
+	Status PlacementPolicyStatus `json:"status,omitempty"`
+}
+
+// PlacementPolicyList is a list of placement policies.
+// +kubebuilder:object:root=true
+type PlacementPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []PlacementPolicy `json:"items"`
+}
+
+// PlacementPolicySpec says whom the policy concerns and what it asks.
+type PlacementPolicySpec struct {
+	// Match says which requests the policy concerns; empty means all.
+	Match PolicyMatch `json:"match,omitempty"`
+	// Provider whose policy this is: it then concerns that provider's clusters only, and
+	// says who may consume them.
+	Provider string `json:"provider,omitempty"`
+	// Require says what a cluster must satisfy; the first rule that refuses a cluster is named.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=map
+	// +listMapKey=name
+	Require []PolicyRule `json:"require,omitempty"`
+	// Prefer raises the score of clusters that satisfy a rule.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=map
+	// +listMapKey=name
+	Prefer []PolicyPreference `json:"prefer,omitempty"`
+}
+
+// PolicyMatch selects requests; every list that is not empty must contain the request's value.
+type PolicyMatch struct {
+	// Platforms of the instance.
+	Platforms []string `json:"platforms,omitempty"`
+	// Organizations are OSB organization_guid.
+	Organizations []string `json:"organizations,omitempty"`
+	// Spaces are OSB space_guid.
+	Spaces []string `json:"spaces,omitempty"`
+	// Plans by id.
+	Plans []string `json:"plans,omitempty"`
+}
+
+// PolicyRule is one rule about a cluster: exactly one of Claim and Expression.
+// +kubebuilder:validation:XValidation:rule="has(self.claim) != has(self.expression)",message="a rule has either a claim or an expression"
+type PolicyRule struct {
+	// Name of the rule in explanations.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// Claim that must hold.
+	Claim *ClaimRule `json:"claim,omitempty"`
+	// Expression is a CEL expression of type bool over request, consumer, cluster and claims.
+	// An expression that fails to evaluate refuses the cluster.
+	// +kubebuilder:validation:MaxLength=4096
+	Expression string `json:"expression,omitempty"`
+}
+
+// PolicyPreference is a rule with a weight.
+type PolicyPreference struct {
+	PolicyRule `json:",inline"`
+	// Weight of the rule beside the scorers' weights.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	Weight int32 `json:"weight"`
+}
+
+// ClaimRule asks for a claim with a minimum assurance. It holds when one claim of
+// that name has a value asked for and at least the assurance asked for.
+// +kubebuilder:validation:XValidation:rule="!(has(self.in) && has(self.atLeast))",message="a claim rule has in or atLeast, not both"
+type ClaimRule struct {
+	// Name of the claim, for instance datacenter.country.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// In lists the values that satisfy the rule; "EU" and "EEA" stand for their member
+	// states where the claim is a country. Empty means any value.
+	// +kubebuilder:validation:MaxItems=64
+	In []string `json:"in,omitempty"`
+	// AtLeast orders the value: label levels as SC < L1 < L2 < L3, anything else as a number.
+	// +kubebuilder:validation:MaxLength=63
+	AtLeast string `json:"atLeast,omitempty"`
+	// Assurance is the least that counts.
+	// +kubebuilder:default=self
+	Assurance Assurance `json:"assurance,omitempty"`
+}
+
+// PlacementPolicyStatus says whether the policy is in force.
+type PlacementPolicyStatus struct {
+	// ObservedGeneration is the generation of spec that this status describes.
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Conditions: Ready is False while the policy does not compile; requests that it
+	// matches are then refused.
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}

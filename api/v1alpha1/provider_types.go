@@ -1,0 +1,140 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Provider is an organisation that runs member clusters. Member clusters name it
+// in spec.provider.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name=DID,type=string,JSONPath=`.spec.did`
+// +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+type Provider struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   ProviderSpec   `json:"spec"`
+	Status ProviderStatus `json:"status,omitempty"`
+}
+
+// ProviderList is a list of providers.
+// +kubebuilder:object:root=true
+type ProviderList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []Provider `json:"items"`
+}
+
+// ProviderSpec says who the provider is.
+type ProviderSpec struct {
+	Identified `json:",inline"`
+}
+
+// Identified is an organisation that signs credentials.
+type Identified struct {
+	// DID of the organisation. The DID document of a did:web is fetched from the host
+	// it names, and only from there, unless Keys are given.
+	// +kubebuilder:validation:Pattern=`^did:(web|key):[A-Za-z0-9._:%-]+$`
+	// +kubebuilder:validation:MaxLength=512
+	DID string `json:"did"`
+	// Keys is a JSON Web Key Set (RFC 7517) of public keys, whose "kid" are DID URLs. Where
+	// it is given, nothing is fetched and no other key counts.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Keys *runtime.RawExtension `json:"keys,omitempty"`
+}
+
+// ProviderStatus is what Sluice knows of the provider.
+type ProviderStatus struct {
+	// ObservedGeneration is the generation of spec that this status describes.
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Conditions: Ready is True while a verified LegalPerson of this DID is known.
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// TrustedIssuer is an organisation whose word Sluice's operator takes for certain
+// types of credentials: a notary, a compliance service, a certification body.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:printcolumn:name=DID,type=string,JSONPath=`.spec.did`
+// +kubebuilder:printcolumn:name=Assurance,type=string,JSONPath=`.spec.assurance`
+type TrustedIssuer struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec TrustedIssuerSpec `json:"spec"`
+}
+
+// TrustedIssuerList is a list of trusted issuers.
+// +kubebuilder:object:root=true
+type TrustedIssuerList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []TrustedIssuer `json:"items"`
+}
+
+// TrustedIssuerSpec says what the issuer is trusted with.
+type TrustedIssuerSpec struct {
+	Identified `json:",inline"`
+	// Types of credentials it may issue, without prefix, for instance VatID.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	Types []string `json:"types"`
+	// Assurance of what it issues.
+	// +kubebuilder:validation:Enum=notary;label;certified
+	Assurance Assurance `json:"assurance"`
+}
+
+// Identity is what the broker signs with: one resource, named IdentityName.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name=DID,type=string,JSONPath=`.spec.did`
+type Identity struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec IdentitySpec `json:"spec"`
+}
+
+// IdentityName is the name of the one Identity.
+const IdentityName = "broker"
+
+// IdentityList is a list of identities.
+// +kubebuilder:object:root=true
+type IdentityList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []Identity `json:"items"`
+}
+
+// IdentitySpec holds the broker's DID and keys.
+type IdentitySpec struct {
+	// DID of the broker: did:web of its public name.
+	DID string `json:"did"`
+	// Keys, newest first. The first signs; the others are published until PublishedUntil.
+	// +kubebuilder:validation:MaxItems=16
+	Keys []IdentityKey `json:"keys,omitempty"`
+}
+
+// IdentityKey is one key of the broker.
+type IdentityKey struct {
+	// ID is the fragment of the key's DID URL.
+	ID string `json:"id"`
+	// Public is the public JSON Web Key.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Public runtime.RawExtension `json:"public"`
+	// SealedPrivate is the private JSON Web Key, sealed with the hub's keyset.
+	SealedPrivate []byte `json:"sealedPrivate,omitempty"`
+	// CreatedAt is when the key was made.
+	CreatedAt metav1.Time `json:"createdAt"`
+	// PublishedUntil is when the last credential signed with the key ends; unset while it signs.
+	PublishedUntil *metav1.Time `json:"publishedUntil,omitempty"`
+}

@@ -1,0 +1,129 @@
+package v1alpha1
+
+import (
+	"encoding/hex"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// SelfDescription is a verifiable credential as Sluice received or issued it, and
+// the report of its verification. Its name is SelfDescriptionName(digest), so that
+// the same credential is stored once.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=sd
+// +kubebuilder:printcolumn:name=Type,type=string,JSONPath=`.status.type`
+// +kubebuilder:printcolumn:name=Issuer,type=string,JSONPath=`.status.issuer`
+// +kubebuilder:printcolumn:name=State,type=string,JSONPath=`.status.state`
+// +kubebuilder:printcolumn:name=Until,type=date,JSONPath=`.status.validUntil`
+type SelfDescription struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   SelfDescriptionSpec   `json:"spec"`
+	Status SelfDescriptionStatus `json:"status,omitempty"`
+}
+
+// SelfDescriptionList is a list of self-descriptions.
+// +kubebuilder:object:root=true
+type SelfDescriptionList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []SelfDescription `json:"items"`
+}
+
+// SelfDescriptionSpec is the credential.
+type SelfDescriptionSpec struct {
+	// Credential is a VC-JWT in compact serialisation or, where Legacy is set, a JSON-LD document.
+	// +kubebuilder:validation:MaxLength=262144
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a credential is immutable"
+	Credential string `json:"credential"`
+	// Legacy says that the credential carries a JSON-LD proof and was imported by an operator.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="legacy is immutable"
+	Legacy bool `json:"legacy,omitempty"`
+	// Provider that presented the credential, by the name of its Provider resource.
+	Provider string `json:"provider,omitempty"`
+	// Revoked withdraws the credential here, whatever its issuer says; RevokedBecause says why.
+	Revoked bool `json:"revoked,omitempty"`
+	// RevokedBecause is the reason given with the revocation.
+	// +kubebuilder:validation:MaxLength=1024
+	RevokedBecause string `json:"revokedBecause,omitempty"`
+	// Evidence of a measurement that Sluice issued: the bytes that its evidenceDigest is the digest of.
+	// +kubebuilder:validation:MaxLength=262144
+	Evidence string `json:"evidence,omitempty"`
+}
+
+// CredentialState is the state of a self-description.
+// +kubebuilder:validation:Enum=pending;verified;rejected;expired;revoked;suspended
+type CredentialState string
+
+// Credential states.
+const (
+	CredentialPending   CredentialState = "pending" // not verified yet
+	CredentialVerified  CredentialState = "verified"
+	CredentialRejected  CredentialState = "rejected" // the report says by which step
+	CredentialExpired   CredentialState = "expired"
+	CredentialRevoked   CredentialState = "revoked"
+	CredentialSuspended CredentialState = "suspended" // by its status list, may come back
+)
+
+// SelfDescriptionStatus is what Sluice found when it verified the credential.
+// While a credential is verified again, the last result stays.
+type SelfDescriptionStatus struct {
+	// ObservedGeneration is the generation of spec that this status describes.
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Conditions: Ready is True while the state is verified.
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// State of the credential.
+	State CredentialState `json:"state,omitempty"`
+	// Type of the credential's subject without prefix, for instance ComputeServiceOffering.
+	Type string `json:"type,omitempty"`
+	// ID of the credential, where it has one.
+	ID string `json:"id,omitempty"`
+	// Subject is the id of the credential's subject.
+	Subject string `json:"subject,omitempty"`
+	// Issuer of the credential, a DID.
+	Issuer string `json:"issuer,omitempty"`
+	// ValidFrom and ValidUntil are the credential's validity.
+	ValidFrom  *metav1.Time `json:"validFrom,omitempty"`
+	ValidUntil *metav1.Time `json:"validUntil,omitempty"`
+	// Countries that the credential speaks of, as ISO 3166-1 alpha-2.
+	Countries []string `json:"countries,omitempty"`
+	// LabelLevel of a label credential: SC, L1, L2 or L3.
+	LabelLevel string `json:"labelLevel,omitempty"`
+	// Certification of a certification credential.
+	Certification string `json:"certification,omitempty"`
+	// VerifiedAt is when the report was made.
+	VerifiedAt *metav1.Time `json:"verifiedAt,omitempty"`
+	// Report has one entry per step, in order.
+	Report []VerificationStep `json:"report,omitempty"`
+}
+
+// StepResult is how a step of a verification went.
+// +kubebuilder:validation:Enum=passed;failed;skipped
+type StepResult string
+
+// Step results.
+const (
+	StepPassed  StepResult = "passed"
+	StepFailed  StepResult = "failed"
+	StepSkipped StepResult = "skipped" // does not apply, or a step before it failed
+)
+
+// VerificationStep is one step of a verification.
+type VerificationStep struct {
+	// Step, for instance signature.
+	Step string `json:"step"`
+	// Result of the step.
+	Result StepResult `json:"result"`
+	// Message says what was checked, or what failed: path, rule and value.
+	Message string `json:"message,omitempty"`
+}
+
+// SelfDescriptionName is the name of the SelfDescription that holds the credential
+// with a SHA-256 digest.
+func SelfDescriptionName(digest [32]byte) string { return "sd-" + hex.EncodeToString(digest[:]) }
