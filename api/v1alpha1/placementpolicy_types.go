@@ -86,16 +86,16 @@ type PolicyPreference struct {
 
 // ClaimRule asks for a claim with a minimum assurance. It holds when one claim of
 // that name has a value asked for and at least the assurance asked for.
-// +kubebuilder:validation:XValidation:rule="!(has(self.in) && has(self.atLeast))",message="a claim rule has in or atLeast, not both"
+// +kubebuilder:validation:XValidation:rule="!(has(self.values) && has(self.atLeast))",message="a claim rule has values or atLeast, not both"
 type ClaimRule struct {
 	// Name of the claim, for instance datacenter.country.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// In lists the values that satisfy the rule; "EU" and "EEA" stand for their member
-	// states where the claim is a country. Empty means any value.
+	// Values that satisfy the rule; "EU" and "EEA" stand for their member states where the
+	// claim is a country. Empty means any value.
 	// +kubebuilder:validation:MaxItems=64
-	In []string `json:"in,omitempty"`
+	Values []string `json:"values,omitempty"`
 	// AtLeast orders the value: label levels as SC < L1 < L2 < L3, anything else as a number.
 	// +kubebuilder:validation:MaxLength=63
 	AtLeast string `json:"atLeast,omitempty"`
