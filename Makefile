@@ -11,7 +11,7 @@ export GOFLAGS := -trimpath -buildvcs=false
 # The tools pinned in tools/go.mod, built on first use and kept in Go's build cache.
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 
-.PHONY: help demo demo-down build image test lint unit crash conformance race fuzz bench generate golden verify vulncheck
+.PHONY: help demo demo-down build image test processes lint unit crash conformance race fuzz bench generate golden verify vulncheck
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-13s\033[0m %s\n", $$1, $$2}'
@@ -29,7 +29,12 @@ build: ## bin/sluice, a static binary
 image: build ## bin/sluice-image.tar, the binary FROM scratch as sluice-dev/sluice:VERSION
 	@test/kind/image.sh sluice-dev/sluice:$(VERSION) bin/sluice bin/sluice-image.tar
 
-test: lint unit crash conformance ## All of the tests below; needs root on Debian, installs what it lacks
+test: lint ## All of the tests below; needs root on Debian, installs what it lacks
+	@$(MAKE) --no-print-directory --jobs=2 processes conformance
+
+# Tests on processes of this machine, beside those on kind: both mostly wait.
+processes: unit
+	@$(MAKE) --no-print-directory crash
 
 lint: ## Formatting, vet, staticcheck, and which package may import which
 	@echo "lint: gofmt, go vet, staticcheck, depguard"
@@ -49,7 +54,7 @@ unit: ## Unit and integration tests, on the embedded hub and on real control pla
 
 crash: ## Kill Sluice at every crash point and check that nothing is lost, doubled or oversold
 	@echo "test: kill -9 at every crash point"
-	@go test -tags faults -count=1 -timeout 30m ./test/crash/...
+	@go test -tags faults -count=1 -timeout 30m -v ./test/crash/...
 
 conformance: build ## OSB 2.17 conformance on kind: embedded hub, then the chart with a replica killed
 	@echo "test: OSB conformance on kind"

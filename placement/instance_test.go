@@ -183,7 +183,7 @@ func TestAPendingDeliveryIsLookedAtSoonAndThenMoreRarely(t *testing.T) {
 	w.provision("si-a", "plan-2", "")
 	result, err := w.pass("si-a")
 	w.must(err)
-	if result.RequeueAfter < 200*time.Millisecond || result.RequeueAfter > 500*time.Millisecond || w.writes != 1 {
+	if result.RequeueAfter < 20*time.Millisecond || result.RequeueAfter > 500*time.Millisecond || w.writes != 1 {
 		t.Errorf("looked at again after %s, %d writes", result.RequeueAfter, w.writes)
 	}
 	w.clock.SetTime(w.clock.Now().Add(10 * time.Second))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -85,7 +86,7 @@ func costs(plan v1alpha1.Plan) string {
 	var lines []string
 	for _, cost := range plan.Costs {
 		for currency, amount := range cost.Amount {
-			lines = append(lines, fmt.Sprintf("%s %s %s", amount.AsDec().String(), strings.ToUpper(currency), strings.ToLower(cost.Unit)))
+			lines = append(lines, fmt.Sprintf("%s %s %s", strconv.FormatFloat(amount.AsApproximateFloat64(), 'f', 2, 64), strings.ToUpper(currency), strings.ToLower(cost.Unit)))
 		}
 	}
 	return orDash(strings.Join(lines, ", "))

@@ -43,6 +43,7 @@ type clusterAddFlags struct {
 	taints                 []string
 	currency               string
 	prices                 map[string]string
+	manifest               kube.ManifestOptions
 	wait                   time.Duration
 }
 
@@ -74,7 +75,7 @@ administrator's credentials are not. Running it again renews the registration.`,
 				return err
 			}
 			cluster.Namespace = hub.namespace
-			return addCluster(cmd.Context(), cmd.OutOrStdout(), hub, c, cluster, admin, f.wait)
+			return addCluster(cmd.Context(), cmd.OutOrStdout(), hub, c, cluster, admin, f.manifest, f.wait)
 		},
 	}
 	flags := cmd.Flags()
@@ -90,6 +91,7 @@ administrator's credentials are not. Running it again renews the registration.`,
 	flags.StringArrayVar(&f.taints, "taint", nil, "taint that repels requests, key=value:NoSchedule (repeatable)")
 	flags.StringVar(&f.currency, "currency", "EUR", "currency of --price, an ISO 4217 code")
 	flags.StringToStringVar(&f.prices, "price", nil, "price of one unit for one hour by resource, for instance cpu=0.04,memory=0.005 (memory by the GiB)")
+	bindManifest(cmd, &f.manifest)
 	flags.DurationVar(&f.wait, "wait", time.Minute, "how long to wait until the cluster is ready; 0 does not wait")
 	return cmd
 }
@@ -152,9 +154,9 @@ func parseTaint(text string) (corev1.Taint, error) {
 
 // addCluster registers Sluice on the member cluster, then the member cluster in
 // the hub. Both steps are idempotent.
-func addCluster(ctx context.Context, w io.Writer, hub *hubFlags, c client.Client, cluster *v1alpha1.MemberCluster, admin *rest.Config, patience time.Duration) error {
+func addCluster(ctx context.Context, w io.Writer, hub *hubFlags, c client.Client, cluster *v1alpha1.MemberCluster, admin *rest.Config, manifest kube.ManifestOptions, patience time.Duration) error {
 	fmt.Fprintf(w, "cluster %s: applying Sluice's service account and permissions on %s\n", cluster.Name, admin.Host)
-	kubeconfig, err := kube.Register(ctx, admin, kube.ManifestOptions{})
+	kubeconfig, err := kube.Register(ctx, admin, manifest)
 	if err != nil {
 		return fmt.Errorf("cluster %s: %w", cluster.Name, err)
 	}
@@ -253,7 +255,7 @@ func newClusterListCommand(hub *hubFlags) *cobra.Command {
 				all, others := cluster.Status.Allocatable, cluster.Status.ForeignUse
 				t.rows = append(t.rows, []string{
 					cluster.Name, ready, orDash(cluster.Spec.Region), string(cluster.Spec.Tier), fmt.Sprint(cluster.Status.Nodes),
-					all.Cpu().String(), others.Cpu().String(), all.Memory().String(), others.Memory().String(),
+					all.Cpu().String(), others.Cpu().String(), gib(all.Memory()), gib(others.Memory()),
 					orDash(cluster.Status.KubernetesVersion), age(cluster.CreationTimestamp),
 				})
 			}
@@ -325,12 +327,13 @@ func removeCluster(ctx context.Context, w io.Writer, c client.Client, key client
 }
 
 func newClusterManifestCommand() *cobra.Command {
-	return &cobra.Command{
+	var options kube.ManifestOptions
+	cmd := &cobra.Command{
 		Use:   "manifest",
 		Short: "Print what `cluster add` applies on a member cluster: every permission Sluice needs there",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			manifest, err := kube.Manifest(kube.ManifestOptions{})
+			manifest, err := kube.Manifest(options)
 			if err != nil {
 				return err
 			}
@@ -338,4 +341,11 @@ func newClusterManifestCommand() *cobra.Command {
 			return err
 		},
 	}
+	bindManifest(cmd, &options)
+	return cmd
+}
+
+func bindManifest(cmd *cobra.Command, o *kube.ManifestOptions) {
+	cmd.Flags().BoolVar(&o.WithoutAdmissionPolicies, "without-admission-policies", false,
+		"for clusters before Kubernetes 1.30: a leaked Sluice token then reaches all namespaces that Sluice made there")
 }

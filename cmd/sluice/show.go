@@ -1,13 +1,15 @@
 package main
 
 import (
-	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 )
@@ -40,9 +42,23 @@ func quantities(list corev1.ResourceList) string {
 	slices.Sort(names)
 	for i, name := range names {
 		quantity := list[corev1.ResourceName(name)]
-		names[i] = fmt.Sprintf("%s %s", quantity.String(), name)
+		amount := quantity.String()
+		if name == string(corev1.ResourceMemory) || name == string(corev1.ResourceEphemeralStorage) {
+			amount = gib(&quantity)
+		}
+		names[i] = amount + " " + name
 	}
 	return orDash(strings.Join(names, ", "))
+}
+
+// gib writes bytes as people read them: in Gi with at most one digit after the
+// point where they make a tenth of one, and as they are otherwise.
+func gib(q *resource.Quantity) string {
+	gi := float64(q.Value()) / (1 << 30)
+	if gi < 0.1 {
+		return q.String()
+	}
+	return strconv.FormatFloat(math.Round(gi*10)/10, 'f', -1, 64) + "Gi"
 }
 
 func age(t metav1.Time) string {
