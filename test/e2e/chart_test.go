@@ -69,6 +69,11 @@ func install(t *testing.T) broker {
 
 	admin, _ := administrator(t, hubCluster)
 	createNamespace(t, admin, keyset, file)
+	t.Cleanup(func() {
+		if t.Failed() {
+			podLogs(t, admin)
+		}
+	})
 	must(t, helm("install", release, filepath.Join(root, "charts/sluice"), "--namespace", release, "--wait", "--timeout", "3m",
 		"--set", "image.tag=e2e", "--set", "memberClusterSecrets=true",
 		"--set", "service.type=NodePort", "--set", fmt.Sprintf("service.nodePort=%d", nodePort)))
@@ -105,6 +110,22 @@ func helm(args ...string) error {
 	cmd := exec.Command("go", append([]string{"tool", "-modfile=" + filepath.Join(root, "tools/go.mod"), "helm", "--kubeconfig", kubeconfig(hubCluster)}, args...)...)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	return cmd.Run()
+}
+
+// podLogs shows the end of what every replica said.
+func podLogs(t *testing.T, admin kubernetes.Interface) {
+	t.Helper()
+	ctx := context.Background() // the test's own has ended
+	pods, err := admin.CoreV1().Pods(release).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Logf("list replicas: %v", err)
+		return
+	}
+	lines := int64(30)
+	for _, pod := range pods.Items {
+		log, err := admin.CoreV1().Pods(release).GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: &lines}).DoRaw(ctx)
+		t.Logf("replica %s, %s: %v\n%s", pod.Name, pod.Status.Phase, err, log)
+	}
 }
 
 // leader returns the name of the pod that reconciles.
