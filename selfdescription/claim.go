@@ -1,0 +1,60 @@
+package selfdescription
+
+import "time"
+
+// Assurance says who stands behind a claim.
+type Assurance string
+
+// Assurances: self < notary < label < certified. Measured stands aside.
+const (
+	Self      Assurance = "self"      // the provider says so
+	Notary    Assurance = "notary"    // a notary checked it against a register
+	Label     Assurance = "label"     // a compliance service labelled the credential that says so
+	Certified Assurance = "certified" // a conformity assessment body certified it
+	Measured  Assurance = "measured"  // the broker measured it
+)
+
+// rank orders assurances; measured and unknown ones are below self.
+func (a Assurance) rank() int {
+	switch a {
+	case Self:
+		return 1
+	case Notary:
+		return 2
+	case Label:
+		return 3
+	case Certified:
+		return 4
+	}
+	return 0
+}
+
+// Names of claims.
+const (
+	ClaimProviderCountry      = "provider.country"      // headquarters, ISO 3166-1 alpha-2
+	ClaimProviderRegistration = "provider.registration" // for instance "vatID:DE123456789"
+	ClaimDatacenterCountry    = "datacenter.country"    // of the hardware, ISO 3166-1 alpha-2
+	ClaimCertification        = "certification"         // for instance "ISO/IEC 27001"
+	ClaimLabel                = "label"                 // SC, L1, L2 or L3
+	ClaimUptime               = "uptime.ratio"          // 0 to 1
+	ClaimLatency              = "latency.p95Ms"         // milliseconds
+)
+
+// Claim is a verified statement about a member cluster or its provider. A claim
+// with several values stands once for each.
+type Claim struct {
+	Name, Value string
+	Assurance   Assurance
+	// Issuer and Credential are of the credential that gives the claim its assurance:
+	// the label that raised it, say.
+	Issuer     string
+	Credential Digest
+	// Expires is when the first of the credentials ends that the claim rests on; zero
+	// means never.
+	Expires time.Time
+}
+
+// Issuers says whether an issuer may issue credentials of a subject type (without
+// prefix, for instance VatID), and what they are worth. A provider's own word is
+// worth Self.
+type Issuers func(issuer, subjectType string) (assurance Assurance, ok bool)

@@ -1,0 +1,41 @@
+package selfdescription
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// Digest is a SHA-256 digest.
+type Digest [sha256.Size]byte
+
+const sriPrefix = "sha256-"
+
+// DigestOf is the digest of a token in compact serialisation. It names a credential.
+func DigestOf(compact string) Digest { return sha256.Sum256([]byte(compact)) }
+
+// String is the digest in hexadecimal.
+func (d Digest) String() string { return hex.EncodeToString(d[:]) }
+
+// SRI is the digest as Subresource Integrity writes it: "sha256-<base64>".
+func (d Digest) SRI() string { return sriPrefix + base64.StdEncoding.EncodeToString(d[:]) }
+
+// ParseSRI reads "sha256-<base64>" and also "sha256-<hexadecimal>", as compliance
+// services of Gaia-X write it.
+func ParseSRI(sri string) (Digest, error) {
+	encoded, ok := strings.CutPrefix(sri, sriPrefix)
+	if !ok {
+		return Digest{}, fmt.Errorf("digest %q: does not begin with %s", sri, sriPrefix)
+	}
+	decode := base64.StdEncoding.Strict().DecodeString
+	if len(encoded) == hex.EncodedLen(sha256.Size) {
+		decode = hex.DecodeString
+	}
+	raw, err := decode(encoded)
+	if err != nil || len(raw) != sha256.Size {
+		return Digest{}, fmt.Errorf("digest %q: not %d bytes in base64 or hexadecimal", sri, sha256.Size)
+	}
+	return Digest(raw), nil
+}

@@ -1,0 +1,90 @@
+package selfdescription
+
+import (
+	"fmt"
+	"strings"
+)
+
+// StepName names a step of a verification or of an admission.
+type StepName string
+
+// The steps, in the order in which they are taken. A credential goes through parse
+// to shape and issuer; a presentation through parse to window; an admission through
+// references to admit, without shape.
+const (
+	StepParse      StepName = "parse"      // well-formed, of a known media type, contexts known
+	StepAlgorithm  StepName = "algorithm"  // on the allowlist; before any key is looked for
+	StepKey        StepName = "key"        // the issuer publishes the key, of the algorithm's kind
+	StepSignature  StepName = "signature"  //
+	StepWindow     StepName = "window"     // valid now; of a presentation also: for us, and the nonce
+	StepStatus     StepName = "status"     // neither revoked nor suspended
+	StepShape      StepName = "shape"      // the attributes that its type must have
+	StepReferences StepName = "references" // offering to provider to data centre
+	StepIssuer     StepName = "issuer"     // may issue this type
+	StepBinding    StepName = "binding"    // made for this very cluster
+	StepAdmit      StepName = "admit"      // everything that was asked for is there
+)
+
+// Result is how a step went.
+type Result string
+
+// Results.
+const (
+	Passed  Result = "passed"
+	Failed  Result = "failed"
+	Skipped Result = "skipped" // does not apply, or a step before it failed
+)
+
+// Step is one step of a verification.
+type Step struct {
+	Name   StepName `json:"step"`
+	Result Result   `json:"result"`
+	// Message says what was found or, of a failed step, the path, the rule and the
+	// value. It never holds a signature or a nonce.
+	Message string `json:"message,omitempty"`
+}
+
+// State is what a verification found of a credential.
+type State string
+
+// States.
+const (
+	Verified  State = "verified"
+	Rejected  State = "rejected"
+	Expired   State = "expired"
+	Revoked   State = "revoked"
+	Suspended State = "suspended" // by its status list; may come back
+)
+
+// Report says step by step what was checked. It has all steps that apply to the
+// thing verified, in order; steps after a failed one are skipped.
+type Report struct {
+	Steps []Step `json:"steps"`
+	// State sums up.
+	State State `json:"state"`
+	// Temporary says that the failure is of the network and not of the credential: a
+	// key or a status list could not be had. Try again later.
+	Temporary bool `json:"temporary,omitempty"`
+}
+
+// OK reports whether something was checked and nothing failed.
+func (r *Report) OK() bool { return len(r.Steps) > 0 && r.Failed() == nil }
+
+// Failed returns the step that failed, or nil.
+func (r *Report) Failed() *Step {
+	for i := range r.Steps {
+		if r.Steps[i].Result == Failed {
+			return &r.Steps[i]
+		}
+	}
+	return nil
+}
+
+// String has one line per step.
+func (r *Report) String() string {
+	var b strings.Builder
+	for _, s := range r.Steps {
+		fmt.Fprintf(&b, "%-10s %-7s %s\n", s.Name, s.Result, s.Message)
+	}
+	return b.String()
+}
