@@ -177,6 +177,6 @@ func (s *scope) late() bool {
 // soon is when to ask again what something on a member cluster is waiting for: at
 // once at first, then ever more rarely, a quarter of the time it has taken so far.
 func (s *scope) soon(since time.Time) ctrl.Result {
-	const shortest, longest = 50 * time.Millisecond, 5 * time.Second
+	const shortest, longest = 20 * time.Millisecond, 5 * time.Second
 	return ctrl.Result{RequeueAfter: min(max(s.now.Sub(since)/4, shortest), longest)}
 }
