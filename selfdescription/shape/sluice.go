@@ -1,0 +1,78 @@
+package shape
+
+import (
+	"maps"
+	"slices"
+)
+
+// The vocabulary of Sluice, https://sluice.dev/ns/v1.
+var ownClasses = map[string]class{
+	// ClusterBinding ties an offering to the one cluster that delivers it.
+	"ClusterBinding": own(
+		node("offering", 1, 1, "ServiceOffering"),
+		text("clusterUID", 1, 1).fitting("pattern", notEmpty),
+		literal(sriString, "apiServerKeyHash", 1, 1),
+	),
+	// Certification says that its subject meets a standard.
+	"Certification": own(
+		text("standard", 1, 1).fitting("pattern", notEmpty),
+		part("certifiedCredentials", 0, many, "CertifiedCredential"),
+	),
+	"CertifiedCredential": partOf(literal(sriString, "digestSRI", 1, 1)),
+	// ClusterMeasurement is what the broker measured at an offering in one window.
+	"ClusterMeasurement": own(
+		part("window", 1, 1, "Window"),
+		part("uptime", 1, 1, "Uptime"),
+		part("latency", 1, many, "Latency"),
+		literal(sriString, "evidenceDigest", 1, 1),
+	),
+	"Window": partOf(
+		literal(xsdTime, "start", 1, 1),
+		literal(xsdTime, "end", 1, 1),
+	),
+	"Uptime": partOf(
+		literal(xsdDecimal, "ratio", 1, 1).fitting("range", between(0, 1)),
+		literal(xsdCount, "probes", 1, 1),
+	),
+	"Latency": partOf(
+		milliseconds("p50Ms"), milliseconds("p95Ms"), milliseconds("p99Ms"),
+		text("vantage", 1, 1).fitting("pattern", notEmpty),
+	),
+}
+
+// part is an attribute whose values are nodes of a class that they do not name.
+func part(term string, minCount, maxCount int, class string) attribute {
+	return node(term, minCount, maxCount, class).coerced(none)
+}
+
+// partOf is a class of Sluice whose nodes occur only in others, without a type.
+func partOf(attributes ...attribute) class {
+	c := own(attributes...)
+	c.part = true
+	return c
+}
+
+func milliseconds(term string) attribute {
+	return literal(xsdDecimal, term, 1, 1).fitting("range", between(0, 24*60*60*1000))
+}
+
+func notEmpty(text string) bool { return text != "" }
+
+// classes has every class by its name without prefix.
+var classes = func() map[string]class {
+	all := maps.Clone(gaiaXClasses)
+	maps.Copy(all, ownClasses)
+	return all
+}()
+
+// Types lists the types of subjects that Check knows, without prefix, in order.
+func Types() []string {
+	var types []string
+	for name, c := range classes {
+		if !c.part {
+			types = append(types, name)
+		}
+	}
+	slices.Sort(types)
+	return types
+}
