@@ -53,6 +53,7 @@ const (
 	TypeServiceOffering        = "ServiceOffering"
 	TypePhysicalResource       = "PhysicalResource"
 	TypeDatacenter             = "Datacenter"
+	TypeVirtualResource        = "VirtualResource"
 	TypeAvailabilityZone       = "AvailabilityZone"
 	TypeLabelCredential        = "LabelCredential"
 	TypeIssuer                 = "Issuer" // accepts the terms and conditions of Gaia-X

@@ -41,6 +41,9 @@ type Credential struct {
 	Claims map[string]any
 	// KeyID is the DID URL of the key and Algorithm its algorithm (RFC 7518).
 	KeyID, Algorithm string
+
+	// raw is the credentialSubject as it was signed.
+	raw map[string]any
 }
 
 // StatusEntry says where to look whether a credential was revoked

@@ -88,3 +88,38 @@ func (r *Report) String() string {
 	}
 	return b.String()
 }
+
+// checks writes a report: every call but done is about the next step.
+type checks struct {
+	report Report
+	todo   []StepName
+}
+
+func newChecks(steps ...StepName) *checks {
+	return &checks{report: Report{State: Verified}, todo: steps}
+}
+
+func (c *checks) pass(format string, args ...any) { c.record(Passed, fmt.Sprintf(format, args...)) }
+
+func (c *checks) skip(format string, args ...any) { c.record(Skipped, fmt.Sprintf(format, args...)) }
+
+// fail ends the report: the steps after this one are skipped.
+func (c *checks) fail(state State, err error) Report {
+	c.report.State = state
+	c.record(Failed, err.Error())
+	for len(c.todo) > 0 {
+		c.skip("a step before it failed")
+	}
+	return c.report
+}
+
+// failFor is fail, for an error that may be temporary.
+func (c *checks) failFor(err error) Report {
+	c.report.Temporary = isTemporary(err)
+	return c.fail(Rejected, err)
+}
+
+func (c *checks) record(result Result, message string) {
+	c.report.Steps = append(c.report.Steps, Step{Name: c.todo[0], Result: result, Message: message})
+	c.todo = c.todo[1:]
+}

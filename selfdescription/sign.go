@@ -105,7 +105,7 @@ func (s *Signer) Credential(doc Document) (compact string, err error) {
 		}
 		payload["credentialStatus"] = entries
 	}
-	return s.sign(payload, mediaCredential)
+	return s.sign(payload, credentialMedia[0])
 }
 
 // PresentationLifetime is how long a presentation that Sluice makes may be used.
@@ -138,7 +138,7 @@ func (s *Signer) Presentation(credentials []string, audience, nonce string, now 
 		"nonce":                nonce,
 		"iat":                  now.Unix(),
 		"exp":                  now.Add(PresentationLifetime).Unix(),
-	}, mediaPresentation)
+	}, presentationMedia[0])
 }
 
 // sign puts the issuer into the header too: verifiers of the first generation of
@@ -160,12 +160,3 @@ func (s *Signer) sign(payload map[string]any, m media) (string, error) {
 	}
 	return object.CompactSerialize()
 }
-
-// media is the pair of header parameters that says what a token is.
-type media struct{ typ, cty string }
-
-// What Sluice issues (VC-JOSE-COSE, 3.1).
-var (
-	mediaCredential   = media{"vc+jwt", "vc"}
-	mediaPresentation = media{"vp+jwt", "vp"}
-)

@@ -1,0 +1,263 @@
+package selfdescription
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-dev/sluice/selfdescription/shape"
+)
+
+// standing is what a credential is worth and which credential gives it that worth:
+// itself, or a label over it.
+type standing struct {
+	assurance Assurance
+	by        *Credential
+}
+
+// standing of a credential of the chain, or beside it.
+func (a *admission) standing(c *Credential) standing {
+	assurance, _ := a.worth(c)
+	if c.Issuer == a.provider {
+		assurance = Self // whatever it may be trusted with elsewhere
+	}
+	best := standing{assurance, c}
+	for _, over := range a.set {
+		assurance, ok := a.worth(over)
+		if !ok || over.Issuer == a.provider || assurance.rank() <= best.assurance.rank() {
+			continue
+		}
+		if slices.Contains(named(over), c.Digest) {
+			best = standing{assurance, over}
+		}
+	}
+	return best
+}
+
+// named lists the digests of the credentials that a label or a certification is over.
+// Only by digest: an id says nothing of the content.
+func named(over *Credential) (digests []Digest) {
+	var list any
+	switch over.Type {
+	case TypeLabelCredential:
+		list = over.Claims["compliantCredentials"]
+	case TypeCertification:
+		list = over.Claims["certifiedCredentials"]
+	}
+	for _, element := range elements(list) {
+		node, _ := element.(map[string]any)
+		sri, _ := node["digestSRI"].(string)
+		if d, err := ParseSRI(sri); err == nil {
+			digests = append(digests, d)
+		}
+	}
+	return digests
+}
+
+// claims reads everything that the credentials prove, and notes in accepted where
+// from.
+func (a *admission) claims() []Claim {
+	list := []Claim{}
+	list = append(list, a.providerClaims()...)
+	for _, l := range a.locations {
+		list = append(list, a.claim(ClaimDatacenterCountry, l.country, l.path...))
+	}
+	list = append(list, a.certifications()...)
+	list = append(list, a.labels()...)
+	list = append(list, a.measurements()...)
+	return best(list)
+}
+
+// claim rests on some credentials, and as every claim on the offering and the
+// binding, whose end is its end too. Its assurance is that of the weakest of the
+// former.
+func (a *admission) claim(name, value string, on ...*Credential) Claim {
+	weakest := a.standing(on[len(on)-1])
+	rests := []*Credential{a.offering, a.binding}
+	for _, c := range on {
+		s := a.standing(c)
+		if s.assurance.rank() < weakest.assurance.rank() {
+			weakest = s
+		}
+		rests = append(rests, c, s.by)
+	}
+	return Claim{
+		Name: name, Value: value,
+		Assurance: weakest.assurance, Issuer: weakest.by.Issuer, Credential: weakest.by.Digest,
+		Expires: firstEnd(rests),
+	}
+}
+
+// firstEnd is the zero time where nothing ends.
+func firstEnd(credentials []*Credential) (end time.Time) {
+	for _, c := range credentials {
+		if !c.ValidUntil.IsZero() && (end.IsZero() || c.ValidUntil.Before(end)) {
+			end = c.ValidUntil
+		}
+	}
+	return end
+}
+
+// registrationNumbers are the types of registration numbers, with the names of the
+// attribute that holds the number.
+var registrationNumbers = map[string][]string{
+	"VatID": {"vatID"}, "LeiCode": {"leiCode"}, "EORI": {"eori"}, "EUID": {"euid"},
+	"TaxID": {"taxID", "taxId"}, "LocalRegistrationNumber": {"local"},
+}
+
+func (a *admission) providerClaims() []Claim {
+	var list []Claim
+	for _, element := range elements(a.person.Claims["headquartersAddress"]) {
+		address, _ := element.(map[string]any)
+		code, _ := address["countryCode"].(string)
+		if country, ok := shape.Country(code); ok {
+			list = append(list, a.claim(ClaimProviderCountry, country, a.person))
+		}
+	}
+	for _, element := range elements(a.person.Claims["registrationNumber"]) {
+		if node, ok := element.(map[string]any); ok {
+			if value := registration(node); value != "" {
+				list = append(list, a.claim(ClaimProviderRegistration, value, a.person))
+			}
+		}
+		for _, id := range references(element) {
+			number := a.find(id, func(c *Credential) bool { return registration(c.Claims) != "" && a.mine(c) })
+			if number != nil {
+				a.accepted = append(a.accepted, number)
+				list = append(list, a.claim(ClaimProviderRegistration, registration(number.Claims), number))
+			}
+		}
+	}
+	return list
+}
+
+// registration is "<attribute>:<number>", or empty where the node is no registration
+// number.
+func registration(node map[string]any) string {
+	kind, _ := node["type"].(string)
+	attributes := registrationNumbers[kind]
+	for _, name := range attributes {
+		if number, _ := node[name].(string); number != "" {
+			return attributes[0] + ":" + number
+		}
+	}
+	return ""
+}
+
+// certifications of the offering, of its provider, or of what it is hosted on.
+func (a *admission) certifications() []Claim {
+	var list []Claim
+	for _, c := range a.set {
+		standard, _ := c.Claims["standard"].(string)
+		if c.Type != TypeCertification || standard == "" {
+			continue
+		}
+		if of := a.certified(c); of != nil {
+			a.accepted = append(a.accepted, c)
+			claim := a.claim(ClaimCertification, standard, c)
+			if end := firstEnd([]*Credential{of}); compareEnds(end, claim.Expires) < 0 {
+				claim.Expires = end // its assurance is not that of what it is about
+			}
+			list = append(list, claim)
+		}
+	}
+	return list
+}
+
+// certified is the credential of the chain that a certification speaks of. It names
+// it by digest; or only the id of its subject, if that id is the provider's, since
+// anybody can give his offering the id of another's.
+func (a *admission) certified(c *Credential) *Credential {
+	digests := named(c)
+	for _, of := range a.chain() {
+		switch {
+		case of.Subject != c.Subject:
+		case slices.Contains(digests, of.Digest):
+			return of
+		case c.Claims["certifiedCredentials"] == nil && a.mine(c):
+			return of
+		}
+	}
+	return nil
+}
+
+// labels over the very credential of the offering. Nobody labels himself.
+func (a *admission) labels() []Claim {
+	var list []Claim
+	for _, c := range a.set {
+		assurance, _ := a.worth(c)
+		level, _ := c.Claims["labelLevel"].(string)
+		if c.Type != TypeLabelCredential || c.Issuer == a.provider || assurance.rank() < Label.rank() || level == "" {
+			continue
+		}
+		if slices.Contains(named(c), a.offering.Digest) {
+			a.accepted = append(a.accepted, c)
+			list = append(list, a.claim(ClaimLabel, level, c))
+		}
+	}
+	return list
+}
+
+// measurements of the last complete window. Of several vantages the worst counts.
+func (a *admission) measurements() []Claim {
+	last := a.find(a.offering.Subject, func(c *Credential) bool {
+		assurance, ok := a.worth(c)
+		return c.Type == TypeClusterMeasurement && ok && assurance == Measured && c.Issuer != a.provider
+	})
+	if last == nil {
+		return nil
+	}
+	a.accepted = append(a.accepted, last)
+	var list []Claim
+	if ratio, ok := member(last.Claims["uptime"], "ratio"); ok {
+		list = append(list, a.claim(ClaimUptime, formatNumber(ratio), last))
+	}
+	worst, there := 0.0, false
+	for _, vantage := range elements(last.Claims["latency"]) {
+		if p95, ok := member(vantage, "p95Ms"); ok {
+			worst, there = max(worst, p95), true
+		}
+	}
+	if there {
+		list = append(list, a.claim(ClaimLatency, formatNumber(worst), last))
+	}
+	return list
+}
+
+func member(object any, name string) (float64, bool) {
+	node, _ := object.(map[string]any)
+	n, _ := node[name].(json.Number)
+	value, err := n.Float64()
+	return value, err == nil
+}
+
+func formatNumber(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+
+// best sorts claims and keeps of those that say the same the one that is worth most,
+// and of these the one that holds longest.
+func best(list []Claim) []Claim {
+	slices.SortFunc(list, func(x, y Claim) int {
+		return cmp.Or(
+			strings.Compare(x.Name, y.Name), strings.Compare(x.Value, y.Value),
+			cmp.Compare(y.Assurance.rank(), x.Assurance.rank()),
+			compareEnds(y.Expires, x.Expires), strings.Compare(x.Credential.String(), y.Credential.String()),
+		)
+	})
+	return slices.CompactFunc(list, func(x, y Claim) bool { return x.Name == y.Name && x.Value == y.Value })
+}
+
+// compareEnds orders ends of validity; the zero time is the last.
+func compareEnds(x, y time.Time) int {
+	switch {
+	case x.IsZero() && y.IsZero():
+		return 0
+	case x.IsZero():
+		return 1
+	case y.IsZero():
+		return -1
+	}
+	return x.Compare(y)
+}

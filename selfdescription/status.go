@@ -1,0 +1,261 @@
+package selfdescription
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Limits of a status list, in bits.
+const (
+	MinStatusList = 131_072   // herd privacy (Bitstring Status List v1.0, 6.2)
+	MaxStatusList = 8_388_608 // 1 MiB, whatever size it has when compressed
+)
+
+// StatusList is a list of bits, one for each credential on it.
+type StatusList struct{ bits []byte }
+
+// NewStatusList makes a list with room for a number of credentials, MinStatusList at
+// least, none of them set. More than MaxStatusList give a list that nobody accepts.
+func NewStatusList(credentials int) *StatusList {
+	return &StatusList{bits: make([]byte, (max(credentials, MinStatusList)+7)/8)}
+}
+
+// Len is the number of bits.
+func (l *StatusList) Len() int { return 8 * len(l.bits) }
+
+// Get reads a bit. Index 0 is the leftmost one (Bitstring Status List v1.0, 3.1). An
+// index outside the list is an error.
+func (l *StatusList) Get(index int) (bool, error) {
+	if index < 0 || index >= l.Len() {
+		return false, fmt.Errorf("index %d is outside a status list of %d bits", index, l.Len())
+	}
+	return l.bits[index/8]&(0x80>>(index%8)) != 0, nil
+}
+
+// Set writes a bit. An index outside the list is an error.
+func (l *StatusList) Set(index int, value bool) error {
+	if _, err := l.Get(index); err != nil {
+		return err
+	}
+	mask := byte(0x80 >> (index % 8))
+	if value {
+		l.bits[index/8] |= mask
+	} else {
+		l.bits[index/8] &^= mask
+	}
+	return nil
+}
+
+// Document is the credential that publishes the list at a URL. Its ValidFrom is to be set.
+func (l *StatusList) Document(url string, purpose StatusPurpose) Document {
+	return Document{ID: url, Subject: map[string]any{
+		"id": url + "#list", "type": TypeStatusList, "statusPurpose": string(purpose), "encodedList": l.Encode(),
+	}}
+}
+
+// Encode compresses the list (Bitstring Status List v1.0, 3.3): multibase base64url of gzip.
+func (l *StatusList) Encode() string {
+	var compressed bytes.Buffer
+	w := gzip.NewWriter(&compressed)
+	_, err := w.Write(l.bits)
+	if err := errors.Join(err, w.Close()); err != nil {
+		panic(err) // a bytes.Buffer takes everything
+	}
+	return "u" + base64.RawURLEncoding.EncodeToString(compressed.Bytes())
+}
+
+// DecodeStatusList expands a list (Bitstring Status List v1.0, 3.4). It never uses
+// more memory than MaxStatusList.
+func DecodeStatusList(encoded string) (*StatusList, error) {
+	raw, ok := strings.CutPrefix(encoded, "u")
+	if !ok {
+		return nil, errors.New("not multibase base64url: it does not begin with u")
+	}
+	compressed, err := decodeBase64(raw)
+	if err != nil {
+		return nil, err
+	}
+	in := bytes.NewReader(compressed)
+	r, err := gzip.NewReader(in)
+	if err != nil {
+		return nil, fmt.Errorf("expand: %w", err)
+	}
+	r.Multistream(false)
+	bits, err := io.ReadAll(io.LimitReader(r, MaxStatusList/8+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("expand: %w", err)
+	case len(bits) > MaxStatusList/8:
+		return nil, fmt.Errorf("more than %d bits", MaxStatusList)
+	case len(bits) < MinStatusList/8:
+		return nil, fmt.Errorf("%d bits, want %d at least", 8*len(bits), MinStatusList)
+	case in.Len() > 0:
+		return nil, fmt.Errorf("%d bytes after the end of the list", in.Len())
+	}
+	return &StatusList{bits: bits}, nil
+}
+
+// readStatus reads credentialStatus, one entry or several. An entry of a type that
+// is not known is refused, for nobody could say whether the credential was revoked.
+func readStatus(value any) ([]StatusEntry, error) {
+	var list []any
+	switch value := value.(type) {
+	case nil:
+		return nil, nil
+	case []any:
+		list = value
+	default:
+		list = []any{value}
+	}
+	if len(list) > maxStatusEntries {
+		return nil, fmt.Errorf("/credentialStatus: more than %d entries", maxStatusEntries)
+	}
+	var entries []StatusEntry
+	for i, element := range list {
+		entry, err := readStatusEntry(element)
+		if err != nil {
+			return nil, fmt.Errorf("/credentialStatus/%d%w", i, err)
+		}
+		entries = append(entries, entry)
+	}
+	return entries, nil
+}
+
+// maxStatusEntries bounds how many lists one credential makes us fetch.
+const maxStatusEntries = 4
+
+func readStatusEntry(value any) (entry StatusEntry, err error) {
+	object, ok := value.(map[string]any)
+	if !ok || !hasType(object["type"], typeStatusListEntry) {
+		return entry, fmt.Errorf("/type: want %s", typeStatusListEntry)
+	}
+	if size, there := object["statusSize"]; there && size != json.Number("1") {
+		return entry, fmt.Errorf("/statusSize: want 1, got %s", brief(size))
+	}
+	purpose, err := text(object, "statusPurpose")
+	if err != nil {
+		return entry, err
+	}
+	entry.Purpose = StatusPurpose(purpose)
+	if entry.List, err = text(object, "statusListCredential"); err != nil {
+		return entry, err
+	}
+	index, err := text(object, "statusListIndex")
+	if err != nil {
+		return entry, err
+	}
+	n, err := strconv.ParseUint(index, 10, 31)
+	if err != nil {
+		return entry, fmt.Errorf("/statusListIndex: want a number that is not negative, got %s", brief(index))
+	}
+	entry.Index = int(n)
+	return entry, nil
+}
+
+// StatusSource gives the status list credential that is published at a URL.
+type StatusSource interface {
+	// StatusList returns a VC-JWT in compact serialisation. It may block until ctx
+	// ends. It caches as it sees fit. Every error counts as temporary.
+	StatusList(ctx context.Context, url string) (compact string, err error)
+}
+
+// temporaryError marks an error of the network.
+type temporaryError struct{ error }
+
+func (temporaryError) Temporary() bool { return true }
+func (e temporaryError) Unwrap() error { return e.error }
+
+// status looks whether a credential is on one of its lists. The state is what to
+// call the credential where there is an error.
+func (v *Verifier) status(ctx context.Context, c *Credential) (State, error) {
+	for _, entry := range c.Status {
+		var state State
+		switch entry.Purpose {
+		case PurposeRevocation:
+			state = Revoked
+		case PurposeSuspension:
+			state = Suspended
+		default: // a message, or when to refresh: neither ends a credential
+			continue
+		}
+		list, err := v.statusList(ctx, c.Issuer, entry)
+		if err != nil {
+			return Rejected, fmt.Errorf("status list %s: %w", entry.List, err)
+		}
+		set, err := list.Get(entry.Index)
+		if err != nil {
+			return Rejected, fmt.Errorf("status list %s: %w", entry.List, err)
+		}
+		if set {
+			return state, fmt.Errorf("/credentialStatus: %s since bit %d of %s is set", state, entry.Index, entry.List)
+		}
+	}
+	return Verified, nil
+}
+
+// statusList gets and verifies one list.
+func (v *Verifier) statusList(ctx context.Context, issuer string, entry StatusEntry) (*StatusList, error) {
+	if v.Statuses == nil {
+		return nil, errors.New("cannot be looked at here")
+	}
+	compact, err := v.Statuses.StatusList(ctx, entry.List)
+	if err != nil {
+		return nil, temporaryError{err}
+	}
+	checks := newChecks(StepParse, StepAlgorithm, StepKey, StepSignature, StepWindow)
+	list, report := v.signed(ctx, compact, checks)
+	if failed := report.Failed(); failed != nil {
+		err := fmt.Errorf("%s: %s", failed.Name, failed.Message)
+		if report.Temporary {
+			err = temporaryError{err}
+		}
+		return nil, err
+	}
+	if list.Type != TypeStatusList {
+		return nil, fmt.Errorf("holds a %s, want a %s", list.Type, TypeStatusList)
+	}
+	if list.ID != "" && list.ID != entry.List {
+		return nil, fmt.Errorf("is the list %s", list.ID)
+	}
+	if len(list.Status) > 0 {
+		return nil, errors.New("has a credentialStatus of its own")
+	}
+	if list.Issuer != issuer && !v.mayKeepLists(list.Issuer) {
+		return nil, fmt.Errorf("issued by %s, who keeps no lists for %s", list.Issuer, issuer)
+	}
+	if !hasPurpose(list.Claims["statusPurpose"], entry.Purpose) {
+		return nil, fmt.Errorf("/credentialSubject/statusPurpose: want %s, got %s", entry.Purpose, brief(list.Claims["statusPurpose"]))
+	}
+	encoded, err := text(list.Claims, "encodedList")
+	if err != nil {
+		return nil, fmt.Errorf("/credentialSubject%w", err)
+	}
+	bits, err := DecodeStatusList(encoded)
+	if err != nil {
+		return nil, fmt.Errorf("/credentialSubject/encodedList: %w", err)
+	}
+	return bits, nil
+}
+
+// mayKeepLists reports whether an issuer is trusted with the lists of others.
+func (v *Verifier) mayKeepLists(issuer string) bool {
+	if v.Issuers == nil {
+		return false
+	}
+	assurance, ok := v.Issuers(issuer, TypeStatusList)
+	return ok && assurance.rank() > Self.rank()
+}
+
+func hasPurpose(value any, want StatusPurpose) bool {
+	list, ok := value.([]any)
+	return ok && slices.Contains(list, any(string(want))) || value == string(want)
+}

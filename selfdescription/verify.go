@@ -1,0 +1,189 @@
+package selfdescription
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/sluice-dev/sluice/selfdescription/did"
+	"github.com/sluice-dev/sluice/selfdescription/shape"
+)
+
+// KeySource finds the public key that a DID URL names.
+type KeySource interface {
+	// Key returns the key if the DID itself lists it for assertions. It may block until
+	// ctx ends. An error with a method Temporary() that returns true is one of the
+	// network; all others are final.
+	Key(ctx context.Context, id string) (*did.Key, error)
+}
+
+// Bounds of the clocks' disagreement that is tolerated.
+const (
+	DefaultSkew = time.Minute
+	MaxSkew     = 5 * time.Minute
+)
+
+// Verifier verifies credentials and presentations. Its fields are not to be changed
+// once it is used; its methods may be called from several goroutines.
+type Verifier struct {
+	Keys KeySource
+	// Statuses gives status lists. Without it, a credential that is on one is rejected.
+	Statuses StatusSource
+	// Issuers says who may issue what; nil means anybody anything, for his own word.
+	Issuers Issuers
+	// Now is the time; nil means time.Now.
+	Now func() time.Time
+	// Skew is how far clocks may disagree: 0 means DefaultSkew, less none; more than
+	// MaxSkew is MaxSkew.
+	Skew time.Duration
+}
+
+// Credential verifies a VC-JWT. The credential is nil unless the report is OK. It
+// blocks as its KeySource and StatusSource do.
+func (v *Verifier) Credential(ctx context.Context, compact string) (*Credential, Report) {
+	checks := newChecks(StepParse, StepAlgorithm, StepKey, StepSignature, StepWindow, StepStatus, StepShape, StepIssuer)
+	c, report := v.signed(ctx, compact, checks)
+	if c == nil {
+		return nil, report
+	}
+	if len(c.Status) == 0 {
+		checks.skip("no credentialStatus")
+	} else {
+		if state, err := v.status(ctx, c); err != nil {
+			checks.report.Temporary = isTemporary(err)
+			return nil, checks.fail(state, err)
+		}
+		checks.pass("neither revoked nor suspended by %s", c.Status[0].List)
+	}
+	if violations := shape.Check(c.raw); len(violations) > 0 {
+		return nil, checks.fail(Rejected, shapeError(violations))
+	}
+	checks.pass("%s of Gaia-X %s", c.Type, shape.Release)
+	assurance, ok := v.issuer(c.Issuer, c.Type)
+	if !ok {
+		return nil, checks.fail(Rejected, fmt.Errorf("/issuer: %s may not issue %s", c.Issuer, c.Type))
+	}
+	checks.pass("%s may issue %s: %s", c.Issuer, c.Type, assurance)
+	return c, checks.report
+}
+
+// signed takes the steps that credentials of every type share: parse to window. The
+// credential is nil if one fails.
+func (v *Verifier) signed(ctx context.Context, compact string, checks *checks) (*Credential, Report) {
+	t, c, err := parseCredential(compact)
+	if err != nil {
+		return nil, checks.fail(Rejected, err)
+	}
+	checks.pass("%s, %s of %s", t.media.typ, c.Type, c.Subject)
+	if !v.authentic(ctx, t, compact, checks) {
+		return nil, checks.report
+	}
+	if state, err := v.window(c.ValidFrom, c.ValidUntil); err != nil {
+		return nil, checks.fail(state, err)
+	}
+	checks.pass("valid %s", window(c.ValidFrom, c.ValidUntil))
+	return c, checks.report
+}
+
+// authentic takes the steps algorithm to signature.
+func (v *Verifier) authentic(ctx context.Context, t *token, compact string, checks *checks) bool {
+	algorithm := jose.SignatureAlgorithm(t.algorithm)
+	if !slices.Contains(algorithms, algorithm) {
+		checks.fail(Rejected, fmt.Errorf("/alg: want one of %s, got %s", strings.Join(Algorithms(), ", "), brief(t.algorithm)))
+		return false
+	}
+	checks.pass("%s", t.algorithm)
+	key, err := v.Keys.Key(ctx, t.keyID)
+	if err != nil {
+		checks.failFor(fmt.Errorf("key %s: %w", t.keyID, err))
+		return false
+	}
+	if err := checkKey(t.algorithm, &key.JWK); err != nil {
+		checks.fail(Rejected, fmt.Errorf("key %s: %w", t.keyID, err))
+		return false
+	}
+	checks.pass("%s", t.keyID)
+	object, err := jose.ParseSignedCompact(compact, []jose.SignatureAlgorithm{algorithm})
+	if err == nil {
+		_, err = object.Verify(key.JWK.Key)
+	}
+	if err != nil {
+		checks.fail(Rejected, fmt.Errorf("not what %s signed: %w", t.keyID, err))
+		return false
+	}
+	checks.pass("by %s", t.issuer)
+	return true
+}
+
+// window compares a validity with the time.
+func (v *Verifier) window(from, until time.Time) (State, error) {
+	now, skew := v.now(), v.skew()
+	switch {
+	case now.Add(skew).Before(from):
+		return Rejected, fmt.Errorf("/validFrom: not before %s, it is %s", date(from), date(now))
+	case !until.IsZero() && !now.Before(until.Add(skew)):
+		return Expired, fmt.Errorf("/validUntil: ended at %s, it is %s", date(until), date(now))
+	}
+	return Verified, nil
+}
+
+func (v *Verifier) now() time.Time {
+	if v.Now == nil {
+		return time.Now()
+	}
+	return v.Now()
+}
+
+func (v *Verifier) skew() time.Duration {
+	if v.Skew == 0 {
+		return DefaultSkew
+	}
+	return min(max(v.Skew, 0), MaxSkew)
+}
+
+func (v *Verifier) issuer(issuer, subjectType string) (Assurance, bool) {
+	if v.Issuers == nil {
+		return Self, true
+	}
+	return v.Issuers(issuer, subjectType)
+}
+
+// shapeError names the first violations.
+func shapeError(violations []shape.Violation) error {
+	const most = 5
+	var lines []string
+	for _, violation := range violations[:min(most, len(violations))] {
+		lines = append(lines, fmt.Sprintf("/credentialSubject%s: %s, got %s", violation.Path, violation.Rule, brief(violation.Value)))
+	}
+	if more := len(violations) - most; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", more))
+	}
+	return errors.New(strings.Join(lines, "; "))
+}
+
+// isTemporary reports whether an error is of the network.
+func isTemporary(err error) bool {
+	if unreachable := (*did.UnreachableError)(nil); errors.As(err, &unreachable) {
+		return true
+	}
+	var e interface{ Temporary() bool }
+	return errors.As(err, &e) && e.Temporary()
+}
+
+func date(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+func window(from, until time.Time) string {
+	s := "always"
+	if !from.IsZero() {
+		s = "from " + date(from)
+	}
+	if !until.IsZero() {
+		s += " until " + date(until)
+	}
+	return s
+}
