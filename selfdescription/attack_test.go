@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,7 +34,12 @@ func TestForgedCredentialsAreRefused(t *testing.T) {
 		}, StepAlgorithm, `got "none"`},
 		{"algorithm None in another case", func(_ *world, f *forgery) { f.header["alg"] = "NoNe" }, StepAlgorithm, `got "NoNe"`},
 		{"algorithm not on the list", func(_ *world, f *forgery) { f.header["alg"] = "ES512" }, StepAlgorithm, `got "ES512"`},
-		{"algorithm of another kind of key", func(_ *world, f *forgery) { f.header["alg"] = "ES256" }, StepKey, "does not fit algorithm ES256"},
+		{"algorithm of another kind of key", func(w *world, f *forgery) {
+			key := w.keys[provider]
+			key.Algorithm = "" // as many publish theirs
+			w.keys[provider] = key
+			f.header["alg"] = "ES256"
+		}, StepKey, "does not fit algorithm ES256"},
 		{"algorithm other than the JWK's", func(w *world, f *forgery) {
 			key := w.keys[provider]
 			key.Algorithm = "ES256"
@@ -293,7 +299,7 @@ func TestRotationEndsWithTheKey(t *testing.T) {
 type unreachable struct{}
 
 func (unreachable) Key(_ context.Context, id string) (*did.Key, error) {
-	return nil, fmt.Errorf("get %s: %w", id, &did.UnreachableError{})
+	return nil, fmt.Errorf("get %s: %w", id, temporaryError{errors.New("timeout")})
 }
 
 func TestAKeyThatCannotBeReachedIsTemporary(t *testing.T) {

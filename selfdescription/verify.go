@@ -168,9 +168,6 @@ func shapeError(violations []shape.Violation) error {
 
 // isTemporary reports whether an error is of the network.
 func isTemporary(err error) bool {
-	if unreachable := (*did.UnreachableError)(nil); errors.As(err, &unreachable) {
-		return true
-	}
 	var e interface{ Temporary() bool }
 	return errors.As(err, &e) && e.Temporary()
 }
