@@ -1,0 +1,91 @@
+package draft
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/sluice-dev/sluice/selfdescription"
+)
+
+// Attestation is what somebody other than the provider says of the provider's credentials.
+type Attestation struct {
+	// Type of the credential: that of the one attested (a notary repeats a
+	// registration number, say), Certification or LabelCredential.
+	Type string
+	// ID of the credential and of the subject of a label, a URL of the issuer's.
+	ID string
+	// About are the credentials that it is about; a certification's subject is that of the first.
+	About []*selfdescription.Credential
+	// Standard that a certification is to, for instance ISO/IEC 27001.
+	Standard string
+	// Level of a label: SC, L1, L2 or L3; Rules, Engine and Criteria say how it was reached.
+	Level, Rules, Engine string
+	Criteria             []string
+	// ValidFrom and ValidUntil bound the validity.
+	ValidFrom, ValidUntil time.Time
+}
+
+// Document of the attestation's credential.
+func (a Attestation) Document() (selfdescription.Document, error) {
+	if len(a.About) == 0 {
+		return selfdescription.Document{}, errors.New("an attestation needs a credential that it is about")
+	}
+	subject, err := a.subject()
+	if err != nil {
+		return selfdescription.Document{}, err
+	}
+	return selfdescription.Document{ID: a.ID, Subject: subject, ValidFrom: a.ValidFrom, ValidUntil: a.ValidUntil}, nil
+}
+
+func (a Attestation) subject() (map[string]any, error) {
+	first := a.About[0]
+	switch a.Type {
+	case selfdescription.TypeCertification:
+		if a.Standard == "" {
+			return nil, errors.New("a certification needs a standard, for instance ISO/IEC 27001")
+		}
+		return map[string]any{
+			"id": first.Subject, "type": a.Type, "standard": a.Standard,
+			"certifiedCredentials": a.about(func(c *selfdescription.Credential) map[string]any {
+				return map[string]any{"id": credentialID(c), "digestSRI": c.Digest.SRI()}
+			}),
+		}, nil
+	case selfdescription.TypeLabelCredential:
+		if a.Level == "" || a.Rules == "" || a.Engine == "" || len(a.Criteria) == 0 {
+			return nil, errors.New("a label needs a level, the rules and engine it was reached with, and the criteria")
+		}
+		return map[string]any{
+			"id": a.ID + "#subject", "type": a.Type, "labelLevel": a.Level,
+			"rulesVersion": a.Rules, "engineVersion": a.Engine, "validatedCriteria": a.Criteria,
+			"compliantCredentials": a.about(func(c *selfdescription.Credential) map[string]any {
+				return map[string]any{"id": credentialID(c), "type": "CompliantCredential", "credentialType": c.Type, "digestSRI": c.Digest.SRI()}
+			}),
+		}, nil
+	case first.Type:
+		if len(a.About) > 1 {
+			return nil, fmt.Errorf("a %s repeats one credential, not %d", a.Type, len(a.About))
+		}
+		return maps.Clone(first.Claims), nil
+	}
+	return nil, fmt.Errorf("a %s cannot be made of a %s: want %s", a.Type, first.Type,
+		strings.Join([]string{selfdescription.TypeCertification, selfdescription.TypeLabelCredential, first.Type}, ", "))
+}
+
+func (a Attestation) about(describe func(*selfdescription.Credential) map[string]any) []map[string]any {
+	described := make([]map[string]any, 0, len(a.About))
+	for _, c := range a.About {
+		described = append(described, describe(c))
+	}
+	return described
+}
+
+// credentialID names a credential, by its subject where it has no id of its own.
+func credentialID(c *selfdescription.Credential) string {
+	if c.ID != "" {
+		return c.ID
+	}
+	return c.Subject
+}
