@@ -151,7 +151,7 @@ func binding(uid, keyHash string) object {
 func certification(of string, over ...*Credential) object {
 	c := object{"id": of, "type": "Certification", "standard": "ISO/IEC 27001"}
 	if over != nil {
-		c["certifiedCredentials"] = digests(over)
+		c["certifiedCredentials"] = certified(over)
 	}
 	return c
 }
@@ -160,7 +160,7 @@ func label(over ...*Credential) object {
 	return object{
 		"id": "https://compliance.example/label/1", "type": "LabelCredential", "labelLevel": "L1",
 		"engineVersion": "2.11.0", "rulesVersion": "CD25.10", "validatedCriteria": []string{"P1.1.1"},
-		"compliantCredentials": digests(over),
+		"compliantCredentials": compliant(over),
 	}
 }
 
@@ -174,14 +174,16 @@ func measurement(of string) object {
 	}
 }
 
-func digests(over []*Credential) []object {
-	var list []object
+func compliant(over []*Credential) (list []object) {
 	for _, c := range over {
-		named := object{"id": c.Subject, "digestSRI": c.Digest.SRI()}
-		if c.Type != TypeCertification {
-			named = object{"type": "CompliantCredential", "credentialType": c.Type, "digestSRI": c.Digest.SRI()}
-		}
-		list = append(list, named)
+		list = append(list, object{"type": "CompliantCredential", "credentialType": c.Type, "digestSRI": c.Digest.SRI()})
+	}
+	return list
+}
+
+func certified(over []*Credential) (list []object) {
+	for _, c := range over {
+		list = append(list, object{"digestSRI": c.Digest.SRI()})
 	}
 	return list
 }

@@ -158,7 +158,7 @@ func shapeError(violations []shape.Violation) error {
 	const most = 5
 	var lines []string
 	for _, violation := range violations[:min(most, len(violations))] {
-		lines = append(lines, fmt.Sprintf("/credentialSubject%s: %s, got %s", violation.Path, violation.Rule, brief(violation.Value)))
+		lines = append(lines, "/credentialSubject"+violation.String())
 	}
 	if more := len(violations) - most; more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more", more))

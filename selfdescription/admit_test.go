@@ -1,0 +1,353 @@
+package selfdescription
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// dossier is all that a provider and those who vouch for it show of one cluster.
+type dossier struct {
+	*world
+	person, vat, offering, datacenter, binding *Credential
+	more                                       []*Credential
+	want                                       Requirements
+	cluster                                    ClusterFacts
+}
+
+const offeringID = "https://provider.example/k8s"
+
+// newDossier is complete: nothing in it is worth more than the provider's word, but
+// for the registration number that the notary checked.
+func newDossier(tb testing.TB) *dossier {
+	tb.Helper()
+	w := newWorld(tb)
+	hash := DigestOf("the key of the API server").SRI()
+	return &dossier{
+		world:      w,
+		person:     w.issue(tb, provider, document(person("https://provider.example/lp"))),
+		vat:        w.issue(tb, notary, document(vat())),
+		offering:   w.issue(tb, provider, document(offering(offeringID))),
+		datacenter: w.issue(tb, provider, document(datacenter("https://provider.example/dc", "DE"))),
+		binding:    w.issue(tb, provider, document(binding("uid-1", hash))),
+		want:       Requirements{Provider: provider},
+		cluster:    ClusterFacts{UID: "uid-1", KeyHash: hash},
+	}
+}
+
+func (d *dossier) set() []*Credential {
+	set := []*Credential{d.person, d.vat, d.offering, d.datacenter, d.binding}
+	set = append(set, d.more...)
+	return slices.DeleteFunc(set, func(c *Credential) bool { return c == nil })
+}
+
+func (d *dossier) admit() ([]Claim, Report) {
+	return Admit(d.set(), offeringID, d.cluster, d.want, worth, at)
+}
+
+// summary is claims without issuers and ends.
+func summary(claims []Claim) (list []string) {
+	for _, c := range claims {
+		list = append(list, c.Name+"="+c.Value+" "+string(c.Assurance))
+	}
+	return list
+}
+
+func TestACompleteDossierIsAdmitted(t *testing.T) {
+	d := newDossier(t)
+	claims, report := d.admit()
+	if !report.OK() {
+		t.Fatalf("\n%s", &report)
+	}
+	end := d.offering.ValidUntil
+	want := []Claim{
+		{ClaimDatacenterCountry, "DE", Self, provider, d.datacenter.Digest, end},
+		{ClaimProviderCountry, "FR", Self, provider, d.person.Digest, end},
+		{ClaimProviderRegistration, "vatID:FR40303265045", Notary, notary, d.vat.Digest, end},
+	}
+	if diff := cmp.Diff(want, claims); diff != "" {
+		t.Errorf("claims (-want +got):\n%s", diff)
+	}
+	steps := []StepName{StepReferences, StepIssuer, StepBinding, StepAdmit}
+	if got := names(report); !slices.Equal(got, steps) {
+		t.Errorf("steps %s, want %s", got, steps)
+	}
+}
+
+func TestClaimsHaveTheAssuranceOfWhoStandsBehindThem(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		change func(*testing.T, *dossier)
+		want   []string // beside those of a complete dossier, or in place of them
+	}{
+		{"a label over offering and data centre raises the country", func(t *testing.T, d *dossier) {
+			d.more = append(d.more, d.issue(t, complianceS, document(label(d.offering, d.datacenter))))
+		}, []string{"datacenter.country=DE label", "label=L1 label"}},
+		{"a label over the data centre alone does not: who says that the cluster is there?", func(t *testing.T, d *dossier) {
+			d.more = append(d.more, d.issue(t, complianceS, document(label(d.datacenter))))
+		}, nil},
+		{"a label over the offering alone does not raise the country", func(t *testing.T, d *dossier) {
+			d.more = append(d.more, d.issue(t, complianceS, document(label(d.offering))))
+		}, []string{"label=L1 label"}},
+		{"a label over an earlier version of the data centre does not", func(t *testing.T, d *dossier) {
+			earlier := d.issue(t, provider, document(datacenter("https://provider.example/dc", "FR")))
+			d.more = append(d.more, d.issue(t, complianceS, document(label(d.offering, earlier))))
+		}, []string{"label=L1 label"}},
+		{"a label raises headquarters apart from the data centre", func(t *testing.T, d *dossier) {
+			d.more = append(d.more, d.issue(t, complianceS, document(label(d.person))))
+		}, []string{"provider.country=FR label"}},
+		{"nobody labels himself", func(t *testing.T, d *dossier) {
+			d.more = append(d.more, d.issue(t, provider, document(label(d.offering, d.datacenter))))
+		}, nil},
+		{"a rival's label is none", func(t *testing.T, d *dossier) {
+			d.more = append(d.more, d.issue(t, rival, document(label(d.offering, d.datacenter))))
+		}, nil},
+		{"an expired label is none", func(t *testing.T, d *dossier) {
+			l := *d.issue(t, complianceS, document(label(d.offering, d.datacenter)))
+			l.ValidUntil = at
+			d.more = append(d.more, &l)
+		}, nil},
+		{"a certification of the offering by an auditor", func(t *testing.T, d *dossier) {
+			d.more = append(d.more, d.issue(t, auditor, document(certification(offeringID))))
+		}, []string{"certification=ISO/IEC 27001 certified"}},
+		{"a certification by the provider itself", func(t *testing.T, d *dossier) {
+			d.more = append(d.more, d.issue(t, provider, document(certification(offeringID))))
+		}, []string{"certification=ISO/IEC 27001 self"}},
+		{"the better of two that say the same", func(t *testing.T, d *dossier) {
+			d.more = append(d.more, d.issue(t, provider, document(certification(offeringID))), d.issue(t, auditor, document(certification("https://provider.example/dc"))))
+		}, []string{"certification=ISO/IEC 27001 certified"}},
+		{"a certification that names other credentials is of those", func(t *testing.T, d *dossier) {
+			d.more = append(d.more, d.issue(t, auditor, document(certification(offeringID, d.person))))
+		}, []string{"provider.country=FR certified"}},
+		{"a certification that names offering and data centre certifies the country", func(t *testing.T, d *dossier) {
+			d.more = append(d.more, d.issue(t, auditor, document(certification(offeringID, d.offering, d.datacenter))))
+		}, []string{"certification=ISO/IEC 27001 certified", "datacenter.country=DE certified"}},
+		{"a certification of something else", func(t *testing.T, d *dossier) {
+			d.more = append(d.more, d.issue(t, auditor, document(certification("https://provider.example/other"))))
+		}, nil},
+		{"a data centre that an auditor describes, in an offering that the provider describes", func(t *testing.T, d *dossier) {
+			d.more = append(d.more, d.issue(t, auditor, document(datacenter("https://provider.example/dc", "PL"))))
+		}, []string{"datacenter.country=PL self"}},
+		{"a rival's word on the data centre", func(t *testing.T, d *dossier) {
+			doc := document(datacenter("https://provider.example/dc", "US"))
+			doc.ValidFrom = at.Add(-time.Minute)
+			d.more = append(d.more, d.issue(t, rival, doc))
+		}, nil},
+		{"the newer of two of the provider's own", func(t *testing.T, d *dossier) {
+			doc := document(datacenter("https://provider.example/dc", "US"))
+			doc.ValidFrom = at.Add(-time.Minute)
+			d.more = append(d.more, d.issue(t, provider, doc))
+		}, []string{"datacenter.country=US self"}},
+		{"a measurement by the broker, at its worst vantage", func(t *testing.T, d *dossier) {
+			d.more = append(d.more, d.issue(t, broker, document(measurement(offeringID))))
+		}, []string{"latency.p95Ms=35.5 measured", "uptime.ratio=0.9993 measured"}},
+		{"a measurement by the provider", func(t *testing.T, d *dossier) {
+			d.more = append(d.more, d.issue(t, provider, document(measurement(offeringID))))
+		}, nil},
+		{"a registration number of a company that it is not", func(t *testing.T, d *dossier) {
+			p := person("https://provider.example/lp")
+			p["registrationNumber"] = object{"id": "https://rival.example/vat"}
+			d.person = d.issue(t, provider, document(p))
+			number := vat()
+			number["id"] = "https://rival.example/vat"
+			d.more = append(d.more, d.issue(t, notary, document(number)))
+		}, []string{"no provider.registration"}},
+		{"a registration number that nobody checked", func(t *testing.T, d *dossier) {
+			d.vat = d.issue(t, provider, document(vat()))
+		}, []string{"provider.registration=vatID:FR40303265045 self"}},
+		{"a registration number within the LegalPerson", func(t *testing.T, d *dossier) {
+			p := person("https://provider.example/lp")
+			p["registrationNumber"] = object{"type": "LeiCode", "leiCode": "9695007586GCAKPYJ703"}
+			d.person, d.vat = d.issue(t, provider, document(p)), nil
+		}, []string{"provider.registration=leiCode:9695007586GCAKPYJ703 self"}},
+		{"two data centres", func(t *testing.T, d *dossier) {
+			o := offering(offeringID)
+			o["hostedOn"] = []object{{"id": "https://provider.example/dc"}, {"id": "https://provider.example/dc2"}}
+			d.offering = d.issue(t, provider, document(o))
+			d.more = append(d.more, d.issue(t, provider, document(datacenter("https://provider.example/dc2", "276")))) // Germany
+			d.more = append(d.more, d.issue(t, provider, document(datacenter("https://provider.example/dc3", "US"))))  // not referred to
+		}, nil},
+		{"a data centre by way of a resource", func(t *testing.T, d *dossier) {
+			o := offering(offeringID)
+			o["hostedOn"] = object{"id": "https://provider.example/pool"}
+			d.offering = d.issue(t, provider, document(o))
+			d.more = append(d.more, d.issue(t, provider, document(object{
+				"id": "https://provider.example/pool", "type": "VirtualResource", "copyrightOwnedBy": object{"id": "https://provider.example/lp"}, "license": "Apache-2.0",
+				"resourcePolicy": "default: allow", "aggregationOfResources": []object{{"id": "https://provider.example/dc"}},
+			})))
+		}, nil},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			d := newDossier(t)
+			row.change(t, d)
+			claims, report := d.admit()
+			if !report.OK() {
+				t.Fatalf("\n%s", &report)
+			}
+			want := []string{"datacenter.country=DE self", "provider.country=FR self", "provider.registration=vatID:FR40303265045 notary"}
+			for _, line := range row.want {
+				name, _, _ := strings.Cut(line, "=")
+				without, no := strings.CutPrefix(name, "no ")
+				want = slices.DeleteFunc(want, func(s string) bool { return strings.HasPrefix(s, without+"=") })
+				if !no {
+					want = append(want, line)
+				}
+			}
+			slices.Sort(want)
+			if diff := cmp.Diff(want, summary(claims)); diff != "" {
+				t.Errorf("claims (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestADossierWithAGapIsNotAdmitted(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		change func(*testing.T, *dossier)
+		step   StepName
+		want   string
+	}{
+		{"no offering", func(_ *testing.T, d *dossier) { d.offering = nil }, StepReferences, "no service offering"},
+		{"the offering of a rival", func(t *testing.T, d *dossier) {
+			d.offering = d.issue(t, rival, document(offering(offeringID)))
+		}, StepReferences, "no service offering"},
+		{"something else in place of the offering", func(t *testing.T, d *dossier) {
+			d.offering = d.issue(t, provider, document(datacenter(offeringID, "DE")))
+		}, StepReferences, "no service offering"},
+		{"an offering that ended", func(_ *testing.T, d *dossier) {
+			o := *d.offering
+			o.ValidUntil = at
+			d.offering = &o
+		}, StepReferences, "no service offering"},
+		{"no provider", func(_ *testing.T, d *dossier) { d.person = nil }, StepReferences, "/providedBy"},
+		{"the paper of another company", func(t *testing.T, d *dossier) {
+			d.person = d.issue(t, rival, document(person("https://provider.example/lp")))
+		}, StepReferences, "/providedBy"},
+		{"the notary's paper on another company", func(t *testing.T, d *dossier) {
+			o := offering(offeringID)
+			o["providedBy"] = object{"id": "https://rival.example/lp"}
+			d.offering = d.issue(t, provider, document(o))
+			d.more = append(d.more, d.issue(t, notary, document(person("https://rival.example/lp"))))
+		}, StepReferences, "/providedBy"},
+		{"no data centre", func(_ *testing.T, d *dossier) { d.datacenter = nil }, StepReferences, `/hostedOn/0: "https://provider.example/dc"`},
+		{"an offering that is nowhere", func(t *testing.T, d *dossier) {
+			o := offering(offeringID)
+			delete(o, "hostedOn")
+			d.offering = d.issue(t, provider, document(o))
+		}, StepReferences, "/hostedOn: leads to nothing"},
+		{"a certification in place of the data centre", func(t *testing.T, d *dossier) {
+			d.datacenter = d.issue(t, auditor, document(certification("https://provider.example/dc")))
+		}, StepReferences, "/hostedOn/0"},
+		{"a zone that is kept back", func(t *testing.T, d *dossier) {
+			dc := datacenter("https://provider.example/dc", "DE")
+			dc["aggregationOfResources"] = object{"id": "https://provider.example/zone-us"}
+			d.datacenter = d.issue(t, provider, document(dc))
+		}, StepReferences, "/hostedOn/0/aggregationOfResources/0"},
+		{"a provider that may not issue offerings", func(t *testing.T, d *dossier) {
+			d.want.Types = []string{"may not"}
+		}, StepIssuer, "may not issue ComputeServiceOffering"},
+		{"no binding", func(_ *testing.T, d *dossier) { d.binding = nil }, StepBinding, "no ClusterBinding"},
+		{"the binding of a rival", func(t *testing.T, d *dossier) {
+			d.binding = d.issue(t, rival, document(binding(d.cluster.UID, d.cluster.KeyHash)))
+		}, StepBinding, "no ClusterBinding"},
+		{"the binding of another offering", func(t *testing.T, d *dossier) {
+			b := binding(d.cluster.UID, d.cluster.KeyHash)
+			b["offering"] = object{"id": "https://provider.example/other"}
+			d.binding = d.issue(t, provider, document(b))
+		}, StepBinding, "no ClusterBinding"},
+		{"a binding to another cluster", func(_ *testing.T, d *dossier) { d.cluster.UID = "uid-2" }, StepBinding, "/clusterUID"},
+		{"a binding to another API server", func(_ *testing.T, d *dossier) { d.cluster.KeyHash = DigestOf("x").SRI() }, StepBinding, "/apiServerKeyHash"},
+		{"a cluster that nobody has seen", func(t *testing.T, d *dossier) { d.cluster = ClusterFacts{} }, StepBinding, "not been reached"},
+		{"no label although one is wanted", func(_ *testing.T, d *dossier) { d.want.Types = []string{"VatID", "LabelCredential"} }, StepAdmit, "no LabelCredential"},
+		{"a label of another offering although one is wanted", func(t *testing.T, d *dossier) {
+			d.want.Types = []string{"LabelCredential"}
+			d.more = append(d.more, d.issue(t, complianceS, document(label(d.person))))
+		}, StepAdmit, "no LabelCredential"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			d := newDossier(t)
+			row.change(t, d)
+			issuers := worth
+			if row.step == StepIssuer {
+				issuers = func(issuer, subjectType string) (Assurance, bool) {
+					if subjectType == TypeComputeServiceOffering {
+						return "", false
+					}
+					return worth(issuer, subjectType)
+				}
+			}
+			claims, report := Admit(d.set(), offeringID, d.cluster, d.want, issuers, at)
+			refused(t, report, row.step, row.want)
+			if claims != nil {
+				t.Errorf("claims %v", claims)
+			}
+		})
+	}
+}
+
+func TestAClaimEndsWithTheFirstOfWhatItRestsOn(t *testing.T) {
+	early := at.Add(time.Hour)
+	for name, row := range map[string]struct {
+		ends func(*dossier) *Credential
+		want []string // claims that end early
+	}{
+		"the label":       {func(d *dossier) *Credential { return d.more[0] }, []string{ClaimDatacenterCountry, ClaimLabel}},
+		"the data centre": {func(d *dossier) *Credential { return d.datacenter }, []string{ClaimDatacenterCountry}},
+		"the LegalPerson": {func(d *dossier) *Credential { return d.person }, []string{ClaimProviderCountry}},
+		"the number":      {func(d *dossier) *Credential { return d.vat }, []string{ClaimProviderRegistration}},
+		"the offering":    {func(d *dossier) *Credential { return d.offering }, []string{ClaimDatacenterCountry, ClaimLabel, ClaimProviderCountry, ClaimProviderRegistration}},
+		"the binding":     {func(d *dossier) *Credential { return d.binding }, []string{ClaimDatacenterCountry, ClaimLabel, ClaimProviderCountry, ClaimProviderRegistration}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDossier(t)
+			d.more = append(d.more, d.issue(t, complianceS, document(label(d.offering, d.datacenter))))
+			row.ends(d).ValidUntil = early
+			claims, report := d.admit()
+			if !report.OK() {
+				t.Fatalf("\n%s", &report)
+			}
+			var got []string
+			for _, c := range claims {
+				if c.Expires.Equal(early) {
+					got = append(got, c.Name)
+				}
+			}
+			if !slices.Equal(got, row.want) {
+				t.Errorf("ends %s, want %s", got, row.want)
+			}
+		})
+	}
+}
+
+func TestIDsThatOnlyTheOwnerOfADIDCanGive(t *testing.T) {
+	for _, row := range []struct {
+		did, id string
+		want    bool
+	}{
+		{provider, provider, true},
+		{provider, provider + "#cs", true},
+		{provider, "https://provider.example/vc/k8s#cs", true},
+		{provider, "https://PROVIDER.example/vc", true},
+		{provider, "https://rival.example/vc", false},
+		{provider, "https://provider.example.rival.example/vc", false},
+		{provider, "https://provider.example@rival.example/vc", false},
+		{provider, "https://rival.example@provider.example/vc", false},
+		{provider, "http://provider.example/vc", false},
+		{provider, provider + "evil#cs", false},
+		{provider, "urn:uuid:9b1deb4d", false},
+		{"did:web:host.example%3A8443:a", "https://host.example:8443/a/vc", true},
+		{"did:web:host.example%3A8443:a", "https://host.example/a/vc", false},
+		{"did:web:host.example:a", "https://host.example/b/vc", false},
+		{"did:web:host.example:a", "https://host.example/a/../b/vc", false},
+		{"did:key:z6Mk", "did:key:z6Mk#cs", true},
+		{"did:key:z6Mk", "https://host.example/vc", false},
+	} {
+		if got := owns(row.did, row.id); got != row.want {
+			t.Errorf("owns(%s, %s) = %t", row.did, row.id, got)
+		}
+	}
+}

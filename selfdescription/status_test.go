@@ -1,0 +1,243 @@
+package selfdescription
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+const listURL = "https://provider.example/status/1"
+
+// listed is a credential with bit 7 of a list, and publishes the list.
+func (w *world) listed(tb testing.TB, purpose StatusPurpose, set bool) *Credential {
+	tb.Helper()
+	w.publish(tb, provider, purpose, set)
+	doc := document(offering("https://provider.example/k8s"))
+	doc.Status = []StatusEntry{{Purpose: purpose, Index: 7, List: listURL}}
+	compact, err := w.signer(tb, provider).Credential(doc)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c, err := Parse(compact)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+func (w *world) publish(tb testing.TB, issuer string, purpose StatusPurpose, set bool) {
+	tb.Helper()
+	list := NewStatusList(0)
+	if err := list.Set(7, set); err != nil {
+		tb.Fatal(err)
+	}
+	doc := list.Document(listURL, purpose)
+	doc.ValidFrom, doc.ValidUntil = at.Add(-time.Hour), at.Add(time.Hour)
+	compact, err := w.signer(tb, issuer).Credential(doc)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	w.lists[listURL] = compact
+}
+
+func TestABitOfTheStatusListDecides(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		purpose StatusPurpose
+		set     bool
+		want    State
+	}{
+		{"revoked", PurposeRevocation, true, Revoked},
+		{"not revoked", PurposeRevocation, false, Verified},
+		{"suspended", PurposeSuspension, true, Suspended},
+		{"not suspended", PurposeSuspension, false, Verified},
+		{"a message is no revocation", "message", true, Verified},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			w := newWorld(t)
+			_, report := w.verifier().Credential(context.Background(), w.listed(t, row.purpose, row.set).Compact)
+			if report.State != row.want || report.OK() != (row.want == Verified) {
+				t.Errorf("want %s:\n%s", row.want, &report)
+			}
+			if report.Temporary {
+				t.Error("temporary")
+			}
+		})
+	}
+}
+
+func TestAStatusListThatProvesNothingRejects(t *testing.T) {
+	// relist publishes another list that the provider signed.
+	relist := func(change func(*forgery)) func(*testing.T, *world) {
+		return func(t *testing.T, w *world) {
+			f := w.forge(t, w.lists[listURL])
+			change(f)
+			w.lists[listURL] = f.compact(t)
+		}
+	}
+	for _, row := range []struct {
+		name   string
+		change func(*testing.T, *world)
+		want   string
+	}{
+		{"of another issuer", func(t *testing.T, w *world) { w.publish(t, rival, PurposeRevocation, false) }, "who keeps no lists for " + provider},
+		{"another list of the issuer", relist(func(f *forgery) { f.payload["id"] = "https://provider.example/status/2" }), "is the list https://provider.example/status/2"},
+		{"of another purpose", relist(func(f *forgery) { f.subject()["statusPurpose"] = "suspension" }), "/statusPurpose"},
+		{"expired", relist(func(f *forgery) { f.payload["validUntil"] = "2026-11-20T11:30:00Z" }), "window: "},
+		{"not signed by its key", relist(func(f *forgery) {
+			f.after = func(s string) string { return s[:len(s)-4] + "AAAA" }
+		}), "signature: "},
+		{"algorithm none", relist(func(f *forgery) { f.header["alg"] = "none" }), "algorithm: "},
+		{"a credential that is no list", func(t *testing.T, w *world) {
+			w.lists[listURL] = w.issue(t, provider, document(offering("https://provider.example/k8s"))).Compact
+		}, "want a BitstringStatusList"},
+		{"on a list itself", relist(func(f *forgery) {
+			f.payload["credentialStatus"] = object{"type": typeStatusListEntry, "statusPurpose": "revocation", "statusListIndex": "1", "statusListCredential": listURL}
+		}), "credentialStatus of its own"},
+		{"no bits", relist(func(f *forgery) { delete(f.subject(), "encodedList") }), "/encodedList"},
+		{"fewer than 131072 bits", relist(func(f *forgery) { f.subject()["encodedList"] = encoded(MinStatusList/8-1, nil) }), "want 131072 at least"},
+		{"gzip bomb", relist(func(f *forgery) { f.subject()["encodedList"] = encoded(100<<20, nil) }), "more than 8388608 bits"},
+		{"bytes after the list", relist(func(f *forgery) { f.subject()["encodedList"] = encoded(MinStatusList/8, []byte("x")) }), "after the end"},
+		{"other multibase", relist(func(f *forgery) { f.subject()["encodedList"] = "z" + encoded(MinStatusList/8, nil)[1:] }), "multibase"},
+		{"no gzip", relist(func(f *forgery) { f.subject()["encodedList"] = "uAAAA" }), "expand"},
+		{"gzip cut short", relist(func(f *forgery) {
+			whole, _ := base64.RawURLEncoding.DecodeString(encoded(MinStatusList/8, nil)[1:])
+			f.subject()["encodedList"] = "u" + base64.RawURLEncoding.EncodeToString(whole[:len(whole)-9])
+		}), "expand"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			w := newWorld(t)
+			c := w.listed(t, PurposeRevocation, false)
+			row.change(t, w)
+			_, report := w.verifier().Credential(context.Background(), c.Compact)
+			refused(t, report, StepStatus, row.want)
+			if report.State != Rejected || report.Temporary {
+				t.Errorf("state %s, temporary %t", report.State, report.Temporary)
+			}
+		})
+	}
+}
+
+// encoded compresses zeros and adds a tail to the compressed bytes.
+func encoded(zeros int, tail []byte) string {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = w.Write(make([]byte, zeros))
+	_ = w.Close()
+	return "u" + base64.RawURLEncoding.EncodeToString(append(b.Bytes(), tail...))
+}
+
+func TestAStatusEntryThatSaysNothingRejects(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		change func(entry object)
+		step   StepName
+		want   string
+	}{
+		{"unknown type", func(e object) { e["type"] = "StatusList2021Entry" }, StepParse, "/credentialStatus/0/type"},
+		{"two bits each", func(e object) { e["statusSize"] = 2 }, StepParse, "/statusSize"},
+		{"no purpose", func(e object) { delete(e, "statusPurpose") }, StepParse, "/statusPurpose"},
+		{"no list", func(e object) { delete(e, "statusListCredential") }, StepParse, "/statusListCredential"},
+		{"negative index", func(e object) { e["statusListIndex"] = "-1" }, StepParse, "/statusListIndex"},
+		{"index that is no number", func(e object) { e["statusListIndex"] = "7x" }, StepParse, "/statusListIndex"},
+		{"index beyond numbers", func(e object) { e["statusListIndex"] = "99999999999999999999" }, StepParse, "/statusListIndex"},
+		{"index outside the list", func(e object) { e["statusListIndex"] = "131072" }, StepStatus, "outside"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			w := newWorld(t)
+			f := w.forge(t, w.listed(t, PurposeRevocation, false).Compact)
+			row.change(f.payload["credentialStatus"].([]any)[0].(object))
+			_, report := w.verifier().Credential(context.Background(), f.compact(t))
+			refused(t, report, row.step, row.want)
+		})
+	}
+	t.Run("too many lists", func(t *testing.T) {
+		w := newWorld(t)
+		f := w.forge(t, w.listed(t, PurposeRevocation, false).Compact)
+		entry := f.payload["credentialStatus"].([]any)[0]
+		f.payload["credentialStatus"] = []any{entry, entry, entry, entry, entry}
+		_, report := w.verifier().Credential(context.Background(), f.compact(t))
+		refused(t, report, StepParse, "more than 4")
+	})
+	t.Run("statusSize 1 is what there is anyway", func(t *testing.T) {
+		w := newWorld(t)
+		f := w.forge(t, w.listed(t, PurposeRevocation, false).Compact)
+		f.payload["credentialStatus"].([]any)[0].(object)["statusSize"] = json.Number("1")
+		if _, report := w.verifier().Credential(context.Background(), f.compact(t)); !report.OK() {
+			t.Errorf("\n%s", &report)
+		}
+	})
+}
+
+func TestAStatusListThatCannotBeReachedIsTemporary(t *testing.T) {
+	w := newWorld(t)
+	c := w.listed(t, PurposeRevocation, false)
+	delete(w.lists, listURL)
+	_, report := w.verifier().Credential(context.Background(), c.Compact)
+	refused(t, report, StepStatus, "connection refused")
+	if !report.Temporary {
+		t.Error("not temporary")
+	}
+
+	v := w.verifier()
+	v.Statuses = nil
+	_, report = v.Credential(context.Background(), c.Compact)
+	refused(t, report, StepStatus, "cannot be looked at")
+	if report.Temporary {
+		t.Error("temporary although nobody ever looks")
+	}
+}
+
+func TestAnIssuerMayLeaveItsListsToWhoIsTrustedWithThem(t *testing.T) {
+	w := newWorld(t)
+	c := w.listed(t, PurposeRevocation, true)
+	w.publish(t, notary, PurposeRevocation, true)
+	_, report := w.verifier().Credential(context.Background(), c.Compact)
+	if report.State != Revoked {
+		t.Errorf("\n%s", &report)
+	}
+}
+
+func TestAGzipBombCostsNoMemory(t *testing.T) {
+	bomb := encoded(200<<20, nil)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := DecodeStatusList(bomb); err == nil {
+		t.Error("accepted")
+	}
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; used > 16<<20 {
+		t.Errorf("%d MiB allocated for a list of at most 1 MiB", used>>20)
+	}
+}
+
+// Bitstring Status List v1.0, 3.1: index 0 is the leftmost bit.
+func TestBitsCountFromTheLeft(t *testing.T) {
+	list := NewStatusList(0)
+	for _, i := range []int{0, 9, MinStatusList - 1} {
+		if err := list.Set(i, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if list.bits[0] != 0x80 || list.bits[1] != 0x40 || list.bits[MinStatusList/8-1] != 0x01 {
+		t.Errorf("bytes %x %x … %x", list.bits[0], list.bits[1], list.bits[MinStatusList/8-1])
+	}
+	again, err := DecodeStatusList(list.Encode())
+	if err != nil || !bytes.Equal(again.bits, list.bits) {
+		t.Errorf("does not go round: %v", err)
+	}
+	if err := list.Set(0, false); err != nil || list.bits[0] != 0 {
+		t.Error("a bit cannot be cleared")
+	}
+	for _, i := range []int{-1, list.Len()} {
+		if err := list.Set(i, true); err == nil || !strings.Contains(err.Error(), "outside") {
+			t.Errorf("index %d: %v", i, err)
+		}
+	}
+}
