@@ -67,7 +67,7 @@ fuzz: ## Every fuzz target for FUZZTIME (10s)
 	@test/fuzz.sh $(or $(FUZZTIME),10s)
 
 bench: ## Every benchmark, and the whole-system figures of docs/performance.md
-	@go test -run '^$$' -bench . -benchmem ./catalog/... ./placement/... ./broker/... ./internal/...
+	@go test -run '^$$' -bench . -benchmem ./catalog/... ./placement/... ./broker/... ./selfdescription/... ./internal/...
 	@go run ./test/bench
 
 generate: ## CRDs and deep copies from api/v1alpha1, and docs/reference.md

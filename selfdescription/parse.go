@@ -198,9 +198,10 @@ func normalTypes(value any) any {
 	return value
 }
 
+// withoutPrefix leaves what would be a keyword without its prefix.
 func withoutPrefix(name string) string {
 	for _, p := range prefixes {
-		if rest, ok := strings.CutPrefix(name, p); ok && rest != "" {
+		if rest, ok := strings.CutPrefix(name, p); ok && rest != "" && rest != "id" && rest != "type" && rest[0] != '@' {
 			return rest
 		}
 	}
