@@ -1,17 +1,73 @@
-// Package did finds the keys of decentralised identifiers (W3C DID Core).
 package did
 
 import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
 	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Key is a public key that an issuer signs with.
+// Key is a public key that the owner of a DID makes assertions with. It is shared
+// and must not be changed.
 type Key struct {
-	// ID is its DID URL.
-	ID  string
+	// ID is the DID URL of the key.
+	ID string
+	// JWK is the key: Ed25519, ECDSA on P-256 or P-384, or RSA of 2048 to 8192 bits. Its
+	// KeyID is ID. Its Algorithm, where there is one, is one that fits the key.
 	JWK jose.JSONWebKey
-	// Chain is the certificate chain that was found and verified for it; nil where there is none.
+	// Chain is the verified path from the certificate that holds the key and the DID's
+	// host to a root, without the root; nil if the DID document names none.
 	Chain []*x509.Certificate
+}
+
+// Bits that the modulus of an RSA key may have: fewer are weak (RFC 7518, 3.3), more
+// are only slow.
+const (
+	minRSABits = 2048
+	maxRSABits = 8192
+)
+
+// checkJWK wants a public key of a kind that credentials are signed with, whose other
+// members do not contradict it.
+func checkJWK(jwk *jose.JSONWebKey) error {
+	if !jwk.Valid() {
+		return errors.New("the key is not valid")
+	}
+	var algorithms []jose.SignatureAlgorithm
+	switch key := jwk.Key.(type) {
+	case ed25519.PublicKey:
+		algorithms = []jose.SignatureAlgorithm{jose.EdDSA}
+	case *ecdsa.PublicKey:
+		switch key.Curve {
+		case elliptic.P256():
+			algorithms = []jose.SignatureAlgorithm{jose.ES256}
+		case elliptic.P384():
+			algorithms = []jose.SignatureAlgorithm{jose.ES384}
+		default:
+			return fmt.Errorf("the key is on curve %s, want P-256 or P-384", key.Params().Name)
+		}
+	case *rsa.PublicKey:
+		if bits := key.N.BitLen(); bits < minRSABits || bits > maxRSABits {
+			return fmt.Errorf("the RSA key has %d bits, want %d to %d", bits, minRSABits, maxRSABits)
+		}
+		if key.E < 3 || key.E%2 == 0 {
+			return errors.New("the RSA key has an even exponent, or one below 3")
+		}
+		algorithms = []jose.SignatureAlgorithm{jose.PS256, jose.RS256}
+	default:
+		return errors.New("the key is not a public key of a known kind")
+	}
+	if jwk.Algorithm != "" && !slices.Contains(algorithms, jose.SignatureAlgorithm(jwk.Algorithm)) {
+		return fmt.Errorf("the key says alg %q, want one of %q", clip(jwk.Algorithm), algorithms)
+	}
+	if jwk.Use != "" && jwk.Use != "sig" {
+		return fmt.Errorf("the key says use %q, want sig", clip(jwk.Use))
+	}
+	return nil
 }

@@ -1,0 +1,172 @@
+package did
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Bounds of the guarded client.
+const (
+	fetchTimeout   = 10 * time.Second // of one request, from name resolution to the last byte
+	connectTimeout = 5 * time.Second
+	maxHeaderBytes = 64 << 10
+	maxRequests    = 16 // at once; more wait
+	maxPerHost     = 4  // connections
+)
+
+// ClientOptions are the options of NewClient; the zero value reaches public hosts.
+type ClientOptions struct {
+	// Roots that the certificates of hosts are checked against; nil means the system's.
+	Roots *x509.CertPool
+	// AllowAddresses are addresses that may be reached though they are not public, for
+	// labs and private networks.
+	AllowAddresses []netip.Prefix
+	// Resolver of host names; nil means the system's.
+	Resolver *net.Resolver
+}
+
+// NewClient returns a client that asks strangers' hosts: no redirects, no proxies, no
+// compression, no cookies, public addresses only, everything bounded. The address
+// is checked when the socket is made, after the name was resolved, so a name that
+// changes its address in between leads nowhere.
+func NewClient(options ClientOptions) *http.Client {
+	dialer := &net.Dialer{
+		Timeout:  connectTimeout,
+		Resolver: options.Resolver,
+		Control: func(_, address string, _ syscall.RawConn) error {
+			return checkAddress(address, options.AllowAddresses)
+		},
+	}
+	return &http.Client{
+		Timeout:       fetchTimeout,
+		CheckRedirect: refuseRedirect,
+		Transport: &bounded{slots: make(chan struct{}, maxRequests), next: &http.Transport{
+			Proxy:                  nil,
+			DialContext:            dialer.DialContext,
+			TLSClientConfig:        &tls.Config{RootCAs: options.Roots, MinVersion: tls.VersionTLS12},
+			TLSHandshakeTimeout:    connectTimeout,
+			ResponseHeaderTimeout:  fetchTimeout,
+			MaxResponseHeaderBytes: maxHeaderBytes,
+			MaxConnsPerHost:        maxPerHost,
+			DisableCompression:     true,
+			DisableKeepAlives:      true,
+		}},
+	}
+}
+
+// AddressError says that a host's address may not be connected to.
+type AddressError struct {
+	Address netip.Addr
+}
+
+func (e *AddressError) Error() string { return fmt.Sprintf("address %s is not public", e.Address) }
+
+func checkAddress(address string, allowed []netip.Prefix) error {
+	addrPort, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("read address: %w", err)
+	}
+	addr := addrPort.Addr().Unmap()
+	for _, prefix := range allowed {
+		if prefix.Contains(addr) {
+			return nil
+		}
+	}
+	if !isPublic(addr) {
+		return &AddressError{Address: addr}
+	}
+	return nil
+}
+
+// Global unicast is what IPv4 has left once these are taken out, and 2000::/3 without
+// these: what the IANA special-purpose address registries (RFC 6890) do not call
+// globally reachable, and transition mechanisms that carry any IPv4 address.
+var (
+	notPublic = []netip.Prefix{
+		netip.MustParsePrefix("0.0.0.0/8"),       // this network
+		netip.MustParsePrefix("10.0.0.0/8"),      // private
+		netip.MustParsePrefix("100.64.0.0/10"),   // carrier-grade NAT
+		netip.MustParsePrefix("127.0.0.0/8"),     // loopback
+		netip.MustParsePrefix("169.254.0.0/16"),  // link-local, metadata services
+		netip.MustParsePrefix("172.16.0.0/12"),   // private
+		netip.MustParsePrefix("192.0.0.0/24"),    // protocol assignments
+		netip.MustParsePrefix("192.0.2.0/24"),    // documentation
+		netip.MustParsePrefix("192.88.99.0/24"),  // 6to4 relays
+		netip.MustParsePrefix("192.168.0.0/16"),  // private
+		netip.MustParsePrefix("198.18.0.0/15"),   // benchmarks
+		netip.MustParsePrefix("198.51.100.0/24"), // documentation
+		netip.MustParsePrefix("203.0.113.0/24"),  // documentation
+		netip.MustParsePrefix("224.0.0.0/3"),     // multicast, reserved, broadcast
+		netip.MustParsePrefix("2001::/23"),       // protocol assignments, Teredo
+		netip.MustParsePrefix("2001:db8::/32"),   // documentation
+		netip.MustParsePrefix("2002::/16"),       // 6to4
+		netip.MustParsePrefix("3fff::/20"),       // documentation
+	}
+	unicast6 = netip.MustParsePrefix("2000::/3")
+)
+
+func isPublic(addr netip.Addr) bool {
+	if addr.Zone() != "" || addr.Is6() && !unicast6.Contains(addr) {
+		return false
+	}
+	for _, prefix := range notPublic {
+		if prefix.Contains(addr) {
+			return false
+		}
+	}
+	return true
+}
+
+var errRedirect = errors.New("it redirects, which is not followed")
+
+func refuseRedirect(*http.Request, []*http.Request) error { return errRedirect }
+
+// bounded lets a number of requests through at once; a request ends when its body is
+// closed.
+type bounded struct {
+	slots chan struct{}
+	next  http.RoundTripper
+}
+
+func (b *bounded) RoundTrip(request *http.Request) (*http.Response, error) {
+	if err := b.enter(request.Context()); err != nil {
+		return nil, fmt.Errorf("wait for other requests: %w", err)
+	}
+	response, err := b.next.RoundTrip(request)
+	if err != nil {
+		<-b.slots
+		return nil, err
+	}
+	leave := sync.OnceFunc(func() { <-b.slots })
+	response.Body = &leavingBody{response.Body, leave}
+	return response, nil
+}
+
+func (b *bounded) enter(ctx context.Context) error {
+	select {
+	case b.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+type leavingBody struct {
+	io.ReadCloser
+	leave func()
+}
+
+func (b *leavingBody) Close() error {
+	defer b.leave()
+	return b.ReadCloser.Close()
+}

@@ -1,0 +1,217 @@
+package did
+
+import (
+	"bytes"
+	"crypto"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/sluice-dev/sluice/internal/strictjson"
+)
+
+// Bounds of a DID document.
+const (
+	maxDocument = 64 << 10 // bytes
+	maxDepth    = 16
+	maxMethods  = 64
+)
+
+// Document is the DID document that the owner of a did:web publishes.
+type Document struct {
+	Context            []string             `json:"@context"`
+	ID                 string               `json:"id"`
+	VerificationMethod []VerificationMethod `json:"verificationMethod"`
+	AssertionMethod    []string             `json:"assertionMethod"`
+}
+
+// VerificationMethod is a public key in a DID document.
+type VerificationMethod struct {
+	ID           string          `json:"id"`
+	Type         string          `json:"type"`
+	Controller   string          `json:"controller"`
+	PublicKeyJWK jose.JSONWebKey `json:"publicKeyJwk"`
+}
+
+// WebDocument is the document of a did:web that makes assertions with keys, in the
+// form that Gaia-X verifiers read (JsonWebKey2020). KeyID of each is its DID URL, or
+// its fragment. Of private keys the public half is published.
+func WebDocument(did string, keys []jose.JSONWebKey) Document {
+	document := Document{
+		Context:            []string{"https://www.w3.org/ns/did/v1", "https://w3id.org/security/suites/jws-2020/v1"},
+		ID:                 did,
+		VerificationMethod: []VerificationMethod{},
+		AssertionMethod:    []string{},
+	}
+	for _, key := range keys {
+		public := key.Public()
+		if _, _, ok := strings.Cut(key.KeyID, "#"); !ok {
+			public.KeyID = "#" + key.KeyID
+		}
+		public.KeyID = absolute(did, public.KeyID)
+		document.VerificationMethod = append(document.VerificationMethod, VerificationMethod{
+			ID: public.KeyID, Type: "JsonWebKey2020", Controller: did, PublicKeyJWK: public,
+		})
+		document.AssertionMethod = append(document.AssertionMethod, public.KeyID)
+	}
+	return document
+}
+
+// assertions are the keys that a DID makes assertions with, by DID URL.
+type assertions map[string]assertion
+
+// assertion is a key, or why the document's entry is none. Others are not affected by
+// one that is bad: documents list keys of many kinds.
+type assertion struct {
+	jwk        jose.JSONWebKey
+	thumbprint string // SHA-256 (RFC 7638), base64url
+	err        error
+}
+
+// wireDocument is what is read of a DID document (DID Core 1.0, 5).
+type wireDocument struct {
+	ID                 string            `json:"id"`
+	VerificationMethod []wireMethod      `json:"verificationMethod"`
+	AssertionMethod    []json.RawMessage `json:"assertionMethod"` // ids, or methods
+}
+
+type wireMethod struct {
+	ID           string          `json:"id"`
+	Type         string          `json:"type"`
+	Controller   string          `json:"controller"`
+	PublicKeyJWK json.RawMessage `json:"publicKeyJwk"`
+}
+
+// decodeDocument reads the DID document of a DID. A document of another DID, one that
+// gives away private keys and one that is ambiguous are refused as a whole.
+func decodeDocument(did string, data []byte) (assertions, error) {
+	limits := strictjson.Limits{Bytes: maxDocument, Depth: maxDepth, Object: true}
+	var whole any
+	if err := strictjson.Decode(bytes.NewReader(data), limits, &whole); err != nil {
+		return nil, fmt.Errorf("read the DID document: %w", err)
+	}
+	if givesAwayPrivateKey(whole) {
+		return nil, errors.New("the DID document holds a private key: whoever reads it can sign")
+	}
+	var document wireDocument
+	if err := strictjson.Decode(bytes.NewReader(data), limits, &document); err != nil {
+		return nil, fmt.Errorf("read the DID document: %w", err)
+	}
+	if document.ID != did {
+		return nil, fmt.Errorf("the DID document is of %q", clip(document.ID))
+	}
+	if len(document.VerificationMethod) > maxMethods || len(document.AssertionMethod) > maxMethods {
+		return nil, fmt.Errorf("the DID document has more than %d keys", maxMethods)
+	}
+	return collect(did, document)
+}
+
+// collect finds the methods that are listed for assertions, by reference or embedded.
+func collect(did string, document wireDocument) (assertions, error) {
+	methods := map[string]wireMethod{}
+	add := func(method wireMethod) error {
+		id := absolute(did, method.ID)
+		if _, ok := methods[id]; ok {
+			return fmt.Errorf("the DID document has two keys %q", clip(id))
+		}
+		methods[id] = method
+		return nil
+	}
+	for _, method := range document.VerificationMethod {
+		if err := add(method); err != nil {
+			return nil, err
+		}
+	}
+	listed := map[string]bool{}
+	for _, raw := range document.AssertionMethod {
+		var id string
+		if json.Unmarshal(raw, &id) != nil {
+			var method wireMethod
+			if err := strictjson.Decode(bytes.NewReader(raw), strictjson.Limits{Object: true}, &method); err != nil {
+				return nil, fmt.Errorf("read an assertionMethod of the DID document: %w", err)
+			}
+			if err := add(method); err != nil {
+				return nil, err
+			}
+			id = method.ID
+		}
+		listed[absolute(did, id)] = true
+	}
+	found := assertions{}
+	for id := range listed {
+		if method, ok := methods[id]; ok && strings.HasPrefix(id, did+"#") {
+			found[id] = readMethod(did, id, method)
+		}
+	}
+	return found, nil
+}
+
+func readMethod(did, id string, method wireMethod) assertion {
+	switch {
+	case method.Controller != did:
+		return assertion{err: fmt.Errorf("its controller is %q", clip(method.Controller))}
+	case method.Type != "JsonWebKey2020" && method.Type != "JsonWebKey":
+		return assertion{err: fmt.Errorf("its type is %q, want JsonWebKey2020 or JsonWebKey", clip(method.Type))}
+	}
+	jwk, err := readJWK(method.PublicKeyJWK)
+	if err != nil {
+		return assertion{err: err}
+	}
+	thumbprint, err := jwk.Thumbprint(crypto.SHA256)
+	if err != nil {
+		return assertion{err: fmt.Errorf("digest the key: %w", err)}
+	}
+	jwk.KeyID = id
+	return assertion{jwk: *jwk, thumbprint: base64.RawURLEncoding.EncodeToString(thumbprint)}
+}
+
+// readJWK reads a public key whose JSON has been checked for duplicates. Certificates
+// in it are dropped: those that count are fetched and verified.
+func readJWK(raw []byte) (*jose.JSONWebKey, error) {
+	var operations struct {
+		KeyOps []string `json:"key_ops"`
+	}
+	if err := strictjson.Decode(bytes.NewReader(raw), strictjson.Limits{Object: true}, &operations); err != nil {
+		return nil, fmt.Errorf("read publicKeyJwk: %w", err)
+	}
+	if operations.KeyOps != nil && !slices.Contains(operations.KeyOps, "verify") {
+		return nil, errors.New("the key's key_ops do not hold verify")
+	}
+	var jwk jose.JSONWebKey
+	if err := jwk.UnmarshalJSON(raw); err != nil {
+		return nil, fmt.Errorf("read publicKeyJwk: %w", err)
+	}
+	if err := checkJWK(&jwk); err != nil {
+		return nil, err
+	}
+	jwk.Certificates, jwk.CertificateThumbprintSHA1, jwk.CertificateThumbprintSHA256 = nil, nil, nil
+	return &jwk, nil
+}
+
+// privateMembers of a JSON Web Key (RFC 7518, 6.2.2, 6.3.2, 6.4; RFC 8037, 2; RFC 9964).
+var privateMembers = []string{"d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"}
+
+// givesAwayPrivateKey looks for private keys anywhere in a JSON value, in any of the
+// forms that verification methods have had.
+func givesAwayPrivateKey(value any) bool {
+	switch value := value.(type) {
+	case []any:
+		return slices.ContainsFunc(value, givesAwayPrivateKey)
+	case map[string]any:
+		_, isJWK := value["kty"]
+		for name := range maps.Keys(value) {
+			lower := strings.ToLower(name)
+			if strings.HasPrefix(lower, "privatekey") || strings.HasPrefix(lower, "secretkey") ||
+				isJWK && slices.Contains(privateMembers, name) || givesAwayPrivateKey(value[name]) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,84 @@
+package did
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Fetch reads what is at an https URL that a stranger named, at most max bytes. The
+// host, in lower case and without port, must be allowed by hosts, which is asked
+// before anything is looked up; nil allows none. The client should come from
+// NewClient; redirects are refused whatever it says.
+//
+// It blocks for as long as the client's timeout. Its error is an *InvalidError for a
+// URL that may not be asked, an address that is not public, an answer that is too
+// long, 404, 410 and redirects, and an *UnreachableError for the rest.
+func Fetch(ctx context.Context, client *http.Client, hosts func(host string) bool, rawURL string, max int64) ([]byte, error) {
+	if len(rawURL) > 2048 {
+		return nil, invalid(clip(rawURL), "longer than 2048 bytes")
+	}
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, invalid(clip(rawURL), "not a URL")
+	}
+	return fetch(ctx, client, hosts, u, max)
+}
+
+func fetch(ctx context.Context, client *http.Client, hosts func(host string) bool, u *url.URL, max int64) ([]byte, error) {
+	id := clip(u.Redacted())
+	if err := checkURL(u); err != nil {
+		return nil, &InvalidError{ID: id, Err: err}
+	}
+	if host := strings.ToLower(u.Hostname()); hosts == nil || !hosts(host) {
+		return nil, invalid(id, "host %s is not among those that may be asked", host)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, &InvalidError{ID: id, Err: err}
+	}
+	request.Header.Set("User-Agent", "sluice")
+	guarded := *client
+	guarded.CheckRedirect = refuseRedirect
+	guarded.Jar = nil
+	response, err := guarded.Do(request)
+	if err != nil {
+		return nil, fetchError(id, err)
+	}
+	defer func() { _ = response.Body.Close() }() // read, or of no interest
+	switch response.StatusCode {
+	case http.StatusOK:
+	case http.StatusNotFound, http.StatusGone:
+		return nil, invalid(id, "the host says that there is none (%d)", response.StatusCode)
+	default:
+		return nil, &UnreachableError{ID: id, Err: fmt.Errorf("the host answers with status %d", response.StatusCode)}
+	}
+	if response.Header.Get("Content-Encoding") != "" {
+		return nil, invalid(id, "it is compressed, which was not asked for")
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, max+1))
+	if err != nil {
+		return nil, &UnreachableError{ID: id, Err: fmt.Errorf("read the answer: %w", err)}
+	}
+	if int64(len(body)) > max {
+		return nil, invalid(id, "longer than %d bytes", max)
+	}
+	return body, nil
+}
+
+// fetchError sorts the errors of a client.
+func fetchError(id string, err error) error {
+	var ofURL *url.Error // repeats method and URL
+	if errors.As(err, &ofURL) {
+		err = ofURL.Err
+	}
+	var address *AddressError
+	if errors.Is(err, errRedirect) || errors.As(err, &address) {
+		return &InvalidError{ID: id, Err: err}
+	}
+	return &UnreachableError{ID: id, Err: err}
+}

@@ -1,0 +1,195 @@
+package did
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// How long what was fetched is taken for true. A key that its owner removes stops
+// counting after freshFor while his host answers, and after mostFor if it does not.
+const (
+	freshFor   = 10 * time.Minute
+	mostFor    = 24 * time.Hour
+	retryAfter = 30 * time.Second // a failure, or a key that a document does not list
+)
+
+// Resolver finds the key that a DID URL names, if the owner of the DID lists it as an
+// assertionMethod. It keeps what it fetched in memory. It is safe for concurrent
+// use and must not be copied after first use; its zero value knows did:key only.
+type Resolver struct {
+	// Keys returns the keys that the operator configured for a DID; "kid" of each is its
+	// DID URL, or "#" and its fragment. No key of such a DID is fetched, nor its chain.
+	Keys func(did string) (keys *jose.JSONWebKeySet, ok bool)
+	// Client that fetches; nil means NewClient(ClientOptions{}).
+	Client *http.Client
+	// Hosts says which hosts may be asked, in lower case and without port; nil means
+	// none. It is asked on every call, so that a host that is no longer allowed stops
+	// counting at once.
+	Hosts func(host string) bool
+	// Roots that chains must lead to; nil means the system's.
+	Roots *x509.CertPool
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+
+	once          sync.Once
+	defaultClient *http.Client
+	documents     cache[assertions]
+	chains        cache[chain]
+}
+
+// Key returns the key that a DID URL names: one that the operator configured, the key
+// that a did:key is, or one that a did:web makes assertions with. For did:web it
+// blocks while it fetches, at most some 20 s, unless the answer is known; calls that
+// need the same document share one fetch.
+//
+// The error is a *NotListedError, an *InvalidError or, if asking later may help, an
+// *UnreachableError.
+func (r *Resolver) Key(ctx context.Context, id string) (*Key, error) {
+	did, fragment, err := Split(id)
+	if err != nil {
+		return nil, err
+	}
+	if r.Keys != nil {
+		if keys, ok := r.Keys(did); ok {
+			return configuredKey(id, did, keys)
+		}
+	}
+	switch {
+	case strings.HasPrefix(did, methodWeb):
+		return r.webKey(ctx, id, did)
+	case strings.HasPrefix(did, methodKey):
+		if fragment != strings.TrimPrefix(did, methodKey) {
+			return nil, &NotListedError{ID: clip(id)}
+		}
+		jwk, err := keyOfDID(did)
+		if err != nil {
+			return nil, &InvalidError{ID: clip(id), Err: err}
+		}
+		jwk.KeyID = id
+		return &Key{ID: id, JWK: *jwk}, nil
+	}
+	return nil, invalid(clip(id), "its DID method is neither web nor key")
+}
+
+// configuredKey takes a key from the operator's set.
+func configuredKey(id, did string, keys *jose.JSONWebKeySet) (*Key, error) {
+	var found *jose.JSONWebKey
+	for i := range keys.Keys {
+		if absolute(did, keys.Keys[i].KeyID) != id {
+			continue
+		}
+		if found != nil {
+			return nil, invalid(clip(id), "the operator configured two keys of this id")
+		}
+		found = &keys.Keys[i]
+	}
+	if found == nil {
+		return nil, &NotListedError{ID: clip(id)}
+	}
+	if err := checkJWK(found); err != nil {
+		return nil, &InvalidError{ID: clip(id), Err: err}
+	}
+	jwk := *found
+	jwk.KeyID, jwk.Certificates, jwk.CertificatesURL = id, nil, nil
+	return &Key{ID: id, JWK: jwk}, nil
+}
+
+func (r *Resolver) webKey(ctx context.Context, id, did string) (*Key, error) {
+	where, err := webURL(did)
+	if err != nil {
+		return nil, &InvalidError{ID: clip(did), Err: err}
+	}
+	host := where.Hostname()
+	if r.Hosts == nil || !r.Hosts(host) {
+		return nil, invalid(clip(did), "host %s is not among those that may be asked", host)
+	}
+	key, err := r.assertion(ctx, id, did, where)
+	if err != nil {
+		return nil, err
+	}
+	if key.err != nil {
+		return nil, &InvalidError{ID: clip(id), Err: key.err}
+	}
+	resolved := &Key{ID: id, JWK: key.jwk}
+	if key.jwk.CertificatesURL != nil {
+		if resolved.Chain, err = r.chain(ctx, id, host, key); err != nil {
+			return nil, err
+		}
+	}
+	return resolved, nil
+}
+
+// assertion finds a key in the DID's document. A key that is not there may be new,
+// hence a document that is not quite recent is fetched again before it is refused.
+func (r *Resolver) assertion(ctx context.Context, id, did string, where *url.URL) (assertion, error) {
+	load := func(ctx context.Context) (assertions, error) {
+		data, err := fetch(ctx, r.client(), r.Hosts, where, maxDocument)
+		if err != nil {
+			return nil, err
+		}
+		found, err := decodeDocument(did, data)
+		if err != nil {
+			return nil, &InvalidError{ID: clip(did), Err: err}
+		}
+		return found, nil
+	}
+	for _, want := range []age{{freshFor, mostFor}, {retryAfter, retryAfter}} {
+		document, err := r.documents.get(ctx, did, r.now(), want, load)
+		if err != nil {
+			return assertion{}, err
+		}
+		if key, ok := document[id]; ok {
+			return key, nil
+		}
+	}
+	return assertion{}, &NotListedError{ID: clip(id)}
+}
+
+// chain returns the verified chain of a key. One that has ended since it was fetched
+// is fetched again: certificates are renewed.
+func (r *Resolver) chain(ctx context.Context, id, host string, key assertion) ([]*x509.Certificate, error) {
+	load := func(ctx context.Context) (chain, error) {
+		verified, err := r.fetchChain(ctx, host, &key.jwk, r.now())
+		var unreachable *UnreachableError
+		var refused *InvalidError
+		if err != nil && !errors.As(err, &unreachable) && !errors.As(err, &refused) {
+			err = &InvalidError{ID: clip(id), Err: err}
+		}
+		return verified, err
+	}
+	// The same id may stand for another key or another chain tomorrow.
+	name := strings.Join([]string{id, key.jwk.CertificatesURL.String(), key.thumbprint}, " ")
+	for _, want := range []age{{freshFor, mostFor}, {retryAfter, retryAfter}} {
+		verified, err := r.chains.get(ctx, name, r.now(), want, load)
+		if err != nil {
+			return nil, err
+		}
+		if !r.now().After(verified.until) {
+			return verified.path, nil
+		}
+	}
+	return nil, invalid(clip(id), "the chain at x5u has expired")
+}
+
+func (r *Resolver) now() time.Time {
+	if r.Now != nil {
+		return r.Now()
+	}
+	return time.Now()
+}
+
+func (r *Resolver) client() *http.Client {
+	if r.Client != nil {
+		return r.Client
+	}
+	r.once.Do(func() { r.defaultClient = NewClient(ClientOptions{}) })
+	return r.defaultClient
+}
