@@ -96,6 +96,9 @@ func TestForgedCredentialsAreRefused(t *testing.T) {
 		{"context that differs by a slash", func(_ *world, f *forgery) {
 			f.payload["@context"] = []string{ContextCredentials, "https://w3id.org/gaia-x/development/#"}
 		}, StepParse, "/@context/1"},
+		{"one context twice", func(_ *world, f *forgery) {
+			f.payload["@context"] = []string{ContextCredentials, ContextGaiaX, ContextGaiaX}
+		}, StepParse, "a second time"},
 		{"inline context redefines countryCode", func(_ *world, f *forgery) {
 			f.payload["@context"] = []any{ContextCredentials, ContextGaiaX, object{"countryCode": "https://schema.org/name"}}
 		}, StepParse, "/@context/2: want a URL"},
@@ -155,7 +158,8 @@ func TestForgedCredentialsAreRefused(t *testing.T) {
 		{"dates that contradict each other", func(_ *world, f *forgery) { f.payload["exp"] = at.AddDate(-1, 0, 0).Unix() }, StepParse, "never valid"},
 		{"date without time zone", func(_ *world, f *forgery) { f.payload["validUntil"] = "2027-01-01T00:00:00" }, StepParse, "/validUntil"},
 		{"date that is a string", func(_ *world, f *forgery) { f.payload["exp"] = "1900000000" }, StepParse, "/exp"},
-		{"date out of range", func(_ *world, f *forgery) { f.payload["exp"] = json.Number("1e300") }, StepParse, "/exp"},
+		{"date out of range", func(_ *world, f *forgery) { f.payload["exp"] = json.Number("1e17") }, StepParse, "/exp"},
+		{"date that means none", func(_ *world, f *forgery) { f.payload["validUntil"] = "0001-01-01T00:00:00Z" }, StepParse, "/validUntil"},
 		{"date beyond numbers", func(_ *world, f *forgery) { f.payload["exp"] = json.Number("1e400") }, StepParse, "/exp"},
 		{"negative date", func(_ *world, f *forgery) { f.payload["exp"] = -1 }, StepParse, "/exp"},
 	} {

@@ -194,8 +194,8 @@ func (b bound) read() (time.Time, error) {
 		return time.Time{}, nil
 	}
 	at, err := b.parse(value)
-	if err == nil && (at.Unix() <= 0 || at.Year() > 9999) {
-		err = errors.New("want a time from 1970 to 9999")
+	if err == nil && at.Unix() <= 0 { // the zero time would mean no bound
+		err = errors.New("want a time after 1970")
 	}
 	if err != nil {
 		return time.Time{}, fmt.Errorf("/%s: %w, got %v", b.name, err, brief(value))
@@ -228,8 +228,8 @@ func (t *token) number(value any) (time.Time, error) {
 			seconds /= 1000
 		}
 	}
-	if seconds < 0 || seconds > 253402300799 { // 9999-12-31T23:59:59Z
-		return time.Time{}, errors.New("want a time from 1970 to 9999")
+	if seconds > 253402300799 { // 9999-12-31T23:59:59Z
+		return time.Time{}, errors.New("want a time before the year 10000")
 	}
 	whole, fraction := math.Modf(seconds)
 	return time.Unix(int64(whole), int64(fraction*1e9)).UTC(), nil

@@ -1,0 +1,135 @@
+package selfdescription
+
+import (
+	"context"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/base64"
+	"fmt"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+func TestNobodySignsWithAKeyThatOthersWouldRefuse(t *testing.T) {
+	good := newKey(t, "ES256", provider)
+	short, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := func(change func(*jose.JSONWebKey)) jose.JSONWebKey {
+		key := good
+		change(&key)
+		return key
+	}
+	for _, row := range []struct {
+		name string
+		key  jose.JSONWebKey
+		want string
+	}{
+		{"a public key", good.Public(), "not a private key"},
+		{"no key", jose.JSONWebKey{KeyID: good.KeyID}, "not a private key"},
+		{"an id that is no DID URL", with(func(k *jose.JSONWebKey) { k.KeyID = "key-1" }), "not a DID URL"},
+		{"an algorithm of another kind", with(func(k *jose.JSONWebKey) { k.Algorithm = "PS256" }), "does not fit algorithm PS256"},
+		{"no algorithm", with(func(k *jose.JSONWebKey) { k.Algorithm = "" }), "does not fit"},
+		{"a short RSA key", jose.JSONWebKey{Key: short, KeyID: good.KeyID, Algorithm: "PS256"}, "1024 bits"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if _, err := NewSigner(row.key); err == nil || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("%v, want …%s…", err, row.want)
+			}
+		})
+	}
+	if _, err := GenerateKey("HS256", good.KeyID); err == nil {
+		t.Error("a key for HS256")
+	}
+}
+
+func TestADocumentThatSaysTooLittleIsNotIssued(t *testing.T) {
+	s := newWorld(t).signer(t, provider)
+	for name, doc := range map[string]Document{
+		"no type":                   {Subject: object{"id": "x:y"}, ValidFrom: at},
+		"no id":                     {Subject: object{"type": "VatID"}, ValidFrom: at},
+		"no beginning":              {Subject: vat()},
+		"an end before the start":   {Subject: vat(), ValidFrom: at, ValidUntil: at},
+		"something that isn't JSON": {Subject: object{"id": "x:y", "type": "VatID", "vatID": func() {}}, ValidFrom: at},
+	} {
+		if compact, err := s.Credential(doc); err == nil {
+			t.Errorf("%s: %s", name, compact)
+		}
+	}
+	if _, err := s.Presentation(nil, "", "n", at); err == nil {
+		t.Error("a presentation for nobody")
+	}
+	if _, err := s.Presentation(nil, "a", "", at); err == nil {
+		t.Error("a presentation that nobody asked for")
+	}
+	if _, err := s.Presentation(make([]string, MaxCredentials+1), "a", "n", at); err == nil {
+		t.Error("a presentation of too much")
+	}
+}
+
+// Whoever holds an ECDSA token can negate s, and has a second valid signature.
+func TestASecondFormOfASignatureIsTheSameCredential(t *testing.T) {
+	d := newDossier(t)
+	d.keys[auditor] = newKey(t, "ES256", auditor)
+	c := d.issue(t, auditor, document(certification(offeringID)))
+	again := d.negated(t, c)
+	if again.Digest == c.Digest {
+		t.Fatal("the digest did not change")
+	}
+	if again.Signed != c.Signed {
+		t.Error("what was signed changed")
+	}
+	d.more = append(d.more, c, again)
+	claims, report := d.admit()
+	if !report.OK() || len(claims) != 4 {
+		t.Errorf("%v\n%s", summary(claims), &report)
+	}
+}
+
+// negated is a credential by ES256 with its signature in the other form.
+func (w *world) negated(t *testing.T, c *Credential) *Credential {
+	t.Helper()
+	cut := strings.LastIndex(c.Compact, ".") + 1
+	signature, err := base64.RawURLEncoding.DecodeString(c.Compact[cut:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := new(big.Int).SetBytes(signature[32:])
+	s.Sub(elliptic.P256().Params().N, s).FillBytes(signature[32:])
+	again, report := w.verifier().Credential(context.Background(), c.Compact[:cut]+base64.RawURLEncoding.EncodeToString(signature))
+	if !report.OK() {
+		t.Fatalf("\n%s", &report)
+	}
+	return again
+}
+
+func ExampleSigner_Credential() {
+	key, err := GenerateKey("ES256", "did:web:provider.example#key-1")
+	if err != nil {
+		panic(err)
+	}
+	signer, err := NewSigner(key)
+	if err != nil {
+		panic(err)
+	}
+	from := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	compact, err := signer.Credential(Document{
+		Subject:   map[string]any{"id": "https://provider.example/vat", "type": "VatID", "vatID": "DE123456789"},
+		ValidFrom: from, ValidUntil: from.AddDate(0, 3, 0),
+	})
+	if err != nil {
+		panic(err)
+	}
+	c, err := Parse(compact)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(c.Issuer, "says", c.Type, c.Claims["vatID"])
+	// Output: did:web:provider.example says VatID DE123456789
+}
