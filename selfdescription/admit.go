@@ -27,7 +27,9 @@ type Requirements struct {
 
 // Admit looks at the credentials of a member cluster together and says what they
 // prove. set holds verified credentials; those that do not hold at now are left out,
-// as are those of others than the provider and the issuers that are trusted.
+// as are those of others than the provider and the issuers that are trusted. It need
+// not be the whole catalogue: what the provider presented, what trusted issuers say of
+// that, and the broker's measurements of this very cluster.
 // offering is the id of the subject that describes the cluster.
 //
 // It refuses unless the offering is the provider's, names a LegalPerson who is the

@@ -343,6 +343,8 @@ func TestIDsThatOnlyTheOwnerOfADIDCanGive(t *testing.T) {
 		{"did:web:host.example%3A8443:a", "https://host.example/a/vc", false},
 		{"did:web:host.example:a", "https://host.example/b/vc", false},
 		{"did:web:host.example:a", "https://host.example/a/../b/vc", false},
+		{"did:web:host.example:a", "https://host.example/a/%2e%2e/b/vc", false},
+		{"did:web:host.example:a", "https://host.example/ab/vc", false},
 		{"did:key:z6Mk", "did:key:z6Mk#cs", true},
 		{"did:key:z6Mk", "https://host.example/vc", false},
 	} {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sluice-dev/sluice/selfdescription/did"
 	"github.com/sluice-dev/sluice/selfdescription/shape"
 )
 
@@ -180,24 +181,20 @@ func references(value any) (ids []string) {
 	return ids
 }
 
-// owns reports whether an id can only be given by the owner of a DID: it is the DID,
-// begins with it, or is an https URL below what the did:web stands for.
-func owns(did, id string) bool {
-	if rest, ok := strings.CutPrefix(id, did); ok && (rest == "" || strings.ContainsAny(rest[:1], "#/?")) {
+// owns reports whether only the owner of a DID can give an id: it is the DID, begins
+// with it, or is an https URL below what the did:web stands for.
+func owns(owner, id string) bool {
+	if rest, ok := strings.CutPrefix(id, owner); ok && (rest == "" || strings.ContainsAny(rest[:1], "#/?")) {
 		return true
 	}
-	name, ok := strings.CutPrefix(did, "did:web:")
-	if !ok {
-		return false
-	}
-	host, path, nested := strings.Cut(name, ":")
-	host, err := url.PathUnescape(host)
+	document, err := did.WebURL(owner)
 	if err != nil {
-		return false
+		return false // another method, which stands for no URL
 	}
+	below := strings.TrimSuffix(strings.TrimSuffix(document, "did.json"), ".well-known/")
 	u, err := url.Parse(id)
-	if err != nil || u.Scheme != "https" || u.User != nil || !strings.EqualFold(u.Host, host) {
+	if err != nil || u.Scheme != "https" || u.User != nil || slices.Contains(strings.Split(u.Path, "/"), "..") {
 		return false
 	}
-	return !nested || strings.HasPrefix(u.Path, "/"+strings.ReplaceAll(path, ":", "/")+"/") && !strings.Contains(u.Path, "..")
+	return strings.HasPrefix("https://"+strings.ToLower(u.Host)+u.EscapedPath(), below)
 }

@@ -85,28 +85,3 @@ func checkKey(algorithm string, key *jose.JSONWebKey) error {
 	}
 	return fmt.Errorf("%s does not fit algorithm %s", kind, algorithm)
 }
-
-// splitKeyID takes the DID from a DID URL with a fragment: did:web:a.example#key-1.
-func splitKeyID(id string) (did string, ok bool) {
-	did, fragment, ok := strings.Cut(id, "#")
-	return did, ok && fragment != "" && isDID(did)
-}
-
-// isDID checks the syntax of a DID (DID Core, 3.1) without path, query or fragment.
-func isDID(s string) bool {
-	method, rest, ok := strings.Cut(strings.TrimPrefix(s, "did:"), ":")
-	if !strings.HasPrefix(s, "did:") || !ok || method == "" || rest == "" || strings.HasSuffix(rest, ":") {
-		return false
-	}
-	for _, r := range method {
-		if (r < 'a' || r > 'z') && (r < '0' || r > '9') {
-			return false
-		}
-	}
-	for _, r := range rest {
-		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-:%", r) {
-			return false
-		}
-	}
-	return true
-}

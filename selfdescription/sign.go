@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/sluice-dev/sluice/selfdescription/did"
 )
 
 // Signer issues credentials and presentations in the name of one DID. It may be
@@ -20,9 +22,9 @@ type Signer struct {
 // NewSigner makes a signer of a private key, as GenerateKey makes them: its KeyID
 // is a DID URL, whose DID is the issuer, and its Algorithm one of Algorithms.
 func NewSigner(key jose.JSONWebKey) (*Signer, error) {
-	issuer, ok := splitKeyID(key.KeyID)
-	if !ok {
-		return nil, fmt.Errorf("sign with key %q: its id is not a DID URL with a fragment", key.KeyID)
+	issuer, _, err := did.Split(key.KeyID)
+	if err != nil {
+		return nil, fmt.Errorf("sign with key %q: its id is not a DID URL: %w", key.KeyID, err)
 	}
 	if key.IsPublic() || !key.Valid() {
 		return nil, fmt.Errorf("sign with key %s: not a private key", key.KeyID)

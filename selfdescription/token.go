@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/internal/strictjson"
+	"github.com/sluice-dev/sluice/selfdescription/did"
 )
 
 // maxDepth is how deep the JSON of a token may be nested.
@@ -110,9 +111,8 @@ func (t *token) readHeader(accepted []media) error {
 	if !slices.Contains(accepted, t.media) {
 		return fmt.Errorf("/typ and /cty: want %q and %q, got %q and %q", accepted[0].typ, accepted[0].cty, t.media.typ, t.media.cty)
 	}
-	var ok bool
-	if t.issuer, ok = splitKeyID(t.keyID); !ok {
-		return fmt.Errorf("/kid: want a DID URL with a fragment, got %q", t.keyID)
+	if t.issuer, _, err = did.Split(t.keyID); err != nil {
+		return fmt.Errorf("/kid: want a DID URL: %w", err)
 	}
 	return t.isIssuer(t.header, "iss")
 }
