@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -43,6 +44,9 @@ type clusterAddFlags struct {
 	taints                 []string
 	currency               string
 	prices                 map[string]string
+	offering               string
+	requires               []string
+	grace                  time.Duration
 	manifest               kube.ManifestOptions
 	wait                   time.Duration
 }
@@ -57,9 +61,13 @@ func newClusterAddCommand(hub *hubFlags) *cobra.Command {
 With that context's rights, which must be an administrator's, it applies what Sluice needs there: the
 namespace sluice-system, a service account with exactly the verbs in "sluice cluster manifest", and its
 token. Only that token is kept, sealed in the hub (or in a Secret, when the hub is a cluster); the
-administrator's credentials are not. Running it again renews the registration.`,
+administrator's credentials are not. Running it again renews the registration.
+
+With --offering, the cluster takes no new instances until its provider has proven, with signed credentials, that
+it is this offering (sluice sd --help).`,
 		Example: `  sluice cluster add eu-1 --context kind-eu-1 --region eu-de --provider acme
-  sluice cluster add edge-7 --from-kubeconfig edge.kubeconfig --tier edge --price cpu=0.04,memory=0.005`,
+  sluice cluster add edge-7 --from-kubeconfig edge.kubeconfig --tier edge --price cpu=0.04,memory=0.005
+  sluice cluster add eu-2 --context kind-eu-2 --provider acme --offering "https://acme.example/selfdescription/offering-eu#subject"`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cluster, err := f.cluster(args[0])
@@ -92,6 +100,9 @@ administrator's credentials are not. Running it again renews the registration.`,
 	flags.StringVar(&f.currency, "currency", "EUR", "currency of --price, an ISO 4217 code")
 	flags.StringToStringVar(&f.prices, "price", nil, "price of one unit for one hour by resource, for instance cpu=0.04,memory=0.005 (memory by the GiB)")
 	bindManifest(cmd, &f.manifest)
+	flags.StringVar(&f.offering, "offering", "", "id of the service offering that --provider must prove the cluster to be")
+	flags.StringSliceVar(&f.requires, "requires", nil, "types of credentials that must be there beside the offering's own, for instance LabelCredential")
+	flags.DurationVar(&f.grace, "grace", 0, "how long claims count on after their credentials have ended")
 	flags.DurationVar(&f.wait, "wait", time.Minute, "how long to wait until the cluster is ready; 0 does not wait")
 	return cmd
 }
@@ -121,6 +132,11 @@ func (f *clusterAddFlags) cluster(name string) (*v1alpha1.MemberCluster, error) 
 			Provider: f.provider, Region: f.region, Zone: f.zone, Tier: v1alpha1.Tier(f.tier),
 		},
 	}
+	trust, err := f.trust()
+	if err != nil {
+		return nil, err
+	}
+	cluster.Spec.Trust = trust
 	for _, text := range f.taints {
 		taint, err := parseTaint(text)
 		if err != nil {
@@ -140,6 +156,19 @@ func (f *clusterAddFlags) cluster(name string) (*v1alpha1.MemberCluster, error) 
 		cluster.Spec.Prices = prices
 	}
 	return cluster, nil
+}
+
+// trust is what the provider must prove; nil means nothing.
+func (f *clusterAddFlags) trust() (*v1alpha1.TrustRequirements, error) {
+	switch {
+	case f.offering == "" && (len(f.requires) > 0 || f.grace > 0):
+		return nil, errors.New("--requires and --grace go with --offering")
+	case f.offering == "":
+		return nil, nil
+	case f.provider == "":
+		return nil, errors.New("--offering needs --provider: whose credentials prove it")
+	}
+	return &v1alpha1.TrustRequirements{Offering: f.offering, Types: f.requires, GraceSeconds: int64(f.grace / time.Second)}, nil
 }
 
 // parseTaint reads key=value:Effect or key:Effect.

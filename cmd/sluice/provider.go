@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+func newProviderCommand(hub *hubFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "provider",
+		Short: "Providers: organisations that run member clusters and prove what they are",
+	}
+	hub.bind(cmd)
+	cmd.AddCommand(newProviderAddCommand(hub), newProviderListCommand(hub))
+	return cmd
+}
+
+func newProviderAddCommand(hub *hubFlags) *cobra.Command {
+	identity := &identityFlags{}
+	cmd := &cobra.Command{
+		Use:   "add NAME --did DID",
+		Short: "Let a provider present credentials",
+		Long: `Let a provider present credentials. Member clusters name it with "sluice cluster add --provider NAME".
+
+Its keys are fetched from the host that its did:web names, and from no other, each time they are needed. Where
+--keys gives them (the jwks.json or did.json that "sluice sd init" made), nothing is fetched.`,
+		Example: `  sluice provider add acme --did did:web:acme.example
+  sluice provider add lab --did did:web:lab.example --keys lab/jwks.json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			identified, err := identity.read()
+			if err != nil {
+				return err
+			}
+			provider := &v1alpha1.Provider{
+				TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Provider"},
+				ObjectMeta: metav1.ObjectMeta{Name: args[0], Namespace: hub.namespace},
+				Spec:       v1alpha1.ProviderSpec{Identified: identified},
+			}
+			if err := applyTo(cmd.Context(), hub, provider); err != nil {
+				return fmt.Errorf("provider %s: %w", args[0], err)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "provider %s: %s may present credentials\n", args[0], identified.DID)
+			return err
+		},
+	}
+	identity.bind(cmd)
+	return cmd
+}
+
+func newProviderListCommand(hub *hubFlags) *cobra.Command {
+	var output outputFlag
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List providers, and what was admitted of them",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := hub.client()
+			if err != nil {
+				return err
+			}
+			var providers v1alpha1.ProviderList
+			if err := c.List(cmd.Context(), &providers, client.InNamespace(hub.namespace)); err != nil {
+				return fmt.Errorf("list providers: %w", err)
+			}
+			var clusters v1alpha1.MemberClusterList
+			if err := c.List(cmd.Context(), &clusters, client.InNamespace(hub.namespace)); err != nil {
+				return fmt.Errorf("list member clusters: %w", err)
+			}
+			t := table{header: []string{"NAME", "DID", "KEYS", "KNOWN", "CLUSTERS", "AGE"}}
+			for _, p := range providers.Items {
+				t.rows = append(t.rows, []string{p.Name, p.Spec.DID, keySource(p.Spec.Identified), yesNo(viewCondition(p.Status.Conditions, v1alpha1.ConditionReady)),
+					orDash(strings.Join(clustersRunBy(clusters.Items, p.Name), ", ")), age(p.CreationTimestamp)})
+			}
+			return output.print(cmd.OutOrStdout(), providers.Items, t)
+		},
+	}
+	output.bind(cmd)
+	return cmd
+}
+
+// clustersRunBy names a provider's clusters, with a remark at those that are kept out.
+func clustersRunBy(clusters []v1alpha1.MemberCluster, provider string) []string {
+	var names []string
+	for _, c := range clusters {
+		if c.Spec.Provider != provider {
+			continue
+		}
+		text := c.Name
+		if admitted := viewCondition(c.Status.Conditions, v1alpha1.ConditionAdmitted); c.Spec.Trust != nil && (admitted == nil || !admitted.isTrue) {
+			text += " (not admitted)"
+		}
+		names = append(names, text)
+	}
+	return names
+}
+
+// yesNo shows a condition, with its message where it is not true.
+func yesNo(condition *conditionView) string {
+	switch {
+	case condition == nil:
+		return "unknown"
+	case condition.isTrue:
+		return "yes"
+	}
+	return "no: " + condition.message
+}
+
+// identityFlags name an organisation that signs.
+type identityFlags struct{ did, keys string }
+
+func (f *identityFlags) bind(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.did, "did", "", "DID of the organisation, for instance did:web:acme.example")
+	cmd.Flags().StringVar(&f.keys, "keys", "", "its public keys, a jwks.json or did.json, instead of fetching them")
+	_ = cmd.MarkFlagRequired("did")
+}
+
+func (f *identityFlags) read() (v1alpha1.Identified, error) {
+	identified := v1alpha1.Identified{DID: f.did}
+	if f.keys == "" {
+		return identified, nil
+	}
+	keys, err := readKeySet(f.keys)
+	if err != nil {
+		return identified, fmt.Errorf("--keys %s: %w", f.keys, err)
+	}
+	for _, key := range keys.Keys {
+		if owner, _, _ := strings.Cut(key.KeyID, "#"); owner != f.did {
+			return identified, fmt.Errorf("--keys %s: key %q is not of %s", f.keys, key.KeyID, f.did)
+		}
+		if !key.IsPublic() {
+			return identified, fmt.Errorf("--keys %s: key %q is a private key", f.keys, key.KeyID)
+		}
+	}
+	raw, err := json.Marshal(jose.JSONWebKeySet{Keys: keys.Keys})
+	if err != nil {
+		return identified, err
+	}
+	identified.Keys = &runtime.RawExtension{Raw: raw}
+	return identified, nil
+}
+
+// keySource says where the keys of an organisation come from.
+func keySource(i v1alpha1.Identified) string {
+	switch {
+	case i.Keys != nil:
+		return "given"
+	case strings.HasPrefix(i.DID, "did:key:"):
+		return "in the DID"
+	}
+	return "fetched"
+}
+
+// applyTo writes an object to the hub.
+func applyTo(ctx context.Context, hub *hubFlags, object client.Object) error {
+	c, err := hub.client()
+	if err != nil {
+		return err
+	}
+	return apply(ctx, c, object)
+}

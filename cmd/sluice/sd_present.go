@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-dev/sluice/selfdescription"
+)
+
+// sdPresentFlags say to whom, and what.
+type sdPresentFlags struct {
+	dir      folder
+	to       string
+	audience string
+	dryRun   bool
+}
+
+func newSDPresentCommand() *cobra.Command {
+	f := &sdPresentFlags{}
+	cmd := &cobra.Command{
+		Use:   "present --to URL",
+		Short: "Hand all credentials of the folder in to a broker",
+		Long: `Hand all credentials of the folder in to a broker: ask it for a nonce, sign a presentation (a VP-JWT) for that
+broker and that nonce, good for five minutes, send it, and print what the broker made of it.
+
+A presentation is worth something to whoever it is made for, and to nobody else. So it is made for the broker at
+--to only: for did:web of that host. Where the broker is reached under another name than its own, say with
+--audience who it is.`,
+		Example: `  sluice sd present --to https://broker.example
+  sluice sd present --to http://127.0.0.1:8080 --audience did:web:broker.example --dry-run`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.present(cmd)
+		},
+	}
+	f.dir.bind(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.to, "to", "", "URL of the broker")
+	flags.StringVar(&f.audience, "audience", "", "DID of the broker (default: did:web of the host in --to)")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "have everything verified, and keep nothing")
+	_ = cmd.MarkFlagRequired("to")
+	return cmd
+}
+
+// brokerHTTP speaks with brokers.
+var brokerHTTP = &http.Client{Timeout: time.Minute}
+
+// challenge is what a broker answers to POST /selfdescriptions/challenges.
+type challenge struct {
+	Nonce    string `json:"nonce"`
+	Audience string `json:"audience"`
+	// Description of why there is none, of an answer that is an error.
+	Description string `json:"description"`
+}
+
+// present asks for a nonce, signs for it, and sends.
+func (f *sdPresentFlags) present(cmd *cobra.Command) error {
+	signer, err := f.dir.signer()
+	if err != nil {
+		return err
+	}
+	tokens, err := readTokens(f.dir.path(credentialsDir))
+	if err != nil {
+		return err
+	}
+	audience, err := f.expectedAudience()
+	if err != nil {
+		return err
+	}
+	var asked challenge
+	if _, err := f.post(cmd.Context(), "/selfdescriptions/challenges", "", nil, &asked); err != nil {
+		return err
+	}
+	if asked.Nonce == "" {
+		return fmt.Errorf("%s takes no presentations: %s", f.to, orElse(asked.Description, "it gave no nonce"))
+	}
+	if asked.Audience != audience {
+		return fmt.Errorf("%s asks in the name of %s, want %s: if that is who you mean to present to, say so with --audience", f.to, asked.Audience, audience)
+	}
+	compact, files := make([]string, len(tokens)), map[string]string{}
+	for i, t := range tokens {
+		compact[i] = t.compact
+		files[selfdescription.DigestOf(t.compact).SRI()] = t.file
+	}
+	presentation, err := signer.Presentation(compact, audience, asked.Nonce, time.Now())
+	if err != nil {
+		return err
+	}
+	path := "/selfdescriptions"
+	if f.dryRun {
+		path += "/verify"
+	}
+	var answer presented
+	status, err := f.post(cmd.Context(), path, selfdescription.MediaTypePresentation, []byte(presentation), &answer)
+	if err != nil {
+		return err
+	}
+	if err := answer.print(cmd.OutOrStdout(), files); err != nil || status < 300 {
+		return err
+	}
+	return fmt.Errorf("%s refused the presentation with status %d: %s", f.to, status, orElse(answer.Description, "it does not say why"))
+}
+
+// expectedAudience is the DID of the broker that the user means.
+func (f *sdPresentFlags) expectedAudience() (string, error) {
+	to, err := url.Parse(f.to)
+	if err != nil || to.Host == "" || (to.Scheme != "https" && to.Scheme != "http") {
+		return "", fmt.Errorf("--to %q: want an https URL", f.to)
+	}
+	if f.audience != "" {
+		return f.audience, nil
+	}
+	return "did:web:" + strings.ReplaceAll(to.Host, ":", "%3A"), nil
+}
+
+// presented is what a broker answers to a presentation.
+type presented struct {
+	// Report of the presentation itself.
+	Report selfdescription.Report `json:"report"`
+	// Credentials in it, in the order in which they were presented.
+	Credentials []presentedCredential `json:"credentials"`
+	// Description of why nothing was taken, of an answer that is an error.
+	Description string `json:"description"`
+}
+
+type presentedCredential struct {
+	Digest string                 `json:"digest"`
+	Type   string                 `json:"type"`
+	State  string                 `json:"state"`
+	Report selfdescription.Report `json:"report"`
+}
+
+// print shows the answer, and fails if the broker refused the presentation or a credential.
+func (p *presented) print(w io.Writer, files map[string]string) error {
+	if failed := p.Report.Failed(); failed != nil {
+		fmt.Fprintln(w, "presentation")
+		printSteps(w, p.Report.Steps)
+		return fmt.Errorf("the presentation was refused at step %s: %s", failed.Name, failed.Message)
+	}
+	refused := 0
+	for _, c := range p.Credentials {
+		fmt.Fprintf(w, "%s\n  %s, %s: %s\n", orElse(files[c.Digest], "a credential"), c.Type, c.Digest, c.State)
+		if c.Report.Failed() != nil {
+			printSteps(w, c.Report.Steps)
+			refused++
+		}
+	}
+	if refused > 0 {
+		return fmt.Errorf("%d of %d credentials were refused", refused, len(p.Credentials))
+	}
+	return nil
+}
+
+// post sends one request to the broker and decodes its answer, which is JSON.
+func (f *sdPresentFlags) post(ctx context.Context, path, contentType string, body []byte, answer any) (status int, err error) {
+	target := strings.TrimSuffix(f.to, "/") + path
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	request.Header.Set("Accept", "application/json")
+	if contentType != "" {
+		request.Header.Set("Content-Type", contentType)
+	}
+	response, err := brokerHTTP.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return 0, fmt.Errorf("POST %s: %w", target, err)
+	}
+	if err := json.Unmarshal(data, answer); err != nil {
+		return 0, fmt.Errorf("POST %s: %s, which is not the answer of a broker with self-descriptions", target, response.Status)
+	}
+	return response.StatusCode, nil
+}
+
+// maxAnswer bounds what is read of a broker, in bytes.
+const maxAnswer = 4 << 20

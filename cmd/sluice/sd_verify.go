@@ -1,0 +1,212 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-dev/sluice/selfdescription"
+	"github.com/sluice-dev/sluice/selfdescription/did"
+)
+
+func newSDVerifyCommand() *cobra.Command {
+	var dir folder
+	var keys, hosts []string
+	var output outputFlag
+	cmd := &cobra.Command{
+		Use:   "verify [FILE|FOLDER ...]",
+		Short: "Verify credentials and show every step; works without a network",
+		Long: `Verify credentials: those of files, of folders (*.jwt), or else of the folder --dir. It prints what was checked,
+step by step, and fails if anything did not pass.
+
+Keys come from --keys (did.json or jwks.json files) and, with no --keys, from the folder --dir. The keys of a
+did:key are in its name. Nothing is fetched, unless --fetch names the hosts that may be asked for the did.json
+of a did:web.
+
+It then looks at them together: whether each bound offering leads to its provider and its data centre. What it
+cannot know is what a broker's operator trusts (who is believed as a notary or as a certification body), and
+whether the cluster is the one that a ClusterBinding names. "sluice sd present" tells.`,
+		Example: `  sluice sd verify
+  sluice sd verify credentials/certification.jwt --keys certifier-jwks.json
+  sluice sd verify offering.jwt --fetch provider.example`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				args = []string{dir.path(credentialsDir)}
+			}
+			if len(keys) == 0 && len(hosts) == 0 {
+				keys = []string{dir.path(jwksFile)}
+			}
+			known, err := readKeys(keys)
+			if err != nil {
+				return err
+			}
+			tokens, err := readTokens(args...)
+			if err != nil {
+				return err
+			}
+			verifier := &selfdescription.Verifier{Keys: &did.Resolver{
+				Keys:  func(name string) (*jose.JSONWebKeySet, bool) { set, ok := known[name]; return set, ok },
+				Hosts: func(host string) bool { return slices.Contains(hosts, host) },
+			}}
+			return verifyTokens(cmd, verifier, tokens, output)
+		},
+	}
+	dir.bind(cmd)
+	output.bind(cmd)
+	cmd.Flags().StringArrayVar(&keys, "keys", nil, "did.json or jwks.json with keys of issuers (repeatable)")
+	cmd.Flags().StringSliceVar(&hosts, "fetch", nil, "hosts that may be asked for the keys of a did:web")
+	return cmd
+}
+
+// verified is what --output json prints of a credential.
+type verified struct {
+	File   string                 `json:"file"`
+	Type   string                 `json:"type,omitempty"`
+	Issuer string                 `json:"issuer,omitempty"`
+	Digest string                 `json:"digest"`
+	Report selfdescription.Report `json:"report"`
+}
+
+func verifyTokens(cmd *cobra.Command, verifier *selfdescription.Verifier, tokens []token, output outputFlag) error {
+	var all []verified
+	var set []*selfdescription.Credential
+	failed := 0
+	for _, t := range tokens {
+		v := verified{File: t.file, Digest: selfdescription.DigestOf(t.compact).SRI()}
+		if credential, err := selfdescription.Parse(t.compact); err == nil {
+			v.Type, v.Issuer = credential.Type, credential.Issuer
+		}
+		credential, report := verifier.Credential(cmd.Context(), t.compact)
+		if v.Report = report; report.OK() {
+			set = append(set, credential)
+		} else {
+			failed++
+		}
+		all = append(all, v)
+		if output == "table" {
+			printVerified(cmd.OutOrStdout(), v)
+		}
+	}
+	if output != "table" {
+		if err := output.print(cmd.OutOrStdout(), all, table{}); err != nil {
+			return err
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d credentials did not pass", failed, len(all))
+	}
+	if output == "table" {
+		return verifySet(cmd.OutOrStdout(), set)
+	}
+	return nil
+}
+
+// verifySet shows what the credentials prove together of each cluster that one of
+// them binds, to somebody who takes nobody's word but the provider's.
+func verifySet(w io.Writer, set []*selfdescription.Credential) error {
+	refused := 0
+	for _, c := range set {
+		if c.Type != selfdescription.TypeClusterBinding {
+			continue
+		}
+		reference, _ := c.Claims["offering"].(map[string]any)
+		offering, _ := reference["id"].(string)
+		uid, _ := c.Claims["clusterUID"].(string)
+		keyHash, _ := c.Claims["apiServerKeyHash"].(string)
+		claims, report := selfdescription.Admit(set, offering, selfdescription.ClusterFacts{UID: uid, KeyHash: keyHash},
+			selfdescription.Requirements{Provider: c.Issuer}, nil, time.Now())
+		fmt.Fprintf(w, "%s\n  together, for cluster %s\n", offering, uid)
+		printSteps(w, report.Steps)
+		for _, claim := range claims {
+			fmt.Fprintf(w, "    %s = %s\n", claim.Name, claim.Value)
+		}
+		if !report.OK() {
+			refused++
+		}
+	}
+	if refused > 0 {
+		return fmt.Errorf("what %d bindings refer to does not hang together", refused)
+	}
+	return nil
+}
+
+func printVerified(w io.Writer, v verified) {
+	fmt.Fprintf(w, "%s\n  %s of %s, %s\n", v.File, orElse(v.Type, "a credential"), orElse(v.Issuer, "nobody known"), v.Digest)
+	printSteps(w, v.Report.Steps)
+}
+
+// printSteps prints a report with a mark for each step.
+func printSteps(w io.Writer, steps []selfdescription.Step) {
+	for _, s := range steps {
+		fmt.Fprintf(w, "  %s %-10s %s\n", mark(s.Result), s.Name, s.Message)
+	}
+}
+
+func mark(result selfdescription.Result) string {
+	switch result {
+	case selfdescription.Passed:
+		return "✓"
+	case selfdescription.Failed:
+		return "✗"
+	}
+	return "·"
+}
+
+// readKeys reads public keys from DID documents and JSON Web Key Sets, by DID.
+func readKeys(files []string) (map[string]*jose.JSONWebKeySet, error) {
+	known := map[string]*jose.JSONWebKeySet{}
+	for _, file := range files {
+		keys, err := readKeySet(file)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		for _, key := range keys.Keys {
+			name, _, ok := strings.Cut(key.KeyID, "#")
+			if !ok {
+				return nil, fmt.Errorf("%s: key %q: its kid is not a DID URL with a fragment", file, key.KeyID)
+			}
+			if known[name] == nil {
+				known[name] = &jose.JSONWebKeySet{}
+			}
+			known[name].Keys = append(known[name].Keys, key)
+		}
+	}
+	return known, nil
+}
+
+// readKeySet reads the keys of a JSON Web Key Set, or those that a DID document lists for assertions.
+func readKeySet(file string) (*jose.JSONWebKeySet, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var set struct {
+		jose.JSONWebKeySet
+		Methods []struct {
+			ID  string          `json:"id"`
+			JWK jose.JSONWebKey `json:"publicKeyJwk"`
+		} `json:"verificationMethod"`
+		Assertions []string `json:"assertionMethod"`
+	}
+	if err := json.Unmarshal(data, &set); err != nil {
+		return nil, err
+	}
+	for _, method := range set.Methods {
+		if slices.Contains(set.Assertions, method.ID) {
+			method.JWK.KeyID = method.ID
+			set.Keys = append(set.Keys, method.JWK)
+		}
+	}
+	if len(set.Keys) == 0 {
+		return nil, errors.New("no key in it: want a JSON Web Key Set or a DID document")
+	}
+	return &set.JSONWebKeySet, nil
+}
