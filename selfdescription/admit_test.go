@@ -1,6 +1,7 @@
 package selfdescription
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ type dossier struct {
 	more                                       []*Credential
 	want                                       Requirements
 	cluster                                    ClusterFacts
+	issuers                                    Issuers
 }
 
 const offeringID = "https://provider.example/k8s"
@@ -35,6 +37,7 @@ func newDossier(tb testing.TB) *dossier {
 		binding:    w.issue(tb, provider, document(binding("uid-1", hash))),
 		want:       Requirements{Provider: provider},
 		cluster:    ClusterFacts{UID: "uid-1", KeyHash: hash},
+		issuers:    worth,
 	}
 }
 
@@ -45,7 +48,34 @@ func (d *dossier) set() []*Credential {
 }
 
 func (d *dossier) admit() ([]Claim, Report) {
-	return Admit(d.set(), offeringID, d.cluster, d.want, worth, at)
+	return Admit(d.set(), offeringID, d.cluster, d.want, d.issuers, at)
+}
+
+// trust changes what an issuer is trusted with.
+func (d *dossier) trust(issuer, subjectType string, assurance Assurance, ok bool) {
+	before := d.issuers
+	d.issuers = func(i, t string) (Assurance, bool) {
+		if i == issuer && t == subjectType {
+			return assurance, ok
+		}
+		return before(i, t)
+	}
+}
+
+// by issues what only the issuers of the dossier allow.
+func (d *dossier) by(tb testing.TB, issuer string, subject object) *Credential {
+	tb.Helper()
+	compact, err := d.signer(tb, issuer).Credential(document(subject))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	v := d.verifier()
+	v.Issuers = d.issuers
+	c, report := v.Credential(context.Background(), compact)
+	if !report.OK() {
+		tb.Fatalf("\n%s", &report)
+	}
+	return c
 }
 
 // summary is claims without issuers and ends.
@@ -125,6 +155,21 @@ func TestClaimsHaveTheAssuranceOfWhoStandsBehindThem(t *testing.T) {
 		{"a certification that names offering and data centre certifies the country", func(t *testing.T, d *dossier) {
 			d.more = append(d.more, d.issue(t, auditor, document(certification(offeringID, d.offering, d.datacenter))))
 		}, []string{"certification=ISO/IEC 27001 certified", "datacenter.country=DE certified"}},
+		{"a certification of the provider by itself, although it is trusted to certify others", func(t *testing.T, d *dossier) {
+			d.trust(provider, TypeCertification, Certified, true)
+			d.more = append(d.more, d.by(t, provider, certification(offeringID, d.offering, d.datacenter)))
+		}, []string{"certification=ISO/IEC 27001 self"}},
+		{"a label on itself by who is trusted to label others", func(t *testing.T, d *dossier) {
+			d.trust(provider, TypeLabelCredential, Label, true)
+			d.more = append(d.more, d.by(t, provider, label(d.offering, d.datacenter)))
+		}, nil},
+		{"a certification of another's data centre, whose id the provider gave to its own", func(t *testing.T, d *dossier) {
+			o := offering(offeringID)
+			o["hostedOn"] = object{"id": "https://rival.example/dc"}
+			d.offering = d.issue(t, provider, document(o))
+			d.datacenter = d.issue(t, provider, document(datacenter("https://rival.example/dc", "DE")))
+			d.more = append(d.more, d.issue(t, auditor, document(certification("https://rival.example/dc"))))
+		}, nil},
 		{"a certification of something else", func(t *testing.T, d *dossier) {
 			d.more = append(d.more, d.issue(t, auditor, document(certification("https://provider.example/other"))))
 		}, nil},
@@ -174,10 +219,15 @@ func TestClaimsHaveTheAssuranceOfWhoStandsBehindThem(t *testing.T) {
 			o := offering(offeringID)
 			o["hostedOn"] = object{"id": "https://provider.example/pool"}
 			d.offering = d.issue(t, provider, document(o))
-			d.more = append(d.more, d.issue(t, provider, document(object{
-				"id": "https://provider.example/pool", "type": "VirtualResource", "copyrightOwnedBy": object{"id": "https://provider.example/lp"}, "license": "Apache-2.0",
-				"resourcePolicy": "default: allow", "aggregationOfResources": []object{{"id": "https://provider.example/dc"}},
-			})))
+			d.more = append(d.more, d.issue(t, provider, document(pool("https://provider.example/pool", "https://provider.example/dc"))))
+		}, nil},
+		{"resources that refer to each other", func(t *testing.T, d *dossier) {
+			o := offering(offeringID)
+			o["hostedOn"] = []object{{"id": "https://provider.example/pool"}, {"id": "https://provider.example/dc"}}
+			d.offering = d.issue(t, provider, document(o))
+			d.more = append(d.more,
+				d.issue(t, provider, document(pool("https://provider.example/pool", "https://provider.example/pool2"))),
+				d.issue(t, provider, document(pool("https://provider.example/pool2", "https://provider.example/pool"))))
 		}, nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -247,9 +297,30 @@ func TestADossierWithAGapIsNotAdmitted(t *testing.T) {
 			dc["aggregationOfResources"] = object{"id": "https://provider.example/zone-us"}
 			d.datacenter = d.issue(t, provider, document(dc))
 		}, StepReferences, "/hostedOn/0/aggregationOfResources/0"},
-		{"a provider that may not issue offerings", func(t *testing.T, d *dossier) {
-			d.want.Types = []string{"may not"}
+		{"a LegalPerson that is none", func(t *testing.T, d *dossier) {
+			d.person = d.issue(t, provider, document(datacenter("https://provider.example/lp", "DE")))
+		}, StepReferences, "/providedBy"},
+		{"an offering that another is trusted with", func(t *testing.T, d *dossier) {
+			d.trust(auditor, TypeComputeServiceOffering, Certified, true)
+			d.offering = d.by(t, auditor, offering(offeringID))
+		}, StepReferences, "no service offering"},
+		{"references without end", func(t *testing.T, d *dossier) {
+			d.datacenter = nil
+			for i := range maxPath + 2 {
+				id := "https://provider.example/dc" + strings.Repeat("x", i)
+				d.more = append(d.more, d.issue(t, provider, document(pool(id, id+"x"))))
+			}
+		}, StepReferences, "one after the other"},
+		{"a provider that may not issue offerings", func(_ *testing.T, d *dossier) {
+			d.trust(provider, TypeComputeServiceOffering, "", false)
 		}, StepIssuer, "may not issue ComputeServiceOffering"},
+		{"a provider that may not issue bindings", func(_ *testing.T, d *dossier) {
+			d.trust(provider, TypeClusterBinding, "", false)
+		}, StepBinding, "may not issue ClusterBinding"},
+		{"a binding that another is trusted with", func(t *testing.T, d *dossier) {
+			d.trust(auditor, TypeClusterBinding, Certified, true)
+			d.binding = d.by(t, auditor, binding(d.cluster.UID, d.cluster.KeyHash))
+		}, StepBinding, "no ClusterBinding"},
 		{"no binding", func(_ *testing.T, d *dossier) { d.binding = nil }, StepBinding, "no ClusterBinding"},
 		{"the binding of a rival", func(t *testing.T, d *dossier) {
 			d.binding = d.issue(t, rival, document(binding(d.cluster.UID, d.cluster.KeyHash)))
@@ -271,16 +342,7 @@ func TestADossierWithAGapIsNotAdmitted(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			d := newDossier(t)
 			row.change(t, d)
-			issuers := worth
-			if row.step == StepIssuer {
-				issuers = func(issuer, subjectType string) (Assurance, bool) {
-					if subjectType == TypeComputeServiceOffering {
-						return "", false
-					}
-					return worth(issuer, subjectType)
-				}
-			}
-			claims, report := Admit(d.set(), offeringID, d.cluster, d.want, issuers, at)
+			claims, report := d.admit()
 			refused(t, report, row.step, row.want)
 			if claims != nil {
 				t.Errorf("claims %v", claims)
@@ -291,20 +353,24 @@ func TestADossierWithAGapIsNotAdmitted(t *testing.T) {
 
 func TestAClaimEndsWithTheFirstOfWhatItRestsOn(t *testing.T) {
 	early := at.Add(time.Hour)
+	all := []string{ClaimCertification, ClaimDatacenterCountry, ClaimLabel, ClaimProviderCountry, ClaimProviderRegistration}
 	for name, row := range map[string]struct {
 		ends func(*dossier) *Credential
 		want []string // claims that end early
 	}{
-		"the label":       {func(d *dossier) *Credential { return d.more[0] }, []string{ClaimDatacenterCountry, ClaimLabel}},
-		"the data centre": {func(d *dossier) *Credential { return d.datacenter }, []string{ClaimDatacenterCountry}},
-		"the LegalPerson": {func(d *dossier) *Credential { return d.person }, []string{ClaimProviderCountry}},
-		"the number":      {func(d *dossier) *Credential { return d.vat }, []string{ClaimProviderRegistration}},
-		"the offering":    {func(d *dossier) *Credential { return d.offering }, []string{ClaimDatacenterCountry, ClaimLabel, ClaimProviderCountry, ClaimProviderRegistration}},
-		"the binding":     {func(d *dossier) *Credential { return d.binding }, []string{ClaimDatacenterCountry, ClaimLabel, ClaimProviderCountry, ClaimProviderRegistration}},
+		"the label":         {func(d *dossier) *Credential { return d.more[0] }, []string{ClaimDatacenterCountry, ClaimLabel}},
+		"the certification": {func(d *dossier) *Credential { return d.more[1] }, []string{ClaimCertification}},
+		"the data centre":   {func(d *dossier) *Credential { return d.datacenter }, []string{ClaimCertification, ClaimDatacenterCountry}},
+		"the LegalPerson":   {func(d *dossier) *Credential { return d.person }, []string{ClaimProviderCountry}},
+		"the number":        {func(d *dossier) *Credential { return d.vat }, []string{ClaimProviderRegistration}},
+		"the offering":      {func(d *dossier) *Credential { return d.offering }, all},
+		"the binding":       {func(d *dossier) *Credential { return d.binding }, all},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDossier(t)
-			d.more = append(d.more, d.issue(t, complianceS, document(label(d.offering, d.datacenter))))
+			d.more = append(d.more,
+				d.issue(t, complianceS, document(label(d.offering, d.datacenter))),
+				d.issue(t, auditor, document(certification("https://provider.example/dc"))))
 			row.ends(d).ValidUntil = early
 			claims, report := d.admit()
 			if !report.OK() {

@@ -122,6 +122,15 @@ func TestForgedCredentialsAreRefused(t *testing.T) {
 		{"status list in place of a self-description", func(_ *world, f *forgery) {
 			f.payload["credentialSubject"] = object{"id": "https://provider.example/l#list", "type": TypeStatusList, "statusPurpose": "revocation", "encodedList": "u"}
 		}, StepShape, TypeStatusList},
+		{"claims beside a literal", func(_ *world, f *forgery) {
+			f.subject()["name"] = object{"@value": "Kubernetes", "description": "x"}
+		}, StepParse, "/credentialSubject/name/description"},
+		{"language beside a literal", func(_ *world, f *forgery) {
+			f.subject()["name"] = object{"@value": "Kubernetes", "@language": "en"}
+		}, StepParse, "/credentialSubject/name/@language"},
+		{"literal that is an object", func(_ *world, f *forgery) {
+			f.subject()["name"] = object{"@value": object{"hostedOn": "x"}}
+		}, StepParse, "/credentialSubject/name/@value"},
 		{"relative id", func(_ *world, f *forgery) { f.subject()["id"] = "k8s" }, StepParse, "/credentialSubject/id"},
 		{"two subjects", func(_ *world, f *forgery) { f.payload["credentialSubject"] = []any{f.subject(), f.subject()} }, StepParse, "/credentialSubject"},
 
@@ -339,6 +348,7 @@ func TestSkewIsBounded(t *testing.T) {
 		{0, -2 * time.Minute, false},
 		{-1, -3*time.Minute - time.Second, true},
 		{-1, -3 * time.Minute, false},
+		{-time.Hour, -3*time.Minute - time.Second, true},
 		{4 * time.Minute, 59 * time.Second, true},
 		{4 * time.Minute, time.Minute, false},
 		{time.Hour, 2*time.Minute - time.Second, true},

@@ -132,6 +132,14 @@ func datacenter(id, country string) object {
 	}
 }
 
+// pool is a resource made of another.
+func pool(id, of string) object {
+	return object{
+		"id": id, "type": "VirtualResource", "aggregationOfResources": []object{{"id": of}},
+		"copyrightOwnedBy": object{"id": "https://provider.example/lp"}, "license": "Apache-2.0", "resourcePolicy": "default: allow",
+	}
+}
+
 func offering(id string) object {
 	return object{
 		"id": id, "type": "ComputeServiceOffering",
