@@ -189,6 +189,14 @@ func TestClaimsHaveTheAssuranceOfWhoStandsBehindThem(t *testing.T) {
 		{"a measurement by the broker, at its worst vantage", func(t *testing.T, d *dossier) {
 			d.more = append(d.more, d.issue(t, broker, document(measurement(offeringID))))
 		}, []string{"latency.p95Ms=35.5 measured", "uptime.ratio=0.9993 measured"}},
+		{"a label by a notary is worth a notary's word, and is no label", func(t *testing.T, d *dossier) {
+			d.trust(notary, TypeLabelCredential, Notary, true)
+			d.more = append(d.more, d.by(t, notary, label(d.offering, d.datacenter)))
+		}, []string{"datacenter.country=DE notary"}},
+		{"a measurement by an auditor", func(t *testing.T, d *dossier) {
+			d.trust(auditor, TypeClusterMeasurement, Certified, true)
+			d.more = append(d.more, d.by(t, auditor, measurement(offeringID)))
+		}, nil},
 		{"a measurement by the provider", func(t *testing.T, d *dossier) {
 			d.more = append(d.more, d.issue(t, provider, document(measurement(offeringID))))
 		}, nil},
