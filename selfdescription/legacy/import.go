@@ -60,14 +60,7 @@ func (i *Importer) Import(ctx context.Context, text string) (*selfdescription.Cr
 		Compact: text, Digest: selfdescription.DigestOf(text), ID: d.id, Issuer: d.issuer,
 		ValidFrom: d.from, ValidUntil: d.until, KeyID: cmp.Or(i.KeyID, d.proof.verificationMethod), Algorithm: d.proof.algorithm,
 	}
-	if d.hash != "" {
-		c.Claims = map[string]any{"hash": d.hash}
-		checks.pass("hash %s of a compliance service", d.hash)
-	} else if err := contexts.describe(c, d.subject); err != nil {
-		return nil, checks.fail(selfdescription.Rejected, err)
-	} else {
-		checks.pass("%s of %s", c.Type, c.Subject)
-	}
+	checks.pass("a credential by %s", d.issuer)
 	if !i.authentic(ctx, d, c, contexts, checks) || !i.timely(d, checks) {
 		return nil, checks.report
 	}
@@ -76,12 +69,16 @@ func (i *Importer) Import(ctx context.Context, text string) (*selfdescription.Cr
 	}
 	checks.skip("no credentialStatus")
 	if checks.report.Form == FormCompliance {
+		c.Claims = map[string]any{"hash": d.hash}
 		checks.skip("nothing but a hash is signed")
 		checks.pass("%s is a compliance service", c.Issuer)
 		return c, checks.report
 	}
-	if !checkShape(c, checks) {
-		return nil, checks.report
+	if err := contexts.describe(c, d.subject); err != nil {
+		return nil, checks.fail(selfdescription.Rejected, err)
+	}
+	if err := checkShape(c, checks); err != nil {
+		return nil, checks.fail(selfdescription.Rejected, err)
 	}
 	assurance, ok := selfdescription.Self, true
 	if i.Issuers != nil {
@@ -179,26 +176,24 @@ func (i *Importer) timely(d *document, checks *checks) bool {
 	return false
 }
 
-// checkShape takes the step shape. Types of other vocabularies than the current one of
-// Gaia-X are IRIs here.
-func checkShape(c *selfdescription.Credential, checks *checks) bool {
+// checkShape takes the step shape, unless it fails. Types of other vocabularies than
+// the current one of Gaia-X are IRIs here.
+func checkShape(c *selfdescription.Credential, checks *checks) error {
 	if c.Type == "" {
-		checks.fail(selfdescription.Rejected, errors.New("/credentialSubject/type: want one type"))
-		return false
+		return errors.New("/credentialSubject/type: want one type")
 	}
 	if strings.Contains(c.Type, ":") {
 		checks.skip("%s is not of Gaia-X %s", c.Type, shape.Release)
-		return true
+		return nil
 	}
 	violations := shape.Check(c.Claims)
 	if len(violations) == 0 {
 		checks.pass("%s of Gaia-X %s", c.Type, shape.Release)
-		return true
+		return nil
 	}
 	var lines []string
 	for _, violation := range violations[:min(5, len(violations))] {
 		lines = append(lines, "/credentialSubject"+violation.String())
 	}
-	checks.fail(selfdescription.Rejected, errors.New(strings.Join(lines, "; ")))
-	return false
+	return errors.New(strings.Join(lines, "; "))
 }
