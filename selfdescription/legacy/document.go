@@ -127,9 +127,6 @@ func plain(value any, path string) (any, error) {
 		object := make(map[string]any, len(value))
 		for _, name := range slices.Sorted(maps.Keys(value)) {
 			at := fmt.Sprintf("%s/%.120s", path, name)
-			if name == "@context" {
-				return nil, fmt.Errorf("%s: contexts stand at the top only", at)
-			}
 			if strings.HasPrefix(name, "@") && !slices.Contains([]string{"@id", "@type", "@value", "@language"}, name) {
 				return nil, fmt.Errorf("%s: no such keyword of JSON-LD is read in credentials", at)
 			}

@@ -212,12 +212,20 @@ func TestForgedDocumentsAreRefused(t *testing.T) {
 		{"algorithm HS256 with the public key", func(f *forgery) { f.header["alg"] = "HS256" }, algorithm, `"HS256"`},
 		{"algorithm that is not on the list", func(f *forgery) { f.header["alg"] = "ES512" }, algorithm, `"ES512"`},
 		{"algorithm of another kind of key", func(f *forgery) { f.header["alg"] = "PS256" }, key, "does not fit algorithm PS256"},
+		{"key for another algorithm", func(f *forgery) {
+			id := issuer + "#key-1"
+			f.importer.Keys = keys{id: {Key: f.key.Public(), KeyID: id, Algorithm: "ES384"}}
+		}, key, `the key is for "ES384"`},
 		{"key of another DID", func(f *forgery) { f.document["issuer"] = "did:web:rival.example" }, key, "want a key of the issuer"},
 		{"key without a fragment", func(f *forgery) { f.proof["verificationMethod"] = issuer }, key, "want a key of the issuer"},
 		{"key that the DID does not list", func(f *forgery) { f.proof["verificationMethod"] = issuer + "#key-2" }, key, "does not list"},
 		{"signature by another key", func(f *forgery) { f.key, _ = ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }, signature, "not what"},
 
 		{"not yet", func(f *forgery) { f.document["issuanceDate"] = "2026-12-01T00:00:00Z" }, selfdescription.StepWindow, "/issuanceDate"},
+		{"not yet by one of two dates", func(f *forgery) {
+			f.document["issuanceDate"] = "2026-12-01T00:00:00Z"
+			f.document["https://www.w3.org/2018/credentials#validFrom"] = object{"@value": "2026-11-02T00:00:00Z"}
+		}, selfdescription.StepWindow, "/issuanceDate"},
 		{"proof from the future", func(f *forgery) { f.proof["created"] = "2026-12-01T00:00:00Z" }, selfdescription.StepWindow, "/proof/created"},
 		{"expired", func(f *forgery) { f.document["expirationDate"] = "2026-11-02T00:00:00Z" }, selfdescription.StepWindow, "/expirationDate"},
 		{"expired by another name", func(f *forgery) {
@@ -319,6 +327,17 @@ func TestAComplianceCredentialSignsItsHashAndSaysSo(t *testing.T) {
 	}
 	if credential.Subject != "" || credential.Type != "" || len(credential.Claims) != 1 || credential.Claims["hash"] != hash {
 		t.Errorf("the credential says what was not signed: %+v", credential)
+	}
+}
+
+// What stands beside the hash would be taken for signed.
+func TestAComplianceCredentialHasNothingButItsHash(t *testing.T) {
+	f := complianceCredential(t)
+	f.document["@context"] = []any{ContextCredentialsV1, selfdescription.ContextGaiaX}
+	f.document["type"] = []any{"VerifiableCredential"}
+	text := strings.Replace(f.sign(t, FormCompliance), `"hash":`, `"labelLevel":"L3","hash":`, 1)
+	if credential, report := f.importer.Import(t.Context(), text); credential != nil || report.Failed().Name != selfdescription.StepSignature {
+		t.Errorf("report\n%s", &report.Report)
 	}
 }
 
@@ -472,6 +491,19 @@ func TestTypesOfOtherVocabulariesStayIRIs(t *testing.T) {
 	}
 	if step := report.Steps[6]; step.Result != selfdescription.Skipped {
 		t.Errorf("step %+v", step)
+	}
+}
+
+func TestAliasesOfKeywordsAreRefused(t *testing.T) {
+	for _, keyword := range []string{"@graph", "@reverse", "@included"} {
+		const url = "https://former.example/ns"
+		f := newForgery(t)
+		f.importer.Contexts = []selfdescription.Context{{URL: url, Document: fmt.Appendf(nil, `{"@context":{"alias":%q}}`, keyword)}}
+		f.document["@context"] = []any{ContextCredentialsV1, selfdescription.ContextGaiaX, url}
+		f.subject()["alias"] = object{"owns": object{"id": "https://a.example"}}
+		if credential, report := f.importer.Import(t.Context(), f.sign(t, FormGaiaX)); credential != nil || report.Failed().Name != selfdescription.StepParse {
+			t.Errorf("%s:\n%s", keyword, &report.Report)
+		}
 	}
 }
 

@@ -91,9 +91,7 @@ func (c *conversion) node(node map[string]any) (rdfc.Term, error) {
 				}
 			}
 			continue
-		case strings.HasPrefix(property, "@"):
-			return rdfc.Term{}, fmt.Errorf("%s: this keyword of JSON-LD is not read in credentials", property)
-		case !isAbsolute(property):
+		case !isAbsolute(property): // such as a keyword that the context has an alias for
 			return rdfc.Term{}, fmt.Errorf("undefined term %.80q", property)
 		case !ok:
 			return rdfc.Term{}, fmt.Errorf("%s: want an array, got %T", property, node[property])
