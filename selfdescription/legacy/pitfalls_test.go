@@ -5,12 +5,8 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -24,99 +20,6 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription"
 	"github.com/sluice-dev/sluice/selfdescription/did"
 )
-
-type object = map[string]any
-
-// forgery is a document that the owner of a published key makes: sign signs whatever
-// it says by then.
-type forgery struct {
-	key      *ecdsa.PrivateKey
-	document object
-	proof    object
-	header   object
-	importer *Importer
-	// after changes the signed text.
-	after func(string) string
-}
-
-func newForgery(t *testing.T) *forgery {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	id := issuer + "#key-1"
-	return &forgery{
-		key: key,
-		document: object{
-			"@context": []any{ContextCredentialsV1, ContextJWS2020, selfdescription.ContextGaiaX},
-			"type":     []any{"VerifiableCredential"}, "id": "https://provider.example/vc/dc", "issuer": issuer,
-			"issuanceDate": "2026-11-01T00:00:00Z", "expirationDate": "2027-02-01T00:00:00Z",
-			"credentialSubject": object{
-				"id": "https://provider.example/dc", "type": "Datacenter",
-				"maintainedBy": "https://provider.example/person", "aggregationOfResources": "https://provider.example/az",
-				"location": object{"type": "Address", "countryCode": "DE"},
-			},
-		},
-		proof:    object{"type": proofType, "created": "2026-11-01T00:00:00Z", "proofPurpose": "assertionMethod", "verificationMethod": id},
-		header:   object{"alg": "ES256", "b64": false, "crit": []any{"b64"}},
-		importer: &Importer{Keys: keys{id: {Key: key.Public(), KeyID: id}}, Now: func() time.Time { return now }},
-	}
-}
-
-func (f *forgery) subject() object { return f.document["credentialSubject"].(object) }
-
-// sign signs the document in a form, with what this package makes of it where that is
-// possible, and with nonsense where it is not.
-func (f *forgery) sign(t *testing.T, form Form) string {
-	t.Helper()
-	signed := []byte("what cannot be read cannot be signed")
-	contexts := append(loader(Contexts()), f.importer.Contexts...)
-	if d, err := contexts.read(f.text(t, "e30..")); err == nil {
-		t.Fatalf("a signature without an algorithm is read: %+v", d)
-	}
-	if d, err := contexts.read(f.text(t, f.jws(t, signed))); err == nil {
-		payloads, err := d.payloads(contexts)
-		if err == nil {
-			if i := slices.IndexFunc(payloads, func(p payload) bool { return p.form == form }); i >= 0 {
-				signed = payloads[i].bytes
-			}
-		}
-	}
-	text := f.text(t, f.jws(t, signed))
-	if f.after != nil {
-		text = f.after(text)
-	}
-	return text
-}
-
-func (f *forgery) jws(t *testing.T, payload []byte) string {
-	t.Helper()
-	raw, err := json.Marshal(f.header)
-	if err != nil {
-		t.Fatal(err)
-	}
-	header := base64.RawURLEncoding.EncodeToString(raw)
-	sum := sha256.Sum256(append([]byte(header+"."), payload...))
-	r, s, err := ecdsa.Sign(rand.Reader, f.key, sum[:])
-	if err != nil {
-		t.Fatal(err)
-	}
-	signature := append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...)
-	return header + ".." + base64.RawURLEncoding.EncodeToString(signature)
-}
-
-func (f *forgery) text(t *testing.T, jws string) string {
-	t.Helper()
-	document, proof := maps.Clone(f.document), maps.Clone(f.proof)
-	proof["jws"] = jws
-	document["proof"] = proof
-	raw, err := json.Marshal(document)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(raw)
-}
 
 func TestForgedDocumentsAreRefused(t *testing.T) {
 	const parse, algorithm, key, signature = selfdescription.StepParse, selfdescription.StepAlgorithm, selfdescription.StepKey, selfdescription.StepSignature
@@ -297,81 +200,6 @@ func TestTheW3CFormSignsTheProof(t *testing.T) {
 	f = newForgery(t)
 	if _, report := f.importer.Import(t.Context(), f.sign(t, FormW3C)); len(report.Unsigned) > 0 {
 		t.Errorf("unsigned %v, want none", report.Unsigned)
-	}
-}
-
-const hash = "3280866b1b8509ce287850fb113dc76d1334959c759f82a57415164d7a3a4026"
-
-func complianceCredential(t *testing.T) *forgery {
-	f := newForgery(t)
-	f.document["@context"] = []any{ContextCredentialsV1}
-	f.document["type"] = []any{"VerifiableCredential", "ParticipantCredential"}
-	f.document["credentialSubject"] = object{"id": "did:web:participant.example", "hash": hash}
-	f.importer.Compliance = func(did string) bool { return did == issuer }
-	return f
-}
-
-func TestAComplianceCredentialSignsItsHashAndSaysSo(t *testing.T) {
-	f := complianceCredential(t)
-	text := f.sign(t, FormCompliance)
-	text = strings.Replace(text, "participant.example", "rival.example", 1)
-	text = strings.Replace(text, "2027-02-01", "2037-02-01", 1)
-	credential, report := f.importer.Import(t.Context(), text)
-	if credential == nil || report.Form != FormCompliance {
-		t.Fatalf("a document with unsigned members changed is refused, so that the report would be wrong:\n%s", &report.Report)
-	}
-	for _, pointer := range []string{"/issuer", "/issuanceDate", "/expirationDate", "/credentialSubject/id", "/type", "/id", "/proof/created"} {
-		if !slices.Contains(report.Unsigned, pointer) {
-			t.Errorf("%s is not among the unsigned: %v", pointer, report.Unsigned)
-		}
-	}
-	if credential.Subject != "" || credential.Type != "" || len(credential.Claims) != 1 || credential.Claims["hash"] != hash {
-		t.Errorf("the credential says what was not signed: %+v", credential)
-	}
-}
-
-// What stands beside the hash would be taken for signed.
-func TestAComplianceCredentialHasNothingButItsHash(t *testing.T) {
-	f := complianceCredential(t)
-	f.document["@context"] = []any{ContextCredentialsV1, selfdescription.ContextGaiaX}
-	f.document["type"] = []any{"VerifiableCredential"}
-	text := strings.Replace(f.sign(t, FormCompliance), `"hash":`, `"labelLevel":"L3","hash":`, 1)
-	if credential, report := f.importer.Import(t.Context(), text); credential != nil || report.Failed().Name != selfdescription.StepSignature {
-		t.Errorf("report\n%s", &report.Report)
-	}
-}
-
-func TestOnlyComplianceServicesIssueComplianceCredentials(t *testing.T) {
-	f := complianceCredential(t)
-	text := f.sign(t, FormCompliance)
-	f.importer.Compliance = nil
-	if credential, report := f.importer.Import(t.Context(), text); credential != nil {
-		t.Errorf("accepted:\n%s", &report.Report)
-	}
-}
-
-// What a provider signed in the Gaia-X form is a signature over a hash, too.
-func TestAGaiaXCredentialIsNoComplianceCredential(t *testing.T) {
-	f := newForgery(t)
-	signed := f.sign(t, FormGaiaX)
-	var document struct{ Proof object }
-	if err := json.Unmarshal([]byte(signed), &document); err != nil {
-		t.Fatal(err)
-	}
-	d, err := loader(Contexts()).read(signed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	payloads, err := d.payloads(loader(Contexts()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	forged := complianceCredential(t)
-	forged.document["credentialSubject"].(object)["hash"] = string(payloads[1].bytes)
-	f.importer.Compliance = func(did string) bool { return did == "did:web:compliance.example" }
-	text := forged.text(t, document.Proof["jws"].(string))
-	if credential, report := f.importer.Import(t.Context(), text); credential != nil {
-		t.Errorf("accepted:\n%s", &report.Report)
 	}
 }
 
