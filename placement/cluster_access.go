@@ -21,6 +21,7 @@ import (
 // Sluice may do there.
 type access struct {
 	uid      string
+	keyHash  string
 	version  string
 	verified bool
 	// problem says why it is not verified, with the step and the remedy.
@@ -57,6 +58,9 @@ func (a *access) identify(ctx context.Context, r *clusterReconciler, cluster *v1
 	system, err := t.kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
 		return failed("read its UID from the namespace kube-system", err, "let Sluice get namespaces")
+	}
+	if a.keyHash, err = t.keyHash(ctx); err != nil {
+		return failed("read its API server's certificate", err, "see whether its API server is up and reachable from Sluice")
 	}
 	a.version, a.uid = version.GitVersion, string(system.UID)
 	return r.unique(ctx, cluster, a.uid)

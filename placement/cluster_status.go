@@ -33,7 +33,7 @@ func (w *clusterWatch) report(cluster *v1alpha1.MemberCluster, leaving []string,
 		status.Server = w.target.connection.Server
 	}
 	if w.access.uid != "" {
-		status.UID, status.KubernetesVersion = w.access.uid, w.access.version
+		status.UID, status.KeyHash, status.KubernetesVersion = w.access.uid, w.access.keyHash, w.access.version
 	}
 	if median := w.health.median(); median > 0 && (status.Latency == nil || changed(status.Latency.Duration, median)) {
 		status.Latency = &metav1.Duration{Duration: median.Round(100 * time.Microsecond)}

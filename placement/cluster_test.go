@@ -53,7 +53,8 @@ func newMemberWorld(t *testing.T, objects ...runtime.Object) *memberWorld {
 		},
 	}.complete(), m.world.reconciler.recovery)
 	m.reconciler.open = func(context.Context, string) (target, error) {
-		return target{connection: connection, kube: m.kube, readyz: func(context.Context) error { return m.probe }}, nil
+		return target{connection: connection, kube: m.kube, readyz: func(context.Context) error { return m.probe },
+			keyHash: func(context.Context) (string, error) { return "sha256-key", nil }}, nil
 	}
 	m.reconciler.wake = func(string) { m.looks.Add(1) }
 	m.reconciler.running = t.Context()

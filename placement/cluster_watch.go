@@ -27,6 +27,8 @@ type target struct {
 	kube       kubernetes.Interface
 	// readyz probes the API server.
 	readyz func(context.Context) error
+	// keyHash identifies the API server by its key, see member.KeyHash.
+	keyHash func(context.Context) (string, error)
 }
 
 // openTarget opens targets over connections, one a connection.
@@ -42,9 +44,13 @@ func openTarget(connections *member.Connections) func(context.Context, string) (
 		if err != nil {
 			return target{}, fmt.Errorf("member cluster %s: build its client: %w", cluster, err)
 		}
-		return target{connection: connection, kube: kube, readyz: func(ctx context.Context) error {
-			return kube.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
-		}}, nil
+		return target{
+			connection: connection, kube: kube,
+			readyz: func(ctx context.Context) error {
+				return kube.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+			},
+			keyHash: func(ctx context.Context) (string, error) { return member.KeyHash(ctx, config) },
+		}, nil
 	}
 }
 

@@ -87,7 +87,7 @@ type TrustedIssuerSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Types []string `json:"types"`
 	// Assurance of what it issues.
-	// +kubebuilder:validation:XValidation:rule="self in ['notary', 'label', 'certified']",message="an issuer is trusted as notary, label or certified"
+	// +kubebuilder:validation:Enum=notary;label;certified
 	Assurance Assurance `json:"assurance"`
 }
 
@@ -119,6 +119,8 @@ type IdentityList struct {
 type IdentitySpec struct {
 	// DID of the broker: did:web of its public name.
 	DID string `json:"did"`
+	// Rotated is the annotation's value at the last rotation that was asked for.
+	Rotated string `json:"rotated,omitempty"`
 	// Keys, newest first. The first signs; the others are published until PublishedUntil.
 	// +kubebuilder:validation:MaxItems=16
 	Keys []IdentityKey `json:"keys,omitempty"`

@@ -35,6 +35,7 @@ import (
 type serveFlags struct {
 	dataDir, kubeconfig, namespace string
 	listener                       listener
+	trust                          trustFlags
 	metricsListen                  string
 	platforms, keyset              string
 	collect                        string
@@ -68,6 +69,7 @@ platforms.yaml of the data folder.`,
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster that is the hub")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of Sluice's resources (default: the pod's own, or sluice)")
 	f.listener.bind(flags)
+	f.trust.bind(cmd)
 	flags.StringVar(&f.metricsListen, "metrics-listen", "127.0.0.1:8081", "address of /metrics, /healthz and /readyz; 0 switches it off")
 	flags.StringVar(&f.platforms, "platforms", "", "file that lists the platforms and their credentials; read again when it changes")
 	flags.StringVar(&f.keyset, "keyset", "", "file with the keys that seal what is stored (default: keyset.json in the data folder)")
@@ -130,6 +132,9 @@ func (f *serveFlags) serve(ctx context.Context) error {
 	}
 	if err := f.assemble(ctx, mgr, h, live, served, keys); err != nil {
 		return err
+	}
+	if f.listener.handler, err = f.trust.assemble(mgr, h, keys, f.listener.handler); err != nil {
+		return fmt.Errorf("set up self-descriptions: %w", err)
 	}
 
 	ctx, cancel := context.WithCancel(ctx)

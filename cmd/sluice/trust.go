@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gorilla/mux"
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/sluice-dev/sluice/internal/hub"
+	"github.com/sluice-dev/sluice/internal/seal"
+	"github.com/sluice-dev/sluice/selfdescription/controller"
+	"github.com/sluice-dev/sluice/selfdescription/did"
+	"github.com/sluice-dev/sluice/selfdescription/server"
+	"github.com/sluice-dev/sluice/selfdescription/trust"
+)
+
+// trustFlags say who the broker is and whom it asks for keys.
+type trustFlags struct {
+	publicURL    string
+	hosts        []string
+	addresses    []string
+	rotateEvery  time.Duration
+	vantage      string
+	measureEvery time.Duration
+}
+
+func (f *trustFlags) bind(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.publicURL, "public-url", "", "https URL of this broker, which gives it its name, did:web:HOST; without it, it issues nothing and takes no presentations")
+	flags.StringSliceVar(&f.hosts, "did-hosts", nil, "hosts that may be asked for DID documents and status lists, beside those of providers and trusted issuers")
+	flags.StringSliceVar(&f.addresses, "did-allow-addresses", nil, "private addresses (CIDR) that may be reached to fetch them; none but public ones otherwise")
+	flags.DurationVar(&f.rotateEvery, "identity-rotate-every", 90*24*time.Hour, "how long the broker signs with one key")
+	flags.StringVar(&f.vantage, "vantage", "", "name of the place from which this broker probes; with it, it measures member clusters and signs what it measured")
+	flags.DurationVar(&f.measureEvery, "measure-window", 24*time.Hour, "length of one measurement")
+}
+
+// name is the broker's DID (did:web method specification, 3.1); empty if it has no URL.
+func (f *trustFlags) name() (string, error) {
+	if f.publicURL == "" {
+		return "", nil
+	}
+	u, err := url.Parse(f.publicURL)
+	if err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" {
+		return "", fmt.Errorf("--public-url %q: want https://HOST without a path", f.publicURL)
+	}
+	return "did:web:" + strings.ReplaceAll(u.Host, ":", "%3A"), nil
+}
+
+// assemble adds self-descriptions to the manager and in front of the broker.
+func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, next http.Handler) (http.Handler, error) {
+	name, err := f.name()
+	if err != nil {
+		return nil, err
+	}
+	options := did.ClientOptions{}
+	for _, text := range f.addresses {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("--did-allow-addresses %q: want addresses as 10.0.0.0/8", text)
+		}
+		options.AllowAddresses = append(options.AllowAddresses, prefix)
+	}
+	book := &trust.Book{}
+	hosts := func(host string) bool { return slices.Contains(f.hosts, host) || book.Hosts(host) }
+	fetch := did.NewClient(options)
+	resolver := &did.Resolver{Keys: book.Keys, Client: fetch, Hosts: hosts}
+	statuses := &trust.Statuses{Client: fetch, Hosts: hosts, Clock: clock.RealClock{}}
+	var recorder events.EventRecorder
+	if !h.Embedded {
+		recorder = mgr.GetEventRecorder("sluice")
+	}
+	err = controller.SetupWithManager(mgr, controller.Options{
+		Events: recorder, Namespace: h.Namespace, Book: book, Keys: resolver, Statuses: statuses, DID: name, Seal: keys,
+		RotateEvery: f.rotateEvery, Measure: controller.Measure{Window: f.measureEvery, Vantage: f.vantage},
+	})
+	if err != nil {
+		return nil, err
+	}
+	router := mux.NewRouter()
+	server.Mount(router, server.Options{
+		Hub: mgr.GetClient(), Namespace: h.Namespace, DID: name, Seal: keys, Book: book, Keys: resolver, Statuses: statuses,
+	})
+	router.NotFoundHandler, router.MethodNotAllowedHandler = next, next
+	return router, nil
+}

@@ -1,0 +1,47 @@
+package member
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+
+	"k8s.io/client-go/rest"
+)
+
+// KeyHash is the digest of the public key (SubjectPublicKeyInfo, as RFC 7469,
+// 2.4 pins it) in the certificate that an API server shows, which is verified: "sha256-<base64>".
+func KeyHash(ctx context.Context, config *rest.Config) (string, error) {
+	server, err := url.Parse(config.Host)
+	if err != nil || server.Scheme != "https" {
+		return "", fmt.Errorf("server %q: want an https URL", config.Host)
+	}
+	settings, err := rest.TLSConfigFor(config)
+	if err != nil {
+		return "", err
+	}
+	if settings == nil { // neither a CA nor credentials of its own
+		settings = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	address := server.Host
+	if server.Port() == "" {
+		address = net.JoinHostPort(server.Hostname(), "443")
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	connection, err := (&tls.Dialer{Config: settings}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return "", err
+	}
+	defer connection.Close()
+	certificates := connection.(*tls.Conn).ConnectionState().PeerCertificates
+	if len(certificates) == 0 {
+		return "", errors.New("it shows none")
+	}
+	digest := sha256.Sum256(certificates[0].RawSubjectPublicKeyInfo)
+	return "sha256-" + base64.StdEncoding.EncodeToString(digest[:]), nil
+}

@@ -1,0 +1,195 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/selfdescription"
+)
+
+// admission keeps the claims and the condition Admitted of member clusters true.
+type admission struct {
+	Options
+	hub client.Client
+}
+
+func (r *admission) setup(mgr ctrl.Manager) error {
+	err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.SelfDescription{}, fieldProvider,
+		func(o client.Object) []string { return []string{o.(*v1alpha1.SelfDescription).Spec.Provider} })
+	if err != nil {
+		return fmt.Errorf("index credentials by provider: %w", err)
+	}
+	byCredential := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
+		return r.clustersOf(ctx, o.(*v1alpha1.SelfDescription).Spec.Provider)
+	})
+	byProvider := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
+		return r.clustersOf(ctx, o.GetName())
+	})
+	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []ctrl.Request {
+		return r.clustersOf(ctx, "")
+	})
+	return ctrl.NewControllerManagedBy(mgr).Named("admission").
+		For(&v1alpha1.MemberCluster{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, reached))).
+		Watches(&v1alpha1.SelfDescription{}, byCredential).
+		Watches(&v1alpha1.Provider{}, byProvider, generationChanged).
+		Watches(&v1alpha1.TrustedIssuer{}, all, generationChanged).
+		Complete(r)
+}
+
+// fieldProvider selects the credentials that a provider presented.
+const fieldProvider = "spec.provider"
+
+// clustersOf are the clusters of a provider that must prove what they are; of every
+// provider where it is empty.
+func (r *admission) clustersOf(ctx context.Context, provider string) (requests []ctrl.Request) {
+	var list v1alpha1.MemberClusterList
+	if err := r.hub.List(ctx, &list, client.InNamespace(r.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil // the cache has been stopped
+	}
+	for i := range list.Items {
+		if c := &list.Items[i]; c.Spec.Trust != nil && (provider == "" || c.Spec.Provider == provider) {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(c)})
+		}
+	}
+	return requests
+}
+
+// Reconcile looks at what the provider of one member cluster has proven.
+func (r *admission) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	cluster := &v1alpha1.MemberCluster{}
+	if err := r.hub.Get(ctx, request.NamespacedName, cluster); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	before := cluster.Status.DeepCopy()
+	again, err := r.admit(ctx, cluster)
+	if err != nil || equality.Semantic.DeepEqual(before, &cluster.Status) {
+		return ctrl.Result{RequeueAfter: again}, err
+	}
+	if err := r.hub.Status().Update(ctx, cluster); err != nil {
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			return ctrl.Result{RequeueAfter: afterConflict}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("write the cluster's status: %w", err)
+	}
+	r.tell(ctx, before, cluster)
+	return ctrl.Result{RequeueAfter: again}, nil
+}
+
+// admit sets claims, report and condition, and returns when they end.
+func (r *admission) admit(ctx context.Context, cluster *v1alpha1.MemberCluster) (time.Duration, error) {
+	s, trust := &cluster.Status, cluster.Spec.Trust
+	if trust == nil {
+		s.Claims, s.Admission = nil, nil
+		s.Conditions = slices.DeleteFunc(s.Conditions, func(c metav1.Condition) bool { return c.Type == v1alpha1.ConditionAdmitted })
+		return 0, nil
+	}
+	if err := r.Book.Refresh(ctx, r.hub, r.Namespace); err != nil {
+		return 0, err
+	}
+	book := r.Book.Picture()
+	provider, known := book.Provider(cluster.Spec.Provider)
+	if !known {
+		r.conclude(cluster, nil, nil, "UnknownProvider",
+			fmt.Sprintf("member cluster %s: spec.provider %q names no Provider: add it with `sluice provider add`", cluster.Name, cluster.Spec.Provider))
+		return 0, nil
+	}
+	grace := time.Duration(trust.GraceSeconds) * time.Second
+	now := r.Clock.Now()
+	set, err := r.credentials(ctx, cluster.Spec.Provider, now.Add(-grace))
+	if err != nil {
+		return 0, err
+	}
+	claims, report := selfdescription.Admit(set, trust.Offering,
+		selfdescription.ClusterFacts{UID: s.UID, KeyHash: s.KeyHash},
+		selfdescription.Requirements{Provider: provider, Types: trust.Types}, book.Issuers, now.Add(-grace))
+	if failed := report.Failed(); failed != nil {
+		r.conclude(cluster, nil, report.Steps, "NotProven", fmt.Sprintf("%s: %s", failed.Name, failed.Message))
+		return 0, nil
+	}
+	held := apiClaims(claims, grace)
+	r.conclude(cluster, held, report.Steps, v1alpha1.ReasonReady, fmt.Sprintf("%d claims are proven", len(held)))
+	return untilNext(held, now), nil
+}
+
+// credentials are those that the provider presented and that hold, or held at the
+// time given.
+func (r *admission) credentials(ctx context.Context, provider string, since time.Time) (set []*selfdescription.Credential, err error) {
+	var list v1alpha1.SelfDescriptionList
+	if err := r.hub.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{fieldProvider: provider}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list credentials: %w", err)
+	}
+	for i := range list.Items {
+		sd := &list.Items[i]
+		inGrace := sd.Status.State == v1alpha1.CredentialExpired && sd.Status.ValidUntil != nil && sd.Status.ValidUntil.After(since)
+		if sd.Status.ObservedGeneration != sd.Generation || sd.Status.State != v1alpha1.CredentialVerified && !inGrace {
+			continue
+		}
+		c, err := selfdescription.Parse(sd.Spec.Credential)
+		if err == nil {
+			set = append(set, c)
+		}
+	}
+	return set, nil
+}
+
+func (r *admission) conclude(cluster *v1alpha1.MemberCluster, claims []v1alpha1.Claim, report []selfdescription.Step, reason, message string) {
+	cluster.Status.Claims, cluster.Status.Admission = claims, steps(report)
+	state := metav1.ConditionFalse
+	if reason == v1alpha1.ReasonReady {
+		state = metav1.ConditionTrue
+	}
+	v1alpha1.SetCondition(&cluster.Status.Conditions, cluster.Generation, v1alpha1.ConditionAdmitted, state, reason, message)
+}
+
+func apiClaims(in []selfdescription.Claim, grace time.Duration) (out []v1alpha1.Claim) {
+	for _, c := range in {
+		claim := v1alpha1.Claim{
+			Name: c.Name, Value: c.Value, Assurance: v1alpha1.Assurance(c.Assurance), Issuer: c.Issuer, Credential: c.Credential.SRI(),
+		}
+		if !c.Expires.IsZero() {
+			claim.ExpiresAt = apiTime(c.Expires.Add(grace))
+		}
+		out = append(out, claim)
+	}
+	return out
+}
+
+// untilNext is how long it is until the first claim ends; 0 if none does.
+func untilNext(claims []v1alpha1.Claim, now time.Time) (wait time.Duration) {
+	for _, c := range claims {
+		if c.ExpiresAt == nil {
+			continue
+		}
+		if left := max(c.ExpiresAt.Sub(now), time.Second); wait == 0 || left < wait {
+			wait = left
+		}
+	}
+	return wait
+}
+
+// tell says when a cluster was admitted or is not any more.
+func (r *admission) tell(ctx context.Context, before *v1alpha1.MemberClusterStatus, cluster *v1alpha1.MemberCluster) {
+	was, is := admitted(before), admitted(&cluster.Status)
+	if is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason {
+		return
+	}
+	log.FromContext(ctx).Info("Admission", "cluster", cluster.Name, "admitted", is.Status, "reason", is.Reason, "message", is.Message)
+	kind := "Normal"
+	if is.Status != metav1.ConditionTrue {
+		kind = "Warning"
+	}
+	r.Events.Eventf(cluster, nil, kind, "Admission"+is.Reason, "Admit", "%s", is.Message)
+}

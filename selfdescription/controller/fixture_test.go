@@ -1,0 +1,279 @@
+package controller_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-logr/logr"
+	"github.com/gorilla/mux"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/hub/hubtest"
+	"github.com/sluice-dev/sluice/internal/seal"
+	"github.com/sluice-dev/sluice/selfdescription"
+	"github.com/sluice-dev/sluice/selfdescription/controller"
+	"github.com/sluice-dev/sluice/selfdescription/did"
+	"github.com/sluice-dev/sluice/selfdescription/draft"
+	"github.com/sluice-dev/sluice/selfdescription/server"
+	"github.com/sluice-dev/sluice/selfdescription/trust"
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	hubtest.Main(m)
+}
+
+const (
+	broker  = "did:web:broker.example"
+	uid     = "4fb5f5b1-6a4c-4a39-8e2a-9a4f9f6a0e10"
+	keyHash = "sha256-n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg="
+)
+
+// world is a hub with the controllers on it, and the server in front.
+type world struct {
+	*testing.T
+	client.Client
+	namespace string
+	server    *httptest.Server
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	must(t, v1alpha1.AddToScheme(scheme))
+	hub := hubtest.Start(t)
+	w := &world{T: t, namespace: hubtest.Namespace(t)}
+	var err error
+	w.Client, err = client.New(hub.Config, client.Options{Scheme: scheme})
+	must(t, err)
+	keys, err := seal.Open(t.TempDir() + "/keyset.json")
+	must(t, err)
+	skip := true // names of controllers are global, and tests make several
+	mgr, err := ctrl.NewManager(hub.Config, ctrl.Options{
+		Scheme: scheme, Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}},
+		Controller: config.Controller{SkipNameValidation: &skip},
+	})
+	must(t, err)
+	book := &trust.Book{}
+	resolver := &did.Resolver{Keys: book.Keys, Hosts: book.Hosts}
+	must(t, controller.SetupWithManager(mgr, controller.Options{
+		Namespace: w.namespace, Book: book, Keys: resolver, DID: broker, Seal: keys,
+	}))
+	router := mux.NewRouter()
+	server.Mount(router, server.Options{
+		Hub: mgr.GetClient(), Namespace: w.namespace, DID: broker, Seal: keys, Book: book, Keys: resolver, Clock: clock.RealClock{},
+	})
+	w.server = httptest.NewServer(router)
+	t.Cleanup(w.server.Close)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	if !mgr.GetCache().WaitForCacheSync(t.Context()) {
+		t.Fatal("the cache does not sync")
+	}
+	return w
+}
+
+// party signs.
+type party struct {
+	did    string
+	signer *selfdescription.Signer
+}
+
+func newParty(t *testing.T, name string) party {
+	t.Helper()
+	id := "did:web:" + name + ".example"
+	key, err := selfdescription.GenerateKey("EdDSA", id+"#key-1")
+	must(t, err)
+	signer, err := selfdescription.NewSigner(key)
+	must(t, err)
+	return party{id, signer}
+}
+
+// identified is the party with its keys, as an operator configures it.
+func (p party) identified(t *testing.T) v1alpha1.Identified {
+	raw, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{p.signer.Public()}})
+	must(t, err)
+	return v1alpha1.Identified{DID: p.did, Keys: &runtime.RawExtension{Raw: raw}}
+}
+
+// provider registers a party as a provider.
+func (w *world) provider(name string, p party) {
+	w.Helper()
+	must(w.T, w.Create(w.Context(), &v1alpha1.Provider{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		Spec:       v1alpha1.ProviderSpec{Identified: p.identified(w.T)},
+	}))
+}
+
+// cluster is a member cluster of a provider that must prove what it is, as the
+// cluster controller has seen it.
+func (w *world) cluster(name, provider, offering string) {
+	w.Helper()
+	cluster := &v1alpha1.MemberCluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		Spec: v1alpha1.MemberClusterSpec{
+			Access: v1alpha1.ClusterAccess{SealedKubeconfig: []byte("sealed")}, Provider: provider,
+			Trust: &v1alpha1.TrustRequirements{Offering: offering},
+		},
+	}
+	must(w.T, w.Create(w.Context(), cluster))
+	cluster.Status.UID, cluster.Status.KeyHash = uid, keyHash
+	w.eventually("the cluster is seen", func() string {
+		err := w.Status().Update(w.Context(), cluster)
+		if err != nil {
+			_ = w.Get(w.Context(), client.ObjectKeyFromObject(cluster), cluster)
+			cluster.Status.UID, cluster.Status.KeyHash = uid, keyHash
+			return err.Error()
+		}
+		return ""
+	})
+}
+
+// draftOf is what a provider with one cluster says of itself.
+func draftOf(p party, country string) *draft.Draft {
+	base := "https://" + strings.TrimPrefix(p.did, "did:web:") + "/sd"
+	return &draft.Draft{
+		DID: p.did, Base: base, ValidDays: 90,
+		Provider: draft.Organisation{Name: "Provider", LegalCountry: country, HeadquartersCountry: country,
+			Registration: map[string]string{"vatID": country + "123456789"}, GaiaXTerms: draft.GaiaXTerms},
+		Datacenters: []draft.Datacenter{{Name: "main", Country: country}},
+		Clusters: []draft.Cluster{{Name: "c", Offering: "Kubernetes", Datacenter: "main", UID: uid, KeyHash: keyHash,
+			Terms: draft.Terms{URL: base + "/terms.pdf", SHA256: strings.Repeat("8a", 32)}}},
+	}
+}
+
+// sign signs everything that a draft says.
+func (w *world) sign(p party, d *draft.Draft) (compact []string) {
+	w.Helper()
+	for _, named := range d.Documents(time.Now()) {
+		token, err := p.signer.Credential(named.Document)
+		must(w.T, err)
+		compact = append(compact, token)
+	}
+	return compact
+}
+
+// certify has somebody certify credentials.
+func (w *world) certify(by party, standard string, about ...string) string {
+	w.Helper()
+	a := draft.Attestation{Type: selfdescription.TypeCertification, ID: "https://certifier.example/1", Standard: standard,
+		ValidFrom: time.Now(), ValidUntil: time.Now().Add(time.Hour)}
+	for _, compact := range about {
+		c, err := selfdescription.Parse(compact)
+		must(w.T, err)
+		if c.Type == selfdescription.TypeComputeServiceOffering || c.Type == selfdescription.TypeDatacenter {
+			a.About = append(a.About, c)
+		}
+	}
+	document, err := a.Document()
+	must(w.T, err)
+	token, err := by.signer.Credential(document)
+	must(w.T, err)
+	return token
+}
+
+// post sends a body, and decodes the answer.
+func (w *world) post(path, contentType, body string, answer any) int {
+	w.Helper()
+	response, err := http.Post(w.server.URL+path, contentType, strings.NewReader(body))
+	must(w.T, err)
+	defer response.Body.Close()
+	if answer != nil {
+		must(w.T, json.NewDecoder(response.Body).Decode(answer))
+	}
+	return response.StatusCode
+}
+
+// nonce asks for one.
+func (w *world) nonce() string {
+	w.Helper()
+	var challenge struct{ Nonce string }
+	if status := w.post("/selfdescriptions/challenges", "", "", &challenge); status != http.StatusCreated {
+		w.Fatalf("challenge: status %d", status)
+	}
+	return challenge.Nonce
+}
+
+// answer is what the server says to a presentation.
+type answer struct {
+	Description string
+	Credentials []struct{ Digest, Type, State string }
+}
+
+// present signs credentials for the broker, and sends them.
+func (w *world) present(p party, path string, credentials ...string) (answer, int) {
+	w.Helper()
+	token, err := p.signer.Presentation(credentials, broker, w.nonce(), time.Now())
+	must(w.T, err)
+	var a answer
+	status := w.post(path, selfdescription.MediaTypePresentation, token, &a)
+	return a, status
+}
+
+// admitted waits until a cluster's condition Admitted has a reason, and returns it.
+func (w *world) admitted(cluster, reason string) (message string, claims []v1alpha1.Claim) {
+	w.Helper()
+	w.eventually("cluster "+cluster+" is admitted: "+reason, func() string {
+		mc := &v1alpha1.MemberCluster{}
+		must(w.T, w.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: cluster}, mc))
+		c := meta.FindStatusCondition(mc.Status.Conditions, v1alpha1.ConditionAdmitted)
+		if c == nil {
+			return "no condition"
+		}
+		message, claims = c.Message, mc.Status.Claims
+		if c.Reason != reason {
+			return c.Reason + ": " + c.Message
+		}
+		return ""
+	})
+	return message, claims
+}
+
+func (w *world) eventually(what string, missing func() string) {
+	w.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		still := missing()
+		if still == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.Fatalf("%s: not yet: %s", what, still)
+		}
+		select {
+		case <-w.Context().Done():
+			w.Fatal(w.Context().Err())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,92 @@
+package controller
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/seal"
+	"github.com/sluice-dev/sluice/selfdescription"
+	"github.com/sluice-dev/sluice/selfdescription/trust"
+)
+
+// Options of the controllers.
+type Options struct {
+	// Namespace of the hub that holds the resources.
+	Namespace string
+	// Book of whom the operator knows.
+	Book *trust.Book
+	// Keys finds the issuers' keys, and Statuses their status lists.
+	Keys     selfdescription.KeySource
+	Statuses selfdescription.StatusSource
+	// DID of the broker; none means that it has no name of its own, and issues nothing.
+	DID string
+	// Seal seals the broker's private keys.
+	Seal *seal.Keyset
+	// RotateEvery is how long the broker signs with one key; 0 means 90 days.
+	RotateEvery time.Duration
+	// Measure says what is measured of member clusters.
+	Measure Measure
+	// Events tells operators of hubs that have Events; nil tells nobody.
+	Events events.EventRecorder
+	// Clock is for tests; nil is the real one.
+	Clock clock.PassiveClock
+}
+
+// SetupWithManager registers the controllers; they run on the leader only.
+func SetupWithManager(mgr ctrl.Manager, o Options) error {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Events == nil {
+		o.Events = silent{}
+	}
+	if o.RotateEvery == 0 {
+		o.RotateEvery = 90 * 24 * time.Hour
+	}
+	if err := (&verification{Options: o, hub: mgr.GetClient()}).setup(mgr); err != nil {
+		return fmt.Errorf("set up verification: %w", err)
+	}
+	if err := (&admission{Options: o, hub: mgr.GetClient()}).setup(mgr); err != nil {
+		return fmt.Errorf("set up admission: %w", err)
+	}
+	if o.DID == "" {
+		return nil
+	}
+	if err := (&identity{Options: o, hub: mgr.GetClient(), live: mgr.GetAPIReader()}).setup(mgr); err != nil {
+		return fmt.Errorf("set up the broker's identity: %w", err)
+	}
+	return nil
+}
+
+// afterConflict lets the cache catch up.
+const afterConflict = 100 * time.Millisecond
+
+var generationChanged = builder.WithPredicates(predicate.GenerationChangedPredicate{})
+
+// reached passes member clusters whose UID or key has become known or another.
+var reached = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, now := &e.ObjectOld.(*v1alpha1.MemberCluster).Status, &e.ObjectNew.(*v1alpha1.MemberCluster).Status
+		return before.UID != now.UID || before.KeyHash != now.KeyHash
+	},
+}
+
+func admitted(s *v1alpha1.MemberClusterStatus) *metav1.Condition {
+	return meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionAdmitted)
+}
+
+// silent is the recorder of a hub without Events.
+type silent struct{}
+
+func (silent) Eventf(_, _ runtime.Object, _, _, _, _ string, _ ...any) {}

@@ -1,0 +1,202 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/selfdescription"
+	"github.com/sluice-dev/sluice/selfdescription/shape"
+)
+
+const (
+	// lookAgain is how long a good result stands before keys and status lists are asked
+	// for again; what did:web hosts and status lists answer is cached for less.
+	lookAgain = time.Hour
+	// mostStale is how long a good result stands while they cannot be asked.
+	mostStale = 24 * time.Hour
+	// retryUnreachable is when they are asked again then.
+	retryUnreachable = time.Minute
+	// verifyWorkers leaves a core to whoever serves: ten thousand credentials take
+	// seconds of work after a restart.
+	verifyWorkers = 1
+)
+
+// verification keeps the status of SelfDescriptions true.
+type verification struct {
+	Options
+	hub client.Client
+}
+
+func (r *verification) setup(mgr ctrl.Manager) error {
+	all := handler.EnqueueRequestsFromMapFunc(r.all)
+	return ctrl.NewControllerManagedBy(mgr).Named("selfdescription").
+		For(&v1alpha1.SelfDescription{}).
+		Watches(&v1alpha1.Provider{}, all, generationChanged).
+		Watches(&v1alpha1.TrustedIssuer{}, all, generationChanged).
+		WithOptions(controller.Options{MaxConcurrentReconciles: verifyWorkers}).
+		Complete(r)
+}
+
+// all credentials are looked at again when whom the operator trusts has changed.
+func (r *verification) all(ctx context.Context, _ client.Object) (requests []ctrl.Request) {
+	var list v1alpha1.SelfDescriptionList
+	if err := r.hub.List(ctx, &list, client.InNamespace(r.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil // the cache has been stopped
+	}
+	for i := range list.Items {
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}
+
+// Reconcile verifies one credential and writes what it found.
+func (r *verification) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	sd := &v1alpha1.SelfDescription{}
+	if err := r.hub.Get(ctx, request.NamespacedName, sd); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if err := r.Book.Refresh(ctx, r.hub, r.Namespace); err != nil {
+		return ctrl.Result{}, err
+	}
+	before := sd.Status.DeepCopy()
+	again := r.verify(ctx, sd)
+	if equality.Semantic.DeepEqual(before, &sd.Status) {
+		return ctrl.Result{RequeueAfter: again}, nil
+	}
+	if err := r.hub.Status().Update(ctx, sd); err != nil {
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			return ctrl.Result{RequeueAfter: afterConflict}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("write the status: %w", err)
+	}
+	return ctrl.Result{RequeueAfter: again}, nil
+}
+
+// verify sets the status to what is found now, and returns when to look again; 0 is
+// when something changes.
+func (r *verification) verify(ctx context.Context, sd *v1alpha1.SelfDescription) time.Duration {
+	now := r.Clock.Now()
+	if sd.Spec.Revoked {
+		r.conclude(sd, v1alpha1.CredentialRevoked, "withdrawn here: "+sd.Spec.RevokedBecause)
+		return 0
+	}
+	verifier := selfdescription.Verifier{Keys: r.Keys, Statuses: r.Statuses, Issuers: r.Book.Picture().Issuers, Now: r.Clock.Now}
+	credential, report := verifier.Credential(ctx, sd.Spec.Credential)
+	if report.Temporary && r.stands(sd, now) {
+		// The report and its time stay: they say what is known and since when.
+		return retryUnreachable
+	}
+	if parsed, err := selfdescription.Parse(sd.Spec.Credential); err == nil {
+		describe(&sd.Status, parsed)
+	}
+	sd.Status.Report = steps(report.Steps)
+	switch {
+	case report.Temporary:
+		r.conclude(sd, v1alpha1.CredentialPending, report.Failed().Message)
+		return retryUnreachable
+	case credential == nil:
+		r.conclude(sd, v1alpha1.CredentialState(report.State), string(report.Failed().Name)+": "+report.Failed().Message)
+		if report.State == selfdescription.Suspended {
+			return lookAgain
+		}
+		return untilValid(&sd.Status, now)
+	}
+	r.conclude(sd, v1alpha1.CredentialVerified, "verified")
+	if at := sd.Status.VerifiedAt; at == nil || now.Sub(at.Time) > lookAgain/2 { // one write an hour, none at a restart
+		sd.Status.VerifiedAt = apiTime(now)
+	}
+	if until := sd.Status.ValidUntil; until != nil {
+		return min(lookAgain, until.Sub(now)+selfdescription.DefaultSkew+time.Second)
+	}
+	return lookAgain
+}
+
+// stands tells whether a good result still counts though it cannot be had anew.
+func (r *verification) stands(sd *v1alpha1.SelfDescription, now time.Time) bool {
+	s := &sd.Status
+	return s.State == v1alpha1.CredentialVerified && s.ObservedGeneration == sd.Generation &&
+		s.VerifiedAt != nil && now.Sub(s.VerifiedAt.Time) < mostStale &&
+		(s.ValidUntil == nil || now.Before(s.ValidUntil.Add(selfdescription.DefaultSkew)))
+}
+
+// untilValid is when a credential that is not valid yet will be.
+func untilValid(s *v1alpha1.SelfDescriptionStatus, now time.Time) time.Duration {
+	if s.ValidFrom != nil && s.ValidFrom.After(now) {
+		return s.ValidFrom.Sub(now)
+	}
+	return 0
+}
+
+func (r *verification) conclude(sd *v1alpha1.SelfDescription, state v1alpha1.CredentialState, message string) {
+	s := &sd.Status
+	s.ObservedGeneration, s.State = sd.Generation, state
+	ready, reason := metav1.ConditionFalse, map[v1alpha1.CredentialState]string{
+		v1alpha1.CredentialPending: "Unreachable", v1alpha1.CredentialRejected: "Rejected", v1alpha1.CredentialExpired: "Expired",
+		v1alpha1.CredentialRevoked: "Revoked", v1alpha1.CredentialSuspended: "Suspended",
+	}[state]
+	if state == v1alpha1.CredentialVerified {
+		ready, reason = metav1.ConditionTrue, v1alpha1.ReasonReady
+	}
+	v1alpha1.SetCondition(&s.Conditions, sd.Generation, v1alpha1.ConditionReady, ready, reason, message)
+}
+
+// describe puts what a credential says into a status, whether or not it is true.
+func describe(s *v1alpha1.SelfDescriptionStatus, c *selfdescription.Credential) {
+	s.Type, s.ID, s.Subject, s.Issuer = c.Type, c.ID, c.Subject, c.Issuer
+	s.ValidFrom, s.ValidUntil = apiTime(c.ValidFrom), apiTime(c.ValidUntil)
+	s.Countries = countries(c)
+	s.LabelLevel, _ = c.Claims["labelLevel"].(string)
+	s.Certification, _ = c.Claims["standard"].(string)
+}
+
+func steps(in []selfdescription.Step) (out []v1alpha1.VerificationStep) {
+	for _, step := range in {
+		out = append(out, v1alpha1.VerificationStep{Step: string(step.Name), Result: v1alpha1.StepResult(step.Result), Message: step.Message})
+	}
+	return out
+}
+
+func apiTime(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	at := metav1.NewTime(t)
+	return &at
+}
+
+// countries that a credential speaks of, wherever it says countryCode.
+func countries(c *selfdescription.Credential) []string {
+	found := map[string]bool{}
+	var visit func(any)
+	visit = func(value any) {
+		switch v := value.(type) {
+		case map[string]any:
+			for name, member := range v {
+				if code, ok := member.(string); ok && name == "countryCode" {
+					if alpha2, ok := shape.Country(code); ok {
+						found[alpha2] = true
+					}
+				}
+				visit(member)
+			}
+		case []any:
+			for _, element := range v {
+				visit(element)
+			}
+		}
+	}
+	visit(map[string]any(c.Claims))
+	return slices.Sorted(maps.Keys(found))
+}

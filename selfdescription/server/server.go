@@ -1,0 +1,147 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/gorilla/mux"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/internal/seal"
+	"github.com/sluice-dev/sluice/selfdescription"
+	"github.com/sluice-dev/sluice/selfdescription/trust"
+)
+
+// Options of the server.
+type Options struct {
+	// Hub reads from the cache and writes to the hub.
+	Hub client.Client
+	// Namespace of the hub that holds the resources.
+	Namespace string
+	// DID of the broker, in whose name presentations are asked for; without it none is taken.
+	DID string
+	// Seal makes nonces that every replica knows again.
+	Seal *seal.Keyset
+	// Book of whom the operator knows; Keys and Statuses as verification has them.
+	Book     *trust.Book
+	Keys     selfdescription.KeySource
+	Statuses selfdescription.StatusSource
+	// Logger of requests that change something; nil means slog.Default().
+	Logger *slog.Logger
+	// Clock is for tests; nil is the real one.
+	Clock clock.PassiveClock
+}
+
+// server answers requests. It keeps nothing but how often clients have called.
+type server struct {
+	Options
+	callers *callers
+}
+
+// Route is one URL of the server.
+type route struct {
+	method, path string
+	handle       func(*server, http.ResponseWriter, *http.Request) error
+	// limited routes verify signatures for anybody, so a caller may not call often.
+	limited bool
+}
+
+var routes = []route{
+	{http.MethodGet, "/.well-known/did.json", (*server).didDocument, false},
+	{http.MethodGet, "/.well-known/jwks.json", (*server).keySet, false},
+	{http.MethodGet, "/ns/v1", (*server).vocabulary, false},
+	{http.MethodGet, "/openapi.json", (*server).description, false},
+	{http.MethodPost, "/selfdescriptions/challenges", (*server).challenge, true},
+	{http.MethodPost, "/selfdescriptions/verify", (*server).verify, true},
+	{http.MethodPost, "/selfdescriptions", (*server).present, true},
+	{http.MethodGet, "/selfdescriptions", (*server).list, false},
+	{http.MethodGet, "/selfdescriptions/{digest}", (*server).fetch, false},
+	{http.MethodGet, "/selfdescriptions/{digest}/report", (*server).report, false},
+	{http.MethodGet, "/selfdescriptions/{digest}/evidence", (*server).evidence, false},
+	{http.MethodPost, "/selfdescriptions/{digest}/revoke", (*server).revoke, true},
+}
+
+// Mount adds the server's routes to a router.
+func Mount(router *mux.Router, o Options) {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	s := &server{Options: o, callers: newCallers(o.Clock)}
+	for _, route := range routes {
+		router.Path(route.path).Methods(route.method).Handler(s.handler(route))
+	}
+}
+
+// Error is an answer that is not the one hoped for.
+type Error struct {
+	Status int
+	// Description for whoever called: which field or step, and why.
+	Description string
+}
+
+func (e *Error) Error() string { return e.Description }
+
+func (s *server) handler(route route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), patience)
+		defer cancel()
+		err := s.admit(route, w, r)
+		if err == nil {
+			err = route.handle(s, w, r.WithContext(ctx))
+		}
+		if err == nil {
+			return
+		}
+		answer := &Error{}
+		if !errors.As(err, &answer) {
+			s.Logger.ErrorContext(ctx, "answer "+route.method+" "+route.path, "error", err)
+			answer = &Error{Status: http.StatusInternalServerError, Description: "An internal error, which is in the broker's log."}
+		}
+		writeJSON(w, answer.Status, map[string]string{"description": answer.Description})
+	})
+}
+
+// patience bounds the work on one request, fetching of keys included.
+const patience = 30 * time.Second
+
+// admit counts the callers of a limited route.
+func (s *server) admit(route route, w http.ResponseWriter, r *http.Request) error {
+	if !route.limited {
+		return nil
+	}
+	address, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		address = netip.AddrPort{}
+	}
+	if wait := s.callers.wait(address.Addr()); wait > 0 {
+		w.Header().Set("Retry-After", seconds(wait))
+		return &Error{http.StatusTooManyRequests, "Too many requests from " + address.Addr().String() + "; the header Retry-After says when to come again."}
+	}
+	return nil
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // the client is gone
+}
+
+// mediaType is the type that a request's body says it has.
+func mediaType(r *http.Request) string {
+	t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil {
+		return ""
+	}
+	return t
+}

@@ -1,0 +1,62 @@
+package trust
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/sluice-dev/sluice/selfdescription"
+	"github.com/sluice-dev/sluice/selfdescription/did"
+)
+
+const (
+	// statusFor is how long a status list is taken for true.
+	statusFor = 10 * time.Minute
+	// mostStatuses bounds how many are kept; they are what verified credentials name.
+	mostStatuses = 1000
+	// mostStatusBytes bounds one: a list of the largest size that hardly compresses.
+	mostStatusBytes = selfdescription.MaxCredential * 8
+)
+
+// Statuses fetches status lists behind the same guard as keys, and keeps them for
+// ten minutes. One that cannot be had anew is an error: whoever verified before
+// knows how long that result stands.
+type Statuses struct {
+	// Client that fetches, and the hosts that may be asked.
+	Client *http.Client
+	Hosts  func(host string) bool
+	Clock  clock.PassiveClock
+
+	mu    sync.Mutex
+	lists map[string]fetched
+}
+
+type fetched struct {
+	compact string
+	at      time.Time
+}
+
+// StatusList implements selfdescription.StatusSource.
+func (s *Statuses) StatusList(ctx context.Context, url string) (string, error) {
+	now := s.Clock.Now()
+	s.mu.Lock()
+	known, ok := s.lists[url]
+	s.mu.Unlock()
+	if ok && now.Sub(known.at) < statusFor {
+		return known.compact, nil
+	}
+	raw, err := did.Fetch(ctx, s.Client, s.Hosts, url, mostStatusBytes)
+	if err != nil {
+		return "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lists == nil || len(s.lists) >= mostStatuses {
+		s.lists = map[string]fetched{}
+	}
+	s.lists[url] = fetched{string(raw), now}
+	return string(raw), nil
+}

@@ -1,0 +1,126 @@
+package trust
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/go-jose/go-jose/v4"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/selfdescription"
+	"github.com/sluice-dev/sluice/selfdescription/did"
+)
+
+// Picture is whom the operator knows: a picture of the Provider and TrustedIssuer
+// resources at one time. The broker itself is known for its measurements.
+type Picture struct {
+	// providers by name of the resource; everybody else by DID.
+	providers map[string]string
+	keys      map[string]*jose.JSONWebKeySet
+	hosts     map[string]bool
+	issuers   map[string]map[string]selfdescription.Assurance
+	known     map[string]bool
+}
+
+// Read takes it from the cache. A resource whose keys cannot be read counts as
+// one without keys of its own.
+func Read(ctx context.Context, hub client.Reader, namespace string) (*Picture, error) {
+	t := &Picture{
+		providers: map[string]string{}, keys: map[string]*jose.JSONWebKeySet{}, hosts: map[string]bool{},
+		issuers: map[string]map[string]selfdescription.Assurance{}, known: map[string]bool{},
+	}
+	var providers v1alpha1.ProviderList
+	if err := hub.List(ctx, &providers, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list providers: %w", err)
+	}
+	for i := range providers.Items {
+		p := &providers.Items[i]
+		t.providers[p.Name] = p.Spec.DID
+		t.know(&p.Spec.Identified)
+	}
+	var issuers v1alpha1.TrustedIssuerList
+	if err := hub.List(ctx, &issuers, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list trusted issuers: %w", err)
+	}
+	for i := range issuers.Items {
+		issuer := &issuers.Items[i].Spec
+		t.know(&issuer.Identified)
+		for _, kind := range issuer.Types {
+			t.grant(issuer.DID, kind, selfdescription.Assurance(issuer.Assurance))
+		}
+	}
+	var identity v1alpha1.Identity
+	err := hub.Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1alpha1.IdentityName}, &identity)
+	if err == nil {
+		t.knowBroker(&identity.Spec)
+	}
+	return t, client.IgnoreNotFound(err)
+}
+
+func (t *Picture) know(who *v1alpha1.Identified) {
+	t.known[who.DID] = true
+	if who.Keys != nil {
+		set := &jose.JSONWebKeySet{}
+		if err := json.Unmarshal(who.Keys.Raw, set); err != nil {
+			set = &jose.JSONWebKeySet{} // then none of its keys counts, and nothing is fetched in their place
+		}
+		t.keys[who.DID] = set
+		return
+	}
+	if host, err := did.WebHost(who.DID); err == nil {
+		t.hosts[host] = true
+	}
+}
+
+// knowBroker makes the broker's own keys and word count.
+func (t *Picture) knowBroker(identity *v1alpha1.IdentitySpec) {
+	set := &jose.JSONWebKeySet{}
+	for i := range identity.Keys {
+		key := jose.JSONWebKey{}
+		if json.Unmarshal(identity.Keys[i].Public.Raw, &key) == nil {
+			set.Keys = append(set.Keys, key)
+		}
+	}
+	t.known[identity.DID], t.keys[identity.DID] = true, set
+	t.grant(identity.DID, selfdescription.TypeClusterMeasurement, selfdescription.Measured)
+}
+
+func (t *Picture) grant(issuer, kind string, assurance selfdescription.Assurance) {
+	if t.issuers[issuer] == nil {
+		t.issuers[issuer] = map[string]selfdescription.Assurance{}
+	}
+	t.issuers[issuer][kind] = assurance
+}
+
+// Issuers says what the word of an issuer counts for: that of a trusted issuer what
+// the operator said, of the types he said; that of a provider for itself. A
+// measurement is the broker's alone.
+func (t *Picture) Issuers(issuer, kind string) (selfdescription.Assurance, bool) {
+	if assurance, ok := t.issuers[issuer][kind]; ok {
+		return assurance, true
+	}
+	for _, known := range t.providers {
+		if known == issuer {
+			return selfdescription.Self, kind != selfdescription.TypeClusterMeasurement
+		}
+	}
+	return "", false
+}
+
+// Provider returns the DID of a Provider resource, and its name by DID the other way round.
+func (t *Picture) Provider(name string) (did string, ok bool) {
+	did, ok = t.providers[name]
+	return did, ok
+}
+
+// ProviderOf returns the name of the Provider resource with a DID.
+func (t *Picture) ProviderOf(did string) (name string, ok bool) {
+	for name, known := range t.providers {
+		if known == did {
+			return name, true
+		}
+	}
+	return "", false
+}
