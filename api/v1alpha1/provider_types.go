@@ -87,7 +87,7 @@ type TrustedIssuerSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Types []string `json:"types"`
 	// Assurance of what it issues.
-	// +kubebuilder:validation:Enum=notary;label;certified
+	// +kubebuilder:validation:XValidation:rule="self in ['notary', 'label', 'certified']",message="an issuer is trusted as notary, label or certified"
 	Assurance Assurance `json:"assurance"`
 }
 

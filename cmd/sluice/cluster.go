@@ -30,7 +30,7 @@ func newClusterCommand(hub *hubFlags) *cobra.Command {
 		Short: "Member clusters: where instances can be placed",
 	}
 	hub.bind(cmd)
-	cmd.AddCommand(newClusterAddCommand(hub), newClusterListCommand(hub), newClusterRemoveCommand(hub), newClusterManifestCommand())
+	cmd.AddCommand(newClusterAddCommand(hub), newClusterListCommand(hub), newClusterClaimsCommand(hub), newClusterRemoveCommand(hub), newClusterManifestCommand())
 	return cmd
 }
 
@@ -272,7 +272,7 @@ func newClusterListCommand(hub *hubFlags) *cobra.Command {
 			if err := c.List(cmd.Context(), &clusters, client.InNamespace(hub.namespace)); err != nil {
 				return fmt.Errorf("list member clusters: %w", err)
 			}
-			t := table{header: []string{"NAME", "READY", "REGION", "TIER", "NODES", "CPU", "USED BY OTHERS", "MEMORY", "USED BY OTHERS", "VERSION", "AGE"}}
+			t := table{header: []string{"NAME", "READY", "ADMITTED", "REGION", "TIER", "NODES", "CPU", "USED BY OTHERS", "MEMORY", "USED BY OTHERS", "VERSION", "AGE"}}
 			for _, cluster := range clusters.Items {
 				ready := "unknown"
 				if view := viewCondition(cluster.Status.Conditions, v1alpha1.ConditionReady); view != nil {
@@ -283,7 +283,7 @@ func newClusterListCommand(hub *hubFlags) *cobra.Command {
 				}
 				all, others := cluster.Status.Allocatable, cluster.Status.ForeignUse
 				t.rows = append(t.rows, []string{
-					cluster.Name, ready, orDash(cluster.Spec.Region), string(cluster.Spec.Tier), fmt.Sprint(cluster.Status.Nodes),
+					cluster.Name, ready, admission(&cluster), orDash(cluster.Spec.Region), string(cluster.Spec.Tier), fmt.Sprint(cluster.Status.Nodes),
 					all.Cpu().String(), others.Cpu().String(), gib(all.Memory()), gib(others.Memory()),
 					orDash(cluster.Status.KubernetesVersion), age(cluster.CreationTimestamp),
 				})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -107,16 +108,25 @@ func showToken(w io.Writer, compact string) error {
 	return err
 }
 
+// findStored reads a credential that the hub holds.
+func findStored(ctx context.Context, hub *hubFlags, c client.Client, digest selfdescription.Digest) (*v1alpha1.SelfDescription, error) {
+	stored := &v1alpha1.SelfDescription{}
+	key := client.ObjectKey{Namespace: hub.namespace, Name: v1alpha1.SelfDescriptionName(digest)}
+	if err := c.Get(ctx, key, stored); err != nil {
+		return nil, fmt.Errorf("credential %s: %w", digest.SRI(), err)
+	}
+	return stored, nil
+}
+
 // showStored prints a credential that the hub holds, and its report.
 func showStored(cmd *cobra.Command, hub *hubFlags, digest selfdescription.Digest) error {
 	c, err := hub.client()
 	if err != nil {
 		return err
 	}
-	var stored v1alpha1.SelfDescription
-	key := client.ObjectKey{Namespace: hub.namespace, Name: v1alpha1.SelfDescriptionName(digest)}
-	if err := c.Get(cmd.Context(), key, &stored); err != nil {
-		return fmt.Errorf("credential %s: %w", digest.SRI(), err)
+	stored, err := findStored(cmd.Context(), hub, c, digest)
+	if err != nil {
+		return err
 	}
 	w := cmd.OutOrStdout()
 	if stored.Spec.Legacy {

@@ -101,6 +101,8 @@ func TestOneChangeIsOneViolation(t *testing.T) {
 		{"country as a number", dc, `{"location":{"type":"Address","countryCode":276}}`, `/location/countryCode: datatype: 276`},
 		{"country as an array in an array", dc, `{"location":{"type":"Address","countryCode":[["DE"]]}}`, `/location/countryCode/0: datatype: […]`},
 		{"country with a language", dc, `{"location":{"type":"Address","countryCode":{"@value":"DE","@language":"de"}}}`, `/location/countryCode: datatype: {…}`},
+		{"country with a type and a direction", dc, `{"location":{"type":"Address","countryCode":{"@value":"DE","@type":"xsd:string","@direction":"rtl"}}}`,
+			`/location/countryCode: datatype: {…}`},
 		{"location in another class", dc, `{"location":{"type":"TermsAndConditions","url":"https://a.example","hash":"1"}}`, `/location/type: class: "TermsAndConditions"`},
 		{"location without a type", dc, `{"location":{"countryCode":"DE"}}`, `/location/type: type`},
 		{"location as text", dc, `{"location":{"@value":"Frankfurt"}}`, `/location: nodeKind: {…}`},

@@ -4,7 +4,9 @@ package interop
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -73,6 +75,8 @@ type presented struct {
 	Nonce     string         `json:"nonce"`
 	Documents map[string]any `json:"documents"`
 	KeySets   map[string]any `json:"keySets"`
+	// Lists are status list credentials, by URL.
+	Lists map[string]string `json:"lists"`
 }
 
 // found is what verify.mjs says of a presentation.
@@ -156,17 +160,28 @@ func newIssuer(t *testing.T, algorithm string) issuer {
 	return issuer{signer}
 }
 
-// present signs a credential for each subject and a presentation of them all.
-func (i issuer) present(t *testing.T, name string, all []said) presented {
+// present signs a credential for each subject and a presentation of them all. They
+// are on one status list, by their order; those whose bits are given are revoked.
+func (i issuer) present(t *testing.T, name string, all []said, revoked ...int) presented {
 	t.Helper()
+	const url = "https://broker.example/status/1"
 	now := time.Now()
-	var credentials []string
-	for _, s := range all {
-		credential, err := i.signer.Credential(selfdescription.Document{
-			ID: s.Subject["id"].(string) + "-credential", Subject: s.Subject, ValidFrom: now.Add(-time.Minute), ValidUntil: now.Add(time.Hour),
-		})
+	sign := func(document selfdescription.Document) string {
+		document.ValidFrom, document.ValidUntil = now.Add(-time.Minute), now.Add(time.Hour)
+		token, err := i.signer.Credential(document)
 		must(t, err)
-		credentials = append(credentials, credential)
+		return token
+	}
+	list := selfdescription.NewStatusList(len(all))
+	for _, index := range revoked {
+		must(t, list.Set(index, true))
+	}
+	var credentials []string
+	for index, s := range all {
+		credentials = append(credentials, sign(selfdescription.Document{
+			ID: s.Subject["id"].(string) + "-credential", Subject: s.Subject,
+			Status: []selfdescription.StatusEntry{{Purpose: selfdescription.PurposeRevocation, Index: index, List: url}},
+		}))
 	}
 	token, err := i.signer.Presentation(credentials, audience, nonce, now)
 	must(t, err)
@@ -175,6 +190,7 @@ func (i issuer) present(t *testing.T, name string, all []said) presented {
 		name: name, Token: token, Audience: audience, Nonce: nonce,
 		Documents: map[string]any{i.signer.Issuer(): did.WebDocument(i.signer.Issuer(), keys)},
 		KeySets:   map[string]any{i.signer.Issuer(): jose.JSONWebKeySet{Keys: keys}},
+		Lists:     map[string]string{url: sign(list.Document(url, selfdescription.PurposeRevocation))},
 	}
 }
 
@@ -207,6 +223,7 @@ func refused(t *testing.T) []presented {
 		because("signature verification failed", otherKey),
 		because("nonce", otherNonce),
 		because(`"aud"`, otherAudience),
+		because("revocation bit 3 is set", one.present(t, "a revoked credential", all, 3)),
 		because("legalAddress MinCount", one.present(t, "a required attribute is missing", without("legalAddress"))),
 		because("award Closed", one.present(t, "a foreign claim in a closed shape", with("award", "best cloud"))),
 		because("countryCode Or", one.present(t, "a country that does not exist", with("legalAddress", map[string]any{"type": "Address", "countryCode": "XX"}))),
@@ -233,6 +250,16 @@ type issued struct {
 	DID          string          `json:"did"`
 	Document     json.RawMessage `json:"document"`
 	Presentation string          `json:"presentation"`
+	List         string          `json:"list"`
+	ListToken    string          `json:"listToken"`
+}
+
+// StatusList makes the list that npm issued the source of its status.
+func (i issued) StatusList(_ context.Context, url string) (string, error) {
+	if url != i.List {
+		return "", errors.New("no such list")
+	}
+	return i.ListToken, nil
 }
 
 func sluiceVerifies(t *testing.T) {
@@ -245,9 +272,10 @@ func sluiceVerifies(t *testing.T) {
 	if want := len(selfdescription.Algorithms()) * len(forms); len(all) != want {
 		t.Fatalf("%d presentations, want %d", len(all), want)
 	}
-	verifier := &selfdescription.Verifier{Keys: host.resolver()}
+	keys := host.resolver()
 	for _, i := range all {
 		host.publish(i.DID, i.Document)
+		verifier := &selfdescription.Verifier{Keys: keys, Statuses: i}
 		t.Run(i.Algorithm+" "+i.Form["credential"].Typ, func(t *testing.T) {
 			presentation, report := verifier.Presentation(t.Context(), i.Presentation, selfdescription.Expect{Audience: audience, Nonce: nonce})
 			if !report.OK() {
@@ -259,12 +287,19 @@ func sluiceVerifies(t *testing.T) {
 			}
 			for j, token := range presentation.Credentials {
 				credential, report := verifier.Credential(t.Context(), token)
+				if j == len(want)-1 {
+					if report.State != selfdescription.Revoked {
+						t.Errorf("the last one is revoked by its status list; report:\n%s", report.String())
+					}
+					continue
+				}
 				if !report.OK() {
 					t.Errorf("%s is refused:\n%s", want[j].Type, report.String())
 					continue
 				}
 				if credential.Type != want[j].Type || credential.Issuer != i.DID || credential.Algorithm != i.Algorithm {
-					t.Errorf("%s of %s, signed with %s; want %s of %s with %s", credential.Type, credential.Issuer, credential.Algorithm, want[j].Type, i.DID, i.Algorithm)
+					t.Errorf("%s of %s, signed with %s; want %s of %s with %s",
+						credential.Type, credential.Issuer, credential.Algorithm, want[j].Type, i.DID, i.Algorithm)
 				}
 			}
 			if _, report := verifier.Presentation(t.Context(), i.Presentation, selfdescription.Expect{Audience: audience, Nonce: "another"}); report.OK() {

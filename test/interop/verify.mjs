@@ -1,10 +1,12 @@
 // Verifies presentations with jose, jsonld and a SHACL validator. On standard input, JSON:
 //   contexts       JSON-LD contexts by URL, as the issuer publishes them
-//   presentations  [{token, audience, nonce, documents, keySets}], the latter two by DID: what each host publishes
+//   presentations  [{token, audience, nonce, documents, keySets, lists}]: what each host publishes, by DID, and the
+//                  status lists by URL
 // On standard output, for each presentation: {error} or {holder, algorithm, credentials: [{issuer, type, algorithm, subject}], violations}.
 import {text} from 'node:stream/consumers';
 import {compactVerify, createLocalJWKSet, decodeProtectedHeader, importJWK, jwtVerify} from 'jose';
 import {Documents} from './documents.mjs';
+import {bit} from './status.mjs';
 
 const request = JSON.parse(await text(process.stdin));
 const documents = await Documents.load(request.contexts);
@@ -32,6 +34,7 @@ async function verifyPresentation({token, audience, nonce, ...published}) {
     const [, credential] = /^data:application\/vc\+jwt,(.+)$/.exec(envelope.id) ?? [];
     check(credential, 'a member that is not application/vc+jwt');
     const verified = await verifyCredential(credential, published);
+    await checkStatus(verified.document, issuer, published);
     graphs.push(await documents.subject(verified.document));
     credentials.push(verified.summary);
   }
@@ -49,6 +52,19 @@ async function verifyCredential(token, published) {
   check(Date.parse(document.validFrom) <= Date.now() && Date.now() < Date.parse(document.validUntil), `valid from ${document.validFrom} until ${document.validUntil}`);
   const subject = document.credentialSubject;
   return {document, summary: {issuer, type: [subject.type].flat()[0], algorithm: alg, subject}};
+}
+
+// checkStatus looks the credential up in the status lists that it names.
+async function checkStatus(document, issuer, published) {
+  for (const entry of [document.credentialStatus ?? []].flat()) {
+    check(entry.type === 'BitstringStatusListEntry', `credentialStatus of type ${entry.type}`);
+    const {document: list} = await verifyCredential(published.lists[entry.statusListCredential], published);
+    await documents.subject(list);
+    check(list.id === entry.statusListCredential && idOf(list.issuer) === issuer, `list ${list.id} of ${idOf(list.issuer)}`);
+    check(typesOf(list).includes('BitstringStatusListCredential'), `type ${list.type}`);
+    check(list.credentialSubject.statusPurpose === entry.statusPurpose, `statusPurpose ${list.credentialSubject.statusPurpose}`);
+    check(!bit(list.credentialSubject.encodedList, Number(entry.statusListIndex)), `${entry.statusPurpose} bit ${entry.statusListIndex} is set`);
+  }
 }
 
 // signer finds the key that a token names among those its issuer lists for assertions.

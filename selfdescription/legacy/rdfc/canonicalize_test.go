@@ -79,6 +79,17 @@ func TestIsomorphicDatasetsAreOneText(t *testing.T) {
 	}
 }
 
+func TestAStatementThatOccursTwiceCountsOnce(t *testing.T) {
+	node, predicate := rdfc.Term{Kind: rdfc.Blank, Value: "a"}, rdfc.Term{Kind: rdfc.IRI, Value: "urn:ex:p"}
+	once := rdfc.Quad{Subject: node, Predicate: predicate, Object: rdfc.Term{Kind: rdfc.Literal, Value: "x"}}
+	twice := once
+	twice.Object.Datatype = "http://www.w3.org/2001/XMLSchema#string" // the same literal
+	got, err := rdfc.Canonicalize([]rdfc.Quad{once, twice, once}, 0)
+	if want := "_:c14n0 <urn:ex:p> \"x\" .\n"; err != nil || got != want {
+		t.Errorf("%v %q, want %q", err, got, want)
+	}
+}
+
 // Canonical N-Quads (RDFC-1.0, appendix A).
 func TestControlCharactersAreEscaped(t *testing.T) {
 	got, err := rdfc.Canonicalize([]rdfc.Quad{{

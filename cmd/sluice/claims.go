@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/selfdescription"
+)
+
+func newClusterClaimsCommand(hub *hubFlags) *cobra.Command {
+	var output outputFlag
+	cmd := &cobra.Command{
+		Use:   "claims NAME",
+		Short: "Show what is proven of a member cluster, by whom, and until when",
+		Long: `Show what is proven of a member cluster, by whom, and until when: the claims that placement policies go by. Where
+the cluster must prove what it is, the steps of its admission come first.`,
+		Example: `  sluice cluster claims eu-1`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := hub.client()
+			if err != nil {
+				return err
+			}
+			var cluster v1alpha1.MemberCluster
+			if err := c.Get(cmd.Context(), client.ObjectKey{Namespace: hub.namespace, Name: args[0]}, &cluster); err != nil {
+				return fmt.Errorf("cluster %s: %w", args[0], err)
+			}
+			if output == "table" {
+				for _, s := range cluster.Status.Admission {
+					fmt.Fprintf(cmd.OutOrStdout(), "%s %-10s %s\n", mark(selfdescription.Result(s.Result)), s.Step, s.Message)
+				}
+			}
+			t := table{header: []string{"CLAIM", "VALUE", "ASSURANCE", "ISSUER", "CREDENTIAL", "UNTIL"}}
+			for _, claim := range cluster.Status.Claims {
+				t.rows = append(t.rows, []string{claim.Name, claim.Value, string(claim.Assurance), claim.Issuer, claim.Credential, date(claim.ExpiresAt)})
+			}
+			return output.print(cmd.OutOrStdout(), cluster.Status.Claims, t)
+		},
+	}
+	output.bind(cmd)
+	return cmd
+}
+
+// admission says whether a cluster that must prove what it is has done so.
+func admission(cluster *v1alpha1.MemberCluster) string {
+	if cluster.Spec.Trust == nil {
+		return "-"
+	}
+	return yesNo(viewCondition(cluster.Status.Conditions, v1alpha1.ConditionAdmitted))
+}
+
+func date(t *metav1.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.DateOnly)
+}

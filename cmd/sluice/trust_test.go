@@ -1,0 +1,169 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/hub"
+)
+
+// TestOperatorOfTrust walks through what an operator does about providers and
+// issuers, on an embedded hub.
+func TestOperatorOfTrust(t *testing.T) {
+	dataDir := t.TempDir()
+	h, err := hub.Start(t.Context(), hub.Options{DataDir: dataDir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	c, err := client.New(h.Config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	operator := func(args ...string) (string, error) { return sluice(t, append(args, "--data-dir", dataDir)...) }
+	must := func(args ...string) string {
+		t.Helper()
+		out, err := operator(args...)
+		if err != nil {
+			t.Fatalf("sluice %s: %v", strings.Join(args, " "), err)
+		}
+		return out
+	}
+	dir := initialised(t)
+	mustSluice(t, "sd", "sign", "--dir", dir)
+
+	t.Run("a provider with the keys it published", func(t *testing.T) {
+		must("provider", "add", "acme", "--did", "did:web:provider.example", "--keys", filepath.Join(dir, "did.json"))
+		must("provider", "add", "far", "--did", "did:web:far.example")
+		for name, keys := range map[string]string{"acme": "given", "far": "fetched"} {
+			if line := lineWith(must("provider", "list"), name); !strings.Contains(line, keys) {
+				t.Errorf("%s: want keys %s in %q", name, keys, line)
+			}
+		}
+	})
+	t.Run("keys of another, or private ones, are refused", func(t *testing.T) {
+		for _, keys := range []string{"did.json", "key.json"} {
+			if _, err := operator("provider", "add", "other", "--did", "did:web:other.example", "--keys", filepath.Join(dir, keys)); err == nil {
+				t.Errorf("%s was taken", keys)
+			}
+		}
+		private, err := os.ReadFile(filepath.Join(dir, "key.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := filepath.Join(t.TempDir(), "set.json")
+		if err := os.WriteFile(set, []byte(`{"keys":[`+string(private)+`]}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := operator("provider", "add", "acme", "--did", "did:web:provider.example", "--keys", set); err == nil || !strings.Contains(err.Error(), "private") {
+			t.Errorf("a private key was taken: %v", err)
+		}
+	})
+	t.Run("an issuer and what its word is worth", func(t *testing.T) {
+		must("issuer", "add", "notary", "--did", "did:web:notary.example", "--type", "VatID,LeiCode", "--assurance", "notary")
+		if line := lineWith(must("issuer", "list"), "notary"); !strings.Contains(line, "VatID, LeiCode") || !strings.Contains(line, "did:web:notary.example") {
+			t.Errorf("listed as %q", line)
+		}
+		if _, err := operator("issuer", "add", "self", "--did", "did:web:self.example", "--type", "VatID", "--assurance", "self"); err == nil {
+			t.Error("an issuer that is trusted with nothing was taken")
+		}
+	})
+	t.Run("a credential of the hub is shown and revoked", func(t *testing.T) {
+		file := filepath.Join(dir, "credentials/offering-eu.jwt")
+		credential, err := readCredential(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored := &v1alpha1.SelfDescription{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "sluice", Name: v1alpha1.SelfDescriptionName(credential.Digest)},
+			Spec:       v1alpha1.SelfDescriptionSpec{Credential: credential.Compact, Provider: "acme"},
+		}
+		if err := c.Create(t.Context(), stored); err != nil {
+			t.Fatal(err)
+		}
+		for _, digest := range []string{credential.Digest.SRI(), credential.Digest.String()} {
+			if out := must("sd", "show", digest); !strings.Contains(out, `"ComputeServiceOffering"`) || !strings.Contains(out, "# state\npending") {
+				t.Errorf("show %s:\n%s", digest, out)
+			}
+		}
+		must("sd", "revoke", file, "--because", "sold")
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(stored), stored); err != nil {
+			t.Fatal(err)
+		}
+		if !stored.Spec.Revoked || stored.Spec.RevokedBecause != "sold" {
+			t.Errorf("it is not revoked: %v, because %q", stored.Spec.Revoked, stored.Spec.RevokedBecause)
+		}
+	})
+	t.Run("what is proven of a cluster", func(t *testing.T) {
+		cluster := &v1alpha1.MemberCluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "sluice", Name: "eu"},
+			Spec: v1alpha1.MemberClusterSpec{
+				Driver: v1alpha1.DriverKube, Provider: "acme", Access: v1alpha1.ClusterAccess{SealedKubeconfig: []byte("sealed")},
+				Trust: &v1alpha1.TrustRequirements{Offering: "https://provider.example/selfdescription/offering-eu#subject"},
+			},
+		}
+		if err := c.Create(t.Context(), cluster); err != nil {
+			t.Fatal(err)
+		}
+		if line := lineWith(must("provider", "list"), "acme"); !strings.Contains(line, "eu (not admitted)") {
+			t.Errorf("before it is admitted, the provider is listed as %q", line)
+		}
+		until := metav1.NewTime(time.Date(2027, 2, 1, 0, 0, 0, 0, time.UTC))
+		cluster.Status.Claims = []v1alpha1.Claim{{
+			Name: v1alpha1.ClaimDatacenterCountry, Value: "DE", Assurance: v1alpha1.AssuranceCertified,
+			Issuer: "did:web:certifier.example", Credential: "sha256-x", ExpiresAt: &until,
+		}}
+		cluster.Status.Admission = []v1alpha1.VerificationStep{{Step: "binding", Result: v1alpha1.StepPassed, Message: "this very cluster"}}
+		if err := c.Status().Update(t.Context(), cluster); err != nil {
+			t.Fatal(err)
+		}
+		out := must("cluster", "claims", "eu")
+		for _, want := range []string{"✓ binding", "datacenter.country", "DE", "certified", "did:web:certifier.example", "2027-02-01"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("no %q in:\n%s", want, out)
+			}
+		}
+	})
+}
+
+// lineWith is the line of a table that begins with a name.
+func lineWith(text, name string) string {
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, name+" ") {
+			return line
+		}
+	}
+	return ""
+}
+
+func TestClusterAddAsksForWhatBelongsTogether(t *testing.T) {
+	for name, flags := range map[string]clusterAddFlags{
+		"requirements of no offering": {requires: []string{"LabelCredential"}},
+		"grace of no offering":        {grace: time.Hour},
+		"an offering of nobody":       {offering: "https://a.example/#b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := flags.cluster("eu"); err == nil {
+				t.Error("accepted")
+			}
+		})
+	}
+	cluster, err := (&clusterAddFlags{provider: "acme", offering: "https://a.example/#b", requires: []string{"LabelCredential"}, grace: time.Hour}).cluster("eu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if trust := cluster.Spec.Trust; trust.Offering != "https://a.example/#b" || trust.Types[0] != "LabelCredential" || trust.GraceSeconds != 3600 {
+		t.Errorf("trust %+v", trust)
+	}
+}

@@ -1,0 +1,262 @@
+package legacy
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-dev/sluice/internal/strictjson"
+	"github.com/sluice-dev/sluice/selfdescription"
+	"github.com/sluice-dev/sluice/selfdescription/legacy/rdfc"
+)
+
+// maxDepth is how deep a document may be nested.
+const maxDepth = 32
+
+// The vocabulary of credentials that is read here (VCDM 1.1 and 2.0 share it).
+const (
+	cred                 = "https://www.w3.org/2018/credentials#"
+	verifiableCredential = cred + "VerifiableCredential"
+)
+
+// document is a credential with a JSON-LD proof: what its RDF says, and the proof.
+type document struct {
+	contexts []any
+	quads    []rdfc.Quad
+	proof    proof
+	// hash is what a compliance service signs; empty if the subject has more. unsigned
+	// are JSON pointers to all else but the proof.
+	hash     string
+	unsigned []string
+
+	id, issuer  string
+	from, until time.Time
+	// subject is the expanded credentialSubject.
+	subject map[string]any
+	// hasStatus says that there is a credentialStatus.
+	hasStatus bool
+}
+
+// read decodes and expands a document. It verifies nothing.
+func (l loader) read(text string) (*document, error) {
+	var decoded map[string]any
+	limits := strictjson.Limits{Bytes: selfdescription.MaxCredential, Depth: maxDepth, Object: true}
+	if err := strictjson.Decode(strings.NewReader(text), limits, &decoded); err != nil {
+		return nil, err
+	}
+	contexts, err := l.contexts(decoded["@context"])
+	if err != nil {
+		return nil, err
+	}
+	delete(decoded, "@context")
+	members, err := plain(decoded, "")
+	if err != nil {
+		return nil, err
+	}
+	content := members.(map[string]any)
+	d := &document{contexts: contexts}
+	if d.proof, err = readProof(content["proof"]); err != nil {
+		return nil, err
+	}
+	delete(content, "proof")
+	if d.hash, d.unsigned = takeHash(content); d.hash != "" {
+		return d, d.readPlain(content)
+	}
+	content["@context"] = contexts
+	node, err := l.expand(content)
+	if err != nil {
+		return nil, err
+	}
+	if d.quads, err = dataset(node); err != nil {
+		return nil, err
+	}
+	return d, d.readCredential(node)
+}
+
+// contexts wants URLs of the list, that of credentials first.
+func (l loader) contexts(value any) ([]any, error) {
+	list, isArray := value.([]any)
+	if !isArray {
+		list = []any{value}
+	}
+	for i, element := range list {
+		url, ok := element.(string)
+		if !ok {
+			return nil, fmt.Errorf("/@context/%d: want a URL, got an inline context", i)
+		}
+		if i == 0 && url != ContextCredentialsV1 && url != selfdescription.ContextCredentials {
+			return nil, fmt.Errorf("/@context/0: want %s or %s, got %.120q", ContextCredentialsV1, selfdescription.ContextCredentials, url)
+		}
+		if !slices.ContainsFunc(l, func(c selfdescription.Context) bool { return c.URL == url }) {
+			return nil, fmt.Errorf("/@context/%d: %.120q is not on the list", i, url)
+		}
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("/@context: want one")
+	}
+	return list, nil
+}
+
+// plain copies a JSON value with numbers as JSON-LD has them, and refuses what
+// expansion would drop without a word or that changes what other members mean.
+func plain(value any, path string) (any, error) {
+	switch value := value.(type) {
+	case nil:
+		return nil, fmt.Errorf("%s: null is dropped by JSON-LD, and so not signed", path)
+	case json.Number:
+		number, err := value.Float64()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		return number, nil
+	case []any:
+		list := make([]any, len(value))
+		for i, element := range value {
+			copied, err := plain(element, fmt.Sprintf("%s/%d", path, i))
+			if err != nil {
+				return nil, err
+			}
+			list[i] = copied
+		}
+		return list, nil
+	case map[string]any:
+		object := make(map[string]any, len(value))
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			at := fmt.Sprintf("%s/%.120s", path, name)
+			if strings.HasPrefix(name, "@") && !slices.Contains([]string{"@id", "@type", "@value", "@language"}, name) {
+				return nil, fmt.Errorf("%s: no such keyword of JSON-LD is read in credentials", at)
+			}
+			copied, err := plain(value[name], at)
+			if err != nil {
+				return nil, err
+			}
+			object[name] = copied
+		}
+		return object, nil
+	}
+	return value, nil
+}
+
+var hexHash = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// takeHash finds the hash of a credential whose subject has nothing but an id and a
+// hash, as those of compliance services had, and gives JSON pointers to all else.
+func takeHash(content map[string]any) (hash string, unsigned []string) {
+	subject, _ := content["credentialSubject"].(map[string]any)
+	hash, _ = subject["hash"].(string)
+	if len(subject) != 2 || subject["id"] == nil || !hexHash.MatchString(hash) {
+		return "", nil
+	}
+	unsigned = []string{"/@context", "/credentialSubject/id"}
+	for _, name := range slices.Sorted(maps.Keys(content)) {
+		if name != "credentialSubject" {
+			unsigned = append(unsigned, "/"+name)
+		}
+	}
+	return hash, unsigned
+}
+
+// readPlain reads the credential of a compliance service as JSON: its RDF was never
+// signed, and its contexts define neither its types nor the hash.
+func (d *document) readPlain(content map[string]any) error {
+	d.issuer, _ = content["issuer"].(string)
+	if d.issuer == "" {
+		return fmt.Errorf("/issuer: want a DID")
+	}
+	_, d.hasStatus = content["credentialStatus"]
+	return d.readDates(func(name string) (any, bool, error) {
+		value, there := content[name]
+		return value, there, nil
+	})
+}
+
+// readCredential reads what every credential has from its expansion.
+func (d *document) readCredential(node map[string]any) error {
+	d.id, _ = node["@id"].(string)
+	types, _ := node["@type"].([]any)
+	if !slices.Contains(types, any(verifiableCredential)) || d.credentials() != 1 {
+		return fmt.Errorf("/type: want VerifiableCredential to be one of them, and of no other node")
+	}
+	_, d.hasStatus = node[cred+"credentialStatus"]
+	issuer, err := only(node, "issuer")
+	if err != nil {
+		return err
+	}
+	if d.issuer, _ = issuer["@id"].(string); d.issuer == "" {
+		return fmt.Errorf("/issuer: want a DID")
+	}
+	if d.subject, err = only(node, "credentialSubject"); err != nil {
+		return err
+	}
+	if id, _ := d.subject["@id"].(string); id == "" || strings.HasPrefix(id, "_:") {
+		return fmt.Errorf("/credentialSubject/id: want a URL")
+	}
+	return d.readDates(func(name string) (any, bool, error) {
+		if _, there := node[cred+name]; !there {
+			return nil, false, nil
+		}
+		literal, err := only(node, name)
+		return literal["@value"], true, err
+	})
+}
+
+// credentials counts the nodes that are credentials.
+func (d *document) credentials() int {
+	count := 0
+	for _, q := range d.quads {
+		if q.Predicate.Value == rdfType && q.Object.Value == verifiableCredential {
+			count++
+		}
+	}
+	return count
+}
+
+// readDates takes the narrowest window of all dates: issuanceDate and expirationDate
+// of VCDM 1.1, and validFrom and validUntil of 2.0.
+func (d *document) readDates(member func(name string) (value any, there bool, err error)) error {
+	for _, name := range []string{"issuanceDate", "validFrom", "expirationDate", "validUntil"} {
+		value, there, err := member(name)
+		if err != nil {
+			return err
+		}
+		if !there {
+			continue
+		}
+		text, _ := value.(string)
+		date, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return fmt.Errorf("/%s: want a date and time, got %.80q", name, text)
+		}
+		switch name {
+		case "issuanceDate", "validFrom":
+			if date.After(d.from) {
+				d.from = date
+			}
+		default:
+			if d.until.IsZero() || date.Before(d.until) {
+				d.until = date
+			}
+		}
+	}
+	if d.from.IsZero() {
+		return fmt.Errorf("/issuanceDate: want a date")
+	}
+	return nil
+}
+
+// only is the single value of a property of a credential.
+func only(node map[string]any, name string) (map[string]any, error) {
+	values, _ := node[cred+name].([]any)
+	if len(values) != 1 {
+		return nil, fmt.Errorf("/%s: want one, got %d", name, len(values))
+	}
+	value, ok := values[0].(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("/%s: want an object, got %T", name, values[0])
+	}
+	return value, nil
+}

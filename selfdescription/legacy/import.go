@@ -1,0 +1,199 @@
+package legacy
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-dev/sluice/selfdescription"
+	"github.com/sluice-dev/sluice/selfdescription/shape"
+)
+
+// Importer verifies documents with a proof of type JsonWebSignature2020. Its fields
+// are not to be changed once it is used; Import may be called from several goroutines.
+type Importer struct {
+	Keys selfdescription.KeySource
+	// Issuers says who may issue what; nil means anybody anything, for his own word.
+	Issuers selfdescription.Issuers
+	// Compliance says which issuers are compliance services whose credentials may be of
+	// FormCompliance; nil means none.
+	Compliance func(issuer string) bool
+	// KeyID is the DID URL of the key to use in place of the verificationMethod of the
+	// proof; empty means the latter. Documents of 2022 name a DID there and no key. The
+	// key must be the issuer's all the same.
+	KeyID string
+	// Contexts that documents may have beside those of Contexts, such as those of former
+	// releases. URLs of Contexts keep the documents that they have there.
+	Contexts []selfdescription.Context
+	// Now is the time; nil means time.Now.
+	Now func() time.Time
+	// Skew is how far clocks may disagree: 0 means selfdescription.DefaultSkew, less
+	// none; more than selfdescription.MaxSkew is that.
+	Skew time.Duration
+}
+
+// Import verifies a document and says in a credential what was signed of it. The
+// credential is nil unless the report is OK. Import blocks as its KeySource does, and
+// takes some ten milliseconds at most besides.
+//
+// Of a credential, Compact is the document as it was given; Claims are in the terms of
+// the current Gaia-X context; names of other vocabularies, and Type if it is of one,
+// are IRIs in full, and the shape of such a subject is not checked. A credential with
+// a status is refused, as its list is of former kinds. Of a credential of
+// FormCompliance there are only Issuer, KeyID, Algorithm, the dates, and in Claims the
+// hash.
+func (i *Importer) Import(ctx context.Context, text string) (*selfdescription.Credential, Report) {
+	contexts := append(loader(Contexts()), i.Contexts...)
+	checks := newChecks()
+	d, err := contexts.read(text)
+	if err != nil {
+		return nil, checks.fail(selfdescription.Rejected, err)
+	}
+	c := &selfdescription.Credential{
+		Compact: text, Digest: selfdescription.DigestOf(text), ID: d.id, Issuer: d.issuer,
+		ValidFrom: d.from, ValidUntil: d.until, KeyID: cmp.Or(i.KeyID, d.proof.verificationMethod), Algorithm: d.proof.algorithm,
+	}
+	checks.pass("a credential by %s", d.issuer)
+	if !i.authentic(ctx, d, c, contexts, checks) || !i.timely(d, checks) {
+		return nil, checks.report
+	}
+	if d.hasStatus {
+		return nil, checks.fail(selfdescription.Rejected, errors.New("/credentialStatus: the status of imported credentials cannot be followed"))
+	}
+	checks.skip("no credentialStatus")
+	if checks.report.Form == FormCompliance {
+		c.Claims = map[string]any{"hash": d.hash}
+		checks.skip("nothing but a hash is signed")
+		checks.pass("%s is a compliance service", c.Issuer)
+		return c, checks.report
+	}
+	if err := contexts.describe(c, d.subject); err != nil {
+		return nil, checks.fail(selfdescription.Rejected, err)
+	}
+	if err := checkShape(c, checks); err != nil {
+		return nil, checks.fail(selfdescription.Rejected, err)
+	}
+	assurance, ok := selfdescription.Self, true
+	if i.Issuers != nil {
+		assurance, ok = i.Issuers(c.Issuer, c.Type)
+	}
+	if !ok {
+		return nil, checks.fail(selfdescription.Rejected, fmt.Errorf("/issuer: %s may not issue %s", c.Issuer, c.Type))
+	}
+	checks.pass("%s may issue %s: %s", c.Issuer, c.Type, assurance)
+	return c, checks.report
+}
+
+// describe fills in what is said of the subject.
+func (l loader) describe(c *selfdescription.Credential, subject map[string]any) error {
+	compacted, err := l.compact(subject)
+	if err != nil {
+		return fmt.Errorf("/credentialSubject: %w", err)
+	}
+	raw, err := json.Marshal(compacted)
+	if err != nil {
+		return fmt.Errorf("/credentialSubject: %w", err)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber() // as in claims of other credentials
+	if err := decoder.Decode(&c.Claims); err != nil {
+		return fmt.Errorf("/credentialSubject: %w", err)
+	}
+	c.Type, _ = c.Claims["type"].(string)
+	c.Subject, _ = c.Claims["id"].(string)
+	return nil
+}
+
+// authentic takes the steps algorithm to signature.
+func (i *Importer) authentic(ctx context.Context, d *document, c *selfdescription.Credential, contexts loader, checks *checks) bool {
+	if !slices.Contains(selfdescription.Algorithms(), c.Algorithm) {
+		checks.fail(selfdescription.Rejected, fmt.Errorf("/proof/jws: algorithm %.40q is none of %s", c.Algorithm, strings.Join(selfdescription.Algorithms(), ", ")))
+		return false
+	}
+	checks.pass("%s", c.Algorithm)
+	if did, fragment, ok := strings.Cut(c.KeyID, "#"); !ok || fragment == "" || did != c.Issuer {
+		checks.fail(selfdescription.Rejected, fmt.Errorf("/proof/verificationMethod: want a key of the issuer %s, got %.120q", c.Issuer, c.KeyID))
+		return false
+	}
+	key, err := i.Keys.Key(ctx, c.KeyID)
+	if err == nil {
+		err = checkKey(c.Algorithm, &key.JWK)
+	}
+	if err != nil {
+		var temporary interface{ Temporary() bool }
+		checks.report.Temporary = errors.As(err, &temporary) && temporary.Temporary()
+		checks.fail(selfdescription.Rejected, fmt.Errorf("key %s: %w", c.KeyID, err))
+		return false
+	}
+	checks.pass("%s", c.KeyID)
+	payloads, err := d.payloads(contexts)
+	if err != nil {
+		checks.fail(selfdescription.Rejected, err)
+		return false
+	}
+	for _, p := range payloads {
+		if p.form == FormCompliance && (i.Compliance == nil || !i.Compliance(c.Issuer)) {
+			continue
+		}
+		if d.proof.verify(p.bytes, &key.JWK) {
+			c.Signed = sha256.Sum256(p.bytes)
+			checks.signed(p.form, c, d)
+			return true
+		}
+	}
+	checks.fail(selfdescription.Rejected, fmt.Errorf("not what %s signed, in any form", c.KeyID))
+	return false
+}
+
+// timely takes the step window.
+func (i *Importer) timely(d *document, checks *checks) bool {
+	now := time.Now
+	if i.Now != nil {
+		now = i.Now
+	}
+	skew := min(max(i.Skew, 0), selfdescription.MaxSkew)
+	if i.Skew == 0 {
+		skew = selfdescription.DefaultSkew
+	}
+	switch at := now(); {
+	case at.Add(skew).Before(d.from):
+		checks.fail(selfdescription.Rejected, fmt.Errorf("/issuanceDate: not before %s", d.from.UTC().Format(time.RFC3339)))
+	case at.Add(skew).Before(d.proof.created):
+		checks.fail(selfdescription.Rejected, fmt.Errorf("/proof/created: %s is not yet", d.proof.created.UTC().Format(time.RFC3339)))
+	case !d.until.IsZero() && !at.Before(d.until.Add(skew)):
+		checks.fail(selfdescription.Expired, fmt.Errorf("/expirationDate: ended at %s", d.until.UTC().Format(time.RFC3339)))
+	default:
+		checks.pass("valid from %s", d.from.UTC().Format(time.RFC3339))
+		return true
+	}
+	return false
+}
+
+// checkShape takes the step shape, unless it fails. Types of other vocabularies than
+// the current one of Gaia-X are IRIs here.
+func checkShape(c *selfdescription.Credential, checks *checks) error {
+	if c.Type == "" {
+		return errors.New("/credentialSubject/type: want one type")
+	}
+	if strings.Contains(c.Type, ":") {
+		checks.skip("%s is not of Gaia-X %s", c.Type, shape.Release)
+		return nil
+	}
+	violations := shape.Check(c.Claims)
+	if len(violations) == 0 {
+		checks.pass("%s of Gaia-X %s", c.Type, shape.Release)
+		return nil
+	}
+	var lines []string
+	for _, violation := range violations[:min(5, len(violations))] {
+		lines = append(lines, "/credentialSubject"+violation.String())
+	}
+	return errors.New(strings.Join(lines, "; "))
+}

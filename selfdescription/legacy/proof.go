@@ -1,0 +1,185 @@
+package legacy
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/sluice-dev/sluice/internal/strictjson"
+	"github.com/sluice-dev/sluice/selfdescription/legacy/rdfc"
+)
+
+const proofType = "JsonWebSignature2020"
+
+// Form is what the signature of a document covers. Forms are told apart by trying.
+type Form string
+
+// Forms of signatures of type JsonWebSignature2020.
+const (
+	// FormW3C signs the hash of the canonical proof options, followed by that of the
+	// canonical document: everything.
+	FormW3C Form = "W3C"
+	// FormGaiaX signs the hash of the canonical document in hexadecimal, as Gaia-X did
+	// from 2022 on. The proof is not signed.
+	FormGaiaX Form = "Gaia-X 2022"
+	// FormCompliance signs nothing but credentialSubject.hash, as the compliance service
+	// of Gaia-X did in 2022. A credential of FormGaiaX can be made into one of this form
+	// by anybody, so that only issuers that are known to be such services are believed.
+	FormCompliance Form = "Gaia-X 2022 compliance"
+)
+
+// proof of a credential. Its options are all members but the signature.
+type proof struct {
+	options            map[string]any
+	verificationMethod string
+	created            time.Time
+	jws                string
+	// algorithm is that of the signature's header.
+	algorithm string
+}
+
+func readProof(value any) (proof, error) {
+	object, ok := value.(map[string]any)
+	if !ok {
+		return proof{}, errors.New("/proof: want one object")
+	}
+	members := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		text, ok := object[name].(string)
+		if !ok || !slices.Contains([]string{"type", "created", "verificationMethod", "proofPurpose", "jws"}, name) {
+			return proof{}, fmt.Errorf("/proof/%.80s: not read in a proof of type %s", name, proofType)
+		}
+		members[name] = text
+	}
+	p := proof{options: maps.Clone(object), verificationMethod: members["verificationMethod"], jws: members["jws"]}
+	delete(p.options, "jws")
+	if members["type"] != proofType {
+		return proof{}, fmt.Errorf("/proof/type: want %s, got %.80q", proofType, members["type"])
+	}
+	if members["proofPurpose"] != "assertionMethod" {
+		return proof{}, fmt.Errorf("/proof/proofPurpose: want assertionMethod, got %.80q", members["proofPurpose"])
+	}
+	var err error
+	if p.created, err = time.Parse(time.RFC3339, members["created"]); err != nil {
+		return proof{}, fmt.Errorf("/proof/created: want a date and time, got %.80q", members["created"])
+	}
+	if p.algorithm, err = algorithmOf(p.jws); err != nil {
+		return proof{}, fmt.Errorf("/proof/jws: %w", err)
+	}
+	return p, nil
+}
+
+// algorithmOf reads the header of a detached signature over an unencoded payload (RFC
+// 7797). Headers with anything else, such as a key, are refused.
+func algorithmOf(jws string) (string, error) {
+	parts := strings.Split(jws, ".")
+	if len(parts) != 3 || parts[1] != "" {
+		return "", errors.New("want a header and a signature with nothing between them")
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(parts[0])
+	if err != nil {
+		return "", fmt.Errorf("header: %w", err)
+	}
+	var header struct {
+		Algorithm string   `json:"alg"`
+		Base64    *bool    `json:"b64"`
+		Critical  []string `json:"crit"`
+	}
+	limits := strictjson.Limits{Bytes: 1 << 10, Depth: 2, Object: true, KnownMembers: true}
+	if err := strictjson.Decode(strings.NewReader(string(raw)), limits, &header); err != nil {
+		return "", fmt.Errorf("header: %w", err)
+	}
+	if header.Base64 == nil || *header.Base64 || !slices.Equal(header.Critical, []string{"b64"}) {
+		return "", errors.New(`header: want "b64":false and "crit":["b64"]`)
+	}
+	return header.Algorithm, nil
+}
+
+// payload is what a form signs.
+type payload struct {
+	form  Form
+	bytes []byte
+}
+
+// payloads are what each form that the document can have would sign.
+func (d *document) payloads(l loader) ([]payload, error) {
+	if d.hash != "" {
+		return []payload{{FormCompliance, []byte(d.hash)}}, nil
+	}
+	canonical, err := rdfc.Canonicalize(d.quads, 0)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256([]byte(canonical))
+	var all []payload
+	// Without the context of the suite, the proof means nothing in RDF: the form of the
+	// W3C is out of the question then.
+	if options, err := d.proofOptions(l); err == nil {
+		optionsSum := sha256.Sum256([]byte(options))
+		all = append(all, payload{FormW3C, append(optionsSum[:], sum[:]...)})
+	} else if errors.Is(err, rdfc.ErrBudget) {
+		return nil, err
+	}
+	all = append(all, payload{FormGaiaX, []byte(hex.EncodeToString(sum[:]))})
+	return all, nil
+}
+
+// proofOptions are the canonical options of the proof, in the contexts of the document.
+func (d *document) proofOptions(l loader) (string, error) {
+	options := maps.Clone(d.proof.options)
+	options["@context"] = d.contexts
+	node, err := l.expand(options)
+	if err != nil {
+		return "", err
+	}
+	quads, err := dataset(node)
+	if err != nil {
+		return "", err
+	}
+	return rdfc.Canonicalize(quads, 0)
+}
+
+// verify says whether the key made the signature over the payload.
+func (p proof) verify(payload []byte, key *jose.JSONWebKey) bool {
+	signature, err := jose.ParseDetached(p.jws, payload, []jose.SignatureAlgorithm{jose.SignatureAlgorithm(p.algorithm)})
+	return err == nil && signature.DetachedVerify(payload, key.Key) == nil
+}
+
+// checkKey wants a key of the algorithm's kind.
+func checkKey(algorithm string, key *jose.JSONWebKey) error {
+	var fitting []jose.SignatureAlgorithm
+	switch public := key.Key.(type) {
+	case ed25519.PublicKey:
+		fitting = []jose.SignatureAlgorithm{jose.EdDSA}
+	case *ecdsa.PublicKey:
+		switch public.Curve {
+		case elliptic.P256():
+			fitting = []jose.SignatureAlgorithm{jose.ES256}
+		case elliptic.P384():
+			fitting = []jose.SignatureAlgorithm{jose.ES384}
+		}
+	case *rsa.PublicKey:
+		if public.N.BitLen() >= 2048 {
+			fitting = []jose.SignatureAlgorithm{jose.PS256, jose.RS256}
+		}
+	}
+	if !slices.Contains(fitting, jose.SignatureAlgorithm(algorithm)) {
+		return fmt.Errorf("the key does not fit algorithm %s", algorithm)
+	}
+	if key.Algorithm != "" && key.Algorithm != algorithm {
+		return fmt.Errorf("the key is for %.20q, the signature says %s", key.Algorithm, algorithm)
+	}
+	return nil
+}
