@@ -74,6 +74,27 @@ func TestAProviderProvesWhatItsClusterIs(t *testing.T) {
 	})
 }
 
+// TestAProviderPresentsBeforeItHasACluster: nothing needs to be reconciled for the
+// server to know whom the operator knows.
+func TestAProviderPresentsBeforeItHasACluster(t *testing.T) {
+	w := newWorld(t)
+	provider := newParty(t, "provider")
+	credentials := w.sign(provider, draftOf(provider, "DE"))
+	if _, status := w.present(provider, "/selfdescriptions", credentials...); status != http.StatusUnprocessableEntity {
+		t.Fatalf("before it is known: status %d", status)
+	}
+	w.provider("eins", provider)
+	w.eventually("the provider is in the cache", func() string {
+		if err := w.cached.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "eins"}, &v1alpha1.Provider{}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	if a, status := w.present(provider, "/selfdescriptions", credentials...); status != http.StatusCreated {
+		t.Errorf("status %d: %s", status, a.Description)
+	}
+}
+
 func TestAClusterIsNotAdmittedOnThePapersOfAnother(t *testing.T) {
 	w := newWorld(t)
 	provider := newParty(t, "provider")

@@ -50,6 +50,7 @@ type world struct {
 	client.Client
 	namespace string
 	server    *httptest.Server
+	cached    client.Reader // as controllers and server see the hub
 }
 
 func newWorld(t *testing.T) *world {
@@ -79,7 +80,7 @@ func newWorld(t *testing.T) *world {
 	server.Mount(router, server.Options{
 		Hub: mgr.GetClient(), Namespace: w.namespace, DID: broker, Seal: keys, Book: book, Keys: resolver, Clock: clock.RealClock{},
 	})
-	w.server = httptest.NewServer(router)
+	w.server, w.cached = httptest.NewServer(router), mgr.GetClient()
 	t.Cleanup(w.server.Close)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -96,6 +96,10 @@ func (s *server) handler(route route) http.Handler {
 		ctx, cancel := context.WithTimeout(r.Context(), patience)
 		defer cancel()
 		err := s.admit(route, w, r)
+		if err == nil && route.limited {
+			// Of a replica that does not reconcile, nobody else keeps the book.
+			err = s.Book.Refresh(ctx, s.Hub, s.Namespace)
+		}
 		if err == nil {
 			err = route.handle(s, w, r.WithContext(ctx))
 		}
