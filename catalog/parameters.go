@@ -14,6 +14,8 @@ type ResourcesParameters struct {
 	Clusters int32
 	// Selector holds labels that the clusters must have besides the plan's.
 	Selector map[string]string
+	// Require holds what chosen clusters must have proven besides, by the name of the claim.
+	Require map[string]v1alpha1.ClaimRule
 }
 
 // ResourcesParameters reads the parameters of an instance, with the plan's
@@ -31,8 +33,9 @@ func (p *Plan) ResourcesParameters(parameters json.RawMessage) (ResourcesParamet
 		return chosen, nil
 	}
 	given := struct {
-		Clusters *float64          `json:"clusters"` // JSON Schema takes 2.0 for an integer, Go does not
-		Selector map[string]string `json:"selector"`
+		Clusters *float64                      `json:"clusters"` // JSON Schema takes 2.0 for an integer, Go does not
+		Selector map[string]string             `json:"selector"`
+		Require  map[string]v1alpha1.ClaimRule `json:"require"`
 	}{}
 	if err := json.Unmarshal(parameters, &given); err != nil {
 		return ResourcesParameters{}, &ParameterError{Message: "not the parameters of a resources plan"}
@@ -40,6 +43,6 @@ func (p *Plan) ResourcesParameters(parameters json.RawMessage) (ResourcesParamet
 	if given.Clusters != nil {
 		chosen.Clusters = int32(*given.Clusters) // the schema bounds it
 	}
-	chosen.Selector = given.Selector
+	chosen.Selector, chosen.Require = given.Selector, given.Require
 	return chosen, nil
 }

@@ -87,8 +87,28 @@ func (p *Plan) instanceSchema() map[string]any {
 				"type":        "object", "properties": keys, "additionalProperties": false,
 			}
 		}
+		if len(r.Requirable) > 0 {
+			claims := map[string]any{}
+			for _, name := range r.Requirable {
+				claims[name] = claimSchema
+			}
+			properties["require"] = map[string]any{
+				"description": "Claims that must have been proven of the clusters.",
+				"type":        "object", "properties": claims, "additionalProperties": false,
+			}
+		}
 	}
 	return map[string]any{"type": "object", "properties": properties, "additionalProperties": false}
+}
+
+// claimSchema is that of a v1alpha1.ClaimRule, but for its name.
+var claimSchema = map[string]any{
+	"type": "object", "additionalProperties": false,
+	"properties": map[string]any{
+		"values":    map[string]any{"type": "array", "maxItems": 64, "items": map[string]any{"type": "string", "maxLength": 63}},
+		"atLeast":   map[string]any{"type": "string", "maxLength": 63},
+		"assurance": map[string]any{"type": "string", "enum": []any{"self", "notary", "label", "certified", "measured"}},
+	},
 }
 
 // newSchema compiles what a plan's kind brings and what the operator adds; a

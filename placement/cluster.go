@@ -31,6 +31,11 @@ type Cluster struct {
 	// AccessVerified: Sluice holds there what its driver needs. Unverified says what is missing.
 	AccessVerified bool
 	Unverified     string
+	// Unproven says what the provider has not proven that it must; empty where it has, or
+	// need not.
+	Unproven string
+	// Claims about the cluster and its provider that hold.
+	Claims []v1alpha1.Claim
 	// Cordoned clusters take no new placements.
 	Cordoned bool
 	// Allocatable on ready, schedulable nodes.
@@ -47,8 +52,8 @@ type Cluster struct {
 	Latency time.Duration
 }
 
-// ClusterOf is the cluster that a MemberCluster's spec and status describe.
-func ClusterOf(mc *v1alpha1.MemberCluster) *Cluster {
+// ClusterOf is the cluster that a MemberCluster's spec and status describe, at a time.
+func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 	c := &Cluster{
 		Name:           mc.Name,
 		Driver:         mc.Spec.Driver,
@@ -66,6 +71,10 @@ func ClusterOf(mc *v1alpha1.MemberCluster) *Cluster {
 	}
 	c.Ready, c.Unready = holds(mc, v1alpha1.ConditionReachable)
 	c.AccessVerified, c.Unverified = holds(mc, v1alpha1.ConditionAccessVerified)
+	if mc.Spec.Trust != nil {
+		c.Claims = claimsAt(mc, now)
+		_, c.Unproven = holds(mc, v1alpha1.ConditionAdmitted)
+	}
 	if mc.Status.Latency != nil {
 		c.Latency = mc.Status.Latency.Duration
 	}
@@ -125,6 +134,7 @@ func (c *Cluster) unreserved(name corev1.ResourceName) int64 {
 // sameTraits tells whether two versions of a cluster differ in numbers only.
 func (c *Cluster) sameTraits(other *Cluster) bool {
 	return c.Ready == other.Ready && c.AccessVerified == other.AccessVerified && c.Cordoned == other.Cordoned &&
+		c.Unproven == other.Unproven && reflect.DeepEqual(c.Claims, other.Claims) &&
 		c.Currency == other.Currency && maps.Equal(c.Labels, other.Labels) &&
 		slices.Equal(c.StorageClasses, other.StorageClasses) && reflect.DeepEqual(c.Taints, other.Taints)
 }

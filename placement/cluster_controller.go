@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -55,7 +57,7 @@ func (r *clusterReconciler) setup(mgr ctrl.Manager) error {
 		}
 		return nil
 	})
-	changed := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{})
+	changed := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, proven)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("membercluster").
 		For(&v1alpha1.MemberCluster{}, builder.WithPredicates(changed)).
@@ -63,6 +65,19 @@ func (r *clusterReconciler) setup(mgr ctrl.Manager) error {
 		// A cluster that does not answer holds a worker for the length of a probe.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 32, RateLimiter: backOff()}).
 		Complete(r)
+}
+
+// proven passes member clusters of which something else has been proven.
+var proven = predicate.Funcs{
+	CreateFunc:  func(event.CreateEvent) bool { return false },
+	DeleteFunc:  func(event.DeleteEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, now := e.ObjectOld.(*v1alpha1.MemberCluster), e.ObjectNew.(*v1alpha1.MemberCluster)
+		_, was := holds(before, v1alpha1.ConditionAdmitted)
+		_, is := holds(now, v1alpha1.ConditionAdmitted)
+		return was != is || !equality.Semantic.DeepEqual(before.Status.Claims, now.Status.Claims)
+	},
 }
 
 // Reconcile looks at one member cluster.
@@ -101,7 +116,7 @@ func (r *clusterReconciler) look(ctx context.Context, cluster *v1alpha1.MemberCl
 	now := r.Clock.Now()
 	w.refresh(ctx, r, cluster, now)
 	w.report(cluster, leaving, r.Inventory)
-	r.Inventory.UpsertCluster(ClusterOf(cluster))
+	r.Inventory.UpsertCluster(ClusterOf(cluster, now))
 
 	if w.worthWriting(before, &cluster.Status, now) {
 		crashpoint.Hit(crashBeforeClusterSeen)
@@ -118,7 +133,7 @@ func (r *clusterReconciler) look(ctx context.Context, cluster *v1alpha1.MemberCl
 // is in the inventory as cordoned, and still looked after.
 func (r *clusterReconciler) remove(ctx context.Context, cluster *v1alpha1.MemberCluster) (ctrl.Result, error) {
 	// Cordon first: whatever was placed there before is in the ledger now.
-	r.Inventory.UpsertCluster(ClusterOf(cluster))
+	r.Inventory.UpsertCluster(ClusterOf(cluster, r.Clock.Now()))
 	var leaving []string
 	for _, held := range r.Inventory.Snapshot().Reservations(cluster.Name) {
 		leaving = append(leaving, held.Instance)

@@ -84,7 +84,7 @@ func (e *evaluation) refusals() []Verdict {
 // WriteTable writes verdicts as a table for people.
 func WriteTable(w io.Writer, verdicts []Verdict) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "CLUSTER\tVERDICT\tSCORE\tBALANCE\tPACK\tPRICE\tLATENCY\tCOST\tWHY")
+	fmt.Fprintln(table, "CLUSTER\tVERDICT\tSCORE\tBALANCE\tPACK\tPRICE\tLATENCY\tPREFERENCE\tCOST\tWHY")
 	for _, v := range verdicts {
 		verdict, cost := string(v.Reason), "-"
 		if v.Chosen {
@@ -93,9 +93,10 @@ func WriteTable(w io.Writer, verdicts []Verdict) error {
 		if v.Price != nil {
 			cost = v.Price.String()
 		}
-		scores := "-\t-\t-\t-\t-"
+		scores := "-\t-\t-\t-\t-\t-"
 		if v.Chosen || v.Reason == ReasonOutranked || v.Reason == ReasonFits {
-			scores = fmt.Sprintf("%d\t%d\t%d\t%d\t%d", v.Score, v.Scores.Balance, v.Scores.Pack, v.Scores.Price, v.Scores.Latency)
+			scores = fmt.Sprintf("%d\t%d\t%d\t%d\t%d\t%d",
+				v.Score, v.Scores.Balance, v.Scores.Pack, v.Scores.Price, v.Scores.Latency, v.Scores.Preference)
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", v.Cluster, verdict, scores, cost, v.Message)
 	}

@@ -24,6 +24,10 @@ const (
 	ReasonAccessNotVerified Reason = "AccessNotVerified"
 	// ReasonCordoned: the operator lets nothing new onto the cluster, or removes it.
 	ReasonCordoned Reason = "Cordoned"
+	// ReasonNotAdmitted: the provider has not proven what the operator asks it to.
+	ReasonNotAdmitted Reason = "NotAdmitted"
+	// ReasonPolicy: a rule of a policy, the plan or the consumer does not hold.
+	ReasonPolicy Reason = "Policy"
 	// ReasonLabelMismatch: the selector does not match the cluster's labels.
 	ReasonLabelMismatch Reason = "LabelMismatch"
 	// ReasonTierMismatch: the cluster is of another tier.
@@ -59,7 +63,7 @@ type filter struct {
 // asked: the first that refuses a cluster names the reason. Held is what the
 // request has reserved there already, and counts as free.
 func (r Request) filters(s *Snapshot, held Resources) []filter {
-	asked := []filter{notReady(), accessNotVerified(), cordoned()}
+	asked := []filter{notReady(), accessNotVerified(), notAdmitted(), cordoned()}
 	if r.Selector != nil {
 		requirements, _ := r.Selector.Requirements()
 		for _, requirement := range requirements {
@@ -70,6 +74,10 @@ func (r Request) filters(s *Snapshot, held Resources) []filter {
 		asked = append(asked, tierMismatch(r.Tier))
 	}
 	asked = append(asked, tainted(r.Tolerations))
+	facts := r.facts()
+	for i := range r.Rules {
+		asked = append(asked, ruled(&r.Rules[i], facts))
+	}
 	for _, name := range r.Resources.names() {
 		if r.Resources[name] <= 0 {
 			continue

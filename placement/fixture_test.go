@@ -83,7 +83,7 @@ func (w *world) start() {
 func (w *world) newReconciler() *instanceReconciler {
 	return &instanceReconciler{
 		hub: w.hub, live: w.hub, plan: testCatalog(w.T).Plan, inventory: w.inventory,
-		recovery: &recovery{reader: w.hub, namespace: w.namespace, inventory: w.inventory},
+		recovery: &recovery{reader: w.hub, namespace: w.namespace, inventory: w.inventory, clock: w.clock},
 		drivers:  map[string]Driver{v1alpha1.DriverKube: w.driver},
 		clock:    w.clock, metrics: newMetrics(w.inventory), observeEvery: 5 * time.Minute,
 	}
@@ -120,7 +120,7 @@ func (w *world) cluster(name string, cores int) {
 	mc.Status = status
 	w.must(w.hub.Status().Update(w.Context(), mc))
 	w.writes = 0
-	w.inventory.UpsertCluster(ClusterOf(mc))
+	w.inventory.UpsertCluster(ClusterOf(mc, w.clock.Now()))
 }
 
 // provision creates an instance as the broker does.

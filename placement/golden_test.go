@@ -57,11 +57,14 @@ func TestDecisionsAreAsRecorded(t *testing.T) {
 	}
 }
 
+// goldenTime is when the golden decisions are made.
+var goldenTime = time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+
 func replay(t *testing.T, sections map[string]string) (decision, table string) {
 	t.Helper()
 	inventory := NewInventory()
 	for _, row := range decode[[]clusterRow](t, sections["clusters"]) {
-		inventory.UpsertCluster(ClusterOf(row.memberCluster()))
+		inventory.UpsertCluster(ClusterOf(row.memberCluster(), goldenTime))
 	}
 	held := map[string]map[string]Resources{}
 	for _, row := range decode[[]reservationRow](t, sections["reservations"]) {
@@ -74,6 +77,8 @@ func replay(t *testing.T, sections map[string]string) (decision, table string) {
 		inventory.Reserve(instance, clusters)
 	}
 	request := decode[requestRow](t, sections["request"]).request(t)
+	inventory.SetPolicies(CompilePolicies(decode[[]v1alpha1.PlacementPolicy](t, sections["policies"])))
+	request = inventory.Snapshot().Policies().Govern(request, request.Consumer)
 
 	got, err := Place(request, inventory.Snapshot())
 	out, marshalErr := yaml.Marshal(got.API(1))
@@ -127,6 +132,10 @@ type clusterRow struct {
 	Cordoned    bool                `json:"cordoned"`
 	Unreachable string              `json:"unreachable"`
 	Denied      string              `json:"denied"`
+	Provider    string              `json:"provider"`
+	// Claims that the provider has proven; Unproven is what it has not.
+	Claims   []v1alpha1.Claim `json:"claims"`
+	Unproven string           `json:"unproven"`
 }
 
 func (r clusterRow) memberCluster() *v1alpha1.MemberCluster {
@@ -134,6 +143,10 @@ func (r clusterRow) memberCluster() *v1alpha1.MemberCluster {
 		ObjectMeta: metav1.ObjectMeta{Name: r.Name, Labels: r.Labels},
 		Spec:       v1alpha1.MemberClusterSpec{Region: r.Region, Tier: r.Tier, Taints: r.Taints, Unschedulable: r.Cordoned},
 		Status:     v1alpha1.MemberClusterStatus{Allocatable: r.Has, ForeignUse: r.Foreign, StorageClasses: r.Classes},
+	}
+	mc.Spec.Provider, mc.Status.Claims = r.Provider, r.Claims
+	if r.Claims != nil || r.Unproven != "" {
+		mc.Spec.Trust = &v1alpha1.TrustRequirements{Offering: "https://provider.example/offering"}
 	}
 	if r.Currency != "" {
 		mc.Spec.Prices = &v1alpha1.PriceList{Currency: r.Currency, PerHour: r.Prices}
@@ -146,7 +159,7 @@ func (r clusterRow) memberCluster() *v1alpha1.MemberCluster {
 		mc.Status.Latency = &metav1.Duration{Duration: latency}
 	}
 	for condition, problem := range map[string]string{
-		v1alpha1.ConditionReachable: r.Unreachable, v1alpha1.ConditionAccessVerified: r.Denied,
+		v1alpha1.ConditionReachable: r.Unreachable, v1alpha1.ConditionAccessVerified: r.Denied, v1alpha1.ConditionAdmitted: r.Unproven,
 	} {
 		status := metav1.ConditionTrue
 		if problem != "" {
@@ -173,6 +186,8 @@ type requestRow struct {
 	MaxPrice    *v1alpha1.Price       `json:"maxPrice"`
 	Weights     v1alpha1.ScoreWeights `json:"weights"`
 	Current     []string              `json:"current"`
+	Consumer    Consumer              `json:"consumer"`
+	Require     []v1alpha1.PolicyRule `json:"require"`
 }
 
 func (r requestRow) request(t *testing.T) Request {
@@ -181,7 +196,16 @@ func (r requestRow) request(t *testing.T) Request {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var rules []Rule
+	for _, from := range r.Require {
+		rule, err := CompileRule("plan", "", from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules = append(rules, rule)
+	}
 	return Request{
+		Consumer: r.Consumer, Rules: rules,
 		ID: r.ID, Resources: ResourcesOf(r.Resources), Clusters: r.Clusters, Selector: selector,
 		Tolerations: r.Tolerations, Tier: r.Tier, MaxPrice: PriceOf(r.MaxPrice), Weights: r.Weights, Current: r.Current,
 	}

@@ -69,6 +69,7 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan) (Request, err
 	if err != nil {
 		return Request{}, err
 	}
+	request = r.inventory.Snapshot().Policies().Govern(request, ConsumerOf(s.ServiceInstance))
 	switch {
 	case s.Status.Delivered != nil:
 		request.Current = clusters(&s.Status.Delivered.Decision)

@@ -153,14 +153,14 @@ func TestAClusterThatDoesNotAnswerIsNotTriedTillItAnswersAgain(t *testing.T) {
 	w.driver.called()
 
 	row := clusterRow{Name: "eu", Has: quantities("cpu=4"), Unreachable: "connection refused"}
-	w.inventory.UpsertCluster(ClusterOf(row.memberCluster()))
+	w.inventory.UpsertCluster(ClusterOf(row.memberCluster(), w.clock.Now()))
 	if _, err := w.pass("si-a"); err == nil || len(w.driver.called()) > 0 {
 		t.Fatalf("error %v; want one, and no call of the driver", err)
 	}
 	w.wantOperation(w.instance("si-a"), v1alpha1.OperationProvision, v1alpha1.StateInProgress, "eu does not answer: connection refused")
 
 	row.Unreachable = ""
-	w.inventory.UpsertCluster(ClusterOf(row.memberCluster()))
+	w.inventory.UpsertCluster(ClusterOf(row.memberCluster(), w.clock.Now()))
 	if !slices.Equal(w.woken, []string{"si-a"}) {
 		t.Fatalf("woken are %v", w.woken)
 	}

@@ -23,7 +23,8 @@ type Inventory struct {
 	// reserved is the sum of the reservations on each cluster.
 	reserved map[string]Resources
 	// columns numbers every resource that a cluster ever had; it only grows.
-	columns map[corev1.ResourceName]int
+	columns  map[corev1.ResourceName]int
+	policies Policies
 	// snapshot is the picture as of the last change, or nil after a cluster came or
 	// went: pages are laid out again when somebody looks.
 	snapshot *Snapshot
@@ -85,6 +86,22 @@ func (inv *Inventory) UpsertCluster(c *Cluster) {
 	}
 }
 
+// SetPolicies puts policies in force, and wakes every instance that waits: what was
+// asked on its behalf may have changed. Instances that are placed stay.
+func (inv *Inventory) SetPolicies(policies Policies) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	inv.policies = policies
+	if inv.snapshot != nil {
+		changed := *inv.snapshot
+		changed.policies = policies
+		inv.snapshot = &changed
+	}
+	for id := range inv.waiting {
+		inv.wake(id)
+	}
+}
+
 // DeleteCluster removes a cluster; what is reserved on it stays on the ledger.
 // Deleting a cluster that is not there does nothing.
 func (inv *Inventory) DeleteCluster(name string) {
@@ -122,7 +139,7 @@ func (inv *Inventory) now() *Snapshot {
 	if inv.snapshot == nil {
 		txn := inv.store.Txn(false)
 		clusters := rows[Cluster](txn, tableCluster, indexID) // in the order of names
-		inv.snapshot = &Snapshot{columns: inv.columns, store: txn}
+		inv.snapshot = &Snapshot{columns: inv.columns, store: txn, policies: inv.policies}
 		for some := range slices.Chunk(clusters, pageRows) {
 			inv.snapshot.pages = append(inv.snapshot.pages, newPage(some, inv.columns, inv.reserved))
 		}
@@ -135,7 +152,7 @@ func (inv *Inventory) redraw(cluster string, change func(at spot) *page) {
 	if inv.snapshot == nil {
 		return
 	}
-	changed := &Snapshot{columns: inv.columns, store: inv.store.Txn(false), pages: inv.snapshot.pages}
+	changed := &Snapshot{columns: inv.columns, store: inv.store.Txn(false), pages: inv.snapshot.pages, policies: inv.policies}
 	if at, found := inv.snapshot.find(cluster); found {
 		changed.pages = slices.Clone(changed.pages)
 		changed.pages[slices.Index(changed.pages, at.page)] = change(at)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -15,18 +17,23 @@ import (
 // `sluice place --dry-run`. The reader must be live, not a cache.
 func SnapshotFromHub(ctx context.Context, reader client.Reader, namespace string) (*Snapshot, error) {
 	inventory := NewInventory()
-	if err := recoverInventory(ctx, reader, namespace, inventory); err != nil {
+	if err := recoverInventory(ctx, reader, namespace, inventory, time.Now()); err != nil {
 		return nil, err
 	}
 	return inventory.Snapshot(), nil
 }
 
 // recoverInventory fills an inventory from what the hub's statuses say.
-func recoverInventory(ctx context.Context, reader client.Reader, namespace string, inventory *Inventory) error {
+func recoverInventory(ctx context.Context, reader client.Reader, namespace string, inventory *Inventory, now time.Time) error {
+	var policies v1alpha1.PlacementPolicyList
+	if err := reader.List(ctx, &policies, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("list placement policies: %w", err)
+	}
+	inventory.SetPolicies(CompilePolicies(policies.Items))
 	clusters := &v1alpha1.MemberClusterList{}
 	err := eachPage(ctx, reader, namespace, clusters, func() {
 		for i := range clusters.Items {
-			inventory.UpsertCluster(ClusterOf(&clusters.Items[i]))
+			inventory.UpsertCluster(ClusterOf(&clusters.Items[i], now))
 		}
 	})
 	if err != nil {
@@ -66,6 +73,7 @@ type recovery struct {
 	reader    client.Reader
 	namespace string
 	inventory *Inventory
+	clock     clock.PassiveClock
 
 	mu   sync.Mutex
 	done bool
@@ -78,7 +86,7 @@ func (r *recovery) ensure(ctx context.Context) error {
 	if r.done {
 		return nil
 	}
-	if err := recoverInventory(ctx, r.reader, r.namespace, r.inventory); err != nil {
+	if err := recoverInventory(ctx, r.reader, r.namespace, r.inventory, r.clock.Now()); err != nil {
 		return fmt.Errorf("rebuild the inventory from the hub: %w", err)
 	}
 	r.done = true

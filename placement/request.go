@@ -3,6 +3,8 @@ package placement
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +31,11 @@ type Request struct {
 	Tier v1alpha1.Tier
 	// MaxPrice on each chosen cluster; nil means any price.
 	MaxPrice *Price
+	// Consumer on whose behalf it is asked.
+	Consumer Consumer
+	// Rules that chosen clusters satisfy, and preferences among those that do.
+	Rules       []Rule
+	Preferences []Preference
 	// Weights of the scorers; all zero means balance alone.
 	Weights v1alpha1.ScoreWeights
 	// Current clusters of the instance. It stays on them: when fewer clusters are asked
@@ -61,6 +68,10 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 	}
 	requirements, _ := chosen.Requirements()
 
+	rules, err := rulesOf(plan, asked)
+	if err != nil {
+		return Request{}, err
+	}
 	resources := ResourcesOf(plan.Resources.Limits)
 	for class, size := range plan.Resources.Storage {
 		resources[StorageResource(class)] = size.Value()
@@ -74,7 +85,30 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 		Tier:        plan.Resources.Tier,
 		MaxPrice:    PriceOf(plan.Resources.MaxPrice),
 		Weights:     plan.Resources.Score,
+		Consumer:    Consumer{Plan: plan.ID},
+		Rules:       rules,
 	}, nil
+}
+
+// rulesOf are what the plan and the consumer's parameters ask of clusters.
+func rulesOf(plan *catalog.Plan, asked catalog.ResourcesParameters) (rules []Rule, err error) {
+	for _, from := range plan.Resources.Require {
+		rule, err := CompileRule("plan "+plan.Name, "", from)
+		if err != nil {
+			return nil, fmt.Errorf("plan %s: require: %w", plan.Name, err)
+		}
+		rules = append(rules, rule)
+	}
+	for _, name := range slices.Sorted(maps.Keys(asked.Require)) {
+		claim := asked.Require[name]
+		claim.Name = name
+		rule, err := CompileRule("parameter require", "", v1alpha1.PolicyRule{Name: name, Claim: &claim})
+		if err != nil {
+			return nil, fmt.Errorf("parameter require: %w", err)
+		}
+		rules = append(rules, rule)
+	}
+	return rules, nil
 }
 
 // clusters is the number of clusters asked for.

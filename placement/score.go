@@ -26,6 +26,9 @@ type Scores struct {
 	// far-away cluster does not level the differences between near ones. Unknown
 	// scores 0.
 	Latency int32
+	// Preference is 100 · satisfied / all, by the weights of the preferences that policies
+	// state; 0 where they state none.
+	Preference int32
 }
 
 // halfLatency is the latency that scores 50.
@@ -37,6 +40,9 @@ type scorer struct {
 	needs       []need
 	tariff      tariff
 	tolerations []corev1.Toleration
+	preferences []Preference
+	preferred   int32 // sum of their weights
+	facts       *facts
 	// market returns the currency and the cheapest price among the clusters that fit.
 	market func() (currency string, cheapest int64)
 }
@@ -49,7 +55,10 @@ type need struct {
 }
 
 func newScorer(r Request, s *Snapshot) *scorer {
-	sc := &scorer{weights: r.weights(), tariff: newTariff(r, s), tolerations: r.Tolerations}
+	sc := &scorer{weights: r.weights(), tariff: newTariff(r, s), tolerations: r.Tolerations, preferences: r.Preferences, facts: r.facts()}
+	for i := range sc.preferences {
+		sc.preferred += sc.preferences[i].Weight
+	}
 	for _, n := range sc.tariff {
 		if _, storage := storageClassOf(n.name); !storage {
 			sc.needs = append(sc.needs, n)
@@ -118,7 +127,10 @@ func (sc *scorer) score(at spot) int32 {
 	if w.Latency != 0 {
 		sum += w.Latency * latency(at)
 	}
-	mean := sum / (w.Balance + w.Pack + w.Price + w.Latency)
+	if sc.preferred != 0 {
+		sum += sc.preferred * sc.preference(at)
+	}
+	mean := sum / (w.Balance + w.Pack + w.Price + w.Latency + sc.preferred)
 	if at.page.avoided.has(at.row) {
 		mean /= 1 + sc.disliked(at)
 	}
@@ -128,7 +140,7 @@ func (sc *scorer) score(at spot) int32 {
 // components are all scorers, whether they weigh anything or not.
 func (sc *scorer) components(at spot) Scores {
 	balance := sc.balance(at)
-	return Scores{Balance: balance, Pack: 100 - balance, Price: sc.price(at), Latency: latency(at)}
+	return Scores{Balance: balance, Pack: 100 - balance, Price: sc.price(at), Latency: latency(at), Preference: sc.preference(at)}
 }
 
 func (sc *scorer) balance(at spot) int32 {
@@ -154,6 +166,23 @@ func (sc *scorer) price(at spot) int32 {
 		return 100
 	}
 	return int32(percent(lowest, price)) //nolint:gosec // at most 100
+}
+
+// preference weighs the preferences that the cluster satisfies against all.
+func (sc *scorer) preference(at spot) int32 {
+	if sc.preferred == 0 {
+		return 0
+	}
+	var one set
+	one.add(at.row)
+	var satisfied int32
+	for i := range sc.preferences {
+		p := &sc.preferences[i]
+		if p.concerns(at.page, one) != (set{}) && p.satisfied(at.page, one, sc.facts) != (set{}) {
+			satisfied += p.Weight
+		}
+	}
+	return 100 * satisfied / sc.preferred
 }
 
 func latency(at spot) int32 {

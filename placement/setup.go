@@ -68,13 +68,17 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 	if err := m.register(ctrlmetrics.Registry); err != nil {
 		return fmt.Errorf("register placement's metrics: %w", err)
 	}
-	recovered := &recovery{reader: mgr.GetAPIReader(), namespace: o.Namespace, inventory: o.Inventory}
+	recovered := &recovery{reader: mgr.GetAPIReader(), namespace: o.Namespace, inventory: o.Inventory, clock: o.Clock}
 	if err := indexBindings(mgr); err != nil {
 		return fmt.Errorf("index bindings by instance: %w", err)
 	}
 	clusters := newClusterReconciler(mgr.GetClient(), o, recovered)
 	if err := clusters.setup(mgr); err != nil {
 		return fmt.Errorf("set up the controller of member clusters: %w", err)
+	}
+	policies := &policyReconciler{hub: mgr.GetClient(), namespace: o.Namespace, inventory: o.Inventory}
+	if err := policies.setup(mgr); err != nil {
+		return fmt.Errorf("set up the controller of policies: %w", err)
 	}
 	instances := &instanceReconciler{
 		hub: mgr.GetClient(), live: mgr.GetAPIReader(),

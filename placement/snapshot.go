@@ -19,8 +19,12 @@ type Snapshot struct {
 	// columns numbers the resources that any cluster has.
 	columns map[corev1.ResourceName]int
 	// store answers what is reserved by whom, as of the same instant.
-	store *memdb.Txn
+	store    *memdb.Txn
+	policies Policies
 }
+
+// Policies in force.
+func (s *Snapshot) Policies() Policies { return s.policies }
 
 // page is up to 256 clusters, by column.
 type page struct {
@@ -42,12 +46,14 @@ type traits struct {
 	ready    set
 	verified set
 	cordoned set
+	unproven set // must prove what it is, and has not
 	avoided  set // has a PreferNoSchedule taint
 	label    map[labelValue]set
 	labelled map[string]set
 	classes  map[string]set
 	currency map[string]set
 	taints   []taintedRows // but for PreferNoSchedule
+	claims   map[string][]claimedRows
 }
 
 type labelValue struct{ key, value string }
@@ -131,6 +137,7 @@ func newTraits(clusters []*Cluster) *traits {
 	t := &traits{
 		all:   rowsBelow(len(clusters)),
 		label: map[labelValue]set{}, labelled: map[string]set{}, classes: map[string]set{}, currency: map[string]set{},
+		claims: map[string][]claimedRows{},
 	}
 	for row, c := range clusters {
 		if c.Ready {
@@ -141,6 +148,12 @@ func newTraits(clusters []*Cluster) *traits {
 		}
 		if c.Cordoned {
 			t.cordoned.add(row)
+		}
+		if c.Unproven != "" {
+			t.unproven.add(row)
+		}
+		for i := range c.Claims {
+			t.addClaim(&c.Claims[i], row)
 		}
 		for key, value := range c.Labels {
 			add(t.label, labelValue{key, value}, row)

@@ -216,6 +216,14 @@ type ResourcesPlan struct {
 	Tier Tier `json:"tier,omitempty"`
 	// MaxPrice on each chosen cluster; clusters without a price list in its currency are refused.
 	MaxPrice *Price `json:"maxPrice,omitempty"`
+	// Require says what chosen clusters have proven, or are otherwise.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=map
+	// +listMapKey=name
+	Require []PolicyRule `json:"require,omitempty"`
+	// Requirable lists claims of which the consumer may require values by the parameter "require".
+	// +kubebuilder:validation:MaxItems=32
+	Requirable []string `json:"requirable,omitempty"`
 	// Score says what to prefer among the clusters that fit.
 	// +kubebuilder:default={}
 	Score ScoreWeights `json:"score,omitempty"`

@@ -1098,6 +1098,18 @@ func (in *ResourcesPlan) DeepCopyInto(out *ResourcesPlan) {
 		*out = new(Price)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.Require != nil {
+		in, out := &in.Require, &out.Require
+		*out = make([]PolicyRule, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
+	}
+	if in.Requirable != nil {
+		in, out := &in.Requirable, &out.Requirable
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	out.Score = in.Score
 }
 

@@ -1,0 +1,98 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/selfdescription/shape"
+)
+
+// claimsAt are the claims of a member cluster that hold at a time.
+func claimsAt(mc *v1alpha1.MemberCluster, now time.Time) (held []v1alpha1.Claim) {
+	for _, claim := range mc.Status.Claims {
+		if claim.ExpiresAt == nil || now.Before(claim.ExpiresAt.Time) {
+			held = append(held, claim)
+		}
+	}
+	return held
+}
+
+// claimedRows are the rows of a page that claim one value with one assurance.
+type claimedRows struct {
+	value     string
+	assurance v1alpha1.Assurance
+	rows      set
+}
+
+func (t *traits) addClaim(claim *v1alpha1.Claim, row int) {
+	known := t.claims[claim.Name]
+	for i := range known {
+		if known[i].value == claim.Value && known[i].assurance == claim.Assurance {
+			known[i].rows.add(row)
+			return
+		}
+	}
+	claimed := claimedRows{value: claim.Value, assurance: claim.Assurance}
+	claimed.rows.add(row)
+	t.claims[claim.Name] = append(known, claimed)
+}
+
+// compileClaim checks a rule and takes groups of countries apart.
+func compileClaim(from *v1alpha1.ClaimRule) (*claimRule, error) {
+	r := &claimRule{ClaimRule: *from, least: rank(from.Assurance)}
+	if from.Assurance != "" && from.Assurance != v1alpha1.AssuranceMeasured && r.least < 0 {
+		return nil, fmt.Errorf("claim.assurance: %q is none", from.Assurance)
+	}
+	if from.AtLeast != "" {
+		r.order = orderOf(from.Name)
+		var ok bool
+		if r.bound, ok = r.order(from.AtLeast); !ok {
+			return nil, fmt.Errorf("claim.atLeast: %q has no order among values of %s", from.AtLeast, from.Name)
+		}
+	}
+	for i, value := range from.Values {
+		matches, err := valueMatcher(from.Name, value)
+		if err != nil {
+			return nil, fmt.Errorf("claim.values[%d]: %w", i, err)
+		}
+		r.matches = append(r.matches, matches)
+	}
+	return r, nil
+}
+
+// valueMatcher accepts what a value of a rule stands for. Countries may be written in
+// any form of ISO 3166-1.
+func valueMatcher(name, value string) (func(string) bool, error) {
+	if name != v1alpha1.ClaimProviderCountry && name != v1alpha1.ClaimDatacenterCountry {
+		return func(claimed string) bool { return claimed == value }, nil
+	}
+	switch value {
+	case "EU":
+		return shape.InEU, nil
+	case "EEA":
+		return shape.InEEA, nil
+	}
+	country, ok := shape.Country(value)
+	if !ok {
+		return nil, fmt.Errorf("%q is neither a country of ISO 3166-1 nor EU or EEA", value)
+	}
+	return func(claimed string) bool { return claimed == country }, nil
+}
+
+// orderOf orders the values of a claim: label levels as Gaia-X does, all others as
+// numbers.
+func orderOf(name string) func(string) (float64, bool) {
+	if name == v1alpha1.ClaimLabel {
+		return func(value string) (float64, bool) {
+			i := slices.Index([]string{"SC", "L1", "L2", "L3"}, value)
+			return float64(i), i >= 0
+		}
+	}
+	return func(value string) (float64, bool) {
+		n, err := strconv.ParseFloat(value, 64)
+		return n, err == nil && n == n // NaN is above nothing
+	}
+}

@@ -1,0 +1,61 @@
+package placement
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// policyReconciler keeps the policies in force and says of each whether it compiles.
+// It always looks at all of them. Its status follows from the spec alone: a write
+// that is lost is made again at the next look.
+type policyReconciler struct {
+	hub       client.Client
+	namespace string
+	inventory *Inventory
+}
+
+func (r *policyReconciler) setup(mgr ctrl.Manager) error {
+	whole := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
+		return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: r.namespace, Name: "policies"}}}
+	})
+	return ctrl.NewControllerManagedBy(mgr).Named("placementpolicy").
+		Watches(&v1alpha1.PlacementPolicy{}, whole, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Complete(r)
+}
+
+// Reconcile puts all policies in force, wakes who waits, and writes the statuses.
+func (r *policyReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	var list v1alpha1.PlacementPolicyList
+	if err := r.hub.List(ctx, &list, client.InNamespace(r.namespace)); err != nil {
+		return ctrl.Result{}, fmt.Errorf("list placement policies: %w", err)
+	}
+	r.inventory.SetPolicies(CompilePolicies(list.Items))
+	for i := range list.Items {
+		policy := &list.Items[i]
+		_, problem := CompilePolicy(policy)
+		state, reason, message := metav1.ConditionTrue, v1alpha1.ReasonReady, "in force"
+		if problem != nil {
+			state, reason, message = metav1.ConditionFalse, "Invalid", problem.Error()+"; requests that it matches are refused"
+		}
+		before := policy.Status.ObservedGeneration
+		policy.Status.ObservedGeneration = policy.Generation
+		if !v1alpha1.SetCondition(&policy.Status.Conditions, policy.Generation, v1alpha1.ConditionReady, state, reason, message) && before == policy.Generation {
+			continue
+		}
+		if err := r.hub.Status().Update(ctx, policy); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			return ctrl.Result{}, fmt.Errorf("policy %s: write the status: %w", policy.Name, err)
+		}
+	}
+	return ctrl.Result{}, nil
+}

@@ -1,0 +1,188 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// Rule is what a policy, a plan or a consumer asks of clusters beyond resources and
+// labels. It is compiled once and used for many requests.
+type Rule struct {
+	// By is who asks, for instance "policy eu-only", and Name what it is called there.
+	By, Name string
+	// Provider whose clusters alone the rule concerns; empty means every cluster.
+	Provider string
+
+	// entry rules keep new placements out, and drive no instance away.
+	entry bool
+
+	claim      *claimRule
+	expression *expression
+	// broken rules refuse every cluster that they concern, and say why.
+	broken string
+}
+
+// Preference is a rule that raises the score of the clusters that satisfy it.
+type Preference struct {
+	Rule
+	Weight int32
+}
+
+// CompileRule compiles one rule. The error says what is wrong with it; the rule that
+// comes with it refuses every cluster, so that nothing is placed by half a policy.
+func CompileRule(by, provider string, from v1alpha1.PolicyRule) (Rule, error) {
+	rule := Rule{By: by, Name: from.Name, Provider: provider}
+	var err error
+	switch {
+	case from.Claim != nil:
+		rule.claim, err = compileClaim(from.Claim)
+	default:
+		rule.expression, err = compileExpression(from.Expression)
+	}
+	if err != nil {
+		rule.broken = "does not compile: " + err.Error()
+		err = fmt.Errorf("rule %s: %w", from.Name, err)
+	}
+	return rule, err
+}
+
+// concerns are the rows that the rule is about.
+func (r *Rule) concerns(p *page, among set) set {
+	if r.Provider == "" {
+		return among
+	}
+	return among.and(p.label[labelValue{v1alpha1.LabelProvider, r.Provider}])
+}
+
+// satisfied are the rows among the given ones of which the rule holds.
+func (r *Rule) satisfied(p *page, among set, facts *facts) set {
+	switch {
+	case r.broken != "":
+		return set{}
+	case r.claim != nil:
+		return among.and(r.claim.rows(p))
+	}
+	var holds set
+	for row := range among.rows() {
+		if ok, err := r.expression.holds(p.clusters[row], facts); ok && err == nil {
+			holds.add(row)
+		}
+	}
+	return holds
+}
+
+// ruled refuses the clusters of which a rule does not hold.
+func ruled(r *Rule, facts *facts) filter {
+	return filter{reason: ReasonPolicy, entry: r.entry,
+		rejects: func(p *page, among set) set {
+			concerned := r.concerns(p, among)
+			if concerned == (set{}) {
+				return concerned
+			}
+			return concerned.without(r.satisfied(p, concerned, facts))
+		},
+		message: func(p *page, row int) string {
+			return fmt.Sprintf("%s, %s: %s", r.By, r.Name, r.why(p.clusters[row], facts))
+		},
+	}
+}
+
+// why says why the rule does not hold of a cluster.
+func (r *Rule) why(c *Cluster, facts *facts) string {
+	switch {
+	case r.broken != "":
+		return r.broken
+	case r.claim != nil:
+		return r.claim.why(c)
+	}
+	if _, err := r.expression.holds(c, facts); err != nil {
+		return "cannot be evaluated: " + err.Error()
+	}
+	return "does not hold: " + r.expression.source
+}
+
+func notAdmitted() filter {
+	return filter{reason: ReasonNotAdmitted, entry: true,
+		rejects: func(p *page, among set) set { return among.and(p.unproven) },
+		message: func(p *page, row int) string { return p.clusters[row].Unproven },
+	}
+}
+
+// claimRule asks for a claim (v1alpha1.ClaimRule).
+type claimRule struct {
+	v1alpha1.ClaimRule
+	least int
+	// matches accept values, one for each that the rule lists; none means any value.
+	matches []func(value string) bool
+	order   func(value string) (float64, bool)
+	bound   float64
+}
+
+// rank orders assurances. What is measured is worth as much as the provider's word
+// to whoever asks for that, and something else to whoever asks for it by name.
+func rank(a v1alpha1.Assurance) int {
+	return slices.Index([]v1alpha1.Assurance{v1alpha1.AssuranceSelf, v1alpha1.AssuranceNotary, v1alpha1.AssuranceLabel, v1alpha1.AssuranceCertified}, a)
+}
+
+// enough tells whether a claim is worth what the rule asks for.
+func (r *claimRule) enough(a v1alpha1.Assurance) bool {
+	if r.Assurance == v1alpha1.AssuranceMeasured || a == v1alpha1.AssuranceMeasured {
+		return a == r.Assurance || a == v1alpha1.AssuranceMeasured && r.least <= 0
+	}
+	return rank(a) >= r.least
+}
+
+// accepts tells whether the value of a claim is one that the rule asks for.
+func (r *claimRule) accepts(value string) bool {
+	if r.order != nil {
+		n, ok := r.order(value)
+		return ok && n >= r.bound
+	}
+	return len(r.matches) == 0 || slices.ContainsFunc(r.matches, func(matches func(string) bool) bool { return matches(value) })
+}
+
+// rows of a page of which the rule holds.
+func (r *claimRule) rows(p *page) set {
+	var holds set
+	for _, claimed := range p.claims[r.Name] {
+		if r.enough(claimed.assurance) && r.accepts(claimed.value) {
+			holds = holds.or(claimed.rows)
+		}
+	}
+	return holds
+}
+
+// why names what the cluster claims instead, with assurance and issuer.
+func (r *claimRule) why(c *Cluster) string {
+	var has []string
+	for i := range c.Claims {
+		if claim := &c.Claims[i]; claim.Name == r.Name {
+			has = append(has, fmt.Sprintf("%s (%s, by %s)", claim.Value, claim.Assurance, claim.Issuer))
+		}
+	}
+	if len(has) == 0 {
+		return fmt.Sprintf("needs %s, has no such claim", r)
+	}
+	return fmt.Sprintf("needs %s, has %s", r, strings.Join(has, ", "))
+}
+
+// String is what the rule asks for.
+func (r *claimRule) String() string {
+	s := r.Name
+	switch {
+	case r.AtLeast != "":
+		s += " of at least " + r.AtLeast
+	case len(r.Values) > 0:
+		s += " in " + strings.Join(r.Values, ", ")
+	}
+	switch r.Assurance {
+	case "", v1alpha1.AssuranceSelf:
+		return s
+	case v1alpha1.AssuranceMeasured, v1alpha1.AssuranceCertified:
+		return s + ", " + string(r.Assurance)
+	}
+	return s + ", " + string(r.Assurance) + " or better"
+}
