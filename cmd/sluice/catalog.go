@@ -1,22 +1,13 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
-	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/util/yaml"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -107,7 +98,7 @@ removed or given another meaning) is stored but not served; the command then say
 			if err != nil {
 				return err
 			}
-			offerings, err := decodeOfferings(data)
+			offerings, err := decodeDocuments[v1alpha1.ServiceOffering](data, "ServiceOffering")
 			if err != nil {
 				return fmt.Errorf("%s: %w", file, err)
 			}
@@ -119,9 +110,13 @@ removed or given another meaning) is stored but not served; the command then say
 				if document.GetNamespace() == "" {
 					document.SetNamespace(hub.namespace)
 				}
-				offering, err := applyOffering(cmd.Context(), c, document)
+				offering := &v1alpha1.ServiceOffering{}
+				problem, err := applyDocument(cmd.Context(), c, document, offering, func() []metav1.Condition { return offering.Status.Conditions })
+				if err == nil && problem != "" {
+					err = fmt.Errorf("stored but not served: %s", problem)
+				}
 				if err != nil {
-					return err
+					return fmt.Errorf("service offering %s: %w", document.GetName(), err)
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "service offering %s: the catalog serves %s with %d plans\n", offering.Name, offering.Spec.Name, len(offering.Spec.Plans))
 			}
@@ -131,69 +126,4 @@ removed or given another meaning) is stored but not served; the command then say
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "file with ServiceOffering resources, or - for standard input")
 	_ = cmd.MarkFlagRequired("filename")
 	return cmd
-}
-
-func readInput(cmd *cobra.Command, file string) ([]byte, error) {
-	if file == "-" {
-		return io.ReadAll(cmd.InOrStdin())
-	}
-	return os.ReadFile(file)
-}
-
-// decodeOfferings reads a stream of YAML or JSON documents and refuses unknown
-// fields. What it returns holds only the fields that are in the documents, so that
-// the hub's defaults apply to the others.
-func decodeOfferings(data []byte) ([]*unstructured.Unstructured, error) {
-	var offerings []*unstructured.Unstructured
-	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
-	for {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return offerings, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if len(bytes.TrimSpace(document)) == 0 {
-			continue
-		}
-		if err := yaml.UnmarshalStrict(document, &v1alpha1.ServiceOffering{}); err != nil {
-			return nil, err
-		}
-		offering := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(document, &offering.Object); err != nil {
-			return nil, err
-		}
-		if want := v1alpha1.GroupVersion.WithKind("ServiceOffering"); offering.GroupVersionKind() != want {
-			return nil, fmt.Errorf("%s: want %s", offering.GroupVersionKind(), want)
-		}
-		offerings = append(offerings, offering)
-	}
-}
-
-// applyOffering writes one offering and waits until the controller has judged it.
-func applyOffering(ctx context.Context, c client.Client, document *unstructured.Unstructured) (*v1alpha1.ServiceOffering, error) {
-	name := document.GetName()
-	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(document), client.FieldOwner(fieldOwner), client.ForceOwnership); err != nil {
-		return nil, fmt.Errorf("apply service offering %s: %w", name, err)
-	}
-	generation := document.GetGeneration()
-	offering := &v1alpha1.ServiceOffering{}
-	var ready *conditionView
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		if err := c.Get(ctx, client.ObjectKeyFromObject(document), offering); err != nil {
-			return false, err
-		}
-		ready = viewCondition(offering.Status.Conditions, v1alpha1.ConditionReady)
-		return ready != nil && ready.generation >= generation, nil
-	})
-	switch {
-	case wait.Interrupted(err):
-		return nil, fmt.Errorf("service offering %s is stored, but no controller has looked at it within 30 s: is `sluice serve` running?", name)
-	case err != nil:
-		return nil, fmt.Errorf("wait for service offering %s: %w", name, err)
-	case !ready.isTrue:
-		return nil, fmt.Errorf("service offering %s is stored but not served: %s", name, ready.message)
-	}
-	return offering, nil
 }

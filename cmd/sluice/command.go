@@ -29,6 +29,7 @@ Start with:
 		newProviderCommand(hub),
 		newIssuerCommand(hub),
 		newSDCommand(hub),
+		newPolicyCommand(hub),
 		newPlaceCommand(hub),
 		newInstanceCommand(hub),
 		newCollectCommand(hub),

@@ -15,6 +15,7 @@ import (
 
 func newPlaceCommand(hub *hubFlags) *cobra.Command {
 	var service, plan, parameters, id string
+	var consumer placement.Consumer
 	var dryRun bool
 	var output outputFlag
 	cmd := &cobra.Command{
@@ -48,6 +49,7 @@ with its scores or the numbers that it lacks. Nothing is reserved.`,
 			if err != nil {
 				return err
 			}
+			request = snapshot.Policies().Govern(request, consumer)
 			verdicts := placement.Explain(request, snapshot)
 			if output == "table" {
 				return placement.WriteTable(cmd.OutOrStdout(), verdicts)
@@ -62,6 +64,9 @@ with its scores or the numbers that it lacks. Nothing is reserved.`,
 	flags.StringVar(&plan, "plan", "", "name of the plan")
 	flags.StringVar(&parameters, "parameters", "{}", "parameters of the instance, as JSON")
 	flags.StringVar(&id, "instance", "dry-run", "instance id, which breaks ties between equal clusters")
+	flags.StringVar(&consumer.Platform, "platform", "", "platform that asks, as policies see it")
+	flags.StringVar(&consumer.Organization, "organization", "", "its organization_guid, as policies see it")
+	flags.StringVar(&consumer.Space, "space", "", "its space_guid, as policies see it")
 	flags.BoolVar(&dryRun, "dry-run", false, "explain without placing")
 	for _, name := range []string{"service", "plan"} {
 		_ = cmd.MarkFlagRequired(name)

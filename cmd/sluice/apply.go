@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+func readInput(cmd *cobra.Command, file string) ([]byte, error) {
+	if file == "-" {
+		return io.ReadAll(cmd.InOrStdin())
+	}
+	return os.ReadFile(file)
+}
+
+// decodeDocuments reads a stream of YAML or JSON documents of one kind, whose type is
+// T, and refuses unknown fields. What it returns holds only the fields that are in
+// the documents, so that the hub's defaults apply to the others.
+func decodeDocuments[T any](data []byte, kind string) (objects []*unstructured.Unstructured, err error) {
+	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(bytes.TrimSpace(document)) == 0 {
+			continue
+		}
+		if err := yaml.UnmarshalStrict(document, new(T)); err != nil {
+			return nil, err
+		}
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(document, &object.Object); err != nil {
+			return nil, err
+		}
+		if want := v1alpha1.GroupVersion.WithKind(kind); object.GroupVersionKind() != want {
+			return nil, fmt.Errorf("%s: want %s", object.GroupVersionKind(), want)
+		}
+		objects = append(objects, object)
+	}
+}
+
+// applyDocument writes a document to the hub, waits until the controller has judged
+// it, and reads it into object. The problem is what the controller has against it.
+func applyDocument(ctx context.Context, c client.Client, document *unstructured.Unstructured, object client.Object, conditions func() []metav1.Condition) (problem string, err error) {
+	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(document), client.FieldOwner(fieldOwner), client.ForceOwnership); err != nil {
+		return "", fmt.Errorf("apply it: %w", err)
+	}
+	generation := document.GetGeneration()
+	var ready *conditionView
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(document), object); err != nil {
+			return false, err
+		}
+		ready = viewCondition(conditions(), v1alpha1.ConditionReady)
+		return ready != nil && ready.generation >= generation, nil
+	})
+	switch {
+	case wait.Interrupted(err):
+		return "", errors.New("it is stored, but no controller has looked at it within 30 s: is `sluice serve` running?")
+	case err != nil:
+		return "", fmt.Errorf("wait until it is looked at: %w", err)
+	case !ready.isTrue:
+		return ready.message, nil
+	}
+	return "", nil
+}
