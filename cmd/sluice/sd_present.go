@@ -148,8 +148,12 @@ func (p *presented) print(w io.Writer, files map[string]string) error {
 	}
 	refused := 0
 	for _, c := range p.Credentials {
-		fmt.Fprintf(w, "%s\n  %s, %s: %s\n", orElse(files[c.Digest], "a credential"), c.Type, c.Digest, c.State)
+		result := selfdescription.Passed
 		if c.Report.Failed() != nil {
+			result = selfdescription.Failed
+		}
+		fmt.Fprintf(w, "%s %s: %s, %s\n", mark(result), orElse(files[c.Digest], c.Digest), c.Type, c.State)
+		if result == selfdescription.Failed {
 			printSteps(w, c.Report.Steps)
 			refused++
 		}

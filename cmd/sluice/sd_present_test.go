@@ -67,7 +67,7 @@ func TestSDPresentHandsInEveryCredential(t *testing.T) {
 	mustSluice(t, "sd", "sign", "--dir", dir)
 	server := askingBroker(t, "did:web:broker.example", dir)
 	out := mustSluice(t, "sd", "present", "--dir", dir, "--to", server.URL, "--audience", "did:web:broker.example")
-	if strings.Count(out, ": verified") != 5 || !strings.Contains(out, "credentials/offering-eu.jwt") {
+	if strings.Count(out, ", verified") != 5 || !strings.Contains(out, "credentials/offering-eu.jwt") {
 		t.Errorf("want 5 credentials verified, by their files:\n%s", out)
 	}
 }
