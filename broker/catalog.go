@@ -65,7 +65,7 @@ func (d *catalogDocuments) get(snapshot *catalog.Snapshot, platform string, v ve
 	if current && document != nil {
 		return document, nil
 	}
-	body, err := json.Marshal(catalogResponse(snapshot.Offerings(platform), v))
+	body, err := json.Marshal(catalogResponse(snapshot, platform, v))
 	if err != nil {
 		return nil, fmt.Errorf("encode the catalog: %w", err)
 	}
@@ -108,9 +108,9 @@ func (d *catalogDocument) isFresh(r *http.Request) bool {
 	return r.Header.Get("If-Modified-Since") == d.modified
 }
 
-func catalogResponse(offerings []*catalog.Offering, v version) catalogBody {
+func catalogResponse(snapshot *catalog.Snapshot, platform string, v version) catalogBody {
 	body := catalogBody{Services: []serviceBody{}}
-	for _, o := range offerings {
+	for _, o := range snapshot.Offerings(platform) {
 		service := serviceBody{
 			Service: domain.Service{
 				ID: o.ID, Name: o.Name, Description: o.Description, Tags: o.Tags,
@@ -127,21 +127,21 @@ func catalogResponse(offerings []*catalog.Offering, v version) catalogBody {
 			service.DashboardClient = &domain.ServiceDashboardClient{ID: d.ID, Secret: d.Secret, RedirectURI: d.RedirectURI}
 		}
 		for _, p := range o.Plans {
-			service.Plans = append(service.Plans, planResponse(p, v))
+			service.Plans = append(service.Plans, planResponse(p, snapshot.Facts(p.ID), v))
 		}
 		body.Services = append(body.Services, service)
 	}
 	return body
 }
 
-func planResponse(p *catalog.Plan, v version) planBody {
+func planResponse(p *catalog.Plan, facts *catalog.Facts, v version) planBody {
 	plan := planBody{
 		ServicePlan: domain.ServicePlan{
 			ID: p.ID, Name: p.Name, Description: p.Description, Free: p.Free, Bindable: p.Bindable,
 			PlanUpdatable: since(v15, v, ptr.To(p.IsPlanUpdateable())),
 		},
 		BindingRotatable: since(v17, v, ptr.To(p.IsBindable() && p.IsBindingRotatable())),
-		Metadata:         planMetadata(p),
+		Metadata:         planMetadata(p, facts),
 	}
 	if seconds := int(p.MaximumPollingDurationSeconds); v >= v15 && seconds > 0 {
 		plan.MaximumPollingDuration = &seconds
@@ -158,8 +158,9 @@ func planResponse(p *catalog.Plan, v version) planBody {
 }
 
 // planMetadata joins what marketplaces show of a plan by convention with what the
-// operator adds; where both say something, the plan's own fields win.
-func planMetadata(p *catalog.Plan) any {
+// operator adds and what is proven of its clusters; where they say the same, what is
+// proven wins, then the plan's own fields.
+func planMetadata(p *catalog.Plan, facts *catalog.Facts) any {
 	metadata := map[string]any{}
 	if p.Plan.Metadata != nil {
 		var more map[string]json.RawMessage
@@ -178,10 +179,24 @@ func planMetadata(p *catalog.Plan) any {
 	if len(p.Costs) > 0 {
 		metadata["costs"] = costs(p.Costs)
 	}
+	// Nobody but the broker says what is proven.
+	delete(metadata, "selfDescriptions")
+	delete(metadata, "proven")
+	if facts != nil {
+		metadata["selfDescriptions"] = facts.SelfDescriptions
+		metadata["proven"] = provenBody{facts.EveryCluster, facts.Countries, facts.LabelLevels}
+	}
 	if len(metadata) == 0 {
 		return nil
 	}
 	return metadata
+}
+
+// provenBody sums up what is proven of the clusters that a plan can use.
+type provenBody struct {
+	EveryCluster bool     `json:"everyCluster"`
+	Countries    []string `json:"countries,omitempty"`
+	LabelLevels  []string `json:"labelLevels,omitempty"`
 }
 
 func costs(in []v1alpha1.Cost) []domain.ServicePlanCost {

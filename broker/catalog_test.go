@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -8,6 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
 )
 
@@ -149,6 +153,40 @@ func BenchmarkCatalog(b *testing.B) {
 				f.handler.ServeHTTP(httptest.NewRecorder(), request)
 			}
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "requests/s")
+		})
+	}
+}
+
+// TestPlanMetadataSaysWhatIsProven: in the words of the broker alone.
+func TestPlanMetadataSaysWhatIsProven(t *testing.T) {
+	forged := &runtime.RawExtension{Raw: []byte(`{"selfDescriptions": ["L3"], "proven": {"everyCluster": true}, "color": "blue"}`)}
+	plan := &catalog.Plan{Plan: v1alpha1.Plan{Metadata: forged}}
+	for name, row := range map[string]struct {
+		facts *catalog.Facts
+		want  string
+	}{
+		"nothing": {nil, `{"color":"blue"}`},
+		"something": {
+			&catalog.Facts{
+				SelfDescriptions: []catalog.SelfDescription{{
+					Type: "ComputeServiceOffering", Href: "/selfdescriptions/3f", MediaType: "application/vc+jwt", DigestSRI: "sha256-Pw==",
+					Issuer: "did:web:provider.example", ValidUntil: "2027-02-01T00:00:00Z", Verification: "verified", Countries: []string{"DE"}, LabelLevel: "L1",
+				}},
+				Countries: []string{"DE", "US"}, LabelLevels: []string{"L1"},
+			},
+			`{"color":"blue","proven":{"everyCluster":false,"countries":["DE","US"],"labelLevels":["L1"]},` +
+				`"selfDescriptions":[{"type":"ComputeServiceOffering","href":"/selfdescriptions/3f","mediaType":"application/vc+jwt","digestSRI":"sha256-Pw==",` +
+				`"issuer":"did:web:provider.example","validUntil":"2027-02-01T00:00:00Z","verification":"verified","countries":["DE"],"labelLevel":"L1"}]}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := json.Marshal(planMetadata(plan, row.facts))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(got) != row.want {
+				t.Errorf("got  %s\nwant %s", got, row.want)
+			}
 		})
 	}
 }

@@ -90,6 +90,7 @@ type Snapshot struct {
 	named     map[string][]*Offering
 	unnamed   []*Offering // what a platform sees that no offering or plan names
 	digests   map[string]string
+	facts     map[string]*Facts // by plan id
 }
 
 var emptySnapshot = newSnapshot(nil, nil)
@@ -149,6 +150,30 @@ func (s *Snapshot) Plan(serviceID, planID string) (*Plan, error) {
 		return nil, &UnknownPlanError{ServiceID: serviceID, PlanID: planID}
 	}
 	return plan, nil
+}
+
+// Facts are what is proven of the clusters that a plan's instances can be placed
+// on; nil where nothing is, or where it has not been read yet. Callers must not
+// change it.
+func (s *Snapshot) Facts(planID string) *Facts { return s.facts[planID] }
+
+// prove adds the facts to a snapshot that nobody has seen yet.
+func (s *Snapshot) prove(e *evidence) error {
+	s.facts = map[string]*Facts{}
+	for id, p := range s.plans {
+		if f := e.facts(p); f != nil {
+			s.facts[id] = f
+		}
+	}
+	if len(s.facts) == 0 {
+		return nil
+	}
+	document, err := json.Marshal(s.facts)
+	if err != nil {
+		return fmt.Errorf("encode the facts: %w", err)
+	}
+	s.revision = revision(map[string]string{"offerings": s.revision, "facts": string(document)})
+	return nil
 }
 
 // Revision identifies the content: it changes when anything served changes, and

@@ -8,6 +8,7 @@ import (
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -206,4 +207,38 @@ func TestAnInstanceThatChangesPlanFreesTheOldOne(t *testing.T) {
 	}
 	r.judged("a", "Ready")
 	r.eventually("the catalog to follow", func() bool { return !r.sells("a-id", "a-large") })
+}
+
+// TestFactsJoinTheCatalog: what is proven of a cluster is served as soon as it is,
+// and no longer than it is.
+func TestFactsJoinTheCatalog(t *testing.T) {
+	r := run(t)
+	o := offering("a")
+	r.create(&o)
+	credential, cluster := offeringOf(1, "rhein"), proven("rhein", "DE", "")
+	credential.Spec.Credential = "a.b.c"
+	cluster.Spec.Access.SealedKubeconfig = []byte("sealed")
+	admitted := &cluster.Status.Conditions[0]
+	admitted.Reason, admitted.LastTransitionTime = v1alpha1.ReasonReady, metav1.Now()
+	// A creation drops the status, so it is written after.
+	credentialStatus, clusterStatus := credential.Status, *cluster.Status.DeepCopy()
+	r.create(&credential)
+	r.create(&cluster)
+	credential.Status, cluster.Status = credentialStatus, clusterStatus
+	r.writeStatus(&credential)
+	r.writeStatus(&cluster)
+	r.eventually("the facts", func() bool {
+		f := r.catalog.Snapshot().Facts("a-small")
+		return f != nil && len(f.SelfDescriptions) == 1
+	})
+	cluster.Status.Conditions[0].Status = metav1.ConditionFalse
+	r.writeStatus(&cluster)
+	r.eventually("the facts to go with the admission", func() bool { return r.catalog.Snapshot().Facts("a-small") == nil })
+}
+
+func (r *running) writeStatus(object client.Object) {
+	r.t.Helper()
+	if err := r.hub.Status().Update(context.Background(), object); err != nil {
+		r.t.Fatal(err)
+	}
 }

@@ -3,7 +3,9 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"maps"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/cache"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,7 +28,8 @@ type Feed struct {
 // NeedLeaderElection says that every replica serves the catalog.
 func (f *Feed) NeedLeaderElection() bool { return false }
 
-// Start follows the service offerings until ctx ends.
+// Start follows the service offerings, and what is proven of member clusters, until
+// ctx ends.
 func (f *Feed) Start(ctx context.Context) error {
 	changed := make(chan struct{}, 1)
 	changed <- struct{}{}
@@ -36,36 +39,75 @@ func (f *Feed) Start(ctx context.Context) error {
 		default: // a rebuild is due anyway
 		}
 	}
-	informer, err := f.Cache.GetInformer(ctx, &v1alpha1.ServiceOffering{})
+	read, stop, err := f.follow(ctx, &v1alpha1.ServiceOffering{}, notify, nil)
 	if err != nil {
 		return fmt.Errorf("watch service offerings: %w", err)
 	}
-	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { notify() },
-		UpdateFunc: func(any, any) { notify() },
-		DeleteFunc: func(any) { notify() },
+	defer stop()
+	clustersRead, stop, err := f.follow(ctx, &v1alpha1.MemberCluster{}, notify, func(before, now any) bool {
+		return provenAlike(before.(*v1alpha1.MemberCluster), now.(*v1alpha1.MemberCluster))
 	})
 	if err != nil {
-		return fmt.Errorf("watch service offerings: %w", err)
+		return fmt.Errorf("watch member clusters: %w", err)
 	}
-	defer func() { _ = informer.RemoveEventHandler(registration) }()
-	// Only the offerings: the manager's cache may have many instances still to read.
-	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+	defer stop()
+	credentialsRead, stop, err := f.follow(ctx, &v1alpha1.SelfDescription{}, notify, nil)
+	if err != nil {
+		return fmt.Errorf("watch self-descriptions: %w", err)
+	}
+	defer stop()
+	// Only the offerings: the manager's cache may have many instances, clusters and
+	// credentials still to read. Facts join the catalog when they have been.
+	if !cache.WaitForCacheSync(ctx.Done(), read) {
 		return nil // ctx has ended
 	}
+	go func() {
+		if cache.WaitForCacheSync(ctx.Done(), clustersRead, credentialsRead) {
+			notify()
+		}
+	}()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-changed:
-			if err := f.rebuild(ctx); err != nil {
+			if err := f.rebuild(ctx, clustersRead() && credentialsRead()); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-func (f *Feed) rebuild(ctx context.Context) error {
+// follow calls notify when an object of a kind changes, but for updates that make
+// it look alike. It does not wait for the cache; read tells when all have been read.
+func (f *Feed) follow(ctx context.Context, kind client.Object, notify func(), alike func(before, now any) bool) (read cache.InformerSynced, stop func(), err error) {
+	informer, err := f.Cache.GetInformer(ctx, kind, ctrlcache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, nil, err
+	}
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { notify() },
+		UpdateFunc: func(before, now any) {
+			if alike == nil || !alike(before, now) {
+				notify()
+			}
+		},
+		DeleteFunc: func(any) { notify() },
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return informer.HasSynced, func() { _ = informer.RemoveEventHandler(registration) }, nil
+}
+
+// provenAlike says that no plan's facts differ between two states of a cluster,
+// whose status changes with every probe.
+func provenAlike(before, now *v1alpha1.MemberCluster) bool {
+	return before.Generation == now.Generation && maps.Equal(before.Labels, now.Labels) &&
+		admitted(before) == admitted(now) && equality.Semantic.DeepEqual(before.Status.Claims, now.Status.Claims)
+}
+
+func (f *Feed) rebuild(ctx context.Context, withFacts bool) error {
 	var list v1alpha1.ServiceOfferingList
 	if err := f.Cache.List(ctx, &list, client.InNamespace(f.Namespace)); err != nil {
 		return fmt.Errorf("list service offerings: %w", err)
@@ -75,9 +117,27 @@ func (f *Feed) rebuild(ctx context.Context) error {
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Some service offerings cannot be served")
 	}
+	if withFacts {
+		if err := f.prove(ctx, snapshot); err != nil {
+			return err
+		}
+	}
 	if !f.Catalog.Loaded() || snapshot.Revision() != before.Revision() {
 		log.FromContext(ctx).Info("Catalog changed", "revision", snapshot.Revision(), "offerings", len(snapshot.byID), "plans", len(snapshot.plans))
 	}
 	f.Catalog.Replace(snapshot)
 	return nil
+}
+
+// prove adds what the cache holds of clusters and credentials.
+func (f *Feed) prove(ctx context.Context, snapshot *Snapshot) error {
+	var clusters v1alpha1.MemberClusterList
+	if err := f.Cache.List(ctx, &clusters, client.InNamespace(f.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list member clusters: %w", err)
+	}
+	var credentials v1alpha1.SelfDescriptionList
+	if err := f.Cache.List(ctx, &credentials, client.InNamespace(f.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list self-descriptions: %w", err)
+	}
+	return snapshot.prove(newEvidence(clusters.Items, credentials.Items))
 }

@@ -59,7 +59,7 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 		Driver:         mc.Spec.Driver,
 		Provider:       mc.Spec.Provider,
 		Region:         mc.Spec.Region,
-		Labels:         labelsOf(mc),
+		Labels:         labels.Set(mc.SelectorLabels()),
 		Taints:         mc.Spec.Taints,
 		Cordoned:       mc.Spec.Unschedulable || !mc.DeletionTimestamp.IsZero(),
 		Allocatable:    ResourcesOf(mc.Status.Allocatable),
@@ -86,31 +86,6 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 		}
 	}
 	return c
-}
-
-// labelsOf are a member cluster's own labels and those that its spec implies; the
-// spec wins, because it is what the operator declared.
-func labelsOf(mc *v1alpha1.MemberCluster) labels.Set {
-	set := labels.Set(maps.Clone(mc.Labels))
-	if set == nil {
-		set = labels.Set{}
-	}
-	tier := mc.Spec.Tier
-	if tier == "" {
-		tier = v1alpha1.TierCloud
-	}
-	for key, value := range map[string]string{
-		v1alpha1.LabelCluster:  mc.Name,
-		v1alpha1.LabelRegion:   mc.Spec.Region,
-		v1alpha1.LabelZone:     mc.Spec.Zone,
-		v1alpha1.LabelProvider: mc.Spec.Provider,
-		v1alpha1.LabelTier:     string(tier),
-	} {
-		if value != "" {
-			set[key] = value
-		}
-	}
-	return set
 }
 
 // holds tells whether a condition is true and otherwise what it says.

@@ -1,0 +1,28 @@
+package v1alpha1
+
+import "maps"
+
+// SelectorLabels are what selectors match: the member cluster's own labels and those
+// that its spec implies; the spec wins, because it is what the operator declared.
+func (c *MemberCluster) SelectorLabels() map[string]string {
+	set := maps.Clone(c.Labels)
+	if set == nil {
+		set = map[string]string{}
+	}
+	tier := c.Spec.Tier
+	if tier == "" {
+		tier = TierCloud
+	}
+	for key, value := range map[string]string{
+		LabelCluster:  c.Name,
+		LabelRegion:   c.Spec.Region,
+		LabelZone:     c.Spec.Zone,
+		LabelProvider: c.Spec.Provider,
+		LabelTier:     string(tier),
+	} {
+		if value != "" {
+			set[key] = value
+		}
+	}
+	return set
+}
