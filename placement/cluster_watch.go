@@ -77,25 +77,34 @@ func (w *clusterWatch) refresh(ctx context.Context, r *clusterReconciler, cluste
 	w.nextProbe = now.Add(r.ProbeEvery)
 	ctx, cancel := context.WithTimeout(ctx, r.ProbeTimeout)
 	defer cancel()
-	if err := w.connect(ctx, r); err != nil {
+	latency, err := w.probe(ctx, r)
+	r.Probed(w.cluster, now, latency, err)
+	if err != nil {
 		w.health.failed(err)
 		return
 	}
-	start := r.Clock.Now()
-	if err := w.target.readyz(ctx); err != nil {
-		w.health.failed(&member.Error{
-			Cluster: w.cluster, Step: "probe /readyz", Err: err,
-			Remedy: "see whether its API server is up and reachable from Sluice",
-		})
-		return
-	}
-	w.health.answered(r.Clock.Since(start))
+	w.health.answered(latency)
 	if w.access.due(now) {
 		w.access.inspect(ctx, r, cluster, w.target, now)
 	}
 	if !w.synced() {
 		cache.WaitForCacheSync(ctx.Done(), w.informersSynced()...)
 	}
+}
+
+// probe asks the API server whether it is ready, and says how long it took to answer.
+func (w *clusterWatch) probe(ctx context.Context, r *clusterReconciler) (latency time.Duration, err error) {
+	if err := w.connect(ctx, r); err != nil {
+		return 0, err
+	}
+	start := r.Clock.Now()
+	if err := w.target.readyz(ctx); err != nil {
+		return 0, &member.Error{
+			Cluster: w.cluster, Step: "probe /readyz", Err: err,
+			Remedy: "see whether its API server is up and reachable from Sluice",
+		}
+	}
+	return r.Clock.Since(start), nil
 }
 
 // connect opens the cluster anew if its access has changed.

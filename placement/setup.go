@@ -44,6 +44,8 @@ type Options struct {
 	Inventory *Inventory
 	// ProbeEvery is the time between two probes of a member cluster; zero means 10 s.
 	ProbeEvery time.Duration
+	// Probed is told what each probe found; nil tells nobody. It must not block.
+	Probed func(cluster string, at time.Time, latency time.Duration, err error)
 	// ProbeTimeout bounds one probe; zero means 5 s.
 	ProbeTimeout time.Duration
 	// ObserveEvery is the time between two looks at a delivered instance; zero means 5 min.
@@ -53,6 +55,9 @@ type Options struct {
 	// Clock; nil means the real one.
 	Clock clock.PassiveClock
 }
+
+// DefaultProbeEvery is the time between two probes of a member cluster.
+const DefaultProbeEvery = 10 * time.Second
 
 // fieldInstanceName is the field of a ServiceBinding by which the manager's cache
 // indexes them. SetupWithManager registers that index, for every user of the
@@ -103,7 +108,10 @@ func (o Options) complete() Options {
 		o.Clock = clock.RealClock{}
 	}
 	if o.ProbeEvery == 0 {
-		o.ProbeEvery = 10 * time.Second
+		o.ProbeEvery = DefaultProbeEvery
+	}
+	if o.Probed == nil {
+		o.Probed = func(string, time.Time, time.Duration, error) {}
 	}
 	if o.ProbeTimeout == 0 {
 		o.ProbeTimeout = 5 * time.Second

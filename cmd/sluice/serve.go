@@ -206,7 +206,7 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 	driver := &kube.Driver{Connections: connections, Hub: h.ID, InternetEgress: f.internetEgress}
 	if err := placement.SetupWithManager(mgr, placement.Options{
 		Namespace: h.Namespace, HubID: h.ID, Catalog: served, Connections: connections,
-		Drivers: map[string]placement.Driver{v1alpha1.DriverKube: driver}, Rules: kube.Rules(),
+		Drivers: map[string]placement.Driver{v1alpha1.DriverKube: driver}, Rules: kube.Rules(), Probed: f.trust.probed(),
 	}); err != nil {
 		return fmt.Errorf("set up placement: %w", err)
 	}

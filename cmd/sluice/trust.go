@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-dev/sluice/internal/hub"
 	"github.com/sluice-dev/sluice/internal/seal"
+	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/selfdescription/controller"
 	"github.com/sluice-dev/sluice/selfdescription/did"
 	"github.com/sluice-dev/sluice/selfdescription/server"
@@ -31,6 +32,8 @@ type trustFlags struct {
 	rotateEvery  time.Duration
 	vantage      string
 	measureEvery time.Duration
+
+	probes *controller.Probes
 }
 
 func (f *trustFlags) bind(cmd *cobra.Command) {
@@ -55,11 +58,23 @@ func (f *trustFlags) name() (string, error) {
 	return "did:web:" + strings.ReplaceAll(u.Host, ":", "%3A"), nil
 }
 
+// probed takes what probes of member clusters find; nil if nothing is measured.
+func (f *trustFlags) probed() func(string, time.Time, time.Duration, error) {
+	if f.vantage == "" || f.publicURL == "" {
+		return nil
+	}
+	f.probes = &controller.Probes{Window: f.measureEvery}
+	return f.probes.Probed
+}
+
 // assemble adds self-descriptions to the manager and in front of the broker.
 func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, next http.Handler) (http.Handler, error) {
 	name, err := f.name()
 	if err != nil {
 		return nil, err
+	}
+	if f.measureEvery < time.Minute {
+		return nil, fmt.Errorf("--measure-window %s: want a minute at least", f.measureEvery)
 	}
 	options := did.ClientOptions{}
 	for _, text := range f.addresses {
@@ -80,7 +95,7 @@ func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, n
 	}
 	err = controller.SetupWithManager(mgr, controller.Options{
 		Events: recorder, Namespace: h.Namespace, Book: book, Keys: resolver, Statuses: statuses, DID: name, Seal: keys,
-		RotateEvery: f.rotateEvery, Measure: controller.Measure{Window: f.measureEvery, Vantage: f.vantage},
+		RotateEvery: f.rotateEvery, Measure: controller.Measure{Probes: f.probes, Every: placement.DefaultProbeEvery, Vantage: f.vantage},
 	})
 	if err != nil {
 		return nil, err

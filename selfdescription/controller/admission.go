@@ -108,7 +108,7 @@ func (r *admission) admit(ctx context.Context, cluster *v1alpha1.MemberCluster) 
 	}
 	grace := time.Duration(trust.GraceSeconds) * time.Second
 	now := r.Clock.Now()
-	set, err := r.credentials(ctx, cluster.Spec.Provider, now.Add(-grace))
+	set, err := r.credentials(ctx, cluster, now.Add(-grace))
 	if err != nil {
 		return 0, err
 	}
@@ -124,17 +124,20 @@ func (r *admission) admit(ctx context.Context, cluster *v1alpha1.MemberCluster) 
 	return untilNext(held, now), nil
 }
 
-// credentials are those that the provider presented and that hold, or held at the
-// time given.
-func (r *admission) credentials(ctx context.Context, provider string, since time.Time) (set []*selfdescription.Credential, err error) {
+// credentials are those that the cluster's provider presented and that hold, or held
+// at the time given, and what the broker measured of this cluster.
+func (r *admission) credentials(ctx context.Context, cluster *v1alpha1.MemberCluster, since time.Time) (set []*selfdescription.Credential, err error) {
 	var list v1alpha1.SelfDescriptionList
-	if err := r.hub.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{fieldProvider: provider}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.hub.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{fieldProvider: cluster.Spec.Provider}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list credentials: %w", err)
 	}
 	for i := range list.Items {
 		sd := &list.Items[i]
 		inGrace := sd.Status.State == v1alpha1.CredentialExpired && sd.Status.ValidUntil != nil && sd.Status.ValidUntil.After(since)
 		if sd.Status.ObservedGeneration != sd.Generation || sd.Status.State != v1alpha1.CredentialVerified && !inGrace {
+			continue
+		}
+		if sd.Status.Type == selfdescription.TypeClusterMeasurement && sd.Labels[v1alpha1.LabelCluster] != cluster.Name {
 			continue
 		}
 		c, err := selfdescription.Parse(sd.Spec.Credential)

@@ -50,6 +50,7 @@ type world struct {
 	client.Client
 	namespace string
 	server    *httptest.Server
+	probes    *controller.Probes
 	cached    client.Reader // as controllers and server see the hub
 }
 
@@ -58,7 +59,7 @@ func newWorld(t *testing.T) *world {
 	scheme := runtime.NewScheme()
 	must(t, v1alpha1.AddToScheme(scheme))
 	hub := hubtest.Start(t)
-	w := &world{T: t, namespace: hubtest.Namespace(t)}
+	w := &world{T: t, namespace: hubtest.Namespace(t), probes: &controller.Probes{Window: time.Minute}}
 	var err error
 	w.Client, err = client.New(hub.Config, client.Options{Scheme: scheme})
 	must(t, err)
@@ -75,6 +76,7 @@ func newWorld(t *testing.T) *world {
 	resolver := &did.Resolver{Keys: book.Keys, Hosts: book.Hosts}
 	must(t, controller.SetupWithManager(mgr, controller.Options{
 		Namespace: w.namespace, Book: book, Keys: resolver, DID: broker, Seal: keys,
+		Measure: controller.Measure{Probes: w.probes, Every: time.Second, Vantage: "test"},
 	}))
 	router := mux.NewRouter()
 	server.Mount(router, server.Options{

@@ -66,7 +66,10 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if err := (&identity{Options: o, hub: mgr.GetClient(), live: mgr.GetAPIReader()}).setup(mgr); err != nil {
 		return fmt.Errorf("set up the broker's identity: %w", err)
 	}
-	return nil
+	if o.Measure.Probes == nil {
+		return nil
+	}
+	return mgr.Add(&measurement{Options: o, hub: mgr.GetClient()})
 }
 
 // afterConflict lets the cache catch up.
