@@ -139,8 +139,13 @@ func showStored(cmd *cobra.Command, hub *hubFlags, digest selfdescription.Digest
 		fmt.Fprintf(w, ", verified %s", at.UTC().Format(time.RFC3339))
 	}
 	fmt.Fprintln(w)
-	for _, s := range stored.Status.Report {
+	printReport(w, stored.Status.Report)
+	return nil
+}
+
+// printReport prints how the hub verified something.
+func printReport(w io.Writer, report []v1alpha1.VerificationStep) {
+	for _, s := range report {
 		fmt.Fprintf(w, "  %s %-10s %s\n", mark(selfdescription.Result(s.Result)), s.Step, s.Message)
 	}
-	return nil
 }

@@ -140,8 +140,11 @@ func (r *admission) credentials(ctx context.Context, cluster *v1alpha1.MemberClu
 		if sd.Status.Type == selfdescription.TypeClusterMeasurement && sd.Labels[v1alpha1.LabelCluster] != cluster.Name {
 			continue
 		}
-		c, err := selfdescription.Parse(sd.Spec.Credential)
-		if err == nil {
+		if sd.Spec.Legacy {
+			if c, _ := r.read(ctx, sd); c != nil {
+				set = append(set, c)
+			}
+		} else if c, err := selfdescription.Parse(sd.Spec.Credential); err == nil {
 			set = append(set, c)
 		}
 	}

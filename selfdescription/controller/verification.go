@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/selfdescription"
+	"github.com/sluice-dev/sluice/selfdescription/legacy"
 	"github.com/sluice-dev/sluice/selfdescription/shape"
 )
 
@@ -92,14 +94,15 @@ func (r *verification) verify(ctx context.Context, sd *v1alpha1.SelfDescription)
 		r.conclude(sd, v1alpha1.CredentialRevoked, "withdrawn here: "+sd.Spec.RevokedBecause)
 		return 0
 	}
-	verifier := selfdescription.Verifier{Keys: r.Keys, Statuses: r.Statuses, Issuers: r.Book.Picture().Issuers, Now: r.Clock.Now}
-	credential, report := verifier.Credential(ctx, sd.Spec.Credential)
+	credential, report := r.read(ctx, sd)
 	if report.Temporary && r.stands(sd, now) {
 		// The report and its time stay: they say what is known and since when.
 		return retryUnreachable
 	}
 	if parsed, err := selfdescription.Parse(sd.Spec.Credential); err == nil {
 		describe(&sd.Status, parsed)
+	} else if credential != nil {
+		describe(&sd.Status, credential)
 	}
 	sd.Status.Report = steps(report.Steps)
 	switch {
@@ -121,6 +124,26 @@ func (r *verification) verify(ctx context.Context, sd *v1alpha1.SelfDescription)
 		return min(lookAgain, until.Sub(now)+selfdescription.DefaultSkew+time.Second)
 	}
 	return lookAgain
+}
+
+// read verifies a credential in its own form. What a legacy form leaves unsigned is a
+// step of its own in the report.
+func (o *Options) read(ctx context.Context, sd *v1alpha1.SelfDescription) (*selfdescription.Credential, selfdescription.Report) {
+	issuers := o.Book.Picture().Issuers
+	if !sd.Spec.Legacy {
+		verifier := selfdescription.Verifier{Keys: o.Keys, Statuses: o.Statuses, Issuers: issuers, Now: o.Clock.Now}
+		return verifier.Credential(ctx, sd.Spec.Credential)
+	}
+	importer := legacy.Importer{Keys: o.Keys, Issuers: issuers, Now: o.Clock.Now}
+	credential, report := importer.Import(ctx, sd.Spec.Credential)
+	if report.Form != "" {
+		message := fmt.Sprintf("%s, which signs everything", report.Form)
+		if len(report.Unsigned) > 0 {
+			message = fmt.Sprintf("%s, which leaves unsigned %s", report.Form, strings.Join(report.Unsigned, ", "))
+		}
+		report.Steps = append(report.Steps, selfdescription.Step{Name: "form", Result: selfdescription.Passed, Message: message})
+	}
+	return credential, report.Report
 }
 
 // stands tells whether a good result still counts though it cannot be had anew.

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/selfdescription"
+)
+
+func newSDImportCommand(hub *hubFlags) *cobra.Command {
+	var provider string
+	cmd := &cobra.Command{
+		Use:   "import FILE --provider NAME",
+		Short: "Store a credential with a JSON-LD proof on behalf of a provider",
+		Long: `Store a credential with a JSON-LD proof (JsonWebSignature2020, as self-descriptions had before they were JSON Web
+Tokens) on behalf of a provider, and print how it was verified. No broker takes such credentials from the network:
+an operator vouches that the provider handed it over. The report says which fields its form leaves unsigned.`,
+		Example: `  sluice sd import participant.jsonld --provider acme`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := os.ReadFile(args[0])
+			if err != nil {
+				return err
+			}
+			if len(text) > selfdescription.MaxCredential {
+				return fmt.Errorf("%s: longer than %d bytes", args[0], selfdescription.MaxCredential)
+			}
+			c, err := hub.client()
+			if err != nil {
+				return err
+			}
+			sd := &v1alpha1.SelfDescription{
+				ObjectMeta: metav1.ObjectMeta{Namespace: hub.namespace, Name: v1alpha1.SelfDescriptionName(selfdescription.DigestOf(string(text)))},
+				Spec:       v1alpha1.SelfDescriptionSpec{Credential: string(text), Legacy: true, Provider: provider},
+			}
+			if err := c.Create(cmd.Context(), sd); err != nil && !apierrors.IsAlreadyExists(err) {
+				return fmt.Errorf("store %s: %w", args[0], err)
+			}
+			return printVerdict(cmd, c, sd)
+		},
+	}
+	cmd.Flags().StringVar(&provider, "provider", "", "name of the provider whose credential it is")
+	_ = cmd.MarkFlagRequired("provider")
+	return cmd
+}
+
+// printVerdict waits until a credential has been looked at, and prints what was found.
+func printVerdict(cmd *cobra.Command, c client.Client, sd *v1alpha1.SelfDescription) error {
+	err := wait.PollUntilContextTimeout(cmd.Context(), 100*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, client.ObjectKeyFromObject(sd), sd)
+		return sd.Status.State != "" && sd.Status.ObservedGeneration == sd.Generation, err
+	})
+	if wait.Interrupted(err) {
+		return errors.New("stored, but no controller has looked at it within 30 s: is `sluice serve` running?")
+	}
+	if err != nil {
+		return fmt.Errorf("wait until it is looked at: %w", err)
+	}
+	printReport(cmd.OutOrStdout(), sd.Status.Report)
+	if sd.Status.State != v1alpha1.CredentialVerified {
+		return fmt.Errorf("stored, and %s", sd.Status.State)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s of %s: stored\n", sd.Status.Type, sd.Status.Subject)
+	return err
+}
