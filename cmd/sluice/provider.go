@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/go-jose/go-jose/v4"
@@ -77,9 +79,13 @@ func newProviderListCommand(hub *hubFlags) *cobra.Command {
 			if err := c.List(cmd.Context(), &clusters, client.InNamespace(hub.namespace)); err != nil {
 				return fmt.Errorf("list member clusters: %w", err)
 			}
-			t := table{header: []string{"NAME", "DID", "KEYS", "KNOWN", "CLUSTERS", "AGE"}}
+			var credentials v1alpha1.SelfDescriptionList
+			if err := c.List(cmd.Context(), &credentials, client.InNamespace(hub.namespace)); err != nil {
+				return fmt.Errorf("list self-descriptions: %w", err)
+			}
+			t := table{header: []string{"NAME", "DID", "KEYS", "CREDENTIALS", "CLUSTERS", "AGE"}}
 			for _, p := range providers.Items {
-				t.rows = append(t.rows, []string{p.Name, p.Spec.DID, keySource(p.Spec.Identified), yesNo(viewCondition(p.Status.Conditions, v1alpha1.ConditionReady)),
+				t.rows = append(t.rows, []string{p.Name, p.Spec.DID, keySource(p.Spec.Identified), orDash(statesOf(credentials.Items, p.Name)),
 					orDash(strings.Join(clustersRunBy(clusters.Items, p.Name), ", ")), age(p.CreationTimestamp)})
 			}
 			return output.print(cmd.OutOrStdout(), providers.Items, t)
@@ -103,6 +109,21 @@ func clustersRunBy(clusters []v1alpha1.MemberCluster, provider string) []string 
 		names = append(names, text)
 	}
 	return names
+}
+
+// statesOf counts the credentials that a provider presented, for instance "7 verified".
+func statesOf(credentials []v1alpha1.SelfDescription, provider string) string {
+	count := map[string]int{}
+	for _, c := range credentials {
+		if c.Spec.Provider == provider {
+			count[orElse(string(c.Status.State), string(v1alpha1.CredentialPending))]++
+		}
+	}
+	var parts []string
+	for _, state := range slices.Sorted(maps.Keys(count)) {
+		parts = append(parts, fmt.Sprintf("%d %s", count[state], state))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // yesNo shows a condition, with its message where it is not true.

@@ -116,7 +116,7 @@ func TestOperatorOfTrust(t *testing.T) {
 		if err := c.Create(t.Context(), cluster); err != nil {
 			t.Fatal(err)
 		}
-		if line := lineWith(must("provider", "list"), "acme"); !strings.Contains(line, "eu (not admitted)") {
+		if line := lineWith(must("provider", "list"), "acme"); !strings.Contains(line, "eu (not admitted)") || !strings.Contains(line, "1 pending") {
 			t.Errorf("before it is admitted, the provider is listed as %q", line)
 		}
 		until := metav1.NewTime(time.Date(2027, 2, 1, 0, 0, 0, 0, time.UTC))

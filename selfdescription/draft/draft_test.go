@@ -129,7 +129,7 @@ func documents(d *draft.Draft) []selfdescription.Document {
 }
 
 func TestEveryDocumentHasTheShapeOfItsType(t *testing.T) {
-	for _, registration := range []map[string]string{{"vatID": "DE123456789"}, {"leiCode": "529900T8BM49AURSDO55"}, {"eori": "DE1234567"}, {"euid": "DEK1101R.HRB12345"}} {
+	for _, registration := range []map[string]string{{"vatID": "DE123456789"}, {"leiCode": "00000000000000000098"}, {"eori": "DE1234567"}, {"euid": "DEK1101R.HRB12345"}} {
 		d := filledIn()
 		d.Provider.Registration = registration
 		for _, named := range d.Documents(now) {

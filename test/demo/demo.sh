@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Plays the whole story: two kind clusters, Sluice with its embedded hub, and an OSB client that is curl.
+# Plays the whole story: two kind clusters, Sluice with its embedded hub, and an OSB client that is curl. In the second
+# act the clusters' providers prove what they are, and a policy decides by it.
 #
 #   demo.sh        bring everything up, play the story, leave Sluice running
 #   demo.sh down   stop Sluice and remove the clusters
@@ -25,7 +26,7 @@ down() {
 case ${1:-up} in
   up) ;;
   down) down && exit ;;
-  *) sed -n '2,5s/^# \{0,1\}//p' "$0" && exit 2 ;;
+  *) sed -n '2,6s/^# \{0,1\}//p' "$0" && exit 2 ;;
 esac
 if ! command -v jq >/dev/null || ! command -v curl >/dev/null; then
   note "installing jq and curl"
@@ -41,7 +42,8 @@ kubectl=$(test/kubernetes/build.sh kubectl)/kubectl
 
 title "Sluice, with its embedded hub"
 if ! curl -fs "$url/readyz" >/dev/null; then
-  setsid sluice serve --listen "${url#http://}" --metrics-listen 127.0.0.1:8845 >"$demo/sluice.log" 2>&1 </dev/null &
+  # Its public name is its identity; on a laptop it is reached at another one.
+  setsid sluice serve --public-url https://broker.example --listen "${url#http://}" --metrics-listen 127.0.0.1:8845 >"$demo/sluice.log" 2>&1 </dev/null &
   echo $! >"$demo/pid"
   timeout 60 bash -c "until curl -fs $url/readyz >/dev/null; do sleep 0.2; done" || fail "sluice did not become ready; its log: $demo/sluice.log"
 fi
@@ -125,11 +127,70 @@ for cluster in "${clusters[@]}"; do
   note "$cluster: no namespace of Sluice's"
 done
 
+# ── Second act ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+trust=$demo/trust policy=docs/examples/policy.yaml
+hub() { "$kubectl" --kubeconfig "$SLUICE_DATA_DIR/hub.kubeconfig" --namespace sluice "$@"; }
+explain() { sluice place --service kubernetes-resources --plan small --dry-run; }
+provision() {
+  osb PUT "/v2/service_instances/$1?accepts_incomplete=true" \
+    "{\"service_id\":\"$service\",\"plan_id\":\"${plans[small]}\",\"organization_guid\":\"org\",\"space_guid\":\"space\"}" | jq -c .
+}
+
+title "Second act. Two providers prove what they are: one certified in Germany, one in the US on its own word"
+rm -rf "$trust"
+test/demo/providers.sh "$trust" "$url" eu "$demo/${clusters[0]}.kubeconfig" us "$demo/${clusters[1]}.kubeconfig"
+hub wait membercluster/eu membercluster/us --for=condition=Admitted --timeout=60s | sed 's/^/   /'
+sluice cluster claims eu
+sluice cluster claims us
+
+title "Catalog: the facts stand next to the plan"
+osb GET /v2/catalog | jq -r '.services[0].plans[] | select(.name == "small") | .metadata.selfDescriptions[]
+  | "   \(.type) of \(.issuer): \(.verification)\(if .countries then ", " + (.countries | join(", ")) else "" end)"'
+
+title "A policy: in the EU, and somebody must have checked"
+grep -v '^#' "$policy" | sed 's/^/   /'
+sluice policy apply -f "$policy"
+explain
+provision demo-trusted
+settle demo-trusted
+sluice instance describe demo-trusted
+osb PUT /v2/service_instances/demo-trusted/service_bindings/app "{\"service_id\":\"$service\",\"plan_id\":\"${plans[small]}\"}" >"$demo/binding.json"
+(umask 077 && jq -r .credentials.kubeconfig "$demo/binding.json" >"$demo/consumer.kubeconfig")
+consumer run echo --image="$echo_image" --image-pull-policy=IfNotPresent
+consumer wait --for=condition=Ready pod/echo --timeout=60s
+
+title "The certification is revoked: no new placements, what runs stays bound"
+sluice sd revoke "$trust/rhein/credentials/certification.jwt" --because "the certificate was withdrawn"
+hub wait membercluster/eu --for=jsonpath='{.status.claims[?(@.name=="datacenter.country")].assurance}'=self --timeout=60s | sed 's/^/   /'
+explain
+provision demo-waiting
+sluice instance list
+consumer get pods
+
+title "The certification body signs again: what waited is placed"
+(
+  cd "$trust"
+  sluice sd sign --dir certifier --type Certification --standard "ISO/IEC 27001" --out rhein/credentials/certification.jwt \
+    --about rhein/credentials/offering-eu.jwt --about rhein/credentials/datacenter-main.jwt
+  sluice sd present --dir rhein --to "$url" --audience did:web:broker.example
+)
+settle demo-waiting
+sluice instance list
+
+osb DELETE "/v2/service_instances/demo-trusted/service_bindings/app?service_id=$service&plan_id=${plans[small]}" | jq -c .
+for instance in demo-trusted demo-waiting; do
+  osb DELETE "/v2/service_instances/$instance?accepts_incomplete=true&service_id=$service&plan_id=${plans[small]}" | jq -c .
+  settle $instance
+done
+sluice policy remove eu-only
+
 title "Sluice keeps running; try next"
 cat <<TRY
    curl -u sluice:$password -H 'X-Broker-API-Version: 2.17' $url/v2/catalog
    curl -u sluice:$password -H 'X-Broker-API-Version: 2.17' -X PUT '$url/v2/service_instances/mine?accepts_incomplete=true' \\
      -d '{"service_id":"$service","plan_id":"${plans[small]}","organization_guid":"org","space_guid":"space"}'
+
+   sluice sd show .demo/trust/rhein/credentials/certification.jwt   (bin/sluice; docs/trust.md says what it proves)
 
    make demo-down removes everything.
 TRY

@@ -55,7 +55,7 @@ type server struct {
 	broker  broker
 }
 
-func serve(t *testing.T) server {
+func serve(t *testing.T, flags ...string) server {
 	t.Helper()
 	dataDir := t.TempDir()
 	file := filepath.Join(dataDir, "platforms.yaml")
@@ -73,8 +73,8 @@ func serve(t *testing.T) server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(filepath.Join(root, "bin/sluice"), "serve", "--data-dir", dataDir, "--listen", address,
-		"--metrics-listen", "127.0.0.1:0", "--platforms", file, "--bind-wait", "0s")
+	cmd := exec.Command(filepath.Join(root, "bin/sluice"), append([]string{"serve", "--data-dir", dataDir, "--listen", address,
+		"--metrics-listen", "127.0.0.1:0", "--platforms", file, "--bind-wait", "0s"}, flags...)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
