@@ -27,6 +27,9 @@ func syntheticFleet(n int) *Inventory {
 			v1alpha1.LabelRegion: c.Region, v1alpha1.LabelCluster: c.Name, v1alpha1.LabelTier: "cloud",
 			"stage": []string{"prod", "test"}[i/20%2],
 		}
+		c.Claims = []v1alpha1.Claim{{
+			Name: v1alpha1.ClaimDatacenterCountry, Value: []string{"DE", "FR", "US", "JP"}[i%4], Assurance: assurances[i/4%4],
+		}}
 		if i%10 == 3 {
 			c.Taints = []corev1.Taint{{Key: "dedicated", Value: "batch", Effect: corev1.TaintEffectNoSchedule}}
 		}
@@ -39,7 +42,18 @@ func benchmarkRequests() map[string]Request {
 	small := Resources{corev1.ResourceCPU: 500, corev1.ResourceMemory: 1 << 30}
 	prod, _ := labels.Parse("stage=prod")
 	everywhere, _ := labels.Parse("topology.kubernetes.io/region in (region-01,region-02,region-03),stage=prod")
+	european, err := CompileRule("plan", "", v1alpha1.PolicyRule{Name: "residency",
+		Claim: &v1alpha1.ClaimRule{Name: v1alpha1.ClaimDatacenterCountry, Values: []string{"EU"}, Assurance: v1alpha1.AssuranceNotary}})
+	if err != nil {
+		panic(err)
+	}
+	german, err := CompileRule("plan", "", v1alpha1.PolicyRule{Name: "residency", Expression: "claims.exists(c, c.value == 'DE')"})
+	if err != nil {
+		panic(err)
+	}
 	return map[string]Request{
+		"by_claim":                {ID: "si-bench", Resources: small, Rules: []Rule{european}},
+		"by_expression":           {ID: "si-bench", Resources: small, Selector: prod, Rules: []Rule{german}},
 		"one_in_half":             {ID: "si-bench", Resources: small, Selector: prod},
 		"twelve_in_three_regions": {ID: "si-bench", Resources: small, Selector: everywhere, Clusters: 12},
 		"anywhere":                {ID: "si-bench", Resources: small},

@@ -41,11 +41,66 @@ func drawCluster(t *rapid.T, name string) *Cluster {
 	if !mostly("untainted") {
 		c.Taints = []corev1.Taint{{Key: "dedicated", Effect: rapid.SampledFrom(effects).Draw(t, "effect")}}
 	}
+	if c.Provider = rapid.SampledFrom([]string{"", "one", "two"}).Draw(t, "provider"); c.Provider != "" {
+		c.Labels[v1alpha1.LabelProvider] = c.Provider
+	}
+	if !mostly("proven") {
+		c.Unproven = "nothing was presented"
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "claims") {
+		c.Claims = append(c.Claims, v1alpha1.Claim{
+			Name:      v1alpha1.ClaimDatacenterCountry,
+			Value:     rapid.SampledFrom([]string{"DE", "FR", "US"}).Draw(t, "country"),
+			Assurance: rapid.SampledFrom(assurances).Draw(t, "assurance"),
+		})
+	}
 	if mostly("priced") {
 		c.Currency = rapid.SampledFrom([]string{"EUR", "USD"}).Draw(t, "currency")
 		c.Prices = map[corev1.ResourceName]int64{corev1.ResourceCPU: rapid.Int64Range(0, 1e9).Draw(t, "price")}
 	}
 	return c
+}
+
+var assurances = []v1alpha1.Assurance{
+	v1alpha1.AssuranceSelf, v1alpha1.AssuranceNotary, v1alpha1.AssuranceLabel, v1alpha1.AssuranceCertified, v1alpha1.AssuranceMeasured,
+}
+
+// drawnRule is a rule, and what it means.
+type drawnRule struct {
+	rule    Rule
+	accepts func(c *Cluster) bool
+}
+
+func drawRule(t *rapid.T) drawnRule {
+	provider := rapid.SampledFrom([]string{"", "one"}).Draw(t, "of provider")
+	concerned := func(accepts func(c *Cluster) bool) func(c *Cluster) bool {
+		return func(c *Cluster) bool { return provider != "" && c.Provider != provider || accepts(c) }
+	}
+	if rapid.Bool().Draw(t, "as expression") {
+		rule, err := CompileRule("policy", provider, v1alpha1.PolicyRule{Name: "german",
+			Expression: "claims.exists(c, c.value == 'DE' && c.assurance != 'self')"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return drawnRule{rule, concerned(func(c *Cluster) bool {
+			return slices.ContainsFunc(c.Claims, func(claim v1alpha1.Claim) bool {
+				return claim.Value == "DE" && claim.Assurance != v1alpha1.AssuranceSelf
+			})
+		})}
+	}
+	least := rapid.SampledFrom(assurances[:4]).Draw(t, "least")
+	rule, err := CompileRule("policy", provider, v1alpha1.PolicyRule{Name: "european",
+		Claim: &v1alpha1.ClaimRule{Name: v1alpha1.ClaimDatacenterCountry, Values: []string{"EU"}, Assurance: least}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return drawnRule{rule, concerned(func(c *Cluster) bool {
+		return slices.ContainsFunc(c.Claims, func(claim v1alpha1.Claim) bool {
+			enough := slices.Index(assurances[:4], claim.Assurance) >= slices.Index(assurances, least) ||
+				claim.Assurance == v1alpha1.AssuranceMeasured && least == v1alpha1.AssuranceSelf
+			return enough && claim.Value != "US"
+		})
+	})}
 }
 
 func drawFleet(t *rapid.T) []*Cluster {
@@ -97,7 +152,7 @@ func stock(fleet []*Cluster) *Inventory {
 func acceptable(r Request, c *Cluster, free Resources) bool {
 	settled := slices.Contains(r.Current, c.Name)
 	if !settled {
-		if !c.Ready || !c.AccessVerified || c.Cordoned {
+		if !c.Ready || !c.AccessVerified || c.Cordoned || c.Unproven != "" {
 			return false
 		}
 		for _, taint := range c.Taints {
@@ -124,6 +179,12 @@ func TestPlaceAgreesWithAPlainReadingOfItsRules(t *testing.T) {
 		fleet := drawFleet(t)
 		inventory := stock(fleet)
 		r := drawRequest(t, fleet)
+		var rules []drawnRule
+		for range rapid.IntRange(0, 2).Draw(t, "rules") {
+			drawn := drawRule(t)
+			rules = append(rules, drawn)
+			r.Rules = append(r.Rules, drawn.rule)
+		}
 		s := inventory.Snapshot()
 		d, err := Place(r, s)
 
@@ -133,7 +194,8 @@ func TestPlaceAgreesWithAPlainReadingOfItsRules(t *testing.T) {
 			for name := range r.Resources {
 				free[name] = c.unreserved(name)
 			}
-			fits[c.Name] = acceptable(r, c, free)
+			fits[c.Name] = acceptable(r, c, free) &&
+				!slices.ContainsFunc(rules, func(drawn drawnRule) bool { return !drawn.accepts(c) })
 		}
 		seen := map[string]bool{}
 		for _, p := range d.Placements {
