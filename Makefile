@@ -33,7 +33,7 @@ test: lint ## All of the tests below; needs root on Debian, installs what it lac
 	@$(MAKE) --no-print-directory --jobs=2 processes conformance
 
 # Tests on processes of this machine, beside those on kind: both mostly wait.
-processes: unit
+processes: unit interop
 	@$(MAKE) --no-print-directory crash
 
 lint: ## Formatting, vet, staticcheck, and which package may import which
@@ -50,7 +50,7 @@ unit: ## Unit and integration tests, on the embedded hub and on real control pla
 	@echo "test: unit and integration, embedded hub"
 	@go test ./...
 	@echo "test: the same controllers with a kube-apiserver as the hub"
-	@SLUICE_TEST_HUB=kube go test ./catalog/... ./placement/... ./bindings/... ./broker/...
+	@SLUICE_TEST_HUB=kube go test ./catalog/... ./placement/... ./bindings/... ./broker/... ./selfdescription/controller/...
 
 interop: ## Credentials, both ways, with jose, jsonld and a SHACL validator from npm; installs Node where it is missing
 	@echo "test: interoperability with tools from npm"
