@@ -77,8 +77,11 @@ func fetchError(id string, err error) error {
 		err = ofURL.Err
 	}
 	var address *AddressError
-	if errors.Is(err, errRedirect) || errors.As(err, &address) {
-		return &InvalidError{ID: id, Err: err}
+	switch {
+	case errors.As(err, &address):
+		return &InvalidError{ID: id, Err: address}
+	case errors.Is(err, errRedirect):
+		return &InvalidError{ID: id, Err: errRedirect}
 	}
 	return &UnreachableError{ID: id, Err: err}
 }

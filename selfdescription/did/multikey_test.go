@@ -7,8 +7,11 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/x509"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -89,4 +92,64 @@ func fatal(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func TestDIDKeysThatAreRefused(t *testing.T) {
+	good := "did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK"
+	encode := func(codec uint64, key []byte) string {
+		return "did:key:z" + base58(append(binary.AppendUvarint(nil, codec), key...))
+	}
+	raw, err := unbase58(strings.TrimPrefix(good, "did:key:z"))
+	fatal(t, err)
+	small, err := rsa.GenerateKey(rand.Reader, 1024)
+	fatal(t, err)
+	for name, did := range map[string]string{
+		"nothing":                 "did:key:",
+		"no multibase":            "did:key:6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK",
+		"another base":            "did:key:f" + hex.EncodeToString(raw),
+		"only a multibase":        "did:key:z",
+		"a digit that is none":    good[:20] + "0" + good[21:],
+		"leading zeros":           "did:key:z1" + strings.TrimPrefix(good, "did:key:z"),
+		"a byte too many":         encode(codecEd25519, append(raw[2:], 0)),
+		"a byte too few":          encode(codecEd25519, raw[2:33]),
+		"codec in a longer form":  "did:key:z" + base58(append([]byte{0xed, 0x81, 0x00}, raw[2:]...)),
+		"codec without end":       "did:key:z" + base58([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}),
+		"X25519":                  encode(0xec, raw[2:]),
+		"secp256k1":               encode(0xe7, append([]byte{2}, raw[2:]...)),
+		"point not on the curve":  encode(codecP256, append([]byte{2}, make([]byte, 31, 32)...)),
+		"x beyond the field":      encode(codecP256, append([]byte{2}, []byte(strings.Repeat("\xff", 32))...)),
+		"point not compressed":    encode(codecP256, append([]byte{4}, make([]byte, 64)...)),
+		"P-256 point for P-384":   encode(codecP384, append([]byte{2}, raw[2:]...)),
+		"RSA of 1024 bits":        encode(codecRSA, x509.MarshalPKCS1PublicKey(&small.PublicKey)),
+		"RSA that is not PKCS #1": encode(codecRSA, raw),
+	} {
+		if _, err := new(Resolver).Key(t.Context(), did+"#"+strings.TrimPrefix(did, "did:key:")); !errors.As(err, new(*InvalidError)) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	if _, err := KeyDID(jose.JSONWebKey{Key: []byte("shared secret")}); err == nil {
+		t.Error("a shared secret has a DID")
+	}
+}
+
+// FuzzDIDKey looks for two names of one key.
+func FuzzDIDKey(f *testing.F) {
+	for _, key := range testKeys(f) {
+		did, err := KeyDID(key)
+		fatal(f, err)
+		f.Add(did)
+	}
+	f.Add("did:key:z1")
+	f.Fuzz(func(t *testing.T, did string) {
+		if len(did) > maxDID {
+			return // refused before it gets there
+		}
+		jwk, err := keyOfDID(did)
+		if err != nil {
+			return
+		}
+		if again, err := KeyDID(*jwk); err != nil || again != did {
+			t.Fatalf("%q is also %q (%v)", did, again, err)
+		}
+	})
 }
