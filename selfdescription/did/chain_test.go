@@ -196,7 +196,10 @@ func TestAChainIsOfOneKeyOnly(t *testing.T) {
 	fatal(t, err)
 	o = net.organisation(t, provider) // the same id, another key
 	o.chained(t, net, chain)
-	net.pass(freshFor)
+	net.pass(retryAfter)
+	if _, err = resolver.Key(t.Context(), o.did+"#new"); !errors.As(err, new(*NotListedError)) { // the document is fetched again, the chain is not
+		t.Errorf("got %v", err)
+	}
 	if _, err = resolver.Key(t.Context(), o.did+"#key-1"); !errors.As(err, new(*InvalidError)) {
 		t.Errorf("got %v", err)
 	}

@@ -70,10 +70,11 @@ func keyOfDID(did string) (*jose.JSONWebKey, error) {
 	if jwk.Key, err = decodeKey(codec, data[n:]); err != nil {
 		return nil, err
 	}
-	if err := checkJWK(jwk); err != nil {
+	canonical, err := KeyDID(*jwk) // checks the key besides
+	if err != nil {
 		return nil, err
 	}
-	if canonical, err := KeyDID(*jwk); err != nil || canonical != did {
+	if canonical != did {
 		return nil, errors.New("it is not the one way to write its key")
 	}
 	return jwk, nil

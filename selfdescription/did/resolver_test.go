@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -125,6 +126,7 @@ func TestKeysOfTheOperatorAreNeverFetched(t *testing.T) {
 	o := net.organisation(t, provider)
 	other := testKeys(t)["Ed25519"]
 	other = other.Public()
+	other.CertificatesURL = &url.URL{Scheme: "https", Host: provider, Path: "/chain.pem"}
 	resolver := net.resolver()
 	configured := &jose.JSONWebKeySet{}
 	resolver.Keys = func(did string) (*jose.JSONWebKeySet, bool) { return configured, did == o.did }
@@ -138,7 +140,7 @@ func TestKeysOfTheOperatorAreNeverFetched(t *testing.T) {
 		configured.Keys = []jose.JSONWebKey{other}
 		key, err := get()
 		fatal(t, err)
-		if !equalKeys(key, other) || key.JWK.KeyID != o.did+"#key-1" {
+		if !equalKeys(key, other) || key.JWK.KeyID != o.did+"#key-1" || key.JWK.CertificatesURL != nil {
 			t.Errorf("kid %s: got %+v", id, key)
 		}
 	}
