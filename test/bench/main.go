@@ -51,6 +51,7 @@ var questions = []question{
 	{"delivery", measureDelivery},
 	{"clusters", measureClusters},
 	{"restart", measureRestart},
+	{"trust", measureTrust},
 }
 
 // bench is what every measurement uses.

@@ -89,7 +89,7 @@ func (b *bench) restart(ctx context.Context, dataDir string, instances int) (res
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	err = poll(ctx, 50*time.Millisecond, func(ctx context.Context) error {
-		looks, err := s.looks(ctx)
+		looks, err := s.looks(ctx, "instance")
 		if err == nil && looks < instances {
 			err = fmt.Errorf("the controller has looked at %d of %d instances", looks, instances)
 		}
@@ -106,8 +106,8 @@ func (b *bench) restart(ctx context.Context, dataDir string, instances int) (res
 	return found, err
 }
 
-// looks is how often the controller of instances has looked at one, by the metrics.
-func (s *sluice) looks(ctx context.Context) (int, error) {
+// looks is how often a controller has looked at anything, by the metrics.
+func (s *sluice) looks(ctx context.Context, controller string) (int, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.metricsURL, nil)
 	if err != nil {
 		return 0, err
@@ -121,7 +121,7 @@ func (s *sluice) looks(ctx context.Context) (int, error) {
 	lines := bufio.NewScanner(response.Body)
 	for lines.Scan() {
 		name, value, _ := strings.Cut(lines.Text(), "} ")
-		if strings.HasPrefix(name, `controller_runtime_reconcile_total{controller="instance"`) {
+		if strings.HasPrefix(name, fmt.Sprintf("controller_runtime_reconcile_total{controller=%q", controller)) {
 			var n float64
 			if _, err := fmt.Sscan(value, &n); err != nil {
 				return 0, fmt.Errorf("read the metrics: %w", err)
@@ -134,7 +134,24 @@ func (s *sluice) looks(ctx context.Context) (int, error) {
 
 // store writes the offering, the member clusters and the instances from one number
 // up to another into the hub of a data folder that no Sluice is using.
-func store(ctx context.Context, dataDir string, from, to int) (err error) {
+func store(ctx context.Context, dataDir string, from, to int) error {
+	return whileDown(ctx, dataDir, func(c client.Client, namespace string) error {
+		if from == 0 {
+			if err := storeInventory(ctx, c, namespace); err != nil {
+				return err
+			}
+		}
+		writers, ctx := errgroup.WithContext(ctx)
+		writers.SetLimit(32)
+		for n := from; n < to; n++ {
+			writers.Go(func() error { return storeInstance(ctx, c, namespace, n) })
+		}
+		return writers.Wait()
+	})
+}
+
+// whileDown runs the hub of a data folder that no Sluice is using.
+func whileDown(ctx context.Context, dataDir string, write func(c client.Client, namespace string) error) (err error) {
 	h, err := hub.Start(ctx, hub.Options{DataDir: dataDir, Embedded: true, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		return err
@@ -152,17 +169,7 @@ func store(ctx context.Context, dataDir string, from, to int) (err error) {
 	if err != nil {
 		return err
 	}
-	if from == 0 {
-		if err := storeInventory(ctx, c, h.Namespace); err != nil {
-			return err
-		}
-	}
-	writers, ctx := errgroup.WithContext(ctx)
-	writers.SetLimit(32)
-	for n := from; n < to; n++ {
-		writers.Go(func() error { return storeInstance(ctx, c, h.Namespace, n) })
-	}
-	return writers.Wait()
+	return write(c, h.Namespace)
 }
 
 func storeInventory(ctx context.Context, c client.Client, namespace string) error {
