@@ -10,11 +10,11 @@ import (
 
 // Book holds the Picture of the moment for those who look keys up while they verify.
 // Its zero value knows nobody.
-type Book struct{ trust atomic.Pointer[Picture] }
+type Book struct{ picture atomic.Pointer[Picture] }
 
 // Picture returns the last one read.
 func (b *Book) Picture() *Picture {
-	if t := b.trust.Load(); t != nil {
+	if t := b.picture.Load(); t != nil {
 		return t
 	}
 	return &Picture{}
@@ -33,7 +33,7 @@ func (b *Book) Hosts(host string) bool { return b.Picture().hosts[host] }
 func (b *Book) Refresh(ctx context.Context, hub client.Reader, namespace string) error {
 	t, err := Read(ctx, hub, namespace)
 	if err == nil {
-		b.trust.Store(t)
+		b.picture.Store(t)
 	}
 	return err
 }

@@ -16,21 +16,26 @@ import (
 // Picture is whom the operator knows: a picture of the Provider and TrustedIssuer
 // resources at one time. The broker itself is known for its measurements.
 type Picture struct {
-	// providers by name of the resource; everybody else by DID.
+	// providers' DIDs, by the names of their resources.
 	providers map[string]string
-	keys      map[string]*jose.JSONWebKeySet
-	hosts     map[string]bool
-	issuers   map[string]map[string]selfdescription.Assurance
-	known     map[string]bool
+	// keys that the operator configured, by DID; nothing is fetched in their place.
+	keys map[string]*jose.JSONWebKeySet
+	// hosts at which the others publish theirs.
+	hosts map[string]bool
+	// issuers' assurance, by DID and type of credential.
+	issuers map[string]map[string]selfdescription.Assurance
 }
 
-// Read takes it from the cache. A resource whose keys cannot be read counts as
-// one without keys of its own.
-func Read(ctx context.Context, hub client.Reader, namespace string) (*Picture, error) {
-	t := &Picture{
+func blank() *Picture {
+	return &Picture{
 		providers: map[string]string{}, keys: map[string]*jose.JSONWebKeySet{}, hosts: map[string]bool{},
-		issuers: map[string]map[string]selfdescription.Assurance{}, known: map[string]bool{},
+		issuers: map[string]map[string]selfdescription.Assurance{},
 	}
+}
+
+// Read takes it from the cache.
+func Read(ctx context.Context, hub client.Reader, namespace string) (*Picture, error) {
+	t := blank()
 	var providers v1alpha1.ProviderList
 	if err := hub.List(ctx, &providers, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list providers: %w", err)
@@ -59,12 +64,12 @@ func Read(ctx context.Context, hub client.Reader, namespace string) (*Picture, e
 	return t, client.IgnoreNotFound(err)
 }
 
+// know notes where somebody's keys are. Configured ones that cannot be read are none.
 func (t *Picture) know(who *v1alpha1.Identified) {
-	t.known[who.DID] = true
 	if who.Keys != nil {
 		set := &jose.JSONWebKeySet{}
 		if err := json.Unmarshal(who.Keys.Raw, set); err != nil {
-			set = &jose.JSONWebKeySet{} // then none of its keys counts, and nothing is fetched in their place
+			set = &jose.JSONWebKeySet{}
 		}
 		t.keys[who.DID] = set
 		return
@@ -83,7 +88,7 @@ func (t *Picture) knowBroker(identity *v1alpha1.IdentitySpec) {
 			set.Keys = append(set.Keys, key)
 		}
 	}
-	t.known[identity.DID], t.keys[identity.DID] = true, set
+	t.keys[identity.DID] = set
 	t.grant(identity.DID, selfdescription.TypeClusterMeasurement, selfdescription.Measured)
 }
 
@@ -101,15 +106,13 @@ func (t *Picture) Issuers(issuer, kind string) (selfdescription.Assurance, bool)
 	if assurance, ok := t.issuers[issuer][kind]; ok {
 		return assurance, true
 	}
-	for _, known := range t.providers {
-		if known == issuer {
-			return selfdescription.Self, kind != selfdescription.TypeClusterMeasurement
-		}
+	if _, known := t.ProviderOf(issuer); !known {
+		return "", false
 	}
-	return "", false
+	return selfdescription.Self, kind != selfdescription.TypeClusterMeasurement
 }
 
-// Provider returns the DID of a Provider resource, and its name by DID the other way round.
+// Provider returns the DID of a Provider resource.
 func (t *Picture) Provider(name string) (did string, ok bool) {
 	did, ok = t.providers[name]
 	return did, ok
