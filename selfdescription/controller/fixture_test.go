@@ -48,6 +48,8 @@ const (
 type world struct {
 	*testing.T
 	client.Client
+	// cached reads what the server and the controllers read.
+	cached    client.Reader
 	namespace string
 	server    *httptest.Server
 	probes    *controller.Probes
@@ -72,6 +74,7 @@ func newWorld(t *testing.T) *world {
 		Controller: config.Controller{SkipNameValidation: &skip},
 	})
 	must(t, err)
+	w.cached = mgr.GetClient()
 	book := &trust.Book{}
 	resolver := &did.Resolver{Keys: book.Keys, Hosts: book.Hosts}
 	must(t, controller.SetupWithManager(mgr, controller.Options{
@@ -122,13 +125,20 @@ func (p party) identified(t *testing.T) v1alpha1.Identified {
 	return v1alpha1.Identified{DID: p.did, Keys: &runtime.RawExtension{Raw: raw}}
 }
 
-// provider registers a party as a provider.
+// provider registers a party as a provider, and waits until the server can know.
 func (w *world) provider(name string, p party) {
 	w.Helper()
-	must(w.T, w.Create(w.Context(), &v1alpha1.Provider{
+	provider := &v1alpha1.Provider{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
 		Spec:       v1alpha1.ProviderSpec{Identified: p.identified(w.T)},
-	}))
+	}
+	must(w.T, w.Create(w.Context(), provider))
+	w.eventually("provider "+name+" is in the cache", func() string {
+		if err := w.cached.Get(w.Context(), client.ObjectKeyFromObject(provider), &v1alpha1.Provider{}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 }
 
 // cluster is a member cluster of a provider that must prove what it is, as the
