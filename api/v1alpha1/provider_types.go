@@ -9,15 +9,12 @@ import (
 // in spec.provider.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name=DID,type=string,JSONPath=`.spec.did`
-// +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 type Provider struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   ProviderSpec   `json:"spec"`
-	Status ProviderStatus `json:"status,omitempty"`
+	Spec ProviderSpec `json:"spec"`
 }
 
 // ProviderList is a list of providers.
@@ -45,16 +42,6 @@ type Identified struct {
 	// it is given, nothing is fetched and no other key counts.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Keys *runtime.RawExtension `json:"keys,omitempty"`
-}
-
-// ProviderStatus is what Sluice knows of the provider.
-type ProviderStatus struct {
-	// ObservedGeneration is the generation of spec that this status describes.
-	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions: Ready is True while a verified LegalPerson of this DID is known.
-	// +listType=map
-	// +listMapKey=type
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // TrustedIssuer is an organisation whose word Sluice's operator takes for certain
@@ -94,7 +81,6 @@ type TrustedIssuerSpec struct {
 // Identity is what the broker signs with: one resource, named IdentityName.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name=DID,type=string,JSONPath=`.spec.did`
 type Identity struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -154,6 +155,39 @@ func TestAPresentationIsRefused(t *testing.T) {
 	if len(stored.Items) > 0 {
 		t.Errorf("%d credentials were stored", len(stored.Items))
 	}
+}
+
+func TestACredentialIsItsIssuersWhoeverPresentedItFirst(t *testing.T) {
+	w := newWorld(t)
+	provider, rival := newParty(t, "provider"), newParty(t, "rival")
+	w.provider("rival", rival)
+	w.provider("eins", provider)
+	d := draftOf(provider, "DE")
+	w.cluster("fra", "eins", d.Offering("c"))
+	credentials := w.sign(provider, d)
+	for _, p := range []party{rival, provider} {
+		w.eventually(p.did+" presents", func() string {
+			a, status := w.present(p, "/selfdescriptions", credentials...)
+			if status != http.StatusCreated {
+				return a.Description
+			}
+			return ""
+		})
+	}
+	w.eventually("the cluster is admitted", func() string {
+		// The cache may not have had what the rival presented a moment ago.
+		w.present(provider, "/selfdescriptions", credentials...)
+		mc := &v1alpha1.MemberCluster{}
+		must(t, w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "fra"}, mc))
+		if !meta.IsStatusConditionTrue(mc.Status.Conditions, v1alpha1.ConditionAdmitted) {
+			return "not yet"
+		}
+		return ""
+	})
+	if a, status := w.present(rival, "/selfdescriptions", credentials...); status != http.StatusCreated {
+		t.Fatalf("status %d: %s", status, a.Description)
+	}
+	w.admitted("fra", v1alpha1.ReasonReady)
 }
 
 func assurance(claims []v1alpha1.Claim, name, value string) v1alpha1.Assurance {

@@ -48,8 +48,6 @@ const (
 type world struct {
 	*testing.T
 	client.Client
-	// cached reads what the server and the controllers read.
-	cached    client.Reader
 	namespace string
 	server    *httptest.Server
 	probes    *controller.Probes
@@ -74,7 +72,6 @@ func newWorld(t *testing.T) *world {
 		Controller: config.Controller{SkipNameValidation: &skip},
 	})
 	must(t, err)
-	w.cached = mgr.GetClient()
 	book := &trust.Book{}
 	resolver := &did.Resolver{Keys: book.Keys, Hosts: book.Hosts}
 	must(t, controller.SetupWithManager(mgr, controller.Options{
@@ -208,16 +205,23 @@ func (w *world) certify(by party, standard string, about ...string) string {
 	return token
 }
 
-// post sends a body, and decodes the answer.
-func (w *world) post(path, contentType, body string, answer any) int {
+// post sends a body, and decodes the answer. It waits when it is told that it calls
+// too often.
+func (w *world) post(path, contentType, body string, answer any) (status int) {
 	w.Helper()
-	response, err := http.Post(w.server.URL+path, contentType, strings.NewReader(body))
-	must(w.T, err)
-	defer response.Body.Close()
-	if answer != nil {
-		must(w.T, json.NewDecoder(response.Body).Decode(answer))
-	}
-	return response.StatusCode
+	w.eventually("POST "+path+" is answered", func() string {
+		response, err := http.Post(w.server.URL+path, contentType, strings.NewReader(body))
+		must(w.T, err)
+		defer response.Body.Close()
+		if status = response.StatusCode; status == http.StatusTooManyRequests {
+			return "too many requests"
+		}
+		if answer != nil {
+			must(w.T, json.NewDecoder(response.Body).Decode(answer))
+		}
+		return ""
+	})
+	return status
 }
 
 // nonce asks for one.

@@ -13,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/seal"
@@ -44,6 +45,8 @@ type credentialReport struct {
 
 var errNameless = &Error{http.StatusServiceUnavailable,
 	"This broker has no name of its own, so nothing can be presented to it; its operator gives it one with --public-url."}
+
+var errChanged = &Error{http.StatusConflict, "The credential has just changed; repeat the request."}
 
 // challenge gives out a nonce. It is kept nowhere: it says itself until when it is
 // good, sealed so that every replica knows it again and nobody can make one.
@@ -116,17 +119,43 @@ func (s *server) present(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// keep stores a credential. Once is enough, and one that somebody else presented
-// stays his: who presented it decides whose clusters it speaks for.
+// keep stores a credential for a provider. Its digest names it, so it is stored once,
+// and speaks for the clusters of who presented it first: unless its issuer presents
+// it, or who presented it is no provider any more.
 func (s *server) keep(ctx context.Context, compact, provider string) error {
 	sd := &v1alpha1.SelfDescription{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: v1alpha1.SelfDescriptionName(selfdescription.DigestOf(compact))},
 		Spec:       v1alpha1.SelfDescriptionSpec{Credential: compact, Provider: provider},
 	}
-	if err := s.Hub.Create(ctx, sd); err != nil && !apierrors.IsAlreadyExists(err) {
+	err := s.Hub.Create(ctx, sd)
+	if apierrors.IsAlreadyExists(err) {
+		err = s.takeOver(ctx, sd)
+	}
+	if apierrors.IsConflict(err) {
+		return errChanged
+	}
+	if err != nil {
 		return fmt.Errorf("store a credential: %w", err)
 	}
 	return nil
+}
+
+// takeOver makes a stored credential the provider's, if it is its issuer or nobody else's.
+func (s *server) takeOver(ctx context.Context, presented *v1alpha1.SelfDescription) error {
+	stored := &v1alpha1.SelfDescription{}
+	err := s.Hub.Get(ctx, client.ObjectKeyFromObject(presented), stored)
+	if err != nil || stored.Spec.Provider == presented.Spec.Provider {
+		return client.IgnoreNotFound(err) // the cache will have it soon, from the same provider
+	}
+	picture := s.Book.Picture()
+	holder, _ := picture.Provider(presented.Spec.Provider)
+	_, others := picture.Provider(stored.Spec.Provider)
+	if parsed, err := selfdescription.Parse(presented.Spec.Credential); err != nil || others && parsed.Issuer != holder {
+		return nil
+	}
+	stored = stored.DeepCopy()
+	stored.Spec.Provider = presented.Spec.Provider
+	return s.Hub.Update(ctx, stored)
 }
 
 // verify says what present would find, and keeps nothing. It takes a credential too.
@@ -257,7 +286,7 @@ func (s *server) revoke(w http.ResponseWriter, r *http.Request) error {
 		sd.Spec.Revoked, sd.Spec.RevokedBecause = true, "withdrawn by "+presentation.Holder
 		if err := s.Hub.Update(r.Context(), sd); err != nil {
 			if apierrors.IsConflict(err) {
-				return &Error{http.StatusConflict, "The credential has just changed; repeat the request."}
+				return errChanged
 			}
 			return fmt.Errorf("revoke a credential: %w", err)
 		}
