@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gorilla/mux"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -100,10 +99,7 @@ func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, n
 	if err != nil {
 		return nil, err
 	}
-	router := mux.NewRouter()
-	server.Mount(router, server.Options{
+	return server.New(server.Options{
 		Hub: mgr.GetClient(), Namespace: h.Namespace, DID: name, Seal: keys, Book: book, Keys: resolver, Statuses: statuses,
-	})
-	router.NotFoundHandler, router.MethodNotAllowedHandler = next, next
-	return router, nil
+	}, next), nil
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-logr/logr"
-	"github.com/gorilla/mux"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -78,10 +77,9 @@ func newWorld(t *testing.T) *world {
 		Namespace: w.namespace, Book: book, Keys: resolver, DID: broker, Seal: keys,
 		Measure: controller.Measure{Probes: w.probes, Every: time.Second, Vantage: "test"},
 	}))
-	router := mux.NewRouter()
-	server.Mount(router, server.Options{
+	router := server.New(server.Options{
 		Hub: mgr.GetClient(), Namespace: w.namespace, DID: broker, Seal: keys, Book: book, Keys: resolver, Clock: clock.RealClock{},
-	})
+	}, http.NotFoundHandler())
 	w.server, w.cached = httptest.NewServer(router), mgr.GetClient()
 	t.Cleanup(w.server.Close)
 	ctx, cancel := context.WithCancel(context.Background())

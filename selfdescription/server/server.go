@@ -68,8 +68,9 @@ var routes = []route{
 	{http.MethodPost, "/selfdescriptions/{digest}/revoke", (*server).revoke, true},
 }
 
-// Mount adds the server's routes to a router.
-func Mount(router *mux.Router, o Options) {
+// New returns a handler of the server's routes that hands everything else to next as
+// it was sent.
+func New(o Options, next http.Handler) http.Handler {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -77,9 +78,12 @@ func Mount(router *mux.Router, o Options) {
 		o.Clock = clock.RealClock{}
 	}
 	s := &server{Options: o, callers: newCallers(o.Clock)}
+	router := mux.NewRouter().UseEncodedPath().SkipClean(true) // no redirects for what is not ours
 	for _, route := range routes {
 		router.Path(route.path).Methods(route.method).Handler(s.handler(route))
 	}
+	router.NotFoundHandler, router.MethodNotAllowedHandler = next, next
+	return router
 }
 
 // Error is an answer that is not the one hoped for.

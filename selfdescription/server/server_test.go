@@ -2,6 +2,8 @@ package server
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"slices"
 	"strings"
@@ -34,6 +36,22 @@ func TestTheDescriptionHasEveryRouteAndNoOther(t *testing.T) {
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-served +described:\n%s", diff)
+	}
+}
+
+func TestWhatIsNotOursIsHandedOnAsItWasSent(t *testing.T) {
+	var got string
+	handler := New(Options{}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Method + " " + r.URL.EscapedPath() }))
+	for _, sent := range []string{
+		"GET /v2/catalog", "GET /v2/service_instances//last_operation", "PUT /v2/service_instances/a%2Fb%2F",
+		"GET /v2/../v2/catalog", "DELETE /selfdescriptions", "GET /selfdescriptions/a/b/c",
+	} {
+		method, path, _ := strings.Cut(sent, " ")
+		recorder := httptest.NewRecorder()
+		handler.ServeHTTP(recorder, httptest.NewRequest(method, path, nil))
+		if got != sent || recorder.Code != http.StatusOK {
+			t.Errorf("%s arrives as %q, answered %d", sent, got, recorder.Code)
+		}
 	}
 }
 
