@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/selfdescription/controller"
 	"github.com/sluice-dev/sluice/selfdescription/did"
+	"github.com/sluice-dev/sluice/selfdescription/draft"
 	"github.com/sluice-dev/sluice/selfdescription/server"
 	"github.com/sluice-dev/sluice/selfdescription/trust"
 )
@@ -26,6 +28,7 @@ import (
 // trustFlags say who the broker is and whom it asks for keys.
 type trustFlags struct {
 	publicURL    string
+	describe     string
 	hosts        []string
 	addresses    []string
 	rotateEvery  time.Duration
@@ -38,6 +41,7 @@ type trustFlags struct {
 func (f *trustFlags) bind(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.publicURL, "public-url", "", "https URL of this broker, which gives it its name, did:web:HOST; without it, it issues nothing and takes no presentations")
+	flags.StringVar(&f.describe, "describe", "", "file in which the organisation that runs this broker describes itself (as sluice sd init writes it, without clusters); the broker signs and publishes it")
 	flags.StringSliceVar(&f.hosts, "did-hosts", nil, "hosts that may be asked for DID documents and status lists, beside those of providers and trusted issuers")
 	flags.StringSliceVar(&f.addresses, "did-allow-addresses", nil, "private addresses (CIDR) that may be reached to fetch them; none but public ones otherwise")
 	flags.DurationVar(&f.rotateEvery, "identity-rotate-every", 90*24*time.Hour, "how long the broker signs with one key")
@@ -55,6 +59,25 @@ func (f *trustFlags) name() (string, error) {
 		return "", fmt.Errorf("--public-url %q: want https://HOST without a path", f.publicURL)
 	}
 	return "did:web:" + strings.ReplaceAll(u.Host, ":", "%3A"), nil
+}
+
+// organisation reads who runs the broker; nil if nobody says so.
+func (f *trustFlags) organisation(name string) (*draft.Draft, error) {
+	if f.describe == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(f.describe)
+	if err != nil {
+		return nil, fmt.Errorf("--describe: %w", err)
+	}
+	described, err := draft.ParseOrganisation(data)
+	if err != nil {
+		return nil, fmt.Errorf("--describe %s: %w", f.describe, err)
+	}
+	if described.DID != name {
+		return nil, fmt.Errorf("--describe %s: did: want the broker's own, %q by --public-url, got %q", f.describe, name, described.DID)
+	}
+	return described, nil
 }
 
 // probed takes what probes of member clusters find; nil if nothing is measured.
@@ -83,6 +106,10 @@ func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, n
 		}
 		options.AllowAddresses = append(options.AllowAddresses, prefix)
 	}
+	organisation, err := f.organisation(name)
+	if err != nil {
+		return nil, err
+	}
 	book := &trust.Book{}
 	hosts := func(host string) bool { return slices.Contains(f.hosts, host) || book.Hosts(host) }
 	fetch := did.NewClient(options)
@@ -94,7 +121,7 @@ func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, n
 	}
 	err = controller.SetupWithManager(mgr, controller.Options{
 		Events: recorder, Namespace: h.Namespace, Book: book, Keys: resolver, Statuses: statuses, DID: name, Seal: keys,
-		RotateEvery: f.rotateEvery, Measure: controller.Measure{Probes: f.probes, Every: placement.DefaultProbeEvery, Vantage: f.vantage},
+		RotateEvery: f.rotateEvery, Organisation: organisation, Measure: controller.Measure{Probes: f.probes, Every: placement.DefaultProbeEvery, Vantage: f.vantage},
 	})
 	if err != nil {
 		return nil, err

@@ -55,6 +55,12 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	return newWorldOf(t, nil)
+}
+
+// newWorldOf is the world of a broker whose organisation describes itself.
+func newWorldOf(t *testing.T, organisation *draft.Draft) *world {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	must(t, v1alpha1.AddToScheme(scheme))
 	hub := hubtest.Start(t)
@@ -74,7 +80,7 @@ func newWorld(t *testing.T) *world {
 	book := &trust.Book{}
 	resolver := &did.Resolver{Keys: book.Keys, Hosts: book.Hosts}
 	must(t, controller.SetupWithManager(mgr, controller.Options{
-		Namespace: w.namespace, Book: book, Keys: resolver, DID: broker, Seal: keys,
+		Namespace: w.namespace, Book: book, Keys: resolver, DID: broker, Seal: keys, Organisation: organisation,
 		Measure: controller.Measure{Probes: w.probes, Every: time.Second, Vantage: "test"},
 	}))
 	router := server.New(server.Options{

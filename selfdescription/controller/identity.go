@@ -3,10 +3,12 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -98,7 +100,7 @@ func (r *identity) turn(id *v1alpha1.Identity) (changed bool, err error) {
 			return false, err
 		}
 		if len(id.Spec.Keys) > 0 {
-			id.Spec.Keys[0].PublishedUntil = apiTime(now.Add(r.Measure.validity()))
+			id.Spec.Keys[0].PublishedUntil = apiTime(now.Add(max(r.Measure.validity(), r.declared())))
 		}
 		id.Spec.Keys = append([]v1alpha1.IdentityKey{key}, id.Spec.Keys...)
 		id.Spec.Rotated = asked
@@ -137,4 +139,24 @@ func (r *identity) make(id *v1alpha1.Identity, now time.Time) (v1alpha1.Identity
 
 func owner(id *v1alpha1.Identity) []byte {
 	return seal.Owner("Identity", id.Namespace, id.Name, string(id.UID))
+}
+
+// signer signs with the broker's newest key.
+func (o *Options) signer(ctx context.Context, hub client.Reader) (*selfdescription.Signer, error) {
+	id := &v1alpha1.Identity{}
+	if err := hub.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: v1alpha1.IdentityName}, id); err != nil {
+		return nil, fmt.Errorf("read the broker's identity: %w", err)
+	}
+	if len(id.Spec.Keys) == 0 {
+		return nil, errors.New("the broker has no key yet")
+	}
+	secret, err := o.Seal.Unseal(id.Spec.Keys[0].SealedPrivate, owner(id))
+	if err != nil {
+		return nil, fmt.Errorf("unseal the broker's key: %w", err)
+	}
+	key := jose.JSONWebKey{}
+	if err := json.Unmarshal(secret.Reveal(), &key); err != nil {
+		return nil, errors.New("read the broker's key: it is not a JSON Web Key") // without what it is
+	}
+	return selfdescription.NewSigner(key)
 }

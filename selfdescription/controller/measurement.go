@@ -2,13 +2,11 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -89,7 +87,7 @@ func (r *measurement) issue(ctx context.Context, w *window) error {
 	if float64(len(w.probes)) < leastShare*expected || len(answered) == 0 {
 		return nil
 	}
-	signer, err := r.signer(ctx)
+	signer, err := r.signer(ctx, r.hub)
 	if err != nil {
 		return err
 	}
@@ -139,24 +137,4 @@ func (r *measurement) collect(ctx context.Context, now time.Time) error {
 		}
 	}
 	return nil
-}
-
-// signer signs with the broker's newest key.
-func (r *measurement) signer(ctx context.Context) (*selfdescription.Signer, error) {
-	id := &v1alpha1.Identity{}
-	if err := r.hub.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: v1alpha1.IdentityName}, id); err != nil {
-		return nil, fmt.Errorf("read the broker's identity: %w", err)
-	}
-	if len(id.Spec.Keys) == 0 {
-		return nil, errors.New("the broker has no key yet")
-	}
-	secret, err := r.Seal.Unseal(id.Spec.Keys[0].SealedPrivate, owner(id))
-	if err != nil {
-		return nil, fmt.Errorf("unseal the broker's key: %w", err)
-	}
-	key := jose.JSONWebKey{}
-	if err := json.Unmarshal(secret.Reveal(), &key); err != nil {
-		return nil, errors.New("read the broker's key: it is not a JSON Web Key") // without what it is
-	}
-	return selfdescription.NewSigner(key)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription"
 	"github.com/sluice-dev/sluice/selfdescription/controller"
 	"github.com/sluice-dev/sluice/selfdescription/did"
+	"github.com/sluice-dev/sluice/selfdescription/draft"
 )
 
 // The broker measures a cluster, signs what it found, takes it for a claim, publishes
@@ -80,6 +81,26 @@ func TestTheBrokerCertifiesWhatItMeasured(t *testing.T) {
 	if document.ID != broker || len(document.AssertionMethod) != 2 {
 		t.Errorf("DID document of %s with assertion methods %v", document.ID, document.AssertionMethod)
 	}
+}
+
+func TestTheOrganisationThatRunsTheBrokerDescribesItself(t *testing.T) {
+	w := newWorldOf(t, &draft.Draft{
+		DID: broker, Base: "https://broker.example/sd", ValidDays: 90,
+		Provider: draft.Organisation{Name: "Exchange", LegalCountry: "AT", HeadquartersCountry: "AT",
+			Registration: map[string]string{"vatID": "ATU12345678"}, GaiaXTerms: draft.GaiaXTerms},
+	})
+	w.eventually("its credentials are verified and published", func() string {
+		var page struct {
+			Items []struct{ Type, Provider, Href string }
+		}
+		must(t, json.Unmarshal([]byte(w.fetch("/selfdescriptions?status=verified&country=AUT&issuer="+broker)), &page))
+		for _, item := range page.Items {
+			if item.Type == selfdescription.TypeLegalPerson && item.Provider == "" {
+				return ""
+			}
+		}
+		return "there is no LegalPerson among them"
+	})
 }
 
 // measurement returns the one that the broker stored.

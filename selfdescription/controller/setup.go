@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/selfdescription"
+	"github.com/sluice-dev/sluice/selfdescription/draft"
 	"github.com/sluice-dev/sluice/selfdescription/trust"
 )
 
@@ -35,6 +36,8 @@ type Options struct {
 	Seal *seal.Keyset
 	// RotateEvery is how long the broker signs with one key; 0 means 90 days.
 	RotateEvery time.Duration
+	// Organisation that runs the broker, as it describes itself; nil describes nobody.
+	Organisation *draft.Draft
 	// Measure says what is measured of member clusters.
 	Measure Measure
 	// Events tells operators of hubs that have Events; nil tells nobody.
@@ -65,6 +68,11 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	}
 	if err := (&identity{Options: o, hub: mgr.GetClient(), live: mgr.GetAPIReader()}).setup(mgr); err != nil {
 		return fmt.Errorf("set up the broker's identity: %w", err)
+	}
+	if o.Organisation != nil {
+		if err := mgr.Add(&declaration{Options: o, hub: mgr.GetClient()}); err != nil {
+			return err
+		}
 	}
 	if o.Measure.Probes == nil {
 		return nil

@@ -86,6 +86,16 @@ func Parse(data []byte) (*Draft, error) {
 	if err := yaml.UnmarshalStrict(data, d); err != nil {
 		return nil, err
 	}
+	return d, errors.Join(d.check(), d.checkClusters())
+}
+
+// ParseOrganisation reads the draft of an organisation that offers no clusters of its
+// own, such as one that runs a broker: datacenters and clusters may be left out.
+func ParseOrganisation(data []byte) (*Draft, error) {
+	d := &Draft{}
+	if err := yaml.UnmarshalStrict(data, d); err != nil {
+		return nil, err
+	}
 	return d, d.check()
 }
 
@@ -107,6 +117,17 @@ func (d *Draft) check() error {
 	want(len(d.Provider.Registration) == 1, "provider.registration: want one number of %s", strings.Join(registrationKinds(), ", "))
 	for kind := range d.Provider.Registration {
 		want(registrations[kind] != "", "provider.registration.%s: want one of %s", kind, strings.Join(registrationKinds(), ", "))
+	}
+	return errors.Join(missing...)
+}
+
+// checkClusters is check for what the organisation offers.
+func (d *Draft) checkClusters() error {
+	var missing []error
+	want := func(holds bool, format string, args ...any) {
+		if !holds {
+			missing = append(missing, fmt.Errorf(format, args...))
+		}
 	}
 	datacenters := map[string]bool{}
 	for i, c := range d.Datacenters {

@@ -18,6 +18,8 @@ import (
 type Picture struct {
 	// providers' DIDs, by the names of their resources.
 	providers map[string]string
+	// broker is the broker's own DID.
+	broker string
 	// keys that the operator configured, by DID; nothing is fetched in their place.
 	keys map[string]*jose.JSONWebKeySet
 	// hosts at which the others publish theirs.
@@ -88,7 +90,7 @@ func (t *Picture) knowBroker(identity *v1alpha1.IdentitySpec) {
 			set.Keys = append(set.Keys, key)
 		}
 	}
-	t.keys[identity.DID] = set
+	t.broker, t.keys[identity.DID] = identity.DID, set
 	t.grant(identity.DID, selfdescription.TypeClusterMeasurement, selfdescription.Measured)
 }
 
@@ -100,13 +102,13 @@ func (t *Picture) grant(issuer, kind string, assurance selfdescription.Assurance
 }
 
 // Issuers says what the word of an issuer counts for: that of a trusted issuer what
-// the operator said, of the types he said; that of a provider for itself. A
-// measurement is the broker's alone.
+// the operator said, of the types he said; that of a provider, or of the broker, for
+// itself. A measurement is the broker's alone.
 func (t *Picture) Issuers(issuer, kind string) (selfdescription.Assurance, bool) {
 	if assurance, ok := t.issuers[issuer][kind]; ok {
 		return assurance, true
 	}
-	if _, known := t.ProviderOf(issuer); !known {
+	if _, known := t.ProviderOf(issuer); !known && (issuer == "" || issuer != t.broker) {
 		return "", false
 	}
 	return selfdescription.Self, kind != selfdescription.TypeClusterMeasurement

@@ -35,7 +35,8 @@ func TestAWordCountsForWhatTheOperatorSaid(t *testing.T) {
 		{notary, "VatID", selfdescription.Notary},
 		{notary, "LegalPerson", ""},
 		{broker, selfdescription.TypeClusterMeasurement, selfdescription.Measured},
-		{broker, "LegalPerson", ""},
+		{broker, "LegalPerson", selfdescription.Self},
+		{"", "LegalPerson", ""},
 		{"did:web:stranger.example", "LegalPerson", ""},
 	} {
 		got, ok := picture().Issuers(row.issuer, row.kind)
