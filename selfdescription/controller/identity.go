@@ -117,7 +117,7 @@ func (r *identity) turn(id *v1alpha1.Identity) (changed bool, err error) {
 }
 
 func (r *identity) make(id *v1alpha1.Identity, now time.Time) (v1alpha1.IdentityKey, error) {
-	name := strconv.FormatInt(now.Unix(), 36)
+	name := strconv.FormatInt(now.UnixNano(), 36) // two rotations in one second are two keys
 	private, err := selfdescription.GenerateKey(algorithm, r.DID+"#"+name)
 	if err != nil {
 		return v1alpha1.IdentityKey{}, fmt.Errorf("make a key: %w", err)
