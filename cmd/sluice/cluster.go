@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -30,7 +31,8 @@ func newClusterCommand(hub *hubFlags) *cobra.Command {
 		Short: "Member clusters: where instances can be placed",
 	}
 	hub.bind(cmd)
-	cmd.AddCommand(newClusterAddCommand(hub), newClusterListCommand(hub), newClusterClaimsCommand(hub), newClusterRemoveCommand(hub), newClusterManifestCommand())
+	cmd.AddCommand(newClusterAddCommand(hub), newClusterListCommand(hub), newClusterClaimsCommand(hub), newClusterRemoveCommand(hub),
+		newClusterCordonCommand(hub, true), newClusterCordonCommand(hub, false), newClusterManifestCommand())
 	return cmd
 }
 
@@ -353,6 +355,30 @@ func removeCluster(ctx context.Context, w io.Writer, c client.Client, key client
 	}
 	fmt.Fprintf(w, "cluster %s: has left the inventory\n", key.Name)
 	return nil
+}
+
+// newClusterCordonCommand is cordon, or with false uncordon.
+func newClusterCordonCommand(hub *hubFlags, cordon bool) *cobra.Command {
+	use, short, done := "cordon NAME", "Let nothing new onto a member cluster; instances on it stay", "takes no new placements"
+	if !cordon {
+		use, short, done = "uncordon NAME", "Let new placements onto a member cluster again", "takes placements again"
+	}
+	return &cobra.Command{
+		Use: use, Short: short, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := hub.client()
+			if err != nil {
+				return err
+			}
+			cluster := &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: hub.namespace, Name: args[0]}}
+			patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, cordon))
+			if err := c.Patch(cmd.Context(), cluster, patch, client.FieldOwner(fieldOwner)); err != nil {
+				return fmt.Errorf("cluster %s: %w", args[0], err)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "cluster %s: %s\n", args[0], done)
+			return err
+		},
+	}
 }
 
 func newClusterManifestCommand() *cobra.Command {

@@ -16,6 +16,7 @@ import (
 func newPlaceCommand(hub *hubFlags) *cobra.Command {
 	var service, plan, parameters, id string
 	var consumer placement.Consumer
+	var suppositions []string
 	var dryRun bool
 	var output outputFlag
 	cmd := &cobra.Command{
@@ -24,7 +25,8 @@ func newPlaceCommand(hub *hubFlags) *cobra.Command {
 		Long: `Ask where an instance of a plan would land now, and why not elsewhere: every cluster, chosen or rejected,
 with its scores or the numbers that it lacks. Nothing is reserved.`,
 		Example: `  sluice place --service kubernetes-resources --plan large --dry-run
-  sluice place --service kubernetes-resources --plan large --parameters '{"clusters": 2}' --dry-run`,
+  sluice place --service kubernetes-resources --plan large --parameters '{"clusters": 2}' --dry-run
+  sluice place --service kubernetes-resources --plan large --dry-run --what-if 'cluster eu-1 is lost'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !dryRun {
@@ -49,6 +51,15 @@ with its scores or the numbers that it lacks. Nothing is reserved.`,
 			if err != nil {
 				return err
 			}
+			for _, text := range suppositions {
+				supposed, err := placement.ParseSupposition(text)
+				if err != nil {
+					return fmt.Errorf("--what-if: %w", err)
+				}
+				if snapshot, err = snapshot.Suppose(supposed); err != nil {
+					return fmt.Errorf("--what-if: %w", err)
+				}
+			}
 			request = snapshot.Policies().Govern(request, consumer)
 			verdicts := placement.Explain(request, snapshot)
 			if output == "table" {
@@ -67,6 +78,7 @@ with its scores or the numbers that it lacks. Nothing is reserved.`,
 	flags.StringVar(&consumer.Platform, "platform", "", "platform that asks, as policies see it")
 	flags.StringVar(&consumer.Organization, "organization", "", "its organization_guid, as policies see it")
 	flags.StringVar(&consumer.Space, "space", "", "its space_guid, as policies see it")
+	flags.StringArrayVar(&suppositions, "what-if", nil, `decide as if "cluster NAME is lost", "… is cordoned" or "… is back" (repeatable)`)
 	flags.BoolVar(&dryRun, "dry-run", false, "explain without placing")
 	for _, name := range []string{"service", "plan"} {
 		_ = cmd.MarkFlagRequired(name)

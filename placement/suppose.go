@@ -1,0 +1,51 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Supposition is a change of one cluster that is only thought of.
+type Supposition struct {
+	Cluster string
+	// State is lost (its API server does not answer), cordoned, or back (neither).
+	State string
+}
+
+// ParseSupposition reads "cluster NAME is STATE".
+func ParseSupposition(text string) (Supposition, error) {
+	words := strings.Fields(text)
+	if len(words) != 4 || words[0] != "cluster" || words[2] != "is" || !slices.Contains([]string{"lost", "cordoned", "back"}, words[3]) {
+		return Supposition{}, fmt.Errorf("%q: want \"cluster NAME is lost\", \"… is cordoned\" or \"… is back\"", text)
+	}
+	return Supposition{Cluster: words[1], State: words[3]}, nil
+}
+
+// Suppose returns the snapshot as it would be; this one stays as it is. What is
+// reserved on the cluster stays reserved. A cluster that is not there is an error.
+func (s *Snapshot) Suppose(that Supposition) (*Snapshot, error) {
+	at, found := s.find(that.Cluster)
+	if !found {
+		return nil, fmt.Errorf("there is no member cluster %q", that.Cluster)
+	}
+	cluster := *at.cluster()
+	switch that.State {
+	case "lost":
+		cluster.Ready, cluster.Unready = false, "supposed to be lost"
+	case "cordoned":
+		cluster.Cordoned = true
+	case "back":
+		cluster.Ready, cluster.Cordoned = true, false
+	}
+	reserved := Resources{}
+	for _, held := range s.Reservations(that.Cluster) {
+		for name, amount := range held.Resources {
+			reserved[name] += amount
+		}
+	}
+	changed := *s
+	changed.pages = slices.Clone(s.pages)
+	changed.pages[slices.Index(s.pages, at.page)] = at.page.with(at.row, &cluster, s.columns, reserved)
+	return &changed, nil
+}
