@@ -52,6 +52,30 @@ func TestOperatorOfTrust(t *testing.T) {
 			}
 		}
 	})
+	t.Run("a member cluster is cordoned and let in again", func(t *testing.T) {
+		cluster := &v1alpha1.MemberCluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "cordoned"},
+			Spec:       v1alpha1.MemberClusterSpec{Access: v1alpha1.ClusterAccess{SealedKubeconfig: []byte("sealed")}, Region: "eu"},
+		}
+		if err := c.Create(t.Context(), cluster); err != nil {
+			t.Fatal(err)
+		}
+		for verb, want := range map[string]bool{"cordon": true, "uncordon": false} {
+			must("cluster", verb, "cordoned")
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil {
+				t.Fatal(err)
+			}
+			if cluster.Spec.Unschedulable != want || cluster.Spec.Region != "eu" {
+				t.Errorf("after %s: %+v", verb, cluster.Spec)
+			}
+		}
+		if _, err := operator("cluster", "cordon", "missing"); err == nil {
+			t.Error("a cluster that is not there was cordoned")
+		}
+		if err := c.Delete(t.Context(), cluster); err != nil {
+			t.Fatal(err)
+		}
+	})
 	t.Run("keys of another, or private ones, are refused", func(t *testing.T) {
 		for _, keys := range []string{"did.json", "key.json"} {
 			if _, err := operator("provider", "add", "other", "--did", "did:web:other.example", "--keys", filepath.Join(dir, keys)); err == nil {
