@@ -45,7 +45,7 @@ type server struct {
 	callers *callers
 }
 
-// Route is one URL of the server.
+// route is one URL of the server.
 type route struct {
 	method, path string
 	handle       func(*server, http.ResponseWriter, *http.Request) error
