@@ -97,7 +97,8 @@ type SelfDescriptionStatus struct {
 	LabelLevel string `json:"labelLevel,omitempty"`
 	// Certification of a certification credential.
 	Certification string `json:"certification,omitempty"`
-	// VerifiedAt is when the report was made.
+	// VerifiedAt is when the credential was last found to hold. It goes when the credential
+	// is found not to hold, unless for its end alone.
 	VerifiedAt *metav1.Time `json:"verifiedAt,omitempty"`
 	// Report has one entry per step, in order.
 	Report []VerificationStep `json:"report,omitempty"`

@@ -133,8 +133,7 @@ func (r *admission) credentials(ctx context.Context, cluster *v1alpha1.MemberClu
 	}
 	for i := range list.Items {
 		sd := &list.Items[i]
-		inGrace := sd.Status.State == v1alpha1.CredentialExpired && sd.Status.ValidUntil != nil && sd.Status.ValidUntil.After(since)
-		if sd.Status.ObservedGeneration != sd.Generation || sd.Status.State != v1alpha1.CredentialVerified && !inGrace {
+		if !counts(sd, since) {
 			continue
 		}
 		if sd.Status.Type == selfdescription.TypeClusterMeasurement && sd.Labels[v1alpha1.LabelCluster] != cluster.Name {
@@ -149,6 +148,17 @@ func (r *admission) credentials(ctx context.Context, cluster *v1alpha1.MemberClu
 		}
 	}
 	return set, nil
+}
+
+// counts tells whether a credential holds, or ended after the time given and held
+// until then: one that never held, or was revoked before, has no grace.
+func counts(sd *v1alpha1.SelfDescription, since time.Time) bool {
+	s := &sd.Status
+	if s.ObservedGeneration != sd.Generation {
+		return false
+	}
+	return s.State == v1alpha1.CredentialVerified ||
+		s.State == v1alpha1.CredentialExpired && s.VerifiedAt != nil && s.ValidUntil != nil && s.ValidUntil.After(since)
 }
 
 func (r *admission) conclude(cluster *v1alpha1.MemberCluster, claims []v1alpha1.Claim, report []selfdescription.Step, reason, message string) {

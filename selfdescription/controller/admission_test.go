@@ -72,6 +72,11 @@ func TestAProviderProvesWhatItsClusterIs(t *testing.T) {
 		if _, claims := w.admitted("fra", "NotProven"); len(claims) != 0 {
 			t.Errorf("claims are left: %v", claims)
 		}
+		sd := &v1alpha1.SelfDescription{}
+		must(t, w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "sd-" + digest}, sd))
+		if sd.Status.VerifiedAt != nil {
+			t.Error("it still says when it was found to hold, so that it would have grace after its end")
+		}
 	})
 }
 

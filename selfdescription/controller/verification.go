@@ -91,6 +91,7 @@ func (r *verification) Reconcile(ctx context.Context, request ctrl.Request) (ctr
 func (r *verification) verify(ctx context.Context, sd *v1alpha1.SelfDescription) time.Duration {
 	now := r.Clock.Now()
 	if sd.Spec.Revoked {
+		sd.Status.VerifiedAt = nil
 		r.conclude(sd, v1alpha1.CredentialRevoked, "withdrawn here: "+sd.Spec.RevokedBecause)
 		return 0
 	}
@@ -110,6 +111,9 @@ func (r *verification) verify(ctx context.Context, sd *v1alpha1.SelfDescription)
 		r.conclude(sd, v1alpha1.CredentialPending, report.Failed().Message)
 		return retryUnreachable
 	case credential == nil:
+		if report.State != selfdescription.Expired {
+			sd.Status.VerifiedAt = nil
+		}
 		r.conclude(sd, v1alpha1.CredentialState(report.State), string(report.Failed().Name)+": "+report.Failed().Message)
 		if report.State == selfdescription.Suspended {
 			return lookAgain
