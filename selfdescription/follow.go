@@ -25,7 +25,7 @@ const maxPath = 8
 // follow walks offering → provider and offering → data centre.
 func (a *admission) follow(offering string) error {
 	if a.offering = a.find(offering, func(c *Credential) bool {
-		return strings.HasSuffix(c.Type, TypeServiceOffering) && c.Issuer == a.provider
+		return isOffering(c.Type) && c.Issuer == a.provider
 	}); a.offering == nil {
 		return fmt.Errorf("no service offering %s by %s", brief(offering), a.provider)
 	}
@@ -41,6 +41,9 @@ func (a *admission) follow(offering string) error {
 	}
 	return nil
 }
+
+// isOffering tells whether a type is a service offering: its subclasses end like it.
+func isOffering(subjectType string) bool { return strings.HasSuffix(subjectType, TypeServiceOffering) }
 
 // followProvider finds the LegalPerson. It is signed by the provider itself, or by
 // somebody trusted for an id that only the provider can have: else a provider could

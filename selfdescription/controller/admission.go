@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -27,41 +28,39 @@ type admission struct {
 }
 
 func (r *admission) setup(mgr ctrl.Manager) error {
-	err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.SelfDescription{}, fieldProvider,
-		func(o client.Object) []string { return []string{o.(*v1alpha1.SelfDescription).Spec.Provider} })
-	if err != nil {
-		return fmt.Errorf("index credentials by provider: %w", err)
+	indexer := mgr.GetFieldIndexer()
+	if err := indexer.IndexField(context.Background(), &v1alpha1.SelfDescription{}, fieldConcerns, concerns); err != nil {
+		return fmt.Errorf("index credentials: %w", err)
+	}
+	if err := indexer.IndexField(context.Background(), &v1alpha1.MemberCluster{}, fieldTrust, trusts); err != nil {
+		return fmt.Errorf("index member clusters: %w", err)
 	}
 	byCredential := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
-		return r.clustersOf(ctx, o.(*v1alpha1.SelfDescription).Spec.Provider)
+		return r.clusters(ctx, touches(o.(*v1alpha1.SelfDescription))...)
 	})
 	byProvider := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
-		return r.clustersOf(ctx, o.GetName())
+		return r.clusters(ctx, of(o.GetName()))
 	})
 	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []ctrl.Request {
-		return r.clustersOf(ctx, "")
+		return r.clusters(ctx, everyone)
 	})
 	return ctrl.NewControllerManagedBy(mgr).Named("admission").
 		For(&v1alpha1.MemberCluster{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, reached))).
-		Watches(&v1alpha1.SelfDescription{}, byCredential).
-		Watches(&v1alpha1.Provider{}, byProvider, generationChanged).
-		Watches(&v1alpha1.TrustedIssuer{}, all, generationChanged).
+		Watches(&v1alpha1.SelfDescription{}, byCredential, builder.WithPredicates(later, judgedAnew)).
+		Watches(&v1alpha1.Provider{}, byProvider, specChanged).
+		Watches(&v1alpha1.TrustedIssuer{}, all, specChanged).
 		Complete(r)
 }
 
-// fieldProvider selects the credentials that a provider presented.
-const fieldProvider = "spec.provider"
-
-// clustersOf are the clusters of a provider that must prove what they are; of every
-// provider where it is empty.
-func (r *admission) clustersOf(ctx context.Context, provider string) (requests []ctrl.Request) {
-	var list v1alpha1.MemberClusterList
-	if err := r.hub.List(ctx, &list, client.InNamespace(r.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil // the cache has been stopped
-	}
-	for i := range list.Items {
-		if c := &list.Items[i]; c.Spec.Trust != nil && (provider == "" || c.Spec.Provider == provider) {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(c)})
+// clusters are those that must prove what they are, of providers or offerings.
+func (r *admission) clusters(ctx context.Context, keys ...string) (requests []ctrl.Request) {
+	for _, key := range keys {
+		var list v1alpha1.MemberClusterList
+		if err := r.hub.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{fieldTrust: key}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil // the cache has been stopped
+		}
+		for i := range list.Items {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 		}
 	}
 	return requests
@@ -124,41 +123,56 @@ func (r *admission) admit(ctx context.Context, cluster *v1alpha1.MemberCluster) 
 	return untilNext(held, now), nil
 }
 
-// credentials are those that the cluster's provider presented and that hold, or held
-// at the time given, and what the broker measured of this cluster.
+// credentials are those that the cluster's provider presented, that matter for its
+// offering, and that hold, or held at the time given; and what the broker measured of
+// this cluster.
 func (r *admission) credentials(ctx context.Context, cluster *v1alpha1.MemberCluster, since time.Time) (set []*selfdescription.Credential, err error) {
-	var list v1alpha1.SelfDescriptionList
-	if err := r.hub.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{fieldProvider: cluster.Spec.Provider}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list credentials: %w", err)
-	}
-	for i := range list.Items {
-		sd := &list.Items[i]
-		if !counts(sd, since) {
-			continue
+	taken := map[string]bool{}
+	take := func(key string) error {
+		var list v1alpha1.SelfDescriptionList
+		if err := r.hub.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{fieldConcerns: key}, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("list credentials: %w", err)
 		}
-		if sd.Status.Type == selfdescription.TypeClusterMeasurement && sd.Labels[v1alpha1.LabelCluster] != cluster.Name {
-			continue
-		}
-		if sd.Spec.Legacy {
-			if c, _ := r.read(ctx, sd); c != nil {
+		for i := range list.Items {
+			sd := &list.Items[i]
+			if taken[sd.Name] || !counts(sd, since) {
+				continue
+			}
+			taken[sd.Name] = true
+			if sd.Status.Type == selfdescription.TypeClusterMeasurement && sd.Labels[v1alpha1.LabelCluster] != cluster.Name {
+				continue
+			}
+			if sd.Spec.Legacy {
+				if c, _ := r.read(ctx, sd); c != nil {
+					set = append(set, c)
+				}
+			} else if c, err := selfdescription.Parse(sd.Spec.Credential); err == nil {
 				set = append(set, c)
 			}
-		} else if c, err := selfdescription.Parse(sd.Spec.Credential); err == nil {
-			set = append(set, c)
 		}
+		return nil
 	}
-	return set, nil
+	provider := cluster.Spec.Provider
+	err = errors.Join(take(of(provider)), take(of(provider, cluster.Spec.Trust.Offering)))
+	for _, c := range slices.Clone(set) {
+		err = errors.Join(err, take(of(provider, c.Subject)), take(of(provider, c.Digest.SRI())))
+	}
+	return set, err
 }
 
 // counts tells whether a credential holds, or ended after the time given and held
-// until then: one that never held, or was revoked before, has no grace.
+// until then: one that never held, or was revoked before, has no grace. What was found
+// of it counts until it is looked at again, unless it was withdrawn: what it says
+// cannot have changed.
 func counts(sd *v1alpha1.SelfDescription, since time.Time) bool {
 	s := &sd.Status
-	if s.ObservedGeneration != sd.Generation {
+	switch {
+	case sd.Spec.Revoked:
 		return false
+	case s.State == v1alpha1.CredentialExpired:
+		return s.VerifiedAt != nil && s.ValidUntil != nil && s.ValidUntil.After(since)
 	}
-	return s.State == v1alpha1.CredentialVerified ||
-		s.State == v1alpha1.CredentialExpired && s.VerifiedAt != nil && s.ValidUntil != nil && s.ValidUntil.After(since)
+	return s.State == v1alpha1.CredentialVerified
 }
 
 func (r *admission) conclude(cluster *v1alpha1.MemberCluster, claims []v1alpha1.Claim, report []selfdescription.Step, reason, message string) {

@@ -14,25 +14,23 @@ func TestOnlyWhatHeldUntilItsEndHasGrace(t *testing.T) {
 	for name, row := range map[string]struct {
 		state           v1alpha1.CredentialState
 		verified, until time.Time
-		behind          bool
+		withdrawn       bool // and not looked at since
 		want            bool
 	}{
-		"holds":                               {state: v1alpha1.CredentialVerified, verified: now, until: now.Add(time.Hour), want: true},
-		"ended within the grace":              {state: v1alpha1.CredentialExpired, verified: minutesAgo(40), until: minutesAgo(30), want: true},
-		"ended before the grace":              {state: v1alpha1.CredentialExpired, verified: minutesAgo(80), until: minutesAgo(70)},
-		"ended and was never found to hold":   {state: v1alpha1.CredentialExpired, until: minutesAgo(30)},
-		"was revoked":                         {state: v1alpha1.CredentialRevoked, until: now.Add(time.Hour)},
-		"was suspended":                       {state: v1alpha1.CredentialSuspended, until: now.Add(time.Hour)},
-		"was rejected":                        {state: v1alpha1.CredentialRejected, until: now.Add(time.Hour)},
-		"changed since it was last looked at": {state: v1alpha1.CredentialVerified, verified: now, until: now.Add(time.Hour), behind: true},
+		"holds":                             {state: v1alpha1.CredentialVerified, verified: now, until: now.Add(time.Hour), want: true},
+		"ended within the grace":            {state: v1alpha1.CredentialExpired, verified: minutesAgo(40), until: minutesAgo(30), want: true},
+		"ended before the grace":            {state: v1alpha1.CredentialExpired, verified: minutesAgo(80), until: minutesAgo(70)},
+		"ended and was never found to hold": {state: v1alpha1.CredentialExpired, until: minutesAgo(30)},
+		"was revoked":                       {state: v1alpha1.CredentialRevoked, until: now.Add(time.Hour)},
+		"was suspended":                     {state: v1alpha1.CredentialSuspended, until: now.Add(time.Hour)},
+		"was rejected":                      {state: v1alpha1.CredentialRejected, until: now.Add(time.Hour)},
+		"was withdrawn a moment ago":        {state: v1alpha1.CredentialVerified, verified: now, until: now.Add(time.Hour), withdrawn: true},
+		"was withdrawn after its end":       {state: v1alpha1.CredentialExpired, verified: minutesAgo(40), until: minutesAgo(30), withdrawn: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sd := &v1alpha1.SelfDescription{}
-			sd.Generation, sd.Status.ObservedGeneration, sd.Status.State = 2, 2, row.state
+			sd.Spec.Revoked, sd.Status.State = row.withdrawn, row.state
 			sd.Status.VerifiedAt, sd.Status.ValidUntil = apiTime(row.verified), apiTime(row.until)
-			if row.behind {
-				sd.Status.ObservedGeneration = 1
-			}
 			if got := counts(sd, since); got != row.want {
 				t.Errorf("counts: %t", got)
 			}

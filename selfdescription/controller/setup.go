@@ -83,7 +83,12 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 // afterConflict lets the cache catch up.
 const afterConflict = 100 * time.Millisecond
 
-var generationChanged = builder.WithPredicates(predicate.GenerationChangedPredicate{})
+// later leaves out what is there when the controllers start: everything is looked at
+// then anyway.
+var later = predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList }}
+
+// specChanged passes what the operator has said anew.
+var specChanged = builder.WithPredicates(predicate.GenerationChangedPredicate{}, later)
 
 // reached passes member clusters whose UID or key has become known or another.
 var reached = predicate.Funcs{

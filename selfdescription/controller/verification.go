@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,11 +29,11 @@ const (
 	lookAgain = time.Hour
 	// mostStale is how long a good result stands while they cannot be asked.
 	mostStale = 24 * time.Hour
-	// retryUnreachable is when they are asked again then.
+	// retryUnreachable is when they are asked again then, at the soonest.
 	retryUnreachable = time.Minute
-	// verifyWorkers leaves a core to whoever serves: ten thousand credentials take
-	// seconds of work after a restart.
-	verifyWorkers = 1
+	// verifyWorkers are a few, as one may wait for a host that does not answer. After a
+	// restart the queue lets what is new pass what was there.
+	verifyWorkers = 4
 )
 
 // verification keeps the status of SelfDescriptions true.
@@ -42,23 +43,31 @@ type verification struct {
 }
 
 func (r *verification) setup(mgr ctrl.Manager) error {
-	all := handler.EnqueueRequestsFromMapFunc(r.all)
+	provider := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
+		return r.of(ctx, o.(*v1alpha1.Provider).Spec.DID)
+	})
+	issuer := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
+		return r.of(ctx, o.(*v1alpha1.TrustedIssuer).Spec.DID)
+	})
 	return ctrl.NewControllerManagedBy(mgr).Named("selfdescription").
 		For(&v1alpha1.SelfDescription{}).
-		Watches(&v1alpha1.Provider{}, all, generationChanged).
-		Watches(&v1alpha1.TrustedIssuer{}, all, generationChanged).
+		Watches(&v1alpha1.Provider{}, provider, specChanged).
+		Watches(&v1alpha1.TrustedIssuer{}, issuer, specChanged).
 		WithOptions(controller.Options{MaxConcurrentReconciles: verifyWorkers}).
 		Complete(r)
 }
 
-// all credentials are looked at again when whom the operator trusts has changed.
-func (r *verification) all(ctx context.Context, _ client.Object) (requests []ctrl.Request) {
+// of are the credentials to look at when what the operator says of a DID has changed:
+// those that it issued, and those that did not hold.
+func (r *verification) of(ctx context.Context, did string) (requests []ctrl.Request) {
 	var list v1alpha1.SelfDescriptionList
 	if err := r.hub.List(ctx, &list, client.InNamespace(r.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil // the cache has been stopped
 	}
 	for i := range list.Items {
-		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		if s := &list.Items[i].Status; s.Issuer == did || s.State != v1alpha1.CredentialVerified {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
 	}
 	return requests
 }
@@ -96,9 +105,15 @@ func (r *verification) verify(ctx context.Context, sd *v1alpha1.SelfDescription)
 		return 0
 	}
 	credential, report := r.read(ctx, sd)
-	if report.Temporary && r.stands(sd, now) {
+	if report.Temporary && held(sd) {
 		// The report and its time stay: they say what is known and since when.
-		return retryUnreachable
+		switch at := sd.Status.VerifiedAt.Time; {
+		case ended(&sd.Status, now):
+			r.conclude(sd, v1alpha1.CredentialExpired, "ended at "+sd.Status.ValidUntil.UTC().Format(time.RFC3339))
+			return 0
+		case now.Sub(at) < mostStale && sd.Status.State == v1alpha1.CredentialVerified:
+			return retry(at, now)
+		}
 	}
 	if parsed, err := selfdescription.Parse(sd.Spec.Credential); err == nil {
 		describe(&sd.Status, parsed)
@@ -109,7 +124,7 @@ func (r *verification) verify(ctx context.Context, sd *v1alpha1.SelfDescription)
 	switch {
 	case report.Temporary:
 		r.conclude(sd, v1alpha1.CredentialPending, report.Failed().Message)
-		return retryUnreachable
+		return retry(meta.FindStatusCondition(sd.Status.Conditions, v1alpha1.ConditionReady).LastTransitionTime.Time, now)
 	case credential == nil:
 		if report.State != selfdescription.Expired {
 			sd.Status.VerifiedAt = nil
@@ -150,12 +165,18 @@ func (o *Options) read(ctx context.Context, sd *v1alpha1.SelfDescription) (*self
 	return credential, report.Report
 }
 
-// stands tells whether a good result still counts though it cannot be had anew.
-func (r *verification) stands(sd *v1alpha1.SelfDescription, now time.Time) bool {
-	s := &sd.Status
-	return s.State == v1alpha1.CredentialVerified && s.ObservedGeneration == sd.Generation &&
-		s.VerifiedAt != nil && now.Sub(s.VerifiedAt.Time) < mostStale &&
-		(s.ValidUntil == nil || now.Before(s.ValidUntil.Add(selfdescription.DefaultSkew)))
+// held tells whether a credential held when it was last looked at, its end aside.
+func held(sd *v1alpha1.SelfDescription) bool {
+	return sd.Status.VerifiedAt != nil && sd.Status.ObservedGeneration == sd.Generation
+}
+
+func ended(s *v1alpha1.SelfDescriptionStatus, now time.Time) bool {
+	return s.ValidUntil != nil && !now.Before(s.ValidUntil.Add(selfdescription.DefaultSkew))
+}
+
+// retry waits the longer, the longer something could not be had.
+func retry(since, now time.Time) time.Duration {
+	return min(max(now.Sub(since)/4, retryUnreachable), lookAgain)
 }
 
 // untilValid is when a credential that is not valid yet will be.

@@ -2,6 +2,7 @@ package trust
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 
 	"github.com/go-jose/go-jose/v4"
@@ -10,7 +11,12 @@ import (
 
 // Book holds the Picture of the moment for those who look keys up while they verify.
 // Its zero value knows nobody.
-type Book struct{ picture atomic.Pointer[Picture] }
+type Book struct {
+	picture atomic.Pointer[Picture]
+
+	mu      sync.Mutex // of those who refresh it
+	version uint64     // of the resources that the picture is of
+}
 
 // Picture returns the last one read.
 func (b *Book) Picture() *Picture {
@@ -29,11 +35,17 @@ func (b *Book) Keys(did string) (*jose.JSONWebKeySet, bool) {
 // Hosts tells whether somebody the operator knows is at home there; for did.Resolver.
 func (b *Book) Hosts(host string) bool { return b.Picture().hosts[host] }
 
-// Refresh takes it anew from the cache.
+// Refresh looks at the cache, and takes another picture if something has changed there.
 func (b *Book) Refresh(ctx context.Context, hub client.Reader, namespace string) error {
-	t, err := Read(ctx, hub, namespace)
-	if err == nil {
-		b.picture.Store(t)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r, err := read(ctx, hub, namespace)
+	if err != nil {
+		return err
 	}
-	return err
+	if version := r.version(); version != b.version || b.picture.Load() == nil {
+		b.picture.Store(r.picture())
+		b.version = version
+	}
+	return nil
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"hash/maphash"
 
 	"github.com/go-jose/go-jose/v4"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -16,8 +18,8 @@ import (
 // Picture is whom the operator knows: a picture of the Provider and TrustedIssuer
 // resources at one time. The broker itself is known for its measurements.
 type Picture struct {
-	// providers' DIDs, by the names of their resources.
-	providers map[string]string
+	// providers' DIDs, by the names of their resources, and the other way round.
+	providers, names map[string]string
 	// broker is the broker's own DID.
 	broker string
 	// keys that the operator configured, by DID; nothing is fetched in their place.
@@ -30,40 +32,78 @@ type Picture struct {
 
 func blank() *Picture {
 	return &Picture{
-		providers: map[string]string{}, keys: map[string]*jose.JSONWebKeySet{}, hosts: map[string]bool{},
+		providers: map[string]string{}, names: map[string]string{}, keys: map[string]*jose.JSONWebKeySet{}, hosts: map[string]bool{},
 		issuers: map[string]map[string]selfdescription.Assurance{},
 	}
 }
 
-// Read takes it from the cache.
-func Read(ctx context.Context, hub client.Reader, namespace string) (*Picture, error) {
-	t := blank()
+// resources are what a picture is taken of.
+type resources struct {
+	providers []v1alpha1.Provider
+	issuers   []v1alpha1.TrustedIssuer
+	broker    []v1alpha1.Identity
+}
+
+func read(ctx context.Context, hub client.Reader, namespace string) (*resources, error) {
 	var providers v1alpha1.ProviderList
 	if err := hub.List(ctx, &providers, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list providers: %w", err)
-	}
-	for i := range providers.Items {
-		p := &providers.Items[i]
-		t.providers[p.Name] = p.Spec.DID
-		t.know(&p.Spec.Identified)
 	}
 	var issuers v1alpha1.TrustedIssuerList
 	if err := hub.List(ctx, &issuers, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list trusted issuers: %w", err)
 	}
-	for i := range issuers.Items {
-		issuer := &issuers.Items[i].Spec
+	var broker v1alpha1.IdentityList
+	if err := hub.List(ctx, &broker, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("read the broker's identity: %w", err)
+	}
+	return &resources{providers.Items, issuers.Items, broker.Items}, nil
+}
+
+// version tells two states of the resources apart. It does not depend on their order.
+func (r *resources) version() (sum uint64) {
+	add := func(o metav1.Object) {
+		sum += maphash.String(seed, string(o.GetUID())+o.GetResourceVersion())
+	}
+	for i := range r.providers {
+		add(&r.providers[i])
+	}
+	for i := range r.issuers {
+		add(&r.issuers[i])
+	}
+	for i := range r.broker {
+		add(&r.broker[i])
+	}
+	return sum
+}
+
+var seed = maphash.MakeSeed()
+
+// picture of the resources. Of two providers with one DID, what its holder presents
+// is of the one whose name comes first.
+func (r *resources) picture() *Picture {
+	t := blank()
+	for i := range r.providers {
+		p := &r.providers[i]
+		t.providers[p.Name] = p.Spec.DID
+		if other, ok := t.names[p.Spec.DID]; !ok || p.Name < other {
+			t.names[p.Spec.DID] = p.Name
+		}
+		t.know(&p.Spec.Identified)
+	}
+	for i := range r.issuers {
+		issuer := &r.issuers[i].Spec
 		t.know(&issuer.Identified)
 		for _, kind := range issuer.Types {
 			t.grant(issuer.DID, kind, selfdescription.Assurance(issuer.Assurance))
 		}
 	}
-	var identity v1alpha1.Identity
-	err := hub.Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1alpha1.IdentityName}, &identity)
-	if err == nil {
-		t.knowBroker(&identity.Spec)
+	for i := range r.broker {
+		if r.broker[i].Name == v1alpha1.IdentityName {
+			t.knowBroker(&r.broker[i].Spec)
+		}
 	}
-	return t, client.IgnoreNotFound(err)
+	return t
 }
 
 // know notes where somebody's keys are. Configured ones that cannot be read are none.
@@ -122,10 +162,6 @@ func (t *Picture) Provider(name string) (did string, ok bool) {
 
 // ProviderOf returns the name of the Provider resource with a DID.
 func (t *Picture) ProviderOf(did string) (name string, ok bool) {
-	for name, known := range t.providers {
-		if known == did {
-			return name, true
-		}
-	}
-	return "", false
+	name, ok = t.names[did]
+	return name, ok
 }

@@ -3,7 +3,9 @@ package trust
 import (
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/selfdescription"
@@ -16,13 +18,64 @@ const (
 )
 
 func picture() *Picture {
-	p := blank()
-	p.providers["eins"] = provider
-	p.know(&v1alpha1.Identified{DID: provider})
-	p.know(&v1alpha1.Identified{DID: notary, Keys: &runtime.RawExtension{Raw: []byte(`{"keys":[]}`)}})
-	p.grant(notary, "VatID", selfdescription.Notary)
-	p.knowBroker(&v1alpha1.IdentitySpec{DID: broker})
-	return p
+	r := resources{
+		providers: []v1alpha1.Provider{{ObjectMeta: metav1.ObjectMeta{Name: "eins"}, Spec: v1alpha1.ProviderSpec{Identified: v1alpha1.Identified{DID: provider}}}},
+		issuers: []v1alpha1.TrustedIssuer{{Spec: v1alpha1.TrustedIssuerSpec{
+			Identified: v1alpha1.Identified{DID: notary, Keys: &runtime.RawExtension{Raw: []byte(`{"keys":[]}`)}},
+			Types:      []string{"VatID"}, Assurance: v1alpha1.AssuranceNotary,
+		}}},
+		broker: []v1alpha1.Identity{{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.IdentityName}, Spec: v1alpha1.IdentitySpec{DID: broker}}},
+	}
+	return r.picture()
+}
+
+func TestOfTwoProvidersWithOneDIDTheFirstByNameIsMeant(t *testing.T) {
+	var r resources
+	for _, name := range []string{"zwei", "eins", "drei"} {
+		r.providers = append(r.providers, v1alpha1.Provider{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ProviderSpec{Identified: v1alpha1.Identified{DID: provider}},
+		})
+	}
+	if name, _ := r.picture().ProviderOf(provider); name != "drei" {
+		t.Errorf("it is %q", name)
+	}
+}
+
+func TestAPictureIsTakenAnewWhenSomethingHasChanged(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	p := &v1alpha1.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "eins"}, Spec: v1alpha1.ProviderSpec{Identified: v1alpha1.Identified{DID: provider}}}
+	hub := fake.NewClientBuilder().WithScheme(scheme).WithObjects(p).Build()
+	book := &Book{}
+	refresh := func() *Picture {
+		t.Helper()
+		if err := book.Refresh(t.Context(), hub, "ns"); err != nil {
+			t.Fatal(err)
+		}
+		return book.Picture()
+	}
+	first := refresh()
+	if did, _ := first.Provider("eins"); did != provider {
+		t.Fatalf("the provider is %q", did)
+	}
+	if refresh() != first {
+		t.Error("it was taken anew though nothing has changed")
+	}
+	p.Spec.DID = "did:web:moved.example"
+	if err := hub.Update(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if did, _ := refresh().Provider("eins"); did != p.Spec.DID {
+		t.Errorf("after an update the provider is %q", did)
+	}
+	if err := hub.Delete(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := refresh().Provider("eins"); ok {
+		t.Error("a provider that is gone is still known")
+	}
 }
 
 func TestAWordCountsForWhatTheOperatorSaid(t *testing.T) {
