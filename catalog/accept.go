@@ -3,6 +3,7 @@ package catalog
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -127,9 +128,26 @@ func checkResources(r *v1alpha1.ResourcesPlan) error {
 			return errs.ToAggregate()
 		}
 	}
-	for _, key := range r.Selectable {
-		if errs := metavalidation.ValidateLabelName(key, field.NewPath("selectable")); len(errs) > 0 {
-			return errs.ToAggregate()
+	keys := map[string][]string{"selectable": r.Selectable}
+	if r.Spread != nil {
+		keys["spread.by"] = r.Spread.By
+	}
+	for _, affinity := range r.Affinity {
+		keys["affinity.by"] = append(keys["affinity.by"], affinity.By)
+	}
+	for _, path := range slices.Sorted(maps.Keys(keys)) {
+		for _, key := range keys[path] {
+			if errs := metavalidation.ValidateLabelName(key, field.NewPath(path)); len(errs) > 0 {
+				return errs.ToAggregate()
+			}
+		}
+	}
+	if r.Replicas != nil {
+		for i := range r.Replicas.Weights {
+			path := field.NewPath("replicas", "weights").Index(i)
+			if errs := metavalidation.ValidateLabelSelector(&r.Replicas.Weights[i].Selector, metavalidation.LabelSelectorValidationOptions{}, path); len(errs) > 0 {
+				return errs.ToAggregate()
+			}
 		}
 	}
 	for name, amount := range r.Limits {

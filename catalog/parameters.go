@@ -4,6 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -16,6 +20,18 @@ type ResourcesParameters struct {
 	Selector map[string]string
 	// Require holds what chosen clusters must have proven besides, by the name of the claim.
 	Require map[string]v1alpha1.ClaimRule
+	// Replicas on all clusters together; zero where the plan has none.
+	Replicas int32
+	// Location of the consumer; nil where neither plan nor consumer says.
+	Location *v1alpha1.Location
+	// Application that the instance belongs to; empty where the consumer does not say.
+	Application string
+	// ExcludeProviders on whose clusters nothing is placed.
+	ExcludeProviders []string
+	// MaxPricePerHour in units of the currency of the plan's maximum; nil where the consumer does not say.
+	MaxPricePerHour *resource.Quantity
+	// MaxLatency as the plan says or the consumer, whichever is less; nil where the plan bounds none.
+	MaxLatency *v1alpha1.LatencyBound
 }
 
 // ResourcesParameters reads the parameters of an instance, with the plan's
@@ -28,14 +44,27 @@ func (p *Plan) ResourcesParameters(parameters json.RawMessage) (ResourcesParamet
 	if err := p.ValidateCreate(parameters); err != nil {
 		return ResourcesParameters{}, err
 	}
-	chosen := ResourcesParameters{Clusters: max(p.Resources.Clusters, 1)}
+	r := p.Resources
+	chosen := ResourcesParameters{Clusters: max(r.Clusters, 1), Location: r.Near, MaxLatency: r.MaxLatency}
+	if r.Replicas != nil {
+		chosen.Replicas = r.Replicas.Count
+	}
 	if len(bytes.TrimSpace(parameters)) == 0 {
 		return chosen, nil
 	}
 	given := struct {
 		Clusters *float64                      `json:"clusters"` // JSON Schema takes 2.0 for an integer, Go does not
+		Replicas *float64                      `json:"replicas"`
 		Selector map[string]string             `json:"selector"`
 		Require  map[string]v1alpha1.ClaimRule `json:"require"`
+		Location *struct {
+			Latitude  float64 `json:"latitude"`
+			Longitude float64 `json:"longitude"`
+		} `json:"location"`
+		Application      string       `json:"application"`
+		ExcludeProviders []string     `json:"excludeProviders"`
+		MaxPricePerHour  *json.Number `json:"maxPricePerHour"`
+		MaxLatency       *float64     `json:"maxLatencyMilliseconds"`
 	}{}
 	if err := json.Unmarshal(parameters, &given); err != nil {
 		return ResourcesParameters{}, &ParameterError{Message: "not the parameters of a resources plan"}
@@ -43,6 +72,40 @@ func (p *Plan) ResourcesParameters(parameters json.RawMessage) (ResourcesParamet
 	if given.Clusters != nil {
 		chosen.Clusters = int32(*given.Clusters) // the schema bounds it
 	}
+	if given.Replicas != nil {
+		chosen.Replicas = int32(*given.Replicas)
+	}
+	if at := given.Location; at != nil {
+		degrees := func(d float64) string { return strconv.FormatFloat(d, 'f', 6, 64) }
+		chosen.Location = &v1alpha1.Location{Latitude: degrees(at.Latitude), Longitude: degrees(at.Longitude)}
+	}
+	if given.MaxPricePerHour != nil {
+		price, err := resource.ParseQuantity(given.MaxPricePerHour.String())
+		if err != nil {
+			return ResourcesParameters{}, &ParameterError{Message: "maxPricePerHour: " + err.Error()}
+		}
+		chosen.MaxPricePerHour = &price
+	}
+	if given.MaxLatency != nil {
+		chosen.MaxLatency = chosen.MaxLatency.DeepCopy()
+		chosen.MaxLatency.Milliseconds = int32(*given.MaxLatency)
+	}
 	chosen.Selector, chosen.Require = given.Selector, given.Require
+	chosen.Application, chosen.ExcludeProviders = given.Application, given.ExcludeProviders
 	return chosen, nil
+}
+
+// ApplicationOf is what an instance's parameters say it belongs to, empty where they
+// do not say. Parameters of plans that have no such parameter cannot have it.
+func ApplicationOf(parameters *runtime.RawExtension) string {
+	if parameters == nil || !bytes.Contains(parameters.Raw, []byte(`"application"`)) {
+		return ""
+	}
+	var given struct {
+		Application string `json:"application"`
+	}
+	if json.Unmarshal(parameters.Raw, &given) != nil {
+		return ""
+	}
+	return given.Application
 }

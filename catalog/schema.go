@@ -97,8 +97,52 @@ func (p *Plan) instanceSchema() map[string]any {
 				"type":        "object", "properties": claims, "additionalProperties": false,
 			}
 		}
+		if r.Replicas != nil && r.Replicas.Max > r.Replicas.Count {
+			properties["replicas"] = map[string]any{
+				"description": "Number of replicas on all clusters together.",
+				"type":        "integer", "minimum": 1, "maximum": r.Replicas.Max, "default": r.Replicas.Count,
+			}
+		}
+		for _, name := range r.Adjustable {
+			properties[string(name)] = adjustableSchema(name, r)
+		}
 	}
 	return map[string]any{"type": "object", "properties": properties, "additionalProperties": false}
+}
+
+// adjustableSchema is that of one parameter which a plan leaves to its consumers.
+func adjustableSchema(name v1alpha1.Adjustable, r *v1alpha1.ResourcesPlan) map[string]any {
+	switch name {
+	case v1alpha1.AdjustLocation:
+		degrees := func(most int) map[string]any {
+			return map[string]any{"type": "number", "minimum": -most, "maximum": most}
+		}
+		return map[string]any{
+			"description": "Where the consumer is, in decimal degrees.",
+			"type":        "object", "additionalProperties": false, "required": []any{"latitude", "longitude"},
+			"properties": map[string]any{"latitude": degrees(90), "longitude": degrees(180)},
+		}
+	case v1alpha1.AdjustExcludeProviders:
+		return map[string]any{
+			"description": "Providers on whose clusters nothing is placed.",
+			"type":        "array", "maxItems": 64, "items": map[string]any{"type": "string", "minLength": 1, "maxLength": 63},
+		}
+	case v1alpha1.AdjustMaxPrice:
+		return map[string]any{
+			"description": "Most that an hour may cost on each cluster, in the currency of the plan's maximum.",
+			"type":        "number", "minimum": 0,
+		}
+	case v1alpha1.AdjustMaxLatency:
+		return map[string]any{
+			"description": "Longest round-trip time to a cluster, in milliseconds.",
+			"type":        "integer", "minimum": 1, "maximum": r.MaxLatency.Milliseconds,
+		}
+	default: // application
+		return map[string]any{
+			"description": "Name of the application that the instance belongs to, within the space.",
+			"type":        "string", "minLength": 1, "maxLength": 63,
+		}
+	}
 }
 
 // claimSchema is that of a v1alpha1.ClaimRule, but for its name.

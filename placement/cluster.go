@@ -40,6 +40,9 @@ type Cluster struct {
 	Cordoned bool
 	// Allocatable on ready, schedulable nodes.
 	Allocatable Resources
+	// Sold is what may be reserved and used in all: Allocatable, or more where the provider
+	// oversubscribes; nil means Allocatable.
+	Sold Resources
 	// ForeignUse is requested there by pods of no instance of this hub.
 	ForeignUse Resources
 	// StorageClasses of the cluster.
@@ -50,6 +53,14 @@ type Cluster struct {
 	Prices map[corev1.ResourceName]int64
 	// Latency of its API server; zero means unknown.
 	Latency time.Duration
+	// Latencies from other vantages.
+	Latencies map[string]Measured
+	// Location of the cluster; nil where unknown.
+	Location *Location
+	// ClaimsUntil is when the first of the claims stops to hold; zero where none does.
+	ClaimsUntil time.Time
+	// Removed: the operator takes the cluster out of the inventory.
+	Removed bool
 }
 
 // ClusterOf is the cluster that a MemberCluster's spec and status describe, at a time.
@@ -75,9 +86,24 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 		c.Claims = claimsAt(mc, now)
 		_, c.Unproven = holds(mc, v1alpha1.ConditionAdmitted)
 	}
+	for i := range c.Claims {
+		if until := c.Claims[i].ExpiresAt; until != nil && (c.ClaimsUntil.IsZero() || until.Time.Before(c.ClaimsUntil)) {
+			c.ClaimsUntil = until.Time
+		}
+	}
+	c.Location, _ = LocationOf(mc.Spec.Location) // the API has checked it
 	if mc.Status.Latency != nil {
 		c.Latency = mc.Status.Latency.Duration
 	}
+	for _, measured := range mc.Spec.Latencies {
+		if c.Latencies == nil {
+			c.Latencies = map[string]Measured{}
+		}
+		c.Latencies[measured.From] = Measured{measured.Median.Duration, measured.MeasuredAt.Time}
+	}
+	c.oversubscribe(mc.Spec.Oversubscription)
+	c.Removed = !mc.DeletionTimestamp.IsZero()
+	c.Taints = taintsOf(mc)
 	if prices := mc.Spec.Prices; prices != nil {
 		c.Currency = prices.Currency
 		c.Prices = make(map[corev1.ResourceName]int64, len(prices.PerHour))
@@ -103,7 +129,42 @@ func holds(mc *v1alpha1.MemberCluster, condition string) (ok bool, otherwise str
 
 // unreserved is what would be free of a resource if nothing were reserved.
 func (c *Cluster) unreserved(name corev1.ResourceName) int64 {
-	return c.Allocatable[name] - c.ForeignUse[name]
+	return c.sold(name) - c.ForeignUse[name]
+}
+
+// oversubscribe has the cluster sell more of a resource than there is, by ratios of at
+// least 1, exact to a thousandth.
+func (c *Cluster) oversubscribe(ratios map[corev1.ResourceName]resource.Quantity) {
+	for name, ratio := range ratios {
+		if thousandths := ratio.MilliValue(); thousandths > 1000 {
+			if c.Sold == nil {
+				c.Sold = maps.Clone(c.Allocatable)
+			}
+			c.Sold[name] = mulDiv(c.Allocatable[name], thousandths, 1000)
+		}
+	}
+}
+
+func (c *Cluster) sold(name corev1.ResourceName) int64 {
+	if c.Sold != nil {
+		return c.Sold[name]
+	}
+	return c.Allocatable[name]
+}
+
+// showSold renders what may be reserved, for instance "16" or "24 (of 16, oversubscribed)".
+func (c *Cluster) showSold(name corev1.ResourceName) string {
+	sold, there := show(name, c.sold(name)), show(name, c.Allocatable[name])
+	if sold == there {
+		return there
+	}
+	return sold + " (of " + there + ", oversubscribed)"
+}
+
+// disturbs tells whether a new version of the cluster concerns the instances on it:
+// it answers again, drives them away otherwise than before, or is being removed.
+func (c *Cluster) disturbs(now *Cluster) bool {
+	return !c.Ready && now.Ready || !c.Removed && now.Removed || !reflect.DeepEqual(c.Taints, now.Taints)
 }
 
 // sameTraits tells whether two versions of a cluster differ in numbers only.

@@ -17,11 +17,21 @@ type Decision struct {
 	Considered int
 	// Rejections, one a reason, in the order in which the reasons were asked.
 	Rejections []Rejection
+	// RunnerUp is the best cluster that fits and was not chosen; nil where there is none.
+	RunnerUp *RunnerUp
+}
+
+// RunnerUp is a cluster that would have been next.
+type RunnerUp struct {
+	Cluster string
+	Score   int32
 }
 
 // Placement is one chosen cluster.
 type Placement struct {
-	Cluster  string
+	Cluster string
+	// Replicas on the cluster; zero where none are asked for.
+	Replicas int32
 	Reserved Resources
 	// Score from 0 to 100; Explain says what it is made of.
 	Score int32
@@ -56,16 +66,25 @@ type UnplaceableError struct {
 	// Lost are the clusters that the instance is on and would stay on, if they still
 	// took it, with the reason and the numbers.
 	Lost []Example
+	// Why says what else is the matter: groups, replicas or a quota. Empty where the
+	// rejections say it all.
+	Why string
+	// Quota: the consumer holds too much; no change of a cluster helps.
+	Quota bool
 }
 
 // Error is one sentence for the end user, with the numbers.
 func (e *UnplaceableError) Error() string {
 	var b strings.Builder
 	switch {
+	case e.Quota:
+		return e.Why
 	case len(e.Lost) > 0:
 		return fmt.Sprintf("the instance stays where it is, and %s does not take the change: %s", e.Lost[0].Cluster, e.Lost[0].Message)
 	case e.Decision.Considered == 0:
 		return "there are no member clusters"
+	case e.Why != "":
+		b.WriteString(e.Why)
 	case e.Asked == 1 && e.Decision.Considered == 1:
 		b.WriteString("the only cluster does not fit")
 	case e.Asked == 1:
@@ -91,11 +110,14 @@ func (e *UnplaceableError) Error() string {
 func (d Decision) API(generation int64) *v1alpha1.Decision {
 	out := &v1alpha1.Decision{Generation: generation, Considered: int32(d.Considered)} //nolint:gosec // a count of clusters
 	for _, p := range d.Placements {
-		placed := v1alpha1.Placement{Cluster: p.Cluster, Reserved: p.Reserved.List(), Score: p.Score}
+		placed := v1alpha1.Placement{Cluster: p.Cluster, Replicas: p.Replicas, Reserved: p.Reserved.List(), Score: p.Score}
 		if p.Price != nil {
 			placed.PricePerHour, placed.Currency = p.Price.quantity(), p.Price.Currency
 		}
 		out.Placements = append(out.Placements, placed)
+	}
+	if d.RunnerUp != nil {
+		out.RunnerUp = &v1alpha1.RunnerUp{Cluster: d.RunnerUp.Cluster, Score: d.RunnerUp.Score}
 	}
 	for _, r := range d.Rejections {
 		rejection := v1alpha1.Rejection{Reason: string(r.Reason), Count: int32(r.Count)} //nolint:gosec // a count of clusters
@@ -112,8 +134,9 @@ func (e *evaluation) decision(chosen []candidate) Decision {
 	d := Decision{Considered: e.considered()}
 	for _, c := range chosen {
 		d.Placements = append(d.Placements, Placement{
-			Cluster: c.cluster().Name, Reserved: e.request.Resources,
-			Score: c.score, Price: e.scorer.tariff.priceOf(c.spot),
+			Cluster: c.cluster().Name, Replicas: int32(c.replicas), //nolint:gosec // at most as asked for
+			Reserved: e.request.Resources.times(max(c.replicas, 1)),
+			Score:    c.score, Price: e.scorer.tariff.priceOf(c.spot).times(max(c.replicas, 1)),
 		})
 	}
 	var t tally
@@ -145,7 +168,25 @@ func (e *evaluation) decision(chosen []candidate) Decision {
 		})
 	}
 	d.Rejections = t.rejections
+	if len(chosen) > 0 {
+		d.RunnerUp = e.runnerUp(chosen)
+	}
 	return d
+}
+
+// runnerUp is the best of the clusters that fit and were not chosen.
+func (e *evaluation) runnerUp(chosen []candidate) *RunnerUp {
+	var best *candidate
+	for i := range e.ranked {
+		c := &e.ranked[i]
+		if (best == nil || better(*c, *best) < 0) && !among(chosen, c.spot) {
+			best = c
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	return &RunnerUp{best.cluster().Name, best.score}
 }
 
 // considered counts the clusters of the inventory.
@@ -173,6 +214,9 @@ func (e *evaluation) passedOver(at spot, chosen []candidate) (Reason, string) {
 		return reason, "fits"
 	}
 	score, last := e.scorer.score(at), chosen[len(chosen)-1].score
+	if e.request.Spread != nil && !slices.Contains(e.request.Current, at.cluster().Name) {
+		return reason, e.notInSpread(at, score, chosen)
+	}
 	switch {
 	case score < last:
 		return reason, fmt.Sprintf("scores %d, the last one chosen %d", score, last)
@@ -183,6 +227,22 @@ func (e *evaluation) passedOver(at spot, chosen []candidate) (Reason, string) {
 	}
 }
 
+// notInSpread says why a cluster that fits is not part of a spread.
+func (e *evaluation) notInSpread(at spot, score int32, chosen []candidate) string {
+	groups := at.page.groups(e.request.Spread.By)
+	name := groups.names[groups.of[at.row]]
+	last, share := int32(0), 0
+	for _, c := range chosen {
+		if c.group == name {
+			last, share = c.score, share+1
+		}
+	}
+	if share == 0 {
+		return fmt.Sprintf("scores %d, and %s is not one of the groups chosen", score, name)
+	}
+	return fmt.Sprintf("scores %d; %s has its share of %d, the last of which scores %d", score, name, share, last)
+}
+
 func passedOverReason(chosen []candidate) Reason {
 	if len(chosen) == 0 {
 		return ReasonFits
@@ -191,7 +251,7 @@ func passedOverReason(chosen []candidate) Reason {
 }
 
 func among(chosen []candidate, at spot) bool {
-	return slices.ContainsFunc(chosen, func(c candidate) bool { return c.page == at.page && c.row == at.row })
+	return slices.ContainsFunc(chosen, func(c candidate) bool { return c.same(at) })
 }
 
 // tally adds up rejections by reason.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 )
@@ -26,11 +27,11 @@ type Verdict struct {
 // anew rather than carried by the decision: Place is a pure function.
 func Explain(r Request, s *Snapshot) []Verdict {
 	e := evaluate(r, s)
-	chosen := e.choose()
-	if len(chosen) < r.clusters() {
-		chosen = nil
+	chosen, _ := e.choose()
+	for i := range e.current {
+		e.current[i].rank = byScore(e.current[i])
 	}
-	fitting := append(slices.Clone(e.current), e.best(s.Len())...)
+	fitting := append(slices.Clone(e.current), e.best(s.Len(), byScore)...)
 	slices.SortStableFunc(fitting, func(a, b candidate) int {
 		switch first, second := among(chosen, a.spot), among(chosen, b.spot); {
 		case first && !second:
@@ -55,6 +56,10 @@ func Explain(r Request, s *Snapshot) []Verdict {
 			v.Message = "the instance is there"
 		default:
 			v.Message = "fits best"
+		}
+		if i := slices.IndexFunc(chosen, func(other candidate) bool { return other.spot.same(c.spot) }); i >= 0 && r.Replicas > 0 {
+			v.Message += fmt.Sprintf(", %d of %d replicas", chosen[i].replicas, r.Replicas)
+			v.Price = v.Price.times(chosen[i].replicas)
 		}
 		verdicts = append(verdicts, v)
 	}
@@ -81,10 +86,38 @@ func (e *evaluation) refusals() []Verdict {
 	return verdicts
 }
 
+// scorerColumns are the columns of a table: those that every table has, and those that
+// only tables have in which they say something.
+var scorerColumns = []struct {
+	title  string
+	always bool
+	of     func(Scores) int32
+}{
+	{"BALANCE", true, func(s Scores) int32 { return s.Balance }},
+	{"PACK", true, func(s Scores) int32 { return s.Pack }},
+	{"PRICE", true, func(s Scores) int32 { return s.Price }},
+	{"LATENCY", true, func(s Scores) int32 { return s.Latency }},
+	{"PREFERENCE", true, func(s Scores) int32 { return s.Preference }},
+	{"LOCALITY", false, func(s Scores) int32 { return s.Locality }},
+	{"FRESHNESS", false, func(s Scores) int32 { return s.Freshness }},
+	{"DIVERSITY", false, func(s Scores) int32 { return s.Diversity }},
+	{"EXTERNAL", false, func(s Scores) int32 { return s.External }},
+}
+
 // WriteTable writes verdicts as a table for people.
 func WriteTable(w io.Writer, verdicts []Verdict) error {
+	shown := scorerColumns[:0:0]
+	for _, column := range scorerColumns {
+		if column.always || slices.ContainsFunc(verdicts, func(v Verdict) bool { return column.of(v.Scores) != 0 }) {
+			shown = append(shown, column)
+		}
+	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "CLUSTER\tVERDICT\tSCORE\tBALANCE\tPACK\tPRICE\tLATENCY\tPREFERENCE\tCOST\tWHY")
+	fmt.Fprint(table, "CLUSTER\tVERDICT\tSCORE")
+	for _, column := range shown {
+		fmt.Fprint(table, "\t", column.title)
+	}
+	fmt.Fprintln(table, "\tCOST\tWHY")
 	for _, v := range verdicts {
 		verdict, cost := string(v.Reason), "-"
 		if v.Chosen {
@@ -93,12 +126,20 @@ func WriteTable(w io.Writer, verdicts []Verdict) error {
 		if v.Price != nil {
 			cost = v.Price.String()
 		}
-		scores := "-\t-\t-\t-\t-\t-"
-		if v.Chosen || v.Reason == ReasonOutranked || v.Reason == ReasonFits {
-			scores = fmt.Sprintf("%d\t%d\t%d\t%d\t%d\t%d",
-				v.Score, v.Scores.Balance, v.Scores.Pack, v.Scores.Price, v.Scores.Latency, v.Scores.Preference)
+		fits := v.Chosen || v.Reason == ReasonOutranked || v.Reason == ReasonFits
+		fmt.Fprintf(table, "%s\t%s\t%s", v.Cluster, verdict, points(v.Score, fits))
+		for _, column := range shown {
+			fmt.Fprint(table, "\t", points(column.of(v.Scores), fits))
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", v.Cluster, verdict, scores, cost, v.Message)
+		fmt.Fprintf(table, "\t%s\t%s\n", cost, v.Message)
 	}
 	return table.Flush() // Fprintf to a tabwriter reports its errors here
+}
+
+// points renders a score, which only clusters that fit have.
+func points(score int32, fits bool) string {
+	if !fits {
+		return "-"
+	}
+	return strconv.Itoa(int(score))
 }

@@ -34,6 +34,20 @@ const (
 	ReasonTierMismatch Reason = "TierMismatch"
 	// ReasonTainted: the cluster has a taint that the request does not tolerate.
 	ReasonTainted Reason = "Tainted"
+	// ReasonLeft: the instance is there and has to leave.
+	ReasonLeft Reason = "Left"
+	// ReasonProviderExcluded: the consumer wants nothing of the cluster's provider.
+	ReasonProviderExcluded Reason = "ProviderExcluded"
+	// ReasonNoGroup: the cluster lacks a label by which the request is spread.
+	ReasonNoGroup Reason = "NoGroup"
+	// ReasonNotApart: another instance of the consumer is there, or near.
+	ReasonNotApart Reason = "NotApart"
+	// ReasonNotTogether: the other instances of the consumer are elsewhere.
+	ReasonNotTogether Reason = "NotTogether"
+	// ReasonTooFar: the cluster is too far from the consumer, in kilometres.
+	ReasonTooFar Reason = "TooFar"
+	// ReasonTooSlow: the cluster is too far from a vantage, in time.
+	ReasonTooSlow Reason = "TooSlow"
 	// ReasonStorageClassMissing: the cluster has no such storage class.
 	ReasonStorageClassMissing Reason = "StorageClassMissing"
 	// ReasonNoPrice: the cluster has no price list in the currency of the maximum price.
@@ -53,6 +67,9 @@ type filter struct {
 	reason Reason
 	// entry filters concern new placements only; an instance is not driven away by them.
 	entry bool
+	// shape filters say which clusters the request is about; what a cluster has free or how
+	// it is does not matter to them.
+	shape bool
 	// rejects returns those rows among the given ones that the filter refuses.
 	rejects func(p *page, among set) set
 	// message says why one refused cluster is refused, with the numbers.
@@ -64,6 +81,9 @@ type filter struct {
 // request has reserved there already, and counts as free.
 func (r Request) filters(s *Snapshot, held Resources) []filter {
 	asked := []filter{notReady(), accessNotVerified(), notAdmitted(), cordoned()}
+	if len(r.Leaving) > 0 {
+		asked = append(asked, left(r.Leaving))
+	}
 	if r.Selector != nil {
 		requirements, _ := r.Selector.Requirements()
 		for _, requirement := range requirements {
@@ -73,7 +93,24 @@ func (r Request) filters(s *Snapshot, held Resources) []filter {
 	if r.Tier != "" {
 		asked = append(asked, tierMismatch(r.Tier))
 	}
+	if len(r.ExcludeProviders) > 0 {
+		asked = append(asked, excluded(r.ExcludeProviders))
+	}
+	if r.Spread != nil {
+		asked = append(asked, ungrouped(r.Spread))
+	}
 	asked = append(asked, tainted(r.Tolerations))
+	for _, a := range r.Affinity {
+		if a.Weight == 0 {
+			asked = append(asked, affine(a, r, s))
+		}
+	}
+	if r.MaxDistance > 0 {
+		asked = append(asked, tooFar(r.Near, r.MaxDistance))
+	}
+	if r.MaxLatency != nil {
+		asked = append(asked, tooSlow(r.MaxLatency, r.At))
+	}
 	facts := r.facts()
 	for i := range r.Rules {
 		asked = append(asked, ruled(&r.Rules[i], facts))
@@ -117,6 +154,34 @@ func cordoned() filter {
 	}
 }
 
+func left(clusters []string) filter {
+	return filter{reason: ReasonLeft,
+		rejects: func(p *page, among set) set {
+			var there set
+			for _, name := range clusters {
+				there = there.or(p.label[labelValue{v1alpha1.LabelCluster, name}])
+			}
+			return among.and(there)
+		},
+		message: func(*page, int) string { return "the instance leaves it" },
+	}
+}
+
+func excluded(providers []string) filter {
+	return filter{reason: ReasonProviderExcluded, shape: true,
+		rejects: func(p *page, among set) set {
+			var theirs set
+			for _, provider := range providers {
+				theirs = theirs.or(p.label[labelValue{v1alpha1.LabelProvider, provider}])
+			}
+			return among.and(theirs)
+		},
+		message: func(p *page, row int) string {
+			return fmt.Sprintf("the consumer excludes provider %s", p.clusters[row].Provider)
+		},
+	}
+}
+
 // labelMismatch follows the Kubernetes label selector semantics: NotIn and
 // DoesNotExist match clusters that lack the label.
 func labelMismatch(requirement labels.Requirement) filter {
@@ -149,7 +214,7 @@ func labelMismatch(requirement labels.Requirement) filter {
 			return s
 		}
 	}
-	return filter{reason: ReasonLabelMismatch,
+	return filter{reason: ReasonLabelMismatch, shape: true,
 		rejects: func(p *page, among set) set { return among.without(matches(p)) },
 		message: func(p *page, row int) string {
 			if value, ok := p.clusters[row].Labels[key]; ok {
@@ -161,7 +226,7 @@ func labelMismatch(requirement labels.Requirement) filter {
 }
 
 func tierMismatch(tier v1alpha1.Tier) filter {
-	return filter{reason: ReasonTierMismatch,
+	return filter{reason: ReasonTierMismatch, shape: true,
 		rejects: func(p *page, among set) set {
 			return among.without(p.label[labelValue{v1alpha1.LabelTier, string(tier)}])
 		},
@@ -244,7 +309,7 @@ func insufficient(name corev1.ResourceName, need, held int64, column int) filter
 			free := p.column(column).free[row]
 			reserved := c.unreserved(name) - free - held
 			return fmt.Sprintf("needs %s %s, %s free of %s after %s reserved and %s used by others",
-				show(name, need), name, show(name, max(free+held, 0)), show(name, c.Allocatable[name]),
+				show(name, need), name, show(name, max(free+held, 0)), c.showSold(name),
 				show(name, reserved), show(name, c.ForeignUse[name]))
 		},
 	}

@@ -14,9 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden decisions in testdata")
@@ -66,17 +68,18 @@ func replay(t *testing.T, sections map[string]string) (decision, table string) {
 	for _, row := range decode[[]clusterRow](t, sections["clusters"]) {
 		inventory.UpsertCluster(ClusterOf(row.memberCluster(), goldenTime))
 	}
-	held := map[string]map[string]Resources{}
+	held, consumers := map[string]map[string]Resources{}, map[string]Consumer{}
 	for _, row := range decode[[]reservationRow](t, sections["reservations"]) {
 		if held[row.Instance] == nil {
 			held[row.Instance] = map[string]Resources{}
 		}
 		held[row.Instance][row.Cluster] = ResourcesOf(row.Resources)
+		consumers[row.Instance] = row.Consumer
 	}
 	for instance, clusters := range held {
-		inventory.Reserve(instance, clusters)
+		inventory.Reserve(instance, consumers[instance], clusters)
 	}
-	request := decode[requestRow](t, sections["request"]).request(t)
+	request := decode[requestRow](t, sections["request"]).request(t, sections["plan"])
 	inventory.SetPolicies(CompilePolicies(decode[[]v1alpha1.PlacementPolicy](t, sections["policies"])))
 	request = inventory.Snapshot().Policies().Govern(request, request.Consumer)
 
@@ -133,6 +136,10 @@ type clusterRow struct {
 	Unreachable string              `json:"unreachable"`
 	Denied      string              `json:"denied"`
 	Provider    string              `json:"provider"`
+	// Location, Latencies and Oversubscription as in the spec.
+	Location         *v1alpha1.Location         `json:"location"`
+	Latencies        []v1alpha1.MeasuredLatency `json:"latencies"`
+	Oversubscription corev1.ResourceList        `json:"oversubscription"`
 	// Claims that the provider has proven; Unproven is what it has not.
 	Claims   []v1alpha1.Claim `json:"claims"`
 	Unproven string           `json:"unproven"`
@@ -145,6 +152,7 @@ func (r clusterRow) memberCluster() *v1alpha1.MemberCluster {
 		Status:     v1alpha1.MemberClusterStatus{Allocatable: r.Has, ForeignUse: r.Foreign, StorageClasses: r.Classes},
 	}
 	mc.Spec.Provider, mc.Status.Claims = r.Provider, r.Claims
+	mc.Spec.Location, mc.Spec.Latencies, mc.Spec.Oversubscription = r.Location, r.Latencies, r.Oversubscription
 	if r.Claims != nil || r.Unproven != "" {
 		mc.Spec.Trust = &v1alpha1.TrustRequirements{Offering: "https://provider.example/offering"}
 	}
@@ -174,10 +182,17 @@ type reservationRow struct {
 	Instance  string              `json:"instance"`
 	Cluster   string              `json:"cluster"`
 	Resources corev1.ResourceList `json:"resources"`
+	Consumer  Consumer            `json:"consumer"`
 }
 
+// requestRow is a request: of a plan, where the file has one, or as it stands here.
 type requestRow struct {
-	ID          string                `json:"id"`
+	ID string `json:"id"`
+	// Parameters of an instance of the plan.
+	Parameters *runtime.RawExtension `json:"parameters"`
+	Leaving    []string              `json:"leaving"`
+	External   map[string]int32      `json:"external"`
+
 	Resources   corev1.ResourceList   `json:"resources"`
 	Clusters    int                   `json:"clusters"`
 	Selector    string                `json:"selector"`
@@ -190,8 +205,15 @@ type requestRow struct {
 	Require     []v1alpha1.PolicyRule `json:"require"`
 }
 
-func (r requestRow) request(t *testing.T) Request {
+func (r requestRow) request(t *testing.T, plan string) Request {
 	t.Helper()
+	if plan != "" {
+		request := r.ofPlan(t, plan)
+		request.Current, request.Leaving, request.External, request.At = r.Current, r.Leaving, r.External, goldenTime
+		r.Consumer.Application, r.Consumer.Plan = request.Consumer.Application, request.Consumer.Plan
+		request.Consumer = r.Consumer
+		return request
+	}
 	selector, err := labels.Parse(r.Selector)
 	if err != nil {
 		t.Fatal(err)
@@ -209,6 +231,32 @@ func (r requestRow) request(t *testing.T) Request {
 		ID: r.ID, Resources: ResourcesOf(r.Resources), Clusters: r.Clusters, Selector: selector,
 		Tolerations: r.Tolerations, Tier: r.Tier, MaxPrice: PriceOf(r.MaxPrice), Weights: r.Weights, Current: r.Current,
 	}
+}
+
+// ofPlan is the request of an instance of a plan.
+func (r requestRow) ofPlan(t *testing.T, plan string) Request {
+	t.Helper()
+	resources := decode[v1alpha1.ResourcesPlan](t, plan)
+	spec := v1alpha1.ServiceOfferingSpec{ID: "service", Name: "service", Plans: []v1alpha1.Plan{
+		{ID: "plan", Name: "plan", Kind: v1alpha1.PlanKindResources, Resources: &resources},
+	}}
+	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &spec}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sold, err := snapshot.Plan("service", "plan")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var parameters []byte
+	if r.Parameters != nil {
+		parameters = r.Parameters.Raw
+	}
+	request, err := NewRequest(r.ID, sold, parameters)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return request
 }
 
 // quantities reads "cpu=4,memory=8Gi".

@@ -63,6 +63,6 @@ func (r *instanceReconciler) writeUndone(ctx context.Context, s *scope) (ctrl.Re
 	if err := r.write(ctx, s, crashBeforeFailed, crashAfterFailed); err != nil {
 		return ctrl.Result{}, err
 	}
-	r.inventory.Reserve(s.Name, Ledger(&s.Status))
+	r.inventory.Reserve(s.Name, ConsumerOf(s.ServiceInstance), Ledger(&s.Status))
 	return ctrl.Result{}, nil
 }

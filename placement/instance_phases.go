@@ -133,7 +133,7 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 	if err := r.write(ctx, s, crashBeforeDelivered, crashAfterDelivered); err != nil {
 		return ctrl.Result{}, err
 	}
-	r.inventory.Reserve(s.Name, Ledger(&s.Status))
+	r.inventory.Reserve(s.Name, ConsumerOf(s.ServiceInstance), Ledger(&s.Status))
 	return ctrl.Result{}, nil
 }
 

@@ -159,7 +159,7 @@ func TestAClusterThatDoesNotAnswerIsNotTriedTillItAnswersAgain(t *testing.T) {
 	}
 	w.wantOperation(w.instance("si-a"), v1alpha1.OperationProvision, v1alpha1.StateInProgress, "eu does not answer: connection refused")
 
-	row.Unreachable = ""
+	row.Unreachable, w.woken = "", nil
 	w.inventory.UpsertCluster(ClusterOf(row.memberCluster(), w.clock.Now()))
 	if !slices.Equal(w.woken, []string{"si-a"}) {
 		t.Fatalf("woken are %v", w.woken)

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -60,16 +61,21 @@ func (inv *Inventory) Snapshot() *Snapshot {
 	return inv.now()
 }
 
-// UpsertCluster adds a cluster or replaces the one of that name, and wakes the
-// instances that it may take now and, when it answers again, those that are on it.
-// The cluster must not be changed afterwards.
+// UpsertCluster adds a cluster or replaces the one of that name. It wakes the instances
+// that the cluster takes now and did not take before, and those that are on it when
+// it answers again, drives them away or is about to be removed. The cluster must not
+// be changed afterwards.
 func (inv *Inventory) UpsertCluster(c *Cluster) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
+	known := row[Cluster](inv.store.Txn(false), tableCluster, c.Name)
+	if known != nil && reflect.DeepEqual(known, c) {
+		return
+	}
 	inv.number(c)
+	before := inv.snapshot
 
 	txn := inv.store.Txn(true)
-	known := row[Cluster](txn, tableCluster, c.Name)
 	check(txn.Insert(tableCluster, c))
 	txn.Commit()
 
@@ -78,8 +84,8 @@ func (inv *Inventory) UpsertCluster(c *Cluster) {
 	} else {
 		inv.snapshot = nil
 	}
-	inv.rouse([]string{c.Name})
-	if known != nil && !known.Ready && c.Ready {
+	inv.rouse(before, []string{c.Name})
+	if known != nil && known.disturbs(c) {
 		for _, held := range inv.now().Reservations(c.Name) {
 			inv.wake(held.Instance)
 		}
@@ -160,14 +166,18 @@ func (inv *Inventory) redraw(cluster string, change func(at spot) *page) {
 	inv.snapshot = changed
 }
 
-// rouse wakes the waiting instances that one of these clusters accepts now.
-func (inv *Inventory) rouse(clusters []string) {
+// rouse wakes the waiting instances that one of these clusters accepts now and did not
+// accept before, as far as that is known. Those that have replicas to place are woken by
+// every change of a cluster that accepts one.
+func (inv *Inventory) rouse(before *Snapshot, clusters []string) {
 	if len(inv.waiting) == 0 {
 		return
 	}
 	s := inv.now()
 	for id, request := range inv.waiting {
-		if slices.ContainsFunc(clusters, func(name string) bool { return Accepts(request, s, name) }) {
+		if slices.ContainsFunc(clusters, func(name string) bool {
+			return Accepts(request, s, name) && (before == nil || request.Replicas > 0 || !Accepts(request, before, name))
+		}) {
 			inv.wake(id)
 		}
 	}

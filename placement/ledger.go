@@ -17,6 +17,10 @@ func Ledger(status *v1alpha1.ServiceInstanceStatus) map[string]Resources {
 			held[p.Cluster] = held[p.Cluster].max(ResourcesOf(p.Reserved))
 		}
 	}
+	for i := range status.Left {
+		left := &status.Left[i]
+		held[left.Cluster] = held[left.Cluster].max(ResourcesOf(left.Reserved))
+	}
 	return held
 }
 
@@ -56,21 +60,29 @@ func (inv *Inventory) Place(r Request) (Decision, error) {
 	for _, p := range d.Placements {
 		held[p.Cluster] = held[p.Cluster].max(p.Reserved)
 	}
-	inv.reserve(r.ID, held)
+	inv.reserve(r.ID, r.Consumer.holders(), held)
 	return d, nil
 }
 
-// Reserve makes what an instance holds exactly what its status says, wakes the
-// instances that may fit into what that frees, and ends the instance's own waiting.
-func (inv *Inventory) Reserve(instance string, held map[string]Resources) {
+// Reserve makes what an instance holds exactly what its status says, on behalf of its
+// consumer, wakes the instances that may fit into what that frees, and ends the
+// instance's own waiting.
+func (inv *Inventory) Reserve(instance string, consumer Consumer, held map[string]Resources) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	delete(inv.waiting, instance)
-	inv.rouse(inv.reserve(instance, held))
+	before := inv.snapshot
+	changed, holders := inv.reserve(instance, consumer.holders(), held)
+	inv.rouse(before, changed)
+	for id, request := range inv.waiting {
+		if slices.ContainsFunc(request.Quotas, func(q Quota) bool { return holders[request.Consumer.holder(q.Per)] != nil }) {
+			inv.wake(id) // its quota may have room now
+		}
+	}
 }
 
 // Release frees all that an instance holds. Releasing twice does nothing.
-func (inv *Inventory) Release(instance string) { inv.Reserve(instance, nil) }
+func (inv *Inventory) Release(instance string) { inv.Reserve(instance, Consumer{}, nil) }
 
 // ClustersHeld are the clusters on which an instance holds anything, by name.
 func (inv *Inventory) ClustersHeld(instance string) []string {
@@ -88,25 +100,49 @@ func (inv *Inventory) held(instance string) map[string]Resources {
 	return held
 }
 
-// reserve replaces what an instance holds and returns the clusters on which that
-// changed.
-func (inv *Inventory) reserve(instance string, held map[string]Resources) (changed []string) {
+// reserve replaces what an instance holds. It returns the clusters on which that
+// changed, and by how much it changed for each holder.
+func (inv *Inventory) reserve(instance string, holders []string, held map[string]Resources) (changed []string, totals map[string]Resources) {
 	txn := inv.store.Txn(true)
 	defer txn.Abort()
 	before := map[string]Resources{}
+	totals = map[string]Resources{}
+	count := func(holders []string, resources Resources, sign int64) {
+		for _, holder := range holders {
+			if totals[holder] == nil {
+				totals[holder] = Resources{}
+			}
+			totals[holder].add(resources, sign)
+		}
+	}
 	for _, r := range rows[Reservation](txn, tableReservation, indexInstance, instance) {
 		before[r.Cluster] = r.Resources
-		if _, kept := held[r.Cluster]; !kept {
+		now, kept := held[r.Cluster]
+		if kept && maps.Equal(r.Resources, now) && slices.Equal(r.Holders, holders) {
+			continue
+		}
+		count(r.Holders, r.Resources, -1)
+		changed = append(changed, r.Cluster)
+		if !kept {
 			check(txn.Delete(tableReservation, r))
-			changed = append(changed, r.Cluster)
 		}
 	}
 	for _, cluster := range slices.Sorted(maps.Keys(held)) {
-		if maps.Equal(before[cluster], held[cluster]) && before[cluster] != nil {
+		if _, there := before[cluster]; !there {
+			changed = append(changed, cluster)
+		} else if !slices.Contains(changed, cluster) {
 			continue
 		}
-		check(txn.Insert(tableReservation, &Reservation{Instance: instance, Cluster: cluster, Resources: held[cluster]}))
-		changed = append(changed, cluster)
+		count(holders, held[cluster], 1)
+		check(txn.Insert(tableReservation, &Reservation{Instance: instance, Cluster: cluster, Resources: held[cluster], Holders: holders}))
+	}
+	for holder, change := range totals {
+		sum := change
+		if known := row[holding](txn, tableHolding, holder); known != nil {
+			sum = maps.Clone(known.Resources)
+			sum.add(change, 1)
+		}
+		check(txn.Insert(tableHolding, &holding{Holder: holder, Resources: sum}))
 	}
 	txn.Commit()
 
@@ -122,7 +158,7 @@ func (inv *Inventory) reserve(instance string, held map[string]Resources) (chang
 		inv.reserved[cluster].add(more, 1)
 		inv.redraw(cluster, func(at spot) *page { return at.page.withReserved(at.row, more, inv.columns) })
 	}
-	return changed
+	return changed, totals
 }
 
 // Waiting is the number of instances that wait for a cluster to take them.

@@ -1,10 +1,8 @@
 package placement
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 )
 
@@ -16,12 +14,12 @@ import (
 // Place returns *UnplaceableError, whose decision has none and says why. Current
 // clusters are kept before any other is considered (see Request.Current). Equal
 // scores are ordered by a hash of request ID and cluster, so that ties do not pile
-// up on one cluster.
+// up on one cluster. What is chosen is the best there is, never a sample of it.
 func Place(r Request, s *Snapshot) (Decision, error) {
 	e := evaluate(r, s)
-	chosen := e.choose()
-	if len(chosen) < r.clusters() {
-		failed := e.unplaceable(len(chosen))
+	chosen, short := e.choose()
+	if short != nil {
+		failed := e.unplaceable(short)
 		return failed.Decision, failed
 	}
 	return e.decision(chosen), nil
@@ -36,12 +34,13 @@ func Accepts(r Request, s *Snapshot, cluster string) bool {
 		return false
 	}
 	_, refused := refusal(at, r.filters(s, nil), false)
-	return !refused
+	return !refused && r.exceeded(s, r.clusters()) == ""
 }
 
 // evaluation is a request judged against every cluster of a snapshot.
 type evaluation struct {
-	request Request
+	request  Request
+	snapshot *Snapshot
 	// filters asked of clusters that are not current.
 	filters []filter
 	pages   []*page
@@ -53,13 +52,8 @@ type evaluation struct {
 	current []candidate
 	lost    []lost
 	scorer  *scorer
-}
-
-// candidate is a cluster that fits.
-type candidate struct {
-	spot
-	score int32
-	tie   uint64
+	// ranked are the candidates among which the last pick chose, as far as they matter.
+	ranked []candidate
 }
 
 // lost is a current cluster that no longer suits; without a page, one that is gone.
@@ -70,7 +64,7 @@ type lost struct {
 }
 
 func evaluate(r Request, s *Snapshot) *evaluation {
-	e := &evaluation{request: r, pages: s.pages, filters: r.filters(s, nil), scorer: newScorer(r, s)}
+	e := &evaluation{request: r, snapshot: s, pages: s.pages, filters: r.filters(s, nil), scorer: newScorer(r, s)}
 	e.fits = make([]set, len(e.pages))
 	for i, p := range e.pages {
 		e.fits[i] = p.all
@@ -135,60 +129,15 @@ func (e *evaluation) filterOthers() {
 	}
 }
 
-// choose returns the clusters asked for, or as many as there are.
-func (e *evaluation) choose() []candidate {
-	asked := e.request.clusters()
-	stay := min(asked, len(e.request.Current))
-	chosen := slices.Clone(e.current)
-	slices.SortFunc(chosen, better)
-	if len(chosen) < stay {
-		return chosen // it stays on them or nowhere
-	}
-	return append(chosen[:stay], e.best(asked-stay)...)
-}
-
-// best returns the n best of the clusters that fit and are not current, best first.
-func (e *evaluation) best(n int) []candidate {
-	if n == 0 {
-		return nil
-	}
-	top := make([]candidate, 0, n+1)
-	for i, p := range e.pages {
-		for row := range e.fits[i].rows() {
-			c := candidate{spot: spot{page: p, row: row}}
-			c.score = e.scorer.score(c.spot)
-			if len(top) == n && c.score < top[n-1].score {
-				continue
-			}
-			c.tie = e.tie(c.spot)
-			at, _ := slices.BinarySearchFunc(top, c, better)
-			top = slices.Insert(top, at, c)
-			top = top[:min(len(top), n)]
-		}
-	}
-	return top
-}
-
 // unplaceable explains why only so many clusters were found.
-func (e *evaluation) unplaceable(found int) *UnplaceableError {
-	failed := &UnplaceableError{Decision: e.decision(nil), Asked: e.request.clusters(), Found: found}
-	if found < min(e.request.clusters(), len(e.request.Current)) {
+func (e *evaluation) unplaceable(short *shortage) *UnplaceableError {
+	failed := &UnplaceableError{
+		Decision: e.decision(nil), Asked: e.request.clusters(), Found: short.found, Why: short.why, Quota: short.quota,
+	}
+	if short.why == "" && short.found < min(e.request.clusters(), len(e.request.Current)) {
 		for _, l := range e.lost {
 			failed.Lost = append(failed.Lost, Example{l.name, fmt.Sprintf("%s (%s)", l.reason, l.why())})
 		}
 	}
 	return failed
-}
-
-// better orders candidates: higher score, then hash, then name.
-func better(a, b candidate) int {
-	return cmp.Or(
-		cmp.Compare(b.score, a.score),
-		cmp.Compare(a.tie, b.tie),
-		strings.Compare(a.cluster().Name, b.cluster().Name),
-	)
-}
-
-func (e *evaluation) tie(at spot) uint64 {
-	return mix(hash64(e.request.ID) ^ hash64(at.cluster().Name))
 }

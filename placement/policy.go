@@ -6,10 +6,42 @@ import (
 	"strings"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
 )
 
-// Consumer is on whose behalf a request is made.
-type Consumer struct{ Platform, Organization, Space, Plan string }
+// Consumer is on whose behalf a request is made. Application is what the consumer
+// calls what the instance belongs to, within its space; empty where it does not say.
+type Consumer struct{ Platform, Organization, Space, Application, Plan string }
+
+// holder names what a scope means for the consumer, for instance "space cf/b7c1…";
+// empty where the consumer has none. Organizations and spaces are those of their
+// platform, applications those of their space.
+func (c Consumer) holder(scope v1alpha1.Scope) string {
+	parts := []string{c.Platform}
+	switch scope {
+	case v1alpha1.ScopeOrganization:
+		parts = append(parts, c.Organization)
+	case v1alpha1.ScopeSpace:
+		parts = append(parts, c.Space)
+	case v1alpha1.ScopeApplication:
+		parts = append(parts, c.Space, c.Application)
+	}
+	if parts[len(parts)-1] == "" {
+		return ""
+	}
+	return string(scope) + " " + strings.Join(parts, "/")
+}
+
+// holders are all of them.
+func (c Consumer) holders() []string {
+	var names []string
+	for _, scope := range []v1alpha1.Scope{v1alpha1.ScopePlatform, v1alpha1.ScopeOrganization, v1alpha1.ScopeSpace, v1alpha1.ScopeApplication} {
+		if name := c.holder(scope); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
 
 // Policy is a compiled PlacementPolicy.
 type Policy struct {
@@ -17,12 +49,14 @@ type Policy struct {
 	Match       v1alpha1.PolicyMatch
 	Rules       []Rule
 	Preferences []Preference
+	Score       v1alpha1.ScoreWeights
+	Quota       *v1alpha1.Quota
 }
 
 // CompilePolicy compiles a policy. The error names all rules that do not compile; the
 // policy that comes with it refuses every cluster that those rules concern.
 func CompilePolicy(from *v1alpha1.PlacementPolicy) (*Policy, error) {
-	p := &Policy{Name: from.Name, Match: from.Spec.Match}
+	p := &Policy{Name: from.Name, Match: from.Spec.Match, Score: from.Spec.Score, Quota: from.Spec.Quota}
 	by := "policy " + from.Name
 	var problems []error
 	for _, rule := range from.Spec.Require {
@@ -62,15 +96,22 @@ func CompilePolicies(from []v1alpha1.PlacementPolicy) Policies {
 }
 
 // Govern adds to a request what the policies that concern its consumer ask: all
-// their rules must hold, and the weights of all their preferences count.
+// their rules must hold, all their quotas bind, and all their weights count.
 func (ps Policies) Govern(r Request, consumer Consumer) Request {
 	consumer.Plan = r.Consumer.Plan
+	if consumer.Application == "" {
+		consumer.Application = r.Consumer.Application
+	}
 	r.Consumer = consumer
-	r.Rules, r.Preferences = slices.Clip(r.Rules), slices.Clip(r.Preferences)
+	r.Rules, r.Preferences, r.Quotas = slices.Clip(r.Rules), slices.Clip(r.Preferences), slices.Clip(r.Quotas)
 	for _, p := range ps {
 		if p.concerns(consumer) {
 			r.Rules = append(r.Rules, p.Rules...)
 			r.Preferences = append(r.Preferences, p.Preferences...)
+			r.Weights = addWeights(r.Weights, p.Score)
+			if p.Quota != nil {
+				r.Quotas = append(r.Quotas, Quota{By: "policy " + p.Name, Per: p.Quota.Per, Limits: ResourcesOf(p.Quota.Limits)})
+			}
 		}
 	}
 	return r
@@ -80,6 +121,6 @@ func (ps Policies) Govern(r Request, consumer Consumer) Request {
 func ConsumerOf(instance *v1alpha1.ServiceInstance) Consumer {
 	return Consumer{
 		Platform: instance.Spec.Platform, Organization: instance.Spec.OrganizationGUID, Space: instance.Spec.SpaceGUID,
-		Plan: instance.Spec.Desired.PlanID,
+		Application: catalog.ApplicationOf(instance.Spec.Desired.Parameters), Plan: instance.Spec.Desired.PlanID,
 	}
 }

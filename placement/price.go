@@ -24,12 +24,26 @@ func PriceOf(p *v1alpha1.Price) *Price {
 	if p == nil {
 		return nil
 	}
+	if p.PerMonth != nil {
+		return &Price{Currency: p.Currency, NanoPerHour: p.PerMonth.ScaledValue(resource.Nano) / hoursPerMonth}
+	}
 	return &Price{Currency: p.Currency, NanoPerHour: p.PerHour.ScaledValue(resource.Nano)}
 }
+
+// hoursPerMonth is a twelfth of a year, as public clouds count it.
+const hoursPerMonth = 730
 
 // quantity converts the amount for the API.
 func (p Price) quantity() *resource.Quantity {
 	return resource.NewScaledQuantity(p.NanoPerHour, resource.Nano)
+}
+
+// times is the price of n; nil stays nil.
+func (p *Price) times(n int64) *Price {
+	if p == nil || n == 1 {
+		return p
+	}
+	return &Price{p.Currency, mulDiv(p.NanoPerHour, n, 1)}
 }
 
 // String renders the price, for instance "0.35 EUR/h".

@@ -42,7 +42,7 @@ func recoverInventory(ctx context.Context, reader client.Reader, namespace strin
 	instances := &v1alpha1.ServiceInstanceList{}
 	err = eachPage(ctx, reader, namespace, instances, func() {
 		for i := range instances.Items {
-			inventory.Reserve(instances.Items[i].Name, Ledger(&instances.Items[i].Status))
+			inventory.Reserve(instances.Items[i].Name, ConsumerOf(&instances.Items[i]), Ledger(&instances.Items[i].Status))
 		}
 	})
 	if err != nil {

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -31,6 +33,24 @@ type Request struct {
 	Tier v1alpha1.Tier
 	// MaxPrice on each chosen cluster; nil means any price.
 	MaxPrice *Price
+	// Spread of the clusters over groups; nil means that they may lie as they come.
+	Spread *Spread
+	// Replicas to divide over the clusters, Resources and MaxPrice being those of one; zero
+	// means Resources in full on each cluster.
+	Replicas int
+	Division Division
+	// MaxLatency to each cluster; nil means any.
+	MaxLatency *v1alpha1.LatencyBound
+	// Near is where the consumer is; nil where that is not known.
+	Near *Location
+	// MaxDistance of the clusters from there in kilometres; zero means any.
+	MaxDistance int
+	// ExcludeProviders on whose clusters nothing is placed.
+	ExcludeProviders []string
+	// Affinity to other instances of the consumer.
+	Affinity []v1alpha1.Affinity
+	// Quotas that bind the consumer.
+	Quotas []Quota
 	// Consumer on whose behalf it is asked.
 	Consumer Consumer
 	// Rules that chosen clusters satisfy, and preferences among those that do.
@@ -38,10 +58,17 @@ type Request struct {
 	Preferences []Preference
 	// Weights of the scorers; all zero means balance alone.
 	Weights v1alpha1.ScoreWeights
+	// External scores by cluster, from 0 to 100, of a scorer outside Sluice; clusters
+	// without one score 0. Nil means that there is no such scorer, or no answer of it.
+	External map[string]int32
+	// At is when it is asked; the age of what was measured or is claimed counts from there.
+	At time.Time
 	// Current clusters of the instance. It stays on them: when fewer clusters are asked
 	// for, on the best of them; when more, on all of them and others. What only concerns
 	// new placements (readiness, cordons, taints) does not drive it away.
 	Current []string
+	// Leaving are clusters on which the instance is and must not stay.
+	Leaving []string
 }
 
 // NewRequest is the request of an instance of a plan with the given OSB
@@ -76,6 +103,18 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 	for class, size := range plan.Resources.Storage {
 		resources[StorageResource(class)] = size.Value()
 	}
+	spread, err := spreadOf(plan.Resources.Spread)
+	if err != nil {
+		return Request{}, fmt.Errorf("plan %s: %w", plan.Name, err)
+	}
+	near, err := LocationOf(asked.Location)
+	if err != nil {
+		return Request{}, fmt.Errorf("parameter location: %w", err)
+	}
+	division, err := divisionOf(plan.Resources.Replicas)
+	if err != nil {
+		return Request{}, fmt.Errorf("plan %s: %w", plan.Name, err)
+	}
 	return Request{
 		ID:          id,
 		Resources:   resources,
@@ -83,10 +122,19 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 		Selector:    selector.Add(requirements...),
 		Tolerations: plan.Resources.Tolerations,
 		Tier:        plan.Resources.Tier,
-		MaxPrice:    PriceOf(plan.Resources.MaxPrice),
+		MaxPrice:    lower(PriceOf(plan.Resources.MaxPrice), asked.MaxPricePerHour),
+		Spread:      spread,
+		Replicas:    int(asked.Replicas),
+		Division:    division,
+		MaxLatency:  asked.MaxLatency,
+		Near:        near,
+		MaxDistance: int(plan.Resources.MaxDistanceKilometers),
+		Affinity:    plan.Resources.Affinity,
 		Weights:     plan.Resources.Score,
-		Consumer:    Consumer{Plan: plan.ID},
+		Consumer:    Consumer{Application: asked.Application, Plan: plan.ID},
 		Rules:       rules,
+
+		ExcludeProviders: asked.ExcludeProviders,
 	}, nil
 }
 
@@ -112,7 +160,41 @@ func rulesOf(plan *catalog.Plan, asked catalog.ResourcesParameters) (rules []Rul
 }
 
 // clusters is the number of clusters asked for.
-func (r Request) clusters() int { return max(r.Clusters, 1) }
+func (r Request) clusters() int {
+	if r.Replicas > 0 {
+		return max(min(r.Clusters, r.Replicas), 1) // each has at least one
+	}
+	return max(r.Clusters, 1)
+}
+
+// total is what the request reserves in all, on n clusters.
+func (r Request) total(n int) Resources {
+	if r.Replicas > 0 {
+		n = r.Replicas
+	}
+	return r.Resources.times(int64(n))
+}
+
+// lower is the plan's maximum price, or the consumer's where that is lower.
+func lower(plan *Price, consumer *resource.Quantity) *Price {
+	if plan == nil || consumer == nil {
+		return plan
+	}
+	return &Price{Currency: plan.Currency, NanoPerHour: min(plan.NanoPerHour, consumer.ScaledValue(resource.Nano))}
+}
+
+// addWeights adds up what plan and policies say.
+func addWeights(a, b v1alpha1.ScoreWeights) v1alpha1.ScoreWeights {
+	a.Balance += b.Balance
+	a.Pack += b.Pack
+	a.Price += b.Price
+	a.Latency += b.Latency
+	a.Locality += b.Locality
+	a.Freshness += b.Freshness
+	a.Diversity += b.Diversity
+	a.External += b.External
+	return a
+}
 
 // weights are the weights in force.
 func (r Request) weights() v1alpha1.ScoreWeights {

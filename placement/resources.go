@@ -88,6 +88,18 @@ func (r Resources) add(other Resources, sign int64) {
 	}
 }
 
+// times returns n times r.
+func (r Resources) times(n int64) Resources {
+	if n == 1 {
+		return r
+	}
+	product := make(Resources, len(r))
+	for name, amount := range r {
+		product[name] = n * amount
+	}
+	return product
+}
+
 // storageSuffix follows a storage class in the name of its resource
 // (Kubernetes, "Resource Quotas", Quota for storage).
 const storageSuffix = ".storageclass.storage.k8s.io/requests.storage"

@@ -11,6 +11,7 @@ import (
 const (
 	tableCluster     = "cluster"
 	tableReservation = "reservation"
+	tableHolding     = "holding"
 
 	indexID       = "id" // name of a cluster; instance and cluster of a reservation
 	indexRegion   = "region"
@@ -18,6 +19,7 @@ const (
 	indexReady    = "ready"
 	indexCluster  = "cluster"
 	indexInstance = "instance"
+	indexHolder   = "holder"
 )
 
 // Reservation is capacity of a cluster that an instance holds.
@@ -25,6 +27,8 @@ type Reservation struct {
 	Instance  string
 	Cluster   string
 	Resources Resources
+	// Holders are the platform, organization, space and application whose instance it is.
+	Holders []string
 }
 
 func newStore() *memdb.MemDB {
@@ -42,6 +46,10 @@ func newStore() *memdb.MemDB {
 			}},
 			indexCluster:  {Name: indexCluster, Indexer: field("Cluster")},
 			indexInstance: {Name: indexInstance, Indexer: field("Instance")},
+			indexHolder:   {Name: indexHolder, AllowMissing: true, Indexer: &memdb.StringSliceFieldIndex{Field: "Holders"}},
+		}},
+		tableHolding: {Name: tableHolding, Indexes: map[string]*memdb.IndexSchema{
+			indexID: {Name: indexID, Unique: true, Indexer: field("Holder")},
 		}},
 	}}
 	store, err := memdb.NewMemDB(schema)

@@ -27,8 +27,18 @@ type Scores struct {
 	// scores 0.
 	Latency int32
 	// Preference is 100 · satisfied / all, by the weights of the preferences that policies
-	// state; 0 where they state none.
+	// and affinities state; 0 where they state none.
 	Preference int32
+	// Locality is 100 · 500 km / (500 km + distance from the consumer). Unknown scores 0.
+	Locality int32
+	// Freshness is 100 · d / (30 days + d), where d is how long all claims about the cluster
+	// hold on, and 100 where they do not end; 0 where nothing is claimed.
+	Freshness int32
+	// Diversity is 100 / (1 + n), where n is the number of other instances of the same
+	// application, or space, in the cluster's region; 0 where diversity weighs nothing.
+	Diversity int32
+	// External is what the scorer outside Sluice says; 0 where it says nothing.
+	External int32
 }
 
 // halfLatency is the latency that scores 50.
@@ -43,6 +53,12 @@ type scorer struct {
 	preferences []Preference
 	preferred   int32 // sum of their weights
 	facts       *facts
+	wishes      []wish
+	latency     *v1alpha1.LatencyBound
+	near        *Location
+	now         time.Time
+	crowd       map[string]int32
+	external    map[string]int32
 	// market returns the currency and the cheapest price among the clusters that fit.
 	market func() (currency string, cheapest int64)
 }
@@ -55,9 +71,21 @@ type need struct {
 }
 
 func newScorer(r Request, s *Snapshot) *scorer {
-	sc := &scorer{weights: r.weights(), tariff: newTariff(r, s), tolerations: r.Tolerations, preferences: r.Preferences, facts: r.facts()}
+	sc := &scorer{
+		weights: r.weights(), tariff: newTariff(r, s), tolerations: r.Tolerations, preferences: r.Preferences, facts: r.facts(),
+		wishes: r.wishes(s), latency: r.MaxLatency, near: r.Near, now: r.At, external: r.External,
+	}
 	for i := range sc.preferences {
 		sc.preferred += sc.preferences[i].Weight
+	}
+	for i := range sc.wishes {
+		sc.preferred += sc.wishes[i].Weight
+	}
+	if sc.weights.Diversity != 0 {
+		sc.crowd = r.crowd(s)
+	}
+	if sc.external == nil {
+		sc.weights.External = 0 // no answer is no opinion
 	}
 	for _, n := range sc.tariff {
 		if _, storage := storageClassOf(n.name); !storage {
@@ -125,12 +153,24 @@ func (sc *scorer) score(at spot) int32 {
 		sum += w.Price * sc.price(at)
 	}
 	if w.Latency != 0 {
-		sum += w.Latency * latency(at)
+		sum += w.Latency * sc.nearness(at)
+	}
+	if w.Locality != 0 {
+		sum += w.Locality * sc.locality(at)
+	}
+	if w.Freshness != 0 {
+		sum += w.Freshness * sc.freshness(at)
+	}
+	if w.Diversity != 0 {
+		sum += w.Diversity * sc.diversity(at)
+	}
+	if w.External != 0 {
+		sum += w.External * sc.outside(at)
 	}
 	if sc.preferred != 0 {
 		sum += sc.preferred * sc.preference(at)
 	}
-	mean := sum / (w.Balance + w.Pack + w.Price + w.Latency + sc.preferred)
+	mean := sum / max(w.Balance+w.Pack+w.Price+w.Latency+w.Locality+w.Freshness+w.Diversity+w.External+sc.preferred, 1)
 	if at.page.avoided.has(at.row) {
 		mean /= 1 + sc.disliked(at)
 	}
@@ -140,7 +180,10 @@ func (sc *scorer) score(at spot) int32 {
 // components are all scorers, whether they weigh anything or not.
 func (sc *scorer) components(at spot) Scores {
 	balance := sc.balance(at)
-	return Scores{Balance: balance, Pack: 100 - balance, Price: sc.price(at), Latency: latency(at), Preference: sc.preference(at)}
+	return Scores{
+		Balance: balance, Pack: 100 - balance, Price: sc.price(at), Latency: sc.nearness(at), Preference: sc.preference(at),
+		Locality: sc.locality(at), Freshness: sc.freshness(at), Diversity: sc.diversity(at), External: sc.outside(at),
+	}
 }
 
 func (sc *scorer) balance(at spot) int32 {
@@ -182,12 +225,45 @@ func (sc *scorer) preference(at spot) int32 {
 			satisfied += p.Weight
 		}
 	}
+	for i := range sc.wishes {
+		if sc.wishes[i].granted(at.cluster()) {
+			satisfied += sc.wishes[i].Weight
+		}
+	}
 	return 100 * satisfied / sc.preferred
 }
 
-func latency(at spot) int32 {
-	measured := at.cluster().Latency
-	if measured <= 0 {
+// freshness of the claims about a cluster.
+func (sc *scorer) freshness(at spot) int32 {
+	const month = 30 * 24 * time.Hour
+	c := at.cluster()
+	switch left := c.ClaimsUntil.Sub(sc.now).Truncate(time.Hour); {
+	case len(c.Claims) == 0:
+		return 0
+	case c.ClaimsUntil.IsZero():
+		return 100
+	case left <= 0:
+		return 0
+	default:
+		return int32(percent(int64(left/time.Hour), int64((left+month)/time.Hour))) //nolint:gosec // at most 100
+	}
+}
+
+// diversity of the consumer's instances over regions.
+func (sc *scorer) diversity(at spot) int32 {
+	if sc.crowd == nil {
+		return 0
+	}
+	return 100 / (1 + sc.crowd[at.cluster().Labels[v1alpha1.LabelRegion]])
+}
+
+// outside is the external score.
+func (sc *scorer) outside(at spot) int32 { return min(max(sc.external[at.cluster().Name], 0), 100) }
+
+// nearness is the score of the latency.
+func (sc *scorer) nearness(at spot) int32 {
+	measured, known := latencyOf(at.cluster(), sc.latency, sc.now)
+	if !known {
 		return 0
 	}
 	return int32(percent(int64(halfLatency), int64(halfLatency+measured))) //nolint:gosec // at most 100

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"sort"
+	"sync"
 
 	memdb "github.com/hashicorp/go-memdb"
 	corev1 "k8s.io/api/core/v1"
@@ -35,8 +36,8 @@ type page struct {
 
 // column holds one resource of a page's clusters, by row.
 type column struct {
-	size  []int64 // allocatable
-	free  []int64 // allocatable − foreign use − reserved; negative when a cluster has shrunk
+	size  []int64 // what is sold: allocatable, or more where it is oversubscribed
+	free  []int64 // size − foreign use − reserved; negative when a cluster has shrunk
 	price []int64 // of one unit of the price list, in billionths per hour
 }
 
@@ -54,6 +55,8 @@ type traits struct {
 	currency map[string]set
 	taints   []taintedRows // but for PreferNoSchedule
 	claims   map[string][]claimedRows
+	// groupings of the rows by labels, worked out when first asked for.
+	groupings sync.Map
 }
 
 type labelValue struct{ key, value string }
@@ -78,7 +81,7 @@ func newPage(clusters []*Cluster, columns map[corev1.ResourceName]int, reserved 
 // fill writes one row's numbers.
 func (p *page) fill(row int, c *Cluster, columns map[corev1.ResourceName]int, reserved Resources) {
 	for name, i := range columns {
-		p.columns[i].size[row] = c.Allocatable[name]
+		p.columns[i].size[row] = c.sold(name)
 		p.columns[i].free[row] = c.unreserved(name) - reserved[name]
 		p.columns[i].price[row] = c.Prices[name]
 	}
@@ -242,6 +245,8 @@ type spot struct {
 }
 
 func (s spot) cluster() *Cluster { return s.page.clusters[s.row] }
+
+func (s spot) same(other spot) bool { return s.page == other.page && s.row == other.row }
 
 // find locates a cluster by name.
 func (s *Snapshot) find(name string) (spot, bool) {

@@ -15,6 +15,21 @@ const (
 	LabelCluster  = "sluice.dev/cluster"
 )
 
+// Taints that Sluice itself puts on member clusters.
+const (
+	// TaintUnreachable (NoExecute) is on a cluster from when its API server no longer
+	// answers until it does again. Instances stay for UnreachableSeconds unless their plan
+	// tolerates it otherwise.
+	TaintUnreachable = "sluice.dev/unreachable"
+	// TaintDrain (NoExecute) empties a cluster: `sluice cluster drain` puts it there.
+	TaintDrain = "sluice.dev/drain"
+)
+
+// UnreachableSeconds is how long instances stay on a cluster that does not answer,
+// unless their plan tolerates TaintUnreachable otherwise; the same as Kubernetes'
+// DefaultTolerationSeconds.
+const UnreachableSeconds = 300
+
 // Tier says how far a member cluster is from its users.
 // +kubebuilder:validation:Enum=cloud;edge
 type Tier string
@@ -85,14 +100,37 @@ type MemberClusterSpec struct {
 	// Unschedulable cordons the cluster: it takes no new placements; instances on it stay.
 	Unschedulable bool `json:"unschedulable,omitempty"`
 	// Taints repel requests that do not tolerate them. NoSchedule and NoExecute
-	// refuse new placements; PreferNoSchedule only lowers the score.
+	// refuse new placements; PreferNoSchedule only lowers the score. NoExecute also drives
+	// instances away, after the tolerationSeconds of their plan from timeAdded on.
 	// +kubebuilder:validation:MaxItems=32
 	Taints []corev1.Taint `json:"taints,omitempty"`
+	// Location of the cluster.
+	Location *Location `json:"location,omitempty"`
+	// Latencies from elsewhere, as whoever measures there reports them.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=from
+	Latencies []MeasuredLatency `json:"latencies,omitempty"`
+	// Oversubscription is by how much the provider sells more of a resource than there is,
+	// for instance cpu: "1.5"; at least 1.
+	Oversubscription map[corev1.ResourceName]resource.Quantity `json:"oversubscription,omitempty"`
 	// Prices of what is reserved on this cluster.
 	Prices *PriceList `json:"prices,omitempty"`
 	// Trust, where it is set, keeps the cluster out of new placements until its provider
 	// has proven what it is.
 	Trust *TrustRequirements `json:"trust,omitempty"`
+}
+
+// MeasuredLatency is a round-trip time to the cluster's API server.
+type MeasuredLatency struct {
+	// From is the vantage, for instance the name of a consumer's cluster.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	From string `json:"from"`
+	// Median of the measurements.
+	Median metav1.Duration `json:"median"`
+	// MeasuredAt is when the last of them was made.
+	MeasuredAt metav1.Time `json:"measuredAt"`
 }
 
 // TrustRequirements say what a provider must prove of a member cluster.

@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -46,6 +47,45 @@ type PlacementPolicySpec struct {
 	// +listType=map
 	// +listMapKey=name
 	Prefer []PolicyPreference `json:"prefer,omitempty"`
+	// Score adds to the weights that the plan gives to the scorers.
+	Score ScoreWeights `json:"score,omitempty"`
+	// Quota bounds what consumers that the policy concerns hold at the same time.
+	Quota *Quota `json:"quota,omitempty"`
+	// Rebalance has instances moved that would be placed better today.
+	Rebalance *Rebalance `json:"rebalance,omitempty"`
+}
+
+// Quota bounds what each platform, organization or space holds: of everything that is
+// reserved for its instances, on all clusters together.
+type Quota struct {
+	// Per says what has the quota, each of them for itself.
+	// +kubebuilder:validation:Enum=platform;organization;space
+	Per Scope `json:"per"`
+	// Limits by resource.
+	// +kubebuilder:validation:MinProperties=1
+	Limits corev1.ResourceList `json:"limits"`
+}
+
+// Rebalance says when instances that the policy concerns are moved to a better place.
+type Rebalance struct {
+	// Schedule is when a window opens, as a cron expression in UTC, for instance "0 2 * * 6".
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	Schedule string `json:"schedule"`
+	// WindowSeconds is how long a window is open.
+	// +kubebuilder:validation:Minimum=60
+	// +kubebuilder:validation:Maximum=604800
+	// +kubebuilder:default=3600
+	WindowSeconds int64 `json:"windowSeconds,omitempty"`
+	// LeastGain in points of score for which an instance is moved.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	// +kubebuilder:default=20
+	LeastGain int32 `json:"leastGain,omitempty"`
+	// AtMost is how many instances are moved in one window.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:default=10
+	AtMost int32 `json:"atMost,omitempty"`
 }
 
 // PolicyMatch selects requests; every list that is not empty must contain the request's value.

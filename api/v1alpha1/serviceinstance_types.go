@@ -100,7 +100,37 @@ type ServiceInstanceStatus struct {
 	// Delivered is the last state and decision that every chosen cluster carried out;
 	// it stays in force, and reserved, while an update is in progress or has failed.
 	Delivered *DeliveredState `json:"delivered,omitempty"`
+	// Left is what the instance still has on clusters that it has left; it stays reserved
+	// until it is removed there.
+	// +listType=map
+	// +listMapKey=cluster
+	Left []LeftPlacement `json:"left,omitempty"`
+	// Moved is the last move of the instance to other clusters.
+	Moved *Move `json:"moved,omitempty"`
 }
+
+// LeftPlacement is a placement on a cluster that the instance has left.
+type LeftPlacement struct {
+	Placement `json:",inline"`
+	// Since is when the instance was delivered elsewhere.
+	Since metav1.Time `json:"since"`
+}
+
+// Move is a change of an instance's clusters that its consumer did not ask for.
+type Move struct {
+	// From are the clusters left, To those that came instead.
+	From []string `json:"from"`
+	To   []string `json:"to"`
+	// Reason, for instance "eu-1 does not answer since 2026-01-01T00:00:00Z".
+	Reason string `json:"reason"`
+	// DecidedAt and DeliveredAt are when the new place was reserved and when it was ready.
+	DecidedAt   metav1.Time  `json:"decidedAt"`
+	DeliveredAt *metav1.Time `json:"deliveredAt,omitempty"`
+}
+
+// AnnotationLeave on a ServiceInstance names clusters, comma-separated, that the
+// instance is to leave if it can: `sluice rebalance --apply` writes it.
+const AnnotationLeave = "sluice.dev/leave"
 
 // DeliveredState is a state of the instance that the chosen clusters carry.
 type DeliveredState struct {
@@ -122,12 +152,38 @@ type Decision struct {
 	Considered int32 `json:"considered"`
 	// Rejections, one a reason; clusters beyond the named ones are counted.
 	Rejections []Rejection `json:"rejections,omitempty"`
+	// RunnerUp is the best cluster that was not chosen.
+	RunnerUp *RunnerUp `json:"runnerUp,omitempty"`
+	// Leaving are the clusters that the instance is to leave by this decision, until it is delivered.
+	// +listType=map
+	// +listMapKey=cluster
+	Leaving []Departure `json:"leaving,omitempty"`
+}
+
+// RunnerUp is a cluster that would have been next.
+type RunnerUp struct {
+	// Cluster is the name of the member cluster.
+	Cluster string `json:"cluster"`
+	// Score of the cluster, 0 to 100.
+	Score int32 `json:"score"`
+}
+
+// Departure is a cluster that an instance leaves.
+type Departure struct {
+	// Cluster is the name of the member cluster.
+	Cluster string `json:"cluster"`
+	// Reason why it leaves.
+	Reason string `json:"reason"`
+	// At is when that was decided.
+	At metav1.Time `json:"at"`
 }
 
 // Placement is one chosen cluster and what is reserved on it.
 type Placement struct {
 	// Cluster is the name of the member cluster.
 	Cluster string `json:"cluster"`
+	// Replicas on that cluster, where the plan divides them.
+	Replicas int32 `json:"replicas,omitempty"`
 	// Reserved on that cluster. Persistent storage is counted per class under
 	// "<class>.storageclass.storage.k8s.io/requests.storage", as in a ResourceQuota.
 	Reserved corev1.ResourceList `json:"reserved"`

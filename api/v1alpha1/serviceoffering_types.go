@@ -189,6 +189,8 @@ type PlanSchemas struct {
 }
 
 // ResourcesPlan is an amount of resources on one or more member clusters.
+// +kubebuilder:validation:XValidation:rule="!has(self.adjustable) || has(self.maxLatency) || !('maxLatencyMilliseconds' in self.adjustable)",message="maxLatencyMilliseconds is adjustable only where maxLatency bounds it"
+// +kubebuilder:validation:XValidation:rule="!has(self.adjustable) || has(self.maxPrice) || !('maxPricePerHour' in self.adjustable)",message="maxPricePerHour is adjustable only where maxPrice bounds it"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxClusters) || self.maxClusters >= self.clusters",message="maxClusters must not be less than clusters"
 type ResourcesPlan struct {
 	// Limits on each chosen cluster: cpu, memory, ephemeral-storage, pods and any
@@ -224,18 +226,184 @@ type ResourcesPlan struct {
 	// Requirable lists claims of which the consumer may require values by the parameter "require".
 	// +kubebuilder:validation:MaxItems=32
 	Requirable []string `json:"requirable,omitempty"`
+	// Spread says how the chosen clusters lie over groups of clusters, for instance regions.
+	Spread *Spread `json:"spread,omitempty"`
+	// Replicas are divided over the chosen clusters; Limits, Storage and MaxPrice are then those of one replica.
+	Replicas *Replicas `json:"replicas,omitempty"`
+	// Affinity places instances by where others of the same consumer are.
+	// +kubebuilder:validation:MaxItems=8
+	Affinity []Affinity `json:"affinity,omitempty"`
+	// MaxLatency of chosen clusters.
+	MaxLatency *LatencyBound `json:"maxLatency,omitempty"`
+	// Near says where the consumers of the plan are, unless they say so themselves.
+	Near *Location `json:"near,omitempty"`
+	// MaxDistanceKilometers of chosen clusters from the consumer; clusters without a location are refused.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=20038
+	MaxDistanceKilometers int32 `json:"maxDistanceKilometers,omitempty"`
+	// Adjustable lists what else the consumer may say by parameters.
+	// +listType=set
+	Adjustable []Adjustable `json:"adjustable,omitempty"`
+	// OverlapSeconds is how long an instance that moves stays on the cluster that it leaves
+	// after it is delivered elsewhere, as far as that cluster still answers.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=604800
+	OverlapSeconds int64 `json:"overlapSeconds,omitempty"`
 	// Score says what to prefer among the clusters that fit.
 	// +kubebuilder:default={}
 	Score ScoreWeights `json:"score,omitempty"`
 }
 
-// Price is an amount of money per hour.
+// Adjustable is a parameter that a plan may leave to its consumers: location
+// (latitude and longitude), application (a name that affinity refers to),
+// excludeProviders, maxPricePerHour (at most the plan's), maxLatencyMilliseconds (at
+// most the plan's).
+// +kubebuilder:validation:Enum=location;application;excludeProviders;maxPricePerHour;maxLatencyMilliseconds
+type Adjustable string
+
+// What a plan may leave to its consumers.
+const (
+	AdjustLocation         Adjustable = "location"
+	AdjustApplication      Adjustable = "application"
+	AdjustExcludeProviders Adjustable = "excludeProviders"
+	AdjustMaxPrice         Adjustable = "maxPricePerHour"
+	AdjustMaxLatency       Adjustable = "maxLatencyMilliseconds"
+)
+
+// Spread says how chosen clusters lie over groups. Clusters that have the same
+// values of all labels in By are one group. The numbers of clusters in the chosen
+// groups are as even as the groups allow, and differ by at most MaxSkew.
+// +kubebuilder:validation:XValidation:rule="!(has(self.groups) && has(self.each) && self.each)",message="a spread has groups or each, not both"
+type Spread struct {
+	// By are label keys, for instance topology.kubernetes.io/region; a cluster that lacks
+	// one of them is refused.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=4
+	By []string `json:"by"`
+	// Groups is the number of groups; none means a group of its own for each cluster.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=64
+	Groups int32 `json:"groups,omitempty"`
+	// Each asks for one cluster in every group that selector and tier leave, however many
+	// those are (at most 64); the number of clusters then counts for nothing.
+	Each bool `json:"each,omitempty"`
+	// MaxSkew is by how many the numbers of clusters in two chosen groups may differ.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=64
+	// +kubebuilder:default=1
+	MaxSkew int32 `json:"maxSkew,omitempty"`
+}
+
+// Division says how replicas are divided over the chosen clusters, each of which
+// gets at least one and at most what fits.
+// +kubebuilder:validation:Enum=even;weight;capacity;price
+type Division string
+
+// Divisions.
+const (
+	// DivideEvenly gives every cluster the same.
+	DivideEvenly Division = "even"
+	// DivideByWeight follows the weights that the plan gives to clusters.
+	DivideByWeight Division = "weight"
+	// DivideByCapacity follows the number of replicas that fit.
+	DivideByCapacity Division = "capacity"
+	// DivideByPrice fills the cheapest cluster first.
+	DivideByPrice Division = "price"
+)
+
+// Replicas is a number of equal parts of an instance.
+// +kubebuilder:validation:XValidation:rule="!has(self.max) || self.max >= self.count",message="max must not be less than count"
+type Replicas struct {
+	// Count of replicas on all clusters together.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	Count int32 `json:"count"`
+	// Max lets the consumer ask for more, up to this number, by the parameter "replicas".
+	// +kubebuilder:validation:Maximum=10000
+	Max int32 `json:"max,omitempty"`
+	// Divide says how.
+	// +kubebuilder:default=even
+	Divide Division `json:"divide,omitempty"`
+	// Weights of clusters, where Divide is weight; the first selector that matches a cluster
+	// counts, and 1 where none does.
+	// +kubebuilder:validation:MaxItems=32
+	Weights []ReplicaWeight `json:"weights,omitempty"`
+}
+
+// ReplicaWeight is the weight of the clusters that a selector matches.
+type ReplicaWeight struct {
+	// Selector of clusters.
+	Selector metav1.LabelSelector `json:"selector"`
+	// Weight in relation to the others'.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	Weight int32 `json:"weight"`
+}
+
+// Scope says whose instances count: those of the same platform, organization, space
+// or application. An application is what the parameter of that name says, within a space.
+// +kubebuilder:validation:Enum=platform;organization;space;application
+type Scope string
+
+// Scopes.
+const (
+	ScopePlatform     Scope = "platform"
+	ScopeOrganization Scope = "organization"
+	ScopeSpace        Scope = "space"
+	ScopeApplication  Scope = "application"
+)
+
+// Affinity places an instance by where other instances of a scope are. Together
+// binds only once there is another one.
+type Affinity struct {
+	// With says which other instances count.
+	With Scope `json:"with"`
+	// Apart keeps away from them; otherwise the instance goes where they are.
+	Apart bool `json:"apart,omitempty"`
+	// By is a label: clusters that have the same value of it are one place.
+	// +kubebuilder:default="sluice.dev/cluster"
+	By string `json:"by,omitempty"`
+	// Weight makes it a preference beside the scorers' weights; none makes it a requirement.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	Weight int32 `json:"weight,omitempty"`
+}
+
+// LatencyBound bounds the round-trip time to a cluster's API server.
+type LatencyBound struct {
+	// From is the vantage from which it is measured (MemberCluster spec.latencies); none
+	// means Sluice itself.
+	// +kubebuilder:validation:MaxLength=63
+	From string `json:"from,omitempty"`
+	// Milliseconds at most; clusters without a measurement are refused.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=60000
+	Milliseconds int32 `json:"milliseconds"`
+	// MaxAgeSeconds of a measurement from another vantage; none means any age.
+	// +kubebuilder:validation:Minimum=1
+	MaxAgeSeconds int64 `json:"maxAgeSeconds,omitempty"`
+}
+
+// Location is a place on earth in decimal degrees (WGS 84), for instance "52.52" and "13.40".
+type Location struct {
+	// Latitude, north positive.
+	// +kubebuilder:validation:Pattern=`^-?([0-9]|[1-8][0-9]|90)(\.[0-9]{1,6})?$`
+	Latitude string `json:"latitude"`
+	// Longitude, east positive.
+	// +kubebuilder:validation:Pattern=`^-?([0-9]|[1-9][0-9]|1[0-7][0-9]|180)(\.[0-9]{1,6})?$`
+	Longitude string `json:"longitude"`
+}
+
+// Price is an amount of money for time: per hour or per month of 730 hours.
+// +kubebuilder:validation:XValidation:rule="has(self.perHour) != has(self.perMonth)",message="a price is per hour or per month"
 type Price struct {
 	// Currency as an ISO 4217 code.
 	// +kubebuilder:validation:Pattern=`^[A-Z]{3}$`
 	Currency string `json:"currency"`
 	// PerHour in units of the currency.
-	PerHour resource.Quantity `json:"perHour"`
+	PerHour *resource.Quantity `json:"perHour,omitempty"`
+	// PerMonth in units of the currency.
+	PerMonth *resource.Quantity `json:"perMonth,omitempty"`
 }
 
 // ScoreWeights weigh the scorers against each other; all zero means balance alone.
@@ -252,10 +420,28 @@ type ScoreWeights struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Price int32 `json:"price,omitempty"`
-	// Latency prefers clusters that answer Sluice's probes faster.
+	// Latency prefers clusters that answer faster: Sluice's probes or, where the plan bounds
+	// the latency from another vantage, that one's.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Latency int32 `json:"latency,omitempty"`
+	// Locality prefers clusters near the consumer.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	Locality int32 `json:"locality,omitempty"`
+	// Freshness prefers clusters whose claims hold longer.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	Freshness int32 `json:"freshness,omitempty"`
+	// Diversity prefers regions with fewer instances of the same application, or of the same
+	// space where no application is named.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	Diversity int32 `json:"diversity,omitempty"`
+	// External prefers what the external scorer prefers.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	External int32 `json:"external,omitempty"`
 }
 
 // CredentialsPolicy says what credentials bindings of a plan return.

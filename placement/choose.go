@@ -1,0 +1,192 @@
+package placement
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// candidate is a cluster that fits.
+type candidate struct {
+	spot
+	score int32
+	// rank is what candidates are ordered by, and what a choice has as much of as can be.
+	rank int64
+	tie  uint64
+	// group by which the request is spread; replicas that the cluster is given.
+	group    string
+	replicas int64
+}
+
+// ranking says how much a candidate is wanted.
+type ranking func(candidate) int64
+
+// byScore wants the best.
+func byScore(c candidate) int64 { return int64(c.score) }
+
+// byRoom wants those with the most room for replicas, and among equals the best.
+func (e *evaluation) byRoom(c candidate) int64 {
+	const scores = 101 * mostClusters // more than all scores of a choice together
+	return e.room(c.spot)*scores + int64(c.score)
+}
+
+const (
+	// mostClusters bounds the clusters of an instance (v1alpha1.ResourcesPlan).
+	mostClusters = 64
+	// staying is added to the rank of clusters that the instance is on, so that it outweighs
+	// whatever else there is.
+	staying = 1 << 40
+)
+
+// choose returns the clusters that the request is placed on, best first, or why there
+// are too few; found is then how many there are.
+func (e *evaluation) choose() (chosen []candidate, failed *shortage) {
+	if why := e.request.exceeded(e.snapshot, e.request.clusters()); why != "" {
+		return nil, &shortage{why: why, quota: true}
+	}
+	chosen, failed = e.pick(byScore)
+	if failed != nil || e.request.Replicas == 0 {
+		return chosen, failed
+	}
+	if !e.suffices(chosen) {
+		if chosen, failed = e.pick(e.byRoom); failed != nil {
+			return nil, failed
+		}
+		if !e.suffices(chosen) {
+			return nil, &shortage{found: len(chosen), why: e.cramped(chosen)}
+		}
+		for i := range chosen {
+			chosen[i].rank = byScore(chosen[i])
+		}
+		slices.SortFunc(chosen, better)
+	}
+	e.divide(chosen)
+	return chosen, nil
+}
+
+// shortage says why a request cannot be placed.
+type shortage struct {
+	// found clusters of those asked for.
+	found int
+	// why, where the rejections do not say it.
+	why string
+	// quota: it is not for want of clusters.
+	quota bool
+}
+
+// pick chooses by a ranking. Clusters that the instance is on are kept before any
+// other; it stays on as many of them as are asked for, or the pick fails.
+func (e *evaluation) pick(rank ranking) ([]candidate, *shortage) {
+	asked, stay := e.request.clusters(), min(e.request.clusters(), len(e.request.Current))
+	if e.request.Spread != nil {
+		return e.pickSpread(rank)
+	}
+	if len(e.current) < stay {
+		return nil, &shortage{found: len(e.current)} // it stays on them or nowhere
+	}
+	for i := range e.current {
+		e.current[i].rank = rank(e.current[i])
+	}
+	chosen := slices.Clone(e.current)
+	slices.SortFunc(chosen, better)
+	e.ranked = e.best(asked-stay+1, rank) // and who would have been next
+	chosen = append(chosen[:stay], e.ranked[:min(len(e.ranked), asked-stay)]...)
+	if len(chosen) < asked {
+		return nil, &shortage{found: len(chosen)}
+	}
+	return chosen, nil
+}
+
+// pickSpread chooses over groups.
+func (e *evaluation) pickSpread(rank ranking) ([]candidate, *shortage) {
+	s := e.request.Spread
+	clusters := e.request.clusters()
+	count, skew := s.Groups, max(s.MaxSkew, 1)
+	if count == 0 || count > clusters {
+		count = clusters
+	}
+	if s.Each {
+		clusters = len(e.every())
+		count = clusters
+	}
+	groups := e.grouped(clusters, rank)
+	e.ranked = nil
+	for _, g := range groups {
+		e.ranked = append(e.ranked, g.candidates...)
+	}
+	var chosen []candidate
+	if clusters > 0 && clusters <= mostClusters {
+		chosen = spread(groups, count, clusters, skew)
+	}
+	kept := 0
+	for _, c := range chosen {
+		if slices.Contains(e.request.Current, c.cluster().Name) {
+			kept++
+		}
+	}
+	switch {
+	case chosen == nil:
+		return nil, &shortage{why: e.unspread(groups, count, clusters)}
+	case kept < min(clusters, len(e.request.Current)):
+		return nil, &shortage{found: kept, why: "spread by " + s.String() + ", the instance cannot stay on all clusters that it is on"}
+	}
+	return chosen, nil
+}
+
+// suffices tells whether clusters have room for all replicas.
+func (e *evaluation) suffices(chosen []candidate) bool {
+	room := int64(0)
+	for _, c := range chosen {
+		room += e.room(c.spot)
+	}
+	return room >= int64(e.request.Replicas)
+}
+
+// candidate is a cluster that fits and is not current, scored.
+func (e *evaluation) candidate(at spot) candidate {
+	return candidate{spot: at, score: e.scorer.score(at), tie: e.tie(at)}
+}
+
+// best returns the n best of the clusters that fit and are not current, best first.
+func (e *evaluation) best(n int, rank ranking) []candidate {
+	if n <= 0 {
+		return nil
+	}
+	top := make([]candidate, 0, n+1)
+	for i, p := range e.pages {
+		for row := range e.fits[i].rows() {
+			c := candidate{spot: spot{page: p, row: row}}
+			c.score = e.scorer.score(c.spot)
+			if c.rank = rank(c); len(top) == n && c.rank < top[n-1].rank {
+				continue
+			}
+			c.tie = e.tie(c.spot)
+			top = insert(top, c, n)
+		}
+	}
+	return top
+}
+
+// insert puts a candidate where it belongs among the best, of which it keeps so many.
+func insert(best []candidate, c candidate, limit int) []candidate {
+	if len(best) == limit && better(c, best[limit-1]) > 0 {
+		return best
+	}
+	at, _ := slices.BinarySearchFunc(best, c, better)
+	best = slices.Insert(best, at, c)
+	return best[:min(len(best), limit)]
+}
+
+// better orders candidates: higher rank, then hash, then name.
+func better(a, b candidate) int {
+	return cmp.Or(
+		cmp.Compare(b.rank, a.rank),
+		cmp.Compare(a.tie, b.tie),
+		strings.Compare(a.cluster().Name, b.cluster().Name),
+	)
+}
+
+// tie breaks ties between equal clusters, differently for each request.
+func (e *evaluation) tie(at spot) uint64 {
+	return mix(hash64(e.request.ID) ^ hash64(at.cluster().Name))
+}

@@ -1,0 +1,125 @@
+package placement
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// Location is a place on earth in decimal degrees (WGS 84).
+type Location struct{ Latitude, Longitude float64 }
+
+// LocationOf reads a location of the API; nil stays nil.
+func LocationOf(from *v1alpha1.Location) (*Location, error) {
+	if from == nil {
+		return nil, nil
+	}
+	latitude, err := strconv.ParseFloat(from.Latitude, 64)
+	if err != nil || math.Abs(latitude) > 90 {
+		return nil, fmt.Errorf("latitude: %q is not a number from -90 to 90", from.Latitude)
+	}
+	longitude, err := strconv.ParseFloat(from.Longitude, 64)
+	if err != nil || math.Abs(longitude) > 180 {
+		return nil, fmt.Errorf("longitude: %q is not a number from -180 to 180", from.Longitude)
+	}
+	return &Location{latitude, longitude}, nil
+}
+
+// earthRadius is the mean radius in kilometres (IUGG).
+const earthRadius = 6371.0088
+
+// Kilometers is the great-circle distance, rounded to a whole kilometre (haversine
+// formula; the earth taken as a sphere, which is wrong by at most 0.6 %).
+func (l Location) Kilometers(other Location) int {
+	radians := func(degrees float64) float64 { return degrees * math.Pi / 180 }
+	haversine := func(angle float64) float64 { return math.Pow(math.Sin(angle/2), 2) }
+	h := haversine(radians(other.Latitude-l.Latitude)) +
+		math.Cos(radians(l.Latitude))*math.Cos(radians(other.Latitude))*haversine(radians(other.Longitude-l.Longitude))
+	return int(math.Round(2 * earthRadius * math.Asin(math.Sqrt(min(h, 1)))))
+}
+
+// tooFar refuses clusters that are farther from the consumer than the plan allows.
+func tooFar(from *Location, most int) filter {
+	return filter{reason: ReasonTooFar,
+		rejects: func(p *page, among set) set {
+			var far set
+			for row := range among.rows() {
+				if at := p.clusters[row].Location; from == nil || at == nil || from.Kilometers(*at) > most {
+					far.add(row)
+				}
+			}
+			return far
+		},
+		message: func(p *page, row int) string {
+			switch at := p.clusters[row].Location; {
+			case from == nil:
+				return fmt.Sprintf("may be %d km from the consumer, who does not say where that is", most)
+			case at == nil:
+				return fmt.Sprintf("may be %d km from the consumer, and has no location", most)
+			default:
+				return fmt.Sprintf("is %d km from the consumer, at most %d km allowed", from.Kilometers(*at), most)
+			}
+		},
+	}
+}
+
+// locality is 100 · 500 km / (500 km + distance); unknown scores 0.
+func (sc *scorer) locality(at spot) int32 {
+	const half = 500
+	if sc.near == nil || at.cluster().Location == nil {
+		return 0
+	}
+	return int32(100 * half / (half + sc.near.Kilometers(*at.cluster().Location))) //nolint:gosec // at most 100
+}
+
+// Measured is a round-trip time and when it was measured.
+type Measured struct {
+	Median time.Duration
+	At     time.Time
+}
+
+// latencyOf is the latency of a cluster from a vantage, Sluice's own if that is empty;
+// false where it was not measured, or too long ago.
+func latencyOf(c *Cluster, bound *v1alpha1.LatencyBound, now time.Time) (time.Duration, bool) {
+	if bound == nil || bound.From == "" {
+		return c.Latency, c.Latency > 0
+	}
+	measured, ok := c.Latencies[bound.From]
+	if !ok || bound.MaxAgeSeconds > 0 && now.Sub(measured.At) > time.Duration(bound.MaxAgeSeconds)*time.Second {
+		return 0, false
+	}
+	return measured.Median, true
+}
+
+// tooSlow refuses clusters that are farther from a vantage, in time, than the plan allows.
+func tooSlow(bound *v1alpha1.LatencyBound, now time.Time) filter {
+	most := time.Duration(bound.Milliseconds) * time.Millisecond
+	return filter{reason: ReasonTooSlow, entry: true,
+		rejects: func(p *page, among set) set {
+			var slow set
+			for row := range among.rows() {
+				if latency, known := latencyOf(p.clusters[row], bound, now); !known || latency > most {
+					slow.add(row)
+				}
+			}
+			return slow
+		},
+		message: func(p *page, row int) string {
+			from := "Sluice"
+			if bound.From != "" {
+				from = bound.From
+			}
+			if latency, known := latencyOf(p.clusters[row], bound, now); known {
+				return fmt.Sprintf("is %s from %s, at most %s allowed", latency, from, most)
+			}
+			if measured, old := p.clusters[row].Latencies[bound.From]; old {
+				return fmt.Sprintf("was last measured from %s %s ago, at most %s ago counts", from,
+					now.Sub(measured.At).Round(time.Second), time.Duration(bound.MaxAgeSeconds)*time.Second)
+			}
+			return fmt.Sprintf("may be %s from %s, and was not measured from there", most, from)
+		},
+	}
+}

@@ -1,0 +1,52 @@
+package placement
+
+import (
+	"fmt"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// Quota bounds what a consumer's platform, organization or space holds on all
+// clusters together.
+type Quota struct {
+	// By is who says so, for instance "policy small-spaces".
+	By     string
+	Per    v1alpha1.Scope
+	Limits Resources
+}
+
+// exceeded names the first quota that the request would exceed, with the numbers; the
+// request's own reservations count as free. Empty means none.
+func (r Request) exceeded(s *Snapshot, clusters int) string {
+	if len(r.Quotas) == 0 {
+		return ""
+	}
+	own := Resources{}
+	for _, held := range rows[Reservation](s.store, tableReservation, indexInstance, r.ID) {
+		own.add(held.Resources, 1)
+	}
+	asked := r.total(clusters)
+	for _, quota := range r.Quotas {
+		holder := r.Consumer.holder(quota.Per)
+		if holder == "" {
+			continue // ordered by nobody of that kind
+		}
+		held := Resources{}
+		if h := row[holding](s.store, tableHolding, holder); h != nil {
+			held = h.Resources
+		}
+		for _, name := range quota.Limits.names() {
+			if others := held[name] - own[name]; asked[name] > 0 && others+asked[name] > quota.Limits[name] {
+				return fmt.Sprintf("%s allows each %s %s %s: %s are held, %s asked for",
+					quota.By, quota.Per, show(name, quota.Limits[name]), name, show(name, others), show(name, asked[name]))
+			}
+		}
+	}
+	return ""
+}
+
+// holding is what a holder has reserved on all clusters together.
+type holding struct {
+	Holder    string
+	Resources Resources
+}

@@ -1,0 +1,286 @@
+package placement
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// Spread says how chosen clusters lie over groups (v1alpha1.Spread).
+type Spread struct {
+	// By are the labels by whose values clusters are grouped.
+	By []string
+	// Groups is how many; zero means as many as there are clusters asked for.
+	Groups int
+	// Each asks for one cluster in every group instead.
+	Each bool
+	// MaxSkew is by how many the numbers of clusters in two chosen groups may differ; zero means 1.
+	MaxSkew int
+}
+
+func spreadOf(from *v1alpha1.Spread) (*Spread, error) {
+	if from == nil {
+		return nil, nil
+	}
+	if len(from.By) == 0 {
+		return nil, fmt.Errorf("spread.by: names no label")
+	}
+	return &Spread{By: from.By, Groups: int(from.Groups), Each: from.Each, MaxSkew: int(from.MaxSkew)}, nil
+}
+
+// String names the labels, for instance "provider and region".
+func (s *Spread) String() string { return strings.Join(s.By, " and ") }
+
+// mostGroups bounds what Spread.Each may come to.
+const mostGroups = 64
+
+// grouping says which group each row of a page is in.
+type grouping struct {
+	names []string
+	// of is the number of a row's group, or −1 where the cluster lacks a label.
+	of [pageRows]int16
+}
+
+// groups of a page's clusters by labels. They are worked out once for a page's traits
+// and kept with them.
+func (p *page) groups(by []string) *grouping {
+	key := strings.Join(by, "\x00")
+	if known, ok := p.groupings.Load(key); ok {
+		return known.(*grouping)
+	}
+	g := &grouping{}
+	number := map[string]int16{}
+	values := make([]string, len(by))
+	for row, c := range p.clusters {
+		g.of[row] = -1
+		complete := true
+		for i, label := range by {
+			value, ok := c.Labels[label]
+			values[i], complete = value, complete && ok
+		}
+		if !complete {
+			continue
+		}
+		name := strings.Join(values, "/")
+		n, ok := number[name]
+		if !ok {
+			n = int16(len(g.names)) //nolint:gosec // fewer than pageRows
+			number[name] = n
+			g.names = append(g.names, name)
+		}
+		g.of[row] = n
+	}
+	p.groupings.Store(key, g)
+	return g
+}
+
+// ungrouped refuses clusters that lack a label by which the request is spread.
+func ungrouped(spread *Spread) filter {
+	return filter{reason: ReasonNoGroup, shape: true,
+		rejects: func(p *page, among set) set {
+			having := among
+			for _, label := range spread.By {
+				having = having.and(p.labelled[label])
+			}
+			return among.without(having)
+		},
+		message: func(p *page, row int) string {
+			for _, label := range spread.By {
+				if _, ok := p.clusters[row].Labels[label]; !ok {
+					return fmt.Sprintf("has no label %s, by which the request is spread", label)
+				}
+			}
+			return ""
+		},
+	}
+}
+
+// group is the candidates that share the labels of a spread, best first.
+type group struct {
+	name       string
+	candidates []candidate
+	tie        uint64
+}
+
+// worth is the sum of the ranks of the group's n best.
+func (g *group) worth(n int) int64 {
+	var sum int64
+	for i := range g.candidates[:n] {
+		sum += g.candidates[i].rank
+	}
+	return sum
+}
+
+// grouped are the candidates by group, at most limit in each.
+func (e *evaluation) grouped(limit int, rank ranking) []*group {
+	known := map[string]*group{}
+	add := func(name string, c candidate) {
+		g := known[name]
+		if g == nil {
+			g = &group{name: name, tie: mix(hash64(e.request.ID) ^ hash64(name))}
+			known[name] = g
+		}
+		c.group = name
+		g.candidates = insert(g.candidates, c, limit)
+	}
+	for _, c := range e.current {
+		if names := c.page.groups(e.request.Spread.By); names.of[c.row] >= 0 {
+			c.rank = rank(c) + staying
+			add(names.names[names.of[c.row]], c)
+		}
+	}
+	for i, p := range e.pages {
+		if e.fits[i] == (set{}) {
+			continue
+		}
+		names := p.groups(e.request.Spread.By)
+		for row := range e.fits[i].rows() {
+			c := e.candidate(spot{page: p, row: row})
+			c.rank = rank(c)
+			add(names.names[names.of[row]], c)
+		}
+	}
+	return slices.SortedFunc(maps.Values(known), func(a, b *group) int {
+		return cmp.Or(cmp.Compare(a.tie, b.tie), strings.Compare(a.name, b.name))
+	})
+}
+
+// spread chooses clusters over groups: as evenly as the groups allow, within the
+// skew, and so that the sum of ranks is the greatest there is.
+//
+// For each least number m of clusters in a group, from the most even down, it solves
+// exactly by dynamic programming how many clusters, m to m+skew, each chosen group
+// gives. Only groups that are among the best for some number can be part of a best
+// solution (any other could be replaced by an unused one of those), so that the cost
+// does not grow with the number of groups beyond sorting them.
+func spread(groups []*group, count, clusters, skew int) []candidate {
+	for least := clusters / count; least >= max(1, (clusters+count-1)/count-skew); least-- {
+		if chosen := spreadFrom(groups, count, clusters, least, least+skew); chosen != nil {
+			return chosen
+		}
+	}
+	return nil
+}
+
+// spreadFrom is spread with least to most clusters in each chosen group; nil where
+// that cannot be.
+func spreadFrom(groups []*group, count, clusters, least, most int) []candidate {
+	groups = worthwhile(groups, count, least, most)
+	// best[i][j][k] is the greatest sum of ranks of j of the first i groups with k clusters.
+	const impossible = math.MinInt64
+	best := make([][][]int64, len(groups)+1)
+	for i := range best {
+		best[i] = make([][]int64, count+1)
+		for j := range best[i] {
+			best[i][j] = slices.Repeat([]int64{impossible}, clusters+1)
+		}
+	}
+	best[0][0][0] = 0
+	for i, g := range groups {
+		for j := range count + 1 {
+			copy(best[i+1][j], best[i][j])
+		}
+		for n := least; n <= min(most, len(g.candidates)); n++ {
+			worth := g.worth(n)
+			for j := range count {
+				for k := range clusters - n + 1 {
+					if before := best[i][j][k]; before != impossible && before+worth > best[i+1][j+1][k+n] {
+						best[i+1][j+1][k+n] = before + worth
+					}
+				}
+			}
+		}
+	}
+	if best[len(groups)][count][clusters] == impossible {
+		return nil
+	}
+	var chosen []candidate
+	for i, j, k := len(groups), count, clusters; i > 0; i-- {
+		if best[i][j][k] == best[i-1][j][k] {
+			continue
+		}
+		g := groups[i-1]
+		for n := least; n <= min(most, len(g.candidates), k); n++ {
+			if before := best[i-1][j-1][k-n]; before != impossible && before+g.worth(n) == best[i][j][k] {
+				chosen = append(chosen, g.candidates[:n]...)
+				j, k = j-1, k-n
+				break
+			}
+		}
+	}
+	slices.SortFunc(chosen, better)
+	return chosen
+}
+
+// worthwhile are the groups of which a best solution can be made: for each number of
+// clusters, the count best. They stay in order.
+func worthwhile(groups []*group, count, least, most int) []*group {
+	if len(groups) <= count {
+		return groups
+	}
+	kept := map[*group]bool{}
+	for n := least; n <= most; n++ {
+		able := slices.DeleteFunc(slices.Clone(groups), func(g *group) bool { return len(g.candidates) < n })
+		slices.SortStableFunc(able, func(a, b *group) int { return cmp.Compare(b.worth(n), a.worth(n)) })
+		for _, g := range able[:min(len(able), count)] {
+			kept[g] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(groups), func(g *group) bool { return !kept[g] })
+}
+
+// every counts the groups that the request's selector leaves, whether a cluster there
+// fits or not, and names those.
+func (e *evaluation) every() map[string]bool {
+	names := map[string]bool{}
+	for _, p := range e.pages {
+		rows := p.all
+		for _, f := range e.filters {
+			if f.shape {
+				rows = rows.without(f.rejects(p, rows))
+			}
+		}
+		if rows == (set{}) {
+			continue
+		}
+		groups := p.groups(e.request.Spread.By)
+		for row := range rows.rows() {
+			names[groups.names[groups.of[row]]] = true
+		}
+	}
+	return names
+}
+
+// unspread says why the groups do not suffice.
+func (e *evaluation) unspread(groups []*group, count, clusters int) string {
+	if e.request.Spread.Each {
+		names := e.every()
+		if len(names) > mostGroups {
+			return fmt.Sprintf("%d groups by %s are more than %d", len(names), e.request.Spread, mostGroups)
+		}
+		for _, g := range groups {
+			delete(names, g.name)
+		}
+		return fmt.Sprintf("no cluster of %s fits in %s", e.request.Spread, strings.Join(slices.Sorted(maps.Keys(names)), ", "))
+	}
+	var have []string
+	slices.SortFunc(groups, func(a, b *group) int { return strings.Compare(a.name, b.name) })
+	for _, g := range groups {
+		have = append(have, fmt.Sprintf("%s %d", g.name, len(g.candidates)))
+	}
+	const shown = 8
+	if len(have) > shown {
+		have = append(have[:shown], fmt.Sprintf("and %d more", len(have)-shown))
+	}
+	fits := "none fits"
+	if len(have) > 0 {
+		fits = "there fit " + strings.Join(have, ", ")
+	}
+	return fmt.Sprintf("%d clusters in %d groups by %s are asked for, their numbers differing by at most %d: %s",
+		clusters, count, e.request.Spread, max(e.request.Spread.MaxSkew, 1), fits)
+}

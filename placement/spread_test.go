@@ -1,0 +1,181 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"pgregory.net/rapid"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// drawGrouped is a small fleet of clusters in a few regions, some in none.
+func drawGrouped(t *rapid.T) []*Cluster {
+	fleet := make([]*Cluster, rapid.IntRange(0, 9).Draw(t, "clusters"))
+	for i := range fleet {
+		fleet[i] = &Cluster{
+			Name: fmt.Sprintf("cluster-%d", i), Ready: true, AccessVerified: true, Labels: labels.Set{},
+			Allocatable: Resources{corev1.ResourceCPU: rapid.Int64Range(0, 9).Draw(t, "cpu")},
+		}
+		if region := rapid.SampledFrom([]string{"", "ap", "eu", "us"}).Draw(t, "region"); region != "" {
+			fleet[i].Labels[v1alpha1.LabelRegion] = region
+		}
+	}
+	return fleet
+}
+
+// choices are all sets of so many clusters.
+func choices(fleet []*Cluster, n int) (all [][]*Cluster) {
+	if n == 0 {
+		return [][]*Cluster{nil}
+	}
+	for i := range fleet {
+		for _, rest := range choices(fleet[i+1:], n-1) {
+			all = append(all, append([]*Cluster{fleet[i]}, rest...))
+		}
+	}
+	return all
+}
+
+// least and most clusters of a choice in one region, and the number of regions.
+func outline(choice []*Cluster) (groups, least, most int) {
+	count := map[string]int{}
+	for _, c := range choice {
+		count[c.Labels[v1alpha1.LabelRegion]]++
+	}
+	least = len(choice)
+	for _, n := range count {
+		least, most = min(least, n), max(most, n)
+	}
+	return len(count), least, most
+}
+
+func TestASpreadIsTheBestOfAllThatTheRulesAllow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		fleet := drawGrouped(t)
+		s := stock(fleet).Snapshot()
+		r := Request{
+			ID: "si-new", Resources: Resources{corev1.ResourceCPU: 1},
+			Clusters: rapid.IntRange(1, 6).Draw(t, "asked"),
+			Spread:   &Spread{By: []string{v1alpha1.LabelRegion}, MaxSkew: rapid.IntRange(1, 3).Draw(t, "skew")},
+		}
+		r.Spread.Groups = rapid.IntRange(0, r.Clusters).Draw(t, "groups")
+		groups := r.Spread.Groups
+		if groups == 0 {
+			groups = r.Clusters
+		}
+		scores := map[string]int32{}
+		for _, v := range Explain(r, s) {
+			scores[v.Cluster] = v.Score
+		}
+		// The most even shape first, then the greatest sum of scores.
+		evenest, best := 0, int32(-1)
+		for _, choice := range choices(fleet, r.Clusters) {
+			fits := !slices.ContainsFunc(choice, func(c *Cluster) bool {
+				return c.Allocatable[corev1.ResourceCPU] < 1 || c.Labels[v1alpha1.LabelRegion] == ""
+			})
+			n, least, most := outline(choice)
+			if !fits || n != groups || most-least > r.Spread.MaxSkew {
+				continue
+			}
+			var sum int32
+			for _, c := range choice {
+				sum += scores[c.Name]
+			}
+			// How even a choice can be is decided by the group with the fewest clusters.
+			if least > evenest || least == evenest && sum > best {
+				evenest, best = least, sum
+			}
+		}
+		d, err := Place(r, s)
+		if (err == nil) != (best >= 0) {
+			t.Fatalf("the best is worth %d, and Place says %v", best, err)
+		}
+		if err != nil {
+			return
+		}
+		var chosen []*Cluster
+		var sum int32
+		for _, p := range d.Placements {
+			chosen = append(chosen, s.Cluster(p.Cluster))
+			sum += p.Score
+		}
+		n, least, most := outline(chosen)
+		if len(chosen) != r.Clusters || n != groups || most-least > r.Spread.MaxSkew {
+			t.Fatalf("%d clusters in %d groups of %d to %d", len(chosen), n, least, most)
+		}
+		if least != evenest || sum != best {
+			t.Fatalf("at least %d a group, worth %d; the best are %d and %d", least, sum, evenest, best)
+		}
+	})
+}
+
+func TestReplicasAreDividedWheneverTheyFit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		fleet := drawGrouped(t)
+		inventory := stock(fleet)
+		r := Request{
+			ID: "si-new", Resources: Resources{corev1.ResourceCPU: rapid.Int64Range(1, 2).Draw(t, "cpu")},
+			Clusters: rapid.IntRange(1, 4).Draw(t, "asked"), Replicas: rapid.IntRange(1, 20).Draw(t, "replicas"),
+			Division: Division{By: rapid.SampledFrom([]v1alpha1.Division{
+				v1alpha1.DivideEvenly, v1alpha1.DivideByWeight, v1alpha1.DivideByCapacity, v1alpha1.DivideByPrice,
+			}).Draw(t, "division")},
+		}
+		var rooms []int64
+		for _, c := range fleet {
+			if room := c.Allocatable[corev1.ResourceCPU] / r.Resources[corev1.ResourceCPU]; room > 0 {
+				rooms = append(rooms, room)
+			}
+		}
+		slices.Sort(rooms)
+		slices.Reverse(rooms)
+		var room int64
+		for _, n := range rooms[:min(len(rooms), r.clusters())] {
+			room += n
+		}
+		possible := len(rooms) >= r.clusters() && room >= int64(r.Replicas)
+
+		d, err := inventory.Place(r)
+		if (err == nil) != possible {
+			t.Fatalf("room for %d in %d clusters, and Place says %v", room, len(rooms), err)
+		}
+		if err != nil {
+			return
+		}
+		audit(t, inventory, fleet)
+		placed := func(d Decision) (sum int) {
+			for _, p := range d.Placements {
+				if p.Replicas < 1 || p.Reserved[corev1.ResourceCPU] != int64(p.Replicas)*r.Resources[corev1.ResourceCPU] {
+					t.Fatalf("%d replicas reserve %v", p.Replicas, p.Reserved)
+				}
+				sum += int(p.Replicas)
+			}
+			return sum
+		}
+		if placed(d) != r.Replicas || len(d.Placements) != r.clusters() {
+			t.Fatalf("%d replicas on %d clusters", placed(d), len(d.Placements))
+		}
+		// One more moves nothing that is there.
+		before := map[string]int32{}
+		for _, p := range d.Placements {
+			before[p.Cluster] = p.Replicas
+			r.Current = append(r.Current, p.Cluster)
+		}
+		if r.Replicas <= r.Clusters {
+			return // one more would be a cluster more
+		}
+		r.Replicas++
+		grown, err := inventory.Place(r)
+		if err != nil {
+			return
+		}
+		for _, p := range grown.Placements {
+			if p.Replicas < before[p.Cluster] {
+				t.Fatalf("%s had %d replicas, and one more leaves %d", p.Cluster, before[p.Cluster], p.Replicas)
+			}
+		}
+	})
+}
