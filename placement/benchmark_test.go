@@ -56,8 +56,12 @@ func benchmarkRequests() map[string]Request {
 		"by_expression":           {ID: "si-bench", Resources: small, Selector: prod, Rules: []Rule{german}},
 		"one_in_half":             {ID: "si-bench", Resources: small, Selector: prod},
 		"twelve_in_three_regions": {ID: "si-bench", Resources: small, Selector: everywhere, Clusters: 12},
-		"anywhere":                {ID: "si-bench", Resources: small},
-		"anywhere_by_price":       {ID: "si-bench", Resources: small, Weights: v1alpha1.ScoreWeights{Price: 2, Balance: 1}},
+		"spread_over_three_of_20_regions": {ID: "si-bench", Resources: small, Selector: prod, Clusters: 12,
+			Spread: &Spread{By: []string{v1alpha1.LabelRegion}, Groups: 3}},
+		"forty_replicas_by_capacity": {ID: "si-bench", Resources: small, Selector: prod, Clusters: 12, Replicas: 40,
+			Division: Division{By: v1alpha1.DivideByCapacity}, Spread: &Spread{By: []string{v1alpha1.LabelRegion}, Groups: 3}},
+		"anywhere":          {ID: "si-bench", Resources: small},
+		"anywhere_by_price": {ID: "si-bench", Resources: small, Weights: v1alpha1.ScoreWeights{Price: 2, Balance: 1}},
 	}
 }
 

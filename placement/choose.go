@@ -142,11 +142,6 @@ func (e *evaluation) suffices(chosen []candidate) bool {
 	return room >= int64(e.request.Replicas)
 }
 
-// candidate is a cluster that fits and is not current, scored.
-func (e *evaluation) candidate(at spot) candidate {
-	return candidate{spot: at, score: e.scorer.score(at), tie: e.tie(at)}
-}
-
 // best returns the n best of the clusters that fit and are not current, best first.
 func (e *evaluation) best(n int, rank ranking) []candidate {
 	if n <= 0 {
@@ -155,16 +150,21 @@ func (e *evaluation) best(n int, rank ranking) []candidate {
 	top := make([]candidate, 0, n+1)
 	for i, p := range e.pages {
 		for row := range e.fits[i].rows() {
-			c := candidate{spot: spot{page: p, row: row}}
-			c.score = e.scorer.score(c.spot)
-			if c.rank = rank(c); len(top) == n && c.rank < top[n-1].rank {
-				continue
-			}
-			c.tie = e.tie(c.spot)
-			top = insert(top, c, n)
+			top = e.consider(top, candidate{spot: spot{page: p, row: row}}, n, rank)
 		}
 	}
 	return top
+}
+
+// consider scores a candidate and inserts it among the best so many. Most are not, and
+// cost their score only.
+func (e *evaluation) consider(best []candidate, c candidate, limit int, rank ranking) []candidate {
+	c.score = e.scorer.score(c.spot)
+	if c.rank = rank(c); len(best) == limit && c.rank < best[limit-1].rank {
+		return best
+	}
+	c.tie = e.tie(c.spot)
+	return insert(best, c, limit)
 }
 
 // insert puts a candidate where it belongs among the best, of which it keeps so many.
@@ -188,5 +188,5 @@ func better(a, b candidate) int {
 
 // tie breaks ties between equal clusters, differently for each request.
 func (e *evaluation) tie(at spot) uint64 {
-	return mix(hash64(e.request.ID) ^ hash64(at.cluster().Name))
+	return mix(e.hash ^ hash64(at.cluster().Name))
 }

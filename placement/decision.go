@@ -222,6 +222,8 @@ func (e *evaluation) passedOver(at spot, chosen []candidate) (Reason, string) {
 		return reason, fmt.Sprintf("scores %d, the last one chosen %d", score, last)
 	case score == last:
 		return reason, fmt.Sprintf("scores %d like the last one chosen, and comes after it by hash", score)
+	case e.request.Replicas > 0 && len(e.request.Current) == 0:
+		return reason, fmt.Sprintf("scores %d, and has too little room for its share of the replicas", score)
 	default:
 		return reason, fmt.Sprintf("scores %d, and the instance stays where it is", score)
 	}

@@ -41,6 +41,7 @@ func Accepts(r Request, s *Snapshot, cluster string) bool {
 type evaluation struct {
 	request  Request
 	snapshot *Snapshot
+	hash     uint64 // of the request's ID
 	// filters asked of clusters that are not current.
 	filters []filter
 	pages   []*page
@@ -64,7 +65,7 @@ type lost struct {
 }
 
 func evaluate(r Request, s *Snapshot) *evaluation {
-	e := &evaluation{request: r, snapshot: s, pages: s.pages, filters: r.filters(s, nil), scorer: newScorer(r, s)}
+	e := &evaluation{request: r, snapshot: s, hash: hash64(r.ID), pages: s.pages, filters: r.filters(s, nil), scorer: newScorer(r, s)}
 	e.fits = make([]set, len(e.pages))
 	for i, p := range e.pages {
 		e.fits[i] = p.all

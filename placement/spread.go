@@ -119,19 +119,19 @@ func (g *group) worth(n int) int64 {
 // grouped are the candidates by group, at most limit in each.
 func (e *evaluation) grouped(limit int, rank ranking) []*group {
 	known := map[string]*group{}
-	add := func(name string, c candidate) {
+	of := func(name string) *group {
 		g := known[name]
 		if g == nil {
-			g = &group{name: name, tie: mix(hash64(e.request.ID) ^ hash64(name))}
+			g = &group{name: name, tie: mix(e.hash ^ hash64(name))}
 			known[name] = g
 		}
-		c.group = name
-		g.candidates = insert(g.candidates, c, limit)
+		return g
 	}
 	for _, c := range e.current {
 		if names := c.page.groups(e.request.Spread.By); names.of[c.row] >= 0 {
-			c.rank = rank(c) + staying
-			add(names.names[names.of[c.row]], c)
+			g := of(names.names[names.of[c.row]])
+			c.rank, c.group = rank(c)+staying, g.name
+			g.candidates = insert(g.candidates, c, limit)
 		}
 	}
 	for i, p := range e.pages {
@@ -139,12 +139,17 @@ func (e *evaluation) grouped(limit int, rank ranking) []*group {
 			continue
 		}
 		names := p.groups(e.request.Spread.By)
+		here := make([]*group, len(names.names))
+		for n, name := range names.names {
+			here[n] = of(name)
+		}
 		for row := range e.fits[i].rows() {
-			c := e.candidate(spot{page: p, row: row})
-			c.rank = rank(c)
-			add(names.names[names.of[row]], c)
+			g := here[names.of[row]]
+			c := candidate{spot: spot{page: p, row: row}, group: g.name}
+			g.candidates = e.consider(g.candidates, c, limit, rank)
 		}
 	}
+	maps.DeleteFunc(known, func(_ string, g *group) bool { return len(g.candidates) == 0 })
 	return slices.SortedFunc(maps.Values(known), func(a, b *group) int {
 		return cmp.Or(cmp.Compare(a.tie, b.tie), strings.Compare(a.name, b.name))
 	})
