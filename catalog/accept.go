@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -108,9 +109,6 @@ func judgeOne(i int, o *v1alpha1.ServiceOffering, served []*v1alpha1.ServiceOffe
 
 // checkAlone checks what the definition of the resource cannot.
 func checkAlone(spec *v1alpha1.ServiceOfferingSpec) error {
-	if _, err := newOffering(spec, false); err != nil {
-		return err
-	}
 	for i := range spec.Plans {
 		plan := &spec.Plans[i]
 		if r := plan.Resources; r != nil {
@@ -119,7 +117,8 @@ func checkAlone(spec *v1alpha1.ServiceOfferingSpec) error {
 			}
 		}
 	}
-	return nil
+	_, err := newOffering(spec, false)
+	return err
 }
 
 func checkResources(r *v1alpha1.ResourcesPlan) error {
@@ -127,6 +126,12 @@ func checkResources(r *v1alpha1.ResourcesPlan) error {
 		if errs := metavalidation.ValidateLabelSelector(r.Selector, metavalidation.LabelSelectorValidationOptions{}, field.NewPath("selector")); len(errs) > 0 {
 			return errs.ToAggregate()
 		}
+	}
+	if slices.Contains(r.Adjustable, v1alpha1.AdjustMaxLatency) && r.MaxLatency == nil {
+		return errors.New("adjustable: maxLatencyMilliseconds needs maxLatency, which bounds it")
+	}
+	if slices.Contains(r.Adjustable, v1alpha1.AdjustMaxPrice) && r.MaxPrice == nil {
+		return errors.New("adjustable: maxPricePerHour needs maxPrice, which bounds it")
 	}
 	keys := map[string][]string{"selectable": r.Selectable}
 	if r.Spread != nil {

@@ -189,8 +189,6 @@ type PlanSchemas struct {
 }
 
 // ResourcesPlan is an amount of resources on one or more member clusters.
-// +kubebuilder:validation:XValidation:rule="!has(self.adjustable) || has(self.maxLatency) || !('maxLatencyMilliseconds' in self.adjustable)",message="maxLatencyMilliseconds is adjustable only where maxLatency bounds it"
-// +kubebuilder:validation:XValidation:rule="!has(self.adjustable) || has(self.maxPrice) || !('maxPricePerHour' in self.adjustable)",message="maxPricePerHour is adjustable only where maxPrice bounds it"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxClusters) || self.maxClusters >= self.clusters",message="maxClusters must not be less than clusters"
 type ResourcesPlan struct {
 	// Limits on each chosen cluster: cpu, memory, ephemeral-storage, pods and any
