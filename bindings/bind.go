@@ -172,6 +172,10 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, al
 	if b.Status.Endpoints, err = credentials.endpoints(); err != nil {
 		return err
 	}
+	b.Status.Issued = nil
+	for _, one := range all {
+		b.Status.Issued = append(b.Status.Issued, one.credentials.Cluster)
+	}
 	b.Status.ExpiresAt = &metav1.Time{Time: expires}
 	b.Status.RenewBefore = &metav1.Time{Time: renewBefore(c.Clock.Now(), expires, b.Spec.Credentials)}
 	c.begin(b, v1alpha1.OperationBind)

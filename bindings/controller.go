@@ -77,7 +77,7 @@ func (c *Controller) SetupWithManager(ctx context.Context, m ctrl.Manager) error
 		Named("servicebinding").
 		// Our own status writes change no generation; a deletion does.
 		For(&v1alpha1.ServiceBinding{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.ServiceInstance{}, handler.EnqueueRequestsFromMapFunc(c.unfinishedOf), builder.WithPredicates(instanceTurned)).
+		Watches(&v1alpha1.ServiceInstance{}, handler.EnqueueRequestsFromMapFunc(c.concernedBy), builder.WithPredicates(instanceTurned)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: c.Concurrency,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, slowestRetry),
@@ -85,20 +85,21 @@ func (c *Controller) SetupWithManager(ctx context.Context, m ctrl.Manager) error
 		Complete(c)
 }
 
-// instanceTurned passes what a waiting bind waits for: an instance that becomes
-// delivered, or will never be.
+// instanceTurned passes what a bind waits for, an instance that becomes delivered or
+// will never be, and what bindings follow: an instance that is on other clusters.
 var instanceTurned = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*v1alpha1.ServiceInstance), e.ObjectNew.(*v1alpha1.ServiceInstance)
-		return (before.Status.Delivered == nil) != (after.Status.Delivered == nil) ||
+		return !slices.Equal(clustersOf(before), clustersOf(after)) || !slices.Equal(leftOf(before), leftOf(after)) ||
 			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
 	},
 	GenericFunc: func(event.GenericEvent) bool { return false },
 }
 
-// unfinishedOf lists an instance's bindings that are not carried out yet.
-func (c *Controller) unfinishedOf(ctx context.Context, instance client.Object) []reconcile.Request {
+// concernedBy lists the bindings of an instance that something is to be done for.
+func (c *Controller) concernedBy(ctx context.Context, object client.Object) []reconcile.Request {
+	instance := object.(*v1alpha1.ServiceInstance)
 	var list v1alpha1.ServiceBindingList
 	err := c.Client.List(ctx, &list, client.InNamespace(instance.GetNamespace()), client.MatchingFields{byInstance: instance.GetName()})
 	if err != nil {
@@ -106,7 +107,7 @@ func (c *Controller) unfinishedOf(ctx context.Context, instance client.Object) [
 	}
 	var requests []reconcile.Request
 	for i := range list.Items {
-		if b := &list.Items[i]; !finished(b) || !b.DeletionTimestamp.IsZero() {
+		if b := &list.Items[i]; !finished(b) || !b.DeletionTimestamp.IsZero() || behind(b, instance) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)})
 		}
 	}
@@ -123,7 +124,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	case !binding.DeletionTimestamp.IsZero():
 		return c.unbind(ctx, &binding)
 	case finished(&binding):
-		return reconcile.Result{}, nil
+		return c.follow(ctx, &binding)
 	default:
 		return c.bind(ctx, &binding)
 	}
@@ -203,6 +204,20 @@ func clustersOf(instance *v1alpha1.ServiceInstance) []string {
 		names = append(names, placement.Cluster)
 	}
 	return names
+}
+
+// leftOf names the clusters that an instance has left and that still have something of it.
+func leftOf(instance *v1alpha1.ServiceInstance) []string {
+	var names []string
+	for i := range instance.Status.Left {
+		names = append(names, instance.Status.Left[i].Cluster)
+	}
+	return names
+}
+
+// without are the names that are not among the others.
+func without(names, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
 }
 
 // union appends to a what it lacks of b.

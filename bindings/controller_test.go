@@ -42,6 +42,7 @@ func TestOnClusters(t *testing.T) {
 		{"unbind waits for a cluster that does not answer", unbindWaitsForCluster},
 		{"bind survives a lost status write", bindSurvivesALostWrite},
 		{"bind writes status twice", bindWritesStatusTwice},
+		{"a binding follows its instance to another cluster", aBindingFollows},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -192,6 +193,40 @@ func unbindRevokes(t *testing.T, f *fixture) {
 			t.Errorf("the token on %s was rejected after %s, want at most 15 s", name, took)
 		}
 	}
+}
+
+func aBindingFollows(t *testing.T, f *fixture) {
+	instance := f.deliver(t, f.instance(t))
+	here, there := instance.Status.Delivered.Decision.Placements[0], instance.Status.Delivered.Decision.Placements[1]
+	on := func(left []v1alpha1.LeftPlacement, placements ...v1alpha1.Placement) {
+		t.Helper()
+		instance.Status.Delivered.Decision.Placements, instance.Status.Left = placements, left
+		if err := f.Status().Update(t.Context(), instance); err != nil {
+			t.Fatal(err)
+		}
+	}
+	on(nil, here)
+	b := f.bound(t, f.bind(t, instance, "binding-1", "edit"))
+	before := f.open(t, b)
+
+	on([]v1alpha1.LeftPlacement{{Placement: here, Since: metav1.Now()}}, there)
+	f.until(t, b, "the binding is issued there", func(b *v1alpha1.ServiceBinding) bool { return slices.Equal(b.Status.Issued, clusters[1:]) })
+	after := f.open(t, b)
+	if len(after.Clusters) != 1 || after.Clusters[0].Name != clusters[1] {
+		t.Fatalf("credentials are for %v", after.Clusters)
+	}
+	for where, c := range map[string]credentials{"left": before, "entered": after} {
+		if err := listPods(t.Context(), f.consumer(t, c, ""), c.Namespace); err != nil {
+			t.Errorf("on the cluster that was %s: %v", where, err)
+		}
+	}
+	if b.Status.Operation.Type != v1alpha1.OperationBind || b.Status.Operation.State != v1alpha1.StateSucceeded {
+		t.Errorf("operation is %+v", b.Status.Operation)
+	}
+
+	on(nil, there)
+	f.until(t, b, "what was left is forgotten", func(b *v1alpha1.ServiceBinding) bool { return slices.Equal(b.Status.Clusters, clusters[1:]) })
+	f.unbound(t, b)
 }
 
 func rotationLeavesBothValid(t *testing.T, f *fixture) {

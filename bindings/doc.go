@@ -12,9 +12,9 @@
 //     unseals them for seal.Owner("ServiceBinding", b.Namespace, b.Name, string(b.UID)).
 //   - A bind that was reported as succeeded works at once: its permissions have
 //     been seen in force on every cluster.
-//   - A binding is for the clusters that held the instance when it was made.
-//     Clusters that an update adds are reached by a binding made later, for
-//     instance by rotating this one.
+//   - A binding follows its instance. When an update or a move puts the instance on
+//     other clusters, credentials for those are issued and replace what was there;
+//     the platform sees them when it fetches the binding.
 //   - A predecessor (OSB 2.17, "Binding Rotation") is not touched: both work until
 //     the platform deletes the old one.
 //

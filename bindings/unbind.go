@@ -29,7 +29,9 @@ func (c *Controller) unbind(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("read instance %s: %w", b.Spec.InstanceName, err)
 	}
-	if err := c.revokeAll(ctx, b, union(b.Status.Clusters, clustersOf(&instance))); err != nil {
+	// Where the instance has left, its namespace goes, and the account with it.
+	there := without(union(b.Status.Clusters, clustersOf(&instance)), leftOf(&instance))
+	if err := c.revokeAll(ctx, b, there); err != nil {
 		waited := c.wait(ctx, b, v1alpha1.OperationUnbind, publicReason(err))
 		if pending := (*pendingError)(nil); errors.As(err, &pending) && waited == nil {
 			return reconcile.Result{RequeueAfter: goneCheck}, nil

@@ -167,6 +167,10 @@ func (c *Cluster) disturbs(now *Cluster) bool {
 	return !c.Ready && now.Ready || !c.Removed && now.Removed || !reflect.DeepEqual(c.Taints, now.Taints)
 }
 
+// forsaken tells whether the operator takes the cluster out of the inventory while it
+// does not answer: what is there stays there.
+func (c *Cluster) forsaken() bool { return c.Removed && !c.Ready }
+
 // sameTraits tells whether two versions of a cluster differ in numbers only.
 func (c *Cluster) sameTraits(other *Cluster) bool {
 	return c.Ready == other.Ready && c.AccessVerified == other.AccessVerified && c.Cordoned == other.Cordoned &&

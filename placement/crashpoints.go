@@ -15,6 +15,8 @@ const (
 	crashAfterUnbind       = "remove.after-unbind"
 	crashBeforeFinalizer   = "remove.before-finalizer"
 	crashAfterFinalizer    = "remove.after-finalizer"
+	crashBeforeCleaned     = "move.before-cleaned"
+	crashAfterCleaned      = "move.after-cleaned"
 	crashBeforeProgress    = "status.before-progress"
 	crashAfterProgress     = "status.after-progress"
 	crashBeforeClusterHold = "cluster.before-finalizer"
@@ -33,6 +35,7 @@ var CrashPoints = []string{
 	crashBeforeContext, crashAfterContext,
 	crashBeforeUnbind, crashAfterUnbind,
 	crashBeforeFinalizer, crashAfterFinalizer,
+	crashBeforeCleaned, crashAfterCleaned,
 	crashBeforeProgress, crashAfterProgress,
 	crashBeforeClusterHold, crashAfterClusterHold,
 	crashBeforeClusterSeen, crashAfterClusterSeen,

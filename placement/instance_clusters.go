@@ -38,7 +38,7 @@ func (r *instanceReconciler) driver(cluster string) (Driver, error) {
 	if known := r.inventory.Snapshot().Cluster(cluster); known != nil {
 		name = known.Driver
 		if !known.Ready {
-			return nil, fmt.Errorf("%s does not answer: %s", cluster, known.Unready)
+			return nil, &unreachableError{cluster, known.Unready}
 		}
 	}
 	if driver, ok := r.drivers[name]; ok {
@@ -47,16 +47,26 @@ func (r *instanceReconciler) driver(cluster string) (Driver, error) {
 	return nil, fmt.Errorf("member cluster %s: this Sluice has no driver %q", cluster, name)
 }
 
+// unreachableError says that a cluster was not tried because it does not answer.
+type unreachableError struct{ cluster, why string }
+
+func (e *unreachableError) Error() string { return e.cluster + " does not answer: " + e.why }
+
 // describe is a joined error on one line.
 func describe(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 // allPending tells whether every one of the joined errors is a *PendingError.
-func allPending(err error) bool {
+func allPending(err error) bool { return all[*PendingError](err) }
+
+// allUnreachable tells whether every one of the joined errors is an *unreachableError.
+func allUnreachable(err error) bool { return all[*unreachableError](err) }
+
+func all[T error](err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the joined error itself
-		return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !allPending(err) })
+		return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !all[T](err) })
 	}
-	var pending *PendingError
-	return errors.As(err, &pending)
+	var one T
+	return errors.As(err, &one)
 }
 
 // clusters are the names of a decision's clusters; a nil decision has none.

@@ -30,6 +30,7 @@ type instanceReconciler struct {
 	drivers   map[string]Driver
 	clock     clock.PassiveClock
 	metrics   *metrics
+	moves     *moves
 	// observeEvery is the time between two looks at a delivered instance.
 	observeEvery time.Duration
 
@@ -54,6 +55,15 @@ type scope struct {
 	fresh bool
 	// failing is why the operation in hand is about to fail, while it is being undone.
 	failing string
+	// again is when the instance is to be looked at whatever else happens; zero means never.
+	again time.Duration
+}
+
+// lookAgain has the instance looked at after some time at the latest.
+func (s *scope) lookAgain(after time.Duration) {
+	if s.again == 0 || after < s.again {
+		s.again = max(after, time.Millisecond)
+	}
 }
 
 // phase does one thing, or finds it done. A zero result lets the next phase go on.
@@ -76,7 +86,7 @@ func (r *instanceReconciler) Reconcile(ctx context.Context, request ctrl.Request
 		return ctrl.Result{RequeueAfter: staleAfter}, nil
 	}
 	r.begin(s)
-	phases := []phase{r.place, r.deliver, r.observe}
+	phases := []phase{r.place, r.deliver, r.clean, r.observe}
 	switch {
 	case !s.DeletionTimestamp.IsZero():
 		phases = []phase{r.remove}
@@ -85,10 +95,18 @@ func (r *instanceReconciler) Reconcile(ctx context.Context, request ctrl.Request
 	}
 	for _, next := range phases {
 		if result, err := next(ctx, s); err != nil || !result.IsZero() {
-			return result, err
+			return s.sooner(result), err
 		}
 	}
-	return ctrl.Result{}, nil
+	return s.sooner(ctrl.Result{}), nil
+}
+
+// sooner is a result that does not keep the instance waiting for longer than it can.
+func (s *scope) sooner(result ctrl.Result) ctrl.Result {
+	if s.again > 0 && (result.RequeueAfter == 0 || s.again < result.RequeueAfter) {
+		result.RequeueAfter = s.again
+	}
+	return result
 }
 
 // staleAfter is how long the cache is given to catch up with our own last write.
@@ -152,6 +170,7 @@ func keyOf(s *scope) client.ObjectKey { return client.ObjectKeyFromObject(s.Serv
 // forget drops all memory of an instance that is gone, and its reservations.
 func (r *instanceReconciler) forget(name string) {
 	r.inventory.Release(name)
+	r.moves.end(name)
 	r.written.Delete(name)
 	r.unsettled.Delete(name)
 	r.observations.Delete(name)
@@ -167,6 +186,14 @@ const defaultPolling = time.Hour
 // minute.
 func (s *scope) deadline(from time.Time) time.Time {
 	return from.Add(s.polling - min(s.polling/10, 30*time.Second))
+}
+
+// since is when the decision or operation in hand began.
+func (s *scope) since() time.Time {
+	if s.finished() && s.moving() {
+		return s.Status.Decision.Leaving[0].At.Time
+	}
+	return s.Status.Operation.StartedAt.Time
 }
 
 // late tells whether the operation in hand is past its deadline.

@@ -2,9 +2,12 @@ package placement
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
 // fail ends the operation in hand for a reason that trying again does not help.
@@ -17,6 +20,7 @@ func (r *instanceReconciler) fail(ctx context.Context, s *scope, why string) (ct
 		}
 		// The platform is about to stop polling. The decision stays, and stays reserved,
 		// until abandon has cleaned up.
+		s.Status.Decision.Leaving = nil // it is no move, but something to undo
 		s.failed(s.Status.Operation.Description)
 		if err := r.write(ctx, s, crashBeforeFailed, crashAfterFailed); err != nil {
 			return ctrl.Result{}, err
@@ -30,7 +34,7 @@ func (r *instanceReconciler) fail(ctx context.Context, s *scope, why string) (ct
 
 // abandoned tells whether an operation failed before it could be undone.
 func (s *scope) abandoned() bool {
-	return s.finished() && !equality.Semantic.DeepEqual(s.Status.Decision, s.deliveredDecision())
+	return s.finished() && !s.moving() && !equality.Semantic.DeepEqual(s.Status.Decision, s.deliveredDecision())
 }
 
 // abandon goes on undoing an operation that has failed.
@@ -50,7 +54,11 @@ func (r *instanceReconciler) undo(ctx context.Context, s *scope) (ctrl.Result, e
 		return ctrl.Result{}, nil
 	}
 	if before != nil {
-		if err := r.each(ctx, s, before.Placements, Driver.Deliver); err != nil {
+		leaving := named(r.departures(s)) // beyond repair, or not worth it: it moves next
+		keep := slices.DeleteFunc(slices.Clone(before.Placements), func(p v1alpha1.Placement) bool {
+			return slices.Contains(leaving, p.Cluster)
+		})
+		if err := r.each(ctx, s, keep, Driver.Deliver); err != nil {
 			return r.retry(ctx, s, err)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -17,53 +19,107 @@ import (
 	"github.com/sluice-dev/sluice/internal/crashpoint"
 )
 
-// place makes sure that the instance has a decision for what it is now, and that
-// the decision is on the hub before any cluster is touched.
+// place makes sure that the instance has a decision for what it is now, without the
+// clusters that it has to leave, and that the decision is on the hub before any cluster
+// is touched.
 func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, error) {
+	due := r.departures(s)
+	move := s.mustMove(due)
 	switch {
-	case s.finished(), s.decided():
+	case s.finished() && s.Status.Delivered == nil:
 		return ctrl.Result{}, nil
-	case s.sameAsDelivered():
+	case !move && (s.finished() || s.decided()):
+		return r.settled(ctx, s, due)
+	case !move && s.sameAsDelivered():
 		return r.recordContext(ctx, s)
+	case move && s.Status.Delivered != nil && !r.moves.begin(s.Name):
+		s.lookAgain(time.Second + time.Duration(hash64(s.Name)%uint64(5*time.Second))) //nolint:gosec // positive
+		return ctrl.Result{}, nil
 	}
-	plan, err := r.plan(s.Spec.ServiceID, s.Spec.Desired.PlanID)
+	plan, err := r.plan(s.Spec.ServiceID, s.wanted().PlanID)
 	if err != nil && !s.late() {
 		return r.retry(ctx, s, fmt.Errorf("find the plan: %w", err)) // the catalog may be late
 	}
 	var request Request
 	if err == nil {
-		request, err = r.request(s, plan)
+		request, err = r.request(s, plan, named(due))
 	}
 	if err != nil {
 		return r.fail(ctx, s, err.Error())
 	}
 	decision, err := r.decide(request)
-	if unplaceable := (*UnplaceableError)(nil); errors.As(err, &unplaceable) {
-		if s.Status.Delivered != nil || s.late() {
-			return r.fail(ctx, s, unplaceable.Error())
-		}
-		return r.wait(ctx, s, unplaceable)
+	if unplaceable, ok := isUnplaceable(err); ok {
+		return r.unplaceable(ctx, s, due, unplaceable)
 	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	// A cluster leaves the status only when nothing is left on it.
 	decided := decision.API(s.Generation)
-	dropped := without(clusters(s.Status.Decision), clusters(decided), clusters(s.deliveredDecision()))
+	// A cluster leaves the status only when nothing is left on it.
+	dropped := without(clusters(s.Status.Decision), clusters(decided), clusters(s.deliveredDecision()), named(due))
 	if result, err := r.removeFrom(ctx, s, dropped); err != nil || !result.IsZero() {
 		return result, err
 	}
+	s.leave(decided, due)
 	s.placed(decided)
+	r.unready(s, due)
 	return ctrl.Result{}, r.write(ctx, s, crashBeforeDecision, crashAfterDecision)
+}
+
+// settled ends what a move that is not needed any more has left behind.
+func (r *instanceReconciler) settled(ctx context.Context, s *scope, due []v1alpha1.Departure) (ctrl.Result, error) {
+	if _, asked := s.Annotations[v1alpha1.AnnotationLeave]; asked && len(due) == 0 && !s.moving() {
+		if err := r.stay(ctx, s); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	if s.moving() {
+		return ctrl.Result{}, nil
+	}
+	r.moves.end(s.Name)
+	if s.finished() && s.isStranded() && s.usable() {
+		r.inventory.Reserve(s.Name, ConsumerOf(s.ServiceInstance), Ledger(&s.Status)) // it waits no longer
+		return ctrl.Result{}, r.write(ctx, s, crashBeforeProgress, crashAfterProgress)
+	}
+	return ctrl.Result{}, nil
+}
+
+// unplaceable has an instance that fits nowhere wait, stay or fail.
+func (r *instanceReconciler) unplaceable(ctx context.Context, s *scope, due []v1alpha1.Departure, why *UnplaceableError) (ctrl.Result, error) {
+	switch {
+	case !s.finished() && (s.Status.Delivered != nil || s.late()):
+		return r.fail(ctx, s, why.Error())
+	case !s.finished():
+		return r.wait(ctx, s, why)
+	}
+	r.moves.end(s.Name)
+	if _, asked := s.Annotations[v1alpha1.AnnotationLeave]; asked && !slices.ContainsFunc(due, func(d v1alpha1.Departure) bool { return d.Reason != byOperator }) {
+		r.inventory.Reserve(s.Name, ConsumerOf(s.ServiceInstance), Ledger(&s.Status)) // it waits for nothing
+		return ctrl.Result{}, r.stay(ctx, s)
+	}
+	news := s.stranded(due, why.Error())
+	if r.unready(s, due) || news {
+		return ctrl.Result{}, r.write(ctx, s, crashBeforeProgress, crashAfterProgress)
+	}
+	return ctrl.Result{}, nil // the inventory wakes it
+}
+
+// wanted is the state that is to be delivered: the one asked for or, when that has been
+// dealt with, the one in force.
+func (s *scope) wanted() *v1alpha1.InstanceState {
+	if s.finished() && s.Status.Delivered != nil {
+		return &s.Status.Delivered.State
+	}
+	return &s.Spec.Desired
 }
 
 // request is what the instance, as it is now, asks of placement. It stays where it
 // was delivered, is being delivered, or has capacity held by a decision of which it
-// is not known whether the hub has it.
-func (r *instanceReconciler) request(s *scope, plan *catalog.Plan) (Request, error) {
+// is not known whether the hub has it, but for the clusters that it leaves.
+func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []string) (Request, error) {
 	var parameters json.RawMessage
-	if s.Spec.Desired.Parameters != nil {
-		parameters = s.Spec.Desired.Parameters.Raw
+	if wanted := s.wanted(); wanted.Parameters != nil {
+		parameters = wanted.Parameters.Raw
 	}
 	request, err := NewRequest(s.Name, plan, parameters)
 	if err != nil {
@@ -71,12 +127,18 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan) (Request, err
 	}
 	request = r.inventory.Snapshot().Policies().Govern(request, ConsumerOf(s.ServiceInstance))
 	switch {
+	case s.moving():
+		request.Current = clusters(s.Status.Decision)
 	case s.Status.Delivered != nil:
 		request.Current = clusters(&s.Status.Delivered.Decision)
 	case s.Status.Decision != nil:
 		request.Current = clusters(s.Status.Decision)
 	default:
 		request.Current = r.inventory.ClustersHeld(s.Name)
+	}
+	request.Current, request.Leaving, request.At = without(request.Current, leaving), leaving, s.now
+	if s.moving() {
+		request.Leaving = unique(leaving, named(s.Status.Decision.Leaving))
 	}
 	return request, nil
 }
@@ -109,30 +171,33 @@ func (r *instanceReconciler) wait(ctx context.Context, s *scope, why *Unplaceabl
 	return ctrl.Result{RequeueAfter: deadline.Sub(s.now)}, nil
 }
 
-// deliver makes every chosen cluster carry the decision, then cleans those that the
-// decision no longer has.
+// deliver makes every chosen cluster carry the decision. Those that the decision no
+// longer has are left, and cleaned next.
 func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result, error) {
-	if s.finished() {
+	if s.finished() && !s.moving() {
 		return ctrl.Result{}, nil
+	}
+	if s.moving() {
+		r.moves.begin(s.Name) // after a restart it has its place already
 	}
 	err := r.each(ctx, s, s.Status.Decision.Placements, Driver.Deliver)
 	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
+		if s.finished() {
+			return r.giveUp(ctx, s, err)
+		}
 		return r.fail(ctx, s, describe(err))
 	}
-	if err != nil && s.late() {
+	if err != nil && !s.finished() && s.late() {
 		return r.fail(ctx, s, "not delivered in time: "+describe(err))
 	}
 	if err != nil {
 		return r.retry(ctx, s, err)
 	}
-	dropped := without(clusters(s.deliveredDecision()), clusters(s.Status.Decision))
-	if result, err := r.removeFrom(ctx, s, dropped); err != nil || !result.IsZero() {
-		return result, err
-	}
 	s.delivered()
 	if err := r.write(ctx, s, crashBeforeDelivered, crashAfterDelivered); err != nil {
 		return ctrl.Result{}, err
 	}
+	r.moves.end(s.Name)
 	r.inventory.Reserve(s.Name, ConsumerOf(s.ServiceInstance), Ledger(&s.Status))
 	return ctrl.Result{}, nil
 }
@@ -140,7 +205,7 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 // observe looks at a delivered instance now and then, and repairs it by delivering
 // again. An instance whose last update failed is observed as it was delivered.
 func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result, error) {
-	if s.Status.Delivered == nil {
+	if s.Status.Delivered == nil || s.moving() {
 		return ctrl.Result{}, nil
 	}
 	if wait := r.untilObservation(s); wait > 0 {
@@ -159,7 +224,7 @@ func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result
 			return ctrl.Result{}, err
 		}
 	}
-	if err != nil {
+	if err != nil && !allUnreachable(err) { // the inventory wakes it when its clusters answer again
 		return r.retry(ctx, s, err)
 	}
 	return ctrl.Result{RequeueAfter: r.scheduleObservation(s)}, nil
@@ -179,7 +244,7 @@ func (r *instanceReconciler) remove(ctx context.Context, s *scope) (ctrl.Result,
 		waits := &PendingError{Step: "delete bindings", Detail: fmt.Sprintf("%d left", left)}
 		return r.retry(ctx, s, waits)
 	}
-	touched := append(clusters(s.Status.Decision), clusters(s.deliveredDecision())...)
+	touched := without(unique(clusters(s.Status.Decision), clusters(s.deliveredDecision()), s.leftClusters()), r.forsaken())
 	if result, err := r.removeFrom(ctx, s, touched); err != nil || !result.IsZero() {
 		return result, err
 	}
@@ -231,7 +296,7 @@ func (r *instanceReconciler) retry(ctx context.Context, s *scope, blocker error)
 		}
 	}
 	if allPending(blocker) {
-		return s.soon(s.Status.Operation.StartedAt.Time), nil
+		return s.soon(s.since()), nil
 	}
 	return ctrl.Result{}, blocker
 }

@@ -3,10 +3,12 @@ package placement
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -19,6 +21,8 @@ const (
 	reasonPlaced    = "Placed"
 	reasonDelivered = "Delivered"
 	reasonDrifted   = "Drifted"
+	reasonMoving    = "Moving"
+	reasonStranded  = "Stranded" // it has to leave a cluster, and there is nowhere to go
 )
 
 // begin opens the operation that the instance's generation asks for, unless it is
@@ -63,12 +67,41 @@ func (s *scope) deliveredDecision() *v1alpha1.Decision {
 func (s *scope) placed(d *v1alpha1.Decision) {
 	s.Status.Decision = d
 	chosen := strings.Join(clusters(d), ", ")
-	s.Status.Operation.Description = "delivering to " + chosen
 	s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reasonPlaced, "on "+chosen)
+	if s.finished() {
+		s.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, reasonMoving, s.moveMessage(""))
+		return
+	}
+	s.Status.Operation.Description = "delivering to " + chosen
 	s.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, v1alpha1.ReasonInProgress, s.Status.Operation.Description)
 	if s.Status.Delivered == nil {
 		s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInProgress, s.Status.Operation.Description)
 	}
+}
+
+// moveMessage says where a move has come, and what it waits for.
+func (s *scope) moveMessage(blocker string) string {
+	d := s.Status.Decision
+	message := fmt.Sprintf("moving from %s (%s) to %s", strings.Join(named(d.Leaving), ", "), d.Leaving[0].Reason, strings.Join(clusters(d), ", "))
+	if blocker != "" {
+		message += ": " + blocker
+	}
+	return message
+}
+
+// isStranded tells whether the status says that the instance has to leave and cannot.
+func (s *scope) isStranded() bool {
+	placed := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionPlaced)
+	return placed != nil && placed.Reason == reasonStranded
+}
+
+// leftClusters are those that the instance has left and that are not cleaned yet.
+func (s *scope) leftClusters() []string {
+	var names []string
+	for i := range s.Status.Left {
+		names = append(names, s.Status.Left[i].Cluster)
+	}
+	return names
 }
 
 // unplaceable records why the instance waits, and reports whether that is news.
@@ -86,10 +119,16 @@ const patience = 2 * time.Second
 // A deprovision that is late becomes failed, and goes on being carried out.
 func (s *scope) blocked(blocker error) (news bool) {
 	deleting := !s.DeletionTimestamp.IsZero()
+	waited := s.now.Sub(s.since())
+	if s.finished() && s.moving() && !deleting {
+		if allPending(blocker) && waited < patience {
+			return false
+		}
+		return s.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, reasonMoving, s.moveMessage(describe(blocker)))
+	}
 	if s.finished() && !deleting {
 		return false
 	}
-	waited := s.now.Sub(s.Status.Operation.StartedAt.Time)
 	if allPending(blocker) && waited < patience && (deleting || !s.fresh) {
 		return false
 	}
@@ -109,9 +148,23 @@ func (s *scope) blocked(blocker error) (news bool) {
 	return news
 }
 
-// delivered records that every chosen cluster carries the decision.
+// delivered records that every chosen cluster carries the decision, and which clusters
+// it leaves.
 func (s *scope) delivered() {
-	s.Status.Delivered = &v1alpha1.DeliveredState{State: *s.Spec.Desired.DeepCopy(), Decision: *s.Status.Decision.DeepCopy()}
+	if before := s.deliveredDecision(); before != nil {
+		for _, p := range before.Placements {
+			if !slices.Contains(clusters(s.Status.Decision), p.Cluster) {
+				s.left(p)
+			}
+		}
+	}
+	s.moved()
+	s.Status.Decision.Leaving = nil
+	s.Status.Delivered = &v1alpha1.DeliveredState{State: *s.wanted().DeepCopy(), Decision: *s.Status.Decision.DeepCopy()}
+	if s.finished() {
+		s.usable()
+		return
+	}
 	s.succeeded()
 }
 

@@ -52,6 +52,9 @@ type Options struct {
 	ObserveEvery time.Duration
 	// Workers is the number of instances worked on at once; zero means 32.
 	Workers int
+	// MovesAtOnce is the number of instances that move to other clusters at the same time;
+	// zero means 10.
+	MovesAtOnce int
 	// Clock; nil means the real one.
 	Clock clock.PassiveClock
 }
@@ -91,7 +94,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 			return o.Catalog.Snapshot().Plan(serviceID, planID)
 		},
 		inventory: o.Inventory, recovery: recovered, drivers: o.Drivers,
-		clock: o.Clock, metrics: m, observeEvery: o.ObserveEvery,
+		clock: o.Clock, metrics: m, moves: &moves{most: o.MovesAtOnce}, observeEvery: o.ObserveEvery,
 	}
 	if err := instances.setup(mgr, o); err != nil {
 		return fmt.Errorf("set up the controller of instances: %w", err)
@@ -118,6 +121,9 @@ func (o Options) complete() Options {
 	}
 	if o.ObserveEvery == 0 {
 		o.ObserveEvery = 5 * time.Minute
+	}
+	if o.MovesAtOnce == 0 {
+		o.MovesAtOnce = 10
 	}
 	if o.Workers == 0 {
 		o.Workers = 32

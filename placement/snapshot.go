@@ -207,6 +207,15 @@ func (s *Snapshot) Len() int {
 	return n
 }
 
+// Outage tells whether more than half of the clusters do not answer.
+func (s *Snapshot) Outage() bool {
+	answering := 0
+	for _, p := range s.pages {
+		answering += p.ready.len()
+	}
+	return 2*answering < s.Len()
+}
+
 // Cluster returns the cluster of that name, or nil.
 func (s *Snapshot) Cluster(name string) *Cluster {
 	if at, found := s.find(name); found {

@@ -90,6 +90,9 @@ type ServiceBindingStatus struct {
 	RenewBefore *metav1.Time `json:"renewBefore,omitempty"`
 	// Clusters on which the binding has, or may have, a ServiceAccount; written before it is created.
 	Clusters []string `json:"clusters,omitempty"`
+	// Issued are the clusters whose credentials SealedCredentials holds. When the instance
+	// moves, credentials for its new clusters are issued and replace these.
+	Issued []string `json:"issued,omitempty"`
 }
 
 // Endpoint follows the OSB 2.17 Endpoint Object.

@@ -1,0 +1,340 @@
+package placement
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// An instance moves when it has to leave a cluster: because the cluster is lost, is
+// being drained or has another NoExecute taint that its plan does not tolerate any
+// longer, or because the operator asks for it (v1alpha1.AnnotationLeave).
+//
+// A move is a decision like any other, and is delivered like any other: the new place
+// is reserved and written first, while the old one stays reserved; then the new place
+// is delivered; only then is the old one left (status.left), and removed there as soon
+// as it answers. Bindings follow in between.
+
+// departures says which of the clusters that the instance is on, or is being
+// delivered to, it has to leave now, and has it looked at again when the next one
+// comes due.
+func (r *instanceReconciler) departures(s *scope) []v1alpha1.Departure {
+	snapshot := r.inventory.Snapshot()
+	tolerations := r.tolerations(s)
+	asked := strings.Split(s.Annotations[v1alpha1.AnnotationLeave], ",")
+	var due []v1alpha1.Departure
+	for _, name := range unique(clusters(s.Status.Decision), clusters(s.deliveredDecision())) {
+		reason := ""
+		if c := snapshot.Cluster(name); c != nil {
+			if e, evicted := evict(c, tolerations); evicted {
+				switch {
+				case e.at.After(s.now):
+					s.lookAgain(e.at.Sub(s.now))
+				case e.unreachable && snapshot.Outage():
+					// Whoever reaches less than half of its clusters is cut off itself.
+					s.lookAgain(outageCheck)
+				default:
+					reason = e.reason
+				}
+			}
+		}
+		if reason == "" && slices.Contains(asked, name) {
+			reason = byOperator
+		}
+		if reason != "" {
+			due = append(due, v1alpha1.Departure{Cluster: name, Reason: reason, At: metav1.NewTime(s.now)})
+		}
+	}
+	return due
+}
+
+// byOperator is the reason of a departure that AnnotationLeave asks for.
+const byOperator = "its operator wants it elsewhere"
+
+// outageCheck is how often an instance on a lost cluster is looked at while most
+// clusters are lost.
+const outageCheck = 15 * time.Second
+
+// tolerations of the instance's plan, the one in force.
+func (r *instanceReconciler) tolerations(s *scope) []corev1.Toleration {
+	id := s.Spec.Desired.PlanID
+	if s.Status.Delivered != nil {
+		id = s.Status.Delivered.State.PlanID
+	}
+	if plan, err := r.plan(s.Spec.ServiceID, id); err == nil && plan.Resources != nil {
+		return plan.Resources.Tolerations
+	}
+	return nil
+}
+
+// moving tells whether the decision being delivered leaves a cluster.
+func (s *scope) moving() bool { return s.Status.Decision != nil && len(s.Status.Decision.Leaving) > 0 }
+
+// mustMove tells whether the decision that is in force, or being delivered, wants a
+// cluster that has to be left.
+func (s *scope) mustMove(due []v1alpha1.Departure) bool {
+	return slices.ContainsFunc(due, func(d v1alpha1.Departure) bool {
+		return slices.Contains(clusters(s.Status.Decision), d.Cluster)
+	})
+}
+
+// named are the clusters of departures.
+func named(departures []v1alpha1.Departure) []string {
+	var names []string
+	for _, d := range departures {
+		names = append(names, d.Cluster)
+	}
+	return names
+}
+
+// leave completes a decision that was made without the clusters that are due: it names
+// those that the instance was delivered to, and puts those that it may have been
+// delivered to since, and that cannot be cleaned, on the list of what is left.
+func (s *scope) leave(decided *v1alpha1.Decision, due []v1alpha1.Departure) {
+	before := map[string]v1alpha1.Departure{}
+	if s.moving() {
+		for _, d := range s.Status.Decision.Leaving {
+			before[d.Cluster] = d
+		}
+	}
+	for _, d := range due {
+		if known, ok := before[d.Cluster]; ok {
+			d = known
+		}
+		before[d.Cluster] = d
+	}
+	for _, name := range without(clusters(s.deliveredDecision()), clusters(decided)) {
+		if d, ok := before[name]; ok {
+			decided.Leaving = append(decided.Leaving, d)
+		}
+	}
+	if s.Status.Decision != nil {
+		for _, p := range s.Status.Decision.Placements {
+			if slices.Contains(named(due), p.Cluster) && !slices.Contains(clusters(s.deliveredDecision()), p.Cluster) {
+				s.left(p)
+			}
+		}
+	}
+	s.Status.Left = slices.DeleteFunc(s.Status.Left, func(l v1alpha1.LeftPlacement) bool {
+		return slices.Contains(clusters(decided), l.Cluster) // the instance is back
+	})
+}
+
+// left notes a placement that is to be removed as soon as its cluster lets it.
+func (s *scope) left(p v1alpha1.Placement) {
+	if !slices.ContainsFunc(s.Status.Left, func(l v1alpha1.LeftPlacement) bool { return l.Cluster == p.Cluster }) {
+		s.Status.Left = append(s.Status.Left, v1alpha1.LeftPlacement{Placement: p, Since: metav1.NewTime(s.now)})
+	}
+}
+
+// moved records what the delivered decision has changed for the consumer.
+func (s *scope) moved() {
+	if !s.moving() {
+		return
+	}
+	leaving := s.Status.Decision.Leaving
+	var reasons []string
+	for _, d := range leaving {
+		reasons = append(reasons, d.Reason)
+	}
+	slices.Sort(reasons)
+	s.Status.Moved = &v1alpha1.Move{
+		From: named(leaving), To: without(clusters(s.Status.Decision), clusters(s.deliveredDecision())),
+		Reason:    strings.Join(slices.Compact(reasons), "; "),
+		DecidedAt: slices.MinFunc(leaving, func(a, b v1alpha1.Departure) int { return a.At.Compare(b.At.Time) }).At, DeliveredAt: ptr.To(metav1.NewTime(s.now)),
+	}
+}
+
+// stranded records why an instance cannot leave, and reports whether that is news. It
+// goes on as far as its clusters do.
+func (s *scope) stranded(due []v1alpha1.Departure, why string) (news bool) {
+	message := fmt.Sprintf("%s, and there is nowhere to go: %s", due[0].Reason, why)
+	return s.set(v1alpha1.ConditionPlaced, metav1.ConditionFalse, reasonStranded, message)
+}
+
+// clean removes what is left on clusters that the instance has left, once they answer,
+// the consumer has had the time that the plan gives, and the bindings have followed.
+// A cluster that is lost and taken out of the inventory has kept what was there.
+func (r *instanceReconciler) clean(ctx context.Context, s *scope) (ctrl.Result, error) {
+	if len(s.Status.Left) == 0 {
+		return ctrl.Result{}, nil
+	}
+	snapshot := r.inventory.Snapshot()
+	var ready, gone []string
+	for i := range s.Status.Left {
+		left := &s.Status.Left[i]
+		c := snapshot.Cluster(left.Cluster)
+		switch wait := left.Since.Add(r.overlap(s, left.Cluster)).Sub(s.now); {
+		case c == nil, c.forsaken():
+			gone = append(gone, left.Cluster)
+		case !c.Ready: // the inventory wakes the instance when it answers
+		case wait > 0:
+			s.lookAgain(wait)
+		default:
+			ready = append(ready, left.Cluster)
+		}
+	}
+	if len(ready) > 0 {
+		behind, err := r.bindingsBehind(ctx, s)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		if behind {
+			s.lookAgain(time.Second)
+			ready = nil
+		}
+	}
+	err := r.each(ctx, s, on(ready), Driver.Remove)
+	if err == nil {
+		gone = append(gone, ready...)
+	}
+	if len(gone) > 0 {
+		s.Status.Left = slices.DeleteFunc(s.Status.Left, func(l v1alpha1.LeftPlacement) bool { return slices.Contains(gone, l.Cluster) })
+		if err := r.write(ctx, s, crashBeforeCleaned, crashAfterCleaned); err != nil {
+			return ctrl.Result{}, err
+		}
+		r.inventory.Reserve(s.Name, ConsumerOf(s.ServiceInstance), Ledger(&s.Status))
+	}
+	if err != nil {
+		if allPending(err) {
+			s.lookAgain(s.soon(s.Status.Left[0].Since.Time).RequeueAfter)
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{}, nil
+}
+
+// unready says that an instance does not work while a cluster that it is on is lost, and
+// reports whether that is news.
+func (r *instanceReconciler) unready(s *scope, due []v1alpha1.Departure) (news bool) {
+	snapshot := r.inventory.Snapshot()
+	for _, d := range due {
+		if c := snapshot.Cluster(d.Cluster); c != nil && !c.Ready && s.Status.Delivered != nil {
+			news = s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonMoving, d.Reason) || news
+		}
+	}
+	return news
+}
+
+// forsaken are the clusters from which nothing can be removed any more.
+func (r *instanceReconciler) forsaken() []string {
+	var names []string
+	for _, c := range r.inventory.Snapshot().Clusters() {
+		if c.forsaken() {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// overlap is how long the instance stays on a cluster that it has moved away from.
+func (r *instanceReconciler) overlap(s *scope, cluster string) time.Duration {
+	if s.Status.Moved == nil || !slices.Contains(s.Status.Moved.From, cluster) || s.Status.Delivered == nil {
+		return 0
+	}
+	plan, err := r.plan(s.Spec.ServiceID, s.Status.Delivered.State.PlanID)
+	if err != nil || plan.Resources == nil {
+		return 0
+	}
+	return time.Duration(plan.Resources.OverlapSeconds) * time.Second
+}
+
+// bindingsBehind tells whether a binding has no credentials yet for a cluster that the
+// instance is delivered to.
+func (r *instanceReconciler) bindingsBehind(ctx context.Context, s *scope) (bool, error) {
+	bindings := &v1alpha1.ServiceBindingList{}
+	if err := r.hub.List(ctx, bindings, client.InNamespace(s.Namespace), client.MatchingFields{fieldInstanceName: s.Name}); err != nil {
+		return false, fmt.Errorf("list bindings: %w", err)
+	}
+	return slices.ContainsFunc(bindings.Items, func(b v1alpha1.ServiceBinding) bool {
+		return b.DeletionTimestamp.IsZero() && b.Status.Operation != nil && b.Status.Operation.State == v1alpha1.StateSucceeded &&
+			len(without(clusters(s.deliveredDecision()), b.Status.Issued)) > 0
+	}), nil
+}
+
+// stay drops the request to leave clusters that the instance is not on, or cannot leave.
+func (r *instanceReconciler) stay(ctx context.Context, s *scope) error {
+	before := s.ServiceInstance.DeepCopy()
+	delete(s.Annotations, v1alpha1.AnnotationLeave)
+	patched := s.ServiceInstance.DeepCopy()
+	if err := r.hub.Patch(ctx, patched, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("remove the annotation %s: %w", v1alpha1.AnnotationLeave, err)
+	}
+	s.ResourceVersion = patched.ResourceVersion
+	return nil
+}
+
+// giveUp ends a move that a cluster refuses: the instance stays where it is, and tries
+// again later.
+func (r *instanceReconciler) giveUp(ctx context.Context, s *scope, why error) (ctrl.Result, error) {
+	if result, err := r.undo(ctx, s); err != nil || !result.IsZero() {
+		return result, err
+	}
+	due := s.Status.Decision.Leaving
+	s.Status.Decision = s.deliveredDecision().DeepCopy()
+	s.stranded(due, describe(why))
+	if err := r.write(ctx, s, crashBeforeFailed, crashAfterFailed); err != nil {
+		return ctrl.Result{}, err
+	}
+	r.moves.end(s.Name)
+	r.inventory.Reserve(s.Name, ConsumerOf(s.ServiceInstance), Ledger(&s.Status))
+	log.FromContext(ctx).Info("A move was refused", "reason", why.Error())
+	return ctrl.Result{RequeueAfter: outageCheck}, nil
+}
+
+// moves bounds how many instances move at the same time.
+type moves struct {
+	most int
+
+	mu       sync.Mutex
+	inFlight map[string]bool
+}
+
+// begin takes a place for an instance, which keeps it until end; false means that all
+// are taken.
+func (m *moves) begin(instance string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.inFlight[instance] && len(m.inFlight) >= m.most {
+		return false
+	}
+	if m.inFlight == nil {
+		m.inFlight = map[string]bool{}
+	}
+	m.inFlight[instance] = true
+	return true
+}
+
+func (m *moves) end(instance string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.inFlight, instance)
+}
+
+// unique joins lists of names without repetitions.
+func unique(lists ...[]string) []string {
+	names := slices.Concat(lists...)
+	slices.SortFunc(names, cmp.Compare[string])
+	return slices.Compact(names)
+}
+
+// isUnplaceable is errors.As for *UnplaceableError.
+func isUnplaceable(err error) (*UnplaceableError, bool) {
+	unplaceable := (*UnplaceableError)(nil)
+	return unplaceable, errors.As(err, &unplaceable)
+}
