@@ -77,7 +77,7 @@ type shortage struct {
 // pick chooses by a ranking. Clusters that the instance is on are kept before any
 // other; it stays on as many of them as are asked for, or the pick fails.
 func (e *evaluation) pick(rank ranking) ([]candidate, *shortage) {
-	asked, stay := e.request.clusters(), min(e.request.clusters(), len(e.request.Current))
+	asked, stay := e.request.clusters(), e.request.stays()
 	if e.request.Spread != nil {
 		return e.pickSpread(rank)
 	}
@@ -90,6 +90,11 @@ func (e *evaluation) pick(rank ranking) ([]candidate, *shortage) {
 	chosen := slices.Clone(e.current)
 	slices.SortFunc(chosen, better)
 	e.ranked = e.best(asked-stay+1, rank) // and who would have been next
+	if e.request.Free {
+		for _, c := range e.current {
+			e.ranked = insert(e.ranked, c, asked+1)
+		}
+	}
 	chosen = append(chosen[:stay], e.ranked[:min(len(e.ranked), asked-stay)]...)
 	if len(chosen) < asked {
 		return nil, &shortage{found: len(chosen)}
@@ -127,7 +132,7 @@ func (e *evaluation) pickSpread(rank ranking) ([]candidate, *shortage) {
 	switch {
 	case chosen == nil:
 		return nil, &shortage{why: e.unspread(groups, count, clusters)}
-	case kept < min(clusters, len(e.request.Current)):
+	case kept < min(clusters, len(e.request.Current)) && !e.request.Free:
 		return nil, &shortage{found: kept, why: "spread by " + s.String() + ", the instance cannot stay on all clusters that it is on"}
 	}
 	return chosen, nil

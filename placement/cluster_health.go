@@ -3,11 +3,14 @@ package placement
 import (
 	"slices"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // health is how the last probes of a member cluster went.
 type health struct {
 	failures int
+	answers  int // in a row
 	lastErr  error
 	// latencies of the last probes that were answered, oldest first.
 	latencies []time.Duration
@@ -17,16 +20,20 @@ const (
 	// toleratedFailures is how many probes in a row may fail before a cluster that was
 	// ready is not any more, so that one lost packet moves nothing.
 	toleratedFailures = 3
+	// steadyAnswers is how many probes in a row must be answered before a cluster that did
+	// not answer counts as answering, so that one that comes and goes takes no placements.
+	steadyAnswers = 3
 	// rememberedLatencies is the number of probes over which the median is taken.
 	rememberedLatencies = 9
 )
 
 func (h *health) failed(err error) {
 	h.failures++
-	h.lastErr = err
+	h.answers, h.lastErr = 0, err
 }
 
 func (h *health) answered(latency time.Duration) {
+	h.answers++
 	h.failures, h.lastErr = 0, nil
 	h.latencies = append(h.latencies, latency)
 	h.latencies = h.latencies[max(len(h.latencies)-rememberedLatencies, 0):]
@@ -40,7 +47,15 @@ func (h *health) median() time.Duration {
 	return slices.Sorted(slices.Values(h.latencies))[len(h.latencies)/2]
 }
 
-// reachable tells whether the cluster counts as answering, given whether it did.
-func (h *health) reachable(before bool) bool {
-	return h.lastErr == nil || before && h.failures < toleratedFailures
+// reachable tells whether the cluster counts as answering, given whether it did; before
+// the first probe it neither did nor did not.
+func (h *health) reachable(before metav1.ConditionStatus) bool {
+	switch before {
+	case metav1.ConditionTrue:
+		return h.lastErr == nil || h.failures < toleratedFailures
+	case metav1.ConditionFalse:
+		return h.lastErr == nil && h.answers >= steadyAnswers
+	default:
+		return h.lastErr == nil
+	}
 }

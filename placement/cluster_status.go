@@ -60,11 +60,17 @@ func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []str
 		}
 		v1alpha1.SetCondition(&cluster.Status.Conditions, cluster.Generation, condition, state, reason, message)
 	}
-	before := meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ConditionReachable)
+	before := metav1.ConditionUnknown
+	if known := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionReachable); known != nil {
+		before = known.Status
+	}
 	reachable := w.health.reachable(before)
 	switch {
-	case !reachable:
+	case !reachable && w.health.lastErr != nil:
 		set(v1alpha1.ConditionReachable, false, reasonUnreachable, w.health.lastErr.Error())
+	case !reachable:
+		set(v1alpha1.ConditionReachable, false, reasonUnreachable,
+			fmt.Sprintf("member cluster %s: answers again, %d of %d times in a row", w.cluster, w.health.answers, steadyAnswers))
 	case w.health.lastErr == nil:
 		set(v1alpha1.ConditionReachable, true, reasonAnswers, "its API server answers")
 	}
@@ -81,7 +87,7 @@ func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []str
 		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonDeleting,
 			fmt.Sprintf("member cluster %s: remove it: instances are placed there: %s (deprovision them first)", w.cluster, some(leaving)))
 	case !reachable:
-		set(v1alpha1.ConditionReady, false, reasonUnreachable, w.health.lastErr.Error())
+		set(v1alpha1.ConditionReady, false, reasonUnreachable, meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionReachable).Message)
 	case verified == nil || verified.Status != metav1.ConditionTrue:
 		message := "not verified yet"
 		if verified != nil {

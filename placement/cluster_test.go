@@ -148,7 +148,7 @@ func TestAPodThatGoesIsNoticedAndFreesItsCapacity(t *testing.T) {
 	}
 }
 
-func TestThreeFailedProbesMakeAClusterUnready(t *testing.T) {
+func TestThreeFailedProbesMakeAClusterUnreadyAndThreeAnsweredOnesReadyAgain(t *testing.T) {
 	m := newMemberWorld(t, node("n", nil))
 	m.wantReady(m.look(), true, "")
 	m.probe = errors.New("connection refused")
@@ -159,6 +159,12 @@ func TestThreeFailedProbesMakeAClusterUnready(t *testing.T) {
 		t.Error("it is ready in the inventory")
 	}
 	m.probe = nil
+	m.wantReady(m.look(), false, "answers again, 1 of 3 times in a row")
+	m.probe = errors.New("connection refused")
+	m.wantReady(m.look(), false, "connection refused")
+	m.probe = nil
+	m.wantReady(m.look(), false, "answers again, 1 of 3 times in a row")
+	m.wantReady(m.look(), false, "answers again, 2 of 3 times in a row")
 	m.wantReady(m.look(), true, "")
 }
 

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -84,6 +85,9 @@ func (w *clusterWatch) refresh(ctx context.Context, r *clusterReconciler, cluste
 		return
 	}
 	w.health.answered(latency)
+	if w.health.answers < steadyAnswers && meta.IsStatusConditionFalse(cluster.Status.Conditions, v1alpha1.ConditionReachable) {
+		w.nextProbe = now.Add(r.ProbeEvery / 4) // the sooner it counts again
+	}
 	if w.access.due(now) {
 		w.access.inspect(ctx, r, cluster, w.target, now)
 	}

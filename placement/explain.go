@@ -11,15 +11,17 @@ import (
 
 // Verdict is what a placement says of one cluster.
 type Verdict struct {
-	Cluster string
+	Cluster string `json:"cluster"`
 	// Chosen clusters have no Reason.
-	Chosen  bool
-	Reason  Reason
-	Message string
+	Chosen  bool   `json:"chosen,omitempty"`
+	Reason  Reason `json:"reason,omitempty"`
+	Message string `json:"message"`
+	// Replicas on the cluster, where the request divides some.
+	Replicas int64 `json:"replicas,omitempty"`
 	// Score, its components and the price are those of clusters that fit.
-	Score  int32
-	Scores Scores
-	Price  *Price
+	Score  int32  `json:"score"`
+	Scores Scores `json:"scores"`
+	Price  *Price `json:"price,omitempty"`
 }
 
 // Explain is Place with a verdict on every cluster: the chosen ones first, then
@@ -58,7 +60,8 @@ func Explain(r Request, s *Snapshot) []Verdict {
 			v.Message = "fits best"
 		}
 		if i := slices.IndexFunc(chosen, func(other candidate) bool { return other.spot.same(c.spot) }); i >= 0 && r.Replicas > 0 {
-			v.Message += fmt.Sprintf(", %d of %d replicas", chosen[i].replicas, r.Replicas)
+			v.Replicas = chosen[i].replicas
+			v.Message += fmt.Sprintf(", %d of %d replicas", v.Replicas, r.Replicas)
 			v.Price = v.Price.times(chosen[i].replicas)
 		}
 		verdicts = append(verdicts, v)

@@ -31,6 +31,7 @@ type instanceReconciler struct {
 	clock     clock.PassiveClock
 	metrics   *metrics
 	moves     *moves
+	scorer    *ExternalScorer
 	// observeEvery is the time between two looks at a delivered instance.
 	observeEvery time.Duration
 

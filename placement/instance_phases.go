@@ -47,7 +47,7 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 	if err != nil {
 		return r.fail(ctx, s, err.Error())
 	}
-	decision, err := r.decide(request)
+	decision, err := r.decide(ctx, request)
 	if unplaceable, ok := isUnplaceable(err); ok {
 		return r.unplaceable(ctx, s, due, unplaceable)
 	}
@@ -143,8 +143,15 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []str
 	return request, nil
 }
 
-// decide places the request and reserves, measuring both.
-func (r *instanceReconciler) decide(request Request) (Decision, error) {
+// decide places the request and reserves, measuring both. Where its weights count the
+// external scorer, that is asked first; without an answer in time it counts for nothing.
+func (r *instanceReconciler) decide(ctx context.Context, request Request) (Decision, error) {
+	if r.scorer != nil && request.Weights.External > 0 {
+		var err error
+		if request.External, err = r.scorer.Score(ctx, request, r.inventory.Snapshot()); err != nil {
+			log.FromContext(ctx).Info("Placing without the external scorer", "reason", err.Error())
+		}
+	}
 	start := r.clock.Now()
 	decision, err := r.inventory.Place(request)
 	r.metrics.decided(r.clock.Since(start), err)

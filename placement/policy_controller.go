@@ -3,6 +3,7 @@ package placement
 import (
 	"context"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,6 +48,10 @@ func (r *policyReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.
 		state, reason, message := metav1.ConditionTrue, v1alpha1.ReasonReady, "in force"
 		if problem != nil {
 			state, reason, message = metav1.ConditionFalse, "Invalid", problem.Error()+"; requests that it matches are refused"
+		} else if rebalance := policy.Spec.Rebalance; rebalance != nil {
+			if _, _, err := window(rebalance, time.Now()); err != nil {
+				state, reason, message = metav1.ConditionFalse, "Invalid", err.Error()+"; nothing is moved by it"
+			}
 		}
 		before := policy.Status.ObservedGeneration
 		policy.Status.ObservedGeneration = policy.Generation

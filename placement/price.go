@@ -14,9 +14,9 @@ import (
 // Price is an amount of money per hour, exact to a billionth of the currency's unit.
 type Price struct {
 	// Currency as an ISO 4217 code.
-	Currency string
+	Currency string `json:"currency"`
 	// NanoPerHour is the price of one hour in billionths of the currency's unit.
-	NanoPerHour int64
+	NanoPerHour int64 `json:"nanoPerHour"`
 }
 
 // PriceOf converts a plan's price; nil stays nil.

@@ -67,6 +67,9 @@ type Request struct {
 	// for, on the best of them; when more, on all of them and others. What only concerns
 	// new placements (readiness, cordons, taints) does not drive it away.
 	Current []string
+	// Free lets the instance leave its current clusters for better ones: what it holds there
+	// counts as free, and that it is there counts for nothing.
+	Free bool
 	// Leaving are clusters on which the instance is and must not stay.
 	Leaving []string
 }
@@ -165,6 +168,14 @@ func (r Request) clusters() int {
 		return max(min(r.Clusters, r.Replicas), 1) // each has at least one
 	}
 	return max(r.Clusters, 1)
+}
+
+// stays is on how many of its current clusters the instance stays.
+func (r Request) stays() int {
+	if r.Free {
+		return 0
+	}
+	return min(r.clusters(), len(r.Current))
 }
 
 // total is what the request reserves in all, on n clusters.

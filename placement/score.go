@@ -15,30 +15,30 @@ import (
 type Scores struct {
 	// Balance is 100 · (free − asked) / allocatable, averaged over the resources asked
 	// for: what would be left over (kube-scheduler's NodeResourcesFit, LeastAllocated).
-	Balance int32
+	Balance int32 `json:"balance"`
 	// Pack is 100 − Balance: the opposite wish (MostAllocated).
-	Pack int32
+	Pack int32 `json:"pack"`
 	// Price is 100 · cheapest / price, where cheapest is the lowest price among the
 	// clusters that fit. Only prices in one currency are compared: that of the maximum
 	// price or, without one, that of most clusters that fit. Others score 0.
-	Price int32
+	Price int32 `json:"price"`
 	// Latency is 100 · 50 ms / (50 ms + latency), so that 50 ms scores half and one
 	// far-away cluster does not level the differences between near ones. Unknown
 	// scores 0.
-	Latency int32
+	Latency int32 `json:"latency"`
 	// Preference is 100 · satisfied / all, by the weights of the preferences that policies
 	// and affinities state; 0 where they state none.
-	Preference int32
+	Preference int32 `json:"preference"`
 	// Locality is 100 · 500 km / (500 km + distance from the consumer). Unknown scores 0.
-	Locality int32
+	Locality int32 `json:"locality"`
 	// Freshness is 100 · d / (30 days + d), where d is how long all claims about the cluster
 	// hold on, and 100 where they do not end; 0 where nothing is claimed.
-	Freshness int32
+	Freshness int32 `json:"freshness"`
 	// Diversity is 100 / (1 + n), where n is the number of other instances of the same
 	// application, or space, in the cluster's region; 0 where diversity weighs nothing.
-	Diversity int32
+	Diversity int32 `json:"diversity"`
 	// External is what the scorer outside Sluice says; 0 where it says nothing.
-	External int32
+	External int32 `json:"external"`
 }
 
 // halfLatency is the latency that scores 50.

@@ -55,6 +55,8 @@ type Options struct {
 	// MovesAtOnce is the number of instances that move to other clusters at the same time;
 	// zero means 10.
 	MovesAtOnce int
+	// Scorer outside Sluice; nil means that there is none.
+	Scorer *ExternalScorer
 	// Clock; nil means the real one.
 	Clock clock.PassiveClock
 }
@@ -88,13 +90,18 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 	if err := policies.setup(mgr); err != nil {
 		return fmt.Errorf("set up the controller of policies: %w", err)
 	}
+	if err := mgr.Add(&rebalancer{
+		hub: mgr.GetClient(), live: mgr.GetAPIReader(), namespace: o.Namespace, catalog: o.Catalog, clock: clock.RealClock{},
+	}); err != nil {
+		return fmt.Errorf("set up rebalancing: %w", err)
+	}
 	instances := &instanceReconciler{
 		hub: mgr.GetClient(), live: mgr.GetAPIReader(),
 		plan: func(serviceID, planID string) (*catalog.Plan, error) {
 			return o.Catalog.Snapshot().Plan(serviceID, planID)
 		},
 		inventory: o.Inventory, recovery: recovered, drivers: o.Drivers,
-		clock: o.Clock, metrics: m, moves: &moves{most: o.MovesAtOnce}, observeEvery: o.ObserveEvery,
+		clock: o.Clock, metrics: m, moves: &moves{most: o.MovesAtOnce}, scorer: o.Scorer, observeEvery: o.ObserveEvery,
 	}
 	if err := instances.setup(mgr, o); err != nil {
 		return fmt.Errorf("set up the controller of instances: %w", err)

@@ -1,0 +1,174 @@
+package placement
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+)
+
+// Proposal is a move that would place an instance better than it is.
+type Proposal struct {
+	// Instance by the name of its resource.
+	Instance string
+	// From are the clusters that it would leave, To those that would come instead.
+	From, To []string
+	// Score is the mean score of its clusters as they are, and Gain what the move adds.
+	Score, Gain int32
+	// Price of an hour before and after; nil where one of the clusters has no price.
+	Price, NewPrice *Price
+}
+
+// Proposals are the moves that gain at least so many points, the greatest gain first,
+// at most so many; of is asked which instances are to be looked at. They can be made
+// one after the other: each is worked out with those before it made. The reader must
+// be live, not a cache.
+func Proposals(ctx context.Context, reader client.Reader, namespace string, plans *catalog.Snapshot, now time.Time,
+	leastGain int32, most int, of func(*v1alpha1.ServiceInstance) bool,
+) ([]Proposal, error) {
+	inventory := NewInventory()
+	if err := recoverInventory(ctx, reader, namespace, inventory, now); err != nil {
+		return nil, err
+	}
+	requests, err := settledRequests(ctx, reader, namespace, plans, inventory, now, of)
+	if err != nil {
+		return nil, err
+	}
+	type candidate struct {
+		request Request
+		gain    int32
+	}
+	var candidates []candidate
+	snapshot := inventory.Snapshot()
+	for _, r := range requests {
+		if p, _ := propose(r, snapshot); p != nil && p.Gain >= leastGain {
+			candidates = append(candidates, candidate{r, p.Gain})
+		}
+	}
+	slices.SortFunc(candidates, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(b.gain, a.gain), strings.Compare(a.request.ID, b.request.ID))
+	})
+	var proposals []Proposal
+	for _, c := range candidates {
+		if len(proposals) == most {
+			break
+		}
+		p, held := propose(c.request, inventory.Snapshot())
+		if p == nil || p.Gain < leastGain {
+			continue // those before it have taken its place
+		}
+		inventory.Reserve(p.Instance, c.request.Consumer, held)
+		proposals = append(proposals, *p)
+	}
+	return proposals, nil
+}
+
+// settledRequests are the requests of the delivered instances that nothing is being
+// done with.
+func settledRequests(ctx context.Context, reader client.Reader, namespace string, plans *catalog.Snapshot, inventory *Inventory,
+	now time.Time, of func(*v1alpha1.ServiceInstance) bool,
+) (requests []Request, err error) {
+	list := &v1alpha1.ServiceInstanceList{}
+	policies := inventory.Snapshot().Policies()
+	err = eachPage(ctx, reader, namespace, list, func() {
+		for i := range list.Items {
+			instance := &list.Items[i]
+			if !settledInstance(instance) || !of(instance) {
+				continue
+			}
+			state := &instance.Status.Delivered.State
+			plan, err := plans.Plan(instance.Spec.ServiceID, state.PlanID)
+			if err != nil {
+				continue // of an offering that is not served any more
+			}
+			var parameters []byte
+			if state.Parameters != nil {
+				parameters = state.Parameters.Raw
+			}
+			request, err := NewRequest(instance.Name, plan, parameters)
+			if err != nil {
+				continue
+			}
+			request = policies.Govern(request, ConsumerOf(instance))
+			request.Current, request.Free, request.At = clusters(&instance.Status.Delivered.Decision), true, now
+			requests = append(requests, request)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list service instances: %w", err)
+	}
+	return requests, nil
+}
+
+func settledInstance(instance *v1alpha1.ServiceInstance) bool {
+	s := scope{ServiceInstance: instance}
+	return instance.DeletionTimestamp.IsZero() && instance.Status.Delivered != nil && instance.Status.Operation != nil &&
+		s.finished() && !s.moving() && !s.abandoned() && instance.Annotations[v1alpha1.AnnotationLeave] == ""
+}
+
+// propose works out where an instance would be placed today, and what it would hold
+// there; nil where it would stay, or where its clusters do not suit it any more, which
+// is not a matter of gain.
+func propose(r Request, s *Snapshot) (*Proposal, map[string]Resources) {
+	e := evaluate(r, s)
+	chosen, short := e.choose()
+	if short != nil || len(e.lost) > 0 {
+		return nil, nil
+	}
+	p := &Proposal{Instance: r.ID}
+	now := map[string]bool{}
+	held := map[string]Resources{}
+	var after []candidate
+	for _, c := range chosen {
+		name := c.cluster().Name
+		now[name] = true
+		held[name] = r.Resources.times(max(c.replicas, 1))
+		after = append(after, c)
+		if !slices.Contains(r.Current, name) {
+			p.To = append(p.To, name)
+		}
+	}
+	for _, name := range r.Current {
+		if !now[name] {
+			p.From = append(p.From, name)
+		}
+	}
+	if len(p.From) == 0 || len(p.To) == 0 {
+		return nil, nil
+	}
+	p.Score = meanScore(e.current)
+	p.Gain = meanScore(after) - p.Score
+	p.Price, p.NewPrice = e.price(e.current), e.price(after)
+	return p, held
+}
+
+func meanScore(candidates []candidate) int32 {
+	var sum int32
+	for _, c := range candidates {
+		sum += c.score
+	}
+	return sum / int32(max(len(candidates), 1)) //nolint:gosec // at most mostClusters
+}
+
+// price of all candidates together; nil where one has none, or another currency.
+func (e *evaluation) price(candidates []candidate) *Price {
+	var sum *Price
+	for _, c := range candidates {
+		one := e.scorer.tariff.priceOf(c.spot).times(max(c.replicas, 1))
+		switch {
+		case one == nil, sum != nil && sum.Currency != one.Currency:
+			return nil
+		case sum == nil:
+			sum = &Price{Currency: one.Currency}
+		}
+		sum.NanoPerHour += one.NanoPerHour
+	}
+	return sum
+}

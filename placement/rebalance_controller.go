@@ -1,0 +1,137 @@
+package placement
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+)
+
+// rebalancer applies proposals by itself, for instances that a policy with a schedule
+// concerns, within its windows. It runs on the leader only.
+type rebalancer struct {
+	hub       client.Client
+	live      client.Reader
+	namespace string
+	catalog   *catalog.Catalog
+	clock     clock.WithTicker
+}
+
+// rebalanceCheck is how often it looks whether a window is open.
+const rebalanceCheck = time.Minute
+
+// NeedLeaderElection says that only the leader moves instances.
+func (*rebalancer) NeedLeaderElection() bool { return true }
+
+// Start looks every minute, until the context ends.
+func (r *rebalancer) Start(ctx context.Context) error {
+	tick := r.clock.NewTicker(rebalanceCheck)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C():
+			if err := r.check(ctx); err != nil {
+				log.FromContext(ctx).Error(err, "Could not rebalance")
+			}
+		}
+	}
+}
+
+// check applies what the policies allow now.
+func (r *rebalancer) check(ctx context.Context) error {
+	var policies v1alpha1.PlacementPolicyList
+	if err := r.hub.List(ctx, &policies, client.InNamespace(r.namespace)); err != nil {
+		return fmt.Errorf("list placement policies: %w", err)
+	}
+	now := r.clock.Now()
+	for i := range policies.Items {
+		policy := &policies.Items[i]
+		if policy.Spec.Rebalance == nil {
+			continue
+		}
+		opened, open, err := window(policy.Spec.Rebalance, now)
+		if err != nil || !open {
+			continue // the policy's status says what is wrong with it
+		}
+		if err := r.apply(ctx, policy, opened, now); err != nil {
+			return fmt.Errorf("policy %s: %w", policy.Name, err)
+		}
+	}
+	return nil
+}
+
+// window tells whether one is open, and since when.
+func window(of *v1alpha1.Rebalance, now time.Time) (opened time.Time, open bool, err error) {
+	schedule, err := cron.ParseStandard(of.Schedule)
+	if err != nil {
+		return time.Time{}, false, fmt.Errorf("rebalance.schedule: %w", err)
+	}
+	length := time.Duration(max(of.WindowSeconds, 60)) * time.Second
+	opened = schedule.Next(now.UTC().Add(-length))
+	return opened, !opened.IsZero() && !opened.After(now), nil
+}
+
+// apply asks instances to leave, as many as the policy allows in a window. How many it
+// has asked already, the instances themselves say.
+func (r *rebalancer) apply(ctx context.Context, policy *v1alpha1.PlacementPolicy, opened, now time.Time) error {
+	compiled, err := CompilePolicy(policy)
+	if err != nil {
+		return nil //nolint:nilerr // the policy's status says it
+	}
+	moved := int32(0)
+	of := func(instance *v1alpha1.ServiceInstance) bool {
+		if !compiled.concerns(ConsumerOf(instance)) {
+			return false
+		}
+		return instance.Status.Moved == nil || instance.Status.Moved.DecidedAt.Time.Before(opened) // once in a window
+	}
+	list := &v1alpha1.ServiceInstanceList{}
+	err = eachPage(ctx, r.live, r.namespace, list, func() {
+		for i := range list.Items {
+			if _, asked := list.Items[i].Annotations[v1alpha1.AnnotationLeave]; asked || compiled.concerns(ConsumerOf(&list.Items[i])) && !of(&list.Items[i]) {
+				moved++
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	limit := max(policy.Spec.Rebalance.AtMost, 1) - moved
+	if limit <= 0 {
+		return nil
+	}
+	proposals, err := Proposals(ctx, r.live, r.namespace, r.catalog.Snapshot(), now, max(policy.Spec.Rebalance.LeastGain, 1), int(limit), of)
+	if err != nil {
+		return err
+	}
+	for _, p := range proposals {
+		log.FromContext(ctx).Info("Rebalancing", "policy", policy.Name, "instance", p.Instance, "from", p.From, "to", p.To, "gain", p.Gain)
+		if err := ApplyProposal(ctx, r.hub, r.namespace, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ApplyProposal asks an instance to leave the clusters that the proposal names. Where it
+// goes is decided anew, by what is true then. Asking twice does nothing.
+func ApplyProposal(ctx context.Context, c client.Client, namespace string, p Proposal) error {
+	instance := &v1alpha1.ServiceInstance{}
+	instance.Namespace, instance.Name = namespace, p.Instance
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationLeave, strings.Join(p.From, ","))
+	if err := c.Patch(ctx, instance, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("ask %s to leave %s: %w", p.Instance, strings.Join(p.From, ", "), err)
+	}
+	return nil
+}
