@@ -2,6 +2,7 @@ package placement
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -64,7 +65,10 @@ func TestAScorerThatFailsIsLeftAloneForAWhileAndCountsForNothing(t *testing.T) {
 		"it sends elsewhere": func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://localhost/", http.StatusFound)
 		},
-		"it hangs": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"it hangs": func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body) // until then, nobody notices that the client has gone
+			<-r.Context().Done()
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var calls atomic.Int32
