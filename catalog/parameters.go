@@ -109,3 +109,17 @@ func ApplicationOf(parameters *runtime.RawExtension) string {
 	}
 	return given.Application
 }
+
+// OnlyApplication are the parameters without all that is nobody's business but the
+// application's name; nil where they have none.
+func OnlyApplication(parameters *runtime.RawExtension) *runtime.RawExtension {
+	application := ApplicationOf(parameters)
+	if application == "" {
+		return nil
+	}
+	kept, err := json.Marshal(map[string]string{"application": application})
+	if err != nil {
+		return nil // a string always encodes
+	}
+	return &runtime.RawExtension{Raw: kept}
+}

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -32,7 +31,13 @@ func newClusterCommand(hub *hubFlags) *cobra.Command {
 	}
 	hub.bind(cmd)
 	cmd.AddCommand(newClusterAddCommand(hub), newClusterListCommand(hub), newClusterClaimsCommand(hub), newClusterRemoveCommand(hub),
-		newClusterCordonCommand(hub, true), newClusterCordonCommand(hub, false), newClusterManifestCommand())
+		newClusterScheduleCommand(hub, schedulability{
+			use: "cordon NAME", short: "Let nothing new onto a member cluster; instances on it stay", done: "takes no new placements", cordoned: true,
+		}),
+		newClusterScheduleCommand(hub, schedulability{
+			use: "uncordon NAME", short: "Let new placements onto a member cluster again, and end its draining", done: "takes placements again",
+		}),
+		newClusterDrainCommand(hub), newClusterLatencyCommand(hub), newClusterManifestCommand())
 	return cmd
 }
 
@@ -46,6 +51,8 @@ type clusterAddFlags struct {
 	taints                 []string
 	currency               string
 	prices                 map[string]string
+	oversubscribe          map[string]string
+	latitude, longitude    string
 	offering               string
 	requires               []string
 	grace                  time.Duration
@@ -101,6 +108,9 @@ it is this offering (sluice sd --help).`,
 	flags.StringArrayVar(&f.taints, "taint", nil, "taint that repels requests, key=value:NoSchedule (repeatable)")
 	flags.StringVar(&f.currency, "currency", "EUR", "currency of --price, an ISO 4217 code")
 	flags.StringToStringVar(&f.prices, "price", nil, "price of one unit for one hour by resource, for instance cpu=0.04,memory=0.005 (memory by the GiB)")
+	flags.StringToStringVar(&f.oversubscribe, "oversubscribe", nil, "by how much more of a resource is sold than there is, for instance cpu=1.5")
+	flags.StringVar(&f.latitude, "latitude", "", "where the cluster is, in decimal degrees, north positive")
+	flags.StringVar(&f.longitude, "longitude", "", "where the cluster is, in decimal degrees, east positive")
 	bindManifest(cmd, &f.manifest)
 	flags.StringVar(&f.offering, "offering", "", "id of the service offering that --provider must prove the cluster to be")
 	flags.StringSliceVar(&f.requires, "requires", nil, "types of credentials that must be there beside the offering's own, for instance LabelCredential")
@@ -145,6 +155,19 @@ func (f *clusterAddFlags) cluster(name string) (*v1alpha1.MemberCluster, error) 
 			return nil, err
 		}
 		cluster.Spec.Taints = append(cluster.Spec.Taints, taint)
+	}
+	for name, text := range f.oversubscribe {
+		ratio, err := resource.ParseQuantity(text)
+		if err != nil || ratio.MilliValue() < 1000 {
+			return nil, fmt.Errorf("--oversubscribe %s=%s: want a number of at least 1", name, text)
+		}
+		if cluster.Spec.Oversubscription == nil {
+			cluster.Spec.Oversubscription = map[corev1.ResourceName]resource.Quantity{}
+		}
+		cluster.Spec.Oversubscription[corev1.ResourceName(name)] = ratio
+	}
+	if f.latitude != "" || f.longitude != "" {
+		cluster.Spec.Location = &v1alpha1.Location{Latitude: f.latitude, Longitude: f.longitude}
 	}
 	if len(f.prices) > 0 {
 		prices := &v1alpha1.PriceList{Currency: f.currency, PerHour: map[corev1.ResourceName]resource.Quantity{}}
@@ -355,30 +378,6 @@ func removeCluster(ctx context.Context, w io.Writer, c client.Client, key client
 	}
 	fmt.Fprintf(w, "cluster %s: has left the inventory\n", key.Name)
 	return nil
-}
-
-// newClusterCordonCommand is cordon, or with false uncordon.
-func newClusterCordonCommand(hub *hubFlags, cordon bool) *cobra.Command {
-	use, short, done := "cordon NAME", "Let nothing new onto a member cluster; instances on it stay", "takes no new placements"
-	if !cordon {
-		use, short, done = "uncordon NAME", "Let new placements onto a member cluster again", "takes placements again"
-	}
-	return &cobra.Command{
-		Use: use, Short: short, Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := hub.client()
-			if err != nil {
-				return err
-			}
-			cluster := &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: hub.namespace, Name: args[0]}}
-			patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, cordon))
-			if err := c.Patch(cmd.Context(), cluster, patch, client.FieldOwner(fieldOwner)); err != nil {
-				return fmt.Errorf("cluster %s: %w", args[0], err)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "cluster %s: %s\n", args[0], done)
-			return err
-		},
-	}
 }
 
 func newClusterManifestCommand() *cobra.Command {

@@ -31,6 +31,7 @@ Start with:
 		newSDCommand(hub),
 		newPolicyCommand(hub),
 		newPlaceCommand(hub),
+		newRebalanceCommand(hub),
 		newInstanceCommand(hub),
 		newCollectCommand(hub),
 		newKeysetCommand(),

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
@@ -14,96 +18,150 @@ import (
 )
 
 func newPlaceCommand(hub *hubFlags) *cobra.Command {
-	var service, plan, parameters, id string
-	var consumer placement.Consumer
-	var suppositions []string
-	var dryRun bool
-	var output outputFlag
+	f := &placeFlags{hub: hub}
 	cmd := &cobra.Command{
 		Use:   "place --service NAME --plan NAME --dry-run",
 		Short: "Ask where an instance would land, and why not elsewhere",
 		Long: `Ask where an instance of a plan would land now, and why not elsewhere: every cluster, chosen or rejected,
-with its scores or the numbers that it lacks. Nothing is reserved.`,
+with its scores or the numbers that it lacks. Nothing is reserved.
+
+With --record, all that the decision depends on is written to a file: clusters, what is reserved on them,
+policies and the plan, but no credentials. With --replay, the decision is made again by such a file, without
+a hub; it fails if it is another one.`,
 		Example: `  sluice place --service kubernetes-resources --plan large --dry-run
   sluice place --service kubernetes-resources --plan large --parameters '{"clusters": 2}' --dry-run
-  sluice place --service kubernetes-resources --plan large --dry-run --what-if 'cluster eu-1 is lost'`,
+  sluice place --service kubernetes-resources --plan large --dry-run --what-if 'cluster eu-1 is lost'
+  sluice place --service kubernetes-resources --plan large --dry-run --record decision.yaml
+  sluice place --replay decision.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !dryRun {
-				return errors.New("instances are placed when a platform orders them; use --dry-run to ask where one would land")
+			if f.replay != "" {
+				return f.again(cmd)
 			}
-			c, err := hub.client()
-			if err != nil {
-				return err
-			}
-			p, err := findPlan(cmd, c, hub.namespace, service, plan)
-			if err != nil {
-				return err
-			}
-			if err := p.ValidateCreate(json.RawMessage(parameters)); err != nil {
-				return err
-			}
-			request, err := placement.NewRequest(id, p, json.RawMessage(parameters))
-			if err != nil {
-				return err
-			}
-			snapshot, err := placement.SnapshotFromHub(cmd.Context(), c, hub.namespace)
-			if err != nil {
-				return err
-			}
-			for _, text := range suppositions {
-				supposed, err := placement.ParseSupposition(text)
-				if err != nil {
-					return fmt.Errorf("--what-if: %w", err)
-				}
-				if snapshot, err = snapshot.Suppose(supposed); err != nil {
-					return fmt.Errorf("--what-if: %w", err)
-				}
-			}
-			request = snapshot.Policies().Govern(request, consumer)
-			verdicts := placement.Explain(request, snapshot)
-			if output == "table" {
-				return placement.WriteTable(cmd.OutOrStdout(), verdicts)
-			}
-			return output.print(cmd.OutOrStdout(), verdicts, table{})
+			return f.ask(cmd)
 		},
 	}
 	hub.bind(cmd)
-	output.bind(cmd)
+	f.output.bind(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&service, "service", "", "name of the service offering")
-	flags.StringVar(&plan, "plan", "", "name of the plan")
-	flags.StringVar(&parameters, "parameters", "{}", "parameters of the instance, as JSON")
-	flags.StringVar(&id, "instance", "dry-run", "instance id, which breaks ties between equal clusters")
-	flags.StringVar(&consumer.Platform, "platform", "", "platform that asks, as policies see it")
-	flags.StringVar(&consumer.Organization, "organization", "", "its organization_guid, as policies see it")
-	flags.StringVar(&consumer.Space, "space", "", "its space_guid, as policies see it")
-	flags.StringArrayVar(&suppositions, "what-if", nil, `decide as if "cluster NAME is lost", "… is cordoned" or "… is back" (repeatable)`)
-	flags.BoolVar(&dryRun, "dry-run", false, "explain without placing")
-	for _, name := range []string{"service", "plan"} {
-		_ = cmd.MarkFlagRequired(name)
-	}
+	flags.StringVar(&f.service, "service", "", "name of the service offering")
+	flags.StringVar(&f.plan, "plan", "", "name of the plan")
+	flags.StringVar(&f.parameters, "parameters", "{}", "parameters of the instance, as JSON")
+	flags.StringVar(&f.id, "instance", "dry-run", "instance id, which breaks ties between equal clusters")
+	flags.StringVar(&f.consumer.Platform, "platform", "", "platform that asks, as policies see it")
+	flags.StringVar(&f.consumer.Organization, "organization", "", "its organization_guid, as policies see it")
+	flags.StringVar(&f.consumer.Space, "space", "", "its space_guid, as policies see it")
+	flags.StringArrayVar(&f.suppositions, "what-if", nil, `decide as if "cluster NAME is lost", "… is cordoned" or "… is back" (repeatable)`)
+	flags.BoolVar(&f.dryRun, "dry-run", false, "explain without placing")
+	flags.StringVar(&f.record, "record", "", "file to which the decision and all that it depends on is written")
+	flags.StringVar(&f.replay, "replay", "", "file by which the decision is made again")
+	cmd.MarkFlagsMutuallyExclusive("record", "replay")
 	return cmd
 }
 
-// findPlan looks a served plan up by the names that people use.
-func findPlan(cmd *cobra.Command, c client.Client, namespace, service, plan string) (*catalog.Plan, error) {
-	var offerings v1alpha1.ServiceOfferingList
-	if err := c.List(cmd.Context(), &offerings, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("list service offerings: %w", err)
+// placeFlags are what is asked of placement.
+type placeFlags struct {
+	hub                           *hubFlags
+	service, plan, parameters, id string
+	consumer                      placement.Consumer
+	suppositions                  []string
+	dryRun                        bool
+	record, replay                string
+	output                        outputFlag
+}
+
+// ask decides by what the hub says.
+func (f *placeFlags) ask(cmd *cobra.Command) error {
+	if !f.dryRun {
+		return errors.New("instances are placed when a platform orders them; use --dry-run to ask where one would land")
 	}
-	snapshot, err := catalog.Build(offerings.Items, nil)
+	if f.service == "" || f.plan == "" {
+		return errors.New("--service and --plan say what is asked for; `sluice catalog list` shows them all")
+	}
+	c, err := f.hub.client()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, offering := range offerings.Items {
+	offering, plan, err := findPlan(cmd, c, f.hub.namespace, f.service, f.plan)
+	if err != nil {
+		return err
+	}
+	if err := plan.ValidateCreate(json.RawMessage(f.parameters)); err != nil {
+		return err
+	}
+	order := placement.Order{ID: f.id, PlanID: plan.ID, Parameters: json.RawMessage(f.parameters), Consumer: f.consumer}
+	for _, text := range f.suppositions {
+		supposed, err := placement.ParseSupposition(text)
+		if err != nil {
+			return fmt.Errorf("--what-if: %w", err)
+		}
+		order.Suppositions = append(order.Suppositions, supposed)
+	}
+	recording, verdicts, err := placement.Record(cmd.Context(), c, f.hub.namespace, *offering, order, time.Now())
+	if err != nil {
+		return err
+	}
+	if f.record != "" {
+		data, err := yaml.Marshal(recording)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(f.record, data, 0o600); err != nil {
+			return err
+		}
+	}
+	return f.show(cmd, recording, verdicts)
+}
+
+// again decides by a file.
+func (f *placeFlags) again(cmd *cobra.Command) error {
+	data, err := readInput(cmd, f.replay)
+	if err != nil {
+		return err
+	}
+	var recording placement.Recording
+	if err := yaml.UnmarshalStrict(data, &recording); err != nil {
+		return fmt.Errorf("--replay: %w", err)
+	}
+	verdicts, err := recording.Replay()
+	return errors.Join(f.show(cmd, &recording, verdicts), err)
+}
+
+func (f *placeFlags) show(cmd *cobra.Command, recording *placement.Recording, verdicts []placement.Verdict) error {
+	if f.output != "table" {
+		return f.output.print(cmd.OutOrStdout(), verdicts, table{})
+	}
+	if recording.Error != "" {
+		fmt.Fprintln(cmd.OutOrStdout(), recording.Error)
+	}
+	return placement.WriteTable(cmd.OutOrStdout(), verdicts)
+}
+
+// findPlan looks a served plan up by the names that people use.
+func findPlan(cmd *cobra.Command, c client.Client, namespace, service, plan string) (*v1alpha1.ServiceOfferingSpec, *catalog.Plan, error) {
+	snapshot, offerings, err := servedCatalog(cmd.Context(), c, namespace)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, offering := range offerings {
 		if accepted := offering.Status.Accepted; accepted != nil && accepted.Name == service {
 			for _, p := range accepted.Plans {
 				if p.Name == plan {
-					return snapshot.Plan(accepted.ID, p.ID)
+					found, err := snapshot.Plan(accepted.ID, p.ID)
+					return accepted, found, err
 				}
 			}
 		}
 	}
-	return nil, fmt.Errorf("no plan %q of service %q is served; `sluice catalog list` shows them all", plan, service)
+	return nil, nil, fmt.Errorf("no plan %q of service %q is served; `sluice catalog list` shows them all", plan, service)
+}
+
+// servedCatalog is what the hub's offerings serve.
+func servedCatalog(ctx context.Context, c client.Client, namespace string) (*catalog.Snapshot, []v1alpha1.ServiceOffering, error) {
+	var offerings v1alpha1.ServiceOfferingList
+	if err := c.List(ctx, &offerings, client.InNamespace(namespace)); err != nil {
+		return nil, nil, fmt.Errorf("list service offerings: %w", err)
+	}
+	snapshot, err := catalog.Build(offerings.Items, nil)
+	return snapshot, offerings.Items, err
 }

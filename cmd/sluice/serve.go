@@ -44,6 +44,10 @@ type serveFlags struct {
 	internetEgress                 bool
 	logFormat                      string
 	verbose                        bool
+	probeEvery                     time.Duration
+	movesAtOnce                    int
+	scorerURL                      string
+	scorerTimeout                  time.Duration
 }
 
 func newServeCommand() *cobra.Command {
@@ -78,6 +82,10 @@ platforms.yaml of the data folder.`,
 	flags.DurationVar(&f.bindWait, "bind-wait", 10*time.Second, "how long a bind that may be answered asynchronously is held before it is")
 	flags.DurationVar(&f.bindTimeout, "bind-timeout", 50*time.Second, "how long a bind that must be answered synchronously may take; platforms give up after 60s")
 	flags.BoolVar(&f.internetEgress, "internet-egress", false, "let consumers' pods reach the internet")
+	flags.DurationVar(&f.probeEvery, "probe-every", placement.DefaultProbeEvery, "how often to ask each member cluster whether it answers; it counts as lost after three failures")
+	flags.IntVar(&f.movesAtOnce, "moves-at-once", 10, "how many instances move from lost or drained clusters at the same time")
+	flags.StringVar(&f.scorerURL, "scorer-url", "", "URL of an external scorer, which plans and policies weigh as score.external (docs/placement.md)")
+	flags.DurationVar(&f.scorerTimeout, "scorer-timeout", placement.DefaultScorerTimeout, "how long it may take to answer; then it counts for nothing")
 	flags.StringVar(&f.logFormat, "log-format", "text", "format of the log: text or json")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "log what the controllers do, step by step")
 	return cmd
@@ -204,7 +212,12 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 		return fmt.Errorf("set up the catalog: %w", err)
 	}
 	driver := &kube.Driver{Connections: connections, Hub: h.ID, InternetEgress: f.internetEgress}
+	var scorer *placement.ExternalScorer
+	if f.scorerURL != "" {
+		scorer = placement.NewExternalScorer(f.scorerURL, f.scorerTimeout)
+	}
 	if err := placement.SetupWithManager(mgr, placement.Options{
+		ProbeEvery: f.probeEvery, ProbeTimeout: min(f.probeEvery, 5*time.Second), MovesAtOnce: f.movesAtOnce, Scorer: scorer,
 		Namespace: h.Namespace, HubID: h.ID, Catalog: served, Connections: connections,
 		Drivers: map[string]placement.Driver{v1alpha1.DriverKube: driver}, Rules: kube.Rules(), Probed: f.trust.probed(),
 	}); err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/sluice-dev/sluice/internal/hub"
 )
 
-// TestOperatorOfTrust walks through what an operator does about providers and
-// issuers, on an embedded hub.
-func TestOperatorOfTrust(t *testing.T) {
+// operatedHub is an embedded hub, and Sluice's commands on it.
+func operatedHub(t *testing.T) (h *hub.Hub, c client.Client, operator func(args ...string) (string, error), must func(args ...string) string) {
+	t.Helper()
 	dataDir := t.TempDir()
 	h, err := hub.Start(t.Context(), hub.Options{DataDir: dataDir})
 	if err != nil {
@@ -27,12 +27,11 @@ func TestOperatorOfTrust(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	c, err := client.New(h.Config, client.Options{Scheme: scheme})
-	if err != nil {
+	if c, err = client.New(h.Config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
-	operator := func(args ...string) (string, error) { return sluice(t, append(args, "--data-dir", dataDir)...) }
-	must := func(args ...string) string {
+	operator = func(args ...string) (string, error) { return sluice(t, append(args, "--data-dir", dataDir)...) }
+	must = func(args ...string) string {
 		t.Helper()
 		out, err := operator(args...)
 		if err != nil {
@@ -40,6 +39,13 @@ func TestOperatorOfTrust(t *testing.T) {
 		}
 		return out
 	}
+	return h, c, operator, must
+}
+
+// TestOperatorOfTrust walks through what an operator does about providers and
+// issuers, on an embedded hub.
+func TestOperatorOfTrust(t *testing.T) {
+	h, c, operator, must := operatedHub(t)
 	dir := initialised(t)
 	mustSluice(t, "sd", "sign", "--dir", dir)
 

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// schedulability is what cordon, drain and uncordon make of a cluster.
+type schedulability struct {
+	use, short, done string
+	cordoned, drain  bool
+}
+
+func newClusterScheduleCommand(hub *hubFlags, s schedulability) *cobra.Command {
+	return &cobra.Command{
+		Use: s.use, Short: s.short, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := hub.client()
+			if err != nil {
+				return err
+			}
+			if err := s.apply(cmd.Context(), c, hub.namespace, args[0]); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "cluster %s: %s\n", args[0], s.done)
+			return err
+		},
+	}
+}
+
+// apply writes it to the cluster's spec.
+func (s schedulability) apply(ctx context.Context, c client.Client, namespace, name string) error {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		cluster := &v1alpha1.MemberCluster{}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, cluster); err != nil {
+			return err
+		}
+		draining := slices.ContainsFunc(cluster.Spec.Taints, isDrain)
+		cluster.Spec.Unschedulable = s.cordoned
+		switch {
+		case s.drain && !draining:
+			now := metav1.Now()
+			cluster.Spec.Taints = append(cluster.Spec.Taints, corev1.Taint{Key: v1alpha1.TaintDrain, Effect: corev1.TaintEffectNoExecute, TimeAdded: &now})
+		case !s.cordoned:
+			cluster.Spec.Taints = slices.DeleteFunc(cluster.Spec.Taints, isDrain)
+		}
+		return c.Update(ctx, cluster, client.FieldOwner(fieldOwner))
+	})
+	if err != nil {
+		return fmt.Errorf("cluster %s: %w", name, err)
+	}
+	return nil
+}
+
+func isDrain(taint corev1.Taint) bool { return taint.Key == v1alpha1.TaintDrain }
+
+func newClusterDrainCommand(hub *hubFlags) *cobra.Command {
+	var patience time.Duration
+	cmd := &cobra.Command{
+		Use:   "drain NAME",
+		Short: "Move every instance off a member cluster, and let nothing new onto it",
+		Long: `Move every instance off a member cluster, and let nothing new onto it. Each is delivered to its new place
+before it leaves the old one; a few move at a time. Instances that fit nowhere else, or whose plan tolerates
+the taint sluice.dev/drain, stay; the command says which, and waits. Interrupting it stops the waiting, not the
+draining; ` + "`sluice cluster uncordon`" + ` does.`,
+		Example: `  sluice cluster drain eu-1
+  sluice cluster drain eu-1 --wait 30m && sluice cluster remove eu-1`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := hub.client()
+			if err != nil {
+				return err
+			}
+			if err := (schedulability{cordoned: true, drain: true}).apply(cmd.Context(), c, hub.namespace, args[0]); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "cluster %s: draining\n", args[0])
+			if patience == 0 {
+				return nil
+			}
+			return awaitDrained(cmd.Context(), cmd.OutOrStdout(), c, hub.namespace, args[0], patience)
+		},
+	}
+	cmd.Flags().DurationVar(&patience, "wait", time.Hour, "how long to wait until the cluster is empty; 0 does not wait")
+	return cmd
+}
+
+// awaitDrained reports what is left on a cluster, whenever that changes, until it is nothing.
+func awaitDrained(ctx context.Context, out io.Writer, c client.Client, namespace, cluster string, patience time.Duration) error {
+	said, left := "", 0
+	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		var instances v1alpha1.ServiceInstanceList
+		if err := c.List(ctx, &instances, client.InNamespace(namespace)); err != nil {
+			return false, err
+		}
+		var state string
+		state, left = drainState(instances.Items, cluster)
+		if state != said {
+			fmt.Fprintf(out, "cluster %s: %s\n", cluster, state)
+			said = state
+		}
+		return left == 0, nil
+	})
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		return fmt.Errorf("cluster %s: %d instances are still there after %s; they go on leaving", cluster, left, patience)
+	}
+	return err
+}
+
+// drainState says what is left on a cluster.
+func drainState(instances []v1alpha1.ServiceInstance, cluster string) (state string, left int) {
+	var moving, cleaning int
+	var stranded []string
+	for i := range instances {
+		status := &instances[i].Status
+		on := func(d *v1alpha1.Decision) bool {
+			return d != nil && slices.ContainsFunc(d.Placements, func(p v1alpha1.Placement) bool { return p.Cluster == cluster })
+		}
+		isLeft := slices.ContainsFunc(status.Left, func(l v1alpha1.LeftPlacement) bool { return l.Cluster == cluster })
+		delivered := status.Delivered != nil && on(&status.Delivered.Decision)
+		if !isLeft && !delivered && !on(status.Decision) {
+			continue
+		}
+		left++
+		placed := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionPlaced)
+		switch {
+		case isLeft:
+			cleaning++
+		case status.Decision != nil && len(status.Decision.Leaving) > 0:
+			moving++
+		case placed != nil && placed.Reason == "Stranded":
+			stranded = append(stranded, fmt.Sprintf("%s (%s)", instances[i].Name, placed.Message))
+		}
+	}
+	if left == 0 {
+		return "empty", 0
+	}
+	state = fmt.Sprintf("%d instances left, %d of them moving, %d being removed", left, moving, cleaning)
+	if len(stranded) > 0 {
+		const shown = 3
+		state += fmt.Sprintf(", %d with nowhere to go: %s", len(stranded), strings.Join(stranded[:min(shown, len(stranded))], "; "))
+	}
+	return state, left
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// readyCluster is a member cluster with some cores that answers.
+func readyCluster(t *testing.T, c client.Client, namespace, name string, cores int64) *v1alpha1.MemberCluster {
+	t.Helper()
+	cluster := &v1alpha1.MemberCluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       v1alpha1.MemberClusterSpec{Access: v1alpha1.ClusterAccess{SealedKubeconfig: []byte("sealed")}, Region: name},
+	}
+	if err := c.Create(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(cores, resource.DecimalSI)}
+	for _, condition := range []string{v1alpha1.ConditionReachable, v1alpha1.ConditionAccessVerified} {
+		v1alpha1.SetCondition(&cluster.Status.Conditions, 1, condition, metav1.ConditionTrue, "Fine", "fine")
+	}
+	if err := c.Status().Update(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	return cluster
+}
+
+// servedOffering is an offering with a plan of two cores.
+func servedOffering(t *testing.T, c client.Client, namespace string) {
+	t.Helper()
+	spec := v1alpha1.ServiceOfferingSpec{ID: "service-1", Name: "compute", Description: "Cores.", Bindable: true, Plans: []v1alpha1.Plan{{
+		ID: "plan-1", Name: "small", Description: "Two cores.", Kind: v1alpha1.PlanKindResources,
+		Resources: &v1alpha1.ResourcesPlan{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}},
+	}}}
+	offering := &v1alpha1.ServiceOffering{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "compute"}, Spec: spec}
+	if err := c.Create(t.Context(), offering); err != nil {
+		t.Fatal(err)
+	}
+	offering.Status.Accepted = offering.Spec.DeepCopy()
+	if err := c.Status().Update(t.Context(), offering); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// deliveredInstance is an instance that has two cores on a cluster.
+func deliveredInstance(t *testing.T, c client.Client, namespace, name, cluster string) *v1alpha1.ServiceInstance {
+	t.Helper()
+	instance := &v1alpha1.ServiceInstance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: v1alpha1.ServiceInstanceSpec{
+			Platform: "cf", InstanceID: name, ServiceID: "service-1", Desired: v1alpha1.InstanceState{PlanID: "plan-1"},
+		},
+	}
+	if err := c.Create(t.Context(), instance); err != nil {
+		t.Fatal(err)
+	}
+	decision := v1alpha1.Decision{Generation: 1, Placements: []v1alpha1.Placement{{
+		Cluster: cluster, Reserved: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")},
+	}}}
+	now := metav1.Now()
+	instance.Status = v1alpha1.ServiceInstanceStatus{
+		Operation: &v1alpha1.Operation{Type: v1alpha1.OperationProvision, Generation: 1, State: v1alpha1.StateSucceeded, StartedAt: now, FinishedAt: &now},
+		Decision:  &decision, Delivered: &v1alpha1.DeliveredState{State: instance.Spec.Desired, Decision: decision},
+	}
+	if err := c.Status().Update(t.Context(), instance); err != nil {
+		t.Fatal(err)
+	}
+	return instance
+}
+
+func TestOperatorOfPlacement(t *testing.T) {
+	h, c, operator, must := operatedHub(t)
+	eu := readyCluster(t, c, h.Namespace, "eu", 4)
+	readyCluster(t, c, h.Namespace, "us", 64)
+	servedOffering(t, c, h.Namespace)
+	instance := deliveredInstance(t, c, h.Namespace, "si-1", "eu")
+	reload := func(object client.Object) {
+		t.Helper()
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	t.Run("a decision is recorded and replayed without a hub", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "decision.yaml")
+		asked := must("place", "--service", "compute", "--plan", "small", "--dry-run", "--record", file)
+		if !strings.Contains(asked, "us       Chosen") {
+			t.Fatalf("asked: %s", asked)
+		}
+		replayed, err := sluice(t, "place", "--replay", file)
+		if err != nil || replayed != asked {
+			t.Errorf("%v; replayed\n%s\nrecorded\n%s", err, replayed, asked)
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(data), "sealed") {
+			t.Error("the recording has the access to a cluster")
+		}
+		changed := strings.Replace(string(data), `cpu: "64"`, `cpu: "1"`, 1)
+		if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sluice(t, "place", "--replay", file); err == nil || !strings.Contains(err.Error(), "differs from the recorded one, which was: [us]") {
+			t.Errorf("a changed fleet is replayed with %v", err)
+		}
+	})
+	t.Run("a better place is proposed and, when applied, asked for", func(t *testing.T) {
+		if out := must("rebalance"); !strings.Contains(out, "si-1") || !strings.Contains(out, "+46") {
+			t.Errorf("proposed: %s", out)
+		}
+		if out := must("rebalance", "--least-gain", "60"); !strings.Contains(out, "no move gains 60 points or more") {
+			t.Errorf("proposed: %s", out)
+		}
+		reload(instance)
+		if len(instance.Annotations) > 0 {
+			t.Error("a proposal was a surprise")
+		}
+		must("rebalance", "--apply")
+		reload(instance)
+		if instance.Annotations[v1alpha1.AnnotationLeave] != "eu" {
+			t.Errorf("annotations are %v", instance.Annotations)
+		}
+	})
+	t.Run("a cluster is drained until it is empty, and takes placements again", func(t *testing.T) {
+		if out, err := operator("cluster", "drain", "eu", "--wait", "1s"); err == nil || !strings.Contains(err.Error(), "1 instances are still there") ||
+			!strings.Contains(out, "1 instances left, 0 of them moving") {
+			t.Errorf("drained: %s, %v", out, err)
+		}
+		reload(eu)
+		if !eu.Spec.Unschedulable || !slices.ContainsFunc(eu.Spec.Taints, isDrain) {
+			t.Errorf("the cluster is %+v", eu.Spec)
+		}
+		reload(instance)
+		instance.Status.Decision.Placements[0].Cluster, instance.Status.Delivered.Decision.Placements[0].Cluster = "us", "us"
+		if err := c.Status().Update(t.Context(), instance); err != nil {
+			t.Fatal(err)
+		}
+		if out := must("cluster", "drain", "eu", "--wait", time.Minute.String()); !strings.Contains(out, "cluster eu: empty") {
+			t.Errorf("drained: %s", out)
+		}
+		must("cluster", "uncordon", "eu")
+		reload(eu)
+		if eu.Spec.Unschedulable || len(eu.Spec.Taints) > 0 {
+			t.Errorf("the cluster is %+v", eu.Spec)
+		}
+	})
+	t.Run("a latency is reported once for each vantage", func(t *testing.T) {
+		must("cluster", "latency", "eu", "--from", "stockholm", "--median", "12ms")
+		must("cluster", "latency", "eu", "--from", "stockholm", "--median", "14ms")
+		reload(eu)
+		if l := eu.Spec.Latencies; len(l) != 1 || l[0].Median.Duration != 14*time.Millisecond {
+			t.Errorf("latencies are %+v", l)
+		}
+	})
+}

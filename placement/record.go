@@ -1,0 +1,179 @@
+package placement
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+)
+
+// Recording is everything that a decision depends on, in the terms of the hub's
+// resources, and the decision. It holds no credentials and no access to any cluster.
+type Recording struct {
+	// Version of this format.
+	Version int `json:"version"`
+	// At is when it was decided.
+	At metav1.Time `json:"at"`
+	// Order is what was asked for.
+	Order Order `json:"order"`
+	// Offering is the one whose plan was ordered.
+	Offering v1alpha1.ServiceOfferingSpec `json:"offering"`
+	Clusters []v1alpha1.MemberCluster     `json:"clusters"`
+	// Instances with what they hold.
+	Instances []v1alpha1.ServiceInstance `json:"instances,omitempty"`
+	Policies  []v1alpha1.PlacementPolicy `json:"policies,omitempty"`
+	// External scores, where a scorer outside Sluice had a say.
+	External map[string]int32 `json:"external,omitempty"`
+	// Decision that was made, or Error why there is none.
+	Decision v1alpha1.Decision `json:"decision"`
+	Error    string            `json:"error,omitempty"`
+}
+
+// recordingVersion is the one that is written and read.
+const recordingVersion = 1
+
+// Order is an instance that is asked for.
+type Order struct {
+	ID         string          `json:"id"`
+	PlanID     string          `json:"planID"`
+	Parameters json.RawMessage `json:"parameters,omitempty"`
+	Consumer   Consumer        `json:"consumer"`
+	// Suppositions under which it is decided.
+	Suppositions []Supposition `json:"suppositions,omitempty"`
+}
+
+// Record decides an order by what the hub says, and records both. The reader must be
+// live, not a cache.
+func Record(ctx context.Context, reader client.Reader, namespace string, offering v1alpha1.ServiceOfferingSpec, order Order, now time.Time) (*Recording, []Verdict, error) {
+	r := &Recording{Version: recordingVersion, At: metav1.NewTime(now.Truncate(time.Second)), Order: order, Offering: offering}
+	clusters, instances, policies := &v1alpha1.MemberClusterList{}, &v1alpha1.ServiceInstanceList{}, &v1alpha1.PlacementPolicyList{}
+	for _, page := range []struct {
+		list client.ObjectList
+		use  func()
+	}{
+		{clusters, func() {
+			for i := range clusters.Items {
+				r.Clusters = append(r.Clusters, plainCluster(&clusters.Items[i]))
+			}
+		}},
+		{instances, func() {
+			for i := range instances.Items {
+				if one, holds := plainInstance(&instances.Items[i]); holds {
+					r.Instances = append(r.Instances, one)
+				}
+			}
+		}},
+		{policies, func() {
+			for i := range policies.Items {
+				r.Policies = append(r.Policies, v1alpha1.PlacementPolicy{ObjectMeta: objectNamed(policies.Items[i].Name, nil), Spec: policies.Items[i].Spec})
+			}
+		}},
+	} {
+		if err := eachPage(ctx, reader, namespace, page.list, page.use); err != nil {
+			return nil, nil, fmt.Errorf("read the hub: %w", err)
+		}
+	}
+	decision, verdicts, err := r.decide()
+	if unplaceable, ok := isUnplaceable(err); ok {
+		r.Error, err = unplaceable.Error(), nil
+	}
+	r.Decision = *decision.API(1)
+	return r, verdicts, err
+}
+
+func objectNamed(name string, labels map[string]string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Labels: labels}
+}
+
+// plainCluster is what a decision needs of a member cluster.
+func plainCluster(mc *v1alpha1.MemberCluster) v1alpha1.MemberCluster {
+	plain := v1alpha1.MemberCluster{ObjectMeta: objectNamed(mc.Name, mc.Labels), Spec: *mc.Spec.DeepCopy(), Status: *mc.Status.DeepCopy()}
+	plain.DeletionTimestamp = mc.DeletionTimestamp
+	plain.Spec.Access = v1alpha1.ClusterAccess{}
+	plain.Spec.ConsumerServer, plain.Status.Server, plain.Status.UID, plain.Status.KeyHash = "", "", "", ""
+	plain.Status.Admission = nil
+	return plain
+}
+
+// plainInstance is what an instance holds, and on whose behalf; false if nothing.
+func plainInstance(instance *v1alpha1.ServiceInstance) (v1alpha1.ServiceInstance, bool) {
+	plain := v1alpha1.ServiceInstance{ObjectMeta: objectNamed(instance.Name, nil)}
+	plain.Spec.Platform, plain.Spec.OrganizationGUID, plain.Spec.SpaceGUID = instance.Spec.Platform, instance.Spec.OrganizationGUID, instance.Spec.SpaceGUID
+	plain.Spec.Desired.PlanID = instance.Spec.Desired.PlanID
+	plain.Spec.Desired.Parameters = catalog.OnlyApplication(instance.Spec.Desired.Parameters)
+	for cluster, held := range Ledger(&instance.Status) {
+		plain.Status.Left = append(plain.Status.Left, v1alpha1.LeftPlacement{Placement: v1alpha1.Placement{Cluster: cluster, Reserved: held.List()}})
+	}
+	return plain, len(plain.Status.Left) > 0
+}
+
+// Replay decides the recorded order once more and returns the verdicts. The error says
+// that the decision is another one, or why it cannot be made.
+func (r *Recording) Replay() ([]Verdict, error) {
+	if r.Version != recordingVersion {
+		return nil, fmt.Errorf("the recording has version %d; this Sluice replays version %d", r.Version, recordingVersion)
+	}
+	decision, verdicts, err := r.decide()
+	why := ""
+	if unplaceable, ok := isUnplaceable(err); ok {
+		why, err = unplaceable.Error(), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if replayed := *decision.API(1); !reflect.DeepEqual(plainJSON(replayed), plainJSON(r.Decision)) || why != r.Error {
+		return verdicts, fmt.Errorf("the decision differs from the recorded one, which was: %s%s", clusters(&r.Decision), r.Error)
+	}
+	return verdicts, nil
+}
+
+// plainJSON makes decisions comparable, whatever way their quantities are held.
+func plainJSON(d v1alpha1.Decision) (plain map[string]any) {
+	data, err := json.Marshal(d)
+	if err == nil {
+		err = json.Unmarshal(data, &plain)
+	}
+	check(err) // a struct of the API
+	return plain
+}
+
+// decide makes the decision by nothing but the recording.
+func (r *Recording) decide() (Decision, []Verdict, error) {
+	served, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &r.Offering}}}, nil)
+	if err != nil {
+		return Decision{}, nil, fmt.Errorf("offering %s: %w", r.Offering.Name, err)
+	}
+	plan, err := served.Plan(r.Offering.ID, r.Order.PlanID)
+	if err != nil {
+		return Decision{}, nil, err
+	}
+	request, err := NewRequest(r.Order.ID, plan, r.Order.Parameters)
+	if err != nil {
+		return Decision{}, nil, err
+	}
+	inventory := NewInventory()
+	inventory.SetPolicies(CompilePolicies(r.Policies))
+	for i := range r.Clusters {
+		inventory.UpsertCluster(ClusterOf(&r.Clusters[i], r.At.Time))
+	}
+	for i := range r.Instances {
+		inventory.Reserve(r.Instances[i].Name, ConsumerOf(&r.Instances[i]), Ledger(&r.Instances[i].Status))
+	}
+	snapshot := inventory.Snapshot()
+	for _, supposed := range r.Order.Suppositions {
+		if snapshot, err = snapshot.Suppose(supposed); err != nil {
+			return Decision{}, nil, err
+		}
+	}
+	request = snapshot.Policies().Govern(request, r.Order.Consumer)
+	request.At, request.External = r.At.Time, r.External
+	decision, err := Place(request, snapshot)
+	return decision, Explain(request, snapshot), err
+}
