@@ -178,8 +178,9 @@ func (r *instanceReconciler) wait(ctx context.Context, s *scope, why *Unplaceabl
 	return ctrl.Result{RequeueAfter: deadline.Sub(s.now)}, nil
 }
 
-// deliver makes every chosen cluster carry the decision. Those that the decision no
-// longer has are left, and cleaned next.
+// deliver makes every chosen cluster carry the decision, then cleans those that the
+// decision no longer has, but for those that the instance had to leave: they are
+// cleaned when they can be.
 func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result, error) {
 	if s.finished() && !s.moving() {
 		return ctrl.Result{}, nil
@@ -199,6 +200,10 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 	}
 	if err != nil {
 		return r.retry(ctx, s, err)
+	}
+	dropped := without(clusters(s.deliveredDecision()), clusters(s.Status.Decision), named(s.Status.Decision.Leaving))
+	if result, err := r.removeFrom(ctx, s, dropped); err != nil || !result.IsZero() {
+		return result, err
 	}
 	s.delivered()
 	if err := r.write(ctx, s, crashBeforeDelivered, crashAfterDelivered); err != nil {

@@ -149,11 +149,11 @@ func (s *scope) blocked(blocker error) (news bool) {
 }
 
 // delivered records that every chosen cluster carries the decision, and which clusters
-// it leaves.
+// the instance had to leave.
 func (s *scope) delivered() {
 	if before := s.deliveredDecision(); before != nil {
 		for _, p := range before.Placements {
-			if !slices.Contains(clusters(s.Status.Decision), p.Cluster) {
+			if slices.Contains(named(s.Status.Decision.Leaving), p.Cluster) {
 				s.left(p)
 			}
 		}

@@ -30,6 +30,7 @@ const (
 	crowd       = "provision more than fits"            // three, each over half a cluster
 	late        = "provision when all is taken"         // waits
 	release     = "deprovision where another one waits" //
+	move        = "move to another cluster"             // because its operator asks for it
 	register    = "register a cluster"                  //
 	unregister  = "unregister a cluster"                //
 	publish     = "publish an offering"                 //
@@ -53,6 +54,17 @@ var rows = []struct{ point, during string }{
 	{"deliver.before-self-binding", provision},
 	{"deliver.after-self-binding", provision},
 	{"place.after-decision", crowd},
+	{"place.before-decision", move},
+	{"place.after-decision", move},
+	{"deliver.after-namespace", move},
+	{"deliver.before-delivered", move},
+	{"deliver.after-delivered", move},
+	{"bind.after-clusters", move},
+	{"bind.after-token", move},
+	{"bind.before-status", move},
+	{"bind.after-status", move},
+	{"move.before-cleaned", move},
+	{"move.after-cleaned", move},
 	{"provision.after-create", late},
 	{"deliver.before-objects", provision},
 	{"deliver.before-quota", provision},

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -56,6 +57,8 @@ func (b *bed) story(id, during string) story {
 		c := newCrowd(b, id)
 		s.steps = []step{{name: provision, do: c.provisionTwo}, {name: late, do: c.provision}, {release, c.release, true}, {deprovision, c.deprovision, true}}
 		s.end = c.leave
+	case move:
+		s.steps = []step{{name: provision, do: i.provision}, {name: bind, do: i.bind}, {move, i.move, true}, {deprovision, i.deprovision, true}}
 	case register, unregister:
 		s.steps = []step{{name: register, do: b.register}, {name: unregister, do: b.unregister}}
 	case publish, withdraw:
@@ -79,6 +82,7 @@ type instance struct {
 	id, name      string
 	plan          string // the one in force
 	first, second bound
+	from          string // the cluster that it moves away from
 }
 
 func (i *instance) path() string                 { return "/v2/service_instances/" + i.id }
@@ -213,6 +217,56 @@ func (i *instance) deprovision(ctx context.Context) error {
 		return err
 	}
 	return i.gone(ctx)
+}
+
+// move has the instance leave its cluster, and its binding follow.
+func (i *instance) move(ctx context.Context) error {
+	seen, err := i.inHub(ctx)
+	if err != nil {
+		return err
+	}
+	if i.from == "" {
+		i.from = seen.Status.Delivered.Decision.Placements[0].Cluster
+	}
+	if seen.Status.Delivered.Decision.Placements[0].Cluster == i.from {
+		err := i.withHub(ctx, func(c client.Client) error {
+			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationLeave, i.from)
+			return c.Patch(ctx, seen, client.RawPatch(types.MergePatchType, patch))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	err = until(ctx, func(ctx context.Context) error {
+		seen, err := i.inHub(ctx)
+		if err != nil {
+			return err
+		}
+		if _, asked := seen.Annotations[v1alpha1.AnnotationLeave]; asked || seen.Status.Delivered.Decision.Placements[0].Cluster == i.from || len(seen.Status.Left) > 0 {
+			return fmt.Errorf("%s is on %s, and has left %d clusters", i.id, seen.Status.Delivered.Decision.Placements[0].Cluster, len(seen.Status.Left))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := i.delivered(ctx, 1); err != nil {
+		return err
+	}
+	a, err := i.send(ctx, http.MethodGet, i.bindingPath("first"), nil, nil, http.StatusOK)
+	if err != nil {
+		return err
+	}
+	if err := i.first.read(a); err != nil {
+		return err
+	}
+	if len(i.first.clusters) != 1 {
+		return fmt.Errorf("the binding has credentials for %d clusters", len(i.first.clusters))
+	}
+	if err := i.first.works(ctx); err != nil {
+		return fmt.Errorf("the binding after the move: %w", err)
+	}
+	return i.accounts(ctx, i.first.name, 1)
 }
 
 // provisionRefused provisions where somebody else has a namespace of the
