@@ -59,7 +59,7 @@ func describe(err error) string { return strings.ReplaceAll(err.Error(), "\n", "
 func allPending(err error) bool { return all[*PendingError](err) }
 
 // allUnreachable tells whether every one of the joined errors is an *unreachableError.
-func allUnreachable(err error) bool { return all[*unreachableError](err) }
+func allUnreachable(err error) bool { return err != nil && all[*unreachableError](err) }
 
 func all[T error](err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the joined error itself

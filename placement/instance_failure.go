@@ -54,10 +54,15 @@ func (r *instanceReconciler) undo(ctx context.Context, s *scope) (ctrl.Result, e
 		return ctrl.Result{}, nil
 	}
 	if before != nil {
-		leaving := named(r.departures(s)) // beyond repair, or not worth it: it moves next
+		// What it has to leave because it is lost is not waited for: it moves next or, if that
+		// comes back first, is looked at.
+		lost := without(named(r.departures(s)), r.answering())
 		keep := slices.DeleteFunc(slices.Clone(before.Placements), func(p v1alpha1.Placement) bool {
-			return slices.Contains(leaving, p.Cluster)
+			return slices.Contains(lost, p.Cluster)
 		})
+		if len(keep) < len(before.Placements) {
+			r.observations.Store(s.Name, observation{at: s.now})
+		}
 		if err := r.each(ctx, s, keep, Driver.Deliver); err != nil {
 			return r.retry(ctx, s, err)
 		}

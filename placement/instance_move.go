@@ -242,6 +242,15 @@ func (r *instanceReconciler) forsaken() []string {
 	return names
 }
 
+// answering are the clusters that answer.
+func (r *instanceReconciler) answering() []string {
+	var names []string
+	for _, c := range r.inventory.Snapshot().ReadyClusters() {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
 // overlap is how long the instance stays on a cluster that it has moved away from.
 func (r *instanceReconciler) overlap(s *scope, cluster string) time.Duration {
 	if s.Status.Moved == nil || !slices.Contains(s.Status.Moved.From, cluster) || s.Status.Delivered == nil {

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -77,10 +79,23 @@ func (r *instanceReconciler) settled(ctx context.Context, s *scope, due []v1alph
 		return ctrl.Result{}, nil
 	}
 	r.moves.end(s.Name)
-	if s.finished() && s.isStranded() && s.usable() {
-		r.inventory.Reserve(s.Name, ConsumerOf(s.ServiceInstance), Ledger(&s.Status)) // it waits no longer
-		return ctrl.Result{}, r.write(ctx, s, crashBeforeProgress, crashAfterProgress)
+	if !s.finished() || s.abandoned() {
+		return ctrl.Result{}, nil
 	}
+	ledger := Ledger(&s.Status)
+	news := s.isStranded() && s.usable()
+	if !r.inventory.Holds(s.Name, ledger) {
+		// It holds what a decision reserved whose write had an unknown outcome. A write that
+		// changes something keeps that one from arriving late.
+		news = s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reasonPlaced, "stays on "+strings.Join(clusters(s.deliveredDecision()), ", ")) || news
+	}
+	if !news {
+		return ctrl.Result{}, nil
+	}
+	if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
+		return ctrl.Result{}, err
+	}
+	r.inventory.Reserve(s.Name, ConsumerOf(s.ServiceInstance), ledger) // and it waits no longer
 	return ctrl.Result{}, nil
 }
 
@@ -236,7 +251,10 @@ func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result
 			return ctrl.Result{}, err
 		}
 	}
-	if err != nil && !allUnreachable(err) { // the inventory wakes it when its clusters answer again
+	switch {
+	case allUnreachable(err): // still due when the inventory wakes it, because they answer again
+		return ctrl.Result{RequeueAfter: r.observeEvery}, nil
+	case err != nil:
 		return r.retry(ctx, s, err)
 	}
 	return ctrl.Result{RequeueAfter: r.scheduleObservation(s)}, nil

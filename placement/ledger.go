@@ -91,6 +91,13 @@ func (inv *Inventory) ClustersHeld(instance string) []string {
 	return slices.Sorted(maps.Keys(inv.held(instance)))
 }
 
+// Holds tells whether an instance holds exactly this.
+func (inv *Inventory) Holds(instance string, held map[string]Resources) bool {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	return maps.EqualFunc(inv.held(instance), held, maps.Equal)
+}
+
 // held is what an instance holds, by cluster.
 func (inv *Inventory) held(instance string) map[string]Resources {
 	held := map[string]Resources{}
