@@ -1,0 +1,3 @@
+module github.com/sluice-dev/sluice/test/bench/peers/fleet
+
+go 1.26
