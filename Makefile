@@ -11,7 +11,7 @@ export GOFLAGS := -trimpath -buildvcs=false
 # The tools pinned in tools/go.mod, built on first use and kept in Go's build cache.
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 
-.PHONY: help demo demo-down build image test processes lint unit crash conformance race fuzz bench generate golden verify vulncheck
+.PHONY: help demo demo-down build image test processes lint unit crash conformance race fuzz bench peers generate golden verify vulncheck
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-13s\033[0m %s\n", $$1, $$2}'
@@ -73,6 +73,10 @@ fuzz: ## Every fuzz target for FUZZTIME (10s)
 bench: ## Every benchmark, and the whole-system figures of docs/performance.md
 	@go test -run '^$$' -bench . -benchmem ./catalog/... ./placement/... ./broker/... ./selfdescription/... ./internal/...
 	@go run ./test/bench
+	@go run ./test/bench/quality -plots docs/img
+
+peers: ## Placement decisions beside Karmada, OCM and kube-scheduler; downloads and builds them
+	@test/bench/peers/run.sh
 
 generate: ## CRDs and deep copies from api/v1alpha1, and docs/reference.md
 	@$(TOOL) controller-gen object paths=./api/... crd output:crd:dir=charts/sluice/crds
