@@ -18,16 +18,16 @@ type candidate struct {
 	replicas int64
 }
 
-// ranking says how much a candidate is wanted.
-type ranking func(candidate) int64
+// ranking says how much a cluster with a score is wanted.
+type ranking func(at spot, score int32) int64
 
 // byScore wants the best.
-func byScore(c candidate) int64 { return int64(c.score) }
+func byScore(_ spot, score int32) int64 { return int64(score) }
 
 // byRoom wants those with the most room for replicas, and among equals the best.
-func (e *evaluation) byRoom(c candidate) int64 {
+func (e *evaluation) byRoom(at spot, score int32) int64 {
 	const scores = 101 * mostClusters // more than all scores of a choice together
-	return e.room(c.spot)*scores + int64(c.score)
+	return e.room(at)*scores + int64(score)
 }
 
 const (
@@ -56,7 +56,7 @@ func (e *evaluation) choose() (chosen []candidate, failed *shortage) {
 			return nil, &shortage{found: len(chosen), why: e.cramped(chosen)}
 		}
 		for i := range chosen {
-			chosen[i].rank = byScore(chosen[i])
+			chosen[i].rank = int64(chosen[i].score)
 		}
 		slices.SortFunc(chosen, better)
 	}
@@ -85,7 +85,7 @@ func (e *evaluation) pick(rank ranking) ([]candidate, *shortage) {
 		return nil, &shortage{found: len(e.current)} // it stays on them or nowhere
 	}
 	for i := range e.current {
-		e.current[i].rank = rank(e.current[i])
+		e.current[i].rank = rank(e.current[i].spot, e.current[i].score)
 	}
 	chosen := slices.Clone(e.current)
 	slices.SortFunc(chosen, better)
@@ -154,22 +154,23 @@ func (e *evaluation) best(n int, rank ranking) []candidate {
 	}
 	top := make([]candidate, 0, n+1)
 	for i, p := range e.pages {
+		e.scorer.enter(p, e.fits[i])
 		for row := range e.fits[i].rows() {
-			top = e.consider(top, candidate{spot: spot{page: p, row: row}}, n, rank)
+			top = e.consider(top, spot{page: p, row: row}, "", n, rank)
 		}
 	}
 	return top
 }
 
-// consider scores a candidate and inserts it among the best so many. Most are not, and
-// cost their score only.
-func (e *evaluation) consider(best []candidate, c candidate, limit int, rank ranking) []candidate {
-	c.score = e.scorer.score(c.spot)
-	if c.rank = rank(c); len(best) == limit && c.rank < best[limit-1].rank {
+// consider scores a cluster that fits and inserts it among the best so many. Most are
+// not, and cost their score only.
+func (e *evaluation) consider(best []candidate, at spot, group string, limit int, rank ranking) []candidate {
+	score := e.scorer.score(at)
+	ranked := rank(at, score)
+	if len(best) == limit && ranked < best[limit-1].rank {
 		return best
 	}
-	c.tie = e.tie(c.spot)
-	return insert(best, c, limit)
+	return insert(best, candidate{spot: at, score: score, rank: ranked, tie: e.tie(at), group: group}, limit)
 }
 
 // insert puts a candidate where it belongs among the best, of which it keeps so many.

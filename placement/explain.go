@@ -31,7 +31,7 @@ func Explain(r Request, s *Snapshot) []Verdict {
 	e := evaluate(r, s)
 	chosen, _ := e.choose()
 	for i := range e.current {
-		e.current[i].rank = byScore(e.current[i])
+		e.current[i].rank = int64(e.current[i].score)
 	}
 	fitting := append(slices.Clone(e.current), e.best(s.Len(), byScore)...)
 	slices.SortStableFunc(fitting, func(a, b candidate) int {

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 
+	memdb "github.com/hashicorp/go-memdb"
+
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
@@ -107,65 +109,98 @@ func (inv *Inventory) held(instance string) map[string]Resources {
 	return held
 }
 
+// Holding is what an instance holds, by cluster, and on whose behalf.
+type Holding struct {
+	Instance string
+	Consumer Consumer
+	Held     map[string]Resources
+}
+
+// ReserveAll is Reserve for many instances at once, several times faster: for recovery.
+// It wakes nobody.
+func (inv *Inventory) ReserveAll(all []Holding) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	txn := inv.store.Txn(true)
+	for _, h := range all {
+		for cluster, more := range record(txn, h.Instance, h.Consumer.holders(), h.Held).clusters {
+			inv.book(cluster, more)
+		}
+	}
+	txn.Commit()
+	inv.snapshot = nil // laid out anew when somebody looks
+}
+
 // reserve replaces what an instance holds. It returns the clusters on which that
 // changed, and by how much it changed for each holder.
 func (inv *Inventory) reserve(instance string, holders []string, held map[string]Resources) (changed []string, totals map[string]Resources) {
 	txn := inv.store.Txn(true)
-	defer txn.Abort()
-	before := map[string]Resources{}
-	totals = map[string]Resources{}
-	count := func(holders []string, resources Resources, sign int64) {
-		for _, holder := range holders {
-			if totals[holder] == nil {
-				totals[holder] = Resources{}
-			}
-			totals[holder].add(resources, sign)
-		}
+	change := record(txn, instance, holders, held)
+	txn.Commit()
+	changed = slices.Sorted(maps.Keys(change.clusters))
+	for _, cluster := range changed {
+		more := change.clusters[cluster]
+		inv.book(cluster, more)
+		inv.redraw(cluster, func(at spot) *page { return at.page.withReserved(at.row, more, inv.columns) })
 	}
+	return changed, change.holders
+}
+
+// book adds to what is reserved on a cluster.
+func (inv *Inventory) book(cluster string, more Resources) {
+	if inv.reserved[cluster] == nil {
+		inv.reserved[cluster] = Resources{}
+	}
+	inv.reserved[cluster].add(more, 1)
+}
+
+// change is by how much a reservation changes what clusters and holders have.
+type change struct{ clusters, holders map[string]Resources }
+
+func (c change) add(cluster string, holders []string, resources Resources, sign int64) {
+	count := func(sums map[string]Resources, key string) {
+		if sums[key] == nil {
+			sums[key] = make(Resources, len(resources))
+		}
+		sums[key].add(resources, sign)
+	}
+	count(c.clusters, cluster)
+	for _, holder := range holders {
+		count(c.holders, holder)
+	}
+}
+
+// record writes what an instance holds into the store of record.
+func record(txn *memdb.Txn, instance string, holders []string, held map[string]Resources) change {
+	c := change{map[string]Resources{}, map[string]Resources{}}
+	same := map[string]bool{}
 	for _, r := range rows[Reservation](txn, tableReservation, indexInstance, instance) {
-		before[r.Cluster] = r.Resources
 		now, kept := held[r.Cluster]
 		if kept && maps.Equal(r.Resources, now) && slices.Equal(r.Holders, holders) {
+			same[r.Cluster] = true
 			continue
 		}
-		count(r.Holders, r.Resources, -1)
-		changed = append(changed, r.Cluster)
+		c.add(r.Cluster, r.Holders, r.Resources, -1)
 		if !kept {
 			check(txn.Delete(tableReservation, r))
 		}
 	}
-	for _, cluster := range slices.Sorted(maps.Keys(held)) {
-		if _, there := before[cluster]; !there {
-			changed = append(changed, cluster)
-		} else if !slices.Contains(changed, cluster) {
+	for cluster, resources := range held {
+		if same[cluster] {
 			continue
 		}
-		count(holders, held[cluster], 1)
-		check(txn.Insert(tableReservation, &Reservation{Instance: instance, Cluster: cluster, Resources: held[cluster], Holders: holders}))
+		c.add(cluster, holders, resources, 1)
+		check(txn.Insert(tableReservation, &Reservation{Instance: instance, Cluster: cluster, Resources: resources, Holders: holders}))
 	}
-	for holder, change := range totals {
-		sum := change
+	for holder, more := range c.holders {
+		sum := more
 		if known := row[holding](txn, tableHolding, holder); known != nil {
 			sum = maps.Clone(known.Resources)
-			sum.add(change, 1)
+			sum.add(more, 1)
 		}
 		check(txn.Insert(tableHolding, &holding{Holder: holder, Resources: sum}))
 	}
-	txn.Commit()
-
-	for _, cluster := range changed {
-		if inv.reserved[cluster] == nil {
-			inv.reserved[cluster] = Resources{}
-		}
-		more := maps.Clone(held[cluster])
-		if more == nil {
-			more = Resources{}
-		}
-		more.add(before[cluster], -1)
-		inv.reserved[cluster].add(more, 1)
-		inv.redraw(cluster, func(at spot) *page { return at.page.withReserved(at.row, more, inv.columns) })
-	}
-	return changed, totals
+	return c
 }
 
 // Waiting is the number of instances that wait for a cluster to take them.

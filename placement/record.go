@@ -163,9 +163,12 @@ func (r *Recording) decide() (Decision, []Verdict, error) {
 	for i := range r.Clusters {
 		inventory.UpsertCluster(ClusterOf(&r.Clusters[i], r.At.Time))
 	}
+	var held []Holding
 	for i := range r.Instances {
-		inventory.Reserve(r.Instances[i].Name, ConsumerOf(&r.Instances[i]), Ledger(&r.Instances[i].Status))
+		one := &r.Instances[i]
+		held = append(held, Holding{one.Name, ConsumerOf(one), Ledger(&one.Status)})
 	}
+	inventory.ReserveAll(held)
 	snapshot := inventory.Snapshot()
 	for _, supposed := range r.Order.Suppositions {
 		if snapshot, err = snapshot.Suppose(supposed); err != nil {

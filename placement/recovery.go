@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -41,9 +42,12 @@ func recoverInventory(ctx context.Context, reader client.Reader, namespace strin
 	}
 	instances := &v1alpha1.ServiceInstanceList{}
 	err = eachPage(ctx, reader, namespace, instances, func() {
+		all := make([]Holding, len(instances.Items))
 		for i := range instances.Items {
-			inventory.Reserve(instances.Items[i].Name, ConsumerOf(&instances.Items[i]), Ledger(&instances.Items[i].Status))
+			one := &instances.Items[i]
+			all[i] = Holding{one.Name, ConsumerOf(one), Ledger(&one.Status)}
 		}
+		inventory.ReserveAll(all)
 	})
 	if err != nil {
 		return fmt.Errorf("list service instances: %w", err)
@@ -86,9 +90,11 @@ func (r *recovery) ensure(ctx context.Context) error {
 	if r.done {
 		return nil
 	}
-	if err := recoverInventory(ctx, r.reader, r.namespace, r.inventory, r.clock.Now()); err != nil {
+	start := r.clock.Now()
+	if err := recoverInventory(ctx, r.reader, r.namespace, r.inventory, start); err != nil {
 		return fmt.Errorf("rebuild the inventory from the hub: %w", err)
 	}
 	r.done = true
+	log.FromContext(ctx).Info("Rebuilt the inventory from the hub", "clusters", r.inventory.Snapshot().Len(), "took", r.clock.Since(start).String())
 	return nil
 }

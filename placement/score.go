@@ -59,6 +59,9 @@ type scorer struct {
 	now         time.Time
 	crowd       map[string]int32
 	external    map[string]int32
+	// entered is the page whose balances are worked out.
+	entered  *page
+	balances [pageRows]int64
 	// market returns the currency and the cheapest price among the clusters that fit.
 	market func() (currency string, cheapest int64)
 }
@@ -186,9 +189,31 @@ func (sc *scorer) components(at spot) Scores {
 	}
 }
 
+// enter works out the balances of a page's rows, one column after the other, which is
+// several times faster than one row after the other.
+func (sc *scorer) enter(p *page, rows set) {
+	if sc.weights.Balance == 0 && sc.weights.Pack == 0 || len(sc.needs) == 0 || rows == (set{}) {
+		return
+	}
+	sc.entered = p
+	for i, n := range sc.needs {
+		column := p.column(n.column)
+		for row := range rows.rows() {
+			left := percent(column.free[row]-n.amount, column.size[row])
+			if i > 0 {
+				left += sc.balances[row]
+			}
+			sc.balances[row] = left
+		}
+	}
+}
+
 func (sc *scorer) balance(at spot) int32 {
 	if len(sc.needs) == 0 {
 		return 100
+	}
+	if at.page == sc.entered && at.held == nil {
+		return int32(sc.balances[at.row] / int64(len(sc.needs))) //nolint:gosec // at most 100
 	}
 	var sum int64
 	for _, n := range sc.needs {
