@@ -89,13 +89,14 @@ func (e *evaluation) pick(rank ranking) ([]candidate, *shortage) {
 	}
 	chosen := slices.Clone(e.current)
 	slices.SortFunc(chosen, better)
-	e.ranked = e.best(asked-stay+1, rank) // and who would have been next
+	others := e.best(asked-stay+1, rank) // and who would have been next
 	if e.request.Free {
 		for _, c := range e.current {
-			e.ranked = insert(e.ranked, c, asked+1)
+			others = insert(others, c, asked+1)
 		}
 	}
-	chosen = append(chosen[:stay], e.ranked[:min(len(e.ranked), asked-stay)]...)
+	e.ranked = append(e.ranked[:0], others)
+	chosen = append(chosen[:stay], others[:min(len(others), asked-stay)]...)
 	if len(chosen) < asked {
 		return nil, &shortage{found: len(chosen)}
 	}
@@ -115,9 +116,9 @@ func (e *evaluation) pickSpread(rank ranking) ([]candidate, *shortage) {
 		count = clusters
 	}
 	groups := e.grouped(clusters, rank)
-	e.ranked = nil
+	e.ranked = e.ranked[:0]
 	for _, g := range groups {
-		e.ranked = append(e.ranked, g.candidates...)
+		e.ranked = append(e.ranked, g.candidates)
 	}
 	var chosen []candidate
 	if clusters > 0 && clusters <= mostClusters {
@@ -152,7 +153,7 @@ func (e *evaluation) best(n int, rank ranking) []candidate {
 	if n <= 0 {
 		return nil
 	}
-	top := make([]candidate, 0, n+1)
+	top := make([]candidate, 0, min(n, 256))
 	for i, p := range e.pages {
 		e.scorer.enter(p, e.fits[i])
 		for row := range e.fits[i].rows() {
@@ -175,12 +176,14 @@ func (e *evaluation) consider(best []candidate, at spot, group string, limit int
 
 // insert puts a candidate where it belongs among the best, of which it keeps so many.
 func insert(best []candidate, c candidate, limit int) []candidate {
-	if len(best) == limit && better(c, best[limit-1]) > 0 {
-		return best
+	if len(best) == limit {
+		if better(c, best[limit-1]) > 0 {
+			return best
+		}
+		best = best[:limit-1]
 	}
 	at, _ := slices.BinarySearchFunc(best, c, better)
-	best = slices.Insert(best, at, c)
-	return best[:min(len(best), limit)]
+	return slices.Insert(best, at, c)
 }
 
 // better orders candidates: higher rank, then hash, then name.
@@ -194,5 +197,5 @@ func better(a, b candidate) int {
 
 // tie breaks ties between equal clusters, differently for each request.
 func (e *evaluation) tie(at spot) uint64 {
-	return mix(e.hash ^ hash64(at.cluster().Name))
+	return mix(e.hash ^ at.page.hash[at.row])
 }

@@ -177,10 +177,12 @@ func (e *evaluation) decision(chosen []candidate) Decision {
 // runnerUp is the best of the clusters that fit and were not chosen.
 func (e *evaluation) runnerUp(chosen []candidate) *RunnerUp {
 	var best *candidate
-	for i := range e.ranked {
-		c := &e.ranked[i]
-		if (best == nil || better(*c, *best) < 0) && !among(chosen, c.spot) {
-			best = c
+	for _, ranked := range e.ranked {
+		for i := range ranked {
+			c := &ranked[i]
+			if (best == nil || better(*c, *best) < 0) && !among(chosen, c.spot) {
+				best = c
+			}
 		}
 	}
 	if best == nil {

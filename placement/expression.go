@@ -55,6 +55,9 @@ func compileExpression(source string) (*expression, error) {
 type facts struct{ request, consumer map[string]any }
 
 func (r *Request) facts() *facts {
+	if len(r.Rules) == 0 && len(r.Preferences) == 0 {
+		return nil // nobody asks
+	}
 	resources := map[string]any{}
 	for name, amount := range r.Resources {
 		resources[string(name)] = amount

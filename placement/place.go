@@ -53,8 +53,9 @@ type evaluation struct {
 	current []candidate
 	lost    []lost
 	scorer  *scorer
-	// ranked are the candidates among which the last pick chose, as far as they matter.
-	ranked []candidate
+	// ranked are the candidates among which the last pick chose, as far as they matter, by
+	// group where it was over groups.
+	ranked [][]candidate
 }
 
 // lost is a current cluster that no longer suits; without a page, one that is gone.

@@ -52,6 +52,7 @@ type scorer struct {
 	tolerations []corev1.Toleration
 	preferences []Preference
 	preferred   int32 // sum of their weights
+	total       int32 // of all weights
 	facts       *facts
 	wishes      []wish
 	latency     *v1alpha1.LatencyBound
@@ -90,6 +91,8 @@ func newScorer(r Request, s *Snapshot) *scorer {
 	if sc.external == nil {
 		sc.weights.External = 0 // no answer is no opinion
 	}
+	w := &sc.weights
+	sc.total = w.Balance + w.Pack + w.Price + w.Latency + w.Locality + w.Freshness + w.Diversity + w.External + sc.preferred
 	for _, n := range sc.tariff {
 		if _, storage := storageClassOf(n.name); !storage {
 			sc.needs = append(sc.needs, n)
@@ -144,7 +147,7 @@ func commonCurrency(pages []*page, fits []set, current []candidate) string {
 // score is the weighted mean of the scorers, divided by one more than the number of
 // PreferNoSchedule taints that are not tolerated.
 func (sc *scorer) score(at spot) int32 {
-	w := sc.weights
+	w := &sc.weights
 	var sum int32
 	if w.Balance != 0 {
 		sum += w.Balance * sc.balance(at)
@@ -173,7 +176,10 @@ func (sc *scorer) score(at spot) int32 {
 	if sc.preferred != 0 {
 		sum += sc.preferred * sc.preference(at)
 	}
-	mean := sum / max(w.Balance+w.Pack+w.Price+w.Latency+w.Locality+w.Freshness+w.Diversity+w.External+sc.preferred, 1)
+	mean := sum
+	if sc.total > 1 {
+		mean /= sc.total
+	}
 	if at.page.avoided.has(at.row) {
 		mean /= 1 + sc.disliked(at)
 	}

@@ -55,6 +55,7 @@ type traits struct {
 	currency map[string]set
 	taints   []taintedRows // but for PreferNoSchedule
 	claims   map[string][]claimedRows
+	hash     [pageRows]uint64 // of the name, which breaks ties
 	// groupings of the rows by labels, worked out when first asked for.
 	groupings sync.Map
 }
@@ -143,6 +144,7 @@ func newTraits(clusters []*Cluster) *traits {
 		claims: map[string][]claimedRows{},
 	}
 	for row, c := range clusters {
+		t.hash[row] = hash64(c.Name)
 		if c.Ready {
 			t.ready.add(row)
 		}

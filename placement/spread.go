@@ -122,7 +122,7 @@ func (e *evaluation) grouped(limit int, rank ranking) []*group {
 	of := func(name string) *group {
 		g := known[name]
 		if g == nil {
-			g = &group{name: name, tie: mix(e.hash ^ hash64(name))}
+			g = &group{name: name, tie: mix(e.hash ^ hash64(name)), candidates: make([]candidate, 0, min(limit, 16))}
 			known[name] = g
 		}
 		return g
