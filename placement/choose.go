@@ -18,11 +18,15 @@ type candidate struct {
 	replicas int64
 }
 
-// ranking says how much a cluster with a score is wanted.
+// ranking says how much a cluster with a score is wanted; nil wants the best.
 type ranking func(at spot, score int32) int64
 
-// byScore wants the best.
-func byScore(_ spot, score int32) int64 { return int64(score) }
+func (r ranking) of(at spot, score int32) int64 {
+	if r == nil {
+		return int64(score)
+	}
+	return r(at, score)
+}
 
 // byRoom wants those with the most room for replicas, and among equals the best.
 func (e *evaluation) byRoom(at spot, score int32) int64 {
@@ -44,7 +48,7 @@ func (e *evaluation) choose() (chosen []candidate, failed *shortage) {
 	if why := e.request.exceeded(e.snapshot, e.request.clusters()); why != "" {
 		return nil, &shortage{why: why, quota: true}
 	}
-	chosen, failed = e.pick(byScore)
+	chosen, failed = e.pick(nil)
 	if failed != nil || e.request.Replicas == 0 {
 		return chosen, failed
 	}
@@ -85,7 +89,7 @@ func (e *evaluation) pick(rank ranking) ([]candidate, *shortage) {
 		return nil, &shortage{found: len(e.current)} // it stays on them or nowhere
 	}
 	for i := range e.current {
-		e.current[i].rank = rank(e.current[i].spot, e.current[i].score)
+		e.current[i].rank = rank.of(e.current[i].spot, e.current[i].score)
 	}
 	chosen := slices.Clone(e.current)
 	slices.SortFunc(chosen, better)
@@ -163,11 +167,11 @@ func (e *evaluation) best(n int, rank ranking) []candidate {
 	return top
 }
 
-// consider scores a cluster that fits and inserts it among the best so many. Most are
-// not, and cost their score only.
+// consider inserts a cluster of the page that the scorer has entered among the best so
+// many. Most are not, and cost a comparison.
 func (e *evaluation) consider(best []candidate, at spot, group string, limit int, rank ranking) []candidate {
-	score := e.scorer.score(at)
-	ranked := rank(at, score)
+	score := e.scorer.scores[at.row]
+	ranked := rank.of(at, score)
 	if len(best) == limit && ranked < best[limit-1].rank {
 		return best
 	}

@@ -33,7 +33,7 @@ func Explain(r Request, s *Snapshot) []Verdict {
 	for i := range e.current {
 		e.current[i].rank = int64(e.current[i].score)
 	}
-	fitting := append(slices.Clone(e.current), e.best(s.Len(), byScore)...)
+	fitting := append(slices.Clone(e.current), e.best(s.Len(), nil)...)
 	slices.SortStableFunc(fitting, func(a, b candidate) int {
 		switch first, second := among(chosen, a.spot), among(chosen, b.spot); {
 		case first && !second:

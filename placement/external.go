@@ -130,7 +130,7 @@ func question(r Request, s *Snapshot) ScorerQuestion {
 		ID: r.ID, Plan: r.Consumer.Plan, Platform: r.Consumer.Platform, Space: r.Consumer.Space,
 		Clusters: r.clusters(), Replicas: r.Replicas, Resources: r.Resources,
 	}}
-	for _, c := range append(e.current, e.best(scorerCandidates, byScore)...) {
+	for _, c := range append(e.current, e.best(scorerCandidates, nil)...) {
 		cluster := c.cluster()
 		one := ScorerCluster{
 			Name: cluster.Name, Provider: cluster.Provider, Region: cluster.Region, Labels: cluster.Labels,

@@ -103,7 +103,7 @@ func (inv *Inventory) Holds(instance string, held map[string]Resources) bool {
 // held is what an instance holds, by cluster.
 func (inv *Inventory) held(instance string) map[string]Resources {
 	held := map[string]Resources{}
-	for _, r := range rows[Reservation](inv.store.Txn(false), tableReservation, indexInstance, instance) {
+	for _, r := range rows[Reservation](inv.store.Txn(false), tableReservation, indexOf, instance, "") {
 		held[r.Cluster] = r.Resources
 	}
 	return held
@@ -174,7 +174,7 @@ func (c change) add(cluster string, holders []string, resources Resources, sign 
 func record(txn *memdb.Txn, instance string, holders []string, held map[string]Resources) change {
 	c := change{map[string]Resources{}, map[string]Resources{}}
 	same := map[string]bool{}
-	for _, r := range rows[Reservation](txn, tableReservation, indexInstance, instance) {
+	for _, r := range rows[Reservation](txn, tableReservation, indexOf, instance, "") {
 		now, kept := held[r.Cluster]
 		if kept && maps.Equal(r.Resources, now) && slices.Equal(r.Holders, holders) {
 			same[r.Cluster] = true

@@ -18,11 +18,11 @@ func LocationOf(from *v1alpha1.Location) (*Location, error) {
 		return nil, nil
 	}
 	latitude, err := strconv.ParseFloat(from.Latitude, 64)
-	if err != nil || math.Abs(latitude) > 90 {
+	if err != nil || !(math.Abs(latitude) <= 90) { // nor NaN
 		return nil, fmt.Errorf("latitude: %q is not a number from -90 to 90", from.Latitude)
 	}
 	longitude, err := strconv.ParseFloat(from.Longitude, 64)
-	if err != nil || math.Abs(longitude) > 180 {
+	if err != nil || !(math.Abs(longitude) <= 180) {
 		return nil, fmt.Errorf("longitude: %q is not a number from -180 to 180", from.Longitude)
 	}
 	return &Location{latitude, longitude}, nil

@@ -22,7 +22,7 @@ func (r Request) exceeded(s *Snapshot, clusters int) string {
 		return ""
 	}
 	own := Resources{}
-	for _, held := range rows[Reservation](s.store, tableReservation, indexInstance, r.ID) {
+	for _, held := range rows[Reservation](s.store, tableReservation, indexOf, r.ID, "") {
 		own.add(held.Resources, 1)
 	}
 	asked := r.total(clusters)

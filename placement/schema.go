@@ -18,7 +18,7 @@ const (
 	indexProvider = "provider"
 	indexReady    = "ready"
 	indexCluster  = "cluster"
-	indexInstance = "instance"
+	indexOf       = "id_prefix" // instance and "": its reservations, by the prefix of their id
 	indexHolder   = "holder"
 )
 
@@ -44,9 +44,8 @@ func newStore() *memdb.MemDB {
 			indexID: {Name: indexID, Unique: true, Indexer: &memdb.CompoundIndex{
 				Indexes: []memdb.Indexer{field("Instance"), field("Cluster")},
 			}},
-			indexCluster:  {Name: indexCluster, Indexer: field("Cluster")},
-			indexInstance: {Name: indexInstance, Indexer: field("Instance")},
-			indexHolder:   {Name: indexHolder, AllowMissing: true, Indexer: &memdb.StringSliceFieldIndex{Field: "Holders"}},
+			indexCluster: {Name: indexCluster, Indexer: field("Cluster")},
+			indexHolder:  {Name: indexHolder, AllowMissing: true, Indexer: &memdb.StringSliceFieldIndex{Field: "Holders"}},
 		}},
 		tableHolding: {Name: tableHolding, Indexes: map[string]*memdb.IndexSchema{
 			indexID: {Name: indexID, Unique: true, Indexer: field("Holder")},

@@ -60,9 +60,10 @@ type scorer struct {
 	now         time.Time
 	crowd       map[string]int32
 	external    map[string]int32
-	// entered is the page whose balances are worked out.
-	entered  *page
-	balances [pageRows]int64
+	// entered is the page whose rows' balances, if they weigh anything, and scores are worked out.
+	entered          *page
+	balances, scores [pageRows]int32
+	balanceOnly      bool // nothing else weighs anything
 	// market returns the currency and the cheapest price among the clusters that fit.
 	market func() (currency string, cheapest int64)
 }
@@ -93,6 +94,7 @@ func newScorer(r Request, s *Snapshot) *scorer {
 	}
 	w := &sc.weights
 	sc.total = w.Balance + w.Pack + w.Price + w.Latency + w.Locality + w.Freshness + w.Diversity + w.External + sc.preferred
+	sc.balanceOnly = w.Balance > 0 && w.Balance == sc.total
 	for _, n := range sc.tariff {
 		if _, storage := storageClassOf(n.name); !storage {
 			sc.needs = append(sc.needs, n)
@@ -195,21 +197,47 @@ func (sc *scorer) components(at spot) Scores {
 	}
 }
 
-// enter works out the balances of a page's rows, one column after the other, which is
-// several times faster than one row after the other.
+// enter works out the scores of a page's rows, the balances one column after the other,
+// which is several times faster than one row after the other.
 func (sc *scorer) enter(p *page, rows set) {
-	if sc.weights.Balance == 0 && sc.weights.Pack == 0 || len(sc.needs) == 0 || rows == (set{}) {
+	if rows == (set{}) {
 		return
 	}
 	sc.entered = p
+	if sc.weights.Balance != 0 || sc.weights.Pack != 0 {
+		sc.enterBalances(p, rows)
+	}
+	if sc.balanceOnly && rows.and(p.avoided) == (set{}) {
+		for row := range rows.rows() {
+			sc.scores[row] = sc.balances[row]
+		}
+		return
+	}
+	for row := range rows.rows() {
+		sc.scores[row] = sc.score(spot{page: p, row: row})
+	}
+}
+
+func (sc *scorer) enterBalances(p *page, rows set) {
+	if len(sc.needs) == 0 {
+		for row := range rows.rows() {
+			sc.balances[row] = 100
+		}
+		return
+	}
 	for i, n := range sc.needs {
 		column := p.column(n.column)
 		for row := range rows.rows() {
-			left := percent(column.free[row]-n.amount, column.size[row])
+			left := int32(percent(column.free[row]-n.amount, column.size[row])) //nolint:gosec // at most 100
 			if i > 0 {
 				left += sc.balances[row]
 			}
 			sc.balances[row] = left
+		}
+	}
+	if n := int32(len(sc.needs)); n > 1 { //nolint:gosec // a few resources
+		for row := range rows.rows() {
+			sc.balances[row] /= n
 		}
 	}
 }
@@ -218,8 +246,8 @@ func (sc *scorer) balance(at spot) int32 {
 	if len(sc.needs) == 0 {
 		return 100
 	}
-	if at.page == sc.entered && at.held == nil {
-		return int32(sc.balances[at.row] / int64(len(sc.needs))) //nolint:gosec // at most 100
+	if at.page == sc.entered && at.held == nil && (sc.weights.Balance != 0 || sc.weights.Pack != 0) {
+		return sc.balances[at.row]
 	}
 	var sum int64
 	for _, n := range sc.needs {

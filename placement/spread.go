@@ -130,7 +130,7 @@ func (e *evaluation) grouped(limit int, rank ranking) []*group {
 	for _, c := range e.current {
 		if names := c.page.groups(e.request.Spread.By); names.of[c.row] >= 0 {
 			g := of(names.names[names.of[c.row]])
-			c.rank, c.group = rank(c.spot, c.score), g.name
+			c.rank, c.group = rank.of(c.spot, c.score), g.name
 			if !e.request.Free {
 				c.rank += staying
 			}
