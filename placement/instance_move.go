@@ -45,8 +45,8 @@ func (r *instanceReconciler) departures(s *scope) []v1alpha1.Departure {
 				case e.at.After(s.now):
 					s.lookAgain(e.at.Sub(s.now))
 				case e.unreachable && snapshot.Outage():
-					// Whoever reaches less than half of its clusters is cut off itself.
-					s.lookAgain(outageCheck)
+					// Whoever reaches less than half of its clusters is cut off itself. The inventory
+					// wakes the instance when that is over.
 				default:
 					reason = e.reason
 				}
@@ -65,9 +65,8 @@ func (r *instanceReconciler) departures(s *scope) []v1alpha1.Departure {
 // byOperator is the reason of a departure that AnnotationLeave asks for.
 const byOperator = "its operator wants it elsewhere"
 
-// outageCheck is how often an instance on a lost cluster is looked at while most
-// clusters are lost.
-const outageCheck = 15 * time.Second
+// afterRefusal is how long a move that was refused is not tried again.
+const afterRefusal = 15 * time.Second
 
 // tolerations of the instance's plan, the one in force.
 func (r *instanceReconciler) tolerations(s *scope) []corev1.Toleration {
@@ -303,36 +302,67 @@ func (r *instanceReconciler) giveUp(ctx context.Context, s *scope, why error) (c
 	r.moves.end(s.Name)
 	r.inventory.Reserve(s.Name, ConsumerOf(s.ServiceInstance), Ledger(&s.Status))
 	log.FromContext(ctx).Info("A move was refused", "reason", why.Error())
-	return ctrl.Result{RequeueAfter: outageCheck}, nil
+	return ctrl.Result{RequeueAfter: afterRefusal}, nil
 }
 
 // moves bounds how many instances move at the same time.
 type moves struct {
 	most int
+	// wake is told of an instance whose turn has come; nil tells nobody.
+	wake func(instance string)
 
 	mu       sync.Mutex
 	inFlight map[string]bool
+	// queue of those that wait for their turn, each once.
+	queue  []string
+	queued map[string]bool
 }
 
+func (m *moves) setWake(wake func(instance string)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.wake = wake
+}
+
+// turnPatience is how long an instance waits for its turn before it asks again by itself.
+const turnPatience = time.Minute
+
 // begin takes a place for an instance, which keeps it until end; false means that all
-// are taken.
+// are taken, and that the instance is woken when its turn comes.
 func (m *moves) begin(instance string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.inFlight[instance] && len(m.inFlight) >= m.most {
-		return false
-	}
 	if m.inFlight == nil {
-		m.inFlight = map[string]bool{}
+		m.inFlight, m.queued = map[string]bool{}, map[string]bool{}
+	}
+	if !m.inFlight[instance] && len(m.inFlight) >= m.most {
+		if !m.queued[instance] {
+			m.queued[instance] = true
+			m.queue = append(m.queue, instance)
+		}
+		return false
 	}
 	m.inFlight[instance] = true
 	return true
 }
 
+// end gives the place of an instance to the next. Ending what has not begun does nothing.
 func (m *moves) end(instance string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if !m.inFlight[instance] {
+		return
+	}
 	delete(m.inFlight, instance)
+	if len(m.queue) == 0 {
+		return
+	}
+	next := m.queue[0]
+	m.queue = m.queue[1:]
+	delete(m.queued, next)
+	if m.wake != nil {
+		m.wake(next)
+	}
 }
 
 // unique joins lists of names without repetitions.

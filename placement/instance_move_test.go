@@ -180,7 +180,11 @@ func TestNobodyMovesWhileMostClustersAreLost(t *testing.T) {
 	w.after(time.Hour)
 	w.wantOn(w.passes("si-a"), "eu")
 	w.wantReserved("us", 0)
+	w.woken = nil
 	w.comeBack("ap")
+	if !slices.Contains(w.woken, "si-a") {
+		t.Fatal("nobody goes on when most clusters answer again")
+	}
 	w.wantOn(w.settle("si-a"), "us")
 }
 
@@ -392,12 +396,14 @@ func TestOnlySoManyInstancesMoveAtOnce(t *testing.T) {
 	}
 	w.wantReserved("us", 4) // two of them, as the fixture has it
 	w.driver.fail("deliver us", nil)
-	for range 2 {
-		for _, name := range names {
-			w.passes(name)
-		}
+	w.woken = nil
+	w.passes("si-a")
+	w.passes("si-b")
+	if !slices.Equal(w.woken, []string{"si-c", "si-d"}) {
+		t.Fatalf("woken are %v", w.woken)
 	}
 	for _, name := range names {
+		w.passes(name)
 		w.wantOn(w.settle(name), "us")
 	}
 	w.wantReserved("eu", 0)

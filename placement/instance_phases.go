@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,7 +34,7 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 	case !move && s.sameAsDelivered():
 		return r.recordContext(ctx, s)
 	case move && s.Status.Delivered != nil && !r.moves.begin(s.Name):
-		s.lookAgain(time.Second + time.Duration(hash64(s.Name)%uint64(5*time.Second))) //nolint:gosec // positive
+		s.lookAgain(turnPatience)
 		return ctrl.Result{}, nil
 	}
 	plan, err := r.plan(s.Spec.ServiceID, s.wanted().PlanID)

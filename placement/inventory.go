@@ -29,6 +29,8 @@ type Inventory struct {
 	// snapshot is the picture as of the last change, or nil after a cluster came or
 	// went: pages are laid out again when somebody looks.
 	snapshot *Snapshot
+	// clusters in all, and those that answer.
+	clusters, answering int
 	// waiting requests, by ID, and who is told when one of them may fit.
 	waiting map[string]Request
 	wake    func(instance string)
@@ -63,8 +65,9 @@ func (inv *Inventory) Snapshot() *Snapshot {
 
 // UpsertCluster adds a cluster or replaces the one of that name. It wakes the instances
 // that the cluster takes now and did not take before, and those that are on it when
-// it answers again, drives them away or is about to be removed. The cluster must not
-// be changed afterwards.
+// it answers again, drives them away or is about to be removed; and those on clusters
+// that do not answer when most others do again. The cluster must not be changed
+// afterwards.
 func (inv *Inventory) UpsertCluster(c *Cluster) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
@@ -73,7 +76,9 @@ func (inv *Inventory) UpsertCluster(c *Cluster) {
 		return
 	}
 	inv.number(c)
-	before := inv.snapshot
+	before, outage := inv.snapshot, inv.outage()
+	inv.count(known, -1)
+	inv.count(c, 1)
 
 	txn := inv.store.Txn(true)
 	check(txn.Insert(tableCluster, c))
@@ -85,6 +90,9 @@ func (inv *Inventory) UpsertCluster(c *Cluster) {
 		inv.snapshot = nil
 	}
 	inv.rouse(before, []string{c.Name})
+	if outage && !inv.outage() {
+		inv.wakeLost()
+	}
 	if known != nil && known.disturbs(c) {
 		for _, held := range inv.now().Reservations(c.Name) {
 			inv.wake(held.Instance)
@@ -122,6 +130,35 @@ func (inv *Inventory) DeleteCluster(name string) {
 	check(txn.Delete(tableCluster, known))
 	txn.Commit()
 	inv.snapshot = nil
+	inv.count(known, -1)
+}
+
+// count adds a cluster to the numbers of clusters, or with −1 takes it off; nil is none.
+func (inv *Inventory) count(c *Cluster, n int) {
+	if c == nil {
+		return
+	}
+	inv.clusters += n
+	if c.Ready {
+		inv.answering += n
+	}
+}
+
+// outage is Snapshot.Outage without a snapshot.
+func (inv *Inventory) outage() bool { return 2*inv.answering < inv.clusters }
+
+// wakeLost wakes the instances on clusters that do not answer: as long as most did not,
+// nobody left them.
+func (inv *Inventory) wakeLost() {
+	s := inv.now()
+	for _, c := range s.Clusters() {
+		if c.Ready {
+			continue
+		}
+		for _, held := range s.Reservations(c.Name) {
+			inv.wake(held.Instance)
+		}
+	}
 }
 
 // number gives a column to each resource that the cluster has. The map is replaced,

@@ -81,6 +81,7 @@ type recovery struct {
 
 	mu   sync.Mutex
 	done bool
+	took time.Duration
 }
 
 // ensure returns when the inventory is filled; later calls cost nothing.
@@ -95,6 +96,7 @@ func (r *recovery) ensure(ctx context.Context) error {
 		return fmt.Errorf("rebuild the inventory from the hub: %w", err)
 	}
 	r.done = true
-	log.FromContext(ctx).Info("Rebuilt the inventory from the hub", "clusters", r.inventory.Snapshot().Len(), "took", r.clock.Since(start).String())
+	r.took = r.clock.Since(start)
+	log.FromContext(ctx).Info("Rebuilt the inventory from the hub", "clusters", r.inventory.Snapshot().Len(), "took", r.took.String())
 	return nil
 }

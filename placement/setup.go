@@ -155,9 +155,11 @@ func (r *instanceReconciler) setup(mgr ctrl.Manager, o Options) error {
 		return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: binding.Namespace, Name: binding.Spec.InstanceName}}}
 	})
 	woken := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-		r.inventory.OnWake(func(instance string) {
+		wake := func(instance string) {
 			queue.Add(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: o.Namespace, Name: instance}})
-		})
+		}
+		r.inventory.OnWake(wake)
+		r.moves.setWake(wake)
 		return nil
 	})
 	return ctrl.NewControllerManagedBy(mgr).
