@@ -6,8 +6,9 @@
 //
 // which filters, scores and selects; it knows no context, client, clock or
 // randomness, so that a decision can be explained and replayed (request.go,
-// filter.go, score.go, place.go, decision.go, explain.go). The second half feeds
-// it and acts on its decisions:
+// filter.go, score.go, place.go, choose.go, decision.go, explain.go, record.go; a
+// file each for what is asked: affinity, claim, division, location, quota, rule,
+// spread). The second half feeds it and acts on its decisions:
 //
 //   - Inventory (inventory.go, ledger.go) is the indexed picture of the member
 //     clusters and of what is reserved on them. Inventory.Place decides and
@@ -15,8 +16,10 @@
 //   - ClusterReconciler (cluster_*.go) watches the member clusters and feeds the
 //     inventory.
 //   - InstanceReconciler (instance_*.go) takes each ServiceInstance through place,
-//     deliver, observe and remove. The decision is written to the hub before any
-//     cluster is touched; the ledger is rebuilt from those writes after a restart.
+//     deliver, clean, observe and remove. The decision is written to the hub before
+//     any cluster is touched; the ledger is rebuilt from those writes after a restart.
+//     An instance moves when it has to leave a cluster (eviction.go,
+//     instance_move.go), or its operator wants it to (rebalance.go).
 //
 // A Driver delivers an instance to one kind of member cluster; its implementations
 // live in the packages below this one.
