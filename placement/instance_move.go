@@ -34,7 +34,11 @@ import (
 // comes due.
 func (r *instanceReconciler) departures(s *scope) []v1alpha1.Departure {
 	snapshot := r.inventory.Snapshot()
-	tolerations := r.tolerations(s)
+	tolerations, known := r.tolerations(s)
+	if !known { // the catalog is late, and nobody knows what the plan tolerates
+		s.lookAgain(catalogPatience)
+		return nil
+	}
 	asked := strings.Split(s.Annotations[v1alpha1.AnnotationLeave], ",")
 	var due []v1alpha1.Departure
 	for _, name := range unique(clusters(s.Status.Decision), clusters(s.deliveredDecision())) {
@@ -68,16 +72,20 @@ const byOperator = "its operator wants it elsewhere"
 // afterRefusal is how long a move that was refused is not tried again.
 const afterRefusal = 15 * time.Second
 
-// tolerations of the instance's plan, the one in force.
-func (r *instanceReconciler) tolerations(s *scope) []corev1.Toleration {
+// catalogPatience is when to look again for a plan that is not in the catalog.
+const catalogPatience = 10 * time.Second
+
+// tolerations of the instance's plan, the one in force; false where that is not known.
+func (r *instanceReconciler) tolerations(s *scope) (tolerations []corev1.Toleration, known bool) {
 	id := s.Spec.Desired.PlanID
 	if s.Status.Delivered != nil {
 		id = s.Status.Delivered.State.PlanID
 	}
-	if plan, err := r.plan(s.Spec.ServiceID, id); err == nil && plan.Resources != nil {
-		return plan.Resources.Tolerations
+	plan, err := r.plan(s.Spec.ServiceID, id)
+	if err != nil || plan.Resources == nil {
+		return nil, false
 	}
-	return nil
+	return plan.Resources.Tolerations, true
 }
 
 // moving tells whether the decision being delivered leaves a cluster.

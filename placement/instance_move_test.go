@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -171,6 +172,20 @@ func (w *world) tolerate(toleration corev1.Toleration) {
 		}
 		return plan, err
 	}
+}
+
+func TestNobodyMovesBeforeTheCatalogIsThere(t *testing.T) {
+	w := onEU(t)
+	find := w.reconciler.plan
+	w.reconciler.plan = func(string, string) (*catalog.Plan, error) { return nil, errors.New("not loaded yet") }
+	w.lose("eu")
+	w.after(24 * time.Hour)
+	instance := w.passes("si-a")
+	w.wantOn(instance, "eu")
+	w.wantOperation(instance, v1alpha1.OperationProvision, v1alpha1.StateSucceeded, "")
+	w.wantReserved("us", 0)
+	w.reconciler.plan = find
+	w.wantOn(w.settle("si-a"), "us")
 }
 
 func TestNobodyMovesWhileMostClustersAreLost(t *testing.T) {

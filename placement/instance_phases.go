@@ -38,12 +38,15 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 		return ctrl.Result{}, nil
 	}
 	plan, err := r.plan(s.Spec.ServiceID, s.wanted().PlanID)
-	if err != nil && !s.late() {
+	if err != nil && (s.finished() || !s.late()) {
 		return r.retry(ctx, s, fmt.Errorf("find the plan: %w", err)) // the catalog may be late
 	}
 	var request Request
 	if err == nil {
 		request, err = r.request(s, plan, named(due))
+	}
+	if err != nil && s.finished() {
+		return ctrl.Result{}, err // what is delivered is not touched for a plan that has become wrong
 	}
 	if err != nil {
 		return r.fail(ctx, s, err.Error())
