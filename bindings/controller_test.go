@@ -220,6 +220,16 @@ func aBindingFollows(t *testing.T, f *fixture) {
 			t.Errorf("on the cluster that was %s: %v", where, err)
 		}
 	}
+	other := f.bound(t, f.bind(t, instance, "binding-2", "edit"))
+	on([]v1alpha1.LeftPlacement{{Placement: there, Since: metav1.Now()}}, here)
+	f.until(t, other, "the other binding is issued here", func(b *v1alpha1.ServiceBinding) bool { return slices.Equal(b.Status.Issued, clusters[:1]) })
+	f.unbound(t, other)
+	accounts := &corev1.ServiceAccountList{}
+	if err := f.admin[clusters[1]].List(t.Context(), accounts, client.MatchingLabels{v1alpha1.LabelBinding: other.Name}); err != nil || len(accounts.Items) > 0 {
+		t.Errorf("unbound, it has %d accounts where the instance was: %v", len(accounts.Items), err)
+	}
+	on([]v1alpha1.LeftPlacement{{Placement: here, Since: metav1.Now()}}, there)
+	f.until(t, b, "the binding is issued there again", func(b *v1alpha1.ServiceBinding) bool { return slices.Equal(b.Status.Issued, clusters[1:]) })
 	if b.Status.Operation.Type != v1alpha1.OperationBind || b.Status.Operation.State != v1alpha1.StateSucceeded {
 		t.Errorf("operation is %+v", b.Status.Operation)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,9 +30,9 @@ func (c *Controller) unbind(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("read instance %s: %w", b.Spec.InstanceName, err)
 	}
-	// Where the instance has left, its namespace goes, and the account with it.
-	there := without(union(b.Status.Clusters, clustersOf(&instance)), leftOf(&instance))
-	if err := c.revokeAll(ctx, b, there); err != nil {
+	left := leftOf(&instance)
+	c.revokeLeft(ctx, b, left)
+	if err := c.revokeAll(ctx, b, without(union(b.Status.Clusters, clustersOf(&instance)), left)); err != nil {
 		waited := c.wait(ctx, b, v1alpha1.OperationUnbind, publicReason(err))
 		if pending := (*pendingError)(nil); errors.As(err, &pending) && waited == nil {
 			return reconcile.Result{RequeueAfter: goneCheck}, nil
@@ -51,6 +52,23 @@ func (c *Controller) unbind(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 	}
 	log.FromContext(ctx).Info("unbound", "binding", b.Name, "instance", b.Spec.InstanceName)
 	return reconcile.Result{}, nil
+}
+
+// leftPatience bounds the wait for a cluster that the instance has left, and that may
+// be lost.
+const leftPatience = 5 * time.Second
+
+// revokeLeft revokes on clusters that the instance has left, as far as they answer. Where
+// they do not, the account goes with the instance's namespace, when they do again.
+func (c *Controller) revokeLeft(ctx context.Context, b *v1alpha1.ServiceBinding, clusters []string) {
+	if len(clusters) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, leftPatience)
+	defer cancel()
+	if err := c.revokeAll(ctx, b, clusters); err != nil {
+		log.FromContext(ctx).Info("an account goes with the instance's namespace", "binding", b.Name, "reason", publicReason(err))
+	}
 }
 
 // revokeAll revokes on all clusters at once; a cluster that does not answer keeps
