@@ -26,6 +26,8 @@ type Inventory struct {
 	// columns numbers every resource that a cluster ever had; it only grows.
 	columns  map[corev1.ResourceName]int
 	policies Policies
+	// quotas are the scopes that they bind; what others hold is not added up.
+	quotas scopes
 	// snapshot is the picture as of the last change, or nil after a cluster came or
 	// went: pages are laid out again when somebody looks.
 	snapshot *Snapshot
@@ -106,6 +108,10 @@ func (inv *Inventory) SetPolicies(policies Policies) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	inv.policies = policies
+	if quotas := policies.scopes(); !slices.Equal(quotas, inv.quotas) {
+		inv.quotas = quotas
+		inv.countHoldings()
+	}
 	if inv.snapshot != nil {
 		changed := *inv.snapshot
 		changed.policies = policies

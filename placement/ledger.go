@@ -123,7 +123,7 @@ func (inv *Inventory) ReserveAll(all []Holding) {
 	defer inv.mu.Unlock()
 	txn := inv.store.Txn(true)
 	for _, h := range all {
-		for cluster, more := range record(txn, h.Instance, h.Consumer.holders(), h.Held).clusters {
+		for cluster, more := range record(txn, h.Instance, h.Consumer.holders(), h.Held, inv.quotas).clusters {
 			inv.book(cluster, more)
 		}
 	}
@@ -135,7 +135,7 @@ func (inv *Inventory) ReserveAll(all []Holding) {
 // changed, and by how much it changed for each holder.
 func (inv *Inventory) reserve(instance string, holders []string, held map[string]Resources) (changed []string, totals map[string]Resources) {
 	txn := inv.store.Txn(true)
-	change := record(txn, instance, holders, held)
+	change := record(txn, instance, holders, held, inv.quotas)
 	txn.Commit()
 	changed = slices.Sorted(maps.Keys(change.clusters))
 	for _, cluster := range changed {
@@ -154,8 +154,12 @@ func (inv *Inventory) book(cluster string, more Resources) {
 	inv.reserved[cluster].add(more, 1)
 }
 
-// change is by how much a reservation changes what clusters and holders have.
-type change struct{ clusters, holders map[string]Resources }
+// change is by how much a reservation changes what clusters have, and holders that a
+// quota may bind.
+type change struct {
+	clusters, holders map[string]Resources
+	quotas            scopes
+}
 
 func (c change) add(cluster string, holders []string, resources Resources, sign int64) {
 	count := func(sums map[string]Resources, key string) {
@@ -166,13 +170,15 @@ func (c change) add(cluster string, holders []string, resources Resources, sign 
 	}
 	count(c.clusters, cluster)
 	for _, holder := range holders {
-		count(c.holders, holder)
+		if c.quotas.bind(holder) {
+			count(c.holders, holder)
+		}
 	}
 }
 
 // record writes what an instance holds into the store of record.
-func record(txn *memdb.Txn, instance string, holders []string, held map[string]Resources) change {
-	c := change{map[string]Resources{}, map[string]Resources{}}
+func record(txn *memdb.Txn, instance string, holders []string, held map[string]Resources, quotas scopes) change {
+	c := change{map[string]Resources{}, map[string]Resources{}, quotas}
 	same := map[string]bool{}
 	for _, r := range rows[Reservation](txn, tableReservation, indexOf, instance, "") {
 		now, kept := held[r.Cluster]

@@ -2,6 +2,8 @@ package placement
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -45,7 +47,51 @@ func (r Request) exceeded(s *Snapshot, clusters int) string {
 	return ""
 }
 
-// holding is what a holder has reserved on all clusters together.
+// scopes are those that a quota is for.
+type scopes []v1alpha1.Scope
+
+// bind tells whether a quota may bind a holder.
+func (s scopes) bind(holder string) bool {
+	kind, _, _ := strings.Cut(holder, " ")
+	return slices.Contains(s, v1alpha1.Scope(kind))
+}
+
+// scopes of the quotas of all policies.
+func (ps Policies) scopes() (all scopes) {
+	for _, p := range ps {
+		if p.Quota != nil && !slices.Contains(all, p.Quota.Per) {
+			all = append(all, p.Quota.Per)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// countHoldings adds up anew what each holder has that a quota may bind.
+func (inv *Inventory) countHoldings() {
+	txn := inv.store.Txn(true)
+	_, err := txn.DeleteAll(tableHolding, indexID)
+	check(err)
+	sums := map[string]Resources{}
+	for _, r := range rows[Reservation](txn, tableReservation, indexID) {
+		for _, holder := range r.Holders {
+			if !inv.quotas.bind(holder) {
+				continue
+			}
+			if sums[holder] == nil {
+				sums[holder] = Resources{}
+			}
+			sums[holder].add(r.Resources, 1)
+		}
+	}
+	for holder, sum := range sums {
+		check(txn.Insert(tableHolding, &holding{Holder: holder, Resources: sum}))
+	}
+	txn.Commit()
+	inv.snapshot = nil
+}
+
+// holding is what a holder has reserved on all clusters together, where a quota may bind it.
 type holding struct {
 	Holder    string
 	Resources Resources
