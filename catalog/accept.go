@@ -116,9 +116,24 @@ func checkAlone(spec *v1alpha1.ServiceOfferingSpec) error {
 				return fmt.Errorf("plan %s: %w", plan.Name, err)
 			}
 		}
+		if err := checkKind(plan); err != nil {
+			return fmt.Errorf("plan %s: %w", plan.Name, err)
+		}
 	}
 	_, err := newOffering(spec, false)
 	return err
+}
+
+// checkKind checks what depends on what the plan sells.
+func checkKind(plan *v1alpha1.Plan) error {
+	role := plan.Credentials.Role
+	switch {
+	case plan.Kind == v1alpha1.PlanKindCluster && plan.Cluster != nil:
+		return checkCluster(plan.Cluster)
+	case role != "" && role != "edit" && role != "view":
+		return fmt.Errorf("credentials.role: %s is for cluster plans (cluster.roles); want edit or view", role)
+	}
+	return nil
 }
 
 func checkResources(r *v1alpha1.ResourcesPlan) error {

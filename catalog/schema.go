@@ -48,8 +48,8 @@ func (p *Plan) compileSchemas() error {
 	}{
 		{"instanceCreate", &p.create, instance, own.InstanceCreate},
 		{"instanceUpdate", &p.update, instance, own.InstanceUpdate},
-		// Without a schema of the operator's, bindings take no parameters.
-		{"bindingCreate", &p.bind, nil, own.BindingCreate},
+		// Without a schema of either, bindings take no parameters.
+		{"bindingCreate", &p.bind, p.bindingSchema(), own.BindingCreate},
 	} {
 		compiled, err := newSchema(s.generated, s.operators)
 		if err != nil {
@@ -63,7 +63,10 @@ func (p *Plan) compileSchemas() error {
 // instanceSchema says which parameters instances of the plan take.
 func (p *Plan) instanceSchema() map[string]any {
 	properties := map[string]any{}
-	if r := p.Resources; r != nil {
+	if p.Kind == v1alpha1.PlanKindCluster && p.Cluster != nil {
+		properties = clusterSchema(p.Cluster)
+	}
+	if r := p.Resources; p.Kind == v1alpha1.PlanKindResources && r != nil {
 		if r.MaxClusters > r.Clusters {
 			properties["clusters"] = map[string]any{
 				"description": "Number of clusters; each delivers the plan's resources in full.",

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"hash/fnv"
 	"maps"
 	"reflect"
@@ -67,7 +68,7 @@ type Cluster struct {
 func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 	c := &Cluster{
 		Name:           mc.Name,
-		Driver:         mc.Spec.Driver,
+		Driver:         driverOf(mc),
 		Provider:       mc.Spec.Provider,
 		Region:         mc.Spec.Region,
 		Labels:         labels.Set(mc.SelectorLabels()),
@@ -76,9 +77,6 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 		Allocatable:    ResourcesOf(mc.Status.Allocatable),
 		ForeignUse:     ResourcesOf(mc.Status.ForeignUse),
 		StorageClasses: mc.Status.StorageClasses,
-	}
-	if c.Driver == "" {
-		c.Driver = v1alpha1.DriverKube
 	}
 	c.Ready, c.Unready = holds(mc, v1alpha1.ConditionReachable)
 	c.AccessVerified, c.Unverified = holds(mc, v1alpha1.ConditionAccessVerified)
@@ -113,6 +111,9 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 	}
 	return c
 }
+
+// driverOf is the driver that delivers to a member cluster.
+func driverOf(mc *v1alpha1.MemberCluster) string { return cmp.Or(mc.Spec.Driver, v1alpha1.DriverKube) }
 
 // holds tells whether a condition is true and otherwise what it says.
 func holds(mc *v1alpha1.MemberCluster, condition string) (ok bool, otherwise string) {

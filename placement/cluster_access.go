@@ -42,7 +42,7 @@ func (a *access) inspect(ctx context.Context, r *clusterReconciler, cluster *v1a
 	a.checked = now
 	a.problem = a.identify(ctx, r, cluster, t)
 	if a.problem == nil {
-		a.problem = verifyRules(ctx, t, cluster.Name, r.Rules)
+		a.problem = verifyRules(ctx, t, cluster.Name, r.Rules[driverOf(cluster)])
 	}
 	a.verified = a.problem == nil
 }
@@ -77,7 +77,8 @@ func (r *clusterReconciler) unique(ctx context.Context, cluster *v1alpha1.Member
 		other := &all.Items[i]
 		older := other.CreationTimestamp.Before(&cluster.CreationTimestamp) ||
 			other.CreationTimestamp.Equal(&cluster.CreationTimestamp) && other.Name < cluster.Name
-		if other.Name != cluster.Name && other.Status.UID == uid && older {
+		// A management cluster may run workloads too: what it may make is declared, not measured.
+		if other.Name != cluster.Name && other.Status.UID == uid && driverOf(other) == driverOf(cluster) && older {
 			return &member.Error{
 				Cluster: cluster.Name, Step: "tell it from the others",
 				Err:    fmt.Errorf("it is the same cluster as %s, by the UID %s of its namespace kube-system", other.Name, uid),

@@ -38,7 +38,10 @@ func (w *clusterWatch) report(cluster *v1alpha1.MemberCluster, leaving []string,
 	if median := w.health.median(); median > 0 && (status.Latency == nil || changed(status.Latency.Duration, median)) {
 		status.Latency = &metav1.Duration{Duration: median.Round(100 * time.Microsecond)}
 	}
-	if w.synced() {
+	switch {
+	case driverOf(cluster) == v1alpha1.DriverCAPI:
+		status.Capacity, status.Allocatable = cluster.Spec.Capacity, cluster.Spec.Capacity
+	case w.synced():
 		u := w.usage(inventory)
 		status.Nodes, status.Capacity, status.Allocatable, status.ForeignUse = u.nodes, u.capacity, u.allocatable, u.foreign
 		status.StorageClasses = w.storageClasses()

@@ -61,6 +61,9 @@ type clusterWatch struct {
 	cluster string
 	target  target
 	stop    context.CancelFunc
+	// informers of what there is and what is used of it; none on a management cluster, whose
+	// capacity is declared.
+	informers []cache.SharedIndexInformer
 	nodes, pods, namespaces,
 	classes cache.SharedIndexInformer
 
@@ -78,7 +81,7 @@ func (w *clusterWatch) refresh(ctx context.Context, r *clusterReconciler, cluste
 	w.nextProbe = now.Add(r.ProbeEvery)
 	ctx, cancel := context.WithTimeout(ctx, r.ProbeTimeout)
 	defer cancel()
-	latency, err := w.probe(ctx, r)
+	latency, err := w.probe(ctx, r, driverOf(cluster))
 	r.Probed(w.cluster, now, latency, err)
 	if err != nil {
 		w.health.failed(err)
@@ -97,8 +100,8 @@ func (w *clusterWatch) refresh(ctx context.Context, r *clusterReconciler, cluste
 }
 
 // probe asks the API server whether it is ready, and says how long it took to answer.
-func (w *clusterWatch) probe(ctx context.Context, r *clusterReconciler) (latency time.Duration, err error) {
-	if err := w.connect(ctx, r); err != nil {
+func (w *clusterWatch) probe(ctx context.Context, r *clusterReconciler, driver string) (latency time.Duration, err error) {
+	if err := w.connect(ctx, r, driver); err != nil {
 		return 0, err
 	}
 	start := r.Clock.Now()
@@ -112,7 +115,7 @@ func (w *clusterWatch) probe(ctx context.Context, r *clusterReconciler) (latency
 }
 
 // connect opens the cluster anew if its access has changed.
-func (w *clusterWatch) connect(ctx context.Context, r *clusterReconciler) error {
+func (w *clusterWatch) connect(ctx context.Context, r *clusterReconciler, driver string) error {
 	opened, err := r.open(ctx, w.cluster)
 	if err != nil {
 		return err
@@ -122,13 +125,18 @@ func (w *clusterWatch) connect(ctx context.Context, r *clusterReconciler) error 
 	}
 	w.close()
 	w.target, w.health, w.access = opened, health{}, access{}
-	w.watch(r)
+	w.watch(r, driver)
 	return nil
 }
 
 // watch starts the informers: nodes, storage classes, pods that run, and the
 // namespaces of this hub's instances, each stripped to what is used.
-func (w *clusterWatch) watch(r *clusterReconciler) {
+func (w *clusterWatch) watch(r *clusterReconciler, driver string) {
+	ctx, stop := context.WithCancel(r.running)
+	w.stop, w.informers = stop, nil
+	if driver == v1alpha1.DriverCAPI {
+		return
+	}
 	kube := w.target.kube
 	running := func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.AndSelectors(
@@ -141,15 +149,14 @@ func (w *clusterWatch) watch(r *clusterReconciler) {
 	w.pods = coreinformers.NewFilteredPodInformer(kube, metav1.NamespaceAll, 0, nil, running)
 	w.namespaces = coreinformers.NewFilteredNamespaceInformer(kube, 0, nil, ours)
 	w.classes = storageinformers.NewStorageClassInformer(kube, 0, nil)
+	w.informers = []cache.SharedIndexInformer{w.nodes, w.pods, w.namespaces, w.classes}
 
-	ctx, stop := context.WithCancel(r.running)
-	w.stop = stop
 	changed := cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { r.wake(w.cluster) },
 		UpdateFunc: func(any, any) { r.wake(w.cluster) },
 		DeleteFunc: func(any) { r.wake(w.cluster) },
 	}
-	for _, informer := range []cache.SharedIndexInformer{w.nodes, w.pods, w.namespaces, w.classes} {
+	for _, informer := range w.informers {
 		// Both fail only on an informer that has been started.
 		_ = informer.SetTransform(strip)
 		_, _ = informer.AddEventHandler(changed)
@@ -164,8 +171,11 @@ func (w *clusterWatch) close() {
 	}
 }
 
-func (w *clusterWatch) informersSynced() []cache.InformerSynced {
-	return []cache.InformerSynced{w.nodes.HasSynced, w.pods.HasSynced, w.namespaces.HasSynced, w.classes.HasSynced}
+func (w *clusterWatch) informersSynced() (all []cache.InformerSynced) {
+	for _, informer := range w.informers {
+		all = append(all, informer.HasSynced)
+	}
+	return all
 }
 
 // synced tells whether every informer has read the cluster once.

@@ -18,6 +18,8 @@ type Reason string
 
 // Reasons. Beside them there is one for each resource, see insufficient.
 const (
+	// ReasonDriverMismatch: the cluster makes clusters and runs no workloads, or the other way round.
+	ReasonDriverMismatch Reason = "DriverMismatch"
 	// ReasonNotReady: the cluster's API server does not answer.
 	ReasonNotReady Reason = "NotReady"
 	// ReasonAccessNotVerified: Sluice lacks verbs there that its driver needs.
@@ -80,7 +82,7 @@ type filter struct {
 // asked: the first that refuses a cluster names the reason. Held is what the
 // request has reserved there already, and counts as free.
 func (r Request) filters(s *Snapshot, held Resources) []filter {
-	asked := []filter{notReady(), accessNotVerified(), notAdmitted(), cordoned()}
+	asked := []filter{otherwiseUsed(r.Made != nil), notReady(), accessNotVerified(), notAdmitted(), cordoned()}
 	if len(r.Leaving) > 0 {
 		asked = append(asked, left(r.Leaving))
 	}

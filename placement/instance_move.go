@@ -33,6 +33,9 @@ import (
 // delivered to, it has to leave now, and has it looked at again when the next one
 // comes due.
 func (r *instanceReconciler) departures(s *scope) []v1alpha1.Departure {
+	if s.makes() {
+		return nil
+	}
 	snapshot := r.inventory.Snapshot()
 	tolerations, known := r.tolerations(s)
 	if !known { // the catalog is late, and nobody knows what the plan tolerates

@@ -59,6 +59,9 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 		return ctrl.Result{}, err
 	}
 	decided := decision.API(s.Generation)
+	for i := range decided.Placements {
+		decided.Placements[i].Made = request.Made
+	}
 	// A cluster leaves the status only when nothing is left on it.
 	dropped := without(clusters(s.Status.Decision), clusters(decided), clusters(s.deliveredDecision()), named(due))
 	if result, err := r.removeFrom(ctx, s, dropped); err != nil || !result.IsZero() {
@@ -141,6 +144,9 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []str
 	request, err := NewRequest(s.Name, plan, parameters)
 	if err != nil {
 		return Request{}, err
+	}
+	if request.Made != nil {
+		settleVersion(request.Made, s.ServiceInstance, s.wanted(), plan.Cluster.Versions)
 	}
 	request = r.inventory.Snapshot().Policies().Govern(request, ConsumerOf(s.ServiceInstance))
 	switch {

@@ -72,12 +72,17 @@ type Request struct {
 	Free bool
 	// Leaving are clusters on which the instance is and must not stay.
 	Leaving []string
+	// Made is the cluster to make, where one is asked for: on a management cluster then.
+	Made *v1alpha1.ClusterShape
 }
 
 // NewRequest is the request of an instance of a plan with the given OSB
-// parameters. Errors are the plan's: it sells no resources, or the parameters do
-// not match it.
+// parameters. Errors are the plan's: it sells nothing that is placed, or the parameters
+// do not match it.
 func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Request, error) {
+	if plan.Kind == v1alpha1.PlanKindCluster && plan.Cluster != nil {
+		return clusterRequest(id, plan, parameters)
+	}
 	if plan.Kind != v1alpha1.PlanKindResources || plan.Resources == nil {
 		return Request{}, fmt.Errorf("plan %s sells no resources", plan.Name)
 	}
@@ -143,12 +148,8 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 
 // rulesOf are what the plan and the consumer's parameters ask of clusters.
 func rulesOf(plan *catalog.Plan, asked catalog.ResourcesParameters) (rules []Rule, err error) {
-	for _, from := range plan.Resources.Require {
-		rule, err := CompileRule("plan "+plan.Name, "", from)
-		if err != nil {
-			return nil, fmt.Errorf("plan %s: require: %w", plan.Name, err)
-		}
-		rules = append(rules, rule)
+	if rules, err = planRules(plan.Name, plan.Resources.Require); err != nil {
+		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(asked.Require)) {
 		claim := asked.Require[name]

@@ -37,9 +37,9 @@ type Options struct {
 	Connections *member.Connections
 	// Drivers by the name that MemberCluster.spec.driver gives them.
 	Drivers map[string]Driver
-	// Rules that Sluice must hold on a member cluster before anything is placed there;
-	// none are checked where none are given.
-	Rules []rbacv1.PolicyRule
+	// Rules that Sluice must hold on a member cluster before anything is placed there, by
+	// the cluster's driver; none are checked where none are given.
+	Rules map[string][]rbacv1.PolicyRule
 	// Inventory to fill; nil means a new one.
 	Inventory *Inventory
 	// ProbeEvery is the time between two probes of a member cluster; zero means 10 s.

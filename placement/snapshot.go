@@ -6,6 +6,8 @@ import (
 
 	memdb "github.com/hashicorp/go-memdb"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
 // Snapshot is the inventory at one instant. It never changes and may be read from
@@ -44,6 +46,7 @@ type column struct {
 // traits say which rows of a page have what is not a number.
 type traits struct {
 	all      set
+	managing set // makes clusters, and runs no workloads
 	ready    set
 	verified set
 	cordoned set
@@ -145,6 +148,9 @@ func newTraits(clusters []*Cluster) *traits {
 	}
 	for row, c := range clusters {
 		t.hash[row] = hash64(c.Name)
+		if c.Driver == v1alpha1.DriverCAPI {
+			t.managing.add(row)
+		}
 		if c.Ready {
 			t.ready.add(row)
 		}

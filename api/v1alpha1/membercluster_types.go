@@ -40,8 +40,13 @@ const (
 	TierEdge  Tier = "edge"
 )
 
-// DriverKube delivers instances straight to a member cluster's API server.
-const DriverKube = "kube"
+// Drivers.
+const (
+	// DriverKube delivers instances straight to a member cluster's API server.
+	DriverKube = "kube"
+	// DriverCAPI makes clusters by Cluster API, whose management cluster the cluster is.
+	DriverCAPI = "capi"
+)
 
 // MemberCluster is a cluster in the inventory, however it got there. Its labels
 // are what selectors match.
@@ -74,11 +79,15 @@ type MemberClusterList struct {
 
 // MemberClusterSpec says how to reach a member cluster and what the operator and
 // its provider declare about it.
+// +kubebuilder:validation:XValidation:rule="(has(self.driver) && self.driver == 'capi') == has(self.capacity)",message="a cluster with the driver capi, and no other, has a capacity"
 type MemberClusterSpec struct {
 	// Driver that delivers instances to this cluster.
-	// +kubebuilder:validation:Enum=kube
+	// +kubebuilder:validation:Enum=kube;capi
 	// +kubebuilder:default=kube
 	Driver string `json:"driver,omitempty"`
+	// Capacity is what a management cluster (driver capi) may make: clusters
+	// (sluice.dev/clusters) and whatever their machines take. Other clusters' nodes say it.
+	Capacity corev1.ResourceList `json:"capacity,omitempty"`
 	// Access to the cluster's API server.
 	Access ClusterAccess `json:"access"`
 	// ConsumerServer is the URL at which consumers reach the API server, where it

@@ -22,6 +22,17 @@ func MemberNamespace(instanceName string) string {
 	return "sluice-" + strings.TrimPrefix(instanceName, "si-")
 }
 
+// MadeClusterName is the name of the Cluster API Cluster that is made for an instance,
+// in the instance's namespace. Machines and what providers make of them are named after
+// it, so it is unique on its own.
+func MadeClusterName(instanceName string) string {
+	const unique = 12 // hexadecimal digits
+	return "sluice-" + strings.TrimPrefix(instanceName, "si-")[:unique]
+}
+
+// BindingsNamespace holds the ServiceAccounts of bindings in clusters that are made.
+const BindingsNamespace = "sluice-bindings"
+
 // Labels and annotations of everything that Sluice owns on a member cluster.
 const (
 	// LabelHub holds the hub's ID, so that two Sluices can share a member cluster.

@@ -193,6 +193,8 @@ type Placement struct {
 	PricePerHour *resource.Quantity `json:"pricePerHour,omitempty"`
 	// Currency of PricePerHour.
 	Currency string `json:"currency,omitempty"`
+	// Made is the cluster that is made there, where the plan sells clusters.
+	Made *ClusterShape `json:"made,omitempty"`
 }
 
 // Rejection is one reason why clusters were not chosen.

@@ -93,14 +93,19 @@ type DashboardClient struct {
 }
 
 // PlanKind says what a plan sells.
-// +kubebuilder:validation:Enum=resources
+// +kubebuilder:validation:Enum=resources;cluster
 type PlanKind string
 
-// PlanKindResources sells raw resources: a namespace with a quota on each chosen cluster.
-const PlanKindResources PlanKind = "resources"
+const (
+	// PlanKindResources sells raw resources: a namespace with a quota on each chosen cluster.
+	PlanKindResources PlanKind = "resources"
+	// PlanKindCluster sells whole clusters.
+	PlanKindCluster PlanKind = "cluster"
+)
 
 // Plan follows the OSB 2.17 Service Plan Object.
 // +kubebuilder:validation:XValidation:rule="self.kind != 'resources' || has(self.resources)",message="a plan of kind resources needs the section resources"
+// +kubebuilder:validation:XValidation:rule="self.kind != 'cluster' || has(self.cluster)",message="a plan of kind cluster needs the section cluster"
 type Plan struct {
 	// ID is globally unique and never changes its meaning.
 	// +kubebuilder:validation:MinLength=1
@@ -151,6 +156,8 @@ type Plan struct {
 	Kind PlanKind `json:"kind"`
 	// Resources of a plan of that kind.
 	Resources *ResourcesPlan `json:"resources,omitempty"`
+	// Cluster of a plan of that kind.
+	Cluster *ClusterPlan `json:"cluster,omitempty"`
 	// Credentials that bindings of this plan return.
 	// +kubebuilder:default={}
 	Credentials CredentialsPolicy `json:"credentials,omitempty"`
@@ -454,8 +461,9 @@ type CredentialsPolicy struct {
 	// +kubebuilder:validation:Minimum=60
 	// +kubebuilder:default=300
 	RenewBeforeSeconds int64 `json:"renewBeforeSeconds,omitempty"`
-	// Role of the binding within the instance's namespace: edit, or view.
-	// +kubebuilder:validation:Enum=edit;view
+	// Role of the binding within the instance's namespace: edit, or view. Cluster plans say
+	// in cluster.roles what there is.
+	// +kubebuilder:validation:Enum=cluster-admin;admin;edit;view
 	// +kubebuilder:default=edit
 	Role string `json:"role,omitempty"`
 	// RequiresApp refuses bindings that name no application (OSB error RequiresApp).

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -219,7 +220,8 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 	if err := placement.SetupWithManager(mgr, placement.Options{
 		ProbeEvery: f.probeEvery, ProbeTimeout: min(f.probeEvery, 5*time.Second), MovesAtOnce: f.movesAtOnce, Scorer: scorer,
 		Namespace: h.Namespace, HubID: h.ID, Catalog: served, Connections: connections,
-		Drivers: map[string]placement.Driver{v1alpha1.DriverKube: driver}, Rules: kube.Rules(), Probed: f.trust.probed(),
+		Drivers: map[string]placement.Driver{v1alpha1.DriverKube: driver},
+		Rules:   map[string][]rbacv1.PolicyRule{v1alpha1.DriverKube: kube.Rules()}, Probed: f.trust.probed(),
 	}); err != nil {
 		return fmt.Errorf("set up placement: %w", err)
 	}

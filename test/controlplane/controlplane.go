@@ -186,6 +186,15 @@ func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
 	return cp.until(ctx, "API server ready", cp.apiServerReady)
 }
 
+// Run starts another program of this host beside the components, for instance somebody's controllers. It ends with the
+// control plane, and the control plane ends with it.
+func (cp *ControlPlane) Run(binary string, flags ...string) error {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	_, err := cp.runLocked(binary, flags)
+	return err
+}
+
 // AddNode registers a node and blocks until it takes pods.
 func (cp *ControlPlane) AddNode(ctx context.Context, n Node) error {
 	if cp.kubelets == nil {
@@ -279,10 +288,14 @@ func (cp *ControlPlane) startComponent(name string, flags []string) error {
 }
 
 func (cp *ControlPlane) startLocked(name string, flags []string) (*process, error) {
+	return cp.runLocked(filepath.Join(cp.binaries, name), flags)
+}
+
+func (cp *ControlPlane) runLocked(binary string, flags []string) (*process, error) {
 	if err := context.Cause(cp.alive); err != nil {
 		return nil, err
 	}
-	p, err := startProcess(filepath.Join(cp.binaries, name), filepath.Join(cp.logs, name+".log"), flags, cp.end)
+	p, err := startProcess(binary, filepath.Join(cp.logs, filepath.Base(binary)+".log"), flags, cp.end)
 	if err != nil {
 		return nil, err
 	}

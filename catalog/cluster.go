@@ -1,0 +1,173 @@
+package catalog
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// ClusterParameters is what a consumer chooses of a plan of kind cluster.
+type ClusterParameters struct {
+	// Version of Kubernetes; empty where the consumer does not say.
+	Version string
+	// ControlPlane is the number of its machines; zero where the plan has none.
+	ControlPlane int32
+	// Workers is the number of machines by pool, of every pool of the plan.
+	Workers map[string]int32
+	// Variables of the class, the plan's and the consumer's, by name.
+	Variables map[string]json.RawMessage
+}
+
+// ClusterParameters reads the parameters of an instance, with the plan's defaults for
+// what they leave open. The error, a *ParameterError when the parameters are at fault,
+// says what the plan does not allow.
+func (p *Plan) ClusterParameters(parameters json.RawMessage) (ClusterParameters, error) {
+	if p.Kind != v1alpha1.PlanKindCluster || p.Cluster == nil {
+		return ClusterParameters{}, fmt.Errorf("plan %s sells no clusters", p.Name)
+	}
+	if err := p.ValidateCreate(parameters); err != nil {
+		return ClusterParameters{}, err
+	}
+	given := struct {
+		Version      string                     `json:"version"`
+		ControlPlane *float64                   `json:"controlPlane"` // JSON Schema takes 3.0 for an integer, Go does not
+		Workers      map[string]float64         `json:"workers"`
+		Variables    map[string]json.RawMessage `json:"variables"`
+	}{}
+	if len(bytes.TrimSpace(parameters)) > 0 {
+		if err := json.Unmarshal(parameters, &given); err != nil {
+			return ClusterParameters{}, &ParameterError{Message: "not the parameters of a cluster plan"}
+		}
+	}
+	c := p.Cluster
+	chosen := ClusterParameters{Version: given.Version, Workers: map[string]int32{}, Variables: map[string]json.RawMessage{}}
+	if c.ControlPlane != nil {
+		chosen.ControlPlane = c.ControlPlane.Replicas
+		if given.ControlPlane != nil {
+			chosen.ControlPlane = int32(*given.ControlPlane) // the schema bounds it
+		}
+	}
+	for _, pool := range c.Workers {
+		chosen.Workers[pool.Name] = pool.Replicas
+		if asked, ok := given.Workers[pool.Name]; ok {
+			chosen.Workers[pool.Name] = int32(asked)
+		}
+	}
+	if err := variables(c.Variables, chosen.Variables); err != nil {
+		return ClusterParameters{}, err
+	}
+	for name, value := range given.Variables {
+		chosen.Variables[name] = value
+	}
+	return chosen, nil
+}
+
+func variables(from *runtime.RawExtension, into map[string]json.RawMessage) error {
+	if from == nil || len(from.Raw) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(from.Raw, &into); err != nil {
+		return fmt.Errorf("variables: want an object of values by name: %w", err)
+	}
+	return nil
+}
+
+// clusterSchema has the parameters of an instance of a cluster plan.
+func clusterSchema(c *v1alpha1.ClusterPlan) map[string]any {
+	properties := map[string]any{}
+	if len(c.Versions) > 1 {
+		properties["version"] = map[string]any{
+			"description": "Version of Kubernetes; it may rise, one minor version at a time, and never falls.",
+			"type":        "string", "enum": anySlice(c.Versions), "default": c.Versions[0],
+		}
+	}
+	if m := c.ControlPlane; m != nil && m.Max > m.Replicas {
+		var odd []any
+		for n := int32(1); n <= m.Max; n += 2 {
+			odd = append(odd, n)
+		}
+		properties["controlPlane"] = map[string]any{
+			"description": "Number of control plane machines.", "type": "integer", "enum": odd, "default": m.Replicas,
+		}
+	}
+	pools := map[string]any{}
+	for _, pool := range c.Workers {
+		if pool.Max > pool.Replicas {
+			pools[pool.Name] = map[string]any{"type": "integer", "minimum": 0, "maximum": pool.Max, "default": pool.Replicas}
+		}
+	}
+	if len(pools) > 0 {
+		properties["workers"] = map[string]any{
+			"description": "Number of machines in each pool of workers.",
+			"type":        "object", "properties": pools, "additionalProperties": false,
+		}
+	}
+	if len(c.Settable) > 0 {
+		settable := map[string]any{}
+		for _, name := range c.Settable {
+			settable[name] = map[string]any{}
+		}
+		properties["variables"] = map[string]any{
+			"description": "Variables of the cluster's class.",
+			"type":        "object", "properties": settable, "additionalProperties": false,
+		}
+	}
+	return properties
+}
+
+// bindingSchema has the parameters of a binding; nil where the plan has none.
+func (p *Plan) bindingSchema() map[string]any {
+	if p.Cluster == nil || len(p.Cluster.Roles) < 2 {
+		return nil
+	}
+	return map[string]any{"type": "object", "additionalProperties": false, "properties": map[string]any{
+		"role": map[string]any{
+			"description": "Cluster role of the credentials.",
+			"type":        "string", "enum": anySlice(p.Cluster.Roles), "default": p.Cluster.Roles[0],
+		},
+	}}
+}
+
+// BindingCredentials is the policy of a binding with these parameters, which the
+// plan's schema has passed.
+func (p *Plan) BindingCredentials(parameters json.RawMessage) v1alpha1.CredentialsPolicy {
+	policy := p.Credentials
+	if p.Kind != v1alpha1.PlanKindCluster || len(p.Cluster.Roles) == 0 {
+		return policy
+	}
+	policy.Role = p.Cluster.Roles[0]
+	var given struct {
+		Role string `json:"role"`
+	}
+	if json.Unmarshal(parameters, &given) == nil && slices.Contains(p.Cluster.Roles, given.Role) {
+		policy.Role = given.Role
+	}
+	return policy
+}
+
+func anySlice(from []string) []any {
+	out := make([]any, 0, len(from))
+	for _, s := range from {
+		out = append(out, s)
+	}
+	return out
+}
+
+func checkCluster(c *v1alpha1.ClusterPlan) error {
+	if err := variables(c.Variables, map[string]json.RawMessage{}); err != nil {
+		return err
+	}
+	if len(c.Roles) == 0 {
+		return errors.New("roles: name at least one")
+	}
+	if m := c.ControlPlane; m != nil && m.Replicas%2 == 0 {
+		return fmt.Errorf("controlPlane.replicas: %d is even, and a control plane's machines vote", m.Replicas)
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package placement
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+)
+
+// An instance of a cluster plan is placed like any other: on a management cluster,
+// which has room for what the plan's machines take. It does not move: what is made
+// lives on where its management cluster does not answer.
+
+// clusterRequest is the request of an instance of a cluster plan.
+func clusterRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Request, error) {
+	asked, err := plan.ClusterParameters(parameters)
+	if err != nil {
+		return Request{}, fmt.Errorf("parameters of plan %s: %w", plan.Name, err)
+	}
+	c := plan.Cluster
+	selector := labels.Everything()
+	if c.Selector != nil {
+		if selector, err = metav1.LabelSelectorAsSelector(c.Selector); err != nil {
+			return Request{}, fmt.Errorf("selector of plan %s: %w", plan.Name, err)
+		}
+	}
+	rules, err := planRules(plan.Name, c.Require)
+	if err != nil {
+		return Request{}, err
+	}
+	made, err := shapeOf(c, asked)
+	if err != nil {
+		return Request{}, err
+	}
+	return Request{
+		ID:          id,
+		Resources:   takenBy(c, asked),
+		Selector:    selector,
+		Tolerations: c.Tolerations,
+		Tier:        c.Tier,
+		MaxPrice:    PriceOf(c.MaxPrice),
+		Weights:     c.Score,
+		Consumer:    Consumer{Plan: plan.ID},
+		Rules:       rules,
+		Made:        made,
+	}, nil
+}
+
+// shapeOf is what is asked for. Its version is empty where the consumer does not say.
+func shapeOf(c *v1alpha1.ClusterPlan, asked catalog.ClusterParameters) (*v1alpha1.ClusterShape, error) {
+	shape := &v1alpha1.ClusterShape{
+		Class: c.Class, ClassNamespace: cmp.Or(c.ClassNamespace, metav1.NamespaceDefault), Version: asked.Version,
+	}
+	if c.ControlPlane != nil {
+		shape.ControlPlane = &asked.ControlPlane
+	}
+	for _, pool := range c.Workers {
+		shape.Workers = append(shape.Workers, v1alpha1.WorkerReplicas{Name: pool.Name, Class: pool.Class, Replicas: asked.Workers[pool.Name]})
+	}
+	if len(asked.Variables) > 0 {
+		variables, err := json.Marshal(asked.Variables)
+		if err != nil {
+			return nil, fmt.Errorf("variables: %w", err)
+		}
+		shape.Variables = &runtime.RawExtension{Raw: variables}
+	}
+	return shape, nil
+}
+
+// takenBy is what the cluster's machines take together, and the cluster itself.
+func takenBy(c *v1alpha1.ClusterPlan, asked catalog.ClusterParameters) Resources {
+	taken := Resources{v1alpha1.ResourceClusters: 1}
+	if c.ControlPlane != nil {
+		taken.add(ResourcesOf(c.ControlPlane.Machine), int64(asked.ControlPlane))
+	}
+	taken.add(workersHave(c, asked), 1)
+	return taken
+}
+
+// workersHave is what all worker machines have together.
+func workersHave(c *v1alpha1.ClusterPlan, asked catalog.ClusterParameters) Resources {
+	have := Resources{}
+	for _, pool := range c.Workers {
+		have.add(ResourcesOf(pool.Machine), int64(asked.Workers[pool.Name]))
+	}
+	return have
+}
+
+// settleVersion gives the shape its version: the one that the consumer asks for; the
+// one that the cluster has, unless the instance asks for the plan's next maintenance;
+// or what the plan sells to new ones.
+func settleVersion(shape *v1alpha1.ClusterShape, instance *v1alpha1.ServiceInstance, wanted *v1alpha1.InstanceState, sold []string) {
+	if shape.Version != "" {
+		return
+	}
+	shape.Version = sold[0]
+	if d := instance.Status.Delivered; d != nil && d.State.MaintenanceVersion == wanted.MaintenanceVersion && d.State.PlanID == wanted.PlanID {
+		if has := madeBy(&d.Decision); has != nil {
+			shape.Version = has.Version
+		}
+	}
+}
+
+// madeBy is the cluster that a decision makes, nil where it makes none.
+func madeBy(d *v1alpha1.Decision) *v1alpha1.ClusterShape {
+	if d == nil || len(d.Placements) == 0 {
+		return nil
+	}
+	return d.Placements[0].Made
+}
+
+// makes tells whether the instance is a cluster.
+func (s *scope) makes() bool {
+	return madeBy(s.Status.Decision) != nil || madeBy(s.deliveredDecision()) != nil
+}
+
+// otherwiseUsed refuses management clusters to those who want no cluster made, and the
+// others to those who do.
+func otherwiseUsed(makes bool) filter {
+	return filter{reason: ReasonDriverMismatch, shape: true,
+		rejects: func(p *page, among set) set {
+			if makes {
+				return among.without(p.managing)
+			}
+			return among.and(p.managing)
+		},
+		message: func(*page, int) string {
+			if makes {
+				return "makes no clusters"
+			}
+			return "makes clusters, and runs no workloads"
+		},
+	}
+}
+
+// planRules compile what a plan requires of clusters.
+func planRules(plan string, from []v1alpha1.PolicyRule) (rules []Rule, err error) {
+	for _, one := range from {
+		rule, err := CompileRule("plan "+plan, "", one)
+		if err != nil {
+			return nil, fmt.Errorf("plan %s: require: %w", plan, err)
+		}
+		rules = append(rules, rule)
+	}
+	return rules, nil
+}

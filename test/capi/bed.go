@@ -1,0 +1,231 @@
+package capi
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/test/controlplane"
+)
+
+// Class is a ClusterClass named simulated, in the namespace default, with its templates: a managed control plane, and
+// workers of the class worker. Its variables are workerCPU and workerMemory (quantities), and fails (a reason why no
+// worker ever comes up).
+//
+//go:embed class.yaml
+var Class []byte
+
+// Bed is a management cluster with Cluster API and the simulated provider.
+type Bed struct {
+	*controlplane.ControlPlane
+	// Client has the rights of an administrator.
+	Client client.Client
+
+	provider *provider
+}
+
+// Start starts a management cluster for the length of a test, and builds what it needs once on a machine.
+func Start(t testing.TB) *Bed {
+	t.Helper()
+	bed, err := start(t)
+	if err != nil {
+		t.Fatalf("start a Cluster API management cluster: %v", err)
+	}
+	return bed
+}
+
+func start(t testing.TB) (*Bed, error) {
+	manager, err := build(t.Context())
+	if err != nil {
+		return nil, err
+	}
+	bed := &Bed{ControlPlane: controlplane.Start(t, controlplane.Options{Name: "management", Nodes: []controlplane.Node{{Name: "node-1"}}})}
+	if bed.Client, err = client.New(bed.Config(), client.Options{Scheme: runtime.NewScheme()}); err != nil {
+		return nil, err
+	}
+	webhook, err := newWebhook(t.TempDir())
+	if err != nil {
+		return nil, err
+	}
+	if err := bed.install(t.Context(), filepath.Join(manager, "config"), webhook); err != nil {
+		return nil, err
+	}
+	kubeconfig := filepath.Join(webhook.folder, "kubeconfig")
+	if err := os.WriteFile(kubeconfig, bed.Kubeconfig(), 0o600); err != nil {
+		return nil, err
+	}
+	bed.provider = newProvider(bed.Client, bed.Config())
+	if err := bed.provider.start(t); err != nil {
+		return nil, fmt.Errorf("start the simulated provider: %w", err)
+	}
+	if err := bed.Run(filepath.Join(manager, "capi-core"), "--kubeconfig="+kubeconfig,
+		"--feature-gates=ClusterTopology=true,MachinePool=false",
+		"--webhook-port="+strconv.Itoa(webhook.port), "--webhook-cert-dir="+webhook.folder,
+		"--health-addr=127.0.0.1:0", "--diagnostics-address=127.0.0.1:0", "--insecure-diagnostics=true",
+		"--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields",
+	); err != nil {
+		return nil, err
+	}
+	return bed, webhook.await(t.Context())
+}
+
+// build returns the folder with the core manager and its manifests.
+func build(ctx context.Context) (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		script := filepath.Join(dir, "test", "capi", "manager", "build.sh")
+		if _, err := os.Stat(script); err == nil {
+			out, err := exec.CommandContext(ctx, script).Output()
+			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+				return "", fmt.Errorf("%s: %w\n%s", script, err, exit.Stderr)
+			}
+			return strings.TrimSpace(string(out)), err
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("no test/capi/manager/build.sh here or above: run it from within the source tree")
+		}
+	}
+}
+
+// webhook is where the core manager answers the API server.
+type webhook struct {
+	folder   string
+	port     int
+	caBundle []byte
+}
+
+func newWebhook(folder string) (*webhook, error) {
+	authority, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+	if err != nil {
+		return nil, err
+	}
+	for name, data := range map[string][]byte{"tls.crt": authority, "tls.key": key} {
+		if err := os.WriteFile(filepath.Join(folder, name), data, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	defer free.Close() // the manager listens on it next
+	return &webhook{folder: folder, port: free.Addr().(*net.TCPAddr).Port, caBundle: authority}, nil
+}
+
+func (w *webhook) url(path string) string { return fmt.Sprintf("https://127.0.0.1:%d%s", w.port, path) }
+
+func (w *webhook) await(ctx context.Context) error {
+	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		connection, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", w.port))
+		if err != nil {
+			return false, nil //nolint:nilerr // not yet
+		}
+		return true, connection.Close()
+	})
+}
+
+// install applies Cluster API's definitions and webhook configurations, which are made for its own installation by
+// kustomize: services become URLs of the process.
+func (b *Bed) install(ctx context.Context, config string, w *webhook) error {
+	definitions, err := filepath.Glob(filepath.Join(config, "crd", "bases", "*.yaml"))
+	if err != nil {
+		return err
+	}
+	for _, path := range append(definitions, filepath.Join(config, "webhook", "manifests.yaml")) {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if err := b.apply(ctx, data, w.redirect); err != nil {
+			return fmt.Errorf("%s: %w", filepath.Base(path), err)
+		}
+	}
+	return nil
+}
+
+func (w *webhook) redirect(o *unstructured.Unstructured) {
+	bundle := base64.StdEncoding.EncodeToString(w.caBundle)
+	if o.GetKind() == "CustomResourceDefinition" {
+		_ = unstructured.SetNestedField(o.Object, map[string]any{
+			"strategy": "Webhook",
+			"webhook": map[string]any{
+				"clientConfig":             map[string]any{"url": w.url("/convert"), "caBundle": bundle},
+				"conversionReviewVersions": []any{"v1", "v1beta1"},
+			},
+		}, "spec", "conversion")
+		return
+	}
+	hooks, _, _ := unstructured.NestedSlice(o.Object, "webhooks")
+	for _, hook := range hooks {
+		path, _, _ := unstructured.NestedString(hook.(map[string]any), "clientConfig", "service", "path")
+		hook.(map[string]any)["clientConfig"] = map[string]any{"url": w.url(path), "caBundle": bundle}
+	}
+	_ = unstructured.SetNestedSlice(o.Object, hooks, "webhooks")
+}
+
+// Apply creates objects from YAML documents, or brings those that are there up to date.
+func (b *Bed) Apply(t testing.TB, documents []byte) {
+	t.Helper()
+	if err := b.apply(t.Context(), documents, func(*unstructured.Unstructured) {}); err != nil {
+		t.Fatalf("apply: %v", err)
+	}
+}
+
+func (b *Bed) apply(ctx context.Context, documents []byte, change func(*unstructured.Unstructured)) error {
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(documents), 4096)
+	for {
+		o := &unstructured.Unstructured{}
+		if err := decoder.Decode(&o.Object); err != nil {
+			if err.Error() == "EOF" {
+				return nil
+			}
+			return err
+		}
+		if len(o.Object) == 0 {
+			continue
+		}
+		change(o)
+		// A definition that is new is served, and a webhook answers, after a moment.
+		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+			err := b.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("test"), client.ForceOwnership)
+			if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsInternalError(err) {
+				return false, nil
+			}
+			return true, err
+		})
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+	}
+}
+
+// Workload is the control plane of a cluster that was made, nil while there is none.
+func (b *Bed) Workload(namespace, cluster string) *controlplane.ControlPlane {
+	return b.provider.workload(client.ObjectKey{Namespace: namespace, Name: cluster})
+}
+
+// Workloads is the number of clusters that are there, as the provider has them.
+func (b *Bed) Workloads() int { return b.provider.count() }

@@ -1,0 +1,17 @@
+// Package capi starts a Cluster API management cluster as processes of this host, for tests of what makes clusters.
+//
+//	bed := capi.Start(t)
+//	bed.Apply(t, capi.Class)         // a ClusterClass named "simulated"
+//
+// # What is real
+//
+// The management cluster is one of package controlplane. On it runs Cluster API's own core manager with its webhooks, as
+// released: topologies, machine deployments and sets, machines, draining, conditions, deletion, and every error message.
+// Each workload cluster that is made is again a full control plane of package controlplane.
+//
+// # What is simulated
+//
+// The provider: infrastructure, bootstrap and control plane, of the group simulated.test/v1alpha1. Its control plane is
+// managed, without machines; its machines are nodes of package controlplane, which run no containers. A machine whose
+// spec.fails is set never comes up and says so. Kubeadm is not part of this; the end-to-end tests on kind are for that.
+package capi
