@@ -33,7 +33,7 @@ func (c *Controller) bind(ctx context.Context, b *v1alpha1.ServiceBinding) (reco
 	if err := c.nameClusters(ctx, b, clusters); err != nil {
 		return reconcile.Result{}, err
 	}
-	issued, err := c.issueAll(ctx, b, clusters)
+	issued, err := c.issueAll(ctx, b, instance)
 	if err != nil {
 		if c.overdue(b) {
 			return reconcile.Result{}, c.fail(ctx, b, "credentials could not be issued in time: "+publicReason(err))
@@ -127,12 +127,13 @@ func (c *Controller) nameClusters(ctx context.Context, b *v1alpha1.ServiceBindin
 }
 
 // issueAll issues on all clusters at once, in the clusters' order.
-func (c *Controller) issueAll(ctx context.Context, b *v1alpha1.ServiceBinding, clusters []string) ([]issued, error) {
+func (c *Controller) issueAll(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) ([]issued, error) {
+	clusters := clustersOf(instance)
 	all := make([]issued, len(clusters))
 	group, ctx := errgroup.WithContext(ctx)
 	for i, cluster := range clusters {
 		group.Go(func() error {
-			one, err := c.issue(ctx, b, cluster)
+			one, err := c.issue(ctx, b, instance, cluster)
 			if err != nil {
 				return &clusterError{cluster: cluster, doing: "issue credentials", err: err}
 			}

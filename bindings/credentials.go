@@ -23,6 +23,9 @@ type Credentials []ClusterCredentials
 type ClusterCredentials struct {
 	// Cluster is the name of the member cluster.
 	Cluster string
+	// Name of the cluster that the credentials are for: that one or, where the instance is a
+	// cluster itself, the one that was made there.
+	Name string
 	// Server is the URL of the API server as consumers reach it.
 	Server string
 	// CertificateAuthority is a PEM bundle; empty means the system's roots.
@@ -56,14 +59,14 @@ func (c Credentials) Reveal() (json.RawMessage, error) {
 		return nil, errors.New("reveal credentials: there are none")
 	}
 	config := clientcmdapi.Config{
-		CurrentContext: c[0].Cluster,
+		CurrentContext: c[0].Name,
 		Clusters:       map[string]*clientcmdapi.Cluster{},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{},
 		Contexts:       map[string]*clientcmdapi.Context{},
 	}
 	var out revealed
 	for _, one := range c {
-		name, token := one.Cluster, string(one.Token.Reveal())
+		name, token := one.Name, string(one.Token.Reveal())
 		config.Clusters[name] = &clientcmdapi.Cluster{Server: one.Server, CertificateAuthorityData: []byte(one.CertificateAuthority)}
 		config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
 		config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name, Namespace: one.Namespace}

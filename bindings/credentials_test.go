@@ -18,8 +18,8 @@ const secret = "secret-token"
 
 func example() Credentials {
 	return Credentials{
-		{Cluster: "cluster-a", Server: "https://a.example:6443", Namespace: "n", CertificateAuthority: "CA", Token: seal.Redact([]byte(secret))},
-		{Cluster: "cluster-b", Server: "https://b.example", Namespace: "n", Token: seal.Redact([]byte(secret))},
+		{Cluster: "cluster-a", Name: "cluster-a", Server: "https://a.example:6443", Namespace: "n", CertificateAuthority: "CA", Token: seal.Redact([]byte(secret))},
+		{Cluster: "cluster-b", Name: "cluster-b", Server: "https://b.example", Namespace: "n", Token: seal.Redact([]byte(secret))},
 	}
 }
 

@@ -43,7 +43,7 @@ func (c *Controller) follow(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 	if err := c.nameClusters(ctx, b, on); err != nil {
 		return reconcile.Result{}, err
 	}
-	issued, err := c.issueAll(ctx, b, on)
+	issued, err := c.issueAll(ctx, b, &instance)
 	if err != nil {
 		return reconcile.Result{}, err // with back-off; the credentials that are there stay
 	}

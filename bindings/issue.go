@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -13,6 +14,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
@@ -20,6 +22,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/crashpoint"
+	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/seal"
 )
 
@@ -41,12 +44,11 @@ type issued struct {
 
 // issue makes the binding's account on one cluster and requests its token. It is
 // idempotent but for the token, which is another one every time.
-func (c *Controller) issue(ctx context.Context, b *v1alpha1.ServiceBinding, cluster string) (*issued, error) {
-	connection, err := c.Connections.Get(ctx, cluster)
+func (c *Controller) issue(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, cluster string) (*issued, error) {
+	a, err := c.account(ctx, b, instance, cluster)
 	if err != nil {
 		return nil, err
 	}
-	a := account{Controller: c, binding: b, client: connection.Client, namespace: v1alpha1.MemberNamespace(b.Spec.InstanceName)}
 	var token authenticationv1.TokenRequestStatus
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
@@ -66,18 +68,66 @@ func (c *Controller) issue(ctx context.Context, b *v1alpha1.ServiceBinding, clus
 		return nil, err
 	}
 	return &issued{expires: token.ExpirationTimestamp.Time, credentials: ClusterCredentials{
-		Cluster: cluster, Server: connection.ConsumerServer, CertificateAuthority: string(connection.CAData),
-		Namespace: a.namespace, Token: seal.Redact([]byte(token.Token)),
+		Cluster: cluster, Name: a.connection.Cluster, Server: a.connection.ConsumerServer, CertificateAuthority: string(a.connection.CAData),
+		Namespace: a.usual(), Token: seal.Redact([]byte(token.Token)),
 	}}, nil
 }
 
-// account is a binding's ServiceAccount and RoleBinding on one cluster; both are
-// named like the binding.
+// account is a binding's ServiceAccount and its role on one cluster; both are named
+// like the binding. On a member cluster they are in the instance's namespace; a cluster
+// that was made for the instance is theirs as a whole.
 type account struct {
 	*Controller
-	binding   *v1alpha1.ServiceBinding
-	client    client.Client
-	namespace string
+	binding    *v1alpha1.ServiceBinding
+	connection *member.Connection
+	client     client.Client
+	namespace  string
+	made       bool
+}
+
+// account connects to where the binding's account is or will be.
+func (c *Controller) account(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, cluster string) (*account, error) {
+	a := &account{Controller: c, binding: b, namespace: v1alpha1.MemberNamespace(b.Spec.InstanceName), made: isMade(instance)}
+	var err error
+	if a.made {
+		a.namespace = v1alpha1.BindingsNamespace
+		a.connection, err = c.Connections.Made(ctx, cluster, b.Spec.InstanceName)
+	} else {
+		a.connection, err = c.Connections.Get(ctx, cluster)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.client = a.connection.Client
+	return a, nil
+}
+
+// isMade tells whether the instance is a cluster.
+func isMade(instance *v1alpha1.ServiceInstance) bool {
+	d := instance.Status.Delivered
+	return d != nil && slices.ContainsFunc(d.Decision.Placements, func(p v1alpha1.Placement) bool { return p.Made != nil })
+}
+
+// applyNamespace makes the namespace of accounts, where it is not the instance's.
+func (a *account) applyNamespace(ctx context.Context) error {
+	if !a.made {
+		return nil
+	}
+	err := a.client.Apply(ctx, corev1ac.Namespace(a.namespace).WithLabels(map[string]string{
+		"app.kubernetes.io/managed-by": v1alpha1.FieldManager, "pod-security.kubernetes.io/enforce": "restricted",
+	}), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
+	if err != nil {
+		return fmt.Errorf("apply namespace %s: %w", a.namespace, err)
+	}
+	return nil
+}
+
+// usual is the namespace that the credentials' users work in unless they say otherwise.
+func (a *account) usual() string {
+	if a.made {
+		return metav1.NamespaceDefault
+	}
+	return a.namespace
 }
 
 func (a *account) labels() map[string]string {
@@ -95,6 +145,9 @@ func (a *account) annotations() map[string]string {
 
 func (a *account) applyAccount(ctx context.Context) error {
 	crashpoint.Hit(crashBeforeAccount)
+	if err := a.applyNamespace(ctx); err != nil {
+		return err
+	}
 	err := a.client.Apply(ctx, corev1ac.ServiceAccount(a.binding.Name, a.namespace).
 		WithLabels(a.labels()).WithAnnotations(a.annotations()).
 		WithAutomountServiceAccountToken(false), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
@@ -106,16 +159,22 @@ func (a *account) applyAccount(ctx context.Context) error {
 }
 
 func (a *account) applyRoleBinding(ctx context.Context) error {
-	role := v1alpha1.MemberRole(cmp.Or(a.binding.Spec.Credentials.Role, defaultRole))
+	role := cmp.Or(a.binding.Spec.Credentials.Role, defaultRole)
+	subject := rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(a.namespace).WithName(a.binding.Name)
+	ref := rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName)
+	var binding runtime.ApplyConfiguration = rbacv1ac.RoleBinding(a.binding.Name, a.namespace).
+		WithLabels(a.labels()).WithAnnotations(a.annotations()).WithSubjects(subject).
+		WithRoleRef(ref.WithKind("Role").WithName(v1alpha1.MemberRole(role)))
+	if a.made {
+		binding = rbacv1ac.ClusterRoleBinding(a.binding.Name).
+			WithLabels(a.labels()).WithAnnotations(a.annotations()).WithSubjects(subject).
+			WithRoleRef(ref.WithKind("ClusterRole").WithName(role))
+	}
 	crashpoint.Hit(crashBeforeRoleBinding)
-	err := a.client.Apply(ctx, rbacv1ac.RoleBinding(a.binding.Name, a.namespace).
-		WithLabels(a.labels()).WithAnnotations(a.annotations()).
-		WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("Role").WithName(role)).
-		WithSubjects(rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(a.namespace).WithName(a.binding.Name)),
-		client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
+	err := a.client.Apply(ctx, binding, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
 	crashpoint.Hit(crashAfterRoleBinding)
 	if err != nil {
-		return fmt.Errorf("apply RoleBinding: %w", err)
+		return fmt.Errorf("apply the binding of role %s: %w", role, err)
 	}
 	return nil
 }
@@ -146,7 +205,7 @@ func (a *account) awaitRole(ctx context.Context) error {
 			ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace},
 			Spec: authorizationv1.SubjectAccessReviewSpec{
 				User: "system:serviceaccount:" + a.namespace + ":" + a.binding.Name,
-				// Both roles may list pods.
+				// Every role may list pods.
 				ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: a.namespace, Verb: "list", Resource: "pods"},
 			},
 		}
@@ -161,12 +220,14 @@ func (a *account) awaitRole(ctx context.Context) error {
 
 // revoke deletes the account and returns nil once nothing of it is left,
 // *pendingError while the cluster keeps it.
-func (c *Controller) revoke(ctx context.Context, b *v1alpha1.ServiceBinding, cluster string) error {
-	connection, err := c.Connections.Get(ctx, cluster)
+func (c *Controller) revoke(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, cluster string) error {
+	if isMade(instance) && !instance.DeletionTimestamp.IsZero() {
+		return nil // they go with their cluster
+	}
+	a, err := c.account(ctx, b, instance, cluster)
 	if err != nil {
 		return err
 	}
-	a := account{Controller: c, binding: b, client: connection.Client, namespace: v1alpha1.MemberNamespace(b.Spec.InstanceName)}
 	// First: in a namespace that is gone, Sluice may do nothing, not even find that out.
 	var namespace corev1.Namespace
 	err = a.client.Get(ctx, client.ObjectKey{Name: a.namespace}, &namespace)
@@ -175,13 +236,17 @@ func (c *Controller) revoke(ctx context.Context, b *v1alpha1.ServiceBinding, clu
 		return nil
 	case err != nil:
 		return fmt.Errorf("read namespace %s: %w", a.namespace, err)
-	case namespace.Labels[v1alpha1.LabelHub] != a.Hub || namespace.Labels[v1alpha1.LabelInstance] != b.Spec.InstanceName:
+	case !a.made && (namespace.Labels[v1alpha1.LabelHub] != a.Hub || namespace.Labels[v1alpha1.LabelInstance] != b.Spec.InstanceName):
 		return nil // somebody else's by now
 	}
 	meta := metav1.ObjectMeta{Namespace: a.namespace, Name: b.Name}
 	group, groupCtx := errgroup.WithContext(ctx)
 	crashpoint.Hit(crashBeforeRevoke)
-	for _, o := range []client.Object{&rbacv1.RoleBinding{ObjectMeta: meta}, &corev1.ServiceAccount{ObjectMeta: meta}} {
+	var role client.Object = &rbacv1.RoleBinding{ObjectMeta: meta}
+	if a.made {
+		role = &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: b.Name}}
+	}
+	for _, o := range []client.Object{role, &corev1.ServiceAccount{ObjectMeta: meta}} {
 		group.Go(func() error { return a.deleteUntilGone(groupCtx, o) })
 	}
 	err = group.Wait()

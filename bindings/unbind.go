@@ -31,8 +31,8 @@ func (c *Controller) unbind(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 		return reconcile.Result{}, fmt.Errorf("read instance %s: %w", b.Spec.InstanceName, err)
 	}
 	left := leftOf(&instance)
-	c.revokeLeft(ctx, b, left)
-	if err := c.revokeAll(ctx, b, without(union(b.Status.Clusters, clustersOf(&instance)), left)); err != nil {
+	c.revokeLeft(ctx, b, &instance)
+	if err := c.revokeAll(ctx, b, &instance, without(union(b.Status.Clusters, clustersOf(&instance)), left)); err != nil {
 		waited := c.wait(ctx, b, v1alpha1.OperationUnbind, publicReason(err))
 		if pending := (*pendingError)(nil); errors.As(err, &pending) && waited == nil {
 			return reconcile.Result{RequeueAfter: goneCheck}, nil
@@ -60,24 +60,25 @@ const leftPatience = 5 * time.Second
 
 // revokeLeft revokes on clusters that the instance has left, as far as they answer. Where
 // they do not, the account goes with the instance's namespace, when they do again.
-func (c *Controller) revokeLeft(ctx context.Context, b *v1alpha1.ServiceBinding, clusters []string) {
+func (c *Controller) revokeLeft(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) {
+	clusters := leftOf(instance)
 	if len(clusters) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, leftPatience)
 	defer cancel()
-	if err := c.revokeAll(ctx, b, clusters); err != nil {
+	if err := c.revokeAll(ctx, b, instance, clusters); err != nil {
 		log.FromContext(ctx).Info("an account goes with the instance's namespace", "binding", b.Name, "reason", publicReason(err))
 	}
 }
 
 // revokeAll revokes on all clusters at once; a cluster that does not answer keeps
 // none of the others waiting.
-func (c *Controller) revokeAll(ctx context.Context, b *v1alpha1.ServiceBinding, clusters []string) error {
+func (c *Controller) revokeAll(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, clusters []string) error {
 	var group errgroup.Group
 	for _, cluster := range clusters {
 		group.Go(func() error {
-			err := c.revoke(ctx, b, cluster)
+			err := c.revoke(ctx, b, instance, cluster)
 			if member.IsUnknown(err) {
 				log.FromContext(ctx).Info("cluster left the inventory; its account expires with its token", "binding", b.Name, "cluster", cluster)
 				return nil

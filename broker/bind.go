@@ -94,7 +94,7 @@ func (s *server) newBinding(c *call, request *bindRequest) (*v1alpha1.ServiceBin
 			Platform: c.platform.Name, InstanceName: i.Name, InstanceID: c.instanceID, BindingID: c.bindingID,
 			ServiceID: i.Spec.ServiceID, PlanID: state.PlanID, AppGUID: request.AppGUID,
 			BindResource: extension(request.RawBindResource), Parameters: extension(request.RawParameters),
-			Context: extension(request.RawContext), OriginatingIdentity: c.identity, Credentials: plan.Credentials,
+			Context: extension(request.RawContext), OriginatingIdentity: c.identity,
 		},
 	}
 	if rotation {
@@ -105,6 +105,7 @@ func (s *server) newBinding(c *call, request *bindRequest) (*v1alpha1.ServiceBin
 	if err := plan.ValidateBind(rawOf(b.Spec.Parameters)); err != nil {
 		return nil, nil, err
 	}
+	b.Spec.Credentials = plan.BindingCredentials(rawOf(b.Spec.Parameters))
 	if plan.Credentials.RequiresApp && b.Spec.AppGUID == "" {
 		return nil, nil, errRequiresApp
 	}

@@ -77,8 +77,7 @@ func (r *clusterReconciler) unique(ctx context.Context, cluster *v1alpha1.Member
 		other := &all.Items[i]
 		older := other.CreationTimestamp.Before(&cluster.CreationTimestamp) ||
 			other.CreationTimestamp.Equal(&cluster.CreationTimestamp) && other.Name < cluster.Name
-		// A management cluster may run workloads too: what it may make is declared, not measured.
-		if other.Name != cluster.Name && other.Status.UID == uid && driverOf(other) == driverOf(cluster) && older {
+		if other.Name != cluster.Name && other.Status.UID == uid && older {
 			return &member.Error{
 				Cluster: cluster.Name, Step: "tell it from the others",
 				Err:    fmt.Errorf("it is the same cluster as %s, by the UID %s of its namespace kube-system", other.Name, uid),

@@ -47,10 +47,10 @@ func newMemberWorld(t *testing.T, objects ...runtime.Object) *memberWorld {
 	connection := &member.Connection{Cluster: "eu", Server: "https://eu.example", Username: "sluice"}
 	m.reconciler = newClusterReconciler(m.hub, Options{
 		Namespace: m.namespace, HubID: "hub", Inventory: m.inventory, Clock: m.clock,
-		Rules: []rbacv1.PolicyRule{
+		Rules: map[string][]rbacv1.PolicyRule{v1alpha1.DriverKube: {
 			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "create"}},
 			{NonResourceURLs: []string{"/readyz"}, Verbs: []string{"get"}},
-		},
+		}},
 	}.complete(), m.world.reconciler.recovery)
 	m.reconciler.open = func(context.Context, string) (target, error) {
 		return target{connection: connection, kube: m.kube, readyz: func(context.Context) error { return m.probe },

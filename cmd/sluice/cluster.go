@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/seal"
+	"github.com/sluice-dev/sluice/placement/capi"
 	"github.com/sluice-dev/sluice/placement/kube"
 )
 
@@ -52,6 +53,8 @@ type clusterAddFlags struct {
 	currency               string
 	prices                 map[string]string
 	oversubscribe          map[string]string
+	driver                 string
+	capacity               map[string]string
 	latitude, longitude    string
 	offering               string
 	requires               []string
@@ -76,6 +79,7 @@ With --offering, the cluster takes no new instances until its provider has prove
 it is this offering (sluice sd --help).`,
 		Example: `  sluice cluster add eu-1 --context kind-eu-1 --region eu-de --provider acme
   sluice cluster add edge-7 --from-kubeconfig edge.kubeconfig --tier edge --price cpu=0.04,memory=0.005
+  sluice cluster add makers --context kind-makers --driver capi --capacity sluice.dev/clusters=10,cpu=200
   sluice cluster add eu-2 --context kind-eu-2 --provider acme --offering "https://acme.example/selfdescription/offering-eu#subject"`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -92,7 +96,11 @@ it is this offering (sluice sd --help).`,
 				return err
 			}
 			cluster.Namespace = hub.namespace
-			return addCluster(cmd.Context(), cmd.OutOrStdout(), hub, c, cluster, admin, f.manifest, f.wait)
+			manifest, err := forDriver(f.manifest, f.driver)
+			if err != nil {
+				return err
+			}
+			return addCluster(cmd.Context(), cmd.OutOrStdout(), hub, c, cluster, admin, manifest, f.wait)
 		},
 	}
 	flags := cmd.Flags()
@@ -111,7 +119,8 @@ it is this offering (sluice sd --help).`,
 	flags.StringToStringVar(&f.oversubscribe, "oversubscribe", nil, "by how much more of a resource is sold than there is, for instance cpu=1.5")
 	flags.StringVar(&f.latitude, "latitude", "", "where the cluster is, in decimal degrees, north positive")
 	flags.StringVar(&f.longitude, "longitude", "", "where the cluster is, in decimal degrees, east positive")
-	bindManifest(cmd, &f.manifest)
+	bindManifest(cmd, &f.manifest, &f.driver)
+	flags.StringToStringVar(&f.capacity, "capacity", nil, "what a cluster with the driver capi may make, for instance sluice.dev/clusters=10,cpu=200,memory=800Gi")
 	flags.StringVar(&f.offering, "offering", "", "id of the service offering that --provider must prove the cluster to be")
 	flags.StringSliceVar(&f.requires, "requires", nil, "types of credentials that must be there beside the offering's own, for instance LabelCredential")
 	flags.DurationVar(&f.grace, "grace", 0, "how long claims count on after their credentials have ended")
@@ -140,7 +149,7 @@ func (f *clusterAddFlags) cluster(name string) (*v1alpha1.MemberCluster, error) 
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "MemberCluster"},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: f.labels},
 		Spec: v1alpha1.MemberClusterSpec{
-			Driver: v1alpha1.DriverKube, ConsumerServer: f.consumerServer,
+			Driver: f.driver, ConsumerServer: f.consumerServer,
 			Provider: f.provider, Region: f.region, Zone: f.zone, Tier: v1alpha1.Tier(f.tier),
 		},
 	}
@@ -155,6 +164,19 @@ func (f *clusterAddFlags) cluster(name string) (*v1alpha1.MemberCluster, error) 
 			return nil, err
 		}
 		cluster.Spec.Taints = append(cluster.Spec.Taints, taint)
+	}
+	for name, text := range f.capacity {
+		amount, err := resource.ParseQuantity(text)
+		if err != nil || amount.Sign() < 0 {
+			return nil, fmt.Errorf("--capacity %s=%s: want an amount, for instance 10 or 64Gi", name, text)
+		}
+		if cluster.Spec.Capacity == nil {
+			cluster.Spec.Capacity = corev1.ResourceList{}
+		}
+		cluster.Spec.Capacity[corev1.ResourceName(name)] = amount
+	}
+	if (f.driver == v1alpha1.DriverCAPI) != (len(f.capacity) > 0) {
+		return nil, errors.New("--capacity says what a cluster with --driver capi may make, for instance sluice.dev/clusters=10; others have what their nodes have")
 	}
 	for name, text := range f.oversubscribe {
 		ratio, err := resource.ParseQuantity(text)
@@ -380,13 +402,30 @@ func removeCluster(ctx context.Context, w io.Writer, c client.Client, key client
 	return nil
 }
 
+// forDriver are the options for a cluster with that driver.
+func forDriver(o kube.ManifestOptions, driver string) (kube.ManifestOptions, error) {
+	switch driver {
+	case v1alpha1.DriverKube:
+	case v1alpha1.DriverCAPI:
+		o.Rules, o.TenantRules = capi.Rules(), capi.TenantRules()
+	default:
+		return o, fmt.Errorf("--driver %q: want kube or capi", driver)
+	}
+	return o, nil
+}
+
 func newClusterManifestCommand() *cobra.Command {
 	var options kube.ManifestOptions
+	var driver string
 	cmd := &cobra.Command{
 		Use:   "manifest",
 		Short: "Print what `cluster add` applies on a member cluster: every permission Sluice needs there",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			options, err := forDriver(options, driver)
+			if err != nil {
+				return err
+			}
 			manifest, err := kube.Manifest(options)
 			if err != nil {
 				return err
@@ -395,11 +434,14 @@ func newClusterManifestCommand() *cobra.Command {
 			return err
 		},
 	}
-	bindManifest(cmd, &options)
+	bindManifest(cmd, &options, &driver)
 	return cmd
 }
 
-func bindManifest(cmd *cobra.Command, o *kube.ManifestOptions) {
+// bindManifest binds what decides what Sluice gets on a member cluster.
+func bindManifest(cmd *cobra.Command, o *kube.ManifestOptions, driver *string) {
+	cmd.Flags().StringVar(driver, "driver", v1alpha1.DriverKube,
+		"what the cluster is for: kube runs instances, capi makes clusters by Cluster API, which is installed there")
 	cmd.Flags().BoolVar(&o.WithoutAdmissionPolicies, "without-admission-policies", false,
 		"for clusters before Kubernetes 1.30: a leaked Sluice token then reaches all namespaces that Sluice made there")
 }

@@ -72,12 +72,50 @@ func (c *Connections) Get(ctx context.Context, name string) (*Connection, error)
 // again when the cluster's access has changed; several callers share one opening.
 // It blocks for at most a few requests to hub and cluster. Its error is an *Error.
 func (c *Connections) Open(ctx context.Context, cluster *v1alpha1.MemberCluster) (*Connection, error) {
-	name := cluster.Name
 	sealed, err := c.access(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}
-	access := fingerprintOf(cluster, sealed)
+	return c.shared(ctx, cluster.Name, fingerprintOf(cluster, sealed), func(ctx context.Context) (*Connection, error) {
+		return c.connect(ctx, cluster, sealed)
+	})
+}
+
+// Made returns the connection to the cluster that was made for an instance on a
+// management cluster, with the rights of an administrator: it is for making lesser
+// ones, and never handed out. The management cluster renews these credentials, so they
+// are read every time. Its error is an *Error.
+func (c *Connections) Made(ctx context.Context, management, instance string) (*Connection, error) {
+	on, err := c.Get(ctx, management)
+	if err != nil {
+		return nil, err
+	}
+	var secret corev1.Secret
+	name := v1alpha1.MadeClusterName(instance)
+	failed := func(step Step, remedy string, err error) error {
+		return &Error{Cluster: management + "/" + name, Step: step, Remedy: remedy, Err: err}
+	}
+	key := client.ObjectKey{Namespace: v1alpha1.MemberNamespace(instance), Name: name + "-kubeconfig"}
+	if err := on.Client.Get(ctx, key, &secret); err != nil {
+		return nil, failed(StepReadSecret, "wait until its control plane is initialised", err)
+	}
+	kubeconfig := secret.Data["value"]
+	mark := sha256.Sum256(kubeconfig)
+	return c.shared(ctx, management+"/"+name, mark, func(ctx context.Context) (*Connection, error) {
+		config, err := Config(kubeconfig)
+		if err != nil {
+			return nil, failed(StepKubeconfig, "see what its control plane provider writes", err)
+		}
+		connection, err := connect(ctx, name, "", config)
+		if err != nil {
+			return nil, failed(StepConnect, remedyFor(err), err)
+		}
+		return connection, nil
+	})
+}
+
+// shared returns the connection of a name that is open with an access, or opens it.
+func (c *Connections) shared(ctx context.Context, name string, access fingerprint, open func(context.Context) (*Connection, error)) (*Connection, error) {
 	c.mu.Lock()
 	connection, ok := c.open[name]
 	c.mu.Unlock()
@@ -90,7 +128,11 @@ func (c *Connections) Open(ctx context.Context, cluster *v1alpha1.MemberCluster)
 		// Detached from the first caller, whose hang-up must not fail the others.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 		defer cancel()
-		return c.connect(ctx, cluster, sealed, access)
+		opened, err := open(ctx)
+		if err == nil {
+			c.keep(name, opened, access)
+		}
+		return opened, err
 	})
 	select {
 	case <-ctx.Done():
@@ -103,7 +145,7 @@ func (c *Connections) Open(ctx context.Context, cluster *v1alpha1.MemberCluster)
 	}
 }
 
-func (c *Connections) connect(ctx context.Context, cluster *v1alpha1.MemberCluster, access []byte, mark fingerprint) (*Connection, error) {
+func (c *Connections) connect(ctx context.Context, cluster *v1alpha1.MemberCluster, access []byte) (*Connection, error) {
 	kubeconfig, err := c.kubeconfig(cluster, access)
 	if err != nil {
 		return nil, err
@@ -116,14 +158,18 @@ func (c *Connections) connect(ctx context.Context, cluster *v1alpha1.MemberClust
 	if err != nil {
 		return nil, &Error{Cluster: cluster.Name, Step: StepConnect, Remedy: remedyFor(err), Err: err}
 	}
-	c.drop(cluster.Name, mark)
+	return connection, nil
+}
+
+// keep shares a connection with those who come later, instead of the one before.
+func (c *Connections) keep(name string, connection *Connection, access fingerprint) {
+	c.drop(name, access)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.open == nil {
 		c.open = map[string]kept{}
 	}
-	c.open[cluster.Name] = kept{connection, mark}
-	return connection, nil
+	c.open[name] = kept{connection, access}
 }
 
 func remedyFor(err error) string {

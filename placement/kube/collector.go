@@ -20,6 +20,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
 // CollectorMode says what the periodic collection does.
@@ -152,7 +153,7 @@ func removeRemnants(ctx context.Context, c client.Client, remnants []Remnant) er
 		if !r.object.GetDeletionTimestamp().IsZero() {
 			continue // on its way out already
 		}
-		err := deleteAsSeen(ctx, c, r.object)
+		err := tenant.DeleteAsSeen(ctx, c, r.object)
 		switch {
 		case apierrors.IsConflict(err):
 			// It has changed hands or gone since: the next collection sees.

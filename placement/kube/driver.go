@@ -6,15 +6,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/crashpoint"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
 // Driver delivers instances as namespaces. It keeps no state and is safe for
@@ -34,10 +33,8 @@ var _ placement.Driver = (*Driver)(nil)
 // target is one instance on one cluster, connected.
 type target struct {
 	*Driver
-	instance   *v1alpha1.ServiceInstance
-	connection *member.Connection
-	namespace  string
-	hard       corev1.ResourceList
+	*tenant.Tenant
+	hard corev1.ResourceList
 }
 
 func (d *Driver) target(ctx context.Context, delivery placement.Delivery) (*target, error) {
@@ -50,9 +47,8 @@ func (d *Driver) target(ctx context.Context, delivery placement.Delivery) (*targ
 		return nil, err
 	}
 	return &target{
-		Driver: d, instance: delivery.Instance, connection: connection,
-		namespace: v1alpha1.MemberNamespace(delivery.Instance.Name),
-		hard:      quota(delivery.Placement.Reserved, offeredBy(cluster)),
+		Driver: d, Tenant: tenant.Of(connection, d.Hub, delivery.Instance),
+		hard: quota(delivery.Placement.Reserved, offeredBy(cluster)),
 	}, nil
 }
 
@@ -69,23 +65,18 @@ func (d *Driver) Deliver(ctx context.Context, delivery placement.Delivery) error
 	}
 	if err := t.deliver(ctx); err != nil {
 		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-			return t.formerLife()
+			return t.FormerLife()
 		}
-		return fmt.Errorf("deliver to %s: %w", t.connection.Cluster, err)
+		return fmt.Errorf("deliver to %s: %w", t.Connection.Cluster, err)
 	}
 	return nil
 }
 
 func (t *target) deliver(ctx context.Context) error {
-	created, err := t.ensureNamespace(ctx)
+	created, err := t.Ensure(ctx)
 	if err != nil {
 		return err
 	}
-	crashpoint.Hit(crashBeforeSelfBinding)
-	if err := t.apply(ctx, t.selfBinding(t.instance, t.connection.Username)); err != nil {
-		return err
-	}
-	crashpoint.Hit(crashAfterSelfBinding)
 	if !created {
 		// Before anything else is changed, because it may refuse.
 		if err := t.checkUse(ctx); err != nil {
@@ -105,12 +96,12 @@ func (t *target) applyObjects(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		crashpoint.Hit(crashBeforeQuota)
-		err := t.applyAllowed(ctx, t.quotaObject(t.instance, t.hard))
+		err := t.ApplyInside(ctx, t.quotaObject(t.hard))
 		crashpoint.Hit(crashAfterQuota)
 		return err
 	})
 	for _, o := range t.others() {
-		group.Go(func() error { return t.applyAllowed(ctx, o) })
+		group.Go(func() error { return t.ApplyInside(ctx, o) })
 	}
 	if err := group.Wait(); err != nil {
 		return err
@@ -120,9 +111,9 @@ func (t *target) applyObjects(ctx context.Context) error {
 }
 
 // others are the namespace's objects beside the quota and the self-binding.
-func (t *target) others() []Object {
-	objects := append(t.roles(t.instance), t.networkPolicies(t.instance)...)
-	return append(objects, t.limitRangeObject(t.instance, t.hard))
+func (t *target) others() []tenant.Object {
+	objects := append(t.roles(), t.networkPolicies()...)
+	return append(objects, t.limitRangeObject(t.hard))
 }
 
 // Observe compares the cluster with what Deliver would apply, field by field, and
@@ -133,25 +124,15 @@ func (d *Driver) Observe(ctx context.Context, delivery placement.Delivery) error
 	if err != nil {
 		return err
 	}
-	// First alone: in a namespace that is gone or foreign, everything else would be
-	// forbidden, which says less.
-	var namespace corev1.Namespace
-	if err := t.connection.Client.Get(ctx, client.ObjectKey{Name: t.namespace}, &namespace); err != nil {
-		return fmt.Errorf("observe %s: read namespace %s: %w", t.connection.Cluster, t.namespace, err)
-	}
-	if !t.owns(&namespace) {
-		return t.foreign()
+	if err := t.Check(ctx); err != nil {
+		return fmt.Errorf("observe %s: %w", t.Connection.Cluster, err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	objects := append(t.others(),
-		t.namespaceObject(t.instance),
-		t.selfBinding(t.instance, t.connection.Username),
-		t.quotaObject(t.instance, t.hard))
-	for _, o := range objects {
-		group.Go(func() error { return t.compare(ctx, o) })
+	for _, o := range append(t.others(), t.quotaObject(t.hard)) {
+		group.Go(func() error { return t.Compare(ctx, o) })
 	}
 	if err := group.Wait(); err != nil {
-		return fmt.Errorf("observe %s: %w", t.connection.Cluster, err)
+		return fmt.Errorf("observe %s: %w", t.Connection.Cluster, err)
 	}
 	return nil
 }
@@ -170,5 +151,5 @@ func (d *Driver) Remove(ctx context.Context, delivery placement.Delivery) error 
 	if err != nil {
 		return err
 	}
-	return t.removeNamespace(ctx)
+	return t.Tenant.Remove(ctx)
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
 // Names of the admission policies and of their bindings.
@@ -31,6 +32,9 @@ type ManifestOptions struct {
 	// clusters before Kubernetes 1.30. The package documentation says what then
 	// guards the cluster, and what does not.
 	WithoutAdmissionPolicies bool
+	// Rules and TenantRules are what Sluice may do anywhere there, and in instances'
+	// namespaces, where the driver is another one; none mean this driver's.
+	Rules, TenantRules []rbacv1.PolicyRule
 }
 
 func (o ManifestOptions) namespace() string {
@@ -40,10 +44,19 @@ func (o ManifestOptions) namespace() string {
 	return o.Namespace
 }
 
+// powers are the rules that the options mean.
+func (o ManifestOptions) powers() (anywhere, inside []rbacv1.PolicyRule) {
+	if o.Rules == nil {
+		return Rules(), TenantRules()
+	}
+	return o.Rules, o.TenantRules
+}
+
 // Objects are what a member cluster must hold for Sluice to deliver to it, in the
 // order in which to apply them: the guards come before the powers.
-func Objects(o ManifestOptions) []Object {
-	objects := []Object{
+func Objects(o ManifestOptions) []tenant.Object {
+	anywhere, inside := o.powers()
+	objects := []tenant.Object{
 		corev1ac.Namespace(o.namespace()).WithLabels(map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}),
 		corev1ac.ServiceAccount(ServiceAccountName, o.namespace()).WithAutomountServiceAccountToken(false),
 	}
@@ -53,8 +66,8 @@ func Objects(o ManifestOptions) []Object {
 		objects = append(objects, ownNamespacesPolicy(o.namespace())...)
 	}
 	return append(objects,
-		rbacv1ac.ClusterRole(TenantClusterRole).WithRules(applyRules(TenantRules())...),
-		rbacv1ac.ClusterRole(ServiceAccountName).WithRules(applyRules(Rules())...),
+		rbacv1ac.ClusterRole(tenant.ClusterRole).WithRules(applyRules(inside)...),
+		rbacv1ac.ClusterRole(ServiceAccountName).WithRules(applyRules(anywhere)...),
 		rbacv1ac.ClusterRoleBinding(ServiceAccountName).
 			WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName(ServiceAccountName)).
 			WithSubjects(rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(o.namespace()).WithName(ServiceAccountName)),
@@ -83,7 +96,7 @@ func Manifest(o ManifestOptions) ([]byte, error) {
 // ownNamespacesPolicy refuses Sluice's ServiceAccount whatever touches a namespace
 // without the hub's label. RBAC gives it nothing else to write outside of
 // instances' namespaces, so these two resources are all there is to guard.
-func ownNamespacesPolicy(namespace string) []Object {
+func ownNamespacesPolicy(namespace string) []tenant.Object {
 	label := "'" + v1alpha1.LabelHub + "'"
 	return policy(ownNamespacesName,
 		admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
@@ -109,7 +122,7 @@ func ownNamespacesPolicy(namespace string) []Object {
 
 // tenantsPolicy closes what RBAC leaves open to whoever may create workloads in an
 // instance's namespace.
-func tenantsPolicy() []Object {
+func tenantsPolicy() []tenant.Object {
 	// dyn: the three kinds have different schemas, and each validation is for one.
 	return policy(tenantsName,
 		admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
@@ -136,8 +149,8 @@ func tenantsPolicy() []Object {
 }
 
 // policy is a ValidatingAdmissionPolicy and its binding, which denies.
-func policy(name string, spec *admissionregistrationv1ac.ValidatingAdmissionPolicySpecApplyConfiguration, where *admissionregistrationv1ac.MatchResourcesApplyConfiguration) []Object {
-	return []Object{
+func policy(name string, spec *admissionregistrationv1ac.ValidatingAdmissionPolicySpecApplyConfiguration, where *admissionregistrationv1ac.MatchResourcesApplyConfiguration) []tenant.Object {
+	return []tenant.Object{
 		admissionregistrationv1ac.ValidatingAdmissionPolicy(name).WithSpec(spec),
 		admissionregistrationv1ac.ValidatingAdmissionPolicyBinding(name).WithSpec(
 			admissionregistrationv1ac.ValidatingAdmissionPolicyBindingSpec().

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -63,8 +65,8 @@ func TestRulesNeverEscalate(t *testing.T) {
 						t.Errorf("verb %s on %q", verb, rule.Resources)
 					}
 				}
-				if slices.Contains(rule.Verbs, "bind") && !slices.Equal(rule.ResourceNames, []string{TenantClusterRole}) {
-					t.Errorf("bind on %q, want it on %s only", rule.ResourceNames, TenantClusterRole)
+				if slices.Contains(rule.Verbs, "bind") && !slices.Equal(rule.ResourceNames, []string{tenant.ClusterRole}) {
+					t.Errorf("bind on %q, want it on %s only", rule.ResourceNames, tenant.ClusterRole)
 				}
 				if slices.Contains(rule.Resources, "*") || slices.Contains(rule.APIGroups, "*") {
 					t.Errorf("a wildcard in %v", rule)

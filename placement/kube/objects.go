@@ -1,12 +1,9 @@
 package kube
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
@@ -14,80 +11,25 @@ import (
 	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
 // Names of the objects in an instance's namespace, beside v1alpha1.MemberRole.
 const (
-	// objectName is the quota's, the limit range's and the self-binding's.
+	// objectName is the quota's and the limit range's.
 	objectName = "sluice"
 	// denyName and allowName are the NetworkPolicies'.
 	denyName  = "sluice-deny"
 	allowName = "sluice-allow"
 )
 
-// Object is an apply configuration: the fields of a Kubernetes object that Sluice
-// owns, and no others.
-type Object interface {
-	runtime.ApplyConfiguration
-	GetKind() *string
-	GetAPIVersion() *string
-	GetName() *string
-	GetNamespace() *string
-}
-
-// labels mark what belongs to an instance.
-func (d *Driver) labels(instance *v1alpha1.ServiceInstance) map[string]string {
-	return map[string]string{
-		v1alpha1.LabelHub:              d.Hub,
-		v1alpha1.LabelInstance:         instance.Name,
-		"app.kubernetes.io/managed-by": v1alpha1.FieldManager,
-	}
-}
-
-// namespaceLabels add the pod security level: baseline is enforced, so that no
-// pod reaches its node; what is not restricted gets a warning.
-func (d *Driver) namespaceLabels(instance *v1alpha1.ServiceInstance) map[string]string {
-	labels := d.labels(instance)
-	labels["pod-security.kubernetes.io/enforce"] = "baseline"
-	labels["pod-security.kubernetes.io/warn"] = "restricted"
-	return labels
-}
-
-func namespaceAnnotations(instance *v1alpha1.ServiceInstance) map[string]string {
-	return map[string]string{v1alpha1.AnnotationOwner: string(instance.UID)}
-}
-
-func (d *Driver) namespaceObject(instance *v1alpha1.ServiceInstance) *corev1ac.NamespaceApplyConfiguration {
-	return corev1ac.Namespace(v1alpha1.MemberNamespace(instance.Name)).
-		WithLabels(d.namespaceLabels(instance)).WithAnnotations(namespaceAnnotations(instance))
-}
-
-// selfBinding gives Sluice the tenant's rules in this one namespace, which is what
-// lets it create everything else there.
-func (d *Driver) selfBinding(instance *v1alpha1.ServiceInstance, username string) *rbacv1ac.RoleBindingApplyConfiguration {
-	return rbacv1ac.RoleBinding(objectName, v1alpha1.MemberNamespace(instance.Name)).
-		WithLabels(d.labels(instance)).
-		WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName(TenantClusterRole)).
-		WithSubjects(subject(username))
-}
-
-// subject turns the user name that an API server reports into an RBAC subject.
-func subject(username string) *rbacv1ac.SubjectApplyConfiguration {
-	if account, ok := strings.CutPrefix(username, "system:serviceaccount:"); ok {
-		if namespace, name, ok := strings.Cut(account, ":"); ok {
-			return rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(namespace).WithName(name)
-		}
-	}
-	return rbacv1ac.Subject().WithKind(rbacv1.UserKind).WithAPIGroup(rbacv1.GroupName).WithName(username)
-}
-
 // roles are what bindings choose from.
-func (d *Driver) roles(instance *v1alpha1.ServiceInstance) []Object {
-	role := func(name string, rules []rbacv1.PolicyRule) Object {
-		return rbacv1ac.Role(v1alpha1.MemberRole(name), v1alpha1.MemberNamespace(instance.Name)).
-			WithLabels(d.labels(instance)).WithRules(applyRules(rules)...)
+func (t *target) roles() []tenant.Object {
+	role := func(name string, rules []rbacv1.PolicyRule) tenant.Object {
+		return rbacv1ac.Role(v1alpha1.MemberRole(name), t.Namespace).
+			WithLabels(t.Labels()).WithRules(applyRules(rules)...)
 	}
-	return []Object{role("edit", EditRules()), role("view", ViewRules())}
+	return []tenant.Object{role("edit", EditRules()), role("view", ViewRules())}
 }
 
 func applyRules(rules []rbacv1.PolicyRule) []*rbacv1ac.PolicyRuleApplyConfiguration {
@@ -99,16 +41,16 @@ func applyRules(rules []rbacv1.PolicyRule) []*rbacv1ac.PolicyRuleApplyConfigurat
 	return apply
 }
 
-func (d *Driver) quotaObject(instance *v1alpha1.ServiceInstance, hard corev1.ResourceList) *corev1ac.ResourceQuotaApplyConfiguration {
-	return corev1ac.ResourceQuota(objectName, v1alpha1.MemberNamespace(instance.Name)).
-		WithLabels(d.labels(instance)).
+func (t *target) quotaObject(hard corev1.ResourceList) *corev1ac.ResourceQuotaApplyConfiguration {
+	return corev1ac.ResourceQuota(objectName, t.Namespace).
+		WithLabels(t.Labels()).
 		WithSpec(corev1ac.ResourceQuotaSpec().WithHard(hard))
 }
 
-func (d *Driver) limitRangeObject(instance *v1alpha1.ServiceInstance, hard corev1.ResourceList) *corev1ac.LimitRangeApplyConfiguration {
+func (t *target) limitRangeObject(hard corev1.ResourceList) *corev1ac.LimitRangeApplyConfiguration {
 	share, minimum := containerLimits(hard)
-	return corev1ac.LimitRange(objectName, v1alpha1.MemberNamespace(instance.Name)).
-		WithLabels(d.labels(instance)).
+	return corev1ac.LimitRange(objectName, t.Namespace).
+		WithLabels(t.Labels()).
 		WithSpec(corev1ac.LimitRangeSpec().WithLimits(
 			corev1ac.LimitRangeItem().WithType(corev1.LimitTypeContainer).
 				WithMin(minimum).WithDefault(share).WithDefaultRequest(share)))
@@ -116,8 +58,8 @@ func (d *Driver) limitRangeObject(instance *v1alpha1.ServiceInstance, hard corev
 
 // networkPolicies deny all traffic, and allow it within the namespace, to the
 // cluster's DNS and, where the operator says so, to the internet.
-func (d *Driver) networkPolicies(instance *v1alpha1.ServiceInstance) []Object {
-	namespace := v1alpha1.MemberNamespace(instance.Name)
+func (t *target) networkPolicies() []tenant.Object {
+	namespace := t.Namespace
 	bothWays := []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}
 	sameNamespace := networkingv1ac.NetworkPolicyPeer().WithPodSelector(metav1ac.LabelSelector())
 	allow := networkingv1ac.NetworkPolicySpec().
@@ -129,15 +71,15 @@ func (d *Driver) networkPolicies(instance *v1alpha1.ServiceInstance) []Object {
 				WithTo(networkingv1ac.NetworkPolicyPeer().WithNamespaceSelector(
 					metav1ac.LabelSelector().WithMatchLabels(map[string]string{corev1.LabelMetadataName: "kube-system"}))).
 				WithPorts(port(corev1.ProtocolUDP, 53), port(corev1.ProtocolTCP, 53)))
-	if d.InternetEgress {
+	if t.InternetEgress {
 		allow.WithEgress(networkingv1ac.NetworkPolicyEgressRule().WithTo(
 			networkingv1ac.NetworkPolicyPeer().WithIPBlock(networkingv1ac.IPBlock().WithCIDR("0.0.0.0/0").WithExcept(notInternet4...)),
 			networkingv1ac.NetworkPolicyPeer().WithIPBlock(networkingv1ac.IPBlock().WithCIDR("::/0").WithExcept(notInternet6...))))
 	}
-	return []Object{
-		networkingv1ac.NetworkPolicy(denyName, namespace).WithLabels(d.labels(instance)).WithSpec(
+	return []tenant.Object{
+		networkingv1ac.NetworkPolicy(denyName, namespace).WithLabels(t.Labels()).WithSpec(
 			networkingv1ac.NetworkPolicySpec().WithPodSelector(metav1ac.LabelSelector()).WithPolicyTypes(bothWays...)),
-		networkingv1ac.NetworkPolicy(allowName, namespace).WithLabels(d.labels(instance)).WithSpec(allow),
+		networkingv1ac.NetworkPolicy(allowName, namespace).WithLabels(t.Labels()).WithSpec(allow),
 	}
 }
 

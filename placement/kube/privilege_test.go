@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/placement/kube"
+	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
 // sluiceMayDoNoMore tries, with Sluice's own token, what a thief of it would.
@@ -61,10 +62,10 @@ func sluiceMayDoNoMore(t *testing.T, f *fixture) {
 			return f.sluice.Create(ctx, &corev1.Pod{ObjectMeta: meta(kubeSystem), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}})
 		}, "cannot create resource"},
 		{"bind itself to its tenant rules in the system", func(ctx context.Context) error {
-			return f.sluice.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta(kubeSystem), Subjects: []rbacv1.Subject{self}, RoleRef: roleRef("ClusterRole", kube.TenantClusterRole)})
+			return f.sluice.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta(kubeSystem), Subjects: []rbacv1.Subject{self}, RoleRef: roleRef("ClusterRole", tenant.ClusterRole)})
 		}, "only in namespaces that it has created"},
 		{"bind itself to its tenant rules in a foreign namespace", func(ctx context.Context) error {
-			return f.sluice.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta(foreign.Name), Subjects: []rbacv1.Subject{self}, RoleRef: roleRef("ClusterRole", kube.TenantClusterRole)})
+			return f.sluice.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta(foreign.Name), Subjects: []rbacv1.Subject{self}, RoleRef: roleRef("ClusterRole", tenant.ClusterRole)})
 		}, "only in namespaces that it has created"},
 		{"delete a foreign namespace", func(ctx context.Context) error {
 			return f.sluice.Delete(ctx, foreign.DeepCopy())

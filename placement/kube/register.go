@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
 const (
@@ -44,7 +45,7 @@ func Register(ctx context.Context, admin *rest.Config, o ManifestOptions) (kubec
 		return nil, fmt.Errorf("build the administrator's client: %w", err)
 	}
 	for _, object := range Objects(o) {
-		err := applyTo(ctx, c, object)
+		err := tenant.ApplyTo(ctx, c, object)
 		if meta.IsNoMatchError(err) {
 			return nil, fmt.Errorf("%w: the cluster has no ValidatingAdmissionPolicy (Kubernetes before 1.30); register without admission policies only if a leaked Sluice token may reach all of its namespaces", err)
 		}

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
 // Names on a member cluster.
@@ -12,8 +14,6 @@ const (
 	DefaultNamespace = "sluice-system"
 	// ServiceAccountName is Sluice's ServiceAccount, its ClusterRole and the binding of the two.
 	ServiceAccountName = "sluice"
-	// TenantClusterRole is the ceiling of what anyone may do in an instance's namespace.
-	TenantClusterRole = "sluice-tenant"
 )
 
 var (
@@ -24,17 +24,10 @@ var (
 // Rules is what Sluice may do anywhere on a member cluster: all that the driver,
 // the bindings and the inventory need outside of instances' namespaces.
 func Rules() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}},
-		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"list", "create", "patch"}},
-		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{TenantClusterRole}, Verbs: []string{"bind"}},
-		{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"list"}},
-		{APIGroups: []string{""}, Resources: []string{"nodes", "pods"}, Verbs: read},
-		{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"storageclasses"}, Verbs: read},
-		{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"selfsubjectreviews"}, Verbs: []string{"create"}},
-		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews"}, Verbs: []string{"create"}},
-		{NonResourceURLs: []string{"/livez", "/readyz", "/version"}, Verbs: []string{"get"}},
-	}
+	return append(tenant.Rules(),
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes", "pods"}, Verbs: read},
+		rbacv1.PolicyRule{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"storageclasses"}, Verbs: read},
+	)
 }
 
 // TenantRules is the ceiling inside an instance's namespace: what Sluice needs

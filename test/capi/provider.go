@@ -309,7 +309,11 @@ func (p *provider) machine(ctx context.Context, o *unstructured.Unstructured) (t
 	}
 	if text("providerID") == "" {
 		providerID := "simulated:///" + o.GetName()
-		node := controlplane.Node{Name: o.GetName(), CPU: text("cpu"), Memory: text("memory"), ProviderID: providerID, Version: p.versionOf(ctx, o)}
+		version := p.versionOf(ctx, o)
+		if version == "" {
+			return again, nil
+		}
+		node := controlplane.Node{Name: o.GetName(), CPU: text("cpu"), Memory: text("memory"), ProviderID: providerID, Version: version}
 		if err := cp.AddNode(ctx, node); err != nil && !apierrors.IsAlreadyExists(err) {
 			return 0, err
 		}
@@ -326,8 +330,8 @@ func (p *provider) machine(ctx context.Context, o *unstructured.Unstructured) (t
 // versionOf is what the machine that owns the infrastructure wants its kubelet to be.
 func (p *provider) versionOf(ctx context.Context, o *unstructured.Unstructured) string {
 	owner := metav1.GetControllerOf(o)
-	if owner == nil {
-		return ""
+	if owner == nil || owner.Kind != "Machine" {
+		return "" // not yet
 	}
 	machine := &unstructured.Unstructured{}
 	machine.SetGroupVersionKind(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind))

@@ -1,4 +1,4 @@
-package kube
+package tenant
 
 import (
 	"context"
@@ -11,21 +11,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// compare reads the live object of an apply configuration and returns an error
+// Compare reads the live object of an apply configuration and returns an error
 // that names the first field of it that the live object does not have.
-func (t *target) compare(ctx context.Context, want Object) error {
+func (t *Tenant) Compare(ctx context.Context, want Object) error {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(schema.FromAPIVersionAndKind(*want.GetAPIVersion(), *want.GetKind()))
 	key := client.ObjectKey{Name: *want.GetName()}
 	if namespace := want.GetNamespace(); namespace != nil {
 		key.Namespace = *namespace
 	}
-	if err := t.connection.Client.Get(ctx, key, live); err != nil {
+	if err := t.Connection.Client.Get(ctx, key, live); err != nil {
 		return fmt.Errorf("read %s %s: %w", live.GetKind(), key.Name, err)
 	}
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(want)
+	fields, err := fieldsOf(want)
 	if err != nil {
 		return fmt.Errorf("render %s %s: %w", live.GetKind(), key.Name, err)
 	}
@@ -33,6 +35,32 @@ func (t *target) compare(ctx context.Context, want Object) error {
 		return fmt.Errorf("%s %s was changed: %s", live.GetKind(), key.Name, difference)
 	}
 	return nil
+}
+
+// CompareDry is Compare for objects whose lists others add to, for instance webhooks
+// that fill in defaults: it asks the API server what an apply would change in spec.
+func (t *Tenant) CompareDry(ctx context.Context, want Object) error {
+	live, would := &unstructured.Unstructured{}, &unstructured.Unstructured{Object: want.(*generic).DeepCopy().Object}
+	live.SetGroupVersionKind(would.GroupVersionKind())
+	if err := t.Connection.Client.Get(ctx, client.ObjectKeyFromObject(would), live); err != nil {
+		return fmt.Errorf("read %s %s: %w", live.GetKind(), would.GetName(), err)
+	}
+	err := t.Connection.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(would),
+		client.DryRunAll, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
+	if err != nil {
+		return fmt.Errorf("compare %s %s: %w", live.GetKind(), live.GetName(), err)
+	}
+	if difference := missing(would.Object["spec"], live.Object["spec"], ".spec"); difference != "" {
+		return fmt.Errorf("%s %s was changed: %s", live.GetKind(), live.GetName(), difference)
+	}
+	return nil
+}
+
+func fieldsOf(o Object) (map[string]any, error) {
+	if g, ok := o.(*generic); ok {
+		return g.Object, nil
+	}
+	return runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 }
 
 // missing names the first field of want, in the order of their names, that have

@@ -1,4 +1,4 @@
-package kube
+package tenant
 
 import (
 	"context"
@@ -20,76 +20,77 @@ import (
 // has made in the meantime. One with this instance's labels is its own, even where
 // an instance of the same name has left it, which takes a finalizer removed by
 // force: what is in it is the same consumer's, and not Sluice's to throw away.
-func (t *target) ensureNamespace(ctx context.Context) (created bool, err error) {
+func (t *Tenant) ensureNamespace(ctx context.Context) (created bool, err error) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: t.namespace, Labels: t.namespaceLabels(t.instance), Annotations: namespaceAnnotations(t.instance),
+		Name: t.Namespace, Labels: t.namespaceLabels(), Annotations: t.annotations(),
 	}}
 	crashpoint.Hit(crashBeforeNamespace)
-	err = t.connection.Client.Create(ctx, namespace, client.FieldOwner(v1alpha1.FieldManager))
+	err = t.Connection.Client.Create(ctx, namespace, client.FieldOwner(v1alpha1.FieldManager))
 	crashpoint.Hit(crashAfterNamespace)
 	if err == nil {
 		return true, nil
 	}
 	if !apierrors.IsAlreadyExists(err) {
-		return false, fmt.Errorf("create namespace %s: %w", t.namespace, err)
+		return false, fmt.Errorf("create namespace %s: %w", t.Namespace, err)
 	}
-	err = t.connection.Client.Get(ctx, client.ObjectKey{Name: t.namespace}, namespace)
+	err = t.Connection.Client.Get(ctx, client.ObjectKey{Name: t.Namespace}, namespace)
 	switch {
 	case apierrors.IsNotFound(err):
-		return false, t.formerLife() // gone between the two requests
+		return false, t.FormerLife() // gone between the two requests
 	case err != nil:
-		return false, fmt.Errorf("read namespace %s: %w", t.namespace, err)
+		return false, fmt.Errorf("read namespace %s: %w", t.Namespace, err)
 	case !t.owns(namespace):
 		return false, t.foreign()
 	case !namespace.DeletionTimestamp.IsZero():
-		return false, t.formerLife()
+		return false, t.FormerLife()
 	}
 	// With its UID: should it have been replaced meanwhile, that is a conflict.
-	if err := t.apply(ctx, t.namespaceObject(t.instance).WithUID(namespace.UID)); err != nil {
+	if err := t.Apply(ctx, t.namespaceObject().WithUID(namespace.UID)); err != nil {
 		return false, err
 	}
 	return false, nil
 }
 
-// formerLife waits for a namespace of the same name to be gone.
-func (t *target) formerLife() error {
+// FormerLife waits for a namespace of the same name to be gone.
+func (t *Tenant) FormerLife() error {
 	return &placement.PendingError{
-		Step:   "create namespace " + t.namespace + " on " + t.connection.Cluster,
+		Step:   "create namespace " + t.Namespace + " on " + t.Connection.Cluster,
 		Detail: "the one before it is still being deleted",
 	}
 }
 
 // owns reports whether a namespace is this instance's, by its labels.
-func (t *target) owns(namespace *corev1.Namespace) bool {
-	return namespace.Labels[v1alpha1.LabelHub] == t.Hub && namespace.Labels[v1alpha1.LabelInstance] == t.instance.Name
+func (t *Tenant) owns(namespace *corev1.Namespace) bool {
+	return namespace.Labels[v1alpha1.LabelHub] == t.Hub && namespace.Labels[v1alpha1.LabelInstance] == t.Instance.Name
 }
 
-func (t *target) foreign() error {
+func (t *Tenant) foreign() error {
 	return &placement.RefusedError{
-		Reason: fmt.Sprintf("namespace %s on %s does not carry this instance's labels", t.namespace, t.connection.Cluster),
+		Reason: fmt.Sprintf("namespace %s on %s does not carry this instance's labels", t.Namespace, t.Connection.Cluster),
 		Remedy: "its owner has to remove it, as Sluice touches only what is its own",
 	}
 }
 
-// removeNamespace deletes the namespace if it is ours and says what it still waits for.
-func (t *target) removeNamespace(ctx context.Context) error {
+// Remove deletes the namespace if it is ours, and with it everything in it. It returns
+// *placement.PendingError with what the cluster says for as long as there is something left.
+func (t *Tenant) Remove(ctx context.Context) error {
 	var namespace corev1.Namespace
-	err := t.connection.Client.Get(ctx, client.ObjectKey{Name: t.namespace}, &namespace)
+	err := t.Connection.Client.Get(ctx, client.ObjectKey{Name: t.Namespace}, &namespace)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("remove from %s: read namespace %s: %w", t.connection.Cluster, t.namespace, err)
+		return fmt.Errorf("remove from %s: read namespace %s: %w", t.Connection.Cluster, t.Namespace, err)
 	case !t.owns(&namespace):
 		return nil
 	}
-	pending := &placement.PendingError{Step: "delete namespace " + t.namespace + " on " + t.connection.Cluster}
+	pending := &placement.PendingError{Step: "delete namespace " + t.Namespace + " on " + t.Connection.Cluster}
 	if namespace.DeletionTimestamp.IsZero() {
 		crashpoint.Hit(crashBeforeRemove)
-		err := deleteAsSeen(ctx, t.connection.Client, &namespace)
+		err := DeleteAsSeen(ctx, t.Connection.Client, &namespace)
 		crashpoint.Hit(crashAfterRemove)
 		if err != nil {
-			return fmt.Errorf("remove from %s: delete namespace %s: %w", t.connection.Cluster, t.namespace, err)
+			return fmt.Errorf("remove from %s: delete namespace %s: %w", t.Connection.Cluster, t.Namespace, err)
 		}
 		return pending
 	}
@@ -97,16 +98,16 @@ func (t *target) removeNamespace(ctx context.Context) error {
 	return pending
 }
 
-// deleteAsSeen deletes exactly the object that was read: another one of its name,
+// DeleteAsSeen deletes exactly the object that was read: another one of its name,
 // or one that has changed hands since, is a conflict. What is gone is no error.
-func deleteAsSeen(ctx context.Context, c client.Client, o client.Object) error {
+func DeleteAsSeen(ctx context.Context, c client.Client, o client.Object) error {
 	uid, version := o.GetUID(), o.GetResourceVersion()
 	return client.IgnoreNotFound(c.Delete(ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &version}))
 }
 
 // remaining tells what keeps a namespace from going: its own conditions, and the
 // names of pods that are in the way.
-func (t *target) remaining(ctx context.Context, namespace *corev1.Namespace) string {
+func (t *Tenant) remaining(ctx context.Context, namespace *corev1.Namespace) string {
 	var details []string
 	for _, condition := range namespace.Status.Conditions {
 		if condition.Status == corev1.ConditionTrue {
@@ -116,7 +117,7 @@ func (t *target) remaining(ctx context.Context, namespace *corev1.Namespace) str
 	var pods corev1.PodList
 	const shown = 3
 	// Best effort: the conditions have said the essential.
-	if err := t.connection.Client.List(ctx, &pods, client.InNamespace(namespace.Name), client.Limit(shown)); err == nil {
+	if err := t.Connection.Client.List(ctx, &pods, client.InNamespace(namespace.Name), client.Limit(shown)); err == nil {
 		for _, pod := range pods.Items {
 			if len(pod.Finalizers) > 0 {
 				details = append(details, fmt.Sprintf("pod %s has the finalizers %s", pod.Name, strings.Join(pod.Finalizers, ", ")))

@@ -1,0 +1,132 @@
+package capi
+
+import (
+	stdjson "encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/json"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/tenant"
+)
+
+// clusterOf is the Cluster that a shape means: its topology, and no other field.
+func clusterOf(t *tenant.Tenant, shape *v1alpha1.ClusterShape) (tenant.Object, error) {
+	topology := clusterv1.Topology{
+		ClassRef: clusterv1.ClusterClassRef{Name: shape.Class, Namespace: shape.ClassNamespace},
+		Version:  shape.Version,
+	}
+	topology.ControlPlane.Replicas = shape.ControlPlane
+	for _, pool := range shape.Workers {
+		topology.Workers.MachineDeployments = append(topology.Workers.MachineDeployments, clusterv1.MachineDeploymentTopology{
+			Name: pool.Name, Class: pool.Class, Replicas: &pool.Replicas,
+		})
+	}
+	if shape.Variables != nil {
+		values := map[string]stdjson.RawMessage{}
+		if err := stdjson.Unmarshal(shape.Variables.Raw, &values); err != nil {
+			return nil, fmt.Errorf("variables of the cluster: %w", err)
+		}
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			topology.Variables = append(topology.Variables, clusterv1.ClusterVariable{Name: name, Value: apiextensionsv1.JSON{Raw: values[name]}})
+		}
+	}
+	document, err := stdjson.Marshal(map[string]any{"spec": map[string]any{"topology": topology}})
+	if err != nil {
+		return nil, fmt.Errorf("render the cluster: %w", err)
+	}
+	o := &unstructured.Unstructured{}
+	if err := json.Unmarshal(document, &o.Object); err != nil { // with integers for integers
+		return nil, fmt.Errorf("render the cluster: %w", err)
+	}
+	o.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
+	o.SetNamespace(t.Namespace)
+	o.SetName(v1alpha1.MadeClusterName(t.Instance.Name))
+	o.SetLabels(t.Labels())
+	return tenant.FromUnstructured(o), nil
+}
+
+// progress returns nil once the Cluster is as it should be, and otherwise
+// *placement.PendingError with how far it has come and what Cluster API says is missing.
+//
+// Available alone does not tell: it stays true while the topology of an update has not
+// been taken over (TopologyReconciled of this generation), while machines are replaced,
+// and while there are fewer than asked for.
+func progress(made *clusterv1.Cluster, shape *v1alpha1.ClusterShape) error {
+	pending := &placement.PendingError{Step: "cluster " + made.Name}
+	reconciled := meta.FindStatusCondition(made.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition)
+	var stages []string
+	if !meta.IsStatusConditionTrue(made.Status.Conditions, clusterv1.ClusterControlPlaneInitializedCondition) {
+		stages = append(stages, "control plane not initialised yet")
+	} else {
+		stages = append(stages, "control plane initialised")
+	}
+	have := made.Status.Workers
+	if have == nil {
+		have = &clusterv1.WorkersStatus{}
+	}
+	want := int32(0)
+	for _, pool := range shape.Workers {
+		want += pool.Replicas
+	}
+	ready := min(value(have.AvailableReplicas), value(have.UpToDateReplicas))
+	stages = append(stages, fmt.Sprintf("%d of %d workers ready", min(ready, want), want))
+	complete := ready == want && value(have.Replicas) == want
+	if n := shape.ControlPlane; n != nil {
+		cp := made.Status.ControlPlane
+		if cp == nil {
+			cp = &clusterv1.ClusterControlPlaneStatus{}
+		}
+		has := min(value(cp.AvailableReplicas), value(cp.UpToDateReplicas))
+		stages = append(stages, fmt.Sprintf("%d of %d control plane machines ready", min(has, *n), *n))
+		complete = complete && has == *n && value(cp.Replicas) == *n
+	}
+	pending.Detail = strings.Join(stages, ", ")
+	for _, machines := range []string{clusterv1.ClusterControlPlaneMachinesReadyCondition, clusterv1.ClusterWorkerMachinesReadyCondition} {
+		if meta.IsStatusConditionFalse(made.Status.Conditions, machines) {
+			pending.Detail += "; " + complaint(made, machines)
+		}
+	}
+	for _, blocking := range []string{clusterv1.ClusterTopologyReconciledCondition, clusterv1.ClusterAvailableCondition} {
+		if !meta.IsStatusConditionTrue(made.Status.Conditions, blocking) {
+			pending.Detail += "; " + complaint(made, blocking)
+			return pending
+		}
+	}
+	if reconciled.ObservedGeneration != made.Generation || !complete || meta.IsStatusConditionTrue(made.Status.Conditions, clusterv1.ClusterRollingOutCondition) {
+		return pending
+	}
+	return nil
+}
+
+func value(n *int32) int32 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+// complaint is what Cluster API says of a condition, on one line.
+func complaint(made *clusterv1.Cluster, condition string) string {
+	c := meta.FindStatusCondition(made.Status.Conditions, condition)
+	if c == nil {
+		return condition + " is not known yet"
+	}
+	text := fmt.Sprintf("%s is %s", condition, c.Status)
+	if c.Reason != "" && c.Reason != condition && c.Status != metav1.ConditionTrue {
+		text += " (" + c.Reason + ")"
+	}
+	if message := strings.Join(strings.Fields(c.Message), " "); message != "" {
+		text += ": " + message
+	}
+	return text
+}

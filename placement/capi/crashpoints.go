@@ -1,0 +1,12 @@
+package capi
+
+// Crash points: one right before and one right after every write.
+const (
+	crashBeforeCluster       = "deliver.before-cluster"
+	crashAfterCluster        = "deliver.after-cluster"
+	crashBeforeRemoveCluster = "remove.before-cluster"
+	crashAfterRemoveCluster  = "remove.after-cluster"
+)
+
+// CrashPoints are the instants in this package at which a kill must lose nothing.
+var CrashPoints = []string{crashBeforeCluster, crashAfterCluster, crashBeforeRemoveCluster, crashAfterRemoveCluster}

@@ -1,0 +1,230 @@
+package capi
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/crashpoint"
+	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/tenant"
+)
+
+// Driver makes clusters. It keeps no state and is safe for concurrent use.
+type Driver struct {
+	// Connections to the management clusters.
+	Connections *member.Connections
+	// Hub is the hub's ID, the value of v1alpha1.LabelHub.
+	Hub string
+}
+
+var _ placement.Driver = (*Driver)(nil)
+
+// Deliver makes the management cluster hold the Cluster that the placement says, and
+// returns nil once it is all there. Meanwhile it returns *placement.PendingError with
+// how far it has come. It is refused where the class is not there, and where Cluster
+// API does not take the topology; what is there already is not changed then.
+func (d *Driver) Deliver(ctx context.Context, delivery placement.Delivery) error {
+	t, err := tenant.Open(ctx, d.Connections, d.Hub, delivery.Placement.Cluster, delivery.Instance)
+	if err != nil {
+		return err
+	}
+	if err := deliver(ctx, t, delivery.Placement.Made); err != nil {
+		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			return t.FormerLife()
+		}
+		return fmt.Errorf("deliver to %s: %w", t.Connection.Cluster, err)
+	}
+	return nil
+}
+
+func deliver(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.ClusterShape) error {
+	want, err := clusterOf(t, shape)
+	if err != nil {
+		return err
+	}
+	if err := checkClass(ctx, t, shape); err != nil {
+		return err
+	}
+	if _, err := t.Ensure(ctx); err != nil {
+		return err
+	}
+	crashpoint.Hit(crashBeforeCluster)
+	err = t.ApplyInside(ctx, want)
+	crashpoint.Hit(crashAfterCluster)
+	if err != nil {
+		return refusal(err)
+	}
+	made, err := read(ctx, t)
+	if err != nil {
+		return err
+	}
+	return progress(made, shape)
+}
+
+// refusal turns what Cluster API's webhooks do not take into *placement.RefusedError.
+func refusal(err error) error {
+	byWebhook := apierrors.IsForbidden(err) && strings.Contains(err.Error(), "admission webhook")
+	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || byWebhook {
+		return &placement.RefusedError{Reason: err.Error(), Remedy: "ask for what the class allows"}
+	}
+	return err
+}
+
+// checkClass refuses a class that is not there, and waits for one that Cluster API has
+// not read yet: it would take a Cluster of either, and leave it waiting.
+func checkClass(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.ClusterShape) error {
+	class := &clusterv1.ClusterClass{}
+	key := client.ObjectKey{Namespace: shape.ClassNamespace, Name: shape.Class}
+	err := get(ctx, t.Connection.Client, "ClusterClass", key, class)
+	switch {
+	case meta.IsNoMatchError(err):
+		return &placement.RefusedError{
+			Reason: fmt.Sprintf("%s knows no ClusterClass", t.Connection.Cluster),
+			Remedy: "its operator has to install Cluster API, with the feature gate ClusterTopology",
+		}
+	case apierrors.IsNotFound(err):
+		return &placement.RefusedError{
+			Reason: fmt.Sprintf("ClusterClass %s is not on %s", key, t.Connection.Cluster),
+			Remedy: "its operator has to create it, or the plan name another",
+		}
+	case err != nil:
+		return fmt.Errorf("read ClusterClass %s: %w", key, err)
+	}
+	for _, condition := range []string{clusterv1.ClusterClassVariablesReadyCondition, clusterv1.ClusterClassRefVersionsUpToDateCondition} {
+		c := meta.FindStatusCondition(class.Status.Conditions, condition)
+		if c == nil || c.Status != metav1.ConditionTrue || c.ObservedGeneration != class.Generation {
+			waits := &placement.PendingError{Step: fmt.Sprintf("read ClusterClass %s on %s", key, t.Connection.Cluster), Detail: condition + " is not true"}
+			if c != nil && c.Message != "" {
+				waits.Detail += ": " + c.Message
+			}
+			return waits
+		}
+	}
+	return nil
+}
+
+// Observe returns nil while the Cluster is there as it was delivered, and available.
+func (d *Driver) Observe(ctx context.Context, delivery placement.Delivery) error {
+	t, err := tenant.Open(ctx, d.Connections, d.Hub, delivery.Placement.Cluster, delivery.Instance)
+	if err != nil {
+		return err
+	}
+	if err := observe(ctx, t, delivery.Placement.Made); err != nil {
+		return fmt.Errorf("observe %s: %w", t.Connection.Cluster, err)
+	}
+	return nil
+}
+
+func observe(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.ClusterShape) error {
+	if err := t.Check(ctx); err != nil {
+		return err
+	}
+	want, err := clusterOf(t, shape)
+	if err != nil {
+		return err
+	}
+	if err := t.CompareDry(ctx, want); err != nil {
+		return err
+	}
+	made, err := read(ctx, t)
+	if err != nil {
+		return err
+	}
+	if !meta.IsStatusConditionTrue(made.Status.Conditions, clusterv1.ClusterAvailableCondition) {
+		return fmt.Errorf("cluster %s: %s", made.Name, complaint(made, clusterv1.ClusterAvailableCondition))
+	}
+	return nil
+}
+
+// Remove deletes the Cluster, waits until Cluster API has given back all that it is made
+// of, and then deletes the namespace. A namespace of somebody else is left alone, and a
+// management cluster that is no longer in the inventory has nothing left that Sluice
+// could reach.
+func (d *Driver) Remove(ctx context.Context, delivery placement.Delivery) error {
+	t, err := tenant.Open(ctx, d.Connections, d.Hub, delivery.Placement.Cluster, delivery.Instance)
+	if member.IsUnknown(err) {
+		log.FromContext(ctx).Info("management cluster left the inventory; what it has made is its operator's now", "cluster", delivery.Placement.Cluster)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	standing, err := t.Standing(ctx)
+	if err != nil || standing == tenant.Gone {
+		return err
+	}
+	if standing == tenant.Held {
+		if err := removeCluster(ctx, t); err != nil {
+			return err
+		}
+	}
+	return t.Remove(ctx)
+}
+
+func removeCluster(ctx context.Context, t *tenant.Tenant) error {
+	made, err := read(ctx, t)
+	switch {
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return nil
+	case apierrors.IsForbidden(err):
+		// Killed before Sluice had its rights there: nothing was made.
+		if _, err := t.Ensure(ctx); err != nil {
+			return err
+		}
+		return &placement.PendingError{Step: "read what " + t.Connection.Cluster + " has made"}
+	case err != nil:
+		return fmt.Errorf("remove from %s: %w", t.Connection.Cluster, err)
+	}
+	pending := &placement.PendingError{Step: fmt.Sprintf("delete cluster %s on %s", made.Name, t.Connection.Cluster)}
+	if made.DeletionTimestamp.IsZero() {
+		crashpoint.Hit(crashBeforeRemoveCluster)
+		err := tenant.DeleteAsSeen(ctx, t.Connection.Client, reference(t, made))
+		crashpoint.Hit(crashAfterRemoveCluster)
+		if err != nil {
+			return fmt.Errorf("remove from %s: delete cluster %s: %w", t.Connection.Cluster, made.Name, err)
+		}
+		return pending
+	}
+	pending.Detail = complaint(made, clusterv1.ClusterDeletingCondition)
+	return pending
+}
+
+func reference(t *tenant.Tenant, made *clusterv1.Cluster) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
+	o.SetNamespace(t.Namespace)
+	o.SetName(made.Name)
+	o.SetUID(made.UID)
+	o.SetResourceVersion(made.ResourceVersion)
+	return o
+}
+
+// read returns the instance's Cluster.
+func read(ctx context.Context, t *tenant.Tenant) (*clusterv1.Cluster, error) {
+	made := &clusterv1.Cluster{}
+	key := client.ObjectKey{Namespace: t.Namespace, Name: v1alpha1.MadeClusterName(t.Instance.Name)}
+	return made, get(ctx, t.Connection.Client, "Cluster", key, made)
+}
+
+// get reads an object of Cluster API with a client that knows no such type.
+func get(ctx context.Context, c client.Client, kind string, key client.ObjectKey, into any) error {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(clusterv1.GroupVersion.WithKind(kind))
+	if err := c.Get(ctx, key, o); err != nil {
+		return err
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into)
+}

@@ -1,0 +1,73 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/tenant"
+)
+
+// quotaPatience bounds the wait for a cluster's quota controller, within one call.
+const quotaPatience = 2 * time.Second
+
+// checkUse refuses a plan below what is in use. A consumer who adds workloads
+// between this check and the new quota ends up above it: the quota then keeps
+// them from adding more, as Kubernetes does for every quota that shrinks.
+func (t *target) checkUse(ctx context.Context) error {
+	var current corev1.ResourceQuota
+	err := tenant.OnceAllowed(ctx, func(ctx context.Context) error {
+		return t.Connection.Client.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: objectName}, &current)
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read quota: %w", err)
+	}
+	if reason := exceeded(current, t.hard); reason != "" {
+		return &placement.RefusedError{Reason: reason + " on " + t.Connection.Cluster, Remedy: "delete workloads first"}
+	}
+	return nil
+}
+
+// awaitQuota waits until the cluster enforces the quota. Admission counts by
+// status.hard, which a controller of the cluster copies from spec: before that, a
+// consumer could take more than was reserved.
+func (t *target) awaitQuota(ctx context.Context) error {
+	patient, cancel := context.WithTimeout(ctx, quotaPatience)
+	defer cancel()
+	var last error
+	err := tenant.Soon.DelayFunc().Until(patient, true, false, func(context.Context) (bool, error) {
+		var current corev1.ResourceQuota
+		last = t.Connection.Client.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: objectName}, &current)
+		return last == nil && enforces(current, t.hard), nil
+	})
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case last != nil:
+		return fmt.Errorf("read quota: %w", last)
+	default:
+		return &placement.PendingError{
+			Step:   "put the quota in force on " + t.Connection.Cluster,
+			Detail: "the cluster's quota controller has not taken it over yet",
+		}
+	}
+}
+
+func enforces(current corev1.ResourceQuota, hard corev1.ResourceList) bool {
+	for name, want := range hard {
+		if have, ok := current.Status.Hard[name]; !ok || have.Cmp(want) != 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,242 @@
+// Package tenant keeps an instance's namespace on a member cluster: its ownership, the
+// rights that Sluice gives itself in it, what is applied there, and its end. Drivers put
+// in it what they deliver.
+package tenant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/crashpoint"
+	"github.com/sluice-dev/sluice/internal/member"
+)
+
+const (
+	// ClusterRole is the ceiling of what anyone may do in an instance's namespace.
+	ClusterRole = "sluice-tenant"
+	// selfBindingName is the RoleBinding's by which Sluice has that role there.
+	selfBindingName = "sluice"
+)
+
+// Tenant is an instance's namespace on one member cluster.
+type Tenant struct {
+	// Hub is the hub's ID, the value of v1alpha1.LabelHub.
+	Hub        string
+	Instance   *v1alpha1.ServiceInstance
+	Connection *member.Connection
+	// Namespace is v1alpha1.MemberNamespace of the instance.
+	Namespace string
+}
+
+// Open connects to a member cluster on behalf of an instance.
+func Open(ctx context.Context, connections *member.Connections, hub, cluster string, instance *v1alpha1.ServiceInstance) (*Tenant, error) {
+	connection, err := connections.Get(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	return Of(connection, hub, instance), nil
+}
+
+// Of is an instance's namespace on a cluster that is connected.
+func Of(connection *member.Connection, hub string, instance *v1alpha1.ServiceInstance) *Tenant {
+	return &Tenant{Hub: hub, Instance: instance, Connection: connection, Namespace: v1alpha1.MemberNamespace(instance.Name)}
+}
+
+// Ensure makes the namespace the instance's, and gives Sluice its rights there. It is
+// *placement.RefusedError where the namespace is somebody else's, and
+// *placement.PendingError while one of the same name is being deleted.
+func (t *Tenant) Ensure(ctx context.Context) (created bool, err error) {
+	if created, err = t.ensureNamespace(ctx); err != nil {
+		return created, err
+	}
+	crashpoint.Hit(crashBeforeSelfBinding)
+	if err := t.Apply(ctx, t.selfBinding()); err != nil {
+		return created, err
+	}
+	crashpoint.Hit(crashAfterSelfBinding)
+	return created, nil
+}
+
+// Check returns nil while the namespace is there, is the instance's and is as Ensure
+// makes it, and otherwise what is wrong.
+func (t *Tenant) Check(ctx context.Context) error {
+	// First alone: in a namespace that is gone or foreign, everything else would be
+	// forbidden, which says less.
+	var namespace corev1.Namespace
+	if err := t.Connection.Client.Get(ctx, client.ObjectKey{Name: t.Namespace}, &namespace); err != nil {
+		return fmt.Errorf("read namespace %s: %w", t.Namespace, err)
+	}
+	if !t.owns(&namespace) {
+		return t.foreign()
+	}
+	return errors.Join(t.Compare(ctx, t.namespaceObject()), t.Compare(ctx, t.selfBinding()))
+}
+
+// Object is an apply configuration: the fields of a Kubernetes object that Sluice
+// owns, and no others.
+type Object interface {
+	runtime.ApplyConfiguration
+	GetKind() *string
+	GetAPIVersion() *string
+	GetName() *string
+	GetNamespace() *string
+}
+
+// FromUnstructured makes an object of an API that has no apply configurations.
+func FromUnstructured(o *unstructured.Unstructured) Object { return &generic{o} }
+
+type generic struct{ *unstructured.Unstructured }
+
+func (*generic) IsApplyConfiguration() {}
+
+func (g *generic) GetKind() *string       { return ptr.To(g.Unstructured.GetKind()) }
+func (g *generic) GetAPIVersion() *string { return ptr.To(g.Unstructured.GetAPIVersion()) }
+func (g *generic) GetName() *string       { return ptr.To(g.Unstructured.GetName()) }
+func (g *generic) GetNamespace() *string  { return ptr.To(g.Unstructured.GetNamespace()) }
+
+// Labels mark what belongs to an instance.
+func (t *Tenant) Labels() map[string]string {
+	return map[string]string{
+		v1alpha1.LabelHub:              t.Hub,
+		v1alpha1.LabelInstance:         t.Instance.Name,
+		"app.kubernetes.io/managed-by": v1alpha1.FieldManager,
+	}
+}
+
+// namespaceLabels add the pod security level: baseline is enforced, so that no
+// pod reaches its node; what is not restricted gets a warning.
+func (t *Tenant) namespaceLabels() map[string]string {
+	labels := t.Labels()
+	labels["pod-security.kubernetes.io/enforce"] = "baseline"
+	labels["pod-security.kubernetes.io/warn"] = "restricted"
+	return labels
+}
+
+func (t *Tenant) annotations() map[string]string {
+	return map[string]string{v1alpha1.AnnotationOwner: string(t.Instance.UID)}
+}
+
+func (t *Tenant) namespaceObject() *corev1ac.NamespaceApplyConfiguration {
+	return corev1ac.Namespace(t.Namespace).
+		WithLabels(t.namespaceLabels()).WithAnnotations(t.annotations())
+}
+
+// selfBinding gives Sluice the tenant's rules in this one namespace, which is what
+// lets it create everything else there.
+func (t *Tenant) selfBinding() *rbacv1ac.RoleBindingApplyConfiguration {
+	return rbacv1ac.RoleBinding(selfBindingName, t.Namespace).
+		WithLabels(t.Labels()).
+		WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName(ClusterRole)).
+		WithSubjects(subject(t.Connection.Username))
+}
+
+// subject turns the user name that an API server reports into an RBAC subject.
+func subject(username string) *rbacv1ac.SubjectApplyConfiguration {
+	if account, ok := strings.CutPrefix(username, "system:serviceaccount:"); ok {
+		if namespace, name, ok := strings.Cut(account, ":"); ok {
+			return rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(namespace).WithName(name)
+		}
+	}
+	return rbacv1ac.Subject().WithKind(rbacv1.UserKind).WithAPIGroup(rbacv1.GroupName).WithName(username)
+}
+
+// Apply applies one object server-side. An apply that changes nothing writes nothing.
+func (t *Tenant) Apply(ctx context.Context, o Object) error {
+	return ApplyTo(ctx, t.Connection.Client, o)
+}
+
+// ApplyTo applies one object with a client of one's own.
+func ApplyTo(ctx context.Context, c client.Client, o Object) error {
+	var what runtime.ApplyConfiguration = o
+	if g, ok := o.(*generic); ok {
+		what = client.ApplyConfigurationFromUnstructured(g.DeepCopy()) // it receives the answer
+	}
+	if err := c.Apply(ctx, what, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
+		return fmt.Errorf("apply %s %s: %w", *o.GetKind(), *o.GetName(), err)
+	}
+	return nil
+}
+
+// ApplyInside applies an object for which Sluice needs its rights in the namespace.
+func (t *Tenant) ApplyInside(ctx context.Context, o Object) error {
+	return OnceAllowed(ctx, func(ctx context.Context) error { return t.Apply(ctx, o) })
+}
+
+// permissionPatience bounds the wait for an API server to see new rights.
+const permissionPatience = 5 * time.Second
+
+// Soon retries quickly at first, as most waits are for one watch event.
+var Soon = wait.Backoff{Duration: 4 * time.Millisecond, Factor: 1.5, Jitter: 0.1, Steps: 12, Cap: 200 * time.Millisecond}
+
+// OnceAllowed repeats do while it is forbidden: API servers authorize from caches,
+// which see the self-binding some milliseconds after its creation.
+func OnceAllowed(ctx context.Context, do func(context.Context) error) error {
+	patient, cancel := context.WithTimeout(ctx, permissionPatience)
+	defer cancel()
+	var last error
+	err := Soon.DelayFunc().Until(patient, true, false, func(context.Context) (bool, error) {
+		last = do(ctx)
+		retry := apierrors.IsForbidden(last) && !apierrors.HasStatusCause(last, corev1.NamespaceTerminatingCause)
+		return !retry, nil
+	})
+	if last == nil && err != nil {
+		return err // the context ended before the first try
+	}
+	return last
+}
+
+// Rules is what Sluice may do anywhere on a member cluster, whatever its driver: look,
+// and keep namespaces of its own.
+func Rules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}},
+		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"list", "create", "patch"}},
+		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{ClusterRole}, Verbs: []string{"bind"}},
+		{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"list"}},
+		{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"selfsubjectreviews"}, Verbs: []string{"create"}},
+		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews"}, Verbs: []string{"create"}},
+		{NonResourceURLs: []string{"/livez", "/readyz", "/version"}, Verbs: []string{"get"}},
+	}
+}
+
+// Standing is what has become of the namespace.
+type Standing int
+
+// Standings.
+const (
+	Gone Standing = iota // there is none, or it is somebody else's
+	Held
+	Ending // it is being deleted
+)
+
+// Standing reads the namespace.
+func (t *Tenant) Standing(ctx context.Context) (Standing, error) {
+	var namespace corev1.Namespace
+	err := t.Connection.Client.Get(ctx, client.ObjectKey{Name: t.Namespace}, &namespace)
+	switch {
+	case apierrors.IsNotFound(err):
+		return Gone, nil
+	case err != nil:
+		return Gone, fmt.Errorf("read namespace %s: %w", t.Namespace, err)
+	case !t.owns(&namespace):
+		return Gone, nil
+	case !namespace.DeletionTimestamp.IsZero():
+		return Ending, nil
+	}
+	return Held, nil
+}
