@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
 // Platform is an OSB caller. It has a space of instance ids of its own and sees
@@ -213,6 +215,9 @@ func parseRoster(document []byte) (*roster, error) {
 	for _, entry := range file.Platforms {
 		if !platformName.MatchString(entry.Name) {
 			return nil, fmt.Errorf("platform %q: a name has up to 63 lower-case letters, digits, dots and dashes", entry.Name)
+		}
+		if entry.Name == v1alpha1.PlatformSelf {
+			return nil, fmt.Errorf("platform %q: that is the name of Sluice itself, which holds clusters that it has made", entry.Name)
 		}
 		if names[entry.Name] {
 			return nil, fmt.Errorf("platform %s is listed twice", entry.Name)

@@ -25,6 +25,14 @@ const (
 	crashAfterClusterSeen  = "cluster.after-status"
 	crashBeforeClusterGone = "cluster.before-release"
 	crashAfterClusterGone  = "cluster.after-release"
+	crashBeforeOrder       = "elastic.before-order"
+	crashAfterOrder        = "elastic.after-order"
+	crashBeforeJoin        = "elastic.before-join"
+	crashAfterJoin         = "elastic.after-join"
+	crashBeforeRetire      = "elastic.before-retire"
+	crashAfterRetire       = "elastic.after-retire"
+	crashBeforeGiveBack    = "elastic.before-give-back"
+	crashAfterGiveBack     = "elastic.after-give-back"
 )
 
 // CrashPoints lists them, for the test that kills at each.
@@ -40,4 +48,6 @@ var CrashPoints = []string{
 	crashBeforeClusterHold, crashAfterClusterHold,
 	crashBeforeClusterSeen, crashAfterClusterSeen,
 	crashBeforeClusterGone, crashAfterClusterGone,
+	crashBeforeOrder, crashAfterOrder, crashBeforeJoin, crashAfterJoin,
+	crashBeforeRetire, crashAfterRetire, crashBeforeGiveBack, crashAfterGiveBack,
 }

@@ -32,6 +32,8 @@ type instanceReconciler struct {
 	metrics   *metrics
 	moves     *moves
 	scorer    *ExternalScorer
+	// elastic makes clusters for what fits nowhere; nil makes none.
+	elastic *elastic
 	// observeEvery is the time between two looks at a delivered instance.
 	observeEvery time.Duration
 

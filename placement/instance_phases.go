@@ -193,7 +193,7 @@ func (r *instanceReconciler) recordContext(ctx context.Context, s *scope) (ctrl.
 // would take it, at the latest it is looked at when it must fail.
 func (r *instanceReconciler) wait(ctx context.Context, s *scope, why *UnplaceableError) (ctrl.Result, error) {
 	deadline := s.deadline(s.Status.Operation.StartedAt.Time)
-	if s.unplaceable(why.Error()) {
+	if s.unplaceable(withPromise(why.Error(), r.elastic.Promise(s.Name))) {
 		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
 			return ctrl.Result{}, err
 		}

@@ -58,6 +58,28 @@ func (inv *Inventory) OnWake(wake func(instance string)) {
 	inv.wake = wake
 }
 
+// Wake tells an instance that it has something to do.
+func (inv *Inventory) Wake(instance string) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	inv.wake(instance)
+}
+
+// Fork returns an inventory that is as this one is now, and goes its own way: for
+// trying out what would be. It wakes nobody.
+func (inv *Inventory) Fork() *Inventory {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	fork := NewInventory()
+	fork.store = inv.store.Snapshot()
+	fork.columns, fork.policies, fork.quotas, fork.snapshot = inv.columns, inv.policies, inv.quotas, inv.snapshot
+	fork.clusters, fork.answering = inv.clusters, inv.answering
+	for cluster, reserved := range inv.reserved {
+		fork.reserved[cluster] = maps.Clone(reserved)
+	}
+	return fork
+}
+
 // Snapshot returns the inventory as it is now.
 func (inv *Inventory) Snapshot() *Snapshot {
 	inv.mu.Lock()

@@ -3,6 +3,7 @@ package placement
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	memdb "github.com/hashicorp/go-memdb"
 
@@ -207,6 +208,15 @@ func record(txn *memdb.Txn, instance string, holders []string, held map[string]R
 		check(txn.Insert(tableHolding, &holding{Holder: holder, Resources: sum}))
 	}
 	return c
+}
+
+// Parked are the requests that wait for a cluster to take them, in the order of their IDs.
+func (inv *Inventory) Parked() []Request {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	parked := slices.Collect(maps.Values(inv.waiting))
+	slices.SortFunc(parked, func(a, b Request) int { return strings.Compare(a.ID, b.ID) })
+	return parked
 }
 
 // Waiting is the number of instances that wait for a cluster to take them.

@@ -51,12 +51,13 @@ type Policy struct {
 	Preferences []Preference
 	Score       v1alpha1.ScoreWeights
 	Quota       *v1alpha1.Quota
+	Elastic     *v1alpha1.Elastic
 }
 
 // CompilePolicy compiles a policy. The error names all rules that do not compile; the
 // policy that comes with it refuses every cluster that those rules concern.
 func CompilePolicy(from *v1alpha1.PlacementPolicy) (*Policy, error) {
-	p := &Policy{Name: from.Name, Match: from.Spec.Match, Score: from.Spec.Score, Quota: from.Spec.Quota}
+	p := &Policy{Name: from.Name, Match: from.Spec.Match, Score: from.Spec.Score, Quota: from.Spec.Quota, Elastic: from.Spec.Elastic}
 	by := "policy " + from.Name
 	var problems []error
 	for _, rule := range from.Spec.Require {

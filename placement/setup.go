@@ -57,6 +57,10 @@ type Options struct {
 	MovesAtOnce int
 	// Scorer outside Sluice; nil means that there is none.
 	Scorer *ExternalScorer
+	// Join registers Sluice on the cluster that was made for an instance on a management
+	// cluster, and returns the access for the member cluster of that name; it is
+	// idempotent. Nil means that no clusters are made for what fits nowhere.
+	Join func(ctx context.Context, management, instance, name string) (v1alpha1.ClusterAccess, error)
 	// Clock; nil means the real one.
 	Clock clock.PassiveClock
 }
@@ -95,13 +99,23 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 	}); err != nil {
 		return fmt.Errorf("set up rebalancing: %w", err)
 	}
+	var growing *elastic
+	if o.Join != nil {
+		growing = &elastic{
+			hub: mgr.GetClient(), live: mgr.GetAPIReader(), namespace: o.Namespace, catalog: o.Catalog, inventory: o.Inventory,
+			join: o.Join, clock: clock.RealClock{}, idle: map[string]time.Time{},
+		}
+		if err := mgr.Add(growing); err != nil {
+			return fmt.Errorf("set up elastic clusters: %w", err)
+		}
+	}
 	instances := &instanceReconciler{
 		hub: mgr.GetClient(), live: mgr.GetAPIReader(),
 		plan: func(serviceID, planID string) (*catalog.Plan, error) {
 			return o.Catalog.Snapshot().Plan(serviceID, planID)
 		},
 		inventory: o.Inventory, recovery: recovered, drivers: o.Drivers,
-		clock: o.Clock, metrics: m, moves: &moves{most: o.MovesAtOnce}, scorer: o.Scorer, observeEvery: o.ObserveEvery,
+		clock: o.Clock, metrics: m, moves: &moves{most: o.MovesAtOnce}, scorer: o.Scorer, elastic: growing, observeEvery: o.ObserveEvery,
 	}
 	if err := instances.setup(mgr, o); err != nil {
 		return fmt.Errorf("set up the controller of instances: %w", err)

@@ -45,6 +45,12 @@ const (
 	// changes when another one of the same name takes an object over, so that
 	// nobody deletes it on behalf of the former.
 	AnnotationOwner = "sluice.dev/owner-uid"
+	// LabelElastic holds the name of the PlacementPolicy for which a cluster was made.
+	LabelElastic = "sluice.dev/elastic"
+	// AnnotationRetired is on an instance of Sluice's own whose cluster is given back.
+	AnnotationRetired = "sluice.dev/retired"
+	// PlatformSelf is the platform of the instances that Sluice holds itself.
+	PlatformSelf = "sluice"
 	// FieldManager owns the fields that Sluice applies.
 	FieldManager = "sluice"
 )

@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // PlacementPolicy says where instances may be placed and what is preferred. All
@@ -53,6 +54,69 @@ type PlacementPolicySpec struct {
 	Quota *Quota `json:"quota,omitempty"`
 	// Rebalance has instances moved that would be placed better today.
 	Rebalance *Rebalance `json:"rebalance,omitempty"`
+	// Elastic makes member clusters for instances that the policy concerns and that fit
+	// nowhere, and gives them back.
+	Elastic *Elastic `json:"elastic,omitempty"`
+}
+
+// Elastic says which clusters are made when instances fit nowhere for want of capacity.
+// Each is an instance of a cluster plan that Sluice holds itself, and becomes a member
+// cluster when it is ready. One that nothing has been placed on for a while is given back.
+type Elastic struct {
+	// ServiceID and PlanID of the cluster plan.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	ServiceID string `json:"serviceID"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	PlanID string `json:"planID"`
+	// Parameters of the plan.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Parameters *runtime.RawExtension `json:"parameters,omitempty"`
+	// Member is what each of them is as a member cluster.
+	Member MemberTemplate `json:"member,omitempty"`
+	// AtMost is how many there may be at the same time.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	AtMost int32 `json:"atMost"`
+	// Budget is what all of them together may cost, by the price lists of the management
+	// clusters; none bounds nothing.
+	Budget *Price `json:"budget,omitempty"`
+	// CoolDownSeconds after one was begun before the next is.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=86400
+	// +kubebuilder:default=60
+	CoolDownSeconds int64 `json:"coolDownSeconds,omitempty"`
+	// IdleSeconds without anything placed on it after which a cluster is given back.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2592000
+	// +kubebuilder:default=900
+	IdleSeconds int64 `json:"idleSeconds,omitempty"`
+}
+
+// MemberTemplate is what a member cluster's labels and spec say of it.
+type MemberTemplate struct {
+	// Labels that selectors match.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Provider is the organisation that runs the cluster.
+	// +kubebuilder:validation:MaxLength=63
+	Provider string `json:"provider,omitempty"`
+	// Region the cluster is in.
+	// +kubebuilder:validation:MaxLength=63
+	Region string `json:"region,omitempty"`
+	// Zone within the region.
+	// +kubebuilder:validation:MaxLength=63
+	Zone string `json:"zone,omitempty"`
+	// Tier of the cluster.
+	// +kubebuilder:default=cloud
+	Tier Tier `json:"tier,omitempty"`
+	// Taints repel requests that do not tolerate them.
+	// +kubebuilder:validation:MaxItems=32
+	Taints []corev1.Taint `json:"taints,omitempty"`
+	// Location of the cluster.
+	Location *Location `json:"location,omitempty"`
+	// Prices of what is reserved on the cluster.
+	Prices *PriceList `json:"prices,omitempty"`
 }
 
 // Quota bounds what each platform, organization or space holds: of everything that is

@@ -223,6 +223,9 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 		Namespace: h.Namespace, HubID: h.ID, Catalog: served, Connections: connections,
 		Drivers: map[string]placement.Driver{v1alpha1.DriverKube: driver, v1alpha1.DriverCAPI: &capi.Driver{Connections: connections, Hub: h.ID}},
 		Rules:   map[string][]rbacv1.PolicyRule{v1alpha1.DriverKube: kube.Rules(), v1alpha1.DriverCAPI: capi.Rules()}, Probed: f.trust.probed(),
+		Join: func(ctx context.Context, management, instance, name string) (v1alpha1.ClusterAccess, error) {
+			return join(ctx, connections, keys, h.Namespace, management, instance, name)
+		},
 	}); err != nil {
 		return fmt.Errorf("set up placement: %w", err)
 	}
@@ -237,6 +240,21 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 		return err
 	}
 	return mgr.Add(&f.listener)
+}
+
+// join registers Sluice on a cluster that was made, as `sluice cluster add` does on
+// others.
+func join(ctx context.Context, connections *member.Connections, keys *seal.Keyset, namespace, management, instance, name string) (v1alpha1.ClusterAccess, error) {
+	made, err := connections.Made(ctx, management, instance)
+	if err != nil {
+		return v1alpha1.ClusterAccess{}, err
+	}
+	kubeconfig, err := kube.Register(ctx, made.Config, kube.ManifestOptions{})
+	if err != nil {
+		return v1alpha1.ClusterAccess{}, err
+	}
+	sealed, err := keys.Seal(kubeconfig, member.Owner(namespace, name))
+	return v1alpha1.ClusterAccess{SealedKubeconfig: sealed}, err
 }
 
 // firstStart makes what an embedded hub needs and nobody named: a keyset, and a

@@ -1,0 +1,399 @@
+package placement
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/crashpoint"
+)
+
+// elastic makes clusters for instances that fit nowhere, takes them into the inventory
+// and gives them back (v1alpha1.Elastic). Everything it knows is on the hub: the
+// instances that it holds itself, labelled with their policy, and the member clusters
+// that they have become. Each look goes on from there, so that a kill leaves nothing
+// half done and nothing doubled: what an instance is called follows from its policy and
+// the lowest number that is free.
+//
+//	no instance → being made → delivered → member cluster → retired → member cluster gone → no instance
+type elastic struct {
+	hub       client.Client
+	live      client.Reader // reads what it has written itself
+	namespace string
+	catalog   *catalog.Catalog
+	inventory *Inventory
+	// join registers Sluice on the cluster that was made for an instance on a management
+	// cluster, and returns the access to it for the member cluster of that name. It is idempotent.
+	join  func(ctx context.Context, management, instance, name string) (v1alpha1.ClusterAccess, error)
+	clock clock.WithTicker
+
+	mu sync.Mutex
+	// promises say, by the instance that waits, what it waits for.
+	promises map[string]string
+	// idle is since when nothing is placed on a cluster. A restart begins anew.
+	idle map[string]time.Time
+}
+
+// elasticEvery is the time between two looks.
+const elasticEvery = time.Second
+
+// NeedLeaderElection says that only the leader makes clusters.
+func (*elastic) NeedLeaderElection() bool { return true }
+
+// Start looks every second, until the context ends.
+func (e *elastic) Start(ctx context.Context) error {
+	tick := e.clock.NewTicker(elasticEvery)
+	defer tick.Stop()
+	said := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C():
+			err := e.look(ctx)
+			if err != nil && err.Error() != said {
+				log.FromContext(ctx).Error(err, "Could not see to elastic clusters")
+				said = err.Error()
+			} else if err == nil {
+				said = ""
+			}
+		}
+	}
+}
+
+// Promise is what an instance that fits nowhere waits for; empty where nothing is made for it.
+func (e *elastic) Promise(instance string) string {
+	if e == nil {
+		return ""
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.promises[instance]
+}
+
+// look sees to every policy's clusters.
+func (e *elastic) look(ctx context.Context) error {
+	var policies []*Policy
+	for _, p := range e.inventory.Snapshot().Policies() {
+		if p.Elastic != nil {
+			policies = append(policies, p)
+		}
+	}
+	promises := map[string]string{}
+	var problems []error
+	for _, p := range policies {
+		if err := e.see(ctx, p, promises); err != nil {
+			problems = append(problems, fmt.Errorf("policy %s: %w", p.Name, err))
+		}
+	}
+	problems = append(problems, e.seeToOrphans(ctx, policies))
+	e.tell(promises)
+	return errors.Join(problems...)
+}
+
+// tell wakes the instances for which something else is promised now.
+func (e *elastic) tell(promises map[string]string) {
+	e.mu.Lock()
+	before := e.promises
+	e.promises = promises
+	e.mu.Unlock()
+	for instance, promise := range promises {
+		if before[instance] != promise {
+			e.inventory.Wake(instance)
+		}
+	}
+}
+
+// fleet is what a policy's clusters are.
+type fleet struct {
+	instances []v1alpha1.ServiceInstance
+	members   []v1alpha1.MemberCluster
+}
+
+func (e *elastic) fleet(ctx context.Context, labels client.ListOption) (*fleet, error) {
+	var instances v1alpha1.ServiceInstanceList
+	if err := e.live.List(ctx, &instances, client.InNamespace(e.namespace), labels); err != nil {
+		return nil, fmt.Errorf("list its instances: %w", err)
+	}
+	var members v1alpha1.MemberClusterList
+	if err := e.live.List(ctx, &members, client.InNamespace(e.namespace), labels); err != nil {
+		return nil, fmt.Errorf("list its member clusters: %w", err)
+	}
+	return &fleet{instances.Items, members.Items}, nil
+}
+
+// member is the member cluster that an instance has become; nil where it has not.
+func (s *fleet) member(instance *v1alpha1.ServiceInstance) *v1alpha1.MemberCluster {
+	i := slices.IndexFunc(s.members, func(m v1alpha1.MemberCluster) bool { return m.Name == v1alpha1.MadeClusterName(instance.Name) })
+	if i < 0 {
+		return nil
+	}
+	return &s.members[i]
+}
+
+// see takes one policy's clusters a step further, each, and begins those that are needed.
+func (e *elastic) see(ctx context.Context, p *Policy, promises map[string]string) error {
+	has, err := e.fleet(ctx, client.MatchingLabels{v1alpha1.LabelElastic: p.Name})
+	if err != nil {
+		return err
+	}
+	t, err := newTemplate(p, e.catalog.Snapshot())
+	if err != nil {
+		return err
+	}
+	var problems []error
+	coming := map[string]string{} // how far, by the name of the cluster
+	for i := range has.instances {
+		progress, err := e.advance(ctx, t, &has.instances[i], has.member(&has.instances[i]))
+		if err != nil {
+			problems = append(problems, err)
+		}
+		if progress != "" {
+			coming[v1alpha1.MadeClusterName(has.instances[i].Name)] = progress
+		}
+	}
+	problems = append(problems, e.makeMore(ctx, t, has, coming, promises))
+	return errors.Join(problems...)
+}
+
+// makeMore begins the clusters that what waits needs, and tells those who wait.
+func (e *elastic) makeMore(ctx context.Context, t *template, has *fleet, coming map[string]string, promises map[string]string) error {
+	tried := &trial{template: t, has: t.measured(e.inventory.Snapshot(), has.members), room: max(int(t.Elastic.AtMost)-len(has.instances), 0)}
+	for name := range coming {
+		tried.coming = append(tried.coming, name)
+	}
+	slices.Sort(tried.coming)
+	wanted := tried.demand(e.inventory)
+	begin, hindrance, err := e.mayBegin(t, has, wanted.more)
+	for instance, cluster := range wanted.waits {
+		switch progress, made := coming[cluster]; {
+		case made:
+			promises[instance] = fmt.Sprintf("policy %s has cluster %s made for it: %s", t.Name, cluster, progress)
+		case hindrance != "":
+			promises[instance] = fmt.Sprintf("policy %s would have a cluster made for it, but %s", t.Name, hindrance)
+		default:
+			promises[instance] = fmt.Sprintf("policy %s has a cluster made for it", t.Name)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	taken := map[string]bool{}
+	for i := range has.instances {
+		taken[has.instances[i].Name] = true
+	}
+	for ordinal := 1; begin > 0; ordinal++ {
+		order := t.order(e.namespace, ordinal)
+		if taken[order.Name] {
+			continue
+		}
+		log.FromContext(ctx).Info("Making a cluster", "policy", t.Name, "cluster", v1alpha1.MadeClusterName(order.Name), "for", len(wanted.waits))
+		crashpoint.Hit(crashBeforeOrder)
+		err := e.hub.Create(ctx, order)
+		crashpoint.Hit(crashAfterOrder)
+		if err != nil {
+			return fmt.Errorf("order a cluster: %w", err)
+		}
+		begin--
+	}
+	return nil
+}
+
+// mayBegin is how many clusters may be begun now, of those that are needed, and what
+// keeps the others.
+func (e *elastic) mayBegin(t *template, has *fleet, needed int) (begin int, hindrance string, err error) {
+	if needed == 0 {
+		return 0, "", nil
+	}
+	spent := int64(0)
+	for i := range has.instances {
+		last := &has.instances[i]
+		if until := t.coolsUntil(last); until.After(e.clock.Now()) {
+			hindrance = "the last one was begun only at " + last.CreationTimestamp.UTC().Format(time.TimeOnly)
+			if failedToMake(last) {
+				hindrance = "the last one failed: " + last.Status.Operation.Description
+			}
+			return 0, hindrance + "; the next one waits until " + until.UTC().Format(time.TimeOnly) + " UTC", nil
+		}
+		if d := has.instances[i].Status.Decision; d != nil && len(d.Placements) > 0 && d.Placements[0].PricePerHour != nil {
+			spent += d.Placements[0].PricePerHour.ScaledValue(-9)
+		}
+	}
+	fork := e.inventory.Fork()
+	for begin < needed {
+		order := t.order(e.namespace, len(has.instances)+begin+1)
+		r, err := NewRequest(order.Name, t.plan, t.parameters)
+		if err != nil {
+			return begin, "", err
+		}
+		r = fork.Snapshot().Policies().Govern(r, ConsumerOf(order))
+		r.At = e.clock.Now()
+		d, err := fork.Place(r)
+		if unplaceable, ok := isUnplaceable(err); ok {
+			return begin, "no management cluster takes it: " + unplaceable.Error(), nil
+		}
+		if err != nil {
+			return begin, "", err
+		}
+		budget := PriceOf(t.Elastic.Budget)
+		if price := d.Placements[0].Price; budget != nil && price != nil {
+			if price.Currency != budget.Currency {
+				return begin, fmt.Sprintf("it costs %s, and the budget is in %s", price, budget.Currency), nil
+			}
+			if spent += price.NanoPerHour; spent > budget.NanoPerHour {
+				return begin, fmt.Sprintf("with it all would cost %s, and the budget is %s", Price{budget.Currency, spent}, budget), nil
+			}
+		}
+		begin++
+	}
+	return begin, "", nil
+}
+
+// advance takes one cluster a step further. Progress says how far it is from being a
+// member cluster that takes placements; empty where it is one, or is going.
+func (e *elastic) advance(ctx context.Context, t *template, instance *v1alpha1.ServiceInstance, member *v1alpha1.MemberCluster) (progress string, err error) {
+	op := instance.Status.Operation
+	switch {
+	case !instance.DeletionTimestamp.IsZero():
+		return "", nil
+	case instance.Annotations[v1alpha1.AnnotationRetired] != "":
+		return "", e.giveBack(ctx, instance, member)
+	case failedToMake(instance) && t.coolsUntil(instance).After(e.clock.Now()):
+		return "", nil // the next one waits for as long, and says why
+	case failedToMake(instance):
+		log.FromContext(ctx).Info("A cluster could not be made", "policy", t.Name, "cluster", v1alpha1.MadeClusterName(instance.Name), "reason", op.Description)
+		return "", e.retire(ctx, instance)
+	case instance.Status.Delivered == nil:
+		if op == nil || op.Description == "" {
+			return "begun", nil
+		}
+		return op.Description, nil
+	case member == nil:
+		return "it is there, and joins the inventory", e.takeIn(ctx, t, instance)
+	}
+	c := e.inventory.Snapshot().Cluster(member.Name)
+	if c == nil || !c.Ready || !c.AccessVerified || len(c.Allocatable) == 0 {
+		return "it is there, and joins the inventory", nil
+	}
+	if e.idleFor(member.Name) >= time.Duration(t.Elastic.IdleSeconds)*time.Second {
+		return "", e.retire(ctx, instance)
+	}
+	return "", nil
+}
+
+func failedToMake(instance *v1alpha1.ServiceInstance) bool {
+	op := instance.Status.Operation
+	return op != nil && op.State == v1alpha1.StateFailed && instance.Status.Delivered == nil
+}
+
+// coolsUntil is when the next cluster may be begun after this one.
+func (t *template) coolsUntil(instance *v1alpha1.ServiceInstance) time.Time {
+	return instance.CreationTimestamp.Add(time.Duration(t.Elastic.CoolDownSeconds) * time.Second)
+}
+
+// idleFor is how long nothing has been placed on a cluster, as far as this process knows.
+func (e *elastic) idleFor(cluster string) time.Duration {
+	if len(e.inventory.Snapshot().Reservations(cluster)) > 0 {
+		delete(e.idle, cluster)
+		return 0
+	}
+	if _, known := e.idle[cluster]; !known {
+		e.idle[cluster] = e.clock.Now()
+	}
+	return e.clock.Since(e.idle[cluster])
+}
+
+// takeIn makes the cluster a member cluster.
+func (e *elastic) takeIn(ctx context.Context, t *template, instance *v1alpha1.ServiceInstance) error {
+	member := t.member(v1alpha1.MadeClusterName(instance.Name), e.namespace)
+	placed := instance.Status.Delivered.Decision.Placements
+	if len(placed) == 0 {
+		return nil
+	}
+	var err error
+	if member.Spec.Access, err = e.join(ctx, placed[0].Cluster, instance.Name, member.Name); err != nil {
+		return fmt.Errorf("take cluster %s into the inventory: %w", member.Name, err)
+	}
+	crashpoint.Hit(crashBeforeJoin)
+	err = e.hub.Create(ctx, member)
+	crashpoint.Hit(crashAfterJoin)
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("take cluster %s into the inventory: %w", member.Name, err)
+	}
+	return nil
+}
+
+// retire notes that the cluster is to be given back, before anything else is done.
+func (e *elastic) retire(ctx context.Context, instance *v1alpha1.ServiceInstance) error {
+	log.FromContext(ctx).Info("Giving a cluster back", "cluster", v1alpha1.MadeClusterName(instance.Name))
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.AnnotationRetired))
+	crashpoint.Hit(crashBeforeRetire)
+	err := e.hub.Patch(ctx, instance, patch)
+	crashpoint.Hit(crashAfterRetire)
+	return client.IgnoreNotFound(err)
+}
+
+// giveBack takes the cluster out of the inventory, which waits until nothing is placed
+// there any more, and then has it deleted.
+func (e *elastic) giveBack(ctx context.Context, instance *v1alpha1.ServiceInstance, member *v1alpha1.MemberCluster) error {
+	var object client.Object = instance
+	if member != nil {
+		object = member
+		delete(e.idle, member.Name)
+	}
+	if !object.GetDeletionTimestamp().IsZero() {
+		return nil
+	}
+	crashpoint.Hit(crashBeforeGiveBack)
+	err := e.hub.Delete(ctx, object)
+	crashpoint.Hit(crashAfterGiveBack)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("give back cluster %s: %w", v1alpha1.MadeClusterName(instance.Name), err)
+	}
+	return nil
+}
+
+// seeToOrphans retires the clusters of policies that make none any more, as soon as
+// nothing is placed on them.
+func (e *elastic) seeToOrphans(ctx context.Context, policies []*Policy) error {
+	has, err := e.fleet(ctx, client.HasLabels{v1alpha1.LabelElastic})
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for i := range has.instances {
+		instance := &has.instances[i]
+		of := instance.Labels[v1alpha1.LabelElastic]
+		if !instance.DeletionTimestamp.IsZero() || slices.ContainsFunc(policies, func(p *Policy) bool { return p.Name == of }) {
+			continue
+		}
+		member := has.member(instance)
+		switch {
+		case instance.Annotations[v1alpha1.AnnotationRetired] != "":
+			problems = append(problems, e.giveBack(ctx, instance, member))
+		case member == nil || len(e.inventory.Snapshot().Reservations(member.Name)) == 0:
+			problems = append(problems, e.retire(ctx, instance))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// withPromise adds to why an instance fits nowhere what is being done about it.
+func withPromise(why, promise string) string {
+	if promise == "" {
+		return why
+	}
+	return promise + " (" + strings.TrimSuffix(why, ".") + ")"
+}

@@ -1,0 +1,186 @@
+package placement
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+)
+
+// How many clusters a policy needs is worked out by trial: the inventory as it is, and
+// with it the clusters that are being made already, is asked to place all that waits.
+// What still fits nowhere is tried with one cluster more. A cluster is needed if
+// something is placed with it that was not before. So nothing is made for a request
+// that misses anything but capacity: it would not be placed on the new one either.
+
+// template is a policy's section elastic, with what it refers to.
+type template struct {
+	*Policy
+	plan       *catalog.Plan
+	parameters json.RawMessage
+	// has is what one of its clusters has for workloads.
+	has Resources
+}
+
+// newTemplate looks up what a policy's clusters are.
+func newTemplate(p *Policy, plans *catalog.Snapshot) (*template, error) {
+	plan, err := plans.Plan(p.Elastic.ServiceID, p.Elastic.PlanID)
+	if err != nil {
+		return nil, err
+	}
+	t := &template{Policy: p, plan: plan}
+	if p.Elastic.Parameters != nil {
+		t.parameters = p.Elastic.Parameters.Raw
+	}
+	asked, err := plan.ClusterParameters(t.parameters)
+	if err != nil {
+		return nil, err
+	}
+	t.has = workersHave(plan.Cluster, asked)
+	return t, nil
+}
+
+// member is the member cluster that an instance of the template becomes, without its access.
+func (t *template) member(name, namespace string) *v1alpha1.MemberCluster {
+	from := &t.Elastic.Member
+	mc := &v1alpha1.MemberCluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: maps.Clone(from.Labels)},
+		Spec: v1alpha1.MemberClusterSpec{
+			Driver: v1alpha1.DriverKube, Provider: from.Provider, Region: from.Region, Zone: from.Zone, Tier: from.Tier,
+			Taints: from.Taints, Location: from.Location, Prices: from.Prices,
+		},
+	}
+	if mc.Labels == nil {
+		mc.Labels = map[string]string{}
+	}
+	mc.Labels[v1alpha1.LabelElastic] = t.Name
+	return mc
+}
+
+// supposed is that member cluster as if it were ready and had so much.
+func (t *template) supposed(name string, has Resources) *Cluster {
+	mc := t.member(name, "")
+	for _, condition := range []string{v1alpha1.ConditionReachable, v1alpha1.ConditionAccessVerified} {
+		meta.SetStatusCondition(&mc.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: "Supposed"})
+	}
+	mc.Status.Allocatable = has.List()
+	return ClusterOf(mc, metav1.Now().Time)
+}
+
+// demand is what a template is to make, and what waits for which of its clusters.
+type demand struct {
+	// more clusters than there are and are being made.
+	more int
+	// waits names, by the instance that waits, the cluster on which it will be placed; one
+	// that is not begun yet is named by what keeps it from being.
+	waits map[string]string
+}
+
+// trial is what a template may come to.
+type trial struct {
+	template *template
+	// coming are the template's clusters that are being made.
+	coming []string
+	// has is what each of them will have.
+	has Resources
+	// room is how many more there may be.
+	room int
+}
+
+// demand is worked out by trying.
+func (t *trial) demand(inventory *Inventory) demand {
+	n := demand{waits: map[string]string{}}
+	var waiting []Request
+	for _, r := range inventory.Parked() {
+		if r.Made == nil && t.template.concerns(r.Consumer) {
+			waiting = append(waiting, r)
+		}
+	}
+	if len(waiting) == 0 {
+		return n
+	}
+	fork := inventory.Fork()
+	place := func(on string) (left []Request) {
+		for _, r := range waiting {
+			d, err := fork.Place(r)
+			switch {
+			case err != nil:
+				left = append(left, r)
+			case on != "" && uses(d, on):
+				n.waits[r.ID] = on
+			}
+		}
+		return left
+	}
+	waiting = place("") // a cluster may have become free just now
+	for _, name := range t.coming {
+		fork.UpsertCluster(t.template.supposed(name, t.has))
+		waiting = place(name)
+	}
+	// One alone may not help a request that wants several.
+	for tried := 1; tried <= min(t.room, n.more+mostClusters) && len(waiting) > 0; tried++ {
+		name := fmt.Sprintf("%s %d", supposedName, tried)
+		fork.UpsertCluster(t.template.supposed(name, t.has))
+		if left := place(name); len(left) < len(waiting) {
+			waiting, n.more = left, tried
+		}
+	}
+	return n
+}
+
+// supposedName begins the names of clusters that are not begun yet; no member cluster
+// can have one.
+const supposedName = "another cluster"
+
+func uses(d Decision, cluster string) bool {
+	for _, p := range d.Placements {
+		if p.Cluster == cluster {
+			return true
+		}
+	}
+	return false
+}
+
+// measured is what a cluster of the template has turned out to have, where there is one
+// that is ready: its nodes and pods of its own may leave less than the plan says, and
+// to make more of the same for what does not fit would not end.
+func (t *template) measured(s *Snapshot, members []v1alpha1.MemberCluster) Resources {
+	for i := range members {
+		c := s.Cluster(members[i].Name)
+		if c == nil || !c.Ready || len(c.Allocatable) == 0 {
+			continue
+		}
+		has := maps.Clone(c.Allocatable)
+		has.add(c.ForeignUse, -1)
+		return has
+	}
+	return t.has
+}
+
+// order is the instance of Sluice's own by which a cluster is made.
+func (t *template) order(namespace string, ordinal int) *v1alpha1.ServiceInstance {
+	id := fmt.Sprintf("%s-%d", t.Name, ordinal)
+	instance := &v1alpha1.ServiceInstance{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: v1alpha1.InstanceName(v1alpha1.PlatformSelf, id),
+			Labels: map[string]string{v1alpha1.LabelElastic: t.Name}, Finalizers: []string{v1alpha1.Finalizer},
+		},
+		Spec: v1alpha1.ServiceInstanceSpec{
+			Platform: v1alpha1.PlatformSelf, InstanceID: id, ServiceID: t.Elastic.ServiceID,
+			Desired: v1alpha1.InstanceState{PlanID: t.Elastic.PlanID},
+		},
+	}
+	if t.parameters != nil {
+		instance.Spec.Desired.Parameters = &runtime.RawExtension{Raw: t.parameters}
+	}
+	if info := t.plan.MaintenanceInfo; info != nil {
+		instance.Spec.Desired.MaintenanceVersion = info.Version
+	}
+	return instance
+}

@@ -1,0 +1,367 @@
+package placement
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+)
+
+// clusterCatalog sells clusters of two workers with 4 cores each.
+func clusterCatalog(t *testing.T) *catalog.Snapshot {
+	t.Helper()
+	spec := v1alpha1.ServiceOfferingSpec{ID: "service-clusters", Name: "clusters", Description: "Clusters.", Bindable: true, PlanUpdateable: true}
+	spec.Plans = []v1alpha1.Plan{{
+		ID: "plan-cluster", Name: "small", Description: "Two workers.", Kind: v1alpha1.PlanKindCluster,
+		Cluster: &v1alpha1.ClusterPlan{
+			Class: "class", Versions: []string{"v1.34.4"}, Roles: []string{"cluster-admin"},
+			Workers: []v1alpha1.WorkerPool{{Name: "pool", Class: "worker", Machines: v1alpha1.Machines{Replicas: 2, Machine: quantities("cpu=4")}}},
+		},
+	}}
+	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &spec}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return snapshot
+}
+
+func elasticPolicy(change func(*v1alpha1.Elastic)) *Policy {
+	e := &v1alpha1.Elastic{ServiceID: "service-clusters", PlanID: "plan-cluster", AtMost: 3, IdleSeconds: 60, Member: v1alpha1.MemberTemplate{Region: "eu"}}
+	if change != nil {
+		change(e)
+	}
+	return &Policy{Name: "grow", Elastic: e}
+}
+
+// What waits decides how many clusters are made: as few as take all that capacity alone
+// keeps from being placed.
+func TestDemand(t *testing.T) {
+	cores := func(n int64) Resources { return Resources{"cpu": n * 1000} }
+	in := func(region string, r Request) Request {
+		r.Selector = labels.SelectorFromSet(labels.Set{v1alpha1.LabelRegion: region})
+		return r
+	}
+	for name, row := range map[string]struct {
+		waiting []Request
+		coming  int
+		room    int
+		more    int
+		waits   map[string]string
+	}{
+		"nothing waits": {room: 3},
+		"three that fit on one share it": {
+			waiting: []Request{{ID: "a", Resources: cores(2)}, {ID: "b", Resources: cores(2)}, {ID: "c", Resources: cores(4)}},
+			room:    3, more: 1, waits: map[string]string{"a": "new", "b": "new", "c": "new"},
+		},
+		"what does not fit together gets one each": {
+			waiting: []Request{{ID: "a", Resources: cores(5)}, {ID: "b", Resources: cores(5)}},
+			room:    3, more: 2, waits: map[string]string{"a": "new", "b": "new"},
+		},
+		"one that is being made is enough": {
+			waiting: []Request{{ID: "a", Resources: cores(5)}},
+			coming:  1, room: 2, waits: map[string]string{"a": "coming"},
+		},
+		"and what is beyond it needs another": {
+			waiting: []Request{{ID: "a", Resources: cores(5)}, {ID: "b", Resources: cores(5)}},
+			coming:  1, room: 2, more: 1, waits: map[string]string{"a": "coming", "b": "new"},
+		},
+		"no more than there may be": {
+			waiting: []Request{{ID: "a", Resources: cores(5)}, {ID: "b", Resources: cores(5)}},
+			room:    1, more: 1, waits: map[string]string{"a": "new"},
+		},
+		"nothing for what would not fit on it either": {
+			waiting: []Request{{ID: "a", Resources: cores(9)}}, room: 3,
+		},
+		"nothing for what wants another region": {
+			waiting: []Request{in("us", Request{ID: "a", Resources: cores(1)})}, room: 3,
+		},
+		"one for what wants its region": {
+			waiting: []Request{in("eu", Request{ID: "a", Resources: cores(1)})}, room: 3, more: 1, waits: map[string]string{"a": "new"},
+		},
+		"two for one that wants two clusters": {
+			waiting: []Request{{ID: "a", Resources: cores(1), Clusters: 2}}, room: 3, more: 2, waits: map[string]string{"a": "new"},
+		},
+		"none for one that wants two where there may be one": {
+			waiting: []Request{{ID: "a", Resources: cores(1), Clusters: 2}}, room: 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inventory := NewInventory()
+			for _, r := range row.waiting {
+				if _, err := inventory.Place(r); err == nil {
+					t.Fatalf("%s is placed", r.ID)
+				}
+			}
+			tmpl, err := newTemplate(elasticPolicy(nil), clusterCatalog(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			tried := &trial{template: tmpl, has: tmpl.has, room: row.room}
+			if row.coming > 0 {
+				tried.coming = []string{"coming"}
+			}
+			got := tried.demand(inventory)
+			waits := map[string]string{}
+			for id, on := range got.waits {
+				if strings.HasPrefix(on, supposedName) {
+					on = "new"
+				}
+				waits[id] = on
+			}
+			if got.more != row.more || !maps.Equal(waits, row.waits) {
+				t.Errorf("%d more, waits %v; want %d, %v", got.more, waits, row.more, row.waits)
+			}
+			if left := len(inventory.Parked()); left != len(row.waiting) {
+				t.Errorf("trying has changed what waits: %d, want %d", left, len(row.waiting))
+			}
+		})
+	}
+}
+
+// elasticWorld is a world with a management cluster and a policy that makes clusters.
+type elasticWorld struct {
+	*world
+	elastic *elastic
+	clock   *clocktesting.FakeClock
+	// joined are the clusters that Sluice was registered on.
+	joined []string
+}
+
+func newElasticWorld(t *testing.T, capacity string, change func(*v1alpha1.Elastic)) *elasticWorld {
+	w := &elasticWorld{world: newWorld(t), clock: clocktesting.NewFakeClock(time.Now())}
+	w.inventory.SetPolicies(Policies{elasticPolicy(change)})
+	mc := clusterRow{Name: "makers", Has: quantities(capacity), Prices: quantities("cpu=0.1"), Currency: "EUR"}.memberCluster()
+	mc.Spec.Driver = v1alpha1.DriverCAPI
+	w.inventory.UpsertCluster(ClusterOf(mc, w.clock.Now()))
+	w.restart()
+	return w
+}
+
+// restart forgets everything that is not on the hub.
+func (w *elasticWorld) restart() {
+	plans := &catalog.Catalog{}
+	plans.Replace(clusterCatalog(w.T))
+	w.elastic = &elastic{
+		hub: w.hub, live: w.hub, namespace: w.namespace, inventory: w.inventory, clock: w.clock, catalog: plans, idle: map[string]time.Time{},
+		join: func(_ context.Context, _, _, name string) (v1alpha1.ClusterAccess, error) {
+			w.joined = append(w.joined, name)
+			return v1alpha1.ClusterAccess{SealedKubeconfig: []byte("sealed")}, nil
+		},
+	}
+}
+
+func (w *elasticWorld) look() {
+	w.Helper()
+	if err := w.elastic.look(w.Context()); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// park has an instance wait for so many cores.
+func (w *elasticWorld) park(id string, cores int64) Request {
+	r := Request{ID: id, Resources: Resources{"cpu": cores * 1000}}
+	if _, err := w.inventory.Place(r); err == nil {
+		w.Fatalf("%s is placed", id)
+	}
+	return r
+}
+
+func (w *elasticWorld) orders() []v1alpha1.ServiceInstance {
+	w.Helper()
+	var list v1alpha1.ServiceInstanceList
+	w.must(w.hub.List(w.Context(), &list, client.InNamespace(w.namespace), client.HasLabels{v1alpha1.LabelElastic}))
+	return list.Items
+}
+
+// deliver is what the instances' controller does, as far as the hub sees it.
+func (w *elasticWorld) deliver(order *v1alpha1.ServiceInstance) {
+	w.Helper()
+	order.Status.Operation = &v1alpha1.Operation{Type: v1alpha1.OperationProvision, State: v1alpha1.StateSucceeded, StartedAt: metav1.Now()}
+	order.Status.Delivered = &v1alpha1.DeliveredState{State: order.Spec.Desired, Decision: v1alpha1.Decision{Placements: []v1alpha1.Placement{
+		{Cluster: "makers", Reserved: quantities("cpu=8"), Made: &v1alpha1.ClusterShape{}},
+	}}}
+	w.must(w.hub.Status().Update(w.Context(), order))
+}
+
+// ready is what the clusters' controller does for a member cluster.
+func (w *elasticWorld) ready(name string, has string) {
+	w.Helper()
+	mc := &v1alpha1.MemberCluster{}
+	w.must(w.hub.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, mc))
+	row := clusterRow{Name: name, Has: quantities(has)}.memberCluster()
+	mc.Status = row.Status
+	w.inventory.UpsertCluster(ClusterOf(mc, w.clock.Now()))
+}
+
+func (w *elasticWorld) members() (names []string) {
+	w.Helper()
+	var list v1alpha1.MemberClusterList
+	w.must(w.hub.List(w.Context(), &list, client.InNamespace(w.namespace), client.HasLabels{v1alpha1.LabelElastic}))
+	for _, m := range list.Items {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+// The life of a cluster that is made because nothing fits, with a restart after every
+// step: one is ordered, joins, takes what waited, and is given back when it is idle.
+func TestElasticLife(t *testing.T) {
+	w := newElasticWorld(t, "cpu=100,sluice.dev/clusters=10", nil)
+	w.look()
+	if n := len(w.orders()); n != 0 {
+		t.Fatalf("%d orders without a need", n)
+	}
+	for _, id := range []string{"a", "b", "c"} {
+		w.park(id, 2)
+	}
+	for range 3 {
+		w.look()
+		w.restart()
+	}
+	orders := w.orders()
+	if len(orders) != 1 {
+		t.Fatalf("%d orders for three that fit on one cluster, want 1", len(orders))
+	}
+	w.look()
+	name := v1alpha1.MadeClusterName(orders[0].Name)
+	if got := w.elastic.Promise("b"); !strings.Contains(got, "policy grow has cluster "+name+" made for it") {
+		t.Errorf("b is told %q", got)
+	}
+	w.deliver(&orders[0])
+	for range 3 {
+		w.look()
+		w.restart()
+	}
+	if got := w.members(); !slices.Equal(got, []string{name}) {
+		t.Fatalf("member clusters %v, want %s", got, name)
+	}
+	if n := len(w.orders()); n != 1 {
+		t.Fatalf("%d orders while one joins", n)
+	}
+	w.ready(name, "cpu=8")
+	for _, id := range []string{"a", "b", "c"} {
+		if _, err := w.inventory.Place(Request{ID: id, Resources: Resources{"cpu": 2000}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.look()
+	w.clock.Step(time.Hour)
+	w.look()
+	if got := w.members(); len(got) != 1 {
+		t.Fatal("it is given back while it is in use")
+	}
+	for _, id := range []string{"a", "b", "c"} {
+		w.inventory.Release(id)
+	}
+	w.look()
+	w.clock.Step(59 * time.Second)
+	w.look()
+	if len(w.members()) != 1 {
+		t.Fatal("it is given back too early")
+	}
+	w.clock.Step(2 * time.Second)
+	w.look() // retires it
+	w.restart()
+	w.look() // takes it out of the inventory
+	if got := w.members(); len(got) != 0 {
+		t.Fatalf("member clusters %v are left", got)
+	}
+	w.restart()
+	w.look() // has it deleted
+	if o := w.orders(); len(o) != 1 || o[0].DeletionTimestamp.IsZero() {
+		t.Fatalf("orders %v, want one that is being deleted", o)
+	}
+	if len(w.joined) == 0 {
+		t.Error("Sluice was never registered on it")
+	}
+}
+
+// What cannot be made is said, and not tried over and over.
+func TestElasticHindrances(t *testing.T) {
+	budget := func(perHour string) func(*v1alpha1.Elastic) {
+		return func(e *v1alpha1.Elastic) { e.Budget = euros(perHour) }
+	}
+	for name, row := range map[string]struct {
+		capacity string
+		change   func(*v1alpha1.Elastic)
+		orders   int
+		says     string
+	}{
+		"no room to make it": {"cpu=4,sluice.dev/clusters=10", nil, 0, "no management cluster takes it"},
+		"no more clusters":   {"cpu=100,sluice.dev/clusters=0", nil, 0, "InsufficientSluiceDevClusters"},
+		"over the budget":    {"cpu=100,sluice.dev/clusters=10", budget("0.5"), 0, "the budget is 0.5 EUR"},
+		"within the budget":  {"cpu=100,sluice.dev/clusters=10", budget("0.8"), 1, "has a cluster made for it"},
+		"cooling down":       {"cpu=100,sluice.dev/clusters=10", func(e *v1alpha1.Elastic) { e.CoolDownSeconds = 600 }, 1, "has a cluster made for it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newElasticWorld(t, row.capacity, row.change)
+			w.park("a", 6)
+			w.look()
+			if got := len(w.orders()); got != row.orders {
+				t.Errorf("%d orders, want %d", got, row.orders)
+			}
+			if got := w.elastic.Promise("a"); !strings.Contains(got, row.says) {
+				t.Errorf("it is told %q, want %q", got, row.says)
+			}
+		})
+	}
+}
+
+// A cluster that could not be made is cleaned up after the cool-down, in which its
+// reason is told, and nothing else is begun.
+func TestElasticFailure(t *testing.T) {
+	w := newElasticWorld(t, "cpu=100,sluice.dev/clusters=10", func(e *v1alpha1.Elastic) { e.CoolDownSeconds = 600 })
+	w.park("a", 6)
+	w.look()
+	order := w.orders()[0]
+	order.Status.Operation = &v1alpha1.Operation{Type: v1alpha1.OperationProvision, State: v1alpha1.StateFailed, Description: "out of machines", StartedAt: metav1.Now()}
+	w.must(w.hub.Status().Update(t.Context(), &order))
+	w.look()
+	if got := w.elastic.Promise("a"); !strings.Contains(got, "the last one failed: out of machines") {
+		t.Errorf("it is told %q", got)
+	}
+	if n := len(w.orders()); n != 1 {
+		t.Fatalf("%d orders while it cools down", n)
+	}
+	w.clock.Step(11 * time.Minute)
+	w.look()
+	w.look()
+	deleted := 0
+	for _, o := range w.orders() {
+		if !o.DeletionTimestamp.IsZero() {
+			deleted++
+		}
+	}
+	if deleted != 1 {
+		t.Errorf("%d failed orders are deleted, want 1", deleted)
+	}
+}
+
+// Once the policy makes no clusters any more, those that are idle are given back.
+func TestElasticPolicyGone(t *testing.T) {
+	w := newElasticWorld(t, "cpu=100,sluice.dev/clusters=10", nil)
+	w.park("a", 6)
+	w.look()
+	w.inventory.SetPolicies(nil)
+	w.look()
+	w.look()
+	if o := w.orders(); len(o) != 1 || o[0].DeletionTimestamp.IsZero() {
+		t.Errorf("orders %v, want one that is being deleted", o)
+	}
+}
+
+func euros(perHour string) *v1alpha1.Price {
+	amount := resource.MustParse(perHour)
+	return &v1alpha1.Price{Currency: "EUR", PerHour: &amount}
+}
