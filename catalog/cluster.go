@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -162,6 +163,13 @@ func anySlice(from []string) []any {
 func checkCluster(c *v1alpha1.ClusterPlan) error {
 	if err := variables(c.Variables, map[string]json.RawMessage{}); err != nil {
 		return err
+	}
+	for path, cidrs := range map[string][]string{"podCIDRs": c.PodCIDRs, "serviceCIDRs": c.ServiceCIDRs} {
+		for _, cidr := range cidrs {
+			if _, err := netip.ParsePrefix(cidr); err != nil {
+				return fmt.Errorf("%s: %q is no address range", path, cidr)
+			}
+		}
 	}
 	if len(c.Roles) == 0 {
 		return errors.New("roles: name at least one")

@@ -39,6 +39,15 @@ type ClusterPlan struct {
 	// +listType=map
 	// +listMapKey=name
 	Workers []WorkerPool `json:"workers,omitempty"`
+	// PodCIDRs are the address ranges of pods in the cluster; they are the cluster's own, and
+	// may be the same in all.
+	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:default={"10.244.0.0/16"}
+	PodCIDRs []string `json:"podCIDRs,omitempty"`
+	// ServiceCIDRs are those of services.
+	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:default={"10.96.0.0/12"}
+	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
 	// Variables of the class, by name.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Variables *runtime.RawExtension `json:"variables,omitempty"`
@@ -111,6 +120,9 @@ type ClusterShape struct {
 	Version string `json:"version"`
 	// ControlPlane is the number of control plane machines, where it has any.
 	ControlPlane *int32 `json:"controlPlane,omitempty"`
+	// PodCIDRs and ServiceCIDRs of the cluster.
+	PodCIDRs     []string `json:"podCIDRs,omitempty"`
+	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
 	// Workers by pool.
 	// +listType=map
 	// +listMapKey=name

@@ -110,6 +110,16 @@ func (in *ClusterPlan) DeepCopyInto(out *ClusterPlan) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.PodCIDRs != nil {
+		in, out := &in.PodCIDRs, &out.PodCIDRs
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
+	if in.ServiceCIDRs != nil {
+		in, out := &in.ServiceCIDRs, &out.ServiceCIDRs
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Variables != nil {
 		in, out := &in.Variables, &out.Variables
 		*out = new(runtime.RawExtension)
@@ -169,6 +179,16 @@ func (in *ClusterShape) DeepCopyInto(out *ClusterShape) {
 		in, out := &in.ControlPlane, &out.ControlPlane
 		*out = new(int32)
 		**out = **in
+	}
+	if in.PodCIDRs != nil {
+		in, out := &in.PodCIDRs, &out.PodCIDRs
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
+	if in.ServiceCIDRs != nil {
+		in, out := &in.ServiceCIDRs, &out.ServiceCIDRs
+		*out = make([]string, len(*in))
+		copy(*out, *in)
 	}
 	if in.Workers != nil {
 		in, out := &in.Workers, &out.Workers

@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
-// clusterOf is the Cluster that a shape means: its topology, and no other field.
+// clusterOf is the Cluster that a shape means: its topology and networks, and no other field.
 func clusterOf(t *tenant.Tenant, shape *v1alpha1.ClusterShape) (tenant.Object, error) {
 	topology := clusterv1.Topology{
 		ClassRef: clusterv1.ClusterClassRef{Name: shape.Class, Namespace: shape.ClassNamespace},
@@ -40,7 +40,10 @@ func clusterOf(t *tenant.Tenant, shape *v1alpha1.ClusterShape) (tenant.Object, e
 			topology.Variables = append(topology.Variables, clusterv1.ClusterVariable{Name: name, Value: apiextensionsv1.JSON{Raw: values[name]}})
 		}
 	}
-	document, err := stdjson.Marshal(map[string]any{"spec": map[string]any{"topology": topology}})
+	spec := clusterv1.ClusterSpec{Topology: topology}
+	spec.ClusterNetwork.Pods.CIDRBlocks = shape.PodCIDRs
+	spec.ClusterNetwork.Services.CIDRBlocks = shape.ServiceCIDRs
+	document, err := stdjson.Marshal(map[string]any{"spec": spec})
 	if err != nil {
 		return nil, fmt.Errorf("render the cluster: %w", err)
 	}

@@ -35,7 +35,13 @@ import (
 //go:embed class.yaml
 var Class []byte
 
-// Bed is a management cluster with Cluster API and the simulated provider.
+// DockerClass is a ClusterClass named docker, in the namespace default: kubeadm on containers that are nodes. Its
+// variable image names the containers' image.
+//
+//go:embed docker.yaml
+var DockerClass []byte
+
+// Bed is a management cluster with Cluster API and a provider.
 type Bed struct {
 	*controlplane.ControlPlane
 	// Client has the rights of an administrator.
@@ -44,18 +50,29 @@ type Bed struct {
 	provider *provider
 }
 
-// Start starts a management cluster for the length of a test, and builds what it needs once on a machine.
+// Start starts a management cluster with the simulated provider for the length of a test, and builds what it needs once
+// on a machine.
 func Start(t testing.TB) *Bed {
 	t.Helper()
-	bed, err := start(t)
+	bed, err := start(t, "core")
 	if err != nil {
 		t.Fatalf("start a Cluster API management cluster: %v", err)
 	}
 	return bed
 }
 
-func start(t testing.TB) (*Bed, error) {
-	manager, err := build(t.Context())
+// StartDocker starts one with the providers of kubeadm and Docker instead, whose daemon must answer.
+func StartDocker(t testing.TB) *Bed {
+	t.Helper()
+	bed, err := start(t, "core", "bootstrap", "controlplane", "docker")
+	if err != nil {
+		t.Fatalf("start a Cluster API management cluster: %v", err)
+	}
+	return bed
+}
+
+func start(t testing.TB, managers ...string) (*Bed, error) {
+	folder, err := build(t.Context(), managers)
 	if err != nil {
 		return nil, err
 	}
@@ -63,34 +80,52 @@ func start(t testing.TB) (*Bed, error) {
 	if bed.Client, err = client.New(bed.Config(), client.Options{Scheme: runtime.NewScheme()}); err != nil {
 		return nil, err
 	}
-	webhook, err := newWebhook(t.TempDir())
-	if err != nil {
-		return nil, err
-	}
-	if err := bed.install(t.Context(), filepath.Join(manager, "config"), webhook); err != nil {
-		return nil, err
-	}
-	kubeconfig := filepath.Join(webhook.folder, "kubeconfig")
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(kubeconfig, bed.Kubeconfig(), 0o600); err != nil {
 		return nil, err
 	}
-	bed.provider = newProvider(bed.Client, bed.Config())
-	if err := bed.provider.start(t); err != nil {
-		return nil, fmt.Errorf("start the simulated provider: %w", err)
+	var webhooks []*webhook
+	for _, name := range managers {
+		w, err := newWebhook(name, t.TempDir())
+		if err != nil {
+			return nil, err
+		}
+		webhooks = append(webhooks, w)
+		if err := bed.install(t.Context(), filepath.Join(folder, name, "config"), w); err != nil {
+			return nil, err
+		}
 	}
-	if err := bed.Run(filepath.Join(manager, "capi-core"), "--kubeconfig="+kubeconfig,
-		"--feature-gates=ClusterTopology=true,MachinePool=false",
-		"--webhook-port="+strconv.Itoa(webhook.port), "--webhook-cert-dir="+webhook.folder,
-		"--health-addr=127.0.0.1:0", "--diagnostics-address=127.0.0.1:0", "--insecure-diagnostics=true",
-		"--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields",
-	); err != nil {
-		return nil, err
+	if len(managers) == 1 {
+		bed.provider = newProvider(bed.Client, bed.Config())
+		if err := bed.provider.start(t); err != nil {
+			return nil, fmt.Errorf("start the simulated provider: %w", err)
+		}
 	}
-	return bed, webhook.await(t.Context())
+	for i, name := range managers {
+		if err := bed.Run(filepath.Join(folder, name, "capi-"+name), flags(kubeconfig, webhooks[i])...); err != nil {
+			return nil, err
+		}
+	}
+	for _, w := range webhooks {
+		if err := w.await(t.Context()); err != nil {
+			return nil, fmt.Errorf("the manager %s does not listen: %w", w.manager, err)
+		}
+	}
+	return bed, nil
 }
 
-// build returns the folder with the core manager and its manifests.
-func build(ctx context.Context) (string, error) {
+// flags of a manager.
+func flags(kubeconfig string, w *webhook) []string {
+	return []string{
+		"--kubeconfig=" + kubeconfig, "--feature-gates=ClusterTopology=true,MachinePool=false",
+		"--webhook-port=" + strconv.Itoa(w.port), "--webhook-cert-dir=" + w.folder,
+		"--health-addr=127.0.0.1:0", "--diagnostics-address=127.0.0.1:0", "--insecure-diagnostics=true",
+		"--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields",
+	}
+}
+
+// build returns the folder with the managers and their manifests.
+func build(ctx context.Context, managers []string) (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
@@ -98,7 +133,7 @@ func build(ctx context.Context) (string, error) {
 	for ; ; dir = filepath.Dir(dir) {
 		script := filepath.Join(dir, "test", "capi", "manager", "build.sh")
 		if _, err := os.Stat(script); err == nil {
-			out, err := exec.CommandContext(ctx, script).Output()
+			out, err := exec.CommandContext(ctx, script, managers...).Output()
 			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 				return "", fmt.Errorf("%s: %w\n%s", script, err, exit.Stderr)
 			}
@@ -110,14 +145,15 @@ func build(ctx context.Context) (string, error) {
 	}
 }
 
-// webhook is where the core manager answers the API server.
+// webhook is where a manager answers the API server.
 type webhook struct {
+	manager  string
 	folder   string
 	port     int
 	caBundle []byte
 }
 
-func newWebhook(folder string) (*webhook, error) {
+func newWebhook(manager, folder string) (*webhook, error) {
 	authority, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
 	if err != nil {
 		return nil, err
@@ -132,7 +168,7 @@ func newWebhook(folder string) (*webhook, error) {
 		return nil, err
 	}
 	defer free.Close() // the manager listens on it next
-	return &webhook{folder: folder, port: free.Addr().(*net.TCPAddr).Port, caBundle: authority}, nil
+	return &webhook{manager: manager, folder: folder, port: free.Addr().(*net.TCPAddr).Port, caBundle: authority}, nil
 }
 
 func (w *webhook) url(path string) string { return fmt.Sprintf("https://127.0.0.1:%d%s", w.port, path) }
@@ -169,6 +205,13 @@ func (b *Bed) install(ctx context.Context, config string, w *webhook) error {
 func (w *webhook) redirect(o *unstructured.Unstructured) {
 	bundle := base64.StdEncoding.EncodeToString(w.caBundle)
 	if o.GetKind() == "CustomResourceDefinition" {
+		if w.manager != "core" {
+			labels := map[string]string{}
+			for _, version := range []string{"v1beta1", "v1beta2"} { // the contracts, and the version that follows each
+				labels["cluster.x-k8s.io/"+version] = version
+			}
+			o.SetLabels(labels)
+		}
 		_ = unstructured.SetNestedField(o.Object, map[string]any{
 			"strategy": "Webhook",
 			"webhook": map[string]any{
@@ -178,6 +221,7 @@ func (w *webhook) redirect(o *unstructured.Unstructured) {
 		}, "spec", "conversion")
 		return
 	}
+	o.SetName(w.manager + "-" + o.GetName()) // all managers use the same names
 	hooks, _, _ := unstructured.NestedSlice(o.Object, "webhooks")
 	for _, hook := range hooks {
 		path, _, _ := unstructured.NestedString(hook.(map[string]any), "clientConfig", "service", "path")

@@ -13,9 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -33,6 +35,7 @@ const root = "../.."
 var kubeconfigs string
 
 func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
 	dir, err := os.MkdirTemp("", "sluice-e2e-")
 	if err == nil {
 		kubeconfigs = dir
