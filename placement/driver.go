@@ -3,6 +3,7 @@ package placement
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -36,6 +37,8 @@ type PendingError struct {
 	Step string
 	// Detail is what the cluster says about it, for the operation's description.
 	Detail string
+	// Every is how often to look at the longest; zero leaves that to the controller.
+	Every time.Duration
 }
 
 func (e *PendingError) Error() string {

@@ -334,7 +334,11 @@ func (r *instanceReconciler) retry(ctx context.Context, s *scope, blocker error)
 		}
 	}
 	if allPending(blocker) {
-		return s.soon(s.since()), nil
+		soon := s.soon(s.since())
+		if waits := (*PendingError)(nil); errors.As(blocker, &waits) && waits.Every > 0 {
+			soon.RequeueAfter = min(soon.RequeueAfter, waits.Every)
+		}
+		return soon, nil
 	}
 	return ctrl.Result{}, blocker
 }

@@ -38,7 +38,7 @@ func newClusterCommand(hub *hubFlags) *cobra.Command {
 		newClusterScheduleCommand(hub, schedulability{
 			use: "uncordon NAME", short: "Let new placements onto a member cluster again, and end its draining", done: "takes placements again",
 		}),
-		newClusterDrainCommand(hub), newClusterLatencyCommand(hub), newClusterManifestCommand())
+		newClusterImportCommand(hub), newClusterDrainCommand(hub), newClusterLatencyCommand(hub), newClusterManifestCommand())
 	return cmd
 }
 

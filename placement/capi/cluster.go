@@ -1,11 +1,14 @@
 package capi
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	stdjson "encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,7 +23,7 @@ import (
 )
 
 // clusterOf is the Cluster that a shape means: its topology and networks, and no other field.
-func clusterOf(t *tenant.Tenant, shape *v1alpha1.ClusterShape) (tenant.Object, error) {
+func clusterOf(t *tenant.Tenant, shape *v1alpha1.ClusterShape) (*unstructured.Unstructured, error) {
 	topology := clusterv1.Topology{
 		ClassRef: clusterv1.ClusterClassRef{Name: shape.Class, Namespace: shape.ClassNamespace},
 		Version:  shape.Version,
@@ -55,8 +58,16 @@ func clusterOf(t *tenant.Tenant, shape *v1alpha1.ClusterShape) (tenant.Object, e
 	o.SetNamespace(t.Namespace)
 	o.SetName(v1alpha1.MadeClusterName(t.Instance.Name))
 	o.SetLabels(t.Labels())
-	return tenant.FromUnstructured(o), nil
+	digest := sha256.Sum256(document)
+	o.SetAnnotations(map[string]string{annotationApplied: hex.EncodeToString(digest[:8])})
+	return o, nil
 }
+
+// annotationApplied holds a digest of what was last applied.
+const annotationApplied = "sluice.dev/applied"
+
+// often is how often a Cluster is looked at while it is being made.
+const often = time.Second
 
 // progress returns nil once the Cluster is as it should be, and otherwise
 // *placement.PendingError with how far it has come and what Cluster API says is missing.
@@ -65,7 +76,7 @@ func clusterOf(t *tenant.Tenant, shape *v1alpha1.ClusterShape) (tenant.Object, e
 // been taken over (TopologyReconciled of this generation), while machines are replaced,
 // and while there are fewer than asked for.
 func progress(made *clusterv1.Cluster, shape *v1alpha1.ClusterShape) error {
-	pending := &placement.PendingError{Step: "cluster " + made.Name}
+	pending := &placement.PendingError{Step: "cluster " + made.Name, Every: often}
 	reconciled := meta.FindStatusCondition(made.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition)
 	var stages []string
 	if !meta.IsStatusConditionTrue(made.Status.Conditions, clusterv1.ClusterControlPlaneInitializedCondition) {

@@ -55,6 +55,12 @@ func deliver(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.ClusterShape
 	if err != nil {
 		return err
 	}
+	// While it is being made, one read a look is enough.
+	if made, err := read(ctx, t); err == nil && asApplied(made, want) {
+		if waits := progress(made, shape); waits != nil {
+			return waits
+		}
+	}
 	if err := checkClass(ctx, t, shape); err != nil {
 		return err
 	}
@@ -62,7 +68,7 @@ func deliver(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.ClusterShape
 		return err
 	}
 	crashpoint.Hit(crashBeforeCluster)
-	err = t.ApplyInside(ctx, want)
+	err = t.ApplyInside(ctx, tenant.FromUnstructured(want))
 	crashpoint.Hit(crashAfterCluster)
 	if err != nil {
 		return refusal(err)
@@ -72,6 +78,12 @@ func deliver(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.ClusterShape
 		return err
 	}
 	return progress(made, shape)
+}
+
+// asApplied tells whether a Cluster was last applied as it is wanted now. What others
+// have changed since, it does not tell.
+func asApplied(made *clusterv1.Cluster, want *unstructured.Unstructured) bool {
+	return made.DeletionTimestamp.IsZero() && made.Annotations[annotationApplied] == want.GetAnnotations()[annotationApplied]
 }
 
 // refusal turns what Cluster API's webhooks do not take into *placement.RefusedError.
@@ -136,7 +148,7 @@ func observe(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.ClusterShape
 	if err != nil {
 		return err
 	}
-	if err := t.CompareDry(ctx, want); err != nil {
+	if err := t.CompareDry(ctx, tenant.FromUnstructured(want)); err != nil {
 		return err
 	}
 	made, err := read(ctx, t)
@@ -188,7 +200,7 @@ func removeCluster(ctx context.Context, t *tenant.Tenant) error {
 	case err != nil:
 		return fmt.Errorf("remove from %s: %w", t.Connection.Cluster, err)
 	}
-	pending := &placement.PendingError{Step: fmt.Sprintf("delete cluster %s on %s", made.Name, t.Connection.Cluster)}
+	pending := &placement.PendingError{Step: fmt.Sprintf("delete cluster %s on %s", made.Name, t.Connection.Cluster), Every: often}
 	if made.DeletionTimestamp.IsZero() {
 		crashpoint.Hit(crashBeforeRemoveCluster)
 		err := tenant.DeleteAsSeen(ctx, t.Connection.Client, reference(t, made))

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,9 +19,14 @@ import (
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -32,14 +38,15 @@ import (
 type makers struct {
 	*bed
 	management *capi.Bed
+	kubeconfig string // of its administrator
 }
 
 func newMakers(ctx context.Context, t *testing.T, stop context.CancelCauseFunc) *makers {
 	t.Helper()
 	m := &makers{management: capi.Start(t)}
 	m.management.Apply(t, capi.Class)
-	kubeconfig := filepath.Join(t.TempDir(), "management.kubeconfig")
-	if err := os.WriteFile(kubeconfig, m.management.Kubeconfig(), 0o600); err != nil {
+	m.kubeconfig = filepath.Join(t.TempDir(), "management.kubeconfig")
+	if err := os.WriteFile(m.kubeconfig, m.management.Kubeconfig(), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	m.bed = &bed{members: map[string]*member{}, server: serve(t, stop)}
@@ -47,7 +54,7 @@ func newMakers(ctx context.Context, t *testing.T, stop context.CancelCauseFunc) 
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for _, command := range [][]string{
-		{"cluster", "add", "makers", "--from-kubeconfig", kubeconfig, "--driver", "capi", "--capacity", "sluice.dev/clusters=5,cpu=64,memory=256Gi,pods=1000"},
+		{"cluster", "add", "makers", "--from-kubeconfig", m.kubeconfig, "--driver", "capi", "--capacity", "sluice.dev/clusters=5,cpu=64,memory=256Gi,pods=1000"},
 		{"catalog", "apply", "-f", "testdata/clusters.yaml"},
 	} {
 		if err := m.operate(ctx, command...); err != nil {
@@ -101,12 +108,85 @@ func (i *instance) bindCluster(ctx context.Context, id, role string) (map[string
 	return credentials, nil
 }
 
+// byHand is the same cluster as the plan's, as somebody would apply it.
+const byHand = `
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata: {name: hand, namespace: default, labels: {fleet: shared}}
+spec:
+  topology:
+    classRef: {name: simulated}
+    version: v1.34.4
+    variables: [{name: workerCPU, value: "8"}, {name: workerMemory, value: 16Gi}]
+    workers:
+      machineDeployments: [{class: worker, name: pool, replicas: 1}]
+`
+
+// made reads a Cluster of the management cluster.
+func (m *makers) made(ctx context.Context, namespace, name string) (*clusterv1.Cluster, error) {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
+	if err := m.management.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o); err != nil {
+		return nil, err
+	}
+	c := &clusterv1.Cluster{}
+	return c, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, c)
+}
+
+// A cluster that somebody has made by hand becomes a member cluster by its label; what
+// its making takes is printed for comparison.
+func (m *makers) imports(ctx context.Context, t *testing.T) {
+	t.Helper()
+	m.step(ctx, t, "by hand: create", func(ctx context.Context) error {
+		m.management.Apply(t, []byte(byHand))
+		return until(ctx, func(ctx context.Context) error {
+			hand, err := m.made(ctx, "default", "hand")
+			if err == nil && !meta.IsStatusConditionTrue(hand.Status.Conditions, clusterv1.ClusterAvailableCondition) {
+				err = errors.New("it is not available")
+			}
+			return err
+		})
+	})
+	m.step(ctx, t, "import it", func(ctx context.Context) error {
+		if err := m.operate(ctx, "cluster", "import", "--from-kubeconfig", m.kubeconfig, "--selector", "fleet=shared", "--region", "eu"); err != nil {
+			return err
+		}
+		return m.withHub(ctx, func(hub client.Client) error {
+			var member v1alpha1.MemberCluster
+			err := hub.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "hand"}, &member)
+			if err == nil && (member.Labels["fleet"] != "shared" || member.Status.Allocatable.Cpu().Value() != 8) {
+				err = fmt.Errorf("its labels are %v and it has %v", member.Labels, member.Status.Allocatable)
+			}
+			return err
+		})
+	})
+	m.step(ctx, t, "by hand: delete", func(ctx context.Context) error {
+		if err := m.operate(ctx, "cluster", "remove", "hand"); err != nil {
+			return err
+		}
+		o := &unstructured.Unstructured{}
+		o.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
+		o.SetNamespace("default")
+		o.SetName("hand")
+		if err := m.management.Client.Delete(ctx, o); err != nil {
+			return err
+		}
+		return until(ctx, func(ctx context.Context) error {
+			if _, err := m.made(ctx, "default", "hand"); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("it is there: %w", err)
+			}
+			return nil
+		})
+	})
+}
+
 // A cluster is a service like any other: ordered, bound in two roles, grown, unbound
 // and given back, without a trace on the management cluster.
 func TestClusterAsAService(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	defer stop(nil)
 	m := newMakers(ctx, t, stop)
+	m.imports(ctx, t)
 	i := &instance{bed: m.bed, id: "mine", name: v1alpha1.InstanceName(platformName, "mine"), plan: "cluster"}
 	body := map[string]any{
 		"service_id": "clusters", "plan_id": "cluster", "organization_guid": "organization", "space_guid": "space",
@@ -168,6 +248,46 @@ func TestClusterAsAService(t *testing.T) {
 	})
 	m.step(ctx, t, "deprovision, with a binding left", func(ctx context.Context) error {
 		return m.remove(ctx, i.path(), query)
+	})
+	m.nothingLeft(ctx, t)
+}
+
+// What cannot be made fails with the reason, before the platform stops asking, and
+// leaves nothing; what is not finished can be given back.
+func TestClustersThatFail(t *testing.T) {
+	ctx, stop := context.WithCancelCause(t.Context())
+	defer stop(nil)
+	m := newMakers(ctx, t, stop)
+	order := func(plan string) (path string, body map[string]any, query url.Values) {
+		return "/v2/service_instances/" + plan,
+			map[string]any{"service_id": "clusters", "plan_id": plan, "organization_guid": "organization", "space_guid": "space"},
+			url.Values{"service_id": {"clusters"}, "plan_id": {plan}, "accepts_incomplete": {"true"}}
+	}
+	for plan, why := range map[string]string{
+		"doomed":    "out of machines in this zone",
+		"classless": "ClusterClass default/missing is not on makers: its operator has to create it, or the plan name another",
+	} {
+		m.step(ctx, t, "provision what fails: "+plan, func(ctx context.Context) error {
+			path, body, query := order(plan)
+			a, err := m.fail(ctx, http.MethodPut, path, async, body)
+			if err == nil && !strings.Contains(a.text("description"), why) {
+				err = fmt.Errorf("it fails with %q, want %q", a.text("description"), why)
+			}
+			return errors.Join(err, m.remove(ctx, path, query))
+		})
+	}
+	m.step(ctx, t, "give back what is not finished", func(ctx context.Context) error {
+		path, body, query := order("cluster")
+		if _, err := m.send(ctx, http.MethodPut, path, async, body, http.StatusAccepted); err != nil {
+			return err
+		}
+		err := until(ctx, func(context.Context) error {
+			if m.management.Workloads() == 0 {
+				return errors.New("nothing is being made")
+			}
+			return nil
+		})
+		return errors.Join(err, m.remove(ctx, path, query))
 	})
 	m.nothingLeft(ctx, t)
 }

@@ -34,14 +34,15 @@ func TestMadeCluster(t *testing.T) {
 	bed := capi.StartDocker(t)
 	bed.Apply(t, capi.DockerClass)
 	s := serve(t)
-	offering, err := os.ReadFile("made.yaml")
+	offering, err := os.ReadFile(filepath.Join(root, "docs/examples/clusters.yaml"))
 	must(t, err)
 	file := filepath.Join(t.TempDir(), "made.yaml")
-	must(t, os.WriteFile(file, bytes.ReplaceAll(offering, []byte("NODE_IMAGE"), []byte(strings.TrimSpace(image))), 0o600))
+	must(t, os.WriteFile(file, bytes.ReplaceAll(offering, []byte("kindest/node:v1.34.4"), []byte(strings.TrimSpace(image))), 0o600))
 	kubeconfig := filepath.Join(t.TempDir(), "management.kubeconfig")
 	must(t, os.WriteFile(kubeconfig, bed.Kubeconfig(), 0o600))
 	s.sluice("cluster", "add", "makers", "--from-kubeconfig", kubeconfig, "--driver", "capi", "--capacity", "sluice.dev/clusters=2,cpu=8,memory=16Gi,pods=500")
 	s.sluice("catalog", "apply", "-f", file)
+	s.sluice("policy", "apply", "-f", filepath.Join(root, "docs/examples/elastic.yaml")) // of which nothing here is in need
 	p := s.broker.findPlan(t, "kubernetes", "small")
 
 	const id = "made"
