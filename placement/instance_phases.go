@@ -146,7 +146,7 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []str
 		return Request{}, err
 	}
 	if request.Made != nil {
-		settleVersion(request.Made, s.ServiceInstance, s.wanted(), plan.Cluster.Versions)
+		settleMaintenance(request.Made, s.ServiceInstance, s.wanted(), plan.Cluster.Versions)
 	}
 	request = r.inventory.Snapshot().Policies().Govern(request, ConsumerOf(s.ServiceInstance))
 	switch {

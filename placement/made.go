@@ -56,7 +56,7 @@ func clusterRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (
 func shapeOf(c *v1alpha1.ClusterPlan, asked catalog.ClusterParameters) (*v1alpha1.ClusterShape, error) {
 	shape := &v1alpha1.ClusterShape{
 		Class: c.Class, ClassNamespace: cmp.Or(c.ClassNamespace, metav1.NamespaceDefault), Version: asked.Version,
-		PodCIDRs: c.PodCIDRs, ServiceCIDRs: c.ServiceCIDRs,
+		PodCIDRs: c.PodCIDRs, ServiceCIDRs: c.ServiceCIDRs, AddOns: c.AddOns,
 	}
 	if c.ControlPlane != nil {
 		shape.ControlPlane = &asked.ControlPlane
@@ -93,19 +93,17 @@ func workersHave(c *v1alpha1.ClusterPlan, asked catalog.ClusterParameters) Resou
 	return have
 }
 
-// settleVersion gives the shape its version: the one that the consumer asks for; the
-// one that the cluster has, unless the instance asks for the plan's next maintenance;
-// or what the plan sells to new ones.
-func settleVersion(shape *v1alpha1.ClusterShape, instance *v1alpha1.ServiceInstance, wanted *v1alpha1.InstanceState, sold []string) {
-	if shape.Version != "" {
-		return
-	}
-	shape.Version = sold[0]
+// settleMaintenance gives the shape what comes with maintenance: its add-ons, and its
+// version where the consumer asks for none. Those are what the cluster has, unless the
+// instance asks for the plan's next maintenance, and what the plan sells to new ones.
+func settleMaintenance(shape *v1alpha1.ClusterShape, instance *v1alpha1.ServiceInstance, wanted *v1alpha1.InstanceState, sold []string) {
+	version := sold[0]
 	if d := instance.Status.Delivered; d != nil && d.State.MaintenanceVersion == wanted.MaintenanceVersion && d.State.PlanID == wanted.PlanID {
 		if has := madeBy(&d.Decision); has != nil {
-			shape.Version = has.Version
+			version, shape.AddOns = has.Version, has.AddOns
 		}
 	}
+	shape.Version = cmp.Or(shape.Version, version)
 }
 
 // madeBy is the cluster that a decision makes, nil where it makes none.

@@ -57,6 +57,13 @@ type ClusterPlan struct {
 	// +kubebuilder:validation:items:MaxLength=256
 	// +listType=set
 	Settable []string `json:"settable,omitempty"`
+	// AddOns are installed in this order as soon as the cluster's API server answers, each
+	// when the one before is ready. Clusters that exist get new ones with the plan's next
+	// maintenanceInfo.version.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=map
+	// +listMapKey=name
+	AddOns []AddOn `json:"addOns,omitempty"`
 	// Roles that bindings may ask for by the parameter "role", the first being what they get
 	// without: cluster roles of Kubernetes, bound in the whole cluster.
 	// +kubebuilder:validation:MinItems=1
@@ -111,6 +118,26 @@ type WorkerPool struct {
 	Machines `json:",inline"`
 }
 
+// AddOn is a Helm release in the cluster.
+type AddOn struct {
+	// Name of the release.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=53
+	Name string `json:"name"`
+	// Chart is a file or folder below the folder that Sluice is given with --charts, for
+	// instance ingress-nginx-4.13.0.tgz.
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9][A-Za-z0-9._+-]*$`
+	// +kubebuilder:validation:MaxLength=253
+	Chart string `json:"chart"`
+	// Namespace of the release, which is made where it is not there.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// Values for the chart.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Values *runtime.RawExtension `json:"values,omitempty"`
+}
+
 // ClusterShape is a cluster as it is to be made.
 type ClusterShape struct {
 	// Class and ClassNamespace of the ClusterClass.
@@ -130,6 +157,10 @@ type ClusterShape struct {
 	// Variables of the class, by name.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Variables *runtime.RawExtension `json:"variables,omitempty"`
+	// AddOns in the order in which they are installed.
+	// +listType=map
+	// +listMapKey=name
+	AddOns []AddOn `json:"addOns,omitempty"`
 }
 
 // WorkerReplicas is the size of one worker pool.

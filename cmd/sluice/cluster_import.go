@@ -129,4 +129,3 @@ func importCluster(ctx context.Context, w io.Writer, hub *hubFlags, c client.Cli
 
 // annotationImported names the Cluster that a member cluster was imported from.
 const annotationImported = "sluice.dev/imported-from"
-

@@ -49,6 +49,7 @@ type serveFlags struct {
 	probeEvery                     time.Duration
 	movesAtOnce                    int
 	scorerURL                      string
+	charts                         string
 	scorerTimeout                  time.Duration
 }
 
@@ -86,6 +87,7 @@ platforms.yaml of the data folder.`,
 	flags.BoolVar(&f.internetEgress, "internet-egress", false, "let consumers' pods reach the internet")
 	flags.DurationVar(&f.probeEvery, "probe-every", placement.DefaultProbeEvery, "how often to ask each member cluster whether it answers; it counts as lost after three failures")
 	flags.IntVar(&f.movesAtOnce, "moves-at-once", 10, "how many instances move from lost or drained clusters at the same time")
+	flags.StringVar(&f.charts, "charts", "", "folder with the Helm charts of cluster plans' add-ons (docs/clusters.md)")
 	flags.StringVar(&f.scorerURL, "scorer-url", "", "URL of an external scorer, which plans and policies weigh as score.external (docs/placement.md)")
 	flags.DurationVar(&f.scorerTimeout, "scorer-timeout", placement.DefaultScorerTimeout, "how long it may take to answer; then it counts for nothing")
 	flags.StringVar(&f.logFormat, "log-format", "text", "format of the log: text or json")
@@ -221,7 +223,7 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 	if err := placement.SetupWithManager(mgr, placement.Options{
 		ProbeEvery: f.probeEvery, ProbeTimeout: min(f.probeEvery, 5*time.Second), MovesAtOnce: f.movesAtOnce, Scorer: scorer,
 		Namespace: h.Namespace, HubID: h.ID, Catalog: served, Connections: connections,
-		Drivers: map[string]placement.Driver{v1alpha1.DriverKube: driver, v1alpha1.DriverCAPI: &capi.Driver{Connections: connections, Hub: h.ID}},
+		Drivers: map[string]placement.Driver{v1alpha1.DriverKube: driver, v1alpha1.DriverCAPI: &capi.Driver{Connections: connections, Hub: h.ID, Charts: f.charts}},
 		Rules:   map[string][]rbacv1.PolicyRule{v1alpha1.DriverKube: kube.Rules(), v1alpha1.DriverCAPI: capi.Rules()}, Probed: f.trust.probed(),
 		Join: func(ctx context.Context, management, instance, name string) (v1alpha1.ClusterAccess, error) {
 			return join(ctx, connections, keys, h.Namespace, management, instance, name)

@@ -2,6 +2,7 @@ package capi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -28,6 +29,8 @@ type Driver struct {
 	Connections *member.Connections
 	// Hub is the hub's ID, the value of v1alpha1.LabelHub.
 	Hub string
+	// Charts is the folder with the charts of add-ons; without one there are none.
+	Charts string
 }
 
 var _ placement.Driver = (*Driver)(nil)
@@ -41,7 +44,7 @@ func (d *Driver) Deliver(ctx context.Context, delivery placement.Delivery) error
 	if err != nil {
 		return err
 	}
-	if err := deliver(ctx, t, delivery.Placement.Made); err != nil {
+	if err := d.deliver(ctx, t, delivery.Placement.Made); err != nil {
 		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			return t.FormerLife()
 		}
@@ -50,14 +53,14 @@ func (d *Driver) Deliver(ctx context.Context, delivery placement.Delivery) error
 	return nil
 }
 
-func deliver(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.ClusterShape) error {
+func (d *Driver) deliver(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.ClusterShape) error {
 	want, err := clusterOf(t, shape)
 	if err != nil {
 		return err
 	}
 	// While it is being made, one read a look is enough.
 	if made, err := read(ctx, t); err == nil && asApplied(made, want) {
-		if waits := progress(made, shape); waits != nil {
+		if waits := d.complete(ctx, t, made, shape); waits != nil {
 			return waits
 		}
 	}
@@ -77,7 +80,25 @@ func deliver(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.ClusterShape
 	if err != nil {
 		return err
 	}
-	return progress(made, shape)
+	return d.complete(ctx, t, made, shape)
+}
+
+// complete installs the add-ons as soon as the cluster answers, because its machines may
+// not be ready without (a network, for instance), and returns nil once all is there.
+func (d *Driver) complete(ctx context.Context, t *tenant.Tenant, made *clusterv1.Cluster, shape *v1alpha1.ClusterShape) error {
+	waits := progress(made, shape)
+	if len(shape.AddOns) == 0 || !meta.IsStatusConditionTrue(made.Status.Conditions, clusterv1.ClusterRemoteConnectionProbeCondition) {
+		return waits
+	}
+	err := d.installAddOns(ctx, t, shape.AddOns)
+	pending := (*placement.PendingError)(nil)
+	switch {
+	case waits == nil, err != nil && !errors.As(err, &pending):
+		return err
+	case err != nil:
+		return &placement.PendingError{Step: pending.Step, Detail: pending.Detail + "; " + waits.Error(), Every: often}
+	}
+	return waits
 }
 
 // asApplied tells whether a Cluster was last applied as it is wanted now. What others
@@ -134,13 +155,13 @@ func (d *Driver) Observe(ctx context.Context, delivery placement.Delivery) error
 	if err != nil {
 		return err
 	}
-	if err := observe(ctx, t, delivery.Placement.Made); err != nil {
+	if err := d.observe(ctx, t, delivery.Placement.Made); err != nil {
 		return fmt.Errorf("observe %s: %w", t.Connection.Cluster, err)
 	}
 	return nil
 }
 
-func observe(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.ClusterShape) error {
+func (d *Driver) observe(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.ClusterShape) error {
 	if err := t.Check(ctx); err != nil {
 		return err
 	}
@@ -158,7 +179,10 @@ func observe(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.ClusterShape
 	if !meta.IsStatusConditionTrue(made.Status.Conditions, clusterv1.ClusterAvailableCondition) {
 		return fmt.Errorf("cluster %s: %s", made.Name, complaint(made, clusterv1.ClusterAvailableCondition))
 	}
-	return nil
+	if len(shape.AddOns) == 0 {
+		return nil
+	}
+	return d.observeAddOns(ctx, t, shape.AddOns)
 }
 
 // Remove deletes the Cluster, waits until Cluster API has given back all that it is made
@@ -203,9 +227,10 @@ func removeCluster(ctx context.Context, t *tenant.Tenant) error {
 	pending := &placement.PendingError{Step: fmt.Sprintf("delete cluster %s on %s", made.Name, t.Connection.Cluster), Every: often}
 	if made.DeletionTimestamp.IsZero() {
 		crashpoint.Hit(crashBeforeRemoveCluster)
-		err := tenant.DeleteAsSeen(ctx, t.Connection.Client, reference(t, made))
+		// Not only as it was read: while it is made, Cluster API changes it all the time.
+		err := t.Connection.Client.Delete(ctx, reference(t, made), client.Preconditions{UID: &made.UID})
 		crashpoint.Hit(crashAfterRemoveCluster)
-		if err != nil {
+		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("remove from %s: delete cluster %s: %w", t.Connection.Cluster, made.Name, err)
 		}
 		return pending
@@ -219,8 +244,6 @@ func reference(t *tenant.Tenant, made *clusterv1.Cluster) *unstructured.Unstruct
 	o.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
 	o.SetNamespace(t.Namespace)
 	o.SetName(made.Name)
-	o.SetUID(made.UID)
-	o.SetResourceVersion(made.ResourceVersion)
 	return o
 }
 

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"helm.sh/helm/v3/pkg/release"
+	"helm.sh/helm/v3/pkg/storage"
+	"helm.sh/helm/v3/pkg/storage/driver"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,7 +74,7 @@ func newFixture(t *testing.T) *fixture {
 			Access: v1alpha1.ClusterAccess{SealedKubeconfig: sealed},
 		},
 	}))
-	return &fixture{t, bed, &capi.Driver{Hub: "hub-1", Connections: &member.Connections{Reader: c, Namespace: namespace, Keys: keys}}}
+	return &fixture{t, bed, &capi.Driver{Hub: "hub-1", Charts: "testdata/charts", Connections: &member.Connections{Reader: c, Namespace: namespace, Keys: keys}}}
 }
 
 // TestDriver runs what follows side by side, on one management cluster.
@@ -79,7 +82,7 @@ func TestDriver(t *testing.T) {
 	f := newFixture(t)
 	for name, test := range map[string]func(*fixture){
 		"life": life, "infrastructure that fails": infrastructureThatFails, "removed while it is made": removedWhileMade,
-		"control plane of machines": controlPlaneOfMachines,
+		"control plane of machines": controlPlaneOfMachines, "add-ons": addOns,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -265,4 +268,69 @@ func controlPlaneOfMachines(f *fixture) {
 	if _, err := f.until(d, f.driver.Remove); err != nil {
 		f.Fatal(err)
 	}
+}
+
+// Add-ons are installed in order, upgraded with what is asked for, and go on after a
+// kill; one that cannot be installed says why.
+func addOns(f *fixture) {
+	d := delivery("addons")
+	greeter := v1alpha1.AddOn{Name: "first", Chart: "greeter", Namespace: "apps"}
+	second := v1alpha1.AddOn{Name: "second", Chart: "greeter", Namespace: "apps", Values: &runtime.RawExtension{Raw: []byte(`{"replicas": 2}`)}}
+	d.Placement.Made.AddOns = []v1alpha1.AddOn{greeter, second}
+	waited := strings.Join(f.deliver(d), "\n")
+	if !strings.Contains(waited, "add-on first: Deployment first is not ready") {
+		f.Errorf("it never waited for the first; it said:\n%s", waited)
+	}
+	connection, err := f.driver.Connections.Made(f.Context(), management, d.Instance.Name)
+	must(f, err)
+	kube := kubernetes.NewForConfigOrDie(connection.Config)
+	ready := func(name string) int32 {
+		deployment, err := kube.AppsV1().Deployments("apps").Get(f.Context(), name, metav1.GetOptions{})
+		must(f, err)
+		return deployment.Status.ReadyReplicas
+	}
+	if one, two := ready("first"), ready("second"); one != 1 || two != 2 {
+		f.Errorf("%d and %d replicas are ready, want 1 and 2", one, two)
+	}
+	must(f, f.driver.Observe(f.Context(), d))
+
+	// An upgrade that was killed halfway: Helm itself would wait for it for ever.
+	d.Placement.Made.AddOns[0].Values = &runtime.RawExtension{Raw: []byte(`{"greeting": "good day"}`)}
+	if err := f.driver.Observe(f.Context(), d); err == nil || !strings.Contains(err.Error(), "add-on first is not as it was installed") {
+		f.Errorf("observing other values: %v", err)
+	}
+	interrupt(f, kube, "first")
+	f.deliver(d)
+	config, err := kube.CoreV1().ConfigMaps("apps").Get(f.Context(), "first", metav1.GetOptions{})
+	must(f, err)
+	if config.Data["greeting"] != "good day" {
+		f.Errorf("it greets with %q", config.Data["greeting"])
+	}
+
+	for chart, says := range map[string]string{"broken": "colour is needed", "missing": "there is no chart missing", "..": "no chart"} {
+		changed := placement.Delivery{Instance: d.Instance, Placement: *d.Placement.DeepCopy()}
+		changed.Placement.Made.AddOns = append(changed.Placement.Made.AddOns, v1alpha1.AddOn{Name: "third", Chart: chart, Namespace: "apps"})
+		_, err := f.until(changed, f.driver.Deliver)
+		if no := (*placement.RefusedError)(nil); !errors.As(err, &no) || !strings.Contains(err.Error(), says) {
+			f.Errorf("chart %s: %v, want a refusal that says %q", chart, err, says)
+		}
+	}
+	if _, err := f.until(d, f.driver.Remove); err != nil {
+		f.Fatal(err)
+	}
+	f.wantGone(d)
+}
+
+// interrupt leaves a release as a kill in the middle of its installation does.
+func interrupt(f *fixture, kube kubernetes.Interface, name string) {
+	f.Helper()
+	secrets := kube.CoreV1().Secrets("apps")
+	list, err := secrets.List(f.Context(), metav1.ListOptions{LabelSelector: "owner=helm,name=" + name})
+	must(f, err)
+	store := storage.Init(driver.NewSecrets(secrets))
+	last, err := store.Last(name)
+	must(f, err)
+	last.SetStatus(release.StatusPendingUpgrade, "killed")
+	last.Version = len(list.Items) + 1
+	must(f, store.Create(last))
 }

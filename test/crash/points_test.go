@@ -142,6 +142,7 @@ var rows = []struct{ point, during string }{
 var (
 	whileMade = []string{
 		"elastic.before-order", "elastic.after-order", "deliver.before-cluster", "deliver.after-cluster",
+		"deliver.before-add-on", "deliver.after-add-on",
 		"elastic.before-join", "elastic.after-join",
 	}
 	whileGivenBack = []string{

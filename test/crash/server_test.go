@@ -36,6 +36,9 @@ platforms:
 `
 )
 
+// charts are those that add-ons come from.
+const charts = "../../placement/capi/testdata/charts"
+
 // namespace of Sluice's resources in the hub.
 const namespace = hub.DefaultNamespace
 
@@ -100,7 +103,8 @@ func (s *server) crashFile() string       { return s.path("armed") }
 func (s *server) supervise(ctx context.Context) error {
 	for {
 		cmd := exec.Command(binary, "serve", "--data-dir", s.dataDir(), "--listen", s.address,
-			"--metrics-listen", "127.0.0.1:0", "--platforms", s.path("platforms.yaml"), "--collect", "off")
+			"--metrics-listen", "127.0.0.1:0", "--platforms", s.path("platforms.yaml"), "--collect", "off",
+			"--charts", charts)
 		cmd.Env = append(os.Environ(), "SLUICE_CRASH_FILE="+s.crashFile())
 		cmd.Stdout, cmd.Stderr = s.log, s.log
 		s.lives++

@@ -1,0 +1,252 @@
+package capi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/kube"
+	"helm.sh/helm/v3/pkg/release"
+	"helm.sh/helm/v3/pkg/storage/driver"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/crashpoint"
+	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/tenant"
+)
+
+const (
+	// hookPatience bounds how long one call waits for the hooks of a chart.
+	hookPatience = time.Minute
+	// labelApplied holds, on a release, a digest of its chart and values.
+	labelApplied = "sluice.dev/applied"
+)
+
+// installAddOns brings the cluster's add-ons up to date, one after the other, each when
+// the one before is ready. It waits for none: *placement.PendingError says which is not
+// ready yet, and what of it. A chart that is not there or does not render, or an object
+// that the cluster does not take, is refused.
+func (d *Driver) installAddOns(ctx context.Context, t *tenant.Tenant, addOns []v1alpha1.AddOn) error {
+	connection, err := d.Connections.Made(ctx, t.Connection.Cluster, t.Instance.Name)
+	if err != nil {
+		return err
+	}
+	for i := range addOns {
+		a, err := d.load(&addOns[i], connection.Config)
+		if err != nil {
+			return &placement.RefusedError{Reason: fmt.Sprintf("add-on %s: %v", addOns[i].Name, err), Remedy: "the operator has to put the chart into the folder of --charts"}
+		}
+		if err := a.ensure(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// observeAddOns tells which add-on is not there as it was delivered. It writes nothing.
+func (d *Driver) observeAddOns(ctx context.Context, t *tenant.Tenant, addOns []v1alpha1.AddOn) error {
+	connection, err := d.Connections.Made(ctx, t.Connection.Cluster, t.Instance.Name)
+	if err != nil {
+		return err
+	}
+	for i := range addOns {
+		a, err := d.load(&addOns[i], connection.Config)
+		if err != nil {
+			return fmt.Errorf("add-on %s: %w", addOns[i].Name, err)
+		}
+		last, err := a.last()
+		if err != nil {
+			return err
+		}
+		if !a.is(last) {
+			return fmt.Errorf("add-on %s is not as it was installed", a.Name)
+		}
+	}
+	return nil
+}
+
+// addOn is one add-on of one cluster.
+type addOn struct {
+	*v1alpha1.AddOn
+	chart  *chart.Chart
+	values map[string]any
+	// digest of chart and values.
+	digest  string
+	config  *action.Configuration
+	cluster *rest.Config
+}
+
+func (d *Driver) load(from *v1alpha1.AddOn, cluster *rest.Config) (*addOn, error) {
+	if d.Charts == "" {
+		return nil, errors.New("this Sluice has no charts")
+	}
+	a := &addOn{AddOn: from, values: map[string]any{}, cluster: cluster, config: &action.Configuration{}}
+	path := filepath.Join(d.Charts, from.Chart)
+	_, err := os.Stat(path)
+	if err != nil || filepath.Dir(from.Chart) != "." || !filepath.IsLocal(from.Chart) {
+		return nil, fmt.Errorf("there is no chart %s", from.Chart)
+	}
+	if a.chart, err = loader.Load(path); err != nil {
+		return nil, fmt.Errorf("read chart %s: %w", from.Chart, err)
+	}
+	sum := sha256.New()
+	for _, file := range a.chart.Raw {
+		fmt.Fprintf(sum, "%s %d\n%s", file.Name, len(file.Data), file.Data)
+	}
+	if from.Values != nil {
+		if err := json.Unmarshal(from.Values.Raw, &a.values); err != nil {
+			return nil, fmt.Errorf("values: %w", err)
+		}
+		sum.Write(from.Values.Raw)
+	}
+	a.digest = hex.EncodeToString(sum.Sum(nil)[:16])
+	quiet := func(string, ...any) {}
+	if err := a.config.Init(&getter{cluster, from.Namespace}, from.Namespace, "secret", quiet); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// last is the newest revision of the release; nil where there is none.
+func (a *addOn) last() (*release.Release, error) {
+	last, err := a.config.Releases.Last(a.Name)
+	if errors.Is(err, driver.ErrReleaseNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("add-on %s: read its release: %w", a.Name, err)
+	}
+	return last, nil
+}
+
+// is tells whether a release is the add-on as it should be.
+func (a *addOn) is(last *release.Release) bool {
+	return last != nil && last.Info.Status == release.StatusDeployed && last.Labels[labelApplied] == a.digest
+}
+
+// ensure installs or upgrades the release where it is not as it should be, and then asks
+// whether what it consists of is ready.
+func (a *addOn) ensure(ctx context.Context) error {
+	last, err := a.last()
+	if err != nil {
+		return err
+	}
+	if !a.is(last) {
+		crashpoint.Hit(crashBeforeAddOn)
+		last, err = a.apply(ctx, last)
+		crashpoint.Hit(crashAfterAddOn)
+		if err != nil {
+			return a.failure(err)
+		}
+	}
+	resources, err := a.config.KubeClient.Build(strings.NewReader(last.Manifest), false)
+	if err != nil {
+		return fmt.Errorf("add-on %s: read what it consists of: %w", a.Name, err)
+	}
+	kubernetes, err := kubernetes.NewForConfig(a.cluster)
+	if err != nil {
+		return err
+	}
+	ready := kube.NewReadyChecker(kubernetes, func(string, ...any) {}, kube.CheckJobs(true), kube.PausedAsReady(true))
+	return resources.Visit(func(one *resource.Info, err error) error {
+		if err != nil {
+			return err
+		}
+		ok, err := ready.IsReady(ctx, one)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("add-on %s: ask whether %s is ready: %w", a.Name, one.Name, err)
+		}
+		if !ok {
+			return &placement.PendingError{Step: "add-on " + a.Name, Detail: fmt.Sprintf("%s %s is not ready", one.Mapping.GroupVersionKind.Kind, one.Name), Every: often}
+		}
+		return nil
+	})
+}
+
+// apply writes a new revision. One that was interrupted, by a kill, is failed first, as
+// Helm would wait for it for ever; there is nobody else who works on it.
+func (a *addOn) apply(ctx context.Context, last *release.Release) (*release.Release, error) {
+	if last != nil && last.Info.Status.IsPending() {
+		last.SetStatus(release.StatusFailed, "interrupted")
+		if err := a.config.Releases.Update(last); err != nil {
+			return nil, err
+		}
+	}
+	labels := map[string]string{labelApplied: a.digest}
+	if _, err := a.config.Releases.Deployed(a.Name); err != nil {
+		install := action.NewInstall(a.config)
+		install.ReleaseName, install.Namespace, install.CreateNamespace = a.Name, a.Namespace, true
+		install.Replace, install.Labels, install.Timeout = true, labels, hookPatience
+		install.TakeOwnership = true // of what an interrupted install has left
+		return install.RunWithContext(ctx, a.chart, a.values)
+	}
+	upgrade := action.NewUpgrade(a.config)
+	upgrade.Namespace, upgrade.Labels, upgrade.Timeout, upgrade.MaxHistory = a.Namespace, labels, hookPatience, 3
+	return upgrade.RunWithContext(ctx, a.Name, a.chart, a.values)
+}
+
+// failure is *placement.RefusedError where trying again cannot help.
+func (a *addOn) failure(err error) error {
+	cause := err
+	for errors.Unwrap(cause) != nil {
+		cause = errors.Unwrap(cause)
+	}
+	var transient interface{ Timeout() bool }
+	if errors.As(err, &transient) || apierrors.IsServerTimeout(cause) || apierrors.IsTooManyRequests(cause) || apierrors.IsInternalError(cause) ||
+		apierrors.IsServiceUnavailable(cause) || apierrors.IsConflict(cause) || apierrors.IsForbidden(cause) {
+		return fmt.Errorf("add-on %s: %w", a.Name, err)
+	}
+	return &placement.RefusedError{Reason: fmt.Sprintf("add-on %s: %v", a.Name, err), Remedy: "the operator has to correct the chart or its values"}
+}
+
+// getter gives Helm a cluster by its configuration (genericclioptions.RESTClientGetter).
+type getter struct {
+	config    *rest.Config
+	namespace string
+}
+
+var _ genericclioptions.RESTClientGetter = (*getter)(nil)
+
+func (g *getter) ToRESTConfig() (*rest.Config, error) { return rest.CopyConfig(g.config), nil }
+
+func (g *getter) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, error) {
+	client, err := discovery.NewDiscoveryClientForConfig(g.config)
+	if err != nil {
+		return nil, err
+	}
+	return memory.NewMemCacheClient(client), nil
+}
+
+func (g *getter) ToRESTMapper() (meta.RESTMapper, error) {
+	client, err := g.ToDiscoveryClient()
+	if err != nil {
+		return nil, err
+	}
+	return restmapper.NewDeferredDiscoveryRESTMapper(client), nil
+}
+
+func (g *getter) ToRawKubeConfigLoader() clientcmd.ClientConfig {
+	overrides := &clientcmd.ConfigOverrides{Context: clientcmdapi.Context{Namespace: g.namespace}}
+	return clientcmd.NewDefaultClientConfig(clientcmdapi.Config{}, overrides)
+}
