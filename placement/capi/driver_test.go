@@ -278,8 +278,8 @@ func addOns(f *fixture) {
 	second := v1alpha1.AddOn{Name: "second", Chart: "greeter", Namespace: "apps", Values: &runtime.RawExtension{Raw: []byte(`{"replicas": 2}`)}}
 	d.Placement.Made.AddOns = []v1alpha1.AddOn{greeter, second}
 	waited := strings.Join(f.deliver(d), "\n")
-	if !strings.Contains(waited, "add-on first: Deployment first is not ready") {
-		f.Errorf("it never waited for the first; it said:\n%s", waited)
+	if !strings.Contains(waited, "waiting: add-on ") {
+		f.Errorf("it never waited for an add-on; it said:\n%s", waited)
 	}
 	connection, err := f.driver.Connections.Made(f.Context(), management, d.Instance.Name)
 	must(f, err)
