@@ -52,8 +52,8 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	hub := hubtest.Start(t)
-	bed := testbed.Start(t)
-	bed.Apply(t, testbed.Class)
+	bed := testbed.Start(t, testbed.Options{})
+	must(t, bed.Apply(t.Context(), testbed.Class))
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
 		must(t, add(scheme))

@@ -185,20 +185,38 @@ func (s *sluice) provision(ctx context.Context, id string, clusters int) error {
 
 // await polls until the instance is provisioned, much more often than platforms do.
 func (s *sluice) await(ctx context.Context, id string) error {
-	return poll(ctx, 2*time.Millisecond, func(ctx context.Context) error {
-		r, err := s.request(ctx, http.MethodGet, "/v2/service_instances/"+id+"/last_operation", nil)
-		if err != nil {
-			return err
-		}
-		var operation struct{ State, Description string }
-		if err := s.send(r, http.StatusOK, &operation); err != nil {
-			return err
-		}
-		if operation.State != "succeeded" {
-			return fmt.Errorf("instance %s: %s: %s", id, operation.State, operation.Description)
-		}
-		return nil
-	})
+	return poll(ctx, 2*time.Millisecond, func(ctx context.Context) error { return s.awaitOnce(ctx, id) })
+}
+
+// awaitOnce is an error as long as the instance is not provisioned.
+func (s *sluice) awaitOnce(ctx context.Context, id string) error {
+	r, err := s.request(ctx, http.MethodGet, "/v2/service_instances/"+id+"/last_operation", nil)
+	if err != nil {
+		return err
+	}
+	var operation struct{ State, Description string }
+	if err := s.send(r, http.StatusOK, &operation); err != nil {
+		return err
+	}
+	if operation.State != "succeeded" {
+		return fmt.Errorf("instance %s: %s: %s", id, operation.State, operation.Description)
+	}
+	return nil
+}
+
+// cpu is the time that the process has computed so far, in user and kernel mode (proc(5), stat).
+func (s *sluice) cpu() (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	const user, system, perSecond = 11, 12, 100 // of the fields after the name; USER_HZ
+	var ticks, more int64
+	if _, err := fmt.Sscan(fields[user]+" "+fields[system], &ticks, &more); err != nil {
+		return 0, fmt.Errorf("read the CPU time of sluice: %w", err)
+	}
+	return time.Duration(ticks+more) * time.Second / perSecond, nil
 }
 
 // memory is a field of the process's status in proc(5), in MiB: VmRSS or VmHWM.

@@ -41,77 +41,116 @@ var Class []byte
 //go:embed docker.yaml
 var DockerClass []byte
 
+// Options of a management cluster. The zero value has the simulated provider, and a control plane for each cluster.
+type Options struct {
+	// Docker takes the providers of kubeadm and Docker instead, whose daemon must answer.
+	Docker bool
+	// Shared gives all simulated clusters the same control plane: for making many.
+	Shared bool
+	// LogDir keeps the logs of all processes; when empty they go with the bed.
+	LogDir string
+}
+
 // Bed is a management cluster with Cluster API and a provider.
 type Bed struct {
 	*controlplane.ControlPlane
 	// Client has the rights of an administrator.
 	Client client.Client
 
+	folder   string
 	provider *provider
 }
 
-// Start starts a management cluster with the simulated provider for the length of a test, and builds what it needs once
-// on a machine.
-func Start(t testing.TB) *Bed {
+// Start starts a management cluster for the length of a test, and builds what it needs once on a machine.
+func Start(t testing.TB, o Options) *Bed {
 	t.Helper()
-	bed, err := start(t, "core")
-	if err != nil {
-		t.Fatalf("start a Cluster API management cluster: %v", err)
+	if o.LogDir == "" {
+		o.LogDir = t.ArtifactDir()
 	}
+	bed, err := New(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := bed.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
 	return bed
 }
 
-// StartDocker starts one with the providers of kubeadm and Docker instead, whose daemon must answer.
-func StartDocker(t testing.TB) *Bed {
-	t.Helper()
-	bed, err := start(t, "core", "bootstrap", "controlplane", "docker")
-	if err != nil {
-		t.Fatalf("start a Cluster API management cluster: %v", err)
+// New is Start without a test: the management cluster runs until Stop. ctx bounds the starting only.
+func New(ctx context.Context, o Options) (*Bed, error) {
+	bed := &Bed{}
+	if err := bed.start(ctx, o); err != nil {
+		return nil, errors.Join(fmt.Errorf("start a Cluster API management cluster: %w", err), bed.Stop())
 	}
-	return bed
+	return bed, nil
 }
 
-func start(t testing.TB, managers ...string) (*Bed, error) {
-	folder, err := build(t.Context(), managers)
+// Stop ends the management cluster, and all simulated clusters that it has made.
+func (b *Bed) Stop() error {
+	var errs []error
+	if b.provider != nil {
+		errs = append(errs, b.provider.stop())
+	}
+	if b.ControlPlane != nil {
+		errs = append(errs, b.ControlPlane.Stop())
+	}
+	return errors.Join(append(errs, os.RemoveAll(b.folder))...)
+}
+
+func (b *Bed) start(ctx context.Context, o Options) (err error) {
+	managers := []string{"core"}
+	if o.Docker {
+		managers = []string{"core", "bootstrap", "controlplane", "docker"}
+	}
+	built, err := build(ctx, managers)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	bed := &Bed{ControlPlane: controlplane.Start(t, controlplane.Options{Name: "management", Nodes: []controlplane.Node{{Name: "node-1"}}})}
-	if bed.Client, err = client.New(bed.Config(), client.Options{Scheme: runtime.NewScheme()}); err != nil {
-		return nil, err
+	if b.folder, err = os.MkdirTemp("", "capi-"); err != nil {
+		return err
 	}
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, bed.Kubeconfig(), 0o600); err != nil {
-		return nil, err
+	b.ControlPlane, err = controlplane.New(ctx, controlplane.Options{Name: "management", LogDir: o.LogDir, Nodes: []controlplane.Node{{Name: "node-1"}}})
+	if err != nil {
+		return err
+	}
+	if b.Client, err = client.New(b.Config(), client.Options{Scheme: runtime.NewScheme()}); err != nil {
+		return err
+	}
+	kubeconfig := filepath.Join(b.folder, "kubeconfig")
+	if err := os.WriteFile(kubeconfig, b.Kubeconfig(), 0o600); err != nil {
+		return err
 	}
 	var webhooks []*webhook
 	for _, name := range managers {
-		w, err := newWebhook(name, t.TempDir())
+		w, err := newWebhook(name, filepath.Join(b.folder, name))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		webhooks = append(webhooks, w)
-		if err := bed.install(t.Context(), filepath.Join(folder, name, "config"), w); err != nil {
-			return nil, err
+		if err := b.install(ctx, filepath.Join(built, name, "config"), w); err != nil {
+			return err
 		}
 	}
-	if len(managers) == 1 {
-		bed.provider = newProvider(bed.Client, bed.Config())
-		if err := bed.provider.start(t); err != nil {
-			return nil, fmt.Errorf("start the simulated provider: %w", err)
+	if !o.Docker {
+		b.provider = newProvider(b.Client, b.Config(), o.Shared)
+		if err := b.provider.start(ctx); err != nil {
+			return fmt.Errorf("start the simulated provider: %w", err)
 		}
 	}
 	for i, name := range managers {
-		if err := bed.Run(filepath.Join(folder, name, "capi-"+name), flags(kubeconfig, webhooks[i])...); err != nil {
-			return nil, err
+		if err := b.Run(filepath.Join(built, name, "capi-"+name), flags(kubeconfig, webhooks[i])...); err != nil {
+			return err
 		}
 	}
 	for _, w := range webhooks {
-		if err := w.await(t.Context()); err != nil {
-			return nil, fmt.Errorf("the manager %s does not listen: %w", w.manager, err)
+		if err := w.await(ctx); err != nil {
+			return fmt.Errorf("the manager %s does not listen: %w", w.manager, err)
 		}
 	}
-	return bed, nil
+	return nil
 }
 
 // flags of a manager.
@@ -154,6 +193,9 @@ type webhook struct {
 }
 
 func newWebhook(manager, folder string) (*webhook, error) {
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		return nil, err
+	}
 	authority, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
 	if err != nil {
 		return nil, err
@@ -231,11 +273,8 @@ func (w *webhook) redirect(o *unstructured.Unstructured) {
 }
 
 // Apply creates objects from YAML documents, or brings those that are there up to date.
-func (b *Bed) Apply(t testing.TB, documents []byte) {
-	t.Helper()
-	if err := b.apply(t.Context(), documents, func(*unstructured.Unstructured) {}); err != nil {
-		t.Fatalf("apply: %v", err)
-	}
+func (b *Bed) Apply(ctx context.Context, documents []byte) error {
+	return b.apply(ctx, documents, func(*unstructured.Unstructured) {})
 }
 
 func (b *Bed) apply(ctx context.Context, documents []byte, change func(*unstructured.Unstructured)) error {

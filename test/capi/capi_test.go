@@ -27,9 +27,12 @@ spec:
 
 // A topology becomes a cluster with a node, and leaves nothing when it is deleted.
 func TestACluster(t *testing.T) {
-	bed := capi.Start(t)
-	bed.Apply(t, capi.Class)
-	bed.Apply(t, []byte(cluster))
+	bed := capi.Start(t, capi.Options{})
+	for _, documents := range [][]byte{capi.Class, []byte(cluster)} {
+		if err := bed.Apply(t.Context(), documents); err != nil {
+			t.Fatal(err)
+		}
+	}
 	made := &unstructured.Unstructured{}
 	made.SetAPIVersion("cluster.x-k8s.io/v1beta2")
 	made.SetKind("Cluster")

@@ -1,7 +1,7 @@
 // Package capi starts a Cluster API management cluster as processes of this host, for tests of what makes clusters.
 //
-//	bed := capi.Start(t)
-//	bed.Apply(t, capi.Class)         // a ClusterClass named "simulated"
+//	bed := capi.Start(t, capi.Options{})
+//	err := bed.Apply(t.Context(), capi.Class)         // a ClusterClass named "simulated"
 //
 // # What is real
 //
@@ -13,5 +13,7 @@
 //
 // The provider: infrastructure, bootstrap and control plane, of the group simulated.test/v1alpha1. Its control plane is
 // managed, without machines; its machines are nodes of package controlplane, which run no containers. A machine whose
-// spec.fails is set never comes up and says so. Kubeadm is not part of this; the end-to-end tests on kind are for that.
+// spec.fails is set never comes up and says so. With
+// Options.Shared all clusters have the same control plane, so that there can be very many. Options.Docker takes the real
+// providers of kubeadm and Docker instead.
 package capi

@@ -2,12 +2,12 @@ package capi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,12 +41,25 @@ type provider struct {
 	client client.Client
 	config *rest.Config
 
+	// one makes the control plane that all clusters share; nil where each has its own.
+	one func() (*controlplane.ControlPlane, error)
+
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	ended   error // of the controllers
+
 	mu        sync.Mutex
 	workloads map[client.ObjectKey]*controlplane.ControlPlane
 }
 
-func newProvider(c client.Client, config *rest.Config) *provider {
-	return &provider{client: c, config: config, workloads: map[client.ObjectKey]*controlplane.ControlPlane{}}
+func newProvider(c client.Client, config *rest.Config, shared bool) *provider {
+	p := &provider{client: c, config: config, workloads: map[client.ObjectKey]*controlplane.ControlPlane{}, cancel: func() {}}
+	if shared {
+		p.one = sync.OnceValues(func() (*controlplane.ControlPlane, error) {
+			return controlplane.New(context.Background(), controlplane.Options{Name: "shared"})
+		})
+	}
+	return p
 }
 
 func (p *provider) workload(key client.ObjectKey) *controlplane.ControlPlane {
@@ -61,8 +74,8 @@ func (p *provider) count() int {
 	return len(p.workloads)
 }
 
-// start defines the provider's kinds and runs its controllers to the end of the test.
-func (p *provider) start(t testing.TB) error {
+// start defines the provider's kinds and runs its controllers until stop.
+func (p *provider) start(ctx context.Context) error {
 	kinds := map[string]func(context.Context, *unstructured.Unstructured) (again time.Duration, err error){
 		"SimulatedCluster":      p.infrastructure,
 		"SimulatedControlPlane": p.controlPlane,
@@ -71,7 +84,7 @@ func (p *provider) start(t testing.TB) error {
 	}
 	for kind := range kinds {
 		for _, name := range []string{kind, kind + "Template"} {
-			if err := p.client.Create(t.Context(), definition(name)); err != nil {
+			if err := p.client.Create(ctx, definition(name)); err != nil {
 				return fmt.Errorf("define %s: %w", name, err)
 			}
 		}
@@ -102,23 +115,28 @@ func (p *provider) start(t testing.TB) error {
 			return err
 		}
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := mgr.Start(ctx); err != nil {
-			t.Errorf("the simulated provider: %v", err)
-		}
-	})
-	t.Cleanup(func() {
-		cancel()
-		running.Wait()
-		for key, cp := range p.workloads {
-			if err := cp.Stop(); err != nil {
-				t.Errorf("stop workload cluster %s: %v", key, err)
-			}
-		}
-	})
+	ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	p.running.Go(func() { p.ended = mgr.Start(ctx) })
 	return nil
+}
+
+// stop ends the controllers and all clusters.
+func (p *provider) stop() error {
+	p.cancel()
+	p.running.Wait()
+	errs := []error{p.ended}
+	if p.one != nil {
+		if cp, err := p.one(); err == nil {
+			errs = append(errs, cp.Stop())
+		}
+		return errors.Join(errs...)
+	}
+	for key, cp := range p.workloads {
+		if err := cp.Stop(); err != nil {
+			errs = append(errs, fmt.Errorf("stop workload cluster %s: %w", key, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // definition of a kind of which nothing is checked.
@@ -194,7 +212,12 @@ func (p *provider) controlPlane(ctx context.Context, o *unstructured.Unstructure
 	}
 	cp := p.workload(key)
 	if cp == nil {
-		if cp, err = controlplane.New(ctx, controlplane.Options{Name: key.Name}); err != nil {
+		if p.one != nil {
+			cp, err = p.one()
+		} else {
+			cp, err = controlplane.New(ctx, controlplane.Options{Name: key.Name})
+		}
+		if err != nil {
 			return 0, err
 		}
 		p.mu.Lock()
@@ -237,7 +260,7 @@ func (p *provider) endControlPlane(ctx context.Context, o *unstructured.Unstruct
 	cp := p.workloads[key]
 	delete(p.workloads, key)
 	p.mu.Unlock()
-	if cp != nil {
+	if cp != nil && p.one == nil {
 		if err := cp.Stop(); err != nil {
 			return err
 		}

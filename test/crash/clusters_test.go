@@ -43,8 +43,10 @@ type makers struct {
 
 func newMakers(ctx context.Context, t *testing.T, stop context.CancelCauseFunc) *makers {
 	t.Helper()
-	m := &makers{management: capi.Start(t)}
-	m.management.Apply(t, capi.Class)
+	m := &makers{management: capi.Start(t, capi.Options{})}
+	if err := m.management.Apply(ctx, capi.Class); err != nil {
+		t.Fatal(err)
+	}
 	m.kubeconfig = filepath.Join(t.TempDir(), "management.kubeconfig")
 	if err := os.WriteFile(m.kubeconfig, m.management.Kubeconfig(), 0o600); err != nil {
 		t.Fatal(err)
@@ -138,7 +140,9 @@ func (m *makers) made(ctx context.Context, namespace, name string) (*clusterv1.C
 func (m *makers) imports(ctx context.Context, t *testing.T) {
 	t.Helper()
 	m.step(ctx, t, "by hand: create", func(ctx context.Context) error {
-		m.management.Apply(t, []byte(byHand))
+		if err := m.management.Apply(ctx, []byte(byHand)); err != nil {
+			return err
+		}
 		return until(ctx, func(ctx context.Context) error {
 			hand, err := m.made(ctx, "default", "hand")
 			if err == nil && !meta.IsStatusConditionTrue(hand.Status.Conditions, clusterv1.ClusterAvailableCondition) {
