@@ -27,6 +27,8 @@ const (
 	crashAfterClusterGone  = "cluster.after-release"
 	crashBeforeOrder       = "elastic.before-order"
 	crashAfterOrder        = "elastic.after-order"
+	crashBeforeGrow        = "elastic.before-grow"
+	crashAfterGrow         = "elastic.after-grow"
 	crashBeforeJoin        = "elastic.before-join"
 	crashAfterJoin         = "elastic.after-join"
 	crashBeforeRetire      = "elastic.before-retire"
@@ -48,6 +50,6 @@ var CrashPoints = []string{
 	crashBeforeClusterHold, crashAfterClusterHold,
 	crashBeforeClusterSeen, crashAfterClusterSeen,
 	crashBeforeClusterGone, crashAfterClusterGone,
-	crashBeforeOrder, crashAfterOrder, crashBeforeJoin, crashAfterJoin,
+	crashBeforeOrder, crashAfterOrder, crashBeforeGrow, crashAfterGrow, crashBeforeJoin, crashAfterJoin,
 	crashBeforeRetire, crashAfterRetire, crashBeforeGiveBack, crashAfterGiveBack,
 }

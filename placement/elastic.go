@@ -2,6 +2,7 @@ package placement
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -170,15 +172,26 @@ func (e *elastic) see(ctx context.Context, p *Policy, promises map[string]string
 
 // makeMore begins the clusters that what waits needs, and tells those who wait.
 func (e *elastic) makeMore(ctx context.Context, t *template, has *fleet, coming map[string]string, promises map[string]string) error {
-	tried := &trial{template: t, has: t.measured(e.inventory.Snapshot(), has.members), room: max(int(t.Elastic.AtMost)-len(has.instances), 0)}
+	tried := &trial{template: t, has: t.measured(e.inventory.Snapshot(), has), room: max(int(t.Elastic.AtMost)-len(has.instances), 0)}
 	for name := range coming {
 		tried.coming = append(tried.coming, name)
 	}
 	slices.Sort(tried.coming)
+	snapshot := e.inventory.Snapshot()
+	for i := range has.instances {
+		instance := &has.instances[i]
+		if c := t.growing(snapshot, instance, has.member(instance)); c != nil {
+			tried.growing = append(tried.growing, c)
+			coming[c.Name] = "it grows" // tells those who wait; it is there already
+		}
+	}
+	tried.growths = t.growths(snapshot, has)
 	wanted := tried.demand(e.inventory)
 	begin, hindrance, err := e.mayBegin(t, has, wanted.more)
 	for instance, cluster := range wanted.waits {
 		switch progress, made := coming[cluster]; {
+		case wanted.grow[cluster] > 0:
+			promises[instance] = fmt.Sprintf("policy %s has cluster %s grow by %d for it", t.Name, cluster, wanted.grow[cluster])
 		case made:
 			promises[instance] = fmt.Sprintf("policy %s has cluster %s made for it: %s", t.Name, cluster, progress)
 		case hindrance != "":
@@ -189,6 +202,14 @@ func (e *elastic) makeMore(ctx context.Context, t *template, has *fleet, coming 
 	}
 	if err != nil {
 		return err
+	}
+	for i := range tried.growths {
+		g := &tried.growths[i]
+		if workers := wanted.grow[g.cluster.Name]; workers > 0 {
+			if err := e.grow(ctx, g, workers); err != nil {
+				return err
+			}
+		}
 	}
 	taken := map[string]bool{}
 	for i := range has.instances {
@@ -207,6 +228,35 @@ func (e *elastic) makeMore(ctx context.Context, t *template, has *fleet, coming 
 			return fmt.Errorf("order a cluster: %w", err)
 		}
 		begin--
+	}
+	return nil
+}
+
+// grow has a cluster grow, as its owner would by an update.
+func (e *elastic) grow(ctx context.Context, g *growth, workers int) error {
+	parameters := map[string]any{}
+	if raw := rawParameters(&g.instance.Spec.Desired); raw != nil {
+		if err := json.Unmarshal(raw, &parameters); err != nil {
+			return fmt.Errorf("read the parameters of %s: %w", g.instance.Name, err)
+		}
+	}
+	pools, _ := parameters["workers"].(map[string]any)
+	if pools == nil {
+		pools = map[string]any{}
+	}
+	pools[g.pool] = int(g.now) + workers
+	parameters["workers"] = pools
+	document, err := json.Marshal(parameters)
+	if err != nil {
+		return err
+	}
+	log.FromContext(ctx).Info("Growing a cluster", "cluster", g.cluster.Name, "pool", g.pool, "from", g.now, "to", int(g.now)+workers)
+	g.instance.Spec.Desired.Parameters = &runtime.RawExtension{Raw: document}
+	crashpoint.Hit(crashBeforeGrow)
+	err = e.hub.Update(ctx, g.instance) // a conflict is tried again by what is then true
+	crashpoint.Hit(crashAfterGrow)
+	if err != nil {
+		return fmt.Errorf("have cluster %s grow: %w", g.cluster.Name, err)
 	}
 	return nil
 }

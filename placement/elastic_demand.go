@@ -24,6 +24,7 @@ type template struct {
 	*Policy
 	plan       *catalog.Plan
 	parameters json.RawMessage
+	asked      catalog.ClusterParameters
 	// has is what one of its clusters has for workloads.
 	has Resources
 }
@@ -38,11 +39,10 @@ func newTemplate(p *Policy, plans *catalog.Snapshot) (*template, error) {
 	if p.Elastic.Parameters != nil {
 		t.parameters = p.Elastic.Parameters.Raw
 	}
-	asked, err := plan.ClusterParameters(t.parameters)
-	if err != nil {
+	if t.asked, err = plan.ClusterParameters(t.parameters); err != nil {
 		return nil, err
 	}
-	t.has = workersHave(plan.Cluster, asked)
+	t.has = workersHave(plan.Cluster, t.asked)
 	return t, nil
 }
 
@@ -73,10 +73,94 @@ func (t *template) supposed(name string, has Resources) *Cluster {
 	return ClusterOf(mc, metav1.Now().Time)
 }
 
+// growth is by how many workers one of the template's clusters can still grow.
+type growth struct {
+	cluster  *Cluster // as it is
+	instance *v1alpha1.ServiceInstance
+	pool     string
+	now      int32
+	more     int
+	machine  Resources
+}
+
+// grown is the cluster with so many workers more.
+func (g *growth) grown(workers int) *Cluster {
+	c := *g.cluster
+	c.Allocatable = maps.Clone(c.Allocatable)
+	c.Allocatable.add(g.machine, int64(workers))
+	return &c
+}
+
+// machines of a new cluster; growing by more than that is no cheaper.
+func (t *template) machines() int {
+	n := 0
+	if cp := t.plan.Cluster.ControlPlane; cp != nil {
+		n += int(t.asked.ControlPlane)
+	}
+	for _, workers := range t.asked.Workers {
+		n += int(workers)
+	}
+	return n
+}
+
+// growths are the clusters of the template that are ready, as the plan says they can
+// grow, by their first pool that can.
+func (t *template) growths(s *Snapshot, has *fleet) (all []growth) {
+	for i := range has.instances {
+		instance := &has.instances[i]
+		member := has.member(instance)
+		if member == nil || !member.DeletionTimestamp.IsZero() || !settledInstance(instance) || instance.Annotations[v1alpha1.AnnotationRetired] != "" ||
+			instance.Status.Operation.State == v1alpha1.StateFailed {
+			continue
+		}
+		c := s.Cluster(member.Name)
+		asked, err := t.plan.ClusterParameters(rawParameters(&instance.Spec.Desired))
+		if c == nil || !c.Ready || err != nil {
+			continue
+		}
+		for _, pool := range t.plan.Cluster.Workers {
+			if now := asked.Workers[pool.Name]; pool.Max > now {
+				all = append(all, growth{c, instance, pool.Name, now, min(int(pool.Max-now), t.machines()), ResourcesOf(pool.Machine)})
+				break
+			}
+		}
+	}
+	return all
+}
+
+func rawParameters(state *v1alpha1.InstanceState) json.RawMessage {
+	if state.Parameters == nil {
+		return nil
+	}
+	return state.Parameters.Raw
+}
+
+// growing is a cluster of the template that has been told to grow, as it will be; nil
+// where it has not.
+func (t *template) growing(s *Snapshot, instance *v1alpha1.ServiceInstance, member *v1alpha1.MemberCluster) *Cluster {
+	d := instance.Status.Delivered
+	if member == nil || d == nil || instance.Generation == instance.Status.ObservedGeneration && instance.Status.Operation.State != v1alpha1.StateInProgress {
+		return nil
+	}
+	c := s.Cluster(member.Name)
+	was, err := t.plan.ClusterParameters(rawParameters(&d.State))
+	will, err2 := t.plan.ClusterParameters(rawParameters(&instance.Spec.Desired))
+	if c == nil || err != nil || err2 != nil {
+		return nil
+	}
+	grown := *c
+	grown.Allocatable = maps.Clone(c.Allocatable)
+	grown.Allocatable.add(workersHave(t.plan.Cluster, will), 1)
+	grown.Allocatable.add(workersHave(t.plan.Cluster, was), -1)
+	return &grown
+}
+
 // demand is what a template is to make, and what waits for which of its clusters.
 type demand struct {
 	// more clusters than there are and are being made.
 	more int
+	// grow says, by cluster, by how many workers.
+	grow map[string]int
 	// waits names, by the instance that waits, the cluster on which it will be placed; one
 	// that is not begun yet is named by what keeps it from being.
 	waits map[string]string
@@ -85,8 +169,11 @@ type demand struct {
 // trial is what a template may come to.
 type trial struct {
 	template *template
-	// coming are the template's clusters that are being made.
-	coming []string
+	// coming are the template's clusters that are being made, and growing those that grow.
+	coming  []string
+	growing []*Cluster
+	// growths are what could grow.
+	growths []growth
 	// has is what each of them will have.
 	has Resources
 	// room is how many more there may be.
@@ -95,7 +182,7 @@ type trial struct {
 
 // demand is worked out by trying.
 func (t *trial) demand(inventory *Inventory) demand {
-	n := demand{waits: map[string]string{}}
+	n := demand{waits: map[string]string{}, grow: map[string]int{}}
 	var waiting []Request
 	for _, r := range inventory.Parked() {
 		if r.Made == nil && t.template.concerns(r.Consumer) {
@@ -122,6 +209,20 @@ func (t *trial) demand(inventory *Inventory) demand {
 	for _, name := range t.coming {
 		fork.UpsertCluster(t.template.supposed(name, t.has))
 		waiting = place(name)
+	}
+	for _, c := range t.growing {
+		fork.UpsertCluster(c)
+		waiting = place(c.Name)
+	}
+	for i := range t.growths {
+		g := &t.growths[i]
+		for workers := 1; workers <= g.more && len(waiting) > 0; workers++ {
+			fork.UpsertCluster(g.grown(workers))
+			if left := place(g.cluster.Name); len(left) < len(waiting) {
+				waiting, n.grow[g.cluster.Name] = left, workers
+			}
+		}
+		fork.UpsertCluster(g.grown(n.grow[g.cluster.Name]))
 	}
 	// One alone may not help a request that wants several.
 	for tried := 1; tried <= min(t.room, n.more+mostClusters) && len(waiting) > 0; tried++ {
@@ -150,11 +251,17 @@ func uses(d Decision, cluster string) bool {
 // measured is what a cluster of the template has turned out to have, where there is one
 // that is ready: its nodes and pods of its own may leave less than the plan says, and
 // to make more of the same for what does not fit would not end.
-func (t *template) measured(s *Snapshot, members []v1alpha1.MemberCluster) Resources {
-	for i := range members {
-		c := s.Cluster(members[i].Name)
-		if c == nil || !c.Ready || len(c.Allocatable) == 0 {
+func (t *template) measured(s *Snapshot, all *fleet) Resources {
+	for i := range all.instances {
+		instance := &all.instances[i]
+		member := all.member(instance)
+		if member == nil || instance.Status.Delivered == nil {
 			continue
+		}
+		c := s.Cluster(member.Name)
+		asked, err := t.plan.ClusterParameters(rawParameters(&instance.Status.Delivered.State))
+		if c == nil || !c.Ready || len(c.Allocatable) == 0 || err != nil || !maps.Equal(asked.Workers, t.asked.Workers) {
+			continue // one that has grown is no measure
 		}
 		has := maps.Clone(c.Allocatable)
 		has.add(c.ForeignUse, -1)

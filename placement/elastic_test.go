@@ -21,12 +21,18 @@ import (
 // clusterCatalog sells clusters of two workers with 4 cores each.
 func clusterCatalog(t *testing.T) *catalog.Snapshot {
 	t.Helper()
+	return growingCatalog(t, 0)
+}
+
+// growingCatalog sells them with as many as so many workers.
+func growingCatalog(t *testing.T, max int32) *catalog.Snapshot {
+	t.Helper()
 	spec := v1alpha1.ServiceOfferingSpec{ID: "service-clusters", Name: "clusters", Description: "Clusters.", Bindable: true, PlanUpdateable: true}
 	spec.Plans = []v1alpha1.Plan{{
 		ID: "plan-cluster", Name: "small", Description: "Two workers.", Kind: v1alpha1.PlanKindCluster,
 		Cluster: &v1alpha1.ClusterPlan{
 			Class: "class", Versions: []string{"v1.34.4"}, Roles: []string{"cluster-admin"},
-			Workers: []v1alpha1.WorkerPool{{Name: "pool", Class: "worker", Machines: v1alpha1.Machines{Replicas: 2, Machine: quantities("cpu=4")}}},
+			Workers: []v1alpha1.WorkerPool{{Name: "pool", Class: "worker", Machines: v1alpha1.Machines{Replicas: 2, Max: max, Machine: quantities("cpu=4")}}},
 		},
 	}}
 	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &spec}}}, nil)
@@ -191,6 +197,8 @@ func (w *elasticWorld) deliver(order *v1alpha1.ServiceInstance) {
 	order.Status.Delivered = &v1alpha1.DeliveredState{State: order.Spec.Desired, Decision: v1alpha1.Decision{Placements: []v1alpha1.Placement{
 		{Cluster: "makers", Reserved: quantities("cpu=8"), Made: &v1alpha1.ClusterShape{}},
 	}}}
+	order.Status.Decision = order.Status.Delivered.Decision.DeepCopy()
+	order.Status.ObservedGeneration = order.Generation
 	w.must(w.hub.Status().Update(w.Context(), order))
 }
 
@@ -284,6 +292,47 @@ func TestElasticLife(t *testing.T) {
 	}
 	if len(w.joined) == 0 {
 		t.Error("Sluice was never registered on it")
+	}
+}
+
+// A cluster that is there grows rather than that another is made, as far as its plan
+// lets it and as long as that takes no more machines; what does not fit then gets another.
+func TestElasticGrows(t *testing.T) {
+	w := newElasticWorld(t, "cpu=100,sluice.dev/clusters=10", nil)
+	w.elastic.catalog.Replace(growingCatalog(t, 4))
+	w.park("a", 6)
+	w.look()
+	order := w.orders()[0]
+	w.deliver(&order)
+	w.look()
+	name := v1alpha1.MadeClusterName(order.Name)
+	w.ready(name, "cpu=8")
+	if _, err := w.inventory.Place(Request{ID: "a", Resources: Resources{"cpu": 6000}}); err != nil {
+		t.Fatal(err)
+	}
+	w.park("b", 5)
+	w.look()
+	orders := w.orders()
+	if len(orders) != 1 {
+		t.Fatalf("%d orders, want one that grows", len(orders))
+	}
+	if got := string(orders[0].Spec.Desired.Parameters.Raw); got != `{"workers":{"pool":3}}` {
+		t.Errorf("its parameters are %s, want one worker more", got)
+	}
+	if got := w.elastic.Promise("b"); !strings.Contains(got, "has cluster "+name+" grow by 1 for it") {
+		t.Errorf("b is told %q", got)
+	}
+	w.look()
+	if got := string(w.orders()[0].Spec.Desired.Parameters.Raw); got != `{"workers":{"pool":3}}` {
+		t.Errorf("it grows once more, to %s", got)
+	}
+	if got := w.elastic.Promise("b"); !strings.Contains(got, "it grows") {
+		t.Errorf("b is told %q", got)
+	}
+	w.park("c", 7) // beyond the four workers that there may be
+	w.look()
+	if n := len(w.orders()); n != 2 {
+		t.Errorf("%d orders, want another cluster beside the one that grows", n)
 	}
 }
 

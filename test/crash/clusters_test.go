@@ -364,7 +364,8 @@ func (m *makers) killAtEach(ctx context.Context, points []string) error {
 }
 
 // Three instances that fit nowhere get one cluster, however often Sluice is killed while
-// it is made, and it is given back once they are gone, however often Sluice is killed then.
+// it is made; it grows for two more, and is given back once they are all gone, however
+// often Sluice is killed then.
 func TestOneClusterForWhatFitsNowhere(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	defer stop(nil)
@@ -388,17 +389,23 @@ func TestOneClusterForWhatFitsNowhere(t *testing.T) {
 		}
 	}()
 	var all []*instance
-	for _, id := range []string{"one", "two", "three"} {
-		all = append(all, &instance{bed: m.bed, id: id, name: v1alpha1.InstanceName(platformName, id), plan: "small"})
-	}
-	m.step(ctx, t, fmt.Sprintf("provision three, killed %d times", len(whileMade)), func(ctx context.Context) error {
-		group, ctx := errgroup.WithContext(ctx)
-		group.Go(func() error { return m.killAtEach(ctx, whileMade) })
-		for _, i := range all {
-			group.Go(func() error { return m.succeed(ctx, http.MethodPut, i.path(), async, i.body("small", 0)) })
+	provision := func(killed []string, ids ...string) {
+		var some []*instance
+		for _, id := range ids {
+			some = append(some, &instance{bed: m.bed, id: id, name: v1alpha1.InstanceName(platformName, id), plan: "small"})
 		}
-		return group.Wait()
-	})
+		all = append(all, some...)
+		m.step(ctx, t, fmt.Sprintf("provision %d, killed %d times", len(ids), len(killed)), func(ctx context.Context) error {
+			group, ctx := errgroup.WithContext(ctx)
+			group.Go(func() error { return m.killAtEach(ctx, killed) })
+			for _, i := range some {
+				group.Go(func() error { return m.succeed(ctx, http.MethodPut, i.path(), async, i.body("small", 0)) })
+			}
+			return group.Wait()
+		})
+	}
+	provision(whileMade, "one", "two", "three")
+	provision(whileGrown, "four", "five") // four fit on one worker
 	m.step(ctx, t, "all are on it", func(ctx context.Context) error {
 		return m.withHub(ctx, func(hub client.Client) error {
 			var on []string

@@ -137,14 +137,15 @@ var rows = []struct{ point, during string }{
 	{"catalog.after-finalizer-removal", withdraw},
 }
 
-// whileMade and whileGivenBack are where to kill, one after the other, while a cluster is
-// made for what fits nowhere, and while it is given back.
+// whileMade, whileGrown and whileGivenBack are where to kill, one after the other, while a
+// cluster is made for what fits nowhere, while it grows, and while it is given back.
 var (
 	whileMade = []string{
 		"elastic.before-order", "elastic.after-order", "deliver.before-cluster", "deliver.after-cluster",
 		"deliver.before-add-on", "deliver.after-add-on",
 		"elastic.before-join", "elastic.after-join",
 	}
+	whileGrown     = []string{"elastic.before-grow", "elastic.after-grow"}
 	whileGivenBack = []string{
 		"elastic.before-retire", "elastic.after-retire", "elastic.before-give-back", "elastic.after-give-back",
 		"remove.before-cluster", "remove.after-cluster",
@@ -160,7 +161,7 @@ func TestEveryCrashPointHasARow(t *testing.T) {
 		t.Errorf("found only %d crash points in the source", len(declared))
 	}
 	tested := map[string]bool{}
-	points := slices.Concat(whileMade, whileGivenBack)
+	points := slices.Concat(whileMade, whileGrown, whileGivenBack)
 	for _, r := range rows {
 		points = append(points, r.point)
 	}
