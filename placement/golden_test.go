@@ -79,7 +79,7 @@ func replay(t *testing.T, sections map[string]string) (decision, table string) {
 	for instance, clusters := range held {
 		inventory.Reserve(instance, consumers[instance], clusters)
 	}
-	request := decode[requestRow](t, sections["request"]).request(t, sections["plan"])
+	request := decode[requestRow](t, sections["request"]).request(t, sections["plan"], sections["cluster plan"])
 	inventory.SetPolicies(CompilePolicies(decode[[]v1alpha1.PlacementPolicy](t, sections["policies"])))
 	request = inventory.Snapshot().Policies().Govern(request, request.Consumer)
 
@@ -122,6 +122,7 @@ func decode[T any](t *testing.T, section string) T {
 // it says otherwise.
 type clusterRow struct {
 	Name        string              `json:"name"`
+	Driver      string              `json:"driver"`
 	Region      string              `json:"region"`
 	Tier        v1alpha1.Tier       `json:"tier"`
 	Labels      map[string]string   `json:"labels"`
@@ -148,7 +149,7 @@ type clusterRow struct {
 func (r clusterRow) memberCluster() *v1alpha1.MemberCluster {
 	mc := &v1alpha1.MemberCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: r.Name, Labels: r.Labels},
-		Spec:       v1alpha1.MemberClusterSpec{Region: r.Region, Tier: r.Tier, Taints: r.Taints, Unschedulable: r.Cordoned},
+		Spec:       v1alpha1.MemberClusterSpec{Driver: r.Driver, Region: r.Region, Tier: r.Tier, Taints: r.Taints, Unschedulable: r.Cordoned},
 		Status:     v1alpha1.MemberClusterStatus{Allocatable: r.Has, ForeignUse: r.Foreign, StorageClasses: r.Classes},
 	}
 	mc.Spec.Provider, mc.Status.Claims = r.Provider, r.Claims
@@ -205,9 +206,17 @@ type requestRow struct {
 	Require     []v1alpha1.PolicyRule `json:"require"`
 }
 
-func (r requestRow) request(t *testing.T, plan string) Request {
+func (r requestRow) request(t *testing.T, resourcesPlan, clusterPlan string) Request {
 	t.Helper()
-	if plan != "" {
+	if resourcesPlan != "" || clusterPlan != "" {
+		plan := v1alpha1.Plan{ID: "plan", Name: "plan"}
+		if clusterPlan != "" {
+			sold := decode[v1alpha1.ClusterPlan](t, clusterPlan)
+			plan.Kind, plan.Cluster = v1alpha1.PlanKindCluster, &sold
+		} else {
+			sold := decode[v1alpha1.ResourcesPlan](t, resourcesPlan)
+			plan.Kind, plan.Resources = v1alpha1.PlanKindResources, &sold
+		}
 		request := r.ofPlan(t, plan)
 		request.Current, request.Leaving, request.External, request.At = r.Current, r.Leaving, r.External, goldenTime
 		r.Consumer.Application, r.Consumer.Plan = request.Consumer.Application, request.Consumer.Plan
@@ -234,12 +243,9 @@ func (r requestRow) request(t *testing.T, plan string) Request {
 }
 
 // ofPlan is the request of an instance of a plan.
-func (r requestRow) ofPlan(t *testing.T, plan string) Request {
+func (r requestRow) ofPlan(t *testing.T, plan v1alpha1.Plan) Request {
 	t.Helper()
-	resources := decode[v1alpha1.ResourcesPlan](t, plan)
-	spec := v1alpha1.ServiceOfferingSpec{ID: "service", Name: "service", Plans: []v1alpha1.Plan{
-		{ID: "plan", Name: "plan", Kind: v1alpha1.PlanKindResources, Resources: &resources},
-	}}
+	spec := v1alpha1.ServiceOfferingSpec{ID: "service", Name: "service", Plans: []v1alpha1.Plan{plan}}
 	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &spec}}}, nil)
 	if err != nil {
 		t.Fatal(err)
