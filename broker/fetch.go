@@ -47,12 +47,15 @@ func instanceLabels(i *v1alpha1.ServiceInstance) map[string]string {
 	return map[string]string{v1alpha1.LabelInstance: i.Name}
 }
 
-// whereabouts names the clusters of an instance, and their regions as far as they
-// are known.
+// whereabouts names the clusters of an instance, their regions as far as they are
+// known, and which component is where.
 func (s *server) whereabouts(c *call, i *v1alpha1.ServiceInstance) map[string]string {
-	var clusters, regions []string
+	var clusters, regions, components []string
 	for _, placement := range i.Status.Delivered.Decision.Placements {
 		clusters = append(clusters, placement.Cluster)
+		for _, component := range placement.Components {
+			components = append(components, component+"="+placement.Cluster)
+		}
 		var cluster v1alpha1.MemberCluster
 		if err := s.Client.Get(c.Context(), client.ObjectKey{Namespace: s.Namespace, Name: placement.Cluster}, &cluster); err == nil && cluster.Spec.Region != "" {
 			regions = append(regions, cluster.Spec.Region)
@@ -65,6 +68,10 @@ func (s *server) whereabouts(c *call, i *v1alpha1.ServiceInstance) map[string]st
 	if len(regions) > 0 {
 		slices.Sort(regions)
 		attributes["regions"] = strings.Join(slices.Compact(regions), ",")
+	}
+	if len(components) > 0 {
+		slices.Sort(components)
+		attributes["components"] = strings.Join(components, ",")
 	}
 	return attributes
 }

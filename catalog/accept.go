@@ -162,6 +162,9 @@ func checkResources(r *v1alpha1.ResourcesPlan) error {
 			}
 		}
 	}
+	if err := checkComponents(r); err != nil {
+		return err
+	}
 	if r.Replicas != nil {
 		for i := range r.Replicas.Weights {
 			path := field.NewPath("replicas", "weights").Index(i)
@@ -181,6 +184,43 @@ func checkResources(r *v1alpha1.ResourcesPlan) error {
 		}
 		if errs := validation.NameIsDNSSubdomain(class, false); len(errs) > 0 {
 			return fmt.Errorf("storage: class %q: %s", class, strings.Join(errs, "; "))
+		}
+	}
+	return nil
+}
+
+// checkComponents checks a plan's components and what is between them.
+func checkComponents(r *v1alpha1.ResourcesPlan) error {
+	if len(r.Components) == 0 {
+		if len(r.Links) > 0 {
+			return errors.New("links: there are no components")
+		}
+		return nil
+	}
+	if r.Clusters > 1 || r.MaxClusters > 1 || r.Spread != nil || r.Replicas != nil {
+		return errors.New("components: each is on one cluster; they do not go together with clusters, spread or replicas")
+	}
+	var names []string
+	for i := range r.Components {
+		c := &r.Components[i]
+		names = append(names, c.Name)
+		if c.Selector != nil {
+			path := field.NewPath("components").Key(c.Name).Child("selector")
+			if errs := metavalidation.ValidateLabelSelector(c.Selector, metavalidation.LabelSelectorValidationOptions{}, path); len(errs) > 0 {
+				return errs.ToAggregate()
+			}
+		}
+		for name, amount := range c.Limits {
+			if amount.Sign() < 0 {
+				return fmt.Errorf("components: %s: %s is negative", c.Name, name)
+			}
+		}
+	}
+	for _, link := range r.Links {
+		for _, name := range link.Between {
+			if !slices.Contains(names, name) {
+				return fmt.Errorf("links: there is no component %s", name)
+			}
 		}
 	}
 	return nil

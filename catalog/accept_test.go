@@ -60,6 +60,25 @@ func TestJudge(t *testing.T) {
 		"less storage than none": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
 			r.Storage = map[string]resource.Quantity{"fast": resource.MustParse("-1")}
 		}))}, []string{"Invalid"}, "fast is negative"},
+		"components of more than one cluster": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
+			r.MaxClusters, r.Components = 2, []v1alpha1.Component{{Name: "web"}}
+		}))}, []string{"Invalid"}, "do not go together with clusters"},
+		"a link to no component": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
+			r.MaxClusters, r.Components, r.Links = 0, []v1alpha1.Component{{Name: "web"}}, []v1alpha1.Link{{Between: []string{"web", "db"}}}
+		}))}, []string{"Invalid"}, "there is no component db"},
+		"links without components": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
+			r.Links = []v1alpha1.Link{{Between: []string{"web", "db"}}}
+		}))}, []string{"Invalid"}, "there are no components"},
+		"a cluster plan with an even control plane": {[]v1alpha1.ServiceOffering{offering("a", first(func(p *v1alpha1.Plan) {
+			p.Kind, p.Resources = v1alpha1.PlanKindCluster, nil
+			p.Cluster = &v1alpha1.ClusterPlan{Roles: []string{"view"}, ControlPlane: &v1alpha1.Machines{Replicas: 2}}
+		}))}, []string{"Invalid"}, "2 is even"},
+		"a cluster plan with networks that are none": {[]v1alpha1.ServiceOffering{offering("a", first(func(p *v1alpha1.Plan) {
+			p.Kind, p.Resources = v1alpha1.PlanKindCluster, nil
+			p.Cluster = &v1alpha1.ClusterPlan{Roles: []string{"view"}, PodCIDRs: []string{"10.0.0.0"}}
+		}))}, []string{"Invalid"}, "is no address range"},
+		"a role of clusters for resources": {[]v1alpha1.ServiceOffering{offering("a", first(func(p *v1alpha1.Plan) { p.Credentials.Role = "cluster-admin" }))},
+			[]string{"Invalid"}, "is for cluster plans"},
 		"a class that is none": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
 			r.Storage = map[string]resource.Quantity{"a b": resource.MustParse("1")}
 		}))}, []string{"Invalid"}, "class"},

@@ -3,6 +3,7 @@ package placement
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -76,6 +77,34 @@ func BenchmarkPlace(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkComponents places an application of three components in a chain, the clusters of
+// which report the latency of a few others each.
+func BenchmarkComponents(b *testing.B) {
+	for _, n := range []int{10, 100, 1000, 10000} {
+		inventory := syntheticFleet(n)
+		clusters := inventory.Snapshot().Clusters()
+		for i, c := range clusters {
+			measured := *c
+			measured.Latencies = map[string]Measured{}
+			for k := 1; k <= 4; k++ {
+				measured.Latencies[clusters[(i+k)%n].Name] = Measured{Median: time.Duration(k) * 5 * time.Millisecond}
+			}
+			inventory.UpsertCluster(&measured)
+		}
+		r := Request{ID: "si-app", Links: []Link{{Between: [2]int{0, 1}, Most: 10 * time.Millisecond}, {Between: [2]int{1, 2}, Most: 10 * time.Millisecond}}}
+		for _, name := range []string{"front", "back", "store"} {
+			r.Components = append(r.Components, Component{Name: name, Resources: Resources{corev1.ResourceCPU: 1000}})
+		}
+		s := inventory.Snapshot()
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				Place(r, s) //nolint:errcheck // that nothing fits is an answer, too
+			}
+		})
 	}
 }
 

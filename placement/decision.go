@@ -32,7 +32,9 @@ type Placement struct {
 	Cluster string
 	// Replicas on the cluster; zero where none are asked for.
 	Replicas int32
-	Reserved Resources
+	// Components on the cluster; none where none are asked for.
+	Components []string
+	Reserved   Resources
 	// Score from 0 to 100; Explain says what it is made of.
 	Score int32
 	// Price of the reservation; nil where the cluster has no price list.
@@ -110,7 +112,7 @@ func (e *UnplaceableError) Error() string {
 func (d Decision) API(generation int64) *v1alpha1.Decision {
 	out := &v1alpha1.Decision{Generation: generation, Considered: int32(d.Considered)} //nolint:gosec // a count of clusters
 	for _, p := range d.Placements {
-		placed := v1alpha1.Placement{Cluster: p.Cluster, Replicas: p.Replicas, Reserved: p.Reserved.List(), Score: p.Score}
+		placed := v1alpha1.Placement{Cluster: p.Cluster, Replicas: p.Replicas, Components: p.Components, Reserved: p.Reserved.List(), Score: p.Score}
 		if p.Price != nil {
 			placed.PricePerHour, placed.Currency = p.Price.quantity(), p.Price.Currency
 		}
@@ -220,6 +222,8 @@ func (e *evaluation) passedOver(at spot, chosen []candidate) (Reason, string) {
 		return reason, e.notInSpread(at, score, chosen)
 	}
 	switch {
+	case e.joint:
+		return reason, fmt.Sprintf("scores %d, and is not part of the best combination", score)
 	case score < last:
 		return reason, fmt.Sprintf("scores %d, the last one chosen %d", score, last)
 	case score == last:

@@ -12,6 +12,8 @@ import (
 // Verdict is what a placement says of one cluster.
 type Verdict struct {
 	Cluster string `json:"cluster"`
+	// Component that it is about, where the request has some.
+	Component string `json:"component,omitempty"`
 	// Chosen clusters have no Reason.
 	Chosen  bool   `json:"chosen,omitempty"`
 	Reason  Reason `json:"reason,omitempty"`
@@ -28,8 +30,17 @@ type Verdict struct {
 // those that fit, both best first, then the refused ones by name. It is computed
 // anew rather than carried by the decision: Place is a pure function.
 func Explain(r Request, s *Snapshot) []Verdict {
+	if len(r.Components) > 0 {
+		return explainTogether(r, s)
+	}
 	e := evaluate(r, s)
 	chosen, _ := e.choose()
+	return e.verdicts(chosen)
+}
+
+// verdicts are those of an evaluation, with these clusters chosen.
+func (e *evaluation) verdicts(chosen []candidate) []Verdict {
+	r, s := e.request, e.snapshot
 	for i := range e.current {
 		e.current[i].rank = int64(e.current[i].score)
 	}
@@ -116,6 +127,10 @@ func WriteTable(w io.Writer, verdicts []Verdict) error {
 		}
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	components := slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Component != "" })
+	if components {
+		fmt.Fprint(table, "COMPONENT\t")
+	}
 	fmt.Fprint(table, "CLUSTER\tVERDICT\tSCORE")
 	for _, column := range shown {
 		fmt.Fprint(table, "\t", column.title)
@@ -128,6 +143,9 @@ func WriteTable(w io.Writer, verdicts []Verdict) error {
 		}
 		if v.Price != nil {
 			cost = v.Price.String()
+		}
+		if components {
+			fmt.Fprintf(table, "%s\t", v.Component)
 		}
 		fits := v.Chosen || v.Reason == ReasonOutranked || v.Reason == ReasonFits
 		fmt.Fprintf(table, "%s\t%s\t%s", v.Cluster, verdict, points(v.Score, fits))

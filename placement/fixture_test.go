@@ -102,6 +102,13 @@ func testCatalog(t *testing.T) *catalog.Snapshot {
 			Resources:                     &v1alpha1.ResourcesPlan{Limits: quantities("cpu=" + size), Clusters: 1, MaxClusters: 3},
 		})
 	}
+	spec.Plans = append(spec.Plans, v1alpha1.Plan{
+		ID: "plan-application", Name: "application", Description: "Two components.", Kind: v1alpha1.PlanKindResources,
+		MaximumPollingDurationSeconds: int32(polling.Seconds()),
+		Resources: &v1alpha1.ResourcesPlan{Limits: quantities("cpu=2"), Components: []v1alpha1.Component{
+			{Name: "db", Limits: quantities("cpu=6")}, {Name: "web"},
+		}},
+	})
 	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &spec}}}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -159,11 +159,34 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []str
 	default:
 		request.Current = r.inventory.ClustersHeld(s.Name)
 	}
+	request.Seats = seats(s, leaving)
 	request.Current, request.Leaving, request.At = without(request.Current, leaving), leaving, s.now
 	if s.moving() {
 		request.Leaving = unique(leaving, named(s.Status.Decision.Leaving))
 	}
 	return request, nil
+}
+
+// seats are the clusters that the components of an instance are on, or are being delivered
+// to, but for those that it leaves.
+func seats(s *scope, leaving []string) map[string]string {
+	decision := s.Status.Decision
+	if !s.moving() && s.Status.Delivered != nil {
+		decision = &s.Status.Delivered.Decision
+	}
+	seats := map[string]string{}
+	if decision == nil {
+		return seats
+	}
+	for _, p := range decision.Placements {
+		if slices.Contains(leaving, p.Cluster) {
+			continue
+		}
+		for _, component := range p.Components {
+			seats[component] = p.Cluster
+		}
+	}
+	return seats
 }
 
 // decide places the request and reserves, measuring both. Where its weights count the

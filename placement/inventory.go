@@ -241,7 +241,7 @@ func (inv *Inventory) rouse(before *Snapshot, clusters []string) {
 	s := inv.now()
 	for id, request := range inv.waiting {
 		if slices.ContainsFunc(clusters, func(name string) bool {
-			return Accepts(request, s, name) && (before == nil || request.Replicas > 0 || !Accepts(request, before, name))
+			return Accepts(request, s, name) && (before == nil || request.Replicas > 0 || len(request.Components) > 0 || !Accepts(request, before, name))
 		}) {
 			inv.wake(id)
 		}

@@ -16,6 +16,9 @@ import (
 // scores are ordered by a hash of request ID and cluster, so that ties do not pile
 // up on one cluster. What is chosen is the best there is, never a sample of it.
 func Place(r Request, s *Snapshot) (Decision, error) {
+	if len(r.Components) > 0 {
+		return placeTogether(r, s)
+	}
 	e := evaluate(r, s)
 	chosen, short := e.choose()
 	if short != nil {
@@ -31,6 +34,14 @@ func Place(r Request, s *Snapshot) (Decision, error) {
 func Accepts(r Request, s *Snapshot, cluster string) bool {
 	at, found := s.find(cluster)
 	if !found {
+		return false
+	}
+	for i := range r.Components {
+		if _, refused := refusal(at, r.of(&r.Components[i]).filters(s, nil), false); !refused {
+			return r.exceeded(s, 1) == ""
+		}
+	}
+	if len(r.Components) > 0 {
 		return false
 	}
 	_, refused := refusal(at, r.filters(s, nil), false)
@@ -53,6 +64,8 @@ type evaluation struct {
 	current []candidate
 	lost    []lost
 	scorer  *scorer
+	// joint: others have a say in what is chosen, see group.
+	joint bool
 	// ranked are the candidates among which the last pick chose, as far as they matter, by
 	// group where it was over groups.
 	ranked [][]candidate

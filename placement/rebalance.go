@@ -93,7 +93,7 @@ func settledRequests(ctx context.Context, reader client.Reader, namespace string
 				parameters = state.Parameters.Raw
 			}
 			request, err := NewRequest(instance.Name, plan, parameters)
-			if err != nil || request.Made != nil { // clusters do not move
+			if err != nil || request.Made != nil || len(request.Components) > 0 { // clusters do not move, and groups only together
 				continue
 			}
 			request = policies.Govern(request, ConsumerOf(instance))

@@ -72,6 +72,11 @@ type Request struct {
 	Free bool
 	// Leaving are clusters on which the instance is and must not stay.
 	Leaving []string
+	// Components to place together, instead of Resources and Clusters; Links between them, and
+	// Seats, the clusters that the components of the instance are on, by name.
+	Components []Component
+	Links      []Link
+	Seats      map[string]string
 	// Made is the cluster to make, where one is asked for: on a management cluster then.
 	Made *v1alpha1.ClusterShape
 }
@@ -123,8 +128,14 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 	if err != nil {
 		return Request{}, fmt.Errorf("plan %s: %w", plan.Name, err)
 	}
+	components, links, err := componentsOf(plan.Resources, resources)
+	if err != nil {
+		return Request{}, fmt.Errorf("plan %s: %w", plan.Name, err)
+	}
 	return Request{
 		ID:          id,
+		Components:  components,
+		Links:       links,
 		Resources:   resources,
 		Clusters:    int(asked.Clusters),
 		Selector:    selector.Add(requirements...),
@@ -181,6 +192,13 @@ func (r Request) stays() int {
 
 // total is what the request reserves in all, on n clusters.
 func (r Request) total(n int) Resources {
+	if len(r.Components) > 0 {
+		sum := Resources{}
+		for _, c := range r.Components {
+			sum.add(c.Resources, 1)
+		}
+		return sum
+	}
 	if r.Replicas > 0 {
 		n = r.Replicas
 	}

@@ -184,6 +184,8 @@ type Placement struct {
 	Cluster string `json:"cluster"`
 	// Replicas on that cluster, where the plan divides them.
 	Replicas int32 `json:"replicas,omitempty"`
+	// Components on that cluster, where the plan has some.
+	Components []string `json:"components,omitempty"`
 	// Reserved on that cluster. Persistent storage is counted per class under
 	// "<class>.storageclass.storage.k8s.io/requests.storage", as in a ResourceQuota.
 	Reserved corev1.ResourceList `json:"reserved"`

@@ -235,6 +235,15 @@ type ResourcesPlan struct {
 	Spread *Spread `json:"spread,omitempty"`
 	// Replicas are divided over the chosen clusters; Limits, Storage and MaxPrice are then those of one replica.
 	Replicas *Replicas `json:"replicas,omitempty"`
+	// Components are parts of an application that are placed together, each on a cluster
+	// that suits it: all of them or none. Not together with clusters, spread or replicas.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=map
+	// +listMapKey=name
+	Components []Component `json:"components,omitempty"`
+	// Links bound the latency between the clusters of two components.
+	// +kubebuilder:validation:MaxItems=32
+	Links []Link `json:"links,omitempty"`
 	// Affinity places instances by where others of the same consumer are.
 	// +kubebuilder:validation:MaxItems=8
 	Affinity []Affinity `json:"affinity,omitempty"`
@@ -257,6 +266,35 @@ type ResourcesPlan struct {
 	// Score says what to prefer among the clusters that fit.
 	// +kubebuilder:default={}
 	Score ScoreWeights `json:"score,omitempty"`
+}
+
+// Component is a part of an application.
+type Component struct {
+	// Name of the component.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// Limits of the component; none means those of the plan.
+	Limits corev1.ResourceList `json:"limits,omitempty"`
+	// Selector that its cluster matches besides the plan's.
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+	// Tier of its cluster; none means the plan's.
+	Tier Tier `json:"tier,omitempty"`
+}
+
+// Link is between two components.
+type Link struct {
+	// Between names the two components.
+	// +kubebuilder:validation:MinItems=2
+	// +kubebuilder:validation:MaxItems=2
+	// +listType=set
+	Between []string `json:"between"`
+	// MaxMilliseconds is the longest round-trip time between their clusters, as one of them
+	// reports it from the other (MemberCluster spec.latencies); what nobody has measured is
+	// too long. On the same cluster it is none.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=60000
+	MaxMilliseconds int32 `json:"maxMilliseconds"`
 }
 
 // Adjustable is a parameter that a plan may leave to its consumers: location

@@ -264,11 +264,12 @@ func (s *sluice) deprovision(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.send(r, http.StatusAccepted, nil); err != nil {
+	var accepted struct{ Operation string }
+	if err := s.send(r, http.StatusAccepted, &accepted); err != nil {
 		return err
 	}
 	return poll(ctx, 100*time.Millisecond, func(ctx context.Context) error {
-		r, err := s.request(ctx, http.MethodGet, "/v2/service_instances/"+id+"/last_operation", nil)
+		r, err := s.request(ctx, http.MethodGet, "/v2/service_instances/"+id+"/last_operation?operation="+accepted.Operation, nil)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,360 @@
+package placement
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// Components of an application are placed together, each on a cluster that suits it, so
+// that those that are linked are near enough to each other: all of them or none. Among
+// the combinations that do, the one whose scores sum up to most is chosen, by branch and
+// bound: components one after the other, the best clusters first, and no further where
+// the sum cannot become better than the best found so far.
+
+// Component is a part of an application.
+type Component struct {
+	Name      string
+	Resources Resources
+	// Selector and Tier besides the request's own; nil and empty ask nothing more.
+	Selector labels.Selector
+	Tier     v1alpha1.Tier
+}
+
+// Link bounds the latency between the clusters of two components, given by their indices.
+type Link struct {
+	Between [2]int
+	Most    time.Duration
+}
+
+// mostCombinations bounds the search; beyond it the best combination found is taken.
+const mostCombinations = 1_000_000
+
+// componentsOf reads those of a plan.
+func componentsOf(plan *v1alpha1.ResourcesPlan, usual Resources) (components []Component, links []Link, err error) {
+	for i := range plan.Components {
+		from := &plan.Components[i]
+		c := Component{Name: from.Name, Resources: usual, Tier: from.Tier}
+		if len(from.Limits) > 0 {
+			c.Resources = ResourcesOf(from.Limits)
+		}
+		if from.Selector != nil {
+			if c.Selector, err = metav1.LabelSelectorAsSelector(from.Selector); err != nil {
+				return nil, nil, fmt.Errorf("component %s: selector: %w", from.Name, err)
+			}
+		}
+		components = append(components, c)
+	}
+	at := func(name string) int {
+		return slices.IndexFunc(components, func(c Component) bool { return c.Name == name })
+	}
+	for _, from := range plan.Links {
+		link := Link{Most: time.Duration(from.MaxMilliseconds) * time.Millisecond}
+		for i, name := range from.Between[:2] {
+			if link.Between[i] = at(name); link.Between[i] < 0 {
+				return nil, nil, fmt.Errorf("links: there is no component %s", name)
+			}
+		}
+		links = append(links, link)
+	}
+	return components, links, nil
+}
+
+// of is the request of one component.
+func (r Request) of(c *Component) Request {
+	one := r
+	one.Components, one.Links, one.Quotas = nil, nil, nil
+	one.Resources, one.Clusters, one.Current = c.Resources, 1, nil
+	if c.Selector != nil {
+		requirements, _ := c.Selector.Requirements()
+		one.Selector = labels.NewSelector()
+		if r.Selector != nil {
+			own, _ := r.Selector.Requirements()
+			one.Selector = one.Selector.Add(own...)
+		}
+		one.Selector = one.Selector.Add(requirements...)
+	}
+	one.Tier = cmp.Or(c.Tier, r.Tier)
+	if seat := r.Seats[c.Name]; seat != "" {
+		one.Current = []string{seat}
+	}
+	return one
+}
+
+// assembly is a request of several components on its way to a choice.
+type assembly struct {
+	request  Request
+	snapshot *Snapshot
+	// of each component: its evaluation, and the clusters that suit it, best first.
+	evaluations []*evaluation
+	fitting     [][]candidate
+	// order in which components are placed: those with the fewest clusters first, but for
+	// those that are linked to one that is placed.
+	order []int
+	// most that the components from one place in the order on can still score.
+	most []int64
+	// latencies between clusters, by both names in their order.
+	latencies map[[2]string]time.Duration
+
+	tried  int
+	chosen []candidate // by component, as far as it has come
+	sum    int64
+	best   []candidate
+	bestAt int64
+}
+
+func assemble(r Request, s *Snapshot) *assembly {
+	a := &assembly{request: r, snapshot: s, latencies: map[[2]string]time.Duration{}, bestAt: -1}
+	for i := range r.Components {
+		e := evaluate(r.of(&r.Components[i]), s)
+		e.joint = true
+		fitting := slices.Clone(e.current)
+		if len(e.request.Current) == 0 || r.Free {
+			fitting = append(fitting, e.fitting()...)
+		}
+		for k := range fitting {
+			fitting[k].rank = int64(fitting[k].score)
+		}
+		slices.SortFunc(fitting, better)
+		a.evaluations, a.fitting = append(a.evaluations, e), append(a.fitting, fitting)
+	}
+	if len(r.Links) > 0 {
+		a.measure()
+	}
+	a.arrange()
+	a.chosen = make([]candidate, len(r.Components))
+	return a
+}
+
+// fitting are the clusters that fit, in no order.
+func (e *evaluation) fitting() (all []candidate) {
+	for i, p := range e.pages {
+		e.scorer.enter(p, e.fits[i])
+		for row := range e.fits[i].rows() {
+			at := spot{page: p, row: row}
+			all = append(all, candidate{spot: at, score: e.scorer.scores[row], tie: e.tie(at)})
+		}
+	}
+	return all
+}
+
+// measure collects the latencies between clusters that any of them has reported: the
+// vantage of a measurement is a cluster's name.
+func (a *assembly) measure() {
+	for _, p := range a.snapshot.pages {
+		for _, c := range p.clusters {
+			for from, measured := range c.Latencies {
+				pair := [2]string{min(from, c.Name), max(from, c.Name)}
+				if known, ok := a.latencies[pair]; !ok || measured.Median < known {
+					a.latencies[pair] = measured.Median
+				}
+			}
+		}
+	}
+}
+
+// arrange decides the order, and what can still be scored from each place in it on.
+func (a *assembly) arrange() {
+	left := make([]int, len(a.fitting))
+	for i := range left {
+		left[i] = i
+	}
+	for len(left) > 0 {
+		next := slices.MinFunc(left, func(i, k int) int {
+			return cmp.Or(cmp.Compare(a.linked(k), a.linked(i)), cmp.Compare(len(a.fitting[i]), len(a.fitting[k])), cmp.Compare(i, k))
+		})
+		a.order = append(a.order, next)
+		left = slices.DeleteFunc(left, func(i int) bool { return i == next })
+	}
+	a.most = make([]int64, len(a.order)+1)
+	for place, i := range slices.Backward(a.order) {
+		a.most[place] = a.most[place+1]
+		if len(a.fitting[i]) > 0 {
+			a.most[place] += a.fitting[i][0].rank
+		}
+	}
+}
+
+// linked counts the links of a component to those in the order.
+func (a *assembly) linked(component int) (n int) {
+	for _, link := range a.request.Links {
+		for side, i := range link.Between {
+			if i == component && slices.Contains(a.order, link.Between[1-side]) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// choose returns the best combination by component, or why there is none.
+func (a *assembly) choose() (chosen []candidate, why string) {
+	for i, fitting := range a.fitting {
+		if len(fitting) == 0 {
+			return nil, fmt.Sprintf("component %s fits nowhere", a.request.Components[i].Name)
+		}
+	}
+	a.search(0)
+	if a.best == nil {
+		return nil, "no combination of clusters takes all components: " + a.obstacles()
+	}
+	return a.best, ""
+}
+
+// obstacles are the bounds that a combination must keep, in words.
+func (a *assembly) obstacles() string {
+	var names []string
+	for _, c := range a.request.Components {
+		names = append(names, c.Name)
+	}
+	text := fmt.Sprintf("each of %s fits somewhere", strings.Join(names, ", "))
+	for _, link := range a.request.Links {
+		text += fmt.Sprintf("; %s and %s may be %s apart", names[link.Between[0]], names[link.Between[1]], link.Most)
+	}
+	return text
+}
+
+// search places the components from one place in the order on.
+func (a *assembly) search(place int) {
+	if place == len(a.order) {
+		if a.sum > a.bestAt {
+			a.best, a.bestAt = slices.Clone(a.chosen), a.sum
+		}
+		return
+	}
+	i := a.order[place]
+	for _, c := range a.fitting[i] {
+		if a.sum+c.rank+a.most[place+1] <= a.bestAt {
+			return // none of those that come can do better
+		}
+		if a.tried++; a.tried > mostCombinations {
+			return
+		}
+		if !a.near(place, i, c) || !a.holds(place, i, c) {
+			continue
+		}
+		a.chosen[i] = c
+		a.sum += c.rank
+		a.search(place + 1)
+		a.sum -= c.rank
+	}
+}
+
+// near tells whether a cluster for a component keeps its links to those that are placed.
+// What was not measured is not near.
+func (a *assembly) near(place, component int, at candidate) bool {
+	for _, link := range a.request.Links {
+		for side, i := range link.Between {
+			other := link.Between[1-side]
+			if i != component || !slices.Contains(a.order[:place], other) {
+				continue
+			}
+			here, there := at.cluster().Name, a.chosen[other].cluster().Name
+			if here == there {
+				continue
+			}
+			if latency, measured := a.latencies[[2]string{min(here, there), max(here, there)}]; !measured || latency > link.Most {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// holds tells whether a cluster has room for a component beside those that are placed there.
+func (a *assembly) holds(place, component int, at candidate) bool {
+	var together Resources
+	for _, other := range a.order[:place] {
+		if a.chosen[other].spot.same(at.spot) {
+			if together == nil {
+				together = Resources{}
+				together.add(a.request.Components[component].Resources, 1)
+			}
+			together.add(a.request.Components[other].Resources, 1)
+		}
+	}
+	held := a.snapshot.Reserved(a.request.ID, at.cluster().Name)
+	for name, need := range together {
+		if _, class := storageClassOf(name); !class && at.page.column(a.snapshot.columnOf(name)).free[at.row]+held[name] < need {
+			return false
+		}
+	}
+	return true
+}
+
+// narrowest is the evaluation of the component that fits on the fewest clusters: what it
+// refuses says most.
+func (a *assembly) narrowest() *evaluation {
+	at := 0
+	for i := range a.fitting {
+		if len(a.fitting[i]) < len(a.fitting[at]) {
+			at = i
+		}
+	}
+	return a.evaluations[at]
+}
+
+// placeTogether is Place for a request with components. Placements are by cluster, with
+// what is reserved there for all components on it; rejections are those of the component
+// that fits on the fewest clusters.
+func placeTogether(r Request, s *Snapshot) (Decision, error) {
+	a := assemble(r, s)
+	narrow := a.narrowest()
+	failed := func(why string, quota bool) (Decision, error) {
+		d := narrow.decision(nil)
+		return d, &UnplaceableError{Decision: d, Asked: len(r.Components), Why: why, Quota: quota}
+	}
+	if why := r.exceeded(s, 1); why != "" {
+		return failed(why, true)
+	}
+	chosen, why := a.choose()
+	if chosen == nil {
+		return failed(why, false)
+	}
+	d := narrow.decision([]candidate{chosen[slices.Index(a.evaluations, narrow)]})
+	d.Placements, d.RunnerUp = nil, nil
+	for i, c := range chosen {
+		name := c.cluster().Name
+		at := slices.IndexFunc(d.Placements, func(p Placement) bool { return p.Cluster == name })
+		price := a.evaluations[i].scorer.tariff.priceOf(c.spot)
+		if at < 0 {
+			d.Placements = append(d.Placements, Placement{
+				Cluster: name, Score: c.score, Reserved: maps.Clone(r.Components[i].Resources), Price: price, Components: []string{r.Components[i].Name},
+			})
+			continue
+		}
+		p := &d.Placements[at]
+		p.Reserved.add(r.Components[i].Resources, 1)
+		p.Score, p.Components = min(p.Score, c.score), append(p.Components, r.Components[i].Name)
+		if p.Price != nil && price != nil {
+			p.Price = &Price{p.Price.Currency, p.Price.NanoPerHour + price.NanoPerHour}
+		}
+	}
+	return d, nil
+}
+
+// explainTogether is Explain for a request with components: one verdict for each of them
+// and each cluster.
+func explainTogether(r Request, s *Snapshot) (verdicts []Verdict) {
+	a := assemble(r, s)
+	chosen, _ := a.choose()
+	for i, e := range a.evaluations {
+		var seat []candidate
+		if chosen != nil {
+			seat = chosen[i : i+1]
+		}
+		for _, v := range e.verdicts(seat) {
+			v.Component = r.Components[i].Name
+			verdicts = append(verdicts, v)
+		}
+	}
+	return verdicts
+}

@@ -1,0 +1,244 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// The combination that is chosen is one that holds, and none that holds scores more:
+// brute force over everything says so.
+func TestComponentsAreChosenExactly(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r, clusters := drawApplication(t)
+		s := stock(clusters).Snapshot()
+		decision, err := Place(r, s)
+		best := bruteForce(r, s)
+		if best < 0 {
+			if err == nil {
+				t.Fatalf("placed as %v, though no combination holds", decision.Placements)
+			}
+			return
+		}
+		if err != nil {
+			t.Fatalf("not placed, though there is a combination: %v", err)
+		}
+		chosen := map[string]string{}
+		for _, p := range decision.Placements {
+			for _, component := range p.Components {
+				chosen[component] = p.Cluster
+			}
+		}
+		if len(chosen) != len(r.Components) {
+			t.Fatalf("%d of %d components are placed", len(chosen), len(r.Components))
+		}
+		combination := make([]string, len(r.Components))
+		for i, c := range r.Components {
+			combination[i] = chosen[c.Name]
+		}
+		if score, ok := judge(r, s, combination); !ok || score != best {
+			t.Fatalf("%v scores %d (holds: %t), the best scores %d", combination, score, ok, best)
+		}
+		for _, p := range decision.Placements {
+			want := Resources{}
+			for i, c := range r.Components {
+				if combination[i] == p.Cluster {
+					want.add(c.Resources, 1)
+				}
+			}
+			if fmt.Sprint(p.Reserved) != fmt.Sprint(want) {
+				t.Fatalf("%s has %v reserved, want %v", p.Cluster, p.Reserved, want)
+			}
+		}
+	})
+}
+
+func drawApplication(t *rapid.T) (Request, []*Cluster) {
+	names := []string{"a", "b", "c", "d", "e"}[:rapid.IntRange(1, 5).Draw(t, "clusters")]
+	var clusters []*Cluster
+	for _, name := range names {
+		c := &Cluster{
+			Name: name, Ready: true, AccessVerified: true,
+			Allocatable: Resources{"cpu": rapid.Int64Range(1, 8).Draw(t, "cpu of "+name) * 1000}, Latencies: map[string]Measured{},
+		}
+		for _, from := range names {
+			if from != name && rapid.Bool().Draw(t, "measured") {
+				c.Latencies[from] = Measured{Median: time.Duration(rapid.IntRange(1, 30).Draw(t, "ms")) * time.Millisecond}
+			}
+		}
+		clusters = append(clusters, c)
+	}
+	r := Request{ID: "si-new"}
+	for i := range rapid.IntRange(1, 4).Draw(t, "components") {
+		r.Components = append(r.Components, Component{
+			Name: fmt.Sprintf("part-%d", i), Resources: Resources{"cpu": rapid.Int64Range(1, 5).Draw(t, "needs") * 1000},
+		})
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "links") {
+		a := rapid.IntRange(0, len(r.Components)-1).Draw(t, "from")
+		b := rapid.IntRange(0, len(r.Components)-1).Draw(t, "to")
+		if a != b {
+			r.Links = append(r.Links, Link{Between: [2]int{a, b}, Most: time.Duration(rapid.IntRange(0, 20).Draw(t, "bound")) * time.Millisecond})
+		}
+	}
+	return r, clusters
+}
+
+// judge says what a combination scores, and whether it holds: written from the
+// definition, and of nothing that Place uses but the score of one cluster.
+func judge(r Request, s *Snapshot, combination []string) (score int64, holds bool) {
+	need := map[string]int64{}
+	for i, name := range combination {
+		need[name] += r.Components[i].Resources["cpu"]
+		if need[name] > s.Free(name, "cpu") {
+			return 0, false
+		}
+		at, found := s.find(name)
+		if !found {
+			return 0, false
+		}
+		score += int64(newScorer(r.of(&r.Components[i]), s).score(at))
+	}
+	for _, link := range r.Links {
+		a, b := combination[link.Between[0]], combination[link.Between[1]]
+		if a == b {
+			continue
+		}
+		near := false
+		for _, pair := range [][2]string{{a, b}, {b, a}} {
+			if measured, ok := s.Cluster(pair[0]).Latencies[pair[1]]; ok && measured.Median <= link.Most {
+				near = true
+			}
+		}
+		if !near {
+			return 0, false
+		}
+	}
+	return score, true
+}
+
+// bruteForce is the best score of all combinations that hold, −1 where none does.
+func bruteForce(r Request, s *Snapshot) int64 {
+	best := int64(-1)
+	var names []string
+	for _, c := range s.Clusters() {
+		names = append(names, c.Name)
+	}
+	combination := make([]string, len(r.Components))
+	var try func(int)
+	try = func(i int) {
+		if i == len(combination) {
+			if score, ok := judge(r, s, combination); ok {
+				best = max(best, score)
+			}
+			return
+		}
+		for _, name := range names {
+			combination[i] = name
+			try(i + 1)
+		}
+	}
+	try(0)
+	return best
+}
+
+// Components stay where they are when the plan grows, and what has to leave a cluster
+// takes only its own components along.
+func TestComponentsStay(t *testing.T) {
+	clusters := []*Cluster{
+		{Name: "a", Ready: true, AccessVerified: true, Allocatable: Resources{"cpu": 8000}},
+		{Name: "b", Ready: true, AccessVerified: true, Allocatable: Resources{"cpu": 16000}},
+		{Name: "c", Ready: true, AccessVerified: true, Allocatable: Resources{"cpu": 64000}},
+	}
+	r := Request{ID: "si-old", Components: []Component{{Name: "db", Resources: Resources{"cpu": 2000}}, {Name: "web", Resources: Resources{"cpu": 1000}}}}
+	on := func(r Request) map[string]string {
+		t.Helper()
+		decision, err := Place(r, stock(clusters).Snapshot())
+		if err != nil {
+			t.Fatal(err)
+		}
+		seats := map[string]string{}
+		for _, p := range decision.Placements {
+			for _, component := range p.Components {
+				seats[component] = p.Cluster
+			}
+		}
+		return seats
+	}
+	r.Seats = map[string]string{"db": "a", "web": "b"}
+	if got := on(r); got["db"] != "a" || got["web"] != "b" {
+		t.Errorf("they are on %v, want them to stay", got)
+	}
+	r.Seats, r.Leaving = map[string]string{"web": "b"}, []string{"a"}
+	if got := on(r); got["db"] == "a" || got["web"] != "b" {
+		t.Errorf("they are on %v, want web on b and db elsewhere", got)
+	}
+	r.Seats, r.Leaving = map[string]string{"db": "a", "web": "b"}, nil
+	r.Components[0].Resources = Resources{"cpu": 9000}
+	if _, err := Place(r, stock(clusters).Snapshot()); err == nil {
+		t.Error("db is placed where it has no room")
+	}
+}
+
+// A hundred links and clusters end the search in time, whatever there is to find.
+func TestComponentsOfManyClusters(t *testing.T) {
+	var clusters []*Cluster
+	for i := range 200 {
+		clusters = append(clusters, &Cluster{
+			Name: fmt.Sprintf("cluster-%03d", i), Ready: true, AccessVerified: true, Allocatable: Resources{"cpu": 64000},
+			Latencies: map[string]Measured{fmt.Sprintf("cluster-%03d", (i+1)%200): {Median: 5 * time.Millisecond}},
+		})
+	}
+	r := Request{ID: "si-new"}
+	for i := range 16 {
+		r.Components = append(r.Components, Component{Name: fmt.Sprintf("part-%02d", i), Resources: Resources{"cpu": 40000}})
+		if i > 0 {
+			r.Links = append(r.Links, Link{Between: [2]int{i - 1, i}, Most: 5 * time.Millisecond})
+		}
+	}
+	decision, err := Place(r, stock(clusters).Snapshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(decision.Placements) != 16 || slices.ContainsFunc(decision.Placements, func(p Placement) bool { return len(p.Components) != 1 }) {
+		t.Errorf("a chain of 16 is on %v", decision.Placements)
+	}
+}
+
+// An application is delivered as a whole: each cluster carries what its components take
+// together. When one cluster has to be left, what is on the others stays.
+func TestAnApplicationIsDelivered(t *testing.T) {
+	w := newWorld(t)
+	w.cluster("a", 7)
+	w.cluster("b", 3)
+	w.provision("app", "plan-application", "")
+	w.passes("app")
+	instance := w.passes("app")
+	w.wantOperation(instance, v1alpha1.OperationProvision, v1alpha1.StateSucceeded, "")
+	w.wantCarried("a", "app", 6)
+	w.wantCarried("b", "app", 2)
+	w.wantReserved("a", 6)
+	w.wantReserved("b", 2)
+
+	w.cluster("c", 32)
+	asked := w.instance("app")
+	asked.Annotations = map[string]string{v1alpha1.AnnotationLeave: "a"}
+	w.must(w.hub.Update(t.Context(), asked))
+	for range 3 {
+		instance = w.passes("app")
+	}
+	seats := map[string]string{}
+	for _, p := range instance.Status.Delivered.Decision.Placements {
+		for _, component := range p.Components {
+			seats[component] = p.Cluster
+		}
+	}
+	if seats["db"] != "c" || seats["web"] != "b" {
+		t.Errorf("the components are on %v, want db on c and web still on b", seats)
+	}
+}
