@@ -93,16 +93,16 @@ func (r Request) of(c *Component) Request {
 type assembly struct {
 	request  Request
 	snapshot *Snapshot
-	// of each component: its evaluation, and the clusters that suit it, best first.
+	// of each component: its evaluation, and the clusters that suit it, best first; all of
+	// them, or the best few at first.
 	evaluations []*evaluation
 	fitting     [][]candidate
+	few         bool
 	// order in which components are placed: those with the fewest clusters first, but for
 	// those that are linked to one that is placed.
 	order []int
 	// most that the components from one place in the order on can still score.
 	most []int64
-	// latencies between clusters, by both names in their order.
-	latencies map[[2]string]time.Duration
 
 	tried  int
 	chosen []candidate // by component, as far as it has come
@@ -112,26 +112,63 @@ type assembly struct {
 }
 
 func assemble(r Request, s *Snapshot) *assembly {
-	a := &assembly{request: r, snapshot: s, latencies: map[[2]string]time.Duration{}, bestAt: -1}
+	a := &assembly{request: r, snapshot: s, bestAt: -1}
 	for i := range r.Components {
 		e := evaluate(r.of(&r.Components[i]), s)
 		e.joint = true
+		a.evaluations = append(a.evaluations, e)
+	}
+	a.chosen = make([]candidate, len(r.Components))
+	a.consider(firstFew)
+	return a
+}
+
+// firstFew is how many clusters of each component are looked at first. Mostly they are
+// enough to know that there is nothing better among the others.
+var firstFew = 64
+
+// consider looks at the best so many clusters of each component, or at all with 0.
+func (a *assembly) consider(most int) {
+	a.fitting, a.order, a.few = nil, nil, false
+	for _, e := range a.evaluations {
 		fitting := slices.Clone(e.current)
-		if len(e.request.Current) == 0 || r.Free {
-			fitting = append(fitting, e.fitting()...)
+		if len(e.request.Current) == 0 || a.request.Free {
+			if others := e.fittingBest(most); most > 0 && len(others) == most {
+				a.few, fitting = true, append(fitting, others...)
+			} else {
+				fitting = append(fitting, others...)
+			}
 		}
 		for k := range fitting {
 			fitting[k].rank = int64(fitting[k].score)
 		}
 		slices.SortFunc(fitting, better)
-		a.evaluations, a.fitting = append(a.evaluations, e), append(a.fitting, fitting)
-	}
-	if len(r.Links) > 0 {
-		a.measure()
+		a.fitting = append(a.fitting, fitting)
 	}
 	a.arrange()
-	a.chosen = make([]candidate, len(r.Components))
-	return a
+}
+
+// fittingBest are the best so many clusters that fit, or all with 0.
+func (e *evaluation) fittingBest(most int) []candidate {
+	if most > 0 {
+		return e.best(most, nil)
+	}
+	return e.fitting()
+}
+
+// proven tells whether no combination with a cluster that was not looked at can score
+// more than the best found: for each component, with the last one that was and the best
+// of all others.
+func (a *assembly) proven() bool {
+	if !a.few {
+		return true
+	}
+	for _, fitting := range a.fitting {
+		if last := fitting[len(fitting)-1].rank; last+a.most[0]-fitting[0].rank > a.bestAt {
+			return false
+		}
+	}
+	return a.best != nil
 }
 
 // fitting are the clusters that fit, in no order.
@@ -146,19 +183,15 @@ func (e *evaluation) fitting() (all []candidate) {
 	return all
 }
 
-// measure collects the latencies between clusters that any of them has reported: the
-// vantage of a measurement is a cluster's name.
-func (a *assembly) measure() {
-	for _, p := range a.snapshot.pages {
-		for _, c := range p.clusters {
-			for from, measured := range c.Latencies {
-				pair := [2]string{min(from, c.Name), max(from, c.Name)}
-				if known, ok := a.latencies[pair]; !ok || measured.Median < known {
-					a.latencies[pair] = measured.Median
-				}
-			}
+// latency between two clusters, as one of them reports it from the other: the vantage of a
+// measurement is a cluster's name. False where neither does.
+func latency(a, b *Cluster) (between time.Duration, measured bool) {
+	for _, pair := range [][2]*Cluster{{a, b}, {b, a}} {
+		if m, ok := pair[0].Latencies[pair[1].Name]; ok && (!measured || m.Median < between) {
+			between, measured = m.Median, true
 		}
 	}
+	return between, measured
 }
 
 // arrange decides the order, and what can still be scored from each place in it on.
@@ -202,7 +235,10 @@ func (a *assembly) choose() (chosen []candidate, why string) {
 			return nil, fmt.Sprintf("component %s fits nowhere", a.request.Components[i].Name)
 		}
 	}
-	a.search(0)
+	if a.search(0); !a.proven() {
+		a.consider(0)
+		a.search(0)
+	}
 	if a.best == nil {
 		return nil, "no combination of clusters takes all components: " + a.obstacles()
 	}
@@ -257,11 +293,11 @@ func (a *assembly) near(place, component int, at candidate) bool {
 			if i != component || !slices.Contains(a.order[:place], other) {
 				continue
 			}
-			here, there := at.cluster().Name, a.chosen[other].cluster().Name
+			here, there := at.cluster(), a.chosen[other].cluster()
 			if here == there {
 				continue
 			}
-			if latency, measured := a.latencies[[2]string{min(here, there), max(here, there)}]; !measured || latency > link.Most {
+			if between, measured := latency(here, there); !measured || between > link.Most {
 				return false
 			}
 		}
