@@ -276,4 +276,3 @@ func (s *sluice) deprovision(ctx context.Context, id string) error {
 		return s.send(r, http.StatusGone, nil)
 	})
 }
-
