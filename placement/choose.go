@@ -157,7 +157,7 @@ func (e *evaluation) best(n int, rank ranking) []candidate {
 	if n <= 0 {
 		return nil
 	}
-	top := make([]candidate, 0, min(n, 256))
+	top := take(&e.scratch.candidates, min(n, 256))[:0]
 	for i, p := range e.pages {
 		e.scorer.enter(p, e.fits[i])
 		for row := range e.fits[i].rows() {

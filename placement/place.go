@@ -20,6 +20,7 @@ func Place(r Request, s *Snapshot) (Decision, error) {
 		return placeTogether(r, s)
 	}
 	e := evaluate(r, s)
+	defer e.release()
 	chosen, short := e.choose()
 	if short != nil {
 		failed := e.unplaceable(short)
@@ -68,7 +69,8 @@ type evaluation struct {
 	joint bool
 	// ranked are the candidates among which the last pick chose, as far as they matter, by
 	// group where it was over groups.
-	ranked [][]candidate
+	ranked  [][]candidate
+	scratch *scratch
 }
 
 // lost is a current cluster that no longer suits; without a page, one that is gone.
@@ -80,7 +82,8 @@ type lost struct {
 
 func evaluate(r Request, s *Snapshot) *evaluation {
 	e := &evaluation{request: r, snapshot: s, hash: hash64(r.ID), pages: s.pages, filters: r.filters(s, nil), scorer: newScorer(r, s)}
-	e.fits = make([]set, len(e.pages))
+	e.scratch = scratches.Get().(*scratch)
+	e.fits = take(&e.scratch.sets, len(e.pages))
 	for i, p := range e.pages {
 		e.fits[i] = p.all
 	}
@@ -133,7 +136,7 @@ func refusal(at spot, filters []filter, stays bool) (filter, bool) {
 func (e *evaluation) filterOthers() {
 	e.refused = make([][]set, len(e.filters))
 	for f := range e.filters {
-		e.refused[f] = make([]set, len(e.pages))
+		e.refused[f] = take(&e.scratch.sets, len(e.pages))
 		for i, p := range e.pages {
 			if e.fits[i] == (set{}) {
 				continue

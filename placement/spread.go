@@ -122,7 +122,7 @@ func (e *evaluation) grouped(limit int, rank ranking) []*group {
 	of := func(name string) *group {
 		g := known[name]
 		if g == nil {
-			g = &group{name: name, tie: mix(e.hash ^ hash64(name)), candidates: make([]candidate, 0, min(limit, 16))}
+			g = &group{name: name, tie: mix(e.hash ^ hash64(name)), candidates: take(&e.scratch.candidates, min(limit, 16))[:0]}
 			known[name] = g
 		}
 		return g
@@ -137,14 +137,15 @@ func (e *evaluation) grouped(limit int, rank ranking) []*group {
 			g.candidates = insert(g.candidates, c, limit)
 		}
 	}
+	var here []*group // by the page's numbers
 	for i, p := range e.pages {
 		if e.fits[i] == (set{}) {
 			continue
 		}
 		names := p.groups(e.request.Spread.By)
-		here := make([]*group, len(names.names))
-		for n, name := range names.names {
-			here[n] = of(name)
+		here = here[:0]
+		for _, name := range names.names {
+			here = append(here, of(name))
 		}
 		e.scorer.enter(p, e.fits[i])
 		for row := range e.fits[i].rows() {
