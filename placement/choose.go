@@ -192,11 +192,14 @@ func insert(best []candidate, c candidate, limit int) []candidate {
 
 // better orders candidates: higher rank, then hash, then name.
 func better(a, b candidate) int {
-	return cmp.Or(
-		cmp.Compare(b.rank, a.rank),
-		cmp.Compare(a.tie, b.tie),
-		strings.Compare(a.cluster().Name, b.cluster().Name),
-	)
+	switch { // cmp.Or would compare the names of all
+	case a.rank != b.rank:
+		return cmp.Compare(b.rank, a.rank)
+	case a.tie != b.tie:
+		return cmp.Compare(a.tie, b.tie)
+	default:
+		return strings.Compare(a.cluster().Name, b.cluster().Name)
+	}
 }
 
 // tie breaks ties between equal clusters, differently for each request.

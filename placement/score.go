@@ -208,9 +208,7 @@ func (sc *scorer) enter(p *page, rows set) {
 		sc.enterBalances(p, rows)
 	}
 	if sc.balanceOnly && rows.and(p.avoided) == (set{}) {
-		for row := range rows.rows() {
-			sc.scores[row] = sc.balances[row]
-		}
+		sc.scores = sc.balances // all rows cost less than to pick some
 		return
 	}
 	for row := range rows.rows() {
