@@ -17,9 +17,10 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // an operator's cluster gets.
 func TestRender(t *testing.T) {
 	for name, values := range map[string][]string{
-		"default":  nil,
-		"hardened": {"tls.secretName=sluice-tls", "tls.clientCASecretName=sluice-client-ca", "memberClusterSecrets=true", "collect=remove", "replicas=3"},
-		"single":   {"replicas=1", "service.type=NodePort", "service.nodePort=30080"},
+		"default": nil,
+		"hardened": {"tls.secretName=sluice-tls", "tls.clientCASecretName=sluice-client-ca", "memberClusterSecrets=true", "collect=remove", "replicas=3",
+			"addOnCharts.persistentVolumeClaim.claimName=charts"},
+		"single": {"replicas=1", "service.type=NodePort", "service.nodePort=30080"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := render(t, values)
