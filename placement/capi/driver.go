@@ -7,11 +7,13 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/version"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -54,12 +56,16 @@ func (d *Driver) Deliver(ctx context.Context, delivery placement.Delivery) error
 }
 
 func (d *Driver) deliver(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.ClusterShape) error {
+	made, readErr := read(ctx, t)
+	if readErr == nil {
+		shape = notLowered(t.Instance, made, shape)
+	}
 	want, err := clusterOf(t, shape)
 	if err != nil {
 		return err
 	}
 	// While it is being made, one read a look is enough.
-	if made, err := read(ctx, t); err == nil && asApplied(made, want) {
+	if readErr == nil && asApplied(made, want) {
 		if waits := d.complete(ctx, t, made, shape); waits != nil {
 			return waits
 		}
@@ -76,11 +82,28 @@ func (d *Driver) deliver(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.
 	if err != nil {
 		return refusal(err)
 	}
-	made, err := read(ctx, t)
-	if err != nil {
+	if made, err = read(ctx, t); err != nil {
 		return err
 	}
 	return d.complete(ctx, t, made, shape)
+}
+
+// notLowered is the shape with the version that the cluster has by now, where that is
+// higher and what is delivered is what the instance had before: an upgrade that failed
+// cannot be taken back (Cluster API refuses it), and what it has reached is kept. Whoever
+// asks for a lower version is refused.
+func notLowered(instance *v1alpha1.ServiceInstance, made *clusterv1.Cluster, shape *v1alpha1.ClusterShape) *v1alpha1.ClusterShape {
+	before := instance.Status.Delivered
+	if before == nil || len(before.Decision.Placements) == 0 || !equality.Semantic.DeepEqual(before.Decision.Placements[0].Made, shape) {
+		return shape
+	}
+	has, err := version.ParseSemantic(made.Spec.Topology.Version)
+	if err != nil || !has.GreaterThan(version.MustParseSemantic(shape.Version)) {
+		return shape
+	}
+	kept := shape.DeepCopy()
+	kept.Version = made.Spec.Topology.Version
+	return kept
 }
 
 // complete installs the add-ons as soon as the cluster answers, because its machines may
@@ -165,15 +188,15 @@ func (d *Driver) observe(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.
 	if err := t.Check(ctx); err != nil {
 		return err
 	}
-	want, err := clusterOf(t, shape)
+	made, err := read(ctx, t)
+	if err != nil {
+		return err
+	}
+	want, err := clusterOf(t, notLowered(t.Instance, made, shape))
 	if err != nil {
 		return err
 	}
 	if err := t.CompareDry(ctx, tenant.FromUnstructured(want)); err != nil {
-		return err
-	}
-	made, err := read(ctx, t)
-	if err != nil {
 		return err
 	}
 	if !meta.IsStatusConditionTrue(made.Status.Conditions, clusterv1.ClusterAvailableCondition) {

@@ -197,6 +197,18 @@ func life(f *fixture) {
 		}
 	}
 
+	// An upgrade that is given up is not taken back, and nothing is left wrong.
+	undone := placement.Delivery{Instance: d.Instance.DeepCopy(), Placement: *d.Placement.DeepCopy()}
+	undone.Placement.Made.Version = "v1.34.4"
+	undone.Instance.Status.Delivered = &v1alpha1.DeliveredState{Decision: v1alpha1.Decision{Placements: []v1alpha1.Placement{*undone.Placement.DeepCopy()}}}
+	f.deliver(undone)
+	must(f, f.driver.Observe(f.Context(), undone))
+	for _, node := range f.nodes(d) {
+		if node.Status.NodeInfo.KubeletVersion != "v1.35.0" {
+			f.Errorf("node %s is back at version %s", node.Name, node.Status.NodeInfo.KubeletVersion)
+		}
+	}
+
 	for _, refused := range []struct {
 		what   string
 		change func(*v1alpha1.ClusterShape)
