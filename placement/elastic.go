@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -31,9 +32,10 @@ import (
 //
 //	no instance → being made → delivered → member cluster → retired → member cluster gone → no instance
 type elastic struct {
-	hub       client.Client
-	live      client.Reader // reads what it has written itself
+	hub       client.Client // reads from the cache: what it has not seen yet is found when it is written
 	namespace string
+	// of selects what belongs to a policy, to any of them where it is empty.
+	of        func(policy string) client.ListOption
 	catalog   *catalog.Catalog
 	inventory *Inventory
 	// join registers Sluice on the cluster that was made for an instance on a management
@@ -124,13 +126,13 @@ type fleet struct {
 	members   []v1alpha1.MemberCluster
 }
 
-func (e *elastic) fleet(ctx context.Context, labels client.ListOption) (*fleet, error) {
+func (e *elastic) fleet(ctx context.Context, which client.ListOption) (*fleet, error) {
 	var instances v1alpha1.ServiceInstanceList
-	if err := e.live.List(ctx, &instances, client.InNamespace(e.namespace), labels); err != nil {
+	if err := e.hub.List(ctx, &instances, client.InNamespace(e.namespace), which); err != nil {
 		return nil, fmt.Errorf("list its instances: %w", err)
 	}
 	var members v1alpha1.MemberClusterList
-	if err := e.live.List(ctx, &members, client.InNamespace(e.namespace), labels); err != nil {
+	if err := e.hub.List(ctx, &members, client.InNamespace(e.namespace), which); err != nil {
 		return nil, fmt.Errorf("list its member clusters: %w", err)
 	}
 	return &fleet{instances.Items, members.Items}, nil
@@ -147,7 +149,7 @@ func (s *fleet) member(instance *v1alpha1.ServiceInstance) *v1alpha1.MemberClust
 
 // see takes one policy's clusters a step further, each, and begins those that are needed.
 func (e *elastic) see(ctx context.Context, p *Policy, promises map[string]string) error {
-	has, err := e.fleet(ctx, client.MatchingLabels{v1alpha1.LabelElastic: p.Name})
+	has, err := e.fleet(ctx, e.of(p.Name))
 	if err != nil {
 		return err
 	}
@@ -224,6 +226,9 @@ func (e *elastic) makeMore(ctx context.Context, t *template, has *fleet, coming 
 		crashpoint.Hit(crashBeforeOrder)
 		err := e.hub.Create(ctx, order)
 		crashpoint.Hit(crashAfterOrder)
+		if apierrors.IsAlreadyExists(err) {
+			return nil // the cache has not seen it yet
+		}
 		if err != nil {
 			return fmt.Errorf("order a cluster: %w", err)
 		}
@@ -418,7 +423,7 @@ func (e *elastic) giveBack(ctx context.Context, instance *v1alpha1.ServiceInstan
 // seeToOrphans retires the clusters of policies that make none any more, as soon as
 // nothing is placed on them.
 func (e *elastic) seeToOrphans(ctx context.Context, policies []*Policy) error {
-	has, err := e.fleet(ctx, client.HasLabels{v1alpha1.LabelElastic})
+	has, err := e.fleet(ctx, e.of(""))
 	if err != nil {
 		return err
 	}
@@ -446,4 +451,24 @@ func withPromise(why, promise string) string {
 		return why
 	}
 	return promise + " (" + strings.TrimSuffix(why, ".") + ")"
+}
+
+// fieldElastic is the field by which the manager's cache indexes what belongs to a
+// policy: a hub may hold a hundred thousand instances that do not.
+const fieldElastic = "elastic"
+
+// indexElastic registers that index.
+func indexElastic(mgr ctrl.Manager) error {
+	by := func(object client.Object) []string {
+		if policy := object.GetLabels()[v1alpha1.LabelElastic]; policy != "" {
+			return []string{policy, ""}
+		}
+		return nil
+	}
+	for _, kind := range []client.Object{&v1alpha1.ServiceInstance{}, &v1alpha1.MemberCluster{}} {
+		if err := mgr.GetFieldIndexer().IndexField(context.Background(), kind, fieldElastic, by); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -159,12 +159,20 @@ func (w *elasticWorld) restart() {
 	plans := &catalog.Catalog{}
 	plans.Replace(clusterCatalog(w.T))
 	w.elastic = &elastic{
-		hub: w.hub, live: w.hub, namespace: w.namespace, inventory: w.inventory, clock: w.clock, catalog: plans, idle: map[string]time.Time{},
+		hub: w.hub, of: labelled, namespace: w.namespace, inventory: w.inventory, clock: w.clock, catalog: plans, idle: map[string]time.Time{},
 		join: func(_ context.Context, _, _, name string) (v1alpha1.ClusterAccess, error) {
 			w.joined = append(w.joined, name)
 			return v1alpha1.ClusterAccess{SealedKubeconfig: []byte("sealed")}, nil
 		},
 	}
+}
+
+// labelled selects without the cache's index.
+func labelled(policy string) client.ListOption {
+	if policy == "" {
+		return client.HasLabels{v1alpha1.LabelElastic}
+	}
+	return client.MatchingLabels{v1alpha1.LabelElastic: policy}
 }
 
 func (w *elasticWorld) look() {

@@ -70,10 +70,26 @@ func eachPage(ctx context.Context, reader client.Reader, namespace string, list 
 	}
 }
 
+// wholeCache reads the manager's cache without pages, which that does not know, and
+// without copying instances, of which there are many and which recovery only reads.
+type wholeCache struct{ client.Reader }
+
+// List ignores limits: it returns all at once.
+func (c wholeCache) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	var asked client.ListOptions
+	asked.ApplyOptions(options)
+	whole := []client.ListOption{client.InNamespace(asked.Namespace)}
+	if _, many := list.(*v1alpha1.ServiceInstanceList); many {
+		whole = append(whole, client.UnsafeDisableDeepCopy)
+	}
+	return c.Reader.List(ctx, list, whole...)
+}
+
 // recovery fills the inventory once, before the first use that a replica makes of
 // it after it became the leader.
 type recovery struct {
-	// reader is live: a cache may lag behind what the last leader reserved.
+	// reader is live, as a cache may lag behind what the last leader reserved; or the cache,
+	// where there never is another.
 	reader    client.Reader
 	namespace string
 	inventory *Inventory

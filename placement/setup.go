@@ -2,6 +2,7 @@ package placement
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -40,6 +41,9 @@ type Options struct {
 	// Rules that Sluice must hold on a member cluster before anything is placed there, by
 	// the cluster's driver; none are checked where none are given.
 	Rules map[string][]rbacv1.PolicyRule
+	// SoleWriter: no other replica ever writes to the hub, so that what the cache has read
+	// when it starts is all there is.
+	SoleWriter bool
 	// Inventory to fill; nil means a new one.
 	Inventory *Inventory
 	// ProbeEvery is the time between two probes of a member cluster; zero means 10 s.
@@ -83,6 +87,9 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		return fmt.Errorf("register placement's metrics: %w", err)
 	}
 	recovered := &recovery{reader: mgr.GetAPIReader(), namespace: o.Namespace, inventory: o.Inventory, clock: o.Clock}
+	if o.SoleWriter {
+		recovered.reader = wholeCache{mgr.GetCache()}
+	}
 	if err := indexBindings(mgr); err != nil {
 		return fmt.Errorf("index bindings by instance: %w", err)
 	}
@@ -102,10 +109,11 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 	var growing *elastic
 	if o.Join != nil {
 		growing = &elastic{
-			hub: mgr.GetClient(), live: mgr.GetAPIReader(), namespace: o.Namespace, catalog: o.Catalog, inventory: o.Inventory,
+			hub: mgr.GetClient(), namespace: o.Namespace, catalog: o.Catalog, inventory: o.Inventory,
+			of:   func(policy string) client.ListOption { return client.MatchingFields{fieldElastic: policy} },
 			join: o.Join, clock: clock.RealClock{}, idle: map[string]time.Time{},
 		}
-		if err := mgr.Add(growing); err != nil {
+		if err := errors.Join(indexElastic(mgr), mgr.Add(growing)); err != nil {
 			return fmt.Errorf("set up elastic clusters: %w", err)
 		}
 	}

@@ -222,7 +222,7 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 	}
 	if err := placement.SetupWithManager(mgr, placement.Options{
 		ProbeEvery: f.probeEvery, ProbeTimeout: min(f.probeEvery, 5*time.Second), MovesAtOnce: f.movesAtOnce, Scorer: scorer,
-		Namespace: h.Namespace, HubID: h.ID, Catalog: served, Connections: connections,
+		Namespace: h.Namespace, HubID: h.ID, SoleWriter: h.Embedded, Catalog: served, Connections: connections,
 		Drivers: map[string]placement.Driver{v1alpha1.DriverKube: driver, v1alpha1.DriverCAPI: &capi.Driver{Connections: connections, Hub: h.ID, Charts: f.charts}},
 		Rules:   map[string][]rbacv1.PolicyRule{v1alpha1.DriverKube: kube.Rules(), v1alpha1.DriverCAPI: capi.Rules()}, Probed: f.trust.probed(),
 		Join: func(ctx context.Context, management, instance, name string) (v1alpha1.ClusterAccess, error) {
