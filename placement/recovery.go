@@ -82,7 +82,9 @@ func (c wholeCache) List(ctx context.Context, list client.ObjectList, options ..
 	if _, many := list.(*v1alpha1.ServiceInstanceList); many {
 		whole = append(whole, client.UnsafeDisableDeepCopy)
 	}
-	return c.Reader.List(ctx, list, whole...)
+	err := c.Reader.List(ctx, list, whole...)
+	list.SetContinue("") // the cache says that it does not support it
+	return err
 }
 
 // recovery fills the inventory once, before the first use that a replica makes of

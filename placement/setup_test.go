@@ -22,6 +22,14 @@ import (
 func managed(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
+	w.manage(false)
+	return w
+}
+
+// manage has the controllers run, alone or as one of several replicas.
+func (w *world) manage(alone bool) {
+	t := w.T
+	t.Helper()
 	mgr, err := ctrl.NewManager(rest.CopyConfig(hubConfig(w)), ctrl.Options{
 		Scheme: w.hub.Scheme(), Metrics: server.Options{BindAddress: "0"},
 		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}},
@@ -31,7 +39,7 @@ func managed(t *testing.T) *world {
 	sold := &catalog.Catalog{}
 	sold.Replace(testCatalog(t))
 	w.must(SetupWithManager(mgr, Options{
-		Namespace: w.namespace, HubID: "hub", Catalog: sold, Inventory: w.inventory,
+		Namespace: w.namespace, HubID: "hub", SoleWriter: alone, Catalog: sold, Inventory: w.inventory,
 		Connections: &member.Connections{Reader: mgr.GetClient(), Namespace: w.namespace},
 		Drivers:     map[string]Driver{v1alpha1.DriverKube: w.driver},
 	}))
@@ -42,7 +50,29 @@ func managed(t *testing.T) *world {
 			t.Errorf("the manager ended: %v", err)
 		}
 	})
-	return w
+}
+
+// What was reserved before a restart is reserved after it, whether the hub is read live or,
+// where nobody else writes to it, from the cache.
+func TestRecovery(t *testing.T) {
+	for name, alone := range map[string]bool{"one of several replicas": false, "alone": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.cluster("eu", 100)
+			const many = 20
+			for i := range many {
+				name := fmt.Sprintf("si-%d", i)
+				w.provision(name, "plan-2", "")
+				w.passes(name)
+				w.passes(name)
+			}
+			w.start()
+			w.manage(alone)
+			eventually(t, "all is reserved again", func() bool { return len(w.inventory.Snapshot().Reservations("eu")) == many })
+			w.provision("si-after", "plan-2", "")
+			w.succeeds("si-after")
+		})
+	}
 }
 
 func (w *world) succeeds(name string) {
