@@ -2,7 +2,7 @@
 // machine. It prints one table a question, with the bar of the design beside what
 // was measured; docs/performance.md says how to read them.
 //
-//	go run ./test/bench                                  # everything, about fifteen minutes
+//	go run ./test/bench                                  # everything, about half an hour
 //	go run ./test/bench -only catalog,delivery           # some of it
 //	go run ./test/bench -quick                           # a smoke test; its figures mean nothing
 //	go run ./test/bench -markdown docs/performance.md    # and write the tables there
