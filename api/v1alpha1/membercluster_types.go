@@ -300,8 +300,6 @@ type MemberClusterStatus struct {
 	StorageClasses []string `json:"storageClasses,omitempty"`
 	// Latency of the API server as probed by Sluice: median of the recent probes.
 	Latency *metav1.Duration `json:"latency,omitempty"`
-	// Liqo is what Liqo says of itself there, with the driver liqo.
-	Liqo *LiqoNetwork `json:"liqo,omitempty"`
 	// Claims about the cluster and its provider, of verified credentials only; sorted by
 	// name, value and assurance.
 	// +kubebuilder:validation:MaxItems=256

@@ -972,11 +972,6 @@ func (in *MemberClusterStatus) DeepCopyInto(out *MemberClusterStatus) {
 		*out = new(v1.Duration)
 		**out = **in
 	}
-	if in.Liqo != nil {
-		in, out := &in.Liqo, &out.Liqo
-		*out = new(LiqoNetwork)
-		(*in).DeepCopyInto(*out)
-	}
 	if in.Claims != nil {
 		in, out := &in.Claims, &out.Claims
 		*out = make([]Claim, len(*in))
