@@ -199,3 +199,26 @@ func (p *Peering) refuses(c *Cluster) string {
 	}
 	return ""
 }
+
+// Refuses says why the policies of a cluster's provider refuse the consumers of another
+// cluster; empty where they refuse none of them.
+func (inv *Inventory) Refuses(cluster string, consumers []v1alpha1.ConsumerReference) string {
+	s := inv.Snapshot()
+	at, found := s.find(cluster)
+	if !found {
+		return ""
+	}
+	for _, ref := range consumers {
+		r := s.Policies().Govern(Request{}, Consumer{Platform: ref.Platform, Organization: ref.Organization, Space: ref.Space})
+		facts := r.facts()
+		for i := range r.Rules {
+			f := ruled(&r.Rules[i], facts)
+			var only set
+			only.add(at.row)
+			if refused := f.rejects(at.page, only); refused != (set{}) {
+				return f.message(at.page, at.row)
+			}
+		}
+	}
+	return ""
+}
