@@ -181,9 +181,8 @@ type JoinedPeering struct {
 	PublicKey []byte `json:"publicKey"`
 	// Network of the cluster.
 	Network LiqoNetwork `json:"network"`
-	// SealedIdentity is the kubeconfig by which the inviting cluster asks for resources there,
-	// sealed with the hub's keyset.
-	SealedIdentity []byte `json:"sealedIdentity"`
+	// Identity is the kubeconfig by which the inviting cluster asks for resources there.
+	Identity ClusterAccess `json:"identity"`
 }
 
 // LiqoNetwork is who a cluster is to Liqo, and its address ranges.

@@ -38,7 +38,6 @@ type route struct {
 	*Driver
 	placement.Delivery
 	*v1alpha1.PlacementPeering
-	// peerings it takes, the one with the chosen cluster first.
 	peerings []leg
 }
 
@@ -49,12 +48,30 @@ type leg struct {
 }
 
 func (d *Driver) route(delivery placement.Delivery) *route {
-	r := &route{Driver: d, Delivery: delivery, PlacementPeering: delivery.Placement.Peering}
-	r.peerings = []leg{{nodeHolder(r.PlacementPeering), delivery.Placement.Cluster, placement.ModulesFor(r.Node != "")}}
-	if r.Hub != "" {
-		r.peerings = append(r.peerings, leg{r.Consumer, r.Hub, placement.ModulesFor(false)})
+	return &route{Driver: d, Delivery: delivery, PlacementPeering: delivery.Placement.Peering, peerings: legs(&delivery.Placement)}
+}
+
+// legs are the peerings of a placement, the one with the chosen cluster first.
+func legs(p *v1alpha1.Placement) []leg {
+	all := []leg{{nodeHolder(p.Peering), p.Cluster, placement.ModulesFor(p.Peering.Node != "")}}
+	if p.Peering.Hub != "" {
+		all = append(all, leg{p.Peering.Consumer, p.Peering.Hub, placement.ModulesFor(false)})
 	}
-	return r
+	return all
+}
+
+// Takes tells whether an instance needs the peering of two member clusters.
+func Takes(instance *v1alpha1.ServiceInstance, consumer, provider string) bool {
+	return takes(instance, "", consumer, provider)
+}
+
+// takes is Takes, without the placement on one cluster.
+func takes(instance *v1alpha1.ServiceInstance, but, consumer, provider string) bool {
+	return slices.ContainsFunc(placementsOf(instance), func(p *v1alpha1.Placement) bool {
+		return p.Peering != nil && p.Cluster != but && slices.ContainsFunc(legs(p), func(l leg) bool {
+			return l.consumer == consumer && l.provider == provider
+		})
+	})
 }
 
 // Deliver makes the clusters be peered as the placement says and, where it has a node, gives
@@ -408,15 +425,12 @@ func (r *route) neededByOthers(ctx context.Context, l leg) (bool, error) {
 		if same && !r.Instance.DeletionTimestamp.IsZero() {
 			continue
 		}
-		for _, p := range placementsOf(instance) {
-			if p.Peering == nil || same && p.Cluster == r.Placement.Cluster {
-				continue
-			}
-			for _, other := range r.route(placement.Delivery{Instance: instance, Placement: *p}).peerings {
-				if other.consumer == l.consumer && other.provider == l.provider {
-					return true, nil
-				}
-			}
+		but := ""
+		if same {
+			but = r.Placement.Cluster
+		}
+		if takes(instance, but, l.consumer, l.provider) {
+			return true, nil
 		}
 	}
 	return false, nil

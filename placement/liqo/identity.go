@@ -18,8 +18,9 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/crashpoint"
-	"github.com/sluice-dev/sluice/internal/seal"
+	"github.com/sluice-dev/sluice/internal/member"
 )
 
 const (
@@ -65,16 +66,21 @@ func (s *side) issue(ctx context.Context, lifetime time.Duration) (kubeconfig []
 	if err := s.SubResource("token").Create(ctx, holder, request); err != nil {
 		return nil, time.Time{}, s.failed(fmt.Errorf("request a token for ServiceAccount %s/%s: %w", holder.Namespace, holder.Name, err))
 	}
+	kubeconfig, err = s.kubeconfig(request.Status.Token)
+	return kubeconfig, request.Status.ExpirationTimestamp.Time, err
+}
+
+// kubeconfig is the other cluster's, for its tenant namespace here.
+func (s *side) kubeconfig(token string) ([]byte, error) {
 	const one = "provider"
-	kubeconfig, err = clientcmd.Write(clientcmdapi.Config{
+	return clientcmd.Write(clientcmdapi.Config{
 		CurrentContext: one,
 		Clusters: map[string]*clientcmdapi.Cluster{one: {
 			Server: s.connection.ConsumerServer, CertificateAuthorityData: s.connection.CAData,
 		}},
-		AuthInfos: map[string]*clientcmdapi.AuthInfo{one: {Token: request.Status.Token}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{one: {Token: token}},
 		Contexts:  map[string]*clientcmdapi.Context{one: {Cluster: one, AuthInfo: one, Namespace: s.namespace()}},
 	})
-	return kubeconfig, request.Status.ExpirationTimestamp.Time, err
 }
 
 // identitySecret is where Liqo looks for the identity by which it asks another cluster.
@@ -91,9 +97,9 @@ func (s *side) identityName() string { return "kubeconfig-controlplane-" + s.rem
 
 // authenticate gives the consumer an identity at the provider, renews it in time, and returns
 // when it ends.
-func authenticate(ctx context.Context, consumer, provider *side, keys *seal.Keyset, namespace string, now time.Time) (*metav1.Time, error) {
-	if joined := provider.joined(); joined != nil {
-		return nil, consumer.useJoined(ctx, provider, keys, namespace)
+func authenticate(ctx context.Context, consumer, provider *side, connections *member.Connections, now time.Time) (*metav1.Time, error) {
+	if provider.joined() != nil {
+		return nil, consumer.useJoined(ctx, provider, connections)
 	}
 	if err := provider.admit(ctx); err != nil {
 		return nil, err
@@ -119,17 +125,12 @@ func authenticate(ctx context.Context, consumer, provider *side, keys *seal.Keys
 }
 
 // useJoined takes the identity from the answer to an invitation.
-func (s *side) useJoined(ctx context.Context, provider *side, keys *seal.Keyset, namespace string) error {
-	kubeconfig, err := keys.Unseal(provider.joined().SealedIdentity, IdentityOwner(namespace, provider.cluster.Name))
+func (s *side) useJoined(ctx context.Context, provider *side, connections *member.Connections) error {
+	kubeconfig, err := connections.Kubeconfig(ctx, v1alpha1.JoinedIdentity(provider.cluster))
 	if err != nil {
-		return fmt.Errorf("unseal the identity of %s: %w", provider.cluster.Name, err)
+		return err
 	}
-	return s.apply(ctx, s.identitySecret(kubeconfig.Reveal(), "never"))
-}
-
-// IdentityOwner is what the identity in a JoinedPeering is sealed for.
-func IdentityOwner(namespace, cluster string) []byte {
-	return seal.Owner("JoinedPeering", namespace, cluster, "")
+	return s.apply(ctx, s.identitySecret(kubeconfig, "never"))
 }
 
 // dismiss takes the other cluster's identity back. It returns nil once nothing of it is left.

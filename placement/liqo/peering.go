@@ -26,7 +26,6 @@ import (
 	"github.com/sluice-dev/sluice/internal/crashpoint"
 	names "github.com/sluice-dev/sluice/internal/liqo"
 	"github.com/sluice-dev/sluice/internal/member"
-	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
@@ -46,8 +45,6 @@ type Peerings struct {
 	Client client.Client
 	// Connections to the member clusters.
 	Connections *member.Connections
-	// Keys unseal identities from answers to invitations.
-	Keys *seal.Keyset
 	// Hub is the hub's ID, the value of v1alpha1.LabelHub.
 	Hub string
 	// Clock; nil means the real one.
@@ -93,6 +90,9 @@ func (r *Peerings) establish(ctx context.Context, peering *v1alpha1.Peering) err
 		return err
 	}
 	provider, err := open(ctx, r.Connections, r.Hub, peering.Spec.Provider)
+	if member.IsUnknown(err) && peering.Spec.InvitedID != "" {
+		return r.invite(ctx, peering, consumer)
+	}
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (r *Peerings) establish(ctx context.Context, peering *v1alpha1.Peering) err
 		}
 	}
 	if names.Has(peering.Spec.Modules, v1alpha1.ModuleAuthentication) {
-		expires, err := authenticate(ctx, consumer, provider, r.Keys, peering.Namespace, r.Clock.Now())
+		expires, err := authenticate(ctx, consumer, provider, r.Connections, r.Clock.Now())
 		if err == nil {
 			peering.Status.IdentityExpiresAt = expires
 		}
@@ -125,6 +125,29 @@ func (r *Peerings) establish(ctx context.Context, peering *v1alpha1.Peering) err
 		}
 	}
 	return nil
+}
+
+// invite makes the consumer's side ready for a provider that has not answered yet.
+func (r *Peerings) invite(ctx context.Context, peering *v1alpha1.Peering, consumer *side) error {
+	if err := consumer.identify(ctx); err != nil {
+		return err
+	}
+	peering.Status.HubID = r.Hub
+	peering.Status.Consumer = &consumer.own
+	peering.Status.Provider = &v1alpha1.LiqoNetwork{ClusterID: peering.Spec.InvitedID}
+	consumer.remote = *peering.Status.Provider
+	if err := r.writeStatus(ctx, peering); err != nil { // before anything is named after them
+		return err
+	}
+	if err := consumer.ensureNamespace(ctx); err != nil {
+		return err
+	}
+	key, endpoint, err := consumer.serve(ctx)
+	if err != nil {
+		return err
+	}
+	peering.Status.Gateway = &v1alpha1.GatewayAddress{Addresses: endpoint.Addresses, Port: endpoint.Port, PublicKey: key}
+	return &placement.PendingError{Step: "peer with " + peering.Spec.Provider, Detail: "its owner has not answered the invitation yet"}
 }
 
 // introduce finds out who the two clusters are and writes it to the hub, before anything is

@@ -154,32 +154,14 @@ func (s *side) get(ctx context.Context, name string, into client.Object) error {
 // ensureNamespace makes the tenant namespace and gives Sluice its rights in it. It is
 // *placement.RefusedError where somebody else has peered the two clusters.
 func (s *side) ensureNamespace(ctx context.Context) error {
-	labels := s.labels()
-	labels[consts.TenantNamespaceLabel] = "true"
-	labels[consts.RemoteClusterID] = s.remote.ClusterID
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace(), Labels: labels}}
-	standing, err := s.standing(ctx)
-	switch {
-	case err != nil:
+	crashpoint.Hit(crashBeforeTenantNamespace)
+	err := s.createNamespace(ctx)
+	crashpoint.Hit(crashAfterTenantNamespace)
+	if err != nil {
 		return err
-	case standing == tenant.Ending:
-		return s.pending("create namespace "+namespace.Name, "the one before it is still being deleted")
-	case standing == tenant.Gone:
-		crashpoint.Hit(crashBeforeTenantNamespace)
-		err := s.Client.Create(ctx, namespace, client.FieldOwner(v1alpha1.FieldManager))
-		crashpoint.Hit(crashAfterTenantNamespace)
-		if apierrors.IsAlreadyExists(err) {
-			return &placement.RefusedError{
-				Reason: fmt.Sprintf("namespace %s on %s is not Sluice's: somebody else peers the two clusters", namespace.Name, s.cluster.Name),
-				Remedy: "end that peering with `liqoctl unpeer`, or leave the two to it",
-			}
-		}
-		if err != nil {
-			return s.failed(fmt.Errorf("create namespace %s: %w", namespace.Name, err))
-		}
 	}
 	return s.apply(ctx, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "sluice"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace(), Name: "sluice"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: tenant.ClusterRole},
 		Subjects:   []rbacv1.Subject{tenant.Subject(s.connection.Username)},
 	})
