@@ -23,14 +23,14 @@ cluster() { docker exec --interactive "$1-control-plane" kubectl --kubeconfig /e
 has_images() {
   local id
   for id in $(containers "$1"); do
-    [ "$(docker exec "$id" ctr --namespace k8s.io images ls --quiet | grep -c ":$tag\$")" = ${#archives[@]} ] || return 1
+    [ "$(docker exec "$id" ctr --namespace k8s.io images ls --quiet 2>/dev/null | grep -c ":$tag\$")" = ${#archives[@]} ] || return 1
   done
 }
 
 # installed NAME: whether the cluster has the release that this script would make.
 installed() {
   [ "$("$helm" --kubeconfig "$state/$1/kubeconfig" --namespace liqo status liqo --output json 2>/dev/null |
-    jq --raw-output '.info.status + " " + .info.description')" = "deployed $release" ]
+    jq --raw-output '.info.status + " " + .info.description')" = "deployed $(release "$1")" ]
 }
 
 # values NAME: the chart's values for the cluster.
@@ -63,9 +63,12 @@ storage: {enabled: false}
 YAML
 }
 
+# release NAME: describes the cluster's release, so that another one is told from it.
+release() { values "$1" | sha256sum | cut -c1-12; }
+
 install_liqo() {
   values "$1" | "$helm" --kubeconfig "$state/$1/kubeconfig" --namespace liqo upgrade --install liqo "$chart" \
-    --create-namespace --values - --description "$release" --wait --timeout 5m
+    --create-namespace --values - --description "$(release "$1")" --wait --timeout 5m
 }
 
 # works NAME: waits until the ranges are allocated and the webhooks are called with the right certificate.
@@ -74,7 +77,7 @@ works() {
   cluster "$1" --namespace liqo rollout status --timeout 60s daemonset liqo-fabric
   cluster "$1" --namespace liqo wait --timeout 60s --for 'jsonpath={.status.cidr}' networks.ipam.liqo.io --all
   timeout 60 bash -c "until docker exec --interactive $1-control-plane kubectl --kubeconfig /etc/kubernetes/admin.conf create \
-    --dry-run=server --filename - <<<'{apiVersion: offloading.liqo.io/v1beta1, kind: NamespaceOffloading, metadata: {name: offloading, namespace: default}}'; do
+    --dry-run=server --filename - <<<'{apiVersion: offloading.liqo.io/v1beta1, kind: NamespaceOffloading, metadata: {name: offloading, namespace: default}, spec: {}}'; do
       sleep 0.5
     done"
 }
@@ -92,7 +95,6 @@ mapfile -t images < <("$kind_dir/liqo-images.sh")
 tag=${images[0]} archives=("${images[@]:1}")
 helm=$("$kind_dir/tools.sh" helm)/helm
 chart=$(cd "$kind_dir/modules/liqo" && go list -m -f '{{.Dir}}' github.com/liqotech/liqo)/deployments/liqo
-release=$tag-$(fingerprint liqo.sh)
 
 # As many at a time as there are processors, as in up.sh.
 failed=0 running=0
