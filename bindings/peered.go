@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -220,7 +221,7 @@ func (l *looker) hubServices(ctx context.Context, first *v1alpha1.Placement, pla
 			}
 		}
 	}
-	l.say(ctx, l.services(ctx, v, func(e *discoveryv1.Endpoint) bool { return !slices.Contains(lost, valueOr(e.NodeName, "")) }))
+	l.say(ctx, l.services(ctx, v, func(e *discoveryv1.Endpoint) bool { return !slices.Contains(lost, ptr.Deref(e.NodeName, "")) }))
 }
 
 // hubPods finds the pods of a placement that run behind a hub: by the address that Liqo

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -67,19 +68,12 @@ func (r *ready) count(slice *discoveryv1.EndpointSlice, reachable func(*discover
 	}
 	for _, port := range r.Spec.Ports {
 		there := slices.ContainsFunc(slice.Ports, func(p discoveryv1.EndpointPort) bool {
-			return valueOr(p.Name, "") == port.Name && valueOr(p.Protocol, corev1.ProtocolTCP) == port.Protocol
+			return ptr.Deref(p.Name, "") == port.Name && ptr.Deref(p.Protocol, corev1.ProtocolTCP) == port.Protocol
 		})
 		if there && !slices.Contains(r.ports, port) {
 			r.ports = append(r.ports, port)
 		}
 	}
-}
-
-func valueOr[T any](pointer *T, otherwise T) T {
-	if pointer == nil {
-		return otherwise
-	}
-	return *pointer
 }
 
 // isReady tells whether a pod runs, is Ready, and has an address of its own.
