@@ -2299,6 +2299,22 @@ func (in *ServiceBindingStatus) DeepCopyInto(out *ServiceBindingStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.Services != nil {
+		in, out := &in.Services, &out.Services
+		*out = make(map[string][]string, len(*in))
+		for key, val := range *in {
+			var outVal []string
+			if val == nil {
+				(*out)[key] = nil
+			} else {
+				inVal := (*in)[key]
+				in, out := &inVal, &outVal
+				*out = make([]string, len(*in))
+				copy(*out, *in)
+			}
+			(*out)[key] = outVal
+		}
+	}
 	if in.ExpiresAt != nil {
 		in, out := &in.ExpiresAt, &out.ExpiresAt
 		*out = (*in).DeepCopy()
@@ -2314,6 +2330,16 @@ func (in *ServiceBindingStatus) DeepCopyInto(out *ServiceBindingStatus) {
 	}
 	if in.Issued != nil {
 		in, out := &in.Issued, &out.Issued
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
+	if in.Nodes != nil {
+		in, out := &in.Nodes, &out.Nodes
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
+	if in.AddressClusters != nil {
+		in, out := &in.AddressClusters, &out.AddressClusters
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
