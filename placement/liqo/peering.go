@@ -106,25 +106,23 @@ func (r *Peerings) establish(ctx context.Context, peering *v1alpha1.Peering) err
 			}
 		}
 	}
-	if names.Has(peering.Spec.Modules, v1alpha1.ModuleNetworking) {
-		server, caller, err := r.gateways(ctx, peering, consumer, provider)
-		if err == nil {
-			err = connect(ctx, server, caller)
-		}
-		if err := condition(peering, v1alpha1.ConditionNetworked, "Connected", "the gateways of the two clusters are connected", err); err != nil {
-			return err
-		}
-	}
+	// Both modules at once: neither waits for the other.
+	var failures []error
 	if names.Has(peering.Spec.Modules, v1alpha1.ModuleAuthentication) {
 		expires, err := authenticate(ctx, consumer, provider, r.Connections, r.Clock.Now())
 		if err == nil {
 			peering.Status.IdentityExpiresAt = expires
 		}
-		if err := condition(peering, v1alpha1.ConditionAuthenticated, "Issued", "the consumer has an identity at the provider", err); err != nil {
-			return err
-		}
+		failures = append(failures, condition(peering, v1alpha1.ConditionAuthenticated, "Issued", "the consumer has an identity at the provider", err))
 	}
-	return nil
+	if names.Has(peering.Spec.Modules, v1alpha1.ModuleNetworking) {
+		server, caller, err := r.gateways(ctx, peering, consumer, provider)
+		if err == nil {
+			err = connect(ctx, server, caller)
+		}
+		failures = append(failures, condition(peering, v1alpha1.ConditionNetworked, "Connected", "the gateways of the two clusters are connected", err))
+	}
+	return first(failures...)
 }
 
 // invite makes the consumer's side ready for a provider that has not answered yet.
@@ -259,13 +257,14 @@ func (r *Peerings) dismantle(ctx context.Context, peering *v1alpha1.Peering) err
 		return nil
 	}
 	for _, step := range []func(*side, context.Context) error{(*side).disconnect, (*side).removeNamespace, (*side).forget} {
+		var failures []error // both sides at once: neither waits for the other
 		for _, s := range []*side{consumer, provider} {
-			if s == nil {
-				continue
+			if s != nil {
+				failures = append(failures, step(s, ctx))
 			}
-			if err := step(s, ctx); err != nil {
-				return err
-			}
+		}
+		if err := first(failures...); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -146,7 +146,7 @@ func (s *side) get(ctx context.Context, name string, into client.Object) error {
 		return s.Client.Get(ctx, client.ObjectKey{Namespace: s.namespace(), Name: name}, into)
 	})
 	if err != nil {
-		return s.failed(fmt.Errorf("read %T %s/%s: %w", into, s.namespace(), name, err))
+		return s.failed(fmt.Errorf("read %s %s/%s: %w", kindOf(into), s.namespace(), name, err))
 	}
 	return nil
 }
@@ -189,19 +189,28 @@ func (s *side) standing(ctx context.Context) (tenant.Standing, error) {
 func (s *side) gone(ctx context.Context, name string, o client.Object) error {
 	key := client.ObjectKey{Namespace: s.namespace(), Name: name}
 	err := s.Client.Get(ctx, key, o)
-	if apierrors.IsNotFound(err) || runtime.IsNotRegisteredError(err) {
+	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return s.failed(fmt.Errorf("read %T %s: %w", o, key, err))
+		return s.failed(fmt.Errorf("read %s %s: %w", kindOf(o), key, err))
 	}
 	if o.GetDeletionTimestamp().IsZero() {
 		if err := client.IgnoreNotFound(s.Client.Delete(ctx, o)); err != nil {
-			return s.failed(fmt.Errorf("delete %T %s: %w", o, key, err))
+			return s.failed(fmt.Errorf("delete %s %s: %w", kindOf(o), key, err))
 		}
 		if err := s.Client.Get(ctx, key, o); apierrors.IsNotFound(err) {
 			return nil
 		}
 	}
-	return s.pending(fmt.Sprintf("delete %T %s", o, key), fmt.Sprintf("it is kept by the finalizers %q", o.GetFinalizers()))
+	return s.pending("delete "+kindOf(o)+" "+key.String(), fmt.Sprintf("it is kept by the finalizers %q", o.GetFinalizers()))
+}
+
+// kindOf names an object's kind.
+func kindOf(o client.Object) string {
+	kind, err := apiutil.GVKForObject(o, names.Scheme)
+	if err != nil {
+		return fmt.Sprintf("%T", o)
+	}
+	return kind.Kind
 }
