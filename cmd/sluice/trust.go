@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/sluice-dev/sluice/internal/guarded"
 	"github.com/sluice-dev/sluice/internal/hub"
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/placement"
@@ -98,7 +99,7 @@ func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, n
 	if f.measureEvery < time.Minute {
 		return nil, fmt.Errorf("--measure-window %s: want a minute at least", f.measureEvery)
 	}
-	options := did.ClientOptions{}
+	options := guarded.Options{}
 	for _, text := range f.addresses {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
@@ -112,7 +113,7 @@ func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, n
 	}
 	book := &trust.Book{}
 	hosts := func(host string) bool { return slices.Contains(f.hosts, host) || book.Hosts(host) }
-	fetch := did.NewClient(options)
+	fetch := guarded.NewClient(options)
 	resolver := &did.Resolver{Keys: book.Keys, Client: fetch, Hosts: hosts}
 	statuses := &trust.Statuses{Client: fetch, Hosts: hosts, Clock: clock.RealClock{}}
 	var recorder events.EventRecorder
