@@ -39,6 +39,7 @@ type serveFlags struct {
 	dataDir, kubeconfig, namespace string
 	listener                       listener
 	trust                          trustFlags
+	charts                         chartFlags
 	metricsListen                  string
 	platforms, keyset              string
 	collect                        string
@@ -50,7 +51,6 @@ type serveFlags struct {
 	probeEvery                     time.Duration
 	movesAtOnce                    int
 	scorerURL                      string
-	charts                         string
 	scorerTimeout                  time.Duration
 }
 
@@ -88,7 +88,7 @@ platforms.yaml of the data folder.`,
 	flags.BoolVar(&f.internetEgress, "internet-egress", false, "let consumers' pods reach the internet")
 	flags.DurationVar(&f.probeEvery, "probe-every", placement.DefaultProbeEvery, "how often to ask each member cluster whether it answers; it counts as lost after three failures")
 	flags.IntVar(&f.movesAtOnce, "moves-at-once", 10, "how many instances move from lost or drained clusters at the same time")
-	flags.StringVar(&f.charts, "charts", "", "folder with the Helm charts of cluster plans' add-ons (docs/clusters.md)")
+	f.charts.bind(flags)
 	flags.StringVar(&f.scorerURL, "scorer-url", "", "URL of an external scorer, which plans and policies weigh as score.external (docs/placement.md)")
 	flags.DurationVar(&f.scorerTimeout, "scorer-timeout", placement.DefaultScorerTimeout, "how long it may take to answer; then it counts for nothing")
 	flags.StringVar(&f.logFormat, "log-format", "text", "format of the log: text or json")
@@ -216,6 +216,10 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 	if err := (&catalog.Controller{Client: mgr.GetClient(), Live: live, Namespace: h.Namespace}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up the catalog: %w", err)
 	}
+	charts, err := f.charts.open()
+	if err != nil {
+		return err
+	}
 	driver := &kube.Driver{Connections: connections, Hub: h.ID, InternetEgress: f.internetEgress}
 	var scorer *placement.ExternalScorer
 	if f.scorerURL != "" {
@@ -228,7 +232,7 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 		Namespace: h.Namespace, HubID: h.ID, SoleWriter: h.Embedded, Catalog: served, Connections: connections,
 		Drivers: map[string]placement.Driver{
 			v1alpha1.DriverKube: driver,
-			v1alpha1.DriverCAPI: &capi.Driver{Connections: connections, Hub: h.ID, Charts: f.charts},
+			v1alpha1.DriverCAPI: &capi.Driver{Connections: connections, Hub: h.ID, Charts: charts},
 			v1alpha1.DriverLiqo: &liqo.Driver{Namespaces: driver, Client: mgr.GetClient(), Live: live},
 		},
 		Rules: map[string][]rbacv1.PolicyRule{

@@ -74,7 +74,7 @@ func newFixture(t *testing.T) *fixture {
 			Access: v1alpha1.ClusterAccess{SealedKubeconfig: sealed},
 		},
 	}))
-	return &fixture{t, bed, &capi.Driver{Hub: "hub-1", Charts: "testdata/charts", Connections: &member.Connections{Reader: c, Namespace: namespace, Keys: keys}}}
+	return &fixture{t, bed, &capi.Driver{Hub: "hub-1", Charts: &capi.Charts{Folder: "testdata/charts"}, Connections: &member.Connections{Reader: c, Namespace: namespace, Keys: keys}}}
 }
 
 // TestDriver runs what follows side by side, on one management cluster.
