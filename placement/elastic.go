@@ -372,11 +372,15 @@ func (e *elastic) idleFor(cluster string) time.Duration {
 
 // takeIn makes the cluster a member cluster.
 func (e *elastic) takeIn(ctx context.Context, t *template, instance *v1alpha1.ServiceInstance) error {
-	member := t.member(v1alpha1.MadeClusterName(instance.Name), e.namespace)
 	placed := instance.Status.Delivered.Decision.Placements
 	if len(placed) == 0 {
 		return nil
 	}
+	var addOns []v1alpha1.AddOn
+	if made := placed[0].Made; made != nil {
+		addOns = made.AddOns
+	}
+	member := t.member(v1alpha1.MadeClusterName(instance.Name), e.namespace, addOns)
 	var err error
 	if member.Spec.Access, err = e.join(ctx, placed[0].Cluster, instance.Name, member.Name); err != nil {
 		return fmt.Errorf("take cluster %s into the inventory: %w", member.Name, err)
