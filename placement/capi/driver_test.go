@@ -400,22 +400,26 @@ func classThatChanges(f *fixture) {
 	f.deliver(d)
 
 	class(whole, template, "kind: SimulatedConfigTemplate, name: missing")
-	d.Placement.Made.Workers[0].Replicas = 2
+	grown := placement.Delivery{Instance: d.Instance, Placement: *d.Placement.DeepCopy()}
+	grown.Placement.Made.Workers[0].Replicas = 2
+	const why = "waiting: read ClusterClass default/changing on management: RefVersionsUpToDate is not true"
 	var err error
 	says := wait.PollUntilContextTimeout(f.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		err = f.driver.Deliver(ctx, d)
-		return err != nil && strings.Contains(err.Error(), "missing"), nil
+		err = f.driver.Deliver(ctx, grown)
+		return err != nil && strings.Contains(err.Error(), why), nil
 	})
 	if says != nil {
-		f.Errorf("it does not say what is wrong with the class: %v", err)
+		f.Errorf("it does not say that something is wrong with the class: %v", err)
 	}
-	f.Logf("it says: %v", err)
+	if err := f.driver.Observe(f.Context(), d); err != nil {
+		f.Errorf("what runs is not as it was delivered: %v", err)
+	}
 	if nodes := f.nodes(d); len(nodes) != 1 {
 		f.Errorf("%d nodes while the class is wrong, want the one that there was", len(nodes))
 	}
 
 	class(whole, template, template)
-	f.deliver(d)
+	f.deliver(grown)
 	if nodes := f.nodes(d); len(nodes) != 2 {
 		f.Errorf("%d nodes once the class is right, want 2", len(nodes))
 	}
