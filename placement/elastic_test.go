@@ -160,8 +160,8 @@ func (w *elasticWorld) restart() {
 	plans.Replace(clusterCatalog(w.T))
 	w.elastic = &elastic{
 		hub: w.hub, of: labelled, namespace: w.namespace, inventory: w.inventory, clock: w.clock, catalog: plans, idle: map[string]time.Time{},
-		join: func(_ context.Context, _, _, name string) (v1alpha1.ClusterAccess, error) {
-			w.joined = append(w.joined, name)
+		join: func(_ context.Context, _, _ string, member *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error) {
+			w.joined = append(w.joined, member.Name)
 			return v1alpha1.ClusterAccess{SealedKubeconfig: []byte("sealed")}, nil
 		},
 	}

@@ -240,8 +240,8 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 		},
 		JoinedRules: liqo.JoinedRules(),
 		Probed:      f.trust.probed(),
-		Join: func(ctx context.Context, management, instance, name string) (v1alpha1.ClusterAccess, error) {
-			return join(ctx, connections, keys, h.Namespace, management, instance, name)
+		Join: func(ctx context.Context, management, instance string, member *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error) {
+			return join(ctx, connections, keys, management, instance, member)
 		},
 	}); err != nil {
 		return fmt.Errorf("set up placement: %w", err)
@@ -269,16 +269,24 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 
 // join registers Sluice on a cluster that was made, as `sluice cluster add` does on
 // others.
-func join(ctx context.Context, connections *member.Connections, keys *seal.Keyset, namespace, management, instance, name string) (v1alpha1.ClusterAccess, error) {
+func join(ctx context.Context, connections *member.Connections, keys *seal.Keyset, management, instance string, as *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error) {
 	made, err := connections.Made(ctx, management, instance)
 	if err != nil {
 		return v1alpha1.ClusterAccess{}, err
 	}
-	kubeconfig, err := kube.Register(ctx, made.Config, kube.ManifestOptions{})
+	liqoNamespace := ""
+	if as.Spec.Liqo != nil {
+		liqoNamespace = as.Spec.Liqo.Namespace
+	}
+	manifest, err := forDriver(kube.ManifestOptions{}, as.Spec.Driver, liqoNamespace)
 	if err != nil {
 		return v1alpha1.ClusterAccess{}, err
 	}
-	sealed, err := keys.Seal(kubeconfig, member.Owner(namespace, name))
+	kubeconfig, err := kube.Register(ctx, made.Config, manifest)
+	if err != nil {
+		return v1alpha1.ClusterAccess{}, err
+	}
+	sealed, err := keys.Seal(kubeconfig, member.Owner(as.Namespace, as.Name))
 	return v1alpha1.ClusterAccess{SealedKubeconfig: sealed}, err
 }
 
