@@ -64,9 +64,9 @@ type Options struct {
 	// Scorer outside Sluice; nil means that there is none.
 	Scorer *ExternalScorer
 	// Join registers Sluice on the cluster that was made for an instance on a management
-	// cluster, and returns the access for the member cluster of that name; it is
+	// cluster, and returns the access for that member cluster; it is
 	// idempotent. Nil means that no clusters are made for what fits nowhere.
-	Join func(ctx context.Context, management, instance, name string) (v1alpha1.ClusterAccess, error)
+	Join func(ctx context.Context, management, instance string, member *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error)
 	// Clock; nil means the real one.
 	Clock clock.PassiveClock
 }
