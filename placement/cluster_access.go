@@ -126,7 +126,7 @@ func verifyRules(ctx context.Context, t target, cluster string, rules []rbacv1.P
 	return &member.Error{
 		Cluster: cluster, Step: "verify Sluice's access",
 		Err:    fmt.Errorf("%s may not %s", t.username(), some(missing)),
-		Remedy: "apply the manifest that `sluice cluster manifest` prints on that cluster",
+		Remedy: "run `sluice cluster add` for it again, or apply there what `sluice cluster manifest` prints for its driver",
 	}
 }
 

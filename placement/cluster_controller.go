@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -138,6 +139,11 @@ func (r *clusterReconciler) remove(ctx context.Context, cluster *v1alpha1.Member
 	for _, held := range r.Inventory.Snapshot().Reservations(cluster.Name) {
 		leaving = append(leaving, held.Instance)
 	}
+	peered, err := r.peeredWith(ctx, cluster)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	leaving = append(leaving, peered...)
 	if len(leaving) > 0 {
 		result, err := r.look(ctx, cluster, leaving)
 		result.RequeueAfter = min(result.RequeueAfter, 2*time.Second)
@@ -152,6 +158,24 @@ func (r *clusterReconciler) remove(ctx context.Context, cluster *v1alpha1.Member
 	}
 	r.drop(cluster.Name)
 	return ctrl.Result{}, nil
+}
+
+// peeredWith names the peerings that have something on a cluster that answers, for which
+// Sluice's access is needed until they have ended. One that does not answer is not waited for.
+func (r *clusterReconciler) peeredWith(ctx context.Context, cluster *v1alpha1.MemberCluster) (named []string, err error) {
+	if driverOf(cluster) != v1alpha1.DriverLiqo || !meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ConditionReachable) {
+		return nil, nil
+	}
+	var peerings v1alpha1.PeeringList
+	if err := r.hub.List(ctx, &peerings, client.InNamespace(r.Namespace)); err != nil {
+		return nil, fmt.Errorf("list peerings: %w", err)
+	}
+	for i := range peerings.Items {
+		if p := &peerings.Items[i].Spec; p.Consumer == cluster.Name || p.Provider == cluster.Name {
+			named = append(named, "the peering of "+p.Consumer+" and "+p.Provider)
+		}
+	}
+	return named, nil
 }
 
 // watchOf returns the watch of a cluster, a new one at first.

@@ -18,7 +18,7 @@ func (r *instanceReconciler) each(ctx context.Context, s *scope, placements []v1
 	var calls sync.WaitGroup
 	for i, p := range placements {
 		calls.Go(func() {
-			driver, err := r.driver(p.Cluster)
+			driver, err := r.driver(s, p.Cluster)
 			if err == nil {
 				err = call(driver, ctx, Delivery{Instance: s.ServiceInstance, Placement: p})
 			}
@@ -30,11 +30,15 @@ func (r *instanceReconciler) each(ctx context.Context, s *scope, placements []v1
 }
 
 // driver is the one that delivers to a cluster; to a cluster that is not in the
-// inventory, the default one, whose error says what is the matter. A cluster that
+// inventory, the one of peerings where the instance has one with it, which has something on
+// other clusters too, and else the default one, whose error says what is the matter. A cluster that
 // does not answer is not tried, so that no worker waits for it; the inventory wakes
 // the instances there when it answers again.
-func (r *instanceReconciler) driver(cluster string) (Driver, error) {
+func (r *instanceReconciler) driver(s *scope, cluster string) (Driver, error) {
 	name := v1alpha1.DriverKube
+	if s.peeredWith(cluster) {
+		name = v1alpha1.DriverLiqo
+	}
 	if known := r.inventory.Snapshot().Cluster(cluster); known != nil {
 		name = known.Driver
 		if !known.Ready {
@@ -45,6 +49,20 @@ func (r *instanceReconciler) driver(cluster string) (Driver, error) {
 		return driver, nil
 	}
 	return nil, fmt.Errorf("member cluster %s: this Sluice has no driver %q", cluster, name)
+}
+
+// peeredWith tells whether any placement of the instance on a cluster has a peering.
+func (s *scope) peeredWith(cluster string) bool {
+	var all []v1alpha1.Placement
+	for _, d := range []*v1alpha1.Decision{s.Status.Decision, s.deliveredDecision()} {
+		if d != nil {
+			all = append(all, d.Placements...)
+		}
+	}
+	for i := range s.Status.Left {
+		all = append(all, s.Status.Left[i].Placement)
+	}
+	return slices.ContainsFunc(all, func(p v1alpha1.Placement) bool { return p.Cluster == cluster && p.Peering != nil })
 }
 
 // unreachableError says that a cluster was not tried because it does not answer.

@@ -191,6 +191,8 @@ func (p *Peering) refuses(c *Cluster) string {
 		return "is the hub itself"
 	case c.Liqo.Joined != nil && c.Liqo.Joined.With != with:
 		return fmt.Sprintf("has joined %s by invitation, and not %s", c.Liqo.Joined.With, with)
+	case c.Liqo.Joined != nil && !p.needsNode():
+		return fmt.Sprintf("has joined %s by invitation, and gives nodes only", with)
 	}
 	for _, module := range p.modules() {
 		if !liqo.Has(c.Liqo.Modules, module) {
@@ -200,8 +202,8 @@ func (p *Peering) refuses(c *Cluster) string {
 	return ""
 }
 
-// Refuses says why the policies of a cluster's provider refuse the consumers of another
-// cluster; empty where they refuse none of them.
+// Refuses says why policies keep the consumers of another cluster out of a cluster; empty where
+// they keep out none of them.
 func (inv *Inventory) Refuses(cluster string, consumers []v1alpha1.ConsumerReference) string {
 	s := inv.Snapshot()
 	at, found := s.find(cluster)

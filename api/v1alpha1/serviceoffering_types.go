@@ -196,6 +196,7 @@ type PlanSchemas struct {
 }
 
 // ResourcesPlan is an amount of resources on one or more member clusters.
+// +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.peering) || (self.peering.gives == 'Network' && self.peering.role == 'Transparent')",message="virtual nodes have no persistent storage: storage needs a peering that gives: Network with role: Transparent, or none"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxClusters) || self.maxClusters >= self.clusters",message="maxClusters must not be less than clusters"
 type ResourcesPlan struct {
 	// Limits on each chosen cluster: cpu, memory, ephemeral-storage, pods and any

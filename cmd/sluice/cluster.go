@@ -101,7 +101,7 @@ it is this offering (sluice sd --help).`,
 				return err
 			}
 			cluster.Namespace = hub.namespace
-			manifest, err := forDriver(f.manifest, f.driver, f.liqo.namespace)
+			manifest, err := forDriver(f.manifest, f.driver, f.liqo.namespace, len(f.liqo.consumers) == 0)
 			if err != nil {
 				return err
 			}
@@ -412,14 +412,14 @@ func removeCluster(ctx context.Context, w io.Writer, c client.Client, key client
 }
 
 // forDriver are the options for a cluster with that driver, where Liqo, if it has one, is
-// installed in a namespace.
-func forDriver(o kube.ManifestOptions, driver, liqoNamespace string) (kube.ManifestOptions, error) {
+// installed in a namespace, and which sells, or is a consumer's own.
+func forDriver(o kube.ManifestOptions, driver, liqoNamespace string, sells bool) (kube.ManifestOptions, error) {
 	switch driver {
 	case v1alpha1.DriverKube:
 	case v1alpha1.DriverCAPI:
 		o.Rules, o.TenantRules = capi.Rules(), capi.TenantRules()
 	case v1alpha1.DriverLiqo:
-		return liqo.Manifest(o, liqoNamespace), nil
+		return liqo.Manifest(o, liqoNamespace, sells), nil
 	default:
 		return o, fmt.Errorf("--driver %q: want kube, capi or liqo", driver)
 	}
@@ -434,7 +434,7 @@ func newClusterManifestCommand() *cobra.Command {
 		Short: "Print what `cluster add` applies on a member cluster: every permission Sluice needs there",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			options, err := forDriver(options, driver, liqoNamespace)
+			options, err := forDriver(options, driver, liqoNamespace, true)
 			if err != nil {
 				return err
 			}

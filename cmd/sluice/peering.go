@@ -379,6 +379,9 @@ func newPeeringJoinCommand(hub *hubFlags) *cobra.Command {
 	flags.StringVar(&f.zone, "zone", "", "zone within the region")
 	flags.StringVar(&f.tier, "tier", string(v1alpha1.TierCloud), "tier of the cluster: cloud or edge")
 	flags.StringToStringVarP(&f.labels, "label", "l", nil, "labels that selectors match, key=value")
+	flags.StringArrayVar(&f.taints, "taint", nil, "taint that repels requests, key=value:NoSchedule (repeatable)")
+	flags.StringVar(&f.currency, "currency", "EUR", "currency of --price, an ISO 4217 code")
+	flags.StringToStringVar(&f.prices, "price", nil, "price of one unit for one hour by resource, for instance cpu=0.04,memory=0.005 (memory by the GiB)")
 	flags.DurationVar(&f.wait, "wait", 2*time.Minute, "how long to wait until the cluster is ready and peered; 0 does not wait")
 	return cmd
 }

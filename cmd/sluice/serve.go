@@ -278,7 +278,7 @@ func join(ctx context.Context, connections *member.Connections, keys *seal.Keyse
 	if as.Spec.Liqo != nil {
 		liqoNamespace = as.Spec.Liqo.Namespace
 	}
-	manifest, err := forDriver(kube.ManifestOptions{}, as.Spec.Driver, liqoNamespace)
+	manifest, err := forDriver(kube.ManifestOptions{}, as.Spec.Driver, liqoNamespace, true)
 	if err != nil {
 		return v1alpha1.ClusterAccess{}, err
 	}

@@ -25,7 +25,8 @@
 //   - What is made on a cluster is labelled with the hub's ID and goes with the Peering: slices
 //     before identities, identities before networks, namespaces last. A cluster that has left
 //     the inventory is not waited for.
-//   - Sluice never holds a consumer's private keys, and hands out no rights on a provider but
+//   - Sluice keeps no private key of a cluster, though it reads the Secret of a gateway, which has
+//     the private key beside the public one, and hands out no rights on a provider but
 //     those of the ClusterRole sluice-liqo-peer, within one namespace, by a token that ends.
 //
 // The package never asks liqoctl. It knows nothing of HTTP.

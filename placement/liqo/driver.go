@@ -255,22 +255,34 @@ func (d *Driver) Observe(ctx context.Context, delivery placement.Delivery) error
 			return fmt.Errorf("%s and %s are not peered: %s", l.consumer, l.provider, why(ready))
 		}
 	}
-	if r.Node != "" {
-		on, _, err := r.sides(ctx, r.peerings[0])
+	on, provider, err := r.sides(ctx, r.peerings[0])
+	if err != nil {
+		return err
+	}
+	if r.Node == "" {
+		t := tenant.Of(provider.connection, d.Namespaces.Hub, r.Instance)
+		opening, err := provider.opening(ctx, t)
 		if err != nil {
 			return err
 		}
-		if err := on.hasNode(ctx, r.Node, sliceOf(r.Placement.Reserved)); err != nil {
+		want, err := provider.render(opening)
+		if err != nil {
+			return err
+		}
+		return errors.Join(d.Namespaces.Observe(ctx, delivery), t.Compare(ctx, want))
+	}
+	if err := on.hasNode(ctx, r.Node, sliceOf(r.Placement.Reserved)); err != nil {
+		return err
+	}
+	if r.Hub != "" {
+		if err := d.Namespaces.Observe(ctx, r.onHub()); err != nil {
 			return err
 		}
 	}
-	switch {
-	case r.Hub != "":
-		return d.Namespaces.Observe(ctx, r.onHub())
-	case r.Node == "":
-		return d.Namespaces.Observe(ctx, delivery)
+	if r.Hub == "" && r.Offloading == nil {
+		return nil
 	}
-	return nil
+	return on.extended(ctx, tenant.Of(on.connection, d.Namespaces.Hub, r.Instance))
 }
 
 func why(c *metav1.Condition) string {

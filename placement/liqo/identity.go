@@ -20,16 +20,18 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/crashpoint"
+	names "github.com/sluice-dev/sluice/internal/liqo"
 	"github.com/sluice-dev/sluice/internal/member"
 )
 
 const (
 	// PeerRole is the ClusterRole of consumers' identities in their tenant namespaces.
 	PeerRole = "sluice-liqo-peer"
-	// identityLifetime of a token; it is renewed when half of it is over.
+	// identityLifetime is asked for; a token is renewed when half of what it got is over.
 	identityLifetime = 24 * time.Hour
-	// annotationExpires says when the token in a Secret ends.
+	// annotationExpires and annotationRenew say when the token in a Secret ends and is renewed.
 	annotationExpires = "sluice.dev/expires-at"
+	annotationRenew   = "sluice.dev/renew-at"
 )
 
 // admit lets the other cluster ask this one for resources: Liqo's Tenant, without Liqo's
@@ -84,11 +86,14 @@ func (s *side) kubeconfig(token string) ([]byte, error) {
 }
 
 // identitySecret is where Liqo looks for the identity by which it asks another cluster.
-func (s *side) identitySecret(kubeconfig []byte, expires string) *corev1.Secret {
+// One that never ends has no times.
+func (s *side) identitySecret(kubeconfig []byte, expires, renew time.Time) *corev1.Secret {
 	secret := &corev1.Secret{ObjectMeta: s.meta(s.identityName()), Data: map[string][]byte{consts.KubeconfigSecretField: kubeconfig}}
 	secret.Labels[consts.IdentityTypeLabelKey] = string(authv1beta1.ControlPlaneIdentityType)
-	secret.Annotations = map[string]string{
-		consts.RemoteTenantNamespaceAnnotKey: "liqo-tenant-" + s.own.ClusterID, annotationExpires: expires,
+	secret.Annotations = map[string]string{consts.RemoteTenantNamespaceAnnotKey: names.TenantNamespace(s.own.ClusterID)}
+	if !expires.IsZero() {
+		secret.Annotations[annotationExpires] = expires.UTC().Format(time.RFC3339)
+		secret.Annotations[annotationRenew] = renew.UTC().Format(time.RFC3339)
 	}
 	return secret
 }
@@ -107,7 +112,9 @@ func authenticate(ctx context.Context, consumer, provider *side, connections *me
 	var held corev1.Secret
 	err := consumer.get(ctx, consumer.identityName(), &held)
 	if err == nil && held.DeletionTimestamp.IsZero() {
-		if expires, err := time.Parse(time.RFC3339, held.Annotations[annotationExpires]); err == nil && expires.Sub(now) > identityLifetime/2 {
+		expires, badEnd := time.Parse(time.RFC3339, held.Annotations[annotationExpires])
+		renew, badRenewal := time.Parse(time.RFC3339, held.Annotations[annotationRenew])
+		if badEnd == nil && badRenewal == nil && now.Before(renew) {
 			return ptr.To(metav1.NewTime(expires)), nil
 		}
 	}
@@ -119,7 +126,7 @@ func authenticate(ctx context.Context, consumer, provider *side, connections *me
 		return nil, err
 	}
 	crashpoint.Hit(crashBeforeIdentity)
-	err = consumer.apply(ctx, consumer.identitySecret(kubeconfig, expires.UTC().Format(time.RFC3339)))
+	err = consumer.apply(ctx, consumer.identitySecret(kubeconfig, expires, now.Add(expires.Sub(now)/2)))
 	crashpoint.Hit(crashAfterIdentity)
 	return ptr.To(metav1.NewTime(expires)), err
 }
@@ -130,7 +137,7 @@ func (s *side) useJoined(ctx context.Context, provider *side, connections *membe
 	if err != nil {
 		return err
 	}
-	return s.apply(ctx, s.identitySecret(kubeconfig, "never"))
+	return s.apply(ctx, s.identitySecret(kubeconfig, time.Time{}, time.Time{}))
 }
 
 // dismiss takes the other cluster's identity back. It returns nil once nothing of it is left.

@@ -26,7 +26,7 @@ const (
 	reasonReserved = "Reserved"
 	// reasonNotReserved: nobody has bought what the slice asks for.
 	reasonNotReserved = "NotReserved"
-	// reasonConsumerRefused: the provider's own policies refuse the consumer.
+	// reasonConsumerRefused: a policy, the provider's or the operator's, refuses the consumer.
 	reasonConsumerRefused = "ConsumerRefused"
 )
 
@@ -125,8 +125,8 @@ type Judge struct {
 	Namespace string
 	// Hub is the hub's ID, the value of v1alpha1.LabelHub.
 	Hub string
-	// Refuses says why the policies of a cluster's provider refuse the consumers of another
-	// one; empty where they do not.
+	// Refuses says why policies keep the consumers of another cluster out of a provider's; empty
+	// where they do not.
 	Refuses func(provider string, consumers []v1alpha1.ConsumerReference) string
 	// Every is the time between two looks; zero means three seconds.
 	Every time.Duration

@@ -40,8 +40,14 @@ func (s *side) extend(ctx context.Context, t *tenant.Tenant, how v1alpha1.Offloa
 	if err != nil {
 		return err
 	}
+	return s.extended(ctx, t)
+}
+
+// extended returns nil while the instance's namespace on this side is on all of its nodes.
+func (s *side) extended(ctx context.Context, t *tenant.Tenant) error {
 	now := &offloadingv1beta1.NamespaceOffloading{}
-	if err := s.Get(ctx, client.ObjectKeyFromObject(offloading), now); err != nil {
+	key := client.ObjectKey{Namespace: t.Namespace, Name: consts.DefaultNamespaceOffloadingName}
+	if err := s.Get(ctx, key, now); err != nil {
 		return s.failed(fmt.Errorf("read the NamespaceOffloading of %s: %w", t.Namespace, err))
 	}
 	if now.Status.OffloadingPhase == offloadingv1beta1.ReadyOffloadingPhaseType && now.Status.ObservedGeneration == now.Generation {
@@ -75,26 +81,35 @@ func (s *side) withdraw(ctx context.Context, t *tenant.Tenant) error {
 	return s.pending("delete the NamespaceOffloading of "+t.Namespace, fmt.Sprintf("is %q", offloading.Status.OffloadingPhase))
 }
 
-// letIn lets the other cluster's pods into the instance's namespace on this side, which
-// otherwise takes nothing from outside: from their addresses as this cluster sees them.
+// letIn applies opening.
 func (s *side) letIn(ctx context.Context, t *tenant.Tenant) error {
+	opening, err := s.opening(ctx, t)
+	if err != nil {
+		return err
+	}
+	return s.apply(ctx, opening)
+}
+
+// opening lets the other cluster's pods into the instance's namespace on this side, which
+// otherwise takes nothing from outside: from their addresses as this cluster sees them.
+func (s *side) opening(ctx context.Context, t *tenant.Tenant) (*networkingv1.NetworkPolicy, error) {
 	var configuration networkingv1beta1.Configuration
 	if err := s.get(ctx, s.remote.ClusterID, &configuration); err != nil {
-		return err
+		return nil, err
 	}
 	remote := configuration.Status.Remote
 	if remote == nil {
-		return s.pending("Configuration "+configuration.Name, "Liqo has not mapped its address ranges yet")
+		return nil, s.pending("Configuration "+configuration.Name, "Liqo has not mapped its address ranges yet")
 	}
 	var from []networkingv1.NetworkPolicyPeer
 	for _, cidr := range append(remote.CIDR.Pod, remote.CIDR.External...) {
 		from = append(from, networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: string(cidr)}})
 	}
-	return s.apply(ctx, &networkingv1.NetworkPolicy{
+	return &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: "sluice-peering", Labels: t.Labels()},
 		Spec: networkingv1.NetworkPolicySpec{
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
 			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: from}},
 		},
-	})
+	}, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -194,10 +195,18 @@ func (r *Peerings) gateways(ctx context.Context, peering *v1alpha1.Peering, cons
 	if err != nil {
 		return nil, nil, err
 	}
-	if reverse != nil && reverse.CreationTimestamp.Before(&peering.CreationTimestamp) {
+	if reverse != nil && olderThan(reverse, peering) {
 		return consumer, provider, nil
 	}
 	return provider, consumer, nil
+}
+
+// olderThan orders peerings by age, and by name those of the same second.
+func olderThan(a, b *v1alpha1.Peering) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.Name < b.Name
 }
 
 // reverse is the peering of the same two clusters the other way round, which shares their
@@ -299,6 +308,9 @@ func (s *side) surrender(ctx context.Context) error {
 		return s.failed(fmt.Errorf("list ResourceSlices in %s: %w", s.namespace(), err))
 	}
 	for i := range slices.Items {
+		if slices.Items[i].Labels[consts.ReplicationStatusLabel] == "true" {
+			continue // the other cluster's, where the two are peered the other way round as well
+		}
 		if err := s.gone(ctx, slices.Items[i].Name, &authv1beta1.ResourceSlice{}); err != nil {
 			return err
 		}

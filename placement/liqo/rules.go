@@ -77,11 +77,14 @@ func JudgeRules() []rbacv1.PolicyRule {
 }
 
 // Manifest completes the options of a cluster's registration: Sluice's rights, the role of
-// peers, and what keeps slices out that are not Sluice's to sell. liqoNamespace is where Liqo
-// is installed there.
-func Manifest(o kube.ManifestOptions, liqoNamespace string) kube.ManifestOptions {
+// peers and, where the cluster sells, what keeps slices out that are not Sluice's to sell: a
+// consumer's own cluster may be peered with others as its owner likes. liqoNamespace is where
+// Liqo is installed there.
+func Manifest(o kube.ManifestOptions, liqoNamespace string, sells bool) kube.ManifestOptions {
 	o.Rules, o.TenantRules = Rules(), TenantRules()
-	o.Guards = SlicesPolicy()
+	if sells {
+		o.Guards = SlicesPolicy()
+	}
 	account := o.Namespace
 	if account == "" {
 		account = kube.DefaultNamespace
