@@ -19,7 +19,7 @@ func TestRender(t *testing.T) {
 	for name, values := range map[string][]string{
 		"default": nil,
 		"hardened": {"tls.secretName=sluice-tls", "tls.clientCASecretName=sluice-client-ca", "memberClusterSecrets=true", "collect=remove", "replicas=3",
-			"addOnCharts.persistentVolumeClaim.claimName=charts"},
+			"addOnCharts.persistentVolumeClaim.claimName=charts", "chartRegistries={registry.example,registry.example:5000}"},
 		"single": {"replicas=1", "service.type=NodePort", "service.nodePort=30080"},
 	} {
 		t.Run(name, func(t *testing.T) {

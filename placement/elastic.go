@@ -39,8 +39,8 @@ type elastic struct {
 	catalog   *catalog.Catalog
 	inventory *Inventory
 	// join registers Sluice on the cluster that was made for an instance on a management
-	// cluster, and returns the access to it for the member cluster of that name. It is idempotent.
-	join  func(ctx context.Context, management, instance, name string) (v1alpha1.ClusterAccess, error)
+	// cluster, and returns the access to it for that member cluster. It is idempotent.
+	join  func(ctx context.Context, management, instance string, member *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error)
 	clock clock.WithTicker
 
 	mu sync.Mutex
@@ -293,7 +293,7 @@ func (e *elastic) mayBegin(t *template, has *fleet, needed int) (begin int, hind
 		if err != nil {
 			return begin, "", err
 		}
-		r = fork.Snapshot().Policies().Govern(r, ConsumerOf(order))
+		r = fork.Snapshot().Govern(r, ConsumerOf(order))
 		r.At = e.clock.Now()
 		d, err := fork.Place(r)
 		if unplaceable, ok := isUnplaceable(err); ok {
@@ -372,13 +372,17 @@ func (e *elastic) idleFor(cluster string) time.Duration {
 
 // takeIn makes the cluster a member cluster.
 func (e *elastic) takeIn(ctx context.Context, t *template, instance *v1alpha1.ServiceInstance) error {
-	member := t.member(v1alpha1.MadeClusterName(instance.Name), e.namespace)
 	placed := instance.Status.Delivered.Decision.Placements
 	if len(placed) == 0 {
 		return nil
 	}
+	var addOns []v1alpha1.AddOn
+	if made := placed[0].Made; made != nil {
+		addOns = made.AddOns
+	}
+	member := t.member(v1alpha1.MadeClusterName(instance.Name), e.namespace, addOns)
 	var err error
-	if member.Spec.Access, err = e.join(ctx, placed[0].Cluster, instance.Name, member.Name); err != nil {
+	if member.Spec.Access, err = e.join(ctx, placed[0].Cluster, instance.Name, member); err != nil {
 		return fmt.Errorf("take cluster %s into the inventory: %w", member.Name, err)
 	}
 	crashpoint.Hit(crashBeforeJoin)

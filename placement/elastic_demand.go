@@ -46,16 +46,18 @@ func newTemplate(p *Policy, plans *catalog.Snapshot) (*template, error) {
 	return t, nil
 }
 
-// member is the member cluster that an instance of the template becomes, without its access.
-func (t *template) member(name, namespace string) *v1alpha1.MemberCluster {
+// member is the member cluster that an instance of the template becomes which has these
+// add-ons, without its access.
+func (t *template) member(name, namespace string, addOns []v1alpha1.AddOn) *v1alpha1.MemberCluster {
 	from := &t.Elastic.Member
 	mc := &v1alpha1.MemberCluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: maps.Clone(from.Labels)},
 		Spec: v1alpha1.MemberClusterSpec{
-			Driver: v1alpha1.DriverKube, Provider: from.Provider, Region: from.Region, Zone: from.Zone, Tier: from.Tier,
+			Provider: from.Provider, Region: from.Region, Zone: from.Zone, Tier: from.Tier,
 			Taints: from.Taints, Location: from.Location, Prices: from.Prices,
 		},
 	}
+	takePart(&mc.Spec, addOns)
 	if mc.Labels == nil {
 		mc.Labels = map[string]string{}
 	}
@@ -65,7 +67,7 @@ func (t *template) member(name, namespace string) *v1alpha1.MemberCluster {
 
 // supposed is that member cluster as if it were ready and had so much.
 func (t *template) supposed(name string, has Resources) *Cluster {
-	mc := t.member(name, "")
+	mc := t.member(name, "", t.plan.Cluster.AddOns)
 	for _, condition := range []string{v1alpha1.ConditionReachable, v1alpha1.ConditionAccessVerified} {
 		meta.SetStatusCondition(&mc.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: "Supposed"})
 	}

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"regexp"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -112,6 +114,25 @@ func madeBy(d *v1alpha1.Decision) *v1alpha1.ClusterShape {
 		return nil
 	}
 	return d.Placements[0].Made
+}
+
+// liqoChart is a chart of Liqo: a file, a folder or one of a registry, with its version.
+var liqoChart = regexp.MustCompile(`(^|/)liqo(|\.tgz|-v?[0-9].*|[:@].*)$`)
+
+// takePart has the member cluster that was made with these add-ons take part in peerings,
+// with the driver for that, where one of them is Liqo; otherwise it is as any other.
+func takePart(spec *v1alpha1.MemberClusterSpec, addOns []v1alpha1.AddOn) {
+	spec.Driver = v1alpha1.DriverKube
+	for i := range addOns {
+		if liqoChart.MatchString(addOns[i].Chart) {
+			spec.Driver = v1alpha1.DriverLiqo
+			spec.Liqo = &v1alpha1.LiqoCluster{
+				Namespace: addOns[i].Namespace, GatewayService: corev1.ServiceTypeLoadBalancer,
+				Modules: []v1alpha1.LiqoModule{v1alpha1.ModuleNetworking, v1alpha1.ModuleAuthentication, v1alpha1.ModuleOffloading},
+			}
+			return
+		}
+	}
 }
 
 // makes tells whether the instance is a cluster.

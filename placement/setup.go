@@ -41,6 +41,8 @@ type Options struct {
 	// Rules that Sluice must hold on a member cluster before anything is placed there, by
 	// the cluster's driver; none are checked where none are given.
 	Rules map[string][]rbacv1.PolicyRule
+	// JoinedRules are those on clusters that have joined by invitation.
+	JoinedRules []rbacv1.PolicyRule
 	// SoleWriter: no other replica ever writes to the hub, so that what the cache has read
 	// when it starts is all there is.
 	SoleWriter bool
@@ -62,9 +64,9 @@ type Options struct {
 	// Scorer outside Sluice; nil means that there is none.
 	Scorer *ExternalScorer
 	// Join registers Sluice on the cluster that was made for an instance on a management
-	// cluster, and returns the access for the member cluster of that name; it is
+	// cluster, and returns the access for that member cluster; it is
 	// idempotent. Nil means that no clusters are made for what fits nowhere.
-	Join func(ctx context.Context, management, instance, name string) (v1alpha1.ClusterAccess, error)
+	Join func(ctx context.Context, management, instance string, member *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error)
 	// Clock; nil means the real one.
 	Clock clock.PassiveClock
 }
@@ -129,6 +131,14 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		return fmt.Errorf("set up the controller of instances: %w", err)
 	}
 	return nil
+}
+
+// rulesOn are the rules that Sluice must hold on a member cluster.
+func (o Options) rulesOn(cluster *v1alpha1.MemberCluster) []rbacv1.PolicyRule {
+	if spec := cluster.Spec.Liqo; spec != nil && spec.Joined != nil {
+		return o.JoinedRules
+	}
+	return o.Rules[driverOf(cluster)]
 }
 
 // complete fills in what the zero values stand for.

@@ -125,9 +125,11 @@ type AddOn struct {
 	// +kubebuilder:validation:MaxLength=53
 	Name string `json:"name"`
 	// Chart is a file or folder below the folder that Sluice is given with --charts, for
-	// instance ingress-nginx-4.13.0.tgz.
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9][A-Za-z0-9._+-]*$`
-	// +kubebuilder:validation:MaxLength=253
+	// instance ingress-nginx-4.13.0.tgz, or a chart in a registry, by version or digest:
+	// oci://HOST/PATH:VERSION or oci://HOST/PATH@sha256:DIGEST. The operator says which
+	// registries may be asked (--chart-registry).
+	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9][A-Za-z0-9._+-]*|oci://[a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)+(:v?[0-9][A-Za-z0-9._+-]*|@sha256:[0-9a-f]{64}))$`
+	// +kubebuilder:validation:MaxLength=512
 	Chart string `json:"chart"`
 	// Namespace of the release, which is made where it is not there.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`

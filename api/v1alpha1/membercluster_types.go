@@ -181,9 +181,8 @@ type JoinedPeering struct {
 	PublicKey []byte `json:"publicKey"`
 	// Network of the cluster.
 	Network LiqoNetwork `json:"network"`
-	// SealedIdentity is the kubeconfig by which the inviting cluster asks for resources there,
-	// sealed with the hub's keyset.
-	SealedIdentity []byte `json:"sealedIdentity"`
+	// Identity is the kubeconfig by which the inviting cluster asks for resources there.
+	Identity ClusterAccess `json:"identity"`
 }
 
 // LiqoNetwork is who a cluster is to Liqo, and its address ranges.
@@ -300,8 +299,6 @@ type MemberClusterStatus struct {
 	StorageClasses []string `json:"storageClasses,omitempty"`
 	// Latency of the API server as probed by Sluice: median of the recent probes.
 	Latency *metav1.Duration `json:"latency,omitempty"`
-	// Liqo is what Liqo says of itself there, with the driver liqo.
-	Liqo *LiqoNetwork `json:"liqo,omitempty"`
 	// Claims about the cluster and its provider, of verified credentials only; sorted by
 	// name, value and assurance.
 	// +kubebuilder:validation:MaxItems=256

@@ -45,6 +45,20 @@ type PeeringSpec struct {
 	Modules []LiqoModule `json:"modules"`
 	// Kept peerings stay when no instance needs them: those of operators.
 	Kept bool `json:"kept,omitempty"`
+	// InvitedID is the provider's cluster ID in Liqo, where its owner is invited to make that side
+	// of the peering: until it has answered, there is no such member cluster.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	InvitedID string `json:"invitedID,omitempty"`
+}
+
+// GatewayAddress is where a gateway of Liqo is called, and the key that it proves itself by.
+type GatewayAddress struct {
+	// Addresses and Port of the gateway (UDP).
+	Addresses []string `json:"addresses"`
+	Port      int32    `json:"port"`
+	// PublicKey of the gateway.
+	PublicKey []byte `json:"publicKey"`
 }
 
 // PeeringStatus says how far the peering has come.
@@ -60,6 +74,10 @@ type PeeringStatus struct {
 	// after the other's ClusterID.
 	Consumer *LiqoNetwork `json:"consumer,omitempty"`
 	Provider *LiqoNetwork `json:"provider,omitempty"`
+	// HubID is the ID of Sluice's hub, which labels what is made on both sides.
+	HubID string `json:"hubID,omitempty"`
+	// Gateway is where an invited provider calls the consumer's gateway.
+	Gateway *GatewayAddress `json:"gateway,omitempty"`
 	// IdentityExpiresAt is when the identity ends by which the consumer asks the provider for
 	// resources; it is renewed long before.
 	IdentityExpiresAt *metav1.Time `json:"identityExpiresAt,omitempty"`

@@ -31,6 +31,7 @@ import (
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/capi"
 	"github.com/sluice-dev/sluice/placement/kube"
+	"github.com/sluice-dev/sluice/placement/liqo"
 )
 
 // serveFlags are the settings of `sluice serve`.
@@ -38,6 +39,7 @@ type serveFlags struct {
 	dataDir, kubeconfig, namespace string
 	listener                       listener
 	trust                          trustFlags
+	charts                         chartFlags
 	metricsListen                  string
 	platforms, keyset              string
 	collect                        string
@@ -49,7 +51,6 @@ type serveFlags struct {
 	probeEvery                     time.Duration
 	movesAtOnce                    int
 	scorerURL                      string
-	charts                         string
 	scorerTimeout                  time.Duration
 }
 
@@ -87,7 +88,7 @@ platforms.yaml of the data folder.`,
 	flags.BoolVar(&f.internetEgress, "internet-egress", false, "let consumers' pods reach the internet")
 	flags.DurationVar(&f.probeEvery, "probe-every", placement.DefaultProbeEvery, "how often to ask each member cluster whether it answers; it counts as lost after three failures")
 	flags.IntVar(&f.movesAtOnce, "moves-at-once", 10, "how many instances move from lost or drained clusters at the same time")
-	flags.StringVar(&f.charts, "charts", "", "folder with the Helm charts of cluster plans' add-ons (docs/clusters.md)")
+	f.charts.bind(flags)
 	flags.StringVar(&f.scorerURL, "scorer-url", "", "URL of an external scorer, which plans and policies weigh as score.external (docs/placement.md)")
 	flags.DurationVar(&f.scorerTimeout, "scorer-timeout", placement.DefaultScorerTimeout, "how long it may take to answer; then it counts for nothing")
 	flags.StringVar(&f.logFormat, "log-format", "text", "format of the log: text or json")
@@ -215,21 +216,43 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 	if err := (&catalog.Controller{Client: mgr.GetClient(), Live: live, Namespace: h.Namespace}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up the catalog: %w", err)
 	}
+	charts, err := f.charts.open()
+	if err != nil {
+		return err
+	}
 	driver := &kube.Driver{Connections: connections, Hub: h.ID, InternetEgress: f.internetEgress}
 	var scorer *placement.ExternalScorer
 	if f.scorerURL != "" {
 		scorer = placement.NewExternalScorer(f.scorerURL, f.scorerTimeout)
 	}
+	inventory := placement.NewInventory()
 	if err := placement.SetupWithManager(mgr, placement.Options{
+		Inventory:  inventory,
 		ProbeEvery: f.probeEvery, ProbeTimeout: min(f.probeEvery, 5*time.Second), MovesAtOnce: f.movesAtOnce, Scorer: scorer,
 		Namespace: h.Namespace, HubID: h.ID, SoleWriter: h.Embedded, Catalog: served, Connections: connections,
-		Drivers: map[string]placement.Driver{v1alpha1.DriverKube: driver, v1alpha1.DriverCAPI: &capi.Driver{Connections: connections, Hub: h.ID, Charts: f.charts}},
-		Rules:   map[string][]rbacv1.PolicyRule{v1alpha1.DriverKube: kube.Rules(), v1alpha1.DriverCAPI: capi.Rules()}, Probed: f.trust.probed(),
-		Join: func(ctx context.Context, management, instance, name string) (v1alpha1.ClusterAccess, error) {
-			return join(ctx, connections, keys, h.Namespace, management, instance, name)
+		Drivers: map[string]placement.Driver{
+			v1alpha1.DriverKube: driver,
+			v1alpha1.DriverCAPI: &capi.Driver{Connections: connections, Hub: h.ID, Charts: charts},
+			v1alpha1.DriverLiqo: &liqo.Driver{Namespaces: driver, Client: mgr.GetClient(), Live: live},
+		},
+		Rules: map[string][]rbacv1.PolicyRule{
+			v1alpha1.DriverKube: kube.Rules(), v1alpha1.DriverCAPI: capi.Rules(), v1alpha1.DriverLiqo: liqo.Rules(),
+		},
+		JoinedRules: liqo.JoinedRules(),
+		Probed:      f.trust.probed(),
+		Join: func(ctx context.Context, management, instance string, member *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error) {
+			return join(ctx, connections, keys, management, instance, member)
 		},
 	}); err != nil {
 		return fmt.Errorf("set up placement: %w", err)
+	}
+	if err := (&liqo.Peerings{Client: mgr.GetClient(), Connections: connections, Hub: h.ID}).SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("set up peerings: %w", err)
+	}
+	if err := mgr.Add(&liqo.Judge{
+		Client: mgr.GetClient(), Live: live, Connections: connections, Namespace: h.Namespace, Hub: h.ID, Refuses: inventory.Refuses,
+	}); err != nil {
+		return err
 	}
 	if err := (&bindings.Controller{Client: mgr.GetClient(), Live: live, Connections: connections, Keys: keys, Hub: h.ID}).SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up bindings: %w", err)
@@ -246,16 +269,24 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 
 // join registers Sluice on a cluster that was made, as `sluice cluster add` does on
 // others.
-func join(ctx context.Context, connections *member.Connections, keys *seal.Keyset, namespace, management, instance, name string) (v1alpha1.ClusterAccess, error) {
+func join(ctx context.Context, connections *member.Connections, keys *seal.Keyset, management, instance string, as *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error) {
 	made, err := connections.Made(ctx, management, instance)
 	if err != nil {
 		return v1alpha1.ClusterAccess{}, err
 	}
-	kubeconfig, err := kube.Register(ctx, made.Config, kube.ManifestOptions{})
+	liqoNamespace := ""
+	if as.Spec.Liqo != nil {
+		liqoNamespace = as.Spec.Liqo.Namespace
+	}
+	manifest, err := forDriver(kube.ManifestOptions{}, as.Spec.Driver, liqoNamespace)
 	if err != nil {
 		return v1alpha1.ClusterAccess{}, err
 	}
-	sealed, err := keys.Seal(kubeconfig, member.Owner(namespace, name))
+	kubeconfig, err := kube.Register(ctx, made.Config, manifest)
+	if err != nil {
+		return v1alpha1.ClusterAccess{}, err
+	}
+	sealed, err := keys.Seal(kubeconfig, member.Owner(as.Namespace, as.Name))
 	return v1alpha1.ClusterAccess{SealedKubeconfig: sealed}, err
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/sluice-dev/sluice/internal/guarded"
 	"github.com/sluice-dev/sluice/internal/hub"
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/placement"
@@ -98,13 +99,9 @@ func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, n
 	if f.measureEvery < time.Minute {
 		return nil, fmt.Errorf("--measure-window %s: want a minute at least", f.measureEvery)
 	}
-	options := did.ClientOptions{}
-	for _, text := range f.addresses {
-		prefix, err := netip.ParsePrefix(text)
-		if err != nil {
-			return nil, fmt.Errorf("--did-allow-addresses %q: want addresses as 10.0.0.0/8", text)
-		}
-		options.AllowAddresses = append(options.AllowAddresses, prefix)
+	addresses, err := prefixes("did-allow-addresses", f.addresses)
+	if err != nil {
+		return nil, err
 	}
 	organisation, err := f.organisation(name)
 	if err != nil {
@@ -112,7 +109,7 @@ func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, n
 	}
 	book := &trust.Book{}
 	hosts := func(host string) bool { return slices.Contains(f.hosts, host) || book.Hosts(host) }
-	fetch := did.NewClient(options)
+	fetch := guarded.NewClient(guarded.Options{AllowAddresses: addresses})
 	resolver := &did.Resolver{Keys: book.Keys, Client: fetch, Hosts: hosts}
 	statuses := &trust.Statuses{Client: fetch, Hosts: hosts, Clock: clock.RealClock{}}
 	var recorder events.EventRecorder
@@ -129,4 +126,16 @@ func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, n
 	return server.New(server.Options{
 		Hub: mgr.GetClient(), Namespace: h.Namespace, DID: name, Seal: keys, Book: book, Keys: resolver, Statuses: statuses,
 	}, next), nil
+}
+
+// prefixes reads the addresses of a flag.
+func prefixes(flag string, texts []string) (all []netip.Prefix, err error) {
+	for _, text := range texts {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("--%s %q: want addresses as 10.0.0.0/8", flag, text)
+		}
+		all = append(all, prefix)
+	}
+	return all, nil
 }

@@ -4,25 +4,37 @@ package crashpoint
 
 import (
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 )
 
-var file = os.Getenv("SLUICE_CRASH_FILE")
+var (
+	file  = os.Getenv("SLUICE_CRASH_FILE")
+	dying sync.Mutex // never released: only one goroutine dies
+)
 
-// Hit kills the process, as kill -9 would, if name is the armed crash point, and
+// Hit kills the process, as kill -9 would, if name is among the armed crash points, and
 // disarms it first, so that the process started next runs past it.
 func Hit(name string) {
 	if file == "" {
 		return
 	}
-	armed, err := os.ReadFile(file)
-	if err != nil || strings.TrimSpace(string(armed)) != name {
+	text, err := os.ReadFile(file)
+	armed := strings.Fields(string(text))
+	if err != nil || !slices.Contains(armed, name) {
 		return
 	}
-	if os.Remove(file) != nil {
-		return // another goroutine is dying here already
+	dying.Lock()
+	left := slices.DeleteFunc(armed, func(other string) bool { return other == name })
+	if len(left) == 0 {
+		err = os.Remove(file)
+	} else {
+		err = os.WriteFile(file, []byte(strings.Join(left, "\n")), 0o600)
 	}
-	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	if err == nil {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
 	select {} // never run on past the point
 }

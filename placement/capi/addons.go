@@ -7,19 +7,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"helm.sh/helm/v3/pkg/action"
 	"helm.sh/helm/v3/pkg/chart"
-	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/kube"
 	"helm.sh/helm/v3/pkg/release"
 	"helm.sh/helm/v3/pkg/storage/driver"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/discovery"
@@ -44,21 +43,58 @@ const (
 )
 
 // installAddOns brings the cluster's add-ons up to date, one after the other, each when
-// the one before is ready. It waits for none: *placement.PendingError says which is not
-// ready yet, and what of it. A chart that is not there or does not render, or an object
-// that the cluster does not take, is refused.
+// the one before is ready, and then removes those that are not among them. It waits for
+// none: *placement.PendingError says which is not ready yet, and what of it. A chart that
+// cannot be had or does not render, or an object that the cluster does not take, is
+// refused.
 func (d *Driver) installAddOns(ctx context.Context, t *tenant.Tenant, addOns []v1alpha1.AddOn) error {
 	connection, err := d.Connections.Made(ctx, t.Connection.Cluster, t.Instance.Name)
 	if err != nil {
 		return err
 	}
 	for i := range addOns {
-		a, err := d.load(&addOns[i], connection.Config)
+		a, err := d.load(ctx, &addOns[i], connection.Config)
 		if err != nil {
-			return &placement.RefusedError{Reason: fmt.Sprintf("add-on %s: %v", addOns[i].Name, err), Remedy: "the operator has to put the chart into the folder of --charts"}
+			return fmt.Errorf("add-on %s: %w", addOns[i].Name, err)
 		}
 		if err := a.ensure(ctx); err != nil {
 			return err
+		}
+	}
+	return d.removeAddOns(ctx, connection.Config, addOns)
+}
+
+// removeAddOns removes the releases that were installed for the plan, and that it does
+// not have any more or never came to have. What else is in the cluster is its owner's.
+func (d *Driver) removeAddOns(ctx context.Context, cluster *rest.Config, keep []v1alpha1.AddOn) error {
+	client, err := kubernetes.NewForConfig(cluster)
+	if err != nil {
+		return err
+	}
+	// Helm labels the Secret of a revision like the release.
+	releases, err := client.CoreV1().Secrets("").List(ctx, metav1.ListOptions{LabelSelector: "owner=helm," + labelApplied})
+	if err != nil {
+		return fmt.Errorf("list the add-ons that are installed: %w", err)
+	}
+	removed := map[[2]string]bool{} // there is a Secret for each revision
+	for i := range releases.Items {
+		name, namespace := releases.Items[i].Labels["name"], releases.Items[i].Namespace
+		wanted := slices.ContainsFunc(keep, func(a v1alpha1.AddOn) bool { return a.Name == name && a.Namespace == namespace })
+		if wanted || removed[[2]string{namespace, name}] {
+			continue
+		}
+		removed[[2]string{namespace, name}] = true
+		config, err := configuration(cluster, namespace)
+		if err != nil {
+			return err
+		}
+		uninstall := action.NewUninstall(config)
+		uninstall.Timeout = hookPatience
+		crashpoint.Hit(crashBeforeAddOn)
+		_, err = uninstall.Run(name)
+		crashpoint.Hit(crashAfterAddOn)
+		if err != nil {
+			return fmt.Errorf("add-on %s: remove it: %w", name, err)
 		}
 	}
 	return nil
@@ -71,7 +107,7 @@ func (d *Driver) observeAddOns(ctx context.Context, t *tenant.Tenant, addOns []v
 		return err
 	}
 	for i := range addOns {
-		a, err := d.load(&addOns[i], connection.Config)
+		a, err := d.load(ctx, &addOns[i], connection.Config)
 		if err != nil {
 			return fmt.Errorf("add-on %s: %w", addOns[i].Name, err)
 		}
@@ -97,18 +133,11 @@ type addOn struct {
 	cluster *rest.Config
 }
 
-func (d *Driver) load(from *v1alpha1.AddOn, cluster *rest.Config) (*addOn, error) {
-	if d.Charts == "" {
-		return nil, errors.New("this Sluice has no charts")
-	}
-	a := &addOn{AddOn: from, values: map[string]any{}, cluster: cluster, config: &action.Configuration{}}
-	path := filepath.Join(d.Charts, from.Chart)
-	_, err := os.Stat(path)
-	if err != nil || filepath.Dir(from.Chart) != "." || !filepath.IsLocal(from.Chart) {
-		return nil, fmt.Errorf("there is no chart %s", from.Chart)
-	}
-	if a.chart, err = loader.Load(path); err != nil {
-		return nil, fmt.Errorf("read chart %s: %w", from.Chart, err)
+func (d *Driver) load(ctx context.Context, from *v1alpha1.AddOn, cluster *rest.Config) (*addOn, error) {
+	a := &addOn{AddOn: from, values: map[string]any{}, cluster: cluster}
+	var err error
+	if a.chart, err = d.Charts.load(ctx, from.Chart); err != nil {
+		return nil, err
 	}
 	sum := sha256.New()
 	for _, file := range a.chart.Raw {
@@ -121,11 +150,14 @@ func (d *Driver) load(from *v1alpha1.AddOn, cluster *rest.Config) (*addOn, error
 		sum.Write(from.Values.Raw)
 	}
 	a.digest = hex.EncodeToString(sum.Sum(nil)[:16])
-	quiet := func(string, ...any) {}
-	if err := a.config.Init(&getter{cluster, from.Namespace}, from.Namespace, "secret", quiet); err != nil {
-		return nil, err
-	}
-	return a, nil
+	a.config, err = configuration(cluster, from.Namespace)
+	return a, err
+}
+
+// configuration is what Helm needs to work on the releases of a namespace.
+func configuration(cluster *rest.Config, namespace string) (*action.Configuration, error) {
+	config := &action.Configuration{}
+	return config, config.Init(&getter{cluster, namespace}, namespace, "secret", func(string, ...any) {})
 }
 
 // last is the newest revision of the release; nil where there is none.

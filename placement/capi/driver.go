@@ -31,8 +31,8 @@ type Driver struct {
 	Connections *member.Connections
 	// Hub is the hub's ID, the value of v1alpha1.LabelHub.
 	Hub string
-	// Charts is the folder with the charts of add-ons; without one there are none.
-	Charts string
+	// Charts of add-ons; nil means none.
+	Charts *Charts
 }
 
 var _ placement.Driver = (*Driver)(nil)
@@ -110,7 +110,7 @@ func notLowered(instance *v1alpha1.ServiceInstance, made *clusterv1.Cluster, sha
 // not be ready without (a network, for instance), and returns nil once all is there.
 func (d *Driver) complete(ctx context.Context, t *tenant.Tenant, made *clusterv1.Cluster, shape *v1alpha1.ClusterShape) error {
 	waits := progress(made, shape)
-	if len(shape.AddOns) == 0 || !meta.IsStatusConditionTrue(made.Status.Conditions, clusterv1.ClusterRemoteConnectionProbeCondition) {
+	if len(shape.AddOns) == 0 && waits != nil || !meta.IsStatusConditionTrue(made.Status.Conditions, clusterv1.ClusterRemoteConnectionProbeCondition) {
 		return waits
 	}
 	err := d.installAddOns(ctx, t, shape.AddOns)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,7 +75,7 @@ func newFixture(t *testing.T) *fixture {
 			Access: v1alpha1.ClusterAccess{SealedKubeconfig: sealed},
 		},
 	}))
-	return &fixture{t, bed, &capi.Driver{Hub: "hub-1", Charts: "testdata/charts", Connections: &member.Connections{Reader: c, Namespace: namespace, Keys: keys}}}
+	return &fixture{t, bed, &capi.Driver{Hub: "hub-1", Charts: &capi.Charts{Folder: "testdata/charts"}, Connections: &member.Connections{Reader: c, Namespace: namespace, Keys: keys}}}
 }
 
 // TestDriver runs what follows side by side, on one management cluster.
@@ -82,7 +83,7 @@ func TestDriver(t *testing.T) {
 	f := newFixture(t)
 	for name, test := range map[string]func(*fixture){
 		"life": life, "infrastructure that fails": infrastructureThatFails, "removed while it is made": removedWhileMade,
-		"control plane of machines": controlPlaneOfMachines, "add-ons": addOns,
+		"control plane of machines": controlPlaneOfMachines, "add-ons": addOns, "class that changes": classThatChanges,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -326,6 +327,101 @@ func addOns(f *fixture) {
 		if no := (*placement.RefusedError)(nil); !errors.As(err, &no) || !strings.Contains(err.Error(), says) {
 			f.Errorf("chart %s: %v, want a refusal that says %q", chart, err, says)
 		}
+	}
+	failHalfway(f, d, kube)
+	if _, err := f.until(d, f.driver.Remove); err != nil {
+		f.Fatal(err)
+	}
+	f.wantGone(d)
+}
+
+// failHalfway adds an add-on of which the cluster takes a part only: that says what is
+// refused, nothing of it is left once what was there before is delivered again, and
+// nothing of an add-on either that is not asked for any more. What the owner has
+// installed stays.
+func failHalfway(f *fixture, d placement.Delivery, kube kubernetes.Interface) {
+	f.Helper()
+	left := func() (names []string) {
+		configs, err := kube.CoreV1().ConfigMaps("apps").List(f.Context(), metav1.ListOptions{})
+		must(f, err)
+		secrets, err := kube.CoreV1().Secrets("apps").List(f.Context(), metav1.ListOptions{LabelSelector: "owner=helm"})
+		must(f, err)
+		for i := range configs.Items {
+			names = append(names, configs.Items[i].Name)
+		}
+		for i := range secrets.Items {
+			names = append(names, secrets.Items[i].Labels["name"])
+		}
+		names = slices.DeleteFunc(names, func(name string) bool { return name == "kube-root-ca.crt" })
+		slices.Sort(names)
+		return slices.Compact(names)
+	}
+	owners := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "sh.helm.release.v1.owners.v1", Labels: map[string]string{"owner": "helm", "name": "owners"}}}
+	_, err := kube.CoreV1().Secrets("apps").Create(f.Context(), owners, metav1.CreateOptions{})
+	must(f, err)
+	half := placement.Delivery{Instance: d.Instance, Placement: *d.Placement.DeepCopy()}
+	half.Placement.Made.AddOns = append(half.Placement.Made.AddOns, v1alpha1.AddOn{Name: "third", Chart: "halfway", Namespace: "apps"})
+	_, err = f.until(half, f.driver.Deliver)
+	if no := (*placement.RefusedError)(nil); !errors.As(err, &no) || !strings.Contains(err.Error(), "add-on third: ") || !strings.Contains(err.Error(), "70000") {
+		f.Errorf("an add-on of which a part is refused: %v", err)
+	}
+	if got := left(); !slices.Contains(got, "third") {
+		f.Errorf("there are %v, want the half of third", got)
+	}
+	f.deliver(d)
+	if got := left(); !slices.Equal(got, []string{"first", "owners", "second"}) {
+		f.Errorf("after undoing there are %v", got)
+	}
+	d.Placement.Made.AddOns = d.Placement.Made.AddOns[:1]
+	f.deliver(d)
+	d.Placement.Made.AddOns = nil
+	f.deliver(d)
+	if got := left(); !slices.Equal(got, []string{"owners"}) {
+		f.Errorf("without add-ons there are %v", got)
+	}
+}
+
+// A class that changes under a running cluster leaves that as it is; what would change it
+// says what is wrong with the class, and works once that is mended.
+func classThatChanges(f *fixture) {
+	class := func(of string, old, new string) {
+		f.Helper()
+		documents := strings.ReplaceAll(of, "kind: ClusterClass\nmetadata:\n  name: simulated", "kind: ClusterClass\nmetadata:\n  name: changing")
+		if old != "" && !strings.Contains(documents, old) {
+			f.Fatalf("the class has no %s", old)
+		}
+		must(f, f.bed.Apply(f.Context(), []byte(strings.ReplaceAll(documents, old, new))))
+	}
+	whole, _, _ := strings.Cut(string(testbed.Class), "\n---\n")
+	const template = "kind: SimulatedConfigTemplate, name: simulated"
+	class(whole, template, template)
+	d := delivery("changes")
+	d.Placement.Made.Class = "changing"
+	f.deliver(d)
+
+	class(whole, template, "kind: SimulatedConfigTemplate, name: missing")
+	grown := placement.Delivery{Instance: d.Instance, Placement: *d.Placement.DeepCopy()}
+	grown.Placement.Made.Workers[0].Replicas = 2
+	const why = "waiting: read ClusterClass default/changing on management: RefVersionsUpToDate is not true"
+	var err error
+	says := wait.PollUntilContextTimeout(f.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		err = f.driver.Deliver(ctx, grown)
+		return err != nil && strings.Contains(err.Error(), why), nil
+	})
+	if says != nil {
+		f.Errorf("it does not say that something is wrong with the class: %v", err)
+	}
+	if err := f.driver.Observe(f.Context(), d); err != nil {
+		f.Errorf("what runs is not as it was delivered: %v", err)
+	}
+	if nodes := f.nodes(d); len(nodes) != 1 {
+		f.Errorf("%d nodes while the class is wrong, want the one that there was", len(nodes))
+	}
+
+	class(whole, template, template)
+	f.deliver(grown)
+	if nodes := f.nodes(d); len(nodes) != 2 {
+		f.Errorf("%d nodes once the class is right, want 2", len(nodes))
 	}
 	if _, err := f.until(d, f.driver.Remove); err != nil {
 		f.Fatal(err)

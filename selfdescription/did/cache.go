@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
+
+	"github.com/sluice-dev/sluice/internal/guarded"
 )
 
 // cache keeps what was fetched. Of one key there is one fetch at a time, which its
@@ -48,7 +50,7 @@ func (c *cache[T]) get(ctx context.Context, key string, now time.Time, want age,
 	}
 	if !ok || e.err == nil || now.Sub(e.failedAt) >= retryAfter {
 		loaded := c.loading.DoChan(key, func() (any, error) {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*fetchTimeout)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*guarded.Timeout)
 			defer cancel()
 			value, err := load(ctx)
 			return c.put(key, now, value, err), nil

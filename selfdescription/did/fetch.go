@@ -8,12 +8,14 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/sluice-dev/sluice/internal/guarded"
 )
 
 // Fetch reads what is at an https URL that a stranger named, at most max bytes. The
 // host, in lower case and without port, must be allowed by hosts, which is asked
 // before anything is looked up; nil allows none. The client should come from
-// NewClient; redirects are refused whatever it says.
+// guarded.NewClient; redirects are refused whatever it says.
 //
 // It blocks for as long as the client's timeout. Its error is an *InvalidError for a
 // URL that may not be asked, an address that is not public, an answer that is too
@@ -42,10 +44,10 @@ func fetch(ctx context.Context, client *http.Client, hosts func(host string) boo
 		return nil, &InvalidError{ID: id, Err: err}
 	}
 	request.Header.Set("User-Agent", "sluice")
-	guarded := *client
-	guarded.CheckRedirect = refuseRedirect
-	guarded.Jar = nil
-	response, err := guarded.Do(request)
+	asking := *client
+	asking.CheckRedirect = guarded.RefuseRedirect
+	asking.Jar = nil
+	response, err := asking.Do(request)
 	if err != nil {
 		return nil, fetchError(id, err)
 	}
@@ -76,12 +78,12 @@ func fetchError(id string, err error) error {
 	if errors.As(err, &ofURL) {
 		err = ofURL.Err
 	}
-	var address *AddressError
+	var address *guarded.AddressError
 	switch {
 	case errors.As(err, &address):
 		return &InvalidError{ID: id, Err: address}
-	case errors.Is(err, errRedirect):
-		return &InvalidError{ID: id, Err: errRedirect}
+	case errors.Is(err, guarded.ErrRedirect):
+		return &InvalidError{ID: id, Err: guarded.ErrRedirect}
 	}
 	return &UnreachableError{ID: id, Err: err}
 }

@@ -27,6 +27,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/sluice-dev/sluice/internal/guarded"
 )
 
 // internet is an Internet of one machine: names that resolve to loopback addresses,
@@ -95,8 +97,8 @@ func (i *internet) serve(w http.ResponseWriter, request *http.Request) {
 }
 
 // options of a client on this Internet.
-func (i *internet) options(allowed ...netip.Prefix) ClientOptions {
-	return ClientOptions{Roots: i.roots, AllowAddresses: allowed, Resolver: &net.Resolver{
+func (i *internet) options(allowed ...netip.Prefix) guarded.Options {
+	return guarded.Options{Roots: i.roots, AllowAddresses: allowed, Resolver: &net.Resolver{
 		PreferGo: true,
 		Dial: func(context.Context, string, string) (net.Conn, error) {
 			client, server := net.Pipe()
@@ -111,7 +113,7 @@ var anyLoopback = netip.MustParsePrefix("127.0.0.0/8")
 // resolver asks every host of this Internet.
 func (i *internet) resolver() *Resolver {
 	return &Resolver{
-		Client: NewClient(i.options(anyLoopback)), Hosts: func(string) bool { return true }, Roots: i.roots,
+		Client: guarded.NewClient(i.options(anyLoopback)), Hosts: func(string) bool { return true }, Roots: i.roots,
 		Now: func() time.Time { i.mu.Lock(); defer i.mu.Unlock(); return i.now },
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/sluice-dev/sluice/internal/guarded"
 )
 
 // How long what was fetched is taken for true. A key that its owner removes stops
@@ -28,7 +30,7 @@ type Resolver struct {
 	// Keys returns the keys that the operator configured for a DID; "kid" of each is its
 	// DID URL, or "#" and its fragment. No key of such a DID is fetched, nor its chain.
 	Keys func(did string) (keys *jose.JSONWebKeySet, ok bool)
-	// Client that fetches; nil means NewClient(ClientOptions{}).
+	// Client that fetches; nil means guarded.NewClient(guarded.Options{}).
 	Client *http.Client
 	// Hosts says which hosts may be asked, in lower case and without port; nil means
 	// none. It is asked on every call, so that a host that is no longer allowed stops
@@ -190,6 +192,6 @@ func (r *Resolver) client() *http.Client {
 	if r.Client != nil {
 		return r.Client
 	}
-	r.once.Do(func() { r.defaultClient = NewClient(ClientOptions{}) })
+	r.once.Do(func() { r.defaultClient = guarded.NewClient(guarded.Options{}) })
 	return r.defaultClient
 }

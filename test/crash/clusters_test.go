@@ -277,6 +277,14 @@ func TestClustersThatFail(t *testing.T) {
 			if err == nil && !strings.Contains(a.text("description"), why) {
 				err = fmt.Errorf("it fails with %q, want %q", a.text("description"), why)
 			}
+			if err == nil { // it goes away without being asked to
+				err = until(ctx, func(context.Context) error {
+					if n := m.management.Workloads(); n > 0 {
+						return fmt.Errorf("%d clusters are left", n)
+					}
+					return nil
+				})
+			}
 			return errors.Join(err, m.remove(ctx, path, query))
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -53,6 +54,9 @@ type server struct {
 	t       *testing.T
 	dataDir string
 	broker  broker
+	// args it was started with; stop ends it before the test does.
+	args []string
+	stop func()
 }
 
 func serve(t *testing.T, flags ...string) server {
@@ -73,21 +77,25 @@ func serve(t *testing.T, flags ...string) server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(filepath.Join(root, "bin/sluice"), append([]string{"serve", "--data-dir", dataDir, "--listen", address,
-		"--metrics-listen", "127.0.0.1:0", "--platforms", file, "--bind-wait", "0s"}, flags...)...)
+	args := append([]string{"serve", "--data-dir", dataDir, "--listen", address,
+		"--metrics-listen", "127.0.0.1:0", "--platforms", file, "--bind-wait", "0s"}, flags...)
+	cmd := exec.Command(filepath.Join(root, "bin/sluice"), args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	stop := sync.OnceFunc(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
+	})
+	t.Cleanup(func() {
+		stop()
 		if t.Failed() {
 			text, _ := os.ReadFile(log.Name())
 			t.Logf("log of sluice serve (its end):\n%s", text[max(0, len(text)-20_000):])
 		}
 	})
-	s := server{t: t, dataDir: dataDir, broker: broker{"http://" + address, "first", "first-password-in-use"}}
+	s := server{t: t, dataDir: dataDir, broker: broker{"http://" + address, "first", "first-password-in-use"}, args: args, stop: stop}
 	ready(t, s.broker.url)
 	return s
 }

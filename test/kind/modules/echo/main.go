@@ -1,12 +1,16 @@
 // Command echo is the smallest web workload: every GET on port 8080 is answered with the host name,
-// which in Kubernetes is the name of the pod. It ends within five seconds of SIGTERM.
+// which in Kubernetes is the name of the pod, and /source with the address that the request came from.
+// It ends within five seconds of SIGTERM. Called as `echo get URL`, it makes one request instead and
+// prints the answer: what a pod can reach, its image having no other program.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -15,9 +19,24 @@ import (
 )
 
 func main() {
-	if err := run(); err != nil {
+	do := run
+	if len(os.Args) == 3 && os.Args[1] == "get" {
+		do = func() error { return get(os.Args[2]) }
+	}
+	if err := do(); err != nil {
 		log.Fatal(err)
 	}
+}
+
+func get(url string) error {
+	client := http.Client{Timeout: 2 * time.Second}
+	response, err := client.Get(url)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(os.Stdout, io.LimitReader(response.Body, 1<<16))
+	return err
 }
 
 func run() error {
@@ -27,6 +46,10 @@ func run() error {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, hostname) })
+	mux.HandleFunc("GET /source", func(w http.ResponseWriter, r *http.Request) {
+		host, _, _ := net.SplitHostPort(r.RemoteAddr)
+		fmt.Fprintln(w, host)
+	})
 	server := &http.Server{Addr: ":8080", Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 
 	stop, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

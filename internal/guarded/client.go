@@ -1,4 +1,4 @@
-package did
+package guarded
 
 import (
 	"context"
@@ -15,17 +15,19 @@ import (
 	"time"
 )
 
-// Bounds of the guarded client.
+// Timeout of one request, from name resolution to the last byte, where its client has no other.
+const Timeout = 10 * time.Second
+
+// Bounds of a client.
 const (
-	fetchTimeout   = 10 * time.Second // of one request, from name resolution to the last byte
 	connectTimeout = 5 * time.Second
 	maxHeaderBytes = 64 << 10
 	maxRequests    = 16 // at once; more wait
 	maxPerHost     = 4  // connections
 )
 
-// ClientOptions are the options of NewClient; the zero value reaches public hosts.
-type ClientOptions struct {
+// Options of a client; the zero value reaches public hosts.
+type Options struct {
 	// Roots that the certificates of hosts are checked against; nil means the system's.
 	Roots *x509.CertPool
 	// AllowAddresses are addresses that may be reached though they are not public, for
@@ -39,7 +41,7 @@ type ClientOptions struct {
 // compression, no cookies, public addresses only, everything bounded. The address
 // is checked when the socket is made, after the name was resolved, so a name that
 // changes its address in between leads nowhere.
-func NewClient(options ClientOptions) *http.Client {
+func NewClient(options Options) *http.Client {
 	dialer := &net.Dialer{
 		Timeout:  connectTimeout,
 		Resolver: options.Resolver,
@@ -48,14 +50,14 @@ func NewClient(options ClientOptions) *http.Client {
 		},
 	}
 	return &http.Client{
-		Timeout:       fetchTimeout,
-		CheckRedirect: refuseRedirect,
+		Timeout:       Timeout,
+		CheckRedirect: RefuseRedirect,
 		Transport: &bounded{slots: make(chan struct{}, maxRequests), next: &http.Transport{
 			Proxy:                  nil,
 			DialContext:            dialer.DialContext,
 			TLSClientConfig:        &tls.Config{RootCAs: options.Roots, MinVersion: tls.VersionTLS12},
 			TLSHandshakeTimeout:    connectTimeout,
-			ResponseHeaderTimeout:  fetchTimeout,
+			ResponseHeaderTimeout:  Timeout,
 			MaxResponseHeaderBytes: maxHeaderBytes,
 			MaxConnsPerHost:        maxPerHost,
 			DisableCompression:     true,
@@ -127,9 +129,11 @@ func isPublic(addr netip.Addr) bool {
 	return true
 }
 
-var errRedirect = errors.New("it redirects, which is not followed")
+// ErrRedirect says that a host answers with a redirect.
+var ErrRedirect = errors.New("it redirects, which is not followed")
 
-func refuseRedirect(*http.Request, []*http.Request) error { return errRedirect }
+// RefuseRedirect is an http.Client's CheckRedirect that follows none.
+func RefuseRedirect(*http.Request, []*http.Request) error { return ErrRedirect }
 
 // bounded lets a number of requests through at once; a request ends when its body is
 // closed.

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-dev/sluice/internal/guarded"
+	"github.com/sluice-dev/sluice/placement/capi"
+)
+
+// chartFlags say where the Helm charts of cluster plans' add-ons come from.
+type chartFlags struct {
+	folder      string
+	registries  []string
+	addresses   []string
+	credentials string
+}
+
+func (f *chartFlags) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&f.folder, "charts", "", "folder with the Helm charts of cluster plans' add-ons, in which those of registries are kept (docs/clusters.md)")
+	flags.StringSliceVar(&f.registries, "chart-registry", nil, "host (HOST or HOST:PORT) that may be asked for charts, or that registries send their clients to for tokens and content; none otherwise")
+	flags.StringSliceVar(&f.addresses, "chart-registry-addresses", nil, "private addresses (CIDR) that they may have; none but public ones otherwise")
+	flags.StringVar(&f.credentials, "chart-registry-credentials", "", "file with their users and passwords, as helm registry login writes it; read again whenever a chart is fetched")
+}
+
+// open returns the charts; nil where there are none.
+func (f *chartFlags) open() (*capi.Charts, error) {
+	if f.folder == "" {
+		if len(f.registries) > 0 {
+			return nil, fmt.Errorf("--chart-registry: --charts is needed, the folder in which what is fetched is kept")
+		}
+		return nil, nil
+	}
+	for _, host := range f.registries {
+		u, err := url.Parse("https://" + host)
+		if err != nil || u.Host != host || u.Hostname() == "" || strings.ToLower(host) != host {
+			return nil, fmt.Errorf("--chart-registry %q: want HOST or HOST:PORT, in lower case", host)
+		}
+	}
+	if f.credentials != "" {
+		if _, err := os.Stat(f.credentials); err != nil {
+			return nil, fmt.Errorf("--chart-registry-credentials: %w", err)
+		}
+	}
+	addresses, err := prefixes("chart-registry-addresses", f.addresses)
+	if err != nil {
+		return nil, err
+	}
+	return &capi.Charts{
+		Folder: f.folder, Registries: f.registries, Credentials: f.credentials, Client: guarded.NewClient(guarded.Options{AllowAddresses: addresses}),
+	}, nil
+}

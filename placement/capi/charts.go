@@ -1,0 +1,249 @@
+package capi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/renameio/v2"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"golang.org/x/sync/singleflight"
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/registry"
+	"oras.land/oras-go/v2"
+	"oras.land/oras-go/v2/content"
+	"oras.land/oras-go/v2/errdef"
+	"oras.land/oras-go/v2/registry/remote"
+	"oras.land/oras-go/v2/registry/remote/auth"
+	"oras.land/oras-go/v2/registry/remote/credentials"
+	"oras.land/oras-go/v2/registry/remote/errcode"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sluice-dev/sluice/internal/guarded"
+	"github.com/sluice-dev/sluice/placement"
+)
+
+// Charts are the charts of add-ons: files of a folder, and what registries have. That is
+// fetched once and then kept in the folder, so that what runs needs no registry, and a
+// tag that is moved changes nothing.
+//
+// The registry client of the Helm library is not used: it knows no context and no
+// greatest size, does not check the digest beside a tag, and reads the credentials of
+// whoever runs the process. This is the library below it, with Helm's media types.
+type Charts struct {
+	// Folder with the charts; without one there are none.
+	Folder string
+	// Registries are the hosts (HOST or HOST:PORT) that may be asked: registries, and what
+	// they send their clients to for tokens and content.
+	Registries []string
+	// Credentials is a file with the registries' users and passwords, as `helm registry
+	// login` writes it; it is read whenever something is fetched. Empty means none.
+	Credentials string
+	// Client that asks the registries, as guarded.NewClient makes it.
+	Client *http.Client
+
+	fetching singleflight.Group
+}
+
+const (
+	// scheme of the charts that registries have.
+	scheme = registry.OCIScheme + "://"
+	// fetched is the folder, in that of the charts, with what was fetched: by its reference
+	// a link to a file that is called after the digest of what is in it.
+	fetched = ".oci"
+	// fetchPatience bounds how long one chart is fetched, maxChart how long it is; Helm
+	// bounds what it unpacks to.
+	fetchPatience = time.Minute
+	maxChart      = 16 << 20
+)
+
+// load returns a chart by the name that a plan has for it. A chart that cannot be had
+// until somebody changes something is refused.
+func (c *Charts) load(ctx context.Context, name string) (*chart.Chart, error) {
+	if c == nil || c.Folder == "" {
+		return nil, refused("this Sluice has no charts", "its operator has to start it with --charts")
+	}
+	reference, ok := strings.CutPrefix(name, scheme)
+	if !ok {
+		return c.file(name)
+	}
+	archive, err := c.kept(reference)
+	if err != nil {
+		var what any
+		what, err, _ = c.fetching.Do(reference, func() (any, error) {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchPatience) // others wait for it too
+			defer cancel()
+			return c.fetch(ctx, reference)
+		})
+		archive, _ = what.([]byte)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("chart %s: %w", name, err)
+	}
+	loaded, err := loader.LoadArchive(bytes.NewReader(archive))
+	if err != nil {
+		return nil, refused(fmt.Sprintf("read chart %s: %v", name, err), "the plan has to name another")
+	}
+	return loaded, nil
+}
+
+func refused(reason, remedy string) *placement.RefusedError {
+	return &placement.RefusedError{Reason: reason, Remedy: remedy}
+}
+
+// file returns the chart in a file or folder.
+func (c *Charts) file(name string) (*chart.Chart, error) {
+	path := filepath.Join(c.Folder, name)
+	_, err := os.Stat(path)
+	if err != nil || filepath.Dir(name) != "." || !filepath.IsLocal(name) {
+		return nil, refused("there is no chart "+name, "the operator has to put it into the folder of --charts")
+	}
+	loaded, err := loader.Load(path)
+	if err != nil {
+		return nil, refused(fmt.Sprintf("read chart %s: %v", name, err), "the operator has to put a whole one into the folder of --charts")
+	}
+	return loaded, nil
+}
+
+// kept returns what was fetched before. What is not what its digest says does not count.
+func (c *Charts) kept(reference string) ([]byte, error) {
+	link := filepath.Join(c.Folder, fetched, filepath.FromSlash(reference))
+	if !filepath.IsLocal(reference) {
+		return nil, os.ErrNotExist
+	}
+	target, err := os.Readlink(link)
+	if err != nil {
+		return nil, err
+	}
+	archive, err := os.ReadFile(link)
+	if err == nil && filepath.Base(target) != fileOf(archive) {
+		err = errors.New("it was changed")
+	}
+	return archive, err
+}
+
+func fileOf(archive []byte) string {
+	return "sha256-" + digest.FromBytes(archive).Encoded() + ".tgz"
+}
+
+// keep writes what was fetched. A kill before the link leaves a file that nothing names.
+func (c *Charts) keep(reference string, archive []byte) error {
+	folder := filepath.Join(c.Folder, fetched)
+	link := filepath.Join(folder, filepath.FromSlash(reference))
+	target, err := filepath.Rel(filepath.Dir(link), filepath.Join(folder, fileOf(archive)))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(link), 0o750); err != nil {
+		return err
+	}
+	if err := renameio.WriteFile(filepath.Join(folder, fileOf(archive)), archive, 0o640); err != nil {
+		return err
+	}
+	return renameio.Symlink(target, link)
+}
+
+// fetch has a registry's chart, and keeps it.
+func (c *Charts) fetch(ctx context.Context, reference string) ([]byte, error) {
+	// Tags know no plus; Helm writes an underscore for it.
+	repository, err := remote.NewRepository(strings.ReplaceAll(reference, "+", "_"))
+	if err != nil || repository.Reference.Reference == "" {
+		return nil, refused("it is no reference to a version", "the plan has to name HOST/PATH:VERSION or HOST/PATH@DIGEST")
+	}
+	if repository.Client, err = c.client(); err != nil {
+		return nil, err
+	}
+	_, document, err := oras.FetchBytes(ctx, repository, repository.Reference.Reference, oras.DefaultFetchBytesOptions)
+	if err != nil {
+		return nil, failure("fetch its manifest", err)
+	}
+	var manifest ocispec.Manifest
+	if err := json.Unmarshal(document, &manifest); err != nil {
+		return nil, refused(fmt.Sprintf("read its manifest: %v", err), "the plan has to name another")
+	}
+	i := slices.IndexFunc(manifest.Layers, func(layer ocispec.Descriptor) bool { return layer.MediaType == registry.ChartLayerMediaType })
+	if i < 0 {
+		return nil, refused("its manifest names no chart", "the plan has to name another")
+	}
+	layer := manifest.Layers[i]
+	if layer.Size > maxChart {
+		return nil, refused(fmt.Sprintf("it has %d bytes, and may have %d", layer.Size, maxChart), "the operator has to put it into the folder of --charts, as a file")
+	}
+	archive, err := content.FetchAll(ctx, repository, layer)
+	if err != nil {
+		return nil, failure("fetch its content", err)
+	}
+	if err := c.keep(reference, archive); err != nil {
+		return nil, refused(fmt.Sprintf("keep it: %v", err), "the operator has to make the folder of --charts writable")
+	}
+	log.FromContext(ctx).Info("Fetched a chart", "chart", scheme+reference, "digest", layer.Digest)
+	return archive, nil
+}
+
+// client returns one that asks the registries and nobody else.
+func (c *Charts) client() (*auth.Client, error) {
+	asking := *c.Client
+	asking.Timeout = 0 // the whole has one
+	asking.CheckRedirect = nil
+	asking.Transport = &allowed{c.Registries, c.Client.Transport}
+	client := &auth.Client{Client: &asking, Cache: auth.NewCache()}
+	client.SetUserAgent("sluice")
+	if c.Credentials != "" {
+		// Only what is in the file: no helper is run.
+		store, err := credentials.NewFileStore(c.Credentials)
+		if err != nil {
+			return nil, fmt.Errorf("read the credentials of registries: %w", err)
+		}
+		client.Credential = credentials.Credential(store)
+	}
+	return client, nil
+}
+
+// allowed lets requests through to hosts that are listed. It sees redirects, and the
+// tokens' hosts that a registry names, like any other request.
+type allowed struct {
+	hosts []string
+	next  http.RoundTripper
+}
+
+func (a *allowed) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.URL.Scheme != "https" || !slices.Contains(a.hosts, request.URL.Host) {
+		return nil, &hostError{request.URL.Scheme + "://" + request.URL.Host}
+	}
+	return a.next.RoundTrip(request)
+}
+
+type hostError struct{ host string }
+
+func (e *hostError) Error() string { return e.host + " is not among the registries that may be asked" }
+
+// failure is *placement.RefusedError where asking again cannot help.
+func failure(step string, err error) error {
+	host, address, answer := (*hostError)(nil), (*guarded.AddressError)(nil), (*errcode.ErrorResponse)(nil)
+	remedy := ""
+	switch {
+	case errors.As(err, &host):
+		err, remedy = host, "the operator has to allow the host with --chart-registry"
+	case errors.As(err, &address):
+		err, remedy = address, "the operator has to allow it with --chart-registry-addresses"
+	case errors.Is(err, errdef.ErrNotFound):
+		remedy = "the plan has to name another"
+	case errors.Is(err, content.ErrMismatchedDigest), errors.Is(err, content.ErrTrailingData), errors.Is(err, errdef.ErrSizeExceedsLimit):
+		remedy = "whoever runs the registry has to look into it"
+	case errors.Is(err, auth.ErrBasicCredentialNotFound), errors.As(err, &answer) && (answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden):
+		remedy = "the operator has to give the registry's user and password with --chart-registry-credentials"
+	default:
+		return fmt.Errorf("%s: %w", step, err)
+	}
+	return refused(fmt.Sprintf("%s: %v", step, err), remedy)
+}

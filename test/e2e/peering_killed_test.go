@@ -1,0 +1,109 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement/liqo"
+)
+
+// killed plays the life of an instance with a virtual node once more, with a Sluice that is
+// killed at every crash point of package placement/liqo, one after the other as it comes to
+// them: there is one node and one slice in the end, and nothing after it.
+func (w *peeringWorld) killed(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "sluice")
+	build := exec.Command("go", "build", "-tags", "faults", "-o", binary, "./cmd/sluice")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build sluice: %v\n%s", err, out)
+	}
+	w.stop()
+	s := w.restart(t, binary)
+
+	p := w.plan(t, &w.node, "small")
+	w.broker.must(t, "PUT", "/v2/service_instances/killed", url.Values{"accepts_incomplete": {"true"}}, map[string]any{
+		"service_id": p.service, "plan_id": p.id, "organization_guid": "org", "space_guid": "space"}, http.StatusAccepted, http.StatusOK)
+	w.broker.await(t, "killed", "provision, killed again and again")
+	t.Logf("peered and provisioned in spite of %d kills", s.deaths())
+	var slices authv1beta1.ResourceSliceList
+	must(t, liqoClient(t, peerConsumer).List(t.Context(), &slices))
+	nodes, err := w.consumer.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: v1alpha1.LabelInstance})
+	must(t, err)
+	if len(slices.Items) != 1 || len(nodes.Items) != 1 || !isReady(&nodes.Items[0]) {
+		t.Errorf("there are %d slices and %d nodes, want one each", len(slices.Items), len(nodes.Items))
+	}
+	w.broker.must(t, "DELETE", "/v2/service_instances/killed", p.query(), nil, http.StatusAccepted, http.StatusOK, http.StatusGone)
+	w.broker.await(t, "killed", "deprovision, killed again and again")
+	t.Logf("%d kills in all", s.deaths())
+	if unhit := s.unhit(); len(unhit) > 0 {
+		t.Errorf("nothing came to the crash points %v", unhit)
+	}
+}
+
+func isReady(node *corev1.Node) bool {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// mortal is a supervised Sluice that dies at each of the crash points once, in whatever order
+// it comes to them.
+type mortal struct{ file string }
+
+// unhit are the crash points that nothing has come to.
+func (m *mortal) unhit() []string {
+	text, _ := os.ReadFile(m.file) // gone when none is left
+	return strings.Fields(string(text))
+}
+
+func (m *mortal) deaths() int { return len(liqo.CrashPoints) - len(m.unhit()) }
+
+// restart runs the binary on the server's data folder and address until the test ends, again
+// whenever it is killed.
+func (w *peeringWorld) restart(t *testing.T, binary string) *mortal {
+	t.Helper()
+	m := &mortal{file: filepath.Join(t.TempDir(), "armed")}
+	must(t, os.WriteFile(m.file, []byte(strings.Join(liqo.CrashPoints, "\n")), 0o600))
+	log, err := os.Create(filepath.Join(t.TempDir(), "killed.log"))
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var supervision sync.WaitGroup
+	supervision.Go(func() {
+		for ctx.Err() == nil {
+			cmd := exec.CommandContext(ctx, binary, w.args...)
+			cmd.Env = append(os.Environ(), "SLUICE_CRASH_FILE="+m.file)
+			cmd.Stdout, cmd.Stderr = log, log
+			err := cmd.Run()
+			fmt.Fprintf(log, "--- ended: %v, %d crash points left\n", err, len(m.unhit()))
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		supervision.Wait()
+		log.Close()
+		if t.Failed() {
+			text, _ := os.ReadFile(log.Name())
+			t.Logf("log of the Sluice that was killed (its end):\n%s", text[max(0, len(text)-20_000):])
+		}
+	})
+	ready(t, w.broker.url)
+	return m
+}
