@@ -40,7 +40,7 @@ lint: ## Formatting, vet, staticcheck, and which package may import which
 	@echo "lint: gofmt, go vet, staticcheck, depguard"
 	@test -z "$$(gofmt -l $$(git ls-files '*.go') | tee /dev/stderr)"
 	@go vet ./...
-	@go vet -tags e2e,faults,interop ./test/... ./internal/crashpoint/...
+	@go vet -tags e2e,faults,interop ./test/... ./internal/crashpoint/... ./bindings
 	@$(TOOL) staticcheck ./...
 	@$(TOOL) depguard ./...
 
@@ -59,6 +59,7 @@ interop: ## Credentials, both ways, with jose, jsonld and a SHACL validator from
 crash: ## Kill Sluice at every crash point and check that nothing is lost, doubled or oversold
 	@echo "test: kill -9 at every crash point"
 	@go test -tags faults -count=1 -timeout 30m -v ./test/crash/...
+	@go test -tags faults -count=1 -run '^TestKilled' -v ./bindings
 
 conformance: build ## OSB 2.17 conformance on kind: embedded hub, then the chart with a replica killed
 	@echo "test: OSB conformance on kind"

@@ -15,12 +15,21 @@
 //   - A binding follows its instance. When an update or a move puts the instance on
 //     other clusters, credentials for those are issued and replace what was there;
 //     the platform sees them when it fetches the binding.
+//   - Every endpoint was seen to be there when somebody last looked: the peering in
+//     force, the gateways connected, the Service or pod ready. What cannot be verified
+//     is not listed, and status.endpointsAbsent says why. One look in half a minute
+//     keeps them so; it writes nothing when nothing is new.
+//   - status.addressClusters is written before Liqo is asked for an address there, and
+//     the addresses that a binding has taken end with it.
 //   - A predecessor (OSB 2.17, "Binding Rotation") is not touched: both work until
 //     the platform deletes the old one.
 //
 // A token is refused within seconds of unbinding (API servers keep a verified
 // token for ten); its permissions end with the RoleBinding, which API servers see
 // within milliseconds.
+//
+// Where the instance is virtual nodes of the consumer's own cluster, there is no account
+// and no token: the credentials are the nodes' names.
 //
 // The package knows nothing of HTTP, plans or placement; it reads decisions and
 // never makes one.

@@ -58,6 +58,7 @@ type fixture struct {
 	connections   *member.Connections
 	admin         map[string]client.Client
 	planes        map[string]*controlplane.ControlPlane
+	keyset        string // the file of keys
 	refresh       time.Duration
 }
 
@@ -84,7 +85,8 @@ func newFixtureOf(t *testing.T, names []string, rights kube.ManifestOptions, ref
 	hub := hubtest.Start(t).Config
 	f.Client = f.newClient(t, hub)
 	var err error
-	if f.keys, err = seal.Open(filepath.Join(t.TempDir(), "keyset.json")); err != nil {
+	f.keyset = filepath.Join(t.TempDir(), "keyset.json")
+	if f.keys, err = seal.Open(f.keyset); err != nil {
 		t.Fatal(err)
 	}
 	f.connections = &member.Connections{Reader: f.Client, Namespace: f.namespace, Keys: f.keys}

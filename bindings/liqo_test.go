@@ -103,14 +103,7 @@ func installLiqo(t *testing.T, admin client.Client) {
 // peer makes what a peering in force consists of, on the hub and on both sides.
 func (f *fixture) peer(t *testing.T, consumer, provider string) {
 	t.Helper()
-	peering := &v1alpha1.Peering{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: v1alpha1.PeeringName(consumer, provider)},
-		Spec:       v1alpha1.PeeringSpec{Consumer: consumer, Provider: provider, Modules: []v1alpha1.LiqoModule{v1alpha1.ModuleNetworking}},
-	}
-	if err := f.Create(t.Context(), peering); err != nil {
-		t.Fatal(err)
-	}
-	f.setPeering(t, consumer, provider, metav1.ConditionTrue, "")
+	f.declarePeering(t, consumer, provider)
 	for _, side := range [][2]string{{consumer, provider}, {provider, consumer}} {
 		here, there := side[0], side[1]
 		namespace := liqo.TenantNamespace(liqoID(there))
@@ -136,6 +129,19 @@ func (f *fixture) peer(t *testing.T, consumer, provider string) {
 	if err := f.admin[consumer].Status().Update(t.Context(), configuration); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// declarePeering makes a peering that is ready as far as the hub knows.
+func (f *fixture) declarePeering(t *testing.T, consumer, provider string) {
+	t.Helper()
+	peering := &v1alpha1.Peering{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: v1alpha1.PeeringName(consumer, provider)},
+		Spec:       v1alpha1.PeeringSpec{Consumer: consumer, Provider: provider, Modules: []v1alpha1.LiqoModule{v1alpha1.ModuleNetworking}},
+	}
+	if err := f.Create(t.Context(), peering); err != nil {
+		t.Fatal(err)
+	}
+	f.setPeering(t, consumer, provider, metav1.ConditionTrue, "")
 }
 
 func rangesOf(pods, external string) networkingv1beta1.ClusterConfig {

@@ -16,6 +16,7 @@ import (
 	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -61,7 +62,8 @@ func (f *fixture) node(t *testing.T, cluster, name string) {
 	}
 }
 
-// pod runs a pod and returns it with its address. Its label is its name.
+// pod runs a pod and returns it with its address, once the Service of its name, if there is
+// one, knows it.
 func (f *fixture) pod(t *testing.T, cluster, namespace, name, node string) *corev1.Pod {
 	t.Helper()
 	amount := corev1.ResourceList{"cpu": resource.MustParse("10m"), "memory": resource.MustParse("10Mi")}
@@ -84,6 +86,16 @@ func (f *fixture) pod(t *testing.T, cluster, namespace, name, node string) *core
 		err := f.admin[cluster].Get(ctx, client.ObjectKeyFromObject(pod), pod)
 		return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		}), err
+	})
+	if apierrors.IsNotFound(f.admin[cluster].Get(t.Context(), client.ObjectKeyFromObject(pod), &corev1.Service{})) {
+		return pod
+	}
+	eventually(t, "Service "+name+" is ready", func(ctx context.Context) (bool, error) {
+		var list discoveryv1.EndpointSliceList
+		err := f.admin[cluster].List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{discoveryv1.LabelServiceName: name})
+		return slices.ContainsFunc(list.Items, func(s discoveryv1.EndpointSlice) bool {
+			return slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return ptr.Deref(e.Conditions.Ready, true) })
 		}), err
 	})
 	return pod
@@ -478,17 +490,7 @@ func killedBetween(t *testing.T, f *fixture) {
 		}
 		return nil
 	})
-	for pair := range seen {
-		var peering v1alpha1.Peering
-		name := v1alpha1.PeeringName(pair[0], pair[1])
-		if err := f.Get(t.Context(), client.ObjectKey{Namespace: f.namespace, Name: name}, &peering); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Create(t.Context(), &v1alpha1.Peering{ObjectMeta: metav1.ObjectMeta{Namespace: other.namespace, Name: name}, Spec: peering.Spec}); err != nil {
-			t.Fatal(err)
-		}
-		other.setPeering(t, pair[0], pair[1], metav1.ConditionTrue, "")
-	}
+	other.declarePeering(t, own, provider)
 	instance := other.deliverTo(t, other.instance(t), peering(provider, "", ""))
 	namespace := v1alpha1.MemberNamespace(instance.Name)
 	f.service(t, provider, namespace, "web", corev1.ServiceTypeClusterIP)
@@ -570,19 +572,6 @@ func exposedWithoutPeering(t *testing.T, f *fixture) {
 	}
 	host := node.Status.Addresses[slices.IndexFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeInternalIP })].Address
 	port := intstr.FromInt32(nodePort.Spec.Ports[0].NodePort)
-	eventually(t, "the Services are ready", func(ctx context.Context) (bool, error) {
-		var list discoveryv1.EndpointSliceList
-		err := f.admin[provider].List(ctx, &list, client.InNamespace(namespace))
-		ready := 0
-		for i := range list.Items {
-			for _, e := range list.Items[i].Endpoints {
-				if ptr.Deref(e.Conditions.Ready, true) {
-					ready++
-				}
-			}
-		}
-		return ready == 2, err
-	})
 	b := f.bound(t, f.bind(t, instance, "binding-1", "edit"))
 	f.lists(t, b, "the API server first",
 		serverOf(t, f, provider),

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/sluice-dev/sluice/placement/liqo"
 )
 
 // The steps during which a kill can happen; stories_test.go holds what they do.
@@ -145,7 +147,11 @@ var (
 		"deliver.before-add-on", "deliver.after-add-on",
 		"elastic.before-join", "elastic.after-join",
 	}
-	whileGrown     = []string{"elastic.before-grow", "elastic.after-grow"}
+	whileGrown = []string{"elastic.before-grow", "elastic.after-grow"}
+	// whileAddressed is where bindings.TestKilledWhileAddressed kills.
+	whileAddressed = []string{
+		"bind.before-address", "bind.after-address", "unbind.before-address-delete", "unbind.after-address-delete",
+	}
 	whileGivenBack = []string{
 		"elastic.before-retire", "elastic.after-retire", "elastic.before-give-back", "elastic.after-give-back",
 		"remove.before-cluster", "remove.after-cluster",
@@ -161,7 +167,8 @@ func TestEveryCrashPointHasARow(t *testing.T) {
 		t.Errorf("found only %d crash points in the source", len(declared))
 	}
 	tested := map[string]bool{}
-	points := slices.Concat(whileMade, whileGrown, whileGivenBack)
+	// Those of peerings kill where Liqo is: TestPeering of test/e2e.
+	points := slices.Concat(liqo.CrashPoints, whileMade, whileGrown, whileGivenBack, whileAddressed)
 	for _, r := range rows {
 		points = append(points, r.point)
 	}

@@ -18,12 +18,16 @@ import (
 	"time"
 
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/discovery"
@@ -58,15 +62,24 @@ func TestPeering(t *testing.T) {
 	}
 	w.sluice("cluster", "add", "b", "--from-kubeconfig", internalKubeconfig(peerProvider), "--driver", "liqo", "--gateway-service", "NodePort", "--hub", "--region", "region-b")
 	w.sluice("cluster", "add", "a", "--from-kubeconfig", internalKubeconfig(peerConsumer), "--driver", "liqo", "--gateway-service", "NodePort", "--consumer", "first/org")
-	w.sluice("catalog", "apply", "-f", filepath.Join(root, "docs/examples/peering.yaml"))
+	w.sluice("catalog", "apply", "-f", w.offering(t))
 
-	t.Run("a virtual node", w.virtualNode)
-	t.Run("a network", w.network)
-	t.Run("an invited provider behind the hub", w.behindTheHub)
-	t.Run("what nobody has bought", w.refusals)
-	t.Run("faults", w.faults)
-	t.Run("gives all of it back", w.giveBack)
-	t.Run("killed at every step", w.killed)
+	for _, step := range []struct {
+		name string
+		do   func(*testing.T)
+	}{
+		{"a virtual node", w.virtualNode},
+		{"a network", w.network},
+		{"an invited provider behind the hub", w.behindTheHub},
+		{"what nobody has bought", w.refusals},
+		{"faults", w.faults},
+		{"gives all of it back", w.giveBack},
+		{"killed at every step", w.killed},
+	} {
+		if !t.Run(step.name, step.do) {
+			return // each builds on the one before
+		}
+	}
 	t.Run("leaves nothing", func(t *testing.T) {
 		for _, name := range peers {
 			eventually(t, time.Minute, name+" is as before", func(context.Context) string {
@@ -105,6 +118,7 @@ func newPeeringWorld(t *testing.T) *peeringWorld {
 	archive, _, _ := strings.Cut(out, "\n")
 	for _, name := range peers {
 		must(t, run("test/kind/load.sh", name, archive))
+		sweepPeer(t, name)
 	}
 	kubectl, err := output("test/kubernetes/build.sh", "kubectl")
 	must(t, err)
@@ -113,6 +127,34 @@ func newPeeringWorld(t *testing.T) *peeringWorld {
 	w.consumer, w.provider = clientset(t, peerConsumer), clientset(t, peerProvider)
 	w.runClient(t)
 	return w
+}
+
+// sweepPeer removes what a run that was killed left on a cluster.
+func sweepPeer(t *testing.T, cluster string) {
+	t.Helper()
+	c := liqoClient(t, cluster)
+	eventually(t, 3*time.Minute, cluster+" is swept", func(ctx context.Context) string {
+		left := 0
+		for _, kind := range []client.ObjectList{
+			&offloadingv1beta1.NamespaceOffloadingList{}, &authv1beta1.ResourceSliceList{}, &corev1.NamespaceList{}, &liqov1beta1.ForeignClusterList{},
+		} {
+			var which []client.ListOption
+			if _, ok := kind.(*corev1.NamespaceList); ok {
+				which = append(which, client.HasLabels{v1alpha1.LabelHub})
+			}
+			if err := c.List(ctx, kind, which...); err != nil {
+				return err.Error()
+			}
+			_ = meta.EachListItem(kind, func(o runtime.Object) error {
+				left++
+				return c.Delete(ctx, o.(client.Object))
+			})
+			if left > 0 {
+				return fmt.Sprintf("%d of %T are left", left, kind)
+			}
+		}
+		return ""
+	})
 }
 
 func clientset(t *testing.T, cluster string) *kubernetes.Clientset {
@@ -133,6 +175,19 @@ func typedClient(t *testing.T, config *rest.Config) client.Client {
 	c, err := client.New(config, client.Options{Scheme: liqo.Scheme})
 	must(t, err)
 	return c
+}
+
+// offering is the one of the documentation, in amounts of which several fit on a cluster of
+// this machine's two processors.
+func (w *peeringWorld) offering(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "docs/examples/peering.yaml"))
+	must(t, err)
+	text = bytes.ReplaceAll(text, []byte("cpu: 500m"), []byte("cpu: 200m"))
+	text = bytes.ReplaceAll(text, []byte(`cpu: "1"`), []byte("cpu: 400m"))
+	file := filepath.Join(w.dataDir, "peering.yaml")
+	must(t, os.WriteFile(file, text, 0o600))
+	return file
 }
 
 // plans are found once the catalog is there.
@@ -248,7 +303,7 @@ func (w *peeringWorld) virtualNode(t *testing.T) {
 	w.broker.provision(t, "node", p, nil)
 	t.Logf("from the order to the node, peering included: %.1f s", time.Since(began).Seconds())
 	name := v1alpha1.VirtualNodeName(v1alpha1.InstanceName("first", "node"), "b")
-	w.wantNode(t, name, corev1.ResourceList{"cpu": resource.MustParse("500m"), "memory": resource.MustParse("512Mi"), "pods": resource.MustParse("20")})
+	w.wantNode(t, name, corev1.ResourceList{"cpu": resource.MustParse("200m"), "memory": resource.MustParse("512Mi"), "pods": resource.MustParse("20")})
 
 	began = time.Now()
 	w.broker.provision(t, "node-2", p, nil)
@@ -279,7 +334,7 @@ func (w *peeringWorld) virtualNode(t *testing.T) {
 	w.broker.must(t, "PATCH", "/v2/service_instances/node", url.Values{"accepts_incomplete": {"true"}},
 		map[string]any{"service_id": p.service, "plan_id": w.plan(t, &w.larger, "large").id}, http.StatusAccepted)
 	w.broker.await(t, "node", "update of the node")
-	w.wantNode(t, name, corev1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("1Gi"), "pods": resource.MustParse("30")})
+	w.wantNode(t, name, corev1.ResourceList{"cpu": resource.MustParse("400m"), "memory": resource.MustParse("1Gi"), "pods": resource.MustParse("30")})
 	cluster := &v1alpha1.MemberCluster{}
 	must(t, w.hub.Get(t.Context(), client.ObjectKey{Namespace: "sluice", Name: "b"}, cluster))
 	pods, err := w.provider.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.namespace!=" + remote})

@@ -1,0 +1,187 @@
+//go:build faults
+
+package bindings_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/bindings"
+	"github.com/sluice-dev/sluice/internal/hub/hubtest"
+	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/internal/seal"
+)
+
+// What a child process is told.
+const (
+	childHub      = "SLUICE_TEST_CHILD_HUB"
+	childKeys     = "SLUICE_TEST_CHILD_KEYS"
+	childMembers  = "SLUICE_TEST_CHILD_MEMBERS" // namespace of the member clusters
+	childBindings = "SLUICE_TEST_CHILD_BINDING" // namespace
+	childBinding  = "SLUICE_TEST_CHILD_NAME"
+	crashFile     = "SLUICE_CRASH_FILE"
+)
+
+// TestKilledWhileAddressed kills a controller at the crash points of addresses, which the
+// bed of test/crash has no Liqo for. Another one must go on from there: with one address for
+// the Service, and with none after unbind.
+func TestKilledWhileAddressed(t *testing.T) {
+	f := newLiqoFixture(t)
+	f.node(t, provider, "worker")
+	other := *f
+	other.namespace = hubtest.Namespace(t) // where the fixture's own controller does not look
+	other.declarePeering(t, own, provider)
+	for _, test := range []struct {
+		point      string
+		whileBound bool
+	}{
+		{"bind.before-address", true}, {"bind.after-address", true},
+		{"unbind.before-address-delete", false}, {"unbind.after-address-delete", false},
+	} {
+		t.Run(test.point, func(t *testing.T) {
+			instance := other.deliverTo(t, other.instance(t), peering(provider, "", ""))
+			namespace := v1alpha1.MemberNamespace(instance.Name)
+			f.service(t, provider, namespace, "web", corev1.ServiceTypeClusterIP)
+			f.pod(t, provider, namespace, "web", "worker")
+			b := other.bind(t, instance, "binding-1", "edit")
+
+			child := newChild(t, &other, b)
+			if test.whileBound {
+				child.dies(t, test.point)
+			}
+			child.ends(t)
+			other.bound(t, b)
+			if n := len(f.ownAddresses(t, provider, b)); n != 1 || len(b.Status.Services) != 1 {
+				t.Errorf("%d addresses and Services %v, want one", n, b.Status.Services)
+			}
+			if err := f.Delete(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			if !test.whileBound {
+				child.dies(t, test.point)
+			}
+			child.ends(t)
+			other.gone(t, b)
+			if n := len(f.ownAddresses(t, provider, b)); n > 0 {
+				t.Errorf("unbound, %d addresses are left", n)
+			}
+		})
+	}
+}
+
+// child is this test's binary as a controller of one binding.
+type child struct {
+	environment []string
+	armed       string
+}
+
+func newChild(t *testing.T, f *fixture, b *v1alpha1.ServiceBinding) *child {
+	t.Helper()
+	c := &child{armed: filepath.Join(t.TempDir(), "armed")}
+	c.environment = append(os.Environ(), childHub+"="+writeKubeconfig(t, hubtest.Start(t).Config), childKeys+"="+f.keyset,
+		childMembers+"="+f.connections.Namespace, childBindings+"="+b.Namespace, childBinding+"="+b.Name, crashFile+"="+c.armed)
+	return c
+}
+
+func writeKubeconfig(t *testing.T, config *rest.Config) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(clientcmdapi.Config{
+		CurrentContext: "hub",
+		Contexts:       map[string]*clientcmdapi.Context{"hub": {Cluster: "hub", AuthInfo: "hub"}},
+		Clusters: map[string]*clientcmdapi.Cluster{"hub": {
+			Server: config.Host, CertificateAuthorityData: config.CAData, CertificateAuthority: config.CAFile, TLSServerName: config.ServerName, InsecureSkipTLSVerify: config.Insecure,
+		}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{"hub": {
+			Token: config.BearerToken, ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, ClientCertificate: config.CertFile, ClientKey: config.KeyFile,
+		}},
+	}, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func (c *child) run(t *testing.T) ([]byte, error) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestChild$", "-test.v")
+	command.Env = c.environment
+	return command.CombinedOutput()
+}
+
+func (c *child) dies(t *testing.T, point string) {
+	t.Helper()
+	if err := os.WriteFile(c.armed, []byte(point), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	output, err := c.run(t)
+	var ended *exec.ExitError
+	if !errors.As(err, &ended) || ended.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Fatalf("the controller was not killed at %s: %v\n%s", point, err, output)
+	}
+}
+
+func (c *child) ends(t *testing.T) {
+	t.Helper()
+	if output, err := c.run(t); err != nil {
+		t.Fatalf("the controller did not get there: %v\n%s", err, output)
+	}
+}
+
+// TestChild is the controller, in a process of its own.
+func TestChild(t *testing.T) {
+	if os.Getenv(childHub) == "" {
+		t.Skip("for TestKilledWhileAddressed")
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv(childHub))
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hub, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := seal.Open(os.Getenv(childKeys))
+	if err != nil {
+		t.Fatal(err)
+	}
+	controller := &bindings.Controller{
+		Client: hub, Live: hub, Keys: keys, Hub: hubID, Clock: clock.RealClock{}, Patience: time.Hour,
+		Connections: &member.Connections{Reader: hub, Namespace: os.Getenv(childMembers), Keys: keys},
+	}
+	key := client.ObjectKey{Namespace: os.Getenv(childBindings), Name: os.Getenv(childBinding)}
+	for range 300 {
+		if _, err := controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+			t.Log(err)
+		}
+		var b v1alpha1.ServiceBinding
+		err := hub.Get(t.Context(), key, &b)
+		if apierrors.IsNotFound(err) || err == nil && b.DeletionTimestamp.IsZero() && in(v1alpha1.StateSucceeded)(&b) {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatal("it did not come to an end")
+}
