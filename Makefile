@@ -11,7 +11,7 @@ export GOFLAGS := -trimpath -buildvcs=false
 # The tools pinned in tools/go.mod, built on first use and kept in Go's build cache.
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 
-.PHONY: help demo demo-down build image test processes lint unit crash conformance race fuzz bench peers generate golden verify vulncheck
+.PHONY: help demo demo-down build image test processes lint unit crash conformance e2e-liqo race fuzz bench peers generate golden verify vulncheck
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-13s\033[0m %s\n", $$1, $$2}'
@@ -61,6 +61,9 @@ crash: ## Kill Sluice at every crash point and check that nothing is lost, doubl
 	@go test -tags faults -count=1 -timeout 30m -v ./test/crash/...
 	@go test -tags faults -count=1 -run '^TestKilled' -v ./bindings
 
+e2e-liqo: build ## Peered clusters with real Liqo on kind, alone; part of `make conformance`
+	@go test -tags e2e -count=1 -timeout 30m -v -run '^TestPeering$$' ./test/e2e/
+
 conformance: build ## OSB 2.17 conformance on kind: embedded hub, then the chart with a replica killed
 	@echo "test: OSB conformance on kind"
 	@go test -tags e2e -count=1 -timeout 45m -v ./test/e2e/...
@@ -72,8 +75,10 @@ fuzz: ## Every fuzz target for FUZZTIME (10s)
 	@test/fuzz.sh $(or $(FUZZTIME),10s)
 
 bench: ## Every benchmark, and the whole-system figures of docs/performance.md
-	@go test -run '^$$' -bench . -benchmem ./catalog/... ./placement/... ./broker/... ./selfdescription/... ./internal/...
+	@go test -run '^$$' -bench . -benchmem ./catalog/... ./placement/... ./bindings/... ./broker/... ./selfdescription/... ./internal/...
 	@go run ./test/bench
+	@$(MAKE) --no-print-directory build
+	@go test -tags e2e -count=1 -timeout 40m -v -run '^TestPeering$$' ./test/e2e/ -figures
 	@go run ./test/bench/quality -plots docs/img
 
 peers: ## Placement decisions beside Karmada, OCM and kube-scheduler; downloads and builds them

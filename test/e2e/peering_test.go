@@ -71,6 +71,7 @@ func TestPeering(t *testing.T) {
 		{"a virtual node", w.virtualNode},
 		{"a network", w.network},
 		{"an invited provider behind the hub", w.behindTheHub},
+		{"figures", w.measure},
 		{"what nobody has bought", w.refusals},
 		{"faults", w.faults},
 		{"gives all of it back", w.giveBack},

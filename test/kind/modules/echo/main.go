@@ -1,7 +1,8 @@
 // Command echo is the smallest web workload: every GET on port 8080 is answered with the host name,
 // which in Kubernetes is the name of the pod, and /source with the address that the request came from.
 // It ends within five seconds of SIGTERM. Called as `echo get URL`, it makes one request instead and
-// prints the answer: what a pod can reach, its image having no other program.
+// prints the answer: what a pod can reach, its image having no other program. `echo time URL COUNT`
+// makes many, one after the other, and prints the median of how long they took, in milliseconds.
 package main
 
 import (
@@ -14,29 +15,53 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
+	"strconv"
 	"syscall"
 	"time"
 )
 
 func main() {
 	do := run
-	if len(os.Args) == 3 && os.Args[1] == "get" {
-		do = func() error { return get(os.Args[2]) }
+	switch {
+	case len(os.Args) == 3 && os.Args[1] == "get":
+		do = func() error { return get(os.Args[2], os.Stdout) }
+	case len(os.Args) == 4 && os.Args[1] == "time":
+		do = func() error { return measure(os.Args[2], os.Args[3]) }
 	}
 	if err := do(); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func get(url string) error {
-	client := http.Client{Timeout: 2 * time.Second}
+var client = http.Client{Timeout: 2 * time.Second}
+
+func get(url string, w io.Writer) error {
 	response, err := client.Get(url)
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
-	_, err = io.Copy(os.Stdout, io.LimitReader(response.Body, 1<<16))
+	_, err = io.Copy(w, io.LimitReader(response.Body, 1<<16))
 	return err
+}
+
+func measure(url, count string) error {
+	n, err := strconv.Atoi(count)
+	if err != nil || n < 1 || n > 100_000 {
+		return fmt.Errorf("count %q: want a number from 1 to 100000", count)
+	}
+	took := make([]time.Duration, n)
+	for i := range took {
+		began := time.Now()
+		if err := get(url, io.Discard); err != nil {
+			return err
+		}
+		took[i] = time.Since(began)
+	}
+	slices.Sort(took)
+	fmt.Printf("%.3f\n", float64(took[n/2].Microseconds())/1000)
+	return nil
 }
 
 func run() error {

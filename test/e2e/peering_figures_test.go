@@ -1,0 +1,120 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// figures are what `make bench` prints of peerings.
+var figures = flag.Bool("figures", false, "measure peerings as well; on a machine that does nothing else")
+
+// measure prints how long a request takes by each way, and how long pods take to be ready: on
+// the provider itself, in a namespace offloaded by hand as Liqo's users do, and in the one that
+// came with a plan. The last two use the same virtual node, so that what differs is Sluice.
+func (w *peeringWorld) measure(t *testing.T) {
+	if !*figures {
+		return
+	}
+	local := corev1.Pod{}
+	must(t, liqoClient(t, peerConsumer).Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "caller"}, &local))
+	ways := []struct{ name, address string }{
+		{"within the consumer's cluster", local.Status.PodIP + ":8080"},
+		{"to the provider, pod", w.endpoints["pod of the provider"]},
+		{"to the provider, Service", w.endpoints["Service of the provider"]},
+		{"through the hub, pod", w.endpoints["pod behind the hub"]},
+	}
+	for _, way := range ways {
+		out, err := exec.Command(w.kubectl, "--kubeconfig", kubeconfig(peerConsumer), "exec", "caller", "--", "/echo", "time", "http://"+way.address, "500").CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v %s", way.name, err, out)
+			continue
+		}
+		t.Logf("a request %-32s %s ms (median of 500)", way.name, strings.TrimSpace(string(out)))
+	}
+	namespace := v1alpha1.MemberNamespace(v1alpha1.InstanceName("first", "node"))
+	byHand := w.offloadByHand(t)
+	for _, n := range []int32{5, 10, 20} {
+		w.timePods(t, "on the provider itself", w.provider, metav1.NamespaceDefault, n)
+		w.timePods(t, "offloaded by hand", w.consumer, byHand, n)
+		w.timePods(t, "in the plan's namespace", w.consumer, namespace, n)
+	}
+}
+
+// offloadByHand offloads a namespace to the virtual node as Liqo's documentation says.
+func (w *peeringWorld) offloadByHand(t *testing.T) string {
+	t.Helper()
+	const name = "by-hand"
+	c := liqoClient(t, peerConsumer)
+	must(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+	must(t, c.Create(t.Context(), &offloadingv1beta1.NamespaceOffloading{
+		ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "offloading"},
+		Spec:       offloadingv1beta1.NamespaceOffloadingSpec{PodOffloadingStrategy: offloadingv1beta1.RemotePodOffloadingStrategyType},
+	}))
+	t.Cleanup(func() { sweepNamespace(t, c, name) })
+	return name
+}
+
+// sweepNamespace ends the offloading of a namespace, and then the namespace.
+func sweepNamespace(t *testing.T, c client.Client, name string) {
+	t.Helper()
+	o := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "offloading"}}
+	ctx := context.WithoutCancel(t.Context())
+	for range 300 {
+		if err := c.Delete(ctx, o); apierrors.IsNotFound(err) {
+			break
+		}
+		<-time.After(100 * time.Millisecond)
+	}
+	_ = c.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+}
+
+// timePods prints how long it takes until a Deployment of n pods is ready.
+func (w *peeringWorld) timePods(t *testing.T, where string, c kubernetes.Interface, namespace string, n int32) {
+	t.Helper()
+	labels := map[string]string{"app": "many"}
+	p := pod("many", "10m")
+	p.Labels = labels
+	deployments := c.AppsV1().Deployments(namespace)
+	began := time.Now()
+	_, err := deployments.Create(t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "many"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: p.Spec},
+		},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	eventually(t, 3*time.Minute, fmt.Sprintf("%d pods are ready %s", n, where), func(ctx context.Context) string {
+		d, err := deployments.Get(ctx, "many", metav1.GetOptions{})
+		if err != nil || d.Status.ReadyReplicas != n {
+			return fmt.Sprintf("%d %v", d.Status.ReadyReplicas, err)
+		}
+		return ""
+	})
+	t.Logf("%2d pods ready %-26s %5.1f s", n, where, time.Since(began).Seconds())
+	now := metav1.DeletePropagationForeground
+	must(t, deployments.Delete(t.Context(), "many", metav1.DeleteOptions{PropagationPolicy: &now}))
+	eventually(t, 2*time.Minute, "the pods are gone again", func(ctx context.Context) string {
+		if _, err := deployments.Get(ctx, "many", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Sprint("not yet ", err)
+		}
+		return ""
+	})
+}
