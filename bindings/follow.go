@@ -16,7 +16,7 @@ import (
 // names a cluster where nothing of the instance is left.
 func behind(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) bool {
 	on := clustersOf(instance)
-	if len(on) == 0 || b.Status.Operation == nil || b.Status.Operation.State != v1alpha1.StateSucceeded {
+	if instance.Status.Delivered == nil || b.Status.Operation == nil || b.Status.Operation.State != v1alpha1.StateSucceeded {
 		return false
 	}
 	there := union(on, leftOf(instance))
@@ -39,6 +39,12 @@ func (c *Controller) follow(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 	on := clustersOf(&instance)
 	if len(without(on, b.Status.Issued)) == 0 && len(without(b.Status.Issued, on)) == 0 {
 		return reconcile.Result{}, c.forgetClusters(ctx, b, &instance)
+	}
+	if len(on) == 0 {
+		// The instance is displaced (v1alpha1.Decision.Displaced), and what was issued goes with
+		// what it leaves. Should it come back to the same clusters, it is issued anew.
+		b.Status.Issued = nil
+		return reconcile.Result{}, c.writeStatus(ctx, b)
 	}
 	if err := c.nameClusters(ctx, b, on); err != nil {
 		return reconcile.Result{}, err
