@@ -77,6 +77,8 @@ type Request struct {
 	Components []Component
 	Links      []Link
 	Seats      map[string]string
+	// Class is the priority class; empty means none.
+	Class string
 	// Made is the cluster to make, where one is asked for: on a management cluster then.
 	Made *v1alpha1.ClusterShape
 }
@@ -152,6 +154,8 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 		Weights:     plan.Resources.Score,
 		Consumer:    Consumer{Application: asked.Application, Plan: plan.ID},
 		Rules:       rules,
+
+		Class: plan.Resources.PriorityClass,
 
 		ExcludeProviders: asked.ExcludeProviders,
 	}, nil
