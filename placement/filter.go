@@ -90,8 +90,8 @@ func (r Request) filters(s *Snapshot, held Resources) []filter {
 	if len(r.Leaving) > 0 {
 		asked = append(asked, left(r.Leaving))
 	}
-	if f := spokenFor(r, s); f != nil {
-		asked = append(asked, *f)
+	if len(s.preemptions) > 0 {
+		asked = append(asked, spokenFor(r, s))
 	}
 	if r.Selector != nil {
 		requirements, _ := r.Selector.Requirements()

@@ -380,11 +380,8 @@ func (s *Snapshot) preempting(victim, cluster string) (instance string, found *v
 }
 
 // spokenFor refuses clusters on which room is being made for others whose priority is not
-// lower; nil where there are none.
-func spokenFor(r Request, s *Snapshot) *filter {
-	if len(s.preemptions) == 0 {
-		return nil
-	}
+// lower.
+func spokenFor(r Request, s *Snapshot) filter {
 	class := s.policies.class(r.Class)
 	by := map[string]string{}
 	for id, p := range s.preemptions {
@@ -392,7 +389,7 @@ func spokenFor(r Request, s *Snapshot) *filter {
 			by[p.Cluster] = id
 		}
 	}
-	return &filter{reason: ReasonSpokenFor, entry: true,
+	return filter{reason: ReasonSpokenFor, entry: true,
 		rejects: func(p *page, among set) set {
 			var there set
 			for cluster := range by {
