@@ -2,6 +2,7 @@ package bindings
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -29,18 +30,20 @@ func (c *Controller) bind(ctx context.Context, b *v1alpha1.ServiceBinding) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	clusters := clustersOf(instance)
-	if err := c.nameClusters(ctx, b, clusters); err != nil {
+	if err := c.nameClusters(ctx, b, instance); err != nil {
 		return reconcile.Result{}, err
 	}
-	issued, err := c.issueAll(ctx, b, instance)
+	issued, found, err := c.issueAndLook(ctx, b, instance)
+	if wait := (*addressesPendingError)(nil); errors.As(err, &wait) {
+		return reconcile.Result{RequeueAfter: addressCheck}, c.wait(ctx, b, v1alpha1.OperationBind, wait.reason)
+	}
 	if err != nil {
 		if c.overdue(b) {
 			return reconcile.Result{}, c.fail(ctx, b, "credentials could not be issued in time: "+publicReason(err))
 		}
 		return reconcile.Result{}, errors.Join(err, c.wait(ctx, b, v1alpha1.OperationBind, publicReason(err)))
 	}
-	return reconcile.Result{}, c.succeed(ctx, b, issued)
+	return c.lookAgain(instance, found), c.succeed(ctx, b, instance, issued, found)
 }
 
 // unboundError says why an instance cannot be bound.
@@ -80,7 +83,7 @@ func usable(instance *v1alpha1.ServiceInstance) error {
 	switch {
 	case !instance.DeletionTimestamp.IsZero():
 		return &unboundError{reason: "the service instance is being deprovisioned", final: true}
-	case len(clustersOf(instance)) == 0:
+	case len(placementsOf(instance)) == 0:
 		return &unboundError{reason: "the service instance is not delivered yet"}
 	default:
 		return nil
@@ -104,8 +107,9 @@ func (c *Controller) age(b *v1alpha1.ServiceBinding) time.Duration {
 
 func (c *Controller) overdue(b *v1alpha1.ServiceBinding) bool { return c.age(b) > c.Patience }
 
-// nameClusters writes status.clusters before anything is created there.
-func (c *Controller) nameClusters(ctx context.Context, b *v1alpha1.ServiceBinding, clusters []string) error {
+// nameClusters writes to status the clusters of accounts and of addresses before anything
+// is created there.
+func (c *Controller) nameClusters(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) error {
 	if !controllerutil.ContainsFinalizer(b, v1alpha1.Finalizer) {
 		// The broker creates bindings with it; one made by hand has it from here on.
 		before := b.DeepCopy()
@@ -114,16 +118,41 @@ func (c *Controller) nameClusters(ctx context.Context, b *v1alpha1.ServiceBindin
 			return fmt.Errorf("add finalizer: %w", err)
 		}
 	}
-	named := union(b.Status.Clusters, clusters)
-	if len(named) == len(b.Status.Clusters) {
+	named, addressed := union(b.Status.Clusters, clustersOf(instance)), union(b.Status.AddressClusters, addressedOf(instance))
+	if len(named) == len(b.Status.Clusters) && len(addressed) == len(b.Status.AddressClusters) {
 		return nil
 	}
-	b.Status.Clusters = named
+	b.Status.Clusters, b.Status.AddressClusters = named, addressed
 	c.begin(b, v1alpha1.OperationBind)
 	crashpoint.Hit(crashBeforeClusters)
 	err := c.writeStatus(ctx, b)
 	crashpoint.Hit(crashAfterClusters)
 	return err
+}
+
+// addressesPendingError says that a bind waits for addresses, so that the endpoints are in
+// its answer: many platforms never fetch a binding.
+type addressesPendingError struct{ reason string }
+
+func (e *addressesPendingError) Error() string { return e.reason }
+
+// issueAndLook issues credentials and looks for endpoints, at once where neither waits for
+// the other. A bind that is young waits for addresses with *addressesPendingError, before
+// any token is issued.
+func (c *Controller) issueAndLook(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) (all []issued, found sight, err error) {
+	if isPeered(instance) {
+		found = c.look(ctx, b, instance)
+		if found.pending && !finished(b) && c.age(b) < addressPatience {
+			return nil, found, &addressesPendingError{reason: sentence(found.absent)}
+		}
+		all, err = c.issueAll(ctx, b, instance)
+		return all, found, err
+	}
+	var group errgroup.Group
+	group.Go(func() error { found = c.look(ctx, b, instance); return nil })
+	group.Go(func() (err error) { all, err = c.issueAll(ctx, b, instance); return err })
+	err = group.Wait()
+	return all, found, err
 }
 
 // issueAll issues on all clusters at once, in the clusters' order.
@@ -153,16 +182,17 @@ func (c *Controller) issueAll(ctx context.Context, b *v1alpha1.ServiceBinding, i
 // A kill between the token's issue and this write loses the token; the next try
 // requests another. The lost one was never handed out, and it dies with the
 // ServiceAccount.
-func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, all []issued) error {
+func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, all []issued, found sight) error {
 	credentials := make(Credentials, len(all))
-	expires := all[0].expires
+	servers := make([]string, len(all))
+	var expires *metav1.Time // nodes of the consumer's own need no credentials that end
 	for i, one := range all {
-		credentials[i] = one.credentials
-		if one.expires.Before(expires) {
-			expires = one.expires
+		credentials[i], servers[i] = one.credentials, one.credentials.Server
+		if expires == nil || one.expires.Before(expires.Time) {
+			expires = &metav1.Time{Time: one.expires}
 		}
 	}
-	object, err := credentials.Reveal()
+	object, err := c.reveal(b, instance, credentials)
 	if err != nil {
 		return err
 	}
@@ -170,15 +200,18 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, al
 	if err != nil {
 		return fmt.Errorf("seal credentials: %w", err)
 	}
-	if b.Status.Endpoints, err = credentials.endpoints(); err != nil {
+	if _, err := tell(b, servers, found, isPeered(instance)); err != nil {
 		return err
 	}
+	b.Status.Nodes = nodesOf(instance)
 	b.Status.Issued = nil
 	for _, one := range all {
 		b.Status.Issued = append(b.Status.Issued, one.credentials.Cluster)
 	}
-	b.Status.ExpiresAt = &metav1.Time{Time: expires}
-	b.Status.RenewBefore = &metav1.Time{Time: renewBefore(c.Clock.Now(), expires, b.Spec.Credentials)}
+	b.Status.ExpiresAt, b.Status.RenewBefore = expires, nil
+	if expires != nil {
+		b.Status.RenewBefore = &metav1.Time{Time: renewBefore(c.Clock.Now(), expires.Time, b.Spec.Credentials)}
+	}
 	c.begin(b, v1alpha1.OperationBind)
 	c.finish(b, v1alpha1.StateSucceeded, "")
 	v1alpha1.SetCondition(&b.Status.Conditions, b.Generation, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, "")
@@ -186,9 +219,18 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, al
 	err = c.writeStatus(ctx, b)
 	crashpoint.Hit(crashAfterStatus)
 	if err == nil {
-		log.FromContext(ctx).Info("bound", "binding", b.Name, "instance", b.Spec.InstanceName, "clusters", b.Status.Clusters, "expires", expires)
+		log.FromContext(ctx).Info("bound", "binding", b.Name, "instance", b.Spec.InstanceName, "clusters", b.Status.Clusters, "nodes", b.Status.Nodes, "expires", expires)
 	}
 	return err
+}
+
+// reveal renders what is to be sealed: credentials for clusters or, where the instance is
+// nodes of the consumer's own, their names.
+func (c *Controller) reveal(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, credentials Credentials) (json.RawMessage, error) {
+	if placements := onNodes(instance); len(credentials) == 0 && len(placements) > 0 {
+		return nodesFor(b.Spec.InstanceName, placements).reveal()
+	}
+	return credentials.Reveal()
 }
 
 // renewBefore is when to rotate: the policy's time before the expiry, or, where a

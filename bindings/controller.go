@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -54,6 +55,9 @@ type Controller struct {
 	Concurrency int
 	// Patience is how long a bind is tried before it fails; zero means ten minutes.
 	Patience time.Duration
+	// Refresh is how often the endpoints of a binding with peering are looked at; those of
+	// others are every tenth time. Zero means half a minute.
+	Refresh time.Duration
 }
 
 // SetupWithManager adds the controller to a manager; it runs on the leader only.
@@ -63,6 +67,9 @@ func (c *Controller) SetupWithManager(ctx context.Context, m ctrl.Manager) error
 	}
 	if c.Patience == 0 {
 		c.Patience = defaultPatience
+	}
+	if c.Refresh == 0 {
+		c.Refresh = defaultRefresh
 	}
 	if c.Concurrency == 0 {
 		c.Concurrency = defaultConcurrency
@@ -86,12 +93,13 @@ func (c *Controller) SetupWithManager(ctx context.Context, m ctrl.Manager) error
 }
 
 // instanceTurned passes what a bind waits for, an instance that becomes delivered or
-// will never be, and what bindings follow: an instance that is on other clusters.
+// will never be, and what bindings follow: an instance that is on other clusters, or is
+// reached otherwise.
 var instanceTurned = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*v1alpha1.ServiceInstance), e.ObjectNew.(*v1alpha1.ServiceInstance)
-		return !slices.Equal(clustersOf(before), clustersOf(after)) || !slices.Equal(leftOf(before), leftOf(after)) ||
+		return !equality.Semantic.DeepEqual(waysOf(before), waysOf(after)) || !slices.Equal(leftOf(before), leftOf(after)) ||
 			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
 	},
 	GenericFunc: func(event.GenericEvent) bool { return false },
@@ -107,7 +115,7 @@ func (c *Controller) concernedBy(ctx context.Context, object client.Object) []re
 	}
 	var requests []reconcile.Request
 	for i := range list.Items {
-		if b := &list.Items[i]; !finished(b) || !b.DeletionTimestamp.IsZero() || behind(b, instance) {
+		if b := &list.Items[i]; !finished(b) || !b.DeletionTimestamp.IsZero() || behind(b, instance) || isPeered(instance) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)})
 		}
 	}
@@ -194,31 +202,13 @@ func (c *Controller) writeStatus(ctx context.Context, b *v1alpha1.ServiceBinding
 	return nil
 }
 
-// clustersOf names the clusters that hold an instance, in the decision's order.
-func clustersOf(instance *v1alpha1.ServiceInstance) []string {
-	if instance == nil || instance.Status.Delivered == nil {
-		return nil
-	}
-	var names []string
-	for _, placement := range instance.Status.Delivered.Decision.Placements {
-		names = append(names, placement.Cluster)
-	}
-	return names
-}
-
-// leftOf names the clusters that an instance has left and that still have something of it.
-func leftOf(instance *v1alpha1.ServiceInstance) []string {
-	var names []string
-	for i := range instance.Status.Left {
-		names = append(names, instance.Status.Left[i].Cluster)
-	}
-	return names
-}
-
 // without are the names that are not among the others.
 func without(names, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
 }
+
+// sameNames tells whether two lists have the same names, in any order.
+func sameNames(a, b []string) bool { return len(without(a, b)) == 0 && len(without(b, a)) == 0 }
 
 // union appends to a what it lacks of b.
 func union(a, b []string) []string {

@@ -12,10 +12,16 @@ const (
 	crashAfterToken        = "bind.after-token"
 	crashBeforeStatus      = "bind.before-status"
 	crashAfterStatus       = "bind.after-status"
+	crashBeforeAddress     = "bind.before-address"
+	crashAfterAddress      = "bind.after-address"
 	crashBeforeRevoke      = "unbind.before-revoke"
 	crashAfterRevoke       = "unbind.after-revoke"
 	crashBeforeFinalizer   = "unbind.before-finalizer"
 	crashAfterFinalizer    = "unbind.after-finalizer"
+
+	// Unbinding, and before that when a Service ends.
+	crashBeforeAddressDelete = "unbind.before-address-delete"
+	crashAfterAddressDelete  = "unbind.after-address-delete"
 )
 
 // CrashPoints are the instants in this package at which a kill must lose nothing
@@ -26,6 +32,8 @@ var CrashPoints = []string{
 	crashBeforeRoleBinding, crashAfterRoleBinding,
 	crashBeforeToken, crashAfterToken,
 	crashBeforeStatus, crashAfterStatus,
+	crashBeforeAddress, crashAfterAddress,
+	crashBeforeAddressDelete, crashAfterAddressDelete,
 	crashBeforeRevoke, crashAfterRevoke,
 	crashBeforeFinalizer, crashAfterFinalizer,
 }

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
-	"slices"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -88,25 +86,41 @@ func (c Credentials) Reveal() (json.RawMessage, error) {
 	return object, nil
 }
 
-// endpoints are the API servers' addresses, one entry a host.
-func (c Credentials) endpoints() ([]v1alpha1.Endpoint, error) {
-	var out []v1alpha1.Endpoint
-	for _, one := range c {
-		server, err := url.Parse(one.Server)
-		if err != nil {
-			return nil, fmt.Errorf("read the server of %s: %w", one.Cluster, err)
-		}
-		port := server.Port()
-		if port == "" {
-			port = "443"
-		}
-		i := slices.IndexFunc(out, func(e v1alpha1.Endpoint) bool { return e.Host == server.Hostname() })
-		switch {
-		case i < 0:
-			out = append(out, v1alpha1.Endpoint{Host: server.Hostname(), Ports: []string{port}, Protocol: "tcp"})
-		case !slices.Contains(out[i].Ports, port):
-			out[i].Ports = append(out[i].Ports, port)
+// nodes are the OSB credentials object of an instance that is virtual nodes of the
+// consumer's own cluster: names, as its rights are there already. It has an empty list of
+// clusters, for readers of the other form.
+type nodes struct {
+	// Cluster is the name of the consumer's own member cluster.
+	Cluster string `json:"cluster"`
+	// Namespace there that is extended to the nodes, where the plan has one.
+	Namespace string `json:"namespace,omitempty"`
+	Nodes     []node `json:"nodes"`
+	Clusters  []node `json:"clusters"`
+}
+
+type node struct {
+	// Name of the node.
+	Name string `json:"name"`
+	// Cluster is the name of the member cluster that the node stands for.
+	Cluster string `json:"cluster"`
+}
+
+// nodesFor names the nodes of placements, of which there is one at least.
+func nodesFor(instanceName string, placements []v1alpha1.Placement) nodes {
+	out := nodes{Cluster: placements[0].Peering.Consumer, Clusters: []node{}}
+	for _, p := range placements {
+		out.Nodes = append(out.Nodes, node{Name: p.Peering.Node, Cluster: p.Cluster})
+		if p.Peering.Offloading != nil {
+			out.Namespace = v1alpha1.MemberNamespace(instanceName)
 		}
 	}
-	return out, nil
+	return out
+}
+
+func (n nodes) reveal() (json.RawMessage, error) {
+	object, err := json.Marshal(n)
+	if err != nil {
+		return nil, fmt.Errorf("marshal credentials: %w", err)
+	}
+	return object, nil
 }

@@ -70,7 +70,28 @@ func TestRevealedCredentials(t *testing.T) {
 	}
 }
 
-func TestEndpoints(t *testing.T) {
+func TestRevealedNodes(t *testing.T) {
+	placement := func(cluster string, offloading *v1alpha1.Offloading) v1alpha1.Placement {
+		return v1alpha1.Placement{Cluster: cluster, Peering: &v1alpha1.PlacementPeering{Consumer: "a", Node: cluster + "-node", Offloading: offloading}}
+	}
+	for _, test := range []struct {
+		name       string
+		offloading *v1alpha1.Offloading
+		want       string
+	}{
+		{"nodes", nil, `{"cluster":"a","nodes":[{"name":"b-node","cluster":"b"},{"name":"c-node","cluster":"c"}],"clusters":[]}`},
+		{"nodes and a namespace", &v1alpha1.Offloading{}, `{"cluster":"a","namespace":"sluice-1","nodes":[{"name":"b-node","cluster":"b"},{"name":"c-node","cluster":"c"}],"clusters":[]}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := nodesFor("si-1", []v1alpha1.Placement{placement("b", test.offloading), placement("c", test.offloading)}).reveal()
+			if err != nil || string(got) != test.want {
+				t.Errorf("got %s and error %v, want %s", got, err, test.want)
+			}
+		})
+	}
+}
+
+func TestServerEndpoints(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		servers []string
@@ -84,12 +105,8 @@ func TestEndpoints(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var credentials Credentials
-			for _, server := range test.servers {
-				credentials = append(credentials, ClusterCredentials{Server: server})
-			}
-			got, err := credentials.endpoints()
-			if err != nil || !reflect.DeepEqual(got, test.want) {
+			sockets, err := serverSockets(test.servers)
+			if got := endpointsOf(sockets); err != nil || !reflect.DeepEqual(got, test.want) {
 				t.Errorf("got %v and error %v, want %v", got, err, test.want)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,8 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/go-logr/logr"
+	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/bindings"
@@ -54,12 +57,26 @@ type fixture struct {
 	keys          *seal.Keyset
 	connections   *member.Connections
 	admin         map[string]client.Client
+	planes        map[string]*controlplane.ControlPlane
+	refresh       time.Duration
 }
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{namespace: hubtest.Namespace(t), scheme: runtime.NewScheme(), admin: map[string]client.Client{}}
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+	return newFixtureOf(t, clusters, kube.ManifestOptions{}, 0)
+}
+
+// newFixtureOf is a fixture with other member clusters, on which Sluice has other rights,
+// whose controller looks after endpoints more often.
+func newFixtureOf(t *testing.T, names []string, rights kube.ManifestOptions, refresh time.Duration) *fixture {
+	t.Helper()
+	f := &fixture{
+		namespace: hubtest.Namespace(t), scheme: runtime.NewScheme(), refresh: refresh,
+		admin: map[string]client.Client{}, planes: map[string]*controlplane.ControlPlane{},
+	}
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, v1alpha1.AddToScheme, apiextensionsv1.AddToScheme, ipamv1alpha1.AddToScheme, networkingv1beta1.AddToScheme,
+	} {
 		if err := add(f.scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -71,10 +88,10 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	f.connections = &member.Connections{Reader: f.Client, Namespace: f.namespace, Keys: f.keys}
-	for _, name := range clusters {
+	for _, name := range names {
 		cp := controlplane.Start(t, controlplane.Options{Name: name})
-		f.admin[name] = f.newClient(t, cp.Config())
-		kubeconfig, err := kube.Register(t.Context(), cp.Config(), kube.ManifestOptions{})
+		f.admin[name], f.planes[name] = f.newClient(t, cp.Config()), cp
+		kubeconfig, err := kube.Register(t.Context(), cp.Config(), rights)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +137,7 @@ func (f *fixture) run(t *testing.T, hub *rest.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	controller := &bindings.Controller{Client: manager.GetClient(), Live: f.Client, Connections: f.connections, Keys: f.keys, Hub: hubID}
+	controller := &bindings.Controller{Client: manager.GetClient(), Live: f.Client, Connections: f.connections, Keys: f.keys, Hub: hubID, Refresh: f.refresh}
 	if err := controller.SetupWithManager(t.Context(), manager); err != nil {
 		t.Fatal(err)
 	}
@@ -153,13 +170,27 @@ func (f *fixture) instance(t *testing.T) *v1alpha1.ServiceInstance {
 // deliver makes the instance's namespaces and records them.
 func (f *fixture) deliver(t *testing.T, instance *v1alpha1.ServiceInstance) *v1alpha1.ServiceInstance {
 	t.Helper()
-	decision := v1alpha1.Decision{Generation: instance.Generation, Considered: 2}
+	var placements []v1alpha1.Placement
 	for _, name := range clusters {
-		one := v1alpha1.Placement{Cluster: name, Reserved: corev1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("1Gi")}}
+		placements = append(placements, v1alpha1.Placement{Cluster: name})
+	}
+	return f.deliverTo(t, instance, placements...)
+}
+
+// deliverTo makes the namespaces of placements and records them.
+func (f *fixture) deliverTo(t *testing.T, instance *v1alpha1.ServiceInstance, placements ...v1alpha1.Placement) *v1alpha1.ServiceInstance {
+	t.Helper()
+	decision := v1alpha1.Decision{Generation: instance.Generation, Considered: 2}
+	for _, one := range placements {
+		one.Reserved = corev1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("1Gi")}
 		decision.Placements = append(decision.Placements, one)
+		there := v1alpha1.Placement{Cluster: one.NamespaceCluster(), Reserved: one.Reserved}
+		if there.Cluster == "" {
+			continue
+		}
 		driver := &kube.Driver{Connections: f.connections, Hub: hubID}
-		eventually(t, "delivery to "+name, func(ctx context.Context) (bool, error) {
-			return driver.Deliver(ctx, placement.Delivery{Instance: instance, Placement: one}) == nil, nil
+		eventually(t, "delivery to "+there.Cluster, func(ctx context.Context) (bool, error) {
+			return driver.Deliver(ctx, placement.Delivery{Instance: instance, Placement: there}) == nil, nil
 		})
 	}
 	instance.Status.Delivered = &v1alpha1.DeliveredState{State: instance.Spec.Desired, Decision: decision}

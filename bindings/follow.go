@@ -12,54 +12,79 @@ import (
 )
 
 // behind tells whether a binding that was made does not fit where its instance is: it
-// lacks credentials of a cluster, has some of one that the instance is not on, or
+// lacks credentials of a cluster or a node, has some of one that the instance is not on, or
 // names a cluster where nothing of the instance is left.
 func behind(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) bool {
-	on := clustersOf(instance)
-	if instance.Status.Delivered == nil || b.Status.Operation == nil || b.Status.Operation.State != v1alpha1.StateSucceeded {
-		return false
-	}
-	there := union(on, leftOf(instance))
-	return len(without(on, b.Status.Issued)) > 0 || len(without(b.Status.Issued, on)) > 0 || len(without(b.Status.Clusters, there)) > 0
+	return made(b, instance) && (elsewhere(b, instance) ||
+		len(without(addressedOf(instance), b.Status.AddressClusters)) > 0 ||
+		len(without(b.Status.Clusters, union(clustersOf(instance), leftOf(instance)))) > 0)
+}
+
+// made tells whether a bind has succeeded, of an instance that has been delivered.
+func made(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) bool {
+	return instance.Status.Delivered != nil && b.Status.Operation != nil && b.Status.Operation.State == v1alpha1.StateSucceeded
+}
+
+// elsewhere tells whether the credentials are for other clusters or nodes than those of
+// the instance.
+func elsewhere(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) bool {
+	return !sameNames(b.Status.Issued, clustersOf(instance)) || !sameNames(b.Status.Nodes, nodesOf(instance))
 }
 
 // follow issues new credentials when the instance is on other clusters than at the
-// time of the bind. The platform sees them when it fetches the binding (OSB 2.17,
-// "Fetching a Service Binding"). What was issued on a cluster that the instance has
-// left works until the instance is removed there.
+// time of the bind, and looks after the endpoints. The platform sees them when it fetches
+// the binding (OSB 2.17, "Fetching a Service Binding"). What was issued on a cluster that
+// the instance has left works until the instance is removed there.
 func (c *Controller) follow(ctx context.Context, b *v1alpha1.ServiceBinding) (reconcile.Result, error) {
 	var instance v1alpha1.ServiceInstance
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: b.Spec.InstanceName}, &instance)
-	if apierrors.IsNotFound(err) || err == nil && (!instance.DeletionTimestamp.IsZero() || !behind(b, &instance)) {
+	if apierrors.IsNotFound(err) || err == nil && (!instance.DeletionTimestamp.IsZero() || !made(b, &instance)) {
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	on := clustersOf(&instance)
-	if len(without(on, b.Status.Issued)) == 0 && len(without(b.Status.Issued, on)) == 0 {
-		return reconcile.Result{}, c.forgetClusters(ctx, b, &instance)
+	if len(placementsOf(&instance)) == 0 {
+		return reconcile.Result{}, c.lapse(ctx, b, &instance)
 	}
-	if len(on) == 0 {
-		// The instance is displaced (v1alpha1.Decision.Displaced), and what was issued goes with
-		// what it leaves. Should it come back to the same clusters, it is issued anew.
-		b.Status.Issued = nil
-		return reconcile.Result{}, c.writeStatus(ctx, b)
+	if !behind(b, &instance) {
+		return c.refresh(ctx, b, &instance)
 	}
-	if err := c.nameClusters(ctx, b, on); err != nil {
+	if err := c.nameClusters(ctx, b, &instance); err != nil {
 		return reconcile.Result{}, err
 	}
-	issued, err := c.issueAll(ctx, b, &instance)
+	if !elsewhere(b, &instance) {
+		if err := c.forgetClusters(ctx, b, &instance); err != nil {
+			return reconcile.Result{}, err
+		}
+		return c.refresh(ctx, b, &instance)
+	}
+	issued, found, err := c.issueAndLook(ctx, b, &instance)
 	if err != nil {
 		return reconcile.Result{}, err // with back-off; the credentials that are there stay
 	}
-	log.FromContext(ctx).Info("follows the instance", "binding", b.Name, "from", b.Status.Issued, "to", on)
-	return reconcile.Result{}, c.succeed(ctx, b, issued)
+	log.FromContext(ctx).Info("follows the instance", "binding", b.Name, "from", b.Status.Issued, "to", clustersOf(&instance))
+	return c.lookAgain(&instance, found), c.succeed(ctx, b, &instance, issued, found)
+}
+
+// lapse notes that nothing is issued any more: the instance is displaced
+// (v1alpha1.Decision.Displaced), and what was issued goes with what it leaves. Should it
+// come back to the same clusters, it is issued anew.
+func (c *Controller) lapse(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) error {
+	if !elsewhere(b, instance) {
+		return c.forgetClusters(ctx, b, instance)
+	}
+	b.Status.Issued, b.Status.Nodes = nil, nil
+	return c.writeStatus(ctx, b)
 }
 
 // forgetClusters takes the clusters from the status where nothing of the instance, and
 // so nothing of the binding, is left.
 func (c *Controller) forgetClusters(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) error {
-	b.Status.Clusters = without(b.Status.Clusters, without(b.Status.Clusters, union(clustersOf(instance), leftOf(instance))))
+	gone := without(b.Status.Clusters, union(clustersOf(instance), leftOf(instance)))
+	if len(gone) == 0 {
+		return nil
+	}
+	b.Status.Clusters, b.Status.AddressClusters = without(b.Status.Clusters, gone), without(b.Status.AddressClusters, gone)
 	return c.writeStatus(ctx, b)
 }

@@ -102,12 +102,6 @@ func (c *Controller) account(ctx context.Context, b *v1alpha1.ServiceBinding, in
 	return a, nil
 }
 
-// isMade tells whether the instance is a cluster.
-func isMade(instance *v1alpha1.ServiceInstance) bool {
-	d := instance.Status.Delivered
-	return d != nil && slices.ContainsFunc(d.Decision.Placements, func(p v1alpha1.Placement) bool { return p.Made != nil })
-}
-
 // applyNamespace makes the namespace of accounts, where it is not the instance's.
 func (a *account) applyNamespace(ctx context.Context) error {
 	if !a.made {
@@ -248,6 +242,9 @@ func (c *Controller) revoke(ctx context.Context, b *v1alpha1.ServiceBinding, ins
 	}
 	for _, o := range []client.Object{role, &corev1.ServiceAccount{ObjectMeta: meta}} {
 		group.Go(func() error { return a.deleteUntilGone(groupCtx, o) })
+	}
+	if slices.Contains(b.Status.AddressClusters, cluster) {
+		group.Go(func() error { return a.withdraw(groupCtx) })
 	}
 	err = group.Wait()
 	crashpoint.Hit(crashAfterRevoke)

@@ -75,6 +75,10 @@ type (
 	bindingMetadataBody struct {
 		ExpiresAt   string `json:"expires_at,omitempty"`
 		RenewBefore string `json:"renew_before,omitempty"` // 2.17
+		// Sluice's own, which OSB allows: what is not among the endpoints, and why; and the
+		// addresses of Services among them, by name.
+		EndpointsAbsent string              `json:"endpoints_absent,omitempty"`
+		Services        map[string][]string `json:"services,omitempty"`
 	}
 	fetchedBindingBody struct {
 		bindingBody
@@ -127,10 +131,23 @@ func bindingResponse(b *v1alpha1.ServiceBinding, credentials json.RawMessage, v 
 	if v >= v15 {
 		body.Endpoints = b.Status.Endpoints
 	}
-	if v >= v16 && b.Status.ExpiresAt != nil {
-		body.Metadata = &bindingMetadataBody{ExpiresAt: timestamp(b.Status.ExpiresAt)}
-		if v >= v17 && b.Status.RenewBefore != nil {
-			body.Metadata.RenewBefore = timestamp(b.Status.RenewBefore)
+	if v >= v16 {
+		body.Metadata = bindingMetadata(b, v)
+	}
+	return body
+}
+
+// bindingMetadata is nothing where there is nothing to say.
+func bindingMetadata(b *v1alpha1.ServiceBinding, v version) *bindingMetadataBody {
+	status := &b.Status
+	if status.ExpiresAt == nil && status.EndpointsAbsent == "" && len(status.Services) == 0 {
+		return nil
+	}
+	body := &bindingMetadataBody{EndpointsAbsent: status.EndpointsAbsent, Services: status.Services}
+	if status.ExpiresAt != nil {
+		body.ExpiresAt = timestamp(status.ExpiresAt)
+		if v >= v17 && status.RenewBefore != nil {
+			body.RenewBefore = timestamp(status.RenewBefore)
 		}
 	}
 	return body

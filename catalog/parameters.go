@@ -30,6 +30,9 @@ type ResourcesParameters struct {
 	ExcludeProviders []string
 	// MaxPricePerHour in units of the currency of the plan's maximum; nil where the consumer does not say.
 	MaxPricePerHour *resource.Quantity
+	// Cluster is the member cluster of the consumer's own to which it is delivered; empty where
+	// the consumer does not say.
+	Cluster string
 	// MaxLatency as the plan says or the consumer, whichever is less; nil where the plan bounds none.
 	MaxLatency *v1alpha1.LatencyBound
 }
@@ -62,6 +65,7 @@ func (p *Plan) ResourcesParameters(parameters json.RawMessage) (ResourcesParamet
 			Longitude float64 `json:"longitude"`
 		} `json:"location"`
 		Application      string       `json:"application"`
+		Cluster          string       `json:"cluster"`
 		ExcludeProviders []string     `json:"excludeProviders"`
 		MaxPricePerHour  *json.Number `json:"maxPricePerHour"`
 		MaxLatency       *float64     `json:"maxLatencyMilliseconds"`
@@ -91,6 +95,7 @@ func (p *Plan) ResourcesParameters(parameters json.RawMessage) (ResourcesParamet
 		chosen.MaxLatency.Milliseconds = int32(*given.MaxLatency)
 	}
 	chosen.Selector, chosen.Require = given.Selector, given.Require
+	chosen.Cluster = given.Cluster
 	chosen.Application, chosen.ExcludeProviders = given.Application, given.ExcludeProviders
 	return chosen, nil
 }

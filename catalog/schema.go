@@ -106,6 +106,12 @@ func (p *Plan) instanceSchema() map[string]any {
 				"type":        "integer", "minimum": 1, "maximum": r.Replicas.Max, "default": r.Replicas.Count,
 			}
 		}
+		if r.Peering != nil {
+			properties["cluster"] = map[string]any{
+				"description": "Cluster of the consumer's own to which the instance is delivered, as the operator calls it; needed where there are several.",
+				"type":        "string", "minLength": 1, "maxLength": 253,
+			}
+		}
 		for _, name := range r.Adjustable {
 			properties[string(name)] = adjustableSchema(name, r)
 		}

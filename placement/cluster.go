@@ -60,6 +60,10 @@ type Cluster struct {
 	Location *Location
 	// ClaimsUntil is when the first of the claims stops to hold; zero where none does.
 	ClaimsUntil time.Time
+	// Consumers whose own cluster this is.
+	Consumers []v1alpha1.ConsumerReference
+	// Liqo says how the cluster takes part in peerings; nil where it does not.
+	Liqo *v1alpha1.LiqoCluster
 	// Removed: the operator takes the cluster out of the inventory.
 	Removed bool
 }
@@ -101,6 +105,10 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 	}
 	c.oversubscribe(mc.Spec.Oversubscription)
 	c.Removed = !mc.DeletionTimestamp.IsZero()
+	c.Consumers, c.Liqo = mc.Spec.Consumers, mc.Spec.Liqo
+	if c.Driver == v1alpha1.DriverLiqo && c.Liqo == nil {
+		c.Liqo = &v1alpha1.LiqoCluster{}
+	}
 	c.Taints = taintsOf(mc)
 	if prices := mc.Spec.Prices; prices != nil {
 		c.Currency = prices.Currency
@@ -175,7 +183,8 @@ func (c *Cluster) forsaken() bool { return c.Removed && !c.Ready }
 // sameTraits tells whether two versions of a cluster differ in numbers only.
 func (c *Cluster) sameTraits(other *Cluster) bool {
 	return c.Ready == other.Ready && c.AccessVerified == other.AccessVerified && c.Cordoned == other.Cordoned &&
-		c.Unproven == other.Unproven && reflect.DeepEqual(c.Claims, other.Claims) &&
+		c.Unproven == other.Unproven && c.Driver == other.Driver &&
+		reflect.DeepEqual(c.Liqo, other.Liqo) && slices.Equal(c.Consumers, other.Consumers) && reflect.DeepEqual(c.Claims, other.Claims) &&
 		c.Currency == other.Currency && maps.Equal(c.Labels, other.Labels) &&
 		slices.Equal(c.StorageClasses, other.StorageClasses) && reflect.DeepEqual(c.Taints, other.Taints)
 }

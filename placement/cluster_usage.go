@@ -3,6 +3,7 @@ package placement
 import (
 	"slices"
 
+	"github.com/liqotech/liqo/pkg/consts"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +21,8 @@ type usage struct {
 }
 
 // usageOf sums over the nodes that take workloads: ready, not cordoned, without a
-// taint that keeps pods out (so control-plane nodes do not count). Foreign use is
+// taint that keeps pods out (so control-plane nodes do not count), and none of Liqo's,
+// which stand for what other clusters have. Foreign use is
 // what the pods on those nodes request that belong to nobody's reservation; pods
 // that are not bound to a node use nothing yet.
 func usageOf(nodes []*corev1.Node, pods []*corev1.Pod, reserved func(namespace string) bool) usage {
@@ -35,7 +37,7 @@ func usageOf(nodes []*corev1.Node, pods []*corev1.Pod, reserved func(namespace s
 		}
 	}
 	for _, pod := range pods {
-		if counted[pod.Spec.NodeName] && !terminated(pod) && !reserved(pod.Namespace) {
+		if counted[pod.Spec.NodeName] && !terminated(pod) && !reserved(pod.Namespace) && !offloaded(pod) {
 			sum(u.foreign, requestsOf(pod))
 		}
 	}
@@ -49,7 +51,14 @@ func takesWorkloads(node *corev1.Node) bool {
 	repelling := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
 	})
-	return ready && !repelling && !node.Spec.Unschedulable
+	virtual := node.Labels[consts.TypeLabel] == consts.TypeNode
+	return ready && !repelling && !virtual && !node.Spec.Unschedulable
+}
+
+// offloaded tells whether a pod came by a peering: it uses what a ResourceSlice reserved, as
+// nothing else is let in (placement/liqo).
+func offloaded(pod *corev1.Pod) bool {
+	return pod.Labels[consts.ManagedByLabelKey] == consts.ManagedByShadowPodValue
 }
 
 func terminated(pod *corev1.Pod) bool {
@@ -94,7 +103,7 @@ func strip(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.Node:
 		return &corev1.Node{
-			ObjectMeta: stripped(&o.ObjectMeta),
+			ObjectMeta: stripped(&o.ObjectMeta, consts.TypeLabel),
 			Spec:       corev1.NodeSpec{Unschedulable: o.Spec.Unschedulable, Taints: o.Spec.Taints},
 			Status: corev1.NodeStatus{
 				Capacity: o.Status.Capacity, Allocatable: o.Status.Allocatable, Conditions: readiness(o.Status.Conditions),
@@ -103,7 +112,7 @@ func strip(object any) (any, error) {
 	case *corev1.Pod:
 		requests := resourcehelper.PodRequests(o, resourcehelper.PodResourcesOptions{})
 		return &corev1.Pod{
-			ObjectMeta: stripped(&o.ObjectMeta),
+			ObjectMeta: stripped(&o.ObjectMeta, consts.ManagedByLabelKey),
 			Spec: corev1.PodSpec{
 				NodeName:   o.Spec.NodeName,
 				Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}},
@@ -121,8 +130,15 @@ func strip(object any) (any, error) {
 	}
 }
 
-func stripped(m *metav1.ObjectMeta) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion}
+// stripped keeps of the labels those that are named.
+func stripped(m *metav1.ObjectMeta, labels ...string) metav1.ObjectMeta {
+	kept := metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion}
+	for _, name := range labels {
+		if value, has := m.Labels[name]; has {
+			kept.Labels = map[string]string{name: value}
+		}
+	}
+	return kept
 }
 
 // readiness leaves the heartbeat out, which changes all the time.

@@ -293,7 +293,7 @@ func (e *elastic) mayBegin(t *template, has *fleet, needed int) (begin int, hind
 		if err != nil {
 			return begin, "", err
 		}
-		r = fork.Snapshot().Policies().Govern(r, ConsumerOf(order))
+		r = fork.Snapshot().Govern(r, ConsumerOf(order))
 		r.At = e.clock.Now()
 		d, err := fork.Place(r)
 		if unplaceable, ok := isUnplaceable(err); ok {

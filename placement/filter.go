@@ -20,6 +20,10 @@ type Reason string
 const (
 	// ReasonDriverMismatch: the cluster makes clusters and runs no workloads, or the other way round.
 	ReasonDriverMismatch Reason = "DriverMismatch"
+	// ReasonConsumersOwn: the cluster is a consumer's own, which buys and does not sell.
+	ReasonConsumersOwn Reason = "ConsumersOwn"
+	// ReasonNotPeerable: the cluster cannot be peered with the consumer's.
+	ReasonNotPeerable Reason = "NotPeerable"
 	// ReasonNotReady: the cluster's API server does not answer.
 	ReasonNotReady Reason = "NotReady"
 	// ReasonAccessNotVerified: Sluice lacks verbs there that its driver needs.
@@ -86,7 +90,7 @@ type filter struct {
 // asked: the first that refuses a cluster names the reason. Held is what the
 // request has reserved there already, and counts as free.
 func (r Request) filters(s *Snapshot, held Resources) []filter {
-	asked := []filter{otherwiseUsed(r.Made != nil), notReady(), accessNotVerified(), notAdmitted(), cordoned()}
+	asked := []filter{otherwiseUsed(r.Made != nil), consumersOwn(), notPeerable(r.Peering), notReady(), accessNotVerified(), notAdmitted(), cordoned()}
 	if len(r.Leaving) > 0 {
 		asked = append(asked, left(r.Leaving))
 	}

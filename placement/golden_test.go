@@ -82,7 +82,7 @@ func replay(t *testing.T, sections map[string]string) (decision, table string) {
 	}
 	request := decode[requestRow](t, sections["request"]).request(t, sections["plan"], sections["cluster plan"])
 	inventory.SetPolicies(CompilePolicies(decode[[]v1alpha1.PlacementPolicy](t, sections["policies"])))
-	request = inventory.Snapshot().Policies().Govern(request, request.Consumer)
+	request = inventory.Snapshot().Govern(request, request.Consumer)
 
 	got, err := Place(request, inventory.Snapshot())
 	if err != nil {

@@ -288,9 +288,17 @@ func (r *instanceReconciler) bindingsBehind(ctx context.Context, s *scope) (bool
 	if err := r.hub.List(ctx, bindings, client.InNamespace(s.Namespace), client.MatchingFields{fieldInstanceName: s.Name}); err != nil {
 		return false, fmt.Errorf("list bindings: %w", err)
 	}
+	var on []string
+	if d := s.deliveredDecision(); d != nil {
+		for i := range d.Placements {
+			if name := d.Placements[i].NamespaceCluster(); name != "" {
+				on = append(on, name)
+			}
+		}
+	}
 	return slices.ContainsFunc(bindings.Items, func(b v1alpha1.ServiceBinding) bool {
 		return b.DeletionTimestamp.IsZero() && b.Status.Operation != nil && b.Status.Operation.State == v1alpha1.StateSucceeded &&
-			(len(without(clusters(s.deliveredDecision()), b.Status.Issued)) > 0 || len(without(b.Status.Issued, clusters(s.deliveredDecision()))) > 0)
+			(len(without(on, b.Status.Issued)) > 0 || len(without(b.Status.Issued, on)) > 0)
 	}), nil
 }
 

@@ -63,6 +63,7 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 	decided.PriorityClass = request.Class
 	for i := range decided.Placements {
 		decided.Placements[i].Made = request.Made
+		decided.Placements[i].Peering = request.Peering.placed(s.Name, decided.Placements[i].Cluster)
 	}
 	return r.adopt(ctx, s, decided, due)
 }
@@ -169,7 +170,8 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []str
 	if request.Made != nil {
 		settleMaintenance(request.Made, s.ServiceInstance, s.wanted(), plan.Cluster.Versions)
 	}
-	request = r.inventory.Snapshot().Policies().Govern(request, ConsumerOf(s.ServiceInstance))
+	request.Peering.stay(s.Status.Decision, s.deliveredDecision())
+	request = r.inventory.Snapshot().Govern(request, ConsumerOf(s.ServiceInstance))
 	switch {
 	case s.moving():
 		request.Current = clusters(s.Status.Decision)

@@ -40,7 +40,7 @@ func TestAQuotaBindsHoweverItCameIntoForce(t *testing.T) {
 					of[id] = consumer
 				}
 				cpu := rapid.Int64Range(1, 6).Draw(t, "cpu")
-				r := inventory.Snapshot().Policies().Govern(Request{ID: id, Resources: Resources{"cpu": cpu}}, consumer)
+				r := inventory.Snapshot().Govern(Request{ID: id, Resources: Resources{"cpu": cpu}}, consumer)
 				if held[id] > 0 {
 					r.Current = []string{"eu"}
 				}

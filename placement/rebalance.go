@@ -93,7 +93,8 @@ func settledRequests(ctx context.Context, reader client.Reader, namespace string
 				parameters = state.Parameters.Raw
 			}
 			request, err := NewRequest(instance.Name, plan, parameters)
-			if err != nil || request.Made != nil || len(request.Components) > 0 { // clusters do not move, and groups only together
+			if err != nil || request.Made != nil || request.Peering != nil || len(request.Components) > 0 {
+				// Clusters do not move, groups only together, and what is peered only when it must: its pods would start anew.
 				continue
 			}
 			request = policies.Govern(request, ConsumerOf(instance))

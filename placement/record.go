@@ -179,7 +179,7 @@ func (r *Recording) decide() (Decision, []Verdict, error) {
 			return Decision{}, nil, err
 		}
 	}
-	request = snapshot.Policies().Govern(request, r.Order.Consumer)
+	request = snapshot.Govern(request, r.Order.Consumer)
 	request.At, request.External = r.At.Time, r.External
 	decision, err := Place(request, snapshot)
 	if err != nil {

@@ -81,6 +81,8 @@ type Request struct {
 	Class string
 	// Made is the cluster to make, where one is asked for: on a management cluster then.
 	Made *v1alpha1.ClusterShape
+	// Peering with the consumer's own cluster; nil where the plan asks for none.
+	Peering *Peering
 }
 
 // NewRequest is the request of an instance of a plan with the given OSB
@@ -154,6 +156,7 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 		Weights:     plan.Resources.Score,
 		Consumer:    Consumer{Application: asked.Application, Plan: plan.ID},
 		Rules:       rules,
+		Peering:     peeringOf(plan.Resources.Peering, asked.Cluster),
 
 		Class: plan.Resources.PriorityClass,
 

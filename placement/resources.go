@@ -176,3 +176,9 @@ func showBytes(amount int64) string {
 	}
 	return strconv.FormatInt(amount, 10)
 }
+
+// IsStorage tells whether a resource is persistent storage of some class.
+func IsStorage(name corev1.ResourceName) bool {
+	_, storage := storageClassOf(name)
+	return storage
+}

@@ -41,6 +41,8 @@ type Options struct {
 	// Rules that Sluice must hold on a member cluster before anything is placed there, by
 	// the cluster's driver; none are checked where none are given.
 	Rules map[string][]rbacv1.PolicyRule
+	// JoinedRules are those on clusters that have joined by invitation.
+	JoinedRules []rbacv1.PolicyRule
 	// SoleWriter: no other replica ever writes to the hub, so that what the cache has read
 	// when it starts is all there is.
 	SoleWriter bool
@@ -129,6 +131,14 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		return fmt.Errorf("set up the controller of instances: %w", err)
 	}
 	return nil
+}
+
+// rulesOn are the rules that Sluice must hold on a member cluster.
+func (o Options) rulesOn(cluster *v1alpha1.MemberCluster) []rbacv1.PolicyRule {
+	if spec := cluster.Spec.Liqo; spec != nil && spec.Joined != nil {
+		return o.JoinedRules
+	}
+	return o.Rules[driverOf(cluster)]
 }
 
 // complete fills in what the zero values stand for.

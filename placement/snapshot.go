@@ -49,6 +49,9 @@ type column struct {
 type traits struct {
 	all      set
 	managing set // makes clusters, and runs no workloads
+	owned    set // a consumer's own
+	peering  set // takes part in peerings
+	joined   set // by invitation, and so not otherwise reached
 	ready    set
 	verified set
 	cordoned set
@@ -152,6 +155,15 @@ func newTraits(clusters []*Cluster) *traits {
 		t.hash[row] = hash64(c.Name)
 		if c.Driver == v1alpha1.DriverCAPI {
 			t.managing.add(row)
+		}
+		if len(c.Consumers) > 0 {
+			t.owned.add(row)
+		}
+		if c.Liqo != nil {
+			t.peering.add(row)
+			if c.Liqo.Joined != nil {
+				t.joined.add(row)
+			}
 		}
 		if c.Ready {
 			t.ready.add(row)

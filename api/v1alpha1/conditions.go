@@ -17,6 +17,10 @@ const (
 	// ServiceInstance.
 	ConditionPlaced    = "Placed"    // a decision is written and its capacity reserved
 	ConditionDelivered = "Delivered" // every chosen cluster holds what the decision says
+
+	// Peering.
+	ConditionNetworked     = "Networked"     // the gateways of the two clusters are connected
+	ConditionAuthenticated = "Authenticated" // the consumer has an identity at the provider
 )
 
 // Condition reasons that other packages match on.

@@ -46,6 +46,9 @@ const (
 	DriverKube = "kube"
 	// DriverCAPI makes clusters by Cluster API, whose management cluster the cluster is.
 	DriverCAPI = "capi"
+	// DriverLiqo delivers as DriverKube does and, where a plan asks for it, to the consumer's own
+	// cluster, with which Liqo peers the cluster.
+	DriverLiqo = "liqo"
 )
 
 // MemberCluster is a cluster in the inventory, however it got there. Its labels
@@ -80,14 +83,21 @@ type MemberClusterList struct {
 // MemberClusterSpec says how to reach a member cluster and what the operator and
 // its provider declare about it.
 // +kubebuilder:validation:XValidation:rule="(has(self.driver) && self.driver == 'capi') == has(self.capacity)",message="a cluster with the driver capi, and no other, has a capacity"
+// +kubebuilder:validation:XValidation:rule="(has(self.driver) && self.driver == 'liqo') || !(has(self.liqo) || has(self.consumers))",message="only a cluster with the driver liqo has the sections liqo and consumers"
 type MemberClusterSpec struct {
 	// Driver that delivers instances to this cluster.
-	// +kubebuilder:validation:Enum=kube;capi
+	// +kubebuilder:validation:Enum=kube;capi;liqo
 	// +kubebuilder:default=kube
 	Driver string `json:"driver,omitempty"`
 	// Capacity is what a management cluster (driver capi) may make: clusters
 	// (sluice.dev/clusters) and whatever their machines take. Other clusters' nodes say it.
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
+	// Liqo says how the cluster takes part in peerings, with the driver liqo.
+	Liqo *LiqoCluster `json:"liqo,omitempty"`
+	// Consumers whose own cluster this is, with the driver liqo: nothing is placed there, and
+	// only they may have what they buy delivered to it.
+	// +kubebuilder:validation:MaxItems=64
+	Consumers []ConsumerReference `json:"consumers,omitempty"`
 	// Access to the cluster's API server.
 	Access ClusterAccess `json:"access"`
 	// ConsumerServer is the URL at which consumers reach the API server, where it
@@ -128,6 +138,75 @@ type MemberClusterSpec struct {
 	// Trust, where it is set, keeps the cluster out of new placements until its provider
 	// has proven what it is.
 	Trust *TrustRequirements `json:"trust,omitempty"`
+}
+
+// LiqoCluster says how a cluster takes part in Liqo's peerings.
+type LiqoCluster struct {
+	// Namespace that Liqo is installed in.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:default=liqo
+	Namespace string `json:"namespace,omitempty"`
+	// Modules that peerings with this cluster may use; what a peering needs, both sides must have.
+	// +kubebuilder:default={networking,authentication,offloading}
+	// +listType=set
+	Modules []LiqoModule `json:"modules,omitempty"`
+	// GatewayService is how gateways of other clusters reach those of this one.
+	// +kubebuilder:validation:Enum=LoadBalancer;NodePort
+	// +kubebuilder:default=LoadBalancer
+	GatewayService corev1.ServiceType `json:"gatewayService,omitempty"`
+	// Hub lets consumers reach other clusters through this one, where their plan asks for it.
+	Hub bool `json:"hub,omitempty"`
+	// Joined is what the cluster's owner has answered to an invitation. Sluice then does nothing
+	// on that side of the peering; it may only judge what is asked of it there.
+	Joined *JoinedPeering `json:"joined,omitempty"`
+}
+
+// LiqoModule is a part of Liqo.
+// +kubebuilder:validation:Enum=networking;authentication;offloading
+type LiqoModule string
+
+// Modules of Liqo.
+const (
+	ModuleNetworking     LiqoModule = "networking"
+	ModuleAuthentication LiqoModule = "authentication"
+	ModuleOffloading     LiqoModule = "offloading"
+)
+
+// JoinedPeering is the answer of a cluster's owner to an invitation.
+type JoinedPeering struct {
+	// With is the member cluster that has invited.
+	With string `json:"with"`
+	// PublicKey of the gateway there.
+	PublicKey []byte `json:"publicKey"`
+	// Network of the cluster.
+	Network LiqoNetwork `json:"network"`
+	// Identity is the kubeconfig by which the inviting cluster asks for resources there.
+	Identity ClusterAccess `json:"identity"`
+}
+
+// LiqoNetwork is who a cluster is to Liqo, and its address ranges.
+type LiqoNetwork struct {
+	// ClusterID of the cluster in Liqo.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	ClusterID string `json:"clusterID"`
+	// PodCIDRs of the cluster, none without the module networking.
+	PodCIDRs []string `json:"podCIDRs,omitempty"`
+	// ExternalCIDR of the cluster, from which addresses are taken for what has none that its
+	// peers could reach.
+	ExternalCIDR string `json:"externalCIDR,omitempty"`
+}
+
+// ConsumerReference are consumers: all of a platform, of an organization or of a space of it.
+type ConsumerReference struct {
+	// Platform of the consumer.
+	// +kubebuilder:validation:MinLength=1
+	Platform string `json:"platform"`
+	// Organization of the consumer; none means all of the platform.
+	Organization string `json:"organization,omitempty"`
+	// Space of the consumer; none means all of the organization.
+	Space string `json:"space,omitempty"`
 }
 
 // MeasuredLatency is a round-trip time to the cluster's API server.

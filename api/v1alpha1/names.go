@@ -30,6 +30,16 @@ func MadeClusterName(instanceName string) string {
 	return "sluice-" + strings.TrimPrefix(instanceName, "si-")[:unique]
 }
 
+// PeeringName is the name of the Peering of two member clusters.
+func PeeringName(consumer, provider string) string { return "pe-" + digest(consumer, provider) }
+
+// VirtualNodeName is the name of the virtual node, and of the ResourceSlice behind it, that
+// stands for an instance's placement on a cluster.
+func VirtualNodeName(instanceName, cluster string) string {
+	const unique, shown = 10, 40
+	return strings.TrimRight(cluster[:min(len(cluster), shown)], "-.") + "-" + digest(instanceName, cluster)[:unique]
+}
+
 // BindingsNamespace holds the ServiceAccounts of bindings in clusters that are made.
 const BindingsNamespace = "sluice-bindings"
 

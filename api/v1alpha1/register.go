@@ -20,6 +20,7 @@ var builder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
 		&TrustedIssuer{}, &TrustedIssuerList{},
 		&Identity{}, &IdentityList{},
 		&PlacementPolicy{}, &PlacementPolicyList{},
+		&Peering{}, &PeeringList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

@@ -82,8 +82,16 @@ type ServiceBindingStatus struct {
 	// SealedCredentials is the OSB credentials object, sealed with the hub's keyset
 	// and bound to this resource.
 	SealedCredentials []byte `json:"sealedCredentials,omitempty"`
-	// Endpoints at which the consumer reaches what it bought.
+	// Endpoints at which the consumer reaches what it bought, each of which was seen to be
+	// there: Services and pods by their addresses in the consumer's own cluster where it is
+	// peered, Services that are exposed where it is not, and API servers. They follow what runs.
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
+	// EndpointsAbsent says what is not among Endpoints, and why, where a peering should have
+	// led there.
+	EndpointsAbsent string `json:"endpointsAbsent,omitempty"`
+	// Services are the addresses of Endpoints that are those of a Service, by its name, for
+	// instance web: ["tcp://10.2.0.9:80"]. A name stays when the instance moves.
+	Services map[string][]string `json:"services,omitempty"`
 	// ExpiresAt is when the credentials stop working.
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 	// RenewBefore is when the platform should have rotated the binding.
@@ -93,6 +101,11 @@ type ServiceBindingStatus struct {
 	// Issued are the clusters whose credentials SealedCredentials holds. When the instance
 	// moves, credentials for its new clusters are issued and replace these.
 	Issued []string `json:"issued,omitempty"`
+	// Nodes of the consumer's own cluster that SealedCredentials names.
+	Nodes []string `json:"nodes,omitempty"`
+	// AddressClusters are those on which the binding has, or may have, IP resources of Liqo;
+	// written before they are created.
+	AddressClusters []string `json:"addressClusters,omitempty"`
 }
 
 // Endpoint follows the OSB 2.17 Endpoint Object.

@@ -235,6 +235,37 @@ type Placement struct {
 	Currency string `json:"currency,omitempty"`
 	// Made is the cluster that is made there, where the plan sells clusters.
 	Made *ClusterShape `json:"made,omitempty"`
+	// Peering with the consumer's own cluster, where the plan asks for one.
+	Peering *PlacementPeering `json:"peering,omitempty"`
+}
+
+// PlacementPeering says how a placement reaches the consumer's own cluster.
+type PlacementPeering struct {
+	// Consumer is the member cluster that is the consumer's own.
+	Consumer string `json:"consumer"`
+	// Hub is the member cluster through which they reach each other; none where they are peered
+	// directly.
+	Hub string `json:"hub,omitempty"`
+	// Node is the name of the virtual node that stands for the placement: on the consumer's
+	// cluster or, where there is one, on the hub. None where the plan gives no node.
+	Node string `json:"node,omitempty"`
+	// Offloading says how namespaces are extended to the nodes.
+	Offloading *Offloading `json:"offloading,omitempty"`
+}
+
+// NamespaceCluster is the member cluster that holds the instance's namespace, and so the
+// accounts of its bindings; empty where a virtual node is all there is.
+func (p *Placement) NamespaceCluster() string {
+	switch {
+	case p.Peering == nil:
+		return p.Cluster
+	case p.Peering.Hub != "":
+		return p.Peering.Hub
+	case p.Peering.Node != "":
+		return ""
+	default:
+		return p.Cluster
+	}
 }
 
 // Rejection is one reason why clusters were not chosen.

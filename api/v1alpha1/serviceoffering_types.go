@@ -263,6 +263,8 @@ type ResourcesPlan struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=604800
 	OverlapSeconds int64 `json:"overlapSeconds,omitempty"`
+	// Peering delivers to the consumer's own cluster, with which Liqo peers the chosen ones.
+	Peering *PeeringPlan `json:"peering,omitempty"`
 	// Score says what to prefer among the clusters that fit.
 	// +kubebuilder:default={}
 	Score ScoreWeights `json:"score,omitempty"`
@@ -270,6 +272,59 @@ type ResourcesPlan struct {
 	// priorityClasses). One that no policy declares displaces nothing and is not displaced.
 	// +kubebuilder:validation:MaxLength=63
 	PriorityClass string `json:"priorityClass,omitempty"`
+}
+
+// PeeringPlan is what the consumer's own cluster gets: the member cluster that the parameter
+// "cluster" names or, without, the only one that is the consumer's.
+// +kubebuilder:validation:XValidation:rule="!has(self.offloading) || (self.gives == 'Node' && self.role == 'Transparent')",message="offloading extends a namespace on the consumer's cluster to its nodes, and so needs gives: Node and role: Transparent"
+// +kubebuilder:validation:XValidation:rule="!(self.gives == 'Node' && self.role == 'HubAndSpoke')",message="a node of the consumer's cluster is peered directly: gives: Node needs role: Transparent"
+type PeeringPlan struct {
+	// Gives says what the consumer gets: Node, a virtual node of its own cluster for each chosen
+	// cluster; or Network, a namespace as without peering, whose pods and services its own
+	// cluster reaches.
+	// +kubebuilder:validation:Enum=Node;Network
+	Gives PeeringGives `json:"gives"`
+	// Role of the broker: Transparent, with a data plane between the consumer's cluster and the
+	// chosen ones; or HubAndSpoke, where both are peered with a hub only (MemberCluster
+	// spec.liqo.hub), which holds the namespace, and neither sees the other.
+	// +kubebuilder:validation:Enum=Transparent;HubAndSpoke
+	// +kubebuilder:default=Transparent
+	Role BrokerRole `json:"role,omitempty"`
+	// Offloading gives the consumer a namespace on its own cluster too, which is extended to the
+	// nodes of the instance and to no others.
+	Offloading *Offloading `json:"offloading,omitempty"`
+}
+
+// PeeringGives says what a consumer gets of a peering.
+type PeeringGives string
+
+// BrokerRole says where data goes that the broker has brought together.
+type BrokerRole string
+
+// What a peering gives, and the roles of the broker.
+const (
+	GivesNode    PeeringGives = "Node"
+	GivesNetwork PeeringGives = "Network"
+
+	RoleTransparent BrokerRole = "Transparent"
+	RoleHubAndSpoke BrokerRole = "HubAndSpoke"
+)
+
+// Offloading says how a namespace is extended to virtual nodes, as Liqo's NamespaceOffloading.
+// +kubebuilder:validation:XValidation:rule="(has(self.mapping) && self.mapping == 'SelectedName') == has(self.name)",message="name goes with mapping: SelectedName"
+type Offloading struct {
+	// Mapping of the namespace's name on the chosen clusters.
+	// +kubebuilder:validation:Enum=DefaultName;EnforceSameName;SelectedName
+	// +kubebuilder:default=DefaultName
+	Mapping string `json:"mapping,omitempty"`
+	// Name there, with the mapping SelectedName.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name,omitempty"`
+	// Pods run on the consumer's own nodes, on the virtual ones, or on both.
+	// +kubebuilder:validation:Enum=Local;Remote;LocalAndRemote
+	// +kubebuilder:default=Remote
+	Pods string `json:"pods,omitempty"`
 }
 
 // Component is a part of an application.

@@ -19,10 +19,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	names "github.com/sluice-dev/sluice/internal/liqo"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/placement/capi"
 	"github.com/sluice-dev/sluice/placement/kube"
+	"github.com/sluice-dev/sluice/placement/liqo"
 )
 
 func newClusterCommand(hub *hubFlags) *cobra.Command {
@@ -59,6 +61,7 @@ type clusterAddFlags struct {
 	offering               string
 	requires               []string
 	grace                  time.Duration
+	liqo                   liqoFlags
 	manifest               kube.ManifestOptions
 	wait                   time.Duration
 }
@@ -79,6 +82,8 @@ With --offering, the cluster takes no new instances until its provider has prove
 it is this offering (sluice sd --help).`,
 		Example: `  sluice cluster add eu-1 --context kind-eu-1 --region eu-de --provider acme
   sluice cluster add edge-7 --from-kubeconfig edge.kubeconfig --tier edge --price cpu=0.04,memory=0.005
+  sluice cluster add eu-3 --context kind-eu-3 --driver liqo --gateway-service NodePort
+  sluice cluster add theirs --context kind-theirs --driver liqo --consumer cf/their-org
   sluice cluster add makers --context kind-makers --driver capi --capacity sluice.dev/clusters=10,cpu=200
   sluice cluster add eu-2 --context kind-eu-2 --provider acme --offering "https://acme.example/selfdescription/offering-eu#subject"`,
 		Args: cobra.ExactArgs(1),
@@ -96,7 +101,7 @@ it is this offering (sluice sd --help).`,
 				return err
 			}
 			cluster.Namespace = hub.namespace
-			manifest, err := forDriver(f.manifest, f.driver)
+			manifest, err := forDriver(f.manifest, f.driver, f.liqo.namespace)
 			if err != nil {
 				return err
 			}
@@ -120,6 +125,7 @@ it is this offering (sluice sd --help).`,
 	flags.StringVar(&f.latitude, "latitude", "", "where the cluster is, in decimal degrees, north positive")
 	flags.StringVar(&f.longitude, "longitude", "", "where the cluster is, in decimal degrees, east positive")
 	bindManifest(cmd, &f.manifest, &f.driver)
+	f.liqo.bind(flags)
 	flags.StringToStringVar(&f.capacity, "capacity", nil, "what a cluster with the driver capi may make, for instance sluice.dev/clusters=10,cpu=200,memory=800Gi")
 	flags.StringVar(&f.offering, "offering", "", "id of the service offering that --provider must prove the cluster to be")
 	flags.StringSliceVar(&f.requires, "requires", nil, "types of credentials that must be there beside the offering's own, for instance LabelCredential")
@@ -164,6 +170,9 @@ func (f *clusterAddFlags) cluster(name string) (*v1alpha1.MemberCluster, error) 
 			return nil, err
 		}
 		cluster.Spec.Taints = append(cluster.Spec.Taints, taint)
+	}
+	if err := f.liqo.describe(cluster); err != nil {
+		return nil, err
 	}
 	for name, text := range f.capacity {
 		amount, err := resource.ParseQuantity(text)
@@ -402,27 +411,30 @@ func removeCluster(ctx context.Context, w io.Writer, c client.Client, key client
 	return nil
 }
 
-// forDriver are the options for a cluster with that driver.
-func forDriver(o kube.ManifestOptions, driver string) (kube.ManifestOptions, error) {
+// forDriver are the options for a cluster with that driver, where Liqo, if it has one, is
+// installed in a namespace.
+func forDriver(o kube.ManifestOptions, driver, liqoNamespace string) (kube.ManifestOptions, error) {
 	switch driver {
 	case v1alpha1.DriverKube:
 	case v1alpha1.DriverCAPI:
 		o.Rules, o.TenantRules = capi.Rules(), capi.TenantRules()
+	case v1alpha1.DriverLiqo:
+		return liqo.Manifest(o, liqoNamespace), nil
 	default:
-		return o, fmt.Errorf("--driver %q: want kube or capi", driver)
+		return o, fmt.Errorf("--driver %q: want kube, capi or liqo", driver)
 	}
 	return o, nil
 }
 
 func newClusterManifestCommand() *cobra.Command {
 	var options kube.ManifestOptions
-	var driver string
+	var driver, liqoNamespace string
 	cmd := &cobra.Command{
 		Use:   "manifest",
 		Short: "Print what `cluster add` applies on a member cluster: every permission Sluice needs there",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			options, err := forDriver(options, driver)
+			options, err := forDriver(options, driver, liqoNamespace)
 			if err != nil {
 				return err
 			}
@@ -435,13 +447,14 @@ func newClusterManifestCommand() *cobra.Command {
 		},
 	}
 	bindManifest(cmd, &options, &driver)
+	cmd.Flags().StringVar(&liqoNamespace, "liqo-namespace", names.DefaultNamespace, "namespace that Liqo is installed in, with the driver liqo")
 	return cmd
 }
 
 // bindManifest binds what decides what Sluice gets on a member cluster.
 func bindManifest(cmd *cobra.Command, o *kube.ManifestOptions, driver *string) {
 	cmd.Flags().StringVar(driver, "driver", v1alpha1.DriverKube,
-		"what the cluster is for: kube runs instances, capi makes clusters by Cluster API, which is installed there")
+		"what the cluster is for: kube runs instances; liqo does too, and is peered with consumers' clusters by Liqo; capi makes clusters by Cluster API. Liqo and Cluster API are installed there before")
 	cmd.Flags().BoolVar(&o.WithoutAdmissionPolicies, "without-admission-policies", false,
 		"for clusters before Kubernetes 1.30: a leaked Sluice token then reaches all namespaces that Sluice made there")
 }

@@ -25,6 +25,7 @@ Start with:
 	root.AddCommand(
 		newServeCommand(),
 		newClusterCommand(hub),
+		newPeeringCommand(hub),
 		newCatalogCommand(hub),
 		newProviderCommand(hub),
 		newIssuerCommand(hub),

@@ -31,6 +31,7 @@ import (
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/capi"
 	"github.com/sluice-dev/sluice/placement/kube"
+	"github.com/sluice-dev/sluice/placement/liqo"
 )
 
 // serveFlags are the settings of `sluice serve`.
@@ -220,16 +221,34 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 	if f.scorerURL != "" {
 		scorer = placement.NewExternalScorer(f.scorerURL, f.scorerTimeout)
 	}
+	inventory := placement.NewInventory()
 	if err := placement.SetupWithManager(mgr, placement.Options{
+		Inventory:  inventory,
 		ProbeEvery: f.probeEvery, ProbeTimeout: min(f.probeEvery, 5*time.Second), MovesAtOnce: f.movesAtOnce, Scorer: scorer,
 		Namespace: h.Namespace, HubID: h.ID, SoleWriter: h.Embedded, Catalog: served, Connections: connections,
-		Drivers: map[string]placement.Driver{v1alpha1.DriverKube: driver, v1alpha1.DriverCAPI: &capi.Driver{Connections: connections, Hub: h.ID, Charts: f.charts}},
-		Rules:   map[string][]rbacv1.PolicyRule{v1alpha1.DriverKube: kube.Rules(), v1alpha1.DriverCAPI: capi.Rules()}, Probed: f.trust.probed(),
+		Drivers: map[string]placement.Driver{
+			v1alpha1.DriverKube: driver,
+			v1alpha1.DriverCAPI: &capi.Driver{Connections: connections, Hub: h.ID, Charts: f.charts},
+			v1alpha1.DriverLiqo: &liqo.Driver{Namespaces: driver, Client: mgr.GetClient(), Live: live},
+		},
+		Rules: map[string][]rbacv1.PolicyRule{
+			v1alpha1.DriverKube: kube.Rules(), v1alpha1.DriverCAPI: capi.Rules(), v1alpha1.DriverLiqo: liqo.Rules(),
+		},
+		JoinedRules: liqo.JoinedRules(),
+		Probed:      f.trust.probed(),
 		Join: func(ctx context.Context, management, instance, name string) (v1alpha1.ClusterAccess, error) {
 			return join(ctx, connections, keys, h.Namespace, management, instance, name)
 		},
 	}); err != nil {
 		return fmt.Errorf("set up placement: %w", err)
+	}
+	if err := (&liqo.Peerings{Client: mgr.GetClient(), Connections: connections, Hub: h.ID}).SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("set up peerings: %w", err)
+	}
+	if err := mgr.Add(&liqo.Judge{
+		Client: mgr.GetClient(), Live: live, Connections: connections, Namespace: h.Namespace, Hub: h.ID, Refuses: inventory.Refuses,
+	}); err != nil {
+		return err
 	}
 	if err := (&bindings.Controller{Client: mgr.GetClient(), Live: live, Connections: connections, Keys: keys, Hub: h.ID}).SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up bindings: %w", err)

@@ -11,6 +11,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -40,6 +41,18 @@ type Connection struct {
 	Username string
 
 	transport *http.Client
+	mapper    meta.RESTMapper
+}
+
+// Typed is like Client, with the types of another scheme.
+func (c *Connection) Typed(s *runtime.Scheme) (client.Client, error) {
+	bounded := rest.CopyConfig(c.Config)
+	bounded.Timeout = requestTimeout
+	typed, err := client.New(bounded, client.Options{Scheme: s, Mapper: c.mapper, HTTPClient: c.transport})
+	if err != nil {
+		return nil, &Error{Cluster: c.Cluster, Step: StepConnect, Remedy: remedyFor(err), Err: err}
+	}
+	return typed, nil
 }
 
 // connect opens a connection and asks the API server who Sluice is there, which
@@ -72,6 +85,7 @@ func connect(ctx context.Context, cluster, consumerServer string, config *rest.C
 		Server: config.Host, ConsumerServer: consumerServer, CAData: config.CAData,
 		Username:  self.Status.UserInfo.Username,
 		transport: transport,
+		mapper:    mapper,
 	}, nil
 }
 

@@ -145,6 +145,15 @@ func (c *Connections) shared(ctx context.Context, name string, access fingerprin
 	}
 }
 
+// Kubeconfig reads a cluster's kubeconfig. Its error is an *Error.
+func (c *Connections) Kubeconfig(ctx context.Context, cluster *v1alpha1.MemberCluster) ([]byte, error) {
+	access, err := c.access(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	return c.kubeconfig(cluster, access)
+}
+
 func (c *Connections) connect(ctx context.Context, cluster *v1alpha1.MemberCluster, access []byte) (*Connection, error) {
 	kubeconfig, err := c.kubeconfig(cluster, access)
 	if err != nil {

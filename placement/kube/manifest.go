@@ -35,6 +35,9 @@ type ManifestOptions struct {
 	// Rules and TenantRules are what Sluice may do anywhere there, and in instances'
 	// namespaces, where the driver is another one; none mean this driver's.
 	Rules, TenantRules []rbacv1.PolicyRule
+	// Guards and Powers of another driver, beside those of this one: the former are applied
+	// before any right is given.
+	Guards, Powers []tenant.Object
 }
 
 func (o ManifestOptions) namespace() string {
@@ -64,10 +67,12 @@ func Objects(o ManifestOptions) []tenant.Object {
 		// This order, as Register waits for the second to be in force.
 		objects = append(objects, tenantsPolicy()...)
 		objects = append(objects, ownNamespacesPolicy(o.namespace())...)
+		objects = append(objects, o.Guards...)
 	}
+	objects = append(objects, o.Powers...)
 	return append(objects,
-		rbacv1ac.ClusterRole(tenant.ClusterRole).WithRules(applyRules(inside)...),
-		rbacv1ac.ClusterRole(ServiceAccountName).WithRules(applyRules(anywhere)...),
+		rbacv1ac.ClusterRole(tenant.ClusterRole).WithRules(ApplyRules(inside)...),
+		rbacv1ac.ClusterRole(ServiceAccountName).WithRules(ApplyRules(anywhere)...),
 		rbacv1ac.ClusterRoleBinding(ServiceAccountName).
 			WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName(ServiceAccountName)).
 			WithSubjects(rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(o.namespace()).WithName(ServiceAccountName)),
@@ -98,23 +103,23 @@ func Manifest(o ManifestOptions) ([]byte, error) {
 // instances' namespaces, so these two resources are all there is to guard.
 func ownNamespacesPolicy(namespace string) []tenant.Object {
 	label := "'" + v1alpha1.LabelHub + "'"
-	return policy(ownNamespacesName,
+	return Policy(ownNamespacesName,
 		admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
 			WithFailurePolicy(admissionregistrationv1.Fail).
 			WithMatchConstraints(admissionregistrationv1ac.MatchResources().WithResourceRules(
-				matching("", "v1", "namespaces", admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete),
-				matching(rbacv1.GroupName, "v1", "rolebindings", admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete))).
+				Matching("", "v1", "namespaces", admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete),
+				Matching(rbacv1.GroupName, "v1", "rolebindings", admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete))).
 			WithMatchConditions(admissionregistrationv1ac.MatchCondition().WithName("by-sluice").
 				WithExpression(fmt.Sprintf("request.userInfo.username == 'system:serviceaccount:%s:%s'", namespace, ServiceAccountName))).
 			WithValidations(
-				validation("request.resource.resource != 'namespaces' || request.operation == 'CREATE' || "+
+				Validation("request.resource.resource != 'namespaces' || request.operation == 'CREATE' || "+
 					"(has(oldObject.metadata.labels) && "+label+" in oldObject.metadata.labels)",
 					"Sluice may change and delete only namespaces that it has created"),
-				validation("request.resource.resource != 'namespaces' || request.operation == 'DELETE' || "+
+				Validation("request.resource.resource != 'namespaces' || request.operation == 'DELETE' || "+
 					"(has(object.metadata.labels) && "+label+" in object.metadata.labels && "+
 					"(request.operation == 'CREATE' || object.metadata.labels["+label+"] == oldObject.metadata.labels["+label+"]))",
 					"Sluice labels the namespaces that it creates, for good"),
-				validation("request.resource.resource == 'namespaces' || "+
+				Validation("request.resource.resource == 'namespaces' || "+
 					"(has(namespaceObject.metadata.labels) && "+label+" in namespaceObject.metadata.labels)",
 					"Sluice may give permissions only in namespaces that it has created")),
 		admissionregistrationv1ac.MatchResources())
@@ -124,32 +129,32 @@ func ownNamespacesPolicy(namespace string) []tenant.Object {
 // instance's namespace.
 func tenantsPolicy() []tenant.Object {
 	// dyn: the three kinds have different schemas, and each validation is for one.
-	return policy(tenantsName,
+	return Policy(tenantsName,
 		admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
 			WithFailurePolicy(admissionregistrationv1.Fail).
 			WithMatchConstraints(admissionregistrationv1ac.MatchResources().WithResourceRules(
-				matching("", "v1", "pods", admissionregistrationv1.Create),
-				matching("", "v1", "secrets", admissionregistrationv1.Create),
-				matching("", "v1", "services", admissionregistrationv1.Create, admissionregistrationv1.Update))).
+				Matching("", "v1", "pods", admissionregistrationv1.Create),
+				Matching("", "v1", "secrets", admissionregistrationv1.Create),
+				Matching("", "v1", "services", admissionregistrationv1.Create, admissionregistrationv1.Update))).
 			WithValidations(
-				validation("request.resource.resource != 'pods' || "+
+				Validation("request.resource.resource != 'pods' || "+
 					"!dyn(object).spec.?serviceAccountName.orValue('default').startsWith('sb-')",
 					"a binding's ServiceAccount is not for pods"),
-				validation("request.resource.resource != 'pods' || "+
+				Validation("request.resource.resource != 'pods' || "+
 					"!dyn(object).spec.?priorityClassName.orValue('').startsWith('system-')",
 					"the priority of system pods is not for sale"),
-				validation("request.resource.resource != 'secrets' || "+
+				Validation("request.resource.resource != 'secrets' || "+
 					"dyn(object).?type.orValue('Opaque') != '"+string(corev1.SecretTypeServiceAccountToken)+"'",
 					"tokens come from service bindings"),
-				validation("request.resource.resource != 'services' || "+
+				Validation("request.resource.resource != 'services' || "+
 					"dyn(object).spec.?externalIPs.orValue([]).size() == 0",
 					"external IPs are not for sale")),
 		admissionregistrationv1ac.MatchResources().WithNamespaceSelector(metav1ac.LabelSelector().WithMatchExpressions(
 			metav1ac.LabelSelectorRequirement().WithKey(v1alpha1.LabelHub).WithOperator("Exists"))))
 }
 
-// policy is a ValidatingAdmissionPolicy and its binding, which denies.
-func policy(name string, spec *admissionregistrationv1ac.ValidatingAdmissionPolicySpecApplyConfiguration, where *admissionregistrationv1ac.MatchResourcesApplyConfiguration) []tenant.Object {
+// Policy is a ValidatingAdmissionPolicy and its binding, which denies.
+func Policy(name string, spec *admissionregistrationv1ac.ValidatingAdmissionPolicySpecApplyConfiguration, where *admissionregistrationv1ac.MatchResourcesApplyConfiguration) []tenant.Object {
 	return []tenant.Object{
 		admissionregistrationv1ac.ValidatingAdmissionPolicy(name).WithSpec(spec),
 		admissionregistrationv1ac.ValidatingAdmissionPolicyBinding(name).WithSpec(
@@ -160,11 +165,13 @@ func policy(name string, spec *admissionregistrationv1ac.ValidatingAdmissionPoli
 	}
 }
 
-func matching(group, version, resource string, operations ...admissionregistrationv1.OperationType) *admissionregistrationv1ac.NamedRuleWithOperationsApplyConfiguration {
+// Matching are operations on a resource.
+func Matching(group, version, resource string, operations ...admissionregistrationv1.OperationType) *admissionregistrationv1ac.NamedRuleWithOperationsApplyConfiguration {
 	return admissionregistrationv1ac.NamedRuleWithOperations().
 		WithAPIGroups(group).WithAPIVersions(version).WithResources(resource).WithOperations(operations...)
 }
 
-func validation(expression, message string) *admissionregistrationv1ac.ValidationApplyConfiguration {
+// Validation is an expression that must hold, and what is said where it does not.
+func Validation(expression, message string) *admissionregistrationv1ac.ValidationApplyConfiguration {
 	return admissionregistrationv1ac.Validation().WithExpression(expression).WithMessage(message)
 }

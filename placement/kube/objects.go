@@ -27,12 +27,13 @@ const (
 func (t *target) roles() []tenant.Object {
 	role := func(name string, rules []rbacv1.PolicyRule) tenant.Object {
 		return rbacv1ac.Role(v1alpha1.MemberRole(name), t.Namespace).
-			WithLabels(t.Labels()).WithRules(applyRules(rules)...)
+			WithLabels(t.Labels()).WithRules(ApplyRules(rules)...)
 	}
 	return []tenant.Object{role("edit", EditRules()), role("view", ViewRules())}
 }
 
-func applyRules(rules []rbacv1.PolicyRule) []*rbacv1ac.PolicyRuleApplyConfiguration {
+// ApplyRules are rules as they are applied.
+func ApplyRules(rules []rbacv1.PolicyRule) []*rbacv1ac.PolicyRuleApplyConfiguration {
 	var apply []*rbacv1ac.PolicyRuleApplyConfiguration
 	for _, rule := range rules {
 		apply = append(apply, rbacv1ac.PolicyRule().WithAPIGroups(rule.APIGroups...).WithResources(rule.Resources...).

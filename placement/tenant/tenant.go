@@ -142,17 +142,25 @@ func (t *Tenant) selfBinding() *rbacv1ac.RoleBindingApplyConfiguration {
 	return rbacv1ac.RoleBinding(selfBindingName, t.Namespace).
 		WithLabels(t.Labels()).
 		WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName(ClusterRole)).
-		WithSubjects(subject(t.Connection.Username))
+		WithSubjects(applied(Subject(t.Connection.Username)))
 }
 
-// subject turns the user name that an API server reports into an RBAC subject.
-func subject(username string) *rbacv1ac.SubjectApplyConfiguration {
+// Subject turns the user name that an API server reports into an RBAC subject.
+func Subject(username string) rbacv1.Subject {
 	if account, ok := strings.CutPrefix(username, "system:serviceaccount:"); ok {
 		if namespace, name, ok := strings.Cut(account, ":"); ok {
-			return rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(namespace).WithName(name)
+			return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
 		}
 	}
-	return rbacv1ac.Subject().WithKind(rbacv1.UserKind).WithAPIGroup(rbacv1.GroupName).WithName(username)
+	return rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: username}
+}
+
+func applied(s rbacv1.Subject) *rbacv1ac.SubjectApplyConfiguration {
+	subject := rbacv1ac.Subject().WithKind(s.Kind).WithName(s.Name)
+	if s.Kind == rbacv1.ServiceAccountKind {
+		return subject.WithNamespace(s.Namespace)
+	}
+	return subject.WithAPIGroup(s.APIGroup)
 }
 
 // Apply applies one object server-side. An apply that changes nothing writes nothing.

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Brings up kind clusters, side by side, and prints the folder of their kubeconfigs.
 #
-#   up.sh [--out DIR] [--workers N] NAME...
+#   up.sh [--out DIR] [--workers N] [--same-ranges] NAME...
 #
 # A NAME begins with "sluice-". Each cluster has one control-plane node, N worker nodes (none by default) and pod and
-# service subnets of its own, so that several can be joined without overlap. A cluster that is there, healthy and of the
-# current node image is reused; one that is not is made anew. In DIR (default: in the cache) are written
+# service subnets of its own, so that several can be joined without overlap. With --same-ranges they all have the same,
+# as clusters of different owners often do. A cluster that is there, healthy, with the subnets wanted and of the current
+# node image is reused; one that is not is made anew. In DIR (default: in the cache) are written
 #
 #   NAME.kubeconfig            for this host
 #   NAME.internal.kubeconfig   for containers on the Docker network "kind", pods of other kind clusters included
@@ -13,12 +14,13 @@ set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-out=$kubeconfigs workers=0
+out=$kubeconfigs workers=0 same_ranges=
 while [ $# -gt 0 ]; do
   case $1 in
     -h | --help) usage && exit ;;
     --out) out=${2:?--out needs a folder} && shift 2 ;;
     --workers) workers=${2:?--workers needs a number} && shift 2 ;;
+    --same-ranges) same_ranges=yes && shift ;;
     -*) fail "unknown option $1" ;;
     *) break ;;
   esac
@@ -41,18 +43,26 @@ index_of() (
   cat "$file"
 )
 
+# subnets NAME: the two lines of the cluster's kind configuration that give its subnets. No index gives the common ones.
+subnets() {
+  local pods=10.210 services=10.220 index
+  if [ -z "$same_ranges" ]; then
+    index=$(index_of "$1")
+    pods=10.$((10 + index)) services=10.$((110 + index))
+  fi
+  printf '  podSubnet: %s.0.0/16\n  serviceSubnet: %s.0.0/16\n' "$pods" "$services"
+}
+
 # configuration NAME: the kind configuration of the cluster.
 configuration() {
-  local index worker own_cni
-  index=$(index_of "$1")
+  local worker own_cni
   own_cni=$(docker image inspect --format '{{index .Config.Labels "dev.sluice.cni"}}' "$image")
   cat <<YAML
 kind: Cluster
 apiVersion: kind.x-k8s.io/v1alpha4
 name: $1
 networking:
-  podSubnet: 10.$((10 + index)).0.0/16
-  serviceSubnet: 10.$((110 + index)).0.0/16
+$(subnets "$1")
   # An image built here brings its own CNI; the official one has kindnet.
   disableDefaultCNI: $([ -n "$own_cni" ] && echo true || echo false)
 nodes:
@@ -67,9 +77,10 @@ ready() { docker exec --interactive "$1-control-plane" bash -euo pipefail -s -- 
 # address_of NAME: the control-plane node's address on the Docker network. It may change when Docker is restarted.
 address_of() { docker inspect --format '{{.NetworkSettings.Networks.kind.IPAddress}}' "$1-control-plane"; }
 
-# reusable NAME: whether all nodes run the current image, in the number wanted, and work.
+# reusable NAME: whether all nodes run the current image, in the number and with the subnets wanted, and work.
 reusable() {
   local id
+  [ "$(grep Subnet: "$state/$1/kind.yaml" 2>/dev/null)" = "$(subnets "$1")" ] || { say "$1: has other subnets"; return 1; }
   [ "$(containers "$1" | wc -l)" = $((workers + 1)) ] || { say "$1: has another number of nodes"; return 1; }
   for id in $(containers "$1"); do
     [ "$(docker inspect --format '{{.State.Running}} {{.Image}}' "$id")" = "true $image_id" ] ||
@@ -94,6 +105,19 @@ route_pods() {
   done <<<"$nodes"
 }
 
+# slice_pods NAME: lets each of four clusters with the same subnets number its pods, 60 on a node, from elsewhere in them:
+# clusters that are new would otherwise give the same few addresses to all their pods, which large ones do not. Each node
+# has 256 addresses of the pod subnet. Pods that have started already, CoreDNS's, keep theirs.
+slice_pods() {
+  local first node
+  first=$((10 + $(index_of "$1") % 4 * 60))
+  for node in $(containers "$1"); do
+    docker exec "$node" bash -c 'until [ -e /etc/cni/net.d/10-containerd-net.conflist ]; do sleep 0.2; done
+      sed -i "s#\"subnet\": \"\(.*\)\.0/24\"#&, \"rangeStart\": \"\1.$0\", \"rangeEnd\": \"\1.$1\"#" /etc/cni/net.d/10-containerd-net.conflist
+      grep -q rangeStart /etc/cni/net.d/10-containerd-net.conflist' $first $((first + 59))
+  done
+}
+
 create() {
   configuration "$1" >"$state/$1/kind.yaml"
   containers "$1" | xargs -r docker rm --force --volumes
@@ -104,6 +128,7 @@ create() {
       --output jsonpath='{.items[*].spec.podCIDR}' | wc -w) = $((workers + 1)) ]; do sleep 0.5; done"
     route_pods "$1"
   fi
+  if [ -n "$same_ranges" ] && grep -q 'disableDefaultCNI: true' "$state/$1/kind.yaml"; then slice_pods "$1"; fi
   ready "$1" 180
 }
 

@@ -1,0 +1,147 @@
+package bindings
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/crashpoint"
+	"github.com/sluice-dev/sluice/internal/liqo"
+)
+
+// An address is an IP resource of Liqo in the instance's namespace: Liqo takes an address
+// of the cluster's external range and leads it to a Service. It belongs to one binding, so
+// that it ends with it, whatever others do at the same time.
+
+// addressName is the name of a binding's address for a Service with a cluster IP. Another
+// one gets another address, as Liqo's cannot be led elsewhere. Liqo names rules of the
+// firewall after it, which keeps it short.
+func addressName(binding, service, clusterIP string) string {
+	sum := sha256.Sum256([]byte(binding + "/" + service + "/" + clusterIP))
+	return "sluice-" + hex.EncodeToString(sum[:10])
+}
+
+// addresses lists what Liqo has in the instance's namespace, for pods and for Services.
+func (l *looker) addresses(ctx context.Context, cluster string) ([]ipamv1alpha1.IP, error) {
+	c, err := l.reachable(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	var list ipamv1alpha1.IPList
+	if err := c.List(ctx, &list, client.InNamespace(l.namespace)); err != nil {
+		return nil, &unreadError{cluster: cluster, what: "addresses", err: err}
+	}
+	return list.Items, nil
+}
+
+// publish sees to it that the Services, and nothing else, have an address of the
+// binding's on a cluster, and returns those that Liqo has given, by Service.
+func (l *looker) publish(ctx context.Context, cluster string, c client.Client, services []ready) (map[string]string, error) {
+	if !slices.Contains(l.binding.Status.AddressClusters, cluster) {
+		return nil, fmt.Errorf("binding %s has not said that it may have addresses on %s", l.binding.Name, cluster)
+	}
+	there, err := l.addresses(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	there = slices.DeleteFunc(there, func(a ipamv1alpha1.IP) bool { return a.Labels[v1alpha1.LabelBinding] != l.binding.Name })
+	given, wanted := map[string]string{}, map[string]bool{}
+	for i := range services {
+		s := &services[i]
+		name := addressName(l.binding.Name, s.Name, s.Spec.ClusterIP)
+		wanted[name] = true
+		k := slices.IndexFunc(there, func(a ipamv1alpha1.IP) bool { return a.Name == name })
+		switch {
+		case k < 0:
+			if err := l.createAddress(ctx, c, name, s); err != nil {
+				return nil, &unreadError{cluster: cluster, what: "addresses", err: err}
+			}
+		case there[k].DeletionTimestamp.IsZero():
+			given[s.Name] = string(there[k].Status.IP)
+		}
+	}
+	for i := range there {
+		if a := &there[i]; !wanted[a.Name] && a.DeletionTimestamp.IsZero() {
+			if err := deleteAddress(ctx, c, a); err != nil {
+				return nil, &unreadError{cluster: cluster, what: "addresses", err: err}
+			}
+		}
+	}
+	return given, nil
+}
+
+// createAddress is idempotent: the name says all that can differ.
+func (l *looker) createAddress(ctx context.Context, c client.Client, name string, s *ready) error {
+	owner := &account{Controller: l.Controller, binding: l.binding}
+	address := &ipamv1alpha1.IP{
+		ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: name, Labels: owner.labels(), Annotations: owner.annotations()},
+		Spec:       ipamv1alpha1.IPSpec{IP: networkingv1beta1.IP(s.Spec.ClusterIP)},
+	}
+	address.Annotations[annotationService] = s.Name
+	crashpoint.Hit(crashBeforeAddress)
+	err := c.Create(ctx, address, client.FieldOwner(v1alpha1.FieldManager))
+	crashpoint.Hit(crashAfterAddress)
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create an address for Service %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+// annotationService on an address names the Service that it leads to, for readers.
+const annotationService = "sluice.dev/service"
+
+func deleteAddress(ctx context.Context, c client.Client, a *ipamv1alpha1.IP) error {
+	crashpoint.Hit(crashBeforeAddressDelete)
+	err := c.Delete(ctx, a)
+	crashpoint.Hit(crashAfterAddressDelete)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete the address %s: %w", a.Name, err)
+	}
+	return nil
+}
+
+// withdraw deletes the binding's addresses on a cluster and returns nil once none is left,
+// *pendingError while Liqo keeps one.
+func (a *account) withdraw(ctx context.Context) error {
+	c, err := a.connection.Typed(liqo.Scheme)
+	if err != nil {
+		return err
+	}
+	list := func() (ipamv1alpha1.IPList, error) {
+		var addresses ipamv1alpha1.IPList
+		err := c.List(ctx, &addresses, client.InNamespace(a.namespace), client.MatchingLabels{v1alpha1.LabelBinding: a.binding.Name, v1alpha1.LabelHub: a.Hub})
+		if meta.IsNoMatchError(err) {
+			return ipamv1alpha1.IPList{}, nil // Liqo is gone, and they with it
+		}
+		return addresses, err
+	}
+	addresses, err := list()
+	if err != nil {
+		return fmt.Errorf("list addresses: %w", err)
+	}
+	if len(addresses.Items) == 0 {
+		return nil
+	}
+	for i := range addresses.Items {
+		if err := deleteAddress(ctx, c, &addresses.Items[i]); err != nil {
+			return err
+		}
+	}
+	if addresses, err = list(); err != nil {
+		return fmt.Errorf("list addresses: %w", err)
+	}
+	if len(addresses.Items) == 0 {
+		return nil
+	}
+	return &pendingError{detail: fmt.Sprintf("Liqo on %s has yet to give back %d addresses", a.connection.Cluster, len(addresses.Items))}
+}

@@ -1,0 +1,351 @@
+package bindings
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/bindings/overlay"
+	"github.com/sluice-dev/sluice/internal/liqo"
+)
+
+// leg is a part of the way between two clusters that are peered; the near one consumes
+// what the far one provides.
+type leg struct{ near, far string }
+
+func (l leg) String() string { return l.near + "→" + l.far }
+
+// verdict is what a look has found out of a leg.
+type verdict struct {
+	peering *v1alpha1.Peering
+	err     error
+}
+
+// verify finds a leg's peering, in force, and its gateways connected, as far as Sluice may
+// ask on both sides. It asks once a look.
+func (l *looker) verify(ctx context.Context, on leg) (*v1alpha1.Peering, error) {
+	if known, ok := l.legs[on]; ok {
+		return known.peering, known.err
+	}
+	peering, err := l.peering(ctx, on)
+	if err != nil {
+		l.unpeered = true
+	} else {
+		err = l.connected(ctx, on, on.near, peering.Status.Provider.ClusterID)
+		if err == nil {
+			err = l.connected(ctx, on, on.far, peering.Status.Consumer.ClusterID)
+		}
+	}
+	l.legs[on] = verdict{peering, err}
+	return peering, err
+}
+
+// peering reads what the hub knows of a leg.
+func (l *looker) peering(ctx context.Context, on leg) (*v1alpha1.Peering, error) {
+	var peering v1alpha1.Peering
+	err := l.Client.Get(ctx, client.ObjectKey{Namespace: l.binding.Namespace, Name: v1alpha1.PeeringName(on.near, on.far)}, &peering)
+	if apierrors.IsNotFound(err) {
+		return nil, absent("%s: they are not peered", on)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the peering %s: %w", on, err)
+	}
+	status := &peering.Status
+	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	switch {
+	case !peering.DeletionTimestamp.IsZero():
+		return nil, absent("%s: the peering ends", on)
+	case condition == nil || condition.ObservedGeneration != peering.Generation:
+		return nil, absent("%s: the peering is not ready yet", on)
+	case condition.Status != metav1.ConditionTrue:
+		return nil, absent("%s: the peering is not ready: %s", on, condition.Message)
+	case status.Consumer == nil || status.Provider == nil:
+		return nil, absent("%s: the peering does not say who they are to Liqo", on)
+	}
+	return &peering, nil
+}
+
+// connected verifies that a side's gateway has its connection to the other one.
+func (l *looker) connected(ctx context.Context, on leg, side, remoteID string) error {
+	c, err := l.member(ctx, side)
+	if err != nil || c == nil {
+		return err
+	}
+	var list networkingv1beta1.ConnectionList
+	if err := c.List(ctx, &list, client.InNamespace(liqo.TenantNamespace(remoteID))); err != nil {
+		return &unreadError{cluster: side, what: "gateway connections", err: err}
+	}
+	if len(list.Items) == 0 {
+		return absent("%s: there is no gateway connection on %s", on, side)
+	}
+	value := networkingv1beta1.Connecting
+	for i := range list.Items {
+		switch list.Items[i].Status.Value {
+		case networkingv1beta1.Connected:
+			return nil
+		case "":
+		default:
+			value = list.Items[i].Status.Value
+		}
+	}
+	return absent("%s: gateway connection is %s, not %s, on %s", on, value, networkingv1beta1.Connected, side)
+}
+
+// view is how the near cluster of a leg sees the far one.
+type view struct {
+	leg
+	pods, external overlay.Ranges
+}
+
+// view verifies a leg and reads the addresses it gives.
+func (l *looker) view(ctx context.Context, on leg) (*view, error) {
+	peering, err := l.verify(ctx, on)
+	if err != nil {
+		return nil, err
+	}
+	near, err := l.member(ctx, on.near)
+	if err != nil {
+		return nil, err
+	}
+	if near == nil {
+		return nil, absent("%s: only %s knows how it sees %s, and Sluice may not ask there", on, on.near, on.far)
+	}
+	remoteID := peering.Status.Provider.ClusterID
+	var configuration networkingv1beta1.Configuration
+	err = near.Get(ctx, client.ObjectKey{Namespace: liqo.TenantNamespace(remoteID), Name: remoteID}, &configuration)
+	if apierrors.IsNotFound(err) {
+		return nil, absent("%s: there is no network configuration on %s", on, on.near)
+	}
+	if err != nil {
+		return nil, &unreadError{cluster: on.near, what: "the network configuration", err: err}
+	}
+	v, err := viewOf(on, &configuration)
+	if err != nil {
+		return nil, absent("%s: %s has not chosen the ranges as which it sees %s", on, on.near, on.far)
+	}
+	return v, nil
+}
+
+// viewOf fails unless Liqo has finished with the configuration as it is now.
+func viewOf(on leg, configuration *networkingv1beta1.Configuration) (*view, error) {
+	finished := meta.FindStatusCondition(configuration.Status.Conditions, networkingv1beta1.ConfigurationConditionNetworkCIDRsConfigured)
+	if finished == nil || finished.Status != metav1.ConditionTrue || finished.ObservedGeneration != configuration.Generation || configuration.Status.Remote == nil {
+		return nil, overlay.ErrUnfinished
+	}
+	theirs, ours := configuration.Spec.Remote.CIDR, configuration.Status.Remote.CIDR
+	pods, err := overlay.New(texts(theirs.Pod), texts(ours.Pod))
+	if err != nil {
+		return nil, err
+	}
+	external, err := overlay.New(texts(theirs.External), texts(ours.External))
+	if err != nil {
+		return nil, err
+	}
+	return &view{leg: on, pods: pods, external: external}, nil
+}
+
+func texts(cidrs []networkingv1beta1.CIDR) []string {
+	var out []string
+	for _, cidr := range cidrs {
+		out = append(out, string(cidr))
+	}
+	return out
+}
+
+// mapped is how an address of the far cluster is seen by the near one.
+func (v *view) mapped(ranges overlay.Ranges, address string) (string, error) {
+	at, err := netip.ParseAddr(address)
+	if err != nil {
+		return "", absent("%s: %s has an address that is none: %q", v.leg, v.far, address)
+	}
+	seen, err := ranges.Map(at)
+	if err != nil {
+		return "", absent("%s: %s", v.leg, err)
+	}
+	return seen.String(), nil
+}
+
+// direct finds the Services and pods of an instance's namespace on a cluster that the
+// consumer's own is peered with.
+func (l *looker) direct(ctx context.Context, p *v1alpha1.Placement) error {
+	v, err := l.view(ctx, leg{p.Peering.Consumer, p.Cluster})
+	if err != nil {
+		return err
+	}
+	l.say(ctx, l.services(ctx, v, nil))
+	pods, err := l.pods(ctx, p.Cluster, client.InNamespace(l.namespace))
+	if err != nil {
+		return err
+	}
+	for i := range pods {
+		if host, err := v.mapped(v.pods, pods[i].Status.PodIP); err != nil {
+			l.say(ctx, err)
+		} else {
+			l.sockets = append(l.sockets, podSockets(&pods[i], host)...)
+		}
+	}
+	return nil
+}
+
+// sameHub tells whether two placements have their namespace on the same hub, for the
+// same consumer.
+func sameHub(a, b *v1alpha1.Placement) bool {
+	return a.Peering != nil && b.Peering != nil && a.Peering.Hub == b.Peering.Hub && a.Peering.Consumer == b.Peering.Consumer
+}
+
+// hubServices finds the Services of an instance's namespace on a hub. What runs on a
+// cluster that the hub is not connected with is not ready.
+func (l *looker) hubServices(ctx context.Context, first *v1alpha1.Placement, placements []v1alpha1.Placement) {
+	v, err := l.view(ctx, leg{first.Peering.Consumer, first.Peering.Hub})
+	if err != nil {
+		l.say(ctx, err)
+		return
+	}
+	var lost []string
+	for i := range placements {
+		if p := &placements[i]; sameHub(first, p) {
+			if _, err := l.verify(ctx, leg{p.Peering.Hub, p.Cluster}); err != nil {
+				lost = append(lost, p.Peering.Node)
+			}
+		}
+	}
+	l.say(ctx, l.services(ctx, v, func(e *discoveryv1.Endpoint) bool { return !slices.Contains(lost, ptr.Deref(e.NodeName, "")) }))
+}
+
+// hubPods finds the pods of a placement that run behind a hub: by the address that Liqo
+// gives them there for those one hop further. The address that the hub's pods have is for
+// the hub alone.
+func (l *looker) hubPods(ctx context.Context, p *v1alpha1.Placement) error {
+	v, err := l.view(ctx, leg{p.Peering.Consumer, p.Peering.Hub})
+	if err != nil {
+		return err
+	}
+	if _, err := l.verify(ctx, leg{p.Peering.Hub, p.Cluster}); err != nil {
+		return err
+	}
+	pods, err := l.pods(ctx, p.Peering.Hub, client.InNamespace(l.namespace), client.MatchingFields{"spec.nodeName": p.Peering.Node})
+	if err != nil || len(pods) == 0 {
+		return err
+	}
+	addresses, err := l.addresses(ctx, p.Peering.Hub)
+	if err != nil {
+		return err
+	}
+	for i := range pods {
+		pod := &pods[i]
+		// Liqo names it like the pod; an older one may still be there, of a pod of the same name.
+		k := slices.IndexFunc(addresses, func(a ipamv1alpha1.IP) bool {
+			return a.Name == pod.Name && a.DeletionTimestamp.IsZero() && string(a.Spec.IP) == pod.Status.PodIP && a.Status.IP != ""
+		})
+		if k < 0 {
+			l.pending = true
+			l.say(ctx, absent("%s: Liqo has given pod %s no address on %s yet", v.leg, pod.Name, v.far))
+			continue
+		}
+		if host, err := v.mapped(v.external, string(addresses[k].Status.IP)); err != nil {
+			l.say(ctx, err)
+		} else {
+			l.sockets = append(l.sockets, podSockets(pod, host)...)
+		}
+	}
+	return nil
+}
+
+// nodePods finds the pods that the consumer runs on a virtual node of its own cluster,
+// which sees them by the addresses they have there.
+func (l *looker) nodePods(ctx context.Context, p *v1alpha1.Placement) error {
+	v, err := l.view(ctx, leg{p.Peering.Consumer, p.Cluster})
+	if err != nil {
+		return err
+	}
+	pods, err := l.pods(ctx, p.Peering.Consumer, client.MatchingFields{"spec.nodeName": p.Peering.Node})
+	if err != nil {
+		return err
+	}
+	for i := range pods {
+		pod := &pods[i]
+		at, err := netip.ParseAddr(pod.Status.PodIP)
+		if err != nil || !v.pods.Sees(at) {
+			l.say(ctx, absent("%s: pod %s/%s has the address %s, as which %s sees nothing of %s", v.leg, pod.Namespace, pod.Name, pod.Status.PodIP, v.near, v.far))
+			continue
+		}
+		l.sockets = append(l.sockets, podSockets(pod, at.Unmap().String())...)
+	}
+	return nil
+}
+
+// pods are those that are ready.
+func (l *looker) pods(ctx context.Context, cluster string, which ...client.ListOption) ([]corev1.Pod, error) {
+	c, err := l.reachable(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	var list corev1.PodList
+	if err := c.List(ctx, &list, which...); err != nil {
+		return nil, &unreadError{cluster: cluster, what: "pods", err: err}
+	}
+	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return !isReady(&p) }), nil
+}
+
+// reachable is the client of a cluster that nothing can be found without.
+func (l *looker) reachable(ctx context.Context, cluster string) (client.Client, error) {
+	c, err := l.member(ctx, cluster)
+	if err == nil && c == nil {
+		err = absent("Sluice may not ask on %s", cluster)
+	}
+	return c, err
+}
+
+// services finds the Services of the instance's namespace on the far cluster of a view.
+// Nothing leads to a Service's own address from elsewhere; each gets one of the far
+// cluster's external range, which the near one maps.
+func (l *looker) services(ctx context.Context, v *view, reachable func(*discoveryv1.Endpoint) bool) error {
+	c, err := l.reachable(ctx, v.far)
+	if err != nil {
+		return err
+	}
+	services, err := readyServices(ctx, c, l.namespace, func(s *corev1.Service) bool {
+		return s.Spec.ClusterIP != "" && s.Spec.ClusterIP != corev1.ClusterIPNone && len(socketsOf("", "", s.Spec.Ports, portOf)) > 0
+	}, reachable)
+	if err != nil {
+		return &unreadError{cluster: v.far, what: "Services", err: err}
+	}
+	if more := len(services) - maxHosts; more > 0 {
+		l.say(ctx, absent("%s: %d Services more than the %d that get an address on %s", v.leg, more, maxHosts, v.far))
+		services = services[:maxHosts]
+	}
+	given, err := l.publish(ctx, v.far, c, services)
+	if err != nil {
+		return err
+	}
+	for i := range services {
+		s := &services[i]
+		address := given[s.Name]
+		switch {
+		case len(s.ports) == 0: // nothing is ready behind it
+		case address == "":
+			l.pending = true
+			l.say(ctx, absent("%s: Liqo has given Service %s no address on %s yet", v.leg, s.Name, v.far))
+		default:
+			host, err := v.mapped(v.external, address)
+			if err != nil {
+				l.say(ctx, err)
+				continue
+			}
+			l.sockets = append(l.sockets, socketsOf(host, s.Name, s.ports, portOf)...)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package bindings
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// maxHosts bounds the hosts that a binding lists beside the API servers, and with them
+// the requests, the addresses taken from clusters, and the size of what is stored.
+const maxHosts = 64
+
+// socket is one port of one host.
+type socket struct {
+	host, port, protocol string
+	// service that answers there, where one does.
+	service string
+}
+
+// protocols of OSB endpoints, by those of Kubernetes; there is none for SCTP.
+var protocols = map[corev1.Protocol]string{"": "tcp", corev1.ProtocolTCP: "tcp", corev1.ProtocolUDP: "udp"}
+
+// socketsOf are a host's, at those of the ports that OSB has a protocol for.
+func socketsOf(host, service string, ports []corev1.ServicePort, number func(corev1.ServicePort) int32) []socket {
+	var out []socket
+	for _, p := range ports {
+		if protocol := protocols[p.Protocol]; protocol != "" && number(p) > 0 {
+			out = append(out, socket{host: host, port: strconv.Itoa(int(number(p))), protocol: protocol, service: service})
+		}
+	}
+	return out
+}
+
+// bounded are the sockets of the first maxHosts hosts, and how many hosts that leaves out.
+func bounded(sockets []socket) (kept []socket, cut int) {
+	hosts := map[string]bool{}
+	for _, s := range sockets {
+		if shown, known := hosts[s.host]; known && !shown {
+			continue
+		} else if !known {
+			hosts[s.host] = len(hosts) < maxHosts
+			if !hosts[s.host] {
+				continue
+			}
+		}
+		kept = append(kept, s)
+	}
+	return kept, max(len(hosts)-maxHosts, 0)
+}
+
+// endpointsOf has one entry a host (OSB 2.17, "Endpoint Object"), in the sockets' order; and
+// two for one that has other ports by tcp than by udp, as an entry has one protocol.
+func endpointsOf(sockets []socket) []v1alpha1.Endpoint {
+	var hosts []string
+	ports := map[[2]string][]string{}
+	for _, s := range sockets {
+		if !slices.Contains(hosts, s.host) {
+			hosts = append(hosts, s.host)
+		}
+		key := [2]string{s.host, s.protocol}
+		if !slices.Contains(ports[key], s.port) {
+			ports[key] = append(ports[key], s.port)
+		}
+	}
+	var out []v1alpha1.Endpoint
+	for _, host := range hosts {
+		tcp, udp := ports[[2]string{host, "tcp"}], ports[[2]string{host, "udp"}]
+		if slices.Equal(slices.Sorted(slices.Values(tcp)), slices.Sorted(slices.Values(udp))) {
+			out = append(out, v1alpha1.Endpoint{Host: host, Ports: tcp, Protocol: "all"})
+			continue
+		}
+		for _, entry := range []v1alpha1.Endpoint{{Host: host, Ports: tcp, Protocol: "tcp"}, {Host: host, Ports: udp, Protocol: "udp"}} {
+			if len(entry.Ports) > 0 {
+				out = append(out, entry)
+			}
+		}
+	}
+	return out
+}
+
+// servicesOf are the addresses of Services, by name.
+func servicesOf(sockets []socket) map[string][]string {
+	var out map[string][]string
+	for _, s := range sockets {
+		if s.service == "" {
+			continue
+		}
+		if out == nil {
+			out = map[string][]string{}
+		}
+		address := s.protocol + "://" + net.JoinHostPort(s.host, s.port)
+		if !slices.Contains(out[s.service], address) {
+			out[s.service] = append(out[s.service], address)
+		}
+	}
+	return out
+}
+
+// serverSockets are those of API servers, by their URLs.
+func serverSockets(servers []string) ([]socket, error) {
+	var out []socket
+	for _, server := range servers {
+		at, err := url.Parse(server)
+		if err != nil {
+			return nil, fmt.Errorf("read the URL of an API server: %w", err)
+		}
+		out = append(out, socket{host: at.Hostname(), port: cmp.Or(at.Port(), "443"), protocol: "tcp"})
+	}
+	return out, nil
+}
+
+// maxReasons bounds what is said about endpoints that there are not.
+const maxReasons = 5
+
+// sentence joins reasons.
+func sentence(reasons []string) string {
+	reasons = slices.Compact(slices.Clone(reasons))
+	if more := len(reasons) - maxReasons; more > 0 {
+		reasons = append(reasons[:maxReasons], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(reasons, "; ")
+}

@@ -1,0 +1,437 @@
+package liqo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/crashpoint"
+	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/kube"
+	"github.com/sluice-dev/sluice/placement/tenant"
+)
+
+// Driver delivers instances over peerings. It keeps no state and is safe for concurrent use.
+// Where a placement has no peering, it delivers as kube.Driver does.
+type Driver struct {
+	// Namespaces delivers those that instances have on clusters.
+	Namespaces *kube.Driver
+	// Client of the hub; its reads may come from a cache.
+	Client client.Client
+	// Live reads the hub without a cache.
+	Live client.Reader
+}
+
+var _ placement.Driver = (*Driver)(nil)
+
+// route is the way of one placement to the consumer's own cluster.
+type route struct {
+	*Driver
+	placement.Delivery
+	*v1alpha1.PlacementPeering
+	peerings []leg
+}
+
+// leg is one peering of a route.
+type leg struct {
+	consumer, provider string
+	modules            []v1alpha1.LiqoModule
+}
+
+func (d *Driver) route(delivery placement.Delivery) *route {
+	return &route{Driver: d, Delivery: delivery, PlacementPeering: delivery.Placement.Peering, peerings: legs(&delivery.Placement)}
+}
+
+// legs are the peerings of a placement, the one with the chosen cluster first.
+func legs(p *v1alpha1.Placement) []leg {
+	all := []leg{{nodeHolder(p.Peering), p.Cluster, placement.ModulesFor(p.Peering.Node != "")}}
+	if p.Peering.Hub != "" {
+		all = append(all, leg{p.Peering.Consumer, p.Peering.Hub, placement.ModulesFor(false)})
+	}
+	return all
+}
+
+// Takes tells whether an instance needs the peering of two member clusters.
+func Takes(instance *v1alpha1.ServiceInstance, consumer, provider string) bool {
+	return takes(instance, "", consumer, provider)
+}
+
+// takes is Takes, without the placement on one cluster.
+func takes(instance *v1alpha1.ServiceInstance, but, consumer, provider string) bool {
+	return slices.ContainsFunc(placementsOf(instance), func(p *v1alpha1.Placement) bool {
+		return p.Peering != nil && p.Cluster != but && slices.ContainsFunc(legs(p), func(l leg) bool {
+			return l.consumer == consumer && l.provider == provider
+		})
+	})
+}
+
+// Deliver makes the clusters be peered as the placement says and, where it has a node, gives
+// the consumer's cluster or the hub one that has what is reserved.
+func (d *Driver) Deliver(ctx context.Context, delivery placement.Delivery) error {
+	if delivery.Placement.Peering == nil {
+		return d.Namespaces.Deliver(ctx, delivery)
+	}
+	r := d.route(delivery)
+	if err := r.deliver(ctx); err != nil {
+		return fmt.Errorf("deliver %s to %s: %w", delivery.Placement.Cluster, r.Consumer, err)
+	}
+	return nil
+}
+
+func (r *route) deliver(ctx context.Context) error {
+	// All at once: the network to the hub needs not wait for that behind it.
+	var failures []error
+	for _, l := range r.peerings {
+		failures = append(failures, r.ensurePeering(ctx, l))
+	}
+	if err := first(failures...); err != nil {
+		return err
+	}
+	if r.Node != "" {
+		on, provider, err := r.sides(ctx, r.peerings[0])
+		if err != nil {
+			return err
+		}
+		if err := ensureNode(ctx, on, provider, r.Delivery); err != nil {
+			return err
+		}
+		if r.Hub == "" && r.Offloading == nil {
+			return nil
+		}
+		if r.Hub == "" {
+			t := tenant.Of(on.connection, r.Namespaces.Hub, r.Instance)
+			if _, err := t.Ensure(ctx); err != nil {
+				return err
+			}
+			return on.extend(ctx, t, *r.Offloading)
+		}
+		if err := r.Namespaces.Deliver(ctx, r.onHub()); err != nil {
+			return err
+		}
+		return on.extend(ctx, tenant.Of(on.connection, r.Namespaces.Hub, r.Instance), behindHub)
+	}
+	if err := r.Namespaces.Deliver(ctx, r.Delivery); err != nil {
+		return err
+	}
+	_, provider, err := r.sides(ctx, r.peerings[0])
+	if err != nil {
+		return err
+	}
+	return provider.letIn(ctx, tenant.Of(provider.connection, r.Namespaces.Hub, r.Instance))
+}
+
+// behindHub is how the hub's namespaces are extended.
+var behindHub = v1alpha1.Offloading{Mapping: "DefaultName", Pods: "Remote"}
+
+// onHub is the delivery of the instance's namespace on the hub, with what is reserved on all
+// clusters behind it.
+func (r *route) onHub() placement.Delivery {
+	sum := corev1.ResourceList{}
+	for _, p := range placementsIn(r.Instance) {
+		if p.Peering != nil && p.Peering.Hub == r.Hub {
+			for name, quantity := range p.Reserved {
+				total := sum[name]
+				total.Add(quantity)
+				sum[name] = total
+			}
+		}
+	}
+	return placement.Delivery{Instance: r.Instance, Placement: v1alpha1.Placement{Cluster: r.Hub, Reserved: sum}}
+}
+
+// placementsIn are those of the decision in hand or, without one, of what is delivered.
+func placementsIn(instance *v1alpha1.ServiceInstance) []v1alpha1.Placement {
+	if d := instance.Status.Decision; d != nil {
+		return d.Placements
+	}
+	if d := instance.Status.Delivered; d != nil {
+		return d.Decision.Placements
+	}
+	return nil
+}
+
+// first is the first error, but one that is not just a wait before those that are.
+func first(errs ...error) error {
+	for _, err := range errs {
+		if pending := (*placement.PendingError)(nil); err != nil && !errors.As(err, &pending) {
+			return err
+		}
+	}
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ensurePeering makes the Peering of a leg and returns nil once it is ready.
+func (d *Driver) ensurePeering(ctx context.Context, l leg) error {
+	peering := &v1alpha1.Peering{}
+	key := client.ObjectKey{Namespace: d.Namespaces.Connections.Namespace, Name: v1alpha1.PeeringName(l.consumer, l.provider)}
+	err := d.Live.Get(ctx, key, peering)
+	waits := &placement.PendingError{Step: fmt.Sprintf("peer %s with %s", l.consumer, l.provider), Every: often}
+	switch {
+	case apierrors.IsNotFound(err):
+		peering.ObjectMeta = metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Finalizers: []string{v1alpha1.Finalizer}}
+		peering.Spec = v1alpha1.PeeringSpec{Consumer: l.consumer, Provider: l.provider, Modules: l.modules}
+		crashpoint.Hit(crashBeforePeering)
+		err := d.Client.Create(ctx, peering)
+		crashpoint.Hit(crashAfterPeering)
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("create peering %s: %w", key.Name, err)
+		}
+		return waits
+	case err != nil:
+		return fmt.Errorf("read peering %s: %w", key.Name, err)
+	case !peering.DeletionTimestamp.IsZero():
+		waits.Detail = "the one before it is still being removed"
+		return waits
+	}
+	lacking := slices.DeleteFunc(slices.Clone(l.modules), func(m v1alpha1.LiqoModule) bool { return slices.Contains(peering.Spec.Modules, m) })
+	if len(lacking) > 0 {
+		peering.Spec.Modules = append(peering.Spec.Modules, lacking...)
+		if err := d.Client.Update(ctx, peering); err != nil && !apierrors.IsConflict(err) {
+			return fmt.Errorf("add modules to peering %s: %w", key.Name, err)
+		}
+		return waits
+	}
+	ready := meta.FindStatusCondition(peering.Status.Conditions, v1alpha1.ConditionReady)
+	switch {
+	case ready == nil || ready.ObservedGeneration != peering.Generation:
+		return waits
+	case ready.Reason == reasonRefused:
+		return &placement.RefusedError{Reason: fmt.Sprintf("%s cannot be peered with %s: %s", l.consumer, l.provider, ready.Message)}
+	case ready.Status != metav1.ConditionTrue:
+		waits.Detail = ready.Message
+		return waits
+	}
+	return nil
+}
+
+// sides are the two clusters of a leg whose peering is ready.
+func (d *Driver) sides(ctx context.Context, l leg) (consumer, provider *side, err error) {
+	peering := &v1alpha1.Peering{}
+	key := client.ObjectKey{Namespace: d.Namespaces.Connections.Namespace, Name: v1alpha1.PeeringName(l.consumer, l.provider)}
+	if err := d.Live.Get(ctx, key, peering); err != nil {
+		return nil, nil, fmt.Errorf("read peering %s: %w", key.Name, err)
+	}
+	if peering.Status.Consumer == nil || peering.Status.Provider == nil {
+		return nil, nil, &placement.PendingError{Step: fmt.Sprintf("peer %s with %s", l.consumer, l.provider), Every: often}
+	}
+	if consumer, err = open(ctx, d.Namespaces.Connections, d.Namespaces.Hub, l.consumer); err != nil {
+		return nil, nil, err
+	}
+	if provider, err = open(ctx, d.Namespaces.Connections, d.Namespaces.Hub, l.provider); err != nil {
+		return nil, nil, err
+	}
+	consumer.own, consumer.remote = *peering.Status.Consumer, *peering.Status.Provider
+	provider.own, provider.remote = consumer.remote, consumer.own
+	return consumer, provider, nil
+}
+
+// Observe returns nil while what was delivered is as it should be. It writes nothing.
+func (d *Driver) Observe(ctx context.Context, delivery placement.Delivery) error {
+	if delivery.Placement.Peering == nil {
+		return d.Namespaces.Observe(ctx, delivery)
+	}
+	r := d.route(delivery)
+	for _, l := range r.peerings {
+		peering := &v1alpha1.Peering{}
+		key := client.ObjectKey{Namespace: d.Namespaces.Connections.Namespace, Name: v1alpha1.PeeringName(l.consumer, l.provider)}
+		if err := d.Client.Get(ctx, key, peering); err != nil {
+			return fmt.Errorf("read peering %s: %w", key.Name, err)
+		}
+		if ready := meta.FindStatusCondition(peering.Status.Conditions, v1alpha1.ConditionReady); ready == nil || ready.Status != metav1.ConditionTrue {
+			return fmt.Errorf("%s and %s are not peered: %s", l.consumer, l.provider, why(ready))
+		}
+	}
+	if r.Node != "" {
+		on, _, err := r.sides(ctx, r.peerings[0])
+		if err != nil {
+			return err
+		}
+		if err := on.hasNode(ctx, r.Node, sliceOf(r.Placement.Reserved)); err != nil {
+			return err
+		}
+	}
+	switch {
+	case r.Hub != "":
+		return d.Namespaces.Observe(ctx, r.onHub())
+	case r.Node == "":
+		return d.Namespaces.Observe(ctx, delivery)
+	}
+	return nil
+}
+
+func why(c *metav1.Condition) string {
+	if c == nil {
+		return "not looked at yet"
+	}
+	return c.Message
+}
+
+// Remove takes back what was delivered: the extension of namespaces first, then the namespace,
+// then the node, and last the peerings that no other instance needs. It returns nil only when
+// nothing is left of them.
+func (d *Driver) Remove(ctx context.Context, delivery placement.Delivery) error {
+	// Removals name the cluster only.
+	known := false
+	for _, p := range placementsOf(delivery.Instance) {
+		if p.Cluster == delivery.Placement.Cluster && p.Peering != nil {
+			delivery.Placement, known = *p, true
+			break
+		}
+	}
+	if !known {
+		return d.Namespaces.Remove(ctx, delivery)
+	}
+	r := d.route(delivery)
+	if err := r.remove(ctx); err != nil {
+		return fmt.Errorf("take %s from %s: %w", delivery.Placement.Cluster, r.Consumer, err)
+	}
+	return nil
+}
+
+func (r *route) remove(ctx context.Context) error {
+	if err := r.removeNamespace(ctx); err != nil {
+		return err
+	}
+	if r.Node != "" {
+		on, err := open(ctx, r.Namespaces.Connections, r.Namespaces.Hub, r.peerings[0].consumer)
+		if err != nil && !member.IsUnknown(err) {
+			return err
+		}
+		if err == nil {
+			if err := r.removeNode(ctx, on); err != nil {
+				return err
+			}
+		}
+	}
+	var failures []error
+	for _, l := range r.peerings {
+		failures = append(failures, r.release(ctx, l))
+	}
+	return first(failures...)
+}
+
+// removeNamespace removes the instance's namespace where it is: on the chosen cluster, on the
+// hub or on the consumer's own. On the latter two it is shared by all of the instance's
+// placements, and stays until the last of them goes.
+func (r *route) removeNamespace(ctx context.Context) error {
+	where := r.Hub
+	switch {
+	case r.Node == "":
+		return r.Namespaces.Remove(ctx, r.Delivery)
+	case where == "" && r.Offloading == nil:
+		return nil
+	case where == "":
+		where = r.Consumer
+	}
+	if r.Instance.DeletionTimestamp.IsZero() && slices.ContainsFunc(placementsIn(r.Instance), func(p v1alpha1.Placement) bool {
+		return p.Cluster != r.Placement.Cluster && p.Peering != nil && nodeHolder(p.Peering) == where
+	}) {
+		return nil
+	}
+	on, err := open(ctx, r.Namespaces.Connections, r.Namespaces.Hub, where)
+	if member.IsUnknown(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	t := tenant.Of(on.connection, r.Namespaces.Hub, r.Instance)
+	standing, err := t.Standing(ctx)
+	if err != nil || standing == tenant.Gone {
+		return err
+	}
+	if standing == tenant.Held {
+		if err := on.withdraw(ctx, t); err != nil {
+			return err
+		}
+	}
+	return t.Remove(ctx)
+}
+
+// removeNode needs to know who the provider is, which the peering says; without one there is
+// no node.
+func (r *route) removeNode(ctx context.Context, on *side) error {
+	peering := &v1alpha1.Peering{}
+	key := client.ObjectKey{Namespace: r.Namespaces.Connections.Namespace, Name: v1alpha1.PeeringName(r.peerings[0].consumer, r.peerings[0].provider)}
+	err := r.Live.Get(ctx, key, peering)
+	if apierrors.IsNotFound(err) || err == nil && peering.Status.Provider == nil {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read peering %s: %w", key.Name, err)
+	}
+	on.own, on.remote = *peering.Status.Consumer, *peering.Status.Provider
+	standing, err := on.standing(ctx)
+	if err != nil || standing == tenant.Gone {
+		return err
+	}
+	return on.removeNode(ctx, r.Node)
+}
+
+// release lets a peering go that no other instance needs, and waits until it is gone. An
+// instance that comes to need it meanwhile has it made anew.
+func (r *route) release(ctx context.Context, l leg) error {
+	peering := &v1alpha1.Peering{}
+	key := client.ObjectKey{Namespace: r.Namespaces.Connections.Namespace, Name: v1alpha1.PeeringName(l.consumer, l.provider)}
+	err := r.Live.Get(ctx, key, peering)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read peering %s: %w", key.Name, err)
+	}
+	if peering.DeletionTimestamp.IsZero() {
+		needed, err := r.neededByOthers(ctx, l)
+		if err != nil || needed || peering.Spec.Kept {
+			return err
+		}
+		crashpoint.Hit(crashBeforeRelease)
+		err = r.Client.Delete(ctx, peering, client.Preconditions{UID: &peering.UID})
+		crashpoint.Hit(crashAfterRelease)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete peering %s: %w", key.Name, err)
+		}
+	}
+	return &placement.PendingError{
+		Step:   fmt.Sprintf("end the peering of %s with %s", l.consumer, l.provider),
+		Detail: why(meta.FindStatusCondition(peering.Status.Conditions, v1alpha1.ConditionReady)), Every: often,
+	}
+}
+
+// neededByOthers tells whether another placement, of this instance or of another one, takes
+// the peering.
+func (r *route) neededByOthers(ctx context.Context, l leg) (bool, error) {
+	var instances v1alpha1.ServiceInstanceList
+	if err := r.Client.List(ctx, &instances, client.InNamespace(r.Namespaces.Connections.Namespace)); err != nil {
+		return false, fmt.Errorf("list service instances: %w", err)
+	}
+	for i := range instances.Items {
+		instance := &instances.Items[i]
+		same := instance.Name == r.Instance.Name
+		if same && !r.Instance.DeletionTimestamp.IsZero() {
+			continue
+		}
+		but := ""
+		if same {
+			but = r.Placement.Cluster
+		}
+		if takes(instance, but, l.consumer, l.provider) {
+			return true, nil
+		}
+	}
+	return false, nil
+}

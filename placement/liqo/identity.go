@@ -1,0 +1,158 @@
+package liqo
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/crashpoint"
+	"github.com/sluice-dev/sluice/internal/member"
+)
+
+const (
+	// PeerRole is the ClusterRole of consumers' identities in their tenant namespaces.
+	PeerRole = "sluice-liqo-peer"
+	// identityLifetime of a token; it is renewed when half of it is over.
+	identityLifetime = 24 * time.Hour
+	// annotationExpires says when the token in a Secret ends.
+	annotationExpires = "sluice.dev/expires-at"
+)
+
+// admit lets the other cluster ask this one for resources: Liqo's Tenant, without Liqo's
+// handshake, which would need the other cluster's private key, and an account with PeerRole.
+func (s *side) admit(ctx context.Context) error {
+	crashpoint.Hit(crashBeforeTenant)
+	for _, o := range []object{
+		&authv1beta1.Tenant{
+			ObjectMeta: s.meta(s.remote.ClusterID),
+			Spec: authv1beta1.TenantSpec{
+				ClusterID: liqov1beta1.ClusterID(s.remote.ClusterID), AuthzPolicy: ptr.To(authv1beta1.TolerateNoHandshake),
+				TenantCondition: authv1beta1.TenantConditionActive,
+			},
+		},
+		&corev1.ServiceAccount{ObjectMeta: s.meta(PeerRole), AutomountServiceAccountToken: ptr.To(false)},
+		&rbacv1.RoleBinding{
+			ObjectMeta: s.meta(PeerRole),
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: PeerRole},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.namespace(), Name: PeerRole}},
+		},
+	} {
+		if err := s.apply(ctx, o); err != nil {
+			return err
+		}
+	}
+	crashpoint.Hit(crashAfterTenant)
+	return nil
+}
+
+// issue requests a token for the other cluster and returns it as a kubeconfig.
+func (s *side) issue(ctx context.Context, lifetime time.Duration) (kubeconfig []byte, expires time.Time, err error) {
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(lifetime / time.Second))}}
+	holder := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace(), Name: PeerRole}}
+	if err := s.SubResource("token").Create(ctx, holder, request); err != nil {
+		return nil, time.Time{}, s.failed(fmt.Errorf("request a token for ServiceAccount %s/%s: %w", holder.Namespace, holder.Name, err))
+	}
+	kubeconfig, err = s.kubeconfig(request.Status.Token)
+	return kubeconfig, request.Status.ExpirationTimestamp.Time, err
+}
+
+// kubeconfig is the other cluster's, for its tenant namespace here.
+func (s *side) kubeconfig(token string) ([]byte, error) {
+	const one = "provider"
+	return clientcmd.Write(clientcmdapi.Config{
+		CurrentContext: one,
+		Clusters: map[string]*clientcmdapi.Cluster{one: {
+			Server: s.connection.ConsumerServer, CertificateAuthorityData: s.connection.CAData,
+		}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{one: {Token: token}},
+		Contexts:  map[string]*clientcmdapi.Context{one: {Cluster: one, AuthInfo: one, Namespace: s.namespace()}},
+	})
+}
+
+// identitySecret is where Liqo looks for the identity by which it asks another cluster.
+func (s *side) identitySecret(kubeconfig []byte, expires string) *corev1.Secret {
+	secret := &corev1.Secret{ObjectMeta: s.meta(s.identityName()), Data: map[string][]byte{consts.KubeconfigSecretField: kubeconfig}}
+	secret.Labels[consts.IdentityTypeLabelKey] = string(authv1beta1.ControlPlaneIdentityType)
+	secret.Annotations = map[string]string{
+		consts.RemoteTenantNamespaceAnnotKey: "liqo-tenant-" + s.own.ClusterID, annotationExpires: expires,
+	}
+	return secret
+}
+
+func (s *side) identityName() string { return "kubeconfig-controlplane-" + s.remote.ClusterID }
+
+// authenticate gives the consumer an identity at the provider, renews it in time, and returns
+// when it ends.
+func authenticate(ctx context.Context, consumer, provider *side, connections *member.Connections, now time.Time) (*metav1.Time, error) {
+	if provider.joined() != nil {
+		return nil, consumer.useJoined(ctx, provider, connections)
+	}
+	if err := provider.admit(ctx); err != nil {
+		return nil, err
+	}
+	var held corev1.Secret
+	err := consumer.get(ctx, consumer.identityName(), &held)
+	if err == nil && held.DeletionTimestamp.IsZero() {
+		if expires, err := time.Parse(time.RFC3339, held.Annotations[annotationExpires]); err == nil && expires.Sub(now) > identityLifetime/2 {
+			return ptr.To(metav1.NewTime(expires)), nil
+		}
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	kubeconfig, expires, err := provider.issue(ctx, identityLifetime)
+	if err != nil {
+		return nil, err
+	}
+	crashpoint.Hit(crashBeforeIdentity)
+	err = consumer.apply(ctx, consumer.identitySecret(kubeconfig, expires.UTC().Format(time.RFC3339)))
+	crashpoint.Hit(crashAfterIdentity)
+	return ptr.To(metav1.NewTime(expires)), err
+}
+
+// useJoined takes the identity from the answer to an invitation.
+func (s *side) useJoined(ctx context.Context, provider *side, connections *member.Connections) error {
+	kubeconfig, err := connections.Kubeconfig(ctx, v1alpha1.JoinedIdentity(provider.cluster))
+	if err != nil {
+		return err
+	}
+	return s.apply(ctx, s.identitySecret(kubeconfig, "never"))
+}
+
+// dismiss takes the other cluster's identity back. It returns nil once nothing of it is left.
+func (s *side) dismiss(ctx context.Context) error {
+	crashpoint.Hit(crashBeforeDismiss)
+	for _, one := range []struct {
+		name string
+		object
+	}{
+		{s.remote.ClusterID, &authv1beta1.Tenant{}},
+		{PeerRole, &rbacv1.RoleBinding{}},
+		{PeerRole, &corev1.ServiceAccount{}},
+	} {
+		if err := s.gone(ctx, one.name, one.object); err != nil {
+			return err
+		}
+	}
+	crashpoint.Hit(crashAfterDismiss)
+	return nil
+}
+
+// object is one of Kubernetes.
+type object = client.Object
+
+func inNamespace(name string) client.ListOption { return client.InNamespace(name) }

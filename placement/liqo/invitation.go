@@ -1,0 +1,282 @@
+package liqo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	names "github.com/sluice-dev/sluice/internal/liqo"
+	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/kube"
+	"github.com/sluice-dev/sluice/placement/tenant"
+)
+
+// Kinds of the two documents by which a provider joins that shares no administrator's access.
+const (
+	KindInvitation = "PeeringInvitation"
+	KindAnswer     = "PeeringAnswer"
+)
+
+// Invitation asks the owner of a cluster to make its side of a peering. It holds no secrets.
+type Invitation struct {
+	metav1.TypeMeta `json:",inline"`
+	// Cluster is what the invited cluster is to be called, ClusterID who it is to Liqo.
+	Cluster   string `json:"cluster"`
+	ClusterID string `json:"clusterID"`
+	// With is the member cluster that invites, Network who that is to Liqo, and Gateway where its
+	// gateway is called.
+	With    string                  `json:"with"`
+	Network v1alpha1.LiqoNetwork    `json:"network"`
+	Gateway v1alpha1.GatewayAddress `json:"gateway"`
+	// Hub is the ID of the inviting Sluice, which labels what is made.
+	Hub string `json:"hub"`
+}
+
+// InvitationOf is the invitation of a peering, or an error that says what it waits for.
+func InvitationOf(peering *v1alpha1.Peering) (*Invitation, error) {
+	status := &peering.Status
+	if status.Consumer == nil || status.Gateway == nil {
+		return nil, errors.New("the gateway that is to be called is not ready yet")
+	}
+	return &Invitation{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: KindInvitation},
+		Cluster:  peering.Spec.Provider, ClusterID: peering.Spec.InvitedID,
+		With: peering.Spec.Consumer, Network: *status.Consumer, Gateway: *status.Gateway, Hub: status.HubID,
+	}, nil
+}
+
+// Answer is what the owner of a cluster sends back. It holds two credentials: treat it as one.
+type Answer struct {
+	metav1.TypeMeta `json:",inline"`
+	// Cluster and With are those of the invitation.
+	Cluster string `json:"cluster"`
+	With    string `json:"with"`
+	// Network is who the cluster is to Liqo, PublicKey its gateway's.
+	Network   v1alpha1.LiqoNetwork `json:"network"`
+	PublicKey []byte               `json:"publicKey"`
+	// Kubeconfig lets Sluice look at the cluster, and judge what is asked of it (JoinedRules,
+	// JudgeRules). Identity lets the inviting cluster ask for resources (PeerRules).
+	Kubeconfig string `json:"kubeconfig"`
+	Identity   string `json:"identity"`
+}
+
+const (
+	// acceptPatience bounds the wait for Liqo on the cluster that accepts.
+	acceptPatience = 2 * time.Minute
+	// judgeRole is the Role of Sluice's account in the tenant namespace of a joined cluster.
+	judgeRole = "sluice-judge"
+)
+
+// AcceptOptions describe the cluster that accepts.
+type AcceptOptions struct {
+	// LiqoNamespace is where Liqo is installed there.
+	LiqoNamespace string
+	// Server is the URL at which Sluice and the inviting cluster reach the API server; empty means
+	// the administrator's.
+	Server string
+	// Progress is told what is being done.
+	Progress func(string)
+}
+
+// Accept makes a cluster's side of the peering that an invitation asks for, with its
+// administrator's credentials, and returns the answer. It is idempotent: accepted again, it
+// brings what is there up to date, with the same credentials. It blocks until Liqo has done
+// its part there, at most two minutes.
+func Accept(ctx context.Context, admin *rest.Config, invitation *Invitation, o AcceptOptions) (*Answer, error) {
+	admin = rest.CopyConfig(admin)
+	if err := rest.LoadTLSFiles(admin); err != nil {
+		return nil, fmt.Errorf("read the administrator's CA file: %w", err)
+	}
+	if o.Server != "" {
+		admin.Host = o.Server
+	}
+	s, err := adminSide(admin, invitation, o.LiqoNamespace)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.identify(ctx); err != nil {
+		return nil, err
+	}
+	if s.own.ClusterID != invitation.ClusterID {
+		return nil, fmt.Errorf("the invitation is for cluster %s, and this one is %s to Liqo: ask for another with --cluster-id %s", invitation.ClusterID, s.own.ClusterID, s.own.ClusterID)
+	}
+	o.Progress("giving Sluice the right to look, and " + invitation.With + " the right to ask")
+	kubeconfig, err := kube.Register(ctx, admin, joinedManifest())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.createNamespace(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.admit(ctx); err != nil {
+		return nil, err
+	}
+	for _, o := range s.judged() {
+		if err := s.apply(ctx, o); err != nil {
+			return nil, err
+		}
+	}
+	o.Progress("connecting the gateway to " + invitation.With)
+	answer := &Answer{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: KindAnswer},
+		Cluster:  invitation.Cluster, With: invitation.With, Network: s.own, Kubeconfig: string(kubeconfig),
+	}
+	if answer.PublicKey, err = s.callUntilKeyed(ctx, invitation.Gateway); err != nil {
+		return nil, err
+	}
+	identity, err := s.lastingIdentity(ctx)
+	answer.Identity = string(identity)
+	return answer, err
+}
+
+// adminSide is the side of a cluster whose administrator acts.
+func adminSide(admin *rest.Config, invitation *Invitation, liqoNamespace string) (*side, error) {
+	c, err := client.New(admin, client.Options{Scheme: names.Scheme})
+	if err != nil {
+		return nil, fmt.Errorf("build the administrator's client: %w", err)
+	}
+	cluster := &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Name: invitation.Cluster}}
+	cluster.Spec.Liqo = &v1alpha1.LiqoCluster{Namespace: liqoNamespace}
+	s := &side{
+		Client: c, cluster: cluster, hub: invitation.Hub, remote: invitation.Network,
+		connection: &member.Connection{Cluster: invitation.Cluster, Config: admin, ConsumerServer: admin.Host, CAData: admin.CAData},
+	}
+	s.own.ClusterID = invitation.ClusterID
+	return s, nil
+}
+
+// joinedManifest is what Sluice gets on a cluster that has joined: its account may look
+// anywhere, and write nothing but verdicts in one namespace.
+func joinedManifest() kube.ManifestOptions {
+	return kube.ManifestOptions{
+		Rules: JoinedRules(), TenantRules: []rbacv1.PolicyRule{},
+		WithoutAdmissionPolicies: true, // the account makes nothing that they would guard
+		Powers: append(SlicesPolicy(),
+			rbacv1ac.ClusterRole(PeerRole).WithRules(kube.ApplyRules(PeerRules())...)),
+	}
+}
+
+// judged lets Sluice judge in the tenant namespace.
+func (s *side) judged() []object {
+	return []object{
+		&rbacv1.Role{ObjectMeta: s.meta(judgeRole), Rules: JudgeRules()},
+		&rbacv1.RoleBinding{
+			ObjectMeta: s.meta(judgeRole),
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: judgeRole},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: kube.DefaultNamespace, Name: kube.ServiceAccountName}},
+		},
+	}
+}
+
+// callUntilKeyed makes the network of this side, and waits for the key of its gateway.
+func (s *side) callUntilKeyed(ctx context.Context, gateway v1alpha1.GatewayAddress) (key []byte, err error) {
+	endpoint := &networkingv1beta1.EndpointStatus{Addresses: gateway.Addresses, Port: gateway.Port, Protocol: ptr.To(corev1.ProtocolUDP)}
+	err = s.until(ctx, func(ctx context.Context) error {
+		if err := configure(ctx, s); err != nil {
+			return err
+		}
+		key, err = s.call(ctx, endpoint)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return key, s.trust(ctx, gateway.PublicKey)
+}
+
+// until repeats do while it waits for something, for acceptPatience at most.
+func (s *side) until(ctx context.Context, do func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, often, acceptPatience, true, func(ctx context.Context) (bool, error) {
+		last = do(ctx)
+		if pending := (*placement.PendingError)(nil); errors.As(last, &pending) {
+			return false, nil
+		}
+		return true, last
+	})
+	if err != nil && last != nil {
+		return last
+	}
+	return err
+}
+
+// lastingIdentity is the inviting cluster's, by a token that lasts until its Secret is deleted:
+// Sluice has no right to renew it here.
+func (s *side) lastingIdentity(ctx context.Context) ([]byte, error) {
+	secret := &corev1.Secret{ObjectMeta: s.meta(PeerRole), Type: corev1.SecretTypeServiceAccountToken}
+	secret.Annotations = map[string]string{corev1.ServiceAccountNameKey: PeerRole}
+	if err := s.apply(ctx, secret); err != nil {
+		return nil, err
+	}
+	err := s.until(ctx, func(ctx context.Context) error {
+		if err := s.get(ctx, PeerRole, secret); err != nil {
+			return err
+		}
+		if len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
+			return s.pending("token in Secret "+PeerRole, "")
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.kubeconfig(string(secret.Data[corev1.ServiceAccountTokenKey]))
+}
+
+// Leave takes back what Accept has made. What the other cluster has there goes with it: leave
+// when its peering has ended, or to end it. It blocks until nothing is left, at most two minutes.
+func Leave(ctx context.Context, admin *rest.Config, invitation *Invitation, liqoNamespace string) error {
+	s, err := adminSide(admin, invitation, liqoNamespace)
+	if err != nil {
+		return err
+	}
+	return s.until(ctx, func(ctx context.Context) error {
+		for _, step := range []func(context.Context) error{s.dismiss, s.disconnect, s.removeNamespace, s.forget} {
+			if err := step(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// createNamespace makes the tenant namespace.
+func (s *side) createNamespace(ctx context.Context) error {
+	standing, err := s.standing(ctx)
+	if err != nil || standing == tenant.Held {
+		return err
+	}
+	labels := s.labels()
+	labels[consts.TenantNamespaceLabel] = "true"
+	labels[consts.RemoteClusterID] = s.remote.ClusterID
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace(), Labels: labels}}
+	if standing == tenant.Ending {
+		return s.pending("create namespace "+namespace.Name, "the one before it is still being deleted")
+	}
+	err = s.Create(ctx, namespace, client.FieldOwner(v1alpha1.FieldManager))
+	if apierrors.IsAlreadyExists(err) {
+		return &placement.RefusedError{
+			Reason: fmt.Sprintf("namespace %s on %s is not Sluice's: somebody else peers the two clusters", namespace.Name, s.cluster.Name),
+			Remedy: "end that peering with `liqoctl unpeer`, or leave the two to it",
+		}
+	}
+	if err != nil {
+		return s.failed(fmt.Errorf("create namespace %s: %w", namespace.Name, err))
+	}
+	return nil
+}

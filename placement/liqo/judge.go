@@ -1,0 +1,258 @@
+package liqo
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/crashpoint"
+	names "github.com/sluice-dev/sluice/internal/liqo"
+	"github.com/sluice-dev/sluice/internal/member"
+)
+
+// Reasons of the condition Resources of slices.
+const (
+	reasonReserved = "Reserved"
+	// reasonNotReserved: nobody has bought what the slice asks for.
+	reasonNotReserved = "NotReserved"
+	// reasonConsumerRefused: the provider's own policies refuse the consumer.
+	reasonConsumerRefused = "ConsumerRefused"
+)
+
+// verdict is what is said about a slice.
+type verdict struct {
+	status          authv1beta1.ResourceSliceConditionStatus
+	reason, message string
+	resources       corev1.ResourceList
+	labels          map[string]string
+}
+
+// sold is the verdict on a slice that stands for a placement: accepted for what is reserved
+// there, and denied beyond.
+func sold(slice *authv1beta1.ResourceSlice, p *v1alpha1.Placement, instance string, provider *v1alpha1.MemberCluster) verdict {
+	reserved := sliceOf(p.Reserved)
+	for name, asked := range slice.Spec.Resources {
+		if has := reserved[name]; asked.Cmp(has) > 0 {
+			return denied(reasonNotReserved, fmt.Sprintf("asks for %s %s, and %s are reserved", &asked, name, &has))
+		}
+	}
+	labels := map[string]string{v1alpha1.LabelInstance: instance}
+	selectable := provider.SelectorLabels()
+	for _, key := range []string{v1alpha1.LabelCluster, v1alpha1.LabelRegion, v1alpha1.LabelZone, v1alpha1.LabelProvider, v1alpha1.LabelTier} {
+		if value := selectable[key]; value != "" {
+			labels[key] = value
+		}
+	}
+	return verdict{
+		authv1beta1.ResourceSliceConditionAccepted, reasonReserved, "reserved for service instance " + instance, reserved, labels,
+	}
+}
+
+func denied(reason, message string) verdict {
+	return verdict{status: authv1beta1.ResourceSliceConditionDenied, reason: reason, message: message}
+}
+
+// pronounce writes a verdict where it is not written yet.
+func (s *side) pronounce(ctx context.Context, slice *authv1beta1.ResourceSlice, v verdict) error {
+	now := slice.DeepCopy()
+	now.Status.Resources, now.Status.NodeLabels = v.resources, v.labels
+	condition := authv1beta1.ResourceSliceCondition{
+		Type: authv1beta1.ResourceSliceConditionTypeResources, Status: v.status, Reason: v.reason, Message: v.message,
+		LastTransitionTime: metav1.Now(),
+	}
+	i := slices.IndexFunc(now.Status.Conditions, func(c authv1beta1.ResourceSliceCondition) bool { return c.Type == condition.Type })
+	if i < 0 {
+		now.Status.Conditions = append(now.Status.Conditions, condition)
+	} else {
+		if before := now.Status.Conditions[i]; before.Status == condition.Status {
+			condition.LastTransitionTime = before.LastTransitionTime
+		}
+		now.Status.Conditions[i] = condition
+	}
+	if equality.Semantic.DeepEqual(slice.Status, now.Status) {
+		return nil
+	}
+	crashpoint.Hit(crashBeforeVerdict)
+	err := s.Client.Status().Update(ctx, now) // a conflict where Liqo writes at the same time
+	crashpoint.Hit(crashAfterVerdict)
+	if err != nil {
+		return s.failed(fmt.Errorf("judge ResourceSlice %s: %w", slice.Name, err))
+	}
+	log.FromContext(ctx).Info("judged", "cluster", s.cluster.Name, "slice", slice.Name, "consumer", s.remote.ClusterID, "verdict", v.status, "reason", v.reason, "message", v.message)
+	return nil
+}
+
+// judgeOne accepts the slice of a placement as soon as the provider has it.
+func judgeOne(ctx context.Context, provider *side, name string, p *v1alpha1.Placement, instance string) error {
+	slice := &authv1beta1.ResourceSlice{}
+	err := provider.get(ctx, name, slice)
+	if apierrors.IsNotFound(err) {
+		return provider.pending("ResourceSlice "+name, "Liqo has not replicated it from "+provider.remote.ClusterID+" yet")
+	}
+	if err != nil {
+		return err
+	}
+	if !equality.Semantic.DeepEqual(slice.Spec.Resources, sliceOf(p.Reserved)) {
+		return provider.pending("ResourceSlice "+name, "Liqo has not replicated its new size yet")
+	}
+	err = provider.pronounce(ctx, slice, sold(slice, p, instance, provider.cluster))
+	if apierrors.IsConflict(err) {
+		return provider.pending("ResourceSlice "+name, "Liqo writes it at the same time")
+	}
+	return err
+}
+
+// Judge looks at the slices of all peerings, so that what nobody has bought is denied and says
+// why. What the Driver has asked for itself, it judges at once.
+type Judge struct {
+	// Client of the hub, from a cache, for peerings; Live reads it without one.
+	Client client.Client
+	Live   client.Reader
+	// Connections to the member clusters.
+	Connections *member.Connections
+	// Namespace of the hub that holds Sluice's resources.
+	Namespace string
+	// Hub is the hub's ID, the value of v1alpha1.LabelHub.
+	Hub string
+	// Refuses says why the policies of a cluster's provider refuse the consumers of another
+	// one; empty where they do not.
+	Refuses func(provider string, consumers []v1alpha1.ConsumerReference) string
+	// Every is the time between two looks; zero means three seconds.
+	Every time.Duration
+}
+
+// NeedLeaderElection makes one replica judge.
+func (*Judge) NeedLeaderElection() bool { return true }
+
+// Start looks until the context ends.
+func (j *Judge) Start(ctx context.Context) error {
+	if j.Every == 0 {
+		j.Every = 3 * time.Second
+	}
+	tick := time.NewTicker(j.Every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			var peerings v1alpha1.PeeringList
+			if err := j.Client.List(ctx, &peerings, client.InNamespace(j.Namespace)); err != nil {
+				continue // the cache is starting or stopping
+			}
+			for i := range peerings.Items {
+				if err := j.look(ctx, &peerings.Items[i]); err != nil {
+					log.FromContext(ctx).Info("Not all slices could be judged", "peering", peerings.Items[i].Name, "reason", err.Error())
+				}
+			}
+		}
+	}
+}
+
+// look judges the slices of one peering.
+func (j *Judge) look(ctx context.Context, peering *v1alpha1.Peering) error {
+	if peering.Status.Consumer == nil || peering.Status.Provider == nil || !peering.DeletionTimestamp.IsZero() ||
+		!slices.Contains(peering.Spec.Modules, v1alpha1.ModuleAuthentication) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	provider, err := open(ctx, j.Connections, j.Hub, peering.Spec.Provider)
+	if err != nil {
+		return err
+	}
+	provider.own, provider.remote = *peering.Status.Provider, *peering.Status.Consumer
+	var list authv1beta1.ResourceSliceList
+	err = provider.List(ctx, &list, inNamespace(provider.namespace()), client.MatchingLabels{consts.ReplicationStatusLabel: "true"})
+	if err != nil {
+		return provider.failed(fmt.Errorf("list ResourceSlices in %s: %w", provider.namespace(), err))
+	}
+	for i := range list.Items {
+		slice := &list.Items[i]
+		if slice.Spec.Class != names.Class || !slice.DeletionTimestamp.IsZero() {
+			continue // the admission policy's business, or nobody's
+		}
+		v, err := j.judge(ctx, peering, provider, slice)
+		if err != nil {
+			return err
+		}
+		if err := provider.pronounce(ctx, slice, v); err != nil && !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// judge finds the placement for which a slice stands, by what the hub says now.
+func (j *Judge) judge(ctx context.Context, peering *v1alpha1.Peering, provider *side, slice *authv1beta1.ResourceSlice) (verdict, error) {
+	instance := &v1alpha1.ServiceInstance{}
+	name := slice.Labels[v1alpha1.LabelInstance]
+	if name != "" {
+		err := j.Live.Get(ctx, client.ObjectKey{Namespace: j.Namespace, Name: name}, instance)
+		if client.IgnoreNotFound(err) != nil {
+			return verdict{}, fmt.Errorf("read instance %s: %w", name, err)
+		}
+	}
+	// While an instance changes its size, both sizes are reserved: any of its placements will do.
+	var last *verdict
+	for _, p := range placementsOf(instance) {
+		if p.Cluster != peering.Spec.Provider || p.Peering == nil || p.Peering.Node != slice.Name || nodeHolder(p.Peering) != peering.Spec.Consumer {
+			continue
+		}
+		v := sold(slice, p, name, provider.cluster)
+		if v.status == authv1beta1.ResourceSliceConditionAccepted {
+			return v, nil
+		}
+		last = &v
+	}
+	if last != nil {
+		return *last, nil
+	}
+	consumer := &v1alpha1.MemberCluster{}
+	err := j.Client.Get(ctx, client.ObjectKey{Namespace: j.Namespace, Name: peering.Spec.Consumer}, consumer)
+	if client.IgnoreNotFound(err) != nil {
+		return verdict{}, err
+	}
+	if why := j.Refuses(peering.Spec.Provider, consumer.Spec.Consumers); why != "" {
+		return denied(reasonConsumerRefused, why), nil
+	}
+	return denied(reasonNotReserved, "no service instance of "+peering.Spec.Consumer+" has reserved it: order one"), nil
+}
+
+// placementsOf are all placements of an instance, those of the decision in hand first.
+func placementsOf(instance *v1alpha1.ServiceInstance) (all []*v1alpha1.Placement) {
+	add := func(d *v1alpha1.Decision) {
+		for i := range d.Placements {
+			all = append(all, &d.Placements[i])
+		}
+	}
+	if d := instance.Status.Decision; d != nil {
+		add(d)
+	}
+	if d := instance.Status.Delivered; d != nil {
+		add(&d.Decision)
+	}
+	for i := range instance.Status.Left {
+		all = append(all, &instance.Status.Left[i].Placement)
+	}
+	return all
+}
+
+// nodeHolder is the member cluster that has the virtual node of a placement.
+func nodeHolder(p *v1alpha1.PlacementPeering) string {
+	if p.Hub != "" {
+		return p.Hub
+	}
+	return p.Consumer
+}

@@ -1,0 +1,216 @@
+package liqo
+
+import (
+	"context"
+	"fmt"
+
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/sluice-dev/sluice/internal/crashpoint"
+)
+
+// What Liqo's own tool asks of gateways.
+const (
+	gatewayPort    = 51840
+	gatewayMTU     = 1340
+	serverTemplate = "wireguard-server"
+	clientTemplate = "wireguard-client"
+)
+
+// connect makes the network between two clusters: each knows the other's address ranges and
+// the key of its gateway, and one gateway calls the other. The calling side is the client.
+// It returns nil once the gateways are connected.
+//
+// What a joined side has, its owner has made (Invitation); then the other one is the server.
+func connect(ctx context.Context, server, client *side) error {
+	if err := configure(ctx, server, client); err != nil {
+		return err
+	}
+	serverKey, endpoint, err := server.serve(ctx)
+	if err != nil {
+		return err
+	}
+	clientKey := []byte(nil)
+	if joined := client.joined(); joined != nil {
+		clientKey = joined.PublicKey
+	} else if clientKey, err = client.call(ctx, endpoint); err != nil {
+		return err
+	}
+	for _, exchange := range []struct {
+		on  *side
+		key []byte
+	}{{server, clientKey}, {client, serverKey}} {
+		if exchange.on.joined() != nil {
+			continue
+		}
+		if err := exchange.on.trust(ctx, exchange.key); err != nil {
+			return err
+		}
+	}
+	for _, s := range []*side{server, client} {
+		if s.joined() == nil {
+			if err := s.connected(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// configure tells each cluster the other's address ranges, and waits until it has found some
+// of its own for those that overlap.
+func configure(ctx context.Context, sides ...*side) error {
+	crashpoint.Hit(crashBeforeConfiguration)
+	for _, s := range sides {
+		if s.joined() != nil {
+			continue
+		}
+		if err := s.apply(ctx, s.configuration()); err != nil {
+			return err
+		}
+	}
+	crashpoint.Hit(crashAfterConfiguration)
+	for _, s := range sides {
+		if s.joined() != nil {
+			continue
+		}
+		var now networkingv1beta1.Configuration
+		if err := s.get(ctx, s.remote.ClusterID, &now); err != nil {
+			return err
+		}
+		condition := meta.FindStatusCondition(now.Status.Conditions, networkingv1beta1.ConfigurationConditionNetworkCIDRsConfigured)
+		if now.Status.Remote == nil || condition != nil && condition.Status != "True" {
+			detail := "Liqo has not mapped the address ranges of " + s.remote.ClusterID + " yet: see whether its IPAM runs"
+			if condition != nil && condition.Message != "" {
+				detail = condition.Message
+			}
+			return s.pending("Configuration "+now.Name, detail)
+		}
+	}
+	return nil
+}
+
+func (s *side) configuration() *networkingv1beta1.Configuration {
+	c := &networkingv1beta1.Configuration{ObjectMeta: s.meta(s.remote.ClusterID)}
+	for _, cidr := range s.remote.PodCIDRs {
+		c.Spec.Remote.CIDR.Pod = append(c.Spec.Remote.CIDR.Pod, networkingv1beta1.CIDR(cidr))
+	}
+	c.Spec.Remote.CIDR.External = []networkingv1beta1.CIDR{networkingv1beta1.CIDR(s.remote.ExternalCIDR)}
+	return c
+}
+
+// serve makes the gateway that is called, and returns its key and where it is called.
+func (s *side) serve(ctx context.Context) (key []byte, endpoint *networkingv1beta1.EndpointStatus, err error) {
+	service := corev1.ServiceTypeLoadBalancer
+	if l := s.cluster.Spec.Liqo; l != nil && l.GatewayService != "" {
+		service = l.GatewayService
+	}
+	crashpoint.Hit(crashBeforeGateway)
+	err = s.apply(ctx, &networkingv1beta1.GatewayServer{
+		ObjectMeta: s.meta(s.remote.ClusterID),
+		Spec: networkingv1beta1.GatewayServerSpec{
+			MTU: gatewayMTU, Endpoint: networkingv1beta1.Endpoint{Port: gatewayPort, ServiceType: service},
+			ServerTemplateRef: s.template("WgGatewayServerTemplate", serverTemplate),
+		},
+	})
+	crashpoint.Hit(crashAfterGateway)
+	if err != nil {
+		return nil, nil, err
+	}
+	var now networkingv1beta1.GatewayServer
+	if err := s.get(ctx, s.remote.ClusterID, &now); err != nil {
+		return nil, nil, err
+	}
+	object := "GatewayServer " + now.Name
+	if now.Status.Endpoint == nil || len(now.Status.Endpoint.Addresses) == 0 || now.Status.Endpoint.Port == 0 {
+		return nil, nil, s.pending(object, fmt.Sprintf("its Service, of type %s, has no address yet", service))
+	}
+	key, err = s.key(ctx, object, now.Status.SecretRef)
+	return key, now.Status.Endpoint, err
+}
+
+// call makes the gateway that calls the other one, and returns its key.
+func (s *side) call(ctx context.Context, endpoint *networkingv1beta1.EndpointStatus) (key []byte, err error) {
+	crashpoint.Hit(crashBeforeGateway)
+	err = s.apply(ctx, &networkingv1beta1.GatewayClient{
+		ObjectMeta: s.meta(s.remote.ClusterID),
+		Spec: networkingv1beta1.GatewayClientSpec{
+			MTU: gatewayMTU, Endpoint: *endpoint, ClientTemplateRef: s.template("WgGatewayClientTemplate", clientTemplate),
+		},
+	})
+	crashpoint.Hit(crashAfterGateway)
+	if err != nil {
+		return nil, err
+	}
+	var now networkingv1beta1.GatewayClient
+	if err := s.get(ctx, s.remote.ClusterID, &now); err != nil {
+		return nil, err
+	}
+	return s.key(ctx, "GatewayClient "+now.Name, now.Status.SecretRef)
+}
+
+func (s *side) template(kind, name string) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: networkingv1beta1.GroupVersion.String(), Kind: kind, Namespace: s.liqoNamespace(), Name: name}
+}
+
+// key is the public key of a gateway, which Liqo keeps in a Secret beside it.
+func (s *side) key(ctx context.Context, gateway string, ref *corev1.ObjectReference) ([]byte, error) {
+	if ref == nil || ref.Name == "" {
+		return nil, s.pending(gateway, "Liqo has not made its keys yet: see whether its controller manager runs")
+	}
+	var secret corev1.Secret
+	if err := s.get(ctx, ref.Name, &secret); err != nil {
+		return nil, err
+	}
+	key := secret.Data[consts.PublicKeyField]
+	if len(key) == 0 {
+		return nil, s.pending(gateway, "Liqo has not made its keys yet")
+	}
+	return key, nil
+}
+
+// trust takes the other gateway's key.
+func (s *side) trust(ctx context.Context, key []byte) error {
+	meta := s.meta(s.remote.ClusterID)
+	meta.Labels[consts.GatewayResourceLabel] = consts.GatewayResourceLabelValue
+	crashpoint.Hit(crashBeforeKey)
+	err := s.apply(ctx, &networkingv1beta1.PublicKey{ObjectMeta: meta, Spec: networkingv1beta1.PublicKeySpec{PublicKey: key}})
+	crashpoint.Hit(crashAfterKey)
+	return err
+}
+
+// connected returns nil while this side's gateway says that it reaches the other one.
+func (s *side) connected(ctx context.Context) error {
+	var list networkingv1beta1.ConnectionList
+	if err := s.List(ctx, &list, inNamespace(s.namespace())); err != nil {
+		return s.failed(fmt.Errorf("list Connections in %s: %w", s.namespace(), err))
+	}
+	for i := range list.Items {
+		if c := &list.Items[i]; c.Status.Value != networkingv1beta1.Connected {
+			return s.pending("Connection "+c.Name, fmt.Sprintf("is %q: see whether UDP reaches the other gateway", c.Status.Value))
+		}
+	}
+	if len(list.Items) == 0 {
+		return s.pending("Connection to "+s.remote.ClusterID, "its gateway has not started yet")
+	}
+	return nil
+}
+
+// disconnect removes the network from one side. It returns nil once nothing of it is left.
+func (s *side) disconnect(ctx context.Context) error {
+	name := s.remote.ClusterID
+	crashpoint.Hit(crashBeforeDisconnect)
+	for _, o := range []object{
+		&networkingv1beta1.GatewayClient{}, &networkingv1beta1.GatewayServer{},
+		&networkingv1beta1.PublicKey{}, &networkingv1beta1.Configuration{},
+	} {
+		if err := s.gone(ctx, name, o); err != nil {
+			return err
+		}
+	}
+	crashpoint.Hit(crashAfterDisconnect)
+	return nil
+}

@@ -1,0 +1,100 @@
+package liqo
+
+import (
+	"context"
+	"fmt"
+
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/crashpoint"
+	"github.com/sluice-dev/sluice/placement/tenant"
+)
+
+// extend extends the instance's namespace on this side to the virtual nodes of the instance,
+// and to no others. It returns nil once the namespace is there on all of them.
+func (s *side) extend(ctx context.Context, t *tenant.Tenant, how v1alpha1.Offloading) error {
+	offloading := &offloadingv1beta1.NamespaceOffloading{
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: consts.DefaultNamespaceOffloadingName, Labels: t.Labels()},
+		Spec: offloadingv1beta1.NamespaceOffloadingSpec{
+			NamespaceMappingStrategy: offloadingv1beta1.NamespaceMappingStrategyType(how.Mapping),
+			RemoteNamespaceName:      how.Name,
+			PodOffloadingStrategy:    offloadingv1beta1.PodOffloadingStrategyType(how.Pods),
+			ClusterSelector: corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{
+					Key: v1alpha1.LabelInstance, Operator: corev1.NodeSelectorOpIn, Values: []string{t.Instance.Name},
+				}},
+			}}},
+		},
+	}
+	crashpoint.Hit(crashBeforeOffloading)
+	err := s.apply(ctx, offloading)
+	crashpoint.Hit(crashAfterOffloading)
+	if err != nil {
+		return err
+	}
+	now := &offloadingv1beta1.NamespaceOffloading{}
+	if err := s.Get(ctx, client.ObjectKeyFromObject(offloading), now); err != nil {
+		return s.failed(fmt.Errorf("read the NamespaceOffloading of %s: %w", t.Namespace, err))
+	}
+	if now.Status.OffloadingPhase == offloadingv1beta1.ReadyOffloadingPhaseType && now.Status.ObservedGeneration == now.Generation {
+		return nil
+	}
+	detail := fmt.Sprintf("is %q", now.Status.OffloadingPhase)
+	for cluster, conditions := range now.Status.RemoteNamespacesConditions {
+		for _, c := range conditions {
+			if c.Type == offloadingv1beta1.NamespaceReady && c.Status != corev1.ConditionTrue {
+				detail += fmt.Sprintf("; on %s: %s", cluster, c.Message)
+			}
+		}
+	}
+	return s.pending("NamespaceOffloading of "+t.Namespace, detail)
+}
+
+// withdraw ends the extension, and waits until the namespace is gone from the other clusters.
+func (s *side) withdraw(ctx context.Context, t *tenant.Tenant) error {
+	key := client.ObjectKey{Namespace: t.Namespace, Name: consts.DefaultNamespaceOffloadingName}
+	offloading := &offloadingv1beta1.NamespaceOffloading{}
+	err := s.Get(ctx, key, offloading)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err == nil && offloading.DeletionTimestamp.IsZero() {
+		err = client.IgnoreNotFound(s.Delete(ctx, offloading))
+	}
+	if err != nil {
+		return s.failed(fmt.Errorf("delete the NamespaceOffloading of %s: %w", t.Namespace, err))
+	}
+	return s.pending("delete the NamespaceOffloading of "+t.Namespace, fmt.Sprintf("is %q", offloading.Status.OffloadingPhase))
+}
+
+// letIn lets the other cluster's pods into the instance's namespace on this side, which
+// otherwise takes nothing from outside: from their addresses as this cluster sees them.
+func (s *side) letIn(ctx context.Context, t *tenant.Tenant) error {
+	var configuration networkingv1beta1.Configuration
+	if err := s.get(ctx, s.remote.ClusterID, &configuration); err != nil {
+		return err
+	}
+	remote := configuration.Status.Remote
+	if remote == nil {
+		return s.pending("Configuration "+configuration.Name, "Liqo has not mapped its address ranges yet")
+	}
+	var from []networkingv1.NetworkPolicyPeer
+	for _, cidr := range append(remote.CIDR.Pod, remote.CIDR.External...) {
+		from = append(from, networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: string(cidr)}})
+	}
+	return s.apply(ctx, &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: "sluice-peering", Labels: t.Labels()},
+		Spec: networkingv1.NetworkPolicySpec{
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: from}},
+		},
+	})
+}

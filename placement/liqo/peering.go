@@ -1,0 +1,404 @@
+package liqo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/crashpoint"
+	names "github.com/sluice-dev/sluice/internal/liqo"
+	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/tenant"
+)
+
+const (
+	// often is how often something is looked at that Liqo is making or removing.
+	often = 250 * time.Millisecond
+	// driftEvery is how often a peering that is ready is looked at.
+	driftEvery = 20 * time.Second
+	// slowestRetry after errors.
+	slowestRetry = 10 * time.Second
+)
+
+// Peerings makes the Peerings of the hub so on their clusters, and keeps them so.
+type Peerings struct {
+	// Client of the hub; its reads may come from a cache.
+	Client client.Client
+	// Connections to the member clusters.
+	Connections *member.Connections
+	// Hub is the hub's ID, the value of v1alpha1.LabelHub.
+	Hub string
+	// Clock; nil means the real one.
+	Clock clock.PassiveClock
+}
+
+// SetupWithManager adds the controller to a manager; it runs on the leader only.
+func (r *Peerings) SetupWithManager(mgr ctrl.Manager) error {
+	if r.Clock == nil {
+		r.Clock = clock.RealClock{}
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("peering").
+		For(&v1alpha1.Peering{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: 8,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](often, slowestRetry),
+		}).
+		Complete(r)
+}
+
+// Reconcile takes one peering as far as it comes.
+func (r *Peerings) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	peering := &v1alpha1.Peering{}
+	if err := r.Client.Get(ctx, request.NamespacedName, peering); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !peering.DeletionTimestamp.IsZero() {
+		return r.report(ctx, peering, r.end(ctx, peering))
+	}
+	if controllerutil.AddFinalizer(peering, v1alpha1.Finalizer) {
+		if err := r.Client.Update(ctx, peering); err != nil {
+			return ctrl.Result{}, fmt.Errorf("add the finalizer: %w", err)
+		}
+	}
+	return r.report(ctx, peering, r.establish(ctx, peering))
+}
+
+// establish makes what the peering says, one module after the other.
+func (r *Peerings) establish(ctx context.Context, peering *v1alpha1.Peering) error {
+	consumer, err := open(ctx, r.Connections, r.Hub, peering.Spec.Consumer)
+	if err != nil {
+		return err
+	}
+	provider, err := open(ctx, r.Connections, r.Hub, peering.Spec.Provider)
+	if member.IsUnknown(err) && peering.Spec.InvitedID != "" {
+		return r.invite(ctx, peering, consumer)
+	}
+	if err != nil {
+		return err
+	}
+	if err := r.introduce(ctx, peering, consumer, provider); err != nil {
+		return err
+	}
+	for _, s := range []*side{consumer, provider} {
+		if s.joined() == nil {
+			if err := s.ensureNamespace(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	// Both modules at once: neither waits for the other.
+	var failures []error
+	if names.Has(peering.Spec.Modules, v1alpha1.ModuleAuthentication) {
+		expires, err := authenticate(ctx, consumer, provider, r.Connections, r.Clock.Now())
+		if err == nil {
+			peering.Status.IdentityExpiresAt = expires
+		}
+		failures = append(failures, condition(peering, v1alpha1.ConditionAuthenticated, "Issued", "the consumer has an identity at the provider", err))
+	}
+	if names.Has(peering.Spec.Modules, v1alpha1.ModuleNetworking) {
+		server, caller, err := r.gateways(ctx, peering, consumer, provider)
+		if err == nil {
+			err = connect(ctx, server, caller)
+		}
+		failures = append(failures, condition(peering, v1alpha1.ConditionNetworked, "Connected", "the gateways of the two clusters are connected", err))
+	}
+	return first(failures...)
+}
+
+// invite makes the consumer's side ready for a provider that has not answered yet.
+func (r *Peerings) invite(ctx context.Context, peering *v1alpha1.Peering, consumer *side) error {
+	if err := consumer.identify(ctx); err != nil {
+		return err
+	}
+	peering.Status.HubID = r.Hub
+	peering.Status.Consumer = &consumer.own
+	peering.Status.Provider = &v1alpha1.LiqoNetwork{ClusterID: peering.Spec.InvitedID}
+	consumer.remote = *peering.Status.Provider
+	if err := r.writeStatus(ctx, peering); err != nil { // before anything is named after them
+		return err
+	}
+	if err := consumer.ensureNamespace(ctx); err != nil {
+		return err
+	}
+	key, endpoint, err := consumer.serve(ctx)
+	if err != nil {
+		return err
+	}
+	peering.Status.Gateway = &v1alpha1.GatewayAddress{Addresses: endpoint.Addresses, Port: endpoint.Port, PublicKey: key}
+	return &placement.PendingError{Step: "peer with " + peering.Spec.Provider, Detail: "its owner has not answered the invitation yet"}
+}
+
+// introduce finds out who the two clusters are and writes it to the hub, before anything is
+// named after it.
+func (r *Peerings) introduce(ctx context.Context, peering *v1alpha1.Peering, consumer, provider *side) error {
+	known := peering.Status.DeepCopy()
+	for _, one := range []struct {
+		*side
+		of *(*v1alpha1.LiqoNetwork)
+	}{{consumer, &peering.Status.Consumer}, {provider, &peering.Status.Provider}} {
+		if err := one.identify(ctx); err != nil {
+			return err
+		}
+		if before := *one.of; before != nil && before.ClusterID != one.own.ClusterID {
+			return &placement.RefusedError{
+				Reason: fmt.Sprintf("%s was cluster %s to Liqo and is %s now", one.cluster.Name, before.ClusterID, one.own.ClusterID),
+				Remedy: "delete the peering; what needs it makes another one",
+			}
+		}
+		*one.of = &one.own
+	}
+	consumer.remote, provider.remote = provider.own, consumer.own
+	if consumer.own.ClusterID == provider.own.ClusterID {
+		return &placement.RefusedError{
+			Reason: fmt.Sprintf("%s and %s are both cluster %s to Liqo", consumer.cluster.Name, provider.cluster.Name, consumer.own.ClusterID),
+			Remedy: "give one of them another clusterID when Liqo is installed",
+		}
+	}
+	if equality.Semantic.DeepEqual(known.Consumer, peering.Status.Consumer) && equality.Semantic.DeepEqual(known.Provider, peering.Status.Provider) {
+		return nil
+	}
+	return r.writeStatus(ctx, peering)
+}
+
+// gateways says whose gateway is called by the other: the provider's, unless the two are
+// peered the other way round as well and that came first, or the provider has joined by
+// invitation, as what is behind a firewall can call.
+func (r *Peerings) gateways(ctx context.Context, peering *v1alpha1.Peering, consumer, provider *side) (server, caller *side, err error) {
+	if provider.joined() != nil {
+		return consumer, provider, nil
+	}
+	if consumer.joined() != nil {
+		return provider, consumer, nil
+	}
+	reverse, err := r.reverse(ctx, peering)
+	if err != nil {
+		return nil, nil, err
+	}
+	if reverse != nil && reverse.CreationTimestamp.Before(&peering.CreationTimestamp) {
+		return consumer, provider, nil
+	}
+	return provider, consumer, nil
+}
+
+// reverse is the peering of the same two clusters the other way round, which shares their
+// network; nil where there is none, or none that stays.
+func (r *Peerings) reverse(ctx context.Context, peering *v1alpha1.Peering) (*v1alpha1.Peering, error) {
+	reverse := &v1alpha1.Peering{}
+	key := client.ObjectKey{Namespace: peering.Namespace, Name: v1alpha1.PeeringName(peering.Spec.Provider, peering.Spec.Consumer)}
+	err := r.Client.Get(ctx, key, reverse)
+	if apierrors.IsNotFound(err) || err == nil && !reverse.DeletionTimestamp.IsZero() {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	return reverse, err
+}
+
+// end removes what the peering has made, in the order in which it depends on each other, and
+// then lets it go. Clusters that have left the inventory are not waited for.
+func (r *Peerings) end(ctx context.Context, peering *v1alpha1.Peering) error {
+	if !controllerutil.ContainsFinalizer(peering, v1alpha1.Finalizer) {
+		return nil
+	}
+	if peering.Status.Consumer != nil && peering.Status.Provider != nil {
+		if err := r.dismantle(ctx, peering); err != nil {
+			return err
+		}
+	}
+	controllerutil.RemoveFinalizer(peering, v1alpha1.Finalizer)
+	crashpoint.Hit(crashBeforePeeringGone)
+	err := r.Client.Update(ctx, peering)
+	crashpoint.Hit(crashAfterPeeringGone)
+	return client.IgnoreNotFound(err)
+}
+
+func (r *Peerings) dismantle(ctx context.Context, peering *v1alpha1.Peering) error {
+	reverse, err := r.reverse(ctx, peering)
+	if err != nil {
+		return err
+	}
+	consumer, err := r.reopen(ctx, peering.Spec.Consumer, peering.Status.Consumer, peering.Status.Provider)
+	if err != nil {
+		return err
+	}
+	provider, err := r.reopen(ctx, peering.Spec.Provider, peering.Status.Provider, peering.Status.Consumer)
+	if err != nil {
+		return err
+	}
+	if consumer != nil {
+		if err := consumer.surrender(ctx); err != nil {
+			return err
+		}
+	}
+	if provider != nil {
+		if err := provider.dismiss(ctx); err != nil {
+			return err
+		}
+	}
+	if reverse != nil {
+		return nil
+	}
+	for _, step := range []func(*side, context.Context) error{(*side).disconnect, (*side).removeNamespace, (*side).forget} {
+		var failures []error // both sides at once: neither waits for the other
+		for _, s := range []*side{consumer, provider} {
+			if s != nil {
+				failures = append(failures, step(s, ctx))
+			}
+		}
+		if err := first(failures...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reopen connects to a side of a peering that ends; nil where there is nothing for Sluice to do.
+func (r *Peerings) reopen(ctx context.Context, name string, own, remote *v1alpha1.LiqoNetwork) (*side, error) {
+	s, err := open(ctx, r.Connections, r.Hub, name)
+	if member.IsUnknown(err) || err == nil && s.joined() != nil {
+		return nil, nil //nolint:nilnil // there is nothing to do
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.own, s.remote = *own, *remote
+	standing, err := s.standing(ctx)
+	if err != nil || standing == tenant.Gone {
+		// All there may be left is what Liqo knows of the other one.
+		if err == nil {
+			err = s.forget(ctx)
+		}
+		return nil, err
+	}
+	return s, nil
+}
+
+// surrender gives back the resources that the consumer has from the provider, then its identity
+// there. Slices are gone by now unless somebody else has made some.
+func (s *side) surrender(ctx context.Context) error {
+	var slices authv1beta1.ResourceSliceList
+	if err := s.List(ctx, &slices, inNamespace(s.namespace())); err != nil {
+		return s.failed(fmt.Errorf("list ResourceSlices in %s: %w", s.namespace(), err))
+	}
+	for i := range slices.Items {
+		if err := s.gone(ctx, slices.Items[i].Name, &authv1beta1.ResourceSlice{}); err != nil {
+			return err
+		}
+	}
+	return s.gone(ctx, s.identityName(), &corev1.Secret{})
+}
+
+// removeNamespace deletes the tenant namespace and waits until it is gone.
+func (s *side) removeNamespace(ctx context.Context) error {
+	standing, err := s.standing(ctx)
+	if err != nil || standing == tenant.Gone {
+		return err
+	}
+	if standing == tenant.Held {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace()}}
+		if err := client.IgnoreNotFound(s.Delete(ctx, namespace)); err != nil {
+			return s.failed(fmt.Errorf("delete namespace %s: %w", namespace.Name, err))
+		}
+	}
+	return s.pending("delete namespace "+s.namespace(), "")
+}
+
+// forget removes the ForeignCluster, which Liqo makes and never removes. It goes last, as Liqo
+// makes it anew for anything that names the other cluster.
+func (s *side) forget(ctx context.Context) error {
+	foreign := &liqov1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: s.remote.ClusterID}}
+	err := s.Delete(ctx, foreign)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return s.failed(fmt.Errorf("delete ForeignCluster %s: %w", foreign.Name, err))
+	}
+	return s.pending("delete ForeignCluster "+foreign.Name, "")
+}
+
+// condition records what has become of one module, and passes the error on.
+func condition(peering *v1alpha1.Peering, kind, reason, message string, err error) error {
+	status := metav1.ConditionTrue
+	if err != nil {
+		status, reason, message = metav1.ConditionFalse, reasonOf(err), err.Error()
+	}
+	v1alpha1.SetCondition(&peering.Status.Conditions, peering.Generation, kind, status, reason, message)
+	return err
+}
+
+// reasonRefused: trying again cannot help.
+const reasonRefused = "Refused"
+
+func reasonOf(err error) string {
+	if refused := (*placement.RefusedError)(nil); errors.As(err, &refused) {
+		return reasonRefused
+	}
+	if pending := (*placement.PendingError)(nil); errors.As(err, &pending) {
+		return v1alpha1.ReasonInProgress
+	}
+	return v1alpha1.ReasonFailed
+}
+
+// report writes what has come of a pass, and says when to look again.
+func (r *Peerings) report(ctx context.Context, peering *v1alpha1.Peering, err error) (ctrl.Result, error) {
+	if !controllerutil.ContainsFinalizer(peering, v1alpha1.Finalizer) {
+		return ctrl.Result{}, err // it is gone
+	}
+	message := "peered"
+	if !peering.DeletionTimestamp.IsZero() {
+		message = "ending"
+	}
+	_ = condition(peering, v1alpha1.ConditionReady, v1alpha1.ReasonReady, message, err)
+	peering.Status.ObservedGeneration = peering.Generation
+	if written := r.writeStatus(ctx, peering); written != nil {
+		return ctrl.Result{}, errors.Join(err, written)
+	}
+	switch pending := (*placement.PendingError)(nil); {
+	case err == nil:
+		return ctrl.Result{RequeueAfter: driftEvery}, nil
+	case errors.As(err, &pending):
+		return ctrl.Result{RequeueAfter: r.patience(peering)}, nil
+	default:
+		return ctrl.Result{}, err
+	}
+}
+
+// patience is often at first, and then a tenth of the time that is being waited already.
+func (r *Peerings) patience(peering *v1alpha1.Peering) time.Duration {
+	ready := meta.FindStatusCondition(peering.Status.Conditions, v1alpha1.ConditionReady)
+	return min(max(r.Clock.Since(ready.LastTransitionTime.Time)/10, often), slowestRetry)
+}
+
+// writeStatus writes the status where that says something new.
+func (r *Peerings) writeStatus(ctx context.Context, peering *v1alpha1.Peering) error {
+	now := &v1alpha1.Peering{}
+	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(peering), now); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if equality.Semantic.DeepEqual(now.Status, peering.Status) {
+		return nil
+	}
+	if err := r.Client.Status().Update(ctx, peering); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("write the peering's status: %w", err))
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package liqo
+
+import (
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	admissionregistrationv1ac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
+	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
+
+	names "github.com/sluice-dev/sluice/internal/liqo"
+	"github.com/sluice-dev/sluice/placement/kube"
+	"github.com/sluice-dev/sluice/placement/tenant"
+)
+
+const (
+	authGroup       = "authentication.liqo.io"
+	networkingGroup = "networking.liqo.io"
+	offloadingGroup = "offloading.liqo.io"
+	ipamGroup       = "ipam.liqo.io"
+	coreGroup       = "core.liqo.io"
+)
+
+// Rules is what Sluice may do anywhere on a cluster that takes part in peerings: what the driver
+// kube may, give consumers the role of a peer in their tenant namespaces, and forget other
+// clusters, of which Liqo keeps the memory outside of namespaces.
+func Rules() []rbacv1.PolicyRule {
+	return append(kube.Rules(),
+		rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{PeerRole}, Verbs: []string{"bind"}},
+		rbacv1.PolicyRule{APIGroups: []string{coreGroup}, Resources: []string{"foreignclusters"}, Verbs: []string{"delete"}},
+	)
+}
+
+// TenantRules is the ceiling inside the namespaces that Sluice makes: what the driver kube needs,
+// and the objects of a peering. It follows Liqo's own role for those who peer
+// (liqo-peering-user-tenant-ns), less what only its tool needs.
+func TenantRules() []rbacv1.PolicyRule {
+	keep := []string{"get", "list", "create", "patch", "delete"}
+	return append(kube.TenantRules(),
+		rbacv1.PolicyRule{APIGroups: []string{networkingGroup}, Resources: []string{"configurations", "gatewayclients", "gatewayservers", "publickeies"}, Verbs: keep},
+		rbacv1.PolicyRule{APIGroups: []string{networkingGroup}, Resources: []string{"connections"}, Verbs: []string{"get", "list"}},
+		rbacv1.PolicyRule{APIGroups: []string{authGroup}, Resources: []string{"tenants", "resourceslices"}, Verbs: keep},
+		rbacv1.PolicyRule{APIGroups: []string{authGroup}, Resources: []string{"resourceslices/status"}, Verbs: []string{"update"}},
+		rbacv1.PolicyRule{APIGroups: []string{offloadingGroup}, Resources: []string{"namespaceoffloadings"}, Verbs: keep},
+		rbacv1.PolicyRule{APIGroups: []string{offloadingGroup}, Resources: []string{"virtualnodes"}, Verbs: []string{"get", "delete"}},
+		rbacv1.PolicyRule{APIGroups: []string{ipamGroup}, Resources: []string{"ips"}, Verbs: keep},
+	)
+}
+
+// PeerRules is what a consumer's cluster may do in its tenant namespace on a provider: ask for
+// resources and namespaces. It is Liqo's liqo-remote-controlplane less the statuses, in which
+// the provider answers: with those, a consumer could accept its own slices.
+func PeerRules() []rbacv1.PolicyRule {
+	replicate := []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{authGroup}, Resources: []string{"renews", "resourceslices"}, Verbs: replicate},
+		{APIGroups: []string{offloadingGroup}, Resources: []string{"namespacemaps"}, Verbs: replicate},
+	}
+}
+
+// JoinedRules is what Sluice may do anywhere on a cluster that has joined by invitation: look.
+func JoinedRules() []rbacv1.PolicyRule {
+	read := []string{"get", "list", "watch"}
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"namespaces", "nodes", "pods"}, Verbs: read},
+		{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"storageclasses"}, Verbs: read},
+		{NonResourceURLs: []string{"/livez", "/readyz", "/version"}, Verbs: []string{"get"}},
+	}
+}
+
+// JudgeRules is what Sluice may do there in the one tenant namespace: judge slices.
+func JudgeRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{authGroup}, Resources: []string{"resourceslices"}, Verbs: []string{"get", "list"}},
+		{APIGroups: []string{authGroup}, Resources: []string{"resourceslices/status"}, Verbs: []string{"update"}},
+	}
+}
+
+// Manifest completes the options of a cluster's registration: Sluice's rights, the role of
+// peers, and what keeps slices out that are not Sluice's to sell. liqoNamespace is where Liqo
+// is installed there.
+func Manifest(o kube.ManifestOptions, liqoNamespace string) kube.ManifestOptions {
+	o.Rules, o.TenantRules = Rules(), TenantRules()
+	o.Guards = SlicesPolicy()
+	account := o.Namespace
+	if account == "" {
+		account = kube.DefaultNamespace
+	}
+	const reader = "sluice-liqo-reader"
+	o.Powers = []tenant.Object{
+		rbacv1ac.ClusterRole(PeerRole).WithRules(kube.ApplyRules(PeerRules())...),
+		rbacv1ac.Role(reader, liqoNamespace).WithRules(kube.ApplyRules([]rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}},
+			{APIGroups: []string{ipamGroup}, Resources: []string{"networks"}, Verbs: []string{"list"}},
+		})...),
+		rbacv1ac.RoleBinding(reader, liqoNamespace).
+			WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("Role").WithName(reader)).
+			WithSubjects(rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(account).WithName(kube.ServiceAccountName)),
+	}
+	return o
+}
+
+// SlicesPolicy keeps ResourceSlices of other classes out, which Liqo itself would accept for
+// whatever they ask, and lets nobody change the class of one.
+func SlicesPolicy() []tenant.Object {
+	label := "'" + consts.ReplicationStatusLabel + "'"
+	replicated := func(o string) string {
+		return "(has(" + o + ".metadata.labels) && " + label + " in " + o + ".metadata.labels && " + o + ".metadata.labels[" + label + "] == 'true')"
+	}
+	return kube.Policy("sluice-slices",
+		admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
+			WithFailurePolicy(admissionregistrationv1.Fail).
+			WithMatchConstraints(admissionregistrationv1ac.MatchResources().WithResourceRules(
+				kube.Matching(authv1beta1.GroupVersion.Group, authv1beta1.GroupVersion.Version, "resourceslices",
+					admissionregistrationv1.Create, admissionregistrationv1.Update))).
+			WithValidations(kube.Validation(
+				"!"+replicated("object")+" || (has(object.spec.class) && object.spec.class == '"+string(names.Class)+"')",
+				"resources of this cluster are sold by Sluice: the class of the ResourceSlice must be "+string(names.Class))),
+		admissionregistrationv1ac.MatchResources())
+}

@@ -1,0 +1,216 @@
+package liqo
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/liqotech/liqo/pkg/consts"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/crashpoint"
+	names "github.com/sluice-dev/sluice/internal/liqo"
+	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/tenant"
+)
+
+// side is one of the two clusters of a peering, and what it keeps for the other one.
+type side struct {
+	client.Client
+	cluster    *v1alpha1.MemberCluster
+	connection *member.Connection
+	hub        string
+	// own is who the cluster is to Liqo, remote who the other one is.
+	own, remote v1alpha1.LiqoNetwork
+}
+
+// open connects to a member cluster, with Liqo's types.
+func open(ctx context.Context, connections *member.Connections, hub, name string) (*side, error) {
+	cluster, err := connections.Cluster(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	connection, err := connections.Open(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	typed, err := connection.Typed(names.Scheme)
+	if err != nil {
+		return nil, err
+	}
+	return &side{Client: typed, cluster: cluster, connection: connection, hub: hub}, nil
+}
+
+// liqoNamespace is where Liqo is installed there.
+func (s *side) liqoNamespace() string {
+	if l := s.cluster.Spec.Liqo; l != nil && l.Namespace != "" {
+		return l.Namespace
+	}
+	return names.DefaultNamespace
+}
+
+// joined is the answer of the cluster's owner to an invitation; nil where Sluice does the work.
+func (s *side) joined() *v1alpha1.JoinedPeering {
+	if s.cluster.Spec.Liqo == nil {
+		return nil
+	}
+	return s.cluster.Spec.Liqo.Joined
+}
+
+// identify finds out who the cluster is to Liqo.
+func (s *side) identify(ctx context.Context) error {
+	if joined := s.joined(); joined != nil {
+		s.own = joined.Network
+		return nil
+	}
+	var modules []v1alpha1.LiqoModule
+	if s.cluster.Spec.Liqo != nil {
+		modules = s.cluster.Spec.Liqo.Modules
+	}
+	network, err := names.Network(ctx, s.Client, s.liqoNamespace(), modules)
+	if err != nil {
+		return s.failed(err)
+	}
+	s.own = *network
+	return nil
+}
+
+// failed names the cluster of an error.
+func (s *side) failed(err error) error { return fmt.Errorf("on %s: %w", s.cluster.Name, err) }
+
+// pending waits for something on this side.
+func (s *side) pending(object, detail string) error {
+	return &placement.PendingError{Step: object + " on " + s.cluster.Name, Detail: detail, Every: often}
+}
+
+// namespace holds what the cluster keeps for the other one.
+func (s *side) namespace() string { return names.TenantNamespace(s.remote.ClusterID) }
+
+// meta is that of an object there; those of which there is one are named after the other cluster.
+func (s *side) meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: s.namespace(), Name: name,
+		Labels: map[string]string{consts.RemoteClusterID: s.remote.ClusterID},
+	}
+}
+
+func (s *side) labels() map[string]string {
+	return map[string]string{v1alpha1.LabelHub: s.hub, "app.kubernetes.io/managed-by": v1alpha1.FieldManager}
+}
+
+// apply makes an object be as its fields say that are set, server-side.
+func (s *side) apply(ctx context.Context, o client.Object) error {
+	want, err := s.render(o)
+	if err != nil {
+		return err
+	}
+	if err := tenant.OnceAllowed(ctx, func(ctx context.Context) error { return tenant.ApplyTo(ctx, s.Client, want) }); err != nil {
+		return s.failed(err)
+	}
+	return nil
+}
+
+// render is an object as it is applied: without status, and with Sluice's labels.
+func (s *side) render(o client.Object) (tenant.Object, error) {
+	kind, err := apiutil.GVKForObject(o, names.Scheme)
+	if err != nil {
+		return nil, err
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return nil, fmt.Errorf("render %s %s: %w", kind.Kind, o.GetName(), err)
+	}
+	u := &unstructured.Unstructured{Object: fields}
+	u.SetGroupVersionKind(kind)
+	labels := s.labels()
+	maps.Copy(labels, o.GetLabels())
+	u.SetLabels(labels)
+	delete(u.Object, "status")
+	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+	return tenant.FromUnstructured(u), nil
+}
+
+// get reads an object of the tenant namespace by name.
+func (s *side) get(ctx context.Context, name string, into client.Object) error {
+	err := tenant.OnceAllowed(ctx, func(ctx context.Context) error {
+		return s.Client.Get(ctx, client.ObjectKey{Namespace: s.namespace(), Name: name}, into)
+	})
+	if err != nil {
+		return s.failed(fmt.Errorf("read %s %s/%s: %w", kindOf(into), s.namespace(), name, err))
+	}
+	return nil
+}
+
+// ensureNamespace makes the tenant namespace and gives Sluice its rights in it. It is
+// *placement.RefusedError where somebody else has peered the two clusters.
+func (s *side) ensureNamespace(ctx context.Context) error {
+	crashpoint.Hit(crashBeforeTenantNamespace)
+	err := s.createNamespace(ctx)
+	crashpoint.Hit(crashAfterTenantNamespace)
+	if err != nil {
+		return err
+	}
+	return s.apply(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace(), Name: "sluice"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: tenant.ClusterRole},
+		Subjects:   []rbacv1.Subject{tenant.Subject(s.connection.Username)},
+	})
+}
+
+// standing is what has become of the tenant namespace; one of somebody else counts as gone.
+func (s *side) standing(ctx context.Context) (tenant.Standing, error) {
+	var namespace corev1.Namespace
+	err := s.Client.Get(ctx, client.ObjectKey{Name: s.namespace()}, &namespace)
+	switch {
+	case apierrors.IsNotFound(err):
+		return tenant.Gone, nil
+	case err != nil:
+		return tenant.Gone, s.failed(fmt.Errorf("read namespace %s: %w", s.namespace(), err))
+	case namespace.Labels[v1alpha1.LabelHub] != s.hub:
+		return tenant.Gone, nil
+	case !namespace.DeletionTimestamp.IsZero():
+		return tenant.Ending, nil
+	}
+	return tenant.Held, nil
+}
+
+// gone deletes an object of the tenant namespace and returns nil once it is no more; until then
+// *placement.PendingError says what keeps it.
+func (s *side) gone(ctx context.Context, name string, o client.Object) error {
+	key := client.ObjectKey{Namespace: s.namespace(), Name: name}
+	err := s.Client.Get(ctx, key, o)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return s.failed(fmt.Errorf("read %s %s: %w", kindOf(o), key, err))
+	}
+	if o.GetDeletionTimestamp().IsZero() {
+		if err := client.IgnoreNotFound(s.Client.Delete(ctx, o)); err != nil {
+			return s.failed(fmt.Errorf("delete %s %s: %w", kindOf(o), key, err))
+		}
+		if err := s.Client.Get(ctx, key, o); apierrors.IsNotFound(err) {
+			return nil
+		}
+	}
+	return s.pending("delete "+kindOf(o)+" "+key.String(), fmt.Sprintf("it is kept by the finalizers %q", o.GetFinalizers()))
+}
+
+// kindOf names an object's kind.
+func kindOf(o client.Object) string {
+	kind, err := apiutil.GVKForObject(o, names.Scheme)
+	if err != nil {
+		return fmt.Sprintf("%T", o)
+	}
+	return kind.Kind
+}

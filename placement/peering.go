@@ -1,0 +1,224 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/liqo"
+)
+
+// Peering is a request's to be delivered to the consumer's own cluster.
+type Peering struct {
+	v1alpha1.PeeringPlan
+	// Cluster that the consumer names as its own; empty where it does not say.
+	Cluster string
+	// Consumer and Hub are member clusters: those that the instance is delivered by or else, once
+	// Snapshot.Govern has looked, those that it is to be. Problem says why there is none.
+	Consumer, Hub, Problem string
+}
+
+func peeringOf(plan *v1alpha1.PeeringPlan, cluster string) *Peering {
+	if plan == nil {
+		return nil
+	}
+	return &Peering{PeeringPlan: *plan, Cluster: cluster}
+}
+
+// stay keeps the clusters that the instance is delivered by, or is being.
+func (p *Peering) stay(decisions ...*v1alpha1.Decision) {
+	if p == nil {
+		return
+	}
+	for _, d := range decisions {
+		if d != nil && len(d.Placements) > 0 && d.Placements[0].Peering != nil {
+			p.Consumer, p.Hub = d.Placements[0].Peering.Consumer, d.Placements[0].Peering.Hub
+		}
+	}
+}
+
+// placed is what a placement of an instance says of its peering.
+func (p *Peering) placed(instance, cluster string) *v1alpha1.PlacementPeering {
+	if p == nil {
+		return nil
+	}
+	placed := &v1alpha1.PlacementPeering{Consumer: p.Consumer, Hub: p.Hub, Offloading: p.Offloading}
+	if p.needsNode() {
+		placed.Node = v1alpha1.VirtualNodeName(instance, cluster)
+	}
+	return placed
+}
+
+// needsNode: whoever goes through a hub runs on a node of the hub.
+func (p *Peering) needsNode() bool { return p.Gives == v1alpha1.GivesNode || p.hubAndSpoke() }
+
+func (p *Peering) hubAndSpoke() bool { return p.Role == v1alpha1.RoleHubAndSpoke }
+
+// modules of Liqo that chosen clusters need.
+func (p *Peering) modules() []v1alpha1.LiqoModule { return ModulesFor(p.needsNode()) }
+
+// ModulesFor are the modules of Liqo that a peering needs, with virtual nodes or without.
+func ModulesFor(nodes bool) []v1alpha1.LiqoModule {
+	if nodes {
+		return []v1alpha1.LiqoModule{v1alpha1.ModuleNetworking, v1alpha1.ModuleAuthentication, v1alpha1.ModuleOffloading}
+	}
+	return []v1alpha1.LiqoModule{v1alpha1.ModuleNetworking}
+}
+
+// Govern completes a request by what the operator says: the policies that concern its
+// consumer, and the consumer's own cluster where the plan delivers to it.
+func (s *Snapshot) Govern(r Request, consumer Consumer) Request {
+	r = s.Policies().Govern(r, consumer)
+	if r.Peering != nil {
+		found := *r.Peering
+		found.find(s, r.Consumer)
+		r.Peering = &found
+	}
+	return r
+}
+
+// find looks for the consumer's own cluster, and for a hub where one is needed: of several,
+// the first by name that is ready. What the instance is delivered by stays, as nodes and
+// namespaces do not move from one cluster of a consumer to another.
+func (p *Peering) find(s *Snapshot, consumer Consumer) {
+	var own []string
+	var hubs []*Cluster
+	for _, page := range s.pages {
+		for row := range page.peering.rows() {
+			c := page.clusters[row]
+			switch {
+			case c.isOf(consumer):
+				own = append(own, c.Name)
+			case c.Liqo.Hub && len(c.Consumers) == 0:
+				hubs = append(hubs, c)
+			}
+		}
+	}
+	slices.Sort(own)
+	before := p.Consumer
+	switch {
+	case before != "" && p.Cluster != "" && p.Cluster != before:
+		p.Problem = fmt.Sprintf("parameter cluster: the instance is delivered to %s, and stays with it", before)
+	case before != "" && slices.Contains(own, before):
+	case p.Cluster != "" && slices.Contains(own, p.Cluster):
+		p.Consumer = p.Cluster
+	case p.Cluster != "":
+		p.Problem = fmt.Sprintf("parameter cluster: %s is not a cluster of the consumer's own", p.Cluster)
+	case len(own) == 0:
+		p.Problem = "the consumer has no cluster of its own to deliver to: its operator adds it with `sluice cluster add --driver liqo --consumer`"
+	case len(own) > 1:
+		p.Problem = "parameter cluster: the consumer has several, and has to name one of " + strings.Join(own, ", ")
+	default:
+		p.Consumer = own[0]
+	}
+	if !p.hubAndSpoke() || p.Problem != "" {
+		return
+	}
+	if slices.ContainsFunc(hubs, func(c *Cluster) bool { return c.Name == p.Hub }) {
+		return
+	}
+	slices.SortFunc(hubs, func(a, b *Cluster) int {
+		if a.Ready != b.Ready {
+			return map[bool]int{true: -1, false: 1}[a.Ready]
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	if len(hubs) == 0 {
+		p.Problem = "no member cluster is a hub, through which the plan delivers: its operator adds one with `sluice cluster add --driver liqo --hub`"
+		return
+	}
+	p.Hub = hubs[0].Name
+}
+
+// isOf tells whether the cluster is the consumer's own.
+func (c *Cluster) isOf(consumer Consumer) bool {
+	return slices.ContainsFunc(c.Consumers, func(ref v1alpha1.ConsumerReference) bool {
+		return ref.Platform == consumer.Platform && (ref.Organization == "" || ref.Organization == consumer.Organization) &&
+			(ref.Space == "" || ref.Space == consumer.Space)
+	})
+}
+
+// consumersOwn refuses the clusters of consumers.
+func consumersOwn() filter {
+	return filter{reason: ReasonConsumersOwn, shape: true,
+		rejects: func(p *page, among set) set { return among.and(p.owned) },
+		message: func(*page, int) string { return "is a consumer's own, which buys and does not sell" },
+	}
+}
+
+// notPeerable refuses clusters that cannot be peered with the one that the peering needs: the
+// consumer's own or the hub. Without a peering it refuses those that are reached by one only.
+func notPeerable(peering *Peering) filter {
+	if peering == nil {
+		return filter{reason: ReasonNotPeerable, shape: true,
+			rejects: func(p *page, among set) set { return among.and(p.joined) },
+			message: func(p *page, row int) string {
+				return fmt.Sprintf("has joined %s by invitation, and is reached by peering only", p.clusters[row].Liqo.Joined.With)
+			},
+		}
+	}
+	why := func(c *Cluster) string { return peering.refuses(c) }
+	return filter{reason: ReasonNotPeerable, shape: true,
+		rejects: func(p *page, among set) set {
+			if peering.Problem != "" {
+				return among
+			}
+			refused := among.without(p.peering)
+			for row := range among.and(p.peering).rows() {
+				if why(p.clusters[row]) != "" {
+					refused.add(row)
+				}
+			}
+			return refused
+		},
+		message: func(p *page, row int) string { return why(p.clusters[row]) },
+	}
+}
+
+// refuses says why a cluster cannot be peered as needed; empty means that it can.
+func (p *Peering) refuses(c *Cluster) string {
+	with := p.Consumer
+	if p.Hub != "" {
+		with = p.Hub
+	}
+	switch {
+	case p.Problem != "":
+		return p.Problem
+	case c.Liqo == nil:
+		return "has the driver " + c.Driver + ", and Liqo peers those with the driver liqo"
+	case c.Name == with:
+		return "is the hub itself"
+	case c.Liqo.Joined != nil && c.Liqo.Joined.With != with:
+		return fmt.Sprintf("has joined %s by invitation, and not %s", c.Liqo.Joined.With, with)
+	}
+	for _, module := range p.modules() {
+		if !liqo.Has(c.Liqo.Modules, module) {
+			return fmt.Sprintf("has not Liqo's module %s", module)
+		}
+	}
+	return ""
+}
+
+// Refuses says why the policies of a cluster's provider refuse the consumers of another
+// cluster; empty where they refuse none of them.
+func (inv *Inventory) Refuses(cluster string, consumers []v1alpha1.ConsumerReference) string {
+	s := inv.Snapshot()
+	at, found := s.find(cluster)
+	if !found {
+		return ""
+	}
+	for _, ref := range consumers {
+		r := s.Policies().Govern(Request{}, Consumer{Platform: ref.Platform, Organization: ref.Organization, Space: ref.Space})
+		facts := r.facts()
+		for i := range r.Rules {
+			f := ruled(&r.Rules[i], facts)
+			var only set
+			only.add(at.row)
+			if refused := f.rejects(at.page, only); refused != (set{}) {
+				return f.message(at.page, at.row)
+			}
+		}
+	}
+	return ""
+}
