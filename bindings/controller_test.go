@@ -236,6 +236,11 @@ func aBindingFollows(t *testing.T, f *fixture) {
 
 	on(nil, there)
 	f.until(t, b, "what was left is forgotten", func(b *v1alpha1.ServiceBinding) bool { return slices.Equal(b.Status.Clusters, clusters[1:]) })
+
+	on([]v1alpha1.LeftPlacement{{Placement: there, Since: metav1.Now()}}) // displaced
+	f.until(t, b, "nothing is issued any more", func(b *v1alpha1.ServiceBinding) bool { return len(b.Status.Issued) == 0 })
+	on(nil, there)
+	f.until(t, b, "the binding is issued anew", func(b *v1alpha1.ServiceBinding) bool { return slices.Equal(b.Status.Issued, clusters[1:]) })
 	f.unbound(t, b)
 }
 

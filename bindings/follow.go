@@ -20,9 +20,9 @@ func behind(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) bool
 		len(without(b.Status.Clusters, union(clustersOf(instance), leftOf(instance)))) > 0)
 }
 
-// made tells whether a bind has succeeded, of an instance that still is somewhere.
+// made tells whether a bind has succeeded, of an instance that has been delivered.
 func made(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) bool {
-	return len(placementsOf(instance)) > 0 && b.Status.Operation != nil && b.Status.Operation.State == v1alpha1.StateSucceeded
+	return instance.Status.Delivered != nil && b.Status.Operation != nil && b.Status.Operation.State == v1alpha1.StateSucceeded
 }
 
 // elsewhere tells whether the credentials are for other clusters or nodes than those of
@@ -44,6 +44,9 @@ func (c *Controller) follow(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	if len(placementsOf(&instance)) == 0 {
+		return reconcile.Result{}, c.lapse(ctx, b, &instance)
+	}
 	if !behind(b, &instance) {
 		return c.refresh(ctx, b, &instance)
 	}
@@ -62,6 +65,17 @@ func (c *Controller) follow(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 	}
 	log.FromContext(ctx).Info("follows the instance", "binding", b.Name, "from", b.Status.Issued, "to", clustersOf(&instance))
 	return c.lookAgain(&instance, found), c.succeed(ctx, b, &instance, issued, found)
+}
+
+// lapse notes that nothing is issued any more: the instance is displaced
+// (v1alpha1.Decision.Displaced), and what was issued goes with what it leaves. Should it
+// come back to the same clusters, it is issued anew.
+func (c *Controller) lapse(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) error {
+	if !elsewhere(b, instance) {
+		return c.forgetClusters(ctx, b, instance)
+	}
+	b.Status.Issued, b.Status.Nodes = nil, nil
+	return c.writeStatus(ctx, b)
 }
 
 // forgetClusters takes the clusters from the status where nothing of the instance, and

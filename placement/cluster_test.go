@@ -114,7 +114,7 @@ func TestAMemberClusterIsMeasuredAndFedToTheInventory(t *testing.T) {
 	}}
 	m := newMemberWorld(t, node("n", nil), ours, pod(ours.Name, "n", nil), pod("others", "n", nil),
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}})
-	m.inventory.Reserve("si-a", Consumer{}, map[string]Resources{"eu": {corev1.ResourceCPU: 1000}})
+	m.inventory.Reserve(Holding{Instance: "si-a", Held: map[string]Resources{"eu": {corev1.ResourceCPU: 1000}}})
 	m.reconciler.recovery.done = true
 
 	mc := m.look()
@@ -233,7 +233,7 @@ func TestAStatusThatSaysNothingNewIsNotWritten(t *testing.T) {
 func TestAMemberClusterStaysTillNoInstanceIsThere(t *testing.T) {
 	m := newMemberWorld(t, node("n", nil))
 	m.look()
-	m.inventory.Reserve("si-a", Consumer{}, map[string]Resources{"eu": {corev1.ResourceCPU: 1000}})
+	m.inventory.Reserve(Holding{Instance: "si-a", Held: map[string]Resources{"eu": {corev1.ResourceCPU: 1000}}})
 	mc := &v1alpha1.MemberCluster{}
 	m.must(m.hub.Get(t.Context(), m.key(), mc))
 	m.must(m.hub.Delete(t.Context(), mc))

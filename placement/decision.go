@@ -19,6 +19,8 @@ type Decision struct {
 	Rejections []Rejection
 	// RunnerUp is the best cluster that fits and was not chosen; nil where there is none.
 	RunnerUp *RunnerUp
+	// Preemption that would make room, where somebody has looked for it; nil where there is none.
+	Preemption *v1alpha1.Preemption
 }
 
 // RunnerUp is a cluster that would have been next.
@@ -110,7 +112,7 @@ func (e *UnplaceableError) Error() string {
 
 // API converts the decision for the status of an instance at a generation.
 func (d Decision) API(generation int64) *v1alpha1.Decision {
-	out := &v1alpha1.Decision{Generation: generation, Considered: int32(d.Considered)} //nolint:gosec // a count of clusters
+	out := &v1alpha1.Decision{Generation: generation, Considered: int32(d.Considered), Preemption: d.Preemption} //nolint:gosec // a count of clusters
 	for _, p := range d.Placements {
 		placed := v1alpha1.Placement{Cluster: p.Cluster, Replicas: p.Replicas, Components: p.Components, Reserved: p.Reserved.List(), Score: p.Score}
 		if p.Price != nil {

@@ -8,7 +8,8 @@
 // randomness, so that a decision can be explained and replayed (request.go,
 // filter.go, score.go, place.go, choose.go, decision.go, explain.go, record.go; a
 // file each for what is asked: affinity, claim, division, location, quota, rule,
-// spread). The second half feeds it and acts on its decisions:
+// spread). Preempt (preemption.go) is its counterpart for what fits nowhere: who would
+// have to leave. The second half feeds it and acts on its decisions:
 //
 //   - Inventory (inventory.go, ledger.go) is the indexed picture of the member
 //     clusters and of what is reserved on them. Inventory.Place decides and
@@ -19,7 +20,8 @@
 //     deliver, clean, observe and remove. The decision is written to the hub before
 //     any cluster is touched; the ledger is rebuilt from those writes after a restart.
 //     An instance moves when it has to leave a cluster (eviction.go,
-//     instance_move.go), or its operator wants it to (rebalance.go).
+//     instance_move.go, instance_preemption.go), or its operator wants it to
+//     (rebalance.go).
 //
 // A Driver delivers an instance to one kind of member cluster; its implementations
 // live in the packages below this one.

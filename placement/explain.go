@@ -34,8 +34,16 @@ func Explain(r Request, s *Snapshot) []Verdict {
 		return explainTogether(r, s)
 	}
 	e := evaluate(r, s)
-	chosen, _ := e.choose()
-	return e.verdicts(chosen)
+	chosen, short := e.choose()
+	verdicts := e.verdicts(chosen)
+	if short == nil {
+		return verdicts
+	}
+	if p := Preempt(r, s); p != nil {
+		i := slices.IndexFunc(verdicts, func(v Verdict) bool { return v.Cluster == p.Cluster })
+		verdicts[i].Reason, verdicts[i].Message = ReasonDisplaces, p.Message+"; "+describePreemption(p)
+	}
+	return verdicts
 }
 
 // verdicts are those of an evaluation, with these clusters chosen.

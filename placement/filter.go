@@ -42,6 +42,8 @@ const (
 	ReasonTainted Reason = "Tainted"
 	// ReasonLeft: the instance is there and has to leave.
 	ReasonLeft Reason = "Left"
+	// ReasonSpokenFor: room is being made there for an instance whose priority is not lower.
+	ReasonSpokenFor Reason = "SpokenFor"
 	// ReasonProviderExcluded: the consumer wants nothing of the cluster's provider.
 	ReasonProviderExcluded Reason = "ProviderExcluded"
 	// ReasonNoGroup: the cluster lacks a label by which the request is spread.
@@ -64,6 +66,8 @@ const (
 	ReasonGone Reason = "Gone"
 	// ReasonFits: the cluster fits, but the request as a whole cannot be placed.
 	ReasonFits Reason = "Fits"
+	// ReasonDisplaces: the request fits if instances of lower priority leave.
+	ReasonDisplaces Reason = "Displaces"
 	// ReasonOutranked: the cluster fits, and others were preferred.
 	ReasonOutranked Reason = "Outranked"
 )
@@ -89,6 +93,9 @@ func (r Request) filters(s *Snapshot, held Resources) []filter {
 	asked := []filter{otherwiseUsed(r.Made != nil), consumersOwn(), notPeerable(r.Peering), notReady(), accessNotVerified(), notAdmitted(), cordoned()}
 	if len(r.Leaving) > 0 {
 		asked = append(asked, left(r.Leaving))
+	}
+	if len(s.preemptions) > 0 {
+		asked = append(asked, spokenFor(r, s))
 	}
 	if r.Selector != nil {
 		requirements, _ := r.Selector.Requirements()

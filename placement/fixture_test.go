@@ -91,15 +91,16 @@ func (w *world) newReconciler() *instanceReconciler {
 
 func hubConfig(w *world) *rest.Config { return hubtest.Start(w).Config }
 
-// testCatalog sells 2, 4 and 8 cores, on one cluster or more.
+// testCatalog sells 2, 4 and 8 cores, on one cluster or more, of the priority classes
+// bronze, silver and gold, which count where a policy declares them.
 func testCatalog(t *testing.T) *catalog.Snapshot {
 	t.Helper()
 	spec := v1alpha1.ServiceOfferingSpec{ID: "service-compute", Name: "compute", Description: "Cores.", Bindable: true, PlanUpdateable: true}
-	for _, size := range []string{"2", "4", "8"} {
+	for size, class := range map[string]string{"2": "bronze", "4": "silver", "8": "gold"} {
 		spec.Plans = append(spec.Plans, v1alpha1.Plan{
 			ID: "plan-" + size, Name: "cores-" + size, Description: size + " cores.", Kind: v1alpha1.PlanKindResources,
 			MaximumPollingDurationSeconds: int32(polling.Seconds()),
-			Resources:                     &v1alpha1.ResourcesPlan{Limits: quantities("cpu=" + size), Clusters: 1, MaxClusters: 3},
+			Resources:                     &v1alpha1.ResourcesPlan{Limits: quantities("cpu=" + size), Clusters: 1, MaxClusters: 3, PriorityClass: class},
 		})
 	}
 	spec.Plans = append(spec.Plans, v1alpha1.Plan{

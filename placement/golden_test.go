@@ -68,22 +68,26 @@ func replay(t *testing.T, sections map[string]string) (decision, table string) {
 	for _, row := range decode[[]clusterRow](t, sections["clusters"]) {
 		inventory.UpsertCluster(ClusterOf(row.memberCluster(), goldenTime))
 	}
-	held, consumers := map[string]map[string]Resources{}, map[string]Consumer{}
+	held := map[string]Holding{}
 	for _, row := range decode[[]reservationRow](t, sections["reservations"]) {
-		if held[row.Instance] == nil {
-			held[row.Instance] = map[string]Resources{}
+		h, known := held[row.Instance]
+		if !known {
+			h = Holding{Instance: row.Instance, Consumer: row.Consumer, Class: row.Class, Held: map[string]Resources{}}
 		}
-		held[row.Instance][row.Cluster] = ResourcesOf(row.Resources)
-		consumers[row.Instance] = row.Consumer
+		h.Held[row.Cluster], h.Preemption = ResourcesOf(row.Resources), row.Preemption
+		held[row.Instance] = h
 	}
-	for instance, clusters := range held {
-		inventory.Reserve(instance, consumers[instance], clusters)
+	for _, h := range held {
+		inventory.Reserve(h)
 	}
 	request := decode[requestRow](t, sections["request"]).request(t, sections["plan"], sections["cluster plan"])
 	inventory.SetPolicies(CompilePolicies(decode[[]v1alpha1.PlacementPolicy](t, sections["policies"])))
 	request = inventory.Snapshot().Govern(request, request.Consumer)
 
 	got, err := Place(request, inventory.Snapshot())
+	if err != nil {
+		got.Preemption = Preempt(request, inventory.Snapshot())
+	}
 	out, marshalErr := yaml.Marshal(got.API(1))
 	if marshalErr != nil {
 		t.Fatal(marshalErr)
@@ -184,6 +188,10 @@ type reservationRow struct {
 	Cluster   string              `json:"cluster"`
 	Resources corev1.ResourceList `json:"resources"`
 	Consumer  Consumer            `json:"consumer"`
+	// Class of an instance that nothing is being done with; Preemption is the room that is
+	// being made for it.
+	Class      string               `json:"class"`
+	Preemption *v1alpha1.Preemption `json:"preemption"`
 }
 
 // requestRow is a request: of a plan, where the file has one, or as it stands here.
@@ -204,6 +212,7 @@ type requestRow struct {
 	Current     []string              `json:"current"`
 	Consumer    Consumer              `json:"consumer"`
 	Require     []v1alpha1.PolicyRule `json:"require"`
+	Class       string                `json:"class"`
 }
 
 func (r requestRow) request(t *testing.T, resourcesPlan, clusterPlan string) Request {
@@ -238,7 +247,7 @@ func (r requestRow) request(t *testing.T, resourcesPlan, clusterPlan string) Req
 	return Request{
 		Consumer: r.Consumer, Rules: rules,
 		ID: r.ID, Resources: ResourcesOf(r.Resources), Clusters: r.Clusters, Selector: selector,
-		Tolerations: r.Tolerations, Tier: r.Tier, MaxPrice: PriceOf(r.MaxPrice), Weights: r.Weights, Current: r.Current,
+		Tolerations: r.Tolerations, Tier: r.Tier, MaxPrice: PriceOf(r.MaxPrice), Weights: r.Weights, Current: r.Current, Class: r.Class,
 	}
 }
 

@@ -93,6 +93,10 @@ type history struct {
 	made     int
 	// shrunk clusters had more reserved than they have left.
 	shrunk map[string]bool
+	// preempts says whom the classes displace; empty where none are declared.
+	preempts v1alpha1.Preempts
+	// victims that room was made without, at any time.
+	victims map[string]bool
 }
 
 const historyNamespace = "sluice"
@@ -100,7 +104,7 @@ const historyNamespace = "sluice"
 func newHistory(t *rapid.T, plans *catalog.Snapshot) *history {
 	h := &history{
 		T: t, plans: plans, scheme: runtime.NewScheme(), clock: testclock.NewFakePassiveClock(goldenTime), driver: newRememberingDriver(),
-		shrunk: map[string]bool{}, faults: true,
+		shrunk: map[string]bool{}, victims: map[string]bool{}, faults: true,
 	}
 	h.must(v1alpha1.AddToScheme(h.scheme))
 	h.hub = fake.NewClientBuilder().WithScheme(h.scheme).
@@ -114,6 +118,10 @@ func newHistory(t *rapid.T, plans *catalog.Snapshot) *history {
 		mc := clusterRow{Name: name, Has: quantities(fmt.Sprintf("cpu=%d", rapid.IntRange(4, 16).Draw(t, "cores")))}.memberCluster()
 		mc.Namespace = historyNamespace
 		h.must(h.hub.Create(context.Background(), mc))
+	}
+	h.preempts = rapid.SampledFrom([]v1alpha1.Preempts{"", v1alpha1.PreemptsSameConsumer, v1alpha1.PreemptsAnyConsumer}).Draw(t, "preempts")
+	if h.preempts != "" {
+		h.must(h.hub.Create(context.Background(), classesPolicy(historyNamespace, h.preempts)))
 	}
 	h.start()
 	return h
@@ -210,7 +218,10 @@ func (h *history) provision() {
 	name := fmt.Sprintf("si-%d", h.made)
 	h.must(h.hub.Create(context.Background(), &v1alpha1.ServiceInstance{
 		ObjectMeta: metav1.ObjectMeta{Namespace: historyNamespace, Name: name, Finalizers: []string{v1alpha1.Finalizer}, Generation: 1},
-		Spec:       v1alpha1.ServiceInstanceSpec{Platform: "platform", InstanceID: name, ServiceID: "service-compute", Desired: h.state()},
+		Spec: v1alpha1.ServiceInstanceSpec{
+			Platform: "platform", SpaceGUID: rapid.SampledFrom([]string{"space-1", "space-2"}).Draw(h.T, "space"),
+			InstanceID: name, ServiceID: "service-compute", Desired: h.state(),
+		},
 	}))
 	h.pass(name)
 }
@@ -342,6 +353,7 @@ func (h *history) audit() {
 			h.Fatalf("after %s: oversold: %d of %d thousandths of a core are reserved on %s", h.did, reserved[name], room, name)
 		}
 	}
+	h.auditPreemptions(known)
 	for cluster, instances := range h.driver.carried {
 		for name := range instances {
 			instance := known[name]
@@ -351,6 +363,32 @@ func (h *history) audit() {
 			if _, named := Ledger(&instance.Status)[cluster]; !named {
 				h.Fatalf("after %s: leaked: %s carries %s, whose status does not name it", h.did, cluster, name)
 			}
+		}
+	}
+}
+
+// auditPreemptions checks that nobody is displaced who may not be.
+func (h *history) auditPreemptions(known map[string]*v1alpha1.ServiceInstance) {
+	for name, instance := range known {
+		p := instance.Status.Preemption
+		if p != nil && h.preempts == "" {
+			h.Fatalf("after %s: %s has room made, and no class is declared", h.did, name)
+		}
+		for i := 0; p != nil && i < len(p.Victims); i++ {
+			victim := known[p.Victims[i].Instance]
+			if victim == nil {
+				continue // gone in the meantime
+			}
+			if p.Victims[i].Priority >= p.Priority {
+				h.Fatalf("after %s: %s displaces %+v", h.did, name, p.Victims[i])
+			}
+			if h.preempts == v1alpha1.PreemptsSameConsumer && victim.Spec.SpaceGUID != instance.Spec.SpaceGUID {
+				h.Fatalf("after %s: %s displaces %s of another consumer", h.did, name, victim.Name)
+			}
+			h.victims[victim.Name] = true
+		}
+		if d := instance.Status.Decision; d != nil && len(d.Displaced) > 0 && !h.victims[name] {
+			h.Fatalf("after %s: %s is displaced, and nobody wanted its room", h.did, name)
 		}
 	}
 }
@@ -384,6 +422,8 @@ func (h *history) rest() {
 			h.Fatalf("%s is still being deprovisioned: %+v", instance.Name, status)
 		case status.Operation == nil || status.Operation.State == v1alpha1.StateInProgress:
 			h.Fatalf("%s is still at %+v", instance.Name, status.Operation)
+		case status.Preemption != nil:
+			h.Fatalf("%s still has room made: %+v", instance.Name, status.Preemption)
 		case len(status.Left) > 0 || status.Decision != nil && len(status.Decision.Leaving) > 0:
 			h.Fatalf("%s is still leaving: left %v, decision %+v", instance.Name, status.Left, status.Decision)
 		case status.Delivered == nil && status.Decision != nil:
@@ -403,11 +443,26 @@ func (h *history) rest() {
 		if status.Delivered == nil {
 			continue
 		}
+		if len(status.Delivered.Decision.Displaced) > 0 {
+			h.wantNoRoom(&instance)
+		}
 		for _, p := range status.Delivered.Decision.Placements {
 			if got := h.driver.carried[p.Cluster][instance.Name]; got != p.Reserved.Cpu().Value() {
 				h.Fatalf("%s is delivered to %s with %s, which carries %d", instance.Name, p.Cluster, p.Reserved.Cpu(), got)
 			}
 		}
+	}
+}
+
+// wantNoRoom checks that an instance that is displaced has nowhere to go.
+func (h *history) wantNoRoom(instance *v1alpha1.ServiceInstance) {
+	s := &scope{ServiceInstance: instance, now: h.clock.Now()}
+	plan, err := h.plans.Plan(instance.Spec.ServiceID, s.wanted().PlanID)
+	h.must(err)
+	request, err := h.reconciler.request(s, plan, nil)
+	h.must(err)
+	if decision, err := Place(request, h.inventory.Snapshot()); err == nil {
+		h.Fatalf("%s is displaced from %v, and fits on %+v", instance.Name, named(instance.Status.Delivered.Decision.Displaced), decision.Placements)
 	}
 }
 

@@ -162,7 +162,7 @@ func (r *instanceReconciler) settle(ctx context.Context, key client.ObjectKey, i
 		return err
 	}
 	if base, _ := r.unsettled.Load(key.Name); base != instance.ResourceVersion {
-		r.inventory.Reserve(key.Name, ConsumerOf(instance), Ledger(&instance.Status))
+		r.inventory.Reserve(HoldingOf(instance))
 	}
 	r.unsettled.Delete(key.Name)
 	return nil

@@ -76,6 +76,6 @@ func (r *instanceReconciler) writeUndone(ctx context.Context, s *scope) (ctrl.Re
 	if err := r.write(ctx, s, crashBeforeFailed, crashAfterFailed); err != nil {
 		return ctrl.Result{}, err
 	}
-	r.inventory.Reserve(s.Name, ConsumerOf(s.ServiceInstance), Ledger(&s.Status))
+	r.inventory.Reserve(HoldingOf(s.ServiceInstance))
 	return ctrl.Result{}, nil
 }

@@ -59,6 +59,9 @@ func (r *instanceReconciler) departures(s *scope) []v1alpha1.Departure {
 				}
 			}
 		}
+		if reason == "" {
+			reason = s.yields(snapshot, name)
+		}
 		if reason == "" && slices.Contains(asked, name) {
 			reason = byOperator
 		}
@@ -130,6 +133,11 @@ func (s *scope) leave(decided *v1alpha1.Decision, due []v1alpha1.Departure) {
 	for _, name := range without(clusters(s.deliveredDecision()), clusters(decided)) {
 		if d, ok := before[name]; ok {
 			decided.Leaving = append(decided.Leaving, d)
+		}
+	}
+	if s.displaced() && len(decided.Displaced) == 0 {
+		for _, d := range s.deliveredDecision().Displaced { // it is back from there
+			decided.Leaving = append(decided.Leaving, v1alpha1.Departure{Cluster: d.Cluster, Reason: d.Reason, At: metav1.NewTime(s.now)})
 		}
 	}
 	if s.Status.Decision != nil {
@@ -217,7 +225,7 @@ func (r *instanceReconciler) clean(ctx context.Context, s *scope) (ctrl.Result, 
 		if err := r.write(ctx, s, crashBeforeCleaned, crashAfterCleaned); err != nil {
 			return ctrl.Result{}, err
 		}
-		r.inventory.Reserve(s.Name, ConsumerOf(s.ServiceInstance), Ledger(&s.Status))
+		r.inventory.Reserve(HoldingOf(s.ServiceInstance))
 	}
 	if err != nil {
 		if allPending(err) {
@@ -274,15 +282,23 @@ func (r *instanceReconciler) overlap(s *scope, cluster string) time.Duration {
 }
 
 // bindingsBehind tells whether a binding has no credentials yet for a cluster that the
-// instance is delivered to.
+// instance is delivered to, or still has some for one that it is not.
 func (r *instanceReconciler) bindingsBehind(ctx context.Context, s *scope) (bool, error) {
 	bindings := &v1alpha1.ServiceBindingList{}
 	if err := r.hub.List(ctx, bindings, client.InNamespace(s.Namespace), client.MatchingFields{fieldInstanceName: s.Name}); err != nil {
 		return false, fmt.Errorf("list bindings: %w", err)
 	}
+	var on []string
+	if d := s.deliveredDecision(); d != nil {
+		for i := range d.Placements {
+			if name := d.Placements[i].NamespaceCluster(); name != "" {
+				on = append(on, name)
+			}
+		}
+	}
 	return slices.ContainsFunc(bindings.Items, func(b v1alpha1.ServiceBinding) bool {
 		return b.DeletionTimestamp.IsZero() && b.Status.Operation != nil && b.Status.Operation.State == v1alpha1.StateSucceeded &&
-			len(without(clusters(s.deliveredDecision()), b.Status.Issued)) > 0
+			(len(without(on, b.Status.Issued)) > 0 || len(without(b.Status.Issued, on)) > 0)
 	}), nil
 }
 
@@ -311,7 +327,7 @@ func (r *instanceReconciler) giveUp(ctx context.Context, s *scope, why error) (c
 		return ctrl.Result{}, err
 	}
 	r.moves.end(s.Name)
-	r.inventory.Reserve(s.Name, ConsumerOf(s.ServiceInstance), Ledger(&s.Status))
+	r.inventory.Reserve(HoldingOf(s.ServiceInstance))
 	log.FromContext(ctx).Info("A move was refused", "reason", why.Error())
 	return ctrl.Result{RequeueAfter: afterRefusal}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -25,7 +26,7 @@ import (
 // is touched.
 func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, error) {
 	due := r.departures(s)
-	move := s.mustMove(due)
+	move := s.mustMove(due) || s.displaced() && s.finished() && !s.moving()
 	switch {
 	case s.finished() && s.Status.Delivered == nil:
 		return ctrl.Result{}, nil
@@ -53,16 +54,22 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 	}
 	decision, err := r.decide(ctx, request)
 	if unplaceable, ok := isUnplaceable(err); ok {
-		return r.unplaceable(ctx, s, due, unplaceable)
+		return r.unplaceable(ctx, s, request, due, unplaceable)
 	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	decided := decision.API(s.Generation)
+	decided.PriorityClass = request.Class
 	for i := range decided.Placements {
 		decided.Placements[i].Made = request.Made
 		decided.Placements[i].Peering = request.Peering.placed(s.Name, decided.Placements[i].Cluster)
 	}
+	return r.adopt(ctx, s, decided, due)
+}
+
+// adopt writes a decision that was made without the clusters that are due.
+func (r *instanceReconciler) adopt(ctx context.Context, s *scope, decided *v1alpha1.Decision, due []v1alpha1.Departure) (ctrl.Result, error) {
 	// A cluster leaves the status only when nothing is left on it.
 	dropped := without(clusters(s.Status.Decision), clusters(decided), clusters(s.deliveredDecision()), named(due))
 	if result, err := r.removeFrom(ctx, s, dropped); err != nil || !result.IsZero() {
@@ -71,7 +78,11 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 	s.leave(decided, due)
 	s.placed(decided)
 	r.unready(s, due)
-	return ctrl.Result{}, r.write(ctx, s, crashBeforeDecision, crashAfterDecision)
+	if err := r.write(ctx, s, crashBeforeDecision, crashAfterDecision); err != nil {
+		return ctrl.Result{}, err
+	}
+	r.inventory.Preempt(s.Name, s.Status.Preemption)
+	return ctrl.Result{}, nil
 }
 
 // settled ends what a move that is not needed any more has left behind.
@@ -90,6 +101,9 @@ func (r *instanceReconciler) settled(ctx context.Context, s *scope, due []v1alph
 	}
 	ledger := Ledger(&s.Status)
 	news := s.isStranded() && s.usable()
+	if s.Status.Preemption != nil {
+		s.Status.Preemption, news = nil, true // it stays where it is
+	}
 	if !r.inventory.Holds(s.Name, ledger) {
 		// It holds what a decision reserved whose write had an unknown outcome. A write that
 		// changes something keeps that one from arriving late.
@@ -101,26 +115,33 @@ func (r *instanceReconciler) settled(ctx context.Context, s *scope, due []v1alph
 	if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
 		return ctrl.Result{}, err
 	}
-	r.inventory.Reserve(s.Name, ConsumerOf(s.ServiceInstance), ledger) // and it waits no longer
+	r.inventory.Reserve(HoldingOf(s.ServiceInstance)) // and it waits no longer
 	return ctrl.Result{}, nil
 }
 
 // unplaceable has an instance that fits nowhere wait, stay or fail.
-func (r *instanceReconciler) unplaceable(ctx context.Context, s *scope, due []v1alpha1.Departure, why *UnplaceableError) (ctrl.Result, error) {
+func (r *instanceReconciler) unplaceable(ctx context.Context, s *scope, request Request, due []v1alpha1.Departure, why *UnplaceableError) (ctrl.Result, error) {
 	switch {
 	case !s.finished() && (s.Status.Delivered != nil || s.late()):
 		return r.fail(ctx, s, why.Error())
 	case !s.finished():
-		return r.wait(ctx, s, why)
+		return r.wait(ctx, s, request, why)
+	case r.mustYield(s, due):
+		return r.displace(ctx, s, due)
 	}
 	r.moves.end(s.Name)
 	if _, asked := s.Annotations[v1alpha1.AnnotationLeave]; asked && !slices.ContainsFunc(due, func(d v1alpha1.Departure) bool { return d.Reason != byOperator }) {
-		r.inventory.Reserve(s.Name, ConsumerOf(s.ServiceInstance), Ledger(&s.Status)) // it waits for nothing
+		r.inventory.Reserve(HoldingOf(s.ServiceInstance)) // it waits for nothing
 		return ctrl.Result{}, r.stay(ctx, s)
 	}
-	news := s.stranded(due, why.Error())
+	due = slices.Concat(due, s.deliveredDecision().Displaced)
+	news := r.preempt(s, request)
+	news = s.stranded(due, withRoom(why.Error(), s.Status.Preemption)) || news
 	if r.unready(s, due) || news {
-		return ctrl.Result{}, r.write(ctx, s, crashBeforeProgress, crashAfterProgress)
+		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
+			return ctrl.Result{}, err
+		}
+		r.inventory.Preempt(s.Name, s.Status.Preemption)
 	}
 	return ctrl.Result{}, nil // the inventory wakes it
 }
@@ -161,10 +182,14 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []str
 	default:
 		request.Current = r.inventory.ClustersHeld(s.Name)
 	}
+	if s.displaced() && !s.moving() {
+		named := slices.Collect(maps.Keys(Ledger(&s.Status)))
+		request.Current = unique(request.Current, without(r.inventory.ClustersHeld(s.Name), named))
+	}
 	request.Seats = seats(s, leaving)
 	request.Current, request.Leaving, request.At = without(request.Current, leaving), leaving, s.now
 	if s.moving() {
-		request.Leaving = unique(leaving, named(s.Status.Decision.Leaving))
+		request.Leaving = unique(leaving, without(named(s.Status.Decision.Leaving), clusters(s.Status.Decision)))
 	}
 	return request, nil
 }
@@ -216,12 +241,14 @@ func (r *instanceReconciler) recordContext(ctx context.Context, s *scope) (ctrl.
 
 // wait parks an instance that fits nowhere; the inventory wakes it when a cluster
 // would take it, at the latest it is looked at when it must fail.
-func (r *instanceReconciler) wait(ctx context.Context, s *scope, why *UnplaceableError) (ctrl.Result, error) {
+func (r *instanceReconciler) wait(ctx context.Context, s *scope, request Request, why *UnplaceableError) (ctrl.Result, error) {
 	deadline := s.deadline(s.Status.Operation.StartedAt.Time)
-	if s.unplaceable(withPromise(why.Error(), r.elastic.Promise(s.Name))) {
+	news := r.preempt(s, request)
+	if s.unplaceable(withPromise(withRoom(why.Error(), s.Status.Preemption), r.elastic.Promise(s.Name))) || news {
 		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
 			return ctrl.Result{}, err
 		}
+		r.inventory.Preempt(s.Name, s.Status.Preemption)
 	}
 	return ctrl.Result{RequeueAfter: deadline.Sub(s.now)}, nil
 }
@@ -258,7 +285,7 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 	r.moves.end(s.Name)
-	r.inventory.Reserve(s.Name, ConsumerOf(s.ServiceInstance), Ledger(&s.Status))
+	r.inventory.Reserve(HoldingOf(s.ServiceInstance))
 	return ctrl.Result{}, nil
 }
 
@@ -299,6 +326,7 @@ func (r *instanceReconciler) remove(ctx context.Context, s *scope) (ctrl.Result,
 	if !controllerutil.ContainsFinalizer(s, v1alpha1.Finalizer) {
 		return ctrl.Result{}, nil
 	}
+	r.inventory.Preempt(s.Name, nil)
 	left, err := r.unbind(ctx, s)
 	if err != nil {
 		return ctrl.Result{}, err

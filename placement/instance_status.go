@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -65,9 +66,16 @@ func (s *scope) deliveredDecision() *v1alpha1.Decision {
 
 // placed records a decision.
 func (s *scope) placed(d *v1alpha1.Decision) {
-	s.Status.Decision = d
-	chosen := strings.Join(clusters(d), ", ")
-	s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reasonPlaced, "on "+chosen)
+	if p := s.Status.Preemption; p != nil && slices.Contains(clusters(d), p.Cluster) {
+		d.Preemption = p
+	}
+	s.Status.Decision, s.Status.Preemption = d, nil
+	chosen := where(d)
+	if len(d.Displaced) > 0 {
+		s.stranded(d.Displaced, "nothing else fits")
+	} else {
+		s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reasonPlaced, "on "+chosen)
+	}
 	if s.finished() {
 		s.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, reasonMoving, s.moveMessage(""))
 		return
@@ -82,11 +90,16 @@ func (s *scope) placed(d *v1alpha1.Decision) {
 // moveMessage says where a move has come, and what it waits for.
 func (s *scope) moveMessage(blocker string) string {
 	d := s.Status.Decision
-	message := fmt.Sprintf("moving from %s (%s) to %s", strings.Join(named(d.Leaving), ", "), d.Leaving[0].Reason, strings.Join(clusters(d), ", "))
+	message := fmt.Sprintf("moving from %s (%s) to %s", strings.Join(named(d.Leaving), ", "), d.Leaving[0].Reason, where(d))
 	if blocker != "" {
 		message += ": " + blocker
 	}
 	return message
+}
+
+// where is what a decision's clusters are called in messages.
+func where(d *v1alpha1.Decision) string {
+	return cmp.Or(strings.Join(clusters(d), ", "), "nowhere")
 }
 
 // isStranded tells whether the status says that the instance has to leave and cannot.
@@ -178,6 +191,7 @@ func (s *scope) succeeded() {
 // failed ends the operation badly. After an update the instance is as it was
 // before, and the update may be tried again.
 func (s *scope) failed(why string) {
+	s.Status.Preemption = nil
 	s.describe(why)
 	s.finish(v1alpha1.StateFailed)
 	if s.Status.Delivered != nil {
@@ -203,7 +217,15 @@ func (s *scope) observed(wrong error) (news bool) {
 
 // usable says that the delivered decision is in force.
 func (s *scope) usable() (news bool) {
-	where := "on " + strings.Join(clusters(s.deliveredDecision()), ", ")
+	d := s.deliveredDecision()
+	where := "on " + where(d)
+	if s.displaced() {
+		if !s.isStranded() {
+			news = s.stranded(d.Displaced, "nothing else fits")
+		}
+		news = s.set(v1alpha1.ConditionDelivered, metav1.ConditionTrue, reasonDelivered, where) || news
+		return s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonStranded, d.Displaced[0].Reason) || news
+	}
 	for _, c := range []struct{ condition, reason string }{
 		{v1alpha1.ConditionPlaced, reasonPlaced},
 		{v1alpha1.ConditionDelivered, reasonDelivered},

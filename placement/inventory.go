@@ -8,6 +8,8 @@ import (
 
 	memdb "github.com/hashicorp/go-memdb"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
 // Inventory is the indexed picture of the member clusters and of what is reserved
@@ -33,6 +35,9 @@ type Inventory struct {
 	snapshot *Snapshot
 	// clusters in all, and those that answer.
 	clusters, answering int
+	// preemptions by the instance for which room is being made. The map is replaced, not
+	// changed: snapshots hold it.
+	preemptions map[string]*v1alpha1.Preemption
 	// waiting requests, by ID, and who is told when one of them may fit.
 	waiting map[string]Request
 	wake    func(instance string)
@@ -73,7 +78,7 @@ func (inv *Inventory) Fork() *Inventory {
 	fork := NewInventory()
 	fork.store = inv.store.Snapshot()
 	fork.columns, fork.policies, fork.quotas, fork.snapshot = inv.columns, inv.policies, inv.quotas, inv.snapshot
-	fork.clusters, fork.answering = inv.clusters, inv.answering
+	fork.clusters, fork.answering, fork.preemptions = inv.clusters, inv.answering, inv.preemptions
 	for cluster, reserved := range inv.reserved {
 		fork.reserved[cluster] = maps.Clone(reserved)
 	}
@@ -159,6 +164,11 @@ func (inv *Inventory) DeleteCluster(name string) {
 	txn.Commit()
 	inv.snapshot = nil
 	inv.count(known, -1)
+	for id, p := range inv.preemptions {
+		if p.Cluster == name {
+			inv.wake(id) // there will be no room
+		}
+	}
 }
 
 // count adds a cluster to the numbers of clusters, or with −1 takes it off; nil is none.
@@ -210,7 +220,7 @@ func (inv *Inventory) now() *Snapshot {
 	if inv.snapshot == nil {
 		txn := inv.store.Txn(false)
 		clusters := rows[Cluster](txn, tableCluster, indexID) // in the order of names
-		inv.snapshot = &Snapshot{columns: inv.columns, store: txn, policies: inv.policies}
+		inv.snapshot = &Snapshot{columns: inv.columns, store: txn, policies: inv.policies, preemptions: inv.preemptions}
 		for some := range slices.Chunk(clusters, pageRows) {
 			inv.snapshot.pages = append(inv.snapshot.pages, newPage(some, inv.columns, inv.reserved))
 		}
@@ -223,7 +233,9 @@ func (inv *Inventory) redraw(cluster string, change func(at spot) *page) {
 	if inv.snapshot == nil {
 		return
 	}
-	changed := &Snapshot{columns: inv.columns, store: inv.store.Txn(false), pages: inv.snapshot.pages, policies: inv.policies}
+	changed := &Snapshot{
+		columns: inv.columns, store: inv.store.Txn(false), pages: inv.snapshot.pages, policies: inv.policies, preemptions: inv.preemptions,
+	}
 	if at, found := inv.snapshot.find(cluster); found {
 		changed.pages = slices.Clone(changed.pages)
 		changed.pages[slices.Index(changed.pages, at.page)] = change(at)
@@ -233,7 +245,9 @@ func (inv *Inventory) redraw(cluster string, change func(at spot) *page) {
 
 // rouse wakes the waiting instances that one of these clusters accepts now and did not
 // accept before, as far as that is known. Those that have replicas to place are woken by
-// every change of a cluster that accepts one.
+// every change of a cluster that accepts one; those for which room is being made, by
+// every change of that cluster; and those that may displace others, by every change of a
+// cluster that has room for them then.
 func (inv *Inventory) rouse(before *Snapshot, clusters []string) {
 	if len(inv.waiting) == 0 {
 		return
@@ -241,7 +255,13 @@ func (inv *Inventory) rouse(before *Snapshot, clusters []string) {
 	s := inv.now()
 	for id, request := range inv.waiting {
 		if slices.ContainsFunc(clusters, func(name string) bool {
-			return Accepts(request, s, name) && (before == nil || request.Replicas > 0 || len(request.Components) > 0 || !Accepts(request, before, name))
+			if Accepts(request, s, name) {
+				return before == nil || request.Replicas > 0 || len(request.Components) > 0 || !Accepts(request, before, name)
+			}
+			if p := inv.preemptions[id]; p != nil {
+				return p.Cluster == name
+			}
+			return canVacate(request, s, name)
 		}) {
 			inv.wake(id)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	memdb "github.com/hashicorp/go-memdb"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -63,19 +64,20 @@ func (inv *Inventory) Place(r Request) (Decision, error) {
 	for _, p := range d.Placements {
 		held[p.Cluster] = held[p.Cluster].max(p.Reserved)
 	}
-	inv.reserve(r.ID, r.Consumer.holders(), held)
+	inv.reserve(Holding{Instance: r.ID, Consumer: r.Consumer, Held: held})
 	return d, nil
 }
 
-// Reserve makes what an instance holds exactly what its status says, on behalf of its
-// consumer, wakes the instances that may fit into what that frees, and ends the
-// instance's own waiting.
-func (inv *Inventory) Reserve(instance string, consumer Consumer, held map[string]Resources) {
+// Reserve makes what an instance holds, and the room that is being made for it, exactly
+// what its status says, wakes the instances that may fit into what that frees, and ends
+// the instance's own waiting.
+func (inv *Inventory) Reserve(h Holding) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
-	delete(inv.waiting, instance)
+	delete(inv.waiting, h.Instance)
+	inv.preempt(h.Instance, h.Preemption)
 	before := inv.snapshot
-	changed, holders := inv.reserve(instance, consumer.holders(), held)
+	changed, holders := inv.reserve(h)
 	inv.rouse(before, changed)
 	for id, request := range inv.waiting {
 		if slices.ContainsFunc(request.Quotas, func(q Quota) bool { return holders[request.Consumer.holder(q.Per)] != nil }) {
@@ -85,7 +87,42 @@ func (inv *Inventory) Reserve(instance string, consumer Consumer, held map[strin
 }
 
 // Release frees all that an instance holds. Releasing twice does nothing.
-func (inv *Inventory) Release(instance string) { inv.Reserve(instance, Consumer{}, nil) }
+func (inv *Inventory) Release(instance string) { inv.Reserve(Holding{Instance: instance}) }
+
+// Preempt makes the room that is being made for an instance what its status says, nil
+// being none: it tells the victims, or those who may have what they do not leave.
+func (inv *Inventory) Preempt(instance string, p *v1alpha1.Preemption) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	inv.preempt(instance, p)
+}
+
+func (inv *Inventory) preempt(instance string, p *v1alpha1.Preemption) {
+	was := inv.preemptions[instance]
+	if equality.Semantic.DeepEqual(was, p) {
+		return
+	}
+	inv.preemptions = maps.Clone(inv.preemptions)
+	delete(inv.preemptions, instance)
+	if p != nil {
+		if inv.preemptions == nil {
+			inv.preemptions = map[string]*v1alpha1.Preemption{}
+		}
+		inv.preemptions[instance] = p.DeepCopy()
+		for i := range p.Victims {
+			inv.wake(p.Victims[i].Instance)
+		}
+	}
+	before := inv.snapshot
+	if inv.snapshot != nil {
+		changed := *inv.snapshot
+		changed.preemptions = inv.preemptions
+		inv.snapshot = &changed
+	}
+	if was != nil {
+		inv.rouse(before, []string{was.Cluster})
+	}
+}
 
 // ClustersHeld are the clusters on which an instance holds anything, by name.
 func (inv *Inventory) ClustersHeld(instance string) []string {
@@ -115,6 +152,24 @@ type Holding struct {
 	Instance string
 	Consumer Consumer
 	Held     map[string]Resources
+	// Class is the priority class under which it can be displaced; empty where it cannot.
+	Class string
+	// Preemption is the room that is being made for it.
+	Preemption *v1alpha1.Preemption
+}
+
+// HoldingOf is what an instance's status says.
+func HoldingOf(instance *v1alpha1.ServiceInstance) Holding {
+	h := Holding{Instance: instance.Name, Consumer: ConsumerOf(instance), Held: Ledger(&instance.Status)}
+	if !instance.DeletionTimestamp.IsZero() {
+		return h
+	}
+	h.Preemption = instance.Status.Preemption
+	decided, delivered := instance.Status.Decision, instance.Status.Delivered
+	if decided != nil && delivered != nil && decided.Generation == delivered.Decision.Generation && len(decided.Leaving) == 0 {
+		h.Class = delivered.Decision.PriorityClass // nothing is being done with it
+	}
+	return h
 }
 
 // ReserveAll is Reserve for many instances at once, several times faster: for recovery.
@@ -124,9 +179,10 @@ func (inv *Inventory) ReserveAll(all []Holding) {
 	defer inv.mu.Unlock()
 	txn := inv.store.Txn(true)
 	for _, h := range all {
-		for cluster, more := range record(txn, h.Instance, h.Consumer.holders(), h.Held, inv.quotas).clusters {
+		for cluster, more := range record(txn, h, inv.quotas).clusters {
 			inv.book(cluster, more)
 		}
+		inv.preempt(h.Instance, h.Preemption)
 	}
 	txn.Commit()
 	inv.snapshot = nil // laid out anew when somebody looks
@@ -134,9 +190,9 @@ func (inv *Inventory) ReserveAll(all []Holding) {
 
 // reserve replaces what an instance holds. It returns the clusters on which that
 // changed, and by how much it changed for each holder.
-func (inv *Inventory) reserve(instance string, holders []string, held map[string]Resources) (changed []string, totals map[string]Resources) {
+func (inv *Inventory) reserve(h Holding) (changed []string, totals map[string]Resources) {
 	txn := inv.store.Txn(true)
-	change := record(txn, instance, holders, held, inv.quotas)
+	change := record(txn, h, inv.quotas)
 	txn.Commit()
 	changed = slices.Sorted(maps.Keys(change.clusters))
 	for _, cluster := range changed {
@@ -178,12 +234,13 @@ func (c change) add(cluster string, holders []string, resources Resources, sign 
 }
 
 // record writes what an instance holds into the store of record.
-func record(txn *memdb.Txn, instance string, holders []string, held map[string]Resources, quotas scopes) change {
+func record(txn *memdb.Txn, h Holding, quotas scopes) change {
 	c := change{map[string]Resources{}, map[string]Resources{}, quotas}
+	holders := h.Consumer.holders()
 	same := map[string]bool{}
-	for _, r := range rows[Reservation](txn, tableReservation, indexOf, instance, "") {
-		now, kept := held[r.Cluster]
-		if kept && maps.Equal(r.Resources, now) && slices.Equal(r.Holders, holders) {
+	for _, r := range rows[Reservation](txn, tableReservation, indexOf, h.Instance, "") {
+		now, kept := h.Held[r.Cluster]
+		if kept && maps.Equal(r.Resources, now) && slices.Equal(r.Holders, holders) && r.Class == h.Class {
 			same[r.Cluster] = true
 			continue
 		}
@@ -192,12 +249,14 @@ func record(txn *memdb.Txn, instance string, holders []string, held map[string]R
 			check(txn.Delete(tableReservation, r))
 		}
 	}
-	for cluster, resources := range held {
+	for cluster, resources := range h.Held {
 		if same[cluster] {
 			continue
 		}
 		c.add(cluster, holders, resources, 1)
-		check(txn.Insert(tableReservation, &Reservation{Instance: instance, Cluster: cluster, Resources: resources, Holders: holders}))
+		check(txn.Insert(tableReservation, &Reservation{
+			Instance: h.Instance, Cluster: cluster, Resources: resources, Holders: holders, Class: h.Class,
+		}))
 	}
 	for holder, more := range c.holders {
 		sum := more

@@ -52,12 +52,16 @@ type Policy struct {
 	Score       v1alpha1.ScoreWeights
 	Quota       *v1alpha1.Quota
 	Elastic     *v1alpha1.Elastic
+	Classes     []v1alpha1.PriorityClass
 }
 
 // CompilePolicy compiles a policy. The error names all rules that do not compile; the
 // policy that comes with it refuses every cluster that those rules concern.
 func CompilePolicy(from *v1alpha1.PlacementPolicy) (*Policy, error) {
 	p := &Policy{Name: from.Name, Match: from.Spec.Match, Score: from.Spec.Score, Quota: from.Spec.Quota, Elastic: from.Spec.Elastic}
+	if from.Spec.Provider == "" {
+		p.Classes = from.Spec.PriorityClasses
+	}
 	by := "policy " + from.Name
 	var problems []error
 	for _, rule := range from.Spec.Require {
@@ -84,6 +88,36 @@ func (p *Policy) concerns(c Consumer) bool {
 
 // Policies are all policies of a hub, in the order of their names.
 type Policies []*Policy
+
+// class is the priority class of that name, nil where none is declared.
+func (ps Policies) class(name string) *v1alpha1.PriorityClass {
+	if name == "" {
+		return nil
+	}
+	for _, p := range ps {
+		for i := range p.Classes {
+			if p.Classes[i].Name == name {
+				return &p.Classes[i]
+			}
+		}
+	}
+	return nil
+}
+
+// declaredBefore names a class that a policy declares and another one before it.
+func (ps Policies) declaredBefore(policy *v1alpha1.PlacementPolicy) (class, first string) {
+	for _, p := range ps {
+		if p.Name == policy.Name {
+			break
+		}
+		for _, declared := range policy.Spec.PriorityClasses {
+			if slices.ContainsFunc(p.Classes, func(c v1alpha1.PriorityClass) bool { return c.Name == declared.Name }) {
+				return declared.Name, p.Name
+			}
+		}
+	}
+	return "", ""
+}
 
 // CompilePolicies compiles all policies. What does not compile refuses.
 func CompilePolicies(from []v1alpha1.PlacementPolicy) Policies {

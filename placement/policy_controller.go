@@ -41,7 +41,8 @@ func (r *policyReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.
 	if err := r.hub.List(ctx, &list, client.InNamespace(r.namespace)); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list placement policies: %w", err)
 	}
-	r.inventory.SetPolicies(CompilePolicies(list.Items))
+	all := CompilePolicies(list.Items)
+	r.inventory.SetPolicies(all)
 	for i := range list.Items {
 		policy := &list.Items[i]
 		_, problem := CompilePolicy(policy)
@@ -52,6 +53,8 @@ func (r *policyReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.
 			if _, _, err := window(rebalance, time.Now()); err != nil {
 				state, reason, message = metav1.ConditionFalse, "Invalid", err.Error()+"; nothing is moved by it"
 			}
+		} else if class, first := all.declaredBefore(policy); class != "" {
+			message = fmt.Sprintf("in force, but for priority class %s, which policy %s declares", class, first)
 		}
 		before := policy.Status.ObservedGeneration
 		policy.Status.ObservedGeneration = policy.Generation

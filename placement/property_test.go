@@ -290,7 +290,7 @@ func TestAnInventoryThatChangedStepByStepEqualsOneMadeAtOnce(t *testing.T) {
 		}
 		fresh := stock(fleet)
 		for instance, clusters := range held {
-			fresh.Reserve(instance, Consumer{}, clusters)
+			fresh.Reserve(Holding{Instance: instance, Held: clusters})
 		}
 		r := drawRequest(t, fleet)
 		if got, want := Explain(r, inventory.Snapshot()), Explain(r, fresh.Snapshot()); !reflect.DeepEqual(got, want) {

@@ -64,7 +64,7 @@ func Proposals(ctx context.Context, reader client.Reader, namespace string, plan
 		if p == nil || p.Gain < leastGain {
 			continue // those before it have taken its place
 		}
-		inventory.Reserve(p.Instance, c.request.Consumer, held)
+		inventory.Reserve(Holding{Instance: p.Instance, Consumer: c.request.Consumer, Held: held})
 		proposals = append(proposals, *p)
 	}
 	return proposals, nil
@@ -111,7 +111,7 @@ func settledRequests(ctx context.Context, reader client.Reader, namespace string
 func settledInstance(instance *v1alpha1.ServiceInstance) bool {
 	s := scope{ServiceInstance: instance}
 	return instance.DeletionTimestamp.IsZero() && instance.Status.Delivered != nil && instance.Status.Operation != nil &&
-		s.finished() && !s.moving() && !s.abandoned() && instance.Annotations[v1alpha1.AnnotationLeave] == ""
+		s.finished() && !s.moving() && !s.abandoned() && !s.displaced() && instance.Annotations[v1alpha1.AnnotationLeave] == ""
 }
 
 // propose works out where an instance would be placed today, and what it would hold

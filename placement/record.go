@@ -108,6 +108,11 @@ func plainInstance(instance *v1alpha1.ServiceInstance) (v1alpha1.ServiceInstance
 	plain.Spec.Platform, plain.Spec.OrganizationGUID, plain.Spec.SpaceGUID = instance.Spec.Platform, instance.Spec.OrganizationGUID, instance.Spec.SpaceGUID
 	plain.Spec.Desired.PlanID = instance.Spec.Desired.PlanID
 	plain.Spec.Desired.Parameters = catalog.OnlyApplication(instance.Spec.Desired.Parameters)
+	if class := HoldingOf(instance).Class; class != "" {
+		decision := v1alpha1.Decision{PriorityClass: class}
+		plain.Status.Decision, plain.Status.Delivered = &decision, &v1alpha1.DeliveredState{Decision: decision}
+	}
+	plain.Status.Preemption = instance.Status.Preemption
 	for cluster, held := range Ledger(&instance.Status) {
 		plain.Status.Left = append(plain.Status.Left, v1alpha1.LeftPlacement{Placement: v1alpha1.Placement{Cluster: cluster, Reserved: held.List()}})
 	}
@@ -165,8 +170,7 @@ func (r *Recording) decide() (Decision, []Verdict, error) {
 	}
 	var held []Holding
 	for i := range r.Instances {
-		one := &r.Instances[i]
-		held = append(held, Holding{one.Name, ConsumerOf(one), Ledger(&one.Status)})
+		held = append(held, HoldingOf(&r.Instances[i]))
 	}
 	inventory.ReserveAll(held)
 	snapshot := inventory.Snapshot()
@@ -178,5 +182,8 @@ func (r *Recording) decide() (Decision, []Verdict, error) {
 	request = snapshot.Govern(request, r.Order.Consumer)
 	request.At, request.External = r.At.Time, r.External
 	decision, err := Place(request, snapshot)
+	if err != nil {
+		decision.Preemption = Preempt(request, snapshot)
+	}
 	return decision, Explain(request, snapshot), err
 }

@@ -44,8 +44,7 @@ func recoverInventory(ctx context.Context, reader client.Reader, namespace strin
 	err = eachPage(ctx, reader, namespace, instances, func() {
 		all := make([]Holding, len(instances.Items))
 		for i := range instances.Items {
-			one := &instances.Items[i]
-			all[i] = Holding{one.Name, ConsumerOf(one), Ledger(&one.Status)}
+			all[i] = HoldingOf(&instances.Items[i])
 		}
 		inventory.ReserveAll(all)
 	})

@@ -77,6 +77,8 @@ type Request struct {
 	Components []Component
 	Links      []Link
 	Seats      map[string]string
+	// Class is the priority class; empty means none.
+	Class string
 	// Made is the cluster to make, where one is asked for: on a management cluster then.
 	Made *v1alpha1.ClusterShape
 	// Peering with the consumer's own cluster; nil where the plan asks for none.
@@ -155,6 +157,8 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 		Consumer:    Consumer{Application: asked.Application, Plan: plan.ID},
 		Rules:       rules,
 		Peering:     peeringOf(plan.Resources.Peering, asked.Cluster),
+
+		Class: plan.Resources.PriorityClass,
 
 		ExcludeProviders: asked.ExcludeProviders,
 	}, nil

@@ -21,7 +21,7 @@ func fillInventory(inventory *Inventory, clusters, instances int) {
 			Cluster: fmt.Sprintf("cluster-%05d", i%clusters), Reserved: Resources{corev1.ResourceCPU: 100, corev1.ResourceMemory: 64 << 20}.List(),
 		}}}
 		consumer := Consumer{Platform: "cf", Organization: fmt.Sprintf("org-%d", i/1000), Space: fmt.Sprintf("space-%d", i/100)}
-		page = append(page, Holding{fmt.Sprintf("si-%07d", i), consumer, Ledger(status)})
+		page = append(page, Holding{Instance: fmt.Sprintf("si-%07d", i), Consumer: consumer, Held: Ledger(status)})
 		if len(page) == recoveryPage {
 			inventory.ReserveAll(page)
 			page = nil

@@ -29,6 +29,9 @@ type Reservation struct {
 	Resources Resources
 	// Holders are the platform, organization, space and application whose instance it is.
 	Holders []string
+	// Class is the priority class of the instance; empty while something is being done with
+	// it, and it cannot be displaced.
+	Class string
 }
 
 func newStore() *memdb.MemDB {

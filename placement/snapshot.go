@@ -24,6 +24,8 @@ type Snapshot struct {
 	// store answers what is reserved by whom, as of the same instant.
 	store    *memdb.Txn
 	policies Policies
+	// preemptions by the instance for which room is being made.
+	preemptions map[string]*v1alpha1.Preemption
 }
 
 // Policies in force.
@@ -284,11 +286,17 @@ func (s *Snapshot) find(name string) (spot, bool) {
 		return spot{}, false
 	}
 	p := s.pages[after-1]
-	row := sort.Search(len(p.clusters), func(i int) bool { return p.clusters[i].Name >= name })
-	if row == len(p.clusters) || p.clusters[row].Name != name {
+	row, found := p.find(name)
+	if !found {
 		return spot{}, false
 	}
 	return spot{page: p, row: row}, true
+}
+
+// find locates a cluster of the page by name.
+func (p *page) find(name string) (row int, found bool) {
+	row = sort.Search(len(p.clusters), func(i int) bool { return p.clusters[i].Name >= name })
+	return row, row < len(p.clusters) && p.clusters[row].Name == name
 }
 
 // columnOf is the number of a resource's column, or −1 if no cluster has any.

@@ -32,6 +32,7 @@ type PlacementPolicyList struct {
 }
 
 // PlacementPolicySpec says whom the policy concerns and what it asks.
+// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.priorityClasses)",message="priority classes are the operator's: the policy of a provider declares none"
 type PlacementPolicySpec struct {
 	// Match says which requests the policy concerns; empty means all.
 	Match PolicyMatch `json:"match,omitempty"`
@@ -57,7 +58,42 @@ type PlacementPolicySpec struct {
 	// Elastic makes member clusters for instances that the policy concerns and that fit
 	// nowhere, and gives them back.
 	Elastic *Elastic `json:"elastic,omitempty"`
+	// PriorityClasses that plans may name. They hold for all requests, whatever match says;
+	// of two policies that declare the same one, the first by name counts.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=map
+	// +listMapKey=name
+	PriorityClasses []PriorityClass `json:"priorityClasses,omitempty"`
 }
+
+// PriorityClass lets instances of one plan displace those of another. Only instances of
+// declared classes displace, and only such are displaced.
+type PriorityClass struct {
+	// Name of the class, by which plans refer to it.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// Value of the class; only instances of a lower one are displaced.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000000
+	Value int32 `json:"value"`
+	// Preempts says whose instances of lower classes are displaced for one of this class that
+	// fits nowhere.
+	// +kubebuilder:default=sameConsumer
+	Preempts Preempts `json:"preempts,omitempty"`
+}
+
+// Preempts says whose instances are displaced: nobody's, those of the same consumer
+// (platform, organization and space), or anybody's.
+// +kubebuilder:validation:Enum=never;sameConsumer;anyConsumer
+type Preempts string
+
+// Whose instances are displaced.
+const (
+	PreemptsNever        Preempts = "never"
+	PreemptsSameConsumer Preempts = "sameConsumer"
+	PreemptsAnyConsumer  Preempts = "anyConsumer"
+)
 
 // Elastic says which clusters are made when instances fit nowhere for want of capacity.
 // Each is an instance of a cluster plan that Sluice holds itself, and becomes a member

@@ -107,6 +107,35 @@ type ServiceInstanceStatus struct {
 	Left []LeftPlacement `json:"left,omitempty"`
 	// Moved is the last move of the instance to other clusters.
 	Moved *Move `json:"moved,omitempty"`
+	// Preemption is the room that is being made for the instance, which fits nowhere
+	// otherwise. Writing it has its victims leave.
+	Preemption *Preemption `json:"preemption,omitempty"`
+}
+
+// Preemption is room on a cluster that other instances of lower priority leave.
+type Preemption struct {
+	// Cluster is the name of the member cluster.
+	Cluster string `json:"cluster"`
+	// PriorityClass for whose sake, and its value.
+	PriorityClass string `json:"priorityClass"`
+	Priority      int32  `json:"priority"`
+	// Message with the numbers, for instance "needs 4 cpu, 1 free of 16 after 15 reserved and 0 used by others".
+	Message string `json:"message"`
+	// Victims that leave, the lowest priority first.
+	// +listType=map
+	// +listMapKey=instance
+	Victims []Victim `json:"victims"`
+}
+
+// Victim is an instance that is displaced.
+type Victim struct {
+	// Instance is the name of the ServiceInstance.
+	Instance string `json:"instance"`
+	// PriorityClass of the instance, and its value.
+	PriorityClass string `json:"priorityClass"`
+	Priority      int32  `json:"priority"`
+	// Reserved is what it gives up on the cluster.
+	Reserved corev1.ResourceList `json:"reserved"`
 }
 
 // LeftPlacement is a placement on a cluster that the instance has left.
@@ -118,9 +147,9 @@ type LeftPlacement struct {
 
 // Move is a change of an instance's clusters that its consumer did not ask for.
 type Move struct {
-	// From are the clusters left, To those that came instead.
+	// From are the clusters left, To those that came instead; none where there was no room.
 	From []string `json:"from"`
-	To   []string `json:"to"`
+	To   []string `json:"to,omitempty"`
 	// Reason, for instance "eu-1 does not answer since 2026-01-01T00:00:00Z".
 	Reason string `json:"reason"`
 	// DecidedAt and DeliveredAt are when the new place was reserved and when it was ready.
@@ -158,6 +187,15 @@ type Decision struct {
 	// +listType=map
 	// +listMapKey=cluster
 	Leaving []Departure `json:"leaving,omitempty"`
+	// PriorityClass under which it was decided.
+	PriorityClass string `json:"priorityClass,omitempty"`
+	// Preemption that made room for it.
+	Preemption *Preemption `json:"preemption,omitempty"`
+	// Displaced are clusters that the instance has left for others, and instead of which
+	// there is no room yet.
+	// +listType=map
+	// +listMapKey=cluster
+	Displaced []Departure `json:"displaced,omitempty"`
 }
 
 // RunnerUp is a cluster that would have been next.

@@ -269,6 +269,10 @@ type ResourcesPlan struct {
 	// Score says what to prefer among the clusters that fit.
 	// +kubebuilder:default={}
 	Score ScoreWeights `json:"score,omitempty"`
+	// PriorityClass of the instances, as a policy declares it (PlacementPolicy
+	// priorityClasses). One that no policy declares displaces nothing and is not displaced.
+	// +kubebuilder:validation:MaxLength=63
+	PriorityClass string `json:"priorityClass,omitempty"`
 }
 
 // PeeringPlan is what the consumer's own cluster gets: the member cluster that the parameter

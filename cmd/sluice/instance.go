@@ -125,6 +125,7 @@ func describeInstance(w io.Writer, instance *v1alpha1.ServiceInstance) error {
 	for _, condition := range instance.Status.Conditions {
 		line(condition.Type, "%s (%s) %s", condition.Status, condition.Reason, condition.Message)
 	}
+	describeRoom(line, "Makes room", instance.Status.Preemption)
 	if decision := instance.Status.Decision; decision != nil {
 		line("Considered", "%d clusters", decision.Considered)
 		for _, p := range decision.Placements {
@@ -134,6 +135,10 @@ func describeInstance(w io.Writer, instance *v1alpha1.ServiceInstance) error {
 			}
 			line("Placed on", "%s, score %d, reserved %s%s", p.Cluster, p.Score, quantities(p.Reserved), price)
 		}
+		for _, d := range decision.Displaced {
+			line("Displaced from", "%s, %s ago: %s", d.Cluster, age(d.At), d.Reason)
+		}
+		describeRoom(line, "Displaced", decision.Preemption)
 		for _, rejection := range decision.Rejections {
 			line("Rejected", "%d × %s", rejection.Count, rejection.Reason)
 			for _, example := range rejection.Examples {
@@ -142,4 +147,15 @@ func describeInstance(w io.Writer, instance *v1alpha1.ServiceInstance) error {
 		}
 	}
 	return tw.Flush()
+}
+
+// describeRoom says who leaves a cluster, or has left it, for the instance.
+func describeRoom(line func(key, format string, args ...any), key string, p *v1alpha1.Preemption) {
+	if p == nil {
+		return
+	}
+	line(key, "on %s for class %s (%d): %s", p.Cluster, p.PriorityClass, p.Priority, p.Message)
+	for _, v := range p.Victims {
+		line("", "%s of class %s (%d), %s", v.Instance, v.PriorityClass, v.Priority, quantities(v.Reserved))
+	}
 }

@@ -1,0 +1,443 @@
+package placement
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// A request that fits nowhere for want of capacity alone may have instances of lower
+// priority classes displaced: from one cluster, the least that makes room. Its own
+// status says so first (v1alpha1.Preemption); that is what drives the victims away, by
+// moving like any other instance that has to leave (instance_move.go), and what keeps
+// others out of the room that they leave. Nothing is placed before it is really free.
+
+// Preempt chooses the cluster on which room is made for a request that cannot be placed,
+// and who leaves it; nil where nothing may be displaced, or nothing would help.
+//
+// Of all clusters on which the request would then be placed, it is the one whose
+// victims' highest priority is lowest, then the sum of their priorities, then their
+// number; equal clusters are ordered by hash. On each cluster the victims are the best
+// there are by the same order. Replicas and components displace nobody.
+func Preempt(r Request, s *Snapshot) *v1alpha1.Preemption {
+	var rooms []room
+	search := newSearch(r, s)
+	if search == nil || r.exceeded(s, r.clusters()) != "" {
+		return nil
+	}
+	for _, p := range s.pages {
+		for row := range search.suits(p).rows() {
+			if found, ok := search.room(spot{page: p, row: row}); ok {
+				rooms = append(rooms, found)
+			}
+		}
+	}
+	hash := hash64(r.ID)
+	slices.SortFunc(rooms, func(a, b room) int {
+		return cmp.Or(a.cost.compare(b.cost), cmp.Compare(mix(hash^a.page.hash[a.row]), mix(hash^b.page.hash[b.row])),
+			strings.Compare(a.cluster().Name, b.cluster().Name))
+	})
+	for _, found := range rooms[:min(len(rooms), mostRooms)] {
+		p := search.preemption(found)
+		if s.wouldPlace(r, p) {
+			return p
+		}
+	}
+	return nil
+}
+
+const (
+	// mostVictims that one request displaces.
+	mostVictims = 64
+	// mostSubsets of victims are looked at for one request; beyond them the best found on
+	// each cluster are taken.
+	mostSubsets = 1_000_000
+	// mostRooms are tried; without spread, affinity or several clusters the first will do.
+	mostRooms = 1000
+)
+
+// boundless is more of a resource than any cluster lacks.
+const boundless = 1 << 61
+
+// search is a request that looks for room.
+type search struct {
+	request  Request
+	snapshot *Snapshot
+	class    *v1alpha1.PriorityClass
+	holders  []string // whose instances are the consumer's own
+	// filters but for those that ask for capacity.
+	filters []filter
+	subsets int
+}
+
+// newSearch returns nil where the request may not displace anything.
+func newSearch(r Request, s *Snapshot) *search {
+	class := s.policies.class(r.Class)
+	if class == nil || class.Preempts == v1alpha1.PreemptsNever || r.Replicas > 0 || len(r.Components) > 0 {
+		return nil
+	}
+	enough := make(Resources, len(r.Resources))
+	for name := range r.Resources {
+		enough[name] = boundless
+	}
+	return &search{request: r, snapshot: s, class: class, holders: owners(r.Consumer.holders()), filters: r.filters(s, enough)}
+}
+
+// owners are the holders that say whose an instance is; which application it belongs to
+// is the consumer's own affair.
+func owners(holders []string) []string {
+	return slices.DeleteFunc(slices.Clone(holders), func(holder string) bool {
+		return strings.HasPrefix(holder, string(v1alpha1.ScopeApplication)+" ")
+	})
+}
+
+// suits are the rows of a page that lack nothing but capacity.
+func (x *search) suits(p *page) set {
+	rows := p.all
+	for _, name := range x.request.Current {
+		if row, found := p.find(name); found {
+			rows.remove(row)
+		}
+	}
+	for _, f := range x.filters {
+		if rows != (set{}) {
+			rows = rows.without(f.rejects(p, rows))
+		}
+	}
+	return rows
+}
+
+// victim is a reservation that may be displaced.
+type victim struct {
+	*Reservation
+	class *v1alpha1.PriorityClass
+}
+
+// victims are those on a cluster that may be displaced, the lowest priority first, and
+// among equals by name.
+func (x *search) victims(cluster string) []victim {
+	var all []victim
+	for _, held := range x.snapshot.Reservations(cluster) {
+		class := x.snapshot.policies.class(held.Class)
+		switch {
+		case class == nil, class.Value >= x.class.Value, held.Instance == x.request.ID:
+		case x.class.Preempts != v1alpha1.PreemptsAnyConsumer && !slices.Equal(owners(held.Holders), x.holders):
+		default:
+			all = append(all, victim{held, class})
+		}
+	}
+	slices.SortFunc(all, func(a, b victim) int {
+		return cmp.Or(cmp.Compare(a.class.Value, b.class.Value), strings.Compare(a.Instance, b.Instance))
+	})
+	return all
+}
+
+// cost of displacing victims.
+type cost struct {
+	highest int32
+	sum     int64
+	count   int
+}
+
+func (c cost) compare(other cost) int {
+	return cmp.Or(cmp.Compare(c.highest, other.highest), cmp.Compare(c.sum, other.sum), cmp.Compare(c.count, other.count))
+}
+
+// room is a cluster and who leaves it.
+type room struct {
+	spot
+	cost
+	victims []victim
+}
+
+// room returns the least that makes room on a cluster that suits; false where nothing
+// that may be displaced is enough, or where there is room already.
+func (x *search) room(at spot) (room, bool) {
+	var lacking []corev1.ResourceName
+	var lacks []int64
+	for _, name := range x.request.Resources.names() {
+		if _, class := storageClassOf(name); class {
+			continue
+		}
+		if short := x.request.Resources[name] - at.page.column(x.snapshot.columnOf(name)).free[at.row]; short > 0 && x.request.Resources[name] > 0 {
+			lacking, lacks = append(lacking, name), append(lacks, short)
+		}
+	}
+	if len(lacking) == 0 {
+		return room{}, false
+	}
+	victims := x.victims(at.cluster().Name)
+	c := &cover{subsets: &x.subsets, victims: victims[:0], gives: table(len(victims), len(lacking))}
+	for _, v := range victims {
+		gives := c.gives[len(c.victims)]
+		for i, name := range lacking {
+			gives[i] = v.Resources[name]
+		}
+		if slices.Max(gives) > 0 {
+			c.victims = append(c.victims, v)
+		}
+	}
+	best, ok := c.least(lacks)
+	if !ok {
+		return room{}, false
+	}
+	found := room{spot: at, cost: c.bestCost}
+	for _, i := range best {
+		found.victims = append(found.victims, c.victims[i])
+	}
+	return found, true
+}
+
+// table is rows of zeros.
+func table(rows, columns int) [][]int64 {
+	all, cells := make([][]int64, rows), make([]int64, rows*columns)
+	for i := range all {
+		all[i] = cells[i*columns : (i+1)*columns]
+	}
+	return all
+}
+
+// cover looks for the cheapest of some victims that together give what is lacking, by
+// branch and bound.
+type cover struct {
+	victims []victim // by priority
+	gives   [][]int64
+	// most[i] and all[i] are the most that one of the victims from i on gives, and what they
+	// give together.
+	most, all [][]int64
+	subsets   *int
+
+	chosen   []int
+	sum      int64
+	best     []int
+	bestCost cost
+}
+
+// least returns the cheapest victims; false where all of them together are not enough.
+func (c *cover) least(lacks []int64) (best []int, ok bool) {
+	// The highest priority that is needed at all: nothing above it can be part of the best.
+	given := make([]int64, len(lacks))
+	enough := len(c.victims)
+	for i := range c.victims {
+		for k := range lacks {
+			given[k] += c.gives[i][k]
+		}
+		if covers(given, lacks) {
+			enough = i
+			break
+		}
+	}
+	if enough == len(c.victims) {
+		return nil, false
+	}
+	highest := c.victims[enough].class.Value
+	for end := enough + 1; end <= len(c.victims); end++ {
+		if end == len(c.victims) || c.victims[end].class.Value > highest {
+			c.victims, c.gives = c.victims[:end], c.gives[:end]
+			break
+		}
+	}
+	c.largestFirst()
+	n := len(c.victims)
+	c.most, c.all = table(n+1, len(lacks)), table(n+1, len(lacks))
+	for i := n - 1; i >= 0; i-- {
+		for k, gives := range c.gives[i] {
+			c.most[i][k], c.all[i][k] = max(c.most[i+1][k], gives), c.all[i+1][k]+gives
+		}
+	}
+	c.try(0, lacks)
+	if c.best == nil || len(c.best) > mostVictims {
+		return nil, false
+	}
+	c.bestCost.highest = highest
+	return c.best, true
+}
+
+// largestFirst orders victims of equal priority so that good choices are found early.
+func (c *cover) largestFirst() {
+	order := make([]int, len(c.victims))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(c.victims[a].class.Value, c.victims[b].class.Value), slices.Compare(c.gives[b], c.gives[a]))
+	})
+	victims, gives := make([]victim, len(order)), make([][]int64, len(order))
+	for i, from := range order {
+		victims[i], gives[i] = c.victims[from], c.gives[from]
+	}
+	c.victims, c.gives = victims, gives
+}
+
+// try goes through the victims from i on, with so much still lacking. The first choice
+// found is always complete, however many have been tried for other clusters.
+func (c *cover) try(i int, lacks []int64) {
+	if done := slices.Max(lacks) <= 0; done {
+		if now := (cost{sum: c.sum, count: len(c.chosen)}); c.best == nil || now.compare(c.bestCost) < 0 {
+			c.best, c.bestCost = slices.Clone(c.chosen), now
+		}
+		return
+	}
+	*c.subsets++
+	least := int64(0) // so many more are needed at least
+	for k, lack := range lacks {
+		if lack > c.all[i][k] {
+			return
+		}
+		if lack > 0 {
+			least = max(least, (lack+c.most[i][k]-1)/c.most[i][k])
+		}
+	}
+	if c.best != nil {
+		bound := cost{sum: c.sum + least*int64(c.victims[i].class.Value), count: len(c.chosen) + int(least)}
+		if *c.subsets > mostSubsets || bound.compare(c.bestCost) >= 0 {
+			return
+		}
+	}
+	rest := make([]int64, len(lacks))
+	for k := range lacks {
+		rest[k] = lacks[k] - c.gives[i][k]
+	}
+	c.chosen, c.sum = append(c.chosen, i), c.sum+int64(c.victims[i].class.Value)
+	c.try(i+1, rest)
+	c.chosen, c.sum = c.chosen[:len(c.chosen)-1], c.sum-int64(c.victims[i].class.Value)
+	c.try(i+1, lacks)
+}
+
+func covers(given, lacks []int64) bool {
+	for k := range lacks {
+		if given[k] < lacks[k] {
+			return false
+		}
+	}
+	return true
+}
+
+// preemption is a room as it is written down.
+func (x *search) preemption(found room) *v1alpha1.Preemption {
+	p := &v1alpha1.Preemption{Cluster: found.cluster().Name, PriorityClass: x.class.Name, Priority: x.class.Value}
+	if f, refused := refusal(found.spot, x.request.filters(x.snapshot, nil), false); refused {
+		p.Message = f.message(found.page, found.row)
+	}
+	for _, v := range found.victims {
+		p.Victims = append(p.Victims, v1alpha1.Victim{
+			Instance: v.Instance, PriorityClass: v.class.Name, Priority: v.class.Value, Reserved: v.Resources.List(),
+		})
+	}
+	return p
+}
+
+// wouldPlace tells whether a request is placed on the preemption's cluster once the
+// victims hold nothing there.
+func (s *Snapshot) wouldPlace(r Request, p *v1alpha1.Preemption) bool {
+	at, found := s.find(p.Cluster)
+	if !found {
+		return false
+	}
+	given := Resources{}
+	for i := range p.Victims {
+		given.add(s.Reserved(p.Victims[i].Instance, p.Cluster), -1)
+	}
+	vacated := *s
+	vacated.pages = slices.Clone(s.pages)
+	vacated.pages[slices.Index(s.pages, at.page)] = at.page.withReserved(at.row, given, s.columns)
+	decision, err := Place(r, &vacated)
+	return err == nil && uses(decision, p.Cluster)
+}
+
+// stands tells whether a preemption still is what the request needs: its victims are of
+// a lower class, and the request is placed when they have left.
+func (s *Snapshot) stands(r Request, p *v1alpha1.Preemption) bool {
+	class := s.policies.class(r.Class)
+	if class == nil || class.Name != p.PriorityClass || class.Value != p.Priority || class.Preempts == v1alpha1.PreemptsNever {
+		return false
+	}
+	for i := range p.Victims {
+		if class := s.policies.class(p.Victims[i].PriorityClass); class == nil || class.Value >= p.Priority {
+			return false
+		}
+	}
+	return s.wouldPlace(r, p)
+}
+
+// preempting is the instance for which another one has to leave a cluster, and the room
+// that is being made for it; nil where there is none. Of several it is the first by name.
+func (s *Snapshot) preempting(victim, cluster string) (instance string, found *v1alpha1.Preemption) {
+	for id, p := range s.preemptions {
+		if p.Cluster != cluster || found != nil && instance < id {
+			continue
+		}
+		if slices.ContainsFunc(p.Victims, func(v v1alpha1.Victim) bool { return v.Instance == victim }) {
+			instance, found = id, p
+		}
+	}
+	return instance, found
+}
+
+// spokenFor refuses clusters on which room is being made for others whose priority is not
+// lower.
+func spokenFor(r Request, s *Snapshot) filter {
+	class := s.policies.class(r.Class)
+	by := map[string]string{}
+	for id, p := range s.preemptions {
+		if id != r.ID && (class == nil || p.Priority >= class.Value) && (by[p.Cluster] == "" || id < by[p.Cluster]) {
+			by[p.Cluster] = id
+		}
+	}
+	return filter{reason: ReasonSpokenFor, entry: true,
+		rejects: func(p *page, among set) set {
+			var there set
+			for cluster := range by {
+				if row, found := p.find(cluster); found {
+					there.add(row)
+				}
+			}
+			return among.and(there)
+		},
+		message: func(p *page, row int) string {
+			id := by[p.clusters[row].Name]
+			return fmt.Sprintf("room is being made there for %s of priority class %s", id, s.preemptions[id].PriorityClass)
+		},
+	}
+}
+
+// describePreemption says who leaves, for people.
+func describePreemption(p *v1alpha1.Preemption) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "room for class %s (%d) without", p.PriorityClass, p.Priority)
+	for i, v := range p.Victims {
+		held := ResourcesOf(v.Reserved)
+		var parts []string
+		for _, name := range held.names() {
+			parts = append(parts, show(name, held[name])+" "+string(name))
+		}
+		separator := ","
+		if i == 0 {
+			separator = ""
+		}
+		fmt.Fprintf(&b, "%s %s of class %s (%d, %s)", separator, v.Instance, v.PriorityClass, v.Priority, strings.Join(parts, ", "))
+	}
+	return b.String()
+}
+
+// canVacate tells whether a cluster has room for a request if others leave it.
+func canVacate(r Request, s *Snapshot, cluster string) bool {
+	x := newSearch(r, s)
+	if x == nil {
+		return false
+	}
+	at, found := s.find(cluster)
+	if !found {
+		return false
+	}
+	if suits := x.suits(at.page); !suits.has(at.row) {
+		return false
+	}
+	_, ok := x.room(at)
+	return ok
+}

@@ -1,0 +1,161 @@
+package placement
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// classesPolicy declares gold over silver over bronze.
+func classesPolicy(namespace string, preempts v1alpha1.Preempts) *v1alpha1.PlacementPolicy {
+	return &v1alpha1.PlacementPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "classes"},
+		Spec: v1alpha1.PlacementPolicySpec{PriorityClasses: []v1alpha1.PriorityClass{
+			{Name: "gold", Value: 1000, Preempts: preempts}, {Name: "silver", Value: 100, Preempts: preempts},
+			{Name: "bronze", Value: 10, Preempts: v1alpha1.PreemptsNever},
+		}},
+	}
+}
+
+var classValues = map[string]int32{"gold": 1000, "silver": 100, "bronze": 10}
+
+// least is the cheapest set of the holdings without which a cluster has room, by trying all.
+func least(r Request, s *Snapshot, cluster string, mayLeave []Holding) (best cost, found bool) {
+	for subset := range 1 << len(mayLeave) {
+		free := Resources{}
+		for name := range r.Resources {
+			free[name] = s.Free(cluster, name)
+		}
+		now := cost{count: bits.OnesCount(uint(subset))}
+		for i, h := range mayLeave {
+			if subset&(1<<i) != 0 {
+				free.add(h.Held[cluster], 1)
+				now.highest = max(now.highest, classValues[h.Class])
+				now.sum += int64(classValues[h.Class])
+			}
+		}
+		fits := true
+		for name, amount := range r.Resources {
+			fits = fits && (amount == 0 || free[name] >= amount)
+		}
+		if fits && (!found || now.compare(best) < 0) {
+			best, found = now, true
+		}
+	}
+	return best, found
+}
+
+func TestPreemptTakesTheLeastThatMayBeTaken(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		drawn := func(label string) Resources {
+			return Resources{corev1.ResourceCPU: rapid.Int64Range(0, 8).Draw(t, label), corev1.ResourceMemory: rapid.Int64Range(0, 8).Draw(t, label)}
+		}
+		preempts := rapid.SampledFrom([]v1alpha1.Preempts{"", v1alpha1.PreemptsNever, v1alpha1.PreemptsSameConsumer, v1alpha1.PreemptsAnyConsumer}).Draw(t, "preempts")
+		inventory := NewInventory()
+		if preempts != "" {
+			inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{*classesPolicy("", preempts)}))
+		}
+		r := Request{
+			ID: "si-new", Resources: drawn("asked"), Consumer: Consumer{Platform: "cf", Space: "s1", Application: "mine"},
+			Class: rapid.SampledFrom([]string{"gold", "silver", "bronze", "none", ""}).Draw(t, "class"),
+		}
+		held := map[string]Holding{}
+		var fleet []*Cluster
+		for c := range rapid.IntRange(1, 4).Draw(t, "clusters") {
+			cluster := &Cluster{Name: fmt.Sprintf("cluster-%d", c), Ready: rapid.IntRange(0, 4).Draw(t, "ready") > 0, AccessVerified: true, Allocatable: Resources{}}
+			for i := range rapid.IntRange(0, 7).Draw(t, "instances") {
+				h := Holding{
+					Instance: fmt.Sprintf("si-%d-%d", c, i), Class: rapid.SampledFrom([]string{"gold", "silver", "bronze", "bronze", "none", ""}).Draw(t, "of class"),
+					Consumer: Consumer{Platform: "cf", Space: rapid.SampledFrom([]string{"s1", "s1", "s2"}).Draw(t, "space"), Application: "theirs"},
+					Held:     map[string]Resources{cluster.Name: drawn("held")},
+				}
+				held[h.Instance] = h
+				cluster.Allocatable.add(h.Held[cluster.Name], 1)
+			}
+			cluster.Allocatable.add(drawn("free"), 1)
+			fleet = append(fleet, cluster)
+			inventory.UpsertCluster(cluster)
+		}
+		for _, h := range held {
+			inventory.Reserve(h)
+		}
+		s := inventory.Snapshot()
+		if _, err := Place(r, s); err == nil {
+			return
+		}
+		got := Preempt(r, s)
+
+		var best cost
+		found := false
+		for _, c := range fleet {
+			var mayLeave []Holding
+			for _, h := range held {
+				declared := preempts != "" && preempts != v1alpha1.PreemptsNever && classValues[r.Class] > 10 && classValues[h.Class] > 0
+				own := h.Consumer.Space == r.Consumer.Space || preempts == v1alpha1.PreemptsAnyConsumer
+				if h.Held[c.Name] != nil && declared && own && classValues[h.Class] < classValues[r.Class] {
+					mayLeave = append(mayLeave, h)
+				}
+			}
+			if one, ok := least(r, s, c.Name, mayLeave); ok && c.Ready && (!found || one.compare(best) < 0) {
+				best, found = one, true
+			}
+		}
+		if found != (got != nil) {
+			t.Fatalf("room can be made is %t, and Preempt says %+v", found, got)
+		}
+		if got == nil {
+			return
+		}
+		now := cost{count: len(got.Victims)}
+		for _, v := range got.Victims {
+			h := held[v.Instance]
+			if h.Held[got.Cluster] == nil || classValues[h.Class] >= classValues[r.Class] {
+				t.Fatalf("%s of class %q is displaced for one of %q", v.Instance, h.Class, r.Class)
+			}
+			if preempts != v1alpha1.PreemptsAnyConsumer && h.Consumer.Space != r.Consumer.Space {
+				t.Fatalf("%s of another consumer is displaced", v.Instance)
+			}
+			now.highest, now.sum = max(now.highest, v.Priority), now.sum+int64(v.Priority)
+		}
+		if now != best {
+			t.Fatalf("%+v costs %+v, and the least is %+v", got.Victims, now, best)
+		}
+		if !s.stands(r, got) {
+			t.Fatalf("%+v does not stand", got)
+		}
+	})
+}
+
+// BenchmarkPreempt looks for room in a fleet that is full of what may be displaced.
+func BenchmarkPreempt(b *testing.B) {
+	for _, n := range []int{100, 10000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			inventory := syntheticFleet(n)
+			inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{*classesPolicy("", v1alpha1.PreemptsAnyConsumer)}))
+			var all []Holding
+			for i := range 10 * n {
+				c := inventory.Snapshot().Cluster(fmt.Sprintf("cluster-%05d", i%n))
+				share := Resources{corev1.ResourceCPU: c.unreserved(corev1.ResourceCPU) / 10, corev1.ResourceMemory: c.unreserved(corev1.ResourceMemory) / 10}
+				all = append(all, Holding{
+					Instance: fmt.Sprintf("si-%07d", i), Consumer: Consumer{Platform: "cf"}, Class: []string{"silver", "bronze"}[i/n%2],
+					Held: map[string]Resources{c.Name: share},
+				})
+			}
+			inventory.ReserveAll(all)
+			s := inventory.Snapshot()
+			r := Request{ID: "si-bench", Class: "gold", Resources: Resources{corev1.ResourceCPU: 8000, corev1.ResourceMemory: 16 << 30}}
+			for b.Loop() {
+				if p := Preempt(r, s); p == nil || slices.ContainsFunc(p.Victims, func(v v1alpha1.Victim) bool { return v.PriorityClass != "bronze" }) {
+					b.Fatalf("%+v", p)
+				}
+			}
+		})
+	}
+}
