@@ -30,6 +30,8 @@ const (
 	identityLifetime = 24 * time.Hour
 	// annotationExpires says when the token in a Secret ends.
 	annotationExpires = "sluice.dev/expires-at"
+	// annotationIssuer says for which account, and where: with another one, it is worth nothing.
+	annotationIssuer = "sluice.dev/issued-for"
 )
 
 // admit lets the other cluster ask this one for resources: Liqo's Tenant, without Liqo's
@@ -84,11 +86,11 @@ func (s *side) kubeconfig(token string) ([]byte, error) {
 }
 
 // identitySecret is where Liqo looks for the identity by which it asks another cluster.
-func (s *side) identitySecret(kubeconfig []byte, expires string) *corev1.Secret {
+func (s *side) identitySecret(kubeconfig []byte, expires, issuer string) *corev1.Secret {
 	secret := &corev1.Secret{ObjectMeta: s.meta(s.identityName()), Data: map[string][]byte{consts.KubeconfigSecretField: kubeconfig}}
 	secret.Labels[consts.IdentityTypeLabelKey] = string(authv1beta1.ControlPlaneIdentityType)
 	secret.Annotations = map[string]string{
-		consts.RemoteTenantNamespaceAnnotKey: "liqo-tenant-" + s.own.ClusterID, annotationExpires: expires,
+		consts.RemoteTenantNamespaceAnnotKey: "liqo-tenant-" + s.own.ClusterID, annotationExpires: expires, annotationIssuer: issuer,
 	}
 	return secret
 }
@@ -104,9 +106,14 @@ func authenticate(ctx context.Context, consumer, provider *side, connections *me
 	if err := provider.admit(ctx); err != nil {
 		return nil, err
 	}
+	var account corev1.ServiceAccount
+	if err := provider.get(ctx, PeerRole, &account); err != nil {
+		return nil, err
+	}
+	issuer := string(account.UID) + " at " + provider.connection.ConsumerServer
 	var held corev1.Secret
 	err := consumer.get(ctx, consumer.identityName(), &held)
-	if err == nil && held.DeletionTimestamp.IsZero() {
+	if err == nil && held.DeletionTimestamp.IsZero() && held.Annotations[annotationIssuer] == issuer {
 		if expires, err := time.Parse(time.RFC3339, held.Annotations[annotationExpires]); err == nil && expires.Sub(now) > identityLifetime/2 {
 			return ptr.To(metav1.NewTime(expires)), nil
 		}
@@ -119,7 +126,7 @@ func authenticate(ctx context.Context, consumer, provider *side, connections *me
 		return nil, err
 	}
 	crashpoint.Hit(crashBeforeIdentity)
-	err = consumer.apply(ctx, consumer.identitySecret(kubeconfig, expires.UTC().Format(time.RFC3339)))
+	err = consumer.apply(ctx, consumer.identitySecret(kubeconfig, expires.UTC().Format(time.RFC3339), issuer))
 	crashpoint.Hit(crashAfterIdentity)
 	return ptr.To(metav1.NewTime(expires)), err
 }
@@ -130,11 +137,14 @@ func (s *side) useJoined(ctx context.Context, provider *side, connections *membe
 	if err != nil {
 		return err
 	}
-	return s.apply(ctx, s.identitySecret(kubeconfig, "never"))
+	return s.apply(ctx, s.identitySecret(kubeconfig, "never", "joined"))
 }
 
 // dismiss takes the other cluster's identity back. It returns nil once nothing of it is left.
 func (s *side) dismiss(ctx context.Context) error {
+	if s.ending {
+		return nil
+	}
 	crashpoint.Hit(crashBeforeDismiss)
 	for _, one := range []struct {
 		name string

@@ -8,6 +8,8 @@ import (
 
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -194,10 +196,24 @@ func (r *Peerings) gateways(ctx context.Context, peering *v1alpha1.Peering, cons
 	if err != nil {
 		return nil, nil, err
 	}
-	if reverse != nil && reverse.CreationTimestamp.Before(&peering.CreationTimestamp) {
+	// Whichever came first may have ended since: what serves goes on to.
+	switch err := consumer.get(ctx, consumer.remote.ClusterID, &networkingv1beta1.GatewayServer{}); {
+	case err == nil:
+		return consumer, provider, nil
+	case !apierrors.IsNotFound(err):
+		return nil, nil, err
+	case reverse != nil && before(reverse, peering):
 		return consumer, provider, nil
 	}
 	return provider, consumer, nil
+}
+
+// before tells which of two peerings came first, by name where both came within a second.
+func before(a, b *v1alpha1.Peering) bool {
+	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.Name < b.Name
+	}
+	return a.CreationTimestamp.Before(&b.CreationTimestamp)
 }
 
 // reverse is the peering of the same two clusters the other way round, which shares their
@@ -281,24 +297,36 @@ func (r *Peerings) reopen(ctx context.Context, name string, own, remote *v1alpha
 	}
 	s.own, s.remote = *own, *remote
 	standing, err := s.standing(ctx)
-	if err != nil || standing == tenant.Gone {
-		// All there may be left is what Liqo knows of the other one.
-		if err == nil {
+	if err != nil {
+		return nil, err
+	}
+	if standing == tenant.Gone {
+		// All there may be left is what Liqo knows of the other one, unless somebody else peers the two.
+		err := s.Get(ctx, client.ObjectKey{Name: s.namespace()}, &corev1.Namespace{})
+		if apierrors.IsNotFound(err) {
 			err = s.forget(ctx)
 		}
 		return nil, err
 	}
+	s.ending = standing == tenant.Ending
 	return s, nil
 }
 
 // surrender gives back the resources that the consumer has from the provider, then its identity
-// there. Slices are gone by now unless somebody else has made some.
+// there. Slices are gone by now unless somebody else has made some. Those that the provider has
+// from the consumer, where the two are peered both ways, are not this peering's.
 func (s *side) surrender(ctx context.Context) error {
+	if s.ending {
+		return nil
+	}
 	var slices authv1beta1.ResourceSliceList
 	if err := s.List(ctx, &slices, inNamespace(s.namespace())); err != nil {
 		return s.failed(fmt.Errorf("list ResourceSlices in %s: %w", s.namespace(), err))
 	}
 	for i := range slices.Items {
+		if slices.Items[i].Labels[consts.ReplicationStatusLabel] == "true" {
+			continue
+		}
 		if err := s.gone(ctx, slices.Items[i].Name, &authv1beta1.ResourceSlice{}); err != nil {
 			return err
 		}
