@@ -45,6 +45,8 @@ const (
 type Peerings struct {
 	// Client of the hub; its reads may come from a cache.
 	Client client.Client
+	// Live reads the hub without a cache.
+	Live client.Reader
 	// Connections to the member clusters.
 	Connections *member.Connections
 	// Hub is the hub's ID, the value of v1alpha1.LabelHub.
@@ -77,12 +79,42 @@ func (r *Peerings) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 	if !peering.DeletionTimestamp.IsZero() {
 		return r.report(ctx, peering, r.end(ctx, peering))
 	}
+	if needed, err := r.needed(ctx, peering); err != nil {
+		return ctrl.Result{}, err
+	} else if !needed {
+		crashpoint.Hit(crashBeforeRelease)
+		err := r.Client.Delete(ctx, peering, client.Preconditions{UID: &peering.UID})
+		crashpoint.Hit(crashAfterRelease)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
 	if controllerutil.AddFinalizer(peering, v1alpha1.Finalizer) {
 		if err := r.Client.Update(ctx, peering); err != nil {
 			return ctrl.Result{}, fmt.Errorf("add the finalizer: %w", err)
 		}
 	}
 	return r.report(ctx, peering, r.establish(ctx, peering))
+}
+
+// needed tells whether a peering stays: an operator keeps it, or an instance takes it. The
+// Driver lets a peering go with its last instance; but of two that go at the same time, each
+// sees that the other one still takes it.
+func (r *Peerings) needed(ctx context.Context, peering *v1alpha1.Peering) (bool, error) {
+	if peering.Spec.Kept {
+		return true, nil
+	}
+	// Instances have their decisions before they have peerings, but caches may not say so.
+	for _, hub := range []client.Reader{r.Client, r.Live} {
+		var instances v1alpha1.ServiceInstanceList
+		if err := hub.List(ctx, &instances, client.InNamespace(peering.Namespace)); err != nil {
+			return false, fmt.Errorf("list service instances: %w", err)
+		}
+		for i := range instances.Items {
+			if Takes(&instances.Items[i], peering.Spec.Consumer, peering.Spec.Provider) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // establish makes what the peering says, one module after the other.
