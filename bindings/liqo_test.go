@@ -3,11 +3,6 @@ package bindings_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,14 +10,13 @@ import (
 	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/liqo"
+	"github.com/sluice-dev/sluice/internal/liqo/liqotest"
 	"github.com/sluice-dev/sluice/placement/kube"
 )
 
@@ -63,41 +57,13 @@ func liqoRights() kube.ManifestOptions {
 func newLiqoFixture(t *testing.T) *fixture {
 	f := newFixtureOf(t, []string{own, provider, hubCluster}, liqoRights(), 300*time.Millisecond)
 	for _, cluster := range []string{own, provider, hubCluster} {
-		installLiqo(t, f.admin[cluster])
+		liqotest.Install(t, f.admin[cluster], "ipam.liqo.io_ips", "networking.liqo.io_configurations", "networking.liqo.io_connections")
 		go giveAddresses(t.Context(), f.admin[cluster])
 	}
 	for pair := range seen {
 		f.peer(t, pair[0], pair[1])
 	}
 	return f
-}
-
-// installLiqo installs the resources of Liqo that bindings know, of the module itself.
-func installLiqo(t *testing.T, admin client.Client) {
-	t.Helper()
-	folder, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/liqotech/liqo").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"ipam.liqo.io_ips", "networking.liqo.io_configurations", "networking.liqo.io_connections"} {
-		content, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(folder)), "deployments/liqo/charts/liqo-crds/crds", name+".yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var definition apiextensionsv1.CustomResourceDefinition
-		if err := yaml.Unmarshal(content, &definition); err != nil {
-			t.Fatal(err)
-		}
-		if err := admin.Create(t.Context(), &definition); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "the definition "+name+" is established", func(ctx context.Context) (bool, error) {
-			err := admin.Get(ctx, client.ObjectKeyFromObject(&definition), &definition)
-			return err == nil && slices.ContainsFunc(definition.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
-				return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
-			}), err
-		})
-	}
 }
 
 // peer makes what a peering in force consists of, on the hub and on both sides.

@@ -93,6 +93,11 @@ func replay(t *testing.T, sections map[string]string) (decision, table string) {
 		t.Fatal(marshalErr)
 	}
 	decision = string(out)
+	if p := request.Peering; p != nil && err == nil {
+		// What the controller adds to the decision of the engine.
+		placed := p.placed(request.ID, got.Placements[0].Cluster)
+		decision = fmt.Sprintf("delivered to %s, hub %q, node %q\n", placed.Consumer, placed.Hub, placed.Node) + decision
+	}
 	if err != nil {
 		decision = "error: " + err.Error() + "\n" + decision
 	}
@@ -148,6 +153,9 @@ type clusterRow struct {
 	// Claims that the provider has proven; Unproven is what it has not.
 	Claims   []v1alpha1.Claim `json:"claims"`
 	Unproven string           `json:"unproven"`
+	// Liqo and Consumers as in the spec; either makes it a cluster with the driver liqo.
+	Liqo      *v1alpha1.LiqoCluster        `json:"liqo"`
+	Consumers []v1alpha1.ConsumerReference `json:"consumers"`
 }
 
 func (r clusterRow) memberCluster() *v1alpha1.MemberCluster {
@@ -158,6 +166,10 @@ func (r clusterRow) memberCluster() *v1alpha1.MemberCluster {
 	}
 	mc.Spec.Provider, mc.Status.Claims = r.Provider, r.Claims
 	mc.Spec.Location, mc.Spec.Latencies, mc.Spec.Oversubscription = r.Location, r.Latencies, r.Oversubscription
+	mc.Spec.Liqo, mc.Spec.Consumers = r.Liqo, r.Consumers
+	if r.Liqo != nil || r.Consumers != nil {
+		mc.Spec.Driver = v1alpha1.DriverLiqo
+	}
 	if r.Claims != nil || r.Unproven != "" {
 		mc.Spec.Trust = &v1alpha1.TrustRequirements{Offering: "https://provider.example/offering"}
 	}
@@ -201,6 +213,8 @@ type requestRow struct {
 	Parameters *runtime.RawExtension `json:"parameters"`
 	Leaving    []string              `json:"leaving"`
 	External   map[string]int32      `json:"external"`
+	// Delivered is how an instance reaches its consumer's cluster that is there already.
+	Delivered *v1alpha1.PlacementPeering `json:"delivered"`
 
 	Resources   corev1.ResourceList   `json:"resources"`
 	Clusters    int                   `json:"clusters"`
@@ -227,6 +241,9 @@ func (r requestRow) request(t *testing.T, resourcesPlan, clusterPlan string) Req
 			plan.Kind, plan.Resources = v1alpha1.PlanKindResources, &sold
 		}
 		request := r.ofPlan(t, plan)
+		if r.Delivered != nil {
+			request.Peering.stay(&v1alpha1.Decision{Placements: []v1alpha1.Placement{{Peering: r.Delivered}}})
+		}
 		request.Current, request.Leaving, request.External, request.At = r.Current, r.Leaving, r.External, goldenTime
 		r.Consumer.Application, r.Consumer.Plan = request.Consumer.Application, request.Consumer.Plan
 		request.Consumer = r.Consumer

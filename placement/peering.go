@@ -84,13 +84,15 @@ func (s *Snapshot) Govern(r Request, consumer Consumer) Request {
 func (p *Peering) find(s *Snapshot, consumer Consumer) {
 	var own []string
 	var hubs []*Cluster
+	has := map[string][]v1alpha1.LiqoModule{}
 	for _, page := range s.pages {
 		for row := range page.peering.rows() {
 			c := page.clusters[row]
 			switch {
 			case c.isOf(consumer):
 				own = append(own, c.Name)
-			case c.Liqo.Hub && len(c.Consumers) == 0:
+				has[c.Name] = c.Liqo.Modules
+			case c.Liqo.Hub && len(c.Consumers) == 0 && lacking(c.Liqo.Modules, ModulesFor(true)) == "":
 				hubs = append(hubs, c)
 			}
 		}
@@ -112,7 +114,15 @@ func (p *Peering) find(s *Snapshot, consumer Consumer) {
 	default:
 		p.Consumer = own[0]
 	}
-	if !p.hubAndSpoke() || p.Problem != "" {
+	if p.Problem != "" {
+		return
+	}
+	// Through a hub the nodes are the hub's.
+	if module := lacking(has[p.Consumer], ModulesFor(p.needsNode() && !p.hubAndSpoke())); module != "" {
+		p.Problem = fmt.Sprintf("the consumer's cluster %s has not Liqo's module %s", p.Consumer, module)
+		return
+	}
+	if !p.hubAndSpoke() {
 		return
 	}
 	if slices.ContainsFunc(hubs, func(c *Cluster) bool { return c.Name == p.Hub }) {
@@ -194,9 +204,17 @@ func (p *Peering) refuses(c *Cluster) string {
 	case c.Liqo.Joined != nil && !p.needsNode():
 		return fmt.Sprintf("has joined %s by invitation, and gives nodes only", with)
 	}
-	for _, module := range p.modules() {
-		if !liqo.Has(c.Liqo.Modules, module) {
-			return fmt.Sprintf("has not Liqo's module %s", module)
+	if module := lacking(c.Liqo.Modules, p.modules()); module != "" {
+		return fmt.Sprintf("has not Liqo's module %s", module)
+	}
+	return ""
+}
+
+// lacking is the first module that is needed and not there; empty where all are.
+func lacking(modules, needed []v1alpha1.LiqoModule) v1alpha1.LiqoModule {
+	for _, module := range needed {
+		if !liqo.Has(modules, module) {
+			return module
 		}
 	}
 	return ""

@@ -246,7 +246,7 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 	}); err != nil {
 		return fmt.Errorf("set up placement: %w", err)
 	}
-	if err := (&liqo.Peerings{Client: mgr.GetClient(), Connections: connections, Hub: h.ID}).SetupWithManager(mgr); err != nil {
+	if err := (&liqo.Peerings{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Connections: connections, Hub: h.ID}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up peerings: %w", err)
 	}
 	if err := mgr.Add(&liqo.Judge{

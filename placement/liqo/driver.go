@@ -388,8 +388,11 @@ func (r *route) removeNode(ctx context.Context, on *side) error {
 	}
 	on.own, on.remote = *peering.Status.Consumer, *peering.Status.Provider
 	standing, err := on.standing(ctx)
-	if err != nil || standing == tenant.Gone {
+	switch {
+	case err != nil || standing == tenant.Gone:
 		return err
+	case standing == tenant.Ending:
+		return on.pending("delete namespace "+on.namespace(), "")
 	}
 	return on.removeNode(ctx, r.Node)
 }

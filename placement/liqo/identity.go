@@ -32,6 +32,8 @@ const (
 	// annotationExpires and annotationRenew say when the token in a Secret ends and is renewed.
 	annotationExpires = "sluice.dev/expires-at"
 	annotationRenew   = "sluice.dev/renew-at"
+	// annotationIssuer says for which account, and where: with another one, it is worth nothing.
+	annotationIssuer = "sluice.dev/issued-for"
 )
 
 // admit lets the other cluster ask this one for resources: Liqo's Tenant, without Liqo's
@@ -87,10 +89,11 @@ func (s *side) kubeconfig(token string) ([]byte, error) {
 
 // identitySecret is where Liqo looks for the identity by which it asks another cluster.
 // One that never ends has no times.
-func (s *side) identitySecret(kubeconfig []byte, expires, renew time.Time) *corev1.Secret {
+func (s *side) identitySecret(kubeconfig []byte, issuer string, expires, renew time.Time) *corev1.Secret {
 	secret := &corev1.Secret{ObjectMeta: s.meta(s.identityName()), Data: map[string][]byte{consts.KubeconfigSecretField: kubeconfig}}
 	secret.Labels[consts.IdentityTypeLabelKey] = string(authv1beta1.ControlPlaneIdentityType)
 	secret.Annotations = map[string]string{consts.RemoteTenantNamespaceAnnotKey: names.TenantNamespace(s.own.ClusterID)}
+	secret.Annotations[annotationIssuer] = issuer
 	if !expires.IsZero() {
 		secret.Annotations[annotationExpires] = expires.UTC().Format(time.RFC3339)
 		secret.Annotations[annotationRenew] = renew.UTC().Format(time.RFC3339)
@@ -109,9 +112,14 @@ func authenticate(ctx context.Context, consumer, provider *side, connections *me
 	if err := provider.admit(ctx); err != nil {
 		return nil, err
 	}
+	var account corev1.ServiceAccount
+	if err := provider.get(ctx, PeerRole, &account); err != nil {
+		return nil, err
+	}
+	issuer := string(account.UID) + " at " + provider.connection.ConsumerServer
 	var held corev1.Secret
 	err := consumer.get(ctx, consumer.identityName(), &held)
-	if err == nil && held.DeletionTimestamp.IsZero() {
+	if err == nil && held.DeletionTimestamp.IsZero() && held.Annotations[annotationIssuer] == issuer {
 		expires, badEnd := time.Parse(time.RFC3339, held.Annotations[annotationExpires])
 		renew, badRenewal := time.Parse(time.RFC3339, held.Annotations[annotationRenew])
 		if badEnd == nil && badRenewal == nil && now.Before(renew) {
@@ -126,7 +134,7 @@ func authenticate(ctx context.Context, consumer, provider *side, connections *me
 		return nil, err
 	}
 	crashpoint.Hit(crashBeforeIdentity)
-	err = consumer.apply(ctx, consumer.identitySecret(kubeconfig, expires, now.Add(expires.Sub(now)/2)))
+	err = consumer.apply(ctx, consumer.identitySecret(kubeconfig, issuer, expires, now.Add(expires.Sub(now)/2)))
 	crashpoint.Hit(crashAfterIdentity)
 	return ptr.To(metav1.NewTime(expires)), err
 }
@@ -137,11 +145,14 @@ func (s *side) useJoined(ctx context.Context, provider *side, connections *membe
 	if err != nil {
 		return err
 	}
-	return s.apply(ctx, s.identitySecret(kubeconfig, time.Time{}, time.Time{}))
+	return s.apply(ctx, s.identitySecret(kubeconfig, "joined", time.Time{}, time.Time{}))
 }
 
 // dismiss takes the other cluster's identity back. It returns nil once nothing of it is left.
 func (s *side) dismiss(ctx context.Context) error {
+	if s.ending {
+		return nil
+	}
 	crashpoint.Hit(crashBeforeDismiss)
 	for _, one := range []struct {
 		name string

@@ -201,6 +201,9 @@ func (s *side) connected(ctx context.Context) error {
 
 // disconnect removes the network from one side. It returns nil once nothing of it is left.
 func (s *side) disconnect(ctx context.Context) error {
+	if s.ending {
+		return nil
+	}
 	name := s.remote.ClusterID
 	crashpoint.Hit(crashBeforeDisconnect)
 	for _, o := range []object{

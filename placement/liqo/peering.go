@@ -8,6 +8,7 @@ import (
 
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -44,6 +46,8 @@ const (
 type Peerings struct {
 	// Client of the hub; its reads may come from a cache.
 	Client client.Client
+	// Live reads the hub without a cache.
+	Live client.Reader
 	// Connections to the member clusters.
 	Connections *member.Connections
 	// Hub is the hub's ID, the value of v1alpha1.LabelHub.
@@ -60,11 +64,27 @@ func (r *Peerings) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("peering").
 		For(&v1alpha1.Peering{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		// An invited cluster that joins, or what the operator says of a gateway.
+		Watches(&v1alpha1.MemberCluster{}, handler.EnqueueRequestsFromMapFunc(r.concernedBy), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 8,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](often, slowestRetry),
 		}).
 		Complete(r)
+}
+
+// concernedBy lists the peerings of a member cluster.
+func (r *Peerings) concernedBy(ctx context.Context, cluster client.Object) (requests []ctrl.Request) {
+	var peerings v1alpha1.PeeringList
+	if err := r.Client.List(ctx, &peerings, client.InNamespace(cluster.GetNamespace())); err != nil {
+		return nil // the cache is stopping
+	}
+	for i := range peerings.Items {
+		if p := &peerings.Items[i]; p.Spec.Consumer == cluster.GetName() || p.Spec.Provider == cluster.GetName() {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(p)})
+		}
+	}
+	return requests
 }
 
 // Reconcile takes one peering as far as it comes.
@@ -76,12 +96,42 @@ func (r *Peerings) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 	if !peering.DeletionTimestamp.IsZero() {
 		return r.report(ctx, peering, r.end(ctx, peering))
 	}
+	if needed, err := r.needed(ctx, peering); err != nil {
+		return ctrl.Result{}, err
+	} else if !needed {
+		crashpoint.Hit(crashBeforeRelease)
+		err := r.Client.Delete(ctx, peering, client.Preconditions{UID: &peering.UID})
+		crashpoint.Hit(crashAfterRelease)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
 	if controllerutil.AddFinalizer(peering, v1alpha1.Finalizer) {
 		if err := r.Client.Update(ctx, peering); err != nil {
 			return ctrl.Result{}, fmt.Errorf("add the finalizer: %w", err)
 		}
 	}
 	return r.report(ctx, peering, r.establish(ctx, peering))
+}
+
+// needed tells whether a peering stays: an operator keeps it, or an instance takes it. The
+// Driver lets a peering go with its last instance; but of two that go at the same time, each
+// sees that the other one still takes it.
+func (r *Peerings) needed(ctx context.Context, peering *v1alpha1.Peering) (bool, error) {
+	if peering.Spec.Kept {
+		return true, nil
+	}
+	// Instances have their decisions before they have peerings, but caches may not say so.
+	for _, hub := range []client.Reader{r.Client, r.Live} {
+		var instances v1alpha1.ServiceInstanceList
+		if err := hub.List(ctx, &instances, client.InNamespace(peering.Namespace)); err != nil {
+			return false, fmt.Errorf("list service instances: %w", err)
+		}
+		for i := range instances.Items {
+			if Takes(&instances.Items[i], peering.Spec.Consumer, peering.Spec.Provider) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // establish makes what the peering says, one module after the other.
@@ -195,18 +245,24 @@ func (r *Peerings) gateways(ctx context.Context, peering *v1alpha1.Peering, cons
 	if err != nil {
 		return nil, nil, err
 	}
-	if reverse != nil && olderThan(reverse, peering) {
+	// Whichever came first may have ended since: what serves goes on to.
+	switch err := consumer.get(ctx, consumer.remote.ClusterID, &networkingv1beta1.GatewayServer{}); {
+	case err == nil:
+		return consumer, provider, nil
+	case !apierrors.IsNotFound(err):
+		return nil, nil, err
+	case reverse != nil && before(reverse, peering):
 		return consumer, provider, nil
 	}
 	return provider, consumer, nil
 }
 
-// olderThan orders peerings by age, and by name those of the same second.
-func olderThan(a, b *v1alpha1.Peering) bool {
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+// before tells which of two peerings came first, by name where both came within a second.
+func before(a, b *v1alpha1.Peering) bool {
+	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.Name < b.Name
 	}
-	return a.Name < b.Name
+	return a.CreationTimestamp.Before(&b.CreationTimestamp)
 }
 
 // reverse is the peering of the same two clusters the other way round, which shares their
@@ -290,19 +346,28 @@ func (r *Peerings) reopen(ctx context.Context, name string, own, remote *v1alpha
 	}
 	s.own, s.remote = *own, *remote
 	standing, err := s.standing(ctx)
-	if err != nil || standing == tenant.Gone {
-		// All there may be left is what Liqo knows of the other one.
-		if err == nil {
+	if err != nil {
+		return nil, err
+	}
+	if standing == tenant.Gone {
+		// All there may be left is what Liqo knows of the other one, unless somebody else peers the two.
+		err := s.Get(ctx, client.ObjectKey{Name: s.namespace()}, &corev1.Namespace{})
+		if apierrors.IsNotFound(err) {
 			err = s.forget(ctx)
 		}
 		return nil, err
 	}
+	s.ending = standing == tenant.Ending
 	return s, nil
 }
 
 // surrender gives back the resources that the consumer has from the provider, then its identity
-// there. Slices are gone by now unless somebody else has made some.
+// there. Slices are gone by now unless somebody else has made some. Those that the provider has
+// from the consumer, where the two are peered both ways, are not this peering's.
 func (s *side) surrender(ctx context.Context) error {
+	if s.ending {
+		return nil
+	}
 	var slices authv1beta1.ResourceSliceList
 	if err := s.List(ctx, &slices, inNamespace(s.namespace())); err != nil {
 		return s.failed(fmt.Errorf("list ResourceSlices in %s: %w", s.namespace(), err))

@@ -32,6 +32,9 @@ type side struct {
 	hub        string
 	// own is who the cluster is to Liqo, remote who the other one is.
 	own, remote v1alpha1.LiqoNetwork
+	// ending is whether the tenant namespace is: what is in it goes with it, and so do Sluice's
+	// rights there.
+	ending bool
 }
 
 // open connects to a member cluster, with Liqo's types.

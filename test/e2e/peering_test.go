@@ -5,6 +5,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"maps"
 	"net/http"
@@ -47,6 +48,9 @@ const (
 	peerProvider = "sluice-liqo-b"
 	peerInvited  = "sluice-liqo-c"
 )
+
+// keep leaves the clusters for the next run.
+var keep = flag.Bool("keep", false, "leave the clusters of TestPeering up")
 
 var peers = []string{peerConsumer, peerProvider, peerInvited}
 
@@ -112,6 +116,11 @@ type peeringWorld struct {
 
 func newPeeringWorld(t *testing.T) *peeringWorld {
 	t.Helper()
+	t.Cleanup(func() {
+		if !*keep {
+			must(t, run("test/kind/down.sh", peers...)) // they take a processor among them, doing nothing
+		}
+	})
 	must(t, run("test/kind/up.sh", append([]string{"--same-ranges", "--out", kubeconfigs}, peers...)...))
 	must(t, run("test/kind/liqo.sh", peers...))
 	out, err := output("test/kind/echo.sh")

@@ -1,0 +1,150 @@
+package liqo_test
+
+import (
+	"context"
+	"strings"
+
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/kube"
+	"github.com/sluice-dev/sluice/placement/liqo"
+)
+
+func (p *pair) driver() *liqo.Driver {
+	return &liqo.Driver{Namespaces: &kube.Driver{Connections: p.connections, Hub: hubID}, Client: p.hub, Live: p.hub}
+}
+
+// instance is one on the hub that has a node of some cores.
+func (p *pair) instance(name, cores string) placement.Delivery {
+	p.Helper()
+	name = v1alpha1.InstanceName("platform-1", p.Name()+name)
+	instance := &v1alpha1.ServiceInstance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name, Finalizers: []string{v1alpha1.Finalizer}},
+		Spec:       v1alpha1.ServiceInstanceSpec{Platform: "platform-1", InstanceID: name, ServiceID: "service", Desired: v1alpha1.InstanceState{PlanID: "plan"}},
+	}
+	must(p.T, p.hub.Create(p.Context(), instance))
+	return p.decide(placement.Delivery{Instance: instance}, cores)
+}
+
+// decide makes the decision on an instance be some cores.
+func (p *pair) decide(d placement.Delivery, cores string) placement.Delivery {
+	p.Helper()
+	d.Placement = v1alpha1.Placement{Cluster: p.provider.name, Reserved: amounts(cores), Peering: &v1alpha1.PlacementPeering{
+		Consumer: p.consumer.name, Node: v1alpha1.VirtualNodeName(d.Instance.Name, p.provider.name),
+	}}
+	d.Instance.Status.Decision = &v1alpha1.Decision{Generation: 1, Placements: []v1alpha1.Placement{d.Placement}}
+	must(p.T, p.hub.Status().Update(p.Context(), d.Instance))
+	return d
+}
+
+// until calls a method of the driver, and reconciles the peering as its controller would, until
+// nothing is waited for.
+func (p *pair) until(what string, d placement.Delivery, call func(context.Context, placement.Delivery) error) {
+	p.Helper()
+	peering, last := p.peering(), ""
+	p.eventually(what, func(ctx context.Context) (bool, error) {
+		err := call(ctx, d)
+		if !p.waits(err) {
+			return true, nil
+		}
+		last = err.Error()
+		if p.hub.Get(ctx, client.ObjectKeyFromObject(peering), peering) == nil {
+			p.pass(ctx, peering)
+		}
+		return false, nil
+	}, func() string { return last })
+}
+
+func (p *pair) peering() *v1alpha1.Peering {
+	return &v1alpha1.Peering{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: v1alpha1.PeeringName(p.consumer.name, p.provider.name)}}
+}
+
+func (p *pair) deprovision(d placement.Delivery) {
+	p.Helper()
+	must(p.T, p.hub.Delete(p.Context(), d.Instance))
+	must(p.T, p.hub.Get(p.Context(), client.ObjectKeyFromObject(d.Instance), d.Instance))
+}
+
+// deprovisioned is what the controller of instances does once everything is removed.
+func (p *pair) deprovisioned(d placement.Delivery) {
+	p.Helper()
+	d.Instance.Finalizers = nil
+	must(p.T, p.hub.Update(p.Context(), d.Instance))
+}
+
+// nodeCores are the cores of the instance's node on the consumer's cluster; empty without one.
+func (p *pair) nodeCores(d placement.Delivery) string {
+	p.Helper()
+	node := &corev1.Node{}
+	if !p.consumer.has(p.T, "", d.Placement.Peering.Node, node) {
+		return ""
+	}
+	return node.Status.Allocatable.Cpu().String()
+}
+
+func instancesShareAPeering(p *pair) {
+	driver := p.driver()
+	one, two := p.instance("one", "2"), p.instance("two", "3")
+	p.until("the first is delivered", one, driver.Deliver)
+	peering := p.peering()
+	must(p.T, p.hub.Get(p.Context(), client.ObjectKeyFromObject(peering), peering))
+	p.until("the second is delivered", two, driver.Deliver)
+	if got := p.nodeCores(one) + " " + p.nodeCores(two); got != "2 3" {
+		p.Errorf("the nodes have %q cores, want 2 and 3", got)
+	}
+	must(p.T, driver.Observe(p.Context(), one))
+
+	one = p.decide(one, "5")
+	if err := driver.Observe(p.Context(), one); err == nil || !strings.Contains(err.Error(), "it has 2 cpu, and should have 5") {
+		p.Errorf("observing a size that is not delivered: %v", err)
+	}
+	p.until("the first has grown", one, driver.Deliver)
+	if got := p.nodeCores(one); got != "5" {
+		p.Errorf("the node has %s cores, want 5", got)
+	}
+
+	p.deprovision(one)
+	p.until("the first is removed", one, driver.Remove)
+	p.deprovisioned(one)
+	if p.nodeCores(one) != "" || p.provider.has(p.T, p.provider.tenant(p.consumer), one.Placement.Peering.Node, &authv1beta1.ResourceSlice{}) {
+		p.Error("the node of the first, or what stands behind it, is left")
+	}
+	still := p.peering()
+	if err := p.hub.Get(p.Context(), client.ObjectKeyFromObject(still), still); err != nil || still.UID != peering.UID || !still.DeletionTimestamp.IsZero() {
+		p.Fatalf("the peering that the second needs is %v, %v", still.DeletionTimestamp, err)
+	}
+	must(p.T, driver.Observe(p.Context(), two))
+
+	p.deprovision(two)
+	p.until("the second is removed", two, driver.Remove)
+	if err := p.hub.Get(p.Context(), client.ObjectKeyFromObject(still), still); !apierrors.IsNotFound(err) {
+		p.Errorf("the peering that nobody needs: %v", err)
+	}
+	p.wantNothingLeft()
+	must(p.T, driver.Remove(p.Context(), two)) // once more does nothing
+}
+
+// Each of two that go at the same time sees the other, which still needs the peering.
+func instancesThatGoTogether(p *pair) {
+	driver := p.driver()
+	one, two := p.instance("one", "2"), p.instance("two", "3")
+	p.until("the first is delivered", one, driver.Deliver)
+	p.until("the second is delivered", two, driver.Deliver)
+	p.deprovision(one)
+	p.deprovision(two)
+	p.until("the first is removed", one, driver.Remove)
+	p.until("the second is removed", two, driver.Remove)
+	p.deprovisioned(one)
+	p.deprovisioned(two)
+	peering := p.peering()
+	if err := p.hub.Get(p.Context(), client.ObjectKeyFromObject(peering), peering); err == nil {
+		p.untilGone(peering)
+	}
+	p.wantNothingLeft()
+}

@@ -1,0 +1,287 @@
+package liqo_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	testclock "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/hub/hubtest"
+	names "github.com/sluice-dev/sluice/internal/liqo"
+	"github.com/sluice-dev/sluice/internal/liqo/liqotest"
+	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/internal/seal"
+	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/kube"
+	"github.com/sluice-dev/sluice/placement/liqo"
+	"github.com/sluice-dev/sluice/test/controlplane"
+)
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	hubtest.Main(m)
+}
+
+const hubID = "hub-1"
+
+var scheme = runtime.NewScheme()
+
+func init() {
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
+	for gvk := range names.Scheme.AllKnownTypes() {
+		if o, err := names.Scheme.New(gvk); err == nil && !scheme.Recognizes(gvk) {
+			scheme.AddKnownTypeWithName(gvk, o)
+		}
+	}
+}
+
+// fixture is a hub and two real control planes with Liqo's resources. Each test has a pair
+// of member clusters of its own on them: to Liqo, a cluster is its ID, and the namespace in
+// which Liqo is installed says it.
+type fixture struct {
+	hub         client.Client
+	namespace   string
+	keys        *seal.Keyset
+	connections *member.Connections
+	planes      [2]*plane
+}
+
+type plane struct {
+	*controlplane.ControlPlane
+	admin       client.Client
+	registering sync.Mutex
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	hub := hubtest.Start(t) // first, as it sets the logger that the other would be using
+	f := &fixture{namespace: hubtest.Namespace(t), hub: newClient(t, hub.Config)}
+	var err error
+	if f.keys, err = seal.Open(filepath.Join(t.TempDir(), "keyset.json")); err != nil {
+		t.Fatal(err)
+	}
+	f.connections = &member.Connections{Reader: f.hub, Namespace: f.namespace, Keys: f.keys}
+	for i := range f.planes {
+		f.planes[i] = newPlane(t, []string{"consumers", "providers"}[i])
+	}
+	return f
+}
+
+// newPlane is a control plane with the resources of Liqo that Sluice knows.
+func newPlane(t *testing.T, name string) *plane {
+	t.Helper()
+	cp := controlplane.Start(t, controlplane.Options{Name: name})
+	p := &plane{ControlPlane: cp, admin: newClient(t, cp.Config())}
+	liqotest.Install(t, p.admin,
+		"authentication.liqo.io_tenants", "authentication.liqo.io_resourceslices", "authentication.liqo.io_renews", "core.liqo.io_foreignclusters",
+		"ipam.liqo.io_ips", "ipam.liqo.io_networks", "networking.liqo.io_configurations", "networking.liqo.io_connections",
+		"networking.liqo.io_gatewayclients", "networking.liqo.io_gatewayservers", "networking.liqo.io_publickeies",
+		"offloading.liqo.io_namespacemaps", "offloading.liqo.io_namespaceoffloadings", "offloading.liqo.io_virtualnodes")
+	return p
+}
+
+func newClient(t *testing.T, config *rest.Config) client.Client {
+	t.Helper()
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	must(t, err)
+	return c
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// end is one cluster of a pair.
+type end struct {
+	*plane
+	name, id, liqo string // as a member cluster, to Liqo, and where that is installed
+	kubeconfig     []byte // Sluice's
+}
+
+// pair are two member clusters, with a stand-in for Liqo's controllers on both.
+type pair struct {
+	*testing.T
+	*fixture
+	consumer, provider *end
+	clock              *testclock.FakePassiveClock
+	controllers        *standIn
+	peerings           *liqo.Peerings
+}
+
+func (f *fixture) pair(t *testing.T, name string) *pair {
+	t.Helper()
+	p := &pair{T: t, fixture: f, clock: testclock.NewFakePassiveClock(time.Now())}
+	p.consumer, p.provider = f.join(t, name+"-own", f.planes[0]), f.join(t, name+"-eu", f.planes[1])
+	p.controllers = startStandIn(t, p.consumer, p.provider)
+	p.peerings = &liqo.Peerings{Client: f.hub, Live: f.hub, Connections: f.connections, Hub: hubID, Clock: p.clock}
+	return p
+}
+
+// installed is a cluster with Liqo, as far as Sluice asks who it is.
+func installed(t *testing.T, name string, on *plane) *end {
+	t.Helper()
+	e := &end{plane: on, name: name, id: name + "-id", liqo: "liqo-" + name}
+	for _, o := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: e.liqo}},
+		&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: e.liqo, Name: "clusterid", Labels: map[string]string{consts.K8sAppNameKey: consts.ClusterIDConfigMapNameLabelValue}},
+			Data:       map[string]string{consts.ClusterIDConfigMapKey: e.id},
+		},
+	} {
+		must(t, on.admin.Create(t.Context(), o))
+	}
+	for kind, cidr := range map[consts.NetworkType]string{consts.NetworkTypePodCIDR: "10.128.0.0/16", consts.NetworkTypeExternalCIDR: "10.70.0.0/16"} {
+		n := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: e.liqo, Name: string(kind), Labels: map[string]string{consts.NetworkTypeLabelKey: string(kind)}}}
+		n.Spec.CIDR = networkingv1beta1.CIDR(cidr)
+		must(t, on.admin.Create(t.Context(), n))
+		n.Status.CIDR = networkingv1beta1.CIDR(cidr)
+		must(t, on.admin.Status().Update(t.Context(), n))
+	}
+	return e
+}
+
+// join registers a member cluster, as `sluice cluster add --driver liqo` does.
+func (f *fixture) join(t *testing.T, name string, on *plane) *end {
+	t.Helper()
+	e := installed(t, name, on)
+	on.registering.Lock()
+	defer on.registering.Unlock()
+	var err error
+	e.kubeconfig, err = kube.Register(t.Context(), on.Config(), liqo.Manifest(kube.ManifestOptions{}, e.liqo, true))
+	must(t, err)
+	sealed, err := f.keys.Seal(e.kubeconfig, member.Owner(f.namespace, name))
+	must(t, err)
+	cluster := &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}}
+	cluster.Spec.Driver, cluster.Spec.Access.SealedKubeconfig = v1alpha1.DriverLiqo, sealed
+	cluster.Spec.Liqo = &v1alpha1.LiqoCluster{Namespace: e.liqo, GatewayService: corev1.ServiceTypeNodePort}
+	must(t, f.hub.Create(t.Context(), cluster))
+	return e
+}
+
+// tenant is the namespace that this end keeps for the other one.
+func (e *end) tenant(other *end) string { return names.TenantNamespace(other.id) }
+
+func (e *end) has(t *testing.T, namespace, name string, o client.Object) bool {
+	t.Helper()
+	err := e.admin.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, o)
+	if client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+// peer makes the Peering of two ends; kept as by an operator.
+func (p *pair) peer(consumer, provider *end, modules []v1alpha1.LiqoModule) *v1alpha1.Peering {
+	p.Helper()
+	peering := &v1alpha1.Peering{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: v1alpha1.PeeringName(consumer.name, provider.name)},
+		Spec:       v1alpha1.PeeringSpec{Consumer: consumer.name, Provider: provider.name, Modules: modules, Kept: true},
+	}
+	must(p.T, p.hub.Create(p.Context(), peering))
+	return peering
+}
+
+// pass reconciles a peering once, and reads what that says; false once it is gone.
+func (p *pair) pass(ctx context.Context, peering *v1alpha1.Peering) bool {
+	p.Helper()
+	key := client.ObjectKeyFromObject(peering)
+	_, err := p.peerings.Reconcile(ctx, ctrl.Request{NamespacedName: key})
+	if again := p.hub.Get(ctx, key, peering); apierrors.IsNotFound(again) {
+		must(p.T, err)
+		return false
+	} else if again != nil {
+		p.Fatal(again)
+	}
+	return true
+}
+
+func ready(peering *v1alpha1.Peering) *metav1.Condition {
+	return meta.FindStatusCondition(peering.Status.Conditions, v1alpha1.ConditionReady)
+}
+
+// untilReady reconciles until the peering is ready.
+func (p *pair) untilReady(peering *v1alpha1.Peering) {
+	p.Helper()
+	p.eventually("the peering is ready", func(ctx context.Context) (bool, error) {
+		return p.pass(ctx, peering) && ready(peering).Status == metav1.ConditionTrue && ready(peering).ObservedGeneration == peering.Generation, nil
+	}, func() string { return ready(peering).Message })
+}
+
+// untilGone reconciles until the peering is gone. What ends must wait, and not fail.
+func (p *pair) untilGone(peering *v1alpha1.Peering) {
+	p.Helper()
+	failed := map[string]bool{}
+	p.eventually("the peering is gone", func(ctx context.Context) (bool, error) {
+		if !p.pass(ctx, peering) {
+			return true, nil
+		}
+		if c := ready(peering); c.ObservedGeneration == peering.Generation && c.Reason != v1alpha1.ReasonInProgress && !failed[c.Message] {
+			failed[c.Message] = true
+			p.Errorf("while it ends it says %s: %s", c.Reason, c.Message)
+		}
+		return false, nil
+	}, func() string { return ready(peering).Message })
+}
+
+// eventually waits for a condition for at most two minutes: namespaces take their time.
+func (p *pair) eventually(what string, condition wait.ConditionWithContextFunc, last func() string) {
+	p.Helper()
+	if err := wait.PollUntilContextTimeout(p.Context(), 50*time.Millisecond, 2*time.Minute, true, condition); err != nil {
+		p.Fatalf("%s: %v: %s", what, err, last())
+	}
+}
+
+// wantNothingLeft looks at both clusters.
+func (p *pair) wantNothingLeft() {
+	p.Helper()
+	for _, side := range [][2]*end{{p.consumer, p.provider}, {p.provider, p.consumer}} {
+		here, there := side[0], side[1]
+		if here.has(p.T, "", here.tenant(there), &corev1.Namespace{}) {
+			p.Errorf("the tenant namespace is left on %s", here.name)
+		}
+		if here.has(p.T, "", there.id, &liqov1beta1.ForeignCluster{}) {
+			p.Errorf("the ForeignCluster is left on %s", here.name)
+		}
+	}
+}
+
+func amounts(cpu string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourcePods: resource.MustParse("7")}
+}
+
+// waits tells whether something is only being waited for; any other error fails the test.
+func (p *pair) waits(err error) bool {
+	p.Helper()
+	if pending := (*placement.PendingError)(nil); errors.As(err, &pending) {
+		return true
+	}
+	must(p.T, err)
+	return false
+}

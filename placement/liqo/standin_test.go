@@ -1,0 +1,213 @@
+package liqo_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	names "github.com/sluice-dev/sluice/internal/liqo"
+)
+
+// standIn writes what Liqo's controllers would write on two clusters: addresses and keys of
+// gateways, connections once both keys are known, replicas of slices (by the identity that
+// Sluice has issued, as Liqo's replicator), and virtual nodes of accepted ones. It is no Liqo:
+// no packet moves, and no pod. That is tested with the real one, on kind (test/e2e).
+type standIn struct {
+	ends   [2]*end
+	paused atomic.Bool
+	// replicators are clients with the identities that there have been, by the token.
+	replicators map[string]client.Client
+}
+
+// releasing is the stand-in's finalizer, as Liqo's replicator has one.
+const releasing = "stand-in.example/replica"
+
+func startStandIn(t *testing.T, consumer, provider *end) *standIn {
+	s := &standIn{ends: [2]*end{consumer, provider}, replicators: map[string]client.Client{}}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		wait.UntilWithContext(ctx, s.pass, 50*time.Millisecond)
+	}()
+	t.Cleanup(func() { stop(); <-done })
+	return s
+}
+
+// pass does all that can be done; what fails is done by the next one.
+func (s *standIn) pass(ctx context.Context) {
+	if s.paused.Load() {
+		return
+	}
+	for i, here := range s.ends {
+		there := s.ends[1-i]
+		s.network(ctx, here, there)
+		s.offload(ctx, here, there)
+	}
+}
+
+func (s *standIn) network(ctx context.Context, here, there *end) {
+	namespace := here.tenant(there)
+	key := client.ObjectKey{Namespace: namespace, Name: there.id}
+	var configuration networkingv1beta1.Configuration
+	if here.admin.Get(ctx, key, &configuration) == nil && configuration.DeletionTimestamp.IsZero() {
+		_ = here.admin.Create(ctx, &liqov1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: there.id}, Spec: liqov1beta1.ForeignClusterSpec{ClusterID: liqov1beta1.ClusterID(there.id)}})
+		if configuration.Status.Remote == nil {
+			configuration.Status.Remote = configuration.Spec.Remote.DeepCopy()
+			_ = here.admin.Status().Update(ctx, &configuration)
+		}
+	}
+	gateway := ""
+	var server networkingv1beta1.GatewayServer
+	if here.admin.Get(ctx, key, &server) == nil {
+		gateway = "gw-" + server.Name
+		if server.Status.Endpoint == nil {
+			server.Status.Endpoint = &networkingv1beta1.EndpointStatus{Addresses: []string{"192.0.2.1"}, Port: 32000}
+			server.Status.SecretRef = s.keys(ctx, here, namespace, gateway)
+			_ = here.admin.Status().Update(ctx, &server)
+		}
+	}
+	var caller networkingv1beta1.GatewayClient
+	if here.admin.Get(ctx, key, &caller) == nil {
+		gateway = "gw-" + caller.Name
+		if caller.Status.SecretRef == nil {
+			caller.Status.SecretRef = s.keys(ctx, here, namespace, gateway)
+			_ = here.admin.Status().Update(ctx, &caller)
+		}
+	}
+	connection := &networkingv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "gw-" + there.id}}
+	trusted := here.admin.Get(ctx, key, &networkingv1beta1.PublicKey{}) == nil
+	if gateway == "" || !trusted {
+		_ = here.admin.Delete(ctx, connection)
+		return
+	}
+	connection.Spec.Type = networkingv1beta1.ConnectionTypeServer
+	if here.admin.Create(ctx, connection) == nil {
+		connection.Status.Value = networkingv1beta1.Connected
+		connection.Status.Latency.Timestamp = metav1.Now()
+		_ = here.admin.Status().Update(ctx, connection)
+	}
+}
+
+func (s *standIn) keys(ctx context.Context, here *end, namespace, gateway string) *corev1.ObjectReference {
+	_ = here.admin.Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: gateway},
+		Data:       map[string][]byte{consts.PublicKeyField: []byte("key of " + here.id)},
+	})
+	return &corev1.ObjectReference{Namespace: namespace, Name: gateway}
+}
+
+// replicator is a client with the identity that one end has at the other.
+func (s *standIn) replicator(ctx context.Context, here, there *end) client.Client {
+	var secret corev1.Secret
+	if here.admin.Get(ctx, client.ObjectKey{Namespace: here.tenant(there), Name: "kubeconfig-controlplane-" + there.id}, &secret) != nil {
+		return nil
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data[consts.KubeconfigSecretField])
+	if err != nil {
+		return nil
+	}
+	if s.replicators[config.BearerToken] == nil {
+		c, err := client.New(config, client.Options{Scheme: names.Scheme})
+		if err != nil {
+			return nil
+		}
+		s.replicators[config.BearerToken] = c
+	}
+	return s.replicators[config.BearerToken]
+}
+
+func (s *standIn) offload(ctx context.Context, here, there *end) {
+	var list authv1beta1.ResourceSliceList
+	if here.admin.List(ctx, &list, client.InNamespace(here.tenant(there)), client.MatchingLabels{consts.ReplicationRequestedLabel: "true"}) != nil {
+		return
+	}
+	remote := s.replicator(ctx, here, there)
+	for i := range list.Items {
+		if remote != nil {
+			s.replicate(ctx, here, there, remote, &list.Items[i])
+		}
+	}
+	var offloadings offloadingv1beta1.NamespaceOffloadingList
+	_ = here.admin.List(ctx, &offloadings)
+	for i := range offloadings.Items {
+		o := &offloadings.Items[i]
+		if o.Status.ObservedGeneration != o.Generation {
+			o.Status.OffloadingPhase, o.Status.ObservedGeneration = offloadingv1beta1.ReadyOffloadingPhaseType, o.Generation
+			_ = here.admin.Status().Update(ctx, o)
+		}
+	}
+}
+
+func (s *standIn) replicate(ctx context.Context, here, there *end, remote client.Client, slice *authv1beta1.ResourceSlice) {
+	replica := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: there.tenant(here), Name: slice.Name}}
+	if !slice.DeletionTimestamp.IsZero() {
+		err := remote.Delete(ctx, replica)
+		_ = here.admin.Delete(ctx, &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: slice.Namespace, Name: slice.Name}})
+		_ = here.admin.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: slice.Name}})
+		if apierrors.IsNotFound(err) && controllerutil.RemoveFinalizer(slice, releasing) {
+			_ = here.admin.Update(ctx, slice)
+		}
+		return
+	}
+	if controllerutil.AddFinalizer(slice, releasing) && here.admin.Update(ctx, slice) != nil {
+		return
+	}
+	err := remote.Get(ctx, client.ObjectKeyFromObject(replica), replica)
+	replica.Spec = slice.Spec
+	switch {
+	case apierrors.IsNotFound(err):
+		replica.Labels = maps.Clone(slice.Labels)
+		delete(replica.Labels, consts.ReplicationRequestedLabel)
+		replica.Labels[consts.ReplicationStatusLabel], replica.Labels[consts.ReplicationOriginLabel] = "true", here.id
+		err = remote.Create(ctx, replica)
+	case err == nil:
+		err = remote.Update(ctx, replica)
+	}
+	if err != nil {
+		return
+	}
+	accepted := func(of authv1beta1.ResourceSliceConditionType) bool {
+		return slices.ContainsFunc(replica.Status.Conditions, func(c authv1beta1.ResourceSliceCondition) bool {
+			return c.Type == of && c.Status == authv1beta1.ResourceSliceConditionAccepted
+		})
+	}
+	if !accepted(authv1beta1.ResourceSliceConditionTypeAuthentication) { // by the provider's Liqo
+		replica.Status.Conditions = append(replica.Status.Conditions, authv1beta1.ResourceSliceCondition{
+			Type: authv1beta1.ResourceSliceConditionTypeAuthentication, Status: authv1beta1.ResourceSliceConditionAccepted, LastTransitionTime: metav1.Now(),
+		})
+		_ = there.admin.Status().Update(ctx, replica)
+		return
+	}
+	slice.Status = replica.Status
+	if here.admin.Status().Update(ctx, slice) != nil || !accepted(authv1beta1.ResourceSliceConditionTypeResources) {
+		return
+	}
+	_ = here.admin.Create(ctx, &offloadingv1beta1.VirtualNode{
+		ObjectMeta: metav1.ObjectMeta{Namespace: slice.Namespace, Name: slice.Name},
+		Spec:       offloadingv1beta1.VirtualNodeSpec{ClusterID: liqov1beta1.ClusterID(there.id)},
+	})
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: slice.Name, Labels: slice.Status.NodeLabels}}
+	if err := here.admin.Create(ctx, node); apierrors.IsAlreadyExists(err) && here.admin.Get(ctx, client.ObjectKeyFromObject(node), node) != nil {
+		return
+	}
+	node.Status.Allocatable, node.Status.Capacity = slice.Status.Resources, slice.Status.Resources
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "StandIn", LastHeartbeatTime: metav1.Now()}}
+	_ = here.admin.Status().Update(ctx, node)
+}
