@@ -258,23 +258,28 @@ func printDocument(cmd *cobra.Command, document any) error {
 }
 
 // readDocument reads an invitation or an answer.
-func readDocument[T any](cmd *cobra.Command, file, kind string, typed func(*T) metav1.TypeMeta) (*T, error) {
+func readDocument[T any](cmd *cobra.Command, file, kind string) (*T, error) {
 	data, err := readInput(cmd, file)
 	if err != nil {
 		return nil, err
+	}
+	// First what it is: the fields of another document would only be called unknown.
+	var got metav1.TypeMeta
+	if err := yaml.Unmarshal(data, &got); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if got.Kind != kind || got.APIVersion != v1alpha1.GroupVersion.String() {
+		return nil, fmt.Errorf("%s: is a %s %s, want %s %s", file, got.APIVersion, got.Kind, v1alpha1.GroupVersion, kind)
 	}
 	document := new(T)
 	if err := yaml.UnmarshalStrict(data, document); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	if got := typed(document); got.Kind != kind || got.APIVersion != v1alpha1.GroupVersion.String() {
-		return nil, fmt.Errorf("%s: is a %s %s, want %s %s", file, got.APIVersion, got.Kind, v1alpha1.GroupVersion, kind)
-	}
 	return document, nil
 }
 
 func readInvitation(cmd *cobra.Command, file string) (*liqo.Invitation, error) {
-	return readDocument(cmd, file, liqo.KindInvitation, func(i *liqo.Invitation) metav1.TypeMeta { return i.TypeMeta })
+	return readDocument[liqo.Invitation](cmd, file, liqo.KindInvitation)
 }
 
 func newPeeringAcceptCommand() *cobra.Command {
@@ -361,7 +366,7 @@ func newPeeringJoinCommand(hub *hubFlags) *cobra.Command {
 		Example: "  sluice peering join answer.yaml --provider acme --region eu-de",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			answer, err := readDocument(cmd, args[0], liqo.KindAnswer, func(a *liqo.Answer) metav1.TypeMeta { return a.TypeMeta })
+			answer, err := readDocument[liqo.Answer](cmd, args[0], liqo.KindAnswer)
 			if err != nil {
 				return err
 			}

@@ -266,8 +266,12 @@ func (p *pair) servers() (all []string) {
 
 // Both are made within one second, which is all that creation times tell.
 func bothDirectionsShareTheNetwork(p *pair) {
-	there := p.peer(p.consumer, p.provider, placement.ModulesFor(true))
-	back := p.peer(p.provider, p.consumer, placement.ModulesFor(true))
+	one, other := p.consumer, p.provider
+	if v1alpha1.PeeringName(one.name, other.name) > v1alpha1.PeeringName(other.name, one.name) {
+		one, other = other, one // so that the first, which says whose gateway is called, is the one that ends
+	}
+	there := p.peer(one, other, placement.ModulesFor(true))
+	back := p.peer(other, one, placement.ModulesFor(true))
 	p.untilReady(there)
 	p.untilReady(back)
 	p.untilReady(there)
@@ -276,29 +280,27 @@ func bothDirectionsShareTheNetwork(p *pair) {
 		p.Fatalf("gateways are %q, want one that is called and one that calls", servers)
 	}
 
-	// What the provider has from the consumer, by the peering that stays.
-	replica := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: p.consumer.tenant(p.provider), Name: "both-sold"}}
+	// What the other has by the peering that stays.
+	replica := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: one.tenant(other), Name: "both-sold"}}
 	slice := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{
-		Namespace: p.provider.tenant(p.consumer), Name: replica.Name, Labels: map[string]string{consts.ReplicationRequestedLabel: "true"},
+		Namespace: other.tenant(one), Name: replica.Name, Labels: map[string]string{consts.ReplicationRequestedLabel: "true"},
 	}, Spec: authv1beta1.ResourceSliceSpec{Class: "sluice"}}
-	must(p.T, p.provider.admin.Create(p.Context(), slice))
+	must(p.T, other.admin.Create(p.Context(), slice))
 	p.eventually("the slice is replicated", func(context.Context) (bool, error) {
-		return p.consumer.has(p.T, replica.Namespace, replica.Name, replica), nil
+		return one.has(p.T, replica.Namespace, replica.Name, replica), nil
 	}, func() string { return "" })
 	before := replica.UID
 
-	for _, ends := range []struct{ gone, stays *v1alpha1.Peering }{{there, back}} {
-		must(p.T, p.hub.Delete(p.Context(), ends.gone))
-		p.untilGone(ends.gone)
-		p.untilReady(ends.stays)
-	}
+	must(p.T, p.hub.Delete(p.Context(), there))
+	p.untilGone(there)
+	p.untilReady(back)
 	if now := p.servers(); !slices.Equal(now, servers) {
 		p.Errorf("gateways were %q and are %q", servers, now)
 	}
-	if !p.consumer.has(p.T, replica.Namespace, replica.Name, replica) || replica.UID != before || !replica.DeletionTimestamp.IsZero() {
+	if !one.has(p.T, replica.Namespace, replica.Name, replica) || replica.UID != before || !replica.DeletionTimestamp.IsZero() {
 		p.Error("the slice of the peering that stays was deleted with the other")
 	}
-	if p.provider.has(p.T, p.provider.tenant(p.consumer), p.consumer.id, &authv1beta1.Tenant{}) {
+	if other.has(p.T, other.tenant(one), one.id, &authv1beta1.Tenant{}) {
 		p.Error("the consumer of the peering that has ended may still ask")
 	}
 	must(p.T, p.hub.Delete(p.Context(), back))
