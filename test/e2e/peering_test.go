@@ -19,16 +19,12 @@ import (
 	"time"
 
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
-	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
-	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/discovery"
@@ -121,6 +117,9 @@ func newPeeringWorld(t *testing.T) *peeringWorld {
 			must(t, run("test/kind/down.sh", peers...)) // they take a processor among them, doing nothing
 		}
 	})
+	if !*keep {
+		must(t, run("test/kind/down.sh", peers...)) // what a run that was killed has left there stays on their nodes
+	}
 	must(t, run("test/kind/up.sh", append([]string{"--same-ranges", "--out", kubeconfigs}, peers...)...))
 	must(t, run("test/kind/liqo.sh", peers...))
 	out, err := output("test/kind/echo.sh")
@@ -128,7 +127,6 @@ func newPeeringWorld(t *testing.T) *peeringWorld {
 	archive, _, _ := strings.Cut(out, "\n")
 	for _, name := range peers {
 		must(t, run("test/kind/load.sh", name, archive))
-		sweepPeer(t, name)
 	}
 	kubectl, err := output("test/kubernetes/build.sh", "kubectl")
 	must(t, err)
@@ -137,34 +135,6 @@ func newPeeringWorld(t *testing.T) *peeringWorld {
 	w.consumer, w.provider = clientset(t, peerConsumer), clientset(t, peerProvider)
 	w.runClient(t)
 	return w
-}
-
-// sweepPeer removes what a run that was killed left on a cluster.
-func sweepPeer(t *testing.T, cluster string) {
-	t.Helper()
-	c := liqoClient(t, cluster)
-	eventually(t, 3*time.Minute, cluster+" is swept", func(ctx context.Context) string {
-		left := 0
-		for _, kind := range []client.ObjectList{
-			&offloadingv1beta1.NamespaceOffloadingList{}, &authv1beta1.ResourceSliceList{}, &corev1.NamespaceList{}, &liqov1beta1.ForeignClusterList{},
-		} {
-			var which []client.ListOption
-			if _, ok := kind.(*corev1.NamespaceList); ok {
-				which = append(which, client.HasLabels{v1alpha1.LabelHub})
-			}
-			if err := c.List(ctx, kind, which...); err != nil {
-				return err.Error()
-			}
-			_ = meta.EachListItem(kind, func(o runtime.Object) error {
-				left++
-				return c.Delete(ctx, o.(client.Object))
-			})
-			if left > 0 {
-				return fmt.Sprintf("%d of %T are left", left, kind)
-			}
-		}
-		return ""
-	})
 }
 
 func clientset(t *testing.T, cluster string) *kubernetes.Clientset {
