@@ -88,7 +88,7 @@ func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []str
 	switch {
 	case len(leaving) > 0:
 		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonDeleting,
-			fmt.Sprintf("member cluster %s: remove it: something is there: %s (deprovision instances, and end peerings, first)", w.cluster, some(leaving)))
+			fmt.Sprintf("member cluster %s: remove it: it is in use by %s (deprovision instances, and end peerings, first)", w.cluster, some(leaving)))
 	case !reachable:
 		set(v1alpha1.ConditionReady, false, reasonUnreachable, meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionReachable).Message)
 	case verified == nil || verified.Status != metav1.ConditionTrue:

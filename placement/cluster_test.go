@@ -180,7 +180,7 @@ func TestMissingVerbsAreNamedAndCheckedAgain(t *testing.T) {
 	m := newMemberWorld(t, node("n", nil))
 	m.denied = "create namespaces"
 	mc := m.look()
-	m.wantReady(mc, false, "sluice may not create namespaces (apply the manifest")
+	m.wantReady(mc, false, "sluice may not create namespaces (run `sluice cluster add`")
 	if meta.IsStatusConditionTrue(mc.Status.Conditions, v1alpha1.ConditionAccessVerified) {
 		t.Error("the access is verified")
 	}
@@ -237,7 +237,7 @@ func TestAMemberClusterStaysTillNoInstanceIsThere(t *testing.T) {
 	mc := &v1alpha1.MemberCluster{}
 	m.must(m.hub.Get(t.Context(), m.key(), mc))
 	m.must(m.hub.Delete(t.Context(), mc))
-	m.wantReady(m.look(), false, "instances are placed there: si-a")
+	m.wantReady(m.look(), false, "it is in use by si-a")
 	if _, err := m.inventory.Place(Request{ID: "si-b", Resources: Resources{corev1.ResourceCPU: 1}}); err == nil {
 		t.Error("a cluster that is being removed takes a new instance")
 	}

@@ -6,6 +6,7 @@
 //
 //	go run ./test/bench/quality                     # tables
 //	go run ./test/bench/quality -plots docs/img     # and plots
+//	go run ./test/bench/quality -recording FILE     # what a hub has sold, by `sluice place --record FILE`
 //	go run ./test/bench/quality -quick              # a smoke test
 package main
 
@@ -20,10 +21,39 @@ import (
 func main() {
 	plots := flag.String("plots", "", "folder for the plots")
 	quick := flag.Bool("quick", false, "small workloads; the figures mean little")
+	recording := flag.String("recording", "", "file of `sluice place --record`, played instead of what is generated")
 	flag.Parse()
+	if *recording != "" {
+		if err := runRecorded(os.Stdout, *recording); err != nil {
+			fmt.Fprintln(os.Stderr, "quality:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := run(os.Stdout, *plots, *quick); err != nil {
 		fmt.Fprintln(os.Stderr, "quality:", err)
 		os.Exit(1)
+	}
+}
+
+// runRecorded prints the table of a recording.
+func runRecorded(out io.Writer, file string) error {
+	w, err := recorded(file)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "### As recorded: %d reservations on %d clusters\n\n", len(w.requests), len(w.fleet))
+	playAll(out, func() workload { return w })
+	return nil
+}
+
+// playAll prints how every placer serves a workload.
+func playAll(out io.Writer, workload func() workload) {
+	fmt.Fprint(out, "| Placer | Accepted | Stranded | EUR per core-hour | Jain, clusters |\n|---|---:|---:|---:|---:|\n")
+	for _, p := range placers() {
+		w := workload()
+		r := w.play(p.new(w.fleet))
+		fmt.Fprintf(out, "| %s | %.1f %% | %.1f %% | %.4f | %.3f |\n", p.name, 100*r.accepted, 100*r.stranded, r.price, r.jainClusters)
 	}
 }
 
@@ -48,12 +78,8 @@ func run(out io.Writer, plots string, quick bool) error {
 		}
 	}
 
-	fmt.Fprint(out, "\n### Coming and going at 85 % load\n\n| Placer | Accepted | Stranded | EUR per core-hour | Jain, clusters |\n|---|---:|---:|---:|---:|\n")
-	for _, p := range placers() {
-		w := churn(scale)
-		r := w.play(p.new(w.fleet))
-		fmt.Fprintf(out, "| %s | %.1f %% | %.1f %% | %.4f | %.3f |\n", p.name, 100*r.accepted, 100*r.stranded, r.price, r.jainClusters)
-	}
+	fmt.Fprint(out, "\n### Coming and going at 85 % load\n\n")
+	playAll(out, func() workload { return churn(scale) })
 
 	fmt.Fprint(out, "\n### Beside the optimum\n\nMean share of the most requests that can be placed knowing all of them in advance, and the worst case.\n\n| Placer | Mean | Worst |\n|---|---:|---:|\n")
 	cases := solve(200 / scale)

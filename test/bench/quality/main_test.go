@@ -3,11 +3,19 @@ package main
 import (
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement"
 )
 
 func TestTheFiguresAreTheSameEveryTime(t *testing.T) {
@@ -37,6 +45,44 @@ func TestTheFiguresAreTheSameEveryTime(t *testing.T) {
 				t.Fatalf("%s: %v", file, err)
 			}
 		}
+	}
+}
+
+// TestARecordingIsPlayed records a hub of two clusters and four instances, by the type that
+// `sluice place --record` writes.
+func TestARecordingIsPlayed(t *testing.T) {
+	amounts := func(cpu, memory string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	}
+	r := placement.Recording{Clusters: make([]v1alpha1.MemberCluster, 2), Instances: make([]v1alpha1.ServiceInstance, 4)}
+	for i := range r.Clusters {
+		r.Clusters[i].Name = fmt.Sprintf("cluster-%d", i)
+		r.Clusters[i].Status.Allocatable, r.Clusters[i].Status.ForeignUse = amounts("5", "16Gi"), amounts("1", "1Gi")
+		r.Clusters[i].Spec.Prices = &v1alpha1.PriceList{Currency: "EUR", PerHour: amounts("40m", "5m")}
+	}
+	for i := range r.Instances {
+		r.Instances[i].Name = fmt.Sprintf("si-%d", i)
+		r.Instances[i].Status.Left = []v1alpha1.LeftPlacement{{Placement: v1alpha1.Placement{Cluster: "cluster-0", Reserved: amounts("2500m", "1Gi")}}}
+	}
+	data, err := yaml.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "recording.yaml")
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := runRecorded(&out, file); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"4 reservations on 2 clusters", "| Sluice, balance | 50.0 % |", "| first fit | 50.0 % |"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	if _, err := recorded(filepath.Join(t.TempDir(), "missing")); err == nil {
+		t.Error("a file that is not there is played")
 	}
 }
 

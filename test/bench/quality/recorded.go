@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-dev/sluice/placement"
+)
+
+// recorded is what a hub has sold, by a file that `sluice place --record` has written: its
+// clusters with what others leave of them, and a request for what each instance holds on each
+// cluster. Files say nothing of the order in which instances came; here they come by name,
+// which is a digest and so as good as drawn.
+func recorded(file string) (workload, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return workload{}, err
+	}
+	var r placement.Recording
+	if err := yaml.Unmarshal(data, &r); err != nil {
+		return workload{}, fmt.Errorf("%s: %w", file, err)
+	}
+	var w workload
+	for i := range r.Clusters {
+		mc := &r.Clusters[i]
+		c := cluster{name: mc.Name, provider: mc.Spec.Provider}
+		c.cpu = milli(mc.Status.Allocatable, corev1.ResourceCPU) - milli(mc.Status.ForeignUse, corev1.ResourceCPU)
+		c.memory = mebi(mc.Status.Allocatable) - mebi(mc.Status.ForeignUse)
+		if prices := mc.Spec.Prices; prices != nil {
+			perCore, perGiB := prices.PerHour[corev1.ResourceCPU], prices.PerHour[corev1.ResourceMemory]
+			c.cpuPrice, c.memoryPrice = perCore.ScaledValue(-9), perGiB.ScaledValue(-9)
+		}
+		if c.cpu > 0 && c.memory > 0 {
+			w.fleet = append(w.fleet, c)
+		}
+	}
+	for i := range r.Instances {
+		for _, held := range r.Instances[i].Status.Left {
+			one := request{id: r.Instances[i].Name + "/" + held.Cluster, cpu: milli(held.Reserved, corev1.ResourceCPU), memory: mebi(held.Reserved)}
+			if one.cpu > 0 && one.memory > 0 {
+				w.requests = append(w.requests, one)
+			}
+		}
+	}
+	if len(w.fleet) == 0 || len(w.requests) == 0 {
+		return workload{}, fmt.Errorf("%s: %d clusters and %d reservations with cpu and memory: there is nothing to play", file, len(w.fleet), len(w.requests))
+	}
+	slices.SortFunc(w.requests, func(a, b request) int { return strings.Compare(a.id, b.id) })
+	for i := range w.requests {
+		w.requests[i].arrive = i
+	}
+	return w, nil
+}
+
+func milli(list corev1.ResourceList, name corev1.ResourceName) int64 {
+	quantity := list[name]
+	return quantity.MilliValue()
+}
+
+func mebi(list corev1.ResourceList) int64 {
+	quantity := list[corev1.ResourceMemory]
+	return quantity.Value() >> 20
+}
