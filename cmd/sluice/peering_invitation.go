@@ -1,0 +1,267 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	names "github.com/sluice-dev/sluice/internal/liqo"
+	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/liqo"
+)
+
+func newPeeringInviteCommand(hub *hubFlags) *cobra.Command {
+	var id, with string
+	var patience time.Duration
+	cmd := &cobra.Command{
+		Use:   "invite NAME --cluster-id ID --with CLUSTER",
+		Short: "Invite a provider's cluster to be peered with a hub or a consumer's cluster",
+		Long: `Invite a provider's cluster to be peered with a hub or a consumer's cluster, and print the invitation.
+
+It holds no secrets. The cluster's owner finds its ID in the ConfigMap of its Liqo that is labelled
+app.kubernetes.io/name=clusterid-configmap.`,
+		Example: "  sluice peering invite theirs --cluster-id their-liqo-id --with our-hub > invitation.yaml",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := hub.client()
+			if err != nil {
+				return err
+			}
+			peering := newPeering(hub, with, args[0])
+			peering.Spec.Modules, peering.Spec.Kept, peering.Spec.InvitedID = placement.ModulesFor(true), true, id
+			if err := apply(cmd.Context(), c, peering); err != nil {
+				return fmt.Errorf("invite %s: %w", args[0], err)
+			}
+			var invitation *liqo.Invitation
+			err = awaitPeering(cmd, c, peering, patience, func() bool {
+				invitation, err = liqo.InvitationOf(peering)
+				return err == nil
+			})
+			if err != nil {
+				return err
+			}
+			return printDocument(cmd, invitation)
+		},
+	}
+	cmd.Flags().StringVar(&id, "cluster-id", "", "who the invited cluster is to its own Liqo")
+	cmd.Flags().StringVar(&with, "with", "", "member cluster that it is to be peered with")
+	cmd.Flags().DurationVar(&patience, "wait", 2*time.Minute, "how long to wait for the gateway that it is to call")
+	_ = cmd.MarkFlagRequired("cluster-id")
+	_ = cmd.MarkFlagRequired("with")
+	return cmd
+}
+
+func printDocument(cmd *cobra.Command, document any) error {
+	text, err := yaml.Marshal(document)
+	if err != nil {
+		return err
+	}
+	_, err = cmd.OutOrStdout().Write(text)
+	return err
+}
+
+// readDocument reads an invitation or an answer.
+func readDocument[T any](cmd *cobra.Command, file, kind string) (*T, error) {
+	data, err := readInput(cmd, file)
+	if err != nil {
+		return nil, err
+	}
+	// First what it is: the fields of another document would only be called unknown.
+	var got metav1.TypeMeta
+	if err := yaml.Unmarshal(data, &got); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if got.Kind != kind || got.APIVersion != v1alpha1.GroupVersion.String() {
+		return nil, fmt.Errorf("%s: is a %s %s, want %s %s", file, got.APIVersion, got.Kind, v1alpha1.GroupVersion, kind)
+	}
+	document := new(T)
+	if err := yaml.UnmarshalStrict(data, document); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return document, nil
+}
+
+func readInvitation(cmd *cobra.Command, file string) (*liqo.Invitation, error) {
+	return readDocument[liqo.Invitation](cmd, file, liqo.KindInvitation)
+}
+
+func newPeeringAcceptCommand() *cobra.Command {
+	var f clusterAddFlags
+	var o liqo.AcceptOptions
+	cmd := &cobra.Command{
+		Use:   "accept FILE",
+		Short: "Accept an invitation: for the owner of the invited cluster",
+		Long: `Accept an invitation, and print the answer, for "sluice peering join".
+
+It needs an administrator's context of the invited cluster, where Liqo is installed, and no access to Sluice. What it
+gives away is in the answer, which is to be kept like a password: an account that may look at nodes, pods and namespaces
+and judge requests for resources in one namespace, and one that may make such requests there. Nothing is accepted there
+that Sluice has not sold; an admission policy sees to that. Accepting again prints the same answer.`,
+		Example: "  sluice peering accept invitation.yaml --context theirs > answer.yaml",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			invitation, err := readInvitation(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			admin, err := f.config()
+			if err != nil {
+				return err
+			}
+			o.Progress = func(what string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", invitation.Cluster, what) }
+			answer, err := liqo.Accept(cmd.Context(), admin, invitation, o)
+			if err != nil {
+				return err
+			}
+			return printDocument(cmd, answer)
+		},
+	}
+	f.bindAdmin(cmd, "invited cluster")
+	cmd.Flags().StringVar(&o.Server, "server", "", "URL at which Sluice and the inviting cluster reach the API server, where it differs from the kubeconfig's")
+	cmd.Flags().StringVar(&o.LiqoNamespace, "liqo-namespace", names.DefaultNamespace, "namespace that Liqo is installed in")
+	return cmd
+}
+
+// bindAdmin binds the flags of config.
+func (f *clusterAddFlags) bindAdmin(cmd *cobra.Command, of string) {
+	cmd.Flags().StringVar(&f.kubeconfig, "from-kubeconfig", "", "kubeconfig of the "+of+" (default: $KUBECONFIG or ~/.kube/config)")
+	cmd.Flags().StringVar(&f.context, "context", "", "context in that kubeconfig (default: its current one)")
+}
+
+func newPeeringLeaveCommand() *cobra.Command {
+	var f clusterAddFlags
+	var namespace string
+	cmd := &cobra.Command{
+		Use:   "leave FILE",
+		Short: "Take back what accepting an invitation has made: for the owner of the invited cluster",
+		Long: `Take back what accepting an invitation has made.
+
+What runs there for the other cluster ends with it. Sluice's operator learns of it because the cluster no longer answers;
+"sluice peering withdraw" before is kinder.`,
+		Example: "  sluice peering leave invitation.yaml --context theirs",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			invitation, err := readInvitation(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			admin, err := f.config()
+			if err != nil {
+				return err
+			}
+			if err := liqo.Leave(cmd.Context(), admin, invitation, namespace); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%s: has left %s\n", invitation.Cluster, invitation.With)
+			return err
+		},
+	}
+	f.bindAdmin(cmd, "invited cluster")
+	cmd.Flags().StringVar(&namespace, "liqo-namespace", names.DefaultNamespace, "namespace that Liqo is installed in")
+	return cmd
+}
+
+func newPeeringJoinCommand(hub *hubFlags) *cobra.Command {
+	f := &clusterAddFlags{driver: v1alpha1.DriverLiqo}
+	cmd := &cobra.Command{
+		Use:     "join FILE",
+		Short:   "Register a provider's cluster by its answer to an invitation",
+		Example: "  sluice peering join answer.yaml --provider acme --region eu-de",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			answer, err := readDocument[liqo.Answer](cmd, args[0], liqo.KindAnswer)
+			if err != nil {
+				return err
+			}
+			if args[0] != "-" {
+				if info, err := os.Stat(args[0]); err == nil && info.Mode().Perm()&0o077 != 0 {
+					fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s holds credentials, and others on this machine can read it\n", args[0])
+				}
+			}
+			return joinCluster(cmd, hub, f, answer)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.provider, "provider", "", "organisation that runs the cluster")
+	flags.StringVar(&f.region, "region", "", "region of the cluster")
+	flags.StringVar(&f.zone, "zone", "", "zone within the region")
+	flags.StringVar(&f.tier, "tier", string(v1alpha1.TierCloud), "tier of the cluster: cloud or edge")
+	flags.StringToStringVarP(&f.labels, "label", "l", nil, "labels that selectors match, key=value")
+	flags.StringArrayVar(&f.taints, "taint", nil, "taint that repels requests, key=value:NoSchedule (repeatable)")
+	flags.StringVar(&f.currency, "currency", "EUR", "currency of --price, an ISO 4217 code")
+	flags.StringToStringVar(&f.prices, "price", nil, "price of one unit for one hour by resource, for instance cpu=0.04,memory=0.005 (memory by the GiB)")
+	flags.DurationVar(&f.wait, "wait", 2*time.Minute, "how long to wait until the cluster is ready and peered; 0 does not wait")
+	return cmd
+}
+
+// joinCluster registers the cluster, and waits until it is peered.
+func joinCluster(cmd *cobra.Command, hub *hubFlags, f *clusterAddFlags, answer *liqo.Answer) error {
+	ctx := cmd.Context()
+	c, err := hub.client()
+	if err != nil {
+		return err
+	}
+	peering := newPeering(hub, answer.With, answer.Cluster)
+	if err := c.Get(ctx, client.ObjectKeyFromObject(peering), peering); err != nil {
+		return fmt.Errorf("find the invitation of %s by %s: %w", answer.Cluster, answer.With, err)
+	}
+	if peering.Spec.InvitedID != answer.Network.ClusterID {
+		return fmt.Errorf("cluster %s was invited, and %s answers", peering.Spec.InvitedID, answer.Network.ClusterID)
+	}
+	cluster, err := f.cluster(answer.Cluster)
+	if err != nil {
+		return err
+	}
+	cluster.Namespace = hub.namespace
+	cluster.Spec.Liqo = &v1alpha1.LiqoCluster{
+		Joined: &v1alpha1.JoinedPeering{With: answer.With, PublicKey: answer.PublicKey, Network: answer.Network},
+	}
+	if cluster.Spec.Access, err = storeAccess(ctx, hub, c, cluster, []byte(answer.Kubeconfig)); err != nil {
+		return fmt.Errorf("cluster %s: %w", cluster.Name, err)
+	}
+	if cluster.Spec.Liqo.Joined.Identity, err = storeAccess(ctx, hub, c, v1alpha1.JoinedIdentity(cluster), []byte(answer.Identity)); err != nil {
+		return fmt.Errorf("cluster %s: %w", cluster.Name, err)
+	}
+	if err := apply(ctx, c, cluster); err != nil {
+		return fmt.Errorf("cluster %s: write it to the hub: %w", cluster.Name, err)
+	}
+	if f.wait == 0 {
+		return nil
+	}
+	return errors.Join(awaitCluster(ctx, cmd.OutOrStdout(), c, cluster, f.wait), awaitPeering(cmd, c, peering, f.wait, func() bool { return false }))
+}
+
+func newPeeringWithdrawCommand(hub *hubFlags) *cobra.Command {
+	var patience time.Duration
+	cmd := &cobra.Command{
+		Use:   "withdraw NAME --with CLUSTER",
+		Short: "Withdraw an invitation, or part from a cluster that has joined by one",
+		Args:  cobra.ExactArgs(1),
+	}
+	var with string
+	cmd.Flags().StringVar(&with, "with", "", "member cluster that it is peered with")
+	cmd.Flags().DurationVar(&patience, "wait", 2*time.Minute, "how long to wait until nothing is left on that side; 0 does not wait")
+	_ = cmd.MarkFlagRequired("with")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := hub.client()
+		if err != nil {
+			return err
+		}
+		if err := removePeering(cmd, c, newPeering(hub, with, args[0]), patience); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		cluster := &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: hub.namespace, Name: args[0]}}
+		if err := client.IgnoreNotFound(c.Delete(cmd.Context(), cluster)); err != nil {
+			return fmt.Errorf("cluster %s: %w", args[0], err)
+		}
+		return nil
+	}
+	return cmd
+}
