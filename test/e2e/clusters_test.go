@@ -5,6 +5,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -31,18 +32,24 @@ var members = []string{"sluice-a", "sluice-b"}
 // root is the top of the source tree.
 const root = "../.."
 
+// peersOnly is for TestPeering alone, which has clusters of its own.
+var peersOnly = flag.Bool("peers-only", false, "bring up no clusters but those of TestPeering")
+
 // kubeconfigs is the folder with NAME.kubeconfig and NAME.internal.kubeconfig.
 var kubeconfigs string
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
+	flag.Parse()
 	dir, err := os.MkdirTemp("", "sluice-e2e-")
-	if err == nil {
-		kubeconfigs = dir
+	kubeconfigs = dir
+	if *peersOnly {
+		members = nil
+	} else if err == nil {
 		// The hub begins empty: what it stored of an earlier run has finalizers and no controller.
 		err = run("test/kind/down.sh", hubCluster)
 	}
-	if err == nil {
+	if err == nil && !*peersOnly {
 		err = run("test/kind/up.sh", append([]string{"--out", dir, hubCluster}, members...)...)
 	}
 	if err == nil {
