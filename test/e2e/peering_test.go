@@ -315,6 +315,8 @@ func (w *peeringWorld) virtualNode(t *testing.T) {
 		map[string]any{"service_id": p.service, "plan_id": w.plan(t, &w.larger, "large").id}, http.StatusAccepted)
 	w.broker.await(t, "node", "update of the node")
 	w.wantNode(t, name, corev1.ResourceList{"cpu": resource.MustParse("400m"), "memory": resource.MustParse("1Gi"), "pods": resource.MustParse("30")})
+	// Liqo replaces the pods of a node that is resized; the endpoints follow.
+	w.endpoints["pod on the virtual node"] = w.awaitEndpoints(t, "node", "offloaded", "8080")["8080"]
 	cluster := &v1alpha1.MemberCluster{}
 	must(t, w.hub.Get(t.Context(), client.ObjectKey{Namespace: "sluice", Name: "b"}, cluster))
 	pods, err := w.provider.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.namespace!=" + remote})
