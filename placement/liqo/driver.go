@@ -218,12 +218,21 @@ func (d *Driver) ensurePeering(ctx context.Context, l leg) error {
 	return nil
 }
 
-// sides are the two clusters of a leg whose peering is ready.
-func (d *Driver) sides(ctx context.Context, l leg) (consumer, provider *side, err error) {
+// read returns the Peering of a leg.
+func (d *Driver) read(ctx context.Context, hub client.Reader, l leg) (*v1alpha1.Peering, error) {
 	peering := &v1alpha1.Peering{}
 	key := client.ObjectKey{Namespace: d.Namespaces.Connections.Namespace, Name: v1alpha1.PeeringName(l.consumer, l.provider)}
-	if err := d.Live.Get(ctx, key, peering); err != nil {
-		return nil, nil, fmt.Errorf("read peering %s: %w", key.Name, err)
+	if err := hub.Get(ctx, key, peering); err != nil {
+		return nil, fmt.Errorf("read peering %s: %w", key.Name, err)
+	}
+	return peering, nil
+}
+
+// sides are the two clusters of a leg whose peering is ready.
+func (d *Driver) sides(ctx context.Context, l leg) (consumer, provider *side, err error) {
+	peering, err := d.read(ctx, d.Live, l)
+	if err != nil {
+		return nil, nil, err
 	}
 	if peering.Status.Consumer == nil || peering.Status.Provider == nil {
 		return nil, nil, &placement.PendingError{Step: fmt.Sprintf("peer %s with %s", l.consumer, l.provider), Every: often}
@@ -246,10 +255,9 @@ func (d *Driver) Observe(ctx context.Context, delivery placement.Delivery) error
 	}
 	r := d.route(delivery)
 	for _, l := range r.peerings {
-		peering := &v1alpha1.Peering{}
-		key := client.ObjectKey{Namespace: d.Namespaces.Connections.Namespace, Name: v1alpha1.PeeringName(l.consumer, l.provider)}
-		if err := d.Client.Get(ctx, key, peering); err != nil {
-			return fmt.Errorf("read peering %s: %w", key.Name, err)
+		peering, err := d.read(ctx, d.Client, l)
+		if err != nil {
+			return err
 		}
 		if ready := meta.FindStatusCondition(peering.Status.Conditions, v1alpha1.ConditionReady); ready == nil || ready.Status != metav1.ConditionTrue {
 			return fmt.Errorf("%s and %s are not peered: %s", l.consumer, l.provider, why(ready))
@@ -377,14 +385,12 @@ func (r *route) removeNamespace(ctx context.Context) error {
 // removeNode needs to know who the provider is, which the peering says; without one there is
 // no node.
 func (r *route) removeNode(ctx context.Context, on *side) error {
-	peering := &v1alpha1.Peering{}
-	key := client.ObjectKey{Namespace: r.Namespaces.Connections.Namespace, Name: v1alpha1.PeeringName(r.peerings[0].consumer, r.peerings[0].provider)}
-	err := r.Live.Get(ctx, key, peering)
+	peering, err := r.read(ctx, r.Live, r.peerings[0])
 	if apierrors.IsNotFound(err) || err == nil && peering.Status.Provider == nil {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read peering %s: %w", key.Name, err)
+		return err
 	}
 	on.own, on.remote = *peering.Status.Consumer, *peering.Status.Provider
 	standing, err := on.standing(ctx)
@@ -400,14 +406,12 @@ func (r *route) removeNode(ctx context.Context, on *side) error {
 // release lets a peering go that no other instance needs, and waits until it is gone. An
 // instance that comes to need it meanwhile has it made anew.
 func (r *route) release(ctx context.Context, l leg) error {
-	peering := &v1alpha1.Peering{}
-	key := client.ObjectKey{Namespace: r.Namespaces.Connections.Namespace, Name: v1alpha1.PeeringName(l.consumer, l.provider)}
-	err := r.Live.Get(ctx, key, peering)
+	peering, err := r.read(ctx, r.Live, l)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read peering %s: %w", key.Name, err)
+		return err
 	}
 	if peering.DeletionTimestamp.IsZero() {
 		needed, err := r.neededByOthers(ctx, l)
@@ -418,7 +422,7 @@ func (r *route) release(ctx context.Context, l leg) error {
 		err = r.Client.Delete(ctx, peering, client.Preconditions{UID: &peering.UID})
 		crashpoint.Hit(crashAfterRelease)
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete peering %s: %w", key.Name, err)
+			return fmt.Errorf("delete peering %s: %w", peering.Name, err)
 		}
 	}
 	return &placement.PendingError{
