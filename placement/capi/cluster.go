@@ -122,6 +122,30 @@ func progress(made *clusterv1.Cluster, shape *v1alpha1.ClusterShape) error {
 	return nil
 }
 
+// unavailable names the condition that says that a delivered cluster does not run, or
+// nothing. Cluster API counts as unavailable, too, a cluster whose class is being read or is
+// wrong (proposal 20240916-improve-status-in-CAPI-resources): its machines run all the same.
+func unavailable(made *clusterv1.Cluster) string {
+	const all, topology = clusterv1.ClusterAvailableCondition, clusterv1.ClusterTopologyReconciledCondition
+	if meta.IsStatusConditionTrue(made.Status.Conditions, all) {
+		return ""
+	}
+	if !meta.IsStatusConditionFalse(made.Status.Conditions, topology) {
+		return all
+	}
+	for _, gate := range []string{
+		clusterv1.ClusterRemoteConnectionProbeCondition,
+		clusterv1.ClusterInfrastructureReadyCondition,
+		clusterv1.ClusterControlPlaneAvailableCondition,
+		clusterv1.ClusterWorkersAvailableCondition,
+	} {
+		if !meta.IsStatusConditionTrue(made.Status.Conditions, gate) {
+			return gate
+		}
+	}
+	return ""
+}
+
 func value(n *int32) int32 {
 	if n == nil {
 		return 0

@@ -172,7 +172,8 @@ func checkClass(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.ClusterSh
 	return nil
 }
 
-// Observe returns nil while the Cluster is there as it was delivered, and available.
+// Observe returns nil while the Cluster is there as it was delivered, and what it consists
+// of is available.
 func (d *Driver) Observe(ctx context.Context, delivery placement.Delivery) error {
 	t, err := tenant.Open(ctx, d.Connections, d.Hub, delivery.Placement.Cluster, delivery.Instance)
 	if err != nil {
@@ -199,8 +200,8 @@ func (d *Driver) observe(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.
 	if err := t.CompareDry(ctx, tenant.FromUnstructured(want)); err != nil {
 		return err
 	}
-	if !meta.IsStatusConditionTrue(made.Status.Conditions, clusterv1.ClusterAvailableCondition) {
-		return fmt.Errorf("cluster %s: %s", made.Name, complaint(made, clusterv1.ClusterAvailableCondition))
+	if failing := unavailable(made); failing != "" {
+		return fmt.Errorf("cluster %s: %s", made.Name, complaint(made, failing))
 	}
 	if len(shape.AddOns) == 0 {
 		return nil

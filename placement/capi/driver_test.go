@@ -3,6 +3,7 @@ package capi_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -405,14 +406,14 @@ func classThatChanges(f *fixture) {
 	const why = "waiting: read ClusterClass default/changing on management: RefVersionsUpToDate is not true"
 	var err error
 	says := wait.PollUntilContextTimeout(f.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		if err := f.driver.Observe(ctx, d); err != nil {
+			return false, fmt.Errorf("what runs is not as it was delivered: %w", err)
+		}
 		err = f.driver.Deliver(ctx, grown)
 		return err != nil && strings.Contains(err.Error(), why), nil
 	})
 	if says != nil {
-		f.Errorf("it does not say that something is wrong with the class: %v", err)
-	}
-	if err := f.driver.Observe(f.Context(), d); err != nil {
-		f.Errorf("what runs is not as it was delivered: %v", err)
+		f.Errorf("%v, and it does not say that something is wrong with the class: %v", says, err)
 	}
 	if nodes := f.nodes(d); len(nodes) != 1 {
 		f.Errorf("%d nodes while the class is wrong, want the one that there was", len(nodes))
