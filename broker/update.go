@@ -137,9 +137,8 @@ func (c *call) mayChange(snapshot *catalog.Snapshot, serviceID, from string, to 
 	if err != nil {
 		return fmt.Errorf("find the instance's plan: %v", err) // not wrapped: it is not the request's fault
 	}
-	if !old.IsPlanUpdateable() {
-		return &Error{Status: http.StatusUnprocessableEntity, Code: codePlanChangeNotSupported,
-			Description: fmt.Sprintf("Instances of plan %s cannot change their plan.", old.Name)}
+	if why := old.CannotBecome(to); why != "" {
+		return &Error{Status: http.StatusUnprocessableEntity, Code: codePlanChangeNotSupported, Description: fmt.Sprintf("Plan not changed: %s.", why)}
 	}
 	return c.mayOrder(to)
 }

@@ -54,6 +54,39 @@ func (p *Plan) IsBindable() bool { return override(p.Bindable, p.Offering.Bindab
 // IsPlanUpdateable reports whether instances can leave the plan for another.
 func (p *Plan) IsPlanUpdateable() bool { return override(p.PlanUpdateable, p.Offering.PlanUpdateable) }
 
+// CannotBecome says why instances of the plan cannot change to another one, or nothing: an
+// update changes how much an instance has and where, not what it is.
+func (p *Plan) CannotBecome(to *Plan) string {
+	switch {
+	case !p.IsPlanUpdateable():
+		return fmt.Sprintf("instances of plan %s cannot change their plan", p.Name)
+	case p.Kind != to.Kind:
+		return fmt.Sprintf("plan %s is of kind %s and plan %s of kind %s", p.Name, p.Kind, to.Name, to.Kind)
+	case p.way() != to.way():
+		return fmt.Sprintf("plans %s and %s reach the consumer's cluster in different ways (resources.peering)", p.Name, to.Name)
+	}
+	return ""
+}
+
+// way is what does not change of a peering; zero without one.
+type way struct {
+	gives         v1alpha1.PeeringGives
+	role          v1alpha1.BrokerRole
+	mapping, name string
+}
+
+func (p *Plan) way() (w way) {
+	if p.Resources == nil || p.Resources.Peering == nil {
+		return w
+	}
+	peering := p.Resources.Peering
+	w = way{gives: peering.Gives, role: peering.Role}
+	if o := peering.Offloading; o != nil {
+		w.mapping, w.name = o.Mapping, o.Name
+	}
+	return w
+}
+
 // IsBindingRotatable reports whether bindings can be rotated.
 func (p *Plan) IsBindingRotatable() bool {
 	return override(p.BindingRotatable, p.Offering.BindingRotatable)

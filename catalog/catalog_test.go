@@ -163,3 +163,42 @@ func BenchmarkPlan(b *testing.B) {
 		}
 	}
 }
+
+func TestCannotBecome(t *testing.T) {
+	no := false
+	plan := func(kind v1alpha1.PlanKind, peering *v1alpha1.PeeringPlan) *Plan {
+		p := &Plan{Offering: &Offering{ServiceOfferingSpec: &v1alpha1.ServiceOfferingSpec{PlanUpdateable: true}}}
+		p.Name, p.Kind = "p", kind
+		if kind == v1alpha1.PlanKindResources {
+			p.Resources = &v1alpha1.ResourcesPlan{Peering: peering}
+		}
+		return p
+	}
+	node := func(offloading *v1alpha1.Offloading) *Plan {
+		return plan(v1alpha1.PlanKindResources, &v1alpha1.PeeringPlan{Gives: v1alpha1.GivesNode, Role: v1alpha1.RoleTransparent, Offloading: offloading})
+	}
+	plain := plan(v1alpha1.PlanKindResources, nil)
+	fixed := plan(v1alpha1.PlanKindResources, nil)
+	fixed.PlanUpdateable = &no
+	network := plan(v1alpha1.PlanKindResources, &v1alpha1.PeeringPlan{Gives: v1alpha1.GivesNetwork, Role: v1alpha1.RoleTransparent})
+	byDefault := &v1alpha1.Offloading{Mapping: "DefaultName", Pods: "Remote"}
+	for name, test := range map[string]struct {
+		from, to *Plan
+		may      bool
+	}{
+		"without peering":                {plain, plain, true},
+		"a plan that cannot be left":     {fixed, plain, false},
+		"resources to a cluster":         {plain, plan(v1alpha1.PlanKindCluster, nil), false},
+		"resources to a node":            {plain, node(nil), false},
+		"a node to a network":            {node(nil), network, false},
+		"a node to one of another size":  {node(byDefault), node(&v1alpha1.Offloading{Mapping: "DefaultName", Pods: "Local"}), true},
+		"a namespace that comes":         {node(nil), node(byDefault), false},
+		"a namespace that goes":          {node(byDefault), node(nil), false},
+		"a namespace with another name":  {node(byDefault), node(&v1alpha1.Offloading{Mapping: "EnforceSameName", Pods: "Remote"}), false},
+		"directly, then through the hub": {network, plan(v1alpha1.PlanKindResources, &v1alpha1.PeeringPlan{Gives: v1alpha1.GivesNetwork, Role: v1alpha1.RoleHubAndSpoke}), false},
+	} {
+		if why := test.from.CannotBecome(test.to); (why == "") != test.may {
+			t.Errorf("%s: %q", name, why)
+		}
+	}
+}

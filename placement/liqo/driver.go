@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -104,7 +105,7 @@ func (r *route) deliver(ctx context.Context) error {
 		if err := ensureNode(ctx, on, provider, r.Delivery); err != nil {
 			return err
 		}
-		if r.Hub == "" && r.Offloading == nil {
+		if !extends(r.PlacementPeering) {
 			return nil
 		}
 		if r.Hub == "" {
@@ -112,12 +113,12 @@ func (r *route) deliver(ctx context.Context) error {
 			if _, err := t.Ensure(ctx); err != nil {
 				return err
 			}
-			return on.extend(ctx, t, *r.Offloading)
+			return r.extend(ctx, on, t)
 		}
 		if err := r.Namespaces.Deliver(ctx, r.onHub()); err != nil {
 			return err
 		}
-		return on.extend(ctx, tenant.Of(on.connection, r.Namespaces.Hub, r.Instance), behindHub)
+		return r.extend(ctx, on, tenant.Of(on.connection, r.Namespaces.Hub, r.Instance))
 	}
 	if err := r.Namespaces.Deliver(ctx, r.Delivery); err != nil {
 		return err
@@ -127,6 +128,72 @@ func (r *route) deliver(ctx context.Context) error {
 		return err
 	}
 	return provider.letIn(ctx, tenant.Of(provider.connection, r.Namespaces.Hub, r.Instance))
+}
+
+// extend extends the instance's namespace on the cluster that has its nodes, and waits.
+func (r *route) extend(ctx context.Context, on *side, t *tenant.Tenant) error {
+	extension, err := r.extension(ctx, on, t, r.sharing(placementsOf(r.Instance)))
+	if err != nil {
+		return err
+	}
+	if err := on.extend(ctx, extension); err != nil {
+		return err
+	}
+	return on.extended(ctx, t)
+}
+
+// sharing are those placements of the instance whose nodes are where this one's is, and that
+// its namespace there extends to.
+func (r *route) sharing(placements []*v1alpha1.Placement) []*v1alpha1.Placement {
+	return slices.DeleteFunc(placements, func(p *v1alpha1.Placement) bool {
+		return p.Peering == nil || !extends(p.Peering) || nodeHolder(p.Peering) != nodeHolder(r.PlacementPeering)
+	})
+}
+
+// extends tells whether a namespace extends to the node of a placement.
+func extends(p *v1alpha1.PlacementPeering) bool {
+	return p.Node != "" && (p.Hub != "" || p.Offloading != nil)
+}
+
+// extension is that of the instance's namespace to the clusters of some of its placements, as
+// far as they are peered; the first says how.
+func (r *route) extension(ctx context.Context, on *side, t *tenant.Tenant, placements []*v1alpha1.Placement) (*offloadingv1beta1.NamespaceOffloading, error) {
+	how := behindHub
+	if p := placements[0].Peering; p.Hub == "" {
+		how = *p.Offloading
+	}
+	var to []string
+	for _, p := range placements {
+		peering, err := r.read(ctx, r.Live, legs(p)[0])
+		if apierrors.IsNotFound(err) || err == nil && peering.Status.Provider == nil {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		to = append(to, peering.Status.Provider.ClusterID)
+	}
+	slices.Sort(to)
+	return on.extension(t, how, slices.Compact(to)), nil
+}
+
+// observeExtension returns nil while the namespace extends to where it should. While the
+// instance leaves a cluster, that may be among them or not.
+func (r *route) observeExtension(ctx context.Context, on *side, t *tenant.Tenant) error {
+	if len(r.Instance.Status.Left) == 0 {
+		extension, err := r.extension(ctx, on, t, r.sharing(placementsOf(r.Instance)))
+		if err != nil {
+			return err
+		}
+		want, err := on.render(extension)
+		if err != nil {
+			return err
+		}
+		if err := t.Compare(ctx, want); err != nil {
+			return err
+		}
+	}
+	return on.extended(ctx, t)
 }
 
 // behindHub is how the hub's namespaces are extended.
@@ -287,10 +354,10 @@ func (d *Driver) Observe(ctx context.Context, delivery placement.Delivery) error
 			return err
 		}
 	}
-	if r.Hub == "" && r.Offloading == nil {
+	if !extends(r.PlacementPeering) {
 		return nil
 	}
-	return on.extended(ctx, tenant.Of(on.connection, d.Namespaces.Hub, r.Instance))
+	return r.observeExtension(ctx, on, tenant.Of(on.connection, d.Namespaces.Hub, r.Instance))
 }
 
 func why(c *metav1.Condition) string {
@@ -346,23 +413,15 @@ func (r *route) remove(ctx context.Context) error {
 
 // removeNamespace removes the instance's namespace where it is: on the chosen cluster, on the
 // hub or on the consumer's own. On the latter two it is shared by all of the instance's
-// placements, and stays until the last of them goes.
+// placements, and stays until the last of them goes: it only extends to fewer clusters.
 func (r *route) removeNamespace(ctx context.Context) error {
-	where := r.Hub
-	switch {
-	case r.Node == "":
+	if r.Node == "" {
 		return r.Namespaces.Remove(ctx, r.Delivery)
-	case where == "" && r.Offloading == nil:
-		return nil
-	case where == "":
-		where = r.Consumer
 	}
-	if r.Instance.DeletionTimestamp.IsZero() && slices.ContainsFunc(placementsIn(r.Instance), func(p v1alpha1.Placement) bool {
-		return p.Cluster != r.Placement.Cluster && p.Peering != nil && nodeHolder(p.Peering) == where
-	}) {
+	if !extends(r.PlacementPeering) {
 		return nil
 	}
-	on, err := open(ctx, r.Namespaces.Connections, r.Namespaces.Hub, where)
+	on, err := open(ctx, r.Namespaces.Connections, r.Namespaces.Hub, nodeHolder(r.PlacementPeering))
 	if member.IsUnknown(err) {
 		return nil
 	}
@@ -374,12 +433,26 @@ func (r *route) removeNamespace(ctx context.Context) error {
 	if err != nil || standing == tenant.Gone {
 		return err
 	}
+	elsewhere := func(p *v1alpha1.Placement) bool { return p.Cluster != r.Placement.Cluster }
+	if stays := r.sharing(inForce(r.Instance)); r.Instance.DeletionTimestamp.IsZero() && slices.ContainsFunc(stays, elsewhere) {
+		return r.lessen(ctx, on, t)
+	}
 	if standing == tenant.Held {
 		if err := on.withdraw(ctx, t); err != nil {
 			return err
 		}
 	}
 	return t.Remove(ctx)
+}
+
+// lessen ends the extension to one cluster, of several.
+func (r *route) lessen(ctx context.Context, on *side, t *tenant.Tenant) error {
+	others := slices.DeleteFunc(r.sharing(placementsOf(r.Instance)), func(p *v1alpha1.Placement) bool { return p.Cluster == r.Placement.Cluster })
+	extension, err := r.extension(ctx, on, t, others)
+	if err != nil {
+		return err
+	}
+	return on.extend(ctx, extension)
 }
 
 // removeNode needs to know who the provider is, which the peering says; without one there is

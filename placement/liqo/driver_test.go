@@ -5,9 +5,12 @@ import (
 	"strings"
 
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -37,6 +40,7 @@ func (p *pair) decide(d placement.Delivery, cores string) placement.Delivery {
 	p.Helper()
 	d.Placement = v1alpha1.Placement{Cluster: p.provider.name, Reserved: amounts(cores), Peering: &v1alpha1.PlacementPeering{
 		Consumer: p.consumer.name, Node: v1alpha1.VirtualNodeName(d.Instance.Name, p.provider.name),
+		Offloading: &v1alpha1.Offloading{Mapping: "DefaultName", Pods: "Remote"},
 	}}
 	d.Instance.Status.Decision = &v1alpha1.Decision{Generation: 1, Placements: []v1alpha1.Placement{d.Placement}}
 	must(p.T, p.hub.Status().Update(p.Context(), d.Instance))
@@ -88,6 +92,32 @@ func (p *pair) nodeCores(d placement.Delivery) string {
 	return node.Status.Allocatable.Cpu().String()
 }
 
+func (p *pair) extension(d placement.Delivery) *offloadingv1beta1.NamespaceOffloading {
+	p.Helper()
+	extension := &offloadingv1beta1.NamespaceOffloading{}
+	if !p.consumer.has(p.T, v1alpha1.MemberNamespace(d.Instance.Name), consts.DefaultNamespaceOffloadingName, extension) {
+		p.Fatalf("%s has no namespace that is extended", d.Instance.Name)
+	}
+	return extension
+}
+
+// wantExtendedByAllNodes: Liqo ends the extension of a namespace to a cluster when one of the
+// cluster's virtual nodes is not selected, be it another instance's.
+func (p *pair) wantExtendedByAllNodes(d placement.Delivery) {
+	p.Helper()
+	selector := p.extension(d).Spec.ClusterSelector
+	var nodes corev1.NodeList
+	must(p.T, p.consumer.admin.List(p.Context(), &nodes, client.MatchingLabels{consts.RemoteClusterID: p.provider.id}))
+	if len(nodes.Items) < 2 {
+		p.Errorf("%d nodes, want those of two instances", len(nodes.Items))
+	}
+	for i := range nodes.Items {
+		if selected, err := corev1helpers.MatchNodeSelectorTerms(&nodes.Items[i], &selector); err != nil || !selected {
+			p.Errorf("the namespace of %s does not extend to node %s: %v", d.Instance.Name, nodes.Items[i].Name, err)
+		}
+	}
+}
+
 func instancesShareAPeering(p *pair) {
 	driver := p.driver()
 	one, two := p.instance("one", "2"), p.instance("two", "3")
@@ -99,6 +129,15 @@ func instancesShareAPeering(p *pair) {
 		p.Errorf("the nodes have %q cores, want 2 and 3", got)
 	}
 	must(p.T, driver.Observe(p.Context(), one))
+	for _, d := range []placement.Delivery{one, two} {
+		p.wantExtendedByAllNodes(d)
+	}
+	extension := p.extension(one)
+	extension.Spec.ClusterSelector.NodeSelectorTerms[0].MatchExpressions[0].Values[0] = "nobody"
+	must(p.T, p.consumer.admin.Update(p.Context(), extension))
+	if err := driver.Observe(p.Context(), one); err == nil || !strings.Contains(err.Error(), "NamespaceOffloading offloading was changed") {
+		p.Errorf("observing an extension that was changed: %v", err)
+	}
 
 	one = p.decide(one, "5")
 	if err := driver.Observe(p.Context(), one); err == nil || !strings.Contains(err.Error(), "it has 2 cpu, and should have 5") {

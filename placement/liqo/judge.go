@@ -230,8 +230,17 @@ func (j *Judge) judge(ctx context.Context, peering *v1alpha1.Peering, provider *
 	return denied(reasonNotReserved, "no service instance of "+peering.Spec.Consumer+" has reserved it: order one"), nil
 }
 
-// placementsOf are all placements of an instance, those of the decision in hand first.
-func placementsOf(instance *v1alpha1.ServiceInstance) (all []*v1alpha1.Placement) {
+// placementsOf are all placements of an instance: those in force, and what it has left.
+func placementsOf(instance *v1alpha1.ServiceInstance) []*v1alpha1.Placement {
+	all := inForce(instance)
+	for i := range instance.Status.Left {
+		all = append(all, &instance.Status.Left[i].Placement)
+	}
+	return all
+}
+
+// inForce are the placements of the decision in hand, and then of the one that is delivered.
+func inForce(instance *v1alpha1.ServiceInstance) (all []*v1alpha1.Placement) {
 	add := func(d *v1alpha1.Decision) {
 		for i := range d.Placements {
 			all = append(all, &d.Placements[i])
@@ -242,9 +251,6 @@ func placementsOf(instance *v1alpha1.ServiceInstance) (all []*v1alpha1.Placement
 	}
 	if d := instance.Status.Delivered; d != nil {
 		add(&d.Decision)
-	}
-	for i := range instance.Status.Left {
-		all = append(all, &instance.Status.Left[i].Placement)
 	}
 	return all
 }

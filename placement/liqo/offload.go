@@ -18,10 +18,13 @@ import (
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
-// extend extends the instance's namespace on this side to the virtual nodes of the instance,
-// and to no others. It returns nil once the namespace is there on all of them.
-func (s *side) extend(ctx context.Context, t *tenant.Tenant, how v1alpha1.Offloading) error {
-	offloading := &offloadingv1beta1.NamespaceOffloading{
+// extension extends the instance's namespace on a cluster to the other clusters that stand
+// behind virtual nodes of the instance there. It selects clusters, not the nodes: of two
+// virtual nodes of one cluster, Liqo (v1.2) asks each whether the namespace extends to that
+// cluster, and the last answer holds; another instance's node would end the extension, and
+// delete the namespace beyond.
+func (s *side) extension(t *tenant.Tenant, how v1alpha1.Offloading, to []string) *offloadingv1beta1.NamespaceOffloading {
+	return &offloadingv1beta1.NamespaceOffloading{
 		ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: consts.DefaultNamespaceOffloadingName, Labels: t.Labels()},
 		Spec: offloadingv1beta1.NamespaceOffloadingSpec{
 			NamespaceMappingStrategy: offloadingv1beta1.NamespaceMappingStrategyType(how.Mapping),
@@ -29,21 +32,23 @@ func (s *side) extend(ctx context.Context, t *tenant.Tenant, how v1alpha1.Offloa
 			PodOffloadingStrategy:    offloadingv1beta1.PodOffloadingStrategyType(how.Pods),
 			ClusterSelector: corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 				MatchExpressions: []corev1.NodeSelectorRequirement{{
-					Key: v1alpha1.LabelInstance, Operator: corev1.NodeSelectorOpIn, Values: []string{t.Instance.Name},
+					Key: consts.RemoteClusterID, Operator: corev1.NodeSelectorOpIn, Values: to,
 				}},
 			}}},
 		},
 	}
-	crashpoint.Hit(crashBeforeOffloading)
-	err := s.apply(ctx, offloading)
-	crashpoint.Hit(crashAfterOffloading)
-	if err != nil {
-		return err
-	}
-	return s.extended(ctx, t)
 }
 
-// extended returns nil while the instance's namespace on this side is on all of its nodes.
+// extend applies an extension.
+func (s *side) extend(ctx context.Context, extension *offloadingv1beta1.NamespaceOffloading) error {
+	crashpoint.Hit(crashBeforeOffloading)
+	err := s.apply(ctx, extension)
+	crashpoint.Hit(crashAfterOffloading)
+	return err
+}
+
+// extended returns nil while the instance's namespace on this side is on all of the clusters
+// that it extends to.
 func (s *side) extended(ctx context.Context, t *tenant.Tenant) error {
 	now := &offloadingv1beta1.NamespaceOffloading{}
 	key := client.ObjectKey{Namespace: t.Namespace, Name: consts.DefaultNamespaceOffloadingName}

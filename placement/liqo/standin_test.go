@@ -203,7 +203,8 @@ func (s *standIn) replicate(ctx context.Context, here, there *end, remote client
 		ObjectMeta: metav1.ObjectMeta{Namespace: slice.Namespace, Name: slice.Name},
 		Spec:       offloadingv1beta1.VirtualNodeSpec{ClusterID: liqov1beta1.ClusterID(there.id)},
 	})
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: slice.Name, Labels: slice.Status.NodeLabels}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: slice.Name, Labels: maps.Clone(slice.Status.NodeLabels)}}
+	node.Labels[consts.RemoteClusterID] = there.id
 	if err := here.admin.Create(ctx, node); apierrors.IsAlreadyExists(err) && here.admin.Get(ctx, client.ObjectKeyFromObject(node), node) != nil {
 		return
 	}
