@@ -292,7 +292,7 @@ type PeeringPlan struct {
 	// +kubebuilder:default=Transparent
 	Role BrokerRole `json:"role,omitempty"`
 	// Offloading gives the consumer a namespace on its own cluster too, which is extended to the
-	// nodes of the instance and to no others.
+	// chosen clusters and to no others.
 	Offloading *Offloading `json:"offloading,omitempty"`
 }
 
