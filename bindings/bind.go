@@ -43,7 +43,7 @@ func (c *Controller) bind(ctx context.Context, b *v1alpha1.ServiceBinding) (reco
 		}
 		return reconcile.Result{}, errors.Join(err, c.wait(ctx, b, v1alpha1.OperationBind, publicReason(err)))
 	}
-	return c.lookAgain(instance, found), c.succeed(ctx, b, instance, issued, found)
+	return c.lookAgain(b, instance, found), c.succeed(ctx, b, instance, issued, found)
 }
 
 // unboundError says why an instance cannot be bound.

@@ -64,7 +64,7 @@ func (c *Controller) follow(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 		return reconcile.Result{}, err // with back-off; the credentials that are there stay
 	}
 	log.FromContext(ctx).Info("follows the instance", "binding", b.Name, "from", b.Status.Issued, "to", clustersOf(&instance))
-	return c.lookAgain(&instance, found), c.succeed(ctx, b, &instance, issued, found)
+	return c.lookAgain(b, &instance, found), c.succeed(ctx, b, &instance, issued, found)
 }
 
 // lapse notes that nothing is issued any more: the instance is displaced

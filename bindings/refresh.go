@@ -50,13 +50,14 @@ func (c *Controller) refresh(ctx context.Context, b *v1alpha1.ServiceBinding, in
 		}
 		log.FromContext(ctx).Info("endpoints changed", "binding", b.Name, "hosts", len(b.Status.Endpoints), "absent", b.Status.EndpointsAbsent)
 	}
-	return c.lookAgain(instance, found), nil
+	return c.lookAgain(b, instance, found), nil
 }
 
-// lookAgain says when: soon where something is about to come. Bindings that were made at
-// once are not looked at all at once.
-func (c *Controller) lookAgain(instance *v1alpha1.ServiceInstance, found sight) reconcile.Result {
-	const jitter = 0.1
+// lookAgain says when: soon where something is about to come, and the sooner the younger the
+// binding, as consumers deploy about when they bind. Bindings that were made at once are not
+// looked at all at once.
+func (c *Controller) lookAgain(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, found sight) reconcile.Result {
+	const jitter, often = 0.1, 4 // looks while the binding's age grows e-fold
 	again := c.Refresh
 	switch {
 	case isMade(instance):
@@ -67,6 +68,8 @@ func (c *Controller) lookAgain(instance *v1alpha1.ServiceInstance, found sight) 
 		again = min(again, addressCheck)
 	case found.unpeered:
 		again = min(again, peeringCheck)
+	default:
+		again = min(again, max(c.age(b)/often, time.Second))
 	}
 	return reconcile.Result{RequeueAfter: wait.Jitter(again, jitter)}
 }
