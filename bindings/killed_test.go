@@ -3,6 +3,7 @@
 package bindings_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -172,16 +174,15 @@ func TestChild(t *testing.T) {
 		Connections: &member.Connections{Reader: hub, Namespace: os.Getenv(childMembers), Keys: keys},
 	}
 	key := client.ObjectKey{Namespace: os.Getenv(childBindings), Name: os.Getenv(childBinding)}
-	for range 300 {
-		if _, err := controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		if _, err := controller.Reconcile(ctx, reconcile.Request{NamespacedName: key}); err != nil {
 			t.Log(err)
 		}
 		var b v1alpha1.ServiceBinding
-		err := hub.Get(t.Context(), key, &b)
-		if apierrors.IsNotFound(err) || err == nil && b.DeletionTimestamp.IsZero() && in(v1alpha1.StateSucceeded)(&b) {
-			return
-		}
-		time.Sleep(50 * time.Millisecond)
+		err := hub.Get(ctx, key, &b)
+		return apierrors.IsNotFound(err) || err == nil && b.DeletionTimestamp.IsZero() && in(v1alpha1.StateSucceeded)(&b), nil
+	})
+	if err != nil {
+		t.Fatalf("it did not come to an end: %v", err)
 	}
-	t.Fatal("it did not come to an end")
 }

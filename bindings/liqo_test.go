@@ -12,6 +12,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -155,7 +156,7 @@ const releasing = "ipam.liqo.io/ip"
 // address of the external range for each, and gives it back.
 func giveAddresses(ctx context.Context, admin client.Client) {
 	last := 5
-	for ctx.Err() == nil {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		var list ipamv1alpha1.IPList
 		_ = admin.List(ctx, &list)
 		for i := range list.Items {
@@ -173,6 +174,5 @@ func giveAddresses(ctx context.Context, admin client.Client) {
 				_ = admin.Status().Update(ctx, ip)
 			}
 		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	}, 20*time.Millisecond)
 }

@@ -388,7 +388,8 @@ func (r *instanceReconciler) retry(ctx context.Context, s *scope, blocker error)
 	}
 	if allPending(blocker) {
 		soon := s.soon(s.since())
-		if waits := (*PendingError)(nil); errors.As(blocker, &waits) && waits.Every > 0 {
+		repairs := s.finished() && !s.moving() // nobody waits for it, and it may take for ever
+		if waits := (*PendingError)(nil); !repairs && errors.As(blocker, &waits) && waits.Every > 0 {
 			soon.RequeueAfter = min(soon.RequeueAfter, waits.Every)
 		}
 		return soon, nil

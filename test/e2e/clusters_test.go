@@ -144,7 +144,7 @@ func eventually(t *testing.T, patience time.Duration, what string, missing func(
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	began, last := time.Now(), ""
-	for {
+	for pause := 50 * time.Millisecond; ; pause = min(pause*5/4, time.Second) {
 		if last = missing(ctx); last == "" {
 			t.Logf("%s … %s", what, time.Since(began).Round(10*time.Millisecond))
 			return
@@ -152,7 +152,7 @@ func eventually(t *testing.T, patience time.Duration, what string, missing func(
 		select {
 		case <-ctx.Done():
 			t.Fatalf("%s: not within %s: %s", what, patience, last)
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(pause):
 		}
 	}
 }

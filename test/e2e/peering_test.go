@@ -586,9 +586,9 @@ func (w *peeringWorld) faults(t *testing.T) {
 	}
 	apiServer("CONT")
 	w.reachable(t, "the provider's API server was gone for a minute")
-	// What could not be checked was not listed; now it is again.
+	// What could not be checked was not listed; it is again, once Liqo has its node ready again.
 	for _, id := range []string{"node", "network", "hub"} {
-		eventually(t, time.Minute, id+": its binding has endpoints", func(context.Context) string {
+		eventually(t, 3*time.Minute, id+": its binding has endpoints", func(context.Context) string {
 			a := w.broker.must(t, "GET", bindingPath(id), nil, nil, http.StatusOK)
 			if endpoints, _ := a.body["endpoints"].([]any); len(endpoints) == 0 {
 				return fmt.Sprint(a.body["metadata"])
