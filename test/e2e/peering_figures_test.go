@@ -15,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -117,4 +118,56 @@ func (w *peeringWorld) timePods(t *testing.T, where string, c kubernetes.Interfa
 		}
 		return ""
 	})
+}
+
+// TestPeeringTime prints how long it takes to peer a cluster with several at once, for
+// `make bench`.
+func TestPeeringTime(t *testing.T) {
+	if !*figures {
+		t.Skip("prints figures, asked for by -figures")
+	}
+	clusters := []string{peerConsumer, peerProvider, peerInvited, "sluice-liqo-d", "sluice-liqo-e"}
+	liqoClusters(t, clusters...)
+	s := serve(t)
+	for _, name := range clusters {
+		s.sluice("cluster", "add", name, "--from-kubeconfig", internalKubeconfig(name), "--driver", "liqo", "--gateway-service", "NodePort")
+	}
+	hub := s.hub(t)
+	count := func(ctx context.Context) (all, ready int) {
+		var peerings v1alpha1.PeeringList
+		if hub.List(ctx, &peerings) != nil {
+			return -1, -1
+		}
+		for i := range peerings.Items {
+			if meta.IsStatusConditionTrue(peerings.Items[i].Status.Conditions, v1alpha1.ConditionReady) {
+				ready++
+			}
+		}
+		return len(peerings.Items), ready
+	}
+	for _, n := range []int{1, 2, 4} {
+		providers := clusters[1 : n+1]
+		began := time.Now()
+		for _, provider := range providers {
+			s.sluice("peering", "add", peerConsumer, provider, "--wait", "0")
+		}
+		eventually(t, 5*time.Minute, "they are peered", func(ctx context.Context) string {
+			if _, ready := count(ctx); ready != n {
+				return fmt.Sprintf("%d of %d", ready, n)
+			}
+			return ""
+		})
+		t.Logf("%d providers peered at once %5.1f s", n, time.Since(began).Seconds())
+		began = time.Now()
+		for _, provider := range providers {
+			s.sluice("peering", "remove", peerConsumer, provider, "--wait", "0")
+		}
+		eventually(t, 5*time.Minute, "nothing is left of them", func(ctx context.Context) string {
+			if all, _ := count(ctx); all != 0 {
+				return fmt.Sprintf("%d left", all)
+			}
+			return ""
+		})
+		t.Logf("%d peerings ended at once   %5.1f s", n, time.Since(began).Seconds())
+	}
 }

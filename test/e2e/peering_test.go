@@ -113,16 +113,7 @@ type peeringWorld struct {
 
 func newPeeringWorld(t *testing.T) *peeringWorld {
 	t.Helper()
-	t.Cleanup(func() {
-		if !*keep {
-			must(t, run("test/kind/down.sh", peers...)) // they take a processor among them, doing nothing
-		}
-	})
-	if !*keep {
-		must(t, run("test/kind/down.sh", peers...)) // what a run that was killed has left there stays on their nodes
-	}
-	must(t, run("test/kind/up.sh", append([]string{"--same-ranges", "--out", kubeconfigs}, peers...)...))
-	must(t, run("test/kind/liqo.sh", peers...))
+	liqoClusters(t, peers...)
 	out, err := output("test/kind/echo.sh")
 	must(t, err)
 	archive, _, _ := strings.Cut(out, "\n")
@@ -136,6 +127,21 @@ func newPeeringWorld(t *testing.T) *peeringWorld {
 	w.consumer, w.provider = clientset(t, peerConsumer), clientset(t, peerProvider)
 	w.runClient(t)
 	return w
+}
+
+// liqoClusters brings up kind clusters with Liqo, for one test.
+func liqoClusters(t *testing.T, names ...string) {
+	t.Helper()
+	t.Cleanup(func() {
+		if !*keep {
+			must(t, run("test/kind/down.sh", names...)) // they take a processor among them, doing nothing
+		}
+	})
+	if !*keep {
+		must(t, run("test/kind/down.sh", names...)) // what a run that was killed has left there stays on their nodes
+	}
+	must(t, run("test/kind/up.sh", append([]string{"--same-ranges", "--out", kubeconfigs}, names...)...))
+	must(t, run("test/kind/liqo.sh", names...))
 }
 
 func clientset(t *testing.T, cluster string) *kubernetes.Clientset {
