@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -107,11 +108,7 @@ that Sluice has not sold; an admission policy sees to that. Accepting again prin
 		Example: "  sluice peering accept invitation.yaml --context theirs > answer.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			invitation, err := readInvitation(cmd, args[0])
-			if err != nil {
-				return err
-			}
-			admin, err := f.config()
+			invitation, admin, err := f.invited(cmd, args[0])
 			if err != nil {
 				return err
 			}
@@ -127,6 +124,16 @@ that Sluice has not sold; an admission policy sees to that. Accepting again prin
 	cmd.Flags().StringVar(&o.Server, "server", "", "URL at which Sluice and the inviting cluster reach the API server, where it differs from the kubeconfig's")
 	cmd.Flags().StringVar(&o.LiqoNamespace, "liqo-namespace", names.DefaultNamespace, "namespace that Liqo is installed in")
 	return cmd
+}
+
+// invited is an invitation, and the administrator's access to the cluster that it is for.
+func (f *clusterAddFlags) invited(cmd *cobra.Command, file string) (*liqo.Invitation, *rest.Config, error) {
+	invitation, err := readInvitation(cmd, file)
+	if err != nil {
+		return nil, nil, err
+	}
+	admin, err := f.config()
+	return invitation, admin, err
 }
 
 // bindAdmin binds the flags of config.
@@ -148,11 +155,7 @@ What runs there for the other cluster ends with it. Sluice's operator learns of 
 		Example: "  sluice peering leave invitation.yaml --context theirs",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			invitation, err := readInvitation(cmd, args[0])
-			if err != nil {
-				return err
-			}
-			admin, err := f.config()
+			invitation, admin, err := f.invited(cmd, args[0])
 			if err != nil {
 				return err
 			}

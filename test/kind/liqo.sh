@@ -10,6 +10,8 @@
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck source=parallel.sh
+. "$kind_dir/parallel.sh"
 case ${1:---help} in -h | --help) usage && exit ;; esac
 check_cluster_names "$@"
 for name; do
@@ -96,18 +98,4 @@ tag=${images[0]} archives=("${images[@]:1}")
 helm=$("$kind_dir/tools.sh" helm)/helm
 chart=$(cd "$kind_dir/modules/liqo" && go list -m -f '{{.Dir}}' github.com/liqotech/liqo)/deployments/liqo
 
-# As many at a time as there are processors, as in up.sh.
-failed=0 running=0
-for name; do
-  if ((running == $(nproc))); then
-    wait -n || failed=1
-    running=$((running - 1))
-  fi
-  up "$name" &
-  running=$((running + 1))
-done
-while ((running)); do
-  wait -n || failed=1
-  running=$((running - 1))
-done
-((!failed)) || fail "Liqo does not work on every cluster, see above"
+each up "$@"

@@ -13,6 +13,8 @@
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck source=parallel.sh
+. "$kind_dir/parallel.sh"
 
 out=$kubeconfigs workers=0 same_ranges=
 while [ $# -gt 0 ]; do
@@ -156,19 +158,5 @@ image_id=$(docker image inspect --format '{{.Id}}' "$image")
 kind=$("$kind_dir/tools.sh" kind)/kind
 mkdir -p "$out"
 
-# As many at a time as there are processors: more only makes each of them slower.
-failed=0 running=0
-for name; do
-  if ((running == $(nproc))); then
-    wait -n || failed=1
-    running=$((running - 1))
-  fi
-  up "$name" &
-  running=$((running + 1))
-done
-while ((running)); do
-  wait -n || failed=1
-  running=$((running - 1))
-done
-((!failed)) || fail "not every cluster came up, see above"
+each up "$@"
 (cd "$out" && pwd)
