@@ -303,7 +303,7 @@ func (f *fixture) finished(id, operation string, how ...sending) answer {
 // eventually asks until the answer is as wanted.
 func (f *fixture) eventually(what string, ask func() (answer, bool)) answer {
 	f.t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

@@ -109,7 +109,7 @@ func (r *running) change(name string, e edit) {
 
 func (r *running) eventually(what string, done func() bool) {
 	r.t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -96,7 +96,7 @@ func (m *memberWorld) wantReady(mc *v1alpha1.MemberCluster, ready bool, says str
 // eventually waits for what informers bring about.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {

@@ -132,7 +132,7 @@ func freeAddress(t *testing.T) string {
 
 func eventually(t *testing.T, what string, try func() error) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		err := try()
 		if err == nil {

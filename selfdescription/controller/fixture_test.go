@@ -275,7 +275,7 @@ func (w *world) admitted(cluster, reason string) (message string, claims []v1alp
 
 func (w *world) eventually(what string, missing func() string) {
 	w.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		still := missing()
 		if still == "" {
