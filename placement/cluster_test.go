@@ -102,7 +102,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	for !holds() {
 		select {
 		case <-deadline:
-			t.Fatalf("%s: not within ten seconds", what)
+			t.Fatalf("%s: not within a minute", what)
 		case <-tick.C:
 		}
 	}
