@@ -434,10 +434,13 @@ func (r *route) removeNamespace(ctx context.Context) error {
 		return err
 	}
 	elsewhere := func(p *v1alpha1.Placement) bool { return p.Cluster != r.Placement.Cluster }
-	if stays := r.sharing(inForce(r.Instance)); r.Instance.DeletionTimestamp.IsZero() && slices.ContainsFunc(stays, elsewhere) {
+	stays := r.Instance.DeletionTimestamp.IsZero() && slices.ContainsFunc(r.sharing(inForce(r.Instance)), elsewhere)
+	switch {
+	case stays && standing == tenant.Held:
 		return r.lessen(ctx, on, t)
-	}
-	if standing == tenant.Held {
+	case stays: // those that need it make it anew
+		return nil
+	case standing == tenant.Held:
 		if err := on.withdraw(ctx, t); err != nil {
 			return err
 		}

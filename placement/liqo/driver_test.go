@@ -187,3 +187,32 @@ func instancesThatGoTogether(p *pair) {
 	}
 	p.wantNothingLeft()
 }
+
+// An instance leaves one of two clusters: its namespace on the consumer's cluster stays, and
+// extends to the other one only.
+func aClusterOfSeveralIsLeft(p *pair) {
+	driver := p.driver()
+	d := p.instance("moves", "2")
+	p.until("it is delivered", d, driver.Deliver)
+	left := v1alpha1.LeftPlacement{Placement: *d.Placement.DeepCopy(), Since: metav1.Now()}
+	left.Cluster, left.Peering.Node = "left", v1alpha1.VirtualNodeName(d.Instance.Name, "left")
+	d.Instance.Status.Left = []v1alpha1.LeftPlacement{left}
+	must(p.T, p.hub.Status().Update(p.Context(), d.Instance))
+	extension := p.extension(d)
+	values := &extension.Spec.ClusterSelector.NodeSelectorTerms[0].MatchExpressions[0].Values
+	*values = append(*values, "left")
+	must(p.T, p.consumer.admin.Update(p.Context(), extension))
+	p.until("either is right until the other is removed", d, driver.Observe)
+
+	p.until("the other is removed", placement.Delivery{Instance: d.Instance, Placement: v1alpha1.Placement{Cluster: "left"}}, driver.Remove)
+	if got := p.extension(d).Spec.ClusterSelector.NodeSelectorTerms[0].MatchExpressions[0].Values; len(got) != 1 || got[0] != p.provider.id {
+		p.Errorf("the namespace extends to %v, want %s only", got, p.provider.id)
+	}
+	d.Instance.Status.Left = nil
+	must(p.T, p.hub.Status().Update(p.Context(), d.Instance))
+	p.until("it is as it should be", d, driver.Observe)
+	p.deprovision(d)
+	p.until("it is removed", d, driver.Remove)
+	p.deprovisioned(d)
+	p.wantNothingLeft()
+}

@@ -38,6 +38,7 @@ func TestOnClusters(t *testing.T) {
 		{"both directions share one network, and either may end", "both", bothDirectionsShareTheNetwork},
 		{"two instances share a peering, and the last one ends it", "share", instancesShareAPeering},
 		{"instances that go at the same time leave no peering", "same", instancesThatGoTogether},
+		{"an instance leaves one of its clusters", "leave", aClusterOfSeveralIsLeft},
 		{"sluice may do no more than it needs", "rights", sluiceMayDoNoMore},
 		{"a consumer's identity may only ask", "peer", peersMayOnlyAsk},
 		{"slices of other classes are refused to everyone", "class", otherClassesAreRefused},
