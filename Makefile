@@ -41,7 +41,7 @@ images: ## What the tests on kind run, at the lowest priority; built once, then 
 
 lint: ## Formatting, vet, staticcheck, and which package may import which
 	@echo "lint: gofmt, go vet, staticcheck, depguard"
-	@test -z "$$(gofmt -l $$(git ls-files '*.go') | tee /dev/stderr)"
+	@gofmt -l $$(git ls-files '*.go') | { ! grep . >&2; }
 	@go vet ./...
 	@go vet -tags e2e,faults,interop ./test/... ./internal/crashpoint/... ./bindings
 	@$(TOOL) staticcheck ./...
