@@ -102,7 +102,7 @@ func (w *peeringWorld) timePods(t *testing.T, where string, c kubernetes.Interfa
 		},
 	}, metav1.CreateOptions{})
 	must(t, err)
-	eventually(t, 3*time.Minute, fmt.Sprintf("%d pods are ready %s", n, where), func(ctx context.Context) string {
+	eventually(t, patience, fmt.Sprintf("%d pods are ready %s", n, where), func(ctx context.Context) string {
 		d, err := deployments.Get(ctx, "many", metav1.GetOptions{})
 		if err != nil || d.Status.ReadyReplicas != n {
 			return fmt.Sprintf("%d %v", d.Status.ReadyReplicas, err)
@@ -112,7 +112,7 @@ func (w *peeringWorld) timePods(t *testing.T, where string, c kubernetes.Interfa
 	t.Logf("%2d pods ready %-26s %5.1f s", n, where, time.Since(began).Seconds())
 	now := metav1.DeletePropagationForeground
 	must(t, deployments.Delete(t.Context(), "many", metav1.DeleteOptions{PropagationPolicy: &now}))
-	eventually(t, 2*time.Minute, "the pods are gone again", func(ctx context.Context) string {
+	eventually(t, patience, "the pods are gone again", func(ctx context.Context) string {
 		if _, err := deployments.Get(ctx, "many", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Sprint("not yet ", err)
 		}
@@ -151,7 +151,7 @@ func TestPeeringTime(t *testing.T) {
 		for _, provider := range providers {
 			s.sluice("peering", "add", peerConsumer, provider, "--wait", "0")
 		}
-		eventually(t, 5*time.Minute, "they are peered", func(ctx context.Context) string {
+		eventually(t, patience, "they are peered", func(ctx context.Context) string {
 			if _, ready := count(ctx); ready != n {
 				return fmt.Sprintf("%d of %d", ready, n)
 			}
@@ -162,7 +162,7 @@ func TestPeeringTime(t *testing.T) {
 		for _, provider := range providers {
 			s.sluice("peering", "remove", peerConsumer, provider, "--wait", "0")
 		}
-		eventually(t, 5*time.Minute, "nothing is left of them", func(ctx context.Context) string {
+		eventually(t, patience, "nothing is left of them", func(ctx context.Context) string {
 			if all, _ := count(ctx); all != 0 {
 				return fmt.Sprintf("%d left", all)
 			}

@@ -46,6 +46,9 @@ const (
 	peerInvited  = "sluice-liqo-c"
 )
 
+// patience is how long anything of Liqo's may take on a busy machine.
+const patience = 5 * time.Minute
+
 // keep leaves the clusters for the next run.
 var keep = flag.Bool("keep", false, "leave the clusters of TestPeering up")
 
@@ -84,7 +87,7 @@ func TestPeering(t *testing.T) {
 	}
 	t.Run("leaves nothing", func(t *testing.T) {
 		for _, name := range peers {
-			eventually(t, time.Minute, name+" is as before", func(context.Context) string {
+			eventually(t, patience, name+" is as before", func(context.Context) string {
 				var left []string
 				for o := range liqoObjects(t, name) {
 					if !before[name][o] {
@@ -203,7 +206,7 @@ func (w *peeringWorld) runClient(t *testing.T) {
 	t.Cleanup(func() {
 		_ = pods.Delete(context.Background(), "caller", metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
 	})
-	eventually(t, time.Minute, "the caller runs", func(ctx context.Context) string {
+	eventually(t, patience, "the caller runs", func(ctx context.Context) string {
 		_, err := pods.Create(ctx, pod("caller", "10m"), metav1.CreateOptions{})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return err.Error()
@@ -253,7 +256,7 @@ func (w *peeringWorld) bind(t *testing.T, id string, p plan) answer {
 func (w *peeringWorld) awaitEndpoints(t *testing.T, id, pods string, ports ...string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
-	eventually(t, 2*time.Minute, id+": its endpoints answer the consumer's cluster", func(ctx context.Context) string {
+	eventually(t, patience, id+": its endpoints answer the consumer's cluster", func(ctx context.Context) string {
 		a, err := w.broker.do(ctx, "GET", bindingPath(id), nil, nil)
 		if err != nil {
 			return err.Error()
@@ -297,7 +300,7 @@ func (w *peeringWorld) virtualNode(t *testing.T) {
 	deployEcho(t, w.consumer, namespace, "offloaded", 0)
 	remote := namespace + "-" + peerConsumer
 	var runs types.UID
-	eventually(t, time.Minute, "the consumer's pod runs at the provider", func(ctx context.Context) string {
+	eventually(t, patience, "the consumer's pod runs at the provider", func(ctx context.Context) string {
 		pods, err := w.provider.CoreV1().Pods(remote).List(ctx, metav1.ListOptions{})
 		if err != nil || len(pods.Items) != 1 || pods.Items[0].Status.Phase != corev1.PodRunning {
 			return fmt.Sprintf("%d pods in %s, %v", len(pods.Items), remote, err)
@@ -487,7 +490,7 @@ spec:
 	want(slice("refused", liqo.Class), "ConsumerRefused")
 	w.broker.must(t, "PUT", "/v2/service_instances/refused", url.Values{"accepts_incomplete": {"true"}}, map[string]any{
 		"service_id": w.node.service, "plan_id": w.node.id, "organization_guid": "org", "space_guid": "space"}, http.StatusAccepted)
-	eventually(t, time.Minute, "the order waits, by the policy", func(ctx context.Context) string {
+	eventually(t, patience, "the order waits, by the policy", func(ctx context.Context) string {
 		a, err := w.broker.do(ctx, "GET", "/v2/service_instances/refused/last_operation", nil, nil)
 		if err == nil && strings.Contains(fmt.Sprint(a.body["description"]), "not-for-first") {
 			return ""
@@ -515,7 +518,7 @@ spec:
 
 func (w *peeringWorld) wantDenied(t *testing.T, own client.Client, s *authv1beta1.ResourceSlice, reason string) {
 	t.Helper()
-	eventually(t, time.Minute, s.Name+" is denied: "+reason, func(ctx context.Context) string {
+	eventually(t, patience, s.Name+" is denied: "+reason, func(ctx context.Context) string {
 		if err := own.Get(ctx, client.ObjectKeyFromObject(s), s); err != nil {
 			return err.Error()
 		}
@@ -533,7 +536,7 @@ func (w *peeringWorld) wantDenied(t *testing.T, own client.Client, s *authv1beta
 func (w *peeringWorld) reachable(t *testing.T, what string) {
 	t.Helper()
 	began := time.Now()
-	eventually(t, 3*time.Minute, what+": every endpoint answers", func(context.Context) string {
+	eventually(t, patience, what+": every endpoint answers", func(context.Context) string {
 		for to, address := range w.endpoints {
 			if answered, err := w.fromConsumer("http://" + address); err != nil {
 				return fmt.Sprintf("%s, %s: %s %v", to, address, answered, err)
@@ -560,7 +563,7 @@ func (w *peeringWorld) faults(t *testing.T) {
 	key := &networkingv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: liqo.TenantNamespace(peerConsumer), Name: peerConsumer}}
 	own := liqoClient(t, peerProvider)
 	must(t, own.Delete(t.Context(), key))
-	eventually(t, time.Minute, "a key that was removed is back", func(ctx context.Context) string {
+	eventually(t, patience, "a key that was removed is back", func(ctx context.Context) string {
 		if err := own.Get(ctx, client.ObjectKeyFromObject(key), key); err != nil {
 			return err.Error()
 		}
@@ -594,7 +597,7 @@ func (w *peeringWorld) faults(t *testing.T) {
 	w.reachable(t, "the provider's API server was gone for a minute")
 	// What could not be checked was not listed; it is again, once Liqo has its node ready again.
 	for _, id := range []string{"node", "network", "hub"} {
-		eventually(t, 3*time.Minute, id+": its binding has endpoints", func(context.Context) string {
+		eventually(t, patience, id+": its binding has endpoints", func(context.Context) string {
 			a := w.broker.must(t, "GET", bindingPath(id), nil, nil, http.StatusOK)
 			if endpoints, _ := a.body["endpoints"].([]any); len(endpoints) == 0 {
 				return fmt.Sprint(a.body["metadata"])
