@@ -244,7 +244,7 @@ func endpointsFollow(t *testing.T, f *fixture) {
 	f.lists(t, b, "the Service and the pod", entries(web)...)
 
 	version := b.ResourceVersion
-	time.Sleep(6 * f.refresh)
+	time.Sleep(6 * f.refresh) // nothing tells that nothing was written
 	if err := f.Get(t.Context(), client.ObjectKeyFromObject(b), b); err != nil || b.ResourceVersion != version {
 		t.Errorf("several looks later the binding is at %s, error %v, want %s", b.ResourceVersion, err, version)
 	}

@@ -37,7 +37,8 @@ type PendingError struct {
 	Step string
 	// Detail is what the cluster says about it, for the operation's description.
 	Detail string
-	// Every is how often to look at the longest; zero leaves that to the controller.
+	// Every is how often to look at the longest while an operation waits for it; zero leaves
+	// that to the controller.
 	Every time.Duration
 }
 

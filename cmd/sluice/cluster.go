@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -109,18 +110,10 @@ it is this offering (sluice sd --help).`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.kubeconfig, "from-kubeconfig", "", "kubeconfig of the member cluster (default: $KUBECONFIG or ~/.kube/config)")
-	flags.StringVar(&f.context, "context", "", "context in that kubeconfig (default: its current one)")
+	f.bindAdmin(cmd, "member cluster")
 	flags.StringVar(&f.server, "server", "", "URL at which Sluice reaches the API server, where it differs from the kubeconfig's")
 	flags.StringVar(&f.consumerServer, "consumer-server", "", "URL at which consumers reach the API server, where it differs from Sluice's")
-	flags.StringVar(&f.provider, "provider", "", "organisation that runs the cluster")
-	flags.StringVar(&f.region, "region", "", "region of the cluster")
-	flags.StringVar(&f.zone, "zone", "", "zone within the region")
-	flags.StringVar(&f.tier, "tier", string(v1alpha1.TierCloud), "tier of the cluster: cloud or edge")
-	flags.StringToStringVarP(&f.labels, "label", "l", nil, "labels that selectors match, key=value")
-	flags.StringArrayVar(&f.taints, "taint", nil, "taint that repels requests, key=value:NoSchedule (repeatable)")
-	flags.StringVar(&f.currency, "currency", "EUR", "currency of --price, an ISO 4217 code")
-	flags.StringToStringVar(&f.prices, "price", nil, "price of one unit for one hour by resource, for instance cpu=0.04,memory=0.005 (memory by the GiB)")
+	f.bindDescription(flags)
 	flags.StringToStringVar(&f.oversubscribe, "oversubscribe", nil, "by how much more of a resource is sold than there is, for instance cpu=1.5")
 	flags.StringVar(&f.latitude, "latitude", "", "where the cluster is, in decimal degrees, north positive")
 	flags.StringVar(&f.longitude, "longitude", "", "where the cluster is, in decimal degrees, east positive")
@@ -132,6 +125,24 @@ it is this offering (sluice sd --help).`,
 	flags.DurationVar(&f.grace, "grace", 0, "how long claims count on after their credentials have ended")
 	flags.DurationVar(&f.wait, "wait", time.Minute, "how long to wait until the cluster is ready; 0 does not wait")
 	return cmd
+}
+
+// bindAdmin binds the flags of config.
+func (f *clusterAddFlags) bindAdmin(cmd *cobra.Command, of string) {
+	cmd.Flags().StringVar(&f.kubeconfig, "from-kubeconfig", "", "kubeconfig of the "+of+" (default: $KUBECONFIG or ~/.kube/config)")
+	cmd.Flags().StringVar(&f.context, "context", "", "context in that kubeconfig (default: its current one)")
+}
+
+// bindDescription binds the flags that say what a cluster is.
+func (f *clusterAddFlags) bindDescription(flags *pflag.FlagSet) {
+	flags.StringVar(&f.provider, "provider", "", "organisation that runs the cluster")
+	flags.StringVar(&f.region, "region", "", "region of the cluster")
+	flags.StringVar(&f.zone, "zone", "", "zone within the region")
+	flags.StringVar(&f.tier, "tier", string(v1alpha1.TierCloud), "tier of the cluster: cloud or edge")
+	flags.StringToStringVarP(&f.labels, "label", "l", nil, "labels that selectors match, key=value")
+	flags.StringArrayVar(&f.taints, "taint", nil, "taint that repels requests, key=value:NoSchedule (repeatable)")
+	flags.StringVar(&f.currency, "currency", "EUR", "currency of --price, an ISO 4217 code")
+	flags.StringToStringVar(&f.prices, "price", nil, "price of one unit for one hour by resource, for instance cpu=0.04,memory=0.005 (memory by the GiB)")
 }
 
 // config reads the administrator's kubeconfig.

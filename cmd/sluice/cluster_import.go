@@ -53,8 +53,7 @@ again, it is made for that. Clusters that Sluice has made itself are left alone.
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.kubeconfig, "from-kubeconfig", "", "kubeconfig of the management cluster (default: $KUBECONFIG or ~/.kube/config)")
-	flags.StringVar(&f.context, "context", "", "context in that kubeconfig (default: its current one)")
+	f.bindAdmin(cmd, "management cluster")
 	flags.StringVarP(&selector, "selector", "l", "", "labels of the Clusters to register")
 	flags.StringVar(&f.provider, "provider", "", "organisation that runs the clusters")
 	flags.StringVar(&f.region, "region", "", "region of the clusters")

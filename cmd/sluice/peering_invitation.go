@@ -136,12 +136,6 @@ func (f *clusterAddFlags) invited(cmd *cobra.Command, file string) (*liqo.Invita
 	return invitation, admin, err
 }
 
-// bindAdmin binds the flags of config.
-func (f *clusterAddFlags) bindAdmin(cmd *cobra.Command, of string) {
-	cmd.Flags().StringVar(&f.kubeconfig, "from-kubeconfig", "", "kubeconfig of the "+of+" (default: $KUBECONFIG or ~/.kube/config)")
-	cmd.Flags().StringVar(&f.context, "context", "", "context in that kubeconfig (default: its current one)")
-}
-
 func newPeeringLeaveCommand() *cobra.Command {
 	var f clusterAddFlags
 	var namespace string
@@ -192,14 +186,7 @@ func newPeeringJoinCommand(hub *hubFlags) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.provider, "provider", "", "organisation that runs the cluster")
-	flags.StringVar(&f.region, "region", "", "region of the cluster")
-	flags.StringVar(&f.zone, "zone", "", "zone within the region")
-	flags.StringVar(&f.tier, "tier", string(v1alpha1.TierCloud), "tier of the cluster: cloud or edge")
-	flags.StringToStringVarP(&f.labels, "label", "l", nil, "labels that selectors match, key=value")
-	flags.StringArrayVar(&f.taints, "taint", nil, "taint that repels requests, key=value:NoSchedule (repeatable)")
-	flags.StringVar(&f.currency, "currency", "EUR", "currency of --price, an ISO 4217 code")
-	flags.StringToStringVar(&f.prices, "price", nil, "price of one unit for one hour by resource, for instance cpu=0.04,memory=0.005 (memory by the GiB)")
+	f.bindDescription(flags)
 	flags.DurationVar(&f.wait, "wait", 2*time.Minute, "how long to wait until the cluster is ready and peered; 0 does not wait")
 	return cmd
 }

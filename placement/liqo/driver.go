@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -108,17 +107,16 @@ func (r *route) deliver(ctx context.Context) error {
 		if !extends(r.PlacementPeering) {
 			return nil
 		}
+		t := tenant.Of(on.connection, r.Namespaces.Hub, r.Instance)
 		if r.Hub == "" {
-			t := tenant.Of(on.connection, r.Namespaces.Hub, r.Instance)
-			if _, err := t.Ensure(ctx); err != nil {
-				return err
-			}
-			return r.extend(ctx, on, t)
+			_, err = t.Ensure(ctx)
+		} else {
+			err = r.Namespaces.Deliver(ctx, r.onHub())
 		}
-		if err := r.Namespaces.Deliver(ctx, r.onHub()); err != nil {
+		if err != nil {
 			return err
 		}
-		return r.extend(ctx, on, tenant.Of(on.connection, r.Namespaces.Hub, r.Instance))
+		return r.extend(ctx, on, t)
 	}
 	if err := r.Namespaces.Deliver(ctx, r.Delivery); err != nil {
 		return err
@@ -129,75 +127,6 @@ func (r *route) deliver(ctx context.Context) error {
 	}
 	return provider.letIn(ctx, tenant.Of(provider.connection, r.Namespaces.Hub, r.Instance))
 }
-
-// extend extends the instance's namespace on the cluster that has its nodes, and waits.
-func (r *route) extend(ctx context.Context, on *side, t *tenant.Tenant) error {
-	extension, err := r.extension(ctx, on, t, r.sharing(placementsOf(r.Instance)))
-	if err != nil {
-		return err
-	}
-	if err := on.extend(ctx, extension); err != nil {
-		return err
-	}
-	return on.extended(ctx, t)
-}
-
-// sharing are those placements of the instance whose nodes are where this one's is, and that
-// its namespace there extends to.
-func (r *route) sharing(placements []*v1alpha1.Placement) []*v1alpha1.Placement {
-	return slices.DeleteFunc(placements, func(p *v1alpha1.Placement) bool {
-		return p.Peering == nil || !extends(p.Peering) || nodeHolder(p.Peering) != nodeHolder(r.PlacementPeering)
-	})
-}
-
-// extends tells whether a namespace extends to the node of a placement.
-func extends(p *v1alpha1.PlacementPeering) bool {
-	return p.Node != "" && (p.Hub != "" || p.Offloading != nil)
-}
-
-// extension is that of the instance's namespace to the clusters of some of its placements, as
-// far as they are peered; the first says how.
-func (r *route) extension(ctx context.Context, on *side, t *tenant.Tenant, placements []*v1alpha1.Placement) (*offloadingv1beta1.NamespaceOffloading, error) {
-	how := behindHub
-	if p := placements[0].Peering; p.Hub == "" {
-		how = *p.Offloading
-	}
-	var to []string
-	for _, p := range placements {
-		peering, err := r.read(ctx, r.Live, legs(p)[0])
-		if apierrors.IsNotFound(err) || err == nil && peering.Status.Provider == nil {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		to = append(to, peering.Status.Provider.ClusterID)
-	}
-	slices.Sort(to)
-	return on.extension(t, how, slices.Compact(to)), nil
-}
-
-// observeExtension returns nil while the namespace extends to where it should. While the
-// instance leaves a cluster, that may be among them or not.
-func (r *route) observeExtension(ctx context.Context, on *side, t *tenant.Tenant) error {
-	if len(r.Instance.Status.Left) == 0 {
-		extension, err := r.extension(ctx, on, t, r.sharing(placementsOf(r.Instance)))
-		if err != nil {
-			return err
-		}
-		want, err := on.render(extension)
-		if err != nil {
-			return err
-		}
-		if err := t.Compare(ctx, want); err != nil {
-			return err
-		}
-	}
-	return on.extended(ctx, t)
-}
-
-// behindHub is how the hub's namespaces are extended.
-var behindHub = v1alpha1.Offloading{Mapping: "DefaultName", Pods: "Remote"}
 
 // onHub is the delivery of the instance's namespace on the hub, with what is reserved on all
 // clusters behind it.
@@ -340,11 +269,7 @@ func (d *Driver) Observe(ctx context.Context, delivery placement.Delivery) error
 		if err != nil {
 			return err
 		}
-		want, err := provider.render(opening)
-		if err != nil {
-			return err
-		}
-		return errors.Join(d.Namespaces.Observe(ctx, delivery), t.Compare(ctx, want))
+		return errors.Join(d.Namespaces.Observe(ctx, delivery), provider.compare(ctx, t, opening))
 	}
 	if err := on.hasNode(ctx, r.Node, sliceOf(r.Placement.Reserved)); err != nil {
 		return err
@@ -433,11 +358,10 @@ func (r *route) removeNamespace(ctx context.Context) error {
 	if err != nil || standing == tenant.Gone {
 		return err
 	}
-	elsewhere := func(p *v1alpha1.Placement) bool { return p.Cluster != r.Placement.Cluster }
-	stays := r.Instance.DeletionTimestamp.IsZero() && slices.ContainsFunc(r.sharing(inForce(r.Instance)), elsewhere)
+	stays := r.Instance.DeletionTimestamp.IsZero() && len(r.others(inForce(r.Instance))) > 0
 	switch {
-	case stays && standing == tenant.Held:
-		return r.lessen(ctx, on, t)
+	case stays && standing == tenant.Held: // it waits for nothing: the node that goes is drained
+		return r.extendTo(ctx, on, t, r.others(placementsOf(r.Instance)))
 	case stays: // those that need it make it anew
 		return nil
 	case standing == tenant.Held:
@@ -446,16 +370,6 @@ func (r *route) removeNamespace(ctx context.Context) error {
 		}
 	}
 	return t.Remove(ctx)
-}
-
-// lessen ends the extension to one cluster, of several.
-func (r *route) lessen(ctx context.Context, on *side, t *tenant.Tenant) error {
-	others := slices.DeleteFunc(r.sharing(placementsOf(r.Instance)), func(p *v1alpha1.Placement) bool { return p.Cluster == r.Placement.Cluster })
-	extension, err := r.extension(ctx, on, t, others)
-	if err != nil {
-		return err
-	}
-	return on.extend(ctx, extension)
 }
 
 // removeNode needs to know who the provider is, which the peering says; without one there is

@@ -143,6 +143,15 @@ func (s *side) render(o client.Object) (tenant.Object, error) {
 	return tenant.FromUnstructured(u), nil
 }
 
+// compare returns nil while an object is as it would be applied.
+func (s *side) compare(ctx context.Context, t *tenant.Tenant, o client.Object) error {
+	want, err := s.render(o)
+	if err != nil {
+		return err
+	}
+	return t.Compare(ctx, want)
+}
+
 // get reads an object of the tenant namespace by name.
 func (s *side) get(ctx context.Context, name string, into client.Object) error {
 	err := tenant.OnceAllowed(ctx, func(ctx context.Context) error {

@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 		err = run("test/kind/up.sh", append([]string{"--out", dir, hubCluster}, members...)...)
 	}
 	if err == nil {
-		err = loadEcho()
+		err = loadEcho(members...)
 	}
 	if err == nil {
 		err = sweep()
@@ -70,14 +70,15 @@ func TestMain(m *testing.M) {
 // echoImage is the workload that pods of these tests run.
 var echoImage string
 
-func loadEcho() error {
+// loadEcho builds it, once, and loads it onto clusters.
+func loadEcho(clusters ...string) error {
 	out, err := output("test/kind/echo.sh")
 	if err != nil {
 		return err
 	}
 	archive, reference, _ := strings.Cut(strings.TrimSpace(out), "\n")
 	echoImage = reference
-	for _, name := range members {
+	for _, name := range clusters {
 		if err := run("test/kind/load.sh", name, archive); err != nil {
 			return err
 		}

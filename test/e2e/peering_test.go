@@ -117,12 +117,7 @@ type peeringWorld struct {
 func newPeeringWorld(t *testing.T) *peeringWorld {
 	t.Helper()
 	liqoClusters(t, peers...)
-	out, err := output("test/kind/echo.sh")
-	must(t, err)
-	archive, _, _ := strings.Cut(out, "\n")
-	for _, name := range peers {
-		must(t, run("test/kind/load.sh", name, archive))
-	}
+	must(t, loadEcho(peers...))
 	kubectl, err := output("test/kubernetes/build.sh", "kubectl")
 	must(t, err)
 	s := serve(t)
