@@ -33,7 +33,7 @@ func addressName(binding, service, clusterIP string) string {
 
 // addresses lists what Liqo has in the instance's namespace, for pods and for Services.
 func (l *looker) addresses(ctx context.Context, cluster string) ([]ipamv1alpha1.IP, error) {
-	c, err := l.reachable(ctx, cluster)
+	c, err := l.member(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}

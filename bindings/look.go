@@ -134,7 +134,7 @@ func (l *looker) say(ctx context.Context, err error) {
 	}
 }
 
-// member is a client of a cluster that has Liqo; nil for one whose owner keeps it to itself.
+// member is a client of a cluster that has Liqo.
 func (l *looker) member(ctx context.Context, name string) (client.Client, error) {
 	if c, ok := l.members[name]; ok {
 		return c, nil
@@ -142,10 +142,6 @@ func (l *looker) member(ctx context.Context, name string) (client.Client, error)
 	cluster, err := l.Connections.Cluster(ctx, name)
 	if err != nil {
 		return nil, absent("%s is not in the inventory", name)
-	}
-	if cluster.Spec.Liqo != nil && cluster.Spec.Liqo.Joined != nil {
-		l.members[name] = nil
-		return nil, nil
 	}
 	if meta.IsStatusConditionFalse(cluster.Status.Conditions, v1alpha1.ConditionReachable) {
 		return nil, absent("%s does not answer", name)

@@ -33,8 +33,8 @@ type verdict struct {
 	err     error
 }
 
-// verify finds a leg's peering, in force, and its gateways connected, as far as Sluice may
-// ask on both sides. It asks once a look.
+// verify finds a leg's peering, in force, and its gateways connected, on both sides. It asks
+// once a look.
 func (l *looker) verify(ctx context.Context, on leg) (*v1alpha1.Peering, error) {
 	if known, ok := l.legs[on]; ok {
 		return known.peering, known.err
@@ -80,7 +80,7 @@ func (l *looker) peering(ctx context.Context, on leg) (*v1alpha1.Peering, error)
 // connected verifies that a side's gateway has its connection to the other one.
 func (l *looker) connected(ctx context.Context, on leg, side, remoteID string) error {
 	c, err := l.member(ctx, side)
-	if err != nil || c == nil {
+	if err != nil {
 		return err
 	}
 	var list networkingv1beta1.ConnectionList
@@ -118,9 +118,6 @@ func (l *looker) view(ctx context.Context, on leg) (*view, error) {
 	near, err := l.member(ctx, on.near)
 	if err != nil {
 		return nil, err
-	}
-	if near == nil {
-		return nil, absent("%s: only %s knows how it sees %s, and Sluice may not ask there", on, on.near, on.far)
 	}
 	remoteID := peering.Status.Provider.ClusterID
 	var configuration networkingv1beta1.Configuration
@@ -288,7 +285,7 @@ func (l *looker) nodePods(ctx context.Context, p *v1alpha1.Placement) error {
 
 // pods are those that are ready.
 func (l *looker) pods(ctx context.Context, cluster string, which ...client.ListOption) ([]corev1.Pod, error) {
-	c, err := l.reachable(ctx, cluster)
+	c, err := l.member(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -299,20 +296,11 @@ func (l *looker) pods(ctx context.Context, cluster string, which ...client.ListO
 	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return !isReady(&p) }), nil
 }
 
-// reachable is the client of a cluster that nothing can be found without.
-func (l *looker) reachable(ctx context.Context, cluster string) (client.Client, error) {
-	c, err := l.member(ctx, cluster)
-	if err == nil && c == nil {
-		err = absent("Sluice may not ask on %s", cluster)
-	}
-	return c, err
-}
-
 // services finds the Services of the instance's namespace on the far cluster of a view.
 // Nothing leads to a Service's own address from elsewhere; each gets one of the far
 // cluster's external range, which the near one maps.
 func (l *looker) services(ctx context.Context, v *view, reachable func(*discoveryv1.Endpoint) bool) error {
-	c, err := l.reachable(ctx, v.far)
+	c, err := l.member(ctx, v.far)
 	if err != nil {
 		return err
 	}

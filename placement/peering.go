@@ -17,6 +17,8 @@ type Peering struct {
 	// Consumer and Hub are member clusters: those that the instance is delivered by or else, once
 	// Snapshot.Govern has looked, those that it is to be. Problem says why there is none.
 	Consumer, Hub, Problem string
+	// with is the one cluster that the consumer's is peered with, where it has joined by invitation.
+	with string
 }
 
 func peeringOf(plan *v1alpha1.PeeringPlan, cluster string) *Peering {
@@ -84,14 +86,14 @@ func (s *Snapshot) Govern(r Request, consumer Consumer) Request {
 func (p *Peering) find(s *Snapshot, consumer Consumer) {
 	var own []string
 	var hubs []*Cluster
-	has := map[string][]v1alpha1.LiqoModule{}
+	is := map[string]*v1alpha1.LiqoCluster{}
 	for _, page := range s.pages {
 		for row := range page.peering.rows() {
 			c := page.clusters[row]
 			switch {
 			case c.isOf(consumer):
 				own = append(own, c.Name)
-				has[c.Name] = c.Liqo.Modules
+				is[c.Name] = c.Liqo
 			case c.Liqo.Hub && len(c.Consumers) == 0 && lacking(c.Liqo.Modules, ModulesFor(true)) == "":
 				hubs = append(hubs, c)
 			}
@@ -118,9 +120,17 @@ func (p *Peering) find(s *Snapshot, consumer Consumer) {
 		return
 	}
 	// Through a hub the nodes are the hub's.
-	if module := lacking(has[p.Consumer], ModulesFor(p.needsNode() && !p.hubAndSpoke())); module != "" {
+	if module := lacking(is[p.Consumer].Modules, ModulesFor(p.needsNode() && !p.hubAndSpoke())); module != "" {
 		p.Problem = fmt.Sprintf("the consumer's cluster %s has not Liqo's module %s", p.Consumer, module)
 		return
+	}
+	if joined := is[p.Consumer].Joined; joined != nil {
+		p.with = joined.With
+		if p.Offloading != nil && !p.hubAndSpoke() {
+			p.Problem = fmt.Sprintf("the consumer's cluster %s has joined by invitation, and takes nodes without a namespace", p.Consumer)
+			return
+		}
+		hubs = slices.DeleteFunc(hubs, func(c *Cluster) bool { return c.Name != joined.With })
 	}
 	if !p.hubAndSpoke() {
 		return
@@ -134,6 +144,10 @@ func (p *Peering) find(s *Snapshot, consumer Consumer) {
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
+	if len(hubs) == 0 && p.with != "" {
+		p.Problem = fmt.Sprintf("the consumer's cluster %s has joined %s by invitation, and that is no hub", p.Consumer, p.with)
+		return
+	}
 	if len(hubs) == 0 {
 		p.Problem = "no member cluster is a hub, through which the plan delivers: its operator adds one with `sluice cluster add --driver liqo --hub`"
 		return
@@ -199,6 +213,8 @@ func (p *Peering) refuses(c *Cluster) string {
 		return "has the driver " + c.Driver + ", and Liqo peers those with the driver liqo"
 	case c.Name == with:
 		return "is the hub itself"
+	case p.with != "" && p.Hub == "" && c.Name != p.with:
+		return fmt.Sprintf("the consumer's cluster %s has joined %s by invitation, and no other", p.Consumer, p.with)
 	case c.Liqo.Joined != nil && c.Liqo.Joined.With != with:
 		return fmt.Sprintf("has joined %s by invitation, and not %s", c.Liqo.Joined.With, with)
 	case c.Liqo.Joined != nil && !p.needsNode():

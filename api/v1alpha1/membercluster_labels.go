@@ -27,11 +27,13 @@ func (c *MemberCluster) SelectorLabels() map[string]string {
 	return set
 }
 
-// JoinedIdentity is the identity of the cluster that a joined one is peered with, as the access
-// to a cluster of its own: by that it is sealed, or kept in a Secret.
+// JoinedIdentity is the identity at a joined provider of the cluster that has invited it, as the
+// access to a cluster of its own: by that it is sealed, or kept in a Secret.
 func JoinedIdentity(joined *MemberCluster) *MemberCluster {
 	identity := &MemberCluster{}
 	identity.Namespace, identity.Name = joined.Namespace, joined.Name+"-identity"
-	identity.Spec.Access = joined.Spec.Liqo.Joined.Identity
+	if access := joined.Spec.Liqo.Joined.Identity; access != nil {
+		identity.Spec.Access = *access
+	}
 	return identity
 }

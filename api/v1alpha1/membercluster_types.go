@@ -157,8 +157,8 @@ type LiqoCluster struct {
 	GatewayService corev1.ServiceType `json:"gatewayService,omitempty"`
 	// Hub lets consumers reach other clusters through this one, where their plan asks for it.
 	Hub bool `json:"hub,omitempty"`
-	// Joined is what the cluster's owner has answered to an invitation. Sluice then does nothing
-	// on that side of the peering; it may only judge what is asked of it there.
+	// Joined is what the cluster's owner has answered to an invitation, who has made that side of
+	// the peering. There Sluice may only judge what is asked of a provider, or ask for a consumer.
 	Joined *JoinedPeering `json:"joined,omitempty"`
 }
 
@@ -181,8 +181,21 @@ type JoinedPeering struct {
 	PublicKey []byte `json:"publicKey"`
 	// Network of the cluster.
 	Network LiqoNetwork `json:"network"`
-	// Identity is the kubeconfig by which the inviting cluster asks for resources there.
-	Identity ClusterAccess `json:"identity"`
+	// Identity is the kubeconfig by which the inviting cluster asks a provider for resources.
+	Identity *ClusterAccess `json:"identity,omitempty"`
+	// Handshake is a consumer's, where it may ask for resources.
+	Handshake *LiqoHandshake `json:"handshake,omitempty"`
+}
+
+// LiqoHandshake is how a consumer proves to the Liqo of a provider which key is its own. Only
+// Liqo has that key.
+type LiqoHandshake struct {
+	// PublicKey, PEM.
+	PublicKey []byte `json:"publicKey"`
+	// Signature of the provider's nonce.
+	Signature []byte `json:"signature"`
+	// CSR is the certificate signing request of the consumer's control plane, PEM.
+	CSR []byte `json:"csr"`
 }
 
 // LiqoNetwork is who a cluster is to Liqo, and its address ranges.

@@ -45,11 +45,34 @@ type PeeringSpec struct {
 	Modules []LiqoModule `json:"modules"`
 	// Kept peerings stay when no instance needs them: those of operators.
 	Kept bool `json:"kept,omitempty"`
-	// InvitedID is the provider's cluster ID in Liqo, where its owner is invited to make that side
-	// of the peering: until it has answered, there is no such member cluster.
+	// Invited is the one of the two whose owner is invited to make that side of the peering: until
+	// it has answered, there is no such member cluster.
+	Invited *InvitedCluster `json:"invited,omitempty"`
+}
+
+// InvitedCluster is one that joins by invitation.
+type InvitedCluster struct {
+	// Role of the cluster in the peering.
+	Role PeeringSide `json:"role"`
+	// ClusterID of the cluster in Liqo.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:MaxLength=63
-	InvitedID string `json:"invitedID,omitempty"`
+	ClusterID string `json:"clusterID"`
+}
+
+// PeeringSide is one of the two clusters of a peering.
+// +kubebuilder:validation:Enum=Consumer;Provider
+type PeeringSide string
+
+// Sides of a peering.
+const (
+	SideConsumer PeeringSide = "Consumer"
+	SideProvider PeeringSide = "Provider"
+)
+
+// IsInvited tells whether the cluster on a side is one that joins by invitation.
+func (p *Peering) IsInvited(side PeeringSide) bool {
+	return p.Spec.Invited != nil && p.Spec.Invited.Role == side
 }
 
 // GatewayAddress is where a gateway of Liqo is called, and the key that it proves itself by.
@@ -76,9 +99,11 @@ type PeeringStatus struct {
 	Provider *LiqoNetwork `json:"provider,omitempty"`
 	// HubID is the ID of Sluice's hub, which labels what is made on both sides.
 	HubID string `json:"hubID,omitempty"`
-	// Gateway is where an invited provider calls the consumer's gateway.
+	// Gateway is where the invited cluster calls the gateway of the one that invites.
 	Gateway *GatewayAddress `json:"gateway,omitempty"`
+	// Nonce of the provider's Liqo, which an invited consumer signs.
+	Nonce []byte `json:"nonce,omitempty"`
 	// IdentityExpiresAt is when the identity ends by which the consumer asks the provider for
-	// resources; it is renewed long before.
+	// resources; it is renewed long before. None where a joined provider has given one that lasts.
 	IdentityExpiresAt *metav1.Time `json:"identityExpiresAt,omitempty"`
 }

@@ -23,6 +23,10 @@ func (f *liqoFlags) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&f.namespace, "liqo-namespace", names.DefaultNamespace, "namespace that Liqo is installed in, with --driver liqo")
 	flags.StringVar(&f.gatewayService, "gateway-service", string(corev1.ServiceTypeLoadBalancer), "how other clusters reach its gateways, with --driver liqo: LoadBalancer or NodePort")
 	flags.BoolVar(&f.hub, "hub", false, "consumers may reach other clusters through this one, with --driver liqo")
+	f.bindConsumers(flags)
+}
+
+func (f *liqoFlags) bindConsumers(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.consumers, "consumer", nil, "whose own cluster this is, platform[/organization[/space]] (repeatable), with --driver liqo: nothing is placed there, and what they buy may be delivered to it")
 }
 

@@ -19,17 +19,17 @@ import (
 func newPeeringCommand(hub *hubFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "peering",
-		Short: "Peerings of member clusters by Liqo, and providers that join by invitation",
+		Short: "Peerings of member clusters by Liqo, and clusters that join by invitation",
 		Long: `Peerings of member clusters by Liqo.
 
 Sluice peers clusters by itself when an instance needs it, with the rights that "sluice cluster add --driver liqo" gave
-it on both. A provider that gives no such rights joins by invitation instead:
+it on both. A provider or a consumer that gives no such rights joins by invitation instead:
 
   operator   sluice peering invite theirs --cluster-id their-liqo-id --with our-hub > invitation.yaml
-  provider   sluice peering accept invitation.yaml --context theirs > answer.yaml
+  owner      sluice peering accept invitation.yaml --context theirs > answer.yaml
   operator   sluice peering join answer.yaml
 
-and leaves again by "sluice peering withdraw" (operator) and "sluice peering leave" (provider).`,
+and leaves again by "sluice peering withdraw" (operator) and "sluice peering leave" (owner).`,
 	}
 	onHub := []*cobra.Command{
 		newPeeringListCommand(hub), newPeeringAddCommand(hub), newPeeringRemoveCommand(hub),

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,24 +20,36 @@ import (
 )
 
 func newPeeringInviteCommand(hub *hubFlags) *cobra.Command {
-	var id, with string
+	invited := &v1alpha1.InvitedCluster{Role: v1alpha1.SideProvider}
+	var with string
+	var consumes, networkOnly bool
 	var patience time.Duration
 	cmd := &cobra.Command{
 		Use:   "invite NAME --cluster-id ID --with CLUSTER",
-		Short: "Invite a provider's cluster to be peered with a hub or a consumer's cluster",
-		Long: `Invite a provider's cluster to be peered with a hub or a consumer's cluster, and print the invitation.
+		Short: "Invite somebody's cluster to be peered with one of ours, as a provider or a consumer",
+		Long: `Invite somebody's cluster to be peered with a member cluster, and print the invitation.
 
-It holds no secrets. The cluster's owner finds its ID in the ConfigMap of its Liqo that is labelled
-app.kubernetes.io/name=clusterid-configmap.`,
-		Example: "  sluice peering invite theirs --cluster-id their-liqo-id --with our-hub > invitation.yaml",
-		Args:    cobra.ExactArgs(1),
+As a provider it is peered with a hub or a consumer's cluster, and sells; with --consumes, it is peered with a hub or a
+provider's cluster, and what its owner buys is delivered to it. The invitation holds no secrets. The cluster's owner
+finds its ID in the ConfigMap of its Liqo that is labelled app.kubernetes.io/name=clusterid-configmap.`,
+		Example: `  sluice peering invite theirs --cluster-id their-liqo-id --with our-hub > invitation.yaml
+  sluice peering invite theirs --cluster-id their-liqo-id --with eu-1 --consumes > invitation.yaml
+  sluice peering invite theirs --cluster-id their-liqo-id --with our-hub --consumes --network-only > invitation.yaml`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := hub.client()
 			if err != nil {
 				return err
 			}
+			if networkOnly && !consumes {
+				return errors.New("--network-only: a provider that has joined gives nodes; it goes with --consumes")
+			}
 			peering := newPeering(hub, with, args[0])
-			peering.Spec.Modules, peering.Spec.Kept, peering.Spec.InvitedID = placement.ModulesFor(true), true, id
+			if consumes {
+				invited.Role = v1alpha1.SideConsumer
+				peering = newPeering(hub, args[0], with)
+			}
+			peering.Spec.Modules, peering.Spec.Kept, peering.Spec.Invited = placement.ModulesFor(!networkOnly), true, invited
 			if err := apply(cmd.Context(), c, peering); err != nil {
 				return fmt.Errorf("invite %s: %w", args[0], err)
 			}
@@ -51,8 +64,10 @@ app.kubernetes.io/name=clusterid-configmap.`,
 			return printDocument(cmd, invitation)
 		},
 	}
-	cmd.Flags().StringVar(&id, "cluster-id", "", "who the invited cluster is to its own Liqo")
+	cmd.Flags().StringVar(&invited.ClusterID, "cluster-id", "", "who the invited cluster is to its own Liqo")
 	cmd.Flags().StringVar(&with, "with", "", "member cluster that it is to be peered with")
+	cmd.Flags().BoolVar(&consumes, "consumes", false, "it is a consumer's own, to which is delivered what that buys")
+	cmd.Flags().BoolVar(&networkOnly, "network-only", false, "with --consumes: without virtual nodes, as behind a hub")
 	cmd.Flags().DurationVar(&patience, "wait", 2*time.Minute, "how long to wait for the gateway that it is to call")
 	_ = cmd.MarkFlagRequired("cluster-id")
 	_ = cmd.MarkFlagRequired("with")
@@ -102,9 +117,11 @@ func newPeeringAcceptCommand() *cobra.Command {
 		Long: `Accept an invitation, and print the answer, for "sluice peering join".
 
 It needs an administrator's context of the invited cluster, where Liqo is installed, and no access to Sluice. What it
-gives away is in the answer, which is to be kept like a password: an account that may look at nodes, pods and namespaces
-and judge requests for resources in one namespace, and one that may make such requests there. Nothing is accepted there
-that Sluice has not sold; an admission policy sees to that. Accepting again prints the same answer.`,
+gives away is in the answer, which is to be kept like a password: an account of Sluice's that may look at nodes, pods and
+namespaces. Of a provider it may also judge requests for resources, in one namespace, and another account may make such
+requests there; nothing is accepted that Sluice has not sold, an admission policy sees to that. For a consumer it may
+make such requests, in one namespace; and the answer proves the cluster's key to Liqo at the other end, without the key.
+Accepting again prints the same answer.`,
 		Example: "  sluice peering accept invitation.yaml --context theirs > answer.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -168,10 +185,11 @@ What runs there for the other cluster ends with it. Sluice's operator learns of 
 func newPeeringJoinCommand(hub *hubFlags) *cobra.Command {
 	f := &clusterAddFlags{driver: v1alpha1.DriverLiqo}
 	cmd := &cobra.Command{
-		Use:     "join FILE",
-		Short:   "Register a provider's cluster by its answer to an invitation",
-		Example: "  sluice peering join answer.yaml --provider acme --region eu-de",
-		Args:    cobra.ExactArgs(1),
+		Use:   "join FILE",
+		Short: "Register a cluster by its owner's answer to an invitation",
+		Example: `  sluice peering join answer.yaml --provider acme --region eu-de
+  sluice peering join answer.yaml --consumer default/acme`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			answer, err := readDocument[liqo.Answer](cmd, args[0], liqo.KindAnswer)
 			if err != nil {
@@ -187,6 +205,7 @@ func newPeeringJoinCommand(hub *hubFlags) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	f.bindDescription(flags)
+	f.liqo.bindConsumers(flags)
 	flags.DurationVar(&f.wait, "wait", 2*time.Minute, "how long to wait until the cluster is ready and peered; 0 does not wait")
 	return cmd
 }
@@ -198,26 +217,36 @@ func joinCluster(cmd *cobra.Command, hub *hubFlags, f *clusterAddFlags, answer *
 	if err != nil {
 		return err
 	}
+	consumes := answer.Role == v1alpha1.SideConsumer
+	if consumes != (len(f.liqo.consumers) > 0) {
+		return fmt.Errorf("--consumer says whose own cluster this is; %s has been invited as a %s", answer.Cluster, strings.ToLower(string(answer.Role)))
+	}
 	peering := newPeering(hub, answer.With, answer.Cluster)
+	if consumes {
+		peering = newPeering(hub, answer.Cluster, answer.With)
+	}
 	if err := c.Get(ctx, client.ObjectKeyFromObject(peering), peering); err != nil {
 		return fmt.Errorf("find the invitation of %s by %s: %w", answer.Cluster, answer.With, err)
 	}
-	if peering.Spec.InvitedID != answer.Network.ClusterID {
-		return fmt.Errorf("cluster %s was invited, and %s answers", peering.Spec.InvitedID, answer.Network.ClusterID)
+	if !peering.IsInvited(answer.Role) || peering.Spec.Invited.ClusterID != answer.Network.ClusterID {
+		return fmt.Errorf("cluster %s answers as a %s, and has not been invited so by %s", answer.Network.ClusterID, strings.ToLower(string(answer.Role)), answer.With)
 	}
 	cluster, err := f.cluster(answer.Cluster)
 	if err != nil {
 		return err
 	}
 	cluster.Namespace = hub.namespace
-	cluster.Spec.Liqo = &v1alpha1.LiqoCluster{
-		Joined: &v1alpha1.JoinedPeering{With: answer.With, PublicKey: answer.PublicKey, Network: answer.Network},
-	}
+	joined := &v1alpha1.JoinedPeering{With: answer.With, PublicKey: answer.PublicKey, Network: answer.Network, Handshake: answer.Handshake}
+	cluster.Spec.Liqo = &v1alpha1.LiqoCluster{Joined: joined, Modules: peering.Spec.Modules}
 	if cluster.Spec.Access, err = storeAccess(ctx, hub, c, cluster, []byte(answer.Kubeconfig)); err != nil {
 		return fmt.Errorf("cluster %s: %w", cluster.Name, err)
 	}
-	if cluster.Spec.Liqo.Joined.Identity, err = storeAccess(ctx, hub, c, v1alpha1.JoinedIdentity(cluster), []byte(answer.Identity)); err != nil {
-		return fmt.Errorf("cluster %s: %w", cluster.Name, err)
+	if !consumes {
+		identity, err := storeAccess(ctx, hub, c, v1alpha1.JoinedIdentity(cluster), []byte(answer.Identity))
+		if err != nil {
+			return fmt.Errorf("cluster %s: %w", cluster.Name, err)
+		}
+		joined.Identity = &identity
 	}
 	if err := apply(ctx, c, cluster); err != nil {
 		return fmt.Errorf("cluster %s: write it to the hub: %w", cluster.Name, err)
@@ -244,14 +273,36 @@ func newPeeringWithdrawCommand(hub *hubFlags) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := removePeering(cmd, c, newPeering(hub, with, args[0]), patience); client.IgnoreNotFound(err) != nil {
-			return err
-		}
-		cluster := &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: hub.namespace, Name: args[0]}}
-		if err := client.IgnoreNotFound(c.Delete(cmd.Context(), cluster)); err != nil {
-			return fmt.Errorf("cluster %s: %w", args[0], err)
-		}
-		return nil
+		return withdraw(cmd, c, args[0], map[v1alpha1.PeeringSide]*v1alpha1.Peering{
+			v1alpha1.SideProvider: newPeering(hub, with, args[0]), v1alpha1.SideConsumer: newPeering(hub, args[0], with),
+		}, patience)
 	}
 	return cmd
+}
+
+// withdraw ends the peerings that a cluster was invited to, by its role in them, and forgets the
+// cluster if it has joined by one.
+func withdraw(cmd *cobra.Command, c client.Client, name string, peerings map[v1alpha1.PeeringSide]*v1alpha1.Peering, patience time.Duration) error {
+	ctx := cmd.Context()
+	for role, peering := range peerings {
+		err := c.Get(ctx, client.ObjectKeyFromObject(peering), peering)
+		if err == nil && peering.IsInvited(role) {
+			err = removePeering(cmd, c, peering, patience)
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	cluster := &v1alpha1.MemberCluster{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: peerings[v1alpha1.SideProvider].Namespace, Name: name}, cluster)
+	if err == nil && (cluster.Spec.Liqo == nil || cluster.Spec.Liqo.Joined == nil) {
+		return fmt.Errorf("cluster %s has not joined by invitation: `sluice cluster remove` forgets it", name)
+	}
+	if err == nil {
+		err = c.Delete(ctx, cluster)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("cluster %s: %w", name, err)
+	}
+	return nil
 }

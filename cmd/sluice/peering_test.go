@@ -121,7 +121,7 @@ func TestPeeringDocuments(t *testing.T) {
 		}
 		return file
 	}
-	peering := &v1alpha1.Peering{Spec: v1alpha1.PeeringSpec{Consumer: "hub", Provider: "theirs", InvitedID: "their-id"}}
+	peering := &v1alpha1.Peering{Spec: v1alpha1.PeeringSpec{Consumer: "hub", Provider: "theirs", Invited: &v1alpha1.InvitedCluster{Role: v1alpha1.SideProvider, ClusterID: "their-id"}}}
 	peering.Status = v1alpha1.PeeringStatus{
 		HubID: "hub-1", Consumer: &v1alpha1.LiqoNetwork{ClusterID: "hub-id", PodCIDRs: []string{"10.0.0.0/16"}, ExternalCIDR: "10.70.0.0/16"},
 		Gateway: &v1alpha1.GatewayAddress{Addresses: []string{"192.0.2.1"}, Port: 51840, PublicKey: []byte{0, 1, 255}},

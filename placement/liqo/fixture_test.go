@@ -13,6 +13,7 @@ import (
 	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
 	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
+	"github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -97,10 +98,11 @@ func newPlane(t *testing.T, name string) *plane {
 	cp := controlplane.Start(t, controlplane.Options{Name: name})
 	p := &plane{ControlPlane: cp, admin: newClient(t, cp.Config())}
 	liqotest.Install(t, p.admin,
-		"authentication.liqo.io_tenants", "authentication.liqo.io_resourceslices", "authentication.liqo.io_renews", "core.liqo.io_foreignclusters",
+		"authentication.liqo.io_identities", "authentication.liqo.io_tenants", "authentication.liqo.io_resourceslices", "authentication.liqo.io_renews", "core.liqo.io_foreignclusters",
 		"ipam.liqo.io_ips", "ipam.liqo.io_networks", "networking.liqo.io_configurations", "networking.liqo.io_connections",
 		"networking.liqo.io_gatewayclients", "networking.liqo.io_gatewayservers", "networking.liqo.io_publickeies",
 		"offloading.liqo.io_namespacemaps", "offloading.liqo.io_namespaceoffloadings", "offloading.liqo.io_virtualnodes")
+	must(t, p.admin.Create(t.Context(), liqotest.RemoteControlPlane(t)))
 	return p
 }
 
@@ -137,8 +139,12 @@ type pair struct {
 
 func (f *fixture) pair(t *testing.T, name string) *pair {
 	t.Helper()
-	p := &pair{T: t, fixture: f, clock: testclock.NewFakePassiveClock(time.Now())}
-	p.consumer, p.provider = f.join(t, name+"-own", f.planes[0]), f.join(t, name+"-eu", f.planes[1])
+	return f.between(t, f.join(t, name+"-own", f.planes[0]), f.join(t, name+"-eu", f.planes[1]))
+}
+
+func (f *fixture) between(t *testing.T, consumer, provider *end) *pair {
+	t.Helper()
+	p := &pair{T: t, fixture: f, clock: testclock.NewFakePassiveClock(time.Now()), consumer: consumer, provider: provider}
 	p.controllers = startStandIn(t, p.consumer, p.provider)
 	p.peerings = &liqo.Peerings{Client: f.hub, Live: f.hub, Connections: f.connections, Hub: hubID, Clock: p.clock}
 	return p
@@ -157,6 +163,7 @@ func installed(t *testing.T, name string, on *plane) *end {
 	} {
 		must(t, on.admin.Create(t.Context(), o))
 	}
+	must(t, authentication.InitClusterKeys(t.Context(), on.admin, e.liqo, false))
 	for kind, cidr := range map[consts.NetworkType]string{consts.NetworkTypePodCIDR: "10.128.0.0/16", consts.NetworkTypeExternalCIDR: "10.70.0.0/16"} {
 		n := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: e.liqo, Name: string(kind), Labels: map[string]string{consts.NetworkTypeLabelKey: string(kind)}}}
 		n.Spec.CIDR = networkingv1beta1.CIDR(cidr)
@@ -176,13 +183,18 @@ func (f *fixture) join(t *testing.T, name string, on *plane) *end {
 	var err error
 	e.kubeconfig, err = kube.Register(t.Context(), on.Config(), liqo.Manifest(kube.ManifestOptions{}, e.liqo, true))
 	must(t, err)
-	sealed, err := f.keys.Seal(e.kubeconfig, member.Owner(f.namespace, name))
-	must(t, err)
-	cluster := &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}}
-	cluster.Spec.Driver, cluster.Spec.Access.SealedKubeconfig = v1alpha1.DriverLiqo, sealed
-	cluster.Spec.Liqo = &v1alpha1.LiqoCluster{Namespace: e.liqo, GatewayService: corev1.ServiceTypeNodePort}
-	must(t, f.hub.Create(t.Context(), cluster))
+	must(t, f.hub.Create(t.Context(), f.member(t, e, &v1alpha1.LiqoCluster{Namespace: e.liqo, GatewayService: corev1.ServiceTypeNodePort})))
 	return e
+}
+
+// member is an end as a member cluster.
+func (f *fixture) member(t *testing.T, e *end, how *v1alpha1.LiqoCluster) *v1alpha1.MemberCluster {
+	t.Helper()
+	sealed, err := f.keys.Seal(e.kubeconfig, member.Owner(f.namespace, e.name))
+	must(t, err)
+	cluster := &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: e.name}}
+	cluster.Spec.Driver, cluster.Spec.Access.SealedKubeconfig, cluster.Spec.Liqo = v1alpha1.DriverLiqo, sealed, how
+	return cluster
 }
 
 // tenant is the namespace that this end keeps for the other one.

@@ -36,8 +36,8 @@ const (
 	annotationIssuer = "sluice.dev/issued-for"
 )
 
-// admit lets the other cluster ask this one for resources: Liqo's Tenant, without Liqo's
-// handshake, which would need the other cluster's private key, and an account with PeerRole.
+// admit lets the other cluster ask this one for resources without Liqo's handshake, which only a
+// cluster that joins by invitation makes: Liqo's Tenant, and an account with PeerRole.
 func (s *side) admit(ctx context.Context) error {
 	crashpoint.Hit(crashBeforeTenant)
 	for _, o := range []object{
@@ -106,8 +106,11 @@ func (s *side) identityName() string { return "kubeconfig-controlplane-" + s.rem
 // authenticate gives the consumer an identity at the provider, renews it in time, and returns
 // when it ends.
 func authenticate(ctx context.Context, consumer, provider *side, connections *member.Connections, now time.Time) (*metav1.Time, error) {
-	if provider.joined() != nil {
+	switch {
+	case provider.joined() != nil:
 		return nil, consumer.useJoined(ctx, provider, connections)
+	case consumer.joined() != nil:
+		return shakeHands(ctx, consumer, provider)
 	}
 	if err := provider.admit(ctx); err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ import (
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
-// Kinds of the two documents by which a provider joins that shares no administrator's access.
+// Kinds of the two documents by which a cluster joins whose owner shares no administrator's access.
 const (
 	KindInvitation = "PeeringInvitation"
 	KindAnswer     = "PeeringAnswer"
@@ -38,6 +38,10 @@ type Invitation struct {
 	// Cluster is what the invited cluster is to be called, ClusterID who it is to Liqo.
 	Cluster   string `json:"cluster"`
 	ClusterID string `json:"clusterID"`
+	// Role of the invited cluster: whether it provides for the one that invites, or consumes.
+	Role v1alpha1.PeeringSide `json:"role"`
+	// Nonce is what a consumer signs that may ask for resources.
+	Nonce []byte `json:"nonce,omitempty"`
 	// With is the member cluster that invites, Network who that is to Liqo, and Gateway where its
 	// gateway is called.
 	With    string                  `json:"with"`
@@ -49,37 +53,48 @@ type Invitation struct {
 
 // InvitationOf is the invitation of a peering, or an error that says what it waits for.
 func InvitationOf(peering *v1alpha1.Peering) (*Invitation, error) {
-	status := &peering.Status
-	if status.Consumer == nil || status.Gateway == nil {
+	status, invited := &peering.Status, peering.Spec.Invited
+	if invited == nil {
+		return nil, errors.New("nobody is invited to it")
+	}
+	guest, host, network := peering.Spec.Provider, peering.Spec.Consumer, status.Consumer
+	if invited.Role == v1alpha1.SideConsumer {
+		guest, host, network = host, guest, status.Provider
+	}
+	if network == nil || status.Gateway == nil {
 		return nil, errors.New("the gateway that is to be called is not ready yet")
 	}
 	return &Invitation{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: KindInvitation},
-		Cluster:  peering.Spec.Provider, ClusterID: peering.Spec.InvitedID,
-		With: peering.Spec.Consumer, Network: *status.Consumer, Gateway: *status.Gateway, Hub: status.HubID,
+		Cluster:  guest, ClusterID: invited.ClusterID, Role: invited.Role, Nonce: status.Nonce,
+		With: host, Network: *network, Gateway: *status.Gateway, Hub: status.HubID,
 	}, nil
 }
 
-// Answer is what the owner of a cluster sends back. It holds two credentials: treat it as one.
+// Answer is what the owner of a cluster sends back. It holds credentials: treat it as one.
 type Answer struct {
 	metav1.TypeMeta `json:",inline"`
-	// Cluster and With are those of the invitation.
-	Cluster string `json:"cluster"`
-	With    string `json:"with"`
+	// Cluster, With and Role are those of the invitation.
+	Cluster string               `json:"cluster"`
+	With    string               `json:"with"`
+	Role    v1alpha1.PeeringSide `json:"role"`
 	// Network is who the cluster is to Liqo, PublicKey its gateway's.
 	Network   v1alpha1.LiqoNetwork `json:"network"`
 	PublicKey []byte               `json:"publicKey"`
-	// Kubeconfig lets Sluice look at the cluster, and judge what is asked of it (JoinedRules,
-	// JudgeRules). Identity lets the inviting cluster ask for resources (PeerRules).
+	// Kubeconfig lets Sluice look at the cluster (JoinedRules), and judge what is asked of a
+	// provider (JudgeRules), or ask for a consumer (AskRules).
 	Kubeconfig string `json:"kubeconfig"`
-	Identity   string `json:"identity"`
+	// Identity lets the inviting cluster ask a provider for resources (PeerRules).
+	Identity string `json:"identity,omitempty"`
+	// Handshake proves a consumer's key to the Liqo of the provider.
+	Handshake *v1alpha1.LiqoHandshake `json:"handshake,omitempty"`
 }
 
 const (
 	// acceptPatience bounds the wait for Liqo on the cluster that accepts.
 	acceptPatience = 2 * time.Minute
-	// judgeRole is the Role of Sluice's account in the tenant namespace of a joined cluster.
-	judgeRole = "sluice-judge"
+	// joinedRole is the Role of Sluice's account in the tenant namespace of a joined cluster.
+	joinedRole = "sluice-joined"
 )
 
 // AcceptOptions describe the cluster that accepts.
@@ -115,32 +130,37 @@ func Accept(ctx context.Context, admin *rest.Config, invitation *Invitation, o A
 	if s.own.ClusterID != invitation.ClusterID {
 		return nil, fmt.Errorf("the invitation is for cluster %s, and this one is %s to Liqo: ask for another with --cluster-id %s", invitation.ClusterID, s.own.ClusterID, s.own.ClusterID)
 	}
-	o.Progress("giving Sluice the right to look, and " + invitation.With + " the right to ask")
-	kubeconfig, err := kube.Register(ctx, admin, joinedManifest())
+	provides := invitation.Role != v1alpha1.SideConsumer
+	o.Progress("giving Sluice the right to look")
+	kubeconfig, err := kube.Register(ctx, admin, joinedManifest(provides))
 	if err != nil {
 		return nil, err
 	}
 	if err := s.createNamespace(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.admit(ctx); err != nil {
+	if err := s.giveRights(ctx, inTenantNamespace(invitation)); err != nil {
 		return nil, err
 	}
-	for _, o := range s.judged() {
-		if err := s.apply(ctx, o); err != nil {
-			return nil, err
-		}
-	}
-	o.Progress("connecting the gateway to " + invitation.With)
 	answer := &Answer{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: KindAnswer},
-		Cluster:  invitation.Cluster, With: invitation.With, Network: s.own, Kubeconfig: string(kubeconfig),
+		Cluster:  invitation.Cluster, With: invitation.With, Role: invitation.Role, Network: s.own, Kubeconfig: string(kubeconfig),
 	}
+	o.Progress("connecting the gateway to " + invitation.With)
 	if answer.PublicKey, err = s.callUntilKeyed(ctx, invitation.Gateway); err != nil {
 		return nil, err
 	}
-	identity, err := s.lastingIdentity(ctx)
-	answer.Identity = string(identity)
+	switch {
+	case provides:
+		o.Progress("giving " + invitation.With + " the right to ask for resources")
+		if err := s.admit(ctx); err != nil {
+			return nil, err
+		}
+		answer.Identity, err = s.lastingIdentity(ctx)
+	case len(invitation.Nonce) > 0:
+		o.Progress("proving the cluster's key to " + invitation.With)
+		answer.Handshake, err = s.prove(ctx, invitation.Nonce)
+	}
 	return answer, err
 }
 
@@ -161,26 +181,40 @@ func adminSide(admin *rest.Config, invitation *Invitation, liqoNamespace string)
 }
 
 // joinedManifest is what Sluice gets on a cluster that has joined: its account may look
-// anywhere, and write nothing but verdicts in one namespace.
-func joinedManifest() kube.ManifestOptions {
-	return kube.ManifestOptions{
+// anywhere. What it may write is in one namespace (inTenantNamespace).
+func joinedManifest(provides bool) kube.ManifestOptions {
+	o := kube.ManifestOptions{
 		Rules: JoinedRules(), TenantRules: []rbacv1.PolicyRule{},
 		WithoutAdmissionPolicies: true, // the account makes nothing that they would guard
-		Powers: append(SlicesPolicy(),
-			rbacv1ac.ClusterRole(PeerRole).WithRules(kube.ApplyRules(PeerRules())...)),
 	}
+	if provides {
+		o.Powers = append(SlicesPolicy(), rbacv1ac.ClusterRole(PeerRole).WithRules(kube.ApplyRules(PeerRules())...))
+	}
+	return o
 }
 
-// judged lets Sluice judge in the tenant namespace.
-func (s *side) judged() []object {
-	return []object{
-		&rbacv1.Role{ObjectMeta: s.meta(judgeRole), Rules: JudgeRules()},
-		&rbacv1.RoleBinding{
-			ObjectMeta: s.meta(judgeRole),
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: judgeRole},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: kube.DefaultNamespace, Name: kube.ServiceAccountName}},
-		},
+// inTenantNamespace is what Sluice may do in the tenant namespace of a cluster that has joined.
+func inTenantNamespace(invitation *Invitation) []rbacv1.PolicyRule {
+	switch {
+	case invitation.Role != v1alpha1.SideConsumer:
+		return append(NetworkRules(), JudgeRules()...)
+	case len(invitation.Nonce) > 0:
+		return append(NetworkRules(), AskRules()...)
 	}
+	return NetworkRules()
+}
+
+// giveRights gives Sluice's account rights in the tenant namespace.
+func (s *side) giveRights(ctx context.Context, rules []rbacv1.PolicyRule) error {
+	err := s.apply(ctx, &rbacv1.Role{ObjectMeta: s.meta(joinedRole), Rules: rules})
+	if err != nil {
+		return err
+	}
+	return s.apply(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: s.meta(joinedRole),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: joinedRole},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: kube.DefaultNamespace, Name: kube.ServiceAccountName}},
+	})
 }
 
 // callUntilKeyed makes the network of this side, and waits for the key of its gateway.
@@ -217,11 +251,11 @@ func (s *side) until(ctx context.Context, do func(context.Context) error) error 
 
 // lastingIdentity is the inviting cluster's, by a token that lasts until its Secret is deleted:
 // Sluice has no right to renew it here.
-func (s *side) lastingIdentity(ctx context.Context) ([]byte, error) {
+func (s *side) lastingIdentity(ctx context.Context) (string, error) {
 	secret := &corev1.Secret{ObjectMeta: s.meta(PeerRole), Type: corev1.SecretTypeServiceAccountToken}
 	secret.Annotations = map[string]string{corev1.ServiceAccountNameKey: PeerRole}
 	if err := s.apply(ctx, secret); err != nil {
-		return nil, err
+		return "", err
 	}
 	err := s.until(ctx, func(ctx context.Context) error {
 		if err := s.get(ctx, PeerRole, secret); err != nil {
@@ -233,9 +267,10 @@ func (s *side) lastingIdentity(ctx context.Context) ([]byte, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	return s.kubeconfig(string(secret.Data[corev1.ServiceAccountTokenKey]))
+	kubeconfig, err := s.kubeconfig(string(secret.Data[corev1.ServiceAccountTokenKey]))
+	return string(kubeconfig), err
 }
 
 // Leave takes back what Accept has made. What the other cluster has there goes with it: leave

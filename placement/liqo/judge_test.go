@@ -241,20 +241,49 @@ func TestReasonOfAndFirst(t *testing.T) {
 }
 
 func TestInvitationOf(t *testing.T) {
-	peering := &v1alpha1.Peering{Spec: v1alpha1.PeeringSpec{Consumer: "hub", Provider: "theirs", InvitedID: "their-id"}}
-	if _, err := InvitationOf(peering); err == nil {
-		t.Error("there is an invitation before there is a gateway to call")
+	network := func(id string) *v1alpha1.LiqoNetwork { return &v1alpha1.LiqoNetwork{ClusterID: id} }
+	for _, test := range []struct {
+		role v1alpha1.PeeringSide
+		want []string // who is invited, by whom, and what is signed
+	}{
+		{v1alpha1.SideProvider, []string{"provider", "consumer", "consumer-id", "Provider", ""}},
+		{v1alpha1.SideConsumer, []string{"consumer", "provider", "provider-id", "Consumer", "nonce"}},
+	} {
+		t.Run(string(test.role), func(t *testing.T) {
+			peering := &v1alpha1.Peering{Spec: v1alpha1.PeeringSpec{Consumer: "consumer", Provider: "provider"}}
+			if _, err := InvitationOf(peering); err == nil {
+				t.Error("there is an invitation, and nobody is invited")
+			}
+			peering.Spec.Invited = &v1alpha1.InvitedCluster{Role: test.role, ClusterID: "their-id"}
+			if _, err := InvitationOf(peering); err == nil {
+				t.Error("there is an invitation before there is a gateway to call")
+			}
+			peering.Status = v1alpha1.PeeringStatus{
+				HubID: "hub-1", Consumer: network("consumer-id"), Provider: network("provider-id"), Nonce: []byte(test.want[4]),
+				Gateway: &v1alpha1.GatewayAddress{Addresses: []string{"192.0.2.1"}, Port: 51840, PublicKey: []byte("key")},
+			}
+			i, err := InvitationOf(peering)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := []string{i.Cluster, i.With, i.Network.ClusterID, string(i.Role), string(i.Nonce)}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("invitation is %q, want %q", got, test.want)
+			}
+			common := []string{i.Kind, i.ClusterID, i.Gateway.Addresses[0], i.Hub}
+			if want := []string{KindInvitation, "their-id", "192.0.2.1", "hub-1"}; !slices.Equal(common, want) {
+				t.Errorf("invitation is %q, want %q", common, want)
+			}
+		})
 	}
-	peering.Status = v1alpha1.PeeringStatus{
-		HubID: "hub-1", Consumer: &v1alpha1.LiqoNetwork{ClusterID: "hub-id", PodCIDRs: []string{"10.0.0.0/16"}, ExternalCIDR: "10.70.0.0/16"},
-		Gateway: &v1alpha1.GatewayAddress{Addresses: []string{"192.0.2.1"}, Port: 51840, PublicKey: []byte("key")},
-	}
-	i, err := InvitationOf(peering)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := []string{i.Kind, i.Cluster, i.ClusterID, i.With, i.Network.ClusterID, i.Gateway.Addresses[0], i.Hub}
-	if want := []string{KindInvitation, "theirs", "their-id", "hub", "hub-id", "192.0.2.1", "hub-1"}; !slices.Equal(got, want) {
-		t.Errorf("invitation is %q, want %q", got, want)
+}
+
+func TestAConsumerForTheNetworkOnlyIsNotAskedFor(t *testing.T) {
+	for _, rule := range inTenantNamespace(&Invitation{Role: v1alpha1.SideConsumer}) {
+		for _, verb := range rule.Verbs {
+			if !slices.Contains([]string{"get", "list"}, verb) {
+				t.Errorf("Sluice may %s %v", verb, rule.Resources)
+			}
+		}
 	}
 }

@@ -50,14 +50,7 @@ func connect(ctx context.Context, server, client *side) error {
 			return err
 		}
 	}
-	for _, s := range []*side{server, client} {
-		if s.joined() == nil {
-			if err := s.connected(ctx); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return first(server.connected(ctx), client.connected(ctx))
 }
 
 // configure tells each cluster the other's address ranges, and waits until it has found some

@@ -131,15 +131,15 @@ func (r *Peerings) needed(ctx context.Context, peering *v1alpha1.Peering) (bool,
 
 // establish makes what the peering says, one module after the other.
 func (r *Peerings) establish(ctx context.Context, peering *v1alpha1.Peering) error {
-	consumer, err := open(ctx, r.Connections, r.Hub, peering.Spec.Consumer)
-	if err != nil {
-		return err
-	}
-	provider, err := open(ctx, r.Connections, r.Hub, peering.Spec.Provider)
-	if member.IsUnknown(err) && peering.Spec.InvitedID != "" {
+	consumer, noConsumer := open(ctx, r.Connections, r.Hub, peering.Spec.Consumer)
+	provider, noProvider := open(ctx, r.Connections, r.Hub, peering.Spec.Provider)
+	switch {
+	case noConsumer == nil && member.IsUnknown(noProvider) && peering.IsInvited(v1alpha1.SideProvider):
 		return r.invite(ctx, peering, consumer)
+	case noProvider == nil && member.IsUnknown(noConsumer) && peering.IsInvited(v1alpha1.SideConsumer):
+		return r.invite(ctx, peering, provider)
 	}
-	if err != nil {
+	if err := first(noConsumer, noProvider); err != nil {
 		return err
 	}
 	if err := r.introduce(ctx, peering, consumer, provider); err != nil {
@@ -171,27 +171,38 @@ func (r *Peerings) establish(ctx context.Context, peering *v1alpha1.Peering) err
 	return first(failures...)
 }
 
-// invite makes the consumer's side ready for a provider that has not answered yet.
-func (r *Peerings) invite(ctx context.Context, peering *v1alpha1.Peering, consumer *side) error {
-	if err := consumer.identify(ctx); err != nil {
+// invite makes the side ready that invites, for a cluster that has not answered yet.
+func (r *Peerings) invite(ctx context.Context, peering *v1alpha1.Peering, host *side) error {
+	if err := host.identify(ctx); err != nil {
 		return err
 	}
-	peering.Status.HubID = r.Hub
-	peering.Status.Consumer = &consumer.own
-	peering.Status.Provider = &v1alpha1.LiqoNetwork{ClusterID: peering.Spec.InvitedID}
-	consumer.remote = *peering.Status.Provider
+	status, invited := &peering.Status, peering.Spec.Invited
+	host.remote = v1alpha1.LiqoNetwork{ClusterID: invited.ClusterID}
+	status.HubID, status.Consumer, status.Provider = r.Hub, &host.own, &host.remote
+	guest := peering.Spec.Provider
+	if invited.Role == v1alpha1.SideConsumer {
+		status.Consumer, status.Provider = &host.remote, &host.own
+		guest = peering.Spec.Consumer
+	}
 	if err := r.writeStatus(ctx, peering); err != nil { // before anything is named after them
 		return err
 	}
-	if err := consumer.ensureNamespace(ctx); err != nil {
+	if err := host.ensureNamespace(ctx); err != nil {
 		return err
 	}
-	key, endpoint, err := consumer.serve(ctx)
+	if invited.Role == v1alpha1.SideConsumer && names.Has(peering.Spec.Modules, v1alpha1.ModuleAuthentication) {
+		nonce, err := host.nonce(ctx)
+		if err != nil {
+			return err
+		}
+		status.Nonce = nonce
+	}
+	key, endpoint, err := host.serve(ctx)
 	if err != nil {
 		return err
 	}
-	peering.Status.Gateway = &v1alpha1.GatewayAddress{Addresses: endpoint.Addresses, Port: endpoint.Port, PublicKey: key}
-	return &placement.PendingError{Step: "peer with " + peering.Spec.Provider, Detail: "its owner has not answered the invitation yet"}
+	status.Gateway = &v1alpha1.GatewayAddress{Addresses: endpoint.Addresses, Port: endpoint.Port, PublicKey: key}
+	return &placement.PendingError{Step: "peer with " + guest, Detail: "its owner has not answered the invitation yet"}
 }
 
 // introduce finds out who the two clusters are and writes it to the hub, before anything is
@@ -227,8 +238,8 @@ func (r *Peerings) introduce(ctx context.Context, peering *v1alpha1.Peering, con
 }
 
 // gateways says whose gateway is called by the other: the provider's, unless the two are
-// peered the other way round as well and that came first, or the provider has joined by
-// invitation, as what is behind a firewall can call.
+// peered the other way round as well and that came first. Who has joined by invitation calls, as
+// what is behind a firewall can.
 func (r *Peerings) gateways(ctx context.Context, peering *v1alpha1.Peering, consumer, provider *side) (server, caller *side, err error) {
 	if provider.joined() != nil {
 		return consumer, provider, nil

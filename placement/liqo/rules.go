@@ -2,7 +2,9 @@ package liqo
 
 import (
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
+	"github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	admissionregistrationv1ac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
@@ -68,7 +70,24 @@ func JoinedRules() []rbacv1.PolicyRule {
 	}
 }
 
-// JudgeRules is what Sluice may do there in the one tenant namespace: judge slices.
+// NetworkRules is what Sluice may do in the one tenant namespace of a cluster that has joined:
+// see whether its gateway is connected, and how it sees the other cluster's addresses.
+func NetworkRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{networkingGroup}, Resources: []string{"configurations", "connections"}, Verbs: []string{"get", "list"}},
+	}
+}
+
+// AskRules is what it may do there beside that, where the cluster consumes: ask for slices, take
+// their nodes back, and hand over the identity by which the cluster asks.
+func AskRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{authGroup}, Resources: []string{"resourceslices", "identities"}, Verbs: []string{"get", "list", "create", "patch", "delete"}},
+		{APIGroups: []string{offloadingGroup}, Resources: []string{"virtualnodes"}, Verbs: []string{"get", "delete"}},
+	}
+}
+
+// JudgeRules is what it may do there beside NetworkRules, where the cluster provides: judge slices.
 func JudgeRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{authGroup}, Resources: []string{"resourceslices"}, Verbs: []string{"get", "list"}},
@@ -104,20 +123,29 @@ func Manifest(o kube.ManifestOptions, liqoNamespace string, sells bool) kube.Man
 }
 
 // SlicesPolicy keeps ResourceSlices of other classes out, which Liqo itself would accept for
-// whatever they ask, and lets nobody change the class of one.
+// whatever they ask, and lets nobody change the class of one. And it keeps consumers from
+// answering themselves: those that have proven their key to Liqo get a role of Liqo's that has
+// the statuses.
 func SlicesPolicy() []tenant.Object {
 	label := "'" + consts.ReplicationStatusLabel + "'"
 	replicated := func(o string) string {
 		return "(has(" + o + ".metadata.labels) && " + label + " in " + o + ".metadata.labels && " + o + ".metadata.labels[" + label + "] == 'true')"
 	}
+	const answer = "request.?subResource.orValue('') == 'status'"
 	return kube.Policy("sluice-slices",
 		admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
 			WithFailurePolicy(admissionregistrationv1.Fail).
 			WithMatchConstraints(admissionregistrationv1ac.MatchResources().WithResourceRules(
-				kube.Matching(authv1beta1.GroupVersion.Group, authv1beta1.GroupVersion.Version, "resourceslices",
-					admissionregistrationv1.Create, admissionregistrationv1.Update))).
-			WithValidations(kube.Validation(
-				"!"+replicated("object")+" || (has(object.spec.class) && object.spec.class == '"+string(names.Class)+"')",
-				"resources of this cluster are sold by Sluice: the class of the ResourceSlice must be "+string(names.Class))),
+				kube.Matching(authGroup, authv1beta1.GroupVersion.Version, "resourceslices",
+					admissionregistrationv1.Create, admissionregistrationv1.Update),
+				kube.Matching(authGroup, authv1beta1.GroupVersion.Version, "resourceslices/status", admissionregistrationv1.Update),
+				kube.Matching(offloadingGroup, offloadingv1beta1.SchemeGroupVersion.Version, "namespacemaps/status", admissionregistrationv1.Update))).
+			WithValidations(
+				kube.Validation(
+					answer+" || !"+replicated("object")+" || (has(object.spec.class) && object.spec.class == '"+string(names.Class)+"')",
+					"resources of this cluster are sold by Sluice: the class of the ResourceSlice must be "+string(names.Class)),
+				kube.Validation(
+					"!("+answer+" && '"+authentication.OrganizationControlPlaneCSR()+"' in request.userInfo.groups)",
+					"a consumer asks, and does not answer itself")),
 		admissionregistrationv1ac.MatchResources())
 }

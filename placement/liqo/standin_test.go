@@ -2,6 +2,7 @@ package liqo_test
 
 import (
 	"context"
+	"crypto/rand"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -13,11 +14,15 @@ import (
 	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
+	"github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -25,9 +30,10 @@ import (
 )
 
 // standIn writes what Liqo's controllers would write on two clusters: addresses and keys of
-// gateways, connections once both keys are known, replicas of slices (by the identity that
-// Sluice has issued, as Liqo's replicator), and virtual nodes of accepted ones. It is no Liqo:
-// no packet moves, and no pod. That is tested with the real one, on kind (test/e2e).
+// gateways, connections once both keys are known, certificates for keys that are proven, replicas
+// of slices (by the identity that the consumer has, as Liqo's replicator), and virtual nodes of
+// accepted ones. It is no Liqo: no packet moves, and no pod. That is tested with the real one, on
+// kind (test/e2e).
 type standIn struct {
 	ends   [2]*end
 	paused atomic.Bool
@@ -58,6 +64,9 @@ func (s *standIn) pass(ctx context.Context) {
 	for i, here := range s.ends {
 		there := s.ends[1-i]
 		s.network(ctx, here, there)
+		s.challenge(ctx, here, there)
+		s.certify(ctx, here, there)
+		s.identify(ctx, here, there)
 		s.offload(ctx, here, there)
 	}
 }
@@ -123,14 +132,97 @@ func (s *standIn) replicator(ctx context.Context, here, there *end) client.Clien
 	if err != nil {
 		return nil
 	}
-	if s.replicators[config.BearerToken] == nil {
+	who := config.BearerToken + string(config.CertData)
+	if s.replicators[who] == nil {
 		c, err := client.New(config, client.Options{Scheme: names.Scheme})
 		if err != nil {
 			return nil
 		}
-		s.replicators[config.BearerToken] = c
+		s.replicators[who] = c
 	}
-	return s.replicators[config.BearerToken]
+	return s.replicators[who]
+}
+
+// challenge makes a nonce up.
+func (s *standIn) challenge(ctx context.Context, here, there *end) {
+	secret := &corev1.Secret{}
+	if here.admin.Get(ctx, client.ObjectKey{Namespace: here.tenant(there), Name: "liqo-nonce"}, secret) == nil && secret.Labels[consts.NonceSecretLabelKey] != "" && len(secret.Data) == 0 {
+		secret.Data = map[string][]byte{consts.NonceSecretField: []byte(rand.Text())}
+		_ = here.admin.Update(ctx, secret)
+	}
+}
+
+// certify has the cluster's own signer sign for a tenant that has proven its key, and gives it
+// the role that Liqo does.
+func (s *standIn) certify(ctx context.Context, here, there *end) {
+	var tenant authv1beta1.Tenant
+	key := client.ObjectKey{Namespace: here.tenant(there), Name: there.id}
+	if here.admin.Get(ctx, key, &tenant) != nil || authv1beta1.GetAuthzPolicyValue(tenant.Spec.AuthzPolicy) != authv1beta1.KeysExchange || tenant.Status.AuthParams != nil {
+		return
+	}
+	var nonce corev1.Secret
+	if here.admin.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: "liqo-nonce"}, &nonce) != nil {
+		return
+	}
+	public, der, err := authentication.ParseTenantPublicKey(tenant.Spec.PublicKey)
+	if err != nil {
+		return
+	}
+	signed, err := authentication.VerifyNonce(public, nonce.Data[consts.NonceSecretField], tenant.Spec.Signature)
+	if err != nil || !signed || authentication.CheckCSRForControlPlane(tenant.Spec.CSR, der, tenant.Spec.ClusterID) != nil {
+		return
+	}
+	request := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: there.id}, Spec: certificatesv1.CertificateSigningRequestSpec{
+		Request: tenant.Spec.CSR, SignerName: certificatesv1.KubeAPIServerClientSignerName,
+		Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+	}}
+	_ = here.admin.Create(ctx, request)
+	if here.admin.Get(ctx, client.ObjectKeyFromObject(request), request) != nil {
+		return
+	}
+	if len(request.Status.Conditions) == 0 {
+		request.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "StandIn"}}
+		_ = here.admin.SubResource("approval").Update(ctx, request)
+	}
+	if len(request.Status.Certificate) == 0 {
+		return
+	}
+	_ = here.admin.Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "liqo-remote-controlplane"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-remote-controlplane"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: there.id}},
+	})
+	// The URL is one that nobody reaches: Sluice knows a better one.
+	tenant.Status.AuthParams = &authv1beta1.AuthParams{APIServer: "https://192.0.2.1:6443", SignedCRT: request.Status.Certificate}
+	tenant.Status.TenantNamespace = key.Namespace
+	_ = here.admin.Status().Update(ctx, &tenant)
+}
+
+// identify makes a kubeconfig of an identity and the cluster's key.
+func (s *standIn) identify(ctx context.Context, here, there *end) {
+	var identity authv1beta1.Identity
+	if here.admin.Get(ctx, client.ObjectKey{Namespace: here.tenant(there), Name: "controlplane-" + there.id}, &identity) != nil {
+		return
+	}
+	private, _, err := authentication.GetClusterKeysPEM(ctx, here.admin, here.liqo)
+	if err != nil {
+		return
+	}
+	as := identity.Spec.AuthParams
+	const one = "provider"
+	kubeconfig, err := clientcmd.Write(clientcmdapi.Config{
+		CurrentContext: one,
+		Clusters:       map[string]*clientcmdapi.Cluster{one: {Server: as.APIServer, CertificateAuthorityData: as.CA}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{one: {ClientCertificateData: as.SignedCRT, ClientKeyData: private}},
+		Contexts:       map[string]*clientcmdapi.Context{one: {Cluster: one, AuthInfo: one, Namespace: *identity.Spec.Namespace}},
+	})
+	if err != nil {
+		return
+	}
+	_ = here.admin.Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: identity.Namespace, Name: "kubeconfig-controlplane-" + there.id},
+		Data:       map[string][]byte{consts.KubeconfigSecretField: kubeconfig},
+	})
 }
 
 func (s *standIn) offload(ctx context.Context, here, there *end) {

@@ -50,7 +50,7 @@ func (w *peeringWorld) measure(t *testing.T) {
 		t.Logf("a request %-32s %s ms (median of 500)", way.name, strings.TrimSpace(string(out)))
 	}
 	namespace := v1alpha1.MemberNamespace(v1alpha1.InstanceName("first", "node"))
-	byHand := w.offloadByHand(t)
+	byHand := offloadByHand(t, peerConsumer)
 	for _, n := range []int32{5, 10, 20} {
 		w.timePods(t, "on the provider itself", w.provider, metav1.NamespaceDefault, n)
 		w.timePods(t, "offloaded by hand", w.consumer, byHand, n)
@@ -58,11 +58,11 @@ func (w *peeringWorld) measure(t *testing.T) {
 	}
 }
 
-// offloadByHand offloads a namespace to the virtual node as Liqo's documentation says.
-func (w *peeringWorld) offloadByHand(t *testing.T) string {
+// offloadByHand offloads a namespace of a cluster as Liqo's documentation says, until the test ends.
+func offloadByHand(t *testing.T, cluster string) string {
 	t.Helper()
 	const name = "by-hand"
-	c := liqoClient(t, peerConsumer)
+	c := liqoClient(t, cluster)
 	must(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	must(t, c.Create(t.Context(), &offloadingv1beta1.NamespaceOffloading{
 		ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "offloading"},
@@ -90,7 +90,7 @@ func sweepNamespace(t *testing.T, c client.Client, name string) {
 func (w *peeringWorld) timePods(t *testing.T, where string, c kubernetes.Interface, namespace string, n int32) {
 	t.Helper()
 	labels := map[string]string{"app": "many"}
-	p := pod("many", "10m")
+	p := pod("many", "15m")
 	p.Labels = labels
 	deployments := c.AppsV1().Deployments(namespace)
 	began := time.Now()

@@ -57,7 +57,8 @@ var peers = []string{peerConsumer, peerProvider, peerInvited}
 // TestPeering plays the story of peered clusters with real Liqo, modified only in that its
 // links between nodes and gateways are VXLAN, which this machine's kernel has (test/kind):
 // virtual nodes, namespaces that the consumer's cluster reaches, a provider that joins by
-// invitation and is reached through the hub; what is refused; faults; and that nothing is left.
+// invitation and is reached through the hub; what is refused; faults; a consumer that joins by
+// invitation; and that nothing is left.
 func TestPeering(t *testing.T) {
 	w := newPeeringWorld(t)
 	before := map[string]map[string]bool{}
@@ -79,6 +80,7 @@ func TestPeering(t *testing.T) {
 		{"what nobody has bought", w.refusals},
 		{"faults", w.faults},
 		{"gives all of it back", w.giveBack},
+		{"an invited consumer", w.anInvitedConsumer},
 		{"killed at every step", w.killed},
 	} {
 		if !t.Run(step.name, step.do) {
@@ -107,6 +109,7 @@ type peeringWorld struct {
 	hub                           client.Client
 	kubectl                       string
 	node, larger, across, through plan
+	bare                          plan
 	consumer                      *kubernetes.Clientset
 	provider                      *kubernetes.Clientset
 	invitation                    string
@@ -123,7 +126,7 @@ func newPeeringWorld(t *testing.T) *peeringWorld {
 	s := serve(t)
 	w := &peeringWorld{server: s, hub: s.hub(t), kubectl: filepath.Join(strings.TrimSpace(kubectl), "kubectl"), endpoints: map[string]string{}}
 	w.consumer, w.provider = clientset(t, peerConsumer), clientset(t, peerProvider)
-	w.runClient(t)
+	runCaller(t, w.consumer)
 	return w
 }
 
@@ -184,16 +187,21 @@ func (w *peeringWorld) plan(t *testing.T, p *plan, name string) plan {
 	return *p
 }
 
-// fromConsumer makes a request from a pod of the consumer's own cluster.
-func (w *peeringWorld) fromConsumer(target string) (string, error) {
-	out, err := exec.Command(w.kubectl, "--kubeconfig", kubeconfig(peerConsumer), "exec", "caller", "--", "/echo", "get", target).CombinedOutput()
+// from makes a request from the caller on a cluster.
+func (w *peeringWorld) from(cluster, target string) (string, error) {
+	out, err := exec.Command(w.kubectl, "--kubeconfig", kubeconfig(cluster), "exec", "caller", "--", "/echo", "get", target).CombinedOutput()
 	return strings.TrimSpace(string(out)), err
 }
 
-// runClient runs the pod that requests come from.
-func (w *peeringWorld) runClient(t *testing.T) {
+// fromConsumer makes a request from a pod of the consumer's own cluster.
+func (w *peeringWorld) fromConsumer(target string) (string, error) {
+	return w.from(peerConsumer, target)
+}
+
+// runCaller runs the pod on a cluster that requests come from, until the test ends.
+func runCaller(t *testing.T, on kubernetes.Interface) {
 	t.Helper()
-	pods := w.consumer.CoreV1().Pods(metav1.NamespaceDefault)
+	pods := on.CoreV1().Pods(metav1.NamespaceDefault)
 	err := pods.Delete(t.Context(), "caller", metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
 	if !apierrors.IsNotFound(err) {
 		must(t, err)
@@ -202,7 +210,7 @@ func (w *peeringWorld) runClient(t *testing.T) {
 		_ = pods.Delete(context.Background(), "caller", metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
 	})
 	eventually(t, patience, "the caller runs", func(ctx context.Context) string {
-		_, err := pods.Create(ctx, pod("caller", "10m"), metav1.CreateOptions{})
+		_, err := pods.Create(ctx, pod("caller", "200m"), metav1.CreateOptions{})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return err.Error()
 		}
@@ -246,12 +254,12 @@ func (w *peeringWorld) bind(t *testing.T, id string, p plan) answer {
 	return w.broker.must(t, "PUT", bindingPath(id), nil, map[string]any{"service_id": p.service, "plan_id": p.id}, http.StatusCreated)
 }
 
-// awaitEndpoints waits until the binding has an endpoint for each port and a request from the
-// consumer's cluster to every one of them is answered by a pod of the name. It returns them by port.
-func (w *peeringWorld) awaitEndpoints(t *testing.T, id, pods string, ports ...string) map[string]string {
+// awaitEndpoints waits until the binding has an endpoint for each port and a request from a
+// cluster to every one of them is answered by a pod of the name. It returns them by port.
+func (w *peeringWorld) awaitEndpoints(t *testing.T, from, id, pods string, ports ...string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
-	eventually(t, patience, id+": its endpoints answer the consumer's cluster", func(ctx context.Context) string {
+	eventually(t, patience, id+": its endpoints answer "+from, func(ctx context.Context) string {
 		a, err := w.broker.do(ctx, "GET", bindingPath(id), nil, nil)
 		if err != nil {
 			return err.Error()
@@ -270,7 +278,7 @@ func (w *peeringWorld) awaitEndpoints(t *testing.T, id, pods string, ports ...st
 			return fmt.Sprintf("endpoints %v, metadata %v", all, a.body["metadata"])
 		}
 		for _, address := range found {
-			answered, err := w.fromConsumer("http://" + address)
+			answered, err := w.from(from, "http://"+address)
 			if err != nil || !strings.HasPrefix(answered, pods) {
 				return fmt.Sprintf("http://%s: %q %v", address, answered, err)
 			}
@@ -308,7 +316,7 @@ func (w *peeringWorld) virtualNode(t *testing.T) {
 	if _, has := credentials["kubeconfig"]; has || credentials["cluster"] != "a" {
 		t.Errorf("a node is bound with %v, want its name and no kubeconfig", slices.Collect(maps.Keys(credentials)))
 	}
-	found := w.awaitEndpoints(t, "node", "offloaded", "8080")
+	found := w.awaitEndpoints(t, peerConsumer, "node", "offloaded", "8080")
 	w.endpoints["pod on the virtual node"] = found["8080"]
 	w.wantSource(t, found["8080"], networkOf(t, peerProvider, peerConsumer).Pod)
 
@@ -379,7 +387,7 @@ func (w *peeringWorld) network(t *testing.T) {
 	w.broker.provision(t, "network", p, nil)
 	c := consume(t, w.bind(t, "network", p))
 	deployEcho(t, c, c.namespace, "direct", 80)
-	found := w.awaitEndpoints(t, "network", "direct", "8080", "80")
+	found := w.awaitEndpoints(t, peerConsumer, "network", "direct", "8080", "80")
 	w.endpoints["pod of the provider"], w.endpoints["Service of the provider"] = found["8080"], found["80"]
 	w.wantSource(t, found["8080"], networkOf(t, peerProvider, peerConsumer).Pod)
 }
@@ -411,7 +419,7 @@ func (w *peeringWorld) behindTheHub(t *testing.T) {
 	}
 	c := consume(t, w.bind(t, "hub", p))
 	deployEcho(t, c, c.namespace, "beyond", 80)
-	found := w.awaitEndpoints(t, "hub", "beyond", "8080", "80")
+	found := w.awaitEndpoints(t, peerConsumer, "hub", "beyond", "8080", "80")
 	w.endpoints["pod behind the hub"], w.endpoints["Service of the hub"] = found["8080"], found["80"]
 	invited := clientset(t, peerInvited)
 	pods, err := invited.CoreV1().Pods(c.namespace+"-"+peerProvider).List(t.Context(), metav1.ListOptions{})
@@ -424,6 +432,44 @@ func (w *peeringWorld) behindTheHub(t *testing.T) {
 		t.Errorf("c knows the consumer's cluster: %v", err)
 	}
 	w.wantSource(t, found["8080"], networkOf(t, peerInvited, peerProvider).External)
+}
+
+// anInvitedConsumer joins without giving anybody an administrator's access, and proves its key to
+// the provider by Liqo's handshake. It buys a node, and extends a namespace to it itself.
+func (w *peeringWorld) anInvitedConsumer(t *testing.T) {
+	folder := t.TempDir()
+	began := time.Now()
+	invitation := w.capture(t, folder, "invitation.yaml", "peering", "invite", "guest", "--cluster-id", peerInvited, "--with", "b", "--consumes", "--data-dir", w.dataDir)
+	answer := w.capture(t, folder, "answer.yaml", "peering", "accept", invitation, "--from-kubeconfig", internalKubeconfig(peerInvited))
+	w.sluice("peering", "join", answer, "--consumer", "first/org")
+	t.Logf("a consumer invited, accepted and joined: %.1f s", time.Since(began).Seconds())
+	tenant := &authv1beta1.Tenant{}
+	must(t, liqoClient(t, peerProvider).Get(t.Context(), client.ObjectKey{Namespace: liqo.TenantNamespace(peerInvited), Name: peerInvited}, tenant))
+	if policy := authv1beta1.GetAuthzPolicyValue(tenant.Spec.AuthzPolicy); policy != authv1beta1.KeysExchange || len(tenant.Spec.Signature) == 0 {
+		t.Errorf("the provider has taken it by %s, want it by its signature", policy)
+	}
+
+	p := w.plan(t, &w.bare, "bare")
+	began = time.Now()
+	w.broker.provision(t, "guest", p, map[string]any{"cluster": "guest"})
+	t.Logf("a node for it: %.1f s", time.Since(began).Seconds())
+	own := clientset(t, peerInvited)
+	runCaller(t, own)
+	namespace := offloadByHand(t, peerInvited)
+	deployEcho(t, own, namespace, "theirs", 0)
+	w.bind(t, "guest", p)
+	w.awaitEndpoints(t, peerInvited, "guest", "theirs", "8080")
+	pods, err := w.provider.CoreV1().Pods(namespace+"-"+peerInvited).List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	if len(pods.Items) != 1 {
+		t.Errorf("%d of its pods run at the provider, want the one", len(pods.Items))
+	}
+
+	sweepNamespace(t, liqoClient(t, peerInvited), namespace)
+	w.broker.must(t, "DELETE", bindingPath("guest"), p.query(), nil, http.StatusOK, http.StatusAccepted)
+	w.broker.deprovision(t, "guest", p)
+	w.sluice("peering", "withdraw", "guest", "--with", "b")
+	operate(t, "peering", "leave", invitation, "--from-kubeconfig", internalKubeconfig(peerInvited))
 }
 
 // capture runs an operator's command and keeps what it prints in a file.

@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -22,23 +24,13 @@ import (
 // waits until they are served. Admin's scheme must know CustomResourceDefinitions.
 func Install(t testing.TB, admin client.Client, names ...string) {
 	t.Helper()
-	folder, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/liqotech/liqo").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, name := range names {
-		content, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(folder)), "deployments/liqo/charts/liqo-crds/crds", name+".yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
 		var definition apiextensionsv1.CustomResourceDefinition
-		if err := yaml.Unmarshal(content, &definition); err != nil {
-			t.Fatal(err)
-		}
+		read(t, "charts/liqo-crds/crds/"+name, &definition)
 		if err := admin.Create(t.Context(), &definition); err != nil {
 			t.Fatal(err)
 		}
-		err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 			err := admin.Get(ctx, client.ObjectKeyFromObject(&definition), &definition)
 			return err == nil && slices.ContainsFunc(definition.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
 				return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
@@ -47,5 +39,30 @@ func Install(t testing.TB, admin client.Client, names ...string) {
 		if err != nil {
 			t.Fatalf("the definition %s is established: %v", name, err)
 		}
+	}
+}
+
+// RemoteControlPlane is the role that Liqo gives, in their tenant namespaces, to clusters that
+// have proven their key.
+func RemoteControlPlane(t testing.TB) *rbacv1.ClusterRole {
+	t.Helper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "liqo-remote-controlplane"}}
+	read(t, "files/liqo-remote-controlplane-ClusterRole", role)
+	return role
+}
+
+// read reads a file of Liqo's chart.
+func read(t testing.TB, name string, into any) {
+	t.Helper()
+	folder, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/liqotech/liqo").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(folder)), "deployments/liqo", name+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(content, into); err != nil {
+		t.Fatal(err)
 	}
 }

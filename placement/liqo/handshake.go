@@ -1,0 +1,154 @@
+package liqo
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
+	"github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/crashpoint"
+	"github.com/sluice-dev/sluice/placement"
+)
+
+// nonceSecret is where Liqo's own tool keeps the nonce.
+const nonceSecret = "liqo-nonce"
+
+// nonce is what the other cluster is to sign, which Liqo makes up.
+func (s *side) nonce(ctx context.Context) ([]byte, error) {
+	secret := &corev1.Secret{ObjectMeta: s.meta(nonceSecret)}
+	secret.Labels[consts.NonceSecretLabelKey] = "true"
+	if err := s.apply(ctx, secret); err != nil {
+		return nil, err
+	}
+	var now corev1.Secret
+	if err := s.get(ctx, nonceSecret, &now); err != nil {
+		return nil, err
+	}
+	if len(now.Data[consts.NonceSecretField]) == 0 {
+		return nil, s.pending("Secret "+nonceSecret, "Liqo has not made up a nonce yet: see whether its controller manager runs")
+	}
+	return now.Data[consts.NonceSecretField], nil
+}
+
+// prove signs the nonce of a provider with the key that this cluster's Liqo has, and asks for a
+// certificate for that key. It needs the rights of an administrator, on whose machine the key stays.
+func (s *side) prove(ctx context.Context, nonce []byte) (*v1alpha1.LiqoHandshake, error) {
+	key, public, err := authentication.GetClusterKeys(ctx, s.Client, s.liqoNamespace())
+	if err != nil {
+		return nil, s.failed(err)
+	}
+	proof := &v1alpha1.LiqoHandshake{PublicKey: pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})}
+	if proof.Signature, err = authentication.SignNonce(key, nonce); err != nil {
+		return nil, s.failed(err)
+	}
+	if proof.CSR, err = authentication.GenerateCSRForControlPlane(key, liqov1beta1.ClusterID(s.own.ClusterID)); err != nil {
+		return nil, s.failed(err)
+	}
+	return proof, nil
+}
+
+// verified returns nil if a handshake is the other cluster's, as Liqo will look at it: it only
+// keeps quiet about those that are not.
+func (s *side) verified(nonce []byte, proof *v1alpha1.LiqoHandshake) error {
+	refused := func(why string) error {
+		return &placement.RefusedError{
+			Reason: fmt.Sprintf("the answer of cluster %s does not prove its key: %s", s.remote.ClusterID, why),
+			Remedy: "invite it again, and have its owner accept that invitation",
+		}
+	}
+	key, der, err := authentication.ParseTenantPublicKey(proof.PublicKey)
+	if err != nil {
+		return refused(err.Error())
+	}
+	signed, err := authentication.VerifyNonce(key, nonce, proof.Signature)
+	if err != nil {
+		return refused(err.Error())
+	}
+	if !signed {
+		return refused("its signature is not of the nonce that it was sent")
+	}
+	if err := authentication.CheckCSRForControlPlane(proof.CSR, der, liqov1beta1.ClusterID(s.remote.ClusterID)); err != nil {
+		return refused("its certificate signing request: " + err.Error())
+	}
+	return nil
+}
+
+// shakeHands has the provider's Liqo verify a joined consumer's key, hands the identity that it
+// issues to the consumer's Liqo, which alone has the key, and returns when it ends. Both renew
+// it between them.
+func shakeHands(ctx context.Context, consumer, provider *side) (*metav1.Time, error) {
+	proof := consumer.joined().Handshake
+	if proof == nil {
+		return nil, &placement.RefusedError{
+			Reason: fmt.Sprintf("%s has joined for the network only", consumer.cluster.Name),
+			Remedy: "invite it without --network-only",
+		}
+	}
+	nonce, err := provider.nonce(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := provider.verified(nonce, proof); err != nil {
+		return nil, err
+	}
+	crashpoint.Hit(crashBeforeTenant)
+	err = provider.apply(ctx, &authv1beta1.Tenant{
+		ObjectMeta: provider.meta(provider.remote.ClusterID),
+		Spec: authv1beta1.TenantSpec{
+			ClusterID: liqov1beta1.ClusterID(provider.remote.ClusterID), AuthzPolicy: ptr.To(authv1beta1.KeysExchange),
+			PublicKey: proof.PublicKey, Signature: proof.Signature, CSR: proof.CSR,
+			TenantCondition: authv1beta1.TenantConditionActive,
+		},
+	})
+	crashpoint.Hit(crashAfterTenant)
+	if err != nil {
+		return nil, err
+	}
+	var tenant authv1beta1.Tenant
+	if err := provider.get(ctx, provider.remote.ClusterID, &tenant); err != nil {
+		return nil, err
+	}
+	issued := tenant.Status.AuthParams
+	if issued == nil || len(issued.SignedCRT) == 0 {
+		return nil, provider.pending("Tenant "+tenant.Name, "Liqo has not signed its certificate yet")
+	}
+	// Where the provider's API server is reached, Sluice knows better than its Liqo.
+	asks := *issued
+	asks.APIServer, asks.CA = provider.connection.ConsumerServer, provider.connection.CAData
+	identity := &authv1beta1.Identity{
+		ObjectMeta: consumer.meta("controlplane-" + provider.own.ClusterID),
+		Spec: authv1beta1.IdentitySpec{
+			ClusterID: liqov1beta1.ClusterID(provider.own.ClusterID), Type: authv1beta1.ControlPlaneIdentityType,
+			AuthParams: asks, Namespace: ptr.To(provider.namespace()),
+		},
+	}
+	crashpoint.Hit(crashBeforeIdentity)
+	err = consumer.apply(ctx, identity)
+	crashpoint.Hit(crashAfterIdentity)
+	if err != nil {
+		return nil, err
+	}
+	return endOf(issued.SignedCRT)
+}
+
+// endOf is when a certificate, PEM, ends.
+func endOf(certificate []byte) (*metav1.Time, error) {
+	block, _ := pem.Decode(certificate)
+	if block == nil {
+		return nil, fmt.Errorf("the certificate that Liqo has issued is not PEM")
+	}
+	parsed, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("read the certificate that Liqo has issued: %w", err)
+	}
+	return ptr.To(metav1.NewTime(parsed.NotAfter)), nil
+}
