@@ -19,8 +19,12 @@ import (
 	"github.com/sluice-dev/sluice/placement"
 )
 
-// nonceSecret is where Liqo's own tool keeps the nonce.
-const nonceSecret = "liqo-nonce"
+const (
+	// nonceSecret is where Liqo's own tool keeps the nonce.
+	nonceSecret = "liqo-nonce"
+	// nonceSize is how many random bytes Liqo takes.
+	nonceSize = 64
+)
 
 // nonce is what the other cluster is to sign, which Liqo makes up.
 func (s *side) nonce(ctx context.Context) ([]byte, error) {

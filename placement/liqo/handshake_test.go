@@ -31,13 +31,7 @@ func TestAConsumerJoinsByInvitation(t *testing.T) {
 		Invited: &v1alpha1.InvitedCluster{Role: v1alpha1.SideConsumer, ClusterID: p.consumer.id},
 	}
 	must(t, p.hub.Create(t.Context(), peering))
-	var invitation *liqo.Invitation
-	p.eventually("there is an invitation", func(ctx context.Context) (bool, error) {
-		p.pass(ctx, peering)
-		var err error
-		invitation, err = liqo.InvitationOf(peering)
-		return err == nil, nil
-	}, func() string { return ready(peering).Message })
+	invitation := p.invitation(peering)
 	if c := ready(peering); c.Reason != v1alpha1.ReasonInProgress || !strings.Contains(c.Message, "peer with theirs: its owner has not answered") {
 		t.Errorf("before there is an answer it says %s %q", c.Reason, c.Message)
 	}
@@ -78,7 +72,7 @@ func TestAConsumerJoinsByInvitation(t *testing.T) {
 	stolen, err := liqo.Accept(t.Context(), p.consumer.Config(), &foreignInvitation, liqo.AcceptOptions{LiqoNamespace: foreign.liqo, Progress: o.Progress})
 	must(t, err)
 	another := *invitation
-	another.Nonce = []byte("of yesterday")
+	another.Nonce = nonce()
 	old, err := liqo.Accept(t.Context(), p.consumer.Config(), &another, o)
 	must(t, err)
 	joined := &v1alpha1.JoinedPeering{With: p.provider.name, PublicKey: answer.PublicKey, Network: answer.Network}
@@ -153,4 +147,61 @@ func TestAConsumerJoinsByInvitation(t *testing.T) {
 	must(t, p.hub.Delete(t.Context(), cluster))
 	must(t, liqo.Leave(t.Context(), p.consumer.Config(), invitation, p.consumer.liqo))
 	p.wantNothingLeft()
+
+	// It comes back, for the network only: it signs nothing, and nothing is asked for it.
+	peering = p.peering()
+	peering.Spec = v1alpha1.PeeringSpec{
+		Consumer: p.consumer.name, Provider: p.provider.name, Modules: placement.ModulesFor(false), Kept: true,
+		Invited: &v1alpha1.InvitedCluster{Role: v1alpha1.SideConsumer, ClusterID: p.consumer.id},
+	}
+	must(t, p.hub.Create(t.Context(), peering))
+	invitation = p.invitation(peering)
+	answer, err = liqo.Accept(t.Context(), p.consumer.Config(), invitation, o)
+	must(t, err)
+	if invitation.Nonce != nil || answer.Handshake != nil {
+		t.Error("for the network it has to prove its key")
+	}
+	mayOnly(t, as(t, []byte(answer.Kubeconfig)), []may{
+		{ours, "get", networking, "configurations", "", "", true},
+		{ours, "create", auth, "resourceslices", "", "", false},
+		{ours, "create", auth, "identities", "", "", false},
+	})
+	p.consumer.kubeconfig = []byte(answer.Kubeconfig)
+	must(t, p.hub.Create(t.Context(), p.member(t, p.consumer, &v1alpha1.LiqoCluster{Joined: &v1alpha1.JoinedPeering{
+		With: p.provider.name, PublicKey: answer.PublicKey, Network: answer.Network,
+	}})))
+	p.untilReady(peering)
+	if p.provider.has(t, p.provider.tenant(p.consumer), p.consumer.id, &authv1beta1.Tenant{}) {
+		t.Error("it may ask for resources")
+	}
+}
+
+// invitation reconciles an invited peering until there is one.
+func (p *pair) invitation(peering *v1alpha1.Peering) (invitation *liqo.Invitation) {
+	p.Helper()
+	p.eventually("there is an invitation", func(ctx context.Context) (bool, error) {
+		p.pass(ctx, peering)
+		var err error
+		invitation, err = liqo.InvitationOf(peering)
+		return err == nil, nil
+	}, func() string { return ready(peering).Message })
+	return invitation
+}
+
+// TestInvitationsThatAskForMore: what is signed, and given away, is what Liqo asks for.
+func TestInvitationsThatAskForMore(t *testing.T) {
+	for _, test := range []struct {
+		name, says string
+		invitation liqo.Invitation
+	}{
+		{"without a role", "role", liqo.Invitation{}},
+		{"in a role that there is not", "role", liqo.Invitation{Role: "Owner"}},
+		{"of a provider that is to sign", "nothing to sign", liqo.Invitation{Role: v1alpha1.SideProvider, Nonce: nonce()}},
+		{"to sign something else", "not one of Liqo's", liqo.Invitation{Role: v1alpha1.SideConsumer, Nonce: []byte("a certificate")}},
+		{"to sign something longer", "not one of Liqo's", liqo.Invitation{Role: v1alpha1.SideConsumer, Nonce: append(nonce(), nonce()...)}},
+	} {
+		if _, err := liqo.Accept(t.Context(), nil, &test.invitation, liqo.AcceptOptions{}); err == nil || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("an invitation %s: %v, want %q", test.name, err, test.says)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package liqo
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"time"
@@ -113,6 +114,9 @@ type AcceptOptions struct {
 // brings what is there up to date, with the same credentials. It blocks until Liqo has done
 // its part there, at most two minutes.
 func Accept(ctx context.Context, admin *rest.Config, invitation *Invitation, o AcceptOptions) (*Answer, error) {
+	if err := invitation.validate(); err != nil {
+		return nil, err
+	}
 	admin = rest.CopyConfig(admin)
 	if err := rest.LoadTLSFiles(admin); err != nil {
 		return nil, fmt.Errorf("read the administrator's CA file: %w", err)
@@ -162,6 +166,24 @@ func Accept(ctx context.Context, admin *rest.Config, invitation *Invitation, o A
 		answer.Handshake, err = s.prove(ctx, invitation.Nonce)
 	}
 	return answer, err
+}
+
+// validate looks at what decides over what is given away: whatever the nonce is, the cluster's
+// key signs it.
+func (i *Invitation) validate() error {
+	if i.Role != v1alpha1.SideProvider && i.Role != v1alpha1.SideConsumer {
+		return fmt.Errorf("invitation: role %q: want %s or %s", i.Role, v1alpha1.SideProvider, v1alpha1.SideConsumer)
+	}
+	if len(i.Nonce) == 0 {
+		return nil
+	}
+	if i.Role != v1alpha1.SideConsumer {
+		return errors.New("invitation: nonce: a provider has nothing to sign")
+	}
+	if random, err := base64.StdEncoding.Strict().DecodeString(string(i.Nonce)); err != nil || len(random) != nonceSize {
+		return fmt.Errorf("invitation: nonce: is not one of Liqo's, which are %d bytes in base64", nonceSize)
+	}
+	return nil
 }
 
 // adminSide is the side of a cluster whose administrator acts.

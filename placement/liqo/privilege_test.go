@@ -236,7 +236,7 @@ func TestJoinedClustersAreLookedAtOnly(t *testing.T) {
 	p := &pair{T: t, consumer: &end{plane: on, name: "hub", id: "hub-id"}, provider: installed(t, "theirs", on)}
 	startStandIn(t, p.consumer, p.provider)
 	invitation := &liqo.Invitation{
-		Cluster: p.provider.name, ClusterID: p.provider.id, With: p.consumer.name, Hub: hubID,
+		Role: v1alpha1.SideProvider, Cluster: p.provider.name, ClusterID: p.provider.id, With: p.consumer.name, Hub: hubID,
 		Network: v1alpha1.LiqoNetwork{ClusterID: p.consumer.id, PodCIDRs: []string{"10.128.0.0/16"}, ExternalCIDR: "10.70.0.0/16"},
 		Gateway: v1alpha1.GatewayAddress{Addresses: []string{"192.0.2.1"}, Port: 32000, PublicKey: []byte("key of the inviting")},
 	}

@@ -3,6 +3,7 @@ package liqo_test
 import (
 	"context"
 	"crypto/rand"
+	"encoding/base64"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -147,9 +148,16 @@ func (s *standIn) replicator(ctx context.Context, here, there *end) client.Clien
 func (s *standIn) challenge(ctx context.Context, here, there *end) {
 	secret := &corev1.Secret{}
 	if here.admin.Get(ctx, client.ObjectKey{Namespace: here.tenant(there), Name: "liqo-nonce"}, secret) == nil && secret.Labels[consts.NonceSecretLabelKey] != "" && len(secret.Data) == 0 {
-		secret.Data = map[string][]byte{consts.NonceSecretField: []byte(rand.Text())}
+		secret.Data = map[string][]byte{consts.NonceSecretField: nonce()}
 		_ = here.admin.Update(ctx, secret)
 	}
+}
+
+// nonce is one as Liqo makes them.
+func nonce() []byte {
+	random := make([]byte, 64)
+	_, _ = rand.Read(random)
+	return []byte(base64.StdEncoding.EncodeToString(random))
 }
 
 // certify has the cluster's own signer sign for a tenant that has proven its key, and gives it

@@ -22,6 +22,7 @@ var whenGone = []string{
 const maxFailedRows = 5
 
 func TestKillAtEveryCrashPoint(t *testing.T) {
+	t.Parallel()
 	ctx, stop := context.WithCancelCause(t.Context())
 	defer stop(nil)
 	b := newBed(ctx, t, stop)

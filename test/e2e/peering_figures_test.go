@@ -66,7 +66,11 @@ func offloadByHand(t *testing.T, cluster string) string {
 	must(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	must(t, c.Create(t.Context(), &offloadingv1beta1.NamespaceOffloading{
 		ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "offloading"},
-		Spec:       offloadingv1beta1.NamespaceOffloadingSpec{PodOffloadingStrategy: offloadingv1beta1.RemotePodOffloadingStrategyType},
+		Spec: offloadingv1beta1.NamespaceOffloadingSpec{
+			NamespaceMappingStrategy: offloadingv1beta1.DefaultNameMappingStrategyType,
+			PodOffloadingStrategy:    offloadingv1beta1.RemotePodOffloadingStrategyType,
+			ClusterSelector:          corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{}}, // all of them
+		},
 	}))
 	t.Cleanup(func() { sweepNamespace(t, c, name) })
 	return name

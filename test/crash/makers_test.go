@@ -187,6 +187,7 @@ func (m *makers) imports(ctx context.Context, t *testing.T) {
 // A cluster is a service like any other: ordered, bound in two roles, grown, unbound
 // and given back, without a trace on the management cluster.
 func TestClusterAsAService(t *testing.T) {
+	t.Parallel()
 	ctx, stop := context.WithCancelCause(t.Context())
 	defer stop(nil)
 	m := newMakers(ctx, t, stop)
@@ -259,6 +260,7 @@ func TestClusterAsAService(t *testing.T) {
 // What cannot be made fails with the reason, before the platform stops asking, and
 // leaves nothing; what is not finished can be given back.
 func TestClustersThatFail(t *testing.T) {
+	t.Parallel()
 	ctx, stop := context.WithCancelCause(t.Context())
 	defer stop(nil)
 	m := newMakers(ctx, t, stop)
@@ -375,6 +377,7 @@ func (m *makers) killAtEach(ctx context.Context, points []string) error {
 // it is made; it grows for two more, and is given back once they are all gone, however
 // often Sluice is killed then.
 func TestOneClusterForWhatFitsNowhere(t *testing.T) {
+	t.Parallel()
 	ctx, stop := context.WithCancelCause(t.Context())
 	defer stop(nil)
 	m := newMakers(ctx, t, stop)
