@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
@@ -119,12 +120,24 @@ func plainInstance(instance *v1alpha1.ServiceInstance) (v1alpha1.ServiceInstance
 	return plain, len(plain.Status.Left) > 0
 }
 
+// ReadRecording reads a recording, YAML or JSON, of the version that is written here. Fields
+// that are unknown are errors.
+func ReadRecording(data []byte) (*Recording, error) {
+	var r Recording
+	// First which version it is: the fields of another one would only be called unknown.
+	if err := yaml.Unmarshal(data, &r); err != nil {
+		return nil, err
+	}
+	if r.Version != recordingVersion {
+		return nil, fmt.Errorf("the recording has version %d; this Sluice reads version %d", r.Version, recordingVersion)
+	}
+	r = Recording{}
+	return &r, yaml.UnmarshalStrict(data, &r)
+}
+
 // Replay decides the recorded order once more and returns the verdicts. The error says
 // that the decision is another one, or why it cannot be made.
 func (r *Recording) Replay() ([]Verdict, error) {
-	if r.Version != recordingVersion {
-		return nil, fmt.Errorf("the recording has version %d; this Sluice replays version %d", r.Version, recordingVersion)
-	}
 	decision, verdicts, err := r.decide()
 	why := ""
 	if unplaceable, ok := isUnplaceable(err); ok {

@@ -119,12 +119,12 @@ func (f *placeFlags) again(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	var recording placement.Recording
-	if err := yaml.UnmarshalStrict(data, &recording); err != nil {
+	recording, err := placement.ReadRecording(data)
+	if err != nil {
 		return fmt.Errorf("--replay: %w", err)
 	}
 	verdicts, err := recording.Replay()
-	return errors.Join(f.show(cmd, &recording, verdicts), err)
+	return errors.Join(f.show(cmd, recording, verdicts), err)
 }
 
 func (f *placeFlags) show(cmd *cobra.Command, recording *placement.Recording, verdicts []placement.Verdict) error {

@@ -116,6 +116,14 @@ func TestOperatorOfPlacement(t *testing.T) {
 		if _, err := sluice(t, "place", "--replay", file); err == nil || !strings.Contains(err.Error(), "differs from the recorded one, which was: [us]") {
 			t.Errorf("a changed fleet is replayed with %v", err)
 		}
+		for was, want := range map[string]string{"version: 2": "this Sluice reads version 1", "version: 1\nclutsers: []": `unknown field "clutsers"`} {
+			if err := os.WriteFile(file, []byte(strings.Replace(string(data), "version: 1", was, 1)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := sluice(t, "place", "--replay", file); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("a recording with %q is replayed with %v, want %q", was, err, want)
+			}
+		}
 	})
 	t.Run("a better place is proposed and, when applied, asked for", func(t *testing.T) {
 		if out := must("rebalance"); !strings.Contains(out, "si-1") || !strings.Contains(out, "+46") {

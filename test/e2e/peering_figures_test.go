@@ -64,15 +64,25 @@ func offloadByHand(t *testing.T, cluster string) string {
 	const name = "by-hand"
 	c := liqoClient(t, cluster)
 	must(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
-	must(t, c.Create(t.Context(), &offloadingv1beta1.NamespaceOffloading{
+	offloading := &offloadingv1beta1.NamespaceOffloading{
 		ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "offloading"},
 		Spec: offloadingv1beta1.NamespaceOffloadingSpec{
 			NamespaceMappingStrategy: offloadingv1beta1.DefaultNameMappingStrategyType,
 			PodOffloadingStrategy:    offloadingv1beta1.RemotePodOffloadingStrategyType,
 			ClusterSelector:          corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{}}, // all of them
 		},
-	}))
+	}
+	must(t, c.Create(t.Context(), offloading))
 	t.Cleanup(func() { sweepNamespace(t, c, name) })
+	eventually(t, patience, "the namespace is extended", func(ctx context.Context) string {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(offloading), offloading); err != nil {
+			return err.Error()
+		}
+		if phase := offloading.Status.OffloadingPhase; phase != offloadingv1beta1.ReadyOffloadingPhaseType {
+			return fmt.Sprint(phase)
+		}
+		return ""
+	})
 	return name
 }
 

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/placement"
 )
@@ -21,8 +20,8 @@ func recorded(file string) (workload, error) {
 	if err != nil {
 		return workload{}, err
 	}
-	var r placement.Recording
-	if err := yaml.Unmarshal(data, &r); err != nil {
+	r, err := placement.ReadRecording(data)
+	if err != nil {
 		return workload{}, fmt.Errorf("%s: %w", file, err)
 	}
 	var w workload
