@@ -25,13 +25,7 @@ import (
 func TestAConsumerJoinsByInvitation(t *testing.T) {
 	f := newFixture(t)
 	p := f.between(t, installed(t, "theirs", f.planes[0]), f.join(t, "eu", f.planes[1]))
-	peering := p.peering()
-	peering.Spec = v1alpha1.PeeringSpec{
-		Consumer: p.consumer.name, Provider: p.provider.name, Modules: placement.ModulesFor(true), Kept: true,
-		Invited: &v1alpha1.InvitedCluster{Role: v1alpha1.SideConsumer, ClusterID: p.consumer.id},
-	}
-	must(t, p.hub.Create(t.Context(), peering))
-	invitation := p.invitation(peering)
+	peering, invitation := p.invite(placement.ModulesFor(true))
 	if c := ready(peering); c.Reason != v1alpha1.ReasonInProgress || !strings.Contains(c.Message, "peer with theirs: its owner has not answered") {
 		t.Errorf("before there is an answer it says %s %q", c.Reason, c.Message)
 	}
@@ -149,13 +143,7 @@ func TestAConsumerJoinsByInvitation(t *testing.T) {
 	p.wantNothingLeft()
 
 	// It comes back, for the network only: it signs nothing, and nothing is asked for it.
-	peering = p.peering()
-	peering.Spec = v1alpha1.PeeringSpec{
-		Consumer: p.consumer.name, Provider: p.provider.name, Modules: placement.ModulesFor(false), Kept: true,
-		Invited: &v1alpha1.InvitedCluster{Role: v1alpha1.SideConsumer, ClusterID: p.consumer.id},
-	}
-	must(t, p.hub.Create(t.Context(), peering))
-	invitation = p.invitation(peering)
+	peering, invitation = p.invite(placement.ModulesFor(false))
 	answer, err = liqo.Accept(t.Context(), p.consumer.Config(), invitation, o)
 	must(t, err)
 	if invitation.Nonce != nil || answer.Handshake != nil {
@@ -176,16 +164,22 @@ func TestAConsumerJoinsByInvitation(t *testing.T) {
 	}
 }
 
-// invitation reconciles an invited peering until there is one.
-func (p *pair) invitation(peering *v1alpha1.Peering) (invitation *liqo.Invitation) {
+// invite invites the consumer to a peering, and reconciles that until there is an invitation.
+func (p *pair) invite(modules []v1alpha1.LiqoModule) (peering *v1alpha1.Peering, invitation *liqo.Invitation) {
 	p.Helper()
+	peering = p.peering()
+	peering.Spec = v1alpha1.PeeringSpec{
+		Consumer: p.consumer.name, Provider: p.provider.name, Modules: modules, Kept: true,
+		Invited: &v1alpha1.InvitedCluster{Role: v1alpha1.SideConsumer, ClusterID: p.consumer.id},
+	}
+	must(p.T, p.hub.Create(p.Context(), peering))
 	p.eventually("there is an invitation", func(ctx context.Context) (bool, error) {
 		p.pass(ctx, peering)
 		var err error
 		invitation, err = liqo.InvitationOf(peering)
 		return err == nil, nil
 	}, func() string { return ready(peering).Message })
-	return invitation
+	return peering, invitation
 }
 
 // TestInvitationsThatAskForMore: what is signed, and given away, is what Liqo asks for.
