@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,12 +55,16 @@ finds its ID in the ConfigMap of its Liqo that is labelled app.kubernetes.io/nam
 				return fmt.Errorf("invite %s: %w", args[0], err)
 			}
 			var invitation *liqo.Invitation
+			problem := errors.New("it is being made: invite again")
 			err = awaitPeering(cmd, c, peering, patience, func() bool {
-				invitation, err = liqo.InvitationOf(peering)
-				return err == nil
+				invitation, problem = liqo.InvitationOf(peering)
+				return problem == nil
 			})
 			if err != nil {
 				return err
+			}
+			if problem != nil {
+				return fmt.Errorf("invite %s: %w", args[0], problem)
 			}
 			return printDocument(cmd, invitation)
 		},
@@ -273,18 +278,18 @@ func newPeeringWithdrawCommand(hub *hubFlags) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return withdraw(cmd, c, args[0], map[v1alpha1.PeeringSide]*v1alpha1.Peering{
-			v1alpha1.SideProvider: newPeering(hub, with, args[0]), v1alpha1.SideConsumer: newPeering(hub, args[0], with),
-		}, patience)
+		return withdraw(cmd, hub, c, args[0], with, patience)
 	}
 	return cmd
 }
 
-// withdraw ends the peerings that a cluster was invited to, by its role in them, and forgets the
-// cluster if it has joined by one.
-func withdraw(cmd *cobra.Command, c client.Client, name string, peerings map[v1alpha1.PeeringSide]*v1alpha1.Peering, patience time.Duration) error {
+// withdraw ends the peering that a cluster was invited to, in whatever role, and forgets the
+// cluster if it has joined by that.
+func withdraw(cmd *cobra.Command, hub *hubFlags, c client.Client, name, with string, patience time.Duration) error {
 	ctx := cmd.Context()
-	for role, peering := range peerings {
+	for role, peering := range map[v1alpha1.PeeringSide]*v1alpha1.Peering{
+		v1alpha1.SideProvider: newPeering(hub, with, name), v1alpha1.SideConsumer: newPeering(hub, name, with),
+	} {
 		err := c.Get(ctx, client.ObjectKeyFromObject(peering), peering)
 		if err == nil && peering.IsInvited(role) {
 			err = removePeering(cmd, c, peering, patience)
@@ -294,14 +299,17 @@ func withdraw(cmd *cobra.Command, c client.Client, name string, peerings map[v1a
 		}
 	}
 	cluster := &v1alpha1.MemberCluster{}
-	err := c.Get(ctx, client.ObjectKey{Namespace: peerings[v1alpha1.SideProvider].Namespace, Name: name}, cluster)
-	if err == nil && (cluster.Spec.Liqo == nil || cluster.Spec.Liqo.Joined == nil) {
-		return fmt.Errorf("cluster %s has not joined by invitation: `sluice cluster remove` forgets it", name)
+	err := c.Get(ctx, client.ObjectKey{Namespace: hub.namespace, Name: name}, cluster)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err == nil && (cluster.Spec.Liqo == nil || cluster.Spec.Liqo.Joined == nil || cluster.Spec.Liqo.Joined.With != with) {
+		return fmt.Errorf("cluster %s has not joined %s by invitation, and stays", name, with)
 	}
 	if err == nil {
-		err = c.Delete(ctx, cluster)
+		err = client.IgnoreNotFound(c.Delete(ctx, cluster))
 	}
-	if client.IgnoreNotFound(err) != nil {
+	if err != nil {
 		return fmt.Errorf("cluster %s: %w", name, err)
 	}
 	return nil

@@ -8,6 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -157,4 +160,83 @@ func TestPeeringDocuments(t *testing.T) {
 	if _, err := sluice(t, "peering", "join", write(out.String())); err == nil || !strings.Contains(err.Error(), "want sluice.dev/v1alpha1 PeeringAnswer") {
 		t.Errorf("joining by an invitation: %v", err)
 	}
+}
+
+// TestOperatorOfInvitations: a cluster joins in the role that it was invited in, and is
+// forgotten with the invitation.
+func TestOperatorOfInvitations(t *testing.T) {
+	h, c, operator, must := operatedHub(t)
+	readyCluster(t, c, h.Namespace, "eu", 4)
+	answer := func(role v1alpha1.PeeringSide, clusterID string) string {
+		text, err := yaml.Marshal(liqo.Answer{
+			TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: liqo.KindAnswer},
+			Cluster:  "theirs", With: "eu", Role: role, Network: v1alpha1.LiqoNetwork{ClusterID: clusterID}, PublicKey: []byte("key"),
+			Kubeconfig: "kubeconfig", Identity: "identity", Handshake: &v1alpha1.LiqoHandshake{PublicKey: []byte("p"), Signature: []byte("s"), CSR: []byte("c")},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "answer.yaml")
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	refused := func(says string, args ...string) {
+		t.Helper()
+		if _, err := operator(args...); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("sluice %s: %v, want %q", strings.Join(args, " "), err, says)
+		}
+	}
+	join := func(file string, more ...string) []string {
+		return append([]string{"peering", "join", file, "--wait", "0"}, more...)
+	}
+	invite := []string{"peering", "invite", "theirs", "--cluster-id", "their-id", "--with", "eu", "--wait", "0"}
+	peering := func(consumer, provider string) *v1alpha1.Peering {
+		p := &v1alpha1.Peering{}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: h.Namespace, Name: v1alpha1.PeeringName(consumer, provider)}, p); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+
+	refused("it goes with --consumes", append(invite, "--network-only")...)
+	refused("find the invitation of theirs by eu", join(answer(v1alpha1.SideConsumer, "their-id"), "--consumer", "cf")...)
+	refused("invite again", append(invite, "--consumes", "--network-only")...)
+	if p := peering("theirs", "eu"); !p.IsInvited(v1alpha1.SideConsumer) || len(p.Spec.Modules) != 1 || p.Spec.Modules[0] != v1alpha1.ModuleNetworking {
+		t.Errorf("invited for the network only: %+v", p.Spec)
+	}
+	refused("invite again", append(invite, "--consumes")...)
+	refused("--consumer says whose own cluster", join(answer(v1alpha1.SideConsumer, "their-id"))...)
+	refused("has been invited as a provider", join(answer(v1alpha1.SideProvider, "their-id"), "--consumer", "cf")...)
+	refused("cluster another answers as a consumer, and has not been invited so by eu", join(answer(v1alpha1.SideConsumer, "another"), "--consumer", "cf")...)
+	refused("find the invitation", join(answer(v1alpha1.SideProvider, "their-id"))...)
+	must(join(answer(v1alpha1.SideConsumer, "their-id"), "--consumer", "cf/acme")...)
+	cluster := &v1alpha1.MemberCluster{}
+	key := client.ObjectKey{Namespace: h.Namespace, Name: "theirs"}
+	if err := c.Get(t.Context(), key, cluster); err != nil {
+		t.Fatal(err)
+	}
+	if joined := cluster.Spec.Liqo.Joined; joined.With != "eu" || string(joined.Handshake.Signature) != "s" || joined.Identity != nil || len(cluster.Spec.Liqo.Modules) != 3 {
+		t.Errorf("joined as a consumer: %+v", cluster.Spec.Liqo)
+	}
+	if whose := cluster.Spec.Consumers; len(whose) != 1 || whose[0] != (v1alpha1.ConsumerReference{Platform: "cf", Organization: "acme"}) {
+		t.Errorf("it is the own cluster of %+v", whose)
+	}
+
+	refused("has not joined us by invitation, and stays", "peering", "withdraw", "theirs", "--with", "us")
+	refused("has not joined us by invitation, and stays", "peering", "withdraw", "eu", "--with", "us")
+	must("peering", "withdraw", "theirs", "--with", "eu", "--wait", "0")
+	if err := c.Get(t.Context(), key, cluster); !apierrors.IsNotFound(err) {
+		t.Errorf("the cluster that has left: %v", err)
+	}
+	refused("invite again", invite...)
+	if p := peering("eu", "theirs"); !p.IsInvited(v1alpha1.SideProvider) {
+		t.Errorf("invited as a provider: %+v", p.Spec)
+	}
+	must(join(answer(v1alpha1.SideProvider, "their-id"), "--provider", "acme")...)
+	if err := c.Get(t.Context(), key, cluster); err != nil || cluster.Spec.Liqo.Joined.Identity == nil || len(cluster.Spec.Consumers) != 0 {
+		t.Errorf("joined as a provider: %v, %+v", err, cluster.Spec)
+	}
+	must("peering", "withdraw", "theirs", "--with", "eu", "--wait", "0")
 }

@@ -7,11 +7,13 @@ import (
 	"flag"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -75,11 +77,17 @@ func offloadByHand(t *testing.T, cluster string) string {
 	must(t, c.Create(t.Context(), offloading))
 	t.Cleanup(func() { sweepNamespace(t, c, name) })
 	eventually(t, patience, "the namespace is extended", func(ctx context.Context) string {
-		if err := c.Get(ctx, client.ObjectKeyFromObject(offloading), offloading); err != nil {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(offloading), offloading); err != nil || offloading.Status.OffloadingPhase != offloadingv1beta1.ReadyOffloadingPhaseType {
+			return fmt.Sprint(offloading.Status.OffloadingPhase, err)
+		}
+		// Liqo's webhook, which sends pods to virtual nodes, may come to know of it a moment later.
+		probe := pod("probe", "10m")
+		probe.Namespace = name
+		if err := c.Create(ctx, probe, client.DryRunAll); err != nil {
 			return err.Error()
 		}
-		if phase := offloading.Status.OffloadingPhase; phase != offloadingv1beta1.ReadyOffloadingPhaseType {
-			return fmt.Sprint(phase)
+		if !slices.ContainsFunc(probe.Spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == consts.VirtualNodeTolerationKey }) {
+			return "pods would stay on this cluster"
 		}
 		return ""
 	})
