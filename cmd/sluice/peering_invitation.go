@@ -45,11 +45,10 @@ finds its ID in the ConfigMap of its Liqo that is labelled app.kubernetes.io/nam
 			if networkOnly && !consumes {
 				return errors.New("--network-only: a provider that has joined gives nodes; it goes with --consumes")
 			}
-			peering := newPeering(hub, with, args[0])
 			if consumes {
 				invited.Role = v1alpha1.SideConsumer
-				peering = newPeering(hub, args[0], with)
 			}
+			peering := invitedPeering(hub, invited.Role, args[0], with)
 			peering.Spec.Modules, peering.Spec.Kept, peering.Spec.Invited = placement.ModulesFor(!networkOnly), true, invited
 			if err := apply(cmd.Context(), c, peering); err != nil {
 				return fmt.Errorf("invite %s: %w", args[0], err)
@@ -77,6 +76,14 @@ finds its ID in the ConfigMap of its Liqo that is labelled app.kubernetes.io/nam
 	_ = cmd.MarkFlagRequired("cluster-id")
 	_ = cmd.MarkFlagRequired("with")
 	return cmd
+}
+
+// invitedPeering is the one of a cluster, invited in a role, with the cluster that invites it.
+func invitedPeering(hub *hubFlags, role v1alpha1.PeeringSide, name, with string) *v1alpha1.Peering {
+	if role == v1alpha1.SideConsumer {
+		return newPeering(hub, name, with)
+	}
+	return newPeering(hub, with, name)
 }
 
 func printDocument(cmd *cobra.Command, document any) error {
@@ -226,10 +233,7 @@ func joinCluster(cmd *cobra.Command, hub *hubFlags, f *clusterAddFlags, answer *
 	if consumes != (len(f.liqo.consumers) > 0) {
 		return fmt.Errorf("--consumer says whose own cluster this is; %s has been invited as a %s", answer.Cluster, strings.ToLower(string(answer.Role)))
 	}
-	peering := newPeering(hub, answer.With, answer.Cluster)
-	if consumes {
-		peering = newPeering(hub, answer.Cluster, answer.With)
-	}
+	peering := invitedPeering(hub, answer.Role, answer.Cluster, answer.With)
 	if err := c.Get(ctx, client.ObjectKeyFromObject(peering), peering); err != nil {
 		return fmt.Errorf("find the invitation of %s by %s: %w", answer.Cluster, answer.With, err)
 	}
@@ -287,9 +291,8 @@ func newPeeringWithdrawCommand(hub *hubFlags) *cobra.Command {
 // cluster if it has joined by that.
 func withdraw(cmd *cobra.Command, hub *hubFlags, c client.Client, name, with string, patience time.Duration) error {
 	ctx := cmd.Context()
-	for role, peering := range map[v1alpha1.PeeringSide]*v1alpha1.Peering{
-		v1alpha1.SideProvider: newPeering(hub, with, name), v1alpha1.SideConsumer: newPeering(hub, name, with),
-	} {
+	for _, role := range []v1alpha1.PeeringSide{v1alpha1.SideProvider, v1alpha1.SideConsumer} {
+		peering := invitedPeering(hub, role, name, with)
 		err := c.Get(ctx, client.ObjectKeyFromObject(peering), peering)
 		if err == nil && peering.IsInvited(role) {
 			err = removePeering(cmd, c, peering, patience)

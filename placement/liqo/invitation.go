@@ -134,7 +134,7 @@ func Accept(ctx context.Context, admin *rest.Config, invitation *Invitation, o A
 	if s.own.ClusterID != invitation.ClusterID {
 		return nil, fmt.Errorf("the invitation is for cluster %s, and this one is %s to Liqo: ask for another with --cluster-id %s", invitation.ClusterID, s.own.ClusterID, s.own.ClusterID)
 	}
-	provides := invitation.Role != v1alpha1.SideConsumer
+	provides := invitation.Role == v1alpha1.SideProvider
 	o.Progress("giving Sluice the right to look")
 	kubeconfig, err := kube.Register(ctx, admin, joinedManifest(provides))
 	if err != nil {
@@ -218,7 +218,7 @@ func joinedManifest(provides bool) kube.ManifestOptions {
 // inTenantNamespace is what Sluice may do in the tenant namespace of a cluster that has joined.
 func inTenantNamespace(invitation *Invitation) []rbacv1.PolicyRule {
 	switch {
-	case invitation.Role != v1alpha1.SideConsumer:
+	case invitation.Role == v1alpha1.SideProvider:
 		return append(NetworkRules(), JudgeRules()...)
 	case len(invitation.Nonce) > 0:
 		return append(NetworkRules(), AskRules()...)

@@ -6,9 +6,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os/exec"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -44,12 +42,12 @@ func (w *peeringWorld) measure(t *testing.T) {
 		{"through the hub, pod", w.endpoints["pod behind the hub"]},
 	}
 	for _, way := range ways {
-		out, err := exec.Command(w.kubectl, "--kubeconfig", kubeconfig(peerConsumer), "exec", "caller", "--", "/echo", "time", "http://"+way.address, "500").CombinedOutput()
+		out, err := w.from(peerConsumer, "time", "http://"+way.address, "500")
 		if err != nil {
 			t.Errorf("%s: %v %s", way.name, err, out)
 			continue
 		}
-		t.Logf("a request %-32s %s ms (median of 500)", way.name, strings.TrimSpace(string(out)))
+		t.Logf("a request %-32s %s ms (median of 500)", way.name, out)
 	}
 	namespace := v1alpha1.MemberNamespace(v1alpha1.InstanceName("first", "node"))
 	byHand := offloadByHand(t, peerConsumer)

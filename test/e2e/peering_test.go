@@ -109,7 +109,7 @@ type peeringWorld struct {
 	hub                           client.Client
 	kubectl                       string
 	node, larger, across, through plan
-	bare                          plan
+	bare                          plan // for the invited consumer
 	consumer                      *kubernetes.Clientset
 	provider                      *kubernetes.Clientset
 	invitation                    string
@@ -187,15 +187,16 @@ func (w *peeringWorld) plan(t *testing.T, p *plan, name string) plan {
 	return *p
 }
 
-// from makes a request from the caller on a cluster.
-func (w *peeringWorld) from(cluster, target string) (string, error) {
-	out, err := exec.Command(w.kubectl, "--kubeconfig", kubeconfig(cluster), "exec", "caller", "--", "/echo", "get", target).CombinedOutput()
+// from runs a command of the caller on a cluster.
+func (w *peeringWorld) from(cluster string, command ...string) (string, error) {
+	args := append([]string{"--kubeconfig", kubeconfig(cluster), "exec", "caller", "--", "/echo"}, command...)
+	out, err := exec.Command(w.kubectl, args...).CombinedOutput()
 	return strings.TrimSpace(string(out)), err
 }
 
 // fromConsumer makes a request from a pod of the consumer's own cluster.
 func (w *peeringWorld) fromConsumer(target string) (string, error) {
-	return w.from(peerConsumer, target)
+	return w.from(peerConsumer, "get", target)
 }
 
 // runCaller runs the pod on a cluster that requests come from, until the test ends.
@@ -278,7 +279,7 @@ func (w *peeringWorld) awaitEndpoints(t *testing.T, from, id, pods string, ports
 			return fmt.Sprintf("endpoints %v, metadata %v", all, a.body["metadata"])
 		}
 		for _, address := range found {
-			answered, err := w.from(from, "http://"+address)
+			answered, err := w.from(from, "get", "http://"+address)
 			if err != nil || !strings.HasPrefix(answered, pods) {
 				return fmt.Sprintf("http://%s: %q %v", address, answered, err)
 			}
