@@ -66,7 +66,7 @@ func (s *side) verified(nonce []byte, proof *v1alpha1.LiqoHandshake) error {
 	refused := func(why string) error {
 		return &placement.RefusedError{
 			Reason: fmt.Sprintf("the answer of cluster %s does not prove its key: %s", s.remote.ClusterID, why),
-			Remedy: "invite it again, and have its owner accept that invitation",
+			Remedy: "withdraw the invitation, and invite it again",
 		}
 	}
 	key, der, err := authentication.ParseTenantPublicKey(proof.PublicKey)
@@ -94,7 +94,7 @@ func shakeHands(ctx context.Context, consumer, provider *side) (*metav1.Time, er
 	if proof == nil {
 		return nil, &placement.RefusedError{
 			Reason: fmt.Sprintf("%s has joined for the network only", consumer.cluster.Name),
-			Remedy: "invite it without --network-only",
+			Remedy: "withdraw the invitation, and invite it without --network-only",
 		}
 	}
 	nonce, err := provider.nonce(ctx)
