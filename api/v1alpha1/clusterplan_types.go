@@ -125,7 +125,7 @@ type AddOn struct {
 	// +kubebuilder:validation:MaxLength=53
 	Name string `json:"name"`
 	// Chart is a file or folder below the folder that Sluice is given with --charts, for
-	// instance ingress-nginx-4.13.0.tgz, or a chart in a registry, by version or digest:
+	// instance cilium-1.18.2.tgz, or a chart in a registry, by version or digest:
 	// oci://HOST/PATH:VERSION or oci://HOST/PATH@sha256:DIGEST. The operator says which
 	// registries may be asked (--chart-registry).
 	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9][A-Za-z0-9._+-]*|oci://[a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)+(:v?[0-9][A-Za-z0-9._+-]*|@sha256:[0-9a-f]{64}))$`

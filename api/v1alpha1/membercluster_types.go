@@ -83,6 +83,7 @@ type MemberClusterList struct {
 // MemberClusterSpec says how to reach a member cluster and what the operator and
 // its provider declare about it.
 // +kubebuilder:validation:XValidation:rule="(has(self.driver) && self.driver == 'capi') == has(self.capacity)",message="a cluster with the driver capi, and no other, has a capacity"
+// +kubebuilder:validation:XValidation:rule="!has(self.capacity) || !has(self.sell)",message="a cluster with the driver capi says in capacity what it sells"
 // +kubebuilder:validation:XValidation:rule="(has(self.driver) && self.driver == 'liqo') || !(has(self.liqo) || has(self.consumers))",message="only a cluster with the driver liqo has the sections liqo and consumers"
 type MemberClusterSpec struct {
 	// Driver that delivers instances to this cluster.
@@ -133,11 +134,27 @@ type MemberClusterSpec struct {
 	// Oversubscription is by how much the provider sells more of a resource than there is,
 	// for instance cpu: "1.5"; at least 1.
 	Oversubscription map[corev1.ResourceName]resource.Quantity `json:"oversubscription,omitempty"`
+	// Sell bounds what is sold of the cluster; the rest is held back. None means all of it.
+	Sell *Sale `json:"sell,omitempty"`
 	// Prices of what is reserved on this cluster.
 	Prices *PriceList `json:"prices,omitempty"`
 	// Trust, where it is set, keeps the cluster out of new placements until its provider
 	// has proven what it is.
 	Trust *TrustRequirements `json:"trust,omitempty"`
+}
+
+// Sale bounds what is reserved on a cluster for instances, all together. What others use there
+// takes of what is held back first.
+// +kubebuilder:validation:XValidation:rule="has(self.share) || has(self.atMost)",message="a sale has a share or atMost"
+type Sale struct {
+	// Share of what the cluster has of each resource, in percent.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	Share int32 `json:"share,omitempty"`
+	// AtMost of a resource, for instance cpu: "10"; zero sells none of it.
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=64
+	AtMost corev1.ResourceList `json:"atMost,omitempty"`
 }
 
 // LiqoCluster says how a cluster takes part in Liqo's peerings.

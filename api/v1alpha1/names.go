@@ -63,6 +63,9 @@ const (
 	PlatformSelf = "sluice"
 	// FieldManager owns the fields that Sluice applies.
 	FieldManager = "sluice"
+	// MemberLease is the Lease that Sluice renews on a member cluster, in the namespace of its
+	// own account, to see that writes are taken there.
+	MemberLease = "sluice"
 )
 
 // MemberRole is the name of the Role, in an instance's namespace, that a

@@ -44,9 +44,14 @@ type Operation struct {
 	Generation int64 `json:"generation"`
 	// State of the operation.
 	State OperationState `json:"state"`
-	// Description for the end user: the step in hand, or why it failed and what would help.
+	// Description for operators: the step in hand, or why it failed and what would help. Of
+	// bindings, end users read it as well.
 	// +kubebuilder:validation:MaxLength=10000
 	Description string `json:"description,omitempty"`
+	// Summary is what end users read of an instance's operation: what they can act on, without
+	// clusters, figures and addresses.
+	// +kubebuilder:validation:MaxLength=10000
+	Summary string `json:"summary,omitempty"`
 	// StartedAt is when the controller first saw this generation.
 	StartedAt metav1.Time `json:"startedAt"`
 	// FinishedAt is when State left "in progress".

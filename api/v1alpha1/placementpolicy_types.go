@@ -213,7 +213,23 @@ type PolicyRule struct {
 	// An expression that fails to evaluate refuses the cluster.
 	// +kubebuilder:validation:MaxLength=4096
 	Expression string `json:"expression,omitempty"`
+	// AppliesTo says of which clusters the rule must hold: of the whole path, which is the
+	// chosen clusters and the hub through which they are reached, where there is one; or of
+	// either alone.
+	// +kubebuilder:default=Path
+	AppliesTo RuleScope `json:"appliesTo,omitempty"`
 }
+
+// RuleScope says of which clusters a rule must hold.
+// +kubebuilder:validation:Enum=Path;Clusters;Hubs
+type RuleScope string
+
+// Of which clusters a rule must hold; empty means all of the path.
+const (
+	RulePath     RuleScope = "Path"
+	RuleClusters RuleScope = "Clusters"
+	RuleHubs     RuleScope = "Hubs"
+)
 
 // PolicyPreference is a rule with a weight.
 type PolicyPreference struct {
@@ -226,7 +242,7 @@ type PolicyPreference struct {
 
 // ClaimRule asks for a claim with a minimum assurance. It holds when one claim of
 // that name has a value asked for and at least the assurance asked for.
-// +kubebuilder:validation:XValidation:rule="!(has(self.values) && has(self.atLeast))",message="a claim rule has values or atLeast, not both"
+// +kubebuilder:validation:XValidation:rule="!has(self.values) || !(has(self.atLeast) || has(self.atMost))",message="a claim rule has values or bounds (atLeast, atMost), not both"
 type ClaimRule struct {
 	// Name of the claim, for instance datacenter.country.
 	// +kubebuilder:validation:MinLength=1
@@ -239,6 +255,9 @@ type ClaimRule struct {
 	// AtLeast orders the value: label levels as SC < L1 < L2 < L3, anything else as a number.
 	// +kubebuilder:validation:MaxLength=63
 	AtLeast string `json:"atLeast,omitempty"`
+	// AtMost orders the value as AtLeast does, for instance latency.p95Ms of at most 50.
+	// +kubebuilder:validation:MaxLength=63
+	AtMost string `json:"atMost,omitempty"`
 	// Assurance is the least that counts.
 	// +kubebuilder:default=self
 	Assurance Assurance `json:"assurance,omitempty"`

@@ -9,12 +9,14 @@ import (
 // in spec.provider.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name=DID,type=string,JSONPath=`.spec.did`
 type Provider struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec ProviderSpec `json:"spec"`
+	Spec   ProviderSpec   `json:"spec"`
+	Status ProviderStatus `json:"status,omitempty"`
 }
 
 // ProviderList is a list of providers.
@@ -29,6 +31,27 @@ type ProviderList struct {
 // ProviderSpec says who the provider is.
 type ProviderSpec struct {
 	Identified `json:",inline"`
+}
+
+// ProviderStatus is what Sluice keeps of a provider.
+type ProviderStatus struct {
+	// UsedNonces are those that presentations of the provider have answered, until the
+	// nonces end by themselves: each serves once.
+	// +kubebuilder:validation:MaxItems=128
+	UsedNonces []UsedNonce `json:"usedNonces,omitempty"`
+}
+
+// MaxUsedNonces is how many presentations of one provider are taken within the lifetime
+// of a nonce, ten minutes.
+const MaxUsedNonces = 128
+
+// UsedNonce is a nonce that has been answered.
+type UsedNonce struct {
+	// ID tells it from others.
+	// +kubebuilder:validation:MaxLength=64
+	ID string `json:"id"`
+	// ExpiresAt is when it would have ended unused.
+	ExpiresAt metav1.Time `json:"expiresAt"`
 }
 
 // Identified is an organisation that signs credentials.

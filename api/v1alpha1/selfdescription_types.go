@@ -43,6 +43,11 @@ type SelfDescriptionSpec struct {
 	// Legacy says that the credential carries a JSON-LD proof and was imported by an operator.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="legacy is immutable"
 	Legacy bool `json:"legacy,omitempty"`
+	// KeyID is the DID URL of the key that a Legacy credential was signed with, where its
+	// proof names the issuer's DID only. It must be a key of the issuer.
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="keyID is immutable"
+	KeyID string `json:"keyID,omitempty"`
 	// Provider that presented the credential, by the name of its Provider resource.
 	Provider string `json:"provider,omitempty"`
 	// Revoked withdraws the credential here, whatever its issuer says; RevokedBecause says why.

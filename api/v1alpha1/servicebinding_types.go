@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -92,9 +94,11 @@ type ServiceBindingStatus struct {
 	// Services are the addresses of Endpoints that are those of a Service, by its name, for
 	// instance web: ["tcp://10.2.0.9:80"]. A name stays when the instance moves.
 	Services map[string][]string `json:"services,omitempty"`
+	// IssuedAt is when the credentials were issued.
+	IssuedAt *metav1.Time `json:"issuedAt,omitempty"`
 	// ExpiresAt is when the credentials stop working.
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
-	// RenewBefore is when the platform should have rotated the binding.
+	// RenewBefore is when the platform should have fetched the binding again, or rotated it.
 	RenewBefore *metav1.Time `json:"renewBefore,omitempty"`
 	// Clusters on which the binding has, or may have, a ServiceAccount; written before it is created.
 	Clusters []string `json:"clusters,omitempty"`
@@ -120,3 +124,30 @@ type Endpoint struct {
 	// +kubebuilder:default=tcp
 	Protocol string `json:"protocol,omitempty"`
 }
+
+// AnnotationRenew on a binding asks for new credentials in place of those that end at the
+// time that it says; what is answered already asks for nothing. The platform sees the new ones
+// when it fetches the binding; the old ones work until they end.
+const AnnotationRenew = "sluice.dev/renew"
+
+// WantsRenewal reports whether a binding's credentials are past half of their life, so that
+// a platform that fetches them should get others.
+func (b *ServiceBinding) WantsRenewal(now time.Time) bool {
+	expires, issued := b.Status.ExpiresAt, b.Status.IssuedAt
+	if issued == nil && b.Status.Operation != nil {
+		issued = b.Status.Operation.FinishedAt // issued before IssuedAt was kept
+	}
+	return expires != nil && issued != nil && now.After(issued.Add(expires.Sub(issued.Time)/2))
+}
+
+// AskRenewal asks for credentials in place of those that there are.
+func (b *ServiceBinding) AskRenewal() {
+	metav1.SetMetaDataAnnotation(&b.ObjectMeta, AnnotationRenew, b.renewal())
+}
+
+// RenewalAsked reports whether credentials are asked for in place of those that there are.
+func (b *ServiceBinding) RenewalAsked() bool {
+	return b.Status.ExpiresAt != nil && b.Annotations[AnnotationRenew] == b.renewal()
+}
+
+func (b *ServiceBinding) renewal() string { return b.Status.ExpiresAt.UTC().Format(time.RFC3339) }

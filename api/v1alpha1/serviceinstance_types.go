@@ -173,6 +173,10 @@ type DeliveredState struct {
 type Decision struct {
 	// Generation of spec that was placed.
 	Generation int64 `json:"generation"`
+	// Term of office of the leader that made it: who holds the hub's Lease, and how often
+	// that has changed hands. None with an embedded hub, which has one writer. A later
+	// leader makes a decision of another term again before it delivers it.
+	Term string `json:"term,omitempty"`
 	// Placements, one a chosen cluster.
 	// +listType=map
 	// +listMapKey=cluster

@@ -142,6 +142,10 @@ type Plan struct {
 	// +kubebuilder:validation:Minimum=30
 	// +kubebuilder:default=3600
 	MaximumPollingDurationSeconds int32 `json:"maximumPollingDurationSeconds,omitempty"`
+	// WaitFor says which orders that fit nowhere wait: those that capacity becoming free, or a
+	// cluster that comes back, could place; or all. Others fail at once, with the reasons.
+	// +kubebuilder:default=Capacity
+	WaitFor WaitFor `json:"waitFor,omitempty"`
 	// MaintenanceInfo of instances created from now on.
 	MaintenanceInfo *MaintenanceInfo `json:"maintenanceInfo,omitempty"`
 	// DashboardURL of instances; {platform}, {instance_id} and {instance} (the resource's
@@ -162,6 +166,19 @@ type Plan struct {
 	// +kubebuilder:default={}
 	Credentials CredentialsPolicy `json:"credentials,omitempty"`
 }
+
+// WaitFor says for what an order waits that fits nowhere.
+// +kubebuilder:validation:Enum=Capacity;Anything
+type WaitFor string
+
+// For what an order waits; empty means capacity.
+const (
+	// WaitForCapacity waits for capacity that becomes free, and for clusters that answer, take
+	// new placements again or have more proven about them.
+	WaitForCapacity WaitFor = "Capacity"
+	// WaitForAnything waits for changes of clusters, too.
+	WaitForAnything WaitFor = "Anything"
+)
 
 // Cost is one line of a plan's price, for instance 29.5 EUR MONTHLY.
 type Cost struct {
@@ -388,7 +405,8 @@ type Spread struct {
 	// +kubebuilder:validation:Maximum=64
 	Groups int32 `json:"groups,omitempty"`
 	// Each asks for one cluster in every group that selector and tier leave, however many
-	// those are (at most 64); the number of clusters then counts for nothing.
+	// those are (at most 64); the number of clusters then counts for nothing. Each has at least
+	// one of the replicas, where there are some: fewer replicas than groups are refused.
 	Each bool `json:"each,omitempty"`
 	// MaxSkew is by how many the numbers of clusters in two chosen groups may differ.
 	// +kubebuilder:validation:Minimum=1
@@ -550,14 +568,16 @@ type ScoreWeights struct {
 // CredentialsPolicy says what credentials bindings of a plan return.
 // +kubebuilder:validation:XValidation:rule="!has(self.lifetimeSeconds) || !has(self.renewBeforeSeconds) || self.renewBeforeSeconds < self.lifetimeSeconds",message="renewBeforeSeconds must be less than lifetimeSeconds"
 type CredentialsPolicy struct {
-	// LifetimeSeconds of a binding's token; the member cluster may shorten it.
+	// LifetimeSeconds of a binding's token; the member cluster may shorten it. Unbinding ends
+	// it at once, however long it has. The default is a year, as most platforms read
+	// credentials once, when they bind.
 	// +kubebuilder:validation:Minimum=600
 	// +kubebuilder:validation:Maximum=31536000
-	// +kubebuilder:default=86400
+	// +kubebuilder:default=31536000
 	LifetimeSeconds int64 `json:"lifetimeSeconds,omitempty"`
-	// RenewBeforeSeconds before its expiry a platform should rotate the binding.
+	// RenewBeforeSeconds before its expiry a platform should fetch the binding again, which
+	// renews its credentials, or rotate it. Absent means when a fifth of the lifetime is left.
 	// +kubebuilder:validation:Minimum=60
-	// +kubebuilder:default=300
 	RenewBeforeSeconds int64 `json:"renewBeforeSeconds,omitempty"`
 	// Role of the binding within the instance's namespace: edit, or view. Cluster plans say
 	// in cluster.roles what there is.
