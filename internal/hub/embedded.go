@@ -76,6 +76,7 @@ func startEmbedded(ctx context.Context, o Options) (_ *Hub, err error) {
 	}
 	undo.push(func() error { return os.Remove(h.Kubeconfig) })
 
+	h.checkAnswers()
 	h.supervise(store, api, &undo)
 	return h, nil
 }

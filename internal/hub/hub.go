@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sluice-dev/sluice/charts"
+	"github.com/sluice-dev/sluice/internal/answers"
 )
 
 // DefaultNamespace holds Sluice's resources unless Options or the pod say
@@ -149,6 +151,7 @@ func startKubeconfig(ctx context.Context, o Options) (*Hub, error) {
 	if err := h.connect(ctx, o, charts.CRDs); err != nil {
 		return nil, fmt.Errorf("start hub from kubeconfig %s: %w", o.Kubeconfig, err)
 	}
+	h.checkAnswers()
 	return h, nil
 }
 
@@ -165,7 +168,19 @@ func startInCluster(ctx context.Context, o Options, config *rest.Config) (*Hub, 
 	if err := h.connect(ctx, o, charts.CRDs); err != nil {
 		return nil, fmt.Errorf("start hub in the surrounding cluster: %w", err)
 	}
+	h.checkAnswers()
 	return h, nil
+}
+
+// checkAnswers makes clients believe only what an API server says (package answers), and
+// that something is gone only of the hub that was started.
+func (h *Hub) checkAnswers() {
+	pin := &answers.Pin{
+		Path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + identityCRD, Kind: "CustomResourceDefinition",
+		For: 10 * time.Second, // every new instance is looked for first
+	}
+	pin.Set(h.ID)
+	answers.Check(h.Config, pin)
 }
 
 func firstOf(names ...string) string {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 )
@@ -41,14 +42,40 @@ func (l *dataDirLock) writeHolder() error {
 	return err
 }
 
-// release unlocks the directory. The file stays: removing it would let two
-// processes lock two files of one name.
-func (l *dataDirLock) release() error { return l.file.Close() }
+// release unlocks the directory. The file stays, and names nobody: removing it would let
+// two processes lock two files of one name.
+func (l *dataDirLock) release() error { return errors.Join(l.file.Truncate(0), l.file.Close()) }
 
 func lockHolder(name string) string {
-	content, err := os.ReadFile(name)
-	if pid := strings.TrimSpace(string(content)); err == nil && pid != "" {
-		return "process " + pid
+	if pid := readHolder(name); pid != 0 {
+		return fmt.Sprintf("process %d", pid)
 	}
 	return "another process"
+}
+
+// Holder is the process that runs, or starts, the hub of a data directory, as far as can be told without
+// taking its lock; 0 for none. After a reboot it may be another process of that number.
+func Holder(dir string) (pid int) {
+	pid = readHolder(filepath.Join(dir, "lock"))
+	if pid == 0 {
+		return 0
+	}
+	process, err := os.FindProcess(pid)
+	if err != nil || errors.Is(process.Signal(syscall.Signal(0)), os.ErrProcessDone) {
+		return 0
+	}
+	return pid
+}
+
+// readHolder is what the lock file names; 0 if it names nobody.
+func readHolder(name string) (pid int) {
+	content, err := os.ReadFile(name)
+	if err != nil {
+		return 0
+	}
+	pid, err = strconv.Atoi(strings.TrimSpace(string(content)))
+	if err != nil || pid <= 0 {
+		return 0
+	}
+	return pid
 }

@@ -83,6 +83,10 @@ var expectedOfEtcd = map[string]bool{
 	"failed to publish local member to cluster through raft": true,
 }
 
+// damaged is what to do when etcd cannot go on, as when its log fails its checksums.
+const damaged = "the embedded hub cannot use what is in the folder etcd of its data directory: stop, keep a copy of that directory for later, and put back the last backup of the whole of it; " +
+	"clusters and what is on them stay as they are meanwhile"
+
 type zapCore struct {
 	zapcore.LevelEnabler
 	logger *slog.Logger
@@ -104,7 +108,11 @@ func (c *zapCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 	if entry.Level > zapcore.WarnLevel {
 		level = slog.LevelError
 	}
-	c.logger.Log(context.Background(), level, entry.Message, attributes(fields)...)
+	attrs := attributes(fields)
+	if entry.Level > zapcore.ErrorLevel {
+		attrs = append(attrs, slog.String("remedy", damaged)) // the process ends with this line
+	}
+	c.logger.Log(context.Background(), level, entry.Message, attrs...)
 	return nil
 }
 

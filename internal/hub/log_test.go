@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 )
 
 func TestLogsBelowWarningsAreDropped(t *testing.T) {
@@ -27,6 +28,10 @@ func TestLogsBelowWarningsAreDropped(t *testing.T) {
 		{"zap warning", func(l *slog.Logger) { zapOver(l).With(zap.Int("member", 1)).Warn("warned") }, "level=WARN msg=warned member=1"},
 		{"zap error", func(l *slog.Logger) { zapOver(l).Error("failed", zap.Error(errors.New("late"))) }, "level=ERROR msg=failed error=late"},
 		{"zap error of every stop", func(l *slog.Logger) { zapOver(l).Error("setting up serving from embedded etcd failed.") }, ""},
+		{"zap fatal", func(l *slog.Logger) {
+			defer func() { _ = recover() }() // instead of ending the process
+			zapOver(l).WithOptions(zap.WithFatalHook(zapcore.WriteThenPanic)).Fatal("failed to read WAL, cannot be repaired")
+		}, `remedy="` + damaged + `"`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var output bytes.Buffer

@@ -2,6 +2,7 @@ package member
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -10,13 +11,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/sluice-dev/sluice/internal/answers"
 )
 
 // requestTimeout bounds each request of Connection.Client.
@@ -40,6 +45,7 @@ type Connection struct {
 	// Username is who Sluice is on the cluster.
 	Username string
 
+	pin       *answers.Pin
 	transport *http.Client
 	mapper    meta.RESTMapper
 }
@@ -50,14 +56,16 @@ func (c *Connection) Typed(s *runtime.Scheme) (client.Client, error) {
 	bounded.Timeout = requestTimeout
 	typed, err := client.New(bounded, client.Options{Scheme: s, Mapper: c.mapper, HTTPClient: c.transport})
 	if err != nil {
-		return nil, &Error{Cluster: c.Cluster, Step: StepConnect, Remedy: remedyFor(err), Err: err}
+		return nil, &Error{Cluster: c.Cluster, Step: StepConnect, Remedy: RemedyFor(err), Err: err}
 	}
 	return typed, nil
 }
 
 // connect opens a connection and asks the API server who Sluice is there, which
-// proves address, certificate and credentials with one request.
+// proves address, certificate and credentials with one request, and which cluster it is.
 func connect(ctx context.Context, cluster, consumerServer string, config *rest.Config) (*Connection, error) {
+	pin := answers.KubeSystem()
+	answers.Check(config, pin)
 	bounded := rest.CopyConfig(config)
 	bounded.Timeout = requestTimeout
 	transport, err := rest.HTTPClientFor(bounded)
@@ -77,16 +85,51 @@ func connect(ctx context.Context, cluster, consumerServer string, config *rest.C
 		transport.CloseIdleConnections()
 		return nil, fmt.Errorf("ask who Sluice is: %w", err)
 	}
+	if self.Status.UserInfo.Username == "" {
+		transport.CloseIdleConnections()
+		return nil, errors.New("ask who Sluice is: it does not say")
+	}
 	if consumerServer == "" {
 		consumerServer = config.Host
 	}
-	return &Connection{
+	connection := &Connection{
 		Cluster: cluster, Config: config, Client: c,
 		Server: config.Host, ConsumerServer: consumerServer, CAData: config.CAData,
 		Username:  self.Status.UserInfo.Username,
+		pin:       pin,
 		transport: transport,
 		mapper:    mapper,
-	}, nil
+	}
+	uid, err := connection.uid(ctx)
+	if err != nil && !apierrors.IsForbidden(err) { // then it is known by what the hub says of it
+		transport.CloseIdleConnections()
+		return nil, fmt.Errorf("ask which cluster it is: %w", err)
+	}
+	pin.Set(uid)
+	return connection, nil
+}
+
+// uid identifies the cluster that answers.
+func (c *Connection) uid(ctx context.Context) (string, error) {
+	var system corev1.Namespace
+	if err := c.Client.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &system); err != nil {
+		return "", err
+	}
+	return string(system.UID), nil
+}
+
+// recognise returns an *Error unless the cluster is the one with a UID; an empty one is
+// that of a cluster that has never been seen before.
+func (c *Connection) recognise(uid string) error {
+	switch is := c.pin.UID(); {
+	case uid == "", is == uid:
+		return nil
+	case is == "":
+		c.pin.Set(uid)
+		return nil
+	default:
+		return Stranger(c.Cluster, uid, is)
+	}
 }
 
 // close frees the connection's sockets once the requests in flight are done.

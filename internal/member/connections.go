@@ -6,14 +6,17 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/transport"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/answers"
 	"github.com/sluice-dev/sluice/internal/seal"
 )
 
@@ -27,6 +30,9 @@ type Connections struct {
 	// Keys unseal the kubeconfigs that `sluice cluster add` sealed; where there are
 	// none, only clusters with a Secret can be reached.
 	Keys *seal.Keyset
+	// Wrap is put around the transport of every connection, to keep those who do not lead from
+	// writing; nil wraps none.
+	Wrap transport.WrapperFunc
 
 	opening singleflight.Group
 	mu      sync.Mutex
@@ -51,7 +57,7 @@ func (c *Connections) Cluster(ctx context.Context, name string) (*v1alpha1.Membe
 		remedy := "see whether the hub answers"
 		if apierrors.IsNotFound(err) {
 			remedy = "add it to the inventory with `sluice cluster add`"
-			c.drop(name, fingerprint{})
+			c.Forget(name)
 		}
 		return nil, &Error{Cluster: name, Step: StepFind, Remedy: remedy, Err: err}
 	}
@@ -76,9 +82,39 @@ func (c *Connections) Open(ctx context.Context, cluster *v1alpha1.MemberCluster)
 	if err != nil {
 		return nil, err
 	}
-	return c.shared(ctx, cluster.Name, fingerprintOf(cluster, sealed), func(ctx context.Context) (*Connection, error) {
+	connection, err := c.shared(ctx, cluster.Name, fingerprintOf(cluster, sealed), func(ctx context.Context) (*Connection, error) {
 		return c.connect(ctx, cluster, sealed)
 	})
+	if err != nil {
+		return nil, err
+	}
+	if err := connection.recognise(cluster.Status.UID); err != nil {
+		c.drop(cluster.Name, fingerprint{}) // it is asked anew, should the right one come back
+		return nil, err
+	}
+	return connection, nil
+}
+
+// Forget drops the connection to a member cluster that is gone, and those to clusters
+// that it has made. Credentials leave the memory with them.
+func (c *Connections) Forget(cluster string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, connection := range c.open {
+		if name == cluster || strings.HasPrefix(name, cluster+"/") {
+			connection.close()
+			delete(c.open, name)
+		}
+	}
+}
+
+// ForgetMade drops the connection to the cluster that was made for an instance.
+func (c *Connections) ForgetMade(management, instance string) {
+	c.drop(madeName(management, instance), fingerprint{})
+}
+
+func madeName(management, instance string) string {
+	return management + "/" + v1alpha1.MadeClusterName(instance)
 }
 
 // Made returns the connection to the cluster that was made for an instance on a
@@ -97,18 +133,22 @@ func (c *Connections) Made(ctx context.Context, management, instance string) (*C
 	}
 	key := client.ObjectKey{Namespace: v1alpha1.MemberNamespace(instance), Name: name + "-kubeconfig"}
 	if err := on.Client.Get(ctx, key, &secret); err != nil {
+		if apierrors.IsNotFound(err) {
+			c.ForgetMade(management, instance)
+		}
 		return nil, failed(StepReadSecret, "wait until its control plane is initialised", err)
 	}
 	kubeconfig := secret.Data["value"]
 	mark := sha256.Sum256(kubeconfig)
-	return c.shared(ctx, management+"/"+name, mark, func(ctx context.Context) (*Connection, error) {
-		config, err := Config(kubeconfig)
+	return c.shared(ctx, madeName(management, instance), mark, func(ctx context.Context) (*Connection, error) {
+		config, err := read(kubeconfig)
 		if err != nil {
 			return nil, failed(StepKubeconfig, "see what its control plane provider writes", err)
 		}
+		config.Wrap(c.Wrap)
 		connection, err := connect(ctx, name, "", config)
 		if err != nil {
-			return nil, failed(StepConnect, remedyFor(err), err)
+			return nil, failed(StepConnect, RemedyFor(err), err)
 		}
 		return connection, nil
 	})
@@ -159,13 +199,14 @@ func (c *Connections) connect(ctx context.Context, cluster *v1alpha1.MemberClust
 	if err != nil {
 		return nil, err
 	}
-	config, err := Config(kubeconfig)
+	config, err := read(kubeconfig)
 	if err != nil {
 		return nil, &Error{Cluster: cluster.Name, Step: StepKubeconfig, Remedy: "give it a self-contained kubeconfig, for instance the one that `sluice cluster add` makes", Err: err}
 	}
+	config.Wrap(c.Wrap)
 	connection, err := connect(ctx, cluster.Name, cluster.Spec.ConsumerServer, config)
 	if err != nil {
-		return nil, &Error{Cluster: cluster.Name, Step: StepConnect, Remedy: remedyFor(err), Err: err}
+		return nil, &Error{Cluster: cluster.Name, Step: StepConnect, Remedy: RemedyFor(err), Err: err}
 	}
 	return connection, nil
 }
@@ -181,10 +222,13 @@ func (c *Connections) keep(name string, connection *Connection, access fingerpri
 	c.open[name] = kept{connection, access}
 }
 
-func remedyFor(err error) string {
+// RemedyFor says what helps where a cluster does not answer as it should.
+func RemedyFor(err error) string {
 	switch {
 	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
-		return "its credentials are not accepted: run `sluice cluster add` again"
+		return "its credentials are not accepted: run `sluice cluster renew`"
+	case answers.IsForeign(err):
+		return "something in front of it answers in its place: see what its address leads to, and whether its API server is up"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "it did not answer in time: see whether its API server is up and reachable from Sluice"
 	default:
@@ -240,7 +284,7 @@ func (c *Connections) kubeconfig(cluster *v1alpha1.MemberCluster, access []byte)
 	if err != nil {
 		return nil, &Error{
 			Cluster: cluster.Name, Step: StepUnseal, Err: err,
-			Remedy: "it was sealed with another hub's keys or for another cluster: run `sluice cluster add` again",
+			Remedy: "it was sealed with another hub's keys or for another cluster: run `sluice cluster renew`",
 		}
 	}
 	return kubeconfig.Reveal(), nil

@@ -1,12 +1,14 @@
 package member_test
 
 import (
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -30,12 +32,45 @@ const namespace = "sluice"
 type apiServer struct {
 	*httptest.Server
 	asked atomic.Int32
+	// uid of its namespace kube-system; empty means "uid-1".
+	uid atomic.Value
+	// secrets by path.
+	secrets sync.Map
+}
+
+// secret has the server hold the kubeconfig of a cluster that was made for an instance: its own.
+func (s *apiServer) secret(t *testing.T, instance, token string) {
+	t.Helper()
+	namespace, name := v1alpha1.MemberNamespace(instance), v1alpha1.MadeClusterName(instance)+"-kubeconfig"
+	body, err := json.Marshal(&corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{Kind: "Secret", APIVersion: "v1"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Data:       map[string][]byte{"value": s.kubeconfig(t, token)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.secrets.Store("/api/v1/namespaces/"+namespace+"/secrets/"+name, body)
 }
 
 func newAPIServer(t *testing.T) *apiServer {
 	s := &apiServer{}
 	s.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if r.Method == http.MethodGet && r.URL.Path == "/api/v1/namespaces/kube-system" {
+			w.Header().Set("Content-Type", "application/json")
+			uid, ok := s.uid.Load().(string)
+			if !ok {
+				uid = "uid-1"
+			}
+			_, _ = w.Write([]byte(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"` + uid + `"}}`))
+			return
+		}
+		if body, ok := s.secrets.Load(r.URL.Path); ok {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(body.([]byte))
+			return
+		}
 		if r.Method != http.MethodPost || r.URL.Path != "/apis/authentication.k8s.io/v1/selfsubjectreviews" {
 			t.Errorf("asked for %s %s", r.Method, r.URL.Path)
 		}
@@ -152,6 +187,61 @@ func TestGetKeepsAConnectionUntilTheAccessChanges(t *testing.T) {
 	}
 	if _, err := f.Get(t.Context(), "cluster-a"); !member.IsUnknown(err) {
 		t.Errorf("got %v, want the cluster unknown", err)
+	}
+}
+
+// What the hub knows of a cluster decides, over restarts of Sluice; a connection that was
+// opened to another one is not used, and opened anew.
+func TestOpenRefusesAnotherClusterThanItWas(t *testing.T) {
+	f, server := newFixture(t), newAPIServer(t)
+	cluster := f.add(t, "cluster-a", f.sealed(t, "cluster-a", server.kubeconfig(t, "sluice")))
+	cluster.Status.UID = "uid-1"
+	if _, err := f.Open(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	f.Forget("cluster-a")
+	server.uid.Store("uid-2")
+	for range 2 {
+		_, err := f.Open(t.Context(), cluster)
+		if !member.IsStranger(err) || !strings.Contains(err.Error(), "uid-2") || !strings.Contains(err.Error(), "sluice cluster remove") {
+			t.Fatalf("got %v, want it to say that it is another cluster, and what helps", err)
+		}
+	}
+	server.uid.Store("uid-1")
+	if _, err := f.Open(t.Context(), cluster); err != nil {
+		t.Errorf("the right one is back: %v", err)
+	}
+}
+
+// Credentials leave the memory with the cluster, those of clusters that it has made too.
+func TestConnectionsToWhatIsGoneAreDropped(t *testing.T) {
+	f, server := newFixture(t), newAPIServer(t)
+	cluster := f.add(t, "management", f.sealed(t, "management", server.kubeconfig(t, "sluice")))
+	made := func(instance string) *member.Connection {
+		t.Helper()
+		connection, err := f.Made(t.Context(), "management", instance)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return connection
+	}
+	first, second := v1alpha1.InstanceName("p", "first"), v1alpha1.InstanceName("p", "second")
+	for _, instance := range []string{first, second} {
+		server.secret(t, instance, "admin-of-"+instance)
+		made(instance)
+	}
+	f.ForgetMade("management", first)
+	if before := server.asked.Load(); made(first) == nil || server.asked.Load() == before {
+		t.Error("the connection to the cluster made for the first was kept")
+	}
+	if err := f.hub.Delete(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Get(t.Context(), "management"); !member.IsUnknown(err) {
+		t.Fatal(err)
+	}
+	if open := f.Opened(); len(open) > 0 {
+		t.Errorf("open are still %q", open)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/sluice-dev/sluice/internal/answers"
 )
 
 // Step is what was being done when a connection could not be had.
@@ -17,6 +19,7 @@ const (
 	StepReadSecret Step = "read its kubeconfig's Secret"
 	StepKubeconfig Step = "use its kubeconfig"
 	StepConnect    Step = "connect"
+	StepRecognise  Step = "recognise it"
 )
 
 // Error says which member cluster cannot be used, at which step, and what helps.
@@ -40,4 +43,25 @@ func (e *Error) Unwrap() error { return e.Err }
 func IsUnknown(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Step == StepFind && apierrors.IsNotFound(e.Err)
+}
+
+// errStranger says that another cluster answers than the one that was registered.
+type errStranger struct{ was, is string }
+
+func (e *errStranger) Error() string { return answers.Stranger(e.was, e.is) }
+
+// Stranger says that another cluster answers at a member cluster's address than the one
+// that it was, by their UIDs.
+func Stranger(cluster, was, is string) *Error {
+	return &Error{
+		Cluster: cluster, Step: StepRecognise, Err: &errStranger{was, is},
+		Remedy: "have its address and kubeconfig lead to the cluster that it was; if that is gone for good, " +
+			"remove it with `sluice cluster remove` and add the other one under another name",
+	}
+}
+
+// IsStranger reports whether err says so.
+func IsStranger(err error) bool {
+	var e *errStranger
+	return errors.As(err, &e)
 }

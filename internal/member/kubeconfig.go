@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/sluice-dev/sluice/internal/answers"
 )
 
 // Client-side limits per member cluster, in requests a second. They are a fuse
@@ -26,8 +28,18 @@ const (
 // programs and read its own files on their behalf. The API server's certificate
 // is always verified.
 //
-// The result has no Timeout, so that watches can be built on it.
+// The result has no Timeout, so that watches can be built on it, and believes only what
+// an API server says (package answers).
 func Config(kubeconfig []byte) (*rest.Config, error) {
+	config, err := read(kubeconfig)
+	if err == nil {
+		answers.Check(config, nil)
+	}
+	return config, err
+}
+
+// read is Config that believes everything.
+func read(kubeconfig []byte) (*rest.Config, error) {
 	parsed, err := clientcmd.Load(kubeconfig)
 	if err != nil {
 		// The parser's error may quote the content.

@@ -31,8 +31,8 @@ func load(path string) (*keys, error) {
 	if err != nil {
 		return nil, err
 	}
-	if info.Mode().Perm()&0o077 != 0 && !isMountedSecret(path) {
-		return nil, fmt.Errorf("its mode is %04o, so others may read the keys; make it private with: chmod 600 %s", info.Mode().Perm(), path)
+	if err := CheckPrivate(path, info); err != nil {
+		return nil, err
 	}
 	content, err := io.ReadAll(io.LimitReader(file, maxFile))
 	if err != nil {
@@ -126,6 +126,15 @@ func locked(path string, write func() (*keys, error)) (*keys, error) {
 
 func readOnly(path string) error {
 	return fmt.Errorf("%w; make a keyset on another machine and put it into the Secret under the key %s", ErrReadOnly, filepath.Base(path))
+}
+
+// CheckPrivate refuses a file with secrets that others than its owner may read, unless it
+// is a mounted Secret.
+func CheckPrivate(path string, info fs.FileInfo) error {
+	if info.Mode().Perm()&0o077 != 0 && !isMountedSecret(path) {
+		return fmt.Errorf("its mode is %04o, so others may read the secrets in it; make it private with: chmod 600 %s", info.Mode().Perm(), path)
+	}
+	return nil
 }
 
 // isMountedSecret reports whether the file is, or would be, in a Secret volume:

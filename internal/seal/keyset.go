@@ -51,6 +51,7 @@ type Keyset struct {
 type keys struct {
 	handle *keyset.Handle
 	aead   tink.AEAD
+	marks  map[uint32][]byte // by id of the key that they are derived from
 	file   fs.FileInfo
 }
 
@@ -64,6 +65,16 @@ func Open(path string) (*Keyset, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		loaded, err = create(path)
 	}
+	if err != nil {
+		return nil, fmt.Errorf("open keyset %s: %w", path, err)
+	}
+	return &Keyset{path: path, keys: loaded}, nil
+}
+
+// Load is Open for a keyset that has to be there: where there is no file, the error is
+// fs.ErrNotExist and nothing is made.
+func Load(path string) (*Keyset, error) {
+	loaded, err := load(path)
 	if err != nil {
 		return nil, fmt.Errorf("open keyset %s: %w", path, err)
 	}
@@ -165,7 +176,11 @@ func newKeys(handle *keyset.Handle, file fs.FileInfo) (*keys, error) {
 	if err != nil {
 		return nil, fmt.Errorf("use the keys: %w", err)
 	}
-	return &keys{handle: handle, aead: primitive, file: file}, nil
+	marks, err := markKeys(handle)
+	if err != nil {
+		return nil, fmt.Errorf("derive keys: %w", err)
+	}
+	return &keys{handle: handle, aead: primitive, marks: marks, file: file}, nil
 }
 
 // has reports whether the set contains an enabled key of this id.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strconv"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -30,6 +31,9 @@ type Limits struct {
 	Object bool
 	// KnownMembers refuses object members that the Go type has no field for.
 	KnownMembers bool
+	// Float64 refuses numbers that are too large for a float64, wherever they are: the hub
+	// cannot store them.
+	Float64 bool
 }
 
 // Decode reads one JSON document from r, to the end, and stores it in the value
@@ -81,8 +85,14 @@ func check(document []byte, limits Limits) error {
 		}
 	}
 	for {
-		if _, err := decoder.ReadToken(); err != nil {
+		token, err := decoder.ReadToken()
+		if err != nil {
 			return syntaxError(err, len(document))
+		}
+		if limits.Float64 && token.Kind() == '0' {
+			if _, err := strconv.ParseFloat(token.String(), 64); err != nil {
+				return &Error{Kind: Type, Path: pointer(decoder.StackPointer()), Offset: decoder.InputOffset(), Msg: "the number is out of range"}
+			}
 		}
 		switch depth := decoder.StackDepth(); {
 		case depth > limits.Depth:

@@ -51,6 +51,15 @@ func RemoteControlPlane(t testing.TB) *rbacv1.ClusterRole {
 	return role
 }
 
+// VirtualKubeletRemote is the role that Liqo gives virtual kubelets in the namespaces that it
+// makes at the provider for their pods.
+func VirtualKubeletRemote(t testing.TB) *rbacv1.ClusterRole {
+	t.Helper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "liqo-virtual-kubelet-remote"}}
+	read(t, "files/liqo-virtual-kubelet-remote-ClusterRole", role)
+	return role
+}
+
 // read reads a file of Liqo's chart.
 func read(t testing.TB, name string, into any) {
 	t.Helper()

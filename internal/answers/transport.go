@@ -1,0 +1,164 @@
+package answers
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/rest"
+)
+
+// Error says that an answer is not one that an API server gives to such a request.
+type Error struct {
+	// Request is the method and path.
+	Request string
+	// Status is the status line of the answer.
+	Status string
+	// Why it is not believed.
+	Why string
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("something else than the API server answers %s with %q: %s", e.Request, e.Status, e.Why)
+}
+
+// IsForeign reports whether err says that an answer was not believed.
+func IsForeign(err error) bool {
+	var e *Error
+	return errors.As(err, &e)
+}
+
+// Check makes every client that is built on config believe only what an API server
+// says. The pin is asked before any "not found" is believed; it may be nil.
+func Check(config *rest.Config, pin *Pin) {
+	base := ""
+	if server, err := url.Parse(config.Host); err == nil {
+		base = strings.TrimSuffix(server.Path, "/")
+	}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &Transport{base: base, next: next, pin: pin} })
+}
+
+// Transport passes on answers that an API server gives, and fails with *Error on others.
+type Transport struct {
+	base string // of the API server's paths, as behind a proxy that serves several
+	next http.RoundTripper
+	pin  *Pin
+}
+
+var requestInfos = &request.RequestInfoFactory{
+	APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api"),
+}
+
+// asked is a request, as an API server understands it.
+type asked struct {
+	*request.RequestInfo
+	*http.Request
+	path string // without the base
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := t.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	ask := asked{Request: r, path: strings.TrimPrefix(r.URL.Path, t.base)}
+	ask.RequestInfo, err = requestInfos.NewRequestInfo(&http.Request{Method: r.Method, URL: &url.URL{Path: ask.path, RawQuery: r.URL.RawQuery}})
+	if err == nil {
+		err = t.check(ask, response)
+	}
+	if err == nil {
+		return response, nil
+	}
+	_ = response.Body.Close()
+	if why := (*doubt)(nil); errors.As(err, &why) {
+		err = &Error{Request: r.Method + " " + r.URL.Path, Status: response.Status, Why: why.reason}
+	}
+	return nil, err
+}
+
+// WrappedRoundTripper lets client-go reach the transport below, to close its connections.
+func (t *Transport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+// doubt says why an answer is not believed.
+type doubt struct{ reason string }
+
+func (d *doubt) Error() string { return d.reason }
+
+func doubtful(format string, args ...any) error { return &doubt{fmt.Sprintf(format, args...)} }
+
+// check returns *doubt for what is not believed. It may read the answer's body, and leaves
+// it to be read again.
+func (t *Transport) check(ask asked, response *http.Response) error {
+	switch code := response.StatusCode; {
+	case code == http.StatusTooManyRequests, code >= 500, code == http.StatusSwitchingProtocols, code == http.StatusNotModified:
+		return nil
+	case code >= 300 && code < 400:
+		return doubtful("API servers do not redirect")
+	case isHealth(ask.path):
+		return checkHealth(ask, response)
+	case !ask.IsResourceRequest && !isDiscovery(ask.path), ask.isStream():
+		return nil
+	case code >= 400:
+		return t.checkFailure(ask, response)
+	case !ask.IsResourceRequest:
+		return checkDiscovery(response)
+	case ask.Verb == "watch":
+		return nil // its events are decoded one by one, and what is none ends the watch
+	default:
+		return checkObject(ask, response)
+	}
+}
+
+// isStream reports whether the answer is somebody else's bytes: a container's or a Service's.
+func (ask asked) isStream() bool {
+	switch ask.Subresource {
+	case "attach", "exec", "log", "portforward", "proxy":
+		return true
+	}
+	return false
+}
+
+func isDiscovery(path string) bool {
+	return path == "/api" || path == "/apis" || strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/apis/")
+}
+
+func isHealth(path string) bool { return path == "/readyz" || path == "/livez" || path == "/healthz" }
+
+// checkHealth believes in health that is stated as API servers state it.
+func checkHealth(ask asked, response *http.Response) error {
+	if response.StatusCode >= 400 || ask.URL.Query().Has("verbose") {
+		return nil
+	}
+	body, err := peek(response)
+	if err == nil && strings.TrimSpace(string(body)) != "ok" {
+		err = doubtful(`want "ok", got %s`, excerpt(body))
+	}
+	return err
+}
+
+// mostOfAnError is the longest error, health or discovery answer that is looked at.
+const mostOfAnError = 16 << 20
+
+// peek reads the body of an answer, and puts it back.
+func peek(response *http.Response) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(response.Body, mostOfAnError))
+	_ = response.Body.Close()
+	response.Body = io.NopCloser(bytes.NewReader(body))
+	return body, err
+}
+
+// excerpt is the beginning of a body, printable.
+func excerpt(body []byte) string {
+	const shown = 80
+	if len(body) == 0 {
+		return "nothing"
+	}
+	return fmt.Sprintf("%q", strings.TrimSpace(string(body[:min(len(body), shown)])))
+}

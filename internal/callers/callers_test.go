@@ -1,0 +1,158 @@
+package callers
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+func TestACallerWhoCallsTooOftenWaits(t *testing.T) {
+	const burst = 20
+	clock := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
+	c := NewCalls(5, burst, clock)
+	one, neighbour, other := addressOf("[2001:db8::1]:1"), addressOf("[2001:db8::2]:2"), netip.MustParseAddr("192.0.2.1")
+	for range burst {
+		if wait := c.Wait(one) + c.Count(one); wait > 0 {
+			t.Fatalf("waits %s within its burst", wait)
+		}
+	}
+	if c.Wait(neighbour) <= 0 || c.Count(neighbour) <= 0 {
+		t.Error("an address of the same /64 has a burst of its own")
+	}
+	if wait := c.Count(other); wait > 0 {
+		t.Errorf("another address waits %s", wait)
+	}
+	wait := c.Wait(one)
+	clock.SetTime(clock.Now().Add(wait))
+	if wait <= 0 || c.Count(one) > 0 {
+		t.Errorf("after waiting %s as it was told it waits again", wait)
+	}
+}
+
+// TestIdleConnectionsDoNotCrowdOut: strangers open a few thousand connections, more than the
+// process may have, and whoever works is answered meanwhile.
+func TestIdleConnectionsDoNotCrowdOut(t *testing.T) {
+	const strangers, descriptors = 3000, 512
+	lowerDescriptors(t, descriptors)
+	connections := NewConnections(0)
+	if connections.most > descriptors/2 {
+		t.Fatalf("%d connections with %d descriptors", connections.most, descriptors)
+	}
+	var refused atomic.Int64
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		// What the hub and the member clusters need is there.
+		spare, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		if err != nil {
+			refused.Add(1)
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		spare.Close()
+	}))
+	server.Config.ConnState = connections.State
+	server.Start()
+	t.Cleanup(server.Close)
+
+	address, working := server.Listener.Addr().String(), &http.Client{Timeout: 10 * time.Second}
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}} // strangers are from elsewhere
+	var held []net.Conn
+	for i := range strangers {
+		conn, err := dialer.Dial("tcp", address)
+		if err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		held = append(held, conn)
+		if len(held) == descriptors/4 { // the test has the same descriptors: its own end of the oldest goes
+			held[0].Close()
+			held = held[1:]
+		}
+		if i%2 == 0 { // half of them have made a request
+			fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		}
+		if i%100 == 0 {
+			response, err := working.Get(server.URL)
+			if err != nil || response.StatusCode != http.StatusOK {
+				t.Fatalf("after %d connections: %v, %v", i, response, err)
+			}
+			response.Body.Close()
+		}
+	}
+	if n := refused.Load(); n > 0 {
+		t.Errorf("%d requests found no descriptor", n)
+	}
+	for _, conn := range held {
+		conn.Close()
+	}
+}
+
+// TestWhoLeaves: one too many takes the place of what has waited longest, of whoever has most.
+func TestWhoLeaves(t *testing.T) {
+	c := NewConnections(6)
+	open := func(from string) *fakeConn {
+		conn := &fakeConn{from: from}
+		c.State(conn, http.StateNew)
+		return conn
+	}
+	mine := open("192.0.2.1:1")
+	c.State(mine, http.StateActive)
+	c.State(mine, http.StateIdle)
+	crowd := []*fakeConn{open("192.0.2.2:1"), open("192.0.2.2:2"), open("192.0.2.2:3")}
+	if crowd[0].closed {
+		t.Error("one of half of the connections is closed")
+	}
+	if fourth := open("192.0.2.2:4"); fourth.closed || !crowd[0].closed {
+		t.Error("an address has more than half, or its newest went instead of its oldest")
+	}
+	c.State(crowd[1], http.StateActive) // it works: the next to go is the third
+	open("192.0.2.3:1")
+	open("192.0.2.4:1")
+	if open("192.0.2.5:1").closed || mine.closed || crowd[1].closed || !crowd[2].closed {
+		t.Errorf("of a full house, closed: mine %v, working %v, waiting %v", mine.closed, crowd[1].closed, crowd[2].closed)
+	}
+	for conn := range c.open {
+		c.State(conn, http.StateActive)
+	}
+	if last := open("192.0.2.6:1"); !last.closed {
+		t.Error("where all work, one more is let in")
+	}
+	for conn := range c.open {
+		c.State(conn, http.StateClosed)
+	}
+	if len(c.open) > 0 || len(c.addresses) > 0 {
+		t.Errorf("left over: %d connections of %d addresses", len(c.open), len(c.addresses))
+	}
+}
+
+type fakeConn struct {
+	net.Conn
+	from   string
+	closed bool
+}
+
+func (f *fakeConn) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(f.from))
+}
+func (f *fakeConn) Close() error { f.closed = true; return nil }
+
+// lowerDescriptors lowers the limit of open files for one test.
+func lowerDescriptors(t *testing.T, to uint64) {
+	t.Helper()
+	var before syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	lowered := before
+	lowered.Cur = to
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &lowered); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before) })
+}

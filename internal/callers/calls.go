@@ -1,0 +1,80 @@
+package callers
+
+import (
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/utils/clock"
+)
+
+// mostCallers are remembered; when they are more, all are forgotten, which lets each
+// of them have one burst again.
+const mostCallers = 10_000
+
+// Calls counts how often each address calls.
+type Calls struct {
+	perSecond rate.Limit
+	burst     int
+	clock     clock.PassiveClock
+
+	mu     sync.Mutex
+	limits map[netip.Addr]*rate.Limiter
+}
+
+// NewCalls lets each address call that often.
+func NewCalls(perSecond float64, burst int, c clock.PassiveClock) *Calls {
+	return &Calls{perSecond: rate.Limit(perSecond), burst: burst, clock: c, limits: map[netip.Addr]*rate.Limiter{}}
+}
+
+// Count counts a call, and returns 0, or how long to wait before the next if it was one too
+// many.
+func (c *Calls) Count(from netip.Addr) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	limit, ok := c.limits[from]
+	if !ok {
+		if len(c.limits) >= mostCallers {
+			clear(c.limits)
+		}
+		limit = rate.NewLimiter(c.perSecond, c.burst)
+		c.limits[from] = limit
+	}
+	now := c.clock.Now()
+	r := limit.ReserveN(now, 1)
+	if wait := r.DelayFrom(now); wait > 0 {
+		r.CancelAt(now)
+		return wait
+	}
+	return 0
+}
+
+// Wait returns what Count would, without counting.
+func (c *Calls) Wait(from netip.Addr) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	limit, ok := c.limits[from]
+	if !ok {
+		return 0
+	}
+	missing := 1 - limit.TokensAt(c.clock.Now())
+	return time.Duration(max(missing, 0) / float64(c.perSecond) * float64(time.Second))
+}
+
+// Address is where a request comes from; the zero address where that is not known.
+func Address(r *http.Request) netip.Addr { return addressOf(r.RemoteAddr) }
+
+func addressOf(remote string) netip.Addr {
+	at, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return netip.Addr{}
+	}
+	from := at.Addr().Unmap()
+	if from.Is6() {
+		prefix, _ := from.Prefix(64)
+		from = prefix.Addr()
+	}
+	return from
+}

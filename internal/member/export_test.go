@@ -1,0 +1,13 @@
+package member
+
+import (
+	"maps"
+	"slices"
+)
+
+// Opened names the connections that are kept.
+func (c *Connections) Opened() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.open))
+}
