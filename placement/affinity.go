@@ -36,7 +36,7 @@ func affine(a v1alpha1.Affinity, r Request, s *Snapshot) filter {
 	if a.Apart {
 		reason = ReasonNotApart
 	}
-	return filter{reason: reason, entry: true,
+	return filter{reason: reason, entry: true, passing: true,
 		rejects: func(p *page, among set) set {
 			if len(others) == 0 {
 				return set{}

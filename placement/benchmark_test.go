@@ -127,6 +127,32 @@ func BenchmarkPlaceAndReserve(b *testing.B) {
 	}
 }
 
+// BenchmarkUpsertClusterWhileOneWaits changes a full cluster on which 120 instances of a lower
+// class are, while one waits that may displace them.
+func BenchmarkUpsertClusterWhileOneWaits(b *testing.B) {
+	const instances = 120
+	inventory := NewInventory()
+	inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{*classesPolicy("", v1alpha1.PreemptsAnyConsumer)}))
+	full := Cluster{Name: "full", Ready: true, AccessVerified: true, Allocatable: Resources{}}
+	for i := range int64(instances) {
+		held := Resources{corev1.ResourceCPU: 997 + i*7919%613, corev1.ResourceMemory: 1009 + i*104729%709}
+		full.Allocatable.add(held, 1)
+		inventory.Reserve(Holding{Instance: fmt.Sprintf("si-%03d", i), Class: []string{"bronze", "silver"}[i%2], Held: map[string]Resources{"full": held}})
+	}
+	inventory.UpsertCluster(&full)
+	waits := Request{ID: "si-waits", Class: "gold", Resources: Resources{
+		corev1.ResourceCPU: full.Allocatable[corev1.ResourceCPU] / 3, corev1.ResourceMemory: full.Allocatable[corev1.ResourceMemory] / 3,
+	}}
+	if _, err := inventory.Place(waits); err == nil {
+		b.Fatal("there is room")
+	}
+	for i := 0; b.Loop(); i++ {
+		changed := full
+		changed.ForeignUse = Resources{corev1.ResourceCPU: int64(i % 2)}
+		inventory.UpsertCluster(&changed)
+	}
+}
+
 func BenchmarkUpsertCluster(b *testing.B) {
 	inventory := syntheticFleet(10000)
 	inventory.Snapshot()

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 )
@@ -12,7 +13,9 @@ type candidate struct {
 	score int32
 	// rank is what candidates are ordered by, and what a choice has as much of as can be.
 	rank int64
-	tie  uint64
+	// price and latency, lowest first, and then a hash order candidates of equal rank.
+	price, latency int64
+	tie            uint64
 	// group by which the request is spread; replicas that the cluster is given.
 	group    string
 	replicas int64
@@ -45,7 +48,7 @@ const (
 // choose returns the clusters that the request is placed on, best first, or why there
 // are too few; found is then how many there are.
 func (e *evaluation) choose() (chosen []candidate, failed *shortage) {
-	if why := e.request.exceeded(e.snapshot, e.request.clusters()); why != "" {
+	if why := e.request.exceeded(e.snapshot); why != "" {
 		return nil, &shortage{why: why, quota: true}
 	}
 	chosen, failed = e.pick(nil)
@@ -115,9 +118,10 @@ func (e *evaluation) pickSpread(rank ranking) ([]candidate, *shortage) {
 	if count == 0 || count > clusters {
 		count = clusters
 	}
+	enough := true
 	if s.Each {
 		clusters = len(e.every())
-		count = clusters
+		count, enough = clusters, e.request.Replicas == 0 || e.request.Replicas >= clusters
 	}
 	groups := e.grouped(clusters, rank)
 	e.ranked = e.ranked[:0]
@@ -125,7 +129,7 @@ func (e *evaluation) pickSpread(rank ranking) ([]candidate, *shortage) {
 		e.ranked = append(e.ranked, g.candidates)
 	}
 	var chosen []candidate
-	if clusters > 0 && clusters <= mostClusters {
+	if enough && clusters > 0 && clusters <= mostClusters {
 		chosen = spread(groups, count, clusters, skew)
 	}
 	kept := 0
@@ -172,10 +176,18 @@ func (e *evaluation) best(n int, rank ranking) []candidate {
 func (e *evaluation) consider(best []candidate, at spot, group string, limit int, rank ranking) []candidate {
 	score := e.scorer.scores[at.row]
 	ranked := rank.of(at, score)
-	if len(best) == limit && ranked < best[limit-1].rank {
-		return best
+	c := candidate{spot: at, score: score, rank: ranked, group: group}
+	if len(best) == limit {
+		last := &best[limit-1]
+		if ranked < last.rank {
+			return best
+		}
+		if c.price = e.scorer.cost(at); ranked == last.rank && c.price > last.price {
+			return best
+		}
 	}
-	return insert(best, candidate{spot: at, score: score, rank: ranked, tie: e.tie(at), group: group}, limit)
+	e.breakTies(&c)
+	return insert(best, c, limit)
 }
 
 // insert puts a candidate where it belongs among the best, of which it keeps so many.
@@ -190,11 +202,16 @@ func insert(best []candidate, c candidate, limit int) []candidate {
 	return slices.Insert(best, at, c)
 }
 
-// better orders candidates: higher rank, then hash, then name.
+// better orders candidates: higher rank, then lower price, then lower latency, then hash,
+// then name.
 func better(a, b candidate) int {
 	switch { // cmp.Or would compare the names of all
 	case a.rank != b.rank:
 		return cmp.Compare(b.rank, a.rank)
+	case a.price != b.price:
+		return cmp.Compare(a.price, b.price)
+	case a.latency != b.latency:
+		return cmp.Compare(a.latency, b.latency)
 	case a.tie != b.tie:
 		return cmp.Compare(a.tie, b.tie)
 	default:
@@ -202,7 +219,12 @@ func better(a, b candidate) int {
 	}
 }
 
-// tie breaks ties between equal clusters, differently for each request.
-func (e *evaluation) tie(at spot) uint64 {
-	return mix(e.hash ^ at.page.hash[at.row])
+// breakTies says what orders a candidate among others of equal rank: what it costs, how far
+// it is and, differently for each request, a hash.
+func (e *evaluation) breakTies(c *candidate) {
+	c.price, c.latency = e.scorer.cost(c.spot), math.MaxInt64
+	if measured, known := latencyOf(c.cluster(), e.request.MaxLatency, e.request.At); known {
+		c.latency = int64(measured)
+	}
+	c.tie = mix(e.hash ^ c.page.hash[c.row])
 }

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -46,12 +47,25 @@ func compileClaim(from *v1alpha1.ClaimRule) (*claimRule, error) {
 	if from.Assurance != "" && from.Assurance != v1alpha1.AssuranceMeasured && r.least < 0 {
 		return nil, fmt.Errorf("claim.assurance: %q is none", from.Assurance)
 	}
-	if from.AtLeast != "" {
+	r.low, r.high = math.Inf(-1), math.Inf(1)
+	for _, bound := range []struct {
+		field, value string
+		into         *float64
+	}{{"atLeast", from.AtLeast, &r.low}, {"atMost", from.AtMost, &r.high}} {
+		if bound.value == "" {
+			continue
+		}
+		if len(from.Values) > 0 {
+			return nil, fmt.Errorf("claim.%s: a rule has values or bounds, not both", bound.field)
+		}
 		r.order = orderOf(from.Name)
 		var ok bool
-		if r.bound, ok = r.order(from.AtLeast); !ok {
-			return nil, fmt.Errorf("claim.atLeast: %q has no order among values of %s", from.AtLeast, from.Name)
+		if *bound.into, ok = r.order(bound.value); !ok {
+			return nil, fmt.Errorf("claim.%s: %q has no order among values of %s", bound.field, bound.value, from.Name)
 		}
+	}
+	if r.low > r.high {
+		return nil, fmt.Errorf("claim.atMost: %s is less than atLeast, %s", from.AtMost, from.AtLeast)
 	}
 	for i, value := range from.Values {
 		matches, err := valueMatcher(from.Name, value)

@@ -44,6 +44,8 @@ type Cluster struct {
 	// Sold is what may be reserved and used in all: Allocatable, or more where the provider
 	// oversubscribes; nil means Allocatable.
 	Sold Resources
+	// Sell is what the provider holds back, if anything.
+	Sell *v1alpha1.Sale
 	// ForeignUse is requested there by pods of no instance of this hub.
 	ForeignUse Resources
 	// StorageClasses of the cluster.
@@ -104,6 +106,7 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 		c.Latencies[measured.From] = Measured{measured.Median.Duration, measured.MeasuredAt.Time}
 	}
 	c.oversubscribe(mc.Spec.Oversubscription)
+	c.Sell = mc.Spec.Sell
 	c.Removed = !mc.DeletionTimestamp.IsZero()
 	c.Consumers, c.Liqo = mc.Spec.Consumers, mc.Spec.Liqo
 	if c.Driver == v1alpha1.DriverLiqo && c.Liqo == nil {
@@ -136,9 +139,10 @@ func holds(mc *v1alpha1.MemberCluster, condition string) (ok bool, otherwise str
 	}
 }
 
-// unreserved is what would be free of a resource if nothing were reserved.
+// unreserved is what would be free of a resource if nothing were reserved: what is for sale,
+// as far as others do not use it. They use what is held back first.
 func (c *Cluster) unreserved(name corev1.ResourceName) int64 {
-	return c.sold(name) - c.ForeignUse[name]
+	return min(c.sold(name), c.there(name)-c.ForeignUse[name])
 }
 
 // oversubscribe has the cluster sell more of a resource than there is, by ratios of at
@@ -154,20 +158,47 @@ func (c *Cluster) oversubscribe(ratios map[corev1.ResourceName]resource.Quantity
 	}
 }
 
-func (c *Cluster) sold(name corev1.ResourceName) int64 {
+// there is what may be reserved and used in all.
+func (c *Cluster) there(name corev1.ResourceName) int64 {
 	if c.Sold != nil {
 		return c.Sold[name]
 	}
 	return c.Allocatable[name]
 }
 
-// showSold renders what may be reserved, for instance "16" or "24 (of 16, oversubscribed)".
-func (c *Cluster) showSold(name corev1.ResourceName) string {
-	sold, there := show(name, c.sold(name)), show(name, c.Allocatable[name])
-	if sold == there {
-		return there
+// sold is what may be reserved: all that is there, but for what the provider holds back.
+func (c *Cluster) sold(name corev1.ResourceName) int64 {
+	sold := c.there(name)
+	if c.Sell == nil {
+		return sold
 	}
-	return sold + " (of " + there + ", oversubscribed)"
+	if share := int64(c.Sell.Share); share > 0 {
+		sold = sold/100*share + sold%100*share/100
+	}
+	if most, bounded := c.Sell.AtMost[name]; bounded {
+		sold = min(sold, amountOf(name, most))
+	}
+	return sold
+}
+
+// ForSale is how much of a resource a member cluster sells in all; heldBack tells whether that
+// is less than there is.
+func ForSale(mc *v1alpha1.MemberCluster, name corev1.ResourceName) (sold resource.Quantity, heldBack bool) {
+	c := ClusterOf(mc, time.Time{})
+	return Resources{name: c.sold(name)}.List()[name], c.sold(name) < c.there(name)
+}
+
+// showSold renders what may be reserved, for instance "16", "24 (of 16, oversubscribed)" or
+// "8 for sale (of 16)".
+func (c *Cluster) showSold(name corev1.ResourceName) string {
+	sold, has := show(name, c.sold(name)), show(name, c.Allocatable[name])
+	switch {
+	case c.sold(name) < c.there(name):
+		return sold + " for sale (of " + has + ")"
+	case sold != has:
+		return sold + " (of " + has + ", oversubscribed)"
+	}
+	return has
 }
 
 // disturbs tells whether a new version of the cluster concerns the instances on it:

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -52,17 +53,23 @@ func (a *access) identify(ctx context.Context, r *clusterReconciler, cluster *v1
 		return &member.Error{Cluster: cluster.Name, Step: step, Err: err, Remedy: remedy}
 	}
 	version, err := t.kube.Discovery().ServerVersion()
+	if err == nil && version.GitVersion == "" {
+		err = errors.New("it states none")
+	}
 	if err != nil {
 		return failed("read its version", err, "see whether its API server is up and reachable from Sluice")
 	}
-	system, err := t.kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	uid, err := t.uid(ctx)
 	if err != nil {
 		return failed("read its UID from the namespace kube-system", err, "let Sluice get namespaces")
+	}
+	if was := cluster.Status.UID; was != "" && was != uid {
+		return member.Stranger(cluster.Name, was, uid)
 	}
 	if a.keyHash, err = t.keyHash(ctx); err != nil {
 		return failed("read its API server's certificate", err, "see whether its API server is up and reachable from Sluice")
 	}
-	a.version, a.uid = version.GitVersion, string(system.UID)
+	a.version, a.uid = version.GitVersion, uid
 	return r.unique(ctx, cluster, a.uid)
 }
 
@@ -126,7 +133,7 @@ func verifyRules(ctx context.Context, t target, cluster string, rules []rbacv1.P
 	return &member.Error{
 		Cluster: cluster, Step: "verify Sluice's access",
 		Err:    fmt.Errorf("%s may not %s", t.username(), some(missing)),
-		Remedy: "run `sluice cluster add` for it again, or apply there what `sluice cluster manifest` prints for its driver",
+		Remedy: "run `sluice cluster renew` for it, or apply there what `sluice cluster manifest` prints for its driver",
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/crashpoint"
+	"github.com/sluice-dev/sluice/internal/requeue"
 )
 
 // clusterReconciler keeps the inventory and the MemberClusters' statuses true. For
@@ -31,19 +32,21 @@ type clusterReconciler struct {
 	Options
 	hub      client.Client
 	recovery *recovery
-	open     func(ctx context.Context, cluster string) (target, error)
+	open     func(ctx context.Context, cluster *v1alpha1.MemberCluster) (target, error)
 
 	mu      sync.Mutex
 	watches map[string]*clusterWatch
 	// running is the controller's own context, and wake looks at a cluster again.
 	running context.Context //nolint:containedctx // watches outlive a pass
 	wake    func(cluster string)
+	// lost is told of an instance of which something was deleted on a cluster.
+	lost func(instance string)
 }
 
 func newClusterReconciler(hub client.Client, o Options, recovered *recovery) *clusterReconciler {
 	return &clusterReconciler{
 		Options: o, hub: hub, recovery: recovered, open: openTarget(o.Connections),
-		watches: map[string]*clusterWatch{}, running: context.Background(), wake: func(string) {},
+		watches: map[string]*clusterWatch{}, running: context.Background(), wake: func(string) {}, lost: func(string) {},
 	}
 }
 
@@ -65,7 +68,7 @@ func (r *clusterReconciler) setup(mgr ctrl.Manager) error {
 		WatchesRawSource(woken).
 		// A cluster that does not answer holds a worker for the length of a probe.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 32, RateLimiter: backOff()}).
-		Complete(r)
+		Complete(requeue.OnConflict(r))
 }
 
 // proven passes member clusters of which something else has been proven.
@@ -133,8 +136,12 @@ func (r *clusterReconciler) look(ctx context.Context, cluster *v1alpha1.MemberCl
 // remove lets a member cluster go once no instance is placed there. Until then it
 // is in the inventory as cordoned, and still looked after.
 func (r *clusterReconciler) remove(ctx context.Context, cluster *v1alpha1.MemberCluster) (ctrl.Result, error) {
-	// Cordon first: whatever was placed there before is in the ledger now.
+	// Cordon first: whatever was placed there before is in the ledger now, if this replica
+	// still leads. Who leads later finds the cluster cordoned.
 	r.Inventory.UpsertCluster(ClusterOf(cluster, r.Clock.Now()))
+	if err := r.Leadership.Confirm(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
 	var leaving []string
 	for _, held := range r.Inventory.Snapshot().Reservations(cluster.Name) {
 		leaving = append(leaving, held.Instance)
@@ -193,6 +200,9 @@ func (r *clusterReconciler) watchOf(cluster string) *clusterWatch {
 // drop forgets a cluster.
 func (r *clusterReconciler) drop(cluster string) {
 	r.Inventory.DeleteCluster(cluster)
+	if r.Connections != nil {
+		r.Connections.Forget(cluster)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w, ok := r.watches[cluster]; ok {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-dev/sluice/internal/member"
 )
 
 // health is how the last probes of a member cluster went.
@@ -29,6 +31,9 @@ const (
 
 func (h *health) failed(err error) {
 	h.failures++
+	if member.IsStranger(err) {
+		h.failures = toleratedFailures // no lost packet: nothing may be done there from now on
+	}
 	h.answers, h.lastErr = 0, err
 }
 

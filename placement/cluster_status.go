@@ -21,6 +21,7 @@ const (
 	reasonUnreachable = "Unreachable"
 	reasonVerified    = "Verified"
 	reasonDenied      = "Denied"
+	reasonWritesFail  = "WritesFail"
 	reasonSyncing     = "Syncing"
 )
 
@@ -77,7 +78,12 @@ func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []str
 	case w.health.lastErr == nil:
 		set(v1alpha1.ConditionReachable, true, reasonAnswers, "its API server answers")
 	}
+	known := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionAccessVerified)
 	switch {
+	case w.writes.problem != nil:
+		set(v1alpha1.ConditionAccessVerified, false, reasonWritesFail, w.writes.problem.Error())
+	case known != nil && known.Reason == reasonWritesFail && w.target.write != nil && !w.writes.taken:
+		// as another process has found it, until it takes one
 	case w.access.verified:
 		set(v1alpha1.ConditionAccessVerified, true, reasonVerified, "Sluice may do there all that its driver needs")
 	case w.access.problem != nil:
@@ -92,11 +98,11 @@ func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []str
 	case !reachable:
 		set(v1alpha1.ConditionReady, false, reasonUnreachable, meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionReachable).Message)
 	case verified == nil || verified.Status != metav1.ConditionTrue:
-		message := "not verified yet"
+		reason, message := reasonDenied, "not verified yet"
 		if verified != nil {
-			message = verified.Message
+			reason, message = verified.Reason, verified.Message
 		}
-		set(v1alpha1.ConditionReady, false, reasonDenied, message)
+		set(v1alpha1.ConditionReady, false, reason, message)
 	case !w.synced():
 		set(v1alpha1.ConditionReady, false, reasonSyncing,
 			fmt.Sprintf("member cluster %s: read its nodes, pods, namespaces and storage classes: not complete yet", w.cluster))

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,6 +34,8 @@ type memberWorld struct {
 	probe      error
 	denied     string // the verb that Sluice lacks
 	looks      atomic.Int32
+	opens      int
+	write      func(context.Context) error
 }
 
 func newMemberWorld(t *testing.T, objects ...runtime.Object) *memberWorld {
@@ -46,15 +49,16 @@ func newMemberWorld(t *testing.T, objects ...runtime.Object) *memberWorld {
 	})
 	connection := &member.Connection{Cluster: "eu", Server: "https://eu.example", Username: "sluice"}
 	m.reconciler = newClusterReconciler(m.hub, Options{
-		Namespace: m.namespace, HubID: "hub", Inventory: m.inventory, Clock: m.clock,
+		Namespace: m.namespace, HubID: "hub", Inventory: m.inventory, Clock: m.clock, Leadership: soleWriter{},
 		Rules: map[string][]rbacv1.PolicyRule{v1alpha1.DriverKube: {
 			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "create"}},
 			{NonResourceURLs: []string{"/readyz"}, Verbs: []string{"get"}},
 		}},
 	}.complete(), m.world.reconciler.recovery)
-	m.reconciler.open = func(context.Context, string) (target, error) {
-		return target{connection: connection, kube: m.kube, readyz: func(context.Context) error { return m.probe },
-			keyHash: func(context.Context) (string, error) { return "sha256-key", nil }}, nil
+	m.reconciler.open = func(context.Context, *v1alpha1.MemberCluster) (target, error) {
+		m.opens++
+		return target{connection: connection, kube: m.kube, metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), readyz: func(context.Context) error { return m.probe },
+			keyHash: func(context.Context) (string, error) { return "sha256-key", nil }, write: m.write}, nil
 	}
 	m.reconciler.wake = func(string) { m.looks.Add(1) }
 	m.reconciler.running = t.Context()
@@ -170,7 +174,7 @@ func TestThreeFailedProbesMakeAClusterUnreadyAndThreeAnsweredOnesReadyAgain(t *t
 
 func TestAClusterThatNeverAnsweredIsUnreadyAtOnce(t *testing.T) {
 	m := newMemberWorld(t)
-	m.reconciler.open = func(context.Context, string) (target, error) {
+	m.reconciler.open = func(context.Context, *v1alpha1.MemberCluster) (target, error) {
 		return target{}, &member.Error{Cluster: "eu", Step: member.StepConnect, Err: errors.New("certificate expired"), Remedy: "renew it"}
 	}
 	m.wantReady(m.look(), false, "member cluster eu: connect: certificate expired (renew it)")
@@ -180,7 +184,7 @@ func TestMissingVerbsAreNamedAndCheckedAgain(t *testing.T) {
 	m := newMemberWorld(t, node("n", nil))
 	m.denied = "create namespaces"
 	mc := m.look()
-	m.wantReady(mc, false, "sluice may not create namespaces (run `sluice cluster add`")
+	m.wantReady(mc, false, "sluice may not create namespaces (run `sluice cluster renew`")
 	if meta.IsStatusConditionTrue(mc.Status.Conditions, v1alpha1.ConditionAccessVerified) {
 		t.Error("the access is verified")
 	}

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/liqotech/liqo/pkg/consts"
 	corev1 "k8s.io/api/core/v1"
@@ -24,8 +25,9 @@ type usage struct {
 // taint that keeps pods out (so control-plane nodes do not count), and none of Liqo's,
 // which stand for what other clusters have. Foreign use is
 // what the pods on those nodes request that belong to nobody's reservation; pods
-// that are not bound to a node use nothing yet.
-func usageOf(nodes []*corev1.Node, pods []*corev1.Pod, reserved func(namespace string) bool) usage {
+// that are not bound to a node use nothing yet. What another hub has reserved by a quota is
+// used in full, whatever its pods request.
+func usageOf(nodes []*corev1.Node, pods []*corev1.Pod, quotas []*corev1.ResourceQuota, reserved func(namespace string) bool) usage {
 	u := usage{capacity: corev1.ResourceList{}, allocatable: corev1.ResourceList{}, foreign: corev1.ResourceList{}}
 	counted := make(map[string]bool, len(nodes))
 	for _, node := range nodes {
@@ -36,8 +38,13 @@ func usageOf(nodes []*corev1.Node, pods []*corev1.Pod, reserved func(namespace s
 			sum(u.allocatable, node.Status.Allocatable)
 		}
 	}
+	others := make(map[string]bool, len(quotas))
+	for _, quota := range quotas {
+		others[quota.Namespace] = true
+		sum(u.foreign, reservedBy(quota))
+	}
 	for _, pod := range pods {
-		if counted[pod.Spec.NodeName] && !terminated(pod) && !reserved(pod.Namespace) && !offloaded(pod) {
+		if counted[pod.Spec.NodeName] && !terminated(pod) && !reserved(pod.Namespace) && !others[pod.Namespace] && !offloaded(pod) {
 			sum(u.foreign, requestsOf(pod))
 		}
 	}
@@ -94,7 +101,21 @@ func (w *clusterWatch) usage(inventory *Inventory) usage {
 		instance := instances[namespace]
 		return instance != "" && v1alpha1.MemberNamespace(instance) == namespace && s.Reserved(instance, w.cluster) != nil
 	}
-	return usageOf(listed[*corev1.Node](w.nodes), listed[*corev1.Pod](w.pods), reserved)
+	return usageOf(listed[*corev1.Node](w.nodes), listed[*corev1.Pod](w.pods), listed[*corev1.ResourceQuota](w.quotas), reserved)
+}
+
+// reservedBy is what another hub has reserved by the quota of an instance's namespace.
+func reservedBy(quota *corev1.ResourceQuota) corev1.ResourceList {
+	reserved := corev1.ResourceList{}
+	for name, amount := range quota.Spec.Hard {
+		resource, request := strings.CutPrefix(string(name), corev1.DefaultResourceRequestsPrefix)
+		switch {
+		case amount.IsZero(), name == corev1.ResourceRequestsStorage: // the sum over the storage classes
+		case request, name == corev1.ResourcePods, IsStorage(name):
+			reserved[corev1.ResourceName(resource)] = amount
+		}
+	}
+	return reserved
 }
 
 // strip keeps of an object only what usage and storageClasses read; of a pod's
@@ -123,6 +144,8 @@ func strip(object any) (any, error) {
 		meta := stripped(&o.ObjectMeta)
 		meta.Labels = o.Labels
 		return &corev1.Namespace{ObjectMeta: meta}, nil
+	case *corev1.ResourceQuota:
+		return &corev1.ResourceQuota{ObjectMeta: stripped(&o.ObjectMeta), Spec: corev1.ResourceQuotaSpec{Hard: o.Spec.Hard}}, nil
 	case *storagev1.StorageClass:
 		return &storagev1.StorageClass{ObjectMeta: stripped(&o.ObjectMeta)}, nil
 	default:

@@ -63,7 +63,7 @@ func TestUsageCountsNodesThatTakeWorkloads(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			nodes := []*corev1.Node{node("plain", nil), node("special", c.change)}
 			pods := []*corev1.Pod{pod("others", "special", nil)}
-			u := usageOf(nodes, pods, func(string) bool { return false })
+			u := usageOf(nodes, pods, nil, func(string) bool { return false })
 			wantCPU, wantForeign := "3500m", ""
 			if c.counted {
 				wantCPU, wantForeign = "7", "500m"
@@ -108,8 +108,8 @@ func TestForeignUseIsWhatTheSchedulerCountsOfOtherPeoplesPods(t *testing.T) {
 			}
 			reserved := func(namespace string) bool { return namespace == "ours" }
 			nodes := []*corev1.Node{node("n", nil)}
-			full := usageOf(nodes, []*corev1.Pod{c.pod}, reserved)
-			stripped := usageOf(nodes, []*corev1.Pod{slim.(*corev1.Pod)}, reserved)
+			full := usageOf(nodes, []*corev1.Pod{c.pod}, nil, reserved)
+			stripped := usageOf(nodes, []*corev1.Pod{slim.(*corev1.Pod)}, nil, reserved)
 			if got := full.foreign.Cpu().String(); got != c.want {
 				t.Errorf("foreign cpu is %s, want %s", got, c.want)
 			}
@@ -122,7 +122,7 @@ func TestForeignUseIsWhatTheSchedulerCountsOfOtherPeoplesPods(t *testing.T) {
 
 func TestEachForeignPodIsOneOfTheClustersPods(t *testing.T) {
 	pods := []*corev1.Pod{pod("others", "n", nil), pod("others", "n", nil)}
-	u := usageOf([]*corev1.Node{node("n", nil)}, pods, func(string) bool { return false })
+	u := usageOf([]*corev1.Node{node("n", nil)}, pods, nil, func(string) bool { return false })
 	if got := u.foreign.Pods().Value(); got != 2 {
 		t.Errorf("%d pods", got)
 	}
@@ -144,5 +144,23 @@ func TestStrippedObjectsKeepNoSpecOfContainersAndNoHeartbeat(t *testing.T) {
 	}
 	if slices.ContainsFunc([]any{"tombstone"}, func(o any) bool { got, _ := strip(o); return got != o }) {
 		t.Error("a tombstone was changed")
+	}
+}
+
+func TestWhatAnotherHubHasReservedIsUsedInFull(t *testing.T) {
+	quota := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "theirs", Name: "sluice", Annotations: map[string]string{"large": "annotation"}},
+		Spec: corev1.ResourceQuotaSpec{Hard: quantities("requests.cpu=2,limits.cpu=2,requests.memory=4Gi,pods=10,requests.nvidia.com/gpu=1,requests.example.com/fpga=0," +
+			"fast.storageclass.storage.k8s.io/requests.storage=10Gi,requests.storage=10Gi,services.nodeports=0")},
+	}
+	slim, err := strip(quota)
+	if err != nil || slim.(*corev1.ResourceQuota).Annotations != nil {
+		t.Fatalf("stripped to %+v, %v", slim, err)
+	}
+	pods := []*corev1.Pod{pod("theirs", "n", nil), pod("others", "n", nil)} // 500m of cpu each
+	u := usageOf([]*corev1.Node{node("n", nil)}, pods, []*corev1.ResourceQuota{slim.(*corev1.ResourceQuota)}, func(string) bool { return false })
+	want := quantities("cpu=2500m,memory=5Gi,pods=11,nvidia.com/gpu=1,fast.storageclass.storage.k8s.io/requests.storage=10Gi")
+	if !equality.Semantic.DeepEqual(u.foreign, want) {
+		t.Errorf("foreign use is %v, want %v", u.foreign, want)
 	}
 }

@@ -4,17 +4,21 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	storageinformers "k8s.io/client-go/informers/storage/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -26,16 +30,19 @@ import (
 type target struct {
 	connection *member.Connection
 	kube       kubernetes.Interface
+	metadata   metadata.Interface
 	// readyz probes the API server.
 	readyz func(context.Context) error
 	// keyHash identifies the API server by its key, see member.KeyHash.
 	keyHash func(context.Context) (string, error)
+	// write makes a small write there; nil where Sluice may make none.
+	write func(context.Context) error
 }
 
 // openTarget opens targets over connections, one a connection.
-func openTarget(connections *member.Connections) func(context.Context, string) (target, error) {
-	return func(ctx context.Context, cluster string) (target, error) {
-		connection, err := connections.Get(ctx, cluster)
+func openTarget(connections *member.Connections) func(context.Context, *v1alpha1.MemberCluster) (target, error) {
+	return func(ctx context.Context, cluster *v1alpha1.MemberCluster) (target, error) {
+		connection, err := connections.Open(ctx, cluster)
 		if err != nil {
 			return target{}, err
 		}
@@ -43,16 +50,33 @@ func openTarget(connections *member.Connections) func(context.Context, string) (
 		config.QPS = -1 // watches and a probe every few seconds need no brake
 		kube, err := kubernetes.NewForConfig(config)
 		if err != nil {
-			return target{}, fmt.Errorf("member cluster %s: build its client: %w", cluster, err)
+			return target{}, fmt.Errorf("member cluster %s: build its client: %w", cluster.Name, err)
 		}
-		return target{
-			connection: connection, kube: kube,
+		names, err := metadata.NewForConfig(config)
+		if err != nil {
+			return target{}, fmt.Errorf("member cluster %s: build its client: %w", cluster.Name, err)
+		}
+		opened := target{
+			connection: connection, kube: kube, metadata: names,
 			readyz: func(ctx context.Context) error {
 				return kube.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 			},
 			keyHash: func(ctx context.Context) (string, error) { return member.KeyHash(ctx, config) },
-		}, nil
+		}
+		if !joined(cluster) { // there, Sluice looks only
+			opened.write = renewLease(kube, connection.Username)
+		}
+		return opened, nil
 	}
+}
+
+// uid identifies the cluster.
+func (t target) uid(ctx context.Context) (string, error) {
+	system, err := t.kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	return string(system.UID), nil
 }
 
 // clusterWatch is what Sluice knows of one member cluster. Passes over one cluster
@@ -66,25 +90,48 @@ type clusterWatch struct {
 	informers []cache.SharedIndexInformer
 	nodes, pods, namespaces,
 	classes cache.SharedIndexInformer
+	// quotas are those of other hubs' instances; hidden while the cluster does not show them.
+	quotas cache.SharedIndexInformer
+	hidden atomic.Bool
 
-	health    health
-	access    access
-	nextProbe time.Time
-	wrote     time.Time
+	// opened is what the target was opened for.
+	opened opening
+
+	health health
+	access access
+	writes writes
+	// untilThorough is the number of probes before the next thorough one.
+	untilThorough int
+	nextProbe     time.Time
+	wrote         time.Time
 }
+
+// opening is what a target depends on, beside the access that its connection was opened with.
+type opening struct {
+	cluster    types.UID
+	generation int64
+	driver     string
+}
+
+// thoroughEvery: among so many probes, one is thorough. It opens the cluster anew, which
+// finds an access that has changed, and makes sure that it is the cluster it was. So is
+// every probe after one that failed.
+const thoroughEvery = 6
 
 // refresh connects, probes and inspects, as far as that is due.
 func (w *clusterWatch) refresh(ctx context.Context, r *clusterReconciler, cluster *v1alpha1.MemberCluster, now time.Time) {
+	w.writes.settle()
 	if now.Before(w.nextProbe) && cluster.Generation == cluster.Status.ObservedGeneration {
 		return
 	}
 	w.nextProbe = now.Add(r.ProbeEvery)
 	ctx, cancel := context.WithTimeout(ctx, r.ProbeTimeout)
 	defer cancel()
-	latency, err := w.probe(ctx, r, driverOf(cluster))
+	latency, err := w.probe(ctx, r, cluster)
 	r.Probed(w.cluster, now, latency, err)
 	if err != nil {
 		w.health.failed(err)
+		w.untilThorough = 0
 		return
 	}
 	w.health.answered(latency)
@@ -94,38 +141,58 @@ func (w *clusterWatch) refresh(ctx context.Context, r *clusterReconciler, cluste
 	if w.access.due(now) {
 		w.access.inspect(ctx, r, cluster, w.target, now)
 	}
+	w.writes.look(r, w.cluster, w.target.write, now)
 	if !w.synced() {
 		cache.WaitForCacheSync(ctx.Done(), w.informersSynced()...)
 	}
 }
 
 // probe asks the API server whether it is ready, and says how long it took to answer.
-func (w *clusterWatch) probe(ctx context.Context, r *clusterReconciler, driver string) (latency time.Duration, err error) {
-	if err := w.connect(ctx, r, driver); err != nil {
+func (w *clusterWatch) probe(ctx context.Context, r *clusterReconciler, cluster *v1alpha1.MemberCluster) (latency time.Duration, err error) {
+	thorough := w.untilThorough == 0
+	if err := w.connect(ctx, r, cluster, thorough); err != nil {
 		return 0, err
 	}
 	start := r.Clock.Now()
 	if err := w.target.readyz(ctx); err != nil {
-		return 0, &member.Error{
-			Cluster: w.cluster, Step: "probe /readyz", Err: err,
-			Remedy: "see whether its API server is up and reachable from Sluice",
+		return 0, w.silent("probe /readyz", err)
+	}
+	latency = r.Clock.Since(start)
+	if thorough && cluster.Status.UID != "" {
+		uid, err := w.target.uid(ctx)
+		if err != nil {
+			return 0, w.silent(member.StepRecognise, err)
+		}
+		if uid != cluster.Status.UID {
+			return 0, member.Stranger(w.cluster, cluster.Status.UID, uid)
 		}
 	}
-	return r.Clock.Since(start), nil
+	w.untilThorough = (w.untilThorough + thoroughEvery - 1) % thoroughEvery
+	return latency, nil
 }
 
-// connect opens the cluster anew if its access has changed.
-func (w *clusterWatch) connect(ctx context.Context, r *clusterReconciler, driver string) error {
-	opened, err := r.open(ctx, w.cluster)
+func (w *clusterWatch) silent(step member.Step, err error) error {
+	return &member.Error{Cluster: w.cluster, Step: step, Err: err, Remedy: member.RemedyFor(err)}
+}
+
+// connect opens the cluster anew if its access or its driver has changed.
+func (w *clusterWatch) connect(ctx context.Context, r *clusterReconciler, cluster *v1alpha1.MemberCluster, thorough bool) error {
+	now := opening{cluster.UID, cluster.Generation, driverOf(cluster)}
+	if w.stop != nil && !thorough && now == w.opened {
+		return nil
+	}
+	opened, err := r.open(ctx, cluster)
 	if err != nil {
 		return err
 	}
-	if w.stop != nil && opened.connection == w.target.connection {
+	same := w.stop != nil && opened.connection == w.target.connection && now.driver == w.opened.driver
+	w.opened = now
+	if same {
 		return nil
 	}
 	w.close()
-	w.target, w.health, w.access = opened, health{}, access{}
-	w.watch(r, driver)
+	w.target, w.health, w.access, w.writes = opened, health{}, access{}, writes{}
+	w.watch(r, now.driver)
 	return nil
 }
 
@@ -149,7 +216,18 @@ func (w *clusterWatch) watch(r *clusterReconciler, driver string) {
 	w.pods = coreinformers.NewFilteredPodInformer(kube, metav1.NamespaceAll, 0, nil, running)
 	w.namespaces = coreinformers.NewFilteredNamespaceInformer(kube, 0, nil, ours)
 	w.classes = storageinformers.NewStorageClassInformer(kube, 0, nil)
-	w.informers = []cache.SharedIndexInformer{w.nodes, w.pods, w.namespaces, w.classes}
+	w.quotas = coreinformers.NewFilteredResourceQuotaInformer(kube, metav1.NamespaceAll, 0, nil, func(o *metav1.ListOptions) {
+		o.LabelSelector = v1alpha1.LabelHub + "," + v1alpha1.LabelHub + "!=" + r.HubID
+	})
+	w.hidden.Store(false)
+	_ = w.quotas.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {
+		if apierrors.IsForbidden(err) {
+			w.hidden.Store(true)
+			return
+		}
+		cache.DefaultWatchErrorHandler(ctx, reflector, err)
+	})
+	w.informers = []cache.SharedIndexInformer{w.nodes, w.pods, w.namespaces, w.classes, w.quotas}
 
 	changed := cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { r.wake(w.cluster) },
@@ -160,8 +238,12 @@ func (w *clusterWatch) watch(r *clusterReconciler, driver string) {
 		// Both fail only on an informer that has been started.
 		_ = informer.SetTransform(strip)
 		_, _ = informer.AddEventHandler(changed)
+		if informer == w.namespaces {
+			_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(o any) { tellLost(o, r.lost) }})
+		}
 		go informer.RunWithContext(ctx)
 	}
+	watchDelivered(ctx, w.target.metadata, r.HubID, r.lost)
 }
 
 func (w *clusterWatch) close() {
@@ -173,7 +255,11 @@ func (w *clusterWatch) close() {
 
 func (w *clusterWatch) informersSynced() (all []cache.InformerSynced) {
 	for _, informer := range w.informers {
-		all = append(all, informer.HasSynced)
+		synced := informer.HasSynced
+		if informer == w.quotas {
+			synced = func() bool { return informer.HasSynced() || w.hidden.Load() }
+		}
+		all = append(all, synced)
 	}
 	return all
 }

@@ -177,21 +177,12 @@ func (e *evaluation) fitting() (all []candidate) {
 		e.scorer.enter(p, e.fits[i])
 		for row := range e.fits[i].rows() {
 			at := spot{page: p, row: row}
-			all = append(all, candidate{spot: at, score: e.scorer.scores[row], tie: e.tie(at)})
+			c := candidate{spot: at, score: e.scorer.scores[row]}
+			e.breakTies(&c)
+			all = append(all, c)
 		}
 	}
 	return all
-}
-
-// latency between two clusters, as one of them reports it from the other: the vantage of a
-// measurement is a cluster's name. False where neither does.
-func latency(a, b *Cluster) (between time.Duration, measured bool) {
-	for _, pair := range [][2]*Cluster{{a, b}, {b, a}} {
-		if m, ok := pair[0].Latencies[pair[1].Name]; ok && (!measured || m.Median < between) {
-			between, measured = m.Median, true
-		}
-	}
-	return between, measured
 }
 
 // arrange decides the order, and what can still be scored from each place in it on.
@@ -287,6 +278,9 @@ func (a *assembly) search(place int) {
 // near tells whether a cluster for a component keeps its links to those that are placed.
 // What was not measured is not near.
 func (a *assembly) near(place, component int, at candidate) bool {
+	if a.request.atBest {
+		return true // latencies are measured anew
+	}
 	for _, link := range a.request.Links {
 		for side, i := range link.Between {
 			other := link.Between[1-side]
@@ -317,9 +311,12 @@ func (a *assembly) holds(place, component int, at candidate) bool {
 			together.add(a.request.Components[other].Resources, 1)
 		}
 	}
+	if a.request.atBest && !at.page.known(at.row) {
+		return true // what it has is not known
+	}
 	held := a.snapshot.Reserved(a.request.ID, at.cluster().Name)
 	for name, need := range together {
-		if _, class := storageClassOf(name); !class && at.page.column(a.snapshot.columnOf(name)).free[at.row]+held[name] < need {
+		if _, class := storageClassOf(name); !class && at.page.column(a.snapshot.columnOf(name)).left(a.request.atBest)[at.row]+held[name] < need {
 			return false
 		}
 	}
@@ -348,7 +345,7 @@ func placeTogether(r Request, s *Snapshot) (Decision, error) {
 		d := narrow.decision(nil)
 		return d, &UnplaceableError{Decision: d, Asked: len(r.Components), Why: why, Quota: quota}
 	}
-	if why := r.exceeded(s, 1); why != "" {
+	if why := r.exceeded(s); why != "" {
 		return failed(why, true)
 	}
 	chosen, why := a.choose()

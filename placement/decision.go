@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -70,6 +71,8 @@ type UnplaceableError struct {
 	// Lost are the clusters that the instance is on and would stay on, if they still
 	// took it, with the reason and the numbers.
 	Lost []Example
+	// Hopeless: they can never take it, whatever is given back; known where that was asked.
+	Hopeless bool
 	// Why says what else is the matter: groups, replicas or a quota. Empty where the
 	// rejections say it all.
 	Why string
@@ -77,7 +80,7 @@ type UnplaceableError struct {
 	Quota bool
 }
 
-// Error is one sentence for the end user, with the numbers.
+// Error is one sentence for operators, with clusters and numbers; forConsumer has none.
 func (e *UnplaceableError) Error() string {
 	var b strings.Builder
 	switch {
@@ -219,17 +222,17 @@ func (e *evaluation) passedOver(at spot, chosen []candidate) (Reason, string) {
 	if reason == ReasonFits {
 		return reason, "fits"
 	}
-	score, last := e.scorer.score(at), chosen[len(chosen)-1].score
+	score, last := e.scorer.score(at), chosen[len(chosen)-1]
 	if e.request.Spread != nil && !slices.Contains(e.request.Current, at.cluster().Name) {
 		return reason, e.notInSpread(at, score, chosen)
 	}
 	switch {
 	case e.joint:
 		return reason, fmt.Sprintf("scores %d, and is not part of the best combination", score)
-	case score < last:
-		return reason, fmt.Sprintf("scores %d, the last one chosen %d", score, last)
-	case score == last:
-		return reason, fmt.Sprintf("scores %d like the last one chosen, and comes after it by hash", score)
+	case score < last.score:
+		return reason, fmt.Sprintf("scores %d, the last one chosen %d", score, last.score)
+	case score == last.score:
+		return reason, e.tied(at, last)
 	case e.request.Replicas > 0 && len(e.request.Current) == 0:
 		return reason, fmt.Sprintf("scores %d, and has too little room for its share of the replicas", score)
 	default:
@@ -241,16 +244,41 @@ func (e *evaluation) passedOver(at spot, chosen []candidate) (Reason, string) {
 func (e *evaluation) notInSpread(at spot, score int32, chosen []candidate) string {
 	groups := at.page.groups(e.request.Spread.By)
 	name := groups.names[groups.of[at.row]]
-	last, share := int32(0), 0
+	var last candidate
+	share := 0
 	for _, c := range chosen {
 		if c.group == name {
-			last, share = c.score, share+1
+			last, share = c, share+1
 		}
 	}
-	if share == 0 {
+	switch {
+	case share == 0:
 		return fmt.Sprintf("scores %d, and %s is not one of the groups chosen", score, name)
+	case score == last.score:
+		return fmt.Sprintf("%s; %s has its share of %d", e.tied(at, last), name, share)
 	}
-	return fmt.Sprintf("scores %d; %s has its share of %d, the last of which scores %d", score, name, share, last)
+	return fmt.Sprintf("scores %d; %s has its share of %d, the last of which scores %d", score, name, share, last.score)
+}
+
+// tied says why of two clusters with equal scores the other one was chosen (see better).
+func (e *evaluation) tied(at spot, with candidate) string {
+	this, name := candidate{spot: at}, with.cluster().Name
+	e.breakTies(&this)
+	ties := fmt.Sprintf("ties with %s at %d; ", name, with.score)
+	switch {
+	case slices.Contains(e.request.Current, name) && !e.request.Free:
+		return ties + "the instance is there"
+	case with.price < this.price && this.price == math.MaxInt64:
+		return ties + name + " has a price in " + e.scorer.currency()
+	case with.price < this.price:
+		return ties + name + " is cheaper"
+	case with.latency < this.latency && this.latency == math.MaxInt64:
+		return ties + "the latency of " + name + " is known"
+	case with.latency < this.latency:
+		return ties + name + " is nearer"
+	default:
+		return ties + name + " was picked by lot"
+	}
 }
 
 func passedOverReason(chosen []candidate) Reason {

@@ -43,8 +43,11 @@ func divisionOf(from *v1alpha1.Replicas) (Division, error) {
 // room is how many replicas a cluster takes, at most all of them.
 func (e *evaluation) room(at spot) int64 {
 	room := int64(e.request.Replicas)
+	if e.request.atBest && !at.page.known(at.row) {
+		return room // what it has is not known
+	}
 	for _, n := range e.scorer.needs {
-		room = min(room, max(at.page.column(n.column).free[at.row]+at.held[n.name], 0)/n.amount)
+		room = min(room, max(at.page.column(n.column).left(e.request.atBest)[at.row]+at.held[n.name], 0)/n.amount)
 	}
 	return room
 }
@@ -146,18 +149,11 @@ func (e *evaluation) weight(at spot) int64 {
 // fillCheapest gives replicas to the cheapest cluster that has room, then to the next;
 // prices in another currency than the common one come last.
 func (e *evaluation) fillCheapest(chosen []candidate, left int64) {
-	currency, _ := e.scorer.market()
-	price := func(c *candidate) int64 {
-		if currency == "" || c.cluster().Currency != currency {
-			return math.MaxInt64
-		}
-		return e.scorer.tariff.nanoPerHour(c.page, c.row)
-	}
 	order := make([]*candidate, len(chosen))
 	for i := range chosen {
 		order[i] = &chosen[i]
 	}
-	slices.SortStableFunc(order, func(a, b *candidate) int { return cmp.Compare(price(a), price(b)) })
+	slices.SortStableFunc(order, func(a, b *candidate) int { return cmp.Compare(a.price, b.price) })
 	for _, c := range order {
 		more := min(left, e.room(c.spot)-c.replicas)
 		c.replicas += more

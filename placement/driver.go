@@ -35,8 +35,11 @@ type Delivery struct {
 type PendingError struct {
 	// Step that waits, for instance "delete namespace sluice-1f…".
 	Step string
-	// Detail is what the cluster says about it, for the operation's description.
+	// Detail is what the cluster says about it, for operators.
 	Detail string
+	// Consumer is what the consumer reads instead, where it can do something; it names no
+	// address and nothing that is not the consumer's.
+	Consumer string
 	// Every is how often to look at the longest while an operation waits for it; zero leaves
 	// that to the controller.
 	Every time.Duration
@@ -52,10 +55,14 @@ func (e *PendingError) Error() string {
 // RefusedError says that a cluster does not take a delivery and never will as it
 // stands.
 type RefusedError struct {
-	// Reason with the numbers or names, for the operation's description.
+	// Reason with the numbers or names, for operators.
 	Reason string
 	// Remedy is what the consumer or operator can do about it.
 	Remedy string
+	// Consumer is what the consumer reads instead, where it can do something.
+	Consumer string
+	// Repeatable says that the same update may succeed once the consumer has done that.
+	Repeatable bool
 }
 
 func (e *RefusedError) Error() string {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -40,8 +41,9 @@ type elastic struct {
 	inventory *Inventory
 	// join registers Sluice on the cluster that was made for an instance on a management
 	// cluster, and returns the access to it for that member cluster. It is idempotent.
-	join  func(ctx context.Context, management, instance string, member *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error)
-	clock clock.WithTicker
+	join       func(ctx context.Context, management, instance string, member *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error)
+	leadership Leadership
+	clock      clock.WithTicker
 
 	mu sync.Mutex
 	// promises say, by the instance that waits, what it waits for.
@@ -394,8 +396,12 @@ func (e *elastic) takeIn(ctx context.Context, t *template, instance *v1alpha1.Se
 	return nil
 }
 
-// retire notes that the cluster is to be given back, before anything else is done.
+// retire notes that the cluster is to be given back, before anything else is done. That
+// nothing is placed there only the leader knows.
 func (e *elastic) retire(ctx context.Context, instance *v1alpha1.ServiceInstance) error {
+	if err := e.leadership.Confirm(ctx); err != nil {
+		return err
+	}
 	log.FromContext(ctx).Info("Giving a cluster back", "cluster", v1alpha1.MadeClusterName(instance.Name))
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.AnnotationRetired))
 	crashpoint.Hit(crashBeforeRetire)
@@ -416,7 +422,7 @@ func (e *elastic) giveBack(ctx context.Context, instance *v1alpha1.ServiceInstan
 		return nil
 	}
 	crashpoint.Hit(crashBeforeGiveBack)
-	err := e.hub.Delete(ctx, object)
+	err := e.hub.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID())}) // not the next one of that name
 	crashpoint.Hit(crashAfterGiveBack)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("give back cluster %s: %w", v1alpha1.MadeClusterName(instance.Name), err)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +40,9 @@ func newTemplate(p *Policy, plans *catalog.Snapshot) (*template, error) {
 	if p.Elastic.Parameters != nil {
 		t.parameters = p.Elastic.Parameters.Raw
 	}
+	if err := plan.ValidateCreate(t.parameters); err != nil {
+		return nil, err
+	}
 	if t.asked, err = plan.ClusterParameters(t.parameters); err != nil {
 		return nil, err
 	}
@@ -49,7 +53,14 @@ func newTemplate(p *Policy, plans *catalog.Snapshot) (*template, error) {
 // member is the member cluster that an instance of the template becomes which has these
 // add-ons, without its access.
 func (t *template) member(name, namespace string, addOns []v1alpha1.AddOn) *v1alpha1.MemberCluster {
-	from := &t.Elastic.Member
+	mc := t.Policy.member(name, namespace)
+	takePart(&mc.Spec, addOns)
+	return mc
+}
+
+// member is a member cluster that the policy has made, without add-ons and access.
+func (p *Policy) member(name, namespace string) *v1alpha1.MemberCluster {
+	from := &p.Elastic.Member
 	mc := &v1alpha1.MemberCluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: maps.Clone(from.Labels)},
 		Spec: v1alpha1.MemberClusterSpec{
@@ -57,11 +68,10 @@ func (t *template) member(name, namespace string, addOns []v1alpha1.AddOn) *v1al
 			Taints: from.Taints, Location: from.Location, Prices: from.Prices,
 		},
 	}
-	takePart(&mc.Spec, addOns)
 	if mc.Labels == nil {
 		mc.Labels = map[string]string{}
 	}
-	mc.Labels[v1alpha1.LabelElastic] = t.Name
+	mc.Labels[v1alpha1.LabelElastic] = p.Name
 	return mc
 }
 
@@ -216,8 +226,19 @@ func (t *trial) demand(inventory *Inventory) demand {
 		fork.UpsertCluster(c)
 		waiting = place(c.Name)
 	}
+	// hopeful tells whether a cluster, as it would be, takes anything that waits. More of what
+	// takes nothing is not tried.
+	hopeful := func(c *Cluster) bool {
+		fork.UpsertCluster(c)
+		s := fork.Snapshot()
+		return slices.ContainsFunc(waiting, func(r Request) bool { return Accepts(r, s, c.Name) })
+	}
 	for i := range t.growths {
 		g := &t.growths[i]
+		if !hopeful(g.grown(g.more)) {
+			fork.UpsertCluster(g.cluster)
+			continue
+		}
 		for workers := 1; workers <= g.more && len(waiting) > 0; workers++ {
 			fork.UpsertCluster(g.grown(workers))
 			if left := place(g.cluster.Name); len(left) < len(waiting) {
@@ -227,12 +248,23 @@ func (t *trial) demand(inventory *Inventory) demand {
 		fork.UpsertCluster(g.grown(n.grow[g.cluster.Name]))
 	}
 	// One alone may not help a request that wants several.
-	for tried := 1; tried <= min(t.room, n.more+mostClusters) && len(waiting) > 0; tried++ {
+	for tried := 1; tried <= min(t.room, n.more+widest(waiting)) && len(waiting) > 0; tried++ {
 		name := fmt.Sprintf("%s %d", supposedName, tried)
-		fork.UpsertCluster(t.template.supposed(name, t.has))
+		if !hopeful(t.template.supposed(name, t.has)) {
+			break
+		}
 		if left := place(name); len(left) < len(waiting) {
 			waiting, n.more = left, tried
 		}
+	}
+	return n
+}
+
+// widest is the largest number of clusters that one of the requests can come to want.
+func widest(requests []Request) int {
+	n := 1
+	for i := range requests {
+		n = max(n, requests[i].clusters(), len(requests[i].Components))
 	}
 	return n
 }

@@ -135,6 +135,39 @@ func TestDemand(t *testing.T) {
 	}
 }
 
+// What a cluster of the policy does not take, more of them do not take either: how many there
+// may be makes no difference to what it costs to find out, each second.
+func TestWhatFitsOnNoClusterIsNotTriedWithMany(t *testing.T) {
+	tmpl, err := newTemplate(elasticPolicy(nil), clusterCatalog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inventory := NewInventory()
+	for name, r := range map[string]Request{
+		"too large":      {Resources: Resources{"cpu": 9000}},
+		"another region": {Resources: Resources{"cpu": 1000}, Selector: labels.SelectorFromSet(labels.Set{v1alpha1.LabelRegion: "us"})},
+		"two parts that are nowhere near enough": {
+			Components: []Component{{Name: "a", Resources: Resources{"cpu": 5000}}, {Name: "b", Resources: Resources{"cpu": 5000}}},
+			Links:      []Link{{Between: [2]int{0, 1}, Most: time.Millisecond}},
+		},
+	} {
+		r.ID = name
+		if _, err := inventory.Place(r); err == nil {
+			t.Fatalf("%s: it is placed", name)
+		}
+	}
+	cost := func(room int) float64 {
+		return testing.AllocsPerRun(5, func() {
+			if n := (&trial{template: tmpl, has: tmpl.has, room: room}).demand(inventory); n.more != 0 {
+				t.Errorf("%d clusters are wanted", n.more)
+			}
+		})
+	}
+	if few, many := cost(2), cost(64); many > 2*few {
+		t.Errorf("it costs %.0f allocations where there may be 2 clusters more, %.0f where there may be 64", few, many)
+	}
+}
+
 // elasticWorld is a world with a management cluster and a policy that makes clusters.
 type elasticWorld struct {
 	*world
@@ -159,7 +192,7 @@ func (w *elasticWorld) restart() {
 	plans := &catalog.Catalog{}
 	plans.Replace(clusterCatalog(w.T))
 	w.elastic = &elastic{
-		hub: w.hub, of: labelled, namespace: w.namespace, inventory: w.inventory, clock: w.clock, catalog: plans, idle: map[string]time.Time{},
+		hub: w.hub, of: labelled, namespace: w.namespace, inventory: w.inventory, clock: w.clock, catalog: plans, leadership: soleWriter{}, idle: map[string]time.Time{},
 		join: func(_ context.Context, _, _ string, member *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error) {
 			w.joined = append(w.joined, member.Name)
 			return v1alpha1.ClusterAccess{SealedKubeconfig: []byte("sealed")}, nil

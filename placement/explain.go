@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -12,6 +13,8 @@ import (
 // Verdict is what a placement says of one cluster.
 type Verdict struct {
 	Cluster string `json:"cluster"`
+	// Role is "hub" where the verdict is on a cluster as a hub; empty otherwise.
+	Role string `json:"role,omitempty"`
 	// Component that it is about, where the request has some.
 	Component string `json:"component,omitempty"`
 	// Chosen clusters have no Reason.
@@ -23,13 +26,27 @@ type Verdict struct {
 	// Score, its components and the price are those of clusters that fit.
 	Score  int32  `json:"score"`
 	Scores Scores `json:"scores"`
-	Price  *Price `json:"price,omitempty"`
+	// Weights of the scores; those that weigh nothing have no part in Score.
+	Weights Scores `json:"weights"`
+	Price   *Price `json:"price,omitempty"`
 }
 
+// roleHub is the role of a cluster through which others are reached.
+const roleHub = "hub"
+
 // Explain is Place with a verdict on every cluster: the chosen ones first, then
-// those that fit, both best first, then the refused ones by name. It is computed
-// anew rather than carried by the decision: Place is a pure function.
+// those that fit, both best first, then the refused ones by name. Verdicts on hubs, where
+// one is needed, come before them. It is computed anew rather than carried by the decision:
+// Place is a pure function.
 func Explain(r Request, s *Snapshot) []Verdict {
+	verdicts := explain(r, s)
+	if r.Peering != nil {
+		verdicts = append(slices.Clone(r.Peering.hubs), verdicts...)
+	}
+	return verdicts
+}
+
+func explain(r Request, s *Snapshot) []Verdict {
 	if len(r.Components) > 0 {
 		return explainTogether(r, s)
 	}
@@ -68,7 +85,7 @@ func (e *evaluation) verdicts(chosen []candidate) []Verdict {
 	for _, c := range fitting {
 		v := Verdict{
 			Cluster: c.cluster().Name, Score: c.score,
-			Scores: e.scorer.components(c.spot), Price: e.scorer.tariff.priceOf(c.spot),
+			Scores: e.scorer.components(c.spot), Weights: e.scorer.weighs(), Price: e.scorer.tariff.priceOf(c.spot),
 		}
 		switch v.Chosen = among(chosen, c.spot); {
 		case !v.Chosen:
@@ -108,36 +125,49 @@ func (e *evaluation) refusals() []Verdict {
 	return verdicts
 }
 
-// scorerColumns are the columns of a table: those that every table has, and those that
-// only tables have in which they say something.
-var scorerColumns = []struct {
-	title  string
-	always bool
-	of     func(Scores) int32
-}{
-	{"BALANCE", true, func(s Scores) int32 { return s.Balance }},
-	{"PACK", true, func(s Scores) int32 { return s.Pack }},
-	{"PRICE", true, func(s Scores) int32 { return s.Price }},
-	{"LATENCY", true, func(s Scores) int32 { return s.Latency }},
-	{"PREFERENCE", true, func(s Scores) int32 { return s.Preference }},
-	{"LOCALITY", false, func(s Scores) int32 { return s.Locality }},
-	{"FRESHNESS", false, func(s Scores) int32 { return s.Freshness }},
-	{"DIVERSITY", false, func(s Scores) int32 { return s.Diversity }},
-	{"EXTERNAL", false, func(s Scores) int32 { return s.External }},
+// scorerColumn is a column of a table.
+type scorerColumn struct {
+	title string
+	of    func(Scores) int32
 }
 
-// WriteTable writes verdicts as a table for people.
-func WriteTable(w io.Writer, verdicts []Verdict) error {
-	shown := scorerColumns[:0:0]
+var scorerColumns = []scorerColumn{
+	{"BALANCE", func(s Scores) int32 { return s.Balance }},
+	{"PACK", func(s Scores) int32 { return s.Pack }},
+	{"PRICE", func(s Scores) int32 { return s.Price }},
+	{"LATENCY", func(s Scores) int32 { return s.Latency }},
+	{"PREFERENCE", func(s Scores) int32 { return s.Preference }},
+	{"LOCALITY", func(s Scores) int32 { return s.Locality }},
+	{"FRESHNESS", func(s Scores) int32 { return s.Freshness }},
+	{"DIVERSITY", func(s Scores) int32 { return s.Diversity }},
+	{"EXTERNAL", func(s Scores) int32 { return s.External }},
+}
+
+// weighing are the columns of the scores that count, with their weights: "BALANCE×1".
+func weighing(verdicts []Verdict) (shown []scorerColumn) {
 	for _, column := range scorerColumns {
-		if column.always || slices.ContainsFunc(verdicts, func(v Verdict) bool { return column.of(v.Scores) != 0 }) {
-			shown = append(shown, column)
+		var weight int32
+		for i := range verdicts {
+			weight = max(weight, column.of(verdicts[i].Weights))
+		}
+		if weight > 0 {
+			shown = append(shown, scorerColumn{fmt.Sprintf("%s×%d", column.title, weight), column.of})
 		}
 	}
+	return shown
+}
+
+// WriteTable writes verdicts as a table for people, with the scores that count.
+func WriteTable(w io.Writer, verdicts []Verdict) error {
+	shown := weighing(verdicts)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	components := slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Component != "" })
 	if components {
 		fmt.Fprint(table, "COMPONENT\t")
+	}
+	hubs := slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Role != "" })
+	if hubs {
+		fmt.Fprint(table, "ROLE\t")
 	}
 	fmt.Fprint(table, "CLUSTER\tVERDICT\tSCORE")
 	for _, column := range shown {
@@ -155,10 +185,13 @@ func WriteTable(w io.Writer, verdicts []Verdict) error {
 		if components {
 			fmt.Fprintf(table, "%s\t", v.Component)
 		}
+		if hubs {
+			fmt.Fprintf(table, "%s\t", cmp.Or(v.Role, "cluster"))
+		}
 		fits := v.Chosen || v.Reason == ReasonOutranked || v.Reason == ReasonFits
 		fmt.Fprintf(table, "%s\t%s\t%s", v.Cluster, verdict, points(v.Score, fits))
 		for _, column := range shown {
-			fmt.Fprint(table, "\t", points(column.of(v.Scores), fits))
+			fmt.Fprint(table, "\t", points(column.of(v.Scores), fits && v.Role == ""))
 		}
 		fmt.Fprintf(table, "\t%s\t%s\n", cost, v.Message)
 	}

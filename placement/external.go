@@ -1,11 +1,17 @@
 package placement
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -18,7 +24,7 @@ import (
 // than its timeout: after five failures in a row it is not asked for half a minute
 // (circuit breaker), and its weight counts for nothing.
 type ExternalScorer struct {
-	url     string
+	ScorerOptions
 	client  *http.Client
 	breaker *gobreaker.CircuitBreaker[map[string]int32]
 }
@@ -33,20 +39,85 @@ const (
 	DefaultScorerTimeout = 200 * time.Millisecond
 )
 
-// NewExternalScorer returns the scorer at a URL, which POSTs a ScorerQuestion as JSON
-// and takes a ScorerAnswer; zero means DefaultScorerTimeout. Redirects are not
-// followed: the operator names the scorer.
-func NewExternalScorer(url string, timeout time.Duration) *ExternalScorer {
-	if timeout == 0 {
-		timeout = DefaultScorerTimeout
+// ScorerOptions say how a scorer is reached, and how the two know each other.
+type ScorerOptions struct {
+	// URL to which questions are POSTed. It is https, but for a loopback address.
+	URL string
+	// TokenFile holds the bearer token (RFC 6750) that is sent with each question. It is read
+	// each time, so that the token can be replaced. Required but for a loopback address.
+	TokenFile string
+	// CAFile holds the authorities, PEM, by whose certificates the scorer proves who it is;
+	// empty means those of the system.
+	CAFile string
+	// Timeout of one question; zero means DefaultScorerTimeout.
+	Timeout time.Duration
+}
+
+// NewExternalScorer returns a scorer that takes a ScorerQuestion as JSON and answers with a
+// ScorerAnswer. Redirects are not followed: the operator names the scorer. The error says
+// which option is wrong.
+func NewExternalScorer(o ScorerOptions) (*ExternalScorer, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if o.CAFile != "" {
+		pem, err := os.ReadFile(o.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("the scorer's authorities: %w", err)
+		}
+		authorities := x509.NewCertPool()
+		if !authorities.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("the scorer's authorities: %s has no certificate in PEM", o.CAFile)
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}
 	}
 	return &ExternalScorer{
-		url: url,
-		client: &http.Client{Timeout: timeout, CheckRedirect: func(*http.Request, []*http.Request) error {
+		ScorerOptions: o,
+		client: &http.Client{Transport: transport, Timeout: cmp.Or(o.Timeout, DefaultScorerTimeout), CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		}},
 		breaker: gobreaker.NewCircuitBreaker[map[string]int32](gobreaker.Settings{Timeout: 30 * time.Second}),
+	}, nil
+}
+
+// check says what is wrong: what is asked tells names, prices and free capacity, and what is
+// answered decides.
+func (o ScorerOptions) check() error {
+	at, err := url.Parse(o.URL)
+	if err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" {
+		return fmt.Errorf("the scorer's URL: want https://HOST/PATH")
 	}
+	if at.User != nil {
+		return fmt.Errorf("the scorer's URL holds credentials: they belong into a token file")
+	}
+	if address, err := netip.ParseAddr(at.Hostname()); err == nil && address.IsLoopback() || at.Hostname() == "localhost" {
+		return nil
+	}
+	switch {
+	case at.Scheme != "https":
+		return fmt.Errorf("the scorer's URL: http is for loopback addresses only, %s needs https", at.Hostname())
+	case o.TokenFile == "":
+		return fmt.Errorf("the scorer at %s needs a token file, by which it knows who asks", at.Hostname())
+	}
+	_, err = o.token()
+	return err
+}
+
+// token that is sent; empty where there is none.
+func (o ScorerOptions) token() (string, error) {
+	if o.TokenFile == "" {
+		return "", nil
+	}
+	data, err := os.ReadFile(o.TokenFile)
+	if err != nil {
+		return "", fmt.Errorf("the scorer's token: %w", err)
+	}
+	token := strings.TrimSpace(string(data))
+	if token == "" {
+		return "", fmt.Errorf("the scorer's token: %s is empty", o.TokenFile)
+	}
+	return token, nil
 }
 
 // ScorerQuestion is what an external scorer is asked.
@@ -99,9 +170,16 @@ func (x *ExternalScorer) ask(ctx context.Context, q ScorerQuestion) (map[string]
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, x.url, strings.NewReader(string(body)))
+	token, err := x.token()
 	if err != nil {
 		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, x.URL, strings.NewReader(string(body)))
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	request.Header.Set("Content-Type", "application/json")
 	response, err := x.client.Do(request)
@@ -128,7 +206,7 @@ func question(r Request, s *Snapshot) ScorerQuestion {
 	e := evaluate(r, s)
 	q := ScorerQuestion{Request: ScorerRequest{
 		ID: r.ID, Plan: r.Consumer.Plan, Platform: r.Consumer.Platform, Space: r.Consumer.Space,
-		Clusters: r.clusters(), Replicas: r.Replicas, Resources: r.Resources,
+		Clusters: r.width(s), Replicas: r.Replicas, Resources: r.Resources,
 	}}
 	for _, c := range append(e.current, e.best(scorerCandidates, nil)...) {
 		cluster := c.cluster()

@@ -2,9 +2,14 @@ package placement
 
 import (
 	"encoding/json"
+	"encoding/pem"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,7 +22,11 @@ func scorerServer(t *testing.T, answer http.HandlerFunc) *ExternalScorer {
 	t.Helper()
 	server := httptest.NewServer(answer)
 	t.Cleanup(server.Close)
-	return NewExternalScorer(server.URL, 100*time.Millisecond)
+	scorer, err := NewExternalScorer(ScorerOptions{URL: server.URL, Timeout: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return scorer
 }
 
 func scoredRequest(id string) Request {
@@ -89,6 +98,83 @@ func TestAScorerThatFailsIsLeftAloneForAWhileAndCountsForNothing(t *testing.T) {
 			d, err := Place(r, inventory.Snapshot())
 			if err != nil || d.Placements[0].Cluster != "empty" || d.Placements[0].Score != 87 {
 				t.Errorf("decided %+v, %v", d.Placements, err)
+			}
+		})
+	}
+}
+
+// The scorer knows who asks, by a token that may be replaced while Sluice runs, and Sluice
+// knows whom it asks, by the scorer's certificate.
+func TestAScorerAndSluiceKnowEachOther(t *testing.T) {
+	var authorization atomic.Value
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		authorization.Store(r.Header.Get("Authorization"))
+		_ = json.NewEncoder(w).Encode(ScorerAnswer{Scores: map[string]int32{}})
+	}))
+	t.Cleanup(server.Close)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	folder := t.TempDir()
+	write := func(name, content string) string {
+		file := filepath.Join(folder, name)
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	token := write("token", "first\n")
+	authority := write("ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	ask := func(o ScorerOptions) error {
+		o.URL, o.Timeout = server.URL, 5*time.Second
+		scorer, err := NewExternalScorer(o)
+		if err != nil {
+			return err
+		}
+		if _, err := scorer.Score(t.Context(), scoredRequest("si-a"), NewInventory().Snapshot()); err != nil {
+			return err
+		}
+		write("token", "second")
+		_, err = scorer.Score(t.Context(), scoredRequest("si-a"), NewInventory().Snapshot())
+		return err
+	}
+	if err := ask(ScorerOptions{TokenFile: token, CAFile: authority}); err != nil {
+		t.Fatal(err)
+	}
+	if got := authorization.Load(); got != "Bearer second" {
+		t.Errorf("it is sent %q, want the token as it is now", got)
+	}
+	authorization.Store("")
+	if err := ask(ScorerOptions{TokenFile: token}); err == nil || authorization.Load() != "" {
+		t.Errorf("a scorer whose certificate nobody has signed was sent %q: %v", authorization.Load(), err)
+	}
+}
+
+func TestAScorerElsewhereIsReachedSafelyOrNotAtAll(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, row := range map[string]struct {
+		options ScorerOptions
+		want    string // of the error; empty where it is taken
+	}{
+		"https with a token":         {ScorerOptions{URL: "https://scorer.example/score", TokenFile: token}, ""},
+		"http on the same machine":   {ScorerOptions{URL: "http://127.0.0.1:8080/"}, ""},
+		"http on localhost":          {ScorerOptions{URL: "http://localhost:8080/"}, ""},
+		"http on IPv6":               {ScorerOptions{URL: "http://[::1]:8080/"}, ""},
+		"http elsewhere":             {ScorerOptions{URL: "http://scorer.example/", TokenFile: token}, "needs https"},
+		"http on another address":    {ScorerOptions{URL: "http://10.0.0.1/", TokenFile: token}, "needs https"},
+		"https without a token":      {ScorerOptions{URL: "https://scorer.example/"}, "needs a token file"},
+		"a token that is not there":  {ScorerOptions{URL: "https://scorer.example/", TokenFile: token + "-"}, "no such file"},
+		"an authority without PEM":   {ScorerOptions{URL: "https://scorer.example/", TokenFile: token, CAFile: token}, "no certificate in PEM"},
+		"credentials in the URL":     {ScorerOptions{URL: "https://me:secret@scorer.example/", TokenFile: token}, "credentials"},
+		"no URL":                     {ScorerOptions{URL: "scorer.example"}, "want https://"},
+		"another scheme":             {ScorerOptions{URL: "ftp://scorer.example/", TokenFile: token}, "want https://"},
+		"a name like localhost only": {ScorerOptions{URL: "http://localhost.example/", TokenFile: token}, "needs https"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := NewExternalScorer(row.options)
+			if (err == nil) != (row.want == "") || err != nil && (!strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "me:secret")) {
+				t.Errorf("error %v, want %q", err, row.want)
 			}
 		})
 	}

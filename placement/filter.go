@@ -80,6 +80,10 @@ type filter struct {
 	// shape filters say which clusters the request is about; what a cluster has free or how
 	// it is does not matter to them.
 	shape bool
+	// passing filters may take a cluster again at any time without anybody changing what it is.
+	passing bool
+	// probed filters ask what is known of a cluster only once it has answered.
+	probed bool
 	// rejects returns those rows among the given ones that the filter refuses.
 	rejects func(p *page, among set) set
 	// message says why one refused cluster is refused, with the numbers.
@@ -90,6 +94,14 @@ type filter struct {
 // asked: the first that refuses a cluster names the reason. Held is what the
 // request has reserved there already, and counts as free.
 func (r Request) filters(s *Snapshot, held Resources) []filter {
+	asked := r.allFilters(s, held)
+	if r.atBest {
+		return atTheirBest(asked)
+	}
+	return asked
+}
+
+func (r Request) allFilters(s *Snapshot, held Resources) []filter {
 	asked := []filter{otherwiseUsed(r.Made != nil), consumersOwn(), notPeerable(r.Peering), notReady(), accessNotVerified(), notAdmitted(), cordoned()}
 	if len(r.Leaving) > 0 {
 		asked = append(asked, left(r.Leaving))
@@ -126,7 +138,9 @@ func (r Request) filters(s *Snapshot, held Resources) []filter {
 	}
 	facts := r.facts()
 	for i := range r.Rules {
-		asked = append(asked, ruled(&r.Rules[i], facts))
+		if r.Rules[i].appliesTo != v1alpha1.RuleHubs {
+			asked = append(asked, ruled(&r.Rules[i], facts))
+		}
 	}
 	for _, name := range r.Resources.names() {
 		if r.Resources[name] <= 0 {
@@ -137,7 +151,7 @@ func (r Request) filters(s *Snapshot, held Resources) []filter {
 			// class is checked for existence and its quota enforced by the cluster.
 			asked = append(asked, storageClassMissing(class))
 		} else {
-			asked = append(asked, insufficient(name, r.Resources[name], held[name], s.columnOf(name)))
+			asked = append(asked, insufficient(name, r.Resources[name], held[name], s.columnOf(name), r.atBest))
 		}
 	}
 	if r.MaxPrice != nil {
@@ -147,28 +161,28 @@ func (r Request) filters(s *Snapshot, held Resources) []filter {
 }
 
 func notReady() filter {
-	return filter{reason: ReasonNotReady, entry: true,
+	return filter{reason: ReasonNotReady, entry: true, passing: true,
 		rejects: func(p *page, among set) set { return among.without(p.ready) },
 		message: func(p *page, row int) string { return p.clusters[row].Unready },
 	}
 }
 
 func accessNotVerified() filter {
-	return filter{reason: ReasonAccessNotVerified, entry: true,
+	return filter{reason: ReasonAccessNotVerified, entry: true, passing: true,
 		rejects: func(p *page, among set) set { return among.without(p.verified) },
 		message: func(p *page, row int) string { return p.clusters[row].Unverified },
 	}
 }
 
 func cordoned() filter {
-	return filter{reason: ReasonCordoned, entry: true,
+	return filter{reason: ReasonCordoned, entry: true, passing: true,
 		rejects: func(p *page, among set) set { return among.and(p.cordoned) },
 		message: func(*page, int) string { return "takes no new placements" },
 	}
 }
 
 func left(clusters []string) filter {
-	return filter{reason: ReasonLeft,
+	return filter{reason: ReasonLeft, passing: true,
 		rejects: func(p *page, among set) set {
 			var there set
 			for _, name := range clusters {
@@ -255,7 +269,7 @@ func tainted(tolerations []corev1.Toleration) filter {
 	repels := func(taint *corev1.Taint) bool {
 		return taint.Effect != corev1.TaintEffectPreferNoSchedule && !tolerated(tolerations, taint)
 	}
-	return filter{reason: ReasonTainted, entry: true,
+	return filter{reason: ReasonTainted, entry: true, passing: true,
 		rejects: func(p *page, among set) set {
 			var repelled set
 			for i := range p.taints {
@@ -292,7 +306,7 @@ func tolerated(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
 }
 
 func storageClassMissing(class string) filter {
-	return filter{reason: ReasonStorageClassMissing,
+	return filter{reason: ReasonStorageClassMissing, probed: true,
 		rejects: func(p *page, among set) set { return among.without(p.classes[class]) },
 		message: func(p *page, row int) string {
 			if has := p.clusters[row].StorageClasses; len(has) > 0 {
@@ -304,11 +318,12 @@ func storageClassMissing(class string) filter {
 }
 
 // insufficient refuses clusters that have too little of a resource left, and names
-// it in the reason: InsufficientCPU, InsufficientMemory, InsufficientNvidiaComGpu.
-func insufficient(name corev1.ResourceName, need, held int64, column int) filter {
-	return filter{reason: insufficientReason(name),
+// it in the reason: InsufficientCPU, InsufficientMemory, InsufficientNvidiaComGpu. Empty
+// supposes that there is nothing on them.
+func insufficient(name corev1.ResourceName, need, held int64, column int, empty bool) filter {
+	return filter{reason: insufficientReason(name), probed: true,
 		rejects: func(p *page, among set) set {
-			free := p.column(column).free
+			free := p.column(column).left(empty)
 			var short set
 			for row := range among.rows() {
 				if free[row]+held < need {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	testclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -38,6 +39,7 @@ type world struct {
 	namespace string
 	inventory *Inventory
 	driver    *rememberingDriver
+	kube      Driver // the driver, or what stands before it
 	clock     *testclock.FakePassiveClock
 	// woken are the instances that the inventory woke, in order.
 	woken []string
@@ -82,7 +84,7 @@ func (w *world) start() {
 
 func (w *world) newReconciler() *instanceReconciler {
 	return &instanceReconciler{
-		hub: w.hub, live: w.hub, plan: testCatalog(w.T).Plan, inventory: w.inventory,
+		hub: w.hub, live: w.hub, plan: testCatalog(w.T).Plan, inventory: w.inventory, leadership: soleWriter{},
 		recovery: &recovery{reader: w.hub, namespace: w.namespace, inventory: w.inventory, clock: w.clock},
 		drivers:  map[string]Driver{v1alpha1.DriverKube: w.driver},
 		clock:    w.clock, metrics: newMetrics(w.inventory), moves: &moves{most: 2, wake: func(instance string) { w.woken = append(w.woken, instance) }}, observeEvery: 5 * time.Minute,
@@ -92,8 +94,9 @@ func (w *world) newReconciler() *instanceReconciler {
 func hubConfig(w *world) *rest.Config { return hubtest.Start(w).Config }
 
 // testCatalog sells 2, 4 and 8 cores, on one cluster or more, of the priority classes
-// bronze, silver and gold, which count where a policy declares them.
-func testCatalog(t *testing.T) *catalog.Snapshot {
+// bronze, silver and gold, which count where a policy declares them; and 4 cores to whoever
+// waits for anything.
+func testCatalog(t *testing.T, edits ...func(*v1alpha1.ResourcesPlan)) *catalog.Snapshot {
 	t.Helper()
 	spec := v1alpha1.ServiceOfferingSpec{ID: "service-compute", Name: "compute", Description: "Cores.", Bindable: true, PlanUpdateable: true}
 	for size, class := range map[string]string{"2": "bronze", "4": "silver", "8": "gold"} {
@@ -103,13 +106,21 @@ func testCatalog(t *testing.T) *catalog.Snapshot {
 			Resources:                     &v1alpha1.ResourcesPlan{Limits: quantities("cpu=" + size), Clusters: 1, MaxClusters: 3, PriorityClass: class},
 		})
 	}
-	spec.Plans = append(spec.Plans, v1alpha1.Plan{
+	patient := spec.Plans[0]
+	patient.ID, patient.Name, patient.WaitFor = "plan-patient", "patient", v1alpha1.WaitForAnything
+	patient.Resources = &v1alpha1.ResourcesPlan{Limits: quantities("cpu=4"), Clusters: 1}
+	spec.Plans = append(spec.Plans, patient, v1alpha1.Plan{
 		ID: "plan-application", Name: "application", Description: "Two components.", Kind: v1alpha1.PlanKindResources,
 		MaximumPollingDurationSeconds: int32(polling.Seconds()),
 		Resources: &v1alpha1.ResourcesPlan{Limits: quantities("cpu=2"), Components: []v1alpha1.Component{
 			{Name: "db", Limits: quantities("cpu=6")}, {Name: "web"},
 		}},
 	})
+	for i := range spec.Plans {
+		for _, edit := range edits {
+			edit(spec.Plans[i].Resources)
+		}
+	}
 	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &spec}}}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -125,8 +136,13 @@ func (w *world) cluster(name string, cores int) {
 	mc.Spec.Access.SecretRef = &v1alpha1.SecretKeyReference{Name: name}
 	status := mc.Status
 	w.must(w.hub.Create(w.Context(), mc))
-	mc.Status = status
-	w.must(w.hub.Status().Update(w.Context(), mc))
+	w.must(retry.RetryOnConflict(retry.DefaultRetry, func() error { // controllers may be writing it, too
+		if err := w.hub.Get(w.Context(), client.ObjectKeyFromObject(mc), mc); err != nil {
+			return err
+		}
+		mc.Status = status
+		return w.hub.Status().Update(w.Context(), mc)
+	}))
 	w.writes = 0
 	w.inventory.UpsertCluster(ClusterOf(mc, w.clock.Now()))
 }
@@ -203,6 +219,9 @@ func (w *world) wantOperation(instance *v1alpha1.ServiceInstance, kind v1alpha1.
 	op := instance.Status.Operation
 	if op == nil || op.Type != kind || op.State != state || op.Generation != instance.Generation || !strings.Contains(op.Description, says) {
 		w.Fatalf("operation of generation %d is %+v, want %s %s saying %q", instance.Generation, op, kind, state, says)
+	}
+	if shown := forOperators.FindString(op.Summary); shown != "" || op.Summary == "" && state == v1alpha1.StateFailed {
+		w.Fatalf("the consumer reads %q, with %q in it, of %q", op.Summary, shown, op.Description)
 	}
 }
 

@@ -72,7 +72,7 @@ func replay(t *testing.T, sections map[string]string) (decision, table string) {
 	for _, row := range decode[[]reservationRow](t, sections["reservations"]) {
 		h, known := held[row.Instance]
 		if !known {
-			h = Holding{Instance: row.Instance, Consumer: row.Consumer, Class: row.Class, Held: map[string]Resources{}}
+			h = Holding{Instance: row.Instance, Consumer: row.Consumer, Class: row.Class, Hub: row.Hub, Held: map[string]Resources{}}
 		}
 		h.Held[row.Cluster], h.Preemption = ResourcesOf(row.Resources), row.Preemption
 		held[row.Instance] = h
@@ -146,10 +146,11 @@ type clusterRow struct {
 	Unreachable string              `json:"unreachable"`
 	Denied      string              `json:"denied"`
 	Provider    string              `json:"provider"`
-	// Location, Latencies and Oversubscription as in the spec.
+	// Location, Latencies, Oversubscription and Sell as in the spec.
 	Location         *v1alpha1.Location         `json:"location"`
 	Latencies        []v1alpha1.MeasuredLatency `json:"latencies"`
 	Oversubscription corev1.ResourceList        `json:"oversubscription"`
+	Sell             *v1alpha1.Sale             `json:"sell"`
 	// Claims that the provider has proven; Unproven is what it has not.
 	Claims   []v1alpha1.Claim `json:"claims"`
 	Unproven string           `json:"unproven"`
@@ -166,7 +167,7 @@ func (r clusterRow) memberCluster() *v1alpha1.MemberCluster {
 	}
 	mc.Spec.Provider, mc.Status.Claims = r.Provider, r.Claims
 	mc.Spec.Location, mc.Spec.Latencies, mc.Spec.Oversubscription = r.Location, r.Latencies, r.Oversubscription
-	mc.Spec.Liqo, mc.Spec.Consumers = r.Liqo, r.Consumers
+	mc.Spec.Liqo, mc.Spec.Consumers, mc.Spec.Sell = r.Liqo, r.Consumers, r.Sell
 	if r.Liqo != nil || r.Consumers != nil {
 		mc.Spec.Driver = v1alpha1.DriverLiqo
 	}
@@ -203,6 +204,7 @@ type reservationRow struct {
 	// Class of an instance that nothing is being done with; Preemption is the room that is
 	// being made for it.
 	Class      string               `json:"class"`
+	Hub        string               `json:"hub"`
 	Preemption *v1alpha1.Preemption `json:"preemption"`
 }
 

@@ -97,6 +97,10 @@ type history struct {
 	preempts v1alpha1.Preempts
 	// victims that room was made without, at any time.
 	victims map[string]bool
+	// counted is what a status has sold.
+	counted func(*v1alpha1.ServiceInstanceStatus) map[string]Resources
+	// parameters that instances are ordered with.
+	parameters []string
 }
 
 const historyNamespace = "sluice"
@@ -104,7 +108,8 @@ const historyNamespace = "sluice"
 func newHistory(t *rapid.T, plans *catalog.Snapshot) *history {
 	h := &history{
 		T: t, plans: plans, scheme: runtime.NewScheme(), clock: testclock.NewFakePassiveClock(goldenTime), driver: newRememberingDriver(),
-		shrunk: map[string]bool{}, victims: map[string]bool{}, faults: true,
+		shrunk: map[string]bool{}, victims: map[string]bool{}, faults: true, counted: Ledger,
+		parameters: []string{"", `{"clusters":1}`, `{"clusters":2}`, `{"clusters":3}`},
 	}
 	h.must(v1alpha1.AddToScheme(h.scheme))
 	h.hub = fake.NewClientBuilder().WithScheme(h.scheme).
@@ -170,7 +175,7 @@ func (h *history) start() {
 		},
 	})
 	h.reconciler = &instanceReconciler{
-		hub: faulty, live: h.hub, plan: h.plans.Plan, inventory: h.inventory,
+		hub: faulty, live: h.hub, plan: h.plans.Plan, inventory: h.inventory, leadership: soleWriter{},
 		recovery: &recovery{reader: h.hub, namespace: historyNamespace, inventory: h.inventory, clock: h.clock},
 		drivers:  map[string]Driver{v1alpha1.DriverKube: h.driver},
 		clock:    h.clock, metrics: newMetrics(h.inventory), moves: &moves{most: 2}, observeEvery: 5 * time.Minute,
@@ -209,7 +214,7 @@ func (h *history) pass(name string) {
 func (h *history) state() v1alpha1.InstanceState {
 	return v1alpha1.InstanceState{
 		PlanID:     rapid.SampledFrom([]string{"plan-2", "plan-4", "plan-8"}).Draw(h.T, "plan"),
-		Parameters: raw(rapid.SampledFrom([]string{"", `{"clusters":1}`, `{"clusters":2}`, `{"clusters":3}`}).Draw(h.T, "parameters")),
+		Parameters: raw(rapid.SampledFrom(h.parameters).Draw(h.T, "parameters")),
 	}
 }
 
@@ -267,10 +272,7 @@ func (h *history) disturb() {
 	case "back":
 		h.change(name, func(mc *v1alpha1.MemberCluster) { h.reachable(mc, true) })
 	case "drain":
-		h.change(name, func(mc *v1alpha1.MemberCluster) {
-			mc.Spec.Unschedulable = true
-			mc.Spec.Taints = []corev1.Taint{{Key: v1alpha1.TaintDrain, Effect: corev1.TaintEffectNoExecute}}
-		})
+		h.change(name, drain)
 	case "undrain":
 		h.change(name, func(mc *v1alpha1.MemberCluster) { mc.Spec.Unschedulable, mc.Spec.Taints = false, nil })
 	case "cordon":
@@ -281,6 +283,11 @@ func (h *history) disturb() {
 			mc.Status.Allocatable = quantities(fmt.Sprintf("cpu=%d", cores))
 		})
 	}
+}
+
+func drain(mc *v1alpha1.MemberCluster) {
+	mc.Spec.Unschedulable = true
+	mc.Spec.Taints = []corev1.Taint{{Key: v1alpha1.TaintDrain, Effect: corev1.TaintEffectNoExecute}}
 }
 
 func (h *history) reachable(mc *v1alpha1.MemberCluster, is bool) {
@@ -336,7 +343,7 @@ func (h *history) audit() {
 	all := h.instances()
 	for i := range all {
 		known[all[i].Name] = &all[i]
-		for cluster, held := range Ledger(&all[i].Status) {
+		for cluster, held := range h.counted(&all[i].Status) {
 			reserved[cluster] += held[corev1.ResourceCPU]
 		}
 	}

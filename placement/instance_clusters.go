@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/member"
 )
 
 // each calls a driver's method for every placement, all at once, and joins the
@@ -17,16 +18,25 @@ func (r *instanceReconciler) each(ctx context.Context, s *scope, placements []v1
 	failures := make([]error, len(placements))
 	var calls sync.WaitGroup
 	for i, p := range placements {
-		calls.Go(func() {
-			driver, err := r.driver(s, p.Cluster)
-			if err == nil {
-				err = call(driver, ctx, Delivery{Instance: s.ServiceInstance, Placement: p})
-			}
-			failures[i] = err
-		})
+		calls.Go(func() { failures[i] = r.one(ctx, s, p, call) })
 	}
 	calls.Wait()
 	return errors.Join(failures...)
+}
+
+// one calls a driver's method for a placement, if there is a place on its cluster.
+func (r *instanceReconciler) one(ctx context.Context, s *scope, p v1alpha1.Placement, call func(Driver, context.Context, Delivery) error) error {
+	driver, err := r.driver(s, p.Cluster)
+	if err != nil {
+		return err
+	}
+	leave, err := r.places.Enter(p.Cluster, s.Name)
+	if err != nil {
+		return err
+	}
+	err = call(driver, ctx, Delivery{Instance: s.ServiceInstance, Placement: p})
+	leave(err)
+	return err
 }
 
 // driver is the one that delivers to a cluster; to a cluster that is not in the
@@ -73,16 +83,26 @@ func (e *unreachableError) Error() string { return e.cluster + " does not answer
 // describe is a joined error on one line.
 func describe(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// allPending tells whether every one of the joined errors is a *PendingError.
-func allPending(err error) bool { return all[*PendingError](err) }
+// allPending tells whether every one of the joined errors says that something is waited for.
+func allPending(err error) bool {
+	return all(err, func(err error) bool { return is[*PendingError](err) || is[*member.BusyError](err) })
+}
+
+// allBusy tells whether every one of the joined errors says that its cluster has no place
+// now: the instance is woken when there is one.
+func allBusy(err error) bool { return err != nil && all(err, is[*member.BusyError]) }
 
 // allUnreachable tells whether every one of the joined errors is an *unreachableError.
-func allUnreachable(err error) bool { return err != nil && all[*unreachableError](err) }
+func allUnreachable(err error) bool { return err != nil && all(err, is[*unreachableError]) }
 
-func all[T error](err error) bool {
+func all(err error, holds func(error) bool) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the joined error itself
-		return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !all[T](err) })
+		return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !all(err, holds) })
 	}
+	return holds(err)
+}
+
+func is[T error](err error) bool {
 	var one T
 	return errors.As(err, &one)
 }

@@ -3,6 +3,7 @@ package placement
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,29 +14,37 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/member"
 )
 
 // instanceReconciler carries out what the platforms asked of their instances. One
 // replica runs it, the leader; several of its workers may run at once, on
 // different instances.
 //
-// instance_phases.go holds the phases, instance_failure.go what happens when one
-// fails for good, instance_status.go every word of status.
+// instance_phases.go and instance_removal.go hold the phases, instance_failure.go what
+// happens when one fails for good, instance_status.go every word of status, leadership.go
+// what a decision of another leader is worth.
 type instanceReconciler struct {
-	hub       client.Client // reads from the cache, writes to the hub
-	live      client.Reader
-	plan      func(serviceID, planID string) (*catalog.Plan, error)
-	inventory *Inventory
-	recovery  *recovery
-	drivers   map[string]Driver
-	clock     clock.PassiveClock
-	metrics   *metrics
-	moves     *moves
-	scorer    *ExternalScorer
+	hub        client.Client // reads from the cache, writes to the hub
+	live       client.Reader
+	plan       func(serviceID, planID string) (*catalog.Plan, error)
+	inventory  *Inventory
+	recovery   *recovery
+	leadership Leadership
+	drivers    map[string]Driver
+	clock      clock.PassiveClock
+	metrics    *metrics
+	moves      *moves
+	// places on the member clusters; nil means that there is always one.
+	places *member.Places
+	scorer *ExternalScorer
 	// elastic makes clusters for what fits nowhere; nil makes none.
 	elastic *elastic
 	// observeEvery is the time between two looks at a delivered instance.
 	observeEvery time.Duration
+
+	// after has an instance looked at after some time at the latest, once the controller runs.
+	after atomic.Pointer[func(instance string, wait time.Duration)]
 
 	// written is the resource version of the last status written, by instance name: a
 	// cached read that is older is not acted upon.
@@ -58,6 +67,12 @@ type scope struct {
 	fresh bool
 	// failing is why the operation in hand is about to fail, while it is being undone.
 	failing string
+	// cause of that.
+	cause error
+	// due is the look that is made in this pass, if any.
+	due observation
+	// queued: it waits for its turn to move.
+	queued bool
 	// again is when the instance is to be looked at whatever else happens; zero means never.
 	again time.Duration
 }
@@ -89,6 +104,7 @@ func (r *instanceReconciler) Reconcile(ctx context.Context, request ctrl.Request
 		return ctrl.Result{RequeueAfter: staleAfter}, nil
 	}
 	r.begin(s)
+	defer r.yieldTurn(s)
 	phases := []phase{r.place, r.deliver, r.clean, r.observe}
 	switch {
 	case !s.DeletionTimestamp.IsZero():
@@ -97,11 +113,34 @@ func (r *instanceReconciler) Reconcile(ctx context.Context, request ctrl.Request
 		phases = []phase{r.abandon}
 	}
 	for _, next := range phases {
-		if result, err := next(ctx, s); err != nil || !result.IsZero() {
-			return s.sooner(result), err
+		result, err := next(ctx, s)
+		if err != nil {
+			// A result beside an error counts for nothing, so the queue is told itself.
+			if s.again > 0 {
+				r.lookAfter(s.Name, s.again)
+			}
+			return ctrl.Result{}, err
+		}
+		if !result.IsZero() {
+			return s.sooner(result), nil
 		}
 	}
 	return s.sooner(ctrl.Result{}), nil
+}
+
+// lookAfter has an instance looked at after some time at the latest.
+func (r *instanceReconciler) lookAfter(instance string, wait time.Duration) {
+	if after := r.after.Load(); after != nil {
+		(*after)(instance, wait)
+	}
+}
+
+// yieldTurn gives the instance's place among those that move, or its turn, to the next
+// unless it moves, or waits for its turn.
+func (r *instanceReconciler) yieldTurn(s *scope) {
+	if !s.queued && (!s.moving() || !s.DeletionTimestamp.IsZero()) {
+		r.moves.end(s.Name)
+	}
 }
 
 // sooner is a result that does not keep the instance waiting for longer than it can.

@@ -10,10 +10,11 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// fail ends the operation in hand for a reason that trying again does not help.
+// fail ends the operation in hand for a reason that trying again does not help, which why
+// tells operators.
 // What it did to clusters is undone first; a kill in between repeats the failure.
-func (r *instanceReconciler) fail(ctx context.Context, s *scope, why string) (ctrl.Result, error) {
-	s.failing = why
+func (r *instanceReconciler) fail(ctx context.Context, s *scope, why string, cause error) (ctrl.Result, error) {
+	s.failing, s.cause = why, cause
 	if result, err := r.undo(ctx, s); err != nil || !result.IsZero() {
 		if !s.late() {
 			return result, err
@@ -62,6 +63,9 @@ func (r *instanceReconciler) undo(ctx context.Context, s *scope) (ctrl.Result, e
 		})
 		if len(keep) < len(before.Placements) {
 			r.observations.Store(s.Name, observation{at: s.now})
+		}
+		if err := r.leadership.Confirm(ctx); err != nil {
+			return ctrl.Result{}, err
 		}
 		if err := r.each(ctx, s, keep, Driver.Deliver); err != nil {
 			return r.retry(ctx, s, err)

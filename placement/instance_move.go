@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -216,6 +215,11 @@ func (r *instanceReconciler) clean(ctx context.Context, s *scope) (ctrl.Result, 
 			ready = nil
 		}
 	}
+	if len(ready) > 0 {
+		if err := r.leadership.Confirm(ctx); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
 	err := r.each(ctx, s, on(ready), Driver.Remove)
 	if err == nil {
 		gone = append(gone, ready...)
@@ -307,7 +311,9 @@ func (r *instanceReconciler) stay(ctx context.Context, s *scope) error {
 	before := s.ServiceInstance.DeepCopy()
 	delete(s.Annotations, v1alpha1.AnnotationLeave)
 	patched := s.ServiceInstance.DeepCopy()
-	if err := r.hub.Patch(ctx, patched, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+	// Only what was read may be patched: its version is the one that the next write is bound to.
+	asRead := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.hub.Patch(ctx, patched, asRead); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove the annotation %s: %w", v1alpha1.AnnotationLeave, err)
 	}
 	s.ResourceVersion = patched.ResourceVersion
@@ -326,70 +332,9 @@ func (r *instanceReconciler) giveUp(ctx context.Context, s *scope, why error) (c
 	if err := r.write(ctx, s, crashBeforeFailed, crashAfterFailed); err != nil {
 		return ctrl.Result{}, err
 	}
-	r.moves.end(s.Name)
 	r.inventory.Reserve(HoldingOf(s.ServiceInstance))
 	log.FromContext(ctx).Info("A move was refused", "reason", why.Error())
 	return ctrl.Result{RequeueAfter: afterRefusal}, nil
-}
-
-// moves bounds how many instances move at the same time.
-type moves struct {
-	most int
-	// wake is told of an instance whose turn has come; nil tells nobody.
-	wake func(instance string)
-
-	mu       sync.Mutex
-	inFlight map[string]bool
-	// queue of those that wait for their turn, each once.
-	queue  []string
-	queued map[string]bool
-}
-
-func (m *moves) setWake(wake func(instance string)) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.wake = wake
-}
-
-// turnPatience is how long an instance waits for its turn before it asks again by itself.
-const turnPatience = time.Minute
-
-// begin takes a place for an instance, which keeps it until end; false means that all
-// are taken, and that the instance is woken when its turn comes.
-func (m *moves) begin(instance string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.inFlight == nil {
-		m.inFlight, m.queued = map[string]bool{}, map[string]bool{}
-	}
-	if !m.inFlight[instance] && len(m.inFlight) >= m.most {
-		if !m.queued[instance] {
-			m.queued[instance] = true
-			m.queue = append(m.queue, instance)
-		}
-		return false
-	}
-	m.inFlight[instance] = true
-	return true
-}
-
-// end gives the place of an instance to the next. Ending what has not begun does nothing.
-func (m *moves) end(instance string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.inFlight[instance] {
-		return
-	}
-	delete(m.inFlight, instance)
-	if len(m.queue) == 0 {
-		return
-	}
-	next := m.queue[0]
-	m.queue = m.queue[1:]
-	delete(m.queued, next)
-	if m.wake != nil {
-		m.wake(next)
-	}
 }
 
 // unique joins lists of names without repetitions.

@@ -24,20 +24,41 @@ func (r *instanceReconciler) untilObservation(s *scope) time.Duration {
 		r.observations.Store(s.Name, observation{at: s.now.Add(wait), request: request})
 		return max(wait, 1)
 	}
+	s.due = known.(observation)
 	if known.(observation).request != request {
 		return 0
 	}
 	return known.(observation).at.Sub(s.now)
 }
 
+// afterLoss is how long after something was deleted an instance is looked at: what goes
+// together is repaired together, and whoever keeps deleting does not keep Sluice busy.
+const afterLoss = 250 * time.Millisecond
+
+// lost has an instance looked at shortly, because something that belongs to it was deleted on
+// a cluster. Deletions by Sluice itself cost a look, too.
+func (r *instanceReconciler) lost(instance string) {
+	known, ok := r.observations.Load(instance)
+	if !ok {
+		return // it is not known yet, and looked at anyway
+	}
+	o := known.(observation)
+	o.at = r.clock.Now().Add(afterLoss)
+	r.observations.Store(instance, o)
+	r.lookAfter(instance, afterLoss)
+}
+
 // scheduleObservation sets the next look, an interval from now give or take a
-// tenth, and returns how long that is.
+// tenth, and returns how long that is. What was lost during this look comes first.
 func (r *instanceReconciler) scheduleObservation(s *scope) time.Duration {
 	spread := r.observeEvery / 5
 	wait := r.observeEvery - spread/2
 	if spread > 0 {
 		wait += time.Duration(mix(hash64(s.Name)^uint64(s.now.UnixNano())) % uint64(spread)) //nolint:gosec // bits
 	}
-	r.observations.Store(s.Name, observation{at: s.now.Add(wait), request: s.Annotations[AnnotationObserve]})
+	next := observation{at: s.now.Add(wait), request: s.Annotations[AnnotationObserve]}
+	if !r.observations.CompareAndSwap(s.Name, s.due, next) {
+		return afterLoss
+	}
 	return wait
 }

@@ -12,13 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
-	"github.com/sluice-dev/sluice/internal/crashpoint"
 )
 
 // place makes sure that the instance has a decision for what it is now, without the
@@ -27,16 +24,20 @@ import (
 func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, error) {
 	due := r.departures(s)
 	move := s.mustMove(due) || s.displaced() && s.finished() && !s.moving()
+	foreign := r.foreign(s)
 	switch {
 	case s.finished() && s.Status.Delivered == nil:
 		return ctrl.Result{}, nil
-	case !move && (s.finished() || s.decided()):
+	case foreign && s.finished() && len(due) == 0 && !s.displaced():
+		return r.withdraw(ctx, s) // by what this leader knows it stays where it is
+	case foreign && s.finished():
+		move = true
+	}
+	switch {
+	case !move && !foreign && (s.finished() || s.decided()):
 		return r.settled(ctx, s, due)
 	case !move && s.sameAsDelivered():
 		return r.recordContext(ctx, s)
-	case move && s.Status.Delivered != nil && !r.moves.begin(s.Name):
-		s.lookAgain(turnPatience)
-		return ctrl.Result{}, nil
 	}
 	plan, err := r.plan(s.Spec.ServiceID, s.wanted().PlanID)
 	if err != nil && (s.finished() || !s.late()) {
@@ -47,10 +48,15 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 		request, err = r.request(s, plan, named(due))
 	}
 	if err != nil && s.finished() {
-		return ctrl.Result{}, err // what is delivered is not touched for a plan that has become wrong
+		return r.stuck(ctx, s, due, err)
 	}
 	if err != nil {
-		return r.fail(ctx, s, err.Error())
+		return r.fail(ctx, s, err.Error(), err)
+	}
+	if move && s.Status.Delivered != nil && !r.moves.begin(s.Name) {
+		s.queued = true
+		s.lookAgain(turnPatience)
+		return ctrl.Result{}, nil
 	}
 	decision, err := r.decide(ctx, request)
 	if unplaceable, ok := isUnplaceable(err); ok {
@@ -75,6 +81,7 @@ func (r *instanceReconciler) adopt(ctx context.Context, s *scope, decided *v1alp
 	if result, err := r.removeFrom(ctx, s, dropped); err != nil || !result.IsZero() {
 		return result, err
 	}
+	decided.Term = r.leadership.Term()
 	s.leave(decided, due)
 	s.placed(decided)
 	r.unready(s, due)
@@ -95,7 +102,6 @@ func (r *instanceReconciler) settled(ctx context.Context, s *scope, due []v1alph
 	if s.moving() {
 		return ctrl.Result{}, nil
 	}
-	r.moves.end(s.Name)
 	if !s.finished() || s.abandoned() {
 		return ctrl.Result{}, nil
 	}
@@ -122,14 +128,16 @@ func (r *instanceReconciler) settled(ctx context.Context, s *scope, due []v1alph
 // unplaceable has an instance that fits nowhere wait, stay or fail.
 func (r *instanceReconciler) unplaceable(ctx context.Context, s *scope, request Request, due []v1alpha1.Departure, why *UnplaceableError) (ctrl.Result, error) {
 	switch {
-	case !s.finished() && (s.Status.Delivered != nil || s.late()):
-		return r.fail(ctx, s, why.Error())
+	case r.foreign(s) && (s.finished() || !s.late()):
+		return r.withdraw(ctx, s)
+	case !s.finished() && (s.Status.Delivered != nil || s.late() || Hopeless(request, r.inventory.Snapshot())):
+		why.Hopeless = s.Status.Delivered != nil && hopelessHere(request, r.inventory.Snapshot())
+		return r.fail(ctx, s, why.Error(), why)
 	case !s.finished():
 		return r.wait(ctx, s, request, why)
 	case r.mustYield(s, due):
 		return r.displace(ctx, s, due)
 	}
-	r.moves.end(s.Name)
 	if _, asked := s.Annotations[v1alpha1.AnnotationLeave]; asked && !slices.ContainsFunc(due, func(d v1alpha1.Departure) bool { return d.Reason != byOperator }) {
 		r.inventory.Reserve(HoldingOf(s.ServiceInstance)) // it waits for nothing
 		return ctrl.Result{}, r.stay(ctx, s)
@@ -141,9 +149,20 @@ func (r *instanceReconciler) unplaceable(ctx context.Context, s *scope, request 
 		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
 			return ctrl.Result{}, err
 		}
-		r.inventory.Preempt(s.Name, s.Status.Preemption)
 	}
+	r.inventory.Preempt(s.Name, s.Status.Preemption)
 	return ctrl.Result{}, nil // the inventory wakes it
+}
+
+// stuck reports why it cannot be worked out where a delivered instance could move. What is
+// delivered stays, and the next look is made with back-off.
+func (r *instanceReconciler) stuck(ctx context.Context, s *scope, due []v1alpha1.Departure, why error) (ctrl.Result, error) {
+	if due = slices.Concat(due, s.deliveredDecision().Displaced); len(due) > 0 && s.stranded(due, why.Error()) {
+		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	return ctrl.Result{}, why
 }
 
 // wanted is the state that is to be delivered: the one asked for or, when that has been
@@ -163,6 +182,13 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []str
 	if wanted := s.wanted(); wanted.Parameters != nil {
 		parameters = wanted.Parameters.Raw
 	}
+	if !s.finished() {
+		// Parameters that are asked for match the plan of today; those in force were accepted,
+		// and hold when the operator narrows the plan afterwards.
+		if err := plan.ValidateCreate(parameters); err != nil {
+			return Request{}, fmt.Errorf("parameters of plan %s: %w", plan.Name, err)
+		}
+	}
 	request, err := NewRequest(s.Name, plan, parameters)
 	if err != nil {
 		return Request{}, err
@@ -171,6 +197,7 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []str
 		settleMaintenance(request.Made, s.ServiceInstance, s.wanted(), plan.Cluster.Versions)
 	}
 	request.Peering.stay(s.Status.Decision, s.deliveredDecision())
+	request.At = s.now
 	request = r.inventory.Snapshot().Govern(request, ConsumerOf(s.ServiceInstance))
 	switch {
 	case s.moving():
@@ -244,12 +271,12 @@ func (r *instanceReconciler) recordContext(ctx context.Context, s *scope) (ctrl.
 func (r *instanceReconciler) wait(ctx context.Context, s *scope, request Request, why *UnplaceableError) (ctrl.Result, error) {
 	deadline := s.deadline(s.Status.Operation.StartedAt.Time)
 	news := r.preempt(s, request)
-	if s.unplaceable(withPromise(withRoom(why.Error(), s.Status.Preemption), r.elastic.Promise(s.Name))) || news {
+	if s.unplaceable(withPromise(withRoom(why.Error(), s.Status.Preemption), r.elastic.Promise(s.Name)), why) || news {
 		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
 			return ctrl.Result{}, err
 		}
-		r.inventory.Preempt(s.Name, s.Status.Preemption)
 	}
+	r.inventory.Preempt(s.Name, s.Status.Preemption)
 	return ctrl.Result{RequeueAfter: deadline.Sub(s.now)}, nil
 }
 
@@ -257,8 +284,11 @@ func (r *instanceReconciler) wait(ctx context.Context, s *scope, request Request
 // decision no longer has, but for those that the instance had to leave: they are
 // cleaned when they can be.
 func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result, error) {
-	if s.finished() && !s.moving() {
+	if s.finished() && !s.moving() || r.foreign(s) {
 		return ctrl.Result{}, nil
+	}
+	if err := r.leadership.Confirm(ctx); err != nil {
+		return ctrl.Result{}, err
 	}
 	if s.moving() {
 		r.moves.begin(s.Name) // after a restart it has its place already
@@ -268,10 +298,10 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 		if s.finished() {
 			return r.giveUp(ctx, s, err)
 		}
-		return r.fail(ctx, s, describe(err))
+		return r.fail(ctx, s, describe(err), err)
 	}
 	if err != nil && !s.finished() && s.late() {
-		return r.fail(ctx, s, "not delivered in time: "+describe(err))
+		return r.fail(ctx, s, "not delivered in time: "+describe(err), &lateError{err})
 	}
 	if err != nil {
 		return r.retry(ctx, s, err)
@@ -284,7 +314,6 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 	if err := r.write(ctx, s, crashBeforeDelivered, crashAfterDelivered); err != nil {
 		return ctrl.Result{}, err
 	}
-	r.moves.end(s.Name)
 	r.inventory.Reserve(HoldingOf(s.ServiceInstance))
 	return ctrl.Result{}, nil
 }
@@ -303,9 +332,18 @@ func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result
 		if wrong == nil {
 			return nil
 		}
+		if err := r.leadership.Confirm(ctx); err != nil {
+			return &unconfirmedError{err}
+		}
 		log.FromContext(ctx).Info("Repairing", "cluster", d.Placement.Cluster, "found", wrong.Error())
 		return driver.Deliver(ctx, d)
 	})
+	if allBusy(err) {
+		return ctrl.Result{RequeueAfter: turnPatience}, nil // it is woken when it is its turn
+	}
+	if unconfirmed := (*unconfirmedError)(nil); errors.As(err, &unconfirmed) {
+		return ctrl.Result{}, err
+	}
 	if s.observed(err) {
 		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
 			return ctrl.Result{}, err
@@ -320,71 +358,17 @@ func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result
 	return ctrl.Result{RequeueAfter: r.scheduleObservation(s)}, nil
 }
 
-// remove deletes the instance's bindings, then what is on its clusters, then lets
-// the instance go.
-func (r *instanceReconciler) remove(ctx context.Context, s *scope) (ctrl.Result, error) {
-	if !controllerutil.ContainsFinalizer(s, v1alpha1.Finalizer) {
-		return ctrl.Result{}, nil
-	}
-	r.inventory.Preempt(s.Name, nil)
-	left, err := r.unbind(ctx, s)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	if left > 0 {
-		waits := &PendingError{Step: "delete bindings", Detail: fmt.Sprintf("%d left", left)}
-		return r.retry(ctx, s, waits)
-	}
-	touched := without(unique(clusters(s.Status.Decision), clusters(s.deliveredDecision()), s.leftClusters()), r.forsaken())
-	if result, err := r.removeFrom(ctx, s, touched); err != nil || !result.IsZero() {
-		return result, err
-	}
-	controllerutil.RemoveFinalizer(s, v1alpha1.Finalizer)
-	crashpoint.Hit(crashBeforeFinalizer)
-	if err := r.hub.Update(ctx, s.ServiceInstance); client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("remove the finalizer: %w", err)
-	}
-	crashpoint.Hit(crashAfterFinalizer)
-	r.forget(s.Name)
-	return ctrl.Result{}, nil
-}
-
-// unbind deletes the instance's bindings and returns how many are left.
-func (r *instanceReconciler) unbind(ctx context.Context, s *scope) (left int, err error) {
-	bindings := &v1alpha1.ServiceBindingList{}
-	if err := r.hub.List(ctx, bindings, client.InNamespace(s.Namespace), client.MatchingFields{fieldInstanceName: s.Name}); err != nil {
-		return 0, fmt.Errorf("list bindings: %w", err)
-	}
-	for i := range bindings.Items {
-		binding := &bindings.Items[i]
-		if !binding.DeletionTimestamp.IsZero() {
-			continue
-		}
-		crashpoint.Hit(crashBeforeUnbind)
-		if err := r.hub.Delete(ctx, binding); client.IgnoreNotFound(err) != nil {
-			return 0, fmt.Errorf("delete binding %s: %w", binding.Name, err)
-		}
-		crashpoint.Hit(crashAfterUnbind)
-	}
-	return len(bindings.Items), nil
-}
-
-// removeFrom removes the instance from clusters, all at once. A zero result says
-// that nothing is left on any of them.
-func (r *instanceReconciler) removeFrom(ctx context.Context, s *scope, names []string) (ctrl.Result, error) {
-	if err := r.each(ctx, s, on(names), Driver.Remove); err != nil {
-		return r.retry(ctx, s, err)
-	}
-	return ctrl.Result{}, nil
-}
-
 // retry reports what blocks and has the instance looked at again: soon where
 // something is being waited for, with the workqueue's back-off after an error.
 func (r *instanceReconciler) retry(ctx context.Context, s *scope, blocker error) (ctrl.Result, error) {
+	log.FromContext(ctx).V(1).Info("Waiting", "instance", s.Spec.InstanceID, "for", blocker.Error())
 	if s.blocked(blocker) {
 		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
 			return ctrl.Result{}, err
 		}
+	}
+	if allBusy(blocker) {
+		return ctrl.Result{RequeueAfter: turnPatience}, nil // it is woken when it is its turn
 	}
 	if allPending(blocker) {
 		soon := s.soon(s.since())

@@ -80,7 +80,7 @@ func (s *scope) placed(d *v1alpha1.Decision) {
 		s.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, reasonMoving, s.moveMessage(""))
 		return
 	}
-	s.Status.Operation.Description = "delivering to " + chosen
+	s.Status.Operation.Description, s.Status.Operation.Summary = "delivering to "+chosen, "being delivered"
 	s.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, v1alpha1.ReasonInProgress, s.Status.Operation.Description)
 	if s.Status.Delivered == nil {
 		s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInProgress, s.Status.Operation.Description)
@@ -118,8 +118,9 @@ func (s *scope) leftClusters() []string {
 }
 
 // unplaceable records why the instance waits, and reports whether that is news.
-func (s *scope) unplaceable(why string) (news bool) {
-	news = s.describe(why)
+func (s *scope) unplaceable(why string, cause error) (news bool) {
+	news = s.summarise(cause)
+	news = s.describe(why) || news
 	news = s.set(v1alpha1.ConditionPlaced, metav1.ConditionFalse, v1alpha1.ReasonUnplaceable, why) || news
 	return s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInProgress, why) || news
 }
@@ -146,10 +147,12 @@ func (s *scope) blocked(blocker error) (news bool) {
 		return false
 	}
 	why := describe(blocker)
-	if s.failing != "" {
+	if s.failing == "" {
+		news = s.summarise(blocker)
+	} else {
 		why = fmt.Sprintf("%s; cleaning up: %s", s.failing, why)
 	}
-	news = s.describe(why)
+	news = s.describe(why) || news
 	if deleting {
 		news = s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDeleting, why) || news
 		if s.late() && !s.finished() {
@@ -184,18 +187,20 @@ func (s *scope) delivered() {
 // succeeded ends the operation well.
 func (s *scope) succeeded() {
 	s.describe("")
+	s.Status.Operation.Summary = ""
 	s.finish(v1alpha1.StateSucceeded)
 	s.usable()
 }
 
 // failed ends the operation badly. After an update the instance is as it was
-// before, and the update may be tried again.
+// before, and the update may be tried again where that can help.
 func (s *scope) failed(why string) {
 	s.Status.Preemption = nil
 	s.describe(why)
+	s.summarise(s.cause)
 	s.finish(v1alpha1.StateFailed)
 	if s.Status.Delivered != nil {
-		s.Status.Operation.InstanceUsable, s.Status.Operation.UpdateRepeatable = ptr.To(true), ptr.To(true)
+		s.Status.Operation.InstanceUsable, s.Status.Operation.UpdateRepeatable = ptr.To(true), ptr.To(repeatable(s.cause))
 		s.usable()
 		return
 	}
@@ -245,17 +250,38 @@ func (s *scope) finish(state v1alpha1.OperationState) {
 // whether it changed.
 func (s *scope) describe(text string) (news bool) {
 	const longest = 10000 // v1alpha1.Operation.Description
-	if runes := []rune(text); len(runes) > longest {
-		text = string(runes[:longest-1]) + "…"
-	}
+	text = cut(text, longest)
 	news = s.fresh || s.Status.Operation.Description != text
 	s.Status.Operation.Description = text
 	return news
 }
 
+// summarise sets what end users read, and reports whether it changed.
+func (s *scope) summarise(err error) (news bool) {
+	text := ""
+	if err != nil {
+		text = forConsumer(err)
+	}
+	const longest = 10000 // v1alpha1.Operation.Summary
+	if runes := []rune(text); len(runes) > longest {
+		text = string(runes[:longest-1]) + "…"
+	}
+	news = s.Status.Operation.Summary != text
+	s.Status.Operation.Summary = text
+	return news
+}
+
 func (s *scope) set(condition string, status metav1.ConditionStatus, reason, message string) (news bool) {
 	const longest = 32768 // metav1.Condition.Message
-	return v1alpha1.SetCondition(&s.Status.Conditions, s.Generation, condition, status, reason, message[:min(len(message), longest)])
+	return v1alpha1.SetCondition(&s.Status.Conditions, s.Generation, condition, status, reason, cut(message, longest))
+}
+
+// cut shortens a text to so many characters; the API counts characters, not bytes.
+func cut(text string, longest int) string {
+	if runes := []rune(text); len(runes) > longest {
+		return string(runes[:longest-1]) + "…"
+	}
+	return text
 }
 
 // write writes the status with optimistic concurrency: it fails with a conflict if
@@ -264,13 +290,14 @@ func (s *scope) set(condition string, status metav1.ConditionStatus, reason, mes
 // When the write is refused, the ledger is set to what the hub says at once. When
 // its outcome is unknown, what is reserved stays so until a live read tells.
 func (r *instanceReconciler) write(ctx context.Context, s *scope, before, after string) error {
-	read := s.ResourceVersion
+	read, news := s.ResourceVersion, r.transition(s, before)
 	crashpoint.Hit(before)
 	err := r.hub.Status().Update(ctx, s.ServiceInstance)
 	crashpoint.Hit(after)
 	if err == nil {
 		r.written.Store(s.Name, s.ResourceVersion)
 		s.fresh = false
+		news.log(ctx)
 		return nil
 	}
 	r.unsettled.Store(s.Name, read)

@@ -49,16 +49,18 @@ func TestTheDecisionIsOnTheHubBeforeAnyClusterIsTouched(t *testing.T) {
 
 func TestWhatFitsNowhereWaitsAndIsWokenByAClusterThatTakesIt(t *testing.T) {
 	w := newWorld(t)
-	w.cluster("small", 2)
+	w.cluster("full", 4)
+	w.provision("si-there", "plan-2", "")
+	w.passes("si-there")
 	w.provision("si-a", "plan-4", "")
 	result, err := w.pass("si-a")
 	w.must(err)
 	if result.RequeueAfter > polling || result.RequeueAfter < polling/2 {
 		t.Errorf("looked at again after %s", result.RequeueAfter)
 	}
-	w.wantOperation(w.instance("si-a"), v1alpha1.OperationProvision, v1alpha1.StateInProgress, "needs 4 cpu, 2 free of 2")
+	w.wantOperation(w.instance("si-a"), v1alpha1.OperationProvision, v1alpha1.StateInProgress, "needs 4 cpu, 2 free of 4")
 
-	w.cluster("small-too", 3)
+	w.cluster("small", 3)
 	if len(w.woken) > 0 {
 		t.Fatalf("%v woken by a cluster that is too small", w.woken)
 	}
@@ -87,10 +89,32 @@ func TestWhatFitsNowhereIsWokenByADeprovisionThatFreesEnough(t *testing.T) {
 	w.wantOperation(w.passes("si-second"), v1alpha1.OperationProvision, v1alpha1.StateSucceeded, "")
 }
 
-func TestWhatNeverFitsFailsBeforeThePlatformStopsPolling(t *testing.T) {
+func TestWhatCanNeverFitFailsAtOnceAndSaysWhy(t *testing.T) {
 	w := newWorld(t)
 	w.cluster("small", 2)
 	w.provision("si-a", "plan-4", "")
+	w.wantOperation(w.passes("si-a"), v1alpha1.OperationProvision, v1alpha1.StateFailed, "needs 4 cpu, 2 free of 2")
+	if n := w.inventory.Waiting(); n > 0 {
+		t.Errorf("%d instances wait", n)
+	}
+	if w.cluster("large", 8); len(w.woken) > 0 {
+		t.Error("a failed instance still waits")
+	}
+}
+
+func TestWhatCanNeverFitWaitsWhereThePlanWaitsForAnything(t *testing.T) {
+	w := newWorld(t)
+	w.cluster("small", 2)
+	w.provision("si-a", "plan-patient", "")
+	w.wantOperation(w.passes("si-a"), v1alpha1.OperationProvision, v1alpha1.StateInProgress, "needs 4 cpu, 2 free of 2")
+	w.cluster("large", 8)
+	w.wantOperation(w.passes("si-a"), v1alpha1.OperationProvision, v1alpha1.StateSucceeded, "")
+}
+
+func TestWhatWaitsFailsBeforeThePlatformStopsPolling(t *testing.T) {
+	w := newWorld(t)
+	w.cluster("small", 2)
+	w.provision("si-a", "plan-patient", "")
 	result, err := w.pass("si-a")
 	w.must(err)
 	w.clock.SetTime(w.clock.Now().Add(result.RequeueAfter))

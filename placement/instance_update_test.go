@@ -73,7 +73,7 @@ func TestARefusedUpdateIsUndoneOnEveryCluster(t *testing.T) {
 	w.cluster("eu", 12)
 	w.driver.called()
 	w.update("si-a", func(s *v1alpha1.InstanceState) { s.PlanID, s.Parameters = "plan-8", raw(`{"clusters":2}`) })
-	w.driver.fail("deliver eu", &RefusedError{Reason: "the quota is below what is used", Remedy: "delete workloads first"})
+	w.driver.fail("deliver eu", &RefusedError{Reason: "the quota is below what is used", Remedy: "delete workloads first", Repeatable: true})
 	instance := w.passes("si-a")
 	w.wantOperation(instance, v1alpha1.OperationUpdate, v1alpha1.StateFailed, "delete workloads first")
 	w.wantCarried("ap", "si-a", 4)

@@ -255,6 +255,9 @@ func (inv *Inventory) rouse(before *Snapshot, clusters []string) {
 	s := inv.now()
 	for id, request := range inv.waiting {
 		if slices.ContainsFunc(clusters, func(name string) bool {
+			if p := request.Peering; p != nil && p.Problem != "" && s.peer(request).Peering.Problem != p.Problem {
+				return true // a hub takes it, or a cluster of the consumer's own is there
+			}
 			if Accepts(request, s, name) {
 				return before == nil || request.Replicas > 0 || len(request.Components) > 0 || !Accepts(request, before, name)
 			}

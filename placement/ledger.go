@@ -64,7 +64,7 @@ func (inv *Inventory) Place(r Request) (Decision, error) {
 	for _, p := range d.Placements {
 		held[p.Cluster] = held[p.Cluster].max(p.Reserved)
 	}
-	inv.reserve(Holding{Instance: r.ID, Consumer: r.Consumer, Held: held})
+	inv.reserve(Holding{Instance: r.ID, Consumer: r.Consumer, Held: held, Hub: r.Peering.hub()})
 	return d, nil
 }
 
@@ -156,11 +156,30 @@ type Holding struct {
 	Class string
 	// Preemption is the room that is being made for it.
 	Preemption *v1alpha1.Preemption
+	// Hub through which it is reached; empty where there is none.
+	Hub string
+}
+
+// hubOf is the hub through which an instance is reached, as its status says.
+func hubOf(status *v1alpha1.ServiceInstanceStatus) string {
+	for _, decision := range decisions(status) {
+		for _, p := range decision.Placements {
+			if p.Peering != nil && p.Peering.Hub != "" {
+				return p.Peering.Hub
+			}
+		}
+	}
+	for i := range status.Left {
+		if p := status.Left[i].Peering; p != nil && p.Hub != "" {
+			return p.Hub
+		}
+	}
+	return ""
 }
 
 // HoldingOf is what an instance's status says.
 func HoldingOf(instance *v1alpha1.ServiceInstance) Holding {
-	h := Holding{Instance: instance.Name, Consumer: ConsumerOf(instance), Held: Ledger(&instance.Status)}
+	h := Holding{Instance: instance.Name, Consumer: ConsumerOf(instance), Held: Ledger(&instance.Status), Hub: hubOf(&instance.Status)}
 	if !instance.DeletionTimestamp.IsZero() {
 		return h
 	}
@@ -238,9 +257,14 @@ func record(txn *memdb.Txn, h Holding, quotas scopes) change {
 	c := change{map[string]Resources{}, map[string]Resources{}, quotas}
 	holders := h.Consumer.holders()
 	same := map[string]bool{}
+	was, hub := "", h.Hub
+	if len(h.Held) == 0 {
+		hub = ""
+	}
 	for _, r := range rows[Reservation](txn, tableReservation, indexOf, h.Instance, "") {
 		now, kept := h.Held[r.Cluster]
-		if kept && maps.Equal(r.Resources, now) && slices.Equal(r.Holders, holders) && r.Class == h.Class {
+		was = r.Hub
+		if kept && maps.Equal(r.Resources, now) && slices.Equal(r.Holders, holders) && r.Class == h.Class && r.Hub == hub {
 			same[r.Cluster] = true
 			continue
 		}
@@ -255,8 +279,12 @@ func record(txn *memdb.Txn, h Holding, quotas scopes) change {
 		}
 		c.add(cluster, holders, resources, 1)
 		check(txn.Insert(tableReservation, &Reservation{
-			Instance: h.Instance, Cluster: cluster, Resources: resources, Holders: holders, Class: h.Class,
+			Instance: h.Instance, Cluster: cluster, Resources: resources, Holders: holders, Class: h.Class, Hub: hub,
 		}))
+	}
+	if was != hub {
+		countThrough(txn, was, -1)
+		countThrough(txn, hub, 1)
 	}
 	for holder, more := range c.holders {
 		sum := more
@@ -267,6 +295,18 @@ func record(txn *memdb.Txn, h Holding, quotas scopes) change {
 		check(txn.Insert(tableHolding, &holding{Holder: holder, Resources: sum}))
 	}
 	return c
+}
+
+// countThrough adds to the number of instances that are reached through a hub.
+func countThrough(txn *memdb.Txn, hub string, more int) {
+	if hub == "" {
+		return
+	}
+	load := hubLoad{Hub: hub, Instances: more}
+	if known := row[hubLoad](txn, tableHub, hub); known != nil {
+		load.Instances += known.Instances
+	}
+	check(txn.Insert(tableHub, &load))
 }
 
 // Parked are the requests that wait for a cluster to take them, in the order of their IDs.

@@ -97,7 +97,7 @@ func latencyOf(c *Cluster, bound *v1alpha1.LatencyBound, now time.Time) (time.Du
 // tooSlow refuses clusters that are farther from a vantage, in time, than the plan allows.
 func tooSlow(bound *v1alpha1.LatencyBound, now time.Time) filter {
 	most := time.Duration(bound.Milliseconds) * time.Millisecond
-	return filter{reason: ReasonTooSlow, entry: true,
+	return filter{reason: ReasonTooSlow, entry: true, passing: true,
 		rejects: func(p *page, among set) set {
 			var slow set
 			for row := range among.rows() {
@@ -122,4 +122,15 @@ func tooSlow(bound *v1alpha1.LatencyBound, now time.Time) filter {
 			return fmt.Sprintf("may be %s from %s, and was not measured from there", most, from)
 		},
 	}
+}
+
+// latency between two clusters, as one of them reports it from the other: the vantage of a
+// measurement is a cluster's name. False where neither does.
+func latency(a, b *Cluster) (between time.Duration, measured bool) {
+	for _, pair := range [][2]*Cluster{{a, b}, {b, a}} {
+		if m, ok := pair[0].Latencies[pair[1].Name]; ok && (!measured || m.Median < between) {
+			between, measured = m.Median, true
+		}
+	}
+	return between, measured
 }

@@ -51,6 +51,7 @@ func clusterRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (
 		Consumer:    Consumer{Plan: plan.ID},
 		Rules:       rules,
 		Made:        made,
+		WaitFor:     plan.WaitFor,
 	}, nil
 }
 

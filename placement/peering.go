@@ -17,6 +17,10 @@ type Peering struct {
 	// Consumer and Hub are member clusters: those that the instance is delivered by or else, once
 	// Snapshot.Govern has looked, those that it is to be. Problem says why there is none.
 	Consumer, Hub, Problem string
+	// passing problems may end without anybody changing a cluster.
+	passing bool
+	// hubs are the verdicts on the hubs that there are, where one is needed.
+	hubs []Verdict
 	// with is the one cluster that the consumer's is peered with, where it has joined by invitation.
 	with string
 }
@@ -52,6 +56,14 @@ func (p *Peering) placed(instance, cluster string) *v1alpha1.PlacementPeering {
 	return placed
 }
 
+// hub is the one through which it goes; empty where there is none.
+func (p *Peering) hub() string {
+	if p == nil {
+		return ""
+	}
+	return p.Hub
+}
+
 // needsNode: whoever goes through a hub runs on a node of the hub.
 func (p *Peering) needsNode() bool { return p.Gives == v1alpha1.GivesNode || p.hubAndSpoke() }
 
@@ -71,31 +83,36 @@ func ModulesFor(nodes bool) []v1alpha1.LiqoModule {
 // Govern completes a request by what the operator says: the policies that concern its
 // consumer, and the consumer's own cluster where the plan delivers to it.
 func (s *Snapshot) Govern(r Request, consumer Consumer) Request {
-	r = s.Policies().Govern(r, consumer)
+	return s.peer(s.Policies().Govern(r, consumer))
+}
+
+// peer looks, as far as the request asks for it, for the consumer's own cluster and a hub.
+func (s *Snapshot) peer(r Request) Request {
 	if r.Peering != nil {
 		found := *r.Peering
-		found.find(s, r.Consumer)
+		found.Problem, found.passing, found.hubs = "", false, nil
+		found.find(s, r)
 		r.Peering = &found
 	}
 	return r
 }
 
-// find looks for the consumer's own cluster, and for a hub where one is needed: of several,
-// the first by name that is ready. What the instance is delivered by stays, as nodes and
-// namespaces do not move from one cluster of a consumer to another.
-func (p *Peering) find(s *Snapshot, consumer Consumer) {
+// find looks for the consumer's own cluster, and for a hub where one is needed. What the
+// instance is delivered by stays, as nodes and namespaces do not move from one cluster of a
+// consumer to another.
+func (p *Peering) find(s *Snapshot, r Request) {
 	var own []string
-	var hubs []*Cluster
+	var hubs []spot
 	is := map[string]*v1alpha1.LiqoCluster{}
 	for _, page := range s.pages {
 		for row := range page.peering.rows() {
 			c := page.clusters[row]
 			switch {
-			case c.isOf(consumer):
+			case c.isOf(r.Consumer):
 				own = append(own, c.Name)
 				is[c.Name] = c.Liqo
 			case c.Liqo.Hub && len(c.Consumers) == 0 && lacking(c.Liqo.Modules, ModulesFor(true)) == "":
-				hubs = append(hubs, c)
+				hubs = append(hubs, spot{page: page, row: row})
 			}
 		}
 	}
@@ -130,20 +147,11 @@ func (p *Peering) find(s *Snapshot, consumer Consumer) {
 			p.Problem = fmt.Sprintf("the consumer's cluster %s has joined by invitation, and takes nodes without a namespace", p.Consumer)
 			return
 		}
-		hubs = slices.DeleteFunc(hubs, func(c *Cluster) bool { return c.Name != joined.With })
+		hubs = slices.DeleteFunc(hubs, func(at spot) bool { return at.cluster().Name != joined.With })
 	}
 	if !p.hubAndSpoke() {
 		return
 	}
-	if slices.ContainsFunc(hubs, func(c *Cluster) bool { return c.Name == p.Hub }) {
-		return
-	}
-	slices.SortFunc(hubs, func(a, b *Cluster) int {
-		if a.Ready != b.Ready {
-			return map[bool]int{true: -1, false: 1}[a.Ready]
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
 	if len(hubs) == 0 && p.with != "" {
 		p.Problem = fmt.Sprintf("the consumer's cluster %s has joined %s by invitation, and that is no hub", p.Consumer, p.with)
 		return
@@ -152,7 +160,7 @@ func (p *Peering) find(s *Snapshot, consumer Consumer) {
 		p.Problem = "no member cluster is a hub, through which the plan delivers: its operator adds one with `sluice cluster add --driver liqo --hub`"
 		return
 	}
-	p.Hub = hubs[0].Name
+	p.chooseHub(s, r, hubs)
 }
 
 // isOf tells whether the cluster is the consumer's own.
@@ -183,7 +191,7 @@ func notPeerable(peering *Peering) filter {
 		}
 	}
 	why := func(c *Cluster) string { return peering.refuses(c) }
-	return filter{reason: ReasonNotPeerable, shape: true,
+	return filter{reason: ReasonNotPeerable, shape: true, passing: peering.passing,
 		rejects: func(p *page, among set) set {
 			if peering.Problem != "" {
 				return among
@@ -248,6 +256,9 @@ func (inv *Inventory) Refuses(cluster string, consumers []v1alpha1.ConsumerRefer
 		r := s.Policies().Govern(Request{}, Consumer{Platform: ref.Platform, Organization: ref.Organization, Space: ref.Space})
 		facts := r.facts()
 		for i := range r.Rules {
+			if hub := at.cluster().Liqo != nil && at.cluster().Liqo.Hub; r.Rules[i].appliesTo == v1alpha1.RuleHubs && !hub {
+				continue
+			}
 			f := ruled(&r.Rules[i], facts)
 			var only set
 			only.add(at.row)

@@ -13,8 +13,8 @@ import (
 // The decision has a placement for each of the clusters asked for, best first, or
 // Place returns *UnplaceableError, whose decision has none and says why. Current
 // clusters are kept before any other is considered (see Request.Current). Equal
-// scores are ordered by a hash of request ID and cluster, so that ties do not pile
-// up on one cluster. What is chosen is the best there is, never a sample of it.
+// scores are ordered by price, then by latency, then by a hash of request ID and
+// cluster, so that what is equal in everything does not pile up on one cluster. What is chosen is the best there is, never a sample of it.
 func Place(r Request, s *Snapshot) (Decision, error) {
 	if len(r.Components) > 0 {
 		return placeTogether(r, s)
@@ -39,14 +39,14 @@ func Accepts(r Request, s *Snapshot, cluster string) bool {
 	}
 	for i := range r.Components {
 		if _, refused := refusal(at, r.of(&r.Components[i]).filters(s, nil), false); !refused {
-			return r.exceeded(s, 1) == ""
+			return r.exceeded(s) == ""
 		}
 	}
 	if len(r.Components) > 0 {
 		return false
 	}
 	_, refused := refusal(at, r.filters(s, nil), false)
-	return !refused && r.exceeded(s, r.clusters()) == ""
+	return !refused && r.exceeded(s) == ""
 }
 
 // evaluation is a request judged against every cluster of a snapshot.
@@ -89,11 +89,18 @@ func evaluate(r Request, s *Snapshot) *evaluation {
 	}
 	e.judgeCurrent(s)
 	e.filterOthers()
-	e.scorer.market = sync.OnceValues(func() (string, int64) {
-		return cheapest(r, e.scorer.tariff, e.pages, e.fits, e.current)
+	e.scorer.currency = sync.OnceValue(func() string {
+		if r.MaxPrice != nil {
+			return r.MaxPrice.Currency
+		}
+		return commonCurrency(e.pages, e.fits, e.current)
+	})
+	e.scorer.cheapest = sync.OnceValue(func() int64 {
+		return cheapest(e.scorer.currency(), e.scorer.tariff, e.pages, e.fits, e.current)
 	})
 	for i := range e.current {
 		e.current[i].score = e.scorer.score(e.current[i].spot)
+		e.breakTies(&e.current[i])
 	}
 	return e
 }
@@ -113,7 +120,7 @@ func (e *evaluation) judgeCurrent(s *Snapshot) {
 			e.lost = append(e.lost, lost{name: name, spot: at, filter: f})
 			continue
 		}
-		e.current = append(e.current, candidate{spot: at, tie: e.tie(at)})
+		e.current = append(e.current, candidate{spot: at})
 	}
 }
 

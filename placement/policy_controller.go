@@ -2,6 +2,7 @@ package placement
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,16 +16,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/requeue"
 )
 
 // policyReconciler keeps the policies in force and says of each whether it compiles.
-// It always looks at all of them. Its status follows from the spec alone: a write
-// that is lost is made again at the next look.
+// It always looks at all of them. A policy's status follows from its spec alone: a write that
+// is refused because the policy has changed is made again shortly.
 type policyReconciler struct {
 	hub       client.Client
 	namespace string
 	inventory *Inventory
 }
+
+// afterConflict lets the cache catch up.
+const afterConflict = 100 * time.Millisecond
 
 func (r *policyReconciler) setup(mgr ctrl.Manager) error {
 	whole := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
@@ -32,7 +37,7 @@ func (r *policyReconciler) setup(mgr ctrl.Manager) error {
 	})
 	return ctrl.NewControllerManagedBy(mgr).Named("placementpolicy").
 		Watches(&v1alpha1.PlacementPolicy{}, whole, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Complete(r)
+		Complete(requeue.OnConflict(r))
 }
 
 // Reconcile puts all policies in force, wakes who waits, and writes the statuses.
@@ -41,6 +46,8 @@ func (r *policyReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.
 	if err := r.hub.List(ctx, &list, client.InNamespace(r.namespace)); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list placement policies: %w", err)
 	}
+	var result ctrl.Result
+	var failures []error
 	all := CompilePolicies(list.Items)
 	r.inventory.SetPolicies(all)
 	for i := range list.Items {
@@ -61,9 +68,15 @@ func (r *policyReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.
 		if !v1alpha1.SetCondition(&policy.Status.Conditions, policy.Generation, v1alpha1.ConditionReady, state, reason, message) && before == policy.Generation {
 			continue
 		}
-		if err := r.hub.Status().Update(ctx, policy); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			return ctrl.Result{}, fmt.Errorf("policy %s: write the status: %w", policy.Name, err)
+		switch err := r.hub.Status().Update(ctx, policy); {
+		case apierrors.IsConflict(err): // the cache was behind, and what changed may call nobody
+			result.RequeueAfter = afterConflict
+		case client.IgnoreNotFound(err) != nil:
+			failures = append(failures, fmt.Errorf("policy %s: write the status: %w", policy.Name, err))
 		}
 	}
-	return ctrl.Result{}, nil
+	if len(failures) > 0 {
+		return ctrl.Result{}, errors.Join(failures...)
+	}
+	return result, nil
 }

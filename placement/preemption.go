@@ -27,7 +27,7 @@ import (
 func Preempt(r Request, s *Snapshot) *v1alpha1.Preemption {
 	var rooms []room
 	search := newSearch(r, s)
-	if search == nil || r.exceeded(s, r.clusters()) != "" {
+	if search == nil || r.exceeded(s) != "" {
 		return nil
 	}
 	for _, p := range s.pages {
@@ -158,29 +158,9 @@ type room struct {
 // room returns the least that makes room on a cluster that suits; false where nothing
 // that may be displaced is enough, or where there is room already.
 func (x *search) room(at spot) (room, bool) {
-	var lacking []corev1.ResourceName
-	var lacks []int64
-	for _, name := range x.request.Resources.names() {
-		if _, class := storageClassOf(name); class {
-			continue
-		}
-		if short := x.request.Resources[name] - at.page.column(x.snapshot.columnOf(name)).free[at.row]; short > 0 && x.request.Resources[name] > 0 {
-			lacking, lacks = append(lacking, name), append(lacks, short)
-		}
-	}
-	if len(lacking) == 0 {
+	c, lacks := x.cover(at)
+	if c == nil {
 		return room{}, false
-	}
-	victims := x.victims(at.cluster().Name)
-	c := &cover{subsets: &x.subsets, victims: victims[:0], gives: table(len(victims), len(lacking))}
-	for _, v := range victims {
-		gives := c.gives[len(c.victims)]
-		for i, name := range lacking {
-			gives[i] = v.Resources[name]
-		}
-		if slices.Max(gives) > 0 {
-			c.victims = append(c.victims, v)
-		}
 	}
 	best, ok := c.least(lacks)
 	if !ok {
@@ -191,6 +171,34 @@ func (x *search) room(at spot) (room, bool) {
 		found.victims = append(found.victims, c.victims[i])
 	}
 	return found, true
+}
+
+// cover is what is lacking on a cluster, and who could give it; nil where nothing is lacking.
+func (x *search) cover(at spot) (c *cover, lacks []int64) {
+	var lacking []corev1.ResourceName
+	for _, name := range x.request.Resources.names() {
+		if _, class := storageClassOf(name); class {
+			continue
+		}
+		if short := x.request.Resources[name] - at.page.column(x.snapshot.columnOf(name)).free[at.row]; short > 0 && x.request.Resources[name] > 0 {
+			lacking, lacks = append(lacking, name), append(lacks, short)
+		}
+	}
+	if len(lacking) == 0 {
+		return nil, nil
+	}
+	victims := x.victims(at.cluster().Name)
+	c = &cover{subsets: &x.subsets, victims: victims[:0], gives: table(len(victims), len(lacking))}
+	for _, v := range victims {
+		gives := c.gives[len(c.victims)]
+		for i, name := range lacking {
+			gives[i] = v.Resources[name]
+		}
+		if slices.Max(gives) > 0 {
+			c.victims = append(c.victims, v)
+		}
+	}
+	return c, lacks
 }
 
 // table is rows of zeros.
@@ -218,21 +226,26 @@ type cover struct {
 	bestCost cost
 }
 
-// least returns the cheapest victims; false where all of them together are not enough.
-func (c *cover) least(lacks []int64) (best []int, ok bool) {
-	// The highest priority that is needed at all: nothing above it can be part of the best.
+// enough is the first of the victims with which, and all before it, nothing is lacking any
+// more; false where all of them together are not enough.
+func (c *cover) enough(lacks []int64) (last int, ok bool) {
 	given := make([]int64, len(lacks))
-	enough := len(c.victims)
 	for i := range c.victims {
 		for k := range lacks {
 			given[k] += c.gives[i][k]
 		}
 		if covers(given, lacks) {
-			enough = i
-			break
+			return i, true
 		}
 	}
-	if enough == len(c.victims) {
+	return 0, false
+}
+
+// least returns the cheapest victims; false where all of them together are not enough.
+func (c *cover) least(lacks []int64) (best []int, ok bool) {
+	// The highest priority that is needed at all: nothing above it can be part of the best.
+	enough, ok := c.enough(lacks)
+	if !ok {
 		return nil, false
 	}
 	highest := c.victims[enough].class.Value
@@ -389,7 +402,7 @@ func spokenFor(r Request, s *Snapshot) filter {
 			by[p.Cluster] = id
 		}
 	}
-	return filter{reason: ReasonSpokenFor, entry: true,
+	return filter{reason: ReasonSpokenFor, entry: true, passing: true,
 		rejects: func(p *page, among set) set {
 			var there set
 			for cluster := range by {
@@ -425,7 +438,8 @@ func describePreemption(p *v1alpha1.Preemption) string {
 	return b.String()
 }
 
-// canVacate tells whether a cluster has room for a request if others leave it.
+// canVacate tells whether a cluster has room for a request if others leave it. Who leaves
+// is not looked for: it is asked for each change of a cluster, under the inventory's lock.
 func canVacate(r Request, s *Snapshot, cluster string) bool {
 	x := newSearch(r, s)
 	if x == nil {
@@ -438,6 +452,10 @@ func canVacate(r Request, s *Snapshot, cluster string) bool {
 	if suits := x.suits(at.page); !suits.has(at.row) {
 		return false
 	}
-	_, ok := x.room(at)
+	c, lacks := x.cover(at)
+	if c == nil {
+		return false
+	}
+	_, ok := c.enough(lacks)
 	return ok
 }

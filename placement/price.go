@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"fmt"
 	"math"
 	"math/bits"
 	"strconv"
@@ -47,8 +46,11 @@ func (p *Price) times(n int64) *Price {
 }
 
 // String renders the price, for instance "0.35 EUR/h".
-func (p Price) String() string {
-	return fmt.Sprintf("%s %s/h", strconv.FormatFloat(float64(p.NanoPerHour)/1e9, 'f', -1, 64), p.Currency)
+func (p Price) String() string { return FormatMoney(*p.quantity(), p.Currency) + "/h" }
+
+// FormatMoney renders an amount of money as people write it, for instance "0.01325 EUR", exact to a billionth.
+func FormatMoney(amount resource.Quantity, currency string) string {
+	return strconv.FormatFloat(float64(amount.ScaledValue(resource.Nano))/1e9, 'f', -1, 64) + " " + currency
 }
 
 // mulDiv returns a*b/c rounded up, exact even where a*b exceeds 64 bits, and the
@@ -62,4 +64,42 @@ func mulDiv(a, b, c int64) int64 {
 	}
 	quotient, _ := bits.Div64(hi, lo, uint64(c)) //nolint:gosec // positive
 	return int64(min(quotient, math.MaxInt64))   //nolint:gosec // bounded
+}
+
+// tariff is what a request buys, by the columns in which the prices are.
+type tariff []need
+
+func newTariff(r Request, s *Snapshot) tariff {
+	var t tariff
+	for _, name := range r.Resources.names() {
+		if amount := r.Resources[name]; amount > 0 {
+			t = append(t, need{name, amount, s.columnOf(name)})
+		}
+	}
+	return t
+}
+
+// nanoPerHour is the price of the request on a cluster, in billionths of its
+// currency's unit, each resource rounded up; what its price list leaves out is free.
+func (t tariff) nanoPerHour(p *page, row int) int64 {
+	var sum int64
+	for _, n := range t {
+		price := p.column(n.column).price[row]
+		if price == 0 {
+			continue
+		}
+		cost := mulDiv(n.amount, price, unitOf(n.name).priced())
+		if sum += cost; sum < 0 || cost == math.MaxInt64 {
+			return math.MaxInt64
+		}
+	}
+	return sum
+}
+
+// priceOf is the price of the request on a cluster, nil where there is no price list.
+func (t tariff) priceOf(at spot) *Price {
+	if at.cluster().Currency == "" {
+		return nil
+	}
+	return &Price{Currency: at.cluster().Currency, NanoPerHour: t.nanoPerHour(at.page, at.row)}
 }

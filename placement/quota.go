@@ -19,7 +19,7 @@ type Quota struct {
 
 // exceeded names the first quota that the request would exceed, with the numbers; the
 // request's own reservations count as free. Empty means none.
-func (r Request) exceeded(s *Snapshot, clusters int) string {
+func (r Request) exceeded(s *Snapshot) string {
 	if len(r.Quotas) == 0 {
 		return ""
 	}
@@ -27,18 +27,18 @@ func (r Request) exceeded(s *Snapshot, clusters int) string {
 	for _, held := range rows[Reservation](s.store, tableReservation, indexOf, r.ID, "") {
 		own.add(held.Resources, 1)
 	}
-	asked := r.total(clusters)
+	asked := r.total(r.width(s))
 	for _, quota := range r.Quotas {
 		holder := r.Consumer.holder(quota.Per)
 		if holder == "" {
 			continue // ordered by nobody of that kind
 		}
 		held := Resources{}
-		if h := row[holding](s.store, tableHolding, holder); h != nil {
+		if h := row[holding](s.store, tableHolding, holder); h != nil && !r.atBest {
 			held = h.Resources
 		}
 		for _, name := range quota.Limits.names() {
-			if others := held[name] - own[name]; asked[name] > 0 && others+asked[name] > quota.Limits[name] {
+			if others := max(held[name]-own[name], 0); asked[name] > 0 && others+asked[name] > quota.Limits[name] {
 				return fmt.Sprintf("%s allows each %s %s %s: %s are held, %s asked for",
 					quota.By, quota.Per, show(name, quota.Limits[name]), name, show(name, others), show(name, asked[name]))
 			}

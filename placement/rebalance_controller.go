@@ -2,6 +2,7 @@ package placement
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -55,6 +56,7 @@ func (r *rebalancer) check(ctx context.Context) error {
 		return fmt.Errorf("list placement policies: %w", err)
 	}
 	now := r.clock.Now()
+	var failures []error
 	for i := range policies.Items {
 		policy := &policies.Items[i]
 		if policy.Spec.Rebalance == nil {
@@ -65,10 +67,10 @@ func (r *rebalancer) check(ctx context.Context) error {
 			continue // the policy's status says what is wrong with it
 		}
 		if err := r.apply(ctx, policy, opened, now); err != nil {
-			return fmt.Errorf("policy %s: %w", policy.Name, err)
+			failures = append(failures, fmt.Errorf("policy %s: %w", policy.Name, err))
 		}
 	}
-	return nil
+	return errors.Join(failures...)
 }
 
 // window tells whether one is open, and since when.

@@ -115,7 +115,11 @@ func plainInstance(instance *v1alpha1.ServiceInstance) (v1alpha1.ServiceInstance
 	}
 	plain.Status.Preemption = instance.Status.Preemption
 	for cluster, held := range Ledger(&instance.Status) {
-		plain.Status.Left = append(plain.Status.Left, v1alpha1.LeftPlacement{Placement: v1alpha1.Placement{Cluster: cluster, Reserved: held.List()}})
+		left := v1alpha1.Placement{Cluster: cluster, Reserved: held.List()}
+		if hub := hubOf(&instance.Status); hub != "" {
+			left.Peering = &v1alpha1.PlacementPeering{Hub: hub}
+		}
+		plain.Status.Left = append(plain.Status.Left, v1alpha1.LeftPlacement{Placement: left})
 	}
 	return plain, len(plain.Status.Left) > 0
 }
@@ -192,8 +196,8 @@ func (r *Recording) decide() (Decision, []Verdict, error) {
 			return Decision{}, nil, err
 		}
 	}
-	request = snapshot.Govern(request, r.Order.Consumer)
 	request.At, request.External = r.At.Time, r.External
+	request = snapshot.Govern(request, r.Order.Consumer)
 	decision, err := Place(request, snapshot)
 	if err != nil {
 		decision.Preemption = Preempt(request, snapshot)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -30,27 +31,30 @@ func recoverInventory(ctx context.Context, reader client.Reader, namespace strin
 	if err := reader.List(ctx, &policies, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("list placement policies: %w", err)
 	}
-	inventory.SetPolicies(CompilePolicies(policies.Items))
-	clusters := &v1alpha1.MemberClusterList{}
-	err := eachPage(ctx, reader, namespace, clusters, func() {
-		for i := range clusters.Items {
-			inventory.UpsertCluster(ClusterOf(&clusters.Items[i], now))
+	list, clusters := &v1alpha1.MemberClusterList{}, []*Cluster(nil)
+	err := eachPage(ctx, reader, namespace, list, func() {
+		for i := range list.Items {
+			clusters = append(clusters, ClusterOf(&list.Items[i], now))
 		}
 	})
 	if err != nil {
 		return fmt.Errorf("list member clusters: %w", err)
 	}
-	instances := &v1alpha1.ServiceInstanceList{}
+	instances, held := &v1alpha1.ServiceInstanceList{}, []Holding(nil)
 	err = eachPage(ctx, reader, namespace, instances, func() {
-		all := make([]Holding, len(instances.Items))
 		for i := range instances.Items {
-			all[i] = HoldingOf(&instances.Items[i])
+			held = append(held, HoldingOf(&instances.Items[i]))
 		}
-		inventory.ReserveAll(all)
 	})
 	if err != nil {
 		return fmt.Errorf("list service instances: %w", err)
 	}
+	// Only now, so that what has gone before a failed attempt is repeated holds nothing.
+	inventory.SetPolicies(CompilePolicies(policies.Items))
+	for _, c := range clusters {
+		inventory.UpsertCluster(c)
+	}
+	inventory.ReserveAll(held)
 	return nil
 }
 
@@ -65,6 +69,9 @@ func eachPage(ctx context.Context, reader client.Reader, namespace string, list 
 		use()
 		if next = list.GetContinue(); next == "" {
 			return nil
+		}
+		if err := meta.SetList(list, nil); err != nil { // a page is not decoded over the one before
+			return err
 		}
 	}
 }

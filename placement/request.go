@@ -83,11 +83,16 @@ type Request struct {
 	Made *v1alpha1.ClusterShape
 	// Peering with the consumer's own cluster; nil where the plan asks for none.
 	Peering *Peering
+	// WaitFor says for what the request waits where it fits nowhere; empty means capacity.
+	WaitFor v1alpha1.WaitFor
+
+	// atBest supposes that every cluster answers, takes new placements and has nothing on it.
+	atBest bool
 }
 
-// NewRequest is the request of an instance of a plan with the given OSB
-// parameters. Errors are the plan's: it sells nothing that is placed, or the parameters
-// do not match it.
+// NewRequest is the request of an instance of a plan with the given OSB parameters, which
+// it does not check against the plan's schema. Errors are the plan's, which sells nothing
+// that is placed, or say what parameters cannot be read.
 func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Request, error) {
 	if plan.Kind == v1alpha1.PlanKindCluster && plan.Cluster != nil {
 		return clusterRequest(id, plan, parameters)
@@ -158,7 +163,8 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 		Rules:       rules,
 		Peering:     peeringOf(plan.Resources.Peering, asked.Cluster),
 
-		Class: plan.Resources.PriorityClass,
+		Class:   plan.Resources.PriorityClass,
+		WaitFor: plan.WaitFor,
 
 		ExcludeProviders: asked.ExcludeProviders,
 	}, nil
@@ -187,6 +193,15 @@ func (r Request) clusters() int {
 		return max(min(r.Clusters, r.Replicas), 1) // each has at least one
 	}
 	return max(r.Clusters, 1)
+}
+
+// width is on how many clusters of a snapshot the request is placed: on one in every group,
+// where it is spread over all of them.
+func (r Request) width(s *Snapshot) int {
+	if r.Spread == nil || !r.Spread.Each {
+		return r.clusters()
+	}
+	return len(everyGroup(r.Spread.By, s.pages, r.filters(s, nil)))
 }
 
 // stays is on how many of its current clusters the instance stays.

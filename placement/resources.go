@@ -23,13 +23,17 @@ type Resources map[corev1.ResourceName]int64
 func ResourcesOf(list corev1.ResourceList) Resources {
 	r := make(Resources, len(list))
 	for name, quantity := range list {
-		if name == corev1.ResourceCPU {
-			r[name] = quantity.MilliValue()
-		} else {
-			r[name] = quantity.Value()
-		}
+		r[name] = amountOf(name, quantity)
 	}
 	return r
+}
+
+// amountOf is a quantity in the smallest useful unit of a resource, rounded up.
+func amountOf(name corev1.ResourceName, quantity resource.Quantity) int64 {
+	if name == corev1.ResourceCPU {
+		return quantity.MilliValue()
+	}
+	return quantity.Value()
 }
 
 // List converts back to a Kubernetes resource list.

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +17,8 @@ type Rule struct {
 	// Provider whose clusters alone the rule concerns; empty means every cluster.
 	Provider string
 
+	// appliesTo says whether the rule is about chosen clusters, hubs, or both.
+	appliesTo v1alpha1.RuleScope
 	// entry rules keep new placements out, and drive no instance away.
 	entry bool
 
@@ -34,7 +37,7 @@ type Preference struct {
 // CompileRule compiles one rule. The error says what is wrong with it; the rule that
 // comes with it refuses every cluster, so that nothing is placed by half a policy.
 func CompileRule(by, provider string, from v1alpha1.PolicyRule) (Rule, error) {
-	rule := Rule{By: by, Name: from.Name, Provider: provider}
+	rule := Rule{By: by, Name: from.Name, Provider: provider, appliesTo: cmp.Or(from.AppliesTo, v1alpha1.RulePath)}
 	var err error
 	switch {
 	case from.Claim != nil:
@@ -76,7 +79,7 @@ func (r *Rule) satisfied(p *page, among set, facts *facts) set {
 
 // ruled refuses the clusters of which a rule does not hold.
 func ruled(r *Rule, facts *facts) filter {
-	return filter{reason: ReasonPolicy, entry: r.entry,
+	return filter{reason: ReasonPolicy, entry: r.entry, passing: r.claim != nil && r.claim.measured(),
 		rejects: func(p *page, among set) set {
 			concerned := r.concerns(p, among)
 			if concerned == (set{}) {
@@ -105,7 +108,7 @@ func (r *Rule) why(c *Cluster, facts *facts) string {
 }
 
 func notAdmitted() filter {
-	return filter{reason: ReasonNotAdmitted, entry: true,
+	return filter{reason: ReasonNotAdmitted, entry: true, passing: true,
 		rejects: func(p *page, among set) set { return among.and(p.unproven) },
 		message: func(p *page, row int) string { return p.clusters[row].Unproven },
 	}
@@ -117,14 +120,20 @@ type claimRule struct {
 	least int
 	// matches accept values, one for each that the rule lists; none means any value.
 	matches []func(value string) bool
-	order   func(value string) (float64, bool)
-	bound   float64
+	// order of values that are bounded, from low to high.
+	order     func(value string) (float64, bool)
+	low, high float64
 }
 
 // rank orders assurances. What is measured is worth as much as the provider's word
 // to whoever asks for that, and something else to whoever asks for it by name.
 func rank(a v1alpha1.Assurance) int {
 	return slices.Index([]v1alpha1.Assurance{v1alpha1.AssuranceSelf, v1alpha1.AssuranceNotary, v1alpha1.AssuranceLabel, v1alpha1.AssuranceCertified}, a)
+}
+
+// measured tells whether the rule is about what Sluice measures by itself, and measures anew.
+func (r *claimRule) measured() bool {
+	return r.Assurance == v1alpha1.AssuranceMeasured || r.Name == v1alpha1.ClaimLatency || r.Name == v1alpha1.ClaimUptime
 }
 
 // enough tells whether a claim is worth what the rule asks for.
@@ -139,7 +148,7 @@ func (r *claimRule) enough(a v1alpha1.Assurance) bool {
 func (r *claimRule) accepts(value string) bool {
 	if r.order != nil {
 		n, ok := r.order(value)
-		return ok && n >= r.bound
+		return ok && n >= r.low && n <= r.high
 	}
 	return len(r.matches) == 0 || slices.ContainsFunc(r.matches, func(matches func(string) bool) bool { return matches(value) })
 }
@@ -173,8 +182,12 @@ func (r *claimRule) why(c *Cluster) string {
 func (r *claimRule) String() string {
 	s := r.Name
 	switch {
+	case r.AtLeast != "" && r.AtMost != "":
+		s += " of " + r.AtLeast + " to " + r.AtMost
 	case r.AtLeast != "":
 		s += " of at least " + r.AtLeast
+	case r.AtMost != "":
+		s += " of at most " + r.AtMost
 	case len(r.Values) > 0:
 		s += " in " + strings.Join(r.Values, ", ")
 	}

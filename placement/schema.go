@@ -12,6 +12,7 @@ const (
 	tableCluster     = "cluster"
 	tableReservation = "reservation"
 	tableHolding     = "holding"
+	tableHub         = "hub"
 
 	indexID       = "id" // name of a cluster; instance and cluster of a reservation
 	indexRegion   = "region"
@@ -32,6 +33,8 @@ type Reservation struct {
 	// Class is the priority class of the instance; empty while something is being done with
 	// it, and it cannot be displaced.
 	Class string
+	// Hub through which the instance is reached; empty where there is none.
+	Hub string
 }
 
 func newStore() *memdb.MemDB {
@@ -52,6 +55,9 @@ func newStore() *memdb.MemDB {
 		}},
 		tableHolding: {Name: tableHolding, Indexes: map[string]*memdb.IndexSchema{
 			indexID: {Name: indexID, Unique: true, Indexer: field("Holder")},
+		}},
+		tableHub: {Name: tableHub, Indexes: map[string]*memdb.IndexSchema{
+			indexID: {Name: indexID, Unique: true, Indexer: field("Hub")},
 		}},
 	}}
 	store, err := memdb.NewMemDB(schema)

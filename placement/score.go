@@ -2,6 +2,7 @@ package placement
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -64,8 +65,10 @@ type scorer struct {
 	entered          *page
 	balances, scores [pageRows]int32
 	balanceOnly      bool // nothing else weighs anything
-	// market returns the currency and the cheapest price among the clusters that fit.
-	market func() (currency string, cheapest int64)
+	// currency in which prices are compared, empty where there is none, and the cheapest price
+	// in it among the clusters that fit.
+	currency func() string
+	cheapest func() int64
 }
 
 // need is an amount of a resource that has a column.
@@ -79,6 +82,9 @@ func newScorer(r Request, s *Snapshot) *scorer {
 	sc := &scorer{
 		weights: r.weights(), tariff: newTariff(r, s), tolerations: r.Tolerations, preferences: r.Preferences, facts: r.facts(),
 		wishes: r.wishes(s), latency: r.MaxLatency, near: r.Near, now: r.At, external: r.External,
+	}
+	if ofHubs := func(p Preference) bool { return p.appliesTo == v1alpha1.RuleHubs }; slices.ContainsFunc(sc.preferences, ofHubs) {
+		sc.preferences = slices.DeleteFunc(slices.Clone(sc.preferences), ofHubs)
 	}
 	for i := range sc.preferences {
 		sc.preferred += sc.preferences[i].Weight
@@ -103,12 +109,8 @@ func newScorer(r Request, s *Snapshot) *scorer {
 	return sc
 }
 
-// cheapest finds the currency in which prices are compared and the lowest price in
-// it among the clusters that fit.
-func cheapest(r Request, t tariff, pages []*page, fits []set, current []candidate) (currency string, lowest int64) {
-	if currency = commonCurrency(pages, fits, current); r.MaxPrice != nil {
-		currency = r.MaxPrice.Currency
-	}
+// cheapest finds the lowest price in a currency among the clusters that fit.
+func cheapest(currency string, t tariff, pages []*page, fits []set, current []candidate) (lowest int64) {
 	lowest = math.MaxInt64
 	for i, p := range pages {
 		for row := range fits[i].and(p.currency[currency]).rows() {
@@ -120,7 +122,26 @@ func cheapest(r Request, t tariff, pages []*page, fits []set, current []candidat
 			lowest = min(lowest, t.nanoPerHour(c.page, c.row))
 		}
 	}
-	return currency, lowest
+	return lowest
+}
+
+// cost of the request on a cluster in billionths per hour, and the most there is where it has
+// no price in the currency in which prices are compared.
+func (sc *scorer) cost(at spot) int64 {
+	currency := sc.currency()
+	switch {
+	case currency == "":
+		return 0
+	case !at.page.priced(currency, at.row):
+		return math.MaxInt64
+	}
+	return sc.tariff.nanoPerHour(at.page, at.row)
+}
+
+// priced tells whether a cluster has a price list in a currency.
+func (p *page) priced(currency string, row int) bool {
+	rows := p.currency[currency]
+	return rows.has(row)
 }
 
 // commonCurrency is the currency of most clusters that fit, the alphabetically
@@ -186,6 +207,15 @@ func (sc *scorer) score(at spot) int32 {
 		mean /= 1 + sc.disliked(at)
 	}
 	return mean
+}
+
+// weighs is what each scorer weighs.
+func (sc *scorer) weighs() Scores {
+	w := &sc.weights
+	return Scores{
+		Balance: w.Balance, Pack: w.Pack, Price: w.Price, Latency: w.Latency, Preference: sc.preferred,
+		Locality: w.Locality, Freshness: w.Freshness, Diversity: w.Diversity, External: w.External,
+	}
 }
 
 // components are all scorers, whether they weigh anything or not.
@@ -257,15 +287,14 @@ func (sc *scorer) balance(at spot) int32 {
 }
 
 func (sc *scorer) price(at spot) int32 {
-	currency, lowest := sc.market()
-	if currency == "" || at.cluster().Currency != currency {
+	if currency := sc.currency(); currency == "" || !at.page.priced(currency, at.row) {
 		return 0
 	}
 	price := sc.tariff.nanoPerHour(at.page, at.row)
 	if price == 0 {
 		return 100
 	}
-	return int32(percent(lowest, price)) //nolint:gosec // at most 100
+	return int32(percent(sc.cheapest(), price)) //nolint:gosec // at most 100
 }
 
 // preference weighs the preferences that the cluster satisfies against all.
@@ -350,42 +379,4 @@ func percent(part, whole int64) int64 {
 	default:
 		return 100 * part / whole
 	}
-}
-
-// tariff is what a request buys, by the columns in which the prices are.
-type tariff []need
-
-func newTariff(r Request, s *Snapshot) tariff {
-	var t tariff
-	for _, name := range r.Resources.names() {
-		if amount := r.Resources[name]; amount > 0 {
-			t = append(t, need{name, amount, s.columnOf(name)})
-		}
-	}
-	return t
-}
-
-// nanoPerHour is the price of the request on a cluster, in billionths of its
-// currency's unit, each resource rounded up; what its price list leaves out is free.
-func (t tariff) nanoPerHour(p *page, row int) int64 {
-	var sum int64
-	for _, n := range t {
-		price := p.column(n.column).price[row]
-		if price == 0 {
-			continue
-		}
-		cost := mulDiv(n.amount, price, unitOf(n.name).priced())
-		if sum += cost; sum < 0 || cost == math.MaxInt64 {
-			return math.MaxInt64
-		}
-	}
-	return sum
-}
-
-// priceOf is the price of the request on a cluster, nil where there is no price list.
-func (t tariff) priceOf(at spot) *Price {
-	if at.cluster().Currency == "" {
-		return nil
-	}
-	return &Price{Currency: at.cluster().Currency, NanoPerHour: t.nanoPerHour(at.page, at.row)}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/internal/requeue"
 )
 
 // Options of placement's controllers. Namespace, HubID, Catalog, Connections and
@@ -43,9 +44,9 @@ type Options struct {
 	Rules map[string][]rbacv1.PolicyRule
 	// JoinedRules are those on clusters that have joined by invitation.
 	JoinedRules []rbacv1.PolicyRule
-	// SoleWriter: no other replica ever writes to the hub, so that what the cache has read
-	// when it starts is all there is.
-	SoleWriter bool
+	// Leadership of this replica among several. Nil says that no other replica ever writes to
+	// the hub, so that what the cache has read when it starts is all there is.
+	Leadership Leadership
 	// Inventory to fill; nil means a new one.
 	Inventory *Inventory
 	// ProbeEvery is the time between two probes of a member cluster; zero means 10 s.
@@ -56,7 +57,8 @@ type Options struct {
 	ProbeTimeout time.Duration
 	// ObserveEvery is the time between two looks at a delivered instance; zero means 5 min.
 	ObserveEvery time.Duration
-	// Workers is the number of instances worked on at once; zero means 32.
+	// Workers is the number of instances worked on at once on one member cluster; zero means
+	// 32. There are four times as many in all, so that clusters that hang keep nobody waiting.
 	Workers int
 	// MovesAtOnce is the number of instances that move to other clusters at the same time;
 	// zero means 10.
@@ -84,12 +86,13 @@ const fieldInstanceName = "spec.instanceName"
 // ServiceBindings by spec.instanceName.
 func SetupWithManager(mgr ctrl.Manager, options Options) error {
 	o := options.complete()
+	alone := options.Leadership == nil
 	m := newMetrics(o.Inventory)
 	if err := m.register(ctrlmetrics.Registry); err != nil {
 		return fmt.Errorf("register placement's metrics: %w", err)
 	}
 	recovered := &recovery{reader: mgr.GetAPIReader(), namespace: o.Namespace, inventory: o.Inventory, clock: o.Clock}
-	if o.SoleWriter {
+	if alone {
 		recovered.reader = wholeCache{mgr.GetCache()}
 	}
 	if err := indexBindings(mgr); err != nil {
@@ -113,7 +116,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		growing = &elastic{
 			hub: mgr.GetClient(), namespace: o.Namespace, catalog: o.Catalog, inventory: o.Inventory,
 			of:   func(policy string) client.ListOption { return client.MatchingFields{fieldElastic: policy} },
-			join: o.Join, clock: clock.RealClock{}, idle: map[string]time.Time{},
+			join: o.Join, leadership: o.Leadership, clock: clock.RealClock{}, idle: map[string]time.Time{},
 		}
 		if err := errors.Join(indexElastic(mgr), mgr.Add(growing)); err != nil {
 			return fmt.Errorf("set up elastic clusters: %w", err)
@@ -124,9 +127,10 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		plan: func(serviceID, planID string) (*catalog.Plan, error) {
 			return o.Catalog.Snapshot().Plan(serviceID, planID)
 		},
-		inventory: o.Inventory, recovery: recovered, drivers: o.Drivers,
-		clock: o.Clock, metrics: m, moves: &moves{most: o.MovesAtOnce}, scorer: o.Scorer, elastic: growing, observeEvery: o.ObserveEvery,
+		inventory: o.Inventory, recovery: recovered, leadership: o.Leadership, drivers: o.Drivers,
+		clock: o.Clock, metrics: m, moves: &moves{most: o.MovesAtOnce}, places: &member.Places{Most: o.Workers}, scorer: o.Scorer, elastic: growing, observeEvery: o.ObserveEvery,
 	}
+	clusters.lost = instances.lost
 	if err := instances.setup(mgr, o); err != nil {
 		return fmt.Errorf("set up the controller of instances: %w", err)
 	}
@@ -135,16 +139,24 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 
 // rulesOn are the rules that Sluice must hold on a member cluster.
 func (o Options) rulesOn(cluster *v1alpha1.MemberCluster) []rbacv1.PolicyRule {
-	if spec := cluster.Spec.Liqo; spec != nil && spec.Joined != nil {
+	if joined(cluster) {
 		return o.JoinedRules
 	}
 	return o.Rules[driverOf(cluster)]
+}
+
+// joined tells whether a member cluster has joined by invitation: Sluice may only look there.
+func joined(cluster *v1alpha1.MemberCluster) bool {
+	return cluster.Spec.Liqo != nil && cluster.Spec.Liqo.Joined != nil
 }
 
 // complete fills in what the zero values stand for.
 func (o Options) complete() Options {
 	if o.Inventory == nil {
 		o.Inventory = NewInventory()
+	}
+	if o.Leadership == nil {
+		o.Leadership = soleWriter{}
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -192,6 +204,11 @@ func (r *instanceReconciler) setup(mgr ctrl.Manager, o Options) error {
 		}
 		r.inventory.OnWake(wake)
 		r.moves.setWake(wake)
+		after := func(instance string, wait time.Duration) {
+			queue.AddAfter(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: o.Namespace, Name: instance}}, wait)
+		}
+		r.places.Wake = wake
+		r.after.Store(&after)
 		return nil
 	})
 	return ctrl.NewControllerManagedBy(mgr).
@@ -199,8 +216,8 @@ func (r *instanceReconciler) setup(mgr ctrl.Manager, o Options) error {
 		For(&v1alpha1.ServiceInstance{}, builder.WithPredicates(changed)).
 		Watches(&v1alpha1.ServiceBinding{}, unbound, builder.WithPredicates(gone())).
 		WatchesRawSource(woken).
-		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers, RateLimiter: backOff()}).
-		Complete(r)
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4 * o.Workers, RateLimiter: backOff()}).
+		Complete(requeue.OnConflict(r))
 }
 
 // gone lets only the events pass that say that an object is no more.

@@ -1,7 +1,9 @@
 package placement
 
 import (
+	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,6 +32,9 @@ func managed(t *testing.T) *world {
 func (w *world) manage(alone bool) {
 	t := w.T
 	t.Helper()
+	if w.kube == nil {
+		w.kube = w.driver
+	}
 	mgr, err := ctrl.NewManager(rest.CopyConfig(hubConfig(w)), ctrl.Options{
 		Scheme: w.hub.Scheme(), Metrics: server.Options{BindAddress: "0"},
 		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}},
@@ -38,10 +43,15 @@ func (w *world) manage(alone bool) {
 	w.must(err)
 	sold := &catalog.Catalog{}
 	sold.Replace(testCatalog(t))
+	var leadership Leadership // nil where it is alone
+	if !alone {
+		leadership = soleWriter{}
+	}
 	w.must(SetupWithManager(mgr, Options{
-		Namespace: w.namespace, HubID: "hub", SoleWriter: alone, Catalog: sold, Inventory: w.inventory,
+		Namespace: w.namespace, HubID: "hub", Leadership: leadership, Catalog: sold, Inventory: w.inventory,
 		Connections: &member.Connections{Reader: mgr.GetClient(), Namespace: w.namespace},
-		Drivers:     map[string]Driver{v1alpha1.DriverKube: w.driver},
+		Drivers:     map[string]Driver{v1alpha1.DriverKube: w.kube},
+		ProbeEvery:  time.Hour, // one probe that fails changes nothing
 	}))
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(t.Context()) }()
@@ -123,5 +133,73 @@ func TestProvisioningAddsLittleToTheDriversTime(t *testing.T) {
 	t.Logf("fastest of five: %s", fastest)
 	if fastest > most {
 		t.Errorf("the fastest of five provisions took %s, want at most %s", fastest, most)
+	}
+}
+
+// hangingDriver delivers nothing to one cluster until it is healed: each call times out.
+type hangingDriver struct {
+	Driver
+	cluster string
+	healed  chan struct{}
+	inside  atomic.Int32
+}
+
+func (d *hangingDriver) Deliver(ctx context.Context, delivery Delivery) error {
+	if delivery.Placement.Cluster != d.cluster {
+		return d.Driver.Deliver(ctx, delivery)
+	}
+	d.inside.Add(1)
+	defer d.inside.Add(-1)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("create namespace: %w", ctx.Err())
+	case <-d.healed:
+		return d.Driver.Deliver(ctx, delivery)
+	}
+}
+
+// 200 operations hang on one member cluster; those on another take as long as ever.
+func TestAClusterThatHangsKeepsNobodyElseWaiting(t *testing.T) {
+	const hanging, most = 200, time.Second
+	w := newWorld(t)
+	hung := &hangingDriver{Driver: w.driver, cluster: "hung", healed: make(chan struct{})}
+	w.kube = hung
+	w.manage(true)
+	w.cluster("eu", 12)
+	provision := func(name string) time.Duration {
+		start := time.Now()
+		w.provision(name, "plan-2", "")
+		w.succeeds(name)
+		return time.Since(start)
+	}
+	var alone time.Duration
+	for i := range 3 {
+		alone = max(alone, provision(fmt.Sprintf("si-alone-%d", i)))
+	}
+	w.change("eu", func(c *Cluster) { c.Cordoned = true })
+	w.cluster("hung", 2*hanging)
+	var names []string
+	for i := range hanging {
+		names = append(names, fmt.Sprintf("si-hung-%d", i))
+		w.provision(names[i], "plan-2", "")
+	}
+	eventually(t, "all that fits is placed there", func() bool { return len(w.inventory.Snapshot().Reservations("hung")) == hanging })
+	eventually(t, "calls hang", func() bool { return hung.inside.Load() > 0 })
+	if inside := hung.inside.Load(); inside > 32 {
+		t.Errorf("%d calls hang, want 32 at most", inside)
+	}
+	w.change("eu", func(c *Cluster) { c.Cordoned = false })
+	for i := range 3 {
+		if took := provision(fmt.Sprintf("si-beside-%d", i)); took > alone+most {
+			t.Errorf("it took %s beside %d that hang, %s alone", took, hanging, alone)
+		} else {
+			t.Logf("it took %s beside %d that hang, %s alone", took, hanging, alone)
+		}
+	}
+	close(hung.healed)
+	for _, name := range names {
+		w.succeeds(name)
 	}
 }

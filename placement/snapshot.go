@@ -68,6 +68,14 @@ type traits struct {
 	groupings sync.Map
 }
 
+// left is what is free of the resource, or would be if there were nothing on the clusters.
+func (c column) left(empty bool) []int64 {
+	if empty {
+		return c.size
+	}
+	return c.free
+}
+
 type labelValue struct{ key, value string }
 
 type taintedRows struct {

@@ -155,7 +155,9 @@ func (e *evaluation) grouped(limit int, rank ranking) []*group {
 	}
 	maps.DeleteFunc(known, func(_ string, g *group) bool { return len(g.candidates) == 0 })
 	return slices.SortedFunc(maps.Values(known), func(a, b *group) int {
-		return cmp.Or(cmp.Compare(a.tie, b.tie), strings.Compare(a.name, b.name))
+		// Of groups that are worth the same, the first is taken: that of the cheaper, nearer cluster.
+		x, y := &a.candidates[0], &b.candidates[0]
+		return cmp.Or(cmp.Compare(x.price, y.price), cmp.Compare(x.latency, y.latency), cmp.Compare(a.tie, b.tie), strings.Compare(a.name, b.name))
 	})
 }
 
@@ -243,13 +245,13 @@ func worthwhile(groups []*group, count, least, most int) []*group {
 	return slices.DeleteFunc(slices.Clone(groups), func(g *group) bool { return !kept[g] })
 }
 
-// every counts the groups that the request's selector leaves, whether a cluster there
-// fits or not, and names those.
-func (e *evaluation) every() map[string]bool {
+// everyGroup names the groups that the request's selector leaves, whether a cluster there
+// fits or not.
+func everyGroup(by []string, pages []*page, filters []filter) map[string]bool {
 	names := map[string]bool{}
-	for _, p := range e.pages {
+	for _, p := range pages {
 		rows := p.all
-		for _, f := range e.filters {
+		for _, f := range filters {
 			if f.shape {
 				rows = rows.without(f.rejects(p, rows))
 			}
@@ -257,7 +259,7 @@ func (e *evaluation) every() map[string]bool {
 		if rows == (set{}) {
 			continue
 		}
-		groups := p.groups(e.request.Spread.By)
+		groups := p.groups(by)
 		for row := range rows.rows() {
 			names[groups.names[groups.of[row]]] = true
 		}
@@ -265,12 +267,22 @@ func (e *evaluation) every() map[string]bool {
 	return names
 }
 
+// every names the groups in each of which the request takes a cluster.
+func (e *evaluation) every() map[string]bool {
+	return everyGroup(e.request.Spread.By, e.pages, e.filters)
+}
+
 // unspread says why the groups do not suffice.
 func (e *evaluation) unspread(groups []*group, count, clusters int) string {
 	if e.request.Spread.Each {
 		names := e.every()
-		if len(names) > mostGroups {
+		switch {
+		case len(names) == 0:
+			return fmt.Sprintf("there is no group by %s", e.request.Spread)
+		case len(names) > mostGroups:
 			return fmt.Sprintf("%d groups by %s are more than %d", len(names), e.request.Spread, mostGroups)
+		case e.request.Replicas > 0 && e.request.Replicas < len(names):
+			return fmt.Sprintf("each of the %d groups by %s takes at least one replica, and %d are asked for", len(names), e.request.Spread, e.request.Replicas)
 		}
 		for _, g := range groups {
 			delete(names, g.name)

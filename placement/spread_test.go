@@ -179,3 +179,79 @@ func TestReplicasAreDividedWheneverTheyFit(t *testing.T) {
 		}
 	})
 }
+
+// One in every group means one, whatever else is asked for: each group has a cluster and,
+// where replicas are divided, one replica at least; all of them together are what was asked
+// for and what a quota is asked about; and an update goes by the same rules.
+func TestOneInEveryGroupIsWhatIsAskedForAndWhatAQuotaCounts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		fleet := drawGrouped(t)
+		inventory := stock(fleet)
+		limit := rapid.Int64Range(1, 20).Draw(t, "quota")
+		inventory.SetPolicies(Policies{{Name: "small", Quota: &v1alpha1.Quota{Per: v1alpha1.ScopeSpace, Limits: Resources{corev1.ResourceCPU: limit}.List()}}})
+		r := Request{
+			ID: "si-new", Resources: Resources{corev1.ResourceCPU: rapid.Int64Range(1, 3).Draw(t, "cpu")},
+			Clusters: rapid.IntRange(1, 5).Draw(t, "clusters, which count for nothing"),
+			Spread:   &Spread{By: []string{v1alpha1.LabelRegion}, Each: true},
+			Replicas: rapid.IntRange(0, 9).Draw(t, "replicas"),
+			Division: Division{By: rapid.SampledFrom([]v1alpha1.Division{v1alpha1.DivideEvenly, v1alpha1.DivideByCapacity, v1alpha1.DivideByPrice}).Draw(t, "division")},
+		}
+		r = inventory.Snapshot().Govern(r, Consumer{Platform: "cf", Space: "s1"})
+
+		most := map[string]int64{} // replicas that the roomiest cluster of a region takes
+		for _, c := range fleet {
+			if region := c.Labels[v1alpha1.LabelRegion]; region != "" {
+				most[region] = max(most[region], c.Allocatable[corev1.ResourceCPU]/r.Resources[corev1.ResourceCPU])
+			}
+		}
+		possible := func(replicas int) bool {
+			var room, asked int64 = 0, int64(len(most))
+			for _, n := range most {
+				if n == 0 {
+					return false
+				}
+				room += n
+			}
+			if replicas > 0 {
+				asked = int64(replicas)
+			}
+			return len(most) > 0 && asked >= int64(len(most)) && (replicas == 0 || room >= asked) && asked*r.Resources[corev1.ResourceCPU] <= limit
+		}
+		place := func() (Decision, bool) {
+			d, err := inventory.Place(r)
+			if (err == nil) != possible(r.Replicas) {
+				t.Fatalf("possible is %t, and Place says %v", possible(r.Replicas), err)
+			}
+			if err != nil {
+				return d, false
+			}
+			regions, replicas := map[string]bool{}, 0
+			for _, p := range d.Placements {
+				regions[inventory.Snapshot().Cluster(p.Cluster).Labels[v1alpha1.LabelRegion]] = true
+				replicas += int(p.Replicas)
+				if n := max(int64(p.Replicas), 1); p.Reserved[corev1.ResourceCPU] != n*r.Resources[corev1.ResourceCPU] || r.Replicas > 0 && p.Replicas < 1 {
+					t.Fatalf("%d replicas on %s reserve %v", p.Replicas, p.Cluster, p.Reserved)
+				}
+			}
+			if len(regions) != len(most) || len(d.Placements) != len(most) || replicas != r.Replicas {
+				t.Fatalf("%d clusters in %d of %d regions have %d of %d replicas", len(d.Placements), len(regions), len(most), replicas, r.Replicas)
+			}
+			return d, true
+		}
+		d, placed := place()
+		if !placed || r.Replicas == 0 {
+			return
+		}
+		audit(t, inventory, fleet)
+		for _, p := range d.Placements {
+			r.Current = append(r.Current, p.Cluster)
+		}
+		if r.Replicas = rapid.IntRange(1, r.Replicas).Draw(t, "scaled to"); !possible(r.Replicas) {
+			if _, err := inventory.Place(r); err == nil {
+				t.Fatalf("%d replicas are placed in %d regions", r.Replicas, len(most))
+			}
+			return
+		}
+		place()
+	})
+}

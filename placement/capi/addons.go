@@ -2,17 +2,16 @@ package capi
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"slices"
 	"strings"
 	"time"
 
 	"helm.sh/helm/v3/pkg/action"
-	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/kube"
 	"helm.sh/helm/v3/pkg/release"
 	"helm.sh/helm/v3/pkg/storage/driver"
@@ -125,7 +124,7 @@ func (d *Driver) observeAddOns(ctx context.Context, t *tenant.Tenant, addOns []v
 // addOn is one add-on of one cluster.
 type addOn struct {
 	*v1alpha1.AddOn
-	chart  *chart.Chart
+	charts *Charts
 	values map[string]any
 	// digest of chart and values.
 	digest  string
@@ -134,24 +133,27 @@ type addOn struct {
 }
 
 func (d *Driver) load(ctx context.Context, from *v1alpha1.AddOn, cluster *rest.Config) (*addOn, error) {
-	a := &addOn{AddOn: from, values: map[string]any{}, cluster: cluster}
-	var err error
-	if a.chart, err = d.Charts.load(ctx, from.Chart); err != nil {
-		return nil, err
-	}
-	sum := sha256.New()
-	for _, file := range a.chart.Raw {
-		fmt.Fprintf(sum, "%s %d\n%s", file.Name, len(file.Data), file.Data)
-	}
+	a := &addOn{AddOn: from, charts: d.Charts, values: map[string]any{}, cluster: cluster}
 	if from.Values != nil {
 		if err := json.Unmarshal(from.Values.Raw, &a.values); err != nil {
 			return nil, fmt.Errorf("values: %w", err)
 		}
-		sum.Write(from.Values.Raw)
 	}
-	a.digest = hex.EncodeToString(sum.Sum(nil)[:16])
+	sum, err := d.Charts.sum(ctx, from.Chart)
+	if err != nil {
+		return nil, err
+	}
+	a.digest = a.digestWith(sum)
 	a.config, err = configuration(cluster, from.Namespace)
 	return a, err
+}
+
+// digestWith is the digest of the add-on with a chart of that sum, which it adds to.
+func (a *addOn) digestWith(sum hash.Hash) string {
+	if a.Values != nil {
+		sum.Write(a.Values.Raw)
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
 // configuration is what Helm needs to work on the releases of a namespace.
@@ -219,6 +221,11 @@ func (a *addOn) ensure(ctx context.Context) error {
 // apply writes a new revision. One that was interrupted, by a kill, is failed first, as
 // Helm would wait for it for ever; there is nobody else who works on it.
 func (a *addOn) apply(ctx context.Context, last *release.Release) (*release.Release, error) {
+	chart, err := a.charts.load(ctx, a.Chart) // of its own: Helm changes it
+	if err != nil {
+		return nil, err
+	}
+	a.digest = a.digestWith(sumOf(chart))
 	if last != nil && last.Info.Status.IsPending() {
 		last.SetStatus(release.StatusFailed, "interrupted")
 		if err := a.config.Releases.Update(last); err != nil {
@@ -231,11 +238,11 @@ func (a *addOn) apply(ctx context.Context, last *release.Release) (*release.Rele
 		install.ReleaseName, install.Namespace, install.CreateNamespace = a.Name, a.Namespace, true
 		install.Replace, install.Labels, install.Timeout = true, labels, hookPatience
 		install.TakeOwnership = true // of what an interrupted install has left
-		return install.RunWithContext(ctx, a.chart, a.values)
+		return install.RunWithContext(ctx, chart, a.values)
 	}
 	upgrade := action.NewUpgrade(a.config)
 	upgrade.Namespace, upgrade.Labels, upgrade.Timeout, upgrade.MaxHistory = a.Namespace, labels, hookPatience, 3
-	return upgrade.RunWithContext(ctx, a.Name, a.chart, a.values)
+	return upgrade.RunWithContext(ctx, a.Name, chart, a.values)
 }
 
 // failure is *placement.RefusedError where trying again cannot help.

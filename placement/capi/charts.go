@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -53,6 +54,9 @@ type Charts struct {
 	Client *http.Client
 
 	fetching singleflight.Group
+
+	mu   sync.Mutex
+	sums map[string]stampedSum // by the name that a plan has for the chart
 }
 
 const (

@@ -100,11 +100,12 @@ func progress(made *clusterv1.Cluster, shape *v1alpha1.ClusterShape) error {
 		if cp == nil {
 			cp = &clusterv1.ClusterControlPlaneStatus{}
 		}
-		has := min(value(cp.AvailableReplicas), value(cp.UpToDateReplicas))
+		has := controlPlaneReady(made, cp)
 		stages = append(stages, fmt.Sprintf("%d of %d control plane machines ready", min(has, *n), *n))
 		complete = complete && has == *n && value(cp.Replicas) == *n
 	}
 	pending.Detail = strings.Join(stages, ", ")
+	pending.Consumer = pending.Detail
 	for _, machines := range []string{clusterv1.ClusterControlPlaneMachinesReadyCondition, clusterv1.ClusterWorkerMachinesReadyCondition} {
 		if meta.IsStatusConditionFalse(made.Status.Conditions, machines) {
 			pending.Detail += "; " + complaint(made, machines)
@@ -120,6 +121,23 @@ func progress(made *clusterv1.Cluster, shape *v1alpha1.ClusterShape) error {
 		return pending
 	}
 	return nil
+}
+
+// controlPlaneReady is how many control plane machines are as they should be. Providers of
+// contract v1beta1 (K3s, for instance) report how many machines are unavailable, and many leave
+// the field out once there are none: Cluster API then keeps the number of available machines
+// that it had, or has none. Where it says that the control plane is available, ready machines
+// count for available ones. Nor need such providers say how many machines are up to date; the
+// condition RollingOut tells.
+func controlPlaneReady(made *clusterv1.Cluster, cp *clusterv1.ClusterControlPlaneStatus) int32 {
+	has := value(cp.AvailableReplicas)
+	if meta.IsStatusConditionTrue(made.Status.Conditions, clusterv1.ClusterControlPlaneAvailableCondition) {
+		has = max(has, value(cp.ReadyReplicas))
+	}
+	if cp.UpToDateReplicas != nil {
+		has = min(has, *cp.UpToDateReplicas)
+	}
+	return has
 }
 
 // unavailable names the condition that says that a delivered cluster does not run, or

@@ -134,7 +134,10 @@ func asApplied(made *clusterv1.Cluster, want *unstructured.Unstructured) bool {
 func refusal(err error) error {
 	byWebhook := apierrors.IsForbidden(err) && strings.Contains(err.Error(), "admission webhook")
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || byWebhook {
-		return &placement.RefusedError{Reason: err.Error(), Remedy: "ask for what the class allows"}
+		return &placement.RefusedError{
+			Reason: err.Error(), Remedy: "ask for what the class allows",
+			Consumer: "the plan's clusters cannot be what was asked for: ask for something else",
+		}
 	}
 	return err
 }
@@ -226,6 +229,8 @@ func (d *Driver) Remove(ctx context.Context, delivery placement.Delivery) error 
 	if err != nil || standing == tenant.Gone {
 		return err
 	}
+	// Its credentials are of no use any more, not even in memory.
+	d.Connections.ForgetMade(delivery.Placement.Cluster, delivery.Instance.Name)
 	if standing == tenant.Held {
 		if err := removeCluster(ctx, t); err != nil {
 			return err

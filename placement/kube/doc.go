@@ -19,9 +19,11 @@
 //     one nor make a RoleBinding in it. Where a cluster cannot have that policy
 //     (before Kubernetes 1.30), only Sluice's own checks stand between a stolen
 //     token and the sluice-tenant rules in a foreign namespace.
-//   - The policy sluice-tenants closes what RBAC leaves open to a consumer inside a
-//     namespace: using another binding's ServiceAccount, taking external IPs and
-//     taking the priority of system pods.
+//   - The policies sluice-tenants, sluice-pods, sluice-pod-ends and sluice-objects
+//     close what RBAC leaves open to a consumer inside a namespace: another
+//     binding's ServiceAccount, external IPs, pods that reach their node or other
+//     nodes, mounts past the NetworkPolicies, pods and objects that do not end,
+//     objects without bound.
 //
 // Objects lists all that, Manifest renders it and Register applies it.
 //

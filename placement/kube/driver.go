@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,6 +27,8 @@ type Driver struct {
 	// InternetEgress lets pods reach the internet; private, link-local and cluster
 	// addresses stay out of reach.
 	InternetEgress bool
+	// Patience is tenant.Tenant's.
+	Patience time.Duration
 }
 
 var _ placement.Driver = (*Driver)(nil)
@@ -46,8 +49,10 @@ func (d *Driver) target(ctx context.Context, delivery placement.Delivery) (*targ
 	if err != nil {
 		return nil, err
 	}
+	t := tenant.Of(connection, d.Hub, delivery.Instance)
+	t.Patience = d.Patience
 	return &target{
-		Driver: d, Tenant: tenant.Of(connection, d.Hub, delivery.Instance),
+		Driver: d, Tenant: t,
 		hard: quota(delivery.Placement.Reserved, offeredBy(cluster)),
 	}, nil
 }

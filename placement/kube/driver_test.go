@@ -42,11 +42,16 @@ func TestOnCluster(t *testing.T) {
 		{"the internet is out of reach unless allowed", theInternetIsOutOfReach},
 		{"sluice may do no more than it needs", sluiceMayDoNoMore},
 		{"tenants may do no more than they bought", tenantsMayDoNoMore},
+		{"nobody escapes", nobodyEscapes},
+		{"floods end", floodsEnd},
+		{"removal ends what does not end", removalEndsWhatDoesNotEnd},
 		{"registering again keeps the token", registeringAgainKeepsTheToken},
 		{"the collector reports and removes what lost its owner", theCollectorRemoves},
 		{"the collector leaves what has its owner", theCollectorLeaves},
 		{"the collector leaves what has found a new owner meanwhile", theCollectorLeavesTheAdopted},
 		{"the collector that is off ends at once", theCollectorThatIsOffEnds},
+		{"what is deleted comes back within two seconds", whatIsDeletedComesBack},
+		{"what another hub sells is not sold twice", whatAnotherHubSellsIsNotSoldTwice},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -272,7 +277,7 @@ func removalWaitsForFinalizers(t *testing.T, f *fixture) {
 		client.Object
 		detail string
 	}{
-		{heldPod, "pod held has the finalizers example.com/hold"},
+		{heldPod, "pod held has the finalizers example.com/hold; Sluice removes it by force after "},
 		{heldData, "NamespaceFinalizersRemaining: Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances"},
 	} {
 		var pending *placement.PendingError

@@ -31,7 +31,10 @@ func (t *target) checkUse(ctx context.Context) error {
 		return fmt.Errorf("read quota: %w", err)
 	}
 	if reason := exceeded(current, t.hard); reason != "" {
-		return &placement.RefusedError{Reason: reason + " on " + t.Connection.Cluster, Remedy: "delete workloads first"}
+		return &placement.RefusedError{
+			Reason: reason + " on " + t.Connection.Cluster, Remedy: "delete workloads first",
+			Consumer: reason + ": delete workloads first", Repeatable: true,
+		}
 	}
 	return nil
 }

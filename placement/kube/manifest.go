@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
-// Names of the admission policies and of their bindings.
+// Names of admission policies and of their bindings.
 const (
 	ownNamespacesName = "sluice-own-namespaces"
 	tenantsName       = "sluice-tenants"
@@ -50,7 +50,7 @@ func (o ManifestOptions) namespace() string {
 // powers are the rules that the options mean.
 func (o ManifestOptions) powers() (anywhere, inside []rbacv1.PolicyRule) {
 	if o.Rules == nil {
-		return Rules(), TenantRules()
+		return append(Rules(), WatchRules()...), TenantRules()
 	}
 	return o.Rules, o.TenantRules
 }
@@ -64,8 +64,8 @@ func Objects(o ManifestOptions) []tenant.Object {
 		corev1ac.ServiceAccount(ServiceAccountName, o.namespace()).WithAutomountServiceAccountToken(false),
 	}
 	if !o.WithoutAdmissionPolicies {
-		// This order, as Register waits for the second to be in force.
-		objects = append(objects, tenantsPolicy()...)
+		// This order, as Register waits for the last of these to be in force.
+		objects = append(objects, tenantGuards()...)
 		objects = append(objects, ownNamespacesPolicy(o.namespace())...)
 		objects = append(objects, o.Guards...)
 	}
@@ -125,32 +125,41 @@ func ownNamespacesPolicy(namespace string) []tenant.Object {
 		admissionregistrationv1ac.MatchResources())
 }
 
-// tenantsPolicy closes what RBAC leaves open to whoever may create workloads in an
+// tenantGuards close what RBAC leaves open to whoever may create workloads in an
 // instance's namespace.
-func tenantsPolicy() []tenant.Object {
-	// dyn: the three kinds have different schemas, and each validation is for one.
-	return Policy(tenantsName,
+func tenantGuards() []tenant.Object {
+	instances := func() *Where {
+		return admissionregistrationv1ac.MatchResources().WithNamespaceSelector(metav1ac.LabelSelector().WithMatchExpressions(
+			metav1ac.LabelSelectorRequirement().WithKey(v1alpha1.LabelHub).WithOperator("Exists")))
+	}
+	// A binding's account, or any other of the namespace's own.
+	const consumers = "request.userInfo.username.startsWith('system:serviceaccount:' + request.namespace + ':')"
+	// dyn: the kinds have different schemas, and each validation is for one.
+	objects := Policy(tenantsName,
 		admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
 			WithFailurePolicy(admissionregistrationv1.Fail).
 			WithMatchConstraints(admissionregistrationv1ac.MatchResources().WithResourceRules(
-				Matching("", "v1", "pods", admissionregistrationv1.Create),
-				Matching("", "v1", "secrets", admissionregistrationv1.Create),
-				Matching("", "v1", "services", admissionregistrationv1.Create, admissionregistrationv1.Update))).
+				Matching("", "v1", "pods", create),
+				Matching("", "v1", "persistentvolumeclaims", create),
+				Matching("", "v1", "secrets", create),
+				Matching("", "v1", "services", create, change))).
 			WithValidations(
 				Validation("request.resource.resource != 'pods' || "+
 					"!dyn(object).spec.?serviceAccountName.orValue('default').startsWith('sb-')",
 					"a binding's ServiceAccount is not for pods"),
-				Validation("request.resource.resource != 'pods' || "+
-					"!dyn(object).spec.?priorityClassName.orValue('').startsWith('system-')",
-					"the priority of system pods is not for sale"),
+				Validation("request.resource.resource != 'persistentvolumeclaims' || "+
+					"(dyn(object).spec.?storageClassName.orValue('default') != '' && !has(dyn(object).spec.volumeName))",
+					"volumes come from a storage class: a volume of the provider's is not for sale"),
 				Validation("request.resource.resource != 'secrets' || "+
 					"dyn(object).?type.orValue('Opaque') != '"+string(corev1.SecretTypeServiceAccountToken)+"'",
 					"tokens come from service bindings"),
 				Validation("request.resource.resource != 'services' || "+
 					"dyn(object).spec.?externalIPs.orValue([]).size() == 0",
 					"external IPs are not for sale")),
-		admissionregistrationv1ac.MatchResources().WithNamespaceSelector(metav1ac.LabelSelector().WithMatchExpressions(
-			metav1ac.LabelSelectorRequirement().WithKey(v1alpha1.LabelHub).WithOperator("Exists"))))
+		instances())
+	objects = append(objects, PodsGuard("sluice-pods", "object.spec", instances(), Matching("", "v1", "pods", create, change))...)
+	objects = append(objects, EndsGuard("sluice-pod-ends", instances())...)
+	return append(objects, ObjectsGuard("sluice-objects", consumers, instances(), written()...)...)
 }
 
 // Policy is a ValidatingAdmissionPolicy and its binding, which denies.

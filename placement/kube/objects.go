@@ -67,21 +67,30 @@ func (t *target) networkPolicies() []tenant.Object {
 		WithPodSelector(metav1ac.LabelSelector()).WithPolicyTypes(bothWays...).
 		WithIngress(networkingv1ac.NetworkPolicyIngressRule().WithFrom(sameNamespace)).
 		WithEgress(
-			networkingv1ac.NetworkPolicyEgressRule().WithTo(sameNamespace),
-			networkingv1ac.NetworkPolicyEgressRule().
-				WithTo(networkingv1ac.NetworkPolicyPeer().WithNamespaceSelector(
-					metav1ac.LabelSelector().WithMatchLabels(map[string]string{corev1.LabelMetadataName: "kube-system"}))).
-				WithPorts(port(corev1.ProtocolUDP, 53), port(corev1.ProtocolTCP, 53)))
+			networkingv1ac.NetworkPolicyEgressRule().WithTo(sameNamespace), ToDNS())
 	if t.InternetEgress {
-		allow.WithEgress(networkingv1ac.NetworkPolicyEgressRule().WithTo(
-			networkingv1ac.NetworkPolicyPeer().WithIPBlock(networkingv1ac.IPBlock().WithCIDR("0.0.0.0/0").WithExcept(notInternet4...)),
-			networkingv1ac.NetworkPolicyPeer().WithIPBlock(networkingv1ac.IPBlock().WithCIDR("::/0").WithExcept(notInternet6...))))
+		allow.WithEgress(ToInternet())
 	}
 	return []tenant.Object{
 		networkingv1ac.NetworkPolicy(denyName, namespace).WithLabels(t.Labels()).WithSpec(
 			networkingv1ac.NetworkPolicySpec().WithPodSelector(metav1ac.LabelSelector()).WithPolicyTypes(bothWays...)),
 		networkingv1ac.NetworkPolicy(allowName, namespace).WithLabels(t.Labels()).WithSpec(allow),
 	}
+}
+
+// ToDNS lets pods reach the cluster's DNS.
+func ToDNS() *networkingv1ac.NetworkPolicyEgressRuleApplyConfiguration {
+	return networkingv1ac.NetworkPolicyEgressRule().
+		WithTo(networkingv1ac.NetworkPolicyPeer().WithNamespaceSelector(
+			metav1ac.LabelSelector().WithMatchLabels(map[string]string{corev1.LabelMetadataName: "kube-system"}))).
+		WithPorts(port(corev1.ProtocolUDP, 53), port(corev1.ProtocolTCP, 53))
+}
+
+// ToInternet lets pods reach the internet, and nothing of the cluster's or the provider's own.
+func ToInternet() *networkingv1ac.NetworkPolicyEgressRuleApplyConfiguration {
+	return networkingv1ac.NetworkPolicyEgressRule().WithTo(
+		networkingv1ac.NetworkPolicyPeer().WithIPBlock(networkingv1ac.IPBlock().WithCIDR("0.0.0.0/0").WithExcept(notInternet4...)),
+		networkingv1ac.NetworkPolicyPeer().WithIPBlock(networkingv1ac.IPBlock().WithCIDR("::/0").WithExcept(notInternet6...)))
 }
 
 func port(protocol corev1.Protocol, number int32) *networkingv1ac.NetworkPolicyPortApplyConfiguration {

@@ -16,6 +16,10 @@ import (
 // spells it.
 const classStorage = ".storageclass.storage.k8s.io/requests.storage"
 
+// defaultPods is for how many pods a quota counts objects that does not say how many it holds:
+// those of a node, by default.
+const defaultPods = 110
+
 // none is a quota of zero.
 var none = *resource.NewQuantity(0, resource.DecimalSI)
 
@@ -26,16 +30,21 @@ var none = *resource.NewQuantity(0, resource.DecimalSI)
 // has but was not reserved is zero, because Kubernetes takes an absent line for
 // no bound: persistent storage, and the storage classes and extended resources
 // in offered. So are cpu and memory, without which nothing runs. Absent pods and
-// ephemeral-storage stay unbounded.
+// ephemeral-storage stay unbounded. Objects are counted, see counted.
 func quota(reserved corev1.ResourceList, offered []corev1.ResourceName) corev1.ResourceList {
-	hard := corev1.ResourceList{
+	pods := int64(defaultPods)
+	if bought, ok := reserved[corev1.ResourcePods]; ok {
+		pods = bought.Value()
+	}
+	hard := Counts(pods)
+	maps.Copy(hard, corev1.ResourceList{
 		corev1.ResourceServicesNodePorts:     none,
 		corev1.ResourceServicesLoadBalancers: none,
 		corev1.ResourceRequestsCPU:           none,
 		corev1.ResourceLimitsCPU:             none,
 		corev1.ResourceRequestsMemory:        none,
 		corev1.ResourceLimitsMemory:          none,
-	}
+	})
 	for _, name := range offered {
 		hard[quotaName(name)] = none
 	}
@@ -54,6 +63,45 @@ func quota(reserved corev1.ResourceList, offered []corev1.ResourceName) corev1.R
 		hard[corev1.ResourcePersistentVolumeClaims] = none
 	}
 	return hard
+}
+
+// counted are the objects that a consumer may have, so many and so many for each pod of the plan.
+// With what guards.go says of their size, that bounds what one instance takes in a cluster's etcd.
+var counted = []struct {
+	resource   corev1.ResourceName
+	base, each int64
+}{
+	{"configmaps", 40, 4},
+	{"secrets", 40, 4},
+	{"services", 10, 1},
+	{"persistentvolumeclaims", 10, 1},
+	{"pods", 50, 3}, // also those that have ended
+	{"deployments.apps", 10, 1},
+	{"replicasets.apps", 40, 4}, // former revisions
+	{"statefulsets.apps", 10, 1},
+	{"daemonsets.apps", 10, 0},
+	{"controllerrevisions.apps", 40, 4},
+	{"jobs.batch", 50, 3},
+	{"cronjobs.batch", 10, 1},
+	{"horizontalpodautoscalers.autoscaling", 10, 1},
+	{"endpointslices.discovery.k8s.io", 30, 2},
+	// What consumers have no rights for, should somebody give them those.
+	{"leases.coordination.k8s.io", 20, 1},
+	{"serviceaccounts", 1000, 0}, // one for each binding
+	{"roles.rbac.authorization.k8s.io", 20, 0},
+	{"rolebindings.rbac.authorization.k8s.io", 1000, 0},
+	{"networkpolicies.networking.k8s.io", 20, 0},
+	{"ingresses.networking.k8s.io", 0, 0},
+	{"poddisruptionbudgets.policy", 0, 0}, // see EditRules
+}
+
+// Counts bounds how many objects a namespace may hold whose plan has so many pods.
+func Counts(pods int64) corev1.ResourceList {
+	counts := corev1.ResourceList{}
+	for _, c := range counted {
+		counts["count/"+c.resource] = *resource.NewQuantity(c.base+c.each*pods, resource.DecimalSI)
+	}
+	return counts
 }
 
 // quotaName is how a quota calls a reserved resource.

@@ -3,6 +3,7 @@ package kube
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -82,11 +83,46 @@ func TestQuota(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			maps.Copy(test.want, list(always...))
-			got := amounts(quota(test.reserved, offeredBy(test.cluster)))
+			hard := quota(test.reserved, offeredBy(test.cluster))
+			maps.DeleteFunc(hard, func(name corev1.ResourceName, _ resource.Quantity) bool {
+				return strings.HasPrefix(string(name), "count/")
+			})
+			got := amounts(hard)
 			if want := amounts(test.want); !slices.Equal(got, want) {
 				t.Errorf("quota is\n%q, want\n%q", got, want)
 			}
 		})
+	}
+}
+
+// TestCounts holds the documentation (docs/operating.md) to what a plan may write.
+func TestCounts(t *testing.T) {
+	for _, test := range []struct {
+		reserved                    corev1.ResourceList
+		configMaps, pods, mebibytes int64
+	}{
+		{list("pods", "10"), 80, 80, 120},
+		{list("pods", "20"), 120, 110, 160},
+		{list("cpu", "2"), 480, 380, 600}, // as for 110 pods
+	} {
+		counts := quota(test.reserved, nil)
+		var most int64
+		for name, count := range counts {
+			switch {
+			case name == "count/configmaps" || name == "count/secrets":
+				most += count.Value() * maxData
+			// What consumers may create; RBAC keeps them from the rest.
+			case strings.HasPrefix(string(name), "count/") && !strings.Contains(string(name), "rbac.") && name != "count/serviceaccounts":
+				most += count.Value() * maxObject
+			}
+		}
+		configMaps, pods := counts["count/configmaps"], counts["count/pods"]
+		if configMaps.Value() != test.configMaps || pods.Value() != test.pods {
+			t.Errorf("%v: %s ConfigMaps and %s pods, want %d and %d", test.reserved, &configMaps, &pods, test.configMaps, test.pods)
+		}
+		if most>>20 > test.mebibytes {
+			t.Errorf("%v: at most %d MiB in all, want %d", test.reserved, most>>20, test.mebibytes)
+		}
 	}
 }
 

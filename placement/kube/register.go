@@ -53,7 +53,7 @@ func Register(ctx context.Context, admin *rest.Config, o ManifestOptions) (kubec
 			return nil, err
 		}
 	}
-	secret, err := awaitToken(ctx, c, o.namespace())
+	secret, err := awaitToken(ctx, c, o.namespace(), tokenPatience)
 	if err != nil {
 		return nil, err
 	}
@@ -89,17 +89,35 @@ func awaitGuard(ctx context.Context, kubeconfig []byte) error {
 	return nil
 }
 
-func awaitToken(ctx context.Context, c client.Client, namespace string) (*corev1.Secret, error) {
+// awaitToken waits until the cluster has put a token into the Secret. An API server that does not answer once is
+// asked again; one that forbids it is believed.
+func awaitToken(ctx context.Context, c client.Reader, namespace string, patience time.Duration) (*corev1.Secret, error) {
 	var secret corev1.Secret
+	var fault error // of the last look that has failed
+	var seen bool
 	key := client.ObjectKey{Namespace: namespace, Name: tokenSecretName}
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, tokenPatience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		err := c.Get(ctx, key, &secret)
-		return len(secret.Data[corev1.ServiceAccountTokenKey]) > 0, err
+		switch {
+		case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
+			return false, err
+		case err == nil:
+			seen, fault = true, nil
+		case ctx.Err() == nil:
+			fault = err
+		}
+		return err == nil && len(secret.Data[corev1.ServiceAccountTokenKey]) > 0, nil
 	})
-	if err != nil {
+	switch {
+	case err == nil:
+		return &secret, nil
+	case ctx.Err() != nil || !wait.Interrupted(err):
 		return nil, fmt.Errorf("wait for the token in Secret %s: %w", key, err)
+	case seen && fault == nil:
+		return nil, fmt.Errorf("wait for the token in Secret %s: none has come within %s: the cluster's kube-controller-manager puts it there (its controller serviceaccount-token); "+
+			"see that it runs, has --service-account-private-key-file, and does not leave that controller out, then try again", key, patience)
 	}
-	return &secret, nil
+	return nil, fmt.Errorf("wait for the token in Secret %s: the API server has not answered within %s, try again: %w", key, patience, fault)
 }
 
 // leastKubeconfig keeps the administrator's server and CA, and nothing else of theirs.

@@ -30,6 +30,19 @@ func Rules() []rbacv1.PolicyRule {
 	)
 }
 
+// WatchRules is what Sluice may see of instances' namespaces from outside of them, beside
+// Rules: that something of it was deleted, and what other hubs have reserved. Registration
+// gives it; a cluster that was registered before is used without it. There, what was deleted
+// is made again at the next look, and other hubs' reservations do not count.
+func WatchRules() []rbacv1.PolicyRule {
+	watch := []string{"list", "watch"}
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"resourcequotas", "limitranges"}, Verbs: watch},
+		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: watch},
+		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles", "rolebindings"}, Verbs: watch},
+	}
+}
+
 // TenantRules is the ceiling inside an instance's namespace: what Sluice needs
 // there, and what a binding with the role edit gets.
 func TenantRules() []rbacv1.PolicyRule {
@@ -41,14 +54,17 @@ func TenantRules() []rbacv1.PolicyRule {
 		{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"get", "create", "patch", "delete"}},
 		{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, Verbs: []string{"create"}},
 		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"localsubjectaccessreviews"}, Verbs: []string{"create"}},
+		{APIGroups: []string{"policy"}, Resources: []string{"poddisruptionbudgets"}, Verbs: []string{"list", "patch"}}, // to take finalizers off
 	}
 	return append(own, EditRules()...)
 }
 
 // EditRules is what a binding with the role edit may do: run workloads, but not
 // change who may do what (RBAC, ServiceAccounts and their tokens), how much (quota
-// and limits) or with whom to talk (NetworkPolicies; and, as those refuse traffic
-// from outside of the namespace, Ingresses).
+// and limits), with whom to talk (NetworkPolicies; and, as those refuse traffic
+// from outside of the namespace, Ingresses) or when a node may be drained
+// (PodDisruptionBudgets: any that matches pods without a controller, or matches a
+// pod that another one matches, blocks drains for ever, and no policy can tell).
 func EditRules() []rbacv1.PolicyRule {
 	readWrite := slices.Concat(read, write)
 	return append(ViewRules(),
@@ -60,7 +76,6 @@ func EditRules() []rbacv1.PolicyRule {
 		}, Verbs: readWrite},
 		rbacv1.PolicyRule{APIGroups: []string{"batch"}, Resources: []string{"cronjobs", "jobs"}, Verbs: readWrite},
 		rbacv1.PolicyRule{APIGroups: []string{"autoscaling"}, Resources: []string{"horizontalpodautoscalers"}, Verbs: readWrite},
-		rbacv1.PolicyRule{APIGroups: []string{"policy"}, Resources: []string{"poddisruptionbudgets"}, Verbs: readWrite},
 	)
 }
 

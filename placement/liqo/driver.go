@@ -29,6 +29,8 @@ type Driver struct {
 	Client client.Client
 	// Live reads the hub without a cache.
 	Live client.Reader
+	// Selectable labels go to virtual nodes.
+	Selectable Selectable
 }
 
 var _ placement.Driver = (*Driver)(nil)
@@ -101,7 +103,7 @@ func (r *route) deliver(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := ensureNode(ctx, on, provider, r.Delivery); err != nil {
+		if err := ensureNode(ctx, on, provider, r.Delivery, r.Selectable.of(r.Instance)); err != nil {
 			return err
 		}
 		if !extends(r.PlacementPeering) {
@@ -116,7 +118,10 @@ func (r *route) deliver(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return r.extend(ctx, on, t)
+		if err := r.extend(ctx, on, t); err != nil {
+			return err
+		}
+		return provider.isolate(ctx, r.Namespaces.InternetEgress)
 	}
 	if err := r.Namespaces.Deliver(ctx, r.Delivery); err != nil {
 		return err
@@ -425,7 +430,9 @@ func (r *route) release(ctx context.Context, l leg) error {
 // the peering.
 func (r *route) neededByOthers(ctx context.Context, l leg) (bool, error) {
 	var instances v1alpha1.ServiceInstanceList
-	if err := r.Client.List(ctx, &instances, client.InNamespace(r.Namespaces.Connections.Namespace)); err != nil {
+	// They are only read: a copy of each would cost more than all the rest.
+	err := r.Client.List(ctx, &instances, client.InNamespace(r.Namespaces.Connections.Namespace), client.UnsafeDisableDeepCopy)
+	if err != nil {
 		return false, fmt.Errorf("list service instances: %w", err)
 	}
 	for i := range instances.Items {

@@ -216,3 +216,25 @@ func aClusterOfSeveralIsLeft(p *pair) {
 	p.deprovisioned(d)
 	p.wantNothingLeft()
 }
+
+// namespacesExtendAsThePlanSays: Liqo's own definition takes each of them, and keeps it as it is.
+func namespacesExtendAsThePlanSays(p *pair) {
+	driver := p.driver()
+	for _, how := range []v1alpha1.Offloading{
+		{Mapping: "DefaultName", Pods: "Remote"},
+		{Mapping: "EnforceSameName", Pods: "Local"},
+		{Mapping: "SelectedName", Name: "ours-there", Pods: "LocalAndRemote"},
+	} {
+		d := p.instance("extends-"+strings.ToLower(how.Mapping), "1")
+		d.Placement.Peering.Offloading = &how
+		d.Instance.Status.Decision.Placements[0] = d.Placement
+		must(p.T, p.hub.Status().Update(p.Context(), d.Instance))
+		p.until("it is delivered with "+how.Mapping, d, driver.Deliver)
+		spec := p.extension(d).Spec
+		got := v1alpha1.Offloading{Mapping: string(spec.NamespaceMappingStrategy), Name: spec.RemoteNamespaceName, Pods: string(spec.PodOffloadingStrategy)}
+		if got != how {
+			p.Errorf("Liqo is asked for %+v, want %+v", got, how)
+		}
+		must(p.T, driver.Observe(p.Context(), d))
+	}
+}

@@ -101,7 +101,7 @@ func newPlane(t *testing.T, name string) *plane {
 		"authentication.liqo.io_identities", "authentication.liqo.io_tenants", "authentication.liqo.io_resourceslices", "authentication.liqo.io_renews", "core.liqo.io_foreignclusters",
 		"ipam.liqo.io_ips", "ipam.liqo.io_networks", "networking.liqo.io_configurations", "networking.liqo.io_connections",
 		"networking.liqo.io_gatewayclients", "networking.liqo.io_gatewayservers", "networking.liqo.io_publickeies",
-		"offloading.liqo.io_namespacemaps", "offloading.liqo.io_namespaceoffloadings", "offloading.liqo.io_virtualnodes")
+		"offloading.liqo.io_namespacemaps", "offloading.liqo.io_namespaceoffloadings", "offloading.liqo.io_shadowpods", "offloading.liqo.io_virtualnodes")
 	must(t, p.admin.Create(t.Context(), liqotest.RemoteControlPlane(t)))
 	return p
 }

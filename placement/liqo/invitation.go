@@ -203,14 +203,17 @@ func adminSide(admin *rest.Config, invitation *Invitation, liqoNamespace string)
 }
 
 // joinedManifest is what Sluice gets on a cluster that has joined: its account may look
-// anywhere. What it may write is in one namespace (inTenantNamespace).
+// anywhere, and isolate consumers' pods at a provider. What else it may write is in one
+// namespace (inTenantNamespace).
 func joinedManifest(provides bool) kube.ManifestOptions {
 	o := kube.ManifestOptions{
 		Rules: JoinedRules(), TenantRules: []rbacv1.PolicyRule{},
 		WithoutAdmissionPolicies: true, // the account makes nothing that they would guard
 	}
 	if provides {
-		o.Powers = append(SlicesPolicy(), rbacv1ac.ClusterRole(PeerRole).WithRules(kube.ApplyRules(PeerRules())...))
+		// The guards before the powers.
+		o.Powers = append(Guards(kube.DefaultNamespace), rbacv1ac.ClusterRole(PeerRole).WithRules(kube.ApplyRules(PeerRules())...))
+		o.Powers = append(o.Powers, isolationPowers(kube.DefaultNamespace)...)
 	}
 	return o
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
@@ -19,6 +21,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/crashpoint"
 	names "github.com/sluice-dev/sluice/internal/liqo"
 	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/placement"
 )
 
 // Reasons of the condition Resources of slices.
@@ -39,8 +42,9 @@ type verdict struct {
 }
 
 // sold is the verdict on a slice that stands for a placement: accepted for what is reserved
-// there, and denied beyond.
-func sold(slice *authv1beta1.ResourceSlice, p *v1alpha1.Placement, instance string, provider *v1alpha1.MemberCluster) verdict {
+// there, and denied beyond. The node has the provider's labels by which the instance's plan lets
+// consumers select clusters, so that they can select its pods' node by them as well.
+func sold(slice *authv1beta1.ResourceSlice, p *v1alpha1.Placement, instance string, provider *v1alpha1.MemberCluster, selectable []string) verdict {
 	reserved := sliceOf(p.Reserved)
 	for name, asked := range slice.Spec.Resources {
 		if has := reserved[name]; asked.Cmp(has) > 0 {
@@ -48,15 +52,33 @@ func sold(slice *authv1beta1.ResourceSlice, p *v1alpha1.Placement, instance stri
 		}
 	}
 	labels := map[string]string{v1alpha1.LabelInstance: instance}
-	selectable := provider.SelectorLabels()
-	for _, key := range []string{v1alpha1.LabelCluster, v1alpha1.LabelRegion, v1alpha1.LabelZone, v1alpha1.LabelProvider, v1alpha1.LabelTier} {
-		if value := selectable[key]; value != "" {
+	has := provider.SelectorLabels()
+	for _, key := range append([]string{v1alpha1.LabelCluster, v1alpha1.LabelRegion, v1alpha1.LabelZone, v1alpha1.LabelProvider, v1alpha1.LabelTier}, selectable...) {
+		if value := has[key]; value != "" && !nodesOwn(key) {
 			labels[key] = value
 		}
 	}
 	return verdict{
 		authv1beta1.ResourceSliceConditionAccepted, reasonReserved, "reserved for service instance " + instance, reserved, labels,
 	}
+}
+
+// nodesOwn tells whether a label of a virtual node says what the node is; Liqo and Kubernetes set
+// those.
+func nodesOwn(key string) bool {
+	domain, _, qualified := strings.Cut(key, "/")
+	return key == consts.TypeLabel || key == corev1.LabelHostname || qualified && (domain == "liqo.io" || strings.HasSuffix(domain, ".liqo.io"))
+}
+
+// Selectable are the labels by which an instance's plan lets consumers select clusters; nil means
+// that nobody knows any.
+type Selectable func(instance *v1alpha1.ServiceInstance) []string
+
+func (s Selectable) of(instance *v1alpha1.ServiceInstance) []string {
+	if s == nil {
+		return nil
+	}
+	return s(instance)
 }
 
 func denied(reason, message string) verdict {
@@ -94,7 +116,7 @@ func (s *side) pronounce(ctx context.Context, slice *authv1beta1.ResourceSlice, 
 }
 
 // judgeOne accepts the slice of a placement as soon as the provider has it.
-func judgeOne(ctx context.Context, provider *side, name string, p *v1alpha1.Placement, instance string) error {
+func judgeOne(ctx context.Context, provider *side, name string, p *v1alpha1.Placement, instance string, selectable []string) error {
 	slice := &authv1beta1.ResourceSlice{}
 	err := provider.get(ctx, name, slice)
 	if apierrors.IsNotFound(err) {
@@ -106,7 +128,7 @@ func judgeOne(ctx context.Context, provider *side, name string, p *v1alpha1.Plac
 	if !equality.Semantic.DeepEqual(slice.Spec.Resources, sliceOf(p.Reserved)) {
 		return provider.pending("ResourceSlice "+name, "Liqo has not replicated its new size yet")
 	}
-	err = provider.pronounce(ctx, slice, sold(slice, p, instance, provider.cluster))
+	err = provider.pronounce(ctx, slice, sold(slice, p, instance, provider.cluster, selectable))
 	if apierrors.IsConflict(err) {
 		return provider.pending("ResourceSlice "+name, "Liqo writes it at the same time")
 	}
@@ -114,7 +136,8 @@ func judgeOne(ctx context.Context, provider *side, name string, p *v1alpha1.Plac
 }
 
 // Judge looks at the slices of all peerings, so that what nobody has bought is denied and says
-// why. What the Driver has asked for itself, it judges at once.
+// why, and isolates the namespaces of consumers' pods at providers. What the Driver has asked for
+// itself, that judges and isolates at once.
 type Judge struct {
 	// Client of the hub, from a cache, for peerings; Live reads it without one.
 	Client client.Client
@@ -128,20 +151,33 @@ type Judge struct {
 	// Refuses says why policies keep the consumers of another cluster out of a provider's; empty
 	// where they do not.
 	Refuses func(provider string, consumers []v1alpha1.ConsumerReference) string
+	// Selectable labels go to virtual nodes.
+	Selectable Selectable
+	// Leadership of this replica; nil where it is the only one.
+	Leadership placement.Leadership
 	// Every is the time between two looks; zero means three seconds.
 	Every time.Duration
+	// InternetEgress lets consumers' pods reach the internet, as kube.Driver's does.
+	InternetEgress bool
+
+	// looking holds the peerings that are being looked at, told what was last logged of those
+	// that fail, by name.
+	looking, told sync.Map
 }
 
 // NeedLeaderElection makes one replica judge.
 func (*Judge) NeedLeaderElection() bool { return true }
 
-// Start looks until the context ends.
+// Start looks until the context ends, at each peering by itself: a cluster that does not
+// answer keeps no other one waiting.
 func (j *Judge) Start(ctx context.Context) error {
 	if j.Every == 0 {
 		j.Every = 3 * time.Second
 	}
 	tick := time.NewTicker(j.Every)
 	defer tick.Stop()
+	var looks sync.WaitGroup
+	defer looks.Wait()
 	for {
 		select {
 		case <-ctx.Done():
@@ -152,11 +188,27 @@ func (j *Judge) Start(ctx context.Context) error {
 				continue // the cache is starting or stopping
 			}
 			for i := range peerings.Items {
-				if err := j.look(ctx, &peerings.Items[i]); err != nil {
-					log.FromContext(ctx).Info("Not all slices could be judged", "peering", peerings.Items[i].Name, "reason", err.Error())
+				peering := &peerings.Items[i]
+				if _, looking := j.looking.LoadOrStore(peering.Name, true); looking {
+					continue
 				}
+				looks.Go(func() {
+					defer j.looking.Delete(peering.Name)
+					j.tell(ctx, peering.Name, j.look(ctx, peering))
+				})
 			}
 		}
+	}
+}
+
+// tell logs what has come of a look where that is news.
+func (j *Judge) tell(ctx context.Context, peering string, failed error) {
+	if failed == nil {
+		j.told.Delete(peering)
+		return
+	}
+	if before, _ := j.told.Swap(peering, failed.Error()); before != failed.Error() {
+		log.FromContext(ctx).Info("Not all slices could be judged, or not all namespaces isolated", "peering", peering, "reason", failed.Error())
 	}
 }
 
@@ -173,6 +225,9 @@ func (j *Judge) look(ctx context.Context, peering *v1alpha1.Peering) error {
 		return err
 	}
 	provider.own, provider.remote = *peering.Status.Provider, *peering.Status.Consumer
+	if err := provider.isolate(ctx, j.InternetEgress); err != nil {
+		return err
+	}
 	var list authv1beta1.ResourceSliceList
 	err = provider.List(ctx, &list, inNamespace(provider.namespace()), client.MatchingLabels{consts.ReplicationStatusLabel: "true"})
 	if err != nil {
@@ -187,6 +242,9 @@ func (j *Judge) look(ctx context.Context, peering *v1alpha1.Peering) error {
 		if err != nil {
 			return err
 		}
+		if v.status == "" {
+			continue
+		}
 		if err := provider.pronounce(ctx, slice, v); err != nil && !apierrors.IsConflict(err) {
 			return err
 		}
@@ -194,7 +252,8 @@ func (j *Judge) look(ctx context.Context, peering *v1alpha1.Peering) error {
 	return nil
 }
 
-// judge finds the placement for which a slice stands, by what the hub says now.
+// judge finds the placement for which a slice stands, by what the hub says now. A verdict
+// without a status is none yet.
 func (j *Judge) judge(ctx context.Context, peering *v1alpha1.Peering, provider *side, slice *authv1beta1.ResourceSlice) (verdict, error) {
 	instance := &v1alpha1.ServiceInstance{}
 	name := slice.Labels[v1alpha1.LabelInstance]
@@ -203,6 +262,9 @@ func (j *Judge) judge(ctx context.Context, peering *v1alpha1.Peering, provider *
 		if client.IgnoreNotFound(err) != nil {
 			return verdict{}, fmt.Errorf("read instance %s: %w", name, err)
 		}
+		if undecided, err := j.undecided(ctx, instance); undecided || err != nil {
+			return verdict{}, err
+		}
 	}
 	// While an instance changes its size, both sizes are reserved: any of its placements will do.
 	var last *verdict
@@ -210,7 +272,7 @@ func (j *Judge) judge(ctx context.Context, peering *v1alpha1.Peering, provider *
 		if p.Cluster != peering.Spec.Provider || p.Peering == nil || p.Peering.Node != slice.Name || nodeHolder(p.Peering) != peering.Spec.Consumer {
 			continue
 		}
-		v := sold(slice, p, name, provider.cluster)
+		v := sold(slice, p, name, provider.cluster, j.Selectable.of(instance))
 		if v.status == authv1beta1.ResourceSliceConditionAccepted {
 			return v, nil
 		}
@@ -228,6 +290,20 @@ func (j *Judge) judge(ctx context.Context, peering *v1alpha1.Peering, provider *
 		return denied(reasonConsumerRefused, why), nil
 	}
 	return denied(reasonNotReserved, "no service instance of "+peering.Spec.Consumer+" has reserved it: order one"), nil
+}
+
+// undecided tells whether an instance has a decision of another leader that is not
+// delivered, which this one has not made again yet. It fails where this replica does not
+// lead any more.
+func (j *Judge) undecided(ctx context.Context, instance *v1alpha1.ServiceInstance) (bool, error) {
+	if j.Leadership == nil {
+		return false, nil
+	}
+	decided, delivered := instance.Status.Decision, instance.Status.Delivered
+	if decided != nil && decided.Term != j.Leadership.Term() && (delivered == nil || !equality.Semantic.DeepEqual(*decided, delivered.Decision)) {
+		return true, nil
+	}
+	return false, j.Leadership.Confirm(ctx)
 }
 
 // placementsOf are all placements of an instance: those in force, and what it has left.

@@ -36,7 +36,9 @@ func sliceAsking(resources string) *authv1beta1.ResourceSlice {
 }
 
 func TestSold(t *testing.T) {
-	provider := &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Name: "eu", Labels: map[string]string{"own": "label"}}}
+	provider := &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Name: "eu", Labels: map[string]string{
+		"security-policy": "strict", "margin": "high", "kubernetes.io/hostname": "other", "offloading.liqo.io/node": "other",
+	}}}
 	provider.Spec.Region, provider.Spec.Provider = "eu-de", "acme"
 	const accepted = ""
 	for _, test := range []struct {
@@ -57,7 +59,7 @@ func TestSold(t *testing.T) {
 		{"storage that is asked for", "cpu=2,fast.storageclass.storage.k8s.io/requests.storage=10Gi", "fast.storageclass.storage.k8s.io/requests.storage=1Gi", "", "and 0 are reserved"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			v := sold(sliceAsking(test.asks), &v1alpha1.Placement{Reserved: amounts(test.reserved)}, "si-1", provider)
+			v := sold(sliceAsking(test.asks), &v1alpha1.Placement{Reserved: amounts(test.reserved)}, "si-1", provider, []string{"security-policy", "own", "kubernetes.io/hostname", "offloading.liqo.io/node", v1alpha1.LabelZone})
 			if test.denied != "" {
 				if v.status != authv1beta1.ResourceSliceConditionDenied || v.reason != reasonNotReserved || !strings.Contains(v.message, test.denied) || v.resources != nil {
 					t.Errorf("verdict is %+v, want it denied with %q", v, test.denied)
@@ -69,7 +71,7 @@ func TestSold(t *testing.T) {
 			}
 			want := map[string]string{
 				v1alpha1.LabelInstance: "si-1", v1alpha1.LabelCluster: "eu", v1alpha1.LabelRegion: "eu-de",
-				v1alpha1.LabelProvider: "acme", v1alpha1.LabelTier: "cloud",
+				v1alpha1.LabelProvider: "acme", v1alpha1.LabelTier: "cloud", "security-policy": "strict",
 			}
 			if !maps.Equal(v.labels, want) {
 				t.Errorf("node labels are %v, want %v", v.labels, want)

@@ -39,7 +39,7 @@ func sliceOf(reserved corev1.ResourceList) corev1.ResourceList {
 
 // ensureNode gives the consumer a virtual node that stands for a placement: it asks for the
 // slice, has it judged, and waits until the node has what was reserved.
-func ensureNode(ctx context.Context, consumer, provider *side, d placement.Delivery) error {
+func ensureNode(ctx context.Context, consumer, provider *side, d placement.Delivery, selectable []string) error {
 	node := d.Placement.Peering.Node
 	meta := consumer.meta(node)
 	meta.Labels[consts.ReplicationRequestedLabel] = consts.ReplicationRequestedLabelValue
@@ -53,7 +53,7 @@ func ensureNode(ctx context.Context, consumer, provider *side, d placement.Deliv
 	if err != nil {
 		return err
 	}
-	if err := judgeOne(ctx, provider, node, &d.Placement, d.Instance.Name); err != nil {
+	if err := judgeOne(ctx, provider, node, &d.Placement, d.Instance.Name, selectable); err != nil {
 		return err
 	}
 	return consumer.hasNode(ctx, node, want)

@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/pager"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -25,6 +27,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/crashpoint"
 	names "github.com/sluice-dev/sluice/internal/liqo"
 	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/internal/requeue"
 	"github.com/sluice-dev/sluice/placement"
 )
 
@@ -65,7 +68,7 @@ func (r *Peerings) SetupWithManager(mgr ctrl.Manager) error {
 			MaxConcurrentReconciles: 8,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](often, slowestRetry),
 		}).
-		Complete(r)
+		Complete(requeue.OnConflict(r))
 }
 
 // concernedBy lists the peerings of a member cluster.
@@ -114,20 +117,34 @@ func (r *Peerings) needed(ctx context.Context, peering *v1alpha1.Peering) (bool,
 	if peering.Spec.Kept {
 		return true, nil
 	}
-	// Instances have their decisions before they have peerings, but caches may not say so.
-	for _, hub := range []client.Reader{r.Client, r.Live} {
-		var instances v1alpha1.ServiceInstanceList
-		if err := hub.List(ctx, &instances, client.InNamespace(peering.Namespace)); err != nil {
-			return false, fmt.Errorf("list service instances: %w", err)
-		}
-		for i := range instances.Items {
-			if Takes(&instances.Items[i], peering.Spec.Consumer, peering.Spec.Provider) {
-				return true, nil
-			}
+	var cached v1alpha1.ServiceInstanceList // which are only read
+	if err := r.Client.List(ctx, &cached, client.InNamespace(peering.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("list service instances: %w", err)
+	}
+	for i := range cached.Items {
+		if Takes(&cached.Items[i], peering.Spec.Consumer, peering.Spec.Provider) {
+			return true, nil
 		}
 	}
-	return false, nil
+	// Instances have their decisions before they have peerings, but caches may not say so.
+	page := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		live := &v1alpha1.ServiceInstanceList{}
+		return live, r.Live.List(ctx, live, client.InNamespace(peering.Namespace), client.Limit(o.Limit), client.Continue(o.Continue))
+	}
+	err := pager.New(page).EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
+		if Takes(o.(*v1alpha1.ServiceInstance), peering.Spec.Consumer, peering.Spec.Provider) {
+			return errNeeded
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errNeeded) {
+		return false, fmt.Errorf("list service instances: %w", err)
+	}
+	return err != nil, nil
 }
+
+// errNeeded ends the search for an instance that takes a peering.
+var errNeeded = errors.New("an instance takes it")
 
 // establish makes what the peering says, one module after the other.
 func (r *Peerings) establish(ctx context.Context, peering *v1alpha1.Peering) error {

@@ -39,8 +39,10 @@ func TestOnClusters(t *testing.T) {
 		{"two instances share a peering, and the last one ends it", "share", instancesShareAPeering},
 		{"instances that go at the same time leave no peering", "same", instancesThatGoTogether},
 		{"an instance leaves one of its clusters", "leave", aClusterOfSeveralIsLeft},
+		{"a namespace extends as the plan says", "extends", namespacesExtendAsThePlanSays},
 		{"sluice may do no more than it needs", "rights", sluiceMayDoNoMore},
 		{"a consumer's identity may only ask", "peer", peersMayOnlyAsk},
+		{"nobody escapes over a virtual node", "escape", nobodyEscapesOverANode},
 		{"slices of other classes are refused to everyone", "class", otherClassesAreRefused},
 	} {
 		t.Run(test.name, func(t *testing.T) {

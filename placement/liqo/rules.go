@@ -1,6 +1,8 @@
 package liqo
 
 import (
+	"fmt"
+
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
@@ -96,14 +98,12 @@ func JudgeRules() []rbacv1.PolicyRule {
 }
 
 // Manifest completes the options of a cluster's registration: Sluice's rights, the role of
-// peers and, where the cluster sells, what keeps slices out that are not Sluice's to sell: a
-// consumer's own cluster may be peered with others as its owner likes. liqoNamespace is where
+// peers and, where the cluster sells, what keeps slices out that are not Sluice's to sell and
+// consumers' pods off the cluster itself (Guards): a consumer's own cluster may be peered with
+// others as its owner likes. liqoNamespace is where
 // Liqo is installed there.
 func Manifest(o kube.ManifestOptions, liqoNamespace string, sells bool) kube.ManifestOptions {
-	o.Rules, o.TenantRules = Rules(), TenantRules()
-	if sells {
-		o.Guards = SlicesPolicy()
-	}
+	o.Rules, o.TenantRules = append(Rules(), kube.WatchRules()...), TenantRules()
 	account := o.Namespace
 	if account == "" {
 		account = kube.DefaultNamespace
@@ -118,6 +118,10 @@ func Manifest(o kube.ManifestOptions, liqoNamespace string, sells bool) kube.Man
 		rbacv1ac.RoleBinding(reader, liqoNamespace).
 			WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("Role").WithName(reader)).
 			WithSubjects(rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(account).WithName(kube.ServiceAccountName)),
+	}
+	if sells {
+		o.Guards = Guards(account)
+		o.Powers = append(o.Powers, isolationPowers(account)...)
 	}
 	return o
 }
@@ -139,10 +143,13 @@ func SlicesPolicy() []tenant.Object {
 				kube.Matching(authGroup, authv1beta1.GroupVersion.Version, "resourceslices",
 					admissionregistrationv1.Create, admissionregistrationv1.Update),
 				kube.Matching(authGroup, authv1beta1.GroupVersion.Version, "resourceslices/status", admissionregistrationv1.Update),
-				kube.Matching(offloadingGroup, offloadingv1beta1.SchemeGroupVersion.Version, "namespacemaps/status", admissionregistrationv1.Update))).
+				kube.Matching(offloadingGroup, offloadingv1beta1.SchemeGroupVersion.Version, "namespacemaps/status", admissionregistrationv1.Update),
+				kube.Matching(offloadingGroup, offloadingv1beta1.SchemeGroupVersion.Version, "namespacemaps", create, change))).
 			WithValidations(
+				kube.Validation(fmt.Sprintf("request.resource.resource != 'namespacemaps' || dyn(object).?spec.?desiredMapping.orValue({}).size() <= %d", maxNamespaces),
+					fmt.Sprintf("a cluster has at most %d namespaces here", maxNamespaces)),
 				kube.Validation(
-					answer+" || !"+replicated("object")+" || (has(object.spec.class) && object.spec.class == '"+string(names.Class)+"')",
+					"request.resource.resource == 'namespacemaps' || "+answer+" || !"+replicated("object")+" || (has(object.spec.class) && object.spec.class == '"+string(names.Class)+"')",
 					"resources of this cluster are sold by Sluice: the class of the ResourceSlice must be "+string(names.Class)),
 				kube.Validation(
 					"!("+answer+" && '"+authentication.OrganizationControlPlaneCSR()+"' in request.userInfo.groups)",

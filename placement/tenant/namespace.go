@@ -3,7 +3,6 @@ package tenant
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -72,7 +71,8 @@ func (t *Tenant) foreign() error {
 }
 
 // Remove deletes the namespace if it is ours, and with it everything in it. It returns
-// *placement.PendingError with what the cluster says for as long as there is something left.
+// *placement.PendingError with what the cluster says for as long as there is something left, and
+// removes by force what keeps it for longer than Patience.
 func (t *Tenant) Remove(ctx context.Context) error {
 	var namespace corev1.Namespace
 	err := t.Connection.Client.Get(ctx, client.ObjectKey{Name: t.Namespace}, &namespace)
@@ -86,6 +86,9 @@ func (t *Tenant) Remove(ctx context.Context) error {
 	}
 	pending := &placement.PendingError{Step: "delete namespace " + t.Namespace + " on " + t.Connection.Cluster}
 	if namespace.DeletionTimestamp.IsZero() {
+		if err := t.keepRights(ctx); err != nil {
+			return fmt.Errorf("remove from %s: %w", t.Connection.Cluster, err)
+		}
 		crashpoint.Hit(crashBeforeRemove)
 		err := DeleteAsSeen(ctx, t.Connection.Client, &namespace)
 		crashpoint.Hit(crashAfterRemove)
@@ -94,7 +97,10 @@ func (t *Tenant) Remove(ctx context.Context) error {
 		}
 		return pending
 	}
-	pending.Detail = t.remaining(ctx, &namespace)
+	if pending.Detail, err = t.remaining(ctx, &namespace); err != nil {
+		return fmt.Errorf("remove from %s: %w", t.Connection.Cluster, err)
+	}
+	pending.Consumer = "waiting for what is left in the instance's namespace: " + pending.Detail
 	return pending
 }
 
@@ -103,26 +109,4 @@ func (t *Tenant) Remove(ctx context.Context) error {
 func DeleteAsSeen(ctx context.Context, c client.Client, o client.Object) error {
 	uid, version := o.GetUID(), o.GetResourceVersion()
 	return client.IgnoreNotFound(c.Delete(ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &version}))
-}
-
-// remaining tells what keeps a namespace from going: its own conditions, and the
-// names of pods that are in the way.
-func (t *Tenant) remaining(ctx context.Context, namespace *corev1.Namespace) string {
-	var details []string
-	for _, condition := range namespace.Status.Conditions {
-		if condition.Status == corev1.ConditionTrue {
-			details = append(details, fmt.Sprintf("%s: %s", condition.Type, condition.Message))
-		}
-	}
-	var pods corev1.PodList
-	const shown = 3
-	// Best effort: the conditions have said the essential.
-	if err := t.Connection.Client.List(ctx, &pods, client.InNamespace(namespace.Name), client.Limit(shown)); err == nil {
-		for _, pod := range pods.Items {
-			if len(pod.Finalizers) > 0 {
-				details = append(details, fmt.Sprintf("pod %s has the finalizers %s", pod.Name, strings.Join(pod.Finalizers, ", ")))
-			}
-		}
-	}
-	return strings.Join(details, "; ")
 }

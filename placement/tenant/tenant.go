@@ -41,6 +41,9 @@ type Tenant struct {
 	Connection *member.Connection
 	// Namespace is v1alpha1.MemberNamespace of the instance.
 	Namespace string
+	// Patience is how long a namespace that is deleted waits for what keeps it; zero means the
+	// constant of that name.
+	Patience time.Duration
 }
 
 // Open connects to a member cluster on behalf of an instance.
@@ -209,13 +212,14 @@ func OnceAllowed(ctx context.Context, do func(context.Context) error) error {
 }
 
 // Rules is what Sluice may do anywhere on a member cluster, whatever its driver: look,
-// and keep namespaces of its own.
+// keep namespaces of its own, and renew one Lease, by which it sees that writes are taken.
 func Rules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}},
 		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"list", "create", "patch"}},
 		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{ClusterRole}, Verbs: []string{"bind"}},
 		{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"list"}},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{v1alpha1.MemberLease}, Verbs: []string{"create", "patch"}},
 		{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"selfsubjectreviews"}, Verbs: []string{"create"}},
 		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews"}, Verbs: []string{"create"}},
 		{NonResourceURLs: []string{"/livez", "/readyz", "/version"}, Verbs: []string{"get"}},

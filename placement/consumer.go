@@ -1,0 +1,108 @@
+package placement
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/sluice-dev/sluice/catalog"
+)
+
+// What consumers read where only an operator can do something.
+const (
+	onlyOperators = "the broker's operator can find out why by the instance's name"
+	willBeTried   = "waiting for a cluster; it is tried again until it works"
+)
+
+// forConsumer is what the consumer reads of an error: what it has to do with what was asked
+// for, and what the consumer can do about it. Clusters that it has nothing to do with, what
+// is free on any, addresses and the words of API servers are for operators, who read the
+// error itself.
+func forConsumer(err error) string {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the joined error itself
+		var all []string
+		for _, one := range joined.Unwrap() {
+			all = append(all, forConsumer(one))
+		}
+		slices.Sort(all)
+		return strings.Join(slices.Compact(all), "; ")
+	}
+	var (
+		unplaceable *UnplaceableError
+		refused     *RefusedError
+		pending     *PendingError
+		parameter   *catalog.ParameterError
+	)
+	late := (*lateError)(nil)
+	switch {
+	case errors.As(err, &late):
+		return "not delivered in time; " + onlyOperators
+	case errors.As(err, &unplaceable):
+		return unplaceable.forConsumer()
+	case errors.As(err, &refused) && refused.Consumer != "":
+		return refused.Consumer
+	case errors.As(err, &refused):
+		return "a cluster refuses it; " + onlyOperators
+	case errors.As(err, &pending) && pending.Consumer != "":
+		return pending.Consumer
+	case errors.As(err, &parameter):
+		return parameter.Error()
+	default:
+		return willBeTried
+	}
+}
+
+// lateError says that a delivery has taken longer than the platform waits.
+type lateError struct{ error }
+
+func (e *lateError) Unwrap() error { return e.error }
+
+// forConsumer names the reasons, which say what of the order does not fit, and neither
+// clusters nor figures.
+func (e *UnplaceableError) forConsumer() string {
+	switch {
+	case e.Quota:
+		return e.Why
+	case len(e.Lost) > 0:
+		return "the instance stays where it is, and what is there does not take the change: " + strings.Join(e.reasons(), ", ")
+	case e.Decision.Considered == 0:
+		return "nothing is on offer at the moment"
+	default:
+		return "nothing on offer fits at the moment: " + strings.Join(e.reasons(), ", ")
+	}
+}
+
+// reasons why clusters were not chosen, or why those that the instance is on do not suit.
+func (e *UnplaceableError) reasons() []string {
+	var all []string
+	for _, l := range e.Lost {
+		reason, _, _ := strings.Cut(l.Message, " ")
+		all = append(all, reason)
+	}
+	if len(all) == 0 {
+		for _, r := range e.Decision.Rejections {
+			if r.Reason != ReasonFits {
+				all = append(all, string(r.Reason))
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// repeatable reports whether an update that failed so may succeed when it is repeated as it
+// is (OSB 2.17, update_repeatable): after what the cluster lacks was given back, or it
+// answers again. What a cluster is, by its labels, tier, place, size or class, it remains.
+func repeatable(err error) bool {
+	var unplaceable *UnplaceableError
+	var refused *RefusedError
+	var parameter *catalog.ParameterError
+	switch {
+	case errors.As(err, &unplaceable):
+		return !unplaceable.Hopeless
+	case errors.As(err, &refused):
+		return refused.Repeatable
+	default:
+		return !errors.As(err, &parameter)
+	}
+}

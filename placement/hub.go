@@ -1,0 +1,169 @@
+package placement
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// A hub holds the namespaces of those whom it connects, and all that they send passes it. So
+// it is chosen as a cluster is: by whether it answers and takes new placements, by what its
+// provider has proven, by the rules of policies, plan and consumer (v1alpha1.RuleScope), and
+// among those that are left by score. Resources, labels, tier and price of what is ordered
+// are those of the chosen clusters, and are not asked of a hub.
+
+// hubLoad is how many instances are reached through a hub.
+type hubLoad struct {
+	Hub       string
+	Instances int
+}
+
+// through is the number of instances that are reached through a hub.
+func (s *Snapshot) through(hub string) int {
+	if load := row[hubLoad](s.store, tableHub, hub); load != nil {
+		return load.Instances
+	}
+	return 0
+}
+
+// ofHub is the request as far as it concerns hubs.
+func (r Request) ofHub() Request {
+	r.Affinity = nil
+	var rules []Rule
+	for _, rule := range r.Rules {
+		if rule.appliesTo != v1alpha1.RuleClusters {
+			rule.appliesTo = v1alpha1.RulePath
+			rules = append(rules, rule)
+		}
+	}
+	var preferences []Preference
+	for _, preference := range r.Preferences {
+		if preference.appliesTo != v1alpha1.RuleClusters {
+			preference.appliesTo = v1alpha1.RulePath
+			preferences = append(preferences, preference)
+		}
+	}
+	r.Rules, r.Preferences = rules, preferences
+	return r
+}
+
+// hubFilters are what a request asks of a hub, in the order in which they are asked.
+func (r Request) hubFilters() []filter {
+	asked := []filter{notReady(), accessNotVerified(), notAdmitted(), cordoned()}
+	if len(r.ExcludeProviders) > 0 {
+		asked = append(asked, excluded(r.ExcludeProviders))
+	}
+	asked = append(asked, tainted(r.Tolerations))
+	facts := r.facts()
+	for i := range r.Rules {
+		asked = append(asked, ruled(&r.Rules[i], facts))
+	}
+	return asked
+}
+
+// chooseHub chooses among the hubs that there are, or says why none will do. A hub that the
+// instance is delivered through stays, unless plan or consumer want nothing of it any more.
+func (p *Peering) chooseHub(s *Snapshot, r Request, hubs []spot) {
+	r = r.ofHub()
+	filters := r.hubFilters()
+	if i := slices.IndexFunc(hubs, func(at spot) bool { return at.cluster().Name == p.Hub }); i >= 0 {
+		p.hubs = []Verdict{{Cluster: p.Hub, Role: roleHub, Chosen: true, Message: "the instance is delivered through it"}}
+		if f, refused := refusal(hubs[i], filters, true); refused {
+			why := f.message(hubs[i].page, hubs[i].row)
+			p.hubs[0] = Verdict{Cluster: p.Hub, Role: roleHub, Reason: f.reason, Message: why}
+			p.Problem = fmt.Sprintf("the instance stays with its hub %s, which does not take the change: %s (%s)", p.Hub, f.reason, why)
+		}
+		return
+	}
+	p.Hub = ""
+	lasting := slices.DeleteFunc(slices.Clone(filters), func(f filter) bool { return f.passing })
+	var fit []spot
+	for _, at := range hubs {
+		f, refused := refusal(at, filters, false)
+		if !refused {
+			fit = append(fit, at)
+			continue
+		}
+		p.hubs = append(p.hubs, Verdict{Cluster: at.cluster().Name, Role: roleHub, Reason: f.reason, Message: f.message(at.page, at.row)})
+		if _, forGood := refusal(at, lasting, false); !forGood {
+			p.passing = true
+		}
+	}
+	slices.SortFunc(p.hubs, func(a, b Verdict) int { return strings.Compare(a.Cluster, b.Cluster) })
+	if len(fit) == 0 {
+		p.Problem = "no hub takes it: " + listVerdicts(p.hubs)
+		return
+	}
+	ranked := rankHubs(s, r, fit)
+	p.Hub = ranked[0].cluster().Name
+	fitting := make([]Verdict, len(ranked))
+	for i, c := range ranked {
+		fitting[i] = Verdict{
+			Cluster: c.cluster().Name, Role: roleHub, Chosen: i == 0, Score: c.score,
+			Message: fmt.Sprintf("%d instances are reached through it", s.through(c.cluster().Name)),
+		}
+		if i > 0 {
+			fitting[i].Reason = ReasonOutranked
+		}
+	}
+	p.hubs = append(fitting, p.hubs...)
+}
+
+// rankHubs orders hubs that fit, the best first.
+func rankHubs(s *Snapshot, r Request, fit []spot) []candidate {
+	fewest := math.MaxInt
+	for _, at := range fit {
+		fewest = min(fewest, s.through(at.cluster().Name))
+	}
+	sc, hash := newScorer(r, s), hash64(r.ID)
+	ranked := make([]candidate, len(fit))
+	for i, at := range fit {
+		c := candidate{spot: at, latency: math.MaxInt64, tie: mix(hash ^ at.page.hash[at.row])}
+		if measured, known := latencyOf(at.cluster(), r.MaxLatency, r.At); known {
+			c.latency = int64(measured)
+		}
+		c.score = sc.hub(at, int32(percent(int64(1+fewest), int64(1+s.through(at.cluster().Name))))) //nolint:gosec // at most 100
+		c.rank = int64(c.score)
+		ranked[i] = c
+	}
+	slices.SortFunc(ranked, better)
+	return ranked
+}
+
+// hub is the score of a hub: the mean, by the request's weights, of what is said of it as of
+// any cluster, with its load in the place of its balance. Where none of that weighs anything,
+// it is the load alone.
+func (sc *scorer) hub(at spot, load int32) int32 {
+	w := &sc.weights
+	var sum, total int32
+	for _, part := range []struct{ weight, score int32 }{
+		{w.Balance, load},
+		{w.Pack, 100 - load},
+		{w.Latency, sc.nearness(at)},
+		{w.Locality, sc.locality(at)},
+		{w.Freshness, sc.freshness(at)},
+		{sc.preferred, sc.preference(at)},
+	} {
+		sum, total = sum+part.weight*part.score, total+part.weight
+	}
+	if total == 0 {
+		sum, total = load, 1
+	}
+	return sum / total / (1 + sc.disliked(at))
+}
+
+// listVerdicts are the first refusals, in words.
+func listVerdicts(verdicts []Verdict) string {
+	var parts []string
+	for i, v := range verdicts {
+		if i == maxExamples {
+			parts = append(parts, fmt.Sprintf("and %d more", len(verdicts)-i))
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%s: %s (%s)", v.Cluster, v.Reason, v.Message))
+	}
+	return strings.Join(parts, ", ")
+}

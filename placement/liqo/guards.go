@@ -1,0 +1,117 @@
+package liqo
+
+import (
+	"fmt"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	admissionregistrationv1ac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement/kube"
+	"github.com/sluice-dev/sluice/placement/tenant"
+)
+
+// maxNamespaces is how many namespaces a consumer's cluster may have at a provider.
+const maxNamespaces = 100
+
+const (
+	create = admissionregistrationv1.Create
+	change = admissionregistrationv1.Update
+	remove = admissionregistrationv1.Delete
+)
+
+// remoteNamespaces are those that Liqo makes at a provider for the pods of another cluster. It
+// labels them with that cluster's ID, as it does tenant namespaces, which hold its gateways.
+func remoteNamespaces() *kube.Where {
+	return admissionregistrationv1ac.MatchResources().WithNamespaceSelector(metav1ac.LabelSelector().WithMatchExpressions(
+		metav1ac.LabelSelectorRequirement().WithKey(consts.RemoteClusterID).WithOperator("Exists"),
+		metav1ac.LabelSelectorRequirement().WithKey(consts.TenantNamespaceLabel).WithOperator("DoesNotExist"),
+		// The consumer's own namespaces of Sluice's have guards of their own.
+		metav1ac.LabelSelectorRequirement().WithKey(v1alpha1.LabelHub).WithOperator("DoesNotExist")))
+}
+
+// consumers is the CEL expression of whether a request comes by a virtual kubelet, which is in
+// the group of its cluster's ID.
+const consumers = "namespaceObject.metadata.?labels['" + consts.RemoteClusterID + "'].orValue('') in request.userInfo.?groups.orValue([])"
+
+// Guards are the admission policies of a cluster that sells over Liqo. account is the namespace
+// of Sluice's ServiceAccount there.
+func Guards(account string) []tenant.Object {
+	shadow := func(resource string, operations ...admissionregistrationv1.OperationType) *kube.What {
+		return kube.Matching(offloadingGroup, offloadingv1beta1.SchemeGroupVersion.Version, resource, operations...)
+	}
+	objects := SlicesPolicy()
+	objects = append(objects, ownWritesPolicy(account)...)
+	objects = append(objects, isolatedFirst(kube.Matching("", "v1", "pods", create), shadow("shadowpods", create))...)
+	objects = append(objects, exposurePolicy()...)
+	objects = append(objects, kube.PodsGuard("sluice-liqo-pods",
+		"request.resource.resource == 'shadowpods' ? dyn(object).spec.?pod.orValue({}) : dyn(object).spec", remoteNamespaces(),
+		kube.Matching("", "v1", "pods", create, change), shadow("shadowpods", create, change))...)
+	objects = append(objects, kube.EndsGuard("sluice-liqo-pod-ends", remoteNamespaces())...)
+	return append(objects, kube.ObjectsGuard("sluice-liqo-objects", consumers, remoteNamespaces(),
+		kube.Matching("", "v1", "configmaps", create, change).WithResources("persistentvolumeclaims", "pods", "secrets", "services"),
+		shadow("shadowpods", create, change).WithResources("shadowendpointslices"))...)
+}
+
+// isolatedFirst refuses what runs pods until the namespace has its NetworkPolicy, so that none
+// ever runs without. The policy's parameter is that object: without it, requests are denied.
+func isolatedFirst(what ...*kube.What) []tenant.Object {
+	const name = "sluice-liqo-isolated-first"
+	return []tenant.Object{
+		admissionregistrationv1ac.ValidatingAdmissionPolicy(name).WithSpec(admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
+			WithFailurePolicy(admissionregistrationv1.Fail).
+			WithParamKind(admissionregistrationv1ac.ParamKind().WithAPIVersion(networkingv1.SchemeGroupVersion.String()).WithKind("NetworkPolicy")).
+			WithMatchConstraints(admissionregistrationv1ac.MatchResources().WithResourceRules(what...)).
+			WithValidations(kube.Validation("params != null", "Sluice has not isolated the namespace yet"))),
+		admissionregistrationv1ac.ValidatingAdmissionPolicyBinding(name).WithSpec(admissionregistrationv1ac.ValidatingAdmissionPolicyBindingSpec().
+			WithPolicyName(name).
+			WithParamRef(admissionregistrationv1ac.ParamRef().WithName(isolationName).WithParameterNotFoundAction(admissionregistrationv1.DenyAction)).
+			WithMatchResources(remoteNamespaces()).
+			WithValidationActions(admissionregistrationv1.Deny)),
+	}
+}
+
+// exposurePolicy keeps what consumers write out of the provider's own network, its nodes' ports,
+// load balancers, addresses and Ingress controllers, and out of its events.
+func exposurePolicy() []tenant.Object {
+	return kube.Policy("sluice-liqo-exposure",
+		admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
+			WithFailurePolicy(admissionregistrationv1.Fail).
+			WithMatchConstraints(admissionregistrationv1ac.MatchResources().WithResourceRules(
+				kube.Matching("", "v1", "services", create, change),
+				kube.Matching("", "v1", "events", create, change),
+				kube.Matching("networking.k8s.io", "v1", "ingresses", create, change))).
+			WithValidations(
+				// A quota does not count them.
+				kube.Validation("request.resource.resource != 'events' || !("+consumers+")",
+					"events are the provider's to write"),
+				kube.Validation("request.resource.resource != 'services' || dyn(object).spec.?type.orValue('ClusterIP') == 'ClusterIP'",
+					"Services of other types than ClusterIP are refused: ports, addresses and names of the provider are not for sale"),
+				kube.Validation("request.resource.resource != 'services' || dyn(object).spec.?externalIPs.orValue([]).size() == 0",
+					"external IPs are not for sale"),
+				kube.Validation("request.resource.resource != 'ingresses'",
+					"Ingresses are refused: the provider's Ingress controllers are not for sale")),
+		remoteNamespaces())
+}
+
+// ownWritesPolicy keeps what Sluice may write outside of its own namespaces to those of Liqo's
+// where consumers' pods run.
+func ownWritesPolicy(account string) []tenant.Object {
+	return kube.Policy("sluice-liqo-own-writes",
+		admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
+			WithFailurePolicy(admissionregistrationv1.Fail).
+			WithMatchConstraints(admissionregistrationv1ac.MatchResources().WithResourceRules(
+				kube.Matching("networking.k8s.io", "v1", "networkpolicies", create, change, remove),
+				kube.Matching("", "v1", "resourcequotas", create, change, remove))).
+			WithMatchConditions(admissionregistrationv1ac.MatchCondition().WithName("by-sluice").
+				WithExpression(fmt.Sprintf("request.userInfo.username == 'system:serviceaccount:%s:%s'", account, kube.ServiceAccountName))).
+			WithValidations(kube.Validation(
+				fmt.Sprintf("'%s' in namespaceObject.metadata.?labels.orValue({}) || ('%s' in namespaceObject.metadata.?labels.orValue({}) && !('%s' in namespaceObject.metadata.?labels.orValue({})))",
+					v1alpha1.LabelHub, consts.RemoteClusterID, consts.TenantNamespaceLabel),
+				"Sluice isolates only namespaces in which consumers' pods run")),
+		admissionregistrationv1ac.MatchResources())
+}

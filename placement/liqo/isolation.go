@@ -1,0 +1,138 @@
+package liqo
+
+import (
+	"context"
+	"fmt"
+
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
+	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/placement/kube"
+	"github.com/sluice-dev/sluice/placement/tenant"
+)
+
+// isolationName is the NetworkPolicy's and the ResourceQuota's in the namespaces that Liqo makes
+// at a provider, and that of the ClusterRole by which Sluice may put them there.
+const isolationName = "sluice-isolation"
+
+// isolationPowers let Sluice's account write NetworkPolicies and quotas; ownWritesPolicy says where.
+func isolationPowers(account string) []tenant.Object {
+	keep := []string{"get", "create", "patch"}
+	return []tenant.Object{
+		rbacv1ac.ClusterRole(isolationName).WithRules(kube.ApplyRules([]rbacv1.PolicyRule{
+			{APIGroups: []string{networkingv1.GroupName}, Resources: []string{"networkpolicies"}, Verbs: keep},
+			{APIGroups: []string{""}, Resources: []string{"resourcequotas"}, Verbs: keep},
+		})...),
+		rbacv1ac.ClusterRoleBinding(isolationName).
+			WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName(isolationName)).
+			WithSubjects(rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(account).WithName(kube.ServiceAccountName)),
+	}
+}
+
+// isolate makes the namespaces that Liqo has made on this side for the other cluster's pods so
+// that these reach, and are reached by, nothing but each other, that cluster and DNS; and bounds
+// how many objects it may have there. Without the NetworkPolicy no pod runs there (isolatedFirst).
+// It is idempotent, and writes only what differs.
+func (s *side) isolate(ctx context.Context, internet bool) error {
+	theirs, err := labels.Parse(consts.RemoteClusterID + "=" + s.remote.ClusterID + ",!" + consts.TenantNamespaceLabel)
+	if err != nil {
+		return s.failed(fmt.Errorf("select the namespaces of %s: %w", s.remote.ClusterID, err))
+	}
+	var namespaces corev1.NamespaceList
+	if err := s.List(ctx, &namespaces, client.MatchingLabelsSelector{Selector: theirs}); err != nil {
+		return s.failed(fmt.Errorf("list the namespaces of %s: %w", s.remote.ClusterID, err))
+	}
+	if len(namespaces.Items) == 0 {
+		return nil
+	}
+	remote, err := s.remoteRanges(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range namespaces.Items {
+		if namespace := &namespaces.Items[i]; namespace.DeletionTimestamp.IsZero() {
+			if err := s.isolateOne(ctx, namespace.Name, remote, internet); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// remoteRanges are the other cluster's addresses as this one sees them; none where the two have
+// no network.
+func (s *side) remoteRanges(ctx context.Context) ([]networkingv1beta1.CIDR, error) {
+	var configuration networkingv1beta1.Configuration
+	err := s.get(ctx, s.remote.ClusterID, &configuration)
+	if apierrors.IsNotFound(err) || err == nil && configuration.Status.Remote == nil {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return append(configuration.Status.Remote.CIDR.Pod, configuration.Status.Remote.CIDR.External...), nil
+}
+
+func (s *side) isolateOne(ctx context.Context, namespace string, remote []networkingv1beta1.CIDR, internet bool) error {
+	t := &tenant.Tenant{Connection: s.connection}
+	for _, o := range []tenant.Object{
+		// The quota first: with the NetworkPolicy the namespace is open for pods.
+		corev1ac.ResourceQuota(isolationName, namespace).WithLabels(s.labels()).WithSpec(corev1ac.ResourceQuotaSpec().WithHard(remoteCounts())),
+		networkingv1ac.NetworkPolicy(isolationName, namespace).WithLabels(s.labels()).WithSpec(s.isolation(remote, internet)),
+	} {
+		if t.Compare(ctx, o) == nil {
+			continue
+		}
+		err := t.Apply(ctx, o)
+		switch {
+		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+			return nil
+		case apierrors.IsForbidden(err):
+			return s.failed(fmt.Errorf("isolate namespace %s: %w: Sluice was registered here before it isolated pods: register the cluster again, or accept the invitation again", namespace, err))
+		case err != nil:
+			return s.failed(fmt.Errorf("isolate namespace %s: %w", namespace, err))
+		}
+	}
+	return nil
+}
+
+// remoteCounts bound a namespace's objects; what its pods take, Liqo's own Quota bounds.
+func remoteCounts() corev1.ResourceList {
+	const pods = 110 // of a node, by default
+	counts := kube.Counts(pods)
+	counts["count/shadowpods."+offloadingGroup] = counts["count/pods"]
+	counts["count/shadowendpointslices."+offloadingGroup] = counts["count/services"]
+	return counts
+}
+
+// isolation lets pods reach the namespaces of the same cluster, that cluster, DNS and, where the
+// operator says so, the internet; and lets the first two reach them.
+func (s *side) isolation(remote []networkingv1beta1.CIDR, internet bool) *networkingv1ac.NetworkPolicySpecApplyConfiguration {
+	between := []*networkingv1ac.NetworkPolicyPeerApplyConfiguration{
+		networkingv1ac.NetworkPolicyPeer().WithNamespaceSelector(metav1ac.LabelSelector().
+			WithMatchLabels(map[string]string{consts.RemoteClusterID: s.remote.ClusterID}).
+			WithMatchExpressions(metav1ac.LabelSelectorRequirement().WithKey(consts.TenantNamespaceLabel).WithOperator(metav1.LabelSelectorOpDoesNotExist))),
+	}
+	for _, cidr := range remote {
+		between = append(between, networkingv1ac.NetworkPolicyPeer().WithIPBlock(networkingv1ac.IPBlock().WithCIDR(string(cidr))))
+	}
+	spec := networkingv1ac.NetworkPolicySpec().WithPodSelector(metav1ac.LabelSelector()).
+		WithPolicyTypes(networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress).
+		WithIngress(networkingv1ac.NetworkPolicyIngressRule().WithFrom(between...)).
+		WithEgress(networkingv1ac.NetworkPolicyEgressRule().WithTo(between...), kube.ToDNS())
+	if internet {
+		spec.WithEgress(kube.ToInternet())
+	}
+	return spec
+}

@@ -1,0 +1,223 @@
+package tenant
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+const (
+	// MaxGrace is the longest that a consumer's pod may take to end.
+	MaxGrace = 10 * time.Minute
+	// Patience is how long after its deletion a namespace waits for what keeps it, before Sluice
+	// removes that by force.
+	Patience = 10 * time.Minute
+	// shortened is the grace period that Sluice gives pods which have more than MaxGrace.
+	shortened = 30 * time.Second
+)
+
+// writable are the kinds that consumers write. On these they may have left finalizers, before
+// there was an admission policy or where there is none.
+var writable = []schema.GroupVersionKind{
+	{Version: "v1", Kind: "ConfigMap"}, {Version: "v1", Kind: "PersistentVolumeClaim"},
+	{Version: "v1", Kind: "Secret"}, {Version: "v1", Kind: "Service"},
+	{Group: "apps", Version: "v1", Kind: "DaemonSet"}, {Group: "apps", Version: "v1", Kind: "Deployment"},
+	{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, {Group: "apps", Version: "v1", Kind: "StatefulSet"},
+	{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"},
+	{Group: "batch", Version: "v1", Kind: "CronJob"}, {Group: "batch", Version: "v1", Kind: "Job"},
+	{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
+}
+
+// ofKubernetes are the finalizers that Kubernetes itself puts on those kinds, and takes off.
+var ofKubernetes = []string{
+	metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents, "kubernetes.io/pvc-protection",
+	"service.kubernetes.io/load-balancer-cleanup", "batch.kubernetes.io/job-tracking",
+}
+
+// blocker is an object that may keep its namespace for longer than Kubernetes needs.
+type blocker struct {
+	client.Object
+	what string // "configmap data keeps the finalizers example.com/hold"
+}
+
+// blockers lists what keeps the namespace, or would if it were deleted: finalizers that are not
+// Kubernetes' own, and pods that have more than MaxGrace. It needs Sluice's rights there.
+func (t *Tenant) blockers(ctx context.Context) ([]blocker, error) {
+	found := make([][]blocker, len(writable))
+	group, inner := errgroup.WithContext(ctx)
+	for i, kind := range writable {
+		group.Go(func() error {
+			list := &metav1.PartialObjectMetadataList{}
+			list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+			if err := t.Connection.Client.List(inner, list, client.InNamespace(t.Namespace)); err != nil {
+				return fmt.Errorf("list each %s in %s: %w", kind.Kind, t.Namespace, err)
+			}
+			for j := range list.Items {
+				o := &list.Items[j]
+				o.SetGroupVersionKind(kind)
+				if foreign := foreignFinalizers(o); len(foreign) > 0 {
+					found[i] = append(found[i], blocker{o, fmt.Sprintf("%s %s keeps the finalizers %s", strings.ToLower(kind.Kind), o.Name, strings.Join(foreign, ", "))})
+				}
+			}
+			return nil
+		})
+	}
+	pods, err := t.blockingPods(inner)
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return slices.Concat(append([][]blocker{pods}, found...)...), err
+}
+
+func (t *Tenant) blockingPods(ctx context.Context) (found []blocker, err error) {
+	var pods corev1.PodList
+	if err := t.Connection.Client.List(ctx, &pods, client.InNamespace(t.Namespace)); err != nil {
+		return nil, fmt.Errorf("list pods in %s: %w", t.Namespace, err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		switch foreign := foreignFinalizers(pod); {
+		case len(foreign) > 0:
+			found = append(found, blocker{pod, fmt.Sprintf("pod %s has the finalizers %s", pod.Name, strings.Join(foreign, ", "))})
+		case pod.DeletionTimestamp != nil: // at which a pod ends that has a node
+			found = append(found, blocker{pod, fmt.Sprintf("pod %s on node %s terminates until %s", pod.Name, pod.Spec.NodeName, pod.DeletionTimestamp.UTC().Format(time.RFC3339))})
+		case graceOf(pod) > MaxGrace && pod.Spec.NodeName != "":
+			found = append(found, blocker{pod, fmt.Sprintf("pod %s takes %s to end", pod.Name, graceOf(pod))})
+		}
+	}
+	return found, nil
+}
+
+// graceOf is what a pod gets, or was given at its deletion, to end.
+func graceOf(pod *corev1.Pod) time.Duration {
+	seconds := ptr.Deref(pod.DeletionGracePeriodSeconds, ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, 0))
+	return time.Duration(min(seconds, int64(time.Duration(1<<62)/time.Second))) * time.Second
+}
+
+func foreignFinalizers(o client.Object) []string {
+	return slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return slices.Contains(ofKubernetes, f) })
+}
+
+// keepRights makes Sluice keep its rights in a namespace that is going to be deleted, where it
+// holds something that would keep it: otherwise they are among the first things to go.
+func (t *Tenant) keepRights(ctx context.Context) error {
+	found, err := t.blockers(ctx)
+	switch {
+	case apierrors.IsForbidden(err): // it has none, so there is nothing to keep
+		log.FromContext(ctx).Info("cannot look for what will keep the namespace", "cluster", t.Connection.Cluster, "namespace", t.Namespace, "reason", err.Error())
+		return nil
+	case err != nil || len(found) == 0:
+		return err
+	}
+	return t.Apply(ctx, t.selfBinding().WithFinalizers(v1alpha1.Finalizer))
+}
+
+// unblock removes what keeps a namespace that is being deleted, as far as Sluice has kept its
+// rights there, and says what is left: pods that would take too long are given less at once,
+// everything else its time (Patience) first. With nothing left, it lets its rights go.
+func (t *Tenant) unblock(ctx context.Context, namespace *corev1.Namespace) ([]blocker, error) {
+	kept, err := t.rightsKept(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !kept {
+		// Best effort, as not every driver may look at pods: the namespace's conditions say the essential.
+		found, _ := t.blockingPods(ctx)
+		return found, nil
+	}
+	found, err := t.blockers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, t.letRightsGo(ctx)
+	}
+	patience := t.Patience
+	if patience == 0 {
+		patience = Patience
+	}
+	overdue := time.Since(namespace.DeletionTimestamp.Time) > patience
+	for i := range found {
+		if err := t.unblockOne(ctx, &found[i], overdue); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			return found, fmt.Errorf("remove by force what keeps namespace %s: %s: %w", t.Namespace, found[i].what, err)
+		}
+		if !overdue {
+			found[i].what += "; Sluice removes it by force after " + namespace.DeletionTimestamp.Add(patience).UTC().Format(time.RFC3339)
+		}
+	}
+	return found, nil
+}
+
+func (t *Tenant) unblockOne(ctx context.Context, b *blocker, overdue bool) error {
+	pod, isPod := b.Object.(*corev1.Pod)
+	uid := b.GetUID()
+	as := client.Preconditions{UID: &uid}
+	if isPod && !overdue && graceOf(pod) > MaxGrace {
+		return t.Connection.Client.Delete(ctx, pod, as, client.GracePeriodSeconds(int64(shortened.Seconds())))
+	}
+	if !overdue {
+		return nil
+	}
+	log.FromContext(ctx).Info("removing by force what keeps a namespace", "cluster", t.Connection.Cluster, "namespace", t.Namespace, "what", b.what)
+	if len(b.GetFinalizers()) > 0 {
+		patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"uid":%q,"finalizers":null}}`, uid))
+		if err := t.Connection.Client.Patch(ctx, b.Object, patch); err != nil {
+			return err
+		}
+	}
+	if !isPod {
+		return nil
+	}
+	return t.Connection.Client.Delete(ctx, pod, as, client.GracePeriodSeconds(0))
+}
+
+// rightsKept reports whether keepRights has done so.
+func (t *Tenant) rightsKept(ctx context.Context) (bool, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBindingList"})
+	if err := t.Connection.Client.List(ctx, list, client.InNamespace(t.Namespace), client.MatchingFields{"metadata.name": selfBindingName}); err != nil {
+		return false, fmt.Errorf("read Sluice's RoleBinding in %s: %w", t.Namespace, err)
+	}
+	return len(list.Items) == 1 && slices.Contains(list.Items[0].Finalizers, v1alpha1.Finalizer), nil
+}
+
+func (t *Tenant) letRightsGo(ctx context.Context) error {
+	binding := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: selfBindingName}}
+	binding.SetGroupVersionKind(schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"})
+	return client.IgnoreNotFound(t.Connection.Client.Patch(ctx, binding, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
+}
+
+// remaining tells what keeps a namespace from going: its own conditions, and the objects that
+// are in the way, three at most.
+func (t *Tenant) remaining(ctx context.Context, namespace *corev1.Namespace) (string, error) {
+	var details []string
+	found, err := t.unblock(ctx, namespace)
+	const shown = 3
+	for i, b := range found {
+		if i == shown {
+			details = append(details, fmt.Sprintf("%d more", len(found)-shown))
+			break
+		}
+		details = append(details, b.what)
+	}
+	for _, condition := range namespace.Status.Conditions {
+		if condition.Status == corev1.ConditionTrue {
+			details = append(details, fmt.Sprintf("%s: %s", condition.Type, condition.Message))
+		}
+	}
+	return strings.Join(details, "; "), err
+}
