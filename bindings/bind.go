@@ -92,7 +92,7 @@ func usable(instance *v1alpha1.ServiceInstance) error {
 
 func (c *Controller) unbound(ctx context.Context, b *v1alpha1.ServiceBinding, why *unboundError) (reconcile.Result, error) {
 	if why.final || c.overdue(b) {
-		return reconcile.Result{}, c.fail(ctx, b, why.reason)
+		return reconcile.Result{RequeueAfter: c.Patience}, c.fail(ctx, b, why.reason)
 	}
 	if err := c.wait(ctx, b, v1alpha1.OperationBind, why.reason); err != nil {
 		return reconcile.Result{}, err
@@ -162,11 +162,16 @@ func (c *Controller) issueAll(ctx context.Context, b *v1alpha1.ServiceBinding, i
 	group, ctx := errgroup.WithContext(ctx)
 	for i, cluster := range clusters {
 		group.Go(func() error {
-			one, err := c.issue(ctx, b, instance, cluster)
+			err := c.on(cluster, b, func() error {
+				one, err := c.issue(ctx, b, instance, cluster)
+				if err == nil {
+					all[i] = *one
+				}
+				return err
+			})
 			if err != nil {
 				return &clusterError{cluster: cluster, doing: "issue credentials", err: err}
 			}
-			all[i] = *one
 			return nil
 		})
 	}
@@ -208,13 +213,14 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, in
 	for _, one := range all {
 		b.Status.Issued = append(b.Status.Issued, one.credentials.Cluster)
 	}
-	b.Status.ExpiresAt, b.Status.RenewBefore = expires, nil
-	if expires != nil {
-		b.Status.RenewBefore = &metav1.Time{Time: renewBefore(c.Clock.Now(), expires.Time, b.Spec.Credentials)}
+	b.Status.IssuedAt, b.Status.ExpiresAt, b.Status.RenewBefore = nil, expires, nil
+	if now := c.Clock.Now(); expires != nil {
+		b.Status.IssuedAt = &metav1.Time{Time: now}
+		b.Status.RenewBefore = &metav1.Time{Time: renewBefore(now, expires.Time, b.Spec.Credentials)}
 	}
 	c.begin(b, v1alpha1.OperationBind)
 	c.finish(b, v1alpha1.StateSucceeded, "")
-	v1alpha1.SetCondition(&b.Status.Conditions, b.Generation, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, "")
+	c.sayWhenItEnds(ctx, b)
 	crashpoint.Hit(crashBeforeStatus)
 	err = c.writeStatus(ctx, b)
 	crashpoint.Hit(crashAfterStatus)
@@ -233,9 +239,12 @@ func (c *Controller) reveal(b *v1alpha1.ServiceBinding, instance *v1alpha1.Servi
 	return credentials.Reveal()
 }
 
-// renewBefore is when to rotate: the policy's time before the expiry, or, where a
-// cluster has shortened the lifetime below that, half-way.
+// renewBefore is when to rotate: the policy's time before the expiry, or a fifth of the
+// lifetime; where a cluster has shortened that below the policy's time, half-way.
 func renewBefore(now, expires time.Time, policy v1alpha1.CredentialsPolicy) time.Time {
+	if policy.RenewBeforeSeconds == 0 {
+		return expires.Add(-expires.Sub(now) / 5)
+	}
 	if at := expires.Add(-time.Duration(policy.RenewBeforeSeconds) * time.Second); at.After(now) {
 		return at
 	}

@@ -2,8 +2,10 @@ package bindings
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -18,9 +20,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/internal/requeue"
 	"github.com/sluice-dev/sluice/internal/seal"
 )
 
@@ -33,6 +37,8 @@ const (
 	slowestRetry = 30 * time.Second
 	// goneCheck is how often a deletion that something blocks is looked at.
 	goneCheck = time.Second
+	// turnPatience is how long a binding waits to be woken when it is its turn on a cluster.
+	turnPatience = time.Minute
 	// byInstance is the index of bindings by their instance's name.
 	byInstance = "bindings.instanceName"
 )
@@ -51,13 +57,17 @@ type Controller struct {
 	Hub string
 	// Clock; nil means the real one.
 	Clock clock.PassiveClock
-	// Concurrency is the number of bindings in hand at once; zero means 16.
+	// Concurrency is the number of bindings in hand at once on one member cluster; zero means
+	// 16. There are four times as many in all, so that clusters that hang keep nobody waiting.
 	Concurrency int
 	// Patience is how long a bind is tried before it fails; zero means ten minutes.
 	Patience time.Duration
 	// Refresh is how often the endpoints of a binding with peering are looked at; those of
 	// others are every tenth time. Zero means half a minute.
 	Refresh time.Duration
+
+	// places on the member clusters; nil means that there is always one.
+	places *member.Places
 }
 
 // SetupWithManager adds the controller to a manager; it runs on the leader only.
@@ -74,6 +84,7 @@ func (c *Controller) SetupWithManager(ctx context.Context, m ctrl.Manager) error
 	if c.Concurrency == 0 {
 		c.Concurrency = defaultConcurrency
 	}
+	c.places = &member.Places{Most: c.Concurrency}
 	err := m.GetFieldIndexer().IndexField(ctx, &v1alpha1.ServiceBinding{}, byInstance, func(o client.Object) []string {
 		return []string{o.(*v1alpha1.ServiceBinding).Spec.InstanceName}
 	})
@@ -82,14 +93,16 @@ func (c *Controller) SetupWithManager(ctx context.Context, m ctrl.Manager) error
 	}
 	return ctrl.NewControllerManagedBy(m).
 		Named("servicebinding").
-		// Our own status writes change no generation; a deletion does.
-		For(&v1alpha1.ServiceBinding{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		// Our own status writes change neither; a deletion changes the generation, and a
+		// renewal is asked for by an annotation.
+		For(&v1alpha1.ServiceBinding{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&v1alpha1.ServiceInstance{}, handler.EnqueueRequestsFromMapFunc(c.concernedBy), builder.WithPredicates(instanceTurned)).
+		WatchesRawSource(source.Func(c.wakeByPlaces)).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: c.Concurrency,
+			MaxConcurrentReconciles: 4 * c.Concurrency,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, slowestRetry),
 		}).
-		Complete(c)
+		Complete(requeue.OnConflict(c))
 }
 
 // instanceTurned passes what a bind waits for, an instance that becomes delivered or
@@ -128,14 +141,41 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := c.Client.Get(ctx, request.NamespacedName, &binding); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
+	carryOut := c.bind
 	switch {
 	case !binding.DeletionTimestamp.IsZero():
-		return c.unbind(ctx, &binding)
+		carryOut = c.unbind
 	case finished(&binding):
-		return c.follow(ctx, &binding)
-	default:
-		return c.bind(ctx, &binding)
+		carryOut = c.follow
 	}
+	result, err := carryOut(ctx, &binding)
+	if busy := (*member.BusyError)(nil); errors.As(err, &busy) {
+		return reconcile.Result{RequeueAfter: turnPatience}, nil // it is woken when it is its turn
+	}
+	if err != nil {
+		return reconcile.Result{}, err // a result beside an error counts for nothing
+	}
+	return result, nil
+}
+
+// wakeByPlaces has a binding looked at when there is a place for it on a cluster.
+func (c *Controller) wakeByPlaces(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	c.places.Wake = func(key string) {
+		namespace, name, _ := strings.Cut(key, "/")
+		queue.Add(reconcile.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: name}})
+	}
+	return nil
+}
+
+// on does something for a binding on a cluster, if there is a place for it.
+func (c *Controller) on(cluster string, b *v1alpha1.ServiceBinding, do func() error) error {
+	leave, err := c.places.Enter(cluster, client.ObjectKeyFromObject(b).String())
+	if err != nil {
+		return err
+	}
+	err = do()
+	leave(err)
+	return err
 }
 
 // finished reports whether the binding's one bind has succeeded or failed for good.

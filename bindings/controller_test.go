@@ -43,6 +43,8 @@ func TestOnClusters(t *testing.T) {
 		{"bind survives a lost status write", bindSurvivesALostWrite},
 		{"bind writes status twice", bindWritesStatusTwice},
 		{"a binding follows its instance to another cluster", aBindingFollows},
+		{"credentials are renewed once when they are asked for", credentialsAreRenewed},
+		{"without a policy they live for a year", credentialsLiveForAYear},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -192,6 +194,76 @@ func unbindRevokes(t *testing.T, f *fixture) {
 		if took := time.Since(began); took > 15*time.Second {
 			t.Errorf("the token on %s was rejected after %s, want at most 15 s", name, took)
 		}
+	}
+}
+
+func credentialsAreRenewed(t *testing.T, f *fixture) {
+	instance := f.deliver(t, f.instance(t))
+	b := f.bound(t, f.bind(t, instance, "binding-1", "edit"))
+	before, issued := f.open(t, b), b.Status.IssuedAt
+	if issued == nil || b.WantsRenewal(issued.Add(29*time.Minute)) || !b.WantsRenewal(issued.Add(31*time.Minute)) {
+		t.Fatalf("issued at %v for an hour, a renewal is wanted at the wrong time", issued)
+	}
+	// Times have no fractions: a second on, what is issued has another expiry.
+	eventually(t, "the next second", func(context.Context) (bool, error) { return time.Since(issued.Time) > time.Second, nil })
+	wish := b.DeepCopy()
+	wish.AskRenewal()
+	if err := f.Patch(t.Context(), wish, client.MergeFrom(b)); err != nil {
+		t.Fatal(err)
+	}
+	f.until(t, b, "the wish is granted", func(b *v1alpha1.ServiceBinding) bool {
+		return b.Annotations[v1alpha1.AnnotationRenew] != "" && !b.RenewalAsked()
+	})
+	after, once := f.open(t, b), b.ResourceVersion
+	if !b.Status.IssuedAt.After(issued.Time) {
+		t.Errorf("issued at %v, as before", b.Status.IssuedAt)
+	}
+	for name, c := range map[string]credentials{"before": before, "after": after} {
+		for i := range c.Clusters {
+			if err := listPods(t.Context(), f.consumer(t, c, c.Clusters[i].Name), c.Clusters[i].Namespace); err != nil {
+				t.Errorf("credentials of %s, on %s: %v", name, c.Clusters[i].Name, err)
+			}
+		}
+	}
+	if before.Token == after.Token {
+		t.Error("the same token")
+	}
+	// Another reason to look at it does not issue again.
+	touched := b.DeepCopy()
+	metav1.SetMetaDataAnnotation(&touched.ObjectMeta, "test", "touched")
+	if err := f.Patch(t.Context(), touched, client.MergeFrom(b)); err != nil {
+		t.Fatal(err)
+	}
+	other := f.bound(t, f.bind(t, instance, "binding-2", "edit")) // is taken up after it
+	f.until(t, b, "what is there", func(*v1alpha1.ServiceBinding) bool { return true })
+	if now := f.open(t, b); now.Token != after.Token {
+		t.Errorf("issued again, at version %s after %s", b.ResourceVersion, once)
+	}
+	f.unbound(t, other)
+	f.unbound(t, b)
+	for name, c := range map[string]credentials{"before": before, "after": after} {
+		eventually(t, "the credentials of "+name+" end with the binding", func(ctx context.Context) (bool, error) {
+			return apierrors.IsUnauthorized(listPods(ctx, f.consumer(t, c, ""), c.Namespace)), nil
+		})
+	}
+}
+
+// credentialsLiveForAYear: most platforms read credentials once, and real API servers grant
+// what they are asked for.
+func credentialsLiveForAYear(t *testing.T, f *fixture) {
+	instance := f.deliver(t, f.instance(t))
+	b := newBinding(f.namespace, instance, "binding-1", "edit")
+	b.Spec.Credentials = v1alpha1.CredentialsPolicy{}
+	if err := f.Create(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	f.bound(t, b)
+	const year = 365 * 24 * time.Hour
+	if life := b.Status.ExpiresAt.Sub(b.Status.IssuedAt.Time); life < year-time.Minute || life > year+time.Minute {
+		t.Errorf("they live for %v", life)
+	}
+	if left := b.Status.ExpiresAt.Sub(b.Status.RenewBefore.Time); left < year/5-time.Minute || left > year/5+time.Minute {
+		t.Errorf("they are to be renewed when %v are left", left)
 	}
 }
 

@@ -32,13 +32,19 @@ func elsewhere(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) b
 }
 
 // follow issues new credentials when the instance is on other clusters than at the
-// time of the bind, and looks after the endpoints. The platform sees them when it fetches
+// time of the bind or when they are asked for, and looks after the endpoints. The platform sees them when it fetches
 // the binding (OSB 2.17, "Fetching a Service Binding"). What was issued on a cluster that
 // the instance has left works until the instance is removed there.
 func (c *Controller) follow(ctx context.Context, b *v1alpha1.ServiceBinding) (reconcile.Result, error) {
 	var instance v1alpha1.ServiceInstance
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: b.Spec.InstanceName}, &instance)
-	if apierrors.IsNotFound(err) || err == nil && (!instance.DeletionTimestamp.IsZero() || !made(b, &instance)) {
+	if apierrors.IsNotFound(err) {
+		return c.outlive(ctx, b)
+	}
+	if err == nil && !instance.DeletionTimestamp.IsZero() {
+		return reconcile.Result{RequeueAfter: c.Patience}, nil // its end deletes the binding
+	}
+	if err == nil && !made(b, &instance) {
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
@@ -47,13 +53,14 @@ func (c *Controller) follow(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 	if len(placementsOf(&instance)) == 0 {
 		return reconcile.Result{}, c.lapse(ctx, b, &instance)
 	}
-	if !behind(b, &instance) {
+	renewal := b.RenewalAsked() && !elsewhere(b, &instance)
+	if !behind(b, &instance) && !renewal {
 		return c.refresh(ctx, b, &instance)
 	}
 	if err := c.nameClusters(ctx, b, &instance); err != nil {
 		return reconcile.Result{}, err
 	}
-	if !elsewhere(b, &instance) {
+	if !elsewhere(b, &instance) && !renewal {
 		if err := c.forgetClusters(ctx, b, &instance); err != nil {
 			return reconcile.Result{}, err
 		}
@@ -63,8 +70,27 @@ func (c *Controller) follow(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 	if err != nil {
 		return reconcile.Result{}, err // with back-off; the credentials that are there stay
 	}
-	log.FromContext(ctx).Info("follows the instance", "binding", b.Name, "from", b.Status.Issued, "to", clustersOf(&instance))
+	if renewal {
+		log.FromContext(ctx).Info("renews the credentials", "binding", b.Name, "before", b.Status.ExpiresAt)
+	} else {
+		log.FromContext(ctx).Info("follows the instance", "binding", b.Name, "from", b.Status.Issued, "to", clustersOf(&instance))
+	}
 	return c.lookAgain(b, &instance, found), c.succeed(ctx, b, &instance, issued, found)
+}
+
+// outlive deletes a binding whose instance is gone. The broker may have accepted it while the
+// instance was being deleted, and nobody unbinds it any more. The platform has until then to
+// learn that the bind failed.
+func (c *Controller) outlive(ctx context.Context, b *v1alpha1.ServiceBinding) (reconcile.Result, error) {
+	if wait := c.Patience - c.age(b); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	err := c.Live.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: b.Spec.InstanceName}, &v1alpha1.ServiceInstance{})
+	if !apierrors.IsNotFound(err) {
+		return reconcile.Result{}, err // it is there again, or nobody knows
+	}
+	err = c.Client.Delete(ctx, b, client.Preconditions{UID: &b.UID})
+	return reconcile.Result{}, client.IgnoreNotFound(err)
 }
 
 // lapse notes that nothing is issued any more: the instance is displaced

@@ -3,6 +3,7 @@ package bindings
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -29,7 +30,7 @@ import (
 // Defaults of the credentials policy, as the API declares them, for bindings that
 // did not pass through it.
 const (
-	defaultLifetimeSeconds = 86400
+	defaultLifetimeSeconds = 365 * 86400
 	defaultRole            = "edit"
 )
 
@@ -184,6 +185,9 @@ func (a *account) requestToken(ctx context.Context) (authenticationv1.TokenReque
 	crashpoint.Hit(crashAfterToken)
 	if err != nil {
 		return authenticationv1.TokenRequestStatus{}, fmt.Errorf("request token: %w", err)
+	}
+	if request.Status.Token == "" || request.Status.ExpirationTimestamp.IsZero() {
+		return authenticationv1.TokenRequestStatus{}, errors.New("request token: the answer has none")
 	}
 	return request.Status, nil
 }

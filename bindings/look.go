@@ -60,10 +60,7 @@ func (c *Controller) look(ctx context.Context, b *v1alpha1.ServiceBinding, insta
 			l.say(ctx, l.direct(ctx, p))
 		}
 	}
-	var cut int
-	if l.sockets, cut = bounded(l.sockets); cut > 0 {
-		l.absent = append(l.absent, fmt.Sprintf("%d addresses more than the %d that are listed", cut, maxHosts))
-	}
+	l.bound()
 	if len(l.sockets) == 0 && len(l.absent) == 0 {
 		l.absent = append(l.absent, "no Service and no pod of the instance is ready")
 	}
@@ -175,5 +172,14 @@ func (l *looker) exposed(ctx context.Context, clusters []string, made bool) {
 		log.FromContext(ctx).V(1).Info("exposed Services stay as they were", "binding", l.binding.Name, "reason", err.Error())
 		l.unread = true
 	}
-	l.sockets, _ = bounded(slices.Concat(found...))
+	l.sockets = slices.Concat(found...)
+	l.bound()
+}
+
+// bound leaves out what is too much, and says so.
+func (l *looker) bound() {
+	var cut int
+	if l.sockets, cut = bounded(l.sockets); cut > 0 {
+		l.absent = append(l.absent, fmt.Sprintf("%d hosts more than can be listed (%d hosts with %d ports together)", cut, maxHosts, maxSockets))
+	}
 }

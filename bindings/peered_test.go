@@ -70,7 +70,7 @@ func (f *fixture) pod(t *testing.T, cluster, namespace, name, node string) *core
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": name}},
 		Spec: corev1.PodSpec{
-			NodeName: node, AutomountServiceAccountToken: ptr.To(false), TerminationGracePeriodSeconds: ptr.To(int64(1)),
+			SchedulerName: "this-test", AutomountServiceAccountToken: ptr.To(false), TerminationGracePeriodSeconds: ptr.To(int64(1)),
 			SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 			Containers: []corev1.Container{{
 				Name: "c", Image: "example.com/web", Resources: corev1.ResourceRequirements{Requests: amount, Limits: amount},
@@ -82,6 +82,12 @@ func (f *fixture) pod(t *testing.T, cluster, namespace, name, node string) *core
 	eventually(t, "pod "+name+" is created", func(ctx context.Context) (bool, error) {
 		return f.admin[cluster].Create(ctx, pod.DeepCopy()) == nil, nil // its namespace is new
 	})
+	// As a scheduler does: consumers' pods do not choose their node.
+	if err := f.admin[cluster].SubResource("binding").Create(t.Context(), pod.DeepCopy(), &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Target: corev1.ObjectReference{Kind: "Node", Name: node},
+	}); err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, "pod "+name+" is ready", func(ctx context.Context) (bool, error) {
 		err := f.admin[cluster].Get(ctx, client.ObjectKeyFromObject(pod), pod)
 		return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {

@@ -33,22 +33,29 @@ const (
 // others than before.
 func (c *Controller) refresh(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) (reconcile.Result, error) {
 	if isMade(instance) {
-		return reconcile.Result{}, nil
+		if !c.sayWhenItEnds(ctx, b) {
+			return c.lookAgain(b, instance, sight{}), nil
+		}
+		return c.lookAgain(b, instance, sight{}), c.writeStatus(ctx, b)
 	}
 	servers, err := c.serversOf(b)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	found := c.look(ctx, b, instance)
+	found, before := c.look(ctx, b, instance), b.Status.DeepCopy()
 	changed, err := tell(b, servers, found, isPeered(instance))
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if changed && !found.unread {
+	if found.unread {
+		b.Status.Endpoints, b.Status.EndpointsAbsent, b.Status.Services = before.Endpoints, before.EndpointsAbsent, before.Services
+		changed = false
+	}
+	if c.sayWhenItEnds(ctx, b) || changed {
 		if err := c.writeStatus(ctx, b); err != nil {
 			return reconcile.Result{}, err
 		}
-		log.FromContext(ctx).Info("endpoints changed", "binding", b.Name, "hosts", len(b.Status.Endpoints), "absent", b.Status.EndpointsAbsent)
+		log.FromContext(ctx).Info("status changed", "binding", b.Name, "hosts", len(b.Status.Endpoints), "absent", b.Status.EndpointsAbsent)
 	}
 	return c.lookAgain(b, instance, found), nil
 }
@@ -61,7 +68,7 @@ func (c *Controller) lookAgain(b *v1alpha1.ServiceBinding, instance *v1alpha1.Se
 	again := c.Refresh
 	switch {
 	case isMade(instance):
-		return reconcile.Result{}
+		return reconcile.Result{RequeueAfter: c.untilNews(b)}
 	case !isPeered(instance):
 		again *= unpeeredRefreshes
 	case found.pending:

@@ -14,9 +14,14 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// maxHosts bounds the hosts that a binding lists beside the API servers, and with them
-// the requests, the addresses taken from clusters, and the size of what is stored.
-const maxHosts = 64
+const (
+	// maxHosts bounds the hosts that a binding lists beside the API servers, and with them
+	// the requests and the addresses taken from clusters.
+	maxHosts = 1024
+	// maxSockets bounds the ports of them all: with more, no further host is listed. The
+	// binding's status must fit into an object of the hub, of at most 1.5 MB.
+	maxSockets = 8192
+)
 
 // socket is one port of one host.
 type socket struct {
@@ -39,21 +44,22 @@ func socketsOf(host, service string, ports []corev1.ServicePort, number func(cor
 	return out
 }
 
-// bounded are the sockets of the first maxHosts hosts, and how many hosts that leaves out.
+// bounded are the sockets of as many hosts as are listed, and how many that leaves out.
 func bounded(sockets []socket) (kept []socket, cut int) {
-	hosts := map[string]bool{}
+	hosts, listed := map[string]bool{}, 0
 	for _, s := range sockets {
 		if shown, known := hosts[s.host]; known && !shown {
 			continue
 		} else if !known {
-			hosts[s.host] = len(hosts) < maxHosts
+			hosts[s.host] = listed < maxHosts && len(kept) < maxSockets
 			if !hosts[s.host] {
 				continue
 			}
+			listed++
 		}
 		kept = append(kept, s)
 	}
-	return kept, max(len(hosts)-maxHosts, 0)
+	return kept, len(hosts) - listed
 }
 
 // endpointsOf has one entry a host (OSB 2.17, "Endpoint Object"), in the sockets' order; and

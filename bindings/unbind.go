@@ -78,7 +78,7 @@ func (c *Controller) revokeAll(ctx context.Context, b *v1alpha1.ServiceBinding, 
 	var group errgroup.Group
 	for _, cluster := range clusters {
 		group.Go(func() error {
-			err := c.revoke(ctx, b, instance, cluster)
+			err := c.on(cluster, b, func() error { return c.revoke(ctx, b, instance, cluster) })
 			if member.IsUnknown(err) {
 				log.FromContext(ctx).Info("cluster left the inventory; its account expires with its token", "binding", b.Name, "cluster", cluster)
 				return nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -26,6 +27,7 @@ func (s *server) bind(c *call) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.due = time.Now().Add(s.BindTimeout)
 	for range maxConflicts {
 		existing, err := s.findBinding(c, c.bindingID)
 		if err != nil {
@@ -42,6 +44,9 @@ func (s *server) bind(c *call) (*reply, error) {
 		if err != nil {
 			return nil, err
 		}
+		if err := s.Usage.admit(c.platform, b); err != nil {
+			return nil, err
+		}
 		err = c.write(crashBeforeBind, crashAfterBind, func(ctx context.Context) error { return s.Client.Create(ctx, b) })
 		if apierrors.IsAlreadyExists(err) {
 			continue
@@ -49,6 +54,7 @@ func (s *server) bind(c *call) (*reply, error) {
 		if err != nil {
 			return nil, fmt.Errorf("create binding %s: %w", b.Name, err)
 		}
+		s.Usage.put(b)
 		s.metrics.accepted(plan, v1alpha1.OperationBind)
 		return s.finishBind(c, b, async, true)
 	}
@@ -68,19 +74,17 @@ func (s *server) newBinding(c *call, request *bindRequest) (*v1alpha1.ServiceBin
 	if request.ServiceID != i.Spec.ServiceID && !(rotation && request.ServiceID == "") {
 		return nil, nil, badRequest("service_id: is not the service offering of the instance.")
 	}
+	if err := s.hint(c, i.Spec.ServiceID, request.PlanID, inForce(i).PlanID); err != nil {
+		return nil, nil, err
+	}
 	operation := instanceOperation(i)
 	switch {
 	case i.DeletionTimestamp == nil && i.Status.Delivered == nil && operation.State == v1alpha1.StateFailed:
 		return nil, nil, errNoInstance // its provision failed
-	case request.PlanID != "" && !hasPlan(i, request.PlanID):
-		return nil, nil, badRequest("plan_id: is not the plan of the instance.")
 	case i.DeletionTimestamp != nil, inProgress(operation):
 		return nil, nil, errConcurrency
 	}
 	state := inForce(i)
-	if request.PlanID != "" && request.PlanID != state.PlanID {
-		return nil, nil, badRequest("plan_id: is not the plan of the instance.")
-	}
 	plan, err := s.Catalog.Snapshot().Plan(i.Spec.ServiceID, state.PlanID)
 	if err != nil {
 		return nil, nil, fmt.Errorf("find the plan of instance %s: %v", i.Name, err) // not wrapped: it is not the request's fault
@@ -152,15 +156,7 @@ func (s *server) bindAgain(c *call, b *v1alpha1.ServiceBinding, request *bindReq
 	if b.DeletionTimestamp != nil {
 		return nil, errConcurrency
 	}
-	planIsKnown := false
-	if request.PlanID != b.Spec.PlanID {
-		i, err := s.findInstance(c)
-		if err != nil {
-			return nil, err
-		}
-		planIsKnown = i != nil && request.PlanID == inForce(i).PlanID
-	}
-	if !isSameBinding(b, request, planIsKnown) {
+	if !isSameBinding(b, request) || s.hint(c, b.Spec.ServiceID, request.PlanID, b.Spec.PlanID) != nil {
 		return nil, errBindingConflict
 	}
 	if bindingOperation(b).State != v1alpha1.StateFailed {
@@ -169,7 +165,7 @@ func (s *server) bindAgain(c *call, b *v1alpha1.ServiceBinding, request *bindReq
 	if err := s.delete(c, b, crashBeforeBindingDelete, crashAfterBindingDelete); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(c.Context(), s.BindTimeout)
+	ctx, cancel := context.WithDeadline(c.Context(), c.due)
 	defer cancel()
 	_, err := await(ctx, s.Client, b, &v1alpha1.ServiceBindingList{}, func(*v1alpha1.ServiceBinding) bool { return false })
 	if errors.Is(err, errDeleted) {
@@ -192,6 +188,8 @@ func (s *server) finishBind(c *call, b *v1alpha1.ServiceBinding, async, created 
 		status := http.StatusOK
 		if created {
 			status = http.StatusCreated
+		} else if b = s.renewed(c, b); b.DeletionTimestamp != nil {
+			return nil, errConcurrency
 		}
 		body, err := s.bindingBody(b, c.version)
 		if err != nil {
@@ -201,7 +199,7 @@ func (s *server) finishBind(c *call, b *v1alpha1.ServiceBinding, async, created 
 	case c.Context().Err() != nil:
 		return nil, c.Context().Err() // the platform hung up; the binding stays, for it to fetch or delete
 	case errors.Is(err, context.DeadlineExceeded) && async:
-		return &reply{status: http.StatusAccepted, body: operationBody{token(operation)}}, nil
+		return &reply{status: http.StatusAccepted, body: operationBody{s.token(b.Name, operation)}}, nil
 	case err != nil && !errors.Is(err, context.DeadlineExceeded):
 		return nil, fmt.Errorf("wait for binding %s: %w", b.Name, err)
 	}
@@ -210,24 +208,34 @@ func (s *server) finishBind(c *call, b *v1alpha1.ServiceBinding, async, created 
 			return nil, err
 		}
 	}
-	reason := operation.Description
-	if reason == "" {
-		reason = "it took too long"
+	what := "The binding could not be made"
+	if inProgress(operation) {
+		what = fmt.Sprintf("The binding could not be made within %v", s.BindTimeout)
 	}
-	return nil, &Error{Status: http.StatusInternalServerError, Code: codeOperationFailed, Description: "The binding could not be made: " + reason + "."}
+	return nil, &Error{Status: http.StatusInternalServerError, Code: codeOperationFailed,
+		Description: what + because(b) + ". Nothing of it stays, and the same request can safely be repeated."}
 }
 
-// awaitBinding waits for a binding as long as the platform allows. The error is that
-// of a context when it has not come far enough by then.
-func (s *server) awaitBinding(c *call, b *v1alpha1.ServiceBinding, async bool, done func(*v1alpha1.ServiceBinding) bool) (*v1alpha1.ServiceBinding, error) {
-	patience := s.BindTimeout
-	if async {
-		patience = s.BindWait
+// because completes a sentence about a binding with what its controller says of the
+// operation in hand, if anything.
+func because(b *v1alpha1.ServiceBinding) string {
+	if operation := b.Status.Operation; operation != nil && operation.Generation == b.Generation && operation.Description != "" {
+		return ": " + operation.Description
 	}
-	if patience <= 0 && !done(b) {
+	return ""
+}
+
+// awaitBinding waits for a binding as long as the platform allows, counted from when it
+// asked. The error is that of a context when it has not come far enough by then.
+func (s *server) awaitBinding(c *call, b *v1alpha1.ServiceBinding, async bool, done func(*v1alpha1.ServiceBinding) bool) (*v1alpha1.ServiceBinding, error) {
+	if async && s.BindWait <= 0 && !done(b) {
 		return b, context.DeadlineExceeded
 	}
-	ctx, cancel := context.WithTimeout(c.Context(), patience)
+	due := c.due
+	if soon := time.Now().Add(s.BindWait); async && soon.Before(due) {
+		due = soon
+	}
+	ctx, cancel := context.WithDeadline(c.Context(), due)
 	defer cancel()
 	return await(ctx, s.Client, b, &v1alpha1.ServiceBindingList{}, done)
 }

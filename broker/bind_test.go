@@ -76,7 +76,7 @@ func TestBind(t *testing.T) {
 		before := f.listing()
 		for _, different := range []object{
 			with(body, "app_guid", "other"), with(body, "bind_resource", absent), with(body, "predecessor_binding_id", "b"),
-			with(body, "context", object{"platform": "kubernetes"}), with(body, "plan_id", planLarge),
+			with(body, "context", object{"platform": "kubernetes"}), with(body, "plan_id", planOther),
 		} {
 			f.refused(http.StatusConflict, "Conflict", "PUT", bindingPath("i", "b"), different)
 		}
@@ -116,7 +116,8 @@ func TestBind(t *testing.T) {
 			"while an update is in progress":         {"changing", binding(planSmall), 422, "ConcurrencyError"},
 			"while the instance is being deleted":    {"dying", binding(planSmall), 422, "ConcurrencyError"},
 			"for a plan that is not bindable":        {"fixed", binding(planFixed), 400, "BadRequest"},
-			"for another plan than the instance's":   {"i", binding(planLarge), 400, "BadRequest"},
+			"for another service's plan":             {"i", binding(planOther), 400, "BadRequest"},
+			"for an unknown plan":                    {"i", binding("nothing"), 400, "BadRequest"},
 			"for another service":                    {"i", binding(planSmall, "service_id", otherService), 400, "BadRequest"},
 			"for parameters the plan does not take":  {"i", binding(planSmall, "parameters", object{"a": 1}), 400, "BadRequest"},
 			"without an application where needed":    {"app", binding(planApp), 422, "RequiresApp"},
@@ -167,6 +168,22 @@ func TestBind(t *testing.T) {
 		}
 	})
 
+	t.Run("a platform that has missed the end of an update is served by what the instance is", func(t *testing.T) {
+		f := f.in(t)
+		f.provisioned("missed", planSmall)
+		f.finished("missed", f.want(http.StatusAccepted, "PATCH", instancePath("missed"), patch("plan_id", planLarge)).operation())
+		f.want(http.StatusCreated, "PUT", bindingPath("missed", "b"), binding(planSmall))
+		if got := f.bindingOf("missed", "b").Spec.PlanID; got != planLarge {
+			t.Errorf("stored plan %s", got)
+		}
+		f.want(http.StatusOK, "PUT", bindingPath("missed", "b"), binding(planSmall))
+		f.want(http.StatusOK, "DELETE", bindingPath("missed", "b")+"?"+deletion(planSmall), nil)
+		f.want(http.StatusAccepted, "DELETE", instancePath("missed")+"&"+deletion(planSmall), nil)
+		if !strings.Contains(f.log.String(), "plan_id was another plan than the instance's") {
+			t.Error("the log does not say so")
+		}
+	})
+
 	t.Run("after a change of plan the same bind, with the new plan, is the same", func(t *testing.T) {
 		f := f.in(t)
 		f.provisioned("moves", planSmall)
@@ -204,7 +221,7 @@ func TestBindAsynchronously(t *testing.T) {
 
 	f.fake.does("b", hold)
 	deleted := f.want(http.StatusAccepted, "DELETE", path+"?accepts_incomplete=true&"+deletion(planSmall), nil)
-	if deleted.operation() != "unbind-2" {
+	if !strings.HasPrefix(deleted.operation(), "unbind-2.") {
 		t.Errorf("operation %q", deleted.operation())
 	}
 	f.refused(http.StatusUnprocessableEntity, "ConcurrencyError", "PUT", path, binding(planSmall))
@@ -212,13 +229,16 @@ func TestBindAsynchronously(t *testing.T) {
 	if last := f.want(http.StatusOK, "GET", path+"/last_operation?operation=bind-1", nil); last.body["state"] != "failed" {
 		t.Errorf("the halted bind: %s", last)
 	}
-	if last := f.want(http.StatusOK, "GET", path+"/last_operation?operation=unbind-2", nil); last.body["state"] != "in progress" {
+	if last := f.want(http.StatusOK, "GET", path+"/last_operation?operation="+deleted.operation(), nil); last.body["state"] != "in progress" {
 		t.Errorf("the unbind: %s", last)
 	}
-	f.refused(http.StatusInternalServerError, "OperationFailed", "DELETE", path+"?"+deletion(planSmall), nil)
+	late := f.refused(http.StatusInternalServerError, "OperationFailed", "DELETE", path+"?"+deletion(planSmall), nil)
+	if description := late.body["description"].(string); !strings.Contains(description, "can safely be repeated") {
+		t.Errorf("description %q", description)
+	}
 	f.fake.does("b", succeed)
 	f.eventually("410", func() (answer, bool) {
-		last := f.do("GET", path+"/last_operation?operation=unbind-2", nil)
+		last := f.do("GET", path+"/last_operation?operation="+deleted.operation(), nil)
 		return last, last.status == http.StatusGone
 	})
 	if gone := f.want(http.StatusGone, "DELETE", path+"?"+deletion(planSmall), nil); string(gone.raw) != "{}" {
@@ -228,7 +248,10 @@ func TestBindAsynchronously(t *testing.T) {
 	t.Run("a synchronous one that takes too long is taken back", func(t *testing.T) {
 		f := f.in(t)
 		f.fake.does("slow", hold)
-		f.refused(http.StatusInternalServerError, "OperationFailed", "PUT", bindingPath("i", "slow"), binding(planSmall))
+		a := f.refused(http.StatusInternalServerError, "OperationFailed", "PUT", bindingPath("i", "slow"), binding(planSmall))
+		if got := a.body["description"]; got != "The binding could not be made within 300ms. Nothing of it stays, and the same request can safely be repeated." {
+			t.Errorf("description %q", got)
+		}
 		if b := f.bindingOf("i", "slow"); b != nil && b.DeletionTimestamp == nil {
 			t.Error("the binding is still there")
 		}
@@ -250,6 +273,32 @@ func TestBindAsynchronously(t *testing.T) {
 		if a := f.do("PUT", path, binding(planSmall)); a.status != http.StatusAccepted && a.status != http.StatusCreated {
 			t.Errorf("got %s", a)
 		}
+	})
+
+	t.Run("one that finds a failed one, which is slow to go, is answered in the same time", func(t *testing.T) {
+		f := f.in(t)
+		f.fake.does("twice", fail)
+		f.want(http.StatusAccepted, "PUT", bindingPath("i", "twice")+"?accepts_incomplete=true", binding(planSmall))
+		f.eventually("the bind to fail", func() (answer, bool) {
+			last := f.do("GET", bindingPath("i", "twice")+"/last_operation", nil)
+			return last, last.body["state"] == "failed"
+		})
+		f.fake.does("twice", hold)
+		start, gone := time.Now(), make(chan struct{})
+		go func() { // half of its time is over when the failed one goes
+			defer close(gone)
+			<-time.After(150 * time.Millisecond)
+			failed := f.bindingOf("i", "twice")
+			failed.Finalizers = nil
+			if err := f.hub.Update(context.Background(), failed); err != nil {
+				f.t.Error(err)
+			}
+		}()
+		f.refused(http.StatusInternalServerError, "OperationFailed", "PUT", bindingPath("i", "twice"), binding(planSmall))
+		if took := time.Since(start); took > 420*time.Millisecond {
+			t.Errorf("took %v, more than the 300ms that it may", took)
+		}
+		<-gone
 	})
 
 	t.Run("the hung-up client of a synchronous one finds it when it asks again", func(t *testing.T) {

@@ -6,7 +6,7 @@ import "github.com/sluice-dev/sluice/api/v1alpha1"
 // GET /v2/service_instances/:id/service_bindings/:id/last_operation (OSB 2.17,
 // "Polling Last Operation for Service Bindings"). It reads live and writes nothing.
 func (s *server) bindingLastOperation(c *call) (*reply, error) {
-	asked, err := c.operation()
+	asked, err := s.operation(c, v1alpha1.BindingName(c.platform.Name, c.instanceID, c.bindingID))
 	if err != nil {
 		return nil, err
 	}

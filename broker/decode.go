@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 
@@ -17,6 +19,10 @@ import (
 // maxDrainBytes is how much of a body that is too large is still read, so that
 // the client gets to see the answer instead of a broken connection.
 const maxDrainBytes = 16 << 20
+
+// maxStoredBytes is how long what is stored of a request may be. The hub stores it up to
+// three times in an object of at most 1.5 MB, and keeps earlier versions for a while.
+const maxStoredBytes = 64 << 10
 
 // The request bodies: the types of brokerapi, where fields are told absent from
 // empty, and with what is newer.
@@ -39,10 +45,10 @@ type (
 	}
 )
 
-// decodeBody reads a request body: one JSON object, nothing beside it. Content-Type
-// is not looked at; curl -d sends a form's.
+// decodeBody reads a request body: one JSON object, nothing beside it, and no number that
+// the hub cannot store. Content-Type is not looked at; curl -d sends a form's.
 func (s *server) decodeBody(c *call, into any) error {
-	err := strictjson.Decode(c.Body, strictjson.Limits{Object: true, Bytes: s.MaxBodyBytes}, into)
+	err := strictjson.Decode(c.Body, strictjson.Limits{Object: true, Bytes: s.MaxBodyBytes, Float64: true}, into)
 	if malformed := (*strictjson.Error)(nil); errors.As(err, &malformed) {
 		if malformed.Kind == strictjson.TooLarge {
 			_, _ = io.CopyN(io.Discard, c.Body, maxDrainBytes)
@@ -65,6 +71,7 @@ func (s *server) decodeProvision(c *call) (*provisionRequest, error) {
 		required("service_id", request.ServiceID), required("plan_id", request.PlanID),
 		required("organization_guid", request.OrganizationGUID), required("space_guid", request.SpaceGUID),
 		wantObject("parameters", &request.RawParameters), c.checkContext(&request.RawContext),
+		storable("context and parameters", request.RawContext, request.RawParameters),
 	)
 	request.MaintenanceInfo = present(request.MaintenanceInfo)
 	return request, err
@@ -79,6 +86,7 @@ func (s *server) decodeUpdate(c *call) (*updateRequest, error) {
 	err := errors.Join(
 		required("service_id", request.ServiceID), wantObject("parameters", &request.RawParameters),
 		wantObject("previous_values", &request.PreviousValues), c.checkContext(&request.RawContext),
+		storable("context and parameters", request.RawContext, request.RawParameters),
 	)
 	if request.PlanID != nil {
 		err = errors.Join(err, required("plan_id", *request.PlanID))
@@ -102,7 +110,8 @@ func (s *server) decodeBind(c *call) (*bindRequest, error) {
 		err = required("predecessor_binding_id", *request.PredecessorBindingID)
 	}
 	err = errors.Join(err, wantObject("parameters", &request.RawParameters),
-		wantObject("bind_resource", &request.RawBindResource), c.checkContext(&request.RawContext))
+		wantObject("bind_resource", &request.RawBindResource), c.checkContext(&request.RawContext),
+		storable("context, parameters and bind_resource", request.RawContext, request.RawParameters, request.RawBindResource))
 	if err != nil {
 		return nil, err
 	}
@@ -142,6 +151,18 @@ func required(field, value string) error {
 	return nil
 }
 
+// storable checks that what is kept of a request is not too long.
+func storable(fields string, stored ...json.RawMessage) error {
+	length := 0
+	for _, raw := range stored {
+		length += len(raw)
+	}
+	if length > maxStoredBytes {
+		return tooLarge(fmt.Sprintf("%s take %d bytes together, and %d at most are stored", fields, length, maxStoredBytes), nil)
+	}
+	return nil
+}
+
 // wantObject checks that a field is an object, and makes null the same as absent.
 func wantObject(field string, raw *json.RawMessage) error {
 	trimmed := bytes.TrimSpace(*raw)
@@ -152,6 +173,25 @@ func wantObject(field string, raw *json.RawMessage) error {
 		return badRequest("%s: want an object.", field)
 	}
 	return nil
+}
+
+// withoutNulls is an object without its members that are null. Clients that leave an empty
+// object out can so ask for one.
+func withoutNulls(raw json.RawMessage) json.RawMessage {
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &object); err != nil {
+		return raw // it has been decoded strictly before
+	}
+	before := len(object)
+	maps.DeleteFunc(object, func(_ string, value json.RawMessage) bool { return bytes.Equal(value, []byte("null")) })
+	if len(object) == before {
+		return raw
+	}
+	kept, err := json.Marshal(object)
+	if err != nil {
+		return raw
+	}
+	return kept
 }
 
 // present makes an empty maintenance_info the same as none: some platforms always send it.

@@ -26,9 +26,11 @@ func (s *server) deprovision(c *call) (*reply, error) {
 		return nil, errGone
 	case i.Spec.ServiceID != serviceID:
 		return nil, badRequest("service_id: is not the service offering of the instance.")
-	case !hasPlan(i, planID):
-		return nil, badRequest("plan_id: is not the plan of the instance.")
-	case !async:
+	}
+	if err := s.hint(c, serviceID, planID, inForce(i).PlanID); err != nil {
+		return nil, err
+	}
+	if !async {
 		return nil, errAsyncRequired
 	}
 	if i.DeletionTimestamp == nil {
@@ -47,5 +49,5 @@ func (s *server) deprovision(c *call) (*reply, error) {
 			return &reply{status: http.StatusOK, body: emptyBody{}}, nil
 		}
 	}
-	return &reply{status: http.StatusAccepted, body: operationBody{token(instanceOperation(i))}}, nil
+	return &reply{status: http.StatusAccepted, body: operationBody{s.token(i.Name, instanceOperation(i))}}, nil
 }

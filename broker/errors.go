@@ -26,9 +26,13 @@ const (
 	codeNotFound               = "NotFound"
 	codeMethodNotAllowed       = "MethodNotAllowed"
 	codeConflict               = "Conflict"
+	codeLimitReached           = "LimitReached"
+	codeTooManyFailures        = "TooManyFailures"
 	codeUnsupportedVersion     = "UnsupportedVersion"
 	codeTooLarge               = "RequestTooLarge"
 	codePlanChangeNotSupported = "PlanChangeNotSupported"
+	codeParametersConflict     = "ParametersConflict"
+	codeNotProvisioned         = "NotProvisioned"
 	codeOperationFailed        = "OperationFailed"
 	codeUnavailable            = "Unavailable"
 	codeInternalError          = "InternalError"
@@ -46,6 +50,8 @@ type Error struct {
 	InstanceUsable *bool
 	// UpdateRepeatable says, of a failed update, whether it may be tried again.
 	UpdateRepeatable *bool
+	// Allow lists the methods of the URL, of 405 (RFC 9110, section 15.5.6).
+	Allow string
 	// RetryAfter asks the platform to wait; zero does not.
 	RetryAfter time.Duration
 	// Err is the cause, for the log only.
@@ -73,17 +79,24 @@ var (
 	errMaintenanceInfo = &Error{Status: http.StatusUnprocessableEntity, Code: codeMaintenanceInfoConflict,
 		Description: "The maintenance information for the requested Service Plan has changed."}
 
-	errGone             = &Error{Status: http.StatusGone}
-	errUnauthorized     = &Error{Status: http.StatusUnauthorized, Code: codeUnauthorized, Description: "The credentials are missing or wrong."}
-	errNoSuchRoute      = &Error{Status: http.StatusNotFound, Code: codeNotFound, Description: "OSB 2.17 has no such URL."}
-	errNoSuchMethod     = &Error{Status: http.StatusMethodNotAllowed, Code: codeMethodNotAllowed, Description: "This URL does not have this method."}
-	errNoInstance       = &Error{Status: http.StatusNotFound, Code: codeNotFound, Description: "There is no such service instance."}
-	errNoBinding        = &Error{Status: http.StatusNotFound, Code: codeNotFound, Description: "There is no such service binding."}
+	errGone           = &Error{Status: http.StatusGone}
+	errUnauthorized   = &Error{Status: http.StatusUnauthorized, Code: codeUnauthorized, Description: "The credentials are missing or wrong."}
+	errNoSuchRoute    = &Error{Status: http.StatusNotFound, Code: codeNotFound, Description: "OSB 2.17 has no such URL."}
+	errNoInstance     = &Error{Status: http.StatusNotFound, Code: codeNotFound, Description: "There is no such service instance."}
+	errNoBinding      = &Error{Status: http.StatusNotFound, Code: codeNotFound, Description: "There is no such service binding."}
+	errNotProvisioned = &Error{Status: http.StatusUnprocessableEntity, Code: codeNotProvisioned,
+		Description: "The service instance could not be provisioned, so there is nothing to update. Repeat the provision, or delete the instance."}
 	errInstanceConflict = &Error{Status: http.StatusConflict, Code: codeConflict,
 		Description: "A service instance with this id but different attributes exists."}
 	errBindingConflict = &Error{Status: http.StatusConflict, Code: codeConflict,
 		Description: "A service binding with this id but different attributes exists."}
 )
+
+// methodNotAllowed refuses a method that a URL does not have.
+func methodNotAllowed(allow string) *Error {
+	return &Error{Status: http.StatusMethodNotAllowed, Code: codeMethodNotAllowed, Allow: allow,
+		Description: "This URL does not have this method; it has " + allow + "."}
+}
 
 func badRequest(format string, args ...any) *Error {
 	return &Error{Status: http.StatusBadRequest, Code: codeBadRequest, Description: fmt.Sprintf(format, args...)}

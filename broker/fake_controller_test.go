@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -25,18 +26,22 @@ const (
 	fail    behaviour = "fail" // for good
 )
 
+// internal is for operators: no platform ever reads it.
+const internal = "eu-1: 2 cpu free of 8: Get \"https://10.0.0.7:6443/api\": connection refused"
+
 // fakeController stands in for the instance and the binding controller: it writes the
 // statuses that they write, and touches no cluster.
 type fakeController struct {
 	*fixture
 	mu         sync.Mutex
 	behaviours map[string]behaviour // by instance or binding id as the platform chose it
+	clock      clock.PassiveClock
 	kick       chan struct{}
 }
 
-func startFakeController(t testing.TB, f *fixture) *fakeController {
+func startFakeController(t testing.TB, f *fixture, c clock.PassiveClock) *fakeController {
 	t.Helper()
-	fake := &fakeController{fixture: f, behaviours: map[string]behaviour{}, kick: make(chan struct{}, 1)}
+	fake := &fakeController{fixture: f, behaviours: map[string]behaviour{}, kick: make(chan struct{}, 1), clock: c}
 	ctx, cancel := context.WithCancel(context.Background())
 	instances, err := f.hub.Watch(ctx, &v1alpha1.ServiceInstanceList{}, client.InNamespace(f.namespace))
 	if err != nil {
@@ -127,7 +132,7 @@ func (fake *fakeController) instance(ctx context.Context, i *v1alpha1.ServiceIns
 	operation := &v1alpha1.Operation{Type: kind, Generation: i.Generation, State: v1alpha1.StateSucceeded, StartedAt: now, FinishedAt: &now}
 	i.Status.Operation, i.Status.ObservedGeneration = operation, i.Generation
 	if does == fail {
-		operation.State, operation.Description = v1alpha1.StateFailed, "no cluster has so much"
+		operation.State, operation.Description, operation.Summary = v1alpha1.StateFailed, internal, "no cluster has so much"
 		if kind == v1alpha1.OperationUpdate {
 			yes := true
 			operation.InstanceUsable, operation.UpdateRepeatable = &yes, &yes
@@ -151,23 +156,23 @@ func (fake *fakeController) binding(ctx context.Context, b *v1alpha1.ServiceBind
 		controllerutil.RemoveFinalizer(b, v1alpha1.Finalizer)
 		return fake.hub.Update(ctx, b)
 	}
-	if b.Status.Operation != nil {
+	if b.Status.Operation != nil && !b.RenewalAsked() {
 		return nil
 	}
-	now := metav1.Now()
+	now := metav1.NewTime(fake.clock.Now())
 	operation := &v1alpha1.Operation{Type: v1alpha1.OperationBind, Generation: b.Generation, State: v1alpha1.StateSucceeded, StartedAt: now, FinishedAt: &now}
 	b.Status.Operation = operation
 	if does == fail {
 		operation.State, operation.Description = v1alpha1.StateFailed, "cluster eu-1 does not answer"
 		return fake.hub.Status().Update(ctx, b)
 	}
-	sealed, err := fake.keys.Seal([]byte(`{"token":"secret-of-`+string(b.UID)+`"}`), seal.Owner("ServiceBinding", b.Namespace, b.Name, string(b.UID)))
+	sealed, err := fake.keys.Seal([]byte(`{"token":"secret-of-`+string(b.UID)+b.Annotations[v1alpha1.AnnotationRenew]+`"}`), seal.Owner("ServiceBinding", b.Namespace, b.Name, string(b.UID)))
 	if err != nil {
 		return err
 	}
 	b.Status.SealedCredentials = sealed
 	b.Status.Endpoints = []v1alpha1.Endpoint{{Host: "10.0.0.1", Ports: []string{"6443"}, Protocol: "tcp"}}
 	expires, renew := metav1.NewTime(now.Add(time.Hour)), metav1.NewTime(now.Add(55*time.Minute))
-	b.Status.ExpiresAt, b.Status.RenewBefore = &expires, &renew
+	b.Status.IssuedAt, b.Status.ExpiresAt, b.Status.RenewBefore = &now, &expires, &renew
 	return fake.hub.Status().Update(ctx, b)
 }

@@ -7,13 +7,16 @@ import (
 )
 
 // fetchBinding answers GET /v2/service_instances/:id/service_bindings/:id (OSB 2.17,
-// "Fetching a Service Binding").
+// "Fetching a Service Binding"). Credentials past half of their life are renewed by it.
 func (s *server) fetchBinding(c *call) (*reply, error) {
 	b, err := s.findBinding(c, c.bindingID)
 	switch {
 	case err != nil:
 		return nil, err
 	case b == nil, b.DeletionTimestamp != nil, bindingOperation(b).State != v1alpha1.StateSucceeded:
+		return nil, errNoBinding
+	}
+	if b = s.renewed(c, b); b.DeletionTimestamp != nil {
 		return nil, errNoBinding
 	}
 	body, err := s.bindingBody(b, c.version)

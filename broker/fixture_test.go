@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -56,6 +57,9 @@ platforms:
 - name: k8s
   basic: [{username: k8s, password: password-of-k8s}]
   deletedLastOperation: succeeded
+- name: small
+  bearer: [token-of-small]
+  limits: {instances: 2, bytes: 32Ki}
 `
 
 // fixture is a broker on a real hub, with a fake controller that carries out what
@@ -73,11 +77,7 @@ type fixture struct {
 
 func newFixture(t testing.TB, change ...func(*Options)) *fixture {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	hub, err := client.NewWithWatch(hubtest.Start(t).Config, client.Options{Scheme: scheme})
+	hub, err := client.NewWithWatch(hubtest.Start(t).Config, client.Options{Scheme: scheme(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func newFixture(t testing.TB, change ...func(*Options)) *fixture {
 	f.sell(offerings()...)
 	options := Options{
 		Client: hub, Namespace: f.namespace, Catalog: f.catalog, Platforms: platforms, Keys: keys,
-		BindWait: 20 * time.Second, BindTimeout: 20 * time.Second,
+		BindWait: 20 * time.Second, BindTimeout: 20 * time.Second, Clock: clock.RealClock{},
 		Logger: slog.New(slog.NewTextHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	for _, c := range change {
@@ -102,8 +102,17 @@ func newFixture(t testing.TB, change ...func(*Options)) *fixture {
 	if f.handler, err = New(options); err != nil {
 		t.Fatal(err)
 	}
-	f.fake = startFakeController(t, f)
+	f.fake = startFakeController(t, f, options.Clock)
 	return f
+}
+
+func scheme(t testing.TB) *runtime.Scheme {
+	t.Helper()
+	s := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(s); err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // in is the fixture for a subtest: what fails, fails there.
@@ -217,6 +226,9 @@ func (f *fixture) doWith(ctx context.Context, method, path string, body any, how
 	recorder := httptest.NewRecorder()
 	f.handler.ServeHTTP(recorder, request)
 	a := answer{status: recorder.Code, header: recorder.Header(), raw: recorder.Body.Bytes()}
+	if strings.Contains(recorder.Body.String(), "10.0.0.7") || strings.Contains(recorder.Body.String(), "cpu free") {
+		f.t.Errorf("%s %s shows a platform what is for operators: %s", method, path, a.raw)
+	}
 	if len(a.raw) > 0 {
 		if err := json.Unmarshal(a.raw, &a.body); err != nil {
 			f.t.Fatalf("%s %s: %d with a body that is no JSON object: %s", method, path, a.status, a.raw)

@@ -53,10 +53,13 @@ type call struct {
 
 	// Of the routes that have them:
 	instanceID, bindingID string
+	// due is when a bind or unbind must be answered that is synchronous.
+	due time.Time
 
 	// For the record of the request:
 	route, template string
 	err             error
+	note            string
 }
 
 // reply is a successful answer.
@@ -109,12 +112,10 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 
 // admit checks what all routes ask of a request.
 func (s *server) admit(c *call) error {
-	platform, ok := s.Platforms.Authenticate(c.Request)
-	if !ok {
-		return errUnauthorized
-	}
-	c.platform = platform
 	var err error
+	if c.platform, err = s.authenticate(c.Request); err != nil {
+		return err
+	}
 	if c.version, err = parseVersion(c.Header.Get(headerVersion)); err != nil {
 		return err
 	}
@@ -175,6 +176,9 @@ func (s *server) refuse(w http.ResponseWriter, c *call, err error) {
 		for _, challenge := range s.Platforms.challenges() {
 			w.Header().Add("WWW-Authenticate", challenge)
 		}
+	}
+	if e.Allow != "" {
+		w.Header().Set("Allow", e.Allow)
 	}
 	(&reply{status: e.Status, body: errorResponse(e, c.version), retryAfter: e.RetryAfter}).write(w)
 }
@@ -238,6 +242,9 @@ func (s *server) record(c *call, w *statusWriter, span trace.Span, took time.Dur
 		attributes = append(attributes, slog.String("binding", name))
 		traced = append(traced, attribute.String("sluice.binding", name))
 	}
+	if c.note != "" {
+		attributes = append(attributes, slog.String("note", c.note))
+	}
 	level := slog.LevelInfo
 	switch {
 	case c.err == nil:
@@ -251,7 +258,12 @@ func (s *server) record(c *call, w *statusWriter, span trace.Span, took time.Dur
 		// What is said to the platform may quote the request; the code does not.
 		attributes = append(attributes, slog.String("error", response(c.err, "").Code))
 	}
-	s.Logger.LogAttrs(c.Context(), level, "request", attributes...)
+	write := func() { s.Logger.LogAttrs(c.Context(), level, "request", attributes...) }
+	if c.platform == nil {
+		s.strangers.record(&attributes, write)
+	} else {
+		write()
+	}
 	s.metrics.answered(c.route, platform, w.status, took)
 	if c.template != "" {
 		span.SetName(c.Method + " " + c.template)
@@ -292,8 +304,9 @@ func parseOriginatingIdentity(header string) (*v1alpha1.OriginatingIdentity, err
 		return nil, malformed
 	}
 	var object map[string]any
-	if err := strictjson.Decode(strings.NewReader(string(value)), strictjson.Limits{Object: true, Bytes: maxIdentityBytes}, &object); err != nil {
-		return nil, malformed
+	limits := strictjson.Limits{Object: true, Bytes: maxIdentityBytes, Float64: true}
+	if err := strictjson.Decode(strings.NewReader(string(value)), limits, &object); err != nil {
+		return nil, badRequest("%s: its value is malformed: %v.", headerOriginatingIdentity, err)
 	}
 	return &v1alpha1.OriginatingIdentity{Platform: platform, Value: runtime.RawExtension{Raw: value}}, nil
 }

@@ -16,9 +16,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/seal"
+	"github.com/sluice-dev/sluice/internal/strictjson"
 )
 
 // Platform is an OSB caller. It has a space of instance ids of its own and sees
@@ -28,6 +30,8 @@ type Platform struct {
 	Name string
 	// DeletedLastOperation is what a poll for a deprovision or unbind gets that is done.
 	DeletedLastOperation DeletedLastOperation
+	// Limits of what it may keep on the hub.
+	Limits Limits
 }
 
 // DeletedLastOperation is an answer to a poll for a deletion that is done. The
@@ -38,7 +42,8 @@ type DeletedLastOperation string
 const (
 	// DeletedGone answers 410 Gone.
 	DeletedGone DeletedLastOperation = "gone"
-	// DeletedSucceeded answers 200 with the state succeeded.
+	// DeletedSucceeded answers 200 with the state succeeded, also to polls that name no
+	// operation.
 	DeletedSucceeded DeletedLastOperation = "succeeded"
 )
 
@@ -54,9 +59,11 @@ const recheck = time.Second
 //	  bearer: […]                       # tokens
 //	  clientCertificateNames: [cf.eu]   # common names of verified client certificates
 //	  deletedLastOperation: succeeded   # default: gone
+//	  limits: {instances: 1000, bytes: 64Mi}  # default: 50000, 512Mi
 //
 // The file is read again when it changes; while it cannot be used, the platforms
-// stay as they were. Only digests of secrets are kept in memory.
+// stay as they were. One that others than its owner may read cannot be used, unless it
+// is a mounted Secret. Only digests of secrets are kept in memory.
 type Platforms struct {
 	path string
 
@@ -103,8 +110,13 @@ func ParsePlatforms(document []byte) (*Platforms, error) {
 // on which credentials are known or how far those sent are right. A request with an
 // Authorization header is judged by that alone.
 func (p *Platforms) Authenticate(r *http.Request) (*Platform, bool) {
+	platform, _, ok := p.identify(r)
+	return platform, ok
+}
+
+// identify is Authenticate that also returns the digest of the credentials sent.
+func (p *Platforms) identify(r *http.Request) (platform *Platform, sent [sha256.Size]byte, ok bool) {
 	p.refresh()
-	var sent [sha256.Size]byte
 	authorization := r.Header.Get("Authorization")
 	switch scheme, token, _ := strings.Cut(authorization, " "); {
 	case strings.EqualFold(scheme, "Bearer"):
@@ -121,9 +133,9 @@ func (p *Platforms) Authenticate(r *http.Request) (*Platform, bool) {
 		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(known[i].digest[:], sent[:]), i, found)
 	}
 	if found < 0 {
-		return nil, false
+		return nil, sent, false
 	}
-	return known[found].platform, true
+	return known[found].platform, sent, true
 }
 
 // challenges are the values of WWW-Authenticate (RFC 9110, section 11.6.1).
@@ -173,6 +185,9 @@ func (p *Platforms) load() error {
 		p.file = nil
 		return fmt.Errorf("read platforms: %w", err)
 	}
+	if err := seal.CheckPrivate(p.path, file); err != nil {
+		return fmt.Errorf("read platforms from %s: %w", p.path, err)
+	}
 	document, err := os.ReadFile(p.path)
 	if err != nil {
 		return fmt.Errorf("read platforms: %w", err)
@@ -187,32 +202,66 @@ func (p *Platforms) load() error {
 
 // platformFile is the form of the file.
 type platformFile struct {
-	Platforms []struct {
-		Name  string `json:"name"`
-		Basic []struct {
-			Username string `json:"username"`
-			Password string `json:"password"`
-		} `json:"basic"`
-		Bearer                 []string             `json:"bearer"`
-		ClientCertificateNames []string             `json:"clientCertificateNames"`
-		DeletedLastOperation   DeletedLastOperation `json:"deletedLastOperation"`
-	} `json:"platforms"`
+	Platforms []ListedPlatform `json:"platforms"`
+}
+
+// ListedPlatform is what the file says about one platform, its secrets in clear.
+type ListedPlatform struct {
+	Name                   string               `json:"name"`
+	Basic                  []BasicCredential    `json:"basic,omitempty"`
+	Bearer                 []string             `json:"bearer,omitempty"`
+	ClientCertificateNames []string             `json:"clientCertificateNames,omitempty"`
+	DeletedLastOperation   DeletedLastOperation `json:"deletedLastOperation,omitempty"`
+	Limits                 *ListedLimits        `json:"limits,omitempty"`
+}
+
+// ListedLimits are a platform's limits; what is absent is the default.
+type ListedLimits struct {
+	Instances *int64             `json:"instances,omitempty"`
+	Bytes     *resource.Quantity `json:"bytes,omitempty"`
+}
+
+// limits are those of a platform.
+func (l *ListedLimits) limits() Limits {
+	limits := Limits{Instances: defaultInstances, Bytes: defaultHeldBytes}
+	if l != nil && l.Instances != nil {
+		limits.Instances = *l.Instances
+	}
+	if l != nil && l.Bytes != nil {
+		limits.Bytes = l.Bytes.Value()
+	}
+	return limits
+}
+
+// BasicCredential is a user with a password (RFC 7617).
+type BasicCredential struct {
+	Username string `json:"username"`
+	Password string `json:"password"`
+}
+
+// ListPlatforms reads what a document of that form says. It judges nothing but the form.
+func ListPlatforms(document []byte) ([]ListedPlatform, error) {
+	var file platformFile
+	if err := strictjson.DecodeYAML(document, &file); err != nil {
+		return nil, err
+	}
+	return file.Platforms, nil
 }
 
 var platformName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$`)
 
 // parseRoster reads the file's content. Its errors name platforms, never secrets.
 func parseRoster(document []byte) (*roster, error) {
-	var file platformFile
-	if err := yaml.UnmarshalStrict(document, &file); err != nil {
-		return nil, errors.New("not YAML of the documented form (a list under platforms; a field unknown, repeated or of the wrong type)")
+	listed, err := ListPlatforms(document)
+	if err != nil {
+		return nil, err
 	}
-	if len(file.Platforms) == 0 {
+	if len(listed) == 0 {
 		return nil, errors.New("no platform is listed")
 	}
 	r := &roster{}
 	names, owners := map[string]bool{}, map[[sha256.Size]byte]string{}
-	for _, entry := range file.Platforms {
+	for _, entry := range listed {
 		if !platformName.MatchString(entry.Name) {
 			return nil, fmt.Errorf("platform %q: a name has up to 63 lower-case letters, digits, dots and dashes", entry.Name)
 		}
@@ -223,7 +272,10 @@ func parseRoster(document []byte) (*roster, error) {
 			return nil, fmt.Errorf("platform %s is listed twice", entry.Name)
 		}
 		names[entry.Name] = true
-		platform := &Platform{Name: entry.Name, DeletedLastOperation: entry.DeletedLastOperation}
+		platform := &Platform{Name: entry.Name, DeletedLastOperation: entry.DeletedLastOperation, Limits: entry.Limits.limits()}
+		if platform.Limits.Instances < 0 || platform.Limits.Bytes < 0 {
+			return nil, fmt.Errorf("platform %s: limits are zero or more", entry.Name)
+		}
 		switch platform.DeletedLastOperation {
 		case "":
 			platform.DeletedLastOperation = DeletedGone

@@ -162,3 +162,46 @@ func FuzzPlatforms(f *testing.F) {
 		}
 	})
 }
+
+// TestPlatformsFileFaults: what is wrong with the file is named by field and line, without its secrets, and a file that
+// others may read is refused.
+func TestPlatformsFileFaults(t *testing.T) {
+	for _, row := range []struct{ name, document, says string }{
+		{"an unknown field", "platforms:\n- name: cf\n  pasword: hunter2\n", "line 3: platforms[0].pasword: unknown field"},
+		{"a password that is a number", "platforms:\n- name: cf\n  basic:\n  - {username: cf, password: 8675309}\n", "line 4: platforms[0].basic[0].password: want a string, got a number"},
+		{"a list that is none", "platforms: {name: hunter2}\n", "line 1: platforms: want a"},
+		{"a key twice", "platforms:\n- name: cf\n  name: cf\n", "line 3"},
+		{"no YAML", "platforms: [hunter2", "line 1"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			_, err := ParsePlatforms([]byte(row.document))
+			if err == nil || !strings.Contains(err.Error(), row.says) {
+				t.Fatalf("got %v, want %q", err, row.says)
+			}
+			for _, secret := range []string{"hunter2", "8675309"} {
+				if strings.Contains(err.Error(), secret) {
+					t.Errorf("a secret is in the error: %v", err)
+				}
+			}
+		})
+	}
+	file := filepath.Join(t.TempDir(), "platforms.yaml")
+	if err := os.WriteFile(file, []byte("platforms: [{name: cf, bearer: [token]}]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for mode, refused := range map[os.FileMode]bool{0o600: false, 0o400: false, 0o640: true, 0o604: true, 0o644: true} {
+		if err := os.Chmod(file, mode); err != nil {
+			t.Fatal(err)
+		}
+		_, err := LoadPlatforms(file)
+		if refused != (err != nil) || refused && !strings.Contains(err.Error(), "chmod 600 "+file) {
+			t.Errorf("mode %04o: %v", mode, err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(filepath.Dir(file), "..data"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadPlatforms(file); err != nil {
+		t.Errorf("a mounted Secret: %v", err)
+	}
+}

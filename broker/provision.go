@@ -2,9 +2,11 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,19 +33,23 @@ func (s *server) provision(c *call) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, err := s.Catalog.Snapshot().Plan(request.ServiceID, request.PlanID)
+	snapshot := s.Catalog.Snapshot()
+	plan, err := c.findPlan(snapshot, request.ServiceID, request.PlanID)
 	if err != nil {
 		return nil, err
 	}
-	refusal := c.admissible(plan, request, async)
+	refusal := c.admissible(snapshot, plan, request, async)
 	for range maxConflicts {
 		if refusal == nil {
 			created, err := s.createInstance(c, request, plan)
 			if err == nil {
 				return s.instanceReply(c, created, plan, http.StatusAccepted), nil
 			}
-			if !apierrors.IsAlreadyExists(err) {
+			if !apierrors.IsAlreadyExists(err) && !is[*Error](err) {
 				return nil, err
+			}
+			if is[*Error](err) {
+				refusal = err // one that is there is answered all the same
 			}
 		}
 		existing, err := s.findInstance(c)
@@ -65,8 +71,8 @@ func (s *server) provision(c *call) (*reply, error) {
 }
 
 // admissible says why a request cannot make a new instance.
-func (c *call) admissible(plan *catalog.Plan, request *provisionRequest, async bool) error {
-	if err := c.mayOrder(plan); err != nil {
+func (c *call) admissible(snapshot *catalog.Snapshot, plan *catalog.Plan, request *provisionRequest, async bool) error {
+	if err := c.mayOrder(snapshot, plan); err != nil {
 		return err
 	}
 	if err := plan.ValidateCreate(request.RawParameters); err != nil {
@@ -82,14 +88,34 @@ func (c *call) admissible(plan *catalog.Plan, request *provisionRequest, async b
 }
 
 // mayOrder refuses plans that are not sold, or not to this platform.
-func (c *call) mayOrder(plan *catalog.Plan) error {
+func (c *call) mayOrder(snapshot *catalog.Snapshot, plan *catalog.Plan) error {
 	if !plan.VisibleTo(c.platform.Name) {
-		return &catalog.UnknownPlanError{ServiceID: plan.Offering.ID, PlanID: plan.ID}
+		return c.unseen(snapshot, &catalog.UnknownPlanError{ServiceID: plan.Offering.ID, PlanID: plan.ID})
 	}
 	if plan.Offering.Retired {
 		return badRequest("plan_id: the service offering %s is being withdrawn.", plan.Offering.Name)
 	}
 	return nil
+}
+
+// findPlan finds a plan, whether or not the platform sees it: it may have instances of one
+// that was hidden since.
+func (c *call) findPlan(snapshot *catalog.Snapshot, serviceID, planID string) (*catalog.Plan, error) {
+	plan, err := snapshot.Plan(serviceID, planID)
+	if unknown := (*catalog.UnknownPlanError)(nil); errors.As(err, &unknown) {
+		return nil, c.unseen(snapshot, unknown)
+	}
+	return plan, err
+}
+
+// unseen says that there is no such plan, or no such service offering where the platform
+// sees none of its plans: what is hidden from it is answered like what does not exist.
+func (c *call) unseen(snapshot *catalog.Snapshot, plan *catalog.UnknownPlanError) error {
+	sees := func(o *catalog.Offering) bool { return o.ID == plan.ServiceID }
+	if slices.ContainsFunc(snapshot.Offerings(c.platform.Name), sees) {
+		return plan
+	}
+	return &catalog.UnknownServiceError{ServiceID: plan.ServiceID}
 }
 
 func maintenanceVersion(plan *catalog.Plan) string {
@@ -113,10 +139,14 @@ func (s *server) createInstance(c *call, request *provisionRequest, plan *catalo
 			OriginatingIdentity: c.identity,
 		},
 	}
+	if err := s.Usage.admit(c.platform, i); err != nil {
+		return nil, err
+	}
 	err := c.write(crashBeforeProvision, crashAfterProvision, func(ctx context.Context) error { return s.Client.Create(ctx, i) })
 	if err != nil {
 		return nil, fmt.Errorf("create instance %s: %w", i.Name, err)
 	}
+	s.Usage.put(i)
 	s.metrics.accepted(plan, v1alpha1.OperationProvision)
 	return i, nil
 }
@@ -136,7 +166,7 @@ func (s *server) provisionAgain(c *call, i *v1alpha1.ServiceInstance, request *p
 	case !async:
 		return nil, errAsyncRequired
 	case operation.State == v1alpha1.StateFailed:
-		if err := c.mayOrder(plan); err != nil {
+		if err := c.mayOrder(s.Catalog.Snapshot(), plan); err != nil {
 			return nil, err
 		}
 		if err := s.attempt(c, i); err != nil {
@@ -162,7 +192,7 @@ func (s *server) attempt(c *call, i *v1alpha1.ServiceInstance) error {
 func (s *server) instanceReply(c *call, i *v1alpha1.ServiceInstance, plan *catalog.Plan, status int) *reply {
 	operation := ""
 	if status == http.StatusAccepted {
-		operation = token(instanceOperation(i))
+		operation = s.token(i.Name, instanceOperation(i))
 	}
 	return &reply{status: status, body: instanceResponse(i, dashboardURL(plan, i), operation, c.version)}
 }

@@ -106,7 +106,7 @@ func TestProvision(t *testing.T) {
 			t.Errorf("instance_usable after a failed provision: %s", last)
 		}
 		f.refused(http.StatusNotFound, "NotFound", "GET", "/v2/service_instances/unlucky", nil)
-		f.refused(http.StatusNotFound, "NotFound", "PATCH", instancePath("unlucky"), object{"service_id": service})
+		f.refused(http.StatusUnprocessableEntity, "NotProvisioned", "PATCH", instancePath("unlucky"), object{"service_id": service})
 		f.refused(http.StatusConflict, "Conflict", "PUT", instancePath("unlucky"), order(planLarge))
 		f.refused(http.StatusUnprocessableEntity, "AsyncRequired", "PUT", "/v2/service_instances/unlucky", order(planSmall))
 		f.fake.does("unlucky", succeed)

@@ -40,10 +40,9 @@ func isSameButContext(a, b *v1alpha1.InstanceState) bool {
 		sameObject(rawOf(a.Parameters), rawOf(b.Parameters))
 }
 
-// isSameBinding reports whether a bind asks for what a binding is. planIsKnown says
-// that the plan asked for is the instance's, which may have changed since. What a
-// rotation leaves out was taken from its predecessor.
-func isSameBinding(b *v1alpha1.ServiceBinding, request *bindRequest, planIsKnown bool) bool {
+// isSameBinding reports whether a bind asks for what a binding is. Its plan_id is a hint
+// and not compared. What a rotation leaves out was taken from its predecessor.
+func isSameBinding(b *v1alpha1.ServiceBinding, request *bindRequest) bool {
 	predecessor := ""
 	if request.PredecessorBindingID != nil {
 		predecessor = *request.PredecessorBindingID
@@ -53,7 +52,7 @@ func isSameBinding(b *v1alpha1.ServiceBinding, request *bindRequest, planIsKnown
 		return sameObject(stored, asked) || predecessor != "" && asked == nil
 	}
 	return b.Spec.PredecessorBindingID == predecessor &&
-		same(b.Spec.ServiceID, request.ServiceID) && (planIsKnown || same(b.Spec.PlanID, request.PlanID)) &&
+		same(b.Spec.ServiceID, request.ServiceID) &&
 		same(b.Spec.AppGUID, request.AppGUID) &&
 		sameJSON(rawOf(b.Spec.BindResource), request.RawBindResource) &&
 		sameJSON(rawOf(b.Spec.Parameters), request.RawParameters) &&

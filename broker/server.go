@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/mux"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/singleflight"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,6 +28,8 @@ const (
 	writeTimeout = 30 * time.Second
 	// readyTimeout bounds the look at the hub that /readyz takes.
 	readyTimeout = 2 * time.Second
+	// readyFor is how long what that look found is taken for true: /readyz is for anybody.
+	readyFor = time.Second
 )
 
 // Options is what a broker needs.
@@ -39,6 +44,9 @@ type Options struct {
 	Platforms *Platforms
 	// Keys unseal the credentials of bindings.
 	Keys *seal.Keyset
+	// Usage of the hub by platform, to hold against their limits; nil counts only what this
+	// broker creates.
+	Usage *Usage
 
 	// BindWait is how long a bind or unbind with accepts_incomplete=true is held in
 	// the hope that it ends; zero answers 202 at once.
@@ -46,8 +54,7 @@ type Options struct {
 	// BindTimeout is how long a bind or unbind may take that must be answered
 	// synchronously; zero means 50 seconds.
 	BindTimeout time.Duration
-	// MaxBodyBytes is the longest request body; zero means 256 KiB. The hub stores
-	// parameters and context up to three times in an object of at most 1.5 MB.
+	// MaxBodyBytes is the longest request body; zero means 256 KiB.
 	MaxBodyBytes int64
 	// Logger gets one record a request; nil means slog.Default().
 	Logger *slog.Logger
@@ -60,9 +67,18 @@ type Options struct {
 // server answers OSB requests. It holds no state but caches.
 type server struct {
 	Options
-	metrics  *metrics
-	routes   http.Handler
-	catalogs catalogDocuments
+	metrics   *metrics
+	routes    http.Handler
+	catalogs  catalogDocuments
+	strangers *strangers
+	looks     singleflight.Group
+	looked    atomic.Pointer[look]
+}
+
+// look is what a look at the hub found.
+type look struct {
+	at  time.Time
+	err error
 }
 
 // New returns the handler of all URLs: /v2/…, and /healthz and /readyz, which
@@ -83,7 +99,10 @@ func New(o Options) (http.Handler, error) {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	s := &server{Options: o}
+	if o.Usage == nil {
+		o.Usage = NewUsage()
+	}
+	s := &server{Options: o, strangers: newStrangers(o.Clock)}
 	var err error
 	if s.metrics, err = newMetrics(o.Registerer); err != nil {
 		return nil, fmt.Errorf("make a broker: %w", err)
@@ -91,11 +110,29 @@ func New(o Options) (http.Handler, error) {
 	s.routes = s.router()
 
 	open := newRouter()
-	open.Path("/healthz").Methods(http.MethodGet).HandlerFunc(s.healthy)
-	open.Path("/readyz").Methods(http.MethodGet).HandlerFunc(s.ready)
+	open.Path("/healthz").Methods(http.MethodGet, http.MethodHead).HandlerFunc(s.healthy)
+	open.Path("/readyz").Methods(http.MethodGet, http.MethodHead).HandlerFunc(s.ready)
 	open.NotFoundHandler = http.HandlerFunc(s.serve)
 	open.MethodNotAllowedHandler = open.NotFoundHandler
-	return open, nil
+	return oneLeadingSlash(open), nil
+}
+
+// oneLeadingSlash takes //v2/… for /v2/…, which is what a platform sends whose URL of the
+// broker ends in a slash. No other slash is taken for another number of slashes: the ids
+// between them may be empty by mistake, and a URL with one more names something else.
+func oneLeadingSlash(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "//") && !strings.HasPrefix(r.URL.RawPath, "/%") {
+			at := *r.URL
+			at.Path, at.RawPath = "/"+strings.TrimLeft(at.Path, "/"), ""
+			if r.URL.RawPath != "" {
+				at.RawPath = "/" + strings.TrimLeft(r.URL.RawPath, "/")
+			}
+			r = r.Clone(r.Context())
+			r.URL = &at
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // newRouter takes paths as they are sent: ids may hold any character, a slash
@@ -109,6 +146,7 @@ func (s *server) router() http.Handler {
 		binding  = instance + "/service_bindings/{binding_id}"
 	)
 	r := newRouter()
+	allowed := map[string][]string{}
 	for _, route := range []struct {
 		name, method, path string
 		answer             handler
@@ -124,10 +162,18 @@ func (s *server) router() http.Handler {
 		{"unbind", http.MethodDelete, binding, s.unbind},
 		{"binding_last_operation", http.MethodGet, binding + "/last_operation", s.bindingLastOperation},
 	} {
-		r.Path(route.path).Methods(route.method).Handler(s.route(route.name, route.path, route.answer))
+		methods := []string{route.method}
+		if route.method == http.MethodGet {
+			methods = append(methods, http.MethodHead) // the server leaves the body out
+		}
+		r.Path(route.path).Methods(methods...).Handler(s.route(route.name, route.path, route.answer))
+		allowed[route.path] = append(allowed[route.path], methods...)
+	}
+	for path, methods := range allowed {
+		refusal := methodNotAllowed(strings.Join(methods, ", "))
+		r.Path(path).Handler(s.route("", "", func(*call) (*reply, error) { return nil, refusal }))
 	}
 	r.NotFoundHandler = s.route("", "", func(*call) (*reply, error) { return nil, errNoSuchRoute })
-	r.MethodNotAllowedHandler = s.route("", "", func(*call) (*reply, error) { return nil, errNoSuchMethod })
 	return r
 }
 
@@ -137,18 +183,33 @@ func (s *server) healthy(w http.ResponseWriter, _ *http.Request) {
 }
 
 // ready says that requests can be served: the catalog is loaded and the hub answers.
-func (s *server) ready(w http.ResponseWriter, r *http.Request) {
+func (s *server) ready(w http.ResponseWriter, _ *http.Request) {
 	if !s.Catalog.Loaded() {
 		writeJSON(w, http.StatusServiceUnavailable, errorBody{Description: "the catalog has not been loaded yet"})
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
-	defer cancel()
-	var one v1alpha1.ServiceOfferingList
-	if err := s.Client.List(ctx, &one, client.InNamespace(s.Namespace), client.Limit(1)); err != nil {
-		s.Logger.WarnContext(ctx, "not ready: the hub does not answer", "error", err)
+	if err := s.hubAnswers(); err != nil {
 		writeJSON(w, http.StatusServiceUnavailable, errorBody{Description: "the hub does not answer"})
 		return
 	}
 	writeJSON(w, http.StatusOK, struct{}{})
+}
+
+// hubAnswers looks at the hub, once a second at most, however many ask.
+func (s *server) hubAnswers() error {
+	if last := s.looked.Load(); last != nil && s.Clock.Since(last.at) < readyFor {
+		return last.err
+	}
+	_, err, _ := s.looks.Do("", func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+		defer cancel()
+		var one v1alpha1.ServiceOfferingList
+		err := s.Client.List(ctx, &one, client.InNamespace(s.Namespace), client.Limit(1))
+		if err != nil {
+			s.Logger.WarnContext(ctx, "not ready: the hub does not answer", "error", err)
+		}
+		s.looked.Store(&look{at: s.Clock.Now(), err: err})
+		return nil, err
+	})
+	return err
 }

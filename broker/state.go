@@ -42,12 +42,8 @@ func operationInHand(meta *metav1.ObjectMeta, reported *v1alpha1.Operation, pend
 	}
 	return v1alpha1.Operation{
 		Type: pending, Generation: meta.Generation, State: v1alpha1.StateInProgress, StartedAt: start,
-		Description: "accepted, not begun yet",
+		Description: "accepted, not begun yet", Summary: "accepted, not begun yet",
 	}
-}
-
-func token(o v1alpha1.Operation) string {
-	return v1alpha1.OperationToken{Type: o.Type, Generation: o.Generation}.String()
 }
 
 func inProgress(o v1alpha1.Operation) bool { return o.State == v1alpha1.StateInProgress }
@@ -61,10 +57,19 @@ func inForce(i *v1alpha1.ServiceInstance) *v1alpha1.InstanceState {
 	return &i.Spec.Desired
 }
 
-// hasPlan reports whether a plan id names the plan of an instance: the one in force
-// or, as platforms forget which of their updates failed, the one last asked for.
-func hasPlan(i *v1alpha1.ServiceInstance, planID string) bool {
-	return planID == inForce(i).PlanID || planID == i.Spec.Desired.PlanID
+// hint judges the plan_id of a request about something that exists, whose plan is known.
+// OSB 2.17 calls it a hint: a platform that has missed the end of an update sends the plan
+// of before, and is served by what the instance is. Only a plan that the service offering
+// never had is refused.
+func (s *server) hint(c *call, serviceID, sent, actual string) error {
+	if sent == "" || sent == actual {
+		return nil
+	}
+	if _, err := s.Catalog.Snapshot().Plan(serviceID, sent); err != nil {
+		return badRequest("plan_id: is no plan of the service offering.")
+	}
+	c.note = "plan_id was another plan than the instance's"
+	return nil
 }
 
 // isExpired reports whether a binding's credentials have stopped working.

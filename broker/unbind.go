@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -29,16 +30,10 @@ func (s *server) unbind(c *call) (*reply, error) {
 	case b.Spec.ServiceID != serviceID:
 		return nil, badRequest("service_id: is not the service offering of the binding.")
 	}
-	if planID != b.Spec.PlanID {
-		// The instance's plan may have changed since the bind.
-		i, err := s.findInstance(c)
-		if err != nil {
-			return nil, err
-		}
-		if i == nil || !hasPlan(i, planID) {
-			return nil, badRequest("plan_id: is not the plan of the binding.")
-		}
+	if err := s.hint(c, serviceID, planID, b.Spec.PlanID); err != nil {
+		return nil, err
 	}
+	c.due = time.Now().Add(s.BindTimeout)
 	if b.DeletionTimestamp == nil {
 		if err := s.delete(c, b, crashBeforeBindingDelete, crashAfterBindingDelete); err != nil {
 			return nil, err
@@ -70,8 +65,8 @@ func (s *server) finishUnbind(c *call, b *v1alpha1.ServiceBinding, async bool) (
 	case latest == nil, latest.UID != uid:
 		return &reply{status: http.StatusOK, body: emptyBody{}}, nil
 	case async:
-		return &reply{status: http.StatusAccepted, body: operationBody{token(bindingOperation(latest))}}, nil
+		return &reply{status: http.StatusAccepted, body: operationBody{s.token(latest.Name, bindingOperation(latest))}}, nil
 	}
 	return nil, &Error{Status: http.StatusInternalServerError, Code: codeOperationFailed,
-		Description: "The credentials are still being revoked; repeat the request to learn when they are. " + bindingOperation(latest).Description}
+		Description: "The credentials are still being revoked; the same request can safely be repeated until they are" + because(latest) + "."}
 }

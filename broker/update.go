@@ -53,7 +53,7 @@ func (s *server) updateInstance(c *call, i *v1alpha1.ServiceInstance, request *u
 	case i.Spec.ServiceID != request.ServiceID:
 		return nil, badRequest("service_id: is not the service offering of the instance.")
 	case i.Status.Delivered == nil && operation.State == v1alpha1.StateFailed:
-		return nil, errNoInstance // its provision failed
+		return nil, errNotProvisioned
 	case i.Status.Delivered == nil:
 		return nil, errConcurrency
 	}
@@ -97,7 +97,7 @@ func (s *server) desiredState(c *call, i *v1alpha1.ServiceInstance, request *upd
 	if request.PlanID != nil {
 		desired.PlanID = *request.PlanID
 	}
-	plan, err := snapshot.Plan(i.Spec.ServiceID, desired.PlanID)
+	plan, err := c.findPlan(snapshot, i.Spec.ServiceID, desired.PlanID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -110,13 +110,14 @@ func (s *server) desiredState(c *call, i *v1alpha1.ServiceInstance, request *upd
 	}
 	switch {
 	case request.RawParameters != nil:
-		if err := plan.ValidateUpdate(request.RawParameters); err != nil {
+		parameters := withoutNulls(request.RawParameters)
+		if err := plan.ValidateUpdate(parameters); err != nil {
 			return nil, nil, err
 		}
-		desired.Parameters = extension(request.RawParameters)
+		desired.Parameters = extension(parameters)
 	case changesPlan:
 		if err := plan.ValidateCreate(rawOf(desired.Parameters)); err != nil {
-			return nil, nil, badRequest("The instance's parameters do not suit plan %s; send parameters with the plan. %v.", plan.Name, err)
+			return nil, nil, parametersConflict(plan, err)
 		}
 	}
 	if request.RawContext != nil {
@@ -131,6 +132,13 @@ func (s *server) desiredState(c *call, i *v1alpha1.ServiceInstance, request *upd
 	return desired, plan, nil
 }
 
+// parametersConflict refuses a change of plan that the parameters of before stand against
+// (OSB 2.17, "Updating a Service Instance": 422 where the state of the instance does).
+func parametersConflict(plan *catalog.Plan, err error) error {
+	return &Error{Status: http.StatusUnprocessableEntity, Code: codeParametersConflict, Err: err, Description: fmt.Sprintf(
+		"The instance's parameters do not suit plan %s: %v. Send with the plan the parameters that the instance is to have; one that is null is dropped.", plan.Name, err)}
+}
+
 // mayChange refuses a change of plan that the catalog does not offer.
 func (c *call) mayChange(snapshot *catalog.Snapshot, serviceID, from string, to *catalog.Plan) error {
 	old, err := snapshot.Plan(serviceID, from)
@@ -140,7 +148,7 @@ func (c *call) mayChange(snapshot *catalog.Snapshot, serviceID, from string, to 
 	if why := old.CannotBecome(to); why != "" {
 		return &Error{Status: http.StatusUnprocessableEntity, Code: codePlanChangeNotSupported, Description: fmt.Sprintf("Plan not changed: %s.", why)}
 	}
-	return c.mayOrder(to)
+	return c.mayOrder(snapshot, to)
 }
 
 // writeDesired commits an update. Asking again for what has just failed is a new
@@ -151,6 +159,9 @@ func (s *server) writeDesired(c *call, i *v1alpha1.ServiceInstance, desired *v1a
 	}
 	i.Spec.Desired = *desired
 	i.Spec.OriginatingIdentity = c.identity
+	if err := s.Usage.admit(c.platform, i); err != nil {
+		return err
+	}
 	err := c.write(crashBeforeUpdate, crashAfterUpdate, func(ctx context.Context) error { return s.Client.Update(ctx, i) })
 	if err != nil {
 		return fmt.Errorf("update instance %s: %w", i.Name, err)

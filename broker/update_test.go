@@ -82,12 +82,22 @@ func TestUpdate(t *testing.T) {
 		if !reflect.DeepEqual(got, object{"clusters": 3.0}) {
 			t.Errorf("parameters %v", got)
 		}
-		refused := f.refused(http.StatusBadRequest, "BadRequest", "PATCH", instancePath("params"), patch("plan_id", planSmall))
+		refused := f.refused(http.StatusUnprocessableEntity, "ParametersConflict", "PATCH", instancePath("params"), patch("plan_id", planSmall))
 		if !strings.Contains(refused.body["description"].(string), "/clusters") {
 			t.Errorf("description %q does not name the parameter", refused.body["description"])
 		}
 		a = f.want(http.StatusAccepted, "PATCH", instancePath("params"), patch("plan_id", planSmall, "parameters", object{}))
 		f.finished("params", a.operation())
+	})
+
+	t.Run("a parameter that is null is dropped, for clients that leave an empty object out", func(t *testing.T) {
+		f := f.in(t)
+		f.provisioned("nulls", planLarge, "parameters", object{"clusters": 2, "selector": object{"region": "eu"}})
+		a := f.want(http.StatusAccepted, "PATCH", instancePath("nulls"), patch("plan_id", planSmall, "parameters", object{"clusters": nil, "selector": nil}))
+		f.finished("nulls", a.operation())
+		if got := f.want(http.StatusOK, "GET", "/v2/service_instances/nulls", nil); len(got.body["parameters"].(object)) != 0 {
+			t.Errorf("parameters %v", got.body["parameters"])
+		}
 	})
 
 	t.Run("a failed one leaves no trace and may be repeated", func(t *testing.T) {
@@ -140,6 +150,8 @@ func TestUpdate(t *testing.T) {
 		f.provisioned("firm", planSmall)
 		f.fake.does("young", hold)
 		f.want(http.StatusAccepted, "PUT", instancePath("young"), order(planSmall))
+		f.fake.does("stillborn", fail)
+		f.finished("stillborn", f.want(http.StatusAccepted, "PUT", instancePath("stillborn"), order(planSmall)).operation())
 		f.provisioned("dying", planSmall)
 		f.fake.does("dying", hold)
 		f.want(http.StatusAccepted, "DELETE", instancePath("dying")+"&"+deletion(planSmall), nil)
@@ -159,6 +171,7 @@ func TestUpdate(t *testing.T) {
 			"for other maintenance_info":                {"firm", patch("maintenance_info", object{"version": "9.9.9"}), 422, "MaintenanceInfoConflict"},
 			"for the old plan's maintenance_info":       {"firm", patch("plan_id", planLarge, "maintenance_info", object{"version": "1.0.0"}), 422, "MaintenanceInfoConflict"},
 			"for nobody's instance":                     {"nobody", patch("plan_id", planLarge), 404, "NotFound"},
+			"after a provision that failed":             {"stillborn", patch("plan_id", planLarge), 422, "NotProvisioned"},
 			"while the provision is in progress":        {"young", patch("plan_id", planLarge), 422, "ConcurrencyError"},
 			"while the instance is being deleted":       {"dying", patch(), 422, "ConcurrencyError"},
 		} {
@@ -177,6 +190,11 @@ func TestLastOperation(t *testing.T) {
 	f.fake.does("young", hold)
 	f.want(http.StatusAccepted, "PUT", instancePath("young"), order(planSmall))
 	poll := func(id string) string { return "/v2/service_instances/" + id + "/last_operation" }
+	given := &server{Options: Options{Keys: f.keys}}
+	deprovisioned := func(id string) string {
+		return given.token(v1alpha1.InstanceName("cf-eu", id), v1alpha1.Operation{Type: v1alpha1.OperationDeprovision, Generation: 2})
+	}
+	unbound := given.token(v1alpha1.BindingName("cf-eu", "done", "nobody"), v1alpha1.Operation{Type: v1alpha1.OperationUnbind, Generation: 2})
 
 	for name, row := range map[string]struct {
 		path   string
@@ -189,15 +207,20 @@ func TestLastOperation(t *testing.T) {
 		"a foreign operation":                   {poll("done") + "?operation=task_10%F0%9F%92%A3", 200, "succeeded"},
 		"an operation of the future":            {poll("done") + "?operation=update-99", 200, "succeeded"},
 		"another plan":                          {poll("done") + "?plan_id=" + planLarge, 200, "succeeded"},
-		"an earlier deletion of the same id":    {poll("done") + "?operation=deprovision-2", 410, nil},
+		"an earlier deletion of the same id":    {poll("done") + "?operation=" + deprovisioned("done"), 410, nil},
+		"a deletion that was never asked for":   {poll("done") + "?operation=deprovision-99", 200, "succeeded"},
+		"a deletion of another's":               {poll("done") + "?operation=" + deprovisioned("nobody"), 200, "succeeded"},
 		"in progress":                           {poll("young") + "?operation=provision-1", 200, "in progress"},
 		"nobody's provision":                    {poll("nobody") + "?operation=provision-1", 404, nil},
 		"nobody's update":                       {poll("nobody") + "?operation=update-2", 404, nil},
 		"nobody's anything":                     {poll("nobody"), 404, nil},
-		"a deletion that is over":               {poll("nobody") + "?operation=deprovision-2", 410, nil},
+		"a deletion that is over":               {poll("nobody") + "?operation=" + deprovisioned("nobody"), 410, nil},
+		"nobody's deletion":                     {poll("nobody") + "?operation=deprovision-77", 404, nil},
+		"nobody's deletion, with a proof":       {poll("nobody") + "?operation=deprovision-77" + strings.TrimPrefix(deprovisioned("nobody"), "deprovision-2"), 404, nil},
 		"two operations":                        {poll("done") + "?operation=a&operation=b", 400, nil},
 		"nobody's binding":                      {bindingPath("done", "nobody") + "/last_operation", 404, nil},
-		"a deletion of a binding, that is over": {bindingPath("done", "nobody") + "/last_operation?operation=unbind-2", 410, nil},
+		"nobody's deletion of a binding":        {bindingPath("done", "nobody") + "/last_operation?operation=unbind-2", 404, nil},
+		"a deletion of a binding, that is over": {bindingPath("done", "nobody") + "/last_operation?operation=" + unbound, 410, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if a := f.in(t).want(row.status, "GET", row.path, nil); a.body["state"] != row.state {
@@ -216,16 +239,21 @@ func TestLastOperation(t *testing.T) {
 	})
 
 	t.Run("a deletion that is over has succeeded for platforms that want it so", func(t *testing.T) {
-		a := f.in(t).want(http.StatusOK, "GET", poll("nobody")+"?operation=deprovision-2", nil, asK8s)
-		if a.body["state"] != "succeeded" {
-			t.Errorf("got %s", a)
+		f := f.in(t)
+		f.want(http.StatusAccepted, "PUT", instancePath("theirs"), order(planSmall), asK8s)
+		deleted := f.want(http.StatusAccepted, "DELETE", instancePath("theirs")+"&"+deletion(planSmall), nil, asK8s)
+		for _, query := range []string{"?operation=" + deleted.operation(), "", "?operation="} {
+			if last := f.finished("theirs", strings.TrimPrefix(query, "?operation="), asK8s); last.body["state"] != "succeeded" {
+				t.Errorf("polled with %q: %s", query, last)
+			}
 		}
+		f.refused(http.StatusNotFound, "NotFound", "GET", poll("theirs")+"?operation=deprovision-2", nil, asK8s)
 	})
 
 	t.Run("a deprovision halts a provision, and only polls that name it hear of it", func(t *testing.T) {
 		f := f.in(t)
 		a := f.want(http.StatusAccepted, "DELETE", instancePath("young")+"&"+deletion(planSmall), nil)
-		if a.operation() != "deprovision-2" {
+		if !strings.HasPrefix(a.operation(), "deprovision-2.") {
 			t.Errorf("operation %q", a.operation())
 		}
 		if again := f.want(http.StatusAccepted, "DELETE", instancePath("young")+"&"+deletion(planSmall), nil); again.operation() != a.operation() {
@@ -234,14 +262,14 @@ func TestLastOperation(t *testing.T) {
 		if last := f.want(http.StatusOK, "GET", poll("young")+"?operation=provision-1", nil); last.body["state"] != "failed" {
 			t.Errorf("the provision: %s", last)
 		}
-		for _, query := range []string{"", "?operation=deprovision-2"} {
+		for _, query := range []string{"", "?operation=" + a.operation(), "?operation=deprovision-2"} {
 			if last := f.want(http.StatusOK, "GET", poll("young")+query, nil); last.body["state"] != "in progress" {
 				t.Errorf("%s: %s", query, last)
 			}
 		}
 		f.fake.does("young", succeed)
 		f.eventually("410", func() (answer, bool) {
-			last := f.do("GET", poll("young")+"?operation=deprovision-2", nil)
+			last := f.do("GET", poll("young")+"?operation="+a.operation(), nil)
 			return last, last.status == http.StatusGone
 		})
 		f.want(http.StatusNotFound, "GET", poll("young")+"?operation=provision-1", nil)

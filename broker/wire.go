@@ -119,11 +119,27 @@ func lastOperationResponse(o v1alpha1.Operation, v version) lastOperationBody {
 	body := lastOperationBody{
 		InstanceUsable: since(v16, v, o.InstanceUsable), UpdateRepeatable: since(v16, v, o.UpdateRepeatable),
 	}
-	body.State, body.Description = domain.LastOperationState(o.State), o.Description
+	body.State, body.Description = domain.LastOperationState(o.State), toldOf(o)
 	if o.State != v1alpha1.StateFailed {
 		body.InstanceUsable, body.UpdateRepeatable = nil, nil
 	}
 	return body
+}
+
+// toldOf is what a platform reads of an operation. What is said of an instance's is for
+// operators, but for its summary: it has clusters that are not the consumer's, what is free
+// there, and addresses.
+func toldOf(o v1alpha1.Operation) string {
+	switch {
+	case o.Type == v1alpha1.OperationBind || o.Type == v1alpha1.OperationUnbind:
+		return o.Description
+	case o.Summary != "" || o.State == v1alpha1.StateSucceeded:
+		return o.Summary
+	case o.State == v1alpha1.StateFailed:
+		return "The broker's operator can say why."
+	default:
+		return "in hand"
+	}
 }
 
 func bindingResponse(b *v1alpha1.ServiceBinding, credentials json.RawMessage, v version) bindingBody {

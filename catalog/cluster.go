@@ -26,14 +26,11 @@ type ClusterParameters struct {
 }
 
 // ClusterParameters reads the parameters of an instance, with the plan's defaults for
-// what they leave open. The error, a *ParameterError when the parameters are at fault,
-// says what the plan does not allow.
+// what they leave open. As ResourcesParameters, it does not check them against the plan's
+// schema. The error is a *ParameterError when they are those of no cluster plan.
 func (p *Plan) ClusterParameters(parameters json.RawMessage) (ClusterParameters, error) {
 	if p.Kind != v1alpha1.PlanKindCluster || p.Cluster == nil {
 		return ClusterParameters{}, fmt.Errorf("plan %s sells no clusters", p.Name)
-	}
-	if err := p.ValidateCreate(parameters); err != nil {
-		return ClusterParameters{}, err
 	}
 	given := struct {
 		Version      string                     `json:"version"`
@@ -51,13 +48,13 @@ func (p *Plan) ClusterParameters(parameters json.RawMessage) (ClusterParameters,
 	if c.ControlPlane != nil {
 		chosen.ControlPlane = c.ControlPlane.Replicas
 		if given.ControlPlane != nil {
-			chosen.ControlPlane = int32(*given.ControlPlane) // the schema bounds it
+			chosen.ControlPlane = count(*given.ControlPlane, 1)
 		}
 	}
 	for _, pool := range c.Workers {
 		chosen.Workers[pool.Name] = pool.Replicas
 		if asked, ok := given.Workers[pool.Name]; ok {
-			chosen.Workers[pool.Name] = int32(asked)
+			chosen.Workers[pool.Name] = count(asked, 0)
 		}
 	}
 	if err := variables(c.Variables, chosen.Variables); err != nil {

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,6 +26,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/crashpoint"
+	"github.com/sluice-dev/sluice/internal/requeue"
 )
 
 // Crash points of this package: before and after each of its writes.
@@ -67,7 +69,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("catalog").
 		Watches(&v1alpha1.ServiceOffering{}, whole).
 		Watches(&v1alpha1.ServiceInstance{}, whole, builder.WithPredicates(released)).
-		Complete(c)
+		Complete(requeue.OnConflict(c))
 	if err != nil {
 		return fmt.Errorf("set up the catalog controller: %w", err)
 	}
@@ -98,6 +100,8 @@ func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	var result ctrl.Result
+	var failures []error
 	for i := range list.Items {
 		offering := &list.Items[i]
 		if offering.DeletionTimestamp != nil {
@@ -108,12 +112,15 @@ func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		switch {
 		case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 			// The cache was behind; what changed will call again.
-			return ctrl.Result{RequeueAfter: retryAfterConflict}, nil
+			result.RequeueAfter = retryAfterConflict
 		case err != nil:
-			return ctrl.Result{}, fmt.Errorf("service offering %s: %w", offering.Name, err)
+			failures = append(failures, fmt.Errorf("service offering %s: %w", offering.Name, err))
 		}
 	}
-	return ctrl.Result{}, nil
+	if len(failures) > 0 {
+		return ctrl.Result{}, errors.Join(failures...)
+	}
+	return result, nil
 }
 
 // countUses counts instances on the hub itself.

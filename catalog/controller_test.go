@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -240,5 +242,37 @@ func (r *running) writeStatus(object client.Object) {
 	r.t.Helper()
 	if err := r.hub.Status().Update(context.Background(), object); err != nil {
 		r.t.Fatal(err)
+	}
+}
+
+func TestAnOfferingThatCannotBeWrittenKeepsNoOtherFromBeingServed(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	direct, err := client.NewWithWatch(hubtest.Start(t).Config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub := interceptor.NewClient(direct, interceptor.Funcs{
+		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, object client.Object, options ...client.SubResourceUpdateOption) error {
+			if object.GetName() == "a" {
+				return errors.New("the hub does not take it")
+			}
+			return c.SubResource(sub).Update(ctx, object, options...)
+		},
+	})
+	namespace := hubtest.Namespace(t)
+	for _, name := range []string{"a", "b"} {
+		o := offering(name)
+		o.Namespace = namespace
+		if err := direct.Create(t.Context(), &o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = (&Controller{Client: hub, Live: hub, Namespace: namespace}).Reconcile(t.Context(), ctrl.Request{})
+	b := &v1alpha1.ServiceOffering{}
+	if err == nil || direct.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "b"}, b) != nil || b.Status.Accepted == nil {
+		t.Errorf("b is %+v; error %v", b.Status, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -37,15 +38,13 @@ type ResourcesParameters struct {
 	MaxLatency *v1alpha1.LatencyBound
 }
 
-// ResourcesParameters reads the parameters of an instance, with the plan's
-// defaults for what they leave open. The error, a *ParameterError when the
-// parameters are at fault, says what the plan does not allow.
+// ResourcesParameters reads the parameters of an instance, with the plan's defaults for
+// what they leave open. It does not check them against the plan's schema (ValidateCreate):
+// what an instance was sold with stays readable when the plan is narrowed afterwards. The
+// error is a *ParameterError when the parameters are those of no resources plan.
 func (p *Plan) ResourcesParameters(parameters json.RawMessage) (ResourcesParameters, error) {
 	if p.Kind != v1alpha1.PlanKindResources || p.Resources == nil {
 		return ResourcesParameters{}, fmt.Errorf("plan %s sells no resources", p.Name)
-	}
-	if err := p.ValidateCreate(parameters); err != nil {
-		return ResourcesParameters{}, err
 	}
 	r := p.Resources
 	chosen := ResourcesParameters{Clusters: max(r.Clusters, 1), Location: r.Near, MaxLatency: r.MaxLatency}
@@ -74,10 +73,10 @@ func (p *Plan) ResourcesParameters(parameters json.RawMessage) (ResourcesParamet
 		return ResourcesParameters{}, &ParameterError{Message: "not the parameters of a resources plan"}
 	}
 	if given.Clusters != nil {
-		chosen.Clusters = int32(*given.Clusters) // the schema bounds it
+		chosen.Clusters = count(*given.Clusters, 1)
 	}
 	if given.Replicas != nil {
-		chosen.Replicas = int32(*given.Replicas)
+		chosen.Replicas = count(*given.Replicas, 1)
 	}
 	if at := given.Location; at != nil {
 		degrees := func(d float64) string { return strconv.FormatFloat(d, 'f', 6, 64) }
@@ -90,14 +89,19 @@ func (p *Plan) ResourcesParameters(parameters json.RawMessage) (ResourcesParamet
 		}
 		chosen.MaxPricePerHour = &price
 	}
-	if given.MaxLatency != nil {
+	if given.MaxLatency != nil && chosen.MaxLatency != nil { // a plan that bounds none says no vantage point
 		chosen.MaxLatency = chosen.MaxLatency.DeepCopy()
-		chosen.MaxLatency.Milliseconds = int32(*given.MaxLatency)
+		chosen.MaxLatency.Milliseconds = count(*given.MaxLatency, 1)
 	}
 	chosen.Selector, chosen.Require = given.Selector, given.Require
 	chosen.Cluster = given.Cluster
 	chosen.Application, chosen.ExcludeProviders = given.Application, given.ExcludeProviders
 	return chosen, nil
+}
+
+// count is a number of parameters as an integer that is not less than least.
+func count(given float64, least int32) int32 {
+	return int32(min(max(given, float64(least)), math.MaxInt32))
 }
 
 // ApplicationOf is what an instance's parameters say it belongs to, empty where they

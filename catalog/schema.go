@@ -39,7 +39,8 @@ func (p *Plan) compileSchemas() error {
 	if own == nil {
 		own = &v1alpha1.PlanSchemas{}
 	}
-	instance := p.instanceSchema()
+	instance, update := p.instanceSchema(), p.instanceSchema()
+	sayWhereItStays(update)
 	for _, s := range []struct {
 		of        string
 		into      **schema
@@ -47,7 +48,7 @@ func (p *Plan) compileSchemas() error {
 		operators *runtime.RawExtension
 	}{
 		{"instanceCreate", &p.create, instance, own.InstanceCreate},
-		{"instanceUpdate", &p.update, instance, own.InstanceUpdate},
+		{"instanceUpdate", &p.update, update, own.InstanceUpdate},
 		// Without a schema of either, bindings take no parameters.
 		{"bindingCreate", &p.bind, p.bindingSchema(), own.BindingCreate},
 	} {
@@ -119,6 +120,26 @@ func (p *Plan) instanceSchema() map[string]any {
 	return map[string]any{"type": "object", "properties": properties, "additionalProperties": false}
 }
 
+// whereItIs are the parameters that say where an instance may be. An update replaces all
+// parameters, and so repeats these; what it says anew must hold of the clusters that the
+// instance is on.
+var whereItIs = []string{
+	"selector", "require", "cluster",
+	string(v1alpha1.AdjustLocation), string(v1alpha1.AdjustExcludeProviders), string(v1alpha1.AdjustMaxPrice),
+}
+
+// sayWhereItStays adds to the schema of an update what an update does not do.
+func sayWhereItStays(schema map[string]any) {
+	properties := schema["properties"].(map[string]any)
+	for _, name := range whereItIs {
+		if property, ok := properties[name].(map[string]any); ok {
+			property = maps.Clone(property)
+			property["description"] = fmt.Sprint(property["description"]) + " An update does not move the instance: it fails where the clusters that it is on do not comply."
+			properties[name] = property
+		}
+	}
+}
+
 // adjustableSchema is that of one parameter which a plan leaves to its consumers.
 func adjustableSchema(name v1alpha1.Adjustable, r *v1alpha1.ResourcesPlan) map[string]any {
 	switch name {
@@ -160,6 +181,7 @@ var claimSchema = map[string]any{
 	"properties": map[string]any{
 		"values":    map[string]any{"type": "array", "maxItems": 64, "items": map[string]any{"type": "string", "maxLength": 63}},
 		"atLeast":   map[string]any{"type": "string", "maxLength": 63},
+		"atMost":    map[string]any{"type": "string", "maxLength": 63},
 		"assurance": map[string]any{"type": "string", "enum": []any{"self", "notary", "label", "certified", "measured"}},
 	},
 }

@@ -1,0 +1,66 @@
+package bindings
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// Reasons of the condition Ready of a binding whose credentials end.
+const (
+	reasonExpiring = "Expiring"
+	reasonExpired  = "Expired"
+	reasonShort    = "ShortLived" // than the plan asks for
+)
+
+// sayWhenItEnds has the condition Ready say what the platform should do about the credentials
+// before they end, and reports whether that is news. A platform that does not would have its
+// application locked out, and nobody would know why.
+func (c *Controller) sayWhenItEnds(ctx context.Context, b *v1alpha1.ServiceBinding) (news bool) {
+	status, reason, message := metav1.ConditionTrue, v1alpha1.ReasonReady, ""
+	now, ends, issued := c.Clock.Now(), b.Status.ExpiresAt, b.Status.IssuedAt
+	switch {
+	case ends == nil:
+	case !now.Before(ends.Time):
+		status, reason = metav1.ConditionFalse, reasonExpired
+		message = fmt.Sprintf("the credentials ended at %s: the platform must fetch the binding again, or rotate it", ends.UTC().Format(time.RFC3339))
+	case b.Status.RenewBefore != nil && now.After(b.Status.RenewBefore.Time):
+		reason = reasonExpiring
+		message = fmt.Sprintf("the credentials end at %s: the platform must fetch the binding again before, or rotate it", ends.UTC().Format(time.RFC3339))
+	case issued != nil && shorter(ends.Sub(issued.Time), b.Spec.Credentials):
+		reason = reasonShort
+		message = fmt.Sprintf("a cluster grants credentials for %v, the plan asks for %v: the platform must fetch the binding again within that time, or rotate it",
+			ends.Sub(issued.Time).Round(time.Second), lifetime(b.Spec.Credentials))
+	}
+	news = v1alpha1.SetCondition(&b.Status.Conditions, b.Generation, v1alpha1.ConditionReady, status, reason, message)
+	if news && message != "" {
+		log.FromContext(ctx).Info("credentials end", "binding", b.Name, "platform", b.Spec.Platform, "reason", reason, "message", message)
+	}
+	return news
+}
+
+// shorter tells whether a lifetime is much shorter than the policy's.
+func shorter(granted time.Duration, policy v1alpha1.CredentialsPolicy) bool {
+	return granted < lifetime(policy)*9/10
+}
+
+func lifetime(policy v1alpha1.CredentialsPolicy) time.Duration {
+	return time.Duration(cmp.Or(policy.LifetimeSeconds, defaultLifetimeSeconds)) * time.Second
+}
+
+// untilNews is how long the condition stays as it is; 0 means for good.
+func (c *Controller) untilNews(b *v1alpha1.ServiceBinding) time.Duration {
+	now := c.Clock.Now()
+	for _, at := range []*metav1.Time{b.Status.RenewBefore, b.Status.ExpiresAt} {
+		if at != nil && !now.After(at.Time) {
+			return at.Sub(now) + time.Second
+		}
+	}
+	return 0
+}

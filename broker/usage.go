@@ -1,0 +1,145 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"k8s.io/client-go/tools/cache"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+const (
+	// defaultInstances and defaultHeldBytes bound what a platform may keep on the hub.
+	defaultInstances = 50_000
+	defaultHeldBytes = 512 << 20
+	// objectBytes is what an instance or a binding counts for beside what the platform sent.
+	objectBytes = 4 << 10
+)
+
+// Limits are how much a platform may keep on the hub.
+type Limits struct {
+	// Instances at once.
+	Instances int64
+	// Bytes of its instances and bindings: what it sent, of which the hub stores up to three
+	// copies, and 4 KiB for each.
+	Bytes int64
+}
+
+// Usage counts what each platform keeps on the hub. It follows the manager's cache, and
+// knows at once what this replica creates; of what others create it hears within moments. So
+// a limit may be passed by as many requests as are under way at once, and by no more.
+type Usage struct {
+	mu        sync.Mutex
+	objects   map[string]weight // by kind and name
+	platforms map[string]Limits // what they keep
+}
+
+// weight is what one object counts for.
+type weight struct {
+	platform string
+	Limits
+}
+
+// NewUsage knows of nothing yet.
+func NewUsage() *Usage {
+	return &Usage{objects: map[string]weight{}, platforms: map[string]Limits{}}
+}
+
+// Follow counts what the cache holds until ctx ends.
+func (u *Usage) Follow(ctx context.Context, in ctrlcache.Cache) error {
+	for _, kind := range []client.Object{&v1alpha1.ServiceInstance{}, &v1alpha1.ServiceBinding{}} {
+		informer, err := in.GetInformer(ctx, kind)
+		if err != nil {
+			return fmt.Errorf("watch %T: %w", kind, err)
+		}
+		registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(o any) { u.put(o.(client.Object)) },
+			UpdateFunc: func(_, o any) { u.put(o.(client.Object)) },
+			DeleteFunc: u.drop,
+		})
+		if err != nil {
+			return fmt.Errorf("watch %T: %w", kind, err)
+		}
+		defer func() { _ = informer.RemoveEventHandler(registration) }() // the cache stops with ctx
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// admit says why a platform may not keep an object, in place of what it has under the same
+// name; nil if it may.
+func (u *Usage) admit(platform *Platform, o client.Object) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	held, added, before := u.platforms[platform.Name], weigh(o).Limits, u.objects[keyOf(o)].Limits
+	switch {
+	case added.Instances > before.Instances && held.Instances >= platform.Limits.Instances:
+		return limitReached("It has %d service instances, which is as many as it may have at once", held.Instances)
+	case added.Bytes > before.Bytes && held.Bytes+added.Bytes-before.Bytes > platform.Limits.Bytes:
+		return limitReached("Its service instances and bindings take %d bytes of the %d that they may", held.Bytes, platform.Limits.Bytes)
+	}
+	return nil
+}
+
+func limitReached(format string, args ...any) *Error {
+	return &Error{Status: http.StatusBadRequest, Code: codeLimitReached, Description: "The platform has reached a limit of this broker. " +
+		fmt.Sprintf(format, args...) + ". Delete some that are not needed any more, or ask the broker's operator to raise the limit."}
+}
+
+// put counts an object as it is now.
+func (u *Usage) put(o client.Object) {
+	u.replace(keyOf(o), weigh(o))
+}
+
+// drop is for the cache, which may have missed the object's last state.
+func (u *Usage) drop(o any) {
+	if missed, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		o = missed.Obj
+	}
+	if gone, ok := o.(client.Object); ok {
+		u.replace(keyOf(gone), weight{})
+	}
+}
+
+func (u *Usage) replace(key string, now weight) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if before, counted := u.objects[key]; counted {
+		u.add(before.platform, -before.Instances, -before.Bytes)
+		delete(u.objects, key)
+	}
+	if now.platform != "" {
+		u.add(now.platform, now.Instances, now.Bytes)
+		u.objects[key] = now
+	}
+}
+
+func (u *Usage) add(platform string, instances, bytes int64) {
+	held := u.platforms[platform]
+	held.Instances, held.Bytes = held.Instances+instances, held.Bytes+bytes
+	u.platforms[platform] = held
+}
+
+func keyOf(o client.Object) string { return fmt.Sprintf("%T %s", o, o.GetName()) }
+
+func weigh(o client.Object) weight {
+	w := weight{Limits: Limits{Bytes: objectBytes}}
+	var identity *v1alpha1.OriginatingIdentity
+	switch o := o.(type) {
+	case *v1alpha1.ServiceInstance:
+		w.platform, w.Instances, identity = o.Spec.Platform, 1, o.Spec.OriginatingIdentity
+		w.Bytes += int64(len(rawOf(o.Spec.Desired.Parameters)) + len(rawOf(o.Spec.Desired.Context)))
+	case *v1alpha1.ServiceBinding:
+		w.platform, identity = o.Spec.Platform, o.Spec.OriginatingIdentity
+		w.Bytes += int64(len(rawOf(o.Spec.Parameters)) + len(rawOf(o.Spec.Context)) + len(rawOf(o.Spec.BindResource)))
+	}
+	if identity != nil {
+		w.Bytes += int64(len(identity.Value.Raw))
+	}
+	return w
+}

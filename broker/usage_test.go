@@ -1,0 +1,87 @@
+package broker
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/sluice-dev/sluice/internal/hub/hubtest"
+)
+
+func asSmall(r *http.Request) { r.Header.Set("Authorization", "Bearer token-of-small") }
+
+// TestLimits: a platform keeps no more on the hub than it may, and its limits are its own.
+func TestLimits(t *testing.T) {
+	usage := NewUsage()
+	f := newFixture(t, func(o *Options) { o.Usage = usage })
+	count(t, usage, hubtest.Start(t).Config, f.namespace)
+	provision := func(id string, fields ...any) answer {
+		return f.do("PUT", instancePath(id), order(planSmall, fields...), asSmall)
+	}
+	for _, id := range []string{"one", "two"} {
+		f.finished(id, f.want(http.StatusAccepted, "PUT", instancePath(id), order(planSmall), asSmall).operation(), asSmall)
+	}
+	refused := f.refused(http.StatusBadRequest, "LimitReached", "PUT", instancePath("three"), order(planSmall), asSmall)
+	if !strings.Contains(refused.body["description"].(string), "2 service instances") {
+		t.Errorf("description %q does not say which limit", refused.body["description"])
+	}
+	f.want(http.StatusOK, "PUT", instancePath("two"), order(planSmall), asSmall) // it is there
+	f.provisioned("three", planSmall)                                            // another platform's
+
+	f.want(http.StatusAccepted, "DELETE", instancePath("one")+"&"+deletion(planSmall), nil, asSmall)
+	f.eventually("room for another instance", func() (answer, bool) {
+		a := provision("three")
+		return a, a.status == http.StatusAccepted
+	})
+
+	long := object{"name": strings.Repeat("x", 20<<10)}
+	update := func(context object) answer {
+		return f.do("PATCH", "/v2/service_instances/two", patch("context", context), asSmall)
+	}
+	if a := update(long); a.status != http.StatusOK {
+		t.Fatalf("a context of 20 KiB: %s", a)
+	}
+	f.refused(http.StatusBadRequest, "LimitReached", "PUT", bindingPath("two", "b"), binding(planSmall, "context", long), asSmall)
+	if a := update(object{"name": "short"}); a.status != http.StatusOK {
+		t.Fatalf("a shorter context: %s", a)
+	}
+	f.eventually("room for a binding", func() (answer, bool) {
+		a := f.do("PUT", bindingPath("two", "b"), binding(planSmall), asSmall)
+		return a, a.status == http.StatusCreated
+	})
+}
+
+// count counts what is on the hub, as the manager's cache has it.
+func count(t *testing.T, usage *Usage, hub *rest.Config, namespace string) {
+	t.Helper()
+	in, err := cache.New(hub, cache.Options{Scheme: scheme(t), DefaultNamespaces: map[string]cache.Config{namespace: {}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 2)
+	go func() { ended <- in.Start(t.Context()) }()
+	go func() { ended <- usage.Follow(t.Context(), in) }()
+	t.Cleanup(func() {
+		for range cap(ended) {
+			if err := <-ended; err != nil && context.Cause(t.Context()) == nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestWhatIsStoredOfARequestIsBounded(t *testing.T) {
+	f := newFixture(t)
+	half := object{"a": strings.Repeat("x", 40<<10)}
+	f.want(http.StatusAccepted, "PUT", instancePath("i"), order(planSmall, "context", half))
+	a := f.refused(http.StatusRequestEntityTooLarge, "RequestTooLarge", "PUT", instancePath("j"), order(planSmall, "context", half, "parameters", half))
+	if !strings.Contains(a.body["description"].(string), "context and parameters") {
+		t.Errorf("description %q", a.body["description"])
+	}
+	f.refused(http.StatusRequestEntityTooLarge, "RequestTooLarge", "PUT", bindingPath("i", "b"), binding(planSmall, "context", half, "bind_resource", half))
+	f.refused(http.StatusRequestEntityTooLarge, "RequestTooLarge", "PATCH", instancePath("i"), patch("context", half, "parameters", half))
+}
