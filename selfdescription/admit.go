@@ -40,7 +40,9 @@ type Requirements struct {
 // The assurance of a claim is that of who issued the credential it is from, or of a
 // label or certification that names the digest of that very credential. A claim that
 // rests on several credentials, as a country does that the offering only refers to,
-// has the assurance of the weakest.
+// has the assurance of the weakest. It travels only over links that both ends confirmed
+// (docs/trust.md, "Links"): beyond one that the provider alone speaks of, certifications
+// do not count, and a country is the provider's own word.
 func Admit(set []*Credential, offering string, cluster ClusterFacts, want Requirements, issuers Issuers, now time.Time) ([]Claim, Report) {
 	checks := newChecks(StepReferences, StepIssuer, StepBinding, StepAdmit)
 	a := newAdmission(set, want.Provider, issuers, now)
@@ -71,8 +73,10 @@ type admission struct {
 	set      []*Credential
 
 	offering, person, binding *Credential
-	resources                 []*Credential
-	locations                 []location
+	// resources that the offering is hosted on, by links that both ends confirmed; and
+	// others, to which the provider's word alone leads.
+	resources, others []*Credential
+	locations         []location
 	// accepted are credentials beside the chain that claims come from.
 	accepted []*Credential
 }
@@ -114,7 +118,7 @@ func (a *admission) chain() []*Credential {
 
 // checkIssuers asks of everything on the chain whether its issuer may issue it.
 func (a *admission) checkIssuers() error {
-	for _, c := range a.chain() {
+	for _, c := range append(a.chain(), a.others...) {
 		if _, ok := a.worth(c); !ok {
 			return fmt.Errorf("/issuer: %s may not issue %s (%s)", c.Issuer, c.Type, c.Subject)
 		}

@@ -14,6 +14,7 @@ type dossier struct {
 	*world
 	person, vat, offering, datacenter, binding *Credential
 	more                                       []*Credential
+	offered                                    object // what the offering says
 	want                                       Requirements
 	cluster                                    ClusterFacts
 	issuers                                    Issuers
@@ -34,10 +35,18 @@ func newDossier(tb testing.TB) *dossier {
 		offering:   w.issue(tb, provider, document(offering(offeringID))),
 		datacenter: w.issue(tb, provider, document(datacenter("https://provider.example/dc", "DE"))),
 		binding:    w.issue(tb, provider, document(binding("uid-1", hash))),
+		offered:    offering(offeringID),
 		want:       Requirements{Provider: provider},
 		cluster:    ClusterFacts{UID: "uid-1", KeyHash: hash},
 		issuers:    worth,
 	}
+}
+
+// hostedOn has the provider say that its offering is hosted elsewhere.
+func (d *dossier) hostedOn(tb testing.TB, id string) {
+	tb.Helper()
+	d.offered["hostedOn"] = object{"id": id}
+	d.offering = d.issue(tb, provider, document(d.offered))
 }
 
 func (d *dossier) set() []*Credential {
@@ -228,8 +237,8 @@ func TestIDsThatOnlyTheOwnerOfADIDCanGive(t *testing.T) {
 		{"did:key:z6Mk", "did:key:z6Mk#cs", true},
 		{"did:key:z6Mk", "https://host.example/vc", false},
 	} {
-		if got := owns(row.did, row.id); got != row.want {
-			t.Errorf("owns(%s, %s) = %t", row.did, row.id, got)
+		if got := Owns(row.did, row.id); got != row.want {
+			t.Errorf("Owns(%s, %s) = %t", row.did, row.id, got)
 		}
 	}
 }

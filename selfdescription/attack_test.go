@@ -62,6 +62,15 @@ func TestForgedCredentialsAreRefused(t *testing.T) {
 		{"typ of a presentation", func(_ *world, f *forgery) { f.header["typ"], f.header["cty"] = "vp+jwt", "vp" }, StepParse, "/typ"},
 		{"no typ", func(_ *world, f *forgery) { delete(f.header, "typ") }, StepParse, "/typ"},
 		{"cty of another generation", func(_ *world, f *forgery) { f.header["cty"] = "vc+ld+json" }, StepParse, "/cty"},
+		{"an audience", func(_ *world, f *forgery) { f.payload["aud"] = broker }, StepParse, "/aud"},
+		{"a twin of credentialStatus", func(_ *world, f *forgery) {
+			f.payload["https://www.w3.org/2018/credentials#credentialStatus"] = []any{}
+		}, StepParse, "want the term"},
+		{"a twin of issuer", func(_ *world, f *forgery) { f.payload["cred:issuer"] = rival }, StepParse, "want the term"},
+		{"a twin of id", func(_ *world, f *forgery) { f.payload["@id"] = "https://rival.example/vc" }, StepParse, "/@id"},
+		{"a twin of type", func(_ *world, f *forgery) { f.payload["@type"] = "LegalPerson" }, StepParse, "/@type"},
+		{"a graph", func(_ *world, f *forgery) { f.payload["@graph"] = []any{} }, StepParse, "/@graph"},
+		{"a proof beside the signature", func(_ *world, f *forgery) { f.payload["proof"] = object{"type": "DataIntegrityProof"} }, StepParse, "/proof"},
 		{"claim vc", func(_ *world, f *forgery) { f.payload["vc"] = object{"type": "VerifiableCredential"} }, StepParse, "/vc"},
 		{"claim vp", func(_ *world, f *forgery) { f.payload["vp"] = object{} }, StepParse, "/vp"},
 		{"dates of VCDM 1.1", func(_ *world, f *forgery) { f.payload["expirationDate"] = "2030-01-01T00:00:00Z" }, StepParse, "/expirationDate"},
@@ -170,7 +179,7 @@ func TestForgedCredentialsAreRefused(t *testing.T) {
 		{"date out of range", func(_ *world, f *forgery) { f.payload["exp"] = json.Number("1e17") }, StepParse, "/exp"},
 		{"date that means none", func(_ *world, f *forgery) { f.payload["validUntil"] = "0001-01-01T00:00:00Z" }, StepParse, "/validUntil"},
 		{"date beyond numbers", func(_ *world, f *forgery) { f.payload["exp"] = json.Number("1e400") }, StepParse, "/exp"},
-		{"negative date", func(_ *world, f *forgery) { f.payload["exp"] = -1 }, StepParse, "/exp"},
+		{"negative date", func(_ *world, f *forgery) { f.payload["exp"] = -1 }, StepParse, "never valid"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			w := newWorld(t)

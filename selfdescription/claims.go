@@ -63,12 +63,26 @@ func (a *admission) claims() []Claim {
 	list := []Claim{}
 	list = append(list, a.providerClaims()...)
 	for _, l := range a.locations {
-		list = append(list, a.claim(ClaimDatacenterCountry, l.country, l.path...))
+		list = append(list, a.country(l))
 	}
 	list = append(list, a.certifications()...)
 	list = append(list, a.labels()...)
 	list = append(list, a.measurements()...)
 	return best(list)
+}
+
+// country of a location. One that the provider alone leads to is its own word, whoever
+// stands behind the offering.
+func (a *admission) country(l location) Claim {
+	if l.path != nil {
+		return a.claim(ClaimDatacenterCountry, l.country, l.path...)
+	}
+	claim := a.claim(ClaimDatacenterCountry, l.country, a.offering)
+	claim.Assurance, claim.Issuer, claim.Credential = Self, a.offering.Issuer, a.offering.Digest
+	if end := firstEnd(a.others); compareEnds(end, claim.Expires) < 0 {
+		claim.Expires = end
+	}
+	return claim
 }
 
 // claim rests on some credentials, and as every claim on the offering and the

@@ -42,8 +42,9 @@ type Credential struct {
 	// KeyID is the DID URL of the key and Algorithm its algorithm (RFC 7518).
 	KeyID, Algorithm string
 
-	// raw is the credentialSubject as it was signed.
-	raw map[string]any
+	// raw is the credentialSubject as it was signed, types the types of the credential.
+	raw   map[string]any
+	types any
 }
 
 // StatusEntry says where to look whether a credential was revoked

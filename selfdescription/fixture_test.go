@@ -132,6 +132,13 @@ func datacenter(id, country string) object {
 	}
 }
 
+// datacenterOf is one that somebody else maintains.
+func datacenterOf(id, country, maintainer string) object {
+	dc := datacenter(id, country)
+	dc["maintainedBy"] = object{"id": maintainer}
+	return dc
+}
+
 // pool is a resource made of another.
 func pool(id, of string) object {
 	return object{

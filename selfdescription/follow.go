@@ -13,7 +13,8 @@ import (
 )
 
 // location is a country that the chain leads to, and the credentials that say so
-// one after the other, from the offering on.
+// one after the other, from the offering on; nil where a link on the way is the
+// provider's word alone.
 type location struct {
 	country string
 	path    []*Credential
@@ -32,8 +33,8 @@ func (a *admission) follow(offering string) error {
 	if err := a.followProvider(); err != nil {
 		return err
 	}
-	w := &walk{admission: a, seen: make(map[Digest]bool)}
-	if err := w.node(a.offering.Claims, []*Credential{a.offering}, ""); err != nil {
+	w := &walk{admission: a, seen: make(map[visit]bool)}
+	if err := w.node(a.offering.Claims, path{credentials: []*Credential{a.offering}, confirmed: true}, ""); err != nil {
 		return err
 	}
 	if len(a.locations) == 0 {
@@ -64,7 +65,20 @@ func (a *admission) followProvider() error {
 // mine reports whether a credential is about the provider: it signed it, or the id of
 // the subject is its own.
 func (a *admission) mine(c *Credential) bool {
-	return c.Issuer == a.provider || owns(a.provider, c.Subject)
+	return c.Issuer == a.provider || Owns(a.provider, c.Subject)
+}
+
+// confirms reports whether a resource, to which a link of the provider's leads, confirms
+// that link: the provider signed it, its id is the provider's own, or it names the
+// provider's LegalPerson, by an id that only the provider can have, as who maintains or
+// owns it. Else the link is the provider's word alone: anybody can say that his service
+// is hosted on the data centre of another.
+func (a *admission) confirms(resource *Credential) bool {
+	if a.mine(resource) {
+		return true
+	}
+	keepers := append(references(resource.Claims["maintainedBy"]), references(resource.Claims["ownedBy"])...)
+	return Owns(a.provider, a.person.Subject) && slices.Contains(keepers, a.person.Subject)
 }
 
 // find returns the credential about a subject: of a trusted issuer before the
@@ -91,11 +105,39 @@ var resourceTypes = []string{TypePhysicalResource, TypeDatacenter, TypeAvailabil
 // walk collects what an offering is hosted on.
 type walk struct {
 	*admission
-	seen map[Digest]bool
+	seen map[visit]bool
+}
+
+// visit is of a resource, by a path on which every link is confirmed or not.
+type visit struct {
+	resource  Digest
+	confirmed bool
+}
+
+// path is how a walk came to a node.
+type path struct {
+	// credentials one after the other, from the offering on.
+	credentials []*Credential
+	// confirmed says that both ends confirmed each link.
+	confirmed bool
+}
+
+// to is the path on to a resource.
+func (p path) to(resource *Credential, confirmed bool) path {
+	return path{append(slices.Clone(p.credentials), resource), p.confirmed && confirmed}
+}
+
+// location that the path leads to. Over a link that is not confirmed nothing travels
+// but what the offering itself says.
+func (w *walk) location(country string, p path) location {
+	if !p.confirmed {
+		return location{country, nil}
+	}
+	return location{country, p.credentials}
 }
 
 // node reads the places of a node, and follows its references.
-func (w *walk) node(node map[string]any, path []*Credential, pointer string) error {
+func (w *walk) node(node map[string]any, p path, pointer string) error {
 	for _, name := range []string{"location", "address"} {
 		for i, element := range elements(node[name]) {
 			address, ok := element.(map[string]any)
@@ -107,15 +149,15 @@ func (w *walk) node(node map[string]any, path []*Credential, pointer string) err
 			if !ok {
 				return fmt.Errorf("%s/%s/%d/countryCode: want a country of ISO 3166-1, got %s", pointer, name, i, brief(address["countryCode"]))
 			}
-			w.locations = append(w.locations, location{country, path})
+			w.locations = append(w.locations, w.location(country, p))
 		}
 	}
 	for _, name := range []string{"hostedOn", "aggregationOfResources"} {
 		for i, element := range elements(node[name]) {
 			at := pointer + "/" + name + "/" + strconv.Itoa(i)
 			// What else a service is made of, software say, is not asked for.
-			optional := node["type"] == path[0].Type && name == "aggregationOfResources"
-			if err := w.reference(element, path, at, optional); err != nil {
+			optional := node["type"] == p.credentials[0].Type && name == "aggregationOfResources"
+			if err := w.reference(element, p, at, optional); err != nil {
 				return err
 			}
 		}
@@ -124,30 +166,48 @@ func (w *walk) node(node map[string]any, path []*Credential, pointer string) err
 }
 
 // reference follows a reference by id, an inline node, or both.
-func (w *walk) reference(value any, path []*Credential, at string, optional bool) error {
-	if len(path) > maxPath || len(w.locations) > maxPath*maxPath {
+func (w *walk) reference(value any, p path, at string, optional bool) error {
+	if len(p.credentials) > maxPath || len(w.locations) > maxPath*maxPath {
 		return fmt.Errorf("%s: more than %d references one after the other, or too many places", at, maxPath)
 	}
 	inline, _ := value.(map[string]any)
 	embedded := len(inline) > 2 // more than id and type
 	var found *Credential
 	for _, id := range references(value) {
-		found = w.find(id, func(c *Credential) bool { return slices.Contains(resourceTypes, c.Type) })
+		found = w.resource(id)
 	}
 	if found == nil && !embedded && !optional {
 		return fmt.Errorf("%s: %s is not among the credentials", at, brief(strings.Join(references(value), " ")))
 	}
 	if embedded {
-		if err := w.node(inline, path, at); err != nil {
+		if err := w.node(inline, p, at); err != nil {
 			return err
 		}
 	}
-	if found == nil || w.seen[found.Digest] {
+	if found == nil {
 		return nil
 	}
-	w.seen[found.Digest] = true
-	w.resources = append(w.resources, found)
-	return w.node(found.Claims, append(slices.Clone(path), found), at)
+	p = p.to(found, w.confirms(found))
+	if w.seen[visit{found.Digest, true}] || w.seen[visit{found.Digest, p.confirmed}] {
+		return nil
+	}
+	w.seen[visit{found.Digest, p.confirmed}] = true
+	if p.confirmed {
+		w.resources = append(w.resources, found)
+	} else {
+		w.others = append(w.others, found)
+	}
+	return w.node(found.Claims, p, at)
+}
+
+// resource is the credential about a resource: one that confirms that the provider's
+// cluster may have to do with it, before any other.
+func (w *walk) resource(id string) *Credential {
+	isResource := func(c *Credential) bool { return slices.Contains(resourceTypes, c.Type) }
+	if found := w.find(id, func(c *Credential) bool { return isResource(c) && w.confirms(c) }); found != nil {
+		return found
+	}
+	return w.find(id, isResource)
 }
 
 // places lists the countries for a message.
@@ -184,9 +244,9 @@ func references(value any) (ids []string) {
 	return ids
 }
 
-// owns reports whether only the owner of a DID can give an id: it is the DID, begins
+// Owns reports whether only the owner of a DID can give an id: it is the DID, begins
 // with it, or is an https URL below what the did:web stands for.
-func owns(owner, id string) bool {
+func Owns(owner, id string) bool {
 	if rest, ok := strings.CutPrefix(id, owner); ok && (rest == "" || strings.ContainsAny(rest[:1], "#/?")) {
 		return true
 	}

@@ -36,6 +36,10 @@ func (c *Credential) readDocument(t *token) error {
 	if !hasType(t.payload["type"], typeVerifiableCredential) {
 		return fmt.Errorf("/type: want %s to be one of them", typeVerifiableCredential)
 	}
+	if _, there := t.payload["aud"]; there { // RFC 7519, 4.1.3
+		return errors.New("/aud: a credential that is meant for somebody is not for everybody: want it in presentations only")
+	}
+	c.types = t.payload["type"]
 	if _, err := issuerOf(t.payload["issuer"]); err != nil {
 		return err
 	}

@@ -12,14 +12,28 @@ import (
 // MaxPresentationLifetime is the longest that a presentation may be used.
 const MaxPresentationLifetime = 10 * time.Minute
 
-// Expect is what a presentation must answer. Both are required: a presentation that
-// was not asked for proves nothing.
+// Expect is what a presentation must answer. Audience and nonce are required: a
+// presentation that was not asked for proves nothing.
 type Expect struct {
 	// Audience is who asked: the DID or the URL of the verifier.
 	Audience string
 	// Nonce is what the verifier gave out with its question.
 	Nonce string
+	// Operation that the presentation is made for, which its holder signs as the claim
+	// "operation": one that was made for another is refused. Empty is for verifiers who
+	// know no operations.
+	Operation Operation
 }
+
+// Operation is what a presentation is made for.
+type Operation string
+
+// Operations that a broker knows.
+const (
+	OperationPresent Operation = "present" // to have the credentials stored
+	OperationVerify  Operation = "verify"  // to have them looked at, and nothing kept
+	OperationRevoke  Operation = "revoke"  // to withdraw the one credential in it
+)
 
 // Presentation verifies a VP-JWT with enveloped credentials (VC-JOSE-COSE, 3.1.2),
 // from parse to window. The credentials in it are taken out and not looked at. The
@@ -57,11 +71,21 @@ func (e Expect) check(payload map[string]any) error {
 	if audience != e.Audience {
 		return fmt.Errorf("/aud: want %s alone, got %s", brief(e.Audience), brief(audience))
 	}
+	if operation, there := payload["operation"]; there != (e.Operation != "") || there && operation != string(e.Operation) {
+		return fmt.Errorf("/operation: want %s, got %s", orNothing(string(e.Operation)), brief(operation))
+	}
 	nonce, err := text(payload, "nonce")
 	if err != nil || subtle.ConstantTimeCompare([]byte(nonce), []byte(e.Nonce)) != 1 {
 		return errors.New("/nonce: not the one that was given out")
 	}
 	return nil
+}
+
+func orNothing(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return brief(s)
 }
 
 func parsePresentation(compact string) (*token, *Presentation, error) {

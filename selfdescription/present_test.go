@@ -79,7 +79,7 @@ func TestForgedPresentationsAreRefused(t *testing.T) {
 func (w *world) present(tb testing.TB, expect Expect) string {
 	tb.Helper()
 	c := w.issue(tb, provider, document(offering("https://provider.example/k8s")))
-	compact, err := w.signer(tb, provider).Presentation([]string{c.Compact}, expect.Audience, expect.Nonce, at)
+	compact, err := w.signer(tb, provider).Presentation([]string{c.Compact}, expect, at)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -96,6 +96,21 @@ func TestAPresentationThatNobodyAskedForIsRefused(t *testing.T) {
 	for _, expect := range []Expect{{}, {Audience: broker}, {Nonce: "n-1"}} {
 		_, report := w.verifier().Presentation(context.Background(), compact, expect)
 		refused(t, report, StepWindow, "nothing was asked for")
+	}
+}
+
+func TestAPresentationIsForTheOperationThatItNames(t *testing.T) {
+	w := newWorld(t)
+	for _, made := range []Operation{"", OperationPresent, OperationVerify, OperationRevoke} {
+		compact := w.present(t, Expect{Audience: broker, Nonce: "n-1", Operation: made})
+		for _, asked := range []Operation{"", OperationPresent, OperationVerify, OperationRevoke} {
+			_, report := w.verifier().Presentation(context.Background(), compact, Expect{Audience: broker, Nonce: "n-1", Operation: asked})
+			if made != asked {
+				refused(t, report, StepWindow, "/operation")
+			} else if !report.OK() {
+				t.Errorf("made for %q:\n%s", made, &report)
+			}
+		}
 	}
 }
 

@@ -113,10 +113,11 @@ func (s *Signer) Credential(doc Document) (compact string, err error) {
 // PresentationLifetime is how long a presentation that Sluice makes may be used.
 const PresentationLifetime = 5 * time.Minute
 
-// Presentation wraps credentials, in compact serialisation, for one audience and
-// the nonce that it gave (VC-JOSE-COSE, 3.1.2). It may be used for PresentationLifetime.
-func (s *Signer) Presentation(credentials []string, audience, nonce string, now time.Time) (compact string, err error) {
-	if audience == "" || nonce == "" {
+// Presentation wraps credentials, in compact serialisation, for one audience, the nonce
+// that it gave, and one operation (VC-JOSE-COSE, 3.1.2). It may be used for
+// PresentationLifetime.
+func (s *Signer) Presentation(credentials []string, to Expect, now time.Time) (compact string, err error) {
+	if to.Audience == "" || to.Nonce == "" {
 		return "", errors.New("make a presentation: no audience or no nonce")
 	}
 	if len(credentials) > MaxCredentials {
@@ -130,17 +131,21 @@ func (s *Signer) Presentation(credentials []string, audience, nonce string, now 
 			"id":       "data:" + MediaTypeCredential + "," + c,
 		})
 	}
-	return s.sign(map[string]any{
+	payload := map[string]any{
 		"@context":             []string{ContextCredentials},
 		"type":                 []string{typeVerifiablePresentation},
 		"holder":               s.issuer,
 		"verifiableCredential": enveloped,
 		"iss":                  s.issuer,
-		"aud":                  audience,
-		"nonce":                nonce,
+		"aud":                  to.Audience,
+		"nonce":                to.Nonce,
 		"iat":                  now.Unix(),
 		"exp":                  now.Add(PresentationLifetime).Unix(),
-	}, presentationMedia[0])
+	}
+	if to.Operation != "" {
+		payload["operation"] = string(to.Operation)
+	}
+	return s.sign(payload, presentationMedia[0])
 }
 
 // sign puts the issuer into the header too: verifiers of the first generation of

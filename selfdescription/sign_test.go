@@ -62,13 +62,13 @@ func TestADocumentThatSaysTooLittleIsNotIssued(t *testing.T) {
 			t.Errorf("%s: %s", name, compact)
 		}
 	}
-	if _, err := s.Presentation(nil, "", "n", at); err == nil {
+	if _, err := s.Presentation(nil, Expect{Nonce: "n"}, at); err == nil {
 		t.Error("a presentation for nobody")
 	}
-	if _, err := s.Presentation(nil, "a", "", at); err == nil {
+	if _, err := s.Presentation(nil, Expect{Audience: "a"}, at); err == nil {
 		t.Error("a presentation that nobody asked for")
 	}
-	if _, err := s.Presentation(make([]string, MaxCredentials+1), "a", "n", at); err == nil {
+	if _, err := s.Presentation(make([]string, MaxCredentials+1), Expect{Audience: "a", Nonce: "n"}, at); err == nil {
 		t.Error("a presentation of too much")
 	}
 }

@@ -138,8 +138,13 @@ func readStatusEntry(value any) (entry StatusEntry, err error) {
 	if !ok || !hasType(object["type"], typeStatusListEntry) {
 		return entry, fmt.Errorf("/type: want %s", typeStatusListEntry)
 	}
-	if size, there := object["statusSize"]; there && size != json.Number("1") {
-		return entry, fmt.Errorf("/statusSize: want 1, got %s", brief(size))
+	if err := plainMembers(object, ""); err != nil {
+		return entry, err
+	}
+	if size, there := object["statusSize"]; there {
+		if number, _ := size.(json.Number); !isOne(number) {
+			return entry, fmt.Errorf("/statusSize: want 1, got %s", brief(size))
+		}
 	}
 	purpose, err := text(object, "statusPurpose")
 	if err != nil {
@@ -154,11 +159,19 @@ func readStatusEntry(value any) (entry StatusEntry, err error) {
 		return entry, err
 	}
 	n, err := strconv.ParseUint(index, 10, 31)
-	if err != nil {
-		return entry, fmt.Errorf("/statusListIndex: want a number that is not negative, got %s", brief(index))
+	if err != nil || strconv.FormatUint(n, 10) != index {
+		return entry, fmt.Errorf("/statusListIndex: want a number that is not negative, without leading zeros, got %s", brief(index))
 	}
 	entry.Index = int(n)
+	if object["id"] == entry.List { // Bitstring Status List v1.0, 2.1
+		return entry, fmt.Errorf("/id: must not be the URL of the list, %s", brief(entry.List))
+	}
 	return entry, nil
+}
+
+func isOne(number json.Number) bool {
+	value, err := number.Float64()
+	return err == nil && value == 1
 }
 
 // StatusSource gives the status list credential that is published at a URL.
@@ -174,30 +187,46 @@ type temporaryError struct{ error }
 func (temporaryError) Temporary() bool { return true }
 func (e temporaryError) Unwrap() error { return e.error }
 
-// status looks whether a credential is on one of its lists. The state is what to
-// call the credential where there is an error.
-func (v *Verifier) status(ctx context.Context, c *Credential) (State, error) {
+// status looks whether a credential is on one of its lists, and says what it has looked
+// at; looked is whether that was anything. The state is what to call the credential where
+// there is an error.
+func (v *Verifier) status(ctx context.Context, c *Credential) (found string, looked bool, state State, err error) {
+	var clear, unread []string
 	for _, entry := range c.Status {
-		var state State
-		switch entry.Purpose {
-		case PurposeRevocation:
-			state = Revoked
-		case PurposeSuspension:
-			state = Suspended
-		default: // a message, or when to refresh: neither ends a credential
-			continue
+		state, err := v.statusEntry(ctx, c.Issuer, entry)
+		switch {
+		case err != nil:
+			return "", true, state, err
+		case state == Verified:
+			clear = append(clear, fmt.Sprintf("no %s by %s", entry.Purpose, entry.List))
+		default:
+			unread = append(unread, fmt.Sprintf("not looked at: purpose %s of %s", brief(string(entry.Purpose)), brief(entry.List)))
 		}
-		list, err := v.statusList(ctx, c.Issuer, entry)
-		if err != nil {
-			return Rejected, fmt.Errorf("status list %s: %w", entry.List, err)
-		}
-		set, err := list.Get(entry.Index)
-		if err != nil {
-			return Rejected, fmt.Errorf("status list %s: %w", entry.List, err)
-		}
-		if set {
-			return state, fmt.Errorf("/credentialStatus: %s since bit %d of %s is set", state, entry.Index, entry.List)
-		}
+	}
+	return strings.Join(append(clear, unread...), "; "), len(clear) > 0, Verified, nil
+}
+
+// statusEntry looks at one list. The state is empty for a purpose that ends no credential.
+func (v *Verifier) statusEntry(ctx context.Context, issuer string, entry StatusEntry) (State, error) {
+	var state State
+	switch entry.Purpose {
+	case PurposeRevocation:
+		state = Revoked
+	case PurposeSuspension:
+		state = Suspended
+	default: // a message, or when to refresh
+		return "", nil
+	}
+	list, err := v.statusList(ctx, issuer, entry)
+	if err != nil {
+		return Rejected, fmt.Errorf("status list %s: %w", entry.List, err)
+	}
+	set, err := list.Get(entry.Index)
+	if err != nil {
+		return Rejected, fmt.Errorf("status list %s: %w", entry.List, err)
+	}
+	if set {
+		return state, fmt.Errorf("/credentialStatus: %s since bit %d of %s is set", state, entry.Index, entry.List)
 	}
 	return Verified, nil
 }
@@ -222,6 +251,9 @@ func (v *Verifier) statusList(ctx context.Context, issuer string, entry StatusEn
 	}
 	if list.Type != TypeStatusList {
 		return nil, fmt.Errorf("holds a %s, want a %s", list.Type, TypeStatusList)
+	}
+	if !hasType(list.types, typeStatusListCredential) {
+		return nil, fmt.Errorf("/type: want %s to be one of them", typeStatusListCredential)
 	}
 	if list.ID != "" && list.ID != entry.List {
 		return nil, fmt.Errorf("is the list %s", list.ID)

@@ -46,6 +46,29 @@ func (w *world) publish(tb testing.TB, issuer string, purpose StatusPurpose, set
 	w.lists[listURL] = compact
 }
 
+// TestTheReportSaysWhichListsWereLookedAt and which were not.
+func TestTheReportSaysWhichListsWereLookedAt(t *testing.T) {
+	w := newWorld(t)
+	f := w.forge(t, w.listed(t, PurposeRevocation, false).Compact)
+	revocation := f.payload["credentialStatus"].([]any)[0].(object)
+	message := object{"type": "BitstringStatusListEntry", "statusPurpose": "message", "statusListIndex": "1", "statusListCredential": "https://provider.example/messages"}
+	for _, row := range []struct {
+		entries []any
+		result  Result
+		says    string
+	}{
+		{[]any{revocation}, Passed, "no revocation by " + listURL},
+		{[]any{revocation, message}, Passed, "no revocation by " + listURL + `; not looked at: purpose "message"`},
+		{[]any{message}, Skipped, `not looked at: purpose "message" of "https://provider.example/messages"`},
+	} {
+		f.payload["credentialStatus"] = row.entries
+		_, report := w.verifier().Credential(context.Background(), f.compact(t))
+		if step := report.Steps[5]; !report.OK() || step.Name != StepStatus || step.Result != row.result || !strings.HasPrefix(step.Message, row.says) {
+			t.Errorf("want %s: %s, got\n%s", row.result, row.says, &report)
+		}
+	}
+}
+
 func TestABitOfTheStatusListDecides(t *testing.T) {
 	for _, row := range []struct {
 		name    string
@@ -104,6 +127,7 @@ func TestAStatusListThatProvesNothingRejects(t *testing.T) {
 		{"fewer than 131072 bits", relist(func(f *forgery) { f.subject()["encodedList"] = encoded(MinStatusList/8-1, nil) }), "want 131072 at least"},
 		{"gzip bomb", relist(func(f *forgery) { f.subject()["encodedList"] = encoded(100<<20, nil) }), "more than 8388608 bits"},
 		{"bytes after the list", relist(func(f *forgery) { f.subject()["encodedList"] = encoded(MinStatusList/8, []byte("x")) }), "after the end"},
+		{"a credential of another type", relist(func(f *forgery) { f.payload["type"] = []string{"VerifiableCredential"} }), "BitstringStatusListCredential"},
 		{"other multibase", relist(func(f *forgery) { f.subject()["encodedList"] = "z" + encoded(MinStatusList/8, nil)[1:] }), "multibase"},
 		{"no gzip", relist(func(f *forgery) { f.subject()["encodedList"] = "uAAAA" }), "expand"},
 		{"gzip cut short", relist(func(f *forgery) {
@@ -147,6 +171,9 @@ func TestAStatusEntryThatSaysNothingRejects(t *testing.T) {
 		{"negative index", func(e object) { e["statusListIndex"] = "-1" }, StepParse, "/statusListIndex"},
 		{"index that is no number", func(e object) { e["statusListIndex"] = "7x" }, StepParse, "/statusListIndex"},
 		{"index beyond numbers", func(e object) { e["statusListIndex"] = "99999999999999999999" }, StepParse, "/statusListIndex"},
+		{"index with leading zeros", func(e object) { e["statusListIndex"] = "007" }, StepParse, "/statusListIndex"},
+		{"id that is the list's", func(e object) { e["id"] = listURL }, StepParse, "/id"},
+		{"a twin of the index", func(e object) { e[contextStatus+"statusListIndex"] = "7" }, StepParse, "want the term"},
 		{"index outside the list", func(e object) { e["statusListIndex"] = "131072" }, StepStatus, "outside"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -165,14 +192,16 @@ func TestAStatusEntryThatSaysNothingRejects(t *testing.T) {
 		_, report := w.verifier().Credential(context.Background(), f.compact(t))
 		refused(t, report, StepParse, "more than 4")
 	})
-	t.Run("statusSize 1 is what there is anyway", func(t *testing.T) {
-		w := newWorld(t)
-		f := w.forge(t, w.listed(t, PurposeRevocation, false).Compact)
-		f.payload["credentialStatus"].([]any)[0].(object)["statusSize"] = json.Number("1")
-		if _, report := w.verifier().Credential(context.Background(), f.compact(t)); !report.OK() {
-			t.Errorf("\n%s", &report)
-		}
-	})
+	for _, one := range []json.Number{"1", "1.0", "10e-1"} {
+		t.Run("statusSize "+one.String()+" is what there is anyway", func(t *testing.T) {
+			w := newWorld(t)
+			f := w.forge(t, w.listed(t, PurposeRevocation, false).Compact)
+			f.payload["credentialStatus"].([]any)[0].(object)["statusSize"] = one
+			if _, report := w.verifier().Credential(context.Background(), f.compact(t)); !report.OK() {
+				t.Errorf("\n%s", &report)
+			}
+		})
+	}
 }
 
 func TestAStatusListThatCannotBeReachedIsTemporary(t *testing.T) {

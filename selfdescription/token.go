@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +27,13 @@ var (
 	credentialMedia   = []media{{"vc+jwt", "vc"}, {"vc+ld+json+jwt", "vc+ld+json"}, {"vc+ld+jwt", "vc+ld"}}
 	presentationMedia = []media{{"vp+jwt", "vp"}, {"vp+ld+json+jwt", "vp+ld+json"}, {"vp+ld+jwt", "vp+ld"}}
 )
+
+// is compares header parameters as RFC 7515, 4.1.9 and 4.1.10 have it: in either case,
+// and with or without "application/". cty may be missing.
+func (m media) is(typ, cty string) bool {
+	same := func(got, want string) bool { return strings.TrimPrefix(strings.ToLower(got), "application/") == want }
+	return same(typ, m.typ) && (cty == "" || same(cty, m.cty))
+}
 
 // refusedHeaders bring a key, or change what is signed. A key is only ever found
 // through the DID of the issuer (RFC 7515, 10.12 and RFC 8725, 3.10).
@@ -103,14 +111,19 @@ func (t *token) readHeader(accepted []media) error {
 		}
 		return s
 	}
-	t.media = media{typ: read("typ"), cty: read("cty")}
+	typ, cty := read("typ"), ""
+	if _, there := t.header["cty"]; there {
+		cty = read("cty")
+	}
 	t.algorithm, t.keyID = read("alg"), read("kid")
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(accepted, t.media) {
-		return fmt.Errorf("/typ and /cty: want %q and %q, got %q and %q", accepted[0].typ, accepted[0].cty, t.media.typ, t.media.cty)
+	i := slices.IndexFunc(accepted, func(m media) bool { return m.is(typ, cty) })
+	if i < 0 {
+		return fmt.Errorf("/typ and /cty: want %q and %q, got %q and %q", accepted[0].typ, accepted[0].cty, typ, cty)
 	}
+	t.media = accepted[i]
 	if t.issuer, _, err = did.Split(t.keyID); err != nil {
 		return fmt.Errorf("/kid: want a DID URL: %w", err)
 	}
@@ -118,6 +131,9 @@ func (t *token) readHeader(accepted []media) error {
 }
 
 func (t *token) readPayload() error {
+	if err := plainMembers(t.payload, ""); err != nil {
+		return err
+	}
 	for _, name := range []string{"vc", "vp"} {
 		if _, there := t.payload[name]; there {
 			return fmt.Errorf("/%s: VCDM 2.0 has no such claim: the payload is the document", name)
@@ -136,6 +152,26 @@ func (t *token) readPayload() error {
 	}
 	return t.readWindow()
 }
+
+// plainMembers refuses members by which a JSON-LD processor would read something else
+// than is read here: keywords, terms by their IRI, and a proof beside the signature.
+func plainMembers(object map[string]any, path string) error {
+	for name := range object {
+		switch {
+		case name == "@context":
+		case strings.HasPrefix(name, "@"):
+			return fmt.Errorf("%s/%s: no such keyword of JSON-LD is read here", path, name)
+		case withoutPrefix(name) != name, strings.HasPrefix(name, contextStatus):
+			return fmt.Errorf("%s/%s: want the term and not its IRI", path, name)
+		case name == "proof":
+			return fmt.Errorf("%s/proof: not read: the signature is that of the token", path)
+		}
+	}
+	return nil
+}
+
+// contextStatus begins the IRIs of the members of a status list entry.
+const contextStatus = "https://www.w3.org/ns/credentials/status#"
 
 // isIssuer checks that a member, where it is there, is the DID of the key.
 func (t *token) isIssuer(object map[string]any, name string) error {
@@ -174,7 +210,7 @@ func (t *token) readWindow() error {
 			t.until = at
 		}
 	}
-	if !t.until.IsZero() && !t.from.Before(t.until) {
+	if !t.until.IsZero() && t.until.Before(t.from) {
 		return fmt.Errorf("never valid: from %s until %s", t.from.Format(time.RFC3339), t.until.Format(time.RFC3339))
 	}
 	return nil
@@ -194,8 +230,8 @@ func (b bound) read() (time.Time, error) {
 		return time.Time{}, nil
 	}
 	at, err := b.parse(value)
-	if err == nil && at.Unix() <= 0 { // the zero time would mean no bound
-		err = errors.New("want a time after 1970")
+	if err == nil && at.Year() < 2 { // the zero time would mean no bound
+		err = errors.New("want a time after the year 1")
 	}
 	if err != nil {
 		return time.Time{}, fmt.Errorf("/%s: %w, got %v", b.name, err, brief(value))
@@ -203,13 +239,31 @@ func (b bound) read() (time.Time, error) {
 	return at, nil
 }
 
-// dateTime reads an XSD dateTimeStamp (VCDM 2.0, 4.9).
-func dateTime(value any) (at time.Time, err error) {
+func dateTime(value any) (time.Time, error) {
 	s, _ := value.(string)
-	if at.UnmarshalText([]byte(s)) != nil {
-		return at, errors.New("want a date and time with time zone")
+	return ParseDateTime(s)
+}
+
+// dateTimeStamp is the form of an xsd:dateTimeStamp (XML Schema 1.1-2, 3.3.7 and 3.4.28),
+// of years from 0001 to 9999.
+var dateTimeStamp = regexp.MustCompile(`^(\d{4}-\d\d-\d\dT)(\d\d)(:\d\d:\d\d)(\.\d+)?(Z|[+-](0\d|1[0-3]):[0-5]\d|[+-]14:00)$`)
+
+// ParseDateTime reads an xsd:dateTimeStamp, as the dates of credentials are (VCDM 2.0,
+// 4.9). 24:00:00 is the beginning of the next day.
+func ParseDateTime(s string) (at time.Time, err error) {
+	parts := dateTimeStamp.FindStringSubmatch(s)
+	malformed := errors.New("want a date and time with time zone")
+	if parts == nil {
+		return at, malformed
 	}
-	return at.UTC(), nil
+	days := 0
+	if parts[2] == "24" && parts[3] == ":00:00" && strings.Trim(parts[4], ".0") == "" {
+		days, s = 1, parts[1]+"00:00:00"+parts[5]
+	}
+	if at, err = time.Parse(time.RFC3339, s); err != nil {
+		return at, malformed
+	}
+	return at.AddDate(0, 0, days).UTC(), nil
 }
 
 // number reads a NumericDate (RFC 7519, 2). Issuers of the generation "vc+ld+jwt"

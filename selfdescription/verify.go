@@ -54,11 +54,16 @@ func (v *Verifier) Credential(ctx context.Context, compact string) (*Credential,
 	if len(c.Status) == 0 {
 		checks.skip("no credentialStatus")
 	} else {
-		if state, err := v.status(ctx, c); err != nil {
+		found, looked, state, err := v.status(ctx, c)
+		if err != nil {
 			checks.report.Temporary = isTemporary(err)
 			return nil, checks.fail(state, err)
 		}
-		checks.pass("neither revoked nor suspended by %s", c.Status[0].List)
+		if looked {
+			checks.pass("%s", found)
+		} else {
+			checks.skip("%s", found)
+		}
 	}
 	if violations := shape.Check(c.raw); len(violations) > 0 {
 		return nil, checks.fail(Rejected, shapeError(violations))

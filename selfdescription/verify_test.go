@@ -34,7 +34,7 @@ func TestEveryAlgorithmGoesRound(t *testing.T) {
 			}
 
 			expect := Expect{Audience: broker, Nonce: "n-1"}
-			presentation, err := w.signer(t, provider).Presentation([]string{compact}, expect.Audience, expect.Nonce, at)
+			presentation, err := w.signer(t, provider).Presentation([]string{compact}, expect, at)
 			if err != nil {
 				t.Fatal(err)
 			}

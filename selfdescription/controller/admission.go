@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/requeue"
 	"github.com/sluice-dev/sluice/selfdescription"
 )
 
@@ -49,7 +50,7 @@ func (r *admission) setup(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.SelfDescription{}, byCredential, builder.WithPredicates(later, judgedAnew)).
 		Watches(&v1alpha1.Provider{}, byProvider, specChanged).
 		Watches(&v1alpha1.TrustedIssuer{}, all, specChanged).
-		Complete(r)
+		Complete(requeue.OnConflict(r))
 }
 
 // clusters are those that must prove what they are, of providers or offerings.

@@ -132,22 +132,22 @@ func TestAPresentationIsRefused(t *testing.T) {
 	w.admitted("fra", "NotProven") // by then the provider is known
 	credentials := w.sign(provider, draftOf(provider, "DE"))
 	token := func(audience, nonce string) string {
-		compact, err := provider.signer.Presentation(credentials, audience, nonce, time.Now())
+		compact, err := provider.signer.Presentation(credentials, selfdescription.Expect{Audience: audience, Nonce: nonce, Operation: selfdescription.OperationPresent}, time.Now())
 		must(t, err)
 		return compact
 	}
-	stranger, err := newParty(t, "stranger").signer.Presentation(credentials, broker, w.nonce(), time.Now())
+	stranger, err := newParty(t, "stranger").signer.Presentation(credentials, selfdescription.Expect{Audience: broker, Nonce: w.nonce(selfdescription.OperationPresent), Operation: selfdescription.OperationPresent}, time.Now())
 	must(t, err)
 	for name, row := range map[string]struct {
 		contentType, body string
 		status            int
 		says              string
 	}{
-		"that was made for another broker":    {selfdescription.MediaTypePresentation, token("did:web:other.example", w.nonce()), 422, "/aud"},
+		"that was made for another broker":    {selfdescription.MediaTypePresentation, token("did:web:other.example", w.nonce(selfdescription.OperationPresent)), 422, "/aud"},
 		"with a nonce that nobody gave out":   {selfdescription.MediaTypePresentation, token(broker, "bm9uY2U"), 422, "/nonce"},
 		"of somebody whom nobody knows":       {selfdescription.MediaTypePresentation, stranger, 422, "key"},
 		"that is a credential":                {selfdescription.MediaTypePresentation, credentials[0], 422, "/nonce"},
-		"of another media type":               {"application/json", token(broker, w.nonce()), 415, "Content-Type"},
+		"of another media type":               {"application/json", token(broker, w.nonce(selfdescription.OperationPresent)), 415, "Content-Type"},
 		"that is larger than anything should": {selfdescription.MediaTypePresentation, strings.Repeat("a", selfdescription.MaxPresentation+1), 413, "longer"},
 		"that is not a token":                 {selfdescription.MediaTypePresentation, "hello", 422, "JWT"},
 	} {

@@ -49,6 +49,7 @@ type world struct {
 	client.Client
 	namespace string
 	server    *httptest.Server
+	options   server.Options // of the server
 	probes    *controller.Probes
 	cached    client.Reader // as controllers and server see the hub
 }
@@ -83,11 +84,10 @@ func newWorldOf(t *testing.T, organisation *draft.Draft) *world {
 		Namespace: w.namespace, Book: book, Keys: resolver, DID: broker, Seal: keys, Organisation: organisation,
 		Measure: controller.Measure{Probes: w.probes, Every: time.Second, Vantage: "test"},
 	}))
-	router := server.New(server.Options{
-		Hub: mgr.GetClient(), Namespace: w.namespace, DID: broker, Seal: keys, Book: book, Keys: resolver, Clock: clock.RealClock{},
-	}, http.NotFoundHandler())
-	w.server, w.cached = httptest.NewServer(router), mgr.GetClient()
-	t.Cleanup(w.server.Close)
+	w.options = server.Options{
+		Hub: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: w.namespace, DID: broker, Seal: keys, Book: book, Keys: resolver, Clock: clock.RealClock{},
+	}
+	w.server, w.cached = w.replica(), mgr.GetClient()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
@@ -101,6 +101,13 @@ func newWorldOf(t *testing.T, organisation *draft.Draft) *world {
 		t.Fatal("the cache does not sync")
 	}
 	return w
+}
+
+// replica is another server on the same hub.
+func (w *world) replica() *httptest.Server {
+	s := httptest.NewServer(server.New(w.options, http.NotFoundHandler()))
+	w.Cleanup(s.Close)
+	return s
 }
 
 // party signs.
@@ -229,13 +236,34 @@ func (w *world) post(path, contentType, body string, answer any) (status int) {
 }
 
 // nonce asks for one.
-func (w *world) nonce() string {
+func (w *world) nonce(operation selfdescription.Operation) string {
 	w.Helper()
-	var challenge struct{ Nonce string }
-	if status := w.post("/selfdescriptions/challenges", "", "", &challenge); status != http.StatusCreated {
-		w.Fatalf("challenge: status %d", status)
+	var challenge struct{ Nonce, Operation string }
+	status := w.post("/selfdescriptions/challenges?operation="+string(operation), "", "", &challenge)
+	if status != http.StatusCreated || challenge.Operation != string(operation) {
+		w.Fatalf("challenge: status %d for %s", status, challenge.Operation)
 	}
 	return challenge.Nonce
+}
+
+// operationOf is the one that a path is for.
+func operationOf(path string) selfdescription.Operation {
+	switch {
+	case strings.HasSuffix(path, "/verify"):
+		return selfdescription.OperationVerify
+	case strings.HasSuffix(path, "/revoke"):
+		return selfdescription.OperationRevoke
+	}
+	return selfdescription.OperationPresent
+}
+
+// presentation is one of credentials for the broker and a path.
+func (w *world) presentation(p party, path string, credentials ...string) string {
+	w.Helper()
+	operation := operationOf(path)
+	token, err := p.signer.Presentation(credentials, selfdescription.Expect{Audience: broker, Nonce: w.nonce(operation), Operation: operation}, time.Now())
+	must(w.T, err)
+	return token
 }
 
 // answer is what the server says to a presentation.
@@ -247,10 +275,8 @@ type answer struct {
 // present signs credentials for the broker, and sends them.
 func (w *world) present(p party, path string, credentials ...string) (answer, int) {
 	w.Helper()
-	token, err := p.signer.Presentation(credentials, broker, w.nonce(), time.Now())
-	must(w.T, err)
 	var a answer
-	status := w.post(path, selfdescription.MediaTypePresentation, token, &a)
+	status := w.post(path, selfdescription.MediaTypePresentation, w.presentation(p, path, credentials...), &a)
 	return a, status
 }
 

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/requeue"
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/selfdescription"
 )
@@ -37,7 +38,7 @@ type identity struct {
 }
 
 func (r *identity) setup(mgr ctrl.Manager) error {
-	err := ctrl.NewControllerManagedBy(mgr).Named("identity").For(&v1alpha1.Identity{}).Complete(r)
+	err := ctrl.NewControllerManagedBy(mgr).Named("identity").For(&v1alpha1.Identity{}).Complete(requeue.OnConflict(r))
 	if err != nil {
 		return err
 	}

@@ -42,6 +42,22 @@ func TestAnImportedDocumentIsVerifiedAndSaysWhatItsFormLeavesUnsigned(t *testing
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "eins"},
 		Spec:       v1alpha1.ProviderSpec{Identified: v1alpha1.Identified{DID: "did:web:provider.example", Keys: &runtime.RawExtension{Raw: keys}}},
 	}))
+	t.Run("by the key that the operator names", func(t *testing.T) {
+		w := newWorld(t)
+		w.provider("eins", newParty(t, "provider")) // another key than the one it is signed with
+		sd := &v1alpha1.SelfDescription{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: v1alpha1.SelfDescriptionName(selfdescription.DigestOf(document.String()))},
+			Spec:       v1alpha1.SelfDescriptionSpec{Credential: document.String(), Legacy: true, Provider: "eins", KeyID: "did:web:provider.example#key-1"},
+		}
+		must(t, w.Create(t.Context(), sd))
+		w.eventually("that key is looked for", func() string {
+			must(t, w.Get(t.Context(), client.ObjectKeyFromObject(sd), sd))
+			if report := reportOf(sd); sd.Status.State != v1alpha1.CredentialRejected || !strings.Contains(report, "did:web:provider.example#key-1") {
+				return report
+			}
+			return ""
+		})
+	})
 	tampered := strings.Replace(document.String(), `"DE"`, `"US"`, 1)
 	for text, want := range map[string]v1alpha1.CredentialState{document.String(): v1alpha1.CredentialVerified, tampered: v1alpha1.CredentialRejected} {
 		sd := &v1alpha1.SelfDescription{

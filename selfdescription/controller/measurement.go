@@ -9,6 +9,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -41,11 +43,17 @@ func (m Measure) validity() time.Duration {
 // measurement signs what was measured, once for each cluster and complete window.
 type measurement struct {
 	Options
-	hub client.Client
+	hub      client.Client
+	clusters ctrlcache.Informers
 }
 
 // Start signs until ctx ends. It runs on the leader only, who probes.
 func (r *measurement) Start(ctx context.Context) error {
+	stop, err := r.follow(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	ticker := time.NewTicker(min(r.Measure.Probes.Window/60, time.Minute))
 	defer ticker.Stop()
 	for {
@@ -60,19 +68,59 @@ func (r *measurement) Start(ctx context.Context) error {
 	}
 }
 
-// look signs the windows that are over, and removes measurements that have ended.
+// follow has the clusters measured that must prove what they are, and no others, until
+// stop is called.
+func (r *measurement) follow(ctx context.Context) (stop func(), err error) {
+	informer, err := r.clusters.GetInformer(ctx, &v1alpha1.MemberCluster{})
+	if err != nil {
+		return nil, fmt.Errorf("follow the member clusters: %w", err)
+	}
+	look := func(o any) {
+		if cluster, ok := o.(*v1alpha1.MemberCluster); ok && cluster.Spec.Trust != nil {
+			r.Measure.Probes.measure(cluster.Name)
+		} else if ok {
+			r.Measure.Probes.forget(cluster.Name)
+		}
+	}
+	handle, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    look,
+		UpdateFunc: func(_, now any) { look(now) },
+		DeleteFunc: func(o any) {
+			if key, err := cache.DeletionHandlingObjectToName(o); err == nil {
+				r.Measure.Probes.forget(key.Name)
+			}
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("follow the member clusters: %w", err)
+	}
+	return func() { _ = informer.RemoveEventHandler(handle) }, nil
+}
+
+// look signs the windows that are over, and removes measurements that have ended. A
+// window whose measurement could not be stored is tried again at the next look, until
+// the measurement would have ended.
 func (r *measurement) look(ctx context.Context) error {
 	now := r.Clock.Now()
 	var problems []error
-	for _, w := range r.Measure.Probes.take(now) {
-		if err := r.issue(ctx, w); err != nil {
+	for _, w := range r.Measure.Probes.over(now) {
+		err := r.issue(ctx, w)
+		if err != nil {
 			problems = append(problems, fmt.Errorf("of cluster %s from %s: %w", w.cluster, w.start.Format(time.RFC3339), err))
+		}
+		if err == nil || !now.Before(r.ends(w)) {
+			r.Measure.Probes.done(w)
 		}
 	}
 	return errors.Join(append(problems, r.collect(ctx, now))...)
 }
 
-// issue stores a signed measurement, if the window is complete.
+// ends is when a measurement of a window ends.
+func (r *measurement) ends(w *window) time.Time {
+	return w.start.Add(r.Measure.Probes.Window + r.Measure.validity())
+}
+
+// issue stores a signed measurement, if the window is complete. It may be called again.
 func (r *measurement) issue(ctx context.Context, w *window) error {
 	cluster := &v1alpha1.MemberCluster{}
 	err := r.hub.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: w.cluster}, cluster)
@@ -82,43 +130,47 @@ func (r *measurement) issue(ctx context.Context, w *window) error {
 	if err != nil {
 		return err
 	}
-	answered := w.latencies()
 	expected := float64(r.Measure.Probes.Window) / float64(r.Measure.Every)
-	if float64(len(w.probes)) < leastShare*expected || len(answered) == 0 {
+	if float64(w.probes) < leastShare*expected || w.answered == 0 {
 		return nil
 	}
-	signer, err := r.signer(ctx, r.hub)
-	if err != nil {
-		return err
-	}
-	evidence := w.evidence()
-	end := w.start.Add(r.Measure.Probes.Window)
-	compact, err := signer.Credential(selfdescription.Document{
-		ValidFrom: end, ValidUntil: end.Add(r.Measure.validity()),
-		Subject: map[string]any{
-			"id": cluster.Spec.Trust.Offering, "type": selfdescription.TypeClusterMeasurement,
-			"window": map[string]any{"start": w.start.Format(time.RFC3339), "end": end.Format(time.RFC3339)},
-			"uptime": map[string]any{"ratio": math.Floor(1e4*float64(len(answered))/float64(len(w.probes))) / 1e4, "probes": len(w.probes)},
-			"latency": map[string]any{
-				"p50Ms": quantile(answered, 0.5), "p95Ms": quantile(answered, 0.95), "p99Ms": quantile(answered, 0.99), "vantage": r.Measure.Vantage,
-			},
-			"evidenceDigest": selfdescription.DigestOf(evidence).SRI(),
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("sign: %w", err)
+	if w.signed == "" {
+		if w.signed, err = r.sign(ctx, w, cluster.Spec.Trust.Offering); err != nil {
+			return fmt.Errorf("sign: %w", err)
+		}
 	}
 	err = r.hub.Create(ctx, &v1alpha1.SelfDescription{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: r.Namespace, Name: v1alpha1.SelfDescriptionName(selfdescription.DigestOf(compact)),
+			Namespace: r.Namespace, Name: v1alpha1.SelfDescriptionName(selfdescription.DigestOf(w.signed)),
 			Labels: map[string]string{v1alpha1.LabelCluster: w.cluster},
 		},
-		Spec: v1alpha1.SelfDescriptionSpec{Credential: compact, Provider: cluster.Spec.Provider, Evidence: evidence},
+		Spec: v1alpha1.SelfDescriptionSpec{Credential: w.signed, Provider: cluster.Spec.Provider, Evidence: w.evidence()},
 	})
-	if err != nil {
+	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("store: %w", err)
 	}
 	return nil
+}
+
+// sign says in a credential what was measured in a window.
+func (r *measurement) sign(ctx context.Context, w *window, offering string) (string, error) {
+	signer, err := r.signer(ctx, r.hub)
+	if err != nil {
+		return "", err
+	}
+	end := w.start.Add(r.Measure.Probes.Window)
+	return signer.Credential(selfdescription.Document{
+		ValidFrom: end, ValidUntil: r.ends(w),
+		Subject: map[string]any{
+			"id": offering, "type": selfdescription.TypeClusterMeasurement,
+			"window": map[string]any{"start": w.start.Format(time.RFC3339), "end": end.Format(time.RFC3339)},
+			"uptime": map[string]any{"ratio": math.Floor(1e4*float64(w.answered)/float64(w.probes)) / 1e4, "probes": w.probes},
+			"latency": map[string]any{
+				"p50Ms": w.quantile(0.5), "p95Ms": w.quantile(0.95), "p99Ms": w.quantile(0.99), "vantage": r.Measure.Vantage,
+			},
+			"evidenceDigest": selfdescription.DigestOf(w.evidence()).SRI(),
+		},
+	})
 }
 
 // collect removes measurements that have ended; the next ones have taken their place.

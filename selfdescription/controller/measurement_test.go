@@ -83,12 +83,17 @@ func TestTheBrokerCertifiesWhatItMeasured(t *testing.T) {
 	}
 }
 
-func TestTheOrganisationThatRunsTheBrokerDescribesItself(t *testing.T) {
-	w := newWorldOf(t, &draft.Draft{
+// organisation that runs the broker.
+func organisation() *draft.Draft {
+	return &draft.Draft{
 		DID: broker, Base: "https://broker.example/sd", ValidDays: 90,
 		Provider: draft.Organisation{Name: "Exchange", LegalCountry: "AT", HeadquartersCountry: "AT",
 			Registration: map[string]string{"vatID": "ATU12345678"}, GaiaXTerms: draft.GaiaXTerms},
-	})
+	}
+}
+
+func TestTheOrganisationThatRunsTheBrokerDescribesItself(t *testing.T) {
+	w := newWorldOf(t, organisation())
 	w.eventually("its credentials are verified and published", func() string {
 		var page struct {
 			Items []struct{ Type, Provider, Href string }

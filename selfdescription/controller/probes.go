@@ -1,105 +1,180 @@
 package controller
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 )
 
-// Probes keeps what probes of member clusters found, by window of time. It is in
-// memory: a window in which the broker restarted, or another replica took over,
-// falls short.
+// Probes sums up what probes of member clusters found, by window of time, for the
+// clusters that somebody asks about. It is in memory: a window in which the broker
+// restarted, or another replica took over, falls short.
 type Probes struct {
 	// Window is the length of one, aligned to the clock in UTC; it must not be 0.
 	Window time.Duration
 
-	mu   sync.Mutex
-	open map[string]*window // by cluster
+	mu       sync.Mutex
+	clusters map[string]*measured // those that are asked about
+}
+
+// measured is what was found of one cluster: in the window that is open, and in those
+// that are over and not signed yet.
+type measured struct {
+	open *window
 	over []*window
 }
 
 // window is what was found of one cluster in one window.
 type window struct {
-	cluster string
-	start   time.Time
-	probes  []probe
+	cluster          string
+	start            time.Time
+	probes, answered int
+	// latencies of the probes that were answered, in order of size.
+	latencies []latencies
+	// signed is the measurement, once it has been signed: writing it again writes the same.
+	signed string
 }
 
-// probe is one of them; a latency below zero is one that was not answered.
-type probe struct {
-	at      time.Time
-	latency time.Duration
+// latencies counts those that are of one size; see size.
+type latencies struct{ size, count uint32 }
+
+// measure begins to sum up what is found of a cluster.
+func (p *Probes) measure(cluster string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.clusters == nil {
+		p.clusters = map[string]*measured{}
+	}
+	if p.clusters[cluster] == nil {
+		p.clusters[cluster] = &measured{}
+	}
 }
 
-// Probed takes what a probe of a cluster found. It does not block.
+// forget drops what was found of a cluster, and begins no more windows of it.
+func (p *Probes) forget(cluster string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.clusters, cluster)
+}
+
+// Probed takes what a probe of a cluster found. It does not block, and does nothing for
+// clusters that nobody asks about.
 func (p *Probes) Probed(cluster string, at time.Time, latency time.Duration, err error) {
-	if err != nil {
-		latency = -1
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.close(at)
-	w := p.open[cluster]
-	if w == nil {
-		w = &window{cluster: cluster, start: at.UTC().Truncate(p.Window)}
-		if p.open == nil {
-			p.open = map[string]*window{}
-		}
-		p.open[cluster] = w
+	m := p.clusters[cluster]
+	if m == nil {
+		return
 	}
-	w.probes = append(w.probes, probe{at, latency})
+	m.close(at, p.Window)
+	if m.open == nil {
+		m.open = &window{cluster: cluster, start: at.UTC().Truncate(p.Window)}
+	}
+	if at.Before(m.open.start) {
+		return // the clock was set back
+	}
+	m.open.add(latency, err == nil)
 }
 
-// close ends the windows that are over.
-func (p *Probes) close(now time.Time) {
-	for cluster, w := range p.open {
-		if !now.Before(w.start.Add(p.Window)) {
-			p.over = append(p.over, w)
-			delete(p.open, cluster)
-		}
+// close ends the open window if it is over.
+func (m *measured) close(now time.Time, length time.Duration) {
+	if m.open != nil && !now.Before(m.open.start.Add(length)) {
+		m.over = append(m.over, m.open)
+		m.open = nil
 	}
 }
 
-// take returns the windows that are over at a time, once.
-func (p *Probes) take(now time.Time) []*window {
+// over returns the windows that are over at a time and not done with.
+func (p *Probes) over(now time.Time) (all []*window) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.close(now)
-	over := p.over
-	p.over = nil
-	return over
+	for _, m := range p.clusters {
+		m.close(now, p.Window)
+		all = append(all, m.over...)
+	}
+	slices.SortFunc(all, func(x, y *window) int {
+		return cmp.Or(strings.Compare(x.cluster, y.cluster), x.start.Compare(y.start))
+	})
+	return all
 }
 
-// latencies of the probes that were answered, in milliseconds, in order of size.
-func (w *window) latencies() (answered []float64) {
-	for _, p := range w.probes {
-		if p.latency >= 0 {
-			answered = append(answered, math.Round(float64(p.latency)/float64(time.Millisecond)*10)/10)
+// done drops a window that is signed and stored, or not worth it.
+func (p *Probes) done(w *window) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if m := p.clusters[w.cluster]; m != nil {
+		m.over = slices.DeleteFunc(m.over, func(other *window) bool { return other == w })
+	}
+}
+
+func (w *window) add(latency time.Duration, answered bool) {
+	w.probes++
+	if !answered {
+		return
+	}
+	w.answered++
+	of := size(latency)
+	i, found := slices.BinarySearchFunc(w.latencies, of, func(l latencies, of uint32) int { return cmp.Compare(l.size, of) })
+	if !found {
+		w.latencies = slices.Insert(w.latencies, i, latencies{size: of})
+	}
+	w.latencies[i].count++
+}
+
+// maxSize is the largest size of a latency that is told apart: 100 seconds.
+const maxSize = 1_000_000
+
+// size rounds a latency up, in tenths of a millisecond: exactly up to 10 ms, and by
+// 2.5 % at most above. So there are 740 sizes, however many probes there are.
+func size(latency time.Duration) uint32 {
+	tenths := min(max(math.Ceil(float64(latency)/float64(time.Millisecond/10)), 1), maxSize)
+	scale := 1.0
+	for tenths > 1000*scale {
+		scale *= 10
+	}
+	step := 1.0
+	switch {
+	case tenths > 500*scale:
+		step = 10 * scale
+	case tenths > 200*scale:
+		step = 5 * scale
+	case tenths > 100*scale:
+		step = 2 * scale
+	}
+	return uint32(math.Ceil(tenths/step) * step)
+}
+
+// milliseconds of a size.
+func milliseconds(size uint32) float64 { return float64(size) / 10 }
+
+// quantile is the smallest latency, in milliseconds, that at least a share of all is not
+// above (nearest rank). There must be one.
+func (w *window) quantile(share float64) float64 {
+	rank := max(int(math.Ceil(share*float64(w.answered))), 1)
+	for _, l := range w.latencies {
+		if rank -= int(l.count); rank <= 0 {
+			return milliseconds(l.size)
 		}
 	}
-	slices.Sort(answered)
-	return answered
+	return milliseconds(maxSize)
 }
 
-// evidence lists the probes, for whoever wants to check what was made of them.
+// evidence counts the probes by their latency, for whoever wants to check what was made
+// of them. Those without a latency were not answered. It has less than 20,000 bytes.
 func (w *window) evidence() string {
 	var b strings.Builder
-	b.WriteString("seconds,milliseconds\n")
-	for _, p := range w.probes {
-		fmt.Fprintf(&b, "%.1f,", p.at.Sub(w.start).Seconds())
-		if p.latency >= 0 {
-			fmt.Fprintf(&b, "%.1f", float64(p.latency)/float64(time.Millisecond))
-		}
-		b.WriteByte('\n')
+	b.WriteString("milliseconds,probes\n")
+	for _, l := range w.latencies {
+		b.WriteString(strconv.FormatFloat(milliseconds(l.size), 'f', 1, 64))
+		fmt.Fprintf(&b, ",%d\n", l.count)
+	}
+	if lost := w.probes - w.answered; lost > 0 {
+		fmt.Fprintf(&b, ",%d\n", lost)
 	}
 	return b.String()
-}
-
-// quantile is the smallest value that at least a share of all is not above (nearest rank).
-func quantile(sorted []float64, share float64) float64 {
-	rank := int(math.Ceil(share * float64(len(sorted))))
-	return sorted[max(rank, 1)-1]
 }

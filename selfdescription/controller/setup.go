@@ -77,7 +77,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if o.Measure.Probes == nil {
 		return nil
 	}
-	return mgr.Add(&measurement{Options: o, hub: mgr.GetClient()})
+	return mgr.Add(&measurement{Options: o, hub: mgr.GetClient(), clusters: mgr.GetCache()})
 }
 
 // afterConflict lets the cache catch up.

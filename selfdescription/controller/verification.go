@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/requeue"
 	"github.com/sluice-dev/sluice/selfdescription"
 	"github.com/sluice-dev/sluice/selfdescription/legacy"
 	"github.com/sluice-dev/sluice/selfdescription/shape"
@@ -54,7 +55,7 @@ func (r *verification) setup(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Provider{}, provider, specChanged).
 		Watches(&v1alpha1.TrustedIssuer{}, issuer, specChanged).
 		WithOptions(controller.Options{MaxConcurrentReconciles: verifyWorkers}).
-		Complete(r)
+		Complete(requeue.OnConflict(r))
 }
 
 // of are the credentials to look at when what the operator says of a DID has changed:
@@ -153,7 +154,13 @@ func (o *Options) read(ctx context.Context, sd *v1alpha1.SelfDescription) (*self
 		verifier := selfdescription.Verifier{Keys: o.Keys, Statuses: o.Statuses, Issuers: issuers, Now: o.Clock.Now}
 		return verifier.Credential(ctx, sd.Spec.Credential)
 	}
-	importer := legacy.Importer{Keys: o.Keys, Issuers: issuers, Now: o.Clock.Now}
+	importer := legacy.Importer{Keys: o.Keys, Issuers: issuers, KeyID: sd.Spec.KeyID, Now: o.Clock.Now,
+		// A compliance service is who is trusted to label.
+		Compliance: func(issuer string) bool {
+			assurance, ok := issuers(issuer, selfdescription.TypeLabelCredential)
+			return ok && assurance != selfdescription.Self
+		},
+	}
 	credential, report := importer.Import(ctx, sd.Spec.Credential)
 	if report.Form != "" {
 		message := fmt.Sprintf("%s, which signs everything", report.Form)

@@ -113,12 +113,12 @@ func TestFetch(t *testing.T) {
 				return
 			}
 			http.Redirect(w, r, "/elsewhere", http.StatusFound)
-		}, "invalid"},
+		}, "unreachable"},
 		"redirect without a place": {status(http.StatusMultipleChoices), "unreachable"},
 		"headers too long": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X-Long", strings.Repeat("x", 128<<10))
 		}, "unreachable"},
-		"404": {status(404), "invalid"}, "410": {status(410), "invalid"},
+		"404": {status(404), "unreachable"}, "410": {status(410), "invalid"},
 		"403": {status(403), "unreachable"}, "429": {status(429), "unreachable"}, "500": {status(500), "unreachable"}, "204": {status(204), "unreachable"},
 	} {
 		t.Run(name, func(t *testing.T) {

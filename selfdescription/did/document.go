@@ -88,6 +88,15 @@ type wireMethod struct {
 	PublicKeyJWK json.RawMessage `json:"publicKeyJwk"`
 }
 
+// isDocument reports whether an answer says that it is the document of a DID, which makes
+// it the owner's word, well-formed or not. A page or {} is somebody else's.
+func isDocument(did string, data []byte) bool {
+	var document struct {
+		ID string `json:"id"`
+	}
+	return json.NewDecoder(bytes.NewReader(data)).Decode(&document) == nil && document.ID == did
+}
+
 // decodeDocument reads the DID document of a DID. A document of another DID, one that
 // gives away private keys and one that is ambiguous are refused as a whole.
 func decodeDocument(did string, data []byte) (assertions, error) {
@@ -110,6 +119,83 @@ func decodeDocument(did string, data []byte) (assertions, error) {
 		return nil, fmt.Errorf("the DID document has more than %d keys", maxMethods)
 	}
 	return collect(did, document)
+}
+
+// Published is what the owner of a DID publishes: the keys that its document lists for
+// assertions, and why others of its entries are none.
+type Published struct {
+	DID  string
+	Keys []jose.JSONWebKey // KeyID of each is its DID URL
+	// Skipped says of each key that cannot be used which it is and why.
+	Skipped []string
+}
+
+// ReadDocument reads the DID document of the DID that it names itself. The keys are those
+// that its assertionMethod lists, of that DID and controlled by it; whatever else the
+// document holds is no key. That the document is its owner's is for the caller to know.
+func ReadDocument(data []byte) (*Published, error) {
+	var head struct {
+		ID string `json:"id"`
+	}
+	if err := strictjson.Decode(bytes.NewReader(data), strictjson.Limits{Bytes: maxDocument, Depth: maxDepth, Object: true}, &head); err != nil {
+		return nil, fmt.Errorf("read the DID document: %w", err)
+	}
+	if err := checkDID(head.ID); err != nil {
+		return nil, fmt.Errorf("read the DID document: id %q: %w", clip(head.ID), err)
+	}
+	found, err := decodeDocument(head.ID, data)
+	if err != nil {
+		return nil, err
+	}
+	p := &Published{DID: head.ID}
+	for _, id := range slices.Sorted(maps.Keys(found)) {
+		if key := found[id]; key.err != nil {
+			p.Skipped = append(p.Skipped, fmt.Sprintf("key %q: %v", clip(id), key.err))
+		} else {
+			p.Keys = append(p.Keys, key.jwk)
+		}
+	}
+	return p, nil
+}
+
+// ReadKeySet reads a JSON Web Key Set of one DID: "kid" of each key is a DID URL.
+func ReadKeySet(data []byte) (*Published, error) {
+	limits := strictjson.Limits{Bytes: maxDocument, Depth: maxDepth, Object: true}
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := strictjson.Decode(bytes.NewReader(data), limits, &set); err != nil {
+		return nil, fmt.Errorf("read the JSON Web Key Set: %w", err)
+	}
+	p := &Published{}
+	for i, raw := range set.Keys {
+		var head struct {
+			ID string `json:"kid"`
+		}
+		var whole any
+		err := errors.Join(strictjson.Decode(bytes.NewReader(raw), limits, &whole), strictjson.Decode(bytes.NewReader(raw), limits, &head))
+		if err != nil {
+			return nil, fmt.Errorf("read the JSON Web Key Set: /keys/%d: %w", i, err)
+		}
+		if givesAwayPrivateKey(whole) {
+			return nil, fmt.Errorf("key %q is a private key: whoever reads it can sign", clip(head.ID))
+		}
+		did, _, err := Split(head.ID)
+		if err != nil {
+			return nil, fmt.Errorf("key %q: its kid is not a DID URL with a fragment", clip(head.ID))
+		}
+		if p.DID != "" && p.DID != did {
+			return nil, fmt.Errorf("keys of two DIDs, %s and %s: want a file for each", clip(p.DID), clip(did))
+		}
+		p.DID = did
+		key, err := readJWK(raw)
+		if err != nil {
+			p.Skipped = append(p.Skipped, fmt.Sprintf("key %q: %v", clip(head.ID), err))
+			continue
+		}
+		p.Keys = append(p.Keys, *key)
+	}
+	return p, nil
 }
 
 // collect finds the methods that are listed for assertions, by reference or embedded.
@@ -145,7 +231,10 @@ func collect(did string, document wireDocument) (assertions, error) {
 	}
 	found := assertions{}
 	for id := range listed {
-		if method, ok := methods[id]; ok && strings.HasPrefix(id, did+"#") {
+		switch method, ok := methods[id]; {
+		case !strings.HasPrefix(id, did+"#"):
+			found[id] = assertion{err: errors.New("it is of another DID")}
+		case ok:
 			found[id] = readMethod(did, id, method)
 		}
 	}

@@ -19,7 +19,8 @@ import (
 //
 // It blocks for as long as the client's timeout. Its error is an *InvalidError for a
 // URL that may not be asked, an address that is not public, an answer that is too
-// long, 404, 410 and redirects, and an *UnreachableError for the rest.
+// long and 410, and an *UnreachableError for the rest. That includes 404 and redirects:
+// so answers whatever stands in for a host that is away.
 func Fetch(ctx context.Context, client *http.Client, hosts func(host string) bool, rawURL string, max int64) ([]byte, error) {
 	if len(rawURL) > 2048 {
 		return nil, invalid(clip(rawURL), "longer than 2048 bytes")
@@ -54,7 +55,7 @@ func fetch(ctx context.Context, client *http.Client, hosts func(host string) boo
 	defer func() { _ = response.Body.Close() }() // read, or of no interest
 	switch response.StatusCode {
 	case http.StatusOK:
-	case http.StatusNotFound, http.StatusGone:
+	case http.StatusGone:
 		return nil, invalid(id, "the host says that there is none (%d)", response.StatusCode)
 	default:
 		return nil, &UnreachableError{ID: id, Err: fmt.Errorf("the host answers with status %d", response.StatusCode)}
@@ -83,7 +84,7 @@ func fetchError(id string, err error) error {
 	case errors.As(err, &address):
 		return &InvalidError{ID: id, Err: address}
 	case errors.Is(err, guarded.ErrRedirect):
-		return &InvalidError{ID: id, Err: guarded.ErrRedirect}
+		err = guarded.ErrRedirect
 	}
 	return &UnreachableError{ID: id, Err: err}
 }

@@ -138,6 +138,9 @@ func (r *Resolver) assertion(ctx context.Context, id, did string, where *url.URL
 			return nil, err
 		}
 		found, err := decodeDocument(did, data)
+		if err != nil && !isDocument(did, data) {
+			return nil, &UnreachableError{ID: clip(did), Err: err}
+		}
 		if err != nil {
 			return nil, &InvalidError{ID: clip(did), Err: err}
 		}

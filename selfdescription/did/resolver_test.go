@@ -52,7 +52,7 @@ func TestPathOfDIDWeb(t *testing.T) {
 func TestDocumentsThatListNoUsableKey(t *testing.T) {
 	net := newInternet(t)
 	const method = `{"id":"D#key-1","type":"JsonWebKey2020","controller":"D","publicKeyJwk":K}`
-	var notListed, refused = new(NotListedError), new(InvalidError)
+	var notListed, refused, foreign = new(NotListedError), new(InvalidError), new(UnreachableError)
 	for _, row := range []struct {
 		name, document string
 		want           error
@@ -63,8 +63,8 @@ func TestDocumentsThatListNoUsableKey(t *testing.T) {
 		{"key of the same fragment of another DID", `{"id":"D","verificationMethod":[{"id":"did:web:other.example#key-1","type":"JsonWebKey2020","controller":"D","publicKeyJwk":K}],"assertionMethod":["did:web:other.example#key-1"]}`, notListed, ""},
 		{"fragment without #", `{"id":"D","verificationMethod":[{"id":"key-1","type":"JsonWebKey2020","controller":"D","publicKeyJwk":K}],"assertionMethod":["key-1"]}`, notListed, ""},
 
-		{"document of another DID", `{"id":"did:web:other.example","verificationMethod":[` + method + `],"assertionMethod":["D#key-1"]}`, refused, "is of"},
-		{"document without id", `{"verificationMethod":[` + method + `],"assertionMethod":["D#key-1"]}`, refused, "is of"},
+		{"document of another DID", `{"id":"did:web:other.example","verificationMethod":[` + method + `],"assertionMethod":["D#key-1"]}`, foreign, "is of"},
+		{"document without id", `{"verificationMethod":[` + method + `],"assertionMethod":["D#key-1"]}`, foreign, "is of"},
 		{"controller is another DID", `{"id":"D","verificationMethod":[{"id":"D#key-1","type":"JsonWebKey2020","controller":"did:web:other.example","publicKeyJwk":K}],"assertionMethod":["D#key-1"]}`, refused, "controller"},
 		{"two keys of one id", `{"id":"D","verificationMethod":[` + method + `,` + method + `],"assertionMethod":["D#key-1"]}`, refused, "two keys"},
 		{"two keys of one id, one relative and embedded", `{"id":"D","verificationMethod":[` + method + `],"assertionMethod":[{"id":"#key-1","type":"JsonWebKey2020","controller":"D","publicKeyJwk":K}]}`, refused, "two keys"},
@@ -91,7 +91,8 @@ func TestDocumentsThatListNoUsableKey(t *testing.T) {
 			switch {
 			case err == nil:
 				t.Error("accepted")
-			case row.want == notListed && !errors.As(err, new(*NotListedError)), row.want == refused && !errors.As(err, new(*InvalidError)):
+			case row.want == notListed && !errors.As(err, new(*NotListedError)), row.want == refused && !errors.As(err, new(*InvalidError)),
+				row.want == foreign && !errors.As(err, new(*UnreachableError)):
 				t.Errorf("got %T: %v", err, err)
 			case !strings.Contains(err.Error(), row.says):
 				t.Errorf("got %v, want it to say %s", err, row.says)
@@ -211,21 +212,37 @@ func TestAKeyIsKeptWhileItsHostIsDownAndNoLonger(t *testing.T) {
 	fatal(t, get())
 }
 
-func TestADocumentThatIsGoneTakesItsKeysAway(t *testing.T) {
+// Only the owner takes keys away: by 410, or by a document of the DID without them. What
+// stands in for a host that is away says nothing, for as long as it may be away.
+func TestOnlyTheOwnersWordTakesKeysAway(t *testing.T) {
 	net := newInternet(t)
-	for name, gone := range map[string]http.HandlerFunc{
-		"404": status(http.StatusNotFound), "410": status(http.StatusGone), "no document": say("<html>"),
-		"redirect": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) },
+	o := net.organisation(t, provider)
+	for name, row := range map[string]struct {
+		now   http.HandlerFunc
+		takes bool
+	}{
+		"410":                       {status(http.StatusGone), true},
+		"a document without keys":   {say(`{"id":"` + o.did + `"}`), true},
+		"a document that is broken": {say(`{"id":"` + o.did + `","assertionMethod":7}`), true},
+		"404":                       {status(http.StatusNotFound), false},
+		"a page":                    {say("<html>"), false},
+		"an empty object":           {say("{}"), false},
+		"another DID's document":    {say(`{"id":"did:web:other.example"}`), false},
+		"redirect":                  {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := net.organisation(t, provider)
+			net.organisation(t, provider)
 			resolver := net.resolver()
-			_, err := resolver.Key(t.Context(), o.did+"#key-1")
-			fatal(t, err)
-			net.put(provider+"/.well-known/did.json", gone)
+			get := func() error { _, err := resolver.Key(t.Context(), o.did+"#key-1"); return err }
+			fatal(t, get())
+			net.put(provider+"/.well-known/did.json", row.now)
 			net.pass(freshFor)
-			if _, err := resolver.Key(t.Context(), o.did+"#key-1"); !errors.As(err, new(*InvalidError)) {
-				t.Errorf("got %v", err)
+			if err := get(); (err != nil) != row.takes {
+				t.Errorf("got %v, want the key taken away: %v", err, row.takes)
+			}
+			net.pass(mostFor)
+			if get() == nil {
+				t.Errorf("it still counts after %s", mostFor)
 			}
 		})
 	}

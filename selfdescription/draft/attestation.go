@@ -50,7 +50,7 @@ func (a Attestation) subject() (map[string]any, error) {
 		return map[string]any{
 			"id": first.Subject, "type": a.Type, "standard": a.Standard,
 			"certifiedCredentials": a.about(func(c *selfdescription.Credential) map[string]any {
-				return map[string]any{"id": credentialID(c), "digestSRI": c.Digest.SRI()}
+				return identified(c, map[string]any{"digestSRI": c.Digest.SRI()})
 			}),
 		}, nil
 	case selfdescription.TypeLabelCredential:
@@ -61,7 +61,7 @@ func (a Attestation) subject() (map[string]any, error) {
 			"id": a.ID + "#subject", "type": a.Type, "labelLevel": a.Level,
 			"rulesVersion": a.Rules, "engineVersion": a.Engine, "validatedCriteria": a.Criteria,
 			"compliantCredentials": a.about(func(c *selfdescription.Credential) map[string]any {
-				return map[string]any{"id": credentialID(c), "type": "CompliantCredential", "credentialType": c.Type, "digestSRI": c.Digest.SRI()}
+				return identified(c, map[string]any{"type": "CompliantCredential", "credentialType": c.Type, "digestSRI": c.Digest.SRI()})
 			}),
 		}, nil
 	case first.Type:
@@ -82,10 +82,11 @@ func (a Attestation) about(describe func(*selfdescription.Credential) map[string
 	return described
 }
 
-// credentialID names a credential, by its subject where it has no id of its own.
-func credentialID(c *selfdescription.Credential) string {
+// identified adds the id of a credential, where it has one. The id of its subject is
+// another thing's: the attestation's own subject may be that.
+func identified(c *selfdescription.Credential, node map[string]any) map[string]any {
 	if c.ID != "" {
-		return c.ID
+		node["id"] = c.ID
 	}
-	return c.Subject
+	return node
 }

@@ -254,3 +254,30 @@ func TestAttestationRefuses(t *testing.T) {
 		})
 	}
 }
+
+// TestWhatHasNoIDCanBeAttested: credentials need none (VCDM 2.0, 4.4). The attestation
+// names it by its digest.
+func TestWhatHasNoIDCanBeAttested(t *testing.T) {
+	about := &selfdescription.Credential{Type: "Datacenter", Subject: "https://provider.example/dc", Digest: selfdescription.DigestOf("it")}
+	for _, attestation := range []draft.Attestation{
+		{Type: "Certification", Standard: "ISO/IEC 27001"},
+		{Type: "LabelCredential", Level: "L1", Rules: "CD25.10", Engine: "1", Criteria: []string{"https://criteria.example/P1"}},
+	} {
+		attestation.ID, attestation.About = "https://body.example/1", []*selfdescription.Credential{about}
+		document, err := attestation.Document()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(document.Subject)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var subject map[string]any
+		if err := json.Unmarshal(text, &subject); err != nil {
+			t.Fatal(err)
+		}
+		if violations := shape.Check(subject); len(violations) > 0 {
+			t.Errorf("%s: %v", attestation.Type, violations)
+		}
+	}
+}

@@ -17,6 +17,8 @@ import (
 const (
 	ContextCredentialsV1 = "https://www.w3.org/2018/credentials/v1"
 	ContextJWS2020       = "https://w3id.org/security/suites/jws-2020/v1"
+	// ContextGaiaX2210 is what documents of 2023 have, of release 22.10 ("Tagus").
+	ContextGaiaX2210 = "https://registry.lab.gaia-x.eu/development/api/trusted-shape-registry/v1/shapes/jsonld/trustframework#"
 )
 
 var (
@@ -28,6 +30,8 @@ var (
 	jws2020 []byte
 	//go:embed contexts/gaia-x-25.11.jsonld
 	gaiaX []byte
+	//go:embed contexts/gaia-x-22.10.jsonld
+	gaiaX2210 []byte
 )
 
 // Contexts are the JSON-LD contexts that every import knows, with their documents.
@@ -40,6 +44,7 @@ func Contexts() []selfdescription.Context {
 		context(selfdescription.ContextCredentials, credentialsV2),
 		context(ContextJWS2020, jws2020),
 		context(selfdescription.ContextGaiaX, gaiaX),
+		context(ContextGaiaX2210, gaiaX2210),
 	}
 }
 

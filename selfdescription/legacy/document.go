@@ -32,6 +32,8 @@ type document struct {
 	// are JSON pointers to all else but the proof.
 	hash     string
 	unsigned []string
+	// empty are JSON pointers to empty arrays.
+	empty []string
 
 	id, issuer  string
 	from, until time.Time
@@ -53,12 +55,12 @@ func (l loader) read(text string) (*document, error) {
 		return nil, err
 	}
 	delete(decoded, "@context")
-	members, err := plain(decoded, "")
+	d := &document{contexts: contexts}
+	members, err := d.plain(decoded, "")
 	if err != nil {
 		return nil, err
 	}
 	content := members.(map[string]any)
-	d := &document{contexts: contexts}
 	if d.proof, err = readProof(content["proof"]); err != nil {
 		return nil, err
 	}
@@ -102,8 +104,9 @@ func (l loader) contexts(value any) ([]any, error) {
 }
 
 // plain copies a JSON value with numbers as JSON-LD has them, and refuses what
-// expansion would drop without a word or that changes what other members mean.
-func plain(value any, path string) (any, error) {
+// expansion would drop without a word or that changes what other members mean. An empty
+// array states nothing, and so is not signed: it is left out, and noted as unsigned.
+func (d *document) plain(value any, path string) (any, error) {
 	switch value := value.(type) {
 	case nil:
 		return nil, fmt.Errorf("%s: null is dropped by JSON-LD, and so not signed", path)
@@ -114,23 +117,36 @@ func plain(value any, path string) (any, error) {
 		}
 		return number, nil
 	case []any:
-		list := make([]any, len(value))
+		list := make([]any, 0, len(value))
 		for i, element := range value {
-			copied, err := plain(element, fmt.Sprintf("%s/%d", path, i))
+			at := fmt.Sprintf("%s/%d", path, i)
+			if isEmpty(element) {
+				d.empty = append(d.empty, at)
+				continue
+			}
+			copied, err := d.plain(element, at)
 			if err != nil {
 				return nil, err
 			}
-			list[i] = copied
+			list = append(list, copied)
 		}
 		return list, nil
 	case map[string]any:
 		object := make(map[string]any, len(value))
 		for _, name := range slices.Sorted(maps.Keys(value)) {
 			at := fmt.Sprintf("%s/%.120s", path, name)
+			if name == "@context" && d.repeats(value[name]) {
+				object[name] = value[name]
+				continue
+			}
 			if strings.HasPrefix(name, "@") && !slices.Contains([]string{"@id", "@type", "@value", "@language"}, name) {
 				return nil, fmt.Errorf("%s: no such keyword of JSON-LD is read in credentials", at)
 			}
-			copied, err := plain(value[name], at)
+			if isEmpty(value[name]) {
+				d.empty = append(d.empty, at)
+				continue
+			}
+			copied, err := d.plain(value[name], at)
 			if err != nil {
 				return nil, err
 			}
@@ -139,6 +155,18 @@ func plain(value any, path string) (any, error) {
 		return object, nil
 	}
 	return value, nil
+}
+
+// repeats reports whether a context further down is the document's own of release 22.10,
+// which subjects of 2023 have once more. It has prefixes only, and so changes nothing.
+func (d *document) repeats(value any) bool {
+	return value == any(ContextGaiaX2210) && slices.Contains(d.contexts, value)
+}
+
+// isEmpty reports whether a value is an array of nothing but empty arrays.
+func isEmpty(value any) bool {
+	list, ok := value.([]any)
+	return ok && !slices.ContainsFunc(list, func(element any) bool { return !isEmpty(element) })
 }
 
 var hexHash = regexp.MustCompile(`^[0-9a-f]{64}$`)
@@ -227,7 +255,7 @@ func (d *document) readDates(member func(name string) (value any, there bool, er
 			continue
 		}
 		text, _ := value.(string)
-		date, err := time.Parse(time.RFC3339, text)
+		date, err := selfdescription.ParseDateTime(text)
 		if err != nil {
 			return fmt.Errorf("/%s: want a date and time, got %.80q", name, text)
 		}

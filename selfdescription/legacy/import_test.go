@@ -103,6 +103,7 @@ func TestContextsArePinned(t *testing.T) {
 		ContextCredentialsV1:               "ab4ddd9a531758807a79a5b450510d61ae8d147eab966cc9a200c07095b0cdcc",
 		selfdescription.ContextCredentials: "8a9f494a89ecc51db093e90e84713e07e84d6d9204364a9b3c7868b21751236f",
 		ContextJWS2020:                     "ab9f42151c8b0bde025beeb44cf2ecff1fa8c9e2fb42eb751feaf9730ca9b741",
+		ContextGaiaX2210:                   "6f59f0b2093aae8d13bf9cd4992e93b6de9e66441102b0cda50bcb65243574c2",
 	}
 	for _, context := range selfdescription.Contexts() {
 		if context.URL == selfdescription.ContextGaiaX {

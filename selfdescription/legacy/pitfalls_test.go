@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-dev/sluice/selfdescription"
 	"github.com/sluice-dev/sluice/selfdescription/did"
@@ -100,7 +101,7 @@ func TestForgedDocumentsAreRefused(t *testing.T) {
 		{"two proofs", func(f *forgery) {
 			f.after = func(s string) string { return strings.Replace(s, `"proof":{`, `"proof":[{}],"x":{`, 1) }
 		}, parse, "/proof: want one"},
-		{"proof of another type", func(f *forgery) { f.proof["type"] = "JsonWebKey2020" }, parse, "/proof/type"},
+		{"proof of another type", func(f *forgery) { f.proof["type"] = "Ed25519Signature2020" }, parse, "/proof/type"},
 		{"proof for authentication", func(f *forgery) { f.proof["proofPurpose"] = "authentication" }, parse, "/proof/proofPurpose"},
 		{"proof for another domain", func(f *forgery) { f.proof["domain"] = "rival.example" }, parse, "/proof/domain"},
 		{"proof without a date", func(f *forgery) { delete(f.proof, "created") }, parse, "/proof/created"},
@@ -188,6 +189,31 @@ func TestTheGaiaXFormLeavesTheProofUnsignedAndSaysSo(t *testing.T) {
 	}
 	if step := report.Steps[3]; !strings.Contains(step.Message, "not signed: /proof/created") {
 		t.Errorf("step %+v", step)
+	}
+}
+
+// TestEmptyArraysAreNotSigned: they state nothing in RDF. Whoever holds a document can
+// add them, so none is in the claims, and the report names them.
+func TestEmptyArraysAreNotSigned(t *testing.T) {
+	for _, form := range []Form{FormW3C, FormGaiaX} {
+		f := newForgery(t)
+		signed, _ := f.importer.Import(t.Context(), f.sign(t, form))
+		if signed == nil {
+			t.Fatal("the document is refused as it was signed")
+		}
+		for _, empty := range []string{`[]`, `[[]]`, `[[],[[]]]`} {
+			text := strings.Replace(f.sign(t, form), `"credentialSubject":{`, `"credentialSubject":{"gx:countryCode":`+empty+`,`, 1)
+			got, report := f.importer.Import(t.Context(), text)
+			if got == nil {
+				t.Fatalf("%s:\n%s", empty, &report.Report)
+			}
+			if diff := cmp.Diff(signed.Claims, got.Claims); diff != "" {
+				t.Errorf("%s changed the claims:\n%s", empty, diff)
+			}
+			if !slices.Contains(report.Unsigned, "/credentialSubject/gx:countryCode") {
+				t.Errorf("%s is not among the unsigned: %v", empty, report.Unsigned)
+			}
+		}
 	}
 }
 
@@ -304,6 +330,34 @@ func TestADocumentOf2022MayNeedItsKeyNamed(t *testing.T) {
 }
 
 // Types of former releases, and of anybody else, are never taken for those of today.
+// TestADocumentOf2023IsImported: as the wizard of Gaia-X made them for release 22.10, with
+// its context again in the subject, and a proof that names no key.
+func TestADocumentOf2023IsImported(t *testing.T) {
+	for _, row := range []struct{ proofType string }{{proofType}, {formerProofType}} {
+		f := newForgery(t)
+		f.document["@context"] = []any{ContextCredentialsV1, ContextJWS2020, ContextGaiaX2210}
+		f.document["type"] = "VerifiableCredential"
+		f.document["credentialSubject"] = object{
+			"@context": ContextGaiaX2210, "id": "https://provider.example/.well-known/participant.json#0", "type": "gx:LegalParticipant",
+			"gx:legalName": "Provider GmbH", "gx:legalRegistrationNumber": object{"id": "https://provider.example/.well-known/lrn.json"},
+			"gx:headquarterAddress": object{"gx:countrySubdivisionCode": "DE-HH"}, "gx:legalAddress": object{"gx:countrySubdivisionCode": "DE-HH"},
+		}
+		f.proof["type"], f.proof["verificationMethod"] = row.proofType, issuer
+		f.importer.KeyID = issuer + "#key-1"
+		credential, report := f.importer.Import(t.Context(), f.sign(t, FormGaiaX))
+		if credential == nil {
+			t.Fatalf("%s:\n%s", row.proofType, &report.Report)
+		}
+		if credential.Type != ContextGaiaX2210+"LegalParticipant" || credential.Claims[ContextGaiaX2210+"legalName"] != "Provider GmbH" {
+			t.Errorf("credential %+v", credential)
+		}
+		f.subject()["@context"] = "https://rival.example/context"
+		if credential, _ := f.importer.Import(t.Context(), f.sign(t, FormGaiaX)); credential != nil {
+			t.Error("a subject with a context of its own is accepted")
+		}
+	}
+}
+
 func TestTypesOfOtherVocabulariesStayIRIs(t *testing.T) {
 	const former = "https://registry.example/shapes/trustframework#"
 	f := newForgery(t)

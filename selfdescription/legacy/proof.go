@@ -18,10 +18,15 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/sluice-dev/sluice/internal/strictjson"
+	"github.com/sluice-dev/sluice/selfdescription"
 	"github.com/sluice-dev/sluice/selfdescription/legacy/rdfc"
 )
 
-const proofType = "JsonWebSignature2020"
+const (
+	proofType = "JsonWebSignature2020"
+	// formerProofType is what Gaia-X called the same until September 2022.
+	formerProofType = "JsonWebKey2020"
+)
 
 // Form is what the signature of a document covers. Forms are told apart by trying.
 type Form string
@@ -65,14 +70,14 @@ func readProof(value any) (proof, error) {
 	}
 	p := proof{options: maps.Clone(object), verificationMethod: members["verificationMethod"], jws: members["jws"]}
 	delete(p.options, "jws")
-	if members["type"] != proofType {
+	if members["type"] != proofType && members["type"] != formerProofType {
 		return proof{}, fmt.Errorf("/proof/type: want %s, got %.80q", proofType, members["type"])
 	}
 	if members["proofPurpose"] != "assertionMethod" {
 		return proof{}, fmt.Errorf("/proof/proofPurpose: want assertionMethod, got %.80q", members["proofPurpose"])
 	}
 	var err error
-	if p.created, err = time.Parse(time.RFC3339, members["created"]); err != nil {
+	if p.created, err = selfdescription.ParseDateTime(members["created"]); err != nil {
 		return proof{}, fmt.Errorf("/proof/created: want a date and time, got %.80q", members["created"])
 	}
 	if p.algorithm, err = algorithmOf(p.jws); err != nil {

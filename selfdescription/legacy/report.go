@@ -66,6 +66,7 @@ func (c *checks) signed(form Form, credential *selfdescription.Credential, d *do
 	case FormCompliance:
 		c.report.Unsigned = append(d.unsigned, "/proof/created", "/proof/proofPurpose", "/proof/verificationMethod")
 	}
+	c.report.Unsigned = append(c.report.Unsigned, d.empty...)
 	message := fmt.Sprintf("by %s, in the form %s", credential.Issuer, form)
 	if len(c.report.Unsigned) > 0 {
 		message += "; not signed: " + strings.Join(c.report.Unsigned, ", ")

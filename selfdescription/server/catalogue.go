@@ -229,7 +229,7 @@ func (s *server) report(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// evidence returns the probes that a measurement rests on, so that its digest can be checked.
+// evidence returns the probes that a measurement rests on, counted by latency, so that its digest can be checked.
 func (s *server) evidence(w http.ResponseWriter, r *http.Request) error {
 	sd, err := s.find(r)
 	if err != nil {

@@ -5,15 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"math"
 	"mime"
 	"net/http"
-	"net/netip"
+	"strconv"
 	"time"
 
 	"github.com/gorilla/mux"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-dev/sluice/internal/callers"
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/selfdescription"
 	"github.com/sluice-dev/sluice/selfdescription/trust"
@@ -23,6 +25,8 @@ import (
 type Options struct {
 	// Hub reads from the cache and writes to the hub.
 	Hub client.Client
+	// Live reads from the hub itself; nil means Hub.
+	Live client.Reader
 	// Namespace of the hub that holds the resources.
 	Namespace string
 	// DID of the broker, in whose name presentations are asked for; without it none is taken.
@@ -39,10 +43,17 @@ type Options struct {
 	Clock clock.PassiveClock
 }
 
+const (
+	// perSecond and burst are what one address may ask for; a provider's whole set is
+	// one request.
+	perSecond = 5
+	burst     = 20
+)
+
 // server answers requests. It keeps nothing but how often clients have called.
 type server struct {
 	Options
-	callers *callers
+	callers *callers.Calls
 }
 
 // route is one URL of the server.
@@ -77,10 +88,14 @@ func New(o Options, next http.Handler) http.Handler {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	s := &server{Options: o, callers: newCallers(o.Clock)}
+	s := &server{Options: o, callers: callers.NewCalls(perSecond, burst, o.Clock)}
 	router := mux.NewRouter().UseEncodedPath().SkipClean(true) // no redirects for what is not ours
 	for _, route := range routes {
-		router.Path(route.path).Methods(route.method).Handler(s.handler(route))
+		methods := []string{route.method}
+		if route.method == http.MethodGet {
+			methods = append(methods, http.MethodHead) // the server leaves the body out
+		}
+		router.Path(route.path).Methods(methods...).Handler(s.handler(route))
 	}
 	router.NotFoundHandler, router.MethodNotAllowedHandler = next, next
 	return router
@@ -127,13 +142,10 @@ func (s *server) admit(route route, w http.ResponseWriter, r *http.Request) erro
 	if !route.limited {
 		return nil
 	}
-	address, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		address = netip.AddrPort{}
-	}
-	if wait := s.callers.wait(address.Addr()); wait > 0 {
-		w.Header().Set("Retry-After", seconds(wait))
-		return &Error{http.StatusTooManyRequests, "Too many requests from " + address.Addr().String() + "; the header Retry-After says when to come again."}
+	from := callers.Address(r)
+	if wait := s.callers.Count(from); wait > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+		return &Error{http.StatusTooManyRequests, "Too many requests from " + from.String() + "; the header Retry-After says when to come again."}
 	}
 	return nil
 }

@@ -4,14 +4,11 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	clocktesting "k8s.io/utils/clock/testing"
 )
 
 func TestTheDescriptionHasEveryRouteAndNoOther(t *testing.T) {
@@ -52,27 +49,5 @@ func TestWhatIsNotOursIsHandedOnAsItWasSent(t *testing.T) {
 		if got != sent || recorder.Code != http.StatusOK {
 			t.Errorf("%s arrives as %q, answered %d", sent, got, recorder.Code)
 		}
-	}
-}
-
-func TestACallerWhoCallsTooOftenWaits(t *testing.T) {
-	clock := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
-	c := newCallers(clock)
-	one, neighbour, other := netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::2"), netip.MustParseAddr("192.0.2.1")
-	for range burst {
-		if wait := c.wait(one); wait > 0 {
-			t.Fatalf("waits %s within its burst", wait)
-		}
-	}
-	if wait := c.wait(neighbour); wait <= 0 {
-		t.Error("an address of the same /64 has a burst of its own")
-	}
-	if wait := c.wait(other); wait > 0 {
-		t.Errorf("another address waits %s", wait)
-	}
-	wait := c.wait(one)
-	clock.SetTime(clock.Now().Add(wait))
-	if wait <= 0 || c.wait(one) > 0 {
-		t.Errorf("after waiting %s as it was told it waits again", wait)
 	}
 }

@@ -1,0 +1,91 @@
+package selfdescription
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// Dates are those of XML Schema 1.1-2, dateTimeStamp.
+func TestDatesAreReadAsXMLSchemaHasThem(t *testing.T) {
+	for text, want := range map[string]string{
+		"2026-11-20T12:00:00Z":           "2026-11-20T12:00:00Z",
+		"2026-11-20T12:00:00.5+01:00":    "2026-11-20T11:00:00.5Z",
+		"2026-11-20T12:00:00-14:00":      "2026-11-21T02:00:00Z",
+		"2026-11-20T24:00:00Z":           "2026-11-21T00:00:00Z",
+		"2026-11-20T24:00:00.000+01:00":  "2026-11-20T23:00:00Z",
+		"1969-12-31T23:59:59Z":           "1969-12-31T23:59:59Z",
+		"2026-11-20T12:00:12,5Z":         "",
+		"2026-11-20T12:00:00+15:00":      "",
+		"2026-11-20T12:00:00+14:30":      "",
+		"2026-11-20T24:00:01Z":           "",
+		"2026-11-20T24:00:00.1Z":         "",
+		"2026-11-20T12:00:00":            "",
+		"2026-11-20t12:00:00z":           "",
+		"2026-02-30T12:00:00Z":           "",
+		"2026-11-20T12:00:60Z":           "",
+		"2026-11-20":                     "",
+		" 2026-11-20T12:00:00Z":          "",
+		"2026-11-20T12:00:00Z\n":         "",
+		"12026-11-20T12:00:00Z":          "",
+		"2026-11-20T12:00:00.Z":          "",
+		"2026-11-20T12:00:00.123456789Z": "2026-11-20T12:00:00.123456789Z",
+	} {
+		got, err := ParseDateTime(text)
+		if (err == nil) != (want != "") || err == nil && got.Format(time.RFC3339Nano) != want {
+			t.Errorf("%q became %s, %v; want %q", text, got.Format(time.RFC3339Nano), err, want)
+		}
+	}
+}
+
+// A credential is valid from validFrom up to and including validUntil (VCDM 2.0, 4.9);
+// the clocks' skew makes a moment of it.
+func TestACredentialMayHoldForAMoment(t *testing.T) {
+	w := newWorld(t)
+	f := w.forge(t, w.issue(t, provider, document(person("https://provider.example/lp"))).Compact)
+	now := at.Format(time.RFC3339)
+	f.payload["validFrom"], f.payload["validUntil"] = now, now
+	delete(f.payload, "iat")
+	delete(f.payload, "exp")
+	if _, report := w.verifier().Credential(context.Background(), f.compact(t)); !report.OK() {
+		t.Errorf("\n%s", &report)
+	}
+}
+
+// Media types may have "application/" before them, in either case (RFC 7515, 4.1.9); cty
+// may be missing (VC-JOSE-COSE, 3.1.1: "SHOULD"). docs/trust.md has what is refused.
+func TestHeadersAreReadAsTheirSpecificationsHaveThem(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		change func(f *forgery)
+		want   string // of the step parse, or of the step algorithm; empty is taken
+	}{
+		{"typ with application/", func(f *forgery) { f.header["typ"] = "application/vc+jwt" }, ""},
+		{"typ in capitals", func(f *forgery) { f.header["typ"] = "VC+JWT" }, ""},
+		{"cty with application/", func(f *forgery) { f.header["cty"] = "application/vc" }, ""},
+		{"no cty", func(f *forgery) { delete(f.header, "cty") }, ""},
+		{"empty cty", func(f *forgery) { f.header["cty"] = "" }, "/cty"},
+		{"cty that is no text", func(f *forgery) { f.header["cty"] = 1 }, "/cty"},
+		{"text/ before typ", func(f *forgery) { f.header["typ"] = "text/vc+jwt" }, "/typ"},
+		{"a relative kid", func(f *forgery) { f.header["kid"] = "#key-1" }, "/kid"},
+		{"alg Ed25519", func(f *forgery) { f.header["alg"] = "Ed25519" }, "/alg"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			w := newWorld(t)
+			f := w.forge(t, w.issue(t, provider, document(person("https://provider.example/lp"))).Compact)
+			row.change(f)
+			_, report := w.verifier().Credential(context.Background(), f.compact(t))
+			if row.want == "" {
+				if !report.OK() {
+					t.Errorf("\n%s", &report)
+				}
+				return
+			}
+			step := StepParse
+			if row.want == "/alg" {
+				step = StepAlgorithm
+			}
+			refused(t, report, step, row.want)
+		})
+	}
+}

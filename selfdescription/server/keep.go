@@ -1,0 +1,170 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/selfdescription"
+)
+
+var errChanged = &Error{http.StatusConflict, "The credential has just changed; repeat the request."}
+
+// right is what a provider may do with a credential, by what it has to do with it.
+type right int
+
+// Rights, from the least.
+const (
+	none      right = iota // it is no provider any more
+	bystander              // it may present the credential
+	concerned              // the credential is about it or about its credentials: it may withdraw it as well
+	issuer                 // it signed it
+)
+
+// right of a provider to a credential. A label or a certification is about those whose
+// credentials it names by digest.
+func (s *server) right(ctx context.Context, c *selfdescription.Credential, provider string) (right, error) {
+	did, known := s.Book.Picture().Provider(provider)
+	switch {
+	case !known:
+		return none, nil
+	case c.Issuer == did:
+		return issuer, nil
+	case selfdescription.Owns(did, c.Subject):
+		return concerned, nil
+	}
+	for _, key := range c.Concerns() {
+		digest, err := selfdescription.ParseSRI(key)
+		if err != nil {
+			continue // an id, which anybody can write
+		}
+		named := &v1alpha1.SelfDescription{}
+		err = s.Hub.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: v1alpha1.SelfDescriptionName(digest)}, named)
+		if client.IgnoreNotFound(err) != nil {
+			return none, fmt.Errorf("read the credential that another names: %w", err)
+		}
+		if parsed, unreadable := selfdescription.Parse(named.Spec.Credential); err == nil && unreadable == nil && parsed.Issuer == did {
+			return concerned, nil
+		}
+	}
+	return bystander, nil
+}
+
+// keep stores a credential for a provider. Its digest names it, so it is stored once,
+// and speaks for the clusters of one provider: of who presented it first, until somebody
+// presents it who has more to do with it.
+func (s *server) keep(ctx context.Context, compact, provider string) error {
+	sd := &v1alpha1.SelfDescription{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: v1alpha1.SelfDescriptionName(selfdescription.DigestOf(compact))},
+		Spec:       v1alpha1.SelfDescriptionSpec{Credential: compact, Provider: provider},
+	}
+	err := s.Hub.Create(ctx, sd)
+	if apierrors.IsAlreadyExists(err) {
+		if err = s.notWithdrawn(ctx, s.live(), compact); err == nil {
+			err = s.takeOver(ctx, sd)
+		}
+	}
+	if apierrors.IsConflict(err) {
+		return errChanged
+	}
+	if err != nil {
+		return fmt.Errorf("store a credential: %w", err)
+	}
+	return nil
+}
+
+// notWithdrawn refuses a credential that was withdrawn here, as it would count for nothing.
+func (s *server) notWithdrawn(ctx context.Context, hub client.Reader, compact string) error {
+	digest := selfdescription.DigestOf(compact)
+	stored := &v1alpha1.SelfDescription{}
+	err := hub.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: v1alpha1.SelfDescriptionName(digest)}, stored)
+	if err != nil || !stored.Spec.Revoked {
+		return client.IgnoreNotFound(err)
+	}
+	return &Error{http.StatusUnprocessableEntity, fmt.Sprintf(
+		"Credential %s (%s) was withdrawn here for good: %s. Its issuer can sign another; leave this one out.", digest.SRI(), stored.Status.Type, stored.Spec.RevokedBecause)}
+}
+
+// takeOver makes a stored credential the provider's, if it has more to do with it than
+// the provider whose it is. Nobody takes over what the broker signed.
+func (s *server) takeOver(ctx context.Context, presented *v1alpha1.SelfDescription) error {
+	stored := &v1alpha1.SelfDescription{}
+	err := s.live().Get(ctx, client.ObjectKeyFromObject(presented), stored)
+	if err != nil || stored.Spec.Provider == presented.Spec.Provider {
+		return err
+	}
+	c, err := selfdescription.Parse(presented.Spec.Credential)
+	if err != nil || c.Issuer == s.DID {
+		return nil
+	}
+	theirs, err := s.right(ctx, c, stored.Spec.Provider)
+	if err != nil {
+		return err
+	}
+	if ours, err := s.right(ctx, c, presented.Spec.Provider); err != nil || ours <= theirs {
+		return err
+	}
+	stored.Spec.Provider = presented.Spec.Provider
+	return s.Hub.Update(ctx, stored)
+}
+
+// revoke withdraws a credential here: its issuer may, and the provider whose it is if it
+// is about that provider, with a presentation of it that answers a fresh challenge.
+func (s *server) revoke(w http.ResponseWriter, r *http.Request) error {
+	sd, err := s.find(r)
+	if err != nil {
+		return err
+	}
+	presentation, answer, err := s.read(w, r, selfdescription.OperationRevoke)
+	if err != nil {
+		return err
+	}
+	if presentation == nil {
+		answer.Description = refused(&answer.Report)
+		writeJSON(w, http.StatusUnprocessableEntity, answer)
+		return nil
+	}
+	provider, known := s.Book.Picture().ProviderOf(presentation.Holder)
+	may := known && len(presentation.Credentials) == 1 && presentation.Credentials[0] == sd.Spec.Credential
+	if may {
+		if may, err = s.mayRevoke(r.Context(), sd, provider); err != nil {
+			return err
+		}
+	}
+	if !may {
+		return &Error{http.StatusForbidden, "A credential may be withdrawn by its issuer, or by whom it is about if they presented it, " +
+			"with a presentation of that one alone. The broker's operator can withdraw any, with `sluice sd revoke`."}
+	}
+	if err := s.use(r.Context(), provider, presentation.nonce); err != nil {
+		return err
+	}
+	if !sd.Spec.Revoked {
+		sd = sd.DeepCopy()
+		sd.Spec.Revoked, sd.Spec.RevokedBecause = true, "withdrawn by "+presentation.Holder
+		if err := s.Hub.Update(r.Context(), sd); err != nil {
+			if apierrors.IsConflict(err) {
+				return errChanged
+			}
+			return fmt.Errorf("revoke a credential: %w", err)
+		}
+		s.Logger.InfoContext(r.Context(), "a credential was withdrawn", "provider", provider, "credential", sd.Name)
+	}
+	writeJSON(w, http.StatusOK, summary(sd))
+	return nil
+}
+
+// mayRevoke reports whether a provider may withdraw a credential. What the broker itself
+// signed, as measurements of the provider's clusters, it may not.
+func (s *server) mayRevoke(ctx context.Context, sd *v1alpha1.SelfDescription, provider string) (bool, error) {
+	c, err := selfdescription.Parse(sd.Spec.Credential)
+	if err != nil || c.Issuer == s.DID {
+		return false, nil
+	}
+	has, err := s.right(ctx, c, provider)
+	return has == issuer || has == concerned && sd.Spec.Provider == provider, err
+}
