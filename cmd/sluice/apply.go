@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/strictjson"
 )
 
 func readInput(cmd *cobra.Command, file string) ([]byte, error) {
@@ -43,8 +44,8 @@ func decodeDocuments[T any](data []byte, kind string) (objects []*unstructured.U
 		if len(bytes.TrimSpace(document)) == 0 {
 			continue
 		}
-		if err := yaml.UnmarshalStrict(document, new(T)); err != nil {
-			return nil, err
+		if err := strictjson.DecodeYAML(document, new(T)); err != nil {
+			return nil, inDocument(len(objects), err)
 		}
 		object := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal(document, &object.Object); err != nil {
@@ -55,6 +56,14 @@ func decodeDocuments[T any](data []byte, kind string) (objects []*unstructured.U
 		}
 		objects = append(objects, object)
 	}
+}
+
+// inDocument says of which document of a file an error is, if it is not the first; lines count from its beginning.
+func inDocument(before int, err error) error {
+	if before == 0 {
+		return err
+	}
+	return fmt.Errorf("document %d: %w", before+1, err)
 }
 
 // applyDocument writes a document to the hub, waits until the controller has judged

@@ -2,7 +2,8 @@ package main
 
 import (
 	"fmt"
-	"strconv"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement"
 )
 
 func newCatalogCommand(hub *hubFlags) *cobra.Command {
@@ -30,7 +32,7 @@ func newCatalogListCommand(hub *hubFlags) *cobra.Command {
 		Short: "List the plans of every service offering, and whether the catalog serves them",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := hub.client()
+			c, err := hub.client(cmd)
 			if err != nil {
 				return err
 			}
@@ -58,26 +60,59 @@ func newCatalogListCommand(hub *hubFlags) *cobra.Command {
 	return cmd
 }
 
-// buys names what a plan sells, for instance "1 cpu, 1Gi memory × 2 clusters".
+// buys names what a plan sells, for instance "1 cpu, 1Gi memory × 2 clusters" or "a cluster: 3 workers of 4 cpu".
 func buys(plan v1alpha1.Plan) string {
-	if plan.Resources == nil {
-		return "-"
+	switch {
+	case plan.Resources != nil:
+		return buysResources(plan.Resources)
+	case plan.Cluster != nil:
+		return buysCluster(plan.Cluster)
 	}
-	text := quantities(plan.Resources.Limits)
-	for class, size := range plan.Resources.Storage {
+	return "-"
+}
+
+func buysResources(plan *v1alpha1.ResourcesPlan) string {
+	text := quantities(plan.Limits)
+	for _, class := range slices.Sorted(maps.Keys(plan.Storage)) {
+		size := plan.Storage[class]
 		text += fmt.Sprintf(", %s of %s", size.String(), class)
 	}
-	if plan.Resources.Clusters > 1 {
-		text += fmt.Sprintf(" × %d clusters", plan.Resources.Clusters)
+	if plan.Clusters > 1 {
+		text += " × " + count(int(plan.Clusters), "cluster")
 	}
 	return text
+}
+
+func buysCluster(plan *v1alpha1.ClusterPlan) string {
+	text := "a cluster"
+	if len(plan.Versions) > 0 {
+		text += " " + plan.Versions[0]
+	}
+	parts := []string{}
+	machines := func(what string, m *v1alpha1.Machines) {
+		part := count(int(m.Replicas), what)
+		if m.Max > m.Replicas {
+			part = fmt.Sprintf("%d to %s", m.Replicas, count(int(m.Max), what))
+		}
+		if len(m.Machine) > 0 {
+			part += " of " + quantities(m.Machine)
+		}
+		parts = append(parts, part)
+	}
+	for i := range plan.Workers {
+		machines("worker", &plan.Workers[i].Machines)
+	}
+	if len(parts) == 0 {
+		return text
+	}
+	return text + ": " + strings.Join(parts, "; ")
 }
 
 func costs(plan v1alpha1.Plan) string {
 	var lines []string
 	for _, cost := range plan.Costs {
-		for currency, amount := range cost.Amount {
-			lines = append(lines, fmt.Sprintf("%s %s %s", strconv.FormatFloat(amount.AsApproximateFloat64(), 'f', 2, 64), strings.ToUpper(currency), strings.ToLower(cost.Unit)))
+		for _, currency := range slices.Sorted(maps.Keys(cost.Amount)) {
+			lines = append(lines, placement.FormatMoney(cost.Amount[currency], strings.ToUpper(currency))+" "+strings.ToLower(cost.Unit))
 		}
 	}
 	return orDash(strings.Join(lines, ", "))
@@ -102,7 +137,7 @@ removed or given another meaning) is stored but not served; the command then say
 			if err != nil {
 				return fmt.Errorf("%s: %w", file, err)
 			}
-			c, err := hub.client()
+			c, err := hub.client(cmd)
 			if err != nil {
 				return err
 			}
@@ -113,12 +148,12 @@ removed or given another meaning) is stored but not served; the command then say
 				offering := &v1alpha1.ServiceOffering{}
 				problem, err := applyDocument(cmd.Context(), c, document, offering, func() []metav1.Condition { return offering.Status.Conditions })
 				if err == nil && problem != "" {
-					err = fmt.Errorf("stored but not served: %s", problem)
+					err = fmt.Errorf("stored, but %s", problem)
 				}
 				if err != nil {
 					return fmt.Errorf("service offering %s: %w", document.GetName(), err)
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "service offering %s: the catalog serves %s with %d plans\n", offering.Name, offering.Spec.Name, len(offering.Spec.Plans))
+				fmt.Fprintf(cmd.OutOrStdout(), "service offering %s: the catalog serves %s with %s\n", offering.Name, offering.Spec.Name, count(len(offering.Spec.Plans), "plan"))
 			}
 			return nil
 		},

@@ -22,7 +22,7 @@ the cluster must prove what it is, the steps of its admission come first.`,
 		Example: `  sluice cluster claims eu-1`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := hub.client()
+			c, err := hub.client(cmd)
 			if err != nil {
 				return err
 			}
@@ -30,9 +30,9 @@ the cluster must prove what it is, the steps of its admission come first.`,
 			if err := c.Get(cmd.Context(), client.ObjectKey{Namespace: hub.namespace, Name: args[0]}, &cluster); err != nil {
 				return fmt.Errorf("cluster %s: %w", args[0], err)
 			}
-			if output == "table" {
+			if output.forPeople() {
 				for _, s := range cluster.Status.Admission {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s %-10s %s\n", mark(selfdescription.Result(s.Result)), s.Step, s.Message)
+					fmt.Fprintf(cmd.OutOrStdout(), "%s %-10s %s\n", mark(selfdescription.Result(s.Result)), s.Step, printable(s.Message))
 				}
 			}
 			t := table{header: []string{"CLAIM", "VALUE", "ASSURANCE", "ISSUER", "CREDENTIAL", "UNTIL"}}

@@ -29,7 +29,7 @@ func newClusterScheduleCommand(hub *hubFlags, s schedulability) *cobra.Command {
 	return &cobra.Command{
 		Use: s.use, Short: s.short, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := hub.client()
+			c, err := hub.client(cmd)
 			if err != nil {
 				return err
 			}
@@ -81,7 +81,7 @@ draining; ` + "`sluice cluster uncordon`" + ` does.`,
   sluice cluster drain eu-1 --wait 30m && sluice cluster remove eu-1`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := hub.client()
+			c, err := hub.client(cmd)
 			if err != nil {
 				return err
 			}
@@ -116,9 +116,18 @@ func awaitDrained(ctx context.Context, out io.Writer, c client.Client, namespace
 		return left == 0, nil
 	})
 	if wait.Interrupted(err) && ctx.Err() == nil {
-		return fmt.Errorf("cluster %s: %d instances are still there after %s; they go on leaving", cluster, left, patience)
+		return fmt.Errorf("cluster %s: not empty after %s, %s left; they go on leaving", cluster, patience, count(left, "instance"))
 	}
 	return err
+}
+
+// placedOn tells whether an instance is on a cluster, or about to be. One that has only left something there is not:
+// a cluster that is lost for good is removed with that.
+func placedOn(status *v1alpha1.ServiceInstanceStatus, cluster string) bool {
+	on := func(d *v1alpha1.Decision) bool {
+		return d != nil && slices.ContainsFunc(d.Placements, func(p v1alpha1.Placement) bool { return p.Cluster == cluster })
+	}
+	return on(status.Decision) || status.Delivered != nil && on(&status.Delivered.Decision)
 }
 
 // drainState says what is left on a cluster.
@@ -127,12 +136,8 @@ func drainState(instances []v1alpha1.ServiceInstance, cluster string) (state str
 	var stranded []string
 	for i := range instances {
 		status := &instances[i].Status
-		on := func(d *v1alpha1.Decision) bool {
-			return d != nil && slices.ContainsFunc(d.Placements, func(p v1alpha1.Placement) bool { return p.Cluster == cluster })
-		}
 		isLeft := slices.ContainsFunc(status.Left, func(l v1alpha1.LeftPlacement) bool { return l.Cluster == cluster })
-		delivered := status.Delivered != nil && on(&status.Delivered.Decision)
-		if !isLeft && !delivered && !on(status.Decision) {
+		if !isLeft && !placedOn(status, cluster) {
 			continue
 		}
 		left++
@@ -149,7 +154,7 @@ func drainState(instances []v1alpha1.ServiceInstance, cluster string) (state str
 	if left == 0 {
 		return "empty", 0
 	}
-	state = fmt.Sprintf("%d instances left, %d of them moving, %d being removed", left, moving, cleaning)
+	state = fmt.Sprintf("%s left, %d moving, %d being removed", count(left, "instance"), moving, cleaning)
 	if len(stranded) > 0 {
 		const shown = 3
 		state += fmt.Sprintf(", %d with nowhere to go: %s", len(stranded), strings.Join(stranded[:min(shown, len(stranded))], "; "))

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -19,7 +19,6 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/member"
-	"github.com/sluice-dev/sluice/placement/kube"
 )
 
 func newClusterImportCommand(hub *hubFlags) *cobra.Command {
@@ -41,30 +40,33 @@ again, it is made for that. Clusters that Sluice has made itself are left alone.
 			if err != nil || parsed.Empty() {
 				return errors.New("--selector says which clusters, for instance fleet=shared; all of them would be too many by accident")
 			}
-			admin, err := f.config()
+			admin, err := f.admin.config(cmd)
 			if err != nil {
 				return err
 			}
-			c, err := hub.client()
+			c, err := hub.client(cmd)
 			if err != nil {
 				return err
 			}
-			return importClusters(cmd.Context(), cmd.OutOrStdout(), hub, c, f, admin, parsed)
+			r := &registration{hub: hub, c: c, out: cmd.OutOrStdout(), patience: f.wait}
+			return importClusters(cmd.Context(), r, admin, parsed, func(cluster *v1alpha1.MemberCluster) error {
+				return f.describe(cluster, givenOf(cmd))
+			})
 		},
 	}
 	flags := cmd.Flags()
-	f.bindAdmin(cmd, "management cluster")
+	f.admin.bind(cmd, "management cluster")
 	flags.StringVarP(&selector, "selector", "l", "", "labels of the Clusters to register")
 	flags.StringVar(&f.provider, "provider", "", "organisation that runs the clusters")
 	flags.StringVar(&f.region, "region", "", "region of the clusters")
 	flags.StringVar(&f.zone, "zone", "", "zone within the region")
-	flags.StringVar(&f.tier, "tier", string(v1alpha1.TierCloud), "tier of the clusters: cloud or edge")
+	f.bindTier(cmd)
 	flags.DurationVar(&f.wait, "wait", time.Minute, "how long to wait until each is ready; 0 does not wait")
 	return cmd
 }
 
 // importClusters registers what matches, all that it can; the error has the others.
-func importClusters(ctx context.Context, w io.Writer, hub *hubFlags, c client.Client, f *clusterAddFlags, admin *rest.Config, which labels.Selector) error {
+func importClusters(ctx context.Context, r *registration, admin *rest.Config, which labels.Selector, describe func(*v1alpha1.MemberCluster) error) error {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clusterv1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		return err
@@ -85,20 +87,20 @@ func importClusters(ctx context.Context, w io.Writer, hub *hubFlags, c client.Cl
 		case made.Labels[v1alpha1.LabelInstance] != "":
 			continue
 		case !meta.IsStatusConditionTrue(made.Status.Conditions, clusterv1.ClusterAvailableCondition):
-			fmt.Fprintf(w, "cluster %s: left out: it is not available yet\n", made.Name)
+			fmt.Fprintf(r.out, "cluster %s: left out: it is not available yet\n", made.Name)
 			continue
 		}
-		if err := importCluster(ctx, w, hub, c, f, management, made); err != nil {
+		if err := importCluster(ctx, r, management, made, describe); err != nil {
 			problems = append(problems, err)
 			continue
 		}
 		imported++
 	}
-	fmt.Fprintf(w, "%d of %d clusters registered\n", imported, len(found.Items))
+	fmt.Fprintf(r.out, "%d of %s registered\n", imported, count(len(found.Items), "cluster"))
 	return errors.Join(problems...)
 }
 
-func importCluster(ctx context.Context, w io.Writer, hub *hubFlags, c client.Client, f *clusterAddFlags, management client.Client, made *clusterv1.Cluster) error {
+func importCluster(ctx context.Context, r *registration, management client.Client, made *clusterv1.Cluster, describe func(*v1alpha1.MemberCluster) error) error {
 	var secret corev1.Secret
 	key := client.ObjectKey{Namespace: made.Namespace, Name: made.Name + "-kubeconfig"}
 	if err := management.Get(ctx, key, &secret); err != nil {
@@ -108,22 +110,18 @@ func importCluster(ctx context.Context, w io.Writer, hub *hubFlags, c client.Cli
 	if err != nil {
 		return fmt.Errorf("cluster %s: its kubeconfig: %w", made.Name, err)
 	}
-	cluster, err := f.cluster(made.Name)
-	if err != nil {
-		return err
-	}
-	cluster.Namespace, cluster.Labels = hub.namespace, maps.Clone(made.Labels)
-	delete(cluster.Labels, clusterv1.ClusterTopologyOwnedLabel)
-	cluster.Annotations = map[string]string{annotationImported: made.Namespace + "/" + made.Name}
-	var known v1alpha1.MemberCluster
-	err = c.Get(ctx, client.ObjectKeyFromObject(cluster), &known)
-	if err == nil && known.Annotations[annotationImported] != cluster.Annotations[annotationImported] {
-		return fmt.Errorf("cluster %s: there is another member cluster of that name", made.Name)
-	}
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("cluster %s: read it from the hub: %w", made.Name, err)
-	}
-	return addCluster(ctx, w, hub, c, cluster, config, kube.ManifestOptions{}, f.wait)
+	one := *r
+	one.admin, one.otherServer = config, true
+	from := made.Namespace + "/" + made.Name
+	return one.register(ctx, made.Name, func(cluster *v1alpha1.MemberCluster) error {
+		if cluster.UID != "" && cluster.Annotations[annotationImported] != from {
+			return errors.New("there is another member cluster of that name")
+		}
+		cluster.Labels = maps.Clone(made.Labels)
+		delete(cluster.Labels, clusterv1.ClusterTopologyOwnedLabel)
+		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, annotationImported, from)
+		return describe(cluster)
+	})
 }
 
 // annotationImported names the Cluster that a member cluster was imported from.

@@ -24,7 +24,7 @@ consumer's cluster. Plans bound it (maxLatency.from) and prefer by it; Sluice me
 		Example: "  sluice cluster latency eu-1 --from stockholm --median 12ms",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := hub.client()
+			c, err := hub.client(cmd)
 			if err != nil {
 				return err
 			}

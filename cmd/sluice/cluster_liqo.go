@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 
@@ -14,14 +15,17 @@ import (
 
 // liqoFlags say how a cluster takes part in peerings.
 type liqoFlags struct {
-	namespace, gatewayService string
-	hub                       bool
-	consumers                 []string
+	namespace      string
+	gatewayService corev1.ServiceType
+	hub            bool
+	consumers      []string
 }
 
-func (f *liqoFlags) bind(flags *pflag.FlagSet) {
+func (f *liqoFlags) bind(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	flags.StringVar(&f.namespace, "liqo-namespace", names.DefaultNamespace, "namespace that Liqo is installed in, with --driver liqo")
-	flags.StringVar(&f.gatewayService, "gateway-service", string(corev1.ServiceTypeLoadBalancer), "how other clusters reach its gateways, with --driver liqo: LoadBalancer or NodePort")
+	bindChoice(cmd, &f.gatewayService, "gateway-service", "", "how other clusters reach its gateways, with --driver liqo",
+		corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort)
 	flags.BoolVar(&f.hub, "hub", false, "consumers may reach other clusters through this one, with --driver liqo")
 	f.bindConsumers(flags)
 }
@@ -30,24 +34,39 @@ func (f *liqoFlags) bindConsumers(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.consumers, "consumer", nil, "whose own cluster this is, platform[/organization[/space]] (repeatable), with --driver liqo: nothing is placed there, and what they buy may be delivered to it")
 }
 
-// describe adds what the flags say to a cluster.
-func (f *liqoFlags) describe(cluster *v1alpha1.MemberCluster) error {
-	if cluster.Spec.Driver != v1alpha1.DriverLiqo {
-		if f.hub || len(f.consumers) > 0 {
+// describe writes to a cluster what the flags say that were given.
+func (f *liqoFlags) describe(spec *v1alpha1.MemberClusterSpec, given given) error {
+	if spec.Driver != v1alpha1.DriverLiqo {
+		if given("hub", "consumer") {
 			return errors.New("--hub and --consumer go with --driver liqo")
 		}
+		spec.Liqo, spec.Consumers = nil, nil // they were those of another driver
 		return nil
 	}
-	if f.hub && len(f.consumers) > 0 {
-		return errors.New("--hub: a consumer's own cluster is no hub for others")
+	if spec.Liqo == nil {
+		spec.Liqo = &v1alpha1.LiqoCluster{Namespace: f.namespace, GatewayService: f.gatewayService}
 	}
-	cluster.Spec.Liqo = &v1alpha1.LiqoCluster{Namespace: f.namespace, GatewayService: corev1.ServiceType(f.gatewayService), Hub: f.hub}
-	for _, text := range f.consumers {
-		ref, err := parseConsumer(text)
-		if err != nil {
-			return err
+	if given("liqo-namespace") {
+		spec.Liqo.Namespace = f.namespace
+	}
+	if given("gateway-service") {
+		spec.Liqo.GatewayService = f.gatewayService
+	}
+	if given("hub") {
+		spec.Liqo.Hub = f.hub
+	}
+	if given("consumer") {
+		spec.Consumers = nil
+		for _, text := range f.consumers {
+			ref, err := parseConsumer(text)
+			if err != nil {
+				return err
+			}
+			spec.Consumers = append(spec.Consumers, ref)
 		}
-		cluster.Spec.Consumers = append(cluster.Spec.Consumers, ref)
+	}
+	if spec.Liqo.Hub && len(spec.Consumers) > 0 {
+		return errors.New("--hub: a consumer's own cluster is no hub for others")
 	}
 	return nil
 }

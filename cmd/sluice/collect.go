@@ -21,11 +21,11 @@ func newCollectCommand(flags *hubFlags) *cobra.Command {
 service accounts, role bindings. Without --remove nothing is touched.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := flags.client()
+			c, err := flags.client(cmd)
 			if err != nil {
 				return err
 			}
-			config, err := flags.config()
+			config, err := flags.config(cmd)
 			if err != nil {
 				return err
 			}

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/spf13/cobra"
 )
 
@@ -36,7 +39,63 @@ Start with:
 		newInstanceCommand(hub),
 		newCollectCommand(hub),
 		newKeysetCommand(),
+		newPlatformCommand(),
+		newUninstallCommand(hub),
 		newVersionCommand(),
 	)
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	refuseUnknown(root)
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Run, help.RunE = nil, helpOf
+	}
 	return root
+}
+
+// refuseUnknown has a command that only holds others, and those below it, refuse what is none of them. By
+// itself, cobra prints the help for it and succeeds.
+func refuseUnknown(cmd *cobra.Command) {
+	if cmd.HasSubCommands() && !cmd.Runnable() {
+		cmd.Args = unknownCommand
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
+	for _, sub := range cmd.Commands() {
+		refuseUnknown(sub)
+	}
+}
+
+// unknownCommand refuses arguments that name no subcommand.
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if cmd.SuggestionsMinimumDistance <= 0 {
+		cmd.SuggestionsMinimumDistance = 2
+	}
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return fmt.Errorf("unknown command %q of %q: did you mean %s?", args[0], cmd.CommandPath(), `"`+strings.Join(near, `" or "`)+`"`)
+	}
+	var known []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			known = append(known, sub.Name())
+		}
+	}
+	if len(known) == 0 {
+		return fmt.Errorf("unknown command %q of %q", args[0], cmd.CommandPath())
+	}
+	return fmt.Errorf("unknown command %q of %q; there is %s", args[0], cmd.CommandPath(), strings.Join(known, ", "))
+}
+
+// helpOf prints the help of the command that the arguments name.
+func helpOf(cmd *cobra.Command, args []string) error {
+	found, rest, err := cmd.Root().Find(args)
+	if err == nil {
+		err = unknownCommand(found, rest)
+	}
+	if err != nil {
+		return err
+	}
+	found.InitDefaultHelpFlag()
+	return found.Help()
 }

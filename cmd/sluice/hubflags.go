@@ -5,13 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +23,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/answers"
 	"github.com/sluice-dev/sluice/internal/hub"
 )
 
@@ -43,7 +48,7 @@ type hubFlags struct {
 
 func (h *hubFlags) bind(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
-	flags.StringVar(&h.dataDir, "data-dir", defaultDataDir(), "data folder of the `sluice serve` whose embedded hub to talk to")
+	flags.StringVar(&h.dataDir, "data-dir", defaultDataDir(), "data folder of the sluice serve whose embedded hub to talk to")
 	flags.StringVar(&h.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster that is the hub, instead of an embedded one")
 	flags.StringVarP(&h.namespace, "namespace", "n", "sluice", "namespace of Sluice's resources in the hub")
 }
@@ -54,30 +59,86 @@ func (h *hubFlags) embedded() bool { return h.kubeconfig == "" }
 // keysetPath is where `sluice serve` keeps the keyset of its embedded hub.
 func (h *hubFlags) keysetPath() string { return filepath.Join(h.dataDir, "keyset.json") }
 
-// client returns a client of the hub.
-func (h *hubFlags) client() (client.Client, error) {
-	config, err := h.config()
+// client returns a client of the hub, waiting for an embedded one that is starting.
+func (h *hubFlags) client(cmd *cobra.Command) (client.Client, error) {
+	config, err := h.config(cmd)
 	if err != nil {
 		return nil, err
 	}
 	return client.New(config, client.Options{Scheme: scheme})
 }
 
-// config reaches the hub.
-func (h *hubFlags) config() (*rest.Config, error) {
-	path := h.kubeconfig
+// config reaches the hub, waiting for an embedded one that is starting.
+func (h *hubFlags) config(cmd *cobra.Command) (*rest.Config, error) {
 	if h.embedded() {
-		path = hub.KubeconfigPath(h.dataDir)
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("no embedded hub in %s: run `sluice serve` first, or name its folder with --data-dir, or a cluster with --kubeconfig", h.dataDir)
+		if config, err := rest.InClusterConfig(); err == nil {
+			return config, nil // in a pod, that cluster is the hub, as for `sluice serve`
 		}
+		return h.awaitEmbedded(cmd)
 	}
+	return readHub(h.kubeconfig)
+}
+
+func readHub(path string) (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {
 		return nil, fmt.Errorf("read the hub's kubeconfig %s: %w", path, err)
 	}
 	config.QPS = -1
+	answers.Check(config, nil)
 	return config, nil
+}
+
+const (
+	// spawnPatience is how long a hub is waited for that no process runs: `sluice serve &` takes a moment to begin.
+	spawnPatience = 3 * time.Second
+	// startPatience is how long a hub is waited for whose process runs and that is not ready.
+	startPatience = time.Minute
+)
+
+// awaitEmbedded reaches the embedded hub. While it does not answer it is waited for, which is said on stderr.
+func (h *hubFlags) awaitEmbedded(cmd *cobra.Command) (config *rest.Config, err error) {
+	began, said := time.Now(), false
+	_ = wait.PollUntilContextCancel(cmd.Context(), 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		if config, err = h.reachEmbedded(ctx); err == nil {
+			return true, nil
+		}
+		holder, patience := hub.Holder(h.dataDir), spawnPatience
+		if holder != 0 {
+			patience = startPatience
+		}
+		if time.Since(began) > patience || ctx.Err() != nil {
+			return true, nil
+		}
+		if holder != 0 && !said {
+			said = true
+			fmt.Fprintf(cmd.ErrOrStderr(), "waiting for the hub in %s, which process %d is starting\n", h.dataDir, holder)
+		}
+		return false, nil
+	})
+	return config, err
+}
+
+// reachEmbedded reaches the embedded hub if it answers. A hub that was killed leaves its kubeconfig behind.
+func (h *hubFlags) reachEmbedded(ctx context.Context) (*rest.Config, error) {
+	const remedy = "run `sluice serve` first, or name its folder with --data-dir, or a cluster with --kubeconfig"
+	path := hub.KubeconfigPath(h.dataDir)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("no embedded hub in %s: %s", h.dataDir, remedy)
+	}
+	config, err := readHub(path)
+	if err != nil {
+		return nil, err
+	}
+	address, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, fmt.Errorf("read the hub's kubeconfig %s: %w", path, err)
+	}
+	connection, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address.Host)
+	if err != nil {
+		return nil, fmt.Errorf("the embedded hub in %s does not answer: %s: %w", h.dataDir, remedy, err)
+	}
+	return config, connection.Close()
 }
 
 // apply writes an object of the hub by server-side apply, and reads into it what

@@ -1,15 +1,17 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement"
 )
 
 func newInstanceCommand(hub *hubFlags) *cobra.Command {
@@ -29,13 +31,17 @@ func newInstanceListCommand(hub *hubFlags) *cobra.Command {
 		Short: "List service instances",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := hub.client()
+			c, err := hub.client(cmd)
 			if err != nil {
 				return err
 			}
 			var instances v1alpha1.ServiceInstanceList
 			if err := c.List(cmd.Context(), &instances, client.InNamespace(hub.namespace)); err != nil {
 				return fmt.Errorf("list service instances: %w", err)
+			}
+			plans, err := namePlans(cmd.Context(), c, hub.namespace)
+			if err != nil {
+				return err
 			}
 			t := table{header: []string{"PLATFORM", "INSTANCE", "PLAN", "OPERATION", "STATE", "CLUSTERS", "AGE"}}
 			for _, instance := range instances.Items {
@@ -44,7 +50,7 @@ func newInstanceListCommand(hub *hubFlags) *cobra.Command {
 					operation, state = string(op.Type), string(op.State)
 				}
 				t.rows = append(t.rows, []string{
-					instance.Spec.Platform, instance.Spec.InstanceID, instance.Spec.Desired.PlanID,
+					instance.Spec.Platform, instance.Spec.InstanceID, plans.of(&instance),
 					operation, state, orDash(strings.Join(clustersOf(instance.Status.Decision), ",")), age(instance.CreationTimestamp),
 				})
 			}
@@ -75,7 +81,7 @@ func newInstanceDescribeCommand(hub *hubFlags) *cobra.Command {
 		Long:  "Show one instance, given by its OSB instance id or by the name of its ServiceInstance.",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := hub.client()
+			c, err := hub.client(cmd)
 			if err != nil {
 				return err
 			}
@@ -96,8 +102,12 @@ func newInstanceDescribeCommand(hub *hubFlags) *cobra.Command {
 			case len(found) > 1:
 				return fmt.Errorf("%d platforms have an instance %q: choose one with --platform", len(found), args[0])
 			}
-			if output == "table" {
-				return describeInstance(cmd.OutOrStdout(), &found[0])
+			if output.forPeople() {
+				plans, err := namePlans(cmd.Context(), c, hub.namespace)
+				if err != nil {
+					return err
+				}
+				return describeInstance(cmd.OutOrStdout(), &found[0], plans)
 			}
 			return output.print(cmd.OutOrStdout(), found[0], table{})
 		},
@@ -107,55 +117,98 @@ func newInstanceDescribeCommand(hub *hubFlags) *cobra.Command {
 	return cmd
 }
 
-func describeInstance(w io.Writer, instance *v1alpha1.ServiceInstance) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(key, format string, args ...any) { fmt.Fprintf(tw, "%s:\t%s\n", key, fmt.Sprintf(format, args...)) }
-	line("Instance", "%s", instance.Spec.InstanceID)
-	line("Resource", "%s", instance.Name)
-	line("Platform", "%s", instance.Spec.Platform)
-	line("Service", "%s", instance.Spec.ServiceID)
-	line("Plan", "%s", instance.Spec.Desired.PlanID)
-	line("Namespace", "%s on every cluster below", v1alpha1.MemberNamespace(instance.Name))
+// planNames are the names of services and plans by their ids, which people do not know.
+type planNames map[string]string
+
+// namePlans reads the names of the plans that are offered, or were when they were last accepted.
+func namePlans(ctx context.Context, c client.Client, namespace string) (planNames, error) {
+	var offerings v1alpha1.ServiceOfferingList
+	if err := c.List(ctx, &offerings, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list service offerings: %w", err)
+	}
+	named := planNames{}
+	for i := range offerings.Items {
+		offering := &offerings.Items[i]
+		for _, spec := range []*v1alpha1.ServiceOfferingSpec{&offering.Spec, offering.Status.Accepted} {
+			if spec == nil {
+				continue
+			}
+			for _, plan := range spec.Plans {
+				named[spec.ID+" "+plan.ID] = spec.Name + "/" + plan.Name
+			}
+		}
+	}
+	return named, nil
+}
+
+// of is an instance's plan as service/plan, or the ids of one that is offered no more.
+func (n planNames) of(instance *v1alpha1.ServiceInstance) string {
+	service, plan := instance.Spec.ServiceID, instance.Spec.Desired.PlanID
+	if name, ok := n[service+" "+plan]; ok {
+		return name
+	}
+	return service + "/" + plan
+}
+
+// describeInstance says what is known of an instance, each sentence once.
+func describeInstance(w io.Writer, instance *v1alpha1.ServiceInstance, plans planNames) error {
+	d := newDetails(w)
+	d.line("Instance", "%s", instance.Spec.InstanceID)
+	d.line("Resource", "%s", instance.Name)
+	d.line("Platform", "%s", instance.Spec.Platform)
+	d.line("Plan", "%s", plans.of(instance))
+	d.line("Namespace", "%s on every cluster below", v1alpha1.MemberNamespace(instance.Name))
+	said := map[string]bool{"": true}
 	if op := instance.Status.Operation; op != nil {
-		line("Operation", "%s: %s, started %s ago", op.Type, op.State, age(op.StartedAt))
+		d.line("Operation", "%s: %s, started %s ago", op.Type, op.State, age(op.StartedAt))
 		if op.Description != "" {
-			line("", "%s", op.Description)
+			said[op.Description] = true
+			d.line("", "%s", op.Description)
 		}
 	}
 	for _, condition := range instance.Status.Conditions {
-		line(condition.Type, "%s (%s) %s", condition.Status, condition.Reason, condition.Message)
+		text := fmt.Sprintf("%s (%s)", condition.Status, condition.Reason)
+		if !said[condition.Message] {
+			said[condition.Message] = true
+			text += " " + condition.Message
+		}
+		d.line(condition.Type, "%s", text)
 	}
-	describeRoom(line, "Makes room", instance.Status.Preemption)
-	if decision := instance.Status.Decision; decision != nil {
-		line("Considered", "%d clusters", decision.Considered)
-		for _, p := range decision.Placements {
-			price := ""
-			if p.PricePerHour != nil {
-				price = fmt.Sprintf(", %s %s an hour", p.PricePerHour.String(), p.Currency)
-			}
-			line("Placed on", "%s, score %d, reserved %s%s", p.Cluster, p.Score, quantities(p.Reserved), price)
+	describeRoom(d, "Makes room", instance.Status.Preemption)
+	if instance.Status.Decision != nil {
+		describeDecision(d, instance.Status.Decision)
+	}
+	return d.flush()
+}
+
+func describeDecision(d *details, decision *v1alpha1.Decision) {
+	d.line("Considered", "%s", count(int(decision.Considered), "cluster"))
+	for _, p := range decision.Placements {
+		price := ""
+		if p.PricePerHour != nil {
+			price = ", " + placement.Price{Currency: p.Currency, NanoPerHour: p.PricePerHour.ScaledValue(resource.Nano)}.String()
 		}
-		for _, d := range decision.Displaced {
-			line("Displaced from", "%s, %s ago: %s", d.Cluster, age(d.At), d.Reason)
-		}
-		describeRoom(line, "Displaced", decision.Preemption)
-		for _, rejection := range decision.Rejections {
-			line("Rejected", "%d × %s", rejection.Count, rejection.Reason)
-			for _, example := range rejection.Examples {
-				line("", "%s: %s", example.Cluster, example.Message)
-			}
+		d.line("Placed on", "%s, score %d, reserved %s%s", p.Cluster, p.Score, quantities(p.Reserved), price)
+	}
+	for _, left := range decision.Displaced {
+		d.line("Displaced from", "%s, %s ago: %s", left.Cluster, age(left.At), left.Reason)
+	}
+	describeRoom(d, "Displaced", decision.Preemption)
+	for _, rejection := range decision.Rejections {
+		d.line("Rejected", "%d × %s", rejection.Count, rejection.Reason)
+		for _, example := range rejection.Examples {
+			d.line("", "%s: %s", example.Cluster, example.Message)
 		}
 	}
-	return tw.Flush()
 }
 
 // describeRoom says who leaves a cluster, or has left it, for the instance.
-func describeRoom(line func(key, format string, args ...any), key string, p *v1alpha1.Preemption) {
+func describeRoom(d *details, key string, p *v1alpha1.Preemption) {
 	if p == nil {
 		return
 	}
-	line(key, "on %s for class %s (%d): %s", p.Cluster, p.PriorityClass, p.Priority, p.Message)
+	d.line(key, "on %s for class %s (%d): %s", p.Cluster, p.PriorityClass, p.Priority, p.Message)
 	for _, v := range p.Victims {
-		line("", "%s of class %s (%d), %s", v.Instance, v.PriorityClass, v.Priority, quantities(v.Reserved))
+		d.line("", "%s of class %s (%d), %s", v.Instance, v.PriorityClass, v.Priority, quantities(v.Reserved))
 	}
 }

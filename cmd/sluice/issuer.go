@@ -24,7 +24,7 @@ func newIssuerCommand(hub *hubFlags) *cobra.Command {
 func newIssuerAddCommand(hub *hubFlags) *cobra.Command {
 	identity := &identityFlags{}
 	var types []string
-	var assurance string
+	var assurance v1alpha1.Assurance
 	cmd := &cobra.Command{
 		Use:   "add NAME --did DID --type TYPE --assurance ASSURANCE",
 		Short: "Take an organisation's word for certain types of credentials",
@@ -39,16 +39,16 @@ Policies ask for the least assurance that they accept.`,
   sluice issuer add tuv --did did:web:tuv.example --type Certification --assurance certified --keys tuv-jwks.json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			identified, err := identity.read()
+			identified, err := identity.read(cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
 			issuer := &v1alpha1.TrustedIssuer{
 				TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "TrustedIssuer"},
 				ObjectMeta: metav1.ObjectMeta{Name: args[0], Namespace: hub.namespace},
-				Spec:       v1alpha1.TrustedIssuerSpec{Identified: identified, Types: types, Assurance: v1alpha1.Assurance(assurance)},
+				Spec:       v1alpha1.TrustedIssuerSpec{Identified: identified, Types: types, Assurance: assurance},
 			}
-			if err := applyTo(cmd.Context(), hub, issuer); err != nil {
+			if err := applyTo(cmd, hub, issuer); err != nil {
 				return fmt.Errorf("trusted issuer %s: %w", args[0], err)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "trusted issuer %s: what %s says in a %s counts as %s\n",
@@ -58,7 +58,7 @@ Policies ask for the least assurance that they accept.`,
 	}
 	identity.bind(cmd)
 	cmd.Flags().StringSliceVar(&types, "type", nil, "types of credentials it is believed, without prefix, for instance VatID")
-	cmd.Flags().StringVar(&assurance, "assurance", "", "what they are worth: notary, label or certified")
+	bindRequiredChoice(cmd, &assurance, "assurance", "", "what they are worth", v1alpha1.AssuranceNotary, v1alpha1.AssuranceLabel, v1alpha1.AssuranceCertified)
 	for _, name := range []string{"type", "assurance"} {
 		_ = cmd.MarkFlagRequired(name)
 	}
@@ -72,7 +72,7 @@ func newIssuerListCommand(hub *hubFlags) *cobra.Command {
 		Short: "List trusted issuers",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := hub.client()
+			c, err := hub.client(cmd)
 			if err != nil {
 				return err
 			}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/spf13/cobra"
 
@@ -20,10 +22,18 @@ func newKeysetCommand() *cobra.Command {
 			Example: "  sluice keyset new keyset.json && kubectl create secret generic sluice-keyset --from-file keyset.json",
 			Args:    cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
+				_, err := seal.Load(args[0])
+				if err == nil {
+					_, err = fmt.Fprintf(cmd.OutOrStdout(), "keyset in %s: it was there and is kept as it is; sluice keyset rotate adds a key\n", args[0])
+					return err
+				}
+				if !errors.Is(err, fs.ErrNotExist) {
+					return err
+				}
 				if _, err := seal.Open(args[0]); err != nil {
 					return err
 				}
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "keyset in %s: keep it safe and backed up, what it seals cannot be read without it\n", args[0])
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "keyset in %s: made; keep it safe and backed up, what it seals cannot be read without it\n", args[0])
 				return err
 			},
 		},
@@ -32,7 +42,10 @@ func newKeysetCommand() *cobra.Command {
 			Short: "Add a key that seals from now on; older ones still unseal",
 			Args:  cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				keys, err := seal.Open(args[0])
+				keys, err := seal.Load(args[0])
+				if errors.Is(err, fs.ErrNotExist) {
+					return fmt.Errorf("no keyset in %s: sluice keyset new makes one", args[0])
+				}
 				if err != nil {
 					return err
 				}

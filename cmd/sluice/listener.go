@@ -14,12 +14,17 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+
+	"github.com/sluice-dev/sluice/internal/callers"
 )
 
 // listener serves the OSB API: plain HTTP, or HTTPS with files that are read again
 // when they change. It is a manager.Runnable that runs on every replica.
 type listener struct {
 	address, certificate, key, clientCA string
+	mostConnections                     int
+	// longest is how long an answer may take.
+	longest time.Duration
 
 	handler http.Handler
 	// ready says whether requests can be answered. Until then nobody listens: a
@@ -32,23 +37,25 @@ func (l *listener) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&l.address, "listen", "127.0.0.1:8080", "address of the OSB API")
 	flags.StringVar(&l.certificate, "tls-cert", "", "certificate file, to serve HTTPS; read again when it changes")
 	flags.StringVar(&l.key, "tls-key", "", "key file of --tls-cert")
+	flags.IntVar(&l.mostConnections, "max-connections", 0, "how many connections to --listen may be open; 0 means half of the open files that the process may have, 4096 at most")
 	flags.StringVar(&l.clientCA, "tls-client-ca", "", "CA file; clients must present a certificate that it signed")
 }
 
 // NeedLeaderElection says that every replica serves.
 func (l *listener) NeedLeaderElection() bool { return false }
 
-// Start serves until ctx ends, and then lets requests under way finish, for a
-// minute at most: that is how long a platform waits for a bind.
+// Start serves until ctx ends, and then lets requests under way finish, for as long as a
+// platform may wait for a bind.
 func (l *listener) Start(ctx context.Context) error {
 	server := &http.Server{
 		Addr:              l.address,
 		Handler:           l.handler,
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      70 * time.Second,
+		WriteTimeout:      max(l.longest, time.Minute) + 20*time.Second, // it counts from the end of the header
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
+		ConnState:         callers.NewConnections(l.mostConnections).State,
 	}
 	err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) { return l.ready(), nil })
 	if err != nil {
@@ -70,7 +77,7 @@ func (l *listener) Start(ctx context.Context) error {
 	stopped := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
-		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(l.longest, time.Minute))
 		defer cancel()
 		stopped <- server.Shutdown(patience)
 	}()

@@ -8,10 +8,13 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -50,6 +53,51 @@ func TestListener(t *testing.T) {
 	file("tls.crt", second.certificate)
 	eventually(t, "the second certificate is served", func() error { return get(l.address, second.certificate, client) })
 
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("stop: %v", err)
+	}
+}
+
+// TestListenerBoundsConnections: who opens many gets no more than half, and others are served.
+func TestListenerBoundsConnections(t *testing.T) {
+	l := &listener{address: freeAddress(t), mostConnections: 8, handler: http.NotFoundHandler(), ready: func() bool { return true }}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Start(ctx) }()
+	var open []net.Conn
+	eventually(t, "somebody listens", func() error {
+		first, err := net.Dial("tcp", l.address)
+		open = append(open, first)
+		return err
+	})
+	for range 20 {
+		conn, err := net.Dial("tcp", l.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, conn)
+	}
+	response, err := http.Get("http://" + l.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	closed := 0
+	for _, conn := range open {
+		if conn == nil {
+			continue
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+		if _, err := conn.Read(make([]byte, 1)); errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+			closed++
+		}
+		conn.Close()
+	}
+	if closed < 16 {
+		t.Errorf("%d of %d are closed, of which 4 may be open", closed, len(open))
+	}
+	http.DefaultClient.CloseIdleConnections()
 	stop()
 	if err := <-ended; err != nil {
 		t.Errorf("stop: %v", err)

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -14,43 +16,105 @@ import (
 // outputFlag is --output: how a command prints what it found.
 type outputFlag string
 
+const (
+	outputTable outputFlag = "table"
+	outputWide  outputFlag = "wide"
+	outputJSON  outputFlag = "json"
+	outputYAML  outputFlag = "yaml"
+)
+
 func (o *outputFlag) bind(cmd *cobra.Command) {
-	*o = "table"
-	cmd.Flags().StringVarP((*string)(o), "output", "o", "table", "output format: table, json or yaml")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	bindChoice(cmd, o, "output", "o", "output format", outputTable, outputWide, outputJSON, outputYAML)
 }
 
-// table is what --output table prints: a header and rows of the same length.
+// forPeople tells whether a table is asked for, rather than a document.
+func (o outputFlag) forPeople() bool { return o == outputTable || o == outputWide }
+
+// table is what is printed for people: a header and rows of the same length.
 type table struct {
 	header []string
 	rows   [][]string
+	// wide are the columns, by their title, that only --output wide shows.
+	wide []string
 }
+
+// longestCell is how many characters of a cell a table shows, but for --output wide, so that one long
+// message does not push the columns behind it out of sight.
+const longestCell = 60
 
 // print writes value as JSON or YAML, or the table.
 func (o outputFlag) print(w io.Writer, value any, t table) error {
 	switch o {
-	case "json":
+	case outputJSON:
 		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(value)
-	case "yaml":
+	case outputYAML:
 		data, err := yaml.Marshal(value)
 		if err != nil {
 			return err
 		}
 		_, err = w.Write(data)
 		return err
-	case "table":
-		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(tw, strings.Join(t.header, "\t"))
-		for _, row := range t.rows {
-			fmt.Fprintln(tw, strings.Join(row, "\t"))
-		}
-		return tw.Flush()
 	default:
-		return fmt.Errorf("--output %q: want table, json or yaml", string(o))
+		return t.write(w, o == outputWide)
 	}
 }
+
+// write writes the table, with all columns and their whole text if it is to be wide.
+func (t table) write(w io.Writer, wide bool) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range append([][]string{t.header}, t.rows...) {
+		var cells []string
+		for i, cell := range row {
+			if !wide && slices.Contains(t.wide, t.header[i]) {
+				continue
+			}
+			cell = printable(cell)
+			if runes := []rune(cell); !wide && len(runes) > longestCell {
+				cell = string(runes[:longestCell-1]) + "…"
+			}
+			cells = append(cells, cell)
+		}
+		fmt.Fprintln(tw, strings.Join(cells, "\t"))
+	}
+	return tw.Flush()
+}
+
+// printable writes out what a terminal would obey instead of showing: escapes, newlines, marks that turn the
+// direction of writing. Platforms choose instance ids, and providers what they claim.
+func printable(text string) string {
+	clean := func(r rune) bool { return unicode.IsPrint(r) && r != unicode.ReplacementChar }
+	if strings.IndexFunc(text, func(r rune) bool { return !clean(r) }) < 0 {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if clean(r) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(fmt.Sprintf("%+q", r), "'"))
+		}
+	}
+	return b.String()
+}
+
+// details are what a command says about one thing: a key and a text a line. Lines without a key go on with the
+// one above.
+type details struct{ tw *tabwriter.Writer }
+
+func newDetails(w io.Writer) *details { return &details{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)} }
+
+// line writes one line.
+func (d *details) line(key, format string, args ...any) {
+	if key != "" {
+		key += ":"
+	}
+	fmt.Fprintf(d.tw, "%s\t%s\n", key, printable(fmt.Sprintf(format, args...)))
+}
+
+// flush aligns the lines and writes them.
+func (d *details) flush() error { return d.tw.Flush() }
 
 // orDash keeps empty cells visible.
 func orDash(s string) string {

@@ -48,7 +48,7 @@ func newPeeringListCommand(hub *hubFlags) *cobra.Command {
 		Short: "List peerings, and what those wait for that are not ready",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := hub.client()
+			c, err := hub.client(cmd)
 			if err != nil {
 				return err
 			}
@@ -99,7 +99,7 @@ The first instance that needs the peering then does not wait for it.`,
 		Example: "  sluice peering add their-cluster eu-3",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := hub.client()
+			c, err := hub.client(cmd)
 			if err != nil {
 				return err
 			}
@@ -166,7 +166,7 @@ func newPeeringRemoveCommand(hub *hubFlags) *cobra.Command {
 		Short: "End a peering that no instance needs",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := hub.client()
+			c, err := hub.client(cmd)
 			if err != nil {
 				return err
 			}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	names "github.com/sluice-dev/sluice/internal/liqo"
+	"github.com/sluice-dev/sluice/internal/strictjson"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/liqo"
 )
@@ -38,7 +39,7 @@ finds its ID in the ConfigMap of its Liqo that is labelled app.kubernetes.io/nam
   sluice peering invite theirs --cluster-id their-liqo-id --with our-hub --consumes --network-only > invitation.yaml`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := hub.client()
+			c, err := hub.client(cmd)
 			if err != nil {
 				return err
 			}
@@ -110,7 +111,7 @@ func readDocument[T any](cmd *cobra.Command, file, kind string) (*T, error) {
 		return nil, fmt.Errorf("%s: is a %s %s, want %s %s", file, got.APIVersion, got.Kind, v1alpha1.GroupVersion, kind)
 	}
 	document := new(T)
-	if err := yaml.UnmarshalStrict(data, document); err != nil {
+	if err := strictjson.DecodeYAML(data, document); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return document, nil
@@ -121,7 +122,7 @@ func readInvitation(cmd *cobra.Command, file string) (*liqo.Invitation, error) {
 }
 
 func newPeeringAcceptCommand() *cobra.Command {
-	var f clusterAddFlags
+	var f adminFlags
 	var o liqo.AcceptOptions
 	cmd := &cobra.Command{
 		Use:   "accept FILE",
@@ -149,24 +150,24 @@ Accepting again prints the same answer.`,
 			return printDocument(cmd, answer)
 		},
 	}
-	f.bindAdmin(cmd, "invited cluster")
+	f.bind(cmd, "invited cluster")
 	cmd.Flags().StringVar(&o.Server, "server", "", "URL at which Sluice and the inviting cluster reach the API server, where it differs from the kubeconfig's")
 	cmd.Flags().StringVar(&o.LiqoNamespace, "liqo-namespace", names.DefaultNamespace, "namespace that Liqo is installed in")
 	return cmd
 }
 
 // invited is an invitation, and the administrator's access to the cluster that it is for.
-func (f *clusterAddFlags) invited(cmd *cobra.Command, file string) (*liqo.Invitation, *rest.Config, error) {
+func (f *adminFlags) invited(cmd *cobra.Command, file string) (*liqo.Invitation, *rest.Config, error) {
 	invitation, err := readInvitation(cmd, file)
 	if err != nil {
 		return nil, nil, err
 	}
-	admin, err := f.config()
+	admin, err := f.config(cmd)
 	return invitation, admin, err
 }
 
 func newPeeringLeaveCommand() *cobra.Command {
-	var f clusterAddFlags
+	var f adminFlags
 	var namespace string
 	cmd := &cobra.Command{
 		Use:   "leave FILE",
@@ -189,7 +190,7 @@ What runs there for the other cluster ends with it. Sluice's operator learns of 
 			return err
 		},
 	}
-	f.bindAdmin(cmd, "invited cluster")
+	f.bind(cmd, "invited cluster")
 	cmd.Flags().StringVar(&namespace, "liqo-namespace", names.DefaultNamespace, "namespace that Liqo is installed in")
 	return cmd
 }
@@ -216,7 +217,7 @@ func newPeeringJoinCommand(hub *hubFlags) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	f.bindDescription(flags)
+	f.bindDescription(cmd)
 	f.liqo.bindConsumers(flags)
 	flags.DurationVar(&f.wait, "wait", 2*time.Minute, "how long to wait until the cluster is ready and peered; 0 does not wait")
 	return cmd
@@ -225,7 +226,7 @@ func newPeeringJoinCommand(hub *hubFlags) *cobra.Command {
 // joinCluster registers the cluster, and waits until it is peered.
 func joinCluster(cmd *cobra.Command, hub *hubFlags, f *clusterAddFlags, answer *liqo.Answer) error {
 	ctx := cmd.Context()
-	c, err := hub.client()
+	c, err := hub.client(cmd)
 	if err != nil {
 		return err
 	}
@@ -240,25 +241,34 @@ func joinCluster(cmd *cobra.Command, hub *hubFlags, f *clusterAddFlags, answer *
 	if !peering.IsInvited(answer.Role) || peering.Spec.Invited.ClusterID != answer.Network.ClusterID {
 		return fmt.Errorf("cluster %s answers as a %s, and has not been invited so by %s", answer.Network.ClusterID, strings.ToLower(string(answer.Role)), answer.With)
 	}
-	cluster, err := f.cluster(answer.Cluster)
+	key := client.ObjectKey{Namespace: hub.namespace, Name: answer.Cluster}
+	named := &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	access, err := storeAccess(ctx, hub, c, named, []byte(answer.Kubeconfig))
 	if err != nil {
-		return err
+		return fmt.Errorf("cluster %s: %w", key.Name, err)
 	}
-	cluster.Namespace = hub.namespace
 	joined := &v1alpha1.JoinedPeering{With: answer.With, PublicKey: answer.PublicKey, Network: answer.Network, Handshake: answer.Handshake}
-	cluster.Spec.Liqo = &v1alpha1.LiqoCluster{Joined: joined, Modules: peering.Spec.Modules}
-	if cluster.Spec.Access, err = storeAccess(ctx, hub, c, cluster, []byte(answer.Kubeconfig)); err != nil {
-		return fmt.Errorf("cluster %s: %w", cluster.Name, err)
-	}
+	named.Spec.Liqo = &v1alpha1.LiqoCluster{Joined: joined}
 	if !consumes {
-		identity, err := storeAccess(ctx, hub, c, v1alpha1.JoinedIdentity(cluster), []byte(answer.Identity))
+		identity, err := storeAccess(ctx, hub, c, v1alpha1.JoinedIdentity(named), []byte(answer.Identity))
 		if err != nil {
-			return fmt.Errorf("cluster %s: %w", cluster.Name, err)
+			return fmt.Errorf("cluster %s: %w", key.Name, err)
 		}
 		joined.Identity = &identity
 	}
-	if err := apply(ctx, c, cluster); err != nil {
-		return fmt.Errorf("cluster %s: write it to the hub: %w", cluster.Name, err)
+	cluster, err := changeCluster(ctx, c, key, func(cluster *v1alpha1.MemberCluster) error {
+		if cluster.UID != "" && !isJoined(cluster) {
+			return errors.New("there is another member cluster of that name, which has not joined by invitation")
+		}
+		if err := f.describe(cluster, givenOf(cmd)); err != nil {
+			return err
+		}
+		cluster.Spec.Access = access
+		cluster.Spec.Liqo = &v1alpha1.LiqoCluster{Joined: joined, Modules: peering.Spec.Modules}
+		return nil
+	}, false)
+	if err != nil {
+		return fmt.Errorf("cluster %s: write it to the hub: %w", key.Name, err)
 	}
 	if f.wait == 0 {
 		return nil
@@ -278,7 +288,7 @@ func newPeeringWithdrawCommand(hub *hubFlags) *cobra.Command {
 	cmd.Flags().DurationVar(&patience, "wait", 2*time.Minute, "how long to wait until nothing is left on that side; 0 does not wait")
 	_ = cmd.MarkFlagRequired("with")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := hub.client()
+		c, err := hub.client(cmd)
 		if err != nil {
 			return err
 		}

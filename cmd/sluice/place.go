@@ -78,7 +78,7 @@ func (f *placeFlags) ask(cmd *cobra.Command) error {
 	if f.service == "" || f.plan == "" {
 		return errors.New("--service and --plan say what is asked for; `sluice catalog list` shows them all")
 	}
-	c, err := f.hub.client()
+	c, err := f.hub.client(cmd)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (f *placeFlags) again(cmd *cobra.Command) error {
 }
 
 func (f *placeFlags) show(cmd *cobra.Command, recording *placement.Recording, verdicts []placement.Verdict) error {
-	if f.output != "table" {
+	if !f.output.forPeople() {
 		return f.output.print(cmd.OutOrStdout(), verdicts, table{})
 	}
 	if recording.Error != "" {

@@ -143,8 +143,8 @@ func TestOperatorOfPlacement(t *testing.T) {
 		}
 	})
 	t.Run("a cluster is drained until it is empty, and takes placements again", func(t *testing.T) {
-		if out, err := operator("cluster", "drain", "eu", "--wait", "1s"); err == nil || !strings.Contains(err.Error(), "1 instances are still there") ||
-			!strings.Contains(out, "1 instances left, 0 of them moving") {
+		if out, err := operator("cluster", "drain", "eu", "--wait", "1s"); err == nil || !strings.Contains(err.Error(), "not empty after 1s, 1 instance left") ||
+			!strings.Contains(out, "1 instance left, 0 moving") {
 			t.Errorf("drained: %s, %v", out, err)
 		}
 		reload(eu)

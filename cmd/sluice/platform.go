@@ -2,8 +2,17 @@ package main
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-dev/sluice/broker"
 )
 
 // writeDefaultPlatform makes a platforms file with one platform, "default", whose
@@ -20,3 +29,123 @@ platforms:
 	}
 	return nil
 }
+
+// platformsPath is where a `sluice serve` with an embedded hub keeps its platforms, unless --platforms says otherwise.
+func platformsPath(dataDir string) string { return filepath.Join(dataDir, "platforms.yaml") }
+
+func brokerURLPath(dataDir string) string { return filepath.Join(dataDir, "broker.url") }
+
+// writeBrokerURL notes in the data folder where platforms reach the broker; an empty URL notes that this is not known.
+func writeBrokerURL(dataDir, url string) error {
+	path := brokerURLPath(dataDir)
+	err := os.Remove(path)
+	if url != "" {
+		err = os.WriteFile(path, []byte(url+"\n"), 0o600)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("note the broker's URL: %w", err)
+	}
+	return nil
+}
+
+func newPlatformCommand() *cobra.Command {
+	f := &platformFlags{}
+	cmd := &cobra.Command{
+		Use:   "platform",
+		Short: "Platforms: who may call the OSB API",
+	}
+	cmd.PersistentFlags().StringVar(&f.dataDir, "data-dir", defaultDataDir(), "data folder of the sluice serve that they call")
+	cmd.PersistentFlags().StringVar(&f.file, "platforms", "", "file that lists the platforms (default: platforms.yaml in the data folder)")
+	cmd.AddCommand(newPlatformListCommand(f), newPlatformShowCommand(f))
+	return cmd
+}
+
+// platformFlags say where platforms are listed.
+type platformFlags struct{ dataDir, file string }
+
+// read returns the platforms, after the same checks as `sluice serve` makes.
+func (f *platformFlags) read() ([]broker.ListedPlatform, error) {
+	path := f.file
+	if path == "" {
+		path = platformsPath(f.dataDir)
+	}
+	if _, err := broker.LoadPlatforms(path); err != nil {
+		if f.file == "" && errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("no platforms.yaml in %s: run `sluice serve` first, or name the file with --platforms", f.dataDir)
+		}
+		return nil, err
+	}
+	document, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return broker.ListPlatforms(document)
+}
+
+func newPlatformListCommand(f *platformFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the platforms and how they authenticate, without their secrets",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			platforms, err := f.read()
+			if err != nil {
+				return err
+			}
+			t := table{header: []string{"NAME", "USERS", "TOKENS", "CERTIFICATES"}}
+			for _, p := range platforms {
+				var users []string
+				for _, basic := range p.Basic {
+					users = append(users, basic.Username)
+				}
+				t.rows = append(t.rows, []string{
+					p.Name, orDash(strings.Join(slices.Compact(users), ", ")), fmt.Sprint(len(p.Bearer)), orDash(strings.Join(p.ClientCertificateNames, ", ")),
+				})
+			}
+			return t.write(cmd.OutOrStdout(), false)
+		},
+	}
+}
+
+func newPlatformShowCommand(f *platformFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show NAME",
+		Short: "Print how a platform calls the broker: URL, user and password, for a shell to read",
+		Long: `Print how a platform calls the broker, as assignments that a shell reads: SLUICE_URL, and SLUICE_USERNAME with
+SLUICE_PASSWORD, or SLUICE_TOKEN. Of several users or tokens it prints the first. What it prints is secret.`,
+		Example: `  eval "$(sluice platform show default)"
+  curl -u "$SLUICE_USERNAME:$SLUICE_PASSWORD" -H 'X-Broker-API-Version: 2.17' "$SLUICE_URL/v2/catalog"`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			platforms, err := f.read()
+			if err != nil {
+				return err
+			}
+			i := slices.IndexFunc(platforms, func(p broker.ListedPlatform) bool { return p.Name == args[0] })
+			if i < 0 {
+				return fmt.Errorf("no platform %q; `sluice platform list` shows them all", args[0])
+			}
+			url, err := os.ReadFile(brokerURLPath(f.dataDir))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			say := func(name, value string) { fmt.Fprintf(cmd.OutOrStdout(), "%s=%s\n", name, shellQuote(value)) }
+			if len(url) > 0 {
+				say("SLUICE_URL", strings.TrimSpace(string(url)))
+			}
+			switch p := platforms[i]; {
+			case len(p.Basic) > 0:
+				say("SLUICE_USERNAME", p.Basic[0].Username)
+				say("SLUICE_PASSWORD", p.Basic[0].Password)
+			case len(p.Bearer) > 0:
+				say("SLUICE_TOKEN", p.Bearer[0])
+			default:
+				return fmt.Errorf("platform %s authenticates by a client certificate, which Sluice does not have", p.Name)
+			}
+			return nil
+		},
+	}
+}
+
+// shellQuote writes a text as one word of a POSIX shell.
+func shellQuote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

@@ -40,7 +40,7 @@ not compile is in force too: it refuses what it matches, and the command says wh
 			if err != nil {
 				return fmt.Errorf("%s: %w", file, err)
 			}
-			c, err := hub.client()
+			c, err := hub.client(cmd)
 			if err != nil {
 				return err
 			}
@@ -56,7 +56,7 @@ not compile is in force too: it refuses what it matches, and the command says wh
 				if err != nil {
 					return fmt.Errorf("policy %s: %w", document.GetName(), err)
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "policy %s: in force, %d requirements and %d preferences\n", policy.Name, len(policy.Spec.Require), len(policy.Spec.Prefer))
+				fmt.Fprintf(cmd.OutOrStdout(), "policy %s: in force, %s and %s\n", policy.Name, count(len(policy.Spec.Require), "requirement"), count(len(policy.Spec.Prefer), "preference"))
 			}
 			return nil
 		},
@@ -73,7 +73,7 @@ func newPolicyListCommand(hub *hubFlags) *cobra.Command {
 		Short: "List placement policies and whom they concern",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := hub.client()
+			c, err := hub.client(cmd)
 			if err != nil {
 				return err
 			}
@@ -123,7 +123,7 @@ func newPolicyRemoveCommand(hub *hubFlags) *cobra.Command {
 		Short: "Remove a placement policy; what it refused may be placed then",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := hub.client()
+			c, err := hub.client(cmd)
 			if err != nil {
 				return err
 			}

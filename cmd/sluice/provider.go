@@ -1,9 +1,9 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -40,7 +40,7 @@ Its keys are fetched from the host that its did:web names, and from no other, ea
   sluice provider add lab --did did:web:lab.example --keys lab/jwks.json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			identified, err := identity.read()
+			identified, err := identity.read(cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -49,7 +49,7 @@ Its keys are fetched from the host that its did:web names, and from no other, ea
 				ObjectMeta: metav1.ObjectMeta{Name: args[0], Namespace: hub.namespace},
 				Spec:       v1alpha1.ProviderSpec{Identified: identified},
 			}
-			if err := applyTo(cmd.Context(), hub, provider); err != nil {
+			if err := applyTo(cmd, hub, provider); err != nil {
 				return fmt.Errorf("provider %s: %w", args[0], err)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "provider %s: %s may present credentials\n", args[0], identified.DID)
@@ -67,7 +67,7 @@ func newProviderListCommand(hub *hubFlags) *cobra.Command {
 		Short: "List providers, and what was admitted of them",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := hub.client()
+			c, err := hub.client(cmd)
 			if err != nil {
 				return err
 			}
@@ -146,22 +146,18 @@ func (f *identityFlags) bind(cmd *cobra.Command) {
 	_ = cmd.MarkFlagRequired("did")
 }
 
-func (f *identityFlags) read() (v1alpha1.Identified, error) {
+// read reads the keys, and tells which it leaves out.
+func (f *identityFlags) read(tell io.Writer) (v1alpha1.Identified, error) {
 	identified := v1alpha1.Identified{DID: f.did}
 	if f.keys == "" {
 		return identified, nil
 	}
-	keys, err := readKeySet(f.keys)
+	keys, err := readKeySet(tell, f.keys)
 	if err != nil {
 		return identified, fmt.Errorf("--keys %s: %w", f.keys, err)
 	}
-	for _, key := range keys.Keys {
-		if owner, _, _ := strings.Cut(key.KeyID, "#"); owner != f.did {
-			return identified, fmt.Errorf("--keys %s: key %q is not of %s", f.keys, key.KeyID, f.did)
-		}
-		if !key.IsPublic() {
-			return identified, fmt.Errorf("--keys %s: key %q is a private key", f.keys, key.KeyID)
-		}
+	if keys.DID != f.did {
+		return identified, fmt.Errorf("--keys %s: its keys are not of %s but of %s", f.keys, f.did, keys.DID)
 	}
 	raw, err := json.Marshal(jose.JSONWebKeySet{Keys: keys.Keys})
 	if err != nil {
@@ -183,10 +179,10 @@ func keySource(i v1alpha1.Identified) string {
 }
 
 // applyTo writes an object to the hub.
-func applyTo(ctx context.Context, hub *hubFlags, object client.Object) error {
-	c, err := hub.client()
+func applyTo(cmd *cobra.Command, hub *hubFlags, object client.Object) error {
+	c, err := hub.client(cmd)
 	if err != nil {
 		return err
 	}
-	return apply(ctx, c, object)
+	return apply(cmd.Context(), c, object)
 }

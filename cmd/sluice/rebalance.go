@@ -27,7 +27,7 @@ before it leaves the old one. A placement policy with a rebalance section does t
   sluice rebalance --least-gain 30 --at-most 5 --apply`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := hub.client()
+			c, err := hub.client(cmd)
 			if err != nil {
 				return err
 			}
@@ -40,7 +40,7 @@ before it leaves the old one. A placement policy with a rebalance section does t
 			if err != nil {
 				return err
 			}
-			if len(proposals) == 0 && output == "table" {
+			if len(proposals) == 0 && output.forPeople() {
 				_, err := fmt.Fprintf(cmd.OutOrStdout(), "no move gains %d points or more\n", leastGain)
 				return err
 			}
@@ -52,7 +52,7 @@ before it leaves the old one. A placement policy with a rebalance section does t
 					return err
 				}
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d instances are asked to move; `sluice instance list` shows where they are\n", len(proposals))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "asked to move: %s; `sluice instance list` shows where they are\n", count(len(proposals), "instance"))
 			return err
 		},
 	}

@@ -18,15 +18,19 @@ import (
 )
 
 func newSDImportCommand(hub *hubFlags) *cobra.Command {
-	var provider string
+	var provider, key string
 	cmd := &cobra.Command{
 		Use:   "import FILE --provider NAME",
 		Short: "Store a credential with a JSON-LD proof on behalf of a provider",
 		Long: `Store a credential with a JSON-LD proof (JsonWebSignature2020, as self-descriptions had before they were JSON Web
 Tokens) on behalf of a provider, and print how it was verified. No broker takes such credentials from the network:
-an operator vouches that the provider handed it over. The report says which fields its form leaves unsigned.`,
-		Example: `  sluice sd import participant.jsonld --provider acme`,
-		Args:    cobra.ExactArgs(1),
+an operator vouches that the provider handed it over. The report says which fields its form leaves unsigned.
+
+Contexts are those of the W3C and of Gaia-X 25.11 and 22.10; docs/operating.md has their URLs. A proof of 2022 or 2023
+may name the issuer's DID where it should name a key: say with --key which of the issuer's keys it is.`,
+		Example: `  sluice sd import participant.jsonld --provider acme
+  sluice sd import participant.jsonld --provider acme --key did:web:acme.example#JWK2020-RSA`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := os.ReadFile(args[0])
 			if err != nil {
@@ -35,13 +39,13 @@ an operator vouches that the provider handed it over. The report says which fiel
 			if len(text) > selfdescription.MaxCredential {
 				return fmt.Errorf("%s: longer than %d bytes", args[0], selfdescription.MaxCredential)
 			}
-			c, err := hub.client()
+			c, err := hub.client(cmd)
 			if err != nil {
 				return err
 			}
 			sd := &v1alpha1.SelfDescription{
 				ObjectMeta: metav1.ObjectMeta{Namespace: hub.namespace, Name: v1alpha1.SelfDescriptionName(selfdescription.DigestOf(string(text)))},
-				Spec:       v1alpha1.SelfDescriptionSpec{Credential: string(text), Legacy: true, Provider: provider},
+				Spec:       v1alpha1.SelfDescriptionSpec{Credential: string(text), Legacy: true, KeyID: key, Provider: provider},
 			}
 			if err := c.Create(cmd.Context(), sd); err != nil && !apierrors.IsAlreadyExists(err) {
 				return fmt.Errorf("store %s: %w", args[0], err)
@@ -50,6 +54,7 @@ an operator vouches that the provider handed it over. The report says which fiel
 		},
 	}
 	cmd.Flags().StringVar(&provider, "provider", "", "name of the provider whose credential it is")
+	cmd.Flags().StringVar(&key, "key", "", "DID URL of the issuer's key, where the proof names none")
 	_ = cmd.MarkFlagRequired("provider")
 	return cmd
 }

@@ -30,7 +30,8 @@ func newSDPresentCommand() *cobra.Command {
 		Use:   "present --to URL",
 		Short: "Hand all credentials of the folder in to a broker",
 		Long: `Hand all credentials of the folder in to a broker: ask it for a nonce, sign a presentation (a VP-JWT) for that
-broker and that nonce, good for five minutes, send it, and print what the broker made of it.
+broker, that nonce and this one operation, good for five minutes and once, send it, and print what the broker made
+of it.
 
 A presentation is worth something to whoever it is made for, and to nobody else. So it is made for the broker at
 --to only: for did:web of that host. Where the broker is reached under another name than its own, say with
@@ -62,7 +63,7 @@ type challenge struct {
 	Description string `json:"description"`
 }
 
-// present asks for a nonce, signs for it, and sends.
+// present asks for a nonce, signs for it and for what is to be done, and sends.
 func (f *sdPresentFlags) present(cmd *cobra.Command) error {
 	signer, err := f.dir.signer()
 	if err != nil {
@@ -77,7 +78,11 @@ func (f *sdPresentFlags) present(cmd *cobra.Command) error {
 		return err
 	}
 	var asked challenge
-	if _, err := f.post(cmd.Context(), "/selfdescriptions/challenges", "", nil, &asked); err != nil {
+	operation, path := selfdescription.OperationPresent, "/selfdescriptions"
+	if f.dryRun {
+		operation, path = selfdescription.OperationVerify, path+"/verify"
+	}
+	if _, err := f.post(cmd.Context(), "/selfdescriptions/challenges?operation="+string(operation), "", nil, &asked); err != nil {
 		return err
 	}
 	if asked.Nonce == "" {
@@ -91,13 +96,9 @@ func (f *sdPresentFlags) present(cmd *cobra.Command) error {
 		compact[i] = t.compact
 		files[selfdescription.DigestOf(t.compact).SRI()] = t.file
 	}
-	presentation, err := signer.Presentation(compact, audience, asked.Nonce, time.Now())
+	presentation, err := signer.Presentation(compact, selfdescription.Expect{Audience: audience, Nonce: asked.Nonce, Operation: operation}, time.Now())
 	if err != nil {
 		return err
-	}
-	path := "/selfdescriptions"
-	if f.dryRun {
-		path += "/verify"
 	}
 	var answer presented
 	status, err := f.post(cmd.Context(), path, selfdescription.MediaTypePresentation, []byte(presentation), &answer)

@@ -19,7 +19,7 @@ import (
 // folder, and keeps nothing.
 func askingBroker(t *testing.T, name, dir string) *httptest.Server {
 	t.Helper()
-	known, err := readKeys([]string{filepath.Join(dir, "did.json")})
+	known, err := readKeys(io.Discard, []string{filepath.Join(dir, "did.json")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func askingBroker(t *testing.T, name, dir string) *httptest.Server {
 				t.Error(err)
 			}
 			var found presented
-			presentation, report := verifier.Presentation(r.Context(), string(body), selfdescription.Expect{Audience: name, Nonce: "a-nonce"})
+			presentation, report := verifier.Presentation(r.Context(), string(body), selfdescription.Expect{Audience: name, Nonce: "a-nonce", Operation: selfdescription.OperationPresent})
 			found.Report = report
 			if presentation == nil {
 				w.WriteHeader(http.StatusForbidden)

@@ -38,7 +38,7 @@ placed on the strength of it, and those that were stay. There is no way back; it
 }
 
 func revoke(cmd *cobra.Command, hub *hubFlags, digest selfdescription.Digest, because string) error {
-	c, err := hub.client()
+	c, err := hub.client(cmd)
 	if err != nil {
 		return err
 	}

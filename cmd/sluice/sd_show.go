@@ -120,7 +120,7 @@ func findStored(ctx context.Context, hub *hubFlags, c client.Client, digest self
 
 // showStored prints a credential that the hub holds, and its report.
 func showStored(cmd *cobra.Command, hub *hubFlags, digest selfdescription.Digest) error {
-	c, err := hub.client()
+	c, err := hub.client(cmd)
 	if err != nil {
 		return err
 	}

@@ -265,3 +265,106 @@ func TestSDNeedsNoWebServerWithDIDKey(t *testing.T) {
 		t.Errorf("want 5 credentials verified without any keys given:\n%s", out)
 	}
 }
+
+// TestSDVerifyTakesKeysOnlyOfTheDIDThatPublishesThem: a forger's key counts for nobody
+// but the forger, wherever in the files it stands.
+func TestSDVerifyTakesKeysOnlyOfTheDIDThatPublishesThem(t *testing.T) {
+	dir, forger, honest := initialised(t), t.TempDir(), t.TempDir()
+	mustSluice(t, "sd", "sign", "--dir", dir)
+	mustSluice(t, "sd", "init", "--dir", forger, "--did", "did:web:provider.example", "--keys-only")
+	mustSluice(t, "sd", "init", "--dir", honest, "--did", "did:web:certifier.example", "--keys-only")
+	key := func(dir string) object {
+		var set struct{ Keys []object }
+		readJSON(t, filepath.Join(dir, "jwks.json"), &set)
+		return set.Keys[0]
+	}
+	forged, own := key(forger), key(dir)
+	forged["kid"] = own["kid"] // as if it were the provider's
+	method := object{"id": own["kid"], "type": "JsonWebKey2020", "controller": "did:web:provider.example", "publicKeyJwk": forged}
+	evil := func(method object) object {
+		return object{"id": "did:web:evil.example", "verificationMethod": []object{method}, "assertionMethod": []any{own["kid"]}}
+	}
+	theirs := object{"id": own["kid"], "type": "JsonWebKey2020", "controller": "did:web:evil.example", "publicKeyJwk": forged}
+	for name, row := range map[string]struct {
+		file object
+		says string
+	}{
+		"in the document of another DID":                        {evil(method), "is of another DID"},
+		"in the document of another DID, under its control":     {evil(theirs), "is of another DID"},
+		"in a document, controlled by another":                  {object{"id": "did:web:provider.example", "verificationMethod": []object{theirs}, "assertionMethod": []any{own["kid"]}}, "controller"},
+		"in the member keys of a document":                      {object{"id": "did:web:provider.example", "keys": []object{forged}, "verificationMethod": []object{}, "assertionMethod": []any{}}, "no key"},
+		"in a key set, beside those of the set's own DID":       {object{"keys": []object{key(honest), forged}}, "two DIDs"},
+		"in a document without an id, beside a member keys":     {object{"keys": []object{forged}, "verificationMethod": []object{method}}, "id"},
+		"in a document that lists it for nothing":               {object{"id": "did:web:provider.example", "verificationMethod": []object{method}}, "no key"},
+		"in a key set, under a name that is not that of a DID":  {object{"keys": []object{{"kid": "key-1", "kty": "OKP", "crv": "Ed25519", "x": forged["x"]}}}, "DID URL"},
+		"in a document whose member keys has the provider's id": {object{"id": "did:web:evil.example", "keys": []object{forged}}, "no key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "did.json")
+			saveJSON(t, file, row.file)
+			out, err := sluice(t, "sd", "verify", "--dir", dir, "--keys", file)
+			if err == nil || strings.Contains(out, "✓ signature") || !strings.Contains(err.Error()+out, row.says) {
+				t.Errorf("want %q, got %v:\n%s", row.says, err, out)
+			}
+		})
+	}
+	t.Run("and of one file for each", func(t *testing.T) {
+		_, err := sluice(t, "sd", "verify", "--dir", dir, "--keys", filepath.Join(dir, "did.json"), "--keys", filepath.Join(forger, "jwks.json"))
+		if err == nil || !strings.Contains(err.Error(), "both give keys of did:web:provider.example") {
+			t.Errorf("two files with keys of one DID: %v", err)
+		}
+	})
+}
+
+// TestSDVerifyLeavesOutKeysThatItCannotUse, says which, and uses the others.
+func TestSDVerifyLeavesOutKeysThatItCannotUse(t *testing.T) {
+	dir := initialised(t)
+	mustSluice(t, "sd", "sign", "--dir", dir)
+	var document object
+	readJSON(t, filepath.Join(dir, "did.json"), &document)
+	methods, listed := document["verificationMethod"].([]any), document["assertionMethod"].([]any)
+	good := methods[0].(object)
+	good["id"] = good["id"].(string)[strings.Index(good["id"].(string), "#"):] // relative ids are ids
+	secp256k1 := object{"kty": "EC", "crv": "secp256k1", "x": "WfY7Px6AgH6x-_dgAoRbg8weYRJA36ON-gQiFnETrqw", "y": "IzFx3BUGztK0cyDStiunXbrZYYTtKbOUzx16SUK0sAY"}
+	document["verificationMethod"] = append(methods, object{"id": "#coins", "type": "JsonWebKey2020", "controller": document["id"], "publicKeyJwk": secp256k1})
+	document["assertionMethod"] = append(listed, "#coins",
+		object{"id": "#embedded", "type": "Multikey", "controller": document["id"], "publicKeyMultibase": "z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK"})
+	file := filepath.Join(t.TempDir(), "did.json")
+	saveJSON(t, file, document)
+	var printed bytes.Buffer
+	cmd := newCommand()
+	cmd.SetArgs([]string{"sd", "verify", "--dir", dir, "--keys", file})
+	cmd.SetOut(&printed)
+	cmd.SetErr(&printed)
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	out := printed.String()
+	if strings.Count(out, "✓ signature") != 5 || strings.Count(out, "left out") != 2 || !strings.Contains(out, "#coins") || !strings.Contains(out, "Multikey") {
+		t.Errorf("want 5 signatures verified and 2 keys left out:\n%s", out)
+	}
+}
+
+type object = map[string]any
+
+func readJSON(t *testing.T, file string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func saveJSON(t *testing.T, file string, value any) {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err == nil {
+		err = os.WriteFile(file, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

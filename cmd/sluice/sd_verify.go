@@ -27,7 +27,7 @@ func newSDVerifyCommand() *cobra.Command {
 		Long: `Verify credentials: those of files, of folders (*.jwt), or else of the folder --dir. It prints what was checked,
 step by step, and fails if anything did not pass.
 
-Keys come from --keys (did.json or jwks.json files) and, with no --keys, from the folder --dir. The keys of a
+Keys come from --keys (did.json or jwks.json files, each of which gives the keys of one DID) and, with no --keys, from the folder --dir. The keys of a
 did:key are in its name. Nothing is fetched, unless --fetch names the hosts that may be asked for the did.json
 of a did:web.
 
@@ -44,7 +44,7 @@ whether the cluster is the one that a ClusterBinding names. "sluice sd present" 
 			if len(keys) == 0 && len(hosts) == 0 {
 				keys = []string{dir.path(jwksFile)}
 			}
-			known, err := readKeys(keys)
+			known, err := readKeys(cmd.ErrOrStderr(), keys)
 			if err != nil {
 				return err
 			}
@@ -91,11 +91,11 @@ func verifyTokens(cmd *cobra.Command, verifier *selfdescription.Verifier, tokens
 			failed++
 		}
 		all = append(all, v)
-		if output == "table" {
+		if output.forPeople() {
 			printVerified(cmd.OutOrStdout(), v)
 		}
 	}
-	if output != "table" {
+	if !output.forPeople() {
 		if err := output.print(cmd.OutOrStdout(), all, table{}); err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func verifyTokens(cmd *cobra.Command, verifier *selfdescription.Verifier, tokens
 	if failed > 0 {
 		return fmt.Errorf("%d of %d credentials did not pass", failed, len(all))
 	}
-	if output == "table" {
+	if output.forPeople() {
 		return verifySet(cmd.OutOrStdout(), set)
 	}
 	return nil
@@ -160,53 +160,49 @@ func mark(result selfdescription.Result) string {
 	return "·"
 }
 
-// readKeys reads public keys from DID documents and JSON Web Key Sets, by DID.
-func readKeys(files []string) (map[string]*jose.JSONWebKeySet, error) {
-	known := map[string]*jose.JSONWebKeySet{}
+// readKeys reads public keys from DID documents and JSON Web Key Sets, by DID. It tells
+// which keys of a file it leaves out.
+func readKeys(tell io.Writer, files []string) (map[string]*jose.JSONWebKeySet, error) {
+	known, from := map[string]*jose.JSONWebKeySet{}, map[string]string{}
 	for _, file := range files {
-		keys, err := readKeySet(file)
+		published, err := readKeySet(tell, file)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
-		for _, key := range keys.Keys {
-			name, _, ok := strings.Cut(key.KeyID, "#")
-			if !ok {
-				return nil, fmt.Errorf("%s: key %q: its kid is not a DID URL with a fragment", file, key.KeyID)
-			}
-			if known[name] == nil {
-				known[name] = &jose.JSONWebKeySet{}
-			}
-			known[name].Keys = append(known[name].Keys, key)
+		if other, twice := from[published.DID]; twice {
+			return nil, fmt.Errorf("%s and %s both give keys of %s: want one file for each DID", other, file, published.DID)
 		}
+		from[published.DID] = file
+		known[published.DID] = &jose.JSONWebKeySet{Keys: published.Keys}
 	}
 	return known, nil
 }
 
-// readKeySet reads the keys of a JSON Web Key Set, or those that a DID document lists for assertions.
-func readKeySet(file string) (*jose.JSONWebKeySet, error) {
+// readKeySet reads a DID document or, where it is none, a JSON Web Key Set.
+func readKeySet(tell io.Writer, file string) (*did.Published, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	var set struct {
-		jose.JSONWebKeySet
-		Methods []struct {
-			ID  string          `json:"id"`
-			JWK jose.JSONWebKey `json:"publicKeyJwk"`
-		} `json:"verificationMethod"`
-		Assertions []string `json:"assertionMethod"`
-	}
-	if err := json.Unmarshal(data, &set); err != nil {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(data, &members); err != nil {
 		return nil, err
 	}
-	for _, method := range set.Methods {
-		if slices.Contains(set.Assertions, method.ID) {
-			method.JWK.KeyID = method.ID
-			set.Keys = append(set.Keys, method.JWK)
+	read := did.ReadKeySet
+	for _, member := range []string{"id", "verificationMethod", "assertionMethod"} {
+		if members[member] != nil {
+			read = did.ReadDocument
 		}
 	}
-	if len(set.Keys) == 0 {
-		return nil, errors.New("no key in it: want a JSON Web Key Set or a DID document")
+	published, err := read(data)
+	if err != nil {
+		return nil, err
 	}
-	return &set.JSONWebKeySet, nil
+	if len(published.Keys) == 0 {
+		return nil, errors.New(strings.Join(append([]string{"no key in it that can be used: want a JSON Web Key Set or a DID document"}, published.Skipped...), "; "))
+	}
+	for _, why := range published.Skipped {
+		fmt.Fprintf(tell, "%s: left out: %s\n", file, why)
+	}
+	return published, nil
 }

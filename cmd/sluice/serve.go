@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -26,6 +29,7 @@ import (
 	"github.com/sluice-dev/sluice/broker"
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/hub"
+	"github.com/sluice-dev/sluice/internal/lease"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/placement"
@@ -42,16 +46,17 @@ type serveFlags struct {
 	charts                         chartFlags
 	metricsListen                  string
 	platforms, keyset              string
-	collect                        string
+	collect                        kube.CollectorMode
 	collectEvery                   time.Duration
 	bindWait, bindTimeout          time.Duration
 	internetEgress                 bool
-	logFormat                      string
+	logFormat                      logFormat
 	verbose                        bool
 	probeEvery                     time.Duration
 	movesAtOnce                    int
-	scorerURL                      string
-	scorerTimeout                  time.Duration
+	scorer                         placement.ScorerOptions
+	leaseDuration                  time.Duration
+	lease                          *lease.Lease // nil with an embedded hub
 }
 
 func newServeCommand() *cobra.Command {
@@ -81,7 +86,7 @@ platforms.yaml of the data folder.`,
 	flags.StringVar(&f.metricsListen, "metrics-listen", "127.0.0.1:8081", "address of /metrics, /healthz and /readyz; 0 switches it off")
 	flags.StringVar(&f.platforms, "platforms", "", "file that lists the platforms and their credentials; read again when it changes")
 	flags.StringVar(&f.keyset, "keyset", "", "file with the keys that seal what is stored (default: keyset.json in the data folder)")
-	flags.StringVar(&f.collect, "collect", string(kube.CollectorReport), "what to do with things on member clusters that nobody owns: off, report or remove")
+	bindChoice(cmd, &f.collect, "collect", "", "what to do with things on member clusters that nobody owns", kube.CollectorReport, kube.CollectorOff, kube.CollectorRemove)
 	flags.DurationVar(&f.collectEvery, "collect-every", 10*time.Minute, "how often to look for them")
 	flags.DurationVar(&f.bindWait, "bind-wait", 10*time.Second, "how long a bind that may be answered asynchronously is held before it is")
 	flags.DurationVar(&f.bindTimeout, "bind-timeout", 50*time.Second, "how long a bind that must be answered synchronously may take; platforms give up after 60s")
@@ -89,19 +94,19 @@ platforms.yaml of the data folder.`,
 	flags.DurationVar(&f.probeEvery, "probe-every", placement.DefaultProbeEvery, "how often to ask each member cluster whether it answers; it counts as lost after three failures")
 	flags.IntVar(&f.movesAtOnce, "moves-at-once", 10, "how many instances move from lost or drained clusters at the same time")
 	f.charts.bind(flags)
-	flags.StringVar(&f.scorerURL, "scorer-url", "", "URL of an external scorer, which plans and policies weigh as score.external (docs/placement.md)")
-	flags.DurationVar(&f.scorerTimeout, "scorer-timeout", placement.DefaultScorerTimeout, "how long it may take to answer; then it counts for nothing")
-	flags.StringVar(&f.logFormat, "log-format", "text", "format of the log: text or json")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "log what the controllers do, step by step")
+	flags.StringVar(&f.scorer.URL, "scorer-url", "", "https URL of an external scorer, which plans and policies weigh as score.external (docs/placement.md)")
+	flags.StringVar(&f.scorer.TokenFile, "scorer-token-file", "", "file with the bearer token that is sent to it, read for each question; required unless it is on a loopback address")
+	flags.StringVar(&f.scorer.CAFile, "scorer-ca-file", "", "file with the authorities of its certificate, PEM (default: those of the system)")
+	flags.DurationVar(&f.scorer.Timeout, "scorer-timeout", placement.DefaultScorerTimeout, "how long it may take to answer; then it counts for nothing")
+	bindChoice(cmd, &f.logFormat, "log-format", "", "format of the log", logText, logJSON)
+	flags.DurationVar(&f.leaseDuration, "lease-duration", 10*time.Second, "how long the other replicas wait for a leader that does not answer; the same on all of them")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "log each step of the controllers, beside what comes of them")
 	return cmd
 }
 
 // serve runs until the context ends, or something it needs fails.
 func (f *serveFlags) serve(ctx context.Context) error {
-	logger, err := f.logger()
-	if err != nil {
-		return err
-	}
+	logger := f.logger()
 	shutdownTracing, err := startTracing(ctx)
 	if err != nil {
 		return err
@@ -135,12 +140,16 @@ func (f *serveFlags) serve(ctx context.Context) error {
 		return fmt.Errorf("connect to the hub: %w", err)
 	}
 	served := &catalog.Catalog{}
-	f.listener.ready = served.Loaded
-	if f.listener.handler, err = f.broker(h, live, served, keys, logger); err != nil {
+	f.listener.ready, f.listener.longest = served.Loaded, f.bindTimeout
+	usage := broker.NewUsage()
+	if f.listener.handler, err = f.broker(h, live, served, keys, usage, logger); err != nil {
 		return err
 	}
 	mgr, err := f.manager(h)
 	if err != nil {
+		return err
+	}
+	if err := mgr.Add(everywhere(func(ctx context.Context) error { return usage.Follow(ctx, mgr.GetCache()) })); err != nil {
 		return err
 	}
 	if err := f.assemble(ctx, mgr, h, live, served, keys); err != nil {
@@ -172,44 +181,79 @@ func (f *serveFlags) serve(ctx context.Context) error {
 	}
 }
 
+// everywhere runs on every replica, not only on the one that reconciles.
+type everywhere func(context.Context) error
+
+func (f everywhere) Start(ctx context.Context) error { return f(ctx) }
+func (everywhere) NeedLeaderElection() bool          { return false }
+
 // manager returns the controllers' manager. With a cluster as the hub, replicas
 // elect the one that reconciles.
 func (f *serveFlags) manager(h *hub.Hub) (ctrl.Manager, error) {
-	return ctrl.NewManager(h.Config, manager.Options{
+	options := manager.Options{
 		Scheme: scheme,
 		Cache: cache.Options{
 			DefaultNamespaces: map[string]cache.Config{h.Namespace: {}},
 			DefaultTransform:  cache.TransformStripManagedFields(), // nothing reads them, and they are half of an object
 		},
-		LeaderElection:                !h.Embedded,
-		LeaderElectionID:              "sluice",
-		LeaderElectionNamespace:       h.Namespace,
-		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 ptr(10 * time.Second),
-		RenewDeadline:                 ptr(7 * time.Second),
-		RetryPeriod:                   ptr(2 * time.Second),
-		GracefulShutdownTimeout:       ptr(65 * time.Second),
+		GracefulShutdownTimeout: ptr(max(f.bindTimeout, time.Minute) + 5*time.Second),
 		Metrics: metricsserver.Options{BindAddress: f.metricsListen, ExtraHandlers: map[string]http.Handler{
 			"/healthz": f.listener.handler, "/readyz": f.listener.handler,
 		}},
-	})
+	}
+	if !h.Embedded {
+		if err := f.elect(h, &options); err != nil {
+			return nil, err
+		}
+	}
+	return ctrl.NewManager(h.Config, options)
+}
+
+// elect has the replicas elect the leader, and keeps the controllers of the others from
+// writing.
+func (f *serveFlags) elect(h *hub.Hub, options *manager.Options) (err error) {
+	if f.leaseDuration < 2*time.Second || f.leaseDuration%time.Second != 0 {
+		return fmt.Errorf("--lease-duration %s: want whole seconds, two at least", f.leaseDuration)
+	}
+	durations := lease.Of(f.leaseDuration)
+	if f.lease, err = lease.New(h.Config, h.Namespace, "sluice", durations); err != nil {
+		return fmt.Errorf("set up the election of a leader: %w", err)
+	}
+	options.LeaderElection, options.LeaderElectionReleaseOnCancel = true, true
+	options.LeaderElectionID, options.LeaderElectionResourceLockInterface = "sluice", f.lease
+	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = &durations.Lease, &durations.Renew, &durations.Retry
+	options.NewClient = func(config *rest.Config, o client.Options) (client.Client, error) {
+		fenced := *o.HTTPClient
+		fenced.Transport = f.lease.Fence(fenced.Transport)
+		o.HTTPClient = &fenced
+		return client.New(config, o)
+	}
+	return nil
+}
+
+// leadership of this replica among several; nil if it is the only one.
+func (f *serveFlags) leadership() placement.Leadership {
+	if f.lease == nil {
+		return nil
+	}
+	return f.lease
 }
 
 // broker returns the OSB API.
-func (f *serveFlags) broker(h *hub.Hub, live client.WithWatch, served *catalog.Catalog, keys *seal.Keyset, logger *slog.Logger) (http.Handler, error) {
+func (f *serveFlags) broker(h *hub.Hub, live client.WithWatch, served *catalog.Catalog, keys *seal.Keyset, usage *broker.Usage, logger *slog.Logger) (http.Handler, error) {
 	platforms, err := broker.LoadPlatforms(f.platforms)
 	if err != nil {
 		return nil, err
 	}
 	return broker.New(broker.Options{
-		Client: live, Namespace: h.Namespace, Catalog: served, Platforms: platforms, Keys: keys,
+		Client: live, Namespace: h.Namespace, Catalog: served, Platforms: platforms, Keys: keys, Usage: usage,
 		BindWait: f.bindWait, BindTimeout: f.bindTimeout, Logger: logger, Registerer: metrics.Registry,
 	})
 }
 
 // assemble adds everything that runs to the manager.
 func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub, live client.WithWatch, served *catalog.Catalog, keys *seal.Keyset) error {
-	connections := &member.Connections{Reader: live, Namespace: h.Namespace, Keys: keys}
+	connections := &member.Connections{Reader: live, Namespace: h.Namespace, Keys: keys, Wrap: f.lease.Fence}
 	if err := mgr.Add(&catalog.Feed{Cache: mgr.GetCache(), Namespace: h.Namespace, Catalog: served}); err != nil {
 		return err
 	}
@@ -222,24 +266,26 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 	}
 	driver := &kube.Driver{Connections: connections, Hub: h.ID, InternetEgress: f.internetEgress}
 	var scorer *placement.ExternalScorer
-	if f.scorerURL != "" {
-		scorer = placement.NewExternalScorer(f.scorerURL, f.scorerTimeout)
+	if f.scorer.URL != "" {
+		if scorer, err = placement.NewExternalScorer(f.scorer); err != nil {
+			return err
+		}
 	}
 	inventory := placement.NewInventory()
 	if err := placement.SetupWithManager(mgr, placement.Options{
 		Inventory:  inventory,
 		ProbeEvery: f.probeEvery, ProbeTimeout: min(f.probeEvery, 5*time.Second), MovesAtOnce: f.movesAtOnce, Scorer: scorer,
-		Namespace: h.Namespace, HubID: h.ID, SoleWriter: h.Embedded, Catalog: served, Connections: connections,
+		Namespace: h.Namespace, HubID: h.ID, Leadership: f.leadership(), Catalog: served, Connections: connections,
 		Drivers: map[string]placement.Driver{
 			v1alpha1.DriverKube: driver,
 			v1alpha1.DriverCAPI: &capi.Driver{Connections: connections, Hub: h.ID, Charts: charts},
-			v1alpha1.DriverLiqo: &liqo.Driver{Namespaces: driver, Client: mgr.GetClient(), Live: live},
+			v1alpha1.DriverLiqo: &liqo.Driver{Namespaces: driver, Client: mgr.GetClient(), Live: live, Selectable: selectableIn(served)},
 		},
 		Rules: map[string][]rbacv1.PolicyRule{
 			v1alpha1.DriverKube: kube.Rules(), v1alpha1.DriverCAPI: capi.Rules(), v1alpha1.DriverLiqo: liqo.Rules(),
 		},
 		JoinedRules: liqo.JoinedRules(),
-		Probed:      f.trust.probed(),
+		Probed:      f.trust.probed(f.probeEvery),
 		Join: func(ctx context.Context, management, instance string, member *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error) {
 			return join(ctx, connections, keys, management, instance, member)
 		},
@@ -251,6 +297,9 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 	}
 	if err := mgr.Add(&liqo.Judge{
 		Client: mgr.GetClient(), Live: live, Connections: connections, Namespace: h.Namespace, Hub: h.ID, Refuses: inventory.Refuses,
+		Selectable:     selectableIn(served),
+		InternetEgress: f.internetEgress,
+		Leadership:     f.leadership(),
 	}); err != nil {
 		return err
 	}
@@ -259,12 +308,28 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 	}
 	collector := &kube.Collector{
 		Live: live, Connections: connections, Namespace: h.Namespace, Hub: h.ID,
-		Mode: kube.CollectorMode(f.collect), Period: f.collectEvery,
+		Mode: f.collect, Period: f.collectEvery,
 	}
 	if err := mgr.Add(collector); err != nil {
 		return err
 	}
 	return mgr.Add(&f.listener)
+}
+
+// selectableIn reads in the catalog by which labels consumers of an instance's plan may select
+// clusters.
+func selectableIn(served *catalog.Catalog) liqo.Selectable {
+	return func(instance *v1alpha1.ServiceInstance) []string {
+		id := instance.Spec.Desired.PlanID
+		if d := instance.Status.Delivered; d != nil {
+			id = d.State.PlanID
+		}
+		plan, err := served.Snapshot().Plan(instance.Spec.ServiceID, id)
+		if err != nil || plan.Resources == nil {
+			return nil
+		}
+		return plan.Resources.Selectable
+	}
 }
 
 // join registers Sluice on a cluster that was made, as `sluice cluster add` does on
@@ -274,11 +339,7 @@ func join(ctx context.Context, connections *member.Connections, keys *seal.Keyse
 	if err != nil {
 		return v1alpha1.ClusterAccess{}, err
 	}
-	liqoNamespace := ""
-	if as.Spec.Liqo != nil {
-		liqoNamespace = as.Spec.Liqo.Namespace
-	}
-	manifest, err := forDriver(kube.ManifestOptions{}, as.Spec.Driver, liqoNamespace, true)
+	manifest, err := forDriver(kube.ManifestOptions{}, as)
 	if err != nil {
 		return v1alpha1.ClusterAccess{}, err
 	}
@@ -296,40 +357,65 @@ func (f *serveFlags) firstStart(logger *slog.Logger) error {
 	if f.keyset == "" {
 		f.keyset = filepath.Join(f.dataDir, "keyset.json")
 	}
+	if err := writeBrokerURL(f.dataDir, f.publicURL()); err != nil {
+		return err
+	}
 	if f.platforms != "" {
 		return nil
 	}
-	f.platforms = filepath.Join(f.dataDir, "platforms.yaml")
+	f.platforms = platformsPath(f.dataDir)
 	if _, err := os.Stat(f.platforms); err == nil {
 		return nil
 	}
 	if err := writeDefaultPlatform(f.platforms); err != nil {
 		return err
 	}
-	logger.Info("made a platform named default; its user and password are in the file", "file", f.platforms)
+	logger.Info("made a platform named default; sluice platform show default prints its user and password", "file", f.platforms)
 	return nil
 }
 
+// publicURL is where platforms reach the OSB API, as far as the flags say it; empty where they do not.
+func (f *serveFlags) publicURL() string {
+	if f.trust.publicURL != "" {
+		return f.trust.publicURL
+	}
+	host, port, err := net.SplitHostPort(f.listener.address)
+	if err != nil || port == "0" {
+		return ""
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	scheme := "http"
+	if f.listener.certificate != "" {
+		scheme = "https"
+	}
+	return scheme + "://" + net.JoinHostPort(host, port)
+}
+
 // logger returns the process's log, and gives it to the libraries too.
-func (f *serveFlags) logger() (*slog.Logger, error) {
+func (f *serveFlags) logger() *slog.Logger {
 	options := &slog.HandlerOptions{}
 	if f.verbose {
-		options.Level = slog.LevelDebug
+		options.Level = slog.Level(-1) // V(1), the steps of Sluice's controllers; below are those of the libraries
 	}
-	var handler slog.Handler
-	switch f.logFormat {
-	case "text":
-		handler = slog.NewTextHandler(os.Stderr, options)
-	case "json":
+	var handler slog.Handler = slog.NewTextHandler(os.Stderr, options)
+	if f.logFormat == logJSON {
 		handler = slog.NewJSONHandler(os.Stderr, options)
-	default:
-		return nil, fmt.Errorf("--log-format %q: want text or json", f.logFormat)
 	}
 	logger := slog.New(handler)
 	slog.SetDefault(logger)
 	klog.SetLogger(logr.FromSlogHandler(handler))
 	ctrl.SetLogger(logr.FromSlogHandler(handler))
-	return logger, nil
+	return logger
 }
+
+// logFormat is --log-format.
+type logFormat string
+
+const (
+	logText logFormat = "text"
+	logJSON logFormat = "json"
+)
 
 func ptr[T any](v T) *T { return &v }

@@ -61,6 +61,14 @@ func gib(q *resource.Quantity) string {
 	return strconv.FormatFloat(math.Round(gi*10)/10, 'f', -1, 64) + "Gi"
 }
 
+// count writes a number of things, for instance "1 node" or "2 nodes".
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
 func age(t metav1.Time) string {
 	if t.IsZero() {
 		return "-"

@@ -14,11 +14,11 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/internal/guarded"
 	"github.com/sluice-dev/sluice/internal/hub"
 	"github.com/sluice-dev/sluice/internal/seal"
-	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/selfdescription/controller"
 	"github.com/sluice-dev/sluice/selfdescription/did"
 	"github.com/sluice-dev/sluice/selfdescription/draft"
@@ -36,7 +36,7 @@ type trustFlags struct {
 	vantage      string
 	measureEvery time.Duration
 
-	probes *controller.Probes
+	measure controller.Measure
 }
 
 func (f *trustFlags) bind(cmd *cobra.Command) {
@@ -81,13 +81,28 @@ func (f *trustFlags) organisation(name string) (*draft.Draft, error) {
 	return described, nil
 }
 
-// probed takes what probes of member clusters find; nil if nothing is measured.
-func (f *trustFlags) probed() func(string, time.Time, time.Duration, error) {
+// probed takes what probes of member clusters find, each of which is probed so often; nil
+// if nothing is measured.
+func (f *trustFlags) probed(every time.Duration) func(string, time.Time, time.Duration, error) {
 	if f.vantage == "" || f.publicURL == "" {
 		return nil
 	}
-	f.probes = &controller.Probes{Window: f.measureEvery}
-	return f.probes.Probed
+	f.measure = controller.Measure{Probes: &controller.Probes{Window: f.measureEvery}, Every: every, Vantage: f.vantage}
+	return f.measure.Probes.Probed
+}
+
+// leastProbes of a window say something.
+const leastProbes = 10
+
+// checkMeasure refuses windows that nobody could measure in.
+func (f *trustFlags) checkMeasure() error {
+	if f.measureEvery < time.Minute {
+		return fmt.Errorf("--measure-window %s: want a minute at least", f.measureEvery)
+	}
+	if least := leastProbes * f.measure.Every; f.measureEvery < least {
+		return fmt.Errorf("--measure-window %s: want %s at least, the time of %d probes by --probe-every", f.measureEvery, least, leastProbes)
+	}
+	return nil
 }
 
 // assemble adds self-descriptions to the manager and in front of the broker.
@@ -96,8 +111,8 @@ func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, n
 	if err != nil {
 		return nil, err
 	}
-	if f.measureEvery < time.Minute {
-		return nil, fmt.Errorf("--measure-window %s: want a minute at least", f.measureEvery)
+	if err := f.checkMeasure(); err != nil {
+		return nil, err
 	}
 	addresses, err := prefixes("did-allow-addresses", f.addresses)
 	if err != nil {
@@ -118,13 +133,18 @@ func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, n
 	}
 	err = controller.SetupWithManager(mgr, controller.Options{
 		Events: recorder, Namespace: h.Namespace, Book: book, Keys: resolver, Statuses: statuses, DID: name, Seal: keys,
-		RotateEvery: f.rotateEvery, Organisation: organisation, Measure: controller.Measure{Probes: f.probes, Every: placement.DefaultProbeEvery, Vantage: f.vantage},
+		RotateEvery: f.rotateEvery, Organisation: organisation, Measure: f.measure,
 	})
 	if err != nil {
 		return nil, err
 	}
+	// Every replica takes presentations, so this one is not kept from writing.
+	everywhere, err := client.New(h.Config, client.Options{Scheme: scheme, Cache: &client.CacheOptions{Reader: mgr.GetCache()}})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the hub: %w", err)
+	}
 	return server.New(server.Options{
-		Hub: mgr.GetClient(), Namespace: h.Namespace, DID: name, Seal: keys, Book: book, Keys: resolver, Statuses: statuses,
+		Hub: everywhere, Live: mgr.GetAPIReader(), Namespace: h.Namespace, DID: name, Seal: keys, Book: book, Keys: resolver, Statuses: statuses,
 	}, next), nil
 }
 

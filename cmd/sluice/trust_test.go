@@ -176,24 +176,3 @@ func lineWith(text, name string) string {
 	}
 	return ""
 }
-
-func TestClusterAddAsksForWhatBelongsTogether(t *testing.T) {
-	for name, flags := range map[string]clusterAddFlags{
-		"requirements of no offering": {requires: []string{"LabelCredential"}},
-		"grace of no offering":        {grace: time.Hour},
-		"an offering of nobody":       {offering: "https://a.example/#b"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if _, err := flags.cluster("eu"); err == nil {
-				t.Error("accepted")
-			}
-		})
-	}
-	cluster, err := (&clusterAddFlags{provider: "acme", offering: "https://a.example/#b", requires: []string{"LabelCredential"}, grace: time.Hour}).cluster("eu")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if trust := cluster.Spec.Trust; trust.Offering != "https://a.example/#b" || trust.Types[0] != "LabelCredential" || trust.GraceSeconds != 3600 {
-		t.Errorf("trust %+v", trust)
-	}
-}

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement/kube"
+)
+
+// clusterAddFlags describe the cluster to be added.
+type clusterAddFlags struct {
+	admin                  adminFlags
+	consumerServer         string
+	provider, region, zone string
+	tier                   v1alpha1.Tier
+	labels                 map[string]string
+	taints                 []string
+	currency               string
+	prices                 map[string]string
+	oversubscribe          map[string]string
+	sell                   map[string]string
+	driver                 string
+	capacity               map[string]string
+	latitude, longitude    string
+	offering               string
+	requires               []string
+	grace                  time.Duration
+	liqo                   liqoFlags
+	manifest               kube.ManifestOptions
+	wait                   time.Duration
+}
+
+// bind binds all of them.
+func (f *clusterAddFlags) bind(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	f.admin.bind(cmd, "member cluster")
+	f.admin.bindServer(cmd)
+	flags.StringVar(&f.consumerServer, "consumer-server", "", "URL at which consumers reach the API server, where it differs from Sluice's")
+	f.bindDescription(cmd)
+	flags.StringToStringVar(&f.oversubscribe, "oversubscribe", nil, "by how much more of a resource is sold than there is, for instance cpu=1.5")
+	flags.StringToStringVar(&f.sell, "sell", nil, "how much of it is sold at most, in percent or of a resource, for instance share=80,cpu=10; the rest is held back")
+	flags.StringVar(&f.latitude, "latitude", "", "where the cluster is, in decimal degrees, north positive")
+	flags.StringVar(&f.longitude, "longitude", "", "where the cluster is, in decimal degrees, east positive")
+	bindManifest(cmd, &f.manifest, &f.driver)
+	f.liqo.bind(cmd)
+	flags.StringToStringVar(&f.capacity, "capacity", nil, "what a cluster with the driver capi may make, for instance sluice.dev/clusters=10,cpu=200,memory=800Gi")
+	flags.StringVar(&f.offering, "offering", "", "id of the service offering that --provider must prove the cluster to be")
+	flags.StringSliceVar(&f.requires, "requires", nil, "types of credentials that must be there beside the offering's own, for instance LabelCredential")
+	flags.DurationVar(&f.grace, "grace", 0, "how long claims count on after their credentials have ended")
+	flags.DurationVar(&f.wait, "wait", time.Minute, "how long to wait until the cluster is ready; 0 does not wait")
+}
+
+// bindDescription binds the flags that say what a cluster is.
+func (f *clusterAddFlags) bindDescription(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.provider, "provider", "", "organisation that runs the cluster")
+	flags.StringVar(&f.region, "region", "", "region of the cluster")
+	flags.StringVar(&f.zone, "zone", "", "zone within the region")
+	f.bindTier(cmd)
+	flags.StringToStringVarP(&f.labels, "label", "l", nil, "labels that selectors match, key=value")
+	flags.StringArrayVar(&f.taints, "taint", nil, "taint that repels requests, key=value:NoSchedule (repeatable)")
+	flags.StringVar(&f.currency, "currency", "EUR", "currency of --price, an ISO 4217 code")
+	flags.StringToStringVar(&f.prices, "price", nil, "price of one unit for one hour by resource, for instance cpu=0.04,memory=0.005 (memory by the GiB)")
+}
+
+func (f *clusterAddFlags) bindTier(cmd *cobra.Command) {
+	bindChoice(cmd, &f.tier, "tier", "", "tier of the cluster", v1alpha1.TierCloud, v1alpha1.TierEdge)
+}
+
+// bindManifest binds what decides what Sluice gets on a member cluster.
+func bindManifest(cmd *cobra.Command, o *kube.ManifestOptions, driver *string) {
+	bindChoice(cmd, driver, "driver", "",
+		"what the cluster is for: kube runs instances; liqo does too, and is peered with consumers' clusters by Liqo; capi makes clusters by Cluster API. Liqo and Cluster API are installed there before",
+		v1alpha1.DriverKube, v1alpha1.DriverLiqo, v1alpha1.DriverCAPI)
+	bindWithoutPolicies(cmd, o)
+}
+
+func bindWithoutPolicies(cmd *cobra.Command, o *kube.ManifestOptions) {
+	cmd.Flags().BoolVar(&o.WithoutAdmissionPolicies, "without-admission-policies", false,
+		"for clusters before Kubernetes 1.30: a leaked Sluice token then reaches all namespaces that Sluice made there")
+}
+
+// given tells whether any of some flags was written on the command line.
+type given func(flags ...string) bool
+
+func givenOf(cmd *cobra.Command) given {
+	return func(flags ...string) bool { return slices.ContainsFunc(flags, cmd.Flags().Changed) }
+}
+
+// describe writes to a cluster what the flags say that were given, and nothing else: of a cluster that is
+// registered already, the rest stays. A cluster that is new has a driver and a tier in any case.
+func (f *clusterAddFlags) describe(cluster *v1alpha1.MemberCluster, given given) error {
+	spec := &cluster.Spec
+	if isNew := cluster.UID == ""; isNew {
+		spec.Driver, spec.Tier = f.driver, f.tier
+	}
+	for flag, field := range map[string]struct {
+		of    *string
+		value string
+	}{
+		"driver": {&spec.Driver, f.driver}, "consumer-server": {&spec.ConsumerServer, f.consumerServer},
+		"provider": {&spec.Provider, f.provider}, "region": {&spec.Region, f.region}, "zone": {&spec.Zone, f.zone},
+	} {
+		if given(flag) {
+			*field.of = field.value
+		}
+	}
+	if given("tier") {
+		spec.Tier = f.tier
+	}
+	if given("label") {
+		cluster.Labels = maps.Clone(cluster.Labels)
+		if cluster.Labels == nil {
+			cluster.Labels = map[string]string{}
+		}
+		maps.Copy(cluster.Labels, f.labels)
+	}
+	if given("latitude", "longitude") {
+		spec.Location = &v1alpha1.Location{Latitude: f.latitude, Longitude: f.longitude}
+	}
+	return errors.Join(f.describeTaints(spec, given), f.describeAmounts(spec, given), f.describeTrust(spec, given), f.liqo.describe(spec, given))
+}
+
+// describeTaints replaces the operator's own taints; one by which the cluster is being drained stays.
+func (f *clusterAddFlags) describeTaints(spec *v1alpha1.MemberClusterSpec, given given) error {
+	if !given("taint") {
+		return nil
+	}
+	taints := slices.DeleteFunc(slices.Clone(spec.Taints), func(taint corev1.Taint) bool { return !isDrain(taint) })
+	for _, text := range f.taints {
+		taint, err := parseTaint(text)
+		if err != nil {
+			return err
+		}
+		taints = append(taints, taint)
+	}
+	spec.Taints = taints
+	return nil
+}
+
+// describeAmounts writes what there is, by how much more of it is sold, and what it costs.
+func (f *clusterAddFlags) describeAmounts(spec *v1alpha1.MemberClusterSpec, given given) (err error) {
+	if given("capacity") {
+		if spec.Capacity, err = amounts("--capacity", f.capacity, "0", "an amount, for instance 10 or 64Gi"); err != nil {
+			return err
+		}
+	}
+	if (spec.Driver == v1alpha1.DriverCAPI) != (len(spec.Capacity) > 0) {
+		return errors.New("--capacity says what a cluster with --driver capi may make, for instance sluice.dev/clusters=10; others have what their nodes have")
+	}
+	if given("oversubscribe") {
+		if spec.Oversubscription, err = amounts("--oversubscribe", f.oversubscribe, "1", "a number of at least 1"); err != nil {
+			return err
+		}
+	}
+	if given("sell") {
+		if spec.Sell, err = sale(f.sell); err != nil {
+			return err
+		}
+	}
+	if !given("price", "currency") || len(f.prices) == 0 && spec.Prices == nil {
+		return nil
+	}
+	prices := &v1alpha1.PriceList{Currency: f.currency}
+	if spec.Prices != nil {
+		prices = spec.Prices.DeepCopy()
+	}
+	if given("currency") {
+		prices.Currency = f.currency
+	}
+	if given("price") {
+		if prices.PerHour, err = amounts("--price", f.prices, "0", "an amount of money, for instance 0.04"); err != nil {
+			return err
+		}
+	}
+	spec.Prices = prices
+	return nil
+}
+
+// describeTrust writes what the provider must prove; --offering "" has it prove nothing any more.
+func (f *clusterAddFlags) describeTrust(spec *v1alpha1.MemberClusterSpec, given given) error {
+	if given("offering", "requires", "grace") {
+		trust := spec.Trust.DeepCopy()
+		if trust == nil {
+			trust = &v1alpha1.TrustRequirements{}
+		}
+		if given("offering") {
+			trust.Offering = f.offering
+		}
+		if given("requires") {
+			trust.Types = f.requires
+		}
+		if given("grace") {
+			trust.GraceSeconds = int64(f.grace / time.Second)
+		}
+		if trust.Offering == "" && given("requires", "grace") {
+			return errors.New("--requires and --grace go with --offering")
+		}
+		if spec.Trust = trust; trust.Offering == "" {
+			spec.Trust = nil
+		}
+	}
+	if spec.Trust != nil && spec.Provider == "" {
+		return errors.New("--offering needs --provider: whose credentials prove it")
+	}
+	return nil
+}
+
+// amounts reads the value of a flag that gives amounts by resource, none of which is below the least.
+func amounts(flag string, texts map[string]string, least, want string) (map[corev1.ResourceName]resource.Quantity, error) {
+	parsed := map[corev1.ResourceName]resource.Quantity{}
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		amount, err := resource.ParseQuantity(texts[name])
+		if err != nil || amount.Cmp(resource.MustParse(least)) < 0 {
+			return nil, fmt.Errorf("%s %s=%s: want %s", flag, name, texts[name], want)
+		}
+		parsed[corev1.ResourceName(name)] = amount
+	}
+	return parsed, nil
+}
+
+// parseTaint reads key=value:Effect or key:Effect.
+func parseTaint(text string) (corev1.Taint, error) {
+	left, effect, found := strings.Cut(text, ":")
+	key, value, _ := strings.Cut(left, "=")
+	if !found || key == "" {
+		return corev1.Taint{}, fmt.Errorf("--taint %q: want key=value:Effect or key:Effect", text)
+	}
+	effects := []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
+	if !slices.Contains(effects, corev1.TaintEffect(effect)) {
+		return corev1.Taint{}, fmt.Errorf("--taint %q: the effect is NoSchedule, PreferNoSchedule or NoExecute", text)
+	}
+	return corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}, nil
+}

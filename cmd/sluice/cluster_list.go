@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement"
+)
+
+func newClusterListCommand(hub *hubFlags) *cobra.Command {
+	var output outputFlag
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List member clusters: whether they take placements, what they have, what is sold of it and what is free",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := hub.client(cmd)
+			if err != nil {
+				return err
+			}
+			var clusters v1alpha1.MemberClusterList
+			if err := c.List(cmd.Context(), &clusters, client.InNamespace(hub.namespace)); err != nil {
+				return fmt.Errorf("list member clusters: %w", err)
+			}
+			var instances v1alpha1.ServiceInstanceList
+			if err := c.List(cmd.Context(), &instances, client.InNamespace(hub.namespace)); err != nil {
+				return fmt.Errorf("list service instances: %w", err)
+			}
+			return output.print(cmd.OutOrStdout(), clusters.Items, clusterTable(clusters.Items, instances.Items))
+		},
+	}
+	output.bind(cmd)
+	return cmd
+}
+
+// clusterTable shows clusters with what instances have reserved on them, and what is free by the rules of placement.
+func clusterTable(clusters []v1alpha1.MemberCluster, instances []v1alpha1.ServiceInstance) table {
+	inventory := placement.NewInventory()
+	for i := range clusters {
+		inventory.UpsertCluster(placement.ClusterOf(&clusters[i], time.Now()))
+	}
+	for i := range instances {
+		inventory.Reserve(placement.HoldingOf(&instances[i]))
+	}
+	snapshot := inventory.Snapshot()
+	t := table{
+		header: []string{
+			"NAME", "READY", "ADMITTED", "PROVIDER", "REGION", "TIER", "NODES", "CPU", "CPU SOLD", "CPU OTHERS", "CPU FREE",
+			"MEMORY", "MEMORY SOLD", "MEMORY OTHERS", "MEMORY FREE", "VERSION", "AGE",
+		},
+		wide: []string{"PROVIDER", "CPU OTHERS", "MEMORY OTHERS"},
+	}
+	for i := range clusters {
+		cluster := &clusters[i]
+		sold := placement.Resources{}
+		for _, reservation := range snapshot.Reservations(cluster.Name) {
+			for name, amount := range reservation.Resources {
+				sold[name] += amount
+			}
+		}
+		free := placement.Resources{}
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			free[name] = max(0, snapshot.Free(cluster.Name, name))
+		}
+		all, others := cluster.Status.Allocatable, cluster.Status.ForeignUse
+		if cluster.Spec.Driver == v1alpha1.DriverCAPI {
+			all = cluster.Spec.Capacity
+		}
+		row := []string{
+			cluster.Name, readiness(cluster), admission(cluster), orDash(cluster.Spec.Provider), orDash(cluster.Spec.Region), string(cluster.Spec.Tier), fmt.Sprint(cluster.Status.Nodes),
+		}
+		row = append(row, all.Cpu().String()+forSale(cluster, corev1.ResourceCPU))
+		for _, list := range []corev1.ResourceList{sold.List(), others, free.List()} {
+			row = append(row, list.Cpu().String())
+		}
+		row = append(row, gib(all.Memory())+forSale(cluster, corev1.ResourceMemory))
+		for _, list := range []corev1.ResourceList{sold.List(), others, free.List()} {
+			row = append(row, gib(list.Memory()))
+		}
+		t.rows = append(t.rows, append(row, orDash(cluster.Status.KubernetesVersion), age(cluster.CreationTimestamp)))
+	}
+	return t
+}
+
+// readiness says whether a cluster takes placements, and if not, why.
+func readiness(cluster *v1alpha1.MemberCluster) string {
+	ready := yesNo(viewCondition(cluster.Status.Conditions, v1alpha1.ConditionReady))
+	switch {
+	case !cluster.DeletionTimestamp.IsZero():
+		return "leaving, " + ready
+	case slices.ContainsFunc(cluster.Spec.Taints, isDrain):
+		return "draining, " + ready
+	case cluster.Spec.Unschedulable:
+		return "cordoned, " + ready
+	}
+	return ready
+}

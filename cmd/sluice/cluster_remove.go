@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+func newClusterRemoveCommand(hub *hubFlags) *cobra.Command {
+	var patience time.Duration
+	var whenEmpty bool
+	cmd := &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Take a member cluster out of the inventory",
+		Long: `Take a member cluster out of the inventory. One that is in use, by instances or peerings, is not removed, but
+with --when-empty: it then takes no new placements from there on, which cannot be undone, and leaves when nothing
+uses it any more. Sluice's service account stays on the cluster: remove it there with
+"sluice cluster manifest | kubectl delete -f -".`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := hub.client(cmd)
+			if err != nil {
+				return err
+			}
+			key := client.ObjectKey{Namespace: hub.namespace, Name: args[0]}
+			if !whenEmpty {
+				if err := refuseInUse(cmd.Context(), c, key); err != nil {
+					return err
+				}
+			}
+			return removeCluster(cmd.Context(), cmd.OutOrStdout(), c, key, patience)
+		},
+	}
+	cmd.Flags().BoolVar(&whenEmpty, "when-empty", false, "also if it is in use: it takes nothing new, and leaves when it is empty")
+	cmd.Flags().DurationVar(&patience, "wait", time.Minute, "how long to wait until it has left; 0 does not wait")
+	return cmd
+}
+
+// refuseInUse is an error that names what uses a cluster, and what to do about it; nil if nothing does.
+func refuseInUse(ctx context.Context, c client.Client, key client.ObjectKey) error {
+	var instances v1alpha1.ServiceInstanceList
+	if err := c.List(ctx, &instances, client.InNamespace(key.Namespace)); err != nil {
+		return fmt.Errorf("list service instances: %w", err)
+	}
+	var on []string
+	for i := range instances.Items {
+		instance := &instances.Items[i]
+		if placedOn(&instance.Status, key.Name) {
+			on = append(on, fmt.Sprintf("%s (%s)", printable(instance.Spec.InstanceID), instance.Spec.Platform))
+		}
+	}
+	if len(on) > 0 {
+		verb := "are"
+		if len(on) == 1 {
+			verb = "is"
+		}
+		return fmt.Errorf("cluster %s: %s %s on it: %s. Deprovision, or move off by sluice cluster drain %s, then try again; "+
+			"with --when-empty it takes nothing new from now on, and leaves by itself", key.Name, count(len(on), "instance"), verb, some(on), key.Name)
+	}
+	var cluster v1alpha1.MemberCluster
+	if err := c.Get(ctx, key, &cluster); err != nil {
+		return fmt.Errorf("cluster %s: %w", key.Name, err)
+	}
+	if !meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ConditionReachable) {
+		return nil // peerings with what does not answer are not waited for
+	}
+	var peerings v1alpha1.PeeringList
+	if err := c.List(ctx, &peerings, client.InNamespace(key.Namespace)); err != nil {
+		return fmt.Errorf("list peerings: %w", err)
+	}
+	var with []string
+	for _, p := range peerings.Items {
+		if p.Spec.Consumer == key.Name || p.Spec.Provider == key.Name {
+			with = append(with, p.Spec.Consumer+" "+p.Spec.Provider)
+		}
+	}
+	if len(with) > 0 {
+		return fmt.Errorf("cluster %s: it is peered: end that first by sluice peering remove %s; with --when-empty it leaves by itself when that has been done",
+			key.Name, strings.Join(with, ", "))
+	}
+	return nil
+}
+
+// some names a few of many.
+func some(names []string) string {
+	const shown = 5
+	if more := len(names) - shown; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
+// removeCluster has a member cluster leave and, once it has, removes the Secrets with the access to it.
+func removeCluster(ctx context.Context, w io.Writer, c client.Client, key client.ObjectKey, patience time.Duration) error {
+	cluster := &v1alpha1.MemberCluster{}
+	if err := c.Get(ctx, key, cluster); err != nil {
+		return fmt.Errorf("cluster %s: %w", key.Name, err)
+	}
+	secrets := accessSecrets(cluster)
+	if err := c.Delete(ctx, cluster); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("cluster %s: %w", key.Name, err)
+	}
+	if patience == 0 {
+		fmt.Fprintf(w, "cluster %s: leaving%s\n", key.Name, secretsLeft(secrets))
+		return nil
+	}
+	told := ""
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, key, cluster)
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		if ready := viewCondition(cluster.Status.Conditions, v1alpha1.ConditionReady); err == nil && ready != nil && !ready.isTrue && ready.message != told {
+			told = ready.message
+			fmt.Fprintf(w, "cluster %s: %s\n", key.Name, printable(told))
+		}
+		return false, err
+	})
+	if wait.Interrupted(err) {
+		return fmt.Errorf("cluster %s: it is leaving, and still there after %s%s", key.Name, patience, secretsLeft(secrets))
+	}
+	if err != nil {
+		return fmt.Errorf("cluster %s: wait until it has left: %w", key.Name, err)
+	}
+	for _, name := range secrets {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: name}}
+		if err := c.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("cluster %s: has left, but its kubeconfig is still in Secret %s: %w", key.Name, name, err)
+		}
+	}
+	fmt.Fprintf(w, "cluster %s: has left the inventory\n", key.Name)
+	return nil
+}
+
+// accessSecrets are the Secrets with the access to a member cluster that Sluice's commands have made.
+func accessSecrets(cluster *v1alpha1.MemberCluster) (made []string) {
+	holders := []*v1alpha1.MemberCluster{cluster}
+	if isJoined(cluster) {
+		holders = append(holders, v1alpha1.JoinedIdentity(cluster))
+	}
+	for _, holder := range holders {
+		if ref := holder.Spec.Access.SecretRef; ref != nil && ref.Name == accessSecret(holder.Name) {
+			made = append(made, ref.Name)
+		}
+	}
+	return made
+}
+
+// secretsLeft says which Secrets somebody has to remove.
+func secretsLeft(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return "; its kubeconfig stays in Secret " + strings.Join(names, ", ") + ": delete that when it has left"
+}

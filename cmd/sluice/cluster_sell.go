@@ -1,0 +1,51 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement"
+)
+
+// sale reads --sell.
+func sale(from map[string]string) (*v1alpha1.Sale, error) {
+	if len(from) == 0 {
+		return nil, nil
+	}
+	sell := &v1alpha1.Sale{}
+	for name, text := range from {
+		if name == "share" {
+			share, err := strconv.ParseInt(text, 10, 32)
+			if err != nil || share < 1 || share > 100 {
+				return nil, fmt.Errorf("--sell share=%s: want a percentage from 1 to 100", text)
+			}
+			sell.Share = int32(share)
+			continue
+		}
+		amount, err := resource.ParseQuantity(text)
+		if err != nil || amount.Sign() < 0 {
+			return nil, fmt.Errorf("--sell %s=%s: want an amount, for instance 10 or 64Gi", name, text)
+		}
+		if sell.AtMost == nil {
+			sell.AtMost = corev1.ResourceList{}
+		}
+		sell.AtMost[corev1.ResourceName(name)] = amount
+	}
+	return sell, nil
+}
+
+// forSale says how much of a resource is sold, where some is held back: " (16 for sale)".
+func forSale(cluster *v1alpha1.MemberCluster, name corev1.ResourceName) string {
+	sold, heldBack := placement.ForSale(cluster, name)
+	switch {
+	case !heldBack:
+		return ""
+	case name == corev1.ResourceMemory:
+		return " (" + gib(&sold) + " for sale)"
+	}
+	return " (" + sold.String() + " for sale)"
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// commands are all commands, the root first.
+func commands(t *testing.T) []*cobra.Command {
+	t.Helper()
+	all := []*cobra.Command{newCommand()}
+	for i := 0; i < len(all); i++ {
+		all = append(all, all[i].Commands()...)
+	}
+	if len(all) < 40 {
+		t.Fatalf("only %d commands", len(all))
+	}
+	return all
+}
+
+// TestUnknownCommands: what is no command is refused wherever it is written, and the error names what there is.
+func TestUnknownCommands(t *testing.T) {
+	for _, cmd := range commands(t) {
+		if !cmd.HasSubCommands() {
+			continue
+		}
+		path := strings.Fields(cmd.CommandPath())[1:]
+		var first string // of the subcommands, with a letter too much
+		for _, sub := range cmd.Commands() {
+			if first == "" && sub.Name() != "help" && sub.Name() != "completion" {
+				first = sub.Name()
+			}
+		}
+		for _, row := range []struct {
+			args []string
+			says string
+		}{
+			{append(slices.Clone(path), "frobnicate"), `unknown command "frobnicate" of "` + cmd.CommandPath() + `"`},
+			{append(slices.Clone(path), "frobnicate", "x"), `unknown command "frobnicate"`},
+			{append(slices.Clone(path), first+"x"), `did you mean "` + first + `"?`},
+			{append(append([]string{"help"}, path...), "frobnicate"), `unknown command "frobnicate"`},
+		} {
+			t.Run(strings.Join(row.args, " "), func(t *testing.T) {
+				if out, err := sluice(t, row.args...); err == nil || !strings.Contains(err.Error(), row.says) {
+					t.Errorf("got %v, want %q; printed %.80q", err, row.says, out)
+				}
+			})
+		}
+		for _, args := range [][]string{path, append([]string{"help"}, path...)} {
+			if help := mustSluice(t, args...); !strings.Contains(help, "Available Commands:") {
+				t.Errorf("sluice %s is no help:\n%s", strings.Join(args, " "), help)
+			}
+		}
+	}
+	if _, err := sluice(t, "help", "cluster", "list", "eu"); err == nil {
+		t.Error("help of something that is no command succeeds")
+	}
+}
+
+// TestFlagHelp: what stands for a flag's value in the help is one word.
+func TestFlagHelp(t *testing.T) {
+	for _, cmd := range commands(t) {
+		check := func(f *pflag.Flag) {
+			if name, usage := pflag.UnquoteUsage(f); strings.ContainsAny(name, " \t") || usage == "" {
+				t.Errorf("%s --%s: the value is called %q, the usage is %q", cmd.CommandPath(), f.Name, name, usage)
+			}
+		}
+		cmd.Flags().VisitAll(check)
+		cmd.PersistentFlags().VisitAll(check)
+	}
+}
+
+// TestChoices: a flag that has one of a few values takes no other, and offers them to the shell.
+func TestChoices(t *testing.T) {
+	for _, row := range []struct {
+		command, flag string
+		of            []string
+	}{
+		{"serve", "collect", []string{"report", "off", "remove"}},
+		{"serve", "log-format", []string{"text", "json"}},
+		{"cluster add", "tier", []string{"cloud", "edge"}},
+		{"cluster add", "driver", []string{"kube", "liqo", "capi"}},
+		{"cluster add", "gateway-service", []string{"LoadBalancer", "NodePort"}},
+		{"cluster import", "tier", []string{"cloud", "edge"}},
+		{"cluster manifest", "driver", []string{"kube", "liqo", "capi"}},
+		{"peering join", "tier", []string{"cloud", "edge"}},
+		{"issuer add", "assurance", []string{"notary", "label", "certified"}},
+		{"cluster list", "output", []string{"table", "wide", "json", "yaml"}},
+	} {
+		t.Run(row.command+" --"+row.flag, func(t *testing.T) {
+			command := strings.Fields(row.command)
+			_, err := sluice(t, append(command, "--"+row.flag, "nonsense")...)
+			if err == nil || !strings.Contains(err.Error(), "--"+row.flag) || !strings.Contains(err.Error(), "want ") {
+				t.Errorf("nonsense: %v", err)
+			}
+			cmd, _, err := newCommand().Find(command)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, value := range row.of {
+				if err := cmd.Flags().Set(row.flag, value); err != nil {
+					t.Errorf("%s: %v", value, err)
+				}
+			}
+			offered := mustSluice(t, append(append([]string{"__complete"}, command...), "--"+row.flag, "")...)
+			if got := strings.Fields(offered)[:len(row.of)]; !slices.Equal(got, row.of) {
+				t.Errorf("the shell is offered %q, want %q", offered, row.of)
+			}
+		})
+	}
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	gotoken "go/token"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// TestNobodyUsesTheDefaultInPlaceOfAFlag: what is the default of a flag is used where the
+// flag is declared and nowhere else. Whoever depends on the setting must be given the
+// flag, or the two part when an operator sets it.
+func TestNobodyUsesTheDefaultInPlaceOfAFlag(t *testing.T) {
+	sources, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := gotoken.NewFileSet()
+	defaults, used := map[string]bool{}, map[string][]string{}
+	for _, source := range sources {
+		if strings.HasSuffix(source, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(files, source, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if call, ok := n.(*ast.CallExpr); ok && declaresFlag(call) {
+				for _, argument := range call.Args {
+					if name := defaultName(argument); name != "" {
+						defaults[name] = true
+					}
+				}
+				return false
+			}
+			if e, ok := n.(ast.Expr); ok && defaultName(e) != "" {
+				used[defaultName(e)] = append(used[defaultName(e)], files.Position(e.Pos()).String())
+			}
+			return true
+		})
+	}
+	if len(defaults) < 3 {
+		t.Fatalf("only %d defaults of flags were found: %v", len(defaults), defaults)
+	}
+	for name := range defaults {
+		if len(used[name]) > 0 {
+			t.Errorf("%s is the default of a flag, and used beside it at %s", name, strings.Join(used[name], ", "))
+		}
+	}
+}
+
+// declaresFlag reports whether a call is flags.DurationVar(…) or the like.
+func declaresFlag(call *ast.CallExpr) bool {
+	method, ok := call.Fun.(*ast.SelectorExpr)
+	return ok && (strings.HasSuffix(method.Sel.Name, "Var") || strings.HasSuffix(method.Sel.Name, "VarP"))
+}
+
+// defaultName is "placement.DefaultProbeEvery", say; empty for everything else.
+func defaultName(e ast.Expr) string {
+	selector, ok := e.(*ast.SelectorExpr)
+	if !ok || !strings.HasPrefix(selector.Sel.Name, "Default") {
+		return ""
+	}
+	if pkg, ok := selector.X.(*ast.Ident); ok {
+		return pkg.Name + "." + selector.Sel.Name
+	}
+	return ""
+}
+
+// TestMeasurementsKnowHowOftenClustersAreProbed: by the flags of `sluice serve`.
+func TestMeasurementsKnowHowOftenClustersAreProbed(t *testing.T) {
+	for _, row := range []struct {
+		flags   string
+		measure bool
+		refused string
+	}{
+		{"--public-url=https://b.example --vantage=fra --measure-window=1h", true, ""},
+		{"--public-url=https://b.example --measure-window=1h", false, ""},
+		{"--public-url=https://b.example --vantage=fra --measure-window=119s", true, "--probe-every"},
+		{"--public-url=https://b.example --vantage=fra --measure-window=59s", true, "a minute"},
+	} {
+		t.Run(row.flags, func(t *testing.T) {
+			f, cmd := &trustFlags{}, &cobra.Command{}
+			f.bind(cmd)
+			if err := cmd.ParseFlags(strings.Fields(row.flags)); err != nil {
+				t.Fatal(err)
+			}
+			if took := f.probed(12*time.Second) != nil; took != row.measure {
+				t.Errorf("measures is %t", took)
+			}
+			if row.measure && (f.measure.Every != 12*time.Second || f.measure.Probes.Window != f.measureEvery || f.measure.Vantage != "fra") {
+				t.Errorf("measures %+v", f.measure)
+			}
+			if err := f.checkMeasure(); (err != nil) != (row.refused != "") || err != nil && !strings.Contains(err.Error(), row.refused) {
+				t.Errorf("want refused for %q, got %v", row.refused, err)
+			}
+		})
+	}
+}

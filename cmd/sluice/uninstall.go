@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+func newUninstallCommand(hub *hubFlags) *cobra.Command {
+	var patience time.Duration
+	cmd := &cobra.Command{
+		Use:   "uninstall",
+		Short: "Release what Sluice keeps on its hub, so that it can be uninstalled",
+		Long: `Release what Sluice keeps on its hub, so that it can be uninstalled.
+
+It deletes peerings, member clusters and service offerings, and waits until the controllers have let them go: Sluice must
+be running. It refuses, and changes nothing, while there are service instances: their platforms deprovision them first.
+The chart runs this command before "helm uninstall".
+
+Sluice's service account stays on the member clusters: remove it there with
+"sluice cluster manifest | kubectl delete -f -".`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := hub.client(cmd)
+			if err != nil {
+				return err
+			}
+			return uninstall(cmd.Context(), cmd.OutOrStdout(), c, hub.namespace, patience)
+		},
+	}
+	hub.bind(cmd)
+	cmd.Flags().DurationVar(&patience, "wait", 2*time.Minute, "how long to wait until the controllers have let go")
+	return cmd
+}
+
+// uninstall deletes what has finalizers, in the order in which one needs the other, and waits
+// for each kind to be gone.
+func uninstall(ctx context.Context, w io.Writer, c client.Client, namespace string, patience time.Duration) error {
+	instances, err := namesOf(ctx, c, namespace, &v1alpha1.ServiceInstanceList{})
+	if err != nil {
+		return err
+	}
+	if n := len(instances); n > 0 {
+		return fmt.Errorf("still there: %s (%s): platforms deprovision their instances first; sluice instance list shows whose they are",
+			count(n, "service instance"), strings.Join(instances[:min(n, 5)], ", "))
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, kind := range []struct {
+		name string
+		list client.ObjectList
+	}{
+		{"peerings", &v1alpha1.PeeringList{}},
+		{"member clusters", &v1alpha1.MemberClusterList{}},
+		{"service offerings", &v1alpha1.ServiceOfferingList{}},
+	} {
+		if err := deleteAll(ctx, c, namespace, kind.list); err != nil {
+			return err
+		}
+		if err := awaitNone(ctx, c, namespace, kind.list); err != nil {
+			return fmt.Errorf("%s: still there after %s: %w; the controllers release them, so Sluice must be running", kind.name, patience, err)
+		}
+		fmt.Fprintf(w, "%s: none is left\n", kind.name)
+	}
+	return nil
+}
+
+func deleteAll(ctx context.Context, c client.Client, namespace string, list client.ObjectList) error {
+	return eachOf(ctx, c, namespace, list, func(object client.Object) error {
+		if err := c.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete %s: %w", object.GetName(), err)
+		}
+		return nil
+	})
+}
+
+// awaitNone waits until the hub has no object of the list's kind.
+func awaitNone(ctx context.Context, c client.Client, namespace string, list client.ObjectList) error {
+	var left []string
+	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		names, err := namesOf(ctx, c, namespace, list)
+		if err == nil {
+			left = names
+		}
+		return len(names) == 0, err
+	})
+	if wait.Interrupted(err) {
+		return fmt.Errorf("%s", strings.Join(left, ", "))
+	}
+	return err
+}
+
+func namesOf(ctx context.Context, c client.Client, namespace string, list client.ObjectList) ([]string, error) {
+	var names []string
+	err := eachOf(ctx, c, namespace, list, func(object client.Object) error {
+		names = append(names, object.GetName())
+		return nil
+	})
+	return names, err
+}
+
+func eachOf(ctx context.Context, c client.Client, namespace string, list client.ObjectList, do func(client.Object) error) error {
+	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("list what Sluice keeps: %w", err)
+	}
+	return meta.EachListItem(list, func(object runtime.Object) error { return do(object.(client.Object)) })
+}
