@@ -21,6 +21,10 @@
 //
 // The last is checked while the next rows run, as namespaces take their time.
 //
+// TestLeaderSleeps stops a leader instead, of three replicas on a real API server, while
+// orders come in: another one takes over, and the one that slept goes on where it was. What
+// stands on the member cluster must never be more than it has room for.
+//
 // TestEveryCrashPointHasARow, which needs no tag, reads the source for crash
 // points, so that none is forgotten. The package knows Sluice by its binary, its
 // API and its resources only.

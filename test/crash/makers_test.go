@@ -270,8 +270,8 @@ func TestClustersThatFail(t *testing.T) {
 			url.Values{"service_id": {"clusters"}, "plan_id": {plan}, "accepts_incomplete": {"true"}}
 	}
 	for plan, why := range map[string]string{
-		"doomed":    "out of machines in this zone",
-		"classless": "ClusterClass default/missing is not on makers: its operator has to create it, or the plan name another",
+		"doomed":    "not delivered in time",
+		"classless": "a cluster refuses it",
 	} {
 		m.step(ctx, t, "provision what fails: "+plan, func(ctx context.Context) error {
 			path, body, query := order(plan)

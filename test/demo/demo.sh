@@ -4,20 +4,30 @@
 #
 #   demo.sh        bring everything up, play the story, leave Sluice running
 #   demo.sh down   stop Sluice and remove the clusters
+#
+# Clusters, state and ports belong to the folder of this checkout, so that demos of several checkouts run side by side.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-demo=$PWD/.demo url=http://127.0.0.1:8844
-clusters=(sluice-demo-eu sluice-demo-us)
+demo=$PWD/.demo
+id=$(sha256sum <<<"$PWD" | cut -c1-6)
+clusters=("sluice-demo-$id-eu" "sluice-demo-$id-us")
 export SLUICE_DATA_DIR=$demo/data PATH=$PWD/bin:$PATH
 
 title() { printf '\n\033[1m── %s\033[0m\n' "$*"; }
 note() { printf '   %s\n' "$*"; }
 fail() { printf 'demo: error: %s\n' "$*" >&2; exit 1; }
 
+# stage N WHAT FIRST LATER: begins a stage of the preparation, with how long it takes on two cores.
+stage() { title "$1/3 $2 (first time $3, later $4; $(elapsed) so far)"; }
+elapsed() { printf '%d:%02d' $((SECONDS / 60)) $((SECONDS % 60)); }
+
+# serving: whether the Sluice that an earlier run left is still there.
+serving() { [ "$(cat "/proc/$(cat "$demo/pid" 2>/dev/null)/comm" 2>/dev/null)" = sluice ]; }
+
 down() {
-  if [ -e "$demo/pid" ]; then
+  if serving; then
     note "stopping sluice"
-    kill "$(cat "$demo/pid")" 2>/dev/null || true
+    kill "$(cat "$demo/pid")"
     timeout 20 tail --pid="$(cat "$demo/pid")" -f /dev/null || true
   fi
   test/kind/down.sh "${clusters[@]}"
@@ -26,49 +36,69 @@ down() {
 case ${1:-up} in
   up) ;;
   down) down && exit ;;
-  *) sed -n '2,6s/^# \{0,1\}//p' "$0" && exit 2 ;;
+  *) sed -n '2,9s/^# \{0,1\}//p' "$0" && exit 2 ;;
 esac
+
+stage 1 "Tools: sluice, kubectl, jq and curl" "3 to 5 min" "seconds"
+make --no-print-directory build
 if ! command -v jq >/dev/null || ! command -v curl >/dev/null; then
   note "installing jq and curl"
   apt-get update -qq && apt-get install -y -qq --no-install-recommends jq curl >/dev/null
 fi
 mkdir -p "$demo"
+kubectl=$(test/kubernetes/build.sh kubectl)/kubectl
 
-title "Two member clusters"
+stage 2 "Docker and the image of a kind node" "about 10 min, Kubernetes is compiled" "seconds"
+test/kind/node-image.sh >/dev/null
+
+stage 3 "Two member clusters" "45 s" "seconds"
 test/kind/up.sh --out "$demo" "${clusters[@]}" >/dev/null
 { read -r echo_archive; read -r echo_image; } < <(test/kind/echo.sh)
 for cluster in "${clusters[@]}"; do test/kind/load.sh "$cluster" "$echo_archive"; done
-kubectl=$(test/kubernetes/build.sh kubectl)/kubectl
+prepared=$SECONDS
+umask 077 # from here on, files have credentials
 
 title "Sluice, with its embedded hub"
-if ! curl -fs "$url/readyz" >/dev/null; then
+# free PORT: whether nobody listens there, nor on the next one.
+free() { ! (: <>"/dev/tcp/127.0.0.1/$1") 2>/dev/null && ! (: <>"/dev/tcp/127.0.0.1/$(($1 + 1))") 2>/dev/null; }
+if ! serving; then
+  port=8844
+  until free $port; do
+    note "port $port or the one after it is taken, perhaps by the demo of another checkout: trying $((port + 2))"
+    port=$((port + 2))
+  done
+  echo "http://127.0.0.1:$port" >"$demo/url"
   # Its public name is its identity; on a laptop it is reached at another one.
-  setsid sluice serve --public-url https://broker.example --listen "${url#http://}" --metrics-listen 127.0.0.1:8845 >"$demo/sluice.log" 2>&1 </dev/null &
+  setsid sluice serve --public-url https://broker.example --listen "127.0.0.1:$port" --metrics-listen "127.0.0.1:$((port + 1))" \
+    >"$demo/sluice.log" 2>&1 </dev/null &
   echo $! >"$demo/pid"
-  timeout 60 bash -c "until curl -fs $url/readyz >/dev/null; do sleep 0.2; done" || fail "sluice did not become ready; its log: $demo/sluice.log"
 fi
-password=$(sed -n 's/.*password: *\([^} ,]*\).*/\1/p' "$SLUICE_DATA_DIR/platforms.yaml" | head -n 1)
-note "serving $url, log in .demo/sluice.log"
+url=$(<"$demo/url")
+timeout 60 bash -c "until curl -fs $url/readyz >/dev/null; do kill -0 $(<"$demo/pid") && sleep 0.2; done" ||
+  fail "sluice did not become ready; its log: $demo/sluice.log"
+eval "$(sluice platform show default)"
+printf 'user = "%s"\nheader = "X-Broker-API-Version: 2.17"\nsilent\nshow-error\n' "$SLUICE_USERNAME:$SLUICE_PASSWORD" >"$demo/curl"
+note "serving $url, log in .demo/sluice.log, credentials for curl in .demo/curl"
 sluice cluster add eu --from-kubeconfig "$demo/${clusters[0]}.kubeconfig" --region eu-de --price cpu=0.040,memory=0.005
 sluice cluster add us --from-kubeconfig "$demo/${clusters[1]}.kubeconfig" --region us-va --price cpu=0.036,memory=0.004
 sluice catalog apply -f docs/examples/offering.yaml
 sluice cluster list
 sluice catalog list
 
-# osb METHOD PATH [BODY]: one OSB request, shown as it is sent; the answer's body goes to stdout.
+# osb METHOD PATH [BODY]: one OSB request, shown as it can be pasted; the answer's body goes to stdout.
 osb() {
   local method=$1 path=$2 body=${3:-} arguments
-  arguments=(-sS --fail-with-body -X "$method" "$url$path" -u "sluice:$password" -H 'X-Broker-API-Version: 2.17')
-  [ -z "$body" ] || arguments+=(-H 'Content-Type: application/json' -d "$body")
-  printf '   \033[36m$ curl -X %s %s %s\033[0m\n' "$method" "$path" "${body:+-d $body}" >&2
-  curl "${arguments[@]}"
+  arguments=(-K .demo/curl -X "$method" "$url$path")
+  [ -z "$body" ] || arguments+=(-d "$body")
+  printf '   \033[36m$ curl -K .demo/curl -X %s %s%s\033[0m\n' "$method" "'$url$path'" "${body:+ -d '$body'}" >&2
+  curl --fail-with-body "${arguments[@]}"
 }
 
 # settle INSTANCE: polls last_operation until the operation has ended.
 settle() {
   local answer state
   for _ in {1..600}; do
-    answer=$(curl -s "$url/v2/service_instances/$1/last_operation" -u "sluice:$password" -H 'X-Broker-API-Version: 2.17')
+    answer=$(curl -K .demo/curl "$url/v2/service_instances/$1/last_operation")
     state=$(jq -r '.state // "gone"' <<<"$answer")
     case $state in
       succeeded | gone) note "$1: $state" && return ;;
@@ -100,15 +130,26 @@ sluice instance describe demo-large
 title "Bind: credentials for the small one"
 osb PUT /v2/service_instances/demo-small/service_bindings/app "{\"service_id\":\"$service\",\"plan_id\":\"${plans[small]}\"}" >"$demo/binding.json"
 jq '{endpoints, metadata, namespace: .credentials.namespace, kubeconfig: "(in .demo/consumer.kubeconfig)"}' "$demo/binding.json"
-(umask 077 && jq -r .credentials.kubeconfig "$demo/binding.json" >"$demo/consumer.kubeconfig")
+jq -r .credentials.kubeconfig "$demo/binding.json" >"$demo/consumer.kubeconfig"
 consumer() { "$kubectl" --kubeconfig "$demo/consumer.kubeconfig" "$@"; }
+# pod NAME [CPU]: the manifest of an echo pod, under the restricted pod security standard.
+pod() {
+  cat <<YAML
+{apiVersion: v1, kind: Pod, metadata: {name: $1}, spec: {
+  automountServiceAccountToken: false,
+  securityContext: {runAsNonRoot: true, runAsUser: 65534, seccompProfile: {type: RuntimeDefault}},
+  containers: [{name: echo, image: "$echo_image", imagePullPolicy: IfNotPresent,
+    resources: {limits: {cpu: ${2:-100m}, memory: 16Mi}},
+    securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}]}}
+YAML
+}
 
 title "Use: a pod, with the consumer's own kubeconfig"
-consumer run echo --image="$echo_image" --image-pull-policy=IfNotPresent
+pod echo | consumer apply -f -
 consumer wait --for=condition=Ready pod/echo --timeout=60s
 consumer get pods,resourcequotas
 note "and one that is more than the plan:"
-consumer run too-much --image="$echo_image" --overrides='{"spec":{"containers":[{"name":"too-much","image":"x","resources":{"limits":{"cpu":"2","memory":"16Mi"}}}]}}' 2>&1 | sed 's/^/   /' || true
+pod too-much 2 | consumer apply -f - 2>&1 | sed 's/^/   /' || true
 
 title "Unbind: the token stops working"
 osb DELETE "/v2/service_instances/demo-small/service_bindings/app?service_id=$service&plan_id=${plans[small]}" | jq -c .
@@ -155,8 +196,8 @@ provision demo-trusted
 settle demo-trusted
 sluice instance describe demo-trusted
 osb PUT /v2/service_instances/demo-trusted/service_bindings/app "{\"service_id\":\"$service\",\"plan_id\":\"${plans[small]}\"}" >"$demo/binding.json"
-(umask 077 && jq -r .credentials.kubeconfig "$demo/binding.json" >"$demo/consumer.kubeconfig")
-consumer run echo --image="$echo_image" --image-pull-policy=IfNotPresent
+jq -r .credentials.kubeconfig "$demo/binding.json" >"$demo/consumer.kubeconfig"
+pod echo | consumer apply -f -
 consumer wait --for=condition=Ready pod/echo --timeout=60s
 
 title "The certification is revoked: no new placements, what runs stays bound"
@@ -184,13 +225,14 @@ for instance in demo-trusted demo-waiting; do
 done
 sluice policy remove eu-only
 
-title "Sluice keeps running; try next"
+title "Prepared in $((prepared / 60)) min $((prepared % 60)) s, played in $((SECONDS - prepared)) s. Sluice keeps running; try next"
 cat <<TRY
-   curl -u sluice:$password -H 'X-Broker-API-Version: 2.17' $url/v2/catalog
-   curl -u sluice:$password -H 'X-Broker-API-Version: 2.17' -X PUT '$url/v2/service_instances/mine?accepts_incomplete=true' \\
+   curl -K .demo/curl $url/v2/catalog
+   curl -K .demo/curl -X PUT '$url/v2/service_instances/mine?accepts_incomplete=true' \\
      -d '{"service_id":"$service","plan_id":"${plans[small]}","organization_guid":"org","space_guid":"space"}'
+   bin/sluice instance list --data-dir .demo/data
 
-   sluice sd show .demo/trust/rhein/credentials/certification.jwt   (bin/sluice; docs/trust.md says what it proves)
+   bin/sluice sd show .demo/trust/rhein/credentials/certification.jwt   (docs/trust.md says what it proves)
 
    make demo-down removes everything.
 TRY

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -29,22 +30,28 @@ const (
 	nodePort = 30080
 )
 
-// TestChart installs Sluice by its chart on a kind cluster, which is then its
-// hub, and runs the same story and suite there; replicas are killed meanwhile.
+// lifeCycle selects the specs of instances and bindings, which several replicas and another
+// hub could answer differently. Headers, forms of errors, ids and the catalog are the same code
+// in one replica, on which TestEmbeddedHub runs all specs.
+const lifeCycle = "P3 || P4 || F1 || F2 || U1 || U2 || L1 || L2 || B1 || B6 || D1 || D2 || O1"
+
+// TestChart installs Sluice by its chart on a kind cluster, which is then its hub, as
+// docs/operating.md says, and runs the same story and suite there; replicas are killed
+// meanwhile. Uninstalled as that page says, nothing is left.
 func TestChart(t *testing.T) {
-	b := install(t)
+	o := newOperator(t)
+	b := o.install(t)
 	hub := []string{"--kubeconfig", kubeconfig(hubCluster), "--namespace", release}
 	for _, name := range members {
 		operate(t, append([]string{"cluster", "add", name, "--from-kubeconfig", internalKubeconfig(name), "--region", "region-of-" + name}, hub...)...)
 	}
-	operate(t, append([]string{"catalog", "apply", "-f", filepath.Join(root, "docs/examples/offering.yaml")}, hub...)...)
 	operate(t, append([]string{"catalog", "apply", "-f", "catalog.yaml"}, hub...)...)
 
 	t.Run("story", func(t *testing.T) { story(t, b) })
 	t.Run("conformance while a replica is replaced", func(t *testing.T) {
 		var group sync.WaitGroup
 		group.Go(func() { replaceLeader(t) })
-		conformance(t, b)
+		conformance(t, b, lifeCycle)
 		group.Wait()
 	})
 	t.Run("the leader killed in the middle of a burst", func(t *testing.T) { burstWithKill(t, b) })
@@ -53,30 +60,65 @@ func TestChart(t *testing.T) {
 			nothingLeft(t, name)
 		}
 	})
+	t.Run("uninstalled", func(t *testing.T) { o.uninstall(t, b) })
 }
 
-// install builds the image, loads it and installs the chart with helm.
-func install(t *testing.T) broker {
+// operator follows docs/operating.md, in a checkout and an environment of her own.
+type operator struct {
+	dir                                    string
+	environment                            []string
+	image, installation, register, cleanUp string // the page's blocks
+}
+
+func newOperator(t *testing.T) *operator {
 	t.Helper()
-	dir := t.TempDir()
-	archive := filepath.Join(dir, "sluice.tar")
-	must(t, run("test/kind/image.sh", "sluice-dev/sluice:e2e", filepath.Join(mustAbs(t, root), "bin/sluice"), archive))
-	must(t, run("test/kind/load.sh", hubCluster, archive))
+	needMembers(t)
+	// The hub begins empty: what it stored of an earlier run has finalizers and no controller.
+	must(t, run("test/kind/down.sh", hubCluster))
+	must(t, run("test/kind/up.sh", "--out", kubeconfigs, hubCluster))
+	kubectl, err := output("test/kubernetes/build.sh", "kubectl")
+	must(t, err)
+	tools, top := t.TempDir(), mustAbs(t, root)
+	pinned := fmt.Sprintf("#!/bin/sh\nexec go tool -modfile=%s helm \"$@\"\n", filepath.Join(top, "tools/go.mod"))
+	must(t, os.WriteFile(filepath.Join(tools, "helm"), []byte(pinned), 0o755))
+	blocks := commands(t, "docs/operating.md")
+	if len(blocks) != 4 {
+		t.Fatalf("docs/operating.md has %d blocks of commands, want those for the image, installing, registering and uninstalling", len(blocks))
+	}
+	return &operator{
+		dir: checkout(t),
+		environment: newcomer(t, "KUBECONFIG="+kubeconfig(hubCluster), "MEMBER_KUBECONFIG="+internalKubeconfig(members[0]),
+			"PATH="+strings.Join([]string{filepath.Join(top, "bin"), strings.TrimSpace(kubectl), tools, os.Getenv("PATH")}, ":")),
+		image: blocks[0], installation: blocks[1], register: blocks[2], cleanUp: blocks[3],
+	}
+}
 
-	keyset, file := filepath.Join(dir, "keyset.json"), filepath.Join(dir, "platforms.yaml")
-	operate(t, "keyset", "new", keyset)
-	must(t, os.WriteFile(file, []byte(platforms), 0o600))
+func (o *operator) shell(t *testing.T, script string) {
+	t.Helper()
+	shell(t, o.dir, script, o.environment)
+}
 
+// install follows the page until a member cluster is ready, then has the release serve these
+// tests: their platforms, a port of the node, and a namespace under the restricted standard.
+func (o *operator) install(t *testing.T) broker {
+	t.Helper()
 	admin, _ := administrator(t, hubCluster)
-	createNamespace(t, admin, keyset, file)
 	t.Cleanup(func() {
 		if t.Failed() {
 			podLogs(t, admin)
 		}
 	})
-	must(t, helm("install", release, filepath.Join(root, "charts/sluice"), "--namespace", release, "--wait", "--timeout", "3m",
-		"--set", "image.tag=e2e", "--set", "memberClusterSecrets=true",
-		"--set", "service.type=NodePort", "--set", fmt.Sprintf("service.nodePort=%d", nodePort)))
+	o.shell(t, o.image)
+	must(t, run("test/kind/load.sh", hubCluster, filepath.Join(o.dir, "bin/sluice-image.tar")))
+	o.shell(t, o.installation)
+	o.shell(t, o.register)
+	o.shell(t, "sluice cluster remove mine --kubeconfig $KUBECONFIG") // it joins again under its own name
+
+	must(t, os.WriteFile(filepath.Join(o.dir, "platforms.yaml"), []byte(platforms), 0o600))
+	o.shell(t, fmt.Sprintf(`kubectl label namespace sluice pod-security.kubernetes.io/enforce=restricted
+		kubectl -n sluice create secret generic sluice-platforms --from-file platforms.yaml --dry-run=client -o yaml | kubectl apply -f -
+		helm upgrade sluice charts/sluice -n sluice --wait --timeout 3m --reuse-values \
+			--set podAnnotations.platforms=tests,service.type=NodePort,service.nodePort=%d`, nodePort))
 
 	config, err := clientcmd.LoadFromFile(internalKubeconfig(hubCluster))
 	must(t, err)
@@ -87,29 +129,17 @@ func install(t *testing.T) broker {
 	return b
 }
 
-// createNamespace makes the release's namespace, under the restricted pod security
-// standard, with the two Secrets that the chart needs.
-func createNamespace(t *testing.T, admin kubernetes.Interface, keyset, platforms string) {
-	t.Helper()
-	_, err := admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: release, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
-	}}, metav1.CreateOptions{})
-	must(t, err)
-	for secret, path := range map[string]string{"sluice-keyset": keyset, "sluice-platforms": platforms} {
-		data, err := os.ReadFile(path)
-		must(t, err)
-		_, err = admin.CoreV1().Secrets(release).Create(t.Context(), &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Name: secret}, Data: map[string][]byte{filepath.Base(path): data},
-		}, metav1.CreateOptions{})
-		must(t, err)
+// uninstall is refused while there is an instance, and then leaves nothing.
+func (o *operator) uninstall(t *testing.T, b broker) {
+	p := b.findPlan(t, "kubernetes-resources", "small")
+	b.provision(t, "last", p, nil)
+	refused := exec.Command("bash", "-c", "helm uninstall sluice -n sluice --wait --timeout 1m")
+	refused.Dir, refused.Env = o.dir, o.environment
+	if out, err := refused.CombinedOutput(); err == nil {
+		t.Fatalf("helm uninstall went through with an instance left:\n%s", out)
 	}
-}
-
-// helm runs the pinned helm against the hub cluster.
-func helm(args ...string) error {
-	cmd := exec.Command("go", append([]string{"tool", "-modfile=" + filepath.Join(root, "tools/go.mod"), "helm", "--kubeconfig", kubeconfig(hubCluster)}, args...)...)
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	return cmd.Run()
+	b.deprovision(t, "last", p)
+	o.shell(t, o.cleanUp)
 }
 
 // podLogs shows the end of what every replica said.

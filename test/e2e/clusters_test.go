@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -32,9 +34,6 @@ var members = []string{"sluice-a", "sluice-b"}
 // root is the top of the source tree.
 const root = "../.."
 
-// peersOnly is for TestPeering alone, which has clusters of its own.
-var peersOnly = flag.Bool("peers-only", false, "bring up no clusters but those of TestPeering")
-
 // kubeconfigs is the folder with NAME.kubeconfig and NAME.internal.kubeconfig.
 var kubeconfigs string
 
@@ -42,30 +41,49 @@ func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "sluice-e2e-")
-	kubeconfigs = dir
-	if *peersOnly {
-		members = nil
-	} else if err == nil {
-		// The hub begins empty: what it stored of an earlier run has finalizers and no controller.
-		err = run("test/kind/down.sh", hubCluster)
-	}
-	if err == nil && !*peersOnly {
-		err = run("test/kind/up.sh", append([]string{"--out", dir, hubCluster}, members...)...)
-	}
 	if err == nil {
-		err = loadEcho(members...)
-	}
-	if err == nil {
-		err = sweep()
+		err = alone()
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "bring up kind clusters:", err)
+		fmt.Fprintln(os.Stderr, "begin:", err)
 		os.Exit(1)
 	}
+	kubeconfigs = dir
 	code := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)
 }
+
+// alone waits until no other run of these tests, perhaps of another checkout, uses the kind
+// clusters, whose names they share. The lock is held until the process ends.
+func alone() error {
+	lock, err := syscall.Open(filepath.Join(os.TempDir(), "sluice-e2e.lock"), syscall.O_CREAT|syscall.O_RDWR|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	if syscall.Flock(lock, syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+		return nil
+	}
+	fmt.Fprintln(os.Stderr, "another run of these tests uses the kind clusters: waiting until it has ended")
+	return syscall.Flock(lock, syscall.LOCK_EX)
+}
+
+// needMembers brings up the member clusters with the echo workload, once for all tests that
+// share them, and removes what a run that was killed left there.
+func needMembers(t *testing.T) {
+	t.Helper()
+	must(t, membersUp())
+}
+
+var membersUp = sync.OnceValue(func() error {
+	if err := run("test/kind/up.sh", append([]string{"--out", kubeconfigs}, members...)...); err != nil {
+		return err
+	}
+	if err := loadEcho(members...); err != nil {
+		return err
+	}
+	return sweep()
+})
 
 // echoImage is the workload that pods of these tests run.
 var echoImage string

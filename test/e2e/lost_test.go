@@ -24,6 +24,7 @@ const doomed = "sluice-doomed"
 // TestLostCluster kills a member cluster under two bound instances, twice: paused, it
 // comes back and finds them elsewhere; removed, it never does.
 func TestLostCluster(t *testing.T) {
+	needMembers(t)
 	t.Cleanup(func() {
 		if err := run("test/kind/down.sh", doomed); err != nil {
 			t.Error(err)

@@ -25,11 +25,12 @@ import (
 const loadBalancer = "kindest/haproxy:v20230606-42a2262b"
 
 // TestMadeCluster orders a whole cluster, which Cluster API makes with kubeadm on real
-// nodes, uses it, has it grow, and gives it back; and prints how long each takes beside
-// the same done by hand.
+// nodes, uses it, has it grow, and gives it back; and prints how long each takes. What Sluice
+// adds to the same done by hand, test/bench measures, without nodes.
 func TestMadeCluster(t *testing.T) {
 	image, err := output("test/kind/node-image.sh")
 	must(t, err)
+	must(t, loadEcho())
 	must(t, run("test/kind/haproxy.sh", loadBalancer))
 	bed := capi.Start(t, capi.Options{Docker: true})
 	must(t, bed.Apply(t.Context(), capi.DockerClass))

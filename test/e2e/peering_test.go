@@ -534,7 +534,7 @@ spec:
 		"service_id": w.node.service, "plan_id": w.node.id, "organization_guid": "org", "space_guid": "space"}, http.StatusAccepted)
 	eventually(t, patience, "the order waits, by the policy", func(ctx context.Context) string {
 		a, err := w.broker.do(ctx, "GET", "/v2/service_instances/refused/last_operation", nil, nil)
-		if err == nil && strings.Contains(fmt.Sprint(a.body["description"]), "not-for-first") {
+		if err == nil && strings.Contains(fmt.Sprint(a.body["description"]), "Policy") {
 			return ""
 		}
 		return fmt.Sprint(a, err)

@@ -24,12 +24,46 @@ func commands(t *testing.T, file string) []string {
 	return blocks
 }
 
-// shell runs a script in the source tree and fails the test if it fails.
-func shell(t *testing.T, script string, environment ...string) {
+// checkout copies the source tree, as a reader would have cloned it, to a folder of its own.
+func checkout(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	copied := exec.Command("bash", "-euo", "pipefail", "-c", `git ls-files -z --cached --others --exclude-standard |
+		while IFS= read -r -d '' file; do if [ -e "$file" ]; then printf '%s\0' "$file"; fi; done |
+		tar --null --files-from - --create | tar --extract --directory "$0"`, dir)
+	copied.Dir = root
+	if out, err := copied.CombinedOutput(); err != nil {
+		t.Fatalf("copy the source tree: %v\n%s", err, out)
+	}
+	return dir
+}
+
+// machine matches the variables that say how this machine reaches the network and where it keeps
+// what was downloaded and built; nothing else of our own environment reaches a reader's shell.
+var machine = regexp.MustCompile(`(?i)^(PATH|(https?|no)_proxy|go[a-z]*|ssl_cert_[a-z]+|docker_host|sluice_cache)=`)
+
+// newcomer is the environment of somebody who has just logged in, with what else a page asks for.
+func newcomer(t *testing.T, environment ...string) []string {
+	t.Helper()
+	out, err := exec.Command("go", "env", "GOMODCACHE", "GOCACHE").Output()
+	must(t, err)
+	caches := strings.Split(string(out), "\n")
+	user, err := os.UserHomeDir()
+	must(t, err)
+	variables := []string{"HOME=" + t.TempDir(), "GOMODCACHE=" + caches[0], "GOCACHE=" + caches[1], "SLUICE_CACHE=" + filepath.Join(user, ".cache/sluice")}
+	for _, variable := range os.Environ() {
+		if machine.MatchString(variable) {
+			variables = append(variables, variable)
+		}
+	}
+	return append(variables, environment...)
+}
+
+// shell runs a script in a folder, in nothing but the environment given, and fails the test if it fails.
+func shell(t *testing.T, dir, script string, environment []string) {
 	t.Helper()
 	cmd := exec.Command("bash", "-euo", "pipefail", "-c", script)
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), environment...)
+	cmd.Dir, cmd.Env = dir, environment
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s\n%s", script, out)
 	if err != nil {
@@ -37,11 +71,12 @@ func shell(t *testing.T, script string, environment ...string) {
 	}
 }
 
-// TestReadme runs the blocks of the README: the demo, which must leave Sluice
-// serving, and everything after it. The block that runs the tests is the one that
-// continuous integration runs, and brought us here.
+// TestReadme runs the blocks of the README, byte for byte, in a checkout of its own: the demo,
+// which must leave Sluice serving, and everything after it. The block that runs the tests is
+// the one that continuous integration runs, and brought us here.
 func TestReadme(t *testing.T) {
-	t.Cleanup(func() { shell(t, "make demo-down") })
+	dir, environment := checkout(t), newcomer(t)
+	t.Cleanup(func() { shell(t, dir, "make demo-down", environment) })
 	ci, err := os.ReadFile(filepath.Join(root, ".ci/run"))
 	must(t, err)
 	for _, block := range commands(t, "README.md") {
@@ -51,24 +86,21 @@ func TestReadme(t *testing.T) {
 			}
 			continue
 		}
-		shell(t, block, "SLUICE_DATA_DIR="+filepath.Join(mustAbs(t, root), ".demo/data"))
+		shell(t, dir, block, environment)
 	}
-	ready(t, "http://127.0.0.1:8844")
+	url, err := os.ReadFile(filepath.Join(dir, ".demo/url"))
+	must(t, err)
+	ready(t, strings.TrimSpace(string(url)))
 }
 
-// TestFirstSteps runs the blocks of the first steps one after the other, in one
+// TestFirstSteps runs the blocks of the first steps one after the other, byte for byte, in one
 // shell as a reader would, against one of the kind clusters.
 func TestFirstSteps(t *testing.T) {
-	bin, err := output("test/kubernetes/build.sh", "kubectl")
+	needMembers(t)
+	kubectl, err := output("test/kubernetes/build.sh", "kubectl")
 	must(t, err)
-	script := strings.Join(commands(t, "docs/first-steps.md"), "\n")
-	script = strings.Replace(script, "bin/sluice cluster add", "until curl -fs 127.0.0.1:8080/readyz >/dev/null; do sleep 0.2; done\nbin/sluice cluster add", 1)
-	shell(t, "trap 'kill %1; wait %1 || true; rm -f first.kubeconfig' EXIT\n"+script,
-		"SLUICE_DATA_DIR="+t.TempDir(),
-		"KUBECONFIG="+kubeconfig(members[0]),
-		"MEMBER_CONTEXT=kind-"+members[0],
-		"PATH="+strings.TrimSpace(bin)+":"+os.Getenv("PATH"),
-	)
+	environment := newcomer(t, "KUBECONFIG="+kubeconfig(members[0]), "PATH="+strings.TrimSpace(kubectl)+":"+os.Getenv("PATH"))
+	shell(t, checkout(t), "trap 'kill %1; wait %1 || true' EXIT\n"+strings.Join(commands(t, "docs/first-steps.md"), "\n"), environment)
 	nothingLeft(t, members[0])
 	if _, err := http.Get("http://127.0.0.1:8080/healthz"); err == nil {
 		t.Error("the steps left Sluice serving")

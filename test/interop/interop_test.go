@@ -183,7 +183,7 @@ func (i issuer) present(t *testing.T, name string, all []said, revoked ...int) p
 			Status: []selfdescription.StatusEntry{{Purpose: selfdescription.PurposeRevocation, Index: index, List: url}},
 		}))
 	}
-	token, err := i.signer.Presentation(credentials, audience, nonce, now)
+	token, err := i.signer.Presentation(credentials, selfdescription.Expect{Audience: audience, Nonce: nonce}, now)
 	must(t, err)
 	keys := []jose.JSONWebKey{i.signer.Public()}
 	return presented{

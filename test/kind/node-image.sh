@@ -37,7 +37,7 @@ pull() {
   if wait $pid; then
     say "node image: pulled $official … $((SECONDS - began)) s"
   else
-    say "node image: no registry offers the official one ($(tail -n 1 "$log"))"
+    say "node image: no registry is reached from here, so it is built, once"
     return 1
   fi
 }

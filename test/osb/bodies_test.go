@@ -79,6 +79,12 @@ var malformations = map[string]malformation{
 	"context an array":           replaced("context", []any{}),
 	"maintenance_info a string":  replaced("maintenance_info", "1.0.0"),
 	"organization_guid a number": replaced("organization_guid", 1),
+	"a number of no end": {
+		make: func(valid object) []byte {
+			return append([]byte(`{"context":{"a":1e400},`), encode(valid)[1:]...)
+		},
+		beyond: "RFC 8259 sets no bounds for numbers; what a broker cannot store it must not answer with 500",
+	},
 	"nested 20,000 levels": {
 		make: func(valid object) []byte {
 			return append([]byte(`{"parameters":`+nested(20_000)+`,`), encode(valid)[1:]...)

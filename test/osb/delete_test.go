@@ -136,6 +136,16 @@ var _ = Describe("Orphan mitigation", func() {
 		i.put(ctx).mustBe(http.StatusOK)
 	})
 
+	clause("D1", "a platform that missed the end of an update is served: the plan is a hint", func(ctx SpecContext) {
+		beyondTheSpec("the spec calls the ids of a deletion hints, and leaves open what a wrong one means")
+		i := provisionedInstance(ctx)
+		before := i.planID
+		i.update(ctx, with("plan_id", target.otherPlan.ID))
+		i.planID = before
+		i.newBinding().delete(ctx).mustBe(http.StatusGone)
+		i.delete(ctx).mustBe(http.StatusOK, http.StatusAccepted)
+	})
+
 	clause("O1", "what a refused bind may have left is gone", func(ctx SpecContext) {
 		i, _ := pendingInstance(ctx)
 		b := i.newBinding()

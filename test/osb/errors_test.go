@@ -29,6 +29,20 @@ var _ = Describe("Service broker errors", func() {
 		})
 	}
 
+	clause("H5", "a method that a URL does not have is refused with those that it has", func(ctx SpecContext) {
+		beyondTheSpec("RFC 9110, section 15.5.6")
+		refused := target.platform.do(ctx, request{method: http.MethodPost, path: []string{"catalog"}})
+		refused.mustRefuse("", http.StatusMethodNotAllowed)
+		Expect(refused.header.Get("Allow")).To(ContainSubstring(http.MethodGet))
+	})
+
+	clause("H5", "HEAD is answered as GET is, without a body", func(ctx SpecContext) {
+		beyondTheSpec("RFC 9110, section 9.3.2")
+		answer := target.platform.do(ctx, request{method: http.MethodHead, path: []string{"catalog"}})
+		Expect(answer.status).To(Equal(http.StatusOK), answer.String)
+		Expect(answer.body).To(BeEmpty())
+	})
+
 	clause("H5", "an empty instance id is an error and no redirect", func(ctx SpecContext) {
 		for _, path := range [][]string{{"service_instances", ""}, {"service_instances", "", "last_operation"}} {
 			target.platform.do(ctx, request{method: http.MethodGet, path: path}).

@@ -40,6 +40,10 @@ var _ = Describe("Polling last operation", func() {
 		newInstance().lastOperation(ctx, operation).mustRefuse("", http.StatusNotFound)
 	})
 
+	clause("L1", "410 is for deletions that were asked for: one that never was is not found", func(ctx SpecContext) {
+		newInstance().lastOperation(ctx, "deprovision-77").mustRefuse("", http.StatusNotFound)
+	})
+
 	clause("L1", "a poll without the ids or without the operation is answered", func(ctx SpecContext) {
 		i := newInstance()
 		answer := i.provision(ctx)

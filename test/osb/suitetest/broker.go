@@ -1,9 +1,12 @@
 package suitetest
 
 import (
+	"crypto/rand"
+	"maps"
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,7 +29,8 @@ type Broker struct {
 
 	mu        sync.Mutex
 	instances map[instanceKey]*instance
-	sequence  int // of operations and credentials
+	sequence  int             // of credentials
+	deletions map[string]bool // tokens of deprovisions that were asked for
 }
 
 type instanceKey struct{ platform, id string }
@@ -57,8 +61,13 @@ type operation struct {
 }
 
 func (b *Broker) start(kind string, takes time.Duration, carryOut func()) operation {
-	b.sequence++
-	o := operation{kind: kind, token: kind + "-" + number(b.sequence), state: "in progress", carryOut: carryOut}
+	o := operation{kind: kind, token: kind + "-" + rand.Text(), state: "in progress", carryOut: carryOut}
+	if kind == "deprovision" {
+		if b.deletions == nil {
+			b.deletions = map[string]bool{}
+		}
+		b.deletions[o.token] = true
+	}
 	if takes > 0 {
 		o.doneAt = time.Now().Add(takes)
 	}
@@ -151,9 +160,14 @@ func (b *Broker) route(q request, segments []string) answer {
 	if len(handlers) == 0 {
 		return notFound()
 	}
+	if get, there := handlers["GET"]; there {
+		handlers["HEAD"] = get
+	}
 	handle, there := handlers[q.Method]
 	if !there {
-		return refusal(http.StatusMethodNotAllowed, "", "The route does not take "+q.Method+".")
+		a := refusal(http.StatusMethodNotAllowed, "", "The route does not take "+q.Method+".")
+		a.header = http.Header{"Allow": {strings.Join(slices.Sorted(maps.Keys(handlers)), ", ")}}
+		return a
 	}
 	if q.Method == "PUT" || q.Method == "PATCH" {
 		var err error

@@ -113,6 +113,16 @@ var headerDefects = []defect{
 			c.reply(c.status, object{"description": ""})
 		}
 	})},
+	{"H5", "does not say which methods a URL has", after(anyRoute, func(c *call) {
+		if c.status == http.StatusMethodNotAllowed {
+			c.header.Del("Allow")
+		}
+	})},
+	{"H5", "does not know HEAD", after(anyRoute, func(c *call) {
+		if c.Method == http.MethodHead {
+			c.reply(http.StatusMethodNotAllowed, object{"description": "Method not allowed."})
+		}
+	})},
 	{"H5", "redirects unclean paths", after(anyRoute, func(c *call) {
 		if strings.Contains(c.URL.Path, "//") {
 			c.reply(http.StatusMovedPermanently, object{})
@@ -297,6 +307,11 @@ var operationDefects = []defect{
 	}},
 	{"L1", "does not say what it waits for", misreports(poll, drop("description"))},
 	{"L1", "calls gone what never was", instead(poll, 404, 410, object{"description": "Gone."})},
+	{"L1", "calls gone whatever a deletion is said to have been for", after(poll, func(c *call) {
+		if c.status == http.StatusNotFound && strings.HasPrefix(c.URL.Query().Get("operation"), "deprovision") {
+			c.reply(http.StatusGone, object{"description": "Gone."})
+		}
+	})},
 	{"L1", "polls by the ids", before(poll, func(c *call) {
 		if c.URL.Query().Get("service_id") == "" {
 			c.URL.Path += "/absent"

@@ -175,7 +175,7 @@ func (b *Broker) deprovision(q request) answer {
 func (b *Broker) lastOperation(q request) answer {
 	i := b.instance(q)
 	if i == nil {
-		if len(q.URL.Query().Get("operation")) > len("deprovision") && q.URL.Query().Get("operation")[:11] == "deprovision" {
+		if b.deletions[q.URL.Query().Get("operation")] {
 			return gone()
 		}
 		return notFound()

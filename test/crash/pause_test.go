@@ -1,0 +1,181 @@
+//go:build faults
+
+package crash
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+const (
+	// pauses is how often the leader is stopped.
+	pauses = 50
+	// ordered in each round, of which pauseRoom fit.
+	ordered   = 30
+	pauseRoom = 20
+	pausePlan = "large" // a fifth of a core
+)
+
+// TestLeaderSleeps stops the leader of several replicas at a random instant while orders
+// come in through another one, has that one take over, and lets the leader go on at
+// another random instant. At none may the cluster carry more than it has room for, and
+// every order is delivered, or waits because nothing fits.
+func TestLeaderSleeps(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	defer cancel()
+	b := newReplicas(ctx, t, 3, "4") // so that two are there while the one that slept starts anew
+	seed := uint64(time.Now().UnixNano())
+	chance := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	audit := b.startAudit(t)
+	began, takeovers := time.Now(), 0
+	var slept time.Duration
+	for round := range pauses {
+		pause, took, err := b.round(ctx, fmt.Sprintf("round-%02d", round), chance)
+		if err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		slept += pause
+		if took {
+			takeovers++
+		}
+		if most := audit.most.Load(); most > pauseRoom {
+			t.Fatalf("oversold: in round %d the cluster carries %d instances, and has room for %d", round, most, pauseRoom)
+		}
+	}
+	t.Logf("%d pauses of %s on average, %d of which another replica took over in, %d orders, in %s; the auditor looked %d times and saw %d instances on the cluster at most, which has room for %d",
+		pauses, (slept / pauses).Round(time.Millisecond), takeovers, pauses*ordered, time.Since(began).Round(time.Second), audit.looks.Load(), audit.most.Load(), pauseRoom)
+}
+
+// round is one pause. What the round orders is deleted at its end, and goes during the next.
+func (b *replicas) round(ctx context.Context, id string, chance *rand.Rand) (pause time.Duration, took bool, err error) {
+	leader, standby, err := b.roles(ctx, nil)
+	if err != nil {
+		return 0, false, err
+	}
+	before := time.Duration(chance.IntN(400)) * time.Millisecond // until it is stopped
+	after := time.Duration(chance.IntN(600)) * time.Millisecond  // from the take-over until it goes on
+	var orders errgroup.Group
+	orders.SetLimit(4)
+	go func() {
+		for n := range ordered {
+			orders.Go(func() error {
+				i := &instance{id: fmt.Sprintf("%s-%02d", id, n), plan: pausePlan}
+				_, err := standby.send(ctx, http.MethodPut, i.path(), async, i.body(i.plan, 0), http.StatusAccepted, http.StatusOK)
+				return err
+			})
+		}
+	}()
+	sleep(ctx, before)
+	if err := leader.signal(syscall.SIGSTOP); err != nil {
+		return 0, false, err
+	}
+	stopped := time.Now()
+	next, _, err := b.roles(ctx, leader)
+	if err == nil {
+		sleep(ctx, after)
+	}
+	if err := leader.signal(syscall.SIGCONT); err != nil {
+		return 0, false, err
+	}
+	pause, took = time.Since(stopped), next != nil && next != leader
+	if err != nil {
+		return pause, took, err
+	}
+	return pause, took, b.settle(ctx, id, &orders, standby)
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// settle waits until every order of a round is dealt with, and takes them back.
+func (b *replicas) settle(ctx context.Context, id string, orders *errgroup.Group, through *replica) error {
+	names := map[string]string{}
+	for n := range ordered {
+		id := fmt.Sprintf("%s-%02d", id, n)
+		names[id] = v1alpha1.InstanceName(platformName, id)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	err := until(ctx, func(ctx context.Context) error {
+		all, err := b.instances(ctx)
+		if err != nil {
+			return err
+		}
+		for id, name := range names {
+			switch i := all[name]; {
+			case i == nil:
+				return fmt.Errorf("%s is not ordered yet", id)
+			case i.Status.Delivered == nil && !isParked(i):
+				return fmt.Errorf("%s is neither delivered nor waits: %+v", id, i.Status.Operation)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := orders.Wait(); err != nil {
+		return err
+	}
+	var deletions errgroup.Group
+	deletions.SetLimit(8)
+	for id := range names {
+		deletions.Go(func() error {
+			i := &instance{id: id, plan: pausePlan}
+			_, err := through.send(ctx, http.MethodDelete, i.path(), i.query(), nil, http.StatusAccepted, http.StatusOK, http.StatusGone)
+			return err
+		})
+	}
+	return deletions.Wait()
+}
+
+// audit is what was seen on the cluster.
+type audit struct{ looks, most atomic.Int64 }
+
+// startAudit adds up, again and again, the quotas that stand on the cluster, in instances.
+func (b *replicas) startAudit(t *testing.T) *audit {
+	a := &audit{}
+	ctx, cancel := context.WithCancel(t.Context())
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		for ctx.Err() == nil {
+			quotas, err := b.CoreV1().ResourceQuotas("").List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelHub})
+			if err == nil {
+				var sum resource.Quantity
+				for _, q := range quotas.Items {
+					sum.Add(q.Spec.Hard[corev1.ResourceLimitsCPU])
+				}
+				a.looks.Add(1)
+				if carried := (sum.MilliValue() + 199) / 200; carried > a.most.Load() {
+					a.most.Store(carried)
+				}
+			}
+			sleep(ctx, 50*time.Millisecond)
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		looking.Wait()
+	})
+	return a
+}
