@@ -11,12 +11,12 @@ export GOFLAGS := -trimpath -buildvcs=false
 # The tools pinned in tools/go.mod, built on first use and kept in Go's build cache.
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 
-.PHONY: help demo demo-down build image test images lint unit crash conformance e2e-liqo race fuzz bench peers generate golden verify vulncheck
+.PHONY: help demo demo-down build image test e2e images lint unit crash conformance e2e-docs e2e-clusters e2e-chart e2e-liqo race fuzz bench peers generate golden verify vulncheck
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-13s\033[0m %s\n", $$1, $$2}'
 
-demo: build ## Two kind clusters, Sluice, and the whole story; leaves it running
+demo: ## Two kind clusters, Sluice, and the whole story; leaves it running
 	@test/demo/demo.sh
 
 demo-down: ## Remove everything that `make demo` made
@@ -24,15 +24,18 @@ demo-down: ## Remove everything that `make demo` made
 
 build: ## bin/sluice, a static binary
 	@echo "build: bin/sluice $(VERSION)"
-	@go build -ldflags '$(LDFLAGS)' -o bin/sluice ./cmd/sluice
+	@go build -ldflags '$(LDFLAGS)' -o bin/sluice ./cmd/sluice 2> >(grep -v '^go: downloading' >&2)
 
 image: build ## bin/sluice-image.tar, the binary FROM scratch as sluice-dev/sluice:VERSION
 	@test/kind/image.sh sluice-dev/sluice:$(VERSION) bin/sluice bin/sluice-image.tar
 
 # One after the other: on two processors side by side, each makes the other miss its deadlines.
-test: lint ## All of the tests below; needs root on Debian, installs what it lacks
+test: lint ## Lint, unit and integration tests, kills, and OSB conformance on kind; needs root on Debian, installs what it lacks
 	@$(MAKE) --no-print-directory --jobs=2 unit images
 	@$(MAKE) --no-print-directory interop crash conformance
+
+e2e: ## Everything else that is real: the docs, the chart, lost and made clusters, trust, and Liqo
+	@$(MAKE) --no-print-directory e2e-docs e2e-clusters e2e-chart e2e-liqo
 
 images: ## What the tests on kind run, at the lowest priority; built once, then kept
 	@echo "test: images of kind nodes and of Liqo"
@@ -53,23 +56,44 @@ unit: ## Unit and integration tests, on the embedded hub and on real control pla
 	@echo "test: unit and integration, embedded hub"
 	@go test ./...
 	@echo "test: the same controllers with a kube-apiserver as the hub"
-	@SLUICE_TEST_HUB=kube go test ./catalog/... ./placement ./placement/kube ./bindings/... ./broker/... ./selfdescription/controller/...
+	@SLUICE_TEST_HUB=kube go test ./catalog/... ./placement ./broker/... ./selfdescription/controller/...
 
 interop: ## Credentials, both ways, with jose, jsonld and a SHACL validator from npm; installs Node where it is missing
 	@echo "test: interoperability with tools from npm"
 	@test/interop/run.sh
 
-crash: ## Kill Sluice at every crash point and check that nothing is lost, doubled or oversold
-	@echo "test: kill -9 at every crash point"
+crash: ## Kill Sluice at every crash point, stop its leaders, and check that nothing is lost, doubled or oversold
+	@echo "test: kill -9 at every crash point, SIGSTOP of leaders"
 	@go test -tags faults -count=1 -timeout 30m -v ./test/crash/...
 	@go test -tags faults -count=1 -run '^TestKilled' -v ./bindings
 
-e2e-liqo: build ## The part of `make conformance` with real Liqo, alone
-	@go test -tags e2e -count=1 -timeout 30m -v -run '^TestPeering$$' ./test/e2e/ -peers-only
+# e2e.test runs the tests on kind, compiled once; $(call e2e,TESTS) runs some of them.
+.PHONY: bin/e2e.test
+bin/e2e.test: build
+	@go test -tags e2e -c -o $@ ./test/e2e
 
-conformance: build ## On kind: OSB 2.17 conformance, the chart, lost and made clusters, and peered ones with real Liqo
+e2e = cd test/e2e && ../../bin/e2e.test -test.v -test.timeout 40m -test.run '^($(1))$$'
+
+conformance: bin/e2e.test ## On kind: the story, and OSB 2.17 conformance
 	@echo "test: OSB conformance on kind"
-	@go test -tags e2e -count=1 -timeout 60m -v ./test/e2e/...
+	@$(call e2e,TestEmbeddedHub)
+
+e2e-docs: bin/e2e.test ## On kind: the README, the first steps and docs/trust.md, byte for byte
+	@echo "test: the docs, byte for byte"
+	@$(call e2e,TestReadme|TestFirstSteps|TestTrustDocs)
+
+e2e-clusters: bin/e2e.test ## On kind: providers and policies, lost clusters, clusters made by Cluster API
+	@echo "test: trust, lost clusters, made clusters"
+	@$(call e2e,TestTrust|TestLostCluster|TestMadeCluster)
+
+e2e-chart: bin/e2e.test ## On kind: docs/operating.md's installation, conformance with two replicas, and uninstalling
+	@echo "test: the chart"
+	@$(call e2e,TestChart)
+
+e2e-liqo: bin/e2e.test ## On kind, with real Liqo: peered clusters
+	@echo "test: peered clusters with Liqo"
+	@test/kind/down.sh sluice-hub sluice-a sluice-b 2>/dev/null # idle, they take a third of a processor
+	@$(call e2e,TestPeering)
 
 race: ## Unit and integration tests under the race detector
 	@CGO_ENABLED=1 go test -race ./...
@@ -80,8 +104,8 @@ fuzz: ## Every fuzz target for FUZZTIME (10s)
 bench: ## Every benchmark, and the whole-system figures of docs/performance.md
 	@go test -run '^$$' -bench . -benchmem ./catalog/... ./placement/... ./bindings/... ./broker/... ./selfdescription/... ./internal/...
 	@go run ./test/bench
-	@$(MAKE) --no-print-directory build
-	@go test -tags e2e -count=1 -timeout 60m -v -run '^TestPeering' ./test/e2e/ -peers-only -figures
+	@$(MAKE) --no-print-directory bin/e2e.test
+	@$(call e2e,TestPeering.*) -figures
 	@go run ./test/bench/quality -plots docs/img
 
 peers: ## Placement decisions beside Karmada, OCM and kube-scheduler; downloads and builds them

@@ -3,9 +3,11 @@ package charts_test
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,7 +20,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 func TestRender(t *testing.T) {
 	for name, values := range map[string][]string{
 		"default": nil,
-		"hardened": {"tls.secretName=sluice-tls", "tls.clientCASecretName=sluice-client-ca", "memberClusterSecrets=true", "collect=remove", "replicas=3",
+		"hardened": {"tls.secretName=sluice-tls", "tls.clientCASecretName=sluice-client-ca", "memberClusterSecrets=false", "collect=remove", "replicas=3",
 			"addOnCharts.persistentVolumeClaim.claimName=charts", "chartRegistries={registry.example,registry.example:5000}"},
 		"single": {"replicas=1", "service.type=NodePort", "service.nodePort=30080"},
 	} {
@@ -41,8 +43,34 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// render runs the pinned helm.
+// TestRefusedValues lists values that would install something that cannot work; the error
+// must name them.
+func TestRefusedValues(t *testing.T) {
+	for name, row := range map[string]struct{ value, names string }{
+		"a registry without a volume for its charts": {"chartRegistries={registry.example}", "addOnCharts"},
+		"a value that is misspelt":                   {"memberClusterSecret=false", "memberClusterSecret"},
+		"a mode that there is not":                   {"collect=everything", "collect"},
+		"no Secret with the platforms":               {"platforms.secretName=", "secretName"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := helmTemplate(t, row.value); err == nil || !strings.Contains(err.Error(), row.names) {
+				t.Errorf("helm template --set %s: %v, want an error about %s", row.value, err, row.names)
+			}
+		})
+	}
+}
+
 func render(t *testing.T, values []string) []byte {
+	t.Helper()
+	out, err := helmTemplate(t, values...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// helmTemplate runs the pinned helm.
+func helmTemplate(t *testing.T, values ...string) ([]byte, error) {
 	t.Helper()
 	args := []string{"tool", "-modfile=../tools/go.mod", "helm", "template", "sluice", "sluice", "--namespace", "sluice", "--kube-version", "1.34.4"}
 	for _, value := range values {
@@ -52,7 +80,7 @@ func render(t *testing.T, values []string) []byte {
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("helm template: %v\n%s", err, &problems)
+		return nil, fmt.Errorf("helm template: %w\n%s", err, &problems)
 	}
-	return out.Bytes()
+	return out.Bytes(), nil
 }
