@@ -97,8 +97,8 @@ type history struct {
 	preempts v1alpha1.Preempts
 	// victims that room was made without, at any time.
 	victims map[string]bool
-	// counted is what a status has sold.
-	counted func(*v1alpha1.ServiceInstanceStatus) map[string]Resources
+	// counted is what an instance's status has sold.
+	counted func(*v1alpha1.ServiceInstance) map[string]Resources
 	// parameters that instances are ordered with.
 	parameters []string
 }
@@ -108,7 +108,8 @@ const historyNamespace = "sluice"
 func newHistory(t *rapid.T, plans *catalog.Snapshot) *history {
 	h := &history{
 		T: t, plans: plans, scheme: runtime.NewScheme(), clock: testclock.NewFakePassiveClock(goldenTime), driver: newRememberingDriver(),
-		shrunk: map[string]bool{}, victims: map[string]bool{}, faults: true, counted: Ledger,
+		shrunk: map[string]bool{}, victims: map[string]bool{}, faults: true,
+		counted:    func(instance *v1alpha1.ServiceInstance) map[string]Resources { return Ledger(&instance.Status) },
 		parameters: []string{"", `{"clusters":1}`, `{"clusters":2}`, `{"clusters":3}`},
 	}
 	h.must(v1alpha1.AddToScheme(h.scheme))
@@ -343,7 +344,7 @@ func (h *history) audit() {
 	all := h.instances()
 	for i := range all {
 		known[all[i].Name] = &all[i]
-		for cluster, held := range h.counted(&all[i].Status) {
+		for cluster, held := range h.counted(&all[i]) {
 			reserved[cluster] += held[corev1.ResourceCPU]
 		}
 	}

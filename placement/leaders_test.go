@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -137,12 +138,16 @@ func (h *leaders) drain() {
 }
 
 // counts is what an instance's status has sold: not what a leader of another term decided
-// and nobody delivered.
-func (h *leaders) counts(status *v1alpha1.ServiceInstanceStatus) map[string]Resources {
+// and nobody delivered, be it the decision in hand or one that was made again since, whose
+// clusters the instance leaves without ever having been there.
+func (h *leaders) counts(instance *v1alpha1.ServiceInstance) map[string]Resources {
+	status := instance.Status.DeepCopy()
 	if d := status.Decision; d != nil && d.Term != h.holder().term {
-		status = status.DeepCopy()
 		status.Decision = nil
 	}
+	status.Left = slices.DeleteFunc(status.Left, func(left v1alpha1.LeftPlacement) bool {
+		return h.driver.carried[left.Cluster][instance.Name] == 0
+	})
 	return Ledger(status)
 }
 

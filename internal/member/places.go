@@ -44,6 +44,9 @@ const (
 	longestPause  = 30 * time.Second
 )
 
+// turn is how long a place is left to who was woken for it.
+const turn = time.Second
+
 // BusyError says that there is no place on a cluster now. Who gets it is woken.
 type BusyError struct {
 	Cluster string
@@ -76,6 +79,7 @@ func (p *Places) Enter(cluster, name string) (leave func(error), err error) {
 		}
 		return nil, &BusyError{Cluster: cluster, Inside: c.inside}
 	}
+	c.waiting = slices.DeleteFunc(c.waiting, func(waits string) bool { return waits == name })
 	c.inside++
 	return func(err error) { p.leave(cluster, c, err) }, nil
 }
@@ -101,13 +105,16 @@ func (p *Places) leave(cluster string, c *crowd, err error) {
 	p.next(c)
 }
 
-// next wakes as many as there are places.
+// next wakes as many as there are places. Who is woken may have nothing to do there any
+// more, and the place is then another's: that is looked at a moment later.
 func (p *Places) next(c *crowd) {
 	p.mu.Lock()
 	var woken []string
 	if free := min(c.limit-c.inside, len(c.waiting)); free > 0 && !time.Now().Before(c.until) {
 		woken = slices.Clone(c.waiting[:free])
-		c.waiting = c.waiting[free:]
+		if c.waiting = c.waiting[free:]; len(c.waiting) > 0 {
+			time.AfterFunc(turn, func() { p.next(c) })
+		}
 	}
 	p.mu.Unlock()
 	for _, name := range woken {

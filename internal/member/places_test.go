@@ -93,6 +93,29 @@ func TestAClusterThatTimesOutTakesLess(t *testing.T) {
 	})
 }
 
+// A place is nobody's for long when who was woken for it does not come.
+func TestAPlaceGoesToTheNextWhenNobodyComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		woken := make(chan string, 10)
+		p := &member.Places{Most: 1, Wake: func(name string) { woken <- name }}
+		leave := enters(t, p, "a", "1", true)
+		for _, name := range []string{"2", "3", "4"} {
+			enters(t, p, "a", name, false)
+		}
+		leave(nil)
+		enters(t, p, "a", "3", true)(nil) // it came by itself
+		for _, want := range []string{"2", "4"} {
+			if got := <-woken; got != want {
+				t.Errorf("%s is woken, want %s", got, want)
+			}
+		}
+		time.Sleep(time.Minute)
+		if len(woken) > 0 {
+			t.Errorf("%s is woken, and waits for nothing", <-woken)
+		}
+	})
+}
+
 func TestNoPlacesAreAlwaysFree(t *testing.T) {
 	var p *member.Places
 	enters(t, p, "a", "1", true)(errSilent)
