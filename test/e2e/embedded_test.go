@@ -42,6 +42,7 @@ func TestEmbeddedHub(t *testing.T) {
 	s.sluice("catalog", "apply", "-f", "catalog.yaml")
 
 	t.Run("story", func(t *testing.T) { story(t, s.broker) })
+	t.Run("isolation", func(t *testing.T) { isolation(t, s.broker) })
 	t.Run("conformance", func(t *testing.T) { conformance(t, s.broker, "", "OSB_ASYNC_BIND=1") })
 	t.Run("nothing is left", func(t *testing.T) {
 		for _, name := range members {

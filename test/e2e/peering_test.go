@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -121,10 +122,8 @@ func newPeeringWorld(t *testing.T) *peeringWorld {
 	t.Helper()
 	liqoClusters(t, peers...)
 	must(t, loadEcho(peers...))
-	kubectl, err := output("test/kubernetes/build.sh", "kubectl")
-	must(t, err)
 	s := serve(t)
-	w := &peeringWorld{server: s, hub: s.hub(t), kubectl: filepath.Join(strings.TrimSpace(kubectl), "kubectl"), endpoints: map[string]string{}}
+	w := &peeringWorld{server: s, hub: s.hub(t), kubectl: buildKubectl(t), endpoints: map[string]string{}}
 	w.consumer, w.provider = clientset(t, peerConsumer), clientset(t, peerProvider)
 	runCaller(t, w.consumer)
 	return w
@@ -189,9 +188,7 @@ func (w *peeringWorld) plan(t *testing.T, p *plan, name string) plan {
 
 // from runs a command of the caller on a cluster.
 func (w *peeringWorld) from(cluster string, command ...string) (string, error) {
-	args := append([]string{"--kubeconfig", kubeconfig(cluster), "exec", "caller", "--", "/echo"}, command...)
-	out, err := exec.Command(w.kubectl, args...).CombinedOutput()
-	return strings.TrimSpace(string(out)), err
+	return inPod(w.kubectl, cluster, metav1.NamespaceDefault, "caller", command...)
 }
 
 // fromConsumer makes a request from a pod of the consumer's own cluster.
@@ -312,6 +309,7 @@ func (w *peeringWorld) virtualNode(t *testing.T) {
 		runs = pods.Items[0].UID
 		return ""
 	})
+	w.isolated(t, remote)
 	a := w.bind(t, "node", p)
 	credentials := a.body["credentials"].(map[string]any)
 	if _, has := credentials["kubeconfig"]; has || credentials["cluster"] != "a" {
@@ -341,6 +339,28 @@ func (w *peeringWorld) virtualNode(t *testing.T) {
 	must(t, err)
 	if used := cluster.Status.ForeignUse[corev1.ResourcePods]; used.Value() > int64(len(pods.Items)) {
 		t.Errorf("b: %d pods count as others', and %d are", used.Value(), len(pods.Items))
+	}
+}
+
+// isolated checks that pods on a virtual node and those of the provider's own do not reach each
+// other, either way.
+func (w *peeringWorld) isolated(t *testing.T, namespace string) {
+	t.Helper()
+	runCaller(t, w.provider)
+	own, err := w.provider.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), "caller", metav1.GetOptions{})
+	must(t, err)
+	pods, err := w.provider.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	ask := func(namespace, name, target string) func() (string, error) {
+		return func() (string, error) {
+			return inPod(w.kubectl, peerProvider, namespace, name, "get", "http://"+net.JoinHostPort(target, "8080"))
+		}
+	}
+	for _, consumers := range pods.Items {
+		answers(t, "a pod on a virtual node asks itself", ask(namespace, consumers.Name, consumers.Status.PodIP))
+		answers(t, "a pod of the provider's asks itself", ask(own.Namespace, own.Name, own.Status.PodIP))
+		silent(t, "a pod of the provider's asks one on a virtual node", ask(own.Namespace, own.Name, consumers.Status.PodIP))
+		silent(t, "a pod on a virtual node asks one of the provider's", ask(namespace, consumers.Name, own.Status.PodIP))
 	}
 }
 

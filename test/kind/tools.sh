@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compiles the programs pinned under modules/, each once, and prints the folder of each module, one per line.
 #
-#   tools.sh MODULE...     modules: cni containerd coredns crictl echo kind pause runc
+#   tools.sh MODULE...     the folders under modules/
 #
 # A folder's name carries a hash of what it was built from; a second call answers at once.
 set -euo pipefail

@@ -120,6 +120,22 @@ slice_pods() {
   done
 }
 
+# enforce NAME: has NetworkPolicies enforced, of which the ptp plug-in knows nothing: by kube-router on every node, as a
+# firewall and nothing else. (kindnet of the official image enforces them itself.)
+enforce() {
+  local router node
+  router=$("$kind_dir/tools.sh" kube-router)/kube-router
+  (umask 077 && docker exec "$1-control-plane" cat /etc/kubernetes/admin.conf >"$state/$1/kube-router.conf")
+  for node in $(containers "$1"); do
+    if docker exec "$node" systemctl is-active --quiet kube-router; then continue; fi
+    docker cp "$router" "$node:/usr/local/bin/kube-router"
+    docker cp "$state/$1/kube-router.conf" "$node:/etc/kubernetes/kube-router.conf"
+    # shellcheck disable=SC2016 # the node's own name
+    docker exec "$node" bash -euc 'systemd-run --quiet --unit=kube-router --property=Restart=always kube-router --run-router=false \
+      --run-firewall=true --run-service-proxy=false --kubeconfig=/etc/kubernetes/kube-router.conf --hostname-override="$(hostname)"'
+  done
+}
+
 create() {
   configuration "$1" >"$state/$1/kind.yaml"
   containers "$1" | xargs -r docker rm --force --volumes
@@ -150,6 +166,7 @@ up() (
   else
     step "$1: creating" create "$1"
   fi
+  if grep -q 'disableDefaultCNI: true' "$state/$1/kind.yaml"; then enforce "$1" >"$cache/logs/enforce-$1" 2>&1; fi
   write_kubeconfigs "$1"
 )
 
