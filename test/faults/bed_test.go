@@ -80,7 +80,7 @@ func newBed(t *testing.T) *bed {
 	keys, err := seal.Open(filepath.Join(t.TempDir(), "keyset.json"))
 	must(t, err)
 	for _, name := range []string{faulty, healthy} {
-		cp := controlplane.Start(t, controlplane.Options{Name: name, Nodes: []controlplane.Node{{Name: name + "-node", CPU: "64", Memory: "256Gi"}}})
+		cp := controlplane.Start(t, controlplane.Options{Name: name, Nodes: []controlplane.Node{{Name: name + "-node", CPU: "64", Memory: "256Gi", Pods: "1000"}}})
 		kubeconfig, err := kube.Register(t.Context(), cp.Config(), kube.ManifestOptions{})
 		must(t, err)
 		if name == faulty {
