@@ -57,8 +57,7 @@ subnets() {
 
 # configuration NAME: the kind configuration of the cluster.
 configuration() {
-  local worker own_cni
-  own_cni=$(docker image inspect --format '{{index .Config.Labels "dev.sluice.cni"}}' "$image")
+  local worker
   cat <<YAML
 kind: Cluster
 apiVersion: kind.x-k8s.io/v1alpha4
@@ -123,12 +122,11 @@ slice_pods() {
 # enforce NAME: has NetworkPolicies enforced, of which the ptp plug-in knows nothing: by kube-router on every node, as a
 # firewall and nothing else. (kindnet of the official image enforces them itself.)
 enforce() {
-  local router node
-  router=$("$kind_dir/tools.sh" kube-router)/kube-router
+  local node
   (umask 077 && docker exec "$1-control-plane" cat /etc/kubernetes/admin.conf >"$state/$1/kube-router.conf")
   for node in $(containers "$1"); do
     if docker exec "$node" systemctl is-active --quiet kube-router; then continue; fi
-    docker cp "$router" "$node:/usr/local/bin/kube-router"
+    docker cp "$router/kube-router" "$node:/usr/local/bin/kube-router"
     docker cp "$state/$1/kube-router.conf" "$node:/etc/kubernetes/kube-router.conf"
     # shellcheck disable=SC2016 # the node's own name
     docker exec "$node" bash -euc 'systemd-run --quiet --unit=kube-router --property=Restart=always kube-router --run-router=false \
@@ -141,12 +139,12 @@ create() {
   containers "$1" | xargs -r docker rm --force --volumes
   # Its kubeconfig goes to the state folder: ~/.kube/config is the user's.
   "$kind" create cluster --config "$state/$1/kind.yaml" --kubeconfig "$state/$1/kubeconfig"
-  if ((workers)) && grep -q 'disableDefaultCNI: true' "$state/$1/kind.yaml"; then
+  if ((workers)) && [ -n "$own_cni" ]; then
     timeout 60 bash -c "until [ \$(docker exec $1-control-plane kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes \
       --output jsonpath='{.items[*].spec.podCIDR}' | wc -w) = $((workers + 1)) ]; do sleep 0.5; done"
     route_pods "$1"
   fi
-  if [ -n "$same_ranges" ] && grep -q 'disableDefaultCNI: true' "$state/$1/kind.yaml"; then slice_pods "$1"; fi
+  if [ -n "$same_ranges" ] && [ -n "$own_cni" ]; then slice_pods "$1"; fi
   ready "$1" 180
 }
 
@@ -166,13 +164,16 @@ up() (
   else
     step "$1: creating" create "$1"
   fi
-  if grep -q 'disableDefaultCNI: true' "$state/$1/kind.yaml"; then enforce "$1" >"$cache/logs/enforce-$1" 2>&1; fi
+  if [ -n "$own_cni" ]; then step "$1: enforcing NetworkPolicies" enforce "$1"; fi
   write_kubeconfigs "$1"
 )
 
 image=$("$kind_dir/node-image.sh")
 image_id=$(docker image inspect --format '{{.Id}}' "$image")
+own_cni=$(docker image inspect --format '{{index .Config.Labels "dev.sluice.cni"}}' "$image")
 kind=$("$kind_dir/tools.sh" kind)/kind
+router=
+if [ -n "$own_cni" ]; then router=$("$kind_dir/tools.sh" kube-router); fi
 mkdir -p "$out"
 
 each up "$@"
