@@ -212,6 +212,7 @@ func keyOf(s *scope) client.ObjectKey { return client.ObjectKeyFromObject(s.Serv
 // forget drops all memory of an instance that is gone, and its reservations.
 func (r *instanceReconciler) forget(name string) {
 	r.inventory.Release(name)
+	r.inventory.Follow(name, nil)
 	r.moves.end(name)
 	r.written.Delete(name)
 	r.unsettled.Delete(name)
@@ -233,7 +234,7 @@ func (s *scope) deadline(from time.Time) time.Time {
 // since is when the decision or operation in hand began.
 func (s *scope) since() time.Time {
 	if s.finished() && s.moving() {
-		return s.Status.Decision.Leaving[0].At.Time
+		return s.Status.Decision.MovesSince().Time
 	}
 	return s.Status.Operation.StartedAt.Time
 }

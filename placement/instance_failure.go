@@ -21,7 +21,7 @@ func (r *instanceReconciler) fail(ctx context.Context, s *scope, why string, cau
 		}
 		// The platform is about to stop polling. The decision stays, and stays reserved,
 		// until abandon has cleaned up.
-		s.Status.Decision.Leaving = nil // it is no move, but something to undo
+		s.Status.Decision.Moved() // it is no move, but something to undo
 		s.failed(s.Status.Operation.Description)
 		if err := r.write(ctx, s, crashBeforeFailed, crashAfterFailed); err != nil {
 			return ctrl.Result{}, err

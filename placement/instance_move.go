@@ -42,6 +42,7 @@ func (r *instanceReconciler) departures(s *scope) []v1alpha1.Departure {
 		return nil
 	}
 	asked := strings.Split(s.Annotations[v1alpha1.AnnotationLeave], ",")
+	surplus := r.coverage(s).surplus
 	var due []v1alpha1.Departure
 	for _, name := range unique(clusters(s.Status.Decision), clusters(s.deliveredDecision())) {
 		reason := ""
@@ -63,6 +64,9 @@ func (r *instanceReconciler) departures(s *scope) []v1alpha1.Departure {
 		}
 		if reason == "" && slices.Contains(asked, name) {
 			reason = byOperator
+		}
+		if reason == "" {
+			reason = surplus[name]
 		}
 		if reason != "" {
 			due = append(due, v1alpha1.Departure{Cluster: name, Reason: reason, At: metav1.NewTime(s.now)})
@@ -93,8 +97,8 @@ func (r *instanceReconciler) tolerations(s *scope) (tolerations []corev1.Tolerat
 	return plan.Resources.Tolerations, true
 }
 
-// moving tells whether the decision being delivered leaves a cluster.
-func (s *scope) moving() bool { return s.Status.Decision != nil && len(s.Status.Decision.Leaving) > 0 }
+// moving reports whether the decision being delivered leaves a cluster, or comes to more.
+func (s *scope) moving() bool { return s.Status.Decision.Moves() }
 
 // mustMove tells whether the decision that is in force, or being delivered, wants a
 // cluster that has to be left.
@@ -139,6 +143,11 @@ func (s *scope) leave(decided *v1alpha1.Decision, due []v1alpha1.Departure) {
 			decided.Leaving = append(decided.Leaving, v1alpha1.Departure{Cluster: d.Cluster, Reason: d.Reason, At: metav1.NewTime(s.now)})
 		}
 	}
+	if s.finished() && len(decided.Leaving) == 0 {
+		for _, name := range without(clusters(decided), clusters(s.deliveredDecision())) {
+			decided.Joining = append(decided.Joining, v1alpha1.Arrival{Cluster: name, At: metav1.NewTime(s.now)})
+		}
+	}
 	if s.Status.Decision != nil {
 		for _, p := range s.Status.Decision.Placements {
 			if slices.Contains(named(due), p.Cluster) && !slices.Contains(clusters(s.deliveredDecision()), p.Cluster) {
@@ -168,11 +177,14 @@ func (s *scope) moved() {
 	for _, d := range leaving {
 		reasons = append(reasons, d.Reason)
 	}
+	if len(s.Status.Decision.Joining) > 0 {
+		reasons = append(reasons, inEachGroup)
+	}
 	slices.Sort(reasons)
 	s.Status.Moved = &v1alpha1.Move{
-		From: named(leaving), To: without(clusters(s.Status.Decision), clusters(s.deliveredDecision())),
+		From: append([]string{}, named(leaving)...), To: without(clusters(s.Status.Decision), clusters(s.deliveredDecision())),
 		Reason:    strings.Join(slices.Compact(reasons), "; "),
-		DecidedAt: slices.MinFunc(leaving, func(a, b v1alpha1.Departure) int { return a.At.Compare(b.At.Time) }).At, DeliveredAt: ptr.To(metav1.NewTime(s.now)),
+		DecidedAt: s.Status.Decision.MovesSince(), DeliveredAt: ptr.To(metav1.NewTime(s.now)),
 	}
 }
 
@@ -328,7 +340,11 @@ func (r *instanceReconciler) giveUp(ctx context.Context, s *scope, why error) (c
 	}
 	due := s.Status.Decision.Leaving
 	s.Status.Decision = s.deliveredDecision().DeepCopy()
-	s.stranded(due, describe(why))
+	if len(due) > 0 {
+		s.stranded(due, describe(why))
+	} else {
+		s.uncovered(describe(why))
+	}
 	if err := r.write(ctx, s, crashBeforeFailed, crashAfterFailed); err != nil {
 		return ctrl.Result{}, err
 	}

@@ -23,7 +23,7 @@ import (
 // is touched.
 func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, error) {
 	due := r.departures(s)
-	move := s.mustMove(due) || s.displaced() && s.finished() && !s.moving()
+	move := s.mustMove(due) || s.finished() && !s.moving() && (s.displaced() || r.coverage(s).lacks)
 	foreign := r.foreign(s)
 	switch {
 	case s.finished() && s.Status.Delivered == nil:
@@ -107,6 +107,9 @@ func (r *instanceReconciler) settled(ctx context.Context, s *scope, due []v1alph
 	}
 	ledger := Ledger(&s.Status)
 	news := s.isStranded() && s.usable()
+	if s.isUncovered() {
+		news = s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reasonPlaced, "on "+where(s.deliveredDecision()))
+	}
 	if s.Status.Preemption != nil {
 		s.Status.Preemption, news = nil, true // it stays where it is
 	}
@@ -143,6 +146,12 @@ func (r *instanceReconciler) unplaceable(ctx context.Context, s *scope, request 
 		return ctrl.Result{}, r.stay(ctx, s)
 	}
 	due = slices.Concat(due, s.deliveredDecision().Displaced)
+	if len(due) == 0 {
+		if s.uncovered(why.Error()) {
+			return ctrl.Result{}, r.write(ctx, s, crashBeforeProgress, crashAfterProgress)
+		}
+		return ctrl.Result{}, nil // the inventory wakes it
+	}
 	news := r.preempt(s, request)
 	news = s.stranded(due, withRoom(why.Error(), s.Status.Preemption)) || news
 	if r.unready(s, due) || news {
@@ -192,6 +201,11 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []str
 	request, err := NewRequest(s.Name, plan, parameters)
 	if err != nil {
 		return Request{}, err
+	}
+	if request.Spread != nil && request.Spread.Each {
+		r.inventory.Follow(s.Name, request.Spread.By)
+	} else {
+		r.inventory.Follow(s.Name, nil)
 	}
 	if request.Made != nil {
 		settleMaintenance(request.Made, s.ServiceInstance, s.wanted(), plan.Cluster.Versions)

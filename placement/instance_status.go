@@ -24,6 +24,7 @@ const (
 	reasonDrifted   = "Drifted"
 	reasonMoving    = "Moving"
 	reasonStranded  = "Stranded" // it has to leave a cluster, and there is nowhere to go
+	reasonUncovered = "NotInEachGroup"
 )
 
 // begin opens the operation that the instance's generation asks for, unless it is
@@ -90,7 +91,10 @@ func (s *scope) placed(d *v1alpha1.Decision) {
 // moveMessage says where a move has come, and what it waits for.
 func (s *scope) moveMessage(blocker string) string {
 	d := s.Status.Decision
-	message := fmt.Sprintf("moving from %s (%s) to %s", strings.Join(named(d.Leaving), ", "), d.Leaving[0].Reason, where(d))
+	message := fmt.Sprintf("coming to %s (%s)", where(d), inEachGroup)
+	if len(d.Leaving) > 0 {
+		message = fmt.Sprintf("moving from %s (%s) to %s", strings.Join(named(d.Leaving), ", "), d.Leaving[0].Reason, where(d))
+	}
 	if blocker != "" {
 		message += ": " + blocker
 	}
@@ -102,10 +106,15 @@ func where(d *v1alpha1.Decision) string {
 	return cmp.Or(strings.Join(clusters(d), ", "), "nowhere")
 }
 
-// isStranded tells whether the status says that the instance has to leave and cannot.
-func (s *scope) isStranded() bool {
+// isStranded reports whether the status says that the instance has to leave and cannot.
+func (s *scope) isStranded() bool { return s.isPlacedBecause(reasonStranded) }
+
+// isUncovered reports whether the status says that some group has no room for the instance.
+func (s *scope) isUncovered() bool { return s.isPlacedBecause(reasonUncovered) }
+
+func (s *scope) isPlacedBecause(reason string) bool {
 	placed := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionPlaced)
-	return placed != nil && placed.Reason == reasonStranded
+	return placed != nil && placed.Reason == reason
 }
 
 // leftClusters are those that the instance has left and that are not cleaned yet.
@@ -175,7 +184,7 @@ func (s *scope) delivered() {
 		}
 	}
 	s.moved()
-	s.Status.Decision.Leaving = nil
+	s.Status.Decision.Moved()
 	s.Status.Delivered = &v1alpha1.DeliveredState{State: *s.wanted().DeepCopy(), Decision: *s.Status.Decision.DeepCopy()}
 	if s.finished() {
 		s.usable()
@@ -236,6 +245,9 @@ func (s *scope) usable() (news bool) {
 		{v1alpha1.ConditionDelivered, reasonDelivered},
 		{v1alpha1.ConditionReady, v1alpha1.ReasonReady},
 	} {
+		if c.condition == v1alpha1.ConditionPlaced && s.isUncovered() {
+			continue // until it is in each group, or need not be
+		}
 		news = s.set(c.condition, metav1.ConditionTrue, c.reason, where) || news
 	}
 	return news

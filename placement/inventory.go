@@ -38,6 +38,8 @@ type Inventory struct {
 	// preemptions by the instance for which room is being made. The map is replaced, not
 	// changed: snapshots hold it.
 	preemptions map[string]*v1alpha1.Preemption
+	// following are the labels by whose values instances have a cluster in each group.
+	following map[string][]string
 	// waiting requests, by ID, and who is told when one of them may fit.
 	waiting map[string]Request
 	wake    func(instance string)
@@ -46,11 +48,12 @@ type Inventory struct {
 // NewInventory returns an empty inventory.
 func NewInventory() *Inventory {
 	return &Inventory{
-		store:    newStore(),
-		reserved: map[string]Resources{},
-		columns:  map[corev1.ResourceName]int{},
-		waiting:  map[string]Request{},
-		wake:     func(string) {},
+		store:     newStore(),
+		reserved:  map[string]Resources{},
+		columns:   map[corev1.ResourceName]int{},
+		following: map[string][]string{},
+		waiting:   map[string]Request{},
+		wake:      func(string) {},
 	}
 }
 
@@ -68,6 +71,33 @@ func (inv *Inventory) Wake(instance string) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	inv.wake(instance)
+}
+
+// Follow makes the inventory wake an instance whenever the groups of clusters by these
+// labels may have changed: when a cluster comes, goes, or has another value of one of them.
+// No labels end that.
+func (inv *Inventory) Follow(instance string, by []string) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	if len(by) == 0 {
+		delete(inv.following, instance)
+		return
+	}
+	inv.following[instance] = by
+}
+
+// regroup wakes the instances whose groups a cluster changes: from what it was to what it is,
+// nil where it was or is not there.
+func (inv *Inventory) regroup(was, is *Cluster) {
+	for instance, by := range inv.following {
+		if was == nil || is == nil || slices.ContainsFunc(by, func(label string) bool {
+			before, had := was.Labels[label]
+			after, has := is.Labels[label]
+			return before != after || had != has
+		}) {
+			inv.wake(instance)
+		}
+	}
 }
 
 // Fork returns an inventory that is as this one is now, and goes its own way: for
@@ -119,6 +149,7 @@ func (inv *Inventory) UpsertCluster(c *Cluster) {
 		inv.snapshot = nil
 	}
 	inv.rouse(before, []string{c.Name})
+	inv.regroup(known, c)
 	if outage && !inv.outage() {
 		inv.wakeLost()
 	}
@@ -164,6 +195,7 @@ func (inv *Inventory) DeleteCluster(name string) {
 	txn.Commit()
 	inv.snapshot = nil
 	inv.count(known, -1)
+	inv.regroup(known, nil)
 	for id, p := range inv.preemptions {
 		if p.Cluster == name {
 			inv.wake(id) // there will be no room

@@ -185,7 +185,7 @@ func HoldingOf(instance *v1alpha1.ServiceInstance) Holding {
 	}
 	h.Preemption = instance.Status.Preemption
 	decided, delivered := instance.Status.Decision, instance.Status.Delivered
-	if decided != nil && delivered != nil && decided.Generation == delivered.Decision.Generation && len(decided.Leaving) == 0 {
+	if decided != nil && delivered != nil && decided.Generation == delivered.Decision.Generation && !decided.Moves() {
 		h.Class = delivered.Decision.PriorityClass // nothing is being done with it
 	}
 	return h

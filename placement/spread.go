@@ -54,19 +54,13 @@ func (p *page) groups(by []string) *grouping {
 		return known.(*grouping)
 	}
 	g := &grouping{}
-	number := map[string]int16{}
-	values := make([]string, len(by))
+	number, spread := map[string]int16{}, Spread{By: by}
 	for row, c := range p.clusters {
 		g.of[row] = -1
-		complete := true
-		for i, label := range by {
-			value, ok := c.Labels[label]
-			values[i], complete = value, complete && ok
-		}
-		if !complete {
+		name, ok := spread.groupOf(c)
+		if !ok {
 			continue
 		}
-		name := strings.Join(values, "/")
 		n, ok := number[name]
 		if !ok {
 			n = int16(len(g.names)) //nolint:gosec // fewer than pageRows
@@ -304,4 +298,15 @@ func (e *evaluation) unspread(groups []*group, count, clusters int) string {
 	}
 	return fmt.Sprintf("%d clusters in %d groups by %s are asked for, their numbers differing by at most %d: %s",
 		clusters, count, e.request.Spread, max(e.request.Spread.MaxSkew, 1), fits)
+}
+
+// groupOf is the name of the group that a cluster is in; false where it lacks a label.
+func (s *Spread) groupOf(c *Cluster) (name string, ok bool) {
+	values := make([]string, len(s.By))
+	for i, label := range s.By {
+		if values[i], ok = c.Labels[label]; !ok {
+			return "", false
+		}
+	}
+	return strings.Join(values, "/"), true
 }

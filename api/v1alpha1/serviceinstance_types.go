@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -147,7 +149,8 @@ type LeftPlacement struct {
 
 // Move is a change of an instance's clusters that its consumer did not ask for.
 type Move struct {
-	// From are the clusters left, To those that came instead; none where there was no room.
+	// From are the clusters left, none where it came to more; To those that came, none where
+	// there was no room.
 	From []string `json:"from"`
 	To   []string `json:"to,omitempty"`
 	// Reason, for instance "eu-1 does not answer since 2026-01-01T00:00:00Z".
@@ -191,6 +194,12 @@ type Decision struct {
 	// +listType=map
 	// +listMapKey=cluster
 	Leaving []Departure `json:"leaving,omitempty"`
+	// Joining are the clusters that a delivered instance comes to by this decision without
+	// leaving another, until it is delivered: those of new groups of a plan that has a cluster
+	// in each (Spread.Each).
+	// +listType=map
+	// +listMapKey=cluster
+	Joining []Arrival `json:"joining,omitempty"`
 	// PriorityClass under which it was decided.
 	PriorityClass string `json:"priorityClass,omitempty"`
 	// Preemption that made room for it.
@@ -210,12 +219,39 @@ type RunnerUp struct {
 	Score int32 `json:"score"`
 }
 
+// Moves reports whether a delivered instance changes clusters by the decision, which is not
+// delivered yet. A nil decision changes nothing.
+func (d *Decision) Moves() bool { return d != nil && len(d.Leaving)+len(d.Joining) > 0 }
+
+// MovesSince is when the first of these changes was decided. The decision must move.
+func (d *Decision) MovesSince() metav1.Time {
+	var at []metav1.Time
+	for i := range d.Leaving {
+		at = append(at, d.Leaving[i].At)
+	}
+	for i := range d.Joining {
+		at = append(at, d.Joining[i].At)
+	}
+	return slices.MinFunc(at, func(a, b metav1.Time) int { return a.Compare(b.Time) })
+}
+
+// Moved notes that the decision is delivered: nothing is left to change.
+func (d *Decision) Moved() { d.Leaving, d.Joining = nil, nil }
+
 // Departure is a cluster that an instance leaves.
 type Departure struct {
 	// Cluster is the name of the member cluster.
 	Cluster string `json:"cluster"`
 	// Reason why it leaves.
 	Reason string `json:"reason"`
+	// At is when that was decided.
+	At metav1.Time `json:"at"`
+}
+
+// Arrival is a cluster that an instance comes to, as its plan has one in each group.
+type Arrival struct {
+	// Cluster is the name of the member cluster.
+	Cluster string `json:"cluster"`
 	// At is when that was decided.
 	At metav1.Time `json:"at"`
 }

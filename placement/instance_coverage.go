@@ -1,0 +1,94 @@
+package placement
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// An instance of a plan with one cluster in each group (Spread.Each) follows the groups. It
+// comes to a group that is new, and leaves a cluster that is in no group any more, or in one
+// that another of its clusters is in. Both are moves: what is new is delivered first.
+
+// coverage compares the clusters of a delivered instance with the groups of its plan.
+type coverage struct {
+	// lacks reports whether there is a group in which the instance has no cluster.
+	lacks bool
+	// surplus are the clusters that stand for no group, with the reason.
+	surplus map[string]string
+}
+
+// inEachGroup is the reason of a move to groups that are new.
+const inEachGroup = "its plan has one cluster in each group"
+
+// coverage of an instance; nothing is lacking or surplus where its plan does not follow
+// groups, or an operation is in progress, which places the instance anyway.
+func (r *instanceReconciler) coverage(s *scope) (c coverage) {
+	if !s.finished() || s.Status.Delivered == nil {
+		return c
+	}
+	plan, err := r.plan(s.Spec.ServiceID, s.wanted().PlanID)
+	if err != nil {
+		return c
+	}
+	if plan.Resources == nil || plan.Resources.Spread == nil || !plan.Resources.Spread.Each {
+		return c
+	}
+	request, err := r.request(s, plan, nil)
+	if err != nil {
+		return c
+	}
+	return r.inventory.Snapshot().covers(request, clusters(s.deliveredDecision()))
+}
+
+// covers compares the clusters that an instance is on with the groups of its request. A
+// cluster that is not in the inventory stands for no group, and is not surplus.
+func (s *Snapshot) covers(r Request, on []string) coverage {
+	missing := everyGroup(r.Spread.By, s.pages, r.filters(s, nil))
+	var known []*Cluster
+	for _, name := range on {
+		if c := s.Cluster(name); c != nil {
+			known = append(known, c)
+		}
+	}
+	slices.SortStableFunc(known, func(a, b *Cluster) int { // of two in a group the one that works stays
+		return cmp.Compare(rankOfUse(a), rankOfUse(b))
+	})
+	c, held := coverage{surplus: map[string]string{}}, map[string]string{}
+	for _, cluster := range known {
+		group, ok := r.Spread.groupOf(cluster)
+		switch other := held[group]; {
+		case !ok:
+			c.surplus[cluster.Name] = fmt.Sprintf("%s is in no group by %s", cluster.Name, r.Spread)
+		case other != "":
+			c.surplus[cluster.Name] = fmt.Sprintf("%s and %s are both in %s, and its plan has one cluster in each group by %s", cluster.Name, other, group, r.Spread)
+		default:
+			held[group] = cluster.Name
+			delete(missing, group)
+		}
+	}
+	c.lacks = len(missing) > 0
+	return c
+}
+
+// rankOfUse orders clusters by whether an instance can go on there.
+func rankOfUse(c *Cluster) int {
+	switch {
+	case !c.Ready:
+		return 2
+	case c.Cordoned:
+		return 1
+	default:
+		return 0
+	}
+}
+
+// uncovered records why an instance has no cluster in some group, and reports whether that is
+// news. It goes on where it is.
+func (s *scope) uncovered(why string) (news bool) {
+	return s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reasonUncovered, "on "+where(s.deliveredDecision())+"; not in each group: "+why)
+}
