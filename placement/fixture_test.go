@@ -106,6 +106,11 @@ func testCatalog(t *testing.T, edits ...func(*v1alpha1.ResourcesPlan)) *catalog.
 			Resources:                     &v1alpha1.ResourcesPlan{Limits: quantities("cpu=" + size), Clusters: 1, MaxClusters: 3, PriorityClass: class},
 		})
 	}
+	spec.Plans = append(spec.Plans, v1alpha1.Plan{
+		ID: "plan-each", Name: "each", Description: "Two cores in each region.", Kind: v1alpha1.PlanKindResources,
+		MaximumPollingDurationSeconds: int32(polling.Seconds()),
+		Resources:                     &v1alpha1.ResourcesPlan{Limits: quantities("cpu=2"), Spread: &v1alpha1.Spread{By: []string{v1alpha1.LabelRegion}, Each: true}},
+	})
 	patient := spec.Plans[0]
 	patient.ID, patient.Name, patient.WaitFor = "plan-patient", "patient", v1alpha1.WaitForAnything
 	patient.Resources = &v1alpha1.ResourcesPlan{Limits: quantities("cpu=4"), Clusters: 1}

@@ -99,17 +99,21 @@ type history struct {
 	victims map[string]bool
 	// counted is what an instance's status has sold.
 	counted func(*v1alpha1.ServiceInstance) map[string]Resources
-	// parameters that instances are ordered with.
-	parameters []string
+	// plans and parameters that instances are ordered with.
+	ordered, parameters []string
 }
 
 const historyNamespace = "sluice"
+
+// planEach has one cluster in each region.
+const planEach = "plan-each"
 
 func newHistory(t *rapid.T, plans *catalog.Snapshot) *history {
 	h := &history{
 		T: t, plans: plans, scheme: runtime.NewScheme(), clock: testclock.NewFakePassiveClock(goldenTime), driver: newRememberingDriver(),
 		shrunk: map[string]bool{}, victims: map[string]bool{}, faults: true,
 		counted:    func(instance *v1alpha1.ServiceInstance) map[string]Resources { return Ledger(&instance.Status) },
+		ordered:    []string{"plan-2", "plan-4", "plan-8", planEach},
 		parameters: []string{"", `{"clusters":1}`, `{"clusters":2}`, `{"clusters":3}`},
 	}
 	h.must(v1alpha1.AddToScheme(h.scheme))
@@ -123,6 +127,7 @@ func newHistory(t *rapid.T, plans *catalog.Snapshot) *history {
 		h.clusters = append(h.clusters, name)
 		mc := clusterRow{Name: name, Has: quantities(fmt.Sprintf("cpu=%d", rapid.IntRange(4, 16).Draw(t, "cores")))}.memberCluster()
 		mc.Namespace = historyNamespace
+		mc.Spec.Region = fmt.Sprintf("region-%d", i%2)
 		h.must(h.hub.Create(context.Background(), mc))
 	}
 	h.preempts = rapid.SampledFrom([]v1alpha1.Preempts{"", v1alpha1.PreemptsSameConsumer, v1alpha1.PreemptsAnyConsumer}).Draw(t, "preempts")
@@ -213,10 +218,11 @@ func (h *history) pass(name string) {
 }
 
 func (h *history) state() v1alpha1.InstanceState {
-	return v1alpha1.InstanceState{
-		PlanID:     rapid.SampledFrom([]string{"plan-2", "plan-4", "plan-8"}).Draw(h.T, "plan"),
-		Parameters: raw(rapid.SampledFrom(h.parameters).Draw(h.T, "parameters")),
+	plan := rapid.SampledFrom(h.ordered).Draw(h.T, "plan")
+	if plan == planEach {
+		return v1alpha1.InstanceState{PlanID: plan}
 	}
+	return v1alpha1.InstanceState{PlanID: plan, Parameters: raw(rapid.SampledFrom(h.parameters).Draw(h.T, "parameters"))}
 }
 
 func (h *history) provision() {
@@ -267,7 +273,7 @@ func (h *history) fail() {
 // disturb changes a member cluster, in the hub and, as its controller does, in the inventory.
 func (h *history) disturb() {
 	name := rapid.SampledFrom(h.clusters).Draw(h.T, "cluster")
-	switch rapid.SampledFrom([]string{"lose", "back", "drain", "undrain", "resize", "cordon"}).Draw(h.T, "how") {
+	switch rapid.SampledFrom([]string{"lose", "back", "drain", "undrain", "resize", "cordon", "regroup"}).Draw(h.T, "how") {
 	case "lose":
 		h.change(name, func(mc *v1alpha1.MemberCluster) { h.reachable(mc, false) })
 	case "back":
@@ -278,6 +284,9 @@ func (h *history) disturb() {
 		h.change(name, func(mc *v1alpha1.MemberCluster) { mc.Spec.Unschedulable, mc.Spec.Taints = false, nil })
 	case "cordon":
 		h.change(name, func(mc *v1alpha1.MemberCluster) { mc.Spec.Unschedulable = true })
+	case "regroup":
+		region := rapid.SampledFrom([]string{"region-0", "region-1", "region-2", ""}).Draw(h.T, "region")
+		h.change(name, func(mc *v1alpha1.MemberCluster) { mc.Spec.Region = region })
 	case "resize":
 		cores := rapid.IntRange(1, 16).Draw(h.T, "cores")
 		h.change(name, func(mc *v1alpha1.MemberCluster) {
@@ -453,6 +462,8 @@ func (h *history) rest() {
 		}
 		if len(status.Delivered.Decision.Displaced) > 0 {
 			h.wantNoRoom(&instance)
+		} else if status.Delivered.State.PlanID == planEach {
+			h.wantInEach(&instance)
 		}
 		for _, p := range status.Delivered.Decision.Placements {
 			if got := h.driver.carried[p.Cluster][instance.Name]; got != p.Reserved.Cpu().Value() {
@@ -471,6 +482,16 @@ func (h *history) wantNoRoom(instance *v1alpha1.ServiceInstance) {
 	h.must(err)
 	if decision, err := Place(request, h.inventory.Snapshot()); err == nil {
 		h.Fatalf("%s is displaced from %v, and fits on %+v", instance.Name, named(instance.Status.Delivered.Decision.Displaced), decision.Placements)
+	}
+}
+
+// wantInEach checks that an instance of such a plan has one cluster in each region, or that
+// there is no room for that.
+func (h *history) wantInEach(instance *v1alpha1.ServiceInstance) {
+	s := &scope{ServiceInstance: instance, now: h.clock.Now()}
+	c := h.reconciler.coverage(s)
+	if c.lacks && !s.isUncovered() && !s.isStranded() || len(c.surplus) > 0 && !s.isStranded() {
+		h.Fatalf("%s is on %v, not in each region: %+v; conditions %+v", instance.Name, clusters(&instance.Status.Delivered.Decision), c, instance.Status.Conditions)
 	}
 }
 

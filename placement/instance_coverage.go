@@ -2,10 +2,12 @@ package placement
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -85,6 +87,27 @@ func rankOfUse(c *Cluster) int {
 	default:
 		return 0
 	}
+}
+
+// stayUncovered leaves an instance where it is, as some group has no room for it.
+func (r *instanceReconciler) stayUncovered(ctx context.Context, s *scope, why error) (ctrl.Result, error) {
+	news, held := s.uncovered(why.Error()), r.inventory.Holds(s.Name, Ledger(&s.Status))
+	if !held {
+		// It holds what a decision reserved whose write had an unknown outcome. A write that
+		// changes something keeps that one from arriving late.
+		news = s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reasonUncovered, "stays on "+where(s.deliveredDecision())) || news
+	}
+	if !news {
+		return ctrl.Result{}, nil // the inventory wakes it
+	}
+	if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
+		return ctrl.Result{}, err
+	}
+	if !held {
+		r.inventory.Reserve(HoldingOf(s.ServiceInstance))
+		s.lookAgain(1) // at once, as it does not wait for room any more
+	}
+	return ctrl.Result{}, nil
 }
 
 // uncovered records why an instance has no cluster in some group, and reports whether that is

@@ -147,10 +147,7 @@ func (r *instanceReconciler) unplaceable(ctx context.Context, s *scope, request 
 	}
 	due = slices.Concat(due, s.deliveredDecision().Displaced)
 	if len(due) == 0 {
-		if s.uncovered(why.Error()) {
-			return ctrl.Result{}, r.write(ctx, s, crashBeforeProgress, crashAfterProgress)
-		}
-		return ctrl.Result{}, nil // the inventory wakes it
+		return r.stayUncovered(ctx, s, why)
 	}
 	news := r.preempt(s, request)
 	news = s.stranded(due, withRoom(why.Error(), s.Status.Preemption)) || news

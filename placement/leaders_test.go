@@ -35,6 +35,7 @@ func TestLeadersThatSleep(t *testing.T) {
 		h.faults = false
 		h.fenced = rapid.Bool().Draw(t, "fenced")
 		h.counted = h.counts
+		h.ordered = []string{"plan-2", "plan-4", "plan-8"}
 		h.parameters = []string{""} // one cluster each, so that a pass is in one place
 		h.takeOver()
 		actions := []func(){
