@@ -26,26 +26,47 @@ type schedulability struct {
 }
 
 func newClusterScheduleCommand(hub *hubFlags, s schedulability) *cobra.Command {
-	return &cobra.Command{
+	var patience time.Duration
+	cmd := &cobra.Command{
 		Use: s.use, Short: s.short, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := hub.client(cmd)
 			if err != nil {
 				return err
 			}
-			if err := s.apply(cmd.Context(), c, hub.namespace, args[0]); err != nil {
+			cluster, err := s.apply(cmd.Context(), c, hub.namespace, args[0])
+			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "cluster %s: %s\n", args[0], s.done)
+			done := s.done
+			if patience > 0 && awaitSeen(cmd.Context(), c, cluster, patience) != nil {
+				done = fmt.Sprintf("%s, once Sluice sees it, which it has not in %s: is `sluice serve` running, and its leader well?", done, patience)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "cluster %s: %s\n", args[0], done)
 			return err
 		},
 	}
+	cmd.Flags().DurationVar(&patience, "wait", 15*time.Second, "how long to wait until placement goes by it; 0 does not wait")
+	return cmd
 }
 
-// apply writes it to the cluster's spec.
-func (s schedulability) apply(ctx context.Context, c client.Client, namespace, name string) error {
+// awaitSeen waits until the controller of member clusters has acted on the cluster's spec as it
+// is now: from then on every placement goes by it.
+func awaitSeen(ctx context.Context, c client.Client, cluster *v1alpha1.MemberCluster, patience time.Duration) error {
+	want := cluster.Generation
+	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(cluster), cluster); err != nil {
+			return false, err
+		}
+		ready := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionReady)
+		return ready != nil && ready.ObservedGeneration >= want, nil
+	})
+}
+
+// apply writes it to the cluster's spec, and returns the cluster as it is then.
+func (s schedulability) apply(ctx context.Context, c client.Client, namespace, name string) (*v1alpha1.MemberCluster, error) {
+	cluster := &v1alpha1.MemberCluster{}
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		cluster := &v1alpha1.MemberCluster{}
 		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, cluster); err != nil {
 			return err
 		}
@@ -61,9 +82,9 @@ func (s schedulability) apply(ctx context.Context, c client.Client, namespace, n
 		return c.Update(ctx, cluster, client.FieldOwner(fieldOwner))
 	})
 	if err != nil {
-		return fmt.Errorf("cluster %s: %w", name, err)
+		return nil, fmt.Errorf("cluster %s: %w", name, err)
 	}
-	return nil
+	return cluster, nil
 }
 
 func isDrain(taint corev1.Taint) bool { return taint.Key == v1alpha1.TaintDrain }
@@ -85,7 +106,7 @@ draining; ` + "`sluice cluster uncordon`" + ` does.`,
 			if err != nil {
 				return err
 			}
-			if err := (schedulability{cordoned: true, drain: true}).apply(cmd.Context(), c, hub.namespace, args[0]); err != nil {
+			if _, err := (schedulability{cordoned: true, drain: true}).apply(cmd.Context(), c, hub.namespace, args[0]); err != nil {
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "cluster %s: draining\n", args[0])

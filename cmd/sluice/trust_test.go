@@ -67,7 +67,9 @@ func TestOperatorOfTrust(t *testing.T) {
 			t.Fatal(err)
 		}
 		for verb, want := range map[string]bool{"cordon": true, "uncordon": false} {
-			must("cluster", verb, "cordoned")
+			if out := must("cluster", verb, "cordoned", "--wait", "10ms"); !strings.Contains(out, "once Sluice sees it") {
+				t.Errorf("%s: %q, and nobody acts on it", verb, out)
+			}
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil {
 				t.Fatal(err)
 			}
