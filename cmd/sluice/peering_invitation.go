@@ -223,6 +223,15 @@ func newPeeringJoinCommand(hub *hubFlags) *cobra.Command {
 	return cmd
 }
 
+// mayJoinAs returns an error unless a cluster may join under the name of this one, which is
+// empty where there is none of that name yet.
+func mayJoinAs(cluster *v1alpha1.MemberCluster) error {
+	if cluster.UID != "" && !isJoined(cluster) {
+		return errors.New("there is another member cluster of that name, which has not joined by invitation")
+	}
+	return nil
+}
+
 // joinCluster registers the cluster, and waits until it is peered.
 func joinCluster(cmd *cobra.Command, hub *hubFlags, f *clusterAddFlags, answer *liqo.Answer) error {
 	ctx := cmd.Context()
@@ -242,6 +251,13 @@ func joinCluster(cmd *cobra.Command, hub *hubFlags, f *clusterAddFlags, answer *
 		return fmt.Errorf("cluster %s answers as a %s, and has not been invited so by %s", answer.Network.ClusterID, strings.ToLower(string(answer.Role)), answer.With)
 	}
 	key := client.ObjectKey{Namespace: hub.namespace, Name: answer.Cluster}
+	known := &v1alpha1.MemberCluster{}
+	if err := c.Get(ctx, key, known); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("cluster %s: %w", key.Name, err)
+	}
+	if err := mayJoinAs(known); err != nil { // before its credentials are replaced
+		return fmt.Errorf("cluster %s: %w", key.Name, err)
+	}
 	named := &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	access, err := storeAccess(ctx, hub, c, named, []byte(answer.Kubeconfig))
 	if err != nil {
@@ -257,8 +273,8 @@ func joinCluster(cmd *cobra.Command, hub *hubFlags, f *clusterAddFlags, answer *
 		joined.Identity = &identity
 	}
 	cluster, err := changeCluster(ctx, c, key, func(cluster *v1alpha1.MemberCluster) error {
-		if cluster.UID != "" && !isJoined(cluster) {
-			return errors.New("there is another member cluster of that name, which has not joined by invitation")
+		if err := mayJoinAs(cluster); err != nil {
+			return err
 		}
 		if err := f.describe(cluster, givenOf(cmd)); err != nil {
 			return err
