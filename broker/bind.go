@@ -15,9 +15,9 @@ import (
 	"github.com/sluice-dev/sluice/internal/seal"
 )
 
-// bind answers PUT /v2/service_instances/:id/service_bindings/:id (OSB 2.17,
-// "Binding" and "Binding Rotation"). It is synchronous as far as it can: many
-// platforms read credentials from this response only.
+// bind answers PUT /v2/service_instances/:id/service_bindings/:id (OSB 2.17, "Binding" and
+// "Binding Rotation"). It is synchronous if possible, because many platforms read
+// credentials only from this response.
 func (s *server) bind(c *call) (*reply, error) {
 	async, err := c.acceptsIncomplete()
 	if err != nil {
@@ -36,7 +36,7 @@ func (s *server) bind(c *call) (*reply, error) {
 		if existing != nil {
 			again, err := s.bindAgain(c, existing, request, async)
 			if again == nil && err == nil {
-				continue // a failed one has been cleared away
+				continue // bindAgain deleted a failed one
 			}
 			return again, err
 		}
@@ -61,7 +61,8 @@ func (s *server) bind(c *call) (*reply, error) {
 	return nil, errConcurrency
 }
 
-// newBinding is the binding that a request asks for, or why there cannot be one.
+// newBinding returns the binding that a request asks for, or the reason why there cannot be
+// one.
 func (s *server) newBinding(c *call, request *bindRequest) (*v1alpha1.ServiceBinding, *catalog.Plan, error) {
 	i, err := s.findInstance(c)
 	if err != nil {
@@ -87,7 +88,7 @@ func (s *server) newBinding(c *call, request *bindRequest) (*v1alpha1.ServiceBin
 	state := inForce(i)
 	plan, err := s.Catalog.Snapshot().Plan(i.Spec.ServiceID, state.PlanID)
 	if err != nil {
-		return nil, nil, fmt.Errorf("find the plan of instance %s: %v", i.Name, err) // not wrapped: it is not the request's fault
+		return nil, nil, fmt.Errorf("find the plan of instance %s: %v", i.Name, err) // not wrapped: the request is not at fault
 	}
 	if !plan.IsBindable() {
 		return nil, nil, badRequest("Instances of plan %s cannot be bound.", plan.Name)
@@ -116,8 +117,8 @@ func (s *server) newBinding(c *call, request *bindRequest) (*v1alpha1.ServiceBin
 	return b, plan, nil
 }
 
-// rotate makes a binding the successor of another of the same instance, from which
-// it takes what the request leaves out. Both are valid until the old one is deleted.
+// rotate makes b the successor of another binding of the same instance and fills in what
+// the request omits from it. Both are valid until the old one is deleted.
 func (s *server) rotate(c *call, b *v1alpha1.ServiceBinding, predecessorID string, plan *catalog.Plan) error {
 	if !plan.IsBindingRotatable() {
 		return badRequest("predecessor_binding_id: bindings of plan %s cannot be rotated.", plan.Name)
@@ -150,8 +151,8 @@ func (s *server) rotate(c *call, b *v1alpha1.ServiceBinding, predecessorID strin
 	return nil
 }
 
-// bindAgain answers a bind of a binding that exists. Without a reply and an error
-// the binding had failed and is gone.
+// bindAgain answers a bind for a binding that exists. It returns neither a reply nor an
+// error if the binding had failed and is now deleted.
 func (s *server) bindAgain(c *call, b *v1alpha1.ServiceBinding, request *bindRequest, async bool) (*reply, error) {
 	if b.DeletionTimestamp != nil {
 		return nil, errConcurrency
@@ -174,8 +175,8 @@ func (s *server) bindAgain(c *call, b *v1alpha1.ServiceBinding, request *bindReq
 	return nil, errConcurrency
 }
 
-// finishBind waits for a bind and answers it. created says that this request made
-// the binding: then it also clears it away if it fails before it was answered.
+// finishBind waits for a bind and answers it. If created, this request made the binding;
+// finishBind then deletes the binding if it fails before the answer.
 func (s *server) finishBind(c *call, b *v1alpha1.ServiceBinding, async, created bool) (*reply, error) {
 	b, err := s.awaitBinding(c, b, async, func(b *v1alpha1.ServiceBinding) bool {
 		return b.DeletionTimestamp != nil || !inProgress(bindingOperation(b))
@@ -197,7 +198,7 @@ func (s *server) finishBind(c *call, b *v1alpha1.ServiceBinding, async, created 
 		}
 		return &reply{status: status, body: body}, nil
 	case c.Context().Err() != nil:
-		return nil, c.Context().Err() // the platform hung up; the binding stays, for it to fetch or delete
+		return nil, c.Context().Err() // the platform hung up; the binding stays, so that it can be fetched or deleted
 	case errors.Is(err, context.DeadlineExceeded) && async:
 		return &reply{status: http.StatusAccepted, body: operationBody{s.token(b.Name, operation)}}, nil
 	case err != nil && !errors.Is(err, context.DeadlineExceeded):
@@ -216,8 +217,8 @@ func (s *server) finishBind(c *call, b *v1alpha1.ServiceBinding, async, created 
 		Description: what + because(b) + ". Nothing of it stays, and the same request can safely be repeated."}
 }
 
-// because completes a sentence about a binding with what its controller says of the
-// operation in hand, if anything.
+// because completes a sentence about a binding with its controller's description of the
+// current operation, if there is one.
 func because(b *v1alpha1.ServiceBinding) string {
 	if operation := b.Status.Operation; operation != nil && operation.Generation == b.Generation && operation.Description != "" {
 		return ": " + operation.Description
@@ -225,8 +226,8 @@ func because(b *v1alpha1.ServiceBinding) string {
 	return ""
 }
 
-// awaitBinding waits for a binding as long as the platform allows, counted from when it
-// asked. The error is that of a context when it has not come far enough by then.
+// awaitBinding waits until done or until the platform's time is up, counted from the
+// request's arrival. In the latter case it returns the context's error.
 func (s *server) awaitBinding(c *call, b *v1alpha1.ServiceBinding, async bool, done func(*v1alpha1.ServiceBinding) bool) (*v1alpha1.ServiceBinding, error) {
 	if async && s.BindWait <= 0 && !done(b) {
 		return b, context.DeadlineExceeded
@@ -240,7 +241,7 @@ func (s *server) awaitBinding(c *call, b *v1alpha1.ServiceBinding, async bool, d
 	return await(ctx, s.Client, b, &v1alpha1.ServiceBindingList{}, done)
 }
 
-// bindingBody unseals the credentials of a binding that succeeded.
+// bindingBody returns a successful binding with its credentials unsealed.
 func (s *server) bindingBody(b *v1alpha1.ServiceBinding, v version) (bindingBody, error) {
 	var credentials json.RawMessage
 	if len(b.Status.SealedCredentials) > 0 {

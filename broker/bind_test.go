@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// bindingOf reads what the broker has stored of a binding; nil for nothing.
+// bindingOf reads a binding from the hub; nil if it does not exist.
 func (f *fixture) bindingOf(id, bindingID string) *v1alpha1.ServiceBinding {
 	f.t.Helper()
 	b := &v1alpha1.ServiceBinding{}
@@ -285,7 +285,7 @@ func TestBindAsynchronously(t *testing.T) {
 		})
 		f.fake.does("twice", hold)
 		start, gone := time.Now(), make(chan struct{})
-		go func() { // half of its time is over when the failed one goes
+		go func() { // half of its time has passed when the failed one is gone
 			defer close(gone)
 			<-time.After(150 * time.Millisecond)
 			failed := f.bindingOf("i", "twice")

@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-dev/sluice/catalog"
 )
 
-// getCatalog answers GET /v2/catalog. The body depends on the platform, the version
-// and the revision of the catalog, and is encoded once for each.
+// getCatalog answers GET /v2/catalog. The body depends on the platform, the API version and
+// the catalog's revision; it is encoded once for each combination.
 func (s *server) getCatalog(c *call) (*reply, error) {
 	document, err := s.catalogs.get(s.Catalog.Snapshot(), c.platform.Name, c.version, s.Clock.Now)
 	if err != nil {
@@ -36,7 +36,7 @@ func (s *server) getCatalog(c *call) (*reply, error) {
 	return &reply{status: http.StatusOK, document: document.body, header: header}, nil
 }
 
-// catalogDocuments are the encoded bodies of one revision.
+// catalogDocuments are the encoded bodies of one revision of the catalog.
 type catalogDocuments struct {
 	mu        sync.RWMutex
 	revision  string
@@ -73,7 +73,7 @@ func (d *catalogDocuments) get(snapshot *catalog.Snapshot, platform string, v ve
 	defer d.mu.Unlock()
 	if d.documents == nil || d.revision != snapshot.Revision() {
 		d.revision, d.documents = snapshot.Revision(), map[catalogKey]*catalogDocument{}
-		// Two revisions never have the same second.
+		// Two revisions never have the same second, because HTTP dates have no fractions.
 		d.modified = maxTime(now().Truncate(time.Second), d.modified.Add(time.Second))
 	}
 	sum := sha256.Sum256(body)
@@ -92,9 +92,9 @@ func maxTime(a, b time.Time) time.Time {
 	return a
 }
 
-// isFresh reports whether the client has the document (RFC 9110, section 13.2.2).
-// If-Modified-Since counts only when it is the very date that was sent: replicas
-// come to know a revision at different times, so dates do not order revisions.
+// isFresh reports whether the client already has the document (RFC 9110, section 13.2.2).
+// If-Modified-Since counts only if it equals the date that was sent. Replicas learn of a
+// revision at different times, so dates do not order revisions.
 func (d *catalogDocument) isFresh(r *http.Request) bool {
 	if tags := r.Header.Values("If-None-Match"); len(tags) > 0 {
 		for tag := range strings.SplitSeq(strings.Join(tags, ","), ",") {
@@ -157,14 +157,14 @@ func planResponse(p *catalog.Plan, facts *catalog.Facts, v version) planBody {
 	return plan
 }
 
-// planMetadata joins what marketplaces show of a plan by convention with what the
-// operator adds and what is proven of its clusters; where they say the same, what is
-// proven wins, then the plan's own fields.
+// planMetadata joins three sources: proven facts about the plan's clusters, the plan's own
+// fields in the form that marketplaces show, and the operator's metadata. If they conflict,
+// the first of these wins.
 func planMetadata(p *catalog.Plan, facts *catalog.Facts) any {
 	metadata := map[string]any{}
 	if p.Plan.Metadata != nil {
 		var more map[string]json.RawMessage
-		// The definition of the resource admits objects only.
+		// The CRD admits only objects.
 		_ = json.Unmarshal(p.Plan.Metadata.Raw, &more)
 		for name, value := range more {
 			metadata[name] = value
@@ -179,7 +179,7 @@ func planMetadata(p *catalog.Plan, facts *catalog.Facts) any {
 	if len(p.Costs) > 0 {
 		metadata["costs"] = costs(p.Costs)
 	}
-	// Nobody but the broker says what is proven.
+	// Only the broker may state what is proven.
 	delete(metadata, "selfDescriptions")
 	delete(metadata, "proven")
 	if facts != nil {
@@ -192,7 +192,7 @@ func planMetadata(p *catalog.Plan, facts *catalog.Facts) any {
 	return metadata
 }
 
-// provenBody sums up what is proven of the clusters that a plan can use.
+// provenBody sums up the proven facts about the clusters that a plan can use.
 type provenBody struct {
 	EveryCluster bool     `json:"everyCluster"`
 	Countries    []string `json:"countries,omitempty"`

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/catalog"
 )
 
-// names are the names of what a catalog shows: "offering/plan".
+// names are the names in a catalog: "offering/plan".
 func names(a answer) (out []string) {
 	for _, s := range a.body["services"].([]any) {
 		for _, p := range s.(object)["plans"].([]any) {
@@ -157,7 +157,7 @@ func BenchmarkCatalog(b *testing.B) {
 	}
 }
 
-// TestPlanMetadataSaysWhatIsProven: in the words of the broker alone.
+// TestPlanMetadataSaysWhatIsProven: proven facts come only from the broker.
 func TestPlanMetadataSaysWhatIsProven(t *testing.T) {
 	forged := &runtime.RawExtension{Raw: []byte(`{"selfDescriptions": ["L3"], "proven": {"everyCluster": true}, "color": "blue"}`)}
 	plan := &catalog.Plan{Plan: v1alpha1.Plan{Metadata: forged}}

@@ -16,16 +16,16 @@ import (
 	"github.com/sluice-dev/sluice/internal/strictjson"
 )
 
-// maxDrainBytes is how much of a body that is too large is still read, so that
-// the client gets to see the answer instead of a broken connection.
+// maxDrainBytes is how much of an oversized body is still read, so that the client receives
+// the answer instead of a broken connection.
 const maxDrainBytes = 16 << 20
 
-// maxStoredBytes is how long what is stored of a request may be. The hub stores it up to
-// three times in an object of at most 1.5 MB, and keeps earlier versions for a while.
+// maxStoredBytes is the greatest length of the stored part of a request. The hub stores it
+// up to three times in an object of at most 1.5 MB, and keeps earlier versions for a while.
 const maxStoredBytes = 64 << 10
 
-// The request bodies: the types of brokerapi, where fields are told absent from
-// empty, and with what is newer.
+// Request bodies: the types of brokerapi, with later fields, and with pointers where absent
+// differs from empty.
 type (
 	provisionRequest struct {
 		domain.ProvisionDetails
@@ -33,20 +33,20 @@ type (
 	updateRequest struct {
 		domain.UpdateDetails
 		PlanID *string `json:"plan_id"`
-		// PreviousValues are accepted and not believed: what the instance was is known.
+		// PreviousValues are accepted and ignored: the broker knows the instance's previous state.
 		PreviousValues json.RawMessage `json:"previous_values"`
 	}
 	bindRequest struct {
 		domain.BindDetails
-		// RawBindResource keeps the fields that platforms add of their own.
+		// RawBindResource keeps fields that platforms add.
 		RawBindResource json.RawMessage `json:"bind_resource"`
-		// PredecessorBindingID makes this a rotation (2.17).
+		// PredecessorBindingID makes the request a rotation (2.17).
 		PredecessorBindingID *string `json:"predecessor_binding_id"`
 	}
 )
 
-// decodeBody reads a request body: one JSON object, nothing beside it, and no number that
-// the hub cannot store. Content-Type is not looked at; curl -d sends a form's.
+// decodeBody reads a request body: exactly one JSON object, without numbers that the hub
+// cannot store. It ignores Content-Type, because curl -d sends a form's.
 func (s *server) decodeBody(c *call, into any) error {
 	err := strictjson.Decode(c.Body, strictjson.Limits{Object: true, Bytes: s.MaxBodyBytes, Float64: true}, into)
 	if malformed := (*strictjson.Error)(nil); errors.As(err, &malformed) {
@@ -95,9 +95,9 @@ func (s *server) decodeUpdate(c *call) (*updateRequest, error) {
 	return request, err
 }
 
-// decodeBind reads and checks the body of a bind. The two ids may be absent from a
-// rotation: the specification's table lists only the predecessor, its OpenAPI
-// document all three.
+// decodeBind reads and checks the body of a bind. A rotation may omit service_id and
+// plan_id: the specification's table lists only the predecessor, its OpenAPI document all
+// three.
 func (s *server) decodeBind(c *call) (*bindRequest, error) {
 	request := &bindRequest{}
 	if err := s.decodeBody(c, request); err != nil {
@@ -126,8 +126,8 @@ func (s *server) decodeBind(c *call) (*bindRequest, error) {
 	return request, nil
 }
 
-// checkContext checks that context is an object that names the same platform as
-// the originating identity (OSB 2.17, "Originating Identity").
+// checkContext checks that context is an object and names the same platform as the
+// originating identity (OSB 2.17, "Originating Identity").
 func (c *call) checkContext(context *json.RawMessage) error {
 	if err := wantObject("context", context); err != nil || *context == nil || c.identity == nil {
 		return err
@@ -151,7 +151,7 @@ func required(field, value string) error {
 	return nil
 }
 
-// storable checks that what is kept of a request is not too long.
+// storable checks that the stored part of a request is not too long.
 func storable(fields string, stored ...json.RawMessage) error {
 	length := 0
 	for _, raw := range stored {
@@ -163,7 +163,7 @@ func storable(fields string, stored ...json.RawMessage) error {
 	return nil
 }
 
-// wantObject checks that a field is an object, and makes null the same as absent.
+// wantObject checks that a field is an object, and turns null into absent.
 func wantObject(field string, raw *json.RawMessage) error {
 	trimmed := bytes.TrimSpace(*raw)
 	switch {
@@ -175,8 +175,8 @@ func wantObject(field string, raw *json.RawMessage) error {
 	return nil
 }
 
-// withoutNulls is an object without its members that are null. Clients that leave an empty
-// object out can so ask for one.
+// withoutNulls returns an object without its null members, so that a client that never
+// sends an empty object can ask for one.
 func withoutNulls(raw json.RawMessage) json.RawMessage {
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &object); err != nil {
@@ -194,7 +194,7 @@ func withoutNulls(raw json.RawMessage) json.RawMessage {
 	return kept
 }
 
-// present makes an empty maintenance_info the same as none: some platforms always send it.
+// present turns an empty maintenance_info into none: some platforms always send it.
 func present(info *domain.MaintenanceInfo) *domain.MaintenanceInfo {
 	if info == nil || info.Version == "" {
 		return nil
@@ -202,8 +202,7 @@ func present(info *domain.MaintenanceInfo) *domain.MaintenanceInfo {
 	return info
 }
 
-// acceptsIncomplete reads the query parameter of that name, which is true, false
-// or absent.
+// acceptsIncomplete reads the query parameter accepts_incomplete: true, false or absent.
 func (c *call) acceptsIncomplete() (bool, error) {
 	value, there, err := single(c.query, "accepts_incomplete")
 	switch {
@@ -218,7 +217,7 @@ func (c *call) acceptsIncomplete() (bool, error) {
 	}
 }
 
-// ids reads the query parameters service_id and plan_id, which deletions must have.
+// ids reads the query parameters service_id and plan_id, which are required for deletions.
 func (c *call) ids() (serviceID, planID string, err error) {
 	var errs [2]error
 	serviceID, _, errs[0] = single(c.query, "service_id")
@@ -237,7 +236,7 @@ func single(query url.Values, name string) (value string, there bool, err error)
 	}
 }
 
-// extension makes raw JSON a field of a resource; none stays none.
+// extension turns raw JSON into a field of a resource; empty becomes nil.
 func extension(raw json.RawMessage) *runtime.RawExtension {
 	if raw == nil {
 		return nil

@@ -6,9 +6,9 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// deprovision answers DELETE /v2/service_instances/:id (OSB 2.17, "Deprovisioning").
-// It is accepted whatever the instance is doing, and halts that; its bindings go
-// with it.
+// deprovision answers DELETE /v2/service_instances/:id (OSB 2.17, "Deprovisioning"). It is
+// accepted during any other operation and halts that operation. The instance's bindings are
+// deleted too.
 func (s *server) deprovision(c *call) (*reply, error) {
 	async, err := c.acceptsIncomplete()
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *server) deprovision(c *call) (*reply, error) {
 		if plan, err := s.Catalog.Snapshot().Plan(serviceID, i.Spec.Desired.PlanID); err == nil {
 			s.metrics.accepted(plan, v1alpha1.OperationDeprovision)
 		}
-		// Deleting has made a new generation, which names the operation.
+		// The deletion made a new generation, which names the operation.
 		if i, err = s.findInstance(c); err != nil {
 			return nil, err
 		}

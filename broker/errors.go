@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/strictjson"
 )
 
-// Error codes of OSB 2.17, "Service Broker Errors", and those of our own. Clients
-// act on the former and only show the latter.
+// Error codes: those of OSB 2.17, "Service Broker Errors", on which clients act, and
+// Sluice's own, which clients only show.
 const (
 	codeAsyncRequired           = "AsyncRequired"
 	codeConcurrencyError        = "ConcurrencyError"
@@ -38,23 +38,24 @@ const (
 	codeInternalError          = "InternalError"
 )
 
-// Error is an OSB error response. What it says is shown to end users.
+// Error is an OSB error response. End users see its description.
 type Error struct {
 	// Status is the HTTP status.
 	Status int
 	// Code is the field error of the body.
 	Code string
-	// Description for the end user. Empty gives the empty body that 410 has.
+	// Description for the end user. If empty, the body is empty too, as OSB requires for 410.
 	Description string
-	// InstanceUsable says, of a failed update or deprovision, whether the instance still works.
+	// InstanceUsable reports, after a failed update or deprovision, whether the instance still
+	// works.
 	InstanceUsable *bool
-	// UpdateRepeatable says, of a failed update, whether it may be tried again.
+	// UpdateRepeatable reports, after a failed update, whether it may be tried again.
 	UpdateRepeatable *bool
-	// Allow lists the methods of the URL, of 405 (RFC 9110, section 15.5.6).
+	// Allow lists the methods of the URL, for 405 (RFC 9110, section 15.5.6).
 	Allow string
-	// RetryAfter asks the platform to wait; zero does not.
+	// RetryAfter asks the platform to wait; zero sends no such header.
 	RetryAfter time.Duration
-	// Err is the cause, for the log only.
+	// Err is the cause; it is only logged.
 	Err error
 }
 
@@ -67,8 +68,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// The descriptions of the first three are those that the Go client of Service
-// Catalog compares word by word.
+// The Go client of Service Catalog compares the first three descriptions word by word.
 var (
 	errAsyncRequired = &Error{Status: http.StatusUnprocessableEntity, Code: codeAsyncRequired,
 		Description: "This service plan requires client support for asynchronous service operations."}
@@ -92,7 +92,7 @@ var (
 		Description: "A service binding with this id but different attributes exists."}
 )
 
-// methodNotAllowed refuses a method that a URL does not have.
+// methodNotAllowed refuses a method that a URL does not support.
 func methodNotAllowed(allow string) *Error {
 	return &Error{Status: http.StatusMethodNotAllowed, Code: codeMethodNotAllowed, Allow: allow,
 		Description: "This URL does not have this method; it has " + allow + "."}
@@ -102,8 +102,8 @@ func badRequest(format string, args ...any) *Error {
 	return &Error{Status: http.StatusBadRequest, Code: codeBadRequest, Description: fmt.Sprintf(format, args...)}
 }
 
-// responses says what the errors of other packages look like to a platform. The
-// first row that matches counts; what matches none is a defect and becomes 500.
+// responses maps errors of other packages to responses. The first row that matches counts.
+// An error that matches none is a defect and becomes 500.
 var responses = []struct {
 	matches func(error) bool
 	respond func(error) *Error
@@ -126,7 +126,7 @@ var responses = []struct {
 	}},
 }
 
-// response is the one place that decides what an error looks like.
+// response turns an error into a response. No other code does so.
 func response(err error, requestID string) *Error {
 	for _, r := range responses {
 		if r.matches(err) {
@@ -149,7 +149,8 @@ func tooLarge(description string, err error) *Error {
 	return &Error{Status: http.StatusRequestEntityTooLarge, Code: codeTooLarge, Description: "The body is not acceptable: " + description + ".", Err: err}
 }
 
-// unavailable tells errors that pass: the hub is away or overloaded, or the client is gone.
+// unavailable reports whether an error is temporary: the hub is down or overloaded, or the
+// client is gone.
 func unavailable(err error) bool {
 	return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) ||
 		apierrors.IsTimeout(err) || apierrors.IsConflict(err) ||

@@ -17,20 +17,20 @@ import (
 	"github.com/sluice-dev/sluice/internal/seal"
 )
 
-// behaviour is what the fake controller does with an instance or a binding.
+// behaviour is the fake controller's treatment of an instance or a binding.
 type behaviour string
 
 const (
 	succeed behaviour = ""     // at once
-	hold    behaviour = "hold" // say nothing and finish nothing
-	fail    behaviour = "fail" // for good
+	hold    behaviour = "hold" // report nothing and finish nothing
+	fail    behaviour = "fail" // permanently
 )
 
-// internal is for operators: no platform ever reads it.
+// internal is text for operators, which no platform may read.
 const internal = "eu-1: 2 cpu free of 8: Get \"https://10.0.0.7:6443/api\": connection refused"
 
-// fakeController stands in for the instance and the binding controller: it writes the
-// statuses that they write, and touches no cluster.
+// fakeController stands in for the instance and the binding controller: it writes the same
+// statuses, and touches no cluster.
 type fakeController struct {
 	*fixture
 	mu         sync.Mutex
@@ -89,7 +89,7 @@ func (fake *fakeController) with(id string) behaviour {
 	return fake.behaviours[id]
 }
 
-// reconcile does everything there is to do; conflicts come back with the next event.
+// reconcile handles all objects; conflicts come back with the next event.
 func (fake *fakeController) reconcile(ctx context.Context) {
 	var instances v1alpha1.ServiceInstanceList
 	var bindings v1alpha1.ServiceBindingList

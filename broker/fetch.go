@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// fetch answers GET /v2/service_instances/:id (OSB 2.17, "Fetching a Service
-// Instance") with the state in force.
+// fetch answers GET /v2/service_instances/:id (OSB 2.17, "Fetching a Service Instance")
+// with the state that is in force.
 func (s *server) fetch(c *call) (*reply, error) {
 	i, err := s.findInstance(c)
 	switch {
@@ -41,14 +41,14 @@ func (s *server) fetch(c *call) (*reply, error) {
 	return &reply{status: http.StatusOK, body: body}, nil
 }
 
-// instanceLabels are the labels of an instance's metadata: the resource by which its
-// operator finds it.
+// instanceLabels returns the labels of an instance's metadata: the name of its resource, by
+// which the operator finds it.
 func instanceLabels(i *v1alpha1.ServiceInstance) map[string]string {
 	return map[string]string{v1alpha1.LabelInstance: i.Name}
 }
 
-// whereabouts names the clusters of an instance, their regions as far as they are
-// known, and which component is where.
+// whereabouts names the clusters of an instance, their regions if known, and the cluster of
+// each component.
 func (s *server) whereabouts(c *call, i *v1alpha1.ServiceInstance) map[string]string {
 	var clusters, regions, components []string
 	for _, placement := range i.Status.Delivered.Decision.Placements {

@@ -7,7 +7,8 @@ import (
 )
 
 // fetchBinding answers GET /v2/service_instances/:id/service_bindings/:id (OSB 2.17,
-// "Fetching a Service Binding"). Credentials past half of their life are renewed by it.
+// "Fetching a Service Binding"). It renews credentials that are past half of their
+// lifetime.
 func (s *server) fetchBinding(c *call) (*reply, error) {
 	b, err := s.findBinding(c, c.bindingID)
 	switch {

@@ -115,7 +115,7 @@ func scheme(t testing.TB) *runtime.Scheme {
 	return s
 }
 
-// in is the fixture for a subtest: what fails, fails there.
+// in returns the fixture for a subtest, so that failures are reported there.
 func (f *fixture) in(t testing.TB) *fixture {
 	t.Helper()
 	inner := *f
@@ -183,7 +183,7 @@ func (a answer) operation() string {
 	return operation
 }
 
-// asK8s, header and bearer change how a request is sent.
+// sending changes how a request is sent: asK8s, header, bearer.
 type sending func(*http.Request)
 
 func asK8s(r *http.Request) { r.SetBasicAuth("k8s", "password-of-k8s") }
@@ -247,7 +247,7 @@ func (f *fixture) want(status int, method, path string, body any, how ...sending
 	return a
 }
 
-// refused sends a request and fails the test unless it is refused so.
+// refused sends a request and fails the test unless it gets this status and code.
 func (f *fixture) refused(status int, code, method, path string, body any, how ...sending) answer {
 	f.t.Helper()
 	a := f.want(status, method, path, body, how...)
@@ -257,7 +257,7 @@ func (f *fixture) refused(status int, code, method, path string, body any, how .
 	return a
 }
 
-// edit changes a valid body.
+// with changes a valid body.
 func with(body object, fields ...any) object {
 	out := object{}
 	for k, v := range body {
@@ -312,7 +312,7 @@ func (f *fixture) finished(id, operation string, how ...sending) answer {
 	})
 }
 
-// eventually asks until the answer is as wanted.
+// eventually repeats a request until the answer is as wanted.
 func (f *fixture) eventually(what string, ask func() (answer, bool)) answer {
 	f.t.Helper()
 	deadline := time.NewTimer(time.Minute)

@@ -12,7 +12,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/crashpoint"
 )
 
-// findInstance reads the call's instance live; nil means there is none.
+// findInstance reads the call's instance from the hub without a cache; nil means that it
+// does not exist.
 func (s *server) findInstance(c *call) (*v1alpha1.ServiceInstance, error) {
 	i := &v1alpha1.ServiceInstance{}
 	key := client.ObjectKey{Namespace: s.Namespace, Name: v1alpha1.InstanceName(c.platform.Name, c.instanceID)}
@@ -26,7 +27,8 @@ func (s *server) findInstance(c *call) (*v1alpha1.ServiceInstance, error) {
 	return i, nil
 }
 
-// findBinding reads a binding of the call's instance live; nil means there is none.
+// findBinding reads a binding of the call's instance from the hub without a cache; nil
+// means that it does not exist.
 func (s *server) findBinding(c *call, bindingID string) (*v1alpha1.ServiceBinding, error) {
 	b := &v1alpha1.ServiceBinding{}
 	key := client.ObjectKey{Namespace: s.Namespace, Name: v1alpha1.BindingName(c.platform.Name, c.instanceID, bindingID)}
@@ -40,8 +42,8 @@ func (s *server) findBinding(c *call, bindingID string) (*v1alpha1.ServiceBindin
 	return b, nil
 }
 
-// write does something to the hub that must not be abandoned half-way because the
-// client hangs up: what was accepted stays accepted.
+// write runs a write to the hub under a context that survives the client's hanging up: an
+// accepted request stays accepted.
 func (c *call) write(before, after string, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), writeTimeout)
 	defer cancel()
@@ -53,13 +55,13 @@ func (c *call) write(before, after string, do func(context.Context) error) error
 	return nil
 }
 
-// delete deletes one incarnation of an object; it is no error if that is gone already.
+// delete deletes one incarnation of an object. If it is already gone, that is no error.
 func (s *server) delete(c *call, o client.Object, before, after string) error {
 	uid := o.GetUID()
 	err := c.write(before, after, func(ctx context.Context) error {
 		return s.Client.Delete(ctx, o, client.Preconditions{UID: &uid})
 	})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // a conflict is about the UID
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // the conflict is about the UID
 		return nil
 	}
 	if err != nil {
@@ -68,8 +70,8 @@ func (s *server) delete(c *call, o client.Object, before, after string) error {
 	return nil
 }
 
-// objectMeta names a new resource, its finalizer included: nothing that was
-// accepted disappears before its controller has cleaned up.
+// objectMeta returns the metadata of a new resource. Its finalizer keeps the resource until
+// the controller has cleaned up.
 func (s *server) objectMeta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: s.Namespace, Name: name, Finalizers: []string{v1alpha1.Finalizer}}
 }

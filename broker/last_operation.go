@@ -8,11 +8,11 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// lastOperation answers GET /v2/service_instances/:id/last_operation (OSB 2.17,
-// "Polling Last Operation for Service Instances"). It reads live and writes nothing.
+// lastOperation answers GET /v2/service_instances/:id/last_operation (OSB 2.17, "Polling
+// Last Operation for Service Instances"). It reads the hub without a cache and writes nothing.
 //
-// The query parameters service_id and plan_id are hints and not needed: after a
-// change of plan, plan_id names the old one, which nobody remembers.
+// The query parameters service_id and plan_id are hints and are ignored: after a change of
+// plan, plan_id still names the old one, which is not stored.
 func (s *server) lastOperation(c *call) (*reply, error) {
 	asked, err := s.operation(c, v1alpha1.InstanceName(c.platform.Name, c.instanceID))
 	if err != nil {
@@ -28,8 +28,9 @@ func (s *server) lastOperation(c *call) (*reply, error) {
 	return s.operationReply(c, instanceOperationAsked(i, asked.OperationToken)), nil
 }
 
-// token is the operation that a platform is given to poll with. That of a deletion proves
-// that it was given: when the resource is gone, nothing else tells that there was one.
+// token returns the operation string with which a platform polls. For a deletion it
+// contains a proof that the broker issued it: once the resource is gone, nothing else shows
+// that it existed.
 func (s *server) token(name string, o v1alpha1.Operation) string {
 	text := v1alpha1.OperationToken{Type: o.Type, Generation: o.Generation}.String()
 	if o.Type != v1alpha1.OperationDeprovision && o.Type != v1alpha1.OperationUnbind {
@@ -38,22 +39,22 @@ func (s *server) token(name string, o v1alpha1.Operation) string {
 	return text + proofSeparator + base64.RawURLEncoding.EncodeToString(s.Keys.Mark(operationOf(name, text)))
 }
 
-// proofSeparator parts a token of a deletion from its proof.
+// proofSeparator separates the token of a deletion from its proof.
 const proofSeparator = "."
 
-// operationOf is what a proof is about: one operation of one resource.
+// operationOf returns the bytes that a proof signs: one operation of one resource.
 func operationOf(name, token string) []byte { return []byte("operation/" + name + "/" + token) }
 
-// asked is the query parameter operation.
+// asked is the parsed query parameter operation.
 type asked struct {
-	// OperationToken is zero for one that was not given for this resource; platforms do
-	// send such.
+	// OperationToken is zero if the parameter was not issued for this resource; platforms do send
+	// such values.
 	v1alpha1.OperationToken
-	// none says that the parameter is absent or empty.
+	// none reports that the parameter is absent or empty.
 	none bool
 }
 
-// operation reads the query parameter of that name, about the resource of that name.
+// operation reads the query parameter operation, for the resource with the given name.
 func (s *server) operation(c *call, name string) (asked, error) {
 	text, _, err := single(c.query, "operation")
 	if err != nil {
@@ -70,15 +71,15 @@ func (s *server) operation(c *call, name string) (asked, error) {
 	return asked{OperationToken: token, none: text == ""}, nil
 }
 
-// isOver reports whether a poll for a deletion finds a resource that is not being
-// deleted: one of the same id that was made since.
+// isOver reports whether a poll for a deletion finds a resource that is not being deleted:
+// a newer one with the same id.
 func isOver(asked asked, deletion v1alpha1.OperationType, deleting bool) bool {
 	return asked.Type == deletion && !deleting
 }
 
-// deletedOperation answers a poll about a resource that is not there: only a poll
-// that names a deletion gets to hear that it is gone, and one that names no operation
-// where the platform is known to wait for success so.
+// deletedOperation answers a poll for a resource that does not exist. It reports the
+// deletion only to polls that name a deletion and, on platforms with DeletedSucceeded, to
+// polls that name no operation.
 func (c *call) deletedOperation(asked asked, deletion v1alpha1.OperationType, absent *Error) (*reply, error) {
 	likesSuccess := c.platform.DeletedLastOperation == DeletedSucceeded
 	if asked.Type != deletion && !(asked.none && likesSuccess) {
@@ -91,7 +92,7 @@ func (c *call) deletedOperation(asked asked, deletion v1alpha1.OperationType, ab
 	return nil, errGone
 }
 
-// instanceOperationAsked is the operation that a token names, or the one in hand.
+// instanceOperationAsked returns the operation that a token names, or the current one.
 func instanceOperationAsked(i *v1alpha1.ServiceInstance, asked v1alpha1.OperationToken) v1alpha1.Operation {
 	current := instanceOperation(i)
 	if asked.Type == current.Type && asked.Generation == current.Generation {

@@ -21,8 +21,8 @@ func encoded(body object) string {
 	return string(document)
 }
 
-// TestRefusedRequestsChangeNothing sends what is malformed or not allowed, about
-// instances in every state, and compares everything stored before and after.
+// TestRefusedRequestsChangeNothing sends malformed and forbidden requests, about instances
+// in every state, and compares everything that is stored before and after.
 func TestRefusedRequestsChangeNothing(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.BindWait = 0 })
 	f.provisioned("ready", planSmall)

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-dev/sluice/catalog"
 )
 
-// metrics of the broker. Labels have few values: names of routes, platforms,
+// metrics of the broker. Their labels have few values: names of routes, platforms,
 // offerings and plans, never ids.
 type metrics struct {
 	requests   *prometheus.HistogramVec

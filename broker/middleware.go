@@ -33,16 +33,16 @@ const (
 	headerOriginatingIdentity = "X-Broker-API-Originating-Identity"
 	headerRequestIdentity     = "X-Broker-API-Request-Identity"
 
-	// maxIDBytes bounds the decoded ids in URLs. The specification sets no bound;
-	// platforms in the field use 36 to about 100 bytes.
+	// maxIDBytes limits the decoded ids in URLs. The specification sets no limit; platforms in the
+	// field use 36 to about 100 bytes.
 	maxIDBytes = 512
-	// maxIdentityBytes bounds the decoded originating identity.
+	// maxIdentityBytes limits the decoded originating identity.
 	maxIdentityBytes = 16 << 10
 )
 
 var tracer = otel.Tracer("github.com/sluice-dev/sluice/broker")
 
-// call is one request, authenticated and parsed as far as every route needs it.
+// call is one request, authenticated, with the fields that every route needs.
 type call struct {
 	*http.Request
 	requestID string
@@ -51,12 +51,12 @@ type call struct {
 	identity  *v1alpha1.OriginatingIdentity
 	query     url.Values
 
-	// Of the routes that have them:
+	// Set on the routes that have them:
 	instanceID, bindingID string
-	// due is when a bind or unbind must be answered that is synchronous.
+	// due is the time by which a synchronous bind or unbind must be answered.
 	due time.Time
 
-	// For the record of the request:
+	// For the log record of the request:
 	route, template string
 	err             error
 	note            string
@@ -66,7 +66,7 @@ type call struct {
 type reply struct {
 	status int
 	body   any
-	// document is an encoded body, instead of body.
+	// document is a body that is already encoded; it replaces body.
 	document   []byte
 	header     http.Header
 	retryAfter time.Duration
@@ -78,9 +78,8 @@ type handler func(*call) (*reply, error)
 // callKey finds the call in the context of its request.
 type callKey struct{}
 
-// serve is what every OSB request passes through, in this order: identity of the
-// request, span and record, panics, authentication, version, originating identity,
-// route.
+// serve handles every OSB request in this order: request id, span and log record, panics,
+// authentication, version, originating identity, route.
 func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	start := s.Clock.Now()
 	c := &call{requestID: r.Header.Get(headerRequestIdentity)}
@@ -110,7 +109,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	s.routes.ServeHTTP(out, c.Request)
 }
 
-// admit checks what all routes ask of a request.
+// admit checks what all routes require of a request.
 func (s *server) admit(c *call) error {
 	var err error
 	if c.platform, err = s.authenticate(c.Request); err != nil {
@@ -128,7 +127,7 @@ func (s *server) admit(c *call) error {
 	return nil
 }
 
-// route names the route for the record and gives the handler the ids in the URL.
+// route sets the route's name for the log record, and the ids from the URL for the handler.
 func (s *server) route(name, template string, answer handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := r.Context().Value(callKey{}).(*call)
@@ -203,7 +202,7 @@ func (r *reply) write(w http.ResponseWriter) {
 func writeJSON(w http.ResponseWriter, status int, body any) {
 	document, err := json.Marshal(body)
 	if err != nil {
-		// Every body is one of wire.go; their tests encode them all.
+		// Every body is a type of wire.go; the tests of wire.go encode all of them.
 		panic(fmt.Sprintf("encode %T: %v", body, err))
 	}
 	writeDocument(w, status, document)
@@ -217,8 +216,8 @@ func writeDocument(w http.ResponseWriter, status int, document []byte) {
 	_, _ = w.Write(document) // the client may have hung up
 }
 
-// record logs, measures and traces a request that has been answered. Neither
-// bodies nor ids as platforms choose them are shown, only names of resources.
+// record logs, measures and traces a request after its answer. It shows names of resources,
+// but neither bodies nor the ids that platforms chose.
 func (s *server) record(c *call, w *statusWriter, span trace.Span, took time.Duration) {
 	platform := ""
 	if c.platform != nil {
@@ -255,7 +254,7 @@ func (s *server) record(c *call, w *statusWriter, span trace.Span, took time.Dur
 		attributes = append(attributes, slog.Any("error", c.err))
 		span.SetStatus(codes.Error, http.StatusText(w.status))
 	default:
-		// What is said to the platform may quote the request; the code does not.
+		// The description may quote the request; the code does not.
 		attributes = append(attributes, slog.String("error", response(c.err, "").Code))
 	}
 	write := func() { s.Logger.LogAttrs(c.Context(), level, "request", attributes...) }
@@ -271,10 +270,10 @@ func (s *server) record(c *call, w *statusWriter, span trace.Span, took time.Dur
 	span.SetAttributes(traced...)
 }
 
-// shorten bounds what a log shows of text that a client chose.
+// shorten limits how much of a client's text a log shows.
 func shorten(text string) string { return text[:min(len(text), 128)] }
 
-// statusWriter remembers the status.
+// statusWriter remembers the status that was written.
 type statusWriter struct {
 	http.ResponseWriter
 	status  int

@@ -23,22 +23,22 @@ import (
 	"github.com/sluice-dev/sluice/internal/strictjson"
 )
 
-// Platform is an OSB caller. It has a space of instance ids of its own and sees
-// the plans that are open to it.
+// Platform is an OSB caller. It has its own space of instance ids and sees the plans that
+// are open to it.
 type Platform struct {
-	// Name is stored with everything that the platform creates: it must never change.
+	// Name is stored with everything that the platform creates, so it must never change.
 	Name string
-	// DeletedLastOperation is what a poll for a deprovision or unbind gets that is done.
+	// DeletedLastOperation is the answer to a poll for a deprovision or unbind that is complete.
 	DeletedLastOperation DeletedLastOperation
-	// Limits of what it may keep on the hub.
+	// Limits of the platform's objects on the hub.
 	Limits Limits
 }
 
-// DeletedLastOperation is an answer to a poll for a deletion that is done. The
-// specification allows both, and platforms in the field differ.
+// DeletedLastOperation is the answer to a poll for a deletion that is complete. The
+// specification allows both values; platforms in the field differ.
 type DeletedLastOperation string
 
-// Answers to a poll for a deletion that is done.
+// Values of DeletedLastOperation.
 const (
 	// DeletedGone answers 410 Gone.
 	DeletedGone DeletedLastOperation = "gone"
@@ -47,7 +47,7 @@ const (
 	DeletedSucceeded DeletedLastOperation = "succeeded"
 )
 
-// recheck is how often the file of the platforms is looked at.
+// recheck is the interval at which the file of platforms is checked for changes.
 const recheck = time.Second
 
 // Platforms authenticates callers by a YAML file:
@@ -61,9 +61,9 @@ const recheck = time.Second
 //	  deletedLastOperation: succeeded   # default: gone
 //	  limits: {instances: 1000, bytes: 64Mi}  # default: 50000, 512Mi
 //
-// The file is read again when it changes; while it cannot be used, the platforms
-// stay as they were. One that others than its owner may read cannot be used, unless it
-// is a mounted Secret. Only digests of secrets are kept in memory.
+// The file is read again when it changes. While it cannot be used, the previous platforms
+// stay in force. A file that users other than its owner may read cannot be used, unless it is
+// a mounted Secret. Only digests of secrets are kept in memory.
 type Platforms struct {
 	path string
 
@@ -73,14 +73,14 @@ type Platforms struct {
 	file     fs.FileInfo
 }
 
-// roster is one state of the file.
+// roster is the parsed content of the file.
 type roster struct {
 	credentials []credential
 	bearer      bool
 	basic       bool
 }
 
-// credential is one way of being a platform.
+// credential is one means by which a platform authenticates.
 type credential struct {
 	digest   [sha256.Size]byte
 	platform *Platform
@@ -95,7 +95,7 @@ func LoadPlatforms(path string) (*Platforms, error) {
 	return p, nil
 }
 
-// ParsePlatforms reads the platforms from a document of that form.
+// ParsePlatforms reads the platforms from such a document.
 func ParsePlatforms(document []byte) (*Platforms, error) {
 	r, err := parseRoster(document)
 	if err != nil {
@@ -106,15 +106,16 @@ func ParsePlatforms(document []byte) (*Platforms, error) {
 	return p, nil
 }
 
-// Authenticate returns the platform that sent a request. Its time does not depend
-// on which credentials are known or how far those sent are right. A request with an
-// Authorization header is judged by that alone.
+// Authenticate returns the platform that sent a request. Its running time depends neither
+// on the known credentials nor on how many bytes of the sent ones are right. A request with
+// an Authorization header is judged by that header alone.
 func (p *Platforms) Authenticate(r *http.Request) (*Platform, bool) {
 	platform, _, ok := p.identify(r)
 	return platform, ok
 }
 
-// identify is Authenticate that also returns the digest of the credentials sent.
+// identify does what Authenticate does, and also returns the digest of the credentials
+// sent.
 func (p *Platforms) identify(r *http.Request) (platform *Platform, sent [sha256.Size]byte, ok bool) {
 	p.refresh()
 	authorization := r.Header.Get("Authorization")
@@ -138,7 +139,7 @@ func (p *Platforms) identify(r *http.Request) (platform *Platform, sent [sha256.
 	return known[found].platform, sent, true
 }
 
-// challenges are the values of WWW-Authenticate (RFC 9110, section 11.6.1).
+// challenges returns the values of WWW-Authenticate (RFC 9110, section 11.6.1).
 func (p *Platforms) challenges() []string {
 	r := p.known.Load()
 	var out []string
@@ -151,8 +152,8 @@ func (p *Platforms) challenges() []string {
 	return out
 }
 
-// refresh reads the file again if it has changed. It never waits for another request
-// that does so.
+// refresh reads the file again if it has changed. It never waits for another request that
+// is doing so.
 func (p *Platforms) refresh() {
 	if p.path == "" || !p.checking.TryLock() {
 		return
@@ -180,7 +181,7 @@ func (p *Platforms) refresh() {
 // load reads the file.
 func (p *Platforms) load() error {
 	file, err := os.Stat(p.path)
-	p.file = file // nil for none: what is wrong is said once, not every second
+	p.file = file // nil if there is none: a fault is logged once, not every second
 	if err != nil {
 		p.file = nil
 		return fmt.Errorf("read platforms: %w", err)
@@ -200,12 +201,12 @@ func (p *Platforms) load() error {
 	return nil
 }
 
-// platformFile is the form of the file.
+// platformFile is the schema of the file.
 type platformFile struct {
 	Platforms []ListedPlatform `json:"platforms"`
 }
 
-// ListedPlatform is what the file says about one platform, its secrets in clear.
+// ListedPlatform is one platform of the file, with its secrets in clear text.
 type ListedPlatform struct {
 	Name                   string               `json:"name"`
 	Basic                  []BasicCredential    `json:"basic,omitempty"`
@@ -215,13 +216,13 @@ type ListedPlatform struct {
 	Limits                 *ListedLimits        `json:"limits,omitempty"`
 }
 
-// ListedLimits are a platform's limits; what is absent is the default.
+// ListedLimits are a platform's limits; absent ones have the default.
 type ListedLimits struct {
 	Instances *int64             `json:"instances,omitempty"`
 	Bytes     *resource.Quantity `json:"bytes,omitempty"`
 }
 
-// limits are those of a platform.
+// limits returns a platform's limits with the defaults filled in.
 func (l *ListedLimits) limits() Limits {
 	limits := Limits{Instances: defaultInstances, Bytes: defaultHeldBytes}
 	if l != nil && l.Instances != nil {
@@ -233,13 +234,13 @@ func (l *ListedLimits) limits() Limits {
 	return limits
 }
 
-// BasicCredential is a user with a password (RFC 7617).
+// BasicCredential is a username and a password (RFC 7617).
 type BasicCredential struct {
 	Username string `json:"username"`
 	Password string `json:"password"`
 }
 
-// ListPlatforms reads what a document of that form says. It judges nothing but the form.
+// ListPlatforms parses such a document. It checks only the schema.
 func ListPlatforms(document []byte) ([]ListedPlatform, error) {
 	var file platformFile
 	if err := strictjson.DecodeYAML(document, &file); err != nil {
@@ -250,7 +251,8 @@ func ListPlatforms(document []byte) ([]ListedPlatform, error) {
 
 var platformName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$`)
 
-// parseRoster reads the file's content. Its errors name platforms, never secrets.
+// parseRoster parses and checks the file's content. Its errors name platforms, never
+// secrets.
 func parseRoster(document []byte) (*roster, error) {
 	listed, err := ListPlatforms(document)
 	if err != nil {
@@ -322,7 +324,8 @@ func parseRoster(document []byte) (*roster, error) {
 	return r, nil
 }
 
-// credentialDigest is unambiguous: the length of each part goes before it.
+// credentialDigest hashes each part after its length, so that different parts never give
+// the same input.
 func credentialDigest(kind string, parts ...string) [sha256.Size]byte {
 	text := []byte(kind)
 	for _, part := range parts {

@@ -163,8 +163,8 @@ func FuzzPlatforms(f *testing.F) {
 	})
 }
 
-// TestPlatformsFileFaults: what is wrong with the file is named by field and line, without its secrets, and a file that
-// others may read is refused.
+// TestPlatformsFileFaults: errors name the field and line of a fault, without secrets; a
+// file that others may read is refused.
 func TestPlatformsFileFaults(t *testing.T) {
 	for _, row := range []struct{ name, document, says string }{
 		{"an unknown field", "platforms:\n- name: cf\n  pasword: hunter2\n", "line 3: platforms[0].pasword: unknown field"},

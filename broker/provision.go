@@ -15,15 +15,14 @@ import (
 	"github.com/sluice-dev/sluice/catalog"
 )
 
-// maxConflicts bounds how often a request is judged again because somebody else
-// changed the resource in between.
+// maxConflicts limits how often a request is tried again because the resource was changed
+// meanwhile.
 const maxConflicts = 5
 
 // provision answers PUT /v2/service_instances/:id (OSB 2.17, "Provisioning").
 //
-// A new instance is one Create, without a look before it: its name is derived from
-// the ids, so that of any number of requests at once one wins and the others find
-// what it made.
+// A new instance is one Create, without a read before it. The resource's name is derived
+// from the ids, so one of several concurrent requests wins and the others find its instance.
 func (s *server) provision(c *call) (*reply, error) {
 	async, err := c.acceptsIncomplete()
 	if err != nil {
@@ -49,7 +48,7 @@ func (s *server) provision(c *call) (*reply, error) {
 				return nil, err
 			}
 			if is[*Error](err) {
-				refusal = err // one that is there is answered all the same
+				refusal = err // returned only if the instance does not exist
 			}
 		}
 		existing, err := s.findInstance(c)
@@ -65,12 +64,12 @@ func (s *server) provision(c *call) (*reply, error) {
 		case refusal != nil:
 			return nil, refusal
 		}
-		// It was there and is gone: try again.
+		// The instance was deleted meanwhile: try again.
 	}
 	return nil, errConcurrency
 }
 
-// admissible says why a request cannot make a new instance.
+// admissible returns the reason why a request cannot create an instance; nil if it can.
 func (c *call) admissible(snapshot *catalog.Snapshot, plan *catalog.Plan, request *provisionRequest, async bool) error {
 	if err := c.mayOrder(snapshot, plan); err != nil {
 		return err
@@ -87,7 +86,7 @@ func (c *call) admissible(snapshot *catalog.Snapshot, plan *catalog.Plan, reques
 	return nil
 }
 
-// mayOrder refuses plans that are not sold, or not to this platform.
+// mayOrder refuses plans that are not sold, or not sold to this platform.
 func (c *call) mayOrder(snapshot *catalog.Snapshot, plan *catalog.Plan) error {
 	if !plan.VisibleTo(c.platform.Name) {
 		return c.unseen(snapshot, &catalog.UnknownPlanError{ServiceID: plan.Offering.ID, PlanID: plan.ID})
@@ -98,8 +97,8 @@ func (c *call) mayOrder(snapshot *catalog.Snapshot, plan *catalog.Plan) error {
 	return nil
 }
 
-// findPlan finds a plan, whether or not the platform sees it: it may have instances of one
-// that was hidden since.
+// findPlan finds a plan, whether or not the platform sees it: an instance may have a plan
+// that was hidden later.
 func (c *call) findPlan(snapshot *catalog.Snapshot, serviceID, planID string) (*catalog.Plan, error) {
 	plan, err := snapshot.Plan(serviceID, planID)
 	if unknown := (*catalog.UnknownPlanError)(nil); errors.As(err, &unknown) {
@@ -108,8 +107,9 @@ func (c *call) findPlan(snapshot *catalog.Snapshot, serviceID, planID string) (*
 	return plan, err
 }
 
-// unseen says that there is no such plan, or no such service offering where the platform
-// sees none of its plans: what is hidden from it is answered like what does not exist.
+// unseen returns the error for an unknown plan, or for an unknown service offering if the
+// platform sees none of its plans. Hidden plans get the same answer as plans that do not
+// exist.
 func (c *call) unseen(snapshot *catalog.Snapshot, plan *catalog.UnknownPlanError) error {
 	sees := func(o *catalog.Offering) bool { return o.ID == plan.ServiceID }
 	if slices.ContainsFunc(snapshot.Offerings(c.platform.Name), sees) {
@@ -177,7 +177,8 @@ func (s *server) provisionAgain(c *call, i *v1alpha1.ServiceInstance, request *p
 	return s.instanceReply(c, i, plan, http.StatusAccepted), nil
 }
 
-// attempt starts a failed provision again. A conflict says that somebody else did.
+// attempt starts a failed provision again. A conflict means that another request did so
+// first.
 func (s *server) attempt(c *call, i *v1alpha1.ServiceInstance) error {
 	i.Spec.Attempt++
 	i.Spec.OriginatingIdentity = c.identity
@@ -188,7 +189,7 @@ func (s *server) attempt(c *call, i *v1alpha1.ServiceInstance) error {
 	return nil
 }
 
-// instanceReply is the answer to a provision or an update.
+// instanceReply returns the answer to a provision or an update.
 func (s *server) instanceReply(c *call, i *v1alpha1.ServiceInstance, plan *catalog.Plan, status int) *reply {
 	operation := ""
 	if status == http.StatusAccepted {
@@ -197,7 +198,8 @@ func (s *server) instanceReply(c *call, i *v1alpha1.ServiceInstance, plan *catal
 	return &reply{status: status, body: instanceResponse(i, dashboardURL(plan, i), operation, c.version)}
 }
 
-// dashboardURL fills a plan's dashboard URL in for an instance.
+// dashboardURL returns a plan's dashboard URL with the placeholders filled in for an
+// instance.
 func dashboardURL(plan *catalog.Plan, i *v1alpha1.ServiceInstance) string {
 	return strings.NewReplacer(
 		"{platform}", url.PathEscape(i.Spec.Platform),

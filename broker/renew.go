@@ -13,9 +13,10 @@ import (
 // renewPatience is how long a fetch waits for new credentials.
 const renewPatience = 5 * time.Second
 
-// renewed is a binding about to be shown, with new credentials if those that it has are past
-// half of their life. Its controller issues them; where that takes too long, a cluster being
-// away perhaps, the platform gets what there is, and the new ones when it fetches again.
+// renewed returns the binding to show, with new credentials if the present ones are past
+// half of their lifetime. The controller issues them. If that takes too long, for instance
+// because a cluster does not answer, renewed returns the present ones, and a later fetch
+// gets the new ones.
 func (s *server) renewed(c *call, b *v1alpha1.ServiceBinding) *v1alpha1.ServiceBinding {
 	if !b.WantsRenewal(s.Clock.Now()) {
 		return b
@@ -28,8 +29,8 @@ func (s *server) renewed(c *call, b *v1alpha1.ServiceBinding) *v1alpha1.ServiceB
 	return latest
 }
 
-// renew asks for new credentials, once for all who fetch meanwhile, and waits for them. A
-// wish that is lost by a kill is made again by the next fetch.
+// renew asks for new credentials and waits for them. Concurrent fetches share one request.
+// If the process is killed before the write, the next fetch asks again.
 func (s *server) renew(c *call, b *v1alpha1.ServiceBinding) (*v1alpha1.ServiceBinding, error) {
 	ctx, cancel := context.WithTimeout(c.Context(), renewPatience)
 	defer cancel()

@@ -9,8 +9,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// TestFetchRenewsCredentials: a platform that fetches never holds credentials with less than
-// half of their life, and one that never does is told when they end.
+// TestFetchRenewsCredentials: a platform that fetches never gets credentials with less than
+// half of their lifetime left, and a platform that never fetches is told when they end.
 func TestFetchRenewsCredentials(t *testing.T) {
 	now := clocktesting.NewFakePassiveClock(time.Now())
 	f := newFixture(t, func(o *Options) { o.Clock = now })
@@ -18,7 +18,7 @@ func TestFetchRenewsCredentials(t *testing.T) {
 	first := f.want(http.StatusCreated, "PUT", bindingPath("i", "b"), binding(planSmall))
 	expires := func(a answer) any { return a.body["metadata"].(object)["expires_at"] }
 
-	now.SetTime(now.Now().Add(29 * time.Minute)) // of an hour
+	now.SetTime(now.Now().Add(29 * time.Minute)) // the lifetime is an hour
 	before := f.listing()
 	if again := f.want(http.StatusOK, "GET", bindingPath("i", "b"), nil); !reflect.DeepEqual(again.body, first.body) {
 		t.Errorf("before half of their life: %s, want %s", again, first)

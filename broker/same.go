@@ -10,12 +10,11 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// isSameInstance reports whether a provision asks for what an instance is (OSB 2.17,
-// "Provisioning": 200 or 202 if identical, 409 if not).
+// isSameInstance reports whether a provision asks for exactly the instance that exists
+// (OSB 2.17, "Provisioning": 200 or 202 if identical, 409 if not).
 //
-// Of context only what says where the instance belongs counts: names and
-// annotations change at the platform without an update. A maintenance_info that
-// is absent means whichever the instance has.
+// Of context, only the members that say where the instance belongs count: platforms change
+// names and annotations without an update. An absent maintenance_info equals any.
 func isSameInstance(i *v1alpha1.ServiceInstance, request *provisionRequest) bool {
 	state := inForce(i)
 	return i.Spec.ServiceID == request.ServiceID &&
@@ -40,8 +39,8 @@ func isSameButContext(a, b *v1alpha1.InstanceState) bool {
 		sameObject(rawOf(a.Parameters), rawOf(b.Parameters))
 }
 
-// isSameBinding reports whether a bind asks for what a binding is. Its plan_id is a hint
-// and not compared. What a rotation leaves out was taken from its predecessor.
+// isSameBinding reports whether a bind asks for exactly the binding that exists. It ignores
+// plan_id, which is a hint. What a rotation omits is taken from its predecessor.
 func isSameBinding(b *v1alpha1.ServiceBinding, request *bindRequest) bool {
 	predecessor := ""
 	if request.PredecessorBindingID != nil {
@@ -59,8 +58,8 @@ func isSameBinding(b *v1alpha1.ServiceBinding, request *bindRequest) bool {
 		(predecessor != "" && request.RawContext == nil || sameHome(rawOf(b.Spec.Context), request.RawContext))
 }
 
-// home lists the members of context that say where an instance belongs
-// (servicebroker profile, "Context Object").
+// home lists the members of context that identify where an instance belongs (servicebroker
+// profile, "Context Object").
 var home = []string{"platform", "organization_guid", "space_guid", "namespace", "clusterid"}
 
 func sameHome(a, b json.RawMessage) bool {
@@ -73,7 +72,7 @@ func sameHome(a, b json.RawMessage) bool {
 	return true
 }
 
-// sameObject compares JSON objects by meaning; none is the same as an empty one.
+// sameObject compares JSON objects by meaning; an absent object equals an empty one.
 func sameObject(a, b json.RawMessage) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -86,14 +85,14 @@ func members(raw json.RawMessage) map[string]any {
 	if len(raw) > 0 {
 		decoder := json.NewDecoder(bytes.NewReader(raw))
 		decoder.UseNumber()
-		// Both sides have been decoded strictly before.
+		// Both sides were decoded strictly when they were received.
 		_ = decoder.Decode(&out)
 	}
 	return out
 }
 
-// sameJSON compares decoded JSON. Numbers are compared as the hub stores them: as
-// 64-bit integers where they are such, and otherwise as floating point.
+// sameJSON compares decoded JSON. It compares numbers as the hub stores them: as 64-bit
+// integers if they fit, otherwise as floating point.
 func sameJSON(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:

@@ -24,39 +24,39 @@ import (
 const (
 	defaultBindTimeout = 50 * time.Second // platforms in the field give up after 60
 	defaultBodyBytes   = 256 << 10
-	// writeTimeout bounds a write to the hub that no longer depends on the client.
+	// writeTimeout limits a write to the hub that no longer depends on the client.
 	writeTimeout = 30 * time.Second
-	// readyTimeout bounds the look at the hub that /readyz takes.
+	// readyTimeout limits the request to the hub that /readyz makes.
 	readyTimeout = 2 * time.Second
-	// readyFor is how long what that look found is taken for true: /readyz is for anybody.
+	// readyFor is how long the result of that request is reused, because anybody may call /readyz.
 	readyFor = time.Second
 )
 
-// Options is what a broker needs.
+// Options configure a broker.
 type Options struct {
-	// Client of the hub, without a cache.
+	// Client of the hub; it must not cache.
 	Client client.WithWatch
 	// Namespace of the hub that holds the resources.
 	Namespace string
-	// Catalog that is sold.
+	// Catalog of the offerings for sale.
 	Catalog *catalog.Catalog
-	// Platforms that may call.
+	// Platforms that may call the broker.
 	Platforms *Platforms
 	// Keys unseal the credentials of bindings.
 	Keys *seal.Keyset
-	// Usage of the hub by platform, to hold against their limits; nil counts only what this
-	// broker creates.
+	// Usage of the hub by platform, to compare with their limits. Nil counts only what this broker
+	// creates.
 	Usage *Usage
 
-	// BindWait is how long a bind or unbind with accepts_incomplete=true is held in
-	// the hope that it ends; zero answers 202 at once.
+	// BindWait is how long the answer to a bind or unbind with accepts_incomplete=true waits for
+	// its completion; zero answers 202 at once.
 	BindWait time.Duration
-	// BindTimeout is how long a bind or unbind may take that must be answered
-	// synchronously; zero means 50 seconds.
+	// BindTimeout is the greatest duration of a bind or unbind that must be answered synchronously;
+	// zero means 50 seconds.
 	BindTimeout time.Duration
 	// MaxBodyBytes is the longest request body; zero means 256 KiB.
 	MaxBodyBytes int64
-	// Logger gets one record a request; nil means slog.Default().
+	// Logger gets one record for each request; nil means slog.Default().
 	Logger *slog.Logger
 	// Registerer of the metrics; nil registers none.
 	Registerer prometheus.Registerer
@@ -64,7 +64,7 @@ type Options struct {
 	Clock clock.PassiveClock
 }
 
-// server answers OSB requests. It holds no state but caches.
+// server answers OSB requests. Its only state is caches.
 type server struct {
 	Options
 	metrics   *metrics
@@ -75,14 +75,14 @@ type server struct {
 	looked    atomic.Pointer[look]
 }
 
-// look is what a look at the hub found.
+// look is the result of a request to the hub.
 type look struct {
 	at  time.Time
 	err error
 }
 
-// New returns the handler of all URLs: /v2/…, and /healthz and /readyz, which
-// need no credentials. Metrics are registered, not served.
+// New returns the handler of all URLs: /v2/…, and /healthz and /readyz, which need no
+// credentials. It registers metrics but does not serve them.
 func New(o Options) (http.Handler, error) {
 	if o.Client == nil || o.Catalog == nil || o.Platforms == nil || o.Keys == nil || o.Namespace == "" {
 		return nil, errors.New("make a broker: Client, Namespace, Catalog, Platforms and Keys are needed")
@@ -117,9 +117,9 @@ func New(o Options) (http.Handler, error) {
 	return oneLeadingSlash(open), nil
 }
 
-// oneLeadingSlash takes //v2/… for /v2/…, which is what a platform sends whose URL of the
-// broker ends in a slash. No other slash is taken for another number of slashes: the ids
-// between them may be empty by mistake, and a URL with one more names something else.
+// oneLeadingSlash treats //v2/… as /v2/…: platforms send that if their URL of the broker
+// ends in a slash. It changes no other slashes. An id between them may be empty by mistake,
+// and a URL with one more slash means something else.
 func oneLeadingSlash(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "//") && !strings.HasPrefix(r.URL.RawPath, "/%") {
@@ -135,11 +135,11 @@ func oneLeadingSlash(next http.Handler) http.Handler {
 	})
 }
 
-// newRouter takes paths as they are sent: ids may hold any character, a slash
-// included, when percent-encoded (OSB 2.17, "URL Properties").
+// newRouter returns a router that matches paths as they are sent: ids may contain any
+// character, even a slash, if it is percent-encoded (OSB 2.17, "URL Properties").
 func newRouter() *mux.Router { return mux.NewRouter().UseEncodedPath().SkipClean(true) }
 
-// router knows the URLs of OSB 2.17.
+// router returns the handler of the URLs of OSB 2.17.
 func (s *server) router() http.Handler {
 	const (
 		instance = "/v2/service_instances/{instance_id}"
@@ -164,7 +164,7 @@ func (s *server) router() http.Handler {
 	} {
 		methods := []string{route.method}
 		if route.method == http.MethodGet {
-			methods = append(methods, http.MethodHead) // the server leaves the body out
+			methods = append(methods, http.MethodHead) // net/http omits the body
 		}
 		r.Path(route.path).Methods(methods...).Handler(s.route(route.name, route.path, route.answer))
 		allowed[route.path] = append(allowed[route.path], methods...)
@@ -177,12 +177,12 @@ func (s *server) router() http.Handler {
 	return r
 }
 
-// healthy says that the process answers.
+// healthy reports that the process answers.
 func (s *server) healthy(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, struct{}{})
 }
 
-// ready says that requests can be served: the catalog is loaded and the hub answers.
+// ready reports whether requests can be served: the catalog is loaded and the hub answers.
 func (s *server) ready(w http.ResponseWriter, _ *http.Request) {
 	if !s.Catalog.Loaded() {
 		writeJSON(w, http.StatusServiceUnavailable, errorBody{Description: "the catalog has not been loaded yet"})
@@ -195,7 +195,7 @@ func (s *server) ready(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, struct{}{})
 }
 
-// hubAnswers looks at the hub, once a second at most, however many ask.
+// hubAnswers asks the hub at most once a second, however many callers there are.
 func (s *server) hubAnswers() error {
 	if last := s.looked.Load(); last != nil && s.Clock.Since(last.at) < readyFor {
 		return last.err

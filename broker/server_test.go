@@ -57,7 +57,8 @@ func TestMethodsAndSlashes(t *testing.T) {
 	}
 }
 
-// TestHiddenAndUnknownServices are answered alike: nobody learns what others can order.
+// TestHiddenAndUnknownServices get the same answer, so that nobody learns what others can
+// order.
 func TestHiddenAndUnknownServices(t *testing.T) {
 	f := newFixture(t)
 	hidden := offerings()[1]
@@ -83,7 +84,7 @@ func TestHiddenAndUnknownServices(t *testing.T) {
 	}
 }
 
-// described is the description of an answer, without the id that was asked for.
+// described returns the description of an answer, without the requested id.
 func described(a answer, id string) string {
 	text, _ := a.body["description"].(string)
 	return strings.ReplaceAll(text, id, "ID")

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// instanceOperation is the operation that an instance's generation stands for: as
-// its controller reports it, or in progress as long as that has not looked yet.
+// instanceOperation returns the operation that an instance's generation stands for: as its
+// controller reports it, or in progress until the controller has seen that generation.
 func instanceOperation(i *v1alpha1.ServiceInstance) v1alpha1.Operation {
 	pending := v1alpha1.OperationProvision
 	switch {
@@ -21,7 +21,7 @@ func instanceOperation(i *v1alpha1.ServiceInstance) v1alpha1.Operation {
 	return operationInHand(&i.ObjectMeta, i.Status.Operation, pending)
 }
 
-// bindingOperation is instanceOperation for a binding.
+// bindingOperation does for a binding what instanceOperation does for an instance.
 func bindingOperation(b *v1alpha1.ServiceBinding) v1alpha1.Operation {
 	pending := v1alpha1.OperationBind
 	if b.DeletionTimestamp != nil {
@@ -48,8 +48,8 @@ func operationInHand(meta *metav1.ObjectMeta, reported *v1alpha1.Operation, pend
 
 func inProgress(o v1alpha1.Operation) bool { return o.State == v1alpha1.StateInProgress }
 
-// inForce is the state that an instance is in, or is being provisioned to: a failed
-// update, or one in progress, changes nothing of it.
+// inForce returns the state that an instance is in, or is being provisioned to. An update
+// that failed or is in progress does not change it.
 func inForce(i *v1alpha1.ServiceInstance) *v1alpha1.InstanceState {
 	if i.Status.Delivered != nil {
 		return &i.Status.Delivered.State
@@ -57,10 +57,9 @@ func inForce(i *v1alpha1.ServiceInstance) *v1alpha1.InstanceState {
 	return &i.Spec.Desired
 }
 
-// hint judges the plan_id of a request about something that exists, whose plan is known.
-// OSB 2.17 calls it a hint: a platform that has missed the end of an update sends the plan
-// of before, and is served by what the instance is. Only a plan that the service offering
-// never had is refused.
+// hint checks the plan_id of a request about an instance or binding that exists. OSB 2.17
+// calls plan_id a hint: a platform that missed the end of an update sends the old plan, and
+// the actual plan is used. hint refuses only plans that the service offering does not have.
 func (s *server) hint(c *call, serviceID, sent, actual string) error {
 	if sent == "" || sent == actual {
 		return nil

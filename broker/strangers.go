@@ -16,19 +16,20 @@ import (
 )
 
 const (
-	// wrongPerSecond and wrongBurst are how many wrong credentials an address may send.
+	// wrongPerSecond and wrongBurst limit the wrong credentials that one address may send.
 	wrongPerSecond = 1
 	wrongBurst     = 20
-	// mostFamiliar pairs of an address and its credentials are remembered.
+	// mostFamiliar is the number of pairs of an address and its credentials that are remembered.
 	mostFamiliar = 1024
-	// refusalsLogged of those who are not known are logged one by one; after that, one a
-	// second is.
+	// refusalsLogged is the number of refused authentications that are logged one by one; after
+	// that, one a second is logged.
 	refusalsLogged = 100
 )
 
-// strangers slows those who guess: an address that has sent too many wrong credentials is
-// told to wait, whatever it sends. What it has sent rightly before stays right, so that who
-// shares its address with a guesser, behind a proxy, goes on working.
+// strangers slows callers that guess credentials. An address that has sent too many wrong
+// ones must wait, whatever it sends. Credentials that were right earlier from the same
+// address still work, so that a legitimate caller behind the same proxy as a guesser is not
+// blocked.
 type strangers struct {
 	wrong    *callers.Calls
 	familiar *lru.Cache
@@ -36,7 +37,7 @@ type strangers struct {
 	unlogged atomic.Int64
 }
 
-// familiarity is an address that has sent these credentials, which were right.
+// familiarity is a pair of an address and credentials that were right.
 type familiarity struct {
 	from        netip.Addr
 	credentials [sha256.Size]byte
@@ -49,7 +50,7 @@ func newStrangers(c clock.PassiveClock) *strangers {
 	}
 }
 
-// authenticate returns the platform that sent a request, or why it is refused.
+// authenticate returns the platform that sent a request, or an error if it is refused.
 func (s *server) authenticate(r *http.Request) (*Platform, error) {
 	from := callers.Address(r)
 	platform, credentials, ok := s.Platforms.identify(r)
@@ -75,7 +76,7 @@ func tooManyFailures(wait time.Duration) *Error {
 		Description: "Too many wrong credentials came from this address; the header Retry-After says when to come again."}
 }
 
-// record has a refusal written to the log, or only counted where there are many.
+// record logs a refusal, or only counts it if there are many.
 func (s *strangers) record(attributes *[]slog.Attr, write func()) {
 	s.unlogged.Add(1)
 	s.logged.Do(func() {

@@ -18,8 +18,8 @@ func from(address string) sending { return func(r *http.Request) { r.RemoteAddr 
 
 func wrong(r *http.Request) { r.SetBasicAuth("cf", "wrong") }
 
-// TestGuessersAreSlowed: an address that guesses waits, others do not, and whoever has
-// called rightly from the same address goes on.
+// TestGuessersAreSlowed: an address that guesses must wait; other addresses, and callers
+// with credentials that were right earlier from the same address, need not.
 func TestGuessersAreSlowed(t *testing.T) {
 	now := clocktesting.NewFakePassiveClock(time.Now())
 	f := newFixture(t, func(o *Options) { o.Clock = now })
@@ -44,7 +44,7 @@ func TestGuessersAreSlowed(t *testing.T) {
 	f.want(http.StatusOK, "GET", "/v2/catalog", nil, asK8s, from(proxy))
 }
 
-// countingHub counts lists, which take a moment.
+// countingHub counts list requests, each of which takes a moment.
 type countingHub struct {
 	client.WithWatch
 	lists atomic.Int64

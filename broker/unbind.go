@@ -11,7 +11,7 @@ import (
 )
 
 // unbind answers DELETE /v2/service_instances/:id/service_bindings/:id (OSB 2.17,
-// "Unbinding"): synchronously, once the credentials are revoked, as far as it can.
+// "Unbinding"). It answers once the credentials are revoked, if that is possible in time.
 func (s *server) unbind(c *call) (*reply, error) {
 	async, err := c.acceptsIncomplete()
 	if err != nil {
@@ -57,7 +57,7 @@ func (s *server) finishUnbind(c *call, b *v1alpha1.ServiceBinding, async bool) (
 	case !errors.Is(err, context.DeadlineExceeded):
 		return nil, fmt.Errorf("wait for the end of binding %s: %w", b.Name, err)
 	}
-	// Deleting has made a new generation, which names the operation.
+	// The deletion made a new generation, which names the operation.
 	latest, err := s.findBinding(c, c.bindingID)
 	switch {
 	case err != nil:

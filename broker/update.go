@@ -13,12 +13,12 @@ import (
 	"github.com/sluice-dev/sluice/catalog"
 )
 
-// contextTimeout bounds the wait for the controller to record a new context.
+// contextTimeout limits the wait for the controller to record a new context.
 const contextTimeout = 30 * time.Second
 
-// update answers PATCH /v2/service_instances/:id (OSB 2.17, "Updating a Service
-// Instance"). What a request leaves out stays as it is in force, so that a failed
-// update leaves no trace. Parameters replace those of the instance as a whole.
+// update answers PATCH /v2/service_instances/:id (OSB 2.17, "Updating a Service Instance").
+// Fields that a request omits keep the value in force, so that a failed update has no
+// effect on later ones. Parameters replace those of the instance as a whole.
 func (s *server) update(c *call) (*reply, error) {
 	async, err := c.acceptsIncomplete()
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *server) updateInstance(c *call, i *v1alpha1.ServiceInstance, request *u
 	return s.instanceReply(c, i, plan, http.StatusAccepted), nil
 }
 
-// desiredState is the state that an update asks for, and its plan.
+// desiredState returns the state that an update asks for, and its plan.
 func (s *server) desiredState(c *call, i *v1alpha1.ServiceInstance, request *updateRequest) (*v1alpha1.InstanceState, *catalog.Plan, error) {
 	current := inForce(i)
 	desired := current.DeepCopy()
@@ -132,18 +132,19 @@ func (s *server) desiredState(c *call, i *v1alpha1.ServiceInstance, request *upd
 	return desired, plan, nil
 }
 
-// parametersConflict refuses a change of plan that the parameters of before stand against
-// (OSB 2.17, "Updating a Service Instance": 422 where the state of the instance does).
+// parametersConflict refuses a change to a plan that does not accept the instance's present
+// parameters (OSB 2.17, "Updating a Service Instance": 422 if the instance's state forbids
+// the update).
 func parametersConflict(plan *catalog.Plan, err error) error {
 	return &Error{Status: http.StatusUnprocessableEntity, Code: codeParametersConflict, Err: err, Description: fmt.Sprintf(
 		"The instance's parameters do not suit plan %s: %v. Send with the plan the parameters that the instance is to have; one that is null is dropped.", plan.Name, err)}
 }
 
-// mayChange refuses a change of plan that the catalog does not offer.
+// mayChange refuses a change of plan that the catalog does not allow.
 func (c *call) mayChange(snapshot *catalog.Snapshot, serviceID, from string, to *catalog.Plan) error {
 	old, err := snapshot.Plan(serviceID, from)
 	if err != nil {
-		return fmt.Errorf("find the instance's plan: %v", err) // not wrapped: it is not the request's fault
+		return fmt.Errorf("find the instance's plan: %v", err) // not wrapped: the request is not at fault
 	}
 	if why := old.CannotBecome(to); why != "" {
 		return &Error{Status: http.StatusUnprocessableEntity, Code: codePlanChangeNotSupported, Description: fmt.Sprintf("Plan not changed: %s.", why)}
@@ -151,7 +152,7 @@ func (c *call) mayChange(snapshot *catalog.Snapshot, serviceID, from string, to 
 	return c.mayOrder(snapshot, to)
 }
 
-// writeDesired commits an update. Asking again for what has just failed is a new
+// writeDesired commits an update. Repeating an update that has just failed is a new
 // attempt.
 func (s *server) writeDesired(c *call, i *v1alpha1.ServiceInstance, desired *v1alpha1.InstanceState, plan *catalog.Plan) error {
 	if isSameState(desired, &i.Spec.Desired) {
@@ -170,8 +171,8 @@ func (s *server) writeDesired(c *call, i *v1alpha1.ServiceInstance, desired *v1a
 	return nil
 }
 
-// contextRecorded waits until the controller has recorded an update that changes
-// nothing but the context, which it does at once.
+// contextRecorded waits until the controller has recorded an update of the context alone,
+// which it does at once.
 func (s *server) contextRecorded(c *call, i *v1alpha1.ServiceInstance, plan *catalog.Plan) (*reply, error) {
 	ctx, cancel := context.WithTimeout(c.Context(), contextTimeout)
 	defer cancel()

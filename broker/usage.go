@@ -14,43 +14,45 @@ import (
 )
 
 const (
-	// defaultInstances and defaultHeldBytes bound what a platform may keep on the hub.
+	// defaultInstances and defaultHeldBytes limit what a platform may keep on the hub.
 	defaultInstances = 50_000
 	defaultHeldBytes = 512 << 20
-	// objectBytes is what an instance or a binding counts for beside what the platform sent.
+	// objectBytes is the number of bytes that an instance or a binding counts in addition to what
+	// the platform sent.
 	objectBytes = 4 << 10
 )
 
-// Limits are how much a platform may keep on the hub.
+// Limits are the greatest amounts that a platform may keep on the hub.
 type Limits struct {
-	// Instances at once.
+	// Instances that exist at the same time.
 	Instances int64
-	// Bytes of its instances and bindings: what it sent, of which the hub stores up to three
-	// copies, and 4 KiB for each.
+	// Bytes of its instances and bindings: the bytes that it sent, of which the hub stores up to
+	// three copies, plus 4 KiB for each.
 	Bytes int64
 }
 
-// Usage counts what each platform keeps on the hub. It follows the manager's cache, and
-// knows at once what this replica creates; of what others create it hears within moments. So
-// a limit may be passed by as many requests as are under way at once, and by no more.
+// Usage counts what each platform keeps on the hub. It follows the manager's cache and
+// counts at once what this replica creates; it learns of other replicas' objects within
+// moments. Concurrent requests may therefore exceed a limit, by no more than their own
+// number.
 type Usage struct {
 	mu        sync.Mutex
 	objects   map[string]weight // by kind and name
-	platforms map[string]Limits // what they keep
+	platforms map[string]Limits // the sum for each platform
 }
 
-// weight is what one object counts for.
+// weight is the usage of one object.
 type weight struct {
 	platform string
 	Limits
 }
 
-// NewUsage knows of nothing yet.
+// NewUsage returns an empty count.
 func NewUsage() *Usage {
 	return &Usage{objects: map[string]weight{}, platforms: map[string]Limits{}}
 }
 
-// Follow counts what the cache holds until ctx ends.
+// Follow counts the objects in the cache until ctx ends.
 func (u *Usage) Follow(ctx context.Context, in ctrlcache.Cache) error {
 	for _, kind := range []client.Object{&v1alpha1.ServiceInstance{}, &v1alpha1.ServiceBinding{}} {
 		informer, err := in.GetInformer(ctx, kind)
@@ -71,8 +73,8 @@ func (u *Usage) Follow(ctx context.Context, in ctrlcache.Cache) error {
 	return nil
 }
 
-// admit says why a platform may not keep an object, in place of what it has under the same
-// name; nil if it may.
+// admit returns an error if a platform may not keep an object, which replaces an object of
+// the same name; nil if it may.
 func (u *Usage) admit(platform *Platform, o client.Object) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -91,12 +93,12 @@ func limitReached(format string, args ...any) *Error {
 		fmt.Sprintf(format, args...) + ". Delete some that are not needed any more, or ask the broker's operator to raise the limit."}
 }
 
-// put counts an object as it is now.
+// put counts an object in its present state.
 func (u *Usage) put(o client.Object) {
 	u.replace(keyOf(o), weigh(o))
 }
 
-// drop is for the cache, which may have missed the object's last state.
+// drop stops counting an object. The cache may have missed the object's last state.
 func (u *Usage) drop(o any) {
 	if missed, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		o = missed.Obj

@@ -14,7 +14,7 @@ import (
 
 func asSmall(r *http.Request) { r.Header.Set("Authorization", "Bearer token-of-small") }
 
-// TestLimits: a platform keeps no more on the hub than it may, and its limits are its own.
+// TestLimits: a platform keeps no more on the hub than its own limits allow.
 func TestLimits(t *testing.T) {
 	usage := NewUsage()
 	f := newFixture(t, func(o *Options) { o.Usage = usage })
@@ -29,7 +29,7 @@ func TestLimits(t *testing.T) {
 	if !strings.Contains(refused.body["description"].(string), "2 service instances") {
 		t.Errorf("description %q does not say which limit", refused.body["description"])
 	}
-	f.want(http.StatusOK, "PUT", instancePath("two"), order(planSmall), asSmall) // it is there
+	f.want(http.StatusOK, "PUT", instancePath("two"), order(planSmall), asSmall) // it exists already
 	f.provisioned("three", planSmall)                                            // another platform's
 
 	f.want(http.StatusAccepted, "DELETE", instancePath("one")+"&"+deletion(planSmall), nil, asSmall)
@@ -55,7 +55,7 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// count counts what is on the hub, as the manager's cache has it.
+// count counts the objects on the hub, as the manager's cache has them.
 func count(t *testing.T, usage *Usage, hub *rest.Config, namespace string) {
 	t.Helper()
 	in, err := cache.New(hub, cache.Options{Scheme: scheme(t), DefaultNamespaces: map[string]cache.Config{namespace: {}}})

@@ -9,7 +9,7 @@ import (
 // version is the minor version of the OSB API that a request asks for.
 type version int
 
-// The versions that are told apart.
+// Versions with different behaviour.
 const (
 	v13    version = 13
 	v14    version = 14
@@ -20,8 +20,8 @@ const (
 	newest         = v17
 )
 
-// parseVersion reads X-Broker-API-Version. A later 2.x is answered as 2.17, which
-// is compatible by the specification's own rules ("Change Policy").
+// parseVersion parses X-Broker-API-Version. A later 2.x is answered as 2.17, which is
+// compatible by the specification's own rules ("Change Policy").
 func parseVersion(header string) (version, error) {
 	unsupported := &Error{Status: http.StatusPreconditionFailed, Code: codeUnsupportedVersion,
 		Description: headerVersion + ": want 2.13 to 2.17."}

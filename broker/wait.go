@@ -13,16 +13,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// errDeleted says that what was waited for has been deleted.
+// errDeleted reports that the awaited object has been deleted.
 var errDeleted = errors.New("deleted")
 
-// rewatch is the pause before a watch that broke is begun again.
+// rewatch is the pause before a broken watch is started again.
 const rewatch = 100 * time.Millisecond
 
-// await follows one object, from the state given, until done says that it has come
-// far enough, and returns its last known state in any case. The error is errDeleted
-// when the object, or this incarnation of it, is gone, and the context's when that
-// ends first. list is an empty list of the object's kind.
+// await watches one object, starting from the given state, until done returns true. It
+// always returns the last known state. The error is errDeleted if the object, or this
+// incarnation of it, is gone, and the context's error if the context ends first. list is an
+// empty list of the object's kind.
 func await[T client.Object](ctx context.Context, hub client.WithWatch, object T, list client.ObjectList, done func(T) bool) (T, error) {
 	for !done(object) {
 		latest, err := follow(ctx, hub, object, list, done)
@@ -33,7 +33,7 @@ func await[T client.Object](ctx context.Context, hub client.WithWatch, object T,
 		if done(object) {
 			break
 		}
-		// The watch has ended, which servers are free to do. Events may have been missed.
+		// The watch has ended, as servers may do at any time. Events may have been missed.
 		select {
 		case <-ctx.Done():
 			return object, ctx.Err()
@@ -50,8 +50,8 @@ func await[T client.Object](ctx context.Context, hub client.WithWatch, object T,
 	return object, nil
 }
 
-// follow watches the object once, and returns without an error when it is done or
-// the watch has ended.
+// follow watches the object once. It returns nil when done returns true or the watch has
+// ended.
 func follow[T client.Object](ctx context.Context, hub client.WithWatch, object T, list client.ObjectList, done func(T) bool) (T, error) {
 	events, err := hub.Watch(ctx, list, &client.ListOptions{
 		Namespace:     object.GetNamespace(),

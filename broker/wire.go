@@ -11,9 +11,9 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// The response bodies: the types of brokerapi, embedded, with the fields that came
-// later. Clients in the field refuse fields that they do not know, so a response
-// has those of the version that was asked for.
+// Response bodies: the types of brokerapi, embedded, with later fields. Clients in the
+// field refuse unknown fields, so a response has only the fields of the version that was
+// asked for.
 type (
 	catalogBody struct {
 		Services []serviceBody `json:"services"`
@@ -75,8 +75,8 @@ type (
 	bindingMetadataBody struct {
 		ExpiresAt   string `json:"expires_at,omitempty"`
 		RenewBefore string `json:"renew_before,omitempty"` // 2.17
-		// Sluice's own, which OSB allows: what is not among the endpoints, and why; and the
-		// addresses of Services among them, by name.
+		// Fields of Sluice, which OSB allows: what is missing from the endpoints and why, and the
+		// addresses of their Services by name.
 		EndpointsAbsent string              `json:"endpoints_absent,omitempty"`
 		Services        map[string][]string `json:"services,omitempty"`
 	}
@@ -93,7 +93,7 @@ type (
 	emptyBody = apiresponses.EmptyResponse
 )
 
-// since passes a field that came with a version, or nothing.
+// since returns a field if the asked version has it; nil otherwise.
 func since[T any](first, asked version, field *T) *T {
 	if asked < first {
 		return nil
@@ -108,7 +108,8 @@ func errorResponse(e *Error, v version) errorBody {
 	}
 }
 
-// instanceResponse is the body of provision and update; operation is empty when done.
+// instanceResponse is the body of provision and update; operation is empty if it is
+// complete.
 func instanceResponse(i *v1alpha1.ServiceInstance, dashboardURL, operation string, v version) instanceBody {
 	body := instanceBody{Metadata: since(v16, v, &domain.InstanceMetadata{Labels: instanceLabels(i)})}
 	body.DashboardURL, body.OperationData = dashboardURL, operation
@@ -126,9 +127,9 @@ func lastOperationResponse(o v1alpha1.Operation, v version) lastOperationBody {
 	return body
 }
 
-// toldOf is what a platform reads of an operation. What is said of an instance's is for
-// operators, but for its summary: it has clusters that are not the consumer's, what is free
-// there, and addresses.
+// toldOf returns the description of an operation for platforms. Of an instance's operation
+// they get only the summary. Its description is for operators: it names other clusters,
+// their free capacity, and addresses.
 func toldOf(o v1alpha1.Operation) string {
 	switch {
 	case o.Type == v1alpha1.OperationBind || o.Type == v1alpha1.OperationUnbind:
@@ -153,7 +154,7 @@ func bindingResponse(b *v1alpha1.ServiceBinding, credentials json.RawMessage, v 
 	return body
 }
 
-// bindingMetadata is nothing where there is nothing to say.
+// bindingMetadata returns nil if the binding has no metadata.
 func bindingMetadata(b *v1alpha1.ServiceBinding, v version) *bindingMetadataBody {
 	status := &b.Status
 	if status.ExpiresAt == nil && status.EndpointsAbsent == "" && len(status.Services) == 0 {
@@ -169,14 +170,14 @@ func bindingMetadata(b *v1alpha1.ServiceBinding, v version) *bindingMetadataBody
 	return body
 }
 
-// timestamp is the form that OSB 2.17, "Binding Metadata Object", prescribes:
+// timestamp formats a time as OSB 2.17, "Binding Metadata Object", prescribes:
 // yyyy-mm-ddTHH:MM:ss.sZ.
 func timestamp(t *metav1.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.0") + "Z"
 }
 
-// retryAfter is when to poll an operation again that began at start: a tenth of its
-// age, at least one second and at most ten.
+// retryAfter is the pause before the next poll of an operation that began at start: a tenth
+// of its age, at least one second and at most ten.
 func retryAfter(start, now time.Time) time.Duration {
 	return min(max(now.Sub(start)/10, time.Second), 10*time.Second)
 }

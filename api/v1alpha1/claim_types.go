@@ -2,58 +2,58 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Assurance says how much a claim is worth, by who stands behind it:
-// self < notary < label < certified. Measured is separate: what Sluice itself
-// observed satisfies only those who ask for nothing more than self, or for measured.
+// Assurance ranks a claim by who stands behind it: self < notary < label < certified.
+// Measured, for what Sluice itself observed, is outside this order: it satisfies only rules
+// that ask for self or for measured.
 // +kubebuilder:validation:Enum=self;notary;label;certified;measured
 type Assurance string
 
 // Assurances.
 const (
-	// AssuranceSelf: the provider says so.
+	// AssuranceSelf is a claim of the provider itself.
 	AssuranceSelf Assurance = "self"
-	// AssuranceNotary: a notary checked it against a register.
+	// AssuranceNotary is a claim that a notary checked against a register.
 	AssuranceNotary Assurance = "notary"
-	// AssuranceLabel: a compliance service issued a label over the very credential that says so.
+	// AssuranceLabel is a claim in a credential for which a compliance service issued a label.
 	AssuranceLabel Assurance = "label"
-	// AssuranceCertified: a conformity assessment body certified it.
+	// AssuranceCertified is a claim that a conformity assessment body certified.
 	AssuranceCertified Assurance = "certified"
-	// AssuranceMeasured: the broker measured it.
+	// AssuranceMeasured is a claim that the broker measured.
 	AssuranceMeasured Assurance = "measured"
 )
 
 // Names of claims.
 const (
-	// ClaimProviderCountry is where the provider has its headquarters, as ISO 3166-1 alpha-2.
+	// ClaimProviderCountry is the country of the provider's headquarters, as ISO 3166-1 alpha-2.
 	ClaimProviderCountry = "provider.country"
 	// ClaimProviderRegistration is a registration number, for instance "vatID:DE123456789".
 	ClaimProviderRegistration = "provider.registration"
-	// ClaimDatacenterCountry is where the cluster's hardware stands, as ISO 3166-1 alpha-2.
+	// ClaimDatacenterCountry is the country of the cluster's hardware, as ISO 3166-1 alpha-2.
 	ClaimDatacenterCountry = "datacenter.country"
 	// ClaimCertification is a certification, for instance "ISO/IEC 27001".
 	ClaimCertification = "certification"
 	// ClaimLabel is a Gaia-X label level: SC, L1, L2 or L3.
 	ClaimLabel = "label"
-	// ClaimUptime is the share of probes that were answered in the last complete window, 0 to 1.
+	// ClaimUptime is the share of answered probes in the last complete window, 0 to 1.
 	ClaimUptime = "uptime.ratio"
 	// ClaimLatency is the 95th percentile of the answer time in that window, in milliseconds.
 	ClaimLatency = "latency.p95Ms"
 )
 
-// Claim is one verified statement about a member cluster or its provider. A claim
-// with several values (certifications, countries) stands once for each.
+// Claim is one verified statement about a member cluster or its provider. A claim with
+// several values (certifications, countries) is stored as several Claims.
 type Claim struct {
-	// Name of what is claimed, for instance datacenter.country.
+	// Name of the claim, for instance datacenter.country.
 	Name string `json:"name"`
-	// Value that is claimed, for instance DE.
+	// Value of the claim, for instance DE.
 	Value string `json:"value"`
 	// Assurance of the claim.
 	Assurance Assurance `json:"assurance"`
-	// Issuer of the credential that gives the claim its assurance (a DID).
+	// Issuer is the DID of the issuer of Credential.
 	Issuer string `json:"issuer"`
-	// Credential that gives the claim its assurance, by its digest ("sha256-<base64>",
+	// Credential that gives the claim its assurance, named by its digest ("sha256-<base64>",
 	// Subresource Integrity).
 	Credential string `json:"credential"`
-	// ExpiresAt is when the claim stops holding: when the first of the credentials it rests on ends.
+	// ExpiresAt is the earliest expiry of the credentials that the claim rests on.
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 }

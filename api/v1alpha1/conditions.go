@@ -11,11 +11,11 @@ const (
 
 	// MemberCluster.
 	ConditionReachable      = "Reachable"      // its API server answers
-	ConditionAccessVerified = "AccessVerified" // Sluice holds the verbs that its driver needs there
+	ConditionAccessVerified = "AccessVerified" // Sluice has the permissions there that its driver needs
 	ConditionAdmitted       = "Admitted"       // its provider has proven what spec.trust asks for
 
 	// ServiceInstance.
-	ConditionPlaced    = "Placed"    // a decision is written and its capacity reserved
+	ConditionPlaced    = "Placed"    // a decision is written and its capacity is reserved
 	ConditionDelivered = "Delivered" // every chosen cluster holds what the decision says
 
 	// Peering.
@@ -23,7 +23,7 @@ const (
 	ConditionAuthenticated = "Authenticated" // the consumer has an identity at the provider
 )
 
-// Condition reasons that other packages match on.
+// Condition reasons that other packages compare with.
 const (
 	ReasonReady       = "Ready"
 	ReasonInProgress  = "InProgress"
@@ -32,9 +32,8 @@ const (
 	ReasonDeleting    = "Deleting"
 )
 
-// SetCondition sets one condition and reports whether anything but its
-// observedGeneration changed, so that callers write status only when it says
-// something new.
+// SetCondition sets one condition. It reports whether anything except observedGeneration
+// changed, so that callers can skip status writes without news.
 func SetCondition(conditions *[]metav1.Condition, generation int64, kind string, status metav1.ConditionStatus, reason, message string) bool {
 	return meta.SetStatusCondition(conditions, metav1.Condition{
 		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: generation,

@@ -2,8 +2,8 @@ package v1alpha1
 
 import "maps"
 
-// SelectorLabels are what selectors match: the member cluster's own labels and those
-// that its spec implies; the spec wins, because it is what the operator declared.
+// SelectorLabels returns the labels that selectors match: the member cluster's own labels
+// and those that its spec implies. The spec wins, because the operator declared it.
 func (c *MemberCluster) SelectorLabels() map[string]string {
 	set := maps.Clone(c.Labels)
 	if set == nil {
@@ -27,8 +27,9 @@ func (c *MemberCluster) SelectorLabels() map[string]string {
 	return set
 }
 
-// JoinedIdentity is the identity at a joined provider of the cluster that has invited it, as the
-// access to a cluster of its own: by that it is sealed, or kept in a Secret.
+// JoinedIdentity returns a MemberCluster whose access is the identity that a joined
+// provider gave to the cluster that invited it. That identity is sealed, or kept in a
+// Secret, under the returned name.
 func JoinedIdentity(joined *MemberCluster) *MemberCluster {
 	identity := &MemberCluster{}
 	identity.Namespace, identity.Name = joined.Namespace, joined.Name+"-identity"

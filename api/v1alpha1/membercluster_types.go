@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Labels that every member cluster carries for selectors, beside its own.
+// Labels that every member cluster carries for selectors, besides its own.
 const (
 	LabelRegion   = corev1.LabelTopologyRegion
 	LabelZone     = corev1.LabelTopologyZone
@@ -17,20 +17,19 @@ const (
 
 // Taints that Sluice itself puts on member clusters.
 const (
-	// TaintUnreachable (NoExecute) is on a cluster from when its API server no longer
-	// answers until it does again. Instances stay for UnreachableSeconds unless their plan
-	// tolerates it otherwise.
+	// TaintUnreachable (NoExecute) is on a cluster while its API server does not answer. Instances
+	// stay there for UnreachableSeconds, unless their plan has a toleration with another duration.
 	TaintUnreachable = "sluice.dev/unreachable"
-	// TaintDrain (NoExecute) empties a cluster: `sluice cluster drain` puts it there.
+	// TaintDrain (NoExecute) empties a cluster; `sluice cluster drain` sets it.
 	TaintDrain = "sluice.dev/drain"
 )
 
-// UnreachableSeconds is how long instances stay on a cluster that does not answer,
-// unless their plan tolerates TaintUnreachable otherwise; the same as Kubernetes'
+// UnreachableSeconds is how long instances stay on a cluster that does not answer, unless
+// their plan tolerates TaintUnreachable for another duration. It equals Kubernetes'
 // DefaultTolerationSeconds.
 const UnreachableSeconds = 300
 
-// Tier says how far a member cluster is from its users.
+// Tier is a member cluster's distance from its users: cloud or edge.
 // +kubebuilder:validation:Enum=cloud;edge
 type Tier string
 
@@ -42,17 +41,17 @@ const (
 
 // Drivers.
 const (
-	// DriverKube delivers instances straight to a member cluster's API server.
+	// DriverKube delivers instances directly to a member cluster's API server.
 	DriverKube = "kube"
-	// DriverCAPI makes clusters by Cluster API, whose management cluster the cluster is.
+	// DriverCAPI creates clusters with Cluster API; the member cluster is its management cluster.
 	DriverCAPI = "capi"
-	// DriverLiqo delivers as DriverKube does and, where a plan asks for it, to the consumer's own
-	// cluster, with which Liqo peers the cluster.
+	// DriverLiqo delivers like DriverKube. If a plan asks for it, it also delivers to the
+	// consumer's own cluster, which Liqo peers with the member cluster.
 	DriverLiqo = "liqo"
 )
 
-// MemberCluster is a cluster in the inventory, however it got there. Its labels
-// are what selectors match.
+// MemberCluster is a cluster in the inventory, however it got there. Selectors match its
+// labels.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -90,19 +89,20 @@ type MemberClusterSpec struct {
 	// +kubebuilder:validation:Enum=kube;capi;liqo
 	// +kubebuilder:default=kube
 	Driver string `json:"driver,omitempty"`
-	// Capacity is what a management cluster (driver capi) may make: clusters
-	// (sluice.dev/clusters) and whatever their machines take. Other clusters' nodes say it.
+	// Capacity is what a management cluster (driver capi) may create: clusters
+	// (sluice.dev/clusters) and the resources of their machines. The capacity of other clusters is
+	// read from their nodes.
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
-	// Liqo says how the cluster takes part in peerings, with the driver liqo.
+	// Liqo configures the cluster's part in peerings, with the driver liqo.
 	Liqo *LiqoCluster `json:"liqo,omitempty"`
-	// Consumers whose own cluster this is, with the driver liqo: nothing is placed there, and
-	// only they may have what they buy delivered to it.
+	// Consumers that own this cluster, with the driver liqo. Nothing is placed on it, and only
+	// these consumers may get what they buy delivered to it.
 	// +kubebuilder:validation:MaxItems=64
 	Consumers []ConsumerReference `json:"consumers,omitempty"`
 	// Access to the cluster's API server.
 	Access ClusterAccess `json:"access"`
-	// ConsumerServer is the URL at which consumers reach the API server, where it
-	// differs from the one in Access (for instance a public name).
+	// ConsumerServer is the URL at which consumers reach the API server, if it differs from the one
+	// in Access (for instance a public name).
 	// +kubebuilder:validation:Pattern=`^https://`
 	ConsumerServer string `json:"consumerServer,omitempty"`
 	// Provider is the organisation that runs the cluster.
@@ -117,65 +117,68 @@ type MemberClusterSpec struct {
 	// Tier of the cluster.
 	// +kubebuilder:default=cloud
 	Tier Tier `json:"tier,omitempty"`
-	// Unschedulable cordons the cluster: it takes no new placements; instances on it stay.
+	// Unschedulable cordons the cluster: it takes no new placements; its instances stay.
 	Unschedulable bool `json:"unschedulable,omitempty"`
-	// Taints repel requests that do not tolerate them. NoSchedule and NoExecute
-	// refuse new placements; PreferNoSchedule only lowers the score. NoExecute also drives
-	// instances away, after the tolerationSeconds of their plan from timeAdded on.
+	// Taints repel requests that do not tolerate them. NoSchedule and NoExecute refuse new
+	// placements; PreferNoSchedule only lowers the score. NoExecute also drives instances away,
+	// once the tolerationSeconds of their plan have passed since timeAdded.
 	// +kubebuilder:validation:MaxItems=32
 	Taints []corev1.Taint `json:"taints,omitempty"`
 	// Location of the cluster.
 	Location *Location `json:"location,omitempty"`
-	// Latencies from elsewhere, as whoever measures there reports them.
+	// Latencies to this cluster, measured and reported from other places.
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=map
 	// +listMapKey=from
 	Latencies []MeasuredLatency `json:"latencies,omitempty"`
-	// Oversubscription is by how much the provider sells more of a resource than there is,
+	// Oversubscription is the factor by which the provider sells more of a resource than exists,
 	// for instance cpu: "1.5"; at least 1.
 	Oversubscription map[corev1.ResourceName]resource.Quantity `json:"oversubscription,omitempty"`
-	// Sell bounds what is sold of the cluster; the rest is held back. None means all of it.
+	// Sell limits how much of the cluster is sold; the rest is held back. Absent means all of it.
 	Sell *Sale `json:"sell,omitempty"`
-	// Prices of what is reserved on this cluster.
+	// Prices of reservations on this cluster.
 	Prices *PriceList `json:"prices,omitempty"`
-	// Trust, where it is set, keeps the cluster out of new placements until its provider
-	// has proven what it is.
+	// Trust keeps the cluster out of new placements until its provider has proven what it requires.
+	// Absent means that no proof is required.
 	Trust *TrustRequirements `json:"trust,omitempty"`
 }
 
-// Sale bounds what is reserved on a cluster for instances, all together. What others use there
-// takes of what is held back first.
+// Sale limits the sum of all reservations for instances on a cluster. Pods of others count
+// first against the part that is held back.
 // +kubebuilder:validation:XValidation:rule="has(self.share) || has(self.atMost)",message="a sale has a share or atMost"
 type Sale struct {
-	// Share of what the cluster has of each resource, in percent.
+	// Share of the cluster's amount of each resource (oversubscription included), in percent.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	Share int32 `json:"share,omitempty"`
-	// AtMost of a resource, for instance cpu: "10"; zero sells none of it.
+	// AtMost is the limit by resource, for instance cpu: "10"; zero sells none of it.
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=64
 	AtMost corev1.ResourceList `json:"atMost,omitempty"`
 }
 
-// LiqoCluster says how a cluster takes part in Liqo's peerings.
+// LiqoCluster configures a cluster's part in Liqo's peerings.
 type LiqoCluster struct {
 	// Namespace that Liqo is installed in.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:default=liqo
 	Namespace string `json:"namespace,omitempty"`
-	// Modules that peerings with this cluster may use; what a peering needs, both sides must have.
+	// Modules that peerings with this cluster may use. Both clusters of a peering must have every
+	// module that the peering needs.
 	// +kubebuilder:default={networking,authentication,offloading}
 	// +listType=set
 	Modules []LiqoModule `json:"modules,omitempty"`
-	// GatewayService is how gateways of other clusters reach those of this one.
+	// GatewayService is the type of Service by which gateways of other clusters reach this
+	// cluster's gateways.
 	// +kubebuilder:validation:Enum=LoadBalancer;NodePort
 	// +kubebuilder:default=LoadBalancer
 	GatewayService corev1.ServiceType `json:"gatewayService,omitempty"`
-	// Hub lets consumers reach other clusters through this one, where their plan asks for it.
+	// Hub lets consumers reach other clusters through this one, if their plan asks for it.
 	Hub bool `json:"hub,omitempty"`
-	// Joined is what the cluster's owner has answered to an invitation, who has made that side of
-	// the peering. There Sluice may only judge what is asked of a provider, or ask for a consumer.
+	// Joined is the answer of the cluster's owner to an invitation; the owner made this side of the
+	// peering. On such a cluster Sluice may only accept or deny a provider's resource slices, or
+	// request slices for a consumer.
 	Joined *JoinedPeering `json:"joined,omitempty"`
 }
 
@@ -192,85 +195,87 @@ const (
 
 // JoinedPeering is the answer of a cluster's owner to an invitation.
 type JoinedPeering struct {
-	// With is the member cluster that has invited.
+	// With is the name of the member cluster that sent the invitation.
 	With string `json:"with"`
-	// PublicKey of the gateway there.
+	// PublicKey of the joined cluster's gateway.
 	PublicKey []byte `json:"publicKey"`
 	// Network of the cluster.
 	Network LiqoNetwork `json:"network"`
-	// Identity is the kubeconfig by which the inviting cluster asks a provider for resources.
+	// Identity is the kubeconfig with which the inviting cluster asks a joined provider for
+	// resources.
 	Identity *ClusterAccess `json:"identity,omitempty"`
-	// Handshake is a consumer's, where it may ask for resources.
+	// Handshake is the proof of a joined consumer that may ask for resources.
 	Handshake *LiqoHandshake `json:"handshake,omitempty"`
 }
 
-// LiqoHandshake is how a consumer proves to the Liqo of a provider which key is its own. Only
-// Liqo has that key.
+// LiqoHandshake proves to a provider's Liqo which key belongs to the consumer. Only the
+// consumer's Liqo has the private key.
 type LiqoHandshake struct {
-	// PublicKey, PEM.
+	// PublicKey of the consumer, PEM.
 	PublicKey []byte `json:"publicKey"`
-	// Signature of the provider's nonce.
+	// Signature of the provider's nonce with the consumer's key.
 	Signature []byte `json:"signature"`
 	// CSR is the certificate signing request of the consumer's control plane, PEM.
 	CSR []byte `json:"csr"`
 }
 
-// LiqoNetwork is who a cluster is to Liqo, and its address ranges.
+// LiqoNetwork is a cluster's identity in Liqo, and its address ranges.
 type LiqoNetwork struct {
 	// ClusterID of the cluster in Liqo.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:MaxLength=63
 	ClusterID string `json:"clusterID"`
-	// PodCIDRs of the cluster, none without the module networking.
+	// PodCIDRs of the cluster; empty without the module networking.
 	PodCIDRs []string `json:"podCIDRs,omitempty"`
-	// ExternalCIDR of the cluster, from which addresses are taken for what has none that its
-	// peers could reach.
+	// ExternalCIDR of the cluster. Liqo takes addresses from it for endpoints that have no address
+	// that the cluster's peers can reach.
 	ExternalCIDR string `json:"externalCIDR,omitempty"`
 }
 
-// ConsumerReference are consumers: all of a platform, of an organization or of a space of it.
+// ConsumerReference selects consumers: all of a platform, of one of its organizations, or
+// of one space.
 type ConsumerReference struct {
 	// Platform of the consumer.
 	// +kubebuilder:validation:MinLength=1
 	Platform string `json:"platform"`
-	// Organization of the consumer; none means all of the platform.
+	// Organization of the consumer; empty means all of the platform.
 	Organization string `json:"organization,omitempty"`
-	// Space of the consumer; none means all of the organization.
+	// Space of the consumer; empty means all of the organization.
 	Space string `json:"space,omitempty"`
 }
 
 // MeasuredLatency is a round-trip time to the cluster's API server.
 type MeasuredLatency struct {
-	// From is the vantage, for instance the name of a consumer's cluster.
+	// From is the place of the measurement, for instance the name of a consumer's cluster.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	From string `json:"from"`
 	// Median of the measurements.
 	Median metav1.Duration `json:"median"`
-	// MeasuredAt is when the last of them was made.
+	// MeasuredAt is the time of the last measurement.
 	MeasuredAt metav1.Time `json:"measuredAt"`
 }
 
-// TrustRequirements say what a provider must prove of a member cluster.
+// TrustRequirements are the facts that a provider must prove about a member cluster.
 type TrustRequirements struct {
 	// Offering is the subject id of the credential that describes the cluster as a service
 	// offering (ComputeServiceOffering).
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	Offering string `json:"offering"`
-	// Types of credentials that must be there beside LegalPerson, the offering and its
+	// Types of credentials that are required in addition to LegalPerson, the offering and its
 	// ClusterBinding, for instance LabelCredential.
 	// +kubebuilder:validation:MaxItems=32
 	Types []string `json:"types,omitempty"`
-	// GraceSeconds during which claims count on after their credentials end.
+	// GraceSeconds for which claims stay valid after their credentials end.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2592000
 	GraceSeconds int64 `json:"graceSeconds,omitempty"`
 }
 
-// ClusterAccess is a kubeconfig, sealed by Sluice or held in a Secret: exactly one
-// of the two. (A CEL rule cannot say so: API servers read the bytes that it looks
-// at as URL-safe base64, which JSON does not use.)
+// ClusterAccess is a kubeconfig, either sealed by Sluice or held in a Secret: exactly one
+// of the two. (No CEL rule enforces this: API servers would read the sealed bytes as
+// URL-safe base64, which JSON does not use.)
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:MaxProperties=1
 type ClusterAccess struct {
@@ -290,7 +295,7 @@ type SecretKeyReference struct {
 	Key string `json:"key,omitempty"`
 }
 
-// PriceList says what one unit of each resource costs per hour on a cluster.
+// PriceList is the price per hour of one unit of each resource on a cluster.
 type PriceList struct {
 	// Currency as an ISO 4217 code; placement compares prices of one currency only.
 	// +kubebuilder:validation:Pattern=`^[A-Z]{3}$`
@@ -304,7 +309,7 @@ type PriceList struct {
 type MemberClusterStatus struct {
 	// ObservedGeneration is the generation of spec that this status describes.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions: Reachable, AccessVerified, Admitted (where spec.trust is set), Ready.
+	// Conditions: Reachable, AccessVerified, Admitted (only with spec.trust), Ready.
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
@@ -323,16 +328,16 @@ type MemberClusterStatus struct {
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
 	// Allocatable is the sum over those nodes.
 	Allocatable corev1.ResourceList `json:"allocatable,omitempty"`
-	// ForeignUse is what pods request that belong to no instance of this hub.
+	// ForeignUse is the sum of the requests of pods that belong to no instance of this hub.
 	ForeignUse corev1.ResourceList `json:"foreignUse,omitempty"`
 	// StorageClasses of the cluster.
 	StorageClasses []string `json:"storageClasses,omitempty"`
-	// Latency of the API server as probed by Sluice: median of the recent probes.
+	// Latency of the API server: the median of Sluice's recent probes.
 	Latency *metav1.Duration `json:"latency,omitempty"`
-	// Claims about the cluster and its provider, of verified credentials only; sorted by
-	// name, value and assurance.
+	// Claims about the cluster and its provider, from verified credentials only; sorted by name,
+	// value and assurance.
 	// +kubebuilder:validation:MaxItems=256
 	Claims []Claim `json:"claims,omitempty"`
-	// Admission is the report of the last look at the cluster's credentials, where spec.trust is set.
+	// Admission is the report of the last check of the cluster's credentials; only with spec.trust.
 	Admission []VerificationStep `json:"admission,omitempty"`
 }

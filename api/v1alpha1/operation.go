@@ -8,10 +8,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Finalizer keeps a resource until its controller has removed what it stands for.
+// Finalizer keeps a resource until its controller has removed everything that the resource
+// owns.
 const Finalizer = "sluice.dev/finalizer"
 
-// OperationType is what an OSB operation does.
+// OperationType is the type of an OSB operation.
 // +kubebuilder:validation:Enum=provision;update;deprovision;bind;unbind
 type OperationType string
 
@@ -24,8 +25,8 @@ const (
 	OperationUnbind      OperationType = "unbind"
 )
 
-// OperationState is the state of an operation, in the words of OSB 2.17,
-// "Polling Last Operation".
+// OperationState is the state of an operation, with the values of OSB 2.17, "Polling Last
+// Operation".
 // +kubebuilder:validation:Enum="in progress";succeeded;failed
 type OperationState string
 
@@ -36,45 +37,46 @@ const (
 	StateFailed     OperationState = "failed"
 )
 
-// Operation reports how far the controller has come with one generation of a resource.
+// Operation is the progress of the controller with one generation of a resource.
 type Operation struct {
 	// Type of the operation.
 	Type OperationType `json:"type"`
-	// Generation of the resource that this operation carries out.
+	// Generation of the resource that the operation carries out.
 	Generation int64 `json:"generation"`
 	// State of the operation.
 	State OperationState `json:"state"`
-	// Description for operators: the step in hand, or why it failed and what would help. Of
-	// bindings, end users read it as well.
+	// Description for operators: the current step, or the cause of the failure and a remedy. End
+	// users read it too, for bindings.
 	// +kubebuilder:validation:MaxLength=10000
 	Description string `json:"description,omitempty"`
-	// Summary is what end users read of an instance's operation: what they can act on, without
-	// clusters, figures and addresses.
+	// Summary of an instance's operation for end users: what they can act on, without clusters,
+	// figures or addresses.
 	// +kubebuilder:validation:MaxLength=10000
 	Summary string `json:"summary,omitempty"`
 	// StartedAt is when the controller first saw this generation.
 	StartedAt metav1.Time `json:"startedAt"`
-	// FinishedAt is when State left "in progress".
+	// FinishedAt is the time at which State left "in progress".
 	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
-	// InstanceUsable says, after a failed update or deprovision, whether the instance still works.
+	// InstanceUsable reports, after a failed update or deprovision, whether the instance still
+	// works.
 	InstanceUsable *bool `json:"instanceUsable,omitempty"`
-	// UpdateRepeatable says, after a failed update, whether the same update may be tried again.
+	// UpdateRepeatable reports, after a failed update, whether the same update may be tried again.
 	UpdateRepeatable *bool `json:"updateRepeatable,omitempty"`
 }
 
-// OperationToken is the opaque OSB `operation` string: it names the operation by
-// type and generation, so that a platform polling for it is answered about that
-// one and no other.
+// OperationToken is the opaque OSB `operation` string. It names the operation by type and
+// generation, so that a platform that polls with it gets the state of that operation and of
+// no other.
 type OperationToken struct {
 	Type       OperationType
 	Generation int64
 }
 
-// String renders the token, for instance "provision-1".
+// String returns the token, for instance "provision-1".
 func (t OperationToken) String() string { return fmt.Sprintf("%s-%d", t.Type, t.Generation) }
 
-// ParseOperationToken reads a token made by String. It returns false for tokens
-// of foreign origin, which platforms do send.
+// ParseOperationToken parses a token made by String. It returns false for any other string,
+// which platforms do send.
 func ParseOperationToken(s string) (OperationToken, bool) {
 	kind, number, found := strings.Cut(s, "-")
 	generation, err := strconv.ParseInt(number, 10, 64)

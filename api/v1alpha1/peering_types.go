@@ -2,9 +2,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Peering keeps two member clusters peered by Liqo, one of which consumes what the other
-// provides. Its name is PeeringName(consumer, provider). It is made when an instance needs
-// it, or by an operator, and what it has made on both sides goes with it.
+// Peering keeps two member clusters peered by Liqo: the consumer uses what the provider
+// offers. Its name is PeeringName(consumer, provider). Sluice creates it when an instance
+// needs it, or an operator does. Deleting it removes the objects that it created on both sides.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -29,28 +29,28 @@ type PeeringList struct {
 	Items []Peering `json:"items"`
 }
 
-// PeeringSpec says who is peered, and for what.
+// PeeringSpec names the two clusters and what the peering is for.
 // +kubebuilder:validation:XValidation:rule="self.consumer != self.provider",message="a cluster is not peered with itself"
 type PeeringSpec struct {
-	// Consumer is the member cluster that uses what the other one provides.
+	// Consumer is the member cluster that uses what the provider offers.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="consumer is immutable"
 	Consumer string `json:"consumer"`
-	// Provider is the member cluster that provides.
+	// Provider is the member cluster that offers capacity or a network.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="provider is immutable"
 	Provider string `json:"provider"`
-	// Modules of Liqo that are used. Offloading needs authentication.
+	// Modules of Liqo that the peering uses. Offloading needs authentication.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:XValidation:rule="!('offloading' in self) || 'authentication' in self",message="the module offloading needs the module authentication"
 	// +listType=set
 	Modules []LiqoModule `json:"modules"`
-	// Kept peerings stay when no instance needs them: those of operators.
+	// Kept peerings, which operators create, stay when no instance needs them.
 	Kept bool `json:"kept,omitempty"`
-	// Invited is the one of the two whose owner is invited to make that side of the peering: until
-	// it has answered, there is no such member cluster.
+	// Invited is the cluster that joins by invitation; its owner makes its side of the peering. It
+	// becomes a member cluster only when its owner has answered.
 	Invited *InvitedCluster `json:"invited,omitempty"`
 }
 
-// InvitedCluster is one that joins by invitation.
+// InvitedCluster is a cluster that joins by invitation.
 type InvitedCluster struct {
 	// Role of the cluster in the peering.
 	Role PeeringSide `json:"role"`
@@ -70,12 +70,13 @@ const (
 	SideProvider PeeringSide = "Provider"
 )
 
-// IsInvited tells whether the cluster on a side is one that joins by invitation.
+// IsInvited reports whether the cluster on a side joins by invitation.
 func (p *Peering) IsInvited(side PeeringSide) bool {
 	return p.Spec.Invited != nil && p.Spec.Invited.Role == side
 }
 
-// GatewayAddress is where a gateway of Liqo is called, and the key that it proves itself by.
+// GatewayAddress is the address of a Liqo gateway, and the key with which it proves its
+// identity.
 type GatewayAddress struct {
 	// Addresses and Port of the gateway (UDP).
 	Addresses []string `json:"addresses"`
@@ -84,26 +85,28 @@ type GatewayAddress struct {
 	PublicKey []byte `json:"publicKey"`
 }
 
-// PeeringStatus says how far the peering has come.
+// PeeringStatus is the progress of a peering.
 type PeeringStatus struct {
 	// ObservedGeneration is the generation of spec that this status describes.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions: Networked, Authenticated, Ready. Their messages name the cluster and the
-	// object that something waits for, and the remedy where there is one.
+	// Conditions: Networked, Authenticated, Ready. A message names the cluster and the object that
+	// the peering waits for, and a remedy if there is one.
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Consumer and Provider are what Liqo said of the two; the objects on each side are named
-	// after the other's ClusterID.
+	// Consumer and Provider are the two clusters as their Liqo reports them. Objects on each side
+	// are named after the ClusterID of the other side.
 	Consumer *LiqoNetwork `json:"consumer,omitempty"`
 	Provider *LiqoNetwork `json:"provider,omitempty"`
-	// HubID is the ID of Sluice's hub, which labels what is made on both sides.
+	// HubID is the ID of Sluice's hub, the label of all objects that the peering creates on both
+	// sides.
 	HubID string `json:"hubID,omitempty"`
-	// Gateway is where the invited cluster calls the gateway of the one that invites.
+	// Gateway is the gateway of the inviting cluster, to which the invited cluster connects.
 	Gateway *GatewayAddress `json:"gateway,omitempty"`
-	// Nonce of the provider's Liqo, which an invited consumer signs.
+	// Nonce of the provider's Liqo that an invited consumer signs.
 	Nonce []byte `json:"nonce,omitempty"`
-	// IdentityExpiresAt is when the identity ends by which the consumer asks the provider for
-	// resources; it is renewed long before. None where a joined provider has given one that lasts.
+	// IdentityExpiresAt is the expiry of the identity with which the consumer asks the provider for
+	// resources. Sluice renews it long before. Absent if a joined provider gave an identity without
+	// expiry.
 	IdentityExpiresAt *metav1.Time `json:"identityExpiresAt,omitempty"`
 }

@@ -31,35 +31,36 @@ type PlacementPolicyList struct {
 	Items []PlacementPolicy `json:"items"`
 }
 
-// PlacementPolicySpec says whom the policy concerns and what it asks.
+// PlacementPolicySpec selects requests and states the rules for them.
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.priorityClasses)",message="priority classes are the operator's: the policy of a provider declares none"
 type PlacementPolicySpec struct {
-	// Match says which requests the policy concerns; empty means all.
+	// Match selects the requests that the policy concerns; empty means all.
 	Match PolicyMatch `json:"match,omitempty"`
-	// Provider whose policy this is: it then concerns that provider's clusters only, and
-	// says who may consume them.
+	// Provider that owns this policy. The policy then concerns only that provider's clusters, and
+	// states who may consume them.
 	Provider string `json:"provider,omitempty"`
-	// Require says what a cluster must satisfy; the first rule that refuses a cluster is named.
+	// Require lists the rules that a cluster must satisfy. A rejection names the first rule that
+	// refuses the cluster.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=name
 	Require []PolicyRule `json:"require,omitempty"`
-	// Prefer raises the score of clusters that satisfy a rule.
+	// Prefer lists rules that raise the score of the clusters that satisfy them.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=name
 	Prefer []PolicyPreference `json:"prefer,omitempty"`
 	// Score adds to the weights that the plan gives to the scorers.
 	Score ScoreWeights `json:"score,omitempty"`
-	// Quota bounds what consumers that the policy concerns hold at the same time.
+	// Quota limits how much the consumers that the policy concerns hold at the same time.
 	Quota *Quota `json:"quota,omitempty"`
-	// Rebalance has instances moved that would be placed better today.
+	// Rebalance moves instances to clusters that suit them better today.
 	Rebalance *Rebalance `json:"rebalance,omitempty"`
-	// Elastic makes member clusters for instances that the policy concerns and that fit
-	// nowhere, and gives them back.
+	// Elastic creates member clusters for instances that the policy concerns and that fit nowhere,
+	// and gives the clusters back later.
 	Elastic *Elastic `json:"elastic,omitempty"`
-	// PriorityClasses that plans may name. They hold for all requests, whatever match says;
-	// of two policies that declare the same one, the first by name counts.
+	// PriorityClasses that plans may name. They hold for all requests, whatever Match selects. If
+	// two policies declare the same class, the one of the first policy by name counts.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=name
@@ -67,37 +68,37 @@ type PlacementPolicySpec struct {
 }
 
 // PriorityClass lets instances of one plan displace those of another. Only instances of
-// declared classes displace, and only such are displaced.
+// declared classes displace others or are displaced.
 type PriorityClass struct {
-	// Name of the class, by which plans refer to it.
+	// Name of the class; plans refer to it.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// Value of the class; only instances of a lower one are displaced.
+	// Value of the class; only instances of classes with a lower value are displaced.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000000
 	Value int32 `json:"value"`
-	// Preempts says whose instances of lower classes are displaced for one of this class that
-	// fits nowhere.
+	// Preempts selects the consumers whose instances of lower classes may be displaced for an
+	// instance of this class that fits nowhere.
 	// +kubebuilder:default=sameConsumer
 	Preempts Preempts `json:"preempts,omitempty"`
 }
 
-// Preempts says whose instances are displaced: nobody's, those of the same consumer
-// (platform, organization and space), or anybody's.
+// Preempts selects the consumers whose instances may be displaced: none, the same consumer
+// (platform, organization and space), or all.
 // +kubebuilder:validation:Enum=never;sameConsumer;anyConsumer
 type Preempts string
 
-// Whose instances are displaced.
+// Values of Preempts.
 const (
 	PreemptsNever        Preempts = "never"
 	PreemptsSameConsumer Preempts = "sameConsumer"
 	PreemptsAnyConsumer  Preempts = "anyConsumer"
 )
 
-// Elastic says which clusters are made when instances fit nowhere for want of capacity.
-// Each is an instance of a cluster plan that Sluice holds itself, and becomes a member
-// cluster when it is ready. One that nothing has been placed on for a while is given back.
+// Elastic describes the clusters to create when instances fit nowhere for lack of capacity.
+// Each is an instance of a cluster plan that Sluice itself owns, and becomes a member
+// cluster when it is ready. A cluster without placements for IdleSeconds is given back.
 type Elastic struct {
 	// ServiceID and PlanID of the cluster plan.
 	// +kubebuilder:validation:MinLength=1
@@ -106,31 +107,31 @@ type Elastic struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	PlanID string `json:"planID"`
-	// Parameters of the plan.
+	// Parameters of the instance, as the plan takes them.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Parameters *runtime.RawExtension `json:"parameters,omitempty"`
-	// Member is what each of them is as a member cluster.
+	// Member is the template of the new member clusters.
 	Member MemberTemplate `json:"member,omitempty"`
-	// AtMost is how many there may be at the same time.
+	// AtMost is the greatest number of such clusters at the same time.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	AtMost int32 `json:"atMost"`
-	// Budget is what all of them together may cost, by the price lists of the management
-	// clusters; none bounds nothing.
+	// Budget is the greatest price of all such clusters together, by the price lists of the
+	// management clusters; absent means no limit.
 	Budget *Price `json:"budget,omitempty"`
-	// CoolDownSeconds after one was begun before the next is.
+	// CoolDownSeconds is the least time between the starts of two clusters.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
 	// +kubebuilder:default=60
 	CoolDownSeconds int64 `json:"coolDownSeconds,omitempty"`
-	// IdleSeconds without anything placed on it after which a cluster is given back.
+	// IdleSeconds without placements after which a cluster is given back.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2592000
 	// +kubebuilder:default=900
 	IdleSeconds int64 `json:"idleSeconds,omitempty"`
 }
 
-// MemberTemplate is what a member cluster's labels and spec say of it.
+// MemberTemplate holds the labels and spec of a new member cluster.
 type MemberTemplate struct {
 	// Labels that selectors match.
 	Labels map[string]string `json:"labels,omitempty"`
@@ -151,14 +152,14 @@ type MemberTemplate struct {
 	Taints []corev1.Taint `json:"taints,omitempty"`
 	// Location of the cluster.
 	Location *Location `json:"location,omitempty"`
-	// Prices of what is reserved on the cluster.
+	// Prices of reservations on the cluster.
 	Prices *PriceList `json:"prices,omitempty"`
 }
 
-// Quota bounds what each platform, organization or space holds: of everything that is
-// reserved for its instances, on all clusters together.
+// Quota limits what each platform, organization or space holds: the sum of all reservations
+// for its instances, on all clusters together.
 type Quota struct {
-	// Per says what has the quota, each of them for itself.
+	// Per is the scope that has the quota; each platform, organization or space has its own.
 	// +kubebuilder:validation:Enum=platform;organization;space
 	Per Scope `json:"per"`
 	// Limits by resource.
@@ -166,29 +167,30 @@ type Quota struct {
 	Limits corev1.ResourceList `json:"limits"`
 }
 
-// Rebalance says when instances that the policy concerns are moved to a better place.
+// Rebalance states when the instances that the policy concerns move to a better place.
 type Rebalance struct {
-	// Schedule is when a window opens, as a cron expression in UTC, for instance "0 2 * * 6".
+	// Schedule is the start of a window, as a cron expression in UTC, for instance "0 2 * * 6".
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	Schedule string `json:"schedule"`
-	// WindowSeconds is how long a window is open.
+	// WindowSeconds is the length of a window.
 	// +kubebuilder:validation:Minimum=60
 	// +kubebuilder:validation:Maximum=604800
 	// +kubebuilder:default=3600
 	WindowSeconds int64 `json:"windowSeconds,omitempty"`
-	// LeastGain in points of score for which an instance is moved.
+	// LeastGain is the least gain in points of score for which an instance is moved.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	// +kubebuilder:default=20
 	LeastGain int32 `json:"leastGain,omitempty"`
-	// AtMost is how many instances are moved in one window.
+	// AtMost is the greatest number of instances that are moved in one window.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:default=10
 	AtMost int32 `json:"atMost,omitempty"`
 }
 
-// PolicyMatch selects requests; every list that is not empty must contain the request's value.
+// PolicyMatch selects requests. Every list that is not empty must contain the request's
+// value.
 type PolicyMatch struct {
 	// Platforms of the instance.
 	Platforms []string `json:"platforms,omitempty"`
@@ -209,22 +211,22 @@ type PolicyRule struct {
 	Name string `json:"name"`
 	// Claim that must hold.
 	Claim *ClaimRule `json:"claim,omitempty"`
-	// Expression is a CEL expression of type bool over request, consumer, cluster and claims.
-	// An expression that fails to evaluate refuses the cluster.
+	// Expression is a CEL expression of type bool over request, consumer, cluster and claims. If
+	// its evaluation fails, the cluster is refused.
 	// +kubebuilder:validation:MaxLength=4096
 	Expression string `json:"expression,omitempty"`
-	// AppliesTo says of which clusters the rule must hold: of the whole path, which is the
-	// chosen clusters and the hub through which they are reached, where there is one; or of
-	// either alone.
+	// AppliesTo selects the clusters that must satisfy the rule: the whole path (the chosen
+	// clusters, and the hub if they are reached through one), the chosen clusters only, or the hubs
+	// only.
 	// +kubebuilder:default=Path
 	AppliesTo RuleScope `json:"appliesTo,omitempty"`
 }
 
-// RuleScope says of which clusters a rule must hold.
+// RuleScope selects the clusters that must satisfy a rule.
 // +kubebuilder:validation:Enum=Path;Clusters;Hubs
 type RuleScope string
 
-// Of which clusters a rule must hold; empty means all of the path.
+// Values of RuleScope; empty means Path.
 const (
 	RulePath     RuleScope = "Path"
 	RuleClusters RuleScope = "Clusters"
@@ -234,41 +236,42 @@ const (
 // PolicyPreference is a rule with a weight.
 type PolicyPreference struct {
 	PolicyRule `json:",inline"`
-	// Weight of the rule beside the scorers' weights.
+	// Weight of the rule, on the same scale as the scorers' weights.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	Weight int32 `json:"weight"`
 }
 
-// ClaimRule asks for a claim with a minimum assurance. It holds when one claim of
-// that name has a value asked for and at least the assurance asked for.
+// ClaimRule asks for a claim with a minimum assurance. It holds if one claim of that name
+// has one of the values and at least that assurance.
 // +kubebuilder:validation:XValidation:rule="!has(self.values) || !(has(self.atLeast) || has(self.atMost))",message="a claim rule has values or bounds (atLeast, atMost), not both"
 type ClaimRule struct {
 	// Name of the claim, for instance datacenter.country.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// Values that satisfy the rule; "EU" and "EEA" stand for their member states where the
-	// claim is a country. Empty means any value.
+	// Values that satisfy the rule; empty means any. For claims about countries, "EU" and "EEA"
+	// stand for their member states.
 	// +kubebuilder:validation:MaxItems=64
 	Values []string `json:"values,omitempty"`
-	// AtLeast orders the value: label levels as SC < L1 < L2 < L3, anything else as a number.
+	// AtLeast is the least value. Label levels order as SC < L1 < L2 < L3; other values compare as
+	// numbers.
 	// +kubebuilder:validation:MaxLength=63
 	AtLeast string `json:"atLeast,omitempty"`
-	// AtMost orders the value as AtLeast does, for instance latency.p95Ms of at most 50.
+	// AtMost is the greatest value, in the order of AtLeast, for instance 50 for latency.p95Ms.
 	// +kubebuilder:validation:MaxLength=63
 	AtMost string `json:"atMost,omitempty"`
-	// Assurance is the least that counts.
+	// Assurance is the least assurance that counts.
 	// +kubebuilder:default=self
 	Assurance Assurance `json:"assurance,omitempty"`
 }
 
-// PlacementPolicyStatus says whether the policy is in force.
+// PlacementPolicyStatus reports whether the policy is in force.
 type PlacementPolicyStatus struct {
 	// ObservedGeneration is the generation of spec that this status describes.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions: Ready is False while the policy does not compile; requests that it
-	// matches are then refused.
+	// Conditions: Ready is False while the policy does not compile; requests that it matches are
+	// then refused.
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`

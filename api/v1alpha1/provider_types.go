@@ -28,47 +28,47 @@ type ProviderList struct {
 	Items []Provider `json:"items"`
 }
 
-// ProviderSpec says who the provider is.
+// ProviderSpec identifies the provider.
 type ProviderSpec struct {
 	Identified `json:",inline"`
 }
 
-// ProviderStatus is what Sluice keeps of a provider.
+// ProviderStatus is what Sluice stores about a provider.
 type ProviderStatus struct {
-	// UsedNonces are those that presentations of the provider have answered, until the
-	// nonces end by themselves: each serves once.
+	// UsedNonces are the nonces that the provider's presentations have used. Each nonce may be used
+	// once; it is kept here until it expires.
 	// +kubebuilder:validation:MaxItems=128
 	UsedNonces []UsedNonce `json:"usedNonces,omitempty"`
 }
 
-// MaxUsedNonces is how many presentations of one provider are taken within the lifetime
-// of a nonce, ten minutes.
+// MaxUsedNonces is the greatest number of presentations that one provider may make within
+// the lifetime of a nonce, ten minutes.
 const MaxUsedNonces = 128
 
-// UsedNonce is a nonce that has been answered.
+// UsedNonce is a nonce that a presentation has used.
 type UsedNonce struct {
-	// ID tells it from others.
+	// ID of the nonce.
 	// +kubebuilder:validation:MaxLength=64
 	ID string `json:"id"`
-	// ExpiresAt is when it would have ended unused.
+	// ExpiresAt is the nonce's expiry.
 	ExpiresAt metav1.Time `json:"expiresAt"`
 }
 
 // Identified is an organisation that signs credentials.
 type Identified struct {
-	// DID of the organisation. The DID document of a did:web is fetched from the host
-	// it names, and only from there, unless Keys are given.
+	// DID of the organisation. The DID document of a did:web is fetched only from the host that the
+	// DID names, and not at all if Keys are given.
 	// +kubebuilder:validation:Pattern=`^did:(web|key):[A-Za-z0-9._:%-]+$`
 	// +kubebuilder:validation:MaxLength=512
 	DID string `json:"did"`
-	// Keys is a JSON Web Key Set (RFC 7517) of public keys, whose "kid" are DID URLs. Where
-	// it is given, nothing is fetched and no other key counts.
+	// Keys is a JSON Web Key Set (RFC 7517) of public keys whose "kid" are DID URLs. If it is
+	// given, nothing is fetched and no other key counts.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Keys *runtime.RawExtension `json:"keys,omitempty"`
 }
 
-// TrustedIssuer is an organisation whose word Sluice's operator takes for certain
-// types of credentials: a notary, a compliance service, a certification body.
+// TrustedIssuer is an organisation that Sluice's operator trusts to issue certain types of
+// credentials: a notary, a compliance service, a certification body.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:printcolumn:name=DID,type=string,JSONPath=`.spec.did`
@@ -89,19 +89,19 @@ type TrustedIssuerList struct {
 	Items []TrustedIssuer `json:"items"`
 }
 
-// TrustedIssuerSpec says what the issuer is trusted with.
+// TrustedIssuerSpec states what the issuer is trusted with.
 type TrustedIssuerSpec struct {
 	Identified `json:",inline"`
-	// Types of credentials it may issue, without prefix, for instance VatID.
+	// Types of credentials that it may issue, without prefix, for instance VatID.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Types []string `json:"types"`
-	// Assurance of what it issues.
+	// Assurance of the claims in its credentials.
 	// +kubebuilder:validation:XValidation:rule="self in ['notary', 'label', 'certified']",message="an issuer is trusted as notary, label or certified"
 	Assurance Assurance `json:"assurance"`
 }
 
-// Identity is what the broker signs with: one resource, named IdentityName.
+// Identity holds the keys with which the broker signs. There is one, named IdentityName.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:printcolumn:name=DID,type=string,JSONPath=`.spec.did`
@@ -128,9 +128,9 @@ type IdentityList struct {
 type IdentitySpec struct {
 	// DID of the broker: did:web of its public name.
 	DID string `json:"did"`
-	// Rotated is the annotation's value at the last rotation that was asked for.
+	// Rotated is the value that the annotation had at the last requested rotation.
 	Rotated string `json:"rotated,omitempty"`
-	// Keys, newest first. The first signs; the others are published until PublishedUntil.
+	// Keys, newest first. The first one signs; the others stay published until PublishedUntil.
 	// +kubebuilder:validation:MaxItems=16
 	Keys []IdentityKey `json:"keys,omitempty"`
 }
@@ -144,8 +144,9 @@ type IdentityKey struct {
 	Public runtime.RawExtension `json:"public"`
 	// SealedPrivate is the private JSON Web Key, sealed with the hub's keyset.
 	SealedPrivate []byte `json:"sealedPrivate,omitempty"`
-	// CreatedAt is when the key was made.
+	// CreatedAt is the time at which the key was made.
 	CreatedAt metav1.Time `json:"createdAt"`
-	// PublishedUntil is when the last credential signed with the key ends; unset while it signs.
+	// PublishedUntil is the expiry of the last credential signed with the key; absent while the key
+	// signs.
 	PublishedUntil *metav1.Time `json:"publishedUntil,omitempty"`
 }

@@ -36,26 +36,27 @@ type SelfDescriptionList struct {
 
 // SelfDescriptionSpec is the credential.
 type SelfDescriptionSpec struct {
-	// Credential is a VC-JWT in compact serialisation or, where Legacy is set, a JSON-LD document.
+	// Credential is a VC-JWT in compact serialisation or, with Legacy, a JSON-LD document.
 	// +kubebuilder:validation:MaxLength=262144
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a credential is immutable"
 	Credential string `json:"credential"`
-	// Legacy says that the credential carries a JSON-LD proof and was imported by an operator.
+	// Legacy marks a credential with a JSON-LD proof that an operator imported.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="legacy is immutable"
 	Legacy bool `json:"legacy,omitempty"`
-	// KeyID is the DID URL of the key that a Legacy credential was signed with, where its
-	// proof names the issuer's DID only. It must be a key of the issuer.
+	// KeyID is the DID URL of the key that signed a Legacy credential, if its proof names only the
+	// issuer's DID. It must be a key of the issuer.
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="keyID is immutable"
 	KeyID string `json:"keyID,omitempty"`
-	// Provider that presented the credential, by the name of its Provider resource.
+	// Provider that presented the credential: the name of its Provider resource.
 	Provider string `json:"provider,omitempty"`
-	// Revoked withdraws the credential here, whatever its issuer says; RevokedBecause says why.
+	// Revoked withdraws the credential here, even if its issuer does not; RevokedBecause gives the
+	// reason.
 	Revoked bool `json:"revoked,omitempty"`
 	// RevokedBecause is the reason given with the revocation.
 	// +kubebuilder:validation:MaxLength=1024
 	RevokedBecause string `json:"revokedBecause,omitempty"`
-	// Evidence of a measurement that Sluice issued: the bytes that its evidenceDigest is the digest of.
+	// Evidence of a measurement that Sluice issued: the bytes that evidenceDigest is a digest of.
 	// +kubebuilder:validation:MaxLength=262144
 	Evidence string `json:"evidence,omitempty"`
 }
@@ -68,14 +69,14 @@ type CredentialState string
 const (
 	CredentialPending   CredentialState = "pending" // not verified yet
 	CredentialVerified  CredentialState = "verified"
-	CredentialRejected  CredentialState = "rejected" // the report says by which step
+	CredentialRejected  CredentialState = "rejected" // the report names the step
 	CredentialExpired   CredentialState = "expired"
 	CredentialRevoked   CredentialState = "revoked"
-	CredentialSuspended CredentialState = "suspended" // by its status list, may come back
+	CredentialSuspended CredentialState = "suspended" // by its status list; the credential may become valid again
 )
 
-// SelfDescriptionStatus is what Sluice found when it verified the credential.
-// While a credential is verified again, the last result stays.
+// SelfDescriptionStatus is the result of the credential's verification. While the
+// credential is verified again, the last result stays.
 type SelfDescriptionStatus struct {
 	// ObservedGeneration is the generation of spec that this status describes.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -87,7 +88,7 @@ type SelfDescriptionStatus struct {
 	State CredentialState `json:"state,omitempty"`
 	// Type of the credential's subject without prefix, for instance ComputeServiceOffering.
 	Type string `json:"type,omitempty"`
-	// ID of the credential, where it has one.
+	// ID of the credential, if it has one.
 	ID string `json:"id,omitempty"`
 	// Subject is the id of the credential's subject.
 	Subject string `json:"subject,omitempty"`
@@ -96,20 +97,20 @@ type SelfDescriptionStatus struct {
 	// ValidFrom and ValidUntil are the credential's validity.
 	ValidFrom  *metav1.Time `json:"validFrom,omitempty"`
 	ValidUntil *metav1.Time `json:"validUntil,omitempty"`
-	// Countries that the credential speaks of, as ISO 3166-1 alpha-2.
+	// Countries that the credential names, as ISO 3166-1 alpha-2.
 	Countries []string `json:"countries,omitempty"`
 	// LabelLevel of a label credential: SC, L1, L2 or L3.
 	LabelLevel string `json:"labelLevel,omitempty"`
 	// Certification of a certification credential.
 	Certification string `json:"certification,omitempty"`
-	// VerifiedAt is when the credential was last found to hold. It goes when the credential
-	// is found not to hold, unless for its end alone.
+	// VerifiedAt is the time of the last successful verification. A failed verification clears it,
+	// unless the only failure is that the credential has expired.
 	VerifiedAt *metav1.Time `json:"verifiedAt,omitempty"`
 	// Report has one entry per step, in order.
 	Report []VerificationStep `json:"report,omitempty"`
 }
 
-// StepResult is how a step of a verification went.
+// StepResult is the result of one step of a verification.
 // +kubebuilder:validation:Enum=passed;failed;skipped
 type StepResult string
 
@@ -117,7 +118,7 @@ type StepResult string
 const (
 	StepPassed  StepResult = "passed"
 	StepFailed  StepResult = "failed"
-	StepSkipped StepResult = "skipped" // does not apply, or a step before it failed
+	StepSkipped StepResult = "skipped" // does not apply, or an earlier step failed
 )
 
 // VerificationStep is one step of a verification.
@@ -126,10 +127,10 @@ type VerificationStep struct {
 	Step string `json:"step"`
 	// Result of the step.
 	Result StepResult `json:"result"`
-	// Message says what was checked, or what failed: path, rule and value.
+	// Message names what was checked, or what failed: path, rule and value.
 	Message string `json:"message,omitempty"`
 }
 
-// SelfDescriptionName is the name of the SelfDescription that holds the credential
-// with a SHA-256 digest.
+// SelfDescriptionName returns the name of the SelfDescription for a credential with the
+// given SHA-256 digest.
 func SelfDescriptionName(digest [32]byte) string { return "sd-" + hex.EncodeToString(digest[:]) }

@@ -8,8 +8,8 @@ import (
 )
 
 // ServiceBinding is a binding that a platform asked for. Its name is
-// BindingName(platform, instance id, binding id). Its spec never changes;
-// rotation creates another binding that names this one as its predecessor.
+// BindingName(platform, instance id, binding id). Its spec never changes. A rotation
+// creates another binding, which names this one as its predecessor.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -52,14 +52,14 @@ type ServiceBindingSpec struct {
 	ServiceID string `json:"serviceID"`
 	// PlanID of the instance's plan at the time of the request.
 	PlanID string `json:"planID"`
-	// PredecessorBindingID is the binding that this one rotates.
+	// PredecessorBindingID is the binding that this one replaces by rotation.
 	PredecessorBindingID string `json:"predecessorBindingID,omitempty"`
 	// AppGUID is OSB's deprecated app_guid.
 	AppGUID string `json:"appGUID,omitempty"`
 	// BindResource is OSB's bind_resource.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	BindResource *runtime.RawExtension `json:"bindResource,omitempty"`
-	// Parameters of the consumer, validated against the plan's schema.
+	// Parameters of the consumer, valid against the plan's schema.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Parameters *runtime.RawExtension `json:"parameters,omitempty"`
 	// Context of the platform.
@@ -79,36 +79,37 @@ type ServiceBindingStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Operation in hand, or the last one.
+	// Operation in progress, or the last one.
 	Operation *Operation `json:"operation,omitempty"`
 	// SealedCredentials is the OSB credentials object, sealed with the hub's keyset
 	// and bound to this resource.
 	SealedCredentials []byte `json:"sealedCredentials,omitempty"`
-	// Endpoints at which the consumer reaches what it bought, each of which was seen to be
-	// there: Services and pods by their addresses in the consumer's own cluster where it is
-	// peered, Services that are exposed where it is not, and API servers. They follow what runs.
+	// Endpoints at which the consumer reaches what it bought; Sluice has seen each of them exist.
+	// They are Services and pods, by their addresses in the consumer's own cluster if it is peered;
+	// exposed Services if it is not; and API servers. They are updated when the workload changes.
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
-	// EndpointsAbsent says what is not among Endpoints, and why, where a peering should have
-	// led there.
+	// EndpointsAbsent names what is missing from Endpoints although a peering should lead there,
+	// and why.
 	EndpointsAbsent string `json:"endpointsAbsent,omitempty"`
-	// Services are the addresses of Endpoints that are those of a Service, by its name, for
-	// instance web: ["tcp://10.2.0.9:80"]. A name stays when the instance moves.
+	// Services maps the name of each Service to its addresses among Endpoints, for instance web:
+	// ["tcp://10.2.0.9:80"]. A name stays the same when the instance moves.
 	Services map[string][]string `json:"services,omitempty"`
-	// IssuedAt is when the credentials were issued.
+	// IssuedAt is the time at which the credentials were issued.
 	IssuedAt *metav1.Time `json:"issuedAt,omitempty"`
 	// ExpiresAt is when the credentials stop working.
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
-	// RenewBefore is when the platform should have fetched the binding again, or rotated it.
+	// RenewBefore is the time before which the platform should fetch the binding again, or rotate
+	// it.
 	RenewBefore *metav1.Time `json:"renewBefore,omitempty"`
 	// Clusters on which the binding has, or may have, a ServiceAccount; written before it is created.
 	Clusters []string `json:"clusters,omitempty"`
-	// Issued are the clusters whose credentials SealedCredentials holds. When the instance
-	// moves, credentials for its new clusters are issued and replace these.
+	// Issued are the clusters whose credentials are in SealedCredentials. When the instance moves,
+	// credentials for its new clusters are issued and replace these.
 	Issued []string `json:"issued,omitempty"`
-	// Nodes of the consumer's own cluster that SealedCredentials names.
+	// Nodes of the consumer's own cluster that are named in SealedCredentials.
 	Nodes []string `json:"nodes,omitempty"`
-	// AddressClusters are those on which the binding has, or may have, IP resources of Liqo;
-	// written before they are created.
+	// AddressClusters are the clusters on which the binding has, or may have, IP resources of Liqo;
+	// written before those are created.
 	AddressClusters []string `json:"addressClusters,omitempty"`
 }
 
@@ -125,13 +126,13 @@ type Endpoint struct {
 	Protocol string `json:"protocol,omitempty"`
 }
 
-// AnnotationRenew on a binding asks for new credentials in place of those that end at the
-// time that it says; what is answered already asks for nothing. The platform sees the new ones
-// when it fetches the binding; the old ones work until they end.
+// AnnotationRenew on a binding asks for new credentials. Its value is the expiry of the
+// present ones, so that the request ends once new ones are issued. The platform sees them
+// when it fetches the binding; the old ones work until they expire.
 const AnnotationRenew = "sluice.dev/renew"
 
-// WantsRenewal reports whether a binding's credentials are past half of their life, so that
-// a platform that fetches them should get others.
+// WantsRenewal reports whether more than half of the credentials' lifetime has passed. A
+// platform that fetches the binding should then get new ones.
 func (b *ServiceBinding) WantsRenewal(now time.Time) bool {
 	expires, issued := b.Status.ExpiresAt, b.Status.IssuedAt
 	if issued == nil && b.Status.Operation != nil {
@@ -140,12 +141,12 @@ func (b *ServiceBinding) WantsRenewal(now time.Time) bool {
 	return expires != nil && issued != nil && now.After(issued.Add(expires.Sub(issued.Time)/2))
 }
 
-// AskRenewal asks for credentials in place of those that there are.
+// AskRenewal asks for new credentials in place of the present ones.
 func (b *ServiceBinding) AskRenewal() {
 	metav1.SetMetaDataAnnotation(&b.ObjectMeta, AnnotationRenew, b.renewal())
 }
 
-// RenewalAsked reports whether credentials are asked for in place of those that there are.
+// RenewalAsked reports whether new credentials are requested in place of the present ones.
 func (b *ServiceBinding) RenewalAsked() bool {
 	return b.Status.ExpiresAt != nil && b.Annotations[AnnotationRenew] == b.renewal()
 }

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// ServiceInstance is what a platform asked for and how far it has come. Its name
-// is InstanceName(platform, instance id). Creating it commits a provision,
-// changing its spec an update, deleting it a deprovision.
+// ServiceInstance is an instance that a platform asked for, and its progress. Its name is
+// InstanceName(platform, instance id). Creating it commits a provision, changing its spec
+// commits an update, deleting it commits a deprovision.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -44,7 +44,7 @@ type ServiceInstanceSpec struct {
 	// Platform that owns the instance.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="platform is immutable"
 	Platform string `json:"platform"`
-	// InstanceID as the platform chose it, any characters.
+	// InstanceID as the platform chose it; any characters.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="instanceID is immutable"
 	InstanceID string `json:"instanceID"`
 	// ServiceID of the offering.
@@ -58,8 +58,8 @@ type ServiceInstanceSpec struct {
 	Desired InstanceState `json:"desired"`
 	// OriginatingIdentity of the last request that changed the instance.
 	OriginatingIdentity *OriginatingIdentity `json:"originatingIdentity,omitempty"`
-	// Attempt counts provision requests for the same instance: a platform that repeats
-	// a failed provision starts a new one.
+	// Attempt counts the provision requests for the instance. A platform that repeats a failed
+	// provision starts a new attempt.
 	Attempt int64 `json:"attempt,omitempty"`
 }
 
@@ -67,7 +67,7 @@ type ServiceInstanceSpec struct {
 type InstanceState struct {
 	// PlanID of the instance's plan.
 	PlanID string `json:"planID"`
-	// Parameters of the consumer, validated against the plan's schema.
+	// Parameters of the consumer, valid against the plan's schema.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Parameters *runtime.RawExtension `json:"parameters,omitempty"`
 	// Context of the platform.
@@ -77,8 +77,8 @@ type InstanceState struct {
 	MaintenanceVersion string `json:"maintenanceVersion,omitempty"`
 }
 
-// OriginatingIdentity is the end user on whose behalf the platform acts, as the
-// header X-Broker-API-Originating-Identity gives it.
+// OriginatingIdentity is the end user for whom the platform acts, from the header
+// X-Broker-API-Originating-Identity.
 type OriginatingIdentity struct {
 	// Platform name in the header, for instance cloudfoundry.
 	Platform string `json:"platform"`
@@ -95,35 +95,36 @@ type ServiceInstanceStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Operation in hand, or the last one.
+	// Operation in progress, or the last one.
 	Operation *Operation `json:"operation,omitempty"`
-	// Decision being delivered; writing it reserves the capacity it names.
+	// Decision that is being delivered. Writing it reserves the capacity that it names.
 	Decision *Decision `json:"decision,omitempty"`
-	// Delivered is the last state and decision that every chosen cluster carried out;
-	// it stays in force, and reserved, while an update is in progress or has failed.
+	// Delivered is the last state and decision that every chosen cluster carried out. It stays in
+	// force, and its capacity reserved, while an update is in progress or has failed.
 	Delivered *DeliveredState `json:"delivered,omitempty"`
-	// Left is what the instance still has on clusters that it has left; it stays reserved
-	// until it is removed there.
+	// Left lists placements on clusters that the instance has left. Their capacity stays reserved
+	// until the instance is removed there.
 	// +listType=map
 	// +listMapKey=cluster
 	Left []LeftPlacement `json:"left,omitempty"`
 	// Moved is the last move of the instance to other clusters.
 	Moved *Move `json:"moved,omitempty"`
-	// Preemption is the room that is being made for the instance, which fits nowhere
-	// otherwise. Writing it has its victims leave.
+	// Preemption makes room for an instance that fits nowhere otherwise. Once it is written, its
+	// victims leave.
 	Preemption *Preemption `json:"preemption,omitempty"`
 }
 
-// Preemption is room on a cluster that other instances of lower priority leave.
+// Preemption is capacity on a cluster that instances of lower priority give up.
 type Preemption struct {
 	// Cluster is the name of the member cluster.
 	Cluster string `json:"cluster"`
-	// PriorityClass for whose sake, and its value.
+	// PriorityClass of the instance that needs the room, and its value.
 	PriorityClass string `json:"priorityClass"`
 	Priority      int32  `json:"priority"`
-	// Message with the numbers, for instance "needs 4 cpu, 1 free of 16 after 15 reserved and 0 used by others".
+	// Message with the numbers, for instance "needs 4 cpu, 1 free of 16 after 15 reserved and 0
+	// used by others".
 	Message string `json:"message"`
-	// Victims that leave, the lowest priority first.
+	// Victims are the instances that leave, the lowest priority first.
 	// +listType=map
 	// +listMapKey=instance
 	Victims []Victim `json:"victims"`
@@ -136,82 +137,82 @@ type Victim struct {
 	// PriorityClass of the instance, and its value.
 	PriorityClass string `json:"priorityClass"`
 	Priority      int32  `json:"priority"`
-	// Reserved is what it gives up on the cluster.
+	// Reserved is the capacity that the victim gives up on the cluster.
 	Reserved corev1.ResourceList `json:"reserved"`
 }
 
 // LeftPlacement is a placement on a cluster that the instance has left.
 type LeftPlacement struct {
 	Placement `json:",inline"`
-	// Since is when the instance was delivered elsewhere.
+	// Since is the time at which the instance was delivered elsewhere.
 	Since metav1.Time `json:"since"`
 }
 
 // Move is a change of an instance's clusters that its consumer did not ask for.
 type Move struct {
-	// From are the clusters left, none where it came to more; To those that came, none where
-	// there was no room.
+	// From lists the clusters left, and is empty if the instance only came to more clusters. To lists
+	// the clusters that are new, and is empty if there was no room.
 	From []string `json:"from"`
 	To   []string `json:"to,omitempty"`
 	// Reason, for instance "eu-1 does not answer since 2026-01-01T00:00:00Z".
 	Reason string `json:"reason"`
-	// DecidedAt and DeliveredAt are when the new place was reserved and when it was ready.
+	// DecidedAt is when the new place was reserved; DeliveredAt is when it was ready.
 	DecidedAt   metav1.Time  `json:"decidedAt"`
 	DeliveredAt *metav1.Time `json:"deliveredAt,omitempty"`
 }
 
-// AnnotationLeave on a ServiceInstance names clusters, comma-separated, that the
-// instance is to leave if it can: `sluice rebalance --apply` writes it.
+// AnnotationLeave on a ServiceInstance lists clusters, comma-separated, that the instance
+// should leave if it can; `sluice rebalance --apply` writes it.
 const AnnotationLeave = "sluice.dev/leave"
 
-// DeliveredState is a state of the instance that the chosen clusters carry.
+// DeliveredState is a state of the instance that the chosen clusters have carried out.
 type DeliveredState struct {
 	// State of the instance.
 	State InstanceState `json:"state"`
-	// Decision it was delivered by.
+	// Decision that was delivered.
 	Decision Decision `json:"decision"`
 }
 
-// Decision is the result of a placement: where, how much, and why not elsewhere.
+// Decision is the result of a placement: the chosen clusters, the amounts, and the reasons
+// against the others.
 type Decision struct {
-	// Generation of spec that was placed.
+	// Generation of the spec that was placed.
 	Generation int64 `json:"generation"`
-	// Term of office of the leader that made it: who holds the hub's Lease, and how often
-	// that has changed hands. None with an embedded hub, which has one writer. A later
-	// leader makes a decision of another term again before it delivers it.
+	// Term of the leader that made the decision: the holder of the hub's Lease and the number of
+	// its transitions. Empty with an embedded hub, which has one writer. A later leader repeats the
+	// decision of another term before it delivers it.
 	Term string `json:"term,omitempty"`
-	// Placements, one a chosen cluster.
+	// Placements, one for each chosen cluster.
 	// +listType=map
 	// +listMapKey=cluster
 	Placements []Placement `json:"placements,omitempty"`
 	// Considered is the number of clusters in the inventory.
 	Considered int32 `json:"considered"`
-	// Rejections, one a reason; clusters beyond the named ones are counted.
+	// Rejections, one for each reason; clusters beyond the named ones are counted.
 	Rejections []Rejection `json:"rejections,omitempty"`
 	// RunnerUp is the best cluster that was not chosen.
 	RunnerUp *RunnerUp `json:"runnerUp,omitempty"`
-	// Leaving are the clusters that the instance is to leave by this decision, until it is delivered.
+	// Leaving are the clusters that the instance leaves by this decision, until the decision is
+	// delivered.
 	// +listType=map
 	// +listMapKey=cluster
 	Leaving []Departure `json:"leaving,omitempty"`
-	// Joining are the clusters that a delivered instance comes to by this decision without
-	// leaving another, until it is delivered: those of new groups of a plan that has a cluster
-	// in each (Spread.Each).
+	// Joining lists the clusters that a delivered instance comes to without leaving another, until the
+	// decision is delivered: the clusters of new groups of a plan with one cluster in each (Spread.Each).
 	// +listType=map
 	// +listMapKey=cluster
 	Joining []Arrival `json:"joining,omitempty"`
-	// PriorityClass under which it was decided.
+	// PriorityClass of the instance when it was decided.
 	PriorityClass string `json:"priorityClass,omitempty"`
-	// Preemption that made room for it.
+	// Preemption that made room for the decision.
 	Preemption *Preemption `json:"preemption,omitempty"`
-	// Displaced are clusters that the instance has left for others, and instead of which
-	// there is no room yet.
+	// Displaced are clusters that the instance has left and for which there is no replacement yet.
 	// +listType=map
 	// +listMapKey=cluster
 	Displaced []Departure `json:"displaced,omitempty"`
 }
 
-// RunnerUp is a cluster that would have been next.
+// RunnerUp is the best cluster that was not chosen.
 type RunnerUp struct {
 	// Cluster is the name of the member cluster.
 	Cluster string `json:"cluster"`
@@ -242,9 +243,9 @@ func (d *Decision) Moved() { d.Leaving, d.Joining = nil, nil }
 type Departure struct {
 	// Cluster is the name of the member cluster.
 	Cluster string `json:"cluster"`
-	// Reason why it leaves.
+	// Reason for leaving.
 	Reason string `json:"reason"`
-	// At is when that was decided.
+	// At is the time of that decision.
 	At metav1.Time `json:"at"`
 }
 
@@ -260,41 +261,41 @@ type Arrival struct {
 type Placement struct {
 	// Cluster is the name of the member cluster.
 	Cluster string `json:"cluster"`
-	// Replicas on that cluster, where the plan divides them.
+	// Replicas on that cluster, if the plan divides replicas.
 	Replicas int32 `json:"replicas,omitempty"`
-	// Components on that cluster, where the plan has some.
+	// Components on that cluster, if the plan has components.
 	Components []string `json:"components,omitempty"`
 	// Reserved on that cluster. Persistent storage is counted per class under
 	// "<class>.storageclass.storage.k8s.io/requests.storage", as in a ResourceQuota.
 	Reserved corev1.ResourceList `json:"reserved"`
 	// Score of the cluster, 0 to 100.
 	Score int32 `json:"score"`
-	// PricePerHour of the reservation, where the cluster has a price list.
+	// PricePerHour of the reservation, if the cluster has a price list.
 	PricePerHour *resource.Quantity `json:"pricePerHour,omitempty"`
 	// Currency of PricePerHour.
 	Currency string `json:"currency,omitempty"`
-	// Made is the cluster that is made there, where the plan sells clusters.
+	// Made is the cluster that is created there, if the plan sells clusters.
 	Made *ClusterShape `json:"made,omitempty"`
-	// Peering with the consumer's own cluster, where the plan asks for one.
+	// Peering with the consumer's own cluster, if the plan asks for one.
 	Peering *PlacementPeering `json:"peering,omitempty"`
 }
 
-// PlacementPeering says how a placement reaches the consumer's own cluster.
+// PlacementPeering describes how the consumer's own cluster reaches a placement.
 type PlacementPeering struct {
-	// Consumer is the member cluster that is the consumer's own.
+	// Consumer is the consumer's own cluster, by the name of its MemberCluster.
 	Consumer string `json:"consumer"`
-	// Hub is the member cluster through which they reach each other; none where they are peered
+	// Hub is the member cluster through which they reach each other; empty if they are peered
 	// directly.
 	Hub string `json:"hub,omitempty"`
-	// Node is the name of the virtual node that stands for the placement: on the consumer's
-	// cluster or, where there is one, on the hub. None where the plan gives no node.
+	// Node is the name of the virtual node that stands for the placement: on the hub if there is
+	// one, otherwise on the consumer's cluster. Empty if the plan gives no node.
 	Node string `json:"node,omitempty"`
-	// Offloading says how namespaces are extended to the nodes.
+	// Offloading describes how namespaces are extended to the nodes.
 	Offloading *Offloading `json:"offloading,omitempty"`
 }
 
-// NamespaceCluster is the member cluster that holds the instance's namespace, and so the
-// accounts of its bindings; empty where a virtual node is all there is.
+// NamespaceCluster returns the member cluster that holds the instance's namespace, and so
+// the accounts of its bindings. It returns "" if the placement is only a virtual node.
 func (p *Placement) NamespaceCluster() string {
 	switch {
 	case p.Peering == nil:
@@ -312,9 +313,9 @@ func (p *Placement) NamespaceCluster() string {
 type Rejection struct {
 	// Reason is a CamelCase word, for instance InsufficientCPU.
 	Reason string `json:"reason"`
-	// Count of clusters rejected for it.
+	// Count of the clusters rejected for this reason.
 	Count int32 `json:"count"`
-	// Examples: at most a few clusters with the numbers.
+	// Examples are a few of those clusters, with the numbers.
 	Examples []RejectionExample `json:"examples,omitempty"`
 }
 

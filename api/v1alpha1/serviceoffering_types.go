@@ -9,9 +9,9 @@ import (
 
 // ServiceOffering is an OSB service offering with its plans.
 //
-// The catalog serves Status.Accepted, which follows Spec only while the whole
-// catalog stays valid: ids and names unique across offerings, and no id that an
-// instance uses removed or given another meaning.
+// The catalog serves Status.Accepted. It follows Spec only while the whole catalog stays
+// valid: ids and names are unique across offerings, and no id that an instance uses is
+// removed or changes its meaning.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -56,25 +56,25 @@ type ServiceOfferingSpec struct {
 	// Requires lists permissions that the platform must grant.
 	// +kubebuilder:validation:items:Enum=syslog_drain;route_forwarding;volume_mount
 	Requires []string `json:"requires,omitempty"`
-	// Bindable says whether instances can be bound; a plan may override it.
+	// Bindable reports whether instances can be bound; a plan may override it.
 	// +kubebuilder:default=true
 	Bindable bool `json:"bindable"`
-	// PlanUpdateable says whether instances can change plan; a plan may override it.
+	// PlanUpdateable reports whether instances can change their plan; a plan may override it.
 	// +kubebuilder:default=true
 	PlanUpdateable bool `json:"planUpdateable"`
-	// AllowContextUpdates says whether platforms may send context-only updates.
+	// AllowContextUpdates reports whether platforms may send updates of the context alone.
 	// +kubebuilder:default=true
 	AllowContextUpdates bool `json:"allowContextUpdates"`
-	// Metadata for the marketplace, as OSB's "Service Metadata" conventions name it
+	// Metadata for the marketplace, with the names of OSB's "Service Metadata" conventions
 	// (displayName, imageUrl, longDescription, providerDisplayName, documentationUrl, supportUrl).
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Metadata *runtime.RawExtension `json:"metadata,omitempty"`
-	// BindingRotatable says whether platforms may rotate bindings; a plan may override it.
+	// BindingRotatable reports whether platforms may rotate bindings; a plan may override it.
 	// +kubebuilder:default=true
 	BindingRotatable bool `json:"bindingRotatable"`
 	// DashboardClient is passed to platforms that create OAuth clients.
 	DashboardClient *DashboardClient `json:"dashboardClient,omitempty"`
-	// Platforms that see this offering; none means all.
+	// Platforms that see this offering; empty means all.
 	Platforms []string `json:"platforms,omitempty"`
 	// Plans of the offering.
 	// +kubebuilder:validation:MinItems=1
@@ -92,7 +92,7 @@ type DashboardClient struct {
 	RedirectURI string `json:"redirectURI,omitempty"`
 }
 
-// PlanKind says what a plan sells.
+// PlanKind is the kind of product that a plan sells.
 // +kubebuilder:validation:Enum=resources;cluster
 type PlanKind string
 
@@ -128,7 +128,7 @@ type Plan struct {
 	// Metadata beyond the fields above.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Metadata *runtime.RawExtension `json:"metadata,omitempty"`
-	// Free says whether the plan costs nothing.
+	// Free reports whether the plan costs nothing.
 	// +kubebuilder:default=true
 	Free *bool `json:"free,omitempty"`
 	// Bindable overrides the offering's.
@@ -137,46 +137,47 @@ type Plan struct {
 	PlanUpdateable *bool `json:"planUpdateable,omitempty"`
 	// BindingRotatable overrides the offering's.
 	BindingRotatable *bool `json:"bindingRotatable,omitempty"`
-	// MaximumPollingDurationSeconds is how long platforms poll an operation of this
-	// plan; Sluice fails an operation shortly before.
+	// MaximumPollingDurationSeconds is how long platforms poll an operation of this plan. Sluice
+	// fails an operation shortly before.
 	// +kubebuilder:validation:Minimum=30
 	// +kubebuilder:default=3600
 	MaximumPollingDurationSeconds int32 `json:"maximumPollingDurationSeconds,omitempty"`
-	// WaitFor says which orders that fit nowhere wait: those that capacity becoming free, or a
-	// cluster that comes back, could place; or all. Others fail at once, with the reasons.
+	// WaitFor selects the orders that wait when they fit nowhere: those that free capacity or a
+	// returning cluster could place (Capacity), or all (Anything). Other orders fail at once, with
+	// the reasons.
 	// +kubebuilder:default=Capacity
 	WaitFor WaitFor `json:"waitFor,omitempty"`
-	// MaintenanceInfo of instances created from now on.
+	// MaintenanceInfo of new instances.
 	MaintenanceInfo *MaintenanceInfo `json:"maintenanceInfo,omitempty"`
-	// DashboardURL of instances; {platform}, {instance_id} and {instance} (the resource's
-	// name) are replaced, the first two percent-encoded.
+	// DashboardURL of instances. {platform}, {instance_id} and {instance} (the resource's name) are
+	// replaced, the first two percent-encoded.
 	// +kubebuilder:validation:Pattern=`^https?://`
 	DashboardURL string `json:"dashboardURL,omitempty"`
-	// Platforms that see this plan; none means all that see the offering.
+	// Platforms that see this plan; empty means all that see the offering.
 	Platforms []string `json:"platforms,omitempty"`
-	// Schemas add constraints on parameters to those that the plan's kind brings.
+	// Schemas add constraints to the parameters that the plan's kind defines.
 	Schemas *PlanSchemas `json:"schemas,omitempty"`
-	// Kind says what the plan sells.
+	// Kind of product that the plan sells.
 	Kind PlanKind `json:"kind"`
-	// Resources of a plan of that kind.
+	// Resources of a plan with kind resources.
 	Resources *ResourcesPlan `json:"resources,omitempty"`
-	// Cluster of a plan of that kind.
+	// Cluster of a plan with kind cluster.
 	Cluster *ClusterPlan `json:"cluster,omitempty"`
 	// Credentials that bindings of this plan return.
 	// +kubebuilder:default={}
 	Credentials CredentialsPolicy `json:"credentials,omitempty"`
 }
 
-// WaitFor says for what an order waits that fits nowhere.
+// WaitFor selects the orders that wait when they fit nowhere.
 // +kubebuilder:validation:Enum=Capacity;Anything
 type WaitFor string
 
-// For what an order waits; empty means capacity.
+// Values of WaitFor; empty means Capacity.
 const (
-	// WaitForCapacity waits for capacity that becomes free, and for clusters that answer, take
-	// new placements again or have more proven about them.
+	// WaitForCapacity waits for capacity to become free, and for clusters to answer, to take new
+	// placements again, or to have more proven about them.
 	WaitForCapacity WaitFor = "Capacity"
-	// WaitForAnything waits for changes of clusters, too.
+	// WaitForAnything also waits for changes of the clusters themselves.
 	WaitForAnything WaitFor = "Anything"
 )
 
@@ -195,11 +196,12 @@ type MaintenanceInfo struct {
 	// Version is a semantic version 2.0.
 	// +kubebuilder:validation:Pattern=`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`
 	Version string `json:"version"`
-	// Description of what the maintenance changes.
+	// Description of the changes.
 	Description string `json:"description,omitempty"`
 }
 
-// PlanSchemas are JSON Schemas (draft-04 or later) of the parameters that a platform may send.
+// PlanSchemas are JSON Schemas (draft-04 or later) of the parameters that a platform may
+// send.
 type PlanSchemas struct {
 	// InstanceCreate constrains the parameters of provision.
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -227,99 +229,103 @@ type ResourcesPlan struct {
 	// +kubebuilder:validation:Maximum=64
 	// +kubebuilder:default=1
 	Clusters int32 `json:"clusters,omitempty"`
-	// MaxClusters lets the consumer ask for more clusters, up to this number, by the parameter "clusters".
+	// MaxClusters lets the consumer ask for more clusters, up to this number, with the parameter
+	// "clusters".
 	// +kubebuilder:validation:Maximum=64
 	MaxClusters int32 `json:"maxClusters,omitempty"`
-	// Selector that chosen clusters match.
+	// Selector that chosen clusters must match.
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
-	// Selectable lists label keys that the consumer may add to the selector by the parameter "selector".
+	// Selectable lists label keys that the consumer may add to the selector with the parameter
+	// "selector".
 	// +kubebuilder:validation:MaxItems=32
 	Selectable []string `json:"selectable,omitempty"`
 	// Tolerations of cluster taints.
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
-	// Tier that chosen clusters have; none means any.
+	// Tier of the chosen clusters; empty means any.
 	Tier Tier `json:"tier,omitempty"`
-	// MaxPrice on each chosen cluster; clusters without a price list in its currency are refused.
+	// MaxPrice on each chosen cluster. Clusters without a price list in its currency are refused.
 	MaxPrice *Price `json:"maxPrice,omitempty"`
-	// Require says what chosen clusters have proven, or are otherwise.
+	// Require lists the rules that chosen clusters must satisfy.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=name
 	Require []PolicyRule `json:"require,omitempty"`
-	// Requirable lists claims of which the consumer may require values by the parameter "require".
+	// Requirable lists claims whose values the consumer may require with the parameter "require".
 	// +kubebuilder:validation:MaxItems=32
 	Requirable []string `json:"requirable,omitempty"`
-	// Spread says how the chosen clusters lie over groups of clusters, for instance regions.
+	// Spread distributes the chosen clusters over groups of clusters, for instance regions.
 	Spread *Spread `json:"spread,omitempty"`
-	// Replicas are divided over the chosen clusters; Limits, Storage and MaxPrice are then those of one replica.
+	// Replicas are divided over the chosen clusters; Limits, Storage and MaxPrice then hold for one
+	// replica.
 	Replicas *Replicas `json:"replicas,omitempty"`
-	// Components are parts of an application that are placed together, each on a cluster
-	// that suits it: all of them or none. Not together with clusters, spread or replicas.
+	// Components are parts of an application, each on a cluster that suits it. All of them are
+	// placed, or none. Not together with clusters, spread or replicas.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=map
 	// +listMapKey=name
 	Components []Component `json:"components,omitempty"`
-	// Links bound the latency between the clusters of two components.
+	// Links limit the latency between the clusters of two components.
 	// +kubebuilder:validation:MaxItems=32
 	Links []Link `json:"links,omitempty"`
-	// Affinity places instances by where others of the same consumer are.
+	// Affinity places an instance by the clusters of the same consumer's other instances.
 	// +kubebuilder:validation:MaxItems=8
 	Affinity []Affinity `json:"affinity,omitempty"`
 	// MaxLatency of chosen clusters.
 	MaxLatency *LatencyBound `json:"maxLatency,omitempty"`
-	// Near says where the consumers of the plan are, unless they say so themselves.
+	// Near is the location of the plan's consumers, unless a consumer gives its own.
 	Near *Location `json:"near,omitempty"`
-	// MaxDistanceKilometers of chosen clusters from the consumer; clusters without a location are refused.
+	// MaxDistanceKilometers from the consumer to a chosen cluster. Clusters without a location are
+	// refused.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=20038
 	MaxDistanceKilometers int32 `json:"maxDistanceKilometers,omitempty"`
-	// Adjustable lists what else the consumer may say by parameters.
+	// Adjustable lists further parameters that the consumer may set.
 	// +listType=set
 	Adjustable []Adjustable `json:"adjustable,omitempty"`
-	// OverlapSeconds is how long an instance that moves stays on the cluster that it leaves
-	// after it is delivered elsewhere, as far as that cluster still answers.
+	// OverlapSeconds is how long a moving instance stays on its old cluster after it is delivered
+	// on the new one, provided that the old cluster still answers.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=604800
 	OverlapSeconds int64 `json:"overlapSeconds,omitempty"`
-	// Peering delivers to the consumer's own cluster, with which Liqo peers the chosen ones.
+	// Peering delivers to the consumer's own cluster, which Liqo peers with the chosen ones.
 	Peering *PeeringPlan `json:"peering,omitempty"`
-	// Score says what to prefer among the clusters that fit.
+	// Score weighs the preferences among the clusters that fit.
 	// +kubebuilder:default={}
 	Score ScoreWeights `json:"score,omitempty"`
-	// PriorityClass of the instances, as a policy declares it (PlacementPolicy
-	// priorityClasses). One that no policy declares displaces nothing and is not displaced.
+	// PriorityClass of the instances, as a policy declares it (PlacementPolicy priorityClasses).
+	// Instances of a class that no policy declares displace nothing and are not displaced.
 	// +kubebuilder:validation:MaxLength=63
 	PriorityClass string `json:"priorityClass,omitempty"`
 }
 
-// PeeringPlan is what the consumer's own cluster gets: the member cluster that the parameter
-// "cluster" names or, without, the only one that is the consumer's.
+// PeeringPlan describes what the consumer's own cluster gets. That is the member cluster
+// that the parameter "cluster" names; by default, the only one that the consumer owns.
 // +kubebuilder:validation:XValidation:rule="!has(self.offloading) || (self.gives == 'Node' && self.role == 'Transparent')",message="offloading extends a namespace on the consumer's cluster to its nodes, and so needs gives: Node and role: Transparent"
 // +kubebuilder:validation:XValidation:rule="!(self.gives == 'Node' && self.role == 'HubAndSpoke')",message="a node of the consumer's cluster is peered directly: gives: Node needs role: Transparent"
 type PeeringPlan struct {
-	// Gives says what the consumer gets: Node, a virtual node of its own cluster for each chosen
-	// cluster; or Network, a namespace as without peering, whose pods and services its own
-	// cluster reaches.
+	// Gives is what the consumer gets. Node: a virtual node in its own cluster for each chosen
+	// cluster. Network: a namespace as without peering, with pods and Services that its own cluster
+	// can reach.
 	// +kubebuilder:validation:Enum=Node;Network
 	Gives PeeringGives `json:"gives"`
-	// Role of the broker: Transparent, with a data plane between the consumer's cluster and the
-	// chosen ones; or HubAndSpoke, where both are peered with a hub only (MemberCluster
-	// spec.liqo.hub), which holds the namespace, and neither sees the other.
+	// Role of the broker. Transparent: data flows directly between the consumer's cluster and the
+	// chosen ones. HubAndSpoke: both are peered only with a hub (MemberCluster spec.liqo.hub),
+	// which holds the namespace, and neither sees the other.
 	// +kubebuilder:validation:Enum=Transparent;HubAndSpoke
 	// +kubebuilder:default=Transparent
 	Role BrokerRole `json:"role,omitempty"`
-	// Offloading gives the consumer a namespace on its own cluster too, which is extended to the
+	// Offloading also gives the consumer a namespace on its own cluster, which is extended to the
 	// chosen clusters and to no others.
 	Offloading *Offloading `json:"offloading,omitempty"`
 }
 
-// PeeringGives says what a consumer gets of a peering.
+// PeeringGives is what a consumer gets from a peering.
 type PeeringGives string
 
-// BrokerRole says where data goes that the broker has brought together.
+// BrokerRole is the broker's role in the data plane.
 type BrokerRole string
 
-// What a peering gives, and the roles of the broker.
+// Values of PeeringGives and of BrokerRole.
 const (
 	GivesNode    PeeringGives = "Node"
 	GivesNetwork PeeringGives = "Network"
@@ -328,18 +334,19 @@ const (
 	RoleHubAndSpoke BrokerRole = "HubAndSpoke"
 )
 
-// Offloading says how a namespace is extended to virtual nodes, as Liqo's NamespaceOffloading.
+// Offloading describes how a namespace is extended to virtual nodes, like Liqo's
+// NamespaceOffloading.
 // +kubebuilder:validation:XValidation:rule="(has(self.mapping) && self.mapping == 'SelectedName') == has(self.name)",message="name goes with mapping: SelectedName"
 type Offloading struct {
 	// Mapping of the namespace's name on the chosen clusters.
 	// +kubebuilder:validation:Enum=DefaultName;EnforceSameName;SelectedName
 	// +kubebuilder:default=DefaultName
 	Mapping string `json:"mapping,omitempty"`
-	// Name there, with the mapping SelectedName.
+	// Name on the chosen clusters, with the mapping SelectedName.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name,omitempty"`
-	// Pods run on the consumer's own nodes, on the virtual ones, or on both.
+	// Pods run on the consumer's own nodes (Local), on the virtual ones (Remote), or on both.
 	// +kubebuilder:validation:Enum=Local;Remote;LocalAndRemote
 	// +kubebuilder:default=Remote
 	Pods string `json:"pods,omitempty"`
@@ -351,37 +358,36 @@ type Component struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// Limits of the component; none means those of the plan.
+	// Limits of the component; empty means those of the plan.
 	Limits corev1.ResourceList `json:"limits,omitempty"`
-	// Selector that its cluster matches besides the plan's.
+	// Selector that its cluster must match, besides the plan's.
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
-	// Tier of its cluster; none means the plan's.
+	// Tier of its cluster; empty means the plan's.
 	Tier Tier `json:"tier,omitempty"`
 }
 
-// Link is between two components.
+// Link limits the latency between two components.
 type Link struct {
 	// Between names the two components.
 	// +kubebuilder:validation:MinItems=2
 	// +kubebuilder:validation:MaxItems=2
 	// +listType=set
 	Between []string `json:"between"`
-	// MaxMilliseconds is the longest round-trip time between their clusters, as one of them
-	// reports it from the other (MemberCluster spec.latencies); what nobody has measured is
-	// too long. On the same cluster it is none.
+	// MaxMilliseconds is the longest round-trip time between their clusters, as one of them reports
+	// it from the other (MemberCluster spec.latencies). A missing measurement counts as too long.
+	// On the same cluster the time is 0.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=60000
 	MaxMilliseconds int32 `json:"maxMilliseconds"`
 }
 
-// Adjustable is a parameter that a plan may leave to its consumers: location
-// (latitude and longitude), application (a name that affinity refers to),
-// excludeProviders, maxPricePerHour (at most the plan's), maxLatencyMilliseconds (at
-// most the plan's).
+// Adjustable is a parameter that a plan may leave to its consumers: location (latitude and
+// longitude), application (a name that affinity refers to), excludeProviders,
+// maxPricePerHour (at most the plan's), maxLatencyMilliseconds (at most the plan's).
 // +kubebuilder:validation:Enum=location;application;excludeProviders;maxPricePerHour;maxLatencyMilliseconds
 type Adjustable string
 
-// What a plan may leave to its consumers.
+// Values of Adjustable.
 const (
 	AdjustLocation         Adjustable = "location"
 	AdjustApplication      Adjustable = "application"
@@ -390,41 +396,41 @@ const (
 	AdjustMaxLatency       Adjustable = "maxLatencyMilliseconds"
 )
 
-// Spread says how chosen clusters lie over groups. Clusters that have the same
-// values of all labels in By are one group. The numbers of clusters in the chosen
-// groups are as even as the groups allow, and differ by at most MaxSkew.
+// Spread distributes chosen clusters over groups. Clusters with the same values of all
+// labels in By are one group. The numbers of clusters in the chosen groups are as even as
+// the groups allow, and differ by at most MaxSkew.
 // +kubebuilder:validation:XValidation:rule="!(has(self.groups) && has(self.each) && self.each)",message="a spread has groups or each, not both"
 type Spread struct {
-	// By are label keys, for instance topology.kubernetes.io/region; a cluster that lacks
-	// one of them is refused.
+	// By are label keys, for instance topology.kubernetes.io/region. A cluster that lacks one of
+	// them is refused.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=4
 	By []string `json:"by"`
-	// Groups is the number of groups; none means a group of its own for each cluster.
+	// Groups is the number of groups; 0 means one group for each cluster.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
 	Groups int32 `json:"groups,omitempty"`
-	// Each asks for one cluster in every group that selector and tier leave, however many
-	// those are (at most 64); the number of clusters then counts for nothing. Each has at least
-	// one of the replicas, where there are some: fewer replicas than groups are refused.
+	// Each asks for one cluster in every group that selector and tier leave (at most 64 groups).
+	// The plan's number of clusters is then ignored. With replicas, each group gets at least one;
+	// fewer replicas than groups are refused.
 	Each bool `json:"each,omitempty"`
-	// MaxSkew is by how many the numbers of clusters in two chosen groups may differ.
+	// MaxSkew is the greatest difference between the numbers of clusters in two chosen groups.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
 	// +kubebuilder:default=1
 	MaxSkew int32 `json:"maxSkew,omitempty"`
 }
 
-// Division says how replicas are divided over the chosen clusters, each of which
-// gets at least one and at most what fits.
+// Division is the way in which replicas are divided over the chosen clusters. Each cluster
+// gets at least one and at most as many as fit.
 // +kubebuilder:validation:Enum=even;weight;capacity;price
 type Division string
 
 // Divisions.
 const (
-	// DivideEvenly gives every cluster the same.
+	// DivideEvenly gives every cluster the same number.
 	DivideEvenly Division = "even"
-	// DivideByWeight follows the weights that the plan gives to clusters.
+	// DivideByWeight follows the plan's weights of clusters.
 	DivideByWeight Division = "weight"
 	// DivideByCapacity follows the number of replicas that fit.
 	DivideByCapacity Division = "capacity"
@@ -442,11 +448,11 @@ type Replicas struct {
 	// Max lets the consumer ask for more, up to this number, by the parameter "replicas".
 	// +kubebuilder:validation:Maximum=10000
 	Max int32 `json:"max,omitempty"`
-	// Divide says how.
+	// Divide is the way in which they are divided.
 	// +kubebuilder:default=even
 	Divide Division `json:"divide,omitempty"`
-	// Weights of clusters, where Divide is weight; the first selector that matches a cluster
-	// counts, and 1 where none does.
+	// Weights of clusters, if Divide is weight. The first selector that matches a cluster counts;
+	// the default weight is 1.
 	// +kubebuilder:validation:MaxItems=32
 	Weights []ReplicaWeight `json:"weights,omitempty"`
 }
@@ -455,14 +461,14 @@ type Replicas struct {
 type ReplicaWeight struct {
 	// Selector of clusters.
 	Selector metav1.LabelSelector `json:"selector"`
-	// Weight in relation to the others'.
+	// Weight in relation to the other clusters' weights.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	Weight int32 `json:"weight"`
 }
 
-// Scope says whose instances count: those of the same platform, organization, space
-// or application. An application is what the parameter of that name says, within a space.
+// Scope selects the instances that count: those of the same platform, organization, space
+// or application. An application is named by the parameter of that name, within a space.
 // +kubebuilder:validation:Enum=platform;organization;space;application
 type Scope string
 
@@ -474,33 +480,34 @@ const (
 	ScopeApplication  Scope = "application"
 )
 
-// Affinity places an instance by where other instances of a scope are. Together
-// binds only once there is another one.
+// Affinity places an instance by the clusters of other instances of a scope. Without Apart,
+// it has no effect on the first instance.
 type Affinity struct {
-	// With says which other instances count.
+	// With selects the other instances that count.
 	With Scope `json:"with"`
-	// Apart keeps away from them; otherwise the instance goes where they are.
+	// Apart keeps the instance away from them; otherwise it goes to their clusters.
 	Apart bool `json:"apart,omitempty"`
-	// By is a label: clusters that have the same value of it are one place.
+	// By is a label key; clusters with the same value count as one place.
 	// +kubebuilder:default="sluice.dev/cluster"
 	By string `json:"by,omitempty"`
-	// Weight makes it a preference beside the scorers' weights; none makes it a requirement.
+	// Weight makes it a preference, on the same scale as the scorers' weights; 0 makes it a
+	// requirement.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	Weight int32 `json:"weight,omitempty"`
 }
 
-// LatencyBound bounds the round-trip time to a cluster's API server.
+// LatencyBound limits the round-trip time to a cluster's API server.
 type LatencyBound struct {
-	// From is the vantage from which it is measured (MemberCluster spec.latencies); none
-	// means Sluice itself.
+	// From is the place of the measurement (MemberCluster spec.latencies); empty means Sluice
+	// itself.
 	// +kubebuilder:validation:MaxLength=63
 	From string `json:"from,omitempty"`
-	// Milliseconds at most; clusters without a measurement are refused.
+	// Milliseconds is the greatest latency; clusters without a measurement are refused.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=60000
 	Milliseconds int32 `json:"milliseconds"`
-	// MaxAgeSeconds of a measurement from another vantage; none means any age.
+	// MaxAgeSeconds of a measurement made elsewhere than by Sluice; 0 means any age.
 	// +kubebuilder:validation:Minimum=1
 	MaxAgeSeconds int64 `json:"maxAgeSeconds,omitempty"`
 }
@@ -527,13 +534,13 @@ type Price struct {
 	PerMonth *resource.Quantity `json:"perMonth,omitempty"`
 }
 
-// ScoreWeights weigh the scorers against each other; all zero means balance alone.
+// ScoreWeights weigh the scorers against each other; if all are zero, only balance counts.
 type ScoreWeights struct {
-	// Balance prefers clusters with more left over.
+	// Balance prefers clusters with more free capacity left afterwards.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Balance int32 `json:"balance,omitempty"`
-	// Pack prefers clusters with less left over.
+	// Pack prefers clusters with less free capacity left afterwards.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Pack int32 `json:"pack,omitempty"`
@@ -541,8 +548,8 @@ type ScoreWeights struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Price int32 `json:"price,omitempty"`
-	// Latency prefers clusters that answer faster: Sluice's probes or, where the plan bounds
-	// the latency from another vantage, that one's.
+	// Latency prefers clusters that answer faster: by Sluice's probes or, if the plan limits the
+	// latency from another place, by the measurements from there.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Latency int32 `json:"latency,omitempty"`
@@ -550,37 +557,37 @@ type ScoreWeights struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Locality int32 `json:"locality,omitempty"`
-	// Freshness prefers clusters whose claims hold longer.
+	// Freshness prefers clusters whose claims are valid for longer.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Freshness int32 `json:"freshness,omitempty"`
-	// Diversity prefers regions with fewer instances of the same application, or of the same
-	// space where no application is named.
+	// Diversity prefers regions with fewer instances of the same application or, if no application
+	// is named, of the same space.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Diversity int32 `json:"diversity,omitempty"`
-	// External prefers what the external scorer prefers.
+	// External prefers the clusters that the external scorer prefers.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	External int32 `json:"external,omitempty"`
 }
 
-// CredentialsPolicy says what credentials bindings of a plan return.
+// CredentialsPolicy describes the credentials that bindings of a plan return.
 // +kubebuilder:validation:XValidation:rule="!has(self.lifetimeSeconds) || !has(self.renewBeforeSeconds) || self.renewBeforeSeconds < self.lifetimeSeconds",message="renewBeforeSeconds must be less than lifetimeSeconds"
 type CredentialsPolicy struct {
-	// LifetimeSeconds of a binding's token; the member cluster may shorten it. Unbinding ends
-	// it at once, however long it has. The default is a year, as most platforms read
-	// credentials once, when they bind.
+	// LifetimeSeconds of a binding's token; the member cluster may shorten it. Unbinding ends the
+	// token at once, whatever its lifetime. The default is a year, because most platforms read
+	// credentials only once, when they bind.
 	// +kubebuilder:validation:Minimum=600
 	// +kubebuilder:validation:Maximum=31536000
 	// +kubebuilder:default=31536000
 	LifetimeSeconds int64 `json:"lifetimeSeconds,omitempty"`
-	// RenewBeforeSeconds before its expiry a platform should fetch the binding again, which
-	// renews its credentials, or rotate it. Absent means when a fifth of the lifetime is left.
+	// RenewBeforeSeconds before the expiry, a platform should fetch the binding again, which renews
+	// its credentials, or rotate it. Absent means a fifth of the lifetime.
 	// +kubebuilder:validation:Minimum=60
 	RenewBeforeSeconds int64 `json:"renewBeforeSeconds,omitempty"`
-	// Role of the binding within the instance's namespace: edit, or view. Cluster plans say
-	// in cluster.roles what there is.
+	// Role of the binding within the instance's namespace: edit or view. For cluster plans,
+	// cluster.roles lists the roles instead.
 	// +kubebuilder:validation:Enum=cluster-admin;admin;edit;view
 	// +kubebuilder:default=edit
 	Role string `json:"role,omitempty"`
@@ -588,11 +595,11 @@ type CredentialsPolicy struct {
 	RequiresApp bool `json:"requiresApp,omitempty"`
 }
 
-// ServiceOfferingStatus holds what the catalog serves of an offering.
+// ServiceOfferingStatus holds the part of an offering that the catalog serves.
 type ServiceOfferingStatus struct {
 	// ObservedGeneration is the generation of spec that this status describes.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions: Ready is True when Spec is what the catalog serves, otherwise it says why not.
+	// Conditions: Ready is True if the catalog serves Spec; otherwise its message gives the reason.
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
