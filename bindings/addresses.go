@@ -19,19 +19,19 @@ import (
 	"github.com/sluice-dev/sluice/internal/liqo"
 )
 
-// An address is an IP resource of Liqo in the instance's namespace: Liqo takes an address
-// of the cluster's external range and leads it to a Service. It belongs to one binding, so
-// that it ends with it, whatever others do at the same time.
+// An address is an IP resource of Liqo in the instance's namespace. Liqo takes an address
+// from the cluster's external range and routes it to a Service. Each address belongs to one
+// binding and is deleted with that binding, independently of other bindings.
 
-// addressName is the name of a binding's address for a Service with a cluster IP. Another
-// one gets another address, as Liqo's cannot be led elsewhere. Liqo names rules of the
-// firewall after it, which keeps it short.
+// addressName returns the name of a binding's address for a Service with a cluster IP.
+// Another cluster IP gets another address, because Liqo cannot change the target of an
+// address. The name is short because Liqo names firewall rules after it.
 func addressName(binding, service, clusterIP string) string {
 	sum := sha256.Sum256([]byte(binding + "/" + service + "/" + clusterIP))
 	return "sluice-" + hex.EncodeToString(sum[:10])
 }
 
-// addresses lists what Liqo has in the instance's namespace, for pods and for Services.
+// addresses lists Liqo's addresses in the instance's namespace, for pods and for Services.
 func (l *looker) addresses(ctx context.Context, cluster string) ([]ipamv1alpha1.IP, error) {
 	c, err := l.member(ctx, cluster)
 	if err != nil {
@@ -44,8 +44,8 @@ func (l *looker) addresses(ctx context.Context, cluster string) ([]ipamv1alpha1.
 	return list.Items, nil
 }
 
-// publish sees to it that the Services, and nothing else, have an address of the
-// binding's on a cluster, and returns those that Liqo has given, by Service.
+// publish makes the binding's addresses on a cluster match the Services: it creates missing
+// ones and deletes others. It returns the addresses that Liqo has given so far, by Service.
 func (l *looker) publish(ctx context.Context, cluster string, c client.Client, services []ready) (map[string]string, error) {
 	if !slices.Contains(l.binding.Status.AddressClusters, cluster) {
 		return nil, fmt.Errorf("binding %s has not said that it may have addresses on %s", l.binding.Name, cluster)
@@ -80,7 +80,7 @@ func (l *looker) publish(ctx context.Context, cluster string, c client.Client, s
 	return given, nil
 }
 
-// createAddress is idempotent: the name says all that can differ.
+// createAddress is idempotent, because the name contains everything that can differ.
 func (l *looker) createAddress(ctx context.Context, c client.Client, name string, s *ready) error {
 	owner := &account{Controller: l.Controller, binding: l.binding}
 	address := &ipamv1alpha1.IP{
@@ -97,7 +97,7 @@ func (l *looker) createAddress(ctx context.Context, c client.Client, name string
 	return nil
 }
 
-// annotationService on an address names the Service that it leads to, for readers.
+// annotationService on an address names the Service behind it, for human readers.
 const annotationService = "sluice.dev/service"
 
 func deleteAddress(ctx context.Context, c client.Client, a *ipamv1alpha1.IP) error {
@@ -110,8 +110,8 @@ func deleteAddress(ctx context.Context, c client.Client, a *ipamv1alpha1.IP) err
 	return nil
 }
 
-// withdraw deletes the binding's addresses on a cluster and returns nil once none is left,
-// *pendingError while Liqo keeps one.
+// withdraw deletes the binding's addresses on a cluster. It returns nil when none remains,
+// and *pendingError while Liqo keeps one.
 func (a *account) withdraw(ctx context.Context) error {
 	c, err := a.connection.Typed(liqo.Scheme)
 	if err != nil {
@@ -121,7 +121,7 @@ func (a *account) withdraw(ctx context.Context) error {
 		var addresses ipamv1alpha1.IPList
 		err := c.List(ctx, &addresses, client.InNamespace(a.namespace), client.MatchingLabels{v1alpha1.LabelBinding: a.binding.Name, v1alpha1.LabelHub: a.Hub})
 		if meta.IsNoMatchError(err) {
-			return ipamv1alpha1.IPList{}, nil // Liqo is gone, and they with it
+			return ipamv1alpha1.IPList{}, nil // Liqo was removed, and its resources with it
 		}
 		return addresses, err
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/seal"
 )
 
-// bind creates the accounts and stores the credentials, or says what it waits for.
+// bind creates the accounts and stores the credentials, or records what it waits for.
 func (c *Controller) bind(ctx context.Context, b *v1alpha1.ServiceBinding) (reconcile.Result, error) {
 	instance, err := c.boundInstance(ctx, b)
 	if lost := (*unboundError)(nil); errors.As(err, &lost) {
@@ -46,18 +46,18 @@ func (c *Controller) bind(ctx context.Context, b *v1alpha1.ServiceBinding) (reco
 	return c.lookAgain(b, instance, found), c.succeed(ctx, b, instance, issued, found)
 }
 
-// unboundError says why an instance cannot be bound.
+// unboundError is the reason why an instance cannot be bound.
 type unboundError struct {
 	reason string
-	// final: it never will be.
+	// final reports that the instance can never be bound.
 	final bool
 }
 
 func (e *unboundError) Error() string { return e.reason }
 
-// boundInstance reads the instance, from the cache where that says that it is
-// delivered, and otherwise live: the broker accepted the bind by a live read, which
-// the cache may not have caught up with.
+// boundInstance reads the instance: from the cache if that shows it as delivered, otherwise
+// without a cache. The broker accepted the bind by a read without a cache, so the cache may
+// be behind.
 func (c *Controller) boundInstance(ctx context.Context, b *v1alpha1.ServiceBinding) (*v1alpha1.ServiceInstance, error) {
 	var instance v1alpha1.ServiceInstance
 	key := client.ObjectKey{Namespace: b.Namespace, Name: b.Spec.InstanceName}
@@ -97,7 +97,7 @@ func (c *Controller) unbound(ctx context.Context, b *v1alpha1.ServiceBinding, wh
 	if err := c.wait(ctx, b, v1alpha1.OperationBind, why.reason); err != nil {
 		return reconcile.Result{}, err
 	}
-	// The instance's watch wakes the binding; this is for its deadline.
+	// The instance's watch triggers earlier; this is for the deadline.
 	return reconcile.Result{RequeueAfter: c.Patience - c.age(b) + time.Second}, nil
 }
 
@@ -107,11 +107,11 @@ func (c *Controller) age(b *v1alpha1.ServiceBinding) time.Duration {
 
 func (c *Controller) overdue(b *v1alpha1.ServiceBinding) bool { return c.age(b) > c.Patience }
 
-// nameClusters writes to status the clusters of accounts and of addresses before anything
-// is created there.
+// nameClusters writes the clusters of accounts and addresses to status before anything is
+// created there.
 func (c *Controller) nameClusters(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) error {
 	if !controllerutil.ContainsFinalizer(b, v1alpha1.Finalizer) {
-		// The broker creates bindings with it; one made by hand has it from here on.
+		// The broker creates bindings with the finalizer; those made by hand get it here.
 		before := b.DeepCopy()
 		controllerutil.AddFinalizer(b, v1alpha1.Finalizer)
 		if err := c.Client.Patch(ctx, b, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
@@ -130,15 +130,15 @@ func (c *Controller) nameClusters(ctx context.Context, b *v1alpha1.ServiceBindin
 	return err
 }
 
-// addressesPendingError says that a bind waits for addresses, so that the endpoints are in
-// its answer: many platforms never fetch a binding.
+// addressesPendingError reports that a bind waits for addresses, so that its answer
+// contains the endpoints: many platforms never fetch a binding.
 type addressesPendingError struct{ reason string }
 
 func (e *addressesPendingError) Error() string { return e.reason }
 
-// issueAndLook issues credentials and looks for endpoints, at once where neither waits for
-// the other. A bind that is young waits for addresses with *addressesPendingError, before
-// any token is issued.
+// issueAndLook issues credentials and collects endpoints, concurrently if neither must wait
+// for the other. For a young bind without its addresses it returns *addressesPendingError,
+// before any token is issued.
 func (c *Controller) issueAndLook(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) (all []issued, found sight, err error) {
 	if isPeered(instance) {
 		found = c.look(ctx, b, instance)
@@ -155,7 +155,8 @@ func (c *Controller) issueAndLook(ctx context.Context, b *v1alpha1.ServiceBindin
 	return all, found, err
 }
 
-// issueAll issues on all clusters at once, in the clusters' order.
+// issueAll issues credentials on all clusters concurrently; the result has the clusters'
+// order.
 func (c *Controller) issueAll(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) ([]issued, error) {
 	clusters := clustersOf(instance)
 	all := make([]issued, len(clusters))
@@ -181,16 +182,14 @@ func (c *Controller) issueAll(ctx context.Context, b *v1alpha1.ServiceBinding, i
 	return all, nil
 }
 
-// succeed seals the credentials and writes them, with everything else there is to
-// say, in one write.
+// succeed seals the credentials and writes the complete status in one write.
 //
-// A kill between the token's issue and this write loses the token; the next try
-// requests another. The lost one was never handed out, and it dies with the
-// ServiceAccount.
+// A kill between the issue of a token and this write loses the token. The next try requests
+// another one. The lost token was never handed out; it ends with the ServiceAccount.
 func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, all []issued, found sight) error {
 	credentials := make(Credentials, len(all))
 	servers := make([]string, len(all))
-	var expires *metav1.Time // nodes of the consumer's own need no credentials that end
+	var expires *metav1.Time // stays nil for virtual nodes, whose credentials do not expire
 	for i, one := range all {
 		credentials[i], servers[i] = one.credentials, one.credentials.Server
 		if expires == nil || one.expires.Before(expires.Time) {
@@ -230,8 +229,8 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, in
 	return err
 }
 
-// reveal renders what is to be sealed: credentials for clusters or, where the instance is
-// nodes of the consumer's own, their names.
+// reveal returns the JSON to seal: credentials for clusters or, for an instance of virtual
+// nodes in the consumer's own cluster, the names of the nodes.
 func (c *Controller) reveal(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, credentials Credentials) (json.RawMessage, error) {
 	if placements := onNodes(instance); len(credentials) == 0 && len(placements) > 0 {
 		return nodesFor(b.Spec.InstanceName, placements).reveal()
@@ -239,8 +238,9 @@ func (c *Controller) reveal(b *v1alpha1.ServiceBinding, instance *v1alpha1.Servi
 	return credentials.Reveal()
 }
 
-// renewBefore is when to rotate: the policy's time before the expiry, or a fifth of the
-// lifetime; where a cluster has shortened that below the policy's time, half-way.
+// renewBefore returns the time for rotation: the policy's time before the expiry, by
+// default a fifth of the lifetime. If a cluster has shortened the lifetime below the
+// policy's time, it is half of the lifetime.
 func renewBefore(now, expires time.Time, policy v1alpha1.CredentialsPolicy) time.Time {
 	if policy.RenewBeforeSeconds == 0 {
 		return expires.Add(-expires.Sub(now) / 5)
@@ -251,7 +251,7 @@ func renewBefore(now, expires time.Time, policy v1alpha1.CredentialsPolicy) time
 	return now.Add(expires.Sub(now) / 2)
 }
 
-// clusterError is a failure on one cluster. Its text is for the log.
+// clusterError is a failure on one cluster. Its text is only for the log.
 type clusterError struct {
 	cluster, doing string
 	err            error
@@ -261,8 +261,8 @@ func (e *clusterError) Error() string { return fmt.Sprintf("%s on %s: %v", e.doi
 
 func (e *clusterError) Unwrap() error { return e.err }
 
-// publicReason is what end users may read of an error: where and what, without
-// addresses or the words of other people's API servers.
+// publicReason returns the part of an error that end users may read: the cluster and the
+// action, without addresses and without the text of other organisations' API servers.
 func publicReason(err error) string {
 	var pending *pendingError
 	if errors.As(err, &pending) {

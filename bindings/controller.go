@@ -33,11 +33,12 @@ const (
 	defaultConcurrency = 16
 	// defaultPatience is how long a bind is tried before it fails.
 	defaultPatience = 10 * time.Minute
-	// slowestRetry bounds the back-off, so that a cluster that comes back is noticed.
+	// slowestRetry limits the back-off, so that the return of a cluster is noticed.
 	slowestRetry = 30 * time.Second
-	// goneCheck is how often a deletion that something blocks is looked at.
+	// goneCheck is the interval of checks on a blocked deletion.
 	goneCheck = time.Second
-	// turnPatience is how long a binding waits to be woken when it is its turn on a cluster.
+	// turnPatience is how long a binding waits for a free place on a cluster before it is tried
+	// again anyway.
 	turnPatience = time.Minute
 	// byInstance is the index of bindings by their instance's name.
 	byInstance = "bindings.instanceName"
@@ -47,7 +48,7 @@ const (
 type Controller struct {
 	// Client of the hub; its reads may come from a cache.
 	Client client.Client
-	// Live reads the hub without a cache, before a verdict that is final.
+	// Live reads the hub without a cache, before a final decision.
 	Live client.Reader
 	// Connections to the member clusters.
 	Connections *member.Connections
@@ -57,16 +58,17 @@ type Controller struct {
 	Hub string
 	// Clock; nil means the real one.
 	Clock clock.PassiveClock
-	// Concurrency is the number of bindings in hand at once on one member cluster; zero means
-	// 16. There are four times as many in all, so that clusters that hang keep nobody waiting.
+	// Concurrency is the number of bindings that are processed at the same time on one member
+	// cluster; zero means 16. The limit over all clusters is four times that, so that hanging
+	// clusters do not block others.
 	Concurrency int
 	// Patience is how long a bind is tried before it fails; zero means ten minutes.
 	Patience time.Duration
-	// Refresh is how often the endpoints of a binding with peering are looked at; those of
-	// others are every tenth time. Zero means half a minute.
+	// Refresh is the interval at which the endpoints of a binding with peering are checked. Other
+	// bindings are checked ten times less often. Zero means half a minute.
 	Refresh time.Duration
 
-	// places on the member clusters; nil means that there is always one.
+	// places limit the work on each member cluster; nil means no limit.
 	places *member.Places
 }
 
@@ -93,8 +95,8 @@ func (c *Controller) SetupWithManager(ctx context.Context, m ctrl.Manager) error
 	}
 	return ctrl.NewControllerManagedBy(m).
 		Named("servicebinding").
-		// Our own status writes change neither; a deletion changes the generation, and a
-		// renewal is asked for by an annotation.
+		// Status writes of this controller change neither generation nor annotations. A deletion
+		// changes the generation, and a renewal is requested by an annotation.
 		For(&v1alpha1.ServiceBinding{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&v1alpha1.ServiceInstance{}, handler.EnqueueRequestsFromMapFunc(c.concernedBy), builder.WithPredicates(instanceTurned)).
 		WatchesRawSource(source.Func(c.wakeByPlaces)).
@@ -105,9 +107,9 @@ func (c *Controller) SetupWithManager(ctx context.Context, m ctrl.Manager) error
 		Complete(requeue.OnConflict(c))
 }
 
-// instanceTurned passes what a bind waits for, an instance that becomes delivered or
-// will never be, and what bindings follow: an instance that is on other clusters, or is
-// reached otherwise.
+// instanceTurned passes the changes of an instance that matter to its bindings: it becomes
+// delivered, it can never be delivered, its clusters change, or the way in which it is
+// reached changes.
 var instanceTurned = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
@@ -118,7 +120,7 @@ var instanceTurned = predicate.Funcs{
 	GenericFunc: func(event.GenericEvent) bool { return false },
 }
 
-// concernedBy lists the bindings of an instance that something is to be done for.
+// concernedBy lists the bindings of an instance for which there is work to do.
 func (c *Controller) concernedBy(ctx context.Context, object client.Object) []reconcile.Request {
 	instance := object.(*v1alpha1.ServiceInstance)
 	var list v1alpha1.ServiceBindingList
@@ -135,7 +137,7 @@ func (c *Controller) concernedBy(ctx context.Context, object client.Object) []re
 	return requests
 }
 
-// Reconcile carries out one binding.
+// Reconcile processes one binding.
 func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var binding v1alpha1.ServiceBinding
 	if err := c.Client.Get(ctx, request.NamespacedName, &binding); err != nil {
@@ -150,15 +152,15 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	result, err := carryOut(ctx, &binding)
 	if busy := (*member.BusyError)(nil); errors.As(err, &busy) {
-		return reconcile.Result{RequeueAfter: turnPatience}, nil // it is woken when it is its turn
+		return reconcile.Result{RequeueAfter: turnPatience}, nil // a free place triggers it earlier
 	}
 	if err != nil {
-		return reconcile.Result{}, err // a result beside an error counts for nothing
+		return reconcile.Result{}, err // controller-runtime ignores a result beside an error
 	}
 	return result, nil
 }
 
-// wakeByPlaces has a binding looked at when there is a place for it on a cluster.
+// wakeByPlaces enqueues a binding when a place for it becomes free on a cluster.
 func (c *Controller) wakeByPlaces(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	c.places.Wake = func(key string) {
 		namespace, name, _ := strings.Cut(key, "/")
@@ -167,7 +169,8 @@ func (c *Controller) wakeByPlaces(_ context.Context, queue workqueue.TypedRateLi
 	return nil
 }
 
-// on does something for a binding on a cluster, if there is a place for it.
+// on calls do for a binding on a cluster if a place is free; otherwise it returns
+// *member.BusyError.
 func (c *Controller) on(cluster string, b *v1alpha1.ServiceBinding, do func() error) error {
 	leave, err := c.places.Enter(cluster, client.ObjectKeyFromObject(b).String())
 	if err != nil {
@@ -178,15 +181,14 @@ func (c *Controller) on(cluster string, b *v1alpha1.ServiceBinding, do func() er
 	return err
 }
 
-// finished reports whether the binding's one bind has succeeded or failed for good.
+// finished reports whether the binding's bind has succeeded or permanently failed.
 func finished(b *v1alpha1.ServiceBinding) bool {
 	operation := b.Status.Operation
 	return operation != nil && operation.Type == v1alpha1.OperationBind &&
 		operation.Generation == b.Generation && operation.State != v1alpha1.StateInProgress
 }
 
-// begin puts the operation in hand into status and reports whether it was not
-// there yet.
+// begin puts the operation into status. It reports whether the operation was not there yet.
 func (c *Controller) begin(b *v1alpha1.ServiceBinding, kind v1alpha1.OperationType) bool {
 	operation := b.Status.Operation
 	if operation != nil && operation.Type == kind && operation.Generation == b.Generation {
@@ -199,7 +201,7 @@ func (c *Controller) begin(b *v1alpha1.ServiceBinding, kind v1alpha1.OperationTy
 	return true
 }
 
-// wait records what the operation waits for; it writes only what is new.
+// wait records what the operation waits for; it writes only changes.
 func (c *Controller) wait(ctx context.Context, b *v1alpha1.ServiceBinding, kind v1alpha1.OperationType, description string) error {
 	changed := c.begin(b, kind)
 	if b.Status.Operation.Description != description {
@@ -218,7 +220,7 @@ func (c *Controller) wait(ctx context.Context, b *v1alpha1.ServiceBinding, kind 
 	return c.writeStatus(ctx, b)
 }
 
-// fail ends the bind for good.
+// fail ends the bind permanently.
 func (c *Controller) fail(ctx context.Context, b *v1alpha1.ServiceBinding, description string) error {
 	c.begin(b, v1alpha1.OperationBind)
 	c.finish(b, v1alpha1.StateFailed, description)
@@ -242,15 +244,15 @@ func (c *Controller) writeStatus(ctx context.Context, b *v1alpha1.ServiceBinding
 	return nil
 }
 
-// without are the names that are not among the others.
+// without returns the names that are not among the others.
 func without(names, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
 }
 
-// sameNames tells whether two lists have the same names, in any order.
+// sameNames reports whether two lists have the same names, in any order.
 func sameNames(a, b []string) bool { return len(without(a, b)) == 0 && len(without(b, a)) == 0 }
 
-// union appends to a what it lacks of b.
+// union appends to a the names of b that it lacks.
 func union(a, b []string) []string {
 	out := slices.Clone(a)
 	for _, name := range b {

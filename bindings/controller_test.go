@@ -71,7 +71,7 @@ func bindGivesCredentials(t *testing.T, f *fixture) {
 		if c.Clusters[i].Name != name {
 			t.Errorf("cluster %d is %s, want %s", i, c.Clusters[i].Name, name)
 		}
-		// At once, without waiting: what was handed out works.
+		// Without waiting: the issued credentials work at once.
 		if err := listPods(t.Context(), f.consumer(t, c, name), c.Clusters[i].Namespace); err != nil {
 			t.Errorf("list pods on %s: %v", name, err)
 		}
@@ -204,7 +204,7 @@ func credentialsAreRenewed(t *testing.T, f *fixture) {
 	if issued == nil || b.WantsRenewal(issued.Add(29*time.Minute)) || !b.WantsRenewal(issued.Add(31*time.Minute)) {
 		t.Fatalf("issued at %v for an hour, a renewal is wanted at the wrong time", issued)
 	}
-	// Times have no fractions: a second on, what is issued has another expiry.
+	// Times have no fractions: credentials issued a second later have another expiry.
 	eventually(t, "the next second", func(context.Context) (bool, error) { return time.Since(issued.Time) > time.Second, nil })
 	wish := b.DeepCopy()
 	wish.AskRenewal()
@@ -228,13 +228,13 @@ func credentialsAreRenewed(t *testing.T, f *fixture) {
 	if before.Token == after.Token {
 		t.Error("the same token")
 	}
-	// Another reason to look at it does not issue again.
+	// A reconcile for another reason does not issue again.
 	touched := b.DeepCopy()
 	metav1.SetMetaDataAnnotation(&touched.ObjectMeta, "test", "touched")
 	if err := f.Patch(t.Context(), touched, client.MergeFrom(b)); err != nil {
 		t.Fatal(err)
 	}
-	other := f.bound(t, f.bind(t, instance, "binding-2", "edit")) // is taken up after it
+	other := f.bound(t, f.bind(t, instance, "binding-2", "edit")) // is reconciled after it
 	f.until(t, b, "what is there", func(*v1alpha1.ServiceBinding) bool { return true })
 	if now := f.open(t, b); now.Token != after.Token {
 		t.Errorf("issued again, at version %s after %s", b.ResourceVersion, once)
@@ -249,7 +249,7 @@ func credentialsAreRenewed(t *testing.T, f *fixture) {
 }
 
 // credentialsLiveForAYear: most platforms read credentials once, and real API servers grant
-// what they are asked for.
+// the lifetime that is requested.
 func credentialsLiveForAYear(t *testing.T, f *fixture) {
 	instance := f.deliver(t, f.instance(t))
 	b := newBinding(f.namespace, instance, "binding-1", "edit")
@@ -400,7 +400,7 @@ func unbindWithoutNamespace(t *testing.T, f *fixture) {
 			t.Fatal(err)
 		}
 	}
-	// While it ends, when Sluice may lose its permissions there, and after.
+	// During its termination, when Sluice may lose its permissions there, and after.
 	f.unbound(t, b)
 	for _, name := range clusters {
 		eventually(t, "the namespace on "+name+" is gone", func(ctx context.Context) (bool, error) {
@@ -474,7 +474,7 @@ func unbindWaitsForCluster(t *testing.T, f *fixture) {
 	f.until(t, b, "unbind says which cluster it waits for", func(b *v1alpha1.ServiceBinding) bool {
 		return b.Status.Operation != nil && b.Status.Operation.Description == "waiting for cluster cluster-down to revoke credentials"
 	})
-	// Taken out of the inventory, it holds nothing that Sluice could reach.
+	// After its removal from the inventory, Sluice can reach nothing on it.
 	if err := f.Delete(t.Context(), down); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package bindings
 
-// Crash points: one right before and one right after every write.
+// Crash points: right before and right after each write on which credentials or addresses
+// depend.
 const (
 	crashBeforeClusters    = "bind.before-clusters"
 	crashAfterClusters     = "bind.after-clusters"
@@ -19,13 +20,13 @@ const (
 	crashBeforeFinalizer   = "unbind.before-finalizer"
 	crashAfterFinalizer    = "unbind.after-finalizer"
 
-	// Unbinding, and before that when a Service ends.
+	// In an unbind, and in a refresh after a Service was deleted.
 	crashBeforeAddressDelete = "unbind.before-address-delete"
 	crashAfterAddressDelete  = "unbind.after-address-delete"
 )
 
-// CrashPoints are the instants in this package at which a kill must lose nothing
-// and leave no credential behind.
+// CrashPoints are the points of this package at which a kill must lose nothing and leave no
+// credential behind.
 var CrashPoints = []string{
 	crashBeforeClusters, crashAfterClusters,
 	crashBeforeAccount, crashAfterAccount,

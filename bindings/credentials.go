@@ -12,17 +12,17 @@ import (
 	"github.com/sluice-dev/sluice/internal/seal"
 )
 
-// Credentials are what a consumer gets, one entry a cluster in the order of the
-// decision. They print, log and marshal without their tokens; only Reveal shows
-// them.
+// Credentials are the credentials for a consumer, with one entry for each cluster in the
+// decision's order. They print, log and marshal without their tokens; only Reveal shows the
+// tokens.
 type Credentials []ClusterCredentials
 
-// ClusterCredentials are the part of one cluster.
+// ClusterCredentials are the credentials for one cluster.
 type ClusterCredentials struct {
 	// Cluster is the name of the member cluster.
 	Cluster string
-	// Name of the cluster that the credentials are for: that one or, where the instance is a
-	// cluster itself, the one that was made there.
+	// Name of the cluster that the credentials open: Cluster itself or, if the instance is a
+	// cluster, the one that was created there.
 	Name string
 	// Server is the URL of the API server as consumers reach it.
 	Server string
@@ -34,9 +34,10 @@ type ClusterCredentials struct {
 	Token seal.Redacted
 }
 
-// revealed is the OSB credentials object: a kubeconfig with a context for each
-// cluster, named like it, the first being current; the same as plain values; and
-// those of the first cluster at the top, for consumers of instances on one cluster.
+// revealed is the OSB credentials object. It has a kubeconfig with one context for each
+// cluster, named like the cluster, the first one being current; the same data as plain
+// values; and at the top level the values of the first cluster, for consumers of instances
+// on one cluster.
 type revealed struct {
 	Kubeconfig string `json:"kubeconfig"`
 	revealedCluster
@@ -51,7 +52,8 @@ type revealedCluster struct {
 	CertificateAuthority string `json:"certificate_authority"`
 }
 
-// Reveal renders the OSB credentials object, which is to be sealed at once.
+// Reveal returns the OSB credentials object with its tokens. The caller must seal it at
+// once.
 func (c Credentials) Reveal() (json.RawMessage, error) {
 	if len(c) == 0 {
 		return nil, errors.New("reveal credentials: there are none")
@@ -78,7 +80,7 @@ func (c Credentials) Reveal() (json.RawMessage, error) {
 	}
 	out.Kubeconfig = string(kubeconfig)
 	out.revealedCluster = out.Clusters[0]
-	out.Name = "" // it is said in clusters, where it tells them apart
+	out.Name = "" // clusters contains it, to tell them apart
 	object, err := json.Marshal(out)
 	if err != nil {
 		return nil, fmt.Errorf("marshal credentials: %w", err)
@@ -86,13 +88,13 @@ func (c Credentials) Reveal() (json.RawMessage, error) {
 	return object, nil
 }
 
-// nodes are the OSB credentials object of an instance that is virtual nodes of the
-// consumer's own cluster: names, as its rights are there already. It has an empty list of
-// clusters, for readers of the other form.
+// nodes is the OSB credentials object of an instance that is virtual nodes of the
+// consumer's own cluster. It has only names, because the consumer has rights there already.
+// Its list of clusters is empty, for readers that expect the other form.
 type nodes struct {
 	// Cluster is the name of the consumer's own member cluster.
 	Cluster string `json:"cluster"`
-	// Namespace there that is extended to the nodes, where the plan has one.
+	// Namespace on that cluster that is extended to the nodes, if the plan has one.
 	Namespace string `json:"namespace,omitempty"`
 	Nodes     []node `json:"nodes"`
 	Clusters  []node `json:"clusters"`
@@ -105,7 +107,7 @@ type node struct {
 	Cluster string `json:"cluster"`
 }
 
-// nodesFor names the nodes of placements, of which there is one at least.
+// nodesFor returns the nodes of placements, which must not be empty.
 func nodesFor(instanceName string, placements []v1alpha1.Placement) nodes {
 	out := nodes{Cluster: placements[0].Peering.Consumer, Clusters: []node{}}
 	for _, p := range placements {

@@ -1,36 +1,37 @@
-// Package bindings carries out ServiceBindings: on every cluster that holds the
-// instance, a ServiceAccount with one of the instance's Roles and a token that
-// expires; unbinding deletes both and waits until they are gone.
+// Package bindings carries out ServiceBindings. On every cluster that holds the instance, it
+// creates a ServiceAccount with one of the instance's Roles and a token that expires. An
+// unbind deletes both and waits until they are gone.
 //
-// # What must hold
+// # Invariants
 //
-//   - status.clusters is written before anything is created, so that whoever
-//     cleans up knows where to look, whenever Sluice was killed.
-//   - The credentials exist in two places only: sealed in status, and in the hands
-//     of the consumer. Nothing here logs them, and Credentials does not print them.
-//     Who may read them back needs the hub's keys and no code of this package: it
-//     unseals them for seal.Owner("ServiceBinding", b.Namespace, b.Name, string(b.UID)).
-//   - A bind that was reported as succeeded works at once: its permissions have
-//     been seen in force on every cluster.
-//   - A binding follows its instance. When an update or a move puts the instance on
-//     other clusters, credentials for those are issued and replace what was there;
-//     the platform sees them when it fetches the binding.
-//   - Every endpoint was seen to be there when somebody last looked: the peering in
-//     force, the gateways connected, the Service or pod ready. What cannot be verified
-//     is not listed, and status.endpointsAbsent says why. One look in half a minute
-//     keeps them so; it writes nothing when nothing is new.
-//   - status.addressClusters is written before Liqo is asked for an address there, and
-//     the addresses that a binding has taken end with it.
-//   - A predecessor (OSB 2.17, "Binding Rotation") is not touched: both work until
+//   - status.clusters is written before anything is created. After a kill at any time, it
+//     therefore names every cluster that may need cleaning up.
+//   - The credentials exist in two places only: sealed in status, and at the consumer.
+//     This package does not log them, and Credentials does not print them. A reader needs
+//     the hub's keys but no code of this package: it unseals them for
+//     seal.Owner("ServiceBinding", b.Namespace, b.Name, string(b.UID)).
+//   - A bind that is reported as succeeded works at once: its permissions were seen in
+//     force on every cluster.
+//   - A binding follows its instance. When an update or a move puts the instance on other
+//     clusters, credentials for those are issued and replace the old ones. The platform
+//     sees them when it fetches the binding.
+//   - Every endpoint existed at the last check: the peering in force, the gateways
+//     connected, the Service or pod ready. Endpoints that cannot be verified are not
+//     listed, and status.endpointsAbsent gives the reason. By default a binding with
+//     peering is checked at least every half minute, others every five minutes. A check
+//     writes only changes.
+//   - status.addressClusters is written before Liqo is asked for an address there. The
+//     addresses of a binding are deleted with it.
+//   - A predecessor (OSB 2.17, "Binding Rotation") is not touched: both bindings work until
 //     the platform deletes the old one.
 //
-// A token is refused within seconds of unbinding (API servers keep a verified
-// token for ten); its permissions end with the RoleBinding, which API servers see
-// within milliseconds.
+// A token is refused within seconds of unbinding (API servers cache a verified token for ten
+// seconds). Its permissions end with the RoleBinding, which API servers notice within
+// milliseconds.
 //
-// Where the instance is virtual nodes of the consumer's own cluster, there is no account
-// and no token: the credentials are the nodes' names.
+// If the instance is virtual nodes of the consumer's own cluster, there is no account and no
+// token: the credentials are the names of the nodes.
 //
-// The package knows nothing of HTTP, plans or placement; it reads decisions and
-// never makes one.
+// The package knows nothing of HTTP, plans or placement; it reads decisions and never makes
+// one.
 package bindings

@@ -12,16 +12,15 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Reasons of the condition Ready of a binding whose credentials end.
+// Reasons of condition Ready about the expiry of credentials.
 const (
 	reasonExpiring = "Expiring"
 	reasonExpired  = "Expired"
-	reasonShort    = "ShortLived" // than the plan asks for
+	reasonShort    = "ShortLived" // shorter than the plan asks for
 )
 
-// sayWhenItEnds has the condition Ready say what the platform should do about the credentials
-// before they end, and reports whether that is news. A platform that does not would have its
-// application locked out, and nobody would know why.
+// sayWhenItEnds sets condition Ready to what the platform should do before the credentials
+// expire, and reports whether that is new. Without a renewal the application loses access.
 func (c *Controller) sayWhenItEnds(ctx context.Context, b *v1alpha1.ServiceBinding) (news bool) {
 	status, reason, message := metav1.ConditionTrue, v1alpha1.ReasonReady, ""
 	now, ends, issued := c.Clock.Now(), b.Status.ExpiresAt, b.Status.IssuedAt
@@ -45,7 +44,7 @@ func (c *Controller) sayWhenItEnds(ctx context.Context, b *v1alpha1.ServiceBindi
 	return news
 }
 
-// shorter tells whether a lifetime is much shorter than the policy's.
+// shorter reports whether a lifetime is more than a tenth shorter than the policy's.
 func shorter(granted time.Duration, policy v1alpha1.CredentialsPolicy) bool {
 	return granted < lifetime(policy)*9/10
 }
@@ -54,7 +53,7 @@ func lifetime(policy v1alpha1.CredentialsPolicy) time.Duration {
 	return time.Duration(cmp.Or(policy.LifetimeSeconds, defaultLifetimeSeconds)) * time.Second
 }
 
-// untilNews is how long the condition stays as it is; 0 means for good.
+// untilNews is the time until the condition changes; 0 means that it does not.
 func (c *Controller) untilNews(b *v1alpha1.ServiceBinding) time.Duration {
 	now := c.Clock.Now()
 	for _, at := range []*metav1.Time{b.Status.RenewBefore, b.Status.ExpiresAt} {

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// TestSayWhenItEnds: no binding dies without a word.
+// TestSayWhenItEnds: every binding announces its end.
 func TestSayWhenItEnds(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	day := 24 * time.Hour

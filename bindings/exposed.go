@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/member"
 )
 
-// exposedOn are the sockets at which a cluster exposes Services of the instance to those
-// who are in no network of it: its load balancers' and its nodes'.
+// exposedOn returns the sockets at which a cluster exposes Services of the instance to
+// clients outside all of its networks: those of its load balancers and of its nodes.
 func (l *looker) exposedOn(ctx context.Context, cluster string) ([]socket, error) {
 	connection, err := l.Connections.Get(ctx, cluster)
 	if err != nil {
@@ -50,8 +50,8 @@ func (l *looker) exposedOn(ctx context.Context, cluster string) ([]socket, error
 	return out, nil
 }
 
-// readyNodes are those that take traffic for NodePorts: not the ones that stand for
-// other clusters.
+// readyNodes returns the ready nodes that take traffic for NodePorts, without virtual
+// nodes.
 func readyNodes(ctx context.Context, connection *member.Connection) ([]corev1.Node, error) {
 	var list corev1.NodeList
 	if err := connection.Client.List(ctx, &list); err != nil {
@@ -64,15 +64,15 @@ func readyNodes(ctx context.Context, connection *member.Connection) ([]corev1.No
 	}), nil
 }
 
-// hostsOf are the addresses of nodes for a Service: those that are reached from anywhere,
-// or, where no node has one, those of the cluster's own network.
+// hostsOf returns the addresses of nodes for a Service: external addresses or, if no node
+// has one, internal addresses.
 func hostsOf(nodes []corev1.Node, s *ready) []string {
 	for _, kind := range []corev1.NodeAddressType{corev1.NodeExternalIP, corev1.NodeInternalIP} {
 		var hosts []string
 		for i := range nodes {
 			n := &nodes[i]
 			if s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal && !slices.Contains(s.nodes, n.Name) {
-				continue // it drops what comes for pods that are elsewhere
+				continue // it drops traffic for pods on other nodes
 			}
 			for _, a := range n.Status.Addresses {
 				if a.Type == kind {

@@ -67,8 +67,8 @@ func newFixture(t *testing.T) *fixture {
 	return newFixtureOf(t, clusters, kube.ManifestOptions{}, 0)
 }
 
-// newFixtureOf is a fixture with other member clusters, on which Sluice has other rights,
-// whose controller looks after endpoints more often.
+// newFixtureOf returns a fixture with other member clusters and other rights of Sluice
+// there, whose controller checks endpoints more often.
 func newFixtureOf(t *testing.T, names []string, rights kube.ManifestOptions, refresh time.Duration) *fixture {
 	t.Helper()
 	f := &fixture{
@@ -169,7 +169,7 @@ func (f *fixture) instance(t *testing.T) *v1alpha1.ServiceInstance {
 	return instance
 }
 
-// deliver makes the instance's namespaces and records them.
+// deliver creates the instance's namespaces and records them.
 func (f *fixture) deliver(t *testing.T, instance *v1alpha1.ServiceInstance) *v1alpha1.ServiceInstance {
 	t.Helper()
 	var placements []v1alpha1.Placement
@@ -179,7 +179,7 @@ func (f *fixture) deliver(t *testing.T, instance *v1alpha1.ServiceInstance) *v1a
 	return f.deliverTo(t, instance, placements...)
 }
 
-// deliverTo makes the namespaces of placements and records them.
+// deliverTo creates the namespaces of placements and records them.
 func (f *fixture) deliverTo(t *testing.T, instance *v1alpha1.ServiceInstance, placements ...v1alpha1.Placement) *v1alpha1.ServiceInstance {
 	t.Helper()
 	decision := v1alpha1.Decision{Generation: instance.Generation, Considered: 2}
@@ -292,8 +292,8 @@ func (f *fixture) open(t *testing.T, b *v1alpha1.ServiceBinding) credentials {
 	return out
 }
 
-// consumer is a client that uses one context of the credentials' kubeconfig; the
-// empty name means the current one.
+// consumer returns a client that uses one context of the credentials' kubeconfig; the empty
+// name means the current one.
 func (f *fixture) consumer(t *testing.T, c credentials, context string) client.Client {
 	t.Helper()
 	kubeconfig, err := clientcmd.Load([]byte(c.Kubeconfig))

@@ -11,30 +11,31 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// behind tells whether a binding that was made does not fit where its instance is: it
-// lacks credentials of a cluster or a node, has some of one that the instance is not on, or
-// names a cluster where nothing of the instance is left.
+// behind reports whether a successful binding no longer fits its instance: it lacks
+// credentials of a cluster or a node, has some of one that the instance is not on, or names
+// a cluster where nothing of the instance remains.
 func behind(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) bool {
 	return made(b, instance) && (elsewhere(b, instance) ||
 		len(without(addressedOf(instance), b.Status.AddressClusters)) > 0 ||
 		len(without(b.Status.Clusters, union(clustersOf(instance), leftOf(instance)))) > 0)
 }
 
-// made tells whether a bind has succeeded, of an instance that has been delivered.
+// made reports whether a bind has succeeded for an instance that is delivered.
 func made(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) bool {
 	return instance.Status.Delivered != nil && b.Status.Operation != nil && b.Status.Operation.State == v1alpha1.StateSucceeded
 }
 
-// elsewhere tells whether the credentials are for other clusters or nodes than those of
-// the instance.
+// elsewhere reports whether the credentials are for other clusters or nodes than the
+// instance's.
 func elsewhere(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) bool {
 	return !sameNames(b.Status.Issued, clustersOf(instance)) || !sameNames(b.Status.Nodes, nodesOf(instance))
 }
 
-// follow issues new credentials when the instance is on other clusters than at the
-// time of the bind or when they are asked for, and looks after the endpoints. The platform sees them when it fetches
-// the binding (OSB 2.17, "Fetching a Service Binding"). What was issued on a cluster that
-// the instance has left works until the instance is removed there.
+// follow issues new credentials when the instance's clusters have changed since the bind,
+// or when they are requested. Otherwise it refreshes the endpoints. The platform sees new
+// credentials when it fetches the binding (OSB 2.17, "Fetching a Service Binding").
+// Credentials on a cluster that the instance has left work until the instance is removed
+// there.
 func (c *Controller) follow(ctx context.Context, b *v1alpha1.ServiceBinding) (reconcile.Result, error) {
 	var instance v1alpha1.ServiceInstance
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: b.Spec.InstanceName}, &instance)
@@ -42,7 +43,7 @@ func (c *Controller) follow(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 		return c.outlive(ctx, b)
 	}
 	if err == nil && !instance.DeletionTimestamp.IsZero() {
-		return reconcile.Result{RequeueAfter: c.Patience}, nil // its end deletes the binding
+		return reconcile.Result{RequeueAfter: c.Patience}, nil // the end of the deprovision deletes the binding
 	}
 	if err == nil && !made(b, &instance) {
 		return reconcile.Result{}, nil
@@ -68,7 +69,7 @@ func (c *Controller) follow(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 	}
 	issued, found, err := c.issueAndLook(ctx, b, &instance)
 	if err != nil {
-		return reconcile.Result{}, err // with back-off; the credentials that are there stay
+		return reconcile.Result{}, err // with back-off; the present credentials stay
 	}
 	if renewal {
 		log.FromContext(ctx).Info("renews the credentials", "binding", b.Name, "before", b.Status.ExpiresAt)
@@ -78,24 +79,25 @@ func (c *Controller) follow(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 	return c.lookAgain(b, &instance, found), c.succeed(ctx, b, &instance, issued, found)
 }
 
-// outlive deletes a binding whose instance is gone. The broker may have accepted it while the
-// instance was being deleted, and nobody unbinds it any more. The platform has until then to
-// learn that the bind failed.
+// outlive deletes a binding whose instance is gone, once Patience has passed since the
+// bind. The broker may have accepted the bind while the instance was being deleted, and
+// nobody unbinds it any more. Patience leaves the platform time to learn that the bind
+// failed.
 func (c *Controller) outlive(ctx context.Context, b *v1alpha1.ServiceBinding) (reconcile.Result, error) {
 	if wait := c.Patience - c.age(b); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	err := c.Live.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: b.Spec.InstanceName}, &v1alpha1.ServiceInstance{})
 	if !apierrors.IsNotFound(err) {
-		return reconcile.Result{}, err // it is there again, or nobody knows
+		return reconcile.Result{}, err // it exists again, or the read failed
 	}
 	err = c.Client.Delete(ctx, b, client.Preconditions{UID: &b.UID})
 	return reconcile.Result{}, client.IgnoreNotFound(err)
 }
 
-// lapse notes that nothing is issued any more: the instance is displaced
-// (v1alpha1.Decision.Displaced), and what was issued goes with what it leaves. Should it
-// come back to the same clusters, it is issued anew.
+// lapse records that no credentials are issued: the instance is displaced
+// (v1alpha1.Decision.Displaced), and its credentials are removed with it. If it returns to
+// the same clusters, new ones are issued.
 func (c *Controller) lapse(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) error {
 	if !elsewhere(b, instance) {
 		return c.forgetClusters(ctx, b, instance)
@@ -104,8 +106,8 @@ func (c *Controller) lapse(ctx context.Context, b *v1alpha1.ServiceBinding, inst
 	return c.writeStatus(ctx, b)
 }
 
-// forgetClusters takes the clusters from the status where nothing of the instance, and
-// so nothing of the binding, is left.
+// forgetClusters removes from status the clusters on which nothing of the instance remains,
+// and so nothing of the binding.
 func (c *Controller) forgetClusters(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) error {
 	gone := without(b.Status.Clusters, union(clustersOf(instance), leftOf(instance)))
 	if len(gone) == 0 {

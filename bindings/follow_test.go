@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/placement/kube"
 )
 
-// The broker may accept a binding while the last of its instance is being removed.
+// The broker may accept a binding while the last objects of its instance are being removed.
 func TestABindingDoesNotOutliveItsInstanceForEver(t *testing.T) {
 	f := newFixtureOf(t, nil, kube.ManifestOptions{}, 0)
 	gone := &v1alpha1.ServiceInstance{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.InstanceName("platform-1", t.Name())}}

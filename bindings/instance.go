@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// placementsOf are where an instance is delivered; none for one that is not.
+// placementsOf returns the placements of a delivered instance; nil if it is not delivered.
 func placementsOf(instance *v1alpha1.ServiceInstance) []v1alpha1.Placement {
 	if instance == nil || instance.Status.Delivered == nil {
 		return nil
@@ -14,14 +14,14 @@ func placementsOf(instance *v1alpha1.ServiceInstance) []v1alpha1.Placement {
 	return instance.Status.Delivered.Decision.Placements
 }
 
-// clustersOf names the clusters that hold an instance's namespace, and so the accounts of
+// clustersOf returns the clusters that hold an instance's namespace, and so the accounts of
 // its bindings, in the decision's order.
 func clustersOf(instance *v1alpha1.ServiceInstance) []string {
 	return clustersWhere(instance, func(*v1alpha1.Placement) bool { return true })
 }
 
-// addressedOf names those of them whose Services the consumer's cluster reaches, by
-// addresses that Liqo gives them.
+// addressedOf returns those of them whose Services the consumer's cluster reaches by
+// addresses from Liqo.
 func addressedOf(instance *v1alpha1.ServiceInstance) []string {
 	return clustersWhere(instance, func(p *v1alpha1.Placement) bool { return p.Peering != nil })
 }
@@ -37,8 +37,8 @@ func clustersWhere(instance *v1alpha1.ServiceInstance, passes func(*v1alpha1.Pla
 	return names
 }
 
-// leftOf names the clusters that held the namespace of an instance that has left them, and
-// that still have something of it.
+// leftOf returns the clusters that held the instance's namespace, that the instance has
+// left, and that still have something of it.
 func leftOf(instance *v1alpha1.ServiceInstance) []string {
 	var names []string
 	for i := range instance.Status.Left {
@@ -46,11 +46,11 @@ func leftOf(instance *v1alpha1.ServiceInstance) []string {
 			names = append(names, name)
 		}
 	}
-	return without(names, clustersOf(instance)) // a hub may hold the namespace still
+	return without(names, clustersOf(instance)) // a hub may still hold the namespace
 }
 
-// onNodes are the placements that are virtual nodes of the consumer's own cluster, and
-// nothing else.
+// onNodes returns the placements that are only a virtual node of the consumer's own
+// cluster.
 func onNodes(instance *v1alpha1.ServiceInstance) []v1alpha1.Placement {
 	return slices.DeleteFunc(slices.Clone(placementsOf(instance)), func(p v1alpha1.Placement) bool { return p.NamespaceCluster() != "" })
 }
@@ -63,7 +63,7 @@ func nodesOf(instance *v1alpha1.ServiceInstance) []string {
 	return names
 }
 
-// way is how a placement is reached.
+// way is the path by which a placement is reached.
 type way struct {
 	Cluster string
 	Peering *v1alpha1.PlacementPeering
@@ -77,12 +77,13 @@ func waysOf(instance *v1alpha1.ServiceInstance) []way {
 	return out
 }
 
-// isPeered tells whether the consumer's own cluster is peered with where the instance is.
+// isPeered reports whether the consumer's own cluster is peered with the instance's
+// clusters.
 func isPeered(instance *v1alpha1.ServiceInstance) bool {
 	return slices.ContainsFunc(placementsOf(instance), func(p v1alpha1.Placement) bool { return p.Peering != nil })
 }
 
-// isMade tells whether the instance is a cluster.
+// isMade reports whether the instance is a cluster that Sluice created.
 func isMade(instance *v1alpha1.ServiceInstance) bool {
 	return slices.ContainsFunc(placementsOf(instance), func(p v1alpha1.Placement) bool { return p.Made != nil })
 }

@@ -27,24 +27,24 @@ import (
 	"github.com/sluice-dev/sluice/internal/seal"
 )
 
-// Defaults of the credentials policy, as the API declares them, for bindings that
-// did not pass through it.
+// Defaults of the credentials policy, as the API declares them, for bindings that were
+// written without these fields.
 const (
 	defaultLifetimeSeconds = 365 * 86400
 	defaultRole            = "edit"
 )
 
-// rolePatience bounds the wait for a cluster to see a new RoleBinding.
+// rolePatience limits the wait for a cluster to see a new RoleBinding.
 const rolePatience = 5 * time.Second
 
-// issued is what one cluster gave.
+// issued is the result from one cluster.
 type issued struct {
 	credentials ClusterCredentials
 	expires     time.Time
 }
 
-// issue makes the binding's account on one cluster and requests its token. It is
-// idempotent but for the token, which is another one every time.
+// issue creates the binding's account on one cluster and requests its token. It is
+// idempotent, except that every call returns another token.
 func (c *Controller) issue(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, cluster string) (*issued, error) {
 	a, err := c.account(ctx, b, instance, cluster)
 	if err != nil {
@@ -74,9 +74,10 @@ func (c *Controller) issue(ctx context.Context, b *v1alpha1.ServiceBinding, inst
 	}}, nil
 }
 
-// account is a binding's ServiceAccount and its role on one cluster; both are named
-// like the binding. On a member cluster they are in the instance's namespace; a cluster
-// that was made for the instance is theirs as a whole.
+// account is a binding's ServiceAccount and its role on one cluster; both have the
+// binding's name. On a member cluster they are in the instance's namespace. On a cluster
+// that was created for the instance, they are in v1alpha1.BindingsNamespace and the role
+// holds in the whole cluster.
 type account struct {
 	*Controller
 	binding    *v1alpha1.ServiceBinding
@@ -86,7 +87,7 @@ type account struct {
 	made       bool
 }
 
-// account connects to where the binding's account is or will be.
+// account connects to the cluster of the binding's account.
 func (c *Controller) account(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, cluster string) (*account, error) {
 	a := &account{Controller: c, binding: b, namespace: v1alpha1.MemberNamespace(b.Spec.InstanceName), made: isMade(instance)}
 	var err error
@@ -103,7 +104,8 @@ func (c *Controller) account(ctx context.Context, b *v1alpha1.ServiceBinding, in
 	return a, nil
 }
 
-// applyNamespace makes the namespace of accounts, where it is not the instance's.
+// applyNamespace creates the namespace of accounts in a cluster that was created for the
+// instance.
 func (a *account) applyNamespace(ctx context.Context) error {
 	if !a.made {
 		return nil
@@ -117,7 +119,7 @@ func (a *account) applyNamespace(ctx context.Context) error {
 	return nil
 }
 
-// usual is the namespace that the credentials' users work in unless they say otherwise.
+// usual is the default namespace of the credentials' kubeconfig context.
 func (a *account) usual() string {
 	if a.made {
 		return metav1.NamespaceDefault
@@ -174,8 +176,8 @@ func (a *account) applyRoleBinding(ctx context.Context) error {
 	return nil
 }
 
-// requestToken asks for the API server's own audiences and the policy's lifetime,
-// which the API server may shorten.
+// requestToken requests a token for the API server's own audiences, with the policy's
+// lifetime, which the API server may shorten.
 func (a *account) requestToken(ctx context.Context) (authenticationv1.TokenRequestStatus, error) {
 	lifetime := cmp.Or(a.binding.Spec.Credentials.LifetimeSeconds, defaultLifetimeSeconds)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &lifetime}}
@@ -193,7 +195,7 @@ func (a *account) requestToken(ctx context.Context) (authenticationv1.TokenReque
 }
 
 // awaitRole waits until the API server's authorizer sees the RoleBinding, so that
-// credentials work from the moment they are handed out.
+// credentials work as soon as they are handed out.
 func (a *account) awaitRole(ctx context.Context) error {
 	patient, cancel := context.WithTimeout(ctx, rolePatience)
 	defer cancel()
@@ -216,17 +218,18 @@ func (a *account) awaitRole(ctx context.Context) error {
 	return nil
 }
 
-// revoke deletes the account and returns nil once nothing of it is left,
-// *pendingError while the cluster keeps it.
+// revoke deletes the account. It returns nil when nothing of it remains, and *pendingError
+// while the cluster keeps it.
 func (c *Controller) revoke(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, cluster string) error {
 	if isMade(instance) && !instance.DeletionTimestamp.IsZero() {
-		return nil // they go with their cluster
+		return nil // the account is deleted with its cluster
 	}
 	a, err := c.account(ctx, b, instance, cluster)
 	if err != nil {
 		return err
 	}
-	// First: in a namespace that is gone, Sluice may do nothing, not even find that out.
+	// Read the namespace first: once it is gone, Sluice has no permission in it, not even to see
+	// that it is gone.
 	var namespace corev1.Namespace
 	err = a.client.Get(ctx, client.ObjectKey{Name: a.namespace}, &namespace)
 	switch {
@@ -235,7 +238,7 @@ func (c *Controller) revoke(ctx context.Context, b *v1alpha1.ServiceBinding, ins
 	case err != nil:
 		return fmt.Errorf("read namespace %s: %w", a.namespace, err)
 	case !a.made && (namespace.Labels[v1alpha1.LabelHub] != a.Hub || namespace.Labels[v1alpha1.LabelInstance] != b.Spec.InstanceName):
-		return nil // somebody else's by now
+		return nil // it belongs to another owner now
 	}
 	meta := metav1.ObjectMeta{Namespace: a.namespace, Name: b.Name}
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -277,7 +280,7 @@ func (a *account) deleteUntilGone(ctx context.Context, o client.Object) error {
 	return &pendingError{detail: fmt.Sprintf("%T %s is kept by the finalizers %q", o, key.Name, o.GetFinalizers())}
 }
 
-// pendingError says what a deletion waits for, in words for end users.
+// pendingError reports what a deletion waits for, in words for end users.
 type pendingError struct{ detail string }
 
 func (e *pendingError) Error() string { return e.detail }

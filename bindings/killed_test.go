@@ -31,7 +31,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/seal"
 )
 
-// What a child process is told.
+// Environment of a child process.
 const (
 	childHub      = "SLUICE_TEST_CHILD_HUB"
 	childKeys     = "SLUICE_TEST_CHILD_KEYS"
@@ -41,14 +41,14 @@ const (
 	crashFile     = "SLUICE_CRASH_FILE"
 )
 
-// TestKilledWhileAddressed kills a controller at the crash points of addresses, which the
-// bed of test/crash has no Liqo for. Another one must go on from there: with one address for
-// the Service, and with none after unbind.
+// TestKilledWhileAddressed kills a controller at the crash points of addresses, because the
+// test bed of test/crash has no Liqo. The next controller must continue from there: with
+// one address for the Service, and with none after unbind.
 func TestKilledWhileAddressed(t *testing.T) {
 	f := newLiqoFixture(t)
 	f.node(t, provider, "worker")
 	other := *f
-	other.namespace = hubtest.Namespace(t) // where the fixture's own controller does not look
+	other.namespace = hubtest.Namespace(t) // the fixture's own controller does not watch it
 	other.declarePeering(t, own, provider)
 	for _, test := range []struct {
 		point      string
@@ -88,7 +88,7 @@ func TestKilledWhileAddressed(t *testing.T) {
 	}
 }
 
-// child is this test's binary as a controller of one binding.
+// child runs this test's binary as a controller of one binding.
 type child struct {
 	environment []string
 	armed       string

@@ -21,10 +21,10 @@ import (
 	"github.com/sluice-dev/sluice/placement/kube"
 )
 
-// The clusters here have Liqo's resources, and in the place of Liqo's controllers, which
-// are tested on kind by test/e2e, the tests fill the statuses by hand as those would.
+// The clusters here have Liqo's CRDs but not its controllers, which test/e2e tests on kind.
+// The tests fill the statuses by hand as those controllers would.
 
-// Who is who. All clusters have the same ranges.
+// Roles of the clusters, which all have the same ranges.
 const (
 	own, provider, hubCluster = "own", "provider", "hub"
 
@@ -32,7 +32,7 @@ const (
 	externalRange = "10.70.0.0/16"
 )
 
-// seen are the ranges as which a cluster sees another one: pods and external.
+// seen are the mapped ranges of a cluster in another one: pods and external.
 var seen = map[[2]string][2]string{
 	{own, provider}:        {"10.11.0.0/16", "10.12.0.0/16"},
 	{own, hubCluster}:      {"10.13.0.0/16", "10.14.0.0/16"},
@@ -41,7 +41,7 @@ var seen = map[[2]string][2]string{
 
 func liqoID(cluster string) string { return cluster + "-id" }
 
-// liqoRights are what bindings need beside what the driver kube has.
+// liqoRights are the rights that bindings need in addition to those of the driver kube.
 func liqoRights() kube.ManifestOptions {
 	read := []string{"get", "list"}
 	return kube.ManifestOptions{
@@ -54,7 +54,7 @@ func liqoRights() kube.ManifestOptions {
 	}
 }
 
-// newLiqoFixture is a fixture of three clusters that are peered with each other.
+// newLiqoFixture returns a fixture of three clusters that are peered with each other.
 func newLiqoFixture(t *testing.T) *fixture {
 	f := newFixtureOf(t, []string{own, provider, hubCluster}, liqoRights(), 300*time.Millisecond)
 	for _, cluster := range []string{own, provider, hubCluster} {
@@ -67,7 +67,7 @@ func newLiqoFixture(t *testing.T) *fixture {
 	return f
 }
 
-// peer makes what a peering in force consists of, on the hub and on both sides.
+// peer creates the parts of a peering in force, on the hub and on both sides.
 func (f *fixture) peer(t *testing.T, consumer, provider string) {
 	t.Helper()
 	f.declarePeering(t, consumer, provider)
@@ -98,7 +98,7 @@ func (f *fixture) peer(t *testing.T, consumer, provider string) {
 	}
 }
 
-// declarePeering makes a peering that is ready as far as the hub knows.
+// declarePeering creates a peering that is ready according to the hub.
 func (f *fixture) declarePeering(t *testing.T, consumer, provider string) {
 	t.Helper()
 	peering := &v1alpha1.Peering{
@@ -124,7 +124,7 @@ func (f *fixture) make(t *testing.T, cluster string, o client.Object) {
 	}
 }
 
-// setPeering says whether a peering is ready, and why not.
+// setPeering sets whether a peering is ready, and the message.
 func (f *fixture) setPeering(t *testing.T, consumer, provider string, status metav1.ConditionStatus, message string) {
 	t.Helper()
 	var peering v1alpha1.Peering
@@ -139,7 +139,8 @@ func (f *fixture) setPeering(t *testing.T, consumer, provider string, status met
 	}
 }
 
-// connect sets what the gateway on one side says of its connection to the other.
+// connect sets the state that the gateway on one side reports of its connection to the
+// other.
 func (f *fixture) connect(t *testing.T, here, there string, value networkingv1beta1.ConnectionStatusValue) {
 	t.Helper()
 	patch := client.RawPatch("application/merge-patch+json", []byte(fmt.Sprintf(`{"status":{"value":%q}}`, value)))
@@ -149,11 +150,11 @@ func (f *fixture) connect(t *testing.T, here, there string, value networkingv1be
 	}
 }
 
-// releasing is the finalizer by which Liqo gives an address back before its IP goes.
+// releasing is the finalizer with which Liqo frees an address before its IP is deleted.
 const releasing = "ipam.liqo.io/ip"
 
-// giveAddresses does what Liqo does with IP resources, until the test ends: it takes an
-// address of the external range for each, and gives it back.
+// giveAddresses acts as Liqo does on IP resources, until the test ends: it takes an address
+// of the external range for each, and frees it again.
 func giveAddresses(ctx context.Context, admin client.Client) {
 	last := 5
 	wait.UntilWithContext(ctx, func(ctx context.Context) {

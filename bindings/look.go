@@ -18,24 +18,25 @@ import (
 	"github.com/sluice-dev/sluice/internal/liqo"
 )
 
-// lookPatience bounds one look, so that a cluster that does not answer keeps nobody waiting.
+// lookPatience limits one look, so that a cluster that does not answer does not delay
+// others.
 const lookPatience = 10 * time.Second
 
-// sight is what one look at an instance found.
+// sight is the result of one look at an instance.
 type sight struct {
 	sockets []socket
-	// absent says what was not found, and why.
+	// absent lists what was not found, and why.
 	absent []string
-	// pending says that Liqo has yet to give an address, which takes it a moment.
+	// pending reports that Liqo has not given an address yet, which takes it a moment.
 	pending bool
-	// unpeered says that something waits for a peering, which the hub knows of.
+	// unpeered reports that a peering is not ready, according to the hub.
 	unpeered bool
-	// unread says that a cluster without peering could not be read; what was there stays.
+	// unread reports that a cluster without peering could not be read; its last endpoints stay.
 	unread bool
 }
 
-// look finds the endpoints of an instance that is delivered, as the consumer reaches them.
-// What keeps it from that is said in the result, and never an error.
+// look finds the endpoints of a delivered instance, as the consumer reaches them. It
+// returns obstacles in the result, never as an error.
 func (c *Controller) look(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) sight {
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
@@ -67,7 +68,7 @@ func (c *Controller) look(ctx context.Context, b *v1alpha1.ServiceBinding, insta
 	return l.sight
 }
 
-// looker is one look.
+// looker is the state of one look.
 type looker struct {
 	*Controller
 	sight
@@ -77,7 +78,7 @@ type looker struct {
 	legs      map[leg]verdict
 }
 
-// absentError says why there is no endpoint, in words for end users.
+// absentError is the reason for a missing endpoint, in words for end users.
 type absentError struct{ reason string }
 
 func (e *absentError) Error() string { return e.reason }
@@ -86,7 +87,7 @@ func absent(format string, values ...any) error {
 	return &absentError{reason: fmt.Sprintf(format, values...)}
 }
 
-// unreadError is a failure to read something on a cluster. Its text is for the log.
+// unreadError is a failure to read something on a cluster. Its text is only for the log.
 type unreadError struct {
 	cluster, what string
 	err           error
@@ -98,8 +99,8 @@ func (e *unreadError) Error() string {
 
 func (e *unreadError) Unwrap() error { return e.err }
 
-// reason is what end users may read: what and where, without the words of other people's
-// API servers.
+// reason is the part that end users may read: what and where, without the text of other
+// organisations' API servers.
 func (e *unreadError) reason() string {
 	switch {
 	case apierrors.IsForbidden(e.err):
@@ -131,7 +132,7 @@ func (l *looker) say(ctx context.Context, err error) {
 	}
 }
 
-// member is a client of a cluster that has Liqo.
+// member returns a client of a cluster that has Liqo.
 func (l *looker) member(ctx context.Context, name string) (client.Client, error) {
 	if c, ok := l.members[name]; ok {
 		return c, nil
@@ -155,10 +156,10 @@ func (l *looker) member(ctx context.Context, name string) (client.Client, error)
 	return typed, nil
 }
 
-// exposed finds Services that clusters expose, on all of them at once.
+// exposed finds exposed Services on all clusters concurrently.
 func (l *looker) exposed(ctx context.Context, clusters []string, made bool) {
 	if made {
-		return // the consumer's own affair, in a cluster of its own
+		return // in a cluster of its own, the consumer exposes Services itself
 	}
 	found := make([][]socket, len(clusters))
 	var group errgroup.Group
@@ -176,7 +177,7 @@ func (l *looker) exposed(ctx context.Context, clusters []string, made bool) {
 	l.bound()
 }
 
-// bound leaves out what is too much, and says so.
+// bound drops the hosts beyond the limits and records their number.
 func (l *looker) bound() {
 	var cut int
 	if l.sockets, cut = bounded(l.sockets); cut > 0 {

@@ -21,20 +21,19 @@ import (
 	"github.com/sluice-dev/sluice/internal/liqo"
 )
 
-// leg is a part of the way between two clusters that are peered; the near one consumes
-// what the far one provides.
+// leg is one hop between two peered clusters; near consumes what far provides.
 type leg struct{ near, far string }
 
 func (l leg) String() string { return l.near + "→" + l.far }
 
-// verdict is what a look has found out of a leg.
+// verdict is the result of verifying a leg.
 type verdict struct {
 	peering *v1alpha1.Peering
 	err     error
 }
 
-// verify finds a leg's peering, in force, and its gateways connected, on both sides. It asks
-// once a look.
+// verify returns a leg's peering if it is in force and its gateways are connected on both
+// sides. It asks once for each look.
 func (l *looker) verify(ctx context.Context, on leg) (*v1alpha1.Peering, error) {
 	if known, ok := l.legs[on]; ok {
 		return known.peering, known.err
@@ -52,7 +51,7 @@ func (l *looker) verify(ctx context.Context, on leg) (*v1alpha1.Peering, error) 
 	return peering, err
 }
 
-// peering reads what the hub knows of a leg.
+// peering reads a leg's Peering from the hub.
 func (l *looker) peering(ctx context.Context, on leg) (*v1alpha1.Peering, error) {
 	var peering v1alpha1.Peering
 	err := l.Client.Get(ctx, client.ObjectKey{Namespace: l.binding.Namespace, Name: v1alpha1.PeeringName(on.near, on.far)}, &peering)
@@ -77,7 +76,7 @@ func (l *looker) peering(ctx context.Context, on leg) (*v1alpha1.Peering, error)
 	return &peering, nil
 }
 
-// connected verifies that a side's gateway has its connection to the other one.
+// connected verifies that the gateway of one side is connected to the other side.
 func (l *looker) connected(ctx context.Context, on leg, side, remoteID string) error {
 	c, err := l.member(ctx, side)
 	if err != nil {
@@ -103,13 +102,13 @@ func (l *looker) connected(ctx context.Context, on leg, side, remoteID string) e
 	return absent("%s: gateway connection is %s, not %s, on %s", on, value, networkingv1beta1.Connected, side)
 }
 
-// view is how the near cluster of a leg sees the far one.
+// view holds the address ranges of a leg's far cluster as the near one sees them.
 type view struct {
 	leg
 	pods, external overlay.Ranges
 }
 
-// view verifies a leg and reads the addresses it gives.
+// view verifies a leg and reads its address ranges.
 func (l *looker) view(ctx context.Context, on leg) (*view, error) {
 	peering, err := l.verify(ctx, on)
 	if err != nil {
@@ -135,7 +134,7 @@ func (l *looker) view(ctx context.Context, on leg) (*view, error) {
 	return v, nil
 }
 
-// viewOf fails unless Liqo has finished with the configuration as it is now.
+// viewOf fails unless Liqo has processed the present generation of the configuration.
 func viewOf(on leg, configuration *networkingv1beta1.Configuration) (*view, error) {
 	finished := meta.FindStatusCondition(configuration.Status.Conditions, networkingv1beta1.ConfigurationConditionNetworkCIDRsConfigured)
 	if finished == nil || finished.Status != metav1.ConditionTrue || finished.ObservedGeneration != configuration.Generation || configuration.Status.Remote == nil {
@@ -161,7 +160,7 @@ func texts(cidrs []networkingv1beta1.CIDR) []string {
 	return out
 }
 
-// mapped is how an address of the far cluster is seen by the near one.
+// mapped returns the address at which the near cluster reaches an address of the far one.
 func (v *view) mapped(ranges overlay.Ranges, address string) (string, error) {
 	at, err := netip.ParseAddr(address)
 	if err != nil {
@@ -174,8 +173,8 @@ func (v *view) mapped(ranges overlay.Ranges, address string) (string, error) {
 	return seen.String(), nil
 }
 
-// direct finds the Services and pods of an instance's namespace on a cluster that the
-// consumer's own is peered with.
+// direct finds the Services and pods of an instance's namespace on a cluster that is peered
+// with the consumer's own.
 func (l *looker) direct(ctx context.Context, p *v1alpha1.Placement) error {
 	v, err := l.view(ctx, leg{p.Peering.Consumer, p.Cluster})
 	if err != nil {
@@ -196,14 +195,14 @@ func (l *looker) direct(ctx context.Context, p *v1alpha1.Placement) error {
 	return nil
 }
 
-// sameHub tells whether two placements have their namespace on the same hub, for the
-// same consumer.
+// sameHub reports whether two placements have their namespace on the same hub, for the same
+// consumer.
 func sameHub(a, b *v1alpha1.Placement) bool {
 	return a.Peering != nil && b.Peering != nil && a.Peering.Hub == b.Peering.Hub && a.Peering.Consumer == b.Peering.Consumer
 }
 
-// hubServices finds the Services of an instance's namespace on a hub. What runs on a
-// cluster that the hub is not connected with is not ready.
+// hubServices finds the Services of an instance's namespace on a hub. Endpoints on a
+// cluster that the hub is not connected to do not count as ready.
 func (l *looker) hubServices(ctx context.Context, first *v1alpha1.Placement, placements []v1alpha1.Placement) {
 	v, err := l.view(ctx, leg{first.Peering.Consumer, first.Peering.Hub})
 	if err != nil {
@@ -221,9 +220,9 @@ func (l *looker) hubServices(ctx context.Context, first *v1alpha1.Placement, pla
 	l.say(ctx, l.services(ctx, v, func(e *discoveryv1.Endpoint) bool { return !slices.Contains(lost, ptr.Deref(e.NodeName, "")) }))
 }
 
-// hubPods finds the pods of a placement that run behind a hub: by the address that Liqo
-// gives them there for those one hop further. The address that the hub's pods have is for
-// the hub alone.
+// hubPods finds the pods of a placement that run behind a hub. It uses the address that
+// Liqo gives each of them on the hub for clusters one hop further; the address that the
+// hub's own pods use works only from the hub.
 func (l *looker) hubPods(ctx context.Context, p *v1alpha1.Placement) error {
 	v, err := l.view(ctx, leg{p.Peering.Consumer, p.Peering.Hub})
 	if err != nil {
@@ -242,7 +241,8 @@ func (l *looker) hubPods(ctx context.Context, p *v1alpha1.Placement) error {
 	}
 	for i := range pods {
 		pod := &pods[i]
-		// Liqo names it like the pod; an older one may still be there, of a pod of the same name.
+		// Liqo names the IP like the pod. An older IP of a former pod with the same name may still
+		// exist.
 		k := slices.IndexFunc(addresses, func(a ipamv1alpha1.IP) bool {
 			return a.Name == pod.Name && a.DeletionTimestamp.IsZero() && string(a.Spec.IP) == pod.Status.PodIP && a.Status.IP != ""
 		})
@@ -260,8 +260,8 @@ func (l *looker) hubPods(ctx context.Context, p *v1alpha1.Placement) error {
 	return nil
 }
 
-// nodePods finds the pods that the consumer runs on a virtual node of its own cluster,
-// which sees them by the addresses they have there.
+// nodePods finds the pods that the consumer runs on a virtual node of its own cluster, with
+// the addresses that they have there.
 func (l *looker) nodePods(ctx context.Context, p *v1alpha1.Placement) error {
 	v, err := l.view(ctx, leg{p.Peering.Consumer, p.Cluster})
 	if err != nil {
@@ -283,7 +283,7 @@ func (l *looker) nodePods(ctx context.Context, p *v1alpha1.Placement) error {
 	return nil
 }
 
-// pods are those that are ready.
+// pods lists the ready pods.
 func (l *looker) pods(ctx context.Context, cluster string, which ...client.ListOption) ([]corev1.Pod, error) {
 	c, err := l.member(ctx, cluster)
 	if err != nil {
@@ -296,9 +296,9 @@ func (l *looker) pods(ctx context.Context, cluster string, which ...client.ListO
 	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return !isReady(&p) }), nil
 }
 
-// services finds the Services of the instance's namespace on the far cluster of a view.
-// Nothing leads to a Service's own address from elsewhere; each gets one of the far
-// cluster's external range, which the near one maps.
+// services finds the Services of the instance's namespace on the far cluster of a view. A
+// cluster IP cannot be reached from another cluster. Each Service gets an address of the
+// far cluster's external range, which the near cluster maps.
 func (l *looker) services(ctx context.Context, v *view, reachable func(*discoveryv1.Endpoint) bool) error {
 	c, err := l.member(ctx, v.far)
 	if err != nil {
@@ -322,7 +322,7 @@ func (l *looker) services(ctx context.Context, v *view, reachable func(*discover
 		s := &services[i]
 		address := given[s.Name]
 		switch {
-		case len(s.ports) == 0: // nothing is ready behind it
+		case len(s.ports) == 0: // no ready endpoint
 		case address == "":
 			l.pending = true
 			l.say(ctx, absent("%s: Liqo has given Service %s no address on %s yet", v.leg, s.Name, v.far))

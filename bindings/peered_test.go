@@ -125,7 +125,7 @@ func peering(cluster, hub, node string) v1alpha1.Placement {
 	return v1alpha1.Placement{Cluster: cluster, Peering: &v1alpha1.PlacementPeering{Consumer: own, Hub: hub, Node: node}}
 }
 
-// mapped is what an address of a cluster is in another one's eyes.
+// mapped is the address to which a cluster maps an address of another one.
 func mapped(t *testing.T, near, far, kind, address string) string {
 	t.Helper()
 	from, to := podRange, seen[[2]string{near, far}][0]
@@ -143,7 +143,8 @@ func mapped(t *testing.T, near, far, kind, address string) string {
 	return at.String()
 }
 
-// addressFor is what Liqo has given to a cluster IP or, for a hub's pods, a pod's address.
+// addressFor is the address that Liqo has given to a cluster IP or, for a hub's pods, to a
+// pod's address.
 func (f *fixture) addressFor(t *testing.T, cluster, namespace, ip string) string {
 	t.Helper()
 	var address string
@@ -179,7 +180,7 @@ func serverOf(t *testing.T, f *fixture, cluster string) v1alpha1.Endpoint {
 	return v1alpha1.Endpoint{Host: at.Hostname(), Ports: []string{at.Port()}, Protocol: "tcp"}
 }
 
-// podEndpoints are those of a pod at an address.
+// podEndpoints are the endpoints of a pod at an address.
 func podEndpoints(host string) []v1alpha1.Endpoint {
 	return []v1alpha1.Endpoint{{Host: host, Ports: []string{"8080"}, Protocol: "tcp"}, {Host: host, Ports: []string{"53"}, Protocol: "udp"}}
 }
@@ -207,7 +208,7 @@ func peeredDirectly(t *testing.T, f *fixture) {
 	host := mapped(t, own, provider, "external", f.addressFor(t, provider, namespace, web.Spec.ClusterIP))
 	want := []v1alpha1.Endpoint{{Host: host, Ports: []string{"80"}, Protocol: "tcp"}}
 	want = append(want, podEndpoints(mapped(t, own, provider, "pods", pod.Status.PodIP))...)
-	// At once, in the answer to the bind.
+	// At once, in the response to the bind.
 	if want = append(want, serverOf(t, f, provider)); !reflect.DeepEqual(b.Status.Endpoints, want) {
 		t.Errorf("endpoints are %v, want %v", b.Status.Endpoints, want)
 	}
@@ -250,7 +251,7 @@ func endpointsFollow(t *testing.T, f *fixture) {
 	f.lists(t, b, "the Service and the pod", entries(web)...)
 
 	version := b.ResourceVersion
-	time.Sleep(6 * f.refresh) // nothing tells that nothing was written
+	time.Sleep(6 * f.refresh) // no event shows that nothing was written
 	if err := f.Get(t.Context(), client.ObjectKeyFromObject(b), b); err != nil || b.ResourceVersion != version {
 		t.Errorf("several looks later the binding is at %s, error %v, want %s", b.ResourceVersion, err, version)
 	}
@@ -351,7 +352,7 @@ func behindAHub(t *testing.T, f *fixture) {
 	if want := "own→hub: Liqo has given pod web no address on hub yet"; b.Status.EndpointsAbsent != want {
 		t.Errorf("absent %q, want %q", b.Status.EndpointsAbsent, want)
 	}
-	// One of a former pod of that name leads nowhere; Liqo then makes the right one.
+	// An IP of a former pod of that name leads nowhere; Liqo then creates the right one.
 	stale := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pod.Name}, Spec: ipamv1alpha1.IPSpec{IP: "10.128.9.9"}}
 	f.make(t, hubCluster, stale)
 	f.addressFor(t, hubCluster, namespace, "10.128.9.9")
@@ -410,7 +411,8 @@ func onNodes(t *testing.T, f *fixture) {
 		t.Errorf("accounts on %v, expiry %v, nodes %v, want none, none and %s", b.Status.Clusters, b.Status.ExpiresAt, b.Status.Nodes, node)
 	}
 
-	// A pod's address on the consumer's cluster is one as which that sees the provider's.
+	// The address of a pod on the consumer's cluster lies in the ranges to which that cluster maps
+	// the provider's.
 	f.make(t, own, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "consumers"}})
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "consumers", Name: "default"}}
 	eventually(t, "the namespace has its account", func(ctx context.Context) (bool, error) {
@@ -487,7 +489,7 @@ func unbindTakesBack(t *testing.T, f *fixture) {
 	f.unbound(t, second)
 }
 
-// killedBetween stands for a kill after Liqo was asked for addresses.
+// killedBetween simulates a kill after Liqo was asked for addresses.
 func killedBetween(t *testing.T, f *fixture) {
 	lost, fail := errors.New("killed"), true
 	controller, other := f.byHand(t, func() error {

@@ -11,17 +11,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ready is a Service with those of its ports behind which something is ready.
+// ready is a Service with those of its ports that have a ready endpoint.
 type ready struct {
 	*corev1.Service
 	ports []corev1.ServicePort
-	// nodes where that is.
+	// nodes that run the ready endpoints.
 	nodes []string
 }
 
-// readyServices lists the Services of a namespace that pass, in the order of their names.
-// Those behind which nothing is ready have no ports. Endpoints that reachable refuses do
-// not count; nil refuses none.
+// readyServices lists the Services of a namespace for which pass returns true, ordered by
+// name. Services without ready endpoints have no ports. Endpoints for which reachable
+// returns false do not count; nil accepts all.
 func readyServices(ctx context.Context, c client.Reader, namespace string, pass func(*corev1.Service) bool, reachable func(*discoveryv1.Endpoint) bool) ([]ready, error) {
 	var services corev1.ServiceList
 	if err := c.List(ctx, &services, client.InNamespace(namespace)); err != nil {
@@ -50,7 +50,7 @@ func readyServices(ctx context.Context, c client.Reader, namespace string, pass 
 	return out, nil
 }
 
-// count adds what a slice says to be ready.
+// count adds the ready endpoints of a slice.
 func (r *ready) count(slice *discoveryv1.EndpointSlice, reachable func(*discoveryv1.Endpoint) bool) {
 	some := false
 	for i := range slice.Endpoints {
@@ -76,7 +76,7 @@ func (r *ready) count(slice *discoveryv1.EndpointSlice, reachable func(*discover
 	}
 }
 
-// isReady tells whether a pod runs, is Ready, and has an address of its own.
+// isReady reports whether a pod runs, is Ready, and has an address of its own.
 func isReady(p *corev1.Pod) bool {
 	return p.DeletionTimestamp.IsZero() && !p.Spec.HostNetwork && p.Status.PodIP != "" &&
 		slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
@@ -84,7 +84,7 @@ func isReady(p *corev1.Pod) bool {
 		})
 }
 
-// podSockets are those that a pod's containers declare.
+// podSockets returns the sockets of the ports that a pod's containers declare.
 func podSockets(p *corev1.Pod, host string) []socket {
 	var out []socket
 	for i := range p.Spec.Containers {

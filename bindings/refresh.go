@@ -17,20 +17,21 @@ import (
 )
 
 const (
-	// defaultRefresh is how often the endpoints of a binding with peering are looked at.
+	// defaultRefresh is the interval at which the endpoints of a binding with peering are checked.
 	defaultRefresh = 30 * time.Second
-	// unpeeredRefreshes is how many times as long those of others may wait.
+	// unpeeredRefreshes is the factor for the interval of bindings without peering.
 	unpeeredRefreshes = 10
-	// peeringCheck is how often a peering is looked at that something waits for; the hub knows.
+	// peeringCheck is the interval of checks while a peering is not ready; they need only the hub.
 	peeringCheck = 5 * time.Second
-	// addressCheck is how often it is looked whether Liqo has given an address.
+	// addressCheck is the interval of checks while Liqo has not given an address.
 	addressCheck = 500 * time.Millisecond
-	// addressPatience is how long a bind waits for that; later the endpoints come by themselves.
+	// addressPatience is how long a bind waits for such an address; after that, a refresh adds the
+	// endpoints.
 	addressPatience = 10 * time.Second
 )
 
-// refresh looks at the endpoints of a binding that was made, and writes them if they are
-// others than before.
+// refresh finds the endpoints of a successful binding, and writes them if they have
+// changed.
 func (c *Controller) refresh(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) (reconcile.Result, error) {
 	if isMade(instance) {
 		if !c.sayWhenItEnds(ctx, b) {
@@ -60,11 +61,11 @@ func (c *Controller) refresh(ctx context.Context, b *v1alpha1.ServiceBinding, in
 	return c.lookAgain(b, instance, found), nil
 }
 
-// lookAgain says when: soon where something is about to come, and the sooner the younger the
-// binding, as consumers deploy about when they bind. Bindings that were made at once are not
-// looked at all at once.
+// lookAgain returns the time of the next look. It is soon if a peering or an address is
+// about to become ready, and sooner for young bindings, because consumers deploy at about
+// the time of the bind. A jitter spreads bindings that were made at the same time.
 func (c *Controller) lookAgain(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, found sight) reconcile.Result {
-	const jitter, often = 0.1, 4 // looks while the binding's age grows e-fold
+	const jitter, often = 0.1, 4 // often is the number of looks while the age grows by the factor e
 	again := c.Refresh
 	switch {
 	case isMade(instance):
@@ -81,8 +82,8 @@ func (c *Controller) lookAgain(b *v1alpha1.ServiceBinding, instance *v1alpha1.Se
 	return reconcile.Result{RequeueAfter: wait.Jitter(again, jitter)}
 }
 
-// tell puts what was found into status and reports whether anything is new. The way
-// through a peering comes first; what is exposed comes after the API servers.
+// tell puts the result of a look into status and reports whether anything is new. Endpoints
+// through a peering come before the API servers, exposed Services after them.
 func tell(b *v1alpha1.ServiceBinding, servers []string, found sight, peered bool) (changed bool, err error) {
 	sockets, err := serverSockets(servers)
 	if err != nil {
@@ -100,7 +101,7 @@ func tell(b *v1alpha1.ServiceBinding, servers []string, found sight, peered bool
 	return !equality.Semantic.DeepEqual(before, &b.Status), nil
 }
 
-// serversOf are the API servers that the binding's credentials are for.
+// serversOf returns the API servers that the binding's credentials open.
 func (c *Controller) serversOf(b *v1alpha1.ServiceBinding) ([]string, error) {
 	object, err := c.Keys.Unseal(b.Status.SealedCredentials, seal.Owner("ServiceBinding", b.Namespace, b.Name, string(b.UID)))
 	if err != nil {

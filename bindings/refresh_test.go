@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Endpoints are looked at the more often the younger the binding is, and the sooner they are
-// about to come.
+// The younger a binding is, and the sooner its endpoints are expected, the more often it is
+// checked.
 func TestLookAgain(t *testing.T) {
 	peered := &v1alpha1.ServiceInstance{}
 	peered.Status.Delivered = &v1alpha1.DeliveredState{Decision: v1alpha1.Decision{Placements: []v1alpha1.Placement{{Cluster: "a", Peering: &v1alpha1.PlacementPeering{Consumer: "own"}}}}}

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// maxHosts bounds the hosts that a binding lists beside the API servers, and with them
-	// the requests and the addresses taken from clusters.
+	// maxHosts limits the hosts that a binding lists besides the API servers, and so the requests
+	// to clusters and the addresses taken there.
 	maxHosts = 1024
-	// maxSockets bounds the ports of them all: with more, no further host is listed. The
+	// maxSockets limits the sum of their ports: once it is reached, no further host is listed. The
 	// binding's status must fit into an object of the hub, of at most 1.5 MB.
 	maxSockets = 8192
 )
@@ -26,14 +26,14 @@ const (
 // socket is one port of one host.
 type socket struct {
 	host, port, protocol string
-	// service that answers there, where one does.
+	// service that answers there, if any.
 	service string
 }
 
-// protocols of OSB endpoints, by those of Kubernetes; there is none for SCTP.
+// protocols maps protocols of Kubernetes to those of OSB endpoints, which lack SCTP.
 var protocols = map[corev1.Protocol]string{"": "tcp", corev1.ProtocolTCP: "tcp", corev1.ProtocolUDP: "udp"}
 
-// socketsOf are a host's, at those of the ports that OSB has a protocol for.
+// socketsOf returns the sockets of a host, for the ports whose protocol OSB has.
 func socketsOf(host, service string, ports []corev1.ServicePort, number func(corev1.ServicePort) int32) []socket {
 	var out []socket
 	for _, p := range ports {
@@ -44,7 +44,8 @@ func socketsOf(host, service string, ports []corev1.ServicePort, number func(cor
 	return out
 }
 
-// bounded are the sockets of as many hosts as are listed, and how many that leaves out.
+// bounded returns the sockets of as many hosts as may be listed, and the number of hosts
+// cut.
 func bounded(sockets []socket) (kept []socket, cut int) {
 	hosts, listed := map[string]bool{}, 0
 	for _, s := range sockets {
@@ -62,8 +63,9 @@ func bounded(sockets []socket) (kept []socket, cut int) {
 	return kept, len(hosts) - listed
 }
 
-// endpointsOf has one entry a host (OSB 2.17, "Endpoint Object"), in the sockets' order; and
-// two for one that has other ports by tcp than by udp, as an entry has one protocol.
+// endpointsOf returns one entry for each host (OSB 2.17, "Endpoint Object"), in the
+// sockets' order. A host whose TCP and UDP ports differ gets two, because an entry has one
+// protocol.
 func endpointsOf(sockets []socket) []v1alpha1.Endpoint {
 	var hosts []string
 	ports := map[[2]string][]string{}
@@ -92,7 +94,7 @@ func endpointsOf(sockets []socket) []v1alpha1.Endpoint {
 	return out
 }
 
-// servicesOf are the addresses of Services, by name.
+// servicesOf returns the addresses of Services, by name.
 func servicesOf(sockets []socket) map[string][]string {
 	var out map[string][]string
 	for _, s := range sockets {
@@ -110,7 +112,7 @@ func servicesOf(sockets []socket) map[string][]string {
 	return out
 }
 
-// serverSockets are those of API servers, by their URLs.
+// serverSockets returns the sockets of API servers from their URLs.
 func serverSockets(servers []string) ([]socket, error) {
 	var out []socket
 	for _, server := range servers {
@@ -123,10 +125,10 @@ func serverSockets(servers []string) ([]socket, error) {
 	return out, nil
 }
 
-// maxReasons bounds what is said about endpoints that there are not.
+// maxReasons limits the reasons for missing endpoints in status.
 const maxReasons = 5
 
-// sentence joins reasons.
+// sentence joins reasons with semicolons.
 func sentence(reasons []string) string {
 	reasons = slices.Compact(slices.Clone(reasons))
 	if more := len(reasons) - maxReasons; more > 0 {

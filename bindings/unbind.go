@@ -19,8 +19,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/member"
 )
 
-// unbind revokes the credentials everywhere and lets the resource go once nothing
-// of them is left.
+// unbind revokes the credentials everywhere, and removes the finalizer once nothing of them
+// remains.
 func (c *Controller) unbind(ctx context.Context, b *v1alpha1.ServiceBinding) (reconcile.Result, error) {
 	if !controllerutil.ContainsFinalizer(b, v1alpha1.Finalizer) {
 		return reconcile.Result{}, nil
@@ -54,12 +54,12 @@ func (c *Controller) unbind(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 	return reconcile.Result{}, nil
 }
 
-// leftPatience bounds the wait for a cluster that the instance has left, and that may
-// be lost.
+// leftPatience limits the wait for a cluster that the instance has left, because that
+// cluster may be lost.
 const leftPatience = 5 * time.Second
 
-// revokeLeft revokes on clusters that the instance has left, as far as they answer. Where
-// they do not, the account goes with the instance's namespace, when they do again.
+// revokeLeft revokes on the clusters that the instance has left, if they answer. On the
+// others, the account is deleted with the instance's namespace when they answer again.
 func (c *Controller) revokeLeft(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) {
 	clusters := leftOf(instance)
 	if len(clusters) == 0 {
@@ -72,8 +72,8 @@ func (c *Controller) revokeLeft(ctx context.Context, b *v1alpha1.ServiceBinding,
 	}
 }
 
-// revokeAll revokes on all clusters at once; a cluster that does not answer keeps
-// none of the others waiting.
+// revokeAll revokes on all clusters concurrently; a cluster that does not answer does not
+// delay the others.
 func (c *Controller) revokeAll(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, clusters []string) error {
 	var group errgroup.Group
 	for _, cluster := range clusters {

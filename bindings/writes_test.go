@@ -17,9 +17,9 @@ import (
 	"github.com/sluice-dev/sluice/internal/hub/hubtest"
 )
 
-// byHand is a controller that runs only when told, in a namespace of the hub that
-// the running one does not watch, on the same member clusters. write sees every
-// status write first.
+// byHand returns a controller that runs only when the test calls it, in a namespace of the
+// hub that the running controller does not watch, on the same member clusters. It calls
+// write before every status write.
 func (f *fixture) byHand(t *testing.T, write func() error) (*bindings.Controller, *fixture) {
 	t.Helper()
 	other := *f
@@ -58,8 +58,8 @@ func bindWritesStatusTwice(t *testing.T, f *fixture) {
 	}
 }
 
-// bindSurvivesALostWrite stands for a kill between the tokens' issue and the write
-// of the credentials.
+// bindSurvivesALostWrite simulates a kill between the tokens' issue and the write of the
+// credentials.
 func bindSurvivesALostWrite(t *testing.T, f *fixture) {
 	lost := errors.New("killed")
 	var writes atomic.Int32

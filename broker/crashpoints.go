@@ -1,6 +1,7 @@
 package broker
 
-// Crash points of this package: before and after each of its writes to the hub.
+// Crash points: before and after each write of this package to the hub, except the request
+// for new credentials.
 const (
 	crashBeforeProvision     = "provision.before-create"
 	crashAfterProvision      = "provision.after-create"

@@ -3,8 +3,9 @@
 // A request makes at most one write to the hub, which is the commit point; controllers do
 // the rest. Provision creates a ServiceInstance, update changes its spec, deprovision deletes
 // it; bind and unbind do the same with a ServiceBinding. Fetches and last_operation only
-// read. They read the hub without a cache, because a cache may not know yet what the last
-// response promised. A request that is answered with a 4xx status has changed nothing.
+// read, except that a fetch of a binding may ask for new credentials. They read the hub
+// without a cache, because a cache may not know yet what the last response promised. A
+// request that is answered with a 4xx status has changed nothing.
 //
 // server.go is the only file with URLs. Each route has one file. errors.go is the only place
 // that turns errors into responses. wire.go is the only place that knows in which version of

@@ -1,15 +1,15 @@
-// Package overlay computes the address at which one cluster reaches something in
-// another that Liqo has peered it with.
+// Package overlay computes the address at which one cluster reaches something in another
+// that Liqo has peered it with.
 //
-// Clusters may have the same address ranges. Each therefore sees every range of a
-// peer as one of its own choosing, of the same size: an address keeps its host bits
-// and gets the other prefix (Liqo's Configuration: spec.remote.cidr is what the peer
-// says of itself, status.remote.cidr how this cluster sees it). So the same address
-// of a peer has another one in every cluster, and none is right before it was mapped
-// from the consumer's side.
+// Clusters may have the same address ranges. Each cluster therefore maps every range of a
+// peer to a range of its own choice, of the same size: an address keeps its host bits and
+// gets the other prefix (Liqo's Configuration: spec.remote.cidr is the range as the peer
+// declares it, status.remote.cidr the range as this cluster sees it). An address of a peer
+// thus has a different form in every cluster; it must be mapped with the ranges of the
+// consumer's cluster.
 //
-// The package is pure: it reads nothing and waits for nothing. It says where
-// something is, not whether it is there.
+// The package is pure: it reads nothing and waits for nothing. It computes where something
+// is, not whether it exists.
 package overlay
 
 import (
@@ -20,22 +20,22 @@ import (
 	"strings"
 )
 
-// ErrUnfinished is the cause when a cluster has not chosen its side of all ranges.
+// ErrUnfinished reports that a cluster has not chosen its side of all ranges yet.
 var ErrUnfinished = errors.New("not all ranges are mapped yet")
 
-// Range is a prefix of a peer, and the one as which it is seen; both are masked, of
-// one family and of the same length.
+// Range is a prefix of a peer and the prefix to which a cluster maps it. Both are masked,
+// of one family and of the same length.
 type Range struct {
 	From, To netip.Prefix
 }
 
-// Ranges are those of one peer, of one kind. In ranges that overlap, the first that
+// Ranges are the ranges of one peer, of one kind. If they overlap, the first one that
 // contains an address counts, as in Liqo.
 type Ranges []Range
 
-// New pairs the ranges of a peer with those as which they are seen, by their order.
-// It fails with ErrUnfinished where some are missing or void, and otherwise if one
-// is no prefix or not like its other.
+// New pairs the ranges of a peer with the mapped ones, in their order. It returns
+// ErrUnfinished if mapped ranges are missing or empty, and another error if a range is not
+// a prefix or differs from its pair in family or length.
 func New(from, to []string) (Ranges, error) {
 	if len(from) != len(to) || slices.Contains(to, "") {
 		return nil, fmt.Errorf("map %q to %q: %w", from, to, ErrUnfinished)
@@ -70,8 +70,8 @@ func newRange(from, to string) (Range, error) {
 	return Range{From: f.Masked(), To: t.Masked()}, nil
 }
 
-// Map is the address as which the peer's address is seen. It fails, with an error
-// that names them, for one that is in none of the ranges: nothing leads there.
+// Map returns the address to which an address of the peer is mapped. It fails for an
+// address outside all ranges, which cannot be reached; the error names the ranges.
 func (rs Ranges) Map(address netip.Addr) (netip.Addr, error) {
 	address = address.Unmap()
 	for i := range rs {
@@ -82,7 +82,7 @@ func (rs Ranges) Map(address netip.Addr) (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("%s is in none of the ranges %s", address, rs)
 }
 
-// Sees tells whether an address is one as which something of the peer is seen.
+// Sees reports whether an address lies in a range to which something of the peer is mapped.
 func (rs Ranges) Sees(address netip.Addr) bool {
 	address = address.Unmap()
 	return slices.ContainsFunc(rs, func(r Range) bool { return r.To.Contains(address) })
@@ -99,7 +99,7 @@ func (rs Ranges) String() string {
 	return strings.Join(texts, ", ")
 }
 
-// swap gives an address of From the prefix To.
+// swap replaces the prefix From of an address by To.
 func (r Range) swap(address netip.Addr) netip.Addr {
 	bits := r.To.Bits()
 	if address.Is4() {

@@ -32,7 +32,7 @@ func TestMap(t *testing.T) {
 		from, to        []string
 		address, mapped string
 	}{
-		// The first three are addresses at which something was reached: research, Liqo's section 6.
+		// Something was reached at each of the first three addresses: research, Liqo's section 6.
 		{"a pod", []string{"10.1.0.0/16"}, []string{"10.0.0.0/16"}, "10.1.1.2", "10.0.1.2"},
 		{"a Service through the external range", []string{"10.70.0.0/16"}, []string{"10.2.0.0/16"}, "10.70.0.9", "10.2.0.9"},
 		{"a pod behind a hub", []string{"10.70.0.0/16"}, []string{"10.2.0.0/16"}, "10.70.0.6", "10.2.0.6"},
@@ -94,8 +94,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// peers are clusters with the same ranges, as one consumer sees them: each as ranges
-// that no other has, which is what Liqo's IPAM sees to.
+// peers are clusters with the same ranges, as one consumer sees them: with distinct mapped
+// ranges, as Liqo's IPAM ensures.
 func peers(t testing.TB, random *rand.Rand, count int) []overlay.Ranges {
 	t.Helper()
 	bits := 9 + random.IntN(15)
@@ -117,7 +117,7 @@ func peers(t testing.TB, random *rand.Rand, count int) []overlay.Ranges {
 	return all
 }
 
-// within is a random address of a prefix.
+// within returns a random address of a prefix.
 func within(random *rand.Rand, prefix netip.Prefix) netip.Addr {
 	bytes := prefix.Addr().AsSlice()
 	for bit := prefix.Bits(); bit < len(bytes)*8; bit++ {
@@ -161,8 +161,8 @@ func TestProperties(t *testing.T) {
 	}
 }
 
-// hostBits are what remains of an address without its prefix, written otherwise than
-// in the package: as the address whose prefix is zero.
+// hostBits returns an address with a zero prefix. It is written differently from the
+// package on purpose.
 func hostBits(address netip.Addr, bits int) string {
 	var text strings.Builder
 	for i, b := range address.AsSlice() {
