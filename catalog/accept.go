@@ -19,13 +19,13 @@ import (
 
 // Reasons why an offering's spec is not served.
 const (
-	ReasonInvalid  = "Invalid"  // the spec alone is at fault
+	ReasonInvalid  = "Invalid"  // the spec itself is wrong
 	ReasonConflict = "Conflict" // another offering has the id or name
-	ReasonInUse    = "InUse"    // instances use what the spec leaves out
+	ReasonInUse    = "InUse"    // instances use a plan that the spec omits
 )
 
-// Uses counts the instances of each plan, by service id and plan id. An instance
-// on its way from one plan to another counts for both.
+// Uses counts the instances of each plan, by service id and plan id. An instance that
+// changes from one plan to another counts for both.
 type Uses map[string]map[string]int
 
 // Add counts one instance.
@@ -41,20 +41,20 @@ func (u Uses) Add(instance *v1alpha1.ServiceInstance) {
 	}
 }
 
-// verdict says whether an offering's spec is served.
+// verdict is the decision whether an offering's spec is served.
 type verdict struct {
 	accepted bool
 	reason   string
 	message  string
 }
 
-// judge decides which specs are served together: a spec is accepted if it is valid
-// alone, shares no id or name with what is served of the others, and keeps every
-// plan that an instance uses. Where two offerings claim the same id or name, the
-// one that is served already keeps it, then the older one. Offerings being deleted
-// keep what is served of them, and their ids, to the end.
+// judge decides which specs are served together. A spec is accepted if it is valid alone,
+// shares no id or name with the served specs of other offerings, and keeps every plan that an
+// instance uses. If two offerings claim the same id or name, the one that is served already
+// keeps it, otherwise the older one. An offering that is being deleted keeps its served spec
+// and its ids until it is gone.
 //
-// The result has the order of offerings. uses is called when the answer depends on it.
+// The result has the order of offerings. uses is called only if the answer depends on it.
 func judge(offerings []v1alpha1.ServiceOffering, uses func() (Uses, error)) ([]verdict, error) {
 	order := make([]int, len(offerings))
 	served := make([]*v1alpha1.ServiceOfferingSpec, len(offerings))
@@ -107,7 +107,7 @@ func judgeOne(i int, o *v1alpha1.ServiceOffering, served []*v1alpha1.ServiceOffe
 	return verdict{accepted: true, reason: v1alpha1.ReasonReady, message: "served"}, nil
 }
 
-// checkAlone checks what the definition of the resource cannot.
+// checkAlone checks what the CRD's schema cannot.
 func checkAlone(spec *v1alpha1.ServiceOfferingSpec) error {
 	for i := range spec.Plans {
 		plan := &spec.Plans[i]
@@ -124,7 +124,7 @@ func checkAlone(spec *v1alpha1.ServiceOfferingSpec) error {
 	return err
 }
 
-// checkKind checks what depends on what the plan sells.
+// checkKind checks the fields that depend on the plan's kind.
 func checkKind(plan *v1alpha1.Plan) error {
 	role := plan.Credentials.Role
 	switch {
@@ -189,7 +189,7 @@ func checkResources(r *v1alpha1.ResourcesPlan) error {
 	return nil
 }
 
-// checkComponents checks a plan's components and what is between them.
+// checkComponents checks a plan's components and links.
 func checkComponents(r *v1alpha1.ResourcesPlan) error {
 	if len(r.Components) == 0 {
 		if len(r.Links) > 0 {
@@ -226,7 +226,7 @@ func checkComponents(r *v1alpha1.ResourcesPlan) error {
 	return nil
 }
 
-// collision says what two offerings both claim.
+// collision describes the id or name that two offerings both claim; "" if there is none.
 func collision(spec, other *v1alpha1.ServiceOfferingSpec) string {
 	if spec.ID == other.ID {
 		return fmt.Sprintf("the id %q is that of service offering %s", spec.ID, other.Name)
@@ -245,8 +245,8 @@ func collision(spec, other *v1alpha1.ServiceOfferingSpec) string {
 	return ""
 }
 
-// change says why an offering must not become another: a plan's kind never
-// changes, and a plan in use stays (OSB 2.17, "Catalog Management").
+// change returns the reason why an offering must not change from before to after, or "". A
+// plan's kind never changes, and a plan in use stays (OSB 2.17, "Catalog Management").
 func change(before, after *v1alpha1.ServiceOfferingSpec, uses func() (Uses, error)) (reason, message string, err error) {
 	for i := range before.Plans {
 		old := &before.Plans[i]
@@ -275,7 +275,7 @@ func instances(n int) string {
 	return fmt.Sprintf("%d instances use it", n)
 }
 
-// condition is the Ready condition that a verdict means for an offering.
+// condition returns the Ready condition of an offering with this verdict.
 func (v verdict) condition(o *v1alpha1.ServiceOffering) (metav1.ConditionStatus, string, string) {
 	if v.accepted {
 		return metav1.ConditionTrue, v.reason, v.message

@@ -84,7 +84,7 @@ func TestJudge(t *testing.T) {
 		}))}, []string{"Invalid"}, "class"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			// served was taken of the unchanged spec where a change follows it.
+			// served copied the unchanged spec if a change follows it.
 			for i := range row.offerings {
 				if o := &row.offerings[i]; o.Status.Accepted != nil {
 					before := offering(o.Spec.Name)

@@ -12,10 +12,9 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Build makes a snapshot of what the statuses of offerings say is served.
-// Offerings that have not changed since the snapshot before, which may be nil, are
-// taken from there. Build returns a usable snapshot in any case; the error names
-// the offerings that had to be left out.
+// Build makes a snapshot from the statuses of offerings. It reuses offerings that have not
+// changed since before, the last snapshot, which may be nil. Build always returns a usable
+// snapshot; the error names the offerings that it had to leave out.
 func Build(offerings []v1alpha1.ServiceOffering, before *Snapshot) (*Snapshot, error) {
 	if before == nil {
 		before = emptySnapshot
@@ -50,7 +49,7 @@ func Build(offerings []v1alpha1.ServiceOffering, before *Snapshot) (*Snapshot, e
 	return newSnapshot(built, digests), errors.Join(errs...)
 }
 
-// newOffering compiles an offering. It keeps a copy of the spec.
+// newOffering compiles a copy of an offering's spec.
 func newOffering(spec *v1alpha1.ServiceOfferingSpec, retired bool) (*Offering, error) {
 	offering := &Offering{ServiceOfferingSpec: spec.DeepCopy(), Retired: retired}
 	for _, p := range offering.ServiceOfferingSpec.Plans {
@@ -75,7 +74,7 @@ func digest(spec *v1alpha1.ServiceOfferingSpec, retired bool) (string, error) {
 	return string(sum[:]), nil
 }
 
-// revision is the digest of all digests.
+// revision returns the digest of all digests.
 func revision(digests map[string]string) string {
 	h := sha256.New()
 	for _, id := range slices.Sorted(maps.Keys(digests)) {

@@ -10,13 +10,13 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Catalog is what is sold now. The zero value sells nothing. Its methods are safe
-// for concurrent use and never block.
+// Catalog holds the current offerings. The zero value has none. Its methods are safe for
+// concurrent use and never block.
 type Catalog struct {
 	current atomic.Pointer[Snapshot]
 }
 
-// Snapshot returns the catalog of this instant; never nil, never changed.
+// Snapshot returns the current catalog. It is never nil and never changed.
 func (c *Catalog) Snapshot() *Snapshot {
 	if s := c.current.Load(); s != nil {
 		return s
@@ -30,16 +30,18 @@ func (c *Catalog) Loaded() bool { return c.current.Load() != nil }
 // Replace makes a snapshot the current one.
 func (c *Catalog) Replace(s *Snapshot) { c.current.Store(s) }
 
-// Offering is a service offering as it is sold.
+// Offering is a service offering with compiled plans.
 type Offering struct {
 	*v1alpha1.ServiceOfferingSpec
-	// Plans of the offering that the asking platform sees, in the order of the spec.
+	// Plans of the offering, in the order of the spec. From Snapshot.Offerings: only those that the
+	// platform sees.
 	Plans []*Plan
-	// Retired offerings are being deleted: instances live on, but none is provisioned.
+	// Retired reports that the offering is being deleted: its instances live on, but new ones are
+	// refused.
 	Retired bool
 }
 
-// Plan is a plan as it is sold, with its schemas compiled.
+// Plan is a plan with compiled schemas.
 type Plan struct {
 	v1alpha1.Plan
 	// Offering of the plan, with all its plans.
@@ -51,11 +53,11 @@ type Plan struct {
 // IsBindable reports whether instances of the plan can be bound.
 func (p *Plan) IsBindable() bool { return override(p.Bindable, p.Offering.Bindable) }
 
-// IsPlanUpdateable reports whether instances can leave the plan for another.
+// IsPlanUpdateable reports whether instances can change from this plan to another.
 func (p *Plan) IsPlanUpdateable() bool { return override(p.PlanUpdateable, p.Offering.PlanUpdateable) }
 
-// CannotBecome says why instances of the plan cannot change to another one, or nothing: an
-// update changes how much an instance has and where, not what it is.
+// CannotBecome returns the reason why instances of the plan cannot change to another one,
+// or "". An update may change how much an instance has and where, but not what it is.
 func (p *Plan) CannotBecome(to *Plan) string {
 	switch {
 	case !p.IsPlanUpdateable():
@@ -68,7 +70,8 @@ func (p *Plan) CannotBecome(to *Plan) string {
 	return ""
 }
 
-// way is what does not change of a peering; zero without one.
+// way holds the parts of a peering that an update cannot change; it is zero without a
+// peering.
 type way struct {
 	gives         v1alpha1.PeeringGives
 	role          v1alpha1.BrokerRole
@@ -97,38 +100,38 @@ func (p *Plan) VisibleTo(platform string) bool {
 	return admits(p.Offering.Platforms, platform) && admits(p.Platforms, platform)
 }
 
-// Schemas are the schemas of the parameters of provision, update and bind that
-// are advertised and enforced. Each names its $schema, refers to nothing outside
-// itself and has at most MaxSchemaBytes (OSB 2.17, "Schema Parameters").
+// Schemas returns the schemas of the parameters of provision, update and bind, as they are
+// advertised and enforced. Each names its $schema, has no external references, and has at
+// most MaxSchemaBytes (OSB 2.17, "Schema Parameters").
 func (p *Plan) Schemas() (create, update, bind json.RawMessage) {
 	return p.create.document, p.update.document, p.bind.document
 }
 
-// ValidateCreate checks the parameters of a provision; none are given as nil. The
-// error is a *ParameterError.
+// ValidateCreate checks the parameters of a provision; nil means none. The error is a
+// *ParameterError.
 func (p *Plan) ValidateCreate(parameters json.RawMessage) error { return p.create.validate(parameters) }
 
-// ValidateUpdate is ValidateCreate for an update.
+// ValidateUpdate does the same for an update.
 func (p *Plan) ValidateUpdate(parameters json.RawMessage) error { return p.update.validate(parameters) }
 
-// ValidateBind is ValidateCreate for a bind.
+// ValidateBind does the same for a bind.
 func (p *Plan) ValidateBind(parameters json.RawMessage) error { return p.bind.validate(parameters) }
 
-// Snapshot is the catalog of one instant. It is immutable.
+// Snapshot is the catalog at one moment. It is immutable.
 type Snapshot struct {
 	revision  string
-	offerings []*Offering          // not retired, by name
-	byID      map[string]*Offering // retired ones too
+	offerings []*Offering          // without retired ones, by name
+	byID      map[string]*Offering // with retired ones
 	plans     map[string]*Plan     // by id, which is unique across offerings
 	named     map[string][]*Offering
-	unnamed   []*Offering // what a platform sees that no offering or plan names
+	unnamed   []*Offering // visible to platforms that no offering or plan names
 	digests   map[string]string
 	facts     map[string]*Facts // by plan id
 }
 
 var emptySnapshot = newSnapshot(nil, nil)
 
-// newSnapshot indexes offerings; digests are those of the resources, by service id.
+// newSnapshot indexes offerings. digests are the digests of the resources, by service id.
 func newSnapshot(offerings []*Offering, digests map[string]string) *Snapshot {
 	s := &Snapshot{
 		revision: revision(digests),
@@ -161,8 +164,8 @@ func newSnapshot(offerings []*Offering, digests map[string]string) *Snapshot {
 	return s
 }
 
-// Offerings is what a platform sees, sorted by name: offerings with at least one
-// visible plan. Callers must not change it.
+// Offerings returns the offerings with at least one plan that the platform sees, sorted by
+// name. Callers must not change the result.
 func (s *Snapshot) Offerings(platform string) []*Offering {
 	if offerings, ok := s.named[platform]; ok {
 		return offerings
@@ -170,9 +173,8 @@ func (s *Snapshot) Offerings(platform string) []*Offering {
 	return s.unnamed
 }
 
-// Plan finds a plan in its service offering, retired ones included. The error is
-// an *UnknownServiceError or, also when the plan is another offering's, an
-// *UnknownPlanError.
+// Plan finds a plan in its service offering; retired offerings count. The error is an
+// *UnknownServiceError or, even if another offering has the plan, an *UnknownPlanError.
 func (s *Snapshot) Plan(serviceID, planID string) (*Plan, error) {
 	offering, ok := s.byID[serviceID]
 	if !ok {
@@ -185,12 +187,12 @@ func (s *Snapshot) Plan(serviceID, planID string) (*Plan, error) {
 	return plan, nil
 }
 
-// Facts are what is proven of the clusters that a plan's instances can be placed
-// on; nil where nothing is, or where it has not been read yet. Callers must not
-// change it.
+// Facts returns the proven facts about the clusters on which a plan's instances can be
+// placed. It returns nil if nothing is proven or the facts have not been read yet. Callers
+// must not change the result.
 func (s *Snapshot) Facts(planID string) *Facts { return s.facts[planID] }
 
-// prove adds the facts to a snapshot that nobody has seen yet.
+// prove adds the facts to a snapshot that is not published yet.
 func (s *Snapshot) prove(e *evidence) error {
 	s.facts = map[string]*Facts{}
 	for id, p := range s.plans {
@@ -209,25 +211,25 @@ func (s *Snapshot) prove(e *evidence) error {
 	return nil
 }
 
-// Revision identifies the content: it changes when anything served changes, and
-// is the same on every replica.
+// Revision identifies the content. It changes when any served content changes, and is the
+// same on every replica.
 func (s *Snapshot) Revision() string { return s.revision }
 
-// UnknownServiceError says that the catalog has no such service offering.
+// UnknownServiceError reports that the catalog does not have the service offering.
 type UnknownServiceError struct{ ServiceID string }
 
 func (e *UnknownServiceError) Error() string {
 	return fmt.Sprintf("service offering %q is not in the catalog", e.ServiceID)
 }
 
-// UnknownPlanError says that a service offering has no such plan.
+// UnknownPlanError reports that the service offering does not have the plan.
 type UnknownPlanError struct{ ServiceID, PlanID string }
 
 func (e *UnknownPlanError) Error() string {
 	return fmt.Sprintf("service offering %q has no plan %q", e.ServiceID, e.PlanID)
 }
 
-// visible copies the offerings that a platform sees, with the plans that it sees.
+// visible copies the offerings that a platform sees, with only the plans that it sees.
 func visible(offerings []*Offering, platform string) []*Offering {
 	var out []*Offering
 	for _, o := range offerings {

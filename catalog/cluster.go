@@ -13,28 +13,28 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// ClusterParameters is what a consumer chooses of a plan of kind cluster.
+// ClusterParameters are a consumer's choices for an instance of a plan of kind cluster.
 type ClusterParameters struct {
-	// Version of Kubernetes; empty where the consumer does not say.
+	// Version of Kubernetes; empty if the consumer does not choose one.
 	Version string
-	// ControlPlane is the number of its machines; zero where the plan has none.
+	// ControlPlane is the number of control plane machines; zero if the plan has none.
 	ControlPlane int32
-	// Workers is the number of machines by pool, of every pool of the plan.
+	// Workers is the number of machines in each pool of the plan.
 	Workers map[string]int32
-	// Variables of the class, the plan's and the consumer's, by name.
+	// Variables of the ClusterClass by name, the plan's and the consumer's.
 	Variables map[string]json.RawMessage
 }
 
-// ClusterParameters reads the parameters of an instance, with the plan's defaults for
-// what they leave open. As ResourcesParameters, it does not check them against the plan's
-// schema. The error is a *ParameterError when they are those of no cluster plan.
+// ClusterParameters parses the parameters of an instance and fills in the plan's defaults.
+// Like ResourcesParameters, it does not check them against the plan's schema. The error is
+// a *ParameterError if they are not parameters of a cluster plan.
 func (p *Plan) ClusterParameters(parameters json.RawMessage) (ClusterParameters, error) {
 	if p.Kind != v1alpha1.PlanKindCluster || p.Cluster == nil {
 		return ClusterParameters{}, fmt.Errorf("plan %s sells no clusters", p.Name)
 	}
 	given := struct {
 		Version      string                     `json:"version"`
-		ControlPlane *float64                   `json:"controlPlane"` // JSON Schema takes 3.0 for an integer, Go does not
+		ControlPlane *float64                   `json:"controlPlane"` // JSON Schema accepts 3.0 as an integer, Go does not
 		Workers      map[string]float64         `json:"workers"`
 		Variables    map[string]json.RawMessage `json:"variables"`
 	}{}
@@ -76,7 +76,7 @@ func variables(from *runtime.RawExtension, into map[string]json.RawMessage) erro
 	return nil
 }
 
-// clusterSchema has the parameters of an instance of a cluster plan.
+// clusterSchema returns the schema properties for an instance of a cluster plan.
 func clusterSchema(c *v1alpha1.ClusterPlan) map[string]any {
 	properties := map[string]any{}
 	if len(c.Versions) > 1 {
@@ -119,7 +119,7 @@ func clusterSchema(c *v1alpha1.ClusterPlan) map[string]any {
 	return properties
 }
 
-// bindingSchema has the parameters of a binding; nil where the plan has none.
+// bindingSchema returns the schema of a binding's parameters; nil if the plan has none.
 func (p *Plan) bindingSchema() map[string]any {
 	if p.Cluster == nil || len(p.Cluster.Roles) < 2 {
 		return nil
@@ -132,8 +132,8 @@ func (p *Plan) bindingSchema() map[string]any {
 	}}
 }
 
-// BindingCredentials is the policy of a binding with these parameters, which the
-// plan's schema has passed.
+// BindingCredentials returns the credentials policy of a binding with these parameters,
+// which must be valid by the plan's schema.
 func (p *Plan) BindingCredentials(parameters json.RawMessage) v1alpha1.CredentialsPolicy {
 	policy := p.Credentials
 	if p.Kind != v1alpha1.PlanKindCluster || len(p.Cluster.Roles) == 0 {

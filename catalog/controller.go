@@ -39,7 +39,7 @@ const (
 	crashAfterFinalizerRemoval  = "catalog.after-finalizer-removal"
 )
 
-// retryAfterConflict lets the cache catch up.
+// retryAfterConflict gives the cache time to catch up.
 const retryAfterConflict = 100 * time.Millisecond
 
 // CrashPoints lists them for tests.
@@ -48,14 +48,14 @@ var CrashPoints = []string{
 	crashBeforeFinalizerRemoval, crashAfterFinalizerRemoval,
 }
 
-// Controller writes to the status of each ServiceOffering what the catalog serves
-// of it, and keeps offerings in use from disappearing. It always looks at the
-// whole catalog, because offerings exclude one another.
+// Controller writes to the status of each ServiceOffering which spec the catalog serves,
+// and keeps offerings in use from disappearing. It always judges the whole catalog, because
+// offerings can conflict with one another.
 type Controller struct {
 	// Client reads from the manager's cache and writes to the hub.
 	Client client.Client
-	// Live reads from the hub itself: uses are counted there, so that no instance
-	// made a moment ago is missed.
+	// Live reads from the hub without a cache. Uses are counted there, so that new instances are
+	// not missed.
 	Live client.Reader
 	// Namespace of the hub that holds the resources.
 	Namespace string
@@ -76,8 +76,8 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-// released passes the events of instances that may free a plan: only they can turn
-// a refused change of the catalog into an acceptable one.
+// released passes the events of instances that may free a plan: only these can make a
+// refused change of the catalog acceptable.
 var released = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	DeleteFunc: func(event.DeleteEvent) bool { return true },
@@ -111,7 +111,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		}
 		switch {
 		case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-			// The cache was behind; what changed will call again.
+			// The cache was behind; the newer version will trigger again.
 			result.RequeueAfter = retryAfterConflict
 		case err != nil:
 			failures = append(failures, fmt.Errorf("service offering %s: %w", offering.Name, err))
@@ -123,7 +123,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	return result, nil
 }
 
-// countUses counts instances on the hub itself.
+// countUses counts instances on the hub without a cache.
 func (c *Controller) countUses(ctx context.Context) (Uses, error) {
 	uses := Uses{}
 	page := &v1alpha1.ServiceInstanceList{}
@@ -141,8 +141,8 @@ func (c *Controller) countUses(ctx context.Context) (Uses, error) {
 	}
 }
 
-// record writes a verdict to the status of an offering, its finalizer first:
-// nothing is served that could disappear unnoticed.
+// record writes a verdict to the status of an offering. It adds the finalizer first, so
+// that a served offering cannot disappear unnoticed.
 func (c *Controller) record(ctx context.Context, offering *v1alpha1.ServiceOffering, v verdict) error {
 	if controllerutil.AddFinalizer(offering, v1alpha1.Finalizer) {
 		crashpoint.Hit(crashBeforeFinalizer)
@@ -159,7 +159,7 @@ func (c *Controller) record(ctx context.Context, offering *v1alpha1.ServiceOffer
 	return c.writeStatus(ctx, offering, before, status, reason, message)
 }
 
-// retire lets an offering go once no instance uses it.
+// retire removes the finalizer of a deleted offering once no instance uses it.
 func (c *Controller) retire(ctx context.Context, offering *v1alpha1.ServiceOffering, uses func() (Uses, error)) error {
 	if !controllerutil.ContainsFinalizer(offering, v1alpha1.Finalizer) {
 		return nil

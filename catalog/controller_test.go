@@ -47,7 +47,7 @@ func run(t *testing.T) *running {
 	if r.hub, err = client.New(hub.Config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
-	skip := true // names of controllers are global, and tests make several
+	skip := true // controller names are global, and tests create several
 	mgr, err := ctrl.NewManager(hub.Config, ctrl.Options{
 		Scheme: scheme, Logger: logr.Discard(), Metrics: server.Options{BindAddress: "0"},
 		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{r.namespace: {}}},
@@ -95,7 +95,7 @@ func (r *running) get(name string) *v1alpha1.ServiceOffering {
 	return o
 }
 
-// change edits an offering, again if the controller was faster.
+// change edits an offering, and retries if the controller was faster.
 func (r *running) change(name string, e edit) {
 	r.t.Helper()
 	r.eventually("the change of "+name, func() bool {
@@ -158,7 +158,7 @@ func TestController(t *testing.T) {
 	instance.Spec = v1alpha1.ServiceInstanceSpec{Platform: "cf", InstanceID: "i", ServiceID: "a-id", Desired: v1alpha1.InstanceState{PlanID: "a-large"}}
 	r.create(instance)
 
-	// A plan in use cannot be removed, and goes on being served.
+	// A plan in use cannot be removed, and is still served.
 	withoutLarge := func(o *v1alpha1.ServiceOffering) { o.Spec.Plans = o.Spec.Plans[:1] }
 	r.change("a", withoutLarge)
 	contains(t, r.judged("a", ReasonInUse), "plan a-large (a-large) cannot be removed: 1 instance uses it")
@@ -183,7 +183,8 @@ func TestController(t *testing.T) {
 		return len(r.catalog.Snapshot().Offerings("cf")) == 0 && r.sells("a-id", "a-large")
 	})
 
-	// The end of the instance ends the offering, which makes room for the other.
+	// The end of the instance completes the deletion of the offering, which frees its ids for the
+	// other one.
 	if err := r.hub.Delete(t.Context(), instance); err != nil {
 		t.Fatal(err)
 	}
@@ -211,8 +212,8 @@ func TestAnInstanceThatChangesPlanFreesTheOldOne(t *testing.T) {
 	r.eventually("the catalog to follow", func() bool { return !r.sells("a-id", "a-large") })
 }
 
-// TestFactsJoinTheCatalog: what is proven of a cluster is served as soon as it is,
-// and no longer than it is.
+// TestFactsJoinTheCatalog: facts about a cluster are served as soon as they are proven, and
+// not after they lapse.
 func TestFactsJoinTheCatalog(t *testing.T) {
 	r := run(t)
 	o := offering("a")
@@ -222,7 +223,7 @@ func TestFactsJoinTheCatalog(t *testing.T) {
 	cluster.Spec.Access.SealedKubeconfig = []byte("sealed")
 	admitted := &cluster.Status.Conditions[0]
 	admitted.Reason, admitted.LastTransitionTime = v1alpha1.ReasonReady, metav1.Now()
-	// A creation drops the status, so it is written after.
+	// A create drops the status, so it is written afterwards.
 	credentialStatus, clusterStatus := credential.Status, *cluster.Status.DeepCopy()
 	r.create(&credential)
 	r.create(&cluster)

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestExamples applies docs/examples to a hub, all of them beside each other: the hub takes
-// every field, and the catalog serves every offering.
+// TestExamples applies docs/examples to one hub: the hub accepts every field, and the
+// catalog serves every offering.
 func TestExamples(t *testing.T) {
 	r := run(t)
 	strict := client.WithFieldValidation(r.hub, metav1.FieldValidationStrict)

@@ -15,14 +15,14 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Facts are what is proven of the clusters that a plan's instances can be placed on.
+// Facts are the proven facts about the clusters on which a plan's instances can be placed.
 type Facts struct {
-	// SelfDescriptions that prove it, at most MaxSelfDescriptions: offerings first.
+	// SelfDescriptions that prove the facts, offerings first; at most MaxSelfDescriptions.
 	SelfDescriptions []SelfDescription
-	// EveryCluster says that each of these clusters was admitted on its credentials;
-	// otherwise an instance may be placed where nothing is proven.
+	// EveryCluster reports that each of these clusters was admitted by its credentials. If false,
+	// an instance may be placed on a cluster about which nothing is proven.
 	EveryCluster bool
-	// Countries and LabelLevels are all that the clusters have.
+	// Countries and LabelLevels are the values that occur among the clusters.
 	Countries, LabelLevels []string
 }
 
@@ -30,30 +30,30 @@ type Facts struct {
 type SelfDescription struct {
 	// Type of the credential's subject, without prefix.
 	Type string `json:"type"`
-	// Href at this broker, where a request with Accept: MediaType gets the credential.
+	// Href at this broker; a request with Accept: MediaType gets the credential.
 	Href      string `json:"href"`
 	MediaType string `json:"mediaType"`
 	// DigestSRI of the credential ("sha256-<base64>", Subresource Integrity).
 	DigestSRI string `json:"digestSRI"`
 	Issuer    string `json:"issuer"`
-	// ValidUntil is empty where the credential does not end (RFC 3339).
+	// ValidUntil (RFC 3339) is empty if the credential does not expire.
 	ValidUntil string `json:"validUntil,omitempty"`
-	// Verification is the state in which Sluice has the credential.
+	// Verification is the state of the credential in Sluice.
 	Verification v1alpha1.CredentialState `json:"verification"`
-	// Countries and LabelLevel are, of an offering, those of its cluster.
+	// Countries and LabelLevel of an offering are those of its cluster.
 	Countries     []string `json:"countries,omitempty"`
 	LabelLevel    string   `json:"labelLevel,omitempty"`
 	Certification string   `json:"certification,omitempty"`
 }
 
-// MaxSelfDescriptions bounds what a plan's metadata links. The broker's list of
-// credentials has them all.
+// MaxSelfDescriptions limits the links in a plan's metadata. The broker's list of
+// credentials has all of them.
 const MaxSelfDescriptions = 32
 
-// evidence is what facts are found in: the admitted clusters and their credentials.
+// evidence is the source of facts: the member clusters and the credentials.
 type evidence struct {
 	clusters  []v1alpha1.MemberCluster
-	byDigest  map[string]*v1alpha1.SelfDescription // SRI
+	byDigest  map[string]*v1alpha1.SelfDescription // by digestSRI
 	bySubject map[string][]*v1alpha1.SelfDescription
 }
 
@@ -71,7 +71,8 @@ func newEvidence(clusters []v1alpha1.MemberCluster, credentials []v1alpha1.SelfD
 	return e
 }
 
-// facts of a plan; nil where nothing is proven of any cluster that it can use.
+// facts returns the facts about a plan; nil if nothing is proven about any cluster that its
+// selector matches.
 func (e *evidence) facts(p *Plan) *Facts {
 	if p.Resources == nil {
 		return nil
@@ -109,7 +110,7 @@ func (e *evidence) facts(p *Plan) *Facts {
 	return f
 }
 
-// add takes up one admitted cluster.
+// add includes one admitted cluster.
 func (f *Facts) add(c *v1alpha1.MemberCluster, credentials []*v1alpha1.SelfDescription, linked map[string]SelfDescription) {
 	countries, levels := claimed(c, v1alpha1.ClaimDatacenterCountry), claimed(c, v1alpha1.ClaimLabel)
 	f.Countries, f.LabelLevels = append(f.Countries, countries...), append(f.LabelLevels, levels...)
@@ -122,8 +123,8 @@ func (f *Facts) add(c *v1alpha1.MemberCluster, credentials []*v1alpha1.SelfDescr
 	}
 }
 
-// of are the credentials that a cluster's admission rests on: its offering's and
-// those that its claims name.
+// of returns the credentials that a cluster's admission rests on: its offering's
+// credential, and those that its claims name.
 func (e *evidence) of(c *v1alpha1.MemberCluster) (list []*v1alpha1.SelfDescription) {
 	for _, credential := range e.bySubject[c.Spec.Trust.Offering] {
 		if rank(credential.Status.Type) == 0 && credential.Spec.Provider == c.Spec.Provider && credential.Status.State == v1alpha1.CredentialVerified {
@@ -151,7 +152,7 @@ func claimed(c *v1alpha1.MemberCluster, name string) (values []string) {
 	return unique(values)
 }
 
-// labelLevels in their order.
+// labelLevels from the lowest to the highest.
 var labelLevels = []string{"SC", "L1", "L2", "L3"}
 
 func highest(levels []string) string {
@@ -166,7 +167,7 @@ func unique(values []string) []string {
 	return slices.Compact(values)
 }
 
-// rank puts offerings before what they refer to.
+// rank sorts offerings before other credentials.
 func rank(subjectType string) int {
 	if strings.HasSuffix(subjectType, "ServiceOffering") {
 		return 0
@@ -189,10 +190,10 @@ func link(c *v1alpha1.SelfDescription) SelfDescription {
 	return d
 }
 
-// digestHex is the digest of a credential, which is the name of its resource.
+// digestHex returns the digest of a credential from its resource's name.
 func digestHex(c *v1alpha1.SelfDescription) string { return strings.TrimPrefix(c.Name, "sd-") }
 
 func digestSRI(c *v1alpha1.SelfDescription) string {
-	raw, _ := hex.DecodeString(digestHex(c)) // of a name that is no digest, nothing is linked
+	raw, _ := hex.DecodeString(digestHex(c)) // a name that is not a digest matches no claim
 	return "sha256-" + base64.StdEncoding.EncodeToString(raw)
 }

@@ -15,8 +15,8 @@ import (
 
 const provenUntil = "2027-02-01T00:00:00Z"
 
-// proven is an admitted cluster of a provider of its own in a country, with claims
-// about country and label that rest on the credentials given.
+// proven returns an admitted cluster in a country, with its own provider, and with claims
+// about country and label that rest on the given credentials.
 func proven(name, country, label string, rests ...v1alpha1.SelfDescription) v1alpha1.MemberCluster {
 	c := v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	c.Spec.Region, c.Spec.Provider = country, name
@@ -57,8 +57,8 @@ func TestFactsLinkTheOfferingAndWhatItsClaimsRestOn(t *testing.T) {
 	e := newEvidence([]v1alpha1.MemberCluster{proven("rhein", "DE", "L1", center)}, []v1alpha1.SelfDescription{
 		center, offeringOf(1, "rhein"),
 		credential(3, "LegalPerson", "https://rhein.example/person", "rhein", v1alpha1.CredentialVerified),              // no claim rests on it
-		credential(4, "ComputeServiceOffering", "https://rhein.example/offering", "thief", v1alpha1.CredentialVerified), // another's paper
-		credential(5, "ComputeServiceOffering", "https://rhein.example/offering", "rhein", v1alpha1.CredentialExpired),  // an old one
+		credential(4, "ComputeServiceOffering", "https://rhein.example/offering", "thief", v1alpha1.CredentialVerified), // another provider's credential
+		credential(5, "ComputeServiceOffering", "https://rhein.example/offering", "rhein", v1alpha1.CredentialExpired),  // expired
 	})
 	want := &Facts{
 		EveryCluster: true, Countries: []string{"DE"}, LabelLevels: []string{"L1"},

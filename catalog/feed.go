@@ -21,22 +21,22 @@ type Feed struct {
 	Cache ctrlcache.Cache
 	// Namespace of the hub that holds the resources.
 	Namespace string
-	// Catalog to keep.
+	// Catalog that the feed updates.
 	Catalog *Catalog
 }
 
-// NeedLeaderElection says that every replica serves the catalog.
+// NeedLeaderElection returns false: every replica serves the catalog.
 func (f *Feed) NeedLeaderElection() bool { return false }
 
-// Start follows the service offerings, and what is proven of member clusters, until
-// ctx ends.
+// Start watches the service offerings, and the proven facts about member clusters. It
+// blocks until ctx ends.
 func (f *Feed) Start(ctx context.Context) error {
 	changed := make(chan struct{}, 1)
 	changed <- struct{}{}
 	notify := func() {
 		select {
 		case changed <- struct{}{}:
-		default: // a rebuild is due anyway
+		default: // a rebuild is already due
 		}
 	}
 	read, stop, err := f.follow(ctx, &v1alpha1.ServiceOffering{}, notify, nil)
@@ -56,8 +56,8 @@ func (f *Feed) Start(ctx context.Context) error {
 		return fmt.Errorf("watch self-descriptions: %w", err)
 	}
 	defer stop()
-	// Only the offerings: the manager's cache may have many instances, clusters and
-	// credentials still to read. Facts join the catalog when they have been.
+	// Wait only for the offerings: the manager's cache may still have to read many instances,
+	// clusters and credentials. Facts are added to the catalog once those are read.
 	if !cache.WaitForCacheSync(ctx.Done(), read) {
 		return nil // ctx has ended
 	}
@@ -78,8 +78,9 @@ func (f *Feed) Start(ctx context.Context) error {
 	}
 }
 
-// follow calls notify when an object of a kind changes, but for updates that make
-// it look alike. It does not wait for the cache; read tells when all have been read.
+// follow calls notify when an object of a kind changes, except for updates between states
+// that alike treats as equal. It does not wait for the cache; read reports whether all
+// objects have been read.
 func (f *Feed) follow(ctx context.Context, kind client.Object, notify func(), alike func(before, now any) bool) (read cache.InformerSynced, stop func(), err error) {
 	informer, err := f.Cache.GetInformer(ctx, kind, ctrlcache.BlockUntilSynced(false))
 	if err != nil {
@@ -100,8 +101,8 @@ func (f *Feed) follow(ctx context.Context, kind client.Object, notify func(), al
 	return informer.HasSynced, func() { _ = informer.RemoveEventHandler(registration) }, nil
 }
 
-// provenAlike says that no plan's facts differ between two states of a cluster,
-// whose status changes with every probe.
+// provenAlike reports whether two states of a cluster give the same facts. A cluster's
+// status changes with every probe.
 func provenAlike(before, now *v1alpha1.MemberCluster) bool {
 	return before.Generation == now.Generation && maps.Equal(before.Labels, now.Labels) &&
 		admitted(before) == admitted(now) && equality.Semantic.DeepEqual(before.Status.Claims, now.Status.Claims)
@@ -129,7 +130,7 @@ func (f *Feed) rebuild(ctx context.Context, withFacts bool) error {
 	return nil
 }
 
-// prove adds what the cache holds of clusters and credentials.
+// prove adds the facts from the clusters and credentials in the cache.
 func (f *Feed) prove(ctx context.Context, snapshot *Snapshot) error {
 	var clusters v1alpha1.MemberClusterList
 	if err := f.Cache.List(ctx, &clusters, client.InNamespace(f.Namespace), client.UnsafeDisableDeepCopy); err != nil {

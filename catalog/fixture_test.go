@@ -16,8 +16,8 @@ import (
 // edit changes a valid offering.
 type edit func(*v1alpha1.ServiceOffering)
 
-// offering is a valid offering, resource and service of one name, with the plans
-// <name>-small and <name>-large.
+// offering returns a valid offering. Its resource and service have the same name; its plans
+// are <name>-small and <name>-large.
 func offering(name string, edits ...edit) v1alpha1.ServiceOffering {
 	o := v1alpha1.ServiceOffering{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(2, 0))}}
 	o.Spec = v1alpha1.ServiceOfferingSpec{
@@ -38,7 +38,7 @@ func plan(id string) v1alpha1.Plan {
 	}
 }
 
-// served makes an offering's spec what is served of it.
+// served makes an offering's spec the served one.
 func served(o *v1alpha1.ServiceOffering) { o.Status.Accepted = o.Spec.DeepCopy() }
 
 // deleted marks an offering as being deleted.
@@ -50,7 +50,7 @@ func selectable(o *v1alpha1.ServiceOffering) {
 	o.Spec.Plans[0].Resources.Selectable = []string{"topology.kubernetes.io/region"}
 }
 
-// schemas gives the first plan schemas of the operator's.
+// schemas gives the operator's schemas to the first plan.
 func schemas(create, update, bind string) edit {
 	raw := func(text string) *runtime.RawExtension {
 		if text == "" {

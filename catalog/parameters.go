@@ -13,35 +13,36 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// ResourcesParameters is what a consumer chooses of a plan of kind resources.
+// ResourcesParameters are a consumer's choices for an instance of a plan of kind resources.
 type ResourcesParameters struct {
 	// Clusters is the number of clusters, at least 1.
 	Clusters int32
-	// Selector holds labels that the clusters must have besides the plan's.
+	// Selector holds labels that the clusters must have in addition to the plan's.
 	Selector map[string]string
-	// Require holds what chosen clusters must have proven besides, by the name of the claim.
+	// Require holds additional claims that chosen clusters must have, by name.
 	Require map[string]v1alpha1.ClaimRule
-	// Replicas on all clusters together; zero where the plan has none.
+	// Replicas on all clusters together; zero if the plan has none.
 	Replicas int32
-	// Location of the consumer; nil where neither plan nor consumer says.
+	// Location of the consumer; nil if neither plan nor consumer gives one.
 	Location *v1alpha1.Location
-	// Application that the instance belongs to; empty where the consumer does not say.
+	// Application that the instance belongs to; empty if the consumer does not name one.
 	Application string
-	// ExcludeProviders on whose clusters nothing is placed.
+	// ExcludeProviders lists providers on whose clusters nothing is placed.
 	ExcludeProviders []string
-	// MaxPricePerHour in units of the currency of the plan's maximum; nil where the consumer does not say.
+	// MaxPricePerHour in the currency of the plan's maximum; nil if the consumer gives none.
 	MaxPricePerHour *resource.Quantity
-	// Cluster is the member cluster of the consumer's own to which it is delivered; empty where
-	// the consumer does not say.
+	// Cluster is the name of the consumer's own member cluster to which the instance is delivered;
+	// empty if the consumer does not name one.
 	Cluster string
-	// MaxLatency as the plan says or the consumer, whichever is less; nil where the plan bounds none.
+	// MaxLatency is the plan's limit, with the consumer's value if it gives one; nil if the plan
+	// has no limit. The plan's schema keeps the consumer's value from exceeding the plan's.
 	MaxLatency *v1alpha1.LatencyBound
 }
 
-// ResourcesParameters reads the parameters of an instance, with the plan's defaults for
-// what they leave open. It does not check them against the plan's schema (ValidateCreate):
-// what an instance was sold with stays readable when the plan is narrowed afterwards. The
-// error is a *ParameterError when the parameters are those of no resources plan.
+// ResourcesParameters parses the parameters of an instance and fills in the plan's
+// defaults. It does not check them against the plan's schema (see ValidateCreate), so that
+// existing instances stay readable when the plan is narrowed later. The error is a
+// *ParameterError if they are not parameters of a resources plan.
 func (p *Plan) ResourcesParameters(parameters json.RawMessage) (ResourcesParameters, error) {
 	if p.Kind != v1alpha1.PlanKindResources || p.Resources == nil {
 		return ResourcesParameters{}, fmt.Errorf("plan %s sells no resources", p.Name)
@@ -55,7 +56,7 @@ func (p *Plan) ResourcesParameters(parameters json.RawMessage) (ResourcesParamet
 		return chosen, nil
 	}
 	given := struct {
-		Clusters *float64                      `json:"clusters"` // JSON Schema takes 2.0 for an integer, Go does not
+		Clusters *float64                      `json:"clusters"` // JSON Schema accepts 2.0 as an integer, Go does not
 		Replicas *float64                      `json:"replicas"`
 		Selector map[string]string             `json:"selector"`
 		Require  map[string]v1alpha1.ClaimRule `json:"require"`
@@ -89,7 +90,7 @@ func (p *Plan) ResourcesParameters(parameters json.RawMessage) (ResourcesParamet
 		}
 		chosen.MaxPricePerHour = &price
 	}
-	if given.MaxLatency != nil && chosen.MaxLatency != nil { // a plan that bounds none says no vantage point
+	if given.MaxLatency != nil && chosen.MaxLatency != nil { // without the plan's limit there is no place of measurement
 		chosen.MaxLatency = chosen.MaxLatency.DeepCopy()
 		chosen.MaxLatency.Milliseconds = count(*given.MaxLatency, 1)
 	}
@@ -99,13 +100,13 @@ func (p *Plan) ResourcesParameters(parameters json.RawMessage) (ResourcesParamet
 	return chosen, nil
 }
 
-// count is a number of parameters as an integer that is not less than least.
+// count converts a number from parameters to an integer of at least least.
 func count(given float64, least int32) int32 {
 	return int32(min(max(given, float64(least)), math.MaxInt32))
 }
 
-// ApplicationOf is what an instance's parameters say it belongs to, empty where they
-// do not say. Parameters of plans that have no such parameter cannot have it.
+// ApplicationOf returns the application that an instance's parameters name, or "". The
+// schemas of plans without that parameter refuse it.
 func ApplicationOf(parameters *runtime.RawExtension) string {
 	if parameters == nil || !bytes.Contains(parameters.Raw, []byte(`"application"`)) {
 		return ""
@@ -119,8 +120,8 @@ func ApplicationOf(parameters *runtime.RawExtension) string {
 	return given.Application
 }
 
-// OnlyApplication are the parameters without all that is nobody's business but the
-// application's name; nil where they have none.
+// OnlyApplication returns parameters that contain nothing except the application's name;
+// nil if none is named.
 func OnlyApplication(parameters *runtime.RawExtension) *runtime.RawExtension {
 	application := ApplicationOf(parameters)
 	if application == "" {
@@ -128,7 +129,7 @@ func OnlyApplication(parameters *runtime.RawExtension) *runtime.RawExtension {
 	}
 	kept, err := json.Marshal(map[string]string{"application": application})
 	if err != nil {
-		return nil // a string always encodes
+		return nil // cannot happen: a string always encodes
 	}
 	return &runtime.RawExtension{Raw: kept}
 }

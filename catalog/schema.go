@@ -19,21 +19,19 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// MaxSchemaBytes is the longest schema that OSB 2.17 allows ("Schema Parameters").
+// MaxSchemaBytes is the greatest length of a schema in OSB 2.17 ("Schema Parameters").
 const MaxSchemaBytes = 64_000
 
-// draft04 is what schemas are written in unless the operator says otherwise: the
-// one draft that every platform understands.
+// draft04 is the default $schema: the only draft that every platform understands.
 const draft04 = "http://json-schema.org/draft-04/schema#"
 
-// schema is a compiled schema of parameters and the document it was made from.
+// schema is a compiled schema of parameters and its source document.
 type schema struct {
 	document json.RawMessage
 	compiled *jsonschema.Schema
 }
 
-// compileSchemas gives a plan the schemas that its kind brings, narrowed by the
-// operator's.
+// compileSchemas compiles the schemas of the plan's kind, narrowed by the operator's.
 func (p *Plan) compileSchemas() error {
 	own := p.Plan.Schemas
 	if own == nil {
@@ -49,7 +47,7 @@ func (p *Plan) compileSchemas() error {
 	}{
 		{"instanceCreate", &p.create, instance, own.InstanceCreate},
 		{"instanceUpdate", &p.update, update, own.InstanceUpdate},
-		// Without a schema of either, bindings take no parameters.
+		// If neither gives a schema, bindings take no parameters.
 		{"bindingCreate", &p.bind, p.bindingSchema(), own.BindingCreate},
 	} {
 		compiled, err := newSchema(s.generated, s.operators)
@@ -61,7 +59,7 @@ func (p *Plan) compileSchemas() error {
 	return nil
 }
 
-// instanceSchema says which parameters instances of the plan take.
+// instanceSchema returns the schema of the parameters of the plan's instances.
 func (p *Plan) instanceSchema() map[string]any {
 	properties := map[string]any{}
 	if p.Kind == v1alpha1.PlanKindCluster && p.Cluster != nil {
@@ -120,15 +118,16 @@ func (p *Plan) instanceSchema() map[string]any {
 	return map[string]any{"type": "object", "properties": properties, "additionalProperties": false}
 }
 
-// whereItIs are the parameters that say where an instance may be. An update replaces all
-// parameters, and so repeats these; what it says anew must hold of the clusters that the
-// instance is on.
+// whereItIs lists the parameters that limit the clusters of an instance. An update replaces
+// all parameters, and so repeats these. The clusters that the instance is on must satisfy
+// the new values.
 var whereItIs = []string{
 	"selector", "require", "cluster",
 	string(v1alpha1.AdjustLocation), string(v1alpha1.AdjustExcludeProviders), string(v1alpha1.AdjustMaxPrice),
 }
 
-// sayWhereItStays adds to the schema of an update what an update does not do.
+// sayWhereItStays notes in the schema of an update that an update does not move the
+// instance.
 func sayWhereItStays(schema map[string]any) {
 	properties := schema["properties"].(map[string]any)
 	for _, name := range whereItIs {
@@ -140,7 +139,7 @@ func sayWhereItStays(schema map[string]any) {
 	}
 }
 
-// adjustableSchema is that of one parameter which a plan leaves to its consumers.
+// adjustableSchema returns the schema of one parameter that a plan leaves to its consumers.
 func adjustableSchema(name v1alpha1.Adjustable, r *v1alpha1.ResourcesPlan) map[string]any {
 	switch name {
 	case v1alpha1.AdjustLocation:
@@ -175,7 +174,7 @@ func adjustableSchema(name v1alpha1.Adjustable, r *v1alpha1.ResourcesPlan) map[s
 	}
 }
 
-// claimSchema is that of a v1alpha1.ClaimRule, but for its name.
+// claimSchema is the schema of a v1alpha1.ClaimRule without its name.
 var claimSchema = map[string]any{
 	"type": "object", "additionalProperties": false,
 	"properties": map[string]any{
@@ -186,9 +185,8 @@ var claimSchema = map[string]any{
 	},
 }
 
-// newSchema compiles what a plan's kind brings and what the operator adds; a
-// value must match both. Either may be nil; without both nothing is accepted but
-// the empty object.
+// newSchema compiles the schema of a plan's kind together with the operator's; a value must
+// match both. Either may be nil; without both, only the empty object is valid.
 func newSchema(generated map[string]any, operators *runtime.RawExtension) (*schema, error) {
 	var root map[string]any
 	switch {
@@ -230,8 +228,8 @@ func newSchema(generated map[string]any, operators *runtime.RawExtension) (*sche
 	return &schema{document: document, compiled: compiled}, nil
 }
 
-// conjoin adds another schema to the allOf of one. A $ref moves along: up to
-// draft-07 it makes its siblings ineffective.
+// conjoin adds another schema to the allOf of root. It also moves root's $ref there,
+// because up to draft-07 a $ref disables its siblings.
 func conjoin(root, other map[string]any) {
 	all, _ := root["allOf"].([]any)
 	if ref, ok := root["$ref"]; ok {
@@ -244,7 +242,7 @@ func conjoin(root, other map[string]any) {
 	}
 }
 
-// externalRef finds a reference that leaves the document.
+// externalRef returns a reference that leaves the document, or "".
 func externalRef(node any) string {
 	switch node := node.(type) {
 	case map[string]any:
@@ -270,8 +268,8 @@ func externalRef(node any) string {
 	return ""
 }
 
-// noLoader refuses to load anything: a catalog must not make Sluice read files
-// or call hosts.
+// noLoader refuses to load anything: a catalog must not make Sluice read files or call
+// hosts.
 type noLoader struct{}
 
 func (noLoader) Load(url string) (any, error) {
@@ -308,7 +306,7 @@ func (e *ParameterError) Error() string {
 	return fmt.Sprintf("parameters%s: %s", e.Path, e.Message)
 }
 
-// validate checks parameters; nil and null are an empty object.
+// validate checks parameters; nil and null count as an empty object.
 func (s *schema) validate(parameters json.RawMessage) error {
 	value := any(map[string]any{})
 	if trimmed := bytes.TrimSpace(parameters); len(trimmed) > 0 && !bytes.Equal(trimmed, []byte("null")) {
@@ -335,8 +333,8 @@ func (s *schema) validate(parameters json.RawMessage) error {
 	return &ParameterError{Path: pointer(cause), Message: sentence(cause)}
 }
 
-// firstCause descends to the first failure that says something: below
-// conjunctions and references, but not into alternatives.
+// firstCause descends to the first specific failure: below conjunctions and references, but
+// not into alternatives.
 func firstCause(e *jsonschema.ValidationError) *jsonschema.ValidationError {
 	for len(e.Causes) > 0 {
 		switch e.ErrorKind.(type) {
@@ -348,8 +346,8 @@ func firstCause(e *jsonschema.ValidationError) *jsonschema.ValidationError {
 	return e
 }
 
-// pointer is the JSON Pointer of the value at fault: the unknown member itself,
-// not the object that has it.
+// pointer returns the JSON Pointer of the wrong value. For an unknown member that is the
+// member, not the object that contains it.
 func pointer(e *jsonschema.ValidationError) string {
 	location := e.InstanceLocation
 	if unknown, ok := e.ErrorKind.(*kind.AdditionalProperties); ok && len(unknown.Properties) > 0 {
@@ -362,8 +360,8 @@ func pointer(e *jsonschema.ValidationError) string {
 	return b.String()
 }
 
-// sentence explains the failure. It may name the value at fault and what the
-// schema wants, so it is for the platform and not for logs.
+// sentence explains the failure. It may contain the wrong value and the expected one, so it
+// is for the platform and not for logs.
 func sentence(e *jsonschema.ValidationError) string {
 	if _, ok := e.ErrorKind.(*kind.AdditionalProperties); ok {
 		return "the plan takes no such parameter"

@@ -112,8 +112,8 @@ func TestSchemasSayWhatIsTaken(t *testing.T) {
 	contains(t, string(bind), draft04)
 }
 
-// An update does not move an instance, and its schema says so of each parameter by which a
-// consumer might expect it to.
+// An update does not move an instance, and its schema states so for each parameter that a
+// consumer might expect to move it.
 func TestTheSchemaOfAnUpdateSaysThatTheInstanceStays(t *testing.T) {
 	create, update, _ := firstPlan(t, selectable).Schemas()
 	describes := func(document json.RawMessage, parameter string) bool {

