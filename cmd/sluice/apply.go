@@ -28,9 +28,9 @@ func readInput(cmd *cobra.Command, file string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// decodeDocuments reads a stream of YAML or JSON documents of one kind, whose type is
-// T, and refuses unknown fields. What it returns holds only the fields that are in
-// the documents, so that the hub's defaults apply to the others.
+// decodeDocuments reads a stream of YAML or JSON documents of one kind, with Go type T, and
+// refuses unknown fields. The result holds only the fields in the documents, so that the
+// hub's defaults apply to the others.
 func decodeDocuments[T any](data []byte, kind string) (objects []*unstructured.Unstructured, err error) {
 	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	for {
@@ -58,7 +58,8 @@ func decodeDocuments[T any](data []byte, kind string) (objects []*unstructured.U
 	}
 }
 
-// inDocument says of which document of a file an error is, if it is not the first; lines count from its beginning.
+// inDocument adds the number of the document to an error, except for the first one; lines
+// count from the document's beginning.
 func inDocument(before int, err error) error {
 	if before == 0 {
 		return err
@@ -66,8 +67,8 @@ func inDocument(before int, err error) error {
 	return fmt.Errorf("document %d: %w", before+1, err)
 }
 
-// applyDocument writes a document to the hub, waits until the controller has judged
-// it, and reads it into object. The problem is what the controller has against it.
+// applyDocument writes a document to the hub, waits until the controller has judged it, and
+// reads it into object. problem is the controller's reason against it, or "".
 func applyDocument(ctx context.Context, c client.Client, document *unstructured.Unstructured, object client.Object, conditions func() []metav1.Condition) (problem string, err error) {
 	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(document), client.FieldOwner(fieldOwner), client.ForceOwnership); err != nil {
 		return "", fmt.Errorf("apply it: %w", err)

@@ -60,7 +60,8 @@ func newCatalogListCommand(hub *hubFlags) *cobra.Command {
 	return cmd
 }
 
-// buys names what a plan sells, for instance "1 cpu, 1Gi memory × 2 clusters" or "a cluster: 3 workers of 4 cpu".
+// buys describes what a plan sells, for instance "1 cpu, 1Gi memory × 2 clusters" or "a
+// cluster: 3 workers of 4 cpu".
 func buys(plan v1alpha1.Plan) string {
 	switch {
 	case plan.Resources != nil:

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/placement/capi"
 )
 
-// chartFlags say where the Helm charts of cluster plans' add-ons come from.
+// chartFlags configure the source of the Helm charts of cluster plans' add-ons.
 type chartFlags struct {
 	folder      string
 	registries  []string
@@ -27,7 +27,7 @@ func (f *chartFlags) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&f.credentials, "chart-registry-credentials", "", "file with their users and passwords, as helm registry login writes it; read again whenever a chart is fetched")
 }
 
-// open returns the charts; nil where there are none.
+// open returns the charts; nil without --charts.
 func (f *chartFlags) open() (*capi.Charts, error) {
 	if f.folder == "" {
 		if len(f.registries) > 0 {

@@ -8,20 +8,20 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// choice is the value of a flag that has one of several values.
+// choice is the value of a flag with a fixed set of values.
 type choice[T ~string] struct {
 	value *T
 	of    []T
 }
 
-// bindChoice binds a flag that has one of several values, the first of which is its default. The values are
-// written behind its usage, and offered by the shell's completion.
+// bindChoice binds a flag with a fixed set of values. The first one is the default. The
+// values are appended to the usage and offered by the shell's completion.
 func bindChoice[T ~string](cmd *cobra.Command, target *T, name, short, usage string, of ...T) {
 	*target = of[0]
 	bindRequiredChoice(cmd, target, name, short, usage, of...)
 }
 
-// bindRequiredChoice is bindChoice for a flag that has no default.
+// bindRequiredChoice does the same for a flag without a default.
 func bindRequiredChoice[T ~string](cmd *cobra.Command, target *T, name, short, usage string, of ...T) {
 	c := &choice[T]{value: target, of: of}
 	cmd.Flags().VarP(c, name, short, usage+": "+c.list())
@@ -32,7 +32,7 @@ func bindRequiredChoice[T ~string](cmd *cobra.Command, target *T, name, short, u
 	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(offered, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// Set takes one of the values.
+// Set accepts one of the values.
 func (c *choice[T]) Set(text string) error {
 	if !slices.Contains(c.of, T(text)) {
 		return fmt.Errorf("want %s", c.list())
@@ -43,15 +43,15 @@ func (c *choice[T]) Set(text string) error {
 
 func (c *choice[T]) String() string {
 	if c.value == nil {
-		return "" // pflag asks a zero value
+		return "" // pflag calls String on a zero value
 	}
 	return string(*c.value)
 }
 
-// Type is what the help calls the value.
+// Type returns the name of the value in the help.
 func (c *choice[T]) Type() string { return "string" }
 
-// list names the values, for instance "cloud or edge".
+// list joins the values, for instance "cloud or edge".
 func (c *choice[T]) list() string {
 	var text strings.Builder
 	for i, value := range c.of {

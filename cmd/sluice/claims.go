@@ -46,7 +46,8 @@ the cluster must prove what it is, the steps of its admission come first.`,
 	return cmd
 }
 
-// admission says whether a cluster that must prove what it is has done so.
+// admission describes whether a cluster has proven what it must; "-" if nothing is
+// required.
 func admission(cluster *v1alpha1.MemberCluster) string {
 	if cluster.Spec.Trust == nil {
 		return "-"

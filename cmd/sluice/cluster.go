@@ -67,7 +67,8 @@ it is this offering (sluice sd --help).`,
 	return cmd
 }
 
-// register registers Sluice on the cluster that the administrator's flags name, and the cluster in the hub.
+// register registers Sluice on the cluster that the administrator's flags name, and the
+// cluster in the hub.
 func (f *clusterAddFlags) register(cmd *cobra.Command, hub *hubFlags, name string, change func(*v1alpha1.MemberCluster) error) error {
 	admin, err := f.admin.config(cmd)
 	if err != nil {
@@ -112,7 +113,8 @@ prove. It needs an administrator's context of the very cluster that is registere
 	return cmd
 }
 
-// isJoined tells whether a cluster's owner has given the access to it, as the answer to an invitation.
+// isJoined reports whether a cluster has joined by invitation, so that its owner has
+// granted the access to it.
 func isJoined(cluster *v1alpha1.MemberCluster) bool {
 	return cluster.Spec.Liqo != nil && cluster.Spec.Liqo.Joined != nil
 }

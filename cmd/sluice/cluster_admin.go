@@ -18,7 +18,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/answers"
 )
 
-// adminFlags say by whose rights something is made on a cluster that Sluice has no access to yet.
+// adminFlags select the administrator's kubeconfig for a cluster that Sluice has no access
+// to yet.
 type adminFlags struct{ kubeconfig, context, server string }
 
 func (f *adminFlags) bind(cmd *cobra.Command, of string) {
@@ -30,8 +31,9 @@ func (f *adminFlags) bindServer(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.server, "server", "", "URL at which Sluice reaches the API server, where it differs from the kubeconfig's")
 }
 
-// config reads the administrator's kubeconfig and says on stderr which cluster that is. Which context happens to
-// be current decides nothing by itself: what is made on the wrong cluster is made with all rights.
+// config reads the administrator's kubeconfig and names the cluster on stderr. It never
+// uses the current context just because it is current: objects on the wrong cluster would
+// be created with all rights.
 func (f *adminFlags) config(cmd *cobra.Command) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
@@ -56,7 +58,8 @@ func (f *adminFlags) config(cmd *cobra.Command) (*rest.Config, error) {
 	return config, nil
 }
 
-// choose is the name of the context to use: the one that is named, the only one, or the one that is agreed to.
+// choose returns the context to use: the named one, the only one, or the one that the user
+// confirms.
 func (f *adminFlags) choose(cmd *cobra.Command, raw *clientcmdapi.Config, file string) (string, error) {
 	if f.context != "" {
 		return f.context, nil
@@ -90,7 +93,7 @@ func (f *adminFlags) choose(cmd *cobra.Command, raw *clientcmdapi.Config, file s
 	return name, nil
 }
 
-// onTerminal tells whether there is somebody to ask.
+// onTerminal reports whether standard input is a terminal, so that the user can be asked.
 func onTerminal(cmd *cobra.Command) bool {
 	file, ok := cmd.InOrStdin().(*os.File)
 	return ok && term.IsTerminal(int(file.Fd())) //nolint:gosec // a descriptor is a small number

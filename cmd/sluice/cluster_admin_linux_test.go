@@ -14,7 +14,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// terminal is one on which somebody has typed an answer.
+// terminal returns a terminal on which somebody has typed an answer.
 func terminal(t *testing.T, typed string) *os.File {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -39,7 +39,7 @@ func terminal(t *testing.T, typed string) *os.File {
 	return slave
 }
 
-// contexts is a kubeconfig with some, the first of which is the current one.
+// contexts writes a kubeconfig with contexts; the first one is current.
 func contexts(t *testing.T, names ...string) string {
 	t.Helper()
 	config := clientcmdapi.NewConfig()
@@ -57,7 +57,8 @@ func contexts(t *testing.T, names ...string) string {
 	return file
 }
 
-// TestAdministratorsContext: nothing is made on a cluster just because its context is the current one.
+// TestAdministratorsContext: no object is created on a cluster only because its context is
+// the current one.
 func TestAdministratorsContext(t *testing.T) {
 	for _, row := range []struct {
 		name    string

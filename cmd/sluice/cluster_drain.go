@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// schedulability is what cordon, drain and uncordon make of a cluster.
+// schedulability is the effect of cordon, drain or uncordon on a cluster.
 type schedulability struct {
 	use, short, done string
 	cordoned, drain  bool
@@ -63,7 +63,7 @@ func awaitSeen(ctx context.Context, c client.Client, cluster *v1alpha1.MemberClu
 	})
 }
 
-// apply writes it to the cluster's spec, and returns the cluster as it is then.
+// apply writes the effect to the cluster's spec, and returns the cluster as it is afterwards.
 func (s schedulability) apply(ctx context.Context, c client.Client, namespace, name string) (*v1alpha1.MemberCluster, error) {
 	cluster := &v1alpha1.MemberCluster{}
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -120,7 +120,8 @@ draining; ` + "`sluice cluster uncordon`" + ` does.`,
 	return cmd
 }
 
-// awaitDrained reports what is left on a cluster, whenever that changes, until it is nothing.
+// awaitDrained reports the instances that remain on a cluster, whenever that changes, until
+// there are none.
 func awaitDrained(ctx context.Context, out io.Writer, c client.Client, namespace, cluster string, patience time.Duration) error {
 	said, left := "", 0
 	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
@@ -142,8 +143,9 @@ func awaitDrained(ctx context.Context, out io.Writer, c client.Client, namespace
 	return err
 }
 
-// placedOn tells whether an instance is on a cluster, or about to be. One that has only left something there is not:
-// a cluster that is lost for good is removed with that.
+// placedOn reports whether an instance is on a cluster, or is about to be. An instance that
+// has only left objects behind does not count, so that a cluster that is lost for good can
+// be removed with them.
 func placedOn(status *v1alpha1.ServiceInstanceStatus, cluster string) bool {
 	on := func(d *v1alpha1.Decision) bool {
 		return d != nil && slices.ContainsFunc(d.Placements, func(p v1alpha1.Placement) bool { return p.Cluster == cluster })
@@ -151,7 +153,7 @@ func placedOn(status *v1alpha1.ServiceInstanceStatus, cluster string) bool {
 	return on(status.Decision) || status.Delivered != nil && on(&status.Delivered.Decision)
 }
 
-// drainState says what is left on a cluster.
+// drainState describes the instances that remain on a cluster, and counts them.
 func drainState(instances []v1alpha1.ServiceInstance, cluster string) (state string, left int) {
 	var moving, cleaning int
 	var stranded []string

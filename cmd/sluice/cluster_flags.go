@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/placement/kube"
 )
 
-// clusterAddFlags describe the cluster to be added.
+// clusterAddFlags describe the cluster to add.
 type clusterAddFlags struct {
 	admin                  adminFlags
 	consumerServer         string
@@ -39,7 +39,7 @@ type clusterAddFlags struct {
 	wait                   time.Duration
 }
 
-// bind binds all of them.
+// bind binds all of these flags.
 func (f *clusterAddFlags) bind(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	f.admin.bind(cmd, "member cluster")
@@ -59,7 +59,7 @@ func (f *clusterAddFlags) bind(cmd *cobra.Command) {
 	flags.DurationVar(&f.wait, "wait", time.Minute, "how long to wait until the cluster is ready; 0 does not wait")
 }
 
-// bindDescription binds the flags that say what a cluster is.
+// bindDescription binds the flags that describe a cluster.
 func (f *clusterAddFlags) bindDescription(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.provider, "provider", "", "organisation that runs the cluster")
@@ -76,7 +76,8 @@ func (f *clusterAddFlags) bindTier(cmd *cobra.Command) {
 	bindChoice(cmd, &f.tier, "tier", "", "tier of the cluster", v1alpha1.TierCloud, v1alpha1.TierEdge)
 }
 
-// bindManifest binds what decides what Sluice gets on a member cluster.
+// bindManifest binds the flags that decide which permissions and objects Sluice gets on a
+// member cluster.
 func bindManifest(cmd *cobra.Command, o *kube.ManifestOptions, driver *string) {
 	bindChoice(cmd, driver, "driver", "",
 		"what the cluster is for: kube runs instances; liqo does too, and is peered with consumers' clusters by Liqo; capi makes clusters by Cluster API. Liqo and Cluster API are installed there before",
@@ -89,15 +90,15 @@ func bindWithoutPolicies(cmd *cobra.Command, o *kube.ManifestOptions) {
 		"for clusters before Kubernetes 1.30: a leaked Sluice token then reaches all namespaces that Sluice made there")
 }
 
-// given tells whether any of some flags was written on the command line.
+// given reports whether any of the named flags is on the command line.
 type given func(flags ...string) bool
 
 func givenOf(cmd *cobra.Command) given {
 	return func(flags ...string) bool { return slices.ContainsFunc(flags, cmd.Flags().Changed) }
 }
 
-// describe writes to a cluster what the flags say that were given, and nothing else: of a cluster that is
-// registered already, the rest stays. A cluster that is new has a driver and a tier in any case.
+// describe applies to a cluster only the flags on the command line, so that the rest of a
+// registered cluster stays. A new cluster always gets a driver and a tier.
 func (f *clusterAddFlags) describe(cluster *v1alpha1.MemberCluster, given given) error {
 	spec := &cluster.Spec
 	if isNew := cluster.UID == ""; isNew {
@@ -130,7 +131,7 @@ func (f *clusterAddFlags) describe(cluster *v1alpha1.MemberCluster, given given)
 	return errors.Join(f.describeTaints(spec, given), f.describeAmounts(spec, given), f.describeTrust(spec, given), f.liqo.describe(spec, given))
 }
 
-// describeTaints replaces the operator's own taints; one by which the cluster is being drained stays.
+// describeTaints replaces the operator's own taints; a drain taint stays.
 func (f *clusterAddFlags) describeTaints(spec *v1alpha1.MemberClusterSpec, given given) error {
 	if !given("taint") {
 		return nil
@@ -147,7 +148,7 @@ func (f *clusterAddFlags) describeTaints(spec *v1alpha1.MemberClusterSpec, given
 	return nil
 }
 
-// describeAmounts writes what there is, by how much more of it is sold, and what it costs.
+// describeAmounts writes capacity, oversubscription, sale limits and prices.
 func (f *clusterAddFlags) describeAmounts(spec *v1alpha1.MemberClusterSpec, given given) (err error) {
 	if given("capacity") {
 		if spec.Capacity, err = amounts("--capacity", f.capacity, "0", "an amount, for instance 10 or 64Gi"); err != nil {
@@ -186,7 +187,7 @@ func (f *clusterAddFlags) describeAmounts(spec *v1alpha1.MemberClusterSpec, give
 	return nil
 }
 
-// describeTrust writes what the provider must prove; --offering "" has it prove nothing any more.
+// describeTrust writes what the provider must prove; --offering "" removes the requirement.
 func (f *clusterAddFlags) describeTrust(spec *v1alpha1.MemberClusterSpec, given given) error {
 	if given("offering", "requires", "grace") {
 		trust := spec.Trust.DeepCopy()
@@ -215,7 +216,7 @@ func (f *clusterAddFlags) describeTrust(spec *v1alpha1.MemberClusterSpec, given 
 	return nil
 }
 
-// amounts reads the value of a flag that gives amounts by resource, none of which is below the least.
+// amounts reads a flag of amounts by resource, none of which may be below the least.
 func amounts(flag string, texts map[string]string, least, want string) (map[corev1.ResourceName]resource.Quantity, error) {
 	parsed := map[corev1.ResourceName]resource.Quantity{}
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
@@ -228,7 +229,7 @@ func amounts(flag string, texts map[string]string, least, want string) (map[core
 	return parsed, nil
 }
 
-// parseTaint reads key=value:Effect or key:Effect.
+// parseTaint parses key=value:Effect or key:Effect.
 func parseTaint(text string) (corev1.Taint, error) {
 	left, effect, found := strings.Cut(text, ":")
 	key, value, _ := strings.Cut(left, "=")

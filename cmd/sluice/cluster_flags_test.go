@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// describedBy is a cluster after `cluster add` with these flags.
+// describedBy returns a cluster after `cluster add` with these flags.
 func describedBy(t *testing.T, cluster *v1alpha1.MemberCluster, args ...string) (*v1alpha1.MemberCluster, error) {
 	t.Helper()
 	f, cmd := &clusterAddFlags{}, &cobra.Command{}
@@ -25,7 +25,7 @@ func describedBy(t *testing.T, cluster *v1alpha1.MemberCluster, args ...string) 
 	return cluster, f.describe(cluster, givenOf(cmd))
 }
 
-// TestClusterAddRefuses: flags that do not belong together, or say nothing that makes sense.
+// TestClusterAddRefuses: flags that exclude each other or have senseless values.
 func TestClusterAddRefuses(t *testing.T) {
 	liqo := []string{"--driver", "liqo"}
 	for _, row := range []struct {
@@ -55,7 +55,7 @@ func TestClusterAddRefuses(t *testing.T) {
 	}
 }
 
-// TestClusterAddAgain: of a cluster that is registered, only what is said changes.
+// TestClusterAddAgain: only the given flags change a registered cluster.
 func TestClusterAddAgain(t *testing.T) {
 	now := metav1.Now()
 	registered := &v1alpha1.MemberCluster{

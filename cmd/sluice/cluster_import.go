@@ -65,7 +65,7 @@ again, it is made for that. Clusters that Sluice has made itself are left alone.
 	return cmd
 }
 
-// importClusters registers what matches, all that it can; the error has the others.
+// importClusters registers all matching clusters that it can; the error names the others.
 func importClusters(ctx context.Context, r *registration, admin *rest.Config, which labels.Selector, describe func(*v1alpha1.MemberCluster) error) error {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clusterv1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
@@ -124,5 +124,5 @@ func importCluster(ctx context.Context, r *registration, management client.Clien
 	})
 }
 
-// annotationImported names the Cluster that a member cluster was imported from.
+// annotationImported names the Cluster from which a member cluster was imported.
 const annotationImported = "sluice.dev/imported-from"

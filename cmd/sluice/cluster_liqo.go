@@ -13,7 +13,7 @@ import (
 	names "github.com/sluice-dev/sluice/internal/liqo"
 )
 
-// liqoFlags say how a cluster takes part in peerings.
+// liqoFlags configure a cluster's part in peerings.
 type liqoFlags struct {
 	namespace      string
 	gatewayService corev1.ServiceType
@@ -34,13 +34,13 @@ func (f *liqoFlags) bindConsumers(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.consumers, "consumer", nil, "whose own cluster this is, platform[/organization[/space]] (repeatable), with --driver liqo: nothing is placed there, and what they buy may be delivered to it")
 }
 
-// describe writes to a cluster what the flags say that were given.
+// describe applies to a cluster only the flags on the command line.
 func (f *liqoFlags) describe(spec *v1alpha1.MemberClusterSpec, given given) error {
 	if spec.Driver != v1alpha1.DriverLiqo {
 		if given("hub", "consumer") {
 			return errors.New("--hub and --consumer go with --driver liqo")
 		}
-		spec.Liqo, spec.Consumers = nil, nil // they were those of another driver
+		spec.Liqo, spec.Consumers = nil, nil // they belong to the driver liqo
 		return nil
 	}
 	if spec.Liqo == nil {
@@ -71,7 +71,7 @@ func (f *liqoFlags) describe(spec *v1alpha1.MemberClusterSpec, given given) erro
 	return nil
 }
 
-// parseConsumer reads platform[/organization[/space]].
+// parseConsumer parses platform[/organization[/space]].
 func parseConsumer(text string) (v1alpha1.ConsumerReference, error) {
 	parts := strings.Split(text, "/")
 	if len(parts) > 3 || parts[0] == "" || parts[len(parts)-1] == "" {

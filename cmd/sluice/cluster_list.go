@@ -39,7 +39,8 @@ func newClusterListCommand(hub *hubFlags) *cobra.Command {
 	return cmd
 }
 
-// clusterTable shows clusters with what instances have reserved on them, and what is free by the rules of placement.
+// clusterTable shows clusters with the reservations of instances on them, and the free
+// capacity by the rules of placement.
 func clusterTable(clusters []v1alpha1.MemberCluster, instances []v1alpha1.ServiceInstance) table {
 	inventory := placement.NewInventory()
 	for i := range clusters {
@@ -88,7 +89,7 @@ func clusterTable(clusters []v1alpha1.MemberCluster, instances []v1alpha1.Servic
 	return t
 }
 
-// readiness says whether a cluster takes placements, and if not, why.
+// readiness describes whether a cluster takes placements, and why not.
 func readiness(cluster *v1alpha1.MemberCluster) string {
 	ready := yesNo(viewCondition(cluster.Status.Conditions, v1alpha1.ConditionReady))
 	switch {

@@ -23,9 +23,9 @@ import (
 	"github.com/sluice-dev/sluice/placement/liqo"
 )
 
-// changeCluster makes a change to a member cluster, to a new one where there is none, and returns what the hub made
-// of it. It is done as a whole or not at all, whoever else changes the cluster meanwhile. A cluster that is being
-// removed is not changed.
+// changeCluster applies a change to a member cluster, or creates it, and returns the hub's
+// version. It is atomic, and retries if others change the cluster meanwhile. It refuses a
+// cluster that is being removed.
 func changeCluster(ctx context.Context, c client.Client, key client.ObjectKey, change func(*v1alpha1.MemberCluster) error, dryRun bool) (cluster *v1alpha1.MemberCluster, err error) {
 	again := func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
 	err = retry.OnError(retry.DefaultRetry, again, func() error {
@@ -59,21 +59,23 @@ func changeCluster(ctx context.Context, c client.Client, key client.ObjectKey, c
 	return cluster, err
 }
 
-// registration is a member cluster about to be registered, or to be brought up to date.
+// registration registers a member cluster, or updates a registered one.
 type registration struct {
 	hub *hubFlags
 	c   client.Client
 	out io.Writer
-	// admin has an administrator's rights there.
+	// admin has an administrator's rights on the member cluster.
 	admin    *rest.Config
 	manifest kube.ManifestOptions
-	// otherServer: the URL in admin was asked for, though Sluice may know another one.
+	// otherServer reports that the user asked for the URL in admin, even if Sluice knows another
+	// one.
 	otherServer bool
 	patience    time.Duration
 }
 
-// register has the hub say whether it takes the change, registers Sluice on the member cluster, and then writes the
-// change and Sluice's access to the hub. Each step is idempotent.
+// register asks the hub by dry run whether it accepts the change, registers Sluice on the
+// member cluster, and then writes the change and Sluice's access to the hub. Each step is
+// idempotent.
 func (r *registration) register(ctx context.Context, name string, change func(*v1alpha1.MemberCluster) error) error {
 	key := client.ObjectKey{Namespace: r.hub.namespace, Name: name}
 	planned, err := changeCluster(ctx, r.c, key, func(cluster *v1alpha1.MemberCluster) error {
@@ -81,7 +83,7 @@ func (r *registration) register(ctx context.Context, name string, change func(*v
 			return err
 		}
 		if access := &cluster.Spec.Access; access.SealedKubeconfig == nil && access.SecretRef == nil {
-			access.SealedKubeconfig = []byte("not known yet") // the hub wants to see one
+			access.SealedKubeconfig = []byte("not known yet") // a placeholder: the hub requires an access
 		}
 		return nil
 	}, true)
@@ -118,8 +120,8 @@ func (r *registration) register(ctx context.Context, name string, change func(*v
 	return awaitCluster(ctx, r.out, r.c, cluster, r.patience)
 }
 
-// sameCluster refuses an administrator of another cluster than the one that is registered by that name, and has
-// Sluice reach it where it does already, unless another URL was asked for.
+// sameCluster refuses an administrator of a cluster other than the one that is registered
+// by this name. Unless another URL was asked for, it also makes Sluice use the known URL.
 func (r *registration) sameCluster(ctx context.Context, known *v1alpha1.MemberCluster) error {
 	if known.Status.UID == "" {
 		return nil
@@ -143,7 +145,8 @@ func (r *registration) sameCluster(ctx context.Context, known *v1alpha1.MemberCl
 	return nil
 }
 
-// forDriver are the options for what Sluice gets on a member cluster.
+// forDriver returns the options for Sluice's permissions on a member cluster with its
+// driver.
 func forDriver(o kube.ManifestOptions, cluster *v1alpha1.MemberCluster) (kube.ManifestOptions, error) {
 	switch cluster.Spec.Driver {
 	case v1alpha1.DriverKube:
@@ -161,8 +164,8 @@ func forDriver(o kube.ManifestOptions, cluster *v1alpha1.MemberCluster) (kube.Ma
 	return o, nil
 }
 
-// storeAccess keeps the member cluster's kubeconfig: sealed with the embedded
-// hub's keyset, which lies on this machine, or else in a Secret of the hub.
+// storeAccess stores the member cluster's kubeconfig: sealed with the embedded hub's
+// keyset, which is on this machine, or in a Secret of the hub.
 func storeAccess(ctx context.Context, hub *hubFlags, c client.Client, cluster *v1alpha1.MemberCluster, kubeconfig []byte) (v1alpha1.ClusterAccess, error) {
 	if hub.embedded() {
 		keys, err := seal.Open(hub.keysetPath())
@@ -186,10 +189,12 @@ func storeAccess(ctx context.Context, hub *hubFlags, c client.Client, cluster *v
 	return v1alpha1.ClusterAccess{SecretRef: &v1alpha1.SecretKeyReference{Name: secret.Name, Key: "kubeconfig"}}, nil
 }
 
-// accessSecret is the Secret that holds the kubeconfig of a member cluster on a hub that has Secrets.
+// accessSecret returns the name of the Secret with the kubeconfig of a member cluster, on a
+// hub that has Secrets.
 func accessSecret(cluster string) string { return "sluice-cluster-" + cluster }
 
-// awaitCluster waits until the controller finds the cluster ready, saying what it waits for.
+// awaitCluster waits until the controller reports the cluster as ready, and prints what it
+// waits for.
 func awaitCluster(ctx context.Context, w io.Writer, c client.Client, cluster *v1alpha1.MemberCluster, patience time.Duration) error {
 	generation, told := cluster.Generation, ""
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {

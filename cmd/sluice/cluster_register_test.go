@@ -17,7 +17,8 @@ import (
 	"github.com/sluice-dev/sluice/test/controlplane"
 )
 
-// TestOperatorOfClusters registers a control plane, changes what is said of it, and renews the access to it.
+// TestOperatorOfClusters registers a control plane, changes its description, and renews
+// Sluice's access to it.
 func TestOperatorOfClusters(t *testing.T) {
 	h, c, operator, must := operatedHub(t)
 	there := controlplane.Start(t, controlplane.Options{Name: "member"})
@@ -113,7 +114,8 @@ func TestOperatorOfClusters(t *testing.T) {
 		if read(); !cluster.DeletionTimestamp.IsZero() {
 			t.Error("it is leaving")
 		}
-		// A cluster that is lost for good: the instance is elsewhere, and what it has left there can't be removed.
+		// A cluster that is lost for good: the instance is elsewhere, and its objects on the lost
+		// cluster cannot be removed.
 		moved := deliveredInstance(t, c, h.Namespace, "si-2", "us")
 		moved.Status.Left = []v1alpha1.LeftPlacement{{Placement: v1alpha1.Placement{Cluster: "lost", Reserved: corev1.ResourceList{}}, Since: metav1.Now()}}
 		if err := c.Status().Update(t.Context(), moved); err != nil {

@@ -48,7 +48,8 @@ uses it any more. Sluice's service account stays on the cluster: remove it there
 	return cmd
 }
 
-// refuseInUse is an error that names what uses a cluster, and what to do about it; nil if nothing does.
+// refuseInUse returns an error that names the users of a cluster and a remedy; nil if it is
+// not in use.
 func refuseInUse(ctx context.Context, c client.Client, key client.ObjectKey) error {
 	var instances v1alpha1.ServiceInstanceList
 	if err := c.List(ctx, &instances, client.InNamespace(key.Namespace)); err != nil {
@@ -74,7 +75,7 @@ func refuseInUse(ctx context.Context, c client.Client, key client.ObjectKey) err
 		return fmt.Errorf("cluster %s: %w", key.Name, err)
 	}
 	if !meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ConditionReachable) {
-		return nil // peerings with what does not answer are not waited for
+		return nil // removal does not wait for peerings with a cluster that does not answer
 	}
 	var peerings v1alpha1.PeeringList
 	if err := c.List(ctx, &peerings, client.InNamespace(key.Namespace)); err != nil {
@@ -93,7 +94,7 @@ func refuseInUse(ctx context.Context, c client.Client, key client.ObjectKey) err
 	return nil
 }
 
-// some names a few of many.
+// some joins the first few names and counts the others.
 func some(names []string) string {
 	const shown = 5
 	if more := len(names) - shown; more > 0 {
@@ -102,7 +103,8 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// removeCluster has a member cluster leave and, once it has, removes the Secrets with the access to it.
+// removeCluster deletes a member cluster, waits until it has left, and then deletes the
+// Secrets with the access to it.
 func removeCluster(ctx context.Context, w io.Writer, c client.Client, key client.ObjectKey, patience time.Duration) error {
 	cluster := &v1alpha1.MemberCluster{}
 	if err := c.Get(ctx, key, cluster); err != nil {
@@ -144,7 +146,8 @@ func removeCluster(ctx context.Context, w io.Writer, c client.Client, key client
 	return nil
 }
 
-// accessSecrets are the Secrets with the access to a member cluster that Sluice's commands have made.
+// accessSecrets returns the names of the Secrets with the access to a member cluster that
+// Sluice's commands created.
 func accessSecrets(cluster *v1alpha1.MemberCluster) (made []string) {
 	holders := []*v1alpha1.MemberCluster{cluster}
 	if isJoined(cluster) {
@@ -158,7 +161,7 @@ func accessSecrets(cluster *v1alpha1.MemberCluster) (made []string) {
 	return made
 }
 
-// secretsLeft says which Secrets somebody has to remove.
+// secretsLeft names the Secrets that the user must delete.
 func secretsLeft(names []string) string {
 	if len(names) == 0 {
 		return ""

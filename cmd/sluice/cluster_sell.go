@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-dev/sluice/placement"
 )
 
-// sale reads --sell.
+// sale parses --sell.
 func sale(from map[string]string) (*v1alpha1.Sale, error) {
 	if len(from) == 0 {
 		return nil, nil
@@ -38,7 +38,8 @@ func sale(from map[string]string) (*v1alpha1.Sale, error) {
 	return sell, nil
 }
 
-// forSale says how much of a resource is sold, where some is held back: " (16 for sale)".
+// forSale returns the amount of a resource for sale if some is held back, as " (16 for
+// sale)".
 func forSale(cluster *v1alpha1.MemberCluster, name corev1.ResourceName) string {
 	sold, heldBack := placement.ForSale(cluster, name)
 	switch {

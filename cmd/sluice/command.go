@@ -52,8 +52,8 @@ Start with:
 	return root
 }
 
-// refuseUnknown has a command that only holds others, and those below it, refuse what is none of them. By
-// itself, cobra prints the help for it and succeeds.
+// refuseUnknown makes a command that only groups others, and the groups below it, refuse
+// unknown subcommands. By default, cobra prints the help for them and succeeds.
 func refuseUnknown(cmd *cobra.Command) {
 	if cmd.HasSubCommands() && !cmd.Runnable() {
 		cmd.Args = unknownCommand
@@ -64,7 +64,7 @@ func refuseUnknown(cmd *cobra.Command) {
 	}
 }
 
-// unknownCommand refuses arguments that name no subcommand.
+// unknownCommand returns an error for arguments that name no subcommand.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// commands are all commands, the root first.
+// commands returns all commands, the root first.
 func commands(t *testing.T) []*cobra.Command {
 	t.Helper()
 	all := []*cobra.Command{newCommand()}
@@ -22,14 +22,15 @@ func commands(t *testing.T) []*cobra.Command {
 	return all
 }
 
-// TestUnknownCommands: what is no command is refused wherever it is written, and the error names what there is.
+// TestUnknownCommands: an unknown command is refused at every level, and the error names
+// the known ones.
 func TestUnknownCommands(t *testing.T) {
 	for _, cmd := range commands(t) {
 		if !cmd.HasSubCommands() {
 			continue
 		}
 		path := strings.Fields(cmd.CommandPath())[1:]
-		var first string // of the subcommands, with a letter too much
+		var first string // the first subcommand with one letter too many
 		for _, sub := range cmd.Commands() {
 			if first == "" && sub.Name() != "help" && sub.Name() != "completion" {
 				first = sub.Name()
@@ -61,7 +62,7 @@ func TestUnknownCommands(t *testing.T) {
 	}
 }
 
-// TestFlagHelp: what stands for a flag's value in the help is one word.
+// TestFlagHelp: the name of a flag's value in the help is one word.
 func TestFlagHelp(t *testing.T) {
 	for _, cmd := range commands(t) {
 		check := func(f *pflag.Flag) {
@@ -74,7 +75,8 @@ func TestFlagHelp(t *testing.T) {
 	}
 }
 
-// TestChoices: a flag that has one of a few values takes no other, and offers them to the shell.
+// TestChoices: a flag with a fixed set of values takes no other, and offers them to the
+// shell.
 func TestChoices(t *testing.T) {
 	for _, row := range []struct {
 		command, flag string

@@ -1,5 +1,5 @@
 // Command sluice is the Open Service Broker and the tool of its operators.
 //
-// This package holds flags, wiring and printing; every decision is made in the
-// packages that it wires together.
+// This package holds flags, wiring and output. All decisions are made in the packages that
+// it connects.
 package main

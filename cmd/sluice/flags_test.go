@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestNobodyUsesTheDefaultInPlaceOfAFlag: what is the default of a flag is used where the
-// flag is declared and nowhere else. Whoever depends on the setting must be given the
-// flag, or the two part when an operator sets it.
+// TestNobodyUsesTheDefaultInPlaceOfAFlag: the default of a flag is used only where the flag
+// is declared. All other code must be given the flag's value; otherwise the two differ when
+// an operator sets the flag.
 func TestNobodyUsesTheDefaultInPlaceOfAFlag(t *testing.T) {
 	sources, err := filepath.Glob("*.go")
 	if err != nil {
@@ -61,7 +61,8 @@ func declaresFlag(call *ast.CallExpr) bool {
 	return ok && (strings.HasSuffix(method.Sel.Name, "Var") || strings.HasSuffix(method.Sel.Name, "VarP"))
 }
 
-// defaultName is "placement.DefaultProbeEvery", say; empty for everything else.
+// defaultName returns for instance "placement.DefaultProbeEvery"; "" for any other
+// expression.
 func defaultName(e ast.Expr) string {
 	selector, ok := e.(*ast.SelectorExpr)
 	if !ok || !strings.HasPrefix(selector.Sel.Name, "Default") {
@@ -73,7 +74,8 @@ func defaultName(e ast.Expr) string {
 	return ""
 }
 
-// TestMeasurementsKnowHowOftenClustersAreProbed: by the flags of `sluice serve`.
+// TestMeasurementsKnowHowOftenClustersAreProbed: the interval comes from the flags of
+// `sluice serve`.
 func TestMeasurementsKnowHowOftenClustersAreProbed(t *testing.T) {
 	for _, row := range []struct {
 		flags   string

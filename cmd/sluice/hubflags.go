@@ -35,11 +35,11 @@ var scheme = func() *runtime.Scheme {
 	return s
 }()
 
-// fieldOwner owns the fields that the commands apply to the hub.
+// fieldOwner is the field manager of the fields that the commands apply to the hub.
 const fieldOwner = "sluice-cli"
 
-// hubFlags say which hub a command talks to: the embedded one of a running
-// `sluice serve`, through its data folder, or a cluster.
+// hubFlags select the hub of a command: the embedded hub of a running `sluice serve`, found
+// by its data folder, or a cluster.
 type hubFlags struct {
 	dataDir    string
 	kubeconfig string
@@ -53,13 +53,14 @@ func (h *hubFlags) bind(cmd *cobra.Command) {
 	flags.StringVarP(&h.namespace, "namespace", "n", "sluice", "namespace of Sluice's resources in the hub")
 }
 
-// embedded says whether the hub is an embedded one.
+// embedded reports whether no kubeconfig is given. In a pod, config uses the pod's cluster
+// even then.
 func (h *hubFlags) embedded() bool { return h.kubeconfig == "" }
 
-// keysetPath is where `sluice serve` keeps the keyset of its embedded hub.
+// keysetPath is the default path of the keyset of an embedded hub.
 func (h *hubFlags) keysetPath() string { return filepath.Join(h.dataDir, "keyset.json") }
 
-// client returns a client of the hub, waiting for an embedded one that is starting.
+// client returns a client of the hub. It waits for an embedded hub that is starting.
 func (h *hubFlags) client(cmd *cobra.Command) (client.Client, error) {
 	config, err := h.config(cmd)
 	if err != nil {
@@ -68,7 +69,8 @@ func (h *hubFlags) client(cmd *cobra.Command) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: scheme})
 }
 
-// config reaches the hub, waiting for an embedded one that is starting.
+// config returns the configuration of the hub. It waits for an embedded hub that is
+// starting.
 func (h *hubFlags) config(cmd *cobra.Command) (*rest.Config, error) {
 	if h.embedded() {
 		if config, err := rest.InClusterConfig(); err == nil {
@@ -90,13 +92,15 @@ func readHub(path string) (*rest.Config, error) {
 }
 
 const (
-	// spawnPatience is how long a hub is waited for that no process runs: `sluice serve &` takes a moment to begin.
+	// spawnPatience is the wait for a hub without a process: `sluice serve &` takes a moment to
+	// begin.
 	spawnPatience = 3 * time.Second
-	// startPatience is how long a hub is waited for whose process runs and that is not ready.
+	// startPatience is the wait for a hub whose process runs but is not ready.
 	startPatience = time.Minute
 )
 
-// awaitEmbedded reaches the embedded hub. While it does not answer it is waited for, which is said on stderr.
+// awaitEmbedded connects to the embedded hub. It waits while the hub does not answer, and
+// says so on stderr.
 func (h *hubFlags) awaitEmbedded(cmd *cobra.Command) (config *rest.Config, err error) {
 	began, said := time.Now(), false
 	_ = wait.PollUntilContextCancel(cmd.Context(), 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
@@ -119,7 +123,8 @@ func (h *hubFlags) awaitEmbedded(cmd *cobra.Command) (config *rest.Config, err e
 	return config, err
 }
 
-// reachEmbedded reaches the embedded hub if it answers. A hub that was killed leaves its kubeconfig behind.
+// reachEmbedded connects to the embedded hub if it answers. A killed hub leaves its
+// kubeconfig behind.
 func (h *hubFlags) reachEmbedded(ctx context.Context) (*rest.Config, error) {
 	const remedy = "run `sluice serve` first, or name its folder with --data-dir, or a cluster with --kubeconfig"
 	path := hub.KubeconfigPath(h.dataDir)
@@ -141,8 +146,8 @@ func (h *hubFlags) reachEmbedded(ctx context.Context) (*rest.Config, error) {
 	return config, connection.Close()
 }
 
-// apply writes an object of the hub by server-side apply, and reads into it what
-// the hub made of it.
+// apply writes an object to the hub by server-side apply, and reads the hub's version into
+// it.
 func apply(ctx context.Context, c client.Client, object client.Object) error {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -156,8 +161,8 @@ func apply(ctx context.Context, c client.Client, object client.Object) error {
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(written.Object, object)
 }
 
-// defaultDataDir is $SLUICE_DATA_DIR, or sluice in the user's data folder
-// (XDG Base Directory Specification).
+// defaultDataDir returns $SLUICE_DATA_DIR, by default sluice in the user's data folder (XDG
+// Base Directory Specification).
 func defaultDataDir() string {
 	if dir := os.Getenv("SLUICE_DATA_DIR"); dir != "" {
 		return dir

@@ -117,10 +117,10 @@ func newInstanceDescribeCommand(hub *hubFlags) *cobra.Command {
 	return cmd
 }
 
-// planNames are the names of services and plans by their ids, which people do not know.
+// planNames maps service and plan ids to names, because people do not know the ids.
 type planNames map[string]string
 
-// namePlans reads the names of the plans that are offered, or were when they were last accepted.
+// namePlans reads the names of all plans in specs and in last accepted specs.
 func namePlans(ctx context.Context, c client.Client, namespace string) (planNames, error) {
 	var offerings v1alpha1.ServiceOfferingList
 	if err := c.List(ctx, &offerings, client.InNamespace(namespace)); err != nil {
@@ -141,7 +141,8 @@ func namePlans(ctx context.Context, c client.Client, namespace string) (planName
 	return named, nil
 }
 
-// of is an instance's plan as service/plan, or the ids of one that is offered no more.
+// of returns an instance's plan as service/plan, with ids for a plan that is no longer
+// offered.
 func (n planNames) of(instance *v1alpha1.ServiceInstance) string {
 	service, plan := instance.Spec.ServiceID, instance.Spec.Desired.PlanID
 	if name, ok := n[service+" "+plan]; ok {
@@ -150,7 +151,7 @@ func (n planNames) of(instance *v1alpha1.ServiceInstance) string {
 	return service + "/" + plan
 }
 
-// describeInstance says what is known of an instance, each sentence once.
+// describeInstance prints all that is known of an instance, each sentence once.
 func describeInstance(w io.Writer, instance *v1alpha1.ServiceInstance, plans planNames) error {
 	d := newDetails(w)
 	d.line("Instance", "%s", instance.Spec.InstanceID)
@@ -202,7 +203,8 @@ func describeDecision(d *details, decision *v1alpha1.Decision) {
 	}
 }
 
-// describeRoom says who leaves a cluster, or has left it, for the instance.
+// describeRoom prints the instances that leave a cluster, or have left it, for the
+// instance.
 func describeRoom(d *details, key string, p *v1alpha1.Preemption) {
 	if p == nil {
 		return

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestKeyset: a keyset is made once, and only one that is there is rotated.
+// TestKeyset: a keyset is created once, and only an existing one is rotated.
 func TestKeyset(t *testing.T) {
 	dir := t.TempDir()
 	file, typo := filepath.Join(dir, "keyset.json"), filepath.Join(dir, "typo.json")

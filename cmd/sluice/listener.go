@@ -18,18 +18,17 @@ import (
 	"github.com/sluice-dev/sluice/internal/callers"
 )
 
-// listener serves the OSB API: plain HTTP, or HTTPS with files that are read again
-// when they change. It is a manager.Runnable that runs on every replica.
+// listener serves the OSB API over HTTP, or HTTPS with files that are read again when they
+// change. It is a manager.Runnable that runs on every replica.
 type listener struct {
 	address, certificate, key, clientCA string
 	mostConnections                     int
-	// longest is how long an answer may take.
+	// longest is the greatest duration of an answer.
 	longest time.Duration
 
 	handler http.Handler
-	// ready says whether requests can be answered. Until then nobody listens: a
-	// platform takes a refused connection for an outage, but a refused order for an
-	// answer.
+	// ready reports whether requests can be answered. Until then the port is closed: a platform
+	// treats a refused connection as an outage, but a refused order as a final answer.
 	ready func() bool
 }
 
@@ -41,10 +40,10 @@ func (l *listener) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&l.clientCA, "tls-client-ca", "", "CA file; clients must present a certificate that it signed")
 }
 
-// NeedLeaderElection says that every replica serves.
+// NeedLeaderElection returns false: every replica serves.
 func (l *listener) NeedLeaderElection() bool { return false }
 
-// Start serves until ctx ends, and then lets requests under way finish, for as long as a
+// Start serves until ctx ends. It then lets running requests finish, for as long as a
 // platform may wait for a bind.
 func (l *listener) Start(ctx context.Context) error {
 	server := &http.Server{
@@ -52,14 +51,14 @@ func (l *listener) Start(ctx context.Context) error {
 		Handler:           l.handler,
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      max(l.longest, time.Minute) + 20*time.Second, // it counts from the end of the header
+		WriteTimeout:      max(l.longest, time.Minute) + 20*time.Second, // counts from the end of the header
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ConnState:         callers.NewConnections(l.mostConnections).State,
 	}
 	err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) { return l.ready(), nil })
 	if err != nil {
-		return nil // told to stop before it began
+		return nil // ctx ended before it began
 	}
 	socket, err := (&net.ListenConfig{}).Listen(ctx, "tcp", l.address)
 	if err != nil {
@@ -87,7 +86,8 @@ func (l *listener) Start(ctx context.Context) error {
 	return <-stopped
 }
 
-// tls follows the certificate and, at each handshake, the client CA.
+// tls returns a configuration that reloads the certificate when it changes, and the client
+// CA at each handshake.
 func (l *listener) tls(ctx context.Context) (*tls.Config, error) {
 	watcher, err := certwatcher.New(l.certificate, l.key)
 	if err != nil {

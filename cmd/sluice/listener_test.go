@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// TestListener: certificates are read again when they change, and a client CA
-// keeps out clients without a certificate of its.
+// TestListener: certificates are read again when they change, and a client CA refuses
+// clients without a certificate from it.
 func TestListener(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string, content []byte) string {
@@ -59,7 +59,8 @@ func TestListener(t *testing.T) {
 	}
 }
 
-// TestListenerBoundsConnections: who opens many gets no more than half, and others are served.
+// TestListenerBoundsConnections: a client that opens many connections gets at most half of
+// them; others are served.
 func TestListenerBoundsConnections(t *testing.T) {
 	l := &listener{address: freeAddress(t), mostConnections: 8, handler: http.NotFoundHandler(), ready: func() bool { return true }}
 	ctx, stop := context.WithCancel(t.Context())
@@ -104,7 +105,7 @@ func TestListenerBoundsConnections(t *testing.T) {
 	}
 }
 
-// TestListenerWaits: nobody listens before requests can be answered.
+// TestListenerWaits: the port is closed until requests can be answered.
 func TestListenerWaits(t *testing.T) {
 	asked := make(chan struct{})
 	l := &listener{address: freeAddress(t), handler: http.NotFoundHandler(), ready: func() bool {
@@ -139,7 +140,7 @@ func serverPair(t *testing.T) pair {
 	return pair{certificate, key}
 }
 
-// clientPair returns a client's certificate and the CA that signed it: itself.
+// clientPair returns a self-signed client certificate; its CA is the certificate itself.
 func clientPair(t *testing.T) (tls.Certificate, []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -154,7 +155,7 @@ func clientPair(t *testing.T) (tls.Certificate, []byte) {
 	return tls.Certificate{Certificate: [][]byte{own.Raw}, PrivateKey: key}, authority
 }
 
-// get makes one request with a new connection, trusting one certificate only.
+// get makes one request over a new connection, and trusts only one certificate.
 func get(address string, trusted []byte, own ...tls.Certificate) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(trusted)

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// outputFlag is --output: how a command prints what it found.
+// outputFlag is --output, the format of a command's output.
 type outputFlag string
 
 const (
@@ -27,19 +27,19 @@ func (o *outputFlag) bind(cmd *cobra.Command) {
 	bindChoice(cmd, o, "output", "o", "output format", outputTable, outputWide, outputJSON, outputYAML)
 }
 
-// forPeople tells whether a table is asked for, rather than a document.
+// forPeople reports whether the output is a table rather than a document.
 func (o outputFlag) forPeople() bool { return o == outputTable || o == outputWide }
 
-// table is what is printed for people: a header and rows of the same length.
+// table is output for people: a header and rows of the same length.
 type table struct {
 	header []string
 	rows   [][]string
-	// wide are the columns, by their title, that only --output wide shows.
+	// wide lists the titles of columns that only --output wide shows.
 	wide []string
 }
 
-// longestCell is how many characters of a cell a table shows, but for --output wide, so that one long
-// message does not push the columns behind it out of sight.
+// longestCell is the greatest number of characters of a cell, except with --output wide, so
+// that a long message does not push the next columns out of sight.
 const longestCell = 60
 
 // print writes value as JSON or YAML, or the table.
@@ -61,7 +61,7 @@ func (o outputFlag) print(w io.Writer, value any, t table) error {
 	}
 }
 
-// write writes the table, with all columns and their whole text if it is to be wide.
+// write prints the table; with wide, all columns with their whole text.
 func (t table) write(w io.Writer, wide bool) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, row := range append([][]string{t.header}, t.rows...) {
@@ -81,8 +81,9 @@ func (t table) write(w io.Writer, wide bool) error {
 	return tw.Flush()
 }
 
-// printable writes out what a terminal would obey instead of showing: escapes, newlines, marks that turn the
-// direction of writing. Platforms choose instance ids, and providers what they claim.
+// printable escapes characters that a terminal would obey instead of showing: escapes,
+// newlines, marks that change the direction of writing. Platforms choose instance ids, and
+// providers choose their claims.
 func printable(text string) string {
 	clean := func(r rune) bool { return unicode.IsPrint(r) && r != unicode.ReplacementChar }
 	if strings.IndexFunc(text, func(r rune) bool { return !clean(r) }) < 0 {
@@ -99,13 +100,13 @@ func printable(text string) string {
 	return b.String()
 }
 
-// details are what a command says about one thing: a key and a text a line. Lines without a key go on with the
+// details print one object as lines of a key and a text. A line without a key continues the
 // one above.
 type details struct{ tw *tabwriter.Writer }
 
 func newDetails(w io.Writer) *details { return &details{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)} }
 
-// line writes one line.
+// line prints one line.
 func (d *details) line(key, format string, args ...any) {
 	if key != "" {
 		key += ":"
@@ -113,7 +114,7 @@ func (d *details) line(key, format string, args ...any) {
 	fmt.Fprintf(d.tw, "%s\t%s\n", key, printable(fmt.Sprintf(format, args...)))
 }
 
-// flush aligns the lines and writes them.
+// flush aligns the lines and prints them.
 func (d *details) flush() error { return d.tw.Flush() }
 
 // orDash keeps empty cells visible.

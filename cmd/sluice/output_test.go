@@ -23,7 +23,7 @@ func written(t *testing.T, tab table, wide bool) string {
 	return out.String()
 }
 
-// TestTableShowsWhatIsThere: whoever chooses a text chooses nothing but the text of one cell.
+// TestTableShowsWhatIsThere: the author of a text controls only the text of one cell.
 func TestTableShowsWhatIsThere(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain":                    "plain",
@@ -58,7 +58,7 @@ func TestTableCutsLongCells(t *testing.T) {
 	}
 }
 
-// soldCluster has 16 cores and 64Gi, of which others use 2 and 4.
+// soldCluster has 16 cores and 64Gi, of which pods of others use 2 and 4.
 func soldCluster(name string) v1alpha1.MemberCluster {
 	cluster := v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.MemberClusterSpec{Driver: v1alpha1.DriverKube, Tier: v1alpha1.TierCloud}}
 	cluster.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("16"), "memory": resource.MustParse("64Gi")}
@@ -67,7 +67,7 @@ func soldCluster(name string) v1alpha1.MemberCluster {
 	return cluster
 }
 
-// soldInstance has 4 cores and 8Gi of a cluster.
+// soldInstance reserves 4 cores and 8Gi of a cluster.
 func soldInstance(cluster string) v1alpha1.ServiceInstance {
 	instance := v1alpha1.ServiceInstance{ObjectMeta: metav1.ObjectMeta{Name: "si-" + cluster}, Spec: v1alpha1.ServiceInstanceSpec{
 		Platform: "cf", InstanceID: "first", ServiceID: "1111", Desired: v1alpha1.InstanceState{PlanID: "2222"},
@@ -81,7 +81,7 @@ func soldInstance(cluster string) v1alpha1.ServiceInstance {
 	return instance
 }
 
-// TestClusterList: what is sold and free, and what an operator has done with a cluster.
+// TestClusterList: reservations, free capacity, and the operator's marks on a cluster.
 func TestClusterList(t *testing.T) {
 	cordoned, draining, leaving, lost := soldCluster("cordoned"), soldCluster("draining"), soldCluster("leaving"), soldCluster("lost")
 	cordoned.Spec.Unschedulable, draining.Spec.Unschedulable = true, true
@@ -120,7 +120,8 @@ func TestClusterList(t *testing.T) {
 	}
 }
 
-// TestInstanceDescribe: names instead of ids, money as people write it, each sentence once, nothing that a terminal obeys.
+// TestInstanceDescribe: names instead of ids, money in the usual form, each sentence once,
+// nothing that a terminal obeys.
 func TestInstanceDescribe(t *testing.T) {
 	instance := soldInstance("eu")
 	instance.Spec.InstanceID = "evil\x1b[31m\nPlaced on:  nowhere"

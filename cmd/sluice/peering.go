@@ -76,7 +76,7 @@ func newPeeringListCommand(hub *hubFlags) *cobra.Command {
 	return cmd
 }
 
-// truth is a condition in one word.
+// truth returns a condition's status as one word.
 func truth(c *conditionView) string {
 	switch {
 	case c == nil:
@@ -124,7 +124,8 @@ func newPeering(hub *hubFlags, consumer, provider string) *v1alpha1.Peering {
 	}
 }
 
-// awaitPeering waits until a peering is ready, or enough of it, saying on stderr what it waits for.
+// awaitPeering waits until a peering is ready or enough returns true, and prints on stderr
+// what it waits for.
 func awaitPeering(cmd *cobra.Command, c client.Client, peering *v1alpha1.Peering, patience time.Duration, enough func() bool) error {
 	if patience == 0 {
 		return nil
@@ -177,7 +178,7 @@ func newPeeringRemoveCommand(hub *hubFlags) *cobra.Command {
 	return cmd
 }
 
-// removePeering ends a peering, unless an instance has nodes by it.
+// removePeering deletes a peering, unless an instance has virtual nodes through it.
 func removePeering(cmd *cobra.Command, c client.Client, peering *v1alpha1.Peering, patience time.Duration) error {
 	consumer, provider := peering.Spec.Consumer, peering.Spec.Provider
 	var instances v1alpha1.ServiceInstanceList

@@ -79,7 +79,8 @@ finds its ID in the ConfigMap of its Liqo that is labelled app.kubernetes.io/nam
 	return cmd
 }
 
-// invitedPeering is the one of a cluster, invited in a role, with the cluster that invites it.
+// invitedPeering returns the Peering of an invited cluster, in the given role, with the
+// inviting cluster.
 func invitedPeering(hub *hubFlags, role v1alpha1.PeeringSide, name, with string) *v1alpha1.Peering {
 	if role == v1alpha1.SideConsumer {
 		return newPeering(hub, name, with)
@@ -102,7 +103,7 @@ func readDocument[T any](cmd *cobra.Command, file, kind string) (*T, error) {
 	if err != nil {
 		return nil, err
 	}
-	// First what it is: the fields of another document would only be called unknown.
+	// Check the kind first: the fields of another kind would only be reported as unknown.
 	var got metav1.TypeMeta
 	if err := yaml.Unmarshal(data, &got); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
@@ -156,7 +157,7 @@ Accepting again prints the same answer.`,
 	return cmd
 }
 
-// invited is an invitation, and the administrator's access to the cluster that it is for.
+// invited returns an invitation, and the administrator's access to the invited cluster.
 func (f *adminFlags) invited(cmd *cobra.Command, file string) (*liqo.Invitation, *rest.Config, error) {
 	invitation, err := readInvitation(cmd, file)
 	if err != nil {
@@ -313,8 +314,8 @@ func newPeeringWithdrawCommand(hub *hubFlags) *cobra.Command {
 	return cmd
 }
 
-// withdraw ends the peering that a cluster was invited to, in whatever role, and forgets the
-// cluster if it has joined by that.
+// withdraw deletes the peering that a cluster was invited to, in either role, and the
+// MemberCluster if it has joined by that invitation.
 func withdraw(cmd *cobra.Command, hub *hubFlags, c client.Client, name, with string, patience time.Duration) error {
 	ctx := cmd.Context()
 	for _, role := range []v1alpha1.PeeringSide{v1alpha1.SideProvider, v1alpha1.SideConsumer} {

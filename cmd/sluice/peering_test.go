@@ -77,7 +77,7 @@ func TestLiqoFlagsThatExcludeEachOther(t *testing.T) {
 	}
 }
 
-// TestPeeringHelp: every subcommand says what it is for, which flags it has and whose it is.
+// TestPeeringHelp: the help of every subcommand has its path, a summary and its flags.
 func TestPeeringHelp(t *testing.T) {
 	cmd, _, err := newCommand().Find([]string{"peering"})
 	if err != nil {
@@ -118,7 +118,8 @@ func TestPeeringHelp(t *testing.T) {
 	}
 }
 
-// TestPeeringDocuments: an invitation is read as it was written, and nothing else is.
+// TestPeeringDocuments: an invitation is read exactly as it was written; other documents
+// are refused.
 func TestPeeringDocuments(t *testing.T) {
 	write := func(content string) string {
 		file := filepath.Join(t.TempDir(), "document.yaml")
@@ -165,7 +166,7 @@ func TestPeeringDocuments(t *testing.T) {
 	}
 }
 
-// TestOperatorOfInvitations: a cluster joins in the role that it was invited in, and is
+// TestOperatorOfInvitations: a cluster joins in the role of its invitation, and is
 // forgotten with the invitation.
 func TestOperatorOfInvitations(t *testing.T) {
 	h, c, operator, must := operatedHub(t)

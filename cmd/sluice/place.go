@@ -59,7 +59,7 @@ a hub; it fails if it is another one.`,
 	return cmd
 }
 
-// placeFlags are what is asked of placement.
+// placeFlags describe an order for a dry run of placement.
 type placeFlags struct {
 	hub                           *hubFlags
 	service, plan, parameters, id string
@@ -70,7 +70,7 @@ type placeFlags struct {
 	output                        outputFlag
 }
 
-// ask decides by what the hub says.
+// ask decides from the state of the hub.
 func (f *placeFlags) ask(cmd *cobra.Command) error {
 	if !f.dryRun {
 		return errors.New("instances are placed when a platform orders them; use --dry-run to ask where one would land")
@@ -113,7 +113,7 @@ func (f *placeFlags) ask(cmd *cobra.Command) error {
 	return f.show(cmd, recording, verdicts)
 }
 
-// again decides by a file.
+// again decides from a recording.
 func (f *placeFlags) again(cmd *cobra.Command) error {
 	data, err := readInput(cmd, f.replay)
 	if err != nil {
@@ -137,7 +137,7 @@ func (f *placeFlags) show(cmd *cobra.Command, recording *placement.Recording, ve
 	return placement.WriteTable(cmd.OutOrStdout(), verdicts)
 }
 
-// findPlan looks a served plan up by the names that people use.
+// findPlan finds a served plan by the names that people use.
 func findPlan(cmd *cobra.Command, c client.Client, namespace, service, plan string) (*v1alpha1.ServiceOfferingSpec, *catalog.Plan, error) {
 	snapshot, offerings, err := servedCatalog(cmd.Context(), c, namespace)
 	if err != nil {
@@ -156,7 +156,7 @@ func findPlan(cmd *cobra.Command, c client.Client, namespace, service, plan stri
 	return nil, nil, fmt.Errorf("no plan %q of service %q is served; `sluice catalog list` shows them all", plan, service)
 }
 
-// servedCatalog is what the hub's offerings serve.
+// servedCatalog returns the catalog that the hub's offerings serve.
 func servedCatalog(ctx context.Context, c client.Client, namespace string) (*catalog.Snapshot, []v1alpha1.ServiceOffering, error) {
 	var offerings v1alpha1.ServiceOfferingList
 	if err := c.List(ctx, &offerings, client.InNamespace(namespace)); err != nil {

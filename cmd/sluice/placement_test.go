@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// readyCluster is a member cluster with some cores that answers.
+// readyCluster creates a member cluster with some cores that answers.
 func readyCluster(t *testing.T, c client.Client, namespace, name string, cores int64) *v1alpha1.MemberCluster {
 	t.Helper()
 	cluster := &v1alpha1.MemberCluster{
@@ -36,7 +36,7 @@ func readyCluster(t *testing.T, c client.Client, namespace, name string, cores i
 	return cluster
 }
 
-// servedOffering is an offering with a plan of two cores.
+// servedOffering creates an offering with a plan of two cores.
 func servedOffering(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
 	spec := v1alpha1.ServiceOfferingSpec{ID: "service-1", Name: "compute", Description: "Cores.", Bindable: true, Plans: []v1alpha1.Plan{{
@@ -53,7 +53,7 @@ func servedOffering(t *testing.T, c client.Client, namespace string) {
 	}
 }
 
-// deliveredInstance is an instance that has two cores on a cluster.
+// deliveredInstance creates an instance with two cores on a cluster.
 func deliveredInstance(t *testing.T, c client.Client, namespace, name, cluster string) *v1alpha1.ServiceInstance {
 	t.Helper()
 	instance := &v1alpha1.ServiceInstance{

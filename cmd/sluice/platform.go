@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-dev/sluice/broker"
 )
 
-// writeDefaultPlatform makes a platforms file with one platform, "default", whose
-// user "sluice" has a random password.
+// writeDefaultPlatform writes a platforms file with one platform, "default", with the user
+// "sluice" and a random password.
 func writeDefaultPlatform(path string) error {
 	content := fmt.Sprintf(`# Who may call: docs/operating.md, "Platforms". Read again when it changes.
 platforms:
@@ -30,12 +30,13 @@ platforms:
 	return nil
 }
 
-// platformsPath is where a `sluice serve` with an embedded hub keeps its platforms, unless --platforms says otherwise.
+// platformsPath is the default platforms file of a `sluice serve` with an embedded hub.
 func platformsPath(dataDir string) string { return filepath.Join(dataDir, "platforms.yaml") }
 
 func brokerURLPath(dataDir string) string { return filepath.Join(dataDir, "broker.url") }
 
-// writeBrokerURL notes in the data folder where platforms reach the broker; an empty URL notes that this is not known.
+// writeBrokerURL stores the broker's URL for platforms in the data folder; "" stores that
+// it is unknown.
 func writeBrokerURL(dataDir, url string) error {
 	path := brokerURLPath(dataDir)
 	err := os.Remove(path)
@@ -60,10 +61,10 @@ func newPlatformCommand() *cobra.Command {
 	return cmd
 }
 
-// platformFlags say where platforms are listed.
+// platformFlags name the file of platforms.
 type platformFlags struct{ dataDir, file string }
 
-// read returns the platforms, after the same checks as `sluice serve` makes.
+// read returns the platforms, after the same checks as in `sluice serve`.
 func (f *platformFlags) read() ([]broker.ListedPlatform, error) {
 	path := f.file
 	if path == "" {
@@ -147,5 +148,5 @@ SLUICE_PASSWORD, or SLUICE_TOKEN. Of several users or tokens it prints the first
 	}
 }
 
-// shellQuote writes a text as one word of a POSIX shell.
+// shellQuote quotes a text as one word of a POSIX shell.
 func shellQuote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

@@ -9,14 +9,15 @@ import (
 	"testing"
 )
 
-// TestPlatformShow: a shell reads what is printed, whatever the password is made of, and finds the broker by it.
+// TestPlatformShow: a shell can read the output, whatever characters the password has, and
+// find the broker with it.
 func TestPlatformShow(t *testing.T) {
 	for _, row := range []struct {
 		name     string
 		serve    serveFlags
 		url      string
 		platform string
-		want     string // what the shell makes of it
+		want     string // the shell's value
 	}{
 		{name: "as made at the first start", url: "http://127.0.0.1:8080", want: "sluice"},
 		{name: "all interfaces, with a certificate", serve: serveFlags{listener: listener{address: ":8443", certificate: "tls.crt"}}, url: "https://127.0.0.1:8443", want: "sluice"},

@@ -95,7 +95,8 @@ func newProviderListCommand(hub *hubFlags) *cobra.Command {
 	return cmd
 }
 
-// clustersRunBy names a provider's clusters, with a remark at those that are kept out.
+// clustersRunBy names a provider's clusters, and marks those that are kept out of
+// placement.
 func clustersRunBy(clusters []v1alpha1.MemberCluster, provider string) []string {
 	var names []string
 	for _, c := range clusters {
@@ -126,7 +127,7 @@ func statesOf(credentials []v1alpha1.SelfDescription, provider string) string {
 	return strings.Join(parts, ", ")
 }
 
-// yesNo shows a condition, with its message where it is not true.
+// yesNo shows a condition, with its message if it is not true.
 func yesNo(condition *conditionView) string {
 	switch {
 	case condition == nil:
@@ -137,7 +138,7 @@ func yesNo(condition *conditionView) string {
 	return "no: " + condition.message
 }
 
-// identityFlags name an organisation that signs.
+// identityFlags name an organisation that signs credentials.
 type identityFlags struct{ did, keys string }
 
 func (f *identityFlags) bind(cmd *cobra.Command) {
@@ -146,7 +147,7 @@ func (f *identityFlags) bind(cmd *cobra.Command) {
 	_ = cmd.MarkFlagRequired("did")
 }
 
-// read reads the keys, and tells which it leaves out.
+// read reads the keys, and reports the ones that it omits.
 func (f *identityFlags) read(tell io.Writer) (v1alpha1.Identified, error) {
 	identified := v1alpha1.Identified{DID: f.did}
 	if f.keys == "" {
@@ -167,7 +168,7 @@ func (f *identityFlags) read(tell io.Writer) (v1alpha1.Identified, error) {
 	return identified, nil
 }
 
-// keySource says where the keys of an organisation come from.
+// keySource names the source of an organisation's keys.
 func keySource(i v1alpha1.Identified) string {
 	switch {
 	case i.Keys != nil:

@@ -46,7 +46,7 @@ docs/trust.md says what is proven to whom.`,
 	return cmd
 }
 
-// folder is where a provider keeps what it says and signs.
+// folder holds a provider's description, keys and signed credentials.
 type folder string
 
 func (f *folder) bind(cmd *cobra.Command) {
@@ -88,7 +88,7 @@ func (f folder) signer() (*selfdescription.Signer, error) {
 // token is a credential or a presentation in compact serialisation, and the file it was read from.
 type token struct{ file, compact string }
 
-// readTokens reads files, and of folders all that end in .jwt, sorted by name.
+// readTokens reads files, and all .jwt files of folders, sorted by name.
 func readTokens(paths ...string) ([]token, error) {
 	var tokens []token
 	for _, path := range paths {

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/member"
 )
 
-// clusterFacts are what ties a ClusterBinding to a cluster: the uid of its namespace
-// kube-system, and the digest of its API server's public key.
+// clusterFacts returns the values that tie a ClusterBinding to a cluster: the UID of its
+// namespace kube-system, and the digest of its API server's public key.
 func clusterFacts(ctx context.Context, kubeconfig string) (uid, keyHash string, err error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

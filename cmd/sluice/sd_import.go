@@ -59,7 +59,7 @@ may name the issuer's DID where it should name a key: say with --key which of th
 	return cmd
 }
 
-// printVerdict waits until a credential has been looked at, and prints what was found.
+// printVerdict waits until a credential is verified or rejected, and prints the report.
 func printVerdict(cmd *cobra.Command, c client.Client, sd *v1alpha1.SelfDescription) error {
 	err := wait.PollUntilContextTimeout(cmd.Context(), 100*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
 		err := c.Get(ctx, client.ObjectKeyFromObject(sd), sd)

@@ -21,7 +21,8 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription/shape"
 )
 
-// sdInitFlags are what a provider says of itself; all of it can be changed in the file later.
+// sdInitFlags are a provider's statements about itself; all of them can be changed in the
+// file later.
 type sdInitFlags struct {
 	dir                              folder
 	did, base, algorithm             string
@@ -99,7 +100,7 @@ Run again, it keeps the key and refuses to overwrite the description.`,
 	return cmd
 }
 
-// key makes the folder, the key and what is published of it, unless they are there.
+// key creates the folder and the key unless they exist, and writes the files to publish.
 func (f *sdInitFlags) key() (*selfdescription.Signer, error) {
 	if err := os.MkdirAll(string(f.dir), 0o755); err != nil {
 		return nil, err
@@ -133,7 +134,7 @@ func (f *sdInitFlags) newKey() error {
 		if err != nil {
 			return err
 		}
-		key.KeyID = own + "#" + strings.TrimPrefix(own, "did:key:") // the one fragment that a did:key has
+		key.KeyID = own + "#" + strings.TrimPrefix(own, "did:key:") // the only fragment of a did:key
 	}
 	return writeJSON(f.dir.path(keyFile), key, 0o600)
 }
@@ -166,7 +167,7 @@ func (f *sdInitFlags) describe(cmd *cobra.Command, issuer string) error {
 	return nil
 }
 
-// draft is what the flags and the clusters say.
+// draft returns a description from the flags and the clusters.
 func (f *sdInitFlags) draft(ctx context.Context, issuer string) (*draft.Draft, error) {
 	terms, err := f.terms()
 	if err != nil {
@@ -223,7 +224,7 @@ func baseOf(issuer string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(document, "/did.json"), "/.well-known") + "/selfdescription"
 }
 
-// writeJSON writes a file that is whole or not there.
+// writeJSON writes a file atomically.
 func writeJSON(path string, value any, mode fs.FileMode) error {
 	data, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
@@ -243,5 +244,5 @@ func orElse(value, otherwise string) string {
 	return value
 }
 
-// clusterTimeout bounds what is asked of a cluster.
+// clusterTimeout limits requests to a cluster.
 const clusterTimeout = 15 * time.Second

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription"
 )
 
-// sdPresentFlags say to whom, and what.
+// sdPresentFlags select the broker and the credentials.
 type sdPresentFlags struct {
 	dir      folder
 	to       string
@@ -52,18 +52,19 @@ A presentation is worth something to whoever it is made for, and to nobody else.
 	return cmd
 }
 
-// brokerHTTP speaks with brokers.
+// brokerHTTP is the client for requests to brokers.
 var brokerHTTP = &http.Client{Timeout: time.Minute}
 
-// challenge is what a broker answers to POST /selfdescriptions/challenges.
+// challenge is a broker's response to POST /selfdescriptions/challenges.
 type challenge struct {
 	Nonce    string `json:"nonce"`
 	Audience string `json:"audience"`
-	// Description of why there is none, of an answer that is an error.
+	// Description of the error, in an error response.
 	Description string `json:"description"`
 }
 
-// present asks for a nonce, signs for it and for what is to be done, and sends.
+// present asks for a nonce, signs a presentation for that nonce and operation, and sends
+// it.
 func (f *sdPresentFlags) present(cmd *cobra.Command) error {
 	signer, err := f.dir.signer()
 	if err != nil {
@@ -111,7 +112,7 @@ func (f *sdPresentFlags) present(cmd *cobra.Command) error {
 	return fmt.Errorf("%s refused the presentation with status %d: %s", f.to, status, orElse(answer.Description, "it does not say why"))
 }
 
-// expectedAudience is the DID of the broker that the user means.
+// expectedAudience returns the DID of the broker that the user means.
 func (f *sdPresentFlags) expectedAudience() (string, error) {
 	to, err := url.Parse(f.to)
 	if err != nil || to.Host == "" || (to.Scheme != "https" && to.Scheme != "http") {
@@ -123,13 +124,13 @@ func (f *sdPresentFlags) expectedAudience() (string, error) {
 	return "did:web:" + strings.ReplaceAll(to.Host, ":", "%3A"), nil
 }
 
-// presented is what a broker answers to a presentation.
+// presented is a broker's response to a presentation.
 type presented struct {
 	// Report of the presentation itself.
 	Report selfdescription.Report `json:"report"`
-	// Credentials in it, in the order in which they were presented.
+	// Credentials of the presentation, in its order.
 	Credentials []presentedCredential `json:"credentials"`
-	// Description of why nothing was taken, of an answer that is an error.
+	// Description of the error, in an error response.
 	Description string `json:"description"`
 }
 
@@ -140,7 +141,8 @@ type presentedCredential struct {
 	Report selfdescription.Report `json:"report"`
 }
 
-// print shows the answer, and fails if the broker refused the presentation or a credential.
+// print shows the response, and fails if the broker refused the presentation or a
+// credential.
 func (p *presented) print(w io.Writer, files map[string]string) error {
 	if failed := p.Report.Failed(); failed != nil {
 		fmt.Fprintln(w, "presentation")
@@ -165,7 +167,7 @@ func (p *presented) print(w io.Writer, files map[string]string) error {
 	return nil
 }
 
-// post sends one request to the broker and decodes its answer, which is JSON.
+// post sends one request to the broker and decodes its JSON response.
 func (f *sdPresentFlags) post(ctx context.Context, path, contentType string, body []byte, answer any) (status int, err error) {
 	target := strings.TrimSuffix(f.to, "/") + path
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
@@ -191,5 +193,5 @@ func (f *sdPresentFlags) post(ctx context.Context, path, contentType string, bod
 	return response.StatusCode, nil
 }
 
-// maxAnswer bounds what is read of a broker, in bytes.
+// maxAnswer limits the bytes that are read of a response.
 const maxAnswer = 4 << 20

@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription/did"
 )
 
-// askingBroker verifies what is presented to it in a name, with the keys of a
-// folder, and keeps nothing.
+// askingBroker verifies presentations under a name, with the keys of a folder, and stores
+// nothing.
 func askingBroker(t *testing.T, name, dir string) *httptest.Server {
 	t.Helper()
 	known, err := readKeys(io.Discard, []string{filepath.Join(dir, "did.json")})
@@ -72,8 +72,8 @@ func TestSDPresentHandsInEveryCredential(t *testing.T) {
 	}
 }
 
-// TestSDPresentSignsForNobodyElse: a broker in the middle cannot have a
-// presentation made for another one.
+// TestSDPresentSignsForNobodyElse: a broker in the middle cannot obtain a presentation for
+// another one.
 func TestSDPresentSignsForNobodyElse(t *testing.T) {
 	dir := initialised(t)
 	mustSluice(t, "sd", "sign", "--dir", dir)
@@ -86,7 +86,7 @@ func TestSDPresentSignsForNobodyElse(t *testing.T) {
 func TestSDPresentSaysWhatWasRefused(t *testing.T) {
 	dir, other := initialised(t), initialised(t)
 	mustSluice(t, "sd", "sign", "--dir", dir)
-	server := askingBroker(t, "did:web:broker.example", other) // which knows another key of the provider
+	server := askingBroker(t, "did:web:broker.example", other) // knows another key of the provider
 	out, err := sluice(t, "sd", "present", "--dir", dir, "--to", server.URL, "--audience", "did:web:broker.example")
 	if err == nil || !strings.Contains(out, "✗ signature") {
 		t.Errorf("want the step that failed, got %v:\n%s", err, out)

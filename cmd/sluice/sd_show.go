@@ -45,7 +45,7 @@ a file ("-" is standard input), an http or https URL, or the digest of a credent
 	return cmd
 }
 
-// parseDigest reads a digest as Subresource Integrity or in hexadecimal.
+// parseDigest parses a digest as Subresource Integrity or in hexadecimal.
 func parseDigest(text string) (selfdescription.Digest, bool) {
 	if raw, err := hex.DecodeString(text); err == nil && len(raw) == len(selfdescription.Digest{}) {
 		return selfdescription.Digest(raw), true
@@ -87,7 +87,7 @@ func download(cmd *cobra.Command, url string) ([]byte, error) {
 	return data, nil
 }
 
-// showToken prints header and payload of a JWT, which are not verified.
+// showToken prints header and payload of a JWT without verifying it.
 func showToken(w io.Writer, compact string) error {
 	parts := strings.Split(compact, ".")
 	if len(parts) != 3 {
@@ -108,7 +108,7 @@ func showToken(w io.Writer, compact string) error {
 	return err
 }
 
-// findStored reads a credential that the hub holds.
+// findStored reads a credential from the hub.
 func findStored(ctx context.Context, hub *hubFlags, c client.Client, digest selfdescription.Digest) (*v1alpha1.SelfDescription, error) {
 	stored := &v1alpha1.SelfDescription{}
 	key := client.ObjectKey{Namespace: hub.namespace, Name: v1alpha1.SelfDescriptionName(digest)}
@@ -118,7 +118,7 @@ func findStored(ctx context.Context, hub *hubFlags, c client.Client, digest self
 	return stored, nil
 }
 
-// showStored prints a credential that the hub holds, and its report.
+// showStored prints a credential from the hub, and its report.
 func showStored(cmd *cobra.Command, hub *hubFlags, digest selfdescription.Digest) error {
 	c, err := hub.client(cmd)
 	if err != nil {
@@ -143,7 +143,7 @@ func showStored(cmd *cobra.Command, hub *hubFlags, digest selfdescription.Digest
 	return nil
 }
 
-// printReport prints how the hub verified something.
+// printReport prints the steps of a verification by the hub.
 func printReport(w io.Writer, report []v1alpha1.VerificationStep) {
 	for _, s := range report {
 		fmt.Fprintf(w, "  %s %-10s %s\n", mark(selfdescription.Result(s.Result)), s.Step, s.Message)

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription/shape"
 )
 
-// sdSignFlags say what is attested about others' credentials; without them the
+// sdSignFlags select the statements to sign about others' credentials. Without them, the
 // folder's own description is signed.
 type sdSignFlags struct {
 	dir         folder
@@ -77,7 +77,7 @@ What your word is worth is for each broker's operator to say: sluice issuer add 
 	return cmd
 }
 
-// signDescription signs everything the description says.
+// signDescription signs everything that the description states.
 func signDescription(w io.Writer, dir folder, signer *selfdescription.Signer, now time.Time) error {
 	data, err := os.ReadFile(dir.path(descriptionFile))
 	if err != nil {
@@ -114,7 +114,7 @@ func signDescription(w io.Writer, dir folder, signer *selfdescription.Signer, no
 	return nil
 }
 
-// attest signs something about the credentials of others.
+// attest signs a statement about the credentials of others.
 func (f *sdSignFlags) attest(w io.Writer, signer *selfdescription.Signer, now time.Time) error {
 	a := f.attestation
 	for _, path := range f.about {
@@ -159,9 +159,9 @@ func signTo(w io.Writer, file string, signer *selfdescription.Signer, document s
 	return err
 }
 
-// checkShape says in one error all that a subject lacks of its type's shape.
+// checkShape returns one error with everything that a subject lacks of its type's shape.
 func checkShape(name string, subject map[string]any) error {
-	text, err := json.Marshal(subject) // the shapes are of JSON
+	text, err := json.Marshal(subject) // the shapes describe JSON
 	if err != nil {
 		return err
 	}

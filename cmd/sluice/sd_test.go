@@ -43,8 +43,8 @@ func mustSluice(t *testing.T, args ...string) string {
 	return out
 }
 
-// apiServer is a cluster as far as clusterFacts looks at it. It returns the path of
-// a kubeconfig and the digest of its public key.
+// apiServer serves as much of a cluster as clusterFacts reads. It returns the path of a
+// kubeconfig and the digest of the server's public key.
 func apiServer(t *testing.T, uid types.UID) (kubeconfig, keyHash string) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -73,7 +73,7 @@ func apiServer(t *testing.T, uid types.UID) (kubeconfig, keyHash string) {
 	return kubeconfig, "sha256-" + base64.StdEncoding.EncodeToString(digest[:])
 }
 
-// initialised is a folder after `sluice sd init` for one cluster.
+// initialised returns a folder after `sluice sd init` for one cluster.
 func initialised(t *testing.T, more ...string) string {
 	t.Helper()
 	kubeconfig, _ := apiServer(t, "uid-of-the-cluster")
@@ -229,8 +229,8 @@ func TestSDSignRefusesWhatAVerifierWould(t *testing.T) {
 	}
 }
 
-// TestSDAttests: a notary repeats a number, a body certifies; signing the
-// description again keeps the notary's.
+// TestSDAttests: a notary confirms a number, a body certifies; signing the description
+// again keeps the notary's credential.
 func TestSDAttests(t *testing.T) {
 	dir, notary, certifier := initialised(t), t.TempDir(), t.TempDir()
 	credentials := filepath.Join(dir, "credentials")
@@ -257,7 +257,7 @@ func TestSDAttests(t *testing.T) {
 	}
 }
 
-// TestSDNeedsNoWebServerWithDIDKey: the DID is made of the key, and tells it.
+// TestSDNeedsNoWebServerWithDIDKey: the DID contains the key.
 func TestSDNeedsNoWebServerWithDIDKey(t *testing.T) {
 	dir := initialised(t, "--did", "did:key")
 	mustSluice(t, "sd", "sign", "--dir", dir)
@@ -266,8 +266,8 @@ func TestSDNeedsNoWebServerWithDIDKey(t *testing.T) {
 	}
 }
 
-// TestSDVerifyTakesKeysOnlyOfTheDIDThatPublishesThem: a forger's key counts for nobody
-// but the forger, wherever in the files it stands.
+// TestSDVerifyTakesKeysOnlyOfTheDIDThatPublishesThem: a forger's key verifies only the
+// forger's credentials, in whichever file it is.
 func TestSDVerifyTakesKeysOnlyOfTheDIDThatPublishesThem(t *testing.T) {
 	dir, forger, honest := initialised(t), t.TempDir(), t.TempDir()
 	mustSluice(t, "sd", "sign", "--dir", dir)
@@ -279,7 +279,7 @@ func TestSDVerifyTakesKeysOnlyOfTheDIDThatPublishesThem(t *testing.T) {
 		return set.Keys[0]
 	}
 	forged, own := key(forger), key(dir)
-	forged["kid"] = own["kid"] // as if it were the provider's
+	forged["kid"] = own["kid"] // pretends to be the provider's
 	method := object{"id": own["kid"], "type": "JsonWebKey2020", "controller": "did:web:provider.example", "publicKeyJwk": forged}
 	evil := func(method object) object {
 		return object{"id": "did:web:evil.example", "verificationMethod": []object{method}, "assertionMethod": []any{own["kid"]}}
@@ -316,7 +316,7 @@ func TestSDVerifyTakesKeysOnlyOfTheDIDThatPublishesThem(t *testing.T) {
 	})
 }
 
-// TestSDVerifyLeavesOutKeysThatItCannotUse, says which, and uses the others.
+// TestSDVerifyLeavesOutKeysThatItCannotUse: it names them and uses the others.
 func TestSDVerifyLeavesOutKeysThatItCannotUse(t *testing.T) {
 	dir := initialised(t)
 	mustSluice(t, "sd", "sign", "--dir", dir)
@@ -324,7 +324,7 @@ func TestSDVerifyLeavesOutKeysThatItCannotUse(t *testing.T) {
 	readJSON(t, filepath.Join(dir, "did.json"), &document)
 	methods, listed := document["verificationMethod"].([]any), document["assertionMethod"].([]any)
 	good := methods[0].(object)
-	good["id"] = good["id"].(string)[strings.Index(good["id"].(string), "#"):] // relative ids are ids
+	good["id"] = good["id"].(string)[strings.Index(good["id"].(string), "#"):] // relative ids are valid ids
 	secp256k1 := object{"kty": "EC", "crv": "secp256k1", "x": "WfY7Px6AgH6x-_dgAoRbg8weYRJA36ON-gQiFnETrqw", "y": "IzFx3BUGztK0cyDStiunXbrZYYTtKbOUzx16SUK0sAY"}
 	document["verificationMethod"] = append(methods, object{"id": "#coins", "type": "JsonWebKey2020", "controller": document["id"], "publicKeyJwk": secp256k1})
 	document["assertionMethod"] = append(listed, "#coins",

@@ -66,7 +66,7 @@ whether the cluster is the one that a ClusterBinding names. "sluice sd present" 
 	return cmd
 }
 
-// verified is what --output json prints of a credential.
+// verified is the result for one credential, as --output json prints it.
 type verified struct {
 	File   string                 `json:"file"`
 	Type   string                 `json:"type,omitempty"`
@@ -109,8 +109,8 @@ func verifyTokens(cmd *cobra.Command, verifier *selfdescription.Verifier, tokens
 	return nil
 }
 
-// verifySet shows what the credentials prove together of each cluster that one of
-// them binds, to somebody who takes nobody's word but the provider's.
+// verifySet shows, for each cluster that a credential binds, what the credentials prove
+// together. It trusts no issuer except the provider itself.
 func verifySet(w io.Writer, set []*selfdescription.Credential) error {
 	refused := 0
 	for _, c := range set {
@@ -160,8 +160,8 @@ func mark(result selfdescription.Result) string {
 	return "·"
 }
 
-// readKeys reads public keys from DID documents and JSON Web Key Sets, by DID. It tells
-// which keys of a file it leaves out.
+// readKeys reads public keys from DID documents and JSON Web Key Sets, by DID. It reports
+// the keys that it omits.
 func readKeys(tell io.Writer, files []string) (map[string]*jose.JSONWebKeySet, error) {
 	known, from := map[string]*jose.JSONWebKeySet{}, map[string]string{}
 	for _, file := range files {
@@ -178,7 +178,7 @@ func readKeys(tell io.Writer, files []string) (map[string]*jose.JSONWebKeySet, e
 	return known, nil
 }
 
-// readKeySet reads a DID document or, where it is none, a JSON Web Key Set.
+// readKeySet reads a DID document, or else a JSON Web Key Set.
 func readKeySet(tell io.Writer, file string) (*did.Published, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {

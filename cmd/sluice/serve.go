@@ -104,7 +104,7 @@ platforms.yaml of the data folder.`,
 	return cmd
 }
 
-// serve runs until the context ends, or something it needs fails.
+// serve runs until the context ends or something that it needs fails.
 func (f *serveFlags) serve(ctx context.Context) error {
 	logger := f.logger()
 	shutdownTracing, err := startTracing(ctx)
@@ -181,20 +181,20 @@ func (f *serveFlags) serve(ctx context.Context) error {
 	}
 }
 
-// everywhere runs on every replica, not only on the one that reconciles.
+// everywhere is a manager.Runnable for every replica, not only the leader.
 type everywhere func(context.Context) error
 
 func (f everywhere) Start(ctx context.Context) error { return f(ctx) }
 func (everywhere) NeedLeaderElection() bool          { return false }
 
-// manager returns the controllers' manager. With a cluster as the hub, replicas
-// elect the one that reconciles.
+// manager returns the controllers' manager. If a cluster is the hub, the replicas elect a
+// leader.
 func (f *serveFlags) manager(h *hub.Hub) (ctrl.Manager, error) {
 	options := manager.Options{
 		Scheme: scheme,
 		Cache: cache.Options{
 			DefaultNamespaces: map[string]cache.Config{h.Namespace: {}},
-			DefaultTransform:  cache.TransformStripManagedFields(), // nothing reads them, and they are half of an object
+			DefaultTransform:  cache.TransformStripManagedFields(), // nothing reads them, and they are half of an object's size
 		},
 		GracefulShutdownTimeout: ptr(max(f.bindTimeout, time.Minute) + 5*time.Second),
 		Metrics: metricsserver.Options{BindAddress: f.metricsListen, ExtraHandlers: map[string]http.Handler{
@@ -209,7 +209,7 @@ func (f *serveFlags) manager(h *hub.Hub) (ctrl.Manager, error) {
 	return ctrl.NewManager(h.Config, options)
 }
 
-// elect has the replicas elect the leader, and keeps the controllers of the others from
+// elect makes the replicas elect a leader, and keeps the controllers of the others from
 // writing.
 func (f *serveFlags) elect(h *hub.Hub, options *manager.Options) (err error) {
 	if f.leaseDuration < 2*time.Second || f.leaseDuration%time.Second != 0 {
@@ -231,7 +231,8 @@ func (f *serveFlags) elect(h *hub.Hub, options *manager.Options) (err error) {
 	return nil
 }
 
-// leadership of this replica among several; nil if it is the only one.
+// leadership returns the election among several replicas; nil with an embedded hub, which
+// has one.
 func (f *serveFlags) leadership() placement.Leadership {
 	if f.lease == nil {
 		return nil
@@ -251,7 +252,7 @@ func (f *serveFlags) broker(h *hub.Hub, live client.WithWatch, served *catalog.C
 	})
 }
 
-// assemble adds everything that runs to the manager.
+// assemble adds all runnables and controllers to the manager, except self-descriptions.
 func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub, live client.WithWatch, served *catalog.Catalog, keys *seal.Keyset) error {
 	connections := &member.Connections{Reader: live, Namespace: h.Namespace, Keys: keys, Wrap: f.lease.Fence}
 	if err := mgr.Add(&catalog.Feed{Cache: mgr.GetCache(), Namespace: h.Namespace, Catalog: served}); err != nil {
@@ -316,8 +317,8 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 	return mgr.Add(&f.listener)
 }
 
-// selectableIn reads in the catalog by which labels consumers of an instance's plan may select
-// clusters.
+// selectableIn looks up in the catalog the label keys by which consumers of an instance's
+// plan may select clusters.
 func selectableIn(served *catalog.Catalog) liqo.Selectable {
 	return func(instance *v1alpha1.ServiceInstance) []string {
 		id := instance.Spec.Desired.PlanID
@@ -332,7 +333,7 @@ func selectableIn(served *catalog.Catalog) liqo.Selectable {
 	}
 }
 
-// join registers Sluice on a cluster that was made, as `sluice cluster add` does on
+// join registers Sluice on a cluster that it created, as `sluice cluster add` does on
 // others.
 func join(ctx context.Context, connections *member.Connections, keys *seal.Keyset, management, instance string, as *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error) {
 	made, err := connections.Made(ctx, management, instance)
@@ -351,8 +352,8 @@ func join(ctx context.Context, connections *member.Connections, keys *seal.Keyse
 	return v1alpha1.ClusterAccess{SealedKubeconfig: sealed}, err
 }
 
-// firstStart makes what an embedded hub needs and nobody named: a keyset, and a
-// platform that can call.
+// firstStart creates the files of an embedded hub that no flag names: a keyset, and a
+// platform with credentials.
 func (f *serveFlags) firstStart(logger *slog.Logger) error {
 	if f.keyset == "" {
 		f.keyset = filepath.Join(f.dataDir, "keyset.json")
@@ -374,7 +375,8 @@ func (f *serveFlags) firstStart(logger *slog.Logger) error {
 	return nil
 }
 
-// publicURL is where platforms reach the OSB API, as far as the flags say it; empty where they do not.
+// publicURL returns the URL of the OSB API for platforms, as far as the flags show it; ""
+// if they do not.
 func (f *serveFlags) publicURL() string {
 	if f.trust.publicURL != "" {
 		return f.trust.publicURL
@@ -393,11 +395,11 @@ func (f *serveFlags) publicURL() string {
 	return scheme + "://" + net.JoinHostPort(host, port)
 }
 
-// logger returns the process's log, and gives it to the libraries too.
+// logger returns the process's logger, and makes the libraries use it too.
 func (f *serveFlags) logger() *slog.Logger {
 	options := &slog.HandlerOptions{}
 	if f.verbose {
-		options.Level = slog.Level(-1) // V(1), the steps of Sluice's controllers; below are those of the libraries
+		options.Level = slog.Level(-1) // V(1), the steps of Sluice's controllers; the libraries' steps are below it
 	}
 	var handler slog.Handler = slog.NewTextHandler(os.Stderr, options)
 	if f.logFormat == logJSON {

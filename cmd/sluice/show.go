@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// conditionView is what the commands show of a condition.
+// conditionView holds the fields of a condition that the commands show.
 type conditionView struct {
 	isTrue     bool
 	reason     string
@@ -22,7 +22,7 @@ type conditionView struct {
 	generation int64
 }
 
-// viewCondition returns nil when there is no such condition yet.
+// viewCondition returns nil if the condition does not exist yet.
 func viewCondition(conditions []metav1.Condition, kind string) *conditionView {
 	c := meta.FindStatusCondition(conditions, kind)
 	if c == nil {
@@ -51,8 +51,8 @@ func quantities(list corev1.ResourceList) string {
 	return orDash(strings.Join(names, ", "))
 }
 
-// gib writes bytes as people read them: in Gi with at most one digit after the
-// point where they make a tenth of one, and as they are otherwise.
+// gib formats bytes for people: from 0.1Gi on in Gi, rounded to one digit after the point;
+// smaller amounts unchanged.
 func gib(q *resource.Quantity) string {
 	gi := float64(q.Value()) / (1 << 30)
 	if gi < 0.1 {
@@ -61,7 +61,7 @@ func gib(q *resource.Quantity) string {
 	return strconv.FormatFloat(math.Round(gi*10)/10, 'f', -1, 64) + "Gi"
 }
 
-// count writes a number of things, for instance "1 node" or "2 nodes".
+// count formats a number of things, for instance "1 node" or "2 nodes".
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

@@ -14,9 +14,8 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.26.0"
 )
 
-// startTracing exports traces when OpenTelemetry's environment variables name an
-// endpoint (OpenTelemetry Environment Variable Specification). The function that
-// it returns sends what is left.
+// startTracing exports traces if OpenTelemetry's environment variables name an endpoint
+// (OpenTelemetry Environment Variable Specification). stop sends the remaining ones.
 func startTracing(ctx context.Context) (stop func(), err error) {
 	otel.SetTextMapPropagator(propagation.TraceContext{})
 	if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {

@@ -26,7 +26,7 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription/trust"
 )
 
-// trustFlags say who the broker is and whom it asks for keys.
+// trustFlags configure the broker's identity and the hosts that it asks for keys.
 type trustFlags struct {
 	publicURL    string
 	describe     string
@@ -50,7 +50,7 @@ func (f *trustFlags) bind(cmd *cobra.Command) {
 	flags.DurationVar(&f.measureEvery, "measure-window", 24*time.Hour, "length of one measurement")
 }
 
-// name is the broker's DID (did:web method specification, 3.1); empty if it has no URL.
+// name returns the broker's DID (did:web method specification, 3.1); "" without a URL.
 func (f *trustFlags) name() (string, error) {
 	if f.publicURL == "" {
 		return "", nil
@@ -62,7 +62,8 @@ func (f *trustFlags) name() (string, error) {
 	return "did:web:" + strings.ReplaceAll(u.Host, ":", "%3A"), nil
 }
 
-// organisation reads who runs the broker; nil if nobody says so.
+// organisation reads the description of the organisation that runs the broker; nil without
+// --describe.
 func (f *trustFlags) organisation(name string) (*draft.Draft, error) {
 	if f.describe == "" {
 		return nil, nil
@@ -81,7 +82,8 @@ func (f *trustFlags) organisation(name string) (*draft.Draft, error) {
 	return described, nil
 }
 
-// probed takes what probes of member clusters find, each of which is probed so often; nil
+// probed returns the receiver of the probes of member clusters, each of which is probed
+// once in every; nil if nothing is measured.
 // if nothing is measured.
 func (f *trustFlags) probed(every time.Duration) func(string, time.Time, time.Duration, error) {
 	if f.vantage == "" || f.publicURL == "" {
@@ -91,10 +93,10 @@ func (f *trustFlags) probed(every time.Duration) func(string, time.Time, time.Du
 	return f.measure.Probes.Probed
 }
 
-// leastProbes of a window say something.
+// leastProbes is the least number of probes for which a window is meaningful.
 const leastProbes = 10
 
-// checkMeasure refuses windows that nobody could measure in.
+// checkMeasure refuses windows that are too short for a measurement.
 func (f *trustFlags) checkMeasure() error {
 	if f.measureEvery < time.Minute {
 		return fmt.Errorf("--measure-window %s: want a minute at least", f.measureEvery)
@@ -105,7 +107,7 @@ func (f *trustFlags) checkMeasure() error {
 	return nil
 }
 
-// assemble adds self-descriptions to the manager and in front of the broker.
+// assemble adds self-descriptions to the manager and to the broker's handler.
 func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, next http.Handler) (http.Handler, error) {
 	name, err := f.name()
 	if err != nil {
@@ -138,7 +140,8 @@ func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, n
 	if err != nil {
 		return nil, err
 	}
-	// Every replica takes presentations, so this one is not kept from writing.
+	// Every replica accepts presentations, so the fence that keeps other replicas from writing must
+	// not hold this client.
 	everywhere, err := client.New(h.Config, client.Options{Scheme: scheme, Cache: &client.CacheOptions{Reader: mgr.GetCache()}})
 	if err != nil {
 		return nil, fmt.Errorf("connect to the hub: %w", err)
@@ -148,7 +151,7 @@ func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, n
 	}, next), nil
 }
 
-// prefixes reads the addresses of a flag.
+// prefixes parses the addresses of a flag.
 func prefixes(flag string, texts []string) (all []netip.Prefix, err error) {
 	for _, text := range texts {
 		prefix, err := netip.ParsePrefix(text)

@@ -14,7 +14,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/hub"
 )
 
-// operatedHub is an embedded hub, and Sluice's commands on it.
+// operatedHub starts an embedded hub and returns functions that run Sluice's commands on
+// it.
 func operatedHub(t *testing.T) (h *hub.Hub, c client.Client, operator func(args ...string) (string, error), must func(args ...string) string) {
 	t.Helper()
 	dataDir := t.TempDir()
@@ -42,8 +43,8 @@ func operatedHub(t *testing.T) (h *hub.Hub, c client.Client, operator func(args 
 	return h, c, operator, must
 }
 
-// TestOperatorOfTrust walks through what an operator does about providers and
-// issuers, on an embedded hub.
+// TestOperatorOfTrust runs an operator's commands for providers and issuers on an embedded
+// hub.
 func TestOperatorOfTrust(t *testing.T) {
 	h, c, operator, must := operatedHub(t)
 	dir := initialised(t)
@@ -169,7 +170,7 @@ func TestOperatorOfTrust(t *testing.T) {
 	})
 }
 
-// lineWith is the line of a table that begins with a name.
+// lineWith returns the line of a table that begins with a name.
 func lineWith(text, name string) string {
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, name+" ") {

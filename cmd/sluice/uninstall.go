@@ -43,8 +43,8 @@ Sluice's service account stays on the member clusters: remove it there with
 	return cmd
 }
 
-// uninstall deletes what has finalizers, in the order in which one needs the other, and waits
-// for each kind to be gone.
+// uninstall deletes the kinds with finalizers in the order of their dependencies, and waits
+// until each kind is gone.
 func uninstall(ctx context.Context, w io.Writer, c client.Client, namespace string, patience time.Duration) error {
 	instances, err := namesOf(ctx, c, namespace, &v1alpha1.ServiceInstanceList{})
 	if err != nil {
