@@ -80,7 +80,7 @@ func (c Credentials) Reveal() (json.RawMessage, error) {
 	}
 	out.Kubeconfig = string(kubeconfig)
 	out.revealedCluster = out.Clusters[0]
-	out.Name = "" // clusters contains it, to tell them apart
+	out.Name = "" // only the entries of clusters need it, to be distinct
 	object, err := json.Marshal(out)
 	if err != nil {
 		return nil, fmt.Errorf("marshal credentials: %w", err)

@@ -112,7 +112,7 @@ func (e *unreadError) reason() string {
 	}
 }
 
-// say records why something was not found.
+// say records the reason why something was not found.
 func (l *looker) say(ctx context.Context, err error) {
 	if err == nil {
 		return

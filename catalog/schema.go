@@ -294,7 +294,7 @@ func compile(document []byte) (*jsonschema.Schema, error) {
 	return compiled, nil
 }
 
-// ParameterError says which parameter a plan does not accept, and why.
+// ParameterError reports which parameter a plan does not accept, and why.
 type ParameterError struct {
 	// Path is a JSON Pointer into the parameters; empty means the parameters as a whole.
 	Path string

@@ -79,8 +79,8 @@ type MemberClusterList struct {
 	Items []MemberCluster `json:"items"`
 }
 
-// MemberClusterSpec says how to reach a member cluster and what the operator and
-// its provider declare about it.
+// MemberClusterSpec holds the access to a member cluster, and what the operator and the
+// provider declare about it.
 // +kubebuilder:validation:XValidation:rule="(has(self.driver) && self.driver == 'capi') == has(self.capacity)",message="a cluster with the driver capi, and no other, has a capacity"
 // +kubebuilder:validation:XValidation:rule="!has(self.capacity) || !has(self.sell)",message="a cluster with the driver capi says in capacity what it sells"
 // +kubebuilder:validation:XValidation:rule="(has(self.driver) && self.driver == 'liqo') || !(has(self.liqo) || has(self.consumers))",message="only a cluster with the driver liqo has the sections liqo and consumers"

@@ -6,9 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// PlacementPolicy says where instances may be placed and what is preferred. All
-// policies that match a request apply: requirements of all of them hold, weights
-// of preferences add up.
+// PlacementPolicy restricts the clusters for instances, and ranks them. All policies that
+// match a request apply together: every requirement must hold, and weights of preferences
+// add up.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

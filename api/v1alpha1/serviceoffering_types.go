@@ -142,9 +142,9 @@ type Plan struct {
 	// +kubebuilder:validation:Minimum=30
 	// +kubebuilder:default=3600
 	MaximumPollingDurationSeconds int32 `json:"maximumPollingDurationSeconds,omitempty"`
-	// WaitFor selects the orders that wait when they fit nowhere: those that free capacity or a
-	// returning cluster could place (Capacity), or all (Anything). Other orders fail at once, with
-	// the reasons.
+	// WaitFor selects the orders that wait when they fit nowhere: those that could be placed once
+	// capacity becomes free or a cluster returns (Capacity), or all (Anything). Other orders fail
+	// at once, with the reasons.
 	// +kubebuilder:default=Capacity
 	WaitFor WaitFor `json:"waitFor,omitempty"`
 	// MaintenanceInfo of new instances.
