@@ -108,8 +108,8 @@ func (c *Controller) SetupWithManager(ctx context.Context, m ctrl.Manager) error
 }
 
 // instanceTurned passes the changes of an instance that matter to its bindings: it becomes
-// delivered, it can never be delivered, its clusters change, or the way in which it is
-// reached changes.
+// delivered, its deletion begins, its present or former clusters change, or the path by
+// which it is reached changes.
 var instanceTurned = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {

@@ -61,9 +61,9 @@ func (c *Controller) refresh(ctx context.Context, b *v1alpha1.ServiceBinding, in
 	return c.lookAgain(b, instance, found), nil
 }
 
-// lookAgain returns the time of the next look. It is soon if a peering or an address is
-// about to become ready, and sooner for young bindings, because consumers deploy at about
-// the time of the bind. A jitter spreads bindings that were made at the same time.
+// lookAgain returns the delay until the next look. It is short if a peering or an address
+// is about to become ready, and for young bindings, because consumers deploy at about the
+// time of the bind. A jitter spreads the looks at bindings that were made at the same time.
 func (c *Controller) lookAgain(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, found sight) reconcile.Result {
 	const jitter, often = 0.1, 4 // often is the number of looks while the age grows by the factor e
 	again := c.Refresh

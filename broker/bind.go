@@ -117,8 +117,8 @@ func (s *server) newBinding(c *call, request *bindRequest) (*v1alpha1.ServiceBin
 	return b, plan, nil
 }
 
-// rotate makes b the successor of another binding of the same instance and fills in what
-// the request omits from it. Both are valid until the old one is deleted.
+// rotate makes b the successor of another binding of the same instance. Fields that the
+// request omits are taken from that binding. Both are valid until the old one is deleted.
 func (s *server) rotate(c *call, b *v1alpha1.ServiceBinding, predecessorID string, plan *catalog.Plan) error {
 	if !plan.IsBindingRotatable() {
 		return badRequest("predecessor_binding_id: bindings of plan %s cannot be rotated.", plan.Name)

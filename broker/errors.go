@@ -44,7 +44,7 @@ type Error struct {
 	Status int
 	// Code is the field error of the body.
 	Code string
-	// Description for the end user. If empty, the body is empty too, as OSB requires for 410.
+	// Description for the end user. If empty, the body is the empty object of 410.
 	Description string
 	// InstanceUsable reports, after a failed update or deprovision, whether the instance still
 	// works.

@@ -42,7 +42,7 @@ func (s *server) token(name string, o v1alpha1.Operation) string {
 // proofSeparator separates the token of a deletion from its proof.
 const proofSeparator = "."
 
-// operationOf returns the bytes that a proof signs: one operation of one resource.
+// operationOf returns the bytes that a proof authenticates: one operation of one resource.
 func operationOf(name, token string) []byte { return []byte("operation/" + name + "/" + token) }
 
 // asked is the parsed query parameter operation.

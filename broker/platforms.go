@@ -107,8 +107,8 @@ func ParsePlatforms(document []byte) (*Platforms, error) {
 }
 
 // Authenticate returns the platform that sent a request. Its running time depends neither
-// on the known credentials nor on how many bytes of the sent ones are right. A request with
-// an Authorization header is judged by that header alone.
+// on which credentials are known nor on how many bytes of the sent ones are right. A
+// request with an Authorization header is judged by that header alone.
 func (p *Platforms) Authenticate(r *http.Request) (*Platform, bool) {
 	platform, _, ok := p.identify(r)
 	return platform, ok
