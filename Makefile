@@ -40,6 +40,7 @@ e2e: ## Everything else that is real: the docs, the chart, lost and made cluster
 images: ## What the tests on kind run, at the lowest priority; built once, then kept
 	@echo "test: images of kind nodes and of Liqo"
 	@nice -n 19 test/kind/node-image.sh >/dev/null
+	@nice -n 19 test/kind/tools.sh kube-router >/dev/null
 	@nice -n 19 test/kind/liqo-images.sh >/dev/null
 
 lint: ## Formatting, vet, staticcheck, and which package may import which
