@@ -1,22 +1,20 @@
-// Package answers decides which HTTP answers are believed to be a Kubernetes API
-// server's own.
+// Package answers decides which HTTP answers are accepted as a Kubernetes API server's own.
 //
-// A load balancer, a proxy or a login page that stands in for an API server answers
-// too: with a plain 404, with `200 {}`, with HTML. client-go takes the first for "the
-// object is gone" and the second for an object without content, and whoever acts on
-// that loses what is still there. [Transport] sits below every client of a hub or a
-// member cluster, and lets through only what an API server says in its own words. All
-// else is an [*Error], which is a fault to retry.
+// A load balancer, a proxy or a login page in front of an API server answers too: with a plain
+// 404, with `200 {}`, with HTML. client-go takes the first for "the object is gone" and the
+// second for an object without content. A controller that acts on that deletes objects that
+// still exist. [Transport] sits below every client of a hub or a member cluster. It passes only
+// answers that an API server gives. Everything else is an [*Error]: a fault to retry.
 //
-// Believed are (Kubernetes API Conventions, "Response Status Kind", "HTTP Status codes"):
+// Accepted are (Kubernetes API Conventions, "Response Status Kind", "HTTP Status codes"):
 //
-//   - an object of the API group and version, name and namespace that were asked for;
+//   - an object of the API group and version, name and namespace of the request;
 //   - a list of that API group and version, with a resource version;
 //   - an error that is a Status object with the code of the answer;
-//   - "not found", to reads and deletions, only if that Status names the very object,
-//     and the cluster has shown since a moment ago that it is the one it was ([Pin]);
-//   - a plain 404 for an API that the server does not serve by its own list of APIs.
+//   - "not found", for reads and deletions, only if that Status names the requested object
+//     and the cluster has confirmed its identity recently ([Pin]);
+//   - a plain 404 for an API that is not in the server's own list of APIs.
 //
-// Answers 429 and 5xx pass as they are: client-go retries them, and nobody concludes
-// anything from them.
+// Answers 429 and 5xx pass unchanged: client-go retries them, and no caller concludes anything
+// from them.
 package answers

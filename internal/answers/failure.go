@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// checkFailure believes in errors that are a Status.
+// checkFailure accepts an error only if it is a Status.
 func (t *Transport) checkFailure(ask asked, response *http.Response) error {
 	status, err := statusOf(response)
 	missing := response.StatusCode == http.StatusNotFound
@@ -29,7 +29,7 @@ func (t *Transport) checkFailure(ask asked, response *http.Response) error {
 	case status.Reason != metav1.StatusReasonNotFound:
 		return doubtful("its Status gives the reason %q", status.Reason)
 	case !ask.reads() || ask.Verb == "list" || ask.Verb == "watch":
-		return nil // nothing is concluded from what else a write did not find
+		return nil // a write that found nothing leads to no conclusion
 	case status.Details.Name != ask.Name || status.Details.Group != ask.APIGroup && status.Details.Group != "" || !ask.isNamed(status.Details.Kind):
 		return doubtful("its Status is about %s %s", status.Details.Kind, status.Details.Name)
 	}
@@ -44,7 +44,7 @@ func (ask asked) isNamed(kind string) bool {
 	return strings.EqualFold(resource, ask.Resource)
 }
 
-// statusOf reads an answer's Status, and puts the body back.
+// statusOf reads the Status in an answer, and restores the body.
 func statusOf(response *http.Response) (*metav1.Status, error) {
 	body, err := peek(response)
 	if err != nil {
@@ -66,8 +66,8 @@ func statusOf(response *http.Response) (*metav1.Status, error) {
 	return status, nil
 }
 
-// checkUnserved believes in a 404 without a name, which is how API servers answer for
-// APIs that they do not serve, if the server's own list of APIs has none such.
+// checkUnserved accepts a 404 without a name if the server's own list of APIs does not have the
+// requested API. API servers answer so for APIs that they do not serve.
 func (t *Transport) checkUnserved(ask asked, why error) error {
 	if why == nil {
 		why = doubtful("its Status names no object")
@@ -114,8 +114,8 @@ func (t *Transport) checkUnserved(ask asked, why error) error {
 	return nil
 }
 
-// get asks the server something else with the credentials of a request; *doubt where the
-// answer is not of the kind.
+// get sends the server another GET request with the credentials of like. It returns *doubt if
+// the answer is not of the given kind.
 func (t *Transport) get(like *http.Request, path, kind string, into any) error {
 	r := like.Clone(like.Context())
 	r.Method, r.Body, r.ContentLength, r.GetBody = http.MethodGet, nil, 0, nil

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// head is how every object and list of the API begins.
+// head is the beginning of every object and list of the API.
 type head struct {
 	metav1.TypeMeta
 	Metadata struct {
@@ -27,7 +27,7 @@ type head struct {
 	}
 }
 
-// checkObject believes in an object that is the one asked for, or a list of such.
+// checkObject accepts an object only if it is the requested one, or a list of such objects.
 func checkObject(ask asked, response *http.Response) error {
 	h, err := headOf(response)
 	if err != nil {
@@ -58,13 +58,13 @@ func checkObject(ask asked, response *http.Response) error {
 	return nil
 }
 
-// isPartial reports whether a server shows the metadata only, as it was asked to.
+// isPartial reports whether the server sent only the metadata, as the request asked.
 func isPartial(h *head) bool {
 	return strings.HasPrefix(h.APIVersion, "meta.k8s.io/") && strings.HasPrefix(h.Kind, "PartialObjectMetadata")
 }
 
-// isOf reports whether a kind is that of the resource, by the names of Kubernetes' own
-// APIs. Those of other APIs are not derived from each other.
+// isOf reports whether a kind belongs to the requested resource, by the names of Kubernetes'
+// own APIs. In other APIs the kind cannot be derived from the resource's name.
 func isOf(ask asked, kind string, isList bool) bool {
 	if !scheme.Scheme.IsGroupRegistered(ask.APIGroup) {
 		return true
@@ -76,8 +76,8 @@ func isOf(ask asked, kind string, isList bool) bool {
 	return plural.Resource == ask.Resource || singular.Resource == ask.Resource
 }
 
-// checkDone believes in a Status that says that what was asked for is done, which is how
-// deletions and some subresources are answered.
+// checkDone accepts a Status that reports success. Deletions and some subresources are answered
+// so.
 func checkDone(ask asked, response *http.Response) error {
 	status, err := statusOf(response)
 	if err != nil {
@@ -95,7 +95,7 @@ func checkDone(ask asked, response *http.Response) error {
 	return nil
 }
 
-// checkDiscovery believes in lists of APIs.
+// checkDiscovery accepts lists of APIs only.
 func checkDiscovery(response *http.Response) error {
 	body, err := peek(response)
 	if err != nil {
@@ -108,10 +108,10 @@ func checkDiscovery(response *http.Response) error {
 	return doubtful("want a list of APIs, got %s", excerpt(body))
 }
 
-// protobuf is how an object in Kubernetes' protocol buffers begins.
+// protobuf is the beginning of an object in Kubernetes' protocol buffers.
 var protobuf = []byte("k8s\x00")
 
-// headOf reads the beginning of an answer's body, and puts it back.
+// headOf reads the beginning of an answer's body, and restores the body.
 func headOf(response *http.Response) (*head, error) {
 	var first [4]byte
 	n, err := io.ReadFull(response.Body, first[:])
@@ -132,13 +132,13 @@ func headOf(response *http.Response) (*head, error) {
 	return h, nil
 }
 
-// joined is a body that has been read from.
+// joined is a body whose beginning has been read already.
 type joined struct {
 	io.Reader
 	io.Closer
 }
 
-// jsonHead reads as far as kind, version and metadata, which API servers write first.
+// jsonHead reads up to kind, version and metadata, which API servers write first.
 func jsonHead(body io.Reader) (*head, error) {
 	decoder := json.NewDecoder(body)
 	if token, err := decoder.Token(); err != nil || token != json.Delim('{') {
@@ -209,9 +209,9 @@ func protobufHead(response *http.Response) (*head, error) {
 	return h, nil
 }
 
-// headIn is the kind and version in a body that has been read.
+// headIn returns the kind and version in a complete body.
 func headIn(body []byte) head {
 	var h head
-	_ = json.Unmarshal(body, &h) // what is no object has no kind
+	_ = json.Unmarshal(body, &h) // a body that is not an object has no kind
 	return h
 }

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Pin is the object by whose UID a cluster is known. It is safe for concurrent use.
+// Pin identifies a cluster by the UID of one object. It is safe for concurrent use.
 type Pin struct {
 	// Path of the object, for instance "/api/v1/namespaces/kube-system"; Kind is its kind.
 	Path, Kind string
-	// For is how long a cluster that has shown its identity need not show it again.
+	// For is how long a confirmed identity is valid before it is checked again.
 	For time.Duration
 
 	mu    sync.Mutex
@@ -24,22 +24,22 @@ func KubeSystem() *Pin {
 	return &Pin{Path: "/api/v1/namespaces/kube-system", Kind: "Namespace", For: time.Second}
 }
 
-// Set says which cluster it is. Before that nothing is checked.
+// Set records the UID of the cluster. Before Set nothing is checked.
 func (p *Pin) Set(uid string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.uid, p.shown = uid, time.Now()
 }
 
-// UID is that of Set.
+// UID returns the UID given to Set.
 func (p *Pin) UID() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.uid
 }
 
-// confirm has the cluster show its identity, unless it has done so a moment ago; *doubt
-// where it is another one.
+// confirm checks the identity of the cluster, unless it was checked within Pin.For. It returns
+// *doubt if another cluster answers.
 func (p *Pin) confirm(t *Transport, like *http.Request) error {
 	if p == nil {
 		return nil
@@ -64,7 +64,7 @@ func (p *Pin) confirm(t *Transport, like *http.Request) error {
 	return nil
 }
 
-// Stranger says that a cluster is not the one that it was.
+// Stranger is the message that another cluster answers than before, with both UIDs.
 func Stranger(was, is string) string {
 	return fmt.Sprintf("it is another cluster than before: its UID is %q instead of %q", is, was)
 }

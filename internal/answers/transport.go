@@ -14,13 +14,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Error says that an answer is not one that an API server gives to such a request.
+// Error means that an answer is not one that an API server gives to such a request.
 type Error struct {
 	// Request is the method and path.
 	Request string
 	// Status is the status line of the answer.
 	Status string
-	// Why it is not believed.
+	// Why is the reason.
 	Why string
 }
 
@@ -28,14 +28,14 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("something else than the API server answers %s with %q: %s", e.Request, e.Status, e.Why)
 }
 
-// IsForeign reports whether err says that an answer was not believed.
+// IsForeign reports whether err contains an *Error.
 func IsForeign(err error) bool {
 	var e *Error
 	return errors.As(err, &e)
 }
 
-// Check makes every client that is built on config believe only what an API server
-// says. The pin is asked before any "not found" is believed; it may be nil.
+// Check makes every client built on config accept only answers of an API server. The pin is
+// checked before any "not found" is accepted; it may be nil.
 func Check(config *rest.Config, pin *Pin) {
 	base := ""
 	if server, err := url.Parse(config.Host); err == nil {
@@ -44,9 +44,9 @@ func Check(config *rest.Config, pin *Pin) {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &Transport{base: base, next: next, pin: pin} })
 }
 
-// Transport passes on answers that an API server gives, and fails with *Error on others.
+// Transport passes on the answers of an API server, and returns *Error for any others.
 type Transport struct {
-	base string // of the API server's paths, as behind a proxy that serves several
+	base string // prefix of the API server's paths, for instance behind a proxy for several servers
 	next http.RoundTripper
 	pin  *Pin
 }
@@ -55,7 +55,7 @@ var requestInfos = &request.RequestInfoFactory{
 	APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api"),
 }
 
-// asked is a request, as an API server understands it.
+// asked is a request in the terms of an API server.
 type asked struct {
 	*request.RequestInfo
 	*http.Request
@@ -86,15 +86,15 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go reach the transport below, to close its connections.
 func (t *Transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// doubt says why an answer is not believed.
+// doubt is the reason why an answer is not accepted.
 type doubt struct{ reason string }
 
 func (d *doubt) Error() string { return d.reason }
 
 func doubtful(format string, args ...any) error { return &doubt{fmt.Sprintf(format, args...)} }
 
-// check returns *doubt for what is not believed. It may read the answer's body, and leaves
-// it to be read again.
+// check returns *doubt for an answer that is not accepted. It may read the answer's body, and
+// restores it.
 func (t *Transport) check(ask asked, response *http.Response) error {
 	switch code := response.StatusCode; {
 	case code == http.StatusTooManyRequests, code >= 500, code == http.StatusSwitchingProtocols, code == http.StatusNotModified:
@@ -110,13 +110,14 @@ func (t *Transport) check(ask asked, response *http.Response) error {
 	case !ask.IsResourceRequest:
 		return checkDiscovery(response)
 	case ask.Verb == "watch":
-		return nil // its events are decoded one by one, and what is none ends the watch
+		return nil // the watch decodes its events one by one, and ends at the first invalid one
 	default:
 		return checkObject(ask, response)
 	}
 }
 
-// isStream reports whether the answer is somebody else's bytes: a container's or a Service's.
+// isStream reports whether the answer's bytes come from a container or a Service, not from the
+// API server.
 func (ask asked) isStream() bool {
 	switch ask.Subresource {
 	case "attach", "exec", "log", "portforward", "proxy":
@@ -131,7 +132,7 @@ func isDiscovery(path string) bool {
 
 func isHealth(path string) bool { return path == "/readyz" || path == "/livez" || path == "/healthz" }
 
-// checkHealth believes in health that is stated as API servers state it.
+// checkHealth accepts a health answer only in the form that API servers give it.
 func checkHealth(ask asked, response *http.Response) error {
 	if response.StatusCode >= 400 || ask.URL.Query().Has("verbose") {
 		return nil
@@ -143,10 +144,10 @@ func checkHealth(ask asked, response *http.Response) error {
 	return err
 }
 
-// mostOfAnError is the longest error, health or discovery answer that is looked at.
+// mostOfAnError is the most bytes that are read of an error, health or discovery answer.
 const mostOfAnError = 16 << 20
 
-// peek reads the body of an answer, and puts it back.
+// peek reads the body of an answer, and restores it.
 func peek(response *http.Response) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(response.Body, mostOfAnError))
 	_ = response.Body.Close()
@@ -154,7 +155,7 @@ func peek(response *http.Response) ([]byte, error) {
 	return body, err
 }
 
-// excerpt is the beginning of a body, printable.
+// excerpt returns the beginning of a body, with printable characters only.
 func excerpt(body []byte) string {
 	const shown = 80
 	if len(body) == 0 {

@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// mostCallers are remembered; when they are more, all are forgotten, which lets each
-// of them have one burst again.
+// mostCallers is how many addresses are remembered. With more, all are forgotten, which allows
+// each of them one more burst.
 const mostCallers = 10_000
 
 // Calls counts how often each address calls.
@@ -24,13 +24,14 @@ type Calls struct {
 	limits map[netip.Addr]*rate.Limiter
 }
 
-// NewCalls lets each address call that often.
+// NewCalls returns a counter that allows each address perSecond calls a second, and burst at
+// once.
 func NewCalls(perSecond float64, burst int, c clock.PassiveClock) *Calls {
 	return &Calls{perSecond: rate.Limit(perSecond), burst: burst, clock: c, limits: map[netip.Addr]*rate.Limiter{}}
 }
 
-// Count counts a call, and returns 0, or how long to wait before the next if it was one too
-// many.
+// Count counts a call. It returns 0 if the call is allowed, and otherwise how long to wait
+// before the next.
 func (c *Calls) Count(from netip.Addr) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,7 +52,7 @@ func (c *Calls) Count(from netip.Addr) time.Duration {
 	return 0
 }
 
-// Wait returns what Count would, without counting.
+// Wait returns what Count would return, without counting a call.
 func (c *Calls) Wait(from netip.Addr) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,7 +64,8 @@ func (c *Calls) Wait(from netip.Addr) time.Duration {
 	return time.Duration(max(missing, 0) / float64(c.perSecond) * float64(time.Second))
 }
 
-// Address is where a request comes from; the zero address where that is not known.
+// Address returns the address that a request comes from, or the zero address if that is not
+// known.
 func Address(r *http.Request) netip.Addr { return addressOf(r.RemoteAddr) }
 
 func addressOf(remote string) netip.Addr {

@@ -10,13 +10,13 @@ import (
 	"syscall"
 )
 
-// mostConnections is how many connections a server has use for: platforms keep a few each.
+// mostConnections is how many connections a server needs at most: a platform keeps a few.
 const mostConnections = 4096
 
-// Connections bounds the connections of an http.Server, whose ConnState is State. What is
-// one too many takes the place of another that does nothing: the one that has waited longest
-// among those of the address that has most. Where none does nothing, it is closed itself. No
-// address has more than half of them.
+// Connections limits the connections of an http.Server; set the server's ConnState to State. At
+// the limit, a new connection replaces an idle one: the one that has been idle longest, among
+// those of the address with the most connections. If none is idle, the new connection is
+// closed. No address may have more than half of the limit.
 type Connections struct {
 	most int
 
@@ -25,25 +25,24 @@ type Connections struct {
 	addresses map[netip.Addr]*address
 }
 
-// connection is one that is open.
+// connection is an open connection.
 type connection struct {
 	net.Conn
 	from *address
-	// idle is its place among those of its address that do nothing; nil while it does
-	// something.
+	// idle is its element in the address's list of idle connections; nil while it is active.
 	idle *list.Element
 }
 
-// address has connections.
+// address is the connections of one address.
 type address struct {
 	at   netip.Addr
 	open int
-	idle list.List // of *connection, the one that has waited longest first
+	idle list.List // of *connection, the longest idle first
 }
 
-// NewConnections bounds them by a number; 0 means half of the descriptors that the process
-// may have, and 4,096 at most. The other half is for the hub and the member clusters. (The
-// limit is the hard one: Go raises the soft one at start.)
+// NewConnections sets the limit to most. 0 means half of the file descriptors that the process
+// may have, and at most 4,096; the other half is for the hub and the member clusters.
+// (Descriptors are counted by the hard limit: Go raises the soft limit to it at start.)
 func NewConnections(most int) *Connections {
 	if most == 0 {
 		most = mostConnections
@@ -55,7 +54,7 @@ func NewConnections(most int) *Connections {
 	return &Connections{most: max(most, 2), open: map[net.Conn]*connection{}, addresses: map[netip.Addr]*address{}}
 }
 
-// State follows a connection.
+// State follows the state of a connection.
 func (c *Connections) State(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,7 +74,7 @@ func (c *Connections) State(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// begin counts a connection, and closes one, perhaps itself, where there are too many.
+// begin counts a connection. At the limit it closes one, perhaps the new one.
 func (c *Connections) begin(conn net.Conn) {
 	at := addressOf(conn.RemoteAddr().String())
 	from := c.addresses[at]
@@ -105,8 +104,7 @@ func (c *Connections) begin(conn net.Conn) {
 	shut(leaves.Conn)
 }
 
-// mostCrowded is the address that has most connections, of those that have one that does
-// nothing.
+// mostCrowded returns the address with the most connections, of those with an idle one.
 func (c *Connections) mostCrowded() *address {
 	var most *address
 	for _, a := range c.addresses {
@@ -142,7 +140,7 @@ func (c *connection) busy() {
 	}
 }
 
-// shut closes a connection at once: one of TLS says no goodbye, which might block.
+// shut closes a connection at once, without the closing message of TLS, which might block.
 func shut(conn net.Conn) {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()

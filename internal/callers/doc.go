@@ -1,6 +1,6 @@
-// Package callers bounds what anybody may ask of a server before it is known who it is: how
-// many connections are open, and how often one address calls.
+// Package callers limits what a client may do before it has authenticated: how many connections
+// are open, and how often one address calls.
 //
-// An address is that of the connection: behind a proxy, all clients have the proxy's. An
-// IPv6 address stands for its /64, as a customer has that many.
+// The address is that of the connection: behind a proxy, all clients have the proxy's. An IPv6
+// address stands for its /64, because one customer usually has a whole /64.
 package callers

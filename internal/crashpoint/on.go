@@ -15,8 +15,8 @@ var (
 	dying sync.Mutex // never released: only one goroutine dies
 )
 
-// Hit kills the process, as kill -9 would, if name is among the armed crash points, and
-// disarms it first, so that the process started next runs past it.
+// Hit kills the process, as kill -9 would, if name is among the armed crash points. It disarms
+// the point first, so that the next process runs past it.
 func Hit(name string) {
 	if file == "" {
 		return

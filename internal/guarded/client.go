@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// Timeout of one request, from name resolution to the last byte, where its client has no other.
+// Timeout of one request, from name resolution to the last byte, for clients without a timeout
+// of their own.
 const Timeout = 10 * time.Second
 
 // Bounds of a client.
@@ -37,10 +38,10 @@ type Options struct {
 	Resolver *net.Resolver
 }
 
-// NewClient returns a client that asks strangers' hosts: no redirects, no proxies, no
-// compression, no cookies, public addresses only, everything bounded. The address
-// is checked when the socket is made, after the name was resolved, so a name that
-// changes its address in between leads nowhere.
+// NewClient returns a client for hosts that are not trusted: no redirects, no proxies, no
+// compression, no cookies, public addresses only, everything bounded. The address is checked
+// when the socket is created, after name resolution. So a name that changes its address in
+// between gains nothing.
 func NewClient(options Options) *http.Client {
 	dialer := &net.Dialer{
 		Timeout:  connectTimeout,
@@ -66,7 +67,7 @@ func NewClient(options Options) *http.Client {
 	}
 }
 
-// AddressError says that a host's address may not be connected to.
+// AddressError means that connecting to a host's address is not allowed.
 type AddressError struct {
 	Address netip.Addr
 }
@@ -90,9 +91,9 @@ func checkAddress(address string, allowed []netip.Prefix) error {
 	return nil
 }
 
-// Global unicast is what IPv4 has left once these are taken out, and 2000::/3 without
-// these: what the IANA special-purpose address registries (RFC 6890) do not call
-// globally reachable, and transition mechanisms that carry any IPv4 address.
+// These ranges are not global unicast: all that the IANA special-purpose address registries
+// (RFC 6890) do not call globally reachable, and transition mechanisms that carry any IPv4
+// address. Allowed are IPv4 without these ranges, and 2000::/3 without these ranges.
 var (
 	notPublic = []netip.Prefix{
 		netip.MustParsePrefix("0.0.0.0/8"),       // this network
@@ -129,14 +130,13 @@ func isPublic(addr netip.Addr) bool {
 	return true
 }
 
-// ErrRedirect says that a host answers with a redirect.
+// ErrRedirect means that a host answered with a redirect.
 var ErrRedirect = errors.New("it redirects, which is not followed")
 
 // RefuseRedirect is an http.Client's CheckRedirect that follows none.
 func RefuseRedirect(*http.Request, []*http.Request) error { return ErrRedirect }
 
-// bounded lets a number of requests through at once; a request ends when its body is
-// closed.
+// bounded limits the number of requests at once; a request ends when its body is closed.
 type bounded struct {
 	slots chan struct{}
 	next  http.RoundTripper

@@ -1,7 +1,7 @@
-// Package guarded is the HTTP client for hosts whose names come from strangers or from
-// plans: DID documents, status lists, charts. The address is checked when the connection
-// is made, after name resolution, so that a name cannot lead into a private network;
-// redirects and proxies are not followed; time and number of requests are bounded.
+// Package guarded is the HTTP client for hosts named by clients or by plans: DID documents,
+// status lists, charts. The address is checked when the connection is made, after name
+// resolution, so that a name cannot lead into a private network. Redirects and proxies are not
+// followed. The time and the number of requests are bounded.
 //
-// Which hosts may be asked at all, and how long an answer may be, is the caller's to say.
+// The caller decides which hosts may be asked, and how long an answer may be.
 package guarded

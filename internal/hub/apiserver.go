@@ -49,12 +49,12 @@ const (
 type apiServer struct {
 	config *rest.Config
 	cancel context.CancelFunc
-	ended  chan error // receives why it ended, then is closed
+	ended  chan error // receives the error that ended the server, then is closed
 	ready  chan struct{}
 }
 
-// startAPIServer serves on listener what the etcd at endpoint stores, and
-// returns when it does. The listener is closed by stop, or with an error.
+// startAPIServer serves on listener the content of the etcd at endpoint, and returns when it is
+// ready. The listener is closed by stop, or before an error is returned.
 func startAPIServer(ctx context.Context, listener net.Listener, endpoint string) (*apiServer, error) {
 	certificate, key, err := newCertificate()
 	if err != nil {
@@ -126,10 +126,9 @@ func (a *apiServer) awaitReady(ctx context.Context) error {
 	}
 }
 
-// serverConfig is the generic part: who may come in, and no more machinery than
-// a single administrator on the loopback interface needs. There is no admission
-// chain, no fair queueing and no limit on requests in flight, because all
-// clients are ours.
+// serverConfig configures authentication, and only what a single administrator on the loopback
+// interface needs. There is no admission chain, no fair queueing and no limit on requests in
+// flight, because all clients are Sluice's own.
 func serverConfig(serving *genericserver.SecureServingInfo, loopback *rest.Config, adminToken string) *genericserver.RecommendedConfig {
 	config := genericserver.NewRecommendedConfig(apiserver.Codecs)
 	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
@@ -163,11 +162,10 @@ func etcdOptions(endpoint string) *options.EtcdOptions {
 	storage := storagebackend.NewDefaultConfig(storagePrefix, apiserver.Codecs.LegacyCodec(apiextensionsv1.SchemeGroupVersion))
 	storage.Transport.ServerList = []string{endpoint}
 	etcdOptions := options.NewEtcdOptions(storage)
-	// Nothing collects garbage here; with this set, a foreground deletion would
-	// wait for ever for a collector.
+	// There is no garbage collector: with this set, a foreground deletion would wait for ever.
 	etcdOptions.EnableGarbageCollection = false
-	// The health endpoints answer no earlier than a second after the start, and
-	// nobody asks: the server and its user share a process.
+	// The health endpoints would answer no earlier than a second after the start. They are not
+	// needed: the server and its client share a process.
 	etcdOptions.SkipHealthEndpoints = true
 	// The one client has a cache of its own. A second copy of every object, as
 	// maps, would be most of the process's memory; etcd is in the same process.
@@ -185,7 +183,7 @@ func newServer(config *genericserver.RecommendedConfig, etcdOptions *options.Etc
 				noop.NewTracerProvider()),
 		},
 	}).Complete()
-	// In a cluster the aggregator in front serves /apis; here nobody else does.
+	// In a cluster the aggregator in front serves /apis; here there is no aggregator.
 	complete.GenericConfig.EnableDiscovery = true
 	server, err := complete.New(genericserver.NewEmptyDelegateWithCustomHandler(http.NotFoundHandler()))
 	if err != nil {
@@ -200,11 +198,10 @@ func (a *apiServer) failed() <-chan error { return a.ended }
 
 // stop ends the API server and returns when it no longer uses etcd.
 func (a *apiServer) stop() error {
-	// The server takes a cancellation during its start for a crash and would end
-	// the process.
+	// The server treats a cancellation during its start as a crash, and would end the process.
 	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 	defer cancel()
-	_ = a.awaitReady(ctx) // stopped all the same
+	_ = a.awaitReady(ctx) // it is stopped in any case
 	a.cancel()
 	if err := <-a.ended; err != nil {
 		return fmt.Errorf("stop the API server: %w", err)

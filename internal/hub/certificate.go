@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// certificateLifetime outlives any process; the certificate does not outlive
-// its own.
+// certificateLifetime is longer than any process runs; each start makes a new certificate.
 const certificateLifetime = 10 * 365 * 24 * time.Hour
 
 // newCertificate makes a self-signed certificate for the API on the loopback
@@ -31,7 +30,7 @@ func newCertificate() (certPEM, keyPEM []byte, err error) {
 	template := &x509.Certificate{
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: "sluice-hub"},
-		// An hour back, for clocks that are set right after the start.
+		// An hour back, in case the clock is corrected right after the start.
 		NotBefore:             time.Now().Add(-time.Hour),
 		NotAfter:              time.Now().Add(certificateLifetime),
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,

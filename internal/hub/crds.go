@@ -28,8 +28,8 @@ import (
 // fieldManager owns the definitions that this package applies.
 const fieldManager = "sluice"
 
-// pollInterval is how often a condition of the API server is looked at while
-// waiting for it, when it offers no watch.
+// pollInterval is how often a condition of the API server is checked if there is no watch for
+// it.
 const pollInterval = 20 * time.Millisecond
 
 // installRemedy ends every error about absent definitions.
@@ -62,9 +62,9 @@ func readCRDs(root fs.FS) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	return crds, nil
 }
 
-// applyCRDs creates or updates the definitions by server-side apply; one that
-// is already as wanted is not written. A server that does not answer yet is
-// asked again until ctx ends.
+// applyCRDs creates or updates the definitions by server-side apply. It does not write a
+// definition that is already as wanted. It retries until ctx ends if the server does not answer
+// yet.
 func applyCRDs(ctx context.Context, config *rest.Config, crds []*apiextensionsv1.CustomResourceDefinition) error {
 	client, err := apiextensions.NewForConfig(config)
 	if err != nil {
@@ -108,20 +108,19 @@ func applyPatch(crd *apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// isRefusal reports whether the server considered a request and said no, as
-// opposed to not being ready for it.
+// isRefusal reports whether the server rejected a request, as opposed to not being ready for
+// it.
 func isRefusal(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 }
 
-// establishedDelay is how long after a definition was established the API server
-// holds back the first creations of its objects, so that its replicas may learn
-// of the definition.
+// establishedDelay is how long after a definition was established the API server delays the
+// first creations of its objects, so that its replicas learn of the definition.
 const establishedDelay = 2 * time.Second
 
-// backdateEstablished waits until the definitions are established and spares
-// their first objects the establishedDelay, by moving the time of a recent
-// condition into the past. Only for a server without replicas.
+// backdateEstablished waits until the definitions are established. It then moves the time of a
+// recent condition into the past, so that the first objects are not delayed by
+// establishedDelay. Only for a server without replicas.
 func backdateEstablished(ctx context.Context, config *rest.Config, crds []*apiextensionsv1.CustomResourceDefinition) error {
 	client, err := apiextensions.NewForConfig(config)
 	if err != nil {
@@ -151,8 +150,8 @@ func backdateEstablished(ctx context.Context, config *rest.Config, crds []*apiex
 	return nil
 }
 
-// establishedCondition is the definition's condition Established if it is true,
-// and nil otherwise.
+// establishedCondition returns the definition's condition Established if it is true, and nil
+// otherwise.
 func establishedCondition(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinitionCondition {
 	for i := range crd.Status.Conditions {
 		condition := &crd.Status.Conditions[i]
@@ -163,10 +162,10 @@ func establishedCondition(crd *apiextensionsv1.CustomResourceDefinition) *apiext
 	return nil
 }
 
-// awaitServed returns when every served version of the definitions can be
-// listed. That is later than the condition Established, which the server writes
-// before its own request handlers have seen it, and it makes the server build
-// the storage of each resource now instead of during the first request.
+// awaitServed returns when every served version of the definitions can be listed. That is later
+// than the condition Established, which the server writes before its own request handlers know
+// the definition. It also makes the server build the storage of each resource now, not during
+// the first request.
 func awaitServed(ctx context.Context, config *rest.Config, crds []*apiextensionsv1.CustomResourceDefinition) error {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -190,8 +189,8 @@ func awaitServed(ctx context.Context, config *rest.Config, crds []*apiextensions
 	return nil
 }
 
-// pollUntilDone repeats try until it succeeds, fails for good or ctx ends; then
-// the last error of try is in the one returned.
+// pollUntilDone repeats try until it succeeds, fails with an error that is forGood, or ctx
+// ends. In the last case the returned error contains the last error of try.
 func pollUntilDone(ctx context.Context, try func(context.Context) error, forGood func(error) bool) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
@@ -213,9 +212,9 @@ func pollUntilDone(ctx context.Context, try func(context.Context) error, forGood
 	return err
 }
 
-// verifyCRDs checks that a remote hub serves every definition in the versions
-// this binary speaks. A definition whose schema differs from this binary's is
-// only warned about: during an upgrade both orders occur.
+// verifyCRDs checks that a remote hub serves every definition in the versions that this binary
+// uses. For a definition with another schema than this binary's it only logs a warning: during
+// an upgrade either may be newer.
 func verifyCRDs(ctx context.Context, config *rest.Config, wanted []*apiextensionsv1.CustomResourceDefinition, logger *slog.Logger) error {
 	client, err := apiextensions.NewForConfig(config)
 	if err != nil {
@@ -247,7 +246,7 @@ func verifyCRDs(ctx context.Context, config *rest.Config, wanted []*apiextension
 	return nil
 }
 
-// unusable says why an installed definition cannot be used; empty if it can.
+// unusable returns why an installed definition cannot be used; empty if it can.
 func unusable(have, want *apiextensionsv1.CustomResourceDefinition) string {
 	for _, version := range want.Spec.Versions {
 		served := slices.ContainsFunc(have.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {

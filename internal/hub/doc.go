@@ -13,12 +13,11 @@
 // Durability: a write is acknowledged after etcd has synced its log to disk.
 // Killing the process at any instant loses no acknowledged write.
 //
-// Trust: whoever may read this user's files owns the hub. etcd listens on sockets
-// in a directory of mode 0700 only; the API listens on 127.0.0.1 with a
-// certificate and a bearer token made at each start and written to
-// [KubeconfigPath] with mode 0600. There is one API user, who may do everything;
-// requests without the token get 401.
+// Trust: anyone who can read this user's files controls the hub. etcd listens on sockets in a
+// directory of mode 0700 only; the API listens on 127.0.0.1 with a certificate and a bearer
+// token made at each start and written to [KubeconfigPath] with mode 0600. There is one API
+// user, who may do everything; requests without the token get 401.
 //
-// This package must not know what the resources mean; it installs the
-// definitions it finds in package charts.
+// This package must not know what the resources mean; it installs the definitions it finds in
+// package charts.
 package hub

@@ -21,8 +21,8 @@ const (
 	startTimeout = 2 * time.Minute
 )
 
-// startEmbedded runs etcd and the API server in this process. What has been
-// started is stopped again when a later step fails.
+// startEmbedded runs etcd and the API server in this process. If a step fails, everything
+// started before it is stopped again.
 func startEmbedded(ctx context.Context, o Options) (_ *Hub, err error) {
 	routeLogs(o.Logger)
 	dir, err := prepareDataDir(o.DataDir)
@@ -100,7 +100,7 @@ func (h *Hub) populate(ctx context.Context, definitions fs.FS) error {
 	return err
 }
 
-// supervise ends the hub when Stop is called or a part of it has failed.
+// supervise ends the hub when Stop is called or etcd or the API server has failed.
 func (h *Hub) supervise(store *etcd, api *apiServer, undo *stack) {
 	stopping := make(chan struct{})
 	stopped := make(chan error, 1)
@@ -136,9 +136,9 @@ func unexpectedEnd(part string, err error) error {
 	return fmt.Errorf("embedded hub: %s ended: %w", part, err)
 }
 
-// prepareDataDir creates the directory and returns its absolute path. The mode
-// of one that exists is its owner's business, as it may be the root of a volume
-// or even a home directory; what is secret in it is private by itself.
+// prepareDataDir creates the directory and returns its absolute path. It does not change the
+// mode of an existing directory, which may be the root of a volume or even a home directory.
+// Secrets in it have modes of their own.
 func prepareDataDir(dir string) (string, error) {
 	dir, err := filepath.Abs(firstOf(dir, defaultDataDir))
 	if err != nil {
@@ -150,7 +150,7 @@ func prepareDataDir(dir string) (string, error) {
 	return dir, nil
 }
 
-// stack holds what undoes each step so far.
+// stack holds the functions that undo the steps so far.
 type stack []func() error
 
 func (s *stack) push(undo func() error) { *s = append(*s, undo) }

@@ -106,8 +106,8 @@ func etcdConfig(dir, socketDir string, logger *slog.Logger) *embed.Config {
 	return config
 }
 
-// privateDirectory is the named directory below dir, which only this user may
-// enter: the sockets in it have no other protection.
+// privateDirectory creates the named directory below dir with mode 0700: the sockets in it have
+// no other protection.
 func privateDirectory(dir, name string) (string, error) {
 	dir = filepath.Join(dir, name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -119,8 +119,8 @@ func privateDirectory(dir, name string) (string, error) {
 	return dir, nil
 }
 
-// socketDirectory is etcd's directory if the paths of sockets in it are short
-// enough, and otherwise a temporary directory with the same protection.
+// socketDirectory returns etcd's directory if the paths of sockets in it are short enough, and
+// otherwise a temporary directory with the same protection.
 func socketDirectory(dir string) (_ string, temporary bool, _ error) {
 	if len(filepath.Join(dir, "grpc.sock")) <= maxSocketPath {
 		return dir, false, nil

@@ -22,8 +22,8 @@ const DefaultNamespace = "sluice"
 // identityCRD is the definition whose UID identifies the hub.
 const identityCRD = "memberclusters.sluice.dev"
 
-// Options says which API server is the hub. The zero value embeds one in the
-// directory "sluice-data", or uses the surrounding cluster when in a pod.
+// Options select the API server that is the hub. The zero value embeds one in the directory
+// "sluice-data", or, in a pod, uses the surrounding cluster.
 type Options struct {
 	// Kubeconfig is the path of a kubeconfig whose cluster is the hub. Only this
 	// field selects a remote hub outside a pod: the environment variable
@@ -172,12 +172,12 @@ func startInCluster(ctx context.Context, o Options, config *rest.Config) (*Hub, 
 	return h, nil
 }
 
-// checkAnswers makes clients believe only what an API server says (package answers), and
-// that something is gone only of the hub that was started.
+// checkAnswers makes clients accept only answers of an API server (package answers), and "not
+// found" only from the hub that was started.
 func (h *Hub) checkAnswers() {
 	pin := &answers.Pin{
 		Path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + identityCRD, Kind: "CustomResourceDefinition",
-		For: 10 * time.Second, // every new instance is looked for first
+		For: 10 * time.Second, // the broker looks up every new instance before it creates it
 	}
 	pin.Set(h.ID)
 	answers.Check(h.Config, pin)

@@ -42,8 +42,8 @@ func (l *dataDirLock) writeHolder() error {
 	return err
 }
 
-// release unlocks the directory. The file stays, and names nobody: removing it would let
-// two processes lock two files of one name.
+// release unlocks the directory. The file stays, but empty. If it were removed, two processes
+// could lock two different files of the same name.
 func (l *dataDirLock) release() error { return errors.Join(l.file.Truncate(0), l.file.Close()) }
 
 func lockHolder(name string) string {
@@ -53,8 +53,9 @@ func lockHolder(name string) string {
 	return "another process"
 }
 
-// Holder is the process that runs, or starts, the hub of a data directory, as far as can be told without
-// taking its lock; 0 for none. After a reboot it may be another process of that number.
+// Holder returns the PID of the process that runs, or starts, the hub of a data directory, as far as is
+// known without taking its lock; 0 if there is none. After a reboot the PID may be that of another
+// process.
 func Holder(dir string) (pid int) {
 	pid = readHolder(filepath.Join(dir, "lock"))
 	if pid == 0 {
@@ -67,7 +68,7 @@ func Holder(dir string) (pid int) {
 	return pid
 }
 
-// readHolder is what the lock file names; 0 if it names nobody.
+// readHolder returns the PID in the lock file; 0 if it has none.
 func readHolder(name string) (pid int) {
 	content, err := os.ReadFile(name)
 	if err != nil {

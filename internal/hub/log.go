@@ -26,8 +26,8 @@ func routeLogs(logger *slog.Logger) {
 	})
 }
 
-// expectedOfAPIServer is what the API server warns about at each start: an old
-// version of its own API, which is absent on purpose.
+// expectedOfAPIServer is a warning that the API server logs at each start: an old version of
+// its own API is absent, on purpose.
 const expectedOfAPIServer = "Skipping API apiextensions.k8s.io/v1beta1"
 
 // writeKlogLine logs a line that klog has formatted: its first letter is the
@@ -64,8 +64,7 @@ func (h warnHandler) WithGroup(name string) slog.Handler {
 	return warnHandler{h.Handler.WithGroup(name)}
 }
 
-// zapOver is a zap logger, which etcd insists on, that writes to logger from
-// warnings up.
+// zapOver returns a zap logger, as etcd requires, that writes to logger from warnings up.
 func zapOver(logger *slog.Logger) *zap.Logger {
 	return zap.New(&zapCore{LevelEnabler: zapcore.WarnLevel, logger: logger})
 }
@@ -78,12 +77,12 @@ var expectedOfEtcd = map[string]bool{
 	"failed to update storage version": true,
 	// At each stop; a real failure is also what [Hub.Done] receives.
 	"setting up serving from embedded etcd failed.": true,
-	// Several hundred times at the first start after a kill, until the member, which is
-	// alone, has elected itself. Not ready in time is what startEtcd reports.
+	// Several hundred times at the first start after a kill, until the only member has elected
+	// itself. If that takes too long, startEtcd returns an error.
 	"failed to publish local member to cluster through raft": true,
 }
 
-// damaged is what to do when etcd cannot go on, as when its log fails its checksums.
+// damaged is the remedy when etcd cannot go on, for instance when its log fails its checksums.
 const damaged = "the embedded hub cannot use what is in the folder etcd of its data directory: stop, keep a copy of that directory for later, and put back the last backup of the whole of it; " +
 	"clusters and what is on them stay as they are meanwhile"
 

@@ -17,8 +17,8 @@ import (
 
 const podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// podNamespace is the namespace this pod runs in; empty when the service
-// account is mounted without it.
+// podNamespace returns the namespace of this pod; empty if the service account is mounted
+// without it.
 func podNamespace() (string, error) {
 	content, err := os.ReadFile(podNamespaceFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -30,8 +30,8 @@ func podNamespace() (string, error) {
 	return strings.TrimSpace(string(content)), nil
 }
 
-// connect makes a remote hub usable: namespace and definitions are there, or
-// the error names the command that puts them there.
+// connect makes a remote hub usable. It returns an error if the namespace or a definition is
+// missing; the error names the command that creates it.
 func (h *Hub) connect(ctx context.Context, o Options, crds fs.FS) error {
 	h.Config.QPS = -1
 	if h.Config.UserAgent == "" {
@@ -58,8 +58,8 @@ func (h *Hub) connect(ctx context.Context, o Options, crds fs.FS) error {
 	return err
 }
 
-// ensureNamespace checks that the namespace exists, and creates it if asked to.
-// Not being allowed to look is no error: the namespace may still be there.
+// ensureNamespace checks that the namespace exists, and creates it if create is set. If Sluice
+// may not read namespaces, that is no error: the namespace may still exist.
 func (h *Hub) ensureNamespace(ctx context.Context, create bool) error {
 	client, err := kubernetes.NewForConfig(h.Config)
 	if err != nil {
@@ -81,9 +81,9 @@ func (h *Hub) ensureNamespace(ctx context.Context, create bool) error {
 	return nil
 }
 
-// hasNoNamespaces reports whether err says that the server does not know the
-// resource at all, as when another process's embedded hub is reached through
-// its kubeconfig. There, every namespace exists.
+// hasNoNamespaces reports whether err means that the server does not have namespaces as
+// objects: it is the embedded hub of another process, reached through its kubeconfig. There,
+// every namespace exists.
 func hasNoNamespaces(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

@@ -4,13 +4,13 @@ import (
 	"net/http"
 )
 
-// Fence returns a transport that refuses to write while the replica does not lead, with
-// ErrNotLeading. Reads pass. A nil Lease refuses nothing.
+// Fence returns a transport that refuses writes with ErrNotLeading while the replica does not
+// lead. Reads pass. A nil Lease refuses nothing.
 //
-// It asks nobody, so it costs nothing. That a request which it let pass arrives late is
-// what the margin between the Lease and its renewal is for. On a machine that is paused
-// with its clocks it notices nothing: there, what must not happen is kept from happening
-// by Confirm.
+// It sends no request, so it costs nothing. A request that it passed may arrive late; the
+// margin between Lease and Renew (see Durations) covers that. Fence does not notice that a
+// machine was paused together with its clocks. Use Confirm before any step that would do harm
+// in that case.
 func (l *Lease) Fence(next http.RoundTripper) http.RoundTripper {
 	if l == nil {
 		return next
@@ -30,7 +30,7 @@ func (f *fence) RoundTrip(r *http.Request) (*http.Response, error) {
 	default:
 		if !f.lease.Leads() {
 			if r.Body != nil {
-				_ = r.Body.Close() // as RoundTrippers must
+				_ = r.Body.Close() // the contract of http.RoundTripper
 			}
 			return nil, ErrNotLeading
 		}
@@ -38,5 +38,5 @@ func (f *fence) RoundTrip(r *http.Request) (*http.Response, error) {
 	return f.next.RoundTrip(r)
 }
 
-// WrappedRoundTripper lets client-go look through it.
+// WrappedRoundTripper gives client-go the transport below.
 func (f *fence) WrappedRoundTripper() http.RoundTripper { return f.next }

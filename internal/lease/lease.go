@@ -27,13 +27,14 @@ type Durations struct {
 	Retry time.Duration
 }
 
-// Of returns the durations for a lease of some length, in the proportions of 10, 7 and 2.
+// Of returns the durations for a lease of some length: Lease, Renew and Retry in the ratio 10 :
+// 7 : 2.
 func Of(lease time.Duration) Durations {
 	return Durations{Lease: lease, Renew: lease * 7 / 10, Retry: lease / 5}
 }
 
-// Lease is a replica's part in the election: the lock that the elector of client-go
-// renews, and what the replica may conclude from that. It is safe for concurrent use.
+// Lease is a replica's part in the election: the lock that client-go's elector renews, and what
+// the replica may conclude from it. It is safe for concurrent use.
 type Lease struct {
 	resourcelock.Interface // the Lease in the hub
 
@@ -42,18 +43,19 @@ type Lease struct {
 	renew time.Duration
 
 	mu sync.Mutex
-	// term that the replica was elected for; nil before.
+	// term is the one that the replica was elected for; nil before.
 	term *holder
-	// until is when the replica stops taking itself for the leader unless it renews, on clock.
+	// until is when the replica stops regarding itself as the leader unless it renews, on
+	// clock.
 	until time.Duration
-	// next is the read of the Lease that has not begun yet, and running tells that another
-	// one is under way.
+	// next is the read of the Lease that has not begun yet. running is true while another read
+	// is under way.
 	next    *reading
 	running bool
 }
 
-// holder is who holds the Lease, for the how manieth time it has changed hands. No two
-// terms of office are equal: identities are of processes.
+// holder is the identity that holds the Lease, and how many times the Lease has changed hands.
+// No two terms are equal: every process has its own identity.
 type holder struct {
 	identity    string
 	transitions int
@@ -61,17 +63,17 @@ type holder struct {
 
 func (h holder) String() string { return fmt.Sprintf("%s/%d", h.identity, h.transitions) }
 
-// reading is one read of the Lease, which all who came before it began wait for.
+// reading is one read of the Lease. All callers that came before it began wait for it.
 type reading struct {
 	done chan struct{}
 	err  error
 }
 
-// ErrNotLeading says that another replica may lead.
+// ErrNotLeading means that another replica may lead.
 var ErrNotLeading = errors.New("this replica is not the leader, or has not renewed its lease in time: another one may lead")
 
-// New returns this replica's part in the election by the Lease of that name. Nothing is
-// asked of the hub yet. The config must not be fenced.
+// New returns this replica's part in the election by the Lease of that name. It sends no
+// request to the hub. The config must not have a Fence.
 func New(config *rest.Config, namespace, name string, durations Durations) (*Lease, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -92,7 +94,7 @@ func New(config *rest.Config, namespace, name string, durations Durations) (*Lea
 		clock: sinceBoot, renew: durations.Renew,
 	}
 	l.read = func(ctx context.Context) (holder, error) {
-		// Without a resource version the API server answers by what is committed.
+		// Without a resource version the API server answers with the latest committed state.
 		lease, err := leases.Leases(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return holder{}, err
@@ -112,8 +114,8 @@ func (l *Lease) Update(ctx context.Context, record resourcelock.LeaderElectionRe
 	return l.write(record, func() error { return l.Interface.Update(ctx, record) })
 }
 
-// write notes since when the replica leads. A second term is refused: what the process
-// knows is of the first one, so it has to end and start anew.
+// write records since when the replica leads. A second term is refused: what the process
+// remembers is from the first one, so it has to end and start anew.
 func (l *Lease) write(record resourcelock.LeaderElectionRecord, write func() error) error {
 	wanted, start := holder{record.HolderIdentity, record.LeaderTransitions}, l.clock()
 	releases := wanted.identity != l.Identity()
@@ -131,11 +133,11 @@ func (l *Lease) write(record resourcelock.LeaderElectionRecord, write func() err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.term, l.until = &wanted, start+l.renew // from before the request: others count from after it
+	l.term, l.until = &wanted, start+l.renew // start is before the request: the other replicas count from a later time
 	return nil
 }
 
-// Term names the replica's term of office, as no other is named; empty before it is elected.
+// Term returns the unique name of the replica's term; empty before it is elected.
 func (l *Lease) Term() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,16 +147,16 @@ func (l *Lease) Term() string {
 	return l.term.String()
 }
 
-// Leads reports whether the replica may take itself for the leader, without asking.
+// Leads reports whether the replica may regard itself as the leader. It sends no request.
 func (l *Lease) Leads() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.term != nil && l.clock() < l.until
 }
 
-// Confirm returns nil when the hub said, after Confirm was called, that the Lease is the
-// replica's own. Whoever leads next has not been elected when Confirm was called, and so
-// sees all that was committed by then. Calls at the same time share a request.
+// Confirm returns nil if the hub answered, after Confirm was called, that this replica holds
+// the Lease. The next leader was then not yet elected when Confirm was called, so it sees
+// everything committed before. Calls at the same time share a request.
 func (l *Lease) Confirm(ctx context.Context) error {
 	l.mu.Lock()
 	r := l.next
@@ -175,7 +177,7 @@ func (l *Lease) Confirm(ctx context.Context) error {
 	}
 }
 
-// readAll reads the Lease for as long as somebody waits for a read that has not begun.
+// readAll reads the Lease as long as a caller waits for a read that has not begun.
 func (l *Lease) readAll() {
 	for {
 		l.mu.Lock()

@@ -1,5 +1,5 @@
-// Package liqo is what Sluice knows of Liqo (v1.2) beside its resources' types: the names and
-// labels by which its parts find each other, and who a cluster is to it.
+// Package liqo has what Sluice knows of Liqo (v1.2) beside its resource types: the names and
+// labels by which its parts find each other, and a cluster's identity in Liqo.
 //
 // It makes no peering; placement/liqo does.
 package liqo
@@ -42,11 +42,11 @@ const DefaultNamespace = "liqo"
 // Class of the ResourceSlices that Sluice sells; it alone accepts or denies them.
 const Class authenticationv1beta1.ResourceSliceClass = "sluice"
 
-// TenantNamespace is the namespace that holds what a cluster keeps for another one, by that
-// one's cluster ID. The objects in it that there is one of are named after the ID.
+// TenantNamespace returns the name of the namespace that a cluster keeps for another one, by
+// the other's cluster ID. Objects of which that namespace has only one are named after the ID.
 func TenantNamespace(remoteID string) string { return "liqo-tenant-" + remoteID }
 
-// Network reads who a cluster is to its Liqo. It names what is missing.
+// Network reads a cluster's identity in Liqo. Its error names what is missing.
 func Network(ctx context.Context, c client.Reader, namespace string, modules []v1alpha1.LiqoModule) (*v1alpha1.LiqoNetwork, error) {
 	var identities corev1.ConfigMapList
 	err := c.List(ctx, &identities, client.InNamespace(namespace), client.MatchingLabels{consts.K8sAppNameKey: consts.ClusterIDConfigMapNameLabelValue})
@@ -79,7 +79,7 @@ func Network(ctx context.Context, c client.Reader, namespace string, modules []v
 	return network, nil
 }
 
-// Has tells whether a module is among those.
+// Has reports whether a module is in the list. An empty list means all modules.
 func Has(modules []v1alpha1.LiqoModule, module v1alpha1.LiqoModule) bool {
-	return len(modules) == 0 || slices.Contains(modules, module) // none is the API's default: all
+	return len(modules) == 0 || slices.Contains(modules, module) // empty is the API's default: all modules
 }

@@ -31,9 +31,9 @@ const requestTimeout = 15 * time.Second
 type Connection struct {
 	// Cluster is the name of the MemberCluster.
 	Cluster string
-	// Config has no timeout; contexts bound what is built on it.
+	// Config has no timeout; bound each use of it by a context.
 	Config *rest.Config
-	// Client reads live and gives up on a request after 15 seconds.
+	// Client reads live, without a cache, and gives up on a request after 15 seconds.
 	Client client.Client
 	// Server is the URL of the API server as Sluice reaches it.
 	Server string
@@ -42,7 +42,7 @@ type Connection struct {
 	// CAData is the PEM bundle that verifies the API server; none means the
 	// system's roots.
 	CAData []byte
-	// Username is who Sluice is on the cluster.
+	// Username is Sluice's user name on the cluster.
 	Username string
 
 	pin       *answers.Pin
@@ -50,7 +50,7 @@ type Connection struct {
 	mapper    meta.RESTMapper
 }
 
-// Typed is like Client, with the types of another scheme.
+// Typed returns a client like Client, with the types of another scheme.
 func (c *Connection) Typed(s *runtime.Scheme) (client.Client, error) {
 	bounded := rest.CopyConfig(c.Config)
 	bounded.Timeout = requestTimeout
@@ -61,8 +61,8 @@ func (c *Connection) Typed(s *runtime.Scheme) (client.Client, error) {
 	return typed, nil
 }
 
-// connect opens a connection and asks the API server who Sluice is there, which
-// proves address, certificate and credentials with one request, and which cluster it is.
+// connect opens a connection. It asks the API server for Sluice's user name there, which proves
+// address, certificate and credentials with one request, and for the cluster's UID.
 func connect(ctx context.Context, cluster, consumerServer string, config *rest.Config) (*Connection, error) {
 	pin := answers.KubeSystem()
 	answers.Check(config, pin)
@@ -101,7 +101,7 @@ func connect(ctx context.Context, cluster, consumerServer string, config *rest.C
 		mapper:    mapper,
 	}
 	uid, err := connection.uid(ctx)
-	if err != nil && !apierrors.IsForbidden(err) { // then it is known by what the hub says of it
+	if err != nil && !apierrors.IsForbidden(err) { // if forbidden, the cluster is identified by what the hub has recorded
 		transport.CloseIdleConnections()
 		return nil, fmt.Errorf("ask which cluster it is: %w", err)
 	}
@@ -109,7 +109,7 @@ func connect(ctx context.Context, cluster, consumerServer string, config *rest.C
 	return connection, nil
 }
 
-// uid identifies the cluster that answers.
+// uid returns the UID of the cluster that answers.
 func (c *Connection) uid(ctx context.Context) (string, error) {
 	var system corev1.Namespace
 	if err := c.Client.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &system); err != nil {
@@ -118,8 +118,8 @@ func (c *Connection) uid(ctx context.Context) (string, error) {
 	return string(system.UID), nil
 }
 
-// recognise returns an *Error unless the cluster is the one with a UID; an empty one is
-// that of a cluster that has never been seen before.
+// recognise returns an *Error unless the cluster has the given UID. An empty uid means that the
+// cluster was never seen before.
 func (c *Connection) recognise(uid string) error {
 	switch is := c.pin.UID(); {
 	case uid == "", is == uid:
@@ -135,9 +135,8 @@ func (c *Connection) recognise(uid string) error {
 // close frees the connection's sockets once the requests in flight are done.
 func (c *Connection) close() { c.transport.CloseIdleConnections() }
 
-// restMapper answers for the kinds that Sluice always uses without asking the
-// cluster, which saves several discovery requests a connection, and falls back on
-// discovery for the others.
+// restMapper maps the kinds that Sluice always uses without discovery, which saves several
+// requests a connection, and uses discovery for all other kinds.
 func restMapper(config *rest.Config, transport *http.Client) (meta.RESTMapper, error) {
 	discovered, err := apiutil.NewDynamicRESTMapper(config, transport)
 	if err != nil {

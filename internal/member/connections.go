@@ -27,11 +27,11 @@ type Connections struct {
 	Reader client.Reader
 	// Namespace of the hub that holds Sluice's resources.
 	Namespace string
-	// Keys unseal the kubeconfigs that `sluice cluster add` sealed; where there are
-	// none, only clusters with a Secret can be reached.
+	// Keys unseal the kubeconfigs that `sluice cluster add` sealed. If nil, only clusters with
+	// a Secret can be reached.
 	Keys *seal.Keyset
-	// Wrap is put around the transport of every connection, to keep those who do not lead from
-	// writing; nil wraps none.
+	// Wrap is put around the transport of every connection, to refuse writes of a replica that
+	// does not lead. It may be nil.
 	Wrap transport.WrapperFunc
 
 	opening singleflight.Group
@@ -45,12 +45,12 @@ type kept struct {
 	access fingerprint
 }
 
-// fingerprint is a digest of everything that a connection depends on, so that no
-// kubeconfig is kept in memory for comparison.
+// fingerprint is a digest of everything that a connection depends on. It saves keeping
+// kubeconfigs in memory for comparison.
 type fingerprint [sha256.Size]byte
 
-// Cluster reads a MemberCluster, and forgets the connection to one that is gone.
-// Its error is an *Error; see IsUnknown.
+// Cluster reads a MemberCluster. If it is gone, its connection is dropped. The error is an
+// *Error; see IsUnknown.
 func (c *Connections) Cluster(ctx context.Context, name string) (*v1alpha1.MemberCluster, error) {
 	var cluster v1alpha1.MemberCluster
 	if err := c.Reader.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, &cluster); err != nil {
@@ -64,8 +64,7 @@ func (c *Connections) Cluster(ctx context.Context, name string) (*v1alpha1.Membe
 	return &cluster, nil
 }
 
-// Get returns the connection to a member cluster, as Open does for one that has
-// been read already.
+// Get returns the connection to a member cluster. It reads the MemberCluster, then calls Open.
 func (c *Connections) Get(ctx context.Context, name string) (*Connection, error) {
 	cluster, err := c.Cluster(ctx, name)
 	if err != nil {
@@ -89,14 +88,14 @@ func (c *Connections) Open(ctx context.Context, cluster *v1alpha1.MemberCluster)
 		return nil, err
 	}
 	if err := connection.recognise(cluster.Status.UID); err != nil {
-		c.drop(cluster.Name, fingerprint{}) // it is asked anew, should the right one come back
+		c.drop(cluster.Name, fingerprint{}) // read its identity anew next time, in case the right cluster returns
 		return nil, err
 	}
 	return connection, nil
 }
 
-// Forget drops the connection to a member cluster that is gone, and those to clusters
-// that it has made. Credentials leave the memory with them.
+// Forget drops the connection to a member cluster that is gone, and to the clusters that it
+// made. This removes their credentials from memory.
 func (c *Connections) Forget(cluster string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,10 +116,10 @@ func madeName(management, instance string) string {
 	return management + "/" + v1alpha1.MadeClusterName(instance)
 }
 
-// Made returns the connection to the cluster that was made for an instance on a
-// management cluster, with the rights of an administrator: it is for making lesser
-// ones, and never handed out. The management cluster renews these credentials, so they
-// are read every time. Its error is an *Error.
+// Made returns the connection to the cluster that was made for an instance on a management
+// cluster. It has the rights of an administrator: use it only to create accounts with fewer
+// rights, and never hand it out. The management cluster renews these credentials, so they are
+// read on every call. The error is an *Error.
 func (c *Connections) Made(ctx context.Context, management, instance string) (*Connection, error) {
 	on, err := c.Get(ctx, management)
 	if err != nil {
@@ -154,7 +153,8 @@ func (c *Connections) Made(ctx context.Context, management, instance string) (*C
 	})
 }
 
-// shared returns the connection of a name that is open with an access, or opens it.
+// shared returns the open connection of a name if it was opened with the same access, and
+// otherwise opens it.
 func (c *Connections) shared(ctx context.Context, name string, access fingerprint, open func(context.Context) (*Connection, error)) (*Connection, error) {
 	c.mu.Lock()
 	connection, ok := c.open[name]
@@ -163,9 +163,10 @@ func (c *Connections) shared(ctx context.Context, name string, access fingerprin
 		return connection.Connection, nil
 	}
 
-	// Those who wait for somebody else's opening leave when their own context ends.
+	// A caller that waits for another's opening stops waiting when its own context ends.
 	opened := c.opening.DoChan(name+string(access[:]), func() (any, error) {
-		// Detached from the first caller, whose hang-up must not fail the others.
+		// Detached from the first caller's context: if that caller gives up, the others must
+		// not fail.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 		defer cancel()
 		opened, err := open(ctx)
@@ -211,7 +212,7 @@ func (c *Connections) connect(ctx context.Context, cluster *v1alpha1.MemberClust
 	return connection, nil
 }
 
-// keep shares a connection with those who come later, instead of the one before.
+// keep stores a connection for later callers, in place of the previous one.
 func (c *Connections) keep(name string, connection *Connection, access fingerprint) {
 	c.drop(name, access)
 	c.mu.Lock()
@@ -222,7 +223,7 @@ func (c *Connections) keep(name string, connection *Connection, access fingerpri
 	c.open[name] = kept{connection, access}
 }
 
-// RemedyFor says what helps where a cluster does not answer as it should.
+// RemedyFor returns the remedy for a cluster that does not answer as it should.
 func RemedyFor(err error) string {
 	switch {
 	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
@@ -236,7 +237,7 @@ func RemedyFor(err error) string {
 	}
 }
 
-// drop forgets a cluster's connection unless it was opened with the access keep.
+// drop removes a cluster's connection unless it was opened with the access keep.
 func (c *Connections) drop(name string, keep fingerprint) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -290,8 +291,8 @@ func (c *Connections) kubeconfig(cluster *v1alpha1.MemberCluster, access []byte)
 	return kubeconfig.Reveal(), nil
 }
 
-// Owner is what a cluster's kubeconfig is sealed for. It has no UID, because the
-// kubeconfig is sealed before the MemberCluster is created with it.
+// Owner returns the associated data that a cluster's kubeconfig is sealed with. It has no UID,
+// because the kubeconfig is sealed before the MemberCluster is created with it.
 func Owner(namespace, cluster string) []byte {
 	return seal.Owner("MemberCluster", namespace, cluster, "")
 }

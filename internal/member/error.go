@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/answers"
 )
 
-// Step is what was being done when a connection could not be had.
+// Step is the step at which a connection failed.
 type Step string
 
 // Steps, in their order.
@@ -22,8 +22,8 @@ const (
 	StepRecognise  Step = "recognise it"
 )
 
-// Error says which member cluster cannot be used, at which step, and what helps.
-// It never holds a part of the kubeconfig.
+// Error names the member cluster that cannot be used, the failed step and the remedy. It never
+// holds a part of the kubeconfig.
 type Error struct {
 	Cluster string
 	Step    Step
@@ -38,20 +38,20 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// IsUnknown reports whether err says that the inventory has no such cluster (any
-// more), as opposed to one that cannot be used right now.
+// IsUnknown reports whether err means that the inventory has no such cluster (any more), as
+// opposed to a cluster that cannot be used right now.
 func IsUnknown(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Step == StepFind && apierrors.IsNotFound(e.Err)
 }
 
-// errStranger says that another cluster answers than the one that was registered.
+// errStranger means that another cluster answers than the registered one.
 type errStranger struct{ was, is string }
 
 func (e *errStranger) Error() string { return answers.Stranger(e.was, e.is) }
 
-// Stranger says that another cluster answers at a member cluster's address than the one
-// that it was, by their UIDs.
+// Stranger returns the error that another cluster answers at a member cluster's address than
+// before, with both UIDs.
 func Stranger(cluster, was, is string) *Error {
 	return &Error{
 		Cluster: cluster, Step: StepRecognise, Err: &errStranger{was, is},
@@ -60,7 +60,7 @@ func Stranger(cluster, was, is string) *Error {
 	}
 }
 
-// IsStranger reports whether err says so.
+// IsStranger reports whether err is or wraps the error of Stranger.
 func IsStranger(err error) bool {
 	var e *errStranger
 	return errors.As(err, &e)

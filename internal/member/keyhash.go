@@ -13,8 +13,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// KeyHash is the digest of the public key (SubjectPublicKeyInfo, as RFC 7469,
-// 2.4 pins it) in the certificate that an API server shows, which is verified: "sha256-<base64>".
+// KeyHash returns "sha256-<base64>": the digest of the public key (SubjectPublicKeyInfo, as RFC
+// 7469, section 2.4 pins it) in the certificate that an API server presents. The certificate is
+// verified.
 func KeyHash(ctx context.Context, config *rest.Config) (string, error) {
 	server, err := url.Parse(config.Host)
 	if err != nil || server.Scheme != "https" {

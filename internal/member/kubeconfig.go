@@ -15,21 +15,20 @@ import (
 	"github.com/sluice-dev/sluice/internal/answers"
 )
 
-// Client-side limits per member cluster, in requests a second. They are a fuse
-// against a runaway loop; fairness among clients is the API server's business.
+// Client-side limits per member cluster, in requests a second. They only stop a runaway loop;
+// fairness among clients is left to the API server.
 const (
 	requestsPerSecond = 500
 	requestsBurst     = 1000
 )
 
-// Config reads a kubeconfig's current context. It refuses anything that is not
-// self-contained: a kubeconfig is data that others hand to Sluice, and exec
-// plugins, auth providers and file references would make Sluice run their
-// programs and read its own files on their behalf. The API server's certificate
-// is always verified.
+// Config reads a kubeconfig's current context. It refuses a kubeconfig that is not
+// self-contained. A kubeconfig comes from others: with exec plugins, auth providers and file
+// references it could make Sluice run their programs and read its own files. The API server's
+// certificate is always verified.
 //
-// The result has no Timeout, so that watches can be built on it, and believes only what
-// an API server says (package answers).
+// The result has no Timeout, so that watches can be built on it, and accepts only answers of an
+// API server (package answers).
 func Config(kubeconfig []byte) (*rest.Config, error) {
 	config, err := read(kubeconfig)
 	if err == nil {
@@ -38,7 +37,7 @@ func Config(kubeconfig []byte) (*rest.Config, error) {
 	return config, err
 }
 
-// read is Config that believes everything.
+// read is Config without the check of answers.
 func read(kubeconfig []byte) (*rest.Config, error) {
 	parsed, err := clientcmd.Load(kubeconfig)
 	if err != nil {

@@ -12,42 +12,44 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Places bound how much is done on each member cluster at a time, so that one that hangs
-// holds a share of a controller's workers and never all of them. Who finds no place gives
-// its worker back, and is woken when there is one.
+// Places limits how much is done on each member cluster at a time, so that one hanging cluster
+// never occupies all workers of a controller. A caller that gets no place returns its worker,
+// and is woken when a place is free.
 //
-// A cluster on which something has timed out takes half as much at a time, at last one, and
-// pauses longer and longer in between; with everything that is done there in time it takes
-// one more again. It is safe for concurrent use.
+// After a timeout on a cluster its limit is halved, to no less than one, and each further
+// timeout makes a longer pause. When all work there is done in time, the limit grows by one
+// again. It is safe for concurrent use.
 type Places struct {
-	// Most is done on a cluster at a time.
+	// Most is the limit of a cluster that answers in time.
 	Most int
-	// Wake tells somebody that there may be a place. It must not block, nor call Enter.
+	// Wake is called with a waiting caller's name when there may be a place. It must not block,
+	// nor call Enter.
 	Wake func(name string)
 
 	mu       sync.Mutex
 	clusters map[string]*crowd
 }
 
-// crowd is who is at one cluster.
+// crowd is the callers at one cluster.
 type crowd struct {
 	inside, limit int
 	waiting       []string
-	// pause until which nobody is let in, after the last one timed out; zero means none.
+	// pause is until when nobody may enter, after a timeout; zero means no pause.
 	pause time.Duration
 	until time.Time
 }
 
-// Pauses of a cluster on which nothing is done in time.
+// Pauses after timeouts on a cluster.
 const (
 	shortestPause = time.Second
 	longestPause  = 30 * time.Second
 )
 
-// turn is how long a place is left to who was woken for it.
+// turn is how long a place is kept for the caller that was woken for it.
 const turn = time.Second
 
-// BusyError says that there is no place on a cluster now. Who gets it is woken.
+// BusyError means that there is no place on a cluster now. The caller is woken when there is
+// one.
 type BusyError struct {
 	Cluster string
 	Inside  int
@@ -57,8 +59,8 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("waiting for a turn on member cluster %s: %d operations are in hand there", e.Cluster, e.Inside)
 }
 
-// Enter takes a place on a cluster for somebody, who must leave it by calling leave with how
-// it went; *BusyError where there is none. A nil Places always has one.
+// Enter takes a place on a cluster for the caller of that name, who must end it by calling
+// leave with the result. It returns *BusyError if there is none. A nil Places always has one.
 func (p *Places) Enter(cluster, name string) (leave func(error), err error) {
 	if p == nil {
 		return func(error) {}, nil
@@ -84,7 +86,7 @@ func (p *Places) Enter(cluster, name string) (leave func(error), err error) {
 	return func(err error) { p.leave(cluster, c, err) }, nil
 }
 
-// leave gives a place back.
+// leave releases a place.
 func (p *Places) leave(cluster string, c *crowd, err error) {
 	p.mu.Lock()
 	c.inside--
@@ -105,8 +107,8 @@ func (p *Places) leave(cluster string, c *crowd, err error) {
 	p.next(c)
 }
 
-// next wakes as many as there are places. Who is woken may have nothing to do there any
-// more, and the place is then another's: that is looked at a moment later.
+// next wakes as many waiting callers as there are places. A woken caller may have nothing to do
+// there any more: a moment later its place goes to the next one.
 func (p *Places) next(c *crowd) {
 	p.mu.Lock()
 	var woken []string
@@ -122,7 +124,7 @@ func (p *Places) next(c *crowd) {
 	}
 }
 
-// isTimeout reports whether a cluster did not do something in time.
+// isTimeout reports whether err means that a cluster did not answer in time.
 func isTimeout(err error) bool {
 	var silent net.Error
 	return errors.As(err, &silent) && silent.Timeout() || errors.Is(err, context.DeadlineExceeded) ||

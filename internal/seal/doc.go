@@ -16,17 +16,17 @@
 //
 // # Limits
 //
-//   - The keyset file holds the keys in clear, in Tink's JSON format. Whoever
-//     reads both it and the hub reads the credentials; keep it off the hub's
+//   - The keyset file holds the keys in clear, in Tink's JSON format. Anyone who can
+//     read both it and the hub can read the credentials; keep it off the hub's
 //     volume and out of its backups. It must have mode 0600, or be a mounted
 //     Secret.
 //   - Without the file, sealed values are lost. Back it up.
 //   - An older value of the same owner unseals as well: sealing does not detect
-//     rollback. The length of a value shows.
-//   - XChaCha20-Poly1305 does not commit to its key: whoever knows several keys of
-//     the set can make a value that unseals under each. Nobody but Sluice should.
-//   - Go does not let one erase memory for certain; credentials stay in the heap
-//     until it is reused.
+//     rollback. The length of a value is visible.
+//   - XChaCha20-Poly1305 does not commit to its key: somebody who has several keys of
+//     the set can make a value that unseals under each. Only Sluice should have them.
+//   - Go cannot erase memory reliably; credentials stay in the heap until it is
+//     reused.
 //   - Rotation limits what a later theft of the new key alone reveals; it does not
 //     make values sealed with the old keys safe. After a theft of the file, issue
 //     the credentials anew.

@@ -20,7 +20,7 @@ import (
 // maxFile is the largest keyset file that is read, in bytes: thousands of keys.
 const maxFile = 1 << 20
 
-// load reads the file. A missing file is fs.ErrNotExist.
+// load reads the file. If it is missing, the error is fs.ErrNotExist.
 func load(path string) (*keys, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -46,7 +46,7 @@ func load(path string) (*keys, error) {
 	return newKeys(handle, info)
 }
 
-// create makes and stores a keyset, unless another process has been faster.
+// create makes and stores a keyset. If another process was faster, it returns that one's.
 func create(path string) (*keys, error) {
 	return locked(path, func() (*keys, error) {
 		loaded, err := load(path)
@@ -57,7 +57,7 @@ func create(path string) (*keys, error) {
 	})
 }
 
-// rotate adds a primary key to what the file holds now.
+// rotate adds a new primary key to the current content of the file.
 func rotate(path string) (*keys, error) {
 	return locked(path, func() (*keys, error) {
 		loaded, err := load(path)
@@ -128,8 +128,8 @@ func readOnly(path string) error {
 	return fmt.Errorf("%w; make a keyset on another machine and put it into the Secret under the key %s", ErrReadOnly, filepath.Base(path))
 }
 
-// CheckPrivate refuses a file with secrets that others than its owner may read, unless it
-// is a mounted Secret.
+// CheckPrivate returns an error for a file with secrets that others than its owner may read,
+// unless it is a mounted Secret.
 func CheckPrivate(path string, info fs.FileInfo) error {
 	if info.Mode().Perm()&0o077 != 0 && !isMountedSecret(path) {
 		return fmt.Errorf("its mode is %04o, so others may read the secrets in it; make it private with: chmod 600 %s", info.Mode().Perm(), path)

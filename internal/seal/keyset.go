@@ -18,14 +18,14 @@ import (
 )
 
 var (
-	// ErrUnknownKey is in the error of Unseal when the keyset lacks the key that
-	// the value was sealed with: the wrong file, or a key has been removed.
+	// ErrUnknownKey is in the error of Unseal when the keyset lacks the key that the value was
+	// sealed with: the keyset file is the wrong one, or a key was removed.
 	ErrUnknownKey = errors.New("sealed with a key that is not in the keyset")
 	// ErrNotAuthentic is in the error of Unseal when the value was altered,
 	// truncated, or sealed for another owner.
 	ErrNotAuthentic = errors.New("altered, or sealed for another owner")
-	// ErrReadOnly is in the error of Open and Rotate when the keyset would have to
-	// be written where it cannot be, such as in a mounted Secret.
+	// ErrReadOnly is in the error of Open and Rotate when the keyset must be written but cannot
+	// be, for instance in a mounted Secret.
 	ErrReadOnly = errors.New("the keyset cannot be written here")
 )
 
@@ -36,15 +36,15 @@ func Owner(kind, namespace, name, uid string) []byte {
 	return []byte(strings.Join([]string{kind, namespace, name, uid}, "/"))
 }
 
-// Keyset seals and unseals with the keys of a file. It follows changes of the
-// file, whoever makes them. It is safe for concurrent use.
+// Keyset seals and unseals with the keys of a file. It follows changes of the file by any
+// process. It is safe for concurrent use.
 type Keyset struct {
 	path string
 
 	mu         sync.Mutex
 	keys       *keys
-	complained bool        // that the file cannot be used
-	unusable   fs.FileInfo // the state complained about; nil if there was no file
+	complained bool        // whether it was logged that the file cannot be used
+	unusable   fs.FileInfo // the state of the file that was logged; nil if there was no file
 }
 
 // keys is one state of the file.
@@ -55,11 +55,11 @@ type keys struct {
 	file   fs.FileInfo
 }
 
-// Open reads the keyset at path. If there is no file, it makes a keyset of one
-// key and stores it durably, with mode 0600, before it returns; several
-// processes may do so at once and get the same keyset. Where nothing can be
-// written, as in a mounted Secret, a missing file is ErrReadOnly. A file that
-// others than its owner may read is refused, unless it is a mounted Secret.
+// Open reads the keyset at path. If there is no file, it makes a keyset of one key and stores
+// it durably, with mode 0600, before it returns; several processes may do so at once and get
+// the same keyset. If the file is missing and nothing can be written, as in a mounted Secret,
+// the error is ErrReadOnly. A file that others than its owner may read is refused, unless it is
+// a mounted Secret.
 func Open(path string) (*Keyset, error) {
 	loaded, err := load(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -71,8 +71,8 @@ func Open(path string) (*Keyset, error) {
 	return &Keyset{path: path, keys: loaded}, nil
 }
 
-// Load is Open for a keyset that has to be there: where there is no file, the error is
-// fs.ErrNotExist and nothing is made.
+// Load is Open for a keyset that must exist: if there is no file, the error is fs.ErrNotExist
+// and nothing is made.
 func Load(path string) (*Keyset, error) {
 	loaded, err := load(path)
 	if err != nil {
@@ -94,8 +94,8 @@ func (k *Keyset) Seal(plaintext, associatedData []byte) ([]byte, error) {
 	return sealed, nil
 }
 
-// Unseal returns what was sealed with the same associatedData. Its errors
-// contain ErrUnknownKey or ErrNotAuthentic and nothing of the value.
+// Unseal returns the plaintext of a value that was sealed with the same associatedData. Its
+// errors contain ErrUnknownKey or ErrNotAuthentic and nothing of the value.
 func (k *Keyset) Unseal(sealed, associatedData []byte) (Redacted, error) {
 	current := k.current()
 	id, ok := keyID(sealed)
@@ -119,9 +119,9 @@ func (k *Keyset) IsCurrent(sealed []byte) bool {
 	return ok && id == k.current().handle.KeysetInfo().GetPrimaryKeyId()
 }
 
-// Rotate adds a new primary key to the file, durably, and keeps the old keys
-// for unsealing. Rotations by several processes at once each add a key. In a
-// mounted Secret it is ErrReadOnly: change the Secret instead.
+// Rotate adds a new primary key to the file, durably, and keeps the old keys for unsealing.
+// Rotations by several processes at once each add a key. In a mounted Secret the error is
+// ErrReadOnly: change the Secret instead.
 func (k *Keyset) Rotate() error {
 	rotated, err := rotate(k.path)
 	if err != nil {
@@ -133,8 +133,8 @@ func (k *Keyset) Rotate() error {
 	return nil
 }
 
-// current is the keyset as the file has it now. A file that is gone or broken
-// does not replace the keys in memory; it is reported once.
+// current returns the keyset as it is in the file now. If the file is missing or broken, the
+// keys in memory stay, and that is logged once.
 func (k *Keyset) current() *keys {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -155,8 +155,8 @@ func (k *Keyset) current() *keys {
 	return k.keys
 }
 
-// complain reports, once per state of the file, that the keys in memory are no
-// longer those of the file.
+// complain logs, once per state of the file, that the keys in memory are no longer those of the
+// file.
 func (k *Keyset) complain(file fs.FileInfo, err error) {
 	if k.complained && (file == nil && k.unusable == nil || sameState(file, k.unusable)) {
 		return
@@ -165,8 +165,7 @@ func (k *Keyset) complain(file fs.FileInfo, err error) {
 	slog.Warn("keyset file cannot be used; its last good content stays in use", "path", k.path, "error", err)
 }
 
-// sameState reports whether the file is the same and has not been changed
-// since.
+// sameState reports whether the file is the same and unchanged.
 func sameState(a, b fs.FileInfo) bool {
 	return a != nil && b != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.Mode() == b.Mode() && a.ModTime().Equal(b.ModTime())
 }

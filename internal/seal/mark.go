@@ -14,14 +14,14 @@ import (
 // markBytes is the length of a mark; HMAC-SHA256 may be cut to half (RFC 2104, section 5).
 const markBytes = 16
 
-// Mark proves of a text that somebody who has the keyset saw it. The same text gets the same
-// mark until the keyset is rotated.
+// Mark returns a mark of a text. Only somebody who has the keyset can make it. The same text
+// gets the same mark until the keyset is rotated.
 func (k *Keyset) Mark(text []byte) []byte {
 	current := k.current()
 	return mark(current.marks[current.handle.KeysetInfo().GetPrimaryKeyId()], text)
 }
 
-// Marked reports whether a mark is of this text, by any key of the set.
+// Marked reports whether with is the mark of a text, by any key of the set.
 func (k *Keyset) Marked(text, with []byte) bool {
 	for _, key := range k.current().marks {
 		if hmac.Equal(mark(key, text), with) {
@@ -37,8 +37,8 @@ func mark(key, text []byte) []byte {
 	return sum.Sum(nil)[:markBytes]
 }
 
-// markKeys derives a key for marks from each key of the set (RFC 5869), so that no key has
-// two uses.
+// markKeys derives a key for marks from each key of the set (RFC 5869), so that each key has
+// only one use.
 func markKeys(handle *keyset.Handle) (map[uint32][]byte, error) {
 	derived := map[uint32][]byte{}
 	for _, key := range insecurecleartextkeyset.KeysetMaterial(handle).GetKey() {

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 )
 
-// redaction is what every output shows of a Redacted.
+// redaction is the output of a Redacted in every format.
 const redaction = "[redacted]"
 
 // Redacted holds content that no formatting shows: not with any verb of package
@@ -25,7 +25,7 @@ func Redact(content []byte) Redacted {
 	return Redacted{&hidden}
 }
 
-// Reveal is a copy of the content; nil for the zero value.
+// Reveal returns a copy of the content; nil for the zero value.
 func (r Redacted) Reveal() []byte {
 	if r.content == nil {
 		return nil

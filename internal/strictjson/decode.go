@@ -13,7 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// What the zero value of Limits allows.
+// The limits that the zero value of Limits means.
 const (
 	DefaultBytes = 1 << 20
 	DefaultDepth = 64
@@ -75,8 +75,8 @@ func Decode(r io.Reader, limits Limits, into any) error {
 	return nil
 }
 
-// check walks the document once. Its order decides what is reported of a
-// document with several faults: the first in the document.
+// check walks through the document once. Of a document with several faults it reports the
+// first.
 func check(document []byte, limits Limits) error {
 	decoder := jsontext.NewDecoder(bytes.NewBuffer(document))
 	if limits.Object {

@@ -12,7 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Kind says which rule a document breaks.
+// Kind is the rule that a document breaks.
 type Kind string
 
 // The kinds of errors.
@@ -30,21 +30,20 @@ const (
 // sender's, and errors go to logs.
 const maxPath = 256
 
-// Error says what is wrong with a document. It holds member names of the
-// document but never its values.
+// Error is a fault of a document. It holds member names of the document but never its values.
 type Error struct {
 	Kind Kind
-	// Path is the JSON Pointer (RFC 6901) of the culprit; empty means the
-	// top-level value, or that there is none.
+	// Path is the JSON Pointer (RFC 6901) of the fault; empty means the top-level value, or a
+	// fault without a path.
 	Path string
-	// Offset is where the culprit was found, in bytes from the start.
+	// Offset is the position of the fault, in bytes from the start.
 	Offset int64
 	// Msg completes "the value at Path is at fault: …".
 	Msg string
 }
 
-// Error reads like: wrong type of value at "/parameters/size": want a number,
-// got a string.
+// Error returns, for example: wrong type of value at "/parameters/size": want a number, got a
+// string.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(string(e.Kind))
@@ -66,7 +65,7 @@ func isSyntactic(err error) bool {
 // syntaxError translates an error of the scanner.
 func syntaxError(err error, length int) *Error {
 	var syntactic *jsontext.SyntacticError
-	if !errors.As(err, &syntactic) { // nothing but white space
+	if !errors.As(err, &syntactic) { // only white space
 		return &Error{Kind: Syntax, Offset: int64(length), Msg: "the document is empty"}
 	}
 	e := &Error{Kind: Syntax, Path: pointer(syntactic.JSONPointer), Offset: syntactic.ByteOffset, Msg: "not valid JSON"}
@@ -96,7 +95,7 @@ func semanticError(err error) error {
 	case errors.Is(err, strconv.ErrRange):
 		e.Msg = "the number is out of range"
 	case want == "" || want == kindName(semantic.JSONKind):
-		// Right kind, wrong content. The cause is left out: it tends to quote it.
+		// Right kind, wrong content. The cause is left out: it often quotes the value.
 		e.Msg = "the value is not valid"
 	case semantic.JSONKind == 0:
 		e.Msg = "want " + want
@@ -133,7 +132,7 @@ func kindName(kind jsontext.Kind) string {
 	}
 }
 
-// typeName is what JSON calls values of a Go type; empty if that depends.
+// typeName returns the JSON name for values of a Go type; empty if that depends on the value.
 func typeName(t reflect.Type) string {
 	if t == nil {
 		return ""

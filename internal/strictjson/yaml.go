@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// DecodeYAML reads one document of YAML, or JSON, into the value that into points to, by the rules of Kubernetes, and
-// refuses fields that are unknown or repeated. Its errors name the field, by its path, and the line, and quote no
-// value that the document gives to a field of a plain type: files with secrets are read by it.
+// DecodeYAML reads one document of YAML, or JSON, into the value that into points to, by the rules of Kubernetes. It
+// refuses fields that are unknown or repeated. Its errors give the path and the line of the field, and quote no value
+// of a field of a plain type, because files with secrets are read by it.
 func DecodeYAML(document []byte, into any) error {
 	converted, err := yaml.YAMLToJSONStrict(document)
 	if err != nil {
@@ -37,18 +37,18 @@ func DecodeYAML(document []byte, into any) error {
 	return nil
 }
 
-// typeError says which field has another type than it should.
+// typeError returns an error that names the field with the wrong type.
 func typeError(document, converted []byte, into any, err error) error {
 	wrong := (*stdjson.UnmarshalTypeError)(nil)
 	if !errors.As(stdjson.Unmarshal(converted, into), &wrong) {
-		return err // what a type of its own says of its value
+		return err // an error of a custom UnmarshalJSON
 	}
 	path := pathAt(converted, wrong.Offset)
 	got, _, _ := strings.Cut(wrong.Value, " ") // "number 1e99" quotes
 	return fmt.Errorf("%s: want a %s, got a %s", place(document, path), wrong.Type, got)
 }
 
-// pathAt is the path of the value that ends at or spans an offset of a JSON document.
+// pathAt returns the path of the value that ends at, or spans, an offset of a JSON document.
 func pathAt(document []byte, offset int64) string {
 	decoder := jsontext.NewDecoder(bytes.NewReader(document))
 	for {
@@ -73,7 +73,7 @@ func pathAt(document []byte, offset int64) string {
 	return path.String()
 }
 
-// place is a field's path, with its line in the document where that is found.
+// place returns a field's path, with its line in the document if that is found.
 func place(document []byte, path string) string {
 	if line := lineOf(document, path); line > 0 {
 		return fmt.Sprintf("line %d: %s", line, path)
@@ -84,7 +84,7 @@ func place(document []byte, path string) string {
 // step is a member or an index in a path such as spec.plans[0].name.
 var step = regexp.MustCompile(`[^.\[\]]+|\[\d+\]`)
 
-// lineOf is the line in a YAML document of the field with a path; 0 where it is not found.
+// lineOf returns the line of the field with a path in a YAML document; 0 if it is not found.
 func lineOf(document []byte, path string) int {
 	var root yamltree.Node
 	if err := yamltree.Unmarshal(document, &root); err != nil || len(root.Content) == 0 {
@@ -103,7 +103,7 @@ func lineOf(document []byte, path string) int {
 	return line
 }
 
-// child is a member or an element of a node, and its line.
+// child returns a member or an element of a node, and its line.
 func child(node *yamltree.Node, name string) (*yamltree.Node, int) {
 	switch node.Kind {
 	case yamltree.MappingNode:

@@ -1,5 +1,5 @@
-// Package hubtest gives tests a hub: the same API server that Sluice runs on,
-// not a fake. Where it comes from is the choice of whoever runs the tests:
+// Package hubtest gives tests a hub: the same API server that Sluice runs on, not a fake. The
+// environment of the test run selects it:
 //
 //   - By default it is an embedded hub in a temporary directory: about a second,
 //     no other program needed.
@@ -132,7 +132,7 @@ func Namespace(t testing.TB) string {
 	created, err := client.CoreV1().Namespaces().Create(t.Context(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-"}}, metav1.CreateOptions{})
 	if apierrors.IsNotFound(err) {
-		return name // another process's embedded hub
+		return name // the embedded hub of another process
 	}
 	if err != nil {
 		t.Fatalf("create a namespace: %v", err)

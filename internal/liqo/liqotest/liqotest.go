@@ -1,5 +1,5 @@
-// Package liqotest installs Liqo's resources on clusters of tests: the definitions of the very
-// module that Sluice is built with, and no controllers. What those would write is up to the tests.
+// Package liqotest installs Liqo's resource definitions on test clusters, from the Liqo version
+// that Sluice is built with. It runs no controllers: the tests write what those would write.
 package liqotest
 
 import (
@@ -42,8 +42,8 @@ func Install(t testing.TB, admin client.Client, names ...string) {
 	}
 }
 
-// RemoteControlPlane is the role that Liqo gives, in their tenant namespaces, to clusters that
-// have proven their key.
+// RemoteControlPlane returns the role that Liqo gives to clusters that have proven their key,
+// in their tenant namespaces.
 func RemoteControlPlane(t testing.TB) *rbacv1.ClusterRole {
 	t.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "liqo-remote-controlplane"}}
@@ -51,8 +51,8 @@ func RemoteControlPlane(t testing.TB) *rbacv1.ClusterRole {
 	return role
 }
 
-// VirtualKubeletRemote is the role that Liqo gives virtual kubelets in the namespaces that it
-// makes at the provider for their pods.
+// VirtualKubeletRemote returns the role that Liqo gives to virtual kubelets, in the namespaces
+// that it creates at the provider for their pods.
 func VirtualKubeletRemote(t testing.TB) *rbacv1.ClusterRole {
 	t.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "liqo-virtual-kubelet-remote"}}
