@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ClusterFacts is what the broker itself sees of a member cluster.
+// ClusterFacts is what Sluice itself observes of a member cluster.
 type ClusterFacts struct {
 	// UID of the namespace kube-system.
 	UID string
@@ -16,32 +16,38 @@ type ClusterFacts struct {
 	KeyHash string
 }
 
-// Requirements is what an operator wants to see before a member cluster is admitted.
+// Requirements is what an operator requires before a member cluster is admitted.
 type Requirements struct {
 	// Provider is the DID of the organisation that runs the cluster.
 	Provider string
-	// Types of credentials, without prefix, that must be there beside the offering,
-	// its provider and data centre, and the binding.
+	// Types of credentials, without prefix, that are required beside the offering, its provider
+	// and data centre, and the binding.
 	Types []string
 }
 
-// Admit looks at the credentials of a member cluster together and says what they
-// prove. set holds verified credentials; those that do not hold at now are left out,
-// as are those of others than the provider and the issuers that are trusted. It need
-// not be the whole catalogue: what the provider presented, what trusted issuers say of
-// that, and the broker's measurements of this very cluster.
-// offering is the id of the subject that describes the cluster.
+// Admit checks the credentials of a member cluster together and returns the claims that they
+// prove. set holds verified credentials. Credentials that are not valid at now are ignored, and
+// so are those issued by anyone except the provider and the trusted issuers. The set need not
+// be the whole catalogue: it needs the provider's own credentials, those of trusted issuers
+// about them, and Sluice's measurements of this cluster. offering is the id of the subject that
+// describes the cluster.
 //
-// It refuses unless the offering is the provider's, names a LegalPerson who is the
-// provider and leads to at least one located resource, everything on this chain was
-// issued by who may, a ClusterBinding of the provider names the very cluster, and
-// the required types are there. The claims are sorted, and nil where the report is not OK.
+// Admit refuses unless
 //
-// The assurance of a claim is that of who issued the credential it is from, or of a
-// label or certification that names the digest of that very credential. A claim that
-// rests on several credentials, as a country does that the offering only refers to,
-// has the assurance of the weakest. It travels only over links that both ends confirmed
-// (docs/trust.md, "Links"): beyond one that the provider alone speaks of, certifications
+//   - the offering is the provider's, names a LegalPerson that is the provider, and leads to
+//     at least one resource with a location;
+//   - every credential on this chain was issued by an issuer that may issue it;
+//   - a ClusterBinding of the provider names this very cluster;
+//   - the required types are there.
+//
+// The claims are sorted, and nil if the report is not OK.
+//
+// The assurance of a claim is that of the issuer of its credential, or of a label or
+// certification that names the digest of that very credential. A claim that rests on several
+// credentials has the assurance of the weakest; the country of a resource that the offering
+// only refers to is an example. Assurance passes only over links that both ends confirmed
+// (docs/trust.md, "Links"). Beyond a link that only the provider states, certifications do not
+// count, and a country has the assurance Self.
 // do not count, and a country is the provider's own word.
 func Admit(set []*Credential, offering string, cluster ClusterFacts, want Requirements, issuers Issuers, now time.Time) ([]Claim, Report) {
 	checks := newChecks(StepReferences, StepIssuer, StepBinding, StepAdmit)
@@ -73,11 +79,11 @@ type admission struct {
 	set      []*Credential
 
 	offering, person, binding *Credential
-	// resources that the offering is hosted on, by links that both ends confirmed; and
-	// others, to which the provider's word alone leads.
+	// resources are those that the offering is hosted on, by links that both ends confirmed.
+	// others are reached by links that only the provider states.
 	resources, others []*Credential
 	locations         []location
-	// accepted are credentials beside the chain that claims come from.
+	// accepted are the credentials outside the chain that claims are read from.
 	accepted []*Credential
 }
 
@@ -97,7 +103,7 @@ func newAdmission(set []*Credential, provider string, issuers Issuers, now time.
 	return a
 }
 
-// worth is what the issuer's word counts for.
+// worth returns the assurance of the issuer's statements.
 func (a *admission) worth(c *Credential) (Assurance, bool) {
 	if a.issuers == nil {
 		return Self, true
@@ -105,18 +111,18 @@ func (a *admission) worth(c *Credential) (Assurance, bool) {
 	return a.issuers(c.Issuer, c.Type)
 }
 
-// trusted reports whether the issuer counts for more than a provider.
+// trusted reports whether the issuer's assurance is higher than a provider's.
 func (a *admission) trusted(c *Credential) bool {
 	assurance, ok := a.worth(c)
 	return ok && assurance != Self
 }
 
-// chain is what the admission rests on: offering, provider, resources.
+// chain returns the credentials that the admission rests on: offering, provider, resources.
 func (a *admission) chain() []*Credential {
 	return append([]*Credential{a.offering, a.person}, a.resources...)
 }
 
-// checkIssuers asks of everything on the chain whether its issuer may issue it.
+// checkIssuers checks that each credential on the chain has an issuer that may issue it.
 func (a *admission) checkIssuers() error {
 	for _, c := range append(a.chain(), a.others...) {
 		if _, ok := a.worth(c); !ok {
@@ -126,8 +132,8 @@ func (a *admission) checkIssuers() error {
 	return nil
 }
 
-// bind finds the ClusterBinding of the provider that names offering and cluster, so
-// that nobody hangs his paper on the cluster of another.
+// bind finds the ClusterBinding of the provider that names offering and cluster. It keeps
+// providers from presenting their credentials for another's cluster.
 func (a *admission) bind(cluster ClusterFacts) error {
 	if cluster.UID == "" || cluster.KeyHash == "" {
 		return errors.New("the cluster has not been reached yet: its UID or its key is not known")
@@ -155,7 +161,7 @@ func (a *admission) bind(cluster ClusterFacts) error {
 	return nil
 }
 
-// require looks for types among what was accepted or is the provider's own.
+// require checks that each type is among the accepted credentials or the provider's own.
 func (a *admission) require(types []string) error {
 	there := append(a.chain(), a.binding)
 	there = append(there, a.accepted...)
@@ -176,7 +182,7 @@ func (a *admission) require(types []string) error {
 	return nil
 }
 
-// newer reports whether x replaces y, of the same subject.
+// newer reports whether x replaces y, a credential about the same subject.
 func newer(x, y *Credential) bool {
 	if !x.ValidFrom.Equal(y.ValidFrom) {
 		return x.ValidFrom.After(y.ValidFrom)

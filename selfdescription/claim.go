@@ -2,14 +2,14 @@ package selfdescription
 
 import "time"
 
-// Assurance says who stands behind a claim.
+// Assurance is how strongly a claim is backed.
 type Assurance string
 
-// Assurances: self < notary < label < certified. Measured stands aside.
+// Assurances: self < notary < label < certified. Measured is not compared with the others.
 const (
 	Self      Assurance = "self"      // the provider says so
 	Notary    Assurance = "notary"    // a notary checked it against a register
-	Label     Assurance = "label"     // a compliance service labelled the credential that says so
+	Label     Assurance = "label"     // a compliance service labelled the credential of the claim
 	Certified Assurance = "certified" // a conformity assessment body certified it
 	Measured  Assurance = "measured"  // the broker measured it
 )
@@ -40,21 +40,20 @@ const (
 	ClaimLatency              = "latency.p95Ms"         // milliseconds
 )
 
-// Claim is a verified statement about a member cluster or its provider. A claim
-// with several values stands once for each.
+// Claim is a verified statement about a member cluster or its provider. Several values of one
+// name are several claims.
 type Claim struct {
 	Name, Value string
 	Assurance   Assurance
-	// Issuer and Credential are of the credential that gives the claim its assurance:
-	// the label that raised it, say.
+	// Issuer and Credential are those of the credential that gives the claim its assurance, for
+	// instance the label that raised it.
 	Issuer     string
 	Credential Digest
-	// Expires is when the first of the credentials ends that the claim rests on; zero
-	// means never.
+	// Expires is the earliest end of the credentials that the claim rests on; zero means never.
 	Expires time.Time
 }
 
-// Issuers says whether an issuer may issue credentials of a subject type (without
-// prefix, for instance VatID), and what they are worth. A provider's own word is
-// worth Self.
+// Issuers reports whether an issuer may issue credentials of a subject type (without prefix,
+// for instance VatID), and their assurance. A provider's own statements have the assurance
+// Self.
 type Issuers func(issuer, subjectType string) (assurance Assurance, ok bool)

@@ -11,18 +11,18 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription/shape"
 )
 
-// standing is what a credential is worth and which credential gives it that worth:
-// itself, or a label over it.
+// standing is the assurance of a credential, and the credential that gives it: itself, or a
+// label over it.
 type standing struct {
 	assurance Assurance
 	by        *Credential
 }
 
-// standing of a credential of the chain, or beside it.
+// standing returns the assurance of a credential, on the chain or outside it.
 func (a *admission) standing(c *Credential) standing {
 	assurance, _ := a.worth(c)
 	if c.Issuer == a.provider {
-		assurance = Self // whatever it may be trusted with elsewhere
+		assurance = Self // even if the provider is a trusted issuer for other subjects
 	}
 	best := standing{assurance, c}
 	for _, over := range a.set {
@@ -37,8 +37,8 @@ func (a *admission) standing(c *Credential) standing {
 	return best
 }
 
-// named lists the digests of the credentials that a label or a certification is over.
-// Only by digest: an id says nothing of the content.
+// named lists the digests of the credentials that a label or a certification covers. Only
+// digests count: an id does not fix the content.
 func named(over *Credential) (digests []Digest) {
 	var list any
 	switch over.Type {
@@ -57,8 +57,8 @@ func named(over *Credential) (digests []Digest) {
 	return digests
 }
 
-// claims reads everything that the credentials prove, and notes in accepted where
-// from.
+// claims returns everything that the credentials prove, and adds the credentials used to
+// accepted.
 func (a *admission) claims() []Claim {
 	list := []Claim{}
 	list = append(list, a.providerClaims()...)
@@ -71,8 +71,8 @@ func (a *admission) claims() []Claim {
 	return best(list)
 }
 
-// country of a location. One that the provider alone leads to is its own word, whoever
-// stands behind the offering.
+// country returns the claim of a location. If a link to it is stated only by the provider, the
+// claim has the assurance Self, whatever the offering's is.
 func (a *admission) country(l location) Claim {
 	if l.path != nil {
 		return a.claim(ClaimDatacenterCountry, l.country, l.path...)
@@ -85,9 +85,8 @@ func (a *admission) country(l location) Claim {
 	return claim
 }
 
-// claim rests on some credentials, and as every claim on the offering and the
-// binding, whose end is its end too. Its assurance is that of the weakest of the
-// former.
+// claim returns a claim that rests on the credentials on. Like every claim it also rests on the
+// offering and the binding, and ends when they end. Its assurance is that of the weakest of on.
 func (a *admission) claim(name, value string, on ...*Credential) Claim {
 	weakest := a.standing(on[len(on)-1])
 	rests := []*Credential{a.offering, a.binding}
@@ -105,7 +104,7 @@ func (a *admission) claim(name, value string, on ...*Credential) Claim {
 	}
 }
 
-// firstEnd is the zero time where nothing ends.
+// firstEnd returns the earliest end of validity; zero if none of them ends.
 func firstEnd(credentials []*Credential) (end time.Time) {
 	for _, c := range credentials {
 		if !c.ValidUntil.IsZero() && (end.IsZero() || c.ValidUntil.Before(end)) {
@@ -148,7 +147,7 @@ func (a *admission) providerClaims() []Claim {
 	return list
 }
 
-// registration is "<attribute>:<number>", or empty where the node is no registration
+// registration returns "<attribute>:<number>", or empty if the node is not a registration
 // number.
 func registration(node map[string]any) string {
 	kind, _ := node["type"].(string)
@@ -161,7 +160,8 @@ func registration(node map[string]any) string {
 	return ""
 }
 
-// certifications of the offering, of its provider, or of what it is hosted on.
+// certifications returns the certifications of the offering, of its provider, or of its
+// resources.
 func (a *admission) certifications() []Claim {
 	var list []Claim
 	for _, c := range a.set {
@@ -173,7 +173,7 @@ func (a *admission) certifications() []Claim {
 			a.accepted = append(a.accepted, c)
 			claim := a.claim(ClaimCertification, standard, c)
 			if end := firstEnd([]*Credential{of}); compareEnds(end, claim.Expires) < 0 {
-				claim.Expires = end // its assurance is not that of what it is about
+				claim.Expires = end // its assurance does not come from the certified credential
 			}
 			list = append(list, claim)
 		}
@@ -181,9 +181,9 @@ func (a *admission) certifications() []Claim {
 	return list
 }
 
-// certified is the credential of the chain that a certification speaks of. It names
-// it by digest; or only the id of its subject, if that id is the provider's, since
-// anybody can give his offering the id of another's.
+// certified returns the credential of the chain that a certification is about. The
+// certification names it by digest. The id of the subject is enough only if it is the
+// provider's id: any provider can give its offering the id of another's.
 func (a *admission) certified(c *Credential) *Credential {
 	digests := named(c)
 	for _, of := range a.chain() {
@@ -198,7 +198,8 @@ func (a *admission) certified(c *Credential) *Credential {
 	return nil
 }
 
-// labels over the very credential of the offering. Nobody labels himself.
+// labels returns the labels over the credential of the offering itself. A label issued by the
+// provider does not count.
 func (a *admission) labels() []Claim {
 	var list []Claim
 	for _, c := range a.set {
@@ -215,7 +216,7 @@ func (a *admission) labels() []Claim {
 	return list
 }
 
-// measurements of the last complete window. Of several vantages the worst counts.
+// measurements returns those of the last complete window. Of several vantages the worst counts.
 func (a *admission) measurements() []Claim {
 	last := a.find(a.offering.Subject, func(c *Credential) bool {
 		assurance, ok := a.worth(c)
@@ -250,8 +251,8 @@ func member(object any, name string) (float64, bool) {
 
 func formatNumber(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
-// best sorts claims and keeps of those that say the same the one that is worth most,
-// and of these the one that holds longest.
+// best sorts claims. Of claims with the same name and value it keeps the one with the highest
+// assurance, and of these the one that ends last.
 func best(list []Claim) []Claim {
 	slices.SortFunc(list, func(x, y Claim) int {
 		return cmp.Or(

@@ -1,10 +1,10 @@
 package selfdescription
 
-// Concerns lists what a credential matters for beside its provider: the ids of
-// offerings and other subjects, and digests ("sha256-<base64>") of credentials. None
-// means every offering of the provider, as its LegalPerson and its data centres do.
-// Who holds many credentials finds by it those that [Admit] needs: what matters for
-// every offering, for this one, and for the subjects and digests of those.
+// Concerns lists what a credential is relevant for beside its provider: the ids of offerings
+// and other subjects, and digests ("sha256-<base64>") of credentials. An empty list means every
+// offering of the provider, as for its LegalPerson and its data centres. A store of many
+// credentials finds by it those that [Admit] needs: the ones relevant for every offering, for
+// this one, and for the subjects and digests of those.
 func (c *Credential) Concerns() []string {
 	switch {
 	case isOffering(c.Type), c.Type == TypeClusterMeasurement:

@@ -17,18 +17,18 @@ const (
 // Context is a JSON-LD context that credentials may refer to.
 type Context struct {
 	URL string
-	// Digest of the document that the URL stands for here, whatever a server answers.
+	// Digest of the document that the URL means here, whatever its server answers.
 	Digest Digest
-	// Document is there for contexts that Sluice publishes itself.
+	// Document is set for contexts that Sluice publishes itself.
 	Document []byte
 }
 
 //go:embed ns.v1.jsonld
 var sluiceContext []byte
 
-// Published under one URL, the Gaia-X context has changed its terms over time. The
-// digest is that of release 25.11; that of the W3C is the one that VCDM 2.0,
-// appendix B.1 states.
+// The Gaia-X context is published under one URL, and its terms have changed over time. This
+// digest is that of release 25.11. The digest of the W3C context is the one in VCDM 2.0,
+// appendix B.1.
 var contexts = []Context{
 	{URL: ContextCredentials, Digest: digest("59955ced6697d61e03f2b2556febe5308ab16842846f5b586d7f1f7adec92734")},
 	{URL: ContextGaiaX, Digest: digest("70a07043511f02259aec702079411c852c5763e90370b1930a35920d7b0a5a33")},
@@ -46,7 +46,7 @@ func digest(hexadecimal string) Digest {
 	return Digest(raw)
 }
 
-// Types of subjects that this package gives a meaning to, without prefix.
+// Types of subjects that this package interprets, without prefix.
 const (
 	TypeLegalPerson            = "LegalPerson"
 	TypeComputeServiceOffering = "ComputeServiceOffering"
@@ -68,8 +68,8 @@ const (
 	typeStatusListEntry        = "BitstringStatusListEntry"
 )
 
-// contextOf is the context that defines a type of subject, beside ContextCredentials.
-// Empty means that the latter does.
+// contextOf returns the context that defines a type of subject, beside ContextCredentials.
+// Empty means that ContextCredentials defines it.
 func contextOf(subjectType string) string {
 	switch subjectType {
 	case TypeClusterBinding, TypeClusterMeasurement, TypeCertification:

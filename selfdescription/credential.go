@@ -2,15 +2,14 @@ package selfdescription
 
 import "time"
 
-// Limits of what is read. A SelfDescription of the hub holds a credential of the
-// same size.
+// Limits of input. A SelfDescription of the hub has the same limit for its credential.
 const (
 	MaxCredential   = 256 << 10 // bytes of a credential in compact serialisation
 	MaxPresentation = 1 << 20   // bytes of a presentation in compact serialisation
 	MaxCredentials  = 64        // credentials in a presentation
 )
 
-// Media types of what Sluice issues.
+// Media types of the tokens that Sluice issues.
 const (
 	MediaTypeCredential   = "application/vc+jwt"
 	MediaTypePresentation = "application/vp+jwt"
@@ -21,23 +20,23 @@ type Credential struct {
 	// Compact is the token as it was received, and Digest its digest.
 	Compact string
 	Digest  Digest
-	// Signed is the digest of what the signature covers. Whoever holds an ECDSA token
-	// can write its signature in a second valid form, and so make a token of another
-	// Digest; Signed stays.
+	// Signed is the digest of the part that the signature covers. The holder of an ECDSA token
+	// can write its signature in a second valid form, which gives a token with another Digest.
+	// Signed does not change by that.
 	Signed Digest
-	// ID of the credential; empty where it has none.
+	// ID of the credential; empty if it has none.
 	ID string
 	// Type of the subject without prefix, for instance LegalPerson.
 	Type string
 	// Issuer is a DID, Subject the id of the subject.
 	Issuer, Subject string
-	// ValidFrom and ValidUntil bound the validity: what validFrom, validUntil and the
-	// registered claims nbf, iat and exp leave of it. Zero means unbounded.
+	// ValidFrom and ValidUntil bound the validity: the intersection of validFrom, validUntil
+	// and the registered claims nbf, iat and exp. Zero means unbounded.
 	ValidFrom, ValidUntil time.Time
 	// Status has an entry for each status list that the credential is on.
 	Status []StatusEntry
-	// Claims is the credentialSubject. Prefixes of Gaia-X terms are gone, and typed
-	// literals are their value; numbers are json.Number.
+	// Claims is the credentialSubject. Prefixes of Gaia-X terms are removed, and typed literals
+	// are replaced by their value; numbers are json.Number.
 	Claims map[string]any
 	// KeyID is the DID URL of the key and Algorithm its algorithm (RFC 7518).
 	KeyID, Algorithm string
@@ -47,7 +46,7 @@ type Credential struct {
 	types any
 }
 
-// StatusEntry says where to look whether a credential was revoked
+// StatusEntry names the bit of a status list that shows whether a credential was revoked
 // (Bitstring Status List v1.0, BitstringStatusListEntry).
 type StatusEntry struct {
 	Purpose StatusPurpose
@@ -56,10 +55,10 @@ type StatusEntry struct {
 	List string
 }
 
-// StatusPurpose is what a bit of a status list means.
+// StatusPurpose is the meaning of the bits of a status list.
 type StatusPurpose string
 
-// Status purposes. Others are not looked at.
+// Status purposes. Others are ignored.
 const (
 	PurposeRevocation StatusPurpose = "revocation"
 	PurposeSuspension StatusPurpose = "suspension"
@@ -67,7 +66,7 @@ const (
 
 // Presentation is the content of a verified VP-JWT.
 type Presentation struct {
-	// Holder is the DID that signed.
+	// Holder is the DID that signed the presentation.
 	Holder string
 	// Credentials in compact serialisation. They are not verified yet.
 	Credentials []string

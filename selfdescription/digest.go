@@ -13,17 +13,17 @@ type Digest [sha256.Size]byte
 
 const sriPrefix = "sha256-"
 
-// DigestOf is the digest of a token in compact serialisation. It names a credential.
+// DigestOf returns the digest of a token in compact serialisation. It identifies a credential.
 func DigestOf(compact string) Digest { return sha256.Sum256([]byte(compact)) }
 
-// String is the digest in hexadecimal.
+// String returns the digest in hexadecimal.
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
-// SRI is the digest as Subresource Integrity writes it: "sha256-<base64>".
+// SRI returns the digest in the form of Subresource Integrity: "sha256-<base64>".
 func (d Digest) SRI() string { return sriPrefix + base64.StdEncoding.EncodeToString(d[:]) }
 
-// ParseSRI reads "sha256-<base64>" and also "sha256-<hexadecimal>", as compliance
-// services of Gaia-X write it.
+// ParseSRI reads "sha256-<base64>", and "sha256-<hexadecimal>" as Gaia-X compliance services
+// write it.
 func ParseSRI(sri string) (Digest, error) {
 	encoded, ok := strings.CutPrefix(sri, sriPrefix)
 	if !ok {

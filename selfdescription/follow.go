@@ -12,15 +12,14 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription/shape"
 )
 
-// location is a country that the chain leads to, and the credentials that say so
-// one after the other, from the offering on; nil where a link on the way is the
-// provider's word alone.
+// location is a country that the chain leads to, with the credentials on the way to it, from
+// the offering on. The credentials are nil if only the provider states one of the links.
 type location struct {
 	country string
 	path    []*Credential
 }
 
-// maxPath is how many references lead from an offering to a place, at most.
+// maxPath is how many references may lead from an offering to a location.
 const maxPath = 8
 
 // follow walks offering → provider and offering → data centre.
@@ -43,12 +42,13 @@ func (a *admission) follow(offering string) error {
 	return nil
 }
 
-// isOffering tells whether a type is a service offering: its subclasses end like it.
+// isOffering reports whether a type is a service offering: the names of its subclasses end like
+// it.
 func isOffering(subjectType string) bool { return strings.HasSuffix(subjectType, TypeServiceOffering) }
 
-// followProvider finds the LegalPerson. It is signed by the provider itself, or by
-// somebody trusted for an id that only the provider can have: else a provider could
-// refer to the paper of a company that it is not.
+// followProvider finds the LegalPerson. It must be signed by the provider itself, or by a
+// trusted issuer for an id that only the provider can have. Otherwise a provider could refer to
+// the LegalPerson of another company.
 func (a *admission) followProvider() error {
 	ids := references(a.offering.Claims["providedBy"])
 	if len(ids) != 1 {
@@ -62,17 +62,17 @@ func (a *admission) followProvider() error {
 	return nil
 }
 
-// mine reports whether a credential is about the provider: it signed it, or the id of
-// the subject is its own.
+// mine reports whether a credential is about the provider: the provider signed it, or the id of
+// the subject belongs to the provider.
 func (a *admission) mine(c *Credential) bool {
 	return c.Issuer == a.provider || Owns(a.provider, c.Subject)
 }
 
-// confirms reports whether a resource, to which a link of the provider's leads, confirms
-// that link: the provider signed it, its id is the provider's own, or it names the
-// provider's LegalPerson, by an id that only the provider can have, as who maintains or
-// owns it. Else the link is the provider's word alone: anybody can say that his service
-// is hosted on the data centre of another.
+// confirms reports whether a resource confirms a link from the provider to it. It does if the
+// provider signed it, if its id belongs to the provider, or if it names the provider's
+// LegalPerson as its maintainer or owner, by an id that only the provider can have. Otherwise
+// only the provider states the link: any provider can state that its service is hosted in
+// another's data centre.
 func (a *admission) confirms(resource *Credential) bool {
 	if a.mine(resource) {
 		return true
@@ -81,8 +81,8 @@ func (a *admission) confirms(resource *Credential) bool {
 	return Owns(a.provider, a.person.Subject) && slices.Contains(keepers, a.person.Subject)
 }
 
-// find returns the credential about a subject: of a trusted issuer before the
-// provider's own, and of several the newest. Nil means none.
+// find returns the credential about a subject: one of a trusted issuer before the provider's
+// own, and of several the newest. Nil means none.
 func (a *admission) find(subject string, accept func(*Credential) bool) (found *Credential) {
 	for _, c := range a.set {
 		if c.Subject != subject || !accept(c) {
@@ -98,37 +98,37 @@ func (a *admission) find(subject string, accept func(*Credential) bool) (found *
 	return found
 }
 
-// resourceTypes are the types of what a service can be hosted on. Others, such as a
-// Certification, can be about the same subject.
+// resourceTypes are the types of resources that can host a service. Credentials of other types,
+// such as a Certification, can be about the same subject.
 var resourceTypes = []string{TypePhysicalResource, TypeDatacenter, TypeAvailabilityZone, TypeVirtualResource}
 
-// walk collects what an offering is hosted on.
+// walk collects the resources that an offering is hosted on.
 type walk struct {
 	*admission
 	seen map[visit]bool
 }
 
-// visit is of a resource, by a path on which every link is confirmed or not.
+// visit is a resource, and whether every link on the path to it was confirmed.
 type visit struct {
 	resource  Digest
 	confirmed bool
 }
 
-// path is how a walk came to a node.
+// path is the way from the offering to a node.
 type path struct {
-	// credentials one after the other, from the offering on.
+	// credentials on the way, from the offering on.
 	credentials []*Credential
-	// confirmed says that both ends confirmed each link.
+	// confirmed is true if both ends confirmed each link.
 	confirmed bool
 }
 
-// to is the path on to a resource.
+// to returns the path extended by a resource.
 func (p path) to(resource *Credential, confirmed bool) path {
 	return path{append(slices.Clone(p.credentials), resource), p.confirmed && confirmed}
 }
 
-// location that the path leads to. Over a link that is not confirmed nothing travels
-// but what the offering itself says.
+// location returns the location at the end of the path. If a link is not confirmed, it has no
+// credentials except what the offering itself states.
 func (w *walk) location(country string, p path) location {
 	if !p.confirmed {
 		return location{country, nil}
@@ -136,7 +136,7 @@ func (w *walk) location(country string, p path) location {
 	return location{country, p.credentials}
 }
 
-// node reads the places of a node, and follows its references.
+// node reads the locations of a node, and follows its references.
 func (w *walk) node(node map[string]any, p path, pointer string) error {
 	for _, name := range []string{"location", "address"} {
 		for i, element := range elements(node[name]) {
@@ -155,7 +155,7 @@ func (w *walk) node(node map[string]any, p path, pointer string) error {
 	for _, name := range []string{"hostedOn", "aggregationOfResources"} {
 		for i, element := range elements(node[name]) {
 			at := pointer + "/" + name + "/" + strconv.Itoa(i)
-			// What else a service is made of, software say, is not asked for.
+			// Other parts of a service, such as software, need no location.
 			optional := node["type"] == p.credentials[0].Type && name == "aggregationOfResources"
 			if err := w.reference(element, p, at, optional); err != nil {
 				return err
@@ -200,8 +200,8 @@ func (w *walk) reference(value any, p path, at string, optional bool) error {
 	return w.node(found.Claims, p, at)
 }
 
-// resource is the credential about a resource: one that confirms that the provider's
-// cluster may have to do with it, before any other.
+// resource returns the credential about a resource. One that confirms its link to the provider
+// is preferred.
 func (w *walk) resource(id string) *Credential {
 	isResource := func(c *Credential) bool { return slices.Contains(resourceTypes, c.Type) }
 	if found := w.find(id, func(c *Credential) bool { return isResource(c) && w.confirms(c) }); found != nil {
@@ -220,7 +220,7 @@ func (a *admission) places() string {
 	return "hardware in " + strings.Join(slices.Compact(countries), ", ")
 }
 
-// elements is a list, of one where the value is none itself.
+// elements returns a list; a value that is not a list becomes its only element.
 func elements(value any) []any {
 	switch value := value.(type) {
 	case nil:
@@ -231,7 +231,7 @@ func elements(value any) []any {
 	return []any{value}
 }
 
-// references lists the ids that a value refers to.
+// references returns the ids that a value refers to.
 func references(value any) (ids []string) {
 	for _, element := range elements(value) {
 		if node, ok := element.(map[string]any); ok {
@@ -244,15 +244,15 @@ func references(value any) (ids []string) {
 	return ids
 }
 
-// Owns reports whether only the owner of a DID can give an id: it is the DID, begins
-// with it, or is an https URL below what the did:web stands for.
+// Owns reports whether only the owner of a DID can give an id: the id is the DID, begins with
+// it, or is an https URL below the URL that the did:web means.
 func Owns(owner, id string) bool {
 	if rest, ok := strings.CutPrefix(id, owner); ok && (rest == "" || strings.ContainsAny(rest[:1], "#/?")) {
 		return true
 	}
 	document, err := did.WebURL(owner)
 	if err != nil {
-		return false // another method, which stands for no URL
+		return false // other methods have no URL
 	}
 	below := strings.TrimSuffix(strings.TrimSuffix(document, "did.json"), ".well-known/")
 	u, err := url.Parse(id)

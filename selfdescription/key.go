@@ -52,8 +52,8 @@ func GenerateKey(algorithm, id string) (jose.JSONWebKey, error) {
 	return jose.JSONWebKey{Key: private, KeyID: id, Algorithm: algorithm, Use: "sig"}, nil
 }
 
-// checkKey refuses a public key that is not of the algorithm's kind: what an RSA key
-// signs is never checked as if it were an ECDSA signature.
+// checkKey refuses a public key of another kind than the algorithm's: an RSA key must never be
+// used to check an ECDSA signature.
 func checkKey(algorithm string, key *jose.JSONWebKey) error {
 	if key.Algorithm != "" && key.Algorithm != algorithm {
 		return fmt.Errorf("the key is for %s, the token says %s", key.Algorithm, algorithm)

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Parse reads a VC-JWT without verifying it: anybody may have written what it
-// returns. It is for showing credentials that a [Verifier] refused.
+// Parse reads a VC-JWT without verifying it: its content may be forged. Use it to show
+// credentials that a [Verifier] refused.
 func Parse(compact string) (*Credential, error) {
 	_, credential, err := parseCredential(compact)
 	return credential, err
@@ -105,8 +105,8 @@ func hasContext(payload map[string]any, url string) bool {
 	return slices.Contains(list, any(url))
 }
 
-// readSubject brings a credentialSubject into one form, in which JSON and JSON-LD
-// say the same: see normalise.
+// readSubject brings a credentialSubject into one form, which means the same as JSON and as
+// JSON-LD: see normalise.
 func readSubject(object map[string]any) (map[string]any, error) {
 	normal, err := normalise(object, "/credentialSubject")
 	if err != nil {
@@ -122,8 +122,8 @@ func readSubject(object map[string]any) (map[string]any, error) {
 	return subject, nil
 }
 
-// prefixes of IRIs, compact and full, whose terms the contexts of the allowlist also
-// define without prefix.
+// prefixes of IRIs, compact and full. The allowed contexts also define their terms without
+// prefix.
 var prefixes = []string{
 	"gx:", ContextGaiaX,
 	"httpsschema:", "https://schema.org/",
@@ -131,10 +131,9 @@ var prefixes = []string{
 	"sluice:", ContextSluice + "#",
 }
 
-// normalise takes prefixes off terms and types, writes @id and @type without the
-// sign, and replaces a typed literal by its value. It refuses what would let a
-// JSON-LD processor read something else than is read here: contexts, other
-// keywords, and one term in two forms.
+// normalise removes prefixes from terms and types, writes @id and @type without the @, and
+// replaces a typed literal by its value. It refuses everything that a JSON-LD processor would
+// read differently: contexts, other keywords, and one term in two forms.
 func normalise(value any, path string) (any, error) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -202,7 +201,7 @@ func normalTypes(value any) any {
 	return value
 }
 
-// withoutPrefix leaves what would be a keyword without its prefix.
+// withoutPrefix removes the prefix of a name, unless the result would be a keyword.
 func withoutPrefix(name string) string {
 	for _, p := range prefixes {
 		if rest, ok := strings.CutPrefix(name, p); ok && rest != "" && rest != "id" && rest != "type" && rest[0] != '@' {

@@ -12,32 +12,32 @@ import (
 // MaxPresentationLifetime is the longest that a presentation may be used.
 const MaxPresentationLifetime = 10 * time.Minute
 
-// Expect is what a presentation must answer. Audience and nonce are required: a
-// presentation that was not asked for proves nothing.
+// Expect is what a presentation must contain. Audience and nonce are required: a presentation
+// that was not requested proves nothing.
 type Expect struct {
-	// Audience is who asked: the DID or the URL of the verifier.
+	// Audience is the DID or the URL of the verifier.
 	Audience string
-	// Nonce is what the verifier gave out with its question.
+	// Nonce is the one that the verifier issued.
 	Nonce string
-	// Operation that the presentation is made for, which its holder signs as the claim
-	// "operation": one that was made for another is refused. Empty is for verifiers who
-	// know no operations.
+	// Operation that the presentation was made for, which its holder signs as the claim
+	// "operation": a presentation for another operation is refused. Empty is for verifiers that
+	// do not use operations.
 	Operation Operation
 }
 
-// Operation is what a presentation is made for.
+// Operation is the purpose of a presentation.
 type Operation string
 
-// Operations that a broker knows.
+// Operations that Sluice knows.
 const (
 	OperationPresent Operation = "present" // to have the credentials stored
-	OperationVerify  Operation = "verify"  // to have them looked at, and nothing kept
+	OperationVerify  Operation = "verify"  // to have the credentials checked, and nothing stored
 	OperationRevoke  Operation = "revoke"  // to withdraw the one credential in it
 )
 
-// Presentation verifies a VP-JWT with enveloped credentials (VC-JOSE-COSE, 3.1.2),
-// from parse to window. The credentials in it are taken out and not looked at. The
-// presentation is nil unless the report is OK. It blocks as the KeySource does.
+// Presentation verifies a VP-JWT with enveloped credentials (VC-JOSE-COSE, 3.1.2), with the
+// steps from parse to window. The credentials in it are extracted but not verified. The
+// presentation is nil unless the report is OK. It blocks as long as the KeySource does.
 func (v *Verifier) Presentation(ctx context.Context, compact string, expect Expect) (*Presentation, Report) {
 	checks := newChecks(StepParse, StepAlgorithm, StepKey, StepSignature, StepWindow)
 	t, p, err := parsePresentation(compact)
@@ -58,8 +58,8 @@ func (v *Verifier) Presentation(ctx context.Context, compact string, expect Expe
 	return p, checks.report
 }
 
-// check compares audience and nonce. Neither what was expected as nonce nor what came
-// is told to anybody.
+// check compares audience, operation and nonce. Its errors contain neither the expected nonce
+// nor the received one.
 func (e Expect) check(payload map[string]any) error {
 	if e.Audience == "" || e.Nonce == "" {
 		return errors.New("nothing was asked for: no audience or no nonce to expect")
@@ -135,15 +135,15 @@ func (p *Presentation) readDocument(t *token) error {
 	return nil
 }
 
-// envelopes begin the data URLs of credentials, by generation. Gaia-X ICAM 24.07
-// wrote a semicolon before the token.
+// envelopes are the beginnings of the data URLs of credentials, by generation. Gaia-X ICAM
+// 24.07 has a semicolon before the token.
 var envelopes = []string{
 	"data:application/vc+jwt,", "data:application/vc+jwt;",
 	"data:application/vc+ld+json+jwt,", "data:application/vc+ld+json+jwt;",
 	"data:application/vc+ld+jwt,", "data:application/vc+ld+jwt;",
 }
 
-// unwrap takes the token out of an EnvelopedVerifiableCredential (VCDM 2.0, 4.13).
+// unwrap extracts the token of an EnvelopedVerifiableCredential (VCDM 2.0, 4.13).
 func unwrap(value any) (string, error) {
 	object, ok := value.(map[string]any)
 	if !ok || !hasType(object["type"], typeEnvelopedCredential) {

@@ -8,43 +8,43 @@ import (
 // StepName names a step of a verification or of an admission.
 type StepName string
 
-// The steps, in the order in which they are taken. A credential goes through parse
-// to shape and issuer; a presentation through parse to window; an admission through
-// references to admit, without shape.
+// The steps, in their order. A credential goes through parse to shape and issuer; a
+// presentation through parse to window; an admission through references to admit, without
+// shape.
 const (
 	StepParse      StepName = "parse"      // well-formed, of a known media type, contexts known
 	StepAlgorithm  StepName = "algorithm"  // on the allowlist; before any key is looked for
 	StepKey        StepName = "key"        // the issuer publishes the key, of the algorithm's kind
 	StepSignature  StepName = "signature"  //
-	StepWindow     StepName = "window"     // valid now; of a presentation also: for us, and the nonce
+	StepWindow     StepName = "window"     // valid now; a presentation also has the expected audience and nonce
 	StepStatus     StepName = "status"     // neither revoked nor suspended
 	StepShape      StepName = "shape"      // the attributes that its type must have
 	StepReferences StepName = "references" // offering to provider to data centre
-	StepIssuer     StepName = "issuer"     // may issue this type
+	StepIssuer     StepName = "issuer"     // the issuer may issue this type
 	StepBinding    StepName = "binding"    // made for this very cluster
-	StepAdmit      StepName = "admit"      // everything that was asked for is there
+	StepAdmit      StepName = "admit"      // all requirements are met
 )
 
-// Result is how a step went.
+// Result is the result of a step.
 type Result string
 
 // Results.
 const (
 	Passed  Result = "passed"
 	Failed  Result = "failed"
-	Skipped Result = "skipped" // does not apply, or a step before it failed
+	Skipped Result = "skipped" // does not apply, or an earlier step failed
 )
 
 // Step is one step of a verification.
 type Step struct {
 	Name   StepName `json:"step"`
 	Result Result   `json:"result"`
-	// Message says what was found or, of a failed step, the path, the rule and the
-	// value. It never holds a signature or a nonce.
+	// Message is the finding or, for a failed step, the path, the rule and the value. It never
+	// holds a signature or a nonce.
 	Message string `json:"message,omitempty"`
 }
 
-// State is what a verification found of a credential.
+// State is the overall result for a credential.
 type State string
 
 // States.
@@ -53,21 +53,21 @@ const (
 	Rejected  State = "rejected"
 	Expired   State = "expired"
 	Revoked   State = "revoked"
-	Suspended State = "suspended" // by its status list; may come back
+	Suspended State = "suspended" // by its status list; may be lifted
 )
 
-// Report says step by step what was checked. It has all steps that apply to the
-// thing verified, in order; steps after a failed one are skipped.
+// Report lists what was checked, step by step. It has all steps that apply to the verified
+// object, in order; steps after a failed one are skipped.
 type Report struct {
 	Steps []Step `json:"steps"`
-	// State sums up.
+	// State is the overall result.
 	State State `json:"state"`
-	// Temporary says that the failure is of the network and not of the credential: a
-	// key or a status list could not be had. Try again later.
+	// Temporary means that the network failed, not the credential: a key or a status list could
+	// not be fetched. Try again later.
 	Temporary bool `json:"temporary,omitempty"`
 }
 
-// OK reports whether something was checked and nothing failed.
+// OK reports whether at least one step was done and none failed.
 func (r *Report) OK() bool { return len(r.Steps) > 0 && r.Failed() == nil }
 
 // Failed returns the step that failed, or nil.
@@ -89,7 +89,7 @@ func (r *Report) String() string {
 	return b.String()
 }
 
-// checks writes a report: every call but done is about the next step.
+// checks writes a report: each call except done is about the next step.
 type checks struct {
 	report Report
 	todo   []StepName

@@ -12,15 +12,15 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription/did"
 )
 
-// Signer issues credentials and presentations in the name of one DID. It may be
-// used from several goroutines.
+// Signer issues credentials and presentations in the name of one DID. It is safe for concurrent
+// use.
 type Signer struct {
 	issuer string
 	key    jose.JSONWebKey
 }
 
-// NewSigner makes a signer of a private key, as GenerateKey makes them: its KeyID
-// is a DID URL, whose DID is the issuer, and its Algorithm one of Algorithms.
+// NewSigner returns a signer with a private key of the form that GenerateKey returns: its KeyID
+// is a DID URL, whose DID is the issuer, and its Algorithm is one of Algorithms.
 func NewSigner(key jose.JSONWebKey) (*Signer, error) {
 	issuer, _, err := did.Split(key.KeyID)
 	if err != nil {
@@ -36,16 +36,16 @@ func NewSigner(key jose.JSONWebKey) (*Signer, error) {
 	return &Signer{issuer: issuer, key: key}, nil
 }
 
-// Issuer is the DID in whose name is signed.
+// Issuer returns the DID that issues.
 func (s *Signer) Issuer() string { return s.issuer }
 
-// KeyID is the DID URL of the key.
+// KeyID returns the DID URL of the key.
 func (s *Signer) KeyID() string { return s.key.KeyID }
 
-// Public is the key that verifies what s signs.
+// Public returns the key that verifies the signatures of s.
 func (s *Signer) Public() jose.JSONWebKey { return s.key.Public() }
 
-// Document is a credential to be issued.
+// Document is a credential to issue.
 type Document struct {
 	// ID of the credential, a URL; empty leaves it out.
 	ID string
@@ -58,8 +58,8 @@ type Document struct {
 	Status []StatusEntry
 }
 
-// Credential issues a credential (VC-JOSE-COSE, 3.1.1). The same document gives
-// another token each time where the algorithm signs with randomness.
+// Credential issues a credential (VC-JOSE-COSE, 3.1.1). If the algorithm signs with randomness,
+// the same document gives a different token on each call.
 func (s *Signer) Credential(doc Document) (compact string, err error) {
 	id, _ := doc.Subject["id"].(string)
 	subjectType, _ := doc.Subject["type"].(string)
@@ -110,12 +110,11 @@ func (s *Signer) Credential(doc Document) (compact string, err error) {
 	return s.sign(payload, credentialMedia[0])
 }
 
-// PresentationLifetime is how long a presentation that Sluice makes may be used.
+// PresentationLifetime is how long a presentation made by Sluice may be used.
 const PresentationLifetime = 5 * time.Minute
 
-// Presentation wraps credentials, in compact serialisation, for one audience, the nonce
-// that it gave, and one operation (VC-JOSE-COSE, 3.1.2). It may be used for
-// PresentationLifetime.
+// Presentation wraps credentials, in compact serialisation, for one audience, its nonce, and
+// one operation (VC-JOSE-COSE, 3.1.2). It may be used for PresentationLifetime.
 func (s *Signer) Presentation(credentials []string, to Expect, now time.Time) (compact string, err error) {
 	if to.Audience == "" || to.Nonce == "" {
 		return "", errors.New("make a presentation: no audience or no nonce")
@@ -148,8 +147,8 @@ func (s *Signer) Presentation(credentials []string, to Expect, now time.Time) (c
 	return s.sign(payload, presentationMedia[0])
 }
 
-// sign puts the issuer into the header too: verifiers of the first generation of
-// Gaia-X insist on it, and RFC 7519, 5.3 allows it.
+// sign writes the issuer into the header too: first-generation Gaia-X verifiers require it, and
+// RFC 7519, 5.3 allows it.
 func (s *Signer) sign(payload map[string]any, m media) (string, error) {
 	raw, err := json.Marshal(payload)
 	if err != nil {

@@ -23,17 +23,17 @@ const (
 // StatusList is a list of bits, one for each credential on it.
 type StatusList struct{ bits []byte }
 
-// NewStatusList makes a list with room for a number of credentials, MinStatusList at
-// least, none of them set. More than MaxStatusList give a list that nobody accepts.
+// NewStatusList returns a list with room for a number of credentials, at least MinStatusList,
+// with no bit set. A list of more than MaxStatusList bits is refused by every reader.
 func NewStatusList(credentials int) *StatusList {
 	return &StatusList{bits: make([]byte, (max(credentials, MinStatusList)+7)/8)}
 }
 
-// Len is the number of bits.
+// Len returns the number of bits.
 func (l *StatusList) Len() int { return 8 * len(l.bits) }
 
-// Get reads a bit. Index 0 is the leftmost one (Bitstring Status List v1.0, 3.1). An
-// index outside the list is an error.
+// Get returns a bit. Index 0 is the leftmost one (Bitstring Status List v1.0, 3.1). An index
+// outside the list is an error.
 func (l *StatusList) Get(index int) (bool, error) {
 	if index < 0 || index >= l.Len() {
 		return false, fmt.Errorf("index %d is outside a status list of %d bits", index, l.Len())
@@ -55,7 +55,8 @@ func (l *StatusList) Set(index int, value bool) error {
 	return nil
 }
 
-// Document is the credential that publishes the list at a URL. Its ValidFrom is to be set.
+// Document returns the credential that publishes the list at a URL. The caller must set
+// ValidFrom.
 func (l *StatusList) Document(url string, purpose StatusPurpose) Document {
 	return Document{ID: url, Subject: map[string]any{
 		"id": url + "#list", "type": TypeStatusList, "statusPurpose": string(purpose), "encodedList": l.Encode(),
