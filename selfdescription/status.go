@@ -17,7 +17,7 @@ import (
 // Limits of a status list, in bits.
 const (
 	MinStatusList = 131_072   // herd privacy (Bitstring Status List v1.0, 6.2)
-	MaxStatusList = 8_388_608 // 1 MiB, whatever size it has when compressed
+	MaxStatusList = 8_388_608 // 1 MiB, decompressed
 )
 
 // StatusList is a list of bits, one for each credential on it.
@@ -74,8 +74,8 @@ func (l *StatusList) Encode() string {
 	return "u" + base64.RawURLEncoding.EncodeToString(compressed.Bytes())
 }
 
-// DecodeStatusList expands a list (Bitstring Status List v1.0, 3.4). It never uses
-// more memory than MaxStatusList.
+// DecodeStatusList decompresses a list (Bitstring Status List v1.0, 3.4). It never uses more
+// memory than MaxStatusList.
 func DecodeStatusList(encoded string) (*StatusList, error) {
 	raw, ok := strings.CutPrefix(encoded, "u")
 	if !ok {
@@ -105,8 +105,8 @@ func DecodeStatusList(encoded string) (*StatusList, error) {
 	return &StatusList{bits: bits}, nil
 }
 
-// readStatus reads credentialStatus, one entry or several. An entry of a type that
-// is not known is refused, for nobody could say whether the credential was revoked.
+// readStatus reads credentialStatus, one entry or several. An entry of an unknown type is
+// refused, because Sluice could not check whether the credential was revoked.
 func readStatus(value any) ([]StatusEntry, error) {
 	var list []any
 	switch value := value.(type) {
@@ -131,7 +131,7 @@ func readStatus(value any) ([]StatusEntry, error) {
 	return entries, nil
 }
 
-// maxStatusEntries bounds how many lists one credential makes us fetch.
+// maxStatusEntries limits how many lists are fetched for one credential.
 const maxStatusEntries = 4
 
 func readStatusEntry(value any) (entry StatusEntry, err error) {
@@ -175,22 +175,22 @@ func isOne(number json.Number) bool {
 	return err == nil && value == 1
 }
 
-// StatusSource gives the status list credential that is published at a URL.
+// StatusSource returns the status list credential that is published at a URL.
 type StatusSource interface {
-	// StatusList returns a VC-JWT in compact serialisation. It may block until ctx
-	// ends. It caches as it sees fit. Every error counts as temporary.
+	// StatusList returns a VC-JWT in compact serialisation. It may block until ctx ends. It may
+	// cache. Every error counts as temporary.
 	StatusList(ctx context.Context, url string) (compact string, err error)
 }
 
-// temporaryError marks an error of the network.
+// temporaryError is an error of the network.
 type temporaryError struct{ error }
 
 func (temporaryError) Temporary() bool { return true }
 func (e temporaryError) Unwrap() error { return e.error }
 
-// status looks whether a credential is on one of its lists, and says what it has looked
-// at; looked is whether that was anything. The state is what to call the credential where
-// there is an error.
+// status checks whether a credential is revoked or suspended by one of its lists. found
+// describes the entries that were checked; looked is true if there was at least one. If there
+// is an error, the state is that of the credential.
 func (v *Verifier) status(ctx context.Context, c *Credential) (found string, looked bool, state State, err error) {
 	var clear, unread []string
 	for _, entry := range c.Status {
@@ -207,7 +207,7 @@ func (v *Verifier) status(ctx context.Context, c *Credential) (found string, loo
 	return strings.Join(append(clear, unread...), "; "), len(clear) > 0, Verified, nil
 }
 
-// statusEntry looks at one list. The state is empty for a purpose that ends no credential.
+// statusEntry checks one list. The state is empty for a purpose that does not end a credential.
 func (v *Verifier) statusEntry(ctx context.Context, issuer string, entry StatusEntry) (State, error) {
 	var state State
 	switch entry.Purpose {
@@ -232,7 +232,7 @@ func (v *Verifier) statusEntry(ctx context.Context, issuer string, entry StatusE
 	return Verified, nil
 }
 
-// statusList gets and verifies one list.
+// statusList fetches and verifies one list.
 func (v *Verifier) statusList(ctx context.Context, issuer string, entry StatusEntry) (*StatusList, error) {
 	if v.Statuses == nil {
 		return nil, errors.New("cannot be looked at here")
@@ -279,7 +279,7 @@ func (v *Verifier) statusList(ctx context.Context, issuer string, entry StatusEn
 	return bits, nil
 }
 
-// mayKeepLists reports whether an issuer is trusted with the lists of others.
+// mayKeepLists reports whether an issuer may publish status lists for others' credentials.
 func (v *Verifier) mayKeepLists(issuer string) bool {
 	if v.Issuers == nil {
 		return false

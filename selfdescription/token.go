@@ -15,45 +15,45 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription/did"
 )
 
-// maxDepth is how deep the JSON of a token may be nested.
+// maxDepth is the deepest nesting of a token's JSON.
 const maxDepth = 32
 
-// media is the pair of header parameters that says what a token is.
+// media is the pair of header parameters that gives a token's type.
 type media struct{ typ, cty string }
 
-// Accepted media, by generation: first what Sluice issues (VC-JOSE-COSE, 3.1), then
-// what Gaia-X had before: ICAM 24.07, and the form without "json".
+// Accepted media, by generation: first those that Sluice issues (VC-JOSE-COSE, 3.1), then the
+// earlier ones of Gaia-X: ICAM 24.07, and the form without "json".
 var (
 	credentialMedia   = []media{{"vc+jwt", "vc"}, {"vc+ld+json+jwt", "vc+ld+json"}, {"vc+ld+jwt", "vc+ld"}}
 	presentationMedia = []media{{"vp+jwt", "vp"}, {"vp+ld+json+jwt", "vp+ld+json"}, {"vp+ld+jwt", "vp+ld"}}
 )
 
-// is compares header parameters as RFC 7515, 4.1.9 and 4.1.10 have it: in either case,
-// and with or without "application/". cty may be missing.
+// is compares header parameters by RFC 7515, 4.1.9 and 4.1.10: case does not matter, nor does
+// the prefix "application/". cty may be missing.
 func (m media) is(typ, cty string) bool {
 	same := func(got, want string) bool { return strings.TrimPrefix(strings.ToLower(got), "application/") == want }
 	return same(typ, m.typ) && (cty == "" || same(cty, m.cty))
 }
 
-// refusedHeaders bring a key, or change what is signed. A key is only ever found
-// through the DID of the issuer (RFC 7515, 10.12 and RFC 8725, 3.10).
+// refusedHeaders contain a key, or change what is signed. A key is only ever found through the
+// DID of the issuer (RFC 7515, 10.12 and RFC 8725, 3.10).
 var refusedHeaders = []string{"jwk", "jku", "x5c", "x5u", "crit", "b64", "zip"}
 
-// token is a JWT whose signature has not been looked at.
+// token is a JWT whose signature was not checked.
 type token struct {
 	header, payload map[string]any
 	algorithm       string
-	// keyID is a DID URL, issuer its DID.
+	// keyID is a DID URL, issuer is its DID.
 	keyID, issuer string
 	media         media
 	// from and until are the tightest bounds that header and payload set.
 	from, until time.Time
-	// signed is what the signature covers.
+	// signed is the part that the signature covers.
 	signed string
 }
 
-// parseToken reads a token in compact serialisation. That the algorithm is allowed
-// and the signature right is for others to check.
+// parseToken reads a token in compact serialisation. It checks neither the algorithm nor the
+// signature.
 func parseToken(compact string, limit int, accepted []media) (*token, error) {
 	if len(compact) > limit {
 		return nil, fmt.Errorf("longer than %d bytes", limit)
@@ -89,8 +89,8 @@ func decodePart(part string, into *map[string]any) error {
 	return strictjson.Decode(strings.NewReader(string(raw)), strictjson.Limits{Bytes: MaxPresentation, Depth: maxDepth, Object: true}, into)
 }
 
-// decodeBase64 accepts one spelling for one content: no padding, no line breaks, no
-// stray bits at the end (RFC 4648, 3.5).
+// decodeBase64 accepts only one encoding of a content: no padding, no line breaks, no stray
+// bits at the end (RFC 4648, 3.5).
 func decodeBase64(part string) ([]byte, error) {
 	if strings.ContainsAny(part, "\r\n") {
 		return nil, errors.New("line break in base64url")
@@ -153,8 +153,8 @@ func (t *token) readPayload() error {
 	return t.readWindow()
 }
 
-// plainMembers refuses members by which a JSON-LD processor would read something else
-// than is read here: keywords, terms by their IRI, and a proof beside the signature.
+// plainMembers refuses members that a JSON-LD processor would read differently: keywords, terms
+// by their IRI, and a proof beside the signature.
 func plainMembers(object map[string]any, path string) error {
 	for name := range object {
 		switch {
@@ -170,10 +170,10 @@ func plainMembers(object map[string]any, path string) error {
 	return nil
 }
 
-// contextStatus begins the IRIs of the members of a status list entry.
+// contextStatus is the prefix of the IRIs of a status list entry's members.
 const contextStatus = "https://www.w3.org/ns/credentials/status#"
 
-// isIssuer checks that a member, where it is there, is the DID of the key.
+// isIssuer checks that a member, if present, is the DID of the key.
 func (t *token) isIssuer(object map[string]any, name string) error {
 	value, there := object[name]
 	if !there {
@@ -188,7 +188,7 @@ func (t *token) isIssuer(object map[string]any, name string) error {
 	return nil
 }
 
-// readWindow takes the tightest bounds of all that the token sets, in whatever form.
+// readWindow sets the tightest bounds of all that the token states, in any form.
 func (t *token) readWindow() error {
 	from := []bound{{t.payload, "iat", t.number}, {t.payload, "nbf", t.number}, {t.payload, "validFrom", dateTime}, {t.header, "iat", t.number}, {t.header, "nbf", t.number}}
 	until := []bound{{t.payload, "exp", t.number}, {t.payload, "validUntil", dateTime}, {t.header, "exp", t.number}}
@@ -216,14 +216,14 @@ func (t *token) readWindow() error {
 	return nil
 }
 
-// bound is a member that holds a point in time.
+// bound is a member that contains a point in time.
 type bound struct {
 	object map[string]any
 	name   string
 	parse  func(any) (time.Time, error)
 }
 
-// read returns the zero time where the member is not there.
+// read returns the zero time if the member is missing.
 func (b bound) read() (time.Time, error) {
 	value, there := b.object[b.name]
 	if !there {
@@ -266,8 +266,8 @@ func ParseDateTime(s string) (at time.Time, err error) {
 	return at.AddDate(0, 0, days).UTC(), nil
 }
 
-// number reads a NumericDate (RFC 7519, 2). Issuers of the generation "vc+ld+jwt"
-// count milliseconds; seconds of that size are past the year 5000.
+// number reads a NumericDate (RFC 7519, 2). Issuers of the generation "vc+ld+jwt" count
+// milliseconds. As seconds, numbers of that size would be past the year 5000.
 func (t *token) number(value any) (time.Time, error) {
 	n, ok := value.(json.Number)
 	if !ok {
@@ -289,8 +289,8 @@ func (t *token) number(value any) (time.Time, error) {
 	return time.Unix(int64(whole), int64(fraction*1e9)).UTC(), nil
 }
 
-// checkContexts wants the context of VCDM 2.0 first and then others of the
-// allowlist, by their exact URLs.
+// checkContexts requires the context of VCDM 2.0 first, and then only others of the allowlist,
+// by their exact URLs.
 func checkContexts(value any) error {
 	list, ok := value.([]any)
 	if !ok {
@@ -321,7 +321,7 @@ func text(object map[string]any, name string) (string, error) {
 	return s, nil
 }
 
-// brief is a value for an error: quoted, and not too long.
+// brief returns a value for an error message: quoted, and cut if long.
 func brief(value any) string {
 	switch value := value.(type) {
 	case nil:

@@ -16,35 +16,36 @@ import (
 
 // KeySource finds the public key that a DID URL names.
 type KeySource interface {
-	// Key returns the key if the DID itself lists it for assertions. It may block until
-	// ctx ends. An error with a method Temporary() that returns true is one of the
-	// network; all others are final.
+	// Key returns the key if the DID itself lists it for assertions. It may block until ctx
+	// ends. An error is temporary if it has a method Temporary() that returns true; all others
+	// are final.
 	Key(ctx context.Context, id string) (*did.Key, error)
 }
 
-// Bounds of the clocks' disagreement that is tolerated.
+// Tolerated difference between clocks.
 const (
 	DefaultSkew = time.Minute
 	MaxSkew     = 5 * time.Minute
 )
 
-// Verifier verifies credentials and presentations. Its fields are not to be changed
-// once it is used; its methods may be called from several goroutines.
+// Verifier verifies credentials and presentations. Do not change its fields once it is used;
+// its methods are safe for concurrent use.
 type Verifier struct {
 	Keys KeySource
-	// Statuses gives status lists. Without it, a credential that is on one is rejected.
+	// Statuses returns status lists. If nil, a credential that is on a list is rejected.
 	Statuses StatusSource
-	// Issuers says who may issue what; nil means anybody anything, for his own word.
+	// Issuers reports which issuer may issue which types; nil means any issuer any type, with
+	// the assurance Self.
 	Issuers Issuers
 	// Now is the time; nil means time.Now.
 	Now func() time.Time
-	// Skew is how far clocks may disagree: 0 means DefaultSkew, less none; more than
-	// MaxSkew is MaxSkew.
+	// Skew is how far clocks may differ: 0 means DefaultSkew, a negative value none; more than
+	// MaxSkew means MaxSkew.
 	Skew time.Duration
 }
 
-// Credential verifies a VC-JWT. The credential is nil unless the report is OK. It
-// blocks as its KeySource and StatusSource do.
+// Credential verifies a VC-JWT. The credential is nil unless the report is OK. It blocks as
+// long as its KeySource and StatusSource do.
 func (v *Verifier) Credential(ctx context.Context, compact string) (*Credential, Report) {
 	checks := newChecks(StepParse, StepAlgorithm, StepKey, StepSignature, StepWindow, StepStatus, StepShape, StepIssuer)
 	c, report := v.signed(ctx, compact, checks)
@@ -77,7 +78,7 @@ func (v *Verifier) Credential(ctx context.Context, compact string) (*Credential,
 	return c, checks.report
 }
 
-// signed takes the steps that credentials of every type share: parse to window. The
+// signed does the steps that are the same for credentials of every type: parse to window. The
 // credential is nil if one fails.
 func (v *Verifier) signed(ctx context.Context, compact string, checks *checks) (*Credential, Report) {
 	t, c, err := parseCredential(compact)
@@ -95,7 +96,7 @@ func (v *Verifier) signed(ctx context.Context, compact string, checks *checks) (
 	return c, checks.report
 }
 
-// authentic takes the steps algorithm to signature.
+// authentic does the steps algorithm to signature.
 func (v *Verifier) authentic(ctx context.Context, t *token, compact string, checks *checks) bool {
 	algorithm := jose.SignatureAlgorithm(t.algorithm)
 	if !slices.Contains(algorithms, algorithm) {
@@ -158,7 +159,7 @@ func (v *Verifier) issuer(issuer, subjectType string) (Assurance, bool) {
 	return v.Issuers(issuer, subjectType)
 }
 
-// shapeError names the first violations.
+// shapeError returns an error with the first violations.
 func shapeError(violations []shape.Violation) error {
 	const most = 5
 	var lines []string
@@ -171,7 +172,7 @@ func shapeError(violations []shape.Violation) error {
 	return errors.New(strings.Join(lines, "; "))
 }
 
-// isTemporary reports whether an error is of the network.
+// isTemporary reports whether an error came from the network.
 func isTemporary(err error) bool {
 	var e interface{ Temporary() bool }
 	return errors.As(err, &e) && e.Temporary()

@@ -22,7 +22,7 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription"
 )
 
-// admission keeps the claims and the condition Admitted of member clusters true.
+// admission keeps the claims and the condition Admitted of member clusters up to date.
 type admission struct {
 	Options
 	hub client.Client
@@ -53,12 +53,13 @@ func (r *admission) setup(mgr ctrl.Manager) error {
 		Complete(requeue.OnConflict(r))
 }
 
-// clusters are those that must prove what they are, of providers or offerings.
+// clusters returns requests for the member clusters that have to prove an offering, by index
+// keys.
 func (r *admission) clusters(ctx context.Context, keys ...string) (requests []ctrl.Request) {
 	for _, key := range keys {
 		var list v1alpha1.MemberClusterList
 		if err := r.hub.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{fieldTrust: key}, client.UnsafeDisableDeepCopy); err != nil {
-			return nil // the cache has been stopped
+			return nil // the cache was stopped
 		}
 		for i := range list.Items {
 			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
@@ -67,7 +68,7 @@ func (r *admission) clusters(ctx context.Context, keys ...string) (requests []ct
 	return requests
 }
 
-// Reconcile looks at what the provider of one member cluster has proven.
+// Reconcile checks what the provider of one member cluster has proven.
 func (r *admission) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	cluster := &v1alpha1.MemberCluster{}
 	if err := r.hub.Get(ctx, request.NamespacedName, cluster); err != nil {
@@ -88,7 +89,7 @@ func (r *admission) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 
-// admit sets claims, report and condition, and returns when they end.
+// admit sets claims, report and condition, and returns when the first claim ends.
 func (r *admission) admit(ctx context.Context, cluster *v1alpha1.MemberCluster) (time.Duration, error) {
 	s, trust := &cluster.Status, cluster.Spec.Trust
 	if trust == nil {
@@ -124,9 +125,9 @@ func (r *admission) admit(ctx context.Context, cluster *v1alpha1.MemberCluster) 
 	return untilNext(held, now), nil
 }
 
-// credentials are those that the cluster's provider presented, that matter for its
-// offering, and that hold, or held at the time given; and what the broker measured of
-// this cluster.
+// credentials returns the credentials presented by the cluster's provider that are relevant for
+// its offering and are valid, or were at the given time; and Sluice's measurements of this
+// cluster.
 func (r *admission) credentials(ctx context.Context, cluster *v1alpha1.MemberCluster, since time.Time) (set []*selfdescription.Credential, err error) {
 	taken := map[string]bool{}
 	take := func(key string) error {
@@ -161,10 +162,10 @@ func (r *admission) credentials(ctx context.Context, cluster *v1alpha1.MemberClu
 	return set, err
 }
 
-// counts tells whether a credential holds, or ended after the time given and held
-// until then: one that never held, or was revoked before, has no grace. What was found
-// of it counts until it is looked at again, unless it was withdrawn: what it says
-// cannot have changed.
+// counts reports whether a credential is valid, or was valid until it ended after the given
+// time. A credential that was never valid, or was revoked before it ended, has no grace period.
+// The last result of its verification counts until the next one, unless it was withdrawn: its
+// content cannot have changed.
 func counts(sd *v1alpha1.SelfDescription, since time.Time) bool {
 	s := &sd.Status
 	switch {
@@ -198,7 +199,7 @@ func apiClaims(in []selfdescription.Claim, grace time.Duration) (out []v1alpha1.
 	return out
 }
 
-// untilNext is how long it is until the first claim ends; 0 if none does.
+// untilNext returns the time until the first claim ends; 0 if none ends.
 func untilNext(claims []v1alpha1.Claim, now time.Time) (wait time.Duration) {
 	for _, c := range claims {
 		if c.ExpiresAt == nil {
@@ -211,7 +212,7 @@ func untilNext(claims []v1alpha1.Claim, now time.Time) (wait time.Duration) {
 	return wait
 }
 
-// tell says when a cluster was admitted or is not any more.
+// tell records an event when a cluster becomes admitted, or stops being admitted.
 func (r *admission) tell(ctx context.Context, before *v1alpha1.MemberClusterStatus, cluster *v1alpha1.MemberCluster) {
 	was, is := admitted(before), admitted(&cluster.Status)
 	if is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason {

@@ -13,17 +13,18 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription"
 )
 
-// labelDeclaration names which document of the broker's own description a credential is.
+// labelDeclaration holds the name of the document of the broker's own description that a
+// credential was signed from.
 const labelDeclaration = "sluice.dev/declaration"
 
-// declaration keeps what the organisation that runs the broker says of itself signed
-// with the broker's newest key and well within its validity.
+// declaration keeps the self-description of the organisation that runs the broker signed with
+// the broker's newest key, and renews it long before it ends.
 type declaration struct {
 	Options
 	hub client.Client
 }
 
-// declared is how long a credential of the broker's own description is valid.
+// declared returns how long a credential of the broker's own description is valid.
 func (o *Options) declared() time.Duration {
 	if o.Organisation == nil {
 		return 0
@@ -47,8 +48,8 @@ func (r *declaration) Start(ctx context.Context) error {
 	}
 }
 
-// look signs what is not signed yet, or not by the newest key, or for less than half
-// of its validity still; then it removes what that replaces.
+// look signs each document that is not signed yet, not signed with the newest key, or valid for
+// less than half of its lifetime. Then it removes the credentials that these replace.
 func (r *declaration) look(ctx context.Context) error {
 	signer, err := r.signer(ctx, r.hub)
 	if err != nil {

@@ -1,14 +1,13 @@
-// Package controller is the hub side of self-descriptions. It verifies the
-// credentials that providers presented, verifies them again when something they
-// rest on has changed, and turns what they prove about a member cluster into the
-// claims in its status, which placement obeys. It keeps the broker's own identity,
-// and signs with it what the broker measured and who runs it.
+// Package controller is the hub side of self-descriptions. It verifies the credentials that
+// providers presented, and verifies them again when a key, a status list or a trusted issuer
+// that they depend on has changed. It turns what they prove about a member cluster into the
+// claims in its status, which placement uses. It keeps the broker's own identity, and signs
+// with it its measurements and the description of the organisation that runs it.
 //
-// Its writes need no crash points. A status follows from other resources and the
-// time: one that is lost is made again at the next look. So are the broker's own
-// credentials, and one that was stored twice says the same twice, until it ends. A
-// new key is one update: before it nobody has seen the key, after it nothing is left
-// to do.
+// Its writes need no crash points. A status follows from other resources and the time: a lost
+// write is repeated at the next pass. So are the broker's own credentials; one that was stored
+// twice is harmless, and ends. A new key is one update: before it the key is unknown to
+// anybody, after it nothing remains to be done.
 //
 // This package must not know HTTP, placement or the broker.
 package controller

@@ -25,12 +25,11 @@ import (
 // algorithm of the broker's keys.
 const algorithm = "ES256"
 
-// AnnotationRotate on the Identity, with any new value, has the broker make a new key.
+// AnnotationRotate on the Identity, with any new value, makes the broker create a new key.
 const AnnotationRotate = "sluice.dev/rotate"
 
-// identity gives the broker keys and takes old ones away: there is one that signs,
-// and those before it stay published until the last credential signed with them
-// has ended.
+// identity creates and retires the broker's keys. One key signs. Earlier keys stay published
+// until the last credential signed with them has ended.
 type identity struct {
 	Options
 	hub  client.Client
@@ -42,7 +41,7 @@ func (r *identity) setup(mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	// The first look makes the resource that the others are about.
+	// The first pass creates the resource that the other passes reconcile.
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		if !mgr.GetCache().WaitForCacheSync(ctx) {
 			return nil
@@ -86,7 +85,7 @@ func (r *identity) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 	return ctrl.Result{RequeueAfter: r.RotateEvery / 100}, nil
 }
 
-// turn brings the keys up to date.
+// turn creates and removes keys as needed.
 func (r *identity) turn(id *v1alpha1.Identity) (changed bool, err error) {
 	now := r.Clock.Now()
 	asked := id.Annotations[AnnotationRotate]
@@ -94,7 +93,7 @@ func (r *identity) turn(id *v1alpha1.Identity) (changed bool, err error) {
 		now.Sub(id.Spec.Keys[0].CreatedAt.Time) >= r.RotateEvery || asked != "" && asked != id.Spec.Rotated
 	if due {
 		if id.Spec.DID != r.DID {
-			id.Spec.DID, id.Spec.Keys = r.DID, nil // the old name's keys say nothing under the new one
+			id.Spec.DID, id.Spec.Keys = r.DID, nil // keys of the old DID are of no use under the new one
 		}
 		key, err := r.make(id, now)
 		if err != nil {
@@ -118,7 +117,7 @@ func (r *identity) turn(id *v1alpha1.Identity) (changed bool, err error) {
 }
 
 func (r *identity) make(id *v1alpha1.Identity, now time.Time) (v1alpha1.IdentityKey, error) {
-	name := strconv.FormatInt(now.UnixNano(), 36) // two rotations in one second are two keys
+	name := strconv.FormatInt(now.UnixNano(), 36) // two rotations in one second need two names
 	private, err := selfdescription.GenerateKey(algorithm, r.DID+"#"+name)
 	if err != nil {
 		return v1alpha1.IdentityKey{}, fmt.Errorf("make a key: %w", err)
@@ -142,7 +141,7 @@ func owner(id *v1alpha1.Identity) []byte {
 	return seal.Owner("Identity", id.Namespace, id.Name, string(id.UID))
 }
 
-// signer signs with the broker's newest key.
+// signer returns a signer with the broker's newest key.
 func (o *Options) signer(ctx context.Context, hub client.Reader) (*selfdescription.Signer, error) {
 	id := &v1alpha1.Identity{}
 	if err := hub.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: v1alpha1.IdentityName}, id); err != nil {
@@ -157,7 +156,7 @@ func (o *Options) signer(ctx context.Context, hub client.Reader) (*selfdescripti
 	}
 	key := jose.JSONWebKey{}
 	if err := json.Unmarshal(secret.Reveal(), &key); err != nil {
-		return nil, errors.New("read the broker's key: it is not a JSON Web Key") // without what it is
+		return nil, errors.New("read the broker's key: it is not a JSON Web Key") // without the cause, which may quote the key
 	}
 	return selfdescription.NewSigner(key)
 }

@@ -11,23 +11,24 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription"
 )
 
-// Indexes by which a cluster finds its credentials, and a credential its clusters: a
-// provider may have many thousands of each. Their keys are made by of.
+// Indexes for finding the credentials of a cluster, and the clusters of a credential: a
+// provider may have many thousands of each. The function of makes their keys.
 const (
 	fieldConcerns = "sluice.dev/concerns" // of credentials
 	fieldTrust    = "sluice.dev/trust"    // of member clusters
 )
 
-// everyone is the key of all clusters that must prove what they are.
+// everyone is the index key of all clusters that have to prove an offering.
 const everyone = ""
 
-// of is the key of what is a provider's; with more, of what concerns that alone.
+// of returns the key of everything that belongs to a provider; with more, the key of one
+// offering, subject or credential of it.
 func of(provider string, more ...string) string {
 	return strings.Join(append([]string{"provider", provider}, more...), " ")
 }
 
-// concerns are the keys of a credential. A document with a JSON-LD proof is not read
-// for its index; there are few of them.
+// concerns returns the index keys of a credential. A document with a JSON-LD proof is not
+// parsed for this; such documents are few.
 func concerns(o client.Object) (keys []string) {
 	sd := o.(*v1alpha1.SelfDescription)
 	provider := sd.Spec.Provider
@@ -47,7 +48,7 @@ func concerns(o client.Object) (keys []string) {
 	return keys
 }
 
-// trusts are the keys of a member cluster.
+// trusts returns the index keys of a member cluster.
 func trusts(o client.Object) []string {
 	cluster := o.(*v1alpha1.MemberCluster)
 	if cluster.Spec.Trust == nil {
@@ -56,8 +57,9 @@ func trusts(o client.Object) []string {
 	return []string{everyone, of(cluster.Spec.Provider), of(cluster.Spec.Provider, cluster.Spec.Trust.Offering)}
 }
 
-// touches are the keys of the clusters that a credential matters for. What names a
-// credential by its digest may matter for every cluster of the provider.
+// touches returns the index keys of the clusters that a credential is relevant for. A
+// credential that names another by its digest may be relevant for every cluster of the
+// provider.
 func touches(sd *v1alpha1.SelfDescription) []string {
 	switch sd.Status.Type {
 	case selfdescription.TypeLabelCredential, selfdescription.TypeCertification:
@@ -66,8 +68,8 @@ func touches(sd *v1alpha1.SelfDescription) []string {
 	return concerns(sd)
 }
 
-// judgedAnew passes credentials of which something changed that admission reads, and
-// not those that were only found to hold once more.
+// judgedAnew passes updates of credentials only if they changed something that admission reads.
+// A verification with the same result does not pass.
 var judgedAnew = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, now := e.ObjectOld.(*v1alpha1.SelfDescription), e.ObjectNew.(*v1alpha1.SelfDescription)
 	return before.Generation != now.Generation || before.Labels[v1alpha1.LabelCluster] != now.Labels[v1alpha1.LabelCluster] ||

@@ -18,21 +18,22 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription"
 )
 
-// Measure says what the broker certifies of member clusters.
+// Measure configures the measurements that the broker certifies.
 type Measure struct {
-	// Probes that are made; nil measures nothing.
+	// Probes holds the results of probes; nil measures nothing.
 	Probes *Probes
 	// Every is the time between two probes of a cluster.
 	Every time.Duration
-	// Vantage names where they are made from.
+	// Vantage names the place that probes are made from.
 	Vantage string
 }
 
-// leastShare of the probes of a window must have been made, or nothing is said of it:
-// the broker itself was away.
+// leastShare is the smallest share of a window's probes that makes a measurement. With fewer,
+// the broker itself was down, and the window is skipped.
 const leastShare = 0.9
 
-// validity of a measurement: two windows, so that one follows before the other ends.
+// validity returns how long a measurement is valid: two windows, so that the next one exists
+// before it ends.
 func (m Measure) validity() time.Duration {
 	if m.Probes == nil {
 		return 0
@@ -47,7 +48,7 @@ type measurement struct {
 	clusters ctrlcache.Informers
 }
 
-// Start signs until ctx ends. It runs on the leader only, who probes.
+// Start signs until ctx ends. It runs on the leader only, which also makes the probes.
 func (r *measurement) Start(ctx context.Context) error {
 	stop, err := r.follow(ctx)
 	if err != nil {
@@ -68,8 +69,8 @@ func (r *measurement) Start(ctx context.Context) error {
 	}
 }
 
-// follow has the clusters measured that must prove what they are, and no others, until
-// stop is called.
+// follow starts measuring exactly the clusters that have to prove an offering, until stop is
+// called.
 func (r *measurement) follow(ctx context.Context) (stop func(), err error) {
 	informer, err := r.clusters.GetInformer(ctx, &v1alpha1.MemberCluster{})
 	if err != nil {
@@ -97,9 +98,9 @@ func (r *measurement) follow(ctx context.Context) (stop func(), err error) {
 	return func() { _ = informer.RemoveEventHandler(handle) }, nil
 }
 
-// look signs the windows that are over, and removes measurements that have ended. A
-// window whose measurement could not be stored is tried again at the next look, until
-// the measurement would have ended.
+// look signs the windows that are over, and removes measurements that have ended. If a
+// measurement could not be stored, it is retried at each pass until the measurement would have
+// ended.
 func (r *measurement) look(ctx context.Context) error {
 	now := r.Clock.Now()
 	var problems []error
@@ -115,17 +116,17 @@ func (r *measurement) look(ctx context.Context) error {
 	return errors.Join(append(problems, r.collect(ctx, now))...)
 }
 
-// ends is when a measurement of a window ends.
+// ends returns when the measurement of a window ends.
 func (r *measurement) ends(w *window) time.Time {
 	return w.start.Add(r.Measure.Probes.Window + r.Measure.validity())
 }
 
-// issue stores a signed measurement, if the window is complete. It may be called again.
+// issue stores a signed measurement, if the window is complete. It is idempotent.
 func (r *measurement) issue(ctx context.Context, w *window) error {
 	cluster := &v1alpha1.MemberCluster{}
 	err := r.hub.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: w.cluster}, cluster)
 	if apierrors.IsNotFound(err) || err == nil && cluster.Spec.Trust == nil {
-		return nil // nobody asks
+		return nil // no offering has to be proven
 	}
 	if err != nil {
 		return err
@@ -152,7 +153,7 @@ func (r *measurement) issue(ctx context.Context, w *window) error {
 	return nil
 }
 
-// sign says in a credential what was measured in a window.
+// sign returns a credential with the measurement of a window.
 func (r *measurement) sign(ctx context.Context, w *window, offering string) (string, error) {
 	signer, err := r.signer(ctx, r.hub)
 	if err != nil {
@@ -173,7 +174,7 @@ func (r *measurement) sign(ctx context.Context, w *window, offering string) (str
 	})
 }
 
-// collect removes measurements that have ended; the next ones have taken their place.
+// collect removes measurements that have ended; newer ones have replaced them.
 func (r *measurement) collect(ctx context.Context, now time.Time) error {
 	var list v1alpha1.SelfDescriptionList
 	if err := r.hub.List(ctx, &list, client.InNamespace(r.Namespace), client.HasLabels{v1alpha1.LabelCluster}, client.UnsafeDisableDeepCopy); err != nil {

@@ -11,39 +11,39 @@ import (
 	"time"
 )
 
-// Probes sums up what probes of member clusters found, by window of time, for the
-// clusters that somebody asks about. It is in memory: a window in which the broker
-// restarted, or another replica took over, falls short.
+// Probes adds up the results of member cluster probes, by time window, for the clusters that
+// are measured. It is kept in memory: a window in which the broker restarted, or another
+// replica took over, has too few probes.
 type Probes struct {
-	// Window is the length of one, aligned to the clock in UTC; it must not be 0.
+	// Window is the length of a window, aligned to the clock in UTC; it must not be 0.
 	Window time.Duration
 
 	mu       sync.Mutex
-	clusters map[string]*measured // those that are asked about
+	clusters map[string]*measured // those that are measured
 }
 
-// measured is what was found of one cluster: in the window that is open, and in those
-// that are over and not signed yet.
+// measured is the results for one cluster: those of the open window, and those of finished
+// windows that are not signed yet.
 type measured struct {
 	open *window
 	over []*window
 }
 
-// window is what was found of one cluster in one window.
+// window is the results for one cluster in one window.
 type window struct {
 	cluster          string
 	start            time.Time
 	probes, answered int
-	// latencies of the probes that were answered, in order of size.
+	// latencies of the answered probes, in ascending order of size.
 	latencies []latencies
-	// signed is the measurement, once it has been signed: writing it again writes the same.
+	// signed is the measurement, once it is signed. A retry stores the same one.
 	signed string
 }
 
-// latencies counts those that are of one size; see size.
+// latencies counts the latencies of one size; see size.
 type latencies struct{ size, count uint32 }
 
-// measure begins to sum up what is found of a cluster.
+// measure starts measuring a cluster.
 func (p *Probes) measure(cluster string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,15 +55,15 @@ func (p *Probes) measure(cluster string) {
 	}
 }
 
-// forget drops what was found of a cluster, and begins no more windows of it.
+// forget drops the results for a cluster and stops measuring it.
 func (p *Probes) forget(cluster string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.clusters, cluster)
 }
 
-// Probed takes what a probe of a cluster found. It does not block, and does nothing for
-// clusters that nobody asks about.
+// Probed adds the result of a probe of a cluster. It does not block, and ignores clusters that
+// are not measured.
 func (p *Probes) Probed(cluster string, at time.Time, latency time.Duration, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,7 +89,7 @@ func (m *measured) close(now time.Time, length time.Duration) {
 	}
 }
 
-// over returns the windows that are over at a time and not done with.
+// over returns the finished windows for which done was not called.
 func (p *Probes) over(now time.Time) (all []*window) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +103,7 @@ func (p *Probes) over(now time.Time) (all []*window) {
 	return all
 }
 
-// done drops a window that is signed and stored, or not worth it.
+// done drops a window that is signed and stored, or is not going to be.
 func (p *Probes) done(w *window) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,11 +126,11 @@ func (w *window) add(latency time.Duration, answered bool) {
 	w.latencies[i].count++
 }
 
-// maxSize is the largest size of a latency that is told apart: 100 seconds.
+// maxSize is the largest size: 100 seconds. Longer latencies count as this.
 const maxSize = 1_000_000
 
-// size rounds a latency up, in tenths of a millisecond: exactly up to 10 ms, and by
-// 2.5 % at most above. So there are 740 sizes, however many probes there are.
+// size rounds a latency up, in tenths of a millisecond: exact up to 10 ms, and at most 2.5 %
+// too high above. So there are 740 sizes, for any number of probes.
 func size(latency time.Duration) uint32 {
 	tenths := min(max(math.Ceil(float64(latency)/float64(time.Millisecond/10)), 1), maxSize)
 	scale := 1.0
@@ -149,11 +149,11 @@ func size(latency time.Duration) uint32 {
 	return uint32(math.Ceil(tenths/step) * step)
 }
 
-// milliseconds of a size.
+// milliseconds converts a size.
 func milliseconds(size uint32) float64 { return float64(size) / 10 }
 
-// quantile is the smallest latency, in milliseconds, that at least a share of all is not
-// above (nearest rank). There must be one.
+// quantile returns the smallest latency, in milliseconds, that at least the given share of all
+// latencies does not exceed (nearest rank). There must be at least one latency.
 func (w *window) quantile(share float64) float64 {
 	rank := max(int(math.Ceil(share*float64(w.answered))), 1)
 	for _, l := range w.latencies {
@@ -164,8 +164,8 @@ func (w *window) quantile(share float64) float64 {
 	return milliseconds(maxSize)
 }
 
-// evidence counts the probes by their latency, for whoever wants to check what was made
-// of them. Those without a latency were not answered. It has less than 20,000 bytes.
+// evidence lists the number of probes of each latency, so that the measurement can be checked.
+// Probes without a latency were not answered. It is shorter than 20,000 bytes.
 func (w *window) evidence() string {
 	var b strings.Builder
 	b.WriteString("milliseconds,probes\n")

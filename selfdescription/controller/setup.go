@@ -25,24 +25,24 @@ import (
 type Options struct {
 	// Namespace of the hub that holds the resources.
 	Namespace string
-	// Book of whom the operator knows.
+	// Book holds the providers and issuers that the operator trusts.
 	Book *trust.Book
 	// Keys finds the issuers' keys, and Statuses their status lists.
 	Keys     selfdescription.KeySource
 	Statuses selfdescription.StatusSource
-	// DID of the broker; none means that it has no name of its own, and issues nothing.
+	// DID of the broker; if empty, the broker has no identity and issues nothing.
 	DID string
 	// Seal seals the broker's private keys.
 	Seal *seal.Keyset
 	// RotateEvery is how long the broker signs with one key; 0 means 90 days.
 	RotateEvery time.Duration
-	// Organisation that runs the broker, as it describes itself; nil describes nobody.
+	// Organisation that runs the broker, as it describes itself; nil publishes no description.
 	Organisation *draft.Draft
-	// Measure says what is measured of member clusters.
+	// Measure configures the measurements of member clusters.
 	Measure Measure
-	// Events tells operators of hubs that have Events; nil tells nobody.
+	// Events records events on hubs that have Events; may be nil.
 	Events events.EventRecorder
-	// Clock is for tests; nil is the real one.
+	// Clock is for tests; nil means the real clock.
 	Clock clock.PassiveClock
 }
 
@@ -80,17 +80,17 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	return mgr.Add(&measurement{Options: o, hub: mgr.GetClient(), clusters: mgr.GetCache()})
 }
 
-// afterConflict lets the cache catch up.
+// afterConflict is a delay that lets the cache catch up.
 const afterConflict = 100 * time.Millisecond
 
-// later leaves out what is there when the controllers start: everything is looked at
-// then anyway.
+// later ignores objects that exist when the controllers start: they are all reconciled then
+// anyway.
 var later = predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList }}
 
-// specChanged passes what the operator has said anew.
+// specChanged passes only changes of the spec.
 var specChanged = builder.WithPredicates(predicate.GenerationChangedPredicate{}, later)
 
-// reached passes member clusters whose UID or key has become known or another.
+// reached passes member clusters whose UID or key became known or changed.
 var reached = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, now := &e.ObjectOld.(*v1alpha1.MemberCluster).Status, &e.ObjectNew.(*v1alpha1.MemberCluster).Status

@@ -11,9 +11,9 @@ import (
 	"github.com/sluice-dev/sluice/internal/guarded"
 )
 
-// cache keeps what was fetched. Of one key there is one fetch at a time, which its
-// callers share; a failure is remembered for retryAfter; what was fetched before
-// stays while hosts cannot be reached, until it is too old.
+// cache keeps fetched values. There is one fetch a key at a time, shared by its callers. A
+// failure is remembered for retryAfter. If the host cannot be reached, the last value is used
+// until it is too old.
 type cache[T any] struct {
 	loading singleflight.Group
 	mu      sync.Mutex
@@ -28,19 +28,19 @@ type entry[T any] struct {
 	failedAt time.Time
 }
 
-// maxEntries bounds a cache; a provider needs one, and another for its chain.
+// maxEntries limits a cache; a provider needs one entry, and another for its chain.
 const maxEntries = 16384
 
-// age says how old a value may be: past fresh it is loaded again, and once it is as
-// old as most it does not count even if that fails.
+// age is how old a value may be. Older than fresh, it is loaded again. As old as most, it is
+// not used even if that fails.
 type age struct{ fresh, most time.Duration }
 
 func (e entry[T]) at(now time.Time, old time.Duration) bool {
 	return !e.loadedAt.IsZero() && now.Sub(e.loadedAt) < old
 }
 
-// get returns the value of a key, loading it if there is none of the age wanted. It
-// leaves when its own context ends, which does not end a loading that others share.
+// get returns the value of a key, and loads it if there is none of the wanted age. It returns
+// when its own context ends; that does not stop a load that others share.
 func (c *cache[T]) get(ctx context.Context, key string, now time.Time, want age, load func(context.Context) (T, error)) (T, error) {
 	c.mu.Lock()
 	e, ok := c.entries[key]
@@ -70,8 +70,8 @@ func (c *cache[T]) get(ctx context.Context, key string, now time.Time, want age,
 	return e.value, nil
 }
 
-// put remembers an outcome. Only a host that cannot be reached leaves the old value
-// standing: any other answer is its owner's word.
+// put stores an outcome. The old value stays only if the host could not be reached: any other
+// answer comes from its owner.
 func (c *cache[T]) put(key string, now time.Time, value T, err error) entry[T] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +96,7 @@ func (c *cache[T]) put(key string, now time.Time, value T, err error) entry[T] {
 	return e
 }
 
-// evict drops the entry that is missed least: a failure, or the oldest value.
+// evict drops a failure, or else the oldest value.
 func (c *cache[T]) evict() {
 	var victim string
 	var oldest time.Time

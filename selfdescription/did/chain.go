@@ -19,13 +19,13 @@ const (
 	maxCertificates = 8
 )
 
-// chain is the verified path of a key, and when the first of its certificates ends.
+// chain is the verified path of a key, and the earliest end of its certificates.
 type chain struct {
 	path  []*x509.Certificate
 	until time.Time
 }
 
-// fetchChain reads the chain that a key's "x5u" names (RFC 7517, 4.6) and verifies it.
+// fetchChain fetches the chain at the URL in a key's "x5u" (RFC 7517, 4.6) and verifies it.
 func (r *Resolver) fetchChain(ctx context.Context, host string, jwk *jose.JSONWebKey, now time.Time) (chain, error) {
 	data, err := fetch(ctx, r.client(), r.Hosts, jwk.CertificatesURL, maxChain)
 	if err != nil {
@@ -60,8 +60,8 @@ func decodeChain(data []byte) ([]*x509.Certificate, error) {
 	return certificates, nil
 }
 
-// verifyChain wants a path from the first certificate, which must hold the key and
-// the host's name, to a root. What the owner of the key gives is never a root.
+// verifyChain requires a path to a root from the first certificate, which must contain the key
+// and the host's name. Certificates from the key's owner are never roots.
 func verifyChain(certificates []*x509.Certificate, host string, jwk *jose.JSONWebKey, roots *x509.CertPool, now time.Time) (chain, error) {
 	leaf := certificates[0]
 	if public, ok := leaf.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); !ok || !public.Equal(jwk.Key) {
@@ -76,7 +76,7 @@ func verifyChain(certificates []*x509.Certificate, host string, jwk *jose.JSONWe
 	}
 	paths, err := leaf.Verify(x509.VerifyOptions{
 		DNSName: host, Roots: roots, Intermediates: intermediates, CurrentTime: now,
-		// Gaia-X takes seals as well as certificates of servers.
+		// Gaia-X accepts seals as well as server certificates.
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
 	})
 	if err != nil {

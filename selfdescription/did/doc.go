@@ -3,12 +3,11 @@
 // guarded HTTP client, with the certificate chain (RFC 7517 "x5u") that ties the key
 // to its host where the DID document gives one.
 //
-// The DID and the document behind it come from a stranger. Only HTTPS hosts that the
-// operator allows are asked, before anything is looked up; the address is checked
-// when the connection is made, after name resolution, so that a name cannot lead
-// into a private network; redirects and proxies are not followed; size, time and
-// number of requests are bounded.
+// The DID and its document come from untrusted parties. Requests go only to HTTPS hosts that
+// the operator allows, which is checked before any lookup. The address is checked when the
+// connection is made, after name resolution, so that a name cannot lead into a private network.
+// Redirects and proxies are not followed. Size, time and number of requests are bounded.
 //
-// This package must not know credentials, tokens or Kubernetes. It says which key an
-// identifier names and nothing about what the key may sign.
+// This package must not know credentials, tokens or Kubernetes. It finds the key of an
+// identifier; it does not decide what the key may sign.
 package did

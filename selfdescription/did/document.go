@@ -39,9 +39,9 @@ type VerificationMethod struct {
 	PublicKeyJWK jose.JSONWebKey `json:"publicKeyJwk"`
 }
 
-// WebDocument is the document of a did:web that makes assertions with keys, in the
-// form that Gaia-X verifiers read (JsonWebKey2020). KeyID of each is its DID URL, or
-// its fragment. Of private keys the public half is published.
+// WebDocument returns the document of a did:web that lists keys for assertions, in the form
+// that Gaia-X verifiers read (JsonWebKey2020). The KeyID of each key is its DID URL, or its
+// fragment. Of private keys only the public half is published.
 func WebDocument(did string, keys []jose.JSONWebKey) Document {
 	document := Document{
 		Context:            []string{"https://www.w3.org/ns/did/v1", "https://w3id.org/security/suites/jws-2020/v1"},
@@ -63,18 +63,18 @@ func WebDocument(did string, keys []jose.JSONWebKey) Document {
 	return document
 }
 
-// assertions are the keys that a DID makes assertions with, by DID URL.
+// assertions are the keys that a DID lists for assertions, by DID URL.
 type assertions map[string]assertion
 
-// assertion is a key, or why the document's entry is none. Others are not affected by
-// one that is bad: documents list keys of many kinds.
+// assertion is a key, or the reason why the document's entry cannot be used. A bad entry does
+// not affect the others: documents list keys of many kinds.
 type assertion struct {
 	jwk        jose.JSONWebKey
 	thumbprint string // SHA-256 (RFC 7638), base64url
 	err        error
 }
 
-// wireDocument is what is read of a DID document (DID Core 1.0, 5).
+// wireDocument is the part of a DID document that is read (DID Core 1.0, 5).
 type wireDocument struct {
 	ID                 string            `json:"id"`
 	VerificationMethod []wireMethod      `json:"verificationMethod"`
@@ -88,8 +88,8 @@ type wireMethod struct {
 	PublicKeyJWK json.RawMessage `json:"publicKeyJwk"`
 }
 
-// isDocument reports whether an answer says that it is the document of a DID, which makes
-// it the owner's word, well-formed or not. A page or {} is somebody else's.
+// isDocument reports whether an answer claims to be the document of the DID. Then it comes from
+// the owner, well-formed or not. A web page or {} comes from somebody else.
 func isDocument(did string, data []byte) bool {
 	var document struct {
 		ID string `json:"id"`
@@ -97,8 +97,8 @@ func isDocument(did string, data []byte) bool {
 	return json.NewDecoder(bytes.NewReader(data)).Decode(&document) == nil && document.ID == did
 }
 
-// decodeDocument reads the DID document of a DID. A document of another DID, one that
-// gives away private keys and one that is ambiguous are refused as a whole.
+// decodeDocument reads the DID document of a DID. It refuses a document as a whole if it is of
+// another DID, contains private keys or is ambiguous.
 func decodeDocument(did string, data []byte) (assertions, error) {
 	limits := strictjson.Limits{Bytes: maxDocument, Depth: maxDepth, Object: true}
 	var whole any
@@ -121,18 +121,18 @@ func decodeDocument(did string, data []byte) (assertions, error) {
 	return collect(did, document)
 }
 
-// Published is what the owner of a DID publishes: the keys that its document lists for
-// assertions, and why others of its entries are none.
+// Published is the content of a DID document: the keys that it lists for assertions, and why
+// other entries cannot be used.
 type Published struct {
 	DID  string
 	Keys []jose.JSONWebKey // KeyID of each is its DID URL
-	// Skipped says of each key that cannot be used which it is and why.
+	// Skipped has a line for each entry that cannot be used, with the reason.
 	Skipped []string
 }
 
-// ReadDocument reads the DID document of the DID that it names itself. The keys are those
-// that its assertionMethod lists, of that DID and controlled by it; whatever else the
-// document holds is no key. That the document is its owner's is for the caller to know.
+// ReadDocument reads a DID document, of the DID that it names itself. The keys are those that
+// its assertionMethod lists, of that DID and controlled by it; nothing else in the document is
+// used. The caller must know that the document comes from its owner.
 func ReadDocument(data []byte) (*Published, error) {
 	var head struct {
 		ID string `json:"id"`
@@ -198,7 +198,7 @@ func ReadKeySet(data []byte) (*Published, error) {
 	return p, nil
 }
 
-// collect finds the methods that are listed for assertions, by reference or embedded.
+// collect finds the methods listed for assertions, by reference or embedded.
 func collect(did string, document wireDocument) (assertions, error) {
 	methods := map[string]wireMethod{}
 	add := func(method wireMethod) error {
@@ -260,8 +260,8 @@ func readMethod(did, id string, method wireMethod) assertion {
 	return assertion{jwk: *jwk, thumbprint: base64.RawURLEncoding.EncodeToString(thumbprint)}
 }
 
-// readJWK reads a public key whose JSON has been checked for duplicates. Certificates
-// in it are dropped: those that count are fetched and verified.
+// readJWK reads a public key whose JSON was checked for duplicates. Certificates in it are
+// dropped: only fetched and verified ones count.
 func readJWK(raw []byte) (*jose.JSONWebKey, error) {
 	var operations struct {
 		KeyOps []string `json:"key_ops"`

@@ -2,9 +2,9 @@ package did
 
 import "fmt"
 
-// NotListedError says that the keys of a DID are known and that the one asked for is
-// not among those that it makes assertions with. Asking again does not help until
-// the DID's owner changes them.
+// NotListedError means that the keys of a DID are known, and that the requested key is not
+// among those that it lists for assertions. A retry does not help until the DID's owner changes
+// the list.
 type NotListedError struct {
 	ID string // DID URL of the key
 }
@@ -13,10 +13,10 @@ func (e *NotListedError) Error() string {
 	return e.ID + " is not an assertionMethod of its DID"
 }
 
-// UnreachableError says that a host did not give an answer that counts: the network,
-// its certificate or the host itself is at fault. Asking later may help.
+// UnreachableError means that a host gave no usable answer: the network, its certificate or the
+// host itself is at fault. A later retry may help.
 type UnreachableError struct {
-	ID  string // what was asked for: a DID, a DID URL or an https URL
+	ID  string // the requested DID, DID URL or https URL
 	Err error
 }
 
@@ -27,13 +27,13 @@ func (e *UnreachableError) Error() string {
 // Unwrap returns the cause.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// Temporary is true.
+// Temporary returns true.
 func (e *UnreachableError) Temporary() bool { return true }
 
-// InvalidError says that an identifier, a document, a key or a chain breaks a rule,
-// or may not be asked for. Asking again does not help until somebody changes it.
+// InvalidError means that an identifier, a document, a key or a chain breaks a rule, or that
+// fetching it is not allowed. A retry does not help until somebody changes it.
 type InvalidError struct {
-	ID  string // what was asked for: a DID, a DID URL or an https URL
+	ID  string // the requested DID, DID URL or https URL
 	Err error
 }
 

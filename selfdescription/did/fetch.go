@@ -12,15 +12,15 @@ import (
 	"github.com/sluice-dev/sluice/internal/guarded"
 )
 
-// Fetch reads what is at an https URL that a stranger named, at most max bytes. The
-// host, in lower case and without port, must be allowed by hosts, which is asked
-// before anything is looked up; nil allows none. The client should come from
-// guarded.NewClient; redirects are refused whatever it says.
+// Fetch reads at most max bytes from an https URL of an untrusted party. The function hosts
+// must allow the host, in lower case and without port; it is called before any lookup; nil
+// allows none. The client should come from guarded.NewClient. Redirects are refused whatever
+// the client's setting is.
 //
-// It blocks for as long as the client's timeout. Its error is an *InvalidError for a
-// URL that may not be asked, an address that is not public, an answer that is too
-// long and 410, and an *UnreachableError for the rest. That includes 404 and redirects:
-// so answers whatever stands in for a host that is away.
+// It blocks for at most the client's timeout. The error is an *InvalidError for a URL that is
+// not allowed, an address that is not public, an answer that is too long, and 410. All other
+// errors are *UnreachableError. That includes 404 and redirects, which a proxy may send while
+// the host is down.
 func Fetch(ctx context.Context, client *http.Client, hosts func(host string) bool, rawURL string, max int64) ([]byte, error) {
 	if len(rawURL) > 2048 {
 		return nil, invalid(clip(rawURL), "longer than 2048 bytes")
@@ -52,7 +52,7 @@ func fetch(ctx context.Context, client *http.Client, hosts func(host string) boo
 	if err != nil {
 		return nil, fetchError(id, err)
 	}
-	defer func() { _ = response.Body.Close() }() // read, or of no interest
+	defer func() { _ = response.Body.Close() }() // it was read, or is not needed
 	switch response.StatusCode {
 	case http.StatusOK:
 	case http.StatusGone:
@@ -73,7 +73,7 @@ func fetch(ctx context.Context, client *http.Client, hosts func(host string) boo
 	return body, nil
 }
 
-// fetchError sorts the errors of a client.
+// fetchError classifies the errors of a client.
 func fetchError(id string, err error) error {
 	var ofURL *url.Error // repeats method and URL
 	if errors.As(err, &ofURL) {

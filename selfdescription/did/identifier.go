@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxDID is the longest DID, and the longest fragment, in bytes: the did:key of an
-// RSA key of 4096 bits has some 730, which its DID URL repeats as the fragment.
+// maxDID is the longest DID, and the longest fragment, in bytes. The did:key of an RSA key of
+// 4096 bits has some 730, which its DID URL repeats as the fragment.
 const maxDID = 1024
 
 const (
@@ -19,9 +19,9 @@ const (
 	methodKey = "did:key:"
 )
 
-// Split takes a DID URL apart: did:web:a.example#key-1 is key-1 of did:web:a.example.
-// DID URLs with a path or a query name no key and are refused with an
-// *InvalidError, as are those without a fragment.
+// Split returns the DID and the fragment of a DID URL: did:web:a.example#key-1 is key-1 of
+// did:web:a.example. DID URLs with a path or a query, or without a fragment, name no key and
+// are an *InvalidError.
 func Split(id string) (did, fragment string, err error) {
 	did, fragment, ok := strings.Cut(id, "#")
 	if !ok || fragment == "" {
@@ -34,7 +34,7 @@ func Split(id string) (did, fragment string, err error) {
 		return "", "", invalid(clip(id), "its fragment is longer than %d bytes", maxDID)
 	}
 	for _, r := range fragment {
-		// RFC 3986, 3.5, without the sub-delimiters that nobody uses in key names.
+		// RFC 3986, 3.5, except sub-delimiters that are not used in key names.
 		if !isIDChar(r) && !strings.ContainsRune(":%~/?@!$&+=", r) {
 			return "", "", invalid(clip(id), "its fragment holds %q", r)
 		}
@@ -85,9 +85,9 @@ func absolute(did, id string) string {
 	return id
 }
 
-// WebURL is where the DID document of a did:web is (did:web method, "Read"):
-// did:web:a.example%3A8443:units:x is at https://a.example:8443/units/x/did.json.
-// The error is an *InvalidError.
+// WebURL returns the URL of a did:web's DID document (did:web method, "Read"):
+// did:web:a.example%3A8443:units:x is at https://a.example:8443/units/x/did.json. The error is
+// an *InvalidError.
 func WebURL(did string) (string, error) {
 	u, err := webURL(did)
 	if err != nil {
@@ -96,8 +96,8 @@ func WebURL(did string) (string, error) {
 	return u.String(), nil
 }
 
-// WebHost is the host that a did:web names, in lower case and without port: what
-// Resolver.Hosts is asked. The error is an *InvalidError.
+// WebHost returns the host of a did:web, in lower case and without port, as Resolver.Hosts
+// takes it. The error is an *InvalidError.
 func WebHost(did string) (string, error) {
 	u, err := webURL(did)
 	if err != nil {
@@ -115,7 +115,7 @@ func webURL(did string) (*url.URL, error) {
 		return nil, errors.New("not a did:web")
 	}
 	host, path, hasPath := strings.Cut(rest, ":")
-	host, err := url.PathUnescape(host) // the port's colon, and nothing that checkHost lets pass besides
+	host, err := url.PathUnescape(host) // only the port's colon: checkHost allows no other escapes
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,8 @@ func webURL(did string) (*url.URL, error) {
 		}
 		raw = "/" + strings.ReplaceAll(path, ":", "/") + "/did.json"
 	}
-	// Not url.Parse of the whole: nothing in the DID may reach another part of the URL.
+	// The URL is not parsed as a whole: no character of the DID may end up in another part of
+	// it.
 	u := &url.URL{Scheme: "https", Host: strings.ToLower(host), RawPath: raw}
 	if u.Path, err = url.PathUnescape(raw); err != nil {
 		return nil, err
@@ -134,8 +135,8 @@ func webURL(did string) (*url.URL, error) {
 	return u, checkURL(u)
 }
 
-// checkURL lets pass what a stranger may have us ask for: https, a host name, no
-// credentials, and a path that means the same to everyone who reads it.
+// checkURL accepts URLs that an untrusted party may make Sluice fetch: https, a host name, no
+// credentials, and a path that every parser reads the same way.
 func checkURL(u *url.URL) error {
 	switch {
 	case u.Scheme != "https":
@@ -158,8 +159,8 @@ func checkURL(u *url.URL) error {
 	return nil
 }
 
-// checkHost wants the name of a host, with or without a port. Names whose last label
-// is a number are IPv4 addresses to some who read them (WHATWG URL, "ends in a number").
+// checkHost requires a host name, with or without a port. Some parsers read names whose last
+// label is a number as IPv4 addresses (WHATWG URL, "ends in a number").
 func checkHost(host string) error {
 	name, port, hasPort := strings.Cut(host, ":")
 	if n, err := strconv.ParseUint(port, 10, 16); hasPort && (err != nil || n == 0 || port[0] == '0' || port[0] == '+') {
@@ -186,8 +187,8 @@ func checkHost(host string) error {
 	return nil
 }
 
-// checkSegment refuses segments of a path that change their meaning when they are
-// decoded once more, or that lead upwards.
+// checkSegment refuses path segments that change their meaning when decoded once more, or that
+// lead upwards.
 func checkSegment(escaped string) error {
 	segment, err := url.PathUnescape(escaped)
 	if err != nil {
@@ -202,7 +203,7 @@ func checkSegment(escaped string) error {
 	return nil
 }
 
-// clip bounds what an error repeats of an identifier.
+// clip shortens an identifier for an error message.
 func clip(id string) string {
 	const most = 128
 	if len(id) > most {

@@ -13,28 +13,28 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Key is a public key that the owner of a DID makes assertions with. It is shared
-// and must not be changed.
+// Key is a public key that the owner of a DID lists for assertions. It is shared; do not change
+// it.
 type Key struct {
 	// ID is the DID URL of the key.
 	ID string
-	// JWK is the key: Ed25519, ECDSA on P-256 or P-384, or RSA of 2048 to 8192 bits. Its
-	// KeyID is ID. Its Algorithm, where there is one, is one that fits the key.
+	// JWK is the key: Ed25519, ECDSA on P-256 or P-384, or RSA of 2048 to 8192 bits. Its KeyID
+	// is ID. Its Algorithm, if set, fits the key.
 	JWK jose.JSONWebKey
-	// Chain is the verified path from the certificate that holds the key and the DID's
-	// host to a root, without the root; nil if the DID document names none.
+	// Chain is the verified path from the certificate with the key and the DID's host to a
+	// root, without the root; nil if the DID document names none.
 	Chain []*x509.Certificate
 }
 
-// Bits that the modulus of an RSA key may have: fewer are weak (RFC 7518, 3.3), more
-// are only slow.
+// Size of an RSA key's modulus in bits: smaller keys are weak (RFC 7518, 3.3), larger ones are
+// only slow.
 const (
 	minRSABits = 2048
 	maxRSABits = 8192
 )
 
-// checkJWK wants a public key of a kind that credentials are signed with, whose other
-// members do not contradict it.
+// checkJWK requires a public key of a kind that can sign credentials, whose other members do
+// not contradict it.
 func checkJWK(jwk *jose.JSONWebKey) error {
 	if !jwk.Valid() {
 		return errors.New("the key is not valid")

@@ -25,8 +25,8 @@ const (
 	codecRSA     = 0x1205
 )
 
-// KeyDID is the did:key of a key, or of the public half of a private one. The DID URL
-// of the key repeats what follows "did:key:" as its fragment.
+// KeyDID returns the did:key of a key, or of the public half of a private key. The key's DID
+// URL repeats the part after "did:key:" as its fragment.
 func KeyDID(jwk jose.JSONWebKey) (string, error) {
 	public := jwk.Public()
 	if err := checkJWK(&public); err != nil {
@@ -51,8 +51,8 @@ func KeyDID(jwk jose.JSONWebKey) (string, error) {
 	return methodKey + "z" + base58(append(binary.AppendUvarint(nil, codec), bytes...)), nil
 }
 
-// keyOfDID is the key that a did:key is. Every key has one name: what KeyDID would
-// write differently is refused.
+// keyOfDID decodes the key of a did:key. Every key has one name: a DID that KeyDID would write
+// differently is refused.
 func keyOfDID(did string) (*jose.JSONWebKey, error) {
 	multibase, ok := strings.CutPrefix(did, methodKey+"z")
 	if !ok {
@@ -70,7 +70,7 @@ func keyOfDID(did string) (*jose.JSONWebKey, error) {
 	if jwk.Key, err = decodeKey(codec, data[n:]); err != nil {
 		return nil, err
 	}
-	canonical, err := KeyDID(*jwk) // checks the key besides
+	canonical, err := KeyDID(*jwk) // also checks the key
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func decodeKey(codec uint64, data []byte) (any, error) {
 	return nil, fmt.Errorf("a key of kind %#x, want Ed25519, P-256, P-384 or RSA", codec)
 }
 
-// encodePoint compresses a point (SEC 1, 2.3.3): its x, and whether y is odd.
+// encodePoint compresses a point (SEC 1, 2.3.3): x, and whether y is odd.
 func encodePoint(key *ecdsa.PublicKey) ([]byte, error) {
 	point, err := key.Bytes() // 4, x, y
 	if err != nil {
@@ -123,7 +123,7 @@ func decodePoint(curve elliptic.Curve, data []byte) (any, error) {
 
 const alphabet58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
-// base58 writes bytes, of which the first is not zero, in base58btc.
+// base58 encodes bytes in base58btc. The first byte must not be zero.
 func base58(data []byte) string {
 	var reversed []byte
 	n, digit, radix := new(big.Int).SetBytes(data), new(big.Int), big.NewInt(58)

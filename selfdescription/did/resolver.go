@@ -15,28 +15,28 @@ import (
 	"github.com/sluice-dev/sluice/internal/guarded"
 )
 
-// How long what was fetched is taken for true. A key that its owner removes stops
-// counting after freshFor while his host answers, and after mostFor if it does not.
+// How long fetched documents are used. A key that its owner removes is refused after freshFor
+// while the host answers, and after mostFor if it does not.
 const (
 	freshFor   = 10 * time.Minute
 	mostFor    = 24 * time.Hour
-	retryAfter = 30 * time.Second // a failure, or a key that a document does not list
+	retryAfter = 30 * time.Second // after a failure, or for a key that a document does not list
 )
 
 // Resolver finds the key that a DID URL names, if the owner of the DID lists it as an
-// assertionMethod. It keeps what it fetched in memory. It is safe for concurrent
-// use and must not be copied after first use; its zero value knows did:key only.
+// assertionMethod. It caches fetched documents in memory. It is safe for concurrent use and
+// must not be copied after first use; its zero value resolves did:key only.
 type Resolver struct {
-	// Keys returns the keys that the operator configured for a DID; "kid" of each is its
-	// DID URL, or "#" and its fragment. No key of such a DID is fetched, nor its chain.
+	// Keys returns the keys that the operator configured for a DID; "kid" of each is its DID
+	// URL, or "#" and its fragment. For such a DID neither keys nor chains are fetched.
 	Keys func(did string) (keys *jose.JSONWebKeySet, ok bool)
 	// Client that fetches; nil means guarded.NewClient(guarded.Options{}).
 	Client *http.Client
-	// Hosts says which hosts may be asked, in lower case and without port; nil means
-	// none. It is asked on every call, so that a host that is no longer allowed stops
-	// counting at once.
+	// Hosts reports whether a host, in lower case and without port, may be asked; nil allows
+	// none. It is called on every Key, so that a host that is no longer allowed is refused at
+	// once.
 	Hosts func(host string) bool
-	// Roots that chains must lead to; nil means the system's.
+	// Roots that chains must end at; nil means the system's.
 	Roots *x509.CertPool
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
@@ -47,12 +47,12 @@ type Resolver struct {
 	chains        cache[chain]
 }
 
-// Key returns the key that a DID URL names: one that the operator configured, the key
-// that a did:key is, or one that a did:web makes assertions with. For did:web it
-// blocks while it fetches, at most some 20 s, unless the answer is known; calls that
-// need the same document share one fetch.
+// Key returns the key that a DID URL names: one that the operator configured, the key encoded
+// in a did:key, or one that a did:web lists for assertions. For did:web it blocks while it
+// fetches, at most some 20 s, unless the answer is cached. Calls that need the same document
+// share one fetch.
 //
-// The error is a *NotListedError, an *InvalidError or, if asking later may help, an
+// The error is a *NotListedError, an *InvalidError or, if a later retry may help, an
 // *UnreachableError.
 func (r *Resolver) Key(ctx context.Context, id string) (*Key, error) {
 	did, fragment, err := Split(id)
@@ -81,7 +81,7 @@ func (r *Resolver) Key(ctx context.Context, id string) (*Key, error) {
 	return nil, invalid(clip(id), "its DID method is neither web nor key")
 }
 
-// configuredKey takes a key from the operator's set.
+// configuredKey finds a key in the operator's set.
 func configuredKey(id, did string, keys *jose.JSONWebKeySet) (*Key, error) {
 	var found *jose.JSONWebKey
 	for i := range keys.Keys {
@@ -129,8 +129,8 @@ func (r *Resolver) webKey(ctx context.Context, id, did string) (*Key, error) {
 	return resolved, nil
 }
 
-// assertion finds a key in the DID's document. A key that is not there may be new,
-// hence a document that is not quite recent is fetched again before it is refused.
+// assertion finds a key in the DID's document. A missing key may be new: unless the document is
+// quite recent, it is fetched again before the key is refused.
 func (r *Resolver) assertion(ctx context.Context, id, did string, where *url.URL) (assertion, error) {
 	load := func(ctx context.Context) (assertions, error) {
 		data, err := fetch(ctx, r.client(), r.Hosts, where, maxDocument)
@@ -158,8 +158,8 @@ func (r *Resolver) assertion(ctx context.Context, id, did string, where *url.URL
 	return assertion{}, &NotListedError{ID: clip(id)}
 }
 
-// chain returns the verified chain of a key. One that has ended since it was fetched
-// is fetched again: certificates are renewed.
+// chain returns the verified chain of a key. A chain that has ended since it was fetched is
+// fetched again, because certificates are renewed.
 func (r *Resolver) chain(ctx context.Context, id, host string, key assertion) ([]*x509.Certificate, error) {
 	load := func(ctx context.Context) (chain, error) {
 		verified, err := r.fetchChain(ctx, host, &key.jwk, r.now())
@@ -170,7 +170,7 @@ func (r *Resolver) chain(ctx context.Context, id, host string, key assertion) ([
 		}
 		return verified, err
 	}
-	// The same id may stand for another key or another chain tomorrow.
+	// The same id may later mean another key or another chain.
 	name := strings.Join([]string{id, key.jwk.CertificatesURL.String(), key.thumbprint}, " ")
 	for _, want := range []age{{freshFor, mostFor}, {retryAfter, retryAfter}} {
 		verified, err := r.chains.get(ctx, name, r.now(), want, load)

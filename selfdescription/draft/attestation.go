@@ -10,14 +10,14 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription"
 )
 
-// Attestation is what somebody other than the provider says of the provider's credentials.
+// Attestation is a statement of another party about the provider's credentials.
 type Attestation struct {
-	// Type of the credential: that of the one attested (a notary repeats a
-	// registration number, say), Certification or LabelCredential.
+	// Type of the credential: Certification, LabelCredential, or the type of the attested
+	// credential (a notary, for example, repeats a registration number).
 	Type string
 	// ID of the credential and of the subject of a label, a URL of the issuer's.
 	ID string
-	// About are the credentials that it is about; a certification's subject is that of the first.
+	// About are the attested credentials; a certification's subject is that of the first.
 	About []*selfdescription.Credential
 	// Standard that a certification is to, for instance ISO/IEC 27001.
 	Standard string
@@ -28,7 +28,7 @@ type Attestation struct {
 	ValidFrom, ValidUntil time.Time
 }
 
-// Document of the attestation's credential.
+// Document returns the document of the attestation's credential.
 func (a Attestation) Document() (selfdescription.Document, error) {
 	if len(a.About) == 0 {
 		return selfdescription.Document{}, errors.New("an attestation needs a credential that it is about")
@@ -82,8 +82,8 @@ func (a Attestation) about(describe func(*selfdescription.Credential) map[string
 	return described
 }
 
-// identified adds the id of a credential, where it has one. The id of its subject is
-// another thing's: the attestation's own subject may be that.
+// identified adds the id of a credential to a node, if it has one. The id of its subject is not
+// used: the attestation's own subject may have that id.
 func identified(c *selfdescription.Credential, node map[string]any) map[string]any {
 	if c.ID != "" {
 		node["id"] = c.ID

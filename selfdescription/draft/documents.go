@@ -19,8 +19,8 @@ var registrations = map[string]string{"vatID": "VatID", "leiCode": "LeiCode", "e
 
 func registrationKinds() []string { return slices.Sorted(maps.Keys(registrations)) }
 
-// Documents of everything that the draft says, valid from now on. Each refers to
-// the others by the ids of their subjects.
+// Documents returns the documents of everything in the draft, valid from now. They refer to
+// each other by the ids of their subjects.
 func (d *Draft) Documents(now time.Time) []Named {
 	w := &writer{draft: d, from: now.UTC().Truncate(time.Second)}
 	w.provider()
@@ -33,10 +33,10 @@ func (d *Draft) Documents(now time.Time) []Named {
 	return w.documents
 }
 
-// Offering is the id of the offering of a cluster, which its member cluster must name.
+// Offering returns the id of a cluster's offering. The member cluster must name it.
 func (d *Draft) Offering(cluster string) string { return d.subject("offering-" + cluster) }
 
-// subject is the id of what the credential with a name is about.
+// subject returns the id of the subject of the credential with a name.
 func (d *Draft) subject(name string) string { return d.Base + "/" + name + "#subject" }
 
 func reference(id string) map[string]any { return map[string]any{"id": id} }
@@ -52,7 +52,7 @@ type writer struct {
 	documents []Named
 }
 
-// add adds the document of a subject, whose id is the draft's unless it has one.
+// add adds the document of a subject. If the subject has no id, it gets the draft's.
 func (w *writer) add(name, subjectType string, subject map[string]any) {
 	subject["type"] = subjectType
 	if subject["id"] == nil {

@@ -13,19 +13,19 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Draft is what a provider says of itself.
+// Draft is a provider's description of itself.
 type Draft struct {
-	// DID in whose name it is said.
+	// DID of the provider, which issues the credentials.
 	DID string `json:"did"`
-	// Base is a URL below which everything described has its id. Nothing need be served there.
+	// Base is a URL that is the prefix of all ids. Nothing needs to be served there.
 	Base string `json:"base"`
 	// ValidDays is how long the credentials are valid, in days.
 	ValidDays int `json:"validDays"`
 	// Provider is the organisation.
 	Provider Organisation `json:"provider"`
-	// Datacenters that the clusters stand in.
+	// Datacenters in which the clusters run.
 	Datacenters []Datacenter `json:"datacenters"`
-	// Clusters that are offered.
+	// Clusters that the provider offers.
 	Clusters []Cluster `json:"clusters"`
 }
 
@@ -37,12 +37,12 @@ type Organisation struct {
 	HeadquartersCountry string `json:"headquartersCountry"`
 	// Registration is one number, by its kind: vatID, leiCode, eori or euid.
 	Registration map[string]string `json:"registration"`
-	// GaiaXTerms is the digest of the terms and conditions of Gaia-X that the
-	// organisation accepts; empty where it accepts none.
+	// GaiaXTerms is the digest of the terms and conditions of Gaia-X that the organisation
+	// accepts; empty if it accepts none.
 	GaiaXTerms string `json:"gaiaXTerms,omitempty"`
 }
 
-// Datacenter is where hardware stands.
+// Datacenter is a place with hardware.
 type Datacenter struct {
 	// Name in ids: lower-case letters, digits and dashes.
 	Name string `json:"name"`
@@ -52,17 +52,17 @@ type Datacenter struct {
 	Country string `json:"country"`
 }
 
-// Cluster is a cluster that is offered as a service.
+// Cluster is a cluster offered as a service.
 type Cluster struct {
 	// Name in ids: lower-case letters, digits and dashes.
 	Name string `json:"name"`
-	// Offering is the title of the service; Datacenter names where it runs.
+	// Offering is the title of the service; Datacenter is the name of its data centre.
 	Offering   string `json:"offering"`
 	Datacenter string `json:"datacenter"`
 	// Terms and conditions of the service.
 	Terms Terms `json:"terms"`
-	// UID of the cluster's namespace kube-system, and KeyHash ("sha256-<base64>") of its
-	// API server's public key: what ties the paper to this very cluster.
+	// UID of the cluster's namespace kube-system, and KeyHash ("sha256-<base64>") of its API
+	// server's public key. They bind the credentials to this very cluster.
 	UID     string `json:"uid"`
 	KeyHash string `json:"keyHash"`
 }
@@ -80,7 +80,8 @@ const (
 	GaiaXTerms = "4bd7554097444c960292b4726c2efa1373485e8a5565d94d41195214c5e0ceb3"
 )
 
-// Parse reads a draft. Unknown fields and what is missing are errors, all of them at once.
+// Parse reads a draft. Unknown and missing fields are errors; all of them are reported
+// together.
 func Parse(data []byte) (*Draft, error) {
 	d := &Draft{}
 	if err := yaml.UnmarshalStrict(data, d); err != nil {
@@ -89,8 +90,8 @@ func Parse(data []byte) (*Draft, error) {
 	return d, errors.Join(d.check(), d.checkClusters())
 }
 
-// ParseOrganisation reads the draft of an organisation that offers no clusters of its
-// own, such as one that runs a broker: datacenters and clusters may be left out.
+// ParseOrganisation reads the draft of an organisation without clusters of its own, such as one
+// that runs a broker: datacenters and clusters may be left out.
 func ParseOrganisation(data []byte) (*Draft, error) {
 	d := &Draft{}
 	if err := yaml.UnmarshalStrict(data, d); err != nil {
@@ -101,8 +102,8 @@ func ParseOrganisation(data []byte) (*Draft, error) {
 
 var name = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
-// check finds what is missing or refers to nothing. Whether a value fits its
-// attribute is for the shapes to say.
+// check reports fields that are missing or refer to nothing. Whether a value fits its attribute
+// is checked by the shapes.
 func (d *Draft) check() error {
 	var missing []error
 	want := func(holds bool, format string, args ...any) {
@@ -121,7 +122,7 @@ func (d *Draft) check() error {
 	return errors.Join(missing...)
 }
 
-// checkClusters is check for what the organisation offers.
+// checkClusters is check for the clusters.
 func (d *Draft) checkClusters() error {
 	var missing []error
 	want := func(holds bool, format string, args ...any) {
@@ -157,7 +158,7 @@ var file = template.Must(template.New("draft").Funcs(template.FuncMap{
 	"quote": quote, "gaiaXTerms": func() string { return GaiaXTerms },
 }).Parse(commented))
 
-// Write makes the file of a draft, with comments for whoever fills in the rest.
+// Write returns the file of a draft, with comments on the fields that remain to be filled in.
 func Write(d *Draft) ([]byte, error) {
 	var out bytes.Buffer
 	if err := file.Execute(&out, d); err != nil {
