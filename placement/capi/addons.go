@@ -35,17 +35,16 @@ import (
 )
 
 const (
-	// hookPatience bounds how long one call waits for the hooks of a chart.
+	// hookPatience limits how long one call waits for the hooks of a chart.
 	hookPatience = time.Minute
 	// labelApplied holds, on a release, a digest of its chart and values.
 	labelApplied = "sluice.dev/applied"
 )
 
-// installAddOns brings the cluster's add-ons up to date, one after the other, each when
-// the one before is ready, and then removes those that are not among them. It waits for
-// none: *placement.PendingError says which is not ready yet, and what of it. A chart that
-// cannot be had or does not render, or an object that the cluster does not take, is
-// refused.
+// installAddOns updates the cluster's add-ons one after the other, each when the one before is
+// ready. Then it removes those that are no longer in the list. It does not wait:
+// *placement.PendingError names the add-on that is not ready yet, and its object. It is refused
+// if a chart cannot be fetched or rendered, or if the cluster rejects an object.
 func (d *Driver) installAddOns(ctx context.Context, t *tenant.Tenant, addOns []v1alpha1.AddOn) error {
 	connection, err := d.Connections.Made(ctx, t.Connection.Cluster, t.Instance.Name)
 	if err != nil {
@@ -63,14 +62,14 @@ func (d *Driver) installAddOns(ctx context.Context, t *tenant.Tenant, addOns []v
 	return d.removeAddOns(ctx, connection.Config, addOns)
 }
 
-// removeAddOns removes the releases that were installed for the plan, and that it does
-// not have any more or never came to have. What else is in the cluster is its owner's.
+// removeAddOns removes releases that were installed for the plan and are not in keep. All other
+// releases in the cluster belong to its owner.
 func (d *Driver) removeAddOns(ctx context.Context, cluster *rest.Config, keep []v1alpha1.AddOn) error {
 	client, err := kubernetes.NewForConfig(cluster)
 	if err != nil {
 		return err
 	}
-	// Helm labels the Secret of a revision like the release.
+	// Helm puts the release's labels on the Secret of each revision.
 	releases, err := client.CoreV1().Secrets("").List(ctx, metav1.ListOptions{LabelSelector: "owner=helm," + labelApplied})
 	if err != nil {
 		return fmt.Errorf("list the add-ons that are installed: %w", err)
@@ -99,7 +98,8 @@ func (d *Driver) removeAddOns(ctx context.Context, cluster *rest.Config, keep []
 	return nil
 }
 
-// observeAddOns tells which add-on is not there as it was delivered. It writes nothing.
+// observeAddOns returns an error that names the first add-on that is not as it was delivered.
+// It writes nothing.
 func (d *Driver) observeAddOns(ctx context.Context, t *tenant.Tenant, addOns []v1alpha1.AddOn) error {
 	connection, err := d.Connections.Made(ctx, t.Connection.Cluster, t.Instance.Name)
 	if err != nil {
@@ -148,7 +148,7 @@ func (d *Driver) load(ctx context.Context, from *v1alpha1.AddOn, cluster *rest.C
 	return a, err
 }
 
-// digestWith is the digest of the add-on with a chart of that sum, which it adds to.
+// digestWith returns the digest of the add-on with a chart of that sum. It adds to the sum.
 func (a *addOn) digestWith(sum hash.Hash) string {
 	if a.Values != nil {
 		sum.Write(a.Values.Raw)
@@ -156,13 +156,13 @@ func (a *addOn) digestWith(sum hash.Hash) string {
 	return hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
-// configuration is what Helm needs to work on the releases of a namespace.
+// configuration returns Helm's configuration for the releases of a namespace.
 func configuration(cluster *rest.Config, namespace string) (*action.Configuration, error) {
 	config := &action.Configuration{}
 	return config, config.Init(&getter{cluster, namespace}, namespace, "secret", func(string, ...any) {})
 }
 
-// last is the newest revision of the release; nil where there is none.
+// last returns the newest revision of the release; nil if there is none.
 func (a *addOn) last() (*release.Release, error) {
 	last, err := a.config.Releases.Last(a.Name)
 	if errors.Is(err, driver.ErrReleaseNotFound) {
@@ -174,13 +174,13 @@ func (a *addOn) last() (*release.Release, error) {
 	return last, nil
 }
 
-// is tells whether a release is the add-on as it should be.
+// is reports whether a release is the add-on in its wanted state.
 func (a *addOn) is(last *release.Release) bool {
 	return last != nil && last.Info.Status == release.StatusDeployed && last.Labels[labelApplied] == a.digest
 }
 
-// ensure installs or upgrades the release where it is not as it should be, and then asks
-// whether what it consists of is ready.
+// ensure installs or upgrades the release if it is not in its wanted state, and then checks
+// whether its objects are ready.
 func (a *addOn) ensure(ctx context.Context) error {
 	last, err := a.last()
 	if err != nil {
@@ -218,10 +218,10 @@ func (a *addOn) ensure(ctx context.Context) error {
 	})
 }
 
-// apply writes a new revision. One that was interrupted, by a kill, is failed first, as
-// Helm would wait for it for ever; there is nobody else who works on it.
+// apply writes a new revision. A revision that a kill interrupted is marked as failed first,
+// because Helm would wait for it for ever. Nothing else works on the release.
 func (a *addOn) apply(ctx context.Context, last *release.Release) (*release.Release, error) {
-	chart, err := a.charts.load(ctx, a.Chart) // of its own: Helm changes it
+	chart, err := a.charts.load(ctx, a.Chart) // a copy of its own: Helm changes it
 	if err != nil {
 		return nil, err
 	}
@@ -237,7 +237,7 @@ func (a *addOn) apply(ctx context.Context, last *release.Release) (*release.Rele
 		install := action.NewInstall(a.config)
 		install.ReleaseName, install.Namespace, install.CreateNamespace = a.Name, a.Namespace, true
 		install.Replace, install.Labels, install.Timeout = true, labels, hookPatience
-		install.TakeOwnership = true // of what an interrupted install has left
+		install.TakeOwnership = true // of the objects that an interrupted install has left
 		return install.RunWithContext(ctx, chart, a.values)
 	}
 	upgrade := action.NewUpgrade(a.config)
@@ -245,7 +245,7 @@ func (a *addOn) apply(ctx context.Context, last *release.Release) (*release.Rele
 	return upgrade.RunWithContext(ctx, a.Name, chart, a.values)
 }
 
-// failure is *placement.RefusedError where trying again cannot help.
+// failure returns *placement.RefusedError if a retry cannot help.
 func (a *addOn) failure(err error) error {
 	cause := err
 	for errors.Unwrap(cause) != nil {
@@ -259,7 +259,8 @@ func (a *addOn) failure(err error) error {
 	return &placement.RefusedError{Reason: fmt.Sprintf("add-on %s: %v", a.Name, err), Remedy: "the operator has to correct the chart or its values"}
 }
 
-// getter gives Helm a cluster by its configuration (genericclioptions.RESTClientGetter).
+// getter gives Helm access to a cluster by its configuration
+// (genericclioptions.RESTClientGetter).
 type getter struct {
 	config    *rest.Config
 	namespace string

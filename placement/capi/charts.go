@@ -34,45 +34,45 @@ import (
 	"github.com/sluice-dev/sluice/placement"
 )
 
-// Charts are the charts of add-ons: files of a folder, and what registries have. That is
-// fetched once and then kept in the folder, so that what runs needs no registry, and a
-// tag that is moved changes nothing.
+// Charts are the charts of add-ons: files of a folder, and charts of registries. Those are
+// fetched once and then kept in the folder. So a running cluster needs no registry, and a tag
+// that is moved changes nothing.
 //
-// The registry client of the Helm library is not used: it knows no context and no
-// greatest size, does not check the digest beside a tag, and reads the credentials of
-// whoever runs the process. This is the library below it, with Helm's media types.
+// The registry client of the Helm library is not used: it has no context and no size limit,
+// does not check the digest beside a tag, and reads the credentials of the user that runs the
+// process. This uses the library below it, with Helm's media types.
 type Charts struct {
-	// Folder with the charts; without one there are none.
+	// Folder with the charts; without it there are none.
 	Folder string
-	// Registries are the hosts (HOST or HOST:PORT) that may be asked: registries, and what
-	// they send their clients to for tokens and content.
+	// Registries are the hosts (HOST or HOST:PORT) that may be asked: registries, and the hosts
+	// that they redirect clients to for tokens and content.
 	Registries []string
-	// Credentials is a file with the registries' users and passwords, as `helm registry
-	// login` writes it; it is read whenever something is fetched. Empty means none.
+	// Credentials is a file with the registries' users and passwords, as `helm registry login`
+	// writes it. It is read before each fetch. Empty means none.
 	Credentials string
-	// Client that asks the registries, as guarded.NewClient makes it.
+	// Client that sends requests to the registries, made by guarded.NewClient.
 	Client *http.Client
 
 	fetching singleflight.Group
 
 	mu   sync.Mutex
-	sums map[string]stampedSum // by the name that a plan has for the chart
+	sums map[string]stampedSum // by the plan's name for the chart
 }
 
 const (
-	// scheme of the charts that registries have.
+	// scheme of charts in registries.
 	scheme = registry.OCIScheme + "://"
-	// fetched is the folder, in that of the charts, with what was fetched: by its reference
-	// a link to a file that is called after the digest of what is in it.
+	// fetched is the subfolder for fetched charts. For each reference it has a link to a file
+	// that is named by the digest of its content.
 	fetched = ".oci"
-	// fetchPatience bounds how long one chart is fetched, maxChart how long it is; Helm
-	// bounds what it unpacks to.
+	// fetchPatience limits how long the fetch of one chart takes, maxChart its size. Helm
+	// limits the unpacked size.
 	fetchPatience = time.Minute
 	maxChart      = 16 << 20
 )
 
-// load returns a chart by the name that a plan has for it. A chart that cannot be had
-// until somebody changes something is refused.
+// load returns a chart by the plan's name for it. It is refused if the chart cannot be obtained
+// until somebody changes something.
 func (c *Charts) load(ctx context.Context, name string) (*chart.Chart, error) {
 	if c == nil || c.Folder == "" {
 		return nil, refused("this Sluice has no charts", "its operator has to start it with --charts")
@@ -85,7 +85,7 @@ func (c *Charts) load(ctx context.Context, name string) (*chart.Chart, error) {
 	if err != nil {
 		var what any
 		what, err, _ = c.fetching.Do(reference, func() (any, error) {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchPatience) // others wait for it too
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchPatience) // other callers wait for it too
 			defer cancel()
 			return c.fetch(ctx, reference)
 		})
@@ -119,7 +119,8 @@ func (c *Charts) file(name string) (*chart.Chart, error) {
 	return loaded, nil
 }
 
-// kept returns what was fetched before. What is not what its digest says does not count.
+// kept returns a chart that was fetched before. If the content does not match its digest, it is
+// ignored.
 func (c *Charts) kept(reference string) ([]byte, error) {
 	link := filepath.Join(c.Folder, fetched, filepath.FromSlash(reference))
 	if !filepath.IsLocal(reference) {
@@ -140,7 +141,7 @@ func fileOf(archive []byte) string {
 	return "sha256-" + digest.FromBytes(archive).Encoded() + ".tgz"
 }
 
-// keep writes what was fetched. A kill before the link leaves a file that nothing names.
+// keep stores a fetched chart. A kill before the link leaves a file that nothing refers to.
 func (c *Charts) keep(reference string, archive []byte) error {
 	folder := filepath.Join(c.Folder, fetched)
 	link := filepath.Join(folder, filepath.FromSlash(reference))
@@ -157,9 +158,9 @@ func (c *Charts) keep(reference string, archive []byte) error {
 	return renameio.Symlink(target, link)
 }
 
-// fetch has a registry's chart, and keeps it.
+// fetch downloads a registry's chart, and keeps it.
 func (c *Charts) fetch(ctx context.Context, reference string) ([]byte, error) {
-	// Tags know no plus; Helm writes an underscore for it.
+	// Tags cannot contain a plus; Helm writes an underscore instead.
 	repository, err := remote.NewRepository(strings.ReplaceAll(reference, "+", "_"))
 	if err != nil || repository.Reference.Reference == "" {
 		return nil, refused("it is no reference to a version", "the plan has to name HOST/PATH:VERSION or HOST/PATH@DIGEST")
@@ -194,16 +195,16 @@ func (c *Charts) fetch(ctx context.Context, reference string) ([]byte, error) {
 	return archive, nil
 }
 
-// client returns one that asks the registries and nobody else.
+// client returns a client that sends requests only to the registries.
 func (c *Charts) client() (*auth.Client, error) {
 	asking := *c.Client
-	asking.Timeout = 0 // the whole has one
+	asking.Timeout = 0 // the whole fetch has a timeout
 	asking.CheckRedirect = nil
 	asking.Transport = &allowed{c.Registries, c.Client.Transport}
 	client := &auth.Client{Client: &asking, Cache: auth.NewCache()}
 	client.SetUserAgent("sluice")
 	if c.Credentials != "" {
-		// Only what is in the file: no helper is run.
+		// Only the file's own credentials: no helper program is run.
 		store, err := credentials.NewFileStore(c.Credentials)
 		if err != nil {
 			return nil, fmt.Errorf("read the credentials of registries: %w", err)
@@ -213,8 +214,8 @@ func (c *Charts) client() (*auth.Client, error) {
 	return client, nil
 }
 
-// allowed lets requests through to hosts that are listed. It sees redirects, and the
-// tokens' hosts that a registry names, like any other request.
+// allowed lets requests through to listed hosts only. That includes redirects, and the token
+// hosts that a registry names.
 type allowed struct {
 	hosts []string
 	next  http.RoundTripper
@@ -231,7 +232,7 @@ type hostError struct{ host string }
 
 func (e *hostError) Error() string { return e.host + " is not among the registries that may be asked" }
 
-// failure is *placement.RefusedError where asking again cannot help.
+// failure returns *placement.RefusedError if a retry cannot help.
 func failure(step string, err error) error {
 	host, address, answer := (*hostError)(nil), (*guarded.AddressError)(nil), (*errcode.ErrorResponse)(nil)
 	remedy := ""

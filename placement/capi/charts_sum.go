@@ -14,14 +14,15 @@ import (
 	"helm.sh/helm/v3/pkg/chart"
 )
 
-// stampedSum is the sum of a chart, and the state of its files for which it holds.
+// stampedSum is the sum of a chart, and the stamp of the files that it was computed from.
 type stampedSum struct {
 	stamp string
 	sum   hash.Cloner
 }
 
-// sum is the sum of a chart's files, which the caller may add to. It reads the chart only when
-// its files have changed since: made clusters are looked at all the time.
+// sum returns the sum of a chart's files, which the caller may add to. It reads the chart only
+// if its files have changed since, because it is called at every check of every created
+// cluster.
 func (c *Charts) sum(ctx context.Context, name string) (hash.Hash, error) {
 	stamp := c.stamp(name)
 	if known, ok := c.known(name); ok && stamp != "" && known.stamp == stamp {
@@ -53,8 +54,8 @@ func (c *Charts) known(name string) (stampedSum, bool) {
 	return known, ok
 }
 
-// stamp tells the state of a chart's files by their names, sizes and times of change. It is
-// empty where there are none, or where that does not tell.
+// stamp describes the state of a chart's files by their names, sizes and modification times. It
+// is empty if there are no files, or if these do not show a change.
 func (c *Charts) stamp(name string) string {
 	if c == nil {
 		return ""
@@ -68,7 +69,7 @@ func (c *Charts) stamp(name string) string {
 	if !filepath.IsLocal(within) {
 		return ""
 	}
-	root, err := filepath.EvalSymlinks(filepath.Join(c.Folder, within)) // what was fetched is named after its digest
+	root, err := filepath.EvalSymlinks(filepath.Join(c.Folder, within)) // a fetched chart is named by its digest
 	if err != nil {
 		return ""
 	}
@@ -93,7 +94,7 @@ func (c *Charts) stamp(name string) string {
 	return stamp.String()
 }
 
-// sumOf is the sum of all files of a chart.
+// sumOf returns the sum of all files of a chart.
 func sumOf(loaded *chart.Chart) hash.Cloner {
 	sum := sha256.New()
 	for _, file := range loaded.Raw {

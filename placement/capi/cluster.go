@@ -22,7 +22,7 @@ import (
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
-// clusterOf is the Cluster that a shape means: its topology and networks, and no other field.
+// clusterOf returns the Cluster for a shape: its topology and networks, and no other field.
 func clusterOf(t *tenant.Tenant, shape *v1alpha1.ClusterShape) (*unstructured.Unstructured, error) {
 	topology := clusterv1.Topology{
 		ClassRef: clusterv1.ClusterClassRef{Name: shape.Class, Namespace: shape.ClassNamespace},
@@ -51,7 +51,7 @@ func clusterOf(t *tenant.Tenant, shape *v1alpha1.ClusterShape) (*unstructured.Un
 		return nil, fmt.Errorf("render the cluster: %w", err)
 	}
 	o := &unstructured.Unstructured{}
-	if err := json.Unmarshal(document, &o.Object); err != nil { // with integers for integers
+	if err := json.Unmarshal(document, &o.Object); err != nil { // decodes integers as integers
 		return nil, fmt.Errorf("render the cluster: %w", err)
 	}
 	o.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
@@ -66,15 +66,15 @@ func clusterOf(t *tenant.Tenant, shape *v1alpha1.ClusterShape) (*unstructured.Un
 // annotationApplied holds a digest of what was last applied.
 const annotationApplied = "sluice.dev/applied"
 
-// often is how often a Cluster is looked at while it is being made.
+// often is how often a Cluster is checked while it is being created.
 const often = time.Second
 
 // progress returns nil once the Cluster is as it should be, and otherwise
-// *placement.PendingError with how far it has come and what Cluster API says is missing.
+// *placement.PendingError with its progress and what Cluster API reports as missing.
 //
-// Available alone does not tell: it stays true while the topology of an update has not
-// been taken over (TopologyReconciled of this generation), while machines are replaced,
-// and while there are fewer than asked for.
+// The condition Available alone is not enough. It stays true while the topology of an update
+// has not been processed (TopologyReconciled of this generation), while machines are replaced,
+// and while there are fewer than wanted.
 func progress(made *clusterv1.Cluster, shape *v1alpha1.ClusterShape) error {
 	pending := &placement.PendingError{Step: "cluster " + made.Name, Every: often}
 	reconciled := meta.FindStatusCondition(made.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition)
@@ -123,12 +123,12 @@ func progress(made *clusterv1.Cluster, shape *v1alpha1.ClusterShape) error {
 	return nil
 }
 
-// controlPlaneReady is how many control plane machines are as they should be. Providers of
-// contract v1beta1 (K3s, for instance) report how many machines are unavailable, and many leave
-// the field out once there are none: Cluster API then keeps the number of available machines
-// that it had, or has none. Where it says that the control plane is available, ready machines
-// count for available ones. Nor need such providers say how many machines are up to date; the
-// condition RollingOut tells.
+// controlPlaneReady returns how many control plane machines are as they should be. Providers of
+// contract v1beta1 (K3s, for instance) report how many machines are unavailable, and many omit
+// the field once there are none. Cluster API then keeps its previous number of available
+// machines, or has none. So if the control plane is reported as available, ready machines count
+// as available ones. Such providers need not report how many machines are up to date either;
+// the condition RollingOut shows it.
 func controlPlaneReady(made *clusterv1.Cluster, cp *clusterv1.ClusterControlPlaneStatus) int32 {
 	has := value(cp.AvailableReplicas)
 	if meta.IsStatusConditionTrue(made.Status.Conditions, clusterv1.ClusterControlPlaneAvailableCondition) {
@@ -140,9 +140,10 @@ func controlPlaneReady(made *clusterv1.Cluster, cp *clusterv1.ClusterControlPlan
 	return has
 }
 
-// unavailable names the condition that says that a delivered cluster does not run, or
-// nothing. Cluster API counts as unavailable, too, a cluster whose class is being read or is
-// wrong (proposal 20240916-improve-status-in-CAPI-resources): its machines run all the same.
+// unavailable returns the condition that shows that a delivered cluster does not run; empty if
+// it runs. Cluster API also reports a cluster as unavailable while its class is being read or
+// is wrong (proposal 20240916-improve-status-in-CAPI-resources), but its machines run all the
+// same.
 func unavailable(made *clusterv1.Cluster) string {
 	const all, topology = clusterv1.ClusterAvailableCondition, clusterv1.ClusterTopologyReconciledCondition
 	if meta.IsStatusConditionTrue(made.Status.Conditions, all) {
@@ -171,7 +172,7 @@ func value(n *int32) int32 {
 	return *n
 }
 
-// complaint is what Cluster API says of a condition, on one line.
+// complaint returns Cluster API's message for a condition, on one line.
 func complaint(made *clusterv1.Cluster, condition string) string {
 	c := meta.FindStatusCondition(made.Status.Conditions, condition)
 	if c == nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
-// Driver makes clusters. It keeps no state and is safe for concurrent use.
+// Driver creates clusters. It keeps no state and is safe for concurrent use.
 type Driver struct {
 	// Connections to the management clusters.
 	Connections *member.Connections
@@ -37,10 +37,10 @@ type Driver struct {
 
 var _ placement.Driver = (*Driver)(nil)
 
-// Deliver makes the management cluster hold the Cluster that the placement says, and
-// returns nil once it is all there. Meanwhile it returns *placement.PendingError with
-// how far it has come. It is refused where the class is not there, and where Cluster
-// API does not take the topology; what is there already is not changed then.
+// Deliver creates or updates the Cluster on the management cluster as the placement says, and
+// returns nil once it is complete. Until then it returns *placement.PendingError with its
+// progress. It is refused if the class does not exist, and if Cluster API rejects the topology;
+// an existing Cluster is not changed then.
 func (d *Driver) Deliver(ctx context.Context, delivery placement.Delivery) error {
 	t, err := tenant.Open(ctx, d.Connections, d.Hub, delivery.Placement.Cluster, delivery.Instance)
 	if err != nil {
@@ -64,7 +64,7 @@ func (d *Driver) deliver(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.
 	if err != nil {
 		return err
 	}
-	// While it is being made, one read a look is enough.
+	// While the cluster is being created, one read a check is enough.
 	if readErr == nil && asApplied(made, want) {
 		if waits := d.complete(ctx, t, made, shape); waits != nil {
 			return waits
@@ -88,10 +88,10 @@ func (d *Driver) deliver(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.
 	return d.complete(ctx, t, made, shape)
 }
 
-// notLowered is the shape with the version that the cluster has by now, where that is
-// higher and what is delivered is what the instance had before: an upgrade that failed
-// cannot be taken back (Cluster API refuses it), and what it has reached is kept. Whoever
-// asks for a lower version is refused.
+// notLowered returns the shape with the version that the cluster has by now, if that is higher
+// and the delivery is of the instance's previous state. An upgrade that failed cannot be
+// reverted, because Cluster API refuses it, so the version reached is kept. An order for a
+// lower version is refused.
 func notLowered(instance *v1alpha1.ServiceInstance, made *clusterv1.Cluster, shape *v1alpha1.ClusterShape) *v1alpha1.ClusterShape {
 	before := instance.Status.Delivered
 	if before == nil || len(before.Decision.Placements) == 0 || !equality.Semantic.DeepEqual(before.Decision.Placements[0].Made, shape) {
@@ -106,8 +106,8 @@ func notLowered(instance *v1alpha1.ServiceInstance, made *clusterv1.Cluster, sha
 	return kept
 }
 
-// complete installs the add-ons as soon as the cluster answers, because its machines may
-// not be ready without (a network, for instance), and returns nil once all is there.
+// complete installs the add-ons as soon as the cluster answers, because its machines may need
+// them to become ready (a network, for instance). It returns nil once everything is ready.
 func (d *Driver) complete(ctx context.Context, t *tenant.Tenant, made *clusterv1.Cluster, shape *v1alpha1.ClusterShape) error {
 	waits := progress(made, shape)
 	if len(shape.AddOns) == 0 && waits != nil || !meta.IsStatusConditionTrue(made.Status.Conditions, clusterv1.ClusterRemoteConnectionProbeCondition) {
@@ -124,13 +124,13 @@ func (d *Driver) complete(ctx context.Context, t *tenant.Tenant, made *clusterv1
 	return waits
 }
 
-// asApplied tells whether a Cluster was last applied as it is wanted now. What others
-// have changed since, it does not tell.
+// asApplied reports whether the last apply of a Cluster was the one that is wanted now. It does
+// not detect changes by others since then.
 func asApplied(made *clusterv1.Cluster, want *unstructured.Unstructured) bool {
 	return made.DeletionTimestamp.IsZero() && made.Annotations[annotationApplied] == want.GetAnnotations()[annotationApplied]
 }
 
-// refusal turns what Cluster API's webhooks do not take into *placement.RefusedError.
+// refusal converts a rejection by Cluster API's webhooks to *placement.RefusedError.
 func refusal(err error) error {
 	byWebhook := apierrors.IsForbidden(err) && strings.Contains(err.Error(), "admission webhook")
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || byWebhook {
@@ -142,8 +142,8 @@ func refusal(err error) error {
 	return err
 }
 
-// checkClass refuses a class that is not there, and waits for one that Cluster API has
-// not read yet: it would take a Cluster of either, and leave it waiting.
+// checkClass refuses a class that does not exist, and waits for one that Cluster API has not
+// read yet. With either, Cluster API would accept a Cluster and leave it waiting.
 func checkClass(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.ClusterShape) error {
 	class := &clusterv1.ClusterClass{}
 	key := client.ObjectKey{Namespace: shape.ClassNamespace, Name: shape.Class}
@@ -175,8 +175,8 @@ func checkClass(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.ClusterSh
 	return nil
 }
 
-// Observe returns nil while the Cluster is there as it was delivered, and what it consists
-// of is available.
+// Observe returns nil while the Cluster is as it was delivered, and all its parts are
+// available.
 func (d *Driver) Observe(ctx context.Context, delivery placement.Delivery) error {
 	t, err := tenant.Open(ctx, d.Connections, d.Hub, delivery.Placement.Cluster, delivery.Instance)
 	if err != nil {
@@ -212,10 +212,10 @@ func (d *Driver) observe(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.
 	return d.observeAddOns(ctx, t, shape.AddOns)
 }
 
-// Remove deletes the Cluster, waits until Cluster API has given back all that it is made
-// of, and then deletes the namespace. A namespace of somebody else is left alone, and a
-// management cluster that is no longer in the inventory has nothing left that Sluice
-// could reach.
+// Remove deletes the Cluster, waits until Cluster API has released all of its infrastructure,
+// and then deletes the namespace. It does not touch a namespace of somebody else. For a
+// management cluster that is no longer in the inventory it returns nil: Sluice cannot reach it
+// any more.
 func (d *Driver) Remove(ctx context.Context, delivery placement.Delivery) error {
 	t, err := tenant.Open(ctx, d.Connections, d.Hub, delivery.Placement.Cluster, delivery.Instance)
 	if member.IsUnknown(err) {
@@ -229,7 +229,7 @@ func (d *Driver) Remove(ctx context.Context, delivery placement.Delivery) error 
 	if err != nil || standing == tenant.Gone {
 		return err
 	}
-	// Its credentials are of no use any more, not even in memory.
+	// Its credentials are not needed any more: remove them from memory.
 	d.Connections.ForgetMade(delivery.Placement.Cluster, delivery.Instance.Name)
 	if standing == tenant.Held {
 		if err := removeCluster(ctx, t); err != nil {
@@ -245,7 +245,7 @@ func removeCluster(ctx context.Context, t *tenant.Tenant) error {
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 		return nil
 	case apierrors.IsForbidden(err):
-		// Killed before Sluice had its rights there: nothing was made.
+		// The process was killed before Sluice had its rights there: nothing was created.
 		if _, err := t.Ensure(ctx); err != nil {
 			return err
 		}
@@ -256,7 +256,8 @@ func removeCluster(ctx context.Context, t *tenant.Tenant) error {
 	pending := &placement.PendingError{Step: fmt.Sprintf("delete cluster %s on %s", made.Name, t.Connection.Cluster), Every: often}
 	if made.DeletionTimestamp.IsZero() {
 		crashpoint.Hit(crashBeforeRemoveCluster)
-		// Not only as it was read: while it is made, Cluster API changes it all the time.
+		// The resource version is no precondition: Cluster API changes the object all the time
+		// while it is created.
 		err := t.Connection.Client.Delete(ctx, reference(t, made), client.Preconditions{UID: &made.UID})
 		crashpoint.Hit(crashAfterRemoveCluster)
 		if client.IgnoreNotFound(err) != nil {
@@ -283,7 +284,7 @@ func read(ctx context.Context, t *tenant.Tenant) (*clusterv1.Cluster, error) {
 	return made, get(ctx, t.Connection.Client, "Cluster", key, made)
 }
 
-// get reads an object of Cluster API with a client that knows no such type.
+// get reads an object of Cluster API with a client whose scheme lacks its type.
 func get(ctx context.Context, c client.Client, kind string, key client.ObjectKey, into any) error {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(clusterv1.GroupVersion.WithKind(kind))

@@ -23,7 +23,7 @@ import (
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
-// CollectorMode says what the periodic collection does.
+// CollectorMode is what the periodic collection does.
 type CollectorMode string
 
 // Modes of the collector.
@@ -38,16 +38,16 @@ const (
 	collectorConcurrency   = 8
 )
 
-// Collector finds what no controller will ever remove: namespaces of instances
-// and accounts of bindings that are no longer in the hub. Controllers leave none,
-// unless somebody took a finalizer off or restored the hub from a backup; which is
-// why it is wise to look at a report first.
+// Collector finds objects that no controller will ever remove: namespaces of instances and
+// accounts of bindings whose owner is no longer in the hub. Controllers leave none, unless
+// somebody removed a finalizer or restored the hub from a backup. So read a report before you
+// let it remove anything.
 //
-// It cannot take what is in use. A member cluster is read first and the hub, live,
-// after it: as the hub's resource comes before everything made for it, an object
-// whose owner the hub does not know then has lost it. And it deletes an object only
-// as it was read: an owner that has come back under the same name in the meantime
-// has changed the object's owner UID.
+// It cannot delete an object in use. It reads a member cluster first, and the hub, live, after
+// it. The hub's resource is created before everything made for it. So if the hub does not know
+// an object's owner then, the owner is gone. It deletes an object only in the state that it
+// read: if an owner of the same name was created in the meantime, the object's owner UID has
+// changed.
 type Collector struct {
 	// Live reads the hub without a cache.
 	Live client.Reader
@@ -59,11 +59,11 @@ type Collector struct {
 	Hub string
 	// Mode of the periodic collection; empty means off.
 	Mode CollectorMode
-	// Period of it; zero means ten minutes.
+	// Period between two collections; zero means ten minutes.
 	Period time.Duration
 }
 
-// Remnant is an object on a member cluster that lost its owner.
+// Remnant is an object on a member cluster whose owner is gone.
 type Remnant struct {
 	Cluster   string `json:"cluster"`
 	Kind      string `json:"kind"`
@@ -73,7 +73,7 @@ type Remnant struct {
 	Owner string `json:"owner"`
 	// Created is when the object was created.
 	Created metav1.Time `json:"created"`
-	// Removed says that its deletion was accepted.
+	// Removed reports whether its deletion was accepted.
 	Removed bool `json:"removed"`
 
 	object client.Object
@@ -83,13 +83,13 @@ type Remnant struct {
 type Report struct {
 	// Remnants by cluster, kind, namespace and name.
 	Remnants []Remnant `json:"remnants"`
-	// Clusters that were looked at.
+	// Clusters that were checked.
 	Clusters []string `json:"clusters"`
 }
 
-// Collect looks at every member cluster, and removes what it finds if remove is
-// set. It blocks until every cluster has answered or failed. Clusters that fail are
-// in the error and not in the report, which holds for the others all the same.
+// Collect checks every member cluster, and removes the remnants if remove is set. It blocks
+// until every cluster has answered or failed. Clusters that fail are in the error and not in
+// the report, which is valid for the others.
 func (c *Collector) Collect(ctx context.Context, remove bool) (Report, error) {
 	var clusters v1alpha1.MemberClusterList
 	if err := c.Live.List(ctx, &clusters, client.InNamespace(c.Namespace)); err != nil {
@@ -134,7 +134,7 @@ func (c *Collector) collectFrom(ctx context.Context, cluster *v1alpha1.MemberClu
 	if err != nil {
 		return nil, err
 	}
-	remnants, err := c.withoutOwner(ctx, owned) // reads the hub, only now
+	remnants, err := c.withoutOwner(ctx, owned) // reads the hub, only after the cluster
 	if err != nil {
 		return nil, err
 	}
@@ -145,18 +145,19 @@ func (c *Collector) collectFrom(ctx context.Context, cluster *v1alpha1.MemberClu
 	return remnants, removeRemnants(ctx, connection.Client, remnants)
 }
 
-// removeRemnants deletes each as it was read, and marks those that it could.
+// removeRemnants deletes remnants in the state in which they were read, and marks the deleted
+// ones.
 func removeRemnants(ctx context.Context, c client.Client, remnants []Remnant) error {
 	var errs []error
 	for i := range remnants {
 		r := &remnants[i]
 		if !r.object.GetDeletionTimestamp().IsZero() {
-			continue // on its way out already
+			continue // is being deleted already
 		}
 		err := tenant.DeleteAsSeen(ctx, c, r.object)
 		switch {
 		case apierrors.IsConflict(err):
-			// It has changed hands or gone since: the next collection sees.
+			// It has a new owner or is gone since: left to the next collection.
 		case err != nil:
 			errs = append(errs, fmt.Errorf("delete %s %s/%s: %w", r.Kind, r.Namespace, r.Name, err))
 		default:
@@ -167,8 +168,8 @@ func removeRemnants(ctx context.Context, c client.Client, remnants []Remnant) er
 	return errors.Join(errs...)
 }
 
-// ownedOn lists what carries the hub's label: instances' namespaces, and the
-// accounts of bindings.
+// ownedOn lists the objects with the hub's label: instances' namespaces, and the accounts of
+// bindings.
 func (c *Collector) ownedOn(ctx context.Context, connection *member.Connection) ([]Remnant, error) {
 	var owned []Remnant
 	for _, kind := range []struct {
@@ -203,7 +204,7 @@ func kindOf(o client.Object) string {
 	}
 }
 
-// withoutOwner keeps what the hub, read live, has no owner for. A namespace that
+// withoutOwner returns the objects whose owner is not in the hub, read live. A namespace that
 // is a remnant stands for everything in it.
 func (c *Collector) withoutOwner(ctx context.Context, owned []Remnant) ([]Remnant, error) {
 	instances, err := c.namesOf(ctx, "ServiceInstanceList")
@@ -258,7 +259,7 @@ func eachPage(ctx context.Context, c client.Reader, list client.ObjectList, do f
 	return nil
 }
 
-// stillThere drops what has gone or changed since it was listed: an owner that is
+// stillThere drops objects that have gone or changed since they were listed: an owner that is
 // being removed in the ordinary way leaves the hub last.
 func stillThere(ctx context.Context, c client.Reader, remnants []Remnant) ([]Remnant, error) {
 	var there []Remnant

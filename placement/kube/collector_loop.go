@@ -32,8 +32,8 @@ var (
 // NeedLeaderElection makes the periodic collection run on the leader only.
 func (*Collector) NeedLeaderElection() bool { return true }
 
-// Start collects once a Period until ctx ends, logging what it finds. With the
-// mode off it does nothing.
+// Start collects once a Period until ctx ends, and logs the result. With the mode off it does
+// nothing.
 func (c *Collector) Start(ctx context.Context) error {
 	if c.Mode == CollectorOff || c.Mode == "" {
 		return nil
@@ -42,8 +42,8 @@ func (c *Collector) Start(ctx context.Context) error {
 	if period == 0 {
 		period = defaultCollectorPeriod
 	}
-	// First after one period, when the controllers have worked off what waited for
-	// the start.
+	// The first collection is after one period, when the controllers have reconciled everything
+	// that waited for the start.
 	select {
 	case <-ctx.Done():
 		return nil

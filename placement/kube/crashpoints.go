@@ -8,7 +8,7 @@ const (
 	crashAfterObjects  = "deliver.after-objects"
 )
 
-// CrashPoints are the instants in this package at which a kill must lose nothing.
-// Those around single objects of a namespace, which are applied in parallel, are
-// the ones around all of them.
+// CrashPoints are the instants in this package at which a kill must lose nothing. The objects
+// of a namespace are applied in parallel, so the points are around all of them, not around
+// each.
 var CrashPoints = []string{crashBeforeObjects, crashBeforeQuota, crashAfterQuota, crashAfterObjects}

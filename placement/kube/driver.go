@@ -27,7 +27,7 @@ type Driver struct {
 	// InternetEgress lets pods reach the internet; private, link-local and cluster
 	// addresses stay out of reach.
 	InternetEgress bool
-	// Patience is tenant.Tenant's.
+	// Patience is that of tenant.Tenant.
 	Patience time.Duration
 }
 
@@ -57,12 +57,12 @@ func (d *Driver) target(ctx context.Context, delivery placement.Delivery) (*targ
 	}, nil
 }
 
-// Deliver makes the cluster hold the instance's namespace as the placement says,
-// and returns once its quota is in force. It blocks for a few round trips, for
-// some seconds where the cluster is slow to see new permissions or quotas.
+// Deliver creates or updates the instance's namespace on the cluster as the placement says, and
+// returns once its quota is enforced. It is idempotent. It blocks for a few round trips, or for
+// some seconds if the cluster is slow to see new permissions or quotas.
 //
-// It is refused where the namespace is somebody else's, and where a smaller plan
-// is below what is in use; nothing is changed then.
+// It is refused if the namespace belongs to somebody else, and if a smaller plan is below what
+// is in use; nothing is changed then.
 func (d *Driver) Deliver(ctx context.Context, delivery placement.Delivery) error {
 	t, err := d.target(ctx, delivery)
 	if err != nil {
@@ -83,7 +83,7 @@ func (t *target) deliver(ctx context.Context) error {
 		return err
 	}
 	if !created {
-		// Before anything else is changed, because it may refuse.
+		// First, because it may refuse.
 		if err := t.checkUse(ctx); err != nil {
 			return err
 		}
@@ -94,8 +94,7 @@ func (t *target) deliver(ctx context.Context) error {
 	return t.awaitQuota(ctx)
 }
 
-// applyObjects applies what the namespace holds, which depends on nothing but the
-// self-binding.
+// applyObjects applies the objects in the namespace. They depend only on the self-binding.
 func (t *target) applyObjects(ctx context.Context) error {
 	crashpoint.Hit(crashBeforeObjects)
 	group, ctx := errgroup.WithContext(ctx)
@@ -115,7 +114,7 @@ func (t *target) applyObjects(ctx context.Context) error {
 	return nil
 }
 
-// others are the namespace's objects beside the quota and the self-binding.
+// others returns the namespace's objects except the quota and the self-binding.
 func (t *target) others() []tenant.Object {
 	objects := append(t.roles(), t.networkPolicies()...)
 	return append(objects, t.limitRangeObject(t.hard))
@@ -142,11 +141,11 @@ func (d *Driver) Observe(ctx context.Context, delivery placement.Delivery) error
 	return nil
 }
 
-// Remove deletes the namespace and with it everything of the instance. It never
-// blocks for longer than a few round trips: while the cluster still removes what
-// is in the namespace, it returns *placement.PendingError with what the cluster
-// says about it. A namespace of somebody else is left alone, and a cluster that
-// is no longer in the inventory has nothing left that Sluice could reach.
+// Remove deletes the namespace and with it everything of the instance. It never blocks for
+// longer than a few round trips: while the cluster still removes the content of the namespace,
+// it returns *placement.PendingError with the cluster's message. It does not touch a namespace
+// of somebody else. For a cluster that is no longer in the inventory it returns nil: Sluice
+// cannot reach it any more.
 func (d *Driver) Remove(ctx context.Context, delivery placement.Delivery) error {
 	t, err := d.target(ctx, delivery)
 	if member.IsUnknown(err) {

@@ -13,12 +13,12 @@ import (
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
-// quotaPatience bounds the wait for a cluster's quota controller, within one call.
+// quotaPatience limits the wait for a cluster's quota controller, within one call.
 const quotaPatience = 2 * time.Second
 
-// checkUse refuses a plan below what is in use. A consumer who adds workloads
-// between this check and the new quota ends up above it: the quota then keeps
-// them from adding more, as Kubernetes does for every quota that shrinks.
+// checkUse refuses a plan below what is in use. A consumer may add workloads between this check
+// and the new quota, and then uses more than it. The quota then refuses any more, as for every
+// quota that shrinks in Kubernetes.
 func (t *target) checkUse(ctx context.Context) error {
 	var current corev1.ResourceQuota
 	err := tenant.OnceAllowed(ctx, func(ctx context.Context) error {
@@ -39,9 +39,9 @@ func (t *target) checkUse(ctx context.Context) error {
 	return nil
 }
 
-// awaitQuota waits until the cluster enforces the quota. Admission counts by
-// status.hard, which a controller of the cluster copies from spec: before that, a
-// consumer could take more than was reserved.
+// awaitQuota waits until the cluster enforces the quota. Admission counts by status.hard, which
+// a controller of the cluster copies from spec. Before that, a consumer could use more than was
+// reserved.
 func (t *target) awaitQuota(ctx context.Context) error {
 	patient, cancel := context.WithTimeout(ctx, quotaPatience)
 	defer cancel()

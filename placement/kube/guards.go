@@ -10,18 +10,19 @@ import (
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
-// Bounds of what a consumer may write.
+// Limits on objects that a consumer writes.
 const (
 	// maxData is the size of a ConfigMap or Secret, in bytes as the API server reads it; maxObject
-	// that of everything else. The counts in the quota times these bound what a plan takes in etcd.
+	// is that of all other objects. Multiplied by the counts in the quota, they limit what a plan
+	// takes in etcd.
 	maxData   = 256 << 10
 	maxObject = 128 << 10
 )
 
 type (
-	// Where are the namespaces in which a guard is in force.
+	// Where selects the namespaces in which a guard applies.
 	Where = admissionregistrationv1ac.MatchResourcesApplyConfiguration
-	// What are operations on resources, see Matching.
+	// What is operations on resources, see Matching.
 	What = admissionregistrationv1ac.NamedRuleWithOperationsApplyConfiguration
 )
 
@@ -31,14 +32,15 @@ const (
 	remove = admissionregistrationv1.Delete
 )
 
-// PodsGuard is the admission policy for pods that consumers bring, and for what becomes such
-// pods: spec is the CEL expression of the pod spec in object. It has the level baseline of the
-// Pod Security Standards (Kubernetes 1.34), and what that leaves open where machines are shared.
+// PodsGuard is the admission policy for consumers' pods and for objects that become such pods.
+// spec is the CEL expression of the pod spec in object. It enforces the level baseline of the
+// Pod Security Standards (Kubernetes 1.34), and denies what that level allows but is unsafe on
+// shared machines.
 func PodsGuard(name, spec string, where *Where, what ...*What) []tenant.Object {
 	policy := admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
 		WithFailurePolicy(admissionregistrationv1.Fail).
 		WithMatchConstraints(admissionregistrationv1ac.MatchResources().WithResourceRules(what...)).
-		// What was admitted before may be labelled, and may end.
+		// A pod that was admitted before may still be labelled, and may end.
 		WithMatchConditions(admissionregistrationv1ac.MatchCondition().WithName("what-is-new").
 			WithExpression("request.operation == 'CREATE' || object.spec != oldObject.spec")).
 		WithVariables(
@@ -57,12 +59,12 @@ func variable(name, expression string) *admissionregistrationv1ac.VariableApplyC
 	return admissionregistrationv1ac.Variable().WithName(name).WithExpression(expression)
 }
 
-// among is a CEL list of strings.
+// among returns a CEL list of strings.
 func among(values ...string) string { return "['" + strings.Join(values, "', '") + "']" }
 
-// podRules are what must hold for a pod, and what is said otherwise.
+// podRules are the conditions for a pod, each with its error message.
 var podRules = []struct{ holds, otherwise string }{
-	// The level baseline.
+	// The level baseline:
 	{"!variables.spec.?hostNetwork.orValue(false) && !variables.spec.?hostPID.orValue(false) && !variables.spec.?hostIPC.orValue(false)",
 		"a pod has no namespaces of its node: hostNetwork, hostPID and hostIPC are refused"},
 	{"variables.containers.all(c, c.?ports.orValue([]).all(p, p.?hostPort.orValue(0) == 0))",
@@ -90,13 +92,14 @@ var podRules = []struct{ holds, otherwise string }{
 		"host processes of Windows are refused"},
 	{"(variables.probes + variables.hooks).all(h, h.?httpGet.?host.orValue('') == '' && h.?tcpSocket.?host.orValue('') == '')",
 		"probes and hooks ask the pod itself: host is refused, as the node would ask it past every NetworkPolicy"},
-	// Beyond it.
+	// Further rules:
 	{"variables.spec.?volumes.orValue([]).all(v, v.all(k, k in " + among("name", "configMap", "secret", "emptyDir", "projected", "downwardAPI",
 		"persistentVolumeClaim", "ephemeral") + "))",
 		"volumes are configMap, secret, emptyDir, projected, downwardAPI, persistentVolumeClaim or ephemeral: others the node mounts from its own disks, or over the network past every NetworkPolicy"},
 	{"variables.spec.?nodeName.orValue('') == '' || (request.operation == 'UPDATE' && request.resource.resource == 'pods' && object.spec.?nodeName == oldObject.spec.?nodeName)",
 		"the scheduler chooses nodes: nodeName is refused"},
-	// A node's taints keep it out of what is sold; those that name what the pod has bought do not.
+	// A node's taints protect it from the workloads of consumers. Tolerations of the taints that
+	// name what was bought are allowed.
 	{"variables.spec.?tolerations.orValue([]).all(t, t.?key.orValue('').startsWith('node.kubernetes.io/') || t.?key.orValue('').startsWith('virtual-node.liqo.io/') || " +
 		"variables.containers.exists(c, t.?key.orValue('') in c.?resources.?limits.orValue({})))",
 		"tolerations are for node.kubernetes.io/ taints and for devices that the pod asks for: others reach nodes that are not sold"},
@@ -109,8 +112,8 @@ var podRules = []struct{ holds, otherwise string }{
 // maxGrace is tenant.MaxGrace in seconds.
 const maxGrace = int64(tenant.MaxGrace / 1e9)
 
-// EndsGuard keeps whoever deletes or evicts a pod from giving it longer than its own grace
-// period may be.
+// EndsGuard denies deleting or evicting a pod with a longer grace period than the pod itself
+// may have.
 func EndsGuard(name string, where *Where) []tenant.Object {
 	return Policy(name,
 		admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
@@ -123,8 +126,9 @@ func EndsGuard(name string, where *Where) []tenant.Object {
 		where)
 }
 
-// ObjectsGuard bounds the size of what consumers write, and keeps them from leaving finalizers
-// on it, which nobody takes off. by is the CEL expression that tells whether a request is theirs.
+// ObjectsGuard limits the size of the objects that consumers write, and denies them to set
+// finalizers, which nothing would remove. by is the CEL expression that reports whether a request
+// comes from a consumer.
 func ObjectsGuard(name, by string, where *Where, what ...*What) []tenant.Object {
 	const finalizers = "dyn(object).metadata.?finalizers.orValue([])"
 	return Policy(name,
@@ -135,11 +139,13 @@ func ObjectsGuard(name, by string, where *Where, what ...*What) []tenant.Object 
 				variable("template", "dyn(object).?spec.?jobTemplate.?spec.?template.orValue(dyn(object).?spec.?template.orValue({}))"),
 				variable("limit", fmt.Sprintf("request.resource.resource in %s ? %d : %d", among("configmaps", "secrets"), maxData, maxObject))).
 			WithValidations(
-				// As text, because CEL knows no size of an object. What is too large already may shrink.
+				// Measured as text, because CEL cannot measure an object. An object that is too large
+				// already may shrink.
 				Validation("bytes('%s'.format([object])).size() <= variables.limit || "+
 					"(request.operation == 'UPDATE' && bytes('%s'.format([object])).size() <= bytes('%s'.format([oldObject])).size())",
 					fmt.Sprintf("the object is too large: a ConfigMap or Secret has %d KiB at most, anything else %d KiB", maxData>>10, maxObject>>10)),
-				// The API server itself puts the one of claims on what they create.
+				// The API server itself sets the finalizer of claims when a consumer creates
+				// them.
 				Validation("!("+by+") || "+finalizers+".all(f, (request.operation == 'UPDATE' && f in dyn(oldObject).metadata.?finalizers.orValue([])) || "+
 					"(request.resource.resource == 'persistentvolumeclaims' && f == 'kubernetes.io/pvc-protection'))",
 					"finalizers are not for consumers: nobody would take them off"),
@@ -149,7 +155,7 @@ func ObjectsGuard(name, by string, where *Where, what ...*What) []tenant.Object 
 		where)
 }
 
-// written are what consumers write.
+// written are the kinds that consumers write.
 func written() []*What {
 	each := func(group, version string, resources ...string) *What {
 		return Matching(group, version, resources[0], create, change).WithResources(resources[1:]...)

@@ -23,7 +23,7 @@ const (
 	tenantsName       = "sluice-tenants"
 )
 
-// ManifestOptions say what Sluice gets on a member cluster. The zero value is the
+// ManifestOptions select what Sluice is given on a member cluster. The zero value is the
 // recommended one.
 type ManifestOptions struct {
 	// Namespace of Sluice's ServiceAccount; none means DefaultNamespace.
@@ -32,10 +32,10 @@ type ManifestOptions struct {
 	// clusters before Kubernetes 1.30. The package documentation says what then
 	// guards the cluster, and what does not.
 	WithoutAdmissionPolicies bool
-	// Rules and TenantRules are what Sluice may do anywhere there, and in instances'
-	// namespaces, where the driver is another one; none mean this driver's.
+	// Rules and TenantRules are Sluice's rights in the whole cluster, and in instances'
+	// namespaces, for another driver; nil means this driver's.
 	Rules, TenantRules []rbacv1.PolicyRule
-	// Guards and Powers of another driver, beside those of this one: the former are applied
+	// Guards and Powers are another driver's, in addition to this one's. Guards are applied
 	// before any right is given.
 	Guards, Powers []tenant.Object
 }
@@ -47,7 +47,7 @@ func (o ManifestOptions) namespace() string {
 	return o.Namespace
 }
 
-// powers are the rules that the options mean.
+// powers returns the rules of the options.
 func (o ManifestOptions) powers() (anywhere, inside []rbacv1.PolicyRule) {
 	if o.Rules == nil {
 		return append(Rules(), WatchRules()...), TenantRules()
@@ -55,8 +55,8 @@ func (o ManifestOptions) powers() (anywhere, inside []rbacv1.PolicyRule) {
 	return o.Rules, o.TenantRules
 }
 
-// Objects are what a member cluster must hold for Sluice to deliver to it, in the
-// order in which to apply them: the guards come before the powers.
+// Objects returns the objects that a member cluster needs so that Sluice can deliver to it, in
+// the order in which to apply them: guards before powers.
 func Objects(o ManifestOptions) []tenant.Object {
 	anywhere, inside := o.powers()
 	objects := []tenant.Object{
@@ -64,7 +64,7 @@ func Objects(o ManifestOptions) []tenant.Object {
 		corev1ac.ServiceAccount(ServiceAccountName, o.namespace()).WithAutomountServiceAccountToken(false),
 	}
 	if !o.WithoutAdmissionPolicies {
-		// This order, as Register waits for the last of these to be in force.
+		// In this order, because Register waits for the last of these to be enforced.
 		objects = append(objects, tenantGuards()...)
 		objects = append(objects, ownNamespacesPolicy(o.namespace())...)
 		objects = append(objects, o.Guards...)
@@ -98,9 +98,9 @@ func Manifest(o ManifestOptions) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// ownNamespacesPolicy refuses Sluice's ServiceAccount whatever touches a namespace
-// without the hub's label. RBAC gives it nothing else to write outside of
-// instances' namespaces, so these two resources are all there is to guard.
+// ownNamespacesPolicy denies Sluice's ServiceAccount every write to a namespace without the
+// hub's label, and to RoleBindings in it. RBAC allows Sluice no other writes outside of
+// instances' namespaces, so the policy needs only these two resources.
 func ownNamespacesPolicy(namespace string) []tenant.Object {
 	label := "'" + v1alpha1.LabelHub + "'"
 	return Policy(ownNamespacesName,
@@ -125,16 +125,16 @@ func ownNamespacesPolicy(namespace string) []tenant.Object {
 		admissionregistrationv1ac.MatchResources())
 }
 
-// tenantGuards close what RBAC leaves open to whoever may create workloads in an
-// instance's namespace.
+// tenantGuards deny what RBAC leaves open to anyone that may create workloads in an instance's
+// namespace.
 func tenantGuards() []tenant.Object {
 	instances := func() *Where {
 		return admissionregistrationv1ac.MatchResources().WithNamespaceSelector(metav1ac.LabelSelector().WithMatchExpressions(
 			metav1ac.LabelSelectorRequirement().WithKey(v1alpha1.LabelHub).WithOperator("Exists")))
 	}
-	// A binding's account, or any other of the namespace's own.
+	// A binding's account, or any other account of the namespace.
 	const consumers = "request.userInfo.username.startsWith('system:serviceaccount:' + request.namespace + ':')"
-	// dyn: the kinds have different schemas, and each validation is for one.
+	// dyn, because the kinds have different schemas, and each validation is for one of them.
 	objects := Policy(tenantsName,
 		admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
 			WithFailurePolicy(admissionregistrationv1.Fail).
@@ -162,7 +162,7 @@ func tenantGuards() []tenant.Object {
 	return append(objects, ObjectsGuard("sluice-objects", consumers, instances(), written()...)...)
 }
 
-// Policy is a ValidatingAdmissionPolicy and its binding, which denies.
+// Policy returns a ValidatingAdmissionPolicy and its binding, which denies.
 func Policy(name string, spec *admissionregistrationv1ac.ValidatingAdmissionPolicySpecApplyConfiguration, where *admissionregistrationv1ac.MatchResourcesApplyConfiguration) []tenant.Object {
 	return []tenant.Object{
 		admissionregistrationv1ac.ValidatingAdmissionPolicy(name).WithSpec(spec),
@@ -174,13 +174,13 @@ func Policy(name string, spec *admissionregistrationv1ac.ValidatingAdmissionPoli
 	}
 }
 
-// Matching are operations on a resource.
+// Matching returns a rule for operations on a resource.
 func Matching(group, version, resource string, operations ...admissionregistrationv1.OperationType) *admissionregistrationv1ac.NamedRuleWithOperationsApplyConfiguration {
 	return admissionregistrationv1ac.NamedRuleWithOperations().
 		WithAPIGroups(group).WithAPIVersions(version).WithResources(resource).WithOperations(operations...)
 }
 
-// Validation is an expression that must hold, and what is said where it does not.
+// Validation returns an expression that must hold, with its error message.
 func Validation(expression, message string) *admissionregistrationv1ac.ValidationApplyConfiguration {
 	return admissionregistrationv1ac.Validation().WithExpression(expression).WithMessage(message)
 }

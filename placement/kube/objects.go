@@ -16,14 +16,14 @@ import (
 
 // Names of the objects in an instance's namespace, beside v1alpha1.MemberRole.
 const (
-	// objectName is the quota's and the limit range's.
+	// objectName is the name of the quota and the limit range.
 	objectName = "sluice"
-	// denyName and allowName are the NetworkPolicies'.
+	// denyName and allowName are the names of the NetworkPolicies.
 	denyName  = "sluice-deny"
 	allowName = "sluice-allow"
 )
 
-// roles are what bindings choose from.
+// roles returns the Roles that bindings choose from.
 func (t *target) roles() []tenant.Object {
 	role := func(name string, rules []rbacv1.PolicyRule) tenant.Object {
 		return rbacv1ac.Role(v1alpha1.MemberRole(name), t.Namespace).
@@ -32,7 +32,7 @@ func (t *target) roles() []tenant.Object {
 	return []tenant.Object{role("edit", EditRules()), role("view", ViewRules())}
 }
 
-// ApplyRules are rules as they are applied.
+// ApplyRules converts rules to their apply configuration.
 func ApplyRules(rules []rbacv1.PolicyRule) []*rbacv1ac.PolicyRuleApplyConfiguration {
 	var apply []*rbacv1ac.PolicyRuleApplyConfiguration
 	for _, rule := range rules {
@@ -57,8 +57,8 @@ func (t *target) limitRangeObject(hard corev1.ResourceList) *corev1ac.LimitRange
 				WithMin(minimum).WithDefault(share).WithDefaultRequest(share)))
 }
 
-// networkPolicies deny all traffic, and allow it within the namespace, to the
-// cluster's DNS and, where the operator says so, to the internet.
+// networkPolicies deny all traffic, except within the namespace, to the cluster's DNS and, if
+// the operator allows it, to the internet.
 func (t *target) networkPolicies() []tenant.Object {
 	namespace := t.Namespace
 	bothWays := []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}
@@ -78,7 +78,7 @@ func (t *target) networkPolicies() []tenant.Object {
 	}
 }
 
-// ToDNS lets pods reach the cluster's DNS.
+// ToDNS allows traffic from pods to the cluster's DNS.
 func ToDNS() *networkingv1ac.NetworkPolicyEgressRuleApplyConfiguration {
 	return networkingv1ac.NetworkPolicyEgressRule().
 		WithTo(networkingv1ac.NetworkPolicyPeer().WithNamespaceSelector(
@@ -86,7 +86,8 @@ func ToDNS() *networkingv1ac.NetworkPolicyEgressRuleApplyConfiguration {
 		WithPorts(port(corev1.ProtocolUDP, 53), port(corev1.ProtocolTCP, 53))
 }
 
-// ToInternet lets pods reach the internet, and nothing of the cluster's or the provider's own.
+// ToInternet allows traffic from pods to the internet, but not to the cluster's or the
+// provider's own addresses.
 func ToInternet() *networkingv1ac.NetworkPolicyEgressRuleApplyConfiguration {
 	return networkingv1ac.NetworkPolicyEgressRule().WithTo(
 		networkingv1ac.NetworkPolicyPeer().WithIPBlock(networkingv1ac.IPBlock().WithCIDR("0.0.0.0/0").WithExcept(notInternet4...)),
@@ -97,9 +98,9 @@ func port(protocol corev1.Protocol, number int32) *networkingv1ac.NetworkPolicyP
 	return networkingv1ac.NetworkPolicyPort().WithProtocol(protocol).WithPort(intstr.FromInt32(number))
 }
 
-// Addresses that are not the internet's: the cluster's and the provider's own, and
-// the link-local ones at which clouds serve their machines' credentials (RFC 1918,
-// RFC 3927, RFC 6598; RFC 4193, RFC 4291).
+// Addresses outside the internet: the cluster's and the provider's own, and the link-local ones
+// at which clouds serve their machines' credentials (RFC 1918, RFC 3927, RFC 6598; RFC 4193,
+// RFC 4291).
 var (
 	notInternet4 = []string{"10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"}
 	notInternet6 = []string{"::1/128", "fc00::/7", "fe80::/10"}

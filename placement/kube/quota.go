@@ -12,25 +12,24 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// classStorage is the end of a quota's name for a storage class, as Kubernetes
-// spells it.
+// classStorage is the suffix of a quota's name for a storage class, as in Kubernetes.
 const classStorage = ".storageclass.storage.k8s.io/requests.storage"
 
-// defaultPods is for how many pods a quota counts objects that does not say how many it holds:
-// those of a node, by default.
+// defaultPods is the number of pods assumed for the object counts of a quota without a pod
+// count: the default maximum of a node.
 const defaultPods = 110
 
 // none is a quota of zero.
 var none = *resource.NewQuantity(0, resource.DecimalSI)
 
-// quota is the ResourceQuota's spec.hard for what is reserved.
+// quota returns the ResourceQuota's spec.hard for a reservation.
 //
-// cpu, memory and ephemeral-storage bound requests and limits alike: what a
-// consumer may use is what was reserved, with nothing on top. What the cluster
-// has but was not reserved is zero, because Kubernetes takes an absent line for
-// no bound: persistent storage, and the storage classes and extended resources
-// in offered. So are cpu and memory, without which nothing runs. Absent pods and
-// ephemeral-storage stay unbounded. Objects are counted, see counted.
+// cpu, memory and ephemeral-storage bound both requests and limits: a consumer may use what was
+// reserved, and no more. Resources that the cluster has but that were not reserved are zero,
+// because Kubernetes does not bound an absent one. These are persistent storage, and the
+// storage classes and extended resources in offered. cpu and memory are zero too in that case,
+// and then nothing runs. Absent pods and ephemeral-storage stay unbounded. Objects are counted,
+// see counted.
 func quota(reserved corev1.ResourceList, offered []corev1.ResourceName) corev1.ResourceList {
 	pods := int64(defaultPods)
 	if bought, ok := reserved[corev1.ResourcePods]; ok {
@@ -65,8 +64,9 @@ func quota(reserved corev1.ResourceList, offered []corev1.ResourceName) corev1.R
 	return hard
 }
 
-// counted are the objects that a consumer may have, so many and so many for each pod of the plan.
-// With what guards.go says of their size, that bounds what one instance takes in a cluster's etcd.
+// counted are the limits on a consumer's objects: a fixed number, and a number for each pod of the
+// plan. With the limits on their size (guards.go) they limit what one instance takes in a
+// cluster's etcd.
 var counted = []struct {
 	resource   corev1.ResourceName
 	base, each int64
@@ -75,9 +75,9 @@ var counted = []struct {
 	{"secrets", 40, 4},
 	{"services", 10, 1},
 	{"persistentvolumeclaims", 10, 1},
-	{"pods", 50, 3}, // also those that have ended
+	{"pods", 50, 3}, // includes pods that have ended
 	{"deployments.apps", 10, 1},
-	{"replicasets.apps", 40, 4}, // former revisions
+	{"replicasets.apps", 40, 4}, // includes old revisions
 	{"statefulsets.apps", 10, 1},
 	{"daemonsets.apps", 10, 0},
 	{"controllerrevisions.apps", 40, 4},
@@ -85,7 +85,7 @@ var counted = []struct {
 	{"cronjobs.batch", 10, 1},
 	{"horizontalpodautoscalers.autoscaling", 10, 1},
 	{"endpointslices.discovery.k8s.io", 30, 2},
-	// What consumers have no rights for, should somebody give them those.
+	// Kinds that consumers have no rights for, in case somebody grants them.
 	{"leases.coordination.k8s.io", 20, 1},
 	{"serviceaccounts", 1000, 0}, // one for each binding
 	{"roles.rbac.authorization.k8s.io", 20, 0},
@@ -95,7 +95,7 @@ var counted = []struct {
 	{"poddisruptionbudgets.policy", 0, 0}, // see EditRules
 }
 
-// Counts bounds how many objects a namespace may hold whose plan has so many pods.
+// Counts returns the limits on objects in a namespace whose plan has that many pods.
 func Counts(pods int64) corev1.ResourceList {
 	counts := corev1.ResourceList{}
 	for _, c := range counted {
@@ -104,7 +104,7 @@ func Counts(pods int64) corev1.ResourceList {
 	return counts
 }
 
-// quotaName is how a quota calls a reserved resource.
+// quotaName returns a quota's name for a reserved resource.
 func quotaName(name corev1.ResourceName) corev1.ResourceName {
 	if name == corev1.ResourcePods || strings.HasSuffix(string(name), classStorage) {
 		return name
@@ -112,8 +112,8 @@ func quotaName(name corev1.ResourceName) corev1.ResourceName {
 	return "requests." + name
 }
 
-// offeredBy lists what a cluster has that a quota must bound even when none of it
-// was reserved: its storage classes and extended resources.
+// offeredBy lists the resources of a cluster that a quota must bound even if none was reserved:
+// its storage classes and extended resources.
 func offeredBy(cluster *v1alpha1.MemberCluster) []corev1.ResourceName {
 	var offered []corev1.ResourceName
 	for _, class := range cluster.Status.StorageClasses {
@@ -127,28 +127,26 @@ func offeredBy(cluster *v1alpha1.MemberCluster) []corev1.ResourceName {
 	return offered
 }
 
-// isExtended tells a device plugin's resource, such as nvidia.com/gpu.
+// isExtended reports whether a resource comes from a device plugin, such as nvidia.com/gpu.
 func isExtended(name corev1.ResourceName) bool {
 	domain, _, qualified := strings.Cut(string(name), "/")
 	return qualified && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io") && !strings.HasSuffix(string(name), classStorage)
 }
 
-// The least that a container may ask for. A limit of zero would count as nothing
-// in the quota while the kubelet takes it for no limit at all.
+// The least that a container may request. A limit of zero would count as nothing in the quota,
+// while the kubelet treats it as no limit at all.
 var least = corev1.ResourceList{
 	corev1.ResourceCPU:              resource.MustParse("1m"),
 	corev1.ResourceMemory:           resource.MustParse("4Mi"),
 	corev1.ResourceEphemeralStorage: resource.MustParse("1Mi"),
 }
 
-// defaultContainers is how many containers without requests fit a quota that does
-// not say how many pods it holds.
+// defaultContainers is how many containers without requests fit a quota without a pod count.
 const defaultContainers = 10
 
-// containerLimits are what a container gets that states nothing, and the least it
-// may state, derived from the quota: an equal share for as many containers as
-// there may be pods. Request and limit are the same share, because the quota
-// bounds both by the same amount.
+// containerLimits returns the default for containers without requests or limits, and the least
+// that a container may state. The default is an equal share of the quota for each of its pods.
+// Request and limit are the same share, because the quota bounds both by the same amount.
 func containerLimits(hard corev1.ResourceList) (share, minimum corev1.ResourceList) {
 	containers := int64(defaultContainers)
 	if pods, ok := hard[corev1.ResourcePods]; ok && pods.Value() > 0 {
@@ -162,7 +160,7 @@ func containerLimits(hard corev1.ResourceList) (share, minimum corev1.ResourceLi
 		}
 		minimum[name] = low
 		if total.IsZero() {
-			continue // nothing of it was bought: no default makes a pod fit
+			continue // none was bought: no default makes a pod fit
 		}
 		part := divide(name, total, containers)
 		if part.Cmp(low) < 0 {
@@ -173,8 +171,8 @@ func containerLimits(hard corev1.ResourceList) (share, minimum corev1.ResourceLi
 	return share, minimum
 }
 
-// divide rounds down, to milli-cores for cpu and otherwise to MiB, so that the
-// defaults stay readable and their sum within the total.
+// divide rounds down, to milli-cores for cpu and otherwise to MiB, so that the defaults stay
+// readable and their sum does not exceed the total.
 func divide(name corev1.ResourceName, total resource.Quantity, by int64) resource.Quantity {
 	if name == corev1.ResourceCPU {
 		return *resource.NewMilliQuantity(total.MilliValue()/by, resource.DecimalSI)
@@ -183,8 +181,8 @@ func divide(name corev1.ResourceName, total resource.Quantity, by int64) resourc
 	return *resource.NewQuantity(total.Value()/by/mebibyte*mebibyte, resource.BinarySI)
 }
 
-// exceeded says where a smaller quota would be below what is used, for instance
-// "uses 3 of requests.cpu, the new plan allows 2"; empty when it fits.
+// exceeded returns where a smaller quota would be below what is used, for instance "uses 3 of
+// requests.cpu, the new plan allows 2"; empty if it fits.
 func exceeded(current corev1.ResourceQuota, hard corev1.ResourceList) string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(hard)) {

@@ -33,12 +33,11 @@ const (
 	contextName = "sluice"
 )
 
-// Register applies Objects with an administrator's credentials and returns the
-// least kubeconfig for Sluice: server, CA and the token of Sluice's ServiceAccount,
-// which does not expire. It is idempotent, and a repeat brings an older
-// registration up to date without changing its token. It blocks until the cluster
-// has issued the token and enforces the admission policies, at most 30 seconds each
-// and usually one or two.
+// Register applies Objects with an administrator's credentials and returns a minimal kubeconfig
+// for Sluice: server, CA and the token of Sluice's ServiceAccount, which does not expire. It is
+// idempotent: a repeat updates an older registration without changing its token. It blocks
+// until the cluster has issued the token and enforces the admission policies, at most 30
+// seconds each and usually one or two.
 func Register(ctx context.Context, admin *rest.Config, o ManifestOptions) (kubeconfig []byte, err error) {
 	c, err := client.New(admin, client.Options{Scheme: scheme.Scheme})
 	if err != nil {
@@ -64,9 +63,9 @@ func Register(ctx context.Context, admin *rest.Config, o ManifestOptions) (kubec
 	return kubeconfig, awaitGuard(ctx, kubeconfig)
 }
 
-// awaitGuard tries, without doing it, what the policy sluice-own-namespaces must
-// refuse, until it is refused. API servers enforce a new policy after a second or
-// so; where there are several, this asks one of them.
+// awaitGuard dry-runs a request that the policy sluice-own-namespaces must refuse, until it is
+// refused. API servers enforce a new policy after about a second. If there are several, only
+// one of them is checked.
 func awaitGuard(ctx context.Context, kubeconfig []byte) error {
 	config, err := member.Config(kubeconfig)
 	if err != nil {
@@ -80,7 +79,8 @@ func awaitGuard(ctx context.Context, kubeconfig []byte) error {
 	var last error
 	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, guardPatience, true, func(ctx context.Context) (bool, error) {
 		last = sluice.Create(ctx, unlabelled.DeepCopy(), client.DryRunAll)
-		// Until the permissions are seen it is forbidden, which is not the policy's word.
+		// A forbidden request means that the permissions are not seen yet; only an invalid one
+		// was refused by the policy.
 		return apierrors.IsInvalid(last), nil
 	})
 	if err != nil {
@@ -89,11 +89,11 @@ func awaitGuard(ctx context.Context, kubeconfig []byte) error {
 	return nil
 }
 
-// awaitToken waits until the cluster has put a token into the Secret. An API server that does not answer once is
-// asked again; one that forbids it is believed.
+// awaitToken waits until the cluster has put a token into the Secret. It retries if the API server does not
+// answer, and fails at once if the request is forbidden.
 func awaitToken(ctx context.Context, c client.Reader, namespace string, patience time.Duration) (*corev1.Secret, error) {
 	var secret corev1.Secret
-	var fault error // of the last look that has failed
+	var fault error // of the last failed try
 	var seen bool
 	key := client.ObjectKey{Namespace: namespace, Name: tokenSecretName}
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
@@ -120,7 +120,7 @@ func awaitToken(ctx context.Context, c client.Reader, namespace string, patience
 	return nil, fmt.Errorf("wait for the token in Secret %s: the API server has not answered within %s, try again: %w", key, patience, fault)
 }
 
-// leastKubeconfig keeps the administrator's server and CA, and nothing else of theirs.
+// leastKubeconfig takes only server and CA from the administrator's configuration.
 func leastKubeconfig(admin *rest.Config, secret *corev1.Secret) ([]byte, error) {
 	config := rest.CopyConfig(admin)
 	if err := rest.LoadTLSFiles(config); err != nil {
@@ -128,7 +128,8 @@ func leastKubeconfig(admin *rest.Config, secret *corev1.Secret) ([]byte, error) 
 	}
 	authority := config.CAData
 	if config.Insecure {
-		// Sluice always verifies; the cluster's own CA is the one to try.
+		// Sluice always verifies the certificate. Without a CA in the configuration, the
+		// cluster's own CA is used.
 		authority = secret.Data[corev1.ServiceAccountRootCAKey]
 	}
 	server, _, err := rest.DefaultServerUrlFor(config)

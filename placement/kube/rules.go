@@ -21,8 +21,8 @@ var (
 	write = []string{"create", "update", "patch", "delete", "deletecollection"}
 )
 
-// Rules is what Sluice may do anywhere on a member cluster: all that the driver,
-// the bindings and the inventory need outside of instances' namespaces.
+// Rules is what Sluice may do anywhere on a member cluster: everything that the driver, the
+// bindings and the inventory need outside of instances' namespaces.
 func Rules() []rbacv1.PolicyRule {
 	return append(tenant.Rules(),
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes", "pods"}, Verbs: read},
@@ -30,10 +30,10 @@ func Rules() []rbacv1.PolicyRule {
 	)
 }
 
-// WatchRules is what Sluice may see of instances' namespaces from outside of them, beside
-// Rules: that something of it was deleted, and what other hubs have reserved. Registration
-// gives it; a cluster that was registered before is used without it. There, what was deleted
-// is made again at the next look, and other hubs' reservations do not count.
+// WatchRules lets Sluice see two things in instances' namespaces in addition to Rules: that an
+// object of the namespace was deleted, and what other hubs have reserved. Registration grants
+// it. A cluster that was registered before works without it: a deleted object is then restored
+// at the next periodic check, and other hubs' reservations do not count.
 func WatchRules() []rbacv1.PolicyRule {
 	watch := []string{"list", "watch"}
 	return []rbacv1.PolicyRule{
@@ -54,17 +54,17 @@ func TenantRules() []rbacv1.PolicyRule {
 		{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"get", "create", "patch", "delete"}},
 		{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, Verbs: []string{"create"}},
 		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"localsubjectaccessreviews"}, Verbs: []string{"create"}},
-		{APIGroups: []string{"policy"}, Resources: []string{"poddisruptionbudgets"}, Verbs: []string{"list", "patch"}}, // to take finalizers off
+		{APIGroups: []string{"policy"}, Resources: []string{"poddisruptionbudgets"}, Verbs: []string{"list", "patch"}}, // to remove finalizers
 	}
 	return append(own, EditRules()...)
 }
 
-// EditRules is what a binding with the role edit may do: run workloads, but not
-// change who may do what (RBAC, ServiceAccounts and their tokens), how much (quota
-// and limits), with whom to talk (NetworkPolicies; and, as those refuse traffic
-// from outside of the namespace, Ingresses) or when a node may be drained
-// (PodDisruptionBudgets: any that matches pods without a controller, or matches a
-// pod that another one matches, blocks drains for ever, and no policy can tell).
+// EditRules is what a binding with the role edit may do: run workloads. It may not change who
+// may do what (RBAC, ServiceAccounts and their tokens), how much (quota and limits), with whom
+// to talk (NetworkPolicies; and Ingresses, because NetworkPolicies refuse traffic from outside
+// of the namespace) or when a node may be drained. The last means PodDisruptionBudgets: one
+// that matches pods without a controller, or a pod that another budget matches, blocks drains
+// for ever, and no admission policy can detect that.
 func EditRules() []rbacv1.PolicyRule {
 	readWrite := slices.Concat(read, write)
 	return append(ViewRules(),

@@ -37,8 +37,8 @@ func (t *Tenant) Compare(ctx context.Context, want Object) error {
 	return nil
 }
 
-// CompareDry is Compare for objects whose lists others add to, for instance webhooks
-// that fill in defaults: it asks the API server what an apply would change in spec.
+// CompareDry is Compare for objects with lists that others add to, for instance webhooks that
+// set defaults. It asks the API server what an apply would change in spec.
 func (t *Tenant) CompareDry(ctx context.Context, want Object) error {
 	live, would := &unstructured.Unstructured{}, &unstructured.Unstructured{Object: want.(*generic).DeepCopy().Object}
 	live.SetGroupVersionKind(would.GroupVersionKind())
@@ -63,9 +63,9 @@ func fieldsOf(o Object) (map[string]any, error) {
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 }
 
-// missing names the first field of want, in the order of their names, that have
-// lacks or holds otherwise; empty when have holds all of want. Objects may hold
-// more than is wanted, lists may not.
+// missing returns the first field of want, in the order of their names, that have lacks or that
+// differs; empty if have contains all of want. Objects may contain more than is wanted, lists
+// may not.
 func missing(want, have any, path string) string {
 	switch want := want.(type) {
 	case map[string]any:

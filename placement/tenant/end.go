@@ -21,17 +21,17 @@ import (
 )
 
 const (
-	// MaxGrace is the longest that a consumer's pod may take to end.
+	// MaxGrace is the longest grace period of a consumer's pod.
 	MaxGrace = 10 * time.Minute
-	// Patience is how long after its deletion a namespace waits for what keeps it, before Sluice
-	// removes that by force.
+	// Patience is how long after its deletion a namespace waits for objects that block it,
+	// before Sluice removes them by force.
 	Patience = 10 * time.Minute
-	// shortened is the grace period that Sluice gives pods which have more than MaxGrace.
+	// shortened is the grace period that Sluice gives pods with more than MaxGrace.
 	shortened = 30 * time.Second
 )
 
-// writable are the kinds that consumers write. On these they may have left finalizers, before
-// there was an admission policy or where there is none.
+// writable are the kinds that consumers write. Their objects may have finalizers that were set
+// before there was an admission policy, or on a cluster without one.
 var writable = []schema.GroupVersionKind{
 	{Version: "v1", Kind: "ConfigMap"}, {Version: "v1", Kind: "PersistentVolumeClaim"},
 	{Version: "v1", Kind: "Secret"}, {Version: "v1", Kind: "Service"},
@@ -42,20 +42,22 @@ var writable = []schema.GroupVersionKind{
 	{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
 }
 
-// ofKubernetes are the finalizers that Kubernetes itself puts on those kinds, and takes off.
+// ofKubernetes are the finalizers that Kubernetes itself sets and removes on those kinds.
 var ofKubernetes = []string{
 	metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents, "kubernetes.io/pvc-protection",
 	"service.kubernetes.io/load-balancer-cleanup", "batch.kubernetes.io/job-tracking",
 }
 
-// blocker is an object that may keep its namespace for longer than Kubernetes needs.
+// blocker is an object that may block the deletion of its namespace for longer than Kubernetes
+// needs.
 type blocker struct {
 	client.Object
 	what string // "configmap data keeps the finalizers example.com/hold"
 }
 
-// blockers lists what keeps the namespace, or would if it were deleted: finalizers that are not
-// Kubernetes' own, and pods that have more than MaxGrace. It needs Sluice's rights there.
+// blockers lists the objects that block the deletion of the namespace, or would: those with
+// finalizers that are not Kubernetes' own, and pods with more than MaxGrace. It needs Sluice's
+// rights there.
 func (t *Tenant) blockers(ctx context.Context) ([]blocker, error) {
 	found := make([][]blocker, len(writable))
 	group, inner := errgroup.WithContext(ctx)
@@ -93,7 +95,7 @@ func (t *Tenant) blockingPods(ctx context.Context) (found []blocker, err error) 
 		switch foreign := foreignFinalizers(pod); {
 		case len(foreign) > 0:
 			found = append(found, blocker{pod, fmt.Sprintf("pod %s has the finalizers %s", pod.Name, strings.Join(foreign, ", "))})
-		case pod.DeletionTimestamp != nil: // at which a pod ends that has a node
+		case pod.DeletionTimestamp != nil: // the time at which a pod on a node ends
 			found = append(found, blocker{pod, fmt.Sprintf("pod %s on node %s terminates until %s", pod.Name, pod.Spec.NodeName, pod.DeletionTimestamp.UTC().Format(time.RFC3339))})
 		case graceOf(pod) > MaxGrace && pod.Spec.NodeName != "":
 			found = append(found, blocker{pod, fmt.Sprintf("pod %s takes %s to end", pod.Name, graceOf(pod))})
@@ -102,7 +104,7 @@ func (t *Tenant) blockingPods(ctx context.Context) (found []blocker, err error) 
 	return found, nil
 }
 
-// graceOf is what a pod gets, or was given at its deletion, to end.
+// graceOf returns the grace period of a pod, or the one given at its deletion.
 func graceOf(pod *corev1.Pod) time.Duration {
 	seconds := ptr.Deref(pod.DeletionGracePeriodSeconds, ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, 0))
 	return time.Duration(min(seconds, int64(time.Duration(1<<62)/time.Second))) * time.Second
@@ -112,12 +114,13 @@ func foreignFinalizers(o client.Object) []string {
 	return slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return slices.Contains(ofKubernetes, f) })
 }
 
-// keepRights makes Sluice keep its rights in a namespace that is going to be deleted, where it
-// holds something that would keep it: otherwise they are among the first things to go.
+// keepRights keeps Sluice's rights in a namespace that is about to be deleted, if it contains
+// an object that would block the deletion. Otherwise the rights would be among the first
+// objects to go.
 func (t *Tenant) keepRights(ctx context.Context) error {
 	found, err := t.blockers(ctx)
 	switch {
-	case apierrors.IsForbidden(err): // it has none, so there is nothing to keep
+	case apierrors.IsForbidden(err): // Sluice has no rights, so there is nothing to keep
 		log.FromContext(ctx).Info("cannot look for what will keep the namespace", "cluster", t.Connection.Cluster, "namespace", t.Namespace, "reason", err.Error())
 		return nil
 	case err != nil || len(found) == 0:
@@ -126,16 +129,18 @@ func (t *Tenant) keepRights(ctx context.Context) error {
 	return t.Apply(ctx, t.selfBinding().WithFinalizers(v1alpha1.Finalizer))
 }
 
-// unblock removes what keeps a namespace that is being deleted, as far as Sluice has kept its
-// rights there, and says what is left: pods that would take too long are given less at once,
-// everything else its time (Patience) first. With nothing left, it lets its rights go.
+// unblock removes the objects that block a namespace's deletion, as far as Sluice still has its
+// rights there, and returns those that remain. Pods with too long a grace period get a shorter
+// one at once; all others are removed after Patience. If none remains, it gives up Sluice's
+// rights.
 func (t *Tenant) unblock(ctx context.Context, namespace *corev1.Namespace) ([]blocker, error) {
 	kept, err := t.rightsKept(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if !kept {
-		// Best effort, as not every driver may look at pods: the namespace's conditions say the essential.
+		// Best effort, because some drivers may not read pods. The namespace's conditions have the most
+		// important facts.
 		found, _ := t.blockingPods(ctx)
 		return found, nil
 	}
@@ -185,7 +190,7 @@ func (t *Tenant) unblockOne(ctx context.Context, b *blocker, overdue bool) error
 	return t.Connection.Client.Delete(ctx, pod, as, client.GracePeriodSeconds(0))
 }
 
-// rightsKept reports whether keepRights has done so.
+// rightsKept reports whether keepRights has kept the rights.
 func (t *Tenant) rightsKept(ctx context.Context) (bool, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBindingList"})
@@ -201,8 +206,8 @@ func (t *Tenant) letRightsGo(ctx context.Context) error {
 	return client.IgnoreNotFound(t.Connection.Client.Patch(ctx, binding, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
 }
 
-// remaining tells what keeps a namespace from going: its own conditions, and the objects that
-// are in the way, three at most.
+// remaining describes what blocks a namespace's deletion: its own conditions, and at most three
+// of the blocking objects.
 func (t *Tenant) remaining(ctx context.Context, namespace *corev1.Namespace) (string, error) {
 	var details []string
 	found, err := t.unblock(ctx, namespace)

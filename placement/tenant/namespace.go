@@ -14,11 +14,11 @@ import (
 	"github.com/sluice-dev/sluice/placement"
 )
 
-// ensureNamespace creates the namespace, or updates our own. It creates rather
-// than applies, because an apply would take over a namespace that somebody else
-// has made in the meantime. One with this instance's labels is its own, even where
-// an instance of the same name has left it, which takes a finalizer removed by
-// force: what is in it is the same consumer's, and not Sluice's to throw away.
+// ensureNamespace creates the namespace, or updates Sluice's own. It creates rather than
+// applies, because an apply would take over a namespace that somebody else has made in the
+// meantime. A namespace with this instance's labels belongs to the instance, even if an earlier
+// instance of the same name left it, which can happen only if a finalizer was removed by force.
+// Its content belongs to the same consumer, so Sluice does not delete it.
 func (t *Tenant) ensureNamespace(ctx context.Context) (created bool, err error) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: t.Namespace, Labels: t.namespaceLabels(), Annotations: t.annotations(),
@@ -43,14 +43,14 @@ func (t *Tenant) ensureNamespace(ctx context.Context) (created bool, err error) 
 	case !namespace.DeletionTimestamp.IsZero():
 		return false, t.FormerLife()
 	}
-	// With its UID: should it have been replaced meanwhile, that is a conflict.
+	// With its UID, so that a namespace that was replaced in the meantime causes a conflict.
 	if err := t.Apply(ctx, t.namespaceObject().WithUID(namespace.UID)); err != nil {
 		return false, err
 	}
 	return false, nil
 }
 
-// FormerLife waits for a namespace of the same name to be gone.
+// FormerLife returns the error for waiting until a namespace of the same name is gone.
 func (t *Tenant) FormerLife() error {
 	return &placement.PendingError{
 		Step:   "create namespace " + t.Namespace + " on " + t.Connection.Cluster,
@@ -58,7 +58,7 @@ func (t *Tenant) FormerLife() error {
 	}
 }
 
-// owns reports whether a namespace is this instance's, by its labels.
+// owns reports whether a namespace belongs to this instance, by its labels.
 func (t *Tenant) owns(namespace *corev1.Namespace) bool {
 	return namespace.Labels[v1alpha1.LabelHub] == t.Hub && namespace.Labels[v1alpha1.LabelInstance] == t.Instance.Name
 }
@@ -70,9 +70,9 @@ func (t *Tenant) foreign() error {
 	}
 }
 
-// Remove deletes the namespace if it is ours, and with it everything in it. It returns
-// *placement.PendingError with what the cluster says for as long as there is something left, and
-// removes by force what keeps it for longer than Patience.
+// Remove deletes the namespace if it belongs to the instance, and with it everything in it.
+// While anything remains it returns *placement.PendingError with the cluster's message. After
+// Patience it removes by force what blocks the deletion.
 func (t *Tenant) Remove(ctx context.Context) error {
 	var namespace corev1.Namespace
 	err := t.Connection.Client.Get(ctx, client.ObjectKey{Name: t.Namespace}, &namespace)
@@ -104,8 +104,8 @@ func (t *Tenant) Remove(ctx context.Context) error {
 	return pending
 }
 
-// DeleteAsSeen deletes exactly the object that was read: another one of its name,
-// or one that has changed hands since, is a conflict. What is gone is no error.
+// DeleteAsSeen deletes exactly the object that was read. If there is another one of its name,
+// or it has changed since, the result is a conflict. If it is gone, that is no error.
 func DeleteAsSeen(ctx context.Context, c client.Client, o client.Object) error {
 	uid, version := o.GetUID(), o.GetResourceVersion()
 	return client.IgnoreNotFound(c.Delete(ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &version}))

@@ -1,6 +1,6 @@
-// Package tenant keeps an instance's namespace on a member cluster: its ownership, the
-// rights that Sluice gives itself in it, what is applied there, and its end. Drivers put
-// in it what they deliver.
+// Package tenant manages an instance's namespace on a member cluster: its ownership, the rights
+// that Sluice gives itself in it, the objects applied there, and its end. The drivers decide
+// which objects.
 package tenant
 
 import (
@@ -29,7 +29,7 @@ import (
 const (
 	// ClusterRole is the ceiling of what anyone may do in an instance's namespace.
 	ClusterRole = "sluice-tenant"
-	// selfBindingName is the RoleBinding's by which Sluice has that role there.
+	// selfBindingName is the name of the RoleBinding that gives Sluice that role there.
 	selfBindingName = "sluice"
 )
 
@@ -39,10 +39,10 @@ type Tenant struct {
 	Hub        string
 	Instance   *v1alpha1.ServiceInstance
 	Connection *member.Connection
-	// Namespace is v1alpha1.MemberNamespace of the instance.
+	// Namespace is the result of v1alpha1.MemberNamespace for the instance.
 	Namespace string
-	// Patience is how long a namespace that is deleted waits for what keeps it; zero means the
-	// constant of that name.
+	// Patience is how long a deleted namespace waits for objects that block it; zero means the
+	// constant Patience.
 	Patience time.Duration
 }
 
@@ -55,13 +55,13 @@ func Open(ctx context.Context, connections *member.Connections, hub, cluster str
 	return Of(connection, hub, instance), nil
 }
 
-// Of is an instance's namespace on a cluster that is connected.
+// Of returns an instance's namespace on a connected cluster.
 func Of(connection *member.Connection, hub string, instance *v1alpha1.ServiceInstance) *Tenant {
 	return &Tenant{Hub: hub, Instance: instance, Connection: connection, Namespace: v1alpha1.MemberNamespace(instance.Name)}
 }
 
-// Ensure makes the namespace the instance's, and gives Sluice its rights there. It is
-// *placement.RefusedError where the namespace is somebody else's, and
+// Ensure creates the namespace for the instance, or updates it, and gives Sluice its rights
+// there. The error is *placement.RefusedError if the namespace belongs to somebody else, and
 // *placement.PendingError while one of the same name is being deleted.
 func (t *Tenant) Ensure(ctx context.Context) (created bool, err error) {
 	if created, err = t.ensureNamespace(ctx); err != nil {
@@ -75,11 +75,11 @@ func (t *Tenant) Ensure(ctx context.Context) (created bool, err error) {
 	return created, nil
 }
 
-// Check returns nil while the namespace is there, is the instance's and is as Ensure
-// makes it, and otherwise what is wrong.
+// Check returns nil if the namespace exists, belongs to the instance and is as Ensure makes it.
+// Otherwise the error names the difference.
 func (t *Tenant) Check(ctx context.Context) error {
-	// First alone: in a namespace that is gone or foreign, everything else would be
-	// forbidden, which says less.
+	// The namespace alone first: if it is gone or foreign, all other reads would be forbidden,
+	// which is less clear.
 	var namespace corev1.Namespace
 	if err := t.Connection.Client.Get(ctx, client.ObjectKey{Name: t.Namespace}, &namespace); err != nil {
 		return fmt.Errorf("read namespace %s: %w", t.Namespace, err)
@@ -90,8 +90,7 @@ func (t *Tenant) Check(ctx context.Context) error {
 	return errors.Join(t.Compare(ctx, t.namespaceObject()), t.Compare(ctx, t.selfBinding()))
 }
 
-// Object is an apply configuration: the fields of a Kubernetes object that Sluice
-// owns, and no others.
+// Object is an apply configuration: only those fields of a Kubernetes object that Sluice owns.
 type Object interface {
 	runtime.ApplyConfiguration
 	GetKind() *string
@@ -100,7 +99,7 @@ type Object interface {
 	GetNamespace() *string
 }
 
-// FromUnstructured makes an object of an API that has no apply configurations.
+// FromUnstructured returns an object of an API without apply configurations.
 func FromUnstructured(o *unstructured.Unstructured) Object { return &generic{o} }
 
 type generic struct{ *unstructured.Unstructured }
@@ -112,7 +111,7 @@ func (g *generic) GetAPIVersion() *string { return ptr.To(g.Unstructured.GetAPIV
 func (g *generic) GetName() *string       { return ptr.To(g.Unstructured.GetName()) }
 func (g *generic) GetNamespace() *string  { return ptr.To(g.Unstructured.GetNamespace()) }
 
-// Labels mark what belongs to an instance.
+// Labels returns the labels of everything that belongs to an instance.
 func (t *Tenant) Labels() map[string]string {
 	return map[string]string{
 		v1alpha1.LabelHub:              t.Hub,
@@ -121,8 +120,8 @@ func (t *Tenant) Labels() map[string]string {
 	}
 }
 
-// namespaceLabels add the pod security level: baseline is enforced, so that no
-// pod reaches its node; what is not restricted gets a warning.
+// namespaceLabels adds the pod security level: baseline is enforced, so that no pod reaches its
+// node; a pod that is not restricted gets a warning.
 func (t *Tenant) namespaceLabels() map[string]string {
 	labels := t.Labels()
 	labels["pod-security.kubernetes.io/enforce"] = "baseline"
@@ -139,8 +138,8 @@ func (t *Tenant) namespaceObject() *corev1ac.NamespaceApplyConfiguration {
 		WithLabels(t.namespaceLabels()).WithAnnotations(t.annotations())
 }
 
-// selfBinding gives Sluice the tenant's rules in this one namespace, which is what
-// lets it create everything else there.
+// selfBinding gives Sluice the tenant's rules in this one namespace. With them it creates
+// everything else there.
 func (t *Tenant) selfBinding() *rbacv1ac.RoleBindingApplyConfiguration {
 	return rbacv1ac.RoleBinding(selfBindingName, t.Namespace).
 		WithLabels(t.Labels()).
@@ -148,7 +147,7 @@ func (t *Tenant) selfBinding() *rbacv1ac.RoleBindingApplyConfiguration {
 		WithSubjects(applied(Subject(t.Connection.Username)))
 }
 
-// Subject turns the user name that an API server reports into an RBAC subject.
+// Subject converts a user name reported by an API server to an RBAC subject.
 func Subject(username string) rbacv1.Subject {
 	if account, ok := strings.CutPrefix(username, "system:serviceaccount:"); ok {
 		if namespace, name, ok := strings.Cut(account, ":"); ok {
@@ -171,11 +170,11 @@ func (t *Tenant) Apply(ctx context.Context, o Object) error {
 	return ApplyTo(ctx, t.Connection.Client, o)
 }
 
-// ApplyTo applies one object with a client of one's own.
+// ApplyTo applies one object with another client.
 func ApplyTo(ctx context.Context, c client.Client, o Object) error {
 	var what runtime.ApplyConfiguration = o
 	if g, ok := o.(*generic); ok {
-		what = client.ApplyConfigurationFromUnstructured(g.DeepCopy()) // it receives the answer
+		what = client.ApplyConfigurationFromUnstructured(g.DeepCopy()) // the answer is written into it
 	}
 	if err := c.Apply(ctx, what, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
 		return fmt.Errorf("apply %s %s: %w", *o.GetKind(), *o.GetName(), err)
@@ -183,12 +182,12 @@ func ApplyTo(ctx context.Context, c client.Client, o Object) error {
 	return nil
 }
 
-// ApplyInside applies an object for which Sluice needs its rights in the namespace.
+// ApplyInside applies an object that needs Sluice's rights in the namespace.
 func (t *Tenant) ApplyInside(ctx context.Context, o Object) error {
 	return OnceAllowed(ctx, func(ctx context.Context) error { return t.Apply(ctx, o) })
 }
 
-// permissionPatience bounds the wait for an API server to see new rights.
+// permissionPatience limits the wait for an API server to see new rights.
 const permissionPatience = 5 * time.Second
 
 // Soon retries quickly at first, as most waits are for one watch event.
@@ -211,8 +210,8 @@ func OnceAllowed(ctx context.Context, do func(context.Context) error) error {
 	return last
 }
 
-// Rules is what Sluice may do anywhere on a member cluster, whatever its driver: look,
-// keep namespaces of its own, and renew one Lease, by which it sees that writes are taken.
+// Rules is what Sluice may do anywhere on a member cluster, with any driver: read, manage its
+// own namespaces, and renew one Lease, which proves that the cluster accepts writes.
 func Rules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}},
@@ -226,12 +225,12 @@ func Rules() []rbacv1.PolicyRule {
 	}
 }
 
-// Standing is what has become of the namespace.
+// Standing is the state of the namespace.
 type Standing int
 
 // Standings.
 const (
-	Gone Standing = iota // there is none, or it is somebody else's
+	Gone Standing = iota // it does not exist, or belongs to somebody else
 	Held
 	Ending // it is being deleted
 )

@@ -25,19 +25,19 @@ import (
 )
 
 const (
-	// lookAgain is how long a good result stands before keys and status lists are asked
-	// for again; what did:web hosts and status lists answer is cached for less.
+	// lookAgain is how long a good result is valid before keys and status lists are fetched
+	// again. The answers of did:web hosts and status lists are cached for less.
 	lookAgain = time.Hour
-	// mostStale is how long a good result stands while they cannot be asked.
+	// mostStale is how long a good result is valid while they cannot be fetched.
 	mostStale = 24 * time.Hour
-	// retryUnreachable is when they are asked again then, at the soonest.
+	// retryUnreachable is the shortest delay of a retry in that case.
 	retryUnreachable = time.Minute
-	// verifyWorkers are a few, as one may wait for a host that does not answer. After a
-	// restart the queue lets what is new pass what was there.
+	// verifyWorkers is more than one because a worker may wait for a host that does not answer.
+	// After a restart the queue puts new credentials before those that existed.
 	verifyWorkers = 4
 )
 
-// verification keeps the status of SelfDescriptions true.
+// verification keeps the status of SelfDescriptions up to date.
 type verification struct {
 	Options
 	hub client.Client
@@ -58,12 +58,12 @@ func (r *verification) setup(mgr ctrl.Manager) error {
 		Complete(requeue.OnConflict(r))
 }
 
-// of are the credentials to look at when what the operator says of a DID has changed:
-// those that it issued, and those that did not hold.
+// of returns requests for the credentials to verify when the operator's settings for a DID have
+// changed: those that it issued, and those that were not valid.
 func (r *verification) of(ctx context.Context, did string) (requests []ctrl.Request) {
 	var list v1alpha1.SelfDescriptionList
 	if err := r.hub.List(ctx, &list, client.InNamespace(r.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil // the cache has been stopped
+		return nil // the cache was stopped
 	}
 	for i := range list.Items {
 		if s := &list.Items[i].Status; s.Issuer == did || s.State != v1alpha1.CredentialVerified {
@@ -73,7 +73,7 @@ func (r *verification) of(ctx context.Context, did string) (requests []ctrl.Requ
 	return requests
 }
 
-// Reconcile verifies one credential and writes what it found.
+// Reconcile verifies one credential and writes the result.
 func (r *verification) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	sd := &v1alpha1.SelfDescription{}
 	if err := r.hub.Get(ctx, request.NamespacedName, sd); err != nil {
@@ -96,8 +96,8 @@ func (r *verification) Reconcile(ctx context.Context, request ctrl.Request) (ctr
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 
-// verify sets the status to what is found now, and returns when to look again; 0 is
-// when something changes.
+// verify sets the status to the current result, and returns when to verify again; 0 means when
+// something changes.
 func (r *verification) verify(ctx context.Context, sd *v1alpha1.SelfDescription) time.Duration {
 	now := r.Clock.Now()
 	if sd.Spec.Revoked {
@@ -107,7 +107,7 @@ func (r *verification) verify(ctx context.Context, sd *v1alpha1.SelfDescription)
 	}
 	credential, report := r.read(ctx, sd)
 	if report.Temporary && held(sd) {
-		// The report and its time stay: they say what is known and since when.
+		// The report and its time stay: they are the last known result and its age.
 		switch at := sd.Status.VerifiedAt.Time; {
 		case ended(&sd.Status, now):
 			r.conclude(sd, v1alpha1.CredentialExpired, "ended at "+sd.Status.ValidUntil.UTC().Format(time.RFC3339))
@@ -146,8 +146,8 @@ func (r *verification) verify(ctx context.Context, sd *v1alpha1.SelfDescription)
 	return lookAgain
 }
 
-// read verifies a credential in its own form. What a legacy form leaves unsigned is a
-// step of its own in the report.
+// read verifies a credential in its own form. For a legacy form, the report has a step of its
+// own for the parts that are not signed.
 func (o *Options) read(ctx context.Context, sd *v1alpha1.SelfDescription) (*selfdescription.Credential, selfdescription.Report) {
 	issuers := o.Book.Picture().Issuers
 	if !sd.Spec.Legacy {
@@ -155,7 +155,7 @@ func (o *Options) read(ctx context.Context, sd *v1alpha1.SelfDescription) (*self
 		return verifier.Credential(ctx, sd.Spec.Credential)
 	}
 	importer := legacy.Importer{Keys: o.Keys, Issuers: issuers, KeyID: sd.Spec.KeyID, Now: o.Clock.Now,
-		// A compliance service is who is trusted to label.
+		// A compliance service is an issuer trusted to issue labels.
 		Compliance: func(issuer string) bool {
 			assurance, ok := issuers(issuer, selfdescription.TypeLabelCredential)
 			return ok && assurance != selfdescription.Self
@@ -172,7 +172,8 @@ func (o *Options) read(ctx context.Context, sd *v1alpha1.SelfDescription) (*self
 	return credential, report.Report
 }
 
-// held tells whether a credential held when it was last looked at, its end aside.
+// held reports whether a credential was valid at its last verification, apart from having ended
+// since.
 func held(sd *v1alpha1.SelfDescription) bool {
 	return sd.Status.VerifiedAt != nil && sd.Status.ObservedGeneration == sd.Generation
 }
@@ -181,12 +182,12 @@ func ended(s *v1alpha1.SelfDescriptionStatus, now time.Time) bool {
 	return s.ValidUntil != nil && !now.Before(s.ValidUntil.Add(selfdescription.DefaultSkew))
 }
 
-// retry waits the longer, the longer something could not be had.
+// retry returns a delay that grows with the time since the first failure.
 func retry(since, now time.Time) time.Duration {
 	return min(max(now.Sub(since)/4, retryUnreachable), lookAgain)
 }
 
-// untilValid is when a credential that is not valid yet will be.
+// untilValid returns the time until a credential becomes valid.
 func untilValid(s *v1alpha1.SelfDescriptionStatus, now time.Time) time.Duration {
 	if s.ValidFrom != nil && s.ValidFrom.After(now) {
 		return s.ValidFrom.Sub(now)
@@ -207,7 +208,7 @@ func (r *verification) conclude(sd *v1alpha1.SelfDescription, state v1alpha1.Cre
 	v1alpha1.SetCondition(&s.Conditions, sd.Generation, v1alpha1.ConditionReady, ready, reason, message)
 }
 
-// describe puts what a credential says into a status, whether or not it is true.
+// describe copies the content of a credential into a status, whether or not it is verified.
 func describe(s *v1alpha1.SelfDescriptionStatus, c *selfdescription.Credential) {
 	s.Type, s.ID, s.Subject, s.Issuer = c.Type, c.ID, c.Subject, c.Issuer
 	s.ValidFrom, s.ValidUntil = apiTime(c.ValidFrom), apiTime(c.ValidUntil)
@@ -231,7 +232,7 @@ func apiTime(t time.Time) *metav1.Time {
 	return &at
 }
 
-// countries that a credential speaks of, wherever it says countryCode.
+// countries returns all values of countryCode in a credential.
 func countries(c *selfdescription.Credential) []string {
 	found := map[string]bool{}
 	var visit func(any)

@@ -13,11 +13,11 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription"
 )
 
-// URLs of contexts that only credentials of this package have.
+// URLs of contexts that only credentials of this package use.
 const (
 	ContextCredentialsV1 = "https://www.w3.org/2018/credentials/v1"
 	ContextJWS2020       = "https://w3id.org/security/suites/jws-2020/v1"
-	// ContextGaiaX2210 is what documents of 2023 have, of release 22.10 ("Tagus").
+	// ContextGaiaX2210 is the context of documents of 2023, release 22.10 ("Tagus").
 	ContextGaiaX2210 = "https://registry.lab.gaia-x.eu/development/api/trusted-shape-registry/v1/shapes/jsonld/trustframework#"
 )
 
@@ -34,7 +34,7 @@ var (
 	gaiaX2210 []byte
 )
 
-// Contexts are the JSON-LD contexts that every import knows, with their documents.
+// Contexts returns the JSON-LD contexts that every import knows, with their documents.
 func Contexts() []selfdescription.Context {
 	context := func(url string, document []byte) selfdescription.Context {
 		return selfdescription.Context{URL: url, Digest: sha256.Sum256(document), Document: document}
@@ -48,10 +48,10 @@ func Contexts() []selfdescription.Context {
 	}
 }
 
-// loader hands out contexts by their exact URL. It is a ld.DocumentLoader.
+// loader returns contexts by their exact URL. It is a ld.DocumentLoader.
 type loader []selfdescription.Context
 
-// LoadDocument decodes a context anew each time, as json-gold may keep parts of it.
+// LoadDocument decodes a context on each call, because json-gold may keep parts of it.
 func (l loader) LoadDocument(url string) (*ld.RemoteDocument, error) {
 	i := slices.IndexFunc(l, func(c selfdescription.Context) bool { return c.URL == url })
 	if i < 0 {
@@ -64,8 +64,8 @@ func (l loader) LoadDocument(url string) (*ld.RemoteDocument, error) {
 	return &ld.RemoteDocument{DocumentURL: url, Document: document}, nil
 }
 
-// options of json-gold: the current version of JSON-LD, nothing relative to anything,
-// nothing fetched, and an error where a term would be dropped.
+// options for json-gold: the current version of JSON-LD, no base IRI, no fetching, and an error
+// instead of dropping a term.
 func (l loader) options() *ld.JsonLdOptions {
 	options := ld.NewJsonLdOptions("")
 	options.ProcessingMode = ld.JsonLd_1_1
@@ -74,9 +74,9 @@ func (l loader) options() *ld.JsonLdOptions {
 	return options
 }
 
-// expand is the expansion of a document (JSON-LD 1.1 API, 5.1).
+// expand returns the expansion of a document (JSON-LD 1.1 API, 5.1).
 func (l loader) expand(document map[string]any) (node map[string]any, err error) {
-	// json-gold asserts types of what it reads in contexts and documents.
+	// json-gold panics on unexpected types in contexts and documents.
 	defer func() {
 		if problem := recover(); problem != nil {
 			err = fmt.Errorf("expand: %v", problem)

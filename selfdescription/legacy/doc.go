@@ -1,27 +1,26 @@
-// Package legacy imports credentials that carry a JSON-LD proof of type
-// JsonWebSignature2020, as self-descriptions had before they were JSON Web Tokens. It
-// is for what an operator hands over deliberately; nothing that arrives over HTTP
-// goes through it.
+// Package legacy imports credentials with a JSON-LD proof of type JsonWebSignature2020, the
+// form of self-descriptions before JSON Web Tokens. It is only for documents that an operator
+// imports deliberately; nothing that arrives over HTTP goes through it.
 //
-// What a document says is decided by what was signed, its RDF, and not by its JSON:
+// The content of a document is its signed RDF, not its JSON:
 //
-//   - Contexts are those of an exact list, embedded here or given by the operator, and
-//     stand at the top of the document only.
+//   - Contexts must be on an exact list, embedded here or given by the operator, and
+//     stand only at the top of the document.
 //   - Expansion drops nothing: an undefined term, a relative IRI, a null or a keyword
-//     that is not needed refuses the document, because whoever holds it could have
-//     added it, or have changed its meaning, without touching the signature.
-//   - A node is described in one place, so that what is below the subject is all that
-//     is signed of it.
+//     that is not needed refuses the document. Its holder could have added it, or have
+//     changed its meaning, without touching the signature.
+//   - A node is described in one place, so that the JSON below the subject is all that
+//     is signed about it.
 //   - Claims are the signed subject, written in the terms of the current Gaia-X
-//     context, whatever the document called them.
+//     context, whatever names the document used.
 //
-// Three forms of signature exist, see [Form]. The Report names what the form of a
-// document leaves unsigned; none of that is in the credential that comes out, but for
-// the dates of a compliance credential.
+// There are three forms of signature, see [Form]. The Report lists the parts that a document's
+// form leaves unsigned. None of them is in the resulting credential, except the dates of a
+// compliance credential.
 //
-// The package uses json-gold for expansion and compaction only: conversion to RDF is
-// in this package, because json-gold's leaves out what it takes for malformed, and
-// canonicalization, because json-gold's has no bound, in package rdfc.
+// json-gold is used for expansion and compaction only. Conversion to RDF is in this package,
+// because json-gold's omits what it regards as malformed. Canonicalization is in package rdfc,
+// because json-gold's has no limit on work.
 //
 // It must not know Kubernetes, HTTP or files.
 package legacy

@@ -17,19 +17,19 @@ import (
 // maxDepth is how deep a document may be nested.
 const maxDepth = 32
 
-// The vocabulary of credentials that is read here (VCDM 1.1 and 2.0 share it).
+// The vocabulary of credentials that is read here (the same in VCDM 1.1 and 2.0).
 const (
 	cred                 = "https://www.w3.org/2018/credentials#"
 	verifiableCredential = cred + "VerifiableCredential"
 )
 
-// document is a credential with a JSON-LD proof: what its RDF says, and the proof.
+// document is a credential with a JSON-LD proof: the content of its RDF, and the proof.
 type document struct {
 	contexts []any
 	quads    []rdfc.Quad
 	proof    proof
-	// hash is what a compliance service signs; empty if the subject has more. unsigned
-	// are JSON pointers to all else but the proof.
+	// hash is the value that a compliance service signs; empty if the subject has other
+	// members. unsigned are JSON pointers to everything else except the proof.
 	hash     string
 	unsigned []string
 	// empty are JSON pointers to empty arrays.
@@ -39,7 +39,7 @@ type document struct {
 	from, until time.Time
 	// subject is the expanded credentialSubject.
 	subject map[string]any
-	// hasStatus says that there is a credentialStatus.
+	// hasStatus is true if there is a credentialStatus.
 	hasStatus bool
 }
 
@@ -79,7 +79,7 @@ func (l loader) read(text string) (*document, error) {
 	return d, d.readCredential(node)
 }
 
-// contexts wants URLs of the list, that of credentials first.
+// contexts requires URLs of the list, the one of credentials first.
 func (l loader) contexts(value any) ([]any, error) {
 	list, isArray := value.([]any)
 	if !isArray {
@@ -103,9 +103,9 @@ func (l loader) contexts(value any) ([]any, error) {
 	return list, nil
 }
 
-// plain copies a JSON value with numbers as JSON-LD has them, and refuses what
-// expansion would drop without a word or that changes what other members mean. An empty
-// array states nothing, and so is not signed: it is left out, and noted as unsigned.
+// plain copies a JSON value, with numbers in JSON-LD's form. It refuses members that expansion
+// would drop silently or that change the meaning of others. An empty array states nothing, so
+// it is not signed: it is left out, and listed as unsigned.
 func (d *document) plain(value any, path string) (any, error) {
 	switch value := value.(type) {
 	case nil:
@@ -157,13 +157,13 @@ func (d *document) plain(value any, path string) (any, error) {
 	return value, nil
 }
 
-// repeats reports whether a context further down is the document's own of release 22.10,
-// which subjects of 2023 have once more. It has prefixes only, and so changes nothing.
+// repeats reports whether a nested context is the document's own context of release 22.10.
+// Subjects of 2023 have it a second time. It has only prefixes, and so changes nothing.
 func (d *document) repeats(value any) bool {
 	return value == any(ContextGaiaX2210) && slices.Contains(d.contexts, value)
 }
 
-// isEmpty reports whether a value is an array of nothing but empty arrays.
+// isEmpty reports whether a value is an array that contains only empty arrays.
 func isEmpty(value any) bool {
 	list, ok := value.([]any)
 	return ok && !slices.ContainsFunc(list, func(element any) bool { return !isEmpty(element) })
@@ -171,8 +171,8 @@ func isEmpty(value any) bool {
 
 var hexHash = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// takeHash finds the hash of a credential whose subject has nothing but an id and a
-// hash, as those of compliance services had, and gives JSON pointers to all else.
+// takeHash finds the hash of a credential whose subject has only an id and a hash, the form of
+// compliance services. It returns JSON pointers to everything else.
 func takeHash(content map[string]any) (hash string, unsigned []string) {
 	subject, _ := content["credentialSubject"].(map[string]any)
 	hash, _ = subject["hash"].(string)
@@ -188,8 +188,8 @@ func takeHash(content map[string]any) (hash string, unsigned []string) {
 	return hash, unsigned
 }
 
-// readPlain reads the credential of a compliance service as JSON: its RDF was never
-// signed, and its contexts define neither its types nor the hash.
+// readPlain reads the credential of a compliance service as JSON: its RDF was never signed, and
+// its contexts define neither its types nor the hash.
 func (d *document) readPlain(content map[string]any) error {
 	d.issuer, _ = content["issuer"].(string)
 	if d.issuer == "" {
@@ -202,7 +202,7 @@ func (d *document) readPlain(content map[string]any) error {
 	})
 }
 
-// readCredential reads what every credential has from its expansion.
+// readCredential reads the common properties of credentials from the expansion.
 func (d *document) readCredential(node map[string]any) error {
 	d.id, _ = node["@id"].(string)
 	types, _ := node["@type"].([]any)
@@ -243,8 +243,8 @@ func (d *document) credentials() int {
 	return count
 }
 
-// readDates takes the narrowest window of all dates: issuanceDate and expirationDate
-// of VCDM 1.1, and validFrom and validUntil of 2.0.
+// readDates sets the narrowest window of all dates: issuanceDate and expirationDate of VCDM
+// 1.1, and validFrom and validUntil of 2.0.
 func (d *document) readDates(member func(name string) (value any, there bool, err error)) error {
 	for _, name := range []string{"issuanceDate", "validFrom", "expirationDate", "validUntil"} {
 		value, there, err := member(name)
@@ -276,7 +276,7 @@ func (d *document) readDates(member func(name string) (value any, there bool, er
 	return nil
 }
 
-// only is the single value of a property of a credential.
+// only returns the single value of a property of a credential.
 func only(node map[string]any, name string) (map[string]any, error) {
 	values, _ := node[cred+name].([]any)
 	if len(values) != 1 {

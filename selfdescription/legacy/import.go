@@ -16,39 +16,39 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription/shape"
 )
 
-// Importer verifies documents with a proof of type JsonWebSignature2020. Its fields
-// are not to be changed once it is used; Import may be called from several goroutines.
+// Importer verifies documents with a proof of type JsonWebSignature2020. Do not change its
+// fields once it is used; Import is safe for concurrent use.
 type Importer struct {
 	Keys selfdescription.KeySource
-	// Issuers says who may issue what; nil means anybody anything, for his own word.
+	// Issuers reports which issuer may issue which types; nil means any issuer any type, with
+	// the assurance Self.
 	Issuers selfdescription.Issuers
-	// Compliance says which issuers are compliance services whose credentials may be of
-	// FormCompliance; nil means none.
+	// Compliance reports whether an issuer is a compliance service, whose credentials may be of
+	// FormCompliance; nil means none is.
 	Compliance func(issuer string) bool
-	// KeyID is the DID URL of the key to use in place of the verificationMethod of the
-	// proof; empty means the latter. Documents of 2022 name a DID there and no key. The
-	// key must be the issuer's all the same.
+	// KeyID is the DID URL of the key to use instead of the verificationMethod of the proof;
+	// empty means the latter. Documents of 2022 name a DID there and no key. The key must be
+	// the issuer's in both cases.
 	KeyID string
-	// Contexts that documents may have beside those of Contexts, such as those of former
-	// releases. URLs of Contexts keep the documents that they have there.
+	// Contexts that documents may use beside those of the function Contexts, such as those of
+	// earlier releases. They cannot replace the documents of the function Contexts.
 	Contexts []selfdescription.Context
 	// Now is the time; nil means time.Now.
 	Now func() time.Time
-	// Skew is how far clocks may disagree: 0 means selfdescription.DefaultSkew, less
-	// none; more than selfdescription.MaxSkew is that.
+	// Skew is how far clocks may differ: 0 means selfdescription.DefaultSkew, a negative value
+	// none; more than selfdescription.MaxSkew means selfdescription.MaxSkew.
 	Skew time.Duration
 }
 
-// Import verifies a document and says in a credential what was signed of it. The
-// credential is nil unless the report is OK. Import blocks as its KeySource does, and
-// takes some ten milliseconds at most besides.
+// Import verifies a document and returns its signed content as a credential. The credential is
+// nil unless the report is OK. Import blocks as long as its KeySource does, and takes at most
+// some ten milliseconds besides.
 //
-// Of a credential, Compact is the document as it was given; Claims are in the terms of
-// the current Gaia-X context; names of other vocabularies, and Type if it is of one,
-// are IRIs in full, and the shape of such a subject is not checked. A credential with
-// a status is refused, as its list is of former kinds. Of a credential of
-// FormCompliance there are only Issuer, KeyID, Algorithm, the dates, and in Claims the
-// hash.
+// Compact is the document as it was given. Claims are in the terms of the current Gaia-X
+// context. Names of other vocabularies are full IRIs, and so is a Type of one, in which case
+// the shape is not checked. A credential with a status is refused, because its list is of an
+// obsolete kind. A credential of FormCompliance has only Issuer, KeyID, Algorithm, the dates,
+// and in Claims the hash.
 func (i *Importer) Import(ctx context.Context, text string) (*selfdescription.Credential, Report) {
 	contexts := append(loader(Contexts()), i.Contexts...)
 	checks := newChecks()
@@ -91,7 +91,7 @@ func (i *Importer) Import(ctx context.Context, text string) (*selfdescription.Cr
 	return c, checks.report
 }
 
-// describe fills in what is said of the subject.
+// describe fills in the claims about the subject.
 func (l loader) describe(c *selfdescription.Credential, subject map[string]any) error {
 	compacted, err := l.compact(subject)
 	if err != nil {
@@ -102,7 +102,7 @@ func (l loader) describe(c *selfdescription.Credential, subject map[string]any) 
 		return fmt.Errorf("/credentialSubject: %w", err)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber() // as in claims of other credentials
+	decoder.UseNumber() // as in the claims of other credentials
 	if err := decoder.Decode(&c.Claims); err != nil {
 		return fmt.Errorf("/credentialSubject: %w", err)
 	}
@@ -111,7 +111,7 @@ func (l loader) describe(c *selfdescription.Credential, subject map[string]any) 
 	return nil
 }
 
-// authentic takes the steps algorithm to signature.
+// authentic does the steps algorithm to signature.
 func (i *Importer) authentic(ctx context.Context, d *document, c *selfdescription.Credential, contexts loader, checks *checks) bool {
 	if !slices.Contains(selfdescription.Algorithms(), c.Algorithm) {
 		checks.fail(selfdescription.Rejected, fmt.Errorf("/proof/jws: algorithm %.40q is none of %s", c.Algorithm, strings.Join(selfdescription.Algorithms(), ", ")))
@@ -152,7 +152,7 @@ func (i *Importer) authentic(ctx context.Context, d *document, c *selfdescriptio
 	return false
 }
 
-// timely takes the step window.
+// timely does the step window.
 func (i *Importer) timely(d *document, checks *checks) bool {
 	now := time.Now
 	if i.Now != nil {
@@ -176,8 +176,8 @@ func (i *Importer) timely(d *document, checks *checks) bool {
 	return false
 }
 
-// checkShape takes the step shape, unless it fails. Types of other vocabularies than
-// the current one of Gaia-X are IRIs here.
+// checkShape does the step shape. It records a pass or a skip; an error is left to the caller
+// to record. Types outside the current Gaia-X vocabulary are IRIs here.
 func checkShape(c *selfdescription.Credential, checks *checks) error {
 	if c.Type == "" {
 		return errors.New("/credentialSubject/type: want one type")

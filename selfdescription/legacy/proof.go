@@ -24,11 +24,11 @@ import (
 
 const (
 	proofType = "JsonWebSignature2020"
-	// formerProofType is what Gaia-X called the same until September 2022.
+	// formerProofType is Gaia-X's name for the same until September 2022.
 	formerProofType = "JsonWebKey2020"
 )
 
-// Form is what the signature of a document covers. Forms are told apart by trying.
+// Form is what the signature of a document covers. It is found by trying each form.
 type Form string
 
 // Forms of signatures of type JsonWebSignature2020.
@@ -36,12 +36,12 @@ const (
 	// FormW3C signs the hash of the canonical proof options, followed by that of the
 	// canonical document: everything.
 	FormW3C Form = "W3C"
-	// FormGaiaX signs the hash of the canonical document in hexadecimal, as Gaia-X did
-	// from 2022 on. The proof is not signed.
+	// FormGaiaX signs the hash of the canonical document in hexadecimal, as Gaia-X did since
+	// 2022. The proof is not signed.
 	FormGaiaX Form = "Gaia-X 2022"
-	// FormCompliance signs nothing but credentialSubject.hash, as the compliance service
-	// of Gaia-X did in 2022. A credential of FormGaiaX can be made into one of this form
-	// by anybody, so that only issuers that are known to be such services are believed.
+	// FormCompliance signs only credentialSubject.hash, as the compliance service of Gaia-X did
+	// in 2022. Anybody can turn a credential of FormGaiaX into one of this form. So it is
+	// accepted only from issuers that are known compliance services.
 	FormCompliance Form = "Gaia-X 2022 compliance"
 )
 
@@ -51,7 +51,7 @@ type proof struct {
 	verificationMethod string
 	created            time.Time
 	jws                string
-	// algorithm is that of the signature's header.
+	// algorithm is the one in the signature's header.
 	algorithm string
 }
 
@@ -112,13 +112,13 @@ func algorithmOf(jws string) (string, error) {
 	return header.Algorithm, nil
 }
 
-// payload is what a form signs.
+// payload is the data that a form signs.
 type payload struct {
 	form  Form
 	bytes []byte
 }
 
-// payloads are what each form that the document can have would sign.
+// payloads returns the payload of each form that the document can have.
 func (d *document) payloads(l loader) ([]payload, error) {
 	if d.hash != "" {
 		return []payload{{FormCompliance, []byte(d.hash)}}, nil
@@ -129,8 +129,8 @@ func (d *document) payloads(l loader) ([]payload, error) {
 	}
 	sum := sha256.Sum256([]byte(canonical))
 	var all []payload
-	// Without the context of the suite, the proof means nothing in RDF: the form of the
-	// W3C is out of the question then.
+	// Without the context of the signature suite the proof has no meaning in RDF, so FormW3C is
+	// impossible.
 	if options, err := d.proofOptions(l); err == nil {
 		optionsSum := sha256.Sum256([]byte(options))
 		all = append(all, payload{FormW3C, append(optionsSum[:], sum[:]...)})
@@ -141,7 +141,7 @@ func (d *document) payloads(l loader) ([]payload, error) {
 	return all, nil
 }
 
-// proofOptions are the canonical options of the proof, in the contexts of the document.
+// proofOptions returns the canonical options of the proof, in the contexts of the document.
 func (d *document) proofOptions(l loader) (string, error) {
 	options := maps.Clone(d.proof.options)
 	options["@context"] = d.contexts
@@ -156,13 +156,13 @@ func (d *document) proofOptions(l loader) (string, error) {
 	return rdfc.Canonicalize(quads, 0)
 }
 
-// verify says whether the key made the signature over the payload.
+// verify reports whether the key made the signature over the payload.
 func (p proof) verify(payload []byte, key *jose.JSONWebKey) bool {
 	signature, err := jose.ParseDetached(p.jws, payload, []jose.SignatureAlgorithm{jose.SignatureAlgorithm(p.algorithm)})
 	return err == nil && signature.DetachedVerify(payload, key.Key) == nil
 }
 
-// checkKey wants a key of the algorithm's kind.
+// checkKey requires a key of the algorithm's kind.
 func checkKey(algorithm string, key *jose.JSONWebKey) error {
 	var fitting []jose.SignatureAlgorithm
 	switch public := key.Key.(type) {

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription/legacy/rdfc"
 )
 
-// maxQuads is how many statements a document may make.
+// maxQuads is the most RDF statements of a document.
 const maxQuads = 10_000
 
 const (
@@ -28,9 +28,9 @@ const (
 	xsdDouble  = xsd + "double"
 )
 
-// dataset converts an expanded node to RDF (JSON-LD 1.1 API, 7.1) and drops nothing:
-// what has no meaning in RDF, or one that depends on where the document is, is an
-// error. Of JSON-LD it knows what credentials need; no graphs, no reverse properties.
+// dataset converts an expanded node to RDF (JSON-LD 1.1 API, 7.1) and drops nothing: a part
+// without a meaning in RDF, or with a meaning that depends on the document's location, is an
+// error. It supports only the JSON-LD that credentials need: no graphs, no reverse properties.
 func dataset(node map[string]any) ([]rdfc.Quad, error) {
 	c := &conversion{described: map[string]bool{}}
 	if _, err := c.node(node); err != nil {
@@ -41,9 +41,9 @@ func dataset(node map[string]any) ([]rdfc.Quad, error) {
 
 type conversion struct {
 	quads []rdfc.Quad
-	// described are the identifiers of nodes that have properties. One node in two
-	// places is one node in RDF; what is said of it could be moved between them
-	// without touching the signature.
+	// described are the identifiers of nodes that have properties. One node in two places is
+	// one node in RDF; its properties could be moved between them without touching the
+	// signature.
 	described map[string]bool
 	unnamed   int
 }
@@ -60,11 +60,10 @@ func iri(value string) rdfc.Term { return rdfc.Term{Kind: rdfc.IRI, Value: value
 
 var absoluteForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^` + "`" + `\\]*$`)
 
-// isAbsolute says whether text is an IRI with a scheme (RFC 3987).
+// isAbsolute reports whether text is an IRI with a scheme (RFC 3987).
 func isAbsolute(text string) bool { return absoluteForm.MatchString(text) }
 
-// blank is a node without a name of its own. The prefix keeps those of the document
-// and others apart.
+// blank returns a new blank node. The prefix keeps these apart from the document's own.
 func (c *conversion) blank() rdfc.Term {
 	c.unnamed++
 	return rdfc.Term{Kind: rdfc.Blank, Value: "u" + strconv.Itoa(c.unnamed)}
@@ -91,7 +90,7 @@ func (c *conversion) node(node map[string]any) (rdfc.Term, error) {
 				}
 			}
 			continue
-		case !isAbsolute(property): // such as a keyword that the context has an alias for
+		case !isAbsolute(property): // for instance a keyword that the context has an alias for
 			return rdfc.Term{}, fmt.Errorf("undefined term %.80q", property)
 		case !ok:
 			return rdfc.Term{}, fmt.Errorf("%s: want an array, got %T", property, node[property])
@@ -148,7 +147,7 @@ func (c *conversion) object(value any) (rdfc.Term, error) {
 	return c.node(object)
 }
 
-// list is the head of a linked list of the values.
+// list converts the values to a linked list and returns its head.
 func (c *conversion) list(values []any) (rdfc.Term, error) {
 	head := iri(rdfNil)
 	for _, value := range slices.Backward(values) {
@@ -214,7 +213,7 @@ func literal(object map[string]any) (rdfc.Term, error) {
 
 var doubleZeros = regexp.MustCompile(`(\d)0*E\+?(-?)0*(\d)`)
 
-// canonicalDouble is the canonical form of an xsd:double (JSON-LD 1.1 API, 8.6).
+// canonicalDouble returns the canonical form of an xsd:double (JSON-LD 1.1 API, 8.6).
 func canonicalDouble(value float64) string {
 	return doubleZeros.ReplaceAllString(fmt.Sprintf("%.15E", value), "${1}E${2}${3}")
 }

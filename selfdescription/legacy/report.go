@@ -12,13 +12,13 @@ type Report struct {
 	selfdescription.Report
 	// Form of the signature; empty if none fits.
 	Form Form `json:"form,omitempty"`
-	// Unsigned are JSON pointers to the members of the document that the signature does
-	// not cover: anybody may have written them.
+	// Unsigned are JSON pointers to the members of the document that the signature does not
+	// cover: they may be forged.
 	Unsigned []string `json:"unsigned,omitempty"`
 }
 
-// checks writes a Report: every call but signed is about the next step, and signed is
-// that of the step signature.
+// checks writes a Report: each call is about the next step; signed is the call for the step
+// signature.
 type checks struct {
 	report Report
 	todo   []selfdescription.StepName
@@ -57,7 +57,7 @@ func (c *checks) record(result selfdescription.Result, message string) {
 	c.todo = c.todo[1:]
 }
 
-// signed notes the form of the signature and what it leaves unsigned.
+// signed records the form of the signature and the parts that it leaves unsigned.
 func (c *checks) signed(form Form, credential *selfdescription.Credential, d *document) {
 	c.report.Form = form
 	switch form {

@@ -55,7 +55,7 @@ func summary(sd *v1alpha1.SelfDescription) entry {
 	return e
 }
 
-// state is what is known of a credential at the latest.
+// state returns the latest known state of a credential.
 func state(sd *v1alpha1.SelfDescription) v1alpha1.CredentialState {
 	switch {
 	case sd.Spec.Revoked:
@@ -66,13 +66,13 @@ func state(sd *v1alpha1.SelfDescription) v1alpha1.CredentialState {
 	return sd.Status.State
 }
 
-// listBody is one page. Continue asks for the next one, where there is one.
+// listBody is one page. Continue is the token for the next page, if there is one.
 type listBody struct {
 	Items    []entry `json:"items"`
 	Continue string  `json:"continue,omitempty"`
 }
 
-// list shows credentials in the order of their digests, a page at a time.
+// list returns credentials in the order of their digests, a page at a time.
 func (s *server) list(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
 	wanted, err := filterOf(query)
@@ -93,7 +93,7 @@ func (s *server) list(w http.ResponseWriter, r *http.Request) error {
 	if err := s.Hub.List(r.Context(), &all, client.InNamespace(s.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list credentials: %w", err)
 	}
-	items := slices.Clone(all.Items) // the cache's own order is not ours to change
+	items := slices.Clone(all.Items) // the cache's own slice must not be reordered
 	slices.SortFunc(items, func(x, y v1alpha1.SelfDescription) int { return strings.Compare(x.Name, y.Name) })
 	page := listBody{Items: []entry{}}
 	for i := range items {
@@ -111,8 +111,8 @@ func (s *server) list(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// filterOf reads the filters; a credential satisfies all of them, each by one of
-// its values. A filter that does not exist is refused rather than ignored.
+// filterOf reads the filters. A credential must match every filter, by one of its values. An
+// unknown filter is refused rather than ignored.
 func filterOf(query map[string][]string) (func(*v1alpha1.SelfDescription) bool, error) {
 	wanted := map[string]func(*v1alpha1.SelfDescription) []string{
 		"type":          func(sd *v1alpha1.SelfDescription) []string { return []string{sd.Status.Type} },
@@ -157,7 +157,7 @@ func badRequest(format string, args ...any) *Error {
 	return &Error{http.StatusBadRequest, fmt.Sprintf(format, args...)}
 }
 
-// find returns the credential whose digest the URL names, in hexadecimal.
+// find returns the credential by the digest in the URL, in hexadecimal.
 func (s *server) find(r *http.Request) (*v1alpha1.SelfDescription, error) {
 	text := mux.Vars(r)["digest"]
 	digest, err := hex.DecodeString(text)
@@ -172,8 +172,8 @@ func (s *server) find(r *http.Request) (*v1alpha1.SelfDescription, error) {
 	return sd, err
 }
 
-// fetch returns a credential as it was received or, as JSON, what it says. The
-// content of a digest never changes.
+// fetch returns a credential as it was received or, as JSON, its content. The content of a
+// digest never changes.
 func (s *server) fetch(w http.ResponseWriter, r *http.Request) error {
 	sd, err := s.find(r)
 	if err != nil {
@@ -196,11 +196,11 @@ func (s *server) fetch(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write(content) // the client is gone
+	_, _ = w.Write(content) // the client has gone
 	return nil
 }
 
-// prefersJSON tells whether a client asks for JSON before it asks for a JWT.
+// prefersJSON reports whether a client lists JSON before JWT.
 func prefersJSON(accept string) bool {
 	for _, part := range strings.Split(accept, ",") {
 		switch kind, _, _ := strings.Cut(strings.TrimSpace(part), ";"); kind {
@@ -213,7 +213,7 @@ func prefersJSON(accept string) bool {
 	return false
 }
 
-// reportBody is how the credential was verified.
+// reportBody is the result of a credential's verification.
 type reportBody struct {
 	entry
 	VerifiedAt *metav1.Time                `json:"verifiedAt,omitempty"`
@@ -240,6 +240,6 @@ func (s *server) evidence(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Content-Type", "text/csv; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write([]byte(sd.Spec.Evidence)) // the client is gone
+	_, _ = w.Write([]byte(sd.Spec.Evidence)) // the client has gone
 	return nil
 }

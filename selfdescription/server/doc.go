@@ -1,6 +1,6 @@
-// Package server is the HTTP side of self-descriptions: the federated catalogue of
-// what providers say of themselves, and what the broker publishes of itself.
+// Package server is the HTTP side of self-descriptions: the federated catalogue of the
+// providers' credentials, and the broker's own DID document, keys and vocabulary.
 //
-// It reads SelfDescriptions from the manager's cache and creates them; whether one
-// is worth anything is found by package controller, which it must not know.
+// It reads SelfDescriptions from the manager's cache and creates them. Package controller,
+// which it must not know, decides whether they are valid.
 package server

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription/did"
 )
 
-// identity reads the broker's name and public keys, newest first.
+// identity reads the broker's DID and public keys, newest first.
 func (s *server) identity(r *http.Request) (name string, keys []jose.JSONWebKey, err error) {
 	id := &v1alpha1.Identity{}
 	err = s.Hub.Get(r.Context(), client.ObjectKey{Namespace: s.Namespace, Name: v1alpha1.IdentityName}, id)
@@ -34,7 +34,7 @@ func (s *server) identity(r *http.Request) (name string, keys []jose.JSONWebKey,
 	return id.Spec.DID, keys, nil
 }
 
-// didDocument is what did:web resolvers fetch.
+// didDocument returns the document that did:web resolvers fetch.
 func (s *server) didDocument(w http.ResponseWriter, r *http.Request) error {
 	name, keys, err := s.identity(r)
 	if err != nil {
@@ -53,12 +53,12 @@ func (s *server) keySet(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// vocabulary is the JSON-LD context of Sluice's own terms.
+// vocabulary returns the JSON-LD context of Sluice's own terms.
 func (s *server) vocabulary(w http.ResponseWriter, _ *http.Request) error {
 	for _, c := range selfdescription.Contexts() {
 		if c.URL == selfdescription.ContextSluice {
 			w.Header().Set("Content-Type", "application/ld+json")
-			_, _ = w.Write(c.Document) // the client is gone
+			_, _ = w.Write(c.Document) // the client has gone
 		}
 	}
 	return nil
@@ -69,6 +69,6 @@ var openAPI []byte
 
 func (s *server) description(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(openAPI) // the client is gone
+	_, _ = w.Write(openAPI) // the client has gone
 	return nil
 }

@@ -15,19 +15,19 @@ import (
 
 var errChanged = &Error{http.StatusConflict, "The credential has just changed; repeat the request."}
 
-// right is what a provider may do with a credential, by what it has to do with it.
+// right is what a provider may do with a credential, by its relation to it.
 type right int
 
-// Rights, from the least.
+// Rights, in ascending order.
 const (
-	none      right = iota // it is no provider any more
-	bystander              // it may present the credential
-	concerned              // the credential is about it or about its credentials: it may withdraw it as well
-	issuer                 // it signed it
+	none      right = iota // the caller is no longer a provider
+	bystander              // may present the credential
+	concerned              // may also withdraw it: it is about the provider or the provider's credentials
+	issuer                 // signed it
 )
 
-// right of a provider to a credential. A label or a certification is about those whose
-// credentials it names by digest.
+// right returns the right of a provider to a credential. A label or a certification is about
+// the providers whose credentials it names by digest.
 func (s *server) right(ctx context.Context, c *selfdescription.Credential, provider string) (right, error) {
 	did, known := s.Book.Picture().Provider(provider)
 	switch {
@@ -55,9 +55,9 @@ func (s *server) right(ctx context.Context, c *selfdescription.Credential, provi
 	return bystander, nil
 }
 
-// keep stores a credential for a provider. Its digest names it, so it is stored once,
-// and speaks for the clusters of one provider: of who presented it first, until somebody
-// presents it who has more to do with it.
+// keep stores a credential for a provider. Its name is its digest, so it is stored once, and
+// counts for the clusters of one provider: the first one that presented it, until a provider
+// with a higher right presents it.
 func (s *server) keep(ctx context.Context, compact, provider string) error {
 	sd := &v1alpha1.SelfDescription{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: v1alpha1.SelfDescriptionName(selfdescription.DigestOf(compact))},
@@ -78,7 +78,7 @@ func (s *server) keep(ctx context.Context, compact, provider string) error {
 	return nil
 }
 
-// notWithdrawn refuses a credential that was withdrawn here, as it would count for nothing.
+// notWithdrawn refuses a credential that was withdrawn here, because it would have no effect.
 func (s *server) notWithdrawn(ctx context.Context, hub client.Reader, compact string) error {
 	digest := selfdescription.DigestOf(compact)
 	stored := &v1alpha1.SelfDescription{}
@@ -90,8 +90,8 @@ func (s *server) notWithdrawn(ctx context.Context, hub client.Reader, compact st
 		"Credential %s (%s) was withdrawn here for good: %s. Its issuer can sign another; leave this one out.", digest.SRI(), stored.Status.Type, stored.Spec.RevokedBecause)}
 }
 
-// takeOver makes a stored credential the provider's, if it has more to do with it than
-// the provider whose it is. Nobody takes over what the broker signed.
+// takeOver makes a stored credential the presenting provider's, if its right is higher than the
+// current provider's. A credential that the broker signed cannot be taken over.
 func (s *server) takeOver(ctx context.Context, presented *v1alpha1.SelfDescription) error {
 	stored := &v1alpha1.SelfDescription{}
 	err := s.live().Get(ctx, client.ObjectKeyFromObject(presented), stored)
@@ -113,8 +113,9 @@ func (s *server) takeOver(ctx context.Context, presented *v1alpha1.SelfDescripti
 	return s.Hub.Update(ctx, stored)
 }
 
-// revoke withdraws a credential here: its issuer may, and the provider whose it is if it
-// is about that provider, with a presentation of it that answers a fresh challenge.
+// revoke withdraws a credential here. Its issuer may do so, and also the provider that it is
+// stored for, if it is about that provider. The request is a presentation of the credential
+// with a fresh challenge.
 func (s *server) revoke(w http.ResponseWriter, r *http.Request) error {
 	sd, err := s.find(r)
 	if err != nil {
@@ -158,8 +159,8 @@ func (s *server) revoke(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// mayRevoke reports whether a provider may withdraw a credential. What the broker itself
-// signed, as measurements of the provider's clusters, it may not.
+// mayRevoke reports whether a provider may withdraw a credential. Credentials signed by the
+// broker, such as measurements of the provider's clusters, may not be withdrawn.
 func (s *server) mayRevoke(ctx context.Context, sd *v1alpha1.SelfDescription, provider string) (bool, error) {
 	c, err := selfdescription.Parse(sd.Spec.Credential)
 	if err != nil || c.Issuer == s.DID {

@@ -22,7 +22,7 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription"
 )
 
-// challengeBody is what a provider signs an answer to.
+// challengeBody is the challenge that a provider signs an answer to.
 type challengeBody struct {
 	Nonce     string                    `json:"nonce"`
 	Audience  string                    `json:"audience"`
@@ -30,21 +30,21 @@ type challengeBody struct {
 	ExpiresAt time.Time                 `json:"expires_at"`
 }
 
-// operations that a nonce can be asked for.
+// operations that a nonce can be requested for.
 var operations = []selfdescription.Operation{selfdescription.OperationPresent, selfdescription.OperationVerify, selfdescription.OperationRevoke}
 
-// nonce is one that this broker gave out.
+// nonce is a nonce issued by this broker.
 type nonce struct {
 	id    string
 	until time.Time
 }
 
-// uniqueBytes tell nonces apart.
+// uniqueBytes make nonces unique.
 const uniqueBytes = 16
 
-// challenge gives out a nonce for one operation. It is kept nowhere until it is used: it
-// says itself until when and for what it is good, sealed so that every replica knows it
-// again and nobody can make one.
+// challenge issues a nonce for one operation. It is stored nowhere until it is used. It
+// contains its end and its operation, sealed, so that every replica recognises it and nobody
+// can forge one.
 func (s *server) challenge(w http.ResponseWriter, r *http.Request) error {
 	if s.DID == "" {
 		return errNameless
@@ -73,7 +73,7 @@ func (s *server) nonceOwner(operation selfdescription.Operation) []byte {
 	return seal.Owner("Challenge", s.Namespace, s.DID, string(operation))
 }
 
-// ours reads a nonce that came back for an operation.
+// ours reads a nonce that was returned for an operation.
 func (s *server) ours(text string, operation selfdescription.Operation) (n nonce, err error) {
 	foreign := fmt.Errorf("/nonce: is none that this broker gave out to %s; ask for one at /selfdescriptions/challenges?operation=%s", operation, operation)
 	sealed, err := base64.RawURLEncoding.DecodeString(text)
@@ -91,7 +91,7 @@ func (s *server) ours(text string, operation selfdescription.Operation) (n nonce
 	return n, nil
 }
 
-// nonceOf reads the nonce of a token that has not been verified.
+// nonceOf reads the nonce of a token that is not verified.
 func nonceOf(compact string) (string, error) {
 	parts := strings.Split(compact, ".")
 	if len(parts) != 3 {
@@ -113,14 +113,13 @@ func nonceOf(compact string) (string, error) {
 	return payload.Nonce, nil
 }
 
-// useTries is how often a nonce is written down anew when another replica was faster.
+// useTries is how often the record of a nonce is retried after a conflict with another replica.
 const useTries = 5
 
-// use writes down that a provider has used a nonce, before anything is done on the
-// strength of it. A nonce serves once, on all replicas: the second write conflicts, or
-// finds the first. After a kill in between the provider asks for another nonce and
-// presents again, which does what is left to do. Only verified presentations of known
-// providers come here, so strangers have nothing written.
+// use records that a provider has used a nonce, before anything is done because of it. A nonce
+// works once, on all replicas: the second write conflicts, or finds the first. After a kill in
+// between, the provider requests another nonce and presents again, which does the rest. Only
+// verified presentations of known providers come here, so unknown callers cause no writes.
 func (s *server) use(ctx context.Context, provider string, n nonce) error {
 	for range useTries {
 		p := &v1alpha1.Provider{}
@@ -136,7 +135,7 @@ func (s *server) use(ctx context.Context, provider string, n nonce) error {
 			return &Error{http.StatusTooManyRequests, fmt.Sprintf("Provider %s has presented %d times within %s; come again later.",
 				provider, len(used), selfdescription.MaxPresentationLifetime)}
 		}
-		// Times on the hub are whole seconds: the one after the end.
+		// Times on the hub are whole seconds: the next one after the end.
 		end := n.until.Truncate(time.Second).Add(time.Second)
 		p.Status.UsedNonces = append(used, v1alpha1.UsedNonce{ID: n.id, ExpiresAt: metav1.NewTime(end)})
 		err := s.Hub.Status().Update(ctx, p)
@@ -150,7 +149,7 @@ func (s *server) use(ctx context.Context, provider string, n nonce) error {
 	return &Error{http.StatusConflict, "Too much is presented at once; repeat the request."}
 }
 
-// live reads the hub itself.
+// live returns a reader of the hub itself, without the cache.
 func (s *server) live() client.Reader {
 	if s.Live != nil {
 		return s.Live

@@ -11,14 +11,14 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription"
 )
 
-// presentedBody says what became of a presentation.
+// presentedBody is the result of a presentation.
 type presentedBody struct {
 	Report      selfdescription.Report `json:"report"`
 	Credentials []credentialReport     `json:"credentials,omitempty"`
 	Description string                 `json:"description,omitempty"`
 }
 
-// credentialReport says what was found of one credential.
+// credentialReport is the result for one credential.
 type credentialReport struct {
 	Digest string                 `json:"digest"` // Subresource Integrity
 	Type   string                 `json:"type,omitempty"`
@@ -29,7 +29,7 @@ type credentialReport struct {
 var errNameless = &Error{http.StatusServiceUnavailable,
 	"This broker has no name of its own, so nothing can be presented to it; its operator gives it one with --public-url."}
 
-// present takes the credentials of a provider that the operator knows.
+// present stores the credentials of a provider that the operator knows.
 func (s *server) present(w http.ResponseWriter, r *http.Request) error {
 	presentation, answer, err := s.read(w, r, selfdescription.OperationPresent)
 	if err != nil {
@@ -70,7 +70,8 @@ func (s *server) present(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// verify says what present would find, and keeps nothing. It takes a credential too.
+// verify returns the result that present would have, and stores nothing. It also accepts a
+// single credential.
 func (s *server) verify(w http.ResponseWriter, r *http.Request) error {
 	if mediaType(r) == selfdescription.MediaTypeCredential {
 		compact, err := body(w, r, selfdescription.MaxCredential)
@@ -91,13 +92,13 @@ func (s *server) verify(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// presented is a presentation that was made for an operation, and its nonce.
+// presented is a presentation made for an operation, and its nonce.
 type presented struct {
 	*selfdescription.Presentation
 	nonce nonce
 }
 
-// read reads and verifies a presentation; it is nil where it was refused.
+// read reads and verifies a presentation; it is nil if refused.
 func (s *server) read(w http.ResponseWriter, r *http.Request, operation selfdescription.Operation) (*presented, *presentedBody, error) {
 	if s.DID == "" {
 		return nil, nil, errNameless
@@ -109,7 +110,7 @@ func (s *server) read(w http.ResponseWriter, r *http.Request, operation selfdesc
 	if err != nil {
 		return nil, nil, err
 	}
-	// The nonce first: it costs nothing, while a signature may cost a fetch.
+	// The nonce first: it costs nothing, while checking a signature may cost a fetch.
 	text, err := nonceOf(compact)
 	var nonce nonce
 	if err == nil {

@@ -29,28 +29,29 @@ type Options struct {
 	Live client.Reader
 	// Namespace of the hub that holds the resources.
 	Namespace string
-	// DID of the broker, in whose name presentations are asked for; without it none is taken.
+	// DID of the broker, the audience of presentations; if empty, none is accepted.
 	DID string
-	// Seal makes nonces that every replica knows again.
+	// Seal makes nonces that every replica recognises.
 	Seal *seal.Keyset
-	// Book of whom the operator knows; Keys and Statuses as verification has them.
+	// Book holds the trusted providers and issuers; Keys and Statuses are those of
+	// verification.
 	Book     *trust.Book
 	Keys     selfdescription.KeySource
 	Statuses selfdescription.StatusSource
 	// Logger of requests that change something; nil means slog.Default().
 	Logger *slog.Logger
-	// Clock is for tests; nil is the real one.
+	// Clock is for tests; nil means the real clock.
 	Clock clock.PassiveClock
 }
 
 const (
-	// perSecond and burst are what one address may ask for; a provider's whole set is
-	// one request.
+	// perSecond and burst limit the requests of one address; a provider's whole set of
+	// credentials is one request.
 	perSecond = 5
 	burst     = 20
 )
 
-// server answers requests. It keeps nothing but how often clients have called.
+// server answers requests. Its only state is how often clients have called.
 type server struct {
 	Options
 	callers *callers.Calls
@@ -60,7 +61,7 @@ type server struct {
 type route struct {
 	method, path string
 	handle       func(*server, http.ResponseWriter, *http.Request) error
-	// limited routes verify signatures for anybody, so a caller may not call often.
+	// limited routes verify signatures without authentication, so they have a rate limit.
 	limited bool
 }
 
@@ -79,8 +80,7 @@ var routes = []route{
 	{http.MethodPost, "/selfdescriptions/{digest}/revoke", (*server).revoke, true},
 }
 
-// New returns a handler of the server's routes that hands everything else to next as
-// it was sent.
+// New returns a handler of the server's routes. It passes all other requests unchanged to next.
 func New(o Options, next http.Handler) http.Handler {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -89,11 +89,11 @@ func New(o Options, next http.Handler) http.Handler {
 		o.Clock = clock.RealClock{}
 	}
 	s := &server{Options: o, callers: callers.NewCalls(perSecond, burst, o.Clock)}
-	router := mux.NewRouter().UseEncodedPath().SkipClean(true) // no redirects for what is not ours
+	router := mux.NewRouter().UseEncodedPath().SkipClean(true) // no redirects for paths of next
 	for _, route := range routes {
 		methods := []string{route.method}
 		if route.method == http.MethodGet {
-			methods = append(methods, http.MethodHead) // the server leaves the body out
+			methods = append(methods, http.MethodHead) // net/http omits the body
 		}
 		router.Path(route.path).Methods(methods...).Handler(s.handler(route))
 	}
@@ -101,10 +101,10 @@ func New(o Options, next http.Handler) http.Handler {
 	return router
 }
 
-// Error is an answer that is not the one hoped for.
+// Error is the body of every error answer.
 type Error struct {
 	Status int
-	// Description for whoever called: which field or step, and why.
+	// Description for the caller: which field or step, and why.
 	Description string
 }
 
@@ -116,7 +116,7 @@ func (s *server) handler(route route) http.Handler {
 		defer cancel()
 		err := s.admit(route, w, r)
 		if err == nil && route.limited {
-			// Of a replica that does not reconcile, nobody else keeps the book.
+			// On a replica that does not reconcile, nothing else refreshes the book.
 			err = s.Book.Refresh(ctx, s.Hub, s.Namespace)
 		}
 		if err == nil {
@@ -134,10 +134,10 @@ func (s *server) handler(route route) http.Handler {
 	})
 }
 
-// patience bounds the work on one request, fetching of keys included.
+// patience limits the work on one request, including fetching keys.
 const patience = 30 * time.Second
 
-// admit counts the callers of a limited route.
+// admit applies the rate limit of a route.
 func (s *server) admit(route route, w http.ResponseWriter, r *http.Request) error {
 	if !route.limited {
 		return nil
@@ -154,10 +154,10 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the client is gone
+	_ = json.NewEncoder(w).Encode(body) // the client has gone
 }
 
-// mediaType is the type that a request's body says it has.
+// mediaType returns the media type of a request's body, by its header.
 func mediaType(r *http.Request) string {
 	t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil {

@@ -6,16 +6,15 @@ import (
 	"strings"
 )
 
-// maxDepth is how deep nodes may be within others. The deepest that a shape asks
-// for is five.
+// maxDepth is the deepest nesting of nodes. The deepest that a shape needs is five.
 const maxDepth = 16
 
-// Check says where subject, a credentialSubject as compact JSON-LD with everything
-// nested in it, differs from the shape of its type. None means that it conforms. The
-// first hundred differences are told, in the order of the attributes.
+// Check returns the differences between subject, a credentialSubject as compact JSON-LD with
+// everything nested in it, and the shape of its type. None means that it conforms. The first
+// hundred differences are returned, in the order of the attributes.
 //
-// Numbers may be json.Number or float64. The subject is not changed. Time is linear
-// in its size.
+// Numbers may be json.Number or float64. The subject is not changed. Time is linear in its
+// size.
 func Check(subject map[string]any) []Violation {
 	c := &checker{described: map[string]bool{}}
 	c.node("", subject, expectation{}, 0)
@@ -24,17 +23,17 @@ func Check(subject map[string]any) []Violation {
 
 type checker struct {
 	violations []Violation
-	// described are the identifiers of nodes that had attributes. In RDF two such
-	// nodes are one, with the attributes of both; nobody who reads the tree sees that.
+	// described are the identifiers of nodes that had attributes. In RDF two such nodes are
+	// one, with the attributes of both, which a reader of the tree would miss.
 	described map[string]bool
 }
 
-// expectation is what the place of a node says about its class.
+// expectation is what the position of a node requires of its class.
 type expectation struct {
-	// classes that the node may be of; none: any.
+	// classes that the node may have; empty means any.
 	classes []string
-	// foreign says that the attribute that led here is not in a table: types that
-	// are not either are let through.
+	// foreign is true if the attribute that leads to the node is not in a table. Then types
+	// that are not in a table are accepted.
 	foreign bool
 }
 
@@ -96,8 +95,8 @@ func (c *checker) identifier(path string, n map[string]any) {
 	c.described[text] = true
 }
 
-// types are the classes of a node, without those that others of it are kinds of. It
-// is false if there is nothing to hold the node against.
+// types returns the classes of a node, without superclasses of others in it. It is false if
+// there is no class to check the node against.
 func (c *checker) types(path string, n map[string]any, want expectation) ([]string, bool) {
 	value, key, ok := member(n, "type", "@type")
 	if !ok {
@@ -142,7 +141,7 @@ func (c *checker) types(path string, n map[string]any, want expectation) ([]stri
 	return slices.Compact(special), len(names) > 0 || want.foreign
 }
 
-// className is the class that a value of type names, with or without prefix.
+// className returns the class for a value of type, with or without prefix.
 func className(value any) (string, bool) {
 	text, ok := value.(string)
 	if !ok {
@@ -153,7 +152,7 @@ func className(value any) (string, bool) {
 	return name, ok && !c.part && (!prefixed || c.namespace == gaiaX)
 }
 
-// everyClosedHas says whether all closed classes among types have the attribute.
+// everyClosedHas reports whether all closed classes among types have the attribute.
 func everyClosedHas(types []string, key string) bool {
 	return !slices.ContainsFunc(types, func(name string) bool {
 		return !classes[name].open && !classes[name].has(key)
@@ -223,7 +222,7 @@ func (c *checker) value(path string, value any, a attribute, coercion datatype, 
 	c.node(path, n, expectation{classes: wanted}, depth+1)
 }
 
-// reference checks a node that is described elsewhere.
+// reference checks a node that is described in another place.
 func (c *checker) reference(path, id string, a attribute) {
 	switch {
 	case len(a.classes()) == 0:
@@ -252,7 +251,7 @@ func (c *checker) literal(path string, value any, l typedLiteral, a attribute) {
 	c.refuse(path, rule, value)
 }
 
-// foreign looks for nodes of known classes below an attribute that is not in a table.
+// foreign checks nodes of known classes below an attribute that is not in a table.
 func (c *checker) foreign(path string, value any, depth int) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -270,7 +269,7 @@ func (c *checker) foreign(path string, value any, depth int) {
 	}
 }
 
-// classes that a value of the attribute may be of.
+// classes returns the classes that a value of the attribute may have.
 func (a attribute) classes() []string {
 	var names []string
 	for _, alternative := range a.values {
@@ -281,7 +280,7 @@ func (a attribute) classes() []string {
 	return names
 }
 
-// member is the first of the keys that n has; if there is none, its key is the first.
+// member returns the first of the keys that n has; if there is none, key is the first of keys.
 func member(n map[string]any, keys ...string) (value any, key string, ok bool) {
 	for _, key := range keys {
 		if value, ok := n[key]; ok {

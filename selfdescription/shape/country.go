@@ -42,16 +42,16 @@ const countries = `
 	ZWZWE716
 `
 
-// The member states of the European Union, and those of the European Economic Area
-// that are not in the Union. Territories with a code of their own (such as RE or
-// GL) are in neither list: whether a rule holds there is for its author to say.
+// The member states of the European Union, and those of the European Economic Area that are not
+// in the Union. Territories with a code of their own (such as RE or GL) are in neither list:
+// the author of a rule decides whether it applies there.
 var (
 	membersEU   = strings.Fields("AT BE BG CY CZ DE DK EE ES FI FR GR HR HU IE IT LT LU LV MT NL PL PT RO SE SI SK")
 	membersEFTA = strings.Fields("IS LI NO")
 )
 
-// countryCodes maps every form of a code of ISO 3166-1 to the alpha-2 code. Numbers
-// are there with and without leading zeros.
+// countryCodes maps every form of an ISO 3166-1 code to the alpha-2 code. Numbers are included
+// with and without leading zeros.
 var countryCodes = func() map[string]string {
 	codes := make(map[string]string, 4*249)
 	for word := range strings.FieldsSeq(countries) {
@@ -64,9 +64,9 @@ var countryCodes = func() map[string]string {
 
 const codeCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-"
 
-// Country gives the alpha-2 code of the country that code names in any form of ISO
-// 3166-1 (DE, DEU, 276; 8, 08 or 008 for Albania) or by a subdivision of ISO 3166-2
-// (DE-HE). Case does not matter. Whether the subdivision exists is not looked at.
+// Country returns the alpha-2 code of the country of code, which is any form of ISO 3166-1 (DE,
+// DEU, 276; 8, 08 or 008 for Albania) or a subdivision of ISO 3166-2 (DE-HE). Case does not
+// matter. The subdivision is not checked to exist.
 func Country(code string) (alpha2 string, ok bool) {
 	if strings.Trim(code, codeCharacters) != "" {
 		return "", false // before ToUpper, which makes ASCII of some other letters
@@ -87,28 +87,28 @@ func Country(code string) (alpha2 string, ok bool) {
 	return alpha2, ok
 }
 
-// InEU says whether a country, by its alpha-2 code, is a member of the European Union.
+// InEU reports whether a country, by its alpha-2 code, is a member of the European Union.
 func InEU(alpha2 string) bool { return slices.Contains(membersEU, alpha2) }
 
-// InEEA says whether a country, by its alpha-2 code, is in the European Economic
-// Area: the European Union, Iceland, Liechtenstein and Norway.
+// InEEA reports whether a country, by its alpha-2 code, is in the European Economic Area: the
+// European Union, Iceland, Liechtenstein and Norway.
 func InEEA(alpha2 string) bool {
 	return InEU(alpha2) || slices.Contains(membersEFTA, alpha2)
 }
 
-// isAlpha2 says whether value is an alpha-2 code as ISO 3166-1 writes it.
+// isAlpha2 reports whether value is an alpha-2 code as ISO 3166-1 writes it.
 func isAlpha2(value string) bool {
 	return len(value) == 2 && !isDigits(value) && countryCodes[value] == value
 }
 
-// isCountry says whether value is a code of ISO 3166-1 as the standard writes it.
+// isCountry reports whether value is a code of ISO 3166-1 as the standard writes it.
 func isCountry(value string) bool {
 	_, ok := countryCodes[value]
 	return ok
 }
 
-// isSubdivisionCode says whether value has the form of a code of ISO 3166-2, for a
-// country that exists.
+// isSubdivisionCode reports whether value has the form of an ISO 3166-2 code, for a country
+// that exists.
 func isSubdivisionCode(value string) bool {
 	country, subdivision, ok := strings.Cut(value, "-")
 	return ok && isAlpha2(country) && isSubdivision(subdivision)

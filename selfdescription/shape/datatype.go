@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// datatype is the type of a literal by the prefixed name that the Gaia-X context has
-// for it, or what the context makes of a string: none (a plain string) or iri.
+// datatype is the type of a literal, by its prefixed name in the Gaia-X context. It is also
+// what the context makes of a string: none (a plain string) or iri.
 type datatype string
 
 const (
@@ -47,7 +47,7 @@ var prefixes = map[string]string{
 	"https://w3id.org/linkml/":             "linkml:",
 }
 
-// compactDatatype is the datatype that a name, prefixed or in full, stands for.
+// compactDatatype returns the datatype of a name, prefixed or in full.
 func compactDatatype(name string) datatype {
 	for namespace, prefix := range prefixes {
 		if rest, ok := strings.CutPrefix(name, namespace); ok {
@@ -66,8 +66,8 @@ var (
 	sriForm     = regexp.MustCompile(`^sha(256|384|512)-([A-Za-z0-9+/]+={0,2})$`)
 )
 
-// valid says whether text is a literal of the datatype (XML Schema 1.1, Part 2).
-// Years have four digits. sriString is W3C Subresource Integrity with one hash.
+// valid reports whether text is a literal of the datatype (XML Schema 1.1, Part 2). Years have
+// four digits. sriString is W3C Subresource Integrity with one hash.
 func (t datatype) valid(text string) bool {
 	switch t {
 	case xsdString:
@@ -101,8 +101,8 @@ func (t datatype) valid(text string) bool {
 	return false
 }
 
-// isAbsolute says whether text is an IRI with a scheme, or a blank node. Relative
-// ones have no meaning in a signed document.
+// isAbsolute reports whether text is an IRI with a scheme, or a blank node. Relative IRIs have
+// no meaning in a signed document.
 func isAbsolute(text string) bool { return schemeForm.MatchString(text) }
 
 func isSRI(text string) bool {
@@ -115,12 +115,12 @@ func isSRI(text string) bool {
 	return err == nil && len(sum)*8 == bits
 }
 
-// oneOf is a list of values.
+// oneOf accepts a list of values.
 func oneOf(values ...string) func(string) bool {
 	return func(text string) bool { return slices.Contains(values, text) }
 }
 
-// between is a range of numbers, ends included.
+// between accepts a range of numbers, ends included.
 func between(low, high float64) func(string) bool {
 	return func(text string) bool {
 		number, err := strconv.ParseFloat(text, 64)
@@ -140,8 +140,8 @@ func isMediaType(text string) bool {
 
 func isLicence(text string) bool { return spdxForm.MatchString(text) }
 
-// isRegion says whether text has the form of a region of NUTS level 2 (Regulation
-// (EC) 1059/2003), which writes Greece as EL.
+// isRegion reports whether text has the form of a region of NUTS level 2 (Regulation (EC)
+// 1059/2003), which writes Greece as EL.
 func isRegion(text string) bool {
 	match := nutsForm.FindStringSubmatch(text)
 	return match != nil && (match[1] == "EL" || InEU(match[1]))

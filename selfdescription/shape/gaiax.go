@@ -176,7 +176,7 @@ var gaiaXClasses = map[string]class{
 	),
 }
 
-// named adds the attributes that every entity of Gaia-X may have.
+// named adds the attributes that every Gaia-X entity may have.
 func named(attributes ...attribute) []attribute {
 	return append(attributes,
 		text("name", 0, 1).as("httpsschema:name"),

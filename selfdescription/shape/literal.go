@@ -6,16 +6,16 @@ import (
 	"strconv"
 )
 
-// typedLiteral is a literal of RDF.
+// typedLiteral is an RDF literal.
 type typedLiteral struct {
 	text     string
 	datatype datatype
 }
 
-// literalOf is the literal that a value stands for (JSON-LD 1.1 API, value expansion
-// and object to RDF conversion): a term's type holds; without one, strings are
-// xsd:string, and numbers are xsd:integer or xsd:double. A value that is none, such
-// as null, gives a literal without datatype.
+// literalOf returns the literal that a value means (JSON-LD 1.1 API, value expansion and object
+// to RDF conversion). The term's type applies. Without one, strings are xsd:string, and numbers
+// are xsd:integer or xsd:double. A value that is not a literal, such as null, gives a literal
+// without datatype.
 func literalOf(value any, coercion datatype) typedLiteral {
 	typed := func(text string, natural datatype) typedLiteral {
 		if coercion != none && coercion != iri {
@@ -47,8 +47,8 @@ func number(f float64, typed func(string, datatype) typedLiteral) typedLiteral {
 	return typed(strconv.FormatFloat(f, 'f', -1, 64), xsdDouble)
 }
 
-// valueObject is the literal that an object with @value stands for. Anything but a
-// datatype beside it, such as @language, gives a literal without datatype.
+// valueObject returns the literal of an object with @value. Any other member except a datatype,
+// such as @language, gives a literal without datatype.
 func valueObject(object map[string]any) typedLiteral {
 	declared, isTyped := object["@type"]
 	if !isTyped {

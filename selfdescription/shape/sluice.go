@@ -7,19 +7,19 @@ import (
 
 // The vocabulary of Sluice, https://sluice.dev/ns/v1.
 var ownClasses = map[string]class{
-	// ClusterBinding ties an offering to the one cluster that delivers it.
+	// ClusterBinding binds an offering to the one cluster that delivers it.
 	"ClusterBinding": own(
 		node("offering", 1, 1, "ServiceOffering"),
 		text("clusterUID", 1, 1).fitting("pattern", notEmpty),
 		literal(sriString, "apiServerKeyHash", 1, 1),
 	),
-	// Certification says that its subject meets a standard.
+	// Certification states that its subject meets a standard.
 	"Certification": own(
 		text("standard", 1, 1).fitting("pattern", notEmpty),
 		part("certifiedCredentials", 0, many, "CertifiedCredential"),
 	),
 	"CertifiedCredential": partOf(literal(sriString, "digestSRI", 1, 1)),
-	// ClusterMeasurement is what the broker measured at an offering in one window.
+	// ClusterMeasurement is the broker's measurement of an offering in one window.
 	"ClusterMeasurement": own(
 		part("window", 1, 1, "Window"),
 		part("uptime", 1, 1, "Uptime"),
@@ -40,12 +40,12 @@ var ownClasses = map[string]class{
 	),
 }
 
-// part is an attribute whose values are nodes of a class that they do not name.
+// part returns an attribute whose values are nodes without a type of their own.
 func part(term string, minCount, maxCount int, class string) attribute {
 	return node(term, minCount, maxCount, class).coerced(none)
 }
 
-// partOf is a class of Sluice whose nodes occur only in others, without a type.
+// partOf returns a class of Sluice whose nodes occur only in others, without a type.
 func partOf(attributes ...attribute) class {
 	c := own(attributes...)
 	c.part = true

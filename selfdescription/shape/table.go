@@ -1,36 +1,36 @@
 package shape
 
-// many is no limit to how often an attribute occurs.
+// many means that an attribute may occur any number of times.
 const many = 0
 
-// class is a type of node and what its nodes may say.
+// class is a type of node, with the attributes of its nodes.
 type class struct {
 	// namespace is the prefix that a type and its attributes have in the Gaia-X
 	// context; ownVocabulary for the classes of Sluice, which have none.
 	namespace string
-	// parents are the classes that it is a kind of.
+	// parents are its superclasses.
 	parents []string
 	// open allows attributes that are not in the table.
 	open bool
-	// part says that nodes of the class have no type of their own: the attribute that
-	// they are the value of implies it.
+	// part is true if nodes of the class have no type of their own: the attribute that contains
+	// them implies it.
 	part       bool
 	attributes []attribute
 }
 
-// attribute is one property of a class: how often it occurs, and what its values are.
+// attribute is one property of a class: how often it occurs, and its values.
 type attribute struct {
-	// term is what the context calls the attribute.
+	// term is the attribute's name in the context.
 	term string
-	// key is the other way to write it: the prefix that the context has for the
-	// namespace, and the name there. Empty: there is none.
+	// key is the alternative name: the prefix that the context has for the namespace, and the
+	// name there. Empty means none.
 	key string
 	// min and max are cardinalities; max may be many.
 	min, max int
 	// coercion is the type that the context gives to a string under the term: iri, a
 	// datatype, or none.
 	coercion datatype
-	// values are the alternatives for each value; it must fit one.
+	// values are the alternatives; each value must fit one.
 	values []alternative
 }
 
@@ -39,8 +39,8 @@ type alternative struct {
 	class string
 	// datatype of a literal, if class is empty.
 	datatype datatype
-	// fits says whether the text of a literal of the datatype is among the values
-	// allowed; nil allows all. rule names this constraint.
+	// fits reports whether the text of a literal of the datatype is an allowed value; nil
+	// allows all. rule names this constraint.
 	fits func(text string) bool
 	rule string
 }
@@ -50,7 +50,7 @@ const (
 	ownVocabulary = ""
 )
 
-// closed is a class of Gaia-X that has these attributes and no other.
+// closed returns a class of Gaia-X that has these attributes and no others.
 func closed(attributes ...attribute) class {
 	for i := range attributes {
 		if attributes[i].key == "" {
@@ -60,7 +60,7 @@ func closed(attributes ...attribute) class {
 	return class{namespace: gaiaX, attributes: attributes}
 }
 
-// own is a class of Sluice.
+// own returns a class of Sluice.
 func own(attributes ...attribute) class {
 	return class{namespace: ownVocabulary, attributes: attributes}
 }
@@ -70,20 +70,20 @@ func (c class) kindOf(parents ...string) class {
 	return c
 }
 
-// openClass is a class of Gaia-X whose nodes may have more attributes.
+// openClass returns a class of Gaia-X whose nodes may have further attributes.
 func openClass(attributes ...attribute) class {
 	c := closed(attributes...)
 	c.open = true
 	return c
 }
 
-// node is an attribute whose values are nodes of one of the classes.
+// node returns an attribute whose values are nodes of one of the classes.
 func node(term string, minCount, maxCount int, classes ...string) attribute {
 	a := attribute{term: term, min: minCount, max: maxCount, coercion: iri}
 	return a.or(classes...)
 }
 
-// literal is an attribute whose values are of a datatype, which its term has as well.
+// literal returns an attribute whose values and whose term have a datatype.
 func literal(t datatype, term string, minCount, maxCount int) attribute {
 	a := attribute{term: term, min: minCount, max: maxCount, values: []alternative{{datatype: t}}}
 	if t != xsdString {
@@ -96,12 +96,12 @@ func text(term string, minCount, maxCount int) attribute {
 	return literal(xsdString, term, minCount, maxCount)
 }
 
-// listed is an attribute whose values are strings of a list.
+// listed returns an attribute whose values are strings of a list.
 func listed(term string, minCount, maxCount int, fits func(string) bool) attribute {
 	return text(term, minCount, maxCount).fitting("in", fits)
 }
 
-// or adds classes to what the values of an attribute may be.
+// or adds classes that the values of an attribute may have.
 func (a attribute) or(classes ...string) attribute {
 	for _, c := range classes {
 		a.values = append(a.values, alternative{class: c})
@@ -109,7 +109,7 @@ func (a attribute) or(classes ...string) attribute {
 	return a
 }
 
-// orLiteral adds a datatype to what the values of an attribute may be.
+// orLiteral adds a datatype that the values of an attribute may have.
 func (a attribute) orLiteral(t datatype) attribute {
 	a.values = append(a.values, alternative{datatype: t})
 	return a
@@ -121,21 +121,20 @@ func (a attribute) fitting(rule string, fits func(string) bool) attribute {
 	return a
 }
 
-// as names the key of an attribute that is not of the namespace of its class.
+// as sets the key of an attribute that is not in the namespace of its class.
 func (a attribute) as(key string) attribute {
 	a.key = key
 	return a
 }
 
-// coerced gives the term of an attribute a type other than that of its values: the
-// context of Gaia-X has some of these, with the effect that such a value can only be
-// written as a value object.
+// coerced gives the term of an attribute another type than its values have. The Gaia-X context
+// has some of these; such a value can only be written as a value object.
 func (a attribute) coerced(t datatype) attribute {
 	a.coercion = t
 	return a
 }
 
-// is says whether a node of class name is one of class want.
+// is reports whether the class name is want or a subclass of it.
 func is(name, want string) bool {
 	if name == want {
 		return true

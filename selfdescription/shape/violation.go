@@ -7,16 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// Rules that a Violation may name. Those of SHACL have the names they have there.
+// Rules of violations. Those of SHACL have their SHACL names.
 const (
-	RuleType      = "type"     // no type, one that Check does not know, or of another namespace
-	RuleID        = "id"       // an identifier that is no absolute IRI, or a node described twice
+	RuleType      = "type"     // no type, a type that Check does not know, or one of another namespace
+	RuleID        = "id"       // an identifier that is not an absolute IRI, or a node described twice
 	RuleKeyword   = "keyword"  // a keyword of JSON-LD that changes what a document means
-	RuleDepth     = "depth"    // nodes within nodes, too many
+	RuleDepth     = "depth"    // too deeply nested nodes
 	RuleClosed    = "closed"   // an attribute that the type does not have
-	RuleMinCount  = "minCount" // an attribute that is missing
-	RuleMaxCount  = "maxCount" // an attribute that occurs too often
-	RuleNodeKind  = "nodeKind" // a literal for a node, or the reverse
+	RuleMinCount  = "minCount" // an attribute is missing
+	RuleMaxCount  = "maxCount" // an attribute occurs too often
+	RuleNodeKind  = "nodeKind" // a literal instead of a node, or the reverse
 	RuleClass     = "class"    // a node of another class
 	RuleDatatype  = "datatype" // a literal of another datatype, or malformed
 	RuleIn        = "in"       // a value that is not in the list
@@ -26,14 +26,14 @@ const (
 	maxShown      = 80
 )
 
-// Violation is one rule that a subject does not follow.
+// Violation is one rule that a subject breaks.
 type Violation struct {
-	// Path is a JSON pointer (RFC 6901) within the subject, to the value or, for
-	// RuleMinCount, to where it would be. Long names are cut.
+	// Path is a JSON pointer (RFC 6901) within the subject, to the value or, for RuleMinCount,
+	// to its missing place. Long names are cut.
 	Path string
 	// Rule is one of the constants above.
 	Rule string
-	// Value is what is there instead, as JSON, cut after 80 bytes. Empty: nothing is.
+	// Value is the actual value as JSON, cut after 80 bytes. Empty if there is none.
 	Value string
 }
 
@@ -48,8 +48,8 @@ func (v Violation) String() string {
 	return fmt.Sprintf("%s: %s: %s", path, v.Rule, v.Value)
 }
 
-// show is how a value looks in a Violation. Of nodes and arrays it says that they are
-// one, as they can be large.
+// show returns the form of a value in a Violation. Nodes and arrays are only named as such,
+// because they can be large.
 func show(value any) string {
 	switch value.(type) {
 	case map[string]any:
@@ -58,7 +58,7 @@ func show(value any) string {
 		return "[…]"
 	}
 	if s, ok := value.(string); ok {
-		value = cut(s) // before it is encoded: what is cut need not be
+		value = cut(s) // cut before encoding, which would take long for a large value
 	}
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -80,7 +80,7 @@ func cut(s string) string {
 
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
-// at is the pointer to a member.
+// at returns the pointer to a member.
 func at(path, member string) string { return path + "/" + pointerEscapes.Replace(cut(member)) }
 
 func atIndex(path string, i int) string { return fmt.Sprintf("%s/%d", path, i) }

@@ -9,16 +9,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Book holds the Picture of the moment for those who look keys up while they verify.
-// Its zero value knows nobody.
+// Book holds the current Picture for verification. Its zero value trusts nobody.
 type Book struct {
 	picture atomic.Pointer[Picture]
 
-	mu      sync.Mutex // of those who refresh it
-	version uint64     // of the resources that the picture is of
+	mu      sync.Mutex // held during Refresh
+	version uint64     // of the resources that the picture was made from
 }
 
-// Picture returns the last one read.
+// Picture returns the latest one.
 func (b *Book) Picture() *Picture {
 	if t := b.picture.Load(); t != nil {
 		return t
@@ -26,16 +25,16 @@ func (b *Book) Picture() *Picture {
 	return &Picture{}
 }
 
-// Keys returns the keys that a DID was given by the operator; for did.Resolver.
+// Keys returns the keys that the operator configured for a DID; for did.Resolver.
 func (b *Book) Keys(did string) (*jose.JSONWebKeySet, bool) {
 	keys, ok := b.Picture().keys[did]
 	return keys, ok
 }
 
-// Hosts tells whether somebody the operator knows is at home there; for did.Resolver.
+// Hosts reports whether a host is that of a known provider or issuer; for did.Resolver.
 func (b *Book) Hosts(host string) bool { return b.Picture().hosts[host] }
 
-// Refresh looks at the cache, and takes another picture if something has changed there.
+// Refresh reads the cache, and makes a new picture if something has changed.
 func (b *Book) Refresh(ctx context.Context, hub client.Reader, namespace string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

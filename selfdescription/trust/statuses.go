@@ -13,19 +13,21 @@ import (
 )
 
 const (
-	// statusFor is how long a status list is taken for true.
+	// statusFor is how long a status list is used before it is fetched again.
 	statusFor = 10 * time.Minute
-	// mostStatuses bounds how many are kept; they are what verified credentials name.
+	// mostStatuses limits how many lists are kept. Only lists named by verified credentials are
+	// fetched.
 	mostStatuses = 1000
-	// mostStatusBytes bounds one: a list of the largest size that hardly compresses.
+	// mostStatusBytes limits the size of one: a list of the largest size that hardly
+	// compresses.
 	mostStatusBytes = selfdescription.MaxCredential * 8
 )
 
-// Statuses fetches status lists behind the same guard as keys, and keeps them for
-// ten minutes. One that cannot be had anew is an error: whoever verified before
-// knows how long that result stands.
+// Statuses fetches status lists through the same guarded client as keys, and keeps them for ten
+// minutes. A list that cannot be fetched after that is an error: the caller decides how long
+// its earlier result remains valid.
 type Statuses struct {
-	// Client that fetches, and the hosts that may be asked.
+	// Client that fetches, and the allowed hosts.
 	Client *http.Client
 	Hosts  func(host string) bool
 	Clock  clock.PassiveClock

@@ -15,16 +15,16 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription/did"
 )
 
-// Picture is whom the operator knows: a picture of the Provider and TrustedIssuer
-// resources at one time. The broker itself is known for its measurements.
+// Picture is the state of the Provider and TrustedIssuer resources at one time: which DIDs the
+// operator knows. It also has the broker itself, as the issuer of its measurements.
 type Picture struct {
-	// providers' DIDs, by the names of their resources, and the other way round.
+	// providers maps names of resources to DIDs, and names maps DIDs to names.
 	providers, names map[string]string
 	// broker is the broker's own DID.
 	broker string
-	// keys that the operator configured, by DID; nothing is fetched in their place.
+	// keys that the operator configured, by DID; for these DIDs nothing is fetched.
 	keys map[string]*jose.JSONWebKeySet
-	// hosts at which the others publish theirs.
+	// hosts at which the other DIDs publish their keys.
 	hosts map[string]bool
 	// issuers' assurance, by DID and type of credential.
 	issuers map[string]map[string]selfdescription.Assurance
@@ -37,7 +37,7 @@ func blank() *Picture {
 	}
 }
 
-// resources are what a picture is taken of.
+// resources are those that a picture is made from.
 type resources struct {
 	providers []v1alpha1.Provider
 	issuers   []v1alpha1.TrustedIssuer
@@ -60,7 +60,8 @@ func read(ctx context.Context, hub client.Reader, namespace string) (*resources,
 	return &resources{providers.Items, issuers.Items, broker.Items}, nil
 }
 
-// version tells two states of the resources apart. It does not depend on their order.
+// version is a checksum of the resources that changes when they do. It does not depend on their
+// order.
 func (r *resources) version() (sum uint64) {
 	add := func(o metav1.Object) {
 		sum += maphash.String(seed, string(o.GetUID())+o.GetResourceVersion())
@@ -79,8 +80,8 @@ func (r *resources) version() (sum uint64) {
 
 var seed = maphash.MakeSeed()
 
-// picture of the resources. Of two providers with one DID, what its holder presents
-// is of the one whose name comes first.
+// picture makes the picture. If two providers have the same DID, its presentations count for
+// the one whose name comes first.
 func (r *resources) picture() *Picture {
 	t := blank()
 	for i := range r.providers {
@@ -106,7 +107,8 @@ func (r *resources) picture() *Picture {
 	return t
 }
 
-// know notes where somebody's keys are. Configured ones that cannot be read are none.
+// know records where the keys of a DID are. Configured keys that cannot be parsed count as
+// none.
 func (t *Picture) know(who *v1alpha1.Identified) {
 	if who.Keys != nil {
 		set := &jose.JSONWebKeySet{}
@@ -121,7 +123,7 @@ func (t *Picture) know(who *v1alpha1.Identified) {
 	}
 }
 
-// knowBroker makes the broker's own keys and word count.
+// knowBroker adds the broker's own keys and makes it an issuer.
 func (t *Picture) knowBroker(identity *v1alpha1.IdentitySpec) {
 	set := &jose.JSONWebKeySet{}
 	for i := range identity.Keys {
@@ -141,9 +143,9 @@ func (t *Picture) grant(issuer, kind string, assurance selfdescription.Assurance
 	t.issuers[issuer][kind] = assurance
 }
 
-// Issuers says what the word of an issuer counts for: that of a trusted issuer what
-// the operator said, of the types he said; that of a provider, or of the broker, for
-// itself. A measurement is the broker's alone.
+// Issuers returns the assurance of an issuer for a type of credential. A trusted issuer has the
+// assurance that the operator configured, for the types that he configured. A provider, and the
+// broker, may issue credentials about itself. Only the broker may issue measurements.
 func (t *Picture) Issuers(issuer, kind string) (selfdescription.Assurance, bool) {
 	if assurance, ok := t.issuers[issuer][kind]; ok {
 		return assurance, true

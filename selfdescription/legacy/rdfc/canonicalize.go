@@ -10,18 +10,17 @@ import (
 	"strings"
 )
 
-// DefaultBudget is enough for everything in the test suite of the W3C that is not
-// made to be too much, and for every credential; it is used up in a few milliseconds.
+// DefaultBudget is enough for every credential, and for the whole W3C test suite except the
+// datasets designed to take too much. It is used up in a few milliseconds.
 const DefaultBudget = 20_000
 
-// ErrBudget says that telling the blank nodes of a dataset apart takes more work than
-// was allowed.
+// ErrBudget means that distinguishing the blank nodes of a dataset takes more work than the
+// budget allows.
 var ErrBudget = errors.New("canonicalization takes too much work")
 
-// Canonicalize returns the canonical N-Quads of a dataset; that of no quads is empty.
-// Quads that occur twice count once. Budget bounds the work on blank nodes that look
-// alike, in paths between them that are looked at; 0 means DefaultBudget. What else
-// there is to do grows with the size of the dataset alone.
+// Canonicalize returns the canonical N-Quads of a dataset; for no quads it is empty. Duplicate
+// quads count once. Budget limits the work on blank nodes with equal hashes, counted in paths
+// between them; 0 means DefaultBudget. All other work grows only with the size of the dataset.
 //
 // It fails with ErrBudget, and if a quad is not RDF.
 func Canonicalize(dataset []Quad, budget int) (string, error) {
@@ -61,7 +60,7 @@ type canonicalization struct {
 	budget      int
 }
 
-// read checks the quads, drops those that occur twice, and notes whose they are.
+// read checks the quads, drops duplicates, and records the quads of each blank node.
 func (c *canonicalization) read(dataset []Quad) ([]Quad, error) {
 	seen := make(map[Quad]bool, len(dataset))
 	var unique []Quad
@@ -84,7 +83,7 @@ func (c *canonicalization) read(dataset []Quad) ([]Quad, error) {
 	return unique, nil
 }
 
-// blanks are the identifiers of the blank nodes of a quad.
+// blanks returns the identifiers of the blank nodes of a quad.
 func (q Quad) blanks() map[string]bool {
 	identifiers := map[string]bool{}
 	for _, t := range [...]Term{q.Subject, q.Object, q.Graph} {
@@ -120,7 +119,7 @@ func (c *canonicalization) name() error {
 	return nil
 }
 
-// nameAlike issues canonical identifiers to blank nodes whose own quads are the same.
+// nameAlike issues canonical identifiers to blank nodes with the same first-degree hash.
 func (c *canonicalization) nameAlike(identifiers []string) error {
 	var results []path
 	for _, identifier := range identifiers {
@@ -144,7 +143,7 @@ func (c *canonicalization) nameAlike(identifiers []string) error {
 	return nil
 }
 
-// hashFirstDegree hashes the quads of a blank node without the names of others
+// hashFirstDegree hashes the quads of a blank node without the names of other blank nodes
 // (RDFC-1.0, 4.6).
 func (c *canonicalization) hashFirstDegree(identifier string) string {
 	lines := make([]string, len(c.quads[identifier]))
@@ -162,7 +161,7 @@ func (c *canonicalization) hashFirstDegree(identifier string) string {
 	return hash(strings.Join(lines, ""))
 }
 
-// spend counts work.
+// spend subtracts work from the budget.
 func (c *canonicalization) spend(steps int) error {
 	if c.budget -= steps; c.budget < 0 {
 		return ErrBudget
@@ -175,7 +174,7 @@ func hash(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// issuer names blank nodes in the order in which they are met (RDFC-1.0, 4.5).
+// issuer names blank nodes in the order of its calls (RDFC-1.0, 4.5).
 type issuer struct {
 	prefix string
 	issued map[string]string
@@ -189,7 +188,7 @@ func (i *issuer) has(identifier string) bool {
 	return ok
 }
 
-// issue returns the name of a blank node, the same each time.
+// issue returns the name of a blank node: the same on each call.
 func (i *issuer) issue(identifier string) string {
 	name, ok := i.issued[identifier]
 	if !ok {

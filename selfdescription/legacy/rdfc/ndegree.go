@@ -6,15 +6,14 @@ import (
 	"strings"
 )
 
-// path is a way through blank nodes, as a text or its hash, and the names that were
-// given to them on it.
+// path is a way through blank nodes, as a text or its hash, and the names given to them on it.
 type path struct {
 	text   string
 	issuer *issuer
 }
 
-// hashNDegree hashes a blank node by those that it is connected with, and those by
-// theirs, in the order that gives the least path (RDFC-1.0, 4.8).
+// hashNDegree hashes a blank node by its neighbours, and those by theirs, in the order that
+// gives the least path (RDFC-1.0, 4.8).
 func (c *canonicalization) hashNDegree(identifier string, names *issuer) (path, error) {
 	related, err := c.related(identifier, names)
 	if err != nil {
@@ -33,8 +32,8 @@ func (c *canonicalization) hashNDegree(identifier string, names *issuer) (path, 
 	return path{text: hash(data.String()), issuer: names}, nil
 }
 
-// related are the blank nodes that a blank node shares quads with, by what hash their
-// connection has.
+// related returns the blank nodes that a blank node shares quads with, by the hash of their
+// connection.
 func (c *canonicalization) related(identifier string, names *issuer) (map[string][]string, error) {
 	related := map[string][]string{}
 	for _, q := range c.quads[identifier] {
@@ -69,11 +68,11 @@ func (c *canonicalization) hashRelated(related string, q Quad, names *issuer, po
 	return hash(input)
 }
 
-// shortest is the least of the paths through blank nodes in any order.
+// shortest returns the least of the paths through blank nodes in any order.
 func (c *canonicalization) shortest(identifiers []string, names *issuer) (path, error) {
 	var chosen path
 	for order := range permutations(identifiers) {
-		// A permutation costs what is copied for it, too.
+		// A permutation also costs the names that are copied for it.
 		if err := c.spend(1 + len(order) + len(names.order)/8); err != nil {
 			return path{}, err
 		}
@@ -88,8 +87,8 @@ func (c *canonicalization) shortest(identifiers []string, names *issuer) (path, 
 	return chosen, nil
 }
 
-// walk is the path through blank nodes in an order. Its issuer is nil if it cannot be
-// less than best.
+// walk returns the path through blank nodes in an order. Its issuer is nil if the path cannot
+// be less than best.
 func (c *canonicalization) walk(order []string, names *issuer, best string) (path, error) {
 	var text strings.Builder
 	worse := func() bool {
@@ -123,7 +122,8 @@ func (c *canonicalization) walk(order []string, names *issuer, best string) (pat
 	return path{text: text.String(), issuer: names}, nil
 }
 
-// permutations of a list, which is not changed. Each is valid until the next.
+// permutations yields all permutations of a list, which is not changed. Each is valid until the
+// next.
 func permutations(list []string) func(yield func([]string) bool) {
 	return func(yield func([]string) bool) {
 		order := slices.Clone(list)

@@ -10,7 +10,7 @@ import (
 // Kind is the kind of a Term.
 type Kind int
 
-// Kinds of terms. None, the zero value, is that of the default graph's name.
+// Kinds of terms. None, the zero value, is the name of the default graph.
 const (
 	None Kind = iota
 	IRI
@@ -46,8 +46,7 @@ var (
 	languageForm = regexp.MustCompile(`^[a-zA-Z]+(-[a-zA-Z0-9]+)*$`)
 )
 
-// check refuses quads that are not RDF. What passes can be written in N-Quads without
-// running into what follows it.
+// check refuses quads that are not RDF. A quad that passes is unambiguous in N-Quads.
 func (q Quad) check() error {
 	for _, position := range []struct {
 		name  string
@@ -88,8 +87,8 @@ func (t Term) check(kinds []Kind) error {
 	return nil
 }
 
-// write appends the quad to b as a line of canonical N-Quads (RDFC-1.0, appendix A),
-// with the names for blank nodes that name gives.
+// write appends the quad to b as a line of canonical N-Quads (RDFC-1.0, appendix A), with blank
+// nodes named by name.
 func (q Quad) write(b *strings.Builder, name func(identifier string) string) {
 	for _, t := range [...]Term{q.Subject, q.Predicate, q.Object, q.Graph} {
 		switch t.Kind {
