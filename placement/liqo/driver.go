@@ -20,22 +20,22 @@ import (
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
-// Driver delivers instances over peerings. It keeps no state and is safe for concurrent use.
-// Where a placement has no peering, it delivers as kube.Driver does.
+// Driver delivers instances over peerings. It keeps no state and is safe for concurrent use. A
+// placement without a peering is delivered by kube.Driver.
 type Driver struct {
-	// Namespaces delivers those that instances have on clusters.
+	// Namespaces delivers the namespaces of instances.
 	Namespaces *kube.Driver
 	// Client of the hub; its reads may come from a cache.
 	Client client.Client
 	// Live reads the hub without a cache.
 	Live client.Reader
-	// Selectable labels go to virtual nodes.
+	// Selectable labels are copied to virtual nodes.
 	Selectable Selectable
 }
 
 var _ placement.Driver = (*Driver)(nil)
 
-// route is the way of one placement to the consumer's own cluster.
+// route is the way from the consumer's own cluster to the chosen cluster of one placement.
 type route struct {
 	*Driver
 	placement.Delivery
@@ -53,7 +53,7 @@ func (d *Driver) route(delivery placement.Delivery) *route {
 	return &route{Driver: d, Delivery: delivery, PlacementPeering: delivery.Placement.Peering, peerings: legs(&delivery.Placement)}
 }
 
-// legs are the peerings of a placement, the one with the chosen cluster first.
+// legs returns the peerings of a placement, the one with the chosen cluster first.
 func legs(p *v1alpha1.Placement) []leg {
 	all := []leg{{nodeHolder(p.Peering), p.Cluster, placement.ModulesFor(p.Peering.Node != "")}}
 	if p.Peering.Hub != "" {
@@ -62,12 +62,12 @@ func legs(p *v1alpha1.Placement) []leg {
 	return all
 }
 
-// Takes tells whether an instance needs the peering of two member clusters.
+// Takes reports whether an instance needs the peering of two member clusters.
 func Takes(instance *v1alpha1.ServiceInstance, consumer, provider string) bool {
 	return takes(instance, "", consumer, provider)
 }
 
-// takes is Takes, without the placement on one cluster.
+// takes is Takes, except for the placement on one cluster.
 func takes(instance *v1alpha1.ServiceInstance, but, consumer, provider string) bool {
 	return slices.ContainsFunc(placementsOf(instance), func(p *v1alpha1.Placement) bool {
 		return p.Peering != nil && p.Cluster != but && slices.ContainsFunc(legs(p), func(l leg) bool {
@@ -76,8 +76,9 @@ func takes(instance *v1alpha1.ServiceInstance, but, consumer, provider string) b
 	})
 }
 
-// Deliver makes the clusters be peered as the placement says and, where it has a node, gives
-// the consumer's cluster or the hub one that has what is reserved.
+// Deliver peers the clusters as the placement says and, if it has a node, gives the consumer's
+// cluster or the hub a virtual node with the reserved resources. It is idempotent, and returns
+// *placement.PendingError while Liqo is not done.
 func (d *Driver) Deliver(ctx context.Context, delivery placement.Delivery) error {
 	if delivery.Placement.Peering == nil {
 		return d.Namespaces.Deliver(ctx, delivery)
@@ -90,7 +91,7 @@ func (d *Driver) Deliver(ctx context.Context, delivery placement.Delivery) error
 }
 
 func (r *route) deliver(ctx context.Context) error {
-	// All at once: the network to the hub needs not wait for that behind it.
+	// All at once: the peering with the hub need not wait for the one behind it.
 	var failures []error
 	for _, l := range r.peerings {
 		failures = append(failures, r.ensurePeering(ctx, l))
@@ -133,8 +134,8 @@ func (r *route) deliver(ctx context.Context) error {
 	return provider.letIn(ctx, tenant.Of(provider.connection, r.Namespaces.Hub, r.Instance))
 }
 
-// onHub is the delivery of the instance's namespace on the hub, with what is reserved on all
-// clusters behind it.
+// onHub returns the delivery of the instance's namespace on the hub, with the sum of the
+// reservations on all clusters behind it.
 func (r *route) onHub() placement.Delivery {
 	sum := corev1.ResourceList{}
 	for _, p := range placementsIn(r.Instance) {
@@ -149,7 +150,8 @@ func (r *route) onHub() placement.Delivery {
 	return placement.Delivery{Instance: r.Instance, Placement: v1alpha1.Placement{Cluster: r.Hub, Reserved: sum}}
 }
 
-// placementsIn are those of the decision in hand or, without one, of what is delivered.
+// placementsIn returns the placements of the current decision or, if there is none, of the
+// delivered one.
 func placementsIn(instance *v1alpha1.ServiceInstance) []v1alpha1.Placement {
 	if d := instance.Status.Decision; d != nil {
 		return d.Placements
@@ -160,7 +162,8 @@ func placementsIn(instance *v1alpha1.ServiceInstance) []v1alpha1.Placement {
 	return nil
 }
 
-// first is the first error, but one that is not just a wait before those that are.
+// first returns the first error that is not just a wait (*placement.PendingError); if there is
+// none, the first error.
 func first(errs ...error) error {
 	for _, err := range errs {
 		if pending := (*placement.PendingError)(nil); err != nil && !errors.As(err, &pending) {
@@ -175,7 +178,7 @@ func first(errs ...error) error {
 	return nil
 }
 
-// ensurePeering makes the Peering of a leg and returns nil once it is ready.
+// ensurePeering creates the Peering of a leg and returns nil once it is ready.
 func (d *Driver) ensurePeering(ctx context.Context, l leg) error {
 	peering := &v1alpha1.Peering{}
 	key := client.ObjectKey{Namespace: d.Namespaces.Connections.Namespace, Name: v1alpha1.PeeringName(l.consumer, l.provider)}
@@ -229,7 +232,7 @@ func (d *Driver) read(ctx context.Context, hub client.Reader, l leg) (*v1alpha1.
 	return peering, nil
 }
 
-// sides are the two clusters of a leg whose peering is ready.
+// sides returns the two clusters of a leg, whose Liqo identities are known.
 func (d *Driver) sides(ctx context.Context, l leg) (consumer, provider *side, err error) {
 	peering, err := d.read(ctx, d.Live, l)
 	if err != nil {
@@ -249,7 +252,7 @@ func (d *Driver) sides(ctx context.Context, l leg) (consumer, provider *side, er
 	return consumer, provider, nil
 }
 
-// Observe returns nil while what was delivered is as it should be. It writes nothing.
+// Observe returns nil while everything is as it was delivered. It writes nothing.
 func (d *Driver) Observe(ctx context.Context, delivery placement.Delivery) error {
 	if delivery.Placement.Peering == nil {
 		return d.Namespaces.Observe(ctx, delivery)
@@ -297,11 +300,11 @@ func why(c *metav1.Condition) string {
 	return c.Message
 }
 
-// Remove takes back what was delivered: the extension of namespaces first, then the namespace,
+// Remove removes what was delivered: first the extension of the namespace, then the namespace,
 // then the node, and last the peerings that no other instance needs. It returns nil only when
-// nothing is left of them.
+// all of them are gone.
 func (d *Driver) Remove(ctx context.Context, delivery placement.Delivery) error {
-	// Removals name the cluster only.
+	// The delivery of a removal names only the cluster.
 	known := false
 	for _, p := range placementsOf(delivery.Instance) {
 		if p.Cluster == delivery.Placement.Cluster && p.Peering != nil {
@@ -341,9 +344,9 @@ func (r *route) remove(ctx context.Context) error {
 	return first(failures...)
 }
 
-// removeNamespace removes the instance's namespace where it is: on the chosen cluster, on the
-// hub or on the consumer's own. On the latter two it is shared by all of the instance's
-// placements, and stays until the last of them goes: it only extends to fewer clusters.
+// removeNamespace removes the instance's namespace from the chosen cluster, the hub or the
+// consumer's own cluster. On the latter two all of the instance's placements share it. It stays
+// there until the last of them goes, and only extends to fewer clusters.
 func (r *route) removeNamespace(ctx context.Context) error {
 	if r.Node == "" {
 		return r.Namespaces.Remove(ctx, r.Delivery)
@@ -365,9 +368,9 @@ func (r *route) removeNamespace(ctx context.Context) error {
 	}
 	stays := r.Instance.DeletionTimestamp.IsZero() && len(r.others(inForce(r.Instance))) > 0
 	switch {
-	case stays && standing == tenant.Held: // it waits for nothing: the node that goes is drained
+	case stays && standing == tenant.Held: // no need to wait: Liqo drains the node that is removed
 		return r.extendTo(ctx, on, t, r.others(placementsOf(r.Instance)))
-	case stays: // those that need it make it anew
+	case stays: // the remaining placements create it anew
 		return nil
 	case standing == tenant.Held:
 		if err := on.withdraw(ctx, t); err != nil {
@@ -377,8 +380,8 @@ func (r *route) removeNamespace(ctx context.Context) error {
 	return t.Remove(ctx)
 }
 
-// removeNode needs to know who the provider is, which the peering says; without one there is
-// no node.
+// removeNode deletes the virtual node. It needs the provider's identity from the Peering;
+// without it there is no node.
 func (r *route) removeNode(ctx context.Context, on *side) error {
 	peering, err := r.read(ctx, r.Live, r.peerings[0])
 	if apierrors.IsNotFound(err) || err == nil && peering.Status.Provider == nil {
@@ -398,8 +401,8 @@ func (r *route) removeNode(ctx context.Context, on *side) error {
 	return on.removeNode(ctx, r.Node)
 }
 
-// release lets a peering go that no other instance needs, and waits until it is gone. An
-// instance that comes to need it meanwhile has it made anew.
+// release deletes a peering that no other instance needs, and waits until it is gone. An
+// instance that needs it in the meantime creates it anew.
 func (r *route) release(ctx context.Context, l leg) error {
 	peering, err := r.read(ctx, r.Live, l)
 	if apierrors.IsNotFound(err) {
@@ -426,11 +429,12 @@ func (r *route) release(ctx context.Context, l leg) error {
 	}
 }
 
-// neededByOthers tells whether another placement, of this instance or of another one, takes
-// the peering.
+// neededByOthers reports whether another placement, of this instance or another, needs the
+// peering.
 func (r *route) neededByOthers(ctx context.Context, l leg) (bool, error) {
 	var instances v1alpha1.ServiceInstanceList
-	// They are only read: a copy of each would cost more than all the rest.
+	// The instances are only read, so they are not copied: that would cost more than all the
+	// rest.
 	err := r.Client.List(ctx, &instances, client.InNamespace(r.Namespaces.Connections.Namespace), client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return false, fmt.Errorf("list service instances: %w", err)

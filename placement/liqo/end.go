@@ -19,8 +19,8 @@ import (
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
-// end removes what the peering has made, in the order in which it depends on each other, and
-// then lets it go. Clusters that have left the inventory are not waited for.
+// end removes everything that the peering has created, dependent objects first, and then
+// removes the finalizer. It does not wait for clusters that have left the inventory.
 func (r *Peerings) end(ctx context.Context, peering *v1alpha1.Peering) error {
 	if !controllerutil.ContainsFinalizer(peering, v1alpha1.Finalizer) {
 		return nil
@@ -77,7 +77,8 @@ func (r *Peerings) dismantle(ctx context.Context, peering *v1alpha1.Peering) err
 	return nil
 }
 
-// reopen connects to a side of a peering that ends; nil where there is nothing for Sluice to do.
+// reopen connects to a side of a peering that ends. It returns nil if there is nothing for
+// Sluice to remove there.
 func (r *Peerings) reopen(ctx context.Context, name string, own, remote *v1alpha1.LiqoNetwork) (*side, error) {
 	s, err := open(ctx, r.Connections, r.Hub, name)
 	if member.IsUnknown(err) || err == nil && s.joined() != nil {
@@ -92,7 +93,8 @@ func (r *Peerings) reopen(ctx context.Context, name string, own, remote *v1alpha
 		return nil, err
 	}
 	if standing == tenant.Gone {
-		// All there may be left is what Liqo knows of the other one, unless somebody else peers the two.
+		// Only Liqo's ForeignCluster of the other cluster may remain, unless somebody else has peered
+		// the two.
 		err := s.Get(ctx, client.ObjectKey{Name: s.namespace()}, &corev1.Namespace{})
 		if apierrors.IsNotFound(err) {
 			err = s.forget(ctx)
@@ -103,9 +105,9 @@ func (r *Peerings) reopen(ctx context.Context, name string, own, remote *v1alpha
 	return s, nil
 }
 
-// surrender gives back the resources that the consumer has from the provider, then its identity
-// there. Slices are gone by now unless somebody else has made some. Those that the provider has
-// from the consumer, where the two are peered both ways, are not this peering's.
+// surrender deletes the consumer's slices from the provider, then the Secret with its identity
+// there. Normally no slices are left by now, except those that somebody else has created. If
+// the two are peered both ways, slices of the other direction are not touched.
 func (s *side) surrender(ctx context.Context) error {
 	if s.ending {
 		return nil
@@ -116,7 +118,7 @@ func (s *side) surrender(ctx context.Context) error {
 	}
 	for i := range slices.Items {
 		if slices.Items[i].Labels[consts.ReplicationStatusLabel] == "true" {
-			continue // the other cluster's, where the two are peered the other way round as well
+			continue // the other cluster's, if the two are peered in the other direction as well
 		}
 		if err := s.gone(ctx, slices.Items[i].Name, &authv1beta1.ResourceSlice{}); err != nil {
 			return err
@@ -140,8 +142,8 @@ func (s *side) removeNamespace(ctx context.Context) error {
 	return s.pending("delete namespace "+s.namespace(), "")
 }
 
-// forget removes the ForeignCluster, which Liqo makes and never removes. It goes last, as Liqo
-// makes it anew for anything that names the other cluster.
+// forget deletes the ForeignCluster, which Liqo creates and never deletes. It comes last,
+// because Liqo creates it anew for any object that names the other cluster.
 func (s *side) forget(ctx context.Context) error {
 	foreign := &liqov1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: s.remote.ClusterID}}
 	err := s.Delete(ctx, foreign)

@@ -11,28 +11,29 @@ import (
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
-// behindHub is how the hub's namespaces are extended.
+// behindHub is the offloading of the hub's namespaces.
 var behindHub = v1alpha1.Offloading{Mapping: "DefaultName", Pods: "Remote"}
 
-// extends tells whether a namespace extends to the node of a placement.
+// extends reports whether a namespace extends to the node of a placement.
 func extends(p *v1alpha1.PlacementPeering) bool {
 	return p.Node != "" && (p.Hub != "" || p.Offloading != nil)
 }
 
-// sharing are those placements of the instance whose nodes are where this one's is, and that
-// its namespace there extends to.
+// sharing returns the placements whose nodes are on the same cluster as this one's, and to
+// which the instance's namespace there extends.
 func (r *route) sharing(placements []*v1alpha1.Placement) []*v1alpha1.Placement {
 	return slices.DeleteFunc(placements, func(p *v1alpha1.Placement) bool {
 		return p.Peering == nil || !extends(p.Peering) || nodeHolder(p.Peering) != nodeHolder(r.PlacementPeering)
 	})
 }
 
-// others are those that share the namespace, but for this one's cluster.
+// others returns the placements of sharing, without those on this placement's cluster.
 func (r *route) others(placements []*v1alpha1.Placement) []*v1alpha1.Placement {
 	return slices.DeleteFunc(r.sharing(placements), func(p *v1alpha1.Placement) bool { return p.Cluster == r.Placement.Cluster })
 }
 
-// extend extends the instance's namespace on the cluster that has its nodes, and waits.
+// extend extends the instance's namespace on the cluster that has its nodes, and waits until it
+// is done.
 func (r *route) extend(ctx context.Context, on *side, t *tenant.Tenant) error {
 	if err := r.extendTo(ctx, on, t, r.sharing(placementsOf(r.Instance))); err != nil {
 		return err
@@ -40,7 +41,7 @@ func (r *route) extend(ctx context.Context, on *side, t *tenant.Tenant) error {
 	return on.extended(ctx, t)
 }
 
-// extendTo extends it to the clusters of some placements, and to no others.
+// extendTo extends the namespace to the clusters of some placements, and to no others.
 func (r *route) extendTo(ctx context.Context, on *side, t *tenant.Tenant, placements []*v1alpha1.Placement) error {
 	extension, err := r.extension(ctx, on, t, placements)
 	if err != nil {
@@ -49,14 +50,15 @@ func (r *route) extendTo(ctx context.Context, on *side, t *tenant.Tenant, placem
 	return on.extend(ctx, extension)
 }
 
-// extension is that of the instance's namespace to the clusters of some of its placements, as
-// far as they are peered; the first says how.
+// extension returns the offloading of the instance's namespace to the clusters of some of its
+// placements, as far as they are peered. The first placement determines the mapping and the
+// pods.
 func (r *route) extension(ctx context.Context, on *side, t *tenant.Tenant, placements []*v1alpha1.Placement) (*offloadingv1beta1.NamespaceOffloading, error) {
 	how := behindHub
 	if p := placements[0].Peering; p.Hub == "" {
 		how = *p.Offloading
 	}
-	var clusters, to []string // the decision in hand and the one in force have most in common
+	var clusters, to []string // the current and the delivered decision have most clusters in common
 	for _, p := range placements {
 		clusters = append(clusters, p.Cluster)
 	}
@@ -75,8 +77,8 @@ func (r *route) extension(ctx context.Context, on *side, t *tenant.Tenant, place
 	return on.extension(t, how, slices.Compact(to)), nil
 }
 
-// observeExtension returns nil while the namespace extends to where it should. While the
-// instance leaves a cluster, that may be among them or not.
+// observeExtension returns nil while the namespace extends to the right clusters. While the
+// instance leaves a cluster, that cluster may be among them or not.
 func (r *route) observeExtension(ctx context.Context, on *side, t *tenant.Tenant) error {
 	if len(r.Instance.Status.Left) == 0 {
 		extension, err := r.extension(ctx, on, t, r.sharing(placementsOf(r.Instance)))

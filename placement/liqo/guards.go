@@ -24,22 +24,23 @@ const (
 	remove = admissionregistrationv1.Delete
 )
 
-// remoteNamespaces are those that Liqo makes at a provider for the pods of another cluster. It
-// labels them with that cluster's ID, as it does tenant namespaces, which hold its gateways.
+// remoteNamespaces selects the namespaces that Liqo creates at a provider for another cluster's
+// pods. Liqo labels them with that cluster's ID, as it does tenant namespaces, which hold its
+// gateways.
 func remoteNamespaces() *kube.Where {
 	return admissionregistrationv1ac.MatchResources().WithNamespaceSelector(metav1ac.LabelSelector().WithMatchExpressions(
 		metav1ac.LabelSelectorRequirement().WithKey(consts.RemoteClusterID).WithOperator("Exists"),
 		metav1ac.LabelSelectorRequirement().WithKey(consts.TenantNamespaceLabel).WithOperator("DoesNotExist"),
-		// The consumer's own namespaces of Sluice's have guards of their own.
+		// The consumer's own namespaces made by Sluice have other guards.
 		metav1ac.LabelSelectorRequirement().WithKey(v1alpha1.LabelHub).WithOperator("DoesNotExist")))
 }
 
-// consumers is the CEL expression of whether a request comes by a virtual kubelet, which is in
-// the group of its cluster's ID.
+// consumers is the CEL expression that is true if a request comes from a virtual kubelet, which
+// is in the group of its cluster's ID.
 const consumers = "namespaceObject.metadata.?labels['" + consts.RemoteClusterID + "'].orValue('') in request.userInfo.?groups.orValue([])"
 
-// Guards are the admission policies of a cluster that sells over Liqo. account is the namespace
-// of Sluice's ServiceAccount there.
+// Guards returns the admission policies of a cluster that sells over Liqo. account is the
+// namespace of Sluice's ServiceAccount there.
 func Guards(account string) []tenant.Object {
 	shadow := func(resource string, operations ...admissionregistrationv1.OperationType) *kube.What {
 		return kube.Matching(offloadingGroup, offloadingv1beta1.SchemeGroupVersion.Version, resource, operations...)
@@ -57,8 +58,9 @@ func Guards(account string) []tenant.Object {
 		shadow("shadowpods", create, change).WithResources("shadowendpointslices"))...)
 }
 
-// isolatedFirst refuses what runs pods until the namespace has its NetworkPolicy, so that none
-// ever runs without. The policy's parameter is that object: without it, requests are denied.
+// isolatedFirst denies objects that run pods until the namespace has its NetworkPolicy, so that
+// no pod ever runs without it. That NetworkPolicy is the policy's parameter: requests without
+// it are denied.
 func isolatedFirst(what ...*kube.What) []tenant.Object {
 	const name = "sluice-liqo-isolated-first"
 	return []tenant.Object{
@@ -75,8 +77,8 @@ func isolatedFirst(what ...*kube.What) []tenant.Object {
 	}
 }
 
-// exposurePolicy keeps what consumers write out of the provider's own network, its nodes' ports,
-// load balancers, addresses and Ingress controllers, and out of its events.
+// exposurePolicy denies consumers the provider's node ports, load balancers, external addresses
+// and Ingress controllers, and writing its events.
 func exposurePolicy() []tenant.Object {
 	return kube.Policy("sluice-liqo-exposure",
 		admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
@@ -86,7 +88,7 @@ func exposurePolicy() []tenant.Object {
 				kube.Matching("", "v1", "events", create, change),
 				kube.Matching("networking.k8s.io", "v1", "ingresses", create, change))).
 			WithValidations(
-				// A quota does not count them.
+				// A quota does not count events.
 				kube.Validation("request.resource.resource != 'events' || !("+consumers+")",
 					"events are the provider's to write"),
 				kube.Validation("request.resource.resource != 'services' || dyn(object).spec.?type.orValue('ClusterIP') == 'ClusterIP'",
@@ -98,8 +100,8 @@ func exposurePolicy() []tenant.Object {
 		remoteNamespaces())
 }
 
-// ownWritesPolicy keeps what Sluice may write outside of its own namespaces to those of Liqo's
-// where consumers' pods run.
+// ownWritesPolicy limits Sluice's writes outside of its own namespaces to those of Liqo's
+// namespaces in which consumers' pods run.
 func ownWritesPolicy(account string) []tenant.Object {
 	return kube.Policy("sluice-liqo-own-writes",
 		admissionregistrationv1ac.ValidatingAdmissionPolicySpec().

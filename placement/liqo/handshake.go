@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// nonceSecret is where Liqo's own tool keeps the nonce.
+	// nonceSecret is the Secret in which Liqo's own tool keeps the nonce.
 	nonceSecret = "liqo-nonce"
-	// nonceSize is how many random bytes Liqo takes.
+	// nonceSize is the number of random bytes that Liqo generates.
 	nonceSize = 64
 )
 
-// nonce is what the other cluster is to sign, which Liqo makes up.
+// nonce returns the nonce that the other cluster must sign. Liqo generates it.
 func (s *side) nonce(ctx context.Context) ([]byte, error) {
 	secret := &corev1.Secret{ObjectMeta: s.meta(nonceSecret)}
 	secret.Labels[consts.NonceSecretLabelKey] = "true"
@@ -43,8 +43,9 @@ func (s *side) nonce(ctx context.Context) ([]byte, error) {
 	return now.Data[consts.NonceSecretField], nil
 }
 
-// prove signs the nonce of a provider with the key that this cluster's Liqo has, and asks for a
-// certificate for that key. It needs the rights of an administrator, on whose machine the key stays.
+// prove signs the nonce of a provider with the key of this cluster's Liqo, and requests a
+// certificate for that key. It needs the rights of an administrator; the key stays on the
+// administrator's machine.
 func (s *side) prove(ctx context.Context, nonce []byte) (*v1alpha1.LiqoHandshake, error) {
 	key, public, err := authentication.GetClusterKeys(ctx, s.Client, s.liqoNamespace())
 	if err != nil {
@@ -60,8 +61,8 @@ func (s *side) prove(ctx context.Context, nonce []byte) (*v1alpha1.LiqoHandshake
 	return proof, nil
 }
 
-// verified returns nil if a handshake is the other cluster's, as Liqo will look at it: it only
-// keeps quiet about those that are not.
+// verified returns nil if a handshake is the other cluster's, by the same checks as Liqo's.
+// Liqo only ignores a wrong one silently.
 func (s *side) verified(nonce []byte, proof *v1alpha1.LiqoHandshake) error {
 	refused := func(why string) error {
 		return &placement.RefusedError{
@@ -86,9 +87,9 @@ func (s *side) verified(nonce []byte, proof *v1alpha1.LiqoHandshake) error {
 	return nil
 }
 
-// shakeHands has the provider's Liqo verify a joined consumer's key, hands the identity that it
-// issues to the consumer's Liqo, which alone has the key, and returns when it ends. Both renew
-// it between them.
+// shakeHands lets the provider's Liqo verify a joined consumer's key, gives the identity that
+// it issues to the consumer's Liqo, which alone has the key, and returns when the identity
+// ends. The two Liqos renew it between them.
 func shakeHands(ctx context.Context, consumer, provider *side) (*metav1.Time, error) {
 	proof := consumer.joined().Handshake
 	if proof == nil {
@@ -125,7 +126,8 @@ func shakeHands(ctx context.Context, consumer, provider *side) (*metav1.Time, er
 	if issued == nil || len(issued.SignedCRT) == 0 {
 		return nil, provider.pending("Tenant "+tenant.Name, "Liqo has not signed its certificate yet")
 	}
-	// Where the provider's API server is reached, Sluice knows better than its Liqo.
+	// The address of the provider's API server comes from Sluice, which knows it better than
+	// the provider's Liqo.
 	asks := *issued
 	asks.APIServer, asks.CA = provider.connection.ConsumerServer, provider.connection.CAData
 	identity := &authv1beta1.Identity{
@@ -144,7 +146,7 @@ func shakeHands(ctx context.Context, consumer, provider *side) (*metav1.Time, er
 	return endOf(issued.SignedCRT)
 }
 
-// endOf is when a certificate, PEM, ends.
+// endOf returns when a certificate in PEM ends.
 func endOf(certificate []byte) (*metav1.Time, error) {
 	block, _ := pem.Decode(certificate)
 	if block == nil {

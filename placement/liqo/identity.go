@@ -27,17 +27,21 @@ import (
 const (
 	// PeerRole is the ClusterRole of consumers' identities in their tenant namespaces.
 	PeerRole = "sluice-liqo-peer"
-	// identityLifetime is asked for; a token is renewed when half of what it got is over.
+	// identityLifetime is requested for tokens. A token is renewed at half of the lifetime that
+	// was granted.
 	identityLifetime = 24 * time.Hour
-	// annotationExpires and annotationRenew say when the token in a Secret ends and is renewed.
+	// annotationExpires and annotationRenew hold when the token in a Secret ends and when it is
+	// renewed.
 	annotationExpires = "sluice.dev/expires-at"
 	annotationRenew   = "sluice.dev/renew-at"
-	// annotationIssuer says for which account, and where: with another one, it is worth nothing.
+	// annotationIssuer holds the account and the server that issued the token. If they change,
+	// the token is useless.
 	annotationIssuer = "sluice.dev/issued-for"
 )
 
-// admit lets the other cluster ask this one for resources without Liqo's handshake, which only a
-// cluster that joins by invitation makes: Liqo's Tenant, and an account with PeerRole.
+// admit lets the other cluster request resources from this one without Liqo's handshake, which
+// only a cluster that joins by invitation does. It creates Liqo's Tenant, and an account with
+// PeerRole.
 func (s *side) admit(ctx context.Context) error {
 	crashpoint.Hit(crashBeforeTenant)
 	for _, o := range []object{
@@ -74,7 +78,7 @@ func (s *side) issue(ctx context.Context, lifetime time.Duration) (kubeconfig []
 	return kubeconfig, request.Status.ExpirationTimestamp.Time, err
 }
 
-// kubeconfig is the other cluster's, for its tenant namespace here.
+// kubeconfig returns the other cluster's kubeconfig for its tenant namespace here.
 func (s *side) kubeconfig(token string) ([]byte, error) {
 	const one = "provider"
 	return clientcmd.Write(clientcmdapi.Config{
@@ -87,8 +91,8 @@ func (s *side) kubeconfig(token string) ([]byte, error) {
 	})
 }
 
-// identitySecret is where Liqo looks for the identity by which it asks another cluster.
-// One that never ends has no times.
+// identitySecret returns the Secret in which Liqo finds the identity for requests to another
+// cluster. An identity that never ends has no times.
 func (s *side) identitySecret(kubeconfig []byte, issuer string, expires, renew time.Time) *corev1.Secret {
 	secret := &corev1.Secret{ObjectMeta: s.meta(s.identityName()), Data: map[string][]byte{consts.KubeconfigSecretField: kubeconfig}}
 	secret.Labels[consts.IdentityTypeLabelKey] = string(authv1beta1.ControlPlaneIdentityType)
@@ -142,7 +146,7 @@ func authenticate(ctx context.Context, consumer, provider *side, connections *me
 	return ptr.To(metav1.NewTime(expires)), err
 }
 
-// useJoined takes the identity from the answer to an invitation.
+// useJoined uses the identity in the answer to an invitation.
 func (s *side) useJoined(ctx context.Context, provider *side, connections *member.Connections) error {
 	kubeconfig, err := connections.Kubeconfig(ctx, v1alpha1.JoinedIdentity(provider.cluster))
 	if err != nil {
@@ -151,7 +155,7 @@ func (s *side) useJoined(ctx context.Context, provider *side, connections *membe
 	return s.apply(ctx, s.identitySecret(kubeconfig, "joined", time.Time{}, time.Time{}))
 }
 
-// dismiss takes the other cluster's identity back. It returns nil once nothing of it is left.
+// dismiss deletes the other cluster's identity. It returns nil once all of it is gone.
 func (s *side) dismiss(ctx context.Context) error {
 	if s.ending {
 		return nil
@@ -173,7 +177,7 @@ func (s *side) dismiss(ctx context.Context) error {
 	return nil
 }
 
-// object is one of Kubernetes.
+// object is a Kubernetes object.
 type object = client.Object
 
 func inNamespace(name string) client.ListOption { return client.InNamespace(name) }

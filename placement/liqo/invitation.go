@@ -27,32 +27,34 @@ import (
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
-// Kinds of the two documents by which a cluster joins whose owner shares no administrator's access.
+// Kinds of the two documents by which a cluster joins without its owner sharing an administrator's
+// access.
 const (
 	KindInvitation = "PeeringInvitation"
 	KindAnswer     = "PeeringAnswer"
 )
 
-// Invitation asks the owner of a cluster to make its side of a peering. It holds no secrets.
+// Invitation asks the owner of a cluster to set up its side of a peering. It holds no secrets.
 type Invitation struct {
 	metav1.TypeMeta `json:",inline"`
-	// Cluster is what the invited cluster is to be called, ClusterID who it is to Liqo.
+	// Cluster is the invited cluster's name in Sluice, ClusterID its ID in Liqo.
 	Cluster   string `json:"cluster"`
 	ClusterID string `json:"clusterID"`
-	// Role of the invited cluster: whether it provides for the one that invites, or consumes.
+	// Role of the invited cluster: provider or consumer for the inviting one.
 	Role v1alpha1.PeeringSide `json:"role"`
-	// Nonce is what a consumer signs that may ask for resources.
+	// Nonce is signed by a consumer to get the right to request resources.
 	Nonce []byte `json:"nonce,omitempty"`
-	// With is the member cluster that invites, Network who that is to Liqo, and Gateway where its
-	// gateway is called.
+	// With is the inviting member cluster, Network its identity in Liqo, and Gateway the address
+	// of its gateway.
 	With    string                  `json:"with"`
 	Network v1alpha1.LiqoNetwork    `json:"network"`
 	Gateway v1alpha1.GatewayAddress `json:"gateway"`
-	// Hub is the ID of the inviting Sluice, which labels what is made.
+	// Hub is the ID of the inviting Sluice, the label of all objects that are created.
 	Hub string `json:"hub"`
 }
 
-// InvitationOf is the invitation of a peering, or an error that says what it waits for.
+// InvitationOf returns the invitation of a peering. While it is not ready the error names what
+// is missing.
 func InvitationOf(peering *v1alpha1.Peering) (*Invitation, error) {
 	status, invited := &peering.Status, peering.Spec.Invited
 	if invited == nil {
@@ -72,47 +74,46 @@ func InvitationOf(peering *v1alpha1.Peering) (*Invitation, error) {
 	}, nil
 }
 
-// Answer is what the owner of a cluster sends back. It holds credentials: treat it as one.
+// Answer is the reply of the cluster's owner. It holds credentials: keep it secret.
 type Answer struct {
 	metav1.TypeMeta `json:",inline"`
 	// Cluster, With and Role are those of the invitation.
 	Cluster string               `json:"cluster"`
 	With    string               `json:"with"`
 	Role    v1alpha1.PeeringSide `json:"role"`
-	// Network is who the cluster is to Liqo, PublicKey its gateway's.
+	// Network is the cluster's identity in Liqo, PublicKey its gateway's key.
 	Network   v1alpha1.LiqoNetwork `json:"network"`
 	PublicKey []byte               `json:"publicKey"`
-	// Kubeconfig lets Sluice look at the cluster (JoinedRules), and judge what is asked of a
-	// provider (JudgeRules), or ask for a consumer (AskRules).
+	// Kubeconfig lets Sluice read the cluster (JoinedRules), and judge slices on a provider
+	// (JudgeRules) or request them for a consumer (AskRules).
 	Kubeconfig string `json:"kubeconfig"`
-	// Identity lets the inviting cluster ask a provider for resources (PeerRules).
+	// Identity lets the inviting cluster request resources from a provider (PeerRules).
 	Identity string `json:"identity,omitempty"`
-	// Handshake proves a consumer's key to the Liqo of the provider.
+	// Handshake proves a consumer's key to the provider's Liqo.
 	Handshake *v1alpha1.LiqoHandshake `json:"handshake,omitempty"`
 }
 
 const (
-	// acceptPatience bounds the wait for Liqo on the cluster that accepts.
+	// acceptPatience limits the wait for Liqo on the accepting cluster.
 	acceptPatience = 2 * time.Minute
 	// joinedRole is the Role of Sluice's account in the tenant namespace of a joined cluster.
 	joinedRole = "sluice-joined"
 )
 
-// AcceptOptions describe the cluster that accepts.
+// AcceptOptions describe the accepting cluster.
 type AcceptOptions struct {
-	// LiqoNamespace is where Liqo is installed there.
+	// LiqoNamespace is the namespace of Liqo there.
 	LiqoNamespace string
 	// Server is the URL at which Sluice and the inviting cluster reach the API server; empty means
 	// the administrator's.
 	Server string
-	// Progress is told what is being done.
+	// Progress is called with the current step.
 	Progress func(string)
 }
 
-// Accept makes a cluster's side of the peering that an invitation asks for, with its
-// administrator's credentials, and returns the answer. It is idempotent: accepted again, it
-// brings what is there up to date, with the same credentials. It blocks until Liqo has done
-// its part there, at most two minutes.
+// Accept sets up a cluster's side of the peering of an invitation, with its administrator's
+// credentials, and returns the answer. It is idempotent: a repeat updates the objects and keeps
+// the credentials. It blocks until Liqo has done its part there, at most two minutes.
 func Accept(ctx context.Context, admin *rest.Config, invitation *Invitation, o AcceptOptions) (*Answer, error) {
 	if err := invitation.validate(); err != nil {
 		return nil, err
@@ -168,8 +169,8 @@ func Accept(ctx context.Context, admin *rest.Config, invitation *Invitation, o A
 	return answer, err
 }
 
-// validate looks at what decides over what is given away: whatever the nonce is, the cluster's
-// key signs it.
+// validate checks the fields that affect which rights are granted. The nonce must have the form
+// of Liqo's nonces, because the cluster's key signs it.
 func (i *Invitation) validate() error {
 	if i.Role != v1alpha1.SideProvider && i.Role != v1alpha1.SideConsumer {
 		return fmt.Errorf("invitation: role %q: want %s or %s", i.Role, v1alpha1.SideProvider, v1alpha1.SideConsumer)
@@ -186,7 +187,7 @@ func (i *Invitation) validate() error {
 	return nil
 }
 
-// adminSide is the side of a cluster whose administrator acts.
+// adminSide returns the side of a cluster, with its administrator's credentials.
 func adminSide(admin *rest.Config, invitation *Invitation, liqoNamespace string) (*side, error) {
 	c, err := client.New(admin, client.Options{Scheme: names.Scheme})
 	if err != nil {
@@ -202,23 +203,24 @@ func adminSide(admin *rest.Config, invitation *Invitation, liqoNamespace string)
 	return s, nil
 }
 
-// joinedManifest is what Sluice gets on a cluster that has joined: its account may look
-// anywhere, and isolate consumers' pods at a provider. What else it may write is in one
-// namespace (inTenantNamespace).
+// joinedManifest is what Sluice gets on a cluster that has joined: its account may read
+// everything that JoinedRules lists, and isolate consumers' pods at a provider. All its other
+// writes are in one namespace (inTenantNamespace).
 func joinedManifest(provides bool) kube.ManifestOptions {
 	o := kube.ManifestOptions{
 		Rules: JoinedRules(), TenantRules: []rbacv1.PolicyRule{},
-		WithoutAdmissionPolicies: true, // the account makes nothing that they would guard
+		WithoutAdmissionPolicies: true, // they would guard namespaces that this account cannot create
 	}
 	if provides {
-		// The guards before the powers.
+		// Guards before powers.
 		o.Powers = append(Guards(kube.DefaultNamespace), rbacv1ac.ClusterRole(PeerRole).WithRules(kube.ApplyRules(PeerRules())...))
 		o.Powers = append(o.Powers, isolationPowers(kube.DefaultNamespace)...)
 	}
 	return o
 }
 
-// inTenantNamespace is what Sluice may do in the tenant namespace of a cluster that has joined.
+// inTenantNamespace returns what Sluice may do in the tenant namespace of a cluster that has
+// joined.
 func inTenantNamespace(invitation *Invitation) []rbacv1.PolicyRule {
 	switch {
 	case invitation.Role == v1alpha1.SideProvider:
@@ -229,7 +231,7 @@ func inTenantNamespace(invitation *Invitation) []rbacv1.PolicyRule {
 	return NetworkRules()
 }
 
-// giveRights gives Sluice's account rights in the tenant namespace.
+// giveRights gives rights in the tenant namespace to Sluice's account.
 func (s *side) giveRights(ctx context.Context, rules []rbacv1.PolicyRule) error {
 	err := s.apply(ctx, &rbacv1.Role{ObjectMeta: s.meta(joinedRole), Rules: rules})
 	if err != nil {
@@ -242,7 +244,7 @@ func (s *side) giveRights(ctx context.Context, rules []rbacv1.PolicyRule) error 
 	})
 }
 
-// callUntilKeyed makes the network of this side, and waits for the key of its gateway.
+// callUntilKeyed sets up the network of this side, and waits for the key of its gateway.
 func (s *side) callUntilKeyed(ctx context.Context, gateway v1alpha1.GatewayAddress) (key []byte, err error) {
 	endpoint := &networkingv1beta1.EndpointStatus{Addresses: gateway.Addresses, Port: gateway.Port, Protocol: ptr.To(corev1.ProtocolUDP)}
 	err = s.until(ctx, func(ctx context.Context) error {
@@ -258,7 +260,7 @@ func (s *side) callUntilKeyed(ctx context.Context, gateway v1alpha1.GatewayAddre
 	return key, s.trust(ctx, gateway.PublicKey)
 }
 
-// until repeats do while it waits for something, for acceptPatience at most.
+// until repeats do while it returns *placement.PendingError, for at most acceptPatience.
 func (s *side) until(ctx context.Context, do func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, often, acceptPatience, true, func(ctx context.Context) (bool, error) {
@@ -274,8 +276,8 @@ func (s *side) until(ctx context.Context, do func(context.Context) error) error 
 	return err
 }
 
-// lastingIdentity is the inviting cluster's, by a token that lasts until its Secret is deleted:
-// Sluice has no right to renew it here.
+// lastingIdentity returns the inviting cluster's kubeconfig, with a token that lasts until its
+// Secret is deleted: Sluice has no right to renew it here.
 func (s *side) lastingIdentity(ctx context.Context) (string, error) {
 	secret := &corev1.Secret{ObjectMeta: s.meta(PeerRole), Type: corev1.SecretTypeServiceAccountToken}
 	secret.Annotations = map[string]string{corev1.ServiceAccountNameKey: PeerRole}
@@ -298,8 +300,9 @@ func (s *side) lastingIdentity(ctx context.Context) (string, error) {
 	return string(kubeconfig), err
 }
 
-// Leave takes back what Accept has made. What the other cluster has there goes with it: leave
-// when its peering has ended, or to end it. It blocks until nothing is left, at most two minutes.
+// Leave removes everything that Accept has created, and with it the other cluster's objects
+// there. Call it when the peering has ended, or to end it. It blocks until everything is gone, at
+// most two minutes.
 func Leave(ctx context.Context, admin *rest.Config, invitation *Invitation, liqoNamespace string) error {
 	s, err := adminSide(admin, invitation, liqoNamespace)
 	if err != nil {
@@ -315,7 +318,7 @@ func Leave(ctx context.Context, admin *rest.Config, invitation *Invitation, liqo
 	})
 }
 
-// createNamespace makes the tenant namespace.
+// createNamespace creates the tenant namespace.
 func (s *side) createNamespace(ctx context.Context) error {
 	standing, err := s.standing(ctx)
 	if err != nil || standing == tenant.Held {

@@ -22,11 +22,12 @@ import (
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
-// isolationName is the NetworkPolicy's and the ResourceQuota's in the namespaces that Liqo makes
-// at a provider, and that of the ClusterRole by which Sluice may put them there.
+// isolationName is the name of the NetworkPolicy and the ResourceQuota in the namespaces that
+// Liqo creates at a provider, and of the ClusterRole that lets Sluice write them.
 const isolationName = "sluice-isolation"
 
-// isolationPowers let Sluice's account write NetworkPolicies and quotas; ownWritesPolicy says where.
+// isolationPowers let Sluice's account write NetworkPolicies and quotas; ownWritesPolicy limits
+// where.
 func isolationPowers(account string) []tenant.Object {
 	keep := []string{"get", "create", "patch"}
 	return []tenant.Object{
@@ -40,10 +41,10 @@ func isolationPowers(account string) []tenant.Object {
 	}
 }
 
-// isolate makes the namespaces that Liqo has made on this side for the other cluster's pods so
-// that these reach, and are reached by, nothing but each other, that cluster and DNS; and bounds
-// how many objects it may have there. Without the NetworkPolicy no pod runs there (isolatedFirst).
-// It is idempotent, and writes only what differs.
+// isolate isolates the namespaces that Liqo has created on this side for the other cluster's pods.
+// Their pods reach, and are reached by, only each other, that cluster and DNS; and the number of
+// objects there is limited. Without the NetworkPolicy no pod runs there (isolatedFirst). It is
+// idempotent, and writes only what differs.
 func (s *side) isolate(ctx context.Context, internet bool) error {
 	theirs, err := labels.Parse(consts.RemoteClusterID + "=" + s.remote.ClusterID + ",!" + consts.TenantNamespaceLabel)
 	if err != nil {
@@ -70,8 +71,8 @@ func (s *side) isolate(ctx context.Context, internet bool) error {
 	return nil
 }
 
-// remoteRanges are the other cluster's addresses as this one sees them; none where the two have
-// no network.
+// remoteRanges returns the other cluster's addresses as this one sees them; none if the two
+// have no network.
 func (s *side) remoteRanges(ctx context.Context) ([]networkingv1beta1.CIDR, error) {
 	var configuration networkingv1beta1.Configuration
 	err := s.get(ctx, s.remote.ClusterID, &configuration)
@@ -87,7 +88,7 @@ func (s *side) remoteRanges(ctx context.Context) ([]networkingv1beta1.CIDR, erro
 func (s *side) isolateOne(ctx context.Context, namespace string, remote []networkingv1beta1.CIDR, internet bool) error {
 	t := &tenant.Tenant{Connection: s.connection}
 	for _, o := range []tenant.Object{
-		// The quota first: with the NetworkPolicy the namespace is open for pods.
+		// The quota first: the NetworkPolicy opens the namespace for pods.
 		corev1ac.ResourceQuota(isolationName, namespace).WithLabels(s.labels()).WithSpec(corev1ac.ResourceQuotaSpec().WithHard(remoteCounts())),
 		networkingv1ac.NetworkPolicy(isolationName, namespace).WithLabels(s.labels()).WithSpec(s.isolation(remote, internet)),
 	} {
@@ -107,17 +108,18 @@ func (s *side) isolateOne(ctx context.Context, namespace string, remote []networ
 	return nil
 }
 
-// remoteCounts bound a namespace's objects; what its pods take, Liqo's own Quota bounds.
+// remoteCounts limit the number of a namespace's objects. Liqo's own Quota limits the resources
+// of its pods.
 func remoteCounts() corev1.ResourceList {
-	const pods = 110 // of a node, by default
+	const pods = 110 // the default maximum of a node
 	counts := kube.Counts(pods)
 	counts["count/shadowpods."+offloadingGroup] = counts["count/pods"]
 	counts["count/shadowendpointslices."+offloadingGroup] = counts["count/services"]
 	return counts
 }
 
-// isolation lets pods reach the namespaces of the same cluster, that cluster, DNS and, where the
-// operator says so, the internet; and lets the first two reach them.
+// isolation lets pods reach the namespaces of the same cluster, that cluster, DNS and, if the
+// operator allows it, the internet; and lets the first two reach them.
 func (s *side) isolation(remote []networkingv1beta1.CIDR, internet bool) *networkingv1ac.NetworkPolicySpecApplyConfiguration {
 	between := []*networkingv1ac.NetworkPolicyPeerApplyConfiguration{
 		networkingv1ac.NetworkPolicyPeer().WithNamespaceSelector(metav1ac.LabelSelector().

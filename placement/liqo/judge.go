@@ -27,13 +27,13 @@ import (
 // Reasons of the condition Resources of slices.
 const (
 	reasonReserved = "Reserved"
-	// reasonNotReserved: nobody has bought what the slice asks for.
+	// reasonNotReserved: no instance has reserved what the slice requests.
 	reasonNotReserved = "NotReserved"
 	// reasonConsumerRefused: a policy, the provider's or the operator's, refuses the consumer.
 	reasonConsumerRefused = "ConsumerRefused"
 )
 
-// verdict is what is said about a slice.
+// verdict is the decision on a slice.
 type verdict struct {
 	status          authv1beta1.ResourceSliceConditionStatus
 	reason, message string
@@ -41,9 +41,9 @@ type verdict struct {
 	labels          map[string]string
 }
 
-// sold is the verdict on a slice that stands for a placement: accepted for what is reserved
-// there, and denied beyond. The node has the provider's labels by which the instance's plan lets
-// consumers select clusters, so that they can select its pods' node by them as well.
+// sold returns the verdict on the slice of a placement: accepted up to what is reserved there,
+// and denied beyond. The node gets the provider's labels that the instance's plan lets consumers
+// select clusters by, so that they can select nodes for its pods by the same labels.
 func sold(slice *authv1beta1.ResourceSlice, p *v1alpha1.Placement, instance string, provider *v1alpha1.MemberCluster, selectable []string) verdict {
 	reserved := sliceOf(p.Reserved)
 	for name, asked := range slice.Spec.Resources {
@@ -63,15 +63,15 @@ func sold(slice *authv1beta1.ResourceSlice, p *v1alpha1.Placement, instance stri
 	}
 }
 
-// nodesOwn tells whether a label of a virtual node says what the node is; Liqo and Kubernetes set
-// those.
+// nodesOwn reports whether a label of a virtual node describes the node itself; Liqo and
+// Kubernetes set those.
 func nodesOwn(key string) bool {
 	domain, _, qualified := strings.Cut(key, "/")
 	return key == consts.TypeLabel || key == corev1.LabelHostname || qualified && (domain == "liqo.io" || strings.HasSuffix(domain, ".liqo.io"))
 }
 
-// Selectable are the labels by which an instance's plan lets consumers select clusters; nil means
-// that nobody knows any.
+// Selectable returns the labels that an instance's plan lets consumers select clusters by; nil
+// means none are known.
 type Selectable func(instance *v1alpha1.ServiceInstance) []string
 
 func (s Selectable) of(instance *v1alpha1.ServiceInstance) []string {
@@ -85,7 +85,7 @@ func denied(reason, message string) verdict {
 	return verdict{status: authv1beta1.ResourceSliceConditionDenied, reason: reason, message: message}
 }
 
-// pronounce writes a verdict where it is not written yet.
+// pronounce writes a verdict unless it is written already.
 func (s *side) pronounce(ctx context.Context, slice *authv1beta1.ResourceSlice, v verdict) error {
 	now := slice.DeepCopy()
 	now.Status.Resources, now.Status.NodeLabels = v.resources, v.labels
@@ -106,7 +106,7 @@ func (s *side) pronounce(ctx context.Context, slice *authv1beta1.ResourceSlice, 
 		return nil
 	}
 	crashpoint.Hit(crashBeforeVerdict)
-	err := s.Client.Status().Update(ctx, now) // a conflict where Liqo writes at the same time
+	err := s.Client.Status().Update(ctx, now) // conflicts if Liqo writes at the same time
 	crashpoint.Hit(crashAfterVerdict)
 	if err != nil {
 		return s.failed(fmt.Errorf("judge ResourceSlice %s: %w", slice.Name, err))
@@ -115,7 +115,7 @@ func (s *side) pronounce(ctx context.Context, slice *authv1beta1.ResourceSlice, 
 	return nil
 }
 
-// judgeOne accepts the slice of a placement as soon as the provider has it.
+// judgeOne accepts the slice of a placement as soon as it exists at the provider.
 func judgeOne(ctx context.Context, provider *side, name string, p *v1alpha1.Placement, instance string, selectable []string) error {
 	slice := &authv1beta1.ResourceSlice{}
 	err := provider.get(ctx, name, slice)
@@ -135,9 +135,9 @@ func judgeOne(ctx context.Context, provider *side, name string, p *v1alpha1.Plac
 	return err
 }
 
-// Judge looks at the slices of all peerings, so that what nobody has bought is denied and says
-// why, and isolates the namespaces of consumers' pods at providers. What the Driver has asked for
-// itself, that judges and isolates at once.
+// Judge judges the slices of all peerings periodically, so that a slice that was not bought is
+// denied with a reason, and isolates the namespaces of consumers' pods at providers. For its own
+// slices the Driver does both at once.
 type Judge struct {
 	// Client of the hub, from a cache, for peerings; Live reads it without one.
 	Client client.Client
@@ -148,28 +148,28 @@ type Judge struct {
 	Namespace string
 	// Hub is the hub's ID, the value of v1alpha1.LabelHub.
 	Hub string
-	// Refuses says why policies keep the consumers of another cluster out of a provider's; empty
-	// where they do not.
+	// Refuses returns why policies deny the consumers of another cluster a provider's resources;
+	// empty if they do not.
 	Refuses func(provider string, consumers []v1alpha1.ConsumerReference) string
-	// Selectable labels go to virtual nodes.
+	// Selectable labels are copied to virtual nodes.
 	Selectable Selectable
-	// Leadership of this replica; nil where it is the only one.
+	// Leadership of this replica; nil if it is the only one.
 	Leadership placement.Leadership
-	// Every is the time between two looks; zero means three seconds.
+	// Every is the time between two passes; zero means three seconds.
 	Every time.Duration
-	// InternetEgress lets consumers' pods reach the internet, as kube.Driver's does.
+	// InternetEgress lets consumers' pods reach the internet, like the field of kube.Driver.
 	InternetEgress bool
 
-	// looking holds the peerings that are being looked at, told what was last logged of those
-	// that fail, by name.
+	// looking holds the peerings that are being judged. told holds the last logged error of
+	// each failing one, by name.
 	looking, told sync.Map
 }
 
 // NeedLeaderElection makes one replica judge.
 func (*Judge) NeedLeaderElection() bool { return true }
 
-// Start looks until the context ends, at each peering by itself: a cluster that does not
-// answer keeps no other one waiting.
+// Start judges until the context ends, each peering in a goroutine of its own, so that a
+// cluster that does not answer delays no other.
 func (j *Judge) Start(ctx context.Context) error {
 	if j.Every == 0 {
 		j.Every = 3 * time.Second
@@ -201,7 +201,7 @@ func (j *Judge) Start(ctx context.Context) error {
 	}
 }
 
-// tell logs what has come of a look where that is news.
+// tell logs the result for a peering if it is new.
 func (j *Judge) tell(ctx context.Context, peering string, failed error) {
 	if failed == nil {
 		j.told.Delete(peering)
@@ -236,7 +236,7 @@ func (j *Judge) look(ctx context.Context, peering *v1alpha1.Peering) error {
 	for i := range list.Items {
 		slice := &list.Items[i]
 		if slice.Spec.Class != names.Class || !slice.DeletionTimestamp.IsZero() {
-			continue // the admission policy's business, or nobody's
+			continue // of another class, which the admission policy rejects, or being deleted
 		}
 		v, err := j.judge(ctx, peering, provider, slice)
 		if err != nil {
@@ -252,8 +252,8 @@ func (j *Judge) look(ctx context.Context, peering *v1alpha1.Peering) error {
 	return nil
 }
 
-// judge finds the placement for which a slice stands, by what the hub says now. A verdict
-// without a status is none yet.
+// judge finds the placement of a slice, by the hub's current state. A verdict without a status
+// means that it is not decided yet.
 func (j *Judge) judge(ctx context.Context, peering *v1alpha1.Peering, provider *side, slice *authv1beta1.ResourceSlice) (verdict, error) {
 	instance := &v1alpha1.ServiceInstance{}
 	name := slice.Labels[v1alpha1.LabelInstance]
@@ -266,7 +266,8 @@ func (j *Judge) judge(ctx context.Context, peering *v1alpha1.Peering, provider *
 			return verdict{}, err
 		}
 	}
-	// While an instance changes its size, both sizes are reserved: any of its placements will do.
+	// While an instance changes its size, both sizes are reserved: the slice is accepted if it
+	// fits either.
 	var last *verdict
 	for _, p := range placementsOf(instance) {
 		if p.Cluster != peering.Spec.Provider || p.Peering == nil || p.Peering.Node != slice.Name || nodeHolder(p.Peering) != peering.Spec.Consumer {
@@ -292,9 +293,8 @@ func (j *Judge) judge(ctx context.Context, peering *v1alpha1.Peering, provider *
 	return denied(reasonNotReserved, "no service instance of "+peering.Spec.Consumer+" has reserved it: order one"), nil
 }
 
-// undecided tells whether an instance has a decision of another leader that is not
-// delivered, which this one has not made again yet. It fails where this replica does not
-// lead any more.
+// undecided reports whether an instance's decision is another leader's and not delivered, and
+// this leader has not confirmed it by deciding anew. It fails if this replica no longer leads.
 func (j *Judge) undecided(ctx context.Context, instance *v1alpha1.ServiceInstance) (bool, error) {
 	if j.Leadership == nil {
 		return false, nil
@@ -306,7 +306,8 @@ func (j *Judge) undecided(ctx context.Context, instance *v1alpha1.ServiceInstanc
 	return false, j.Leadership.Confirm(ctx)
 }
 
-// placementsOf are all placements of an instance: those in force, and what it has left.
+// placementsOf returns all placements of an instance: those in force, and those that it has
+// left.
 func placementsOf(instance *v1alpha1.ServiceInstance) []*v1alpha1.Placement {
 	all := inForce(instance)
 	for i := range instance.Status.Left {
@@ -315,7 +316,7 @@ func placementsOf(instance *v1alpha1.ServiceInstance) []*v1alpha1.Placement {
 	return all
 }
 
-// inForce are the placements of the decision in hand, and then of the one that is delivered.
+// inForce returns the placements of the current decision, and then of the delivered one.
 func inForce(instance *v1alpha1.ServiceInstance) (all []*v1alpha1.Placement) {
 	add := func(d *v1alpha1.Decision) {
 		for i := range d.Placements {
@@ -331,7 +332,7 @@ func inForce(instance *v1alpha1.ServiceInstance) (all []*v1alpha1.Placement) {
 	return all
 }
 
-// nodeHolder is the member cluster that has the virtual node of a placement.
+// nodeHolder returns the member cluster that has the virtual node of a placement.
 func nodeHolder(p *v1alpha1.PlacementPeering) string {
 	if p.Hub != "" {
 		return p.Hub

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/crashpoint"
 )
 
-// What Liqo's own tool asks of gateways.
+// The gateway settings that Liqo's own tool uses.
 const (
 	gatewayPort    = 51840
 	gatewayMTU     = 1340
@@ -20,11 +20,12 @@ const (
 	clientTemplate = "wireguard-client"
 )
 
-// connect makes the network between two clusters: each knows the other's address ranges and
-// the key of its gateway, and one gateway calls the other. The calling side is the client.
-// It returns nil once the gateways are connected.
+// connect makes the network between two clusters: each gets the other's address ranges and the
+// key of its gateway, and one gateway, the client, connects to the other, the server. It
+// returns nil once the gateways are connected.
 //
-// What a joined side has, its owner has made (Invitation); then the other one is the server.
+// On a joined side, its owner has created the objects (Invitation); then the other side is the
+// server.
 func connect(ctx context.Context, server, client *side) error {
 	if err := configure(ctx, server, client); err != nil {
 		return err
@@ -53,8 +54,8 @@ func connect(ctx context.Context, server, client *side) error {
 	return first(server.connected(ctx), client.connected(ctx))
 }
 
-// configure tells each cluster the other's address ranges, and waits until it has found some
-// of its own for those that overlap.
+// configure gives each cluster the other's address ranges, and waits until Liqo has remapped
+// those that overlap.
 func configure(ctx context.Context, sides ...*side) error {
 	crashpoint.Hit(crashBeforeConfiguration)
 	for _, s := range sides {
@@ -95,7 +96,7 @@ func (s *side) configuration() *networkingv1beta1.Configuration {
 	return c
 }
 
-// serve makes the gateway that is called, and returns its key and where it is called.
+// serve creates the gateway server, and returns its key and its address.
 func (s *side) serve(ctx context.Context) (key []byte, endpoint *networkingv1beta1.EndpointStatus, err error) {
 	service := corev1.ServiceTypeLoadBalancer
 	if l := s.cluster.Spec.Liqo; l != nil && l.GatewayService != "" {
@@ -125,7 +126,7 @@ func (s *side) serve(ctx context.Context) (key []byte, endpoint *networkingv1bet
 	return key, now.Status.Endpoint, err
 }
 
-// call makes the gateway that calls the other one, and returns its key.
+// call creates the gateway client, and returns its key.
 func (s *side) call(ctx context.Context, endpoint *networkingv1beta1.EndpointStatus) (key []byte, err error) {
 	crashpoint.Hit(crashBeforeGateway)
 	err = s.apply(ctx, &networkingv1beta1.GatewayClient{
@@ -149,7 +150,7 @@ func (s *side) template(kind, name string) corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: networkingv1beta1.GroupVersion.String(), Kind: kind, Namespace: s.liqoNamespace(), Name: name}
 }
 
-// key is the public key of a gateway, which Liqo keeps in a Secret beside it.
+// key returns the public key of a gateway, which Liqo keeps in a Secret beside it.
 func (s *side) key(ctx context.Context, gateway string, ref *corev1.ObjectReference) ([]byte, error) {
 	if ref == nil || ref.Name == "" {
 		return nil, s.pending(gateway, "Liqo has not made its keys yet: see whether its controller manager runs")
@@ -165,7 +166,7 @@ func (s *side) key(ctx context.Context, gateway string, ref *corev1.ObjectRefere
 	return key, nil
 }
 
-// trust takes the other gateway's key.
+// trust stores the other gateway's key.
 func (s *side) trust(ctx context.Context, key []byte) error {
 	meta := s.meta(s.remote.ClusterID)
 	meta.Labels[consts.GatewayResourceLabel] = consts.GatewayResourceLabelValue
@@ -175,7 +176,7 @@ func (s *side) trust(ctx context.Context, key []byte) error {
 	return err
 }
 
-// connected returns nil while this side's gateway says that it reaches the other one.
+// connected returns nil while this side's gateway reports a connection to the other one.
 func (s *side) connected(ctx context.Context) error {
 	var list networkingv1beta1.ConnectionList
 	if err := s.List(ctx, &list, inNamespace(s.namespace())); err != nil {
@@ -192,7 +193,7 @@ func (s *side) connected(ctx context.Context) error {
 	return nil
 }
 
-// disconnect removes the network from one side. It returns nil once nothing of it is left.
+// disconnect removes the network from one side. It returns nil once all of it is gone.
 func (s *side) disconnect(ctx context.Context) error {
 	if s.ending {
 		return nil

@@ -19,11 +19,11 @@ import (
 	"github.com/sluice-dev/sluice/placement"
 )
 
-// defaultPods is how many pods a node takes whose plan does not say, as the kubelet's.
+// defaultPods is the pod capacity of a node whose plan has no pod count: the kubelet's default.
 const defaultPods = 110
 
-// sliceOf is what a reservation is in a ResourceSlice: without persistent storage, which nodes
-// do not have, and with pods, without which a node takes none.
+// sliceOf returns the resources of a ResourceSlice for a reservation: without persistent
+// storage, which nodes do not have, and with pods, without which a node runs none.
 func sliceOf(reserved corev1.ResourceList) corev1.ResourceList {
 	slice := corev1.ResourceList{}
 	for name, quantity := range reserved {
@@ -37,8 +37,8 @@ func sliceOf(reserved corev1.ResourceList) corev1.ResourceList {
 	return slice
 }
 
-// ensureNode gives the consumer a virtual node that stands for a placement: it asks for the
-// slice, has it judged, and waits until the node has what was reserved.
+// ensureNode gives the consumer a virtual node for a placement. It requests the slice, judges
+// it, and waits until the node has the reserved resources.
 func ensureNode(ctx context.Context, consumer, provider *side, d placement.Delivery, selectable []string) error {
 	node := d.Placement.Peering.Node
 	meta := consumer.meta(node)
@@ -59,7 +59,7 @@ func ensureNode(ctx context.Context, consumer, provider *side, d placement.Deliv
 	return consumer.hasNode(ctx, node, want)
 }
 
-// hasNode returns nil while the virtual node is ready and has exactly what is wanted.
+// hasNode returns nil while the virtual node is ready and has exactly the wanted resources.
 func (s *side) hasNode(ctx context.Context, name string, want corev1.ResourceList) error {
 	node := &corev1.Node{}
 	err := s.Get(ctx, client.ObjectKey{Name: name}, node)
@@ -83,7 +83,7 @@ func (s *side) hasNode(ctx context.Context, name string, want corev1.ResourceLis
 	return nil
 }
 
-// whyNoNode is what Liqo says about a slice that has no node yet.
+// whyNoNode returns Liqo's message about a slice that has no node yet.
 func (s *side) whyNoNode(ctx context.Context, name string) string {
 	slice := &authv1beta1.ResourceSlice{}
 	if err := s.get(ctx, name, slice); err != nil {
@@ -98,8 +98,8 @@ func (s *side) whyNoNode(ctx context.Context, name string) string {
 	return detail
 }
 
-// removeNode takes a virtual node back. Liqo drains it first. It returns nil once the node, and
-// all that stands behind it, is gone.
+// removeNode removes a virtual node. Liqo drains it first. It returns nil once the node, and
+// everything behind it, is gone.
 func (s *side) removeNode(ctx context.Context, name string) error {
 	crashpoint.Hit(crashBeforeRemoveNode)
 	err := s.gone(ctx, name, &authv1beta1.ResourceSlice{})

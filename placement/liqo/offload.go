@@ -18,11 +18,11 @@ import (
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
-// extension extends the instance's namespace on a cluster to the other clusters that stand
-// behind virtual nodes of the instance there. It selects clusters, not the nodes: of two
-// virtual nodes of one cluster, Liqo (v1.2) asks each whether the namespace extends to that
-// cluster, and the last answer holds; another instance's node would end the extension, and
-// delete the namespace beyond.
+// extension returns the NamespaceOffloading that extends the instance's namespace on a cluster
+// to other clusters behind virtual nodes of the instance there. It selects clusters, not nodes.
+// If there are two virtual nodes for one cluster, Liqo (v1.2) evaluates the offloading for each
+// node, and the last result applies to the cluster. So another instance's node would end the
+// extension, and delete the namespace on that cluster.
 func (s *side) extension(t *tenant.Tenant, how v1alpha1.Offloading, to []string) *offloadingv1beta1.NamespaceOffloading {
 	return &offloadingv1beta1.NamespaceOffloading{
 		ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: consts.DefaultNamespaceOffloadingName, Labels: t.Labels()},
@@ -47,8 +47,8 @@ func (s *side) extend(ctx context.Context, extension *offloadingv1beta1.Namespac
 	return err
 }
 
-// extended returns nil while the instance's namespace on this side is on all of the clusters
-// that it extends to.
+// extended returns nil while the instance's namespace exists on all clusters that it extends
+// to.
 func (s *side) extended(ctx context.Context, t *tenant.Tenant) error {
 	now := &offloadingv1beta1.NamespaceOffloading{}
 	key := client.ObjectKey{Namespace: t.Namespace, Name: consts.DefaultNamespaceOffloadingName}
@@ -95,8 +95,9 @@ func (s *side) letIn(ctx context.Context, t *tenant.Tenant) error {
 	return s.apply(ctx, opening)
 }
 
-// opening lets the other cluster's pods into the instance's namespace on this side, which
-// otherwise takes nothing from outside: from their addresses as this cluster sees them.
+// opening returns the NetworkPolicy that lets the other cluster's pods into the instance's
+// namespace on this side, by their addresses as this cluster sees them. Without it nothing from
+// outside is let in.
 func (s *side) opening(ctx context.Context, t *tenant.Tenant) (*networkingv1.NetworkPolicy, error) {
 	var configuration networkingv1beta1.Configuration
 	if err := s.get(ctx, s.remote.ClusterID, &configuration); err != nil {

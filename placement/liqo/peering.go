@@ -32,15 +32,15 @@ import (
 )
 
 const (
-	// often is how often something is looked at that Liqo is making or removing.
+	// often is how often an object is checked that Liqo is creating or removing.
 	often = 250 * time.Millisecond
-	// driftEvery is how often a peering that is ready is looked at.
+	// driftEvery is how often a ready peering is checked.
 	driftEvery = 20 * time.Second
-	// slowestRetry after errors.
+	// slowestRetry is the longest delay after errors.
 	slowestRetry = 10 * time.Second
 )
 
-// Peerings makes the Peerings of the hub so on their clusters, and keeps them so.
+// Peerings reconciles the hub's Peerings on their clusters.
 type Peerings struct {
 	// Client of the hub; its reads may come from a cache.
 	Client client.Client
@@ -62,7 +62,7 @@ func (r *Peerings) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("peering").
 		For(&v1alpha1.Peering{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		// An invited cluster that joins, or what the operator says of a gateway.
+		// For an invited cluster that joins, and for changes of a gateway's settings.
 		Watches(&v1alpha1.MemberCluster{}, handler.EnqueueRequestsFromMapFunc(r.concernedBy), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 8,
@@ -85,7 +85,7 @@ func (r *Peerings) concernedBy(ctx context.Context, cluster client.Object) (requ
 	return requests
 }
 
-// Reconcile takes one peering as far as it comes.
+// Reconcile advances one peering as far as possible.
 func (r *Peerings) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	peering := &v1alpha1.Peering{}
 	if err := r.Client.Get(ctx, request.NamespacedName, peering); err != nil {
@@ -110,14 +110,14 @@ func (r *Peerings) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 	return r.report(ctx, peering, r.establish(ctx, peering))
 }
 
-// needed tells whether a peering stays: an operator keeps it, or an instance takes it. The
-// Driver lets a peering go with its last instance; but of two that go at the same time, each
-// sees that the other one still takes it.
+// needed reports whether a peering stays: the operator keeps it, or an instance needs it. The
+// Driver deletes a peering with its last instance. But if the last two instances go at the same
+// time, each sees that the other one still needs it.
 func (r *Peerings) needed(ctx context.Context, peering *v1alpha1.Peering) (bool, error) {
 	if peering.Spec.Kept {
 		return true, nil
 	}
-	var cached v1alpha1.ServiceInstanceList // which are only read
+	var cached v1alpha1.ServiceInstanceList // only read, so not copied
 	if err := r.Client.List(ctx, &cached, client.InNamespace(peering.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("list service instances: %w", err)
 	}
@@ -126,7 +126,7 @@ func (r *Peerings) needed(ctx context.Context, peering *v1alpha1.Peering) (bool,
 			return true, nil
 		}
 	}
-	// Instances have their decisions before they have peerings, but caches may not say so.
+	// Live, because caches may lag: an instance has its decision before it has peerings.
 	page := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		live := &v1alpha1.ServiceInstanceList{}
 		return live, r.Live.List(ctx, live, client.InNamespace(peering.Namespace), client.Limit(o.Limit), client.Continue(o.Continue))
@@ -143,10 +143,10 @@ func (r *Peerings) needed(ctx context.Context, peering *v1alpha1.Peering) (bool,
 	return err != nil, nil
 }
 
-// errNeeded ends the search for an instance that takes a peering.
+// errNeeded ends the search for an instance that needs a peering.
 var errNeeded = errors.New("an instance takes it")
 
-// establish makes what the peering says, one module after the other.
+// establish sets up the peering, all modules.
 func (r *Peerings) establish(ctx context.Context, peering *v1alpha1.Peering) error {
 	consumer, noConsumer := open(ctx, r.Connections, r.Hub, peering.Spec.Consumer)
 	provider, noProvider := open(ctx, r.Connections, r.Hub, peering.Spec.Provider)
@@ -188,7 +188,7 @@ func (r *Peerings) establish(ctx context.Context, peering *v1alpha1.Peering) err
 	return first(failures...)
 }
 
-// invite makes the side ready that invites, for a cluster that has not answered yet.
+// invite prepares the inviting side, for a cluster that has not answered yet.
 func (r *Peerings) invite(ctx context.Context, peering *v1alpha1.Peering, host *side) error {
 	if err := host.identify(ctx); err != nil {
 		return err
@@ -201,7 +201,7 @@ func (r *Peerings) invite(ctx context.Context, peering *v1alpha1.Peering, host *
 		status.Consumer, status.Provider = &host.remote, &host.own
 		guest = peering.Spec.Consumer
 	}
-	if err := r.writeStatus(ctx, peering); err != nil { // before anything is named after them
+	if err := r.writeStatus(ctx, peering); err != nil { // before any object is named after the clusters' IDs
 		return err
 	}
 	if err := host.ensureNamespace(ctx); err != nil {
@@ -222,8 +222,8 @@ func (r *Peerings) invite(ctx context.Context, peering *v1alpha1.Peering, host *
 	return &placement.PendingError{Step: "peer with " + guest, Detail: "its owner has not answered the invitation yet"}
 }
 
-// introduce finds out who the two clusters are and writes it to the hub, before anything is
-// named after it.
+// introduce reads the identities of the two clusters and writes them to the hub, before any
+// object is named after them.
 func (r *Peerings) introduce(ctx context.Context, peering *v1alpha1.Peering, consumer, provider *side) error {
 	known := peering.Status.DeepCopy()
 	for _, one := range []struct {
@@ -254,9 +254,9 @@ func (r *Peerings) introduce(ctx context.Context, peering *v1alpha1.Peering, con
 	return r.writeStatus(ctx, peering)
 }
 
-// gateways says whose gateway is called by the other: the provider's, unless the two are
-// peered the other way round as well and that came first. Who has joined by invitation calls, as
-// what is behind a firewall can.
+// gateways returns which side's gateway is the server and which is the client. The server is the
+// provider, unless the two are also peered in the other direction and that peering came first. A
+// cluster that has joined by invitation is the client, because it may be behind a firewall.
 func (r *Peerings) gateways(ctx context.Context, peering *v1alpha1.Peering, consumer, provider *side) (server, caller *side, err error) {
 	if provider.joined() != nil {
 		return consumer, provider, nil
@@ -268,7 +268,7 @@ func (r *Peerings) gateways(ctx context.Context, peering *v1alpha1.Peering, cons
 	if err != nil {
 		return nil, nil, err
 	}
-	// Whichever came first may have ended since: what serves goes on to.
+	// The first peering may have ended since: an existing server keeps its role.
 	switch err := consumer.get(ctx, consumer.remote.ClusterID, &networkingv1beta1.GatewayServer{}); {
 	case err == nil:
 		return consumer, provider, nil
@@ -280,7 +280,8 @@ func (r *Peerings) gateways(ctx context.Context, peering *v1alpha1.Peering, cons
 	return provider, consumer, nil
 }
 
-// before tells which of two peerings came first, by name where both came within a second.
+// before reports which of two peerings came first; if both have the same creation time, by
+// name.
 func before(a, b *v1alpha1.Peering) bool {
 	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.Name < b.Name
@@ -288,8 +289,8 @@ func before(a, b *v1alpha1.Peering) bool {
 	return a.CreationTimestamp.Before(&b.CreationTimestamp)
 }
 
-// reverse is the peering of the same two clusters the other way round, which shares their
-// network; nil where there is none, or none that stays.
+// reverse returns the peering of the same two clusters in the other direction, which shares
+// their network; nil if there is none, or if it is being deleted.
 func (r *Peerings) reverse(ctx context.Context, peering *v1alpha1.Peering) (*v1alpha1.Peering, error) {
 	reverse := &v1alpha1.Peering{}
 	key := client.ObjectKey{Namespace: peering.Namespace, Name: v1alpha1.PeeringName(peering.Spec.Provider, peering.Spec.Consumer)}
@@ -300,7 +301,7 @@ func (r *Peerings) reverse(ctx context.Context, peering *v1alpha1.Peering) (*v1a
 	return reverse, err
 }
 
-// condition records what has become of one module, and passes the error on.
+// condition records the result of one module, and returns the error.
 func condition(peering *v1alpha1.Peering, kind, reason, message string, err error) error {
 	status := metav1.ConditionTrue
 	if err != nil {
@@ -310,7 +311,7 @@ func condition(peering *v1alpha1.Peering, kind, reason, message string, err erro
 	return err
 }
 
-// reasonRefused: trying again cannot help.
+// reasonRefused means that a retry cannot help.
 const reasonRefused = "Refused"
 
 func reasonOf(err error) string {
@@ -323,10 +324,10 @@ func reasonOf(err error) string {
 	return v1alpha1.ReasonFailed
 }
 
-// report writes what has come of a pass, and says when to look again.
+// report writes the result of a pass, and returns when to check again.
 func (r *Peerings) report(ctx context.Context, peering *v1alpha1.Peering, err error) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(peering, v1alpha1.Finalizer) {
-		return ctrl.Result{}, err // it is gone
+		return ctrl.Result{}, err // the Peering is gone
 	}
 	message := "peered"
 	if !peering.DeletionTimestamp.IsZero() {
@@ -347,13 +348,13 @@ func (r *Peerings) report(ctx context.Context, peering *v1alpha1.Peering, err er
 	}
 }
 
-// patience is often at first, and then a tenth of the time that is being waited already.
+// patience returns often at first, and later a tenth of the time waited so far.
 func (r *Peerings) patience(peering *v1alpha1.Peering) time.Duration {
 	ready := meta.FindStatusCondition(peering.Status.Conditions, v1alpha1.ConditionReady)
 	return min(max(r.Clock.Since(ready.LastTransitionTime.Time)/10, often), slowestRetry)
 }
 
-// writeStatus writes the status where that says something new.
+// writeStatus writes the status if it has changed.
 func (r *Peerings) writeStatus(ctx context.Context, peering *v1alpha1.Peering) error {
 	now := &v1alpha1.Peering{}
 	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(peering), now); err != nil {

@@ -26,8 +26,8 @@ const (
 )
 
 // Rules is what Sluice may do anywhere on a cluster that takes part in peerings: what the driver
-// kube may, give consumers the role of a peer in their tenant namespaces, and forget other
-// clusters, of which Liqo keeps the memory outside of namespaces.
+// kube may do, give consumers the role of a peer in their tenant namespaces, and delete
+// ForeignClusters, which are not in a namespace.
 func Rules() []rbacv1.PolicyRule {
 	return append(kube.Rules(),
 		rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{PeerRole}, Verbs: []string{"bind"}},
@@ -35,9 +35,9 @@ func Rules() []rbacv1.PolicyRule {
 	)
 }
 
-// TenantRules is the ceiling inside the namespaces that Sluice makes: what the driver kube needs,
-// and the objects of a peering. It follows Liqo's own role for those who peer
-// (liqo-peering-user-tenant-ns), less what only its tool needs.
+// TenantRules is the ceiling inside the namespaces that Sluice creates: what the driver kube
+// needs, and the objects of a peering. It follows Liqo's own role for users that peer
+// (liqo-peering-user-tenant-ns), without the rights that only its tool needs.
 func TenantRules() []rbacv1.PolicyRule {
 	keep := []string{"get", "list", "create", "patch", "delete"}
 	return append(kube.TenantRules(),
@@ -51,9 +51,9 @@ func TenantRules() []rbacv1.PolicyRule {
 	)
 }
 
-// PeerRules is what a consumer's cluster may do in its tenant namespace on a provider: ask for
-// resources and namespaces. It is Liqo's liqo-remote-controlplane less the statuses, in which
-// the provider answers: with those, a consumer could accept its own slices.
+// PeerRules is what a consumer's cluster may do in its tenant namespace on a provider: request
+// resources and namespaces. It is Liqo's liqo-remote-controlplane without the statuses, in
+// which the provider answers: with those, a consumer could accept its own slices.
 func PeerRules() []rbacv1.PolicyRule {
 	replicate := []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 	return []rbacv1.PolicyRule{
@@ -62,7 +62,7 @@ func PeerRules() []rbacv1.PolicyRule {
 	}
 }
 
-// JoinedRules is what Sluice may do anywhere on a cluster that has joined by invitation: look.
+// JoinedRules is what Sluice may do anywhere on a cluster that has joined by invitation: read.
 func JoinedRules() []rbacv1.PolicyRule {
 	read := []string{"get", "list", "watch"}
 	return []rbacv1.PolicyRule{
@@ -73,15 +73,15 @@ func JoinedRules() []rbacv1.PolicyRule {
 }
 
 // NetworkRules is what Sluice may do in the one tenant namespace of a cluster that has joined:
-// see whether its gateway is connected, and how it sees the other cluster's addresses.
+// read whether its gateway is connected, and how it sees the other cluster's addresses.
 func NetworkRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{networkingGroup}, Resources: []string{"configurations", "connections"}, Verbs: []string{"get", "list"}},
 	}
 }
 
-// AskRules is what it may do there beside that, where the cluster consumes: ask for slices, take
-// their nodes back, and hand over the identity by which the cluster asks.
+// AskRules is what Sluice may do there in addition if the cluster consumes: request slices,
+// delete their nodes, and store the identity for the cluster's requests.
 func AskRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{authGroup}, Resources: []string{"resourceslices", "identities"}, Verbs: []string{"get", "list", "create", "patch", "delete"}},
@@ -89,7 +89,8 @@ func AskRules() []rbacv1.PolicyRule {
 	}
 }
 
-// JudgeRules is what it may do there beside NetworkRules, where the cluster provides: judge slices.
+// JudgeRules is what Sluice may do there in addition to NetworkRules if the cluster provides: judge
+// slices.
 func JudgeRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{authGroup}, Resources: []string{"resourceslices"}, Verbs: []string{"get", "list"}},
@@ -97,11 +98,11 @@ func JudgeRules() []rbacv1.PolicyRule {
 	}
 }
 
-// Manifest completes the options of a cluster's registration: Sluice's rights, the role of
-// peers and, where the cluster sells, what keeps slices out that are not Sluice's to sell and
-// consumers' pods off the cluster itself (Guards): a consumer's own cluster may be peered with
-// others as its owner likes. liqoNamespace is where
-// Liqo is installed there.
+// Manifest completes the options of a cluster's registration with Sluice's rights and the role
+// of peers. If the cluster sells, it also adds the policies that reject slices other than
+// Sluice's, and that protect the cluster from consumers' pods (Guards). A consumer's own
+// cluster needs none of them: its owner may peer it with others. liqoNamespace is the namespace
+// of Liqo there.
 func Manifest(o kube.ManifestOptions, liqoNamespace string, sells bool) kube.ManifestOptions {
 	o.Rules, o.TenantRules = append(Rules(), kube.WatchRules()...), TenantRules()
 	account := o.Namespace
@@ -126,10 +127,10 @@ func Manifest(o kube.ManifestOptions, liqoNamespace string, sells bool) kube.Man
 	return o
 }
 
-// SlicesPolicy keeps ResourceSlices of other classes out, which Liqo itself would accept for
-// whatever they ask, and lets nobody change the class of one. And it keeps consumers from
-// answering themselves: those that have proven their key to Liqo get a role of Liqo's that has
-// the statuses.
+// SlicesPolicy denies ResourceSlices of other classes, which Liqo itself would accept in any
+// size, and denies everybody to change a slice's class. It denies consumers to write the
+// statuses: consumers that have proven their key to Liqo get a role of Liqo's that allows it. It
+// also limits how many namespaces a consumer's cluster has here (maxNamespaces).
 func SlicesPolicy() []tenant.Object {
 	label := "'" + consts.ReplicationStatusLabel + "'"
 	replicated := func(o string) string {

@@ -24,16 +24,17 @@ import (
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
-// side is one of the two clusters of a peering, and what it keeps for the other one.
+// side is one of the two clusters of a peering, with the objects that it keeps for the other
+// one.
 type side struct {
 	client.Client
 	cluster    *v1alpha1.MemberCluster
 	connection *member.Connection
 	hub        string
-	// own is who the cluster is to Liqo, remote who the other one is.
+	// own is the cluster's identity in Liqo, remote the other's.
 	own, remote v1alpha1.LiqoNetwork
-	// ending is whether the tenant namespace is: what is in it goes with it, and so do Sluice's
-	// rights there.
+	// ending is true if the tenant namespace is being deleted: with everything in it, and
+	// Sluice's rights there.
 	ending bool
 }
 
@@ -54,7 +55,7 @@ func open(ctx context.Context, connections *member.Connections, hub, name string
 	return &side{Client: typed, cluster: cluster, connection: connection, hub: hub}, nil
 }
 
-// liqoNamespace is where Liqo is installed there.
+// liqoNamespace returns the namespace of Liqo there.
 func (s *side) liqoNamespace() string {
 	if l := s.cluster.Spec.Liqo; l != nil && l.Namespace != "" {
 		return l.Namespace
@@ -62,7 +63,8 @@ func (s *side) liqoNamespace() string {
 	return names.DefaultNamespace
 }
 
-// joined is the answer of the cluster's owner to an invitation; nil where Sluice does the work.
+// joined returns the answer of the cluster's owner to an invitation; nil if Sluice sets up the
+// cluster itself.
 func (s *side) joined() *v1alpha1.JoinedPeering {
 	if s.cluster.Spec.Liqo == nil {
 		return nil
@@ -70,7 +72,7 @@ func (s *side) joined() *v1alpha1.JoinedPeering {
 	return s.cluster.Spec.Liqo.Joined
 }
 
-// identify finds out who the cluster is to Liqo.
+// identify reads the cluster's identity in Liqo.
 func (s *side) identify(ctx context.Context) error {
 	if joined := s.joined(); joined != nil {
 		s.own = joined.Network
@@ -88,18 +90,19 @@ func (s *side) identify(ctx context.Context) error {
 	return nil
 }
 
-// failed names the cluster of an error.
+// failed adds the cluster's name to an error.
 func (s *side) failed(err error) error { return fmt.Errorf("on %s: %w", s.cluster.Name, err) }
 
-// pending waits for something on this side.
+// pending returns the error for waiting for something on this side.
 func (s *side) pending(object, detail string) error {
 	return &placement.PendingError{Step: object + " on " + s.cluster.Name, Detail: detail, Every: often}
 }
 
-// namespace holds what the cluster keeps for the other one.
+// namespace returns the name of the namespace that holds the objects for the other cluster.
 func (s *side) namespace() string { return names.TenantNamespace(s.remote.ClusterID) }
 
-// meta is that of an object there; those of which there is one are named after the other cluster.
+// meta returns the metadata of an object there. An object of which there is only one is named
+// after the other cluster.
 func (s *side) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: s.namespace(), Name: name,
@@ -111,7 +114,7 @@ func (s *side) labels() map[string]string {
 	return map[string]string{v1alpha1.LabelHub: s.hub, "app.kubernetes.io/managed-by": v1alpha1.FieldManager}
 }
 
-// apply makes an object be as its fields say that are set, server-side.
+// apply applies an object server-side, with the fields that are set.
 func (s *side) apply(ctx context.Context, o client.Object) error {
 	want, err := s.render(o)
 	if err != nil {
@@ -123,7 +126,7 @@ func (s *side) apply(ctx context.Context, o client.Object) error {
 	return nil
 }
 
-// render is an object as it is applied: without status, and with Sluice's labels.
+// render returns an object as it is applied: without status, and with Sluice's labels.
 func (s *side) render(o client.Object) (tenant.Object, error) {
 	kind, err := apiutil.GVKForObject(o, names.Scheme)
 	if err != nil {
@@ -143,7 +146,7 @@ func (s *side) render(o client.Object) (tenant.Object, error) {
 	return tenant.FromUnstructured(u), nil
 }
 
-// compare returns nil while an object is as it would be applied.
+// compare returns nil while an object is as apply would make it.
 func (s *side) compare(ctx context.Context, t *tenant.Tenant, o client.Object) error {
 	want, err := s.render(o)
 	if err != nil {
@@ -163,8 +166,8 @@ func (s *side) get(ctx context.Context, name string, into client.Object) error {
 	return nil
 }
 
-// ensureNamespace makes the tenant namespace and gives Sluice its rights in it. It is
-// *placement.RefusedError where somebody else has peered the two clusters.
+// ensureNamespace creates the tenant namespace and gives Sluice its rights in it. The error is
+// *placement.RefusedError if somebody else has peered the two clusters.
 func (s *side) ensureNamespace(ctx context.Context) error {
 	crashpoint.Hit(crashBeforeTenantNamespace)
 	err := s.createNamespace(ctx)
@@ -179,7 +182,7 @@ func (s *side) ensureNamespace(ctx context.Context) error {
 	})
 }
 
-// standing is what has become of the tenant namespace; one of somebody else counts as gone.
+// standing returns the state of the tenant namespace; one of somebody else counts as gone.
 func (s *side) standing(ctx context.Context) (tenant.Standing, error) {
 	var namespace corev1.Namespace
 	err := s.Client.Get(ctx, client.ObjectKey{Name: s.namespace()}, &namespace)
@@ -196,8 +199,8 @@ func (s *side) standing(ctx context.Context) (tenant.Standing, error) {
 	return tenant.Held, nil
 }
 
-// gone deletes an object of the tenant namespace and returns nil once it is no more; until then
-// *placement.PendingError says what keeps it.
+// gone deletes an object of the tenant namespace and returns nil once it no longer exists.
+// Until then it returns *placement.PendingError with what blocks the deletion.
 func (s *side) gone(ctx context.Context, name string, o client.Object) error {
 	key := client.ObjectKey{Namespace: s.namespace(), Name: name}
 	err := s.Client.Get(ctx, key, o)
@@ -218,7 +221,7 @@ func (s *side) gone(ctx context.Context, name string, o client.Object) error {
 	return s.pending("delete "+kindOf(o)+" "+key.String(), fmt.Sprintf("it is kept by the finalizers %q", o.GetFinalizers()))
 }
 
-// kindOf names an object's kind.
+// kindOf returns an object's kind.
 func kindOf(o client.Object) string {
 	kind, err := apiutil.GVKForObject(o, names.Scheme)
 	if err != nil {
