@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// neighbours counts the other instances of a scope by the value that a label has on
-// the clusters where they are.
+// neighbours counts the other instances in a scope, by the value of a label of the clusters
+// that they are on.
 func (r Request) neighbours(s *Snapshot, with v1alpha1.Scope, by string) map[string]int32 {
 	count := map[string]int32{}
 	holder := r.Consumer.holder(with)
@@ -27,9 +27,9 @@ func (r Request) neighbours(s *Snapshot, with v1alpha1.Scope, by string) map[str
 	return count
 }
 
-// affine refuses clusters by where other instances of the consumer are. Going together
-// asks nothing while there is no other instance, as Kubernetes' affinity of a pod to
-// itself does not.
+// affine rejects clusters by where the consumer's other instances are. Affinity to other
+// instances rejects nothing while there are none, like the affinity of a Kubernetes pod to
+// itself.
 func affine(a v1alpha1.Affinity, r Request, s *Snapshot) filter {
 	others := r.neighbours(s, a.With, a.By)
 	reason := ReasonNotTogether
@@ -64,7 +64,7 @@ func affine(a v1alpha1.Affinity, r Request, s *Snapshot) filter {
 	}
 }
 
-// wish is an affinity that is preferred, and where the others are.
+// wish is a preferred affinity, and where the other instances are.
 type wish struct {
 	v1alpha1.Affinity
 	others map[string]int32
@@ -79,7 +79,7 @@ func (r Request) wishes(s *Snapshot) (wishes []wish) {
 	return wishes
 }
 
-// granted tells whether a cluster is where the wish wants it.
+// granted reports whether a cluster satisfies the wish.
 func (w *wish) granted(c *Cluster) bool {
 	if len(w.others) == 0 {
 		return true
@@ -88,8 +88,8 @@ func (w *wish) granted(c *Cluster) bool {
 	return (has && w.others[value] > 0) != w.Apart
 }
 
-// crowd counts the instances of the same application, or of the same space where no
-// application is named, by region.
+// crowd counts the instances of the same application by region; without an application, those
+// of the same space.
 func (r Request) crowd(s *Snapshot) map[string]int32 {
 	with := v1alpha1.ScopeApplication
 	if r.Consumer.Application == "" {

@@ -11,17 +11,18 @@ import (
 type candidate struct {
 	spot
 	score int32
-	// rank is what candidates are ordered by, and what a choice has as much of as can be.
+	// rank orders candidates. A choice maximises the sum of its ranks.
 	rank int64
-	// price and latency, lowest first, and then a hash order candidates of equal rank.
+	// Candidates of equal rank are ordered by price and latency, lowest first, and then by a
+	// hash.
 	price, latency int64
 	tie            uint64
-	// group by which the request is spread; replicas that the cluster is given.
+	// group that the candidate belongs to in a spread; number of replicas that it gets.
 	group    string
 	replicas int64
 }
 
-// ranking says how much a cluster with a score is wanted; nil wants the best.
+// ranking returns a cluster's rank from its score; nil means the score itself.
 type ranking func(at spot, score int32) int64
 
 func (r ranking) of(at spot, score int32) int64 {
@@ -31,22 +32,22 @@ func (r ranking) of(at spot, score int32) int64 {
 	return r(at, score)
 }
 
-// byRoom wants those with the most room for replicas, and among equals the best.
+// byRoom ranks clusters by their room for replicas, and then by score.
 func (e *evaluation) byRoom(at spot, score int32) int64 {
-	const scores = 101 * mostClusters // more than all scores of a choice together
+	const scores = 101 * mostClusters // more than the sum of the scores of any choice
 	return e.room(at)*scores + int64(score)
 }
 
 const (
-	// mostClusters bounds the clusters of an instance (v1alpha1.ResourcesPlan).
+	// mostClusters is the most clusters of an instance (v1alpha1.ResourcesPlan).
 	mostClusters = 64
-	// staying is added to the rank of clusters that the instance is on, so that it outweighs
-	// whatever else there is.
+	// staying is added to the rank of clusters that the instance is on. It is larger than all
+	// other differences.
 	staying = 1 << 40
 )
 
-// choose returns the clusters that the request is placed on, best first, or why there
-// are too few; found is then how many there are.
+// choose returns the clusters on which the request is placed, best first, or why there are too
+// few.
 func (e *evaluation) choose() (chosen []candidate, failed *shortage) {
 	if why := e.request.exceeded(e.snapshot); why != "" {
 		return nil, &shortage{why: why, quota: true}
@@ -71,32 +72,32 @@ func (e *evaluation) choose() (chosen []candidate, failed *shortage) {
 	return chosen, nil
 }
 
-// shortage says why a request cannot be placed.
+// shortage is the reason why a request cannot be placed.
 type shortage struct {
-	// found clusters of those asked for.
+	// found is the number of clusters found of those requested.
 	found int
-	// why, where the rejections do not say it.
+	// why is set if the rejections do not give the reason.
 	why string
-	// quota: it is not for want of clusters.
+	// quota is true if the consumer's quota is the reason, not a lack of clusters.
 	quota bool
 }
 
-// pick chooses by a ranking. Clusters that the instance is on are kept before any
-// other; it stays on as many of them as are asked for, or the pick fails.
+// pick chooses by a ranking. Clusters that the instance is on are kept before any other. It
+// stays on as many of them as are requested, or the pick fails.
 func (e *evaluation) pick(rank ranking) ([]candidate, *shortage) {
 	asked, stay := e.request.clusters(), e.request.stays()
 	if e.request.Spread != nil {
 		return e.pickSpread(rank)
 	}
 	if len(e.current) < stay {
-		return nil, &shortage{found: len(e.current)} // it stays on them or nowhere
+		return nil, &shortage{found: len(e.current)} // it stays on those clusters or on none
 	}
 	for i := range e.current {
 		e.current[i].rank = rank.of(e.current[i].spot, e.current[i].score)
 	}
 	chosen := slices.Clone(e.current)
 	slices.SortFunc(chosen, better)
-	others := e.best(asked-stay+1, rank) // and who would have been next
+	others := e.best(asked-stay+1, rank) // and the one that would be next
 	if e.request.Free {
 		for _, c := range e.current {
 			others = insert(others, c, asked+1)
@@ -110,7 +111,7 @@ func (e *evaluation) pick(rank ranking) ([]candidate, *shortage) {
 	return chosen, nil
 }
 
-// pickSpread chooses over groups.
+// pickSpread chooses clusters spread over groups.
 func (e *evaluation) pickSpread(rank ranking) ([]candidate, *shortage) {
 	s := e.request.Spread
 	clusters := e.request.clusters()
@@ -147,7 +148,7 @@ func (e *evaluation) pickSpread(rank ranking) ([]candidate, *shortage) {
 	return chosen, nil
 }
 
-// suffices tells whether clusters have room for all replicas.
+// suffices reports whether clusters have room for all replicas.
 func (e *evaluation) suffices(chosen []candidate) bool {
 	room := int64(0)
 	for _, c := range chosen {
@@ -156,7 +157,7 @@ func (e *evaluation) suffices(chosen []candidate) bool {
 	return room >= int64(e.request.Replicas)
 }
 
-// best returns the n best of the clusters that fit and are not current, best first.
+// best returns the n best clusters that fit and that the instance is not on, best first.
 func (e *evaluation) best(n int, rank ranking) []candidate {
 	if n <= 0 {
 		return nil
@@ -171,8 +172,8 @@ func (e *evaluation) best(n int, rank ranking) []candidate {
 	return top
 }
 
-// consider inserts a cluster of the page that the scorer has entered among the best so
-// many. Most are not, and cost a comparison.
+// consider inserts a cluster of the scorer's current page into the limit best. Most clusters
+// are not among them, and cost only a comparison.
 func (e *evaluation) consider(best []candidate, at spot, group string, limit int, rank ranking) []candidate {
 	score := e.scorer.scores[at.row]
 	ranked := rank.of(at, score)
@@ -190,7 +191,7 @@ func (e *evaluation) consider(best []candidate, at spot, group string, limit int
 	return insert(best, c, limit)
 }
 
-// insert puts a candidate where it belongs among the best, of which it keeps so many.
+// insert inserts a candidate at its position in best, and keeps at most limit.
 func insert(best []candidate, c candidate, limit int) []candidate {
 	if len(best) == limit {
 		if better(c, best[limit-1]) > 0 {
@@ -202,8 +203,8 @@ func insert(best []candidate, c candidate, limit int) []candidate {
 	return slices.Insert(best, at, c)
 }
 
-// better orders candidates: higher rank, then lower price, then lower latency, then hash,
-// then name.
+// better orders candidates: higher rank, then lower price, then lower latency, then hash, then
+// name.
 func better(a, b candidate) int {
 	switch { // cmp.Or would compare the names of all
 	case a.rank != b.rank:
@@ -219,8 +220,8 @@ func better(a, b candidate) int {
 	}
 }
 
-// breakTies says what orders a candidate among others of equal rank: what it costs, how far
-// it is and, differently for each request, a hash.
+// breakTies sets what orders a candidate among others of equal rank: its price, its latency and
+// a hash that differs for each request.
 func (e *evaluation) breakTies(c *candidate) {
 	c.price, c.latency = e.scorer.cost(c.spot), math.MaxInt64
 	if measured, known := latencyOf(c.cluster(), e.request.MaxLatency, e.request.At); known {

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription/shape"
 )
 
-// claimsAt are the claims of a member cluster that hold at a time.
+// claimsAt returns the claims of a member cluster that are valid at a time.
 func claimsAt(mc *v1alpha1.MemberCluster, now time.Time) (held []v1alpha1.Claim) {
 	for _, claim := range mc.Status.Claims {
 		if claim.ExpiresAt == nil || now.Before(claim.ExpiresAt.Time) {
@@ -21,7 +21,7 @@ func claimsAt(mc *v1alpha1.MemberCluster, now time.Time) (held []v1alpha1.Claim)
 	return held
 }
 
-// claimedRows are the rows of a page that claim one value with one assurance.
+// claimedRows are the rows of a page with a claim of one value and one assurance.
 type claimedRows struct {
 	value     string
 	assurance v1alpha1.Assurance
@@ -41,7 +41,7 @@ func (t *traits) addClaim(claim *v1alpha1.Claim, row int) {
 	t.claims[claim.Name] = append(known, claimed)
 }
 
-// compileClaim checks a rule and takes groups of countries apart.
+// compileClaim checks a rule and expands groups of countries.
 func compileClaim(from *v1alpha1.ClaimRule) (*claimRule, error) {
 	r := &claimRule{ClaimRule: *from, least: rank(from.Assurance)}
 	if from.Assurance != "" && from.Assurance != v1alpha1.AssuranceMeasured && r.least < 0 {
@@ -77,8 +77,8 @@ func compileClaim(from *v1alpha1.ClaimRule) (*claimRule, error) {
 	return r, nil
 }
 
-// valueMatcher accepts what a value of a rule stands for. Countries may be written in
-// any form of ISO 3166-1.
+// valueMatcher returns a function that accepts a rule's value. Countries may be written in any
+// form of ISO 3166-1.
 func valueMatcher(name, value string) (func(string) bool, error) {
 	if name != v1alpha1.ClaimProviderCountry && name != v1alpha1.ClaimDatacenterCountry {
 		return func(claimed string) bool { return claimed == value }, nil
@@ -96,7 +96,7 @@ func valueMatcher(name, value string) (func(string) bool, error) {
 	return func(claimed string) bool { return claimed == country }, nil
 }
 
-// orderOf orders the values of a claim: label levels as Gaia-X does, all others as
+// orderOf returns the order of a claim's values: label levels as in Gaia-X, all others as
 // numbers.
 func orderOf(name string) func(string) (float64, bool) {
 	if name == v1alpha1.ClaimLabel {
@@ -107,6 +107,6 @@ func orderOf(name string) func(string) (float64, bool) {
 	}
 	return func(value string) (float64, bool) {
 		n, err := strconv.ParseFloat(value, 64)
-		return n, err == nil && n == n // NaN is above nothing
+		return n, err == nil && n == n // NaN is not ordered
 	}
 }

@@ -16,37 +16,37 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Cluster is a member cluster as the inventory knows it. It is never changed once
-// it is in the inventory, only replaced.
+// Cluster is a member cluster as the inventory knows it. Once in the inventory it is never
+// changed, only replaced.
 type Cluster struct {
 	Name     string
 	Driver   string
 	Provider string
 	Region   string
-	// Labels that selectors match, with those derived from the spec (v1alpha1.LabelRegion and others).
+	// Labels for selectors, including those derived from the spec (v1alpha1.LabelRegion and others).
 	Labels labels.Set
 	Taints []corev1.Taint
-	// Ready: its API server answers. Unready says why it does not.
+	// Ready reports whether its API server answers. Unready is the reason if it does not.
 	Ready   bool
 	Unready string
-	// AccessVerified: Sluice holds there what its driver needs. Unverified says what is missing.
+	// AccessVerified reports whether Sluice has the rights there that its driver needs.
+	// Unverified is what is missing.
 	AccessVerified bool
 	Unverified     string
-	// Unproven says what the provider has not proven that it must; empty where it has, or
-	// need not.
+	// Unproven is what the provider has to prove but has not; empty if nothing.
 	Unproven string
-	// Claims about the cluster and its provider that hold.
+	// Claims about the cluster and its provider that are valid.
 	Claims []v1alpha1.Claim
 	// Cordoned clusters take no new placements.
 	Cordoned bool
 	// Allocatable on ready, schedulable nodes.
 	Allocatable Resources
-	// Sold is what may be reserved and used in all: Allocatable, or more where the provider
+	// Sold is what may be reserved and used in total: Allocatable, or more if the provider
 	// oversubscribes; nil means Allocatable.
 	Sold Resources
-	// Sell is what the provider holds back, if anything.
+	// Sell is the part that the provider holds back from sale; may be nil.
 	Sell *v1alpha1.Sale
-	// ForeignUse is requested there by pods of no instance of this hub.
+	// ForeignUse is the resources requested there by pods of no instance of this hub.
 	ForeignUse Resources
 	// StorageClasses of the cluster.
 	StorageClasses []string
@@ -58,19 +58,19 @@ type Cluster struct {
 	Latency time.Duration
 	// Latencies from other vantages.
 	Latencies map[string]Measured
-	// Location of the cluster; nil where unknown.
+	// Location of the cluster; nil if unknown.
 	Location *Location
-	// ClaimsUntil is when the first of the claims stops to hold; zero where none does.
+	// ClaimsUntil is when the first of the claims ends; zero if none ends.
 	ClaimsUntil time.Time
-	// Consumers whose own cluster this is.
+	// Consumers that own this cluster.
 	Consumers []v1alpha1.ConsumerReference
-	// Liqo says how the cluster takes part in peerings; nil where it does not.
+	// Liqo is the cluster's role in peerings; nil if it has none.
 	Liqo *v1alpha1.LiqoCluster
-	// Removed: the operator takes the cluster out of the inventory.
+	// Removed is true while the operator removes the cluster from the inventory.
 	Removed bool
 }
 
-// ClusterOf is the cluster that a MemberCluster's spec and status describe, at a time.
+// ClusterOf returns the Cluster for a MemberCluster's spec and status, at a time.
 func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 	c := &Cluster{
 		Name:           mc.Name,
@@ -95,7 +95,7 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 			c.ClaimsUntil = until.Time
 		}
 	}
-	c.Location, _ = LocationOf(mc.Spec.Location) // the API has checked it
+	c.Location, _ = LocationOf(mc.Spec.Location) // the API has validated it
 	if mc.Status.Latency != nil {
 		c.Latency = mc.Status.Latency.Duration
 	}
@@ -123,10 +123,10 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 	return c
 }
 
-// driverOf is the driver that delivers to a member cluster.
+// driverOf returns the name of the driver for a member cluster.
 func driverOf(mc *v1alpha1.MemberCluster) string { return cmp.Or(mc.Spec.Driver, v1alpha1.DriverKube) }
 
-// holds tells whether a condition is true and otherwise what it says.
+// holds reports whether a condition is true, and otherwise its message.
 func holds(mc *v1alpha1.MemberCluster, condition string) (ok bool, otherwise string) {
 	c := meta.FindStatusCondition(mc.Status.Conditions, condition)
 	switch {
@@ -139,14 +139,14 @@ func holds(mc *v1alpha1.MemberCluster, condition string) (ok bool, otherwise str
 	}
 }
 
-// unreserved is what would be free of a resource if nothing were reserved: what is for sale,
-// as far as others do not use it. They use what is held back first.
+// unreserved returns how much of a resource would be free without any reservation: what is for
+// sale, minus the foreign use that exceeds the held-back part.
 func (c *Cluster) unreserved(name corev1.ResourceName) int64 {
 	return min(c.sold(name), c.there(name)-c.ForeignUse[name])
 }
 
-// oversubscribe has the cluster sell more of a resource than there is, by ratios of at
-// least 1, exact to a thousandth.
+// oversubscribe raises what the cluster sells of each resource, by ratios of at least 1, exact
+// to a thousandth.
 func (c *Cluster) oversubscribe(ratios map[corev1.ResourceName]resource.Quantity) {
 	for name, ratio := range ratios {
 		if thousandths := ratio.MilliValue(); thousandths > 1000 {
@@ -158,7 +158,7 @@ func (c *Cluster) oversubscribe(ratios map[corev1.ResourceName]resource.Quantity
 	}
 }
 
-// there is what may be reserved and used in all.
+// there returns how much may be reserved and used in total.
 func (c *Cluster) there(name corev1.ResourceName) int64 {
 	if c.Sold != nil {
 		return c.Sold[name]
@@ -166,7 +166,7 @@ func (c *Cluster) there(name corev1.ResourceName) int64 {
 	return c.Allocatable[name]
 }
 
-// sold is what may be reserved: all that is there, but for what the provider holds back.
+// sold returns how much may be reserved: everything except what the provider holds back.
 func (c *Cluster) sold(name corev1.ResourceName) int64 {
 	sold := c.there(name)
 	if c.Sell == nil {
@@ -181,14 +181,14 @@ func (c *Cluster) sold(name corev1.ResourceName) int64 {
 	return sold
 }
 
-// ForSale is how much of a resource a member cluster sells in all; heldBack tells whether that
-// is less than there is.
+// ForSale returns how much of a resource a member cluster sells in total. heldBack reports
+// whether that is less than it has.
 func ForSale(mc *v1alpha1.MemberCluster, name corev1.ResourceName) (sold resource.Quantity, heldBack bool) {
 	c := ClusterOf(mc, time.Time{})
 	return Resources{name: c.sold(name)}.List()[name], c.sold(name) < c.there(name)
 }
 
-// showSold renders what may be reserved, for instance "16", "24 (of 16, oversubscribed)" or
+// showSold formats how much may be reserved, for instance "16", "24 (of 16, oversubscribed)" or
 // "8 for sale (of 16)".
 func (c *Cluster) showSold(name corev1.ResourceName) string {
 	sold, has := show(name, c.sold(name)), show(name, c.Allocatable[name])
@@ -201,17 +201,17 @@ func (c *Cluster) showSold(name corev1.ResourceName) string {
 	return has
 }
 
-// disturbs tells whether a new version of the cluster concerns the instances on it:
-// it answers again, drives them away otherwise than before, or is being removed.
+// disturbs reports whether a new version of the cluster affects the instances on it: it answers
+// again, its taints have changed, or it is being removed.
 func (c *Cluster) disturbs(now *Cluster) bool {
 	return !c.Ready && now.Ready || !c.Removed && now.Removed || !reflect.DeepEqual(c.Taints, now.Taints)
 }
 
-// forsaken tells whether the operator takes the cluster out of the inventory while it
-// does not answer: what is there stays there.
+// forsaken reports whether the operator removes the cluster from the inventory while it does
+// not answer. Then nothing on it can be cleaned up.
 func (c *Cluster) forsaken() bool { return c.Removed && !c.Ready }
 
-// sameTraits tells whether two versions of a cluster differ in numbers only.
+// sameTraits reports whether two versions of a cluster differ in numbers only.
 func (c *Cluster) sameTraits(other *Cluster) bool {
 	return c.Ready == other.Ready && c.AccessVerified == other.AccessVerified && c.Cordoned == other.Cordoned &&
 		c.Unproven == other.Unproven && c.Driver == other.Driver &&

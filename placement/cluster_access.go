@@ -18,27 +18,26 @@ import (
 	"github.com/sluice-dev/sluice/internal/member"
 )
 
-// access is what changes rarely on a member cluster: which cluster it is, and what
-// Sluice may do there.
+// access is what rarely changes on a member cluster: its identity, and Sluice's rights there.
 type access struct {
 	uid      string
 	keyHash  string
 	version  string
 	verified bool
-	// problem says why it is not verified, with the step and the remedy.
+	// problem is why it is not verified, with the step and the remedy.
 	problem error
 	checked time.Time
 }
 
-// accessEvery is the time between two checks of an access that was good; one that
-// was not is checked with every probe.
+// accessEvery is the time between two checks of a verified access. An access that is not
+// verified is checked with every probe.
 const accessEvery = 10 * time.Minute
 
 func (a *access) due(now time.Time) bool {
 	return !a.verified || now.Sub(a.checked) >= accessEvery
 }
 
-// inspect asks the cluster who it is and what Sluice may do there.
+// inspect reads the cluster's identity and Sluice's rights there.
 func (a *access) inspect(ctx context.Context, r *clusterReconciler, cluster *v1alpha1.MemberCluster, t target, now time.Time) {
 	a.checked = now
 	a.problem = a.identify(ctx, r, cluster, t)
@@ -73,8 +72,8 @@ func (a *access) identify(ctx context.Context, r *clusterReconciler, cluster *v1
 	return r.unique(ctx, cluster, a.uid)
 }
 
-// unique refuses a cluster that is in the inventory under an older name already:
-// its capacity would be sold twice.
+// unique refuses a cluster that is already in the inventory under an older name: its capacity
+// would be sold twice.
 func (r *clusterReconciler) unique(ctx context.Context, cluster *v1alpha1.MemberCluster, uid string) error {
 	var all v1alpha1.MemberClusterList
 	if err := r.hub.List(ctx, &all, client.InNamespace(r.Namespace)); err != nil {
@@ -144,7 +143,7 @@ func (t target) username() string {
 	return t.connection.Username
 }
 
-// reviews spell rules out, one question for each verb on each resource.
+// reviews expands rules to one question for each verb on each resource.
 func reviews(rules []rbacv1.PolicyRule) []authorizationv1.SelfSubjectAccessReviewSpec {
 	var asked []authorizationv1.SelfSubjectAccessReviewSpec
 	for _, rule := range rules {
@@ -177,7 +176,7 @@ func review(verb, group, resource, name string) authorizationv1.SelfSubjectAcces
 	}}
 }
 
-// sentence is what a review asks, in words: "create namespaces".
+// sentence describes a review in words: "create namespaces".
 func sentence(asked authorizationv1.SelfSubjectAccessReviewSpec) string {
 	if url := asked.NonResourceAttributes; url != nil {
 		return url.Verb + " " + url.Path

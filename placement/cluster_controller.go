@@ -25,9 +25,9 @@ import (
 	"github.com/sluice-dev/sluice/internal/requeue"
 )
 
-// clusterReconciler keeps the inventory and the MemberClusters' statuses true. For
-// each member cluster it keeps one clusterWatch, which it probes and reads every
-// few seconds, and sooner when something there has changed.
+// clusterReconciler keeps the inventory and the MemberClusters' statuses up to date. It has one
+// clusterWatch for each member cluster, which it probes and reads every few seconds, and sooner
+// after a change there.
 type clusterReconciler struct {
 	Options
 	hub      client.Client
@@ -36,10 +36,10 @@ type clusterReconciler struct {
 
 	mu      sync.Mutex
 	watches map[string]*clusterWatch
-	// running is the controller's own context, and wake looks at a cluster again.
+	// running is the controller's own context. wake triggers another pass over a cluster.
 	running context.Context //nolint:containedctx // watches outlive a pass
 	wake    func(cluster string)
-	// lost is told of an instance of which something was deleted on a cluster.
+	// lost is called with an instance of which an object was deleted on a cluster.
 	lost func(instance string)
 }
 
@@ -50,7 +50,7 @@ func newClusterReconciler(hub client.Client, o Options, recovered *recovery) *cl
 	}
 }
 
-// settleTime is how long changes on a member cluster are gathered before they are read.
+// settleTime is how long changes on a member cluster are collected before they are read.
 const settleTime = time.Second
 
 func (r *clusterReconciler) setup(mgr ctrl.Manager) error {
@@ -66,12 +66,12 @@ func (r *clusterReconciler) setup(mgr ctrl.Manager) error {
 		Named("membercluster").
 		For(&v1alpha1.MemberCluster{}, builder.WithPredicates(changed)).
 		WatchesRawSource(woken).
-		// A cluster that does not answer holds a worker for the length of a probe.
+		// A cluster that does not answer occupies a worker for the length of a probe.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 32, RateLimiter: backOff()}).
 		Complete(requeue.OnConflict(r))
 }
 
-// proven passes member clusters of which something else has been proven.
+// proven passes member clusters whose proven claims changed.
 var proven = predicate.Funcs{
 	CreateFunc:  func(event.CreateEvent) bool { return false },
 	DeleteFunc:  func(event.DeleteEvent) bool { return false },
@@ -84,7 +84,7 @@ var proven = predicate.Funcs{
 	},
 }
 
-// Reconcile looks at one member cluster.
+// Reconcile probes one member cluster and updates the inventory and the status.
 func (r *clusterReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	if err := r.recovery.ensure(ctx); err != nil {
 		return ctrl.Result{}, err
@@ -111,9 +111,8 @@ func (r *clusterReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 	return r.look(ctx, cluster, nil)
 }
 
-// look reads the member cluster, feeds the inventory with exactly what it found,
-// and writes the status if that says something new. Leaving are the instances that
-// keep a cluster from being removed.
+// look reads the member cluster, writes exactly the result to the inventory, and writes the
+// status if it has changed. leaving are the instances that block the removal of the cluster.
 func (r *clusterReconciler) look(ctx context.Context, cluster *v1alpha1.MemberCluster, leaving []string) (ctrl.Result, error) {
 	w := r.watchOf(cluster.Name)
 	before := cluster.Status.DeepCopy()
@@ -133,11 +132,11 @@ func (r *clusterReconciler) look(ctx context.Context, cluster *v1alpha1.MemberCl
 	return ctrl.Result{RequeueAfter: max(w.nextProbe.Sub(r.Clock.Now()), time.Millisecond)}, nil
 }
 
-// remove lets a member cluster go once no instance is placed there. Until then it
-// is in the inventory as cordoned, and still looked after.
+// remove removes the finalizer of a member cluster once no instance is placed there. Until then
+// the cluster is in the inventory as cordoned, and still probed.
 func (r *clusterReconciler) remove(ctx context.Context, cluster *v1alpha1.MemberCluster) (ctrl.Result, error) {
-	// Cordon first: whatever was placed there before is in the ledger now, if this replica
-	// still leads. Who leads later finds the cluster cordoned.
+	// Cordon first. If this replica still leads, everything placed there before is in the
+	// ledger now. A later leader finds the cluster cordoned.
 	r.Inventory.UpsertCluster(ClusterOf(cluster, r.Clock.Now()))
 	if err := r.Leadership.Confirm(ctx); err != nil {
 		return ctrl.Result{}, err
@@ -167,8 +166,8 @@ func (r *clusterReconciler) remove(ctx context.Context, cluster *v1alpha1.Member
 	return ctrl.Result{}, nil
 }
 
-// peeredWith names the peerings that have something on a cluster that answers, for which
-// Sluice's access is needed until they have ended. One that does not answer is not waited for.
+// peeredWith returns the peerings that have objects on a cluster that answers. Sluice needs its
+// access to the cluster until they have ended. A cluster that does not answer blocks nothing.
 func (r *clusterReconciler) peeredWith(ctx context.Context, cluster *v1alpha1.MemberCluster) (named []string, err error) {
 	if driverOf(cluster) != v1alpha1.DriverLiqo || !meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ConditionReachable) {
 		return nil, nil
@@ -185,7 +184,7 @@ func (r *clusterReconciler) peeredWith(ctx context.Context, cluster *v1alpha1.Me
 	return named, nil
 }
 
-// watchOf returns the watch of a cluster, a new one at first.
+// watchOf returns the watch of a cluster, and creates it on first use.
 func (r *clusterReconciler) watchOf(cluster string) *clusterWatch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,7 +196,7 @@ func (r *clusterReconciler) watchOf(cluster string) *clusterWatch {
 	return w
 }
 
-// drop forgets a cluster.
+// drop removes a cluster's watch.
 func (r *clusterReconciler) drop(cluster string) {
 	r.Inventory.DeleteCluster(cluster)
 	if r.Connections != nil {
@@ -211,7 +210,7 @@ func (r *clusterReconciler) drop(cluster string) {
 	}
 }
 
-// some joins names, but for those beyond the third, which it counts.
+// some joins the first three names, and counts the rest.
 func some(names []string) string {
 	const shown = 3
 	if len(names) <= shown {

@@ -20,9 +20,9 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// deliveredKinds are the kinds of objects, beside namespaces, by which an instance is delivered.
-// Whoever deletes one of them has the instance repaired at once; what is only changed is found
-// at the next look.
+// deliveredKinds are the kinds of objects, beside namespaces, that make up a delivered
+// instance. If one is deleted, the instance is repaired at once; if one is only changed, the
+// next periodic check finds it.
 var deliveredKinds = []schema.GroupVersionResource{
 	corev1.SchemeGroupVersion.WithResource("resourcequotas"),
 	corev1.SchemeGroupVersion.WithResource("limitranges"),
@@ -31,19 +31,19 @@ var deliveredKinds = []schema.GroupVersionResource{
 	rbacv1.SchemeGroupVersion.WithResource("rolebindings"),
 }
 
-// rewatch is the time between two tries to watch what cannot be watched.
+// rewatch is the delay before a failed watch is tried again.
 const rewatch = 30 * time.Second
 
 // watchDelivered calls lost with the name of each instance of this hub of which an object is
-// deleted, until the context ends. It reads metadata only and keeps none of it. What is deleted
-// while there is no watch, and on clusters that do not let Sluice watch, is found at the next
-// look.
+// deleted, until the context ends. It reads only metadata and keeps none of it. Deletions while
+// there is no watch, and on clusters that do not allow Sluice to watch, are found by the next
+// periodic check.
 func watchDelivered(ctx context.Context, c metadata.Interface, hub string, lost func(instance string)) {
 	ours := labels.Set{v1alpha1.LabelHub: hub}.String()
 	for _, resource := range deliveredKinds {
 		source := c.Resource(resource)
 		follow := func(ctx context.Context) {
-			// A list only to learn from where to watch.
+			// A list only for the resource version at which to start the watch.
 			list, err := source.List(ctx, metav1.ListOptions{LabelSelector: ours, Limit: 1})
 			if err != nil {
 				return
@@ -67,7 +67,7 @@ func watchDelivered(ctx context.Context, c metadata.Interface, hub string, lost 
 	}
 }
 
-// tellLost calls lost for a deleted object that belongs to an instance, and not to one of its
+// tellLost calls lost if a deleted object belongs to an instance, and not to one of its
 // bindings.
 func tellLost(deleted any, lost func(instance string)) {
 	if last, ok := deleted.(cache.DeletedFinalStateUnknown); ok {

@@ -9,30 +9,30 @@ import (
 	"github.com/sluice-dev/sluice/internal/member"
 )
 
-// health is how the last probes of a member cluster went.
+// health is the results of the last probes of a member cluster.
 type health struct {
 	failures int
 	answers  int // in a row
 	lastErr  error
-	// latencies of the last probes that were answered, oldest first.
+	// latencies of the last answered probes, oldest first.
 	latencies []time.Duration
 }
 
 const (
-	// toleratedFailures is how many probes in a row may fail before a cluster that was
-	// ready is not any more, so that one lost packet moves nothing.
+	// toleratedFailures is how many probes in a row must fail before a ready cluster becomes
+	// not ready, so that one lost packet has no effect.
 	toleratedFailures = 3
-	// steadyAnswers is how many probes in a row must be answered before a cluster that did
-	// not answer counts as answering, so that one that comes and goes takes no placements.
+	// steadyAnswers is how many probes in a row must be answered before a cluster that did not
+	// answer becomes ready, so that a flapping cluster gets no placements.
 	steadyAnswers = 3
-	// rememberedLatencies is the number of probes over which the median is taken.
+	// rememberedLatencies is how many latencies the median is computed from.
 	rememberedLatencies = 9
 )
 
 func (h *health) failed(err error) {
 	h.failures++
 	if member.IsStranger(err) {
-		h.failures = toleratedFailures // no lost packet: nothing may be done there from now on
+		h.failures = toleratedFailures // this is no lost packet: Sluice must do nothing there from now on
 	}
 	h.answers, h.lastErr = 0, err
 }
@@ -44,7 +44,7 @@ func (h *health) answered(latency time.Duration) {
 	h.latencies = h.latencies[max(len(h.latencies)-rememberedLatencies, 0):]
 }
 
-// median latency; zero before the first answer.
+// median returns the median latency; zero before the first answer.
 func (h *health) median() time.Duration {
 	if len(h.latencies) == 0 {
 		return 0
@@ -52,8 +52,8 @@ func (h *health) median() time.Duration {
 	return slices.Sorted(slices.Values(h.latencies))[len(h.latencies)/2]
 }
 
-// reachable tells whether the cluster counts as answering, given whether it did; before
-// the first probe it neither did nor did not.
+// reachable reports whether the cluster counts as answering, given its previous status; before
+// the first probe that is unknown.
 func (h *health) reachable(before metav1.ConditionStatus) bool {
 	switch before {
 	case metav1.ConditionTrue:

@@ -25,8 +25,8 @@ const (
 	reasonSyncing     = "Syncing"
 )
 
-// report puts what the watch knows into the cluster's status: exactly, but for the
-// latency, which keeps its value until it has really changed.
+// report writes the state of the watch into the cluster's status: exactly, except the latency,
+// which changes only if the new value differs clearly.
 func (w *clusterWatch) report(cluster *v1alpha1.MemberCluster, leaving []string, inventory *Inventory) {
 	status := &cluster.Status
 	status.ObservedGeneration = cluster.Generation
@@ -50,7 +50,7 @@ func (w *clusterWatch) report(cluster *v1alpha1.MemberCluster, leaving []string,
 	w.conditions(cluster, leaving)
 }
 
-// changed tells whether a latency differs by more than a quarter and a millisecond.
+// changed reports whether two latencies differ by more than a quarter and a millisecond.
 func changed(before, now time.Duration) bool {
 	difference := (now - before).Abs()
 	return difference > before/4 && difference > time.Millisecond
@@ -83,7 +83,7 @@ func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []str
 	case w.writes.problem != nil:
 		set(v1alpha1.ConditionAccessVerified, false, reasonWritesFail, w.writes.problem.Error())
 	case known != nil && known.Reason == reasonWritesFail && w.target.write != nil && !w.writes.taken:
-		// as another process has found it, until it takes one
+		// keep the result of another process until this one has made a write
 	case w.access.verified:
 		set(v1alpha1.ConditionAccessVerified, true, reasonVerified, "Sluice may do there all that its driver needs")
 	case w.access.problem != nil:
@@ -111,9 +111,9 @@ func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []str
 	}
 }
 
-// worthWriting tells whether a status says something new. Foreign use moves with
-// every pod, so it is written when it moved by a hundredth of what is allocatable,
-// and otherwise once a minute; the inventory knows it exactly all the time.
+// worthWriting reports whether a status has changed enough to be written. Foreign use changes
+// with every pod, so it is written when it changed by a hundredth of what is allocatable, and
+// otherwise once a minute. The inventory always has the exact value.
 func (w *clusterWatch) worthWriting(before, now *v1alpha1.MemberClusterStatus, at time.Time) bool {
 	if equality.Semantic.DeepEqual(before, now) {
 		return false

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// usage is what a member cluster has and what is used of it by others.
+// usage is a member cluster's capacity, and others' use of it.
 type usage struct {
 	nodes       int32
 	capacity    corev1.ResourceList
@@ -21,12 +21,11 @@ type usage struct {
 	foreign     corev1.ResourceList
 }
 
-// usageOf sums over the nodes that take workloads: ready, not cordoned, without a
-// taint that keeps pods out (so control-plane nodes do not count), and none of Liqo's,
-// which stand for what other clusters have. Foreign use is
-// what the pods on those nodes request that belong to nobody's reservation; pods
-// that are not bound to a node use nothing yet. What another hub has reserved by a quota is
-// used in full, whatever its pods request.
+// usageOf sums over the nodes that take workloads: ready, not cordoned, without a taint that
+// keeps pods out (so control-plane nodes do not count), and not Liqo's virtual nodes, which
+// stand for other clusters' capacity. Foreign use is the requests of the pods on those nodes
+// that belong to no reservation. Pods not bound to a node use nothing yet. What another hub has
+// reserved by a quota counts in full, whatever its pods request.
 func usageOf(nodes []*corev1.Node, pods []*corev1.Pod, quotas []*corev1.ResourceQuota, reserved func(namespace string) bool) usage {
 	u := usage{capacity: corev1.ResourceList{}, allocatable: corev1.ResourceList{}, foreign: corev1.ResourceList{}}
 	counted := make(map[string]bool, len(nodes))
@@ -62,8 +61,8 @@ func takesWorkloads(node *corev1.Node) bool {
 	return ready && !repelling && !virtual && !node.Spec.Unschedulable
 }
 
-// offloaded tells whether a pod came by a peering: it uses what a ResourceSlice reserved, as
-// nothing else is let in (placement/liqo).
+// offloaded reports whether a pod came over a peering. It uses a ResourceSlice's reservation,
+// because other slices are denied (placement/liqo).
 func offloaded(pod *corev1.Pod) bool {
 	return pod.Labels[consts.ManagedByLabelKey] == consts.ManagedByShadowPodValue
 }
@@ -72,8 +71,8 @@ func terminated(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// requestsOf is what the scheduler counts for a pod (the larger of init containers
-// and the sum of the others, sidecars and overhead included), and the pod itself.
+// requestsOf returns the requests that the scheduler counts for a pod (the larger of init
+// containers and the sum of the others, sidecars and overhead included), and one pod.
 func requestsOf(pod *corev1.Pod) corev1.ResourceList {
 	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
 	requests[corev1.ResourcePods] = onePod
@@ -88,15 +87,15 @@ func sum(total, more corev1.ResourceList) {
 	}
 }
 
-// usage of the cluster as the informers have it.
+// usage returns the cluster's usage by the informers' caches.
 func (w *clusterWatch) usage(inventory *Inventory) usage {
 	instances := map[string]string{} // by namespace
 	for _, namespace := range listed[*corev1.Namespace](w.namespaces) {
 		instances[namespace.Name] = namespace.Labels[v1alpha1.LabelInstance]
 	}
 	s := inventory.Snapshot()
-	// A namespace that says it is an instance's counts as reserved only if the ledger
-	// agrees; what is left over from an instance that is gone is foreign use.
+	// A namespace with an instance's label counts as reserved only if the ledger has that
+	// instance there. What remains of a deleted instance is foreign use.
 	reserved := func(namespace string) bool {
 		instance := instances[namespace]
 		return instance != "" && v1alpha1.MemberNamespace(instance) == namespace && s.Reserved(instance, w.cluster) != nil
@@ -104,7 +103,7 @@ func (w *clusterWatch) usage(inventory *Inventory) usage {
 	return usageOf(listed[*corev1.Node](w.nodes), listed[*corev1.Pod](w.pods), listed[*corev1.ResourceQuota](w.quotas), reserved)
 }
 
-// reservedBy is what another hub has reserved by the quota of an instance's namespace.
+// reservedBy returns what another hub has reserved by the quota of an instance's namespace.
 func reservedBy(quota *corev1.ResourceQuota) corev1.ResourceList {
 	reserved := corev1.ResourceList{}
 	for name, amount := range quota.Spec.Hard {
@@ -118,8 +117,8 @@ func reservedBy(quota *corev1.ResourceQuota) corev1.ResourceList {
 	return reserved
 }
 
-// strip keeps of an object only what usage and storageClasses read; of a pod's
-// containers, what they request together.
+// strip keeps only the fields of an object that usage and storageClasses read; of a pod's
+// containers, only the sum of their requests.
 func strip(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.Node:
@@ -153,7 +152,7 @@ func strip(object any) (any, error) {
 	}
 }
 
-// stripped keeps of the labels those that are named.
+// stripped keeps only the named labels.
 func stripped(m *metav1.ObjectMeta, labels ...string) metav1.ObjectMeta {
 	kept := metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion}
 	for _, name := range labels {
@@ -164,7 +163,7 @@ func stripped(m *metav1.ObjectMeta, labels ...string) metav1.ObjectMeta {
 	return kept
 }
 
-// readiness leaves the heartbeat out, which changes all the time.
+// readiness drops the heartbeat, which changes all the time.
 func readiness(conditions []corev1.NodeCondition) []corev1.NodeCondition {
 	for _, c := range conditions {
 		if c.Type == corev1.NodeReady {

@@ -26,20 +26,20 @@ import (
 	"github.com/sluice-dev/sluice/internal/member"
 )
 
-// target is a member cluster as a watch uses it.
+// target is the access of a watch to a member cluster.
 type target struct {
 	connection *member.Connection
 	kube       kubernetes.Interface
 	metadata   metadata.Interface
 	// readyz probes the API server.
 	readyz func(context.Context) error
-	// keyHash identifies the API server by its key, see member.KeyHash.
+	// keyHash returns the digest of the API server's key, see member.KeyHash.
 	keyHash func(context.Context) (string, error)
-	// write makes a small write there; nil where Sluice may make none.
+	// write makes a small write there; nil if Sluice may not write.
 	write func(context.Context) error
 }
 
-// openTarget opens targets over connections, one a connection.
+// openTarget returns a function that opens targets over connections, one for each connection.
 func openTarget(connections *member.Connections) func(context.Context, *v1alpha1.MemberCluster) (target, error) {
 	return func(ctx context.Context, cluster *v1alpha1.MemberCluster) (target, error) {
 		connection, err := connections.Open(ctx, cluster)
@@ -47,7 +47,7 @@ func openTarget(connections *member.Connections) func(context.Context, *v1alpha1
 			return target{}, err
 		}
 		config := rest.CopyConfig(connection.Config)
-		config.QPS = -1 // watches and a probe every few seconds need no brake
+		config.QPS = -1 // watches and a probe every few seconds need no limit
 		kube, err := kubernetes.NewForConfig(config)
 		if err != nil {
 			return target{}, fmt.Errorf("member cluster %s: build its client: %w", cluster.Name, err)
@@ -63,14 +63,14 @@ func openTarget(connections *member.Connections) func(context.Context, *v1alpha1
 			},
 			keyHash: func(ctx context.Context) (string, error) { return member.KeyHash(ctx, config) },
 		}
-		if !joined(cluster) { // there, Sluice looks only
+		if !joined(cluster) { // on a joined cluster Sluice only reads
 			opened.write = renewLease(kube, connection.Username)
 		}
 		return opened, nil
 	}
 }
 
-// uid identifies the cluster.
+// uid returns the UID of the cluster.
 func (t target) uid(ctx context.Context) (string, error) {
 	system, err := t.kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
@@ -79,46 +79,46 @@ func (t target) uid(ctx context.Context) (string, error) {
 	return string(system.UID), nil
 }
 
-// clusterWatch is what Sluice knows of one member cluster. Passes over one cluster
-// follow each other, so only the informers are concurrent.
+// clusterWatch is Sluice's knowledge of one member cluster. Passes over one cluster never
+// overlap, so only the informers are concurrent.
 type clusterWatch struct {
 	cluster string
 	target  target
 	stop    context.CancelFunc
-	// informers of what there is and what is used of it; none on a management cluster, whose
+	// informers of the cluster's capacity and its use; none on a management cluster, whose
 	// capacity is declared.
 	informers []cache.SharedIndexInformer
 	nodes, pods, namespaces,
 	classes cache.SharedIndexInformer
-	// quotas are those of other hubs' instances; hidden while the cluster does not show them.
+	// quotas are those of other hubs' instances; hidden is true while Sluice may not read them.
 	quotas cache.SharedIndexInformer
 	hidden atomic.Bool
 
-	// opened is what the target was opened for.
+	// opened is what the target was opened with.
 	opened opening
 
 	health health
 	access access
 	writes writes
-	// untilThorough is the number of probes before the next thorough one.
+	// untilThorough is the number of probes until the next thorough one.
 	untilThorough int
 	nextProbe     time.Time
 	wrote         time.Time
 }
 
-// opening is what a target depends on, beside the access that its connection was opened with.
+// opening is what a target depends on, beside the access of its connection.
 type opening struct {
 	cluster    types.UID
 	generation int64
 	driver     string
 }
 
-// thoroughEvery: among so many probes, one is thorough. It opens the cluster anew, which
-// finds an access that has changed, and makes sure that it is the cluster it was. So is
-// every probe after one that failed.
+// thoroughEvery is how many probes there are for each thorough one. A thorough probe opens the
+// cluster anew, which detects a changed access, and checks that it is still the same cluster.
+// Every probe after a failed one is thorough too.
 const thoroughEvery = 6
 
-// refresh connects, probes and inspects, as far as that is due.
+// refresh connects, probes and inspects, as far as each is due.
 func (w *clusterWatch) refresh(ctx context.Context, r *clusterReconciler, cluster *v1alpha1.MemberCluster, now time.Time) {
 	w.writes.settle()
 	if now.Before(w.nextProbe) && cluster.Generation == cluster.Status.ObservedGeneration {
@@ -136,7 +136,7 @@ func (w *clusterWatch) refresh(ctx context.Context, r *clusterReconciler, cluste
 	}
 	w.health.answered(latency)
 	if w.health.answers < steadyAnswers && meta.IsStatusConditionFalse(cluster.Status.Conditions, v1alpha1.ConditionReachable) {
-		w.nextProbe = now.Add(r.ProbeEvery / 4) // the sooner it counts again
+		w.nextProbe = now.Add(r.ProbeEvery / 4) // to become ready again soon
 	}
 	if w.access.due(now) {
 		w.access.inspect(ctx, r, cluster, w.target, now)
@@ -147,7 +147,7 @@ func (w *clusterWatch) refresh(ctx context.Context, r *clusterReconciler, cluste
 	}
 }
 
-// probe asks the API server whether it is ready, and says how long it took to answer.
+// probe asks the API server whether it is ready, and returns how long the answer took.
 func (w *clusterWatch) probe(ctx context.Context, r *clusterReconciler, cluster *v1alpha1.MemberCluster) (latency time.Duration, err error) {
 	thorough := w.untilThorough == 0
 	if err := w.connect(ctx, r, cluster, thorough); err != nil {
@@ -196,8 +196,8 @@ func (w *clusterWatch) connect(ctx context.Context, r *clusterReconciler, cluste
 	return nil
 }
 
-// watch starts the informers: nodes, storage classes, pods that run, and the
-// namespaces of this hub's instances, each stripped to what is used.
+// watch starts the informers: nodes, storage classes, running pods, and the namespaces of this
+// hub's instances, each stripped to the fields that are used.
 func (w *clusterWatch) watch(r *clusterReconciler, driver string) {
 	ctx, stop := context.WithCancel(r.running)
 	w.stop, w.informers = stop, nil
@@ -235,7 +235,7 @@ func (w *clusterWatch) watch(r *clusterReconciler, driver string) {
 		DeleteFunc: func(any) { r.wake(w.cluster) },
 	}
 	for _, informer := range w.informers {
-		// Both fail only on an informer that has been started.
+		// Both fail only if the informer has been started.
 		_ = informer.SetTransform(strip)
 		_, _ = informer.AddEventHandler(changed)
 		if informer == w.namespaces {
@@ -264,12 +264,12 @@ func (w *clusterWatch) informersSynced() (all []cache.InformerSynced) {
 	return all
 }
 
-// synced tells whether every informer has read the cluster once.
+// synced reports whether every informer has listed the cluster once.
 func (w *clusterWatch) synced() bool {
 	return w.stop != nil && !slices.ContainsFunc(w.informersSynced(), func(synced cache.InformerSynced) bool { return !synced() })
 }
 
-// listed is what an informer has, in no order.
+// listed returns an informer's objects, in no order.
 func listed[T any](informer cache.SharedIndexInformer) []T {
 	objects := informer.GetStore().List()
 	out := make([]T, 0, len(objects))
@@ -279,7 +279,7 @@ func listed[T any](informer cache.SharedIndexInformer) []T {
 	return out
 }
 
-// storageClasses are the names of the cluster's storage classes.
+// storageClasses returns the names of the cluster's storage classes.
 func (w *clusterWatch) storageClasses() []string {
 	var names []string
 	for _, class := range listed[*storagev1.StorageClass](w.classes) {

@@ -14,17 +14,16 @@ import (
 	"github.com/sluice-dev/sluice/internal/member"
 )
 
-// writes is how the last writes to a member cluster went. A cluster whose etcd is full
-// (etcd documentation, "Space quota") or has lost its quorum answers reads and /readyz
-// as ever.
+// writes is the results of the last writes to a member cluster. A cluster whose etcd is full
+// (etcd documentation, "Space quota") or has lost its quorum still answers reads and /readyz.
 type writes struct {
 	due time.Time
-	// underway receives how the write in hand went; nil while there is none.
+	// underway receives the result of the current write; nil while there is none.
 	underway chan error
 	failures int
-	// taken: a write has succeeded since the cluster was opened.
+	// taken is true once a write has succeeded since the cluster was opened.
 	taken bool
-	// problem says why the cluster takes no placements.
+	// problem is why the cluster takes no placements.
 	problem error
 	cluster string
 }
@@ -32,8 +31,8 @@ type writes struct {
 // toleratedWrites is how many writes in a row must fail before a cluster takes no placements.
 const toleratedWrites = 2
 
-// look makes a write once a thorough probe, and with every probe after one that failed. It
-// does not wait for it: the cluster is looked at again when it is known how it went.
+// look starts a write with each thorough probe, and with every probe after a failed write. It
+// does not wait for the result, which triggers another pass over the cluster.
 func (w *writes) look(r *clusterReconciler, cluster string, write func(context.Context) error, now time.Time) {
 	if write == nil || w.underway != nil || now.Before(w.due) {
 		return
@@ -53,7 +52,7 @@ func (w *writes) look(r *clusterReconciler, cluster string, write func(context.C
 	}()
 }
 
-// settle takes in how the write in hand went, if that is known.
+// settle records the result of the current write, if there is one.
 func (w *writes) settle() {
 	select {
 	case err := <-w.underway:
@@ -64,7 +63,7 @@ func (w *writes) settle() {
 }
 
 func (w *writes) went(err error) {
-	if err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err) { // it was not to be written there
+	if err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err) { // Sluice may not write there, which is no fault
 		w.failures, w.problem, w.taken = 0, nil, true
 		return
 	}
@@ -80,10 +79,10 @@ func (w *writes) went(err error) {
 	}
 }
 
-// renewLease renews the Lease of Sluice in the namespace of its own account.
+// renewLease renews Sluice's Lease in the namespace of its own account.
 func renewLease(kube kubernetes.Interface, username string) func(context.Context) error {
 	namespace, _, err := serviceaccount.SplitUsername(username)
-	if err != nil { // it is somebody else
+	if err != nil { // another user, not a ServiceAccount
 		namespace = metav1.NamespaceDefault
 	}
 	return func(ctx context.Context) error {

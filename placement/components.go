@@ -14,31 +14,31 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Components of an application are placed together, each on a cluster that suits it, so
-// that those that are linked are near enough to each other: all of them or none. Among
-// the combinations that do, the one whose scores sum up to most is chosen, by branch and
-// bound: components one after the other, the best clusters first, and no further where
-// the sum cannot become better than the best found so far.
+// Components of an application are placed together: all of them or none. Each must be on a
+// cluster that fits it, and linked components must be near enough to each other. Of the
+// possible combinations the one with the highest sum of scores is chosen, by branch and bound:
+// one component after the other, the best clusters first, and no further if the sum cannot
+// exceed the best found so far.
 
 // Component is a part of an application.
 type Component struct {
 	Name      string
 	Resources Resources
-	// Selector and Tier besides the request's own; nil and empty ask nothing more.
+	// Selector and Tier in addition to the request's own; nil and empty add nothing.
 	Selector labels.Selector
 	Tier     v1alpha1.Tier
 }
 
-// Link bounds the latency between the clusters of two components, given by their indices.
+// Link limits the latency between the clusters of two components, given by their indices.
 type Link struct {
 	Between [2]int
 	Most    time.Duration
 }
 
-// mostCombinations bounds the search; beyond it the best combination found is taken.
+// mostCombinations limits the search; at the limit the best combination found so far is taken.
 const mostCombinations = 1_000_000
 
-// componentsOf reads those of a plan.
+// componentsOf reads the components of a plan.
 func componentsOf(plan *v1alpha1.ResourcesPlan, usual Resources) (components []Component, links []Link, err error) {
 	for i := range plan.Components {
 		from := &plan.Components[i]
@@ -68,7 +68,7 @@ func componentsOf(plan *v1alpha1.ResourcesPlan, usual Resources) (components []C
 	return components, links, nil
 }
 
-// of is the request of one component.
+// of returns the request of one component.
 func (r Request) of(c *Component) Request {
 	one := r
 	one.Components, one.Links, one.Quotas = nil, nil, nil
@@ -89,23 +89,24 @@ func (r Request) of(c *Component) Request {
 	return one
 }
 
-// assembly is a request of several components on its way to a choice.
+// assembly is a request with several components during the search.
 type assembly struct {
 	request  Request
 	snapshot *Snapshot
-	// of each component: its evaluation, and the clusters that suit it, best first; all of
-	// them, or the best few at first.
+	// evaluations and candidates of each component: the clusters that fit it, best first. Only
+	// the best few at first, then all.
 	evaluations []*evaluation
 	fitting     [][]candidate
 	few         bool
-	// order in which components are placed: those with the fewest clusters first, but for
-	// those that are linked to one that is placed.
+	// order in which components are placed: the one with the most links to those before it
+	// comes next, and of several the one with the fewest clusters.
 	order []int
-	// most that the components from one place in the order on can still score.
+	// most is the highest score that the components from each position in the order on can
+	// still add.
 	most []int64
 
 	tried  int
-	chosen []candidate // by component, as far as it has come
+	chosen []candidate // by component, as far as the search has come
 	sum    int64
 	best   []candidate
 	bestAt int64
@@ -123,11 +124,11 @@ func assemble(r Request, s *Snapshot) *assembly {
 	return a
 }
 
-// firstFew is how many clusters of each component are looked at first. Mostly they are
-// enough to know that there is nothing better among the others.
+// firstFew is how many clusters of each component are tried first. They are usually enough to
+// prove that the others contain nothing better.
 var firstFew = 64
 
-// consider looks at the best so many clusters of each component, or at all with 0.
+// consider selects the given number of best clusters for each component, or all with 0.
 func (a *assembly) consider(most int) {
 	a.fitting, a.order, a.few = nil, nil, false
 	for _, e := range a.evaluations {
@@ -148,7 +149,7 @@ func (a *assembly) consider(most int) {
 	a.arrange()
 }
 
-// fittingBest are the best so many clusters that fit, or all with 0.
+// fittingBest returns the given number of best clusters that fit, or all with 0.
 func (e *evaluation) fittingBest(most int) []candidate {
 	if most > 0 {
 		return e.best(most, nil)
@@ -156,9 +157,9 @@ func (e *evaluation) fittingBest(most int) []candidate {
 	return e.fitting()
 }
 
-// proven tells whether no combination with a cluster that was not looked at can score
-// more than the best found: for each component, with the last one that was and the best
-// of all others.
+// proven reports whether no combination with an untried cluster can score more than the best
+// found. For each component it adds the rank of its last tried cluster, which no untried one
+// exceeds, to the best ranks of all others.
 func (a *assembly) proven() bool {
 	if !a.few {
 		return true
@@ -171,7 +172,7 @@ func (a *assembly) proven() bool {
 	return a.best != nil
 }
 
-// fitting are the clusters that fit, in no order.
+// fitting returns the clusters that fit, in no order.
 func (e *evaluation) fitting() (all []candidate) {
 	for i, p := range e.pages {
 		e.scorer.enter(p, e.fits[i])
@@ -185,7 +186,7 @@ func (e *evaluation) fitting() (all []candidate) {
 	return all
 }
 
-// arrange decides the order, and what can still be scored from each place in it on.
+// arrange computes the order, and the score that can still be added from each position on.
 func (a *assembly) arrange() {
 	left := make([]int, len(a.fitting))
 	for i := range left {
@@ -236,7 +237,7 @@ func (a *assembly) choose() (chosen []candidate, why string) {
 	return a.best, ""
 }
 
-// obstacles are the bounds that a combination must keep, in words.
+// obstacles lists the limits of a combination, in words.
 func (a *assembly) obstacles() string {
 	var names []string
 	for _, c := range a.request.Components {
@@ -249,7 +250,7 @@ func (a *assembly) obstacles() string {
 	return text
 }
 
-// search places the components from one place in the order on.
+// search places the components from one position in the order on.
 func (a *assembly) search(place int) {
 	if place == len(a.order) {
 		if a.sum > a.bestAt {
@@ -260,7 +261,7 @@ func (a *assembly) search(place int) {
 	i := a.order[place]
 	for _, c := range a.fitting[i] {
 		if a.sum+c.rank+a.most[place+1] <= a.bestAt {
-			return // none of those that come can do better
+			return // none of the following clusters can be better
 		}
 		if a.tried++; a.tried > mostCombinations {
 			return
@@ -275,11 +276,11 @@ func (a *assembly) search(place int) {
 	}
 }
 
-// near tells whether a cluster for a component keeps its links to those that are placed.
-// What was not measured is not near.
+// near reports whether a cluster for a component satisfies its links to the components placed
+// so far. A latency that was not measured does not satisfy a link.
 func (a *assembly) near(place, component int, at candidate) bool {
 	if a.request.atBest {
-		return true // latencies are measured anew
+		return true // latencies are measured again
 	}
 	for _, link := range a.request.Links {
 		for side, i := range link.Between {
@@ -299,7 +300,7 @@ func (a *assembly) near(place, component int, at candidate) bool {
 	return true
 }
 
-// holds tells whether a cluster has room for a component beside those that are placed there.
+// holds reports whether a cluster has room for a component beside those already placed there.
 func (a *assembly) holds(place, component int, at candidate) bool {
 	var together Resources
 	for _, other := range a.order[:place] {
@@ -312,7 +313,7 @@ func (a *assembly) holds(place, component int, at candidate) bool {
 		}
 	}
 	if a.request.atBest && !at.page.known(at.row) {
-		return true // what it has is not known
+		return true // its capacity is not known
 	}
 	held := a.snapshot.Reserved(a.request.ID, at.cluster().Name)
 	for name, need := range together {
@@ -323,8 +324,8 @@ func (a *assembly) holds(place, component int, at candidate) bool {
 	return true
 }
 
-// narrowest is the evaluation of the component that fits on the fewest clusters: what it
-// refuses says most.
+// narrowest returns the evaluation of the component that fits on the fewest clusters: its
+// rejections are the most useful.
 func (a *assembly) narrowest() *evaluation {
 	at := 0
 	for i := range a.fitting {
@@ -335,9 +336,9 @@ func (a *assembly) narrowest() *evaluation {
 	return a.evaluations[at]
 }
 
-// placeTogether is Place for a request with components. Placements are by cluster, with
-// what is reserved there for all components on it; rejections are those of the component
-// that fits on the fewest clusters.
+// placeTogether is Place for a request with components. There is one placement for each
+// cluster, with the reservations of all components on it. The rejections are those of the
+// component that fits on the fewest clusters.
 func placeTogether(r Request, s *Snapshot) (Decision, error) {
 	a := assemble(r, s)
 	narrow := a.narrowest()
@@ -374,8 +375,8 @@ func placeTogether(r Request, s *Snapshot) (Decision, error) {
 	return d, nil
 }
 
-// explainTogether is Explain for a request with components: one verdict for each of them
-// and each cluster.
+// explainTogether is Explain for a request with components: one verdict for each component and
+// each cluster.
 func explainTogether(r Request, s *Snapshot) (verdicts []Verdict) {
 	a := assemble(r, s)
 	chosen, _ := a.choose()

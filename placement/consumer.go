@@ -8,16 +8,15 @@ import (
 	"github.com/sluice-dev/sluice/catalog"
 )
 
-// What consumers read where only an operator can do something.
+// Messages to consumers when only an operator can help.
 const (
 	onlyOperators = "the broker's operator can find out why by the instance's name"
 	willBeTried   = "waiting for a cluster; it is tried again until it works"
 )
 
-// forConsumer is what the consumer reads of an error: what it has to do with what was asked
-// for, and what the consumer can do about it. Clusters that it has nothing to do with, what
-// is free on any, addresses and the words of API servers are for operators, who read the
-// error itself.
+// forConsumer returns an error's message for the consumer: only what concerns the order, and
+// what the consumer can do about it. Names of other clusters, free capacity, addresses and
+// messages of API servers are for operators, who read the error itself.
 func forConsumer(err error) string {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the joined error itself
 		var all []string
@@ -52,13 +51,13 @@ func forConsumer(err error) string {
 	}
 }
 
-// lateError says that a delivery has taken longer than the platform waits.
+// lateError means that a delivery has taken longer than the platform waits.
 type lateError struct{ error }
 
 func (e *lateError) Unwrap() error { return e.error }
 
-// forConsumer names the reasons, which say what of the order does not fit, and neither
-// clusters nor figures.
+// forConsumer returns the reasons, which show what part of the order does not fit, without
+// clusters or numbers.
 func (e *UnplaceableError) forConsumer() string {
 	switch {
 	case e.Quota:
@@ -72,7 +71,8 @@ func (e *UnplaceableError) forConsumer() string {
 	}
 }
 
-// reasons why clusters were not chosen, or why those that the instance is on do not suit.
+// reasons returns why clusters were not chosen, or why those that the instance is on no longer
+// fit.
 func (e *UnplaceableError) reasons() []string {
 	var all []string
 	for _, l := range e.Lost {
@@ -90,9 +90,9 @@ func (e *UnplaceableError) reasons() []string {
 	return slices.Compact(all)
 }
 
-// repeatable reports whether an update that failed so may succeed when it is repeated as it
-// is (OSB 2.17, update_repeatable): after what the cluster lacks was given back, or it
-// answers again. What a cluster is, by its labels, tier, place, size or class, it remains.
+// repeatable reports whether an update that failed may succeed if it is repeated unchanged (OSB
+// 2.17, update_repeatable): after capacity was released, or after the cluster answers again. A
+// cluster's labels, tier, place, size and class do not change by themselves.
 func repeatable(err error) bool {
 	var unplaceable *UnplaceableError
 	var refused *RefusedError

@@ -1,7 +1,7 @@
 package placement
 
-// Crash points of this package: a kill at any of them loses no instance, doubles
-// none and oversells nothing (see internal/crashpoint).
+// Crash points of this package: a kill at any of them loses no instance, delivers none twice
+// and oversells nothing (see internal/crashpoint).
 const (
 	crashBeforeDecision    = "place.before-decision"
 	crashAfterDecision     = "place.after-decision"

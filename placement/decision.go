@@ -9,22 +9,22 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Decision is the result of a placement. Every cluster of the inventory is either
-// in Placements or counted in Rejections.
+// Decision is the result of a placement. Every cluster of the inventory is either in Placements
+// or counted in Rejections.
 type Decision struct {
-	// Placements, best first; none when the request cannot be placed.
+	// Placements, best first; none if the request cannot be placed.
 	Placements []Placement
 	// Considered is the number of clusters in the inventory.
 	Considered int
-	// Rejections, one a reason, in the order in which the reasons were asked.
+	// Rejections, one for each reason, in the order of the filters.
 	Rejections []Rejection
-	// RunnerUp is the best cluster that fits and was not chosen; nil where there is none.
+	// RunnerUp is the best cluster that fits and was not chosen; nil if there is none.
 	RunnerUp *RunnerUp
-	// Preemption that would make room, where somebody has looked for it; nil where there is none.
+	// Preemption that would make room, if it was looked for; nil if there is none.
 	Preemption *v1alpha1.Preemption
 }
 
-// RunnerUp is a cluster that would have been next.
+// RunnerUp is the cluster that would have been next.
 type RunnerUp struct {
 	Cluster string
 	Score   int32
@@ -33,14 +33,14 @@ type RunnerUp struct {
 // Placement is one chosen cluster.
 type Placement struct {
 	Cluster string
-	// Replicas on the cluster; zero where none are asked for.
+	// Replicas on the cluster; zero if the request has none.
 	Replicas int32
-	// Components on the cluster; none where none are asked for.
+	// Components on the cluster; none if the request has none.
 	Components []string
 	Reserved   Resources
-	// Score from 0 to 100; Explain says what it is made of.
+	// Score from 0 to 100; Explain returns its parts.
 	Score int32
-	// Price of the reservation; nil where the cluster has no price list.
+	// Price of the reservation; nil if the cluster has no price list.
 	Price *Price
 }
 
@@ -48,7 +48,7 @@ type Placement struct {
 type Rejection struct {
 	Reason Reason
 	Count  int
-	// Examples are the alphabetically first clusters refused for it, at most maxExamples.
+	// Examples are the alphabetically first clusters rejected for it, at most maxExamples.
 	Examples []Example
 }
 
@@ -59,28 +59,30 @@ type Example struct {
 	Message string
 }
 
-// maxExamples bounds what a decision says of each reason; Explain says it all.
+// maxExamples limits the examples of each reason; Explain returns all clusters.
 const maxExamples = 3
 
-// UnplaceableError says that a request cannot be placed as the inventory is.
+// UnplaceableError means that a request cannot be placed with the current inventory.
 type UnplaceableError struct {
 	// Decision without placements, with the rejections.
 	Decision Decision
-	// Asked is the number of clusters asked for, Found of those that would take it.
+	// Asked is the number of clusters requested, Found that of clusters that fit.
 	Asked, Found int
-	// Lost are the clusters that the instance is on and would stay on, if they still
-	// took it, with the reason and the numbers.
+	// Lost are the clusters that the instance is on and has to stay on, but that no longer fit,
+	// with the reason and the numbers.
 	Lost []Example
-	// Hopeless: they can never take it, whatever is given back; known where that was asked.
+	// Hopeless means that no cluster can ever take it, whatever is released; computed only on
+	// demand.
 	Hopeless bool
-	// Why says what else is the matter: groups, replicas or a quota. Empty where the
-	// rejections say it all.
+	// Why is a further reason: groups, replicas or a quota. Empty if the rejections are the
+	// whole reason.
 	Why string
-	// Quota: the consumer holds too much; no change of a cluster helps.
+	// Quota means that the consumer exceeds its quota; no change of a cluster helps.
 	Quota bool
 }
 
-// Error is one sentence for operators, with clusters and numbers; forConsumer has none.
+// Error is one sentence for operators, with clusters and numbers; forConsumer has none of
+// these.
 func (e *UnplaceableError) Error() string {
 	var b strings.Builder
 	switch {
@@ -136,7 +138,7 @@ func (d Decision) API(generation int64) *v1alpha1.Decision {
 	return out
 }
 
-// decision is what the evaluation comes to with these clusters chosen.
+// decision returns the decision with these clusters chosen.
 func (e *evaluation) decision(chosen []candidate) Decision {
 	d := Decision{Considered: e.considered()}
 	for _, c := range chosen {
@@ -181,7 +183,7 @@ func (e *evaluation) decision(chosen []candidate) Decision {
 	return d
 }
 
-// runnerUp is the best of the clusters that fit and were not chosen.
+// runnerUp returns the best cluster that fits and was not chosen.
 func (e *evaluation) runnerUp(chosen []candidate) *RunnerUp {
 	var best *candidate
 	for _, ranked := range e.ranked {
@@ -207,7 +209,7 @@ func (e *evaluation) considered() int {
 	return n
 }
 
-// why says why a current cluster no longer suits.
+// why returns why a current cluster no longer fits.
 func (l lost) why() string {
 	if l.page == nil {
 		return "the instance is there, and it is not in the inventory"
@@ -215,8 +217,8 @@ func (l lost) why() string {
 	return l.message(l.page, l.row)
 }
 
-// passedOver says why a cluster that fits was not chosen: because others were
-// preferred or, where nothing was chosen, because there were too few like it.
+// passedOver returns why a cluster that fits was not chosen: because others were preferred or,
+// if nothing was chosen, because too few clusters fit.
 func (e *evaluation) passedOver(at spot, chosen []candidate) (Reason, string) {
 	reason := passedOverReason(chosen)
 	if reason == ReasonFits {
@@ -240,7 +242,7 @@ func (e *evaluation) passedOver(at spot, chosen []candidate) (Reason, string) {
 	}
 }
 
-// notInSpread says why a cluster that fits is not part of a spread.
+// notInSpread returns why a cluster that fits is not part of a spread.
 func (e *evaluation) notInSpread(at spot, score int32, chosen []candidate) string {
 	groups := at.page.groups(e.request.Spread.By)
 	name := groups.names[groups.of[at.row]]
@@ -260,7 +262,7 @@ func (e *evaluation) notInSpread(at spot, score int32, chosen []candidate) strin
 	return fmt.Sprintf("scores %d; %s has its share of %d, the last of which scores %d", score, name, share, last.score)
 }
 
-// tied says why of two clusters with equal scores the other one was chosen (see better).
+// tied returns why, of two clusters with equal scores, the other one was chosen (see better).
 func (e *evaluation) tied(at spot, with candidate) string {
 	this, name := candidate{spot: at}, with.cluster().Name
 	e.breakTies(&this)
@@ -292,7 +294,7 @@ func among(chosen []candidate, at spot) bool {
 	return slices.ContainsFunc(chosen, func(c candidate) bool { return c.same(at) })
 }
 
-// tally adds up rejections by reason.
+// tally counts rejections by reason.
 type tally struct{ rejections []Rejection }
 
 func (t *tally) of(reason Reason) *Rejection {
@@ -313,8 +315,8 @@ func (t *tally) example(reason Reason, example Example) {
 	r.Examples = r.Examples[:min(len(r.Examples), maxExamples)]
 }
 
-// page counts the rows of a page; as pages are in the order of names, the first
-// rows that come are the examples.
+// page counts the rows of a page. Pages are ordered by name, so the first rows become the
+// examples.
 func (t *tally) page(reason Reason, p *page, rows set, message func(*page, int) string) {
 	if rows == (set{}) {
 		return

@@ -12,10 +12,10 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Division says how replicas are divided over the chosen clusters.
+// Division is the way in which replicas are divided over the chosen clusters.
 type Division struct {
 	By v1alpha1.Division
-	// Weights of clusters, where By is weight: that of the first selector that matches, or 1.
+	// Weights of clusters, if By is weight: the one of the first selector that matches, or 1.
 	Weights []ClusterWeight
 }
 
@@ -40,11 +40,11 @@ func divisionOf(from *v1alpha1.Replicas) (Division, error) {
 	return d, nil
 }
 
-// room is how many replicas a cluster takes, at most all of them.
+// room returns how many replicas fit on a cluster, at most all of them.
 func (e *evaluation) room(at spot) int64 {
 	room := int64(e.request.Replicas)
 	if e.request.atBest && !at.page.known(at.row) {
-		return room // what it has is not known
+		return room // its capacity is not known
 	}
 	for _, n := range e.scorer.needs {
 		room = min(room, max(at.page.column(n.column).left(e.request.atBest)[at.row]+at.held[n.name], 0)/n.amount)
@@ -52,7 +52,7 @@ func (e *evaluation) room(at spot) int64 {
 	return room
 }
 
-// replicasHeld is how many replicas an instance has on a cluster already.
+// replicasHeld returns how many replicas an instance already has on a cluster.
 func (e *evaluation) replicasHeld(at spot) int64 {
 	held := int64(math.MaxInt64)
 	for name, amount := range e.request.Resources {
@@ -66,19 +66,19 @@ func (e *evaluation) replicasHeld(at spot) int64 {
 	return held
 }
 
-// divide gives each chosen cluster its replicas: at least one, at most its room, all
-// of them together what is asked for. The clusters must have room for them.
+// divide gives each chosen cluster its replicas: at least one, at most its room, and in sum the
+// requested number. The clusters must have room for them.
 //
-// A cluster that the instance is on keeps what it has there, as far as that goes, so
-// that a change of the number moves only the difference. The rest follows the weights
-// by largest remainder (Hamilton's method), clusters that are full dropping out.
+// A cluster that the instance is on keeps its replicas as far as possible, so that a change of
+// the number moves only the difference. The rest follows the weights by largest remainder
+// (Hamilton's method); full clusters drop out.
 func (e *evaluation) divide(chosen []candidate) {
 	left := int64(e.request.Replicas)
 	for i := range chosen {
 		chosen[i].replicas = 1
 		left--
 	}
-	for i := range chosen { // what is there stays
+	for i := range chosen { // existing replicas stay
 		if keep := min(e.replicasHeld(chosen[i].spot), e.room(chosen[i].spot)) - 1; keep > 0 {
 			keep = min(keep, left)
 			chosen[i].replicas += keep
@@ -94,7 +94,7 @@ func (e *evaluation) divide(chosen []candidate) {
 	}
 }
 
-// apportion gives up to so many replicas out by weight and returns how many.
+// apportion gives out up to left replicas by weight and returns how many.
 func (e *evaluation) apportion(chosen []candidate, left int64) (given int64) {
 	type share struct {
 		of        *candidate
@@ -131,7 +131,7 @@ func (e *evaluation) apportion(chosen []candidate, left int64) (given int64) {
 	return given
 }
 
-// weight of a cluster in the division, at least 1.
+// weight returns the weight of a cluster in the division, at least 1.
 func (e *evaluation) weight(at spot) int64 {
 	switch e.request.Division.By {
 	case v1alpha1.DivideByCapacity:
@@ -146,8 +146,8 @@ func (e *evaluation) weight(at spot) int64 {
 	return 1
 }
 
-// fillCheapest gives replicas to the cheapest cluster that has room, then to the next;
-// prices in another currency than the common one come last.
+// fillCheapest gives replicas to the cheapest cluster with room, then to the next. Prices in
+// another currency than the common one come last.
 func (e *evaluation) fillCheapest(chosen []candidate, left int64) {
 	order := make([]*candidate, len(chosen))
 	for i := range chosen {
@@ -161,7 +161,7 @@ func (e *evaluation) fillCheapest(chosen []candidate, left int64) {
 	}
 }
 
-// cramped says that clusters have too little room for the replicas together.
+// cramped is the message that clusters have too little room for all replicas.
 func (e *evaluation) cramped(chosen []candidate) string {
 	var room int64
 	for _, c := range chosen {

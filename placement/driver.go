@@ -8,19 +8,19 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Driver delivers an instance to one kind of member cluster. Every method is
-// idempotent and resumable: Sluice may be killed at any instant, and the same
-// call made again carries on from there. Errors name the cluster.
+// Driver delivers an instance to one kind of member cluster. Every method is idempotent and
+// resumable: Sluice may be killed at any instant, and the same call made again continues from
+// there. Errors name the cluster.
 type Driver interface {
-	// Deliver makes the cluster carry what the delivery says. It returns nil when
-	// that is carried out, *PendingError when something must be waited for and
-	// *RefusedError when trying again cannot help. Any other error is transient.
+	// Deliver makes the cluster match the delivery. It returns nil when that is done,
+	// *PendingError when something must be waited for and *RefusedError when a retry cannot
+	// help. Any other error is transient.
 	Deliver(ctx context.Context, d Delivery) error
-	// Observe returns nil while the cluster carries what was delivered, otherwise
-	// what is wrong. It writes nothing.
+	// Observe returns nil while the cluster matches the delivery, and otherwise an error with
+	// the difference. It writes nothing.
 	Observe(ctx context.Context, d Delivery) error
-	// Remove deletes what was delivered. It returns nil only when nothing is left,
-	// and *PendingError while something blocks.
+	// Remove deletes what was delivered. It returns nil only when all of it is gone, and
+	// *PendingError while something blocks the deletion.
 	Remove(ctx context.Context, d Delivery) error
 }
 
@@ -30,17 +30,17 @@ type Delivery struct {
 	Placement v1alpha1.Placement
 }
 
-// PendingError says that a delivery or removal waits for something on the member
-// cluster; the driver is to be called again.
+// PendingError means that a delivery or removal waits for something on the member cluster; call
+// the driver again.
 type PendingError struct {
 	// Step that waits, for instance "delete namespace sluice-1f…".
 	Step string
-	// Detail is what the cluster says about it, for operators.
+	// Detail is the cluster's message about it, for operators.
 	Detail string
-	// Consumer is what the consumer reads instead, where it can do something; it names no
-	// address and nothing that is not the consumer's.
+	// Consumer is the message for the consumer instead, if the consumer can do something. It
+	// contains no address and nothing of other consumers.
 	Consumer string
-	// Every is how often to look at the longest while an operation waits for it; zero leaves
+	// Every is the longest time between two checks while an operation waits for it; zero leaves
 	// that to the controller.
 	Every time.Duration
 }
@@ -52,16 +52,16 @@ func (e *PendingError) Error() string {
 	return fmt.Sprintf("waiting: %s: %s", e.Step, e.Detail)
 }
 
-// RefusedError says that a cluster does not take a delivery and never will as it
-// stands.
+// RefusedError means that a cluster does not take a delivery, and never will in its present
+// form.
 type RefusedError struct {
 	// Reason with the numbers or names, for operators.
 	Reason string
 	// Remedy is what the consumer or operator can do about it.
 	Remedy string
-	// Consumer is what the consumer reads instead, where it can do something.
+	// Consumer is the message for the consumer instead, if the consumer can do something.
 	Consumer string
-	// Repeatable says that the same update may succeed once the consumer has done that.
+	// Repeatable means that the same update may succeed after that.
 	Repeatable bool
 }
 
