@@ -24,41 +24,40 @@ import (
 	"github.com/sluice-dev/sluice/internal/crashpoint"
 )
 
-// elastic makes clusters for instances that fit nowhere, takes them into the inventory
-// and gives them back (v1alpha1.Elastic). Everything it knows is on the hub: the
-// instances that it holds itself, labelled with their policy, and the member clusters
-// that they have become. Each look goes on from there, so that a kill leaves nothing
-// half done and nothing doubled: what an instance is called follows from its policy and
-// the lowest number that is free.
+// elastic creates clusters for instances that fit nowhere, adds them to the inventory and gives them
+// back (v1alpha1.Elastic). All of its state is on the hub: its own instances, labelled with their
+// policy, and the member clusters made from them. Each pass continues from there, so that a kill leaves
+// nothing half done and nothing twice: an instance's name follows from its policy and the lowest free
+// number.
 //
 //	no instance → being made → delivered → member cluster → retired → member cluster gone → no instance
 type elastic struct {
-	hub       client.Client // reads from the cache: what it has not seen yet is found when it is written
+	hub       client.Client // reads from the cache: a stale read fails when it is written
 	namespace string
-	// of selects what belongs to a policy, to any of them where it is empty.
+	// of selects the objects of a policy, or of all policies if it is empty.
 	of        func(policy string) client.ListOption
 	catalog   *catalog.Catalog
 	inventory *Inventory
 	// join registers Sluice on the cluster that was made for an instance on a management
-	// cluster, and returns the access to it for that member cluster. It is idempotent.
+	// cluster, and returns the access of that member cluster. It is idempotent.
 	join       func(ctx context.Context, management, instance string, member *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error)
 	leadership Leadership
 	clock      clock.WithTicker
 
 	mu sync.Mutex
-	// promises say, by the instance that waits, what it waits for.
+	// promises describe, by the name of a waiting instance, what is being made for it.
 	promises map[string]string
-	// idle is since when nothing is placed on a cluster. A restart begins anew.
+	// idle is since when no instance is placed on a cluster. It starts anew after a restart.
 	idle map[string]time.Time
 }
 
-// elasticEvery is the time between two looks.
+// elasticEvery is the time between two passes.
 const elasticEvery = time.Second
 
-// NeedLeaderElection says that only the leader makes clusters.
+// NeedLeaderElection returns true: only the leader creates clusters.
 func (*elastic) NeedLeaderElection() bool { return true }
 
-// Start looks every second, until the context ends.
+// Start makes a pass every second, until the context ends.
 func (e *elastic) Start(ctx context.Context) error {
 	tick := e.clock.NewTicker(elasticEvery)
 	defer tick.Stop()
@@ -79,7 +78,7 @@ func (e *elastic) Start(ctx context.Context) error {
 	}
 }
 
-// Promise is what an instance that fits nowhere waits for; empty where nothing is made for it.
+// Promise returns what is being made for an instance that fits nowhere; empty if nothing is.
 func (e *elastic) Promise(instance string) string {
 	if e == nil {
 		return ""
@@ -89,7 +88,7 @@ func (e *elastic) Promise(instance string) string {
 	return e.promises[instance]
 }
 
-// look sees to every policy's clusters.
+// look makes a pass over every policy's clusters.
 func (e *elastic) look(ctx context.Context) error {
 	var policies []*Policy
 	for _, p := range e.inventory.Snapshot().Policies() {
@@ -109,7 +108,7 @@ func (e *elastic) look(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// tell wakes the instances for which something else is promised now.
+// tell wakes the instances whose promise has changed.
 func (e *elastic) tell(promises map[string]string) {
 	e.mu.Lock()
 	before := e.promises
@@ -122,7 +121,7 @@ func (e *elastic) tell(promises map[string]string) {
 	}
 }
 
-// fleet is what a policy's clusters are.
+// fleet is the clusters of a policy.
 type fleet struct {
 	instances []v1alpha1.ServiceInstance
 	members   []v1alpha1.MemberCluster
@@ -140,7 +139,7 @@ func (e *elastic) fleet(ctx context.Context, which client.ListOption) (*fleet, e
 	return &fleet{instances.Items, members.Items}, nil
 }
 
-// member is the member cluster that an instance has become; nil where it has not.
+// member returns the member cluster made from an instance; nil if there is none yet.
 func (s *fleet) member(instance *v1alpha1.ServiceInstance) *v1alpha1.MemberCluster {
 	i := slices.IndexFunc(s.members, func(m v1alpha1.MemberCluster) bool { return m.Name == v1alpha1.MadeClusterName(instance.Name) })
 	if i < 0 {
@@ -149,7 +148,7 @@ func (s *fleet) member(instance *v1alpha1.ServiceInstance) *v1alpha1.MemberClust
 	return &s.members[i]
 }
 
-// see takes one policy's clusters a step further, each, and begins those that are needed.
+// see advances each cluster of one policy by one step, and begins the clusters that are needed.
 func (e *elastic) see(ctx context.Context, p *Policy, promises map[string]string) error {
 	has, err := e.fleet(ctx, e.of(p.Name))
 	if err != nil {
@@ -160,7 +159,7 @@ func (e *elastic) see(ctx context.Context, p *Policy, promises map[string]string
 		return err
 	}
 	var problems []error
-	coming := map[string]string{} // how far, by the name of the cluster
+	coming := map[string]string{} // its progress, by the name of the cluster
 	for i := range has.instances {
 		progress, err := e.advance(ctx, t, &has.instances[i], has.member(&has.instances[i]))
 		if err != nil {
@@ -174,7 +173,7 @@ func (e *elastic) see(ctx context.Context, p *Policy, promises map[string]string
 	return errors.Join(problems...)
 }
 
-// makeMore begins the clusters that what waits needs, and tells those who wait.
+// makeMore begins the clusters that waiting instances need, and sets their promises.
 func (e *elastic) makeMore(ctx context.Context, t *template, has *fleet, coming map[string]string, promises map[string]string) error {
 	tried := &trial{template: t, has: t.measured(e.inventory.Snapshot(), has), room: max(int(t.Elastic.AtMost)-len(has.instances), 0)}
 	for name := range coming {
@@ -186,7 +185,7 @@ func (e *elastic) makeMore(ctx context.Context, t *template, has *fleet, coming 
 		instance := &has.instances[i]
 		if c := t.growing(snapshot, instance, has.member(instance)); c != nil {
 			tried.growing = append(tried.growing, c)
-			coming[c.Name] = "it grows" // tells those who wait; it is there already
+			coming[c.Name] = "it grows" // for the promises; the cluster exists already
 		}
 	}
 	tried.growths = t.growths(snapshot, has)
@@ -229,7 +228,7 @@ func (e *elastic) makeMore(ctx context.Context, t *template, has *fleet, coming 
 		err := e.hub.Create(ctx, order)
 		crashpoint.Hit(crashAfterOrder)
 		if apierrors.IsAlreadyExists(err) {
-			return nil // the cache has not seen it yet
+			return nil // the cache does not show it yet
 		}
 		if err != nil {
 			return fmt.Errorf("order a cluster: %w", err)
@@ -239,7 +238,7 @@ func (e *elastic) makeMore(ctx context.Context, t *template, has *fleet, coming 
 	return nil
 }
 
-// grow has a cluster grow, as its owner would by an update.
+// grow updates a cluster to more workers, as its owner would.
 func (e *elastic) grow(ctx context.Context, g *growth, workers int) error {
 	parameters := map[string]any{}
 	if raw := rawParameters(&g.instance.Spec.Desired); raw != nil {
@@ -260,7 +259,7 @@ func (e *elastic) grow(ctx context.Context, g *growth, workers int) error {
 	log.FromContext(ctx).Info("Growing a cluster", "cluster", g.cluster.Name, "pool", g.pool, "from", g.now, "to", int(g.now)+workers)
 	g.instance.Spec.Desired.Parameters = &runtime.RawExtension{Raw: document}
 	crashpoint.Hit(crashBeforeGrow)
-	err = e.hub.Update(ctx, g.instance) // a conflict is tried again by what is then true
+	err = e.hub.Update(ctx, g.instance) // a conflict is retried with the new state
 	crashpoint.Hit(crashAfterGrow)
 	if err != nil {
 		return fmt.Errorf("have cluster %s grow: %w", g.cluster.Name, err)
@@ -268,8 +267,8 @@ func (e *elastic) grow(ctx context.Context, g *growth, workers int) error {
 	return nil
 }
 
-// mayBegin is how many clusters may be begun now, of those that are needed, and what
-// keeps the others.
+// mayBegin returns how many of the needed clusters may be begun now, and what prevents the
+// others.
 func (e *elastic) mayBegin(t *template, has *fleet, needed int) (begin int, hindrance string, err error) {
 	if needed == 0 {
 		return 0, "", nil
@@ -318,8 +317,8 @@ func (e *elastic) mayBegin(t *template, has *fleet, needed int) (begin int, hind
 	return begin, "", nil
 }
 
-// advance takes one cluster a step further. Progress says how far it is from being a
-// member cluster that takes placements; empty where it is one, or is going.
+// advance advances one cluster by one step. progress describes what is missing until it is a
+// member cluster that takes placements; empty if it is one, or is being given back.
 func (e *elastic) advance(ctx context.Context, t *template, instance *v1alpha1.ServiceInstance, member *v1alpha1.MemberCluster) (progress string, err error) {
 	op := instance.Status.Operation
 	switch {
@@ -328,7 +327,7 @@ func (e *elastic) advance(ctx context.Context, t *template, instance *v1alpha1.S
 	case instance.Annotations[v1alpha1.AnnotationRetired] != "":
 		return "", e.giveBack(ctx, instance, member)
 	case failedToMake(instance) && t.coolsUntil(instance).After(e.clock.Now()):
-		return "", nil // the next one waits for as long, and says why
+		return "", nil // the next one waits as long, and states why
 	case failedToMake(instance):
 		log.FromContext(ctx).Info("A cluster could not be made", "policy", t.Name, "cluster", v1alpha1.MadeClusterName(instance.Name), "reason", op.Description)
 		return "", e.retire(ctx, instance)
@@ -355,12 +354,12 @@ func failedToMake(instance *v1alpha1.ServiceInstance) bool {
 	return op != nil && op.State == v1alpha1.StateFailed && instance.Status.Delivered == nil
 }
 
-// coolsUntil is when the next cluster may be begun after this one.
+// coolsUntil returns when the next cluster may be begun after this one.
 func (t *template) coolsUntil(instance *v1alpha1.ServiceInstance) time.Time {
 	return instance.CreationTimestamp.Add(time.Duration(t.Elastic.CoolDownSeconds) * time.Second)
 }
 
-// idleFor is how long nothing has been placed on a cluster, as far as this process knows.
+// idleFor returns how long nothing has been placed on a cluster, as far as this process knows.
 func (e *elastic) idleFor(cluster string) time.Duration {
 	if len(e.inventory.Snapshot().Reservations(cluster)) > 0 {
 		delete(e.idle, cluster)
@@ -396,8 +395,8 @@ func (e *elastic) takeIn(ctx context.Context, t *template, instance *v1alpha1.Se
 	return nil
 }
 
-// retire notes that the cluster is to be given back, before anything else is done. That
-// nothing is placed there only the leader knows.
+// retire records that the cluster is to be given back, before anything else is done. Only the
+// leader knows that nothing is placed there.
 func (e *elastic) retire(ctx context.Context, instance *v1alpha1.ServiceInstance) error {
 	if err := e.leadership.Confirm(ctx); err != nil {
 		return err
@@ -410,8 +409,8 @@ func (e *elastic) retire(ctx context.Context, instance *v1alpha1.ServiceInstance
 	return client.IgnoreNotFound(err)
 }
 
-// giveBack takes the cluster out of the inventory, which waits until nothing is placed
-// there any more, and then has it deleted.
+// giveBack removes the cluster from the inventory, which waits until nothing is placed there
+// any more, and then deletes it.
 func (e *elastic) giveBack(ctx context.Context, instance *v1alpha1.ServiceInstance, member *v1alpha1.MemberCluster) error {
 	var object client.Object = instance
 	if member != nil {
@@ -422,7 +421,7 @@ func (e *elastic) giveBack(ctx context.Context, instance *v1alpha1.ServiceInstan
 		return nil
 	}
 	crashpoint.Hit(crashBeforeGiveBack)
-	err := e.hub.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID())}) // not the next one of that name
+	err := e.hub.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID())}) // not a new one of the same name
 	crashpoint.Hit(crashAfterGiveBack)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("give back cluster %s: %w", v1alpha1.MadeClusterName(instance.Name), err)
@@ -430,8 +429,8 @@ func (e *elastic) giveBack(ctx context.Context, instance *v1alpha1.ServiceInstan
 	return nil
 }
 
-// seeToOrphans retires the clusters of policies that make none any more, as soon as
-// nothing is placed on them.
+// seeToOrphans retires the clusters of policies that make clusters no more, as soon as nothing
+// is placed on them.
 func (e *elastic) seeToOrphans(ctx context.Context, policies []*Policy) error {
 	has, err := e.fleet(ctx, e.of(""))
 	if err != nil {
@@ -455,7 +454,7 @@ func (e *elastic) seeToOrphans(ctx context.Context, policies []*Policy) error {
 	return errors.Join(problems...)
 }
 
-// withPromise adds to why an instance fits nowhere what is being done about it.
+// withPromise adds the promise to the reason why an instance fits nowhere.
 func withPromise(why, promise string) string {
 	if promise == "" {
 		return why
@@ -463,11 +462,11 @@ func withPromise(why, promise string) string {
 	return promise + " (" + strings.TrimSuffix(why, ".") + ")"
 }
 
-// fieldElastic is the field by which the manager's cache indexes what belongs to a
-// policy: a hub may hold a hundred thousand instances that do not.
+// fieldElastic is the index of the manager's cache for the objects of a policy: a hub may hold
+// a hundred thousand instances that belong to none.
 const fieldElastic = "elastic"
 
-// indexElastic registers that index.
+// indexElastic registers the index.
 func indexElastic(mgr ctrl.Manager) error {
 	by := func(object client.Object) []string {
 		if policy := object.GetLabels()[v1alpha1.LabelElastic]; policy != "" {

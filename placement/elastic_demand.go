@@ -14,23 +14,23 @@ import (
 	"github.com/sluice-dev/sluice/catalog"
 )
 
-// How many clusters a policy needs is worked out by trial: the inventory as it is, and
-// with it the clusters that are being made already, is asked to place all that waits.
-// What still fits nowhere is tried with one cluster more. A cluster is needed if
-// something is placed with it that was not before. So nothing is made for a request
-// that misses anything but capacity: it would not be placed on the new one either.
+// The number of clusters that a policy needs is found by trial. All waiting requests are placed
+// on a copy of the inventory that includes the clusters being made. Requests that still fit
+// nowhere are tried with one cluster more. A cluster is needed if with it a request is placed
+// that was not before. So nothing is made for a request that fails for any reason other than
+// capacity: it would not be placed on the new cluster either.
 
-// template is a policy's section elastic, with what it refers to.
+// template is a policy's section elastic, with the resources that it refers to.
 type template struct {
 	*Policy
 	plan       *catalog.Plan
 	parameters json.RawMessage
 	asked      catalog.ClusterParameters
-	// has is what one of its clusters has for workloads.
+	// has is the capacity of one of its clusters for workloads.
 	has Resources
 }
 
-// newTemplate looks up what a policy's clusters are.
+// newTemplate looks up the plan of a policy's clusters.
 func newTemplate(p *Policy, plans *catalog.Snapshot) (*template, error) {
 	plan, err := plans.Plan(p.Elastic.ServiceID, p.Elastic.PlanID)
 	if err != nil {
@@ -50,15 +50,15 @@ func newTemplate(p *Policy, plans *catalog.Snapshot) (*template, error) {
 	return t, nil
 }
 
-// member is the member cluster that an instance of the template becomes which has these
-// add-ons, without its access.
+// member returns the member cluster for an instance of the template with these add-ons, without
+// its access.
 func (t *template) member(name, namespace string, addOns []v1alpha1.AddOn) *v1alpha1.MemberCluster {
 	mc := t.Policy.member(name, namespace)
 	takePart(&mc.Spec, addOns)
 	return mc
 }
 
-// member is a member cluster that the policy has made, without add-ons and access.
+// member returns a member cluster made by the policy, without add-ons and access.
 func (p *Policy) member(name, namespace string) *v1alpha1.MemberCluster {
 	from := &p.Elastic.Member
 	mc := &v1alpha1.MemberCluster{
@@ -75,7 +75,7 @@ func (p *Policy) member(name, namespace string) *v1alpha1.MemberCluster {
 	return mc
 }
 
-// supposed is that member cluster as if it were ready and had so much.
+// supposed returns that member cluster as if it were ready and had the given capacity.
 func (t *template) supposed(name string, has Resources) *Cluster {
 	mc := t.member(name, "", t.plan.Cluster.AddOns)
 	for _, condition := range []string{v1alpha1.ConditionReachable, v1alpha1.ConditionAccessVerified} {
@@ -85,9 +85,9 @@ func (t *template) supposed(name string, has Resources) *Cluster {
 	return ClusterOf(mc, metav1.Now().Time)
 }
 
-// growth is by how many workers one of the template's clusters can still grow.
+// growth is how many more workers one of the template's clusters can have.
 type growth struct {
-	cluster  *Cluster // as it is
+	cluster  *Cluster // in its current size
 	instance *v1alpha1.ServiceInstance
 	pool     string
 	now      int32
@@ -95,7 +95,7 @@ type growth struct {
 	machine  Resources
 }
 
-// grown is the cluster with so many workers more.
+// grown returns the cluster with the given number of workers more.
 func (g *growth) grown(workers int) *Cluster {
 	c := *g.cluster
 	c.Allocatable = maps.Clone(c.Allocatable)
@@ -103,7 +103,8 @@ func (g *growth) grown(workers int) *Cluster {
 	return &c
 }
 
-// machines of a new cluster; growing by more than that is no cheaper.
+// machines returns the number of machines of a new cluster; growing by more than that is no
+// cheaper.
 func (t *template) machines() int {
 	n := 0
 	if cp := t.plan.Cluster.ControlPlane; cp != nil {
@@ -115,8 +116,8 @@ func (t *template) machines() int {
 	return n
 }
 
-// growths are the clusters of the template that are ready, as the plan says they can
-// grow, by their first pool that can.
+// growths returns the ready clusters of the template that the plan allows to grow, each by its
+// first pool that can.
 func (t *template) growths(s *Snapshot, has *fleet) (all []growth) {
 	for i := range has.instances {
 		instance := &has.instances[i]
@@ -147,8 +148,8 @@ func rawParameters(state *v1alpha1.InstanceState) json.RawMessage {
 	return state.Parameters.Raw
 }
 
-// growing is a cluster of the template that has been told to grow, as it will be; nil
-// where it has not.
+// growing returns a cluster of the template that was told to grow, in its future size; nil if
+// it was not.
 func (t *template) growing(s *Snapshot, instance *v1alpha1.ServiceInstance, member *v1alpha1.MemberCluster) *Cluster {
 	d := instance.Status.Delivered
 	if member == nil || d == nil || instance.Generation == instance.Status.ObservedGeneration && instance.Status.Operation.State != v1alpha1.StateInProgress {
@@ -167,32 +168,34 @@ func (t *template) growing(s *Snapshot, instance *v1alpha1.ServiceInstance, memb
 	return &grown
 }
 
-// demand is what a template is to make, and what waits for which of its clusters.
+// demand is what a template has to make, and which waiting instance is for which of its
+// clusters.
 type demand struct {
-	// more clusters than there are and are being made.
+	// more is the number of clusters needed beyond those that exist or are being made.
 	more int
-	// grow says, by cluster, by how many workers.
+	// grow is the number of workers to add, by cluster.
 	grow map[string]int
-	// waits names, by the instance that waits, the cluster on which it will be placed; one
-	// that is not begun yet is named by what keeps it from being.
+	// waits is, by waiting instance, the name of the cluster on which it will be placed. A
+	// cluster that is not begun yet is described by what prevents that.
 	waits map[string]string
 }
 
-// trial is what a template may come to.
+// trial computes what a template has to make.
 type trial struct {
 	template *template
-	// coming are the template's clusters that are being made, and growing those that grow.
+	// coming are the template's clusters that are being made, and growing those that are
+	// growing.
 	coming  []string
 	growing []*Cluster
-	// growths are what could grow.
+	// growths are the clusters that could grow.
 	growths []growth
-	// has is what each of them will have.
+	// has is the capacity of each new cluster.
 	has Resources
-	// room is how many more there may be.
+	// room is how many more clusters are allowed.
 	room int
 }
 
-// demand is worked out by trying.
+// demand computes the demand by trial.
 func (t *trial) demand(inventory *Inventory) demand {
 	n := demand{waits: map[string]string{}, grow: map[string]int{}}
 	var waiting []Request
@@ -217,7 +220,7 @@ func (t *trial) demand(inventory *Inventory) demand {
 		}
 		return left
 	}
-	waiting = place("") // a cluster may have become free just now
+	waiting = place("") // a cluster may have become free in the meantime
 	for _, name := range t.coming {
 		fork.UpsertCluster(t.template.supposed(name, t.has))
 		waiting = place(name)
@@ -226,8 +229,8 @@ func (t *trial) demand(inventory *Inventory) demand {
 		fork.UpsertCluster(c)
 		waiting = place(c.Name)
 	}
-	// hopeful tells whether a cluster, as it would be, takes anything that waits. More of what
-	// takes nothing is not tried.
+	// hopeful reports whether a cluster, as it would be, takes any waiting request. If not, no
+	// more of it are tried.
 	hopeful := func(c *Cluster) bool {
 		fork.UpsertCluster(c)
 		s := fork.Snapshot()
@@ -247,7 +250,7 @@ func (t *trial) demand(inventory *Inventory) demand {
 		}
 		fork.UpsertCluster(g.grown(n.grow[g.cluster.Name]))
 	}
-	// One alone may not help a request that wants several.
+	// One cluster alone may not help a request for several.
 	for tried := 1; tried <= min(t.room, n.more+widest(waiting)) && len(waiting) > 0; tried++ {
 		name := fmt.Sprintf("%s %d", supposedName, tried)
 		if !hopeful(t.template.supposed(name, t.has)) {
@@ -260,7 +263,7 @@ func (t *trial) demand(inventory *Inventory) demand {
 	return n
 }
 
-// widest is the largest number of clusters that one of the requests can come to want.
+// widest returns the largest number of clusters that one of the requests may want.
 func widest(requests []Request) int {
 	n := 1
 	for i := range requests {
@@ -269,8 +272,8 @@ func widest(requests []Request) int {
 	return n
 }
 
-// supposedName begins the names of clusters that are not begun yet; no member cluster
-// can have one.
+// supposedName is the prefix of the names of clusters that are not begun yet; no member cluster
+// can have it.
 const supposedName = "another cluster"
 
 func uses(d Decision, cluster string) bool {
@@ -282,9 +285,9 @@ func uses(d Decision, cluster string) bool {
 	return false
 }
 
-// measured is what a cluster of the template has turned out to have, where there is one
-// that is ready: its nodes and pods of its own may leave less than the plan says, and
-// to make more of the same for what does not fit would not end.
+// measured returns the actual capacity of the template's clusters, if one is ready. Its nodes
+// and its own pods may leave less than the plan says. Without this, clusters for a request that
+// does not fit would be made without end.
 func (t *template) measured(s *Snapshot, all *fleet) Resources {
 	for i := range all.instances {
 		instance := &all.instances[i]
@@ -295,7 +298,7 @@ func (t *template) measured(s *Snapshot, all *fleet) Resources {
 		c := s.Cluster(member.Name)
 		asked, err := t.plan.ClusterParameters(rawParameters(&instance.Status.Delivered.State))
 		if c == nil || !c.Ready || len(c.Allocatable) == 0 || err != nil || !maps.Equal(asked.Workers, t.asked.Workers) {
-			continue // one that has grown is no measure
+			continue // a cluster that has grown is no measure
 		}
 		has := maps.Clone(c.Allocatable)
 		has.add(c.ForeignUse, -1)
@@ -304,7 +307,7 @@ func (t *template) measured(s *Snapshot, all *fleet) Resources {
 	return t.has
 }
 
-// order is the instance of Sluice's own by which a cluster is made.
+// order returns Sluice's own instance for making a cluster.
 func (t *template) order(namespace string, ordinal int) *v1alpha1.ServiceInstance {
 	id := fmt.Sprintf("%s-%d", t.Name, ordinal)
 	instance := &v1alpha1.ServiceInstance{

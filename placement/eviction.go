@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// taintsOf are the taints of a member cluster, and the one that Sluice puts on a
-// cluster that does not answer.
+// taintsOf returns the taints of a member cluster, and the one that Sluice adds to a cluster
+// that does not answer.
 func taintsOf(mc *v1alpha1.MemberCluster) []corev1.Taint {
 	reachable := meta.FindStatusCondition(mc.Status.Conditions, v1alpha1.ConditionReachable)
 	if reachable == nil || reachable.Status != metav1.ConditionFalse {
@@ -25,17 +25,17 @@ func taintsOf(mc *v1alpha1.MemberCluster) []corev1.Taint {
 	})
 }
 
-// eviction is when and why an instance has to leave a cluster.
+// eviction is when an instance has to leave a cluster, and why.
 type eviction struct {
 	at     time.Time
 	reason string
-	// unreachable: because it does not answer.
+	// unreachable is true if the reason is that the cluster does not answer.
 	unreachable bool
 }
 
-// evict says when the first of a cluster's NoExecute taints drives an instance away
-// that has these tolerations, by the rules of Kubernetes ("Taints and Tolerations",
-// tolerationSeconds); false means never. A taint without a time was always there.
+// evict returns when the first of a cluster's NoExecute taints evicts an instance with these
+// tolerations, by the rules of Kubernetes ("Taints and Tolerations", tolerationSeconds); false
+// means never. A taint without a time counts as always present.
 func evict(c *Cluster, tolerations []corev1.Toleration) (first eviction, ok bool) {
 	for i := range c.Taints {
 		taint := &c.Taints[i]
@@ -57,8 +57,8 @@ func evict(c *Cluster, tolerations []corev1.Toleration) (first eviction, ok bool
 	return first, ok
 }
 
-// tolerance is how long a taint is tolerated: as long as the shortest of the
-// tolerations that match says.
+// tolerance returns how long a taint is tolerated: the shortest time of the tolerations that
+// match.
 func tolerance(tolerations []corev1.Toleration, taint *corev1.Taint) (stays time.Duration, forever bool) {
 	matched := false
 	for i := range tolerations {
@@ -81,7 +81,7 @@ func tolerance(tolerations []corev1.Toleration, taint *corev1.Taint) (stays time
 	return stays, forever
 }
 
-// driven says what a taint means to the instances on the cluster.
+// driven describes what a taint means for the instances on the cluster.
 func (c *Cluster) driven(taint *corev1.Taint, since time.Time) string {
 	switch taint.Key {
 	case v1alpha1.TaintUnreachable:

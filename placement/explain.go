@@ -10,23 +10,23 @@ import (
 	"text/tabwriter"
 )
 
-// Verdict is what a placement says of one cluster.
+// Verdict is the result of a placement for one cluster.
 type Verdict struct {
 	Cluster string `json:"cluster"`
-	// Role is "hub" where the verdict is on a cluster as a hub; empty otherwise.
+	// Role is "hub" if the verdict is on a cluster as a hub; empty otherwise.
 	Role string `json:"role,omitempty"`
-	// Component that it is about, where the request has some.
+	// Component of the verdict, if the request has components.
 	Component string `json:"component,omitempty"`
 	// Chosen clusters have no Reason.
 	Chosen  bool   `json:"chosen,omitempty"`
 	Reason  Reason `json:"reason,omitempty"`
 	Message string `json:"message"`
-	// Replicas on the cluster, where the request divides some.
+	// Replicas on the cluster, if the request has replicas.
 	Replicas int64 `json:"replicas,omitempty"`
-	// Score, its components and the price are those of clusters that fit.
+	// Score, its parts and the price are set only for clusters that fit.
 	Score  int32  `json:"score"`
 	Scores Scores `json:"scores"`
-	// Weights of the scores; those that weigh nothing have no part in Score.
+	// Weights of the scores; scores of weight zero are not part of Score.
 	Weights Scores `json:"weights"`
 	Price   *Price `json:"price,omitempty"`
 }
@@ -34,10 +34,10 @@ type Verdict struct {
 // roleHub is the role of a cluster through which others are reached.
 const roleHub = "hub"
 
-// Explain is Place with a verdict on every cluster: the chosen ones first, then
-// those that fit, both best first, then the refused ones by name. Verdicts on hubs, where
-// one is needed, come before them. It is computed anew rather than carried by the decision:
-// Place is a pure function.
+// Explain is Place with a verdict on every cluster: the chosen ones first, then those that fit,
+// both best first, then the rejected ones by name. Verdicts on hubs, if one is needed, come
+// before them. It computes the placement anew, because Place is a pure function and its
+// decision does not carry the verdicts.
 func Explain(r Request, s *Snapshot) []Verdict {
 	verdicts := explain(r, s)
 	if r.Peering != nil {
@@ -63,7 +63,7 @@ func explain(r Request, s *Snapshot) []Verdict {
 	return verdicts
 }
 
-// verdicts are those of an evaluation, with these clusters chosen.
+// verdicts returns the verdicts of an evaluation, with these clusters chosen.
 func (e *evaluation) verdicts(chosen []candidate) []Verdict {
 	r, s := e.request, e.snapshot
 	for i := range e.current {
@@ -105,7 +105,7 @@ func (e *evaluation) verdicts(chosen []candidate) []Verdict {
 	return append(verdicts, e.refusals()...)
 }
 
-// refusals are the verdicts on clusters that do not fit, by name.
+// refusals returns the verdicts on clusters that do not fit, by name.
 func (e *evaluation) refusals() []Verdict {
 	var verdicts []Verdict
 	for _, l := range e.lost {
@@ -143,7 +143,7 @@ var scorerColumns = []scorerColumn{
 	{"EXTERNAL", func(s Scores) int32 { return s.External }},
 }
 
-// weighing are the columns of the scores that count, with their weights: "BALANCE×1".
+// weighing returns the columns of the scores that count, with their weights: "BALANCE×1".
 func weighing(verdicts []Verdict) (shown []scorerColumn) {
 	for _, column := range scorerColumns {
 		var weight int32
@@ -157,7 +157,7 @@ func weighing(verdicts []Verdict) (shown []scorerColumn) {
 	return shown
 }
 
-// WriteTable writes verdicts as a table for people, with the scores that count.
+// WriteTable writes verdicts as a readable table, with the scores that count.
 func WriteTable(w io.Writer, verdicts []Verdict) error {
 	shown := weighing(verdicts)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -198,7 +198,7 @@ func WriteTable(w io.Writer, verdicts []Verdict) error {
 	return table.Flush() // Fprintf to a tabwriter reports its errors here
 }
 
-// points renders a score, which only clusters that fit have.
+// points formats a score, which only clusters that fit have.
 func points(score int32, fits bool) string {
 	if !fits {
 		return "-"

@@ -8,7 +8,7 @@ import (
 	"github.com/google/cel-go/ext"
 )
 
-// expressionCost bounds the work of one evaluation, in CEL's own units: some tens of
+// expressionCost limits the work of one evaluation, in CEL's own units: some tens of
 // microseconds.
 const expressionCost = 10_000
 
@@ -51,12 +51,12 @@ func compileExpression(source string) (*expression, error) {
 	return &expression{source, program}, nil
 }
 
-// facts are what expressions know of a request.
+// facts are the values of a request that expressions can use.
 type facts struct{ request, consumer map[string]any }
 
 func (r *Request) facts() *facts {
 	if len(r.Rules) == 0 && len(r.Preferences) == 0 {
-		return nil // nobody asks
+		return nil // no expression uses them
 	}
 	resources := map[string]any{}
 	for name, amount := range r.Resources {

@@ -19,10 +19,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ExternalScorer asks a scorer outside Sluice, for instance a learned one, what it
-// thinks of the best clusters. Its absence never keeps a request waiting for longer
-// than its timeout: after five failures in a row it is not asked for half a minute
-// (circuit breaker), and its weight counts for nothing.
+// ExternalScorer asks a scorer outside Sluice, for instance a learned one, to score the best
+// clusters. A scorer that is down never delays a request by more than its timeout: after five
+// failures in a row it is not asked for half a minute (circuit breaker), and its weight counts
+// for nothing.
 type ExternalScorer struct {
 	ScorerOptions
 	client  *http.Client
@@ -30,32 +30,32 @@ type ExternalScorer struct {
 }
 
 const (
-	// scorerCandidates is the number of clusters that a scorer is asked about: the best by
-	// the other scorers.
+	// scorerCandidates is the number of clusters that a scorer is asked about: the best by the
+	// other scorers.
 	scorerCandidates = 256
-	// scorerAnswer bounds its answer, in bytes.
+	// scorerAnswer is the largest answer, in bytes.
 	scorerAnswer = 1 << 20
-	// DefaultScorerTimeout bounds one question.
+	// DefaultScorerTimeout is the default timeout of one question.
 	DefaultScorerTimeout = 200 * time.Millisecond
 )
 
-// ScorerOptions say how a scorer is reached, and how the two know each other.
+// ScorerOptions are a scorer's address and the credentials on both sides.
 type ScorerOptions struct {
-	// URL to which questions are POSTed. It is https, but for a loopback address.
+	// URL to which questions are POSTed. It must be https, except for a loopback address.
 	URL string
 	// TokenFile holds the bearer token (RFC 6750) that is sent with each question. It is read
-	// each time, so that the token can be replaced. Required but for a loopback address.
+	// each time, so that the token can be replaced. Required except for a loopback address.
 	TokenFile string
-	// CAFile holds the authorities, PEM, by whose certificates the scorer proves who it is;
-	// empty means those of the system.
+	// CAFile holds the certificate authorities (PEM) that verify the scorer; empty means those
+	// of the system.
 	CAFile string
 	// Timeout of one question; zero means DefaultScorerTimeout.
 	Timeout time.Duration
 }
 
-// NewExternalScorer returns a scorer that takes a ScorerQuestion as JSON and answers with a
-// ScorerAnswer. Redirects are not followed: the operator names the scorer. The error says
-// which option is wrong.
+// NewExternalScorer returns a scorer that receives a ScorerQuestion as JSON and replies with a
+// ScorerAnswer. Redirects are not followed: the operator configures the address. The error
+// names the wrong option.
 func NewExternalScorer(o ScorerOptions) (*ExternalScorer, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -81,8 +81,8 @@ func NewExternalScorer(o ScorerOptions) (*ExternalScorer, error) {
 	}, nil
 }
 
-// check says what is wrong: what is asked tells names, prices and free capacity, and what is
-// answered decides.
+// check returns what is wrong. The options matter, because questions contain names, prices and
+// free capacity, and answers affect decisions.
 func (o ScorerOptions) check() error {
 	at, err := url.Parse(o.URL)
 	if err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" {
@@ -104,7 +104,7 @@ func (o ScorerOptions) check() error {
 	return err
 }
 
-// token that is sent; empty where there is none.
+// token returns the token to send; empty if there is none.
 func (o ScorerOptions) token() (string, error) {
 	if o.TokenFile == "" {
 		return "", nil
@@ -120,7 +120,7 @@ func (o ScorerOptions) token() (string, error) {
 	return token, nil
 }
 
-// ScorerQuestion is what an external scorer is asked.
+// ScorerQuestion is the question to an external scorer.
 type ScorerQuestion struct {
 	Request  ScorerRequest   `json:"request"`
 	Clusters []ScorerCluster `json:"clusters"`
@@ -150,13 +150,13 @@ type ScorerCluster struct {
 	Currency     string `json:"currency,omitempty"`
 }
 
-// ScorerAnswer gives scores from 0 to 100 by the name of the cluster.
+// ScorerAnswer contains scores from 0 to 100 by the name of the cluster.
 type ScorerAnswer struct {
 	Scores map[string]int32 `json:"scores"`
 }
 
-// Score asks for the scores of the best clusters that fit a request. It blocks for at
-// most the scorer's timeout. The map is nil where there is an error.
+// Score asks for the scores of the best clusters that fit a request. It blocks for at most the
+// scorer's timeout. The map is nil if there is an error.
 func (x *ExternalScorer) Score(ctx context.Context, r Request, s *Snapshot) (map[string]int32, error) {
 	scores, err := x.breaker.Execute(func() (map[string]int32, error) { return x.ask(ctx, question(r, s)) })
 	if err != nil {
@@ -200,8 +200,8 @@ func (x *ExternalScorer) ask(ctx context.Context, q ScorerQuestion) (map[string]
 	return answer.Scores, nil
 }
 
-// question is what is asked about a request: the current clusters that suit, then the
-// best of the others.
+// question returns the question about a request: the current clusters that fit, then the best
+// of the others.
 func question(r Request, s *Snapshot) ScorerQuestion {
 	e := evaluate(r, s)
 	q := ScorerQuestion{Request: ScorerRequest{

@@ -13,14 +13,15 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Reason says in one CamelCase word why a cluster was not chosen.
+// Reason is why a cluster was not chosen, in one CamelCase word.
 type Reason string
 
-// Reasons. Beside them there is one for each resource, see insufficient.
+// Reasons. There is also one for each resource, see insufficient.
 const (
-	// ReasonDriverMismatch: the cluster makes clusters and runs no workloads, or the other way round.
+	// ReasonDriverMismatch: the request is for a cluster and this one runs workloads, or the other
+	// way round.
 	ReasonDriverMismatch Reason = "DriverMismatch"
-	// ReasonConsumersOwn: the cluster is a consumer's own, which buys and does not sell.
+	// ReasonConsumersOwn: the cluster belongs to a consumer; it buys and does not sell.
 	ReasonConsumersOwn Reason = "ConsumersOwn"
 	// ReasonNotPeerable: the cluster cannot be peered with the consumer's.
 	ReasonNotPeerable Reason = "NotPeerable"
@@ -28,33 +29,34 @@ const (
 	ReasonNotReady Reason = "NotReady"
 	// ReasonAccessNotVerified: Sluice lacks verbs there that its driver needs.
 	ReasonAccessNotVerified Reason = "AccessNotVerified"
-	// ReasonCordoned: the operator lets nothing new onto the cluster, or removes it.
+	// ReasonCordoned: the operator allows no new placements on the cluster, or removes it.
 	ReasonCordoned Reason = "Cordoned"
-	// ReasonNotAdmitted: the provider has not proven what the operator asks it to.
+	// ReasonNotAdmitted: the provider has not proven what the operator requires.
 	ReasonNotAdmitted Reason = "NotAdmitted"
-	// ReasonPolicy: a rule of a policy, the plan or the consumer does not hold.
+	// ReasonPolicy: a rule of a policy, the plan or the consumer is not met.
 	ReasonPolicy Reason = "Policy"
 	// ReasonLabelMismatch: the selector does not match the cluster's labels.
 	ReasonLabelMismatch Reason = "LabelMismatch"
-	// ReasonTierMismatch: the cluster is of another tier.
+	// ReasonTierMismatch: the cluster has another tier.
 	ReasonTierMismatch Reason = "TierMismatch"
 	// ReasonTainted: the cluster has a taint that the request does not tolerate.
 	ReasonTainted Reason = "Tainted"
-	// ReasonLeft: the instance is there and has to leave.
+	// ReasonLeft: the instance is on the cluster and has to leave it.
 	ReasonLeft Reason = "Left"
-	// ReasonSpokenFor: room is being made there for an instance whose priority is not lower.
+	// ReasonSpokenFor: room is being made there for an instance of the same or a higher
+	// priority.
 	ReasonSpokenFor Reason = "SpokenFor"
-	// ReasonProviderExcluded: the consumer wants nothing of the cluster's provider.
+	// ReasonProviderExcluded: the consumer excludes the cluster's provider.
 	ReasonProviderExcluded Reason = "ProviderExcluded"
-	// ReasonNoGroup: the cluster lacks a label by which the request is spread.
+	// ReasonNoGroup: the cluster lacks a label that the request is spread by.
 	ReasonNoGroup Reason = "NoGroup"
-	// ReasonNotApart: another instance of the consumer is there, or near.
+	// ReasonNotApart: another instance of the consumer is on the cluster, or near it.
 	ReasonNotApart Reason = "NotApart"
 	// ReasonNotTogether: the other instances of the consumer are elsewhere.
 	ReasonNotTogether Reason = "NotTogether"
 	// ReasonTooFar: the cluster is too far from the consumer, in kilometres.
 	ReasonTooFar Reason = "TooFar"
-	// ReasonTooSlow: the cluster is too far from a vantage, in time.
+	// ReasonTooSlow: the cluster's latency from a vantage is too high.
 	ReasonTooSlow Reason = "TooSlow"
 	// ReasonStorageClassMissing: the cluster has no such storage class.
 	ReasonStorageClassMissing Reason = "StorageClassMissing"
@@ -62,37 +64,37 @@ const (
 	ReasonNoPrice Reason = "NoPrice"
 	// ReasonTooExpensive: the cluster costs more than the maximum price.
 	ReasonTooExpensive Reason = "TooExpensive"
-	// ReasonGone: a current cluster of the instance is not in the inventory.
+	// ReasonGone: a current cluster of the instance is no longer in the inventory.
 	ReasonGone Reason = "Gone"
 	// ReasonFits: the cluster fits, but the request as a whole cannot be placed.
 	ReasonFits Reason = "Fits"
 	// ReasonDisplaces: the request fits if instances of lower priority leave.
 	ReasonDisplaces Reason = "Displaces"
-	// ReasonOutranked: the cluster fits, and others were preferred.
+	// ReasonOutranked: the cluster fits, but others were preferred.
 	ReasonOutranked Reason = "Outranked"
 )
 
-// filter refuses clusters for one reason.
+// filter rejects clusters for one reason.
 type filter struct {
 	reason Reason
-	// entry filters concern new placements only; an instance is not driven away by them.
+	// entry filters apply to new placements only; they do not evict an instance.
 	entry bool
-	// shape filters say which clusters the request is about; what a cluster has free or how
-	// it is does not matter to them.
+	// shape filters select the clusters that the request is about, independent of their free
+	// capacity and their state.
 	shape bool
-	// passing filters may take a cluster again at any time without anybody changing what it is.
+	// passing filters may accept a cluster again at any time although nobody has changed it.
 	passing bool
-	// probed filters ask what is known of a cluster only once it has answered.
+	// probed filters need facts that are known only once a cluster has answered.
 	probed bool
-	// rejects returns those rows among the given ones that the filter refuses.
+	// rejects returns those of the given rows that the filter rejects.
 	rejects func(p *page, among set) set
-	// message says why one refused cluster is refused, with the numbers.
+	// message returns why one cluster is rejected, with the numbers.
 	message func(p *page, row int) string
 }
 
-// filters are what a request asks of a cluster, in the order in which they are
-// asked: the first that refuses a cluster names the reason. Held is what the
-// request has reserved there already, and counts as free.
+// filters returns a request's filters, in the order in which they are applied: the first that
+// rejects a cluster gives the reason. held is what the request has already reserved there; it
+// counts as free.
 func (r Request) filters(s *Snapshot, held Resources) []filter {
 	asked := r.allFilters(s, held)
 	if r.atBest {
@@ -147,8 +149,9 @@ func (r Request) allFilters(s *Snapshot, held Resources) []filter {
 			continue
 		}
 		if class, ok := storageClassOf(name); ok {
-			// Kubernetes publishes no capacity of storage classes that could be summed, so a
-			// class is checked for existence and its quota enforced by the cluster.
+			// Kubernetes publishes no capacity of storage classes that could be added up. So
+			// only the existence of a class is checked here, and the cluster enforces its
+			// quota.
 			asked = append(asked, storageClassMissing(class))
 		} else {
 			asked = append(asked, insufficient(name, r.Resources[name], held[name], s.columnOf(name), r.atBest))
@@ -230,7 +233,7 @@ func labelMismatch(requirement labels.Requirement) filter {
 		matches = func(p *page) set { return p.labelled[key] }
 	case selection.DoesNotExist:
 		matches = func(p *page) set { return p.all.without(p.labelled[key]) }
-	default: // Gt and Lt, which only hand-written selectors have
+	default: // Gt and Lt, which only hand-written selectors use
 		matches = func(p *page) set {
 			var s set
 			for row, c := range p.clusters {
@@ -263,8 +266,8 @@ func tierMismatch(tier v1alpha1.Tier) filter {
 	}
 }
 
-// tainted refuses by the taints NoSchedule and NoExecute, both of which keep new
-// placements out (v1alpha1.MemberClusterSpec.Taints).
+// tainted rejects clusters with the taints NoSchedule and NoExecute, both of which prevent new
+// placements (v1alpha1.MemberClusterSpec.Taints).
 func tainted(tolerations []corev1.Toleration) filter {
 	repels := func(taint *corev1.Taint) bool {
 		return taint.Effect != corev1.TaintEffectPreferNoSchedule && !tolerated(tolerations, taint)
@@ -287,9 +290,9 @@ func tainted(tolerations []corev1.Toleration) filter {
 	}
 }
 
-// tolerated tells whether any of the tolerations tolerates the taint, by the rules
-// of Kubernetes' "Taints and Tolerations". Tolerations with the numeric operators,
-// which Kubernetes gates, tolerate nothing here.
+// tolerated reports whether any of the tolerations tolerates the taint, by the rules of
+// Kubernetes' "Taints and Tolerations". Tolerations with the numeric operators, which are
+// behind a feature gate in Kubernetes, tolerate nothing here.
 func tolerated(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
 	return slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool {
 		switch {
@@ -317,9 +320,9 @@ func storageClassMissing(class string) filter {
 	}
 }
 
-// insufficient refuses clusters that have too little of a resource left, and names
-// it in the reason: InsufficientCPU, InsufficientMemory, InsufficientNvidiaComGpu. Empty
-// supposes that there is nothing on them.
+// insufficient rejects clusters with too little of a resource left. The resource is in the
+// reason: InsufficientCPU, InsufficientMemory, InsufficientNvidiaComGpu. empty means to assume
+// that nothing is on the clusters.
 func insufficient(name corev1.ResourceName, need, held int64, column int, empty bool) filter {
 	return filter{reason: insufficientReason(name), probed: true,
 		rejects: func(p *page, among set) set {

@@ -2,13 +2,13 @@ package placement
 
 import "github.com/sluice-dev/sluice/api/v1alpha1"
 
-// Hopeless tells whether it is in vain to wait for a place: even if every cluster answered,
-// took new placements, had nothing on it and met every rule, the request could not be placed.
-// Only an operator who changes clusters or the plan could help. Rules do not count, as
-// providers prove more of their clusters at any time. What is not known yet, for instance of a
-// cluster that has never answered, is taken to suit; and a cluster that a policy may have made
-// is one like the others. Requests of plans that wait for anything, and of Sluice itself, are
-// never hopeless.
+// Hopeless reports whether waiting is in vain: even if every cluster answered, took new
+// placements, had nothing on it and met every rule, the request could not be placed. Only an
+// operator who changes clusters or the plan could help. Rules do not count, because providers
+// may prove more about their clusters at any time. Unknown facts, for instance about a cluster
+// that has never answered, are assumed to fit. A cluster that a policy could make counts like
+// an existing one. Requests of plans that wait for anything, and of Sluice itself, are never
+// hopeless.
 func Hopeless(r Request, s *Snapshot) bool {
 	if r.WaitFor == v1alpha1.WaitForAnything || r.Consumer.Platform == v1alpha1.PlatformSelf || s.mayMake(r) {
 		return false
@@ -18,9 +18,9 @@ func Hopeless(r Request, s *Snapshot) bool {
 	return err != nil
 }
 
-// hopelessHere tells whether it is in vain to repeat an update that was refused where the
-// instance is and stays: even if its clusters answered and had nothing else on them, they
-// could not take it.
+// hopelessHere reports whether repeating an update is in vain that was refused on the clusters
+// where the instance has to stay: even if they answered and had nothing else on them, the
+// update would not fit.
 func hopelessHere(r Request, s *Snapshot) bool {
 	if r.WaitFor == v1alpha1.WaitForAnything {
 		return false
@@ -30,8 +30,8 @@ func hopelessHere(r Request, s *Snapshot) bool {
 	return err != nil
 }
 
-// mayMake tells whether a policy may have a cluster made that suits the request, but perhaps
-// for its size.
+// mayMake reports whether a policy may make a cluster that fits the request, apart from its
+// size.
 func (s *Snapshot) mayMake(r Request) bool {
 	r.atBest = true
 	for _, p := range s.policies {
@@ -39,7 +39,7 @@ func (s *Snapshot) mayMake(r Request) bool {
 			continue
 		}
 		if r.Peering != nil {
-			return true // its plan's add-ons say whether it can be peered
+			return true // whether it can be peered depends on its plan's add-ons
 		}
 		made := newPage([]*Cluster{ClusterOf(p.member(supposedName, ""), r.At)}, s.columns, nil)
 		requests := []Request{r}
@@ -55,10 +55,10 @@ func (s *Snapshot) mayMake(r Request) bool {
 	return false
 }
 
-// known tells whether it is known what a cluster has: it answers, and has said so.
+// known reports whether the capacity of a cluster is known: it answers, and has capacity.
 func (p *page) known(row int) bool { return p.ready.has(row) && len(p.clusters[row].Allocatable) > 0 }
 
-// unknown are the rows of clusters of which it is not.
+// unknown returns the rows of clusters whose capacity is not known.
 func (p *page) unknown() set {
 	rows := p.all
 	for row := range p.ready.rows() {
@@ -69,14 +69,14 @@ func (p *page) unknown() set {
 	return rows
 }
 
-// sparingUnknown is the filter without what it refuses of clusters that are not known.
+// sparingUnknown returns the filter without rejections of clusters that are not known.
 func (f filter) sparingUnknown() filter {
 	rejects := f.rejects
 	f.rejects = func(p *page, among set) set { return rejects(p, among).without(p.unknown()) }
 	return f
 }
 
-// atTheirBest are those of the filters that refuse for good.
+// atTheirBest returns those of the filters that reject for good.
 func atTheirBest(filters []filter) []filter {
 	var lasting []filter
 	for _, f := range filters {

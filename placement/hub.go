@@ -9,11 +9,11 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// A hub holds the namespaces of those whom it connects, and all that they send passes it. So
-// it is chosen as a cluster is: by whether it answers and takes new placements, by what its
-// provider has proven, by the rules of policies, plan and consumer (v1alpha1.RuleScope), and
-// among those that are left by score. Resources, labels, tier and price of what is ordered
-// are those of the chosen clusters, and are not asked of a hub.
+// A hub holds the namespaces of the consumers that it connects, and all their traffic passes
+// through it. So a hub is chosen like a cluster: it must answer and take new placements, its
+// provider must have proven what is required, and the rules of policies, plan and consumer
+// (v1alpha1.RuleScope) must be met. Among the remaining hubs the score decides. Resources,
+// labels, tier and price of the order apply to the chosen clusters, not to hubs.
 
 // hubLoad is how many instances are reached through a hub.
 type hubLoad struct {
@@ -21,7 +21,7 @@ type hubLoad struct {
 	Instances int
 }
 
-// through is the number of instances that are reached through a hub.
+// through returns the number of instances that are reached through a hub.
 func (s *Snapshot) through(hub string) int {
 	if load := row[hubLoad](s.store, tableHub, hub); load != nil {
 		return load.Instances
@@ -29,7 +29,7 @@ func (s *Snapshot) through(hub string) int {
 	return 0
 }
 
-// ofHub is the request as far as it concerns hubs.
+// ofHub returns the part of the request that applies to hubs.
 func (r Request) ofHub() Request {
 	r.Affinity = nil
 	var rules []Rule
@@ -50,7 +50,7 @@ func (r Request) ofHub() Request {
 	return r
 }
 
-// hubFilters are what a request asks of a hub, in the order in which they are asked.
+// hubFilters returns a request's filters for hubs, in their order.
 func (r Request) hubFilters() []filter {
 	asked := []filter{notReady(), accessNotVerified(), notAdmitted(), cordoned()}
 	if len(r.ExcludeProviders) > 0 {
@@ -64,8 +64,8 @@ func (r Request) hubFilters() []filter {
 	return asked
 }
 
-// chooseHub chooses among the hubs that there are, or says why none will do. A hub that the
-// instance is delivered through stays, unless plan or consumer want nothing of it any more.
+// chooseHub chooses one of the given hubs, or records why none fits. A hub that the instance is
+// delivered through is kept, unless the plan or the consumer now excludes it.
 func (p *Peering) chooseHub(s *Snapshot, r Request, hubs []spot) {
 	r = r.ofHub()
 	filters := r.hubFilters()
@@ -112,7 +112,7 @@ func (p *Peering) chooseHub(s *Snapshot, r Request, hubs []spot) {
 	p.hubs = append(fitting, p.hubs...)
 }
 
-// rankHubs orders hubs that fit, the best first.
+// rankHubs returns the hubs that fit, the best first.
 func rankHubs(s *Snapshot, r Request, fit []spot) []candidate {
 	fewest := math.MaxInt
 	for _, at := range fit {
@@ -133,9 +133,8 @@ func rankHubs(s *Snapshot, r Request, fit []spot) []candidate {
 	return ranked
 }
 
-// hub is the score of a hub: the mean, by the request's weights, of what is said of it as of
-// any cluster, with its load in the place of its balance. Where none of that weighs anything,
-// it is the load alone.
+// hub returns the score of a hub: the weighted mean of the scores of any cluster, with its load
+// instead of its balance. If none of these has a weight, it is the load alone.
 func (sc *scorer) hub(at spot, load int32) int32 {
 	w := &sc.weights
 	var sum, total int32
@@ -155,7 +154,7 @@ func (sc *scorer) hub(at spot, load int32) int32 {
 	return sum / total / (1 + sc.disliked(at))
 }
 
-// listVerdicts are the first refusals, in words.
+// listVerdicts formats the first rejections.
 func listVerdicts(verdicts []Verdict) string {
 	var parts []string
 	for i, v := range verdicts {

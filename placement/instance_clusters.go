@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/member"
 )
 
-// each calls a driver's method for every placement, all at once, and joins the
-// errors, which name their clusters, in the order of the placements.
+// each calls a driver's method for all placements at once. It joins the errors, which name
+// their clusters, in the order of the placements.
 func (r *instanceReconciler) each(ctx context.Context, s *scope, placements []v1alpha1.Placement, call func(Driver, context.Context, Delivery) error) error {
 	failures := make([]error, len(placements))
 	var calls sync.WaitGroup
@@ -24,7 +24,7 @@ func (r *instanceReconciler) each(ctx context.Context, s *scope, placements []v1
 	return errors.Join(failures...)
 }
 
-// one calls a driver's method for a placement, if there is a place on its cluster.
+// one calls a driver's method for a placement, if the cluster has a place for the call.
 func (r *instanceReconciler) one(ctx context.Context, s *scope, p v1alpha1.Placement, call func(Driver, context.Context, Delivery) error) error {
 	driver, err := r.driver(s, p.Cluster)
 	if err != nil {
@@ -39,10 +39,10 @@ func (r *instanceReconciler) one(ctx context.Context, s *scope, p v1alpha1.Place
 	return err
 }
 
-// driver is the one that delivers to a cluster; to a cluster that is not in the
-// inventory, the one of peerings where the instance has one with it, which has something on
-// other clusters too, and else the default one, whose error says what is the matter. A cluster that
-// does not answer is not tried, so that no worker waits for it; the inventory wakes
+// driver returns the driver that delivers to a cluster. If the cluster is not in the inventory, it
+// is the driver of peerings if the instance has a peering with it, which has objects on other
+// clusters too; otherwise the default driver, whose error explains the problem. For a cluster that
+// does not answer it returns *unreachableError, so that no worker waits for it; the inventory wakes
 // the instances there when it answers again.
 func (r *instanceReconciler) driver(s *scope, cluster string) (Driver, error) {
 	name := v1alpha1.DriverKube
@@ -61,7 +61,7 @@ func (r *instanceReconciler) driver(s *scope, cluster string) (Driver, error) {
 	return nil, fmt.Errorf("member cluster %s: this Sluice has no driver %q", cluster, name)
 }
 
-// peeredWith tells whether any placement of the instance on a cluster has a peering.
+// peeredWith reports whether any placement of the instance on a cluster has a peering.
 func (s *scope) peeredWith(cluster string) bool {
 	var all []v1alpha1.Placement
 	for _, d := range []*v1alpha1.Decision{s.Status.Decision, s.deliveredDecision()} {
@@ -75,24 +75,24 @@ func (s *scope) peeredWith(cluster string) bool {
 	return slices.ContainsFunc(all, func(p v1alpha1.Placement) bool { return p.Cluster == cluster && p.Peering != nil })
 }
 
-// unreachableError says that a cluster was not tried because it does not answer.
+// unreachableError means that a cluster was not tried because it does not answer.
 type unreachableError struct{ cluster, why string }
 
 func (e *unreachableError) Error() string { return e.cluster + " does not answer: " + e.why }
 
-// describe is a joined error on one line.
+// describe returns a joined error on one line.
 func describe(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// allPending tells whether every one of the joined errors says that something is waited for.
+// allPending reports whether each of the joined errors is a *PendingError.
 func allPending(err error) bool {
 	return all(err, func(err error) bool { return is[*PendingError](err) || is[*member.BusyError](err) })
 }
 
-// allBusy tells whether every one of the joined errors says that its cluster has no place
-// now: the instance is woken when there is one.
+// allBusy reports whether each of the joined errors is a *member.BusyError: the instance is
+// woken when there is a place.
 func allBusy(err error) bool { return err != nil && all(err, is[*member.BusyError]) }
 
-// allUnreachable tells whether every one of the joined errors is an *unreachableError.
+// allUnreachable reports whether each of the joined errors is an *unreachableError.
 func allUnreachable(err error) bool { return err != nil && all(err, is[*unreachableError]) }
 
 func all(err error, holds func(error) bool) bool {
@@ -107,7 +107,7 @@ func is[T error](err error) bool {
 	return errors.As(err, &one)
 }
 
-// clusters are the names of a decision's clusters; a nil decision has none.
+// clusters returns the names of a decision's clusters; none for nil.
 func clusters(d *v1alpha1.Decision) []string {
 	if d == nil {
 		return nil
@@ -119,14 +119,14 @@ func clusters(d *v1alpha1.Decision) []string {
 	return names
 }
 
-// without are the names that are in none of the others.
+// without returns the names that are in none of the others.
 func without(names []string, others ...[]string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		return slices.ContainsFunc(others, func(other []string) bool { return slices.Contains(other, name) })
 	})
 }
 
-// on are bare placements on the named clusters, for removals.
+// on returns placements with only the names of the clusters, for removals.
 func on(names []string) []v1alpha1.Placement {
 	var placements []v1alpha1.Placement
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {

@@ -17,13 +17,12 @@ import (
 	"github.com/sluice-dev/sluice/internal/member"
 )
 
-// instanceReconciler carries out what the platforms asked of their instances. One
-// replica runs it, the leader; several of its workers may run at once, on
-// different instances.
+// instanceReconciler carries out the platforms' requests for their instances. It runs only on
+// one replica, the leader. Several workers may run at once, on different instances.
 //
-// instance_phases.go and instance_removal.go hold the phases, instance_failure.go what
-// happens when one fails for good, instance_status.go every word of status, leadership.go
-// what a decision of another leader is worth.
+// instance_phases.go and instance_removal.go hold the phases, instance_failure.go the handling
+// of a permanent failure, instance_status.go all writes of the status, leadership.go the
+// treatment of another leader's decisions.
 type instanceReconciler struct {
 	hub        client.Client // reads from the cache, writes to the hub
 	live       client.Reader
@@ -38,21 +37,22 @@ type instanceReconciler struct {
 	// places on the member clusters; nil means that there is always one.
 	places *member.Places
 	scorer *ExternalScorer
-	// elastic makes clusters for what fits nowhere; nil makes none.
+	// elastic makes clusters for instances that fit nowhere; nil makes none.
 	elastic *elastic
-	// observeEvery is the time between two looks at a delivered instance.
+	// observeEvery is the time between two checks of a delivered instance.
 	observeEvery time.Duration
 
-	// after has an instance looked at after some time at the latest, once the controller runs.
+	// after triggers a pass over an instance after at most the given time. Set once the
+	// controller runs.
 	after atomic.Pointer[func(instance string, wait time.Duration)]
 
-	// written is the resource version of the last status written, by instance name: a
-	// cached read that is older is not acted upon.
+	// written is the resource version of the last status written, by instance name. An older
+	// read from the cache is not acted upon.
 	written sync.Map
-	// unsettled instances had a status write of which it is not known whether it took
-	// effect; a live read settles it before anything else is done.
+	// unsettled instances had a status write with an unknown result. A live read settles it
+	// before anything else is done.
 	unsettled sync.Map
-	// observations say when an instance is looked at next.
+	// observations hold when each instance is checked next.
 	observations sync.Map
 }
 
@@ -63,31 +63,32 @@ type scope struct {
 	now time.Time
 	// polling is how long the platform polls an operation of the instance's plan.
 	polling time.Duration
-	// fresh: the hub does not know of the operation in hand yet.
+	// fresh is true if the hub does not know the current operation yet.
 	fresh bool
-	// failing is why the operation in hand is about to fail, while it is being undone.
+	// failing is why the current operation is about to fail, while it is being undone.
 	failing string
-	// cause of that.
+	// cause is the error behind failing.
 	cause error
-	// due is the look that is made in this pass, if any.
+	// due is the check that is made in this pass, if any.
 	due observation
-	// queued: it waits for its turn to move.
+	// queued is true while the instance waits for its turn to move.
 	queued bool
-	// again is when the instance is to be looked at whatever else happens; zero means never.
+	// again is the longest time until the next pass, whatever else happens; zero means no
+	// limit.
 	again time.Duration
 }
 
-// lookAgain has the instance looked at after some time at the latest.
+// lookAgain triggers another pass after at most the given time.
 func (s *scope) lookAgain(after time.Duration) {
 	if s.again == 0 || after < s.again {
 		s.again = max(after, time.Millisecond)
 	}
 }
 
-// phase does one thing, or finds it done. A zero result lets the next phase go on.
+// phase does one step, or finds it done. After a zero result the next phase runs.
 type phase func(context.Context, *scope) (ctrl.Result, error)
 
-// Reconcile takes one instance as far as it comes.
+// Reconcile advances one instance as far as possible.
 func (r *instanceReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	if err := r.recovery.ensure(ctx); err != nil {
 		return ctrl.Result{}, err
@@ -115,7 +116,8 @@ func (r *instanceReconciler) Reconcile(ctx context.Context, request ctrl.Request
 	for _, next := range phases {
 		result, err := next(ctx, s)
 		if err != nil {
-			// A result beside an error counts for nothing, so the queue is told itself.
+			// controller-runtime ignores a result beside an error, so the queue is used
+			// directly.
 			if s.again > 0 {
 				r.lookAfter(s.Name, s.again)
 			}
@@ -128,22 +130,22 @@ func (r *instanceReconciler) Reconcile(ctx context.Context, request ctrl.Request
 	return s.sooner(ctrl.Result{}), nil
 }
 
-// lookAfter has an instance looked at after some time at the latest.
+// lookAfter triggers a pass over an instance after at most the given time.
 func (r *instanceReconciler) lookAfter(instance string, wait time.Duration) {
 	if after := r.after.Load(); after != nil {
 		(*after)(instance, wait)
 	}
 }
 
-// yieldTurn gives the instance's place among those that move, or its turn, to the next
-// unless it moves, or waits for its turn.
+// yieldTurn gives the instance's place among those that move, or its turn, to the next one,
+// unless it moves or waits for its turn.
 func (r *instanceReconciler) yieldTurn(s *scope) {
 	if !s.queued && (!s.moving() || !s.DeletionTimestamp.IsZero()) {
 		r.moves.end(s.Name)
 	}
 }
 
-// sooner is a result that does not keep the instance waiting for longer than it can.
+// sooner returns a result that waits no longer than again allows.
 func (s *scope) sooner(result ctrl.Result) ctrl.Result {
 	if s.again > 0 && (result.RequeueAfter == 0 || s.again < result.RequeueAfter) {
 		result.RequeueAfter = s.again
@@ -151,12 +153,11 @@ func (s *scope) sooner(result ctrl.Result) ctrl.Result {
 	return result
 }
 
-// staleAfter is how long the cache is given to catch up with our own last write.
+// staleAfter is how long to wait for the cache to show Sluice's own last write.
 const staleAfter = 20 * time.Millisecond
 
-// read returns the instance, or nil while the cache shows it as it was before our
-// own last write. After a write with an unknown outcome it reads live and sets the
-// ledger by that.
+// read returns the instance, or nil while the cache shows it before Sluice's own last write.
+// After a write with an unknown result it reads live and sets the ledger by that.
 func (r *instanceReconciler) read(ctx context.Context, request ctrl.Request) (*scope, error) {
 	instance := &v1alpha1.ServiceInstance{}
 	if _, unsettled := r.unsettled.Load(request.Name); unsettled {
@@ -178,7 +179,7 @@ func (r *instanceReconciler) read(ctx context.Context, request ctrl.Request) (*s
 	return s, nil
 }
 
-// stale tells whether a read is older than our own last write of the instance.
+// stale reports whether a read is older than Sluice's own last write of the instance.
 func (r *instanceReconciler) stale(instance *v1alpha1.ServiceInstance) bool {
 	written, ok := r.written.Load(instance.Name)
 	if !ok {
@@ -188,10 +189,9 @@ func (r *instanceReconciler) stale(instance *v1alpha1.ServiceInstance) bool {
 	return err == nil && order < 0
 }
 
-// settle reads the instance live and makes the ledger say what its status says. As
-// long as the instance is as it was when the unsettled write was made, that write
-// may still arrive, and what it reserved is kept; the next write, which is bound to
-// the same version, ends that.
+// settle reads the instance live and sets the ledger to its status. While the instance is as it
+// was when the unsettled write was made, that write may still arrive, so its reservation is
+// kept. The next write, which is bound to the same version, ends that.
 func (r *instanceReconciler) settle(ctx context.Context, key client.ObjectKey, instance *v1alpha1.ServiceInstance) error {
 	err := r.live.Get(ctx, key, instance)
 	if apierrors.IsNotFound(err) {
@@ -209,7 +209,7 @@ func (r *instanceReconciler) settle(ctx context.Context, key client.ObjectKey, i
 
 func keyOf(s *scope) client.ObjectKey { return client.ObjectKeyFromObject(s.ServiceInstance) }
 
-// forget drops all memory of an instance that is gone, and its reservations.
+// forget drops everything in memory about an instance that is gone, and its reservations.
 func (r *instanceReconciler) forget(name string) {
 	r.inventory.Release(name)
 	r.inventory.Follow(name, nil)
@@ -219,19 +219,18 @@ func (r *instanceReconciler) forget(name string) {
 	r.observations.Delete(name)
 }
 
-// defaultPolling is how long platforms are taken to poll when the plan does not say
-// or is unknown; OSB 2.17 ("Service Plan Object", maximum_polling_duration) leaves
-// it to the platform.
+// defaultPolling is the assumed polling time of platforms if the plan does not set it or is
+// unknown; OSB 2.17 ("Service Plan Object", maximum_polling_duration) leaves it to the
+// platform.
 const defaultPolling = time.Hour
 
-// deadline is when an operation must have failed at the latest, so that the
-// platform learns of it: a tenth of its polling time before the end, at most half a
-// minute.
+// deadline returns the latest time for an operation to fail, so that the platform still learns
+// of it: a tenth of the polling time before its end, at most half a minute.
 func (s *scope) deadline(from time.Time) time.Time {
 	return from.Add(s.polling - min(s.polling/10, 30*time.Second))
 }
 
-// since is when the decision or operation in hand began.
+// since returns when the current decision or operation began.
 func (s *scope) since() time.Time {
 	if s.finished() && s.moving() {
 		return s.Status.Decision.MovesSince().Time
@@ -239,13 +238,13 @@ func (s *scope) since() time.Time {
 	return s.Status.Operation.StartedAt.Time
 }
 
-// late tells whether the operation in hand is past its deadline.
+// late reports whether the current operation is past its deadline.
 func (s *scope) late() bool {
 	return !s.now.Before(s.deadline(s.Status.Operation.StartedAt.Time))
 }
 
-// soon is when to ask again what something on a member cluster is waiting for: at
-// once at first, then ever more rarely, a quarter of the time it has taken so far.
+// soon returns when to check again what a member cluster is waiting for: at once at first, then
+// after a quarter of the time it has taken so far.
 func (s *scope) soon(since time.Time) ctrl.Result {
 	const shortest, longest = 20 * time.Millisecond, 5 * time.Second
 	return ctrl.Result{RequeueAfter: min(max(s.now.Sub(since)/4, shortest), longest)}

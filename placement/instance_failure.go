@@ -10,18 +10,18 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// fail ends the operation in hand for a reason that trying again does not help, which why
-// tells operators.
-// What it did to clusters is undone first; a kill in between repeats the failure.
+// fail ends the current operation for a reason that a retry cannot change; why is the message
+// for operators. Its effects on clusters are undone first; after a kill in between the failure
+// is repeated.
 func (r *instanceReconciler) fail(ctx context.Context, s *scope, why string, cause error) (ctrl.Result, error) {
 	s.failing, s.cause = why, cause
 	if result, err := r.undo(ctx, s); err != nil || !result.IsZero() {
 		if !s.late() {
 			return result, err
 		}
-		// The platform is about to stop polling. The decision stays, and stays reserved,
-		// until abandon has cleaned up.
-		s.Status.Decision.Moved() // it is no move, but something to undo
+		// The platform is about to stop polling. The decision stays, and stays reserved, until
+		// abandon has cleaned up.
+		s.Status.Decision.Moved() // it is not a move any more, but has to be undone
 		s.failed(s.Status.Operation.Description)
 		if err := r.write(ctx, s, crashBeforeFailed, crashAfterFailed); err != nil {
 			return ctrl.Result{}, err
@@ -33,12 +33,12 @@ func (r *instanceReconciler) fail(ctx context.Context, s *scope, why string, cau
 	return r.writeUndone(ctx, s)
 }
 
-// abandoned tells whether an operation failed before it could be undone.
+// abandoned reports whether an operation failed before it could be undone.
 func (s *scope) abandoned() bool {
 	return s.finished() && !s.moving() && !equality.Semantic.DeepEqual(s.Status.Decision, s.deliveredDecision())
 }
 
-// abandon goes on undoing an operation that has failed.
+// abandon continues undoing an operation that has failed.
 func (r *instanceReconciler) abandon(ctx context.Context, s *scope) (ctrl.Result, error) {
 	if result, err := r.undo(ctx, s); err != nil || !result.IsZero() {
 		return result, err
@@ -47,16 +47,16 @@ func (r *instanceReconciler) abandon(ctx context.Context, s *scope) (ctrl.Result
 	return r.writeUndone(ctx, s)
 }
 
-// undo gives the clusters back what they carried before the operation in hand: the
-// delivered decision, or nothing. A zero result says that they do.
+// undo restores the clusters to the state before the current operation: the delivered decision,
+// or nothing. A zero result means that it is done.
 func (r *instanceReconciler) undo(ctx context.Context, s *scope) (ctrl.Result, error) {
 	before := s.deliveredDecision()
 	if equality.Semantic.DeepEqual(s.Status.Decision, before) {
 		return ctrl.Result{}, nil
 	}
 	if before != nil {
-		// What it has to leave because it is lost is not waited for: it moves next or, if that
-		// comes back first, is looked at.
+		// It does not wait for clusters that the instance has to leave because they are lost:
+		// the instance moves next or, if such a cluster returns first, is checked.
 		lost := without(named(r.departures(s)), r.answering())
 		keep := slices.DeleteFunc(slices.Clone(before.Placements), func(p v1alpha1.Placement) bool {
 			return slices.Contains(lost, p.Cluster)
@@ -74,8 +74,7 @@ func (r *instanceReconciler) undo(ctx context.Context, s *scope) (ctrl.Result, e
 	return r.removeFrom(ctx, s, without(clusters(s.Status.Decision), clusters(before)))
 }
 
-// writeUndone writes the status of an operation that failed and gives back what it
-// had reserved.
+// writeUndone writes the status of a failed operation and releases its reservations.
 func (r *instanceReconciler) writeUndone(ctx context.Context, s *scope) (ctrl.Result, error) {
 	if err := r.write(ctx, s, crashBeforeFailed, crashAfterFailed); err != nil {
 		return ctrl.Result{}, err

@@ -10,14 +10,14 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// transition is what a write of an instance's status means to people: one line of the log.
+// transition is the meaning of a status write for operators: one line of the log.
 type transition struct {
 	what   string
 	fields []any
 }
 
-// transition is that of a write that is named by its crash point; nil for one that is no news to people. It is taken
-// before the write, which reads the status anew, and logged after it.
+// transition returns the log line for a write, which is named by its crash point; nil if the write is of no
+// interest. It is computed before the write, which reads the status anew, and logged after it.
 func (r *instanceReconciler) transition(s *scope, write string) *transition {
 	switch {
 	case write == crashBeforeDecision:
@@ -36,7 +36,7 @@ func (r *instanceReconciler) transition(s *scope, write string) *transition {
 	return nil
 }
 
-// transitionTo is one that ends on a decision's clusters, and took as long as it is since its beginning.
+// transitionTo returns a transition to a decision's clusters, with the time since it began.
 func (r *instanceReconciler) transitionTo(s *scope, what string, decision *v1alpha1.Decision, began time.Time) *transition {
 	plan := s.Spec.Desired.PlanID
 	if known, err := r.plan(s.Spec.ServiceID, plan); err == nil {

@@ -19,25 +19,24 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// An instance moves when it has to leave a cluster: because the cluster is lost, is
-// being drained or has another NoExecute taint that its plan does not tolerate any
-// longer, or because the operator asks for it (v1alpha1.AnnotationLeave).
+// An instance moves when it has to leave a cluster: because the cluster is lost, is being
+// drained or has another NoExecute taint that its plan does not tolerate any longer, or because
+// the operator requests it (v1alpha1.AnnotationLeave).
 //
-// A move is a decision like any other, and is delivered like any other: the new place
-// is reserved and written first, while the old one stays reserved; then the new place
-// is delivered; only then is the old one left (status.left), and removed there as soon
-// as it answers. Bindings follow in between.
+// A move is a decision like any other, and is delivered like any other. The new place is
+// reserved and written first, while the old one stays reserved. Then the new place is
+// delivered. Only then does the instance leave the old one (status.left), which is removed as
+// soon as its cluster answers. Bindings follow in between.
 
-// departures says which of the clusters that the instance is on, or is being
-// delivered to, it has to leave now, and has it looked at again when the next one
-// comes due.
+// departures returns which of the clusters that the instance is on, or is being delivered to,
+// it has to leave now. It triggers another pass when the next one becomes due.
 func (r *instanceReconciler) departures(s *scope) []v1alpha1.Departure {
 	if s.makes() {
 		return nil
 	}
 	snapshot := r.inventory.Snapshot()
 	tolerations, known := r.tolerations(s)
-	if !known { // the catalog is late, and nobody knows what the plan tolerates
+	if !known { // the catalog is not loaded yet, so the plan's tolerations are unknown
 		s.lookAgain(catalogPatience)
 		return nil
 	}
@@ -52,8 +51,8 @@ func (r *instanceReconciler) departures(s *scope) []v1alpha1.Departure {
 				case e.at.After(s.now):
 					s.lookAgain(e.at.Sub(s.now))
 				case e.unreachable && snapshot.Outage():
-					// Whoever reaches less than half of its clusters is cut off itself. The inventory
-					// wakes the instance when that is over.
+					// A leader that reaches less than half of its clusters is probably cut off
+					// itself. The inventory wakes the instance when that is over.
 				default:
 					reason = e.reason
 				}
@@ -75,16 +74,16 @@ func (r *instanceReconciler) departures(s *scope) []v1alpha1.Departure {
 	return due
 }
 
-// byOperator is the reason of a departure that AnnotationLeave asks for.
+// byOperator is the reason of a departure requested by AnnotationLeave.
 const byOperator = "its operator wants it elsewhere"
 
-// afterRefusal is how long a move that was refused is not tried again.
+// afterRefusal is the delay after a refused move before it is tried again.
 const afterRefusal = 15 * time.Second
 
-// catalogPatience is when to look again for a plan that is not in the catalog.
+// catalogPatience is the delay before a missing plan is looked up again.
 const catalogPatience = 10 * time.Second
 
-// tolerations of the instance's plan, the one in force; false where that is not known.
+// tolerations returns those of the instance's plan in force; false if that is not known.
 func (r *instanceReconciler) tolerations(s *scope) (tolerations []corev1.Toleration, known bool) {
 	id := s.Spec.Desired.PlanID
 	if s.Status.Delivered != nil {
@@ -100,15 +99,15 @@ func (r *instanceReconciler) tolerations(s *scope) (tolerations []corev1.Tolerat
 // moving reports whether the decision being delivered leaves a cluster, or comes to more.
 func (s *scope) moving() bool { return s.Status.Decision.Moves() }
 
-// mustMove tells whether the decision that is in force, or being delivered, wants a
-// cluster that has to be left.
+// mustMove reports whether the decision in force, or being delivered, uses a cluster that has
+// to be left.
 func (s *scope) mustMove(due []v1alpha1.Departure) bool {
 	return slices.ContainsFunc(due, func(d v1alpha1.Departure) bool {
 		return slices.Contains(clusters(s.Status.Decision), d.Cluster)
 	})
 }
 
-// named are the clusters of departures.
+// named returns the clusters of departures.
 func named(departures []v1alpha1.Departure) []string {
 	var names []string
 	for _, d := range departures {
@@ -117,9 +116,9 @@ func named(departures []v1alpha1.Departure) []string {
 	return names
 }
 
-// leave completes a decision that was made without the clusters that are due: it names
-// those that the instance was delivered to, and puts those that it may have been
-// delivered to since, and that cannot be cleaned, on the list of what is left.
+// leave completes a decision that was made without the clusters that are due. It lists those
+// that the instance was delivered to as leaving. It adds those that it may have been delivered
+// to since, and that cannot be cleaned up now, to status.left.
 func (s *scope) leave(decided *v1alpha1.Decision, due []v1alpha1.Departure) {
 	before := map[string]v1alpha1.Departure{}
 	if s.moving() {
@@ -139,7 +138,7 @@ func (s *scope) leave(decided *v1alpha1.Decision, due []v1alpha1.Departure) {
 		}
 	}
 	if s.displaced() && len(decided.Displaced) == 0 {
-		for _, d := range s.deliveredDecision().Displaced { // it is back from there
+		for _, d := range s.deliveredDecision().Displaced { // it has returned from there
 			decided.Leaving = append(decided.Leaving, v1alpha1.Departure{Cluster: d.Cluster, Reason: d.Reason, At: metav1.NewTime(s.now)})
 		}
 	}
@@ -156,11 +155,11 @@ func (s *scope) leave(decided *v1alpha1.Decision, due []v1alpha1.Departure) {
 		}
 	}
 	s.Status.Left = slices.DeleteFunc(s.Status.Left, func(l v1alpha1.LeftPlacement) bool {
-		return slices.Contains(clusters(decided), l.Cluster) // the instance is back
+		return slices.Contains(clusters(decided), l.Cluster) // the instance is on the cluster again
 	})
 }
 
-// left notes a placement that is to be removed as soon as its cluster lets it.
+// left records a placement that is to be removed as soon as its cluster allows it.
 func (s *scope) left(p v1alpha1.Placement) {
 	if !slices.ContainsFunc(s.Status.Left, func(l v1alpha1.LeftPlacement) bool { return l.Cluster == p.Cluster }) {
 		s.Status.Left = append(s.Status.Left, v1alpha1.LeftPlacement{Placement: p, Since: metav1.NewTime(s.now)})
@@ -188,16 +187,16 @@ func (s *scope) moved() {
 	}
 }
 
-// stranded records why an instance cannot leave, and reports whether that is news. It
-// goes on as far as its clusters do.
+// stranded records why an instance cannot leave, and reports whether that is new. The instance
+// stays on its clusters.
 func (s *scope) stranded(due []v1alpha1.Departure, why string) (news bool) {
 	message := fmt.Sprintf("%s, and there is nowhere to go: %s", due[0].Reason, why)
 	return s.set(v1alpha1.ConditionPlaced, metav1.ConditionFalse, reasonStranded, message)
 }
 
-// clean removes what is left on clusters that the instance has left, once they answer,
-// the consumer has had the time that the plan gives, and the bindings have followed.
-// A cluster that is lost and taken out of the inventory has kept what was there.
+// clean removes the instance from clusters that it has left, once they answer, the overlap of
+// the plan is over, and the bindings have followed. A cluster that is lost and removed from the
+// inventory keeps what was there.
 func (r *instanceReconciler) clean(ctx context.Context, s *scope) (ctrl.Result, error) {
 	if len(s.Status.Left) == 0 {
 		return ctrl.Result{}, nil
@@ -253,8 +252,8 @@ func (r *instanceReconciler) clean(ctx context.Context, s *scope) (ctrl.Result, 
 	return ctrl.Result{}, nil
 }
 
-// unready says that an instance does not work while a cluster that it is on is lost, and
-// reports whether that is news.
+// unready records that an instance does not work while one of its clusters is lost, and reports
+// whether that is new.
 func (r *instanceReconciler) unready(s *scope, due []v1alpha1.Departure) (news bool) {
 	snapshot := r.inventory.Snapshot()
 	for _, d := range due {
@@ -265,7 +264,7 @@ func (r *instanceReconciler) unready(s *scope, due []v1alpha1.Departure) (news b
 	return news
 }
 
-// forsaken are the clusters from which nothing can be removed any more.
+// forsaken returns the clusters from which nothing can be removed any more.
 func (r *instanceReconciler) forsaken() []string {
 	var names []string
 	for _, c := range r.inventory.Snapshot().Clusters() {
@@ -276,7 +275,7 @@ func (r *instanceReconciler) forsaken() []string {
 	return names
 }
 
-// answering are the clusters that answer.
+// answering returns the clusters that answer.
 func (r *instanceReconciler) answering() []string {
 	var names []string
 	for _, c := range r.inventory.Snapshot().ReadyClusters() {
@@ -285,7 +284,7 @@ func (r *instanceReconciler) answering() []string {
 	return names
 }
 
-// overlap is how long the instance stays on a cluster that it has moved away from.
+// overlap returns how long the instance stays on a cluster that it has moved away from.
 func (r *instanceReconciler) overlap(s *scope, cluster string) time.Duration {
 	if s.Status.Moved == nil || !slices.Contains(s.Status.Moved.From, cluster) || s.Status.Delivered == nil {
 		return 0
@@ -297,8 +296,8 @@ func (r *instanceReconciler) overlap(s *scope, cluster string) time.Duration {
 	return time.Duration(plan.Resources.OverlapSeconds) * time.Second
 }
 
-// bindingsBehind tells whether a binding has no credentials yet for a cluster that the
-// instance is delivered to, or still has some for one that it is not.
+// bindingsBehind reports whether a binding has no credentials yet for a cluster that the
+// instance is delivered to, or still has some for a cluster that it is not on.
 func (r *instanceReconciler) bindingsBehind(ctx context.Context, s *scope) (bool, error) {
 	bindings := &v1alpha1.ServiceBindingList{}
 	if err := r.hub.List(ctx, bindings, client.InNamespace(s.Namespace), client.MatchingFields{fieldInstanceName: s.Name}); err != nil {
@@ -323,7 +322,7 @@ func (r *instanceReconciler) stay(ctx context.Context, s *scope) error {
 	before := s.ServiceInstance.DeepCopy()
 	delete(s.Annotations, v1alpha1.AnnotationLeave)
 	patched := s.ServiceInstance.DeepCopy()
-	// Only what was read may be patched: its version is the one that the next write is bound to.
+	// Only the version that was read may be patched, because the next write is bound to it.
 	asRead := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.hub.Patch(ctx, patched, asRead); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove the annotation %s: %w", v1alpha1.AnnotationLeave, err)
@@ -332,8 +331,8 @@ func (r *instanceReconciler) stay(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// giveUp ends a move that a cluster refuses: the instance stays where it is, and tries
-// again later.
+// giveUp ends a move that a cluster refuses: the instance stays where it is, and tries again
+// later.
 func (r *instanceReconciler) giveUp(ctx context.Context, s *scope, why error) (ctrl.Result, error) {
 	if result, err := r.undo(ctx, s); err != nil || !result.IsZero() {
 		return result, err
@@ -353,7 +352,7 @@ func (r *instanceReconciler) giveUp(ctx context.Context, s *scope, why error) (c
 	return ctrl.Result{RequeueAfter: afterRefusal}, nil
 }
 
-// unique joins lists of names without repetitions.
+// unique joins lists of names without duplicates.
 func unique(lists ...[]string) []string {
 	names := slices.Concat(lists...)
 	slices.SortFunc(names, cmp.Compare[string])

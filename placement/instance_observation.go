@@ -2,20 +2,19 @@ package placement
 
 import "time"
 
-// AnnotationObserve on a ServiceInstance has it looked at now, and repaired if need
-// be, whenever its value changes.
+// AnnotationObserve on a ServiceInstance triggers a check, and a repair if needed, whenever its
+// value changes.
 const AnnotationObserve = "sluice.dev/observe"
 
-// observation is when an instance is looked at next.
+// observation is when an instance is checked next.
 type observation struct {
 	at time.Time
-	// request is the last value of AnnotationObserve that was acted upon.
+	// request is the last value of AnnotationObserve that was handled.
 	request string
 }
 
-// untilObservation is how long it is until the instance is to be looked at, zero or
-// less when that is now. After a start the first looks are spread over one
-// interval, by the hash of the name.
+// untilObservation returns the time until the next check of the instance; zero or less means
+// now. After a start the first checks are spread over one interval, by the hash of the name.
 func (r *instanceReconciler) untilObservation(s *scope) time.Duration {
 	request := s.Annotations[AnnotationObserve]
 	known, ok := r.observations.Load(s.Name)
@@ -31,16 +30,16 @@ func (r *instanceReconciler) untilObservation(s *scope) time.Duration {
 	return known.(observation).at.Sub(s.now)
 }
 
-// afterLoss is how long after something was deleted an instance is looked at: what goes
-// together is repaired together, and whoever keeps deleting does not keep Sluice busy.
+// afterLoss is the delay of the check after an object was deleted. Deletions that come together
+// are repaired together, and repeated deletions do not keep Sluice busy.
 const afterLoss = 250 * time.Millisecond
 
-// lost has an instance looked at shortly, because something that belongs to it was deleted on
-// a cluster. Deletions by Sluice itself cost a look, too.
+// lost triggers a check of an instance shortly after one of its objects was deleted on a
+// cluster. Deletions by Sluice itself trigger one, too.
 func (r *instanceReconciler) lost(instance string) {
 	known, ok := r.observations.Load(instance)
 	if !ok {
-		return // it is not known yet, and looked at anyway
+		return // it is not known yet, and will be checked anyway
 	}
 	o := known.(observation)
 	o.at = r.clock.Now().Add(afterLoss)
@@ -48,8 +47,8 @@ func (r *instanceReconciler) lost(instance string) {
 	r.lookAfter(instance, afterLoss)
 }
 
-// scheduleObservation sets the next look, an interval from now give or take a
-// tenth, and returns how long that is. What was lost during this look comes first.
+// scheduleObservation sets the next check to one interval from now, plus or minus a tenth, and
+// returns the time until then. A loss reported during this check comes first.
 func (r *instanceReconciler) scheduleObservation(s *scope) time.Duration {
 	spread := r.observeEvery / 5
 	wait := r.observeEvery - spread/2

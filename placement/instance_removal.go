@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/crashpoint"
 )
 
-// remove deletes the instance's bindings, then what is on its clusters, then lets
-// the instance go.
+// remove deletes the instance's bindings, then its objects on its clusters, then removes the
+// finalizer.
 func (r *instanceReconciler) remove(ctx context.Context, s *scope) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(s, v1alpha1.Finalizer) {
 		return ctrl.Result{}, nil
@@ -31,7 +31,7 @@ func (r *instanceReconciler) remove(ctx context.Context, s *scope) (ctrl.Result,
 	if result, err := r.removeFrom(ctx, s, touched); err != nil || !result.IsZero() {
 		return result, err
 	}
-	removed := r.transitionTo(s, "Removed", nil, s.since()) // before the update, which reads the status as the hub has it
+	removed := r.transitionTo(s, "Removed", nil, s.since()) // before the update, which reads the hub's status
 	controllerutil.RemoveFinalizer(s, v1alpha1.Finalizer)
 	crashpoint.Hit(crashBeforeFinalizer)
 	if err := r.hub.Update(ctx, s.ServiceInstance); client.IgnoreNotFound(err) != nil {
@@ -43,9 +43,9 @@ func (r *instanceReconciler) remove(ctx context.Context, s *scope) (ctrl.Result,
 	return ctrl.Result{}, nil
 }
 
-// unbind deletes the instance's bindings and returns how many are left. The cache tells
-// while there are some; that there are none, only the hub does: the cache may not show yet
-// what the broker accepted an instant before the instance was deleted.
+// unbind deletes the instance's bindings and returns how many are left. The cache shows whether
+// there are some. Only the hub can show that there are none: the cache may lack a binding that
+// the broker accepted an instant before the instance was deleted.
 func (r *instanceReconciler) unbind(ctx context.Context, s *scope) (left int, err error) {
 	for _, from := range []client.Reader{r.hub, r.live} {
 		bindings := &v1alpha1.ServiceBindingList{}
@@ -74,8 +74,8 @@ func (r *instanceReconciler) deleteAll(ctx context.Context, bindings []v1alpha1.
 	return nil
 }
 
-// removeFrom removes the instance from clusters, all at once. A zero result says
-// that nothing is left on any of them.
+// removeFrom removes the instance from clusters, all at once. A zero result means that nothing
+// is left on any of them.
 func (r *instanceReconciler) removeFrom(ctx context.Context, s *scope, names []string) (ctrl.Result, error) {
 	if len(names) == 0 {
 		return ctrl.Result{}, nil

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// moves bounds how many instances move at the same time. A place is taken by begin and
-// kept until end; those for whom there is none wait in a queue.
+// moves limits how many instances move at the same time. begin takes a place, which is kept
+// until end. Instances without a place wait in a queue.
 type moves struct {
 	most int
-	// wake is told of an instance whose turn has come; nil tells nobody.
+	// wake is called with an instance whose turn has come; may be nil.
 	wake func(instance string)
 
 	mu       sync.Mutex
 	inFlight map[string]bool
-	// queue of those that wait for their turn, each once.
+	// queue of the instances that wait for their turn, each once.
 	queue []string
 }
 
@@ -28,8 +28,8 @@ func (m *moves) setWake(wake func(instance string)) {
 // turnPatience is how long an instance waits for its turn before it asks again by itself.
 const turnPatience = time.Minute
 
-// begin takes a place for an instance, which keeps it until end; false means that all
-// are taken, and that the instance is woken when its turn comes.
+// begin takes a place for an instance, which keeps it until end. False means that all places
+// are taken; the instance is woken when its turn comes.
 func (m *moves) begin(instance string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -99,8 +99,8 @@ func Manifest(o ManifestOptions) ([]byte, error) {
 }
 
 // ownNamespacesPolicy denies Sluice's ServiceAccount every write to a namespace without the
-// hub's label, and to RoleBindings in it. RBAC allows Sluice no other writes outside of
-// instances' namespaces, so the policy needs only these two resources.
+// hub's label, and to RoleBindings in it. Outside of instances' namespaces RBAC allows Sluice
+// no other writes except renewing its own Lease, so the policy needs only these two resources.
 func ownNamespacesPolicy(namespace string) []tenant.Object {
 	label := "'" + v1alpha1.LabelHub + "'"
 	return Policy(ownNamespacesName,
