@@ -50,8 +50,8 @@ func (m *moves) begin(instance string) bool {
 	return true
 }
 
-// end gives the place of an instance, or its turn, to the next in the queue, which keeps
-// its turn until it begins or ends itself. Ending what has not begun does nothing.
+// end gives the place of an instance, or its turn, to the next in the queue, which keeps its
+// turn until it begins or ends itself. It does nothing for an instance that has not begun.
 func (m *moves) end(instance string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

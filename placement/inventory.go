@@ -12,35 +12,34 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Inventory is the indexed picture of the member clusters and of what is reserved
-// on them:
+// Inventory is the indexed picture of the member clusters and of the reservations on them:
 //
 //	free = allocatable − foreign use − reserved
 //
-// exactly, in integers. It lives in memory: clusters come back from their probes,
-// reservations from the instances' statuses (see Ledger). Its methods may be called
-// from many goroutines and never block on anything but each other.
+// exactly, in integers. It lives in memory: clusters are rebuilt from their probes,
+// reservations from the instances' statuses (see Ledger). Its methods are safe for concurrent
+// use and block only on each other.
 type Inventory struct {
 	mu    sync.Mutex
 	store *memdb.MemDB
 	// reserved is the sum of the reservations on each cluster.
 	reserved map[string]Resources
-	// columns numbers every resource that a cluster ever had; it only grows.
+	// columns numbers every resource that any cluster ever had; it only grows.
 	columns  map[corev1.ResourceName]int
 	policies Policies
-	// quotas are the scopes that they bind; what others hold is not added up.
+	// quotas are the scopes of all quotas; only reservations in these scopes are added up.
 	quotas scopes
-	// snapshot is the picture as of the last change, or nil after a cluster came or
-	// went: pages are laid out again when somebody looks.
+	// snapshot is the picture after the last change. It is nil after a cluster was added or
+	// removed: then the pages are rebuilt on the next read.
 	snapshot *Snapshot
-	// clusters in all, and those that answer.
+	// clusters in total, and those that answer.
 	clusters, answering int
-	// preemptions by the instance for which room is being made. The map is replaced, not
-	// changed: snapshots hold it.
+	// preemptions by the instance for which room is being made. The map is replaced, never
+	// changed, because snapshots share it.
 	preemptions map[string]*v1alpha1.Preemption
 	// following are the labels by whose values instances have a cluster in each group.
 	following map[string][]string
-	// waiting requests, by ID, and who is told when one of them may fit.
+	// waiting requests, by ID, and the function to call when one of them may fit.
 	waiting map[string]Request
 	wake    func(instance string)
 }
@@ -57,16 +56,16 @@ func NewInventory() *Inventory {
 	}
 }
 
-// OnWake names the function that is told of instances that have something to do:
-// that waited and may fit now, or whose cluster answers again. It must not call back
-// into the inventory.
+// OnWake sets the function that is called with each instance that has something to do: one that
+// waited and may fit now, or one whose cluster answers again. It must not call back into the
+// inventory.
 func (inv *Inventory) OnWake(wake func(instance string)) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	inv.wake = wake
 }
 
-// Wake tells an instance that it has something to do.
+// Wake calls that function with an instance.
 func (inv *Inventory) Wake(instance string) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
@@ -100,8 +99,8 @@ func (inv *Inventory) regroup(was, is *Cluster) {
 	}
 }
 
-// Fork returns an inventory that is as this one is now, and goes its own way: for
-// trying out what would be. It wakes nobody.
+// Fork returns an independent copy of the inventory as it is now, for trying out changes. It
+// wakes no instance.
 func (inv *Inventory) Fork() *Inventory {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
@@ -122,11 +121,11 @@ func (inv *Inventory) Snapshot() *Snapshot {
 	return inv.now()
 }
 
-// UpsertCluster adds a cluster or replaces the one of that name. It wakes the instances
-// that the cluster takes now and did not take before, and those that are on it when
-// it answers again, drives them away or is about to be removed; and those on clusters
-// that do not answer when most others do again. The cluster must not be changed
-// afterwards.
+// UpsertCluster adds a cluster or replaces the one of that name. It wakes the waiting instances
+// that the cluster accepts now and did not accept before. It wakes the instances on it when it
+// answers again, when its taints change and when it is about to be removed. And it wakes the
+// instances on clusters that do not answer when more than half of all clusters answer again.
+// The cluster must not be changed afterwards.
 func (inv *Inventory) UpsertCluster(c *Cluster) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
@@ -160,8 +159,8 @@ func (inv *Inventory) UpsertCluster(c *Cluster) {
 	}
 }
 
-// SetPolicies puts policies in force, and wakes every instance that waits: what was
-// asked on its behalf may have changed. Instances that are placed stay.
+// SetPolicies puts policies in force, and wakes every waiting instance, because its
+// requirements may have changed. Placed instances stay.
 func (inv *Inventory) SetPolicies(policies Policies) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
@@ -180,8 +179,8 @@ func (inv *Inventory) SetPolicies(policies Policies) {
 	}
 }
 
-// DeleteCluster removes a cluster; what is reserved on it stays on the ledger.
-// Deleting a cluster that is not there does nothing.
+// DeleteCluster removes a cluster; its reservations stay in the ledger. For a cluster that does
+// not exist it does nothing.
 func (inv *Inventory) DeleteCluster(name string) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
@@ -203,7 +202,7 @@ func (inv *Inventory) DeleteCluster(name string) {
 	}
 }
 
-// count adds a cluster to the numbers of clusters, or with −1 takes it off; nil is none.
+// count adds n to the numbers for a cluster: 1 to add it, −1 to remove it; nil counts nothing.
 func (inv *Inventory) count(c *Cluster, n int) {
 	if c == nil {
 		return
@@ -217,8 +216,8 @@ func (inv *Inventory) count(c *Cluster, n int) {
 // outage is Snapshot.Outage without a snapshot.
 func (inv *Inventory) outage() bool { return 2*inv.answering < inv.clusters }
 
-// wakeLost wakes the instances on clusters that do not answer: as long as most did not,
-// nobody left them.
+// wakeLost wakes the instances on clusters that do not answer: during an outage they did not
+// leave.
 func (inv *Inventory) wakeLost() {
 	s := inv.now()
 	for _, c := range s.Clusters() {
@@ -231,8 +230,8 @@ func (inv *Inventory) wakeLost() {
 	}
 }
 
-// number gives a column to each resource that the cluster has. The map is replaced,
-// not changed: snapshots hold it.
+// number gives a column to each resource of the cluster. The map is replaced, never changed,
+// because snapshots share it.
 func (inv *Inventory) number(c *Cluster) {
 	columns := inv.columns
 	for _, resources := range []map[corev1.ResourceName]int64{c.Allocatable, c.ForeignUse, c.Prices} {
@@ -247,7 +246,7 @@ func (inv *Inventory) number(c *Cluster) {
 	inv.columns = columns
 }
 
-// now returns the snapshot, laying out the pages anew where it must.
+// now returns the snapshot, and rebuilds the pages if needed.
 func (inv *Inventory) now() *Snapshot {
 	if inv.snapshot == nil {
 		txn := inv.store.Txn(false)
@@ -260,7 +259,7 @@ func (inv *Inventory) now() *Snapshot {
 	return inv.snapshot
 }
 
-// redraw replaces the page on which a cluster is, if pages are laid out.
+// redraw replaces the page that a cluster is on, unless the pages are to be rebuilt.
 func (inv *Inventory) redraw(cluster string, change func(at spot) *page) {
 	if inv.snapshot == nil {
 		return
@@ -275,11 +274,11 @@ func (inv *Inventory) redraw(cluster string, change func(at spot) *page) {
 	inv.snapshot = changed
 }
 
-// rouse wakes the waiting instances that one of these clusters accepts now and did not
-// accept before, as far as that is known. Those that have replicas to place are woken by
-// every change of a cluster that accepts one; those for which room is being made, by
-// every change of that cluster; and those that may displace others, by every change of a
-// cluster that has room for them then.
+// rouse wakes the waiting instances that one of these clusters accepts now and, as far as is
+// known, did not accept before. Three kinds of waiting instances are woken more often: those
+// with replicas, by every change of a cluster that accepts one replica; those for which room is
+// being made, by every change of that cluster; and those that may displace others, by every
+// change of a cluster that then has room for them.
 func (inv *Inventory) rouse(before *Snapshot, clusters []string) {
 	if len(inv.waiting) == 0 {
 		return
@@ -288,7 +287,7 @@ func (inv *Inventory) rouse(before *Snapshot, clusters []string) {
 	for id, request := range inv.waiting {
 		if slices.ContainsFunc(clusters, func(name string) bool {
 			if p := request.Peering; p != nil && p.Problem != "" && s.peer(request).Peering.Problem != p.Problem {
-				return true // a hub takes it, or a cluster of the consumer's own is there
+				return true // a hub accepts it, or a cluster of the consumer exists
 			}
 			if Accepts(request, s, name) {
 				return before == nil || request.Replicas > 0 || len(request.Components) > 0 || !Accepts(request, before, name)

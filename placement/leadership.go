@@ -7,44 +7,43 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// Leadership is what the controllers know of this replica's lead. Another replica takes
-// over from a leader that was stopped for a while, and the one that was stopped does not
-// know when it wakes.
+// Leadership is what the controllers know about whether this replica leads. Another replica
+// takes over from a leader that was stopped for a while, and the stopped one does not notice
+// when it resumes.
 type Leadership interface {
-	// Term names the term of office for which this replica leads, as no other is named.
+	// Term returns the unique name of the term for which this replica leads.
 	Term() string
-	// Confirm returns nil when the replica was still the leader at some time after the call.
-	// What was committed to the hub before the call is then in every later leader's recovery.
+	// Confirm returns nil if the replica was still the leader at some time after the call.
+	// Everything committed to the hub before the call is then in every later leader's recovery.
 	Confirm(ctx context.Context) error
 }
 
-// soleWriter leads for ever.
+// soleWriter leads for ever: there is no other replica.
 type soleWriter struct{}
 
 func (soleWriter) Term() string                  { return "" }
 func (soleWriter) Confirm(context.Context) error { return nil }
 
-// unconfirmedError says that a cluster was not touched, as another replica may lead.
+// unconfirmedError means that a cluster was not touched, because another replica may lead.
 type unconfirmedError struct{ error }
 
-// Capacity is not sold twice by two replicas that both take themselves for the leader,
-// because a decision counts only if every later leader knows of it (decision 35 in
-// docs/decisions):
+// Two replicas that both regard themselves as the leader do not sell capacity twice, because a
+// decision counts only if every later leader knows of it (decision 35 in docs/decisions):
 //
-//   - No cluster is touched before the lead is confirmed, after the decision was committed.
-//     Who leads next recovers after that, and has the decision in its ledger.
-//   - A decision of another term that is not delivered may have come after the recovery,
-//     and nothing is held for it then. So it is made again, by this leader's ledger,
-//     before it is delivered; and taken back where it cannot be made again.
+//   - No cluster is touched until the lead is confirmed after the decision was committed.
+//     The next leader recovers after that, and has the decision in its ledger.
+//   - A decision of another term that is not delivered may have been written after the
+//     recovery, and then has no reservation. So it is made again, by this leader's ledger,
+//     before it is delivered; and withdrawn if it cannot be made again.
 
-// foreign tells whether the decision in hand is another leader's, and not delivered.
+// foreign reports whether the current decision is another leader's, and not delivered.
 func (r *instanceReconciler) foreign(s *scope) bool {
 	d := s.Status.Decision
 	return d != nil && d.Term != r.leadership.Term() && !equality.Semantic.DeepEqual(d, s.deliveredDecision())
 }
 
-// withdraw takes back a decision of another leader: clusters are given back what they
-// carried before it. The instance is then looked at again.
+// withdraw withdraws a decision of another leader: clusters are restored to their state before
+// it. Then another pass over the instance follows.
 func (r *instanceReconciler) withdraw(ctx context.Context, s *scope) (ctrl.Result, error) {
 	if result, err := r.undo(ctx, s); err != nil || !result.IsZero() {
 		return result, err

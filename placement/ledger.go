@@ -11,9 +11,9 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Ledger is what an instance's status reserves, by cluster: the larger, resource by
-// resource, of the decision being delivered and the one last delivered, because
-// while an update is under way a cluster may carry either.
+// Ledger returns what an instance's status reserves, by cluster. It is the larger, for each
+// resource, of the decision being delivered and the one last delivered, because during an
+// update a cluster may carry either.
 func Ledger(status *v1alpha1.ServiceInstanceStatus) map[string]Resources {
 	held := map[string]Resources{}
 	for _, decision := range decisions(status) {
@@ -28,7 +28,7 @@ func Ledger(status *v1alpha1.ServiceInstanceStatus) map[string]Resources {
 	return held
 }
 
-// decisions are those that a status has: the one being delivered, the one delivered.
+// decisions returns those of a status: the one being delivered, the one delivered.
 func decisions(status *v1alpha1.ServiceInstanceStatus) []*v1alpha1.Decision {
 	var out []*v1alpha1.Decision
 	if status.Decision != nil {
@@ -40,17 +40,17 @@ func decisions(status *v1alpha1.ServiceInstanceStatus) []*v1alpha1.Decision {
 	return out
 }
 
-// Place decides and, where the request can be placed, reserves what was decided
-// under the request's ID, on top of what it holds already; both in one step, so
-// that two requests are never given the same capacity.
+// Place decides and, if the request can be placed, reserves the decision under the request's
+// ID, in addition to what it holds already. Both are one step, so that two requests never get
+// the same capacity.
 //
-// The caller writes the decision to the hub next. If that write is refused, it
-// calls Reserve with what the hub says instead; while its outcome is unknown, the
-// reservation stays.
+// The caller must then write the decision to the hub. If that write is refused, it must call
+// Reserve with the hub's state. While the result of the write is unknown, the reservation
+// stays.
 //
-// Where the request cannot be placed, the error is *UnplaceableError, and the
-// request waits: OnWake's function is told when a cluster changes that accepts it
-// now, until Place succeeds or Reserve or Release is called for it.
+// If the request cannot be placed, the error is *UnplaceableError, and the request waits:
+// OnWake's function is called when a changed cluster accepts it, until Place succeeds or
+// Reserve or Release is called for it.
 func (inv *Inventory) Place(r Request) (Decision, error) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
@@ -68,9 +68,9 @@ func (inv *Inventory) Place(r Request) (Decision, error) {
 	return d, nil
 }
 
-// Reserve makes what an instance holds, and the room that is being made for it, exactly
-// what its status says, wakes the instances that may fit into what that frees, and ends
-// the instance's own waiting.
+// Reserve sets an instance's reservations, and the room that is being made for it, exactly to
+// its status. It wakes the instances that may fit into released capacity, and ends the
+// instance's own waiting.
 func (inv *Inventory) Reserve(h Holding) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
@@ -86,11 +86,11 @@ func (inv *Inventory) Reserve(h Holding) {
 	}
 }
 
-// Release frees all that an instance holds. Releasing twice does nothing.
+// Release releases everything that an instance holds. It is idempotent.
 func (inv *Inventory) Release(instance string) { inv.Reserve(Holding{Instance: instance}) }
 
-// Preempt makes the room that is being made for an instance what its status says, nil
-// being none: it tells the victims, or those who may have what they do not leave.
+// Preempt sets the room that is being made for an instance to its status; nil means none. It
+// wakes the victims, and the instances that may use room that is no longer needed.
 func (inv *Inventory) Preempt(instance string, p *v1alpha1.Preemption) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
@@ -124,21 +124,21 @@ func (inv *Inventory) preempt(instance string, p *v1alpha1.Preemption) {
 	}
 }
 
-// ClustersHeld are the clusters on which an instance holds anything, by name.
+// ClustersHeld returns the clusters on which an instance has reservations, by name.
 func (inv *Inventory) ClustersHeld(instance string) []string {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	return slices.Sorted(maps.Keys(inv.held(instance)))
 }
 
-// Holds tells whether an instance holds exactly this.
+// Holds reports whether an instance's reservations are exactly these.
 func (inv *Inventory) Holds(instance string, held map[string]Resources) bool {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	return maps.EqualFunc(inv.held(instance), held, maps.Equal)
 }
 
-// held is what an instance holds, by cluster.
+// held returns an instance's reservations, by cluster.
 func (inv *Inventory) held(instance string) map[string]Resources {
 	held := map[string]Resources{}
 	for _, r := range rows[Reservation](inv.store.Txn(false), tableReservation, indexOf, instance, "") {
@@ -147,20 +147,20 @@ func (inv *Inventory) held(instance string) map[string]Resources {
 	return held
 }
 
-// Holding is what an instance holds, by cluster, and on whose behalf.
+// Holding is an instance's reservations, by cluster, and its owners.
 type Holding struct {
 	Instance string
 	Consumer Consumer
 	Held     map[string]Resources
-	// Class is the priority class under which it can be displaced; empty where it cannot.
+	// Class is the priority class by which it can be displaced; empty if it cannot.
 	Class string
 	// Preemption is the room that is being made for it.
 	Preemption *v1alpha1.Preemption
-	// Hub through which it is reached; empty where there is none.
+	// Hub through which it is reached; empty if there is none.
 	Hub string
 }
 
-// hubOf is the hub through which an instance is reached, as its status says.
+// hubOf returns the hub through which an instance is reached, by its status.
 func hubOf(status *v1alpha1.ServiceInstanceStatus) string {
 	for _, decision := range decisions(status) {
 		for _, p := range decision.Placements {
@@ -177,7 +177,7 @@ func hubOf(status *v1alpha1.ServiceInstanceStatus) string {
 	return ""
 }
 
-// HoldingOf is what an instance's status says.
+// HoldingOf returns the holding of an instance by its status.
 func HoldingOf(instance *v1alpha1.ServiceInstance) Holding {
 	h := Holding{Instance: instance.Name, Consumer: ConsumerOf(instance), Held: Ledger(&instance.Status), Hub: hubOf(&instance.Status)}
 	if !instance.DeletionTimestamp.IsZero() {
@@ -186,13 +186,13 @@ func HoldingOf(instance *v1alpha1.ServiceInstance) Holding {
 	h.Preemption = instance.Status.Preemption
 	decided, delivered := instance.Status.Decision, instance.Status.Delivered
 	if decided != nil && delivered != nil && decided.Generation == delivered.Decision.Generation && !decided.Moves() {
-		h.Class = delivered.Decision.PriorityClass // nothing is being done with it
+		h.Class = delivered.Decision.PriorityClass // no operation is under way
 	}
 	return h
 }
 
-// ReserveAll is Reserve for many instances at once, several times faster: for recovery.
-// It wakes nobody.
+// ReserveAll is Reserve for many instances at once, several times faster: for recovery. It
+// wakes no instance.
 func (inv *Inventory) ReserveAll(all []Holding) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
@@ -204,11 +204,11 @@ func (inv *Inventory) ReserveAll(all []Holding) {
 		inv.preempt(h.Instance, h.Preemption)
 	}
 	txn.Commit()
-	inv.snapshot = nil // laid out anew when somebody looks
+	inv.snapshot = nil // rebuilt on the next read
 }
 
-// reserve replaces what an instance holds. It returns the clusters on which that
-// changed, and by how much it changed for each holder.
+// reserve replaces an instance's reservations. It returns the clusters on which they changed,
+// and the change for each holder.
 func (inv *Inventory) reserve(h Holding) (changed []string, totals map[string]Resources) {
 	txn := inv.store.Txn(true)
 	change := record(txn, h, inv.quotas)
@@ -222,7 +222,7 @@ func (inv *Inventory) reserve(h Holding) (changed []string, totals map[string]Re
 	return changed, change.holders
 }
 
-// book adds to what is reserved on a cluster.
+// book adds to the reservations on a cluster.
 func (inv *Inventory) book(cluster string, more Resources) {
 	if inv.reserved[cluster] == nil {
 		inv.reserved[cluster] = Resources{}
@@ -230,8 +230,7 @@ func (inv *Inventory) book(cluster string, more Resources) {
 	inv.reserved[cluster].add(more, 1)
 }
 
-// change is by how much a reservation changes what clusters have, and holders that a
-// quota may bind.
+// change is the change of the reservations on clusters, and of holders with a quota.
 type change struct {
 	clusters, holders map[string]Resources
 	quotas            scopes
@@ -252,7 +251,7 @@ func (c change) add(cluster string, holders []string, resources Resources, sign 
 	}
 }
 
-// record writes what an instance holds into the store of record.
+// record writes an instance's reservations into the store of record.
 func record(txn *memdb.Txn, h Holding, quotas scopes) change {
 	c := change{map[string]Resources{}, map[string]Resources{}, quotas}
 	holders := h.Consumer.holders()
@@ -309,7 +308,7 @@ func countThrough(txn *memdb.Txn, hub string, more int) {
 	check(txn.Insert(tableHub, &load))
 }
 
-// Parked are the requests that wait for a cluster to take them, in the order of their IDs.
+// Parked returns the requests that wait for a cluster to take them, in the order of their IDs.
 func (inv *Inventory) Parked() []Request {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
@@ -318,7 +317,7 @@ func (inv *Inventory) Parked() []Request {
 	return parked
 }
 
-// Waiting is the number of instances that wait for a cluster to take them.
+// Waiting returns the number of instances that wait for a cluster to take them.
 func (inv *Inventory) Waiting() int {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()

@@ -18,7 +18,7 @@ func LocationOf(from *v1alpha1.Location) (*Location, error) {
 		return nil, nil
 	}
 	latitude, err := strconv.ParseFloat(from.Latitude, 64)
-	if err != nil || !(math.Abs(latitude) <= 90) { // nor NaN
+	if err != nil || !(math.Abs(latitude) <= 90) { // excludes NaN too
 		return nil, fmt.Errorf("latitude: %q is not a number from -90 to 90", from.Latitude)
 	}
 	longitude, err := strconv.ParseFloat(from.Longitude, 64)
@@ -31,8 +31,8 @@ func LocationOf(from *v1alpha1.Location) (*Location, error) {
 // earthRadius is the mean radius in kilometres (IUGG).
 const earthRadius = 6371.0088
 
-// Kilometers is the great-circle distance, rounded to a whole kilometre (haversine
-// formula; the earth taken as a sphere, which is wrong by at most 0.6 %).
+// Kilometers returns the great-circle distance, rounded to a whole kilometre (haversine
+// formula; the earth is taken as a sphere, an error of at most 0.6 %).
 func (l Location) Kilometers(other Location) int {
 	radians := func(degrees float64) float64 { return degrees * math.Pi / 180 }
 	haversine := func(angle float64) float64 { return math.Pow(math.Sin(angle/2), 2) }
@@ -41,7 +41,7 @@ func (l Location) Kilometers(other Location) int {
 	return int(math.Round(2 * earthRadius * math.Asin(math.Sqrt(min(h, 1)))))
 }
 
-// tooFar refuses clusters that are farther from the consumer than the plan allows.
+// tooFar rejects clusters that are farther from the consumer than the plan allows.
 func tooFar(from *Location, most int) filter {
 	return filter{reason: ReasonTooFar,
 		rejects: func(p *page, among set) set {
@@ -81,8 +81,8 @@ type Measured struct {
 	At     time.Time
 }
 
-// latencyOf is the latency of a cluster from a vantage, Sluice's own if that is empty;
-// false where it was not measured, or too long ago.
+// latencyOf returns the latency of a cluster from a vantage, Sluice's own if that is empty;
+// false if it was not measured, or too long ago.
 func latencyOf(c *Cluster, bound *v1alpha1.LatencyBound, now time.Time) (time.Duration, bool) {
 	if bound == nil || bound.From == "" {
 		return c.Latency, c.Latency > 0
@@ -94,7 +94,7 @@ func latencyOf(c *Cluster, bound *v1alpha1.LatencyBound, now time.Time) (time.Du
 	return measured.Median, true
 }
 
-// tooSlow refuses clusters that are farther from a vantage, in time, than the plan allows.
+// tooSlow rejects clusters with a higher latency from a vantage than the plan allows.
 func tooSlow(bound *v1alpha1.LatencyBound, now time.Time) filter {
 	most := time.Duration(bound.Milliseconds) * time.Millisecond
 	return filter{reason: ReasonTooSlow, entry: true, passing: true,
@@ -124,8 +124,8 @@ func tooSlow(bound *v1alpha1.LatencyBound, now time.Time) filter {
 	}
 }
 
-// latency between two clusters, as one of them reports it from the other: the vantage of a
-// measurement is a cluster's name. False where neither does.
+// latency returns the latency between two clusters, as one of them reports it from the other:
+// the vantage of a measurement is a cluster's name. False if neither does.
 func latency(a, b *Cluster) (between time.Duration, measured bool) {
 	for _, pair := range [][2]*Cluster{{a, b}, {b, a}} {
 		if m, ok := pair[0].Latencies[pair[1].Name]; ok && (!measured || m.Median < between) {

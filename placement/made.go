@@ -15,11 +15,11 @@ import (
 	"github.com/sluice-dev/sluice/catalog"
 )
 
-// An instance of a cluster plan is placed like any other: on a management cluster,
-// which has room for what the plan's machines take. It does not move: what is made
-// lives on where its management cluster does not answer.
+// An instance of a cluster plan is placed like any other: on a management cluster with enough
+// capacity for the plan's machines. It does not move: the cluster keeps running if its
+// management cluster does not answer.
 
-// clusterRequest is the request of an instance of a cluster plan.
+// clusterRequest returns the request for an instance of a cluster plan.
 func clusterRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Request, error) {
 	asked, err := plan.ClusterParameters(parameters)
 	if err != nil {
@@ -55,7 +55,7 @@ func clusterRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (
 	}, nil
 }
 
-// shapeOf is what is asked for. Its version is empty where the consumer does not say.
+// shapeOf returns the requested shape. Its version is empty if the consumer sets none.
 func shapeOf(c *v1alpha1.ClusterPlan, asked catalog.ClusterParameters) (*v1alpha1.ClusterShape, error) {
 	shape := &v1alpha1.ClusterShape{
 		Class: c.Class, ClassNamespace: cmp.Or(c.ClassNamespace, metav1.NamespaceDefault), Version: asked.Version,
@@ -77,7 +77,7 @@ func shapeOf(c *v1alpha1.ClusterPlan, asked catalog.ClusterParameters) (*v1alpha
 	return shape, nil
 }
 
-// takenBy is what the cluster's machines take together, and the cluster itself.
+// takenBy returns the resources of the cluster's machines together, and of the cluster itself.
 func takenBy(c *v1alpha1.ClusterPlan, asked catalog.ClusterParameters) Resources {
 	taken := Resources{v1alpha1.ResourceClusters: 1}
 	if c.ControlPlane != nil {
@@ -87,7 +87,7 @@ func takenBy(c *v1alpha1.ClusterPlan, asked catalog.ClusterParameters) Resources
 	return taken
 }
 
-// workersHave is what all worker machines have together.
+// workersHave returns the resources of all worker machines together.
 func workersHave(c *v1alpha1.ClusterPlan, asked catalog.ClusterParameters) Resources {
 	have := Resources{}
 	for _, pool := range c.Workers {
@@ -96,9 +96,9 @@ func workersHave(c *v1alpha1.ClusterPlan, asked catalog.ClusterParameters) Resou
 	return have
 }
 
-// settleMaintenance gives the shape what comes with maintenance: its add-ons, and its
-// version where the consumer asks for none. Those are what the cluster has, unless the
-// instance asks for the plan's next maintenance, and what the plan sells to new ones.
+// settleMaintenance sets the part of the shape that comes with maintenance: its add-ons, and
+// its version if the consumer requests none. A new instance gets the plan's current ones. An
+// existing one keeps its own, unless it requests the plan's next maintenance.
 func settleMaintenance(shape *v1alpha1.ClusterShape, instance *v1alpha1.ServiceInstance, wanted *v1alpha1.InstanceState, sold []string) {
 	version := sold[0]
 	if d := instance.Status.Delivered; d != nil && d.State.MaintenanceVersion == wanted.MaintenanceVersion && d.State.PlanID == wanted.PlanID {
@@ -109,7 +109,7 @@ func settleMaintenance(shape *v1alpha1.ClusterShape, instance *v1alpha1.ServiceI
 	shape.Version = cmp.Or(shape.Version, version)
 }
 
-// madeBy is the cluster that a decision makes, nil where it makes none.
+// madeBy returns the cluster that a decision makes, nil if it makes none.
 func madeBy(d *v1alpha1.Decision) *v1alpha1.ClusterShape {
 	if d == nil || len(d.Placements) == 0 {
 		return nil
@@ -117,11 +117,12 @@ func madeBy(d *v1alpha1.Decision) *v1alpha1.ClusterShape {
 	return d.Placements[0].Made
 }
 
-// liqoChart is a chart of Liqo: a file, a folder or one of a registry, with its version.
+// liqoChart matches a chart of Liqo: a file, a folder or a registry reference, with its
+// version.
 var liqoChart = regexp.MustCompile(`(^|/)liqo(|\.tgz|-v?[0-9].*|[:@].*)$`)
 
-// takePart has the member cluster that was made with these add-ons take part in peerings,
-// with the driver for that, where one of them is Liqo; otherwise it is as any other.
+// takePart makes a member cluster with these add-ons take part in peerings, with the driver for
+// that, if one of them is Liqo. Otherwise it changes nothing.
 func takePart(spec *v1alpha1.MemberClusterSpec, addOns []v1alpha1.AddOn) {
 	spec.Driver = v1alpha1.DriverKube
 	for i := range addOns {
@@ -136,13 +137,13 @@ func takePart(spec *v1alpha1.MemberClusterSpec, addOns []v1alpha1.AddOn) {
 	}
 }
 
-// makes tells whether the instance is a cluster.
+// makes reports whether the instance is a cluster.
 func (s *scope) makes() bool {
 	return madeBy(s.Status.Decision) != nil || madeBy(s.deliveredDecision()) != nil
 }
 
-// otherwiseUsed refuses management clusters to those who want no cluster made, and the
-// others to those who do.
+// otherwiseUsed rejects management clusters for requests that need no cluster made, and all
+// others for requests that do.
 func otherwiseUsed(makes bool) filter {
 	return filter{reason: ReasonDriverMismatch, shape: true,
 		rejects: func(p *page, among set) set {
@@ -160,7 +161,7 @@ func otherwiseUsed(makes bool) filter {
 	}
 }
 
-// planRules compile what a plan requires of clusters.
+// planRules compiles a plan's rules for clusters.
 func planRules(plan string, from []v1alpha1.PolicyRule) (rules []Rule, err error) {
 	for _, one := range from {
 		rule, err := CompileRule("plan "+plan, "", one)

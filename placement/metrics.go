@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are what placement reports of itself.
+// metrics are the metrics of placement.
 type metrics struct {
 	decisions *prometheus.CounterVec
 	duration  prometheus.Histogram
@@ -38,8 +38,8 @@ func newMetrics(inventory *Inventory) *metrics {
 	}
 }
 
-// register makes these the metrics that the registry serves; those of an earlier
-// manager in the same process are dropped.
+// register registers these metrics; those of an earlier manager in the same process are
+// dropped.
 func (m *metrics) register(registry prometheus.Registerer) error {
 	err := registry.Register(m)
 	if earlier := (prometheus.AlreadyRegisteredError{}); errors.As(err, &earlier) {

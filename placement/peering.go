@@ -9,19 +9,20 @@ import (
 	"github.com/sluice-dev/sluice/internal/liqo"
 )
 
-// Peering is a request's to be delivered to the consumer's own cluster.
+// Peering is the part of a request that asks for delivery to the consumer's own cluster.
 type Peering struct {
 	v1alpha1.PeeringPlan
-	// Cluster that the consumer names as its own; empty where it does not say.
+	// Cluster that the consumer names as its own; empty if it names none.
 	Cluster string
-	// Consumer and Hub are member clusters: those that the instance is delivered by or else, once
-	// Snapshot.Govern has looked, those that it is to be. Problem says why there is none.
+	// Consumer and Hub are member clusters: those that deliver the instance already or, after
+	// Snapshot.Govern, those that are going to. Problem is why there is none.
 	Consumer, Hub, Problem string
-	// passing problems may end without anybody changing a cluster.
+	// passing problems may end although nobody changes a cluster.
 	passing bool
-	// hubs are the verdicts on the hubs that there are, where one is needed.
+	// hubs are the verdicts on all hubs, if a hub is needed.
 	hubs []Verdict
-	// with is the one cluster that the consumer's is peered with, where it has joined by invitation.
+	// with is the only cluster that the consumer's can be peered with, if it has joined by
+	// invitation.
 	with string
 }
 
@@ -32,7 +33,7 @@ func peeringOf(plan *v1alpha1.PeeringPlan, cluster string) *Peering {
 	return &Peering{PeeringPlan: *plan, Cluster: cluster}
 }
 
-// stay keeps the clusters that the instance is delivered by, or is being.
+// stay keeps the clusters of the given decisions.
 func (p *Peering) stay(decisions ...*v1alpha1.Decision) {
 	if p == nil {
 		return
@@ -44,7 +45,7 @@ func (p *Peering) stay(decisions ...*v1alpha1.Decision) {
 	}
 }
 
-// placed is what a placement of an instance says of its peering.
+// placed returns the peering of a placement of an instance.
 func (p *Peering) placed(instance, cluster string) *v1alpha1.PlacementPeering {
 	if p == nil {
 		return nil
@@ -56,7 +57,7 @@ func (p *Peering) placed(instance, cluster string) *v1alpha1.PlacementPeering {
 	return placed
 }
 
-// hub is the one through which it goes; empty where there is none.
+// hub returns the hub that the instance is delivered through; empty if there is none.
 func (p *Peering) hub() string {
 	if p == nil {
 		return ""
@@ -64,15 +65,16 @@ func (p *Peering) hub() string {
 	return p.Hub
 }
 
-// needsNode: whoever goes through a hub runs on a node of the hub.
+// needsNode reports whether virtual nodes are needed: always through a hub, where pods run on a
+// node of the hub.
 func (p *Peering) needsNode() bool { return p.Gives == v1alpha1.GivesNode || p.hubAndSpoke() }
 
 func (p *Peering) hubAndSpoke() bool { return p.Role == v1alpha1.RoleHubAndSpoke }
 
-// modules of Liqo that chosen clusters need.
+// modules returns the Liqo modules that chosen clusters need.
 func (p *Peering) modules() []v1alpha1.LiqoModule { return ModulesFor(p.needsNode()) }
 
-// ModulesFor are the modules of Liqo that a peering needs, with virtual nodes or without.
+// ModulesFor returns the Liqo modules that a peering needs, with virtual nodes or without.
 func ModulesFor(nodes bool) []v1alpha1.LiqoModule {
 	if nodes {
 		return []v1alpha1.LiqoModule{v1alpha1.ModuleNetworking, v1alpha1.ModuleAuthentication, v1alpha1.ModuleOffloading}
@@ -80,13 +82,13 @@ func ModulesFor(nodes bool) []v1alpha1.LiqoModule {
 	return []v1alpha1.LiqoModule{v1alpha1.ModuleNetworking}
 }
 
-// Govern completes a request by what the operator says: the policies that concern its
-// consumer, and the consumer's own cluster where the plan delivers to it.
+// Govern completes a request by the operator's settings: the policies for its consumer, and the
+// consumer's own cluster if the plan delivers to it.
 func (s *Snapshot) Govern(r Request, consumer Consumer) Request {
 	return s.peer(s.Policies().Govern(r, consumer))
 }
 
-// peer looks, as far as the request asks for it, for the consumer's own cluster and a hub.
+// peer finds the consumer's own cluster and a hub, if the request needs them.
 func (s *Snapshot) peer(r Request) Request {
 	if r.Peering != nil {
 		found := *r.Peering
@@ -97,9 +99,9 @@ func (s *Snapshot) peer(r Request) Request {
 	return r
 }
 
-// find looks for the consumer's own cluster, and for a hub where one is needed. What the
-// instance is delivered by stays, as nodes and namespaces do not move from one cluster of a
-// consumer to another.
+// find finds the consumer's own cluster, and a hub if one is needed. An instance keeps the
+// clusters that it was delivered by, because nodes and namespaces cannot move from one cluster
+// of a consumer to another.
 func (p *Peering) find(s *Snapshot, r Request) {
 	var own []string
 	var hubs []spot
@@ -136,7 +138,7 @@ func (p *Peering) find(s *Snapshot, r Request) {
 	if p.Problem != "" {
 		return
 	}
-	// Through a hub the nodes are the hub's.
+	// Through a hub, the nodes are on the hub.
 	if module := lacking(is[p.Consumer].Modules, ModulesFor(p.needsNode() && !p.hubAndSpoke())); module != "" {
 		p.Problem = fmt.Sprintf("the consumer's cluster %s has not Liqo's module %s", p.Consumer, module)
 		return
@@ -163,7 +165,7 @@ func (p *Peering) find(s *Snapshot, r Request) {
 	p.chooseHub(s, r, hubs)
 }
 
-// isOf tells whether the cluster is the consumer's own.
+// isOf reports whether the cluster is the consumer's own.
 func (c *Cluster) isOf(consumer Consumer) bool {
 	return slices.ContainsFunc(c.Consumers, func(ref v1alpha1.ConsumerReference) bool {
 		return ref.Platform == consumer.Platform && (ref.Organization == "" || ref.Organization == consumer.Organization) &&
@@ -171,7 +173,7 @@ func (c *Cluster) isOf(consumer Consumer) bool {
 	})
 }
 
-// consumersOwn refuses the clusters of consumers.
+// consumersOwn rejects the clusters of consumers.
 func consumersOwn() filter {
 	return filter{reason: ReasonConsumersOwn, shape: true,
 		rejects: func(p *page, among set) set { return among.and(p.owned) },
@@ -179,8 +181,9 @@ func consumersOwn() filter {
 	}
 }
 
-// notPeerable refuses clusters that cannot be peered with the one that the peering needs: the
-// consumer's own or the hub. Without a peering it refuses those that are reached by one only.
+// notPeerable rejects clusters that cannot be peered with the one that the peering needs: the
+// consumer's own or the hub. For a request without peering it rejects clusters that can be
+// reached only by one.
 func notPeerable(peering *Peering) filter {
 	if peering == nil {
 		return filter{reason: ReasonNotPeerable, shape: true,
@@ -208,7 +211,7 @@ func notPeerable(peering *Peering) filter {
 	}
 }
 
-// refuses says why a cluster cannot be peered as needed; empty means that it can.
+// refuses returns why a cluster cannot be peered as needed; empty if it can.
 func (p *Peering) refuses(c *Cluster) string {
 	with := p.Consumer
 	if p.Hub != "" {
@@ -234,7 +237,7 @@ func (p *Peering) refuses(c *Cluster) string {
 	return ""
 }
 
-// lacking is the first module that is needed and not there; empty where all are.
+// lacking returns the first needed module that is missing; empty if none is.
 func lacking(modules, needed []v1alpha1.LiqoModule) v1alpha1.LiqoModule {
 	for _, module := range needed {
 		if !liqo.Has(modules, module) {
@@ -244,8 +247,8 @@ func lacking(modules, needed []v1alpha1.LiqoModule) v1alpha1.LiqoModule {
 	return ""
 }
 
-// Refuses says why policies keep the consumers of another cluster out of a cluster; empty where
-// they keep out none of them.
+// Refuses returns why policies deny a cluster to a consumer of another cluster; empty if they
+// deny it to none of them.
 func (inv *Inventory) Refuses(cluster string, consumers []v1alpha1.ConsumerReference) string {
 	s := inv.Snapshot()
 	at, found := s.find(cluster)

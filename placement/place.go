@@ -6,15 +6,14 @@ import (
 	"sync"
 )
 
-// Place chooses clusters for a request: filter, score, select. It returns the same
-// decision for the same request and snapshot, on any machine and in whatever order
-// the clusters came into the inventory.
+// Place chooses clusters for a request: filter, score, select. It returns the same decision for the same request and
+// snapshot, on any machine and in whatever order the clusters came into the inventory.
 //
-// The decision has a placement for each of the clusters asked for, best first, or
-// Place returns *UnplaceableError, whose decision has none and says why. Current
-// clusters are kept before any other is considered (see Request.Current). Equal
-// scores are ordered by price, then by latency, then by a hash of request ID and
-// cluster, so that what is equal in everything does not pile up on one cluster. What is chosen is the best there is, never a sample of it.
+// The decision has a placement for each of the requested clusters, best first. Otherwise Place returns
+// *UnplaceableError, whose decision has none and gives the reasons. Current clusters are kept before any other is
+// considered (see Request.Current). Equal scores are ordered by price, then by latency, then by a hash of request ID
+// and cluster, so that requests do not pile up on one of several equal clusters. The result is the best of all
+// clusters, never of a sample.
 func Place(r Request, s *Snapshot) (Decision, error) {
 	if len(r.Components) > 0 {
 		return placeTogether(r, s)
@@ -29,9 +28,8 @@ func Place(r Request, s *Snapshot) (Decision, error) {
 	return e.decision(chosen), nil
 }
 
-// Accepts tells whether a cluster, as it is in the snapshot, takes the request.
-// What a cluster does not accept cannot have been made placeable by a change of
-// that cluster.
+// Accepts reports whether a cluster, as it is in the snapshot, takes the request. If it does
+// not, a change of that cluster cannot be the reason why a request can be placed now.
 func Accepts(r Request, s *Snapshot, cluster string) bool {
 	at, found := s.find(cluster)
 	if !found {
@@ -49,31 +47,30 @@ func Accepts(r Request, s *Snapshot, cluster string) bool {
 	return !refused && r.exceeded(s) == ""
 }
 
-// evaluation is a request judged against every cluster of a snapshot.
+// evaluation is the result of a request's filters for every cluster of a snapshot.
 type evaluation struct {
 	request  Request
 	snapshot *Snapshot
 	hash     uint64 // of the request's ID
-	// filters asked of clusters that are not current.
+	// filters for clusters that are not current.
 	filters []filter
 	pages   []*page
-	// refused[f][i] are the rows of page i that filter f refused.
+	// refused[f][i] are the rows of page i that filter f rejected.
 	refused [][]set
-	// fits[i] are the rows of page i that no filter refused and that are not current.
+	// fits[i] are the rows of page i that no filter rejected and that are not current.
 	fits []set
-	// current clusters that still suit, and those that do not.
+	// current clusters that still fit, and those that do not.
 	current []candidate
 	lost    []lost
 	scorer  *scorer
-	// joint: others have a say in what is chosen, see group.
+	// joint is true if the choice also depends on other components, see group.
 	joint bool
-	// ranked are the candidates among which the last pick chose, as far as they matter, by
-	// group where it was over groups.
+	// ranked are the candidates of the last pick, as far as they matter; by group for a spread.
 	ranked  [][]candidate
 	scratch *scratch
 }
 
-// lost is a current cluster that no longer suits; without a page, one that is gone.
+// lost is a current cluster that no longer fits. Without a page it is gone.
 type lost struct {
 	name string
 	spot
@@ -105,8 +102,8 @@ func evaluate(r Request, s *Snapshot) *evaluation {
 	return e
 }
 
-// judgeCurrent takes the current clusters out of the others and filters them, what
-// they hold for the request counting as free.
+// judgeCurrent separates the current clusters from the others and filters them; what the
+// request holds on them counts as free.
 func (e *evaluation) judgeCurrent(s *Snapshot) {
 	for _, name := range e.request.Current {
 		at, found := s.find(name)
@@ -124,8 +121,8 @@ func (e *evaluation) judgeCurrent(s *Snapshot) {
 	}
 }
 
-// refusal returns the first filter that refuses one cluster. A request that stays
-// where it is is not asked the entry filters.
+// refusal returns the first filter that rejects one cluster. Entry filters do not apply to a
+// request that stays on the cluster.
 func refusal(at spot, filters []filter, stays bool) (filter, bool) {
 	var one set
 	one.add(at.row)
@@ -154,7 +151,7 @@ func (e *evaluation) filterOthers() {
 	}
 }
 
-// unplaceable explains why only so many clusters were found.
+// unplaceable returns the error that explains why too few clusters were found.
 func (e *evaluation) unplaceable(short *shortage) *UnplaceableError {
 	failed := &UnplaceableError{
 		Decision: e.decision(nil), Asked: e.request.clusters(), Found: short.found, Why: short.why, Quota: short.quota,

@@ -9,13 +9,13 @@ import (
 	"github.com/sluice-dev/sluice/catalog"
 )
 
-// Consumer is on whose behalf a request is made. Application is what the consumer
-// calls what the instance belongs to, within its space; empty where it does not say.
+// Consumer is the consumer that a request is made for. Application is the consumer's name for
+// the application of the instance, within its space; empty if there is none.
 type Consumer struct{ Platform, Organization, Space, Application, Plan string }
 
-// holder names what a scope means for the consumer, for instance "space cf/b7c1…";
-// empty where the consumer has none. Organizations and spaces are those of their
-// platform, applications those of their space.
+// holder returns the consumer's name in a scope, for instance "space cf/b7c1…"; empty if the
+// consumer has none. Organizations and spaces belong to their platform, applications to their
+// space.
 func (c Consumer) holder(scope v1alpha1.Scope) string {
 	parts := []string{c.Platform}
 	switch scope {
@@ -32,7 +32,7 @@ func (c Consumer) holder(scope v1alpha1.Scope) string {
 	return string(scope) + " " + strings.Join(parts, "/")
 }
 
-// holders are all of them.
+// holders returns the names in all scopes.
 func (c Consumer) holders() []string {
 	var names []string
 	for _, scope := range []v1alpha1.Scope{v1alpha1.ScopePlatform, v1alpha1.ScopeOrganization, v1alpha1.ScopeSpace, v1alpha1.ScopeApplication} {
@@ -55,8 +55,8 @@ type Policy struct {
 	Classes     []v1alpha1.PriorityClass
 }
 
-// CompilePolicy compiles a policy. The error names all rules that do not compile; the
-// policy that comes with it refuses every cluster that those rules concern.
+// CompilePolicy compiles a policy. The error names all rules that do not compile; the returned
+// policy rejects every cluster that those rules apply to.
 func CompilePolicy(from *v1alpha1.PlacementPolicy) (*Policy, error) {
 	p := &Policy{Name: from.Name, Match: from.Spec.Match, Score: from.Spec.Score, Quota: from.Spec.Quota, Elastic: from.Spec.Elastic}
 	if from.Spec.Provider == "" {
@@ -78,7 +78,7 @@ func CompilePolicy(from *v1alpha1.PlacementPolicy) (*Policy, error) {
 	return p, errors.Join(problems...)
 }
 
-// concerns tells whether the policy is about a consumer's requests.
+// concerns reports whether the policy applies to a consumer's requests.
 func (p *Policy) concerns(c Consumer) bool {
 	within := func(list []string, value string) bool { return len(list) == 0 || slices.Contains(list, value) }
 	m := &p.Match
@@ -89,7 +89,7 @@ func (p *Policy) concerns(c Consumer) bool {
 // Policies are all policies of a hub, in the order of their names.
 type Policies []*Policy
 
-// class is the priority class of that name, nil where none is declared.
+// class returns the priority class of that name, nil if none is declared.
 func (ps Policies) class(name string) *v1alpha1.PriorityClass {
 	if name == "" {
 		return nil
@@ -104,7 +104,8 @@ func (ps Policies) class(name string) *v1alpha1.PriorityClass {
 	return nil
 }
 
-// declaredBefore names a class that a policy declares and another one before it.
+// declaredBefore returns a class of a policy that another policy has declared before, and that
+// policy.
 func (ps Policies) declaredBefore(policy *v1alpha1.PlacementPolicy) (class, first string) {
 	for _, p := range ps {
 		if p.Name == policy.Name {
@@ -119,7 +120,7 @@ func (ps Policies) declaredBefore(policy *v1alpha1.PlacementPolicy) (class, firs
 	return "", ""
 }
 
-// CompilePolicies compiles all policies. What does not compile refuses.
+// CompilePolicies compiles all policies. A rule that does not compile rejects clusters.
 func CompilePolicies(from []v1alpha1.PlacementPolicy) Policies {
 	all := make(Policies, 0, len(from))
 	for i := range from {
@@ -130,8 +131,8 @@ func CompilePolicies(from []v1alpha1.PlacementPolicy) Policies {
 	return all
 }
 
-// Govern adds to a request what the policies that concern its consumer ask: all
-// their rules must hold, all their quotas bind, and all their weights count.
+// Govern adds the policies for a request's consumer to it: all their rules must be met, all
+// their quotas apply, and all their weights count.
 func (ps Policies) Govern(r Request, consumer Consumer) Request {
 	consumer.Plan = r.Consumer.Plan
 	if consumer.Application == "" {
@@ -152,7 +153,7 @@ func (ps Policies) Govern(r Request, consumer Consumer) Request {
 	return r
 }
 
-// ConsumerOf is who ordered an instance.
+// ConsumerOf returns the consumer that ordered an instance.
 func ConsumerOf(instance *v1alpha1.ServiceInstance) Consumer {
 	return Consumer{
 		Platform: instance.Spec.Platform, Organization: instance.Spec.OrganizationGUID, Space: instance.Spec.SpaceGUID,

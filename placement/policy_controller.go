@@ -19,16 +19,16 @@ import (
 	"github.com/sluice-dev/sluice/internal/requeue"
 )
 
-// policyReconciler keeps the policies in force and says of each whether it compiles.
-// It always looks at all of them. A policy's status follows from its spec alone: a write that
-// is refused because the policy has changed is made again shortly.
+// policyReconciler puts the policies in force and reports for each whether it compiles. It
+// always processes all of them. A policy's status depends only on its spec: a write that
+// conflicts is soon repeated.
 type policyReconciler struct {
 	hub       client.Client
 	namespace string
 	inventory *Inventory
 }
 
-// afterConflict lets the cache catch up.
+// afterConflict is a delay that lets the cache catch up.
 const afterConflict = 100 * time.Millisecond
 
 func (r *policyReconciler) setup(mgr ctrl.Manager) error {
@@ -40,7 +40,7 @@ func (r *policyReconciler) setup(mgr ctrl.Manager) error {
 		Complete(requeue.OnConflict(r))
 }
 
-// Reconcile puts all policies in force, wakes who waits, and writes the statuses.
+// Reconcile puts all policies in force, wakes waiting instances, and writes the statuses.
 func (r *policyReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	var list v1alpha1.PlacementPolicyList
 	if err := r.hub.List(ctx, &list, client.InNamespace(r.namespace)); err != nil {
@@ -69,7 +69,7 @@ func (r *policyReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.
 			continue
 		}
 		switch err := r.hub.Status().Update(ctx, policy); {
-		case apierrors.IsConflict(err): // the cache was behind, and what changed may call nobody
+		case apierrors.IsConflict(err): // the cache was behind, and may not trigger another pass
 			result.RequeueAfter = afterConflict
 		case client.IgnoreNotFound(err) != nil:
 			failures = append(failures, fmt.Errorf("policy %s: write the status: %w", policy.Name, err))

@@ -11,19 +11,20 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// A request that fits nowhere for want of capacity alone may have instances of lower
-// priority classes displaced: from one cluster, the least that makes room. Its own
-// status says so first (v1alpha1.Preemption); that is what drives the victims away, by
-// moving like any other instance that has to leave (instance_move.go), and what keeps
-// others out of the room that they leave. Nothing is placed before it is really free.
+// A request that fits nowhere only for lack of capacity may displace instances of lower
+// priority classes: from one cluster, as few as make room. Its own status records that first
+// (v1alpha1.Preemption). That status makes the victims leave, by moving like any other instance
+// that has to leave (instance_move.go), and it keeps other requests out of the room. Nothing is
+// placed there before the room is really free.
 
-// Preempt chooses the cluster on which room is made for a request that cannot be placed,
-// and who leaves it; nil where nothing may be displaced, or nothing would help.
+// Preempt chooses the cluster on which room is made for a request that cannot be placed, and
+// the victims that leave it. It returns nil if nothing may be displaced, or if nothing would
+// help.
 //
-// Of all clusters on which the request would then be placed, it is the one whose
-// victims' highest priority is lowest, then the sum of their priorities, then their
-// number; equal clusters are ordered by hash. On each cluster the victims are the best
-// there are by the same order. Replicas and components displace nobody.
+// Of all clusters on which the request would then be placed, it chooses by the lowest maximum
+// priority of the victims, then the lowest sum of their priorities, then the smallest number;
+// equal clusters are ordered by hash. On each cluster it chooses the best set of victims by the
+// same order. Requests with replicas or components displace nothing.
 func Preempt(r Request, s *Snapshot) *v1alpha1.Preemption {
 	var rooms []room
 	search := newSearch(r, s)
@@ -52,30 +53,31 @@ func Preempt(r Request, s *Snapshot) *v1alpha1.Preemption {
 }
 
 const (
-	// mostVictims that one request displaces.
+	// mostVictims is how many instances one request may displace.
 	mostVictims = 64
-	// mostSubsets of victims are looked at for one request; beyond them the best found on
-	// each cluster are taken.
+	// mostSubsets is how many sets of victims are tried for one request; beyond that, the best
+	// set found on each cluster is taken.
 	mostSubsets = 1_000_000
-	// mostRooms are tried; without spread, affinity or several clusters the first will do.
+	// mostRooms is how many clusters are tried. Without spread, affinity or several clusters
+	// the first one works.
 	mostRooms = 1000
 )
 
-// boundless is more of a resource than any cluster lacks.
+// boundless is more of a resource than any cluster can lack.
 const boundless = 1 << 61
 
-// search is a request that looks for room.
+// search is the search for room for a request.
 type search struct {
 	request  Request
 	snapshot *Snapshot
 	class    *v1alpha1.PriorityClass
-	holders  []string // whose instances are the consumer's own
-	// filters but for those that ask for capacity.
+	holders  []string // of instances that belong to the same consumer
+	// filters, without those for capacity.
 	filters []filter
 	subsets int
 }
 
-// newSearch returns nil where the request may not displace anything.
+// newSearch returns nil if the request may not displace anything.
 func newSearch(r Request, s *Snapshot) *search {
 	class := s.policies.class(r.Class)
 	if class == nil || class.Preempts == v1alpha1.PreemptsNever || r.Replicas > 0 || len(r.Components) > 0 {
@@ -88,15 +90,15 @@ func newSearch(r Request, s *Snapshot) *search {
 	return &search{request: r, snapshot: s, class: class, holders: owners(r.Consumer.holders()), filters: r.filters(s, enough)}
 }
 
-// owners are the holders that say whose an instance is; which application it belongs to
-// is the consumer's own affair.
+// owners returns the holders that determine who owns an instance. The application is not one of
+// them: the consumer chooses it freely.
 func owners(holders []string) []string {
 	return slices.DeleteFunc(slices.Clone(holders), func(holder string) bool {
 		return strings.HasPrefix(holder, string(v1alpha1.ScopeApplication)+" ")
 	})
 }
 
-// suits are the rows of a page that lack nothing but capacity.
+// suits returns the rows of a page that lack only capacity.
 func (x *search) suits(p *page) set {
 	rows := p.all
 	for _, name := range x.request.Current {
@@ -118,8 +120,8 @@ type victim struct {
 	class *v1alpha1.PriorityClass
 }
 
-// victims are those on a cluster that may be displaced, the lowest priority first, and
-// among equals by name.
+// victims returns the reservations on a cluster that may be displaced, the lowest priority
+// first, and of equal priority by name.
 func (x *search) victims(cluster string) []victim {
 	var all []victim
 	for _, held := range x.snapshot.Reservations(cluster) {
@@ -148,15 +150,15 @@ func (c cost) compare(other cost) int {
 	return cmp.Or(cmp.Compare(c.highest, other.highest), cmp.Compare(c.sum, other.sum), cmp.Compare(c.count, other.count))
 }
 
-// room is a cluster and who leaves it.
+// room is a cluster and the victims that leave it.
 type room struct {
 	spot
 	cost
 	victims []victim
 }
 
-// room returns the least that makes room on a cluster that suits; false where nothing
-// that may be displaced is enough, or where there is room already.
+// room returns the cheapest set of victims that makes room on a cluster that fits otherwise;
+// false if all victims together are not enough, or if there is room already.
 func (x *search) room(at spot) (room, bool) {
 	c, lacks := x.cover(at)
 	if c == nil {
@@ -173,7 +175,8 @@ func (x *search) room(at spot) (room, bool) {
 	return found, true
 }
 
-// cover is what is lacking on a cluster, and who could give it; nil where nothing is lacking.
+// cover returns what is lacking on a cluster, and the possible victims; nil if nothing is
+// lacking.
 func (x *search) cover(at spot) (c *cover, lacks []int64) {
 	var lacking []corev1.ResourceName
 	for _, name := range x.request.Resources.names() {
@@ -201,7 +204,7 @@ func (x *search) cover(at spot) (c *cover, lacks []int64) {
 	return c, lacks
 }
 
-// table is rows of zeros.
+// table returns rows of zeros.
 func table(rows, columns int) [][]int64 {
 	all, cells := make([][]int64, rows), make([]int64, rows*columns)
 	for i := range all {
@@ -210,13 +213,12 @@ func table(rows, columns int) [][]int64 {
 	return all
 }
 
-// cover looks for the cheapest of some victims that together give what is lacking, by
-// branch and bound.
+// cover finds the cheapest victims that together release what is lacking, by branch and bound.
 type cover struct {
 	victims []victim // by priority
 	gives   [][]int64
-	// most[i] and all[i] are the most that one of the victims from i on gives, and what they
-	// give together.
+	// most[i] and all[i] are, of the victims from i on, the most that a single one releases,
+	// and what they release together.
 	most, all [][]int64
 	subsets   *int
 
@@ -226,8 +228,8 @@ type cover struct {
 	bestCost cost
 }
 
-// enough is the first of the victims with which, and all before it, nothing is lacking any
-// more; false where all of them together are not enough.
+// enough returns the first victim that, with all before it, releases everything that is
+// lacking; false if all together are not enough.
 func (c *cover) enough(lacks []int64) (last int, ok bool) {
 	given := make([]int64, len(lacks))
 	for i := range c.victims {
@@ -241,9 +243,9 @@ func (c *cover) enough(lacks []int64) (last int, ok bool) {
 	return 0, false
 }
 
-// least returns the cheapest victims; false where all of them together are not enough.
+// least returns the cheapest victims; false if all of them together are not enough.
 func (c *cover) least(lacks []int64) (best []int, ok bool) {
-	// The highest priority that is needed at all: nothing above it can be part of the best.
+	// Victims of a higher priority than is needed at all cannot be part of the best set.
 	enough, ok := c.enough(lacks)
 	if !ok {
 		return nil, false
@@ -271,7 +273,7 @@ func (c *cover) least(lacks []int64) (best []int, ok bool) {
 	return c.best, true
 }
 
-// largestFirst orders victims of equal priority so that good choices are found early.
+// largestFirst orders victims of equal priority so that the search finds good sets early.
 func (c *cover) largestFirst() {
 	order := make([]int, len(c.victims))
 	for i := range order {
@@ -287,8 +289,8 @@ func (c *cover) largestFirst() {
 	c.victims, c.gives = victims, gives
 }
 
-// try goes through the victims from i on, with so much still lacking. The first choice
-// found is always complete, however many have been tried for other clusters.
+// try tries the victims from i on, while lacks is still lacking. The first set found is always
+// complete, however many sets were tried for other clusters.
 func (c *cover) try(i int, lacks []int64) {
 	if done := slices.Max(lacks) <= 0; done {
 		if now := (cost{sum: c.sum, count: len(c.chosen)}); c.best == nil || now.compare(c.bestCost) < 0 {
@@ -297,7 +299,7 @@ func (c *cover) try(i int, lacks []int64) {
 		return
 	}
 	*c.subsets++
-	least := int64(0) // so many more are needed at least
+	least := int64(0) // at least this many more are needed
 	for k, lack := range lacks {
 		if lack > c.all[i][k] {
 			return
@@ -331,7 +333,7 @@ func covers(given, lacks []int64) bool {
 	return true
 }
 
-// preemption is a room as it is written down.
+// preemption returns a room in the form of the status.
 func (x *search) preemption(found room) *v1alpha1.Preemption {
 	p := &v1alpha1.Preemption{Cluster: found.cluster().Name, PriorityClass: x.class.Name, Priority: x.class.Value}
 	if f, refused := refusal(found.spot, x.request.filters(x.snapshot, nil), false); refused {
@@ -345,8 +347,8 @@ func (x *search) preemption(found room) *v1alpha1.Preemption {
 	return p
 }
 
-// wouldPlace tells whether a request is placed on the preemption's cluster once the
-// victims hold nothing there.
+// wouldPlace reports whether a request is placed on the preemption's cluster once the victims
+// hold nothing there.
 func (s *Snapshot) wouldPlace(r Request, p *v1alpha1.Preemption) bool {
 	at, found := s.find(p.Cluster)
 	if !found {
@@ -363,8 +365,8 @@ func (s *Snapshot) wouldPlace(r Request, p *v1alpha1.Preemption) bool {
 	return err == nil && uses(decision, p.Cluster)
 }
 
-// stands tells whether a preemption still is what the request needs: its victims are of
-// a lower class, and the request is placed when they have left.
+// stands reports whether a preemption is still valid: its victims are of a lower class, and the
+// request is placed when they have left.
 func (s *Snapshot) stands(r Request, p *v1alpha1.Preemption) bool {
 	class := s.policies.class(r.Class)
 	if class == nil || class.Name != p.PriorityClass || class.Value != p.Priority || class.Preempts == v1alpha1.PreemptsNever {
@@ -378,8 +380,8 @@ func (s *Snapshot) stands(r Request, p *v1alpha1.Preemption) bool {
 	return s.wouldPlace(r, p)
 }
 
-// preempting is the instance for which another one has to leave a cluster, and the room
-// that is being made for it; nil where there is none. Of several it is the first by name.
+// preempting returns the instance for which another one has to leave a cluster, and the room
+// that is being made for it; nil if there is none. Of several it is the first by name.
 func (s *Snapshot) preempting(victim, cluster string) (instance string, found *v1alpha1.Preemption) {
 	for id, p := range s.preemptions {
 		if p.Cluster != cluster || found != nil && instance < id {
@@ -392,8 +394,8 @@ func (s *Snapshot) preempting(victim, cluster string) (instance string, found *v
 	return instance, found
 }
 
-// spokenFor refuses clusters on which room is being made for others whose priority is not
-// lower.
+// spokenFor rejects clusters on which room is being made for instances of the same or a higher
+// priority.
 func spokenFor(r Request, s *Snapshot) filter {
 	class := s.policies.class(r.Class)
 	by := map[string]string{}
@@ -419,7 +421,7 @@ func spokenFor(r Request, s *Snapshot) filter {
 	}
 }
 
-// describePreemption says who leaves, for people.
+// describePreemption describes the victims in words.
 func describePreemption(p *v1alpha1.Preemption) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "room for class %s (%d) without", p.PriorityClass, p.Priority)
@@ -438,8 +440,9 @@ func describePreemption(p *v1alpha1.Preemption) string {
 	return b.String()
 }
 
-// canVacate tells whether a cluster has room for a request if others leave it. Who leaves
-// is not looked for: it is asked for each change of a cluster, under the inventory's lock.
+// canVacate reports whether a cluster would have room for a request if others left it. It does
+// not determine the victims, because it is called for each change of a cluster, under the
+// inventory's lock.
 func canVacate(r Request, s *Snapshot, cluster string) bool {
 	x := newSearch(r, s)
 	if x == nil {

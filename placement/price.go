@@ -29,7 +29,7 @@ func PriceOf(p *v1alpha1.Price) *Price {
 	return &Price{Currency: p.Currency, NanoPerHour: p.PerHour.ScaledValue(resource.Nano)}
 }
 
-// hoursPerMonth is a twelfth of a year, as public clouds count it.
+// hoursPerMonth is a twelfth of a year, as in the price lists of public clouds.
 const hoursPerMonth = 730
 
 // quantity converts the amount for the API.
@@ -37,7 +37,7 @@ func (p Price) quantity() *resource.Quantity {
 	return resource.NewScaledQuantity(p.NanoPerHour, resource.Nano)
 }
 
-// times is the price of n; nil stays nil.
+// times returns the price of n; nil stays nil.
 func (p *Price) times(n int64) *Price {
 	if p == nil || n == 1 {
 		return p
@@ -45,16 +45,16 @@ func (p *Price) times(n int64) *Price {
 	return &Price{p.Currency, mulDiv(p.NanoPerHour, n, 1)}
 }
 
-// String renders the price, for instance "0.35 EUR/h".
+// String formats the price, for instance "0.35 EUR/h".
 func (p Price) String() string { return FormatMoney(*p.quantity(), p.Currency) + "/h" }
 
-// FormatMoney renders an amount of money as people write it, for instance "0.01325 EUR", exact to a billionth.
+// FormatMoney formats an amount of money, for instance "0.01325 EUR", exact to a billionth.
 func FormatMoney(amount resource.Quantity, currency string) string {
 	return strconv.FormatFloat(float64(amount.ScaledValue(resource.Nano))/1e9, 'f', -1, 64) + " " + currency
 }
 
-// mulDiv returns a*b/c rounded up, exact even where a*b exceeds 64 bits, and the
-// largest int64 where the result does. It takes a and b ≥ 0 and c > 0.
+// mulDiv returns a*b/c rounded up, exact even if a*b exceeds 64 bits, and the largest int64 if
+// the result does. It requires a and b ≥ 0 and c > 0.
 func mulDiv(a, b, c int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(b)) //nolint:gosec // not negative
 	lo, carry := bits.Add64(lo, uint64(c-1), 0)
@@ -66,7 +66,7 @@ func mulDiv(a, b, c int64) int64 {
 	return int64(min(quotient, math.MaxInt64))   //nolint:gosec // bounded
 }
 
-// tariff is what a request buys, by the columns in which the prices are.
+// tariff is the amounts that a request buys, by the columns of the prices.
 type tariff []need
 
 func newTariff(r Request, s *Snapshot) tariff {
@@ -79,8 +79,8 @@ func newTariff(r Request, s *Snapshot) tariff {
 	return t
 }
 
-// nanoPerHour is the price of the request on a cluster, in billionths of its
-// currency's unit, each resource rounded up; what its price list leaves out is free.
+// nanoPerHour returns the price of the request on a cluster, in billionths of its currency's
+// unit, each resource rounded up. Resources that are not in the price list are free.
 func (t tariff) nanoPerHour(p *page, row int) int64 {
 	var sum int64
 	for _, n := range t {
@@ -96,7 +96,7 @@ func (t tariff) nanoPerHour(p *page, row int) int64 {
 	return sum
 }
 
-// priceOf is the price of the request on a cluster, nil where there is no price list.
+// priceOf returns the price of the request on a cluster, nil if the cluster has no price list.
 func (t tariff) priceOf(at spot) *Price {
 	if at.cluster().Currency == "" {
 		return nil

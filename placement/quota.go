@@ -8,16 +8,16 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Quota bounds what a consumer's platform, organization or space holds on all
-// clusters together.
+// Quota limits what a consumer's platform, organization or space holds on all clusters
+// together.
 type Quota struct {
-	// By is who says so, for instance "policy small-spaces".
+	// By is the source of the quota, for instance "policy small-spaces".
 	By     string
 	Per    v1alpha1.Scope
 	Limits Resources
 }
 
-// exceeded names the first quota that the request would exceed, with the numbers; the
+// exceeded returns the first quota that the request would exceed, with the numbers; the
 // request's own reservations count as free. Empty means none.
 func (r Request) exceeded(s *Snapshot) string {
 	if len(r.Quotas) == 0 {
@@ -31,7 +31,7 @@ func (r Request) exceeded(s *Snapshot) string {
 	for _, quota := range r.Quotas {
 		holder := r.Consumer.holder(quota.Per)
 		if holder == "" {
-			continue // ordered by nobody of that kind
+			continue // the consumer has no name in that scope
 		}
 		held := Resources{}
 		if h := row[holding](s.store, tableHolding, holder); h != nil && !r.atBest {
@@ -47,16 +47,16 @@ func (r Request) exceeded(s *Snapshot) string {
 	return ""
 }
 
-// scopes are those that a quota is for.
+// scopes are the scopes of quotas.
 type scopes []v1alpha1.Scope
 
-// bind tells whether a quota may bind a holder.
+// bind reports whether a quota may apply to a holder.
 func (s scopes) bind(holder string) bool {
 	kind, _, _ := strings.Cut(holder, " ")
 	return slices.Contains(s, v1alpha1.Scope(kind))
 }
 
-// scopes of the quotas of all policies.
+// scopes returns those of the quotas of all policies.
 func (ps Policies) scopes() (all scopes) {
 	for _, p := range ps {
 		if p.Quota != nil && !slices.Contains(all, p.Quota.Per) {
@@ -67,7 +67,7 @@ func (ps Policies) scopes() (all scopes) {
 	return all
 }
 
-// countHoldings adds up anew what each holder has that a quota may bind.
+// countHoldings recomputes the reservations of each holder that a quota may apply to.
 func (inv *Inventory) countHoldings() {
 	txn := inv.store.Txn(true)
 	_, err := txn.DeleteAll(tableHolding, indexID)
@@ -91,7 +91,7 @@ func (inv *Inventory) countHoldings() {
 	inv.snapshot = nil
 }
 
-// holding is what a holder has reserved on all clusters together, where a quota may bind it.
+// holding is a holder's reservations on all clusters together, for holders with a quota.
 type holding struct {
 	Holder    string
 	Resources Resources

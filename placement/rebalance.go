@@ -14,22 +14,22 @@ import (
 	"github.com/sluice-dev/sluice/catalog"
 )
 
-// Proposal is a move that would place an instance better than it is.
+// Proposal is a move that would improve the placement of an instance.
 type Proposal struct {
-	// Instance by the name of its resource.
+	// Instance is the name of the ServiceInstance.
 	Instance string
-	// From are the clusters that it would leave, To those that would come instead.
+	// From are the clusters that it would leave, To those that would replace them.
 	From, To []string
-	// Score is the mean score of its clusters as they are, and Gain what the move adds.
+	// Score is the mean score of its current clusters, and Gain what the move adds.
 	Score, Gain int32
-	// Price of an hour before and after; nil where one of the clusters has no price.
+	// Price of an hour before and after; nil if one of the clusters has no price.
 	Price, NewPrice *Price
 }
 
-// Proposals are the moves that gain at least so many points, the greatest gain first,
-// at most so many; of is asked which instances are to be looked at. They can be made
-// one after the other: each is worked out with those before it made. The reader must
-// be live, not a cache.
+// Proposals returns at most the given number of moves that gain at least the given number of
+// points, the greatest gain first. The function of reports which instances to consider. The
+// moves can be made one after the other: each is computed with those before it made. The reader
+// must be live, not a cache.
 func Proposals(ctx context.Context, reader client.Reader, namespace string, plans *catalog.Snapshot, now time.Time,
 	leastGain int32, most int, of func(*v1alpha1.ServiceInstance) bool,
 ) ([]Proposal, error) {
@@ -62,7 +62,7 @@ func Proposals(ctx context.Context, reader client.Reader, namespace string, plan
 		}
 		p, held := propose(c.request, inventory.Snapshot())
 		if p == nil || p.Gain < leastGain {
-			continue // those before it have taken its place
+			continue // a proposal before it has taken its place
 		}
 		inventory.Reserve(Holding{Instance: p.Instance, Consumer: c.request.Consumer, Held: held})
 		proposals = append(proposals, *p)
@@ -70,8 +70,8 @@ func Proposals(ctx context.Context, reader client.Reader, namespace string, plan
 	return proposals, nil
 }
 
-// settledRequests are the requests of the delivered instances that nothing is being
-// done with.
+// settledRequests returns the requests of the delivered instances without an operation under
+// way.
 func settledRequests(ctx context.Context, reader client.Reader, namespace string, plans *catalog.Snapshot, inventory *Inventory,
 	now time.Time, of func(*v1alpha1.ServiceInstance) bool,
 ) (requests []Request, err error) {
@@ -86,7 +86,7 @@ func settledRequests(ctx context.Context, reader client.Reader, namespace string
 			state := &instance.Status.Delivered.State
 			plan, err := plans.Plan(instance.Spec.ServiceID, state.PlanID)
 			if err != nil {
-				continue // of an offering that is not served any more
+				continue // its offering is no longer served
 			}
 			var parameters []byte
 			if state.Parameters != nil {
@@ -94,7 +94,8 @@ func settledRequests(ctx context.Context, reader client.Reader, namespace string
 			}
 			request, err := NewRequest(instance.Name, plan, parameters)
 			if err != nil || request.Made != nil || request.Peering != nil || len(request.Components) > 0 {
-				// Clusters do not move, groups only together, and what is peered only when it must: its pods would start anew.
+				// No proposals for clusters, which do not move; for instances with components,
+				// which move only together; and for peered instances, whose pods would restart.
 				continue
 			}
 			request = policies.Govern(request, ConsumerOf(instance))
@@ -114,9 +115,9 @@ func settledInstance(instance *v1alpha1.ServiceInstance) bool {
 		s.finished() && !s.moving() && !s.abandoned() && !s.displaced() && instance.Annotations[v1alpha1.AnnotationLeave] == ""
 }
 
-// propose works out where an instance would be placed today, and what it would hold
-// there; nil where it would stay, or where its clusters do not suit it any more, which
-// is not a matter of gain.
+// propose computes where an instance would be placed today, and what it would hold there. It
+// returns nil if the instance would stay, or if its clusters no longer fit, which is not a
+// question of gain.
 func propose(r Request, s *Snapshot) (*Proposal, map[string]Resources) {
 	e := evaluate(r, s)
 	chosen, short := e.choose()
@@ -158,7 +159,7 @@ func meanScore(candidates []candidate) int32 {
 	return sum / int32(max(len(candidates), 1)) //nolint:gosec // at most mostClusters
 }
 
-// price of all candidates together; nil where one has none, or another currency.
+// price returns the price of all candidates together; nil if one has none, or another currency.
 func (e *evaluation) price(candidates []candidate) *Price {
 	var sum *Price
 	for _, c := range candidates {

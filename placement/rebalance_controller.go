@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-dev/sluice/catalog"
 )
 
-// rebalancer applies proposals by itself, for instances that a policy with a schedule
-// concerns, within its windows. It runs on the leader only.
+// rebalancer applies proposals automatically, to instances under a policy with a schedule,
+// within the policy's windows. It runs on the leader only.
 type rebalancer struct {
 	hub       client.Client
 	live      client.Reader
@@ -27,13 +27,13 @@ type rebalancer struct {
 	clock     clock.WithTicker
 }
 
-// rebalanceCheck is how often it looks whether a window is open.
+// rebalanceCheck is how often the windows are checked.
 const rebalanceCheck = time.Minute
 
-// NeedLeaderElection says that only the leader moves instances.
+// NeedLeaderElection returns true: only the leader moves instances.
 func (*rebalancer) NeedLeaderElection() bool { return true }
 
-// Start looks every minute, until the context ends.
+// Start checks every minute, until the context ends.
 func (r *rebalancer) Start(ctx context.Context) error {
 	tick := r.clock.NewTicker(rebalanceCheck)
 	defer tick.Stop()
@@ -64,7 +64,7 @@ func (r *rebalancer) check(ctx context.Context) error {
 		}
 		opened, open, err := window(policy.Spec.Rebalance, now)
 		if err != nil || !open {
-			continue // the policy's status says what is wrong with it
+			continue // the policy's status reports the error
 		}
 		if err := r.apply(ctx, policy, opened, now); err != nil {
 			failures = append(failures, fmt.Errorf("policy %s: %w", policy.Name, err))
@@ -73,7 +73,7 @@ func (r *rebalancer) check(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
-// window tells whether one is open, and since when.
+// window reports whether a window is open, and since when.
 func window(of *v1alpha1.Rebalance, now time.Time) (opened time.Time, open bool, err error) {
 	schedule, err := cron.ParseStandard(of.Schedule)
 	if err != nil {
@@ -84,8 +84,8 @@ func window(of *v1alpha1.Rebalance, now time.Time) (opened time.Time, open bool,
 	return opened, !opened.IsZero() && !opened.After(now), nil
 }
 
-// apply asks instances to leave, as many as the policy allows in a window. How many it
-// has asked already, the instances themselves say.
+// apply requests instances to leave, as many as the policy allows in a window. The instances'
+// annotations and statuses show how many were requested already.
 func (r *rebalancer) apply(ctx context.Context, policy *v1alpha1.PlacementPolicy, opened, now time.Time) error {
 	compiled, err := CompilePolicy(policy)
 	if err != nil {
@@ -126,8 +126,8 @@ func (r *rebalancer) apply(ctx context.Context, policy *v1alpha1.PlacementPolicy
 	return nil
 }
 
-// ApplyProposal asks an instance to leave the clusters that the proposal names. Where it
-// goes is decided anew, by what is true then. Asking twice does nothing.
+// ApplyProposal requests an instance to leave the clusters of the proposal. Its new clusters
+// are decided anew, by the state at that time. It is idempotent.
 func ApplyProposal(ctx context.Context, c client.Client, namespace string, p Proposal) error {
 	instance := &v1alpha1.ServiceInstance{}
 	instance.Namespace, instance.Name = namespace, p.Instance

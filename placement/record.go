@@ -15,43 +15,43 @@ import (
 	"github.com/sluice-dev/sluice/catalog"
 )
 
-// Recording is everything that a decision depends on, in the terms of the hub's
-// resources, and the decision. It holds no credentials and no access to any cluster.
+// Recording is everything that a decision depends on, as resources of the hub, and the
+// decision. It holds no credentials and no access to any cluster.
 type Recording struct {
 	// Version of this format.
 	Version int `json:"version"`
-	// At is when it was decided.
+	// At is the time of the decision.
 	At metav1.Time `json:"at"`
-	// Order is what was asked for.
+	// Order is the request.
 	Order Order `json:"order"`
 	// Offering is the one whose plan was ordered.
 	Offering v1alpha1.ServiceOfferingSpec `json:"offering"`
 	Clusters []v1alpha1.MemberCluster     `json:"clusters"`
-	// Instances with what they hold.
+	// Instances with their reservations.
 	Instances []v1alpha1.ServiceInstance `json:"instances,omitempty"`
 	Policies  []v1alpha1.PlacementPolicy `json:"policies,omitempty"`
-	// External scores, where a scorer outside Sluice had a say.
+	// External scores, if a scorer outside Sluice was used.
 	External map[string]int32 `json:"external,omitempty"`
-	// Decision that was made, or Error why there is none.
+	// Decision that was made, or Error with the reason why there is none.
 	Decision v1alpha1.Decision `json:"decision"`
 	Error    string            `json:"error,omitempty"`
 }
 
-// recordingVersion is the one that is written and read.
+// recordingVersion is the version that is written and read.
 const recordingVersion = 1
 
-// Order is an instance that is asked for.
+// Order is a requested instance.
 type Order struct {
 	ID         string          `json:"id"`
 	PlanID     string          `json:"planID"`
 	Parameters json.RawMessage `json:"parameters,omitempty"`
 	Consumer   Consumer        `json:"consumer"`
-	// Suppositions under which it is decided.
+	// Suppositions under which the decision is made.
 	Suppositions []Supposition `json:"suppositions,omitempty"`
 }
 
-// Record decides an order by what the hub says, and records both. The reader must be
-// live, not a cache.
+// Record decides an order by the hub's state, and records both. The reader must be live, not a
+// cache.
 func Record(ctx context.Context, reader client.Reader, namespace string, offering v1alpha1.ServiceOfferingSpec, order Order, now time.Time) (*Recording, []Verdict, error) {
 	r := &Recording{Version: recordingVersion, At: metav1.NewTime(now.Truncate(time.Second)), Order: order, Offering: offering}
 	clusters, instances, policies := &v1alpha1.MemberClusterList{}, &v1alpha1.ServiceInstanceList{}, &v1alpha1.PlacementPolicyList{}
@@ -93,7 +93,7 @@ func objectNamed(name string, labels map[string]string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Labels: labels}
 }
 
-// plainCluster is what a decision needs of a member cluster.
+// plainCluster returns the fields of a member cluster that a decision depends on.
 func plainCluster(mc *v1alpha1.MemberCluster) v1alpha1.MemberCluster {
 	plain := v1alpha1.MemberCluster{ObjectMeta: objectNamed(mc.Name, mc.Labels), Spec: *mc.Spec.DeepCopy(), Status: *mc.Status.DeepCopy()}
 	plain.DeletionTimestamp = mc.DeletionTimestamp
@@ -103,7 +103,7 @@ func plainCluster(mc *v1alpha1.MemberCluster) v1alpha1.MemberCluster {
 	return plain
 }
 
-// plainInstance is what an instance holds, and on whose behalf; false if nothing.
+// plainInstance returns an instance's reservations and its owners; false if it holds nothing.
 func plainInstance(instance *v1alpha1.ServiceInstance) (v1alpha1.ServiceInstance, bool) {
 	plain := v1alpha1.ServiceInstance{ObjectMeta: objectNamed(instance.Name, nil)}
 	plain.Spec.Platform, plain.Spec.OrganizationGUID, plain.Spec.SpaceGUID = instance.Spec.Platform, instance.Spec.OrganizationGUID, instance.Spec.SpaceGUID
@@ -124,11 +124,11 @@ func plainInstance(instance *v1alpha1.ServiceInstance) (v1alpha1.ServiceInstance
 	return plain, len(plain.Status.Left) > 0
 }
 
-// ReadRecording reads a recording, YAML or JSON, of the version that is written here. Fields
-// that are unknown are errors.
+// ReadRecording reads a recording, YAML or JSON, of recordingVersion. Unknown fields are
+// errors.
 func ReadRecording(data []byte) (*Recording, error) {
 	var r Recording
-	// First which version it is: the fields of another one would only be called unknown.
+	// The version first: fields of another version would only be reported as unknown.
 	if err := yaml.Unmarshal(data, &r); err != nil {
 		return nil, err
 	}
@@ -139,8 +139,8 @@ func ReadRecording(data []byte) (*Recording, error) {
 	return &r, yaml.UnmarshalStrict(data, &r)
 }
 
-// Replay decides the recorded order once more and returns the verdicts. The error says
-// that the decision is another one, or why it cannot be made.
+// Replay decides the recorded order again and returns the verdicts. The error says that the
+// decision differs, or why it cannot be made.
 func (r *Recording) Replay() ([]Verdict, error) {
 	decision, verdicts, err := r.decide()
 	why := ""
@@ -156,7 +156,7 @@ func (r *Recording) Replay() ([]Verdict, error) {
 	return verdicts, nil
 }
 
-// plainJSON makes decisions comparable, whatever way their quantities are held.
+// plainJSON makes decisions comparable, independent of the representation of their quantities.
 func plainJSON(d v1alpha1.Decision) (plain map[string]any) {
 	data, err := json.Marshal(d)
 	if err == nil {
@@ -166,7 +166,7 @@ func plainJSON(d v1alpha1.Decision) (plain map[string]any) {
 	return plain
 }
 
-// decide makes the decision by nothing but the recording.
+// decide makes the decision by the recording alone.
 func (r *Recording) decide() (Decision, []Verdict, error) {
 	served, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &r.Offering}}}, nil)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// SnapshotFromHub is the inventory that the hub's MemberClusters and
-// ServiceInstances describe, for who asks without running the controllers:
-// `sluice place --dry-run`. The reader must be live, not a cache.
+// SnapshotFromHub returns the inventory that the hub's MemberClusters and ServiceInstances
+// describe, for callers that do not run the controllers, such as `sluice place --dry-run`. The
+// reader must be live, not a cache.
 func SnapshotFromHub(ctx context.Context, reader client.Reader, namespace string) (*Snapshot, error) {
 	inventory := NewInventory()
 	if err := recoverInventory(ctx, reader, namespace, inventory, time.Now()); err != nil {
@@ -25,7 +25,7 @@ func SnapshotFromHub(ctx context.Context, reader client.Reader, namespace string
 	return inventory.Snapshot(), nil
 }
 
-// recoverInventory fills an inventory from what the hub's statuses say.
+// recoverInventory fills an inventory from the hub's statuses.
 func recoverInventory(ctx context.Context, reader client.Reader, namespace string, inventory *Inventory, now time.Time) error {
 	var policies v1alpha1.PlacementPolicyList
 	if err := reader.List(ctx, &policies, client.InNamespace(namespace)); err != nil {
@@ -49,7 +49,7 @@ func recoverInventory(ctx context.Context, reader client.Reader, namespace strin
 	if err != nil {
 		return fmt.Errorf("list service instances: %w", err)
 	}
-	// Only now, so that what has gone before a failed attempt is repeated holds nothing.
+	// Last, so that instances deleted between a failed attempt and its repetition hold nothing.
 	inventory.SetPolicies(CompilePolicies(policies.Items))
 	for _, c := range clusters {
 		inventory.UpsertCluster(c)
@@ -58,7 +58,7 @@ func recoverInventory(ctx context.Context, reader client.Reader, namespace strin
 	return nil
 }
 
-// recoveryPage bounds how many objects one list request returns.
+// recoveryPage is how many objects one list request returns at most.
 const recoveryPage = 500
 
 func eachPage(ctx context.Context, reader client.Reader, namespace string, list client.ObjectList, use func()) error {
@@ -70,17 +70,17 @@ func eachPage(ctx context.Context, reader client.Reader, namespace string, list 
 		if next = list.GetContinue(); next == "" {
 			return nil
 		}
-		if err := meta.SetList(list, nil); err != nil { // a page is not decoded over the one before
+		if err := meta.SetList(list, nil); err != nil { // a page must not be decoded over the one before
 			return err
 		}
 	}
 }
 
-// wholeCache reads the manager's cache without pages, which that does not know, and
-// without copying instances, of which there are many and which recovery only reads.
+// wholeCache reads the manager's cache without pages, which it does not support, and without
+// copying instances, of which there are many and which recovery only reads.
 type wholeCache struct{ client.Reader }
 
-// List ignores limits: it returns all at once.
+// List ignores limits: it returns all objects at once.
 func (c wholeCache) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	var asked client.ListOptions
 	asked.ApplyOptions(options)
@@ -89,15 +89,14 @@ func (c wholeCache) List(ctx context.Context, list client.ObjectList, options ..
 		whole = append(whole, client.UnsafeDisableDeepCopy)
 	}
 	err := c.Reader.List(ctx, list, whole...)
-	list.SetContinue("") // the cache says that it does not support it
+	list.SetContinue("") // set by the cache, although it does not support it
 	return err
 }
 
-// recovery fills the inventory once, before the first use that a replica makes of
-// it after it became the leader.
+// recovery fills the inventory once, before a replica first uses it after it became the leader.
 type recovery struct {
-	// reader is live, as a cache may lag behind what the last leader reserved; or the cache,
-	// where there never is another.
+	// reader is live, because a cache may lag behind the last leader's reservations; it is the
+	// cache if there is never another replica.
 	reader    client.Reader
 	namespace string
 	inventory *Inventory

@@ -16,10 +16,10 @@ import (
 	"github.com/sluice-dev/sluice/catalog"
 )
 
-// Request is what one instance asks of placement.
+// Request is what one instance requires of placement.
 type Request struct {
-	// ID names the instance; it breaks ties, and what is already reserved under it
-	// counts as free where the instance stays.
+	// ID names the instance; it breaks ties. Existing reservations under it count as free if
+	// the instance stays.
 	ID string
 	// Resources to reserve on each chosen cluster.
 	Resources Resources
@@ -33,66 +33,66 @@ type Request struct {
 	Tier v1alpha1.Tier
 	// MaxPrice on each chosen cluster; nil means any price.
 	MaxPrice *Price
-	// Spread of the clusters over groups; nil means that they may lie as they come.
+	// Spread of the clusters over groups; nil means no spread.
 	Spread *Spread
-	// Replicas to divide over the clusters, Resources and MaxPrice being those of one; zero
-	// means Resources in full on each cluster.
+	// Replicas to divide over the clusters; Resources and MaxPrice are then those of one
+	// replica. Zero means Resources in full on each cluster.
 	Replicas int
 	Division Division
 	// MaxLatency to each cluster; nil means any.
 	MaxLatency *v1alpha1.LatencyBound
-	// Near is where the consumer is; nil where that is not known.
+	// Near is the location of the consumer; nil if unknown.
 	Near *Location
-	// MaxDistance of the clusters from there in kilometres; zero means any.
+	// MaxDistance of the clusters from Near in kilometres; zero means any.
 	MaxDistance int
-	// ExcludeProviders on whose clusters nothing is placed.
+	// ExcludeProviders are providers on whose clusters nothing is placed.
 	ExcludeProviders []string
 	// Affinity to other instances of the consumer.
 	Affinity []v1alpha1.Affinity
-	// Quotas that bind the consumer.
+	// Quotas that apply to the consumer.
 	Quotas []Quota
-	// Consumer on whose behalf it is asked.
+	// Consumer that the request is made for.
 	Consumer Consumer
-	// Rules that chosen clusters satisfy, and preferences among those that do.
+	// Rules that chosen clusters must meet, and preferences among those clusters.
 	Rules       []Rule
 	Preferences []Preference
 	// Weights of the scorers; all zero means balance alone.
 	Weights v1alpha1.ScoreWeights
-	// External scores by cluster, from 0 to 100, of a scorer outside Sluice; clusters
-	// without one score 0. Nil means that there is no such scorer, or no answer of it.
+	// External scores by cluster, from 0 to 100, of a scorer outside Sluice; clusters without
+	// one score 0. Nil means that there is no such scorer, or that it did not answer.
 	External map[string]int32
-	// At is when it is asked; the age of what was measured or is claimed counts from there.
+	// At is the time of the request; the age of measurements and claims is counted from it.
 	At time.Time
-	// Current clusters of the instance. It stays on them: when fewer clusters are asked
-	// for, on the best of them; when more, on all of them and others. What only concerns
-	// new placements (readiness, cordons, taints) does not drive it away.
+	// Current clusters of the instance. It stays on them: if fewer clusters are requested, on
+	// the best of them; if more, on all of them and on others. Filters for new placements only
+	// (readiness, cordons, taints) do not evict it.
 	Current []string
 	// Free lets the instance leave its current clusters for better ones: what it holds there
-	// counts as free, and that it is there counts for nothing.
+	// counts as free, and being there is no advantage.
 	Free bool
 	// Leaving are clusters on which the instance is and must not stay.
 	Leaving []string
-	// Components to place together, instead of Resources and Clusters; Links between them, and
-	// Seats, the clusters that the components of the instance are on, by name.
+	// Components to place together, instead of Resources and Clusters; Links between them; and
+	// Seats, the clusters that the instance's components are on, by name.
 	Components []Component
 	Links      []Link
 	Seats      map[string]string
 	// Class is the priority class; empty means none.
 	Class string
-	// Made is the cluster to make, where one is asked for: on a management cluster then.
+	// Made is the cluster to make, if one is requested. It is placed on a management cluster.
 	Made *v1alpha1.ClusterShape
-	// Peering with the consumer's own cluster; nil where the plan asks for none.
+	// Peering with the consumer's own cluster; nil if the plan has none.
 	Peering *Peering
-	// WaitFor says for what the request waits where it fits nowhere; empty means capacity.
+	// WaitFor is what the request waits for if it fits nowhere; empty means capacity.
 	WaitFor v1alpha1.WaitFor
 
-	// atBest supposes that every cluster answers, takes new placements and has nothing on it.
+	// atBest assumes that every cluster answers, takes new placements and has nothing on it.
 	atBest bool
 }
 
-// NewRequest is the request of an instance of a plan with the given OSB parameters, which
-// it does not check against the plan's schema. Errors are the plan's, which sells nothing
-// that is placed, or say what parameters cannot be read.
+// NewRequest returns the request of an instance of a plan with the given OSB parameters. It
+// does not check them against the plan's schema. It fails if the plan sells nothing that is
+// placed, or if the parameters cannot be read.
 func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Request, error) {
 	if plan.Kind == v1alpha1.PlanKindCluster && plan.Cluster != nil {
 		return clusterRequest(id, plan, parameters)
@@ -170,7 +170,7 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 	}, nil
 }
 
-// rulesOf are what the plan and the consumer's parameters ask of clusters.
+// rulesOf returns the rules for clusters of the plan and of the consumer's parameters.
 func rulesOf(plan *catalog.Plan, asked catalog.ResourcesParameters) (rules []Rule, err error) {
 	if rules, err = planRules(plan.Name, plan.Resources.Require); err != nil {
 		return nil, err
@@ -187,16 +187,16 @@ func rulesOf(plan *catalog.Plan, asked catalog.ResourcesParameters) (rules []Rul
 	return rules, nil
 }
 
-// clusters is the number of clusters asked for.
+// clusters returns the number of requested clusters.
 func (r Request) clusters() int {
 	if r.Replicas > 0 {
-		return max(min(r.Clusters, r.Replicas), 1) // each has at least one
+		return max(min(r.Clusters, r.Replicas), 1) // each has at least one replica
 	}
 	return max(r.Clusters, 1)
 }
 
-// width is on how many clusters of a snapshot the request is placed: on one in every group,
-// where it is spread over all of them.
+// width returns on how many clusters of a snapshot the request is placed. If it is spread over
+// all groups, it is one in each group.
 func (r Request) width(s *Snapshot) int {
 	if r.Spread == nil || !r.Spread.Each {
 		return r.clusters()
@@ -204,7 +204,7 @@ func (r Request) width(s *Snapshot) int {
 	return len(everyGroup(r.Spread.By, s.pages, r.filters(s, nil)))
 }
 
-// stays is on how many of its current clusters the instance stays.
+// stays returns on how many of its current clusters the instance stays.
 func (r Request) stays() int {
 	if r.Free {
 		return 0
@@ -212,7 +212,7 @@ func (r Request) stays() int {
 	return min(r.clusters(), len(r.Current))
 }
 
-// total is what the request reserves in all, on n clusters.
+// total returns what the request reserves on n clusters together.
 func (r Request) total(n int) Resources {
 	if len(r.Components) > 0 {
 		sum := Resources{}
@@ -227,7 +227,7 @@ func (r Request) total(n int) Resources {
 	return r.Resources.times(int64(n))
 }
 
-// lower is the plan's maximum price, or the consumer's where that is lower.
+// lower returns the plan's maximum price, or the consumer's if that is lower.
 func lower(plan *Price, consumer *resource.Quantity) *Price {
 	if plan == nil || consumer == nil {
 		return plan
@@ -235,7 +235,7 @@ func lower(plan *Price, consumer *resource.Quantity) *Price {
 	return &Price{Currency: plan.Currency, NanoPerHour: min(plan.NanoPerHour, consumer.ScaledValue(resource.Nano))}
 }
 
-// addWeights adds up what plan and policies say.
+// addWeights adds up the weights of plan and policies.
 func addWeights(a, b v1alpha1.ScoreWeights) v1alpha1.ScoreWeights {
 	a.Balance += b.Balance
 	a.Pack += b.Pack
@@ -248,7 +248,7 @@ func addWeights(a, b v1alpha1.ScoreWeights) v1alpha1.ScoreWeights {
 	return a
 }
 
-// weights are the weights in force.
+// weights returns the weights in force.
 func (r Request) weights() v1alpha1.ScoreWeights {
 	if r.Weights == (v1alpha1.ScoreWeights{}) {
 		return v1alpha1.ScoreWeights{Balance: 1}

@@ -28,7 +28,7 @@ func ResourcesOf(list corev1.ResourceList) Resources {
 	return r
 }
 
-// amountOf is a quantity in the smallest useful unit of a resource, rounded up.
+// amountOf returns a quantity in the smallest useful unit of a resource, rounded up.
 func amountOf(name corev1.ResourceName, quantity resource.Quantity) int64 {
 	if name == corev1.ResourceCPU {
 		return quantity.MilliValue()
@@ -104,11 +104,11 @@ func (r Resources) times(n int64) Resources {
 	return product
 }
 
-// storageSuffix follows a storage class in the name of its resource
-// (Kubernetes, "Resource Quotas", Quota for storage).
+// storageSuffix follows a storage class in the name of its resource (Kubernetes, "Resource
+// Quotas", Quota for storage).
 const storageSuffix = ".storageclass.storage.k8s.io/requests.storage"
 
-// StorageResource is the name under which persistent storage of a class is
+// StorageResource returns the resource name under which persistent storage of a class is
 // requested and reserved.
 func StorageResource(class string) corev1.ResourceName {
 	return corev1.ResourceName(class + storageSuffix)
@@ -119,7 +119,7 @@ func storageClassOf(name corev1.ResourceName) (class string, ok bool) {
 	return strings.CutSuffix(string(name), storageSuffix)
 }
 
-// unit is what one of a resource's smallest amounts is.
+// unit is the smallest unit of a resource.
 type unit int
 
 const (
@@ -140,8 +140,8 @@ func unitOf(name corev1.ResourceName) unit {
 	}
 }
 
-// priced is how many smallest units one unit of a price list has: a price list
-// prices cores and GiB (see v1alpha1.PriceList).
+// priced returns how many smallest units make one unit of a price list, which prices cores and
+// GiB (see v1alpha1.PriceList).
 func (u unit) priced() int64 {
 	switch u {
 	case milli:
@@ -153,9 +153,9 @@ func (u unit) priced() int64 {
 	}
 }
 
-// show renders an amount for people: 3200 of cpu as "3.2", bytes in the largest
-// binary unit with two decimals at most, cut off rather than rounded so that what
-// is free never looks like enough when it is not.
+// show formats an amount: 3200 of cpu as "3.2", bytes in the largest binary unit with two
+// decimals at most. It cuts off rather than rounds, so that free capacity never looks
+// sufficient when it is not.
 func show(name corev1.ResourceName, amount int64) string {
 	switch unitOf(name) {
 	case milli:
@@ -181,7 +181,7 @@ func showBytes(amount int64) string {
 	return strconv.FormatInt(amount, 10)
 }
 
-// IsStorage tells whether a resource is persistent storage of some class.
+// IsStorage reports whether a resource is persistent storage of some class.
 func IsStorage(name corev1.ResourceName) bool {
 	_, storage := storageClassOf(name)
 	return storage

@@ -9,33 +9,34 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Rule is what a policy, a plan or a consumer asks of clusters beyond resources and
-// labels. It is compiled once and used for many requests.
+// Rule is a requirement for clusters beyond resources and labels, of a policy, a plan or a
+// consumer. It is compiled once and used for many requests.
 type Rule struct {
-	// By is who asks, for instance "policy eu-only", and Name what it is called there.
+	// By is the source of the rule, for instance "policy eu-only", and Name its name there.
 	By, Name string
-	// Provider whose clusters alone the rule concerns; empty means every cluster.
+	// Provider is the provider whose clusters the rule applies to; empty means every cluster.
 	Provider string
 
-	// appliesTo says whether the rule is about chosen clusters, hubs, or both.
+	// appliesTo is whether the rule applies to chosen clusters, hubs, or both.
 	appliesTo v1alpha1.RuleScope
-	// entry rules keep new placements out, and drive no instance away.
+	// entry rules reject new placements, but do not evict an instance.
 	entry bool
 
 	claim      *claimRule
 	expression *expression
-	// broken rules refuse every cluster that they concern, and say why.
+	// broken is the error of a rule that does not compile. It rejects every cluster that it
+	// applies to.
 	broken string
 }
 
-// Preference is a rule that raises the score of the clusters that satisfy it.
+// Preference is a rule that raises the score of the clusters that meet it.
 type Preference struct {
 	Rule
 	Weight int32
 }
 
-// CompileRule compiles one rule. The error says what is wrong with it; the rule that
-// comes with it refuses every cluster, so that nothing is placed by half a policy.
+// CompileRule compiles one rule. If there is an error, the returned rule rejects every cluster,
+// so that nothing is placed by half a policy.
 func CompileRule(by, provider string, from v1alpha1.PolicyRule) (Rule, error) {
 	rule := Rule{By: by, Name: from.Name, Provider: provider, appliesTo: cmp.Or(from.AppliesTo, v1alpha1.RulePath)}
 	var err error
@@ -52,7 +53,7 @@ func CompileRule(by, provider string, from v1alpha1.PolicyRule) (Rule, error) {
 	return rule, err
 }
 
-// concerns are the rows that the rule is about.
+// concerns returns the rows that the rule applies to.
 func (r *Rule) concerns(p *page, among set) set {
 	if r.Provider == "" {
 		return among
@@ -60,7 +61,7 @@ func (r *Rule) concerns(p *page, among set) set {
 	return among.and(p.label[labelValue{v1alpha1.LabelProvider, r.Provider}])
 }
 
-// satisfied are the rows among the given ones of which the rule holds.
+// satisfied returns those of the given rows that meet the rule.
 func (r *Rule) satisfied(p *page, among set, facts *facts) set {
 	switch {
 	case r.broken != "":
@@ -77,7 +78,7 @@ func (r *Rule) satisfied(p *page, among set, facts *facts) set {
 	return holds
 }
 
-// ruled refuses the clusters of which a rule does not hold.
+// ruled rejects the clusters that do not meet a rule.
 func ruled(r *Rule, facts *facts) filter {
 	return filter{reason: ReasonPolicy, entry: r.entry, passing: r.claim != nil && r.claim.measured(),
 		rejects: func(p *page, among set) set {
@@ -93,7 +94,7 @@ func ruled(r *Rule, facts *facts) filter {
 	}
 }
 
-// why says why the rule does not hold of a cluster.
+// why returns why a cluster does not meet the rule.
 func (r *Rule) why(c *Cluster, facts *facts) string {
 	switch {
 	case r.broken != "":
@@ -114,29 +115,29 @@ func notAdmitted() filter {
 	}
 }
 
-// claimRule asks for a claim (v1alpha1.ClaimRule).
+// claimRule requires a claim (v1alpha1.ClaimRule).
 type claimRule struct {
 	v1alpha1.ClaimRule
 	least int
-	// matches accept values, one for each that the rule lists; none means any value.
+	// matches accept values, one function for each value in the rule; none means any value.
 	matches []func(value string) bool
-	// order of values that are bounded, from low to high.
+	// order of values with bounds, from low to high.
 	order     func(value string) (float64, bool)
 	low, high float64
 }
 
-// rank orders assurances. What is measured is worth as much as the provider's word
-// to whoever asks for that, and something else to whoever asks for it by name.
+// rank orders assurances. It is −1 for measured claims and unknown assurances; see enough.
 func rank(a v1alpha1.Assurance) int {
 	return slices.Index([]v1alpha1.Assurance{v1alpha1.AssuranceSelf, v1alpha1.AssuranceNotary, v1alpha1.AssuranceLabel, v1alpha1.AssuranceCertified}, a)
 }
 
-// measured tells whether the rule is about what Sluice measures by itself, and measures anew.
+// measured reports whether the rule is about facts that Sluice itself measures, repeatedly.
 func (r *claimRule) measured() bool {
 	return r.Assurance == v1alpha1.AssuranceMeasured || r.Name == v1alpha1.ClaimLatency || r.Name == v1alpha1.ClaimUptime
 }
 
-// enough tells whether a claim is worth what the rule asks for.
+// enough reports whether an assurance is high enough for the rule. A measured claim satisfies a
+// rule that asks for measured claims or for no more than the provider's own statement.
 func (r *claimRule) enough(a v1alpha1.Assurance) bool {
 	if r.Assurance == v1alpha1.AssuranceMeasured || a == v1alpha1.AssuranceMeasured {
 		return a == r.Assurance || a == v1alpha1.AssuranceMeasured && r.least <= 0
@@ -144,7 +145,7 @@ func (r *claimRule) enough(a v1alpha1.Assurance) bool {
 	return rank(a) >= r.least
 }
 
-// accepts tells whether the value of a claim is one that the rule asks for.
+// accepts reports whether the value of a claim meets the rule.
 func (r *claimRule) accepts(value string) bool {
 	if r.order != nil {
 		n, ok := r.order(value)
@@ -153,7 +154,7 @@ func (r *claimRule) accepts(value string) bool {
 	return len(r.matches) == 0 || slices.ContainsFunc(r.matches, func(matches func(string) bool) bool { return matches(value) })
 }
 
-// rows of a page of which the rule holds.
+// rows returns the rows of a page that meet the rule.
 func (r *claimRule) rows(p *page) set {
 	var holds set
 	for _, claimed := range p.claims[r.Name] {
@@ -164,7 +165,7 @@ func (r *claimRule) rows(p *page) set {
 	return holds
 }
 
-// why names what the cluster claims instead, with assurance and issuer.
+// why describes the cluster's actual claims, with assurance and issuer.
 func (r *claimRule) why(c *Cluster) string {
 	var has []string
 	for i := range c.Claims {
@@ -178,7 +179,7 @@ func (r *claimRule) why(c *Cluster) string {
 	return fmt.Sprintf("needs %s, has %s", r, strings.Join(has, ", "))
 }
 
-// String is what the rule asks for.
+// String describes the rule.
 func (r *claimRule) String() string {
 	s := r.Name
 	switch {

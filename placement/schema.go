@@ -6,8 +6,8 @@ import (
 	memdb "github.com/hashicorp/go-memdb"
 )
 
-// Tables and indexes of the inventory's store of record. One transaction spans
-// both tables, so that a snapshot shows clusters and reservations of one instant.
+// Tables and indexes of the inventory's store of record. One transaction covers both tables, so
+// that a snapshot shows clusters and reservations of one instant.
 const (
 	tableCluster     = "cluster"
 	tableReservation = "reservation"
@@ -28,12 +28,13 @@ type Reservation struct {
 	Instance  string
 	Cluster   string
 	Resources Resources
-	// Holders are the platform, organization, space and application whose instance it is.
+	// Holders are the platform, organization, space and application that the instance belongs
+	// to.
 	Holders []string
-	// Class is the priority class of the instance; empty while something is being done with
-	// it, and it cannot be displaced.
+	// Class is the priority class of the instance; empty while an operation is under way,
+	// because it cannot be displaced then.
 	Class string
-	// Hub through which the instance is reached; empty where there is none.
+	// Hub through which the instance is reached; empty if there is none.
 	Hub string
 }
 
@@ -67,9 +68,8 @@ func newStore() *memdb.MemDB {
 	return store
 }
 
-// rows lists what an index holds under a key. The errors of go-memdb's reads and
-// writes speak of tables, indexes and types that the schema does not know, never of
-// data; check turns them into panics.
+// rows lists the objects that an index holds under a key. Errors of go-memdb's reads and writes
+// are about unknown tables, indexes and types, never about data; check turns them into panics.
 func rows[T any](txn *memdb.Txn, table, index string, key ...any) []*T {
 	found, err := txn.Get(table, index, key...)
 	check(err)

@@ -10,35 +10,33 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Scores are what the scorers say of a cluster that fits, each from 0 to 100. All
-// arithmetic is on integers and rounds down, so that a decision can be replayed on
-// any machine.
+// Scores are the results of the scorers for a cluster that fits, each from 0 to 100. All
+// arithmetic is on integers and rounds down, so that a decision can be replayed on any machine.
 type Scores struct {
-	// Balance is 100 · (free − asked) / allocatable, averaged over the resources asked
-	// for: what would be left over (kube-scheduler's NodeResourcesFit, LeastAllocated).
+	// Balance is 100 · (free − requested) / allocatable, averaged over the requested resources:
+	// the share that would remain free (kube-scheduler's NodeResourcesFit, LeastAllocated).
 	Balance int32 `json:"balance"`
-	// Pack is 100 − Balance: the opposite wish (MostAllocated).
+	// Pack is 100 − Balance: the opposite preference (MostAllocated).
 	Pack int32 `json:"pack"`
 	// Price is 100 · cheapest / price, where cheapest is the lowest price among the
 	// clusters that fit. Only prices in one currency are compared: that of the maximum
 	// price or, without one, that of most clusters that fit. Others score 0.
 	Price int32 `json:"price"`
-	// Latency is 100 · 50 ms / (50 ms + latency), so that 50 ms scores half and one
-	// far-away cluster does not level the differences between near ones. Unknown
-	// scores 0.
+	// Latency is 100 · 50 ms / (50 ms + latency). So 50 ms scores half, and one far-away
+	// cluster does not hide the differences between near ones. Unknown scores 0.
 	Latency int32 `json:"latency"`
-	// Preference is 100 · satisfied / all, by the weights of the preferences that policies
-	// and affinities state; 0 where they state none.
+	// Preference is 100 · satisfied / all, by the weights of the preferences of policies and
+	// affinities; 0 if there are none.
 	Preference int32 `json:"preference"`
 	// Locality is 100 · 500 km / (500 km + distance from the consumer). Unknown scores 0.
 	Locality int32 `json:"locality"`
 	// Freshness is 100 · d / (30 days + d), where d is how long all claims about the cluster
-	// hold on, and 100 where they do not end; 0 where nothing is claimed.
+	// remain valid, and 100 if they do not end; 0 if there are no claims.
 	Freshness int32 `json:"freshness"`
 	// Diversity is 100 / (1 + n), where n is the number of other instances of the same
-	// application, or space, in the cluster's region; 0 where diversity weighs nothing.
+	// application, or space, in the cluster's region; 0 if diversity has no weight.
 	Diversity int32 `json:"diversity"`
-	// External is what the scorer outside Sluice says; 0 where it says nothing.
+	// External is the score of the scorer outside Sluice; 0 if there is none.
 	External int32 `json:"external"`
 }
 
@@ -61,17 +59,18 @@ type scorer struct {
 	now         time.Time
 	crowd       map[string]int32
 	external    map[string]int32
-	// entered is the page whose rows' balances, if they weigh anything, and scores are worked out.
+	// entered is the page whose rows' scores are computed, and their balances if these have a
+	// weight.
 	entered          *page
 	balances, scores [pageRows]int32
-	balanceOnly      bool // nothing else weighs anything
-	// currency in which prices are compared, empty where there is none, and the cheapest price
-	// in it among the clusters that fit.
+	balanceOnly      bool // no other scorer has a weight
+	// currency in which prices are compared, empty if there is none, and the cheapest price in
+	// it among the clusters that fit.
 	currency func() string
 	cheapest func() int64
 }
 
-// need is an amount of a resource that has a column.
+// need is an amount of a resource with a column.
 type need struct {
 	name   corev1.ResourceName
 	amount int64
@@ -96,7 +95,7 @@ func newScorer(r Request, s *Snapshot) *scorer {
 		sc.crowd = r.crowd(s)
 	}
 	if sc.external == nil {
-		sc.weights.External = 0 // no answer is no opinion
+		sc.weights.External = 0 // no answer, so no score
 	}
 	w := &sc.weights
 	sc.total = w.Balance + w.Pack + w.Price + w.Latency + w.Locality + w.Freshness + w.Diversity + w.External + sc.preferred
@@ -109,7 +108,7 @@ func newScorer(r Request, s *Snapshot) *scorer {
 	return sc
 }
 
-// cheapest finds the lowest price in a currency among the clusters that fit.
+// cheapest returns the lowest price in a currency among the clusters that fit.
 func cheapest(currency string, t tariff, pages []*page, fits []set, current []candidate) (lowest int64) {
 	lowest = math.MaxInt64
 	for i, p := range pages {
@@ -125,8 +124,8 @@ func cheapest(currency string, t tariff, pages []*page, fits []set, current []ca
 	return lowest
 }
 
-// cost of the request on a cluster in billionths per hour, and the most there is where it has
-// no price in the currency in which prices are compared.
+// cost returns the price of the request on a cluster in billionths per hour, or the largest
+// number if it has no price in the currency in which prices are compared.
 func (sc *scorer) cost(at spot) int64 {
 	currency := sc.currency()
 	switch {
@@ -138,14 +137,14 @@ func (sc *scorer) cost(at spot) int64 {
 	return sc.tariff.nanoPerHour(at.page, at.row)
 }
 
-// priced tells whether a cluster has a price list in a currency.
+// priced reports whether a cluster has a price list in a currency.
 func (p *page) priced(currency string, row int) bool {
 	rows := p.currency[currency]
 	return rows.has(row)
 }
 
-// commonCurrency is the currency of most clusters that fit, the alphabetically
-// first of several.
+// commonCurrency returns the currency of most clusters that fit; of several, the alphabetically
+// first.
 func commonCurrency(pages []*page, fits []set, current []candidate) string {
 	count := map[string]int{}
 	for _, c := range current {
@@ -167,7 +166,7 @@ func commonCurrency(pages []*page, fits []set, current []candidate) string {
 	return common
 }
 
-// score is the weighted mean of the scorers, divided by one more than the number of
+// score returns the weighted mean of the scorers, divided by one more than the number of
 // PreferNoSchedule taints that are not tolerated.
 func (sc *scorer) score(at spot) int32 {
 	w := &sc.weights
@@ -209,7 +208,7 @@ func (sc *scorer) score(at spot) int32 {
 	return mean
 }
 
-// weighs is what each scorer weighs.
+// weighs returns the weight of each scorer.
 func (sc *scorer) weighs() Scores {
 	w := &sc.weights
 	return Scores{
@@ -218,7 +217,7 @@ func (sc *scorer) weighs() Scores {
 	}
 }
 
-// components are all scorers, whether they weigh anything or not.
+// components returns the results of all scorers, including those without a weight.
 func (sc *scorer) components(at spot) Scores {
 	balance := sc.balance(at)
 	return Scores{
@@ -227,8 +226,8 @@ func (sc *scorer) components(at spot) Scores {
 	}
 }
 
-// enter works out the scores of a page's rows, the balances one column after the other,
-// which is several times faster than one row after the other.
+// enter computes the scores of a page's rows, the balances one column after the other, which is
+// several times faster than one row after the other.
 func (sc *scorer) enter(p *page, rows set) {
 	if rows == (set{}) {
 		return
@@ -238,7 +237,7 @@ func (sc *scorer) enter(p *page, rows set) {
 		sc.enterBalances(p, rows)
 	}
 	if sc.balanceOnly && rows.and(p.avoided) == (set{}) {
-		sc.scores = sc.balances // all rows cost less than to pick some
+		sc.scores = sc.balances // all rows cost less than selecting some
 		return
 	}
 	for row := range rows.rows() {
@@ -297,7 +296,7 @@ func (sc *scorer) price(at spot) int32 {
 	return int32(percent(sc.cheapest(), price)) //nolint:gosec // at most 100
 }
 
-// preference weighs the preferences that the cluster satisfies against all.
+// preference returns the weight of the preferences that the cluster meets, as a share of all.
 func (sc *scorer) preference(at spot) int32 {
 	if sc.preferred == 0 {
 		return 0
@@ -319,7 +318,7 @@ func (sc *scorer) preference(at spot) int32 {
 	return 100 * satisfied / sc.preferred
 }
 
-// freshness of the claims about a cluster.
+// freshness returns the score for the validity of the claims about a cluster.
 func (sc *scorer) freshness(at spot) int32 {
 	const month = 30 * 24 * time.Hour
 	c := at.cluster()
@@ -335,7 +334,7 @@ func (sc *scorer) freshness(at spot) int32 {
 	}
 }
 
-// diversity of the consumer's instances over regions.
+// diversity returns the score for spreading the consumer's instances over regions.
 func (sc *scorer) diversity(at spot) int32 {
 	if sc.crowd == nil {
 		return 0
@@ -343,10 +342,10 @@ func (sc *scorer) diversity(at spot) int32 {
 	return 100 / (1 + sc.crowd[at.cluster().Labels[v1alpha1.LabelRegion]])
 }
 
-// outside is the external score.
+// outside returns the external score.
 func (sc *scorer) outside(at spot) int32 { return min(max(sc.external[at.cluster().Name], 0), 100) }
 
-// nearness is the score of the latency.
+// nearness returns the score of the latency.
 func (sc *scorer) nearness(at spot) int32 {
 	measured, known := latencyOf(at.cluster(), sc.latency, sc.now)
 	if !known {
@@ -367,7 +366,7 @@ func (sc *scorer) disliked(at spot) int32 {
 	return n
 }
 
-// percent is 100·part/whole rounded down, from 0 to 100.
+// percent returns 100·part/whole rounded down, from 0 to 100.
 func percent(part, whole int64) int64 {
 	switch {
 	case part <= 0 || whole <= 0:

@@ -2,9 +2,9 @@ package placement
 
 import "sync"
 
-// scratch is memory that an evaluation works in, and that the next one can have. Half of
-// what a decision would otherwise leave to the garbage collector is this; the collector's
-// work is what the slowest decisions wait for.
+// scratch is working memory of an evaluation, reused by the next one. It is half of the garbage
+// that a decision would otherwise create, and garbage collection is what makes the slowest
+// decisions slow.
 type scratch struct {
 	sets       []set
 	candidates []candidate
@@ -12,8 +12,8 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return &scratch{} }}
 
-// take cuts n zero values off a buffer; one that is too short is replaced by another twice
-// as long, what was cut off before stays valid.
+// take returns n zero values from a buffer. A buffer that is too short is replaced by a new one
+// of twice the length; slices taken before stay valid.
 func take[T any](buffer *[]T, n int) []T {
 	if cap(*buffer)-len(*buffer) < n {
 		*buffer = make([]T, 0, max(2*cap(*buffer), n, 64))
@@ -25,8 +25,8 @@ func take[T any](buffer *[]T, n int) []T {
 	return cut
 }
 
-// release gives the evaluation's memory to the next one. Nothing of the evaluation may be
-// used afterwards.
+// release returns the evaluation's memory for reuse. Nothing of the evaluation may be used
+// afterwards.
 func (e *evaluation) release() {
 	e.scratch.sets, e.scratch.candidates = e.scratch.sets[:0], e.scratch.candidates[:0]
 	scratches.Put(e.scratch)

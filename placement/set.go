@@ -11,7 +11,7 @@ const pageRows = 256
 // set is a set of rows of a page.
 type set [pageRows / 64]uint64
 
-// rowsBelow is the set of the first n rows.
+// rowsBelow returns the set of the first n rows.
 func rowsBelow(n int) set {
 	var s set
 	for row := range n {

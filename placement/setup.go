@@ -26,48 +26,49 @@ import (
 	"github.com/sluice-dev/sluice/internal/requeue"
 )
 
-// Options of placement's controllers. Namespace, HubID, Catalog, Connections and
-// Drivers are needed; the zero value of everything else works.
+// Options of placement's controllers. Namespace, HubID, Catalog, Connections and Drivers are
+// required; the zero value of everything else works.
 type Options struct {
 	// Namespace of the hub that holds Sluice's resources.
 	Namespace string
-	// HubID labels what this hub owns on member clusters.
+	// HubID labels the objects of this hub on member clusters.
 	HubID string
 	// Catalog that knows the instances' plans.
 	Catalog *catalog.Catalog
 	// Connections to the member clusters.
 	Connections *member.Connections
-	// Drivers by the name that MemberCluster.spec.driver gives them.
+	// Drivers by their name in MemberCluster.spec.driver.
 	Drivers map[string]Driver
-	// Rules that Sluice must hold on a member cluster before anything is placed there, by
-	// the cluster's driver; none are checked where none are given.
+	// Rules are the rights that Sluice needs on a member cluster before anything is placed
+	// there, by the cluster's driver; for a driver without rules nothing is checked.
 	Rules map[string][]rbacv1.PolicyRule
 	// JoinedRules are those on clusters that have joined by invitation.
 	JoinedRules []rbacv1.PolicyRule
-	// Leadership of this replica among several. Nil says that no other replica ever writes to
-	// the hub, so that what the cache has read when it starts is all there is.
+	// Leadership of this replica among several. Nil means that no other replica ever writes to
+	// the hub, so that the cache is complete when it has started.
 	Leadership Leadership
 	// Inventory to fill; nil means a new one.
 	Inventory *Inventory
 	// ProbeEvery is the time between two probes of a member cluster; zero means 10 s.
 	ProbeEvery time.Duration
-	// Probed is told what each probe found; nil tells nobody. It must not block.
+	// Probed is called with the result of each probe; may be nil. It must not block.
 	Probed func(cluster string, at time.Time, latency time.Duration, err error)
 	// ProbeTimeout bounds one probe; zero means 5 s.
 	ProbeTimeout time.Duration
-	// ObserveEvery is the time between two looks at a delivered instance; zero means 5 min.
+	// ObserveEvery is the time between two checks of a delivered instance; zero means 5 min.
 	ObserveEvery time.Duration
-	// Workers is the number of instances worked on at once on one member cluster; zero means
-	// 32. There are four times as many in all, so that clusters that hang keep nobody waiting.
+	// Workers is the number of instances processed at once on one member cluster; zero means
+	// 32. There are four times as many in total, so that hanging clusters do not block the
+	// others.
 	Workers int
 	// MovesAtOnce is the number of instances that move to other clusters at the same time;
 	// zero means 10.
 	MovesAtOnce int
-	// Scorer outside Sluice; nil means that there is none.
+	// Scorer outside Sluice; may be nil.
 	Scorer *ExternalScorer
 	// Join registers Sluice on the cluster that was made for an instance on a management
-	// cluster, and returns the access for that member cluster; it is
-	// idempotent. Nil means that no clusters are made for what fits nowhere.
+	// cluster, and returns the access of that member cluster; it is idempotent. Nil means that
+	// no clusters are made for requests that fit nowhere.
 	Join func(ctx context.Context, management, instance string, member *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error)
 	// Clock; nil means the real one.
 	Clock clock.PassiveClock
@@ -76,9 +77,8 @@ type Options struct {
 // DefaultProbeEvery is the time between two probes of a member cluster.
 const DefaultProbeEvery = 10 * time.Second
 
-// fieldInstanceName is the field of a ServiceBinding by which the manager's cache
-// indexes them. SetupWithManager registers that index, for every user of the
-// manager's cache.
+// fieldInstanceName is the field by which the manager's cache indexes ServiceBindings.
+// SetupWithManager registers that index, for every user of the manager's cache.
 const fieldInstanceName = "spec.instanceName"
 
 // SetupWithManager registers the controllers of MemberClusters and ServiceInstances,
@@ -137,7 +137,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 	return nil
 }
 
-// rulesOn are the rules that Sluice must hold on a member cluster.
+// rulesOn returns the rights that Sluice needs on a member cluster.
 func (o Options) rulesOn(cluster *v1alpha1.MemberCluster) []rbacv1.PolicyRule {
 	if joined(cluster) {
 		return o.JoinedRules
@@ -145,12 +145,12 @@ func (o Options) rulesOn(cluster *v1alpha1.MemberCluster) []rbacv1.PolicyRule {
 	return o.Rules[driverOf(cluster)]
 }
 
-// joined tells whether a member cluster has joined by invitation: Sluice may only look there.
+// joined reports whether a member cluster has joined by invitation: Sluice may only read there.
 func joined(cluster *v1alpha1.MemberCluster) bool {
 	return cluster.Spec.Liqo != nil && cluster.Spec.Liqo.Joined != nil
 }
 
-// complete fills in what the zero values stand for.
+// complete replaces zero values by their defaults.
 func (o Options) complete() Options {
 	if o.Inventory == nil {
 		o.Inventory = NewInventory()
@@ -189,9 +189,9 @@ func indexBindings(mgr ctrl.Manager) error {
 		})
 }
 
-// setup registers the controller. An instance is looked at when its spec, its
-// deletion or its request to be observed changes, when one of its bindings is gone,
-// and when the inventory wakes it; our own status writes are no news.
+// setup registers the controller. A pass over an instance is triggered when its spec, its
+// deletion or AnnotationObserve changes, when one of its bindings is gone, and when the
+// inventory wakes it. Sluice's own status writes trigger nothing.
 func (r *instanceReconciler) setup(mgr ctrl.Manager, o Options) error {
 	changed := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 	unbound := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []ctrl.Request {
@@ -220,7 +220,7 @@ func (r *instanceReconciler) setup(mgr ctrl.Manager, o Options) error {
 		Complete(requeue.OnConflict(r))
 }
 
-// gone lets only the events pass that say that an object is no more.
+// gone passes only the events of deleted objects.
 func gone() predicate.Funcs {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
@@ -229,7 +229,7 @@ func gone() predicate.Funcs {
 	}
 }
 
-// backOff retries after errors at once, then ever later, up to half a minute.
+// backOff retries after errors at once, then with growing delays up to half a minute.
 func backOff() workqueue.TypedRateLimiter[ctrl.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](20*time.Millisecond, 30*time.Second)
 }

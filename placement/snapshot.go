@@ -10,18 +10,17 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Snapshot is the inventory at one instant. It never changes and may be read from
-// many goroutines.
+// Snapshot is the inventory at one instant. It never changes, and is safe for concurrent use.
 //
-// Clusters are kept in the order of their names, 256 to a page, and each page by
-// column, because a placement reads three numbers of every cluster and all of very
-// few: that scan is several times faster over columns than over the objects of the
-// store of record. A change copies one page.
+// Clusters are kept in the order of their names, 256 to a page, and each page by column. A
+// placement reads three numbers of every cluster and all fields of very few: that scan is
+// several times faster over columns than over the objects of the store of record. A change
+// copies one page.
 type Snapshot struct {
 	pages []*page
 	// columns numbers the resources that any cluster has.
 	columns map[corev1.ResourceName]int
-	// store answers what is reserved by whom, as of the same instant.
+	// store has the reservations and their holders, at the same instant.
 	store    *memdb.Txn
 	policies Policies
 	// preemptions by the instance for which room is being made.
@@ -40,35 +39,35 @@ type page struct {
 
 // column holds one resource of a page's clusters, by row.
 type column struct {
-	size  []int64 // what is sold: allocatable, or more where it is oversubscribed
+	size  []int64 // what is sold: allocatable, or more if oversubscribed
 	free  []int64 // size − foreign use − reserved; negative when a cluster has shrunk
 	price []int64 // of one unit of the price list, in billionths per hour
 }
 
-// traits say which rows of a page have what is not a number.
+// traits are the sets of rows of a page with properties that are not numbers.
 type traits struct {
 	all      set
 	managing set // makes clusters, and runs no workloads
-	owned    set // a consumer's own
+	owned    set // belongs to a consumer
 	peering  set // takes part in peerings
-	joined   set // by invitation, and so not otherwise reached
+	joined   set // by invitation, and so not reachable otherwise
 	ready    set
 	verified set
 	cordoned set
-	unproven set // must prove what it is, and has not
+	unproven set // has to prove an offering, and has not
 	avoided  set // has a PreferNoSchedule taint
 	label    map[labelValue]set
 	labelled map[string]set
 	classes  map[string]set
 	currency map[string]set
-	taints   []taintedRows // but for PreferNoSchedule
+	taints   []taintedRows // except PreferNoSchedule
 	claims   map[string][]claimedRows
 	hash     [pageRows]uint64 // of the name, which breaks ties
-	// groupings of the rows by labels, worked out when first asked for.
+	// groupings of the rows by labels, computed on first use.
 	groupings sync.Map
 }
 
-// left is what is free of the resource, or would be if there were nothing on the clusters.
+// left returns what is free of the resource, or what would be if nothing were on the clusters.
 func (c column) left(empty bool) []int64 {
 	if empty {
 		return c.size
@@ -83,7 +82,7 @@ type taintedRows struct {
 	rows  set
 }
 
-// newPage lays clusters out by column; reserved is what is reserved on each, by name.
+// newPage arranges clusters by column; reserved is the reservations on each, by name.
 func newPage(clusters []*Cluster, columns map[corev1.ResourceName]int, reserved map[string]Resources) *page {
 	p := &page{clusters: clusters, columns: make([]column, len(columns)), traits: newTraits(clusters)}
 	for i := range p.columns {
@@ -104,7 +103,7 @@ func (p *page) fill(row int, c *Cluster, columns map[corev1.ResourceName]int, re
 	}
 }
 
-// with is a copy of the page that has another version of one row's cluster.
+// with returns a copy of the page with another version of one row's cluster.
 func (p *page) with(row int, c *Cluster, columns map[corev1.ResourceName]int, reserved Resources) *page {
 	changed := &page{clusters: append([]*Cluster(nil), p.clusters...), columns: make([]column, len(columns)), traits: p.traits}
 	changed.clusters[row] = c
@@ -121,14 +120,14 @@ func (p *page) with(row int, c *Cluster, columns map[corev1.ResourceName]int, re
 	return changed
 }
 
-// withReserved is a copy of the page on which more is reserved on one row.
+// withReserved returns a copy of the page with more reservations on one row.
 func (p *page) withReserved(row int, more Resources, columns map[corev1.ResourceName]int) *page {
 	changed := *p
 	changed.columns = append([]column(nil), p.columns...)
 	for name, amount := range more {
 		i, known := columns[name]
 		if !known || i >= len(changed.columns) || amount == 0 {
-			continue // no cluster of the page has any, for instance persistent storage
+			continue // no cluster of the page has this resource, for instance persistent storage
 		}
 		free := append([]int64(nil), changed.columns[i].free...)
 		free[row] -= amount
@@ -143,8 +142,8 @@ var nothing = func() column {
 	return column{zeros, zeros, zeros}
 }()
 
-// column returns a column by number; resources that came after the page was laid
-// out, and the number −1, are columns of zeros.
+// column returns a column by number. Resources that were added after the page was made, and the
+// number −1, are columns of zeros.
 func (p *page) column(i int) column {
 	if i < 0 || i >= len(p.columns) {
 		zeros := nothing.size[:len(p.clusters)]
@@ -228,7 +227,7 @@ func (t *traits) addTaint(taint corev1.Taint, row int) {
 	t.taints = append(t.taints, tainted)
 }
 
-// Len is the number of clusters.
+// Len returns the number of clusters.
 func (s *Snapshot) Len() int {
 	n := 0
 	for _, p := range s.pages {
@@ -237,7 +236,7 @@ func (s *Snapshot) Len() int {
 	return n
 }
 
-// Outage tells whether more than half of the clusters do not answer.
+// Outage reports whether more than half of the clusters do not answer.
 func (s *Snapshot) Outage() bool {
 	answering := 0
 	for _, p := range s.pages {
@@ -254,7 +253,7 @@ func (s *Snapshot) Cluster(name string) *Cluster {
 	return nil
 }
 
-// Free is what a cluster has left of a resource after foreign use and reservations.
+// Free returns what a cluster has left of a resource after foreign use and reservations.
 func (s *Snapshot) Free(cluster string, name corev1.ResourceName) int64 {
 	at, found := s.find(cluster)
 	if !found {
@@ -263,7 +262,7 @@ func (s *Snapshot) Free(cluster string, name corev1.ResourceName) int64 {
 	return at.page.column(s.columnOf(name)).free[at.row]
 }
 
-// Reserved is what an instance has reserved on a cluster.
+// Reserved returns an instance's reservations on a cluster.
 func (s *Snapshot) Reserved(instance, cluster string) Resources {
 	if held := row[Reservation](s.store, tableReservation, instance, cluster); held != nil {
 		return held.Resources
@@ -271,7 +270,7 @@ func (s *Snapshot) Reserved(instance, cluster string) Resources {
 	return nil
 }
 
-// Reservations are all that is reserved on a cluster, by instance.
+// Reservations returns all reservations on a cluster, by instance.
 func (s *Snapshot) Reservations(cluster string) []*Reservation {
 	return rows[Reservation](s.store, tableReservation, indexCluster, cluster)
 }
@@ -307,7 +306,7 @@ func (p *page) find(name string) (row int, found bool) {
 	return row, row < len(p.clusters) && p.clusters[row].Name == name
 }
 
-// columnOf is the number of a resource's column, or −1 if no cluster has any.
+// columnOf returns the number of a resource's column, or −1 if no cluster has any.
 func (s *Snapshot) columnOf(name corev1.ResourceName) int {
 	if i, known := s.columns[name]; known {
 		return i
@@ -315,20 +314,20 @@ func (s *Snapshot) columnOf(name corev1.ResourceName) int {
 	return -1
 }
 
-// ClustersIn are the clusters of a region, by name.
+// ClustersIn returns the clusters of a region, by name.
 func (s *Snapshot) ClustersIn(region string) []*Cluster {
 	return rows[Cluster](s.store, tableCluster, indexRegion, region)
 }
 
-// ClustersOf are the clusters that a provider runs, by name.
+// ClustersOf returns the clusters that a provider runs, by name.
 func (s *Snapshot) ClustersOf(provider string) []*Cluster {
 	return rows[Cluster](s.store, tableCluster, indexProvider, provider)
 }
 
-// ReadyClusters are those whose API server answers, by name.
+// ReadyClusters returns those whose API server answers, by name.
 func (s *Snapshot) ReadyClusters() []*Cluster {
 	return rows[Cluster](s.store, tableCluster, indexReady, true)
 }
 
-// Clusters are all clusters, by name.
+// Clusters returns all clusters, by name.
 func (s *Snapshot) Clusters() []*Cluster { return rows[Cluster](s.store, tableCluster, indexID) }

@@ -11,15 +11,16 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Spread says how chosen clusters lie over groups (v1alpha1.Spread).
+// Spread is how chosen clusters are distributed over groups (v1alpha1.Spread).
 type Spread struct {
-	// By are the labels by whose values clusters are grouped.
+	// By are the labels that group clusters by their values.
 	By []string
-	// Groups is how many; zero means as many as there are clusters asked for.
+	// Groups is the number of groups; zero means as many as there are requested clusters.
 	Groups int
-	// Each asks for one cluster in every group instead.
+	// Each requests one cluster in every group instead.
 	Each bool
-	// MaxSkew is by how many the numbers of clusters in two chosen groups may differ; zero means 1.
+	// MaxSkew is the largest difference between the numbers of clusters in two chosen groups; zero
+	// means 1.
 	MaxSkew int
 }
 
@@ -33,21 +34,21 @@ func spreadOf(from *v1alpha1.Spread) (*Spread, error) {
 	return &Spread{By: from.By, Groups: int(from.Groups), Each: from.Each, MaxSkew: int(from.MaxSkew)}, nil
 }
 
-// String names the labels, for instance "provider and region".
+// String returns the labels, for instance "provider and region".
 func (s *Spread) String() string { return strings.Join(s.By, " and ") }
 
-// mostGroups bounds what Spread.Each may come to.
+// mostGroups limits the number of groups of Spread.Each.
 const mostGroups = 64
 
-// grouping says which group each row of a page is in.
+// grouping is the group of each row of a page.
 type grouping struct {
 	names []string
-	// of is the number of a row's group, or −1 where the cluster lacks a label.
+	// of is the number of a row's group, or −1 if the cluster lacks a label.
 	of [pageRows]int16
 }
 
-// groups of a page's clusters by labels. They are worked out once for a page's traits
-// and kept with them.
+// groups returns the groups of a page's clusters by labels. They are computed once for a page's
+// traits and kept with them.
 func (p *page) groups(by []string) *grouping {
 	key := strings.Join(by, "\x00")
 	if known, ok := p.groupings.Load(key); ok {
@@ -73,7 +74,7 @@ func (p *page) groups(by []string) *grouping {
 	return g
 }
 
-// ungrouped refuses clusters that lack a label by which the request is spread.
+// ungrouped rejects clusters that lack a label that the request is spread by.
 func ungrouped(spread *Spread) filter {
 	return filter{reason: ReasonNoGroup, shape: true,
 		rejects: func(p *page, among set) set {
@@ -94,14 +95,14 @@ func ungrouped(spread *Spread) filter {
 	}
 }
 
-// group is the candidates that share the labels of a spread, best first.
+// group is the candidates with the same values of a spread's labels, best first.
 type group struct {
 	name       string
 	candidates []candidate
 	tie        uint64
 }
 
-// worth is the sum of the ranks of the group's n best.
+// worth returns the sum of the ranks of the group's n best.
 func (g *group) worth(n int) int64 {
 	var sum int64
 	for i := range g.candidates[:n] {
@@ -110,7 +111,7 @@ func (g *group) worth(n int) int64 {
 	return sum
 }
 
-// grouped are the candidates by group, at most limit in each.
+// grouped returns the candidates by group, at most limit in each.
 func (e *evaluation) grouped(limit int, rank ranking) []*group {
 	known := map[string]*group{}
 	of := func(name string) *group {
@@ -149,20 +150,20 @@ func (e *evaluation) grouped(limit int, rank ranking) []*group {
 	}
 	maps.DeleteFunc(known, func(_ string, g *group) bool { return len(g.candidates) == 0 })
 	return slices.SortedFunc(maps.Values(known), func(a, b *group) int {
-		// Of groups that are worth the same, the first is taken: that of the cheaper, nearer cluster.
+		// Of groups with equal sums the first is taken: the one with the cheaper, nearer cluster.
 		x, y := &a.candidates[0], &b.candidates[0]
 		return cmp.Or(cmp.Compare(x.price, y.price), cmp.Compare(x.latency, y.latency), cmp.Compare(a.tie, b.tie), strings.Compare(a.name, b.name))
 	})
 }
 
-// spread chooses clusters over groups: as evenly as the groups allow, within the
-// skew, and so that the sum of ranks is the greatest there is.
+// spread chooses clusters over groups: as evenly as the groups allow, within the skew, and with
+// the greatest possible sum of ranks.
 //
-// For each least number m of clusters in a group, from the most even down, it solves
-// exactly by dynamic programming how many clusters, m to m+skew, each chosen group
-// gives. Only groups that are among the best for some number can be part of a best
-// solution (any other could be replaced by an unused one of those), so that the cost
-// does not grow with the number of groups beyond sorting them.
+// For each minimum number m of clusters in a group, from the most even down, it solves exactly
+// by dynamic programming how many clusters, m to m+skew, each chosen group contributes. Only
+// groups that are among the best for some number can be part of a best solution (any other
+// could be replaced by an unused one of those). So the cost does not grow with the number of
+// groups, except for sorting them.
 func spread(groups []*group, count, clusters, skew int) []candidate {
 	for least := clusters / count; least >= max(1, (clusters+count-1)/count-skew); least-- {
 		if chosen := spreadFrom(groups, count, clusters, least, least+skew); chosen != nil {
@@ -172,8 +173,8 @@ func spread(groups []*group, count, clusters, skew int) []candidate {
 	return nil
 }
 
-// spreadFrom is spread with least to most clusters in each chosen group; nil where
-// that cannot be.
+// spreadFrom is spread with least to most clusters in each chosen group; nil if that is
+// impossible.
 func spreadFrom(groups []*group, count, clusters, least, most int) []candidate {
 	groups = worthwhile(groups, count, least, most)
 	// best[i][j][k] is the greatest sum of ranks of j of the first i groups with k clusters.
@@ -222,8 +223,8 @@ func spreadFrom(groups []*group, count, clusters, least, most int) []candidate {
 	return chosen
 }
 
-// worthwhile are the groups of which a best solution can be made: for each number of
-// clusters, the count best. They stay in order.
+// worthwhile returns the groups that can be part of a best solution: for each number of
+// clusters, the count best. Their order is kept.
 func worthwhile(groups []*group, count, least, most int) []*group {
 	if len(groups) <= count {
 		return groups
@@ -239,8 +240,8 @@ func worthwhile(groups []*group, count, least, most int) []*group {
 	return slices.DeleteFunc(slices.Clone(groups), func(g *group) bool { return !kept[g] })
 }
 
-// everyGroup names the groups that the request's selector leaves, whether a cluster there
-// fits or not.
+// everyGroup returns the names of the groups that match the request's selector, whether a
+// cluster there fits or not.
 func everyGroup(by []string, pages []*page, filters []filter) map[string]bool {
 	names := map[string]bool{}
 	for _, p := range pages {
@@ -261,12 +262,12 @@ func everyGroup(by []string, pages []*page, filters []filter) map[string]bool {
 	return names
 }
 
-// every names the groups in each of which the request takes a cluster.
+// every returns the names of the groups in each of which the request needs a cluster.
 func (e *evaluation) every() map[string]bool {
 	return everyGroup(e.request.Spread.By, e.pages, e.filters)
 }
 
-// unspread says why the groups do not suffice.
+// unspread returns why the groups do not suffice.
 func (e *evaluation) unspread(groups []*group, count, clusters int) string {
 	if e.request.Spread.Each {
 		names := e.every()

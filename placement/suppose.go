@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Supposition is a change of one cluster that is only thought of.
+// Supposition is a hypothetical change of one cluster.
 type Supposition struct {
 	Cluster string
 	// State is lost (its API server does not answer), cordoned, or back (neither).
@@ -22,8 +22,8 @@ func ParseSupposition(text string) (Supposition, error) {
 	return Supposition{Cluster: words[1], State: words[3]}, nil
 }
 
-// Suppose returns the snapshot as it would be; this one stays as it is. What is
-// reserved on the cluster stays reserved. A cluster that is not there is an error.
+// Suppose returns the snapshot with the change; s itself stays as it is. Reservations on the
+// cluster stay reserved. A cluster that does not exist is an error.
 func (s *Snapshot) Suppose(that Supposition) (*Snapshot, error) {
 	at, found := s.find(that.Cluster)
 	if !found {
