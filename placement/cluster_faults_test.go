@@ -23,7 +23,7 @@ func (m *memberWorld) becomes(uid types.UID) {
 	m.must(err)
 }
 
-// within looks at the cluster until it is ready, or is not, for so many probes at most.
+// within probes the cluster at most that many times until it is ready, or is not.
 func (m *memberWorld) within(probes int, ready bool, says string) {
 	m.Helper()
 	var mc *v1alpha1.MemberCluster

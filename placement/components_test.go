@@ -125,7 +125,7 @@ func judge(r Request, s *Snapshot, combination []string) (score int64, holds boo
 	return score, true
 }
 
-// bruteForce is the best score of all combinations that hold, −1 where none does.
+// bruteForce returns the best score of all valid combinations, −1 if there is none.
 func bruteForce(r Request, s *Snapshot) int64 {
 	best := int64(-1)
 	var names []string
@@ -150,8 +150,8 @@ func bruteForce(r Request, s *Snapshot) int64 {
 	return best
 }
 
-// Components stay where they are when the plan grows, and what has to leave a cluster
-// takes only its own components along.
+// Components stay where they are when the plan grows. Only the components on a cluster that has
+// to be left move.
 func TestComponentsStay(t *testing.T) {
 	clusters := []*Cluster{
 		{Name: "a", Ready: true, AccessVerified: true, Allocatable: Resources{"cpu": 8000}},

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// forOperators is what no consumer may read: clusters, what is free on them, addresses.
+// forOperators matches what no consumer may read: clusters, their free capacity, addresses.
 var forOperators = regexp.MustCompile(`eu-1|eu-2|https?://|\d+\.\d+\.\d+|\d+ (cpu|memory)|free of`)
 
 // TestConsumersReadWhatTheyCanActOn, and nothing that is for operators, whatever went wrong.

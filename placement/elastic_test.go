@@ -24,7 +24,7 @@ func clusterCatalog(t *testing.T) *catalog.Snapshot {
 	return growingCatalog(t, 0)
 }
 
-// growingCatalog sells them with as many as so many workers.
+// growingCatalog sells clusters that may grow to the given number of workers.
 func growingCatalog(t *testing.T, max int32) *catalog.Snapshot {
 	t.Helper()
 	spec := v1alpha1.ServiceOfferingSpec{ID: "service-clusters", Name: "clusters", Description: "Clusters.", Bindable: true, PlanUpdateable: true}
@@ -215,7 +215,7 @@ func (w *elasticWorld) look() {
 	}
 }
 
-// park has an instance wait for so many cores.
+// park makes an instance wait for the given number of cores.
 func (w *elasticWorld) park(id string, cores int64) Request {
 	r := Request{ID: id, Resources: Resources{"cpu": cores * 1000}}
 	if _, err := w.inventory.Place(r); err == nil {
@@ -231,7 +231,7 @@ func (w *elasticWorld) orders() []v1alpha1.ServiceInstance {
 	return list.Items
 }
 
-// deliver is what the instances' controller does, as far as the hub sees it.
+// deliver does the instance controller's part, as far as the hub shows it.
 func (w *elasticWorld) deliver(order *v1alpha1.ServiceInstance) {
 	w.Helper()
 	order.Status.Operation = &v1alpha1.Operation{Type: v1alpha1.OperationProvision, State: v1alpha1.StateSucceeded, StartedAt: metav1.Now()}
@@ -243,7 +243,7 @@ func (w *elasticWorld) deliver(order *v1alpha1.ServiceInstance) {
 	w.must(w.hub.Status().Update(w.Context(), order))
 }
 
-// ready is what the clusters' controller does for a member cluster.
+// ready does the cluster controller's part for a member cluster.
 func (w *elasticWorld) ready(name string, has string) {
 	w.Helper()
 	mc := &v1alpha1.MemberCluster{}

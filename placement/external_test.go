@@ -103,8 +103,8 @@ func TestAScorerThatFailsIsLeftAloneForAWhileAndCountsForNothing(t *testing.T) {
 	}
 }
 
-// The scorer knows who asks, by a token that may be replaced while Sluice runs, and Sluice
-// knows whom it asks, by the scorer's certificate.
+// The scorer authenticates Sluice by a token, which may be replaced while Sluice runs. Sluice
+// authenticates the scorer by its certificate.
 func TestAScorerAndSluiceKnowEachOther(t *testing.T) {
 	var authorization atomic.Value
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -93,9 +93,9 @@ func (w *world) newReconciler() *instanceReconciler {
 
 func hubConfig(w *world) *rest.Config { return hubtest.Start(w).Config }
 
-// testCatalog sells 2, 4 and 8 cores, on one cluster or more, of the priority classes
-// bronze, silver and gold, which count where a policy declares them; and 4 cores to whoever
-// waits for anything.
+// testCatalog sells 2, 4 and 8 cores, on one cluster or more, in the priority classes bronze,
+// silver and gold, which count if a policy declares them; and 4 cores with a plan that waits
+// for anything.
 func testCatalog(t *testing.T, edits ...func(*v1alpha1.ResourcesPlan)) *catalog.Snapshot {
 	t.Helper()
 	spec := v1alpha1.ServiceOfferingSpec{ID: "service-compute", Name: "compute", Description: "Cores.", Bindable: true, PlanUpdateable: true}

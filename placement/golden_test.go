@@ -151,7 +151,7 @@ type clusterRow struct {
 	Latencies        []v1alpha1.MeasuredLatency `json:"latencies"`
 	Oversubscription corev1.ResourceList        `json:"oversubscription"`
 	Sell             *v1alpha1.Sale             `json:"sell"`
-	// Claims that the provider has proven; Unproven is what it has not.
+	// Claims that the provider has proven; Unproven is what it has not proven.
 	Claims   []v1alpha1.Claim `json:"claims"`
 	Unproven string           `json:"unproven"`
 	// Liqo and Consumers as in the spec; either makes it a cluster with the driver liqo.

@@ -93,11 +93,11 @@ type history struct {
 	made     int
 	// shrunk clusters had more reserved than they have left.
 	shrunk map[string]bool
-	// preempts says whom the classes displace; empty where none are declared.
+	// preempts is which instances the classes displace; empty if no class is declared.
 	preempts v1alpha1.Preempts
 	// victims that room was made without, at any time.
 	victims map[string]bool
-	// counted is what an instance's status has sold.
+	// counted returns what an instance's status has sold.
 	counted func(*v1alpha1.ServiceInstance) map[string]Resources
 	// plans and parameters that instances are ordered with.
 	ordered, parameters []string
@@ -323,7 +323,7 @@ func (h *history) change(name string, change func(*v1alpha1.MemberCluster)) {
 	}
 }
 
-// tell writes down how everything is, for whoever reads a history that failed.
+// tell prints the state, for debugging a failed history.
 func (h *history) tell() {
 	for _, i := range h.instances() {
 		on := func(d *v1alpha1.Decision) string {
@@ -384,7 +384,7 @@ func (h *history) audit() {
 	}
 }
 
-// auditPreemptions checks that nobody is displaced who may not be.
+// auditPreemptions checks that only instances that may be displaced are.
 func (h *history) auditPreemptions(known map[string]*v1alpha1.ServiceInstance) {
 	for name, instance := range known {
 		p := instance.Status.Preemption

@@ -18,9 +18,9 @@ func Hopeless(r Request, s *Snapshot) bool {
 	return err != nil
 }
 
-// hopelessHere reports whether repeating an update is in vain that was refused on the clusters
-// where the instance has to stay: even if they answered and had nothing else on them, the
-// update would not fit.
+// hopelessHere reports whether it is in vain to repeat an update that was refused on the
+// clusters where the instance has to stay: even if they answered and had nothing else on them,
+// the update would not fit.
 func hopelessHere(r Request, s *Snapshot) bool {
 	if r.WaitFor == v1alpha1.WaitForAnything {
 		return false

@@ -9,8 +9,9 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// What nothing but somebody's change could place is told from what may be placed when
-// capacity becomes free, clusters answer again or take new placements.
+// Requests that can be placed only after a change by an operator are distinguished from those
+// that can be placed when capacity becomes free, or clusters answer again or take new
+// placements.
 func TestHopeless(t *testing.T) {
 	cores := func(n int64) Resources { return Resources{corev1.ResourceCPU: n * 1000} }
 	in := func(region string) func(*Request) {

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// contested is a world of one full cluster with three bronze instances of two cores, and a
-// gold one that wants eight and is the first to be looked at.
+// contested is a world with one full cluster of three bronze instances with two cores each, and
+// a gold instance that wants eight and is reconciled first.
 func contested(t *testing.T, preempts v1alpha1.Preempts) *world {
 	w := newWorld(t)
 	w.must(w.hub.Create(w.Context(), classesPolicy(w.namespace, preempts)))

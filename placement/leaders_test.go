@@ -87,7 +87,7 @@ func (h *leaders) takeOver() {
 	h.reconciler, h.inventory = r.reconciler, r.reconciler.inventory
 }
 
-// order is a provision that nobody has looked at yet.
+// order provisions an instance that has not been reconciled yet.
 func (h *leaders) order() {
 	reconciler := h.reconciler
 	defer func() { h.reconciler = reconciler }()
@@ -101,7 +101,7 @@ func (failingReader) List(context.Context, client.ObjectList, ...client.ListOpti
 	return errors.New("fake: not now")
 }
 
-// step starts a pass of one replica, or resumes the one in hand, for some of its reads and
+// step starts a pass of one replica, or resumes the current one, for some of its reads and
 // writes or until it ends.
 func (h *leaders) step() {
 	r := rapid.SampledFrom(h.replicas).Draw(h.T, "replica")
@@ -138,9 +138,9 @@ func (h *leaders) drain() {
 	}
 }
 
-// counts is what an instance's status has sold: not what a leader of another term decided
-// and nobody delivered, be it the decision in hand or one that was made again since, whose
-// clusters the instance leaves without ever having been there.
+// counts returns what an instance's status has sold. It leaves out an undelivered decision of
+// another term, whether it is the current one or was replaced since: the instance leaves its
+// clusters without ever having been there.
 func (h *leaders) counts(instance *v1alpha1.ServiceInstance) map[string]Resources {
 	status := instance.Status.DeepCopy()
 	if d := status.Decision; d != nil && d.Term != h.holder().term {
@@ -172,8 +172,8 @@ type replica struct {
 	*leaders
 	term       string
 	reconciler *instanceReconciler
-	// resume lets the pass in hand go on, and parked says that it has stopped or, with
-	// false, ended; nil without one.
+	// resume lets the current pass continue. parked reports that it has stopped or, with false,
+	// ended. Both are nil without a pass.
 	resume chan bool
 	parked chan bool
 	dead   bool
@@ -209,7 +209,7 @@ func (r *replica) begin(instance string) {
 	<-r.parked
 }
 
-// run lets the pass in hand go on for some reads and writes.
+// run lets the current pass continue for some reads and writes.
 func (r *replica) run(steps int) {
 	for range steps {
 		r.resume <- true
@@ -230,8 +230,8 @@ func (r *replica) end() {
 	}
 }
 
-// park stops the pass in hand until the replica is scheduled again; false means that it has
-// been killed instead. Passes of the history itself do not stop.
+// park stops the current pass until the replica is scheduled again; false means that it was
+// killed instead. Passes of the history itself do not stop.
 func (r *replica) park() bool {
 	if r.dead || r.resume == nil {
 		return !r.dead

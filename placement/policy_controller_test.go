@@ -24,7 +24,7 @@ func (w *world) policy(name string, spec v1alpha1.PlacementPolicySpec) {
 	w.must(w.hub.Create(w.Context(), &v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Spec: spec}))
 }
 
-// inForce tells whether the status of a policy says that it is.
+// inForce reports whether a policy is in force by its status.
 func (w *world) inForce(name string) bool {
 	w.Helper()
 	policy := &v1alpha1.PlacementPolicy{}

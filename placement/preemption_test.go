@@ -133,7 +133,8 @@ func TestPreemptTakesTheLeastThatMayBeTaken(t *testing.T) {
 	})
 }
 
-// BenchmarkPreempt looks for room in a fleet that is full of what may be displaced.
+// BenchmarkPreempt searches for room in a fleet that is full of instances that may be
+// displaced.
 func BenchmarkPreempt(b *testing.B) {
 	for _, n := range []int{100, 10000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Whatever was reserved before or after a quota came into force, and however often:
-// nobody holds more than the quota, and everybody may hold all of it.
+// Whatever was reserved before or after a quota came into force, and however often: no consumer
+// holds more than the quota, and each may hold all of it.
 func TestAQuotaBindsHoweverItCameIntoForce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const limit = 10

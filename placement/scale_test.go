@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// fillInventory reserves for so many instances, as recovery does.
+// fillInventory reserves for the given number of instances, as recovery does.
 func fillInventory(inventory *Inventory, clusters, instances int) {
 	var page []Holding
 	for i := range instances {
@@ -31,8 +31,8 @@ func fillInventory(inventory *Inventory, clusters, instances int) {
 	inventory.Snapshot()
 }
 
-// BenchmarkFill is what recovery costs beside reading the hub, and what the inventory
-// weighs afterwards.
+// BenchmarkFill measures recovery without reading the hub, and the memory of the inventory
+// afterwards.
 func BenchmarkFill(b *testing.B) {
 	for _, size := range []struct{ clusters, instances int }{{100, 1000}, {1000, 10000}, {10000, 100000}} {
 		b.Run(fmt.Sprintf("%d_clusters_%d_instances", size.clusters, size.instances), func(b *testing.B) {

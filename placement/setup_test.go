@@ -62,8 +62,8 @@ func (w *world) manage(alone bool) {
 	})
 }
 
-// What was reserved before a restart is reserved after it, whether the hub is read live or,
-// where nobody else writes to it, from the cache.
+// What was reserved before a restart is reserved after it, whether the hub is read live or, if
+// nothing else writes to it, from the cache.
 func TestRecovery(t *testing.T) {
 	for name, alone := range map[string]bool{"one of several replicas": false, "alone": true} {
 		t.Run(name, func(t *testing.T) {

@@ -27,7 +27,7 @@ func drawGrouped(t *rapid.T) []*Cluster {
 	return fleet
 }
 
-// choices are all sets of so many clusters.
+// choices returns all sets of n clusters.
 func choices(fleet []*Cluster, n int) (all [][]*Cluster) {
 	if n == 0 {
 		return [][]*Cluster{nil}
@@ -180,9 +180,9 @@ func TestReplicasAreDividedWheneverTheyFit(t *testing.T) {
 	})
 }
 
-// One in every group means one, whatever else is asked for: each group has a cluster and,
-// where replicas are divided, one replica at least; all of them together are what was asked
-// for and what a quota is asked about; and an update goes by the same rules.
+// One in every group means one, whatever else is requested. Each group has a cluster and, if
+// replicas are divided, at least one replica. All of them together are the requested number,
+// and the number that a quota counts. An update follows the same rules.
 func TestOneInEveryGroupIsWhatIsAskedForAndWhatAQuotaCounts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		fleet := drawGrouped(t)

@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription/did"
 )
 
-// Every row is a credential that somebody who owns a published key might make. It is
-// refused by the step that is there for it, and the message says why.
+// Every row is a credential that the owner of a published key might make. The step meant for it
+// refuses it, and the message gives the reason.
 func TestForgedCredentialsAreRefused(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -298,7 +298,7 @@ func TestAnIssuerIsHeldToItsTypes(t *testing.T) {
 	}
 }
 
-// An old key verifies as long as it is published, and not a moment longer.
+// An old key verifies only as long as it is published.
 func TestRotationEndsWithTheKey(t *testing.T) {
 	w := newWorld(t)
 	old := w.issue(t, provider, document(offering("https://provider.example/k8s")))

@@ -38,8 +38,7 @@ func TestEveryScopeOfOurContextIsProtected(t *testing.T) {
 	}
 }
 
-// The digest of our own context is what others pin: a change of a published term
-// needs a new URL.
+// Others pin the digest of Sluice's own context: a change of a published term needs a new URL.
 func TestOurContextIsPinned(t *testing.T) {
 	golden, err := os.ReadFile("testdata/ns.v1.sri")
 	if err != nil {

@@ -132,7 +132,7 @@ func datacenter(id, country string) object {
 	}
 }
 
-// datacenterOf is one that somebody else maintains.
+// datacenterOf returns a data centre that another party maintains.
 func datacenterOf(id, country, maintainer string) object {
 	dc := datacenter(id, country)
 	dc["maintainedBy"] = object{"id": maintainer}

@@ -73,7 +73,7 @@ func TestADocumentThatSaysTooLittleIsNotIssued(t *testing.T) {
 	}
 }
 
-// Whoever holds an ECDSA token can negate s, and has a second valid signature.
+// The holder of an ECDSA token can negate s, which gives a second valid signature.
 func TestASecondFormOfASignatureIsTheSameCredential(t *testing.T) {
 	d := newDossier(t)
 	d.keys[auditor] = newKey(t, "ES256", auditor)

@@ -229,8 +229,8 @@ func TestAnotherClustersNotFoundIsNotBelieved(t *testing.T) {
 	}
 }
 
-// API servers answer with a plain 404 for an API that they do not serve. So does
-// whoever stands in for one.
+// API servers answer with a plain 404 for an API that they do not serve. So does a proxy in
+// front of one.
 func TestAnAPIIsMissingWhereTheServersListOfAPIsHasNone(t *testing.T) {
 	const (
 		none      = `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`

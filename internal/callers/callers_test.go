@@ -37,8 +37,8 @@ func TestACallerWhoCallsTooOftenWaits(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsDoNotCrowdOut: strangers open a few thousand connections, more than the
-// process may have, and whoever works is answered meanwhile.
+// TestIdleConnectionsDoNotCrowdOut: unknown clients open a few thousand connections, more than
+// the process may have, and active clients are still answered.
 func TestIdleConnectionsDoNotCrowdOut(t *testing.T) {
 	const strangers, descriptors = 3000, 512
 	lowerDescriptors(t, descriptors)
@@ -93,7 +93,8 @@ func TestIdleConnectionsDoNotCrowdOut(t *testing.T) {
 	}
 }
 
-// TestWhoLeaves: one too many takes the place of what has waited longest, of whoever has most.
+// TestWhoLeaves: at the limit, the longest idle connection of the address with the most is
+// replaced.
 func TestWhoLeaves(t *testing.T) {
 	c := NewConnections(6)
 	open := func(from string) *fakeConn {

@@ -14,7 +14,7 @@ var widgetResource = schema.GroupVersionResource{Group: "test.sluice.dev", Versi
 
 const widgetNamespace = "sluice"
 
-// installWidgets gives the hub a resource that uses what the tests look at.
+// installWidgets gives the hub a resource with the features under test.
 func installWidgets(t testing.TB, config *rest.Config) {
 	t.Helper()
 	crds, err := readCRDs(os.DirFS("testdata"))

@@ -49,8 +49,8 @@ func hold(t *testing.T, l *Lease, identity string, transitions int) error {
 	return l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: identity, LeaderTransitions: transitions})
 }
 
-// A leader may write until its last renewal is as old as it may get, counted from before
-// the renewal, whatever it was doing meanwhile.
+// A leader may write until its last renewal is too old, counted from before the renewal,
+// whatever it was doing meanwhile.
 func TestFence(t *testing.T) {
 	l, h := newLease()
 	passed := 0
@@ -109,8 +109,8 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// Whoever was the leader, and was not for a while, does not become it again: what it
-// remembers is of before.
+// A replica that led before does not become the leader again: its memory is from its first
+// term.
 func TestOneTerm(t *testing.T) {
 	l, _ := newLease()
 	if l.Term() != "" || l.Leads() {
@@ -124,8 +124,8 @@ func TestOneTerm(t *testing.T) {
 	}
 }
 
-// Confirm believes only what was read after it was called, and those who call while
-// another read is under way share the next one.
+// Confirm accepts only reads that began after it was called. Calls during another read share
+// the next one.
 func TestConfirm(t *testing.T) {
 	l, h := newLease()
 	if err := hold(t, l, "me", 3); err != nil {

@@ -93,7 +93,7 @@ func TestAClusterThatTimesOutTakesLess(t *testing.T) {
 	})
 }
 
-// A place is nobody's for long when who was woken for it does not come.
+// A place is given to the next caller if the woken one does not come.
 func TestAPlaceGoesToTheNextWhenNobodyComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		woken := make(chan string, 10)

@@ -14,7 +14,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/requeue"
 )
 
-// TestOnConflict: a conflict, however deep it is wrapped, is no failure; everything else stays as it is.
+// TestOnConflict: a conflict, however deep it is wrapped, is not a failure; all other errors pass
+// unchanged.
 func TestOnConflict(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "serviceinstances"}, "si-1", errors.New("the object has been modified"))
 	for _, row := range []struct {

@@ -45,9 +45,9 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// What Cluster API's controller of Clusters makes of the status of a control plane, by the
-// contract of its provider: availableReplicas of v1beta1 is the wanted number less
-// status.unavailableReplicas, and stays as it is while that is left out.
+// Cluster API's controller of Clusters computes the status of a control plane by the contract
+// of its provider: availableReplicas of v1beta1 is the wanted number minus
+// status.unavailableReplicas, and does not change while that field is missing.
 func TestProgressOfControlPlanes(t *testing.T) {
 	const done = ""
 	n := ptr.To[int32]

@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/hub/hubtest"
 )
 
-// The plan of docs/clusters.md for OpenStack, with the add-ons that it shows, is one that
-// the hub takes, and has no field that nobody knows.
+// The plan of docs/clusters.md for OpenStack, with its add-ons, is accepted by the hub, and has
+// no unknown field.
 func TestThePlanOfTheDocumentation(t *testing.T) {
 	text, err := os.ReadFile("../../docs/clusters.md")
 	must(t, err)

@@ -284,8 +284,8 @@ func controlPlaneOfMachines(f *fixture) {
 	}
 }
 
-// Add-ons are installed in order, upgraded with what is asked for, and go on after a
-// kill; one that cannot be installed says why.
+// Add-ons are installed in order, upgraded when the plan changes, and continued after a kill.
+// An add-on that cannot be installed reports why.
 func addOns(f *fixture) {
 	d := delivery("addons")
 	greeter := v1alpha1.AddOn{Name: "first", Chart: "greeter", Namespace: "apps"}
@@ -336,10 +336,9 @@ func addOns(f *fixture) {
 	f.wantGone(d)
 }
 
-// failHalfway adds an add-on of which the cluster takes a part only: that says what is
-// refused, nothing of it is left once what was there before is delivered again, and
-// nothing of an add-on either that is not asked for any more. What the owner has
-// installed stays.
+// failHalfway adds an add-on of which the cluster accepts only a part. The error names the
+// rejected object. Nothing of it remains once the previous add-ons are delivered again, nor of
+// an add-on that is not wanted any more. Releases of the owner stay.
 func failHalfway(f *fixture, d placement.Delivery, kube kubernetes.Interface) {
 	f.Helper()
 	left := func() (names []string) {
@@ -382,8 +381,8 @@ func failHalfway(f *fixture, d placement.Delivery, kube kubernetes.Interface) {
 	}
 }
 
-// A class that changes under a running cluster leaves that as it is; what would change it
-// says what is wrong with the class, and works once that is mended.
+// A class that changes under a running cluster does not change the cluster. An update names the
+// fault of the class, and works once that is repaired.
 func classThatChanges(f *fixture) {
 	class := func(of string, old, new string) {
 		f.Helper()

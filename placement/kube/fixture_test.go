@@ -147,8 +147,8 @@ func pod(namespace, name string, limits ...string) *corev1.Pod {
 	}
 }
 
-// eventually waits for a condition for at most a minute: Kubernetes looks at a
-// namespace that something holds only every eight seconds or so.
+// eventually waits for a condition for at most a minute: Kubernetes checks a namespace that is
+// blocked only about every eight seconds.
 func eventually(t *testing.T, what string, condition func(context.Context) (bool, error)) {
 	t.Helper()
 	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, condition); err != nil {

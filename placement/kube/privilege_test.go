@@ -102,7 +102,7 @@ func sluiceMayDoNoMore(t *testing.T, f *fixture) {
 	}
 }
 
-// tenantsMayDoNoMore tries what RBAC cannot forbid to whoever runs workloads.
+// tenantsMayDoNoMore tries what RBAC cannot deny to an account that runs workloads.
 func tenantsMayDoNoMore(t *testing.T, f *fixture) {
 	d := delivery(t, "cpu", "1", "memory", "1Gi")
 	f.deliver(t, d)

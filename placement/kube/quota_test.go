@@ -30,7 +30,7 @@ func list(pairs ...string) corev1.ResourceList {
 	return out
 }
 
-// always is what every quota says whatever was bought.
+// always is the part of every quota that does not depend on the plan.
 var always = []string{"services.loadbalancers", "0", "services.nodeports", "0"}
 
 func TestQuota(t *testing.T) {

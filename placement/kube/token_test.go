@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// answers are what an API server says to one look at the Secret after the other; the last is repeated.
+// answers are an API server's answers to successive reads of the Secret; the last is repeated.
 type answers struct {
 	client.Reader
 	list []func(*corev1.Secret) error

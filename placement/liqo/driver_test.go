@@ -75,7 +75,7 @@ func (p *pair) deprovision(d placement.Delivery) {
 	must(p.T, p.hub.Get(p.Context(), client.ObjectKeyFromObject(d.Instance), d.Instance))
 }
 
-// deprovisioned is what the controller of instances does once everything is removed.
+// deprovisioned does the instance controller's part once everything is removed.
 func (p *pair) deprovisioned(d placement.Delivery) {
 	p.Helper()
 	d.Instance.Finalizers = nil
@@ -217,7 +217,8 @@ func aClusterOfSeveralIsLeft(p *pair) {
 	p.wantNothingLeft()
 }
 
-// namespacesExtendAsThePlanSays: Liqo's own definition takes each of them, and keeps it as it is.
+// namespacesExtendAsThePlanSays: Liqo's own definition accepts each of them, and keeps it
+// unchanged.
 func namespacesExtendAsThePlanSays(p *pair) {
 	driver := p.driver()
 	for _, how := range []v1alpha1.Offloading{

@@ -270,7 +270,7 @@ func (p *pair) eventually(what string, condition wait.ConditionWithContextFunc, 
 	}
 }
 
-// wantNothingLeft looks at both clusters.
+// wantNothingLeft checks both clusters.
 func (p *pair) wantNothingLeft() {
 	p.Helper()
 	for _, side := range [][2]*end{{p.consumer, p.provider}, {p.provider, p.consumer}} {
@@ -288,7 +288,7 @@ func amounts(cpu string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourcePods: resource.MustParse("7")}
 }
 
-// waits tells whether something is only being waited for; any other error fails the test.
+// waits reports whether err is a *placement.PendingError; any other error fails the test.
 func (p *pair) waits(err error) bool {
 	p.Helper()
 	if pending := (*placement.PendingError)(nil); errors.As(err, &pending) {

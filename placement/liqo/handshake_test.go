@@ -182,7 +182,8 @@ func (p *pair) invite(modules []v1alpha1.LiqoModule) (peering *v1alpha1.Peering,
 	return peering, invitation
 }
 
-// TestInvitationsThatAskForMore: what is signed, and given away, is what Liqo asks for.
+// TestInvitationsThatAskForMore: an invitation can obtain only the signatures and rights that
+// Liqo needs.
 func TestInvitationsThatAskForMore(t *testing.T) {
 	for _, test := range []struct {
 		name, says string

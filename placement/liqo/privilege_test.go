@@ -26,7 +26,7 @@ import (
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
-// as is a client with somebody's kubeconfig.
+// as returns a client with a kubeconfig.
 func as(t *testing.T, kubeconfig []byte) client.Client {
 	t.Helper()
 	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
@@ -42,7 +42,7 @@ func refusedWith(t *testing.T, what string, err error, text string) {
 	}
 }
 
-// may is what an identity is allowed, in words: verb group/resource in namespace.
+// may is what an identity is allowed to do, as text: verb group/resource in namespace.
 type may struct {
 	namespace, verb, group, resource, subresource, name string
 	want                                                bool
@@ -223,7 +223,7 @@ func otherClassesAreRefused(p *pair) {
 	} {
 		refusedWith(p.T, what+" for an accepted one", peer.Patch(p.Context(), accepted.DeepCopy(), patch(text)), why)
 	}
-	// Nor by way of a slice that Liqo does not look at.
+	// Nor by a slice that Liqo ignores.
 	must(p.T, peer.Create(p.Context(), made("later", "default", "false")))
 	later := made("later", "default", "false")
 	refusedWith(p.T, "a slice of another class that becomes a replica", peer.Patch(p.Context(), later, patch(`{"metadata":{"labels":{"`+consts.ReplicationStatusLabel+`":"true"}}}`)), why)

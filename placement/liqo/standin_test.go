@@ -200,7 +200,7 @@ func (s *standIn) certify(ctx context.Context, here, there *end) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-remote-controlplane"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: there.id}},
 	})
-	// The URL is one that nobody reaches: Sluice knows a better one.
+	// The URL is unreachable: Sluice knows a better one.
 	tenant.Status.AuthParams = &authv1beta1.AuthParams{APIServer: "https://192.0.2.1:6443", SignedCRT: request.Status.Certificate}
 	tenant.Status.TenantNamespace = key.Namespace
 	_ = here.admin.Status().Update(ctx, &tenant)

@@ -173,7 +173,7 @@ func (w *world) cluster(name, provider, offering string) {
 	})
 }
 
-// draftOf is what a provider with one cluster says of itself.
+// draftOf returns the draft of a provider with one cluster.
 func draftOf(p party, country string) *draft.Draft {
 	base := "https://" + strings.TrimPrefix(p.did, "did:web:") + "/sd"
 	return &draft.Draft{
@@ -197,7 +197,7 @@ func (w *world) sign(p party, d *draft.Draft) (compact []string) {
 	return compact
 }
 
-// certify has somebody certify credentials.
+// certify issues a certification of credentials in the name of a party.
 func (w *world) certify(by party, standard string, about ...string) string {
 	w.Helper()
 	a := draft.Attestation{Type: selfdescription.TypeCertification, ID: "https://certifier.example/1", Standard: standard,
@@ -246,7 +246,7 @@ func (w *world) nonce(operation selfdescription.Operation) string {
 	return challenge.Nonce
 }
 
-// operationOf is the one that a path is for.
+// operationOf returns the operation of a path.
 func operationOf(path string) selfdescription.Operation {
 	switch {
 	case strings.HasSuffix(path, "/verify"):
@@ -266,7 +266,7 @@ func (w *world) presentation(p party, path string, credentials ...string) string
 	return token
 }
 
-// answer is what the server says to a presentation.
+// answer is the server's answer to a presentation.
 type answer struct {
 	Description string
 	Credentials []struct{ Digest, Type, State string }

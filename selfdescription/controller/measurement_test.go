@@ -51,7 +51,7 @@ func TestTheBrokerCertifiesWhatItMeasured(t *testing.T) {
 		}
 		return ""
 	})
-	// 50 answers, of which the 48th is 57 ms: those at multiples of six were lost.
+	// 50 answers; the 48th is 57 ms. Those at multiples of six were lost.
 	if assurance(claims, v1alpha1.ClaimLatency, "57") != v1alpha1.AssuranceMeasured {
 		t.Errorf("the 95th percentile is not 57 ms: %v", claims)
 	}
@@ -119,7 +119,7 @@ func (w *world) measurement() *v1alpha1.SelfDescription {
 	return &list.Items[0]
 }
 
-// keys are those that the broker publishes.
+// keys returns the keys that the broker publishes.
 func (w *world) keys() []jose.JSONWebKey {
 	w.Helper()
 	var set jose.JSONWebKeySet

@@ -38,7 +38,7 @@ func (b *desk) lookAtAll(after time.Duration) {
 	}
 }
 
-// admit looks at a cluster now, and returns its condition and claims.
+// admit runs the admission of a cluster now, and returns its condition and claims.
 func (b *desk) admit(cluster *v1alpha1.MemberCluster) (*metav1.Condition, []v1alpha1.Claim, time.Duration) {
 	b.Helper()
 	again, err := (&admission{Options: b.Options, hub: b.hub}).admit(b.Context(), cluster)
@@ -109,8 +109,8 @@ func TestWhatWasWithdrawnGetsNoGrace(t *testing.T) {
 	}
 }
 
-// A credential that its provider presents again, or that another takes over, is not
-// gone until it has been looked at again: what it says cannot have changed.
+// A credential that its provider presents again, or that another takes over, counts until it
+// has been verified again: its content cannot have changed.
 func TestNothingDisappearsWhileACredentialIsLookedAtAgain(t *testing.T) {
 	b := newDesk(t)
 	draft := b.draft("fra")

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription"
 )
 
-// TestAPresentationServesOneOperationOnce: whoever overhears it can do nothing with it.
+// TestAPresentationServesOneOperationOnce: an intercepted presentation is useless.
 func TestAPresentationServesOneOperationOnce(t *testing.T) {
 	w := newWorld(t)
 	provider := newParty(t, "provider")
@@ -158,7 +158,7 @@ func TestACredentialIsOfWhomItIsAbout(t *testing.T) {
 	}
 }
 
-// TestWhatTheBrokerSignedIsItsOwn: nobody takes it over or withdraws it.
+// TestWhatTheBrokerSignedIsItsOwn: it can be neither taken over nor withdrawn.
 func TestWhatTheBrokerSignedIsItsOwn(t *testing.T) {
 	w := newWorldOf(t, organisation())
 	provider := newParty(t, "provider")

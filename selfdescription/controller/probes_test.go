@@ -23,7 +23,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/seal"
 )
 
-// evidenceLimit is what a SelfDescription takes as evidence, in bytes.
+// evidenceLimit is the limit of a SelfDescription's evidence, in bytes.
 const evidenceLimit = 262144
 
 // bench is where probes are summed up and signed, on a hub that refuses writes as a
@@ -213,8 +213,8 @@ func TestQuantilesAreThoseOfAllProbes(t *testing.T) {
 	}
 }
 
-// TestADayOfProbesWeighsLittle: a day of 100 clusters, of which the worst latency there
-// is hardly ever comes twice. Ten thousand clusters may weigh 100 MB at most.
+// TestADayOfProbesWeighsLittle: a day of 100 clusters with the worst latencies, hardly any of
+// which occurs twice. Ten thousand clusters may take 100 MB at most.
 func TestADayOfProbesWeighsLittle(t *testing.T) {
 	for name, row := range map[string]struct {
 		latency func() time.Duration
@@ -252,7 +252,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// BenchmarkProbed is what a probe costs among ten thousand clusters.
+// BenchmarkProbed measures a probe among ten thousand clusters.
 func BenchmarkProbed(b *testing.B) {
 	p := &Probes{Window: day}
 	names := make([]string, 10_000)

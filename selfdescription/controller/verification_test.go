@@ -31,7 +31,7 @@ const (
 
 var start = time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 
-// desk is where a provider has its credentials looked at over time, without a hub that runs.
+// desk verifies a provider's credentials over time, without a running hub.
 type desk struct {
 	*testing.T
 	clock  *clocktesting.FakePassiveClock
@@ -87,7 +87,7 @@ func newDesk(t *testing.T) *desk {
 	return b
 }
 
-// draft of a provider with clusters of these names; ends are after so many days.
+// draft returns the draft of a provider with clusters of these names, valid for 30 days.
 func (b *desk) draft(clusters ...string) *draft.Draft {
 	d := &draft.Draft{
 		DID: provider, Base: "https://provider.example/sd", ValidDays: 30,
@@ -104,7 +104,7 @@ func (b *desk) draft(clusters ...string) *draft.Draft {
 
 const keyHash = "sha256-n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg="
 
-// credentials are those of a draft, presented and not verified yet.
+// credentials returns those of a draft, presented and not verified yet.
 func (b *desk) credentials(d *draft.Draft) (list []*v1alpha1.SelfDescription) {
 	b.Helper()
 	for _, named := range d.Documents(start) {

@@ -27,8 +27,8 @@ func TestAHostWithAPrivateAddressIsNotConnectedTo(t *testing.T) {
 	}
 }
 
-// A name whose first address may be connected to and whose second may not: whoever
-// looks a name up to check it and again to connect ends at the second.
+// The first address of a name may be connected to, and the second may not. A client that
+// resolves the name once for the check and again for the connection ends at the second.
 func TestRebinding(t *testing.T) {
 	net := newInternet(t)
 	o := net.organisation(t, provider)

@@ -47,8 +47,8 @@ func TestPathOfDIDWeb(t *testing.T) {
 	fatal(t, err)
 }
 
-// What a DID document may say, and what becomes of the key #key-1 of it. D stands for
-// the DID, K for a good publicKeyJwk.
+// DID documents, and the result for the key #key-1 of each. D stands for the DID, K for a good
+// publicKeyJwk.
 func TestDocumentsThatListNoUsableKey(t *testing.T) {
 	net := newInternet(t)
 	const method = `{"id":"D#key-1","type":"JsonWebKey2020","controller":"D","publicKeyJwk":K}`

@@ -56,8 +56,8 @@ func newForgery(t *testing.T) *forgery {
 
 func (f *forgery) subject() object { return f.document["credentialSubject"].(object) }
 
-// sign signs the document in a form, with what this package makes of it where that is
-// possible, and with nonsense where it is not.
+// sign signs the document in a form. It uses this package's payload if possible, and nonsense
+// otherwise.
 func (f *forgery) sign(t *testing.T, form Form) string {
 	t.Helper()
 	signed := []byte("what cannot be read cannot be signed")

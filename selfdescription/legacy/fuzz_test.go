@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription"
 )
 
-// FuzzImport wants of any document that it is refused or says what one of the signed
-// ones says: nobody without a key can make it say something else.
+// FuzzImport checks that any document is refused or has the content of one of the signed ones:
+// without a key it cannot be made to say anything else.
 func FuzzImport(f *testing.F) {
 	all, importer := vectors(f)
 	signed := map[selfdescription.Digest]*selfdescription.Credential{}

@@ -192,8 +192,8 @@ func TestTheGaiaXFormLeavesTheProofUnsignedAndSaysSo(t *testing.T) {
 	}
 }
 
-// TestEmptyArraysAreNotSigned: they state nothing in RDF. Whoever holds a document can
-// add them, so none is in the claims, and the report names them.
+// TestEmptyArraysAreNotSigned: they state nothing in RDF. Anybody can add them to a document,
+// so none is in the claims, and the report names them.
 func TestEmptyArraysAreNotSigned(t *testing.T) {
 	for _, form := range []Form{FormW3C, FormGaiaX} {
 		f := newForgery(t)

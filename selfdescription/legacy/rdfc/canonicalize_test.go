@@ -246,8 +246,8 @@ func FuzzCanonicalize(f *testing.F) {
 	})
 }
 
-// threeBlanks says whether a quad is one of those that the algorithm may not tell
-// apart: see the package documentation.
+// threeBlanks reports whether a quad is one of those that the algorithm cannot distinguish: see
+// the package documentation.
 func threeBlanks(q rdfc.Quad) bool {
 	return q.Subject.Kind == rdfc.Blank && q.Object.Kind == rdfc.Blank && q.Graph.Kind == rdfc.Blank
 }
