@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// syntheticFleet has 20 regions, half of it tier prod, a tenth tainted, 0 to 94 %
-// used, like the one on which other placers were measured.
+// syntheticFleet has 20 regions, half of it tier prod, a tenth tainted, 0 to 94 % used, like
+// the fleet that other placers were measured on.
 func syntheticFleet(n int) *Inventory {
 	inventory := NewInventory()
 	for i := range n {
@@ -80,8 +80,8 @@ func BenchmarkPlace(b *testing.B) {
 	}
 }
 
-// BenchmarkComponents places an application of three components in a chain, the clusters of
-// which report the latency of a few others each.
+// BenchmarkComponents places an application of three components in a chain. Each cluster
+// reports its latency from a few others.
 func BenchmarkComponents(b *testing.B) {
 	for _, n := range []int{10, 100, 1000, 10000} {
 		inventory := syntheticFleet(n)
@@ -127,8 +127,8 @@ func BenchmarkPlaceAndReserve(b *testing.B) {
 	}
 }
 
-// BenchmarkUpsertClusterWhileOneWaits changes a full cluster on which 120 instances of a lower
-// class are, while one waits that may displace them.
+// BenchmarkUpsertClusterWhileOneWaits changes a full cluster with 120 instances of a lower
+// class, while an instance waits that may displace them.
 func BenchmarkUpsertClusterWhileOneWaits(b *testing.B) {
 	const instances = 120
 	inventory := NewInventory()

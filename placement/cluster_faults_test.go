@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// becomes has the namespace kube-system be that of another cluster.
+// becomes gives the namespace kube-system the UID of another cluster.
 func (m *memberWorld) becomes(uid types.UID) {
 	m.Helper()
 	namespaces := m.kube.CoreV1().Namespaces()
@@ -58,7 +58,7 @@ func TestAnotherClusterAtTheSameAddressIsNotReady(t *testing.T) {
 	m.within(steadyAnswers, true, "")
 }
 
-// A cluster whose etcd is full answers reads and /readyz as ever. What is there stays.
+// A cluster whose etcd is full still answers reads and /readyz. Its instances stay.
 func TestAClusterThatRefusesWritesTakesNoPlacementsUntilItTakesThem(t *testing.T) {
 	m := newMemberWorld(t, node("n", nil))
 	var full atomic.Bool
@@ -97,7 +97,7 @@ func TestAClusterThatRefusesWritesTakesNoPlacementsUntilItTakesThem(t *testing.T
 	eventually(t, "it is ready again", func() bool { return conditionTrue(lookUntilSettled(), v1alpha1.ConditionReady) })
 }
 
-// Looking at other clusters does not wait for a write that hangs.
+// Probes of other clusters do not wait for a write that hangs.
 func TestAWriteThatHangsHoldsNoWorker(t *testing.T) {
 	m := newMemberWorld(t, node("n", nil))
 	hanging := make(chan struct{})

@@ -97,7 +97,7 @@ func (m *memberWorld) wantReady(mc *v1alpha1.MemberCluster, ready bool, says str
 	}
 }
 
-// eventually waits for what informers bring about.
+// eventually waits for the effect of informers.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.After(time.Minute)

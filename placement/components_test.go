@@ -11,8 +11,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// The combination that is chosen is one that holds, and none that holds scores more:
-// brute force over everything says so.
+// The chosen combination is valid, and no valid one scores more: verified by brute force.
 func TestComponentsAreChosenExactly(t *testing.T) {
 	few := firstFew
 	t.Cleanup(func() { firstFew = few })
@@ -92,8 +91,8 @@ func drawApplication(t *rapid.T) (Request, []*Cluster) {
 	return r, clusters
 }
 
-// judge says what a combination scores, and whether it holds: written from the
-// definition, and of nothing that Place uses but the score of one cluster.
+// judge returns the score of a combination, and whether it is valid. It follows the definition,
+// and shares only the score of one cluster with Place.
 func judge(r Request, s *Snapshot, combination []string) (score int64, holds bool) {
 	need := map[string]int64{}
 	for i, name := range combination {
@@ -188,7 +187,7 @@ func TestComponentsStay(t *testing.T) {
 	}
 }
 
-// A hundred links and clusters end the search in time, whatever there is to find.
+// With a hundred links and clusters the search ends in time, whatever the result.
 func TestComponentsOfManyClusters(t *testing.T) {
 	var clusters []*Cluster
 	for i := range 200 {
@@ -213,8 +212,8 @@ func TestComponentsOfManyClusters(t *testing.T) {
 	}
 }
 
-// An application is delivered as a whole: each cluster carries what its components take
-// together. When one cluster has to be left, what is on the others stays.
+// An application is delivered as a whole: each cluster carries the sum of its components. When
+// one cluster has to be left, the components on the others stay.
 func TestAnApplicationIsDelivered(t *testing.T) {
 	w := newWorld(t)
 	w.cluster("a", 7)

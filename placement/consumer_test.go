@@ -14,7 +14,8 @@ import (
 // forOperators matches what no consumer may read: clusters, their free capacity, addresses.
 var forOperators = regexp.MustCompile(`eu-1|eu-2|https?://|\d+\.\d+\.\d+|\d+ (cpu|memory)|free of`)
 
-// TestConsumersReadWhatTheyCanActOn, and nothing that is for operators, whatever went wrong.
+// TestConsumersReadWhatTheyCanActOn: consumers read what they can act on, and nothing for
+// operators, whatever went wrong.
 func TestConsumersReadWhatTheyCanActOn(t *testing.T) {
 	cluster := func(name, region string) *Cluster {
 		return &Cluster{
@@ -78,7 +79,7 @@ func TestConsumersReadWhatTheyCanActOn(t *testing.T) {
 
 func cores(n int64) Resources { return Resources{corev1.ResourceCPU: 1000 * n} }
 
-// placeError is why a request is not placed on these clusters.
+// placeError returns why a request is not placed on these clusters.
 func placeError(t *testing.T, r Request, clusters ...*Cluster) error {
 	t.Helper()
 	inventory := NewInventory()

@@ -50,8 +50,8 @@ func elasticPolicy(change func(*v1alpha1.Elastic)) *Policy {
 	return &Policy{Name: "grow", Elastic: e}
 }
 
-// What waits decides how many clusters are made: as few as take all that capacity alone
-// keeps from being placed.
+// Waiting requests determine how many clusters are made: as few as can take all that fail only
+// for lack of capacity.
 func TestDemand(t *testing.T) {
 	cores := func(n int64) Resources { return Resources{"cpu": n * 1000} }
 	in := func(region string, r Request) Request {
@@ -135,8 +135,8 @@ func TestDemand(t *testing.T) {
 	}
 }
 
-// What a cluster of the policy does not take, more of them do not take either: how many there
-// may be makes no difference to what it costs to find out, each second.
+// If one cluster of the policy cannot take a request, several cannot either. So the maximum
+// number of clusters makes no difference to the cost of each pass.
 func TestWhatFitsOnNoClusterIsNotTriedWithMany(t *testing.T) {
 	tmpl, err := newTemplate(elasticPolicy(nil), clusterCatalog(t))
 	if err != nil {
@@ -187,7 +187,7 @@ func newElasticWorld(t *testing.T, capacity string, change func(*v1alpha1.Elasti
 	return w
 }
 
-// restart forgets everything that is not on the hub.
+// restart drops all state that is not on the hub.
 func (w *elasticWorld) restart() {
 	plans := &catalog.Catalog{}
 	plans.Replace(clusterCatalog(w.T))
@@ -200,7 +200,7 @@ func (w *elasticWorld) restart() {
 	}
 }
 
-// labelled selects without the cache's index.
+// labelled selects by label, without the cache's index.
 func labelled(policy string) client.ListOption {
 	if policy == "" {
 		return client.HasLabels{v1alpha1.LabelElastic}
@@ -263,8 +263,8 @@ func (w *elasticWorld) members() (names []string) {
 	return names
 }
 
-// The life of a cluster that is made because nothing fits, with a restart after every
-// step: one is ordered, joins, takes what waited, and is given back when it is idle.
+// The life of a cluster that is made because a request fits nowhere, with a restart after every
+// step: it is ordered, joins, takes the waiting request, and is given back when it is idle.
 func TestElasticLife(t *testing.T) {
 	w := newElasticWorld(t, "cpu=100,sluice.dev/clusters=10", nil)
 	w.look()
@@ -336,8 +336,8 @@ func TestElasticLife(t *testing.T) {
 	}
 }
 
-// A cluster that is there grows rather than that another is made, as far as its plan
-// lets it and as long as that takes no more machines; what does not fit then gets another.
+// An existing cluster grows before another one is made, as far as its plan allows and as long
+// as that takes no more machines. A request that does not fit then gets another cluster.
 func TestElasticGrows(t *testing.T) {
 	w := newElasticWorld(t, "cpu=100,sluice.dev/clusters=10", nil)
 	w.elastic.catalog.Replace(growingCatalog(t, 4))
@@ -377,8 +377,7 @@ func TestElasticGrows(t *testing.T) {
 	}
 }
 
-// A cluster takes part in peerings where Liqo is among its add-ons, wherever its chart
-// comes from.
+// A cluster takes part in peerings if Liqo is among its add-ons, wherever the chart comes from.
 func TestElasticDriver(t *testing.T) {
 	for chart, driver := range map[string]string{
 		"": v1alpha1.DriverKube, "cilium-1.18.2.tgz": v1alpha1.DriverKube, "liqo-dashboard-1.0.0.tgz": v1alpha1.DriverKube, "oci://registry.example/liqo/other:1.0.1": v1alpha1.DriverKube,
@@ -409,7 +408,7 @@ func TestElasticDriver(t *testing.T) {
 	}
 }
 
-// What cannot be made is said, and not tried over and over.
+// A cluster that cannot be made is reported, and not tried over and over.
 func TestElasticHindrances(t *testing.T) {
 	budget := func(perHour string) func(*v1alpha1.Elastic) {
 		return func(e *v1alpha1.Elastic) { e.Budget = euros(perHour) }
@@ -440,8 +439,8 @@ func TestElasticHindrances(t *testing.T) {
 	}
 }
 
-// A cluster that could not be made is cleaned up after the cool-down, in which its
-// reason is told, and nothing else is begun.
+// A cluster that could not be made is cleaned up after the cool-down. Until then its reason is
+// reported, and no other cluster is begun.
 func TestElasticFailure(t *testing.T) {
 	w := newElasticWorld(t, "cpu=100,sluice.dev/clusters=10", func(e *v1alpha1.Elastic) { e.CoolDownSeconds = 600 })
 	w.park("a", 6)
@@ -470,7 +469,7 @@ func TestElasticFailure(t *testing.T) {
 	}
 }
 
-// Once the policy makes no clusters any more, those that are idle are given back.
+// Once the policy makes no clusters any more, idle ones are given back.
 func TestElasticPolicyGone(t *testing.T) {
 	w := newElasticWorld(t, "cpu=100,sluice.dev/clusters=10", nil)
 	w.park("a", 6)

@@ -27,12 +27,12 @@ import (
 
 func TestMain(m *testing.M) { hubtest.Main(m) }
 
-// polling is maximum_polling_duration of the plans; an operation must have failed
-// six seconds before its end.
+// polling is maximum_polling_duration of the plans; an operation has to fail six seconds before
+// its end.
 const polling = time.Minute
 
-// world is a hub, a reconciler of instances whose passes the test makes one by one,
-// and a driver that only remembers.
+// world is a hub, a reconciler of instances whose passes the test makes one by one, and a
+// driver that keeps its state in memory.
 type world struct {
 	*testing.T
 	hub       client.Client
@@ -75,7 +75,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// start is a Sluice that has just started: it remembers nothing.
+// start returns a Sluice that has just started, without any state.
 func (w *world) start() {
 	w.inventory = NewInventory()
 	w.inventory.OnWake(func(instance string) { w.woken = append(w.woken, instance) })
@@ -218,7 +218,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// wantOperation checks type, state and what the description says.
+// wantOperation checks the operation's type and state, and text in its description.
 func (w *world) wantOperation(instance *v1alpha1.ServiceInstance, kind v1alpha1.OperationType, state v1alpha1.OperationState, says string) {
 	w.Helper()
 	op := instance.Status.Operation
@@ -230,7 +230,7 @@ func (w *world) wantOperation(instance *v1alpha1.ServiceInstance, kind v1alpha1.
 	}
 }
 
-// wantReserved checks the cores that are reserved on a cluster, in all.
+// wantReserved checks the total of cores reserved on a cluster.
 func (w *world) wantReserved(cluster string, cores int64) {
 	w.Helper()
 	var reserved int64
@@ -242,7 +242,7 @@ func (w *world) wantReserved(cluster string, cores int64) {
 	}
 }
 
-// wantCarried checks what a cluster carries for an instance, zero being nothing.
+// wantCarried checks what a cluster carries for an instance; zero means nothing.
 func (w *world) wantCarried(cluster, instance string, cores int64) {
 	w.Helper()
 	if got := w.driver.cores(cluster, instance); got != cores {
@@ -255,7 +255,8 @@ type rememberingDriver struct {
 	mu      sync.Mutex
 	carried map[string]map[string]int64 // cores by cluster and instance
 	calls   []string
-	// failing answers instead of the driver, by call and cluster, for instance "deliver eu".
+	// failing holds errors to return instead of a result, by call and cluster, for instance
+	// "deliver eu".
 	failing map[string]error
 }
 

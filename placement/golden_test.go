@@ -23,8 +23,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden decisions in testdata")
 
-// Each file of testdata/decisions is a fleet, what is reserved on it and a request;
-// -update writes the decision and its explanation beside them.
+// Each file of testdata/decisions is a fleet, its reservations and a request; -update writes
+// the decision and its explanation beside them.
 func TestDecisionsAreAsRecorded(t *testing.T) {
 	files, err := filepath.Glob("testdata/decisions/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -59,7 +59,7 @@ func TestDecisionsAreAsRecorded(t *testing.T) {
 	}
 }
 
-// goldenTime is when the golden decisions are made.
+// goldenTime is the time of the golden decisions.
 var goldenTime = time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 
 func replay(t *testing.T, sections map[string]string) (decision, table string) {
@@ -94,7 +94,7 @@ func replay(t *testing.T, sections map[string]string) (decision, table string) {
 	}
 	decision = string(out)
 	if p := request.Peering; p != nil && err == nil {
-		// What the controller adds to the decision of the engine.
+		// The part that the controller adds to the engine's decision.
 		placed := p.placed(request.ID, got.Placements[0].Cluster)
 		decision = fmt.Sprintf("delivered to %s, hub %q, node %q\n", placed.Consumer, placed.Hub, placed.Node) + decision
 	}
@@ -127,8 +127,7 @@ func decode[T any](t *testing.T, section string) T {
 	return v
 }
 
-// clusterRow is a member cluster in one line. It is reachable and verified unless
-// it says otherwise.
+// clusterRow is a member cluster in one line. It is reachable and verified by default.
 type clusterRow struct {
 	Name        string              `json:"name"`
 	Driver      string              `json:"driver"`
@@ -201,21 +200,21 @@ type reservationRow struct {
 	Cluster   string              `json:"cluster"`
 	Resources corev1.ResourceList `json:"resources"`
 	Consumer  Consumer            `json:"consumer"`
-	// Class of an instance that nothing is being done with; Preemption is the room that is
-	// being made for it.
+	// Class of an instance without an operation under way; Preemption is the room that is being
+	// made for it.
 	Class      string               `json:"class"`
 	Hub        string               `json:"hub"`
 	Preemption *v1alpha1.Preemption `json:"preemption"`
 }
 
-// requestRow is a request: of a plan, where the file has one, or as it stands here.
+// requestRow is a request: of a plan, if the file has one, or else as written here.
 type requestRow struct {
 	ID string `json:"id"`
 	// Parameters of an instance of the plan.
 	Parameters *runtime.RawExtension `json:"parameters"`
 	Leaving    []string              `json:"leaving"`
 	External   map[string]int32      `json:"external"`
-	// Delivered is how an instance reaches its consumer's cluster that is there already.
+	// Delivered is how an instance already reaches its consumer's cluster.
 	Delivered *v1alpha1.PlacementPeering `json:"delivered"`
 
 	Resources   corev1.ResourceList   `json:"resources"`
@@ -270,7 +269,7 @@ func (r requestRow) request(t *testing.T, resourcesPlan, clusterPlan string) Req
 	}
 }
 
-// ofPlan is the request of an instance of a plan.
+// ofPlan returns the request of an instance of a plan.
 func (r requestRow) ofPlan(t *testing.T, plan v1alpha1.Plan) Request {
 	t.Helper()
 	spec := v1alpha1.ServiceOfferingSpec{ID: "service", Name: "service", Plans: []v1alpha1.Plan{plan}}

@@ -28,15 +28,14 @@ import (
 	"github.com/sluice-dev/sluice/catalog"
 )
 
-// TestHistories plays random histories on the reconciler itself: instances come,
-// change and go; clusters shrink, are lost, drained and come back; drivers fail; status
-// writes are lost before or after they took effect; reads are stale; the clock jumps;
-// Sluice is killed between any two steps. After each step an auditor that knows only
-// the hub and what the clusters carry adds everything up. In the end everything
-// works again, and every instance must come to rest with nothing left over.
+// TestHistories plays random histories on the reconciler itself. Instances come, change and go;
+// clusters shrink, are lost, drained and come back; drivers fail; status writes are lost before
+// or after they took effect; reads are stale; the clock jumps; Sluice is killed between any two
+// steps. After each step an audit, by the hub and the clusters' content alone, adds everything
+// up. In the end all faults stop, and every instance must come to rest with nothing left over.
 //
-// The hub is a fake (controller-runtime's, with optimistic concurrency): a real API
-// server would allow a hundredth of the histories. test/crash kills the real thing.
+// The hub is a fake (controller-runtime's, with optimistic concurrency): a real API server
+// would allow a hundredth of the histories. test/crash kills the real thing.
 func TestHistories(t *testing.T) {
 	plans := testCatalog(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -85,17 +84,17 @@ type history struct {
 	driver     *rememberingDriver
 	inventory  *Inventory
 	reconciler *instanceReconciler
-	// faults are injected into what the reconciler reads and writes.
+	// faults are injected into the reconciler's reads and writes.
 	faults bool
 	// seen are the versions of each instance since the last start, which a cache may still show.
 	seen     map[string][]*v1alpha1.ServiceInstance
 	clusters []string
 	made     int
-	// shrunk clusters had more reserved than they have left.
+	// shrunk clusters had more reserved than they now have.
 	shrunk map[string]bool
 	// preempts is which instances the classes displace; empty if no class is declared.
 	preempts v1alpha1.Preempts
-	// victims that room was made without, at any time.
+	// victims of all preemptions so far.
 	victims map[string]bool
 	// counted returns what an instance's status has sold.
 	counted func(*v1alpha1.ServiceInstance) map[string]Resources
@@ -144,7 +143,7 @@ func (h *history) must(err error) {
 	}
 }
 
-// start is a Sluice that remembers nothing.
+// start returns a Sluice without any state.
 func (h *history) start() {
 	h.seen = map[string][]*v1alpha1.ServiceInstance{}
 	h.inventory = NewInventory()
@@ -190,14 +189,14 @@ func (h *history) start() {
 
 func (h *history) kill() { h.start() }
 
-// instances as the hub has them.
+// instances returns those of the hub.
 func (h *history) instances() []v1alpha1.ServiceInstance {
 	var list v1alpha1.ServiceInstanceList
 	h.must(h.hub.List(context.Background(), &list, client.InNamespace(historyNamespace)))
 	return list.Items
 }
 
-// any is one of them, nil if there is none.
+// any returns one of them, nil if there is none.
 func (h *history) any() *v1alpha1.ServiceInstance {
 	all := h.instances()
 	if len(all) == 0 {
@@ -212,7 +211,7 @@ func (h *history) passes() {
 	}
 }
 
-// pass may fail: the work queue would try again, and so does the history.
+// pass may fail: the history tries again, like the work queue.
 func (h *history) pass(name string) {
 	_, _ = h.reconciler.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: historyNamespace, Name: name}})
 }
@@ -270,7 +269,7 @@ func (h *history) fail() {
 	}).Draw(h.T, "failure"))
 }
 
-// disturb changes a member cluster, in the hub and, as its controller does, in the inventory.
+// disturb changes a member cluster, on the hub and, as its controller does, in the inventory.
 func (h *history) disturb() {
 	name := rapid.SampledFrom(h.clusters).Draw(h.T, "cluster")
 	switch rapid.SampledFrom([]string{"lose", "back", "drain", "undrain", "resize", "cordon", "regroup"}).Draw(h.T, "how") {
@@ -346,7 +345,7 @@ func (h *history) tell() {
 	h.Logf("carried %v", h.driver.carried)
 }
 
-// audit adds up what the hub says and what the clusters carry.
+// audit adds up the hub's statuses and the clusters' content.
 func (h *history) audit() {
 	known := map[string]*v1alpha1.ServiceInstance{}
 	reserved := map[string]int64{}
@@ -410,7 +409,7 @@ func (h *history) auditPreemptions(known map[string]*v1alpha1.ServiceInstance) {
 	}
 }
 
-// rest lets everything work again, and time go by until nothing is to be expected any more.
+// rest stops all faults, and lets time pass until nothing more is going to happen.
 func (h *history) rest() {
 	h.faults = false
 	clear(h.driver.failing)
@@ -473,7 +472,7 @@ func (h *history) rest() {
 	}
 }
 
-// wantNoRoom checks that an instance that is displaced has nowhere to go.
+// wantNoRoom checks that a displaced instance fits nowhere.
 func (h *history) wantNoRoom(instance *v1alpha1.ServiceInstance) {
 	s := &scope{ServiceInstance: instance, now: h.clock.Now()}
 	plan, err := h.plans.Plan(instance.Spec.ServiceID, s.wanted().PlanID)

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// An order that waits for a hub is woken when one takes it.
+// An order that waits for a hub is woken when one accepts it.
 func TestWhoWaitsForAHubIsWoken(t *testing.T) {
 	hub := func(cordoned bool) *Cluster {
 		return &Cluster{Name: "hub", Driver: v1alpha1.DriverLiqo, Ready: true, AccessVerified: true, Cordoned: cordoned, Liqo: &v1alpha1.LiqoCluster{Hub: true}}
@@ -50,7 +50,7 @@ func TestWhoWaitsForAHubIsWoken(t *testing.T) {
 	}
 }
 
-// A rule that is about hubs alone says nothing of who sells, and something of a hub.
+// A rule for hubs alone does not apply to chosen clusters, but does apply to hubs.
 func TestRulesAboutHubsAreAskedOfHubs(t *testing.T) {
 	seller := &Cluster{Name: "seller", Driver: v1alpha1.DriverLiqo, Liqo: &v1alpha1.LiqoCluster{}}
 	hub := &Cluster{Name: "hub", Driver: v1alpha1.DriverLiqo, Liqo: &v1alpha1.LiqoCluster{Hub: true}}

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/catalog"
 )
 
-// TestTransitionsAreLogged: what becomes of an instance is one line each, with who, what, where and how long.
+// TestTransitionsAreLogged: each transition of an instance is one line, with who, what, where and how long.
 func TestTransitionsAreLogged(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 5, 0, time.UTC)
 	r := &instanceReconciler{

@@ -23,7 +23,7 @@ func (w *world) change(name string, change func(*Cluster)) {
 	w.inventory.UpsertCluster(&c)
 }
 
-// lose has a cluster answer no more from now on.
+// lose makes a cluster stop answering.
 func (w *world) lose(name string) {
 	w.Helper()
 	w.change(name, func(c *Cluster) {
@@ -47,10 +47,10 @@ func (w *world) drain(name string) {
 	})
 }
 
-// after lets time go by.
+// after lets time pass.
 func (w *world) after(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
-// settle makes passes over an instance until nothing is due at once.
+// settle makes passes over an instance until none is due at once.
 func (w *world) settle(name string) *v1alpha1.ServiceInstance {
 	w.Helper()
 	for range 10 {

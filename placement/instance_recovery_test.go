@@ -168,7 +168,7 @@ func TestAClusterThatDoesNotAnswerIsNotTriedTillItAnswersAgain(t *testing.T) {
 	w.wantOperation(w.passes("si-a"), v1alpha1.OperationProvision, v1alpha1.StateSucceeded, "")
 }
 
-// plainClient counts nothing, so that it may be used from many goroutines.
+// plainClient does not count, so it is safe for concurrent use.
 func plainClient(w *world) client.Client {
 	c, err := client.New(hubConfig(w), client.Options{Scheme: w.hub.Scheme()})
 	w.must(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// A cache that does not show a binding yet does not hide it from its instance's end.
+// A binding that the cache does not show yet is still deleted with its instance.
 func TestABindingThatTheCacheDoesNotShowYetGoesWithItsInstance(t *testing.T) {
 	w := onEU(t)
 	binding := &v1alpha1.ServiceBinding{

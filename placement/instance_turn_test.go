@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// narrow has every plan sell one cluster only from now on, without a choice.
+// narrow makes every plan sell one cluster only from now on, without a choice.
 func (w *world) narrow() {
 	w.reconciler.plan = testCatalog(w.T, func(plan *v1alpha1.ResourcesPlan) { plan.MaxClusters = 0 }).Plan
 }

@@ -18,16 +18,16 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// TestLeadersThatSleep plays random histories with several replicas that take themselves
-// for the leader. A pass of one stops before any of its reads and writes, others take over,
-// place, deliver and remove, and it goes on where it was, with what it remembers; writes
-// arrive as late as that. At no instant may a cluster carry more than it has, and in the
-// end every instance is placed or refused, with nothing left over.
+// TestLeadersThatSleep plays random histories with several replicas that all regard themselves
+// as the leader. A pass of one stops before any of its reads and writes. Others take over,
+// place, deliver and remove. Then the stopped one continues with its old state, and its writes
+// arrive that late. At no instant may a cluster carry more than it has, and in the end every
+// instance is placed or refused, with nothing left over.
 //
-// Half of the histories fence writes by the clock, so that a write can only be late when it
-// was under way; there, a pass may stop before any of them. In the others the clock has
-// stood still, as on a machine that was paused as a whole, and nothing is refused: there
-// nothing comes between the confirmation of the lead and the call of a driver.
+// Half of the histories fence writes by the clock, so that a write can only be late if it was
+// under way; there, a pass may stop before any write. In the others the clock has stood still,
+// as on a machine that was paused as a whole, and no write is refused; there, a pass does not
+// stop between the confirmation of the lead and the call of a driver.
 func TestLeadersThatSleep(t *testing.T) {
 	plans := testCatalog(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -74,7 +74,7 @@ type leaders struct {
 // holder of the Lease.
 func (h *leaders) holder() *replica { return h.replicas[len(h.replicas)-1] }
 
-// takeOver elects a new replica. The ones before are not told.
+// takeOver elects a new replica. The earlier ones do not notice.
 func (h *leaders) takeOver() {
 	h.terms++
 	r := &replica{leaders: h, term: fmt.Sprintf("replica-%d/%d", h.terms, h.terms)}
@@ -115,7 +115,7 @@ func (h *leaders) step() {
 	r.run(rapid.SampledFrom([]int{1, 2, 3, 4, 5, 6, 8, 1000}).Draw(h.T, "for"))
 }
 
-// drain has everybody leave a cluster, or lets them back.
+// drain evicts all instances from a cluster, or allows them back.
 func (h *leaders) drain() {
 	name := rapid.SampledFrom(h.clusters).Draw(h.T, "cluster")
 	if h.drained == nil {
@@ -152,7 +152,7 @@ func (h *leaders) counts(instance *v1alpha1.ServiceInstance) map[string]Resource
 	return Ledger(status)
 }
 
-// auditCarried adds up what the clusters carry.
+// auditCarried adds up the content of the clusters.
 func (h *leaders) auditCarried() {
 	for _, name := range h.clusters {
 		mc := &v1alpha1.MemberCluster{}
@@ -189,7 +189,7 @@ func (r *replica) Confirm(context.Context) error {
 	return nil
 }
 
-// fence is an error where the replica knows that it may not lead any more.
+// fence is an error if the replica knows that it may not lead any more.
 func (r *replica) fence() error {
 	if r.dead || r.fenced && r.holder() != r {
 		return errors.New("fake: the lease was not renewed in time")
@@ -247,7 +247,7 @@ func (r *replica) sleep() {
 	}
 }
 
-// sleepyDriver is the remembering one, as one replica calls it.
+// sleepyDriver is the driver in memory, as one replica calls it.
 type sleepyDriver struct {
 	*rememberingDriver
 	*replica
@@ -270,7 +270,7 @@ func (d sleepyDriver) Remove(ctx context.Context, delivery Delivery) error {
 	return d.rememberingDriver.Remove(ctx, delivery)
 }
 
-// start makes the reconciler of a replica that has just been elected.
+// start returns the reconciler of a replica that has just been elected.
 func (r *replica) start() {
 	hub := interceptor.NewClient(r.hub.(client.WithWatch), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {

@@ -26,7 +26,8 @@ func classesPolicy(namespace string, preempts v1alpha1.Preempts) *v1alpha1.Place
 
 var classValues = map[string]int32{"gold": 1000, "silver": 100, "bronze": 10}
 
-// least is the cheapest set of the holdings without which a cluster has room, by trying all.
+// least returns, by trying all sets, the cheapest set of holdings to remove so that a cluster
+// has room.
 func least(r Request, s *Snapshot, cluster string, mayLeave []Holding) (best cost, found bool) {
 	for subset := range 1 << len(mayLeave) {
 		free := Resources{}

@@ -65,7 +65,7 @@ var assurances = []v1alpha1.Assurance{
 	v1alpha1.AssuranceSelf, v1alpha1.AssuranceNotary, v1alpha1.AssuranceLabel, v1alpha1.AssuranceCertified, v1alpha1.AssuranceMeasured,
 }
 
-// drawnRule is a rule, and what it means.
+// drawnRule is a rule, and its meaning as a function.
 type drawnRule struct {
 	rule    Rule
 	accepts func(c *Cluster) bool
@@ -148,7 +148,7 @@ func stock(fleet []*Cluster) *Inventory {
 	return inventory
 }
 
-// acceptable is the filters said once more, without pages, sets or columns.
+// acceptable implements the filters a second time, without pages, sets or columns.
 func acceptable(r Request, c *Cluster, free Resources) bool {
 	settled := slices.Contains(r.Current, c.Name)
 	if !settled {
@@ -333,7 +333,7 @@ func TestConcurrentPlacementsNeverExceedCapacity(t *testing.T) {
 	})
 }
 
-// audit adds up the reservations by hand.
+// audit adds up the reservations independently.
 func audit(t interface{ Fatalf(string, ...any) }, inventory *Inventory, fleet []*Cluster) {
 	s := inventory.Snapshot()
 	for _, c := range fleet {

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-dev/sluice/catalog"
 )
 
-// crowded is a world in which instances came to a cluster before a better one was there.
+// crowded is a world in which instances were placed on a cluster before a better one existed.
 func crowded(t *testing.T) *world {
 	w := newWorld(t)
 	w.cluster("small", 8)

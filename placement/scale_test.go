@@ -54,8 +54,8 @@ func BenchmarkFill(b *testing.B) {
 	}
 }
 
-// BenchmarkSustained decides and reserves one request after the other among clusters
-// that fill up, as one writer does, and reports the slowest decisions, too.
+// BenchmarkSustained decides and reserves one request after the other, as one writer does,
+// among clusters that fill up. It also reports the slowest decisions.
 func BenchmarkSustained(b *testing.B) {
 	for _, n := range []int{1000, 10000, 50000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

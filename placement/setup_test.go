@@ -19,8 +19,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/member"
 )
 
-// managed is a world whose controllers run by themselves. Its member clusters are
-// ready as they were recorded, and cannot be probed.
+// managed is a world with running controllers. Its member clusters are ready by their recorded
+// status, and cannot be probed.
 func managed(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
@@ -28,7 +28,7 @@ func managed(t *testing.T) *world {
 	return w
 }
 
-// manage has the controllers run, alone or as one of several replicas.
+// manage runs the controllers, alone or as one of several replicas.
 func (w *world) manage(alone bool) {
 	t := w.T
 	t.Helper()
@@ -109,13 +109,13 @@ func TestTheControllersCarryAnInstanceThroughItsLife(t *testing.T) {
 		w.deprovision(name)
 		eventually(t, name+" goes", func() bool { return w.gone(name) })
 	}
-	// What is gone from the hub is forgotten a moment later.
+	// Instances deleted from the hub are forgotten a moment later.
 	eventually(t, "nothing is reserved", func() bool { return len(w.inventory.Snapshot().Reservations("eu")) == 0 })
 	w.wantCarried("eu", "si-first", 0)
 }
 
-// The time is that from the creation of an instance to its success,
-// hub and work queue included, with a driver that takes no time.
+// The time from the creation of an instance to its success, hub and work queue included, with a
+// driver that takes no time.
 func TestProvisioningAddsLittleToTheDriversTime(t *testing.T) {
 	w := managed(t)
 	w.cluster("eu", 100)
@@ -160,7 +160,7 @@ func (d *hangingDriver) Deliver(ctx context.Context, delivery Delivery) error {
 	}
 }
 
-// 200 operations hang on one member cluster; those on another take as long as ever.
+// 200 operations hang on one member cluster; those on another are not slower.
 func TestAClusterThatHangsKeepsNobodyElseWaiting(t *testing.T) {
 	const hanging, most = 200, time.Second
 	w := newWorld(t)

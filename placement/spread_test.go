@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// drawGrouped is a small fleet of clusters in a few regions, some in none.
+// drawGrouped draws a small fleet of clusters in a few regions, some in none.
 func drawGrouped(t *rapid.T) []*Cluster {
 	fleet := make([]*Cluster, rapid.IntRange(0, 9).Draw(t, "clusters"))
 	for i := range fleet {
@@ -40,7 +40,8 @@ func choices(fleet []*Cluster, n int) (all [][]*Cluster) {
 	return all
 }
 
-// least and most clusters of a choice in one region, and the number of regions.
+// least and most are the numbers of clusters of a choice in one region; regions is the number
+// of regions.
 func outline(choice []*Cluster) (groups, least, most int) {
 	count := map[string]int{}
 	for _, c := range choice {
@@ -158,7 +159,7 @@ func TestReplicasAreDividedWheneverTheyFit(t *testing.T) {
 		if placed(d) != r.Replicas || len(d.Placements) != r.clusters() {
 			t.Fatalf("%d replicas on %d clusters", placed(d), len(d.Placements))
 		}
-		// One more moves nothing that is there.
+		// One more replica moves no existing one.
 		before := map[string]int32{}
 		for _, p := range d.Placements {
 			before[p.Cluster] = p.Replicas

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What is only supposed gives the decision that it would give if it were so.
+// A supposition gives the decision that the real change would give.
 func TestASuppositionDecidesAsTheChangeItselfWould(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		fleet := drawFleet(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// dossier is all that a provider and those who vouch for it show of one cluster.
+// dossier is the credentials of one cluster, from its provider and from others about it.
 type dossier struct {
 	*world
 	person, vat, offering, datacenter, binding *Credential
@@ -22,8 +22,8 @@ type dossier struct {
 
 const offeringID = "https://provider.example/k8s"
 
-// newDossier is complete: nothing in it is worth more than the provider's word, but
-// for the registration number that the notary checked.
+// newDossier is complete. Everything in it has the assurance Self, except the registration
+// number that the notary checked.
 func newDossier(tb testing.TB) *dossier {
 	tb.Helper()
 	w := newWorld(tb)
@@ -42,7 +42,7 @@ func newDossier(tb testing.TB) *dossier {
 	}
 }
 
-// hostedOn has the provider say that its offering is hosted elsewhere.
+// hostedOn makes the provider state that its offering is hosted elsewhere.
 func (d *dossier) hostedOn(tb testing.TB, id string) {
 	tb.Helper()
 	d.offered["hostedOn"] = object{"id": id}
@@ -59,7 +59,7 @@ func (d *dossier) admit() ([]Claim, Report) {
 	return Admit(d.set(), offeringID, d.cluster, d.want, d.issuers, at)
 }
 
-// trust changes what an issuer is trusted with.
+// trust changes the assurance of an issuer.
 func (d *dossier) trust(issuer, subjectType string, assurance Assurance, ok bool) {
 	before := d.issuers
 	d.issuers = func(i, t string) (Assurance, bool) {
@@ -70,7 +70,7 @@ func (d *dossier) trust(issuer, subjectType string, assurance Assurance, ok bool
 	}
 }
 
-// by issues what only the issuers of the dossier allow.
+// by issues credentials that only the issuers of the dossier may issue.
 func (d *dossier) by(tb testing.TB, issuer string, subject object) *Credential {
 	tb.Helper()
 	compact, err := d.signer(tb, issuer).Credential(document(subject))
@@ -86,7 +86,7 @@ func (d *dossier) by(tb testing.TB, issuer string, subject object) *Credential {
 	return c
 }
 
-// summary is claims without issuers and ends.
+// summary returns claims without issuers and ends.
 func summary(claims []Claim) (list []string) {
 	for _, c := range claims {
 		list = append(list, c.Name+"="+c.Value+" "+string(c.Assurance))

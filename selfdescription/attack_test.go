@@ -220,7 +220,7 @@ func refused(t *testing.T, report Report, step StepName, want string) {
 	}
 }
 
-// doubled is the JSON of an object with more in the end.
+// doubled returns the JSON of an object with more appended.
 func doubled(parts object, more string) string {
 	raw, err := json.Marshal(parts)
 	if err != nil {
@@ -232,15 +232,15 @@ func doubled(parts object, more string) string {
 	return string(raw[:len(raw)-1]) + "," + more + "}"
 }
 
-// strayBits changes bits of the last character that are no part of the signature: 64
-// bytes end in a character with four of them.
+// strayBits changes bits of the last character that are not part of the signature: 64 bytes end
+// in a character with four of them.
 func strayBits(compact string) string {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	last := len(compact) - 1
 	return compact[:last] + string(alphabet[strings.IndexByte(alphabet, compact[last])|1])
 }
 
-// The classical confusion: the public key, which everybody knows, as a shared secret.
+// The classical confusion: the public key, which is public, as a shared secret.
 func TestHS256WithThePublicKeyIsRefusedBeforeAKeyIsLookedFor(t *testing.T) {
 	w := newWorld(t)
 	f := w.forge(t, w.issue(t, provider, document(offering("https://provider.example/k8s"))).Compact)

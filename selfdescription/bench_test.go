@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Per core, with the key at hand: what a hub pays for each credential when it starts.
+// Per core, with the key cached: the cost of each credential when a hub starts.
 func BenchmarkVerifyCredential(b *testing.B) {
 	for _, algorithm := range Algorithms() {
 		b.Run(algorithm, func(b *testing.B) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A term of ours that is not protected could be redefined by a context after it.
+// A term of Sluice's that is not protected could be redefined by a later context.
 func TestEveryScopeOfOurContextIsProtected(t *testing.T) {
 	var document struct {
 		Context map[string]any `json:"@context"`

@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription/did"
 )
 
-// The people of the tests.
+// The parties of the tests.
 const (
 	provider    = "did:web:provider.example"
 	rival       = "did:web:rival.example"
@@ -28,10 +28,10 @@ const (
 	broker      = "did:web:broker.example"
 )
 
-// at is when the tests take place.
+// at is the time of the tests.
 var at = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// world holds everybody's keys and the status lists that are published.
+// world holds all keys and the published status lists.
 type world struct {
 	keys  map[string]jose.JSONWebKey // by issuer
 	lists map[string]string          // by URL
@@ -106,7 +106,7 @@ func (w *world) signer(tb testing.TB, issuer string) *Signer {
 	return s
 }
 
-// object is short for what JSON makes of an object.
+// object is a short name for a decoded JSON object.
 type object = map[string]any
 
 // person, vat and so on are subjects of the provider, complete and in shape.
@@ -203,12 +203,12 @@ func certified(over []*Credential) (list []object) {
 	return list
 }
 
-// document is valid from a day ago for a month.
+// document is valid for a month, since yesterday.
 func document(subject object) Document {
 	return Document{Subject: subject, ValidFrom: at.AddDate(0, 0, -1), ValidUntil: at.AddDate(0, 1, 0)}
 }
 
-// issue signs and, to be sure, verifies.
+// issue signs and, as a check, verifies.
 func (w *world) issue(tb testing.TB, issuer string, doc Document) *Credential {
 	tb.Helper()
 	compact, err := w.signer(tb, issuer).Credential(doc)
@@ -225,13 +225,13 @@ func (w *world) issue(tb testing.TB, issuer string, doc Document) *Credential {
 // forgery is a token in parts, for tests to change before it is signed.
 type forgery struct {
 	header, payload object
-	// rawHeader and rawPayload are signed in place of them.
+	// rawHeader and rawPayload are signed instead of them.
 	rawHeader, rawPayload string
 	key                   jose.JSONWebKey
 	after                 func(compact string) string
 }
 
-// forge takes a good credential of the provider apart.
+// forge takes apart a valid credential of the provider.
 func (w *world) forge(tb testing.TB, compact string) *forgery {
 	tb.Helper()
 	t, err := parseToken(compact, MaxPresentation, append(credentialMedia, presentationMedia...))
@@ -243,7 +243,7 @@ func (w *world) forge(tb testing.TB, compact string) *forgery {
 
 func (f *forgery) subject() object { return f.payload["credentialSubject"].(object) }
 
-// compact signs whatever the forgery says, as an attacker who owns a key would.
+// compact signs the forgery's content, as an attacker with a key would.
 func (f *forgery) compact(tb testing.TB) string {
 	tb.Helper()
 	encode := func(raw string, parts object) string {

@@ -38,8 +38,8 @@ func TestDatesAreReadAsXMLSchemaHasThem(t *testing.T) {
 	}
 }
 
-// A credential is valid from validFrom up to and including validUntil (VCDM 2.0, 4.9);
-// the clocks' skew makes a moment of it.
+// A credential is valid from validFrom up to and including validUntil (VCDM 2.0, 4.9), plus the
+// tolerated clock difference.
 func TestACredentialMayHoldForAMoment(t *testing.T) {
 	w := newWorld(t)
 	f := w.forge(t, w.issue(t, provider, document(person("https://provider.example/lp"))).Compact)
@@ -52,8 +52,8 @@ func TestACredentialMayHoldForAMoment(t *testing.T) {
 	}
 }
 
-// Media types may have "application/" before them, in either case (RFC 7515, 4.1.9); cty
-// may be missing (VC-JOSE-COSE, 3.1.1: "SHOULD"). docs/trust.md has what is refused.
+// Media types may have the prefix "application/", in either case (RFC 7515, 4.1.9); cty may be
+// missing (VC-JOSE-COSE, 3.1.1: "SHOULD"). docs/trust.md lists what is refused.
 func TestHeadersAreReadAsTheirSpecificationsHaveThem(t *testing.T) {
 	for _, row := range []struct {
 		name   string

@@ -13,9 +13,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/strictjson"
 )
 
-// Changing any byte of a token, to any other, makes it another token or none. One
-// with another spelling of the same bytes would be the same credential under
-// another digest.
+// Changing any byte of a token, to any other, makes it another token or none. A different
+// encoding of the same bytes would be the same credential under another digest.
 func TestNoByteOfATokenCanBeChanged(t *testing.T) {
 	for _, algorithm := range Algorithms() {
 		t.Run(algorithm, func(t *testing.T) {
@@ -41,7 +40,7 @@ func TestNoByteOfATokenCanBeChanged(t *testing.T) {
 	}
 }
 
-// The last characters are where base64 leaves room.
+// In base64 only the last characters leave room for that.
 func TestNoCharacterOfASignatureHasASecondSpelling(t *testing.T) {
 	w := newWorld(t)
 	compact := w.issue(t, provider, document(offering("https://provider.example/k8s"))).Compact
@@ -56,7 +55,7 @@ func TestNoCharacterOfASignatureHasASecondSpelling(t *testing.T) {
 	}
 }
 
-// seed is a token whose signature is wrong and everything else is right.
+// seed is a token with a wrong signature; everything else is right.
 func seed(header, payload string) string {
 	e := base64.RawURLEncoding.EncodeToString
 	return e([]byte(header)) + "." + e([]byte(payload)) + "." + e(make([]byte, 64))
@@ -138,7 +137,7 @@ func FuzzStatusList(f *testing.F) {
 	})
 }
 
-// What is read as claims has one form, and no keywords.
+// Claims are read in one form, without keywords.
 func FuzzSubject(f *testing.F) {
 	f.Add(`{"id":"https://a.example/x","type":"VatID","vatID":"DE1"}`)
 	f.Add(`{"@id":"x","@type":["gx:A"],"gx:b":[{"@value":1,"@type":"xsd:int"},{"gx:c":{"@value":true}}]}`)

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// TestAClaimTravelsOnlyOverLinksThatBothEndsConfirmed has one row for each cell of the
-// table "Links" of docs/trust.md: who signed the far end, and what then comes of what a
-// certification says of it. A rival's own cluster points at a data centre that is the
-// provider's; everything about that data centre is signed by a trusted auditor.
+// TestAClaimTravelsOnlyOverLinksThatBothEndsConfirmed has one row for each cell of the table
+// "Links" of docs/trust.md: the signer of the far end, and the result of a certification of it.
+// A rival's own cluster refers to a data centre of the provider; a trusted auditor signs
+// everything about that data centre.
 func TestAClaimTravelsOnlyOverLinksThatBothEndsConfirmed(t *testing.T) {
 	const (
 		certified   = "certification=ISO/IEC 27001 certified"
@@ -162,8 +162,8 @@ func TestAClaimTravelsOnlyOverLinksThatBothEndsConfirmed(t *testing.T) {
 	}
 }
 
-// TestAnothersDataCentreIsNoneThatTheOperatorAsksFor: it is the provider's word alone
-// that it has to do with the cluster.
+// TestAnothersDataCentreIsNoneThatTheOperatorAsksFor: only the provider states that the data
+// centre has to do with the cluster.
 func TestAnothersDataCentreIsNoneThatTheOperatorAsksFor(t *testing.T) {
 	d := newDossier(t)
 	d.hostedOn(t, "https://rival.example/dc")

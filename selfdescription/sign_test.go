@@ -92,7 +92,7 @@ func TestASecondFormOfASignatureIsTheSameCredential(t *testing.T) {
 	}
 }
 
-// negated is a credential by ES256 with its signature in the other form.
+// negated returns a credential by ES256 with its signature in the other form.
 func (w *world) negated(t *testing.T, c *Credential) *Credential {
 	t.Helper()
 	cut := strings.LastIndex(c.Compact, ".") + 1

@@ -14,7 +14,7 @@ import (
 
 const listURL = "https://provider.example/status/1"
 
-// listed is a credential with bit 7 of a list, and publishes the list.
+// listed returns a credential with bit 7 of a list, and publishes the list.
 func (w *world) listed(tb testing.TB, purpose StatusPurpose, set bool) *Credential {
 	tb.Helper()
 	w.publish(tb, provider, purpose, set)
@@ -46,7 +46,8 @@ func (w *world) publish(tb testing.TB, issuer string, purpose StatusPurpose, set
 	w.lists[listURL] = compact
 }
 
-// TestTheReportSaysWhichListsWereLookedAt and which were not.
+// TestTheReportSaysWhichListsWereLookedAt: the report names the lists that were checked, and
+// those that were not.
 func TestTheReportSaysWhichListsWereLookedAt(t *testing.T) {
 	w := newWorld(t)
 	f := w.forge(t, w.listed(t, PurposeRevocation, false).Compact)

@@ -56,7 +56,7 @@ func names(r Report) (names []StepName) {
 	return names
 }
 
-// What issuers of the earlier generations of Gaia-X send.
+// The forms that issuers of earlier generations of Gaia-X send.
 func TestEarlierGenerationsVerify(t *testing.T) {
 	for name, change := range map[string]func(*forgery){
 		"ICAM 24.07": func(f *forgery) {

@@ -24,8 +24,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/answers"
 )
 
-// server gives one answer to the request of a test, and others to what the transport
-// asks on its own account, by their path.
+// server gives one answer to the request of a test, and others, by path, to the transport's own
+// requests.
 type server struct {
 	*httptest.Server
 	code   int
@@ -67,7 +67,7 @@ const (
 	kubeSystem = `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"%s"}}`
 )
 
-// What a read and a deletion of the namespace ns-1 come to, by what is answered.
+// The results of a read and a deletion of the namespace ns-1, by the answer.
 func TestOnlyAnAPIServersWordIsBelieved(t *testing.T) {
 	const done, gone, refused, fault = "done", "gone", "refused", "fault"
 	for name, row := range map[string]struct {
@@ -144,7 +144,7 @@ func TestOnlyAnAPIServersWordIsBelieved(t *testing.T) {
 	}
 }
 
-// The same in Kubernetes' protocol buffers, in which clients of its own kinds speak.
+// The same in Kubernetes' protocol buffers, which clients of Kubernetes' own kinds use.
 func TestAnswersInProtocolBuffers(t *testing.T) {
 	gone := &metav1.Status{
 		Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: 404, Message: "m",
@@ -209,7 +209,7 @@ func TestAnswersInProtocolBuffers(t *testing.T) {
 func isDone(err error) bool  { return err == nil }
 func isFault(err error) bool { return answers.IsForeign(err) }
 
-// "Not found" is believed of the cluster that it was, and of no other.
+// "Not found" is accepted only from the cluster with the pinned identity.
 func TestAnotherClustersNotFoundIsNotBelieved(t *testing.T) {
 	s := newServer(t)
 	s.code, s.body = 404, status(404, "NotFound", notFound)
@@ -277,7 +277,7 @@ func TestHealthIsWhatAnAPIServerCallsIt(t *testing.T) {
 	}
 }
 
-// A server may be one of several behind a path of a proxy.
+// A server may be one of several behind a proxy, each below a path of its own.
 func TestAPathBeforeTheAPI(t *testing.T) {
 	s := newServer(t)
 	s.code, s.body = 404, "default backend - 404"

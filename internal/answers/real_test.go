@@ -21,8 +21,8 @@ import (
 	"github.com/sluice-dev/sluice/test/controlplane"
 )
 
-// Whatever a real API server answers to what Sluice asks is believed, in JSON and in
-// protocol buffers.
+// Every answer of a real API server to Sluice's requests is accepted, in JSON and in protocol
+// buffers.
 func TestARealAPIServerIsBelieved(t *testing.T) {
 	cp := controlplane.Start(t, controlplane.Options{APIServerOnly: true})
 	system, err := kubernetes.NewForConfigOrDie(cp.Config()).CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})

@@ -48,7 +48,7 @@ func TestIdleConnectionsDoNotCrowdOut(t *testing.T) {
 	}
 	var refused atomic.Int64
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		// What the hub and the member clusters need is there.
+		// The descriptors for the hub and the member clusters are available.
 		spare, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 		if err != nil {
 			refused.Add(1)

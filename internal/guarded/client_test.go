@@ -44,7 +44,7 @@ func TestWhichAddressesArePublic(t *testing.T) {
 	}
 }
 
-// world is a server, and a client that may reach it.
+// world is a server, and a client that may connect to it.
 func world(t *testing.T, answer http.HandlerFunc) (string, *http.Client) {
 	t.Helper()
 	server := httptest.NewTLSServer(answer)
@@ -54,7 +54,7 @@ func world(t *testing.T, answer http.HandlerFunc) (string, *http.Client) {
 	return server.URL, NewClient(Options{Roots: roots, AllowAddresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 }
 
-// get asks, and reads nothing.
+// get sends a request, and does not read the body.
 func get(ctx context.Context, client *http.Client, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

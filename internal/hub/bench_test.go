@@ -83,8 +83,8 @@ func BenchmarkCreate(b *testing.B) {
 	})
 }
 
-// residentMegabytes is the memory of this process that is not shared with the
-// executable's file, in megabytes.
+// residentMegabytes returns the memory of this process in megabytes, without the part shared
+// with the executable's file.
 func residentMegabytes(b *testing.B) float64 {
 	b.Helper()
 	status, err := os.ReadFile("/proc/self/status")

@@ -16,9 +16,9 @@ type hub struct {
 	resourcelock.Interface
 	holder holder
 	now    time.Duration
-	// down answers writes.
+	// down is the error of writes.
 	down error
-	// reads are announced, and answered when the test says.
+	// reads announces each read; the test sends the result.
 	reads chan chan error
 }
 

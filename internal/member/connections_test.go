@@ -28,7 +28,7 @@ import (
 
 const namespace = "sluice"
 
-// apiServer answers who one is, by the token, and counts how often it was asked.
+// apiServer answers with the user of a token, and counts the requests for it.
 type apiServer struct {
 	*httptest.Server
 	asked atomic.Int32
@@ -38,7 +38,7 @@ type apiServer struct {
 	secrets sync.Map
 }
 
-// secret has the server hold the kubeconfig of a cluster that was made for an instance: its own.
+// secret makes the server hold the kubeconfig of a cluster made for an instance: its own.
 func (s *apiServer) secret(t *testing.T, instance, token string) {
 	t.Helper()
 	namespace, name := v1alpha1.MemberNamespace(instance), v1alpha1.MadeClusterName(instance)+"-kubeconfig"
@@ -190,8 +190,8 @@ func TestGetKeepsAConnectionUntilTheAccessChanges(t *testing.T) {
 	}
 }
 
-// What the hub knows of a cluster decides, over restarts of Sluice; a connection that was
-// opened to another one is not used, and opened anew.
+// The UID recorded on the hub is decisive, also after a restart of Sluice. A connection that
+// was opened to another cluster is not used, but opened anew.
 func TestOpenRefusesAnotherClusterThanItWas(t *testing.T) {
 	f, server := newFixture(t), newAPIServer(t)
 	cluster := f.add(t, "cluster-a", f.sealed(t, "cluster-a", server.kubeconfig(t, "sluice")))
@@ -213,7 +213,7 @@ func TestOpenRefusesAnotherClusterThanItWas(t *testing.T) {
 	}
 }
 
-// Credentials leave the memory with the cluster, those of clusters that it has made too.
+// Credentials leave the memory with the cluster, including those of clusters that it has made.
 func TestConnectionsToWhatIsGoneAreDropped(t *testing.T) {
 	f, server := newFixture(t), newAPIServer(t)
 	cluster := f.add(t, "management", f.sealed(t, "management", server.kubeconfig(t, "sluice")))

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Opened names the connections that are kept.
+// Opened returns the names of the connections that are kept.
 func (c *Connections) Opened() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

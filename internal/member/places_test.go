@@ -13,7 +13,7 @@ import (
 
 var errSilent = fmt.Errorf("create namespace: %w", context.DeadlineExceeded)
 
-// enters fails the test unless there is a place, or none.
+// enters fails the test unless there is a place, or there is none.
 func enters(t *testing.T, p *member.Places, cluster, name string, want bool) func(error) {
 	t.Helper()
 	leave, err := p.Enter(cluster, name)
@@ -44,7 +44,7 @@ func TestPlacesAreBoundedByClusterAndWakeWhoWaits(t *testing.T) {
 	}
 }
 
-// On a cluster that hangs less and less is tried, until it does something in time.
+// A cluster that hangs gets fewer and fewer calls, until one ends in time.
 func TestAClusterThatTimesOutTakesLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		woken := make(chan string, 10)

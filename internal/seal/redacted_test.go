@@ -29,7 +29,7 @@ func TestRedactedShowsNothing(t *testing.T) {
 		"map":     map[string]Redacted{"k": r},
 		"any":     []any{r, &r},
 	}
-	// What the secret looks like as text, bytes or hexadecimal.
+	// The secret as text, bytes and hexadecimal.
 	traces := []string{secret, "104 117", "68756e", "68 75", "0x68", "aHVudGVyMg"}
 	for name, value := range values {
 		outputs := map[string]string{}

@@ -12,7 +12,7 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 )
 
-// sumNow is the sum of the greeter in a folder of charts, as hexadecimal digits.
+// sumNow returns the sum of the greeter in a folder of charts, in hexadecimal.
 func sumNow(t *testing.T, c *Charts, name string) string {
 	t.Helper()
 	sum, err := c.sum(t.Context(), name)
@@ -47,7 +47,7 @@ func TestAChartIsReadAgainOnlyWhenItsFilesHaveChanged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// What would not be read as a chart, and looks like the file that was.
+			// Files that are not a chart, but look like the one that was read.
 			if err := os.WriteFile(test.file, bytes.Repeat([]byte("?"), int(info.Size())), 0o600); err != nil {
 				t.Fatal(err)
 			}

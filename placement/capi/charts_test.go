@@ -26,12 +26,12 @@ import (
 	"github.com/sluice-dev/sluice/placement"
 )
 
-// charted is a registry on this machine with one chart, greeter in version 1.0.0, that
-// Helm has pushed there.
+// charted is a registry on this machine with one chart, greeter in version 1.0.0, pushed by
+// Helm.
 type charted struct {
 	*testing.T
 	server *httptest.Server
-	// instead answers a request where it returns true.
+	// instead answers a request instead of the registry if it returns true.
 	instead  func(http.ResponseWriter, *http.Request) bool
 	requests atomic.Int64
 	// digest of the chart's manifest.
@@ -56,7 +56,7 @@ func newCharted(t *testing.T) *charted {
 	return r
 }
 
-// push pushes the greeter, so described, and returns the digest of its manifest.
+// push pushes the greeter with a description, and returns the digest of its manifest.
 func (r *charted) push(description string) string {
 	r.Helper()
 	greeter, err := loader.Load("testdata/charts/greeter")
@@ -87,7 +87,7 @@ func (r *charted) host() string { return r.server.Listener.Addr().String() }
 
 func (r *charted) name(version string) string { return scheme + r.host() + "/charts/greeter" + version }
 
-// charts that may be fetched from the registry.
+// charts returns the Charts that may be fetched from the registry.
 func (r *charted) charts(folder string) *Charts {
 	roots := x509.NewCertPool()
 	roots.AddCert(r.server.Certificate())
@@ -138,7 +138,8 @@ func TestAChartOfARegistryIsFetchedOnce(t *testing.T) {
 	}
 }
 
-// What cannot be had says why and what to do, and leaves nothing in the folder.
+// If a chart cannot be fetched, the error gives the reason and a remedy, and the folder stays
+// empty.
 func TestChartsThatAreNotHad(t *testing.T) {
 	const elsewhere = "https://elsewhere.example"
 	redirect := func(w http.ResponseWriter, r *http.Request) bool {

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// A cluster runs while its parts do, whatever is the matter with its class.
+// A cluster runs while its parts run, whatever the state of its class.
 func TestUnavailable(t *testing.T) {
 	const available, topology, workers = clusterv1.ClusterAvailableCondition, clusterv1.ClusterTopologyReconciledCondition, clusterv1.ClusterWorkersAvailableCondition
 	for _, test := range []struct {

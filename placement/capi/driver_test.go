@@ -79,7 +79,7 @@ func newFixture(t *testing.T) *fixture {
 	return &fixture{t, bed, &capi.Driver{Hub: "hub-1", Charts: &capi.Charts{Folder: "testdata/charts"}, Connections: &member.Connections{Reader: c, Namespace: namespace, Keys: keys}}}
 }
 
-// TestDriver runs what follows side by side, on one management cluster.
+// TestDriver runs the following tests side by side, on one management cluster.
 func TestDriver(t *testing.T) {
 	f := newFixture(t)
 	for name, test := range map[string]func(*fixture){
@@ -100,7 +100,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// delivery is of an instance of that name: one worker of the class simulated.
+// delivery returns the delivery of an instance of that name: one worker of the class simulated.
 func delivery(name string) placement.Delivery {
 	return placement.Delivery{
 		Instance: &v1alpha1.ServiceInstance{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.InstanceName("platform", name), UID: types.UID("uid of " + name)}},
@@ -111,7 +111,7 @@ func delivery(name string) placement.Delivery {
 	}
 }
 
-// until calls a method of the driver until it no longer waits, and returns what it waited for.
+// until calls a method of the driver until it no longer waits, and returns the waits.
 func (f *fixture) until(d placement.Delivery, call func(context.Context, placement.Delivery) error) (waited []string, err error) {
 	f.Helper()
 	failed := wait.PollUntilContextTimeout(f.Context(), 100*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
@@ -138,7 +138,7 @@ func (f *fixture) deliver(d placement.Delivery) []string {
 	return waited
 }
 
-// nodes of the cluster that was made.
+// nodes of the created cluster.
 func (f *fixture) nodes(d placement.Delivery) []corev1.Node {
 	f.Helper()
 	connection, err := f.driver.Connections.Made(f.Context(), management, d.Instance.Name)
@@ -199,7 +199,7 @@ func life(f *fixture) {
 		}
 	}
 
-	// An upgrade that is given up is not taken back, and nothing is left wrong.
+	// An upgrade that is given up is not reverted, and leaves nothing broken.
 	undone := placement.Delivery{Instance: d.Instance.DeepCopy(), Placement: *d.Placement.DeepCopy()}
 	undone.Placement.Made.Version = "v1.34.4"
 	undone.Instance.Status.Delivered = &v1alpha1.DeliveredState{Decision: v1alpha1.Decision{Placements: []v1alpha1.Placement{*undone.Placement.DeepCopy()}}}
@@ -240,7 +240,8 @@ func life(f *fixture) {
 	must(f, f.driver.Remove(f.Context(), d)) // once more does nothing
 }
 
-// What never comes up says why, in Cluster API's own words, and goes away as any other.
+// A cluster that never comes up reports the reason in Cluster API's own words, and is deleted
+// like any other.
 func infrastructureThatFails(f *fixture) {
 	d := delivery("fails")
 	d.Placement.Made.Variables = &runtime.RawExtension{Raw: []byte(`{"fails": "out of machines in this zone"}`)}
@@ -258,7 +259,7 @@ func infrastructureThatFails(f *fixture) {
 	f.wantGone(d)
 }
 
-// Deleting what is only half made leaves nothing.
+// Deleting a half-created cluster leaves nothing.
 func removedWhileMade(f *fixture) {
 	d := delivery("half")
 	if err := f.driver.Deliver(f.Context(), d); err == nil {
@@ -270,8 +271,8 @@ func removedWhileMade(f *fixture) {
 	f.wantGone(d)
 }
 
-// A control plane of machines is asked for only where the plan has one; the simulated
-// provider has no machines there, and never reports any.
+// Control plane machines are requested only if the plan has them. The simulated provider has
+// none, and never reports any.
 func controlPlaneOfMachines(f *fixture) {
 	d := delivery("replicas")
 	d.Placement.Made.ControlPlane = ptr.To[int32](3)

@@ -185,9 +185,9 @@ func (r hookedReader) List(ctx context.Context, list client.ObjectList, options 
 	return r.Reader.List(ctx, list, options...)
 }
 
-// theCollectorLeavesTheAdopted lets an instance of the same name take the namespace
-// over after the collector has read the member cluster, and go from the hub again
-// before it reads that.
+// theCollectorLeavesTheAdopted: after the collector has read the member cluster, an instance of
+// the same name takes over the namespace. It is gone from the hub again before the collector
+// reads that.
 func theCollectorLeavesTheAdopted(t *testing.T, f *fixture) {
 	const hub = "hub-with-an-adoption"
 	d := delivery(t, "cpu", "1", "memory", "1Gi")

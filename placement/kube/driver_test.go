@@ -78,7 +78,7 @@ func deliverMakesANamespace(t *testing.T, f *fixture) {
 		}
 	}
 	f.awaitDefaultAccount(t, ns)
-	// At once: Deliver returns only when the quota is in force.
+	// At once: Deliver returns only when the quota is enforced.
 	refusedWith(t, "a pod above the quota", f.admin.Create(t.Context(), pod(ns, "big", "cpu", "2", "memory", "1Gi")), "exceeded quota")
 	refusedWith(t, "a pod without limits that count", f.admin.Create(t.Context(), pod(ns, "zero", "cpu", "0", "memory", "0")), "minimum cpu usage")
 	refusedWith(t, "a device that was not bought", f.admin.Create(t.Context(), pod(ns, "gpu", "nvidia.com/gpu", "1")), "exceeded quota")
@@ -272,7 +272,7 @@ func removalWaitsForFinalizers(t *testing.T, f *fixture) {
 			t.Fatal(err)
 		}
 	}
-	// Kubernetes deletes pods first and says nothing of them; Sluice does.
+	// Kubernetes deletes pods first and does not report them; Sluice does.
 	for _, held := range []struct {
 		client.Object
 		detail string
@@ -298,7 +298,7 @@ func removalWaitsForFinalizers(t *testing.T, f *fixture) {
 	f.removed(t, d)
 }
 
-// removed calls Remove until it says that nothing is left, and checks that.
+// removed calls Remove until it returns nil, and checks that nothing is left.
 func (f *fixture) removed(t *testing.T, d placement.Delivery) {
 	t.Helper()
 	eventually(t, "removal ends", func(ctx context.Context) (bool, error) {

@@ -50,8 +50,8 @@ func (f *fixture) consumer(t *testing.T, namespace string) client.Client {
 	return c
 }
 
-// nobodyEscapes tries, with a binding's rights in a namespace, what would reach the machines, the
-// network or the other consumers there.
+// nobodyEscapes tries, with a binding's rights in a namespace, everything that would reach the
+// machines, the network or the other consumers there.
 func nobodyEscapes(t *testing.T, f *fixture) {
 	d := delivery(t, "cpu", "4", "memory", "4Gi", "pods", "20", "nvidia.com/gpu", "1")
 	f.deliver(t, d)
@@ -93,7 +93,7 @@ func nobodyEscapes(t *testing.T, f *fixture) {
 	if err := c.Create(t.Context(), plain); err != nil {
 		t.Fatalf("a pod that takes nothing but what was bought: %v", err)
 	}
-	// Pods without a node end at once, whatever is asked.
+	// Pods without a node end at once, whatever their grace period.
 	if err := f.admin.SubResource("binding").Create(t.Context(), plain.DeepCopy(), &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "plain"}, Target: corev1.ObjectReference{Kind: "Node", Name: "node-1"},
 	}); err != nil {
@@ -143,13 +143,13 @@ func nobodyEscapes(t *testing.T, f *fixture) {
 	} {
 		refused(name, test.try(t.Context()), test.by)
 	}
-	// Not even an administrator, or a controller, makes what blocks drains.
+	// Not even an administrator, or a controller, can create what blocks drains.
 	refusedWith(t, "a PodDisruptionBudget", f.admin.Create(t.Context(), &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "block"}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{}},
 	}), "exceeded quota")
 }
 
-// floodsEnd: what the smallest plan may write is bounded in number and in size.
+// floodsEnd: the smallest plan's objects are limited in number and in size.
 func floodsEnd(t *testing.T, f *fixture) {
 	d := delivery(t, "cpu", "1", "memory", "1Gi", "pods", "10")
 	f.deliver(t, d)
@@ -197,14 +197,15 @@ func floodsEnd(t *testing.T, f *fixture) {
 	}
 }
 
-// removalEndsWhatDoesNotEnd: what was admitted before there was a policy keeps a namespace for a
-// bounded time, and is named meanwhile.
+// removalEndsWhatDoesNotEnd: objects that were admitted before there was a policy block a
+// namespace for a limited time, and are named meanwhile.
 func removalEndsWhatDoesNotEnd(t *testing.T, f *fixture) {
 	d := delivery(t, "cpu", "1", "memory", "1Gi")
 	f.deliver(t, d)
 	ns := namespaceOf(d)
 	f.awaitDefaultAccount(t, ns)
-	// As before the policy: the namespace is not Sluice's while they are made.
+	// As before there was a policy: the namespace has no label of Sluice while they are
+	// created.
 	label := func(value string) {
 		patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, v1alpha1.LabelHub, value)
 		if err := f.admin.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, client.RawPatch("application/merge-patch+json", patch)); err != nil {
@@ -257,7 +258,7 @@ func removalEndsWhatDoesNotEnd(t *testing.T, f *fixture) {
 		})
 	}
 	says("pod immortal has the finalizers example.com/hold; Sluice removes it by force after ", "configmap held keeps the finalizers example.com/hold; Sluice removes it by force after ")
-	// It is given less at once.
+	// It gets a shorter grace period at once.
 	eventually(t, "the pod has half a minute at most", func(ctx context.Context) (bool, error) {
 		_ = patient.Remove(ctx, d)
 		if err := f.admin.Get(ctx, client.ObjectKeyFromObject(immortal), immortal); err != nil {

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	hubtest.Main(m)
 }
 
-// clusterName is the member cluster's in the hub.
+// clusterName is the name of the member cluster on the hub.
 const clusterName = "cluster-a"
 
 // fixture is a hub with one member cluster, on which Sluice has been registered.
@@ -105,7 +105,7 @@ func (f *fixture) driver() *kube.Driver {
 	return &kube.Driver{Connections: f.connections, Hub: "hub-1"}
 }
 
-// delivery is of an instance that no other test has.
+// delivery returns that of a new instance.
 func delivery(t *testing.T, reserved ...string) placement.Delivery {
 	return placement.Delivery{
 		Instance: &v1alpha1.ServiceInstance{ObjectMeta: metav1.ObjectMeta{
@@ -132,7 +132,7 @@ func amounts(pairs ...string) corev1.ResourceList {
 	return out
 }
 
-// pod has one container that asks for limits, and ends at once when deleted.
+// pod has one container with limits, and ends at once when deleted.
 func pod(namespace, name string, limits ...string) *corev1.Pod {
 	grace := int64(0)
 	return &corev1.Pod{
@@ -178,7 +178,7 @@ func key(namespace, name string) client.ObjectKey {
 	return client.ObjectKey{Namespace: namespace, Name: name}
 }
 
-// versions are the resource versions of everything that Sluice keeps in a namespace.
+// versions returns the resource versions of Sluice's objects in a namespace.
 func (f *fixture) versions(t *testing.T, namespace string) map[string]string {
 	t.Helper()
 	out := map[string]string{}

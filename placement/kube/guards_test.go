@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-dev/sluice/test/escape"
 )
 
-// TestGuards tries to escape from a namespace plan, with the policies alone: what pod security and
-// the quota refuse as well, they refuse without them.
+// TestGuards tries to escape from a namespace plan, with the policies alone: they also refuse what
+// pod security and the quota would refuse.
 func TestGuards(t *testing.T) {
 	const ns = "sluice-1"
 	guards := escape.GuardsOf(t, tenantGuards())
@@ -61,7 +61,8 @@ func TestGuards(t *testing.T) {
 	refused("a pod that takes nothing but what was bought", pods(plain), "")
 	refused("a pod with nothing said", pods(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}}}}), "")
 
-	// What was admitted before: it may be labelled and may end, and its finalizers may go.
+	// Objects admitted before: they may be labelled and may end, and their finalizers may be
+	// removed.
 	old := escape.Pod(ns, "old", "app")
 	old.Spec.HostNetwork, old.Spec.NodeName, old.Finalizers = true, "node-1", []string{"example.com/hold"}
 	labelled := old.DeepCopy()

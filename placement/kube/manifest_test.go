@@ -42,8 +42,8 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// Kubernetes lets Sluice create only Roles whose every permission it holds in the
-// namespace itself, by the self-binding.
+// Kubernetes lets Sluice create a Role only if Sluice has every permission of it in the
+// namespace, by the self-binding.
 func TestRolesStayBelowTheCeiling(t *testing.T) {
 	for name, rules := range map[string][]rbacv1.PolicyRule{"edit": EditRules(), "view": ViewRules()} {
 		t.Run(name, func(t *testing.T) {

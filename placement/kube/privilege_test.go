@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
-// sluiceMayDoNoMore tries, with Sluice's own token, what a thief of it would.
+// sluiceMayDoNoMore tries, with Sluice's own token, what a thief of the token would.
 func sluiceMayDoNoMore(t *testing.T, f *fixture) {
 	foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "foreign-"}}
 	if err := f.admin.Create(t.Context(), foreign); err != nil {

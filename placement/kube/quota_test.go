@@ -95,7 +95,7 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// TestCounts holds the documentation (docs/operating.md) to what a plan may write.
+// TestCounts compares the quota with the documentation (docs/operating.md).
 func TestCounts(t *testing.T) {
 	for _, test := range []struct {
 		reserved                    corev1.ResourceList
@@ -111,7 +111,7 @@ func TestCounts(t *testing.T) {
 			switch {
 			case name == "count/configmaps" || name == "count/secrets":
 				most += count.Value() * maxData
-			// What consumers may create; RBAC keeps them from the rest.
+			// The kinds that consumers may create; RBAC denies them the rest.
 			case strings.HasPrefix(string(name), "count/") && !strings.Contains(string(name), "rbac.") && name != "count/serviceaccounts":
 				most += count.Value() * maxObject
 			}

@@ -25,8 +25,8 @@ import (
 	"github.com/sluice-dev/sluice/placement/kube"
 )
 
-// managed is a hub of the test's own whose controllers run, with the fixture's cluster as its
-// member, and an instance of three pods there.
+// managed is a hub for one test, with running controllers, the fixture's cluster as its member,
+// and an instance of three pods there.
 func (f *fixture) managed(t *testing.T, hub string) placement.Delivery {
 	t.Helper()
 	namespace := hubtest.Namespace(t)
@@ -94,7 +94,7 @@ func (f *fixture) managed(t *testing.T, hub string) placement.Delivery {
 	return placement.Delivery{Instance: instance, Placement: instance.Status.Delivered.Decision.Placements[0]}
 }
 
-// whatIsDeletedComesBack without waiting for the next look, which is five minutes away.
+// whatIsDeletedComesBack without waiting for the next periodic check, five minutes later.
 func whatIsDeletedComesBack(t *testing.T, f *fixture) {
 	d := f.managed(t, "hub-repairs")
 	ns := namespaceOf(d)
@@ -130,8 +130,8 @@ func whatIsDeletedComesBack(t *testing.T, f *fixture) {
 	})
 }
 
-// back waits until an object that was deleted is there anew, and returns how long that took
-// from when it was gone: what is in a namespace takes the cluster some time to delete.
+// back waits until a deleted object exists anew, and returns how long that took after it was
+// gone: the cluster takes some time to delete the content of a namespace.
 func (f *fixture) back(t *testing.T, o client.Object, before types.UID) time.Duration {
 	t.Helper()
 	gone := time.Now()
@@ -147,8 +147,8 @@ func (f *fixture) back(t *testing.T, o client.Object, before types.UID) time.Dur
 	return time.Since(gone)
 }
 
-// whatAnotherHubSellsIsNotSoldTwice: two hubs may share a member cluster, and see each other's
-// reservations there.
+// whatAnotherHubSellsIsNotSoldTwice: two hubs may share a member cluster, and then see each
+// other's reservations there.
 func whatAnotherHubSellsIsNotSoldTwice(t *testing.T, f *fixture) {
 	f.deliverFor(t, "hub-rival", delivery(t, "cpu", "1", "example.com/widget", "3", "pods", "1"))
 	d := f.managed(t, "hub-second")

@@ -30,7 +30,8 @@ func (a *answers) Get(ctx context.Context, _ client.ObjectKey, object client.Obj
 	return answer(object.(*corev1.Secret))
 }
 
-// TestAwaitToken: one answer that is lost loses no registration, and what does not come is named with its cause.
+// TestAwaitToken: one lost answer does not fail a registration, and a token that never comes is an error with
+// its cause.
 func TestAwaitToken(t *testing.T) {
 	resource := schema.GroupResource{Resource: "secrets"}
 	empty := func(*corev1.Secret) error { return nil }

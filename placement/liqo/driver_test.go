@@ -23,7 +23,7 @@ func (p *pair) driver() *liqo.Driver {
 	return &liqo.Driver{Namespaces: &kube.Driver{Connections: p.connections, Hub: hubID}, Client: p.hub, Live: p.hub}
 }
 
-// instance is one on the hub that has a node of some cores.
+// instance is one on the hub, with a node of some cores.
 func (p *pair) instance(name, cores string) placement.Delivery {
 	p.Helper()
 	name = v1alpha1.InstanceName("platform-1", p.Name()+name)
@@ -35,7 +35,7 @@ func (p *pair) instance(name, cores string) placement.Delivery {
 	return p.decide(placement.Delivery{Instance: instance}, cores)
 }
 
-// decide makes the decision on an instance be some cores.
+// decide sets the decision of an instance to some cores.
 func (p *pair) decide(d placement.Delivery, cores string) placement.Delivery {
 	p.Helper()
 	d.Placement = v1alpha1.Placement{Cluster: p.provider.name, Reserved: amounts(cores), Peering: &v1alpha1.PlacementPeering{
@@ -48,7 +48,7 @@ func (p *pair) decide(d placement.Delivery, cores string) placement.Delivery {
 }
 
 // until calls a method of the driver, and reconciles the peering as its controller would, until
-// nothing is waited for.
+// it no longer waits.
 func (p *pair) until(what string, d placement.Delivery, call func(context.Context, placement.Delivery) error) {
 	p.Helper()
 	peering, last := p.peering(), ""
@@ -82,7 +82,8 @@ func (p *pair) deprovisioned(d placement.Delivery) {
 	must(p.T, p.hub.Update(p.Context(), d.Instance))
 }
 
-// nodeCores are the cores of the instance's node on the consumer's cluster; empty without one.
+// nodeCores returns the cores of the instance's node on the consumer's cluster; empty if there
+// is none.
 func (p *pair) nodeCores(d placement.Delivery) string {
 	p.Helper()
 	node := &corev1.Node{}
@@ -102,7 +103,7 @@ func (p *pair) extension(d placement.Delivery) *offloadingv1beta1.NamespaceOfflo
 }
 
 // wantExtendedByAllNodes: Liqo ends the extension of a namespace to a cluster when one of the
-// cluster's virtual nodes is not selected, be it another instance's.
+// cluster's virtual nodes is not selected, even if it is another instance's.
 func (p *pair) wantExtendedByAllNodes(d placement.Delivery) {
 	p.Helper()
 	selector := p.extension(d).Spec.ClusterSelector
@@ -169,7 +170,7 @@ func instancesShareAPeering(p *pair) {
 	must(p.T, driver.Remove(p.Context(), two)) // once more does nothing
 }
 
-// Each of two that go at the same time sees the other, which still needs the peering.
+// If two instances go at the same time, each sees that the other still needs the peering.
 func instancesThatGoTogether(p *pair) {
 	driver := p.driver()
 	one, two := p.instance("one", "2"), p.instance("two", "3")
@@ -189,7 +190,7 @@ func instancesThatGoTogether(p *pair) {
 }
 
 // An instance leaves one of two clusters: its namespace on the consumer's cluster stays, and
-// extends to the other one only.
+// extends only to the other one.
 func aClusterOfSeveralIsLeft(p *pair) {
 	driver := p.driver()
 	d := p.instance("moves", "2")

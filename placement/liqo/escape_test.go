@@ -23,8 +23,8 @@ import (
 	"github.com/sluice-dev/sluice/test/escape"
 )
 
-// offloaded is a namespace as Liqo makes it at a provider for another cluster's pods, and a
-// client with the identity of that cluster's virtual kubelet.
+// offloaded returns a namespace as Liqo creates it at a provider for another cluster's pods,
+// and a client with the identity of that cluster's virtual kubelet.
 func (p *pair) offloaded(name string) (kubelet client.Client) {
 	p.Helper()
 	must(p.T, p.provider.admin.Create(p.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{consts.RemoteClusterID: p.consumer.id}}}))
@@ -42,8 +42,8 @@ func (p *pair) offloaded(name string) (kubelet client.Client) {
 	return newClient(p.T, config)
 }
 
-// nobodyEscapesOverANode writes, as a consumer's virtual kubelet, ShadowPods that no virtual
-// kubelet would, and the pods that Liqo makes of them.
+// nobodyEscapesOverANode writes, as a consumer's virtual kubelet, ShadowPods that no genuine
+// one would write, and the pods that Liqo makes of them.
 func nobodyEscapesOverANode(p *pair) {
 	p.untilReady(p.peer(p.consumer, p.provider, placement.ModulesFor(true)))
 	namespace := "remote-" + p.consumer.name

@@ -60,9 +60,9 @@ func init() {
 	}
 }
 
-// fixture is a hub and two real control planes with Liqo's resources. Each test has a pair
-// of member clusters of its own on them: to Liqo, a cluster is its ID, and the namespace in
-// which Liqo is installed says it.
+// fixture is a hub and two real control planes with Liqo's resources. Each test has a pair of
+// member clusters of its own on them: Liqo identifies a cluster by the ID in the namespace
+// where Liqo is installed.
 type fixture struct {
 	hub         client.Client
 	namespace   string
@@ -150,7 +150,7 @@ func (f *fixture) between(t *testing.T, consumer, provider *end) *pair {
 	return p
 }
 
-// installed is a cluster with Liqo, as far as Sluice asks who it is.
+// installed returns a cluster with as much of Liqo as Sluice reads to identify it.
 func installed(t *testing.T, name string, on *plane) *end {
 	t.Helper()
 	e := &end{plane: on, name: name, id: name + "-id", liqo: "liqo-" + name}
@@ -209,7 +209,7 @@ func (e *end) has(t *testing.T, namespace, name string, o client.Object) bool {
 	return err == nil
 }
 
-// peer makes the Peering of two ends; kept as by an operator.
+// peer creates the Peering of two ends, as one that an operator keeps.
 func (p *pair) peer(consumer, provider *end, modules []v1alpha1.LiqoModule) *v1alpha1.Peering {
 	p.Helper()
 	peering := &v1alpha1.Peering{
@@ -220,7 +220,7 @@ func (p *pair) peer(consumer, provider *end, modules []v1alpha1.LiqoModule) *v1a
 	return peering
 }
 
-// pass reconciles a peering once, and reads what that says; false once it is gone.
+// pass reconciles a peering once, and reads the result; false once it is gone.
 func (p *pair) pass(ctx context.Context, peering *v1alpha1.Peering) bool {
 	p.Helper()
 	key := client.ObjectKeyFromObject(peering)
@@ -246,7 +246,8 @@ func (p *pair) untilReady(peering *v1alpha1.Peering) {
 	}, func() string { return ready(peering).Message })
 }
 
-// untilGone reconciles until the peering is gone. What ends must wait, and not fail.
+// untilGone reconciles until the peering is gone. Until then the result must be a wait, not a
+// failure.
 func (p *pair) untilGone(peering *v1alpha1.Peering) {
 	p.Helper()
 	failed := map[string]bool{}

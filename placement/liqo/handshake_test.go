@@ -20,8 +20,8 @@ import (
 	"github.com/sluice-dev/sluice/placement/liqo"
 )
 
-// TestAConsumerJoinsByInvitation: its owner proves its key by Liqo's handshake, Sluice asks for
-// a node on its behalf, and neither can do more.
+// TestAConsumerJoinsByInvitation: the consumer's owner proves its key by Liqo's handshake,
+// Sluice requests a node on its behalf, and neither can do more.
 func TestAConsumerJoinsByInvitation(t *testing.T) {
 	f := newFixture(t)
 	p := f.between(t, installed(t, "theirs", f.planes[0]), f.join(t, "eu", f.planes[1]))
@@ -58,7 +58,7 @@ func TestAConsumerJoinsByInvitation(t *testing.T) {
 		{"", "delete", "core.liqo.io", "foreignclusters", "", "", false},
 	})
 
-	// Whose answer it is must be proven.
+	// The answer must prove which cluster it comes from.
 	p.consumer.kubeconfig = []byte(answer.Kubeconfig)
 	foreign := installed(t, "foreign", f.planes[0]) // in the same tenant namespace, with another key
 	foreignInvitation := *invitation
@@ -103,7 +103,7 @@ func TestAConsumerJoinsByInvitation(t *testing.T) {
 		t.Error("it has an account at the provider beside its certificate")
 	}
 
-	// What it buys, it gets: the slice is replicated by the certificate.
+	// The consumer gets what it buys: the slice is replicated by the certificate.
 	d := p.instance("node", "2")
 	d.Placement.Peering.Offloading = nil
 	d.Instance.Status.Decision.Placements[0] = d.Placement
@@ -142,7 +142,8 @@ func TestAConsumerJoinsByInvitation(t *testing.T) {
 	must(t, liqo.Leave(t.Context(), p.consumer.Config(), invitation, p.consumer.liqo))
 	p.wantNothingLeft()
 
-	// It comes back, for the network only: it signs nothing, and nothing is asked for it.
+	// The consumer joins again, for the network only: it signs nothing, and nothing is
+	// requested for it.
 	peering, invitation = p.invite(placement.ModulesFor(false))
 	answer, err = liqo.Accept(t.Context(), p.consumer.Config(), invitation, o)
 	must(t, err)
@@ -164,7 +165,7 @@ func TestAConsumerJoinsByInvitation(t *testing.T) {
 	}
 }
 
-// invite invites the consumer to a peering, and reconciles that until there is an invitation.
+// invite invites the consumer to a peering, and reconciles until there is an invitation.
 func (p *pair) invite(modules []v1alpha1.LiqoModule) (peering *v1alpha1.Peering, invitation *liqo.Invitation) {
 	p.Helper()
 	peering = p.peering()

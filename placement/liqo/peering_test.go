@@ -156,7 +156,7 @@ func identitiesAreRenewed(p *pair) {
 		p.Error("a new identity is renewed")
 	}
 
-	// With the account go the tokens that were issued for it, whatever they say of their end.
+	// Tokens end with the account that they were issued for, whatever their own expiry is.
 	must(p.T, p.provider.admin.Delete(p.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: p.provider.tenant(p.consumer), Name: liqo.PeerRole}}))
 	p.untilReady(peering)
 	third := p.identity()
@@ -252,7 +252,7 @@ func clustersThatLeftAreNotWaitedFor(p *pair) {
 	}
 }
 
-// servers are the ends that have a gateway that is called.
+// servers returns the ends with a gateway server.
 func (p *pair) servers() (all []string) {
 	p.Helper()
 	for _, side := range [][2]*end{{p.consumer, p.provider}, {p.provider, p.consumer}} {
@@ -267,7 +267,7 @@ func (p *pair) servers() (all []string) {
 	return all
 }
 
-// Both are made within one second, which is all that creation times tell.
+// Both are created within one second, the resolution of creation times.
 func bothDirectionsShareTheNetwork(p *pair) {
 	one, other := p.consumer, p.provider
 	if v1alpha1.PeeringName(one.name, other.name) > v1alpha1.PeeringName(other.name, one.name) {
@@ -283,7 +283,7 @@ func bothDirectionsShareTheNetwork(p *pair) {
 		p.Fatalf("gateways are %q, want one that is called and one that calls", servers)
 	}
 
-	// What the other has by the peering that stays.
+	// The objects of the other peering, which stays.
 	replica := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: one.tenant(other), Name: "both-sold"}}
 	slice := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{
 		Namespace: other.tenant(one), Name: replica.Name, Labels: map[string]string{consts.ReplicationRequestedLabel: "true"},

@@ -67,7 +67,7 @@ const (
 	offloading = "offloading.liqo.io"
 )
 
-// sluiceMayDoNoMore tries, with Sluice's own token, what a thief of it would.
+// sluiceMayDoNoMore tries, with Sluice's own token, what a thief of the token would.
 func sluiceMayDoNoMore(p *pair) {
 	peering := p.peer(p.consumer, p.provider, placement.ModulesFor(true))
 	p.untilReady(peering)
@@ -143,7 +143,7 @@ func sluiceMayDoNoMore(p *pair) {
 	})
 }
 
-// peersMayOnlyAsk tries what a consumer would with the identity that Sluice has issued.
+// peersMayOnlyAsk tries what a consumer could do with the identity that Sluice has issued.
 func peersMayOnlyAsk(p *pair) {
 	p.untilReady(p.peer(p.consumer, p.provider, placement.ModulesFor(true)))
 	peer := as(p.T, p.identity().Data[consts.KubeconfigSecretField])
@@ -199,7 +199,7 @@ func peersMayOnlyAsk(p *pair) {
 	must(p.T, <-done)
 }
 
-// otherClassesAreRefused: Liqo itself would accept them for whatever they ask.
+// otherClassesAreRefused: Liqo itself would accept them in any size.
 func otherClassesAreRefused(p *pair) {
 	p.untilReady(p.peer(p.consumer, p.provider, placement.ModulesFor(true)))
 	peer := as(p.T, p.identity().Data[consts.KubeconfigSecretField])
@@ -229,7 +229,7 @@ func otherClassesAreRefused(p *pair) {
 	refusedWith(p.T, "a slice of another class that becomes a replica", peer.Patch(p.Context(), later, patch(`{"metadata":{"labels":{"`+consts.ReplicationStatusLabel+`":"true"}}}`)), why)
 }
 
-// TestJoinedClustersAreLookedAtOnly: what accepting an invitation gives away.
+// TestJoinedClustersAreLookedAtOnly checks the rights that accepting an invitation grants.
 func TestJoinedClustersAreLookedAtOnly(t *testing.T) {
 	hubtest.Start(t) // first, as it sets the logger that the other would be using
 	on := newPlane(t, "joined")

@@ -31,14 +31,13 @@ import (
 )
 
 // standIn writes what Liqo's controllers would write on two clusters: addresses and keys of
-// gateways, connections once both keys are known, certificates for keys that are proven, replicas
-// of slices (by the identity that the consumer has, as Liqo's replicator), and virtual nodes of
-// accepted ones. It is no Liqo: no packet moves, and no pod. That is tested with the real one, on
-// kind (test/e2e).
+// gateways, connections once both keys are known, certificates for proven keys, replicas of
+// slices (with the consumer's identity, as Liqo's replicator does), and virtual nodes of accepted
+// slices. It moves no packets and runs no pods; test/e2e tests those with the real Liqo, on kind.
 type standIn struct {
 	ends   [2]*end
 	paused atomic.Bool
-	// replicators are clients with the identities that there have been, by the token.
+	// replicators are clients with the identities so far, by token.
 	replicators map[string]client.Client
 }
 
@@ -57,7 +56,7 @@ func startStandIn(t *testing.T, consumer, provider *end) *standIn {
 	return s
 }
 
-// pass does all that can be done; what fails is done by the next one.
+// pass does everything that is possible; what fails is repeated by the next pass.
 func (s *standIn) pass(ctx context.Context) {
 	if s.paused.Load() {
 		return
@@ -144,7 +143,7 @@ func (s *standIn) replicator(ctx context.Context, here, there *end) client.Clien
 	return s.replicators[who]
 }
 
-// challenge makes a nonce up.
+// challenge generates a nonce.
 func (s *standIn) challenge(ctx context.Context, here, there *end) {
 	secret := &corev1.Secret{}
 	if here.admin.Get(ctx, client.ObjectKey{Namespace: here.tenant(there), Name: "liqo-nonce"}, secret) == nil && secret.Labels[consts.NonceSecretLabelKey] != "" && len(secret.Data) == 0 {
@@ -153,15 +152,15 @@ func (s *standIn) challenge(ctx context.Context, here, there *end) {
 	}
 }
 
-// nonce is one as Liqo makes them.
+// nonce returns one in the form of Liqo's.
 func nonce() []byte {
 	random := make([]byte, 64)
 	_, _ = rand.Read(random)
 	return []byte(base64.StdEncoding.EncodeToString(random))
 }
 
-// certify has the cluster's own signer sign for a tenant that has proven its key, and gives it
-// the role that Liqo does.
+// certify makes the cluster's own signer sign for a tenant that has proven its key, and gives
+// it the role that Liqo gives.
 func (s *standIn) certify(ctx context.Context, here, there *end) {
 	var tenant authv1beta1.Tenant
 	key := client.ObjectKey{Namespace: here.tenant(there), Name: there.id}

@@ -83,8 +83,8 @@ func TestAProviderProvesWhatItsClusterIs(t *testing.T) {
 	})
 }
 
-// TestAProviderPresentsBeforeItHasACluster: nothing needs to be reconciled for the
-// server to know whom the operator knows.
+// TestAProviderPresentsBeforeItHasACluster: the server knows the operator's providers without
+// any reconciliation.
 func TestAProviderPresentsBeforeItHasACluster(t *testing.T) {
 	w := newWorld(t)
 	provider := newParty(t, "provider")
@@ -183,7 +183,7 @@ func TestACredentialIsItsIssuersWhoeverPresentedItFirst(t *testing.T) {
 		})
 	}
 	w.eventually("the cluster is admitted", func() string {
-		// The cache may not have had what the rival presented a moment ago.
+		// The cache may not have the rival's credential of a moment ago.
 		w.present(provider, "/selfdescriptions", credentials...)
 		mc := &v1alpha1.MemberCluster{}
 		must(t, w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "fra"}, mc))

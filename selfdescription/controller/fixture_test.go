@@ -43,7 +43,7 @@ const (
 	keyHash = "sha256-n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg="
 )
 
-// world is a hub with the controllers on it, and the server in front.
+// world is a hub with running controllers, and the server in front.
 type world struct {
 	*testing.T
 	client.Client
@@ -126,14 +126,14 @@ func newParty(t *testing.T, name string) party {
 	return party{id, signer}
 }
 
-// identified is the party with its keys, as an operator configures it.
+// identified returns the party with its keys, as an operator configures it.
 func (p party) identified(t *testing.T) v1alpha1.Identified {
 	raw, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{p.signer.Public()}})
 	must(t, err)
 	return v1alpha1.Identified{DID: p.did, Keys: &runtime.RawExtension{Raw: raw}}
 }
 
-// provider registers a party as a provider, and waits until the server can know.
+// provider registers a party as a provider, and waits until the server knows it.
 func (w *world) provider(name string, p party) {
 	w.Helper()
 	provider := &v1alpha1.Provider{
@@ -149,8 +149,8 @@ func (w *world) provider(name string, p party) {
 	})
 }
 
-// cluster is a member cluster of a provider that must prove what it is, as the
-// cluster controller has seen it.
+// cluster is a member cluster of a provider that has to prove an offering, in the state that
+// the cluster controller writes.
 func (w *world) cluster(name, provider, offering string) {
 	w.Helper()
 	cluster := &v1alpha1.MemberCluster{
@@ -216,8 +216,7 @@ func (w *world) certify(by party, standard string, about ...string) string {
 	return token
 }
 
-// post sends a body, and decodes the answer. It waits when it is told that it calls
-// too often.
+// post sends a body, and decodes the answer. If it calls too often, it waits and repeats.
 func (w *world) post(path, contentType, body string, answer any) (status int) {
 	w.Helper()
 	w.eventually("POST "+path+" is answered", func() string {
@@ -235,7 +234,7 @@ func (w *world) post(path, contentType, body string, answer any) (status int) {
 	return status
 }
 
-// nonce asks for one.
+// nonce requests a nonce.
 func (w *world) nonce(operation selfdescription.Operation) string {
 	w.Helper()
 	var challenge struct{ Nonce, Operation string }
@@ -257,7 +256,7 @@ func operationOf(path string) selfdescription.Operation {
 	return selfdescription.OperationPresent
 }
 
-// presentation is one of credentials for the broker and a path.
+// presentation returns one of credentials for the broker and a path.
 func (w *world) presentation(p party, path string, credentials ...string) string {
 	w.Helper()
 	operation := operationOf(path)

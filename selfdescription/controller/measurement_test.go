@@ -18,9 +18,8 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription/draft"
 )
 
-// The broker measures a cluster, signs what it found, takes it for a claim, publishes
-// the key it signed with and the probes it rests on, and goes on doing so with
-// another key.
+// The broker measures a cluster, signs the result, uses it as a claim, publishes its key and
+// the probes that the result rests on, and continues after a key rotation.
 func TestTheBrokerCertifiesWhatItMeasured(t *testing.T) {
 	w := newWorld(t)
 	provider := newParty(t, "provider")

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription"
 )
 
-// store has the credentials verified at the start, and keeps them.
+// store verifies the credentials at the start, and keeps them.
 func (b *desk) store(list []*v1alpha1.SelfDescription) {
 	b.Helper()
 	for _, sd := range list {
@@ -23,7 +23,7 @@ func (b *desk) store(list []*v1alpha1.SelfDescription) {
 	}
 }
 
-// lookAtAll has all of them verified so long after the start.
+// lookAtAll verifies all of them at a time after the start.
 func (b *desk) lookAtAll(after time.Duration) {
 	b.Helper()
 	var list v1alpha1.SelfDescriptionList

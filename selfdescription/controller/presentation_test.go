@@ -93,8 +93,8 @@ func TestAPresentationServesOneOperationOnce(t *testing.T) {
 	})
 }
 
-// TestACredentialIsOfWhomItIsAbout: who presented it first can neither keep it from
-// whom it is about, nor withdraw it.
+// TestACredentialIsOfWhomItIsAbout: the first provider that presented a credential can neither
+// withhold it from the provider that it is about, nor withdraw it.
 func TestACredentialIsOfWhomItIsAbout(t *testing.T) {
 	w := newWorld(t)
 	provider, rival, notary := newParty(t, "provider"), newParty(t, "rival"), newParty(t, "notary")

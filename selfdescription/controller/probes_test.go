@@ -26,8 +26,7 @@ import (
 // evidenceLimit is the limit of a SelfDescription's evidence, in bytes.
 const evidenceLimit = 262144
 
-// bench is where probes are summed up and signed, on a hub that refuses writes as a
-// test wants.
+// bench sums up probes and signs the results, on a hub that refuses writes on demand.
 type bench struct {
 	*testing.T
 	measurement
@@ -73,7 +72,7 @@ func newBench(t *testing.T, window, every time.Duration) *bench {
 	return b
 }
 
-// probe probes a cluster for some windows from the start on, every so often.
+// probe probes a cluster for some windows from the start on, at an interval.
 func (b *bench) probe(windows int) {
 	b.Helper()
 	p := b.Measure.Probes
@@ -92,8 +91,8 @@ func (b *bench) stored() []v1alpha1.SelfDescription {
 	return list.Items
 }
 
-// TestEveryProbeIntervalIsMeasured: what is expected of a window follows from how often
-// the clusters are probed, and what is stored of it has room whatever both are.
+// TestEveryProbeIntervalIsMeasured: the expected number of probes follows from the interval,
+// and the evidence fits for any interval and window.
 func TestEveryProbeIntervalIsMeasured(t *testing.T) {
 	for _, row := range []struct{ window, every time.Duration }{
 		{day, 10 * time.Second}, {day, 12 * time.Second}, {day, time.Minute},
@@ -116,7 +115,7 @@ func TestEveryProbeIntervalIsMeasured(t *testing.T) {
 	}
 }
 
-// TestAMeasurementThatCannotBeStoredIsNotLost: it is stored once, when the hub takes it.
+// TestAMeasurementThatCannotBeStoredIsNotLost: it is stored once, when the hub accepts it.
 func TestAMeasurementThatCannotBeStoredIsNotLost(t *testing.T) {
 	b := newBench(t, time.Hour, time.Minute)
 	b.probe(1)
@@ -147,8 +146,8 @@ func TestAMeasurementThatCannotBeStoredIsNotLost(t *testing.T) {
 	}
 }
 
-// TestWindowsAreNotKeptForEver: once its measurement would have ended, a window that
-// cannot be stored goes.
+// TestWindowsAreNotKeptForEver: a window that cannot be stored is dropped once its measurement
+// would have ended.
 func TestWindowsAreNotKeptForEver(t *testing.T) {
 	b := newBench(t, time.Hour, time.Minute)
 	b.refuses = errors.New("no")
@@ -191,7 +190,7 @@ func TestLatenciesAreRoundedUpALittle(t *testing.T) {
 	}
 }
 
-// TestQuantilesAreThoseOfAllProbes holds them against sorting all latencies.
+// TestQuantilesAreThoseOfAllProbes compares them with sorting all latencies.
 func TestQuantilesAreThoseOfAllProbes(t *testing.T) {
 	w := &window{}
 	var all []uint32

@@ -120,7 +120,7 @@ func (b *desk) credentials(d *draft.Draft) (list []*v1alpha1.SelfDescription) {
 	return list
 }
 
-// look verifies a credential so long after the start, while the issuer answers so.
+// look verifies a credential at a time after the start, with the given answer of the issuer.
 func (b *desk) look(sd *v1alpha1.SelfDescription, after time.Duration, issuer error) time.Duration {
 	b.Helper()
 	b.clock.SetTime(start.Add(after))

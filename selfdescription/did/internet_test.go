@@ -31,8 +31,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/guarded"
 )
 
-// internet is an Internet of one machine: names that resolve to loopback addresses,
-// an authority whose certificates are trusted, and pages.
+// internet is an Internet on one machine: names that resolve to loopback addresses, a trusted
+// certificate authority, and pages.
 type internet struct {
 	ca     authority
 	roots  *x509.CertPool
@@ -110,7 +110,7 @@ func (i *internet) options(allowed ...netip.Prefix) guarded.Options {
 
 var anyLoopback = netip.MustParsePrefix("127.0.0.0/8")
 
-// resolver asks every host of this Internet.
+// resolver allows every host of this Internet.
 func (i *internet) resolver() *Resolver {
 	return &Resolver{
 		Client: guarded.NewClient(i.options(anyLoopback)), Hosts: func(string) bool { return true }, Roots: i.roots,
@@ -118,7 +118,7 @@ func (i *internet) resolver() *Resolver {
 	}
 }
 
-// pass lets time go by.
+// pass lets time pass.
 func (i *internet) pass(d time.Duration) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -131,7 +131,7 @@ func (i *internet) put(page string, handler http.HandlerFunc) {
 	i.pages[page] = handler
 }
 
-// seen is how many lookups, connections and requests there have been.
+// seen returns the numbers of lookups, connections and requests so far.
 func (i *internet) seen() (lookups, connections, requests int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -190,7 +190,7 @@ type authority struct {
 	key         *ecdsa.PrivateKey
 }
 
-// newAuthority makes one that a parent certifies; without a parent it is a root.
+// newAuthority returns one that a parent certifies; without a parent it is a root.
 func newAuthority(t testing.TB, name string, parent *authority) authority {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	fatal(t, err)
@@ -256,7 +256,7 @@ func (i *internet) organisation(t testing.TB, host string) *organisation {
 	return o
 }
 
-// publish puts anything where the DID document belongs.
+// publish replaces the DID document by any content.
 func (i *internet) publish(t testing.TB, o *organisation, document any) {
 	t.Helper()
 	host, err := WebHost(o.did)

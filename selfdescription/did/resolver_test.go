@@ -212,8 +212,8 @@ func TestAKeyIsKeptWhileItsHostIsDownAndNoLonger(t *testing.T) {
 	fatal(t, get())
 }
 
-// Only the owner takes keys away: by 410, or by a document of the DID without them. What
-// stands in for a host that is away says nothing, for as long as it may be away.
+// Only the owner removes keys: by 410, or by a document of the DID without them. Answers of a
+// proxy while the host is down remove none, however long that lasts.
 func TestOnlyTheOwnersWordTakesKeysAway(t *testing.T) {
 	net := newInternet(t)
 	o := net.organisation(t, provider)

@@ -94,7 +94,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// sign makes verified credentials of documents, without a verifier between.
+// sign makes verified credentials of documents, without using a verifier.
 func sign(t *testing.T, issuer string, documents ...selfdescription.Document) []*selfdescription.Credential {
 	t.Helper()
 	key, err := selfdescription.GenerateKey("EdDSA", issuer+"#key-1")
@@ -153,8 +153,8 @@ func asJSON(t *testing.T, subject map[string]any) map[string]any {
 	return plain
 }
 
-// TestTheSetAdmitsItsCluster: what a draft says is enough to be admitted, and a
-// certification over it makes its country certified.
+// TestTheSetAdmitsItsCluster: the documents of a draft are enough for admission, and a
+// certification over them makes the country certified.
 func TestTheSetAdmitsItsCluster(t *testing.T) {
 	d := filledIn()
 	set := sign(t, provider, documents(d)...)
@@ -255,8 +255,8 @@ func TestAttestationRefuses(t *testing.T) {
 	}
 }
 
-// TestWhatHasNoIDCanBeAttested: credentials need none (VCDM 2.0, 4.4). The attestation
-// names it by its digest.
+// TestWhatHasNoIDCanBeAttested: credentials need no id (VCDM 2.0, 4.4). The attestation names
+// such a credential by its digest.
 func TestWhatHasNoIDCanBeAttested(t *testing.T) {
 	about := &selfdescription.Credential{Type: "Datacenter", Subject: "https://provider.example/dc", Digest: selfdescription.DigestOf("it")}
 	for _, attestation := range []draft.Attestation{

@@ -39,7 +39,7 @@ func TestAComplianceCredentialSignsItsHashAndSaysSo(t *testing.T) {
 	}
 }
 
-// What stands beside the hash would be taken for signed.
+// Content beside the hash would be regarded as signed.
 func TestAComplianceCredentialHasNothingButItsHash(t *testing.T) {
 	f := complianceCredential(t)
 	f.document["@context"] = []any{ContextCredentialsV1, selfdescription.ContextGaiaX}
@@ -59,7 +59,7 @@ func TestOnlyComplianceServicesIssueComplianceCredentials(t *testing.T) {
 	}
 }
 
-// What a provider signed in the Gaia-X form is a signature over a hash, too.
+// A provider's signature in the Gaia-X form is a signature over a hash, too.
 func TestAGaiaXCredentialIsNoComplianceCredential(t *testing.T) {
 	f := newForgery(t)
 	signed := f.sign(t, FormGaiaX)

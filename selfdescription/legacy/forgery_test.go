@@ -17,8 +17,7 @@ import (
 
 type object = map[string]any
 
-// forgery is a document that the owner of a published key makes: sign signs whatever
-// it says by then.
+// forgery is a document made by the owner of a published key; sign signs its current content.
 type forgery struct {
 	key      *ecdsa.PrivateKey
 	document object

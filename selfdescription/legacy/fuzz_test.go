@@ -43,8 +43,8 @@ func FuzzImport(f *testing.F) {
 	})
 }
 
-// FuzzDataset wants of every document that can be read that reading it again says the
-// same, and of all others that they do no harm.
+// FuzzDataset checks that a readable document gives the same when read again, and that other
+// documents do no harm.
 func FuzzDataset(f *testing.F) {
 	all, _ := vectors(f)
 	for _, vector := range all {

@@ -279,8 +279,8 @@ func TestAKeyThatCannotBeHadNowIsATemporaryFailure(t *testing.T) {
 	}
 }
 
-// A document of a few hundred bytes whose blank nodes take json-gold seconds to tell
-// apart, or for ever.
+// A document of a few hundred bytes whose blank nodes take json-gold seconds to distinguish, or
+// for ever.
 func TestACanonicalizationBombIsRefusedInMilliseconds(t *testing.T) {
 	for _, nodes := range []int{7, 10, 16} {
 		t.Run(fmt.Sprintf("clique of %d", nodes), func(t *testing.T) {
@@ -299,7 +299,7 @@ func TestACanonicalizationBombIsRefusedInMilliseconds(t *testing.T) {
 	}
 }
 
-// clique has every blank node refer to every other.
+// clique is a dataset in which every blank node refers to every other.
 func clique(nodes int) []any {
 	var all []any
 	for i := range nodes {

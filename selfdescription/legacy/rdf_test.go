@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription/legacy/rdfc"
 )
 
-// The forms of JSON-LD 1.1 API, 7.2 and 8.6, as ECMAScript writes them.
+// Numbers in the forms of JSON-LD 1.1 API, 7.2 and 8.6, as ECMAScript writes them.
 func TestLiteralsHaveTheirCanonicalForm(t *testing.T) {
 	for _, row := range []struct {
 		object object
@@ -65,7 +65,7 @@ _:c14n1 <` + rdfRest + `> _:c14n0 .
 	}
 }
 
-// A document cannot name a blank node so that it is one that has no name.
+// A document cannot give a blank node the name of a node without a name.
 func TestNamesOfBlankNodesDoNotCollide(t *testing.T) {
 	quads, err := dataset(object{"@id": "urn:ex:s", "urn:ex:p": []any{object{"urn:ex:q": []any{object{"@value": "a"}}}, object{"@id": "_:u1"}, object{"@id": "_:1"}}})
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Whatever member is changed, the document is refused, unless the report says that the
-// form leaves the member unsigned.
+// If any member is changed, the document is refused, unless the report lists the member as
+// unsigned.
 func TestEveryMemberIsSignedOrReportedAsUnsigned(t *testing.T) {
 	all, importer := vectors(t)
 	for _, vector := range all {
@@ -39,7 +39,7 @@ func TestEveryMemberIsSignedOrReportedAsUnsigned(t *testing.T) {
 	}
 }
 
-// leaves are JSON pointers to everything that is no object or array.
+// leaves returns JSON pointers to all values that are not objects or arrays.
 func leaves(value any, path string) []string {
 	var all []string
 	switch value := value.(type) {
@@ -57,7 +57,7 @@ func leaves(value any, path string) []string {
 	return all
 }
 
-// changes are documents that differ at a pointer.
+// changes returns documents that differ at a pointer.
 func changes(t *testing.T, document any, pointer string) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
@@ -92,7 +92,7 @@ func changes(t *testing.T, document any, pointer string) map[string]string {
 	return texts
 }
 
-// edit copies a document with a change where the path leads; what becomes nil goes.
+// edit copies a document with a change at a path; a member that becomes nil is removed.
 func edit(value any, path []string, change func(any) any) any {
 	if len(path) == 0 {
 		return change(value)

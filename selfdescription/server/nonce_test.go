@@ -18,7 +18,8 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription"
 )
 
-// TestUsedNoncesAreKeptWhileTheyCouldServe and no longer, and no more of them than fit.
+// TestUsedNoncesAreKeptWhileTheyCouldServe: used nonces are kept as long as they are valid, and
+// only as many as fit.
 func TestUsedNoncesAreKeptWhileTheyCouldServe(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription/shape"
 )
 
-// subjectsThatConform are complete subjects, by what they are.
+// subjectsThatConform are complete subjects, by type.
 var subjectsThatConform = map[string]string{
 	"legal person": `{"id":"https://provider.example/lp","type":"LegalPerson","name":"Provider",
 		"registrationNumber":{"id":"https://provider.example/lei"},
@@ -71,8 +71,7 @@ func TestSubjectsThatConform(t *testing.T) {
 	}
 }
 
-// TestOneChangeIsOneViolation edits a conforming subject: what is set to null is
-// removed.
+// TestOneChangeIsOneViolation edits a conforming subject: members set to null are removed.
 func TestOneChangeIsOneViolation(t *testing.T) {
 	const offering, person, dc = "compute service offering", "legal person", "data centre"
 	tests := []struct {

@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// What the tables deliberately have otherwise than the published shapes.
+// Deliberate differences between the tables and the published shapes.
 var (
-	// narrower classes are closed here and open there: ComputeServiceOffering by the
-	// shape of its parent (a SHACL validator holds it against both).
+	// narrower classes are closed here and open there: ComputeServiceOffering by the shape of
+	// its parent (a SHACL validator checks both).
 	narrower = []string{"gx:ComputeServiceOffering", "gx:RegistrationNumber"}
 	// unknownCountries are in a published list, and not in ISO 3166-1: a made up code,
 	// Kosovo's provisional one, and numbers of no country.
@@ -53,8 +53,8 @@ func TestTablesAreThoseOfThePublishedShapes(t *testing.T) {
 	}
 }
 
-// A closed parent must not refuse what the table of a class allows: a validator of
-// the published shapes would.
+// A closed parent must not refuse what the table of a class allows, as a validator of the
+// published shapes would.
 func TestClosedParentsAllowTheAttributesOfTheirKinds(t *testing.T) {
 	shapes := publishedShapes(t)
 	for name, class := range gaiaXClasses {
@@ -79,7 +79,7 @@ func TestClosedParentsAllowTheAttributesOfTheirKinds(t *testing.T) {
 	}
 }
 
-// keyOf is how the Gaia-X context writes the name of a property.
+// keyOf returns the name of a property in the Gaia-X context.
 func keyOf(path string) string {
 	if rest, ok := strings.CutPrefix(path, "schema:"); ok {
 		return "httpsschema:" + rest
@@ -120,8 +120,7 @@ func sameAttribute(t *testing.T, a attribute, property resource) {
 	}
 }
 
-// kindOf is the class or the datatype that an alternative asks for. Lists have
-// strings.
+// kindOf returns the class or the datatype of an alternative. Lists have strings.
 func kindOf(alternative resource) string {
 	switch {
 	case alternative["sh:class"] != nil:
@@ -132,7 +131,7 @@ func kindOf(alternative resource) string {
 	return string(compactDatatype(strings.Trim(alternative.text("sh:datatype"), "<>")))
 }
 
-// sameConstraint checks that what is listed fits, and that something else does not.
+// sameConstraint checks that the listed values fit, and that another does not.
 func sameConstraint(t *testing.T, a attribute, published resource) {
 	t.Helper()
 	i := slices.IndexFunc(a.values, func(v alternative) bool { return v.class+string(v.datatype) == kindOf(published) })
@@ -177,7 +176,7 @@ func plus(t *testing.T, number string, more float64) string {
 	return fmt.Sprint(f + more)
 }
 
-// The terms of the tables mean in the published context what the tables say.
+// The terms of the tables have the same meaning in the published context.
 func TestTermsAreThoseOfThePublishedContext(t *testing.T) {
 	raw, err := os.ReadFile("../../test/interop/testdata/gx.context.jsonld")
 	if err != nil {

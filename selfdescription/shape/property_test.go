@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever foreign claim a closed node is given, at any depth, is told.
+// Any foreign claim in a closed node, at any depth, is reported.
 func TestEveryForeignClaimIsTold(t *testing.T) {
 	names := slices.Sorted(maps.Keys(subjectsThatConform))
 	names = slices.DeleteFunc(names, func(name string) bool { return strings.Contains(name, "open") })
@@ -29,7 +29,7 @@ func TestEveryForeignClaimIsTold(t *testing.T) {
 	})
 }
 
-// nodesOf are the objects in a subject that are described there.
+// nodesOf returns the objects described in a subject.
 func nodesOf(value any) []map[string]any {
 	var nodes []map[string]any
 	switch v := value.(type) {
@@ -51,7 +51,7 @@ func nodesOf(value any) []map[string]any {
 	return nodes
 }
 
-// A value and an array of it are one in JSON-LD.
+// In JSON-LD a value and an array of only that value are the same.
 func TestAnArrayOfOneIsItsValue(t *testing.T) {
 	for name, document := range subjectsThatConform {
 		t.Run(name, func(t *testing.T) {
@@ -70,9 +70,8 @@ func TestAnArrayOfOneIsItsValue(t *testing.T) {
 	}
 }
 
-// FuzzCheck wants of any subject that it is checked without a panic, the same each
-// time and whichever way numbers are decoded, that it is left alone, and that
-// everything told points into it.
+// FuzzCheck checks that any subject gives the same result each time and however numbers are
+// decoded, without a panic; that it is not changed; and that every violation points into it.
 func FuzzCheck(f *testing.F) {
 	for _, subject := range subjectsThatConform {
 		f.Add([]byte(subject))
@@ -110,7 +109,7 @@ func FuzzCheck(f *testing.F) {
 		if len(violations) > 0 {
 			return
 		}
-		// What conforms has a type that is known.
+		// A conforming subject has a known type.
 		if subject["type"] == nil && subject["@type"] == nil {
 			t.Errorf("%s conforms without a type", document)
 		}

@@ -21,7 +21,7 @@ func (r resource) text(property string) string {
 
 var turtleToken = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|<[^>]*>|@prefix|@[a-z-]+|\^\^|[\[\]();,]|\.\s|[^\s\[\]();,"]+`)
 
-// turtle reads the part of Turtle that the published shapes are written in.
+// turtle reads the part of Turtle that the published shapes use.
 type turtle struct {
 	tokens []string
 }

@@ -147,8 +147,8 @@ func TestSmallGraphsAreOneTextUnderAnyName(t *testing.T) {
 	})
 }
 
-// clique has every node say the same of every other. The suite of RDFC-1.0 has that of
-// ten nodes as its negative test 074c.
+// clique is a dataset in which every node states the same about every other. The RDFC-1.0 suite
+// has one of ten nodes as its negative test 074c.
 func clique(nodes int) []rdfc.Quad {
 	var dataset []rdfc.Quad
 	for i := range nodes {
@@ -193,7 +193,7 @@ func TestBudgetIsWhatIsAllowed(t *testing.T) {
 	}
 }
 
-// What is not RDF cannot be written so that it reads as something else.
+// Text that is not RDF cannot be written so that it reads as something else.
 func TestTermsThatWouldEndTheirQuadAreRefused(t *testing.T) {
 	node, predicate := rdfc.Term{Kind: rdfc.Blank, Value: "a"}, rdfc.Term{Kind: rdfc.IRI, Value: "urn:ex:p"}
 	for name, q := range map[string]rdfc.Quad{
@@ -216,8 +216,8 @@ func TestTermsThatWouldEndTheirQuadAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzCanonicalize wants of every dataset that can be read that it is refused or comes
-// out the same under other names, and as its own canonical form.
+// FuzzCanonicalize checks that every readable dataset is refused or gives the same result under
+// other names, and as its own canonical form.
 func FuzzCanonicalize(f *testing.F) {
 	for _, test := range suite(f) {
 		f.Add(test["in"], uint64(1))
