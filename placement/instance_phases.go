@@ -18,9 +18,8 @@ import (
 	"github.com/sluice-dev/sluice/catalog"
 )
 
-// place makes sure that the instance has a decision for what it is now, without the
-// clusters that it has to leave, and that the decision is on the hub before any cluster
-// is touched.
+// place ensures that the instance has a decision for its current state, without the clusters
+// that it has to leave, and that the decision is on the hub before any cluster is touched.
 func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, error) {
 	due := r.departures(s)
 	move := s.mustMove(due) || s.finished() && !s.moving() && (s.displaced() || r.coverage(s).lacks)
@@ -29,7 +28,7 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 	case s.finished() && s.Status.Delivered == nil:
 		return ctrl.Result{}, nil
 	case foreign && s.finished() && len(due) == 0 && !s.displaced():
-		return r.withdraw(ctx, s) // by what this leader knows it stays where it is
+		return r.withdraw(ctx, s) // by this leader's knowledge it stays where it is
 	case foreign && s.finished():
 		move = true
 	}
@@ -41,7 +40,7 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 	}
 	plan, err := r.plan(s.Spec.ServiceID, s.wanted().PlanID)
 	if err != nil && (s.finished() || !s.late()) {
-		return r.retry(ctx, s, fmt.Errorf("find the plan: %w", err)) // the catalog may be late
+		return r.retry(ctx, s, fmt.Errorf("find the plan: %w", err)) // the catalog may not be loaded yet
 	}
 	var request Request
 	if err == nil {
@@ -92,7 +91,7 @@ func (r *instanceReconciler) adopt(ctx context.Context, s *scope, decided *v1alp
 	return ctrl.Result{}, nil
 }
 
-// settled ends what a move that is not needed any more has left behind.
+// settled removes the traces of a move that is not needed any more.
 func (r *instanceReconciler) settled(ctx context.Context, s *scope, due []v1alpha1.Departure) (ctrl.Result, error) {
 	if _, asked := s.Annotations[v1alpha1.AnnotationLeave]; asked && len(due) == 0 && !s.moving() {
 		if err := r.stay(ctx, s); err != nil {
@@ -111,11 +110,11 @@ func (r *instanceReconciler) settled(ctx context.Context, s *scope, due []v1alph
 		news = s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reasonPlaced, "on "+where(s.deliveredDecision()))
 	}
 	if s.Status.Preemption != nil {
-		s.Status.Preemption, news = nil, true // it stays where it is
+		s.Status.Preemption, news = nil, true // the instance stays where it is
 	}
 	if !r.inventory.Holds(s.Name, ledger) {
-		// It holds what a decision reserved whose write had an unknown outcome. A write that
-		// changes something keeps that one from arriving late.
+		// The inventory holds the reservation of a decision whose write had an unknown result.
+		// A write that changes something prevents that one from arriving late.
 		news = s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reasonPlaced, "stays on "+strings.Join(clusters(s.deliveredDecision()), ", ")) || news
 	}
 	if !news {
@@ -124,11 +123,11 @@ func (r *instanceReconciler) settled(ctx context.Context, s *scope, due []v1alph
 	if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
 		return ctrl.Result{}, err
 	}
-	r.inventory.Reserve(HoldingOf(s.ServiceInstance)) // and it waits no longer
+	r.inventory.Reserve(HoldingOf(s.ServiceInstance)) // and it no longer waits
 	return ctrl.Result{}, nil
 }
 
-// unplaceable has an instance that fits nowhere wait, stay or fail.
+// unplaceable makes an instance that fits nowhere wait, stay or fail.
 func (r *instanceReconciler) unplaceable(ctx context.Context, s *scope, request Request, due []v1alpha1.Departure, why *UnplaceableError) (ctrl.Result, error) {
 	switch {
 	case r.foreign(s) && (s.finished() || !s.late()):
@@ -142,7 +141,7 @@ func (r *instanceReconciler) unplaceable(ctx context.Context, s *scope, request 
 		return r.displace(ctx, s, due)
 	}
 	if _, asked := s.Annotations[v1alpha1.AnnotationLeave]; asked && !slices.ContainsFunc(due, func(d v1alpha1.Departure) bool { return d.Reason != byOperator }) {
-		r.inventory.Reserve(HoldingOf(s.ServiceInstance)) // it waits for nothing
+		r.inventory.Reserve(HoldingOf(s.ServiceInstance)) // the instance no longer waits
 		return ctrl.Result{}, r.stay(ctx, s)
 	}
 	due = slices.Concat(due, s.deliveredDecision().Displaced)
@@ -160,8 +159,8 @@ func (r *instanceReconciler) unplaceable(ctx context.Context, s *scope, request 
 	return ctrl.Result{}, nil // the inventory wakes it
 }
 
-// stuck reports why it cannot be worked out where a delivered instance could move. What is
-// delivered stays, and the next look is made with back-off.
+// stuck records why no new place can be computed for a delivered instance. The delivered
+// decision stays, and the next pass comes with back-off.
 func (r *instanceReconciler) stuck(ctx context.Context, s *scope, due []v1alpha1.Departure, why error) (ctrl.Result, error) {
 	if due = slices.Concat(due, s.deliveredDecision().Displaced); len(due) > 0 && s.stranded(due, why.Error()) {
 		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
@@ -171,8 +170,8 @@ func (r *instanceReconciler) stuck(ctx context.Context, s *scope, due []v1alpha1
 	return ctrl.Result{}, why
 }
 
-// wanted is the state that is to be delivered: the one asked for or, when that has been
-// dealt with, the one in force.
+// wanted returns the state to deliver: the requested one or, if that has been handled, the one
+// in force.
 func (s *scope) wanted() *v1alpha1.InstanceState {
 	if s.finished() && s.Status.Delivered != nil {
 		return &s.Status.Delivered.State
@@ -180,17 +179,17 @@ func (s *scope) wanted() *v1alpha1.InstanceState {
 	return &s.Spec.Desired
 }
 
-// request is what the instance, as it is now, asks of placement. It stays where it
-// was delivered, is being delivered, or has capacity held by a decision of which it
-// is not known whether the hub has it, but for the clusters that it leaves.
+// request returns the instance's request for placement. It stays on the clusters where it was
+// delivered, is being delivered, or holds capacity by a decision that may or may not be on the
+// hub, except those that it leaves.
 func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []string) (Request, error) {
 	var parameters json.RawMessage
 	if wanted := s.wanted(); wanted.Parameters != nil {
 		parameters = wanted.Parameters.Raw
 	}
 	if !s.finished() {
-		// Parameters that are asked for match the plan of today; those in force were accepted,
-		// and hold when the operator narrows the plan afterwards.
+		// Requested parameters must match the plan of today. Those in force were accepted, and
+		// stay valid when the operator narrows the plan afterwards.
 		if err := plan.ValidateCreate(parameters); err != nil {
 			return Request{}, fmt.Errorf("parameters of plan %s: %w", plan.Name, err)
 		}
@@ -232,8 +231,8 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []str
 	return request, nil
 }
 
-// seats are the clusters that the components of an instance are on, or are being delivered
-// to, but for those that it leaves.
+// seats returns the clusters that the components of an instance are on, or are being delivered
+// to, except those that it leaves.
 func seats(s *scope, leaving []string) map[string]string {
 	decision := s.Status.Decision
 	if !s.moving() && s.Status.Delivered != nil {
@@ -254,8 +253,8 @@ func seats(s *scope, leaving []string) map[string]string {
 	return seats
 }
 
-// decide places the request and reserves, measuring both. Where its weights count the
-// external scorer, that is asked first; without an answer in time it counts for nothing.
+// decide places the request and reserves, and measures both. If the external scorer has a
+// weight, it is asked first; without an answer in time it counts for nothing.
 func (r *instanceReconciler) decide(ctx context.Context, request Request) (Decision, error) {
 	if r.scorer != nil && request.Weights.External > 0 {
 		var err error
@@ -269,16 +268,16 @@ func (r *instanceReconciler) decide(ctx context.Context, request Request) (Decis
 	return decision, err
 }
 
-// recordContext finishes an update that changes nothing that was placed or
-// delivered (OSB 2.17, "Updating a Service Instance": context updates).
+// recordContext finishes an update that changes nothing about the placement or the delivery
+// (OSB 2.17, "Updating a Service Instance": context updates).
 func (r *instanceReconciler) recordContext(ctx context.Context, s *scope) (ctrl.Result, error) {
 	s.Status.Delivered.State = *s.Spec.Desired.DeepCopy()
 	s.succeeded()
 	return ctrl.Result{}, r.write(ctx, s, crashBeforeContext, crashAfterContext)
 }
 
-// wait parks an instance that fits nowhere; the inventory wakes it when a cluster
-// would take it, at the latest it is looked at when it must fail.
+// wait parks an instance that fits nowhere. The inventory wakes it when a cluster would take
+// it; the next pass is at the latest when it has to fail.
 func (r *instanceReconciler) wait(ctx context.Context, s *scope, request Request, why *UnplaceableError) (ctrl.Result, error) {
 	deadline := s.deadline(s.Status.Operation.StartedAt.Time)
 	news := r.preempt(s, request)
@@ -291,9 +290,9 @@ func (r *instanceReconciler) wait(ctx context.Context, s *scope, request Request
 	return ctrl.Result{RequeueAfter: deadline.Sub(s.now)}, nil
 }
 
-// deliver makes every chosen cluster carry the decision, then cleans those that the
-// decision no longer has, but for those that the instance had to leave: they are
-// cleaned when they can be.
+// deliver makes every chosen cluster match the decision. Then it cleans those that are no
+// longer in the decision, except those that the instance had to leave: they are cleaned as soon
+// as possible (see clean).
 func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result, error) {
 	if s.finished() && !s.moving() || r.foreign(s) {
 		return ctrl.Result{}, nil
@@ -302,7 +301,7 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 	if s.moving() {
-		r.moves.begin(s.Name) // after a restart it has its place already
+		r.moves.begin(s.Name) // it keeps the place that it had before a restart
 	}
 	err := r.each(ctx, s, s.Status.Decision.Placements, Driver.Deliver)
 	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
@@ -329,8 +328,8 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 	return ctrl.Result{}, nil
 }
 
-// observe looks at a delivered instance now and then, and repairs it by delivering
-// again. An instance whose last update failed is observed as it was delivered.
+// observe checks a delivered instance periodically, and repairs it by delivering again. An
+// instance whose last update failed is checked against its delivered decision.
 func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result, error) {
 	if s.Status.Delivered == nil || s.moving() {
 		return ctrl.Result{}, nil
@@ -350,7 +349,7 @@ func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result
 		return driver.Deliver(ctx, d)
 	})
 	if allBusy(err) {
-		return ctrl.Result{RequeueAfter: turnPatience}, nil // it is woken when it is its turn
+		return ctrl.Result{RequeueAfter: turnPatience}, nil // it is woken when its turn comes
 	}
 	if unconfirmed := (*unconfirmedError)(nil); errors.As(err, &unconfirmed) {
 		return ctrl.Result{}, err
@@ -361,7 +360,7 @@ func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result
 		}
 	}
 	switch {
-	case allUnreachable(err): // still due when the inventory wakes it, because they answer again
+	case allUnreachable(err): // still due when they answer again and the inventory wakes it
 		return ctrl.Result{RequeueAfter: r.observeEvery}, nil
 	case err != nil:
 		return r.retry(ctx, s, err)
@@ -369,8 +368,8 @@ func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result
 	return ctrl.Result{RequeueAfter: r.scheduleObservation(s)}, nil
 }
 
-// retry reports what blocks and has the instance looked at again: soon where
-// something is being waited for, with the workqueue's back-off after an error.
+// retry records what blocks the instance and triggers another pass: soon if it only waits, and
+// with the work queue's back-off after an error.
 func (r *instanceReconciler) retry(ctx context.Context, s *scope, blocker error) (ctrl.Result, error) {
 	log.FromContext(ctx).V(1).Info("Waiting", "instance", s.Spec.InstanceID, "for", blocker.Error())
 	if s.blocked(blocker) {
@@ -379,11 +378,11 @@ func (r *instanceReconciler) retry(ctx context.Context, s *scope, blocker error)
 		}
 	}
 	if allBusy(blocker) {
-		return ctrl.Result{RequeueAfter: turnPatience}, nil // it is woken when it is its turn
+		return ctrl.Result{RequeueAfter: turnPatience}, nil // it is woken when its turn comes
 	}
 	if allPending(blocker) {
 		soon := s.soon(s.since())
-		repairs := s.finished() && !s.moving() // nobody waits for it, and it may take for ever
+		repairs := s.finished() && !s.moving() // no platform waits for it, and it may take for ever
 		if waits := (*PendingError)(nil); !repairs && errors.As(blocker, &waits) && waits.Every > 0 {
 			soon.RequeueAfter = min(soon.RequeueAfter, waits.Every)
 		}
@@ -392,8 +391,8 @@ func (r *instanceReconciler) retry(ctx context.Context, s *scope, blocker error)
 	return ctrl.Result{}, blocker
 }
 
-// sameAsDelivered tells whether the instance, but for its context, is asked to be
-// what it is already.
+// sameAsDelivered reports whether the requested state, except its context, is the delivered
+// one.
 func (s *scope) sameAsDelivered() bool {
 	d, desired := s.Status.Delivered, s.Spec.Desired
 	return d != nil && d.State.PlanID == desired.PlanID && d.State.MaintenanceVersion == desired.MaintenanceVersion &&

@@ -23,13 +23,12 @@ const (
 	reasonDelivered = "Delivered"
 	reasonDrifted   = "Drifted"
 	reasonMoving    = "Moving"
-	reasonStranded  = "Stranded" // it has to leave a cluster, and there is nowhere to go
+	reasonStranded  = "Stranded" // it has to leave a cluster, and no other cluster takes it
 	reasonUncovered = "NotInEachGroup"
 )
 
-// begin opens the operation that the instance's generation asks for, unless it is
-// open already. It writes nothing: most operations are written first together with
-// their decision.
+// begin opens the operation for the instance's generation, unless it is open already. It writes
+// nothing: most operations are first written together with their decision.
 func (r *instanceReconciler) begin(s *scope) {
 	if op := s.Status.Operation; op != nil && op.Generation == s.Generation {
 		return
@@ -49,15 +48,15 @@ func (r *instanceReconciler) begin(s *scope) {
 	}
 }
 
-// finished tells whether the operation in hand is over.
+// finished reports whether the current operation is over.
 func (s *scope) finished() bool { return s.Status.Operation.State != v1alpha1.StateInProgress }
 
-// decided tells whether the decision is about the instance as it is asked for now.
+// decided reports whether the decision is for the instance's current generation.
 func (s *scope) decided() bool {
 	return s.Status.Decision != nil && s.Status.Decision.Generation == s.Generation
 }
 
-// deliveredDecision is the decision last delivered, or nil.
+// deliveredDecision returns the decision last delivered, or nil.
 func (s *scope) deliveredDecision() *v1alpha1.Decision {
 	if s.Status.Delivered == nil {
 		return nil
@@ -88,7 +87,7 @@ func (s *scope) placed(d *v1alpha1.Decision) {
 	}
 }
 
-// moveMessage says where a move has come, and what it waits for.
+// moveMessage describes how far a move is, and what it waits for.
 func (s *scope) moveMessage(blocker string) string {
 	d := s.Status.Decision
 	message := fmt.Sprintf("coming to %s (%s)", where(d), inEachGroup)
@@ -101,12 +100,13 @@ func (s *scope) moveMessage(blocker string) string {
 	return message
 }
 
-// where is what a decision's clusters are called in messages.
+// where returns a decision's clusters for messages.
 func where(d *v1alpha1.Decision) string {
 	return cmp.Or(strings.Join(clusters(d), ", "), "nowhere")
 }
 
-// isStranded reports whether the status says that the instance has to leave and cannot.
+// isStranded reports whether the status says that the instance has to leave a cluster and
+// cannot.
 func (s *scope) isStranded() bool { return s.isPlacedBecause(reasonStranded) }
 
 // isUncovered reports whether the status says that some group has no room for the instance.
@@ -117,7 +117,7 @@ func (s *scope) isPlacedBecause(reason string) bool {
 	return placed != nil && placed.Reason == reason
 }
 
-// leftClusters are those that the instance has left and that are not cleaned yet.
+// leftClusters returns those that the instance has left and that are not cleaned yet.
 func (s *scope) leftClusters() []string {
 	var names []string
 	for i := range s.Status.Left {
@@ -126,7 +126,7 @@ func (s *scope) leftClusters() []string {
 	return names
 }
 
-// unplaceable records why the instance waits, and reports whether that is news.
+// unplaceable records why the instance waits, and reports whether that is new.
 func (s *scope) unplaceable(why string, cause error) (news bool) {
 	news = s.summarise(cause)
 	news = s.describe(why) || news
@@ -134,12 +134,12 @@ func (s *scope) unplaceable(why string, cause error) (news bool) {
 	return s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInProgress, why) || news
 }
 
-// patience is how long an operation may wait for something before its status says
-// so: what takes less is not worth a write.
+// patience is how long an operation waits for something before its status shows it: a shorter
+// wait is not worth a write.
 const patience = 2 * time.Second
 
-// blocked records what the operation waits for, and reports whether that is news.
-// A deprovision that is late becomes failed, and goes on being carried out.
+// blocked records what the operation waits for, and reports whether that is new. A late
+// deprovision becomes failed, and is still carried out.
 func (s *scope) blocked(blocker error) (news bool) {
 	deleting := !s.DeletionTimestamp.IsZero()
 	waited := s.now.Sub(s.since())
@@ -173,8 +173,8 @@ func (s *scope) blocked(blocker error) (news bool) {
 	return news
 }
 
-// delivered records that every chosen cluster carries the decision, and which clusters
-// the instance had to leave.
+// delivered records that every chosen cluster matches the decision, and which clusters the
+// instance had to leave.
 func (s *scope) delivered() {
 	if before := s.deliveredDecision(); before != nil {
 		for _, p := range before.Placements {
@@ -193,7 +193,7 @@ func (s *scope) delivered() {
 	s.succeeded()
 }
 
-// succeeded ends the operation well.
+// succeeded ends the operation with success.
 func (s *scope) succeeded() {
 	s.describe("")
 	s.Status.Operation.Summary = ""
@@ -201,8 +201,8 @@ func (s *scope) succeeded() {
 	s.usable()
 }
 
-// failed ends the operation badly. After an update the instance is as it was
-// before, and the update may be tried again where that can help.
+// failed ends the operation with a failure. After an update the instance is as before, and the
+// update may be repeated if that can help.
 func (s *scope) failed(why string) {
 	s.Status.Preemption = nil
 	s.describe(why)
@@ -218,8 +218,8 @@ func (s *scope) failed(why string) {
 	s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFailed, why)
 }
 
-// observed records how the delivered instance was found, and reports whether that
-// is news.
+// observed records the result of a check of the delivered instance, and reports whether that is
+// new.
 func (s *scope) observed(wrong error) (news bool) {
 	if wrong == nil {
 		return s.usable()
@@ -229,7 +229,7 @@ func (s *scope) observed(wrong error) (news bool) {
 	return s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonDrifted, why) || news
 }
 
-// usable says that the delivered decision is in force.
+// usable records that the delivered decision is in force.
 func (s *scope) usable() (news bool) {
 	d := s.deliveredDecision()
 	where := "on " + where(d)
@@ -258,8 +258,8 @@ func (s *scope) finish(state v1alpha1.OperationState) {
 	s.Status.Operation.FinishedAt = ptr.To(metav1.NewTime(s.now))
 }
 
-// describe sets the operation's description, within the API's bound, and reports
-// whether it changed.
+// describe sets the operation's description, cut to the API's limit, and reports whether it
+// changed.
 func (s *scope) describe(text string) (news bool) {
 	const longest = 10000 // v1alpha1.Operation.Description
 	text = cut(text, longest)
@@ -268,7 +268,7 @@ func (s *scope) describe(text string) (news bool) {
 	return news
 }
 
-// summarise sets what end users read, and reports whether it changed.
+// summarise sets the message for end users, and reports whether it changed.
 func (s *scope) summarise(err error) (news bool) {
 	text := ""
 	if err != nil {
@@ -288,7 +288,7 @@ func (s *scope) set(condition string, status metav1.ConditionStatus, reason, mes
 	return v1alpha1.SetCondition(&s.Status.Conditions, s.Generation, condition, status, reason, cut(message, longest))
 }
 
-// cut shortens a text to so many characters; the API counts characters, not bytes.
+// cut shortens a text to a number of characters; the API counts characters, not bytes.
 func cut(text string, longest int) string {
 	if runes := []rune(text); len(runes) > longest {
 		return string(runes[:longest-1]) + "…"
@@ -296,11 +296,11 @@ func cut(text string, longest int) string {
 	return text
 }
 
-// write writes the status with optimistic concurrency: it fails with a conflict if
-// anybody changed the instance since it was read.
+// write writes the status with optimistic concurrency: it fails with a conflict if anybody
+// changed the instance since it was read.
 //
-// When the write is refused, the ledger is set to what the hub says at once. When
-// its outcome is unknown, what is reserved stays so until a live read tells.
+// When the write is refused, the ledger is set to the hub's state at once. While its result is
+// unknown, its reservations stay until a live read shows the result.
 func (r *instanceReconciler) write(ctx context.Context, s *scope, before, after string) error {
 	read, news := s.ResourceVersion, r.transition(s, before)
 	crashpoint.Hit(before)
@@ -314,7 +314,7 @@ func (r *instanceReconciler) write(ctx context.Context, s *scope, before, after 
 	}
 	r.unsettled.Store(s.Name, read)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		// Best effort: what fails here is done before the next pass.
+		// Best effort: if it fails, it is repeated before the next pass.
 		_ = r.settle(ctx, keyOf(s), &v1alpha1.ServiceInstance{}) //nolint:errcheck // see above
 	}
 	return fmt.Errorf("write the instance's status: %w", err)

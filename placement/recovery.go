@@ -89,7 +89,7 @@ func (c wholeCache) List(ctx context.Context, list client.ObjectList, options ..
 		whole = append(whole, client.UnsafeDisableDeepCopy)
 	}
 	err := c.Reader.List(ctx, list, whole...)
-	list.SetContinue("") // set by the cache, although it does not support it
+	list.SetContinue("") // the cache puts a text there that says it does not support it
 	return err
 }
 
