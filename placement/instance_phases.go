@@ -301,7 +301,7 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 	if s.moving() {
-		r.moves.begin(s.Name) // it keeps the place that it had before a restart
+		r.moves.begin(s.Name) // takes its place again after a restart
 	}
 	err := r.each(ctx, s, s.Status.Decision.Placements, Driver.Deliver)
 	if refused := (*RefusedError)(nil); errors.As(err, &refused) {

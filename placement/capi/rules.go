@@ -7,13 +7,13 @@ import (
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
-// Rules is what Sluice may do anywhere on a management cluster.
+// Rules returns what Sluice may do anywhere on a management cluster.
 func Rules() []rbacv1.PolicyRule {
 	return append(tenant.Rules(),
 		rbacv1.PolicyRule{APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"clusterclasses"}, Verbs: []string{"get"}})
 }
 
-// TenantRules is the ceiling inside an instance's namespace there.
+// TenantRules returns the ceiling inside an instance's namespace there.
 func TenantRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"clusters"}, Verbs: []string{"get", "create", "patch", "delete"}},

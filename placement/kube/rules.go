@@ -21,7 +21,7 @@ var (
 	write = []string{"create", "update", "patch", "delete", "deletecollection"}
 )
 
-// Rules is what Sluice may do anywhere on a member cluster: everything that the driver, the
+// Rules returns what Sluice may do anywhere on a member cluster: everything that the driver, the
 // bindings and the inventory need outside of instances' namespaces.
 func Rules() []rbacv1.PolicyRule {
 	return append(tenant.Rules(),
@@ -43,7 +43,7 @@ func WatchRules() []rbacv1.PolicyRule {
 	}
 }
 
-// TenantRules is the ceiling inside an instance's namespace: what Sluice needs
+// TenantRules returns the ceiling inside an instance's namespace: what Sluice needs
 // there, and what a binding with the role edit gets.
 func TenantRules() []rbacv1.PolicyRule {
 	own := []rbacv1.PolicyRule{
@@ -59,7 +59,7 @@ func TenantRules() []rbacv1.PolicyRule {
 	return append(own, EditRules()...)
 }
 
-// EditRules is what a binding with the role edit may do: run workloads. It may not change who
+// EditRules returns what a binding with the role edit may do: run workloads. It may not change who
 // may do what (RBAC, ServiceAccounts and their tokens), how much (quota and limits), with whom
 // to talk (NetworkPolicies; and Ingresses, because NetworkPolicies refuse traffic from outside
 // of the namespace) or when a node may be drained. The last means PodDisruptionBudgets: one
@@ -79,7 +79,7 @@ func EditRules() []rbacv1.PolicyRule {
 	)
 }
 
-// ViewRules is what a binding with the role view may do: read everything but
+// ViewRules returns what a binding with the role view may do: read everything but
 // Secrets.
 func ViewRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{

@@ -25,7 +25,7 @@ const (
 	coreGroup       = "core.liqo.io"
 )
 
-// Rules is what Sluice may do anywhere on a cluster that takes part in peerings: what the driver
+// Rules returns what Sluice may do anywhere on a cluster that takes part in peerings: what the driver
 // kube may do, give consumers the role of a peer in their tenant namespaces, and delete
 // ForeignClusters, which are not in a namespace.
 func Rules() []rbacv1.PolicyRule {
@@ -35,7 +35,7 @@ func Rules() []rbacv1.PolicyRule {
 	)
 }
 
-// TenantRules is the ceiling inside the namespaces that Sluice creates: what the driver kube
+// TenantRules returns the ceiling inside the namespaces that Sluice creates: what the driver kube
 // needs, and the objects of a peering. It follows Liqo's own role for users that peer
 // (liqo-peering-user-tenant-ns), without the rights that only its tool needs.
 func TenantRules() []rbacv1.PolicyRule {
@@ -51,7 +51,7 @@ func TenantRules() []rbacv1.PolicyRule {
 	)
 }
 
-// PeerRules is what a consumer's cluster may do in its tenant namespace on a provider: request
+// PeerRules returns what a consumer's cluster may do in its tenant namespace on a provider: request
 // resources and namespaces. It is Liqo's liqo-remote-controlplane without the statuses, in
 // which the provider answers: with those, a consumer could accept its own slices.
 func PeerRules() []rbacv1.PolicyRule {
@@ -62,7 +62,7 @@ func PeerRules() []rbacv1.PolicyRule {
 	}
 }
 
-// JoinedRules is what Sluice may do anywhere on a cluster that has joined by invitation: read.
+// JoinedRules returns what Sluice may do anywhere on a cluster that has joined by invitation: read.
 func JoinedRules() []rbacv1.PolicyRule {
 	read := []string{"get", "list", "watch"}
 	return []rbacv1.PolicyRule{
@@ -72,7 +72,7 @@ func JoinedRules() []rbacv1.PolicyRule {
 	}
 }
 
-// NetworkRules is what Sluice may do in the one tenant namespace of a cluster that has joined:
+// NetworkRules returns what Sluice may do in the one tenant namespace of a cluster that has joined:
 // read whether its gateway is connected, and how it sees the other cluster's addresses.
 func NetworkRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
@@ -80,7 +80,7 @@ func NetworkRules() []rbacv1.PolicyRule {
 	}
 }
 
-// AskRules is what Sluice may do there in addition if the cluster consumes: request slices,
+// AskRules returns what Sluice may do there in addition if the cluster consumes: request slices,
 // delete their nodes, and store the identity for the cluster's requests.
 func AskRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
@@ -89,7 +89,7 @@ func AskRules() []rbacv1.PolicyRule {
 	}
 }
 
-// JudgeRules is what Sluice may do there in addition to NetworkRules if the cluster provides: judge
+// JudgeRules returns what Sluice may do there in addition to NetworkRules if the cluster provides: judge
 // slices.
 func JudgeRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{

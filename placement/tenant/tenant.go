@@ -210,7 +210,7 @@ func OnceAllowed(ctx context.Context, do func(context.Context) error) error {
 	return last
 }
 
-// Rules is what Sluice may do anywhere on a member cluster, with any driver: read, manage its
+// Rules returns what Sluice may do anywhere on a member cluster, with any driver: read, manage its
 // own namespaces, and renew one Lease, which proves that the cluster accepts writes.
 func Rules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
