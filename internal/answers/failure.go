@@ -38,7 +38,7 @@ func (t *Transport) checkFailure(ask asked, response *http.Response) error {
 
 func (ask asked) reads() bool { return ask.Method == http.MethodGet || ask.Method == http.MethodDelete }
 
-// isNamed reports whether a Status means the resource that was asked for.
+// isNamed reports whether the name in a Status means the requested resource.
 func (ask asked) isNamed(kind string) bool {
 	resource, _, _ := strings.Cut(kind, "/")
 	return strings.EqualFold(resource, ask.Resource)

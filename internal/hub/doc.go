@@ -1,6 +1,6 @@
 // Package hub supplies the API server that stores Sluice's resources: an
 // embedded one on a laptop and in tests, a Kubernetes cluster in production.
-// Everything else sees only [Hub.Config] and never asks which it is.
+// All other code sees only [Hub.Config], which is the same for both.
 //
 // The embedded hub is etcd and the API server for custom resources
 // (k8s.io/apiextensions-apiserver) in this process. It serves custom resource

@@ -78,7 +78,7 @@ type Hub struct {
 	stopErr  error
 }
 
-// Start returns a hub that is ready for use, or an error that says what to do.
+// Start returns a hub that is ready for use, or an error with the remedy.
 // It blocks until the definitions are established; ctx bounds the start only,
 // and cancelling it later changes nothing. End the hub with [Hub.Stop].
 //

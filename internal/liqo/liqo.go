@@ -36,7 +36,7 @@ func init() {
 	}
 }
 
-// DefaultNamespace is where Liqo is installed unless the operator says otherwise.
+// DefaultNamespace is the namespace of Liqo unless the operator configures another.
 const DefaultNamespace = "liqo"
 
 // Class of the ResourceSlices that Sluice sells; it alone accepts or denies them.

@@ -1,6 +1,6 @@
 // Package strictjson decodes JSON that comes from outside. It accepts what RFC
 // 8259 and RFC 7493 (I-JSON) call interoperable and nothing else, within limits,
-// and says precisely what was wrong and where without repeating any value.
+// and reports precisely what was wrong and where, without repeating any value.
 //
 // Two parties that read one document must not see different things. Hence a
 // member name may occur once per object in any escaped form, names match field

@@ -1,7 +1,7 @@
 // Package did finds the public key that a decentralized identifier (W3C DID Core
 // 1.0) names: keys that the operator configured, did:key, and did:web over a
 // guarded HTTP client, with the certificate chain (RFC 7517 "x5u") that ties the key
-// to its host where the DID document gives one.
+// to its host, if the DID document gives one.
 //
 // The DID and its document come from untrusted parties. Requests go only to HTTPS hosts that
 // the operator allows, which is checked before any lookup. The address is checked when the

@@ -329,9 +329,8 @@ func TestADocumentOf2022MayNeedItsKeyNamed(t *testing.T) {
 	}
 }
 
-// Types of former releases, and of anybody else, are never taken for those of today.
-// TestADocumentOf2023IsImported: as the wizard of Gaia-X made them for release 22.10, with
-// its context again in the subject, and a proof that names no key.
+// TestADocumentOf2023IsImported: documents in the form that the wizard of Gaia-X made for
+// release 22.10, with its context again in the subject, and a proof that names no key.
 func TestADocumentOf2023IsImported(t *testing.T) {
 	for _, row := range []struct{ proofType string }{{proofType}, {formerProofType}} {
 		f := newForgery(t)
@@ -358,6 +357,7 @@ func TestADocumentOf2023IsImported(t *testing.T) {
 	}
 }
 
+// Types of earlier releases, and of other vocabularies, are never taken for current ones.
 func TestTypesOfOtherVocabulariesStayIRIs(t *testing.T) {
 	const former = "https://registry.example/shapes/trustframework#"
 	f := newForgery(t)

@@ -202,7 +202,7 @@ func stopShared() error {
 	return errors.Join(errs...)
 }
 
-// start starts the hub that the environment asks for.
+// start starts the hub that the environment selects.
 func start(dir string) (*running, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
