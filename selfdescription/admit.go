@@ -48,7 +48,6 @@ type Requirements struct {
 // only refers to is an example. Assurance passes only over links that both ends confirmed
 // (docs/trust.md, "Links"). Beyond a link that only the provider states, certifications do not
 // count, and a country has the assurance Self.
-// do not count, and a country is the provider's own word.
 func Admit(set []*Credential, offering string, cluster ClusterFacts, want Requirements, issuers Issuers, now time.Time) ([]Claim, Report) {
 	checks := newChecks(StepReferences, StepIssuer, StepBinding, StepAdmit)
 	a := newAdmission(set, want.Provider, issuers, now)
