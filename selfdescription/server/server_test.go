@@ -51,3 +51,20 @@ func TestWhatIsNotOursIsHandedOnAsItWasSent(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatAnswersGetAnswersHead(t *testing.T) {
+	for _, route := range routes {
+		if route.method != http.MethodGet {
+			continue
+		}
+		handedOn := false
+		handler := New(Options{}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { handedOn = true }))
+		func() {
+			defer func() { _ = recover() }() // a handler may need the hub, which this test has not
+			handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodHead, strings.NewReplacer("{", "", "}", "").Replace(route.path), nil))
+		}()
+		if handedOn {
+			t.Errorf("HEAD %s is handed on", route.path)
+		}
+	}
+}
