@@ -13,22 +13,22 @@ import (
 )
 
 // An instance of a plan with one cluster in each group (Spread.Each) follows the groups. It
-// comes to a group that is new, and leaves a cluster that is in no group any more, or in one
-// that another of its clusters is in. Both are moves: what is new is delivered first.
+// comes to a new group. It leaves a cluster that is no longer in any group, or in the same
+// group as another of its clusters. Both are moves: the new cluster is delivered first.
 
 // coverage compares the clusters of a delivered instance with the groups of its plan.
 type coverage struct {
 	// lacks reports whether there is a group in which the instance has no cluster.
 	lacks bool
-	// surplus are the clusters that stand for no group, with the reason.
+	// surplus are the clusters that are not needed for any group, with the reason.
 	surplus map[string]string
 }
 
 // inEachGroup is the reason of a move to groups that are new.
 const inEachGroup = "its plan has one cluster in each group"
 
-// coverage of an instance; nothing is lacking or surplus where its plan does not follow
-// groups, or an operation is in progress, which places the instance anyway.
+// coverage returns the coverage of an instance. Nothing is lacking or surplus if its plan does
+// not follow groups, or if an operation is in progress, which places the instance anyway.
 func (r *instanceReconciler) coverage(s *scope) (c coverage) {
 	if !s.finished() || s.Status.Delivered == nil {
 		return c
@@ -47,8 +47,8 @@ func (r *instanceReconciler) coverage(s *scope) (c coverage) {
 	return r.inventory.Snapshot().covers(request, clusters(s.deliveredDecision()))
 }
 
-// covers compares the clusters that an instance is on with the groups of its request. A
-// cluster that is not in the inventory stands for no group, and is not surplus.
+// covers compares the clusters that an instance is on with the groups of its request. A cluster
+// that is not in the inventory counts for no group, and is not surplus.
 func (s *Snapshot) covers(r Request, on []string) coverage {
 	missing := everyGroup(r.Spread.By, s.pages, r.filters(s, nil))
 	var known []*Cluster
@@ -57,7 +57,7 @@ func (s *Snapshot) covers(r Request, on []string) coverage {
 			known = append(known, c)
 		}
 	}
-	slices.SortStableFunc(known, func(a, b *Cluster) int { // of two in a group the one that works stays
+	slices.SortStableFunc(known, func(a, b *Cluster) int { // of two in a group the usable one stays
 		return cmp.Compare(rankOfUse(a), rankOfUse(b))
 	})
 	c, held := coverage{surplus: map[string]string{}}, map[string]string{}
@@ -77,7 +77,7 @@ func (s *Snapshot) covers(r Request, on []string) coverage {
 	return c
 }
 
-// rankOfUse orders clusters by whether an instance can go on there.
+// rankOfUse orders clusters by whether an instance can stay there.
 func rankOfUse(c *Cluster) int {
 	switch {
 	case !c.Ready:
@@ -89,12 +89,12 @@ func rankOfUse(c *Cluster) int {
 	}
 }
 
-// stayUncovered leaves an instance where it is, as some group has no room for it.
+// stayUncovered keeps an instance where it is, because some group has no room for it.
 func (r *instanceReconciler) stayUncovered(ctx context.Context, s *scope, why error) (ctrl.Result, error) {
 	news, held := s.uncovered(why.Error()), r.inventory.Holds(s.Name, Ledger(&s.Status))
 	if !held {
-		// It holds what a decision reserved whose write had an unknown outcome. A write that
-		// changes something keeps that one from arriving late.
+		// The inventory holds the reservation of a decision whose write had an unknown result.
+		// A write that changes something prevents that one from arriving late.
 		news = s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reasonUncovered, "stays on "+where(s.deliveredDecision())) || news
 	}
 	if !news {
@@ -105,13 +105,13 @@ func (r *instanceReconciler) stayUncovered(ctx context.Context, s *scope, why er
 	}
 	if !held {
 		r.inventory.Reserve(HoldingOf(s.ServiceInstance))
-		s.lookAgain(1) // at once, as it does not wait for room any more
+		s.lookAgain(1) // at once, because it no longer waits for room
 	}
 	return ctrl.Result{}, nil
 }
 
 // uncovered records why an instance has no cluster in some group, and reports whether that is
-// news. It goes on where it is.
+// new. The instance stays on its clusters.
 func (s *scope) uncovered(why string) (news bool) {
 	return s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reasonUncovered, "on "+where(s.deliveredDecision())+"; not in each group: "+why)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// inEachRegion is a world whose plans have one cluster in each region, with an instance of two
-// cores in those of the clusters, which are named with their region: "eu-1" is in "eu".
+// inEachRegion is a world with plans of one cluster in each region, and an instance of two
+// cores on the given clusters. A cluster's name begins with its region: "eu-1" is in "eu".
 func inEachRegion(t *testing.T, names ...string) *world {
 	t.Helper()
 	w := newWorld(t)
@@ -26,7 +26,7 @@ func inEachRegion(t *testing.T, names ...string) *world {
 	return w
 }
 
-// inEachRegion has all plans be so.
+// inEachRegion gives all plans one cluster in each region.
 func (w *world) inEachRegion() {
 	w.reconciler.plan = testCatalog(w.T, func(plan *v1alpha1.ResourcesPlan) {
 		plan.Clusters, plan.MaxClusters, plan.Components = 1, 1, nil
@@ -34,7 +34,7 @@ func (w *world) inEachRegion() {
 	}).Plan
 }
 
-// regional adds a cluster in the region that its name begins with.
+// regional adds a cluster in the region at the beginning of its name.
 func (w *world) regional(name string, cores int) {
 	w.Helper()
 	w.cluster(name, cores)
@@ -99,8 +99,8 @@ func TestAClusterThatIsInNoGroupAnyMoreIsCleaned(t *testing.T) {
 	}
 }
 
-// What changes groups stands for the new one; the old one's copy is delivered before anything
-// is removed.
+// A cluster that changes its group counts for the new one. The old group's new copy is
+// delivered before anything is removed.
 func TestAClusterThatChangesGroupsLeavesNoGap(t *testing.T) {
 	w := inEachRegion(t, "eu-1", "us-1")
 	w.regional("us-2", 8)
@@ -143,8 +143,8 @@ func TestAGroupWithoutRoomIsSaidAndFilledWhenThereIsSome(t *testing.T) {
 	}
 }
 
-// A new leader goes on with what the last one decided, and a cluster that refuses is not tried
-// for ever at once.
+// A new leader continues the last one's decision, and a cluster that refuses is not retried
+// without pause.
 func TestAMoveToANewGroupSurvives(t *testing.T) {
 	w := inEachRegion(t, "eu-1")
 	w.regional("ap-1", 8)

@@ -15,8 +15,7 @@ import (
 )
 
 // SnapshotFromHub returns the inventory that the hub's MemberClusters and ServiceInstances
-// describe, for callers that do not run the controllers, such as `sluice place --dry-run`. The
-// reader must be live, not a cache.
+// describe, for callers that do not run the controllers. The reader must be live, not a cache.
 func SnapshotFromHub(ctx context.Context, reader client.Reader, namespace string) (*Snapshot, error) {
 	inventory := NewInventory()
 	if err := recoverInventory(ctx, reader, namespace, inventory, time.Now()); err != nil {

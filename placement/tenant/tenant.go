@@ -210,8 +210,9 @@ func OnceAllowed(ctx context.Context, do func(context.Context) error) error {
 	return last
 }
 
-// Rules returns what Sluice may do anywhere on a member cluster, with any driver: read, manage its
-// own namespaces, and renew one Lease, which proves that the cluster accepts writes.
+// Rules returns what Sluice may do anywhere on a member cluster, with any driver: read, manage
+// its own namespaces, bind ClusterRole in them, and renew one Lease, which proves that the
+// cluster accepts writes.
 func Rules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}},
