@@ -275,9 +275,7 @@ func (s *scope) summarise(err error) (news bool) {
 		text = forConsumer(err)
 	}
 	const longest = 10000 // v1alpha1.Operation.Summary
-	if runes := []rune(text); len(runes) > longest {
-		text = string(runes[:longest-1]) + "…"
-	}
+	text = cut(text, longest)
 	news = s.Status.Operation.Summary != text
 	s.Status.Operation.Summary = text
 	return news

@@ -56,7 +56,7 @@ type BusyError struct {
 }
 
 func (e *BusyError) Error() string {
-	return fmt.Sprintf("waiting for a turn on member cluster %s: %d operations are in hand there", e.Cluster, e.Inside)
+	return fmt.Sprintf("waiting for a turn on member cluster %s, on which %d operations are in progress", e.Cluster, e.Inside)
 }
 
 // Enter takes a place on a cluster for the caller of that name, who must end it by calling
