@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -204,10 +205,10 @@ func removalEndsWhatDoesNotEnd(t *testing.T, f *fixture) {
 	f.deliver(t, d)
 	ns := namespaceOf(d)
 	f.awaitDefaultAccount(t, ns)
-	// As before there was a policy: the namespace has no label of Sluice while they are
-	// created.
+	// As before there was a policy: the namespace is not marked as an instance's while they
+	// are created.
 	label := func(value string) {
-		patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, v1alpha1.LabelHub, value)
+		patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, v1alpha1.LabelInstance, value)
 		if err := f.admin.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, client.RawPatch("application/merge-patch+json", patch)); err != nil {
 			t.Fatal(err)
 		}
@@ -227,7 +228,7 @@ func removalEndsWhatDoesNotEnd(t *testing.T, f *fixture) {
 	if err := f.admin.Create(t.Context(), held); err != nil {
 		t.Fatal(err)
 	}
-	label(`"hub-1"`)
+	label(strconv.Quote(d.Instance.Name))
 
 	patient, impatient := f.driver(), f.driver()
 	impatient.Patience = time.Millisecond

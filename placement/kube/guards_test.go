@@ -23,7 +23,7 @@ import (
 func TestGuards(t *testing.T) {
 	const ns = "sluice-1"
 	guards := escape.GuardsOf(t, tenantGuards())
-	labels := map[string]string{v1alpha1.LabelHub: "hub-1"}
+	labels := map[string]string{v1alpha1.LabelHub: "hub-1", v1alpha1.LabelInstance: "si-1"}
 	consumer := user.DefaultInfo{Name: "system:serviceaccount:" + ns + ":sb-1", Groups: []string{"system:serviceaccounts"}}
 	controller := user.DefaultInfo{Name: "system:serviceaccount:kube-system:job-controller"}
 	refused := func(name string, r escape.Request, by string) {
@@ -60,6 +60,12 @@ func TestGuards(t *testing.T) {
 	plain.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_BIND_SERVICE"}}}
 	refused("a pod that takes nothing but what was bought", pods(plain), "")
 	refused("a pod with nothing said", pods(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}}}}), "")
+
+	gateway := escape.Pod("liqo-tenant-theirs", "gateway", "liqo")
+	gateway.Spec.HostNetwork = true
+	gateway.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
+	refused("a gateway in a tenant namespace of Liqo's that Sluice created",
+		escape.Create("", "pods", "Pod", gateway, controller, map[string]string{v1alpha1.LabelHub: "hub-1"}), "")
 
 	// Objects admitted before: they may be labelled and may end, and their finalizers may be
 	// removed.

@@ -128,9 +128,11 @@ func ownNamespacesPolicy(namespace string) []tenant.Object {
 // tenantGuards deny what RBAC leaves open to anyone that may create workloads in an instance's
 // namespace.
 func tenantGuards() []tenant.Object {
+	// Not the other namespaces that Sluice creates: in a tenant namespace of Liqo's run the gateways,
+	// which are privileged.
 	instances := func() *Where {
 		return admissionregistrationv1ac.MatchResources().WithNamespaceSelector(metav1ac.LabelSelector().WithMatchExpressions(
-			metav1ac.LabelSelectorRequirement().WithKey(v1alpha1.LabelHub).WithOperator("Exists")))
+			metav1ac.LabelSelectorRequirement().WithKey(v1alpha1.LabelInstance).WithOperator("Exists")))
 	}
 	// A binding's account, or any other account of the namespace.
 	const consumers = "request.userInfo.username.startsWith('system:serviceaccount:' + request.namespace + ':')"
