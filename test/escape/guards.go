@@ -10,6 +10,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
@@ -28,12 +29,32 @@ type Guards []guard
 type guard struct {
 	policy    admissionregistrationv1.ValidatingAdmissionPolicy
 	evaluator validating.Validator
+	// where selects the namespaces in which bindings put the policy in force.
+	where []labels.Selector
 }
 
-// GuardsOf compiles the ValidatingAdmissionPolicies among some apply configurations. An
-// expression that does not compile fails the test.
+// GuardsOf compiles the ValidatingAdmissionPolicies among some apply configurations, with the
+// namespaces of their bindings. An expression that does not compile fails the test.
 func GuardsOf[O any](t *testing.T, objects []O) (guards Guards) {
 	t.Helper()
+	bound := map[string][]labels.Selector{}
+	for _, o := range objects {
+		var b admissionregistrationv1.ValidatingAdmissionPolicyBinding
+		text, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(text, &b); err != nil || b.Kind != "ValidatingAdmissionPolicyBinding" {
+			continue // another kind has other fields
+		}
+		selector := labels.Everything()
+		if r := b.Spec.MatchResources; r != nil && r.NamespaceSelector != nil {
+			if selector, err = metav1.LabelSelectorAsSelector(r.NamespaceSelector); err != nil {
+				t.Fatal(err)
+			}
+		}
+		bound[b.Spec.PolicyName] = append(bound[b.Spec.PolicyName], selector)
+	}
 	for _, o := range objects {
 		text, err := json.Marshal(o)
 		if err != nil {
@@ -43,6 +64,7 @@ func GuardsOf[O any](t *testing.T, objects []O) (guards Guards) {
 		if err := json.Unmarshal(text, &g.policy); err != nil || g.policy.Kind != "ValidatingAdmissionPolicy" {
 			continue // another kind has other fields
 		}
+		g.where = bound[g.policy.Name]
 		compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 		if err != nil {
 			t.Fatal(err)
@@ -93,7 +115,8 @@ type Request struct {
 // Refusals are the words of all policies that refuse a request; none lets it pass.
 func (g Guards) Refusals(ctx context.Context, r Request) (words []string) {
 	for _, one := range g {
-		if !slices.ContainsFunc(one.policy.Spec.MatchConstraints.ResourceRules, r.matches) {
+		inForce := slices.ContainsFunc(one.where, func(where labels.Selector) bool { return where.Matches(labels.Set(r.Namespace.Labels)) })
+		if !inForce || !slices.ContainsFunc(one.policy.Spec.MatchConstraints.ResourceRules, r.matches) {
 			continue
 		}
 		kind := schema.GroupVersionKind{Group: r.Group, Version: "v1", Kind: r.Kind}
@@ -127,9 +150,9 @@ func (r Request) matches(rule admissionregistrationv1.NamedRuleWithOperations) b
 }
 
 // Create is the request to create an object in a namespace with labels.
-func Create(group, resource, kind string, o client.Object, by user.DefaultInfo, labels map[string]string) Request {
+func Create(group, resource, kind string, o client.Object, by user.DefaultInfo, labelled map[string]string) Request {
 	return Request{
 		Operation: admission.Create, Group: group, Resource: resource, Kind: kind, Object: o, Options: &metav1.CreateOptions{}, User: by,
-		Namespace: corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.GetNamespace(), Labels: labels}},
+		Namespace: corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.GetNamespace(), Labels: labelled}},
 	}
 }
