@@ -99,12 +99,7 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 	if mc.Status.Latency != nil {
 		c.Latency = mc.Status.Latency.Duration
 	}
-	for _, measured := range mc.Spec.Latencies {
-		if c.Latencies == nil {
-			c.Latencies = map[string]Measured{}
-		}
-		c.Latencies[measured.From] = Measured{measured.Median.Duration, measured.MeasuredAt.Time}
-	}
+	c.Latencies = latenciesOf(mc, now)
 	c.oversubscribe(mc.Spec.Oversubscription)
 	c.Sell = mc.Spec.Sell
 	c.Removed = !mc.DeletionTimestamp.IsZero()

@@ -79,6 +79,29 @@ func (sc *scorer) locality(at spot) int32 {
 type Measured struct {
 	Median time.Duration
 	At     time.Time
+	// Observed means measured by Liqo; a reported latency takes precedence.
+	Observed bool
+}
+
+// ObservedLatencyTTL is the age at which a latency expires that Liqo has measured.
+const ObservedLatencyTTL = time.Hour
+
+// latenciesOf returns the latencies of a member cluster by the place of measurement, except
+// those that have expired.
+func latenciesOf(mc *v1alpha1.MemberCluster, now time.Time) map[string]Measured {
+	if len(mc.Spec.Latencies)+len(mc.Status.Latencies) == 0 {
+		return nil
+	}
+	all := map[string]Measured{}
+	for _, m := range mc.Status.Latencies {
+		if now.Sub(m.MeasuredAt.Time) <= ObservedLatencyTTL {
+			all[m.From] = Measured{Median: m.Median.Duration, At: m.MeasuredAt.Time, Observed: true}
+		}
+	}
+	for _, m := range mc.Spec.Latencies {
+		all[m.From] = Measured{Median: m.Median.Duration, At: m.MeasuredAt.Time}
+	}
+	return all
 }
 
 // latencyOf returns the latency of a cluster from a vantage, Sluice's own if that is empty;
@@ -124,13 +147,18 @@ func tooSlow(bound *v1alpha1.LatencyBound, now time.Time) filter {
 	}
 }
 
-// latency returns the latency between two clusters, as one of them reports it from the other:
-// the vantage of a measurement is a cluster's name. False if neither does.
+// latency is the round-trip time between two clusters, from the measurements of either from the
+// other: the shortest reported one or, if there is none, the shortest observed one. It returns
+// false if there is no measurement.
 func latency(a, b *Cluster) (between time.Duration, measured bool) {
+	var best Measured
 	for _, pair := range [][2]*Cluster{{a, b}, {b, a}} {
-		if m, ok := pair[0].Latencies[pair[1].Name]; ok && (!measured || m.Median < between) {
-			between, measured = m.Median, true
+		m, ok := pair[0].Latencies[pair[1].Name]
+		switch {
+		case !ok, measured && m.Observed && !best.Observed:
+		case !measured, best.Observed && !m.Observed, m.Median < best.Median:
+			best, measured = m, true
 		}
 	}
-	return between, measured
+	return best.Median, measured
 }

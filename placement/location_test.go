@@ -2,6 +2,9 @@ package placement
 
 import (
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -30,6 +33,55 @@ func TestLocationsThatAreNoneAreRefused(t *testing.T) {
 	for _, from := range []v1alpha1.Location{{Latitude: "91", Longitude: "0"}, {Latitude: "0", Longitude: "-181"}, {Latitude: "north", Longitude: "0"}, {Latitude: "NaN", Longitude: "0"}} {
 		if at, err := LocationOf(&from); err == nil {
 			t.Errorf("%+v is taken as %+v", from, at)
+		}
+	}
+}
+
+// Liqo's latency between two clusters is used in both directions, unless it has expired or another
+// latency has been reported.
+func TestLinksHoldByWhatLiqoMeasures(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	said := func(from string, milliseconds int, ago time.Duration) []v1alpha1.MeasuredLatency {
+		return []v1alpha1.MeasuredLatency{{
+			From: from, Median: metav1.Duration{Duration: time.Duration(milliseconds) * time.Millisecond}, MeasuredAt: metav1.NewTime(now.Add(-ago)),
+		}}
+	}
+	type cluster struct{ typed, observed []v1alpha1.MeasuredLatency }
+	for _, row := range []struct {
+		name  string
+		a, b  cluster
+		holds bool
+	}{
+		{"nobody has measured", cluster{}, cluster{}, false},
+		{"observed by the one", cluster{observed: said("b", 9, 0)}, cluster{}, true},
+		{"observed by the other", cluster{}, cluster{observed: said("a", 9, 0)}, true},
+		{"observed, and too long", cluster{observed: said("b", 11, 0)}, cluster{}, false},
+		{"observed by both, and short enough to one", cluster{observed: said("b", 11, 0)}, cluster{observed: said("a", 9, 0)}, true},
+		{"observed an hour ago", cluster{observed: said("b", 9, time.Hour)}, cluster{}, true},
+		{"observed more than an hour ago", cluster{observed: said("b", 9, time.Hour+time.Second)}, cluster{}, false},
+		{"of another cluster", cluster{observed: said("c", 9, 0)}, cluster{}, false},
+		{"typed, and shorter than observed", cluster{typed: said("b", 9, 1000*time.Hour), observed: said("b", 11, 0)}, cluster{}, true},
+		{"typed, and longer than observed", cluster{typed: said("b", 11, 0), observed: said("b", 9, 0)}, cluster{}, false},
+		{"typed of the one, and longer than observed by the other", cluster{typed: said("b", 11, 0)}, cluster{observed: said("a", 9, 0)}, false},
+		{"observed by the one, and typed longer of the other", cluster{observed: said("b", 9, 0)}, cluster{typed: said("a", 11, 0)}, false},
+	} {
+		inventory := NewInventory()
+		for name, c := range map[string]cluster{"a": row.a, "b": row.b} {
+			mc := &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			mc.Spec.Latencies, mc.Status.Latencies = c.typed, c.observed
+			mc.Status.Allocatable = Resources{"cpu": 2000}.List()
+			for _, condition := range []string{v1alpha1.ConditionReachable, v1alpha1.ConditionAccessVerified} {
+				v1alpha1.SetCondition(&mc.Status.Conditions, 1, condition, metav1.ConditionTrue, "Test", "")
+			}
+			inventory.UpsertCluster(ClusterOf(mc, now))
+		}
+		_, err := Place(Request{
+			ID: "si-new", At: now,
+			Components: []Component{{Name: "web", Resources: Resources{"cpu": 2000}}, {Name: "db", Resources: Resources{"cpu": 2000}}},
+			Links:      []Link{{Between: [2]int{0, 1}, Most: 10 * time.Millisecond}},
+		}, inventory.Snapshot())
+		if holds := err == nil; holds != row.holds {
+			t.Errorf("%s: placed is %t (%v)", row.name, holds, err)
 		}
 	}
 }

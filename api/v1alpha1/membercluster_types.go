@@ -244,11 +244,12 @@ type ConsumerReference struct {
 	Space string `json:"space,omitempty"`
 }
 
-// MeasuredLatency is a round-trip time to the cluster's API server.
+// MeasuredLatency is a round-trip time to the cluster's API server or, if Liqo measured it, to the
+// cluster's gateway.
 type MeasuredLatency struct {
 	// From is the place of the measurement, for instance the name of a consumer's cluster.
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:MaxLength=253
 	From string `json:"from"`
 	// Median of the measurements.
 	Median metav1.Duration `json:"median"`
@@ -334,6 +335,12 @@ type MemberClusterStatus struct {
 	StorageClasses []string `json:"storageClasses,omitempty"`
 	// Latency of the API server: the median of Sluice's recent probes.
 	Latency *metav1.Duration `json:"latency,omitempty"`
+	// Latencies from peered member clusters, measured by this cluster's Liqo. A latency of the same
+	// two clusters in spec.latencies takes precedence. Measurements older than an hour are not used.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=from
+	Latencies []MeasuredLatency `json:"latencies,omitempty"`
 	// Claims about the cluster and its provider, from verified credentials only; sorted by name,
 	// value and assurance.
 	// +kubebuilder:validation:MaxItems=256

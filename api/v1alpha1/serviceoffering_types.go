@@ -374,8 +374,9 @@ type Link struct {
 	// +listType=set
 	Between []string `json:"between"`
 	// MaxMilliseconds is the longest round-trip time between their clusters, as one of them reports
-	// it from the other (MemberCluster spec.latencies). A missing measurement counts as too long.
-	// On the same cluster the time is 0.
+	// it from the other (MemberCluster spec.latencies). If neither does, Liqo's measurement between
+	// peered clusters is used (status.latencies). A missing measurement counts as too long. On the
+	// same cluster the time is 0.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=60000
 	MaxMilliseconds int32 `json:"maxMilliseconds"`
@@ -499,9 +500,9 @@ type Affinity struct {
 
 // LatencyBound limits the round-trip time to a cluster's API server.
 type LatencyBound struct {
-	// From is the place of the measurement (MemberCluster spec.latencies); empty means Sluice
-	// itself.
-	// +kubebuilder:validation:MaxLength=63
+	// From is the place of the measurement (MemberCluster spec.latencies and status.latencies);
+	// empty means Sluice itself.
+	// +kubebuilder:validation:MaxLength=253
 	From string `json:"from,omitempty"`
 	// Milliseconds is the greatest latency; clusters without a measurement are refused.
 	// +kubebuilder:validation:Minimum=1

@@ -1087,6 +1087,13 @@ func (in *MemberClusterStatus) DeepCopyInto(out *MemberClusterStatus) {
 		*out = new(v1.Duration)
 		**out = **in
 	}
+	if in.Latencies != nil {
+		in, out := &in.Latencies, &out.Latencies
+		*out = make([]MeasuredLatency, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
+	}
 	if in.Claims != nil {
 		in, out := &in.Claims, &out.Claims
 		*out = make([]Claim, len(*in))

@@ -163,6 +163,22 @@ func TestAConsumerJoinsByInvitation(t *testing.T) {
 	if p.provider.has(t, p.provider.tenant(p.consumer), p.consumer.id, &authv1beta1.Tenant{}) {
 		t.Error("it may ask for resources")
 	}
+
+	// Its own latency is not used; that of the other cluster is.
+	for _, side := range [][2]*end{{p.consumer, p.provider}, {p.provider, p.consumer}} {
+		here, there := side[0], side[1]
+		connection := &networkingv1beta1.Connection{}
+		must(t, here.admin.Get(t.Context(), client.ObjectKey{Namespace: here.tenant(there), Name: "gw-" + there.id}, connection))
+		connection.Status.Latency = networkingv1beta1.ConnectionLatency{Value: "5ms", Timestamp: metav1.Now()}
+		must(t, here.admin.Status().Update(t.Context(), connection))
+	}
+	p.pass(t.Context(), peering)
+	for name, believed := range map[string]int{p.consumer.name: 0, p.provider.name: 1} {
+		must(t, p.hub.Get(t.Context(), client.ObjectKey{Namespace: p.namespace, Name: name}, cluster))
+		if got := cluster.Status.Latencies; len(got) != believed {
+			t.Errorf("%s has the latencies %+v, want %d", name, got, believed)
+		}
+	}
 }
 
 // invite invites the consumer to a peering, and reconciles until there is an invitation.

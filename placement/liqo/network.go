@@ -176,16 +176,19 @@ func (s *side) trust(ctx context.Context, key []byte) error {
 	return err
 }
 
-// connected returns nil while this side's gateway reports a connection to the other one.
+// connected returns nil while this side's gateway reports that it reaches the other gateway. It
+// sets the latency of the side.
 func (s *side) connected(ctx context.Context) error {
 	var list networkingv1beta1.ConnectionList
 	if err := s.List(ctx, &list, inNamespace(s.namespace())); err != nil {
 		return s.failed(fmt.Errorf("list Connections in %s: %w", s.namespace(), err))
 	}
 	for i := range list.Items {
-		if c := &list.Items[i]; c.Status.Value != networkingv1beta1.Connected {
+		c := &list.Items[i]
+		if c.Status.Value != networkingv1beta1.Connected {
 			return s.pending("Connection "+c.Name, fmt.Sprintf("is %q: see whether UDP reaches the other gateway", c.Status.Value))
 		}
+		s.latency = latencyOf(c)
 	}
 	if len(list.Items) == 0 {
 		return s.pending("Connection to "+s.remote.ClusterID, "its gateway has not started yet")

@@ -183,6 +183,10 @@ func (r *Peerings) establish(ctx context.Context, peering *v1alpha1.Peering) err
 		if err == nil {
 			err = connect(ctx, server, caller)
 		}
+		if err == nil {
+			r.recordLatency(ctx, consumer, provider)
+			r.recordLatency(ctx, provider, consumer)
+		}
 		failures = append(failures, condition(peering, v1alpha1.ConditionNetworked, "Connected", "the gateways of the two clusters are connected", err))
 	}
 	return first(failures...)

@@ -32,6 +32,7 @@ func TestOnClusters(t *testing.T) {
 	}{
 		{"a peering lives, is repaired, and leaves nothing", "life", lifeOfAPeering},
 		{"an identity is renewed in time, and where its account is another one", "identity", identitiesAreRenewed},
+		{"latencies are observed", "latency", latenciesAreObserved},
 		{"what depends on something goes before it", "order", theOrderOfTheEnd},
 		{"somebody else's peering is left alone", "foreign", foreignPeeringsAreLeftAlone},
 		{"a cluster that has left is not waited for", "left", clustersThatLeftAreNotWaitedFor},
@@ -162,6 +163,77 @@ func identitiesAreRenewed(p *pair) {
 	third := p.identity()
 	if bytes.Equal(third.Data[consts.KubeconfigSecretField], second.Data[consts.KubeconfigSecretField]) {
 		p.Error("the identity is still of the account that was deleted")
+	}
+}
+
+// Liqo's latency between the gateways is written to both clusters if it has changed, and at most
+// once a minute.
+func latenciesAreObserved(p *pair) {
+	peering := p.peer(p.consumer, p.provider, placement.ModulesFor(false))
+	p.untilReady(peering)
+	start := p.clock.Now().Truncate(time.Second)
+	say := func(on, other *end, value string, at time.Time) {
+		p.Helper()
+		connection := &networkingv1beta1.Connection{}
+		must(p.T, on.admin.Get(p.Context(), client.ObjectKey{Namespace: on.tenant(other), Name: "gw-" + other.id}, connection))
+		connection.Status.Latency = networkingv1beta1.ConnectionLatency{Value: value, Timestamp: metav1.NewTime(at)}
+		must(p.T, on.admin.Status().Update(p.Context(), connection))
+	}
+	observed := func(on *end) *v1alpha1.MemberCluster {
+		p.Helper()
+		cluster := &v1alpha1.MemberCluster{}
+		must(p.T, p.hub.Get(p.Context(), client.ObjectKey{Namespace: p.namespace, Name: on.name}, cluster))
+		return cluster
+	}
+	want := func(what string, on, other *end, median time.Duration, at time.Time) {
+		p.Helper()
+		got := observed(on).Status.Latencies
+		if len(got) != 1 || got[0].From != other.name || got[0].Median.Duration != median || !got[0].MeasuredAt.Time.Equal(at) {
+			p.Errorf("%s: %s has %+v, want %s from %s at %s", what, on.name, got, median, other.name, at)
+		}
+	}
+	say(p.consumer, p.provider, "N/A", start)
+	p.pass(p.Context(), peering)
+	if got := observed(p.consumer).Status.Latencies; len(got) != 0 {
+		p.Errorf("Liqo says nothing, and there is %+v", got)
+	}
+	say(p.consumer, p.provider, "12ms", start)
+	say(p.provider, p.consumer, "840μs", start)
+	p.pass(p.Context(), peering)
+	want("at first", p.consumer, p.provider, 12*time.Millisecond, start)
+	want("at first", p.provider, p.consumer, 840*time.Microsecond, start)
+
+	for _, step := range []struct {
+		what    string
+		value   string
+		after   time.Duration // start
+		written bool
+	}{
+		{"much slower, ten seconds later", "40ms", 10 * time.Second, false},
+		{"a millisecond slower", "13ms", 2 * time.Minute, false},
+		{"two milliseconds slower", "14ms", 3 * time.Minute, true},
+		{"faster again, ten seconds later", "12ms", 3*time.Minute + 10*time.Second, false},
+		{"a tenth slower", "15ms", 5 * time.Minute, false},
+		{"the same as half an hour ago", "14ms", 33 * time.Minute, true},
+		{"slower, but two hours ago", "40ms", 33*time.Minute - 2*time.Hour, false},
+	} {
+		before := observed(p.consumer)
+		at := start.Add(step.after)
+		p.clock.SetTime(start.Add(max(step.after, 34*time.Minute)))
+		say(p.consumer, p.provider, step.value, at)
+		p.pass(p.Context(), peering)
+		if !step.written {
+			if got := observed(p.consumer); got.ResourceVersion != before.ResourceVersion {
+				p.Errorf("%s: it was written: %+v", step.what, got.Status.Latencies)
+			}
+			continue
+		}
+		took, err := time.ParseDuration(step.value)
+		must(p.T, err)
+		want(step.what, p.consumer, p.provider, took, at)
+	}
+	if measured := placement.ClusterOf(observed(p.consumer), p.clock.Now()).Latencies[p.provider.name]; measured.Median != 14*time.Millisecond {
+		p.Errorf("placement has %+v", measured)
 	}
 }
 

@@ -36,6 +36,8 @@ type side struct {
 	// ending is true if the tenant namespace is being deleted: with everything in it, and
 	// Sluice's rights there.
 	ending bool
+	// latency to the other cluster, measured by this side's gateway; nil if there is none.
+	latency *v1alpha1.MeasuredLatency
 }
 
 // open connects to a member cluster, with Liqo's types.
