@@ -4,11 +4,14 @@ import (
 	"context"
 	"net/http"
 	"reflect"
+	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
 )
 
 // instance reads what the broker has stored under a platform's id.
@@ -181,6 +184,58 @@ func TestProvision(t *testing.T) {
 		f.want(http.StatusOK, "PUT", instancePath("settled"), order(planSmall, "maintenance_info", object{"version": "1.0.0"}))
 		f.refused(http.StatusUnprocessableEntity, "MaintenanceInfoConflict", "PUT", instancePath("fresh"), order(planSmall, "maintenance_info", object{"version": "1.0.0"}))
 	})
+}
+
+// A wrong value of a class variable is refused before anything is stored, with the name of the
+// variable and the reason. The catalog shows the schema.
+func TestClassVariablesAreChecked(t *testing.T) {
+	f := newFixture(t)
+	const plan = "plan-cluster"
+	spec := &v1alpha1.ServiceOfferingSpec{ID: service, Name: "kubernetes", Description: "test", PlanUpdateable: true, Plans: []v1alpha1.Plan{{
+		ID: plan, Name: "cluster", Description: "test", Kind: v1alpha1.PlanKindCluster,
+		Cluster: &v1alpha1.ClusterPlan{Class: "fast", Versions: []string{"v1.34.4"}, Roles: []string{"view"}, Settable: []string{"workers"}},
+	}}}
+	management := v1alpha1.MemberCluster{Spec: v1alpha1.MemberClusterSpec{Driver: v1alpha1.DriverCAPI}}
+	management.Status.Classes = []v1alpha1.ClusterClass{{
+		Namespace: "default", Name: "fast", Variables: []v1alpha1.ClassVariable{{
+			Name: "workers", Schema: runtime.RawExtension{Raw: []byte(`{"type":"object","properties":{"flavor":{"type":"string","enum":["m1.small","m1.large"]}}}`)},
+		}},
+	}}
+	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: spec}}}, []v1alpha1.MemberCluster{management}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.catalog.Replace(snapshot)
+
+	flavor := func(value any) object {
+		return object{"variables": object{"workers": object{"flavor": value}}}
+	}
+	shown := f.want(http.StatusOK, "GET", "/v2/catalog", nil)
+	for _, operation := range []string{"create", "update"} {
+		at := shown.body["services"].([]any)[0].(object)["plans"].([]any)[0].(object)["schemas"].(object)["service_instance"].(object)[operation].(object)["parameters"].(object)
+		for _, name := range []string{"variables", "workers", "flavor"} {
+			at, _ = at["properties"].(object)[name].(object)
+		}
+		if !reflect.DeepEqual(at["enum"], []any{"m1.small", "m1.large"}) {
+			t.Errorf("schema of %s: %v", operation, at)
+		}
+	}
+	refused := func(method, id string, body object) {
+		t.Helper()
+		a := f.refused(http.StatusBadRequest, "BadRequest", method, instancePath(id), body)
+		for _, says := range []string{"/variables/workers/flavor", "must be one of 'm1.small', 'm1.large'"} {
+			if description := a.body["description"].(string); !strings.Contains(description, says) {
+				t.Errorf("%s: %q does not say %q", method, description, says)
+			}
+		}
+	}
+	before := f.listing()
+	refused("PUT", "wrong", order(plan, "parameters", flavor("m9")))
+	if f.listing() != before {
+		t.Error("something was stored")
+	}
+	f.provisioned("right", plan, "parameters", flavor("m1.large"))
+	refused("PATCH", "right", object{"service_id": service, "parameters": flavor("m9")})
 }
 
 func TestIDsMayHoldAnyCharacter(t *testing.T) {

@@ -120,7 +120,7 @@ func checkAlone(spec *v1alpha1.ServiceOfferingSpec) error {
 			return fmt.Errorf("plan %s: %w", plan.Name, err)
 		}
 	}
-	_, err := newOffering(spec, false)
+	_, err := newOffering(spec, nil, false)
 	return err
 }
 

@@ -12,10 +12,11 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Build makes a snapshot from the statuses of offerings. It reuses offerings that have not
-// changed since before, the last snapshot, which may be nil. Build always returns a usable
-// snapshot; the error names the offerings that it had to leave out.
-func Build(offerings []v1alpha1.ServiceOffering, before *Snapshot) (*Snapshot, error) {
+// Build makes a snapshot from the statuses of offerings and, for the schemas of class variables,
+// of member clusters, which may be none. It reuses offerings that have not changed since before,
+// the last snapshot, which may be nil. Build always returns a usable snapshot; the error names the
+// offerings that it had to leave out.
+func Build(offerings []v1alpha1.ServiceOffering, clusters []v1alpha1.MemberCluster, before *Snapshot) (*Snapshot, error) {
 	if before == nil {
 		before = emptySnapshot
 	}
@@ -27,7 +28,8 @@ func Build(offerings []v1alpha1.ServiceOffering, before *Snapshot) (*Snapshot, e
 		if accepted == nil {
 			continue
 		}
-		sum, err := digest(accepted, retired)
+		variables := schemasOf(accepted, clusters)
+		sum, err := digest(accepted, variables, retired)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("service offering %s: %w", accepted.Name, err))
 			continue
@@ -38,7 +40,7 @@ func Build(offerings []v1alpha1.ServiceOffering, before *Snapshot) (*Snapshot, e
 		}
 		offering := before.byID[accepted.ID]
 		if before.digests[accepted.ID] != sum {
-			if offering, err = newOffering(accepted, retired); err != nil {
+			if offering, err = newOffering(accepted, variables, retired); err != nil {
 				errs = append(errs, fmt.Errorf("service offering %s: %w", accepted.Name, err))
 				continue
 			}
@@ -49,12 +51,12 @@ func Build(offerings []v1alpha1.ServiceOffering, before *Snapshot) (*Snapshot, e
 	return newSnapshot(built, digests), errors.Join(errs...)
 }
 
-// newOffering compiles a copy of an offering's spec.
-func newOffering(spec *v1alpha1.ServiceOfferingSpec, retired bool) (*Offering, error) {
+// newOffering compiles a copy of an offering's spec, with the known schemas of class variables.
+func newOffering(spec *v1alpha1.ServiceOfferingSpec, variables variableSchemas, retired bool) (*Offering, error) {
 	offering := &Offering{ServiceOfferingSpec: spec.DeepCopy(), Retired: retired}
 	for _, p := range offering.ServiceOfferingSpec.Plans {
 		plan := &Plan{Plan: p, Offering: offering}
-		if err := plan.compileSchemas(); err != nil {
+		if err := plan.compileSchemas(variables[p.ID]); err != nil {
 			return nil, err
 		}
 		offering.Plans = append(offering.Plans, plan)
@@ -62,11 +64,12 @@ func newOffering(spec *v1alpha1.ServiceOfferingSpec, retired bool) (*Offering, e
 	return offering, nil
 }
 
-func digest(spec *v1alpha1.ServiceOfferingSpec, retired bool) (string, error) {
+func digest(spec *v1alpha1.ServiceOfferingSpec, variables variableSchemas, retired bool) (string, error) {
 	document, err := json.Marshal(struct {
-		Spec    *v1alpha1.ServiceOfferingSpec
-		Retired bool
-	}{spec, retired})
+		Spec      *v1alpha1.ServiceOfferingSpec
+		Variables variableSchemas
+		Retired   bool
+	}{spec, variables, retired})
 	if err != nil {
 		return "", fmt.Errorf("encode: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -76,8 +77,9 @@ func variables(from *runtime.RawExtension, into map[string]json.RawMessage) erro
 	return nil
 }
 
-// clusterSchema returns the schema properties for an instance of a cluster plan.
-func clusterSchema(c *v1alpha1.ClusterPlan) map[string]any {
+// clusterSchema returns the schema properties for an instance of a cluster plan. Class variables
+// have their known schemas, except those that own, the operator's schema, describes.
+func clusterSchema(c *v1alpha1.ClusterPlan, schemas map[string]map[string]any, own *runtime.RawExtension) map[string]any {
 	properties := map[string]any{}
 	if len(c.Versions) > 1 {
 		properties["version"] = map[string]any{
@@ -107,9 +109,17 @@ func clusterSchema(c *v1alpha1.ClusterPlan) map[string]any {
 		}
 	}
 	if len(c.Settable) > 0 {
-		settable := map[string]any{}
+		settable, set := map[string]any{}, map[string]json.RawMessage{}
+		_ = variables(c.Variables, set) // checked by checkCluster
 		for _, name := range c.Settable {
-			settable[name] = map[string]any{}
+			schema := map[string]any{}
+			if known := schemas[name]; known != nil && !describes(own, name) {
+				schema = maps.Clone(known)
+				if value, ok := set[name]; ok { // instead of the class's default
+					schema["default"] = value
+				}
+			}
+			settable[name] = schema
 		}
 		properties["variables"] = map[string]any{
 			"description": "Variables of the cluster's class.",

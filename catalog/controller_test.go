@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -237,6 +239,30 @@ func TestFactsJoinTheCatalog(t *testing.T) {
 	cluster.Status.Conditions[0].Status = metav1.ConditionFalse
 	r.writeStatus(&cluster)
 	r.eventually("the facts to go with the admission", func() bool { return r.catalog.Snapshot().Facts("a-small") == nil })
+}
+
+func TestTheFeedFollowsTheClassesOfManagementClusters(t *testing.T) {
+	r := run(t)
+	o := offering("a", clusters)
+	r.create(&o)
+	r.judged("a", v1alpha1.ReasonReady)
+	cluster := knows("eu", nil)
+	status := knows("eu", map[string]string{"flavor": flavor}).Status
+	cluster.Spec.Capacity = corev1.ResourceList{v1alpha1.ResourceClusters: resource.MustParse("5")}
+	cluster.Spec.Access.SealedKubeconfig = []byte("sealed")
+	r.create(&cluster)
+	takes := func(parameters string) bool {
+		plan, err := r.catalog.Snapshot().Plan("a-id", "a-small")
+		return err == nil && plan.ValidateCreate([]byte(parameters)) == nil
+	}
+	const wrong = `{"variables":{"flavor":"m9"}}`
+	r.eventually("any value while no schema is known", func() bool { return takes(wrong) })
+	cluster.Status = status
+	r.writeStatus(&cluster)
+	r.eventually("what the class does not take is refused", func() bool { return !takes(wrong) && takes(`{"variables":{"flavor":"m1.large"}}`) })
+	cluster.Status.Classes = nil
+	r.writeStatus(&cluster)
+	r.eventually("any value once the schema is gone", func() bool { return takes(wrong) })
 }
 
 func (r *running) writeStatus(object client.Object) {

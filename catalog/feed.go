@@ -28,8 +28,8 @@ type Feed struct {
 // NeedLeaderElection returns false: every replica serves the catalog.
 func (f *Feed) NeedLeaderElection() bool { return false }
 
-// Start watches the service offerings, and the proven facts about member clusters. It
-// blocks until ctx ends.
+// Start watches the service offerings, and the proven facts about member clusters and the
+// schemas of their classes. It blocks until ctx ends.
 func (f *Feed) Start(ctx context.Context) error {
 	changed := make(chan struct{}, 1)
 	changed <- struct{}{}
@@ -45,7 +45,7 @@ func (f *Feed) Start(ctx context.Context) error {
 	}
 	defer stop()
 	clustersRead, stop, err := f.follow(ctx, &v1alpha1.MemberCluster{}, notify, func(before, now any) bool {
-		return provenAlike(before.(*v1alpha1.MemberCluster), now.(*v1alpha1.MemberCluster))
+		return isSoldAlike(before.(*v1alpha1.MemberCluster), now.(*v1alpha1.MemberCluster))
 	})
 	if err != nil {
 		return fmt.Errorf("watch member clusters: %w", err)
@@ -57,7 +57,7 @@ func (f *Feed) Start(ctx context.Context) error {
 	}
 	defer stop()
 	// Wait only for the offerings: the manager's cache may still have to read many instances,
-	// clusters and credentials. Facts are added to the catalog once those are read.
+	// clusters and credentials. Facts and schemas are added to the catalog once those are read.
 	if !cache.WaitForCacheSync(ctx.Done(), read) {
 		return nil // ctx has ended
 	}
@@ -101,25 +101,32 @@ func (f *Feed) follow(ctx context.Context, kind client.Object, notify func(), al
 	return informer.HasSynced, func() { _ = informer.RemoveEventHandler(registration) }, nil
 }
 
-// provenAlike reports whether two states of a cluster give the same facts. A cluster's
-// status changes with every probe.
-func provenAlike(before, now *v1alpha1.MemberCluster) bool {
+// isSoldAlike reports whether two states of a cluster give the same facts and schemas. A
+// cluster's status changes with every probe.
+func isSoldAlike(before, now *v1alpha1.MemberCluster) bool {
 	return before.Generation == now.Generation && maps.Equal(before.Labels, now.Labels) &&
-		admitted(before) == admitted(now) && equality.Semantic.DeepEqual(before.Status.Claims, now.Status.Claims)
+		admitted(before) == admitted(now) && equality.Semantic.DeepEqual(before.Status.Claims, now.Status.Claims) &&
+		equality.Semantic.DeepEqual(before.Status.Classes, now.Status.Classes)
 }
 
-func (f *Feed) rebuild(ctx context.Context, withFacts bool) error {
+func (f *Feed) rebuild(ctx context.Context, withClusters bool) error {
 	var list v1alpha1.ServiceOfferingList
 	if err := f.Cache.List(ctx, &list, client.InNamespace(f.Namespace)); err != nil {
 		return fmt.Errorf("list service offerings: %w", err)
 	}
+	var clusters v1alpha1.MemberClusterList
+	if withClusters {
+		if err := f.Cache.List(ctx, &clusters, client.InNamespace(f.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("list member clusters: %w", err)
+		}
+	}
 	before := f.Catalog.Snapshot()
-	snapshot, err := Build(list.Items, before)
+	snapshot, err := Build(list.Items, clusters.Items, before)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Some service offerings cannot be served")
 	}
-	if withFacts {
-		if err := f.prove(ctx, snapshot); err != nil {
+	if withClusters {
+		if err := f.prove(ctx, snapshot, clusters.Items); err != nil {
 			return err
 		}
 	}
@@ -130,15 +137,11 @@ func (f *Feed) rebuild(ctx context.Context, withFacts bool) error {
 	return nil
 }
 
-// prove adds the facts from the clusters and credentials in the cache.
-func (f *Feed) prove(ctx context.Context, snapshot *Snapshot) error {
-	var clusters v1alpha1.MemberClusterList
-	if err := f.Cache.List(ctx, &clusters, client.InNamespace(f.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list member clusters: %w", err)
-	}
+// prove adds the facts from the clusters and from the credentials in the cache.
+func (f *Feed) prove(ctx context.Context, snapshot *Snapshot, clusters []v1alpha1.MemberCluster) error {
 	var credentials v1alpha1.SelfDescriptionList
 	if err := f.Cache.List(ctx, &credentials, client.InNamespace(f.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list self-descriptions: %w", err)
 	}
-	return snapshot.prove(newEvidence(clusters.Items, credentials.Items))
+	return snapshot.prove(newEvidence(clusters, credentials.Items))
 }

@@ -31,13 +31,23 @@ type schema struct {
 	compiled *jsonschema.Schema
 }
 
-// compileSchemas compiles the schemas of the plan's kind, narrowed by the operator's.
-func (p *Plan) compileSchemas() error {
+// compileSchemas compiles the schemas of the plan's kind, narrowed by the operator's. Variables are
+// the known schemas of class variables. They are omitted if the result would be longer than OSB
+// allows, or invalid in the draft of the operator's schema.
+func (p *Plan) compileSchemas(variables map[string]map[string]any) error {
+	err := p.compileSchemasWith(variables)
+	if err != nil && len(variables) > 0 {
+		return p.compileSchemasWith(nil)
+	}
+	return err
+}
+
+func (p *Plan) compileSchemasWith(variables map[string]map[string]any) error {
 	own := p.Plan.Schemas
 	if own == nil {
 		own = &v1alpha1.PlanSchemas{}
 	}
-	instance, update := p.instanceSchema(), p.instanceSchema()
+	instance, update := p.instanceSchema(variables, own.InstanceCreate), p.instanceSchema(variables, own.InstanceUpdate)
 	sayWhereItStays(update)
 	for _, s := range []struct {
 		of        string
@@ -59,11 +69,12 @@ func (p *Plan) compileSchemas() error {
 	return nil
 }
 
-// instanceSchema returns the schema of the parameters of the plan's instances.
-func (p *Plan) instanceSchema() map[string]any {
+// instanceSchema returns the schema of the parameters of the plan's instances; own is the
+// operator's schema, or nil.
+func (p *Plan) instanceSchema(variables map[string]map[string]any, own *runtime.RawExtension) map[string]any {
 	properties := map[string]any{}
 	if p.Kind == v1alpha1.PlanKindCluster && p.Cluster != nil {
-		properties = clusterSchema(p.Cluster)
+		properties = clusterSchema(p.Cluster, variables, own)
 	}
 	if r := p.Resources; p.Kind == v1alpha1.PlanKindResources && r != nil {
 		if r.MaxClusters > r.Clusters {

@@ -99,7 +99,7 @@ func plainCluster(mc *v1alpha1.MemberCluster) v1alpha1.MemberCluster {
 	plain.DeletionTimestamp = mc.DeletionTimestamp
 	plain.Spec.Access = v1alpha1.ClusterAccess{}
 	plain.Spec.ConsumerServer, plain.Status.Server, plain.Status.UID, plain.Status.KeyHash = "", "", "", ""
-	plain.Status.Admission = nil
+	plain.Status.Admission, plain.Status.Classes = nil, nil
 	return plain
 }
 
@@ -168,7 +168,7 @@ func plainJSON(d v1alpha1.Decision) (plain map[string]any) {
 
 // decide makes the decision by the recording alone.
 func (r *Recording) decide() (Decision, []Verdict, error) {
-	served, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &r.Offering}}}, nil)
+	served, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &r.Offering}}}, nil, nil)
 	if err != nil {
 		return Decision{}, nil, fmt.Errorf("offering %s: %w", r.Offering.Name, err)
 	}

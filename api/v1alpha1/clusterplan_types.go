@@ -53,7 +53,9 @@ type ClusterPlan struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Variables *runtime.RawExtension `json:"variables,omitempty"`
 	// Settable lists variables of the class that the consumer may set with the parameter
-	// "variables". The ClusterClass checks their values.
+	// "variables". Their values must match the schemas of the ClusterClass, except for variables
+	// that the plan's own schemas describe. A schema is used if it is the same on all management
+	// clusters that match the selector and have the class. The ClusterClass checks all values again.
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=256
 	// +listType=set

@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // Labels that every member cluster carries for selectors, besides its own.
@@ -341,10 +342,41 @@ type MemberClusterStatus struct {
 	// +listType=map
 	// +listMapKey=from
 	Latencies []MeasuredLatency `json:"latencies,omitempty"`
+	// Classes are the ClusterClasses of a management cluster whose variables consumers may set.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=namespace
+	// +listMapKey=name
+	Classes []ClusterClass `json:"classes,omitempty"`
 	// Claims about the cluster and its provider, from verified credentials only; sorted by name,
 	// value and assurance.
 	// +kubebuilder:validation:MaxItems=256
 	Claims []Claim `json:"claims,omitempty"`
 	// Admission is the report of the last check of the cluster's credentials; only with spec.trust.
 	Admission []VerificationStep `json:"admission,omitempty"`
+}
+
+// ClusterClass has the schemas of those variables of a ClusterClass that consumers may set.
+type ClusterClass struct {
+	// Namespace of the ClusterClass.
+	Namespace string `json:"namespace"`
+	// Name of the ClusterClass.
+	Name string `json:"name"`
+	// Variables with a schema.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=name
+	Variables []ClassVariable `json:"variables,omitempty"`
+	// LeftOut names variables without a schema here, with the reason for each.
+	LeftOut string `json:"leftOut,omitempty"`
+}
+
+// ClassVariable is a variable of a ClusterClass.
+type ClassVariable struct {
+	// Name of the variable.
+	Name string `json:"name"`
+	// Schema of the values (JSON Schema, draft-04). It accepts every value that the ClusterClass
+	// accepts.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Schema runtime.RawExtension `json:"schema"`
 }

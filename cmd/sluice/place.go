@@ -156,12 +156,16 @@ func findPlan(cmd *cobra.Command, c client.Client, namespace, service, plan stri
 	return nil, nil, fmt.Errorf("no plan %q of service %q is served; `sluice catalog list` shows them all", plan, service)
 }
 
-// servedCatalog returns the catalog that the hub's offerings serve.
+// servedCatalog returns the catalog that the hub's offerings and member clusters serve.
 func servedCatalog(ctx context.Context, c client.Client, namespace string) (*catalog.Snapshot, []v1alpha1.ServiceOffering, error) {
 	var offerings v1alpha1.ServiceOfferingList
 	if err := c.List(ctx, &offerings, client.InNamespace(namespace)); err != nil {
 		return nil, nil, fmt.Errorf("list service offerings: %w", err)
 	}
-	snapshot, err := catalog.Build(offerings.Items, nil)
+	var clusters v1alpha1.MemberClusterList
+	if err := c.List(ctx, &clusters, client.InNamespace(namespace)); err != nil {
+		return nil, nil, fmt.Errorf("list member clusters: %w", err)
+	}
+	snapshot, err := catalog.Build(offerings.Items, clusters.Items, nil)
 	return snapshot, offerings.Items, err
 }

@@ -293,6 +293,9 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 	}); err != nil {
 		return fmt.Errorf("set up placement: %w", err)
 	}
+	if err := (&capi.Classes{Client: mgr.GetClient(), Connections: connections}).SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("set up the classes of clusters: %w", err)
+	}
 	if err := (&liqo.Peerings{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Connections: connections, Hub: h.ID}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up peerings: %w", err)
 	}

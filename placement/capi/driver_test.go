@@ -47,8 +47,10 @@ const management = "management"
 // fixture is a hub with one management cluster, on which Sluice has been registered.
 type fixture struct {
 	*testing.T
-	bed    *testbed.Bed
-	driver *capi.Driver
+	hub       client.Client
+	namespace string
+	bed       *testbed.Bed
+	driver    *capi.Driver
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -76,7 +78,7 @@ func newFixture(t *testing.T) *fixture {
 			Access: v1alpha1.ClusterAccess{SealedKubeconfig: sealed},
 		},
 	}))
-	return &fixture{t, bed, &capi.Driver{Hub: "hub-1", Charts: &capi.Charts{Folder: "testdata/charts"}, Connections: &member.Connections{Reader: c, Namespace: namespace, Keys: keys}}}
+	return &fixture{t, c, namespace, bed, &capi.Driver{Hub: "hub-1", Charts: &capi.Charts{Folder: "testdata/charts"}, Connections: &member.Connections{Reader: c, Namespace: namespace, Keys: keys}}}
 }
 
 // TestDriver runs the following tests side by side, on one management cluster.
@@ -85,10 +87,11 @@ func TestDriver(t *testing.T) {
 	for name, test := range map[string]func(*fixture){
 		"life": life, "infrastructure that fails": infrastructureThatFails, "removed while it is made": removedWhileMade,
 		"control plane of machines": controlPlaneOfMachines, "add-ons": addOns, "class that changes": classThatChanges,
+		"variables that consumers set": variablesThatConsumersSet,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(&fixture{t, f.bed, f.driver})
+			test(&fixture{t, f.hub, f.namespace, f.bed, f.driver})
 		})
 	}
 }

@@ -164,7 +164,7 @@ func sold(t *testing.T) *catalog.Snapshot {
 			})
 		}
 	}
-	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &spec}}}, nil)
+	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &spec}}}, nil, nil)
 	must(t, err)
 	return snapshot
 }
