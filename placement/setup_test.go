@@ -3,6 +3,7 @@ package placement
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -191,12 +192,14 @@ func TestAClusterThatHangsKeepsNobodyElseWaiting(t *testing.T) {
 		t.Errorf("%d calls hang, want 32 at most", inside)
 	}
 	w.change("eu", func(c *Cluster) { c.Cordoned = false })
+	var beside []time.Duration
 	for i := range 3 {
-		if took := provision(fmt.Sprintf("si-beside-%d", i)); took > alone+most {
-			t.Errorf("it took %s beside %d that hang, %s alone", took, hanging, alone)
-		} else {
-			t.Logf("it took %s beside %d that hang, %s alone", took, hanging, alone)
-		}
+		beside = append(beside, provision(fmt.Sprintf("si-beside-%d", i)))
+	}
+	slices.Sort(beside)
+	t.Logf("it took %s beside %d that hang, %s alone", beside, hanging, alone)
+	if median := beside[1]; median > alone+most { // one may meet a pause of this machine's
+		t.Errorf("it took %s beside %d that hang, %s alone", median, hanging, alone)
 	}
 	close(hung.healed)
 	for _, name := range names {
