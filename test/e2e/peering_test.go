@@ -79,6 +79,7 @@ func TestPeering(t *testing.T) {
 		{"an invited provider behind the hub", w.behindTheHub},
 		{"figures", w.measure},
 		{"what nobody has bought", w.refusals},
+		{"nobody escapes", w.escapes},
 		{"faults", w.faults},
 		{"gives all of it back", w.giveBack},
 		{"an invited consumer", w.anInvitedConsumer},
@@ -213,10 +214,7 @@ func runCaller(t *testing.T, on kubernetes.Interface) {
 			return err.Error()
 		}
 		p, err := pods.Get(ctx, "caller", metav1.GetOptions{})
-		if err != nil || p.Status.Phase != corev1.PodRunning {
-			return fmt.Sprintf("%v %v", p.Status.Phase, err)
-		}
-		return ""
+		return unlessRunning(p, err)
 	})
 }
 
