@@ -91,19 +91,15 @@ func rankOfUse(c *Cluster) int {
 
 // stayUncovered keeps an instance where it is, because some group has no room for it.
 func (r *instanceReconciler) stayUncovered(ctx context.Context, s *scope, why error) (ctrl.Result, error) {
-	news, held := s.uncovered(why.Error()), r.inventory.Holds(s.Name, Ledger(&s.Status))
-	if !held {
-		// The inventory holds the reservation of a decision whose write had an unknown result.
-		// A write that changes something prevents that one from arriving late.
-		news = s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reasonUncovered, "stays on "+where(s.deliveredDecision())) || news
-	}
-	if !news {
+	news := s.uncovered(why.Error())
+	overheld, changed := r.overheld(s, reasonUncovered)
+	if !news && !changed {
 		return ctrl.Result{}, nil // the inventory wakes it
 	}
 	if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
 		return ctrl.Result{}, err
 	}
-	if !held {
+	if overheld {
 		r.inventory.Reserve(HoldingOf(s.ServiceInstance))
 		s.lookAgain(1) // at once, because it no longer waits for room
 	}

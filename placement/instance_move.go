@@ -29,8 +29,9 @@ import (
 // soon as its cluster answers. Bindings follow in between.
 
 // departures returns which of the clusters that the instance is on, or is being delivered to,
-// it has to leave now. It triggers another pass when the next one becomes due.
-func (r *instanceReconciler) departures(s *scope) []v1alpha1.Departure {
+// it has to leave now. It triggers another pass when the next one becomes due. surplus are
+// clusters that the instance's plan does not need, with the reason (see coverage).
+func (r *instanceReconciler) departures(s *scope, surplus map[string]string) []v1alpha1.Departure {
 	if s.makes() {
 		return nil
 	}
@@ -41,7 +42,6 @@ func (r *instanceReconciler) departures(s *scope) []v1alpha1.Departure {
 		return nil
 	}
 	asked := strings.Split(s.Annotations[v1alpha1.AnnotationLeave], ",")
-	surplus := r.coverage(s).surplus
 	var due []v1alpha1.Departure
 	for _, name := range unique(clusters(s.Status.Decision), clusters(s.deliveredDecision())) {
 		reason := ""

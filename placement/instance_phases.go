@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,8 +20,9 @@ import (
 // place ensures that the instance has a decision for its current state, without the clusters
 // that it has to leave, and that the decision is on the hub before any cluster is touched.
 func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, error) {
-	due := r.departures(s)
-	move := s.mustMove(due) || s.finished() && !s.moving() && (s.displaced() || r.coverage(s).lacks)
+	groups := r.coverage(s)
+	due := r.departures(s, groups.surplus)
+	move := s.mustMove(due) || s.finished() && !s.moving() && (s.displaced() || groups.lacks)
 	foreign := r.foreign(s)
 	switch {
 	case s.finished() && s.Status.Delivered == nil:
@@ -104,7 +104,6 @@ func (r *instanceReconciler) settled(ctx context.Context, s *scope, due []v1alph
 	if !s.finished() || s.abandoned() {
 		return ctrl.Result{}, nil
 	}
-	ledger := Ledger(&s.Status)
 	news := s.isStranded() && s.usable()
 	if s.isUncovered() {
 		news = s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reasonPlaced, "on "+where(s.deliveredDecision()))
@@ -112,12 +111,7 @@ func (r *instanceReconciler) settled(ctx context.Context, s *scope, due []v1alph
 	if s.Status.Preemption != nil {
 		s.Status.Preemption, news = nil, true // the instance stays where it is
 	}
-	if !r.inventory.Holds(s.Name, ledger) {
-		// The inventory holds the reservation of a decision whose write had an unknown result.
-		// A write that changes something prevents that one from arriving late.
-		news = s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reasonPlaced, "stays on "+strings.Join(clusters(s.deliveredDecision()), ", ")) || news
-	}
-	if !news {
+	if _, changed := r.overheld(s, reasonPlaced); !news && !changed {
 		return ctrl.Result{}, nil
 	}
 	if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
@@ -125,6 +119,17 @@ func (r *instanceReconciler) settled(ctx context.Context, s *scope, due []v1alph
 	}
 	r.inventory.Reserve(HoldingOf(s.ServiceInstance)) // and it no longer waits
 	return ctrl.Result{}, nil
+}
+
+// overheld reports whether the inventory holds something for an instance that its status does not
+// name: the reservation of a decision whose write had an unknown result. To release it, the caller
+// writes the status first: a write that changes something prevents that one from arriving late. So
+// overheld gives the condition Placed another message, and reports whether that changed.
+func (r *instanceReconciler) overheld(s *scope, reason string) (is, changed bool) {
+	if r.inventory.Holds(s.Name, Ledger(&s.Status)) {
+		return false, false
+	}
+	return true, s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reason, "stays on "+where(s.deliveredDecision()))
 }
 
 // unplaceable makes an instance that fits nowhere wait, stay or fail.

@@ -8,12 +8,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/pages"
 )
 
 func newUninstallCommand(hub *hubFlags) *cobra.Command {
@@ -76,12 +75,12 @@ func uninstall(ctx context.Context, w io.Writer, c client.Client, namespace stri
 }
 
 func deleteAll(ctx context.Context, c client.Client, namespace string, list client.ObjectList) error {
-	return eachOf(ctx, c, namespace, list, func(object client.Object) error {
+	return pages.Each(ctx, c, list, func(object client.Object) error {
 		if err := c.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete %s: %w", object.GetName(), err)
 		}
 		return nil
-	})
+	}, client.InNamespace(namespace))
 }
 
 // awaitNone waits until the hub has no object of the list's kind.
@@ -102,16 +101,9 @@ func awaitNone(ctx context.Context, c client.Client, namespace string, list clie
 
 func namesOf(ctx context.Context, c client.Client, namespace string, list client.ObjectList) ([]string, error) {
 	var names []string
-	err := eachOf(ctx, c, namespace, list, func(object client.Object) error {
+	err := pages.Each(ctx, c, list, func(object client.Object) error {
 		names = append(names, object.GetName())
 		return nil
-	})
+	}, client.InNamespace(namespace))
 	return names, err
-}
-
-func eachOf(ctx context.Context, c client.Client, namespace string, list client.ObjectList, do func(client.Object) error) error {
-	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return fmt.Errorf("list what Sluice keeps: %w", err)
-	}
-	return meta.EachListItem(list, func(object runtime.Object) error { return do(object.(client.Object)) })
 }

@@ -13,13 +13,12 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/internal/pages"
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
@@ -180,11 +179,12 @@ func (c *Collector) ownedOn(ctx context.Context, connection *member.Connection) 
 		{&corev1.ServiceAccountList{}, v1alpha1.LabelBinding},
 		{&rbacv1.RoleBindingList{}, v1alpha1.LabelBinding},
 	} {
-		err := eachPage(ctx, connection.Client, kind.list, func(o client.Object) {
+		err := pages.Each(ctx, connection.Client, kind.list, func(o client.Object) error {
 			owned = append(owned, Remnant{
 				Cluster: connection.Cluster, Kind: kindOf(o), Namespace: o.GetNamespace(), Name: o.GetName(),
 				Owner: o.GetLabels()[kind.label], Created: o.GetCreationTimestamp(), object: o,
 			})
+			return nil
 		}, client.MatchingLabels{v1alpha1.LabelHub: c.Hub}, client.HasLabels{kind.label})
 		if err != nil {
 			return nil, err
@@ -238,25 +238,11 @@ func (c *Collector) namesOf(ctx context.Context, listKind string) (map[string]bo
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(listKind))
 	names := map[string]bool{}
-	err := eachPage(ctx, c.Live, list, func(o client.Object) { names[o.GetName()] = true }, client.InNamespace(c.Namespace))
-	return names, err
-}
-
-// eachPage calls do with every item of a list, read page by page.
-func eachPage(ctx context.Context, c client.Reader, list client.ObjectList, do func(client.Object), options ...client.ListOption) error {
-	page := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		page := list.DeepCopyObject().(client.ObjectList)
-		err := c.List(ctx, page, append(options, client.Limit(o.Limit), client.Continue(o.Continue))...)
-		return page, err
-	}
-	err := pager.New(page).EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
-		do(o.(client.Object))
+	err := pages.Each(ctx, c.Live, list, func(o client.Object) error {
+		names[o.GetName()] = true
 		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("list %T: %w", list, err)
-	}
-	return nil
+	}, client.InNamespace(c.Namespace))
+	return names, err
 }
 
 // stillThere drops objects that have gone or changed since they were listed: an owner that is

@@ -11,8 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/pager"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -27,6 +25,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/crashpoint"
 	names "github.com/sluice-dev/sluice/internal/liqo"
 	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/internal/pages"
 	"github.com/sluice-dev/sluice/internal/requeue"
 	"github.com/sluice-dev/sluice/placement"
 )
@@ -127,20 +126,16 @@ func (r *Peerings) needed(ctx context.Context, peering *v1alpha1.Peering) (bool,
 		}
 	}
 	// Live, because caches may lag: an instance has its decision before it has peerings.
-	page := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		live := &v1alpha1.ServiceInstanceList{}
-		return live, r.Live.List(ctx, live, client.InNamespace(peering.Namespace), client.Limit(o.Limit), client.Continue(o.Continue))
-	}
-	err := pager.New(page).EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
+	err := pages.Each(ctx, r.Live, &v1alpha1.ServiceInstanceList{}, func(o client.Object) error {
 		if Takes(o.(*v1alpha1.ServiceInstance), peering.Spec.Consumer, peering.Spec.Provider) {
 			return errNeeded
 		}
 		return nil
-	})
-	if err != nil && !errors.Is(err, errNeeded) {
-		return false, fmt.Errorf("list service instances: %w", err)
+	}, client.InNamespace(peering.Namespace))
+	if errors.Is(err, errNeeded) {
+		return true, nil
 	}
-	return err != nil, nil
+	return false, err
 }
 
 // errNeeded ends the search for an instance that needs a peering.

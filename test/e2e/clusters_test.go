@@ -106,12 +106,12 @@ func loadEcho(clusters ...string) error {
 
 // sweep removes what a run that was killed left on the member clusters.
 func sweep() error {
-	kubectl, err := output("test/kubernetes/build.sh", "kubectl")
+	kubectl, err := buildKubectl()
 	if err != nil {
 		return err
 	}
 	for _, name := range members {
-		cmd := exec.Command(filepath.Join(strings.TrimSpace(kubectl), "kubectl"), "--kubeconfig", kubeconfig(name),
+		cmd := exec.Command(kubectl, "--kubeconfig", kubeconfig(name),
 			"delete", "namespaces", "--selector", v1alpha1.LabelInstance, "--timeout", "2m")
 		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 		if err := cmd.Run(); err != nil {
@@ -119,6 +119,12 @@ func sweep() error {
 		}
 	}
 	return nil
+}
+
+// buildKubectl returns kubectl's path; it is built once.
+func buildKubectl() (string, error) {
+	folder, err := output("test/kubernetes/build.sh", "kubectl")
+	return filepath.Join(strings.TrimSpace(folder), "kubectl"), err
 }
 
 // run runs a script or program of the source tree, its output shown.

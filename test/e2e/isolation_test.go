@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +20,8 @@ import (
 // instance on the same cluster, and its API server, they do not reach.
 func isolation(t *testing.T, b broker) {
 	const cluster = 0 // of the members
-	kubectl := buildKubectl(t)
+	kubectl, err := buildKubectl()
+	must(t, err)
 	p := b.findPlan(t, "kubernetes-resources", "small")
 	namespaces := map[string]string{}
 	pods := map[string]*corev1.Pod{}
@@ -36,8 +36,8 @@ func isolation(t *testing.T, b broker) {
 		eventually(t, time.Minute, id+": its pods run", func(ctx context.Context) string {
 			for _, name := range []string{"asks", "answers"} {
 				one, err := c.CoreV1().Pods(c.namespace).Get(ctx, name, metav1.GetOptions{})
-				if err != nil || one.Status.Phase != corev1.PodRunning {
-					return fmt.Sprintf("%v %v", one.Status.Phase, err)
+				if missing := unlessRunning(one, err); missing != "" {
+					return missing
 				}
 				pods[id] = one
 			}
@@ -59,12 +59,12 @@ func isolation(t *testing.T, b broker) {
 	}
 }
 
-// buildKubectl is kubectl's path.
-func buildKubectl(t *testing.T) string {
-	t.Helper()
-	folder, err := output("test/kubernetes/build.sh", "kubectl")
-	must(t, err)
-	return filepath.Join(strings.TrimSpace(folder), "kubectl")
+// unlessRunning says why a pod does not run, and is empty if it does.
+func unlessRunning(p *corev1.Pod, err error) string {
+	if err != nil || p.Status.Phase != corev1.PodRunning {
+		return fmt.Sprintf("%v %v", p.Status.Phase, err)
+	}
+	return ""
 }
 
 // inPod runs a command of the echo image in a pod that runs it.

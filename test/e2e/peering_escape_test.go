@@ -73,11 +73,3 @@ func (w *peeringWorld) escapes(t *testing.T) {
 		}
 	}
 }
-
-// unlessRunning says why a pod does not run, and is empty if it does.
-func unlessRunning(p *corev1.Pod, err error) string {
-	if err != nil || p.Status.Phase != corev1.PodRunning {
-		return fmt.Sprintf("%v %v", p.Status.Phase, err)
-	}
-	return ""
-}

@@ -123,8 +123,10 @@ func newPeeringWorld(t *testing.T) *peeringWorld {
 	t.Helper()
 	liqoClusters(t, peers...)
 	must(t, loadEcho(peers...))
+	kubectl, err := buildKubectl()
+	must(t, err)
 	s := serve(t)
-	w := &peeringWorld{server: s, hub: s.hub(t), kubectl: buildKubectl(t), endpoints: map[string]string{}}
+	w := &peeringWorld{server: s, hub: s.hub(t), kubectl: kubectl, endpoints: map[string]string{}}
 	w.consumer, w.provider = clientset(t, peerConsumer), clientset(t, peerProvider)
 	runCaller(t, w.consumer)
 	return w
