@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/crashpoint"
+	"github.com/sluice-dev/sluice/internal/lists"
 	"github.com/sluice-dev/sluice/internal/seal"
 )
 
@@ -118,7 +119,7 @@ func (c *Controller) nameClusters(ctx context.Context, b *v1alpha1.ServiceBindin
 			return fmt.Errorf("add finalizer: %w", err)
 		}
 	}
-	named, addressed := union(b.Status.Clusters, clustersOf(instance)), union(b.Status.AddressClusters, addressedOf(instance))
+	named, addressed := lists.Union(b.Status.Clusters, clustersOf(instance)), lists.Union(b.Status.AddressClusters, addressedOf(instance))
 	if len(named) == len(b.Status.Clusters) && len(addressed) == len(b.Status.AddressClusters) {
 		return nil
 	}

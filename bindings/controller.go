@@ -243,22 +243,3 @@ func (c *Controller) writeStatus(ctx context.Context, b *v1alpha1.ServiceBinding
 	}
 	return nil
 }
-
-// without returns the names that are not among the others.
-func without(names, others []string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
-}
-
-// sameNames reports whether two lists have the same names, in any order.
-func sameNames(a, b []string) bool { return len(without(a, b)) == 0 && len(without(b, a)) == 0 }
-
-// union appends to a the names of b that it lacks.
-func union(a, b []string) []string {
-	out := slices.Clone(a)
-	for _, name := range b {
-		if !slices.Contains(out, name) {
-			out = append(out, name)
-		}
-	}
-	return out
-}

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/lists"
 )
 
 // behind reports whether a successful binding no longer fits its instance: it lacks
@@ -16,8 +17,8 @@ import (
 // a cluster where nothing of the instance remains.
 func behind(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) bool {
 	return made(b, instance) && (elsewhere(b, instance) ||
-		len(without(addressedOf(instance), b.Status.AddressClusters)) > 0 ||
-		len(without(b.Status.Clusters, union(clustersOf(instance), leftOf(instance)))) > 0)
+		len(lists.Without(addressedOf(instance), b.Status.AddressClusters)) > 0 ||
+		len(lists.Without(b.Status.Clusters, lists.Union(clustersOf(instance), leftOf(instance)))) > 0)
 }
 
 // made reports whether a bind has succeeded for an instance that is delivered.
@@ -28,7 +29,7 @@ func made(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) bool {
 // elsewhere reports whether the credentials are for other clusters or nodes than the
 // instance's.
 func elsewhere(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) bool {
-	return !sameNames(b.Status.Issued, clustersOf(instance)) || !sameNames(b.Status.Nodes, nodesOf(instance))
+	return !lists.Same(b.Status.Issued, clustersOf(instance)) || !lists.Same(b.Status.Nodes, nodesOf(instance))
 }
 
 // follow issues new credentials when the instance's clusters have changed since the bind,
@@ -109,10 +110,10 @@ func (c *Controller) lapse(ctx context.Context, b *v1alpha1.ServiceBinding, inst
 // forgetClusters removes from status the clusters on which nothing of the instance remains,
 // and so nothing of the binding.
 func (c *Controller) forgetClusters(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) error {
-	gone := without(b.Status.Clusters, union(clustersOf(instance), leftOf(instance)))
+	gone := lists.Without(b.Status.Clusters, lists.Union(clustersOf(instance), leftOf(instance)))
 	if len(gone) == 0 {
 		return nil
 	}
-	b.Status.Clusters, b.Status.AddressClusters = without(b.Status.Clusters, gone), without(b.Status.AddressClusters, gone)
+	b.Status.Clusters, b.Status.AddressClusters = lists.Without(b.Status.Clusters, gone), lists.Without(b.Status.AddressClusters, gone)
 	return c.writeStatus(ctx, b)
 }

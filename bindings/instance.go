@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/lists"
 )
 
 // placementsOf returns the placements of a delivered instance; nil if it is not delivered.
@@ -46,7 +47,7 @@ func leftOf(instance *v1alpha1.ServiceInstance) []string {
 			names = append(names, name)
 		}
 	}
-	return without(names, clustersOf(instance)) // a hub may still hold the namespace
+	return lists.Without(names, clustersOf(instance)) // a hub may still hold the namespace
 }
 
 // onNodes returns the placements that are only a virtual node of the consumer's own

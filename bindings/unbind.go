@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/crashpoint"
+	"github.com/sluice-dev/sluice/internal/lists"
 	"github.com/sluice-dev/sluice/internal/member"
 )
 
@@ -32,7 +33,7 @@ func (c *Controller) unbind(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 	}
 	left := leftOf(&instance)
 	c.revokeLeft(ctx, b, &instance)
-	if err := c.revokeAll(ctx, b, &instance, without(union(b.Status.Clusters, clustersOf(&instance)), left)); err != nil {
+	if err := c.revokeAll(ctx, b, &instance, lists.Without(lists.Union(b.Status.Clusters, clustersOf(&instance)), left)); err != nil {
 		waited := c.wait(ctx, b, v1alpha1.OperationUnbind, publicReason(err))
 		if pending := (*pendingError)(nil); errors.As(err, &pending) && waited == nil {
 			return reconcile.Result{RequeueAfter: goneCheck}, nil

@@ -75,7 +75,7 @@ func (s *server) newBinding(c *call, request *bindRequest) (*v1alpha1.ServiceBin
 	if request.ServiceID != i.Spec.ServiceID && !(rotation && request.ServiceID == "") {
 		return nil, nil, badRequest("service_id: is not the service offering of the instance.")
 	}
-	if err := s.hint(c, i.Spec.ServiceID, request.PlanID, inForce(i).PlanID); err != nil {
+	if err := s.hint(c, i.Spec.ServiceID, request.PlanID, i.StateInForce().PlanID); err != nil {
 		return nil, nil, err
 	}
 	operation := instanceOperation(i)
@@ -85,7 +85,7 @@ func (s *server) newBinding(c *call, request *bindRequest) (*v1alpha1.ServiceBin
 	case i.DeletionTimestamp != nil, inProgress(operation):
 		return nil, nil, errConcurrency
 	}
-	state := inForce(i)
+	state := i.StateInForce()
 	plan, err := s.Catalog.Snapshot().Plan(i.Spec.ServiceID, state.PlanID)
 	if err != nil {
 		return nil, nil, fmt.Errorf("find the plan of instance %s: %v", i.Name, err) // not wrapped: the request is not at fault

@@ -27,7 +27,7 @@ func (s *server) deprovision(c *call) (*reply, error) {
 	case i.Spec.ServiceID != serviceID:
 		return nil, badRequest("service_id: is not the service offering of the instance.")
 	}
-	if err := s.hint(c, serviceID, planID, inForce(i).PlanID); err != nil {
+	if err := s.hint(c, serviceID, planID, i.StateInForce().PlanID); err != nil {
 		return nil, err
 	}
 	if !async {

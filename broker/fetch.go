@@ -23,7 +23,7 @@ func (s *server) fetch(c *call) (*reply, error) {
 	case i.DeletionTimestamp != nil, inProgress(instanceOperation(i)):
 		return nil, errConcurrency
 	}
-	state := inForce(i)
+	state := i.StateInForce()
 	body := fetchedInstanceBody{Parameters: rawOf(state.Parameters)}
 	body.ServiceID, body.PlanID = i.Spec.ServiceID, state.PlanID
 	if plan, err := s.Catalog.Snapshot().Plan(i.Spec.ServiceID, state.PlanID); err == nil {

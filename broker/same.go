@@ -16,7 +16,7 @@ import (
 // Of context, only the members that say where the instance belongs count: platforms change
 // names and annotations without an update. An absent maintenance_info equals any.
 func isSameInstance(i *v1alpha1.ServiceInstance, request *provisionRequest) bool {
-	state := inForce(i)
+	state := i.StateInForce()
 	return i.Spec.ServiceID == request.ServiceID &&
 		i.Spec.OrganizationGUID == request.OrganizationGUID && i.Spec.SpaceGUID == request.SpaceGUID &&
 		state.PlanID == request.PlanID &&

@@ -48,15 +48,6 @@ func operationInHand(meta *metav1.ObjectMeta, reported *v1alpha1.Operation, pend
 
 func inProgress(o v1alpha1.Operation) bool { return o.State == v1alpha1.StateInProgress }
 
-// inForce returns the state that an instance is in, or is being provisioned to. An update
-// that failed or is in progress does not change it.
-func inForce(i *v1alpha1.ServiceInstance) *v1alpha1.InstanceState {
-	if i.Status.Delivered != nil {
-		return &i.Status.Delivered.State
-	}
-	return &i.Spec.Desired
-}
-
 // hint checks the plan_id of a request about an instance or binding that exists. OSB 2.17
 // calls plan_id a hint: a platform that missed the end of an update sends the old plan, and
 // the actual plan is used. hint refuses only plans that the service offering does not have.

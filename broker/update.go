@@ -57,7 +57,7 @@ func (s *server) updateInstance(c *call, i *v1alpha1.ServiceInstance, request *u
 	case i.Status.Delivered == nil:
 		return nil, errConcurrency
 	}
-	current := inForce(i)
+	current := i.StateInForce()
 	desired, plan, err := s.desiredState(c, i, request)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (s *server) updateInstance(c *call, i *v1alpha1.ServiceInstance, request *u
 
 // desiredState returns the state that an update asks for, and its plan.
 func (s *server) desiredState(c *call, i *v1alpha1.ServiceInstance, request *updateRequest) (*v1alpha1.InstanceState, *catalog.Plan, error) {
-	current := inForce(i)
+	current := i.StateInForce()
 	desired := current.DeepCopy()
 	snapshot := s.Catalog.Snapshot()
 	if request.PlanID != nil {

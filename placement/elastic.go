@@ -241,7 +241,7 @@ func (e *elastic) makeMore(ctx context.Context, t *template, has *fleet, coming 
 // grow updates a cluster to more workers, as its owner would.
 func (e *elastic) grow(ctx context.Context, g *growth, workers int) error {
 	parameters := map[string]any{}
-	if raw := rawParameters(&g.instance.Spec.Desired); raw != nil {
+	if raw := g.instance.Spec.Desired.Raw(); raw != nil {
 		if err := json.Unmarshal(raw, &parameters); err != nil {
 			return fmt.Errorf("read the parameters of %s: %w", g.instance.Name, err)
 		}

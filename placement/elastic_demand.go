@@ -122,12 +122,12 @@ func (t *template) growths(s *Snapshot, has *fleet) (all []growth) {
 	for i := range has.instances {
 		instance := &has.instances[i]
 		member := has.member(instance)
-		if member == nil || !member.DeletionTimestamp.IsZero() || !settledInstance(instance) || instance.Annotations[v1alpha1.AnnotationRetired] != "" ||
+		if member == nil || !member.DeletionTimestamp.IsZero() || !instance.IsSettled() || instance.Annotations[v1alpha1.AnnotationRetired] != "" ||
 			instance.Status.Operation.State == v1alpha1.StateFailed {
 			continue
 		}
 		c := s.Cluster(member.Name)
-		asked, err := t.plan.ClusterParameters(rawParameters(&instance.Spec.Desired))
+		asked, err := t.plan.ClusterParameters(instance.Spec.Desired.Raw())
 		if c == nil || !c.Ready || err != nil {
 			continue
 		}
@@ -141,13 +141,6 @@ func (t *template) growths(s *Snapshot, has *fleet) (all []growth) {
 	return all
 }
 
-func rawParameters(state *v1alpha1.InstanceState) json.RawMessage {
-	if state.Parameters == nil {
-		return nil
-	}
-	return state.Parameters.Raw
-}
-
 // growing returns a cluster of the template that was told to grow, in its future size; nil if
 // it was not.
 func (t *template) growing(s *Snapshot, instance *v1alpha1.ServiceInstance, member *v1alpha1.MemberCluster) *Cluster {
@@ -156,8 +149,8 @@ func (t *template) growing(s *Snapshot, instance *v1alpha1.ServiceInstance, memb
 		return nil
 	}
 	c := s.Cluster(member.Name)
-	was, err := t.plan.ClusterParameters(rawParameters(&d.State))
-	will, err2 := t.plan.ClusterParameters(rawParameters(&instance.Spec.Desired))
+	was, err := t.plan.ClusterParameters(d.State.Raw())
+	will, err2 := t.plan.ClusterParameters(instance.Spec.Desired.Raw())
 	if c == nil || err != nil || err2 != nil {
 		return nil
 	}
@@ -296,7 +289,7 @@ func (t *template) measured(s *Snapshot, all *fleet) Resources {
 			continue
 		}
 		c := s.Cluster(member.Name)
-		asked, err := t.plan.ClusterParameters(rawParameters(&instance.Status.Delivered.State))
+		asked, err := t.plan.ClusterParameters(instance.Status.Delivered.State.Raw())
 		if c == nil || !c.Ready || len(c.Allocatable) == 0 || err != nil || !maps.Equal(asked.Workers, t.asked.Workers) {
 			continue // a cluster that has grown is no measure
 		}

@@ -329,7 +329,7 @@ func (h *history) tell() {
 			if d == nil {
 				return "-"
 			}
-			text := fmt.Sprint(clusters(d))
+			text := fmt.Sprint(d.Clusters())
 			if len(d.Leaving) > 0 {
 				text += fmt.Sprintf(" leaving %v", named(d.Leaving))
 			}
@@ -340,7 +340,7 @@ func (h *history) tell() {
 			delivered = &i.Status.Delivered.Decision
 		}
 		s := scope{ServiceInstance: &i}
-		h.Logf("after %s: %s generation %d operation %+v decision %s delivered %s left %v", h.did, i.Name, i.Generation, i.Status.Operation, on(i.Status.Decision), on(delivered), s.leftClusters())
+		h.Logf("after %s: %s generation %d operation %+v decision %s delivered %s left %v", h.did, i.Name, i.Generation, i.Status.Operation, on(i.Status.Decision), on(delivered), s.Status.LeftClusters())
 	}
 	h.Logf("carried %v", h.driver.carried)
 }
@@ -489,15 +489,15 @@ func (h *history) wantNoRoom(instance *v1alpha1.ServiceInstance) {
 func (h *history) wantInEach(instance *v1alpha1.ServiceInstance) {
 	s := &scope{ServiceInstance: instance, now: h.clock.Now()}
 	c := h.reconciler.coverage(s)
-	if c.lacks && !s.isUncovered() && !s.isStranded() || len(c.surplus) > 0 && !s.isStranded() {
-		h.Fatalf("%s is on %v, not in each region: %+v; conditions %+v", instance.Name, clusters(&instance.Status.Delivered.Decision), c, instance.Status.Conditions)
+	if c.lacks && !s.Status.IsUncovered() && !s.Status.IsStranded() || len(c.surplus) > 0 && !s.Status.IsStranded() {
+		h.Fatalf("%s is on %v, not in each region: %+v; conditions %+v", instance.Name, instance.Status.Delivered.Decision.Clusters(), c, instance.Status.Conditions)
 	}
 }
 
 // wantAtRest checks that what a cluster carries is delivered there.
 func (h *history) wantAtRest(name, cluster string) {
 	for _, instance := range h.instances() {
-		if instance.Name == name && instance.Status.Delivered != nil && slices.Contains(clusters(&instance.Status.Delivered.Decision), cluster) {
+		if instance.Name == name && instance.Status.Delivered != nil && slices.Contains(instance.Status.Delivered.Decision.Clusters(), cluster) {
 			return
 		}
 	}

@@ -63,16 +63,7 @@ func (r *instanceReconciler) driver(s *scope, cluster string) (Driver, error) {
 
 // peeredWith reports whether any placement of the instance on a cluster has a peering.
 func (s *scope) peeredWith(cluster string) bool {
-	var all []v1alpha1.Placement
-	for _, d := range []*v1alpha1.Decision{s.Status.Decision, s.deliveredDecision()} {
-		if d != nil {
-			all = append(all, d.Placements...)
-		}
-	}
-	for i := range s.Status.Left {
-		all = append(all, s.Status.Left[i].Placement)
-	}
-	return slices.ContainsFunc(all, func(p v1alpha1.Placement) bool { return p.Cluster == cluster && p.Peering != nil })
+	return slices.ContainsFunc(s.Status.Everywhere(), func(p *v1alpha1.Placement) bool { return p.Cluster == cluster && p.Peering != nil })
 }
 
 // unreachableError means that a cluster was not tried because it does not answer.
@@ -105,25 +96,6 @@ func all(err error, holds func(error) bool) bool {
 func is[T error](err error) bool {
 	var one T
 	return errors.As(err, &one)
-}
-
-// clusters returns the names of a decision's clusters; none for nil.
-func clusters(d *v1alpha1.Decision) []string {
-	if d == nil {
-		return nil
-	}
-	var names []string
-	for _, p := range d.Placements {
-		names = append(names, p.Cluster)
-	}
-	return names
-}
-
-// without returns the names that are in none of the others.
-func without(names []string, others ...[]string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		return slices.ContainsFunc(others, func(other []string) bool { return slices.Contains(other, name) })
-	})
 }
 
 // on returns placements with only the names of the clusters, for removals.

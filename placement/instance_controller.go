@@ -110,7 +110,7 @@ func (r *instanceReconciler) Reconcile(ctx context.Context, request ctrl.Request
 	switch {
 	case !s.DeletionTimestamp.IsZero():
 		phases = []phase{r.remove}
-	case s.abandoned():
+	case s.Status.IsAbandoned():
 		phases = []phase{r.abandon}
 	}
 	for _, next := range phases {
@@ -140,7 +140,7 @@ func (r *instanceReconciler) lookAfter(instance string, wait time.Duration) {
 // yieldTurn gives the instance's place among those that move, or its turn, to the next one,
 // unless it moves or waits for its turn.
 func (r *instanceReconciler) yieldTurn(s *scope) {
-	if !s.queued && (!s.moving() || !s.DeletionTimestamp.IsZero()) {
+	if !s.queued && (!s.Status.IsMoving() || !s.DeletionTimestamp.IsZero()) {
 		r.moves.end(s.Name)
 	}
 }
@@ -232,7 +232,7 @@ func (s *scope) deadline(from time.Time) time.Time {
 
 // since returns when the current decision or operation began.
 func (s *scope) since() time.Time {
-	if s.finished() && s.moving() {
+	if s.Status.IsFinished() && s.Status.IsMoving() {
 		return s.Status.Decision.MovesSince().Time
 	}
 	return s.Status.Operation.StartedAt.Time

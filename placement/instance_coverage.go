@@ -30,7 +30,7 @@ const inEachGroup = "its plan has one cluster in each group"
 // coverage returns the coverage of an instance. Nothing is lacking or surplus if its plan does
 // not follow groups, or if an operation is in progress, which places the instance anyway.
 func (r *instanceReconciler) coverage(s *scope) (c coverage) {
-	if !s.finished() || s.Status.Delivered == nil {
+	if !s.Status.IsFinished() || s.Status.Delivered == nil {
 		return c
 	}
 	plan, err := r.plan(s.Spec.ServiceID, s.wanted().PlanID)
@@ -44,7 +44,7 @@ func (r *instanceReconciler) coverage(s *scope) (c coverage) {
 	if err != nil {
 		return c
 	}
-	return r.inventory.Snapshot().covers(request, clusters(s.deliveredDecision()))
+	return r.inventory.Snapshot().covers(request, s.Status.DeliveredDecision().Clusters())
 }
 
 // covers compares the clusters that an instance is on with the groups of its request. A cluster
@@ -92,7 +92,7 @@ func rankOfUse(c *Cluster) int {
 // stayUncovered keeps an instance where it is, because some group has no room for it.
 func (r *instanceReconciler) stayUncovered(ctx context.Context, s *scope, why error) (ctrl.Result, error) {
 	news := s.uncovered(why.Error())
-	overheld, changed := r.overheld(s, reasonUncovered)
+	overheld, changed := r.overheld(s, v1alpha1.ReasonNotInEachGroup)
 	if !news && !changed {
 		return ctrl.Result{}, nil // the inventory wakes it
 	}
@@ -109,5 +109,5 @@ func (r *instanceReconciler) stayUncovered(ctx context.Context, s *scope, why er
 // uncovered records why an instance has no cluster in some group, and reports whether that is
 // new. The instance stays on its clusters.
 func (s *scope) uncovered(why string) (news bool) {
-	return s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reasonUncovered, "on "+where(s.deliveredDecision())+"; not in each group: "+why)
+	return s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, v1alpha1.ReasonNotInEachGroup, "on "+where(s.Status.DeliveredDecision())+"; not in each group: "+why)
 }

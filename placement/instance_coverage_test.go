@@ -55,7 +55,7 @@ func (w *world) regroup(name, region string) {
 // wantOnAll is wantOn in any order.
 func (w *world) wantOnAll(instance *v1alpha1.ServiceInstance, names ...string) {
 	w.Helper()
-	if got := slices.Sorted(slices.Values(clusters(&instance.Status.Delivered.Decision))); !slices.Equal(got, names) {
+	if got := slices.Sorted(slices.Values(instance.Status.Delivered.Decision.Clusters())); !slices.Equal(got, names) {
 		w.Fatalf("the instance is on %v, want %v; conditions %+v", got, names, instance.Status.Conditions)
 	}
 }
@@ -125,7 +125,7 @@ func TestAGroupWithoutRoomIsSaidAndFilledWhenThereIsSome(t *testing.T) {
 	instance := w.settle("si-a")
 	w.wantOn(instance, "eu-1")
 	placed := meta.FindStatusCondition(instance.Status.Conditions, v1alpha1.ConditionPlaced)
-	if placed.Reason != reasonUncovered || !strings.Contains(placed.Message, "no cluster of topology.kubernetes.io/region fits in ap") ||
+	if placed.Reason != v1alpha1.ReasonNotInEachGroup || !strings.Contains(placed.Message, "no cluster of topology.kubernetes.io/region fits in ap") ||
 		!meta.IsStatusConditionTrue(instance.Status.Conditions, v1alpha1.ConditionReady) {
 		t.Errorf("conditions: %+v", instance.Status.Conditions)
 	}

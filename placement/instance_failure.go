@@ -4,10 +4,10 @@ import (
 	"context"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/lists"
 )
 
 // fail ends the current operation for a reason that a retry cannot change; why is the message
@@ -28,14 +28,9 @@ func (r *instanceReconciler) fail(ctx context.Context, s *scope, why string, cau
 		}
 		return result, err
 	}
-	s.Status.Decision = s.deliveredDecision().DeepCopy()
+	s.Status.Decision = s.Status.DeliveredDecision().DeepCopy()
 	s.failed(why)
 	return r.writeUndone(ctx, s)
-}
-
-// abandoned reports whether an operation failed before it could be undone.
-func (s *scope) abandoned() bool {
-	return s.finished() && !s.moving() && !equality.Semantic.DeepEqual(s.Status.Decision, s.deliveredDecision())
 }
 
 // abandon continues undoing an operation that has failed.
@@ -43,21 +38,21 @@ func (r *instanceReconciler) abandon(ctx context.Context, s *scope) (ctrl.Result
 	if result, err := r.undo(ctx, s); err != nil || !result.IsZero() {
 		return result, err
 	}
-	s.Status.Decision = s.deliveredDecision().DeepCopy()
+	s.Status.Decision = s.Status.DeliveredDecision().DeepCopy()
 	return r.writeUndone(ctx, s)
 }
 
 // undo restores the clusters to the state before the current operation: the delivered decision,
 // or nothing. A zero result means that it is done.
 func (r *instanceReconciler) undo(ctx context.Context, s *scope) (ctrl.Result, error) {
-	before := s.deliveredDecision()
-	if equality.Semantic.DeepEqual(s.Status.Decision, before) {
+	before := s.Status.DeliveredDecision()
+	if !s.Status.IsUndelivered() {
 		return ctrl.Result{}, nil
 	}
 	if before != nil {
 		// It does not wait for clusters that the instance has to leave because they are lost:
 		// the instance moves next or, if such a cluster returns first, is checked.
-		lost := without(named(r.departures(s, r.coverage(s).surplus)), r.answering())
+		lost := lists.Without(named(r.departures(s, r.coverage(s).surplus)), r.answering())
 		keep := slices.DeleteFunc(slices.Clone(before.Placements), func(p v1alpha1.Placement) bool {
 			return slices.Contains(lost, p.Cluster)
 		})
@@ -71,7 +66,7 @@ func (r *instanceReconciler) undo(ctx context.Context, s *scope) (ctrl.Result, e
 			return r.retry(ctx, s, err)
 		}
 	}
-	return r.removeFrom(ctx, s, without(clusters(s.Status.Decision), clusters(before)))
+	return r.removeFrom(ctx, s, lists.Without(s.Status.Decision.Clusters(), before.Clusters()))
 }
 
 // writeUndone writes the status of a failed operation and releases its reservations.

@@ -23,11 +23,11 @@ func (r *instanceReconciler) transition(s *scope, write string) *transition {
 	case write == crashBeforeDecision:
 		return r.transitionTo(s, "Placed", s.Status.Decision, s.since())
 	case write == crashBeforeDelivered && s.Status.Moved != nil && s.Status.Moved.DeliveredAt != nil && s.Status.Moved.DeliveredAt.Time.Equal(s.now):
-		t := r.transitionTo(s, "Moved", s.deliveredDecision(), s.Status.Moved.DecidedAt.Time)
+		t := r.transitionTo(s, "Moved", s.Status.DeliveredDecision(), s.Status.Moved.DecidedAt.Time)
 		t.fields = append(t.fields, "from", strings.Join(s.Status.Moved.From, ","), "why", s.Status.Moved.Reason)
 		return t
 	case write == crashBeforeDelivered:
-		return r.transitionTo(s, "Delivered", s.deliveredDecision(), s.since())
+		return r.transitionTo(s, "Delivered", s.Status.DeliveredDecision(), s.since())
 	case write == crashBeforeFailed && s.failing != "":
 		t := r.transitionTo(s, "Failed", s.Status.Decision, s.since())
 		t.fields = append(t.fields, "why", s.failing)

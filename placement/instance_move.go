@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/lists"
 )
 
 // An instance moves when it has to leave a cluster: because the cluster is lost, is being
@@ -32,7 +32,7 @@ import (
 // it has to leave now. It triggers another pass when the next one becomes due. surplus are
 // clusters that the instance's plan does not need, with the reason (see coverage).
 func (r *instanceReconciler) departures(s *scope, surplus map[string]string) []v1alpha1.Departure {
-	if s.makes() {
+	if s.Status.IsCluster() {
 		return nil
 	}
 	snapshot := r.inventory.Snapshot()
@@ -43,7 +43,7 @@ func (r *instanceReconciler) departures(s *scope, surplus map[string]string) []v
 	}
 	asked := strings.Split(s.Annotations[v1alpha1.AnnotationLeave], ",")
 	var due []v1alpha1.Departure
-	for _, name := range unique(clusters(s.Status.Decision), clusters(s.deliveredDecision())) {
+	for _, name := range lists.Union(s.Status.Decision.Clusters(), s.Status.DeliveredDecision().Clusters()) {
 		reason := ""
 		if c := snapshot.Cluster(name); c != nil {
 			if e, evicted := evict(c, tolerations); evicted {
@@ -96,14 +96,11 @@ func (r *instanceReconciler) tolerations(s *scope) (tolerations []corev1.Tolerat
 	return plan.Resources.Tolerations, true
 }
 
-// moving reports whether the decision being delivered leaves a cluster, or comes to more.
-func (s *scope) moving() bool { return s.Status.Decision.Moves() }
-
 // mustMove reports whether the decision in force, or being delivered, uses a cluster that has
 // to be left.
 func (s *scope) mustMove(due []v1alpha1.Departure) bool {
 	return slices.ContainsFunc(due, func(d v1alpha1.Departure) bool {
-		return slices.Contains(clusters(s.Status.Decision), d.Cluster)
+		return slices.Contains(s.Status.Decision.Clusters(), d.Cluster)
 	})
 }
 
@@ -121,7 +118,7 @@ func named(departures []v1alpha1.Departure) []string {
 // to since, and that cannot be cleaned up now, to status.left.
 func (s *scope) leave(decided *v1alpha1.Decision, due []v1alpha1.Departure) {
 	before := map[string]v1alpha1.Departure{}
-	if s.moving() {
+	if s.Status.IsMoving() {
 		for _, d := range s.Status.Decision.Leaving {
 			before[d.Cluster] = d
 		}
@@ -132,30 +129,30 @@ func (s *scope) leave(decided *v1alpha1.Decision, due []v1alpha1.Departure) {
 		}
 		before[d.Cluster] = d
 	}
-	for _, name := range without(clusters(s.deliveredDecision()), clusters(decided)) {
+	for _, name := range lists.Without(s.Status.DeliveredDecision().Clusters(), decided.Clusters()) {
 		if d, ok := before[name]; ok {
 			decided.Leaving = append(decided.Leaving, d)
 		}
 	}
-	if s.displaced() && len(decided.Displaced) == 0 {
-		for _, d := range s.deliveredDecision().Displaced { // it has returned from there
+	if s.Status.IsDisplaced() && len(decided.Displaced) == 0 {
+		for _, d := range s.Status.DeliveredDecision().Displaced { // it has returned from there
 			decided.Leaving = append(decided.Leaving, v1alpha1.Departure{Cluster: d.Cluster, Reason: d.Reason, At: metav1.NewTime(s.now)})
 		}
 	}
-	if s.finished() && len(decided.Leaving) == 0 {
-		for _, name := range without(clusters(decided), clusters(s.deliveredDecision())) {
+	if s.Status.IsFinished() && len(decided.Leaving) == 0 {
+		for _, name := range lists.Without(decided.Clusters(), s.Status.DeliveredDecision().Clusters()) {
 			decided.Joining = append(decided.Joining, v1alpha1.Arrival{Cluster: name, At: metav1.NewTime(s.now)})
 		}
 	}
 	if s.Status.Decision != nil {
 		for _, p := range s.Status.Decision.Placements {
-			if slices.Contains(named(due), p.Cluster) && !slices.Contains(clusters(s.deliveredDecision()), p.Cluster) {
+			if slices.Contains(named(due), p.Cluster) && !slices.Contains(s.Status.DeliveredDecision().Clusters(), p.Cluster) {
 				s.left(p)
 			}
 		}
 	}
 	s.Status.Left = slices.DeleteFunc(s.Status.Left, func(l v1alpha1.LeftPlacement) bool {
-		return slices.Contains(clusters(decided), l.Cluster) // the instance is on the cluster again
+		return slices.Contains(decided.Clusters(), l.Cluster) // the instance is on the cluster again
 	})
 }
 
@@ -168,7 +165,7 @@ func (s *scope) left(p v1alpha1.Placement) {
 
 // moved records what the delivered decision has changed for the consumer.
 func (s *scope) moved() {
-	if !s.moving() {
+	if !s.Status.IsMoving() {
 		return
 	}
 	leaving := s.Status.Decision.Leaving
@@ -181,7 +178,7 @@ func (s *scope) moved() {
 	}
 	slices.Sort(reasons)
 	s.Status.Moved = &v1alpha1.Move{
-		From: append([]string{}, named(leaving)...), To: without(clusters(s.Status.Decision), clusters(s.deliveredDecision())),
+		From: append([]string{}, named(leaving)...), To: lists.Without(s.Status.Decision.Clusters(), s.Status.DeliveredDecision().Clusters()),
 		Reason:    strings.Join(slices.Compact(reasons), "; "),
 		DecidedAt: s.Status.Decision.MovesSince(), DeliveredAt: ptr.To(metav1.NewTime(s.now)),
 	}
@@ -191,7 +188,7 @@ func (s *scope) moved() {
 // stays on its clusters.
 func (s *scope) stranded(due []v1alpha1.Departure, why string) (news bool) {
 	message := fmt.Sprintf("%s, and there is nowhere to go: %s", due[0].Reason, why)
-	return s.set(v1alpha1.ConditionPlaced, metav1.ConditionFalse, reasonStranded, message)
+	return s.set(v1alpha1.ConditionPlaced, metav1.ConditionFalse, v1alpha1.ReasonStranded, message)
 }
 
 // clean removes the instance from clusters that it has left, once they answer, the overlap of
@@ -303,17 +300,10 @@ func (r *instanceReconciler) bindingsBehind(ctx context.Context, s *scope) (bool
 	if err := r.hub.List(ctx, bindings, client.InNamespace(s.Namespace), client.MatchingFields{fieldInstanceName: s.Name}); err != nil {
 		return false, fmt.Errorf("list bindings: %w", err)
 	}
-	var on []string
-	if d := s.deliveredDecision(); d != nil {
-		for i := range d.Placements {
-			if name := d.Placements[i].NamespaceCluster(); name != "" {
-				on = append(on, name)
-			}
-		}
-	}
+	on := s.Status.DeliveredDecision().NamespaceClusters()
 	return slices.ContainsFunc(bindings.Items, func(b v1alpha1.ServiceBinding) bool {
 		return b.DeletionTimestamp.IsZero() && b.Status.Operation != nil && b.Status.Operation.State == v1alpha1.StateSucceeded &&
-			(len(without(on, b.Status.Issued)) > 0 || len(without(b.Status.Issued, on)) > 0)
+			(len(lists.Without(on, b.Status.Issued)) > 0 || len(lists.Without(b.Status.Issued, on)) > 0)
 	}), nil
 }
 
@@ -338,7 +328,7 @@ func (r *instanceReconciler) giveUp(ctx context.Context, s *scope, why error) (c
 		return result, err
 	}
 	due := s.Status.Decision.Leaving
-	s.Status.Decision = s.deliveredDecision().DeepCopy()
+	s.Status.Decision = s.Status.DeliveredDecision().DeepCopy()
 	if len(due) > 0 {
 		s.stranded(due, describe(why))
 	} else {
@@ -350,13 +340,6 @@ func (r *instanceReconciler) giveUp(ctx context.Context, s *scope, why error) (c
 	r.inventory.Reserve(HoldingOf(s.ServiceInstance))
 	log.FromContext(ctx).Info("A move was refused", "reason", why.Error())
 	return ctrl.Result{RequeueAfter: afterRefusal}, nil
-}
-
-// unique joins lists of names without duplicates.
-func unique(lists ...[]string) []string {
-	names := slices.Concat(lists...)
-	slices.SortFunc(names, cmp.Compare[string])
-	return slices.Compact(names)
 }
 
 // isUnplaceable is errors.As for *UnplaceableError.

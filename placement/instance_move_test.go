@@ -67,7 +67,7 @@ func (w *world) settle(name string) *v1alpha1.ServiceInstance {
 
 func (w *world) wantOn(instance *v1alpha1.ServiceInstance, names ...string) {
 	w.Helper()
-	if got := clusters(&instance.Status.Delivered.Decision); !slices.Equal(got, names) {
+	if got := instance.Status.Delivered.Decision.Clusters(); !slices.Equal(got, names) {
 		w.Fatalf("the instance is on %v, want %v; conditions %+v", got, names, instance.Status.Conditions)
 	}
 }

@@ -2,7 +2,6 @@ package placement
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/lists"
 )
 
 // place ensures that the instance has a decision for its current state, without the clusters
@@ -22,31 +22,31 @@ import (
 func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, error) {
 	groups := r.coverage(s)
 	due := r.departures(s, groups.surplus)
-	move := s.mustMove(due) || s.finished() && !s.moving() && (s.displaced() || groups.lacks)
+	move := s.mustMove(due) || s.Status.IsFinished() && !s.Status.IsMoving() && (s.Status.IsDisplaced() || groups.lacks)
 	foreign := r.foreign(s)
 	switch {
-	case s.finished() && s.Status.Delivered == nil:
+	case s.Status.IsFinished() && s.Status.Delivered == nil:
 		return ctrl.Result{}, nil
-	case foreign && s.finished() && len(due) == 0 && !s.displaced():
+	case foreign && s.Status.IsFinished() && len(due) == 0 && !s.Status.IsDisplaced():
 		return r.withdraw(ctx, s) // by this leader's knowledge it stays where it is
-	case foreign && s.finished():
+	case foreign && s.Status.IsFinished():
 		move = true
 	}
 	switch {
-	case !move && !foreign && (s.finished() || s.decided()):
+	case !move && !foreign && (s.Status.IsFinished() || s.decided()):
 		return r.settled(ctx, s, due)
 	case !move && s.sameAsDelivered():
 		return r.recordContext(ctx, s)
 	}
 	plan, err := r.plan(s.Spec.ServiceID, s.wanted().PlanID)
-	if err != nil && (s.finished() || !s.late()) {
+	if err != nil && (s.Status.IsFinished() || !s.late()) {
 		return r.retry(ctx, s, fmt.Errorf("find the plan: %w", err)) // the catalog may not be loaded yet
 	}
 	var request Request
 	if err == nil {
 		request, err = r.request(s, plan, named(due))
 	}
-	if err != nil && s.finished() {
+	if err != nil && s.Status.IsFinished() {
 		return r.stuck(ctx, s, due, err)
 	}
 	if err != nil {
@@ -76,7 +76,7 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 // adopt writes a decision that was made without the clusters that are due.
 func (r *instanceReconciler) adopt(ctx context.Context, s *scope, decided *v1alpha1.Decision, due []v1alpha1.Departure) (ctrl.Result, error) {
 	// A cluster leaves the status only when nothing is left on it.
-	dropped := without(clusters(s.Status.Decision), clusters(decided), clusters(s.deliveredDecision()), named(due))
+	dropped := lists.Without(s.Status.Decision.Clusters(), decided.Clusters(), s.Status.DeliveredDecision().Clusters(), named(due))
 	if result, err := r.removeFrom(ctx, s, dropped); err != nil || !result.IsZero() {
 		return result, err
 	}
@@ -93,20 +93,20 @@ func (r *instanceReconciler) adopt(ctx context.Context, s *scope, decided *v1alp
 
 // settled removes the traces of a move that is not needed any more.
 func (r *instanceReconciler) settled(ctx context.Context, s *scope, due []v1alpha1.Departure) (ctrl.Result, error) {
-	if _, asked := s.Annotations[v1alpha1.AnnotationLeave]; asked && len(due) == 0 && !s.moving() {
+	if _, asked := s.Annotations[v1alpha1.AnnotationLeave]; asked && len(due) == 0 && !s.Status.IsMoving() {
 		if err := r.stay(ctx, s); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
-	if s.moving() {
+	if s.Status.IsMoving() {
 		return ctrl.Result{}, nil
 	}
-	if !s.finished() || s.abandoned() {
+	if !s.Status.IsFinished() || s.Status.IsAbandoned() {
 		return ctrl.Result{}, nil
 	}
-	news := s.isStranded() && s.usable()
-	if s.isUncovered() {
-		news = s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reasonPlaced, "on "+where(s.deliveredDecision()))
+	news := s.Status.IsStranded() && s.usable()
+	if s.Status.IsUncovered() {
+		news = s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reasonPlaced, "on "+where(s.Status.DeliveredDecision()))
 	}
 	if s.Status.Preemption != nil {
 		s.Status.Preemption, news = nil, true // the instance stays where it is
@@ -129,18 +129,18 @@ func (r *instanceReconciler) overheld(s *scope, reason string) (is, changed bool
 	if r.inventory.Holds(s.Name, Ledger(&s.Status)) {
 		return false, false
 	}
-	return true, s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reason, "stays on "+where(s.deliveredDecision()))
+	return true, s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reason, "stays on "+where(s.Status.DeliveredDecision()))
 }
 
 // unplaceable makes an instance that fits nowhere wait, stay or fail.
 func (r *instanceReconciler) unplaceable(ctx context.Context, s *scope, request Request, due []v1alpha1.Departure, why *UnplaceableError) (ctrl.Result, error) {
 	switch {
-	case r.foreign(s) && (s.finished() || !s.late()):
+	case r.foreign(s) && (s.Status.IsFinished() || !s.late()):
 		return r.withdraw(ctx, s)
-	case !s.finished() && (s.Status.Delivered != nil || s.late() || Hopeless(request, r.inventory.Snapshot())):
+	case !s.Status.IsFinished() && (s.Status.Delivered != nil || s.late() || Hopeless(request, r.inventory.Snapshot())):
 		why.Hopeless = s.Status.Delivered != nil && hopelessHere(request, r.inventory.Snapshot())
 		return r.fail(ctx, s, why.Error(), why)
-	case !s.finished():
+	case !s.Status.IsFinished():
 		return r.wait(ctx, s, request, why)
 	case r.mustYield(s, due):
 		return r.displace(ctx, s, due)
@@ -149,7 +149,7 @@ func (r *instanceReconciler) unplaceable(ctx context.Context, s *scope, request 
 		r.inventory.Reserve(HoldingOf(s.ServiceInstance)) // the instance no longer waits
 		return ctrl.Result{}, r.stay(ctx, s)
 	}
-	due = slices.Concat(due, s.deliveredDecision().Displaced)
+	due = slices.Concat(due, s.Status.DeliveredDecision().Displaced)
 	if len(due) == 0 {
 		return r.stayUncovered(ctx, s, why)
 	}
@@ -167,7 +167,7 @@ func (r *instanceReconciler) unplaceable(ctx context.Context, s *scope, request 
 // stuck records why no new place can be computed for a delivered instance. The delivered
 // decision stays, and the next pass comes with back-off.
 func (r *instanceReconciler) stuck(ctx context.Context, s *scope, due []v1alpha1.Departure, why error) (ctrl.Result, error) {
-	if due = slices.Concat(due, s.deliveredDecision().Displaced); len(due) > 0 && s.stranded(due, why.Error()) {
+	if due = slices.Concat(due, s.Status.DeliveredDecision().Displaced); len(due) > 0 && s.stranded(due, why.Error()) {
 		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -178,8 +178,8 @@ func (r *instanceReconciler) stuck(ctx context.Context, s *scope, due []v1alpha1
 // wanted returns the state to deliver: the requested one or, if that has been handled, the one
 // in force.
 func (s *scope) wanted() *v1alpha1.InstanceState {
-	if s.finished() && s.Status.Delivered != nil {
-		return &s.Status.Delivered.State
+	if s.Status.IsFinished() {
+		return s.StateInForce()
 	}
 	return &s.Spec.Desired
 }
@@ -188,11 +188,8 @@ func (s *scope) wanted() *v1alpha1.InstanceState {
 // delivered, is being delivered, or holds capacity by a decision that may or may not be on the
 // hub, except those that it leaves.
 func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []string) (Request, error) {
-	var parameters json.RawMessage
-	if wanted := s.wanted(); wanted.Parameters != nil {
-		parameters = wanted.Parameters.Raw
-	}
-	if !s.finished() {
+	parameters := s.wanted().Raw()
+	if !s.Status.IsFinished() {
 		// Requested parameters must match the plan of today. Those in force were accepted, and
 		// stay valid when the operator narrows the plan afterwards.
 		if err := plan.ValidateCreate(parameters); err != nil {
@@ -211,27 +208,27 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []str
 	if request.Made != nil {
 		settleMaintenance(request.Made, s.ServiceInstance, s.wanted(), plan.Cluster.Versions)
 	}
-	request.Peering.stay(s.Status.Decision, s.deliveredDecision())
+	request.Peering.stay(s.Status.Decision, s.Status.DeliveredDecision())
 	request.At = s.now
 	request = r.inventory.Snapshot().Govern(request, ConsumerOf(s.ServiceInstance))
 	switch {
-	case s.moving():
-		request.Current = clusters(s.Status.Decision)
+	case s.Status.IsMoving():
+		request.Current = s.Status.Decision.Clusters()
 	case s.Status.Delivered != nil:
-		request.Current = clusters(&s.Status.Delivered.Decision)
+		request.Current = s.Status.Delivered.Decision.Clusters()
 	case s.Status.Decision != nil:
-		request.Current = clusters(s.Status.Decision)
+		request.Current = s.Status.Decision.Clusters()
 	default:
 		request.Current = r.inventory.ClustersHeld(s.Name)
 	}
-	if s.displaced() && !s.moving() {
+	if s.Status.IsDisplaced() && !s.Status.IsMoving() {
 		named := slices.Collect(maps.Keys(Ledger(&s.Status)))
-		request.Current = unique(request.Current, without(r.inventory.ClustersHeld(s.Name), named))
+		request.Current = lists.Union(request.Current, lists.Without(r.inventory.ClustersHeld(s.Name), named))
 	}
 	request.Seats = seats(s, leaving)
-	request.Current, request.Leaving, request.At = without(request.Current, leaving), leaving, s.now
-	if s.moving() {
-		request.Leaving = unique(leaving, without(named(s.Status.Decision.Leaving), clusters(s.Status.Decision)))
+	request.Current, request.Leaving, request.At = lists.Without(request.Current, leaving), leaving, s.now
+	if s.Status.IsMoving() {
+		request.Leaving = lists.Union(leaving, lists.Without(named(s.Status.Decision.Leaving), s.Status.Decision.Clusters()))
 	}
 	return request, nil
 }
@@ -240,7 +237,7 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []str
 // to, except those that it leaves.
 func seats(s *scope, leaving []string) map[string]string {
 	decision := s.Status.Decision
-	if !s.moving() && s.Status.Delivered != nil {
+	if !s.Status.IsMoving() && s.Status.Delivered != nil {
 		decision = &s.Status.Delivered.Decision
 	}
 	seats := map[string]string{}
@@ -299,29 +296,29 @@ func (r *instanceReconciler) wait(ctx context.Context, s *scope, request Request
 // longer in the decision, except those that the instance had to leave: they are cleaned as soon
 // as possible (see clean).
 func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result, error) {
-	if s.finished() && !s.moving() || r.foreign(s) {
+	if s.Status.IsFinished() && !s.Status.IsMoving() || r.foreign(s) {
 		return ctrl.Result{}, nil
 	}
 	if err := r.leadership.Confirm(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	if s.moving() {
+	if s.Status.IsMoving() {
 		r.moves.begin(s.Name) // takes its place again after a restart
 	}
 	err := r.each(ctx, s, s.Status.Decision.Placements, Driver.Deliver)
 	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
-		if s.finished() {
+		if s.Status.IsFinished() {
 			return r.giveUp(ctx, s, err)
 		}
 		return r.fail(ctx, s, describe(err), err)
 	}
-	if err != nil && !s.finished() && s.late() {
+	if err != nil && !s.Status.IsFinished() && s.late() {
 		return r.fail(ctx, s, "not delivered in time: "+describe(err), &lateError{err})
 	}
 	if err != nil {
 		return r.retry(ctx, s, err)
 	}
-	dropped := without(clusters(s.deliveredDecision()), clusters(s.Status.Decision), named(s.Status.Decision.Leaving))
+	dropped := lists.Without(s.Status.DeliveredDecision().Clusters(), s.Status.Decision.Clusters(), named(s.Status.Decision.Leaving))
 	if result, err := r.removeFrom(ctx, s, dropped); err != nil || !result.IsZero() {
 		return result, err
 	}
@@ -336,7 +333,7 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 // observe checks a delivered instance periodically, and repairs it by delivering again. An
 // instance whose last update failed is checked against its delivered decision.
 func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result, error) {
-	if s.Status.Delivered == nil || s.moving() {
+	if s.Status.Delivered == nil || s.Status.IsMoving() {
 		return ctrl.Result{}, nil
 	}
 	if wait := r.untilObservation(s); wait > 0 {
@@ -387,7 +384,7 @@ func (r *instanceReconciler) retry(ctx context.Context, s *scope, blocker error)
 	}
 	if allPending(blocker) {
 		soon := s.soon(s.since())
-		repairs := s.finished() && !s.moving() // no platform waits for it, and it may take for ever
+		repairs := s.Status.IsFinished() && !s.Status.IsMoving() // no platform waits for it, and it may take for ever
 		if waits := (*PendingError)(nil); !repairs && errors.As(blocker, &waits) && waits.Every > 0 {
 			soon.RequeueAfter = min(soon.RequeueAfter, waits.Every)
 		}

@@ -56,7 +56,7 @@ func (r *instanceReconciler) mustYield(s *scope, due []v1alpha1.Departure) bool 
 // displace makes the instance leave the clusters that are due, although no other cluster has
 // room for it.
 func (r *instanceReconciler) displace(ctx context.Context, s *scope, due []v1alpha1.Departure) (ctrl.Result, error) {
-	decided := s.deliveredDecision().DeepCopy()
+	decided := s.Status.DeliveredDecision().DeepCopy()
 	decided.Preemption = nil
 	for _, p := range decided.Placements {
 		if i := slices.Index(named(due), p.Cluster); i >= 0 {
@@ -67,11 +67,4 @@ func (r *instanceReconciler) displace(ctx context.Context, s *scope, due []v1alp
 		return slices.Contains(named(due), p.Cluster)
 	})
 	return r.adopt(ctx, s, decided, due)
-}
-
-// displaced reports whether the instance, as it is delivered, has left clusters without getting
-// others.
-func (s *scope) displaced() bool {
-	d := s.deliveredDecision()
-	return d != nil && len(d.Displaced) > 0
 }

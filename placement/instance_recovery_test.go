@@ -84,7 +84,7 @@ func TestAWriteWithAnUnknownOutcomeKeepsItsReservation(t *testing.T) {
 			}
 			instance := w.passes("si-a")
 			w.wantOperation(instance, v1alpha1.OperationProvision, v1alpha1.StateSucceeded, "")
-			if placed := clusters(instance.Status.Decision); placed[0] != held[0] {
+			if placed := instance.Status.Decision.Clusters(); placed[0] != held[0] {
 				t.Errorf("held on %v, placed on %v", held, placed)
 			}
 			w.wantReserved(held[0], 4)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/crashpoint"
+	"github.com/sluice-dev/sluice/internal/lists"
 )
 
 // remove deletes the instance's bindings, then its objects on its clusters, then removes the
@@ -27,7 +28,7 @@ func (r *instanceReconciler) remove(ctx context.Context, s *scope) (ctrl.Result,
 		waits := &PendingError{Step: "delete bindings", Detail: fmt.Sprintf("%d left", left)}
 		return r.retry(ctx, s, waits)
 	}
-	touched := without(unique(clusters(s.Status.Decision), clusters(s.deliveredDecision()), s.leftClusters()), r.forsaken())
+	touched := lists.Without(lists.Union(s.Status.Decision.Clusters(), s.Status.DeliveredDecision().Clusters(), s.Status.LeftClusters()), r.forsaken())
 	if result, err := r.removeFrom(ctx, s, touched); err != nil || !result.IsZero() {
 		return result, err
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -23,8 +22,6 @@ const (
 	reasonDelivered = "Delivered"
 	reasonDrifted   = "Drifted"
 	reasonMoving    = "Moving"
-	reasonStranded  = "Stranded" // it has to leave a cluster, and no other cluster takes it
-	reasonUncovered = "NotInEachGroup"
 )
 
 // begin opens the operation for the instance's generation, unless it is open already. It writes
@@ -48,25 +45,14 @@ func (r *instanceReconciler) begin(s *scope) {
 	}
 }
 
-// finished reports whether the current operation is over.
-func (s *scope) finished() bool { return s.Status.Operation.State != v1alpha1.StateInProgress }
-
 // decided reports whether the decision is for the instance's current generation.
 func (s *scope) decided() bool {
 	return s.Status.Decision != nil && s.Status.Decision.Generation == s.Generation
 }
 
-// deliveredDecision returns the decision last delivered, or nil.
-func (s *scope) deliveredDecision() *v1alpha1.Decision {
-	if s.Status.Delivered == nil {
-		return nil
-	}
-	return &s.Status.Delivered.Decision
-}
-
 // placed records a decision.
 func (s *scope) placed(d *v1alpha1.Decision) {
-	if p := s.Status.Preemption; p != nil && slices.Contains(clusters(d), p.Cluster) {
+	if p := s.Status.Preemption; p != nil && slices.Contains(d.Clusters(), p.Cluster) {
 		d.Preemption = p
 	}
 	s.Status.Decision, s.Status.Preemption = d, nil
@@ -76,7 +62,7 @@ func (s *scope) placed(d *v1alpha1.Decision) {
 	} else {
 		s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reasonPlaced, "on "+chosen)
 	}
-	if s.finished() {
+	if s.Status.IsFinished() {
 		s.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, reasonMoving, s.moveMessage(""))
 		return
 	}
@@ -102,28 +88,7 @@ func (s *scope) moveMessage(blocker string) string {
 
 // where returns a decision's clusters for messages.
 func where(d *v1alpha1.Decision) string {
-	return cmp.Or(strings.Join(clusters(d), ", "), "nowhere")
-}
-
-// isStranded reports whether the status says that the instance has to leave a cluster and
-// cannot.
-func (s *scope) isStranded() bool { return s.isPlacedBecause(reasonStranded) }
-
-// isUncovered reports whether the status says that some group has no room for the instance.
-func (s *scope) isUncovered() bool { return s.isPlacedBecause(reasonUncovered) }
-
-func (s *scope) isPlacedBecause(reason string) bool {
-	placed := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionPlaced)
-	return placed != nil && placed.Reason == reason
-}
-
-// leftClusters returns those that the instance has left and that are not cleaned yet.
-func (s *scope) leftClusters() []string {
-	var names []string
-	for i := range s.Status.Left {
-		names = append(names, s.Status.Left[i].Cluster)
-	}
-	return names
+	return cmp.Or(strings.Join(d.Clusters(), ", "), "nowhere")
 }
 
 // unplaceable records why the instance waits, and reports whether that is new.
@@ -143,13 +108,13 @@ const patience = 2 * time.Second
 func (s *scope) blocked(blocker error) (news bool) {
 	deleting := !s.DeletionTimestamp.IsZero()
 	waited := s.now.Sub(s.since())
-	if s.finished() && s.moving() && !deleting {
+	if s.Status.IsFinished() && s.Status.IsMoving() && !deleting {
 		if allPending(blocker) && waited < patience {
 			return false
 		}
 		return s.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, reasonMoving, s.moveMessage(describe(blocker)))
 	}
-	if s.finished() && !deleting {
+	if s.Status.IsFinished() && !deleting {
 		return false
 	}
 	if allPending(blocker) && waited < patience && (deleting || !s.fresh) {
@@ -164,7 +129,7 @@ func (s *scope) blocked(blocker error) (news bool) {
 	news = s.describe(why) || news
 	if deleting {
 		news = s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDeleting, why) || news
-		if s.late() && !s.finished() {
+		if s.late() && !s.Status.IsFinished() {
 			s.finish(v1alpha1.StateFailed)
 			s.Status.Operation.InstanceUsable = ptr.To(false)
 			news = true
@@ -176,7 +141,7 @@ func (s *scope) blocked(blocker error) (news bool) {
 // delivered records that every chosen cluster matches the decision, and which clusters the
 // instance had to leave.
 func (s *scope) delivered() {
-	if before := s.deliveredDecision(); before != nil {
+	if before := s.Status.DeliveredDecision(); before != nil {
 		for _, p := range before.Placements {
 			if slices.Contains(named(s.Status.Decision.Leaving), p.Cluster) {
 				s.left(p)
@@ -186,7 +151,7 @@ func (s *scope) delivered() {
 	s.moved()
 	s.Status.Decision.Moved()
 	s.Status.Delivered = &v1alpha1.DeliveredState{State: *s.wanted().DeepCopy(), Decision: *s.Status.Decision.DeepCopy()}
-	if s.finished() {
+	if s.Status.IsFinished() {
 		s.usable()
 		return
 	}
@@ -231,21 +196,21 @@ func (s *scope) observed(wrong error) (news bool) {
 
 // usable records that the delivered decision is in force.
 func (s *scope) usable() (news bool) {
-	d := s.deliveredDecision()
+	d := s.Status.DeliveredDecision()
 	where := "on " + where(d)
-	if s.displaced() {
-		if !s.isStranded() {
+	if s.Status.IsDisplaced() {
+		if !s.Status.IsStranded() {
 			news = s.stranded(d.Displaced, "nothing else fits")
 		}
 		news = s.set(v1alpha1.ConditionDelivered, metav1.ConditionTrue, reasonDelivered, where) || news
-		return s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonStranded, d.Displaced[0].Reason) || news
+		return s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonStranded, d.Displaced[0].Reason) || news
 	}
 	for _, c := range []struct{ condition, reason string }{
 		{v1alpha1.ConditionPlaced, reasonPlaced},
 		{v1alpha1.ConditionDelivered, reasonDelivered},
 		{v1alpha1.ConditionReady, v1alpha1.ReasonReady},
 	} {
-		if c.condition == v1alpha1.ConditionPlaced && s.isUncovered() {
+		if c.condition == v1alpha1.ConditionPlaced && s.Status.IsUncovered() {
 			continue // until it is in each group, or need not be
 		}
 		news = s.set(c.condition, metav1.ConditionTrue, c.reason, where) || news

@@ -29,7 +29,7 @@ func TestProvisionIsPlacedDeliveredAndWrittenTwice(t *testing.T) {
 			t.Errorf("condition %s is not true", condition)
 		}
 	}
-	if d := instance.Status.Delivered; d == nil || d.State.PlanID != "plan-2" || clusters(&d.Decision)[0] != "eu" {
+	if d := instance.Status.Delivered; d == nil || d.State.PlanID != "plan-2" || d.Decision.Clusters()[0] != "eu" {
 		t.Errorf("delivered is %+v", d)
 	}
 }

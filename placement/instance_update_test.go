@@ -155,7 +155,7 @@ func TestClustersAreAddedAndTakenAway(t *testing.T) {
 	w.update("si-a", func(s *v1alpha1.InstanceState) { s.Parameters = nil })
 	instance := w.passes("si-a")
 	w.wantOperation(instance, v1alpha1.OperationUpdate, v1alpha1.StateSucceeded, "")
-	kept := clusters(instance.Status.Decision)
+	kept := instance.Status.Decision.Clusters()
 	if len(kept) != 1 {
 		t.Fatalf("placed on %v", kept)
 	}

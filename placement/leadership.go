@@ -3,7 +3,6 @@ package placement
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -38,8 +37,7 @@ type unconfirmedError struct{ error }
 
 // foreign reports whether the current decision is another leader's, and not delivered.
 func (r *instanceReconciler) foreign(s *scope) bool {
-	d := s.Status.Decision
-	return d != nil && d.Term != r.leadership.Term() && !equality.Semantic.DeepEqual(d, s.deliveredDecision())
+	return s.Status.IsOfOtherTerm(r.leadership.Term())
 }
 
 // withdraw withdraws a decision of another leader: clusters are restored to their state before
@@ -48,8 +46,8 @@ func (r *instanceReconciler) withdraw(ctx context.Context, s *scope) (ctrl.Resul
 	if result, err := r.undo(ctx, s); err != nil || !result.IsZero() {
 		return result, err
 	}
-	s.Status.Decision = s.deliveredDecision().DeepCopy()
-	if s.finished() && s.Status.Delivered != nil {
+	s.Status.Decision = s.Status.DeliveredDecision().DeepCopy()
+	if s.Status.IsFinished() && s.Status.Delivered != nil {
 		s.usable()
 	}
 	if err := r.write(ctx, s, crashBeforeFailed, crashAfterFailed); err != nil {

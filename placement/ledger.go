@@ -16,7 +16,7 @@ import (
 // update a cluster may carry either.
 func Ledger(status *v1alpha1.ServiceInstanceStatus) map[string]Resources {
 	held := map[string]Resources{}
-	for _, decision := range decisions(status) {
+	for _, decision := range status.Decisions() {
 		for _, p := range decision.Placements {
 			held[p.Cluster] = held[p.Cluster].max(ResourcesOf(p.Reserved))
 		}
@@ -26,18 +26,6 @@ func Ledger(status *v1alpha1.ServiceInstanceStatus) map[string]Resources {
 		held[left.Cluster] = held[left.Cluster].max(ResourcesOf(left.Reserved))
 	}
 	return held
-}
-
-// decisions returns those of a status: the one being delivered, the one delivered.
-func decisions(status *v1alpha1.ServiceInstanceStatus) []*v1alpha1.Decision {
-	var out []*v1alpha1.Decision
-	if status.Decision != nil {
-		out = append(out, status.Decision)
-	}
-	if status.Delivered != nil {
-		out = append(out, &status.Delivered.Decision)
-	}
-	return out
 }
 
 // Place decides and, if the request can be placed, reserves the decision under the request's
@@ -162,7 +150,7 @@ type Holding struct {
 
 // hubOf returns the hub through which an instance is reached, by its status.
 func hubOf(status *v1alpha1.ServiceInstanceStatus) string {
-	for _, decision := range decisions(status) {
+	for _, decision := range status.Decisions() {
 		for _, p := range decision.Placements {
 			if p.Peering != nil && p.Peering.Hub != "" {
 				return p.Peering.Hub

@@ -102,19 +102,11 @@ func workersHave(c *v1alpha1.ClusterPlan, asked catalog.ClusterParameters) Resou
 func settleMaintenance(shape *v1alpha1.ClusterShape, instance *v1alpha1.ServiceInstance, wanted *v1alpha1.InstanceState, sold []string) {
 	version := sold[0]
 	if d := instance.Status.Delivered; d != nil && d.State.MaintenanceVersion == wanted.MaintenanceVersion && d.State.PlanID == wanted.PlanID {
-		if has := madeBy(&d.Decision); has != nil {
+		if has := d.Decision.Made(); has != nil {
 			version, shape.AddOns = has.Version, has.AddOns
 		}
 	}
 	shape.Version = cmp.Or(shape.Version, version)
-}
-
-// madeBy returns the cluster that a decision makes, nil if it makes none.
-func madeBy(d *v1alpha1.Decision) *v1alpha1.ClusterShape {
-	if d == nil || len(d.Placements) == 0 {
-		return nil
-	}
-	return d.Placements[0].Made
 }
 
 // liqoChart matches a chart of Liqo: a file, a folder or a registry reference, with its
@@ -135,11 +127,6 @@ func takePart(spec *v1alpha1.MemberClusterSpec, addOns []v1alpha1.AddOn) {
 			return
 		}
 	}
-}
-
-// makes reports whether the instance is a cluster.
-func (s *scope) makes() bool {
-	return madeBy(s.Status.Decision) != nil || madeBy(s.deliveredDecision()) != nil
 }
 
 // otherwiseUsed rejects management clusters for requests that need no cluster made, and all

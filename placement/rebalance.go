@@ -80,7 +80,7 @@ func settledRequests(ctx context.Context, reader client.Reader, namespace string
 	err = eachPage(ctx, reader, namespace, list, func() {
 		for i := range list.Items {
 			instance := &list.Items[i]
-			if !settledInstance(instance) || !of(instance) {
+			if !instance.IsSettled() || !of(instance) {
 				continue
 			}
 			state := &instance.Status.Delivered.State
@@ -88,18 +88,14 @@ func settledRequests(ctx context.Context, reader client.Reader, namespace string
 			if err != nil {
 				continue // its offering is no longer served
 			}
-			var parameters []byte
-			if state.Parameters != nil {
-				parameters = state.Parameters.Raw
-			}
-			request, err := NewRequest(instance.Name, plan, parameters)
+			request, err := NewRequest(instance.Name, plan, state.Raw())
 			if err != nil || request.Made != nil || request.Peering != nil || len(request.Components) > 0 {
 				// No proposals for clusters, which do not move; for instances with components,
 				// which move only together; and for peered instances, whose pods would restart.
 				continue
 			}
 			request = policies.Govern(request, ConsumerOf(instance))
-			request.Current, request.Free, request.At = clusters(&instance.Status.Delivered.Decision), true, now
+			request.Current, request.Free, request.At = instance.Status.Delivered.Decision.Clusters(), true, now
 			requests = append(requests, request)
 		}
 	})
@@ -107,12 +103,6 @@ func settledRequests(ctx context.Context, reader client.Reader, namespace string
 		return nil, fmt.Errorf("list service instances: %w", err)
 	}
 	return requests, nil
-}
-
-func settledInstance(instance *v1alpha1.ServiceInstance) bool {
-	s := scope{ServiceInstance: instance}
-	return instance.DeletionTimestamp.IsZero() && instance.Status.Delivered != nil && instance.Status.Operation != nil &&
-		s.finished() && !s.moving() && !s.abandoned() && !s.displaced() && instance.Annotations[v1alpha1.AnnotationLeave] == ""
 }
 
 // propose computes where an instance would be placed today, and what it would hold there. It

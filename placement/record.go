@@ -151,7 +151,7 @@ func (r *Recording) Replay() ([]Verdict, error) {
 		return nil, err
 	}
 	if replayed := *decision.API(1); !reflect.DeepEqual(plainJSON(replayed), plainJSON(r.Decision)) || why != r.Error {
-		return verdicts, fmt.Errorf("the decision differs from the recorded one, which was: %s%s", clusters(&r.Decision), r.Error)
+		return verdicts, fmt.Errorf("the decision differs from the recorded one, which was: %s%s", r.Decision.Clusters(), r.Error)
 	}
 	return verdicts, nil
 }

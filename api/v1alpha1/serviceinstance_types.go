@@ -1,8 +1,6 @@
 package v1alpha1
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -220,25 +218,6 @@ type RunnerUp struct {
 	Score int32 `json:"score"`
 }
 
-// Moves reports whether a delivered instance changes clusters by the decision, which is not
-// delivered yet. A nil decision changes nothing.
-func (d *Decision) Moves() bool { return d != nil && len(d.Leaving)+len(d.Joining) > 0 }
-
-// MovesSince is when the first of these changes was decided. The decision must move.
-func (d *Decision) MovesSince() metav1.Time {
-	var at []metav1.Time
-	for i := range d.Leaving {
-		at = append(at, d.Leaving[i].At)
-	}
-	for i := range d.Joining {
-		at = append(at, d.Joining[i].At)
-	}
-	return slices.MinFunc(at, func(a, b metav1.Time) int { return a.Compare(b.Time) })
-}
-
-// Moved notes that the decision is delivered: nothing is left to change.
-func (d *Decision) Moved() { d.Leaving, d.Joining = nil, nil }
-
 // Departure is a cluster that an instance leaves.
 type Departure struct {
 	// Cluster is the name of the member cluster.
@@ -292,21 +271,6 @@ type PlacementPeering struct {
 	Node string `json:"node,omitempty"`
 	// Offloading describes how namespaces are extended to the nodes.
 	Offloading *Offloading `json:"offloading,omitempty"`
-}
-
-// NamespaceCluster returns the member cluster that holds the instance's namespace, and so
-// the accounts of its bindings. It returns "" if the placement is only a virtual node.
-func (p *Placement) NamespaceCluster() string {
-	switch {
-	case p.Peering == nil:
-		return p.Cluster
-	case p.Peering.Hub != "":
-		return p.Peering.Hub
-	case p.Peering.Node != "":
-		return ""
-	default:
-		return p.Cluster
-	}
 }
 
 // Rejection is one reason why clusters were not chosen.

@@ -143,34 +143,24 @@ func awaitDrained(ctx context.Context, out io.Writer, c client.Client, namespace
 	return err
 }
 
-// placedOn reports whether an instance is on a cluster, or is about to be. An instance that
-// has only left objects behind does not count, so that a cluster that is lost for good can
-// be removed with them.
-func placedOn(status *v1alpha1.ServiceInstanceStatus, cluster string) bool {
-	on := func(d *v1alpha1.Decision) bool {
-		return d != nil && slices.ContainsFunc(d.Placements, func(p v1alpha1.Placement) bool { return p.Cluster == cluster })
-	}
-	return on(status.Decision) || status.Delivered != nil && on(&status.Delivered.Decision)
-}
-
 // drainState describes the instances that remain on a cluster, and counts them.
 func drainState(instances []v1alpha1.ServiceInstance, cluster string) (state string, left int) {
 	var moving, cleaning int
 	var stranded []string
 	for i := range instances {
 		status := &instances[i].Status
-		isLeft := slices.ContainsFunc(status.Left, func(l v1alpha1.LeftPlacement) bool { return l.Cluster == cluster })
-		if !isLeft && !placedOn(status, cluster) {
+		isLeft := slices.Contains(status.LeftClusters(), cluster)
+		if !isLeft && !status.IsOn(cluster) {
 			continue
 		}
 		left++
-		placed := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionPlaced)
 		switch {
 		case isLeft:
 			cleaning++
-		case status.Decision != nil && len(status.Decision.Leaving) > 0:
+		case status.IsMoving():
 			moving++
-		case placed != nil && placed.Reason == "Stranded":
+		case status.IsStranded():
+			placed := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionPlaced)
 			stranded = append(stranded, fmt.Sprintf("%s (%s)", instances[i].Name, placed.Message))
 		}
 	}

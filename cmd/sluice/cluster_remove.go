@@ -58,7 +58,7 @@ func refuseInUse(ctx context.Context, c client.Client, key client.ObjectKey) err
 	var on []string
 	for i := range instances.Items {
 		instance := &instances.Items[i]
-		if placedOn(&instance.Status, key.Name) {
+		if instance.Status.IsOn(key.Name) {
 			on = append(on, fmt.Sprintf("%s (%s)", printable(instance.Spec.InstanceID), instance.Spec.Platform))
 		}
 	}

@@ -51,7 +51,7 @@ func newInstanceListCommand(hub *hubFlags) *cobra.Command {
 				}
 				t.rows = append(t.rows, []string{
 					instance.Spec.Platform, instance.Spec.InstanceID, plans.of(&instance),
-					operation, state, orDash(strings.Join(clustersOf(instance.Status.Decision), ",")), age(instance.CreationTimestamp),
+					operation, state, orDash(strings.Join(instance.Status.Decision.Clusters(), ",")), age(instance.CreationTimestamp),
 				})
 			}
 			return output.print(cmd.OutOrStdout(), instances.Items, t)
@@ -59,17 +59,6 @@ func newInstanceListCommand(hub *hubFlags) *cobra.Command {
 	}
 	output.bind(cmd)
 	return cmd
-}
-
-func clustersOf(decision *v1alpha1.Decision) []string {
-	if decision == nil {
-		return nil
-	}
-	var names []string
-	for _, p := range decision.Placements {
-		names = append(names, p.Cluster)
-	}
-	return names
 }
 
 func newInstanceDescribeCommand(hub *hubFlags) *cobra.Command {

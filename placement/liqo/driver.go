@@ -69,7 +69,7 @@ func Takes(instance *v1alpha1.ServiceInstance, consumer, provider string) bool {
 
 // takes is Takes, except for the placement on one cluster.
 func takes(instance *v1alpha1.ServiceInstance, but, consumer, provider string) bool {
-	return slices.ContainsFunc(placementsOf(instance), func(p *v1alpha1.Placement) bool {
+	return slices.ContainsFunc(instance.Status.Everywhere(), func(p *v1alpha1.Placement) bool {
 		return p.Peering != nil && p.Cluster != but && slices.ContainsFunc(legs(p), func(l leg) bool {
 			return l.consumer == consumer && l.provider == provider
 		})
@@ -138,7 +138,7 @@ func (r *route) deliver(ctx context.Context) error {
 // reservations on all clusters behind it.
 func (r *route) onHub() placement.Delivery {
 	sum := corev1.ResourceList{}
-	for _, p := range placementsIn(r.Instance) {
+	for _, p := range r.Instance.Status.Latest() {
 		if p.Peering != nil && p.Peering.Hub == r.Hub {
 			for name, quantity := range p.Reserved {
 				total := sum[name]
@@ -148,18 +148,6 @@ func (r *route) onHub() placement.Delivery {
 		}
 	}
 	return placement.Delivery{Instance: r.Instance, Placement: v1alpha1.Placement{Cluster: r.Hub, Reserved: sum}}
-}
-
-// placementsIn returns the placements of the current decision or, if there is none, of the
-// delivered one.
-func placementsIn(instance *v1alpha1.ServiceInstance) []v1alpha1.Placement {
-	if d := instance.Status.Decision; d != nil {
-		return d.Placements
-	}
-	if d := instance.Status.Delivered; d != nil {
-		return d.Decision.Placements
-	}
-	return nil
 }
 
 // first returns the first error that is not just a wait (*placement.PendingError); if there is
@@ -306,7 +294,7 @@ func why(c *metav1.Condition) string {
 func (d *Driver) Remove(ctx context.Context, delivery placement.Delivery) error {
 	// The delivery of a removal names only the cluster.
 	known := false
-	for _, p := range placementsOf(delivery.Instance) {
+	for _, p := range delivery.Instance.Status.Everywhere() {
 		if p.Cluster == delivery.Placement.Cluster && p.Peering != nil {
 			delivery.Placement, known = *p, true
 			break
@@ -366,10 +354,10 @@ func (r *route) removeNamespace(ctx context.Context) error {
 	if err != nil || standing == tenant.Gone {
 		return err
 	}
-	stays := r.Instance.DeletionTimestamp.IsZero() && len(r.others(inForce(r.Instance))) > 0
+	stays := r.Instance.DeletionTimestamp.IsZero() && len(r.others(r.Instance.Status.InForce())) > 0
 	switch {
 	case stays && standing == tenant.Held: // no need to wait: Liqo drains the node that is removed
-		return r.extendTo(ctx, on, t, r.others(placementsOf(r.Instance)))
+		return r.extendTo(ctx, on, t, r.others(r.Instance.Status.Everywhere()))
 	case stays: // the remaining placements create it anew
 		return nil
 	case standing == tenant.Held:

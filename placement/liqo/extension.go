@@ -35,7 +35,7 @@ func (r *route) others(placements []*v1alpha1.Placement) []*v1alpha1.Placement {
 // extend extends the instance's namespace on the cluster that has its nodes, and waits until it
 // is done.
 func (r *route) extend(ctx context.Context, on *side, t *tenant.Tenant) error {
-	if err := r.extendTo(ctx, on, t, r.sharing(placementsOf(r.Instance))); err != nil {
+	if err := r.extendTo(ctx, on, t, r.sharing(r.Instance.Status.Everywhere())); err != nil {
 		return err
 	}
 	return on.extended(ctx, t)
@@ -81,7 +81,7 @@ func (r *route) extension(ctx context.Context, on *side, t *tenant.Tenant, place
 // instance leaves a cluster, that cluster may be among them or not.
 func (r *route) observeExtension(ctx context.Context, on *side, t *tenant.Tenant) error {
 	if len(r.Instance.Status.Left) == 0 {
-		extension, err := r.extension(ctx, on, t, r.sharing(placementsOf(r.Instance)))
+		extension, err := r.extension(ctx, on, t, r.sharing(r.Instance.Status.Everywhere()))
 		if err != nil {
 			return err
 		}

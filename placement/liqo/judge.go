@@ -269,7 +269,7 @@ func (j *Judge) judge(ctx context.Context, peering *v1alpha1.Peering, provider *
 	// While an instance changes its size, both sizes are reserved: the slice is accepted if it
 	// fits either.
 	var last *verdict
-	for _, p := range placementsOf(instance) {
+	for _, p := range instance.Status.Everywhere() {
 		if p.Cluster != peering.Spec.Provider || p.Peering == nil || p.Peering.Node != slice.Name || nodeHolder(p.Peering) != peering.Spec.Consumer {
 			continue
 		}
@@ -299,37 +299,10 @@ func (j *Judge) undecided(ctx context.Context, instance *v1alpha1.ServiceInstanc
 	if j.Leadership == nil {
 		return false, nil
 	}
-	decided, delivered := instance.Status.Decision, instance.Status.Delivered
-	if decided != nil && decided.Term != j.Leadership.Term() && (delivered == nil || !equality.Semantic.DeepEqual(*decided, delivered.Decision)) {
+	if instance.Status.IsOfOtherTerm(j.Leadership.Term()) {
 		return true, nil
 	}
 	return false, j.Leadership.Confirm(ctx)
-}
-
-// placementsOf returns all placements of an instance: those in force, and those that it has
-// left.
-func placementsOf(instance *v1alpha1.ServiceInstance) []*v1alpha1.Placement {
-	all := inForce(instance)
-	for i := range instance.Status.Left {
-		all = append(all, &instance.Status.Left[i].Placement)
-	}
-	return all
-}
-
-// inForce returns the placements of the current decision, and then of the delivered one.
-func inForce(instance *v1alpha1.ServiceInstance) (all []*v1alpha1.Placement) {
-	add := func(d *v1alpha1.Decision) {
-		for i := range d.Placements {
-			all = append(all, &d.Placements[i])
-		}
-	}
-	if d := instance.Status.Decision; d != nil {
-		add(d)
-	}
-	if d := instance.Status.Delivered; d != nil {
-		add(&d.Decision)
-	}
-	return all
 }
 
 // nodeHolder returns the member cluster that has the virtual node of a placement.

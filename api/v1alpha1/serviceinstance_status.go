@@ -1,0 +1,224 @@
+package v1alpha1
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// This file is how a ServiceInstance is read: where it is, where it will be, and what is being
+// done with it. The controllers, the broker, the drivers, the bindings and the command line all
+// ask here, so that they mean the same.
+
+// Reasons of the condition Placed of an instance that is delivered, and cannot be where it
+// should be.
+const (
+	// ReasonStranded means that it has to leave a cluster, and no other cluster takes it.
+	ReasonStranded = "Stranded"
+	// ReasonNotInEachGroup means that some group of its plan has no room for it (Spread.Each).
+	ReasonNotInEachGroup = "NotInEachGroup"
+)
+
+// Clusters returns the names of the chosen clusters in the decision's order; none for nil.
+func (d *Decision) Clusters() []string {
+	if d == nil {
+		return nil
+	}
+	var names []string
+	for i := range d.Placements {
+		names = append(names, d.Placements[i].Cluster)
+	}
+	return names
+}
+
+// Uses reports whether the decision places something on a cluster; false for nil.
+func (d *Decision) Uses(cluster string) bool { return slices.Contains(d.Clusters(), cluster) }
+
+// Made returns the cluster that the decision creates; nil if it creates none, and for nil.
+func (d *Decision) Made() *ClusterShape {
+	if d == nil || len(d.Placements) == 0 {
+		return nil
+	}
+	return d.Placements[0].Made
+}
+
+// Moves reports whether a delivered instance changes clusters by the decision, which is not
+// delivered yet. A nil decision changes nothing.
+func (d *Decision) Moves() bool { return d != nil && len(d.Leaving)+len(d.Joining) > 0 }
+
+// MovesSince is when the first of these changes was decided. The decision must move.
+func (d *Decision) MovesSince() metav1.Time {
+	var at []metav1.Time
+	for i := range d.Leaving {
+		at = append(at, d.Leaving[i].At)
+	}
+	for i := range d.Joining {
+		at = append(at, d.Joining[i].At)
+	}
+	return slices.MinFunc(at, func(a, b metav1.Time) int { return a.Compare(b.Time) })
+}
+
+// Moved notes that the decision is delivered: nothing is left to change.
+func (d *Decision) Moved() { d.Leaving, d.Joining = nil, nil }
+
+// NamespaceCluster returns the member cluster that holds the instance's namespace, and so
+// the accounts of its bindings. It returns "" if the placement is only a virtual node.
+func (p *Placement) NamespaceCluster() string {
+	switch {
+	case p.Peering == nil:
+		return p.Cluster
+	case p.Peering.Hub != "":
+		return p.Peering.Hub
+	case p.Peering.Node != "":
+		return ""
+	default:
+		return p.Cluster
+	}
+}
+
+// NamespaceClusters returns the clusters that hold the instance's namespace by the decision, and
+// so the accounts of its bindings, each once; none for nil.
+func (d *Decision) NamespaceClusters() []string {
+	if d == nil {
+		return nil
+	}
+	var names []string
+	for i := range d.Placements {
+		if name := d.Placements[i].NamespaceCluster(); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Raw returns the parameters as JSON; nil if there are none.
+func (s *InstanceState) Raw() []byte {
+	if s.Parameters == nil {
+		return nil
+	}
+	return s.Parameters.Raw
+}
+
+// DeliveredDecision returns the decision that was delivered last; nil if none was.
+func (s *ServiceInstanceStatus) DeliveredDecision() *Decision {
+	if s.Delivered == nil {
+		return nil
+	}
+	return &s.Delivered.Decision
+}
+
+// Decisions returns the current decision, and then the one delivered last, as far as there are
+// such.
+func (s *ServiceInstanceStatus) Decisions() []*Decision {
+	return slices.DeleteFunc([]*Decision{s.Decision, s.DeliveredDecision()}, func(d *Decision) bool { return d == nil })
+}
+
+// Latest returns the placements of the first of these decisions.
+func (s *ServiceInstanceStatus) Latest() []Placement {
+	if all := s.Decisions(); len(all) > 0 {
+		return all[0].Placements
+	}
+	return nil
+}
+
+// InForce returns the placements of all of these decisions.
+func (s *ServiceInstanceStatus) InForce() (all []*Placement) {
+	for _, d := range s.Decisions() {
+		for i := range d.Placements {
+			all = append(all, &d.Placements[i])
+		}
+	}
+	return all
+}
+
+// Everywhere returns the placements in force, and those that the instance has left and that are
+// not removed yet.
+func (s *ServiceInstanceStatus) Everywhere() []*Placement {
+	all := s.InForce()
+	for i := range s.Left {
+		all = append(all, &s.Left[i].Placement)
+	}
+	return all
+}
+
+// IsOn reports whether the instance is on a cluster, or is being delivered to it. Where it has
+// only left something behind, it is not.
+func (s *ServiceInstanceStatus) IsOn(cluster string) bool {
+	return s.Decision.Uses(cluster) || s.DeliveredDecision().Uses(cluster)
+}
+
+// LeftClusters returns the clusters that the instance has left and that still hold something of
+// it.
+func (s *ServiceInstanceStatus) LeftClusters() []string {
+	var names []string
+	for i := range s.Left {
+		names = append(names, s.Left[i].Cluster)
+	}
+	return names
+}
+
+// IsCluster reports whether the instance is a cluster that Sluice creates.
+func (s *ServiceInstanceStatus) IsCluster() bool {
+	return slices.ContainsFunc(s.Decisions(), func(d *Decision) bool { return d.Made() != nil })
+}
+
+// IsFinished reports whether an operation was begun, and none is under way.
+func (s *ServiceInstanceStatus) IsFinished() bool {
+	return s.Operation != nil && s.Operation.State != StateInProgress
+}
+
+// IsUndelivered reports whether the current decision is not the one delivered last.
+func (s *ServiceInstanceStatus) IsUndelivered() bool {
+	return !equality.Semantic.DeepEqual(s.Decision, s.DeliveredDecision())
+}
+
+// IsMoving reports whether a delivered instance is on its way to other clusters.
+func (s *ServiceInstanceStatus) IsMoving() bool { return s.Decision.Moves() }
+
+// IsAbandoned reports whether an operation has failed before its effects were undone.
+func (s *ServiceInstanceStatus) IsAbandoned() bool {
+	return s.IsFinished() && !s.IsMoving() && s.IsUndelivered()
+}
+
+// IsDisplaced reports whether the instance, as it is delivered, has left clusters without
+// getting others.
+func (s *ServiceInstanceStatus) IsDisplaced() bool {
+	d := s.DeliveredDecision()
+	return d != nil && len(d.Displaced) > 0
+}
+
+// IsStranded reports whether the instance has to leave a cluster and cannot.
+func (s *ServiceInstanceStatus) IsStranded() bool { return s.isPlacedBecause(ReasonStranded) }
+
+// IsUncovered reports whether some group of the instance's plan has no room for it.
+func (s *ServiceInstanceStatus) IsUncovered() bool { return s.isPlacedBecause(ReasonNotInEachGroup) }
+
+func (s *ServiceInstanceStatus) isPlacedBecause(reason string) bool {
+	placed := meta.FindStatusCondition(s.Conditions, ConditionPlaced)
+	return placed != nil && placed.Reason == reason
+}
+
+// IsOfOtherTerm reports whether the current decision was made in another leader's term, and is
+// not delivered. Such a decision counts only once this leader has repeated it.
+func (s *ServiceInstanceStatus) IsOfOtherTerm(term string) bool {
+	return s.Decision != nil && s.Decision.Term != term && s.IsUndelivered()
+}
+
+// IsSettled reports whether the instance is delivered where it should be, and nothing is being
+// done with it or asked of it.
+func (i *ServiceInstance) IsSettled() bool {
+	s := &i.Status
+	return i.DeletionTimestamp.IsZero() && s.Delivered != nil && s.IsFinished() &&
+		!s.IsMoving() && !s.IsAbandoned() && !s.IsDisplaced() && i.Annotations[AnnotationLeave] == ""
+}
+
+// StateInForce returns the state that the instance is in, or is being provisioned to. An update
+// that failed or is in progress does not change it.
+func (i *ServiceInstance) StateInForce() *InstanceState {
+	if i.Status.Delivered != nil {
+		return &i.Status.Delivered.State
+	}
+	return &i.Spec.Desired
+}
