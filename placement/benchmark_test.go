@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-dev/sluice/placement/placementtest"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -132,7 +134,7 @@ func BenchmarkPlaceAndReserve(b *testing.B) {
 func BenchmarkUpsertClusterWhileOneWaits(b *testing.B) {
 	const instances = 120
 	inventory := NewInventory()
-	inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{*classesPolicy("", v1alpha1.PreemptsAnyConsumer)}))
+	inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{*placementtest.PriorityClasses("", v1alpha1.PreemptsAnyConsumer)}))
 	full := Cluster{Name: "full", Ready: true, AccessVerified: true, Allocatable: Resources{}}
 	for i := range int64(instances) {
 		held := Resources{corev1.ResourceCPU: 997 + i*7919%613, corev1.ResourceMemory: 1009 + i*104729%709}

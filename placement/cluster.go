@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"cmp"
 	"hash/fnv"
 	"maps"
 	"reflect"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -74,7 +72,7 @@ type Cluster struct {
 func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 	c := &Cluster{
 		Name:           mc.Name,
-		Driver:         driverOf(mc),
+		Driver:         mc.DriverName(),
 		Provider:       mc.Spec.Provider,
 		Region:         mc.Spec.Region,
 		Labels:         labels.Set(mc.SelectorLabels()),
@@ -84,11 +82,11 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 		ForeignUse:     ResourcesOf(mc.Status.ForeignUse),
 		StorageClasses: mc.Status.StorageClasses,
 	}
-	c.Ready, c.Unready = holds(mc, v1alpha1.ConditionReachable)
-	c.AccessVerified, c.Unverified = holds(mc, v1alpha1.ConditionAccessVerified)
+	c.Ready, c.Unready = mc.Holds(v1alpha1.ConditionReachable)
+	c.AccessVerified, c.Unverified = mc.Holds(v1alpha1.ConditionAccessVerified)
 	if mc.Spec.Trust != nil {
 		c.Claims = claimsAt(mc, now)
-		_, c.Unproven = holds(mc, v1alpha1.ConditionAdmitted)
+		_, c.Unproven = mc.Holds(v1alpha1.ConditionAdmitted)
 	}
 	for i := range c.Claims {
 		if until := c.Claims[i].ExpiresAt; until != nil && (c.ClaimsUntil.IsZero() || until.Time.Before(c.ClaimsUntil)) {
@@ -116,22 +114,6 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 		}
 	}
 	return c
-}
-
-// driverOf returns the name of the driver for a member cluster.
-func driverOf(mc *v1alpha1.MemberCluster) string { return cmp.Or(mc.Spec.Driver, v1alpha1.DriverKube) }
-
-// holds reports whether a condition is true, and otherwise its message.
-func holds(mc *v1alpha1.MemberCluster, condition string) (ok bool, otherwise string) {
-	c := meta.FindStatusCondition(mc.Status.Conditions, condition)
-	switch {
-	case c == nil:
-		return false, "not probed yet"
-	case c.Status == "True":
-		return true, ""
-	default:
-		return false, c.Message
-	}
 }
 
 // unreserved returns how much of a resource would be free without any reservation: what is for

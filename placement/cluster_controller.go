@@ -78,8 +78,8 @@ var proven = predicate.Funcs{
 	GenericFunc: func(event.GenericEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, now := e.ObjectOld.(*v1alpha1.MemberCluster), e.ObjectNew.(*v1alpha1.MemberCluster)
-		_, was := holds(before, v1alpha1.ConditionAdmitted)
-		_, is := holds(now, v1alpha1.ConditionAdmitted)
+		_, was := before.Holds(v1alpha1.ConditionAdmitted)
+		_, is := now.Holds(v1alpha1.ConditionAdmitted)
 		return was != is || !equality.Semantic.DeepEqual(before.Status.Claims, now.Status.Claims)
 	},
 }
@@ -169,7 +169,7 @@ func (r *clusterReconciler) remove(ctx context.Context, cluster *v1alpha1.Member
 // peeredWith returns the peerings that have objects on a cluster that answers. Sluice needs its
 // access to the cluster until they have ended. A cluster that does not answer blocks nothing.
 func (r *clusterReconciler) peeredWith(ctx context.Context, cluster *v1alpha1.MemberCluster) (named []string, err error) {
-	if driverOf(cluster) != v1alpha1.DriverLiqo || !meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ConditionReachable) {
+	if cluster.DriverName() != v1alpha1.DriverLiqo || !meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ConditionReachable) {
 		return nil, nil
 	}
 	var peerings v1alpha1.PeeringList

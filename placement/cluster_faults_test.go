@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/sluice-dev/sluice/placement/placementtest"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,7 +39,7 @@ func (m *memberWorld) within(probes int, ready bool, says string) {
 }
 
 func conditionTrue(mc *v1alpha1.MemberCluster, condition string) bool {
-	ok, _ := holds(mc, condition)
+	ok, _ := mc.Holds(condition)
 	return ok
 }
 
@@ -82,7 +84,7 @@ func TestAClusterThatRefusesWritesTakesNoPlacementsUntilItTakesThem(t *testing.T
 	eventually(t, "it is not ready", func() bool { return !conditionTrue(lookUntilSettled(), v1alpha1.ConditionReady) })
 	mc := lookUntilSettled()
 	m.wantReady(mc, false, "member cluster eu: write to it: etcdserver: mvcc: database space exceeded (it takes no placements until")
-	if !m.inventory.Snapshot().Cluster("eu").Ready || len(taintsOf(mc)) > 0 {
+	if !m.inventory.Snapshot().Cluster("eu").Ready || len(ClusterOf(mc, time.Now()).Taints) > 0 {
 		t.Error("it counts as lost: instances would leave it")
 	}
 	if _, err := Place(Request{ID: "si-a", Resources: Resources{corev1.ResourceCPU: 1}}, m.inventory.Snapshot()); err == nil || !strings.Contains(err.Error(), "database space exceeded") {
@@ -132,7 +134,7 @@ func TestADriverMayChange(t *testing.T) {
 		mc := m.look()
 		mc.Spec.Driver, mc.Spec.Capacity = driver, nil
 		if driver == v1alpha1.DriverCAPI {
-			mc.Spec.Capacity = quantities("cpu=8")
+			mc.Spec.Capacity = placementtest.Quantities("cpu=8")
 		}
 		m.must(m.hub.Update(t.Context(), mc))
 		m.within(1, true, "")

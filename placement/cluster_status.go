@@ -40,7 +40,7 @@ func (w *clusterWatch) report(cluster *v1alpha1.MemberCluster, leaving []string,
 		status.Latency = &metav1.Duration{Duration: median.Round(100 * time.Microsecond)}
 	}
 	switch {
-	case driverOf(cluster) == v1alpha1.DriverCAPI:
+	case cluster.DriverName() == v1alpha1.DriverCAPI:
 		status.Capacity, status.Allocatable = cluster.Spec.Capacity, cluster.Spec.Capacity
 	case w.synced():
 		u := w.usage(inventory)

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-dev/sluice/placement/placementtest"
+
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -209,7 +211,7 @@ func TestTheSameClusterUnderTwoNamesIsSoldOnce(t *testing.T) {
 }
 
 func TestAStatusThatSaysNothingNewIsNotWritten(t *testing.T) {
-	m := newMemberWorld(t, node("n", func(n *corev1.Node) { n.Status.Allocatable = quantities("cpu=1000,pods=1000") }))
+	m := newMemberWorld(t, node("n", func(n *corev1.Node) { n.Status.Allocatable = placementtest.Quantities("cpu=1000,pods=1000") }))
 	m.look()
 	m.look()
 	m.writes = 0

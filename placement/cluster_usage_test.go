@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sluice-dev/sluice/placement/placementtest"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,7 +16,7 @@ func node(name string, change func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Status: corev1.NodeStatus{
-			Capacity: quantities("cpu=4,memory=16Gi,pods=110"), Allocatable: quantities("cpu=3500m,memory=15Gi,pods=110"),
+			Capacity: placementtest.Quantities("cpu=4,memory=16Gi,pods=110"), Allocatable: placementtest.Quantities("cpu=3500m,memory=15Gi,pods=110"),
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 		},
 	}
@@ -25,7 +27,7 @@ func node(name string, change func(*corev1.Node)) *corev1.Node {
 }
 
 func container(requests string) corev1.Container {
-	return corev1.Container{Resources: corev1.ResourceRequirements{Requests: quantities(requests)}}
+	return corev1.Container{Resources: corev1.ResourceRequirements{Requests: placementtest.Quantities(requests)}}
 }
 
 func pod(namespace, onNode string, change func(*corev1.Pod)) *corev1.Pod {
@@ -95,7 +97,7 @@ func TestForeignUseIsWhatTheSchedulerCountsOfOtherPeoplesPods(t *testing.T) {
 			sidecar.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
 			p.Spec.InitContainers = []corev1.Container{sidecar}
 		}), "600m"},
-		{"overhead adds up", pod("others", "n", func(p *corev1.Pod) { p.Spec.Overhead = quantities("cpu=50m") }), "550m"},
+		{"overhead adds up", pod("others", "n", func(p *corev1.Pod) { p.Spec.Overhead = placementtest.Quantities("cpu=50m") }), "550m"},
 		{"a finished pod uses nothing", pod("others", "n", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), "0"},
 		{"a failed pod uses nothing", pod("others", "n", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), "0"},
 		{"a pod that is not bound uses nothing", pod("others", "", nil), "0"},
@@ -150,7 +152,7 @@ func TestStrippedObjectsKeepNoSpecOfContainersAndNoHeartbeat(t *testing.T) {
 func TestWhatAnotherHubHasReservedIsUsedInFull(t *testing.T) {
 	quota := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "theirs", Name: "sluice", Annotations: map[string]string{"large": "annotation"}},
-		Spec: corev1.ResourceQuotaSpec{Hard: quantities("requests.cpu=2,limits.cpu=2,requests.memory=4Gi,pods=10,requests.nvidia.com/gpu=1,requests.example.com/fpga=0," +
+		Spec: corev1.ResourceQuotaSpec{Hard: placementtest.Quantities("requests.cpu=2,limits.cpu=2,requests.memory=4Gi,pods=10,requests.nvidia.com/gpu=1,requests.example.com/fpga=0," +
 			"fast.storageclass.storage.k8s.io/requests.storage=10Gi,requests.storage=10Gi,services.nodeports=0")},
 	}
 	slim, err := strip(quota)
@@ -159,7 +161,7 @@ func TestWhatAnotherHubHasReservedIsUsedInFull(t *testing.T) {
 	}
 	pods := []*corev1.Pod{pod("theirs", "n", nil), pod("others", "n", nil)} // 500m of cpu each
 	u := usageOf([]*corev1.Node{node("n", nil)}, pods, []*corev1.ResourceQuota{slim.(*corev1.ResourceQuota)}, func(string) bool { return false })
-	want := quantities("cpu=2500m,memory=5Gi,pods=11,nvidia.com/gpu=1,fast.storageclass.storage.k8s.io/requests.storage=10Gi")
+	want := placementtest.Quantities("cpu=2500m,memory=5Gi,pods=11,nvidia.com/gpu=1,fast.storageclass.storage.k8s.io/requests.storage=10Gi")
 	if !equality.Semantic.DeepEqual(u.foreign, want) {
 		t.Errorf("foreign use is %v, want %v", u.foreign, want)
 	}

@@ -177,7 +177,7 @@ func (w *clusterWatch) silent(step member.Step, err error) error {
 
 // connect opens the cluster anew if its access or its driver has changed.
 func (w *clusterWatch) connect(ctx context.Context, r *clusterReconciler, cluster *v1alpha1.MemberCluster, thorough bool) error {
-	now := opening{cluster.UID, cluster.Generation, driverOf(cluster)}
+	now := opening{cluster.UID, cluster.Generation, cluster.DriverName()}
 	if w.stop != nil && !thorough && now == w.opened {
 		return nil
 	}

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
-
-	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
 // The chosen combination is valid, and no valid one scores more: verified by brute force.
@@ -209,38 +207,5 @@ func TestComponentsOfManyClusters(t *testing.T) {
 	}
 	if len(decision.Placements) != 16 || slices.ContainsFunc(decision.Placements, func(p Placement) bool { return len(p.Components) != 1 }) {
 		t.Errorf("a chain of 16 is on %v", decision.Placements)
-	}
-}
-
-// An application is delivered as a whole: each cluster carries the sum of its components. When
-// one cluster has to be left, the components on the others stay.
-func TestAnApplicationIsDelivered(t *testing.T) {
-	w := newWorld(t)
-	w.cluster("a", 7)
-	w.cluster("b", 3)
-	w.provision("app", "plan-application", "")
-	w.passes("app")
-	instance := w.passes("app")
-	w.wantOperation(instance, v1alpha1.OperationProvision, v1alpha1.StateSucceeded, "")
-	w.wantCarried("a", "app", 6)
-	w.wantCarried("b", "app", 2)
-	w.wantReserved("a", 6)
-	w.wantReserved("b", 2)
-
-	w.cluster("c", 32)
-	asked := w.instance("app")
-	asked.Annotations = map[string]string{v1alpha1.AnnotationLeave: "a"}
-	w.must(w.hub.Update(t.Context(), asked))
-	for range 3 {
-		instance = w.passes("app")
-	}
-	seats := map[string]string{}
-	for _, p := range instance.Status.Delivered.Decision.Placements {
-		for _, component := range p.Components {
-			seats[component] = p.Cluster
-		}
-	}
-	if seats["db"] != "c" || seats["web"] != "b" {
-		t.Errorf("the components are on %v, want db on c and web still on b", seats)
 	}
 }

@@ -37,7 +37,7 @@ func forConsumer(err error) string {
 	case errors.As(err, &late):
 		return "not delivered in time; " + onlyOperators
 	case errors.As(err, &unplaceable):
-		return unplaceable.forConsumer()
+		return unplaceable.ForConsumer()
 	case errors.As(err, &refused) && refused.Consumer != "":
 		return refused.Consumer
 	case errors.As(err, &refused):
@@ -55,40 +55,6 @@ func forConsumer(err error) string {
 type lateError struct{ error }
 
 func (e *lateError) Unwrap() error { return e.error }
-
-// forConsumer returns the reasons, which show what part of the order does not fit, without
-// clusters or numbers.
-func (e *UnplaceableError) forConsumer() string {
-	switch {
-	case e.Quota:
-		return e.Why
-	case len(e.Lost) > 0:
-		return "the instance stays where it is, and what is there does not take the change: " + strings.Join(e.reasons(), ", ")
-	case e.Decision.Considered == 0:
-		return "nothing is on offer at the moment"
-	default:
-		return "nothing on offer fits at the moment: " + strings.Join(e.reasons(), ", ")
-	}
-}
-
-// reasons returns why clusters were not chosen, or why those that the instance is on no longer
-// fit.
-func (e *UnplaceableError) reasons() []string {
-	var all []string
-	for _, l := range e.Lost {
-		reason, _, _ := strings.Cut(l.Message, " ")
-		all = append(all, reason)
-	}
-	if len(all) == 0 {
-		for _, r := range e.Decision.Rejections {
-			if r.Reason != ReasonFits {
-				all = append(all, string(r.Reason))
-			}
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
 
 // repeatable reports whether an update that failed may succeed if it is repeated unchanged (OSB
 // 2.17, update_repeatable): after capacity was released, or after the cluster answers again. A

@@ -87,7 +87,7 @@ func placeError(t *testing.T, r Request, clusters ...*Cluster) error {
 		inventory.UpsertCluster(c)
 	}
 	_, err := Place(r, inventory.Snapshot())
-	unplaceable, ok := isUnplaceable(err)
+	unplaceable, ok := AsUnplaceable(err)
 	if !ok {
 		t.Fatalf("placed, or %v", err)
 	}

@@ -25,16 +25,6 @@ const (
 	crashAfterClusterSeen  = "cluster.after-status"
 	crashBeforeClusterGone = "cluster.before-release"
 	crashAfterClusterGone  = "cluster.after-release"
-	crashBeforeOrder       = "elastic.before-order"
-	crashAfterOrder        = "elastic.after-order"
-	crashBeforeGrow        = "elastic.before-grow"
-	crashAfterGrow         = "elastic.after-grow"
-	crashBeforeJoin        = "elastic.before-join"
-	crashAfterJoin         = "elastic.after-join"
-	crashBeforeRetire      = "elastic.before-retire"
-	crashAfterRetire       = "elastic.after-retire"
-	crashBeforeGiveBack    = "elastic.before-give-back"
-	crashAfterGiveBack     = "elastic.after-give-back"
 )
 
 // CrashPoints lists them, for the test that kills at each.
@@ -50,6 +40,4 @@ var CrashPoints = []string{
 	crashBeforeClusterHold, crashAfterClusterHold,
 	crashBeforeClusterSeen, crashAfterClusterSeen,
 	crashBeforeClusterGone, crashAfterClusterGone,
-	crashBeforeOrder, crashAfterOrder, crashBeforeGrow, crashAfterGrow, crashBeforeJoin, crashAfterJoin,
-	crashBeforeRetire, crashAfterRetire, crashBeforeGiveBack, crashAfterGiveBack,
 }

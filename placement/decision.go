@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -330,4 +331,49 @@ func (t *tally) page(reason Reason, p *page, rows set, message func(*page, int) 
 		t.example(reason, Example{p.clusters[row].Name, message(p, row)})
 		taken++
 	}
+}
+
+// Uses reports whether the decision places something on a cluster.
+func (d Decision) Uses(cluster string) bool {
+	return slices.ContainsFunc(d.Placements, func(p Placement) bool { return p.Cluster == cluster })
+}
+
+// AsUnplaceable is errors.As for *UnplaceableError.
+func AsUnplaceable(err error) (*UnplaceableError, bool) {
+	unplaceable := (*UnplaceableError)(nil)
+	return unplaceable, errors.As(err, &unplaceable)
+}
+
+// ForConsumer returns the message for the consumer: the reasons, which show what part of the order does not fit, without
+// clusters or numbers.
+func (e *UnplaceableError) ForConsumer() string {
+	switch {
+	case e.Quota:
+		return e.Why
+	case len(e.Lost) > 0:
+		return "the instance stays where it is, and what is there does not take the change: " + strings.Join(e.reasons(), ", ")
+	case e.Decision.Considered == 0:
+		return "nothing is on offer at the moment"
+	default:
+		return "nothing on offer fits at the moment: " + strings.Join(e.reasons(), ", ")
+	}
+}
+
+// reasons returns why clusters were not chosen, or why those that the instance is on no longer
+// fit.
+func (e *UnplaceableError) reasons() []string {
+	var all []string
+	for _, l := range e.Lost {
+		reason, _, _ := strings.Cut(l.Message, " ")
+		all = append(all, reason)
+	}
+	if len(all) == 0 {
+		for _, r := range e.Decision.Rejections {
+			if r.Reason != ReasonFits {
+				all = append(all, string(r.Reason))
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }

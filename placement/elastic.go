@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -24,25 +23,32 @@ import (
 	"github.com/sluice-dev/sluice/internal/crashpoint"
 )
 
-// elastic creates clusters for instances that fit nowhere, adds them to the inventory and gives them
+// ElasticController creates clusters for instances that fit nowhere, adds them to the inventory and gives them
 // back (v1alpha1.Elastic). All of its state is on the hub: its own instances, labelled with their
 // policy, and the member clusters made from them. Each pass continues from there, so that a kill leaves
 // nothing half done and nothing twice: an instance's name follows from its policy and the lowest free
 // number.
 //
 //	no instance → being made → delivered → member cluster → retired → member cluster gone → no instance
-type elastic struct {
-	hub       client.Client // reads from the cache: a stale read fails when it is written
-	namespace string
-	// of selects the objects of a policy, or of all policies if it is empty.
-	of        func(policy string) client.ListOption
-	catalog   *catalog.Catalog
-	inventory *Inventory
-	// join registers Sluice on the cluster that was made for an instance on a management
+type ElasticController struct {
+	// Client reads from the cache: a stale read fails when it is written.
+	Client client.Client
+	// Namespace of the hub that holds Sluice's resources.
+	Namespace string
+	// Catalog that knows the plans of the clusters.
+	Catalog *catalog.Catalog
+	// Inventory in which instances wait for room.
+	Inventory *Inventory
+	// Join registers Sluice on the cluster that was made for an instance on a management
 	// cluster, and returns the access of that member cluster. It is idempotent.
-	join       func(ctx context.Context, management, instance string, member *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error)
-	leadership Leadership
-	clock      clock.WithTicker
+	Join func(ctx context.Context, management, instance string, member *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error)
+	// Leadership of this replica; nil means that there is no other.
+	Leadership interface{ Confirm(context.Context) error }
+	// Clock; nil means the real one.
+	Clock clock.WithTicker
+
+	// of selects the objects of a policy, or of all policies if it is empty.
+	of func(policy string) client.ListOption
 
 	mu sync.Mutex
 	// promises describe, by the name of a waiting instance, what is being made for it.
@@ -51,15 +57,25 @@ type elastic struct {
 	idle map[string]time.Time
 }
 
-// elasticEvery is the time between two passes.
-const elasticEvery = time.Second
+// SetupWithManager registers the controller, which runs on the leader only, and its index.
+func (e *ElasticController) SetupWithManager(mgr ctrl.Manager) error {
+	if e.Clock == nil {
+		e.Clock = clock.RealClock{}
+	}
+	e.of = func(policy string) client.ListOption { return client.MatchingFields{fieldPolicy: policy} }
+	e.idle = map[string]time.Time{}
+	return errors.Join(indexPolicies(mgr), mgr.Add(e))
+}
+
+// every is the time between two passes.
+const every = time.Second
 
 // NeedLeaderElection returns true: only the leader creates clusters.
-func (*elastic) NeedLeaderElection() bool { return true }
+func (*ElasticController) NeedLeaderElection() bool { return true }
 
 // Start makes a pass every second, until the context ends.
-func (e *elastic) Start(ctx context.Context) error {
-	tick := e.clock.NewTicker(elasticEvery)
+func (e *ElasticController) Start(ctx context.Context) error {
+	tick := e.Clock.NewTicker(every)
 	defer tick.Stop()
 	said := ""
 	for {
@@ -79,19 +95,16 @@ func (e *elastic) Start(ctx context.Context) error {
 }
 
 // Promise returns what is being made for an instance that fits nowhere; empty if nothing is.
-func (e *elastic) Promise(instance string) string {
-	if e == nil {
-		return ""
-	}
+func (e *ElasticController) Promise(instance string) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.promises[instance]
 }
 
 // look makes a pass over every policy's clusters.
-func (e *elastic) look(ctx context.Context) error {
+func (e *ElasticController) look(ctx context.Context) error {
 	var policies []*Policy
-	for _, p := range e.inventory.Snapshot().Policies() {
+	for _, p := range e.Inventory.Snapshot().Policies() {
 		if p.Elastic != nil {
 			policies = append(policies, p)
 		}
@@ -109,14 +122,14 @@ func (e *elastic) look(ctx context.Context) error {
 }
 
 // tell wakes the instances whose promise has changed.
-func (e *elastic) tell(promises map[string]string) {
+func (e *ElasticController) tell(promises map[string]string) {
 	e.mu.Lock()
 	before := e.promises
 	e.promises = promises
 	e.mu.Unlock()
 	for instance, promise := range promises {
 		if before[instance] != promise {
-			e.inventory.Wake(instance)
+			e.Inventory.Wake(instance)
 		}
 	}
 }
@@ -127,13 +140,13 @@ type fleet struct {
 	members   []v1alpha1.MemberCluster
 }
 
-func (e *elastic) fleet(ctx context.Context, which client.ListOption) (*fleet, error) {
+func (e *ElasticController) fleet(ctx context.Context, which client.ListOption) (*fleet, error) {
 	var instances v1alpha1.ServiceInstanceList
-	if err := e.hub.List(ctx, &instances, client.InNamespace(e.namespace), which); err != nil {
+	if err := e.Client.List(ctx, &instances, client.InNamespace(e.Namespace), which); err != nil {
 		return nil, fmt.Errorf("list its instances: %w", err)
 	}
 	var members v1alpha1.MemberClusterList
-	if err := e.hub.List(ctx, &members, client.InNamespace(e.namespace), which); err != nil {
+	if err := e.Client.List(ctx, &members, client.InNamespace(e.Namespace), which); err != nil {
 		return nil, fmt.Errorf("list its member clusters: %w", err)
 	}
 	return &fleet{instances.Items, members.Items}, nil
@@ -149,12 +162,12 @@ func (s *fleet) member(instance *v1alpha1.ServiceInstance) *v1alpha1.MemberClust
 }
 
 // see advances each cluster of one policy by one step, and begins the clusters that are needed.
-func (e *elastic) see(ctx context.Context, p *Policy, promises map[string]string) error {
+func (e *ElasticController) see(ctx context.Context, p *Policy, promises map[string]string) error {
 	has, err := e.fleet(ctx, e.of(p.Name))
 	if err != nil {
 		return err
 	}
-	t, err := newTemplate(p, e.catalog.Snapshot())
+	t, err := newTemplate(p, e.Catalog.Snapshot())
 	if err != nil {
 		return err
 	}
@@ -174,13 +187,13 @@ func (e *elastic) see(ctx context.Context, p *Policy, promises map[string]string
 }
 
 // makeMore begins the clusters that waiting instances need, and sets their promises.
-func (e *elastic) makeMore(ctx context.Context, t *template, has *fleet, coming map[string]string, promises map[string]string) error {
-	tried := &trial{template: t, has: t.measured(e.inventory.Snapshot(), has), room: max(int(t.Elastic.AtMost)-len(has.instances), 0)}
+func (e *ElasticController) makeMore(ctx context.Context, t *template, has *fleet, coming map[string]string, promises map[string]string) error {
+	tried := &trial{template: t, has: t.measured(e.Inventory.Snapshot(), has), room: max(int(t.Elastic.AtMost)-len(has.instances), 0)}
 	for name := range coming {
 		tried.coming = append(tried.coming, name)
 	}
 	slices.Sort(tried.coming)
-	snapshot := e.inventory.Snapshot()
+	snapshot := e.Inventory.Snapshot()
 	for i := range has.instances {
 		instance := &has.instances[i]
 		if c := t.growing(snapshot, instance, has.member(instance)); c != nil {
@@ -189,7 +202,7 @@ func (e *elastic) makeMore(ctx context.Context, t *template, has *fleet, coming 
 		}
 	}
 	tried.growths = t.growths(snapshot, has)
-	wanted := tried.demand(e.inventory)
+	wanted := tried.demand(e.Inventory)
 	begin, hindrance, err := e.mayBegin(t, has, wanted.more)
 	for instance, cluster := range wanted.waits {
 		switch progress, made := coming[cluster]; {
@@ -219,13 +232,13 @@ func (e *elastic) makeMore(ctx context.Context, t *template, has *fleet, coming 
 		taken[has.instances[i].Name] = true
 	}
 	for ordinal := 1; begin > 0; ordinal++ {
-		order := t.order(e.namespace, ordinal)
+		order := t.order(e.Namespace, ordinal)
 		if taken[order.Name] {
 			continue
 		}
 		log.FromContext(ctx).Info("Making a cluster", "policy", t.Name, "cluster", v1alpha1.MadeClusterName(order.Name), "for", len(wanted.waits))
 		crashpoint.Hit(crashBeforeOrder)
-		err := e.hub.Create(ctx, order)
+		err := e.Client.Create(ctx, order)
 		crashpoint.Hit(crashAfterOrder)
 		if apierrors.IsAlreadyExists(err) {
 			return nil // the cache does not show it yet
@@ -239,7 +252,7 @@ func (e *elastic) makeMore(ctx context.Context, t *template, has *fleet, coming 
 }
 
 // grow updates a cluster to more workers, as its owner would.
-func (e *elastic) grow(ctx context.Context, g *growth, workers int) error {
+func (e *ElasticController) grow(ctx context.Context, g *growth, workers int) error {
 	parameters := map[string]any{}
 	if raw := g.instance.Spec.Desired.Raw(); raw != nil {
 		if err := json.Unmarshal(raw, &parameters); err != nil {
@@ -259,7 +272,7 @@ func (e *elastic) grow(ctx context.Context, g *growth, workers int) error {
 	log.FromContext(ctx).Info("Growing a cluster", "cluster", g.cluster.Name, "pool", g.pool, "from", g.now, "to", int(g.now)+workers)
 	g.instance.Spec.Desired.Parameters = &runtime.RawExtension{Raw: document}
 	crashpoint.Hit(crashBeforeGrow)
-	err = e.hub.Update(ctx, g.instance) // a conflict is retried with the new state
+	err = e.Client.Update(ctx, g.instance) // a conflict is retried with the new state
 	crashpoint.Hit(crashAfterGrow)
 	if err != nil {
 		return fmt.Errorf("have cluster %s grow: %w", g.cluster.Name, err)
@@ -269,14 +282,14 @@ func (e *elastic) grow(ctx context.Context, g *growth, workers int) error {
 
 // mayBegin returns how many of the needed clusters may be begun now, and what prevents the
 // others.
-func (e *elastic) mayBegin(t *template, has *fleet, needed int) (begin int, hindrance string, err error) {
+func (e *ElasticController) mayBegin(t *template, has *fleet, needed int) (begin int, hindrance string, err error) {
 	if needed == 0 {
 		return 0, "", nil
 	}
 	spent := int64(0)
 	for i := range has.instances {
 		last := &has.instances[i]
-		if until := t.coolsUntil(last); until.After(e.clock.Now()) {
+		if until := t.coolsUntil(last); until.After(e.Clock.Now()) {
 			hindrance = "the last one was begun only at " + last.CreationTimestamp.UTC().Format(time.TimeOnly)
 			if failedToMake(last) {
 				hindrance = "the last one failed: " + last.Status.Operation.Description
@@ -287,17 +300,17 @@ func (e *elastic) mayBegin(t *template, has *fleet, needed int) (begin int, hind
 			spent += d.Placements[0].PricePerHour.ScaledValue(-9)
 		}
 	}
-	fork := e.inventory.Fork()
+	fork := e.Inventory.Fork()
 	for begin < needed {
-		order := t.order(e.namespace, len(has.instances)+begin+1)
+		order := t.order(e.Namespace, len(has.instances)+begin+1)
 		r, err := NewRequest(order.Name, t.plan, t.parameters)
 		if err != nil {
 			return begin, "", err
 		}
 		r = fork.Snapshot().Govern(r, ConsumerOf(order))
-		r.At = e.clock.Now()
+		r.At = e.Clock.Now()
 		d, err := fork.Place(r)
-		if unplaceable, ok := isUnplaceable(err); ok {
+		if unplaceable, ok := AsUnplaceable(err); ok {
 			return begin, "no management cluster takes it: " + unplaceable.Error(), nil
 		}
 		if err != nil {
@@ -319,14 +332,14 @@ func (e *elastic) mayBegin(t *template, has *fleet, needed int) (begin int, hind
 
 // advance advances one cluster by one step. progress describes what is missing until it is a
 // member cluster that takes placements; empty if it is one, or is being given back.
-func (e *elastic) advance(ctx context.Context, t *template, instance *v1alpha1.ServiceInstance, member *v1alpha1.MemberCluster) (progress string, err error) {
+func (e *ElasticController) advance(ctx context.Context, t *template, instance *v1alpha1.ServiceInstance, member *v1alpha1.MemberCluster) (progress string, err error) {
 	op := instance.Status.Operation
 	switch {
 	case !instance.DeletionTimestamp.IsZero():
 		return "", nil
 	case instance.Annotations[v1alpha1.AnnotationRetired] != "":
 		return "", e.giveBack(ctx, instance, member)
-	case failedToMake(instance) && t.coolsUntil(instance).After(e.clock.Now()):
+	case failedToMake(instance) && t.coolsUntil(instance).After(e.Clock.Now()):
 		return "", nil // the next one waits as long, and states why
 	case failedToMake(instance):
 		log.FromContext(ctx).Info("A cluster could not be made", "policy", t.Name, "cluster", v1alpha1.MadeClusterName(instance.Name), "reason", op.Description)
@@ -339,7 +352,7 @@ func (e *elastic) advance(ctx context.Context, t *template, instance *v1alpha1.S
 	case member == nil:
 		return "it is there, and joins the inventory", e.takeIn(ctx, t, instance)
 	}
-	c := e.inventory.Snapshot().Cluster(member.Name)
+	c := e.Inventory.Snapshot().Cluster(member.Name)
 	if c == nil || !c.Ready || !c.AccessVerified || len(c.Allocatable) == 0 {
 		return "it is there, and joins the inventory", nil
 	}
@@ -360,19 +373,19 @@ func (t *template) coolsUntil(instance *v1alpha1.ServiceInstance) time.Time {
 }
 
 // idleFor returns how long nothing has been placed on a cluster, as far as this process knows.
-func (e *elastic) idleFor(cluster string) time.Duration {
-	if len(e.inventory.Snapshot().Reservations(cluster)) > 0 {
+func (e *ElasticController) idleFor(cluster string) time.Duration {
+	if len(e.Inventory.Snapshot().Reservations(cluster)) > 0 {
 		delete(e.idle, cluster)
 		return 0
 	}
 	if _, known := e.idle[cluster]; !known {
-		e.idle[cluster] = e.clock.Now()
+		e.idle[cluster] = e.Clock.Now()
 	}
-	return e.clock.Since(e.idle[cluster])
+	return e.Clock.Since(e.idle[cluster])
 }
 
 // takeIn makes the cluster a member cluster.
-func (e *elastic) takeIn(ctx context.Context, t *template, instance *v1alpha1.ServiceInstance) error {
+func (e *ElasticController) takeIn(ctx context.Context, t *template, instance *v1alpha1.ServiceInstance) error {
 	placed := instance.Status.Delivered.Decision.Placements
 	if len(placed) == 0 {
 		return nil
@@ -381,13 +394,13 @@ func (e *elastic) takeIn(ctx context.Context, t *template, instance *v1alpha1.Se
 	if made := placed[0].Made; made != nil {
 		addOns = made.AddOns
 	}
-	member := t.member(v1alpha1.MadeClusterName(instance.Name), e.namespace, addOns)
+	member := t.member(v1alpha1.MadeClusterName(instance.Name), e.Namespace, addOns)
 	var err error
-	if member.Spec.Access, err = e.join(ctx, placed[0].Cluster, instance.Name, member); err != nil {
+	if member.Spec.Access, err = e.Join(ctx, placed[0].Cluster, instance.Name, member); err != nil {
 		return fmt.Errorf("take cluster %s into the inventory: %w", member.Name, err)
 	}
 	crashpoint.Hit(crashBeforeJoin)
-	err = e.hub.Create(ctx, member)
+	err = e.Client.Create(ctx, member)
 	crashpoint.Hit(crashAfterJoin)
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("take cluster %s into the inventory: %w", member.Name, err)
@@ -397,21 +410,23 @@ func (e *elastic) takeIn(ctx context.Context, t *template, instance *v1alpha1.Se
 
 // retire records that the cluster is to be given back, before anything else is done. Only the
 // leader knows that nothing is placed there.
-func (e *elastic) retire(ctx context.Context, instance *v1alpha1.ServiceInstance) error {
-	if err := e.leadership.Confirm(ctx); err != nil {
-		return err
+func (e *ElasticController) retire(ctx context.Context, instance *v1alpha1.ServiceInstance) error {
+	if e.Leadership != nil {
+		if err := e.Leadership.Confirm(ctx); err != nil {
+			return err
+		}
 	}
 	log.FromContext(ctx).Info("Giving a cluster back", "cluster", v1alpha1.MadeClusterName(instance.Name))
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.AnnotationRetired))
 	crashpoint.Hit(crashBeforeRetire)
-	err := e.hub.Patch(ctx, instance, patch)
+	err := e.Client.Patch(ctx, instance, patch)
 	crashpoint.Hit(crashAfterRetire)
 	return client.IgnoreNotFound(err)
 }
 
 // giveBack removes the cluster from the inventory, which waits until nothing is placed there
 // any more, and then deletes it.
-func (e *elastic) giveBack(ctx context.Context, instance *v1alpha1.ServiceInstance, member *v1alpha1.MemberCluster) error {
+func (e *ElasticController) giveBack(ctx context.Context, instance *v1alpha1.ServiceInstance, member *v1alpha1.MemberCluster) error {
 	var object client.Object = instance
 	if member != nil {
 		object = member
@@ -421,7 +436,7 @@ func (e *elastic) giveBack(ctx context.Context, instance *v1alpha1.ServiceInstan
 		return nil
 	}
 	crashpoint.Hit(crashBeforeGiveBack)
-	err := e.hub.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID())}) // not a new one of the same name
+	err := e.Client.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID())}) // not a new one of the same name
 	crashpoint.Hit(crashAfterGiveBack)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("give back cluster %s: %w", v1alpha1.MadeClusterName(instance.Name), err)
@@ -431,7 +446,7 @@ func (e *elastic) giveBack(ctx context.Context, instance *v1alpha1.ServiceInstan
 
 // seeToOrphans retires the clusters of policies that make clusters no more, as soon as nothing
 // is placed on them.
-func (e *elastic) seeToOrphans(ctx context.Context, policies []*Policy) error {
+func (e *ElasticController) seeToOrphans(ctx context.Context, policies []*Policy) error {
 	has, err := e.fleet(ctx, e.of(""))
 	if err != nil {
 		return err
@@ -447,27 +462,19 @@ func (e *elastic) seeToOrphans(ctx context.Context, policies []*Policy) error {
 		switch {
 		case instance.Annotations[v1alpha1.AnnotationRetired] != "":
 			problems = append(problems, e.giveBack(ctx, instance, member))
-		case member == nil || len(e.inventory.Snapshot().Reservations(member.Name)) == 0:
+		case member == nil || len(e.Inventory.Snapshot().Reservations(member.Name)) == 0:
 			problems = append(problems, e.retire(ctx, instance))
 		}
 	}
 	return errors.Join(problems...)
 }
 
-// withPromise adds the promise to the reason why an instance fits nowhere.
-func withPromise(why, promise string) string {
-	if promise == "" {
-		return why
-	}
-	return promise + " (" + strings.TrimSuffix(why, ".") + ")"
-}
-
-// fieldElastic is the index of the manager's cache for the objects of a policy: a hub may hold
+// fieldPolicy is the index of the manager's cache for the objects of a policy: a hub may hold
 // a hundred thousand instances that belong to none.
-const fieldElastic = "elastic"
+const fieldPolicy = "elastic"
 
-// indexElastic registers the index.
-func indexElastic(mgr ctrl.Manager) error {
+// indexPolicies registers the index.
+func indexPolicies(mgr ctrl.Manager) error {
 	by := func(object client.Object) []string {
 		if policy := object.GetLabels()[v1alpha1.LabelElastic]; policy != "" {
 			return []string{policy, ""}
@@ -475,7 +482,7 @@ func indexElastic(mgr ctrl.Manager) error {
 		return nil
 	}
 	for _, kind := range []client.Object{&v1alpha1.ServiceInstance{}, &v1alpha1.MemberCluster{}} {
-		if err := mgr.GetFieldIndexer().IndexField(context.Background(), kind, fieldElastic, by); err != nil {
+		if err := mgr.GetFieldIndexer().IndexField(context.Background(), kind, fieldPolicy, by); err != nil {
 			return err
 		}
 	}

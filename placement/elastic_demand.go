@@ -1,9 +1,11 @@
 package placement
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -53,25 +55,8 @@ func newTemplate(p *Policy, plans *catalog.Snapshot) (*template, error) {
 // member returns the member cluster for an instance of the template with these add-ons, without
 // its access.
 func (t *template) member(name, namespace string, addOns []v1alpha1.AddOn) *v1alpha1.MemberCluster {
-	mc := t.Policy.member(name, namespace)
+	mc := t.Policy.Member(name, namespace)
 	takePart(&mc.Spec, addOns)
-	return mc
-}
-
-// member returns a member cluster made by the policy, without add-ons and access.
-func (p *Policy) member(name, namespace string) *v1alpha1.MemberCluster {
-	from := &p.Elastic.Member
-	mc := &v1alpha1.MemberCluster{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: maps.Clone(from.Labels)},
-		Spec: v1alpha1.MemberClusterSpec{
-			Provider: from.Provider, Region: from.Region, Zone: from.Zone, Tier: from.Tier,
-			Taints: from.Taints, Location: from.Location, Prices: from.Prices,
-		},
-	}
-	if mc.Labels == nil {
-		mc.Labels = map[string]string{}
-	}
-	mc.Labels[v1alpha1.LabelElastic] = p.Name
 	return mc
 }
 
@@ -207,7 +192,7 @@ func (t *trial) demand(inventory *Inventory) demand {
 			switch {
 			case err != nil:
 				left = append(left, r)
-			case on != "" && uses(d, on):
+			case on != "" && d.Uses(on):
 				n.waits[r.ID] = on
 			}
 		}
@@ -245,7 +230,7 @@ func (t *trial) demand(inventory *Inventory) demand {
 	}
 	// One cluster alone may not help a request for several.
 	for tried := 1; tried <= min(t.room, n.more+widest(waiting)) && len(waiting) > 0; tried++ {
-		name := fmt.Sprintf("%s %d", supposedName, tried)
+		name := fmt.Sprintf("%s %d", SupposedName, tried)
 		if !hopeful(t.template.supposed(name, t.has)) {
 			break
 		}
@@ -263,19 +248,6 @@ func widest(requests []Request) int {
 		n = max(n, requests[i].clusters(), len(requests[i].Components))
 	}
 	return n
-}
-
-// supposedName is the prefix of the names of clusters that are not begun yet; no member cluster
-// can have it.
-const supposedName = "another cluster"
-
-func uses(d Decision, cluster string) bool {
-	for _, p := range d.Placements {
-		if p.Cluster == cluster {
-			return true
-		}
-	}
-	return false
 }
 
 // measured returns the actual capacity of the template's clusters, if one is ready. Its nodes
@@ -320,4 +292,24 @@ func (t *template) order(namespace string, ordinal int) *v1alpha1.ServiceInstanc
 		instance.Spec.Desired.MaintenanceVersion = info.Version
 	}
 	return instance
+}
+
+// liqoChart matches a chart of Liqo: a file, a folder or a registry reference, with its
+// version.
+var liqoChart = regexp.MustCompile(`(^|/)liqo(|\.tgz|-v?[0-9].*|[:@].*)$`)
+
+// takePart makes a member cluster with these add-ons take part in peerings, with the driver for
+// that, if one of them is Liqo. Otherwise it changes nothing.
+func takePart(spec *v1alpha1.MemberClusterSpec, addOns []v1alpha1.AddOn) {
+	spec.Driver = v1alpha1.DriverKube
+	for i := range addOns {
+		if liqoChart.MatchString(addOns[i].Chart) {
+			spec.Driver = v1alpha1.DriverLiqo
+			spec.Liqo = &v1alpha1.LiqoCluster{
+				Namespace: addOns[i].Namespace, GatewayService: corev1.ServiceTypeLoadBalancer,
+				Modules: []v1alpha1.LiqoModule{v1alpha1.ModuleNetworking, v1alpha1.ModuleAuthentication, v1alpha1.ModuleOffloading},
+			}
+			return
+		}
+	}
 }

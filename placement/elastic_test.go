@@ -2,15 +2,20 @@ package placement
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/sluice-dev/sluice/internal/hub/hubtest"
+	"github.com/sluice-dev/sluice/placement/placementtest"
+
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,7 +37,7 @@ func growingCatalog(t *testing.T, max int32) *catalog.Snapshot {
 		ID: "plan-cluster", Name: "small", Description: "Two workers.", Kind: v1alpha1.PlanKindCluster,
 		Cluster: &v1alpha1.ClusterPlan{
 			Class: "class", Versions: []string{"v1.34.4"}, Roles: []string{"cluster-admin"},
-			Workers: []v1alpha1.WorkerPool{{Name: "pool", Class: "worker", Machines: v1alpha1.Machines{Replicas: 2, Max: max, Machine: quantities("cpu=4")}}},
+			Workers: []v1alpha1.WorkerPool{{Name: "pool", Class: "worker", Machines: v1alpha1.Machines{Replicas: 2, Max: max, Machine: placementtest.Quantities("cpu=4")}}},
 		},
 	}}
 	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &spec}}}, nil, nil)
@@ -120,7 +125,7 @@ func TestDemand(t *testing.T) {
 			got := tried.demand(inventory)
 			waits := map[string]string{}
 			for id, on := range got.waits {
-				if strings.HasPrefix(on, supposedName) {
+				if strings.HasPrefix(on, SupposedName) {
 					on = "new"
 				}
 				waits[id] = on
@@ -170,17 +175,26 @@ func TestWhatFitsOnNoClusterIsNotTriedWithMany(t *testing.T) {
 
 // elasticWorld is a world with a management cluster and a policy that makes clusters.
 type elasticWorld struct {
-	*world
-	elastic *elastic
-	clock   *clocktesting.FakeClock
+	*testing.T
+	hub       client.Client
+	namespace string
+	inventory *Inventory
+	elastic   *ElasticController
+	clock     *clocktesting.FakeClock
 	// joined are the clusters that Sluice was registered on.
 	joined []string
 }
 
 func newElasticWorld(t *testing.T, capacity string, change func(*v1alpha1.Elastic)) *elasticWorld {
-	w := &elasticWorld{world: newWorld(t), clock: clocktesting.NewFakeClock(time.Now())}
+	t.Helper()
+	scheme := runtime.NewScheme()
+	hub, err := client.New(hubtest.Start(t).Config, client.Options{Scheme: scheme})
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), err); err != nil {
+		t.Fatal(err)
+	}
+	w := &elasticWorld{T: t, hub: hub, namespace: hubtest.Namespace(t), inventory: NewInventory(), clock: clocktesting.NewFakeClock(time.Now())}
 	w.inventory.SetPolicies(Policies{elasticPolicy(change)})
-	mc := clusterRow{Name: "makers", Has: quantities(capacity), Prices: quantities("cpu=0.1"), Currency: "EUR"}.memberCluster()
+	mc := placementtest.Cluster{Name: "makers", Has: placementtest.Quantities(capacity), Prices: placementtest.Quantities("cpu=0.1"), Currency: "EUR"}.MemberCluster()
 	mc.Spec.Driver = v1alpha1.DriverCAPI
 	w.inventory.UpsertCluster(ClusterOf(mc, w.clock.Now()))
 	w.restart()
@@ -191,9 +205,9 @@ func newElasticWorld(t *testing.T, capacity string, change func(*v1alpha1.Elasti
 func (w *elasticWorld) restart() {
 	plans := &catalog.Catalog{}
 	plans.Replace(clusterCatalog(w.T))
-	w.elastic = &elastic{
-		hub: w.hub, of: labelled, namespace: w.namespace, inventory: w.inventory, clock: w.clock, catalog: plans, leadership: soleWriter{}, idle: map[string]time.Time{},
-		join: func(_ context.Context, _, _ string, member *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error) {
+	w.elastic = &ElasticController{
+		Client: w.hub, of: labelled, Namespace: w.namespace, Inventory: w.inventory, Clock: w.clock, Catalog: plans, idle: map[string]time.Time{},
+		Join: func(_ context.Context, _, _ string, member *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error) {
 			w.joined = append(w.joined, member.Name)
 			return v1alpha1.ClusterAccess{SealedKubeconfig: []byte("sealed")}, nil
 		},
@@ -206,6 +220,13 @@ func labelled(policy string) client.ListOption {
 		return client.HasLabels{v1alpha1.LabelElastic}
 	}
 	return client.MatchingLabels{v1alpha1.LabelElastic: policy}
+}
+
+func (w *elasticWorld) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
 }
 
 func (w *elasticWorld) look() {
@@ -236,7 +257,7 @@ func (w *elasticWorld) deliver(order *v1alpha1.ServiceInstance) {
 	w.Helper()
 	order.Status.Operation = &v1alpha1.Operation{Type: v1alpha1.OperationProvision, State: v1alpha1.StateSucceeded, StartedAt: metav1.Now()}
 	order.Status.Delivered = &v1alpha1.DeliveredState{State: order.Spec.Desired, Decision: v1alpha1.Decision{Placements: []v1alpha1.Placement{
-		{Cluster: "makers", Reserved: quantities("cpu=8"), Made: &v1alpha1.ClusterShape{}},
+		{Cluster: "makers", Reserved: placementtest.Quantities("cpu=8"), Made: &v1alpha1.ClusterShape{}},
 	}}}
 	order.Status.Decision = order.Status.Delivered.Decision.DeepCopy()
 	order.Status.ObservedGeneration = order.Generation
@@ -248,7 +269,7 @@ func (w *elasticWorld) ready(name string, has string) {
 	w.Helper()
 	mc := &v1alpha1.MemberCluster{}
 	w.must(w.hub.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, mc))
-	row := clusterRow{Name: name, Has: quantities(has)}.memberCluster()
+	row := placementtest.Cluster{Name: name, Has: placementtest.Quantities(has)}.MemberCluster()
 	mc.Status = row.Status
 	w.inventory.UpsertCluster(ClusterOf(mc, w.clock.Now()))
 }
@@ -340,7 +361,7 @@ func TestElasticLife(t *testing.T) {
 // as that takes no more machines. A request that does not fit then gets another cluster.
 func TestElasticGrows(t *testing.T) {
 	w := newElasticWorld(t, "cpu=100,sluice.dev/clusters=10", nil)
-	w.elastic.catalog.Replace(growingCatalog(t, 4))
+	w.elastic.Catalog.Replace(growingCatalog(t, 4))
 	w.park("a", 6)
 	w.look()
 	order := w.orders()[0]

@@ -25,18 +25,18 @@ func taintsOf(mc *v1alpha1.MemberCluster) []corev1.Taint {
 	})
 }
 
-// eviction is when an instance has to leave a cluster, and why.
-type eviction struct {
-	at     time.Time
-	reason string
-	// unreachable is true if the reason is that the cluster does not answer.
-	unreachable bool
+// Eviction is when an instance has to leave a cluster, and why.
+type Eviction struct {
+	At     time.Time
+	Reason string
+	// Unreachable is true if the reason is that the cluster does not answer.
+	Unreachable bool
 }
 
-// evict returns when the first of a cluster's NoExecute taints evicts an instance with these
+// Evict returns when the first of a cluster's NoExecute taints evicts an instance with these
 // tolerations, by the rules of Kubernetes ("Taints and Tolerations", tolerationSeconds); false
 // means never. A taint without a time counts as always present.
-func evict(c *Cluster, tolerations []corev1.Toleration) (first eviction, ok bool) {
+func Evict(c *Cluster, tolerations []corev1.Toleration) (first Eviction, ok bool) {
 	for i := range c.Taints {
 		taint := &c.Taints[i]
 		if taint.Effect != corev1.TaintEffectNoExecute {
@@ -50,8 +50,8 @@ func evict(c *Cluster, tolerations []corev1.Toleration) (first eviction, ok bool
 		if taint.TimeAdded != nil {
 			since = taint.TimeAdded.Time
 		}
-		if at := since.Add(stays); !ok || at.Before(first.at) {
-			first, ok = eviction{at, c.driven(taint, since), taint.Key == v1alpha1.TaintUnreachable}, true
+		if at := since.Add(stays); !ok || at.Before(first.At) {
+			first, ok = Eviction{at, c.driven(taint, since), taint.Key == v1alpha1.TaintUnreachable}, true
 		}
 	}
 	return first, ok

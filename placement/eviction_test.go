@@ -48,16 +48,16 @@ func TestNoExecuteTaintsDriveAwayAfterTheirToleration(t *testing.T) {
 			taints: []corev1.Taint{{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}}, after: never},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, evicted := evict(&Cluster{Name: "eu", Taints: row.taints}, row.tolerations)
+			e, evicted := Evict(&Cluster{Name: "eu", Taints: row.taints}, row.tolerations)
 			if evicted != (row.after != never) {
 				t.Fatalf("evicted %t: %+v", evicted, e)
 			}
-			if evicted && !e.at.Equal(goldenTime.Add(row.after)) {
-				t.Errorf("after %s, want %s", e.at.Sub(goldenTime), row.after)
+			if evicted && !e.At.Equal(goldenTime.Add(row.after)) {
+				t.Errorf("after %s, want %s", e.At.Sub(goldenTime), row.after)
 			}
 		})
 	}
-	if e, evicted := evict(&Cluster{Name: "eu", Taints: []corev1.Taint{{Key: v1alpha1.TaintDrain, Effect: corev1.TaintEffectNoExecute}}}, nil); !evicted || !e.at.IsZero() {
+	if e, evicted := Evict(&Cluster{Name: "eu", Taints: []corev1.Taint{{Key: v1alpha1.TaintDrain, Effect: corev1.TaintEffectNoExecute}}}, nil); !evicted || !e.At.IsZero() {
 		t.Errorf("a taint without a time was not always there: %+v", e)
 	}
 }

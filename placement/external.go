@@ -16,23 +16,19 @@ import (
 	"time"
 
 	"github.com/sony/gobreaker/v2"
-	corev1 "k8s.io/api/core/v1"
 )
 
-// ExternalScorer asks a scorer outside Sluice, for instance a learned one, to score the best
+// ExternalClient asks a scorer outside Sluice, for instance a learned one, to score the best
 // clusters. A scorer that is down never delays a request by more than its timeout: after five
 // failures in a row it is not asked for half a minute (circuit breaker), and its weight counts
 // for nothing.
-type ExternalScorer struct {
+type ExternalClient struct {
 	ScorerOptions
 	client  *http.Client
 	breaker *gobreaker.CircuitBreaker[map[string]int32]
 }
 
 const (
-	// scorerCandidates is the number of clusters that a scorer is asked about: the best by the
-	// other scorers.
-	scorerCandidates = 256
 	// scorerAnswer is the largest answer, in bytes.
 	scorerAnswer = 1 << 20
 	// DefaultScorerTimeout is the default timeout of one question.
@@ -53,10 +49,10 @@ type ScorerOptions struct {
 	Timeout time.Duration
 }
 
-// NewExternalScorer returns a scorer that receives a ScorerQuestion as JSON and replies with a
+// NewScorer returns a scorer that receives a ScorerQuestion as JSON and replies with a
 // ScorerAnswer. Redirects are not followed: the operator configures the address. The error
 // names the wrong option.
-func NewExternalScorer(o ScorerOptions) (*ExternalScorer, error) {
+func NewScorer(o ScorerOptions) (*ExternalClient, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -72,7 +68,7 @@ func NewExternalScorer(o ScorerOptions) (*ExternalScorer, error) {
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}
 	}
-	return &ExternalScorer{
+	return &ExternalClient{
 		ScorerOptions: o,
 		client: &http.Client{Transport: transport, Timeout: cmp.Or(o.Timeout, DefaultScorerTimeout), CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
@@ -120,52 +116,17 @@ func (o ScorerOptions) token() (string, error) {
 	return token, nil
 }
 
-// ScorerQuestion is the question to an external scorer.
-type ScorerQuestion struct {
-	Request  ScorerRequest   `json:"request"`
-	Clusters []ScorerCluster `json:"clusters"`
-}
-
-// ScorerRequest is a request as an external scorer sees it.
-type ScorerRequest struct {
-	ID        string                        `json:"id"`
-	Plan      string                        `json:"plan"`
-	Platform  string                        `json:"platform"`
-	Space     string                        `json:"space,omitempty"`
-	Clusters  int                           `json:"clusters"`
-	Replicas  int                           `json:"replicas,omitempty"`
-	Resources map[corev1.ResourceName]int64 `json:"resources"` // thousandths of a core, bytes, pieces
-}
-
-// ScorerCluster is a cluster that fits.
-type ScorerCluster struct {
-	Name     string                        `json:"name"`
-	Provider string                        `json:"provider,omitempty"`
-	Region   string                        `json:"region,omitempty"`
-	Labels   map[string]string             `json:"labels,omitempty"`
-	Free     map[corev1.ResourceName]int64 `json:"free"`
-	Scores   Scores                        `json:"scores"`
-	// PricePerHour in billionths of Currency's unit.
-	PricePerHour int64  `json:"pricePerHour,omitempty"`
-	Currency     string `json:"currency,omitempty"`
-}
-
-// ScorerAnswer contains scores from 0 to 100 by the name of the cluster.
-type ScorerAnswer struct {
-	Scores map[string]int32 `json:"scores"`
-}
-
 // Score asks for the scores of the best clusters that fit a request. It blocks for at most the
 // scorer's timeout. The map is nil if there is an error.
-func (x *ExternalScorer) Score(ctx context.Context, r Request, s *Snapshot) (map[string]int32, error) {
-	scores, err := x.breaker.Execute(func() (map[string]int32, error) { return x.ask(ctx, question(r, s)) })
+func (x *ExternalClient) Score(ctx context.Context, r Request, s *Snapshot) (map[string]int32, error) {
+	scores, err := x.breaker.Execute(func() (map[string]int32, error) { return x.ask(ctx, Question(r, s)) })
 	if err != nil {
 		return nil, fmt.Errorf("ask the external scorer: %w", err)
 	}
 	return scores, nil
 }
 
-func (x *ExternalScorer) ask(ctx context.Context, q ScorerQuestion) (map[string]int32, error) {
+func (x *ExternalClient) ask(ctx context.Context, q ScorerQuestion) (map[string]int32, error) {
 	body, err := json.Marshal(q)
 	if err != nil {
 		return nil, err
@@ -198,29 +159,4 @@ func (x *ExternalScorer) ask(ctx context.Context, q ScorerQuestion) (map[string]
 		return nil, fmt.Errorf("its answer has no scores")
 	}
 	return answer.Scores, nil
-}
-
-// question returns the question about a request: the current clusters that fit, then the best
-// of the others.
-func question(r Request, s *Snapshot) ScorerQuestion {
-	e := evaluate(r, s)
-	q := ScorerQuestion{Request: ScorerRequest{
-		ID: r.ID, Plan: r.Consumer.Plan, Platform: r.Consumer.Platform, Space: r.Consumer.Space,
-		Clusters: r.width(s), Replicas: r.Replicas, Resources: r.Resources,
-	}}
-	for _, c := range append(e.current, e.best(scorerCandidates, nil)...) {
-		cluster := c.cluster()
-		one := ScorerCluster{
-			Name: cluster.Name, Provider: cluster.Provider, Region: cluster.Region, Labels: cluster.Labels,
-			Free: map[corev1.ResourceName]int64{}, Scores: e.scorer.components(c.spot),
-		}
-		for name := range r.Resources {
-			one.Free[name] = c.page.column(s.columnOf(name)).free[c.row] + c.held[name]
-		}
-		if price := e.scorer.tariff.priceOf(c.spot); price != nil {
-			one.PricePerHour, one.Currency = price.NanoPerHour, price.Currency
-		}
-		q.Clusters = append(q.Clusters, one)
-	}
-	return q
 }

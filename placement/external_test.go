@@ -18,11 +18,11 @@ import (
 )
 
 // scorerServer is a fake scorer outside Sluice.
-func scorerServer(t *testing.T, answer http.HandlerFunc) *ExternalScorer {
+func scorerServer(t *testing.T, answer http.HandlerFunc) *ExternalClient {
 	t.Helper()
 	server := httptest.NewServer(answer)
 	t.Cleanup(server.Close)
-	scorer, err := NewExternalScorer(ScorerOptions{URL: server.URL, Timeout: 100 * time.Millisecond})
+	scorer, err := NewScorer(ScorerOptions{URL: server.URL, Timeout: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,8 +33,8 @@ func scoredRequest(id string) Request {
 	return Request{ID: id, Resources: Resources{"cpu": 1000}, Weights: v1alpha1.ScoreWeights{Balance: 1, External: 9}}
 }
 
-func TestAnExternalScorerSeesWhatFitsAndDecides(t *testing.T) {
-	inventory := stock([]*Cluster{
+func TestAnExternalClientSeesWhatFitsAndDecides(t *testing.T) {
+	inventory := stockOf([]*Cluster{
 		{Name: "empty", Ready: true, AccessVerified: true, Allocatable: Resources{"cpu": 8000}},
 		{Name: "fuller", Ready: true, AccessVerified: true, Allocatable: Resources{"cpu": 8000}, ForeignUse: Resources{"cpu": 4000}},
 		{Name: "full", Ready: true, AccessVerified: true, Allocatable: Resources{"cpu": 500}},
@@ -61,7 +61,7 @@ func TestAnExternalScorerSeesWhatFitsAndDecides(t *testing.T) {
 }
 
 func TestAScorerThatFailsIsLeftAloneForAWhileAndCountsForNothing(t *testing.T) {
-	inventory := stock([]*Cluster{
+	inventory := stockOf([]*Cluster{
 		{Name: "empty", Ready: true, AccessVerified: true, Allocatable: Resources{"cpu": 8000}},
 		{Name: "fuller", Ready: true, AccessVerified: true, Allocatable: Resources{"cpu": 8000}, ForeignUse: Resources{"cpu": 4000}},
 	})
@@ -125,7 +125,7 @@ func TestAScorerAndSluiceKnowEachOther(t *testing.T) {
 	authority := write("ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 	ask := func(o ScorerOptions) error {
 		o.URL, o.Timeout = server.URL, 5*time.Second
-		scorer, err := NewExternalScorer(o)
+		scorer, err := NewScorer(o)
 		if err != nil {
 			return err
 		}
@@ -172,10 +172,19 @@ func TestAScorerElsewhereIsReachedSafelyOrNotAtAll(t *testing.T) {
 		"a name like localhost only": {ScorerOptions{URL: "http://localhost.example/", TokenFile: token}, "needs https"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := NewExternalScorer(row.options)
+			_, err := NewScorer(row.options)
 			if (err == nil) != (row.want == "") || err != nil && (!strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "me:secret")) {
 				t.Errorf("error %v, want %q", err, row.want)
 			}
 		})
 	}
+}
+
+// stockOf returns an inventory of the given clusters.
+func stockOf(fleet []*Cluster) *Inventory {
+	inventory := NewInventory()
+	for _, c := range fleet {
+		inventory.UpsertCluster(c)
+	}
+	return inventory
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-dev/sluice/placement/placementtest"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -103,22 +105,22 @@ func testCatalog(t *testing.T, edits ...func(*v1alpha1.ResourcesPlan)) *catalog.
 		spec.Plans = append(spec.Plans, v1alpha1.Plan{
 			ID: "plan-" + size, Name: "cores-" + size, Description: size + " cores.", Kind: v1alpha1.PlanKindResources,
 			MaximumPollingDurationSeconds: int32(polling.Seconds()),
-			Resources:                     &v1alpha1.ResourcesPlan{Limits: quantities("cpu=" + size), Clusters: 1, MaxClusters: 3, PriorityClass: class},
+			Resources:                     &v1alpha1.ResourcesPlan{Limits: placementtest.Quantities("cpu=" + size), Clusters: 1, MaxClusters: 3, PriorityClass: class},
 		})
 	}
 	spec.Plans = append(spec.Plans, v1alpha1.Plan{
 		ID: "plan-each", Name: "each", Description: "Two cores in each region.", Kind: v1alpha1.PlanKindResources,
 		MaximumPollingDurationSeconds: int32(polling.Seconds()),
-		Resources:                     &v1alpha1.ResourcesPlan{Limits: quantities("cpu=2"), Spread: &v1alpha1.Spread{By: []string{v1alpha1.LabelRegion}, Each: true}},
+		Resources:                     &v1alpha1.ResourcesPlan{Limits: placementtest.Quantities("cpu=2"), Spread: &v1alpha1.Spread{By: []string{v1alpha1.LabelRegion}, Each: true}},
 	})
 	patient := spec.Plans[0]
 	patient.ID, patient.Name, patient.WaitFor = "plan-patient", "patient", v1alpha1.WaitForAnything
-	patient.Resources = &v1alpha1.ResourcesPlan{Limits: quantities("cpu=4"), Clusters: 1}
+	patient.Resources = &v1alpha1.ResourcesPlan{Limits: placementtest.Quantities("cpu=4"), Clusters: 1}
 	spec.Plans = append(spec.Plans, patient, v1alpha1.Plan{
 		ID: "plan-application", Name: "application", Description: "Two components.", Kind: v1alpha1.PlanKindResources,
 		MaximumPollingDurationSeconds: int32(polling.Seconds()),
-		Resources: &v1alpha1.ResourcesPlan{Limits: quantities("cpu=2"), Components: []v1alpha1.Component{
-			{Name: "db", Limits: quantities("cpu=6")}, {Name: "web"},
+		Resources: &v1alpha1.ResourcesPlan{Limits: placementtest.Quantities("cpu=2"), Components: []v1alpha1.Component{
+			{Name: "db", Limits: placementtest.Quantities("cpu=6")}, {Name: "web"},
 		}},
 	})
 	for i := range spec.Plans {
@@ -136,7 +138,7 @@ func testCatalog(t *testing.T, edits ...func(*v1alpha1.ResourcesPlan)) *catalog.
 // cluster adds a member cluster with some cores to hub and inventory.
 func (w *world) cluster(name string, cores int) {
 	w.Helper()
-	mc := clusterRow{Name: name, Has: quantities(fmt.Sprintf("cpu=%d", cores))}.memberCluster()
+	mc := placementtest.Cluster{Name: name, Has: placementtest.Quantities(fmt.Sprintf("cpu=%d", cores))}.MemberCluster()
 	mc.Namespace = w.namespace
 	mc.Spec.Access.SecretRef = &v1alpha1.SecretKeyReference{Name: name}
 	status := mc.Status

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-dev/sluice/placement/placementtest"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -109,7 +111,7 @@ const planEach = "plan-each"
 
 func newHistory(t *rapid.T, plans *catalog.Snapshot) *history {
 	h := &history{
-		T: t, plans: plans, scheme: runtime.NewScheme(), clock: testclock.NewFakePassiveClock(goldenTime), driver: newRememberingDriver(),
+		T: t, plans: plans, scheme: runtime.NewScheme(), clock: testclock.NewFakePassiveClock(historyStart), driver: newRememberingDriver(),
 		shrunk: map[string]bool{}, victims: map[string]bool{}, faults: true,
 		counted:    func(instance *v1alpha1.ServiceInstance) map[string]Resources { return Ledger(&instance.Status) },
 		ordered:    []string{"plan-2", "plan-4", "plan-8", planEach},
@@ -124,14 +126,14 @@ func newHistory(t *rapid.T, plans *catalog.Snapshot) *history {
 	for i := range rapid.IntRange(2, 4).Draw(t, "clusters") {
 		name := fmt.Sprintf("cluster-%d", i)
 		h.clusters = append(h.clusters, name)
-		mc := clusterRow{Name: name, Has: quantities(fmt.Sprintf("cpu=%d", rapid.IntRange(4, 16).Draw(t, "cores")))}.memberCluster()
+		mc := placementtest.Cluster{Name: name, Has: placementtest.Quantities(fmt.Sprintf("cpu=%d", rapid.IntRange(4, 16).Draw(t, "cores")))}.MemberCluster()
 		mc.Namespace = historyNamespace
 		mc.Spec.Region = fmt.Sprintf("region-%d", i%2)
 		h.must(h.hub.Create(context.Background(), mc))
 	}
 	h.preempts = rapid.SampledFrom([]v1alpha1.Preempts{"", v1alpha1.PreemptsSameConsumer, v1alpha1.PreemptsAnyConsumer}).Draw(t, "preempts")
 	if h.preempts != "" {
-		h.must(h.hub.Create(context.Background(), classesPolicy(historyNamespace, h.preempts)))
+		h.must(h.hub.Create(context.Background(), placementtest.PriorityClasses(historyNamespace, h.preempts)))
 	}
 	h.start()
 	return h
@@ -289,7 +291,7 @@ func (h *history) disturb() {
 	case "resize":
 		cores := rapid.IntRange(1, 16).Draw(h.T, "cores")
 		h.change(name, func(mc *v1alpha1.MemberCluster) {
-			mc.Status.Allocatable = quantities(fmt.Sprintf("cpu=%d", cores))
+			mc.Status.Allocatable = placementtest.Quantities(fmt.Sprintf("cpu=%d", cores))
 		})
 	}
 }
@@ -489,7 +491,7 @@ func (h *history) wantNoRoom(instance *v1alpha1.ServiceInstance) {
 func (h *history) wantInEach(instance *v1alpha1.ServiceInstance) {
 	s := &scope{ServiceInstance: instance, now: h.clock.Now()}
 	c := h.reconciler.coverage(s)
-	if c.lacks && !s.Status.IsUncovered() && !s.Status.IsStranded() || len(c.surplus) > 0 && !s.Status.IsStranded() {
+	if c.Lacks && !s.Status.IsUncovered() && !s.Status.IsStranded() || len(c.Surplus) > 0 && !s.Status.IsStranded() {
 		h.Fatalf("%s is on %v, not in each region: %+v; conditions %+v", instance.Name, instance.Status.Delivered.Decision.Clusters(), c, instance.Status.Conditions)
 	}
 }
@@ -503,3 +505,6 @@ func (h *history) wantAtRest(name, cluster string) {
 	}
 	h.Fatalf("left over: %s carries %s", cluster, name)
 }
+
+// historyStart is when every history begins.
+var historyStart = time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)

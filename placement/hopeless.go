@@ -41,7 +41,7 @@ func (s *Snapshot) mayMake(r Request) bool {
 		if r.Peering != nil {
 			return true // whether it can be peered depends on its plan's add-ons
 		}
-		made := newPage([]*Cluster{ClusterOf(p.member(supposedName, ""), r.At)}, s.columns, nil)
+		made := newPage([]*Cluster{ClusterOf(p.Member(SupposedName, ""), r.At)}, s.columns, nil)
 		requests := []Request{r}
 		for i := range r.Components {
 			requests = append(requests, r.of(&r.Components[i]))
@@ -90,3 +90,7 @@ func atTheirBest(filters []filter) []filter {
 	}
 	return lasting
 }
+
+// SupposedName is the prefix of the names of clusters that are not begun yet; no member cluster
+// can have it.
+const SupposedName = "another cluster"

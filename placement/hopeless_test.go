@@ -27,7 +27,7 @@ func TestHopeless(t *testing.T) {
 		}
 	}
 	elastic := func(region string) Policies {
-		return Policies{elasticPolicy(func(e *v1alpha1.Elastic) { e.Member.Region = region })}
+		return Policies{{Name: "grow", Elastic: &v1alpha1.Elastic{Member: v1alpha1.MemberTemplate{Region: region}}}}
 	}
 	eu := func(change func(*Cluster)) *Cluster {
 		c := &Cluster{

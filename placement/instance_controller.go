@@ -35,10 +35,9 @@ type instanceReconciler struct {
 	metrics    *metrics
 	moves      *moves
 	// places on the member clusters; nil means that there is always one.
-	places *member.Places
-	scorer *ExternalScorer
-	// elastic makes clusters for instances that fit nowhere; nil makes none.
-	elastic *elastic
+	places   *member.Places
+	scorer   Scorer   // nil if there is none
+	promises Promises // nil if none are made
 	// observeEvery is the time between two checks of a delivered instance.
 	observeEvery time.Duration
 

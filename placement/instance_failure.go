@@ -52,7 +52,7 @@ func (r *instanceReconciler) undo(ctx context.Context, s *scope) (ctrl.Result, e
 	if before != nil {
 		// It does not wait for clusters that the instance has to leave because they are lost:
 		// the instance moves next or, if such a cluster returns first, is checked.
-		lost := lists.Without(named(r.departures(s, r.coverage(s).surplus)), r.answering())
+		lost := lists.Without(named(r.departures(s, r.coverage(s).Surplus)), r.answering())
 		keep := slices.DeleteFunc(slices.Clone(before.Placements), func(p v1alpha1.Placement) bool {
 			return slices.Contains(lost, p.Cluster)
 		})

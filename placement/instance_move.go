@@ -2,7 +2,6 @@ package placement
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,15 +45,15 @@ func (r *instanceReconciler) departures(s *scope, surplus map[string]string) []v
 	for _, name := range lists.Union(s.Status.Decision.Clusters(), s.Status.DeliveredDecision().Clusters()) {
 		reason := ""
 		if c := snapshot.Cluster(name); c != nil {
-			if e, evicted := evict(c, tolerations); evicted {
+			if e, evicted := Evict(c, tolerations); evicted {
 				switch {
-				case e.at.After(s.now):
-					s.lookAgain(e.at.Sub(s.now))
-				case e.unreachable && snapshot.Outage():
+				case e.At.After(s.now):
+					s.lookAgain(e.At.Sub(s.now))
+				case e.Unreachable && snapshot.Outage():
 					// A leader that reaches less than half of its clusters is probably cut off
 					// itself. The inventory wakes the instance when that is over.
 				default:
-					reason = e.reason
+					reason = e.Reason
 				}
 			}
 		}
@@ -340,10 +339,4 @@ func (r *instanceReconciler) giveUp(ctx context.Context, s *scope, why error) (c
 	r.inventory.Reserve(HoldingOf(s.ServiceInstance))
 	log.FromContext(ctx).Info("A move was refused", "reason", why.Error())
 	return ctrl.Result{RequeueAfter: afterRefusal}, nil
-}
-
-// isUnplaceable is errors.As for *UnplaceableError.
-func isUnplaceable(err error) (*UnplaceableError, bool) {
-	unplaceable := (*UnplaceableError)(nil)
-	return unplaceable, errors.As(err, &unplaceable)
 }

@@ -1,6 +1,9 @@
 package placement
 
-import "time"
+import (
+	"math/rand/v2"
+	"time"
+)
 
 // AnnotationObserve on a ServiceInstance triggers a check, and a repair if needed, whenever its
 // value changes.
@@ -14,12 +17,12 @@ type observation struct {
 }
 
 // untilObservation returns the time until the next check of the instance; zero or less means
-// now. After a start the first checks are spread over one interval, by the hash of the name.
+// now. After a start the first checks are spread over one interval.
 func (r *instanceReconciler) untilObservation(s *scope) time.Duration {
 	request := s.Annotations[AnnotationObserve]
 	known, ok := r.observations.Load(s.Name)
 	if !ok {
-		wait := time.Duration(hash64(s.Name) % uint64(r.observeEvery)) //nolint:gosec // positive
+		wait := rand.N(r.observeEvery) //nolint:gosec // no secret
 		r.observations.Store(s.Name, observation{at: s.now.Add(wait), request: request})
 		return max(wait, 1)
 	}
@@ -53,7 +56,7 @@ func (r *instanceReconciler) scheduleObservation(s *scope) time.Duration {
 	spread := r.observeEvery / 5
 	wait := r.observeEvery - spread/2
 	if spread > 0 {
-		wait += time.Duration(mix(hash64(s.Name)^uint64(s.now.UnixNano())) % uint64(spread)) //nolint:gosec // bits
+		wait += rand.N(spread) //nolint:gosec // no secret
 	}
 	next := observation{at: s.now.Add(wait), request: s.Annotations[AnnotationObserve]}
 	if !r.observations.CompareAndSwap(s.Name, s.due, next) {

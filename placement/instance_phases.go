@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,8 +22,8 @@ import (
 // that it has to leave, and that the decision is on the hub before any cluster is touched.
 func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, error) {
 	groups := r.coverage(s)
-	due := r.departures(s, groups.surplus)
-	move := s.mustMove(due) || s.Status.IsFinished() && !s.Status.IsMoving() && (s.Status.IsDisplaced() || groups.lacks)
+	due := r.departures(s, groups.Surplus)
+	move := s.mustMove(due) || s.Status.IsFinished() && !s.Status.IsMoving() && (s.Status.IsDisplaced() || groups.Lacks)
 	foreign := r.foreign(s)
 	switch {
 	case s.Status.IsFinished() && s.Status.Delivered == nil:
@@ -58,7 +59,7 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 		return ctrl.Result{}, nil
 	}
 	decision, err := r.decide(ctx, request)
-	if unplaceable, ok := isUnplaceable(err); ok {
+	if unplaceable, ok := AsUnplaceable(err); ok {
 		return r.unplaceable(ctx, s, request, due, unplaceable)
 	}
 	if err != nil {
@@ -283,7 +284,7 @@ func (r *instanceReconciler) recordContext(ctx context.Context, s *scope) (ctrl.
 func (r *instanceReconciler) wait(ctx context.Context, s *scope, request Request, why *UnplaceableError) (ctrl.Result, error) {
 	deadline := s.deadline(s.Status.Operation.StartedAt.Time)
 	news := r.preempt(s, request)
-	if s.unplaceable(withPromise(withRoom(why.Error(), s.Status.Preemption), r.elastic.Promise(s.Name)), why) || news {
+	if s.unplaceable(withPromise(withRoom(why.Error(), s.Status.Preemption), r.promised(s)), why) || news {
 		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -400,4 +401,17 @@ func (s *scope) sameAsDelivered() bool {
 	return d != nil && d.State.PlanID == desired.PlanID && d.State.MaintenanceVersion == desired.MaintenanceVersion &&
 		equality.Semantic.DeepEqual(d.State.Parameters, desired.Parameters) &&
 		equality.Semantic.DeepEqual(s.Status.Decision, &d.Decision)
+}
+
+// settleMaintenance sets the part of the shape that comes with maintenance: its add-ons, and
+// its version if the consumer requests none. A new instance gets the plan's current ones. An
+// existing one keeps its own, unless it requests the plan's next maintenance.
+func settleMaintenance(shape *v1alpha1.ClusterShape, instance *v1alpha1.ServiceInstance, wanted *v1alpha1.InstanceState, sold []string) {
+	version := sold[0]
+	if d := instance.Status.Delivered; d != nil && d.State.MaintenanceVersion == wanted.MaintenanceVersion && d.State.PlanID == wanted.PlanID {
+		if has := d.Decision.Made(); has != nil {
+			version, shape.AddOns = has.Version, has.AddOns
+		}
+	}
+	shape.Version = cmp.Or(shape.Version, version)
 }

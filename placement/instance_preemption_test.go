@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-dev/sluice/placement/placementtest"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -14,7 +16,7 @@ import (
 // a gold instance that wants eight and is reconciled first.
 func contested(t *testing.T, preempts v1alpha1.Preempts) *world {
 	w := newWorld(t)
-	w.must(w.hub.Create(w.Context(), classesPolicy(w.namespace, preempts)))
+	w.must(w.hub.Create(w.Context(), placementtest.PriorityClasses(w.namespace, preempts)))
 	w.cluster("eu", 8)
 	for _, name := range []string{"si-a", "si-b", "si-c"} {
 		w.provision(name, "plan-2", "")

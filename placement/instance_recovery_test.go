@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/sluice-dev/sluice/placement/placementtest"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,7 +32,9 @@ func TestARestartedSluiceSellsNothingTwice(t *testing.T) {
 	w.wantOperation(w.passes("si-undelivered"), v1alpha1.OperationProvision, v1alpha1.StateSucceeded, "")
 	w.wantReserved("eu", 4)
 
-	snapshot, err := SnapshotFromHub(t.Context(), w.hub, w.namespace)
+	inventory := NewInventory()
+	err := fill(t.Context(), w.hub, w.namespace, inventory, w.clock.Now())
+	snapshot := inventory.Snapshot()
 	w.must(err)
 	if free := snapshot.Free("eu", "cpu"); free != 2000 {
 		t.Errorf("a dry run sees %d thousandths of a core free", free)
@@ -152,15 +156,15 @@ func TestAClusterThatDoesNotAnswerIsNotTriedTillItAnswersAgain(t *testing.T) {
 	w.passes("si-a")
 	w.driver.called()
 
-	row := clusterRow{Name: "eu", Has: quantities("cpu=4"), Unreachable: "connection refused"}
-	w.inventory.UpsertCluster(ClusterOf(row.memberCluster(), w.clock.Now()))
+	row := placementtest.Cluster{Name: "eu", Has: placementtest.Quantities("cpu=4"), Unreachable: "connection refused"}
+	w.inventory.UpsertCluster(ClusterOf(row.MemberCluster(), w.clock.Now()))
 	if _, err := w.pass("si-a"); err == nil || len(w.driver.called()) > 0 {
 		t.Fatalf("error %v; want one, and no call of the driver", err)
 	}
 	w.wantOperation(w.instance("si-a"), v1alpha1.OperationProvision, v1alpha1.StateInProgress, "eu does not answer: connection refused")
 
 	row.Unreachable, w.woken = "", nil
-	w.inventory.UpsertCluster(ClusterOf(row.memberCluster(), w.clock.Now()))
+	w.inventory.UpsertCluster(ClusterOf(row.MemberCluster(), w.clock.Now()))
 	if !slices.Equal(w.woken, []string{"si-a"}) {
 		t.Fatalf("woken are %v", w.woken)
 	}

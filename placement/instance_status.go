@@ -282,3 +282,19 @@ func (r *instanceReconciler) write(ctx context.Context, s *scope, before, after 
 	}
 	return fmt.Errorf("write the instance's status: %w", err)
 }
+
+// withPromise adds the promise to the reason why an instance fits nowhere.
+func withPromise(why, promise string) string {
+	if promise == "" {
+		return why
+	}
+	return promise + " (" + strings.TrimSuffix(why, ".") + ")"
+}
+
+// promised returns what is being made for an instance that fits nowhere; "" if nothing is.
+func (r *instanceReconciler) promised(s *scope) string {
+	if r.promises == nil {
+		return ""
+	}
+	return r.promises.Promise(s.Name)
+}

@@ -148,26 +148,9 @@ type Holding struct {
 	Hub string
 }
 
-// hubOf returns the hub through which an instance is reached, by its status.
-func hubOf(status *v1alpha1.ServiceInstanceStatus) string {
-	for _, decision := range status.Decisions() {
-		for _, p := range decision.Placements {
-			if p.Peering != nil && p.Peering.Hub != "" {
-				return p.Peering.Hub
-			}
-		}
-	}
-	for i := range status.Left {
-		if p := status.Left[i].Peering; p != nil && p.Hub != "" {
-			return p.Hub
-		}
-	}
-	return ""
-}
-
 // HoldingOf returns the holding of an instance by its status.
 func HoldingOf(instance *v1alpha1.ServiceInstance) Holding {
-	h := Holding{Instance: instance.Name, Consumer: ConsumerOf(instance), Held: Ledger(&instance.Status), Hub: hubOf(&instance.Status)}
+	h := Holding{Instance: instance.Name, Consumer: ConsumerOf(instance), Held: Ledger(&instance.Status), Hub: instance.Status.Hub()}
 	if !instance.DeletionTimestamp.IsZero() {
 		return h
 	}

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"regexp"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -94,39 +92,6 @@ func workersHave(c *v1alpha1.ClusterPlan, asked catalog.ClusterParameters) Resou
 		have.add(ResourcesOf(pool.Machine), int64(asked.Workers[pool.Name]))
 	}
 	return have
-}
-
-// settleMaintenance sets the part of the shape that comes with maintenance: its add-ons, and
-// its version if the consumer requests none. A new instance gets the plan's current ones. An
-// existing one keeps its own, unless it requests the plan's next maintenance.
-func settleMaintenance(shape *v1alpha1.ClusterShape, instance *v1alpha1.ServiceInstance, wanted *v1alpha1.InstanceState, sold []string) {
-	version := sold[0]
-	if d := instance.Status.Delivered; d != nil && d.State.MaintenanceVersion == wanted.MaintenanceVersion && d.State.PlanID == wanted.PlanID {
-		if has := d.Decision.Made(); has != nil {
-			version, shape.AddOns = has.Version, has.AddOns
-		}
-	}
-	shape.Version = cmp.Or(shape.Version, version)
-}
-
-// liqoChart matches a chart of Liqo: a file, a folder or a registry reference, with its
-// version.
-var liqoChart = regexp.MustCompile(`(^|/)liqo(|\.tgz|-v?[0-9].*|[:@].*)$`)
-
-// takePart makes a member cluster with these add-ons take part in peerings, with the driver for
-// that, if one of them is Liqo. Otherwise it changes nothing.
-func takePart(spec *v1alpha1.MemberClusterSpec, addOns []v1alpha1.AddOn) {
-	spec.Driver = v1alpha1.DriverKube
-	for i := range addOns {
-		if liqoChart.MatchString(addOns[i].Chart) {
-			spec.Driver = v1alpha1.DriverLiqo
-			spec.Liqo = &v1alpha1.LiqoCluster{
-				Namespace: addOns[i].Namespace, GatewayService: corev1.ServiceTypeLoadBalancer,
-				Modules: []v1alpha1.LiqoModule{v1alpha1.ModuleNetworking, v1alpha1.ModuleAuthentication, v1alpha1.ModuleOffloading},
-			}
-			return
-		}
-	}
 }
 
 // otherwiseUsed rejects management clusters for requests that need no cluster made, and all

@@ -75,20 +75,14 @@ func (m *metrics) Collect(values chan<- prometheus.Metric) {
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
 		values <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
-	s := m.inventory.Snapshot()
-	for _, p := range s.pages {
-		for row, c := range p.clusters {
-			ready := 0.0
-			if c.Ready {
-				ready = 1
-			}
-			gauge(clusterReady, ready, c.Name)
-			for name, i := range s.columns {
-				if allocatable := c.Allocatable[name]; allocatable > 0 {
-					reserved := c.unreserved(name) - p.column(i).free[row]
-					gauge(reservedRatio, float64(reserved)/float64(allocatable), c.Name, string(name))
-				}
-			}
+	for c, reserved := range m.inventory.Snapshot().Utilisation() {
+		ready := 0.0
+		if c.Ready {
+			ready = 1
+		}
+		gauge(clusterReady, ready, c.Name)
+		for name, amount := range reserved {
+			gauge(reservedRatio, float64(amount)/float64(c.Allocatable[name]), c.Name, string(name))
 		}
 	}
 	gauge(waitingInstances, float64(m.inventory.Waiting()))

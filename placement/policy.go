@@ -2,8 +2,11 @@ package placement
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
@@ -159,4 +162,21 @@ func ConsumerOf(instance *v1alpha1.ServiceInstance) Consumer {
 		Platform: instance.Spec.Platform, Organization: instance.Spec.OrganizationGUID, Space: instance.Spec.SpaceGUID,
 		Application: catalog.ApplicationOf(instance.Spec.Desired.Parameters), Plan: instance.Spec.Desired.PlanID,
 	}
+}
+
+// Member returns a member cluster made by the policy, without add-ons and access.
+func (p *Policy) Member(name, namespace string) *v1alpha1.MemberCluster {
+	from := &p.Elastic.Member
+	mc := &v1alpha1.MemberCluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: maps.Clone(from.Labels)},
+		Spec: v1alpha1.MemberClusterSpec{
+			Provider: from.Provider, Region: from.Region, Zone: from.Zone, Tier: from.Tier,
+			Taints: from.Taints, Location: from.Location, Prices: from.Prices,
+		},
+	}
+	if mc.Labels == nil {
+		mc.Labels = map[string]string{}
+	}
+	mc.Labels[v1alpha1.LabelElastic] = p.Name
+	return mc
 }

@@ -57,7 +57,7 @@ func (r *policyReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.
 		if problem != nil {
 			state, reason, message = metav1.ConditionFalse, "Invalid", problem.Error()+"; requests that it matches are refused"
 		} else if rebalance := policy.Spec.Rebalance; rebalance != nil {
-			if _, _, err := window(rebalance, time.Now()); err != nil {
+			if _, _, err := Window(rebalance, time.Now()); err != nil {
 				state, reason, message = metav1.ConditionFalse, "Invalid", err.Error()+"; nothing is moved by it"
 			}
 		} else if class, first := all.declaredBefore(policy); class != "" {

@@ -73,8 +73,8 @@ func TestAPolicyThatFailsKeepsNoOtherFromRebalancing(t *testing.T) {
 	})
 	served := &catalog.Catalog{}
 	served.Replace(testCatalog(t))
-	r := &rebalancer{hub: hub, live: hub, namespace: w.namespace, catalog: served, clock: testclock.NewFakeClock(time.Now())}
-	if err := r.check(t.Context()); err == nil || patches != 2 {
+	r := &RebalanceController{Client: hub, Live: hub, Namespace: w.namespace, Catalog: served, Clock: testclock.NewFakeClock(time.Now())}
+	if err := r.Check(t.Context()); err == nil || patches != 2 {
 		t.Errorf("%d instances were asked to move, want one for each policy; error %v", patches, err)
 	}
 }

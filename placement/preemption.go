@@ -362,7 +362,7 @@ func (s *Snapshot) wouldPlace(r Request, p *v1alpha1.Preemption) bool {
 	vacated.pages = slices.Clone(s.pages)
 	vacated.pages[slices.Index(s.pages, at.page)] = at.page.withReserved(at.row, given, s.columns)
 	decision, err := Place(r, &vacated)
-	return err == nil && uses(decision, p.Cluster)
+	return err == nil && decision.Uses(p.Cluster)
 }
 
 // stands reports whether a preemption is still valid: its victims are of a lower class, and the

@@ -6,23 +6,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sluice-dev/sluice/placement/placementtest"
+
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
-
-// classesPolicy declares gold over silver over bronze.
-func classesPolicy(namespace string, preempts v1alpha1.Preempts) *v1alpha1.PlacementPolicy {
-	return &v1alpha1.PlacementPolicy{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "classes"},
-		Spec: v1alpha1.PlacementPolicySpec{PriorityClasses: []v1alpha1.PriorityClass{
-			{Name: "gold", Value: 1000, Preempts: preempts}, {Name: "silver", Value: 100, Preempts: preempts},
-			{Name: "bronze", Value: 10, Preempts: v1alpha1.PreemptsNever},
-		}},
-	}
-}
 
 var classValues = map[string]int32{"gold": 1000, "silver": 100, "bronze": 10}
 
@@ -61,7 +51,7 @@ func TestPreemptTakesTheLeastThatMayBeTaken(t *testing.T) {
 		preempts := rapid.SampledFrom([]v1alpha1.Preempts{"", v1alpha1.PreemptsNever, v1alpha1.PreemptsSameConsumer, v1alpha1.PreemptsAnyConsumer}).Draw(t, "preempts")
 		inventory := NewInventory()
 		if preempts != "" {
-			inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{*classesPolicy("", preempts)}))
+			inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{*placementtest.PriorityClasses("", preempts)}))
 		}
 		r := Request{
 			ID: "si-new", Resources: drawn("asked"), Consumer: Consumer{Platform: "cf", Space: "s1", Application: "mine"},
@@ -140,7 +130,7 @@ func BenchmarkPreempt(b *testing.B) {
 	for _, n := range []int{100, 10000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			inventory := syntheticFleet(n)
-			inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{*classesPolicy("", v1alpha1.PreemptsAnyConsumer)}))
+			inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{*placementtest.PriorityClasses("", v1alpha1.PreemptsAnyConsumer)}))
 			var all []Holding
 			for i := range 10 * n {
 				c := inventory.Snapshot().Cluster(fmt.Sprintf("cluster-%05d", i%n))

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-dev/sluice/internal/pages"
+
 	"github.com/robfig/cron/v3"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -17,52 +19,59 @@ import (
 	"github.com/sluice-dev/sluice/catalog"
 )
 
-// rebalancer applies proposals automatically, to instances under a policy with a schedule,
+// RebalanceController applies proposals automatically, to instances under a policy with a schedule,
 // within the policy's windows. It runs on the leader only.
-type rebalancer struct {
-	hub       client.Client
-	live      client.Reader
-	namespace string
-	catalog   *catalog.Catalog
-	clock     clock.WithTicker
+type RebalanceController struct {
+	// Client writes to the hub, Live reads it.
+	Client client.Client
+	Live   client.Reader
+	// Namespace of the hub that holds Sluice's resources.
+	Namespace string
+	// Catalog that knows the instances' plans.
+	Catalog *catalog.Catalog
+	// Clock; nil means the real one.
+	Clock clock.WithTicker
 }
 
-// rebalanceCheck is how often the windows are checked.
-const rebalanceCheck = time.Minute
+// checkEvery is how often the windows are checked.
+const checkEvery = time.Minute
 
 // NeedLeaderElection returns true: only the leader moves instances.
-func (*rebalancer) NeedLeaderElection() bool { return true }
+func (*RebalanceController) NeedLeaderElection() bool { return true }
 
 // Start checks every minute, until the context ends.
-func (r *rebalancer) Start(ctx context.Context) error {
-	tick := r.clock.NewTicker(rebalanceCheck)
+func (r *RebalanceController) Start(ctx context.Context) error {
+	if r.Clock == nil {
+		r.Clock = clock.RealClock{}
+	}
+	tick := r.Clock.NewTicker(checkEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C():
-			if err := r.check(ctx); err != nil {
+			if err := r.Check(ctx); err != nil {
 				log.FromContext(ctx).Error(err, "Could not rebalance")
 			}
 		}
 	}
 }
 
-// check applies what the policies allow now.
-func (r *rebalancer) check(ctx context.Context) error {
+// Check applies what the policies allow now.
+func (r *RebalanceController) Check(ctx context.Context) error {
 	var policies v1alpha1.PlacementPolicyList
-	if err := r.hub.List(ctx, &policies, client.InNamespace(r.namespace)); err != nil {
+	if err := r.Client.List(ctx, &policies, client.InNamespace(r.Namespace)); err != nil {
 		return fmt.Errorf("list placement policies: %w", err)
 	}
-	now := r.clock.Now()
+	now := r.Clock.Now()
 	var failures []error
 	for i := range policies.Items {
 		policy := &policies.Items[i]
 		if policy.Spec.Rebalance == nil {
 			continue
 		}
-		opened, open, err := window(policy.Spec.Rebalance, now)
+		opened, open, err := Window(policy.Spec.Rebalance, now)
 		if err != nil || !open {
 			continue // the policy's status reports the error
 		}
@@ -73,8 +82,8 @@ func (r *rebalancer) check(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
-// window reports whether a window is open, and since when.
-func window(of *v1alpha1.Rebalance, now time.Time) (opened time.Time, open bool, err error) {
+// Window reports whether a window is open, and since when.
+func Window(of *v1alpha1.Rebalance, now time.Time) (opened time.Time, open bool, err error) {
 	schedule, err := cron.ParseStandard(of.Schedule)
 	if err != nil {
 		return time.Time{}, false, fmt.Errorf("rebalance.schedule: %w", err)
@@ -86,7 +95,7 @@ func window(of *v1alpha1.Rebalance, now time.Time) (opened time.Time, open bool,
 
 // apply requests instances to leave, as many as the policy allows in a window. The instances'
 // annotations and statuses show how many were requested already.
-func (r *rebalancer) apply(ctx context.Context, policy *v1alpha1.PlacementPolicy, opened, now time.Time) error {
+func (r *RebalanceController) apply(ctx context.Context, policy *v1alpha1.PlacementPolicy, opened, now time.Time) error {
 	compiled, err := CompilePolicy(policy)
 	if err != nil {
 		return nil //nolint:nilerr // the policy's status says it
@@ -98,14 +107,13 @@ func (r *rebalancer) apply(ctx context.Context, policy *v1alpha1.PlacementPolicy
 		}
 		return instance.Status.Moved == nil || instance.Status.Moved.DecidedAt.Time.Before(opened) // once in a window
 	}
-	list := &v1alpha1.ServiceInstanceList{}
-	err = eachPage(ctx, r.live, r.namespace, list, func() {
-		for i := range list.Items {
-			if _, asked := list.Items[i].Annotations[v1alpha1.AnnotationLeave]; asked || compiled.concerns(ConsumerOf(&list.Items[i])) && !of(&list.Items[i]) {
-				moved++
-			}
+	err = pages.Each(ctx, r.Live, &v1alpha1.ServiceInstanceList{}, func(o client.Object) error {
+		instance := o.(*v1alpha1.ServiceInstance)
+		if _, asked := instance.Annotations[v1alpha1.AnnotationLeave]; asked || compiled.concerns(ConsumerOf(instance)) && !of(instance) {
+			moved++
 		}
-	})
+		return nil
+	}, client.InNamespace(r.Namespace))
 	if err != nil {
 		return err
 	}
@@ -113,22 +121,22 @@ func (r *rebalancer) apply(ctx context.Context, policy *v1alpha1.PlacementPolicy
 	if limit <= 0 {
 		return nil
 	}
-	proposals, err := Proposals(ctx, r.live, r.namespace, r.catalog.Snapshot(), now, max(policy.Spec.Rebalance.LeastGain, 1), int(limit), of)
+	proposals, err := Proposals(ctx, r.Live, r.Namespace, r.Catalog.Snapshot(), now, max(policy.Spec.Rebalance.LeastGain, 1), int(limit), of)
 	if err != nil {
 		return err
 	}
 	for _, p := range proposals {
 		log.FromContext(ctx).Info("Rebalancing", "policy", policy.Name, "instance", p.Instance, "from", p.From, "to", p.To, "gain", p.Gain)
-		if err := ApplyProposal(ctx, r.hub, r.namespace, p); err != nil {
+		if err := Apply(ctx, r.Client, r.Namespace, p); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// ApplyProposal requests an instance to leave the clusters of the proposal. Its new clusters
+// Apply requests an instance to leave the clusters of the proposal. Its new clusters
 // are decided anew, by the state at that time. It is idempotent.
-func ApplyProposal(ctx context.Context, c client.Client, namespace string, p Proposal) error {
+func Apply(ctx context.Context, c client.Client, namespace string, p Proposal) error {
 	instance := &v1alpha1.ServiceInstance{}
 	instance.Namespace, instance.Name = namespace, p.Instance
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationLeave, strings.Join(p.From, ","))

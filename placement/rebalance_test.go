@@ -50,7 +50,7 @@ func TestProposalsGainAndLeaveRoomForEachOther(t *testing.T) {
 func TestARebalancedInstanceMoves(t *testing.T) {
 	w := crowded(t)
 	p := w.proposals(10, 1)[0]
-	w.must(ApplyProposal(t.Context(), w.hub, w.namespace, p))
+	w.must(Apply(t.Context(), w.hub, w.namespace, p))
 	w.settle(p.Instance)
 	w.wantOn(w.settle(p.Instance), "large")
 	for _, again := range w.proposals(10, 10) {
@@ -70,7 +70,7 @@ func TestAPolicyRebalancesWithinItsWindowOnly(t *testing.T) {
 	served := &catalog.Catalog{}
 	served.Replace(testCatalog(t))
 	clock := testclock.NewFakeClock(time.Date(2026, 11, 21, 1, 59, 0, 0, time.UTC))
-	r := &rebalancer{hub: w.hub, live: w.hub, namespace: w.namespace, catalog: served, clock: clock}
+	r := &RebalanceController{Client: w.hub, Live: w.hub, Namespace: w.namespace, Catalog: served, Clock: clock}
 	asked := func() (n int) {
 		for _, name := range []string{"si-a", "si-b", "si-c"} {
 			if w.instance(name).Annotations[v1alpha1.AnnotationLeave] != "" {
@@ -84,7 +84,7 @@ func TestAPolicyRebalancesWithinItsWindowOnly(t *testing.T) {
 		want int
 	}{{0, 0}, {2 * time.Minute, 1}, {3 * time.Minute, 1}} { // and no second one in the same window
 		clock.SetTime(time.Date(2026, 11, 21, 1, 59, 0, 0, time.UTC).Add(step.at))
-		w.must(r.check(t.Context()))
+		w.must(r.Check(t.Context()))
 		if n := asked(); n != step.want {
 			t.Fatalf("%s after one minute to two, %d instances are asked to move, want %d", step.at, n, step.want)
 		}
@@ -97,12 +97,12 @@ func TestAWindowIsOpenFromItsScheduleOn(t *testing.T) {
 	for at, want := range map[time.Duration]bool{
 		89 * time.Minute: false, 90 * time.Minute: true, 209 * time.Minute: true, 211 * time.Minute: false, 25 * time.Hour: false,
 	} {
-		_, open, err := window(of, saturday.Add(at))
+		_, open, err := Window(of, saturday.Add(at))
 		if err != nil || open != want {
 			t.Errorf("%s into Saturday it is open: %t, %v", at, open, err)
 		}
 	}
-	if _, _, err := window(&v1alpha1.Rebalance{Schedule: "every night"}, saturday); err == nil {
+	if _, _, err := Window(&v1alpha1.Rebalance{Schedule: "every night"}, saturday); err == nil {
 		t.Error("a schedule that is none was taken")
 	}
 }

@@ -3,9 +3,12 @@ package placement
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
+
+	"github.com/sluice-dev/sluice/internal/pages"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,35 +57,27 @@ type Order struct {
 // cache.
 func Record(ctx context.Context, reader client.Reader, namespace string, offering v1alpha1.ServiceOfferingSpec, order Order, now time.Time) (*Recording, []Verdict, error) {
 	r := &Recording{Version: recordingVersion, At: metav1.NewTime(now.Truncate(time.Second)), Order: order, Offering: offering}
-	clusters, instances, policies := &v1alpha1.MemberClusterList{}, &v1alpha1.ServiceInstanceList{}, &v1alpha1.PlacementPolicyList{}
-	for _, page := range []struct {
-		list client.ObjectList
-		use  func()
-	}{
-		{clusters, func() {
-			for i := range clusters.Items {
-				r.Clusters = append(r.Clusters, plainCluster(&clusters.Items[i]))
+	err := errors.Join(
+		pages.Each(ctx, reader, &v1alpha1.MemberClusterList{}, func(o client.Object) error {
+			r.Clusters = append(r.Clusters, plainCluster(o.(*v1alpha1.MemberCluster)))
+			return nil
+		}, client.InNamespace(namespace)),
+		pages.Each(ctx, reader, &v1alpha1.ServiceInstanceList{}, func(o client.Object) error {
+			if one, holds := plainInstance(o.(*v1alpha1.ServiceInstance)); holds {
+				r.Instances = append(r.Instances, one)
 			}
-		}},
-		{instances, func() {
-			for i := range instances.Items {
-				if one, holds := plainInstance(&instances.Items[i]); holds {
-					r.Instances = append(r.Instances, one)
-				}
-			}
-		}},
-		{policies, func() {
-			for i := range policies.Items {
-				r.Policies = append(r.Policies, v1alpha1.PlacementPolicy{ObjectMeta: objectNamed(policies.Items[i].Name, nil), Spec: policies.Items[i].Spec})
-			}
-		}},
-	} {
-		if err := eachPage(ctx, reader, namespace, page.list, page.use); err != nil {
-			return nil, nil, fmt.Errorf("read the hub: %w", err)
-		}
+			return nil
+		}, client.InNamespace(namespace)),
+		pages.Each(ctx, reader, &v1alpha1.PlacementPolicyList{}, func(o client.Object) error {
+			r.Policies = append(r.Policies, v1alpha1.PlacementPolicy{ObjectMeta: objectNamed(o.GetName(), nil), Spec: o.(*v1alpha1.PlacementPolicy).Spec})
+			return nil
+		}, client.InNamespace(namespace)),
+	)
+	if err != nil {
+		return nil, nil, err
 	}
 	decision, verdicts, err := r.decide()
-	if unplaceable, ok := isUnplaceable(err); ok {
+	if unplaceable, ok := AsUnplaceable(err); ok {
 		r.Error, err = unplaceable.Error(), nil
 	}
 	r.Decision = *decision.API(1)
@@ -116,7 +111,7 @@ func plainInstance(instance *v1alpha1.ServiceInstance) (v1alpha1.ServiceInstance
 	plain.Status.Preemption = instance.Status.Preemption
 	for cluster, held := range Ledger(&instance.Status) {
 		left := v1alpha1.Placement{Cluster: cluster, Reserved: held.List()}
-		if hub := hubOf(&instance.Status); hub != "" {
+		if hub := instance.Status.Hub(); hub != "" {
 			left.Peering = &v1alpha1.PlacementPeering{Hub: hub}
 		}
 		plain.Status.Left = append(plain.Status.Left, v1alpha1.LeftPlacement{Placement: left})
@@ -144,7 +139,7 @@ func ReadRecording(data []byte) (*Recording, error) {
 func (r *Recording) Replay() ([]Verdict, error) {
 	decision, verdicts, err := r.decide()
 	why := ""
-	if unplaceable, ok := isUnplaceable(err); ok {
+	if unplaceable, ok := AsUnplaceable(err); ok {
 		why, err = unplaceable.Error(), nil
 	}
 	if err != nil {
@@ -162,7 +157,9 @@ func plainJSON(d v1alpha1.Decision) (plain map[string]any) {
 	if err == nil {
 		err = json.Unmarshal(data, &plain)
 	}
-	check(err) // a struct of the API
+	if err != nil {
+		panic(fmt.Sprintf("placement: a decision is no JSON: %v", err)) // a struct of the API
+	}
 	return plain
 }
 

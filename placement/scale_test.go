@@ -22,7 +22,7 @@ func fillInventory(inventory *Inventory, clusters, instances int) {
 		}}}
 		consumer := Consumer{Platform: "cf", Organization: fmt.Sprintf("org-%d", i/1000), Space: fmt.Sprintf("space-%d", i/100)}
 		page = append(page, Holding{Instance: fmt.Sprintf("si-%07d", i), Consumer: consumer, Held: Ledger(status)})
-		if len(page) == recoveryPage {
+		if len(page) == 500 {
 			inventory.ReserveAll(page)
 			page = nil
 		}

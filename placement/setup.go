@@ -2,7 +2,6 @@ package placement
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -64,14 +63,23 @@ type Options struct {
 	// MovesAtOnce is the number of instances that move to other clusters at the same time;
 	// zero means 10.
 	MovesAtOnce int
-	// Scorer outside Sluice; may be nil.
-	Scorer *ExternalScorer
-	// Join registers Sluice on the cluster that was made for an instance on a management
-	// cluster, and returns the access of that member cluster; it is idempotent. Nil means that
-	// no clusters are made for requests that fit nowhere.
-	Join func(ctx context.Context, management, instance string, member *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error)
+	// Scorer outside Sluice; nil if there is none.
+	Scorer Scorer
+	// Promises of clusters for instances that fit nowhere; nil if none are made.
+	Promises Promises
 	// Clock; nil means the real one.
 	Clock clock.PassiveClock
+}
+
+// Scorer scores the clusters that fit a request. An error means that its scores count for
+// nothing this time.
+type Scorer interface {
+	Score(ctx context.Context, r Request, s *Snapshot) (map[string]int32, error)
+}
+
+// Promises says what is being made for an instance that fits nowhere; "" if nothing is.
+type Promises interface {
+	Promise(instance string) string
 }
 
 // DefaultProbeEvery is the time between two probes of a member cluster.
@@ -106,29 +114,13 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 	if err := policies.setup(mgr); err != nil {
 		return fmt.Errorf("set up the controller of policies: %w", err)
 	}
-	if err := mgr.Add(&rebalancer{
-		hub: mgr.GetClient(), live: mgr.GetAPIReader(), namespace: o.Namespace, catalog: o.Catalog, clock: clock.RealClock{},
-	}); err != nil {
-		return fmt.Errorf("set up rebalancing: %w", err)
-	}
-	var growing *elastic
-	if o.Join != nil {
-		growing = &elastic{
-			hub: mgr.GetClient(), namespace: o.Namespace, catalog: o.Catalog, inventory: o.Inventory,
-			of:   func(policy string) client.ListOption { return client.MatchingFields{fieldElastic: policy} },
-			join: o.Join, leadership: o.Leadership, clock: clock.RealClock{}, idle: map[string]time.Time{},
-		}
-		if err := errors.Join(indexElastic(mgr), mgr.Add(growing)); err != nil {
-			return fmt.Errorf("set up elastic clusters: %w", err)
-		}
-	}
 	instances := &instanceReconciler{
 		hub: mgr.GetClient(), live: mgr.GetAPIReader(),
 		plan: func(serviceID, planID string) (*catalog.Plan, error) {
 			return o.Catalog.Snapshot().Plan(serviceID, planID)
 		},
 		inventory: o.Inventory, recovery: recovered, leadership: o.Leadership, drivers: o.Drivers,
-		clock: o.Clock, metrics: m, moves: &moves{most: o.MovesAtOnce}, places: &member.Places{Most: o.Workers}, scorer: o.Scorer, elastic: growing, observeEvery: o.ObserveEvery,
+		clock: o.Clock, metrics: m, moves: &moves{most: o.MovesAtOnce}, places: &member.Places{Most: o.Workers}, scorer: o.Scorer, promises: o.Promises, observeEvery: o.ObserveEvery,
 	}
 	clusters.lost = instances.lost
 	if err := instances.setup(mgr, o); err != nil {
@@ -142,7 +134,7 @@ func (o Options) rulesOn(cluster *v1alpha1.MemberCluster) []rbacv1.PolicyRule {
 	if joined(cluster) {
 		return o.JoinedRules
 	}
-	return o.Rules[driverOf(cluster)]
+	return o.Rules[cluster.DriverName()]
 }
 
 // joined reports whether a member cluster has joined by invitation: Sluice may only read there.

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"iter"
 	"sort"
 	"sync"
 
@@ -331,3 +332,22 @@ func (s *Snapshot) ReadyClusters() []*Cluster {
 
 // Clusters returns all clusters, by name.
 func (s *Snapshot) Clusters() []*Cluster { return rows[Cluster](s.store, tableCluster, indexID) }
+
+// Utilisation yields each cluster with what is reserved of each resource that it has.
+func (s *Snapshot) Utilisation() iter.Seq2[*Cluster, Resources] {
+	return func(yield func(*Cluster, Resources) bool) {
+		for _, p := range s.pages {
+			for row, c := range p.clusters {
+				reserved := Resources{}
+				for name, i := range s.columns {
+					if c.Allocatable[name] > 0 {
+						reserved[name] = c.unreserved(name) - p.column(i).free[row]
+					}
+				}
+				if !yield(c, reserved) {
+					return
+				}
+			}
+		}
+	}
+}

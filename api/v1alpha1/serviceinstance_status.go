@@ -149,6 +149,17 @@ func (s *ServiceInstanceStatus) IsOn(cluster string) bool {
 	return s.Decision.Uses(cluster) || s.DeliveredDecision().Uses(cluster)
 }
 
+// Hub returns the cluster through which the instance is reached, or was where it has left; "" if
+// there is none.
+func (s *ServiceInstanceStatus) Hub() string {
+	for _, p := range s.Everywhere() {
+		if p.Peering != nil && p.Peering.Hub != "" {
+			return p.Peering.Hub
+		}
+	}
+	return ""
+}
+
 // LeftClusters returns the clusters that the instance has left and that still hold something of
 // it.
 func (s *ServiceInstanceStatus) LeftClusters() []string {

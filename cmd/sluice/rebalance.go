@@ -48,7 +48,7 @@ before it leaves the old one. A placement policy with a rebalance section does t
 				return err
 			}
 			for _, p := range proposals {
-				if err := placement.ApplyProposal(cmd.Context(), c, hub.namespace, p); err != nil {
+				if err := placement.Apply(cmd.Context(), c, hub.namespace, p); err != nil {
 					return err
 				}
 			}

@@ -266,16 +266,28 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 		return err
 	}
 	driver := &kube.Driver{Connections: connections, Hub: h.ID, InternetEgress: f.internetEgress}
-	var scorer *placement.ExternalScorer
+	var scorer placement.Scorer
 	if f.scorer.URL != "" {
-		if scorer, err = placement.NewExternalScorer(f.scorer); err != nil {
+		if scorer, err = placement.NewScorer(f.scorer); err != nil {
 			return err
 		}
 	}
 	inventory := placement.NewInventory()
+	growing := &placement.ElasticController{
+		Client: mgr.GetClient(), Namespace: h.Namespace, Catalog: served, Inventory: inventory, Leadership: f.leadership(),
+		Join: func(ctx context.Context, management, instance string, member *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error) {
+			return join(ctx, connections, keys, management, instance, member)
+		},
+	}
+	if err := growing.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("set up elastic clusters: %w", err)
+	}
+	if err := mgr.Add(&placement.RebalanceController{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: h.Namespace, Catalog: served}); err != nil {
+		return fmt.Errorf("set up rebalancing: %w", err)
+	}
 	if err := placement.SetupWithManager(mgr, placement.Options{
 		Inventory:  inventory,
-		ProbeEvery: f.probeEvery, ProbeTimeout: min(f.probeEvery, 5*time.Second), MovesAtOnce: f.movesAtOnce, Scorer: scorer,
+		ProbeEvery: f.probeEvery, ProbeTimeout: min(f.probeEvery, 5*time.Second), MovesAtOnce: f.movesAtOnce, Scorer: scorer, Promises: growing,
 		Namespace: h.Namespace, HubID: h.ID, Leadership: f.leadership(), Catalog: served, Connections: connections,
 		Drivers: map[string]placement.Driver{
 			v1alpha1.DriverKube: driver,
@@ -287,9 +299,6 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 		},
 		JoinedRules: liqo.JoinedRules(),
 		Probed:      f.trust.probed(f.probeEvery),
-		Join: func(ctx context.Context, management, instance string, member *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error) {
-			return join(ctx, connections, keys, management, instance, member)
-		},
 	}); err != nil {
 		return fmt.Errorf("set up placement: %w", err)
 	}

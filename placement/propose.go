@@ -1,0 +1,77 @@
+package placement
+
+import (
+	"slices"
+)
+
+// Proposal is a move that would improve the placement of an instance.
+type Proposal struct {
+	// Instance is the name of the ServiceInstance.
+	Instance string
+	// From are the clusters that it would leave, To those that would replace them.
+	From, To []string
+	// Score is the mean score of its current clusters, and Gain what the move adds.
+	Score, Gain int32
+	// Price of an hour before and after; nil if one of the clusters has no price.
+	Price, NewPrice *Price
+}
+
+// Propose computes where an instance would be placed today, and what it would hold there. It
+// returns nil if the instance would stay, or if its clusters no longer fit, which is not a
+// question of gain.
+func Propose(r Request, s *Snapshot) (*Proposal, map[string]Resources) {
+	e := evaluate(r, s)
+	chosen, short := e.choose()
+	if short != nil || len(e.lost) > 0 {
+		return nil, nil
+	}
+	p := &Proposal{Instance: r.ID}
+	now := map[string]bool{}
+	held := map[string]Resources{}
+	var after []candidate
+	for _, c := range chosen {
+		name := c.cluster().Name
+		now[name] = true
+		held[name] = r.Resources.times(max(c.replicas, 1))
+		after = append(after, c)
+		if !slices.Contains(r.Current, name) {
+			p.To = append(p.To, name)
+		}
+	}
+	for _, name := range r.Current {
+		if !now[name] {
+			p.From = append(p.From, name)
+		}
+	}
+	if len(p.From) == 0 || len(p.To) == 0 {
+		return nil, nil
+	}
+	p.Score = meanScore(e.current)
+	p.Gain = meanScore(after) - p.Score
+	p.Price, p.NewPrice = e.price(e.current), e.price(after)
+	return p, held
+}
+
+func meanScore(candidates []candidate) int32 {
+	var sum int32
+	for _, c := range candidates {
+		sum += c.score
+	}
+	return sum / int32(max(len(candidates), 1)) //nolint:gosec // at most mostClusters
+}
+
+// price returns the price of all candidates together; nil if one has none, or another currency.
+func (e *evaluation) price(candidates []candidate) *Price {
+	var sum *Price
+	for _, c := range candidates {
+		one := e.scorer.tariff.priceOf(c.spot).times(max(c.replicas, 1))
+		switch {
+		case one == nil, sum != nil && sum.Currency != one.Currency:
+			return nil
+		case sum == nil:
+			sum = &Price{Currency: one.Currency}
+		}
+		sum.NanoPerHour += one.NanoPerHour
+	}
+	return sum
+}
