@@ -34,7 +34,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/hub/hubtest"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/seal"
-	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/kube"
 	"github.com/sluice-dev/sluice/test/controlplane"
 )
@@ -192,7 +192,7 @@ func (f *fixture) deliverTo(t *testing.T, instance *v1alpha1.ServiceInstance, pl
 		}
 		driver := &kube.Driver{Connections: f.connections, Hub: hubID}
 		eventually(t, "delivery to "+there.Cluster, func(ctx context.Context) (bool, error) {
-			return driver.Deliver(ctx, placement.Delivery{Instance: instance, Placement: there}) == nil, nil
+			return driver.Deliver(ctx, delivery.Delivery{Instance: instance, Placement: there}) == nil, nil
 		})
 	}
 	instance.Status.Delivered = &v1alpha1.DeliveredState{State: instance.Spec.Desired, Decision: decision}

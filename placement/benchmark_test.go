@@ -138,7 +138,7 @@ func BenchmarkUpsertClusterWhileOneWaits(b *testing.B) {
 	full := Cluster{Name: "full", Ready: true, AccessVerified: true, Allocatable: Resources{}}
 	for i := range int64(instances) {
 		held := Resources{corev1.ResourceCPU: 997 + i*7919%613, corev1.ResourceMemory: 1009 + i*104729%709}
-		full.Allocatable.add(held, 1)
+		full.Allocatable.Add(held, 1)
 		inventory.Reserve(Holding{Instance: fmt.Sprintf("si-%03d", i), Class: []string{"bronze", "silver"}[i%2], Held: map[string]Resources{"full": held}})
 	}
 	inventory.UpsertCluster(&full)

@@ -85,7 +85,7 @@ type shortage struct {
 // pick chooses by a ranking. Clusters that the instance is on are kept before any other. It
 // stays on as many of them as are requested, or the pick fails.
 func (e *evaluation) pick(rank ranking) ([]candidate, *shortage) {
-	asked, stay := e.request.clusters(), e.request.stays()
+	asked, stay := e.request.ClusterCount(), e.request.stays()
 	if e.request.Spread != nil {
 		return e.pickSpread(rank)
 	}
@@ -114,7 +114,7 @@ func (e *evaluation) pick(rank ranking) ([]candidate, *shortage) {
 // pickSpread chooses clusters spread over groups.
 func (e *evaluation) pickSpread(rank ranking) ([]candidate, *shortage) {
 	s := e.request.Spread
-	clusters := e.request.clusters()
+	clusters := e.request.ClusterCount()
 	count, skew := s.Groups, max(s.MaxSkew, 1)
 	if count == 0 || count > clusters {
 		count = clusters

@@ -184,9 +184,9 @@ func (c *Cluster) disturbs(now *Cluster) bool {
 	return !c.Ready && now.Ready || !c.Removed && now.Removed || !reflect.DeepEqual(c.Taints, now.Taints)
 }
 
-// forsaken reports whether the operator removes the cluster from the inventory while it does
+// IsForsaken reports whether the operator removes the cluster from the inventory while it does
 // not answer. Then nothing on it can be cleaned up.
-func (c *Cluster) forsaken() bool { return c.Removed && !c.Ready }
+func (c *Cluster) IsForsaken() bool { return c.Removed && !c.Ready }
 
 // sameTraits reports whether two versions of a cluster differ in numbers only.
 func (c *Cluster) sameTraits(other *Cluster) bool {

@@ -307,9 +307,9 @@ func (a *assembly) holds(place, component int, at candidate) bool {
 		if a.chosen[other].spot.same(at.spot) {
 			if together == nil {
 				together = Resources{}
-				together.add(a.request.Components[component].Resources, 1)
+				together.Add(a.request.Components[component].Resources, 1)
 			}
-			together.add(a.request.Components[other].Resources, 1)
+			together.Add(a.request.Components[other].Resources, 1)
 		}
 	}
 	if a.request.atBest && !at.page.known(at.row) {
@@ -317,7 +317,7 @@ func (a *assembly) holds(place, component int, at candidate) bool {
 	}
 	held := a.snapshot.Reserved(a.request.ID, at.cluster().Name)
 	for name, need := range together {
-		if _, class := storageClassOf(name); !class && at.page.column(a.snapshot.columnOf(name)).left(a.request.atBest)[at.row]+held[name] < need {
+		if _, class := v1alpha1.StorageClassOf(name); !class && at.page.column(a.snapshot.columnOf(name)).left(a.request.atBest)[at.row]+held[name] < need {
 			return false
 		}
 	}
@@ -366,7 +366,7 @@ func placeTogether(r Request, s *Snapshot) (Decision, error) {
 			continue
 		}
 		p := &d.Placements[at]
-		p.Reserved.add(r.Components[i].Resources, 1)
+		p.Reserved.Add(r.Components[i].Resources, 1)
 		p.Score, p.Components = min(p.Score, c.score), append(p.Components, r.Components[i].Name)
 		if p.Price != nil && price != nil {
 			p.Price = &Price{p.Price.Currency, p.Price.NanoPerHour + price.NanoPerHour}

@@ -48,7 +48,7 @@ func TestComponentsAreChosenExactly(t *testing.T) {
 			want := Resources{}
 			for i, c := range r.Components {
 				if combination[i] == p.Cluster {
-					want.add(c.Resources, 1)
+					want.Add(c.Resources, 1)
 				}
 			}
 			if fmt.Sprint(p.Reserved) != fmt.Sprint(want) {

@@ -63,7 +63,7 @@ func (r *Request) facts() *facts {
 		resources[string(name)] = amount
 	}
 	return &facts{
-		request:  map[string]any{"id": r.ID, "plan": r.Consumer.Plan, "clusters": r.clusters(), "resources": resources},
+		request:  map[string]any{"id": r.ID, "plan": r.Consumer.Plan, "clusters": r.ClusterCount(), "resources": resources},
 		consumer: map[string]any{"platform": r.Consumer.Platform, "organization": r.Consumer.Organization, "space": r.Consumer.Space},
 	}
 }

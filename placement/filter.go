@@ -148,7 +148,7 @@ func (r Request) allFilters(s *Snapshot, held Resources) []filter {
 		if r.Resources[name] <= 0 {
 			continue
 		}
-		if class, ok := storageClassOf(name); ok {
+		if class, ok := v1alpha1.StorageClassOf(name); ok {
 			// Kubernetes publishes no capacity of storage classes that could be added up. So
 			// only the existence of a class is checked here, and the cluster enforces its
 			// quota.

@@ -95,7 +95,7 @@ func replay(t *testing.T, sections map[string]string) (decision, table string) {
 	decision = string(out)
 	if p := request.Peering; p != nil && err == nil {
 		// The part that the controller adds to the engine's decision.
-		placed := p.placed(request.ID, got.Placements[0].Cluster)
+		placed := p.Placed(request.ID, got.Placements[0].Cluster)
 		decision = fmt.Sprintf("delivered to %s, hub %q, node %q\n", placed.Consumer, placed.Hub, placed.Node) + decision
 	}
 	if err != nil {
@@ -175,7 +175,7 @@ func (r requestRow) request(t *testing.T, resourcesPlan, clusterPlan string) Req
 		}
 		request := r.ofPlan(t, plan)
 		if r.Delivered != nil {
-			request.Peering.stay(&v1alpha1.Decision{Placements: []v1alpha1.Placement{{Peering: r.Delivered}}})
+			request.Peering.Stay(&v1alpha1.Decision{Placements: []v1alpha1.Placement{{Peering: r.Delivered}}})
 		}
 		request.Current, request.Leaving, request.External, request.At = r.Current, r.Leaving, r.External, goldenTime
 		r.Consumer.Application, r.Consumer.Plan = request.Consumer.Application, request.Consumer.Plan

@@ -18,10 +18,10 @@ func Hopeless(r Request, s *Snapshot) bool {
 	return err != nil
 }
 
-// hopelessHere reports whether it is in vain to repeat an update that was refused on the
+// HopelessHere reports whether it is in vain to repeat an update that was refused on the
 // clusters where the instance has to stay: even if they answered and had nothing else on them,
 // the update would not fit.
-func hopelessHere(r Request, s *Snapshot) bool {
+func HopelessHere(r Request, s *Snapshot) bool {
 	if r.WaitFor == v1alpha1.WaitForAnything {
 		return false
 	}
@@ -35,7 +35,7 @@ func hopelessHere(r Request, s *Snapshot) bool {
 func (s *Snapshot) mayMake(r Request) bool {
 	r.atBest = true
 	for _, p := range s.policies {
-		if p.Elastic == nil || r.Made != nil || !p.concerns(r.Consumer) {
+		if p.Elastic == nil || r.Made != nil || !p.Concerns(r.Consumer) {
 			continue
 		}
 		if r.Peering != nil {

@@ -17,10 +17,10 @@ func TestWhoWaitsForAHubIsWoken(t *testing.T) {
 	own := &Cluster{Name: "own", Driver: v1alpha1.DriverLiqo, Ready: true, Liqo: &v1alpha1.LiqoCluster{}, Consumers: []v1alpha1.ConsumerReference{{Platform: "cf"}}}
 	eu := &Cluster{Name: "eu", Driver: v1alpha1.DriverLiqo, Ready: true, AccessVerified: true, Liqo: &v1alpha1.LiqoCluster{}, Allocatable: Resources{corev1.ResourceCPU: 8000}}
 	for _, c := range []*Cluster{own, eu} {
-		c.Liqo.Modules = ModulesFor(true)
+		c.Liqo.Modules = v1alpha1.ModulesFor(true)
 	}
 	open, closed := hub(false), hub(true)
-	open.Liqo.Modules, closed.Liqo.Modules = ModulesFor(true), ModulesFor(true)
+	open.Liqo.Modules, closed.Liqo.Modules = v1alpha1.ModulesFor(true), v1alpha1.ModulesFor(true)
 	inventory := stock([]*Cluster{own, eu, closed})
 	woken := map[string]int{}
 	inventory.OnWake(func(instance string) { woken[instance]++ })

@@ -198,7 +198,7 @@ func (inv *Inventory) book(cluster string, more Resources) {
 	if inv.reserved[cluster] == nil {
 		inv.reserved[cluster] = Resources{}
 	}
-	inv.reserved[cluster].add(more, 1)
+	inv.reserved[cluster].Add(more, 1)
 }
 
 // change is the change of the reservations on clusters, and of holders with a quota.
@@ -212,7 +212,7 @@ func (c change) add(cluster string, holders []string, resources Resources, sign 
 		if sums[key] == nil {
 			sums[key] = make(Resources, len(resources))
 		}
-		sums[key].add(resources, sign)
+		sums[key].Add(resources, sign)
 	}
 	count(c.clusters, cluster)
 	for _, holder := range holders {
@@ -260,7 +260,7 @@ func record(txn *memdb.Txn, h Holding, quotas scopes) change {
 		sum := more
 		if known := row[holding](txn, tableHolding, holder); known != nil {
 			sum = maps.Clone(known.Resources)
-			sum.add(more, 1)
+			sum.Add(more, 1)
 		}
 		check(txn.Insert(tableHolding, &holding{Holder: holder, Resources: sum}))
 	}

@@ -83,9 +83,6 @@ type Measured struct {
 	Observed bool
 }
 
-// ObservedLatencyTTL is the age at which a latency expires that Liqo has measured.
-const ObservedLatencyTTL = time.Hour
-
 // latenciesOf returns the latencies of a member cluster by the place of measurement, except
 // those that have expired.
 func latenciesOf(mc *v1alpha1.MemberCluster, now time.Time) map[string]Measured {
@@ -94,7 +91,7 @@ func latenciesOf(mc *v1alpha1.MemberCluster, now time.Time) map[string]Measured 
 	}
 	all := map[string]Measured{}
 	for _, m := range mc.Status.Latencies {
-		if now.Sub(m.MeasuredAt.Time) <= ObservedLatencyTTL {
+		if now.Sub(m.MeasuredAt.Time) <= v1alpha1.ObservedLatencyTTL {
 			all[m.From] = Measured{Median: m.Median.Duration, At: m.MeasuredAt.Time, Observed: true}
 		}
 	}

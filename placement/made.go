@@ -79,17 +79,17 @@ func shapeOf(c *v1alpha1.ClusterPlan, asked catalog.ClusterParameters) (*v1alpha
 func takenBy(c *v1alpha1.ClusterPlan, asked catalog.ClusterParameters) Resources {
 	taken := Resources{v1alpha1.ResourceClusters: 1}
 	if c.ControlPlane != nil {
-		taken.add(ResourcesOf(c.ControlPlane.Machine), int64(asked.ControlPlane))
+		taken.Add(ResourcesOf(c.ControlPlane.Machine), int64(asked.ControlPlane))
 	}
-	taken.add(workersHave(c, asked), 1)
+	taken.Add(WorkerResources(c, asked), 1)
 	return taken
 }
 
-// workersHave returns the resources of all worker machines together.
-func workersHave(c *v1alpha1.ClusterPlan, asked catalog.ClusterParameters) Resources {
+// WorkerResources returns the resources of all worker machines together.
+func WorkerResources(c *v1alpha1.ClusterPlan, asked catalog.ClusterParameters) Resources {
 	have := Resources{}
 	for _, pool := range c.Workers {
-		have.add(ResourcesOf(pool.Machine), int64(asked.Workers[pool.Name]))
+		have.Add(ResourcesOf(pool.Machine), int64(asked.Workers[pool.Name]))
 	}
 	return have
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/liqo"
 )
 
 // Peering is the part of a request that asks for delivery to the consumer's own cluster.
@@ -33,8 +32,8 @@ func peeringOf(plan *v1alpha1.PeeringPlan, cluster string) *Peering {
 	return &Peering{PeeringPlan: *plan, Cluster: cluster}
 }
 
-// stay keeps the clusters of the given decisions.
-func (p *Peering) stay(decisions ...*v1alpha1.Decision) {
+// Stay keeps the clusters of the given decisions.
+func (p *Peering) Stay(decisions ...*v1alpha1.Decision) {
 	if p == nil {
 		return
 	}
@@ -45,8 +44,8 @@ func (p *Peering) stay(decisions ...*v1alpha1.Decision) {
 	}
 }
 
-// placed returns the peering of a placement of an instance.
-func (p *Peering) placed(instance, cluster string) *v1alpha1.PlacementPeering {
+// Placed returns the peering of a placement of an instance.
+func (p *Peering) Placed(instance, cluster string) *v1alpha1.PlacementPeering {
 	if p == nil {
 		return nil
 	}
@@ -72,15 +71,7 @@ func (p *Peering) needsNode() bool { return p.Gives == v1alpha1.GivesNode || p.h
 func (p *Peering) hubAndSpoke() bool { return p.Role == v1alpha1.RoleHubAndSpoke }
 
 // modules returns the Liqo modules that chosen clusters need.
-func (p *Peering) modules() []v1alpha1.LiqoModule { return ModulesFor(p.needsNode()) }
-
-// ModulesFor returns the Liqo modules that a peering needs, with virtual nodes or without.
-func ModulesFor(nodes bool) []v1alpha1.LiqoModule {
-	if nodes {
-		return []v1alpha1.LiqoModule{v1alpha1.ModuleNetworking, v1alpha1.ModuleAuthentication, v1alpha1.ModuleOffloading}
-	}
-	return []v1alpha1.LiqoModule{v1alpha1.ModuleNetworking}
-}
+func (p *Peering) modules() []v1alpha1.LiqoModule { return v1alpha1.ModulesFor(p.needsNode()) }
 
 // Govern completes a request by the operator's settings: the policies for its consumer, and the
 // consumer's own cluster if the plan delivers to it.
@@ -113,7 +104,7 @@ func (p *Peering) find(s *Snapshot, r Request) {
 			case c.isOf(r.Consumer):
 				own = append(own, c.Name)
 				is[c.Name] = c.Liqo
-			case c.Liqo.Hub && len(c.Consumers) == 0 && lacking(c.Liqo.Modules, ModulesFor(true)) == "":
+			case c.Liqo.Hub && len(c.Consumers) == 0 && lacking(c.Liqo.Modules, v1alpha1.ModulesFor(true)) == "":
 				hubs = append(hubs, spot{page: page, row: row})
 			}
 		}
@@ -139,7 +130,7 @@ func (p *Peering) find(s *Snapshot, r Request) {
 		return
 	}
 	// Through a hub, the nodes are on the hub.
-	if module := lacking(is[p.Consumer].Modules, ModulesFor(p.needsNode() && !p.hubAndSpoke())); module != "" {
+	if module := lacking(is[p.Consumer].Modules, v1alpha1.ModulesFor(p.needsNode() && !p.hubAndSpoke())); module != "" {
 		p.Problem = fmt.Sprintf("the consumer's cluster %s has not Liqo's module %s", p.Consumer, module)
 		return
 	}
@@ -240,7 +231,7 @@ func (p *Peering) refuses(c *Cluster) string {
 // lacking returns the first needed module that is missing; empty if none is.
 func lacking(modules, needed []v1alpha1.LiqoModule) v1alpha1.LiqoModule {
 	for _, module := range needed {
-		if !liqo.Has(modules, module) {
+		if !v1alpha1.HasModule(modules, module) {
 			return module
 		}
 	}

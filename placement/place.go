@@ -154,9 +154,9 @@ func (e *evaluation) filterOthers() {
 // unplaceable returns the error that explains why too few clusters were found.
 func (e *evaluation) unplaceable(short *shortage) *UnplaceableError {
 	failed := &UnplaceableError{
-		Decision: e.decision(nil), Asked: e.request.clusters(), Found: short.found, Why: short.why, Quota: short.quota,
+		Decision: e.decision(nil), Asked: e.request.ClusterCount(), Found: short.found, Why: short.why, Quota: short.quota,
 	}
-	if short.why == "" && short.found < min(e.request.clusters(), len(e.request.Current)) {
+	if short.why == "" && short.found < min(e.request.ClusterCount(), len(e.request.Current)) {
 		for _, l := range e.lost {
 			failed.Lost = append(failed.Lost, Example{l.name, fmt.Sprintf("%s (%s)", l.reason, l.why())})
 		}

@@ -81,8 +81,8 @@ func CompilePolicy(from *v1alpha1.PlacementPolicy) (*Policy, error) {
 	return p, errors.Join(problems...)
 }
 
-// concerns reports whether the policy applies to a consumer's requests.
-func (p *Policy) concerns(c Consumer) bool {
+// Concerns reports whether the policy applies to a consumer's requests.
+func (p *Policy) Concerns(c Consumer) bool {
 	within := func(list []string, value string) bool { return len(list) == 0 || slices.Contains(list, value) }
 	m := &p.Match
 	return within(m.Platforms, c.Platform) && within(m.Organizations, c.Organization) &&
@@ -107,9 +107,9 @@ func (ps Policies) class(name string) *v1alpha1.PriorityClass {
 	return nil
 }
 
-// declaredBefore returns a class of a policy that another policy has declared before, and that
+// DeclaredBefore returns a class of a policy that another policy has declared before, and that
 // policy.
-func (ps Policies) declaredBefore(policy *v1alpha1.PlacementPolicy) (class, first string) {
+func (ps Policies) DeclaredBefore(policy *v1alpha1.PlacementPolicy) (class, first string) {
 	for _, p := range ps {
 		if p.Name == policy.Name {
 			break
@@ -144,7 +144,7 @@ func (ps Policies) Govern(r Request, consumer Consumer) Request {
 	r.Consumer = consumer
 	r.Rules, r.Preferences, r.Quotas = slices.Clip(r.Rules), slices.Clip(r.Preferences), slices.Clip(r.Quotas)
 	for _, p := range ps {
-		if p.concerns(consumer) {
+		if p.Concerns(consumer) {
 			r.Rules = append(r.Rules, p.Rules...)
 			r.Preferences = append(r.Preferences, p.Preferences...)
 			r.Weights = addWeights(r.Weights, p.Score)

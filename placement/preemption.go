@@ -180,7 +180,7 @@ func (x *search) room(at spot) (room, bool) {
 func (x *search) cover(at spot) (c *cover, lacks []int64) {
 	var lacking []corev1.ResourceName
 	for _, name := range x.request.Resources.names() {
-		if _, class := storageClassOf(name); class {
+		if _, class := v1alpha1.StorageClassOf(name); class {
 			continue
 		}
 		if short := x.request.Resources[name] - at.page.column(x.snapshot.columnOf(name)).free[at.row]; short > 0 && x.request.Resources[name] > 0 {
@@ -356,7 +356,7 @@ func (s *Snapshot) wouldPlace(r Request, p *v1alpha1.Preemption) bool {
 	}
 	given := Resources{}
 	for i := range p.Victims {
-		given.add(s.Reserved(p.Victims[i].Instance, p.Cluster), -1)
+		given.Add(s.Reserved(p.Victims[i].Instance, p.Cluster), -1)
 	}
 	vacated := *s
 	vacated.pages = slices.Clone(s.pages)
@@ -365,9 +365,9 @@ func (s *Snapshot) wouldPlace(r Request, p *v1alpha1.Preemption) bool {
 	return err == nil && decision.Uses(p.Cluster)
 }
 
-// stands reports whether a preemption is still valid: its victims are of a lower class, and the
+// Stands reports whether a preemption is still valid: its victims are of a lower class, and the
 // request is placed when they have left.
-func (s *Snapshot) stands(r Request, p *v1alpha1.Preemption) bool {
+func (s *Snapshot) Stands(r Request, p *v1alpha1.Preemption) bool {
 	class := s.policies.class(r.Class)
 	if class == nil || class.Name != p.PriorityClass || class.Value != p.Priority || class.Preempts == v1alpha1.PreemptsNever {
 		return false
@@ -380,9 +380,9 @@ func (s *Snapshot) stands(r Request, p *v1alpha1.Preemption) bool {
 	return s.wouldPlace(r, p)
 }
 
-// preempting returns the instance for which another one has to leave a cluster, and the room
+// Preempting returns the instance for which another one has to leave a cluster, and the room
 // that is being made for it; nil if there is none. Of several it is the first by name.
-func (s *Snapshot) preempting(victim, cluster string) (instance string, found *v1alpha1.Preemption) {
+func (s *Snapshot) Preempting(victim, cluster string) (instance string, found *v1alpha1.Preemption) {
 	for id, p := range s.preemptions {
 		if p.Cluster != cluster || found != nil && instance < id {
 			continue

@@ -27,7 +27,7 @@ func least(r Request, s *Snapshot, cluster string, mayLeave []Holding) (best cos
 		now := cost{count: bits.OnesCount(uint(subset))}
 		for i, h := range mayLeave {
 			if subset&(1<<i) != 0 {
-				free.add(h.Held[cluster], 1)
+				free.Add(h.Held[cluster], 1)
 				now.highest = max(now.highest, classValues[h.Class])
 				now.sum += int64(classValues[h.Class])
 			}
@@ -68,9 +68,9 @@ func TestPreemptTakesTheLeastThatMayBeTaken(t *testing.T) {
 					Held:     map[string]Resources{cluster.Name: drawn("held")},
 				}
 				held[h.Instance] = h
-				cluster.Allocatable.add(h.Held[cluster.Name], 1)
+				cluster.Allocatable.Add(h.Held[cluster.Name], 1)
 			}
-			cluster.Allocatable.add(drawn("free"), 1)
+			cluster.Allocatable.Add(drawn("free"), 1)
 			fleet = append(fleet, cluster)
 			inventory.UpsertCluster(cluster)
 		}
@@ -118,7 +118,7 @@ func TestPreemptTakesTheLeastThatMayBeTaken(t *testing.T) {
 		if now != best {
 			t.Fatalf("%+v costs %+v, and the least is %+v", got.Victims, now, best)
 		}
-		if !s.stands(r, got) {
+		if !s.Stands(r, got) {
 			t.Fatalf("%+v does not stand", got)
 		}
 	})

@@ -211,12 +211,12 @@ func TestPlaceAgreesWithAPlainReadingOfItsRules(t *testing.T) {
 			seen[p.Cluster] = true
 		}
 		home := len(r.Current) == 0 || fits[r.Current[0]]
-		enough := len(slices.DeleteFunc(slices.Collect(maps.Keys(fits)), func(name string) bool { return !fits[name] })) >= r.clusters()
+		enough := len(slices.DeleteFunc(slices.Collect(maps.Keys(fits)), func(name string) bool { return !fits[name] })) >= r.ClusterCount()
 		if placeable := home && enough; placeable != (err == nil) {
 			t.Fatalf("placeable is %t, and Place says %v", placeable, err)
 		}
-		if err == nil && len(d.Placements) != r.clusters() {
-			t.Fatalf("%d placements of %d", len(d.Placements), r.clusters())
+		if err == nil && len(d.Placements) != r.ClusterCount() {
+			t.Fatalf("%d placements of %d", len(d.Placements), r.ClusterCount())
 		}
 		for _, name := range r.Current {
 			if err == nil && !seen[name] {

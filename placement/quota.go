@@ -25,7 +25,7 @@ func (r Request) exceeded(s *Snapshot) string {
 	}
 	own := Resources{}
 	for _, held := range rows[Reservation](s.store, tableReservation, indexOf, r.ID, "") {
-		own.add(held.Resources, 1)
+		own.Add(held.Resources, 1)
 	}
 	asked := r.total(r.width(s))
 	for _, quota := range r.Quotas {
@@ -81,7 +81,7 @@ func (inv *Inventory) countHoldings() {
 			if sums[holder] == nil {
 				sums[holder] = Resources{}
 			}
-			sums[holder].add(r.Resources, 1)
+			sums[holder].Add(r.Resources, 1)
 		}
 	}
 	for holder, sum := range sums {

@@ -123,7 +123,7 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 	}
 	resources := ResourcesOf(plan.Resources.Limits)
 	for class, size := range plan.Resources.Storage {
-		resources[StorageResource(class)] = size.Value()
+		resources[v1alpha1.StorageResource(class)] = size.Value()
 	}
 	spread, err := spreadOf(plan.Resources.Spread)
 	if err != nil {
@@ -187,8 +187,8 @@ func rulesOf(plan *catalog.Plan, asked catalog.ResourcesParameters) (rules []Rul
 	return rules, nil
 }
 
-// clusters returns the number of requested clusters.
-func (r Request) clusters() int {
+// ClusterCount returns the number of requested clusters.
+func (r Request) ClusterCount() int {
 	if r.Replicas > 0 {
 		return max(min(r.Clusters, r.Replicas), 1) // each has at least one replica
 	}
@@ -199,7 +199,7 @@ func (r Request) clusters() int {
 // all groups, it is one in each group.
 func (r Request) width(s *Snapshot) int {
 	if r.Spread == nil || !r.Spread.Each {
-		return r.clusters()
+		return r.ClusterCount()
 	}
 	return len(everyGroup(r.Spread.By, s.pages, r.filters(s, nil)))
 }
@@ -209,7 +209,7 @@ func (r Request) stays() int {
 	if r.Free {
 		return 0
 	}
-	return min(r.clusters(), len(r.Current))
+	return min(r.ClusterCount(), len(r.Current))
 }
 
 // total returns what the request reserves on n clusters together.
@@ -217,7 +217,7 @@ func (r Request) total(n int) Resources {
 	if len(r.Components) > 0 {
 		sum := Resources{}
 		for _, c := range r.Components {
-			sum.add(c.Resources, 1)
+			sum.Add(c.Resources, 1)
 		}
 		return sum
 	}

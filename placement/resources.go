@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
 // Resources are exact amounts by resource name, in the smallest useful unit:
@@ -15,7 +17,7 @@ import (
 // and persistent storage; pieces for everything else.
 //
 // Persistent storage is named per storage class, as in a ResourceQuota (see
-// StorageResource). Absent means zero.
+// v1alpha1.StorageResource). Absent means zero.
 type Resources map[corev1.ResourceName]int64
 
 // ResourcesOf converts a Kubernetes resource list; amounts below the smallest
@@ -85,8 +87,8 @@ func (r Resources) max(other Resources) Resources {
 	return larger
 }
 
-// add adds sign times other to r.
-func (r Resources) add(other Resources, sign int64) {
+// Add adds sign times other to r.
+func (r Resources) Add(other Resources, sign int64) {
 	for name, amount := range other {
 		r[name] += sign * amount
 	}
@@ -104,21 +106,6 @@ func (r Resources) times(n int64) Resources {
 	return product
 }
 
-// storageSuffix follows a storage class in the name of its resource (Kubernetes, "Resource
-// Quotas", Quota for storage).
-const storageSuffix = ".storageclass.storage.k8s.io/requests.storage"
-
-// StorageResource returns the resource name under which persistent storage of a class is
-// requested and reserved.
-func StorageResource(class string) corev1.ResourceName {
-	return corev1.ResourceName(class + storageSuffix)
-}
-
-// storageClassOf is the inverse of StorageResource.
-func storageClassOf(name corev1.ResourceName) (class string, ok bool) {
-	return strings.CutSuffix(string(name), storageSuffix)
-}
-
 // unit is the smallest unit of a resource.
 type unit int
 
@@ -133,7 +120,7 @@ func unitOf(name corev1.ResourceName) unit {
 	case name == corev1.ResourceCPU:
 		return milli
 	case name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage, name == corev1.ResourceStorage,
-		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix), strings.HasSuffix(string(name), storageSuffix):
+		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix), v1alpha1.IsStorage(name):
 		return bytes
 	default:
 		return pieces
@@ -179,10 +166,4 @@ func showBytes(amount int64) string {
 		}
 	}
 	return strconv.FormatInt(amount, 10)
-}
-
-// IsStorage reports whether a resource is persistent storage of some class.
-func IsStorage(name corev1.ResourceName) bool {
-	_, storage := storageClassOf(name)
-	return storage
 }

@@ -101,7 +101,7 @@ func newScorer(r Request, s *Snapshot) *scorer {
 	sc.total = w.Balance + w.Pack + w.Price + w.Latency + w.Locality + w.Freshness + w.Diversity + w.External + sc.preferred
 	sc.balanceOnly = w.Balance > 0 && w.Balance == sc.total
 	for _, n := range sc.tariff {
-		if _, storage := storageClassOf(n.name); !storage {
+		if _, storage := v1alpha1.StorageClassOf(n.name); !storage {
 			sc.needs = append(sc.needs, n)
 		}
 	}

@@ -134,10 +134,10 @@ func TestReplicasAreDividedWheneverTheyFit(t *testing.T) {
 		slices.Sort(rooms)
 		slices.Reverse(rooms)
 		var room int64
-		for _, n := range rooms[:min(len(rooms), r.clusters())] {
+		for _, n := range rooms[:min(len(rooms), r.ClusterCount())] {
 			room += n
 		}
-		possible := len(rooms) >= r.clusters() && room >= int64(r.Replicas)
+		possible := len(rooms) >= r.ClusterCount() && room >= int64(r.Replicas)
 
 		d, err := inventory.Place(r)
 		if (err == nil) != possible {
@@ -156,7 +156,7 @@ func TestReplicasAreDividedWheneverTheyFit(t *testing.T) {
 			}
 			return sum
 		}
-		if placed(d) != r.Replicas || len(d.Placements) != r.clusters() {
+		if placed(d) != r.Replicas || len(d.Placements) != r.ClusterCount() {
 			t.Fatalf("%d replicas on %d clusters", placed(d), len(d.Placements))
 		}
 		// One more replica moves no existing one.

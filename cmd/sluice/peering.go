@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/liqo"
 )
 
@@ -104,7 +103,7 @@ The first instance that needs the peering then does not wait for it.`,
 				return err
 			}
 			peering := newPeering(hub, args[0], args[1])
-			peering.Spec.Modules, peering.Spec.Kept = placement.ModulesFor(!networkOnly), true
+			peering.Spec.Modules, peering.Spec.Kept = v1alpha1.ModulesFor(!networkOnly), true
 			if err := apply(cmd.Context(), c, peering); err != nil {
 				return fmt.Errorf("peer %s with %s: %w", args[0], args[1], err)
 			}

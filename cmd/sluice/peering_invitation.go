@@ -17,7 +17,6 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	names "github.com/sluice-dev/sluice/internal/liqo"
 	"github.com/sluice-dev/sluice/internal/strictjson"
-	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/liqo"
 )
 
@@ -50,7 +49,7 @@ finds its ID in the ConfigMap of its Liqo that is labelled app.kubernetes.io/nam
 				invited.Role = v1alpha1.SideConsumer
 			}
 			peering := invitedPeering(hub, invited.Role, args[0], with)
-			peering.Spec.Modules, peering.Spec.Kept, peering.Spec.Invited = placement.ModulesFor(!networkOnly), true, invited
+			peering.Spec.Modules, peering.Spec.Kept, peering.Spec.Invited = v1alpha1.ModulesFor(!networkOnly), true, invited
 			if err := apply(cmd.Context(), c, peering); err != nil {
 				return fmt.Errorf("invite %s: %w", args[0], err)
 			}

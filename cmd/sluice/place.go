@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/replay"
 )
 
 func newPlaceCommand(hub *hubFlags) *cobra.Command {
@@ -89,7 +90,7 @@ func (f *placeFlags) ask(cmd *cobra.Command) error {
 	if err := plan.ValidateCreate(json.RawMessage(f.parameters)); err != nil {
 		return err
 	}
-	order := placement.Order{ID: f.id, PlanID: plan.ID, Parameters: json.RawMessage(f.parameters), Consumer: f.consumer}
+	order := replay.Order{ID: f.id, PlanID: plan.ID, Parameters: json.RawMessage(f.parameters), Consumer: f.consumer}
 	for _, text := range f.suppositions {
 		supposed, err := placement.ParseSupposition(text)
 		if err != nil {
@@ -97,7 +98,7 @@ func (f *placeFlags) ask(cmd *cobra.Command) error {
 		}
 		order.Suppositions = append(order.Suppositions, supposed)
 	}
-	recording, verdicts, err := placement.Record(cmd.Context(), c, f.hub.namespace, *offering, order, time.Now())
+	recording, verdicts, err := replay.Record(cmd.Context(), c, f.hub.namespace, *offering, order, time.Now())
 	if err != nil {
 		return err
 	}
@@ -119,7 +120,7 @@ func (f *placeFlags) again(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	recording, err := placement.ReadRecording(data)
+	recording, err := replay.ReadRecording(data)
 	if err != nil {
 		return fmt.Errorf("--replay: %w", err)
 	}
@@ -127,7 +128,7 @@ func (f *placeFlags) again(cmd *cobra.Command) error {
 	return errors.Join(f.show(cmd, recording, verdicts), err)
 }
 
-func (f *placeFlags) show(cmd *cobra.Command, recording *placement.Recording, verdicts []placement.Verdict) error {
+func (f *placeFlags) show(cmd *cobra.Command, recording *replay.Recording, verdicts []placement.Verdict) error {
 	if !f.output.forPeople() {
 		return f.output.print(cmd.OutOrStdout(), verdicts, table{})
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/rebalance"
 )
 
 func newRebalanceCommand(hub *hubFlags) *cobra.Command {
@@ -35,7 +36,7 @@ before it leaves the old one. A placement policy with a rebalance section does t
 			if err != nil {
 				return err
 			}
-			proposals, err := placement.Proposals(cmd.Context(), c, hub.namespace, served, time.Now(), leastGain, most,
+			proposals, err := rebalance.Proposals(cmd.Context(), c, hub.namespace, served, time.Now(), leastGain, most,
 				func(*v1alpha1.ServiceInstance) bool { return true })
 			if err != nil {
 				return err
@@ -48,7 +49,7 @@ before it leaves the old one. A placement policy with a rebalance section does t
 				return err
 			}
 			for _, p := range proposals {
-				if err := placement.Apply(cmd.Context(), c, hub.namespace, p); err != nil {
+				if err := rebalance.Apply(cmd.Context(), c, hub.namespace, p); err != nil {
 					return err
 				}
 			}

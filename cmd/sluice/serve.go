@@ -34,8 +34,13 @@ import (
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/capi"
+	"github.com/sluice-dev/sluice/placement/controller"
+	"github.com/sluice-dev/sluice/placement/delivery"
+	"github.com/sluice-dev/sluice/placement/elastic"
+	"github.com/sluice-dev/sluice/placement/external"
 	"github.com/sluice-dev/sluice/placement/kube"
 	"github.com/sluice-dev/sluice/placement/liqo"
+	"github.com/sluice-dev/sluice/placement/rebalance"
 )
 
 // serveFlags are the settings of `sluice serve`.
@@ -54,7 +59,7 @@ type serveFlags struct {
 	verbose                        bool
 	probeEvery                     time.Duration
 	movesAtOnce                    int
-	scorer                         placement.ScorerOptions
+	scorer                         external.Options
 	leaseDuration                  time.Duration
 	lease                          *lease.Lease // nil with an embedded hub
 }
@@ -91,13 +96,13 @@ platforms.yaml of the data folder.`,
 	flags.DurationVar(&f.bindWait, "bind-wait", 10*time.Second, "how long a bind that may be answered asynchronously is held before it is")
 	flags.DurationVar(&f.bindTimeout, "bind-timeout", 50*time.Second, "how long a bind that must be answered synchronously may take; platforms give up after 60s")
 	flags.BoolVar(&f.internetEgress, "internet-egress", false, "let consumers' pods reach the internet")
-	flags.DurationVar(&f.probeEvery, "probe-every", placement.DefaultProbeEvery, "how often to ask each member cluster whether it answers; it counts as lost after three failures")
+	flags.DurationVar(&f.probeEvery, "probe-every", controller.DefaultProbeEvery, "how often to ask each member cluster whether it answers; it counts as lost after three failures")
 	flags.IntVar(&f.movesAtOnce, "moves-at-once", 10, "how many instances move from lost or drained clusters at the same time")
 	f.charts.bind(flags)
 	flags.StringVar(&f.scorer.URL, "scorer-url", "", "https URL of an external scorer, which plans and policies weigh as score.external (docs/placement.md)")
 	flags.StringVar(&f.scorer.TokenFile, "scorer-token-file", "", "file with the bearer token that is sent to it, read for each question; required unless it is on a loopback address")
 	flags.StringVar(&f.scorer.CAFile, "scorer-ca-file", "", "file with the authorities of its certificate, PEM (default: those of the system)")
-	flags.DurationVar(&f.scorer.Timeout, "scorer-timeout", placement.DefaultScorerTimeout, "how long it may take to answer; then it counts for nothing")
+	flags.DurationVar(&f.scorer.Timeout, "scorer-timeout", external.DefaultScorerTimeout, "how long it may take to answer; then it counts for nothing")
 	bindChoice(cmd, &f.logFormat, "log-format", "", "format of the log", logText, logJSON)
 	flags.DurationVar(&f.leaseDuration, "lease-duration", 10*time.Second, "how long the other replicas wait for a leader that does not answer; the same on all of them")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "log each step of the controllers, beside what comes of them")
@@ -233,7 +238,7 @@ func (f *serveFlags) elect(h *hub.Hub, options *manager.Options) (err error) {
 
 // leadership returns the election among several replicas; nil with an embedded hub, which
 // has one.
-func (f *serveFlags) leadership() placement.Leadership {
+func (f *serveFlags) leadership() controller.Leadership {
 	if f.lease == nil {
 		return nil
 	}
@@ -266,14 +271,14 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 		return err
 	}
 	driver := &kube.Driver{Connections: connections, Hub: h.ID, InternetEgress: f.internetEgress}
-	var scorer placement.Scorer
+	var scorer controller.Scorer
 	if f.scorer.URL != "" {
-		if scorer, err = placement.NewScorer(f.scorer); err != nil {
+		if scorer, err = external.New(f.scorer); err != nil {
 			return err
 		}
 	}
 	inventory := placement.NewInventory()
-	growing := &placement.ElasticController{
+	growing := &elastic.Controller{
 		Client: mgr.GetClient(), Namespace: h.Namespace, Catalog: served, Inventory: inventory, Leadership: f.leadership(),
 		Join: func(ctx context.Context, management, instance string, member *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error) {
 			return join(ctx, connections, keys, management, instance, member)
@@ -282,14 +287,14 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 	if err := growing.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up elastic clusters: %w", err)
 	}
-	if err := mgr.Add(&placement.RebalanceController{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: h.Namespace, Catalog: served}); err != nil {
+	if err := mgr.Add(&rebalance.Controller{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: h.Namespace, Catalog: served}); err != nil {
 		return fmt.Errorf("set up rebalancing: %w", err)
 	}
-	if err := placement.SetupWithManager(mgr, placement.Options{
+	if err := controller.SetupWithManager(mgr, controller.Options{
 		Inventory:  inventory,
 		ProbeEvery: f.probeEvery, ProbeTimeout: min(f.probeEvery, 5*time.Second), MovesAtOnce: f.movesAtOnce, Scorer: scorer, Promises: growing,
 		Namespace: h.Namespace, HubID: h.ID, Leadership: f.leadership(), Catalog: served, Connections: connections,
-		Drivers: map[string]placement.Driver{
+		Drivers: map[string]delivery.Driver{
 			v1alpha1.DriverKube: driver,
 			v1alpha1.DriverCAPI: &capi.Driver{Connections: connections, Hub: h.ID, Charts: charts},
 			v1alpha1.DriverLiqo: &liqo.Driver{Namespaces: driver, Client: mgr.GetClient(), Live: live, Selectable: selectableIn(served)},

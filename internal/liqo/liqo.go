@@ -7,7 +7,6 @@ package liqo
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	authenticationv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
@@ -57,7 +56,7 @@ func Network(ctx context.Context, c client.Reader, namespace string, modules []v
 		return nil, fmt.Errorf("read Liqo's cluster ID in namespace %s: there are %d ConfigMaps with one: Liqo is not installed there", namespace, len(identities.Items))
 	}
 	network := &v1alpha1.LiqoNetwork{ClusterID: identities.Items[0].Data[consts.ClusterIDConfigMapKey]}
-	if !Has(modules, v1alpha1.ModuleNetworking) {
+	if !v1alpha1.HasModule(modules, v1alpha1.ModuleNetworking) {
 		return network, nil
 	}
 	var networks ipamv1alpha1.NetworkList
@@ -77,9 +76,4 @@ func Network(ctx context.Context, c client.Reader, namespace string, modules []v
 		return nil, fmt.Errorf("read Liqo's networks in namespace %s: its pod or external CIDR is not there yet: see whether its IPAM runs", namespace)
 	}
 	return network, nil
-}
-
-// Has reports whether a module is in the list. An empty list means all modules.
-func Has(modules []v1alpha1.LiqoModule, module v1alpha1.LiqoModule) bool {
-	return len(modules) == 0 || slices.Contains(modules, module) // empty is the API's default: all modules
 }

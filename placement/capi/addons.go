@@ -30,7 +30,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/crashpoint"
-	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
@@ -43,7 +43,7 @@ const (
 
 // installAddOns updates the cluster's add-ons one after the other, each when the one before is
 // ready. Then it removes those that are no longer in the list. It does not wait:
-// *placement.PendingError names the add-on that is not ready yet, and its object. It is refused
+// *delivery.PendingError names the add-on that is not ready yet, and its object. It is refused
 // if a chart cannot be fetched or rendered, or if the cluster rejects an object.
 func (d *Driver) installAddOns(ctx context.Context, t *tenant.Tenant, addOns []v1alpha1.AddOn) error {
 	connection, err := d.Connections.Made(ctx, t.Connection.Cluster, t.Instance.Name)
@@ -212,7 +212,7 @@ func (a *addOn) ensure(ctx context.Context) error {
 			return fmt.Errorf("add-on %s: ask whether %s is ready: %w", a.Name, one.Name, err)
 		}
 		if !ok {
-			return &placement.PendingError{Step: "add-on " + a.Name, Detail: fmt.Sprintf("%s %s is not ready", one.Mapping.GroupVersionKind.Kind, one.Name), Every: often}
+			return &delivery.PendingError{Step: "add-on " + a.Name, Detail: fmt.Sprintf("%s %s is not ready", one.Mapping.GroupVersionKind.Kind, one.Name), Every: often}
 		}
 		return nil
 	})
@@ -245,7 +245,7 @@ func (a *addOn) apply(ctx context.Context, last *release.Release) (*release.Rele
 	return upgrade.RunWithContext(ctx, a.Name, chart, a.values)
 }
 
-// failure returns *placement.RefusedError if a retry cannot help.
+// failure returns *delivery.RefusedError if a retry cannot help.
 func (a *addOn) failure(err error) error {
 	cause := err
 	for errors.Unwrap(cause) != nil {
@@ -256,7 +256,7 @@ func (a *addOn) failure(err error) error {
 		apierrors.IsServiceUnavailable(cause) || apierrors.IsConflict(cause) || apierrors.IsForbidden(cause) {
 		return fmt.Errorf("add-on %s: %w", a.Name, err)
 	}
-	return &placement.RefusedError{Reason: fmt.Sprintf("add-on %s: %v", a.Name, err), Remedy: "the operator has to correct the chart or its values"}
+	return &delivery.RefusedError{Reason: fmt.Sprintf("add-on %s: %v", a.Name, err), Remedy: "the operator has to correct the chart or its values"}
 }
 
 // getter gives Helm access to a cluster by its configuration

@@ -31,7 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/internal/guarded"
-	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
 // Charts are the charts of add-ons: files of a folder, and charts of registries. Those are
@@ -101,8 +101,8 @@ func (c *Charts) load(ctx context.Context, name string) (*chart.Chart, error) {
 	return loaded, nil
 }
 
-func refused(reason, remedy string) *placement.RefusedError {
-	return &placement.RefusedError{Reason: reason, Remedy: remedy}
+func refused(reason, remedy string) *delivery.RefusedError {
+	return &delivery.RefusedError{Reason: reason, Remedy: remedy}
 }
 
 // file returns the chart in a file or folder.
@@ -232,7 +232,7 @@ type hostError struct{ host string }
 
 func (e *hostError) Error() string { return e.host + " is not among the registries that may be asked" }
 
-// failure returns *placement.RefusedError if a retry cannot help.
+// failure returns *delivery.RefusedError if a retry cannot help.
 func failure(step string, err error) error {
 	host, address, answer := (*hostError)(nil), (*guarded.AddressError)(nil), (*errcode.ErrorResponse)(nil)
 	remedy := ""

@@ -23,7 +23,7 @@ import (
 	"helm.sh/helm/v3/pkg/registry"
 
 	"github.com/sluice-dev/sluice/internal/guarded"
-	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
 // charted is a registry on this machine with one chart, greeter in version 1.0.0, pushed by
@@ -219,7 +219,7 @@ func TestChartsThatAreNotHad(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), row.says) || !strings.Contains(err.Error(), "chart "+r.name(version)) {
 				t.Errorf("got %v, want what says %q and names the chart", err, row.says)
 			}
-			if refused := errors.As(err, new(*placement.RefusedError)); refused == row.later {
+			if refused := errors.As(err, new(*delivery.RefusedError)); refused == row.later {
 				t.Errorf("refused: %t, by %v", refused, err)
 			}
 			if left, _ := filepath.Glob(filepath.Join(c.Folder, fetched, "*")); len(left) > 0 {

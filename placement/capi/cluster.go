@@ -18,7 +18,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
@@ -70,13 +70,13 @@ const annotationApplied = "sluice.dev/applied"
 const often = time.Second
 
 // progress returns nil once the Cluster is as it should be, and otherwise
-// *placement.PendingError with its progress and what Cluster API reports as missing.
+// *delivery.PendingError with its progress and what Cluster API reports as missing.
 //
 // The condition Available alone is not enough. It stays true while the topology of an update
 // has not been processed (TopologyReconciled of this generation), while machines are replaced,
 // and while there are fewer than wanted.
 func progress(made *clusterv1.Cluster, shape *v1alpha1.ClusterShape) error {
-	pending := &placement.PendingError{Step: "cluster " + made.Name, Every: often}
+	pending := &delivery.PendingError{Step: "cluster " + made.Name, Every: often}
 	reconciled := meta.FindStatusCondition(made.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition)
 	var stages []string
 	if !meta.IsStatusConditionTrue(made.Status.Conditions, clusterv1.ClusterControlPlaneInitializedCondition) {

@@ -21,7 +21,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/crashpoint"
 	"github.com/sluice-dev/sluice/internal/member"
-	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
@@ -35,13 +35,13 @@ type Driver struct {
 	Charts *Charts
 }
 
-var _ placement.Driver = (*Driver)(nil)
+var _ delivery.Driver = (*Driver)(nil)
 
 // Deliver creates or updates the Cluster on the management cluster as the placement says, and
-// returns nil once it is complete. Until then it returns *placement.PendingError with its
+// returns nil once it is complete. Until then it returns *delivery.PendingError with its
 // progress. It is refused if the class does not exist, and if Cluster API rejects the topology;
 // an existing Cluster is not changed then.
-func (d *Driver) Deliver(ctx context.Context, delivery placement.Delivery) error {
+func (d *Driver) Deliver(ctx context.Context, delivery delivery.Delivery) error {
 	t, err := tenant.Open(ctx, d.Connections, d.Hub, delivery.Placement.Cluster, delivery.Instance)
 	if err != nil {
 		return err
@@ -114,12 +114,12 @@ func (d *Driver) complete(ctx context.Context, t *tenant.Tenant, made *clusterv1
 		return waits
 	}
 	err := d.installAddOns(ctx, t, shape.AddOns)
-	pending := (*placement.PendingError)(nil)
+	pending := (*delivery.PendingError)(nil)
 	switch {
 	case waits == nil, err != nil && !errors.As(err, &pending):
 		return err
 	case err != nil:
-		return &placement.PendingError{Step: pending.Step, Detail: pending.Detail + "; " + waits.Error(), Every: often}
+		return &delivery.PendingError{Step: pending.Step, Detail: pending.Detail + "; " + waits.Error(), Every: often}
 	}
 	return waits
 }
@@ -130,11 +130,11 @@ func asApplied(made *clusterv1.Cluster, want *unstructured.Unstructured) bool {
 	return made.DeletionTimestamp.IsZero() && made.Annotations[annotationApplied] == want.GetAnnotations()[annotationApplied]
 }
 
-// refusal converts a rejection by Cluster API's webhooks to *placement.RefusedError.
+// refusal converts a rejection by Cluster API's webhooks to *delivery.RefusedError.
 func refusal(err error) error {
 	byWebhook := apierrors.IsForbidden(err) && strings.Contains(err.Error(), "admission webhook")
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || byWebhook {
-		return &placement.RefusedError{
+		return &delivery.RefusedError{
 			Reason: err.Error(), Remedy: "ask for what the class allows",
 			Consumer: "the plan's clusters cannot be what was asked for: ask for something else",
 		}
@@ -150,12 +150,12 @@ func checkClass(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.ClusterSh
 	err := get(ctx, t.Connection.Client, "ClusterClass", key, class)
 	switch {
 	case meta.IsNoMatchError(err):
-		return &placement.RefusedError{
+		return &delivery.RefusedError{
 			Reason: fmt.Sprintf("%s knows no ClusterClass", t.Connection.Cluster),
 			Remedy: "its operator has to install Cluster API, with the feature gate ClusterTopology",
 		}
 	case apierrors.IsNotFound(err):
-		return &placement.RefusedError{
+		return &delivery.RefusedError{
 			Reason: fmt.Sprintf("ClusterClass %s is not on %s", key, t.Connection.Cluster),
 			Remedy: "its operator has to create it, or the plan name another",
 		}
@@ -165,7 +165,7 @@ func checkClass(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.ClusterSh
 	for _, condition := range []string{clusterv1.ClusterClassVariablesReadyCondition, clusterv1.ClusterClassRefVersionsUpToDateCondition} {
 		c := meta.FindStatusCondition(class.Status.Conditions, condition)
 		if c == nil || c.Status != metav1.ConditionTrue || c.ObservedGeneration != class.Generation {
-			waits := &placement.PendingError{Step: fmt.Sprintf("read ClusterClass %s on %s", key, t.Connection.Cluster), Detail: condition + " is not true"}
+			waits := &delivery.PendingError{Step: fmt.Sprintf("read ClusterClass %s on %s", key, t.Connection.Cluster), Detail: condition + " is not true"}
 			if c != nil && c.Message != "" {
 				waits.Detail += ": " + c.Message
 			}
@@ -177,7 +177,7 @@ func checkClass(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.ClusterSh
 
 // Observe returns nil while the Cluster is as it was delivered, and all its parts are
 // available.
-func (d *Driver) Observe(ctx context.Context, delivery placement.Delivery) error {
+func (d *Driver) Observe(ctx context.Context, delivery delivery.Delivery) error {
 	t, err := tenant.Open(ctx, d.Connections, d.Hub, delivery.Placement.Cluster, delivery.Instance)
 	if err != nil {
 		return err
@@ -216,7 +216,7 @@ func (d *Driver) observe(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.
 // and then deletes the namespace. It does not touch a namespace of somebody else. For a
 // management cluster that is no longer in the inventory it returns nil: Sluice cannot reach it
 // any more.
-func (d *Driver) Remove(ctx context.Context, delivery placement.Delivery) error {
+func (d *Driver) Remove(ctx context.Context, delivery delivery.Delivery) error {
 	t, err := tenant.Open(ctx, d.Connections, d.Hub, delivery.Placement.Cluster, delivery.Instance)
 	if member.IsUnknown(err) {
 		log.FromContext(ctx).Info("management cluster left the inventory; what it has made is its operator's now", "cluster", delivery.Placement.Cluster)
@@ -249,11 +249,11 @@ func removeCluster(ctx context.Context, t *tenant.Tenant) error {
 		if _, err := t.Ensure(ctx); err != nil {
 			return err
 		}
-		return &placement.PendingError{Step: "read what " + t.Connection.Cluster + " has made"}
+		return &delivery.PendingError{Step: "read what " + t.Connection.Cluster + " has made"}
 	case err != nil:
 		return fmt.Errorf("remove from %s: %w", t.Connection.Cluster, err)
 	}
-	pending := &placement.PendingError{Step: fmt.Sprintf("delete cluster %s on %s", made.Name, t.Connection.Cluster), Every: often}
+	pending := &delivery.PendingError{Step: fmt.Sprintf("delete cluster %s on %s", made.Name, t.Connection.Cluster), Every: often}
 	if made.DeletionTimestamp.IsZero() {
 		crashpoint.Hit(crashBeforeRemoveCluster)
 		// The resource version is no precondition: Cluster API changes the object all the time

@@ -33,6 +33,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/capi"
+	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/kube"
 	testbed "github.com/sluice-dev/sluice/test/capi"
 )
@@ -103,9 +104,9 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// delivery returns the delivery of an instance of that name: one worker of the class simulated.
-func delivery(name string) placement.Delivery {
-	return placement.Delivery{
+// newDelivery returns the delivery of an instance of that name: one worker of the class simulated.
+func newDelivery(name string) delivery.Delivery {
+	return delivery.Delivery{
 		Instance: &v1alpha1.ServiceInstance{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.InstanceName("platform", name), UID: types.UID("uid of " + name)}},
 		Placement: v1alpha1.Placement{Cluster: management, Made: &v1alpha1.ClusterShape{
 			Class: "simulated", ClassNamespace: "default", Version: "v1.34.4",
@@ -115,11 +116,11 @@ func delivery(name string) placement.Delivery {
 }
 
 // until calls a method of the driver until it no longer waits, and returns the waits.
-func (f *fixture) until(d placement.Delivery, call func(context.Context, placement.Delivery) error) (waited []string, err error) {
+func (f *fixture) until(d delivery.Delivery, call func(context.Context, delivery.Delivery) error) (waited []string, err error) {
 	f.Helper()
 	failed := wait.PollUntilContextTimeout(f.Context(), 100*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
 		err = call(ctx, d)
-		pending := (*placement.PendingError)(nil)
+		pending := (*delivery.PendingError)(nil)
 		if errors.As(err, &pending) {
 			if n := len(waited); n == 0 || waited[n-1] != err.Error() {
 				waited = append(waited, err.Error())
@@ -134,7 +135,7 @@ func (f *fixture) until(d placement.Delivery, call func(context.Context, placeme
 	return waited, err
 }
 
-func (f *fixture) deliver(d placement.Delivery) []string {
+func (f *fixture) deliver(d delivery.Delivery) []string {
 	f.Helper()
 	waited, err := f.until(d, f.driver.Deliver)
 	must(f, err)
@@ -142,7 +143,7 @@ func (f *fixture) deliver(d placement.Delivery) []string {
 }
 
 // nodes of the created cluster.
-func (f *fixture) nodes(d placement.Delivery) []corev1.Node {
+func (f *fixture) nodes(d delivery.Delivery) []corev1.Node {
 	f.Helper()
 	connection, err := f.driver.Connections.Made(f.Context(), management, d.Instance.Name)
 	must(f, err)
@@ -151,7 +152,7 @@ func (f *fixture) nodes(d placement.Delivery) []corev1.Node {
 	return nodes.Items
 }
 
-func (f *fixture) wantGone(d placement.Delivery) {
+func (f *fixture) wantGone(d delivery.Delivery) {
 	f.Helper()
 	namespace := &unstructured.Unstructured{}
 	namespace.SetAPIVersion("v1")
@@ -168,7 +169,7 @@ func (f *fixture) wantGone(d placement.Delivery) {
 // The life of a cluster: made, observed, grown, upgraded, refused what its class does
 // not allow, and removed without a trace.
 func life(f *fixture) {
-	d := delivery("life")
+	d := newDelivery("life")
 	d.Placement.Made.Variables = &runtime.RawExtension{Raw: []byte(`{"workerCPU": "3"}`)}
 
 	waited := strings.Join(f.deliver(d), "\n")
@@ -203,7 +204,7 @@ func life(f *fixture) {
 	}
 
 	// An upgrade that is given up is not reverted, and leaves nothing broken.
-	undone := placement.Delivery{Instance: d.Instance.DeepCopy(), Placement: *d.Placement.DeepCopy()}
+	undone := delivery.Delivery{Instance: d.Instance.DeepCopy(), Placement: *d.Placement.DeepCopy()}
 	undone.Placement.Made.Version = "v1.34.4"
 	undone.Instance.Status.Delivered = &v1alpha1.DeliveredState{Decision: v1alpha1.Decision{Placements: []v1alpha1.Placement{*undone.Placement.DeepCopy()}}}
 	f.deliver(undone)
@@ -225,10 +226,10 @@ func life(f *fixture) {
 		{"a variable that the class does not have", func(s *v1alpha1.ClusterShape) { s.Variables = &runtime.RawExtension{Raw: []byte(`{"colour": "red"}`)} }, "colour"},
 		{"a class that is not there", func(s *v1alpha1.ClusterShape) { s.Class = "other" }, "ClusterClass default/other is not on management"},
 	} {
-		changed := placement.Delivery{Instance: d.Instance, Placement: *d.Placement.DeepCopy()}
+		changed := delivery.Delivery{Instance: d.Instance, Placement: *d.Placement.DeepCopy()}
 		refused.change(changed.Placement.Made)
 		err := f.driver.Deliver(f.Context(), changed)
-		if no := (*placement.RefusedError)(nil); !errors.As(err, &no) || !strings.Contains(err.Error(), refused.says) {
+		if no := (*delivery.RefusedError)(nil); !errors.As(err, &no) || !strings.Contains(err.Error(), refused.says) {
 			f.Errorf("%s: got %v, want a refusal that says %q", refused.what, err, refused.says)
 		}
 	}
@@ -246,7 +247,7 @@ func life(f *fixture) {
 // A cluster that never comes up reports the reason in Cluster API's own words, and is deleted
 // like any other.
 func infrastructureThatFails(f *fixture) {
-	d := delivery("fails")
+	d := newDelivery("fails")
 	d.Placement.Made.Variables = &runtime.RawExtension{Raw: []byte(`{"fails": "out of machines in this zone"}`)}
 	var err error
 	says := wait.PollUntilContextTimeout(f.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
@@ -264,7 +265,7 @@ func infrastructureThatFails(f *fixture) {
 
 // Deleting a half-created cluster leaves nothing.
 func removedWhileMade(f *fixture) {
-	d := delivery("half")
+	d := newDelivery("half")
 	if err := f.driver.Deliver(f.Context(), d); err == nil {
 		f.Fatal("it cannot be ready yet")
 	}
@@ -277,10 +278,10 @@ func removedWhileMade(f *fixture) {
 // Control plane machines are requested only if the plan has them. The simulated provider has
 // none, and never reports any.
 func controlPlaneOfMachines(f *fixture) {
-	d := delivery("replicas")
+	d := newDelivery("replicas")
 	d.Placement.Made.ControlPlane = ptr.To[int32](3)
 	err := f.driver.Deliver(f.Context(), d)
-	if no := (*placement.RefusedError)(nil); err == nil || errors.As(err, &no) {
+	if no := (*delivery.RefusedError)(nil); err == nil || errors.As(err, &no) {
 		f.Fatalf("deliver: %v", err)
 	}
 	if _, err := f.until(d, f.driver.Remove); err != nil {
@@ -291,7 +292,7 @@ func controlPlaneOfMachines(f *fixture) {
 // Add-ons are installed in order, upgraded when the plan changes, and continued after a kill.
 // An add-on that cannot be installed reports why.
 func addOns(f *fixture) {
-	d := delivery("addons")
+	d := newDelivery("addons")
 	greeter := v1alpha1.AddOn{Name: "first", Chart: "greeter", Namespace: "apps"}
 	second := v1alpha1.AddOn{Name: "second", Chart: "greeter", Namespace: "apps", Values: &runtime.RawExtension{Raw: []byte(`{"replicas": 2}`)}}
 	d.Placement.Made.AddOns = []v1alpha1.AddOn{greeter, second}
@@ -326,10 +327,10 @@ func addOns(f *fixture) {
 	}
 
 	for chart, says := range map[string]string{"broken": "colour is needed", "missing": "there is no chart missing", "..": "no chart"} {
-		changed := placement.Delivery{Instance: d.Instance, Placement: *d.Placement.DeepCopy()}
+		changed := delivery.Delivery{Instance: d.Instance, Placement: *d.Placement.DeepCopy()}
 		changed.Placement.Made.AddOns = append(changed.Placement.Made.AddOns, v1alpha1.AddOn{Name: "third", Chart: chart, Namespace: "apps"})
 		_, err := f.until(changed, f.driver.Deliver)
-		if no := (*placement.RefusedError)(nil); !errors.As(err, &no) || !strings.Contains(err.Error(), says) {
+		if no := (*delivery.RefusedError)(nil); !errors.As(err, &no) || !strings.Contains(err.Error(), says) {
 			f.Errorf("chart %s: %v, want a refusal that says %q", chart, err, says)
 		}
 	}
@@ -343,7 +344,7 @@ func addOns(f *fixture) {
 // failHalfway adds an add-on of which the cluster accepts only a part. The error names the
 // rejected object. Nothing of it remains once the previous add-ons are delivered again, nor of
 // an add-on that is not wanted any more. Releases of the owner stay.
-func failHalfway(f *fixture, d placement.Delivery, kube kubernetes.Interface) {
+func failHalfway(f *fixture, d delivery.Delivery, kube kubernetes.Interface) {
 	f.Helper()
 	left := func() (names []string) {
 		configs, err := kube.CoreV1().ConfigMaps("apps").List(f.Context(), metav1.ListOptions{})
@@ -363,10 +364,10 @@ func failHalfway(f *fixture, d placement.Delivery, kube kubernetes.Interface) {
 	owners := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "sh.helm.release.v1.owners.v1", Labels: map[string]string{"owner": "helm", "name": "owners"}}}
 	_, err := kube.CoreV1().Secrets("apps").Create(f.Context(), owners, metav1.CreateOptions{})
 	must(f, err)
-	half := placement.Delivery{Instance: d.Instance, Placement: *d.Placement.DeepCopy()}
+	half := delivery.Delivery{Instance: d.Instance, Placement: *d.Placement.DeepCopy()}
 	half.Placement.Made.AddOns = append(half.Placement.Made.AddOns, v1alpha1.AddOn{Name: "third", Chart: "halfway", Namespace: "apps"})
 	_, err = f.until(half, f.driver.Deliver)
-	if no := (*placement.RefusedError)(nil); !errors.As(err, &no) || !strings.Contains(err.Error(), "add-on third: ") || !strings.Contains(err.Error(), "70000") {
+	if no := (*delivery.RefusedError)(nil); !errors.As(err, &no) || !strings.Contains(err.Error(), "add-on third: ") || !strings.Contains(err.Error(), "70000") {
 		f.Errorf("an add-on of which a part is refused: %v", err)
 	}
 	if got := left(); !slices.Contains(got, "third") {
@@ -399,12 +400,12 @@ func classThatChanges(f *fixture) {
 	whole, _, _ := strings.Cut(string(testbed.Class), "\n---\n")
 	const template = "kind: SimulatedConfigTemplate, name: simulated"
 	class(whole, template, template)
-	d := delivery("changes")
+	d := newDelivery("changes")
 	d.Placement.Made.Class = "changing"
 	f.deliver(d)
 
 	class(whole, template, "kind: SimulatedConfigTemplate, name: missing")
-	grown := placement.Delivery{Instance: d.Instance, Placement: *d.Placement.DeepCopy()}
+	grown := delivery.Delivery{Instance: d.Instance, Placement: *d.Placement.DeepCopy()}
 	grown.Placement.Made.Workers[0].Replicas = 2
 	const why = "waiting: read ClusterClass default/changing on management: RefVersionsUpToDate is not true"
 	var err error

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/kube"
 )
 
@@ -25,7 +25,7 @@ func (f *fixture) collector(hub string) *kube.Collector {
 	return &kube.Collector{Live: f.hub, Connections: f.connections, Namespace: f.hubNamespace, Hub: hub}
 }
 
-func (f *fixture) deliverFor(t *testing.T, hub string, d placement.Delivery) {
+func (f *fixture) deliverFor(t *testing.T, hub string, d delivery.Delivery) {
 	t.Helper()
 	driver := f.driver()
 	driver.Hub = hub
@@ -35,7 +35,7 @@ func (f *fixture) deliverFor(t *testing.T, hub string, d placement.Delivery) {
 }
 
 // commit creates the delivery's instance in the hub.
-func (f *fixture) commit(t *testing.T, d placement.Delivery) {
+func (f *fixture) commit(t *testing.T, d delivery.Delivery) {
 	t.Helper()
 	instance := &v1alpha1.ServiceInstance{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.hubNamespace, Name: d.Instance.Name},
@@ -74,9 +74,9 @@ func names(remnants []kube.Remnant) []string {
 
 func theCollectorRemoves(t *testing.T, f *fixture) {
 	const hub = "hub-with-remnants"
-	lost, kept := delivery(t, "cpu", "1", "memory", "1Gi"), delivery(t, "cpu", "1", "memory", "1Gi")
+	lost, kept := newDelivery(t, "cpu", "1", "memory", "1Gi"), newDelivery(t, "cpu", "1", "memory", "1Gi")
 	kept.Instance.Name = v1alpha1.InstanceName("platform-1", t.Name()+" kept")
-	for _, d := range []placement.Delivery{lost, kept} {
+	for _, d := range []delivery.Delivery{lost, kept} {
 		f.deliverFor(t, hub, d)
 	}
 	f.commit(t, kept)
@@ -124,10 +124,10 @@ func theCollectorRemoves(t *testing.T, f *fixture) {
 
 func theCollectorLeaves(t *testing.T, f *fixture) {
 	const hub = "hub-without-remnants"
-	d := delivery(t, "cpu", "1", "memory", "1Gi")
+	d := newDelivery(t, "cpu", "1", "memory", "1Gi")
 	f.commit(t, d)
 	f.deliverFor(t, hub, d)
-	foreign := delivery(t, "cpu", "1", "memory", "1Gi")
+	foreign := newDelivery(t, "cpu", "1", "memory", "1Gi")
 	foreign.Instance.Name = v1alpha1.InstanceName("platform-1", t.Name()+" of another hub")
 	f.deliverFor(t, "hub-of-somebody-else", foreign)
 	report, err := f.collector(hub).Collect(t.Context(), true)
@@ -190,7 +190,7 @@ func (r hookedReader) List(ctx context.Context, list client.ObjectList, options 
 // reads that.
 func theCollectorLeavesTheAdopted(t *testing.T, f *fixture) {
 	const hub = "hub-with-an-adoption"
-	d := delivery(t, "cpu", "1", "memory", "1Gi")
+	d := newDelivery(t, "cpu", "1", "memory", "1Gi")
 	f.deliverFor(t, hub, d)
 	collector := f.collector(hub)
 	collector.Live = hookedReader{f.hub, sync.OnceFunc(func() {

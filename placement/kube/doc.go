@@ -28,5 +28,5 @@
 // Objects lists all of these, Manifest renders them and Register applies them.
 //
 // The package knows nothing of OSB, of the hub's operations or of placement's choices: it
-// carries out a placement.Delivery.
+// carries out a delivery.Delivery.
 package kube

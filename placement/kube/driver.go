@@ -13,7 +13,7 @@ import (
 
 	"github.com/sluice-dev/sluice/internal/crashpoint"
 	"github.com/sluice-dev/sluice/internal/member"
-	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
@@ -31,7 +31,7 @@ type Driver struct {
 	Patience time.Duration
 }
 
-var _ placement.Driver = (*Driver)(nil)
+var _ delivery.Driver = (*Driver)(nil)
 
 // target is one instance on one cluster, connected.
 type target struct {
@@ -40,7 +40,7 @@ type target struct {
 	hard corev1.ResourceList
 }
 
-func (d *Driver) target(ctx context.Context, delivery placement.Delivery) (*target, error) {
+func (d *Driver) target(ctx context.Context, delivery delivery.Delivery) (*target, error) {
 	cluster, err := d.Connections.Cluster(ctx, delivery.Placement.Cluster)
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (d *Driver) target(ctx context.Context, delivery placement.Delivery) (*targ
 //
 // It is refused if the namespace belongs to somebody else, and if a smaller plan is below what
 // is in use; nothing is changed then.
-func (d *Driver) Deliver(ctx context.Context, delivery placement.Delivery) error {
+func (d *Driver) Deliver(ctx context.Context, delivery delivery.Delivery) error {
 	t, err := d.target(ctx, delivery)
 	if err != nil {
 		return err
@@ -123,7 +123,7 @@ func (t *target) others() []tenant.Object {
 // Observe compares the cluster with what Deliver would apply, field by field, and
 // names the first difference. It writes nothing and blocks for one or two round
 // trips.
-func (d *Driver) Observe(ctx context.Context, delivery placement.Delivery) error {
+func (d *Driver) Observe(ctx context.Context, delivery delivery.Delivery) error {
 	t, err := d.target(ctx, delivery)
 	if err != nil {
 		return err
@@ -143,10 +143,10 @@ func (d *Driver) Observe(ctx context.Context, delivery placement.Delivery) error
 
 // Remove deletes the namespace and with it everything of the instance. It never blocks for
 // longer than a few round trips: while the cluster still removes the content of the namespace,
-// it returns *placement.PendingError with the cluster's message. It does not touch a namespace
+// it returns *delivery.PendingError with the cluster's message. It does not touch a namespace
 // of somebody else. For a cluster that is no longer in the inventory it returns nil: Sluice
 // cannot reach it any more.
-func (d *Driver) Remove(ctx context.Context, delivery placement.Delivery) error {
+func (d *Driver) Remove(ctx context.Context, delivery delivery.Delivery) error {
 	t, err := d.target(ctx, delivery)
 	if member.IsUnknown(err) {
 		log.FromContext(ctx).Info("cluster left the inventory; what was delivered to it is its operator's now", "cluster", delivery.Placement.Cluster)

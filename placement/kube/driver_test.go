@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
 // TestOnCluster shares one member cluster among tests that each have an instance
@@ -61,7 +61,7 @@ func TestOnCluster(t *testing.T) {
 }
 
 func deliverMakesANamespace(t *testing.T, f *fixture) {
-	d := delivery(t, "cpu", "1", "memory", "1Gi", "pods", "4")
+	d := newDelivery(t, "cpu", "1", "memory", "1Gi", "pods", "4")
 	f.deliver(t, d)
 	ns := namespaceOf(d)
 
@@ -125,7 +125,7 @@ func eachItem(t *testing.T, list client.ObjectList, do func(client.Object)) {
 }
 
 func deliverAgainChangesNothing(t *testing.T, f *fixture) {
-	d := delivery(t, "cpu", "1", "memory", "1Gi")
+	d := newDelivery(t, "cpu", "1", "memory", "1Gi")
 	f.deliver(t, d)
 	before := f.versions(t, namespaceOf(d))
 	f.deliver(t, d)
@@ -144,7 +144,7 @@ func (f *fixture) quota(t *testing.T, namespace string) corev1.ResourceQuota {
 }
 
 func anUpdateResizesInPlace(t *testing.T, f *fixture) {
-	d := delivery(t, "cpu", "1", "memory", "1Gi", "nvidia.com/gpu", "1")
+	d := newDelivery(t, "cpu", "1", "memory", "1Gi", "nvidia.com/gpu", "1")
 	f.deliver(t, d)
 	for _, size := range []string{"4", "2"} {
 		d.Placement.Reserved = amounts("cpu", size, "memory", size+"Gi")
@@ -162,7 +162,7 @@ func anUpdateResizesInPlace(t *testing.T, f *fixture) {
 }
 
 func anUpdateBelowUseIsRefused(t *testing.T, f *fixture) {
-	d := delivery(t, "cpu", "4", "memory", "4Gi")
+	d := newDelivery(t, "cpu", "4", "memory", "4Gi")
 	f.deliver(t, d)
 	ns := namespaceOf(d)
 	f.awaitDefaultAccount(t, ns)
@@ -172,7 +172,7 @@ func anUpdateBelowUseIsRefused(t *testing.T, f *fixture) {
 	before := f.versions(t, ns)
 	d.Placement.Reserved = amounts("cpu", "2", "memory", "4Gi")
 	err := f.driver().Deliver(t.Context(), d)
-	var refused *placement.RefusedError
+	var refused *delivery.RefusedError
 	if !errors.As(err, &refused) {
 		t.Fatalf("deliver: %v, want it refused", err)
 	}
@@ -187,7 +187,7 @@ func anUpdateBelowUseIsRefused(t *testing.T, f *fixture) {
 }
 
 func aForeignNamespaceIsLeftAlone(t *testing.T, f *fixture) {
-	d := delivery(t, "cpu", "1", "memory", "1Gi")
+	d := newDelivery(t, "cpu", "1", "memory", "1Gi")
 	ns := namespaceOf(d)
 	foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns, Labels: map[string]string{
 		v1alpha1.LabelHub: "hub-2", v1alpha1.LabelInstance: d.Instance.Name,
@@ -195,7 +195,7 @@ func aForeignNamespaceIsLeftAlone(t *testing.T, f *fixture) {
 	if err := f.admin.Create(t.Context(), foreign); err != nil {
 		t.Fatal(err)
 	}
-	var refused *placement.RefusedError
+	var refused *delivery.RefusedError
 	if err := f.driver().Deliver(t.Context(), d); !errors.As(err, &refused) {
 		t.Errorf("deliver: %v, want it refused", err)
 	}
@@ -215,7 +215,7 @@ func aForeignNamespaceIsLeftAlone(t *testing.T, f *fixture) {
 }
 
 func observeNamesChanges(t *testing.T, f *fixture) {
-	d := delivery(t, "cpu", "1", "memory", "1Gi")
+	d := newDelivery(t, "cpu", "1", "memory", "1Gi")
 	f.deliver(t, d)
 	ns := namespaceOf(d)
 	for _, test := range []struct {
@@ -260,7 +260,7 @@ func observeNamesChanges(t *testing.T, f *fixture) {
 }
 
 func removalWaitsForFinalizers(t *testing.T, f *fixture) {
-	d := delivery(t, "cpu", "1", "memory", "1Gi")
+	d := newDelivery(t, "cpu", "1", "memory", "1Gi")
 	f.deliver(t, d)
 	ns := namespaceOf(d)
 	f.awaitDefaultAccount(t, ns)
@@ -280,7 +280,7 @@ func removalWaitsForFinalizers(t *testing.T, f *fixture) {
 		{heldPod, "pod held has the finalizers example.com/hold; Sluice removes it by force after "},
 		{heldData, "NamespaceFinalizersRemaining: Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances"},
 	} {
-		var pending *placement.PendingError
+		var pending *delivery.PendingError
 		eventually(t, "removal says: "+held.detail, func(ctx context.Context) (bool, error) {
 			err := f.driver().Remove(ctx, d)
 			if !errors.As(err, &pending) {
@@ -299,11 +299,11 @@ func removalWaitsForFinalizers(t *testing.T, f *fixture) {
 }
 
 // removed calls Remove until it returns nil, and checks that nothing is left.
-func (f *fixture) removed(t *testing.T, d placement.Delivery) {
+func (f *fixture) removed(t *testing.T, d delivery.Delivery) {
 	t.Helper()
 	eventually(t, "removal ends", func(ctx context.Context) (bool, error) {
 		err := f.driver().Remove(ctx, d)
-		if pending := (*placement.PendingError)(nil); errors.As(err, &pending) {
+		if pending := (*delivery.PendingError)(nil); errors.As(err, &pending) {
 			return false, nil
 		}
 		return err == nil, err
@@ -314,7 +314,7 @@ func (f *fixture) removed(t *testing.T, d placement.Delivery) {
 }
 
 func removalOfNothingSucceeds(t *testing.T, f *fixture) {
-	d := delivery(t)
+	d := newDelivery(t)
 	if err := f.driver().Remove(t.Context(), d); err != nil {
 		t.Errorf("remove what was never delivered: %v", err)
 	}
@@ -328,9 +328,9 @@ func removalOfNothingSucceeds(t *testing.T, f *fixture) {
 }
 
 func deliverWaitsForAFormerLife(t *testing.T, f *fixture) {
-	d := delivery(t, "cpu", "1", "memory", "1Gi")
+	d := newDelivery(t, "cpu", "1", "memory", "1Gi")
 	f.deliver(t, d)
-	var pending *placement.PendingError
+	var pending *delivery.PendingError
 	if err := f.driver().Remove(t.Context(), d); !errors.As(err, &pending) {
 		t.Fatalf("remove: %v, want it pending", err)
 	}
@@ -347,7 +347,7 @@ func deliverWaitsForAFormerLife(t *testing.T, f *fixture) {
 }
 
 func theInternetIsOutOfReach(t *testing.T, f *fixture) {
-	d := delivery(t, "cpu", "1", "memory", "1Gi")
+	d := newDelivery(t, "cpu", "1", "memory", "1Gi")
 	driver := f.driver()
 	for _, allowed := range []bool{false, true, false} {
 		driver.InternetEgress = allowed

@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
@@ -31,7 +31,7 @@ func (t *target) checkUse(ctx context.Context) error {
 		return fmt.Errorf("read quota: %w", err)
 	}
 	if reason := exceeded(current, t.hard); reason != "" {
-		return &placement.RefusedError{
+		return &delivery.RefusedError{
 			Reason: reason + " on " + t.Connection.Cluster, Remedy: "delete workloads first",
 			Consumer: reason + ": delete workloads first", Repeatable: true,
 		}
@@ -59,7 +59,7 @@ func (t *target) awaitQuota(ctx context.Context) error {
 	case last != nil:
 		return fmt.Errorf("read quota: %w", last)
 	default:
-		return &placement.PendingError{
+		return &delivery.PendingError{
 			Step:   "put the quota in force on " + t.Connection.Cluster,
 			Detail: "the cluster's quota controller has not taken it over yet",
 		}

@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/test/escape"
 )
 
@@ -54,7 +54,7 @@ func (f *fixture) consumer(t *testing.T, namespace string) client.Client {
 // nobodyEscapes tries, with a binding's rights in a namespace, everything that would reach the
 // machines, the network or the other consumers there.
 func nobodyEscapes(t *testing.T, f *fixture) {
-	d := delivery(t, "cpu", "4", "memory", "4Gi", "pods", "20", "nvidia.com/gpu", "1")
+	d := newDelivery(t, "cpu", "4", "memory", "4Gi", "pods", "20", "nvidia.com/gpu", "1")
 	f.deliver(t, d)
 	ns := namespaceOf(d)
 	f.awaitDefaultAccount(t, ns)
@@ -152,7 +152,7 @@ func nobodyEscapes(t *testing.T, f *fixture) {
 
 // floodsEnd: the smallest plan's objects are limited in number and in size.
 func floodsEnd(t *testing.T, f *fixture) {
-	d := delivery(t, "cpu", "1", "memory", "1Gi", "pods", "10")
+	d := newDelivery(t, "cpu", "1", "memory", "1Gi", "pods", "10")
 	f.deliver(t, d)
 	ns := namespaceOf(d)
 	c := f.consumer(t, ns)
@@ -201,7 +201,7 @@ func floodsEnd(t *testing.T, f *fixture) {
 // removalEndsWhatDoesNotEnd: objects that were admitted before there was a policy block a
 // namespace for a limited time, and are named meanwhile.
 func removalEndsWhatDoesNotEnd(t *testing.T, f *fixture) {
-	d := delivery(t, "cpu", "1", "memory", "1Gi")
+	d := newDelivery(t, "cpu", "1", "memory", "1Gi")
 	f.deliver(t, d)
 	ns := namespaceOf(d)
 	f.awaitDefaultAccount(t, ns)
@@ -241,7 +241,7 @@ func removalEndsWhatDoesNotEnd(t *testing.T, f *fixture) {
 			}
 		}()
 		eventually(t, fmt.Sprintf("removal says %q", details), func(ctx context.Context) (bool, error) {
-			var pending *placement.PendingError
+			var pending *delivery.PendingError
 			switch err := patient.Remove(ctx, d); {
 			case err == nil:
 				return false, errors.New("removal is not pending")

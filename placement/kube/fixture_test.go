@@ -25,7 +25,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/hub/hubtest"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/seal"
-	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/kube"
 	"github.com/sluice-dev/sluice/test/controlplane"
 )
@@ -105,9 +105,9 @@ func (f *fixture) driver() *kube.Driver {
 	return &kube.Driver{Connections: f.connections, Hub: "hub-1"}
 }
 
-// delivery returns that of a new instance.
-func delivery(t *testing.T, reserved ...string) placement.Delivery {
-	return placement.Delivery{
+// newDelivery returns that of a new instance.
+func newDelivery(t *testing.T, reserved ...string) delivery.Delivery {
+	return delivery.Delivery{
 		Instance: &v1alpha1.ServiceInstance{ObjectMeta: metav1.ObjectMeta{
 			Name: v1alpha1.InstanceName("platform-1", t.Name()), UID: types.UID("uid of " + t.Name()),
 		}},
@@ -115,9 +115,9 @@ func delivery(t *testing.T, reserved ...string) placement.Delivery {
 	}
 }
 
-func namespaceOf(d placement.Delivery) string { return v1alpha1.MemberNamespace(d.Instance.Name) }
+func namespaceOf(d delivery.Delivery) string { return v1alpha1.MemberNamespace(d.Instance.Name) }
 
-func (f *fixture) deliver(t *testing.T, d placement.Delivery) {
+func (f *fixture) deliver(t *testing.T, d delivery.Delivery) {
 	t.Helper()
 	if err := f.driver().Deliver(t.Context(), d); err != nil {
 		t.Fatalf("deliver: %v", err)

@@ -33,7 +33,7 @@ func sluiceMayDoNoMore(t *testing.T, f *fixture) {
 	}
 	everything := []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
 	const kubeSystem = "kube-system"
-	ours := delivery(t, "cpu", "1", "memory", "1Gi")
+	ours := newDelivery(t, "cpu", "1", "memory", "1Gi")
 	f.deliver(t, ours)
 	relabel := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"`+v1alpha1.LabelHub+`":"hub-1"}}}`))
 	unlabel := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"`+v1alpha1.LabelHub+`":null}}}`))
@@ -104,7 +104,7 @@ func sluiceMayDoNoMore(t *testing.T, f *fixture) {
 
 // tenantsMayDoNoMore tries what RBAC cannot deny to an account that runs workloads.
 func tenantsMayDoNoMore(t *testing.T, f *fixture) {
-	d := delivery(t, "cpu", "1", "memory", "1Gi")
+	d := newDelivery(t, "cpu", "1", "memory", "1Gi")
 	f.deliver(t, d)
 	ns := namespaceOf(d)
 	f.awaitDefaultAccount(t, ns)

@@ -12,9 +12,6 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// classStorage is the suffix of a quota's name for a storage class, as in Kubernetes.
-const classStorage = ".storageclass.storage.k8s.io/requests.storage"
-
 // defaultPods is the number of pods assumed for the object counts of a quota without a pod
 // count: the default maximum of a node.
 const defaultPods = 110
@@ -53,7 +50,7 @@ func quota(reserved corev1.ResourceList, offered []corev1.ResourceName) corev1.R
 		switch {
 		case name == corev1.ResourceCPU, name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage:
 			hard["limits."+name] = amount
-		case strings.HasSuffix(string(name), classStorage):
+		case v1alpha1.IsStorage(name):
 			storage.Add(amount)
 		}
 	}
@@ -106,7 +103,7 @@ func Counts(pods int64) corev1.ResourceList {
 
 // quotaName returns a quota's name for a reserved resource.
 func quotaName(name corev1.ResourceName) corev1.ResourceName {
-	if name == corev1.ResourcePods || strings.HasSuffix(string(name), classStorage) {
+	if name == corev1.ResourcePods || v1alpha1.IsStorage(name) {
 		return name
 	}
 	return "requests." + name
@@ -117,7 +114,7 @@ func quotaName(name corev1.ResourceName) corev1.ResourceName {
 func offeredBy(cluster *v1alpha1.MemberCluster) []corev1.ResourceName {
 	var offered []corev1.ResourceName
 	for _, class := range cluster.Status.StorageClasses {
-		offered = append(offered, corev1.ResourceName(class+classStorage))
+		offered = append(offered, v1alpha1.StorageResource(class))
 	}
 	for name := range cluster.Status.Allocatable {
 		if strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) || isExtended(name) {
@@ -130,7 +127,7 @@ func offeredBy(cluster *v1alpha1.MemberCluster) []corev1.ResourceName {
 // isExtended reports whether a resource comes from a device plugin, such as nvidia.com/gpu.
 func isExtended(name corev1.ResourceName) bool {
 	domain, _, qualified := strings.Cut(string(name), "/")
-	return qualified && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io") && !strings.HasSuffix(string(name), classStorage)
+	return qualified && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io") && !v1alpha1.IsStorage(name)
 }
 
 // The least that a container may request. A limit of zero would count as nothing in the quota,

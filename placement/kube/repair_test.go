@@ -21,13 +21,14 @@ import (
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/hub/hubtest"
 	"github.com/sluice-dev/sluice/internal/member"
-	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/controller"
+	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/kube"
 )
 
 // managed is a hub for one test, with running controllers, the fixture's cluster as its member,
 // and an instance of three pods there.
-func (f *fixture) managed(t *testing.T, hub string) placement.Delivery {
+func (f *fixture) managed(t *testing.T, hub string) delivery.Delivery {
 	t.Helper()
 	namespace := hubtest.Namespace(t)
 	sealed, err := f.connections.Keys.Seal(f.kubeconfig, member.Owner(namespace, clusterName))
@@ -58,9 +59,9 @@ func (f *fixture) managed(t *testing.T, hub string) placement.Delivery {
 		t.Fatal(err)
 	}
 	connections := &member.Connections{Reader: f.hub, Namespace: namespace, Keys: f.connections.Keys}
-	if err := placement.SetupWithManager(mgr, placement.Options{
+	if err := controller.SetupWithManager(mgr, controller.Options{
 		Namespace: namespace, HubID: hub, Catalog: served, Connections: connections, ProbeEvery: time.Second,
-		Drivers: map[string]placement.Driver{v1alpha1.DriverKube: &kube.Driver{Connections: connections, Hub: hub}},
+		Drivers: map[string]delivery.Driver{v1alpha1.DriverKube: &kube.Driver{Connections: connections, Hub: hub}},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +92,7 @@ func (f *fixture) managed(t *testing.T, hub string) placement.Delivery {
 		op := instance.Status.Operation
 		return op != nil && op.State == v1alpha1.StateSucceeded, err
 	})
-	return placement.Delivery{Instance: instance, Placement: instance.Status.Delivered.Decision.Placements[0]}
+	return delivery.Delivery{Instance: instance, Placement: instance.Status.Delivered.Decision.Placements[0]}
 }
 
 // whatIsDeletedComesBack without waiting for the next periodic check, five minutes later.
@@ -150,7 +151,7 @@ func (f *fixture) back(t *testing.T, o client.Object, before types.UID) time.Dur
 // whatAnotherHubSellsIsNotSoldTwice: two hubs may share a member cluster, and then see each
 // other's reservations there.
 func whatAnotherHubSellsIsNotSoldTwice(t *testing.T, f *fixture) {
-	f.deliverFor(t, "hub-rival", delivery(t, "cpu", "1", "example.com/widget", "3", "pods", "1"))
+	f.deliverFor(t, "hub-rival", newDelivery(t, "cpu", "1", "example.com/widget", "3", "pods", "1"))
 	d := f.managed(t, "hub-second")
 	cluster := &v1alpha1.MemberCluster{}
 	eventually(t, "the other hub's reservation counts", func(ctx context.Context) (bool, error) {

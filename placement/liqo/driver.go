@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/crashpoint"
 	"github.com/sluice-dev/sluice/internal/member"
-	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/kube"
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
@@ -33,12 +33,12 @@ type Driver struct {
 	Selectable Selectable
 }
 
-var _ placement.Driver = (*Driver)(nil)
+var _ delivery.Driver = (*Driver)(nil)
 
 // route is the way from the consumer's own cluster to the chosen cluster of one placement.
 type route struct {
 	*Driver
-	placement.Delivery
+	delivery.Delivery
 	*v1alpha1.PlacementPeering
 	peerings []leg
 }
@@ -49,15 +49,15 @@ type leg struct {
 	modules            []v1alpha1.LiqoModule
 }
 
-func (d *Driver) route(delivery placement.Delivery) *route {
+func (d *Driver) route(delivery delivery.Delivery) *route {
 	return &route{Driver: d, Delivery: delivery, PlacementPeering: delivery.Placement.Peering, peerings: legs(&delivery.Placement)}
 }
 
 // legs returns the peerings of a placement, the one with the chosen cluster first.
 func legs(p *v1alpha1.Placement) []leg {
-	all := []leg{{nodeHolder(p.Peering), p.Cluster, placement.ModulesFor(p.Peering.Node != "")}}
+	all := []leg{{nodeHolder(p.Peering), p.Cluster, v1alpha1.ModulesFor(p.Peering.Node != "")}}
 	if p.Peering.Hub != "" {
-		all = append(all, leg{p.Peering.Consumer, p.Peering.Hub, placement.ModulesFor(false)})
+		all = append(all, leg{p.Peering.Consumer, p.Peering.Hub, v1alpha1.ModulesFor(false)})
 	}
 	return all
 }
@@ -78,8 +78,8 @@ func takes(instance *v1alpha1.ServiceInstance, but, consumer, provider string) b
 
 // Deliver peers the clusters as the placement says and, if it has a node, gives the consumer's
 // cluster or the hub a virtual node with the reserved resources. It is idempotent, and returns
-// *placement.PendingError while Liqo is not done.
-func (d *Driver) Deliver(ctx context.Context, delivery placement.Delivery) error {
+// *delivery.PendingError while Liqo is not done.
+func (d *Driver) Deliver(ctx context.Context, delivery delivery.Delivery) error {
 	if delivery.Placement.Peering == nil {
 		return d.Namespaces.Deliver(ctx, delivery)
 	}
@@ -136,7 +136,7 @@ func (r *route) deliver(ctx context.Context) error {
 
 // onHub returns the delivery of the instance's namespace on the hub, with the sum of the
 // reservations on all clusters behind it.
-func (r *route) onHub() placement.Delivery {
+func (r *route) onHub() delivery.Delivery {
 	sum := corev1.ResourceList{}
 	for _, p := range r.Instance.Status.Latest() {
 		if p.Peering != nil && p.Peering.Hub == r.Hub {
@@ -147,14 +147,14 @@ func (r *route) onHub() placement.Delivery {
 			}
 		}
 	}
-	return placement.Delivery{Instance: r.Instance, Placement: v1alpha1.Placement{Cluster: r.Hub, Reserved: sum}}
+	return delivery.Delivery{Instance: r.Instance, Placement: v1alpha1.Placement{Cluster: r.Hub, Reserved: sum}}
 }
 
-// first returns the first error that is not just a wait (*placement.PendingError); if there is
+// first returns the first error that is not just a wait (*delivery.PendingError); if there is
 // none, the first error.
 func first(errs ...error) error {
 	for _, err := range errs {
-		if pending := (*placement.PendingError)(nil); err != nil && !errors.As(err, &pending) {
+		if pending := (*delivery.PendingError)(nil); err != nil && !errors.As(err, &pending) {
 			return err
 		}
 	}
@@ -171,7 +171,7 @@ func (d *Driver) ensurePeering(ctx context.Context, l leg) error {
 	peering := &v1alpha1.Peering{}
 	key := client.ObjectKey{Namespace: d.Namespaces.Connections.Namespace, Name: v1alpha1.PeeringName(l.consumer, l.provider)}
 	err := d.Live.Get(ctx, key, peering)
-	waits := &placement.PendingError{Step: fmt.Sprintf("peer %s with %s", l.consumer, l.provider), Every: often}
+	waits := &delivery.PendingError{Step: fmt.Sprintf("peer %s with %s", l.consumer, l.provider), Every: often}
 	switch {
 	case apierrors.IsNotFound(err):
 		peering.ObjectMeta = metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Finalizers: []string{v1alpha1.Finalizer}}
@@ -202,7 +202,7 @@ func (d *Driver) ensurePeering(ctx context.Context, l leg) error {
 	case ready == nil || ready.ObservedGeneration != peering.Generation:
 		return waits
 	case ready.Reason == reasonRefused:
-		return &placement.RefusedError{Reason: fmt.Sprintf("%s cannot be peered with %s: %s", l.consumer, l.provider, ready.Message)}
+		return &delivery.RefusedError{Reason: fmt.Sprintf("%s cannot be peered with %s: %s", l.consumer, l.provider, ready.Message)}
 	case ready.Status != metav1.ConditionTrue:
 		waits.Detail = ready.Message
 		return waits
@@ -227,7 +227,7 @@ func (d *Driver) sides(ctx context.Context, l leg) (consumer, provider *side, er
 		return nil, nil, err
 	}
 	if peering.Status.Consumer == nil || peering.Status.Provider == nil {
-		return nil, nil, &placement.PendingError{Step: fmt.Sprintf("peer %s with %s", l.consumer, l.provider), Every: often}
+		return nil, nil, &delivery.PendingError{Step: fmt.Sprintf("peer %s with %s", l.consumer, l.provider), Every: often}
 	}
 	if consumer, err = open(ctx, d.Namespaces.Connections, d.Namespaces.Hub, l.consumer); err != nil {
 		return nil, nil, err
@@ -241,7 +241,7 @@ func (d *Driver) sides(ctx context.Context, l leg) (consumer, provider *side, er
 }
 
 // Observe returns nil while everything is as it was delivered. It writes nothing.
-func (d *Driver) Observe(ctx context.Context, delivery placement.Delivery) error {
+func (d *Driver) Observe(ctx context.Context, delivery delivery.Delivery) error {
 	if delivery.Placement.Peering == nil {
 		return d.Namespaces.Observe(ctx, delivery)
 	}
@@ -291,7 +291,7 @@ func why(c *metav1.Condition) string {
 // Remove removes what was delivered: first the extension of the namespace, then the namespace,
 // then the node, and last the peerings that no other instance needs. It returns nil only when
 // all of them are gone.
-func (d *Driver) Remove(ctx context.Context, delivery placement.Delivery) error {
+func (d *Driver) Remove(ctx context.Context, delivery delivery.Delivery) error {
 	// The delivery of a removal names only the cluster.
 	known := false
 	for _, p := range delivery.Instance.Status.Everywhere() {
@@ -411,7 +411,7 @@ func (r *route) release(ctx context.Context, l leg) error {
 			return fmt.Errorf("delete peering %s: %w", peering.Name, err)
 		}
 	}
-	return &placement.PendingError{
+	return &delivery.PendingError{
 		Step:   fmt.Sprintf("end the peering of %s with %s", l.consumer, l.provider),
 		Detail: why(meta.FindStatusCondition(peering.Status.Conditions, v1alpha1.ConditionReady)), Every: often,
 	}

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/kube"
 	"github.com/sluice-dev/sluice/placement/liqo"
 )
@@ -24,7 +24,7 @@ func (p *pair) driver() *liqo.Driver {
 }
 
 // instance is one on the hub, with a node of some cores.
-func (p *pair) instance(name, cores string) placement.Delivery {
+func (p *pair) instance(name, cores string) delivery.Delivery {
 	p.Helper()
 	name = v1alpha1.InstanceName("platform-1", p.Name()+name)
 	instance := &v1alpha1.ServiceInstance{
@@ -32,11 +32,11 @@ func (p *pair) instance(name, cores string) placement.Delivery {
 		Spec:       v1alpha1.ServiceInstanceSpec{Platform: "platform-1", InstanceID: name, ServiceID: "service", Desired: v1alpha1.InstanceState{PlanID: "plan"}},
 	}
 	must(p.T, p.hub.Create(p.Context(), instance))
-	return p.decide(placement.Delivery{Instance: instance}, cores)
+	return p.decide(delivery.Delivery{Instance: instance}, cores)
 }
 
 // decide sets the decision of an instance to some cores.
-func (p *pair) decide(d placement.Delivery, cores string) placement.Delivery {
+func (p *pair) decide(d delivery.Delivery, cores string) delivery.Delivery {
 	p.Helper()
 	d.Placement = v1alpha1.Placement{Cluster: p.provider.name, Reserved: amounts(cores), Peering: &v1alpha1.PlacementPeering{
 		Consumer: p.consumer.name, Node: v1alpha1.VirtualNodeName(d.Instance.Name, p.provider.name),
@@ -49,7 +49,7 @@ func (p *pair) decide(d placement.Delivery, cores string) placement.Delivery {
 
 // until calls a method of the driver, and reconciles the peering as its controller would, until
 // it no longer waits.
-func (p *pair) until(what string, d placement.Delivery, call func(context.Context, placement.Delivery) error) {
+func (p *pair) until(what string, d delivery.Delivery, call func(context.Context, delivery.Delivery) error) {
 	p.Helper()
 	peering, last := p.peering(), ""
 	p.eventually(what, func(ctx context.Context) (bool, error) {
@@ -69,14 +69,14 @@ func (p *pair) peering() *v1alpha1.Peering {
 	return &v1alpha1.Peering{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: v1alpha1.PeeringName(p.consumer.name, p.provider.name)}}
 }
 
-func (p *pair) deprovision(d placement.Delivery) {
+func (p *pair) deprovision(d delivery.Delivery) {
 	p.Helper()
 	must(p.T, p.hub.Delete(p.Context(), d.Instance))
 	must(p.T, p.hub.Get(p.Context(), client.ObjectKeyFromObject(d.Instance), d.Instance))
 }
 
 // deprovisioned does the instance controller's part once everything is removed.
-func (p *pair) deprovisioned(d placement.Delivery) {
+func (p *pair) deprovisioned(d delivery.Delivery) {
 	p.Helper()
 	d.Instance.Finalizers = nil
 	must(p.T, p.hub.Update(p.Context(), d.Instance))
@@ -84,7 +84,7 @@ func (p *pair) deprovisioned(d placement.Delivery) {
 
 // nodeCores returns the cores of the instance's node on the consumer's cluster; empty if there
 // is none.
-func (p *pair) nodeCores(d placement.Delivery) string {
+func (p *pair) nodeCores(d delivery.Delivery) string {
 	p.Helper()
 	node := &corev1.Node{}
 	if !p.consumer.has(p.T, "", d.Placement.Peering.Node, node) {
@@ -93,7 +93,7 @@ func (p *pair) nodeCores(d placement.Delivery) string {
 	return node.Status.Allocatable.Cpu().String()
 }
 
-func (p *pair) extension(d placement.Delivery) *offloadingv1beta1.NamespaceOffloading {
+func (p *pair) extension(d delivery.Delivery) *offloadingv1beta1.NamespaceOffloading {
 	p.Helper()
 	extension := &offloadingv1beta1.NamespaceOffloading{}
 	if !p.consumer.has(p.T, v1alpha1.MemberNamespace(d.Instance.Name), consts.DefaultNamespaceOffloadingName, extension) {
@@ -104,7 +104,7 @@ func (p *pair) extension(d placement.Delivery) *offloadingv1beta1.NamespaceOfflo
 
 // wantExtendedByAllNodes: Liqo ends the extension of a namespace to a cluster when one of the
 // cluster's virtual nodes is not selected, even if it is another instance's.
-func (p *pair) wantExtendedByAllNodes(d placement.Delivery) {
+func (p *pair) wantExtendedByAllNodes(d delivery.Delivery) {
 	p.Helper()
 	selector := p.extension(d).Spec.ClusterSelector
 	var nodes corev1.NodeList
@@ -130,7 +130,7 @@ func instancesShareAPeering(p *pair) {
 		p.Errorf("the nodes have %q cores, want 2 and 3", got)
 	}
 	must(p.T, driver.Observe(p.Context(), one))
-	for _, d := range []placement.Delivery{one, two} {
+	for _, d := range []delivery.Delivery{one, two} {
 		p.wantExtendedByAllNodes(d)
 	}
 	extension := p.extension(one)
@@ -205,7 +205,7 @@ func aClusterOfSeveralIsLeft(p *pair) {
 	must(p.T, p.consumer.admin.Update(p.Context(), extension))
 	p.until("either is right until the other is removed", d, driver.Observe)
 
-	p.until("the other is removed", placement.Delivery{Instance: d.Instance, Placement: v1alpha1.Placement{Cluster: "left"}}, driver.Remove)
+	p.until("the other is removed", delivery.Delivery{Instance: d.Instance, Placement: v1alpha1.Placement{Cluster: "left"}}, driver.Remove)
 	if got := p.extension(d).Spec.ClusterSelector.NodeSelectorTerms[0].MatchExpressions[0].Values; len(got) != 1 || got[0] != p.provider.id {
 		p.Errorf("the namespace extends to %v, want %s only", got, p.provider.id)
 	}

@@ -18,7 +18,6 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/liqo/liqotest"
-	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/liqo"
 	"github.com/sluice-dev/sluice/test/escape"
 )
@@ -45,7 +44,7 @@ func (p *pair) offloaded(name string) (kubelet client.Client) {
 // nobodyEscapesOverANode writes, as a consumer's virtual kubelet, ShadowPods that no genuine
 // one would write, and the pods that Liqo makes of them.
 func nobodyEscapesOverANode(p *pair) {
-	p.untilReady(p.peer(p.consumer, p.provider, placement.ModulesFor(true)))
+	p.untilReady(p.peer(p.consumer, p.provider, v1alpha1.ModulesFor(true)))
 	namespace := "remote-" + p.consumer.name
 	kubelet := p.offloaded(namespace)
 	shadow := func(pod *corev1.Pod) *offloadingv1beta1.ShadowPod {

@@ -35,7 +35,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/liqo/liqotest"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/seal"
-	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/kube"
 	"github.com/sluice-dev/sluice/placement/liqo"
 	"github.com/sluice-dev/sluice/test/controlplane"
@@ -289,10 +289,10 @@ func amounts(cpu string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourcePods: resource.MustParse("7")}
 }
 
-// waits reports whether err is a *placement.PendingError; any other error fails the test.
+// waits reports whether err is a *delivery.PendingError; any other error fails the test.
 func (p *pair) waits(err error) bool {
 	p.Helper()
-	if pending := (*placement.PendingError)(nil); errors.As(err, &pending) {
+	if pending := (*delivery.PendingError)(nil); errors.As(err, &pending) {
 		return true
 	}
 	must(p.T, err)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/crashpoint"
-	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
 const (
@@ -65,7 +65,7 @@ func (s *side) prove(ctx context.Context, nonce []byte) (*v1alpha1.LiqoHandshake
 // Liqo only ignores a wrong one silently.
 func (s *side) verified(nonce []byte, proof *v1alpha1.LiqoHandshake) error {
 	refused := func(why string) error {
-		return &placement.RefusedError{
+		return &delivery.RefusedError{
 			Reason: fmt.Sprintf("the answer of cluster %s does not prove its key: %s", s.remote.ClusterID, why),
 			Remedy: "withdraw the invitation, and invite it again",
 		}
@@ -93,7 +93,7 @@ func (s *side) verified(nonce []byte, proof *v1alpha1.LiqoHandshake) error {
 func shakeHands(ctx context.Context, consumer, provider *side) (*metav1.Time, error) {
 	proof := consumer.joined().Handshake
 	if proof == nil {
-		return nil, &placement.RefusedError{
+		return nil, &delivery.RefusedError{
 			Reason: fmt.Sprintf("%s has joined for the network only", consumer.cluster.Name),
 			Remedy: "withdraw the invitation, and invite it without --network-only",
 		}

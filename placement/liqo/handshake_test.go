@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/liqo"
 )
 
@@ -25,7 +24,7 @@ import (
 func TestAConsumerJoinsByInvitation(t *testing.T) {
 	f := newFixture(t)
 	p := f.between(t, installed(t, "theirs", f.planes[0]), f.join(t, "eu", f.planes[1]))
-	peering, invitation := p.invite(placement.ModulesFor(true))
+	peering, invitation := p.invite(v1alpha1.ModulesFor(true))
 	if c := ready(peering); c.Reason != v1alpha1.ReasonInProgress || !strings.Contains(c.Message, "peer with theirs: its owner has not answered") {
 		t.Errorf("before there is an answer it says %s %q", c.Reason, c.Message)
 	}
@@ -144,7 +143,7 @@ func TestAConsumerJoinsByInvitation(t *testing.T) {
 
 	// The consumer joins again, for the network only: it signs nothing, and nothing is
 	// requested for it.
-	peering, invitation = p.invite(placement.ModulesFor(false))
+	peering, invitation = p.invite(v1alpha1.ModulesFor(false))
 	answer, err = liqo.Accept(t.Context(), p.consumer.Config(), invitation, o)
 	must(t, err)
 	if invitation.Nonce != nil || answer.Handshake != nil {

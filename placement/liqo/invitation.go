@@ -22,7 +22,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	names "github.com/sluice-dev/sluice/internal/liqo"
 	"github.com/sluice-dev/sluice/internal/member"
-	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/kube"
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
@@ -260,12 +260,12 @@ func (s *side) callUntilKeyed(ctx context.Context, gateway v1alpha1.GatewayAddre
 	return key, s.trust(ctx, gateway.PublicKey)
 }
 
-// until repeats do while it returns *placement.PendingError, for at most acceptPatience.
+// until repeats do while it returns *delivery.PendingError, for at most acceptPatience.
 func (s *side) until(ctx context.Context, do func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, often, acceptPatience, true, func(ctx context.Context) (bool, error) {
 		last = do(ctx)
-		if pending := (*placement.PendingError)(nil); errors.As(last, &pending) {
+		if pending := (*delivery.PendingError)(nil); errors.As(last, &pending) {
 			return false, nil
 		}
 		return true, last
@@ -333,7 +333,7 @@ func (s *side) createNamespace(ctx context.Context) error {
 	}
 	err = s.Create(ctx, namespace, client.FieldOwner(v1alpha1.FieldManager))
 	if apierrors.IsAlreadyExists(err) {
-		return &placement.RefusedError{
+		return &delivery.RefusedError{
 			Reason: fmt.Sprintf("namespace %s on %s is not Sluice's: somebody else peers the two clusters", namespace.Name, s.cluster.Name),
 			Remedy: "end that peering with `liqoctl unpeer`, or leave the two to it",
 		}

@@ -21,7 +21,6 @@ import (
 	"github.com/sluice-dev/sluice/internal/crashpoint"
 	names "github.com/sluice-dev/sluice/internal/liqo"
 	"github.com/sluice-dev/sluice/internal/member"
-	"github.com/sluice-dev/sluice/placement"
 )
 
 // Reasons of the condition Resources of slices.
@@ -154,7 +153,10 @@ type Judge struct {
 	// Selectable labels are copied to virtual nodes.
 	Selectable Selectable
 	// Leadership of this replica; nil if it is the only one.
-	Leadership placement.Leadership
+	Leadership interface {
+		Term() string
+		Confirm(context.Context) error
+	}
 	// Every is the time between two passes; zero means three seconds.
 	Every time.Duration
 	// InternetEgress lets consumers' pods reach the internet, like the field of kube.Driver.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
 // amounts reads "cpu=4,memory=8Gi".
@@ -196,7 +197,7 @@ func TestTakesWhatItsPlacementsNeed(t *testing.T) {
 }
 
 func TestLegs(t *testing.T) {
-	node, network := placement.ModulesFor(true), placement.ModulesFor(false)
+	node, network := v1alpha1.ModulesFor(true), v1alpha1.ModulesFor(false)
 	for _, test := range []struct {
 		name            string
 		hub, nodeCalled string
@@ -214,7 +215,7 @@ func TestLegs(t *testing.T) {
 }
 
 func TestReasonOfAndFirst(t *testing.T) {
-	failed, pending, refused := errors.New("failed"), &placement.PendingError{Step: "s"}, &placement.RefusedError{Reason: "r"}
+	failed, pending, refused := errors.New("failed"), &delivery.PendingError{Step: "s"}, &delivery.RefusedError{Reason: "r"}
 	for _, test := range []struct {
 		err  error
 		want string

@@ -12,14 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/placement"
 )
 
 const (
 	// latencyEvery is the shortest time between two writes of the latency of two clusters.
 	latencyEvery = time.Minute
 	// latencyConfirmed is the age at which an unchanged latency is written again, before it expires.
-	latencyConfirmed = placement.ObservedLatencyTTL / 2
+	latencyConfirmed = v1alpha1.ObservedLatencyTTL / 2
 	// maxLatencies is the most that a cluster's status has.
 	maxLatencies = 64
 )
@@ -62,7 +61,7 @@ func (r *Peerings) recordLatency(ctx context.Context, of, from *side) {
 // the status is worth a write. It changes nothing otherwise.
 func setLatency(status *v1alpha1.MemberClusterStatus, measured v1alpha1.MeasuredLatency, now time.Time) bool {
 	isExpired := func(l v1alpha1.MeasuredLatency) bool {
-		return now.Sub(l.MeasuredAt.Time) > placement.ObservedLatencyTTL
+		return now.Sub(l.MeasuredAt.Time) > v1alpha1.ObservedLatencyTTL
 	}
 	isSame := func(l v1alpha1.MeasuredLatency) bool { return l.From == measured.From }
 	if i := slices.IndexFunc(status.Latencies, isSame); isExpired(measured) || i >= 0 && !isNews(status.Latencies[i], measured) {

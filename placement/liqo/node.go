@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/crashpoint"
 	names "github.com/sluice-dev/sluice/internal/liqo"
-	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
 // defaultPods is the pod capacity of a node whose plan has no pod count: the kubelet's default.
@@ -27,7 +27,7 @@ const defaultPods = 110
 func sliceOf(reserved corev1.ResourceList) corev1.ResourceList {
 	slice := corev1.ResourceList{}
 	for name, quantity := range reserved {
-		if !placement.IsStorage(name) {
+		if !v1alpha1.IsStorage(name) {
 			slice[name] = quantity
 		}
 	}
@@ -39,7 +39,7 @@ func sliceOf(reserved corev1.ResourceList) corev1.ResourceList {
 
 // ensureNode gives the consumer a virtual node for a placement. It requests the slice, judges
 // it, and waits until the node has the reserved resources.
-func ensureNode(ctx context.Context, consumer, provider *side, d placement.Delivery, selectable []string) error {
+func ensureNode(ctx context.Context, consumer, provider *side, d delivery.Delivery, selectable []string) error {
 	node := d.Placement.Peering.Node
 	meta := consumer.meta(node)
 	meta.Labels[consts.ReplicationRequestedLabel] = consts.ReplicationRequestedLabelValue

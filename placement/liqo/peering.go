@@ -23,11 +23,10 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/crashpoint"
-	names "github.com/sluice-dev/sluice/internal/liqo"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/pages"
 	"github.com/sluice-dev/sluice/internal/requeue"
-	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
 const (
@@ -166,14 +165,14 @@ func (r *Peerings) establish(ctx context.Context, peering *v1alpha1.Peering) err
 	}
 	// Both modules at once: neither waits for the other.
 	var failures []error
-	if names.Has(peering.Spec.Modules, v1alpha1.ModuleAuthentication) {
+	if v1alpha1.HasModule(peering.Spec.Modules, v1alpha1.ModuleAuthentication) {
 		expires, err := authenticate(ctx, consumer, provider, r.Connections, r.Clock.Now())
 		if err == nil {
 			peering.Status.IdentityExpiresAt = expires
 		}
 		failures = append(failures, condition(peering, v1alpha1.ConditionAuthenticated, "Issued", "the consumer has an identity at the provider", err))
 	}
-	if names.Has(peering.Spec.Modules, v1alpha1.ModuleNetworking) {
+	if v1alpha1.HasModule(peering.Spec.Modules, v1alpha1.ModuleNetworking) {
 		server, caller, err := r.gateways(ctx, peering, consumer, provider)
 		if err == nil {
 			err = connect(ctx, server, caller)
@@ -206,7 +205,7 @@ func (r *Peerings) invite(ctx context.Context, peering *v1alpha1.Peering, host *
 	if err := host.ensureNamespace(ctx); err != nil {
 		return err
 	}
-	if invited.Role == v1alpha1.SideConsumer && names.Has(peering.Spec.Modules, v1alpha1.ModuleAuthentication) {
+	if invited.Role == v1alpha1.SideConsumer && v1alpha1.HasModule(peering.Spec.Modules, v1alpha1.ModuleAuthentication) {
 		nonce, err := host.nonce(ctx)
 		if err != nil {
 			return err
@@ -218,7 +217,7 @@ func (r *Peerings) invite(ctx context.Context, peering *v1alpha1.Peering, host *
 		return err
 	}
 	status.Gateway = &v1alpha1.GatewayAddress{Addresses: endpoint.Addresses, Port: endpoint.Port, PublicKey: key}
-	return &placement.PendingError{Step: "peer with " + guest, Detail: "its owner has not answered the invitation yet"}
+	return &delivery.PendingError{Step: "peer with " + guest, Detail: "its owner has not answered the invitation yet"}
 }
 
 // introduce reads the identities of the two clusters and writes them to the hub, before any
@@ -233,7 +232,7 @@ func (r *Peerings) introduce(ctx context.Context, peering *v1alpha1.Peering, con
 			return err
 		}
 		if before := *one.of; before != nil && before.ClusterID != one.own.ClusterID {
-			return &placement.RefusedError{
+			return &delivery.RefusedError{
 				Reason: fmt.Sprintf("%s was cluster %s to Liqo and is %s now", one.cluster.Name, before.ClusterID, one.own.ClusterID),
 				Remedy: "delete the peering; what needs it makes another one",
 			}
@@ -242,7 +241,7 @@ func (r *Peerings) introduce(ctx context.Context, peering *v1alpha1.Peering, con
 	}
 	consumer.remote, provider.remote = provider.own, consumer.own
 	if consumer.own.ClusterID == provider.own.ClusterID {
-		return &placement.RefusedError{
+		return &delivery.RefusedError{
 			Reason: fmt.Sprintf("%s and %s are both cluster %s to Liqo", consumer.cluster.Name, provider.cluster.Name, consumer.own.ClusterID),
 			Remedy: "give one of them another clusterID when Liqo is installed",
 		}
@@ -314,10 +313,10 @@ func condition(peering *v1alpha1.Peering, kind, reason, message string, err erro
 const reasonRefused = "Refused"
 
 func reasonOf(err error) string {
-	if refused := (*placement.RefusedError)(nil); errors.As(err, &refused) {
+	if refused := (*delivery.RefusedError)(nil); errors.As(err, &refused) {
 		return reasonRefused
 	}
-	if pending := (*placement.PendingError)(nil); errors.As(err, &pending) {
+	if pending := (*delivery.PendingError)(nil); errors.As(err, &pending) {
 		return v1alpha1.ReasonInProgress
 	}
 	return v1alpha1.ReasonFailed
@@ -337,7 +336,7 @@ func (r *Peerings) report(ctx context.Context, peering *v1alpha1.Peering, err er
 	if written := r.writeStatus(ctx, peering); written != nil {
 		return ctrl.Result{}, errors.Join(err, written)
 	}
-	switch pending := (*placement.PendingError)(nil); {
+	switch pending := (*delivery.PendingError)(nil); {
 	case err == nil:
 		return ctrl.Result{RequeueAfter: driftEvery}, nil
 	case errors.As(err, &pending):

@@ -55,7 +55,7 @@ func TestOnClusters(t *testing.T) {
 
 func lifeOfAPeering(p *pair) {
 	p.controllers.paused.Store(true)
-	peering := p.peer(p.consumer, p.provider, placement.ModulesFor(true))
+	peering := p.peer(p.consumer, p.provider, v1alpha1.ModulesFor(true))
 	p.pass(p.Context(), peering)
 	if c := ready(peering); c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonInProgress ||
 		!strings.Contains(c.Message, "Configuration") || !strings.Contains(c.Message, p.consumer.name) && !strings.Contains(c.Message, p.provider.name) {
@@ -134,7 +134,7 @@ func (p *pair) identity() *corev1.Secret {
 }
 
 func identitiesAreRenewed(p *pair) {
-	peering := p.peer(p.consumer, p.provider, placement.ModulesFor(true))
+	peering := p.peer(p.consumer, p.provider, v1alpha1.ModulesFor(true))
 	p.untilReady(peering)
 	first, now := p.identity(), p.clock.Now()
 	if left := peering.Status.IdentityExpiresAt.Sub(now); left < 23*time.Hour || left > 25*time.Hour {
@@ -169,7 +169,7 @@ func identitiesAreRenewed(p *pair) {
 // Liqo's latency between the gateways is written to both clusters if it has changed, and at most
 // once a minute.
 func latenciesAreObserved(p *pair) {
-	peering := p.peer(p.consumer, p.provider, placement.ModulesFor(false))
+	peering := p.peer(p.consumer, p.provider, v1alpha1.ModulesFor(false))
 	p.untilReady(peering)
 	start := p.clock.Now().Truncate(time.Second)
 	say := func(on, other *end, value string, at time.Time) {
@@ -238,7 +238,7 @@ func latenciesAreObserved(p *pair) {
 }
 
 func theOrderOfTheEnd(p *pair) {
-	peering := p.peer(p.consumer, p.provider, placement.ModulesFor(true))
+	peering := p.peer(p.consumer, p.provider, v1alpha1.ModulesFor(true))
 	p.untilReady(peering)
 	onProvider, onConsumer := p.provider.tenant(p.consumer), p.consumer.tenant(p.provider)
 	slice := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: onConsumer, Name: "theirs"}}
@@ -284,7 +284,7 @@ func foreignPeeringsAreLeftAlone(p *pair) {
 	known := &liqov1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: p.consumer.id}, Spec: liqov1beta1.ForeignClusterSpec{ClusterID: liqov1beta1.ClusterID(p.consumer.id)}}
 	must(p.T, p.provider.admin.Create(p.Context(), theirs))
 	must(p.T, p.provider.admin.Create(p.Context(), known))
-	peering := p.peer(p.consumer, p.provider, placement.ModulesFor(true))
+	peering := p.peer(p.consumer, p.provider, v1alpha1.ModulesFor(true))
 	p.pass(p.Context(), peering)
 	c := ready(peering)
 	for _, text := range []string{theirs.Name, p.provider.name, "somebody else", "liqoctl unpeer"} {
@@ -307,7 +307,7 @@ func foreignPeeringsAreLeftAlone(p *pair) {
 }
 
 func clustersThatLeftAreNotWaitedFor(p *pair) {
-	peering := p.peer(p.consumer, p.provider, placement.ModulesFor(true))
+	peering := p.peer(p.consumer, p.provider, v1alpha1.ModulesFor(true))
 	p.untilReady(peering)
 	must(p.T, p.hub.Delete(p.Context(), &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.provider.name}}))
 	p.pass(p.Context(), peering)
@@ -345,8 +345,8 @@ func bothDirectionsShareTheNetwork(p *pair) {
 	if v1alpha1.PeeringName(one.name, other.name) > v1alpha1.PeeringName(other.name, one.name) {
 		one, other = other, one // so that the first, which says whose gateway is called, is the one that ends
 	}
-	there := p.peer(one, other, placement.ModulesFor(true))
-	back := p.peer(other, one, placement.ModulesFor(true))
+	there := p.peer(one, other, v1alpha1.ModulesFor(true))
+	back := p.peer(other, one, v1alpha1.ModulesFor(true))
 	p.untilReady(there)
 	p.untilReady(back)
 	p.untilReady(there)

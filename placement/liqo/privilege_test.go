@@ -21,7 +21,6 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/hub/hubtest"
-	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/liqo"
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
@@ -69,7 +68,7 @@ const (
 
 // sluiceMayDoNoMore tries, with Sluice's own token, what a thief of the token would.
 func sluiceMayDoNoMore(p *pair) {
-	peering := p.peer(p.consumer, p.provider, placement.ModulesFor(true))
+	peering := p.peer(p.consumer, p.provider, v1alpha1.ModulesFor(true))
 	p.untilReady(peering)
 	sluice := as(p.T, p.provider.kubeconfig)
 	ours := p.provider.tenant(p.consumer)
@@ -145,7 +144,7 @@ func sluiceMayDoNoMore(p *pair) {
 
 // peersMayOnlyAsk tries what a consumer could do with the identity that Sluice has issued.
 func peersMayOnlyAsk(p *pair) {
-	p.untilReady(p.peer(p.consumer, p.provider, placement.ModulesFor(true)))
+	p.untilReady(p.peer(p.consumer, p.provider, v1alpha1.ModulesFor(true)))
 	peer := as(p.T, p.identity().Data[consts.KubeconfigSecretField])
 	ours := p.provider.tenant(p.consumer)
 	slice := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{
@@ -201,7 +200,7 @@ func peersMayOnlyAsk(p *pair) {
 
 // otherClassesAreRefused: Liqo itself would accept them in any size.
 func otherClassesAreRefused(p *pair) {
-	p.untilReady(p.peer(p.consumer, p.provider, placement.ModulesFor(true)))
+	p.untilReady(p.peer(p.consumer, p.provider, v1alpha1.ModulesFor(true)))
 	peer := as(p.T, p.identity().Data[consts.KubeconfigSecretField])
 	const why = "resources of this cluster are sold by Sluice"
 	made := func(name string, class authv1beta1.ResourceSliceClass, replicated string) *authv1beta1.ResourceSlice {

@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/crashpoint"
 	names "github.com/sluice-dev/sluice/internal/liqo"
 	"github.com/sluice-dev/sluice/internal/member"
-	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
@@ -97,7 +97,7 @@ func (s *side) failed(err error) error { return fmt.Errorf("on %s: %w", s.cluste
 
 // pending returns the error for waiting for something on this side.
 func (s *side) pending(object, detail string) error {
-	return &placement.PendingError{Step: object + " on " + s.cluster.Name, Detail: detail, Every: often}
+	return &delivery.PendingError{Step: object + " on " + s.cluster.Name, Detail: detail, Every: often}
 }
 
 // namespace returns the name of the namespace that holds the objects for the other cluster.
@@ -169,7 +169,7 @@ func (s *side) get(ctx context.Context, name string, into client.Object) error {
 }
 
 // ensureNamespace creates the tenant namespace and gives Sluice its rights in it. The error is
-// *placement.RefusedError if somebody else has peered the two clusters.
+// *delivery.RefusedError if somebody else has peered the two clusters.
 func (s *side) ensureNamespace(ctx context.Context) error {
 	crashpoint.Hit(crashBeforeTenantNamespace)
 	err := s.createNamespace(ctx)
@@ -202,7 +202,7 @@ func (s *side) standing(ctx context.Context) (tenant.Standing, error) {
 }
 
 // gone deletes an object of the tenant namespace and returns nil once it no longer exists.
-// Until then it returns *placement.PendingError with what blocks the deletion.
+// Until then it returns *delivery.PendingError with what blocks the deletion.
 func (s *side) gone(ctx context.Context, name string, o client.Object) error {
 	key := client.ObjectKey{Namespace: s.namespace(), Name: name}
 	err := s.Client.Get(ctx, key, o)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/crashpoint"
-	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
 // ensureNamespace creates the namespace, or updates Sluice's own. It creates rather than
@@ -52,7 +52,7 @@ func (t *Tenant) ensureNamespace(ctx context.Context) (created bool, err error) 
 
 // FormerLife returns the error for waiting until a namespace of the same name is gone.
 func (t *Tenant) FormerLife() error {
-	return &placement.PendingError{
+	return &delivery.PendingError{
 		Step:   "create namespace " + t.Namespace + " on " + t.Connection.Cluster,
 		Detail: "the one before it is still being deleted",
 	}
@@ -64,14 +64,14 @@ func (t *Tenant) owns(namespace *corev1.Namespace) bool {
 }
 
 func (t *Tenant) foreign() error {
-	return &placement.RefusedError{
+	return &delivery.RefusedError{
 		Reason: fmt.Sprintf("namespace %s on %s does not carry this instance's labels", t.Namespace, t.Connection.Cluster),
 		Remedy: "its owner has to remove it, as Sluice touches only what is its own",
 	}
 }
 
 // Remove deletes the namespace if it belongs to the instance, and with it everything in it.
-// While anything remains it returns *placement.PendingError with the cluster's message. After
+// While anything remains it returns *delivery.PendingError with the cluster's message. After
 // Patience it removes by force what blocks the deletion.
 func (t *Tenant) Remove(ctx context.Context) error {
 	var namespace corev1.Namespace
@@ -84,7 +84,7 @@ func (t *Tenant) Remove(ctx context.Context) error {
 	case !t.owns(&namespace):
 		return nil
 	}
-	pending := &placement.PendingError{Step: "delete namespace " + t.Namespace + " on " + t.Connection.Cluster}
+	pending := &delivery.PendingError{Step: "delete namespace " + t.Namespace + " on " + t.Connection.Cluster}
 	if namespace.DeletionTimestamp.IsZero() {
 		if err := t.keepRights(ctx); err != nil {
 			return fmt.Errorf("remove from %s: %w", t.Connection.Cluster, err)

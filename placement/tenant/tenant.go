@@ -61,8 +61,8 @@ func Of(connection *member.Connection, hub string, instance *v1alpha1.ServiceIns
 }
 
 // Ensure creates the namespace for the instance, or updates it, and gives Sluice its rights
-// there. The error is *placement.RefusedError if the namespace belongs to somebody else, and
-// *placement.PendingError while one of the same name is being deleted.
+// there. The error is *delivery.RefusedError if the namespace belongs to somebody else, and
+// *delivery.PendingError while one of the same name is being deleted.
 func (t *Tenant) Ensure(ctx context.Context) (created bool, err error) {
 	if created, err = t.ensureNamespace(ctx); err != nil {
 		return created, err

@@ -40,6 +40,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/controller"
+	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/kube"
 	"github.com/sluice-dev/sluice/test/controlplane"
 )
@@ -123,9 +125,9 @@ func (b *bed) run(t *testing.T, scheme *runtime.Scheme, live client.WithWatch, k
 	served.Replace(sold(t))
 	const hubID = "hub-of-faults"
 	connections := &member.Connections{Reader: live, Namespace: b.namespace, Keys: keys}
-	must(t, placement.SetupWithManager(mgr, placement.Options{
+	must(t, controller.SetupWithManager(mgr, controller.Options{
 		Namespace: b.namespace, HubID: hubID, Catalog: served, Inventory: b.inventory, Connections: connections,
-		Drivers:    map[string]placement.Driver{v1alpha1.DriverKube: &kube.Driver{Connections: connections, Hub: hubID}},
+		Drivers:    map[string]delivery.Driver{v1alpha1.DriverKube: &kube.Driver{Connections: connections, Hub: hubID}},
 		Rules:      map[string][]rbacv1.PolicyRule{v1alpha1.DriverKube: kube.Rules()},
 		ProbeEvery: time.Second,
 	}))

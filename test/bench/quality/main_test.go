@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/replay"
 )
 
 func TestTheFiguresAreTheSameEveryTime(t *testing.T) {
@@ -54,7 +54,7 @@ func TestARecordingIsPlayed(t *testing.T) {
 	amounts := func(cpu, memory string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
 	}
-	r := placement.Recording{Version: 1, Clusters: make([]v1alpha1.MemberCluster, 2), Instances: make([]v1alpha1.ServiceInstance, 4)}
+	r := replay.Recording{Version: 1, Clusters: make([]v1alpha1.MemberCluster, 2), Instances: make([]v1alpha1.ServiceInstance, 4)}
 	for i := range r.Clusters {
 		r.Clusters[i].Name = fmt.Sprintf("cluster-%d", i)
 		r.Clusters[i].Status.Allocatable, r.Clusters[i].Status.ForeignUse = amounts("5", "16Gi"), amounts("1", "1Gi")

@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/replay"
 )
 
 // recorded is what a hub has sold, by a file that `sluice place --record` has written: its
@@ -20,7 +20,7 @@ func recorded(file string) (workload, error) {
 	if err != nil {
 		return workload{}, err
 	}
-	r, err := placement.ReadRecording(data)
+	r, err := replay.ReadRecording(data)
 	if err != nil {
 		return workload{}, fmt.Errorf("%s: %w", file, err)
 	}

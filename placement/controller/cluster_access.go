@@ -1,0 +1,196 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/member"
+)
+
+// access is what rarely changes on a member cluster: its identity, and Sluice's rights there.
+type access struct {
+	uid      string
+	keyHash  string
+	version  string
+	verified bool
+	// problem is why it is not verified, with the step and the remedy.
+	problem error
+	checked time.Time
+}
+
+// accessEvery is the time between two checks of a verified access. An access that is not
+// verified is checked with every probe.
+const accessEvery = 10 * time.Minute
+
+func (a *access) due(now time.Time) bool {
+	return !a.verified || now.Sub(a.checked) >= accessEvery
+}
+
+// inspect reads the cluster's identity and Sluice's rights there.
+func (a *access) inspect(ctx context.Context, r *clusterReconciler, cluster *v1alpha1.MemberCluster, t target, now time.Time) {
+	a.checked = now
+	a.problem = a.identify(ctx, r, cluster, t)
+	if a.problem == nil {
+		a.problem = verifyRules(ctx, t, cluster.Name, r.rulesOn(cluster))
+	}
+	a.verified = a.problem == nil
+}
+
+func (a *access) identify(ctx context.Context, r *clusterReconciler, cluster *v1alpha1.MemberCluster, t target) error {
+	failed := func(step member.Step, err error, remedy string) error {
+		return &member.Error{Cluster: cluster.Name, Step: step, Err: err, Remedy: remedy}
+	}
+	version, err := t.kube.Discovery().ServerVersion()
+	if err == nil && version.GitVersion == "" {
+		err = errors.New("it states none")
+	}
+	if err != nil {
+		return failed("read its version", err, "see whether its API server is up and reachable from Sluice")
+	}
+	uid, err := t.uid(ctx)
+	if err != nil {
+		return failed("read its UID from the namespace kube-system", err, "let Sluice get namespaces")
+	}
+	if was := cluster.Status.UID; was != "" && was != uid {
+		return member.Stranger(cluster.Name, was, uid)
+	}
+	if a.keyHash, err = t.keyHash(ctx); err != nil {
+		return failed("read its API server's certificate", err, "see whether its API server is up and reachable from Sluice")
+	}
+	a.version, a.uid = version.GitVersion, uid
+	return r.unique(ctx, cluster, a.uid)
+}
+
+// unique refuses a cluster that is already in the inventory under an older name: its capacity
+// would be sold twice.
+func (r *clusterReconciler) unique(ctx context.Context, cluster *v1alpha1.MemberCluster, uid string) error {
+	var all v1alpha1.MemberClusterList
+	if err := r.hub.List(ctx, &all, client.InNamespace(r.Namespace)); err != nil {
+		return fmt.Errorf("list member clusters: %w", err)
+	}
+	for i := range all.Items {
+		other := &all.Items[i]
+		older := other.CreationTimestamp.Before(&cluster.CreationTimestamp) ||
+			other.CreationTimestamp.Equal(&cluster.CreationTimestamp) && other.Name < cluster.Name
+		if other.Name != cluster.Name && other.Status.UID == uid && older {
+			return &member.Error{
+				Cluster: cluster.Name, Step: "tell it from the others",
+				Err:    fmt.Errorf("it is the same cluster as %s, by the UID %s of its namespace kube-system", other.Name, uid),
+				Remedy: "remove one of the two",
+			}
+		}
+	}
+	return nil
+}
+
+// verifyRules asks the cluster about every verb of every rule, a few at a time, by
+// SelfSubjectAccessReviews over all namespaces.
+func verifyRules(ctx context.Context, t target, cluster string, rules []rbacv1.PolicyRule) error {
+	var (
+		mu      sync.Mutex
+		missing []string
+	)
+	asked := reviews(rules)
+	denied := make([]bool, len(asked))
+	var asking errgroup.Group
+	asking.SetLimit(8)
+	for i := range asked {
+		asking.Go(func() error {
+			review := &authorizationv1.SelfSubjectAccessReview{Spec: asked[i]}
+			answer, err := t.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			denied[i] = !answer.Status.Allowed
+			return nil
+		})
+	}
+	if err := asking.Wait(); err != nil {
+		return &member.Error{Cluster: cluster, Step: "ask what Sluice may do there", Err: err, Remedy: "see whether its API server is up and reachable from Sluice"}
+	}
+	for i, no := range denied {
+		if no {
+			missing = append(missing, sentence(asked[i]))
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return &member.Error{
+		Cluster: cluster, Step: "verify Sluice's access",
+		Err:    fmt.Errorf("%s may not %s", t.username(), some(missing)),
+		Remedy: "run `sluice cluster renew` for it, or apply there what `sluice cluster manifest` prints for its driver",
+	}
+}
+
+func (t target) username() string {
+	if t.connection == nil || t.connection.Username == "" {
+		return "Sluice"
+	}
+	return t.connection.Username
+}
+
+// reviews expands rules to one question for each verb on each resource.
+func reviews(rules []rbacv1.PolicyRule) []authorizationv1.SelfSubjectAccessReviewSpec {
+	var asked []authorizationv1.SelfSubjectAccessReviewSpec
+	for _, rule := range rules {
+		names := rule.ResourceNames
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, verb := range rule.Verbs {
+			for _, path := range rule.NonResourceURLs {
+				asked = append(asked, authorizationv1.SelfSubjectAccessReviewSpec{
+					NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: verb},
+				})
+			}
+			for _, group := range rule.APIGroups {
+				for _, resource := range rule.Resources {
+					for _, name := range names {
+						asked = append(asked, review(verb, group, resource, name))
+					}
+				}
+			}
+		}
+	}
+	return asked
+}
+
+func review(verb, group, resource, name string) authorizationv1.SelfSubjectAccessReviewSpec {
+	resource, subresource, _ := strings.Cut(resource, "/")
+	return authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+		Verb: verb, Group: group, Resource: resource, Subresource: subresource, Name: name,
+	}}
+}
+
+// sentence describes a review in words: "create namespaces".
+func sentence(asked authorizationv1.SelfSubjectAccessReviewSpec) string {
+	if url := asked.NonResourceAttributes; url != nil {
+		return url.Verb + " " + url.Path
+	}
+	a := asked.ResourceAttributes
+	what := a.Resource
+	if a.Subresource != "" {
+		what += "/" + a.Subresource
+	}
+	if a.Group != "" {
+		what += "." + a.Group
+	}
+	if a.Name != "" {
+		what += " " + a.Name
+	}
+	return a.Verb + " " + what
+}

@@ -1,0 +1,221 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/crashpoint"
+	"github.com/sluice-dev/sluice/internal/requeue"
+	"github.com/sluice-dev/sluice/placement"
+)
+
+// clusterReconciler keeps the inventory and the MemberClusters' statuses up to date. It has one
+// clusterWatch for each member cluster, which it probes and reads every few seconds, and sooner
+// after a change there.
+type clusterReconciler struct {
+	Options
+	hub      client.Client
+	recovery *recovery
+	open     func(ctx context.Context, cluster *v1alpha1.MemberCluster) (target, error)
+
+	mu      sync.Mutex
+	watches map[string]*clusterWatch
+	// running is the controller's own context. wake triggers another pass over a cluster.
+	running context.Context //nolint:containedctx // watches outlive a pass
+	wake    func(cluster string)
+	// lost is called with an instance of which an object was deleted on a cluster.
+	lost func(instance string)
+}
+
+func newClusterReconciler(hub client.Client, o Options, recovered *recovery) *clusterReconciler {
+	return &clusterReconciler{
+		Options: o, hub: hub, recovery: recovered, open: openTarget(o.Connections),
+		watches: map[string]*clusterWatch{}, running: context.Background(), wake: func(string) {}, lost: func(string) {},
+	}
+}
+
+// settleTime is how long changes on a member cluster are collected before they are read.
+const settleTime = time.Second
+
+func (r *clusterReconciler) setup(mgr ctrl.Manager) error {
+	woken := source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+		r.running = ctx
+		r.wake = func(cluster string) {
+			queue.AddAfter(ctrl.Request{NamespacedName: client.ObjectKey{Namespace: r.Namespace, Name: cluster}}, settleTime)
+		}
+		return nil
+	})
+	changed := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, proven)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("membercluster").
+		For(&v1alpha1.MemberCluster{}, builder.WithPredicates(changed)).
+		WatchesRawSource(woken).
+		// A cluster that does not answer occupies a worker for the length of a probe.
+		WithOptions(controller.Options{MaxConcurrentReconciles: 32, RateLimiter: backOff()}).
+		Complete(requeue.OnConflict(r))
+}
+
+// proven passes member clusters whose proven claims changed.
+var proven = predicate.Funcs{
+	CreateFunc:  func(event.CreateEvent) bool { return false },
+	DeleteFunc:  func(event.DeleteEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, now := e.ObjectOld.(*v1alpha1.MemberCluster), e.ObjectNew.(*v1alpha1.MemberCluster)
+		_, was := before.Holds(v1alpha1.ConditionAdmitted)
+		_, is := now.Holds(v1alpha1.ConditionAdmitted)
+		return was != is || !equality.Semantic.DeepEqual(before.Status.Claims, now.Status.Claims)
+	},
+}
+
+// Reconcile probes one member cluster and updates the inventory and the status.
+func (r *clusterReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	if err := r.recovery.ensure(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	cluster := &v1alpha1.MemberCluster{}
+	err := r.hub.Get(ctx, request.NamespacedName, cluster)
+	if apierrors.IsNotFound(err) {
+		r.drop(request.Name)
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !cluster.DeletionTimestamp.IsZero() {
+		return r.remove(ctx, cluster)
+	}
+	if controllerutil.AddFinalizer(cluster, v1alpha1.Finalizer) {
+		crashpoint.Hit(crashBeforeClusterHold)
+		if err := r.hub.Update(ctx, cluster); err != nil {
+			return ctrl.Result{}, fmt.Errorf("add the finalizer: %w", err)
+		}
+		crashpoint.Hit(crashAfterClusterHold)
+	}
+	return r.look(ctx, cluster, nil)
+}
+
+// look reads the member cluster, writes exactly the result to the inventory, and writes the
+// status if it has changed. leaving are the instances that block the removal of the cluster.
+func (r *clusterReconciler) look(ctx context.Context, cluster *v1alpha1.MemberCluster, leaving []string) (ctrl.Result, error) {
+	w := r.watchOf(cluster.Name)
+	before := cluster.Status.DeepCopy()
+	now := r.Clock.Now()
+	w.refresh(ctx, r, cluster, now)
+	w.report(cluster, leaving, r.Inventory)
+	r.Inventory.UpsertCluster(placement.ClusterOf(cluster, now))
+
+	if w.worthWriting(before, &cluster.Status, now) {
+		crashpoint.Hit(crashBeforeClusterSeen)
+		if err := r.hub.Status().Update(ctx, cluster); err != nil {
+			return ctrl.Result{}, client.IgnoreNotFound(fmt.Errorf("write the cluster's status: %w", err))
+		}
+		crashpoint.Hit(crashAfterClusterSeen)
+		w.wrote = now
+	}
+	return ctrl.Result{RequeueAfter: max(w.nextProbe.Sub(r.Clock.Now()), time.Millisecond)}, nil
+}
+
+// remove removes the finalizer of a member cluster once no instance is placed there. Until then
+// the cluster is in the inventory as cordoned, and still probed.
+func (r *clusterReconciler) remove(ctx context.Context, cluster *v1alpha1.MemberCluster) (ctrl.Result, error) {
+	// Cordon first. If this replica still leads, everything placed there before is in the
+	// ledger now. A later leader finds the cluster cordoned.
+	r.Inventory.UpsertCluster(placement.ClusterOf(cluster, r.Clock.Now()))
+	if err := r.Leadership.Confirm(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	var leaving []string
+	for _, held := range r.Inventory.Snapshot().Reservations(cluster.Name) {
+		leaving = append(leaving, held.Instance)
+	}
+	peered, err := r.peeredWith(ctx, cluster)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	leaving = append(leaving, peered...)
+	if len(leaving) > 0 {
+		result, err := r.look(ctx, cluster, leaving)
+		result.RequeueAfter = min(result.RequeueAfter, 2*time.Second)
+		return result, err
+	}
+	if controllerutil.RemoveFinalizer(cluster, v1alpha1.Finalizer) {
+		crashpoint.Hit(crashBeforeClusterGone)
+		if err := r.hub.Update(ctx, cluster); client.IgnoreNotFound(err) != nil {
+			return ctrl.Result{}, fmt.Errorf("remove the finalizer: %w", err)
+		}
+		crashpoint.Hit(crashAfterClusterGone)
+	}
+	r.drop(cluster.Name)
+	return ctrl.Result{}, nil
+}
+
+// peeredWith returns the peerings that have objects on a cluster that answers. Sluice needs its
+// access to the cluster until they have ended. A cluster that does not answer blocks nothing.
+func (r *clusterReconciler) peeredWith(ctx context.Context, cluster *v1alpha1.MemberCluster) (named []string, err error) {
+	if cluster.DriverName() != v1alpha1.DriverLiqo || !meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ConditionReachable) {
+		return nil, nil
+	}
+	var peerings v1alpha1.PeeringList
+	if err := r.hub.List(ctx, &peerings, client.InNamespace(r.Namespace)); err != nil {
+		return nil, fmt.Errorf("list peerings: %w", err)
+	}
+	for i := range peerings.Items {
+		if p := &peerings.Items[i].Spec; p.Consumer == cluster.Name || p.Provider == cluster.Name {
+			named = append(named, "the peering of "+p.Consumer+" and "+p.Provider)
+		}
+	}
+	return named, nil
+}
+
+// watchOf returns the watch of a cluster, and creates it on first use.
+func (r *clusterReconciler) watchOf(cluster string) *clusterWatch {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w, ok := r.watches[cluster]
+	if !ok {
+		w = &clusterWatch{cluster: cluster}
+		r.watches[cluster] = w
+	}
+	return w
+}
+
+// drop removes a cluster's watch.
+func (r *clusterReconciler) drop(cluster string) {
+	r.Inventory.DeleteCluster(cluster)
+	if r.Connections != nil {
+		r.Connections.Forget(cluster)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w, ok := r.watches[cluster]; ok {
+		w.close()
+		delete(r.watches, cluster)
+	}
+}
+
+// some joins the first three names, and counts the rest.
+func some(names []string) string {
+	const shown = 3
+	if len(names) <= shown {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
+}

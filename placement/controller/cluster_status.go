@@ -1,0 +1,138 @@
+package controller
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement"
+)
+
+var onePod = resource.MustParse("1")
+
+// Reasons of a member cluster's conditions, beside those of the API package.
+const (
+	reasonAnswers     = "Answers"
+	reasonUnreachable = "Unreachable"
+	reasonVerified    = "Verified"
+	reasonDenied      = "Denied"
+	reasonWritesFail  = "WritesFail"
+	reasonSyncing     = "Syncing"
+)
+
+// report writes the state of the watch into the cluster's status: exactly, except the latency,
+// which changes only if the new value differs clearly.
+func (w *clusterWatch) report(cluster *v1alpha1.MemberCluster, leaving []string, inventory *placement.Inventory) {
+	status := &cluster.Status
+	status.ObservedGeneration = cluster.Generation
+	if w.target.connection != nil {
+		status.Server = w.target.connection.Server
+	}
+	if w.access.uid != "" {
+		status.UID, status.KeyHash, status.KubernetesVersion = w.access.uid, w.access.keyHash, w.access.version
+	}
+	if median := w.health.median(); median > 0 && (status.Latency == nil || changed(status.Latency.Duration, median)) {
+		status.Latency = &metav1.Duration{Duration: median.Round(100 * time.Microsecond)}
+	}
+	switch {
+	case cluster.DriverName() == v1alpha1.DriverCAPI:
+		status.Capacity, status.Allocatable = cluster.Spec.Capacity, cluster.Spec.Capacity
+	case w.synced():
+		u := w.usage(inventory)
+		status.Nodes, status.Capacity, status.Allocatable, status.ForeignUse = u.nodes, u.capacity, u.allocatable, u.foreign
+		status.StorageClasses = w.storageClasses()
+	}
+	w.conditions(cluster, leaving)
+}
+
+// changed reports whether two latencies differ by more than a quarter and a millisecond.
+func changed(before, now time.Duration) bool {
+	difference := (now - before).Abs()
+	return difference > before/4 && difference > time.Millisecond
+}
+
+func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []string) {
+	set := func(condition string, ok bool, reason, message string) {
+		state := metav1.ConditionFalse
+		if ok {
+			state = metav1.ConditionTrue
+		}
+		v1alpha1.SetCondition(&cluster.Status.Conditions, cluster.Generation, condition, state, reason, message)
+	}
+	before := metav1.ConditionUnknown
+	if known := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionReachable); known != nil {
+		before = known.Status
+	}
+	reachable := w.health.reachable(before)
+	switch {
+	case !reachable && w.health.lastErr != nil:
+		set(v1alpha1.ConditionReachable, false, reasonUnreachable, w.health.lastErr.Error())
+	case !reachable:
+		set(v1alpha1.ConditionReachable, false, reasonUnreachable,
+			fmt.Sprintf("member cluster %s: answers again, %d of %d times in a row", w.cluster, w.health.answers, steadyAnswers))
+	case w.health.lastErr == nil:
+		set(v1alpha1.ConditionReachable, true, reasonAnswers, "its API server answers")
+	}
+	known := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionAccessVerified)
+	switch {
+	case w.writes.problem != nil:
+		set(v1alpha1.ConditionAccessVerified, false, reasonWritesFail, w.writes.problem.Error())
+	case known != nil && known.Reason == reasonWritesFail && w.target.write != nil && !w.writes.taken:
+		// keep the result of another process until this one has made a write
+	case w.access.verified:
+		set(v1alpha1.ConditionAccessVerified, true, reasonVerified, "Sluice may do there all that its driver needs")
+	case w.access.problem != nil:
+		set(v1alpha1.ConditionAccessVerified, false, reasonDenied, w.access.problem.Error())
+	}
+
+	verified := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionAccessVerified)
+	switch {
+	case len(leaving) > 0:
+		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonDeleting,
+			fmt.Sprintf("member cluster %s: remove it: it is in use by %s (deprovision instances, and end peerings, first)", w.cluster, some(leaving)))
+	case !reachable:
+		set(v1alpha1.ConditionReady, false, reasonUnreachable, meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionReachable).Message)
+	case verified == nil || verified.Status != metav1.ConditionTrue:
+		reason, message := reasonDenied, "not verified yet"
+		if verified != nil {
+			reason, message = verified.Reason, verified.Message
+		}
+		set(v1alpha1.ConditionReady, false, reason, message)
+	case !w.synced():
+		set(v1alpha1.ConditionReady, false, reasonSyncing,
+			fmt.Sprintf("member cluster %s: read its nodes, pods, namespaces and storage classes: not complete yet", w.cluster))
+	default:
+		set(v1alpha1.ConditionReady, true, v1alpha1.ReasonReady, "takes placements")
+	}
+}
+
+// worthWriting reports whether a status has changed enough to be written. Foreign use changes
+// with every pod, so it is written when it changed by a hundredth of what is allocatable, and
+// otherwise once a minute. The inventory always has the exact value.
+func (w *clusterWatch) worthWriting(before, now *v1alpha1.MemberClusterStatus, at time.Time) bool {
+	if equality.Semantic.DeepEqual(before, now) {
+		return false
+	}
+	quiet := now.DeepCopy()
+	quiet.ForeignUse = before.ForeignUse
+	if !equality.Semantic.DeepEqual(before, quiet) || at.Sub(w.wrote) >= time.Minute {
+		return true
+	}
+	return moved(before.ForeignUse, now.ForeignUse, now.Allocatable)
+}
+
+func moved(before, now, allocatable corev1.ResourceList) bool {
+	was, is := placement.ResourcesOf(before), placement.ResourcesOf(now)
+	for name, all := range placement.ResourcesOf(allocatable) {
+		if difference := is[name] - was[name]; difference > all/100 || -difference > all/100 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,175 @@
+package controller
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/liqotech/liqo/pkg/consts"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement"
+)
+
+// usage is a member cluster's capacity, and others' use of it.
+type usage struct {
+	nodes       int32
+	capacity    corev1.ResourceList
+	allocatable corev1.ResourceList
+	foreign     corev1.ResourceList
+}
+
+// usageOf sums over the nodes that take workloads: ready, not cordoned, without a taint that
+// keeps pods out (so control-plane nodes do not count), and not Liqo's virtual nodes, which
+// stand for other clusters' capacity. Foreign use is the requests of the pods on those nodes
+// that belong to no reservation. Pods not bound to a node use nothing yet. What another hub has
+// reserved by a quota counts in full, whatever its pods request.
+func usageOf(nodes []*corev1.Node, pods []*corev1.Pod, quotas []*corev1.ResourceQuota, reserved func(namespace string) bool) usage {
+	u := usage{capacity: corev1.ResourceList{}, allocatable: corev1.ResourceList{}, foreign: corev1.ResourceList{}}
+	counted := make(map[string]bool, len(nodes))
+	for _, node := range nodes {
+		if takesWorkloads(node) {
+			counted[node.Name] = true
+			u.nodes++
+			sum(u.capacity, node.Status.Capacity)
+			sum(u.allocatable, node.Status.Allocatable)
+		}
+	}
+	others := make(map[string]bool, len(quotas))
+	for _, quota := range quotas {
+		others[quota.Namespace] = true
+		sum(u.foreign, reservedBy(quota))
+	}
+	for _, pod := range pods {
+		if counted[pod.Spec.NodeName] && !terminated(pod) && !reserved(pod.Namespace) && !others[pod.Namespace] && !offloaded(pod) {
+			sum(u.foreign, requestsOf(pod))
+		}
+	}
+	return u
+}
+
+func takesWorkloads(node *corev1.Node) bool {
+	ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+	repelling := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
+	})
+	virtual := node.Labels[consts.TypeLabel] == consts.TypeNode
+	return ready && !repelling && !virtual && !node.Spec.Unschedulable
+}
+
+// offloaded reports whether a pod came over a peering. It uses a ResourceSlice's reservation,
+// because other slices are denied (placement/liqo).
+func offloaded(pod *corev1.Pod) bool {
+	return pod.Labels[consts.ManagedByLabelKey] == consts.ManagedByShadowPodValue
+}
+
+func terminated(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// requestsOf returns the requests that the scheduler counts for a pod (the larger of init
+// containers and the sum of the others, sidecars and overhead included), and one pod.
+func requestsOf(pod *corev1.Pod) corev1.ResourceList {
+	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	requests[corev1.ResourcePods] = onePod
+	return requests
+}
+
+func sum(total, more corev1.ResourceList) {
+	for name, quantity := range more {
+		q := total[name]
+		q.Add(quantity)
+		total[name] = q
+	}
+}
+
+// usage returns the cluster's usage by the informers' caches.
+func (w *clusterWatch) usage(inventory *placement.Inventory) usage {
+	instances := map[string]string{} // by namespace
+	for _, namespace := range listed[*corev1.Namespace](w.namespaces) {
+		instances[namespace.Name] = namespace.Labels[v1alpha1.LabelInstance]
+	}
+	s := inventory.Snapshot()
+	// A namespace with an instance's label counts as reserved only if the ledger has that
+	// instance there. What remains of a deleted instance is foreign use.
+	reserved := func(namespace string) bool {
+		instance := instances[namespace]
+		return instance != "" && v1alpha1.MemberNamespace(instance) == namespace && s.Reserved(instance, w.cluster) != nil
+	}
+	return usageOf(listed[*corev1.Node](w.nodes), listed[*corev1.Pod](w.pods), listed[*corev1.ResourceQuota](w.quotas), reserved)
+}
+
+// reservedBy returns what another hub has reserved by the quota of an instance's namespace.
+func reservedBy(quota *corev1.ResourceQuota) corev1.ResourceList {
+	reserved := corev1.ResourceList{}
+	for name, amount := range quota.Spec.Hard {
+		resource, request := strings.CutPrefix(string(name), corev1.DefaultResourceRequestsPrefix)
+		switch {
+		case amount.IsZero(), name == corev1.ResourceRequestsStorage: // the sum over the storage classes
+		case request, name == corev1.ResourcePods, v1alpha1.IsStorage(name):
+			reserved[corev1.ResourceName(resource)] = amount
+		}
+	}
+	return reserved
+}
+
+// strip keeps only the fields of an object that usage and storageClasses read; of a pod's
+// containers, only the sum of their requests.
+func strip(object any) (any, error) {
+	switch o := object.(type) {
+	case *corev1.Node:
+		return &corev1.Node{
+			ObjectMeta: stripped(&o.ObjectMeta, consts.TypeLabel),
+			Spec:       corev1.NodeSpec{Unschedulable: o.Spec.Unschedulable, Taints: o.Spec.Taints},
+			Status: corev1.NodeStatus{
+				Capacity: o.Status.Capacity, Allocatable: o.Status.Allocatable, Conditions: readiness(o.Status.Conditions),
+			},
+		}, nil
+	case *corev1.Pod:
+		requests := resourcehelper.PodRequests(o, resourcehelper.PodResourcesOptions{})
+		return &corev1.Pod{
+			ObjectMeta: stripped(&o.ObjectMeta, consts.ManagedByLabelKey),
+			Spec: corev1.PodSpec{
+				NodeName:   o.Spec.NodeName,
+				Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}},
+			},
+			Status: corev1.PodStatus{Phase: o.Status.Phase},
+		}, nil
+	case *corev1.Namespace:
+		meta := stripped(&o.ObjectMeta)
+		meta.Labels = o.Labels
+		return &corev1.Namespace{ObjectMeta: meta}, nil
+	case *corev1.ResourceQuota:
+		return &corev1.ResourceQuota{ObjectMeta: stripped(&o.ObjectMeta), Spec: corev1.ResourceQuotaSpec{Hard: o.Spec.Hard}}, nil
+	case *storagev1.StorageClass:
+		return &storagev1.StorageClass{ObjectMeta: stripped(&o.ObjectMeta)}, nil
+	default:
+		return object, nil // a tombstone
+	}
+}
+
+// stripped keeps only the named labels.
+func stripped(m *metav1.ObjectMeta, labels ...string) metav1.ObjectMeta {
+	kept := metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion}
+	for _, name := range labels {
+		if value, has := m.Labels[name]; has {
+			kept.Labels = map[string]string{name: value}
+		}
+	}
+	return kept
+}
+
+// readiness drops the heartbeat, which changes all the time.
+func readiness(conditions []corev1.NodeCondition) []corev1.NodeCondition {
+	for _, c := range conditions {
+		if c.Type == corev1.NodeReady {
+			return []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/placement/delivery"
+)
+
+// each calls a driver's method for all placements at once. It joins the errors, which name
+// their clusters, in the order of the placements.
+func (r *instanceReconciler) each(ctx context.Context, s *scope, placements []v1alpha1.Placement, call func(delivery.Driver, context.Context, delivery.Delivery) error) error {
+	failures := make([]error, len(placements))
+	var calls sync.WaitGroup
+	for i, p := range placements {
+		calls.Go(func() { failures[i] = r.one(ctx, s, p, call) })
+	}
+	calls.Wait()
+	return errors.Join(failures...)
+}
+
+// one calls a driver's method for a placement, if the cluster has a place for the call.
+func (r *instanceReconciler) one(ctx context.Context, s *scope, p v1alpha1.Placement, call func(delivery.Driver, context.Context, delivery.Delivery) error) error {
+	driver, err := r.driver(s, p.Cluster)
+	if err != nil {
+		return err
+	}
+	leave, err := r.places.Enter(p.Cluster, s.Name)
+	if err != nil {
+		return err
+	}
+	err = call(driver, ctx, delivery.Delivery{Instance: s.ServiceInstance, Placement: p})
+	leave(err)
+	return err
+}
+
+// driver returns the driver that delivers to a cluster. If the cluster is not in the inventory, it
+// is the driver of peerings if the instance has a peering with it, which has objects on other
+// clusters too; otherwise the default driver, whose error explains the problem. For a cluster that
+// does not answer it returns *unreachableError, so that no worker waits for it; the inventory wakes
+// the instances there when it answers again.
+func (r *instanceReconciler) driver(s *scope, cluster string) (delivery.Driver, error) {
+	name := v1alpha1.DriverKube
+	if s.peeredWith(cluster) {
+		name = v1alpha1.DriverLiqo
+	}
+	if known := r.inventory.Snapshot().Cluster(cluster); known != nil {
+		name = known.Driver
+		if !known.Ready {
+			return nil, &unreachableError{cluster, known.Unready}
+		}
+	}
+	if driver, ok := r.drivers[name]; ok {
+		return driver, nil
+	}
+	return nil, fmt.Errorf("member cluster %s: this Sluice has no driver %q", cluster, name)
+}
+
+// peeredWith reports whether any placement of the instance on a cluster has a peering.
+func (s *scope) peeredWith(cluster string) bool {
+	return slices.ContainsFunc(s.Status.Everywhere(), func(p *v1alpha1.Placement) bool { return p.Cluster == cluster && p.Peering != nil })
+}
+
+// unreachableError means that a cluster was not tried because it does not answer.
+type unreachableError struct{ cluster, why string }
+
+func (e *unreachableError) Error() string { return e.cluster + " does not answer: " + e.why }
+
+// describe returns a joined error on one line.
+func describe(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// allPending reports whether each of the joined errors is a *PendingError.
+func allPending(err error) bool {
+	return all(err, func(err error) bool { return is[*delivery.PendingError](err) || is[*member.BusyError](err) })
+}
+
+// allBusy reports whether each of the joined errors is a *member.BusyError: the instance is
+// woken when there is a place.
+func allBusy(err error) bool { return err != nil && all(err, is[*member.BusyError]) }
+
+// allUnreachable reports whether each of the joined errors is an *unreachableError.
+func allUnreachable(err error) bool { return err != nil && all(err, is[*unreachableError]) }
+
+func all(err error, holds func(error) bool) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the joined error itself
+		return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !all(err, holds) })
+	}
+	return holds(err)
+}
+
+func is[T error](err error) bool {
+	var one T
+	return errors.As(err, &one)
+}
+
+// on returns placements with only the names of the clusters, for removals.
+func on(names []string) []v1alpha1.Placement {
+	var placements []v1alpha1.Placement
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+		placements = append(placements, v1alpha1.Placement{Cluster: name})
+	}
+	return placements
+}

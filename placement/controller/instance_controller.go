@@ -1,0 +1,252 @@
+package controller
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
+)
+
+// instanceReconciler carries out the platforms' requests for their instances. It runs only on
+// one replica, the leader. Several workers may run at once, on different instances.
+//
+// instance_phases.go and instance_removal.go hold the phases, instance_failure.go the handling
+// of a permanent failure, instance_status.go all writes of the status, leadership.go the
+// treatment of another leader's decisions.
+type instanceReconciler struct {
+	hub        client.Client // reads from the cache, writes to the hub
+	live       client.Reader
+	plan       func(serviceID, planID string) (*catalog.Plan, error)
+	inventory  *placement.Inventory
+	recovery   *recovery
+	leadership Leadership
+	drivers    map[string]delivery.Driver
+	clock      clock.PassiveClock
+	metrics    *metrics
+	moves      *moves
+	// places on the member clusters; nil means that there is always one.
+	places   *member.Places
+	scorer   Scorer   // nil if there is none
+	promises Promises // nil if none are made
+	// observeEvery is the time between two checks of a delivered instance.
+	observeEvery time.Duration
+
+	// after triggers a pass over an instance after at most the given time. Set once the
+	// controller runs.
+	after atomic.Pointer[func(instance string, wait time.Duration)]
+
+	// written is the resource version of the last status written, by instance name. An older
+	// read from the cache is not acted upon.
+	written sync.Map
+	// unsettled instances had a status write with an unknown result. A live read settles it
+	// before anything else is done.
+	unsettled sync.Map
+	// observations hold when each instance is checked next.
+	observations sync.Map
+}
+
+// scope is one instance in one pass of the reconciler.
+type scope struct {
+	*v1alpha1.ServiceInstance
+	// now is when the pass began.
+	now time.Time
+	// polling is how long the platform polls an operation of the instance's plan.
+	polling time.Duration
+	// fresh is true if the hub does not know the current operation yet.
+	fresh bool
+	// failing is why the current operation is about to fail, while it is being undone.
+	failing string
+	// cause is the error behind failing.
+	cause error
+	// due is the check that is made in this pass, if any.
+	due observation
+	// queued is true while the instance waits for its turn to move.
+	queued bool
+	// again is the longest time until the next pass, whatever else happens; zero means no
+	// limit.
+	again time.Duration
+}
+
+// lookAgain triggers another pass after at most the given time.
+func (s *scope) lookAgain(after time.Duration) {
+	if s.again == 0 || after < s.again {
+		s.again = max(after, time.Millisecond)
+	}
+}
+
+// phase does one step, or finds it done. After a zero result the next phase runs.
+type phase func(context.Context, *scope) (ctrl.Result, error)
+
+// Reconcile advances one instance as far as possible.
+func (r *instanceReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	if err := r.recovery.ensure(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	s, err := r.read(ctx, request)
+	if apierrors.IsNotFound(err) {
+		r.forget(request.Name)
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if s == nil {
+		return ctrl.Result{RequeueAfter: staleAfter}, nil
+	}
+	r.begin(s)
+	defer r.yieldTurn(s)
+	phases := []phase{r.place, r.deliver, r.clean, r.observe}
+	switch {
+	case !s.DeletionTimestamp.IsZero():
+		phases = []phase{r.remove}
+	case s.Status.IsAbandoned():
+		phases = []phase{r.abandon}
+	}
+	for _, next := range phases {
+		result, err := next(ctx, s)
+		if err != nil {
+			// controller-runtime ignores a result beside an error, so the queue is used
+			// directly.
+			if s.again > 0 {
+				r.lookAfter(s.Name, s.again)
+			}
+			return ctrl.Result{}, err
+		}
+		if !result.IsZero() {
+			return s.sooner(result), nil
+		}
+	}
+	return s.sooner(ctrl.Result{}), nil
+}
+
+// lookAfter triggers a pass over an instance after at most the given time.
+func (r *instanceReconciler) lookAfter(instance string, wait time.Duration) {
+	if after := r.after.Load(); after != nil {
+		(*after)(instance, wait)
+	}
+}
+
+// yieldTurn gives the instance's place among those that move, or its turn, to the next one,
+// unless it moves or waits for its turn.
+func (r *instanceReconciler) yieldTurn(s *scope) {
+	if !s.queued && (!s.Status.IsMoving() || !s.DeletionTimestamp.IsZero()) {
+		r.moves.end(s.Name)
+	}
+}
+
+// sooner returns a result that waits no longer than again allows.
+func (s *scope) sooner(result ctrl.Result) ctrl.Result {
+	if s.again > 0 && (result.RequeueAfter == 0 || s.again < result.RequeueAfter) {
+		result.RequeueAfter = s.again
+	}
+	return result
+}
+
+// staleAfter is how long to wait for the cache to show Sluice's own last write.
+const staleAfter = 20 * time.Millisecond
+
+// read returns the instance, or nil while the cache shows it before Sluice's own last write.
+// After a write with an unknown result it reads live and sets the ledger by that.
+func (r *instanceReconciler) read(ctx context.Context, request ctrl.Request) (*scope, error) {
+	instance := &v1alpha1.ServiceInstance{}
+	if _, unsettled := r.unsettled.Load(request.Name); unsettled {
+		if err := r.settle(ctx, request.NamespacedName, instance); err != nil {
+			return nil, err
+		}
+	} else {
+		if err := r.hub.Get(ctx, request.NamespacedName, instance); err != nil {
+			return nil, err
+		}
+		if r.stale(instance) {
+			return nil, nil
+		}
+	}
+	s := &scope{ServiceInstance: instance, now: r.clock.Now(), polling: defaultPolling}
+	if plan, err := r.plan(s.Spec.ServiceID, s.Spec.Desired.PlanID); err == nil && plan.MaximumPollingDurationSeconds > 0 {
+		s.polling = time.Duration(plan.MaximumPollingDurationSeconds) * time.Second
+	}
+	return s, nil
+}
+
+// stale reports whether a read is older than Sluice's own last write of the instance.
+func (r *instanceReconciler) stale(instance *v1alpha1.ServiceInstance) bool {
+	written, ok := r.written.Load(instance.Name)
+	if !ok {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(instance.ResourceVersion, written.(string))
+	return err == nil && order < 0
+}
+
+// settle reads the instance live and sets the ledger to its status. While the instance is as it
+// was when the unsettled write was made, that write may still arrive, so its reservation is
+// kept. The next write, which is bound to the same version, ends that.
+func (r *instanceReconciler) settle(ctx context.Context, key client.ObjectKey, instance *v1alpha1.ServiceInstance) error {
+	err := r.live.Get(ctx, key, instance)
+	if apierrors.IsNotFound(err) {
+		r.forget(key.Name)
+	}
+	if err != nil {
+		return err
+	}
+	if base, _ := r.unsettled.Load(key.Name); base != instance.ResourceVersion {
+		r.inventory.Reserve(placement.HoldingOf(instance))
+	}
+	r.unsettled.Delete(key.Name)
+	return nil
+}
+
+func keyOf(s *scope) client.ObjectKey { return client.ObjectKeyFromObject(s.ServiceInstance) }
+
+// forget drops everything in memory about an instance that is gone, and its reservations.
+func (r *instanceReconciler) forget(name string) {
+	r.inventory.Release(name)
+	r.inventory.Follow(name, nil)
+	r.moves.end(name)
+	r.written.Delete(name)
+	r.unsettled.Delete(name)
+	r.observations.Delete(name)
+}
+
+// defaultPolling is the assumed polling time of platforms if the plan does not set it or is
+// unknown; OSB 2.17 ("Service Plan Object", maximum_polling_duration) leaves it to the
+// platform.
+const defaultPolling = time.Hour
+
+// deadline returns the latest time for an operation to fail, so that the platform still learns
+// of it: a tenth of the polling time before its end, at most half a minute.
+func (s *scope) deadline(from time.Time) time.Time {
+	return from.Add(s.polling - min(s.polling/10, 30*time.Second))
+}
+
+// since returns when the current decision or operation began.
+func (s *scope) since() time.Time {
+	if s.Status.IsFinished() && s.Status.IsMoving() {
+		return s.Status.Decision.MovesSince().Time
+	}
+	return s.Status.Operation.StartedAt.Time
+}
+
+// late reports whether the current operation is past its deadline.
+func (s *scope) late() bool {
+	return !s.now.Before(s.deadline(s.Status.Operation.StartedAt.Time))
+}
+
+// soon returns when to check again what a member cluster is waiting for: at once at first, then
+// after a quarter of the time it has taken so far.
+func (s *scope) soon(since time.Time) ctrl.Result {
+	const shortest, longest = 20 * time.Millisecond, 5 * time.Second
+	return ctrl.Result{RequeueAfter: min(max(s.now.Sub(since)/4, shortest), longest)}
+}

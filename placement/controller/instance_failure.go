@@ -1,0 +1,81 @@
+package controller
+
+import (
+	"context"
+	"slices"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/lists"
+	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
+)
+
+// fail ends the current operation for a reason that a retry cannot change; why is the message
+// for operators. Its effects on clusters are undone first; after a kill in between the failure
+// is repeated.
+func (r *instanceReconciler) fail(ctx context.Context, s *scope, why string, cause error) (ctrl.Result, error) {
+	s.failing, s.cause = why, cause
+	if result, err := r.undo(ctx, s); err != nil || !result.IsZero() {
+		if !s.late() {
+			return result, err
+		}
+		// The platform is about to stop polling. The decision stays, and stays reserved, until
+		// abandon has cleaned up.
+		s.Status.Decision.Moved() // it is not a move any more, but has to be undone
+		s.failed(s.Status.Operation.Description)
+		if err := r.write(ctx, s, crashBeforeFailed, crashAfterFailed); err != nil {
+			return ctrl.Result{}, err
+		}
+		return result, err
+	}
+	s.Status.Decision = s.Status.DeliveredDecision().DeepCopy()
+	s.failed(why)
+	return r.writeUndone(ctx, s)
+}
+
+// abandon continues undoing an operation that has failed.
+func (r *instanceReconciler) abandon(ctx context.Context, s *scope) (ctrl.Result, error) {
+	if result, err := r.undo(ctx, s); err != nil || !result.IsZero() {
+		return result, err
+	}
+	s.Status.Decision = s.Status.DeliveredDecision().DeepCopy()
+	return r.writeUndone(ctx, s)
+}
+
+// undo restores the clusters to the state before the current operation: the delivered decision,
+// or nothing. A zero result means that it is done.
+func (r *instanceReconciler) undo(ctx context.Context, s *scope) (ctrl.Result, error) {
+	before := s.Status.DeliveredDecision()
+	if !s.Status.IsUndelivered() {
+		return ctrl.Result{}, nil
+	}
+	if before != nil {
+		// It does not wait for clusters that the instance has to leave because they are lost:
+		// the instance moves next or, if such a cluster returns first, is checked.
+		lost := lists.Without(named(r.departures(s, r.coverage(s).Surplus)), r.answering())
+		keep := slices.DeleteFunc(slices.Clone(before.Placements), func(p v1alpha1.Placement) bool {
+			return slices.Contains(lost, p.Cluster)
+		})
+		if len(keep) < len(before.Placements) {
+			r.observations.Store(s.Name, observation{at: s.now})
+		}
+		if err := r.leadership.Confirm(ctx); err != nil {
+			return ctrl.Result{}, err
+		}
+		if err := r.each(ctx, s, keep, delivery.Driver.Deliver); err != nil {
+			return r.retry(ctx, s, err)
+		}
+	}
+	return r.removeFrom(ctx, s, lists.Without(s.Status.Decision.Clusters(), before.Clusters()))
+}
+
+// writeUndone writes the status of a failed operation and releases its reservations.
+func (r *instanceReconciler) writeUndone(ctx context.Context, s *scope) (ctrl.Result, error) {
+	if err := r.write(ctx, s, crashBeforeFailed, crashAfterFailed); err != nil {
+		return ctrl.Result{}, err
+	}
+	r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance))
+	return ctrl.Result{}, nil
+}

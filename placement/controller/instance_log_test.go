@@ -1,0 +1,72 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+)
+
+// TestTransitionsAreLogged: each transition of an instance is one line, with who, what, where and how long.
+func TestTransitionsAreLogged(t *testing.T) {
+	now := time.Date(2026, 11, 22, 12, 0, 5, 0, time.UTC)
+	r := &instanceReconciler{
+		clock: clocktesting.NewFakePassiveClock(now),
+		plan:  func(string, string) (*catalog.Plan, error) { return nil, errors.New("not in the catalog any more") },
+	}
+	onEU := v1alpha1.Decision{Generation: 1, Placements: []v1alpha1.Placement{{Cluster: "eu"}}}
+	onUS := v1alpha1.Decision{Generation: 1, Placements: []v1alpha1.Placement{{Cluster: "us"}}, Leaving: []v1alpha1.Departure{{Cluster: "eu", Reason: "it is drained", At: metav1.NewTime(now.Add(-time.Second))}}}
+	for _, row := range []struct {
+		name, write string
+		change      func(*scope)
+		want        []string // in the line; none if nothing is logged
+	}{
+		{"placed", crashBeforeDecision, func(s *scope) { s.placed(&onEU) }, []string{`"Placed"`, `"clusters"="eu"`, `"after"="5s"`}},
+		{"delivered", crashBeforeDelivered, func(s *scope) { s.placed(&onEU); s.delivered() }, []string{`"Delivered"`, `"clusters"="eu"`, `"after"="5s"`}},
+		{"moved", crashBeforeDelivered, func(s *scope) {
+			s.placed(&onEU)
+			s.delivered()
+			s.placed(onUS.DeepCopy())
+			s.delivered()
+		}, []string{`"Moved"`, `"clusters"="us"`, `"from"="eu"`, `"why"="it is drained"`, `"after"="1s"`}},
+		{"failed", crashBeforeFailed, func(s *scope) { s.failing = "nothing fits"; s.failed(s.failing) }, []string{`"Failed"`, `"why"="nothing fits"`}},
+		{"cleaned up after a failure", crashBeforeFailed, func(s *scope) { s.failed("nothing fits") }, nil},
+		{"progress", crashBeforeProgress, func(s *scope) { s.describe("waiting") }, nil},
+		{"an update of the context", crashBeforeContext, func(s *scope) { s.placed(&onEU); s.delivered() }, nil},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := &scope{now: now, ServiceInstance: &v1alpha1.ServiceInstance{
+				ObjectMeta: metav1.ObjectMeta{Generation: 1},
+				Spec:       v1alpha1.ServiceInstanceSpec{Platform: "cf", InstanceID: "first", Desired: v1alpha1.InstanceState{PlanID: "plan-1"}},
+			}}
+			s.Status.Operation = &v1alpha1.Operation{Type: v1alpha1.OperationProvision, Generation: 1, State: v1alpha1.StateInProgress, StartedAt: metav1.NewTime(now.Add(-5 * time.Second))}
+			row.change(s)
+			var lines []string
+			logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+			r.transition(s, row.write).log(log.IntoContext(context.Background(), logger))
+			if row.want == nil {
+				if len(lines) > 0 {
+					t.Errorf("logged %q", lines)
+				}
+				return
+			}
+			if len(lines) != 1 {
+				t.Fatalf("logged %q", lines)
+			}
+			for _, want := range append(row.want, `"instance"="first"`, `"platform"="cf"`, `"plan"="plan-1"`) {
+				if !strings.Contains(lines[0], want) {
+					t.Errorf("no %s in %s", want, lines[0])
+				}
+			}
+		})
+	}
+}

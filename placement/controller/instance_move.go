@@ -1,0 +1,344 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/lists"
+	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
+)
+
+// An instance moves when it has to leave a cluster: because the cluster is lost, is being
+// drained or has another NoExecute taint that its plan does not tolerate any longer, or because
+// the operator requests it (v1alpha1.AnnotationLeave).
+//
+// A move is a decision like any other, and is delivered like any other. The new place is
+// reserved and written first, while the old one stays reserved. Then the new place is
+// delivered. Only then does the instance leave the old one (status.left), which is removed as
+// soon as its cluster answers. Bindings follow in between.
+
+// departures returns which of the clusters that the instance is on, or is being delivered to,
+// it has to leave now. It triggers another pass when the next one becomes due. surplus are
+// clusters that the instance's plan does not need, with the reason (see coverage).
+func (r *instanceReconciler) departures(s *scope, surplus map[string]string) []v1alpha1.Departure {
+	if s.Status.IsCluster() {
+		return nil
+	}
+	snapshot := r.inventory.Snapshot()
+	tolerations, known := r.tolerations(s)
+	if !known { // the catalog is not loaded yet, so the plan's tolerations are unknown
+		s.lookAgain(catalogPatience)
+		return nil
+	}
+	asked := strings.Split(s.Annotations[v1alpha1.AnnotationLeave], ",")
+	var due []v1alpha1.Departure
+	for _, name := range lists.Union(s.Status.Decision.Clusters(), s.Status.DeliveredDecision().Clusters()) {
+		reason := ""
+		if c := snapshot.Cluster(name); c != nil {
+			if e, evicted := placement.Evict(c, tolerations); evicted {
+				switch {
+				case e.At.After(s.now):
+					s.lookAgain(e.At.Sub(s.now))
+				case e.Unreachable && snapshot.Outage():
+					// A leader that reaches less than half of its clusters is probably cut off
+					// itself. The inventory wakes the instance when that is over.
+				default:
+					reason = e.Reason
+				}
+			}
+		}
+		if reason == "" {
+			reason = s.yields(snapshot, name)
+		}
+		if reason == "" && slices.Contains(asked, name) {
+			reason = byOperator
+		}
+		if reason == "" {
+			reason = surplus[name]
+		}
+		if reason != "" {
+			due = append(due, v1alpha1.Departure{Cluster: name, Reason: reason, At: metav1.NewTime(s.now)})
+		}
+	}
+	return due
+}
+
+// byOperator is the reason of a departure requested by AnnotationLeave.
+const byOperator = "its operator wants it elsewhere"
+
+// afterRefusal is the delay after a refused move before it is tried again.
+const afterRefusal = 15 * time.Second
+
+// catalogPatience is the delay before a missing plan is looked up again.
+const catalogPatience = 10 * time.Second
+
+// tolerations returns those of the instance's plan in force; false if that is not known.
+func (r *instanceReconciler) tolerations(s *scope) (tolerations []corev1.Toleration, known bool) {
+	id := s.Spec.Desired.PlanID
+	if s.Status.Delivered != nil {
+		id = s.Status.Delivered.State.PlanID
+	}
+	plan, err := r.plan(s.Spec.ServiceID, id)
+	if err != nil || plan.Resources == nil {
+		return nil, false
+	}
+	return plan.Resources.Tolerations, true
+}
+
+// mustMove reports whether the decision in force, or being delivered, uses a cluster that has
+// to be left.
+func (s *scope) mustMove(due []v1alpha1.Departure) bool {
+	return slices.ContainsFunc(due, func(d v1alpha1.Departure) bool {
+		return slices.Contains(s.Status.Decision.Clusters(), d.Cluster)
+	})
+}
+
+// named returns the clusters of departures.
+func named(departures []v1alpha1.Departure) []string {
+	var names []string
+	for _, d := range departures {
+		names = append(names, d.Cluster)
+	}
+	return names
+}
+
+// leave completes a decision that was made without the clusters that are due. It lists those
+// that the instance was delivered to as leaving. It adds those that it may have been delivered
+// to since, and that cannot be cleaned up now, to status.left.
+func (s *scope) leave(decided *v1alpha1.Decision, due []v1alpha1.Departure) {
+	before := map[string]v1alpha1.Departure{}
+	if s.Status.IsMoving() {
+		for _, d := range s.Status.Decision.Leaving {
+			before[d.Cluster] = d
+		}
+	}
+	for _, d := range due {
+		if known, ok := before[d.Cluster]; ok {
+			d = known
+		}
+		before[d.Cluster] = d
+	}
+	for _, name := range lists.Without(s.Status.DeliveredDecision().Clusters(), decided.Clusters()) {
+		if d, ok := before[name]; ok {
+			decided.Leaving = append(decided.Leaving, d)
+		}
+	}
+	if s.Status.IsDisplaced() && len(decided.Displaced) == 0 {
+		for _, d := range s.Status.DeliveredDecision().Displaced { // it has returned from there
+			decided.Leaving = append(decided.Leaving, v1alpha1.Departure{Cluster: d.Cluster, Reason: d.Reason, At: metav1.NewTime(s.now)})
+		}
+	}
+	if s.Status.IsFinished() && len(decided.Leaving) == 0 {
+		for _, name := range lists.Without(decided.Clusters(), s.Status.DeliveredDecision().Clusters()) {
+			decided.Joining = append(decided.Joining, v1alpha1.Arrival{Cluster: name, At: metav1.NewTime(s.now)})
+		}
+	}
+	if s.Status.Decision != nil {
+		for _, p := range s.Status.Decision.Placements {
+			if slices.Contains(named(due), p.Cluster) && !slices.Contains(s.Status.DeliveredDecision().Clusters(), p.Cluster) {
+				s.left(p)
+			}
+		}
+	}
+	s.Status.Left = slices.DeleteFunc(s.Status.Left, func(l v1alpha1.LeftPlacement) bool {
+		return slices.Contains(decided.Clusters(), l.Cluster) // the instance is on the cluster again
+	})
+}
+
+// left records a placement that is to be removed as soon as its cluster allows it.
+func (s *scope) left(p v1alpha1.Placement) {
+	if !slices.ContainsFunc(s.Status.Left, func(l v1alpha1.LeftPlacement) bool { return l.Cluster == p.Cluster }) {
+		s.Status.Left = append(s.Status.Left, v1alpha1.LeftPlacement{Placement: p, Since: metav1.NewTime(s.now)})
+	}
+}
+
+// moved records what the delivered decision has changed for the consumer.
+func (s *scope) moved() {
+	if !s.Status.IsMoving() {
+		return
+	}
+	leaving := s.Status.Decision.Leaving
+	var reasons []string
+	for _, d := range leaving {
+		reasons = append(reasons, d.Reason)
+	}
+	if len(s.Status.Decision.Joining) > 0 {
+		reasons = append(reasons, inEachGroup)
+	}
+	slices.Sort(reasons)
+	s.Status.Moved = &v1alpha1.Move{
+		From: append([]string{}, named(leaving)...), To: lists.Without(s.Status.Decision.Clusters(), s.Status.DeliveredDecision().Clusters()),
+		Reason:    strings.Join(slices.Compact(reasons), "; "),
+		DecidedAt: s.Status.Decision.MovesSince(), DeliveredAt: ptr.To(metav1.NewTime(s.now)),
+	}
+}
+
+// stranded records why an instance cannot leave, and reports whether that is new. The instance
+// stays on its clusters.
+func (s *scope) stranded(due []v1alpha1.Departure, why string) (news bool) {
+	message := fmt.Sprintf("%s, and there is nowhere to go: %s", due[0].Reason, why)
+	return s.set(v1alpha1.ConditionPlaced, metav1.ConditionFalse, v1alpha1.ReasonStranded, message)
+}
+
+// clean removes the instance from clusters that it has left, once they answer, the overlap of
+// the plan is over, and the bindings have followed. A cluster that is lost and removed from the
+// inventory keeps what was there.
+func (r *instanceReconciler) clean(ctx context.Context, s *scope) (ctrl.Result, error) {
+	if len(s.Status.Left) == 0 {
+		return ctrl.Result{}, nil
+	}
+	snapshot := r.inventory.Snapshot()
+	var ready, gone []string
+	for i := range s.Status.Left {
+		left := &s.Status.Left[i]
+		c := snapshot.Cluster(left.Cluster)
+		switch wait := left.Since.Add(r.overlap(s, left.Cluster)).Sub(s.now); {
+		case c == nil, c.IsForsaken():
+			gone = append(gone, left.Cluster)
+		case !c.Ready: // the inventory wakes the instance when it answers
+		case wait > 0:
+			s.lookAgain(wait)
+		default:
+			ready = append(ready, left.Cluster)
+		}
+	}
+	if len(ready) > 0 {
+		behind, err := r.bindingsBehind(ctx, s)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		if behind {
+			s.lookAgain(time.Second)
+			ready = nil
+		}
+	}
+	if len(ready) > 0 {
+		if err := r.leadership.Confirm(ctx); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	err := r.each(ctx, s, on(ready), delivery.Driver.Remove)
+	if err == nil {
+		gone = append(gone, ready...)
+	}
+	if len(gone) > 0 {
+		s.Status.Left = slices.DeleteFunc(s.Status.Left, func(l v1alpha1.LeftPlacement) bool { return slices.Contains(gone, l.Cluster) })
+		if err := r.write(ctx, s, crashBeforeCleaned, crashAfterCleaned); err != nil {
+			return ctrl.Result{}, err
+		}
+		r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance))
+	}
+	if err != nil {
+		if allPending(err) {
+			s.lookAgain(s.soon(s.Status.Left[0].Since.Time).RequeueAfter)
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{}, nil
+}
+
+// unready records that an instance does not work while one of its clusters is lost, and reports
+// whether that is new.
+func (r *instanceReconciler) unready(s *scope, due []v1alpha1.Departure) (news bool) {
+	snapshot := r.inventory.Snapshot()
+	for _, d := range due {
+		if c := snapshot.Cluster(d.Cluster); c != nil && !c.Ready && s.Status.Delivered != nil {
+			news = s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonMoving, d.Reason) || news
+		}
+	}
+	return news
+}
+
+// forsaken returns the clusters from which nothing can be removed any more.
+func (r *instanceReconciler) forsaken() []string {
+	var names []string
+	for _, c := range r.inventory.Snapshot().Clusters() {
+		if c.IsForsaken() {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// answering returns the clusters that answer.
+func (r *instanceReconciler) answering() []string {
+	var names []string
+	for _, c := range r.inventory.Snapshot().ReadyClusters() {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// overlap returns how long the instance stays on a cluster that it has moved away from.
+func (r *instanceReconciler) overlap(s *scope, cluster string) time.Duration {
+	if s.Status.Moved == nil || !slices.Contains(s.Status.Moved.From, cluster) || s.Status.Delivered == nil {
+		return 0
+	}
+	plan, err := r.plan(s.Spec.ServiceID, s.Status.Delivered.State.PlanID)
+	if err != nil || plan.Resources == nil {
+		return 0
+	}
+	return time.Duration(plan.Resources.OverlapSeconds) * time.Second
+}
+
+// bindingsBehind reports whether a binding has no credentials yet for a cluster that the
+// instance is delivered to, or still has some for a cluster that it is not on.
+func (r *instanceReconciler) bindingsBehind(ctx context.Context, s *scope) (bool, error) {
+	bindings := &v1alpha1.ServiceBindingList{}
+	if err := r.hub.List(ctx, bindings, client.InNamespace(s.Namespace), client.MatchingFields{fieldInstanceName: s.Name}); err != nil {
+		return false, fmt.Errorf("list bindings: %w", err)
+	}
+	on := s.Status.DeliveredDecision().NamespaceClusters()
+	return slices.ContainsFunc(bindings.Items, func(b v1alpha1.ServiceBinding) bool {
+		return b.DeletionTimestamp.IsZero() && b.Status.Operation != nil && b.Status.Operation.State == v1alpha1.StateSucceeded &&
+			(len(lists.Without(on, b.Status.Issued)) > 0 || len(lists.Without(b.Status.Issued, on)) > 0)
+	}), nil
+}
+
+// stay drops the request to leave clusters that the instance is not on, or cannot leave.
+func (r *instanceReconciler) stay(ctx context.Context, s *scope) error {
+	before := s.ServiceInstance.DeepCopy()
+	delete(s.Annotations, v1alpha1.AnnotationLeave)
+	patched := s.ServiceInstance.DeepCopy()
+	// Only the version that was read may be patched, because the next write is bound to it.
+	asRead := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.hub.Patch(ctx, patched, asRead); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("remove the annotation %s: %w", v1alpha1.AnnotationLeave, err)
+	}
+	s.ResourceVersion = patched.ResourceVersion
+	return nil
+}
+
+// giveUp ends a move that a cluster refuses: the instance stays where it is, and tries again
+// later.
+func (r *instanceReconciler) giveUp(ctx context.Context, s *scope, why error) (ctrl.Result, error) {
+	if result, err := r.undo(ctx, s); err != nil || !result.IsZero() {
+		return result, err
+	}
+	due := s.Status.Decision.Leaving
+	s.Status.Decision = s.Status.DeliveredDecision().DeepCopy()
+	if len(due) > 0 {
+		s.stranded(due, describe(why))
+	} else {
+		s.uncovered(describe(why))
+	}
+	if err := r.write(ctx, s, crashBeforeFailed, crashAfterFailed); err != nil {
+		return ctrl.Result{}, err
+	}
+	r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance))
+	log.FromContext(ctx).Info("A move was refused", "reason", why.Error())
+	return ctrl.Result{RequeueAfter: afterRefusal}, nil
+}

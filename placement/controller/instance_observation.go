@@ -1,0 +1,66 @@
+package controller
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// AnnotationObserve on a ServiceInstance triggers a check, and a repair if needed, whenever its
+// value changes.
+const AnnotationObserve = "sluice.dev/observe"
+
+// observation is when an instance is checked next.
+type observation struct {
+	at time.Time
+	// request is the last value of AnnotationObserve that was handled.
+	request string
+}
+
+// untilObservation returns the time until the next check of the instance; zero or less means
+// now. After a start the first checks are spread over one interval.
+func (r *instanceReconciler) untilObservation(s *scope) time.Duration {
+	request := s.Annotations[AnnotationObserve]
+	known, ok := r.observations.Load(s.Name)
+	if !ok {
+		wait := rand.N(r.observeEvery) //nolint:gosec // no secret
+		r.observations.Store(s.Name, observation{at: s.now.Add(wait), request: request})
+		return max(wait, 1)
+	}
+	s.due = known.(observation)
+	if known.(observation).request != request {
+		return 0
+	}
+	return known.(observation).at.Sub(s.now)
+}
+
+// afterLoss is the delay of the check after an object was deleted. Deletions that come together
+// are repaired together, and repeated deletions do not keep Sluice busy.
+const afterLoss = 250 * time.Millisecond
+
+// lost triggers a check of an instance shortly after one of its objects was deleted on a
+// cluster. Deletions by Sluice itself trigger one, too.
+func (r *instanceReconciler) lost(instance string) {
+	known, ok := r.observations.Load(instance)
+	if !ok {
+		return // it is not known yet, and will be checked anyway
+	}
+	o := known.(observation)
+	o.at = r.clock.Now().Add(afterLoss)
+	r.observations.Store(instance, o)
+	r.lookAfter(instance, afterLoss)
+}
+
+// scheduleObservation sets the next check to one interval from now, plus or minus a tenth, and
+// returns the time until then. A loss reported during this check comes first.
+func (r *instanceReconciler) scheduleObservation(s *scope) time.Duration {
+	spread := r.observeEvery / 5
+	wait := r.observeEvery - spread/2
+	if spread > 0 {
+		wait += rand.N(spread) //nolint:gosec // no secret
+	}
+	next := observation{at: s.now.Add(wait), request: s.Annotations[AnnotationObserve]}
+	if !r.observations.CompareAndSwap(s.Name, s.due, next) {
+		return afterLoss
+	}
+	return wait
+}

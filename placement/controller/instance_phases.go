@@ -1,0 +1,419 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/lists"
+	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
+)
+
+// place ensures that the instance has a decision for its current state, without the clusters
+// that it has to leave, and that the decision is on the hub before any cluster is touched.
+func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, error) {
+	groups := r.coverage(s)
+	due := r.departures(s, groups.Surplus)
+	move := s.mustMove(due) || s.Status.IsFinished() && !s.Status.IsMoving() && (s.Status.IsDisplaced() || groups.Lacks)
+	foreign := r.foreign(s)
+	switch {
+	case s.Status.IsFinished() && s.Status.Delivered == nil:
+		return ctrl.Result{}, nil
+	case foreign && s.Status.IsFinished() && len(due) == 0 && !s.Status.IsDisplaced():
+		return r.withdraw(ctx, s) // by this leader's knowledge it stays where it is
+	case foreign && s.Status.IsFinished():
+		move = true
+	}
+	switch {
+	case !move && !foreign && (s.Status.IsFinished() || s.decided()):
+		return r.settled(ctx, s, due)
+	case !move && s.sameAsDelivered():
+		return r.recordContext(ctx, s)
+	}
+	plan, err := r.plan(s.Spec.ServiceID, s.wanted().PlanID)
+	if err != nil && (s.Status.IsFinished() || !s.late()) {
+		return r.retry(ctx, s, fmt.Errorf("find the plan: %w", err)) // the catalog may not be loaded yet
+	}
+	var request placement.Request
+	if err == nil {
+		request, err = r.request(s, plan, named(due))
+	}
+	if err != nil && s.Status.IsFinished() {
+		return r.stuck(ctx, s, due, err)
+	}
+	if err != nil {
+		return r.fail(ctx, s, err.Error(), err)
+	}
+	if move && s.Status.Delivered != nil && !r.moves.begin(s.Name) {
+		s.queued = true
+		s.lookAgain(turnPatience)
+		return ctrl.Result{}, nil
+	}
+	decision, err := r.decide(ctx, request)
+	if unplaceable, ok := placement.AsUnplaceable(err); ok {
+		return r.unplaceable(ctx, s, request, due, unplaceable)
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	decided := decision.API(s.Generation)
+	decided.PriorityClass = request.Class
+	for i := range decided.Placements {
+		decided.Placements[i].Made = request.Made
+		decided.Placements[i].Peering = request.Peering.Placed(s.Name, decided.Placements[i].Cluster)
+	}
+	return r.adopt(ctx, s, decided, due)
+}
+
+// adopt writes a decision that was made without the clusters that are due.
+func (r *instanceReconciler) adopt(ctx context.Context, s *scope, decided *v1alpha1.Decision, due []v1alpha1.Departure) (ctrl.Result, error) {
+	// A cluster leaves the status only when nothing is left on it.
+	dropped := lists.Without(s.Status.Decision.Clusters(), decided.Clusters(), s.Status.DeliveredDecision().Clusters(), named(due))
+	if result, err := r.removeFrom(ctx, s, dropped); err != nil || !result.IsZero() {
+		return result, err
+	}
+	decided.Term = r.leadership.Term()
+	s.leave(decided, due)
+	s.placed(decided)
+	r.unready(s, due)
+	if err := r.write(ctx, s, crashBeforeDecision, crashAfterDecision); err != nil {
+		return ctrl.Result{}, err
+	}
+	r.inventory.Preempt(s.Name, s.Status.Preemption)
+	return ctrl.Result{}, nil
+}
+
+// settled removes the traces of a move that is not needed any more.
+func (r *instanceReconciler) settled(ctx context.Context, s *scope, due []v1alpha1.Departure) (ctrl.Result, error) {
+	if _, asked := s.Annotations[v1alpha1.AnnotationLeave]; asked && len(due) == 0 && !s.Status.IsMoving() {
+		if err := r.stay(ctx, s); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	if s.Status.IsMoving() {
+		return ctrl.Result{}, nil
+	}
+	if !s.Status.IsFinished() || s.Status.IsAbandoned() {
+		return ctrl.Result{}, nil
+	}
+	news := s.Status.IsStranded() && s.usable()
+	if s.Status.IsUncovered() {
+		news = s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reasonPlaced, "on "+where(s.Status.DeliveredDecision()))
+	}
+	if s.Status.Preemption != nil {
+		s.Status.Preemption, news = nil, true // the instance stays where it is
+	}
+	if _, changed := r.overheld(s, reasonPlaced); !news && !changed {
+		return ctrl.Result{}, nil
+	}
+	if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
+		return ctrl.Result{}, err
+	}
+	r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance)) // and it no longer waits
+	return ctrl.Result{}, nil
+}
+
+// overheld reports whether the inventory holds something for an instance that its status does not
+// name: the reservation of a decision whose write had an unknown result. To release it, the caller
+// writes the status first: a write that changes something prevents that one from arriving late. So
+// overheld gives the condition Placed another message, and reports whether that changed.
+func (r *instanceReconciler) overheld(s *scope, reason string) (is, changed bool) {
+	if r.inventory.Holds(s.Name, placement.Ledger(&s.Status)) {
+		return false, false
+	}
+	return true, s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reason, "stays on "+where(s.Status.DeliveredDecision()))
+}
+
+// unplaceable makes an instance that fits nowhere wait, stay or fail.
+func (r *instanceReconciler) unplaceable(ctx context.Context, s *scope, request placement.Request, due []v1alpha1.Departure, why *placement.UnplaceableError) (ctrl.Result, error) {
+	switch {
+	case r.foreign(s) && (s.Status.IsFinished() || !s.late()):
+		return r.withdraw(ctx, s)
+	case !s.Status.IsFinished() && (s.Status.Delivered != nil || s.late() || placement.Hopeless(request, r.inventory.Snapshot())):
+		why.Hopeless = s.Status.Delivered != nil && placement.HopelessHere(request, r.inventory.Snapshot())
+		return r.fail(ctx, s, why.Error(), why)
+	case !s.Status.IsFinished():
+		return r.wait(ctx, s, request, why)
+	case r.mustYield(s, due):
+		return r.displace(ctx, s, due)
+	}
+	if _, asked := s.Annotations[v1alpha1.AnnotationLeave]; asked && !slices.ContainsFunc(due, func(d v1alpha1.Departure) bool { return d.Reason != byOperator }) {
+		r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance)) // the instance no longer waits
+		return ctrl.Result{}, r.stay(ctx, s)
+	}
+	due = slices.Concat(due, s.Status.DeliveredDecision().Displaced)
+	if len(due) == 0 {
+		return r.stayUncovered(ctx, s, why)
+	}
+	news := r.preempt(s, request)
+	news = s.stranded(due, withRoom(why.Error(), s.Status.Preemption)) || news
+	if r.unready(s, due) || news {
+		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	r.inventory.Preempt(s.Name, s.Status.Preemption)
+	return ctrl.Result{}, nil // the inventory wakes it
+}
+
+// stuck records why no new place can be computed for a delivered instance. The delivered
+// decision stays, and the next pass comes with back-off.
+func (r *instanceReconciler) stuck(ctx context.Context, s *scope, due []v1alpha1.Departure, why error) (ctrl.Result, error) {
+	if due = slices.Concat(due, s.Status.DeliveredDecision().Displaced); len(due) > 0 && s.stranded(due, why.Error()) {
+		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	return ctrl.Result{}, why
+}
+
+// wanted returns the state to deliver: the requested one or, if that has been handled, the one
+// in force.
+func (s *scope) wanted() *v1alpha1.InstanceState {
+	if s.Status.IsFinished() {
+		return s.StateInForce()
+	}
+	return &s.Spec.Desired
+}
+
+// request returns the instance's request for placement. It stays on the clusters where it was
+// delivered, is being delivered, or holds capacity by a decision that may or may not be on the
+// hub, except those that it leaves.
+func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []string) (placement.Request, error) {
+	parameters := s.wanted().Raw()
+	if !s.Status.IsFinished() {
+		// Requested parameters must match the plan of today. Those in force were accepted, and
+		// stay valid when the operator narrows the plan afterwards.
+		if err := plan.ValidateCreate(parameters); err != nil {
+			return placement.Request{}, fmt.Errorf("parameters of plan %s: %w", plan.Name, err)
+		}
+	}
+	request, err := placement.NewRequest(s.Name, plan, parameters)
+	if err != nil {
+		return placement.Request{}, err
+	}
+	if request.Spread != nil && request.Spread.Each {
+		r.inventory.Follow(s.Name, request.Spread.By)
+	} else {
+		r.inventory.Follow(s.Name, nil)
+	}
+	if request.Made != nil {
+		settleMaintenance(request.Made, s.ServiceInstance, s.wanted(), plan.Cluster.Versions)
+	}
+	request.Peering.Stay(s.Status.Decision, s.Status.DeliveredDecision())
+	request.At = s.now
+	request = r.inventory.Snapshot().Govern(request, placement.ConsumerOf(s.ServiceInstance))
+	switch {
+	case s.Status.IsMoving():
+		request.Current = s.Status.Decision.Clusters()
+	case s.Status.Delivered != nil:
+		request.Current = s.Status.Delivered.Decision.Clusters()
+	case s.Status.Decision != nil:
+		request.Current = s.Status.Decision.Clusters()
+	default:
+		request.Current = r.inventory.ClustersHeld(s.Name)
+	}
+	if s.Status.IsDisplaced() && !s.Status.IsMoving() {
+		named := slices.Collect(maps.Keys(placement.Ledger(&s.Status)))
+		request.Current = lists.Union(request.Current, lists.Without(r.inventory.ClustersHeld(s.Name), named))
+	}
+	request.Seats = seats(s, leaving)
+	request.Current, request.Leaving, request.At = lists.Without(request.Current, leaving), leaving, s.now
+	if s.Status.IsMoving() {
+		request.Leaving = lists.Union(leaving, lists.Without(named(s.Status.Decision.Leaving), s.Status.Decision.Clusters()))
+	}
+	return request, nil
+}
+
+// seats returns the clusters that the components of an instance are on, or are being delivered
+// to, except those that it leaves.
+func seats(s *scope, leaving []string) map[string]string {
+	decision := s.Status.Decision
+	if !s.Status.IsMoving() && s.Status.Delivered != nil {
+		decision = &s.Status.Delivered.Decision
+	}
+	seats := map[string]string{}
+	if decision == nil {
+		return seats
+	}
+	for _, p := range decision.Placements {
+		if slices.Contains(leaving, p.Cluster) {
+			continue
+		}
+		for _, component := range p.Components {
+			seats[component] = p.Cluster
+		}
+	}
+	return seats
+}
+
+// decide places the request and reserves, and measures both. If the external scorer has a
+// weight, it is asked first; without an answer in time it counts for nothing.
+func (r *instanceReconciler) decide(ctx context.Context, request placement.Request) (placement.Decision, error) {
+	if r.scorer != nil && request.Weights.External > 0 {
+		var err error
+		if request.External, err = r.scorer.Score(ctx, request, r.inventory.Snapshot()); err != nil {
+			log.FromContext(ctx).Info("Placing without the external scorer", "reason", err.Error())
+		}
+	}
+	start := r.clock.Now()
+	decision, err := r.inventory.Place(request)
+	r.metrics.decided(r.clock.Since(start), err)
+	return decision, err
+}
+
+// recordContext finishes an update that changes nothing about the placement or the delivery
+// (OSB 2.17, "Updating a Service Instance": context updates).
+func (r *instanceReconciler) recordContext(ctx context.Context, s *scope) (ctrl.Result, error) {
+	s.Status.Delivered.State = *s.Spec.Desired.DeepCopy()
+	s.succeeded()
+	return ctrl.Result{}, r.write(ctx, s, crashBeforeContext, crashAfterContext)
+}
+
+// wait parks an instance that fits nowhere. The inventory wakes it when a cluster would take
+// it; the next pass is at the latest when it has to fail.
+func (r *instanceReconciler) wait(ctx context.Context, s *scope, request placement.Request, why *placement.UnplaceableError) (ctrl.Result, error) {
+	deadline := s.deadline(s.Status.Operation.StartedAt.Time)
+	news := r.preempt(s, request)
+	if s.unplaceable(withPromise(withRoom(why.Error(), s.Status.Preemption), r.promised(s)), why) || news {
+		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	r.inventory.Preempt(s.Name, s.Status.Preemption)
+	return ctrl.Result{RequeueAfter: deadline.Sub(s.now)}, nil
+}
+
+// deliver makes every chosen cluster match the decision. Then it cleans those that are no
+// longer in the decision, except those that the instance had to leave: they are cleaned as soon
+// as possible (see clean).
+func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result, error) {
+	if s.Status.IsFinished() && !s.Status.IsMoving() || r.foreign(s) {
+		return ctrl.Result{}, nil
+	}
+	if err := r.leadership.Confirm(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	if s.Status.IsMoving() {
+		r.moves.begin(s.Name) // takes its place again after a restart
+	}
+	err := r.each(ctx, s, s.Status.Decision.Placements, delivery.Driver.Deliver)
+	if refused := (*delivery.RefusedError)(nil); errors.As(err, &refused) {
+		if s.Status.IsFinished() {
+			return r.giveUp(ctx, s, err)
+		}
+		return r.fail(ctx, s, describe(err), err)
+	}
+	if err != nil && !s.Status.IsFinished() && s.late() {
+		return r.fail(ctx, s, "not delivered in time: "+describe(err), &lateError{err})
+	}
+	if err != nil {
+		return r.retry(ctx, s, err)
+	}
+	dropped := lists.Without(s.Status.DeliveredDecision().Clusters(), s.Status.Decision.Clusters(), named(s.Status.Decision.Leaving))
+	if result, err := r.removeFrom(ctx, s, dropped); err != nil || !result.IsZero() {
+		return result, err
+	}
+	s.delivered()
+	if err := r.write(ctx, s, crashBeforeDelivered, crashAfterDelivered); err != nil {
+		return ctrl.Result{}, err
+	}
+	r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance))
+	return ctrl.Result{}, nil
+}
+
+// observe checks a delivered instance periodically, and repairs it by delivering again. An
+// instance whose last update failed is checked against its delivered decision.
+func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result, error) {
+	if s.Status.Delivered == nil || s.Status.IsMoving() {
+		return ctrl.Result{}, nil
+	}
+	if wait := r.untilObservation(s); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	err := r.each(ctx, s, s.Status.Delivered.Decision.Placements, func(driver delivery.Driver, ctx context.Context, d delivery.Delivery) error {
+		wrong := driver.Observe(ctx, d)
+		if wrong == nil {
+			return nil
+		}
+		if err := r.leadership.Confirm(ctx); err != nil {
+			return &unconfirmedError{err}
+		}
+		log.FromContext(ctx).Info("Repairing", "cluster", d.Placement.Cluster, "found", wrong.Error())
+		return driver.Deliver(ctx, d)
+	})
+	if allBusy(err) {
+		return ctrl.Result{RequeueAfter: turnPatience}, nil // it is woken when its turn comes
+	}
+	if unconfirmed := (*unconfirmedError)(nil); errors.As(err, &unconfirmed) {
+		return ctrl.Result{}, err
+	}
+	if s.observed(err) {
+		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	switch {
+	case allUnreachable(err): // still due when they answer again and the inventory wakes it
+		return ctrl.Result{RequeueAfter: r.observeEvery}, nil
+	case err != nil:
+		return r.retry(ctx, s, err)
+	}
+	return ctrl.Result{RequeueAfter: r.scheduleObservation(s)}, nil
+}
+
+// retry records what blocks the instance and triggers another pass: soon if it only waits, and
+// with the work queue's back-off after an error.
+func (r *instanceReconciler) retry(ctx context.Context, s *scope, blocker error) (ctrl.Result, error) {
+	log.FromContext(ctx).V(1).Info("Waiting", "instance", s.Spec.InstanceID, "for", blocker.Error())
+	if s.blocked(blocker) {
+		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	if allBusy(blocker) {
+		return ctrl.Result{RequeueAfter: turnPatience}, nil // it is woken when its turn comes
+	}
+	if allPending(blocker) {
+		soon := s.soon(s.since())
+		repairs := s.Status.IsFinished() && !s.Status.IsMoving() // no platform waits for it, and it may take for ever
+		if waits := (*delivery.PendingError)(nil); !repairs && errors.As(blocker, &waits) && waits.Every > 0 {
+			soon.RequeueAfter = min(soon.RequeueAfter, waits.Every)
+		}
+		return soon, nil
+	}
+	return ctrl.Result{}, blocker
+}
+
+// sameAsDelivered reports whether the requested state, except its context, is the delivered
+// one.
+func (s *scope) sameAsDelivered() bool {
+	d, desired := s.Status.Delivered, s.Spec.Desired
+	return d != nil && d.State.PlanID == desired.PlanID && d.State.MaintenanceVersion == desired.MaintenanceVersion &&
+		equality.Semantic.DeepEqual(d.State.Parameters, desired.Parameters) &&
+		equality.Semantic.DeepEqual(s.Status.Decision, &d.Decision)
+}
+
+// settleMaintenance sets the part of the shape that comes with maintenance: its add-ons, and
+// its version if the consumer requests none. A new instance gets the plan's current ones. An
+// existing one keeps its own, unless it requests the plan's next maintenance.
+func settleMaintenance(shape *v1alpha1.ClusterShape, instance *v1alpha1.ServiceInstance, wanted *v1alpha1.InstanceState, sold []string) {
+	version := sold[0]
+	if d := instance.Status.Delivered; d != nil && d.State.MaintenanceVersion == wanted.MaintenanceVersion && d.State.PlanID == wanted.PlanID {
+		if has := d.Decision.Made(); has != nil {
+			version, shape.AddOns = has.Version, has.AddOns
+		}
+	}
+	shape.Version = cmp.Or(shape.Version, version)
+}

@@ -1,0 +1,149 @@
+package controller
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluice-dev/sluice/placement/placementtest"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// contested is a world with one full cluster of three bronze instances with two cores each, and
+// a gold instance that wants eight and is reconciled first.
+func contested(t *testing.T, preempts v1alpha1.Preempts) *world {
+	w := newWorld(t)
+	w.must(w.hub.Create(w.Context(), placementtest.PriorityClasses(w.namespace, preempts)))
+	w.cluster("eu", 8)
+	for _, name := range []string{"si-a", "si-b", "si-c"} {
+		w.provision(name, "plan-2", "")
+		w.passes(name)
+	}
+	w.provision("si-gold", "plan-8", "")
+	return w
+}
+
+func (w *world) victims(instance *v1alpha1.ServiceInstance) (names []string) {
+	w.Helper()
+	if instance.Status.Preemption == nil {
+		return nil
+	}
+	for _, v := range instance.Status.Preemption.Victims {
+		names = append(names, v.Instance)
+	}
+	return names
+}
+
+func TestRoomIsMadeByMovingVictimsElsewhere(t *testing.T) {
+	w := contested(t, v1alpha1.PreemptsSameConsumer)
+	w.cluster("us", 7)
+	w.woken = nil
+	gold := w.passes("si-gold")
+	if got := w.victims(gold); !slices.Equal(got, []string{"si-a", "si-b", "si-c"}) {
+		t.Fatalf("victims are %v", got)
+	}
+	w.wantOperation(gold, v1alpha1.OperationProvision, v1alpha1.StateInProgress, "room is being made on eu, which 3 of lower priority leave")
+	if !slices.Equal(w.woken, []string{"si-a", "si-b", "si-c"}) {
+		t.Fatalf("woken are %v", w.woken)
+	}
+	for _, name := range []string{"si-a", "si-b"} {
+		victim := w.settle(name)
+		w.wantOn(victim, "us")
+		if moved := victim.Status.Moved; !strings.HasPrefix(moved.Reason, "si-gold of priority class gold (1000) needs 8 cpu, 2 free of 8") {
+			t.Fatalf("moved: %+v", moved)
+		}
+		w.passes("si-gold")
+		w.wantCarried("eu", "si-gold", 0)
+	}
+	w.woken = nil
+	w.wantOn(w.settle("si-c"), "us")
+	if !slices.Contains(w.woken, "si-gold") {
+		t.Fatal("nobody tells si-gold that there is room")
+	}
+	gold = w.passes("si-gold")
+	w.wantOn(gold, "eu")
+	if p := gold.Status.Decision.Preemption; gold.Status.Preemption != nil || p == nil || len(p.Victims) != 3 {
+		t.Errorf("the status says of the room %+v and of who left it %+v", gold.Status.Preemption, p)
+	}
+	w.wantReserved("eu", 8)
+	w.wantReserved("us", 6)
+}
+
+func TestAVictimThatFitsNowhereElseWaitsAndComesBack(t *testing.T) {
+	w := contested(t, v1alpha1.PreemptsSameConsumer)
+	w.passes("si-gold")
+	for _, name := range []string{"si-a", "si-b", "si-c"} {
+		victim := w.settle(name)
+		w.wantOn(victim)
+		w.wantCarried("eu", name, 0)
+		w.wantOperation(victim, v1alpha1.OperationProvision, v1alpha1.StateSucceeded, "")
+		if meta.IsStatusConditionTrue(victim.Status.Conditions, v1alpha1.ConditionReady) || len(victim.Status.Decision.Displaced) != 1 {
+			t.Fatalf("%s: conditions %+v, decision %+v", name, victim.Status.Conditions, victim.Status.Decision)
+		}
+	}
+	w.wantOn(w.passes("si-gold"), "eu")
+	writes := w.writes
+	w.passes("si-a")
+	w.start() // and is killed
+	w.settle("si-a")
+	w.settle("si-gold")
+	if w.writes > writes+2 {
+		t.Errorf("an instance that waits was written %d times", w.writes-writes)
+	}
+	w.wantReserved("eu", 8)
+
+	w.settle("si-b")
+	w.woken = nil
+	w.deprovision("si-gold")
+	_, err := w.pass("si-gold")
+	w.must(err)
+	if !slices.Contains(w.woken, "si-a") || !slices.Contains(w.woken, "si-b") {
+		t.Fatalf("woken are %v", w.woken)
+	}
+	for _, name := range []string{"si-a", "si-b", "si-c"} {
+		victim := w.settle(name)
+		w.wantOn(victim, "eu")
+		w.wantCarried("eu", name, 2)
+		if !meta.IsStatusConditionTrue(victim.Status.Conditions, v1alpha1.ConditionReady) || !meta.IsStatusConditionTrue(victim.Status.Conditions, v1alpha1.ConditionPlaced) {
+			t.Errorf("%s is back: %+v", name, victim.Status.Conditions)
+		}
+	}
+}
+
+func TestWhoGoesAwayNeedsNoRoom(t *testing.T) {
+	w := contested(t, v1alpha1.PreemptsSameConsumer)
+	w.passes("si-gold")
+	w.wantOn(w.settle("si-a"))
+	w.deprovision("si-gold")
+	_, err := w.pass("si-gold")
+	w.must(err)
+	w.wantOn(w.settle("si-b"), "eu")
+	w.wantOn(w.settle("si-a"), "eu")
+}
+
+func TestNobodyElseTakesTheRoomThatIsMade(t *testing.T) {
+	w := contested(t, v1alpha1.PreemptsSameConsumer)
+	w.passes("si-gold")
+	w.settle("si-a")
+	w.provision("si-late", "plan-2", "")
+	late := w.passes("si-late")
+	w.wantOperation(late, v1alpha1.OperationProvision, v1alpha1.StateInProgress, "SpokenFor on 1 (eu: room is being made there for si-gold of priority class gold)")
+	w.start() // what is written holds after a kill
+	late = w.passes("si-late")
+	w.wantOperation(late, v1alpha1.OperationProvision, v1alpha1.StateInProgress, "SpokenFor on 1")
+	w.settle("si-b")
+	w.settle("si-c")
+	w.wantOn(w.passes("si-gold"), "eu")
+}
+
+func TestNobodyIsDisplacedWhereNoClassIsDeclaredForIt(t *testing.T) {
+	w := contested(t, v1alpha1.PreemptsNever)
+	gold := w.passes("si-gold")
+	if got := w.victims(gold); got != nil {
+		t.Fatalf("victims are %v", got)
+	}
+	w.wantOn(w.settle("si-a"), "eu")
+}

@@ -1,0 +1,183 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/sluice-dev/sluice/placement/placementtest"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
+	"github.com/sluice-dev/sluice/placement/replay"
+)
+
+func TestARestartedSluiceSellsNothingTwice(t *testing.T) {
+	w := newWorld(t)
+	w.cluster("eu", 6)
+	w.provision("si-delivered", "plan-2", "")
+	w.passes("si-delivered")
+	w.driver.fail("deliver eu", &delivery.PendingError{Step: "create namespace"})
+	w.provision("si-undelivered", "plan-2", "")
+	w.passes("si-undelivered")
+
+	w.start()
+	w.provision("si-large", "plan-4", "")
+	w.wantOperation(w.passes("si-large"), v1alpha1.OperationProvision, v1alpha1.StateInProgress, "2 free of 6 after 4 reserved")
+	w.driver.fail("deliver eu", nil)
+	w.wantOperation(w.passes("si-undelivered"), v1alpha1.OperationProvision, v1alpha1.StateSucceeded, "")
+	w.wantReserved("eu", 4)
+
+	inventory := placement.NewInventory()
+	err := replay.Fill(t.Context(), w.hub, w.namespace, inventory, w.clock.Now())
+	snapshot := inventory.Snapshot()
+	w.must(err)
+	if free := snapshot.Free("eu", "cpu"); free != 2000 {
+		t.Errorf("a dry run sees %d thousandths of a core free", free)
+	}
+}
+
+func TestAConflictGivesBackWhatWasReserved(t *testing.T) {
+	w := newWorld(t)
+	w.cluster("eu", 4)
+	w.provision("si-a", "plan-4", "")
+	w.onWrite = func(really func() error) error {
+		w.onWrite = nil
+		w.update("si-a", plan("plan-2")) // the broker is quicker
+		return really()
+	}
+	if _, err := w.pass("si-a"); !apierrors.IsConflict(err) {
+		t.Fatalf("want a conflict, got %v", err)
+	}
+	w.wantReserved("eu", 0)
+	w.wantOperation(w.passes("si-a"), v1alpha1.OperationProvision, v1alpha1.StateSucceeded, "")
+	w.wantReserved("eu", 2)
+}
+
+func TestAWriteWithAnUnknownOutcomeKeepsItsReservation(t *testing.T) {
+	lost := errors.New("connection reset")
+	for _, c := range []struct {
+		name    string
+		arrives bool
+	}{
+		{"when the write arrived", true},
+		{"when the write did not arrive", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.cluster("ap", 4)
+			w.cluster("eu", 4)
+			w.provision("si-a", "plan-4", "")
+			w.onWrite = func(really func() error) error {
+				w.onWrite = nil
+				if c.arrives {
+					w.must(really())
+				}
+				return lost
+			}
+			if _, err := w.pass("si-a"); !errors.Is(err, lost) {
+				t.Fatalf("got %v", err)
+			}
+			held := w.inventory.ClustersHeld("si-a")
+			if len(held) != 1 {
+				t.Fatalf("held is %v", held)
+			}
+			instance := w.passes("si-a")
+			w.wantOperation(instance, v1alpha1.OperationProvision, v1alpha1.StateSucceeded, "")
+			if placed := instance.Status.Decision.Clusters(); placed[0] != held[0] {
+				t.Errorf("held on %v, placed on %v", held, placed)
+			}
+			w.wantReserved(held[0], 4)
+		})
+	}
+}
+
+func TestAReadThatIsOlderThanOurOwnWriteIsNotActedUpon(t *testing.T) {
+	w := newWorld(t)
+	w.cluster("eu", 4)
+	w.provision("si-a", "plan-2", "")
+	w.passes("si-a")
+	w.driver.called()
+	w.reconciler.written.Store("si-a", w.instance("si-a").ResourceVersion+"0") // a later write
+	result, err := w.pass("si-a")
+	w.must(err)
+	if result.RequeueAfter != staleAfter || len(w.driver.called()) > 0 {
+		t.Errorf("a stale read was acted upon")
+	}
+}
+
+func TestRacingReconcilersDoNotOversell(t *testing.T) {
+	w := newWorld(t)
+	w.cluster("ap", 10)
+	w.cluster("eu", 11)
+	const instances = 16 // of 2 cores each; 10 fit
+	for i := range instances {
+		w.provision(fmt.Sprintf("si-%02d", i), "plan-2", "")
+	}
+	w.reconciler.hub = plainClient(w)
+	var racing sync.WaitGroup
+	for i := range instances {
+		racing.Go(func() {
+			request := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: w.namespace, Name: fmt.Sprintf("si-%02d", i)}}
+			if _, err := w.reconciler.Reconcile(t.Context(), request); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	racing.Wait()
+
+	sold := map[string]int64{}
+	succeeded := 0
+	for i := range instances {
+		instance := w.instance(fmt.Sprintf("si-%02d", i))
+		if instance.Status.Operation.State == v1alpha1.StateSucceeded {
+			succeeded++
+		}
+		for cluster, held := range placement.Ledger(&instance.Status) {
+			sold[cluster] += held["cpu"]
+		}
+	}
+	if succeeded != 10 || sold["ap"] > 10000 || sold["eu"] > 11000 {
+		t.Errorf("%d succeeded, sold is %v", succeeded, sold)
+	}
+	w.wantReserved("ap", 10)
+	w.wantReserved("eu", 10)
+}
+
+func TestAClusterThatDoesNotAnswerIsNotTriedTillItAnswersAgain(t *testing.T) {
+	w := newWorld(t)
+	w.cluster("eu", 4)
+	w.driver.fail("deliver eu", &delivery.PendingError{Step: "create namespace"})
+	w.provision("si-a", "plan-2", "")
+	w.passes("si-a")
+	w.driver.called()
+
+	row := placementtest.Cluster{Name: "eu", Has: placementtest.Quantities("cpu=4"), Unreachable: "connection refused"}
+	w.inventory.UpsertCluster(placement.ClusterOf(row.MemberCluster(), w.clock.Now()))
+	if _, err := w.pass("si-a"); err == nil || len(w.driver.called()) > 0 {
+		t.Fatalf("error %v; want one, and no call of the driver", err)
+	}
+	w.wantOperation(w.instance("si-a"), v1alpha1.OperationProvision, v1alpha1.StateInProgress, "eu does not answer: connection refused")
+
+	row.Unreachable, w.woken = "", nil
+	w.inventory.UpsertCluster(placement.ClusterOf(row.MemberCluster(), w.clock.Now()))
+	if !slices.Equal(w.woken, []string{"si-a"}) {
+		t.Fatalf("woken are %v", w.woken)
+	}
+	w.driver.fail("deliver eu", nil)
+	w.wantOperation(w.passes("si-a"), v1alpha1.OperationProvision, v1alpha1.StateSucceeded, "")
+}
+
+// plainClient does not count, so it is safe for concurrent use.
+func plainClient(w *world) client.Client {
+	c, err := client.New(hubConfig(w), client.Options{Scheme: w.hub.Scheme()})
+	w.must(err)
+	return c
+}

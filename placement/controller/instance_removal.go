@@ -1,0 +1,92 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/crashpoint"
+	"github.com/sluice-dev/sluice/internal/lists"
+	"github.com/sluice-dev/sluice/placement/delivery"
+)
+
+// remove deletes the instance's bindings, then its objects on its clusters, then removes the
+// finalizer.
+func (r *instanceReconciler) remove(ctx context.Context, s *scope) (ctrl.Result, error) {
+	if !controllerutil.ContainsFinalizer(s, v1alpha1.Finalizer) {
+		return ctrl.Result{}, nil
+	}
+	r.inventory.Preempt(s.Name, nil)
+	left, err := r.unbind(ctx, s)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if left > 0 {
+		waits := &delivery.PendingError{Step: "delete bindings", Detail: fmt.Sprintf("%d left", left)}
+		return r.retry(ctx, s, waits)
+	}
+	touched := lists.Without(lists.Union(s.Status.Decision.Clusters(), s.Status.DeliveredDecision().Clusters(), s.Status.LeftClusters()), r.forsaken())
+	if result, err := r.removeFrom(ctx, s, touched); err != nil || !result.IsZero() {
+		return result, err
+	}
+	removed := r.transitionTo(s, "Removed", nil, s.since()) // before the update, which reads the hub's status
+	controllerutil.RemoveFinalizer(s, v1alpha1.Finalizer)
+	crashpoint.Hit(crashBeforeFinalizer)
+	if err := r.hub.Update(ctx, s.ServiceInstance); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("remove the finalizer: %w", err)
+	}
+	crashpoint.Hit(crashAfterFinalizer)
+	removed.log(ctx)
+	r.forget(s.Name)
+	return ctrl.Result{}, nil
+}
+
+// unbind deletes the instance's bindings and returns how many are left. The cache shows whether
+// there are some. Only the hub can show that there are none: the cache may lack a binding that
+// the broker accepted an instant before the instance was deleted.
+func (r *instanceReconciler) unbind(ctx context.Context, s *scope) (left int, err error) {
+	for _, from := range []client.Reader{r.hub, r.live} {
+		bindings := &v1alpha1.ServiceBindingList{}
+		if err := from.List(ctx, bindings, client.InNamespace(s.Namespace), client.MatchingFields{fieldInstanceName: s.Name}); err != nil {
+			return 0, fmt.Errorf("list bindings: %w", err)
+		}
+		if len(bindings.Items) > 0 {
+			return len(bindings.Items), r.deleteAll(ctx, bindings.Items)
+		}
+	}
+	return 0, nil
+}
+
+func (r *instanceReconciler) deleteAll(ctx context.Context, bindings []v1alpha1.ServiceBinding) error {
+	for i := range bindings {
+		binding := &bindings[i]
+		if !binding.DeletionTimestamp.IsZero() {
+			continue
+		}
+		crashpoint.Hit(crashBeforeUnbind)
+		if err := r.hub.Delete(ctx, binding); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete binding %s: %w", binding.Name, err)
+		}
+		crashpoint.Hit(crashAfterUnbind)
+	}
+	return nil
+}
+
+// removeFrom removes the instance from clusters, all at once. A zero result means that nothing
+// is left on any of them.
+func (r *instanceReconciler) removeFrom(ctx context.Context, s *scope, names []string) (ctrl.Result, error) {
+	if len(names) == 0 {
+		return ctrl.Result{}, nil
+	}
+	if err := r.leadership.Confirm(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.each(ctx, s, on(names), delivery.Driver.Remove); err != nil {
+		return r.retry(ctx, s, err)
+	}
+	return ctrl.Result{}, nil
+}

@@ -1,0 +1,183 @@
+package controller
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement/delivery"
+)
+
+// delivered is a world with an instance of four cores on a cluster of twelve.
+func delivered(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.cluster("home", 12)
+	w.provision("si-a", "plan-4", "")
+	w.passes("si-a")
+	w.driver.called()
+	w.writes = 0
+	return w
+}
+
+func plan(id string) func(*v1alpha1.InstanceState) {
+	return func(s *v1alpha1.InstanceState) { s.PlanID = id }
+}
+
+func TestAnUpdateGrowsTheInstanceWhereItIs(t *testing.T) {
+	w := delivered(t)
+	w.cluster("roomier", 64)
+	w.update("si-a", plan("plan-8"))
+	instance := w.passes("si-a")
+	w.wantOperation(instance, v1alpha1.OperationUpdate, v1alpha1.StateSucceeded, "")
+	w.wantCarried("home", "si-a", 8)
+	w.wantReserved("home", 8)
+	w.wantReserved("roomier", 0)
+	if instance.Status.Delivered.State.PlanID != "plan-8" {
+		t.Error("the delivered state is the old one")
+	}
+}
+
+func TestAnUpdateFreesWhatItShrinksOnlyOnceThatIsDelivered(t *testing.T) {
+	w := delivered(t)
+	w.update("si-a", plan("plan-2"))
+	w.driver.fail("deliver home", &delivery.PendingError{Step: "shrink"})
+	w.passes("si-a")
+	w.wantReserved("home", 4)
+	w.driver.fail("deliver home", nil)
+	w.wantOperation(w.passes("si-a"), v1alpha1.OperationUpdate, v1alpha1.StateSucceeded, "")
+	w.wantReserved("home", 2)
+}
+
+func TestAnUpdateThatDoesNotFitFailsAtOnceAndChangesNothing(t *testing.T) {
+	w := delivered(t)
+	w.provision("si-b", "plan-8", "")
+	w.passes("si-b")
+	w.driver.called()
+	w.update("si-a", plan("plan-8"))
+	instance := w.passes("si-a")
+	w.wantOperation(instance, v1alpha1.OperationUpdate, v1alpha1.StateFailed, "home does not take the change: InsufficientCPU (needs 8 cpu, 4 free of 12 after 8 reserved")
+	wantAsBefore(w, instance)
+	if calls := w.driver.called(); len(calls) > 0 {
+		t.Errorf("the driver was called: %v", calls)
+	}
+}
+
+func TestARefusedUpdateIsUndoneOnEveryCluster(t *testing.T) {
+	w := newWorld(t)
+	w.cluster("ap", 12)
+	w.provision("si-a", "plan-4", "")
+	w.passes("si-a")
+	w.cluster("eu", 12)
+	w.driver.called()
+	w.update("si-a", func(s *v1alpha1.InstanceState) { s.PlanID, s.Parameters = "plan-8", raw(`{"clusters":2}`) })
+	w.driver.fail("deliver eu", &delivery.RefusedError{Reason: "the quota is below what is used", Remedy: "delete workloads first", Repeatable: true})
+	instance := w.passes("si-a")
+	w.wantOperation(instance, v1alpha1.OperationUpdate, v1alpha1.StateFailed, "delete workloads first")
+	w.wantCarried("ap", "si-a", 4)
+	w.wantCarried("eu", "si-a", 0)
+	w.wantReserved("ap", 4)
+	w.wantReserved("eu", 0)
+	if want := []string{"deliver ap", "deliver ap", "deliver eu", "remove eu"}; !slices.Equal(w.driver.called(), want) {
+		t.Error("the update was not undone")
+	}
+	if !isTrue(instance.Status.Operation.InstanceUsable) || !isTrue(instance.Status.Operation.UpdateRepeatable) {
+		t.Error("the instance is usable and the update repeatable, and the operation does not say so")
+	}
+}
+
+func TestAnUpdateThatCannotBeUndoneInTimeFailsAndIsUndoneLater(t *testing.T) {
+	w := delivered(t)
+	w.update("si-a", plan("plan-8"))
+	w.driver.fail("deliver home", errors.New("home: connection refused"))
+	if _, err := w.pass("si-a"); err == nil {
+		t.Fatal("want an error")
+	}
+	w.clock.SetTime(w.clock.Now().Add(polling))
+	if _, err := w.pass("si-a"); err == nil {
+		t.Fatal("want an error, so that it is tried again")
+	}
+	w.wantOperation(w.instance("si-a"), v1alpha1.OperationUpdate, v1alpha1.StateFailed, "connection refused")
+	w.wantReserved("home", 8)
+	w.driver.fail("deliver home", nil)
+	wantAsBefore(w, w.passes("si-a"))
+}
+
+// wantAsBefore checks that the instance is delivered with four cores as at first.
+func wantAsBefore(w *world, instance *v1alpha1.ServiceInstance) {
+	w.Helper()
+	w.wantCarried("home", "si-a", 4)
+	var held int64
+	for _, r := range w.inventory.Snapshot().Reservations("home") {
+		if r.Instance == "si-a" {
+			held = r.Resources["cpu"]
+		}
+	}
+	if held != 4000 {
+		w.Errorf("%d thousandths of a core are held", held)
+	}
+	if cpu := instance.Status.Decision.Placements[0].Reserved.Cpu().Value(); cpu != 4 {
+		w.Errorf("the decision reserves %d cores", cpu)
+	}
+	if !meta.IsStatusConditionTrue(instance.Status.Conditions, v1alpha1.ConditionReady) {
+		w.Error("the instance is not ready any more")
+	}
+	if op := instance.Status.Operation; !isTrue(op.InstanceUsable) || !isTrue(op.UpdateRepeatable) {
+		w.Error("the instance is usable and the update repeatable, and the operation does not say so")
+	}
+}
+
+func TestAContextOnlyUpdateIsRecordedInOneWrite(t *testing.T) {
+	w := delivered(t)
+	w.update("si-a", func(s *v1alpha1.InstanceState) { s.Context = raw(`{"instance_name":"renamed"}`) })
+	instance := w.passes("si-a")
+	w.wantOperation(instance, v1alpha1.OperationUpdate, v1alpha1.StateSucceeded, "")
+	if calls := w.driver.called(); len(calls) > 0 || w.writes != 1 {
+		t.Errorf("driver calls %v, %d writes", calls, w.writes)
+	}
+	if string(instance.Status.Delivered.State.Context.Raw) != `{"instance_name":"renamed"}` {
+		t.Error("the context is not recorded")
+	}
+}
+
+func TestClustersAreAddedAndTakenAway(t *testing.T) {
+	w := delivered(t)
+	w.cluster("second", 12)
+	w.cluster("third", 12)
+	w.update("si-a", func(s *v1alpha1.InstanceState) { s.Parameters = raw(`{"clusters":3}`) })
+	w.wantOperation(w.passes("si-a"), v1alpha1.OperationUpdate, v1alpha1.StateSucceeded, "")
+	for _, cluster := range []string{"home", "second", "third"} {
+		w.wantCarried(cluster, "si-a", 4)
+		w.wantReserved(cluster, 4)
+	}
+	w.update("si-a", func(s *v1alpha1.InstanceState) { s.Parameters = nil })
+	instance := w.passes("si-a")
+	w.wantOperation(instance, v1alpha1.OperationUpdate, v1alpha1.StateSucceeded, "")
+	kept := instance.Status.Decision.Clusters()
+	if len(kept) != 1 {
+		t.Fatalf("placed on %v", kept)
+	}
+	for _, cluster := range []string{"home", "second", "third"} {
+		if cluster != kept[0] {
+			w.wantCarried(cluster, "si-a", 0)
+			w.wantReserved(cluster, 0)
+		}
+	}
+}
+
+func TestAnUpdateBackToWhatIsDeliveredSucceedsAfterAFailedOne(t *testing.T) {
+	w := delivered(t)
+	w.driver.fail("deliver home", &delivery.RefusedError{Reason: "no"})
+	w.update("si-a", plan("plan-2"))
+	if _, err := w.pass("si-a"); err == nil {
+		t.Fatal("want an error: undoing is refused, too")
+	}
+	w.driver.fail("deliver home", nil)
+	w.update("si-a", plan("plan-4"))
+	w.wantOperation(w.passes("si-a"), v1alpha1.OperationUpdate, v1alpha1.StateSucceeded, "")
+	w.wantCarried("home", "si-a", 4)
+	w.wantReserved("home", 4)
+}

@@ -1,0 +1,81 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	testclock "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/placement/rebalance"
+)
+
+func (w *world) policy(name string, spec v1alpha1.PlacementPolicySpec) {
+	w.Helper()
+	w.must(w.hub.Create(w.Context(), &v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Spec: spec}))
+}
+
+// inForce reports whether a policy is in force by its status.
+func (w *world) inForce(name string) bool {
+	w.Helper()
+	policy := &v1alpha1.PlacementPolicy{}
+	w.must(w.hub.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, policy))
+	return meta.IsStatusConditionTrue(policy.Status.Conditions, v1alpha1.ConditionReady)
+}
+
+func TestAPolicyWhoseStatusIsNotWrittenIsWrittenLaterAndKeepsNoOtherFromIt(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"conflict": apierrors.NewConflict(schema.GroupResource{Resource: "placementpolicies"}, "a", errors.New("has changed")),
+		"failure":  errors.New("the hub does not answer"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.policy("a", v1alpha1.PlacementPolicySpec{})
+			w.policy("b", v1alpha1.PlacementPolicySpec{})
+			w.onWrite = func(really func() error) error {
+				w.onWrite = nil
+				return refusal
+			}
+			r := &policyReconciler{hub: w.hub, namespace: w.namespace, inventory: w.inventory}
+			result, err := r.Reconcile(t.Context(), ctrl.Request{})
+			if again := err != nil || result.RequeueAfter > 0; w.inForce("a") || !w.inForce("b") || !again {
+				t.Errorf("a is in force: %t, b: %t; result %+v, %v", w.inForce("a"), w.inForce("b"), result, err)
+			}
+			if _, err := r.Reconcile(t.Context(), ctrl.Request{}); err != nil || !w.inForce("a") {
+				t.Errorf("a is in force: %t, %v", w.inForce("a"), err)
+			}
+		})
+	}
+}
+
+func TestAPolicyThatFailsKeepsNoOtherFromRebalancing(t *testing.T) {
+	w := crowded(t)
+	for _, name := range []string{"a", "b"} {
+		w.policy(name, v1alpha1.PlacementPolicySpec{Rebalance: &v1alpha1.Rebalance{Schedule: "* * * * *", WindowSeconds: 3600, LeastGain: 10, AtMost: 1}})
+	}
+	patches := 0
+	hub := interceptor.NewClient(w.hub.(client.WithWatch), interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if patches++; patches == 1 {
+				return errors.New("the hub does not answer")
+			}
+			return c.Patch(ctx, object, patch, options...)
+		},
+	})
+	served := &catalog.Catalog{}
+	served.Replace(testCatalog(t))
+	r := &rebalance.Controller{Client: hub, Live: hub, Namespace: w.namespace, Catalog: served, Clock: testclock.NewFakeClock(time.Now())}
+	if err := r.Check(t.Context()); err == nil || patches != 2 {
+		t.Errorf("%d instances were asked to move, want one for each policy; error %v", patches, err)
+	}
+}

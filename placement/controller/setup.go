@@ -1,0 +1,229 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/internal/requeue"
+	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
+)
+
+// Options of placement's controllers. Namespace, HubID, Catalog, Connections and Drivers are
+// required; the zero value of everything else works.
+type Options struct {
+	// Namespace of the hub that holds Sluice's resources.
+	Namespace string
+	// HubID labels the objects of this hub on member clusters.
+	HubID string
+	// Catalog that knows the instances' plans.
+	Catalog *catalog.Catalog
+	// Connections to the member clusters.
+	Connections *member.Connections
+	// Drivers by their name in MemberCluster.spec.driver.
+	Drivers map[string]delivery.Driver
+	// Rules are the rights that Sluice needs on a member cluster before anything is placed
+	// there, by the cluster's driver; for a driver without rules nothing is checked.
+	Rules map[string][]rbacv1.PolicyRule
+	// JoinedRules are those on clusters that have joined by invitation.
+	JoinedRules []rbacv1.PolicyRule
+	// Leadership of this replica among several. Nil means that no other replica ever writes to
+	// the hub, so that the cache is complete when it has started.
+	Leadership Leadership
+	// Inventory to fill; nil means a new one.
+	Inventory *placement.Inventory
+	// ProbeEvery is the time between two probes of a member cluster; zero means 10 s.
+	ProbeEvery time.Duration
+	// Probed is called with the result of each probe; may be nil. It must not block.
+	Probed func(cluster string, at time.Time, latency time.Duration, err error)
+	// ProbeTimeout bounds one probe; zero means 5 s.
+	ProbeTimeout time.Duration
+	// ObserveEvery is the time between two checks of a delivered instance; zero means 5 min.
+	ObserveEvery time.Duration
+	// Workers is the number of instances processed at once on one member cluster; zero means
+	// 32. There are four times as many in total, so that hanging clusters do not block the
+	// others.
+	Workers int
+	// MovesAtOnce is the number of instances that move to other clusters at the same time;
+	// zero means 10.
+	MovesAtOnce int
+	// Scorer outside Sluice; nil if there is none.
+	Scorer Scorer
+	// Promises of clusters for instances that fit nowhere; nil if none are made.
+	Promises Promises
+	// Clock; nil means the real one.
+	Clock clock.PassiveClock
+}
+
+// Scorer scores the clusters that fit a request. An error means that its scores count for
+// nothing this time.
+type Scorer interface {
+	Score(ctx context.Context, r placement.Request, s *placement.Snapshot) (map[string]int32, error)
+}
+
+// Promises says what is being made for an instance that fits nowhere; "" if nothing is.
+type Promises interface {
+	Promise(instance string) string
+}
+
+// DefaultProbeEvery is the time between two probes of a member cluster.
+const DefaultProbeEvery = 10 * time.Second
+
+// fieldInstanceName is the field by which the manager's cache indexes ServiceBindings.
+// SetupWithManager registers that index, for every user of the manager's cache.
+const fieldInstanceName = "spec.instanceName"
+
+// SetupWithManager registers the controllers of MemberClusters and ServiceInstances,
+// which run on the leader only, their metrics, and the cache's index of
+// ServiceBindings by spec.instanceName.
+func SetupWithManager(mgr ctrl.Manager, options Options) error {
+	o := options.complete()
+	alone := options.Leadership == nil
+	m := newMetrics(o.Inventory)
+	if err := m.register(ctrlmetrics.Registry); err != nil {
+		return fmt.Errorf("register placement's metrics: %w", err)
+	}
+	recovered := &recovery{reader: mgr.GetAPIReader(), namespace: o.Namespace, inventory: o.Inventory, clock: o.Clock}
+	if alone {
+		recovered.reader = wholeCache{mgr.GetCache()}
+	}
+	if err := indexBindings(mgr); err != nil {
+		return fmt.Errorf("index bindings by instance: %w", err)
+	}
+	clusters := newClusterReconciler(mgr.GetClient(), o, recovered)
+	if err := clusters.setup(mgr); err != nil {
+		return fmt.Errorf("set up the controller of member clusters: %w", err)
+	}
+	policies := &policyReconciler{hub: mgr.GetClient(), namespace: o.Namespace, inventory: o.Inventory}
+	if err := policies.setup(mgr); err != nil {
+		return fmt.Errorf("set up the controller of policies: %w", err)
+	}
+	instances := &instanceReconciler{
+		hub: mgr.GetClient(), live: mgr.GetAPIReader(),
+		plan: func(serviceID, planID string) (*catalog.Plan, error) {
+			return o.Catalog.Snapshot().Plan(serviceID, planID)
+		},
+		inventory: o.Inventory, recovery: recovered, leadership: o.Leadership, drivers: o.Drivers,
+		clock: o.Clock, metrics: m, moves: &moves{most: o.MovesAtOnce}, places: &member.Places{Most: o.Workers}, scorer: o.Scorer, promises: o.Promises, observeEvery: o.ObserveEvery,
+	}
+	clusters.lost = instances.lost
+	if err := instances.setup(mgr, o); err != nil {
+		return fmt.Errorf("set up the controller of instances: %w", err)
+	}
+	return nil
+}
+
+// rulesOn returns the rights that Sluice needs on a member cluster.
+func (o Options) rulesOn(cluster *v1alpha1.MemberCluster) []rbacv1.PolicyRule {
+	if joined(cluster) {
+		return o.JoinedRules
+	}
+	return o.Rules[cluster.DriverName()]
+}
+
+// joined reports whether a member cluster has joined by invitation: Sluice may only read there.
+func joined(cluster *v1alpha1.MemberCluster) bool {
+	return cluster.Spec.Liqo != nil && cluster.Spec.Liqo.Joined != nil
+}
+
+// complete replaces zero values by their defaults.
+func (o Options) complete() Options {
+	if o.Inventory == nil {
+		o.Inventory = placement.NewInventory()
+	}
+	if o.Leadership == nil {
+		o.Leadership = soleWriter{}
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.ProbeEvery == 0 {
+		o.ProbeEvery = DefaultProbeEvery
+	}
+	if o.Probed == nil {
+		o.Probed = func(string, time.Time, time.Duration, error) {}
+	}
+	if o.ProbeTimeout == 0 {
+		o.ProbeTimeout = 5 * time.Second
+	}
+	if o.ObserveEvery == 0 {
+		o.ObserveEvery = 5 * time.Minute
+	}
+	if o.MovesAtOnce == 0 {
+		o.MovesAtOnce = 10
+	}
+	if o.Workers == 0 {
+		o.Workers = 32
+	}
+	return o
+}
+
+func indexBindings(mgr ctrl.Manager) error {
+	return mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.ServiceBinding{}, fieldInstanceName,
+		func(object client.Object) []string {
+			return []string{object.(*v1alpha1.ServiceBinding).Spec.InstanceName}
+		})
+}
+
+// setup registers the controller. A pass over an instance is triggered when its spec, its
+// deletion or AnnotationObserve changes, when one of its bindings is gone, and when the
+// inventory wakes it. Sluice's own status writes trigger nothing.
+func (r *instanceReconciler) setup(mgr ctrl.Manager, o Options) error {
+	changed := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	unbound := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []ctrl.Request {
+		binding := object.(*v1alpha1.ServiceBinding)
+		return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: binding.Namespace, Name: binding.Spec.InstanceName}}}
+	})
+	woken := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+		wake := func(instance string) {
+			queue.Add(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: o.Namespace, Name: instance}})
+		}
+		r.inventory.OnWake(wake)
+		r.moves.setWake(wake)
+		after := func(instance string, wait time.Duration) {
+			queue.AddAfter(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: o.Namespace, Name: instance}}, wait)
+		}
+		r.places.Wake = wake
+		r.after.Store(&after)
+		return nil
+	})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("instance").
+		For(&v1alpha1.ServiceInstance{}, builder.WithPredicates(changed)).
+		Watches(&v1alpha1.ServiceBinding{}, unbound, builder.WithPredicates(gone())).
+		WatchesRawSource(woken).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4 * o.Workers, RateLimiter: backOff()}).
+		Complete(requeue.OnConflict(r))
+}
+
+// gone passes only the events of deleted objects.
+func gone() predicate.Funcs {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		UpdateFunc:  func(event.UpdateEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// backOff retries after errors at once, then with growing delays up to half a minute.
+func backOff() workqueue.TypedRateLimiter[ctrl.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](20*time.Millisecond, 30*time.Second)
+}

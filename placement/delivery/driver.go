@@ -1,0 +1,73 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// Driver delivers an instance to one kind of member cluster. Every method is idempotent and
+// resumable: Sluice may be killed at any instant, and the same call made again continues from
+// there. Errors name the cluster.
+type Driver interface {
+	// Deliver makes the cluster match the delivery. It returns nil when that is done,
+	// *PendingError when something must be waited for and *RefusedError when a retry cannot
+	// help. Any other error is transient.
+	Deliver(ctx context.Context, d Delivery) error
+	// Observe returns nil while the cluster matches the delivery, and otherwise an error with
+	// the difference. It writes nothing.
+	Observe(ctx context.Context, d Delivery) error
+	// Remove deletes what was delivered. It returns nil only when all of it is gone, and
+	// *PendingError while something blocks the deletion.
+	Remove(ctx context.Context, d Delivery) error
+}
+
+// Delivery is one instance on one of the clusters chosen for it.
+type Delivery struct {
+	Instance  *v1alpha1.ServiceInstance
+	Placement v1alpha1.Placement
+}
+
+// PendingError means that a delivery or removal waits for something on the member cluster; call
+// the driver again.
+type PendingError struct {
+	// Step that waits, for instance "delete namespace sluice-1f…".
+	Step string
+	// Detail is the cluster's message about it, for operators.
+	Detail string
+	// Consumer is the message for the consumer instead, if the consumer can do something. It
+	// contains no address and nothing of other consumers.
+	Consumer string
+	// Every is the longest time between two checks while an operation waits for it; zero leaves
+	// that to the controller.
+	Every time.Duration
+}
+
+func (e *PendingError) Error() string {
+	if e.Detail == "" {
+		return "waiting: " + e.Step
+	}
+	return fmt.Sprintf("waiting: %s: %s", e.Step, e.Detail)
+}
+
+// RefusedError means that a cluster does not take a delivery, and never will in its present
+// form.
+type RefusedError struct {
+	// Reason with the numbers or names, for operators.
+	Reason string
+	// Remedy is what the consumer or operator can do about it.
+	Remedy string
+	// Consumer is the message for the consumer instead, if the consumer can do something.
+	Consumer string
+	// Repeatable means that the same update may succeed after that.
+	Repeatable bool
+}
+
+func (e *RefusedError) Error() string {
+	if e.Remedy == "" {
+		return e.Reason
+	}
+	return e.Reason + ": " + e.Remedy
+}

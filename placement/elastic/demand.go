@@ -1,0 +1,317 @@
+package elastic
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/placement"
+)
+
+// The number of clusters that a policy needs is found by trial. All waiting requests are placed
+// on a copy of the inventory that includes the clusters being made. Requests that still fit
+// nowhere are tried with one cluster more. A cluster is needed if with it a request is placed
+// that was not before. So nothing is made for a request that fails for any reason other than
+// capacity: it would not be placed on the new cluster either.
+
+// template is a policy's section elastic, with the resources that it refers to.
+type template struct {
+	*placement.Policy
+	plan       *catalog.Plan
+	parameters json.RawMessage
+	asked      catalog.ClusterParameters
+	// has is the capacity of one of its clusters for workloads.
+	has placement.Resources
+}
+
+// newTemplate looks up the plan of a policy's clusters.
+func newTemplate(p *placement.Policy, plans *catalog.Snapshot) (*template, error) {
+	plan, err := plans.Plan(p.Elastic.ServiceID, p.Elastic.PlanID)
+	if err != nil {
+		return nil, err
+	}
+	t := &template{Policy: p, plan: plan}
+	if p.Elastic.Parameters != nil {
+		t.parameters = p.Elastic.Parameters.Raw
+	}
+	if err := plan.ValidateCreate(t.parameters); err != nil {
+		return nil, err
+	}
+	if t.asked, err = plan.ClusterParameters(t.parameters); err != nil {
+		return nil, err
+	}
+	t.has = placement.WorkerResources(plan.Cluster, t.asked)
+	return t, nil
+}
+
+// member returns the member cluster for an instance of the template with these add-ons, without
+// its access.
+func (t *template) member(name, namespace string, addOns []v1alpha1.AddOn) *v1alpha1.MemberCluster {
+	mc := t.Policy.Member(name, namespace)
+	takePart(&mc.Spec, addOns)
+	return mc
+}
+
+// supposed returns that member cluster as if it were ready and had the given capacity.
+func (t *template) supposed(name string, has placement.Resources) *placement.Cluster {
+	mc := t.member(name, "", t.plan.Cluster.AddOns)
+	for _, condition := range []string{v1alpha1.ConditionReachable, v1alpha1.ConditionAccessVerified} {
+		meta.SetStatusCondition(&mc.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: "Supposed"})
+	}
+	mc.Status.Allocatable = has.List()
+	return placement.ClusterOf(mc, metav1.Now().Time)
+}
+
+// growth is how many more workers one of the template's clusters can have.
+type growth struct {
+	cluster  *placement.Cluster // in its current size
+	instance *v1alpha1.ServiceInstance
+	pool     string
+	now      int32
+	more     int
+	machine  placement.Resources
+}
+
+// grown returns the cluster with the given number of workers more.
+func (g *growth) grown(workers int) *placement.Cluster {
+	c := *g.cluster
+	c.Allocatable = maps.Clone(c.Allocatable)
+	c.Allocatable.Add(g.machine, int64(workers))
+	return &c
+}
+
+// machines returns the number of machines of a new cluster; growing by more than that is no
+// cheaper.
+func (t *template) machines() int {
+	n := 0
+	if cp := t.plan.Cluster.ControlPlane; cp != nil {
+		n += int(t.asked.ControlPlane)
+	}
+	for _, workers := range t.asked.Workers {
+		n += int(workers)
+	}
+	return n
+}
+
+// growths returns the ready clusters of the template that the plan allows to grow, each by its
+// first pool that can.
+func (t *template) growths(s *placement.Snapshot, has *fleet) (all []growth) {
+	for i := range has.instances {
+		instance := &has.instances[i]
+		member := has.member(instance)
+		if member == nil || !member.DeletionTimestamp.IsZero() || !instance.IsSettled() || instance.Annotations[v1alpha1.AnnotationRetired] != "" ||
+			instance.Status.Operation.State == v1alpha1.StateFailed {
+			continue
+		}
+		c := s.Cluster(member.Name)
+		asked, err := t.plan.ClusterParameters(instance.Spec.Desired.Raw())
+		if c == nil || !c.Ready || err != nil {
+			continue
+		}
+		for _, pool := range t.plan.Cluster.Workers {
+			if now := asked.Workers[pool.Name]; pool.Max > now {
+				all = append(all, growth{c, instance, pool.Name, now, min(int(pool.Max-now), t.machines()), placement.ResourcesOf(pool.Machine)})
+				break
+			}
+		}
+	}
+	return all
+}
+
+// growing returns a cluster of the template that was told to grow, in its future size; nil if
+// it was not.
+func (t *template) growing(s *placement.Snapshot, instance *v1alpha1.ServiceInstance, member *v1alpha1.MemberCluster) *placement.Cluster {
+	d := instance.Status.Delivered
+	if member == nil || d == nil || instance.Generation == instance.Status.ObservedGeneration && instance.Status.Operation.State != v1alpha1.StateInProgress {
+		return nil
+	}
+	c := s.Cluster(member.Name)
+	was, err := t.plan.ClusterParameters(d.State.Raw())
+	will, err2 := t.plan.ClusterParameters(instance.Spec.Desired.Raw())
+	if c == nil || err != nil || err2 != nil {
+		return nil
+	}
+	grown := *c
+	grown.Allocatable = maps.Clone(c.Allocatable)
+	grown.Allocatable.Add(placement.WorkerResources(t.plan.Cluster, will), 1)
+	grown.Allocatable.Add(placement.WorkerResources(t.plan.Cluster, was), -1)
+	return &grown
+}
+
+// demand is what a template has to make, and which waiting instance is for which of its
+// clusters.
+type demand struct {
+	// more is the number of clusters needed beyond those that exist or are being made.
+	more int
+	// grow is the number of workers to add, by cluster.
+	grow map[string]int
+	// waits is, by waiting instance, the name of the cluster on which it will be placed. A
+	// cluster that is not begun yet is described by what prevents that.
+	waits map[string]string
+}
+
+// trial computes what a template has to make.
+type trial struct {
+	template *template
+	// coming are the template's clusters that are being made, and growing those that are
+	// growing.
+	coming  []string
+	growing []*placement.Cluster
+	// growths are the clusters that could grow.
+	growths []growth
+	// has is the capacity of each new cluster.
+	has placement.Resources
+	// room is how many more clusters are allowed.
+	room int
+}
+
+// demand computes the demand by trial.
+func (t *trial) demand(inventory *placement.Inventory) demand {
+	n := demand{waits: map[string]string{}, grow: map[string]int{}}
+	var waiting []placement.Request
+	for _, r := range inventory.Parked() {
+		if r.Made == nil && t.template.Concerns(r.Consumer) {
+			waiting = append(waiting, r)
+		}
+	}
+	if len(waiting) == 0 {
+		return n
+	}
+	fork := inventory.Fork()
+	place := func(on string) (left []placement.Request) {
+		for _, r := range waiting {
+			d, err := fork.Place(r)
+			switch {
+			case err != nil:
+				left = append(left, r)
+			case on != "" && d.Uses(on):
+				n.waits[r.ID] = on
+			}
+		}
+		return left
+	}
+	waiting = place("") // a cluster may have become free in the meantime
+	for _, name := range t.coming {
+		fork.UpsertCluster(t.template.supposed(name, t.has))
+		waiting = place(name)
+	}
+	for _, c := range t.growing {
+		fork.UpsertCluster(c)
+		waiting = place(c.Name)
+	}
+	// hopeful reports whether a cluster, as it would be, takes any waiting request. If not, no
+	// more of it are tried.
+	hopeful := func(c *placement.Cluster) bool {
+		fork.UpsertCluster(c)
+		s := fork.Snapshot()
+		return slices.ContainsFunc(waiting, func(r placement.Request) bool { return placement.Accepts(r, s, c.Name) })
+	}
+	for i := range t.growths {
+		g := &t.growths[i]
+		if !hopeful(g.grown(g.more)) {
+			fork.UpsertCluster(g.cluster)
+			continue
+		}
+		for workers := 1; workers <= g.more && len(waiting) > 0; workers++ {
+			fork.UpsertCluster(g.grown(workers))
+			if left := place(g.cluster.Name); len(left) < len(waiting) {
+				waiting, n.grow[g.cluster.Name] = left, workers
+			}
+		}
+		fork.UpsertCluster(g.grown(n.grow[g.cluster.Name]))
+	}
+	// One cluster alone may not help a request for several.
+	for tried := 1; tried <= min(t.room, n.more+widest(waiting)) && len(waiting) > 0; tried++ {
+		name := fmt.Sprintf("%s %d", placement.SupposedName, tried)
+		if !hopeful(t.template.supposed(name, t.has)) {
+			break
+		}
+		if left := place(name); len(left) < len(waiting) {
+			waiting, n.more = left, tried
+		}
+	}
+	return n
+}
+
+// widest returns the largest number of clusters that one of the requests may want.
+func widest(requests []placement.Request) int {
+	n := 1
+	for i := range requests {
+		n = max(n, requests[i].ClusterCount(), len(requests[i].Components))
+	}
+	return n
+}
+
+// measured returns the actual capacity of the template's clusters, if one is ready. Its nodes
+// and its own pods may leave less than the plan says. Without this, clusters for a request that
+// does not fit would be made without end.
+func (t *template) measured(s *placement.Snapshot, all *fleet) placement.Resources {
+	for i := range all.instances {
+		instance := &all.instances[i]
+		member := all.member(instance)
+		if member == nil || instance.Status.Delivered == nil {
+			continue
+		}
+		c := s.Cluster(member.Name)
+		asked, err := t.plan.ClusterParameters(instance.Status.Delivered.State.Raw())
+		if c == nil || !c.Ready || len(c.Allocatable) == 0 || err != nil || !maps.Equal(asked.Workers, t.asked.Workers) {
+			continue // a cluster that has grown is no measure
+		}
+		has := maps.Clone(c.Allocatable)
+		has.Add(c.ForeignUse, -1)
+		return has
+	}
+	return t.has
+}
+
+// order returns Sluice's own instance for making a cluster.
+func (t *template) order(namespace string, ordinal int) *v1alpha1.ServiceInstance {
+	id := fmt.Sprintf("%s-%d", t.Name, ordinal)
+	instance := &v1alpha1.ServiceInstance{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: v1alpha1.InstanceName(v1alpha1.PlatformSelf, id),
+			Labels: map[string]string{v1alpha1.LabelElastic: t.Name}, Finalizers: []string{v1alpha1.Finalizer},
+		},
+		Spec: v1alpha1.ServiceInstanceSpec{
+			Platform: v1alpha1.PlatformSelf, InstanceID: id, ServiceID: t.Elastic.ServiceID,
+			Desired: v1alpha1.InstanceState{PlanID: t.Elastic.PlanID},
+		},
+	}
+	if t.parameters != nil {
+		instance.Spec.Desired.Parameters = &runtime.RawExtension{Raw: t.parameters}
+	}
+	if info := t.plan.MaintenanceInfo; info != nil {
+		instance.Spec.Desired.MaintenanceVersion = info.Version
+	}
+	return instance
+}
+
+// liqoChart matches a chart of Liqo: a file, a folder or a registry reference, with its
+// version.
+var liqoChart = regexp.MustCompile(`(^|/)liqo(|\.tgz|-v?[0-9].*|[:@].*)$`)
+
+// takePart makes a member cluster with these add-ons take part in peerings, with the driver for
+// that, if one of them is Liqo. Otherwise it changes nothing.
+func takePart(spec *v1alpha1.MemberClusterSpec, addOns []v1alpha1.AddOn) {
+	spec.Driver = v1alpha1.DriverKube
+	for i := range addOns {
+		if liqoChart.MatchString(addOns[i].Chart) {
+			spec.Driver = v1alpha1.DriverLiqo
+			spec.Liqo = &v1alpha1.LiqoCluster{
+				Namespace: addOns[i].Namespace, GatewayService: corev1.ServiceTypeLoadBalancer,
+				Modules: []v1alpha1.LiqoModule{v1alpha1.ModuleNetworking, v1alpha1.ModuleAuthentication, v1alpha1.ModuleOffloading},
+			}
+			return
+		}
+	}
+}

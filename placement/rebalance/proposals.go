@@ -1,0 +1,92 @@
+package rebalance
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-dev/sluice/internal/pages"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/replay"
+)
+
+// Proposals returns at most the given number of moves that gain at least the given number of
+// points, the greatest gain first. The function of reports which instances to consider. The
+// moves can be made one after the other: each is computed with those before it made. The reader
+// must be live, not a cache.
+func Proposals(ctx context.Context, reader client.Reader, namespace string, plans *catalog.Snapshot, now time.Time,
+	leastGain int32, most int, of func(*v1alpha1.ServiceInstance) bool,
+) ([]placement.Proposal, error) {
+	inventory := placement.NewInventory()
+	if err := replay.Fill(ctx, reader, namespace, inventory, now); err != nil {
+		return nil, err
+	}
+	requests, err := settledRequests(ctx, reader, namespace, plans, inventory, now, of)
+	if err != nil {
+		return nil, err
+	}
+	type candidate struct {
+		request placement.Request
+		gain    int32
+	}
+	var candidates []candidate
+	snapshot := inventory.Snapshot()
+	for _, r := range requests {
+		if p, _ := placement.Propose(r, snapshot); p != nil && p.Gain >= leastGain {
+			candidates = append(candidates, candidate{r, p.Gain})
+		}
+	}
+	slices.SortFunc(candidates, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(b.gain, a.gain), strings.Compare(a.request.ID, b.request.ID))
+	})
+	var proposals []placement.Proposal
+	for _, c := range candidates {
+		if len(proposals) == most {
+			break
+		}
+		p, held := placement.Propose(c.request, inventory.Snapshot())
+		if p == nil || p.Gain < leastGain {
+			continue // a proposal before it has taken its place
+		}
+		inventory.Reserve(placement.Holding{Instance: p.Instance, Consumer: c.request.Consumer, Held: held})
+		proposals = append(proposals, *p)
+	}
+	return proposals, nil
+}
+
+// settledRequests returns the requests of the delivered instances without an operation under
+// way.
+func settledRequests(ctx context.Context, reader client.Reader, namespace string, plans *catalog.Snapshot, inventory *placement.Inventory,
+	now time.Time, of func(*v1alpha1.ServiceInstance) bool,
+) (requests []placement.Request, err error) {
+	policies := inventory.Snapshot().Policies()
+	err = pages.Each(ctx, reader, &v1alpha1.ServiceInstanceList{}, func(o client.Object) error {
+		instance := o.(*v1alpha1.ServiceInstance)
+		if !instance.IsSettled() || !of(instance) {
+			return nil
+		}
+		state := &instance.Status.Delivered.State
+		plan, err := plans.Plan(instance.Spec.ServiceID, state.PlanID)
+		if err != nil {
+			return nil //nolint:nilerr // its offering is no longer served
+		}
+		request, err := placement.NewRequest(instance.Name, plan, state.Raw())
+		if err != nil || request.Made != nil || request.Peering != nil || len(request.Components) > 0 {
+			// No proposals for clusters, which do not move; for instances with components,
+			// which move only together; and for peered instances, whose pods would restart.
+			return nil //nolint:nilerr // see above
+		}
+		request = policies.Govern(request, placement.ConsumerOf(instance))
+		request.Current, request.Free, request.At = instance.Status.Delivered.Decision.Clusters(), true, now
+		requests = append(requests, request)
+		return nil
+	}, client.InNamespace(namespace))
+	return requests, err
+}

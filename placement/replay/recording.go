@@ -1,0 +1,204 @@
+package replay
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/sluice-dev/sluice/internal/pages"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/placement"
+)
+
+// Recording is everything that a decision depends on, as resources of the hub, and the
+// decision. It holds no credentials and no access to any cluster.
+type Recording struct {
+	// Version of this format.
+	Version int `json:"version"`
+	// At is the time of the decision.
+	At metav1.Time `json:"at"`
+	// Order is the request.
+	Order Order `json:"order"`
+	// Offering is the one whose plan was ordered.
+	Offering v1alpha1.ServiceOfferingSpec `json:"offering"`
+	Clusters []v1alpha1.MemberCluster     `json:"clusters"`
+	// Instances with their reservations.
+	Instances []v1alpha1.ServiceInstance `json:"instances,omitempty"`
+	Policies  []v1alpha1.PlacementPolicy `json:"policies,omitempty"`
+	// External scores, if a scorer outside Sluice was used.
+	External map[string]int32 `json:"external,omitempty"`
+	// Decision that was made, or Error with the reason why there is none.
+	Decision v1alpha1.Decision `json:"decision"`
+	Error    string            `json:"error,omitempty"`
+}
+
+// recordingVersion is the version that is written and read.
+const recordingVersion = 1
+
+// Order is a requested instance.
+type Order struct {
+	ID         string             `json:"id"`
+	PlanID     string             `json:"planID"`
+	Parameters json.RawMessage    `json:"parameters,omitempty"`
+	Consumer   placement.Consumer `json:"consumer"`
+	// Suppositions under which the decision is made.
+	Suppositions []placement.Supposition `json:"suppositions,omitempty"`
+}
+
+// Record decides an order by the hub's state, and records both. The reader must be live, not a
+// cache.
+func Record(ctx context.Context, reader client.Reader, namespace string, offering v1alpha1.ServiceOfferingSpec, order Order, now time.Time) (*Recording, []placement.Verdict, error) {
+	r := &Recording{Version: recordingVersion, At: metav1.NewTime(now.Truncate(time.Second)), Order: order, Offering: offering}
+	err := errors.Join(
+		pages.Each(ctx, reader, &v1alpha1.MemberClusterList{}, func(o client.Object) error {
+			r.Clusters = append(r.Clusters, plainCluster(o.(*v1alpha1.MemberCluster)))
+			return nil
+		}, client.InNamespace(namespace)),
+		pages.Each(ctx, reader, &v1alpha1.ServiceInstanceList{}, func(o client.Object) error {
+			if one, holds := plainInstance(o.(*v1alpha1.ServiceInstance)); holds {
+				r.Instances = append(r.Instances, one)
+			}
+			return nil
+		}, client.InNamespace(namespace)),
+		pages.Each(ctx, reader, &v1alpha1.PlacementPolicyList{}, func(o client.Object) error {
+			r.Policies = append(r.Policies, v1alpha1.PlacementPolicy{ObjectMeta: objectNamed(o.GetName(), nil), Spec: o.(*v1alpha1.PlacementPolicy).Spec})
+			return nil
+		}, client.InNamespace(namespace)),
+	)
+	if err != nil {
+		return nil, nil, err
+	}
+	decision, verdicts, err := r.decide()
+	if unplaceable, ok := placement.AsUnplaceable(err); ok {
+		r.Error, err = unplaceable.Error(), nil
+	}
+	r.Decision = *decision.API(1)
+	return r, verdicts, err
+}
+
+func objectNamed(name string, labels map[string]string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Labels: labels}
+}
+
+// plainCluster returns the fields of a member cluster that a decision depends on.
+func plainCluster(mc *v1alpha1.MemberCluster) v1alpha1.MemberCluster {
+	plain := v1alpha1.MemberCluster{ObjectMeta: objectNamed(mc.Name, mc.Labels), Spec: *mc.Spec.DeepCopy(), Status: *mc.Status.DeepCopy()}
+	plain.DeletionTimestamp = mc.DeletionTimestamp
+	plain.Spec.Access = v1alpha1.ClusterAccess{}
+	plain.Spec.ConsumerServer, plain.Status.Server, plain.Status.UID, plain.Status.KeyHash = "", "", "", ""
+	plain.Status.Admission, plain.Status.Classes = nil, nil
+	return plain
+}
+
+// plainInstance returns an instance's reservations and its owners; false if it holds nothing.
+func plainInstance(instance *v1alpha1.ServiceInstance) (v1alpha1.ServiceInstance, bool) {
+	plain := v1alpha1.ServiceInstance{ObjectMeta: objectNamed(instance.Name, nil)}
+	plain.Spec.Platform, plain.Spec.OrganizationGUID, plain.Spec.SpaceGUID = instance.Spec.Platform, instance.Spec.OrganizationGUID, instance.Spec.SpaceGUID
+	plain.Spec.Desired.PlanID = instance.Spec.Desired.PlanID
+	plain.Spec.Desired.Parameters = catalog.OnlyApplication(instance.Spec.Desired.Parameters)
+	if class := placement.HoldingOf(instance).Class; class != "" {
+		decision := v1alpha1.Decision{PriorityClass: class}
+		plain.Status.Decision, plain.Status.Delivered = &decision, &v1alpha1.DeliveredState{Decision: decision}
+	}
+	plain.Status.Preemption = instance.Status.Preemption
+	for cluster, held := range placement.Ledger(&instance.Status) {
+		left := v1alpha1.Placement{Cluster: cluster, Reserved: held.List()}
+		if hub := instance.Status.Hub(); hub != "" {
+			left.Peering = &v1alpha1.PlacementPeering{Hub: hub}
+		}
+		plain.Status.Left = append(plain.Status.Left, v1alpha1.LeftPlacement{Placement: left})
+	}
+	return plain, len(plain.Status.Left) > 0
+}
+
+// ReadRecording reads a recording, YAML or JSON, of recordingVersion. Unknown fields are
+// errors.
+func ReadRecording(data []byte) (*Recording, error) {
+	var r Recording
+	// The version first: fields of another version would only be reported as unknown.
+	if err := yaml.Unmarshal(data, &r); err != nil {
+		return nil, err
+	}
+	if r.Version != recordingVersion {
+		return nil, fmt.Errorf("the recording has version %d; this Sluice reads version %d", r.Version, recordingVersion)
+	}
+	r = Recording{}
+	return &r, yaml.UnmarshalStrict(data, &r)
+}
+
+// Replay decides the recorded order again and returns the verdicts. The error says that the
+// decision differs, or why it cannot be made.
+func (r *Recording) Replay() ([]placement.Verdict, error) {
+	decision, verdicts, err := r.decide()
+	why := ""
+	if unplaceable, ok := placement.AsUnplaceable(err); ok {
+		why, err = unplaceable.Error(), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if replayed := *decision.API(1); !reflect.DeepEqual(plainJSON(replayed), plainJSON(r.Decision)) || why != r.Error {
+		return verdicts, fmt.Errorf("the decision differs from the recorded one, which was: %s%s", r.Decision.Clusters(), r.Error)
+	}
+	return verdicts, nil
+}
+
+// plainJSON makes decisions comparable, independent of the representation of their quantities.
+func plainJSON(d v1alpha1.Decision) (plain map[string]any) {
+	data, err := json.Marshal(d)
+	if err == nil {
+		err = json.Unmarshal(data, &plain)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("placement: a decision is no JSON: %v", err)) // a struct of the API
+	}
+	return plain
+}
+
+// decide makes the decision by the recording alone.
+func (r *Recording) decide() (placement.Decision, []placement.Verdict, error) {
+	served, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &r.Offering}}}, nil, nil)
+	if err != nil {
+		return placement.Decision{}, nil, fmt.Errorf("offering %s: %w", r.Offering.Name, err)
+	}
+	plan, err := served.Plan(r.Offering.ID, r.Order.PlanID)
+	if err != nil {
+		return placement.Decision{}, nil, err
+	}
+	request, err := placement.NewRequest(r.Order.ID, plan, r.Order.Parameters)
+	if err != nil {
+		return placement.Decision{}, nil, err
+	}
+	inventory := placement.NewInventory()
+	inventory.SetPolicies(placement.CompilePolicies(r.Policies))
+	for i := range r.Clusters {
+		inventory.UpsertCluster(placement.ClusterOf(&r.Clusters[i], r.At.Time))
+	}
+	var held []placement.Holding
+	for i := range r.Instances {
+		held = append(held, placement.HoldingOf(&r.Instances[i]))
+	}
+	inventory.ReserveAll(held)
+	snapshot := inventory.Snapshot()
+	for _, supposed := range r.Order.Suppositions {
+		if snapshot, err = snapshot.Suppose(supposed); err != nil {
+			return placement.Decision{}, nil, err
+		}
+	}
+	request.At, request.External = r.At.Time, r.External
+	request = snapshot.Govern(request, r.Order.Consumer)
+	decision, err := placement.Place(request, snapshot)
+	if err != nil {
+		decision.Preemption = placement.Preempt(request, snapshot)
+	}
+	return decision, placement.Explain(request, snapshot), err
+}
