@@ -335,11 +335,8 @@ func withdraw(cmd *cobra.Command, hub *hubFlags, c client.Client, name, with str
 	if err == nil && (cluster.Spec.Liqo == nil || cluster.Spec.Liqo.Joined == nil || cluster.Spec.Liqo.Joined.With != with) {
 		return fmt.Errorf("cluster %s has not joined %s by invitation, and stays", name, with)
 	}
-	if err == nil {
-		err = client.IgnoreNotFound(c.Delete(ctx, cluster))
-	}
 	if err != nil {
 		return fmt.Errorf("cluster %s: %w", name, err)
 	}
-	return nil
+	return removeCluster(ctx, cmd.OutOrStdout(), c, client.ObjectKeyFromObject(cluster), patience)
 }

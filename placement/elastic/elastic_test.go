@@ -24,6 +24,8 @@ import (
 	"github.com/sluice-dev/sluice/placement"
 )
 
+func TestMain(m *testing.M) { hubtest.Main(m) }
+
 // clusterCatalog sells clusters of two workers with 4 cores each.
 func clusterCatalog(t *testing.T) *catalog.Snapshot {
 	t.Helper()
