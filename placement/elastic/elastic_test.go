@@ -195,7 +195,7 @@ func newElasticWorld(t *testing.T, capacity string, change func(*v1alpha1.Elasti
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), err); err != nil {
 		t.Fatal(err)
 	}
-	w := &elasticWorld{T: t, hub: hub, namespace: hubtest.Namespace(t), inventory: placement.NewInventory(), clock: clocktesting.NewFakeClock(time.Now())}
+	w := &elasticWorld{T: t, hub: hub, namespace: hubtest.Namespace(t), inventory: placement.NewInventory(), clock: clocktesting.NewFakeClock(time.Now().Add(time.Minute))} // after what the hub creates
 	w.inventory.SetPolicies(placement.Policies{elasticPolicy(change)})
 	mc := placementtest.Cluster{Name: "makers", Has: placementtest.Quantities(capacity), Prices: placementtest.Quantities("cpu=0.1"), Currency: "EUR"}.MemberCluster()
 	mc.Spec.Driver = v1alpha1.DriverCAPI
