@@ -13,6 +13,8 @@ import (
 //
 // The query parameters service_id and plan_id are hints and are ignored: after a change of
 // plan, plan_id still names the old one, which is not stored.
+//
+// Step 7 of a provision (docs/architecture.md).
 func (s *server) lastOperation(c *call) (*reply, error) {
 	asked, err := s.operation(c, v1alpha1.InstanceName(c.platform.Name, c.instanceID))
 	if err != nil {

@@ -80,6 +80,8 @@ type callKey struct{}
 
 // serve handles every OSB request in this order: request id, span and log record, panics,
 // authentication, version, originating identity, route.
+//
+// Step 1 of a provision (docs/architecture.md).
 func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	start := s.Clock.Now()
 	c := &call{requestID: r.Header.Get(headerRequestIdentity)}

@@ -23,6 +23,8 @@ const maxConflicts = 5
 //
 // A new instance is one Create, without a read before it. The resource's name is derived
 // from the ids, so one of several concurrent requests wins and the others find its instance.
+//
+// Step 2 of a provision (docs/architecture.md).
 func (s *server) provision(c *call) (*reply, error) {
 	async, err := c.acceptsIncomplete()
 	if err != nil {

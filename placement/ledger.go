@@ -39,6 +39,8 @@ func Ledger(status *v1alpha1.ServiceInstanceStatus) map[string]Resources {
 // If the request cannot be placed, the error is *UnplaceableError, and the request waits:
 // OnWake's function is called when a changed cluster accepts it, until Place succeeds or
 // Reserve or Release is called for it.
+//
+// Step 4 of a provision (docs/architecture.md).
 func (inv *Inventory) Place(r Request) (Decision, error) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()

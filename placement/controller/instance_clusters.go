@@ -15,6 +15,8 @@ import (
 
 // each calls a driver's method for all placements at once. It joins the errors, which name
 // their clusters, in the order of the placements.
+//
+// Step 6 of a provision (docs/architecture.md).
 func (r *instanceReconciler) each(ctx context.Context, s *scope, placements []v1alpha1.Placement, call func(delivery.Driver, context.Context, delivery.Delivery) error) error {
 	failures := make([]error, len(placements))
 	var calls sync.WaitGroup

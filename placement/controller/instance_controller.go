@@ -90,6 +90,8 @@ func (s *scope) lookAgain(after time.Duration) {
 type phase func(context.Context, *scope) (ctrl.Result, error)
 
 // Reconcile advances one instance as far as possible.
+//
+// Step 3 of a provision (docs/architecture.md).
 func (r *instanceReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	if err := r.recovery.ensure(ctx); err != nil {
 		return ctrl.Result{}, err

@@ -264,6 +264,8 @@ func cut(text string, longest int) string {
 //
 // When the write is refused, the ledger is set to the hub's state at once. While its result is
 // unknown, its reservations stay until a live read shows the result.
+//
+// Step 5 of a provision (docs/architecture.md).
 func (r *instanceReconciler) write(ctx context.Context, s *scope, before, after string) error {
 	read, news := s.ResourceVersion, r.transition(s, before)
 	crashpoint.Hit(before)
