@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
-	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,16 +30,16 @@ func addressName(binding, service, clusterIP string) string {
 }
 
 // addresses lists Liqo's addresses in the instance's namespace, for pods and for Services.
-func (l *looker) addresses(ctx context.Context, cluster string) ([]ipamv1alpha1.IP, error) {
+func (l *looker) addresses(ctx context.Context, cluster string) ([]liqo.Address, error) {
 	c, err := l.member(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}
-	var list ipamv1alpha1.IPList
-	if err := c.List(ctx, &list, client.InNamespace(l.namespace)); err != nil {
+	addresses, err := liqo.Addresses(ctx, c, client.InNamespace(l.namespace))
+	if err != nil {
 		return nil, &unreadError{cluster: cluster, what: "addresses", err: err}
 	}
-	return list.Items, nil
+	return addresses, nil
 }
 
 // publish makes the binding's addresses on a cluster match the Services: it creates missing
@@ -54,24 +52,24 @@ func (l *looker) publish(ctx context.Context, cluster string, c client.Client, s
 	if err != nil {
 		return nil, err
 	}
-	there = slices.DeleteFunc(there, func(a ipamv1alpha1.IP) bool { return a.Labels[v1alpha1.LabelBinding] != l.binding.Name })
+	there = slices.DeleteFunc(there, func(a liqo.Address) bool { return a.Labels[v1alpha1.LabelBinding] != l.binding.Name })
 	given, wanted := map[string]string{}, map[string]bool{}
 	for i := range services {
 		s := &services[i]
 		name := addressName(l.binding.Name, s.Name, s.Spec.ClusterIP)
 		wanted[name] = true
-		k := slices.IndexFunc(there, func(a ipamv1alpha1.IP) bool { return a.Name == name })
+		k := slices.IndexFunc(there, func(a liqo.Address) bool { return a.Name == name })
 		switch {
 		case k < 0:
 			if err := l.createAddress(ctx, c, name, s); err != nil {
 				return nil, &unreadError{cluster: cluster, what: "addresses", err: err}
 			}
-		case there[k].DeletionTimestamp.IsZero():
-			given[s.Name] = string(there[k].Status.IP)
+		case !there[k].IsLeaving():
+			given[s.Name] = there[k].Given()
 		}
 	}
-	for i := range there {
-		if a := &there[i]; !wanted[a.Name] && a.DeletionTimestamp.IsZero() {
+	for _, a := range there {
+		if !wanted[a.Name] && !a.IsLeaving() {
 			if err := deleteAddress(ctx, c, a); err != nil {
 				return nil, &unreadError{cluster: cluster, what: "addresses", err: err}
 			}
@@ -83,13 +81,10 @@ func (l *looker) publish(ctx context.Context, cluster string, c client.Client, s
 // createAddress is idempotent, because the name contains everything that can differ.
 func (l *looker) createAddress(ctx context.Context, c client.Client, name string, s *ready) error {
 	owner := &account{Controller: l.Controller, binding: l.binding}
-	address := &ipamv1alpha1.IP{
-		ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: name, Labels: owner.labels(), Annotations: owner.annotations()},
-		Spec:       ipamv1alpha1.IPSpec{IP: networkingv1beta1.IP(s.Spec.ClusterIP)},
-	}
-	address.Annotations[annotationService] = s.Name
+	object := metav1.ObjectMeta{Namespace: l.namespace, Name: name, Labels: owner.labels(), Annotations: owner.annotations()}
+	object.Annotations[annotationService] = s.Name
 	crashpoint.Hit(crashBeforeAddress)
-	err := c.Create(ctx, address, client.FieldOwner(v1alpha1.FieldManager))
+	err := c.Create(ctx, liqo.NewAddress(object, s.Spec.ClusterIP).IP, client.FieldOwner(v1alpha1.FieldManager))
 	crashpoint.Hit(crashAfterAddress)
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create an address for Service %s: %w", s.Name, err)
@@ -100,9 +95,9 @@ func (l *looker) createAddress(ctx context.Context, c client.Client, name string
 // annotationService on an address names the Service behind it, for human readers.
 const annotationService = "sluice.dev/service"
 
-func deleteAddress(ctx context.Context, c client.Client, a *ipamv1alpha1.IP) error {
+func deleteAddress(ctx context.Context, c client.Client, a liqo.Address) error {
 	crashpoint.Hit(crashBeforeAddressDelete)
-	err := c.Delete(ctx, a)
+	err := c.Delete(ctx, a.IP)
 	crashpoint.Hit(crashAfterAddressDelete)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete the address %s: %w", a.Name, err)
@@ -117,11 +112,10 @@ func (a *account) withdraw(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	list := func() (ipamv1alpha1.IPList, error) {
-		var addresses ipamv1alpha1.IPList
-		err := c.List(ctx, &addresses, client.InNamespace(a.namespace), client.MatchingLabels{v1alpha1.LabelBinding: a.binding.Name, v1alpha1.LabelHub: a.Hub})
+	list := func() ([]liqo.Address, error) {
+		addresses, err := liqo.Addresses(ctx, c, client.InNamespace(a.namespace), client.MatchingLabels{v1alpha1.LabelBinding: a.binding.Name, v1alpha1.LabelHub: a.Hub})
 		if meta.IsNoMatchError(err) {
-			return ipamv1alpha1.IPList{}, nil // Liqo was removed, and its resources with it
+			return nil, nil // Liqo was removed, and its resources with it
 		}
 		return addresses, err
 	}
@@ -129,19 +123,19 @@ func (a *account) withdraw(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list addresses: %w", err)
 	}
-	if len(addresses.Items) == 0 {
+	if len(addresses) == 0 {
 		return nil
 	}
-	for i := range addresses.Items {
-		if err := deleteAddress(ctx, c, &addresses.Items[i]); err != nil {
+	for _, one := range addresses {
+		if err := deleteAddress(ctx, c, one); err != nil {
 			return err
 		}
 	}
 	if addresses, err = list(); err != nil {
 		return fmt.Errorf("list addresses: %w", err)
 	}
-	if len(addresses.Items) == 0 {
+	if len(addresses) == 0 {
 		return nil
 	}
-	return &pendingError{detail: fmt.Sprintf("Liqo on %s has yet to give back %d addresses", a.connection.Cluster, len(addresses.Items))}
+	return &pendingError{detail: fmt.Sprintf("Liqo on %s has yet to give back %d addresses", a.connection.Cluster, len(addresses))}
 }

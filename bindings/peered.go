@@ -6,8 +6,6 @@ import (
 	"net/netip"
 	"slices"
 
-	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
-	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -82,24 +80,16 @@ func (l *looker) connected(ctx context.Context, on leg, side, remoteID string) e
 	if err != nil {
 		return err
 	}
-	var list networkingv1beta1.ConnectionList
-	if err := c.List(ctx, &list, client.InNamespace(liqo.TenantNamespace(remoteID))); err != nil {
+	state, err := liqo.Connection(ctx, c, remoteID)
+	switch {
+	case err != nil:
 		return &unreadError{cluster: side, what: "gateway connections", err: err}
-	}
-	if len(list.Items) == 0 {
+	case state == "":
 		return absent("%s: there is no gateway connection on %s", on, side)
+	case state != liqo.Connected:
+		return absent("%s: gateway connection is %s, not %s, on %s", on, state, liqo.Connected, side)
 	}
-	value := networkingv1beta1.Connecting
-	for i := range list.Items {
-		switch list.Items[i].Status.Value {
-		case networkingv1beta1.Connected:
-			return nil
-		case "":
-		default:
-			value = list.Items[i].Status.Value
-		}
-	}
-	return absent("%s: gateway connection is %s, not %s, on %s", on, value, networkingv1beta1.Connected, side)
+	return nil
 }
 
 // view holds the address ranges of a leg's far cluster as the near one sees them.
@@ -118,46 +108,25 @@ func (l *looker) view(ctx context.Context, on leg) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	remoteID := peering.Status.Provider.ClusterID
-	var configuration networkingv1beta1.Configuration
-	err = near.Get(ctx, client.ObjectKey{Namespace: liqo.TenantNamespace(remoteID), Name: remoteID}, &configuration)
+	pods, addresses, chosen, err := liqo.RemoteRanges(ctx, near, peering.Status.Provider.ClusterID)
 	if apierrors.IsNotFound(err) {
 		return nil, absent("%s: there is no network configuration on %s", on, on.near)
 	}
 	if err != nil {
 		return nil, &unreadError{cluster: on.near, what: "the network configuration", err: err}
 	}
-	v, err := viewOf(on, &configuration)
-	if err != nil {
-		return nil, absent("%s: %s has not chosen the ranges as which it sees %s", on, on.near, on.far)
+	unfinished := absent("%s: %s has not chosen the ranges as which it sees %s", on, on.near, on.far)
+	if !chosen {
+		return nil, unfinished
+	}
+	v := &view{leg: on}
+	if v.pods, err = overlay.New(pods.Own, pods.Seen); err != nil {
+		return nil, unfinished
+	}
+	if v.external, err = overlay.New(addresses.Own, addresses.Seen); err != nil {
+		return nil, unfinished
 	}
 	return v, nil
-}
-
-// viewOf fails unless Liqo has processed the present generation of the configuration.
-func viewOf(on leg, configuration *networkingv1beta1.Configuration) (*view, error) {
-	finished := meta.FindStatusCondition(configuration.Status.Conditions, networkingv1beta1.ConfigurationConditionNetworkCIDRsConfigured)
-	if finished == nil || finished.Status != metav1.ConditionTrue || finished.ObservedGeneration != configuration.Generation || configuration.Status.Remote == nil {
-		return nil, overlay.ErrUnfinished
-	}
-	theirs, ours := configuration.Spec.Remote.CIDR, configuration.Status.Remote.CIDR
-	pods, err := overlay.New(texts(theirs.Pod), texts(ours.Pod))
-	if err != nil {
-		return nil, err
-	}
-	external, err := overlay.New(texts(theirs.External), texts(ours.External))
-	if err != nil {
-		return nil, err
-	}
-	return &view{leg: on, pods: pods, external: external}, nil
-}
-
-func texts(cidrs []networkingv1beta1.CIDR) []string {
-	var out []string
-	for _, cidr := range cidrs {
-		out = append(out, string(cidr))
-	}
-	return out
 }
 
 // mapped returns the address at which the near cluster reaches an address of the far one.
@@ -243,15 +212,15 @@ func (l *looker) hubPods(ctx context.Context, p *v1alpha1.Placement) error {
 		pod := &pods[i]
 		// Liqo names the IP like the pod. An older IP of a former pod with the same name may still
 		// exist.
-		k := slices.IndexFunc(addresses, func(a ipamv1alpha1.IP) bool {
-			return a.Name == pod.Name && a.DeletionTimestamp.IsZero() && string(a.Spec.IP) == pod.Status.PodIP && a.Status.IP != ""
+		k := slices.IndexFunc(addresses, func(a liqo.Address) bool {
+			return a.Name == pod.Name && !a.IsLeaving() && a.Target() == pod.Status.PodIP && a.Given() != ""
 		})
 		if k < 0 {
 			l.pending = true
 			l.say(ctx, absent("%s: Liqo has given pod %s no address on %s yet", v.leg, pod.Name, v.far))
 			continue
 		}
-		if host, err := v.mapped(v.external, string(addresses[k].Status.IP)); err != nil {
+		if host, err := v.mapped(v.external, addresses[k].Given()); err != nil {
 			l.say(ctx, err)
 		} else {
 			l.sockets = append(l.sockets, podSockets(pod, host)...)
