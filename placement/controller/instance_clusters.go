@@ -64,11 +64,6 @@ func (r *instanceReconciler) driver(s *scope, cluster string) (delivery.Driver, 
 	return nil, fmt.Errorf("member cluster %s: this Sluice has no driver %q", cluster, name)
 }
 
-// peeredWith reports whether any placement of the instance on a cluster has a peering.
-func (s *scope) peeredWith(cluster string) bool {
-	return slices.ContainsFunc(s.Status.Everywhere(), func(p *v1alpha1.Placement) bool { return p.Cluster == cluster && p.Peering != nil })
-}
-
 // unreachableError means that a cluster was not tried because it does not answer.
 type unreachableError struct{ cluster, why string }
 

@@ -22,9 +22,10 @@ import (
 // instanceReconciler carries out the platforms' requests for their instances. It runs only on
 // one replica, the leader. Several workers may run at once, on different instances.
 //
-// instance_phases.go and instance_removal.go hold the phases, instance_failure.go the handling
-// of a permanent failure, instance_status.go all writes of the status, leadership.go the
-// treatment of another leader's decisions.
+// instance_phases.go and instance_removal.go hold the phases, instance_scope.go what a pass knows of
+// the instance, instance_request.go the request for placement, instance_failure.go the handling of a
+// permanent failure, instance_status.go all writes of the status, leadership.go the treatment of
+// another leader's decisions.
 type instanceReconciler struct {
 	hub        client.Client // reads from the cache, writes to the hub
 	live       client.Reader
@@ -55,35 +56,6 @@ type instanceReconciler struct {
 	unsettled sync.Map
 	// observations hold when each instance is checked next.
 	observations sync.Map
-}
-
-// scope is one instance in one pass of the reconciler.
-type scope struct {
-	*v1alpha1.ServiceInstance
-	// now is when the pass began.
-	now time.Time
-	// polling is how long the platform polls an operation of the instance's plan.
-	polling time.Duration
-	// fresh is true if the hub does not know the current operation yet.
-	fresh bool
-	// failing is why the current operation is about to fail, while it is being undone.
-	failing string
-	// cause is the error behind failing.
-	cause error
-	// due is the check that is made in this pass, if any.
-	due observation
-	// queued is true while the instance waits for its turn to move.
-	queued bool
-	// again is the longest time until the next pass, whatever else happens; zero means no
-	// limit.
-	again time.Duration
-}
-
-// lookAgain triggers another pass after at most the given time.
-func (s *scope) lookAgain(after time.Duration) {
-	if s.again == 0 || after < s.again {
-		s.again = max(after, time.Millisecond)
-	}
 }
 
 // phase does one step, or finds it done. After a zero result the next phase runs.
@@ -146,14 +118,6 @@ func (r *instanceReconciler) yieldTurn(s *scope) {
 	if !s.queued && (!s.Status.IsMoving() || !s.DeletionTimestamp.IsZero()) {
 		r.moves.end(s.Name)
 	}
-}
-
-// sooner returns a result that waits no longer than again allows.
-func (s *scope) sooner(result ctrl.Result) ctrl.Result {
-	if s.again > 0 && (result.RequeueAfter == 0 || s.again < result.RequeueAfter) {
-		result.RequeueAfter = s.again
-	}
-	return result
 }
 
 // staleAfter is how long to wait for the cache to show Sluice's own last write.
@@ -220,35 +184,4 @@ func (r *instanceReconciler) forget(name string) {
 	r.written.Delete(name)
 	r.unsettled.Delete(name)
 	r.observations.Delete(name)
-}
-
-// defaultPolling is the assumed polling time of platforms if the plan does not set it or is
-// unknown; OSB 2.17 ("Service Plan Object", maximum_polling_duration) leaves it to the
-// platform.
-const defaultPolling = time.Hour
-
-// deadline returns the latest time for an operation to fail, so that the platform still learns
-// of it: a tenth of the polling time before its end, at most half a minute.
-func (s *scope) deadline(from time.Time) time.Time {
-	return from.Add(s.polling - min(s.polling/10, 30*time.Second))
-}
-
-// since returns when the current decision or operation began.
-func (s *scope) since() time.Time {
-	if s.Status.IsFinished() && s.Status.IsMoving() {
-		return s.Status.Decision.MovesSince().Time
-	}
-	return s.Status.Operation.StartedAt.Time
-}
-
-// late reports whether the current operation is past its deadline.
-func (s *scope) late() bool {
-	return !s.now.Before(s.deadline(s.Status.Operation.StartedAt.Time))
-}
-
-// soon returns when to check again what a member cluster is waiting for: at once at first, then
-// after a quarter of the time it has taken so far.
-func (s *scope) soon(since time.Time) ctrl.Result {
-	const shortest, longest = 20 * time.Millisecond, 5 * time.Second
-	return ctrl.Result{RequeueAfter: min(max(s.now.Sub(since)/4, shortest), longest)}
 }

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -39,7 +38,7 @@ func (r *instanceReconciler) coverage(s *scope) (c placement.Coverage) {
 
 // stayUncovered keeps an instance where it is, because some group has no room for it.
 func (r *instanceReconciler) stayUncovered(ctx context.Context, s *scope, why error) (ctrl.Result, error) {
-	news := s.uncovered(why.Error())
+	news := s.recordUncovered(why.Error())
 	overheld, changed := r.overheld(s, v1alpha1.ReasonNotInEachGroup)
 	if !news && !changed {
 		return ctrl.Result{}, nil // the inventory wakes it
@@ -52,10 +51,4 @@ func (r *instanceReconciler) stayUncovered(ctx context.Context, s *scope, why er
 		s.lookAgain(1) // at once, because it no longer waits for room
 	}
 	return ctrl.Result{}, nil
-}
-
-// uncovered records why an instance has no cluster in some group, and reports whether that is
-// new. The instance stays on its clusters.
-func (s *scope) uncovered(why string) (news bool) {
-	return s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, v1alpha1.ReasonNotInEachGroup, "on "+where(s.Status.DeliveredDecision())+"; not in each group: "+why)
 }

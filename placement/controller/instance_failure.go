@@ -23,15 +23,14 @@ func (r *instanceReconciler) fail(ctx context.Context, s *scope, why string, cau
 		}
 		// The platform is about to stop polling. The decision stays, and stays reserved, until
 		// abandon has cleaned up.
-		s.Status.Decision.Moved() // it is not a move any more, but has to be undone
-		s.failed(s.Status.Operation.Description)
+		s.recordAbandoned(s.Status.Operation.Description)
 		if err := r.write(ctx, s, crashBeforeFailed, crashAfterFailed); err != nil {
 			return ctrl.Result{}, err
 		}
 		return result, err
 	}
-	s.Status.Decision = s.Status.DeliveredDecision().DeepCopy()
-	s.failed(why)
+	s.restore()
+	s.recordFailure(why)
 	return r.writeUndone(ctx, s)
 }
 
@@ -40,7 +39,7 @@ func (r *instanceReconciler) abandon(ctx context.Context, s *scope) (ctrl.Result
 	if result, err := r.undo(ctx, s); err != nil || !result.IsZero() {
 		return result, err
 	}
-	s.Status.Decision = s.Status.DeliveredDecision().DeepCopy()
+	s.restore()
 	return r.writeUndone(ctx, s)
 }
 

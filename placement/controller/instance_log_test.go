@@ -30,18 +30,18 @@ func TestTransitionsAreLogged(t *testing.T) {
 		change      func(*scope)
 		want        []string // in the line; none if nothing is logged
 	}{
-		{"placed", crashBeforeDecision, func(s *scope) { s.placed(&onEU) }, []string{`"Placed"`, `"clusters"="eu"`, `"after"="5s"`}},
-		{"delivered", crashBeforeDelivered, func(s *scope) { s.placed(&onEU); s.delivered() }, []string{`"Delivered"`, `"clusters"="eu"`, `"after"="5s"`}},
+		{"placed", crashBeforeDecision, func(s *scope) { s.recordDecision(&onEU) }, []string{`"Placed"`, `"clusters"="eu"`, `"after"="5s"`}},
+		{"delivered", crashBeforeDelivered, func(s *scope) { s.recordDecision(&onEU); s.recordDelivered() }, []string{`"Delivered"`, `"clusters"="eu"`, `"after"="5s"`}},
 		{"moved", crashBeforeDelivered, func(s *scope) {
-			s.placed(&onEU)
-			s.delivered()
-			s.placed(onUS.DeepCopy())
-			s.delivered()
+			s.recordDecision(&onEU)
+			s.recordDelivered()
+			s.recordDecision(onUS.DeepCopy())
+			s.recordDelivered()
 		}, []string{`"Moved"`, `"clusters"="us"`, `"from"="eu"`, `"why"="it is drained"`, `"after"="1s"`}},
-		{"failed", crashBeforeFailed, func(s *scope) { s.failing = "nothing fits"; s.failed(s.failing) }, []string{`"Failed"`, `"why"="nothing fits"`}},
-		{"cleaned up after a failure", crashBeforeFailed, func(s *scope) { s.failed("nothing fits") }, nil},
+		{"failed", crashBeforeFailed, func(s *scope) { s.failing = "nothing fits"; s.recordFailure(s.failing) }, []string{`"Failed"`, `"why"="nothing fits"`}},
+		{"cleaned up after a failure", crashBeforeFailed, func(s *scope) { s.recordFailure("nothing fits") }, nil},
 		{"progress", crashBeforeProgress, func(s *scope) { s.describe("waiting") }, nil},
-		{"an update of the context", crashBeforeContext, func(s *scope) { s.placed(&onEU); s.delivered() }, nil},
+		{"an update of the context", crashBeforeContext, func(s *scope) { s.recordDecision(&onEU); s.recordDelivered() }, nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			s := &scope{now: now, ServiceInstance: &v1alpha1.ServiceInstance{

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -97,14 +96,6 @@ func (r *instanceReconciler) tolerations(s *scope) (tolerations []corev1.Tolerat
 	return plan.Resources.Tolerations, true
 }
 
-// mustMove reports whether the decision in force, or being delivered, uses a cluster that has
-// to be left.
-func (s *scope) mustMove(due []v1alpha1.Departure) bool {
-	return slices.ContainsFunc(due, func(d v1alpha1.Departure) bool {
-		return slices.Contains(s.Status.Decision.Clusters(), d.Cluster)
-	})
-}
-
 // named returns the clusters of departures.
 func named(departures []v1alpha1.Departure) []string {
 	var names []string
@@ -112,84 +103,6 @@ func named(departures []v1alpha1.Departure) []string {
 		names = append(names, d.Cluster)
 	}
 	return names
-}
-
-// leave completes a decision that was made without the clusters that are due. It lists those
-// that the instance was delivered to as leaving. It adds those that it may have been delivered
-// to since, and that cannot be cleaned up now, to status.left.
-func (s *scope) leave(decided *v1alpha1.Decision, due []v1alpha1.Departure) {
-	before := map[string]v1alpha1.Departure{}
-	if s.Status.IsMoving() {
-		for _, d := range s.Status.Decision.Leaving {
-			before[d.Cluster] = d
-		}
-	}
-	for _, d := range due {
-		if known, ok := before[d.Cluster]; ok {
-			d = known
-		}
-		before[d.Cluster] = d
-	}
-	for _, name := range lists.Without(s.Status.DeliveredDecision().Clusters(), decided.Clusters()) {
-		if d, ok := before[name]; ok {
-			decided.Leaving = append(decided.Leaving, d)
-		}
-	}
-	if s.Status.IsDisplaced() && len(decided.Displaced) == 0 {
-		for _, d := range s.Status.DeliveredDecision().Displaced { // it has returned from there
-			decided.Leaving = append(decided.Leaving, v1alpha1.Departure{Cluster: d.Cluster, Reason: d.Reason, At: metav1.NewTime(s.now)})
-		}
-	}
-	if s.Status.IsFinished() && len(decided.Leaving) == 0 {
-		for _, name := range lists.Without(decided.Clusters(), s.Status.DeliveredDecision().Clusters()) {
-			decided.Joining = append(decided.Joining, v1alpha1.Arrival{Cluster: name, At: metav1.NewTime(s.now)})
-		}
-	}
-	if s.Status.Decision != nil {
-		for _, p := range s.Status.Decision.Placements {
-			if slices.Contains(named(due), p.Cluster) && !slices.Contains(s.Status.DeliveredDecision().Clusters(), p.Cluster) {
-				s.left(p)
-			}
-		}
-	}
-	s.Status.Left = slices.DeleteFunc(s.Status.Left, func(l v1alpha1.LeftPlacement) bool {
-		return slices.Contains(decided.Clusters(), l.Cluster) // the instance is on the cluster again
-	})
-}
-
-// left records a placement that is to be removed as soon as its cluster allows it.
-func (s *scope) left(p v1alpha1.Placement) {
-	if !slices.ContainsFunc(s.Status.Left, func(l v1alpha1.LeftPlacement) bool { return l.Cluster == p.Cluster }) {
-		s.Status.Left = append(s.Status.Left, v1alpha1.LeftPlacement{Placement: p, Since: metav1.NewTime(s.now)})
-	}
-}
-
-// moved records what the delivered decision has changed for the consumer.
-func (s *scope) moved() {
-	if !s.Status.IsMoving() {
-		return
-	}
-	leaving := s.Status.Decision.Leaving
-	var reasons []string
-	for _, d := range leaving {
-		reasons = append(reasons, d.Reason)
-	}
-	if len(s.Status.Decision.Joining) > 0 {
-		reasons = append(reasons, inEachGroup)
-	}
-	slices.Sort(reasons)
-	s.Status.Moved = &v1alpha1.Move{
-		From: append([]string{}, named(leaving)...), To: lists.Without(s.Status.Decision.Clusters(), s.Status.DeliveredDecision().Clusters()),
-		Reason:    strings.Join(slices.Compact(reasons), "; "),
-		DecidedAt: s.Status.Decision.MovesSince(), DeliveredAt: ptr.To(metav1.NewTime(s.now)),
-	}
-}
-
-// stranded records why an instance cannot leave, and reports whether that is new. The instance
-// stays on its clusters.
-func (s *scope) stranded(due []v1alpha1.Departure, why string) (news bool) {
-	message := fmt.Sprintf("%s, and there is nowhere to go: %s", due[0].Reason, why)
-	return s.set(v1alpha1.ConditionPlaced, metav1.ConditionFalse, v1alpha1.ReasonStranded, message)
 }
 
 // clean removes the instance from clusters that it has left, once they answer, the overlap of
@@ -234,7 +147,7 @@ func (r *instanceReconciler) clean(ctx context.Context, s *scope) (ctrl.Result, 
 		gone = append(gone, ready...)
 	}
 	if len(gone) > 0 {
-		s.Status.Left = slices.DeleteFunc(s.Status.Left, func(l v1alpha1.LeftPlacement) bool { return slices.Contains(gone, l.Cluster) })
+		s.recordCleaned(gone)
 		if err := r.write(ctx, s, crashBeforeCleaned, crashAfterCleaned); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -329,11 +242,11 @@ func (r *instanceReconciler) giveUp(ctx context.Context, s *scope, why error) (c
 		return result, err
 	}
 	due := s.Status.Decision.Leaving
-	s.Status.Decision = s.Status.DeliveredDecision().DeepCopy()
+	s.restore()
 	if len(due) > 0 {
-		s.stranded(due, describe(why))
+		s.recordStranded(due, describe(why))
 	} else {
-		s.uncovered(describe(why))
+		s.recordUncovered(describe(why))
 	}
 	if err := r.write(ctx, s, crashBeforeFailed, crashAfterFailed); err != nil {
 		return ctrl.Result{}, err

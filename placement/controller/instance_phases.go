@@ -1,20 +1,17 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/lists"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/delivery"
@@ -84,8 +81,8 @@ func (r *instanceReconciler) adopt(ctx context.Context, s *scope, decided *v1alp
 		return result, err
 	}
 	decided.Term = r.leadership.Term()
-	s.leave(decided, due)
-	s.placed(decided)
+	s.recordDepartures(decided, due)
+	s.recordDecision(decided)
 	r.unready(s, due)
 	if err := r.write(ctx, s, crashBeforeDecision, crashAfterDecision); err != nil {
 		return ctrl.Result{}, err
@@ -107,13 +104,11 @@ func (r *instanceReconciler) settled(ctx context.Context, s *scope, due []v1alph
 	if !s.Status.IsFinished() || s.Status.IsAbandoned() {
 		return ctrl.Result{}, nil
 	}
-	news := s.Status.IsStranded() && s.usable()
+	news := s.Status.IsStranded() && s.recordUsable()
 	if s.Status.IsUncovered() {
 		news = s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reasonPlaced, "on "+where(s.Status.DeliveredDecision()))
 	}
-	if s.Status.Preemption != nil {
-		s.Status.Preemption, news = nil, true // the instance stays where it is
-	}
+	news = s.recordPreemption(nil) || news // the instance stays where it is
 	if _, changed := r.overheld(s, reasonPlaced); !news && !changed {
 		return ctrl.Result{}, nil
 	}
@@ -157,7 +152,7 @@ func (r *instanceReconciler) unplaceable(ctx context.Context, s *scope, request 
 		return r.stayUncovered(ctx, s, why)
 	}
 	news := r.preempt(s, request)
-	news = s.stranded(due, withRoom(why.Error(), s.Status.Preemption)) || news
+	news = s.recordStranded(due, withRoom(why.Error(), s.Status.Preemption)) || news
 	if r.unready(s, due) || news {
 		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
 			return ctrl.Result{}, err
@@ -170,70 +165,12 @@ func (r *instanceReconciler) unplaceable(ctx context.Context, s *scope, request 
 // stuck records why no new place can be computed for a delivered instance. The delivered
 // decision stays, and the next pass comes with back-off.
 func (r *instanceReconciler) stuck(ctx context.Context, s *scope, due []v1alpha1.Departure, why error) (ctrl.Result, error) {
-	if due = slices.Concat(due, s.Status.DeliveredDecision().Displaced); len(due) > 0 && s.stranded(due, why.Error()) {
+	if due = slices.Concat(due, s.Status.DeliveredDecision().Displaced); len(due) > 0 && s.recordStranded(due, why.Error()) {
 		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
 	return ctrl.Result{}, why
-}
-
-// wanted returns the state to deliver: the requested one or, if that has been handled, the one
-// in force.
-func (s *scope) wanted() *v1alpha1.InstanceState {
-	if s.Status.IsFinished() {
-		return s.StateInForce()
-	}
-	return &s.Spec.Desired
-}
-
-// request returns the instance's request for placement. It stays on the clusters where it was
-// delivered, is being delivered, or holds capacity by a decision that may or may not be on the
-// hub, except those that it leaves.
-func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []string) (placement.Request, error) {
-	parameters := s.wanted().Raw()
-	if !s.Status.IsFinished() {
-		// Requested parameters must match the plan of today. Those in force were accepted, and
-		// stay valid when the operator narrows the plan afterwards.
-		if err := plan.ValidateCreate(parameters); err != nil {
-			return placement.Request{}, fmt.Errorf("parameters of plan %s: %w", plan.Name, err)
-		}
-	}
-	request, err := placement.NewRequest(s.Name, plan, parameters)
-	if err != nil {
-		return placement.Request{}, err
-	}
-	if request.Spread != nil && request.Spread.Each {
-		r.inventory.Follow(s.Name, request.Spread.By)
-	} else {
-		r.inventory.Follow(s.Name, nil)
-	}
-	if request.Made != nil {
-		settleMaintenance(request.Made, s.ServiceInstance, s.wanted(), plan.Cluster.Versions)
-	}
-	request.Peering.Stay(s.Status.Decision, s.Status.DeliveredDecision())
-	request.At = s.now
-	request = r.inventory.Snapshot().Govern(request, placement.ConsumerOf(s.ServiceInstance))
-	switch {
-	case s.Status.IsMoving():
-		request.Current = s.Status.Decision.Clusters()
-	case s.Status.Delivered != nil:
-		request.Current = s.Status.Delivered.Decision.Clusters()
-	case s.Status.Decision != nil:
-		request.Current = s.Status.Decision.Clusters()
-	default:
-		request.Current = r.inventory.ClustersHeld(s.Name)
-	}
-	if s.Status.IsDisplaced() && !s.Status.IsMoving() {
-		named := slices.Collect(maps.Keys(placement.Ledger(&s.Status)))
-		request.Current = lists.Union(request.Current, lists.Without(r.inventory.ClustersHeld(s.Name), named))
-	}
-	request.Seats = seats(s, leaving)
-	request.Current, request.Leaving, request.At = lists.Without(request.Current, leaving), leaving, s.now
-	if s.Status.IsMoving() {
-		request.Leaving = lists.Union(leaving, lists.Without(named(s.Status.Decision.Leaving), s.Status.Decision.Clusters()))
-	}
-	return request, nil
 }
 
 // seats returns the clusters that the components of an instance are on, or are being delivered
@@ -276,8 +213,8 @@ func (r *instanceReconciler) decide(ctx context.Context, request placement.Reque
 // recordContext finishes an update that changes nothing about the placement or the delivery
 // (OSB 2.17, "Updating a Service Instance": context updates).
 func (r *instanceReconciler) recordContext(ctx context.Context, s *scope) (ctrl.Result, error) {
-	s.Status.Delivered.State = *s.Spec.Desired.DeepCopy()
-	s.succeeded()
+	s.recordContext()
+	s.succeed()
 	return ctrl.Result{}, r.write(ctx, s, crashBeforeContext, crashAfterContext)
 }
 
@@ -286,7 +223,7 @@ func (r *instanceReconciler) recordContext(ctx context.Context, s *scope) (ctrl.
 func (r *instanceReconciler) wait(ctx context.Context, s *scope, request placement.Request, why *placement.UnplaceableError) (ctrl.Result, error) {
 	deadline := s.deadline(s.Status.Operation.StartedAt.Time)
 	news := r.preempt(s, request)
-	if s.unplaceable(withPromise(withRoom(why.Error(), s.Status.Preemption), r.promised(s)), why) || news {
+	if s.recordUnplaceable(withPromise(withRoom(why.Error(), s.Status.Preemption), r.promised(s)), why) || news {
 		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -325,7 +262,7 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 	if result, err := r.removeFrom(ctx, s, dropped); err != nil || !result.IsZero() {
 		return result, err
 	}
-	s.delivered()
+	s.recordDelivered()
 	if err := r.write(ctx, s, crashBeforeDelivered, crashAfterDelivered); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -359,7 +296,7 @@ func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result
 	if unconfirmed := (*unconfirmedError)(nil); errors.As(err, &unconfirmed) {
 		return ctrl.Result{}, err
 	}
-	if s.observed(err) {
+	if s.recordObservation(err) {
 		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -377,7 +314,7 @@ func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result
 // with the work queue's back-off after an error.
 func (r *instanceReconciler) retry(ctx context.Context, s *scope, blocker error) (ctrl.Result, error) {
 	log.FromContext(ctx).V(1).Info("Waiting", "instance", s.Spec.InstanceID, "for", blocker.Error())
-	if s.blocked(blocker) {
+	if s.recordBlocked(blocker) {
 		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -396,24 +333,18 @@ func (r *instanceReconciler) retry(ctx context.Context, s *scope, blocker error)
 	return ctrl.Result{}, blocker
 }
 
-// sameAsDelivered reports whether the requested state, except its context, is the delivered
-// one.
-func (s *scope) sameAsDelivered() bool {
-	d, desired := s.Status.Delivered, s.Spec.Desired
-	return d != nil && d.State.PlanID == desired.PlanID && d.State.MaintenanceVersion == desired.MaintenanceVersion &&
-		equality.Semantic.DeepEqual(d.State.Parameters, desired.Parameters) &&
-		equality.Semantic.DeepEqual(s.Status.Decision, &d.Decision)
+// withPromise adds the promise to the reason why an instance fits nowhere.
+func withPromise(why, promise string) string {
+	if promise == "" {
+		return why
+	}
+	return promise + " (" + strings.TrimSuffix(why, ".") + ")"
 }
 
-// settleMaintenance sets the part of the shape that comes with maintenance: its add-ons, and
-// its version if the consumer requests none. A new instance gets the plan's current ones. An
-// existing one keeps its own, unless it requests the plan's next maintenance.
-func settleMaintenance(shape *v1alpha1.ClusterShape, instance *v1alpha1.ServiceInstance, wanted *v1alpha1.InstanceState, sold []string) {
-	version := sold[0]
-	if d := instance.Status.Delivered; d != nil && d.State.MaintenanceVersion == wanted.MaintenanceVersion && d.State.PlanID == wanted.PlanID {
-		if has := d.Decision.Made(); has != nil {
-			version, shape.AddOns = has.Version, has.AddOns
-		}
+// promised returns what is being made for an instance that fits nowhere; "" if nothing is.
+func (r *instanceReconciler) promised(s *scope) string {
+	if r.promises == nil {
+		return ""
 	}
-	shape.Version = cmp.Or(shape.Version, version)
+	return r.promises.Promise(s.Name)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -25,8 +24,7 @@ func (r *instanceReconciler) preempt(s *scope, request placement.Request) (news 
 	if before != nil && snapshot.Stands(request, before) {
 		return false
 	}
-	s.Status.Preemption = placement.Preempt(request, snapshot)
-	return !equality.Semantic.DeepEqual(s.Status.Preemption, before)
+	return s.recordPreemption(placement.Preempt(request, snapshot))
 }
 
 // withRoom adds the preemption to the reason why an instance waits.
@@ -35,16 +33,6 @@ func withRoom(why string, p *v1alpha1.Preemption) string {
 		return why
 	}
 	return fmt.Sprintf("%s; room is being made on %s, which %d of lower priority leave", why, p.Cluster, len(p.Victims))
-}
-
-// yields returns the reason for which the instance has to leave a cluster for another instance;
-// empty if it has not.
-func (s *scope) yields(snapshot *placement.Snapshot, cluster string) (reason string) {
-	by, p := snapshot.Preempting(s.Name, cluster)
-	if p == nil {
-		return ""
-	}
-	return fmt.Sprintf("%s of priority class %s (%d) %s", by, p.PriorityClass, p.Priority, p.Message)
 }
 
 // mustYield reports whether the instance has to leave one of these clusters for another

@@ -1,19 +1,20 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/crashpoint"
+	"github.com/sluice-dev/sluice/internal/lists"
 )
 
 // Reasons of the conditions, beside those of the API package.
@@ -45,20 +46,15 @@ func (r *instanceReconciler) begin(s *scope) {
 	}
 }
 
-// decided reports whether the decision is for the instance's current generation.
-func (s *scope) decided() bool {
-	return s.Status.Decision != nil && s.Status.Decision.Generation == s.Generation
-}
-
-// placed records a decision.
-func (s *scope) placed(d *v1alpha1.Decision) {
+// recordDecision records a decision.
+func (s *scope) recordDecision(d *v1alpha1.Decision) {
 	if p := s.Status.Preemption; p != nil && slices.Contains(d.Clusters(), p.Cluster) {
 		d.Preemption = p
 	}
 	s.Status.Decision, s.Status.Preemption = d, nil
 	chosen := where(d)
 	if len(d.Displaced) > 0 {
-		s.stranded(d.Displaced, "nothing else fits")
+		s.recordStranded(d.Displaced, "nothing else fits")
 	} else {
 		s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reasonPlaced, "on "+chosen)
 	}
@@ -73,26 +69,8 @@ func (s *scope) placed(d *v1alpha1.Decision) {
 	}
 }
 
-// moveMessage describes how far a move is, and what it waits for.
-func (s *scope) moveMessage(blocker string) string {
-	d := s.Status.Decision
-	message := fmt.Sprintf("coming to %s (%s)", where(d), inEachGroup)
-	if len(d.Leaving) > 0 {
-		message = fmt.Sprintf("moving from %s (%s) to %s", strings.Join(named(d.Leaving), ", "), d.Leaving[0].Reason, where(d))
-	}
-	if blocker != "" {
-		message += ": " + blocker
-	}
-	return message
-}
-
-// where returns a decision's clusters for messages.
-func where(d *v1alpha1.Decision) string {
-	return cmp.Or(strings.Join(d.Clusters(), ", "), "nowhere")
-}
-
-// unplaceable records why the instance waits, and reports whether that is new.
-func (s *scope) unplaceable(why string, cause error) (news bool) {
+// recordUnplaceable records why the instance waits, and reports whether that is new.
+func (s *scope) recordUnplaceable(why string, cause error) (news bool) {
 	news = s.summarise(cause)
 	news = s.describe(why) || news
 	news = s.set(v1alpha1.ConditionPlaced, metav1.ConditionFalse, v1alpha1.ReasonUnplaceable, why) || news
@@ -103,9 +81,9 @@ func (s *scope) unplaceable(why string, cause error) (news bool) {
 // wait is not worth a write.
 const patience = 2 * time.Second
 
-// blocked records what the operation waits for, and reports whether that is new. A late
+// recordBlocked records what the operation waits for, and reports whether that is new. A late
 // deprovision becomes failed, and is still carried out.
-func (s *scope) blocked(blocker error) (news bool) {
+func (s *scope) recordBlocked(blocker error) (news bool) {
 	deleting := !s.DeletionTimestamp.IsZero()
 	waited := s.now.Sub(s.since())
 	if s.Status.IsFinished() && s.Status.IsMoving() && !deleting {
@@ -138,44 +116,44 @@ func (s *scope) blocked(blocker error) (news bool) {
 	return news
 }
 
-// delivered records that every chosen cluster matches the decision, and which clusters the
+// recordDelivered records that every chosen cluster matches the decision, and which clusters the
 // instance had to leave.
-func (s *scope) delivered() {
+func (s *scope) recordDelivered() {
 	if before := s.Status.DeliveredDecision(); before != nil {
 		for _, p := range before.Placements {
 			if slices.Contains(named(s.Status.Decision.Leaving), p.Cluster) {
-				s.left(p)
+				s.recordLeft(p)
 			}
 		}
 	}
-	s.moved()
+	s.recordMove()
 	s.Status.Decision.Moved()
 	s.Status.Delivered = &v1alpha1.DeliveredState{State: *s.wanted().DeepCopy(), Decision: *s.Status.Decision.DeepCopy()}
 	if s.Status.IsFinished() {
-		s.usable()
+		s.recordUsable()
 		return
 	}
-	s.succeeded()
+	s.succeed()
 }
 
-// succeeded ends the operation with success.
-func (s *scope) succeeded() {
+// succeed ends the operation with success.
+func (s *scope) succeed() {
 	s.describe("")
 	s.Status.Operation.Summary = ""
 	s.finish(v1alpha1.StateSucceeded)
-	s.usable()
+	s.recordUsable()
 }
 
-// failed ends the operation with a failure. After an update the instance is as before, and the
+// recordFailure ends the operation with a failure. After an update the instance is as before, and the
 // update may be repeated if that can help.
-func (s *scope) failed(why string) {
+func (s *scope) recordFailure(why string) {
 	s.Status.Preemption = nil
 	s.describe(why)
 	s.summarise(s.cause)
 	s.finish(v1alpha1.StateFailed)
 	if s.Status.Delivered != nil {
 		s.Status.Operation.InstanceUsable, s.Status.Operation.UpdateRepeatable = ptr.To(true), ptr.To(repeatable(s.cause))
-		s.usable()
+		s.recordUsable()
 		return
 	}
 	s.set(v1alpha1.ConditionPlaced, metav1.ConditionFalse, v1alpha1.ReasonFailed, why)
@@ -183,24 +161,24 @@ func (s *scope) failed(why string) {
 	s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFailed, why)
 }
 
-// observed records the result of a check of the delivered instance, and reports whether that is
+// recordObservation records the result of a check of the delivered instance, and reports whether that is
 // new.
-func (s *scope) observed(wrong error) (news bool) {
+func (s *scope) recordObservation(wrong error) (news bool) {
 	if wrong == nil {
-		return s.usable()
+		return s.recordUsable()
 	}
 	why := describe(wrong)
 	news = s.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, reasonDrifted, why)
 	return s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonDrifted, why) || news
 }
 
-// usable records that the delivered decision is in force.
-func (s *scope) usable() (news bool) {
+// recordUsable records that the delivered decision is in force.
+func (s *scope) recordUsable() (news bool) {
 	d := s.Status.DeliveredDecision()
 	where := "on " + where(d)
 	if s.Status.IsDisplaced() {
 		if !s.Status.IsStranded() {
-			news = s.stranded(d.Displaced, "nothing else fits")
+			news = s.recordStranded(d.Displaced, "nothing else fits")
 		}
 		news = s.set(v1alpha1.ConditionDelivered, metav1.ConditionTrue, reasonDelivered, where) || news
 		return s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonStranded, d.Displaced[0].Reason) || news
@@ -285,18 +263,111 @@ func (r *instanceReconciler) write(ctx context.Context, s *scope, before, after 
 	return fmt.Errorf("write the instance's status: %w", err)
 }
 
-// withPromise adds the promise to the reason why an instance fits nowhere.
-func withPromise(why, promise string) string {
-	if promise == "" {
-		return why
+// recordDepartures completes a decision that was made without the clusters that are due. It lists those
+// that the instance was delivered to as leaving. It adds those that it may have been delivered
+// to since, and that cannot be cleaned up now, to status.left.
+func (s *scope) recordDepartures(decided *v1alpha1.Decision, due []v1alpha1.Departure) {
+	before := map[string]v1alpha1.Departure{}
+	if s.Status.IsMoving() {
+		for _, d := range s.Status.Decision.Leaving {
+			before[d.Cluster] = d
+		}
 	}
-	return promise + " (" + strings.TrimSuffix(why, ".") + ")"
+	for _, d := range due {
+		if known, ok := before[d.Cluster]; ok {
+			d = known
+		}
+		before[d.Cluster] = d
+	}
+	for _, name := range lists.Without(s.Status.DeliveredDecision().Clusters(), decided.Clusters()) {
+		if d, ok := before[name]; ok {
+			decided.Leaving = append(decided.Leaving, d)
+		}
+	}
+	if s.Status.IsDisplaced() && len(decided.Displaced) == 0 {
+		for _, d := range s.Status.DeliveredDecision().Displaced { // it has returned from there
+			decided.Leaving = append(decided.Leaving, v1alpha1.Departure{Cluster: d.Cluster, Reason: d.Reason, At: metav1.NewTime(s.now)})
+		}
+	}
+	if s.Status.IsFinished() && len(decided.Leaving) == 0 {
+		for _, name := range lists.Without(decided.Clusters(), s.Status.DeliveredDecision().Clusters()) {
+			decided.Joining = append(decided.Joining, v1alpha1.Arrival{Cluster: name, At: metav1.NewTime(s.now)})
+		}
+	}
+	if s.Status.Decision != nil {
+		for _, p := range s.Status.Decision.Placements {
+			if slices.Contains(named(due), p.Cluster) && !slices.Contains(s.Status.DeliveredDecision().Clusters(), p.Cluster) {
+				s.recordLeft(p)
+			}
+		}
+	}
+	s.Status.Left = slices.DeleteFunc(s.Status.Left, func(l v1alpha1.LeftPlacement) bool {
+		return slices.Contains(decided.Clusters(), l.Cluster) // the instance is on the cluster again
+	})
 }
 
-// promised returns what is being made for an instance that fits nowhere; "" if nothing is.
-func (r *instanceReconciler) promised(s *scope) string {
-	if r.promises == nil {
-		return ""
+// recordLeft records a placement that is to be removed as soon as its cluster allows it.
+func (s *scope) recordLeft(p v1alpha1.Placement) {
+	if !slices.ContainsFunc(s.Status.Left, func(l v1alpha1.LeftPlacement) bool { return l.Cluster == p.Cluster }) {
+		s.Status.Left = append(s.Status.Left, v1alpha1.LeftPlacement{Placement: p, Since: metav1.NewTime(s.now)})
 	}
-	return r.promises.Promise(s.Name)
+}
+
+// recordMove records what the delivered decision has changed for the consumer.
+func (s *scope) recordMove() {
+	if !s.Status.IsMoving() {
+		return
+	}
+	leaving := s.Status.Decision.Leaving
+	var reasons []string
+	for _, d := range leaving {
+		reasons = append(reasons, d.Reason)
+	}
+	if len(s.Status.Decision.Joining) > 0 {
+		reasons = append(reasons, inEachGroup)
+	}
+	slices.Sort(reasons)
+	s.Status.Moved = &v1alpha1.Move{
+		From: append([]string{}, named(leaving)...), To: lists.Without(s.Status.Decision.Clusters(), s.Status.DeliveredDecision().Clusters()),
+		Reason:    strings.Join(slices.Compact(reasons), "; "),
+		DecidedAt: s.Status.Decision.MovesSince(), DeliveredAt: ptr.To(metav1.NewTime(s.now)),
+	}
+}
+
+// recordStranded records why an instance cannot leave, and reports whether that is new. The instance
+// stays on its clusters.
+func (s *scope) recordStranded(due []v1alpha1.Departure, why string) (news bool) {
+	message := fmt.Sprintf("%s, and there is nowhere to go: %s", due[0].Reason, why)
+	return s.set(v1alpha1.ConditionPlaced, metav1.ConditionFalse, v1alpha1.ReasonStranded, message)
+}
+
+// recordUncovered records why an instance has no cluster in some group, and reports whether that is
+// new. The instance stays on its clusters.
+func (s *scope) recordUncovered(why string) (news bool) {
+	return s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, v1alpha1.ReasonNotInEachGroup, "on "+where(s.Status.DeliveredDecision())+"; not in each group: "+why)
+}
+
+// restore makes the delivered decision the current one again, or none if nothing was delivered.
+func (s *scope) restore() { s.Status.Decision = s.Status.DeliveredDecision().DeepCopy() }
+
+// recordCleaned drops clusters on which nothing of the instance is left any more.
+func (s *scope) recordCleaned(clusters []string) {
+	s.Status.Left = slices.DeleteFunc(s.Status.Left, func(l v1alpha1.LeftPlacement) bool { return slices.Contains(clusters, l.Cluster) })
+}
+
+// recordPreemption records the room that is made for the instance, nil for none, and reports
+// whether that is new.
+func (s *scope) recordPreemption(p *v1alpha1.Preemption) (news bool) {
+	news = !equality.Semantic.DeepEqual(s.Status.Preemption, p)
+	s.Status.Preemption = p
+	return news
+}
+
+// recordContext records the requested state as delivered, because it differs in its context only.
+func (s *scope) recordContext() { s.Status.Delivered.State = *s.Spec.Desired.DeepCopy() }
+
+// recordAbandoned ends the operation with a failure, although its effects are not undone yet.
+func (s *scope) recordAbandoned(why string) {
+	s.Status.Decision.Moved() // it is not a move any more, but has to be undone
+	s.recordFailure(why)
 }

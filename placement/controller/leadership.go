@@ -48,9 +48,9 @@ func (r *instanceReconciler) withdraw(ctx context.Context, s *scope) (ctrl.Resul
 	if result, err := r.undo(ctx, s); err != nil || !result.IsZero() {
 		return result, err
 	}
-	s.Status.Decision = s.Status.DeliveredDecision().DeepCopy()
+	s.restore()
 	if s.Status.IsFinished() && s.Status.Delivered != nil {
-		s.usable()
+		s.recordUsable()
 	}
 	if err := r.write(ctx, s, crashBeforeFailed, crashAfterFailed); err != nil {
 		return ctrl.Result{}, err

@@ -1,0 +1,75 @@
+package controller
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/lists"
+	"github.com/sluice-dev/sluice/placement"
+)
+
+// request returns the instance's request for placement. It stays on the clusters where it was
+// delivered, is being delivered, or holds capacity by a decision that may or may not be on the
+// hub, except those that it leaves.
+func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []string) (placement.Request, error) {
+	parameters := s.wanted().Raw()
+	if !s.Status.IsFinished() {
+		// Requested parameters must match the plan of today. Those in force were accepted, and
+		// stay valid when the operator narrows the plan afterwards.
+		if err := plan.ValidateCreate(parameters); err != nil {
+			return placement.Request{}, fmt.Errorf("parameters of plan %s: %w", plan.Name, err)
+		}
+	}
+	request, err := placement.NewRequest(s.Name, plan, parameters)
+	if err != nil {
+		return placement.Request{}, err
+	}
+	if request.Spread != nil && request.Spread.Each {
+		r.inventory.Follow(s.Name, request.Spread.By)
+	} else {
+		r.inventory.Follow(s.Name, nil)
+	}
+	if request.Made != nil {
+		settleMaintenance(request.Made, s.ServiceInstance, s.wanted(), plan.Cluster.Versions)
+	}
+	request.Peering.Stay(s.Status.Decision, s.Status.DeliveredDecision())
+	request.At = s.now
+	request = r.inventory.Snapshot().Govern(request, placement.ConsumerOf(s.ServiceInstance))
+	switch {
+	case s.Status.IsMoving():
+		request.Current = s.Status.Decision.Clusters()
+	case s.Status.Delivered != nil:
+		request.Current = s.Status.Delivered.Decision.Clusters()
+	case s.Status.Decision != nil:
+		request.Current = s.Status.Decision.Clusters()
+	default:
+		request.Current = r.inventory.ClustersHeld(s.Name)
+	}
+	if s.Status.IsDisplaced() && !s.Status.IsMoving() {
+		named := slices.Collect(maps.Keys(placement.Ledger(&s.Status)))
+		request.Current = lists.Union(request.Current, lists.Without(r.inventory.ClustersHeld(s.Name), named))
+	}
+	request.Seats = seats(s, leaving)
+	request.Current, request.Leaving, request.At = lists.Without(request.Current, leaving), leaving, s.now
+	if s.Status.IsMoving() {
+		request.Leaving = lists.Union(leaving, lists.Without(named(s.Status.Decision.Leaving), s.Status.Decision.Clusters()))
+	}
+	return request, nil
+}
+
+// settleMaintenance sets the part of the shape that comes with maintenance: its add-ons, and
+// its version if the consumer requests none. A new instance gets the plan's current ones. An
+// existing one keeps its own, unless it requests the plan's next maintenance.
+func settleMaintenance(shape *v1alpha1.ClusterShape, instance *v1alpha1.ServiceInstance, wanted *v1alpha1.InstanceState, sold []string) {
+	version := sold[0]
+	if d := instance.Status.Delivered; d != nil && d.State.MaintenanceVersion == wanted.MaintenanceVersion && d.State.PlanID == wanted.PlanID {
+		if has := d.Decision.Made(); has != nil {
+			version, shape.AddOns = has.Version, has.AddOns
+		}
+	}
+	shape.Version = cmp.Or(shape.Version, version)
+}

@@ -1,0 +1,147 @@
+package controller
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement"
+)
+
+// scope is one instance in one pass of the reconciler.
+type scope struct {
+	*v1alpha1.ServiceInstance
+	// now is when the pass began.
+	now time.Time
+	// polling is how long the platform polls an operation of the instance's plan.
+	polling time.Duration
+	// fresh is true if the hub does not know the current operation yet.
+	fresh bool
+	// failing is why the current operation is about to fail, while it is being undone.
+	failing string
+	// cause is the error behind failing.
+	cause error
+	// due is the check that is made in this pass, if any.
+	due observation
+	// queued is true while the instance waits for its turn to move.
+	queued bool
+	// again is the longest time until the next pass, whatever else happens; zero means no
+	// limit.
+	again time.Duration
+}
+
+// defaultPolling is the assumed polling time of platforms if the plan does not set it or is
+// unknown; OSB 2.17 ("Service Plan Object", maximum_polling_duration) leaves it to the
+// platform.
+const defaultPolling = time.Hour
+
+// lookAgain triggers another pass after at most the given time.
+func (s *scope) lookAgain(after time.Duration) {
+	if s.again == 0 || after < s.again {
+		s.again = max(after, time.Millisecond)
+	}
+}
+
+// sooner returns a result that waits no longer than again allows.
+func (s *scope) sooner(result ctrl.Result) ctrl.Result {
+	if s.again > 0 && (result.RequeueAfter == 0 || s.again < result.RequeueAfter) {
+		result.RequeueAfter = s.again
+	}
+	return result
+}
+
+// deadline returns the latest time for an operation to fail, so that the platform still learns
+// of it: a tenth of the polling time before its end, at most half a minute.
+func (s *scope) deadline(from time.Time) time.Time {
+	return from.Add(s.polling - min(s.polling/10, 30*time.Second))
+}
+
+// since returns when the current decision or operation began.
+func (s *scope) since() time.Time {
+	if s.Status.IsFinished() && s.Status.IsMoving() {
+		return s.Status.Decision.MovesSince().Time
+	}
+	return s.Status.Operation.StartedAt.Time
+}
+
+// late reports whether the current operation is past its deadline.
+func (s *scope) late() bool {
+	return !s.now.Before(s.deadline(s.Status.Operation.StartedAt.Time))
+}
+
+// soon returns when to check again what a member cluster is waiting for: at once at first, then
+// after a quarter of the time it has taken so far.
+func (s *scope) soon(since time.Time) ctrl.Result {
+	const shortest, longest = 20 * time.Millisecond, 5 * time.Second
+	return ctrl.Result{RequeueAfter: min(max(s.now.Sub(since)/4, shortest), longest)}
+}
+
+// wanted returns the state to deliver: the requested one or, if that has been handled, the one
+// in force.
+func (s *scope) wanted() *v1alpha1.InstanceState {
+	if s.Status.IsFinished() {
+		return s.StateInForce()
+	}
+	return &s.Spec.Desired
+}
+
+// sameAsDelivered reports whether the requested state, except its context, is the delivered
+// one.
+func (s *scope) sameAsDelivered() bool {
+	d, desired := s.Status.Delivered, s.Spec.Desired
+	return d != nil && d.State.PlanID == desired.PlanID && d.State.MaintenanceVersion == desired.MaintenanceVersion &&
+		equality.Semantic.DeepEqual(d.State.Parameters, desired.Parameters) &&
+		equality.Semantic.DeepEqual(s.Status.Decision, &d.Decision)
+}
+
+// decided reports whether the decision is for the instance's current generation.
+func (s *scope) decided() bool {
+	return s.Status.Decision != nil && s.Status.Decision.Generation == s.Generation
+}
+
+// mustMove reports whether the decision in force, or being delivered, uses a cluster that has
+// to be left.
+func (s *scope) mustMove(due []v1alpha1.Departure) bool {
+	return slices.ContainsFunc(due, func(d v1alpha1.Departure) bool {
+		return slices.Contains(s.Status.Decision.Clusters(), d.Cluster)
+	})
+}
+
+// peeredWith reports whether any placement of the instance on a cluster has a peering.
+func (s *scope) peeredWith(cluster string) bool {
+	return slices.ContainsFunc(s.Status.Everywhere(), func(p *v1alpha1.Placement) bool { return p.Cluster == cluster && p.Peering != nil })
+}
+
+// yields returns the reason for which the instance has to leave a cluster for another instance;
+// empty if it has not.
+func (s *scope) yields(snapshot *placement.Snapshot, cluster string) (reason string) {
+	by, p := snapshot.Preempting(s.Name, cluster)
+	if p == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s of priority class %s (%d) %s", by, p.PriorityClass, p.Priority, p.Message)
+}
+
+// moveMessage describes how far a move is, and what it waits for.
+func (s *scope) moveMessage(blocker string) string {
+	d := s.Status.Decision
+	message := fmt.Sprintf("coming to %s (%s)", where(d), inEachGroup)
+	if len(d.Leaving) > 0 {
+		message = fmt.Sprintf("moving from %s (%s) to %s", strings.Join(named(d.Leaving), ", "), d.Leaving[0].Reason, where(d))
+	}
+	if blocker != "" {
+		message += ": " + blocker
+	}
+	return message
+}
+
+// where returns a decision's clusters for messages.
+func where(d *v1alpha1.Decision) string {
+	return cmp.Or(strings.Join(d.Clusters(), ", "), "nowhere")
+}
