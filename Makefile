@@ -30,12 +30,11 @@ image: build ## bin/sluice-image.tar, the binary FROM scratch as sluice-dev/slui
 	@test/kind/image.sh sluice-dev/sluice:$(VERSION) bin/sluice bin/sluice-image.tar
 
 # One after the other: on two processors side by side, each makes the other miss its deadlines.
-test: lint ## Lint, unit and integration tests, kills, and OSB conformance on kind; needs root on Debian, installs what it lacks
-	@$(MAKE) --no-print-directory --jobs=2 unit images
-	@$(MAKE) --no-print-directory interop crash conformance
+test: ## Lint, unit and integration tests, kills, and OSB conformance on kind; needs root on Debian, installs what it lacks
+	@test/times.sh lint unit+images interop crash conformance
 
 e2e: ## Everything else that is real: the docs, the chart, lost and made clusters, trust, and Liqo
-	@$(MAKE) --no-print-directory e2e-docs e2e-clusters e2e-chart e2e-liqo
+	@test/times.sh e2e-docs e2e-clusters e2e-chart e2e-liqo
 
 images: ## What the tests on kind run, at the lowest priority; built once, then kept
 	@echo "test: images of kind nodes and of Liqo"

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Runs targets of the Makefile one after the other and says how long each took; the first that fails ends it.
+#
+#   times.sh TARGET[+TARGET...] ...
+#
+# Targets joined by + run side by side. The table is printed at the end, and kept in bin/times.tsv: the time, the
+# commit, the targets, seconds, and whether they passed.
+set -euo pipefail
+case ${1:-} in '' | -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}" && exit ;; esac
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+mkdir -p bin
+commit=$(git describe --always --dirty 2>/dev/null || echo unknown)
+rows=()
+
+table() {
+  printf '\n%-22s %9s\n' "what" "min:s"
+  local row total=0 name seconds result
+  for row in "${rows[@]}"; do
+    IFS=$'\t' read -r name seconds result <<<"$row"
+    total=$((total + seconds))
+    printf '%-22s %6d:%02d  %s\n' "$name" $((seconds / 60)) $((seconds % 60)) "$result"
+  done
+  printf '%-22s %6d:%02d\n' "together" $((total / 60)) $((total % 60))
+}
+
+for targets in "$@"; do
+  began=$SECONDS result=passed
+  # shellcheck disable=SC2086 # several targets
+  ${MAKE:-make} --no-print-directory --jobs=2 ${targets//+/ } || result=failed
+  rows+=("$targets"$'\t'"$((SECONDS - began))"$'\t'"$result")
+  printf '%s\t%s\t%s\n' "$(date -u +%FT%TZ)" "$commit" "${rows[-1]}" >>bin/times.tsv
+  [ $result = passed ] || break
+done
+table
+[ $result = passed ]
