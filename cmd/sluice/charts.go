@@ -22,9 +22,9 @@ type chartFlags struct {
 
 func (f *chartFlags) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&f.folder, "charts", "", "folder with the Helm charts of cluster plans' add-ons, in which those of registries are kept (docs/clusters.md)")
-	flags.StringSliceVar(&f.registries, "chart-registry", nil, "host (HOST or HOST:PORT) that may be asked for charts, or that registries send their clients to for tokens and content; none otherwise")
-	flags.StringSliceVar(&f.addresses, "chart-registry-addresses", nil, "private addresses (CIDR) that they may have; none but public ones otherwise")
-	flags.StringVar(&f.credentials, "chart-registry-credentials", "", "file with their users and passwords, as helm registry login writes it; read again whenever a chart is fetched")
+	flags.StringSliceVar(&f.registries, "chart-registry", nil, "host (HOST or HOST:PORT) from which charts may be downloaded, with the hosts to which a registry redirects for tokens and content (default: none)")
+	flags.StringSliceVar(&f.addresses, "chart-registry-addresses", nil, "private address ranges (CIDR) in which chart registries may be (default: public addresses only)")
+	flags.StringVar(&f.credentials, "chart-registry-credentials", "", "file with the users and passwords of chart registries, as helm registry login writes it; read again before each download")
 }
 
 // open returns the charts; nil without --charts.

@@ -31,7 +31,7 @@ func (f *liqoFlags) bind(cmd *cobra.Command) {
 }
 
 func (f *liqoFlags) bindConsumers(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&f.consumers, "consumer", nil, "whose own cluster this is, platform[/organization[/space]] (repeatable), with --driver liqo: nothing is placed there, and what they buy may be delivered to it")
+	flags.StringArrayVar(&f.consumers, "consumer", nil, "consumer that owns the cluster, platform[/organization[/space]] (repeatable), with --driver liqo: nothing is placed on it, and what the consumer buys may be delivered to it")
 }
 
 // describe applies to a cluster only the flags on the command line.

@@ -68,6 +68,8 @@ func TestFlagHelp(t *testing.T) {
 		check := func(f *pflag.Flag) {
 			if name, usage := pflag.UnquoteUsage(f); strings.ContainsAny(name, " \t") || usage == "" {
 				t.Errorf("%s --%s: the value is called %q, the usage is %q", cmd.CommandPath(), f.Name, name, usage)
+			} else if first, _, _ := strings.Cut(usage, " "); slices.Contains([]string{"it", "its", "they", "their", "them", "those", "by"}, first) {
+				t.Errorf("%s --%s: the usage is read alone, and begins with %q: %s", cmd.CommandPath(), f.Name, first, usage)
 			}
 		}
 		cmd.Flags().VisitAll(check)

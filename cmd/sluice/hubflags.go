@@ -48,7 +48,7 @@ type hubFlags struct {
 
 func (h *hubFlags) bind(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
-	flags.StringVar(&h.dataDir, "data-dir", defaultDataDir(), "data folder of the sluice serve whose embedded hub to talk to")
+	flags.StringVar(&h.dataDir, "data-dir", defaultDataDir(), "data folder of the sluice serve whose embedded hub is used")
 	flags.StringVar(&h.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster that is the hub, instead of an embedded one")
 	flags.StringVarP(&h.namespace, "namespace", "n", "sluice", "namespace of Sluice's resources in the hub")
 }

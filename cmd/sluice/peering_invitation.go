@@ -70,7 +70,7 @@ finds its ID in the ConfigMap of its Liqo that is labelled app.kubernetes.io/nam
 	}
 	cmd.Flags().StringVar(&invited.ClusterID, "cluster-id", "", "who the invited cluster is to its own Liqo")
 	cmd.Flags().StringVar(&with, "with", "", "member cluster that it is to be peered with")
-	cmd.Flags().BoolVar(&consumes, "consumes", false, "it is a consumer's own, to which is delivered what that buys")
+	cmd.Flags().BoolVar(&consumes, "consumes", false, "invite the cluster as a consumer: what its owner buys is delivered to it")
 	cmd.Flags().BoolVar(&networkOnly, "network-only", false, "with --consumes: without virtual nodes, as behind a hub")
 	cmd.Flags().DurationVar(&patience, "wait", 2*time.Minute, "how long to wait for the gateway that it is to call")
 	_ = cmd.MarkFlagRequired("cluster-id")

@@ -143,7 +143,7 @@ type identityFlags struct{ did, keys string }
 
 func (f *identityFlags) bind(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.did, "did", "", "DID of the organisation, for instance did:web:acme.example")
-	cmd.Flags().StringVar(&f.keys, "keys", "", "its public keys, a jwks.json or did.json, instead of fetching them")
+	cmd.Flags().StringVar(&f.keys, "keys", "", "file with the public keys (jwks.json or did.json), instead of fetching them")
 	_ = cmd.MarkFlagRequired("did")
 }
 

@@ -47,7 +47,7 @@ A presentation is worth something to whoever it is made for, and to nobody else.
 	flags := cmd.Flags()
 	flags.StringVar(&f.to, "to", "", "URL of the broker")
 	flags.StringVar(&f.audience, "audience", "", "DID of the broker (default: did:web of the host in --to)")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "have everything verified, and keep nothing")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "verify only; the broker stores nothing")
 	_ = cmd.MarkFlagRequired("to")
 	return cmd
 }

@@ -41,12 +41,12 @@ type trustFlags struct {
 
 func (f *trustFlags) bind(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.publicURL, "public-url", "", "https URL of this broker, which gives it its name, did:web:HOST; without it, it issues nothing and takes no presentations")
-	flags.StringVar(&f.describe, "describe", "", "file in which the organisation that runs this broker describes itself (as sluice sd init writes it, without clusters); the broker signs and publishes it")
+	flags.StringVar(&f.publicURL, "public-url", "", "https URL of this broker, which is also its identity (did:web:HOST); without it, the broker issues no credentials and accepts no presentations")
+	flags.StringVar(&f.describe, "describe", "", "description of the organisation that runs this broker (as sluice sd init writes it, without clusters); the broker signs and publishes it")
 	flags.StringSliceVar(&f.hosts, "did-hosts", nil, "hosts that may be asked for DID documents and status lists, beside those of providers and trusted issuers")
-	flags.StringSliceVar(&f.addresses, "did-allow-addresses", nil, "private addresses (CIDR) that may be reached to fetch them; none but public ones otherwise")
+	flags.StringSliceVar(&f.addresses, "did-allow-addresses", nil, "private address ranges (CIDR) in which DID documents and status lists may be fetched (default: public addresses only)")
 	flags.DurationVar(&f.rotateEvery, "identity-rotate-every", 90*24*time.Hour, "how long the broker signs with one key")
-	flags.StringVar(&f.vantage, "vantage", "", "name of the place from which this broker probes; with it, it measures member clusters and signs what it measured")
+	flags.StringVar(&f.vantage, "vantage", "", "name of the place from which this broker probes; if set, the broker measures member clusters and signs the measurements")
 	flags.DurationVar(&f.measureEvery, "measure-window", 24*time.Hour, "length of one measurement")
 }
 
