@@ -56,9 +56,9 @@ func tooFar(from *Location, most int) filter {
 		message: func(p *page, row int) string {
 			switch at := p.clusters[row].Location; {
 			case from == nil:
-				return fmt.Sprintf("may be %d km from the consumer, who does not say where that is", most)
+				return fmt.Sprintf("at most %d km from the consumer allowed, whose location is unknown", most)
 			case at == nil:
-				return fmt.Sprintf("may be %d km from the consumer, and has no location", most)
+				return fmt.Sprintf("at most %d km from the consumer allowed, and its location is unknown", most)
 			default:
 				return fmt.Sprintf("is %d km from the consumer, at most %d km allowed", from.Kilometers(*at), most)
 			}
@@ -136,10 +136,10 @@ func tooSlow(bound *v1alpha1.LatencyBound, now time.Time) filter {
 				return fmt.Sprintf("is %s from %s, at most %s allowed", latency, from, most)
 			}
 			if measured, old := p.clusters[row].Latencies[bound.From]; old {
-				return fmt.Sprintf("was last measured from %s %s ago, at most %s ago counts", from,
+				return fmt.Sprintf("was last measured from %s %s ago, at most %s allowed", from,
 					now.Sub(measured.At).Round(time.Second), time.Duration(bound.MaxAgeSeconds)*time.Second)
 			}
-			return fmt.Sprintf("may be %s from %s, and was not measured from there", most, from)
+			return fmt.Sprintf("at most %s from %s allowed, and not measured from there", most, from)
 		},
 	}
 }

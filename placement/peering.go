@@ -131,7 +131,7 @@ func (p *Peering) find(s *Snapshot, r Request) {
 	}
 	// Through a hub, the nodes are on the hub.
 	if module := lacking(is[p.Consumer].Modules, v1alpha1.ModulesFor(p.needsNode() && !p.hubAndSpoke())); module != "" {
-		p.Problem = fmt.Sprintf("the consumer's cluster %s has not Liqo's module %s", p.Consumer, module)
+		p.Problem = fmt.Sprintf("the consumer's cluster %s lacks Liqo's module %s", p.Consumer, module)
 		return
 	}
 	if joined := is[p.Consumer].Joined; joined != nil {
@@ -168,7 +168,7 @@ func (c *Cluster) isOf(consumer Consumer) bool {
 func consumersOwn() filter {
 	return filter{reason: ReasonConsumersOwn, shape: true,
 		rejects: func(p *page, among set) set { return among.and(p.owned) },
-		message: func(*page, int) string { return "is a consumer's own, which buys and does not sell" },
+		message: func(*page, int) string { return "belongs to a consumer, and nothing is placed on it" },
 	}
 }
 
@@ -223,7 +223,7 @@ func (p *Peering) refuses(c *Cluster) string {
 		return fmt.Sprintf("has joined %s by invitation, and gives nodes only", with)
 	}
 	if module := lacking(c.Liqo.Modules, p.modules()); module != "" {
-		return fmt.Sprintf("has not Liqo's module %s", module)
+		return fmt.Sprintf("lacks Liqo's module %s", module)
 	}
 	return ""
 }
