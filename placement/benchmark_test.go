@@ -5,12 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-dev/sluice/placement/placementtest"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement/placementtest"
 )
 
 // syntheticFleet has 20 regions, half of it tier prod, a tenth tainted, 0 to 94 % used, like

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-dev/sluice/placement/placementtest"
-
 	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/placement/placementtest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden decisions in testdata")

@@ -6,12 +6,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/sluice-dev/sluice/placement/placementtest"
-
 	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement/placementtest"
 )
 
 var classValues = map[string]int32{"gold": 1000, "silver": 100, "bronze": 10}

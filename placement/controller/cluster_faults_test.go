@@ -8,14 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-dev/sluice/placement/placementtest"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/placementtest"
 )
 
 // becomes gives the namespace kube-system the UID of another cluster.

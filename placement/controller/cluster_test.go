@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-dev/sluice/placement/placementtest"
-
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -26,6 +24,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/placementtest"
 )
 
 // memberWorld is a world with a reconciler of member clusters, whose clusters are

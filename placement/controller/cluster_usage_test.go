@@ -4,12 +4,12 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/sluice-dev/sluice/placement/placementtest"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/sluice-dev/sluice/placement/placementtest"
 )
 
 func node(name string, change func(*corev1.Node)) *corev1.Node {

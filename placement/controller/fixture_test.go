@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-dev/sluice/placement/placementtest"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -27,6 +25,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/hub/hubtest"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/delivery"
+	"github.com/sluice-dev/sluice/placement/placementtest"
 )
 
 func TestMain(m *testing.M) { hubtest.Main(m) }

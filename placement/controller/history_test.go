@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-dev/sluice/placement/placementtest"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,17 +17,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	testclock "k8s.io/utils/clock/testing"
+	"pgregory.net/rapid"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"pgregory.net/rapid"
-
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/delivery"
+	"github.com/sluice-dev/sluice/placement/placementtest"
 )
 
 // TestHistories plays random histories on the reconciler itself. Instances come, change and go;

@@ -5,11 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-dev/sluice/placement/placementtest"
-
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement/placementtest"
 )
 
 // contested is a world with one full cluster of three bronze instances with two cores each, and

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/sluice-dev/sluice/placement/placementtest"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,6 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/delivery"
+	"github.com/sluice-dev/sluice/placement/placementtest"
 	"github.com/sluice-dev/sluice/placement/replay"
 )
 

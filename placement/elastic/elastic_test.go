@@ -9,9 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-dev/sluice/internal/hub/hubtest"
-	"github.com/sluice-dev/sluice/placement/placementtest"
-
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -21,7 +18,9 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/hub/hubtest"
 	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/placementtest"
 )
 
 func TestMain(m *testing.M) { hubtest.Main(m) }

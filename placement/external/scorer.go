@@ -31,10 +31,10 @@ type Scorer struct {
 }
 
 const (
-	// scorerAnswer is the largest answer, in bytes.
-	scorerAnswer = 1 << 20
-	// DefaultScorerTimeout is the default timeout of one question.
-	DefaultScorerTimeout = 200 * time.Millisecond
+	// maxAnswer is the largest answer, in bytes.
+	maxAnswer = 1 << 20
+	// DefaultTimeout is the default timeout of one question.
+	DefaultTimeout = 200 * time.Millisecond
 )
 
 // Options are a scorer's address and the credentials on both sides.
@@ -47,7 +47,7 @@ type Options struct {
 	// CAFile holds the certificate authorities (PEM) that verify the scorer; empty means those
 	// of the system.
 	CAFile string
-	// Timeout of one question; zero means DefaultScorerTimeout.
+	// Timeout of one question; zero means DefaultTimeout.
 	Timeout time.Duration
 }
 
@@ -72,7 +72,7 @@ func New(o Options) (*Scorer, error) {
 	}
 	return &Scorer{
 		Options: o,
-		client: &http.Client{Transport: transport, Timeout: cmp.Or(o.Timeout, DefaultScorerTimeout), CheckRedirect: func(*http.Request, []*http.Request) error {
+		client: &http.Client{Transport: transport, Timeout: cmp.Or(o.Timeout, DefaultTimeout), CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		}},
 		breaker: gobreaker.NewCircuitBreaker[map[string]int32](gobreaker.Settings{Timeout: 30 * time.Second}),
@@ -154,7 +154,7 @@ func (x *Scorer) ask(ctx context.Context, q placement.ScorerQuestion) (map[strin
 		return nil, fmt.Errorf("it answers %s", response.Status)
 	}
 	var answer placement.ScorerAnswer
-	if err := json.NewDecoder(io.LimitReader(response.Body, scorerAnswer)).Decode(&answer); err != nil {
+	if err := json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(&answer); err != nil {
 		return nil, fmt.Errorf("read its answer: %w", err)
 	}
 	if answer.Scores == nil {

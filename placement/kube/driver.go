@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-dev/sluice/internal/crashpoint"
 	"github.com/sluice-dev/sluice/internal/member"

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-dev/sluice/internal/pages"
-
 	"github.com/robfig/cron/v3"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/pages"
 	"github.com/sluice-dev/sluice/placement"
 )
 

@@ -7,12 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-dev/sluice/internal/pages"
-
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/pages"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/replay"
 )

@@ -8,14 +8,13 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/sluice-dev/sluice/internal/pages"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/pages"
 	"github.com/sluice-dev/sluice/placement"
 )
 
