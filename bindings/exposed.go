@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/liqotech/liqo/pkg/consts"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/sluice-dev/sluice/internal/liqo"
 	"github.com/sluice-dev/sluice/internal/member"
 )
 
@@ -58,7 +58,7 @@ func readyNodes(ctx context.Context, connection *member.Connection) ([]corev1.No
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	return slices.DeleteFunc(list.Items, func(n corev1.Node) bool {
-		return n.Labels[consts.TypeLabel] == consts.TypeNode || !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return liqo.IsVirtualNode(&n) || !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 		})
 	}), nil

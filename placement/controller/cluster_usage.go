@@ -4,13 +4,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/liqotech/liqo/pkg/consts"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/liqo"
 	"github.com/sluice-dev/sluice/placement"
 )
 
@@ -58,14 +58,14 @@ func takesWorkloads(node *corev1.Node) bool {
 	repelling := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
 	})
-	virtual := node.Labels[consts.TypeLabel] == consts.TypeNode
+	virtual := liqo.IsVirtualNode(node)
 	return ready && !repelling && !virtual && !node.Spec.Unschedulable
 }
 
 // offloaded reports whether a pod came over a peering. It uses a ResourceSlice's reservation,
 // because other slices are denied (placement/liqo).
 func offloaded(pod *corev1.Pod) bool {
-	return pod.Labels[consts.ManagedByLabelKey] == consts.ManagedByShadowPodValue
+	return liqo.IsShadowPod(pod)
 }
 
 func terminated(pod *corev1.Pod) bool {
@@ -124,7 +124,7 @@ func strip(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.Node:
 		return &corev1.Node{
-			ObjectMeta: stripped(&o.ObjectMeta, consts.TypeLabel),
+			ObjectMeta: stripped(&o.ObjectMeta, liqo.LabelNodeType),
 			Spec:       corev1.NodeSpec{Unschedulable: o.Spec.Unschedulable, Taints: o.Spec.Taints},
 			Status: corev1.NodeStatus{
 				Capacity: o.Status.Capacity, Allocatable: o.Status.Allocatable, Conditions: readiness(o.Status.Conditions),
@@ -133,7 +133,7 @@ func strip(object any) (any, error) {
 	case *corev1.Pod:
 		requests := resourcehelper.PodRequests(o, resourcehelper.PodResourcesOptions{})
 		return &corev1.Pod{
-			ObjectMeta: stripped(&o.ObjectMeta, consts.ManagedByLabelKey),
+			ObjectMeta: stripped(&o.ObjectMeta, liqo.LabelManagedBy),
 			Spec: corev1.PodSpec{
 				NodeName:   o.Spec.NodeName,
 				Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}},
