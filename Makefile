@@ -96,7 +96,7 @@ e2e-liqo: bin/e2e.test ## On kind, with real Liqo: peered clusters
 	@$(call e2e,TestPeering)
 
 race: ## Unit and integration tests under the race detector
-	@CGO_ENABLED=1 go test -race ./...
+	@CGO_ENABLED=1 go test -race -timeout 30m ./...
 
 fuzz: ## Every fuzz target for FUZZTIME (10s)
 	@test/fuzz.sh $(or $(FUZZTIME),10s)

@@ -296,10 +296,7 @@ func addOns(f *fixture) {
 	greeter := v1alpha1.AddOn{Name: "first", Chart: "greeter", Namespace: "apps"}
 	second := v1alpha1.AddOn{Name: "second", Chart: "greeter", Namespace: "apps", Values: &runtime.RawExtension{Raw: []byte(`{"replicas": 2}`)}}
 	d.Placement.Made.AddOns = []v1alpha1.AddOn{greeter, second}
-	waited := strings.Join(f.deliver(d), "\n")
-	if !strings.Contains(waited, "waiting: add-on ") {
-		f.Errorf("it never waited for an add-on; it said:\n%s", waited)
-	}
+	f.deliver(d)
 	connection, err := f.driver.Connections.Made(f.Context(), management, d.Instance.Name)
 	must(f, err)
 	kube := kubernetes.NewForConfigOrDie(connection.Config)
@@ -312,6 +309,30 @@ func addOns(f *fixture) {
 		f.Errorf("%d and %d replicas are ready, want 1 and 2", one, two)
 	}
 	must(f, f.driver.Observe(f.Context(), d))
+
+	// An add-on is waited for while its pods have no node to run on.
+	schedulable := func(is bool) {
+		nodes, err := kube.CoreV1().Nodes().List(f.Context(), metav1.ListOptions{})
+		must(f, err)
+		for i := range nodes.Items {
+			patch := fmt.Appendf(nil, `{"spec": {"unschedulable": %t}}`, !is)
+			_, err := kube.CoreV1().Nodes().Patch(f.Context(), nodes.Items[i].Name, types.MergePatchType, patch, metav1.PatchOptions{})
+			must(f, err)
+		}
+	}
+	more := delivery.Delivery{Instance: d.Instance, Placement: *d.Placement.DeepCopy()}
+	more.Placement.Made.AddOns = append(more.Placement.Made.AddOns, v1alpha1.AddOn{Name: "third", Chart: "greeter", Namespace: "apps"})
+	schedulable(false)
+	failed := wait.PollUntilContextTimeout(f.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		err = f.driver.Deliver(ctx, more)
+		return err == nil || strings.Contains(err.Error(), "waiting: add-on third"), nil
+	})
+	if failed != nil || err == nil {
+		f.Errorf("delivering an add-on that cannot run: %v", err)
+	}
+	schedulable(true)
+	f.deliver(more)
+	f.deliver(d) // which removes it again
 
 	// An upgrade that was killed halfway: Helm itself would wait for it for ever.
 	d.Placement.Made.AddOns[0].Values = &runtime.RawExtension{Raw: []byte(`{"greeting": "good day"}`)}
