@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/placement"
 )
 
-// fill puts what the hub's statuses say into an inventory, or returns an error and leaves it as
+// Fill puts what the hub's statuses say into an inventory, or returns an error and leaves it as
 // it is. The reader must be live, not a cache that may lag behind.
 func Fill(ctx context.Context, reader client.Reader, namespace string, inventory *placement.Inventory, now time.Time) error {
 	var policies []v1alpha1.PlacementPolicy
