@@ -76,124 +76,26 @@ func (p *Plan) instanceSchema(variables map[string]map[string]any, own *runtime.
 	if p.Kind == v1alpha1.PlanKindCluster && p.Cluster != nil {
 		properties = clusterSchema(p.Cluster, variables, own)
 	}
-	if r := p.Resources; p.Kind == v1alpha1.PlanKindResources && r != nil {
-		if r.MaxClusters > r.Clusters {
-			properties["clusters"] = map[string]any{
-				"description": "Number of clusters; each delivers the plan's resources in full.",
-				"type":        "integer",
-				"minimum":     max(r.Clusters, 1),
-				"maximum":     r.MaxClusters,
-				"default":     max(r.Clusters, 1),
+	if p.Kind == v1alpha1.PlanKindResources && p.Resources != nil {
+		for i := range resourcesParameters {
+			if property := resourcesParameters[i].schema(p.Resources); property != nil {
+				properties[resourcesParameters[i].name] = property
 			}
-		}
-		if len(r.Selectable) > 0 {
-			keys := map[string]any{}
-			for _, key := range r.Selectable {
-				// The syntax of Kubernetes label values.
-				keys[key] = map[string]any{
-					"type": "string", "maxLength": 63,
-					"pattern": "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$",
-				}
-			}
-			properties["selector"] = map[string]any{
-				"description": "Labels that the clusters must have.",
-				"type":        "object", "properties": keys, "additionalProperties": false,
-			}
-		}
-		if len(r.Requirable) > 0 {
-			claims := map[string]any{}
-			for _, name := range r.Requirable {
-				claims[name] = claimSchema
-			}
-			properties["require"] = map[string]any{
-				"description": "Claims that must have been proven of the clusters.",
-				"type":        "object", "properties": claims, "additionalProperties": false,
-			}
-		}
-		if r.Replicas != nil && r.Replicas.Max > r.Replicas.Count {
-			properties["replicas"] = map[string]any{
-				"description": "Number of replicas on all clusters together.",
-				"type":        "integer", "minimum": 1, "maximum": r.Replicas.Max, "default": r.Replicas.Count,
-			}
-		}
-		if r.Peering != nil {
-			properties["cluster"] = map[string]any{
-				"description": "Cluster of the consumer's own to which the instance is delivered, as the operator calls it; needed where there are several.",
-				"type":        "string", "minLength": 1, "maxLength": 253,
-			}
-		}
-		for _, name := range r.Adjustable {
-			properties[string(name)] = adjustableSchema(name, r)
 		}
 	}
 	return map[string]any{"type": "object", "properties": properties, "additionalProperties": false}
-}
-
-// whereItIs lists the parameters that limit the clusters of an instance. An update replaces
-// all parameters, and so repeats these. The clusters that the instance is on must satisfy
-// the new values.
-var whereItIs = []string{
-	"selector", "require", "cluster",
-	string(v1alpha1.AdjustLocation), string(v1alpha1.AdjustExcludeProviders), string(v1alpha1.AdjustMaxPrice),
 }
 
 // sayWhereItStays notes in the schema of an update that an update does not move the
 // instance.
 func sayWhereItStays(schema map[string]any) {
 	properties := schema["properties"].(map[string]any)
-	for _, name := range whereItIs {
-		if property, ok := properties[name].(map[string]any); ok {
-			property = maps.Clone(property)
+	for i := range resourcesParameters {
+		parameter := &resourcesParameters[i]
+		if property, ok := properties[parameter.name].(map[string]any); ok && parameter.whereItIs {
 			property["description"] = fmt.Sprint(property["description"]) + " An update does not move the instance: it fails where the clusters that it is on do not comply."
-			properties[name] = property
 		}
 	}
-}
-
-// adjustableSchema returns the schema of one parameter that a plan leaves to its consumers.
-func adjustableSchema(name v1alpha1.Adjustable, r *v1alpha1.ResourcesPlan) map[string]any {
-	switch name {
-	case v1alpha1.AdjustLocation:
-		degrees := func(most int) map[string]any {
-			return map[string]any{"type": "number", "minimum": -most, "maximum": most}
-		}
-		return map[string]any{
-			"description": "Where the consumer is, in decimal degrees.",
-			"type":        "object", "additionalProperties": false, "required": []any{"latitude", "longitude"},
-			"properties": map[string]any{"latitude": degrees(90), "longitude": degrees(180)},
-		}
-	case v1alpha1.AdjustExcludeProviders:
-		return map[string]any{
-			"description": "Providers on whose clusters nothing is placed.",
-			"type":        "array", "maxItems": 64, "items": map[string]any{"type": "string", "minLength": 1, "maxLength": 63},
-		}
-	case v1alpha1.AdjustMaxPrice:
-		return map[string]any{
-			"description": "Most that an hour may cost on each cluster, in the currency of the plan's maximum.",
-			"type":        "number", "minimum": 0,
-		}
-	case v1alpha1.AdjustMaxLatency:
-		return map[string]any{
-			"description": "Longest round-trip time to a cluster, in milliseconds.",
-			"type":        "integer", "minimum": 1, "maximum": r.MaxLatency.Milliseconds,
-		}
-	default: // application
-		return map[string]any{
-			"description": "Name of the application that the instance belongs to, within the space.",
-			"type":        "string", "minLength": 1, "maxLength": 63,
-		}
-	}
-}
-
-// claimSchema is the schema of a v1alpha1.ClaimRule without its name.
-var claimSchema = map[string]any{
-	"type": "object", "additionalProperties": false,
-	"properties": map[string]any{
-		"values":    map[string]any{"type": "array", "maxItems": 64, "items": map[string]any{"type": "string", "maxLength": 63}},
-		"atLeast":   map[string]any{"type": "string", "maxLength": 63},
-		"atMost":    map[string]any{"type": "string", "maxLength": 63},
-		"assurance": map[string]any{"type": "string", "enum": []any{"self", "notary", "label", "certified", "measured"}},
-	},
 }
 
 // newSchema compiles the schema of a plan's kind together with the operator's; a value must

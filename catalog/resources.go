@@ -1,0 +1,287 @@
+package catalog
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// ResourcesParameters are a consumer's choices for an instance of a plan of kind resources.
+type ResourcesParameters struct {
+	// Clusters is the number of clusters, at least 1.
+	Clusters int32
+	// Selector holds labels that the clusters must have in addition to the plan's.
+	Selector map[string]string
+	// Require holds additional claims that chosen clusters must have, by name.
+	Require map[string]v1alpha1.ClaimRule
+	// Replicas on all clusters together; zero if the plan has none.
+	Replicas int32
+	// Location of the consumer; nil if neither plan nor consumer gives one.
+	Location *v1alpha1.Location
+	// Application that the instance belongs to; empty if the consumer does not name one.
+	Application string
+	// ExcludeProviders lists providers on whose clusters nothing is placed.
+	ExcludeProviders []string
+	// MaxPricePerHour in the currency of the plan's maximum; nil if the consumer gives none.
+	MaxPricePerHour *resource.Quantity
+	// Cluster is the name of the consumer's own member cluster to which the instance is delivered;
+	// empty if the consumer does not name one.
+	Cluster string
+	// MaxLatency is the lesser of the plan's limit and the consumer's; nil if the plan has no limit.
+	MaxLatency *v1alpha1.LatencyBound
+}
+
+// resourcesParameter is one parameter of plans of kind resources.
+type resourcesParameter struct {
+	name string
+	// schema describes the parameter in the catalog; nil if the plan does not offer it.
+	schema func(r *v1alpha1.ResourcesPlan) map[string]any
+	// set decodes a consumer's value.
+	set func(chosen *ResourcesParameters, value []byte) error
+	// whereItIs is true if the parameter limits the clusters of an instance. An update replaces all
+	// parameters, and so repeats it, and the clusters that the instance is on must satisfy it.
+	whereItIs bool
+}
+
+// resourcesParameters has all that is known of each parameter.
+var resourcesParameters = []resourcesParameter{
+	{
+		name: "clusters",
+		schema: func(r *v1alpha1.ResourcesPlan) map[string]any {
+			if r.MaxClusters <= r.Clusters {
+				return nil
+			}
+			least := max(r.Clusters, 1)
+			return map[string]any{
+				"description": "Number of clusters; each delivers the plan's resources in full.",
+				"type":        "integer", "minimum": least, "maximum": r.MaxClusters, "default": least,
+			}
+		},
+		set: func(chosen *ResourcesParameters, value []byte) error { return setCount(&chosen.Clusters, value) },
+	},
+	{
+		name: "selector", whereItIs: true,
+		schema: func(r *v1alpha1.ResourcesPlan) map[string]any {
+			if len(r.Selectable) == 0 {
+				return nil
+			}
+			keys := map[string]any{}
+			for _, key := range r.Selectable {
+				// The syntax of Kubernetes label values.
+				keys[key] = map[string]any{
+					"type": "string", "maxLength": 63,
+					"pattern": "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$",
+				}
+			}
+			return map[string]any{
+				"description": "Labels that the clusters must have.",
+				"type":        "object", "properties": keys, "additionalProperties": false,
+			}
+		},
+		set: func(chosen *ResourcesParameters, value []byte) error { return json.Unmarshal(value, &chosen.Selector) },
+	},
+	{
+		name: "require", whereItIs: true,
+		schema: func(r *v1alpha1.ResourcesPlan) map[string]any {
+			if len(r.Requirable) == 0 {
+				return nil
+			}
+			claims := map[string]any{}
+			for _, name := range r.Requirable {
+				claims[name] = claimSchema
+			}
+			return map[string]any{
+				"description": "Claims that must have been proven of the clusters.",
+				"type":        "object", "properties": claims, "additionalProperties": false,
+			}
+		},
+		set: func(chosen *ResourcesParameters, value []byte) error { return json.Unmarshal(value, &chosen.Require) },
+	},
+	{
+		name: "replicas",
+		schema: func(r *v1alpha1.ResourcesPlan) map[string]any {
+			if r.Replicas == nil || r.Replicas.Max <= r.Replicas.Count {
+				return nil
+			}
+			return map[string]any{
+				"description": "Number of replicas on all clusters together.",
+				"type":        "integer", "minimum": 1, "maximum": r.Replicas.Max, "default": r.Replicas.Count,
+			}
+		},
+		set: func(chosen *ResourcesParameters, value []byte) error { return setCount(&chosen.Replicas, value) },
+	},
+	{
+		name: "cluster", whereItIs: true,
+		schema: func(r *v1alpha1.ResourcesPlan) map[string]any {
+			if r.Peering == nil {
+				return nil
+			}
+			return map[string]any{
+				"description": "Cluster of the consumer's own to which the instance is delivered, as the operator calls it; needed where there are several.",
+				"type":        "string", "minLength": 1, "maxLength": 253,
+			}
+		},
+		set: func(chosen *ResourcesParameters, value []byte) error { return json.Unmarshal(value, &chosen.Cluster) },
+	},
+	{
+		name: string(v1alpha1.AdjustLocation), whereItIs: true,
+		schema: adjustable(v1alpha1.AdjustLocation, func(*v1alpha1.ResourcesPlan) map[string]any {
+			degrees := func(most int) map[string]any {
+				return map[string]any{"type": "number", "minimum": -most, "maximum": most}
+			}
+			return map[string]any{
+				"description": "Where the consumer is, in decimal degrees.",
+				"type":        "object", "additionalProperties": false, "required": []any{"latitude", "longitude"},
+				"properties": map[string]any{"latitude": degrees(90), "longitude": degrees(180)},
+			}
+		}),
+		set: func(chosen *ResourcesParameters, value []byte) error {
+			var at struct{ Latitude, Longitude float64 }
+			if err := json.Unmarshal(value, &at); err != nil {
+				return err
+			}
+			degrees := func(d float64) string { return strconv.FormatFloat(d, 'f', 6, 64) }
+			chosen.Location = &v1alpha1.Location{Latitude: degrees(at.Latitude), Longitude: degrees(at.Longitude)}
+			return nil
+		},
+	},
+	{
+		name: string(v1alpha1.AdjustExcludeProviders), whereItIs: true,
+		schema: adjustable(v1alpha1.AdjustExcludeProviders, func(*v1alpha1.ResourcesPlan) map[string]any {
+			return map[string]any{
+				"description": "Providers on whose clusters nothing is placed.",
+				"type":        "array", "maxItems": 64, "items": map[string]any{"type": "string", "minLength": 1, "maxLength": 63},
+			}
+		}),
+		set: func(chosen *ResourcesParameters, value []byte) error {
+			return json.Unmarshal(value, &chosen.ExcludeProviders)
+		},
+	},
+	{
+		name: string(v1alpha1.AdjustMaxPrice), whereItIs: true,
+		schema: adjustable(v1alpha1.AdjustMaxPrice, func(*v1alpha1.ResourcesPlan) map[string]any {
+			return map[string]any{
+				"description": "Most that an hour may cost on each cluster, in the currency of the plan's maximum.",
+				"type":        "number", "minimum": 0,
+			}
+		}),
+		set: func(chosen *ResourcesParameters, value []byte) error {
+			var number json.Number
+			if err := json.Unmarshal(value, &number); err != nil {
+				return err
+			}
+			price, err := resource.ParseQuantity(number.String())
+			chosen.MaxPricePerHour = &price
+			return err
+		},
+	},
+	{
+		name: string(v1alpha1.AdjustMaxLatency),
+		schema: adjustable(v1alpha1.AdjustMaxLatency, func(r *v1alpha1.ResourcesPlan) map[string]any {
+			return map[string]any{
+				"description": "Longest round-trip time to a cluster, in milliseconds.",
+				"type":        "integer", "minimum": 1, "maximum": r.MaxLatency.Milliseconds,
+			}
+		}),
+		set: func(chosen *ResourcesParameters, value []byte) error {
+			if chosen.MaxLatency == nil {
+				return nil // without the plan's limit there is no place of measurement
+			}
+			limit := chosen.MaxLatency.DeepCopy()
+			if err := setCount(&limit.Milliseconds, value); err != nil {
+				return err
+			}
+			limit.Milliseconds = min(limit.Milliseconds, chosen.MaxLatency.Milliseconds)
+			chosen.MaxLatency = limit
+			return nil
+		},
+	},
+	{
+		name: string(v1alpha1.AdjustApplication),
+		schema: adjustable(v1alpha1.AdjustApplication, func(*v1alpha1.ResourcesPlan) map[string]any {
+			return map[string]any{
+				"description": "Name of the application that the instance belongs to, within the space.",
+				"type":        "string", "minLength": 1, "maxLength": 63,
+			}
+		}),
+		set: func(chosen *ResourcesParameters, value []byte) error {
+			return json.Unmarshal(value, &chosen.Application)
+		},
+	},
+}
+
+// adjustable returns a schema for plans that leave the parameter to their consumers.
+func adjustable(name v1alpha1.Adjustable, schema func(*v1alpha1.ResourcesPlan) map[string]any) func(*v1alpha1.ResourcesPlan) map[string]any {
+	return func(r *v1alpha1.ResourcesPlan) map[string]any {
+		if !slices.Contains(r.Adjustable, name) {
+			return nil
+		}
+		return schema(r)
+	}
+}
+
+// claimSchema is the schema of a v1alpha1.ClaimRule without its name.
+var claimSchema = map[string]any{
+	"type": "object", "additionalProperties": false,
+	"properties": map[string]any{
+		"values":    map[string]any{"type": "array", "maxItems": 64, "items": map[string]any{"type": "string", "maxLength": 63}},
+		"atLeast":   map[string]any{"type": "string", "maxLength": 63},
+		"atMost":    map[string]any{"type": "string", "maxLength": 63},
+		"assurance": map[string]any{"type": "string", "enum": []any{"self", "notary", "label", "certified", "measured"}},
+	},
+}
+
+// ResourcesParameters parses the parameters of an instance and fills in the plan's
+// defaults. It does not check them against the plan's schema (see ValidateCreate), so that
+// existing instances stay readable when the plan is narrowed later. The error is a
+// *ParameterError that names the parameter.
+func (p *Plan) ResourcesParameters(parameters json.RawMessage) (ResourcesParameters, error) {
+	if p.Kind != v1alpha1.PlanKindResources || p.Resources == nil {
+		return ResourcesParameters{}, fmt.Errorf("plan %s sells no resources", p.Name)
+	}
+	r := p.Resources
+	chosen := ResourcesParameters{Clusters: max(r.Clusters, 1), Location: r.Near, MaxLatency: r.MaxLatency}
+	if r.Replicas != nil {
+		chosen.Replicas = r.Replicas.Count
+	}
+	if len(bytes.TrimSpace(parameters)) == 0 {
+		return chosen, nil
+	}
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(parameters, &given); err != nil {
+		return ResourcesParameters{}, &ParameterError{Message: "want an object"}
+	}
+	for i := range resourcesParameters {
+		parameter := &resourcesParameters[i]
+		value, isGiven := given[parameter.name]
+		if !isGiven || string(value) == "null" {
+			continue
+		}
+		if err := parameter.set(&chosen, value); err != nil {
+			return ResourcesParameters{}, &ParameterError{Message: parameter.name + ": is not of the type that the plan's schema gives"}
+		}
+	}
+	return chosen, nil
+}
+
+// setCount decodes a positive integer, of which JSON Schema accepts 2.0 too.
+func setCount(into *int32, value []byte) error {
+	var given float64
+	if err := json.Unmarshal(value, &given); err != nil {
+		return err
+	}
+	*into = count(given, 1)
+	return nil
+}
+
+// count converts a number from parameters to an integer of at least least.
+func count(given float64, least int32) int32 {
+	return int32(min(max(given, float64(least)), math.MaxInt32))
+}
