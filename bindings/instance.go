@@ -18,24 +18,17 @@ func placementsOf(instance *v1alpha1.ServiceInstance) []v1alpha1.Placement {
 // clustersOf returns the clusters that hold an instance's namespace, and so the accounts of
 // its bindings, in the decision's order.
 func clustersOf(instance *v1alpha1.ServiceInstance) []string {
-	return clustersWhere(instance, func(*v1alpha1.Placement) bool { return true })
+	if instance == nil {
+		return nil
+	}
+	return instance.Status.DeliveredDecision().NamespaceClusters()
 }
 
 // addressedOf returns those of them whose Services the consumer's cluster reaches by
 // addresses from Liqo.
 func addressedOf(instance *v1alpha1.ServiceInstance) []string {
-	return clustersWhere(instance, func(p *v1alpha1.Placement) bool { return p.Peering != nil })
-}
-
-func clustersWhere(instance *v1alpha1.ServiceInstance, passes func(*v1alpha1.Placement) bool) []string {
-	var names []string
-	placements := placementsOf(instance)
-	for i := range placements {
-		if name := placements[i].NamespaceCluster(); name != "" && passes(&placements[i]) && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
+	peered := v1alpha1.Decision{Placements: slices.DeleteFunc(slices.Clone(placementsOf(instance)), func(p v1alpha1.Placement) bool { return p.Peering == nil })}
+	return peered.NamespaceClusters()
 }
 
 // leftOf returns the clusters that held the instance's namespace, that the instance has

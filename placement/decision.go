@@ -344,8 +344,8 @@ func AsUnplaceable(err error) (*UnplaceableError, bool) {
 	return unplaceable, errors.As(err, &unplaceable)
 }
 
-// ForConsumer returns the message for the consumer: the reasons, which show what part of the order does not fit, without
-// clusters or numbers.
+// ForConsumer returns the message for the consumer: the reasons, which show what part of the
+// order does not fit, without clusters or numbers.
 func (e *UnplaceableError) ForConsumer() string {
 	switch {
 	case e.Quota:
