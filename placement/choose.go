@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sort"
 	"strings"
 )
 
@@ -177,16 +178,13 @@ func (e *evaluation) best(n int, rank ranking) []candidate {
 func (e *evaluation) consider(best []candidate, at spot, group string, limit int, rank ranking) []candidate {
 	score := e.scorer.scores[at.row]
 	ranked := rank.of(at, score)
-	c := candidate{spot: at, score: score, rank: ranked, group: group}
 	if len(best) == limit {
-		last := &best[limit-1]
-		if ranked < last.rank {
-			return best
-		}
-		if c.price = e.scorer.cost(at); ranked == last.rank && c.price > last.price {
+		switch last := &best[limit-1]; {
+		case ranked < last.rank, ranked == last.rank && e.scorer.cost(at) > last.price:
 			return best
 		}
 	}
+	c := candidate{spot: at, score: score, rank: ranked, group: group}
 	e.breakTies(&c)
 	return insert(best, c, limit)
 }
@@ -194,29 +192,32 @@ func (e *evaluation) consider(best []candidate, at spot, group string, limit int
 // insert inserts a candidate at its position in best, and keeps at most limit.
 func insert(best []candidate, c candidate, limit int) []candidate {
 	if len(best) == limit {
-		if better(c, best[limit-1]) > 0 {
+		if c.compare(&best[limit-1]) > 0 {
 			return best
 		}
 		best = best[:limit-1]
 	}
-	at, _ := slices.BinarySearchFunc(best, c, better)
+	at := sort.Search(len(best), func(i int) bool { return c.compare(&best[i]) <= 0 })
 	return slices.Insert(best, at, c)
 }
 
-// better orders candidates: higher rank, then lower price, then lower latency, then hash, then
+// better orders candidates, best first.
+func better(a, b candidate) int { return a.compare(&b) }
+
+// compare orders candidates: higher rank, then lower price, then lower latency, then hash, then
 // name.
-func better(a, b candidate) int {
+func (c *candidate) compare(other *candidate) int {
 	switch { // cmp.Or would compare the names of all
-	case a.rank != b.rank:
-		return cmp.Compare(b.rank, a.rank)
-	case a.price != b.price:
-		return cmp.Compare(a.price, b.price)
-	case a.latency != b.latency:
-		return cmp.Compare(a.latency, b.latency)
-	case a.tie != b.tie:
-		return cmp.Compare(a.tie, b.tie)
+	case c.rank != other.rank:
+		return cmp.Compare(other.rank, c.rank)
+	case c.price != other.price:
+		return cmp.Compare(c.price, other.price)
+	case c.latency != other.latency:
+		return cmp.Compare(c.latency, other.latency)
+	case c.tie != other.tie:
+		return cmp.Compare(c.tie, other.tie)
 	default:
-		return strings.Compare(a.cluster().Name, b.cluster().Name)
+		return strings.Compare(c.cluster().Name, other.cluster().Name)
 	}
 }
 

@@ -73,7 +73,7 @@ func newTariff(r Request, s *Snapshot) tariff {
 	var t tariff
 	for _, name := range r.Resources.names() {
 		if amount := r.Resources[name]; amount > 0 {
-			t = append(t, need{name, amount, s.columnOf(name)})
+			t = append(t, need{name, amount, s.columnOf(name), unitOf(name).priced()})
 		}
 	}
 	return t
@@ -88,7 +88,7 @@ func (t tariff) nanoPerHour(p *page, row int) int64 {
 		if price == 0 {
 			continue
 		}
-		cost := mulDiv(n.amount, price, unitOf(n.name).priced())
+		cost := mulDiv(n.amount, price, n.priced)
 		if sum += cost; sum < 0 || cost == math.MaxInt64 {
 			return math.MaxInt64
 		}

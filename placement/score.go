@@ -68,6 +68,9 @@ type scorer struct {
 	// it among the clusters that fit.
 	currency func() string
 	cheapest func() int64
+	// pricedPage is the page that comparable was last asked about, and its rows with such prices.
+	pricedPage *page
+	pricedRows set
 }
 
 // need is an amount of a resource with a column.
@@ -75,6 +78,7 @@ type need struct {
 	name   corev1.ResourceName
 	amount int64
 	column int
+	priced int64 // amount that a price is for
 }
 
 func newScorer(r Request, s *Snapshot) *scorer {
@@ -127,20 +131,22 @@ func cheapest(currency string, t tariff, pages []*page, fits []set, current []ca
 // cost returns the price of the request on a cluster in billionths per hour, or the largest
 // number if it has no price in the currency in which prices are compared.
 func (sc *scorer) cost(at spot) int64 {
-	currency := sc.currency()
 	switch {
-	case currency == "":
+	case sc.currency() == "":
 		return 0
-	case !at.page.priced(currency, at.row):
+	case !sc.comparable(at):
 		return math.MaxInt64
 	}
 	return sc.tariff.nanoPerHour(at.page, at.row)
 }
 
-// priced reports whether a cluster has a price list in a currency.
-func (p *page) priced(currency string, row int) bool {
-	rows := p.currency[currency]
-	return rows.has(row)
+// comparable reports whether a cluster has a price list in the currency in which prices are
+// compared.
+func (sc *scorer) comparable(at spot) bool {
+	if at.page != sc.pricedPage {
+		sc.pricedPage, sc.pricedRows = at.page, at.page.currency[sc.currency()]
+	}
+	return sc.pricedRows.has(at.row)
 }
 
 // commonCurrency returns the currency of most clusters that fit; of several, the alphabetically
@@ -286,7 +292,7 @@ func (sc *scorer) balance(at spot) int32 {
 }
 
 func (sc *scorer) price(at spot) int32 {
-	if currency := sc.currency(); currency == "" || !at.page.priced(currency, at.row) {
+	if !sc.comparable(at) {
 		return 0
 	}
 	price := sc.tariff.nanoPerHour(at.page, at.row)
