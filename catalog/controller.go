@@ -26,6 +26,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/crashpoint"
+	"github.com/sluice-dev/sluice/internal/pages"
 	"github.com/sluice-dev/sluice/internal/requeue"
 )
 
@@ -126,19 +127,14 @@ func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 // countUses counts instances on the hub without a cache.
 func (c *Controller) countUses(ctx context.Context) (Uses, error) {
 	uses := Uses{}
-	page := &v1alpha1.ServiceInstanceList{}
-	for {
-		err := c.Live.List(ctx, page, client.InNamespace(c.Namespace), client.Limit(1000), client.Continue(page.Continue))
-		if err != nil {
-			return nil, fmt.Errorf("count instances: %w", err)
-		}
-		for i := range page.Items {
-			uses.Add(&page.Items[i])
-		}
-		if page.Continue == "" {
-			return uses, nil
-		}
+	err := pages.Each(ctx, c.Live, &v1alpha1.ServiceInstanceList{}, func(o client.Object) error {
+		uses.Add(o.(*v1alpha1.ServiceInstance))
+		return nil
+	}, client.InNamespace(c.Namespace))
+	if err != nil {
+		return nil, fmt.Errorf("count instances: %w", err)
 	}
+	return uses, nil
 }
 
 // record writes a verdict to the status of an offering. It adds the finalizer first, so

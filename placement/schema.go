@@ -14,13 +14,11 @@ const (
 	tableHolding     = "holding"
 	tableHub         = "hub"
 
-	indexID       = "id" // name of a cluster; instance and cluster of a reservation
-	indexRegion   = "region"
-	indexProvider = "provider"
-	indexReady    = "ready"
-	indexCluster  = "cluster"
-	indexOf       = "id_prefix" // instance and "": its reservations, by the prefix of their id
-	indexHolder   = "holder"
+	indexID      = "id" // name of a cluster; instance and cluster of a reservation
+	indexReady   = "ready"
+	indexCluster = "cluster"
+	indexOf      = "id_prefix" // instance and "": its reservations, by the prefix of their id
+	indexHolder  = "holder"
 )
 
 // Reservation is capacity of a cluster that an instance holds.
@@ -42,10 +40,8 @@ func newStore() *memdb.MemDB {
 	field := func(name string) memdb.Indexer { return &memdb.StringFieldIndex{Field: name} }
 	schema := &memdb.DBSchema{Tables: map[string]*memdb.TableSchema{
 		tableCluster: {Name: tableCluster, Indexes: map[string]*memdb.IndexSchema{
-			indexID:       {Name: indexID, Unique: true, Indexer: field("Name")},
-			indexRegion:   {Name: indexRegion, AllowMissing: true, Indexer: field("Region")},
-			indexProvider: {Name: indexProvider, AllowMissing: true, Indexer: field("Provider")},
-			indexReady:    {Name: indexReady, Indexer: &memdb.BoolFieldIndex{Field: "Ready"}},
+			indexID:    {Name: indexID, Unique: true, Indexer: field("Name")},
+			indexReady: {Name: indexReady, Indexer: &memdb.BoolFieldIndex{Field: "Ready"}},
 		}},
 		tableReservation: {Name: tableReservation, Indexes: map[string]*memdb.IndexSchema{
 			indexID: {Name: indexID, Unique: true, Indexer: &memdb.CompoundIndex{

@@ -315,16 +315,6 @@ func (s *Snapshot) columnOf(name corev1.ResourceName) int {
 	return -1
 }
 
-// ClustersIn returns the clusters of a region, by name.
-func (s *Snapshot) ClustersIn(region string) []*Cluster {
-	return rows[Cluster](s.store, tableCluster, indexRegion, region)
-}
-
-// ClustersOf returns the clusters that a provider runs, by name.
-func (s *Snapshot) ClustersOf(provider string) []*Cluster {
-	return rows[Cluster](s.store, tableCluster, indexProvider, provider)
-}
-
 // ReadyClusters returns those whose API server answers, by name.
 func (s *Snapshot) ReadyClusters() []*Cluster {
 	return rows[Cluster](s.store, tableCluster, indexReady, true)
