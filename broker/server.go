@@ -100,7 +100,7 @@ func New(o Options) (http.Handler, error) {
 		o.Clock = clock.RealClock{}
 	}
 	if o.Usage == nil {
-		o.Usage = NewUsage()
+		o.Usage = NewUsage(o.Clock)
 	}
 	s := &server{Options: o, strangers: newStrangers(o.Clock)}
 	var err error

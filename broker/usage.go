@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,6 +22,8 @@ const (
 	// objectBytes is the number of bytes that an instance or a binding counts in addition to what
 	// the platform sent.
 	objectBytes = 4 << 10
+	// unseenFor is how long an object is counted that the cache does not show.
+	unseenFor = time.Minute
 )
 
 // Limits are the greatest amounts that a platform may keep on the hub.
@@ -36,9 +40,11 @@ type Limits struct {
 // moments. Concurrent requests may therefore exceed a limit, by no more than their own
 // number.
 type Usage struct {
+	clock     clock.PassiveClock
 	mu        sync.Mutex
-	objects   map[string]weight // by kind and name
-	platforms map[string]Limits // the sum for each platform
+	objects   map[string]weight    // by kind and name
+	unseen    map[string]time.Time // when those were created that the cache has not shown yet
+	platforms map[string]Limits    // the sum for each platform
 }
 
 // weight is the usage of one object.
@@ -48,8 +54,8 @@ type weight struct {
 }
 
 // NewUsage returns an empty count.
-func NewUsage() *Usage {
-	return &Usage{objects: map[string]weight{}, platforms: map[string]Limits{}}
+func NewUsage(c clock.PassiveClock) *Usage {
+	return &Usage{clock: c, objects: map[string]weight{}, unseen: map[string]time.Time{}, platforms: map[string]Limits{}}
 }
 
 // Follow counts the objects in the cache until ctx ends.
@@ -60,8 +66,8 @@ func (u *Usage) Follow(ctx context.Context, in ctrlcache.Cache) error {
 			return fmt.Errorf("watch %T: %w", kind, err)
 		}
 		registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(o any) { u.put(o.(client.Object)) },
-			UpdateFunc: func(_, o any) { u.put(o.(client.Object)) },
+			AddFunc:    func(o any) { u.see(o.(client.Object)) },
+			UpdateFunc: func(_, o any) { u.see(o.(client.Object)) },
 			DeleteFunc: u.drop,
 		})
 		if err != nil {
@@ -78,6 +84,15 @@ func (u *Usage) Follow(ctx context.Context, in ctrlcache.Cache) error {
 func (u *Usage) admit(platform *Platform, o client.Object) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	err := u.check(platform, o)
+	if err != nil && u.forget() {
+		err = u.check(platform, o)
+	}
+	return err
+}
+
+// check returns an error if, by the present count, a platform may not keep an object.
+func (u *Usage) check(platform *Platform, o client.Object) error {
 	held, added, before := u.platforms[platform.Name], weigh(o).Limits, u.objects[keyOf(o)].Limits
 	switch {
 	case added.Instances > before.Instances && held.Instances >= platform.Limits.Instances:
@@ -93,8 +108,33 @@ func limitReached(format string, args ...any) *Error {
 		fmt.Sprintf(format, args...) + ". Delete some that are not needed any more, or ask the broker's operator to raise the limit."}
 }
 
-// put counts an object in its present state.
+// forget stops counting what the cache has not shown for too long: it was created and deleted
+// while the cache did not look. It reports whether there was any.
+func (u *Usage) forget() (any bool) {
+	for key, since := range u.unseen {
+		if u.clock.Since(since) > unseenFor {
+			u.replace(key, weight{})
+			any = true
+		}
+	}
+	return any
+}
+
+// put counts an object that was created just now.
 func (u *Usage) put(o client.Object) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	key := keyOf(o)
+	if _, seen := u.objects[key]; !seen {
+		u.replace(key, weigh(o))
+		u.unseen[key] = u.clock.Now()
+	}
+}
+
+// see counts an object in the state that the cache shows.
+func (u *Usage) see(o client.Object) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	u.replace(keyOf(o), weigh(o))
 }
 
@@ -104,13 +144,14 @@ func (u *Usage) drop(o any) {
 		o = missed.Obj
 	}
 	if gone, ok := o.(client.Object); ok {
+		u.mu.Lock()
+		defer u.mu.Unlock()
 		u.replace(keyOf(gone), weight{})
 	}
 }
 
 func (u *Usage) replace(key string, now weight) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
+	delete(u.unseen, key)
 	if before, counted := u.objects[key]; counted {
 		u.add(before.platform, -before.Instances, -before.Bytes)
 		delete(u.objects, key)

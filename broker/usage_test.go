@@ -5,10 +5,14 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/hub/hubtest"
 )
 
@@ -16,7 +20,7 @@ func asSmall(r *http.Request) { r.Header.Set("Authorization", "Bearer token-of-s
 
 // TestLimits: a platform keeps no more on the hub than its own limits allow.
 func TestLimits(t *testing.T) {
-	usage := NewUsage()
+	usage := NewUsage(clock.RealClock{})
 	f := newFixture(t, func(o *Options) { o.Usage = usage })
 	count(t, usage, hubtest.Start(t).Config, f.namespace)
 	provision := func(id string, fields ...any) answer {
@@ -25,6 +29,7 @@ func TestLimits(t *testing.T) {
 	for _, id := range []string{"one", "two"} {
 		f.finished(id, f.want(http.StatusAccepted, "PUT", instancePath(id), order(planSmall), asSmall).operation(), asSmall)
 	}
+	usage.awaitSeen(f)
 	refused := f.refused(http.StatusBadRequest, "LimitReached", "PUT", instancePath("three"), order(planSmall), asSmall)
 	if !strings.Contains(refused.body["description"].(string), "2 service instances") {
 		t.Errorf("description %q does not say which limit", refused.body["description"])
@@ -72,6 +77,43 @@ func count(t *testing.T, usage *Usage, hub *rest.Config, namespace string) {
 			}
 		}
 	})
+}
+
+// awaitSeen waits until the cache has shown everything that was created.
+func (u *Usage) awaitSeen(f *fixture) {
+	f.t.Helper()
+	f.eventually("the cache", func() (answer, bool) {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		return answer{}, len(u.unseen) == 0
+	})
+}
+
+// TestUsageOfWhatTheCacheNeverShows: what was created and deleted while the cache did not look
+// is not counted for good.
+func TestUsageOfWhatTheCacheNeverShows(t *testing.T) {
+	now := testclock.NewFakePassiveClock(time.Now())
+	usage := NewUsage(now)
+	of := &Platform{Name: "small", Limits: Limits{Instances: 2, Bytes: 1 << 20}}
+	instance := func(name string) *v1alpha1.ServiceInstance {
+		i := &v1alpha1.ServiceInstance{Spec: v1alpha1.ServiceInstanceSpec{Platform: of.Name}}
+		i.Name = name
+		return i
+	}
+	usage.put(instance("gone"))
+	usage.put(instance("there"))
+	if err := usage.admit(of, instance("new")); err == nil {
+		t.Error("one too many was admitted")
+	}
+	usage.see(instance("there"))
+	now.SetTime(now.Now().Add(unseenFor + time.Second))
+	if err := usage.admit(of, instance("new")); err != nil {
+		t.Errorf("the one that is gone still counts: %v", err)
+	}
+	usage.put(instance("new"))
+	if err := usage.admit(of, instance("newer")); err == nil {
+		t.Error("one too many was admitted after that")
+	}
 }
 
 func TestWhatIsStoredOfARequestIsBounded(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -146,7 +147,7 @@ func (f *serveFlags) serve(ctx context.Context) error {
 	}
 	served := &catalog.Catalog{}
 	f.listener.ready, f.listener.longest = served.Loaded, f.bindTimeout
-	usage := broker.NewUsage()
+	usage := broker.NewUsage(clock.RealClock{})
 	if f.listener.handler, err = f.broker(h, live, served, keys, usage, logger); err != nil {
 		return err
 	}
