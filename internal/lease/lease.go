@@ -79,7 +79,7 @@ func New(config *rest.Config, namespace, name string, durations Durations) (*Lea
 	if err != nil {
 		return nil, err
 	}
-	config = rest.AddUserAgent(config, "leader-election")
+	config = rest.AddUserAgent(rest.CopyConfig(config), "leader-election")
 	config.Timeout = max(durations.Renew/2, time.Second) // one hung request must not lose the lead
 	leases, err := coordinationv1.NewForConfig(config)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
@@ -47,6 +48,17 @@ func newLease() (*Lease, *hub) {
 func hold(t *testing.T, l *Lease, identity string, transitions int) error {
 	t.Helper()
 	return l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: identity, LeaderTransitions: transitions})
+}
+
+// Others use the configuration too: a timeout in it would end each of their watches.
+func TestNewLeavesTheConfigAlone(t *testing.T) {
+	config := &rest.Config{Host: "https://127.0.0.1:1"}
+	if _, err := New(config, "sluice", "sluice", Of(10*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if config.Timeout != 0 || config.UserAgent != "" {
+		t.Errorf("the config has a timeout of %s and the user agent %q now", config.Timeout, config.UserAgent)
+	}
 }
 
 // A leader may write until its last renewal is too old, counted from before the renewal,
