@@ -62,8 +62,9 @@ interop: ## Credentials, both ways, with jose, jsonld and a SHACL validator from
 	@echo "test: interoperability with tools from npm"
 	@test/interop/run.sh
 
-crash: ## Kill Sluice at every crash point, stop its leaders, and check that nothing is lost, doubled or oversold
-	@echo "test: kill -9 at every crash point, SIGSTOP of leaders"
+crash: ## Kill Sluice at every write, stop its leaders, and check that nothing is lost, doubled or oversold
+	@echo "test: kill -9 before and after every write, SIGSTOP of leaders"
+	@go test -tags faults -count=1 ./internal/crashpoint
 	@go test -tags faults -count=1 -timeout 30m -v ./test/crash/...
 	@go test -tags faults -count=1 -run '^TestKilled' -v ./bindings
 

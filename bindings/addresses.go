@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/crashpoint"
 	"github.com/sluice-dev/sluice/internal/liqo"
 )
 
@@ -83,9 +82,7 @@ func (l *looker) createAddress(ctx context.Context, c client.Client, name string
 	owner := &account{Controller: l.Controller, binding: l.binding}
 	object := metav1.ObjectMeta{Namespace: l.namespace, Name: name, Labels: owner.labels(), Annotations: owner.annotations()}
 	object.Annotations[annotationService] = s.Name
-	crashpoint.Hit(crashBeforeAddress)
 	err := c.Create(ctx, liqo.NewAddress(object, s.Spec.ClusterIP).IP, client.FieldOwner(v1alpha1.FieldManager))
-	crashpoint.Hit(crashAfterAddress)
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create an address for Service %s: %w", s.Name, err)
 	}
@@ -96,9 +93,7 @@ func (l *looker) createAddress(ctx context.Context, c client.Client, name string
 const annotationService = "sluice.dev/service"
 
 func deleteAddress(ctx context.Context, c client.Client, a liqo.Address) error {
-	crashpoint.Hit(crashBeforeAddressDelete)
 	err := c.Delete(ctx, a.IP)
-	crashpoint.Hit(crashAfterAddressDelete)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete the address %s: %w", a.Name, err)
 	}

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/crashpoint"
 	"github.com/sluice-dev/sluice/internal/lists"
 	"github.com/sluice-dev/sluice/internal/seal"
 )
@@ -124,10 +123,7 @@ func (c *Controller) nameClusters(ctx context.Context, b *v1alpha1.ServiceBindin
 	}
 	b.Status.Clusters, b.Status.AddressClusters = named, addressed
 	c.begin(b, v1alpha1.OperationBind)
-	crashpoint.Hit(crashBeforeClusters)
-	err := c.writeStatus(ctx, b)
-	crashpoint.Hit(crashAfterClusters)
-	return err
+	return c.writeStatus(ctx, b)
 }
 
 // addressesPendingError reports that a bind waits for addresses, so that its answer
@@ -220,9 +216,7 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, in
 	c.begin(b, v1alpha1.OperationBind)
 	c.finish(b, v1alpha1.StateSucceeded, "")
 	c.sayWhenItEnds(ctx, b)
-	crashpoint.Hit(crashBeforeStatus)
 	err = c.writeStatus(ctx, b)
-	crashpoint.Hit(crashAfterStatus)
 	if err == nil {
 		log.FromContext(ctx).Info("bound", "binding", b.Name, "instance", b.Spec.InstanceName, "clusters", b.Status.Clusters, "nodes", b.Status.Nodes, "expires", expires)
 	}

@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/crashpoint"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/seal"
 )
@@ -141,14 +140,12 @@ func (a *account) annotations() map[string]string {
 }
 
 func (a *account) applyAccount(ctx context.Context) error {
-	crashpoint.Hit(crashBeforeAccount)
 	if err := a.applyNamespace(ctx); err != nil {
 		return err
 	}
 	err := a.client.Apply(ctx, corev1ac.ServiceAccount(a.binding.Name, a.namespace).
 		WithLabels(a.labels()).WithAnnotations(a.annotations()).
 		WithAutomountServiceAccountToken(false), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
-	crashpoint.Hit(crashAfterAccount)
 	if err != nil {
 		return fmt.Errorf("apply ServiceAccount: %w", err)
 	}
@@ -167,9 +164,7 @@ func (a *account) applyRoleBinding(ctx context.Context) error {
 			WithLabels(a.labels()).WithAnnotations(a.annotations()).WithSubjects(subject).
 			WithRoleRef(ref.WithKind("ClusterRole").WithName(role))
 	}
-	crashpoint.Hit(crashBeforeRoleBinding)
 	err := a.client.Apply(ctx, binding, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
-	crashpoint.Hit(crashAfterRoleBinding)
 	if err != nil {
 		return fmt.Errorf("apply the binding of role %s: %w", role, err)
 	}
@@ -182,9 +177,7 @@ func (a *account) requestToken(ctx context.Context) (authenticationv1.TokenReque
 	lifetime := cmp.Or(a.binding.Spec.Credentials.LifetimeSeconds, defaultLifetimeSeconds)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &lifetime}}
 	holder := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: a.binding.Name}}
-	crashpoint.Hit(crashBeforeToken)
 	err := a.client.SubResource("token").Create(ctx, holder, request)
-	crashpoint.Hit(crashAfterToken)
 	if err != nil {
 		return authenticationv1.TokenRequestStatus{}, fmt.Errorf("request token: %w", err)
 	}
@@ -242,7 +235,6 @@ func (c *Controller) revoke(ctx context.Context, b *v1alpha1.ServiceBinding, ins
 	}
 	meta := metav1.ObjectMeta{Namespace: a.namespace, Name: b.Name}
 	group, groupCtx := errgroup.WithContext(ctx)
-	crashpoint.Hit(crashBeforeRevoke)
 	var role client.Object = &rbacv1.RoleBinding{ObjectMeta: meta}
 	if a.made {
 		role = &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: b.Name}}
@@ -254,7 +246,6 @@ func (c *Controller) revoke(ctx context.Context, b *v1alpha1.ServiceBinding, ins
 		group.Go(func() error { return a.withdraw(groupCtx) })
 	}
 	err = group.Wait()
-	crashpoint.Hit(crashAfterRevoke)
 	if apierrors.IsForbidden(err) && !namespace.DeletionTimestamp.IsZero() {
 		return &pendingError{detail: "cluster " + cluster + " is still deleting the instance's namespace"}
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/bindings"
+	"github.com/sluice-dev/sluice/internal/crashpoint"
 	"github.com/sluice-dev/sluice/internal/hub/hubtest"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/seal"
@@ -41,7 +43,7 @@ const (
 	crashFile     = "SLUICE_CRASH_FILE"
 )
 
-// TestKilledWhileAddressed kills a controller at the crash points of addresses, because the
+// TestKilledWhileAddressed kills a controller before and after each of its writes, because the
 // test bed of test/crash has no Liqo. The next controller must continue from there: with
 // one address for the Service, and with none after unbind.
 func TestKilledWhileAddressed(t *testing.T) {
@@ -50,41 +52,25 @@ func TestKilledWhileAddressed(t *testing.T) {
 	other := *f
 	other.namespace = hubtest.Namespace(t) // the fixture's own controller does not watch it
 	other.declarePeering(t, own, provider)
-	for _, test := range []struct {
-		point      string
-		whileBound bool
-	}{
-		{"bind.before-address", true}, {"bind.after-address", true},
-		{"unbind.before-address-delete", false}, {"unbind.after-address-delete", false},
-	} {
-		t.Run(test.point, func(t *testing.T) {
-			instance := other.deliverTo(t, other.instance(t), peering(provider, "", ""))
-			namespace := v1alpha1.MemberNamespace(instance.Name)
-			f.service(t, provider, namespace, "web", corev1.ServiceTypeClusterIP)
-			f.pod(t, provider, namespace, "web", "worker")
-			b := other.bind(t, instance, "binding-1", "edit")
+	instance := other.deliverTo(t, other.instance(t), peering(provider, "", ""))
+	namespace := v1alpha1.MemberNamespace(instance.Name)
+	f.service(t, provider, namespace, "web", corev1.ServiceTypeClusterIP)
+	f.pod(t, provider, namespace, "web", "worker")
+	b := other.bind(t, instance, "binding-1", "edit")
 
-			child := newChild(t, &other, b)
-			if test.whileBound {
-				child.dies(t, test.point)
-			}
-			child.ends(t)
-			other.bound(t, b)
-			if n := len(f.ownAddresses(t, provider, b)); n != 1 || len(b.Status.Services) != 1 {
-				t.Errorf("%d addresses and Services %v, want one", n, b.Status.Services)
-			}
-			if err := f.Delete(t.Context(), b); err != nil {
-				t.Fatal(err)
-			}
-			if !test.whileBound {
-				child.dies(t, test.point)
-			}
-			child.ends(t)
-			other.gone(t, b)
-			if n := len(f.ownAddresses(t, provider, b)); n > 0 {
-				t.Errorf("unbound, %d addresses are left", n)
-			}
-		})
+	child := newChild(t, &other, b)
+	child.killedAt(t, "cluster create ips")
+	other.bound(t, b)
+	if n := len(f.ownAddresses(t, provider, b)); n != 1 || len(b.Status.Services) != 1 {
+		t.Errorf("%d addresses and Services %v, want one", n, b.Status.Services)
+	}
+	if err := f.Delete(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	child.killedAt(t, "cluster delete ips")
+	other.gone(t, b)
+	if n := len(f.ownAddresses(t, provider, b)); n > 0 {
+		t.Errorf("unbound, %d addresses are left", n)
 	}
 }
 
@@ -120,29 +106,34 @@ func writeKubeconfig(t *testing.T, config *rest.Config) string {
 	return path
 }
 
-func (c *child) run(t *testing.T) ([]byte, error) {
+// killedAt runs the controller again and again, killed before and after each of its writes, until
+// it gets to the end. A write must be among them.
+func (c *child) killedAt(t *testing.T, write string) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestChild$", "-test.v")
-	command.Env = c.environment
-	return command.CombinedOutput()
-}
-
-func (c *child) dies(t *testing.T, point string) {
-	t.Helper()
-	if err := os.WriteFile(c.armed, []byte(point), 0o600); err != nil {
+	if err := os.WriteFile(c.armed, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	output, err := c.run(t)
-	var ended *exec.ExitError
-	if !errors.As(err, &ended) || ended.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		t.Fatalf("the controller was not killed at %s: %v\n%s", point, err, output)
+	for {
+		command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestChild$", "-test.v")
+		command.Env = c.environment
+		output, err := command.CombinedOutput()
+		if err == nil {
+			break
+		}
+		var ended *exec.ExitError
+		if !errors.As(err, &ended) || ended.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+			t.Fatalf("the controller did not get there: %v\n%s", err, output)
+		}
 	}
-}
-
-func (c *child) ends(t *testing.T) {
-	t.Helper()
-	if output, err := c.run(t); err != nil {
-		t.Fatalf("the controller did not get there: %v\n%s", err, output)
+	instants, err := os.ReadFile(c.armed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("killed %d times", strings.Count(string(instants), "\n"))
+	for _, side := range []string{"before ", "after "} {
+		if !strings.Contains(string(instants), side+write) {
+			t.Errorf("it was not killed %s%s, but\n%s", side, write, instants)
+		}
 	}
 }
 
@@ -155,6 +146,7 @@ func TestChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	crashpoint.Guard(config, "hub")
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {

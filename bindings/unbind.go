@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/crashpoint"
 	"github.com/sluice-dev/sluice/internal/lists"
 	"github.com/sluice-dev/sluice/internal/member"
 )
@@ -41,9 +40,7 @@ func (c *Controller) unbind(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 	}
 	before := b.DeepCopy()
 	controllerutil.RemoveFinalizer(b, v1alpha1.Finalizer)
-	crashpoint.Hit(crashBeforeFinalizer)
 	err = c.Client.Patch(ctx, b, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	crashpoint.Hit(crashAfterFinalizer)
 	if apierrors.IsNotFound(err) {
 		return reconcile.Result{}, nil // the cache was behind
 	}

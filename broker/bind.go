@@ -47,7 +47,7 @@ func (s *server) bind(c *call) (*reply, error) {
 		if err := s.Usage.admit(c.platform, b); err != nil {
 			return nil, err
 		}
-		err = c.write(crashBeforeBind, crashAfterBind, func(ctx context.Context) error { return s.Client.Create(ctx, b) })
+		err = c.write(func(ctx context.Context) error { return s.Client.Create(ctx, b) })
 		if apierrors.IsAlreadyExists(err) {
 			continue
 		}
@@ -163,7 +163,7 @@ func (s *server) bindAgain(c *call, b *v1alpha1.ServiceBinding, request *bindReq
 	if bindingOperation(b).State != v1alpha1.StateFailed {
 		return s.finishBind(c, b, async, false)
 	}
-	if err := s.delete(c, b, crashBeforeBindingDelete, crashAfterBindingDelete); err != nil {
+	if err := s.delete(c, b); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithDeadline(c.Context(), c.due)
@@ -205,7 +205,7 @@ func (s *server) finishBind(c *call, b *v1alpha1.ServiceBinding, async, created 
 		return nil, fmt.Errorf("wait for binding %s: %w", b.Name, err)
 	}
 	if created {
-		if err := s.delete(c, b, crashBeforeBindingDelete, crashAfterBindingDelete); err != nil {
+		if err := s.delete(c, b); err != nil {
 			return nil, err
 		}
 	}

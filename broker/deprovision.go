@@ -35,7 +35,7 @@ func (s *server) deprovision(c *call) (*reply, error) {
 	}
 	if i.DeletionTimestamp == nil {
 		uid := i.UID
-		if err := s.delete(c, i, crashBeforeDeprovision, crashAfterDeprovision); err != nil {
+		if err := s.delete(c, i); err != nil {
 			return nil, err
 		}
 		if plan, err := s.Catalog.Snapshot().Plan(serviceID, i.Spec.Desired.PlanID); err == nil {

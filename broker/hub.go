@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/crashpoint"
 )
 
 // findInstance reads the call's instance from the hub without a cache; nil means that it
@@ -44,21 +43,16 @@ func (s *server) findBinding(c *call, bindingID string) (*v1alpha1.ServiceBindin
 
 // write runs a write to the hub under a context that survives the client's hanging up: an
 // accepted request stays accepted.
-func (c *call) write(before, after string, do func(context.Context) error) error {
+func (c *call) write(do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), writeTimeout)
 	defer cancel()
-	crashpoint.Hit(before)
-	if err := do(ctx); err != nil {
-		return err
-	}
-	crashpoint.Hit(after)
-	return nil
+	return do(ctx)
 }
 
 // delete deletes one incarnation of an object. If it is already gone, that is no error.
-func (s *server) delete(c *call, o client.Object, before, after string) error {
+func (s *server) delete(c *call, o client.Object) error {
 	uid := o.GetUID()
-	err := c.write(before, after, func(ctx context.Context) error {
+	err := c.write(func(ctx context.Context) error {
 		return s.Client.Delete(ctx, o, client.Preconditions{UID: &uid})
 	})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // the conflict is about the UID

@@ -144,7 +144,7 @@ func (s *server) createInstance(c *call, request *provisionRequest, plan *catalo
 	if err := s.Usage.admit(c.platform, i); err != nil {
 		return nil, err
 	}
-	err := c.write(crashBeforeProvision, crashAfterProvision, func(ctx context.Context) error { return s.Client.Create(ctx, i) })
+	err := c.write(func(ctx context.Context) error { return s.Client.Create(ctx, i) })
 	if err != nil {
 		return nil, fmt.Errorf("create instance %s: %w", i.Name, err)
 	}
@@ -184,7 +184,7 @@ func (s *server) provisionAgain(c *call, i *v1alpha1.ServiceInstance, request *p
 func (s *server) attempt(c *call, i *v1alpha1.ServiceInstance) error {
 	i.Spec.Attempt++
 	i.Spec.OriginatingIdentity = c.identity
-	err := c.write(crashBeforeAttempt, crashAfterAttempt, func(ctx context.Context) error { return s.Client.Update(ctx, i) })
+	err := c.write(func(ctx context.Context) error { return s.Client.Update(ctx, i) })
 	if err != nil {
 		return fmt.Errorf("start instance %s again: %w", i.Name, err)
 	}

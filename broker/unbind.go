@@ -35,7 +35,7 @@ func (s *server) unbind(c *call) (*reply, error) {
 	}
 	c.due = time.Now().Add(s.BindTimeout)
 	if b.DeletionTimestamp == nil {
-		if err := s.delete(c, b, crashBeforeBindingDelete, crashAfterBindingDelete); err != nil {
+		if err := s.delete(c, b); err != nil {
 			return nil, err
 		}
 		if plan, err := s.Catalog.Snapshot().Plan(b.Spec.ServiceID, b.Spec.PlanID); err == nil {

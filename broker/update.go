@@ -163,7 +163,7 @@ func (s *server) writeDesired(c *call, i *v1alpha1.ServiceInstance, desired *v1a
 	if err := s.Usage.admit(c.platform, i); err != nil {
 		return err
 	}
-	err := c.write(crashBeforeUpdate, crashAfterUpdate, func(ctx context.Context) error { return s.Client.Update(ctx, i) })
+	err := c.write(func(ctx context.Context) error { return s.Client.Update(ctx, i) })
 	if err != nil {
 		return fmt.Errorf("update instance %s: %w", i.Name, err)
 	}

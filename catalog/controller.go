@@ -25,29 +25,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/crashpoint"
 	"github.com/sluice-dev/sluice/internal/pages"
 	"github.com/sluice-dev/sluice/internal/requeue"
 )
 
-// Crash points of this package: before and after each of its writes.
-const (
-	crashBeforeFinalizer        = "catalog.before-finalizer"
-	crashAfterFinalizer         = "catalog.after-finalizer"
-	crashBeforeStatus           = "catalog.before-status"
-	crashAfterStatus            = "catalog.after-status"
-	crashBeforeFinalizerRemoval = "catalog.before-finalizer-removal"
-	crashAfterFinalizerRemoval  = "catalog.after-finalizer-removal"
-)
-
 // retryAfterConflict gives the cache time to catch up.
 const retryAfterConflict = 100 * time.Millisecond
-
-// CrashPoints lists them for tests.
-var CrashPoints = []string{
-	crashBeforeFinalizer, crashAfterFinalizer, crashBeforeStatus, crashAfterStatus,
-	crashBeforeFinalizerRemoval, crashAfterFinalizerRemoval,
-}
 
 // Controller writes to the status of each ServiceOffering which spec the catalog serves,
 // and keeps offerings in use from disappearing. It always judges the whole catalog, because
@@ -141,11 +124,9 @@ func (c *Controller) countUses(ctx context.Context) (Uses, error) {
 // that a served offering cannot disappear unnoticed.
 func (c *Controller) record(ctx context.Context, offering *v1alpha1.ServiceOffering, v verdict) error {
 	if controllerutil.AddFinalizer(offering, v1alpha1.Finalizer) {
-		crashpoint.Hit(crashBeforeFinalizer)
 		if err := c.Client.Update(ctx, offering); err != nil {
 			return fmt.Errorf("add finalizer: %w", err)
 		}
-		crashpoint.Hit(crashAfterFinalizer)
 	}
 	status, reason, message := v.condition(offering)
 	before := offering.Status.DeepCopy()
@@ -169,11 +150,9 @@ func (c *Controller) retire(ctx context.Context, offering *v1alpha1.ServiceOffer
 		return c.writeStatus(ctx, offering, offering.Status.DeepCopy(), metav1.ConditionFalse, v1alpha1.ReasonDeleting, message)
 	}
 	controllerutil.RemoveFinalizer(offering, v1alpha1.Finalizer)
-	crashpoint.Hit(crashBeforeFinalizerRemoval)
 	if err := c.Client.Update(ctx, offering); err != nil {
 		return fmt.Errorf("remove finalizer: %w", err)
 	}
-	crashpoint.Hit(crashAfterFinalizerRemoval)
 	log.FromContext(ctx).Info("Service offering is gone", "offering", offering.Name)
 	return nil
 }
@@ -184,11 +163,9 @@ func (c *Controller) writeStatus(ctx context.Context, offering *v1alpha1.Service
 	if equality.Semantic.DeepEqual(before, &offering.Status) {
 		return nil
 	}
-	crashpoint.Hit(crashBeforeStatus)
 	if err := c.Client.Status().Update(ctx, offering); err != nil {
 		return fmt.Errorf("write status: %w", err)
 	}
-	crashpoint.Hit(crashAfterStatus)
 	log.FromContext(ctx).Info("Service offering judged", "offering", offering.Name, "ready", status, "reason", reason, "message", message)
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-dev/sluice/charts"
 	"github.com/sluice-dev/sluice/internal/answers"
+	"github.com/sluice-dev/sluice/internal/crashpoint"
 )
 
 // DefaultNamespace holds Sluice's resources unless Options or the pod say
@@ -181,6 +182,7 @@ func (h *Hub) checkAnswers() {
 	}
 	pin.Set(h.ID)
 	answers.Check(h.Config, pin)
+	crashpoint.Guard(h.Config, "hub")
 }
 
 func firstOf(names ...string) string {

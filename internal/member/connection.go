@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/sluice-dev/sluice/internal/answers"
+	"github.com/sluice-dev/sluice/internal/crashpoint"
 )
 
 // requestTimeout bounds each request of Connection.Client.
@@ -66,6 +67,7 @@ func (c *Connection) Typed(s *runtime.Scheme) (client.Client, error) {
 func connect(ctx context.Context, cluster, consumerServer string, config *rest.Config) (*Connection, error) {
 	pin := answers.KubeSystem()
 	answers.Check(config, pin)
+	crashpoint.Guard(config, "cluster")
 	bounded := rest.CopyConfig(config)
 	bounded.Timeout = requestTimeout
 	transport, err := rest.HTTPClientFor(bounded)

@@ -29,7 +29,6 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/crashpoint"
 	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
@@ -88,9 +87,7 @@ func (d *Driver) removeAddOns(ctx context.Context, cluster *rest.Config, keep []
 		}
 		uninstall := action.NewUninstall(config)
 		uninstall.Timeout = hookPatience
-		crashpoint.Hit(crashBeforeAddOn)
 		_, err = uninstall.Run(name)
-		crashpoint.Hit(crashAfterAddOn)
 		if err != nil {
 			return fmt.Errorf("add-on %s: remove it: %w", name, err)
 		}
@@ -187,9 +184,7 @@ func (a *addOn) ensure(ctx context.Context) error {
 		return err
 	}
 	if !a.is(last) {
-		crashpoint.Hit(crashBeforeAddOn)
 		last, err = a.apply(ctx, last)
-		crashpoint.Hit(crashAfterAddOn)
 		if err != nil {
 			return a.failure(err)
 		}

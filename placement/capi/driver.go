@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/crashpoint"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/tenant"
@@ -76,9 +75,7 @@ func (d *Driver) deliver(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.
 	if _, err := t.Ensure(ctx); err != nil {
 		return err
 	}
-	crashpoint.Hit(crashBeforeCluster)
 	err = t.ApplyInside(ctx, tenant.FromUnstructured(want))
-	crashpoint.Hit(crashAfterCluster)
 	if err != nil {
 		return refusal(err)
 	}
@@ -255,11 +252,9 @@ func removeCluster(ctx context.Context, t *tenant.Tenant) error {
 	}
 	pending := &delivery.PendingError{Step: fmt.Sprintf("delete cluster %s on %s", made.Name, t.Connection.Cluster), Every: often}
 	if made.DeletionTimestamp.IsZero() {
-		crashpoint.Hit(crashBeforeRemoveCluster)
 		// The resource version is no precondition: Cluster API changes the object all the time
 		// while it is created.
 		err := t.Connection.Client.Delete(ctx, reference(t, made), client.Preconditions{UID: &made.UID})
-		crashpoint.Hit(crashAfterRemoveCluster)
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("remove from %s: delete cluster %s: %w", t.Connection.Cluster, made.Name, err)
 		}

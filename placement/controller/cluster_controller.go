@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/crashpoint"
 	"github.com/sluice-dev/sluice/internal/requeue"
 	"github.com/sluice-dev/sluice/placement"
 )
@@ -103,11 +102,9 @@ func (r *clusterReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 		return r.remove(ctx, cluster)
 	}
 	if controllerutil.AddFinalizer(cluster, v1alpha1.Finalizer) {
-		crashpoint.Hit(crashBeforeClusterHold)
 		if err := r.hub.Update(ctx, cluster); err != nil {
 			return ctrl.Result{}, fmt.Errorf("add the finalizer: %w", err)
 		}
-		crashpoint.Hit(crashAfterClusterHold)
 	}
 	return r.look(ctx, cluster, nil)
 }
@@ -123,11 +120,9 @@ func (r *clusterReconciler) look(ctx context.Context, cluster *v1alpha1.MemberCl
 	r.Inventory.UpsertCluster(placement.ClusterOf(cluster, now))
 
 	if w.worthWriting(before, &cluster.Status, now) {
-		crashpoint.Hit(crashBeforeClusterSeen)
 		if err := r.hub.Status().Update(ctx, cluster); err != nil {
 			return ctrl.Result{}, client.IgnoreNotFound(fmt.Errorf("write the cluster's status: %w", err))
 		}
-		crashpoint.Hit(crashAfterClusterSeen)
 		w.wrote = now
 	}
 	return ctrl.Result{RequeueAfter: max(w.nextProbe.Sub(r.Clock.Now()), time.Millisecond)}, nil
@@ -157,11 +152,9 @@ func (r *clusterReconciler) remove(ctx context.Context, cluster *v1alpha1.Member
 		return result, err
 	}
 	if controllerutil.RemoveFinalizer(cluster, v1alpha1.Finalizer) {
-		crashpoint.Hit(crashBeforeClusterGone)
 		if err := r.hub.Update(ctx, cluster); client.IgnoreNotFound(err) != nil {
 			return ctrl.Result{}, fmt.Errorf("remove the finalizer: %w", err)
 		}
-		crashpoint.Hit(crashAfterClusterGone)
 	}
 	r.drop(cluster.Name)
 	return ctrl.Result{}, nil

@@ -43,7 +43,7 @@ func (r *instanceReconciler) stayUncovered(ctx context.Context, s *scope, why er
 	if !news && !changed {
 		return ctrl.Result{}, nil // the inventory wakes it
 	}
-	if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
+	if err := r.write(ctx, s, writeProgress); err != nil {
 		return ctrl.Result{}, err
 	}
 	if overheld {

@@ -24,7 +24,7 @@ func (r *instanceReconciler) fail(ctx context.Context, s *scope, why string, cau
 		// The platform is about to stop polling. The decision stays, and stays reserved, until
 		// abandon has cleaned up.
 		s.recordAbandoned(s.Status.Operation.Description)
-		if err := r.write(ctx, s, crashBeforeFailed, crashAfterFailed); err != nil {
+		if err := r.write(ctx, s, writeFailure); err != nil {
 			return ctrl.Result{}, err
 		}
 		return result, err
@@ -72,7 +72,7 @@ func (r *instanceReconciler) undo(ctx context.Context, s *scope) (ctrl.Result, e
 
 // writeUndone writes the status of a failed operation and releases its reservations.
 func (r *instanceReconciler) writeUndone(ctx context.Context, s *scope) (ctrl.Result, error) {
-	if err := r.write(ctx, s, crashBeforeFailed, crashAfterFailed); err != nil {
+	if err := r.write(ctx, s, writeFailure); err != nil {
 		return ctrl.Result{}, err
 	}
 	r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance))

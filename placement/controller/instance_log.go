@@ -16,19 +16,28 @@ type transition struct {
 	fields []any
 }
 
-// transition returns the log line for a write, which is named by its crash point; nil if the write is of no
-// interest. It is computed before the write, which reads the status anew, and logged after it.
-func (r *instanceReconciler) transition(s *scope, write string) *transition {
+// write is what a write of an instance's status records.
+type write int
+
+const (
+	writeProgress write = iota // all that the other ones are not
+	writePlaced                // a decision
+	writeDelivered
+	writeFailure
+)
+
+// transition returns the log line for a write; nil if the write is of no interest. It is computed before the write, which reads the status anew, and logged after it.
+func (r *instanceReconciler) transition(s *scope, what write) *transition {
 	switch {
-	case write == crashBeforeDecision:
+	case what == writePlaced:
 		return r.transitionTo(s, "Placed", s.Status.Decision, s.since())
-	case write == crashBeforeDelivered && s.Status.Moved != nil && s.Status.Moved.DeliveredAt != nil && s.Status.Moved.DeliveredAt.Time.Equal(s.now):
+	case what == writeDelivered && s.Status.Moved != nil && s.Status.Moved.DeliveredAt != nil && s.Status.Moved.DeliveredAt.Time.Equal(s.now):
 		t := r.transitionTo(s, "Moved", s.Status.DeliveredDecision(), s.Status.Moved.DecidedAt.Time)
 		t.fields = append(t.fields, "from", strings.Join(s.Status.Moved.From, ","), "why", s.Status.Moved.Reason)
 		return t
-	case write == crashBeforeDelivered:
+	case what == writeDelivered:
 		return r.transitionTo(s, "Delivered", s.Status.DeliveredDecision(), s.since())
-	case write == crashBeforeFailed && s.failing != "":
+	case what == writeFailure && s.failing != "":
 		t := r.transitionTo(s, "Failed", s.Status.Decision, s.since())
 		t.fields = append(t.fields, "why", s.failing)
 		return t

@@ -26,22 +26,23 @@ func TestTransitionsAreLogged(t *testing.T) {
 	onEU := v1alpha1.Decision{Generation: 1, Placements: []v1alpha1.Placement{{Cluster: "eu"}}}
 	onUS := v1alpha1.Decision{Generation: 1, Placements: []v1alpha1.Placement{{Cluster: "us"}}, Leaving: []v1alpha1.Departure{{Cluster: "eu", Reason: "it is drained", At: metav1.NewTime(now.Add(-time.Second))}}}
 	for _, row := range []struct {
-		name, write string
-		change      func(*scope)
-		want        []string // in the line; none if nothing is logged
+		name   string
+		write  write
+		change func(*scope)
+		want   []string // in the line; none if nothing is logged
 	}{
-		{"placed", crashBeforeDecision, func(s *scope) { s.recordDecision(&onEU) }, []string{`"Placed"`, `"clusters"="eu"`, `"after"="5s"`}},
-		{"delivered", crashBeforeDelivered, func(s *scope) { s.recordDecision(&onEU); s.recordDelivered() }, []string{`"Delivered"`, `"clusters"="eu"`, `"after"="5s"`}},
-		{"moved", crashBeforeDelivered, func(s *scope) {
+		{"placed", writePlaced, func(s *scope) { s.recordDecision(&onEU) }, []string{`"Placed"`, `"clusters"="eu"`, `"after"="5s"`}},
+		{"delivered", writeDelivered, func(s *scope) { s.recordDecision(&onEU); s.recordDelivered() }, []string{`"Delivered"`, `"clusters"="eu"`, `"after"="5s"`}},
+		{"moved", writeDelivered, func(s *scope) {
 			s.recordDecision(&onEU)
 			s.recordDelivered()
 			s.recordDecision(onUS.DeepCopy())
 			s.recordDelivered()
 		}, []string{`"Moved"`, `"clusters"="us"`, `"from"="eu"`, `"why"="it is drained"`, `"after"="1s"`}},
-		{"failed", crashBeforeFailed, func(s *scope) { s.failing = "nothing fits"; s.recordFailure(s.failing) }, []string{`"Failed"`, `"why"="nothing fits"`}},
-		{"cleaned up after a failure", crashBeforeFailed, func(s *scope) { s.recordFailure("nothing fits") }, nil},
-		{"progress", crashBeforeProgress, func(s *scope) { s.describe("waiting") }, nil},
-		{"an update of the context", crashBeforeContext, func(s *scope) { s.recordDecision(&onEU); s.recordDelivered() }, nil},
+		{"failed", writeFailure, func(s *scope) { s.failing = "nothing fits"; s.recordFailure(s.failing) }, []string{`"Failed"`, `"why"="nothing fits"`}},
+		{"cleaned up after a failure", writeFailure, func(s *scope) { s.recordFailure("nothing fits") }, nil},
+		{"progress", writeProgress, func(s *scope) { s.describe("waiting") }, nil},
+		{"an update of the context", writeProgress, func(s *scope) { s.recordDecision(&onEU); s.recordDelivered() }, nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			s := &scope{now: now, ServiceInstance: &v1alpha1.ServiceInstance{

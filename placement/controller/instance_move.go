@@ -148,7 +148,7 @@ func (r *instanceReconciler) clean(ctx context.Context, s *scope) (ctrl.Result, 
 	}
 	if len(gone) > 0 {
 		s.recordCleaned(gone)
-		if err := r.write(ctx, s, crashBeforeCleaned, crashAfterCleaned); err != nil {
+		if err := r.write(ctx, s, writeProgress); err != nil {
 			return ctrl.Result{}, err
 		}
 		r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance))
@@ -248,7 +248,7 @@ func (r *instanceReconciler) giveUp(ctx context.Context, s *scope, why error) (c
 	} else {
 		s.recordUncovered(describe(why))
 	}
-	if err := r.write(ctx, s, crashBeforeFailed, crashAfterFailed); err != nil {
+	if err := r.write(ctx, s, writeFailure); err != nil {
 		return ctrl.Result{}, err
 	}
 	r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance))

@@ -84,7 +84,7 @@ func (r *instanceReconciler) adopt(ctx context.Context, s *scope, decided *v1alp
 	s.recordDepartures(decided, due)
 	s.recordDecision(decided)
 	r.unready(s, due)
-	if err := r.write(ctx, s, crashBeforeDecision, crashAfterDecision); err != nil {
+	if err := r.write(ctx, s, writePlaced); err != nil {
 		return ctrl.Result{}, err
 	}
 	r.inventory.Preempt(s.Name, s.Status.Preemption)
@@ -112,7 +112,7 @@ func (r *instanceReconciler) settled(ctx context.Context, s *scope, due []v1alph
 	if _, changed := r.overheld(s, reasonPlaced); !news && !changed {
 		return ctrl.Result{}, nil
 	}
-	if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
+	if err := r.write(ctx, s, writeProgress); err != nil {
 		return ctrl.Result{}, err
 	}
 	r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance)) // and it no longer waits
@@ -154,7 +154,7 @@ func (r *instanceReconciler) unplaceable(ctx context.Context, s *scope, request 
 	news := r.preempt(s, request)
 	news = s.recordStranded(due, withRoom(why.Error(), s.Status.Preemption)) || news
 	if r.unready(s, due) || news {
-		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
+		if err := r.write(ctx, s, writeProgress); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
@@ -166,7 +166,7 @@ func (r *instanceReconciler) unplaceable(ctx context.Context, s *scope, request 
 // decision stays, and the next pass comes with back-off.
 func (r *instanceReconciler) stuck(ctx context.Context, s *scope, due []v1alpha1.Departure, why error) (ctrl.Result, error) {
 	if due = slices.Concat(due, s.Status.DeliveredDecision().Displaced); len(due) > 0 && s.recordStranded(due, why.Error()) {
-		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
+		if err := r.write(ctx, s, writeProgress); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
@@ -215,7 +215,7 @@ func (r *instanceReconciler) decide(ctx context.Context, request placement.Reque
 func (r *instanceReconciler) recordContext(ctx context.Context, s *scope) (ctrl.Result, error) {
 	s.recordContext()
 	s.succeed()
-	return ctrl.Result{}, r.write(ctx, s, crashBeforeContext, crashAfterContext)
+	return ctrl.Result{}, r.write(ctx, s, writeProgress)
 }
 
 // wait parks an instance that fits nowhere. The inventory wakes it when a cluster would take
@@ -224,7 +224,7 @@ func (r *instanceReconciler) wait(ctx context.Context, s *scope, request placeme
 	deadline := s.deadline(s.Status.Operation.StartedAt.Time)
 	news := r.preempt(s, request)
 	if s.recordUnplaceable(withPromise(withRoom(why.Error(), s.Status.Preemption), r.promised(s)), why) || news {
-		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
+		if err := r.write(ctx, s, writeProgress); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
@@ -263,7 +263,7 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 		return result, err
 	}
 	s.recordDelivered()
-	if err := r.write(ctx, s, crashBeforeDelivered, crashAfterDelivered); err != nil {
+	if err := r.write(ctx, s, writeDelivered); err != nil {
 		return ctrl.Result{}, err
 	}
 	r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance))
@@ -297,7 +297,7 @@ func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 	if s.recordObservation(err) {
-		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
+		if err := r.write(ctx, s, writeProgress); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
@@ -315,7 +315,7 @@ func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result
 func (r *instanceReconciler) retry(ctx context.Context, s *scope, blocker error) (ctrl.Result, error) {
 	log.FromContext(ctx).V(1).Info("Waiting", "instance", s.Spec.InstanceID, "for", blocker.Error())
 	if s.recordBlocked(blocker) {
-		if err := r.write(ctx, s, crashBeforeProgress, crashAfterProgress); err != nil {
+		if err := r.write(ctx, s, writeProgress); err != nil {
 			return ctrl.Result{}, err
 		}
 	}

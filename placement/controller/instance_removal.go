@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/crashpoint"
 	"github.com/sluice-dev/sluice/internal/lists"
 	"github.com/sluice-dev/sluice/placement/delivery"
 )
@@ -35,11 +34,9 @@ func (r *instanceReconciler) remove(ctx context.Context, s *scope) (ctrl.Result,
 	}
 	removed := r.transitionTo(s, "Removed", nil, s.since()) // before the update, which reads the hub's status
 	controllerutil.RemoveFinalizer(s, v1alpha1.Finalizer)
-	crashpoint.Hit(crashBeforeFinalizer)
 	if err := r.hub.Update(ctx, s.ServiceInstance); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("remove the finalizer: %w", err)
 	}
-	crashpoint.Hit(crashAfterFinalizer)
 	removed.log(ctx)
 	r.forget(s.Name)
 	return ctrl.Result{}, nil
@@ -67,11 +64,9 @@ func (r *instanceReconciler) deleteAll(ctx context.Context, bindings []v1alpha1.
 		if !binding.DeletionTimestamp.IsZero() {
 			continue
 		}
-		crashpoint.Hit(crashBeforeUnbind)
 		if err := r.hub.Delete(ctx, binding); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete binding %s: %w", binding.Name, err)
 		}
-		crashpoint.Hit(crashAfterUnbind)
 	}
 	return nil
 }

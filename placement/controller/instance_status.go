@@ -13,7 +13,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/crashpoint"
 	"github.com/sluice-dev/sluice/internal/lists"
 )
 
@@ -244,11 +243,9 @@ func cut(text string, longest int) string {
 // unknown, its reservations stay until a live read shows the result.
 //
 // Step 5 of a provision (docs/architecture.md).
-func (r *instanceReconciler) write(ctx context.Context, s *scope, before, after string) error {
-	read, news := s.ResourceVersion, r.transition(s, before)
-	crashpoint.Hit(before)
+func (r *instanceReconciler) write(ctx context.Context, s *scope, what write) error {
+	read, news := s.ResourceVersion, r.transition(s, what)
 	err := r.hub.Status().Update(ctx, s.ServiceInstance)
-	crashpoint.Hit(after)
 	if err == nil {
 		r.written.Store(s.Name, s.ResourceVersion)
 		s.fresh = false

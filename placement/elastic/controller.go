@@ -20,7 +20,6 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
-	"github.com/sluice-dev/sluice/internal/crashpoint"
 	"github.com/sluice-dev/sluice/placement"
 )
 
@@ -238,9 +237,7 @@ func (e *Controller) makeMore(ctx context.Context, t *template, has *fleet, comi
 			continue
 		}
 		log.FromContext(ctx).Info("Making a cluster", "policy", t.Name, "cluster", v1alpha1.MadeClusterName(order.Name), "for", len(wanted.waits))
-		crashpoint.Hit(crashBeforeOrder)
 		err := e.Client.Create(ctx, order)
-		crashpoint.Hit(crashAfterOrder)
 		if apierrors.IsAlreadyExists(err) {
 			return nil // the cache does not show it yet
 		}
@@ -272,9 +269,7 @@ func (e *Controller) grow(ctx context.Context, g *growth, workers int) error {
 	}
 	log.FromContext(ctx).Info("Growing a cluster", "cluster", g.cluster.Name, "pool", g.pool, "from", g.now, "to", int(g.now)+workers)
 	g.instance.Spec.Desired.Parameters = &runtime.RawExtension{Raw: document}
-	crashpoint.Hit(crashBeforeGrow)
 	err = e.Client.Update(ctx, g.instance) // a conflict is retried with the new state
-	crashpoint.Hit(crashAfterGrow)
 	if err != nil {
 		return fmt.Errorf("have cluster %s grow: %w", g.cluster.Name, err)
 	}
@@ -400,9 +395,7 @@ func (e *Controller) takeIn(ctx context.Context, t *template, instance *v1alpha1
 	if member.Spec.Access, err = e.Join(ctx, placed[0].Cluster, instance.Name, member); err != nil {
 		return fmt.Errorf("take cluster %s into the inventory: %w", member.Name, err)
 	}
-	crashpoint.Hit(crashBeforeJoin)
 	err = e.Client.Create(ctx, member)
-	crashpoint.Hit(crashAfterJoin)
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("take cluster %s into the inventory: %w", member.Name, err)
 	}
@@ -419,9 +412,7 @@ func (e *Controller) retire(ctx context.Context, instance *v1alpha1.ServiceInsta
 	}
 	log.FromContext(ctx).Info("Giving a cluster back", "cluster", v1alpha1.MadeClusterName(instance.Name))
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.AnnotationRetired))
-	crashpoint.Hit(crashBeforeRetire)
 	err := e.Client.Patch(ctx, instance, patch)
-	crashpoint.Hit(crashAfterRetire)
 	return client.IgnoreNotFound(err)
 }
 
@@ -436,9 +427,7 @@ func (e *Controller) giveBack(ctx context.Context, instance *v1alpha1.ServiceIns
 	if !object.GetDeletionTimestamp().IsZero() {
 		return nil
 	}
-	crashpoint.Hit(crashBeforeGiveBack)
 	err := e.Client.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID())}) // not a new one of the same name
-	crashpoint.Hit(crashAfterGiveBack)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("give back cluster %s: %w", v1alpha1.MadeClusterName(instance.Name), err)
 	}

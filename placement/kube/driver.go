@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/sluice-dev/sluice/internal/crashpoint"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/tenant"
@@ -95,22 +94,12 @@ func (t *target) deliver(ctx context.Context) error {
 
 // applyObjects applies the objects in the namespace. They depend only on the self-binding.
 func (t *target) applyObjects(ctx context.Context) error {
-	crashpoint.Hit(crashBeforeObjects)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		crashpoint.Hit(crashBeforeQuota)
-		err := t.ApplyInside(ctx, t.quotaObject(t.hard))
-		crashpoint.Hit(crashAfterQuota)
-		return err
-	})
+	group.Go(func() error { return t.ApplyInside(ctx, t.quotaObject(t.hard)) })
 	for _, o := range t.others() {
 		group.Go(func() error { return t.ApplyInside(ctx, o) })
 	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	crashpoint.Hit(crashAfterObjects)
-	return nil
+	return group.Wait()
 }
 
 // others returns the namespace's objects except the quota and the self-binding.

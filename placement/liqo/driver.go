@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/crashpoint"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/kube"
@@ -176,9 +175,7 @@ func (d *Driver) ensurePeering(ctx context.Context, l leg) error {
 	case apierrors.IsNotFound(err):
 		peering.ObjectMeta = metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Finalizers: []string{v1alpha1.Finalizer}}
 		peering.Spec = v1alpha1.PeeringSpec{Consumer: l.consumer, Provider: l.provider, Modules: l.modules}
-		crashpoint.Hit(crashBeforePeering)
 		err := d.Client.Create(ctx, peering)
-		crashpoint.Hit(crashAfterPeering)
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create peering %s: %w", key.Name, err)
 		}
@@ -404,9 +401,7 @@ func (r *route) release(ctx context.Context, l leg) error {
 		if err != nil || needed || peering.Spec.Kept {
 			return err
 		}
-		crashpoint.Hit(crashBeforeRelease)
 		err = r.Client.Delete(ctx, peering, client.Preconditions{UID: &peering.UID})
-		crashpoint.Hit(crashAfterRelease)
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete peering %s: %w", peering.Name, err)
 		}

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/crashpoint"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
@@ -31,9 +30,7 @@ func (r *Peerings) end(ctx context.Context, peering *v1alpha1.Peering) error {
 		}
 	}
 	controllerutil.RemoveFinalizer(peering, v1alpha1.Finalizer)
-	crashpoint.Hit(crashBeforePeeringGone)
 	err := r.Client.Update(ctx, peering)
-	crashpoint.Hit(crashAfterPeeringGone)
 	return client.IgnoreNotFound(err)
 }
 

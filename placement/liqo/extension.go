@@ -47,7 +47,7 @@ func (r *route) extendTo(ctx context.Context, on *side, t *tenant.Tenant, placem
 	if err != nil {
 		return err
 	}
-	return on.extend(ctx, extension)
+	return on.apply(ctx, extension)
 }
 
 // extension returns the offloading of the instance's namespace to the clusters of some of its

@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/crashpoint"
 	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
@@ -105,7 +104,6 @@ func shakeHands(ctx context.Context, consumer, provider *side) (*metav1.Time, er
 	if err := provider.verified(nonce, proof); err != nil {
 		return nil, err
 	}
-	crashpoint.Hit(crashBeforeTenant)
 	err = provider.apply(ctx, &authv1beta1.Tenant{
 		ObjectMeta: provider.meta(provider.remote.ClusterID),
 		Spec: authv1beta1.TenantSpec{
@@ -114,7 +112,6 @@ func shakeHands(ctx context.Context, consumer, provider *side) (*metav1.Time, er
 			TenantCondition: authv1beta1.TenantConditionActive,
 		},
 	})
-	crashpoint.Hit(crashAfterTenant)
 	if err != nil {
 		return nil, err
 	}
@@ -137,9 +134,7 @@ func shakeHands(ctx context.Context, consumer, provider *side) (*metav1.Time, er
 			AuthParams: asks, Namespace: ptr.To(provider.namespace()),
 		},
 	}
-	crashpoint.Hit(crashBeforeIdentity)
 	err = consumer.apply(ctx, identity)
-	crashpoint.Hit(crashAfterIdentity)
 	if err != nil {
 		return nil, err
 	}

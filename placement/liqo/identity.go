@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/crashpoint"
 	names "github.com/sluice-dev/sluice/internal/liqo"
 	"github.com/sluice-dev/sluice/internal/member"
 )
@@ -43,7 +42,6 @@ const (
 // only a cluster that joins by invitation does. It creates Liqo's Tenant, and an account with
 // PeerRole.
 func (s *side) admit(ctx context.Context) error {
-	crashpoint.Hit(crashBeforeTenant)
 	for _, o := range []object{
 		&authv1beta1.Tenant{
 			ObjectMeta: s.meta(s.remote.ClusterID),
@@ -63,7 +61,6 @@ func (s *side) admit(ctx context.Context) error {
 			return err
 		}
 	}
-	crashpoint.Hit(crashAfterTenant)
 	return nil
 }
 
@@ -140,9 +137,7 @@ func authenticate(ctx context.Context, consumer, provider *side, connections *me
 	if err != nil {
 		return nil, err
 	}
-	crashpoint.Hit(crashBeforeIdentity)
 	err = consumer.apply(ctx, consumer.identitySecret(kubeconfig, issuer, expires, now.Add(expires.Sub(now)/2)))
-	crashpoint.Hit(crashAfterIdentity)
 	return ptr.To(metav1.NewTime(expires)), err
 }
 
@@ -160,7 +155,6 @@ func (s *side) dismiss(ctx context.Context) error {
 	if s.ending {
 		return nil
 	}
-	crashpoint.Hit(crashBeforeDismiss)
 	for _, one := range []struct {
 		name string
 		object
@@ -173,7 +167,6 @@ func (s *side) dismiss(ctx context.Context) error {
 			return err
 		}
 	}
-	crashpoint.Hit(crashAfterDismiss)
 	return nil
 }
 

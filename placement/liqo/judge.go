@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/crashpoint"
 	names "github.com/sluice-dev/sluice/internal/liqo"
 	"github.com/sluice-dev/sluice/internal/member"
 )
@@ -104,9 +103,7 @@ func (s *side) pronounce(ctx context.Context, slice *authv1beta1.ResourceSlice, 
 	if equality.Semantic.DeepEqual(slice.Status, now.Status) {
 		return nil
 	}
-	crashpoint.Hit(crashBeforeVerdict)
 	err := s.Client.Status().Update(ctx, now) // conflicts if Liqo writes at the same time
-	crashpoint.Hit(crashAfterVerdict)
 	if err != nil {
 		return s.failed(fmt.Errorf("judge ResourceSlice %s: %w", slice.Name, err))
 	}

@@ -8,8 +8,6 @@ import (
 	"github.com/liqotech/liqo/pkg/consts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-
-	"github.com/sluice-dev/sluice/internal/crashpoint"
 )
 
 // The gateway settings that Liqo's own tool uses.
@@ -57,7 +55,6 @@ func connect(ctx context.Context, server, client *side) error {
 // configure gives each cluster the other's address ranges, and waits until Liqo has remapped
 // those that overlap.
 func configure(ctx context.Context, sides ...*side) error {
-	crashpoint.Hit(crashBeforeConfiguration)
 	for _, s := range sides {
 		if s.joined() != nil {
 			continue
@@ -66,7 +63,6 @@ func configure(ctx context.Context, sides ...*side) error {
 			return err
 		}
 	}
-	crashpoint.Hit(crashAfterConfiguration)
 	for _, s := range sides {
 		if s.joined() != nil {
 			continue
@@ -102,7 +98,6 @@ func (s *side) serve(ctx context.Context) (key []byte, endpoint *networkingv1bet
 	if l := s.cluster.Spec.Liqo; l != nil && l.GatewayService != "" {
 		service = l.GatewayService
 	}
-	crashpoint.Hit(crashBeforeGateway)
 	err = s.apply(ctx, &networkingv1beta1.GatewayServer{
 		ObjectMeta: s.meta(s.remote.ClusterID),
 		Spec: networkingv1beta1.GatewayServerSpec{
@@ -110,7 +105,6 @@ func (s *side) serve(ctx context.Context) (key []byte, endpoint *networkingv1bet
 			ServerTemplateRef: s.template("WgGatewayServerTemplate", serverTemplate),
 		},
 	})
-	crashpoint.Hit(crashAfterGateway)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -128,14 +122,12 @@ func (s *side) serve(ctx context.Context) (key []byte, endpoint *networkingv1bet
 
 // call creates the gateway client, and returns its key.
 func (s *side) call(ctx context.Context, endpoint *networkingv1beta1.EndpointStatus) (key []byte, err error) {
-	crashpoint.Hit(crashBeforeGateway)
 	err = s.apply(ctx, &networkingv1beta1.GatewayClient{
 		ObjectMeta: s.meta(s.remote.ClusterID),
 		Spec: networkingv1beta1.GatewayClientSpec{
 			MTU: gatewayMTU, Endpoint: *endpoint, ClientTemplateRef: s.template("WgGatewayClientTemplate", clientTemplate),
 		},
 	})
-	crashpoint.Hit(crashAfterGateway)
 	if err != nil {
 		return nil, err
 	}
@@ -170,10 +162,7 @@ func (s *side) key(ctx context.Context, gateway string, ref *corev1.ObjectRefere
 func (s *side) trust(ctx context.Context, key []byte) error {
 	meta := s.meta(s.remote.ClusterID)
 	meta.Labels[consts.GatewayResourceLabel] = consts.GatewayResourceLabelValue
-	crashpoint.Hit(crashBeforeKey)
-	err := s.apply(ctx, &networkingv1beta1.PublicKey{ObjectMeta: meta, Spec: networkingv1beta1.PublicKeySpec{PublicKey: key}})
-	crashpoint.Hit(crashAfterKey)
-	return err
+	return s.apply(ctx, &networkingv1beta1.PublicKey{ObjectMeta: meta, Spec: networkingv1beta1.PublicKeySpec{PublicKey: key}})
 }
 
 // connected returns nil while this side's gateway reports that it reaches the other gateway. It
@@ -202,7 +191,6 @@ func (s *side) disconnect(ctx context.Context) error {
 		return nil
 	}
 	name := s.remote.ClusterID
-	crashpoint.Hit(crashBeforeDisconnect)
 	for _, o := range []object{
 		&networkingv1beta1.GatewayClient{}, &networkingv1beta1.GatewayServer{},
 		&networkingv1beta1.PublicKey{}, &networkingv1beta1.Configuration{},
@@ -211,6 +199,5 @@ func (s *side) disconnect(ctx context.Context) error {
 			return err
 		}
 	}
-	crashpoint.Hit(crashAfterDisconnect)
 	return nil
 }

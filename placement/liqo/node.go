@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/crashpoint"
 	names "github.com/sluice-dev/sluice/internal/liqo"
 	"github.com/sluice-dev/sluice/placement/delivery"
 )
@@ -47,9 +46,7 @@ func ensureNode(ctx context.Context, consumer, provider *side, d delivery.Delive
 	meta.Labels[v1alpha1.LabelInstance] = d.Instance.Name
 	meta.Annotations = map[string]string{consts.CreateVirtualNodeAnnotation: "true"}
 	want := sliceOf(d.Placement.Reserved)
-	crashpoint.Hit(crashBeforeSlice)
 	err := consumer.apply(ctx, &authv1beta1.ResourceSlice{ObjectMeta: meta, Spec: authv1beta1.ResourceSliceSpec{Class: names.Class, Resources: want}})
-	crashpoint.Hit(crashAfterSlice)
 	if err != nil {
 		return err
 	}
@@ -101,9 +98,7 @@ func (s *side) whyNoNode(ctx context.Context, name string) string {
 // removeNode removes a virtual node. Liqo drains it first. It returns nil once the node, and
 // everything behind it, is gone.
 func (s *side) removeNode(ctx context.Context, name string) error {
-	crashpoint.Hit(crashBeforeRemoveNode)
 	err := s.gone(ctx, name, &authv1beta1.ResourceSlice{})
-	crashpoint.Hit(crashAfterRemoveNode)
 	if err != nil {
 		return err
 	}

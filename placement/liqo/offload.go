@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/crashpoint"
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
@@ -37,14 +36,6 @@ func (s *side) extension(t *tenant.Tenant, how v1alpha1.Offloading, to []string)
 			}}},
 		},
 	}
-}
-
-// extend applies an extension.
-func (s *side) extend(ctx context.Context, extension *offloadingv1beta1.NamespaceOffloading) error {
-	crashpoint.Hit(crashBeforeOffloading)
-	err := s.apply(ctx, extension)
-	crashpoint.Hit(crashAfterOffloading)
-	return err
 }
 
 // extended returns nil while the instance's namespace exists on all clusters that it extends

@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/crashpoint"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/pages"
 	"github.com/sluice-dev/sluice/internal/requeue"
@@ -95,9 +94,7 @@ func (r *Peerings) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 	if needed, err := r.needed(ctx, peering); err != nil {
 		return ctrl.Result{}, err
 	} else if !needed {
-		crashpoint.Hit(crashBeforeRelease)
 		err := r.Client.Delete(ctx, peering, client.Preconditions{UID: &peering.UID})
-		crashpoint.Hit(crashAfterRelease)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if controllerutil.AddFinalizer(peering, v1alpha1.Finalizer) {

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/crashpoint"
 	names "github.com/sluice-dev/sluice/internal/liqo"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/placement/delivery"
@@ -170,9 +169,7 @@ func (s *side) get(ctx context.Context, name string, into client.Object) error {
 // ensureNamespace creates the tenant namespace and gives Sluice its rights in it. The error is
 // *delivery.RefusedError if somebody else has peered the two clusters.
 func (s *side) ensureNamespace(ctx context.Context) error {
-	crashpoint.Hit(crashBeforeTenantNamespace)
 	err := s.createNamespace(ctx)
-	crashpoint.Hit(crashAfterTenantNamespace)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/crashpoint"
 	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
@@ -23,9 +22,7 @@ func (t *Tenant) ensureNamespace(ctx context.Context) (created bool, err error) 
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: t.Namespace, Labels: t.namespaceLabels(), Annotations: t.annotations(),
 	}}
-	crashpoint.Hit(crashBeforeNamespace)
 	err = t.Connection.Client.Create(ctx, namespace, client.FieldOwner(v1alpha1.FieldManager))
-	crashpoint.Hit(crashAfterNamespace)
 	if err == nil {
 		return true, nil
 	}
@@ -89,9 +86,7 @@ func (t *Tenant) Remove(ctx context.Context) error {
 		if err := t.keepRights(ctx); err != nil {
 			return fmt.Errorf("remove from %s: %w", t.Connection.Cluster, err)
 		}
-		crashpoint.Hit(crashBeforeRemove)
 		err := DeleteAsSeen(ctx, t.Connection.Client, &namespace)
-		crashpoint.Hit(crashAfterRemove)
 		if err != nil {
 			return fmt.Errorf("remove from %s: delete namespace %s: %w", t.Connection.Cluster, t.Namespace, err)
 		}

@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/crashpoint"
 	"github.com/sluice-dev/sluice/internal/member"
 )
 
@@ -67,11 +66,9 @@ func (t *Tenant) Ensure(ctx context.Context) (created bool, err error) {
 	if created, err = t.ensureNamespace(ctx); err != nil {
 		return created, err
 	}
-	crashpoint.Hit(crashBeforeSelfBinding)
 	if err := t.Apply(ctx, t.selfBinding()); err != nil {
 		return created, err
 	}
-	crashpoint.Hit(crashAfterSelfBinding)
 	return created, nil
 }
 

@@ -4,7 +4,7 @@
 // claims in its status, which placement uses. It keeps the broker's own identity, and signs
 // with it its measurements and the description of the organisation that runs it.
 //
-// Its writes need no crash points. A status follows from other resources and the time: a lost
+// A kill between its writes loses nothing. A status follows from other resources and the time: a lost
 // write is repeated at the next pass. So are the broker's own credentials; one that was stored
 // twice is harmless, and ends. A new key is one update: before it the key is unknown to
 // anybody, after it nothing remains to be done.

@@ -23,6 +23,7 @@ const (
 	servingKey          = "apiserver.key"
 	serviceAccountKey   = "service-account.key"
 	authentication      = "authentication.yaml"
+	auditPolicy         = "audit.yaml"
 	managerKubeconfig   = "controller-manager.kubeconfig"
 	schedulerKubeconfig = "scheduler.kubeconfig"
 	etcdSocket          = "etcd.sock"
@@ -36,6 +37,15 @@ kind: AuthenticationConfiguration
 anonymous:
   enabled: true
   conditions: [{path: /livez}, {path: /readyz}, {path: /healthz}]
+`
+
+// auditWrites has the API server record who wrote what, once it is done.
+const auditWrites = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules:
+- level: Metadata
+  verbs: [create, update, patch, delete, deletecollection]
 `
 
 // etcdFlags keep etcd off the network: it listens on a socket in the control plane's private folder.
@@ -53,8 +63,8 @@ func etcdFlags(dir string) []string {
 
 // apiServerFlags differ from kubeadm's in what a single process on a loopback address needs; admission and authorization
 // are the same.
-func apiServerFlags(dir string, port int) []string {
-	return []string{
+func apiServerFlags(dir string, port int, auditLog string) []string {
+	flags := []string{
 		"--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1",
 		"--secure-port=" + strconv.Itoa(port),
@@ -73,6 +83,10 @@ func apiServerFlags(dir string, port int) []string {
 		"--allow-privileged",
 		"--profiling=false",
 	}
+	if auditLog != "" {
+		flags = append(flags, "--audit-log-path="+auditLog, "--audit-policy-file="+filepath.Join(dir, auditPolicy), "--audit-log-mode=blocking")
+	}
+	return flags
 }
 
 // controllerManagerFlags run every controller that is on by default, each under its own service account.
@@ -140,6 +154,7 @@ func writeFiles(dir, name string, port int) ([]byte, error) {
 		servingKey:          serving.key,
 		serviceAccountKey:   tokenKey,
 		authentication:      []byte(anonymousHealth),
+		auditPolicy:         []byte(auditWrites),
 		managerKubeconfig:   manager,
 		schedulerKubeconfig: scheduler,
 	} {

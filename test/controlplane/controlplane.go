@@ -29,6 +29,9 @@ type Options struct {
 	Name   string // of the cluster and the context in the kubeconfig; "controlplane" when empty
 	Nodes  []Node // there from the start
 	LogDir string // keeps the components' logs; when empty they go with the control plane
+	// AuditLog is a file that gets a line of JSON for every write that the API server has carried out, an Event
+	// of audit.k8s.io/v1 at the level Metadata; when empty there is none.
+	AuditLog string
 
 	// APIServerOnly leaves out the controller manager, the scheduler and nodes: a place to keep objects in, and to
 	// watch them, where namespaces do not end and nothing is collected as garbage.
@@ -275,7 +278,7 @@ func (cp *ControlPlane) startAPIServer() error {
 	if cp.apiServer != nil {
 		return nil
 	}
-	p, err := cp.startLocked(apiServer, apiServerFlags(cp.dir, cp.port.number))
+	p, err := cp.startLocked(apiServer, apiServerFlags(cp.dir, cp.port.number, cp.options.AuditLog))
 	cp.apiServer = p
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -25,18 +26,16 @@ type bed struct {
 	platform
 	members map[string]*member
 	spare   *member
-	// crowding is held by the one story that may fill the clusters.
-	crowding chan struct{}
 
-	tails    sync.WaitGroup
 	mu       sync.Mutex
-	failures []error // of stories that went on in the background, and of the auditor
+	failures []error // of the auditor
 }
 
 // member is a member cluster as its administrator sees it.
 type member struct {
 	kubernetes.Interface
 	kubeconfig  string
+	auditLog    string
 	allocatable corev1.ResourceList
 }
 
@@ -49,7 +48,7 @@ const spare = "spare"
 // newBed starts everything. ctx is ended when Sluice ends by itself.
 func newBed(ctx context.Context, t *testing.T, stop context.CancelCauseFunc) *bed {
 	t.Helper()
-	b := &bed{members: map[string]*member{}, spare: &member{}, crowding: make(chan struct{}, 1)}
+	b := &bed{members: map[string]*member{}, spare: &member{}}
 	var starting sync.WaitGroup
 	starting.Go(func() { b.spare.start(t, spare) })
 	for _, name := range memberNames {
@@ -79,8 +78,9 @@ func newBed(ctx context.Context, t *testing.T, stop context.CancelCauseFunc) *be
 
 // start starts the cluster. It may be called from any goroutine.
 func (m *member) start(t *testing.T, name string) {
+	m.auditLog = filepath.Join(t.ArtifactDir(), name+"-audit.log")
 	cluster, err := controlplane.New(t.Context(), controlplane.Options{
-		Name: name, LogDir: t.ArtifactDir(), Nodes: []controlplane.Node{{Name: name + "-node", CPU: "8", Memory: "32Gi"}},
+		Name: name, LogDir: t.ArtifactDir(), AuditLog: m.auditLog, Nodes: []controlplane.Node{{Name: name + "-node", CPU: "8", Memory: "32Gi"}},
 	})
 	if err != nil {
 		t.Error(err)

@@ -4,149 +4,120 @@ package crash
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"slices"
 	"testing"
 	"time"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// whenGone are the points that a deprovision reaches only after a while. Before one
-// of them is armed, stories that are in the background must have ended, or one of
-// them would be killed there instead.
-var whenGone = []string{
-	"remove.before-finalizer", "remove.after-finalizer", "status.before-progress", "status.after-progress",
+// stories together take every path of a platform's requests and an operator's commands.
+var stories = []struct {
+	name  string
+	steps func(*bed) []step
+}{
+	{"an instance", func(b *bed) []step {
+		i := b.instance("instance")
+		return []step{
+			{"provision", i.provision, killed},
+			{"bind", i.bind, killed},
+			{"update to a larger plan and two clusters", i.update, killed},
+			{"update the context", i.touch, killed},
+			{"update to what fits nowhere", i.overreach, killed},
+			{"rotate", i.rotate, killed},
+			{"unbind", i.unbind, killed},
+			{"use the token after unbind", i.first.refused, spared},
+			{"deprovision with a binding left", i.deprovision, killed},
+			{"use the token after deprovision", i.second.refused, spared},
+		}
+	}},
+	{"an instance that is refused", func(b *bed) []step {
+		i := b.instance("refused")
+		return []step{
+			{"provision where somebody else has its namespace", i.provisionRefused, killed},
+			{"provision again", i.provision, killed},
+			{"deprovision", i.deprovision, spared},
+		}
+	}},
+	{"an instance on fewer clusters", func(b *bed) []step {
+		i := b.instance("fewer")
+		return []step{
+			{"provision on two clusters", i.provisionOnTwo, spared},
+			{"update to one cluster", i.shrink, killed},
+			{"deprovision", i.deprovision, spared},
+		}
+	}},
+	{"an instance that moves", func(b *bed) []step {
+		i := b.instance("mover")
+		return []step{
+			{"provision", i.provision, spared},
+			{"bind", i.bind, spared},
+			{"move as its operator asks", i.move, killed},
+			{"deprovision", i.deprovision, spared},
+		}
+	}},
+	{"a crowd of one more than fits", func(b *bed) []step {
+		c := newCrowd(b)
+		return []step{
+			{"provision as many as fit", c.provisionTwo, spared},
+			{"provision one more, which waits", c.provision, killed},
+			{"deprovision one, and another takes its place", c.release, killed},
+			{"deprovision the others", c.deprovision, spared},
+		}
+	}},
+	{"a cluster", func(b *bed) []step {
+		return []step{{"register", b.register, killed}, {"unregister", b.unregister, killed}}
+	}},
+	{"an offering", func(b *bed) []step {
+		return []step{{"publish", b.publish, killed}, {"withdraw", b.withdraw, killed}}
+	}},
 }
 
-// maxFailedRows is how many rows may fail before the others are not tried any more.
-const maxFailedRows = 5
-
-func TestKillAtEveryCrashPoint(t *testing.T) {
+// TestKillAtEveryWrite plays each story while Sluice is killed before and after each of its
+// writes.
+func TestKillAtEveryWrite(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancelCause(t.Context())
 	defer stop(nil)
 	b := newBed(ctx, t, stop)
 	audit := b.startAudit(ctx)
-	failed := 0
-	for i, r := range rows {
-		t.Run(r.point+" during "+r.during, func(t *testing.T) {
-			began := time.Now()
-			if err := b.kill(ctx, fmt.Sprintf("instance-%02d", i), r.point, r.during); err != nil {
-				t.Errorf("killed at %s during %q: %v", r.point, r.during, err)
-				failed++
+	for _, story := range stories {
+		t.Run(story.name, func(t *testing.T) {
+			for _, s := range story.steps(b) {
+				began, before := time.Now(), len(b.instants)
+				if err := b.play(ctx, s); err != nil {
+					t.Fatalf("%s: %v", s.name, err)
+				}
+				t.Logf("%-50s killed %2d times, %4.1f s", s.name, len(b.instants)-before, time.Since(began).Seconds())
 			}
-			t.Logf("%d of %d, %s", i+1, len(rows), time.Since(began).Round(10*time.Millisecond))
 		})
 		if ctx.Err() != nil {
 			t.Fatal(context.Cause(ctx))
 		}
-		if failed > maxFailedRows {
-			t.Fatalf("gave up after %d rows had failed", failed)
-		}
 	}
-	t.Run("every story came to its end", func(t *testing.T) {
-		b.tails.Wait()
-		for _, err := range b.reported() {
-			t.Error(err)
-		}
-	})
 	t.Run("nothing is left behind", func(t *testing.T) {
 		if err := b.empty(ctx); err != nil {
 			t.Error(err)
 		}
 	})
 	looks := audit()
-	t.Logf("killed %d times; the auditor looked %d times", b.lives-1, looks)
+	for _, err := range b.reported() {
+		t.Error(err)
+	}
+	t.Run("every write on a cluster was an instant", func(t *testing.T) { b.compareWithAuditLogs(t) })
+	t.Logf("killed %d times, at %d different instants; the auditor looked %d times", len(b.instants), len(different(b.instants)), looks)
 }
 
-// kill plays the story that has a step, with the crash point armed for that step.
-// It returns when the process has died there and everything that is quick is done;
-// the rest goes on in the background.
-func (b *bed) kill(ctx context.Context, id, point, during string) error {
-	s := b.story(id, during)
-	rest, err := b.playUntilKilled(ctx, s.steps, point, during)
-	if err != nil {
-		b.disarm()
-		s.end()
-		return err
+// play plays a step.
+func (b *bed) play(ctx context.Context, s step) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTime)
+	defer cancel()
+	if s.during == spared {
+		return s.do(ctx)
 	}
-	b.tails.Go(func() {
-		defer s.end()
-		if err := rest(); err != nil {
-			b.report(fmt.Errorf("killed at %s during %q, later: %w", point, during, err))
-		}
-	})
-	return nil
+	return b.killed(func() error { return s.do(ctx) })
 }
 
-// playUntilKilled plays steps in the foreground, through the kill, until the first
-// slow one, and returns how to play the rest.
-func (b *bed) playUntilKilled(ctx context.Context, steps []step, point, during string) (rest func() error, err error) {
-	killed := false
-	for i, s := range steps {
-		switch {
-		case s.name == during:
-			if slices.Contains(whenGone, point) {
-				b.tails.Wait()
-			}
-			ended, err := b.killDuring(ctx, s, point)
-			if err != nil {
-				return nil, err
-			}
-			if s.slow {
-				return func() error {
-					if err := <-ended; err != nil {
-						return err
-					}
-					return play(ctx, steps[i+1:])
-				}, nil
-			}
-			if err := <-ended; err != nil {
-				return nil, err
-			}
-			killed = true
-		case s.slow && killed:
-			return func() error { return play(ctx, steps[i:]) }, nil
-		default:
-			if err := s.play(ctx); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return func() error { return nil }, nil
-}
-
-// killDuring begins a step with the crash point armed, and returns when the process
-// has died there. The step goes on, and its end is received from ended.
-func (b *bed) killDuring(ctx context.Context, s step, point string) (ended chan error, err error) {
-	if err := b.arm(point); err != nil {
-		return nil, err
-	}
-	ended = make(chan error, 1)
-	go func() { ended <- s.play(ctx) }()
-	// What is visible from outside can be done before the point is reached.
-	const grace = 20 * time.Second
-	select {
-	case <-b.died:
-		return ended, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case err = <-ended:
-		ended <- err
-	}
-	select {
-	case <-b.died:
-		return ended, nil
-	case <-time.After(grace):
-		return nil, errors.Join(fmt.Errorf("nothing reached the crash point within %s of the step's end", grace), err)
-	}
-}
-
-func play(ctx context.Context, steps []step) error {
-	for _, s := range steps {
-		if err := s.play(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+// instance returns one that its platform has not ordered yet.
+func (b *bed) instance(id string) *instance {
+	return &instance{bed: b, id: id, name: v1alpha1.InstanceName(platformName, id)}
 }

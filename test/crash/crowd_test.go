@@ -4,7 +4,6 @@ package crash
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -25,14 +24,14 @@ type crowdStory struct {
 	all []*instance
 	// waiting is the one that waits.
 	waiting *instance
-	alone   bool
 }
 
-func newCrowd(b *bed, id string) *crowdStory {
+func newCrowd(b *bed) *crowdStory {
 	c := &crowdStory{bed: b}
 	for n := range crowders {
-		id := fmt.Sprintf("%s-%c", id, 'a'+n)
-		c.all = append(c.all, &instance{bed: b, id: id, name: v1alpha1.InstanceName(platformName, id), plan: "most"})
+		i := b.instance(fmt.Sprintf("crowd-%c", 'a'+n))
+		i.plan = "most"
+		c.all = append(c.all, i)
 	}
 	return c
 }
@@ -62,16 +61,8 @@ func (c *crowdStory) provisionTwo(ctx context.Context) error {
 	return nil
 }
 
-// request sends the requests. One crowd must have the clusters for itself.
+// request sends the requests.
 func (c *crowdStory) request(ctx context.Context, instances []*instance) error {
-	if !c.alone {
-		select {
-		case c.crowding <- struct{}{}:
-			c.alone = true
-		case <-ctx.Done():
-			return errors.New("the crowd before has not left")
-		}
-	}
 	var requests errgroup.Group
 	for _, i := range instances {
 		requests.Go(func() error {
@@ -136,12 +127,4 @@ func (c *crowdStory) deprovision(ctx context.Context) error {
 		requests.Go(func() error { return i.deprovision(ctx) })
 	}
 	return requests.Wait()
-}
-
-// leave lets the next crowd in.
-func (c *crowdStory) leave() {
-	if c.alone {
-		<-c.crowding
-		c.alone = false
-	}
 }

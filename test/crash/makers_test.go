@@ -69,13 +69,23 @@ func newMakers(ctx context.Context, t *testing.T, stop context.CancelCauseFunc) 
 // step times a step of a test, and fails it.
 func (m *makers) step(ctx context.Context, t *testing.T, name string, do func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 	began := time.Now()
 	if err := do(ctx); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
 	t.Logf("%-45s %6.1f s", name, time.Since(began).Seconds())
+}
+
+// killedStep is a step during which the process dies before and after each of its writes.
+func (m *makers) killedStep(ctx context.Context, t *testing.T, name string, do func(context.Context) error) {
+	t.Helper()
+	m.step(ctx, t, name, func(ctx context.Context) error {
+		before := len(m.instants)
+		defer func() { t.Logf("%-45s killed %d times", name, len(m.instants)-before) }()
+		return m.killed(func() error { return do(ctx) })
+	})
 }
 
 // nodes that a binding's credentials show.
@@ -334,43 +344,28 @@ func mayNot(ctx context.Context, credentials map[string]any, verb, resource stri
 // nothingLeft waits until neither the management cluster nor the hub has anything of an instance.
 func (m *makers) nothingLeft(ctx context.Context, t *testing.T) {
 	t.Helper()
-	m.step(ctx, t, "nothing is left", func(ctx context.Context) error {
-		management := kubernetes.NewForConfigOrDie(m.management.Config())
-		return until(ctx, func(ctx context.Context) error {
-			namespaces, err := management.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelHub})
-			if err != nil {
-				return err
-			}
-			if n, w := len(namespaces.Items), m.management.Workloads(); n+w > 0 {
-				return fmt.Errorf("left behind: %d namespaces and %d clusters", n, w)
-			}
-			return m.withHub(ctx, func(hub client.Client) error {
-				var instances v1alpha1.ServiceInstanceList
-				var members v1alpha1.MemberClusterList
-				err := errors.Join(hub.List(ctx, &instances, client.InNamespace(namespace)), hub.List(ctx, &members, client.InNamespace(namespace)))
-				if err == nil && (len(instances.Items) > 0 || len(members.Items) != 1) {
-					err = fmt.Errorf("left behind: %d instances, %d member clusters", len(instances.Items), len(members.Items))
-				}
-				return err
-			})
-		})
-	})
+	m.step(ctx, t, "nothing is left", func(ctx context.Context) error { return until(ctx, m.left) })
 }
 
-// killAtEach kills the process at one point after the other, in the order in which it
-// comes by, and returns when it has died at all of them.
-func (m *makers) killAtEach(ctx context.Context, points []string) error {
-	for _, point := range points {
-		if err := m.arm(point); err != nil {
-			return err
-		}
-		select {
-		case <-m.died:
-		case <-ctx.Done():
-			return fmt.Errorf("nothing reached %s: %w", point, context.Cause(ctx))
-		}
+// left returns an error while the management cluster or the hub has something of an instance.
+func (m *makers) left(ctx context.Context) error {
+	management := kubernetes.NewForConfigOrDie(m.management.Config())
+	namespaces, err := management.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelHub})
+	if err != nil {
+		return err
 	}
-	return nil
+	if n, w := len(namespaces.Items), m.management.Workloads(); n+w > 0 {
+		return fmt.Errorf("left behind: %d namespaces and %d clusters", n, w)
+	}
+	return m.withHub(ctx, func(hub client.Client) error {
+		var instances v1alpha1.ServiceInstanceList
+		var members v1alpha1.MemberClusterList
+		err := errors.Join(hub.List(ctx, &instances, client.InNamespace(namespace)), hub.List(ctx, &members, client.InNamespace(namespace)))
+		if err == nil && (len(instances.Items) > 0 || len(members.Items) != 1) {
+			err = fmt.Errorf("left behind: %d instances, %d member clusters", len(instances.Items), len(members.Items))
+		}
+		return err
+	})
 }
 
 // Three instances that fit nowhere get one cluster, however often Sluice is killed while
@@ -400,23 +395,22 @@ func TestOneClusterForWhatFitsNowhere(t *testing.T) {
 		}
 	}()
 	var all []*instance
-	provision := func(killed []string, ids ...string) {
+	provision := func(ids ...string) {
 		var some []*instance
 		for _, id := range ids {
 			some = append(some, &instance{bed: m.bed, id: id, name: v1alpha1.InstanceName(platformName, id), plan: "small"})
 		}
 		all = append(all, some...)
-		m.step(ctx, t, fmt.Sprintf("provision %d, killed %d times", len(ids), len(killed)), func(ctx context.Context) error {
+		m.killedStep(ctx, t, fmt.Sprintf("provision %d", len(ids)), func(ctx context.Context) error {
 			group, ctx := errgroup.WithContext(ctx)
-			group.Go(func() error { return m.killAtEach(ctx, killed) })
 			for _, i := range some {
 				group.Go(func() error { return m.succeed(ctx, http.MethodPut, i.path(), async, i.body("small", 0)) })
 			}
 			return group.Wait()
 		})
 	}
-	provision(whileMade, "one", "two", "three")
-	provision(whileGrown, "four", "five") // four fit on one worker
+	provision("one", "two", "three")
+	provision("four", "five") // four fit on one worker
 	m.step(ctx, t, "all are on it", func(ctx context.Context) error {
 		return m.withHub(ctx, func(hub client.Client) error {
 			var on []string
@@ -438,17 +432,18 @@ func TestOneClusterForWhatFitsNowhere(t *testing.T) {
 	m.step(ctx, t, "bind", func(ctx context.Context) error {
 		return all[0].succeed(ctx, http.MethodPut, all[0].bindingPath("first"), async, map[string]any{"service_id": "stories", "plan_id": "small"})
 	})
-	m.step(ctx, t, fmt.Sprintf("deprovision them, killed %d times", len(whileGivenBack)), func(ctx context.Context) error {
-		group, ctx := errgroup.WithContext(ctx)
-		group.Go(func() error { return m.killAtEach(ctx, whileGivenBack) })
+	m.killedStep(ctx, t, "deprovision them", func(ctx context.Context) error {
+		group, removing := errgroup.WithContext(ctx)
 		for _, i := range all {
-			group.Go(func() error { return m.remove(ctx, i.path(), i.query()) })
+			group.Go(func() error { return m.remove(removing, i.path(), i.query()) })
 		}
-		return group.Wait()
+		if err := group.Wait(); err != nil {
+			return err
+		}
+		return until(ctx, m.left)
 	})
-	m.nothingLeft(ctx, t)
 	if most.Load() != 1 {
 		t.Errorf("there were %d clusters at once, want one", most.Load())
 	}
-	t.Logf("killed %d times", m.lives-1)
+	t.Logf("killed %d times, at %d different instants", len(m.instants), len(different(m.instants)))
 }

@@ -70,13 +70,13 @@ func (b *replicas) round(ctx context.Context, id string, chance *rand.Rand) (pau
 	}
 	before := time.Duration(chance.IntN(400)) * time.Millisecond // until it is stopped
 	after := time.Duration(chance.IntN(600)) * time.Millisecond  // from the take-over until it goes on
-	var orders errgroup.Group
+	orders, ordering := errgroup.WithContext(ctx)
 	orders.SetLimit(4)
 	go func() {
 		for n := range ordered {
 			orders.Go(func() error {
 				i := &instance{id: fmt.Sprintf("%s-%02d", id, n), plan: pausePlan}
-				_, err := standby.send(ctx, http.MethodPut, i.path(), async, i.body(i.plan, 0), http.StatusAccepted, http.StatusOK)
+				_, err := standby.send(ordering, http.MethodPut, i.path(), async, i.body(i.plan, 0), http.StatusAccepted, http.StatusOK)
 				return err
 			})
 		}
@@ -97,7 +97,13 @@ func (b *replicas) round(ctx context.Context, id string, chance *rand.Rand) (pau
 	if err != nil {
 		return pause, took, err
 	}
-	return pause, took, b.settle(ctx, id, &orders, standby)
+	if err := b.settle(ordering, id); err != nil {
+		return pause, took, err
+	}
+	if err := orders.Wait(); err != nil {
+		return pause, took, err
+	}
+	return pause, took, b.takeBack(ctx, id, standby)
 }
 
 func sleep(ctx context.Context, d time.Duration) {
@@ -107,22 +113,18 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// settle waits until every order of a round is dealt with, and takes them back.
-func (b *replicas) settle(ctx context.Context, id string, orders *errgroup.Group, through *replica) error {
-	names := map[string]string{}
-	for n := range ordered {
-		id := fmt.Sprintf("%s-%02d", id, n)
-		names[id] = v1alpha1.InstanceName(platformName, id)
-	}
+// settle waits until every order of a round is dealt with, or one of them is refused.
+func (b *replicas) settle(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	err := until(ctx, func(ctx context.Context) error {
+	return until(ctx, func(ctx context.Context) error {
 		all, err := b.instances(ctx)
 		if err != nil {
 			return err
 		}
-		for id, name := range names {
-			switch i := all[name]; {
+		for n := range ordered {
+			id := fmt.Sprintf("%s-%02d", id, n)
+			switch i := all[v1alpha1.InstanceName(platformName, id)]; {
 			case i == nil:
 				return fmt.Errorf("%s is not ordered yet", id)
 			case i.Status.Delivered == nil && !isParked(i):
@@ -131,17 +133,15 @@ func (b *replicas) settle(ctx context.Context, id string, orders *errgroup.Group
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	if err := orders.Wait(); err != nil {
-		return err
-	}
+}
+
+// takeBack deletes what a round has ordered.
+func (b *replicas) takeBack(ctx context.Context, id string, through *replica) error {
 	var deletions errgroup.Group
 	deletions.SetLimit(8)
-	for id := range names {
+	for n := range ordered {
 		deletions.Go(func() error {
-			i := &instance{id: id, plan: pausePlan}
+			i := &instance{id: fmt.Sprintf("%s-%02d", id, n), plan: pausePlan}
 			_, err := through.send(ctx, http.MethodDelete, i.path(), i.query(), nil, http.StatusAccepted, http.StatusOK, http.StatusGone)
 			return err
 		})

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"time"
 )
 
 // platform is an OSB client that does as platforms do: a request whose connection
@@ -147,6 +146,3 @@ func (p platform) remove(ctx context.Context, path string, query url.Values) err
 	}
 	return nil
 }
-
-// stepTime bounds a step of a story, restart included.
-const stepTime = time.Minute

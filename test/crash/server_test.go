@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -42,23 +41,21 @@ const charts = "../../placement/capi/testdata/charts"
 // namespace of Sluice's resources in the hub.
 const namespace = hub.DefaultNamespace
 
-// server is a supervised `sluice serve`: whenever a crash point kills it, it is
+// server is a supervised `sluice serve`: whenever it is killed, it is
 // started again, on the same data folder and address.
 type server struct {
 	folder  string // holds the data folder and what else the process reads
 	address string
 	log     *os.File
-	// died receives once for every death at a crash point.
-	died chan struct{}
-	// lives counts how often the process was started.
-	lives int
+	// instants are those at which it was killed.
+	instants []string
 }
 
 // serve starts the server and stops it when the test ends. Should it end by
 // itself, the test fails at once, through stop.
 func serve(t *testing.T, stop context.CancelCauseFunc) *server {
 	t.Helper()
-	s := &server{folder: t.TempDir(), address: freeAddress(t), died: make(chan struct{}, 1)}
+	s := &server{folder: t.TempDir(), address: freeAddress(t)}
 	if err := os.WriteFile(s.path("platforms.yaml"), []byte(platforms), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -99,16 +96,15 @@ func (s *server) dataDir() string         { return s.path("data") }
 func (s *server) crashFile() string       { return s.path("armed") }
 
 // supervise runs the process again and again until ctx ends; an end other than by
-// a crash point is an error.
+// kill -9 is an error.
 func (s *server) supervise(ctx context.Context) error {
-	for {
+	for life := 1; ; life++ {
 		cmd := exec.Command(binary, "serve", "--data-dir", s.dataDir(), "--listen", s.address,
 			"--metrics-listen", "127.0.0.1:0", "--platforms", s.path("platforms.yaml"), "--collect", "off",
 			"--charts", charts)
 		cmd.Env = append(os.Environ(), "SLUICE_CRASH_FILE="+s.crashFile())
 		cmd.Stdout, cmd.Stderr = s.log, s.log
-		s.lives++
-		fmt.Fprintf(s.log, "--- life %d\n", s.lives)
+		fmt.Fprintf(s.log, "--- life %d\n", life)
 		if err := cmd.Start(); err != nil {
 			return fmt.Errorf("start sluice: %w", err)
 		}
@@ -125,25 +121,34 @@ func (s *server) supervise(ctx context.Context) error {
 				return fmt.Errorf("sluice serve ended by itself: %w", err)
 			}
 			fmt.Fprintln(s.log, "--- killed")
-			s.died <- struct{}{}
 		}
 	}
 }
 
-// arm makes the process die at a crash point, once.
-func (s *server) arm(point string) error {
-	// Renamed into place: a name written in part names no point, but disarms nothing either.
-	if err := os.WriteFile(s.crashFile()+".new", []byte(point), 0o600); err != nil {
+// killed calls do while the process dies before and after each of its writes, once. Looks at
+// clusters go on beside every step; the process dies at the same one only once in all.
+func (s *server) killed(do func() error) error {
+	var looks strings.Builder
+	for _, instant := range s.instants {
+		if strings.Contains(instant, "memberclusters/status") {
+			fmt.Fprintln(&looks, instant)
+		}
+	}
+	if err := os.WriteFile(s.crashFile(), []byte(looks.String()), 0o600); err != nil {
 		return err
 	}
-	return os.Rename(s.crashFile()+".new", s.crashFile())
-}
-
-// disarm takes back what nothing has hit.
-func (s *server) disarm() {
-	if err := os.Remove(s.crashFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		panic(err)
+	err := do()
+	text, readErr := os.ReadFile(s.crashFile())
+	err = errors.Join(err, readErr, os.Remove(s.crashFile()))
+	instants := strings.FieldsFunc(strings.TrimPrefix(string(text), looks.String()), func(r rune) bool { return r == '\n' })
+	s.instants = append(s.instants, instants...)
+	switch {
+	case err != nil:
+		return fmt.Errorf("killed %s: %w", strings.Join(instants, "; "), err)
+	case len(instants) == 0:
+		return errors.New("nothing was written, so there was no kill")
 	}
+	return nil
 }
 
 func (s *server) logEnd() string {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,65 +17,18 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
+// stepTime bounds a step of a story, all restarts included.
+const stepTime = 5 * time.Minute
+
 // step is a part of a story that ends well or with an error.
 type step struct {
-	name string
-	do   func(context.Context) error
-	// slow steps wait for a cluster to end a namespace, or to forget a token.
-	slow bool
+	name   string
+	do     func(context.Context) error
+	during bool // killed or spared
 }
 
-func (s step) play(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, stepTime)
-	defer cancel()
-	if err := s.do(ctx); err != nil {
-		return fmt.Errorf("%s: %w", s.name, err)
-	}
-	return nil
-}
-
-// story is what happens to one subject, from nothing to nothing.
-type story struct {
-	steps []step
-	// end gives back what the story holds of the test bed.
-	end func()
-}
-
-// story returns the story that has the step.
-func (b *bed) story(id, during string) story {
-	i := &instance{bed: b, id: id, name: v1alpha1.InstanceName(platformName, id)}
-	s := story{end: func() {}}
-	switch during {
-	case shrink:
-		s.steps = []step{{name: provision, do: i.provisionOnTwo}, {shrink, i.shrink, true}, {deprovision, i.deprovision, true}}
-	case refused, repeat:
-		s.steps = []step{{name: refused, do: i.provisionRefused}, {name: repeat, do: i.provisionAgain}, {deprovision, i.deprovision, true}}
-	case crowd, release:
-		c := newCrowd(b, id)
-		s.steps = []step{{name: crowd, do: c.provision}, {release, c.release, true}, {deprovision, c.deprovision, true}}
-		s.end = c.leave
-	case late:
-		c := newCrowd(b, id)
-		s.steps = []step{{name: provision, do: c.provisionTwo}, {name: late, do: c.provision}, {release, c.release, true}, {deprovision, c.deprovision, true}}
-		s.end = c.leave
-	case move:
-		s.steps = []step{{name: provision, do: i.provision}, {name: bind, do: i.bind}, {move, i.move, true}, {deprovision, i.deprovision, true}}
-	case register, unregister:
-		s.steps = []step{{name: register, do: b.register}, {name: unregister, do: b.unregister}}
-	case publish, withdraw:
-		s.steps = []step{{name: publish, do: b.publish}, {name: withdraw, do: b.withdraw}}
-	default:
-		s.steps = []step{
-			{name: provision, do: i.provision}, {name: bind, do: i.bind}, {name: update, do: i.update}, {name: touch, do: i.touch},
-			{name: overreach, do: i.overreach}, {name: rotate, do: i.rotate}, {name: unbind, do: i.unbind},
-		}
-		if during == unbind {
-			s.steps = append(s.steps, step{"use the token after unbind", i.first.refused, true})
-		}
-		s.steps = append(s.steps, step{deprovision, i.deprovision, true}, step{"use the token after deprovision", i.second.refused, true})
-	}
-	return s
-}
+// Steps that another story has already been killed during are spared.
+const killed, spared = true, false
 
 // instance is a service instance as its platform knows it.
 type instance struct {
@@ -284,8 +238,6 @@ func (i *instance) provisionRefused(ctx context.Context) error {
 	}
 	return i.vacate(ctx)
 }
-
-func (i *instance) provisionAgain(ctx context.Context) error { return i.provision(ctx) }
 
 // register adds a member cluster that takes nothing.
 func (b *bed) register(ctx context.Context) error {

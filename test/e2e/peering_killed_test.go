@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,12 +20,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/placement/liqo"
 )
 
 // killed plays the life of an instance with a virtual node once more, with a Sluice that is
-// killed at every crash point of package placement/liqo, one after the other as it comes to
-// them: there is one node and one slice in the end, and nothing after it.
+// killed before and after each of its writes: there is one node and one slice in the end, and
+// nothing after it.
 func (w *peeringWorld) killed(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "sluice")
 	build := exec.Command("go", "build", "-tags", "faults", "-o", binary, "./cmd/sluice")
@@ -39,7 +39,7 @@ func (w *peeringWorld) killed(t *testing.T) {
 	w.broker.must(t, "PUT", "/v2/service_instances/killed", url.Values{"accepts_incomplete": {"true"}}, map[string]any{
 		"service_id": p.service, "plan_id": p.id, "organization_guid": "org", "space_guid": "space"}, http.StatusAccepted, http.StatusOK)
 	w.broker.await(t, "killed", "provision, killed again and again")
-	t.Logf("peered and provisioned in spite of %d kills", s.deaths())
+	t.Logf("peered and provisioned in spite of %d kills", len(s.instants()))
 	var slices authv1beta1.ResourceSliceList
 	must(t, liqoClient(t, peerConsumer).List(t.Context(), &slices))
 	nodes, err := w.consumer.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: v1alpha1.LabelInstance})
@@ -49,10 +49,15 @@ func (w *peeringWorld) killed(t *testing.T) {
 	}
 	w.broker.must(t, "DELETE", "/v2/service_instances/killed", p.query(), nil, http.StatusAccepted, http.StatusOK, http.StatusGone)
 	w.broker.await(t, "killed", "deprovision, killed again and again")
-	t.Logf("%d kills in all", s.deaths())
-	if unhit := s.unhit(); len(unhit) > 0 {
-		t.Errorf("nothing came to the crash points %v", unhit)
-	}
+	s.check(t)
+}
+
+// peeringWrites are some of those that peer two clusters, extend a namespace and end both.
+var peeringWrites = []string{
+	"hub create peerings", "hub update peerings: ", "hub update peerings/status",
+	"cluster patch tenants", "cluster patch identities", "cluster patch resourceslices", "cluster patch namespaceoffloadings",
+	"cluster patch configurations", "cluster patch gatewayservers", "cluster patch gatewayclients", "cluster patch publickeys",
+	"cluster delete tenants", "cluster delete resourceslices",
 }
 
 func isReady(node *corev1.Node) bool {
@@ -64,24 +69,38 @@ func isReady(node *corev1.Node) bool {
 	return false
 }
 
-// mortal is a supervised Sluice that dies at each of the crash points once, in whatever order
-// it comes to them.
+// mortal is a supervised Sluice that dies before and after each of its writes, once.
 type mortal struct{ file string }
 
-// unhit are the crash points that nothing has come to.
-func (m *mortal) unhit() []string {
-	text, _ := os.ReadFile(m.file) // gone when none is left
-	return strings.Fields(string(text))
+// instants are those at which it has died.
+func (m *mortal) instants() []string {
+	text, _ := os.ReadFile(m.file)
+	return strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' })
 }
 
-func (m *mortal) deaths() int { return len(liqo.CrashPoints) - len(m.unhit()) }
+// check fails the test if it did not die at what a peering takes.
+func (m *mortal) check(t *testing.T) {
+	t.Helper()
+	instants := m.instants()
+	t.Logf("%d kills in all", len(instants))
+	for _, write := range peeringWrites {
+		for _, side := range []string{"before ", "after "} {
+			if !slices.ContainsFunc(instants, func(instant string) bool { return strings.HasPrefix(instant, side+write) }) {
+				t.Errorf("it was not killed %s%s", side, write)
+			}
+		}
+	}
+	if t.Failed() {
+		t.Log("it was killed\n" + strings.Join(instants, "\n"))
+	}
+}
 
 // restart runs the binary on the server's data folder and address until the test ends, again
 // whenever it is killed.
 func (w *peeringWorld) restart(t *testing.T, binary string) *mortal {
 	t.Helper()
 	m := &mortal{file: filepath.Join(t.TempDir(), "armed")}
-	must(t, os.WriteFile(m.file, []byte(strings.Join(liqo.CrashPoints, "\n")), 0o600))
+	must(t, os.WriteFile(m.file, nil, 0o600))
 	log, err := os.Create(filepath.Join(t.TempDir(), "killed.log"))
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -92,7 +111,7 @@ func (w *peeringWorld) restart(t *testing.T, binary string) *mortal {
 			cmd.Env = append(os.Environ(), "SLUICE_CRASH_FILE="+m.file)
 			cmd.Stdout, cmd.Stderr = log, log
 			err := cmd.Run()
-			fmt.Fprintf(log, "--- ended: %v, %d crash points left\n", err, len(m.unhit()))
+			fmt.Fprintf(log, "--- ended: %v, after %d kills\n", err, len(m.instants()))
 		}
 	})
 	t.Cleanup(func() {
