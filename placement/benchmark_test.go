@@ -74,7 +74,7 @@ func BenchmarkPlace(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					Place(r, s) //nolint:errcheck // too few clusters is an answer, too
+					Place(r, s) // too few clusters is an answer, too
 				}
 			})
 		}
@@ -103,7 +103,7 @@ func BenchmarkComponents(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				Place(r, s) //nolint:errcheck // that nothing fits is an answer, too
+				Place(r, s) // that nothing fits is an answer, too
 			}
 		})
 	}

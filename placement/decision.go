@@ -118,7 +118,7 @@ func (e *UnplaceableError) Error() string {
 
 // API converts the decision for the status of an instance at a generation.
 func (d Decision) API(generation int64) *v1alpha1.Decision {
-	out := &v1alpha1.Decision{Generation: generation, Considered: int32(d.Considered), Preemption: d.Preemption} //nolint:gosec // a count of clusters
+	out := &v1alpha1.Decision{Generation: generation, Considered: int32(d.Considered), Preemption: d.Preemption} // a count of clusters
 	for _, p := range d.Placements {
 		placed := v1alpha1.Placement{Cluster: p.Cluster, Replicas: p.Replicas, Components: p.Components, Reserved: p.Reserved.List(), Score: p.Score}
 		if p.Price != nil {
@@ -130,7 +130,7 @@ func (d Decision) API(generation int64) *v1alpha1.Decision {
 		out.RunnerUp = &v1alpha1.RunnerUp{Cluster: d.RunnerUp.Cluster, Score: d.RunnerUp.Score}
 	}
 	for _, r := range d.Rejections {
-		rejection := v1alpha1.Rejection{Reason: string(r.Reason), Count: int32(r.Count)} //nolint:gosec // a count of clusters
+		rejection := v1alpha1.Rejection{Reason: string(r.Reason), Count: int32(r.Count)} // a count of clusters
 		for _, example := range r.Examples {
 			rejection.Examples = append(rejection.Examples, v1alpha1.RejectionExample(example))
 		}
@@ -144,7 +144,7 @@ func (e *evaluation) decision(chosen []candidate) Decision {
 	d := Decision{Considered: e.considered()}
 	for _, c := range chosen {
 		d.Placements = append(d.Placements, Placement{
-			Cluster: c.cluster().Name, Replicas: int32(c.replicas), //nolint:gosec // at most as asked for
+			Cluster: c.cluster().Name, Replicas: int32(c.replicas), // at most as asked for
 			Reserved: e.request.Resources.times(max(c.replicas, 1)),
 			Score:    c.score, Price: e.scorer.tariff.priceOf(c.spot).times(max(c.replicas, 1)),
 		})

@@ -125,7 +125,7 @@ func rankHubs(s *Snapshot, r Request, fit []spot) []candidate {
 		if measured, known := latencyOf(at.cluster(), r.MaxLatency, r.At); known {
 			c.latency = int64(measured)
 		}
-		c.score = sc.hub(at, int32(percent(int64(1+fewest), int64(1+s.through(at.cluster().Name))))) //nolint:gosec // at most 100
+		c.score = sc.hub(at, int32(percent(int64(1+fewest), int64(1+s.through(at.cluster().Name))))) // at most 100
 		c.rank = int64(c.score)
 		ranked[i] = c
 	}

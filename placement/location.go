@@ -72,7 +72,7 @@ func (sc *scorer) locality(at spot) int32 {
 	if sc.near == nil || at.cluster().Location == nil {
 		return 0
 	}
-	return int32(100 * half / (half + sc.near.Kilometers(*at.cluster().Location))) //nolint:gosec // at most 100
+	return int32(100 * half / (half + sc.near.Kilometers(*at.cluster().Location))) // at most 100
 }
 
 // Measured is a round-trip time and when it was measured.

@@ -56,14 +56,14 @@ func FormatMoney(amount resource.Quantity, currency string) string {
 // mulDiv returns a*b/c rounded up, exact even if a*b exceeds 64 bits, and the largest int64 if
 // the result does. It requires a and b ≥ 0 and c > 0.
 func mulDiv(a, b, c int64) int64 {
-	hi, lo := bits.Mul64(uint64(a), uint64(b)) //nolint:gosec // not negative
+	hi, lo := bits.Mul64(uint64(a), uint64(b)) // not negative
 	lo, carry := bits.Add64(lo, uint64(c-1), 0)
 	hi += carry
-	if hi >= uint64(c) { //nolint:gosec // positive
+	if hi >= uint64(c) { // positive
 		return math.MaxInt64
 	}
-	quotient, _ := bits.Div64(hi, lo, uint64(c)) //nolint:gosec // positive
-	return int64(min(quotient, math.MaxInt64))   //nolint:gosec // bounded
+	quotient, _ := bits.Div64(hi, lo, uint64(c)) // positive
+	return int64(min(quotient, math.MaxInt64))   // bounded
 }
 
 // tariff is the amounts that a request buys, by the columns of the prices.

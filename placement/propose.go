@@ -57,7 +57,7 @@ func meanScore(candidates []candidate) int32 {
 	for _, c := range candidates {
 		sum += c.score
 	}
-	return sum / int32(max(len(candidates), 1)) //nolint:gosec // at most mostClusters
+	return sum / int32(max(len(candidates), 1)) // at most mostClusters
 }
 
 // price returns the price of all candidates together; nil if one has none, or another currency.

@@ -261,14 +261,14 @@ func (sc *scorer) enterBalances(p *page, rows set) {
 	for i, n := range sc.needs {
 		column := p.column(n.column)
 		for row := range rows.rows() {
-			left := int32(percent(column.free[row]-n.amount, column.size[row])) //nolint:gosec // at most 100
+			left := int32(percent(column.free[row]-n.amount, column.size[row])) // at most 100
 			if i > 0 {
 				left += sc.balances[row]
 			}
 			sc.balances[row] = left
 		}
 	}
-	if n := int32(len(sc.needs)); n > 1 { //nolint:gosec // a few resources
+	if n := int32(len(sc.needs)); n > 1 { // a few resources
 		for row := range rows.rows() {
 			sc.balances[row] /= n
 		}
@@ -288,7 +288,7 @@ func (sc *scorer) balance(at spot) int32 {
 		left := column.free[at.row] + at.held[n.name] - n.amount
 		sum += percent(left, column.size[at.row])
 	}
-	return int32(sum / int64(len(sc.needs))) //nolint:gosec // at most 100
+	return int32(sum / int64(len(sc.needs))) // at most 100
 }
 
 func (sc *scorer) price(at spot) int32 {
@@ -299,7 +299,7 @@ func (sc *scorer) price(at spot) int32 {
 	if price == 0 {
 		return 100
 	}
-	return int32(percent(sc.cheapest(), price)) //nolint:gosec // at most 100
+	return int32(percent(sc.cheapest(), price)) // at most 100
 }
 
 // preference returns the weight of the preferences that the cluster meets, as a share of all.
@@ -336,7 +336,7 @@ func (sc *scorer) freshness(at spot) int32 {
 	case left <= 0:
 		return 0
 	default:
-		return int32(percent(int64(left/time.Hour), int64((left+month)/time.Hour))) //nolint:gosec // at most 100
+		return int32(percent(int64(left/time.Hour), int64((left+month)/time.Hour))) // at most 100
 	}
 }
 
@@ -357,7 +357,7 @@ func (sc *scorer) nearness(at spot) int32 {
 	if !known {
 		return 0
 	}
-	return int32(percent(int64(halfLatency), int64(halfLatency+measured))) //nolint:gosec // at most 100
+	return int32(percent(int64(halfLatency), int64(halfLatency+measured))) // at most 100
 }
 
 // disliked counts the PreferNoSchedule taints that are not tolerated.

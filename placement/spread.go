@@ -64,7 +64,7 @@ func (p *page) groups(by []string) *grouping {
 		}
 		n, ok := number[name]
 		if !ok {
-			n = int16(len(g.names)) //nolint:gosec // fewer than pageRows
+			n = int16(len(g.names)) // fewer than pageRows
 			number[name] = n
 			g.names = append(g.names, name)
 		}

@@ -5,10 +5,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	names "github.com/sluice-dev/sluice/internal/liqo"
 	"github.com/sluice-dev/sluice/placement/kube"
+	"github.com/sluice-dev/sluice/placement/registration"
 )
 
 func newClusterCommand(hub *hubFlags) *cobra.Command {
@@ -74,14 +76,12 @@ func (f *clusterAddFlags) register(cmd *cobra.Command, hub *hubFlags, name strin
 	if err != nil {
 		return err
 	}
-	c, err := hub.client(cmd)
+	r, err := hub.registrar(cmd)
 	if err != nil {
 		return err
 	}
-	r := &registration{
-		hub: hub, c: c, out: cmd.OutOrStdout(), admin: admin, manifest: f.manifest, otherServer: f.admin.server != "", patience: f.wait,
-	}
-	return r.register(cmd.Context(), name, change)
+	r.manifest, r.patience = f.manifest, f.wait
+	return r.register(cmd.Context(), client.ObjectKey{Namespace: hub.namespace, Name: name}, admin, f.admin.server != "", change)
 }
 
 func newClusterRenewCommand(hub *hubFlags) *cobra.Command {
@@ -128,7 +128,7 @@ func newClusterManifestCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cluster := &v1alpha1.MemberCluster{Spec: v1alpha1.MemberClusterSpec{Driver: driver, Liqo: &v1alpha1.LiqoCluster{Namespace: liqoNamespace}}}
-			options, err := forDriver(options, cluster)
+			options, err := registration.Permissions(options, cluster)
 			if err != nil {
 				return err
 			}

@@ -96,5 +96,5 @@ func (f *adminFlags) choose(cmd *cobra.Command, raw *clientcmdapi.Config, file s
 // onTerminal reports whether standard input is a terminal, so that the user can be asked.
 func onTerminal(cmd *cobra.Command) bool {
 	file, ok := cmd.InOrStdin().(*os.File)
-	return ok && term.IsTerminal(int(file.Fd())) //nolint:gosec // a descriptor is a small number
+	return ok && term.IsTerminal(int(file.Fd())) // a descriptor is a small number
 }

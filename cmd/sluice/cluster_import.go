@@ -44,12 +44,12 @@ again, it is made for that. Clusters that Sluice has made itself are left alone.
 			if err != nil {
 				return err
 			}
-			c, err := hub.client(cmd)
+			r, err := hub.registrar(cmd)
 			if err != nil {
 				return err
 			}
-			r := &registration{hub: hub, c: c, out: cmd.OutOrStdout(), patience: f.wait}
-			return importClusters(cmd.Context(), r, admin, parsed, func(cluster *v1alpha1.MemberCluster) error {
+			r.patience = f.wait
+			return importClusters(cmd.Context(), r, hub.namespace, admin, parsed, func(cluster *v1alpha1.MemberCluster) error {
 				return f.describe(cluster, givenOf(cmd))
 			})
 		},
@@ -66,7 +66,7 @@ again, it is made for that. Clusters that Sluice has made itself are left alone.
 }
 
 // importClusters registers all matching clusters that it can; the error names the others.
-func importClusters(ctx context.Context, r *registration, admin *rest.Config, which labels.Selector, describe func(*v1alpha1.MemberCluster) error) error {
+func importClusters(ctx context.Context, r *registrar, namespace string, admin *rest.Config, which labels.Selector, describe func(*v1alpha1.MemberCluster) error) error {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clusterv1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		return err
@@ -90,7 +90,7 @@ func importClusters(ctx context.Context, r *registration, admin *rest.Config, wh
 			fmt.Fprintf(r.out, "cluster %s: left out: it is not available yet\n", made.Name)
 			continue
 		}
-		if err := importCluster(ctx, r, management, made, describe); err != nil {
+		if err := importCluster(ctx, r, namespace, management, made, describe); err != nil {
 			problems = append(problems, err)
 			continue
 		}
@@ -100,7 +100,7 @@ func importClusters(ctx context.Context, r *registration, admin *rest.Config, wh
 	return errors.Join(problems...)
 }
 
-func importCluster(ctx context.Context, r *registration, management client.Client, made *clusterv1.Cluster, describe func(*v1alpha1.MemberCluster) error) error {
+func importCluster(ctx context.Context, r *registrar, namespace string, management client.Client, made *clusterv1.Cluster, describe func(*v1alpha1.MemberCluster) error) error {
 	var secret corev1.Secret
 	key := client.ObjectKey{Namespace: made.Namespace, Name: made.Name + "-kubeconfig"}
 	if err := management.Get(ctx, key, &secret); err != nil {
@@ -110,10 +110,8 @@ func importCluster(ctx context.Context, r *registration, management client.Clien
 	if err != nil {
 		return fmt.Errorf("cluster %s: its kubeconfig: %w", made.Name, err)
 	}
-	one := *r
-	one.admin, one.otherServer = config, true
 	from := made.Namespace + "/" + made.Name
-	return one.register(ctx, made.Name, func(cluster *v1alpha1.MemberCluster) error {
+	return r.register(ctx, client.ObjectKey{Namespace: namespace, Name: made.Name}, config, true, func(cluster *v1alpha1.MemberCluster) error {
 		if cluster.UID != "" && cluster.Annotations[annotationImported] != from {
 			return errors.New("there is another member cluster of that name")
 		}

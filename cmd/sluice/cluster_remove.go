@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement/registration"
 )
 
 func newClusterRemoveCommand(hub *hubFlags) *cobra.Command {
@@ -154,7 +155,7 @@ func accessSecrets(cluster *v1alpha1.MemberCluster) (made []string) {
 		holders = append(holders, v1alpha1.JoinedIdentity(cluster))
 	}
 	for _, holder := range holders {
-		if ref := holder.Spec.Access.SecretRef; ref != nil && ref.Name == accessSecret(holder.Name) {
+		if ref := holder.Spec.Access.SecretRef; ref != nil && ref.Name == registration.SecretName(holder.Name) {
 			made = append(made, ref.Name)
 		}
 	}

@@ -52,9 +52,15 @@ func (h *hubFlags) bind(cmd *cobra.Command) {
 	flags.StringVarP(&h.namespace, "namespace", "n", "sluice", "namespace of Sluice's resources in the hub")
 }
 
-// embedded reports whether no kubeconfig is given. In a pod, config uses the pod's cluster
-// even then.
-func (h *hubFlags) embedded() bool { return h.kubeconfig == "" }
+// embedded reports whether the hub is an embedded one: no kubeconfig is given, and this is no
+// pod, of which the cluster would be the hub, as for `sluice serve`.
+func (h *hubFlags) embedded() bool {
+	if h.kubeconfig != "" {
+		return false
+	}
+	_, err := rest.InClusterConfig()
+	return err != nil
+}
 
 // keysetPath is the default path of the keyset of an embedded hub.
 func (h *hubFlags) keysetPath() string { return filepath.Join(h.dataDir, "keyset.json") }
@@ -71,11 +77,11 @@ func (h *hubFlags) client(cmd *cobra.Command) (client.Client, error) {
 // config returns the configuration of the hub. It waits for an embedded hub that is
 // starting.
 func (h *hubFlags) config(cmd *cobra.Command) (*rest.Config, error) {
-	if h.embedded() {
-		if config, err := rest.InClusterConfig(); err == nil {
-			return config, nil // in a pod, that cluster is the hub, as for `sluice serve`
-		}
+	switch {
+	case h.embedded():
 		return h.awaitEmbedded(cmd)
+	case h.kubeconfig == "":
+		return rest.InClusterConfig()
 	}
 	return readHub(h.kubeconfig)
 }

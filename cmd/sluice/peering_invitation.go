@@ -18,6 +18,7 @@ import (
 	names "github.com/sluice-dev/sluice/internal/liqo"
 	"github.com/sluice-dev/sluice/internal/strictjson"
 	"github.com/sluice-dev/sluice/placement/liqo"
+	"github.com/sluice-dev/sluice/placement/registration"
 )
 
 func newPeeringInviteCommand(hub *hubFlags) *cobra.Command {
@@ -259,20 +260,24 @@ func joinCluster(cmd *cobra.Command, hub *hubFlags, f *clusterAddFlags, answer *
 		return fmt.Errorf("cluster %s: %w", key.Name, err)
 	}
 	named := &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	access, err := storeAccess(ctx, hub, c, named, []byte(answer.Kubeconfig))
+	store, err := hub.store(c)
+	if err != nil {
+		return err
+	}
+	access, err := store.Store(ctx, named, []byte(answer.Kubeconfig))
 	if err != nil {
 		return fmt.Errorf("cluster %s: %w", key.Name, err)
 	}
 	joined := &v1alpha1.JoinedPeering{With: answer.With, PublicKey: answer.PublicKey, Network: answer.Network, Handshake: answer.Handshake}
 	named.Spec.Liqo = &v1alpha1.LiqoCluster{Joined: joined}
 	if !consumes {
-		identity, err := storeAccess(ctx, hub, c, v1alpha1.JoinedIdentity(named), []byte(answer.Identity))
+		identity, err := store.Store(ctx, v1alpha1.JoinedIdentity(named), []byte(answer.Identity))
 		if err != nil {
 			return fmt.Errorf("cluster %s: %w", key.Name, err)
 		}
 		joined.Identity = &identity
 	}
-	cluster, err := changeCluster(ctx, c, key, func(cluster *v1alpha1.MemberCluster) error {
+	cluster, err := registration.Hub{Client: c, Owner: fieldOwner}.Change(ctx, key, func(cluster *v1alpha1.MemberCluster) error {
 		if err := mayJoinAs(cluster); err != nil {
 			return err
 		}
@@ -282,7 +287,7 @@ func joinCluster(cmd *cobra.Command, hub *hubFlags, f *clusterAddFlags, answer *
 		cluster.Spec.Access = access
 		cluster.Spec.Liqo = &v1alpha1.LiqoCluster{Joined: joined, Modules: peering.Spec.Modules}
 		return nil
-	}, false)
+	})
 	if err != nil {
 		return fmt.Errorf("cluster %s: write it to the hub: %w", key.Name, err)
 	}

@@ -42,6 +42,7 @@ import (
 	"github.com/sluice-dev/sluice/placement/kube"
 	"github.com/sluice-dev/sluice/placement/liqo"
 	"github.com/sluice-dev/sluice/placement/rebalance"
+	"github.com/sluice-dev/sluice/placement/registration"
 )
 
 // serveFlags are the settings of `sluice serve`.
@@ -281,9 +282,7 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 	inventory := placement.NewInventory()
 	growing := &elastic.Controller{
 		Client: mgr.GetClient(), Namespace: h.Namespace, Catalog: served, Inventory: inventory, Leadership: f.leadership(),
-		Join: func(ctx context.Context, management, instance string, member *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error) {
-			return join(ctx, connections, keys, management, instance, member)
-		},
+		Join: registration.Made(connections, registration.Sealed{Keys: keys}),
 	}
 	if err := growing.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up elastic clusters: %w", err)
@@ -349,25 +348,6 @@ func selectableIn(served *catalog.Catalog) liqo.Selectable {
 		}
 		return plan.Resources.Selectable
 	}
-}
-
-// join registers Sluice on a cluster that it created, as `sluice cluster add` does on
-// others.
-func join(ctx context.Context, connections *member.Connections, keys *seal.Keyset, management, instance string, as *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error) {
-	made, err := connections.Made(ctx, management, instance)
-	if err != nil {
-		return v1alpha1.ClusterAccess{}, err
-	}
-	manifest, err := forDriver(kube.ManifestOptions{}, as)
-	if err != nil {
-		return v1alpha1.ClusterAccess{}, err
-	}
-	kubeconfig, err := kube.Register(ctx, made.Config, manifest)
-	if err != nil {
-		return v1alpha1.ClusterAccess{}, err
-	}
-	sealed, err := keys.Seal(kubeconfig, member.Owner(as.Namespace, as.Name))
-	return v1alpha1.ClusterAccess{SealedKubeconfig: sealed}, err
 }
 
 // firstStart creates the files of an embedded hub that no flag names: a keyset, and a

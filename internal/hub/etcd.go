@@ -113,7 +113,7 @@ func privateDirectory(dir, name string) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("create a private directory: %w", err)
 	}
-	if err := os.Chmod(dir, 0o700); err != nil { //nolint:gosec // a directory needs its x bit
+	if err := os.Chmod(dir, 0o700); err != nil { // a directory needs its x bit
 		return "", fmt.Errorf("make a directory private: %w", err)
 	}
 	return dir, nil

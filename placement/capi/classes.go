@@ -94,7 +94,7 @@ func (r *Classes) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 	defer cancel()
 	classes, err := r.read(reading, cluster, settable(offerings.Items))
 	if err != nil {
-		return again, nil //nolint:nilerr // the cluster's conditions have the reason; the status stays
+		return again, nil // the cluster's conditions have the reason; the status stays
 	}
 	if isSame(classes, cluster.Status.Classes) {
 		return again, nil

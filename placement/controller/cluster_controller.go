@@ -37,7 +37,7 @@ type clusterReconciler struct {
 	mu      sync.Mutex
 	watches map[string]*clusterWatch
 	// running is the controller's own context. wake triggers another pass over a cluster.
-	running context.Context //nolint:containedctx // watches outlive a pass
+	running context.Context // watches outlive a pass
 	wake    func(cluster string)
 	// lost is called with an instance of which an object was deleted on a cluster.
 	lost func(instance string)

@@ -20,7 +20,7 @@ const (
 // what the consumer can do about it. Names of other clusters, free capacity, addresses and
 // messages of API servers are for operators, who read the error itself.
 func forConsumer(err error) string {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the joined error itself
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { // the joined error itself
 		var all []string
 		for _, one := range joined.Unwrap() {
 			all = append(all, forConsumer(one))

@@ -85,7 +85,7 @@ func allBusy(err error) bool { return err != nil && all(err, is[*member.BusyErro
 func allUnreachable(err error) bool { return err != nil && all(err, is[*unreachableError]) }
 
 func all(err error, holds func(error) bool) bool {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the joined error itself
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { // the joined error itself
 		return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !all(err, holds) })
 	}
 	return holds(err)

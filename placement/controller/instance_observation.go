@@ -22,7 +22,7 @@ func (r *instanceReconciler) untilObservation(s *scope) time.Duration {
 	request := s.Annotations[AnnotationObserve]
 	known, ok := r.observations.Load(s.Name)
 	if !ok {
-		wait := rand.N(r.observeEvery) //nolint:gosec // no secret
+		wait := rand.N(r.observeEvery) // no secret
 		r.observations.Store(s.Name, observation{at: s.now.Add(wait), request: request})
 		return max(wait, 1)
 	}
@@ -56,7 +56,7 @@ func (r *instanceReconciler) scheduleObservation(s *scope) time.Duration {
 	spread := r.observeEvery / 5
 	wait := r.observeEvery - spread/2
 	if spread > 0 {
-		wait += rand.N(spread) //nolint:gosec // no secret
+		wait += rand.N(spread) // no secret
 	}
 	next := observation{at: s.now.Add(wait), request: s.Annotations[AnnotationObserve]}
 	if !r.observations.CompareAndSwap(s.Name, s.due, next) {

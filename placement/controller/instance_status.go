@@ -255,7 +255,7 @@ func (r *instanceReconciler) write(ctx context.Context, s *scope, what write) er
 	r.unsettled.Store(s.Name, read)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		// Best effort: if it fails, it is repeated before the next pass.
-		_ = r.settle(ctx, keyOf(s), &v1alpha1.ServiceInstance{}) //nolint:errcheck // see above
+		_ = r.settle(ctx, keyOf(s), &v1alpha1.ServiceInstance{})
 	}
 	return fmt.Errorf("write the instance's status: %w", err)
 }

@@ -149,7 +149,7 @@ func (x *Scorer) ask(ctx context.Context, q placement.ScorerQuestion) (map[strin
 	if err != nil {
 		return nil, err
 	}
-	defer response.Body.Close() //nolint:errcheck // read to its end or not, it is of no use any more
+	defer response.Body.Close() // read to its end or not, it is of no use any more
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("it answers %s", response.Status)
 	}

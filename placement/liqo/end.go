@@ -79,7 +79,7 @@ func (r *Peerings) dismantle(ctx context.Context, peering *v1alpha1.Peering) err
 func (r *Peerings) reopen(ctx context.Context, name string, own, remote *v1alpha1.LiqoNetwork) (*side, error) {
 	s, err := open(ctx, r.Connections, r.Hub, name)
 	if member.IsUnknown(err) || err == nil && s.joined() != nil {
-		return nil, nil //nolint:nilnil // there is nothing to do
+		return nil, nil // there is nothing to do
 	}
 	if err != nil {
 		return nil, err

@@ -291,7 +291,7 @@ func (r *Peerings) reverse(ctx context.Context, peering *v1alpha1.Peering) (*v1a
 	key := client.ObjectKey{Namespace: peering.Namespace, Name: v1alpha1.PeeringName(peering.Spec.Provider, peering.Spec.Consumer)}
 	err := r.Client.Get(ctx, key, reverse)
 	if apierrors.IsNotFound(err) || err == nil && !reverse.DeletionTimestamp.IsZero() {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil // there is none
 	}
 	return reverse, err
 }

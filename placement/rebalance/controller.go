@@ -98,7 +98,7 @@ func Window(of *v1alpha1.Rebalance, now time.Time) (opened time.Time, open bool,
 func (r *Controller) apply(ctx context.Context, policy *v1alpha1.PlacementPolicy, opened, now time.Time) error {
 	compiled, err := placement.CompilePolicy(policy)
 	if err != nil {
-		return nil //nolint:nilerr // the policy's status says it
+		return nil // the policy's status says it
 	}
 	moved := int32(0)
 	of := func(instance *v1alpha1.ServiceInstance) bool {

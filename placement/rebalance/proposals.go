@@ -74,13 +74,13 @@ func settledRequests(ctx context.Context, reader client.Reader, namespace string
 		state := &instance.Status.Delivered.State
 		plan, err := plans.Plan(instance.Spec.ServiceID, state.PlanID)
 		if err != nil {
-			return nil //nolint:nilerr // its offering is no longer served
+			return nil // its offering is no longer served
 		}
 		request, err := placement.NewRequest(instance.Name, plan, state.Raw())
 		if err != nil || request.Made != nil || request.Peering != nil || len(request.Components) > 0 {
 			// No proposals for clusters, which do not move; for instances with components,
 			// which move only together; and for peered instances, whose pods would restart.
-			return nil //nolint:nilerr // see above
+			return nil // see above
 		}
 		request = policies.Govern(request, placement.ConsumerOf(instance))
 		request.Current, request.Free, request.At = instance.Status.Delivered.Decision.Clusters(), true, now

@@ -80,7 +80,7 @@ func main() {
 	defer cancel()
 	if err := run(ctx, o, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1) //nolint:gocritic // nothing is left to be done
+		os.Exit(1) // nothing is left to be done
 	}
 }
 

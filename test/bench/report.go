@@ -133,5 +133,5 @@ func replaceFigures(file, report string) error {
 	if !found || !closed {
 		return fmt.Errorf("replace the figures: %s lacks the lines %q and %q", file, figuresBegin, figuresEnd)
 	}
-	return os.WriteFile(file, []byte(before+figuresBegin+"\n\n"+report+"\n"+figuresEnd+after), 0o644) //nolint:gosec // documentation
+	return os.WriteFile(file, []byte(before+figuresBegin+"\n\n"+report+"\n"+figuresEnd+after), 0o644) // documentation
 }

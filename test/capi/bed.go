@@ -219,7 +219,7 @@ func (w *webhook) await(ctx context.Context) error {
 	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		connection, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", w.port))
 		if err != nil {
-			return false, nil //nolint:nilerr // not yet
+			return false, nil // not yet
 		}
 		return true, connection.Close()
 	})

@@ -65,11 +65,11 @@ func (m *member) auditQuotas(ctx context.Context) error {
 func (b *bed) auditReservations(ctx context.Context) error {
 	hub, err := b.hub()
 	if err != nil {
-		return nil //nolint:nilerr // between two lives
+		return nil // between two lives
 	}
 	var instances v1alpha1.ServiceInstanceList
 	if err := hub.List(ctx, &instances, client.InNamespace(namespace)); err != nil {
-		return nil //nolint:nilerr // between two lives
+		return nil // between two lives
 	}
 	held := map[string]corev1.ResourceList{}
 	for _, i := range instances.Items {

@@ -75,7 +75,7 @@ type solved struct {
 
 func solve(cases int) (all []solved) {
 	for seed := range cases {
-		w := smallCase(uint64(seed)) //nolint:gosec // not negative
+		w := smallCase(uint64(seed)) // not negative
 		all = append(all, solved{w, optimum(w)})
 	}
 	return all

@@ -180,4 +180,4 @@ func (d *drawing) place(r request) int {
 	panic(fmt.Sprint("drew beyond ", sum))
 }
 
-func seeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, seed)) } //nolint:gosec // a workload, not a secret
+func seeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, seed)) } // a workload, not a secret
