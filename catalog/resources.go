@@ -41,6 +41,8 @@ type ResourcesParameters struct {
 // resourcesParameter is one parameter of plans of kind resources.
 type resourcesParameter struct {
 	name string
+	// adjusted is true if only plans that list it as adjustable offer the parameter.
+	adjusted bool
 	// schema describes the parameter in the catalog; nil if the plan does not offer it.
 	schema func(r *v1alpha1.ResourcesPlan) map[string]any
 	// set decodes a consumer's value.
@@ -131,8 +133,8 @@ var resourcesParameters = []resourcesParameter{
 		set: func(chosen *ResourcesParameters, value []byte) error { return json.Unmarshal(value, &chosen.Cluster) },
 	},
 	{
-		name: string(v1alpha1.AdjustLocation), whereItIs: true,
-		schema: adjustable(v1alpha1.AdjustLocation, func(*v1alpha1.ResourcesPlan) map[string]any {
+		name: string(v1alpha1.AdjustLocation), adjusted: true, whereItIs: true,
+		schema: func(*v1alpha1.ResourcesPlan) map[string]any {
 			degrees := func(most int) map[string]any {
 				return map[string]any{"type": "number", "minimum": -most, "maximum": most}
 			}
@@ -141,7 +143,7 @@ var resourcesParameters = []resourcesParameter{
 				"type":        "object", "additionalProperties": false, "required": []any{"latitude", "longitude"},
 				"properties": map[string]any{"latitude": degrees(90), "longitude": degrees(180)},
 			}
-		}),
+		},
 		set: func(chosen *ResourcesParameters, value []byte) error {
 			var at struct{ Latitude, Longitude float64 }
 			if err := json.Unmarshal(value, &at); err != nil {
@@ -153,25 +155,25 @@ var resourcesParameters = []resourcesParameter{
 		},
 	},
 	{
-		name: string(v1alpha1.AdjustExcludeProviders), whereItIs: true,
-		schema: adjustable(v1alpha1.AdjustExcludeProviders, func(*v1alpha1.ResourcesPlan) map[string]any {
+		name: string(v1alpha1.AdjustExcludeProviders), adjusted: true, whereItIs: true,
+		schema: func(*v1alpha1.ResourcesPlan) map[string]any {
 			return map[string]any{
 				"description": "Providers on whose clusters nothing is placed.",
 				"type":        "array", "maxItems": 64, "items": map[string]any{"type": "string", "minLength": 1, "maxLength": 63},
 			}
-		}),
+		},
 		set: func(chosen *ResourcesParameters, value []byte) error {
 			return json.Unmarshal(value, &chosen.ExcludeProviders)
 		},
 	},
 	{
-		name: string(v1alpha1.AdjustMaxPrice), whereItIs: true,
-		schema: adjustable(v1alpha1.AdjustMaxPrice, func(*v1alpha1.ResourcesPlan) map[string]any {
+		name: string(v1alpha1.AdjustMaxPrice), adjusted: true, whereItIs: true,
+		schema: func(*v1alpha1.ResourcesPlan) map[string]any {
 			return map[string]any{
 				"description": "Most that an hour may cost on each cluster, in the currency of the plan's maximum.",
 				"type":        "number", "minimum": 0,
 			}
-		}),
+		},
 		set: func(chosen *ResourcesParameters, value []byte) error {
 			var number json.Number
 			if err := json.Unmarshal(value, &number); err != nil {
@@ -183,13 +185,13 @@ var resourcesParameters = []resourcesParameter{
 		},
 	},
 	{
-		name: string(v1alpha1.AdjustMaxLatency),
-		schema: adjustable(v1alpha1.AdjustMaxLatency, func(r *v1alpha1.ResourcesPlan) map[string]any {
+		name: string(v1alpha1.AdjustMaxLatency), adjusted: true,
+		schema: func(r *v1alpha1.ResourcesPlan) map[string]any {
 			return map[string]any{
 				"description": "Longest round-trip time to a cluster, in milliseconds.",
 				"type":        "integer", "minimum": 1, "maximum": r.MaxLatency.Milliseconds,
 			}
-		}),
+		},
 		set: func(chosen *ResourcesParameters, value []byte) error {
 			if chosen.MaxLatency == nil {
 				return nil // without the plan's limit there is no place of measurement
@@ -204,27 +206,25 @@ var resourcesParameters = []resourcesParameter{
 		},
 	},
 	{
-		name: string(v1alpha1.AdjustApplication),
-		schema: adjustable(v1alpha1.AdjustApplication, func(*v1alpha1.ResourcesPlan) map[string]any {
+		name: string(v1alpha1.AdjustApplication), adjusted: true,
+		schema: func(*v1alpha1.ResourcesPlan) map[string]any {
 			return map[string]any{
 				"description": "Name of the application that the instance belongs to, within the space.",
 				"type":        "string", "minLength": 1, "maxLength": 63,
 			}
-		}),
+		},
 		set: func(chosen *ResourcesParameters, value []byte) error {
 			return json.Unmarshal(value, &chosen.Application)
 		},
 	},
 }
 
-// adjustable returns a schema for plans that leave the parameter to their consumers.
-func adjustable(name v1alpha1.Adjustable, schema func(*v1alpha1.ResourcesPlan) map[string]any) func(*v1alpha1.ResourcesPlan) map[string]any {
-	return func(r *v1alpha1.ResourcesPlan) map[string]any {
-		if !slices.Contains(r.Adjustable, name) {
-			return nil
-		}
-		return schema(r)
+// schemaFor describes the parameter in the catalog; nil if the plan does not offer it.
+func (p *resourcesParameter) schemaFor(r *v1alpha1.ResourcesPlan) map[string]any {
+	if p.adjusted && !slices.Contains(r.Adjustable, v1alpha1.Adjustable(p.name)) {
+		return nil
 	}
+	return p.schema(r)
 }
 
 // claimSchema is the schema of a v1alpha1.ClaimRule without its name.

@@ -78,7 +78,7 @@ func (p *Plan) instanceSchema(variables map[string]map[string]any, own *runtime.
 	}
 	if p.Kind == v1alpha1.PlanKindResources && p.Resources != nil {
 		for i := range resourcesParameters {
-			if property := resourcesParameters[i].schema(p.Resources); property != nil {
+			if property := resourcesParameters[i].schemaFor(p.Resources); property != nil {
 				properties[resourcesParameters[i].name] = property
 			}
 		}

@@ -37,16 +37,27 @@ func IsForeign(err error) bool {
 // Check makes every client built on config accept only answers of an API server. The pin is
 // checked before any "not found" is accepted; it may be nil.
 func Check(config *rest.Config, pin *Pin) {
-	base := ""
-	if server, err := url.Parse(config.Host); err == nil {
-		base = strings.TrimSuffix(server.Path, "/")
-	}
+	base := Base(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &Transport{base: base, next: next, pin: pin} })
+}
+
+// Base returns the prefix of an API server's paths: empty, or that of a proxy for several servers.
+func Base(config *rest.Config) string {
+	if server, err := url.Parse(config.Host); err == nil {
+		return strings.TrimSuffix(server.Path, "/")
+	}
+	return ""
+}
+
+// Asked returns a request in the terms of the API server whose paths have the prefix.
+func Asked(r *http.Request, base string) (*request.RequestInfo, error) {
+	bare := &url.URL{Path: strings.TrimPrefix(r.URL.Path, base), RawQuery: r.URL.RawQuery}
+	return requestInfos.NewRequestInfo(&http.Request{Method: r.Method, URL: bare})
 }
 
 // Transport passes on the answers of an API server, and returns *Error for any others.
 type Transport struct {
-	base string // prefix of the API server's paths, for instance behind a proxy for several servers
+	base string
 	next http.RoundTripper
 	pin  *Pin
 }
@@ -69,7 +80,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	ask := asked{Request: r, path: strings.TrimPrefix(r.URL.Path, t.base)}
-	ask.RequestInfo, err = requestInfos.NewRequestInfo(&http.Request{Method: r.Method, URL: &url.URL{Path: ask.path, RawQuery: r.URL.RawQuery}})
+	ask.RequestInfo, err = Asked(r, t.base)
 	if err == nil {
 		err = t.check(ask, response)
 	}

@@ -99,7 +99,9 @@ func TestNames(t *testing.T) {
 		{"PATCH", "/api/v1/namespaces/a", `{"metadata":{"annotations":{"b":"c"},"uid":"d"}}`, "hub patch namespaces: annotations"},
 		{"PUT", "/apis/sluice.dev/v1alpha1/namespaces/a/serviceinstances/b/status",
 			`{"spec":{"planID":"x"},"status":{"decision":{},"conditions":[{"type":"Placed","reason":"Chosen"}],"operation":{"state":"in progress"}}}`,
-			"hub update serviceinstances/status: Chosen decision in progress operation planID"},
+			"hub update serviceinstances/status: Chosen decision in progress operation"},
+		{"PUT", "/apis/sluice.dev/v1alpha1/namespaces/a/serviceinstances/b", `{"metadata":{"finalizers":["a"]},"spec":{"planID":"x"},"status":{"decision":{}}}`,
+			"hub update serviceinstances: finalizers planID"},
 	} {
 		r := httptest.NewRequest(row.method, row.path, strings.NewReader(row.body))
 		got, err := (&transport{server: "hub", base: "/proxy"}).name(r)

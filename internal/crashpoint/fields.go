@@ -8,32 +8,31 @@ import (
 	"slices"
 )
 
-// telling are the fields whose values name a step: they hold words of an API, not a user's.
-var telling = []string{"reason", "state"}
-
-// boring are the fields that every object sends.
-var boring = []string{
-	"apiVersion", "kind", "metadata", "spec", "status", "conditions",
-}
-
-// fieldsOf returns what tells a write from others of the same resource: the fields below spec and
-// status, the finalizers and annotations in its metadata, and the values of reasons and states. A
-// body that is not JSON has none.
-func fieldsOf(body []byte) []string {
+// fieldsOf returns what tells a write from others of the same resource. Of a status these are its
+// fields, and the reasons and states anywhere in them; of everything else the fields of the spec,
+// and finalizers and annotations if there are any. A body that is not JSON has none.
+func fieldsOf(body []byte, status bool) []string {
 	var object map[string]any
 	if json.Unmarshal(body, &object) != nil {
 		return nil
 	}
 	found := map[string]bool{}
+	if status {
+		fields, _ := object["status"].(map[string]any)
+		collect(fields, found)
+		maps.Copy(found, keys(fields))
+		delete(found, "conditions") // their reasons say more
+		return slices.Sorted(maps.Keys(found))
+	}
 	for key, value := range object {
-		switch value, _ := value.(map[string]any); key {
-		case "spec", "status":
-			for field := range value {
-				found[field] = true
-			}
+		fields, _ := value.(map[string]any)
+		switch key {
+		case "apiVersion", "kind", "status":
+		case "spec":
+			maps.Copy(found, keys(fields))
 		case "metadata":
-			for _, field := range []string{"finalizers", "annotations", "deletionTimestamp"} {
-				if value[field] != nil {
+			for _, field := range []string{"finalizers", "annotations"} {
+				if fields[field] != nil {
 					found[field] = true
 				}
 			}
@@ -41,19 +40,23 @@ func fieldsOf(body []byte) []string {
 			found[key] = true
 		}
 	}
-	collect(object["status"], found)
-	for _, field := range boring {
-		delete(found, field)
-	}
 	return slices.Sorted(maps.Keys(found))
 }
 
-// collect adds the values of telling fields anywhere below a value.
+func keys(fields map[string]any) map[string]bool {
+	names := map[string]bool{}
+	for name := range fields {
+		names[name] = true
+	}
+	return names
+}
+
+// collect adds the values of reasons and states anywhere below a value.
 func collect(value any, found map[string]bool) {
 	switch value := value.(type) {
 	case map[string]any:
 		for key, inner := range value {
-			if text, ok := inner.(string); ok && slices.Contains(telling, key) {
+			if text, ok := inner.(string); ok && (key == "reason" || key == "state") {
 				found[text] = true
 			}
 			collect(inner, found)

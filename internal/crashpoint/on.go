@@ -7,16 +7,16 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
+
+	"github.com/sluice-dev/sluice/internal/answers"
 )
 
 var (
@@ -30,15 +30,8 @@ func Guard(config *rest.Config, server string) {
 	if file == "" {
 		return
 	}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &transport{server, base(config), next} })
-}
-
-// base returns the path that comes before those of the API server.
-func base(config *rest.Config) string {
-	if server, err := url.Parse(config.Host); err == nil {
-		return strings.TrimSuffix(server.Path, "/")
-	}
-	return ""
+	base := answers.Base(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &transport{server, base, next} })
 }
 
 type transport struct {
@@ -49,10 +42,10 @@ type transport struct {
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	write, err := t.name(r)
-	if err != nil || write == "" {
-		if err != nil {
-			return nil, err
-		}
+	switch {
+	case err != nil:
+		return nil, err
+	case write == "":
 		return t.next.RoundTrip(r)
 	}
 	reach("before " + write)
@@ -66,16 +59,12 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go reach the transport below.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-var requestInfos = &request.RequestInfoFactory{
-	APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api"),
-}
-
 // name names a write by what it does; it is empty for a request that changes nothing.
 func (t *transport) name(r *http.Request) (string, error) {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead || r.URL.Query().Has("dryRun") {
 		return "", nil
 	}
-	asked, err := requestInfos.NewRequestInfo(&http.Request{Method: r.Method, URL: &url.URL{Path: strings.TrimPrefix(r.URL.Path, t.base), RawQuery: r.URL.RawQuery}})
+	asked, err := answers.Asked(r, t.base)
 	if err != nil {
 		return "", fmt.Errorf("name the write %s %s: %w", r.Method, r.URL.Path, err)
 	}
@@ -96,7 +85,7 @@ func (t *transport) name(r *http.Request) (string, error) {
 		resource += "/" + asked.Subresource
 	}
 	name := strings.Join([]string{t.server, asked.Verb, resource}, " ")
-	if fields := fieldsOf(body); len(fields) > 0 {
+	if fields := fieldsOf(body, asked.Subresource == "status"); len(fields) > 0 {
 		name += ": " + strings.Join(fields, " ")
 	}
 	return name, nil

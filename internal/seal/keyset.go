@@ -112,13 +112,6 @@ func (k *Keyset) Unseal(sealed, associatedData []byte) (Redacted, error) {
 	return Redact(plaintext), nil
 }
 
-// IsCurrent reports whether the value was sealed with the primary key. After a
-// rotation, values for which it is false are worth sealing again.
-func (k *Keyset) IsCurrent(sealed []byte) bool {
-	id, ok := keyID(sealed)
-	return ok && id == k.current().handle.KeysetInfo().GetPrimaryKeyId()
-}
-
 // Rotate adds a new primary key to the file, durably, and keeps the old keys for unsealing.
 // Rotations by several processes at once each add a key. In a mounted Secret the error is
 // ErrReadOnly: change the Secret instead.
