@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -25,24 +24,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/bindings"
 	"github.com/sluice-dev/sluice/broker"
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/hub"
 	"github.com/sluice-dev/sluice/internal/lease"
-	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/seal"
-	"github.com/sluice-dev/sluice/placement"
-	"github.com/sluice-dev/sluice/placement/capi"
 	"github.com/sluice-dev/sluice/placement/controller"
-	"github.com/sluice-dev/sluice/placement/delivery"
-	"github.com/sluice-dev/sluice/placement/elastic"
 	"github.com/sluice-dev/sluice/placement/external"
 	"github.com/sluice-dev/sluice/placement/kube"
-	"github.com/sluice-dev/sluice/placement/liqo"
-	"github.com/sluice-dev/sluice/placement/rebalance"
-	"github.com/sluice-dev/sluice/placement/registration"
 )
 
 // serveFlags are the settings of `sluice serve`.
@@ -257,97 +246,6 @@ func (f *serveFlags) broker(h *hub.Hub, live client.WithWatch, served *catalog.C
 		Client: live, Namespace: h.Namespace, Catalog: served, Platforms: platforms, Keys: keys, Usage: usage,
 		BindWait: f.bindWait, BindTimeout: f.bindTimeout, Logger: logger, Registerer: metrics.Registry,
 	})
-}
-
-// assemble adds all runnables and controllers to the manager, except self-descriptions.
-func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub, live client.WithWatch, served *catalog.Catalog, keys *seal.Keyset) error {
-	connections := &member.Connections{Reader: live, Namespace: h.Namespace, Keys: keys, Wrap: f.lease.Fence}
-	if err := mgr.Add(&catalog.Feed{Cache: mgr.GetCache(), Namespace: h.Namespace, Catalog: served}); err != nil {
-		return err
-	}
-	if err := (&catalog.Controller{Client: mgr.GetClient(), Live: live, Namespace: h.Namespace}).SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("set up the catalog: %w", err)
-	}
-	charts, err := f.charts.open()
-	if err != nil {
-		return err
-	}
-	driver := &kube.Driver{Connections: connections, Hub: h.ID, InternetEgress: f.internetEgress}
-	var scorer controller.Scorer
-	if f.scorer.URL != "" {
-		if scorer, err = external.New(f.scorer); err != nil {
-			return err
-		}
-	}
-	inventory := placement.NewInventory()
-	growing := &elastic.Controller{
-		Client: mgr.GetClient(), Namespace: h.Namespace, Catalog: served, Inventory: inventory, Leadership: f.leadership(),
-		Join: registration.Made(connections, registration.Sealed{Keys: keys}),
-	}
-	if err := growing.SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("set up elastic clusters: %w", err)
-	}
-	if err := mgr.Add(&rebalance.Controller{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: h.Namespace, Catalog: served}); err != nil {
-		return fmt.Errorf("set up rebalancing: %w", err)
-	}
-	if err := controller.SetupWithManager(mgr, controller.Options{
-		Inventory:  inventory,
-		ProbeEvery: f.probeEvery, ProbeTimeout: min(f.probeEvery, 5*time.Second), MovesAtOnce: f.movesAtOnce, Scorer: scorer, Promises: growing,
-		Namespace: h.Namespace, HubID: h.ID, Leadership: f.leadership(), Catalog: served, Connections: connections,
-		Drivers: map[string]delivery.Driver{
-			v1alpha1.DriverKube: driver,
-			v1alpha1.DriverCAPI: &capi.Driver{Connections: connections, Hub: h.ID, Charts: charts},
-			v1alpha1.DriverLiqo: &liqo.Driver{Namespaces: driver, Client: mgr.GetClient(), Live: live, Selectable: selectableIn(served)},
-		},
-		Rules: map[string][]rbacv1.PolicyRule{
-			v1alpha1.DriverKube: kube.Rules(), v1alpha1.DriverCAPI: capi.Rules(), v1alpha1.DriverLiqo: liqo.Rules(),
-		},
-		JoinedRules: liqo.JoinedRules(),
-		Probed:      f.trust.probed(f.probeEvery),
-	}); err != nil {
-		return fmt.Errorf("set up placement: %w", err)
-	}
-	if err := (&capi.Classes{Client: mgr.GetClient(), Connections: connections}).SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("set up the classes of clusters: %w", err)
-	}
-	if err := (&liqo.Peerings{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Connections: connections, Hub: h.ID}).SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("set up peerings: %w", err)
-	}
-	if err := mgr.Add(&liqo.Judge{
-		Client: mgr.GetClient(), Live: live, Connections: connections, Namespace: h.Namespace, Hub: h.ID, Refuses: inventory.Refuses,
-		Selectable:     selectableIn(served),
-		InternetEgress: f.internetEgress,
-		Leadership:     f.leadership(),
-	}); err != nil {
-		return err
-	}
-	if err := (&bindings.Controller{Client: mgr.GetClient(), Live: live, Connections: connections, Keys: keys, Hub: h.ID}).SetupWithManager(ctx, mgr); err != nil {
-		return fmt.Errorf("set up bindings: %w", err)
-	}
-	collector := &kube.Collector{
-		Live: live, Connections: connections, Namespace: h.Namespace, Hub: h.ID,
-		Mode: f.collect, Period: f.collectEvery,
-	}
-	if err := mgr.Add(collector); err != nil {
-		return err
-	}
-	return mgr.Add(&f.listener)
-}
-
-// selectableIn looks up in the catalog the label keys by which consumers of an instance's
-// plan may select clusters.
-func selectableIn(served *catalog.Catalog) liqo.Selectable {
-	return func(instance *v1alpha1.ServiceInstance) []string {
-		id := instance.Spec.Desired.PlanID
-		if d := instance.Status.Delivered; d != nil {
-			id = d.State.PlanID
-		}
-		plan, err := served.Snapshot().Plan(instance.Spec.ServiceID, id)
-		if err != nil || plan.Resources == nil {
-			return nil
-		}
-		return plan.Resources.Selectable
-	}
 }
 
 // firstStart creates the files of an embedded hub that no flag names: a keyset, and a

@@ -1,0 +1,153 @@
+package placement
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// cover returns what is lacking on a cluster, and the possible victims; nil if nothing is
+// lacking.
+func (x *search) cover(at spot) (c *cover, lacks []int64) {
+	var lacking []corev1.ResourceName
+	for _, name := range x.request.Resources.names() {
+		if _, class := v1alpha1.StorageClassOf(name); class {
+			continue
+		}
+		if short := x.request.Resources[name] - at.page.column(x.snapshot.columnOf(name)).free[at.row]; short > 0 && x.request.Resources[name] > 0 {
+			lacking, lacks = append(lacking, name), append(lacks, short)
+		}
+	}
+	if len(lacking) == 0 {
+		return nil, nil
+	}
+	victims := x.victims(at.cluster().Name)
+	c = &cover{subsets: &x.subsets, victims: victims[:0], gives: table(len(victims), len(lacking))}
+	for _, v := range victims {
+		gives := c.gives[len(c.victims)]
+		for i, name := range lacking {
+			gives[i] = v.Resources[name]
+		}
+		if slices.Max(gives) > 0 {
+			c.victims = append(c.victims, v)
+		}
+	}
+	return c, lacks
+}
+
+// table returns rows of zeros.
+func table(rows, columns int) [][]int64 {
+	all, cells := make([][]int64, rows), make([]int64, rows*columns)
+	for i := range all {
+		all[i] = cells[i*columns : (i+1)*columns]
+	}
+	return all
+}
+
+// enough returns the first victim that, with all before it, releases everything that is
+// lacking; false if all together are not enough.
+func (c *cover) enough(lacks []int64) (last int, ok bool) {
+	given := make([]int64, len(lacks))
+	for i := range c.victims {
+		for k := range lacks {
+			given[k] += c.gives[i][k]
+		}
+		if covers(given, lacks) {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// least returns the cheapest victims; false if all of them together are not enough.
+func (c *cover) least(lacks []int64) (best []int, ok bool) {
+	// Victims of a higher priority than is needed at all cannot be part of the best set.
+	enough, ok := c.enough(lacks)
+	if !ok {
+		return nil, false
+	}
+	highest := c.victims[enough].class.Value
+	for end := enough + 1; end <= len(c.victims); end++ {
+		if end == len(c.victims) || c.victims[end].class.Value > highest {
+			c.victims, c.gives = c.victims[:end], c.gives[:end]
+			break
+		}
+	}
+	c.largestFirst()
+	n := len(c.victims)
+	c.most, c.all = table(n+1, len(lacks)), table(n+1, len(lacks))
+	for i := n - 1; i >= 0; i-- {
+		for k, gives := range c.gives[i] {
+			c.most[i][k], c.all[i][k] = max(c.most[i+1][k], gives), c.all[i+1][k]+gives
+		}
+	}
+	c.try(0, lacks)
+	if c.best == nil || len(c.best) > mostVictims {
+		return nil, false
+	}
+	c.bestCost.highest = highest
+	return c.best, true
+}
+
+// largestFirst orders victims of equal priority so that the search finds good sets early.
+func (c *cover) largestFirst() {
+	order := make([]int, len(c.victims))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(c.victims[a].class.Value, c.victims[b].class.Value), slices.Compare(c.gives[b], c.gives[a]))
+	})
+	victims, gives := make([]victim, len(order)), make([][]int64, len(order))
+	for i, from := range order {
+		victims[i], gives[i] = c.victims[from], c.gives[from]
+	}
+	c.victims, c.gives = victims, gives
+}
+
+// try tries the victims from i on, while lacks is still lacking. The first set found is always
+// complete, however many sets were tried for other clusters.
+func (c *cover) try(i int, lacks []int64) {
+	if done := slices.Max(lacks) <= 0; done {
+		if now := (cost{sum: c.sum, count: len(c.chosen)}); c.best == nil || now.compare(c.bestCost) < 0 {
+			c.best, c.bestCost = slices.Clone(c.chosen), now
+		}
+		return
+	}
+	*c.subsets++
+	least := int64(0) // at least this many more are needed
+	for k, lack := range lacks {
+		if lack > c.all[i][k] {
+			return
+		}
+		if lack > 0 {
+			least = max(least, (lack+c.most[i][k]-1)/c.most[i][k])
+		}
+	}
+	if c.best != nil {
+		bound := cost{sum: c.sum + least*int64(c.victims[i].class.Value), count: len(c.chosen) + int(least)}
+		if *c.subsets > mostSubsets || bound.compare(c.bestCost) >= 0 {
+			return
+		}
+	}
+	rest := make([]int64, len(lacks))
+	for k := range lacks {
+		rest[k] = lacks[k] - c.gives[i][k]
+	}
+	c.chosen, c.sum = append(c.chosen, i), c.sum+int64(c.victims[i].class.Value)
+	c.try(i+1, rest)
+	c.chosen, c.sum = c.chosen[:len(c.chosen)-1], c.sum-int64(c.victims[i].class.Value)
+	c.try(i+1, lacks)
+}
+
+func covers(given, lacks []int64) bool {
+	for k := range lacks {
+		if given[k] < lacks[k] {
+			return false
+		}
+	}
+	return true
+}
