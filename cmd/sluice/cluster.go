@@ -34,7 +34,7 @@ func newClusterAddCommand(hub *hubFlags) *cobra.Command {
 	f := &clusterAddFlags{}
 	cmd := &cobra.Command{
 		Use:   "add NAME",
-		Short: "Register a member cluster from a kubeconfig context, or change what is said of it",
+		Short: "Register a member cluster from a kubeconfig context, or change its description",
 		Long: `Register a member cluster from a kubeconfig context.
 
 With that context's rights, which must be an administrator's, it applies what Sluice needs there: the
@@ -43,9 +43,9 @@ token. Only that token is kept, sealed in the hub (or in a Secret, when the hub 
 administrator's credentials are not. Which context happens to be current decides nothing: where the kubeconfig
 has several, --context names one, or the command asks.
 
-Of a cluster that is registered already it changes what the flags say that are given, and leaves the rest;
---label and --taint included: labels are added, taints replaced. "sluice cluster renew" changes nothing but the
-access. The hub says first whether it takes the change; if not, nothing is done on the cluster.
+If the cluster is registered already, only what the given flags name changes: labels are added, taints replaced,
+and the rest stays. "sluice cluster renew" changes only the access. The hub checks the change first; if it refuses,
+nothing is done on the cluster.
 
 With --offering, the cluster takes no new instances until its provider has proven, with signed credentials, that
 it is this offering (sluice sd --help).`,

@@ -27,12 +27,12 @@ func newClusterImportCommand(hub *hubFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import --selector LABELS",
 		Short: "Register the clusters that Cluster API has made on a management cluster",
-		Long: `Register the clusters that Cluster API has made on a management cluster, as far as their labels match.
+		Long: `Register the clusters that Cluster API has made on a management cluster and whose labels match.
 
-With that context's rights, which must allow it to list Clusters and to read the Secrets with their kubeconfigs, it
-does for each what "sluice cluster add" does: Sluice gets a service account of its own there, and keeps nothing else. A
-cluster is called like its Cluster, and has its labels. Clusters that are not available yet are named and left out; run it
-again, it is made for that. Clusters that Sluice has made itself are left alone.`,
+The context must have the right to list Clusters and to read the Secrets with their kubeconfigs. For each cluster the
+command does what "sluice cluster add" does: Sluice gets a service account of its own there, and keeps nothing else. A
+member cluster has the name and the labels of its Cluster. Clusters that are not available yet are listed and left out; run
+the command again later. Clusters that Sluice has made itself are left alone.`,
 		Example: `  sluice cluster import --context kind-management --selector fleet=shared --provider acme --region eu-de`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

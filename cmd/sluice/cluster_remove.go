@@ -25,9 +25,8 @@ func newClusterRemoveCommand(hub *hubFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Take a member cluster out of the inventory",
-		Long: `Take a member cluster out of the inventory. One that is in use, by instances or peerings, is not removed, but
-with --when-empty: it then takes no new placements from there on, which cannot be undone, and leaves when nothing
-uses it any more. Sluice's service account stays on the cluster: remove it there with
+		Long: `Take a member cluster out of the inventory. A cluster that instances or peerings use is refused. With --when-empty
+it takes no new placements from now on, which cannot be undone, and is removed as soon as nothing uses it. Sluice's service account stays on the cluster: remove it there with
 "sluice cluster manifest | kubectl delete -f -".`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -44,7 +43,7 @@ uses it any more. Sluice's service account stays on the cluster: remove it there
 			return removeCluster(cmd.Context(), cmd.OutOrStdout(), c, key, patience)
 		},
 	}
-	cmd.Flags().BoolVar(&whenEmpty, "when-empty", false, "also if it is in use: it takes nothing new, and leaves when it is empty")
+	cmd.Flags().BoolVar(&whenEmpty, "when-empty", false, "accept a cluster that is in use: it takes nothing new, and is removed when it is empty")
 	cmd.Flags().DurationVar(&patience, "wait", time.Minute, "how long to wait until it has left; 0 does not wait")
 	return cmd
 }

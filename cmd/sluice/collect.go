@@ -17,7 +17,7 @@ func newCollectCommand(flags *hubFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "collect",
 		Short: "Find what Sluice left on member clusters and no instance or binding owns",
-		Long: `Find what this hub's Sluice made on member clusters and no instance or binding owns: namespaces,
+		Long: `Find objects that this hub's Sluice made on member clusters and that no instance or binding owns: namespaces,
 service accounts, role bindings. Without --remove nothing is touched.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

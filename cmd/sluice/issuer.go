@@ -27,9 +27,9 @@ func newIssuerAddCommand(hub *hubFlags) *cobra.Command {
 	var assurance v1alpha1.Assurance
 	cmd := &cobra.Command{
 		Use:   "add NAME --did DID --type TYPE --assurance ASSURANCE",
-		Short: "Take an organisation's word for certain types of credentials",
-		Long: `Take an organisation's word for certain types of credentials: a notary's for registration numbers, a compliance
-service's for labels, a certification body's for certifications. What anybody else issues of such a type counts
+		Short: "Trust an organisation for certain types of credentials",
+		Long: `Trust an organisation for certain types of credentials: a notary for registration numbers, a compliance
+service for labels, a certification body for certifications. A credential of such a type from any other issuer counts
 no more than a provider's own word, "self".
 
   self < notary < label < certified
@@ -57,7 +57,7 @@ Policies ask for the least assurance that they accept.`,
 		},
 	}
 	identity.bind(cmd)
-	cmd.Flags().StringSliceVar(&types, "type", nil, "types of credentials it is believed, without prefix, for instance VatID")
+	cmd.Flags().StringSliceVar(&types, "type", nil, "types of credentials it is trusted for, without prefix, for instance VatID")
 	bindRequiredChoice(cmd, &assurance, "assurance", "", "what they are worth", v1alpha1.AssuranceNotary, v1alpha1.AssuranceLabel, v1alpha1.AssuranceCertified)
 	for _, name := range []string{"type", "assurance"} {
 		_ = cmd.MarkFlagRequired(name)

@@ -36,7 +36,7 @@ func (l *listener) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&l.address, "listen", "127.0.0.1:8080", "address of the OSB API")
 	flags.StringVar(&l.certificate, "tls-cert", "", "certificate file, to serve HTTPS; read again when it changes")
 	flags.StringVar(&l.key, "tls-key", "", "key file of --tls-cert")
-	flags.IntVar(&l.mostConnections, "max-connections", 0, "how many connections to --listen may be open; 0 means half of the open files that the process may have, 4096 at most")
+	flags.IntVar(&l.mostConnections, "max-connections", 0, "how many connections to --listen may be open; 0 means half of the open files that the process may have, at most 4096")
 	flags.StringVar(&l.clientCA, "tls-client-ca", "", "CA file; clients must present a certificate that it signed")
 }
 

@@ -44,7 +44,7 @@ func newPeeringListCommand(hub *hubFlags) *cobra.Command {
 	var output outputFlag
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List peerings, and what those wait for that are not ready",
+		Short: "List peerings, and what the unready ones wait for",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := hub.client(cmd)

@@ -69,7 +69,7 @@ finds its ID in the ConfigMap of its Liqo that is labelled app.kubernetes.io/nam
 			return printDocument(cmd, invitation)
 		},
 	}
-	cmd.Flags().StringVar(&invited.ClusterID, "cluster-id", "", "who the invited cluster is to its own Liqo")
+	cmd.Flags().StringVar(&invited.ClusterID, "cluster-id", "", "ID of the invited cluster in its own Liqo")
 	cmd.Flags().StringVar(&with, "with", "", "member cluster that it is to be peered with")
 	cmd.Flags().BoolVar(&consumes, "consumes", false, "invite the cluster as a consumer: what its owner buys is delivered to it")
 	cmd.Flags().BoolVar(&networkOnly, "network-only", false, "with --consumes: without virtual nodes, as behind a hub")
@@ -130,12 +130,12 @@ func newPeeringAcceptCommand() *cobra.Command {
 		Short: "Accept an invitation: for the owner of the invited cluster",
 		Long: `Accept an invitation, and print the answer, for "sluice peering join".
 
-It needs an administrator's context of the invited cluster, where Liqo is installed, and no access to Sluice. What it
-gives away is in the answer, which is to be kept like a password: an account of Sluice's that may look at nodes, pods and
-namespaces. Of a provider it may also judge requests for resources, in one namespace, and another account may make such
-requests there; nothing is accepted that Sluice has not sold, an admission policy sees to that. For a consumer it may
-make such requests, in one namespace; and the answer proves the cluster's key to Liqo at the other end, without the key.
-Accepting again prints the same answer.`,
+It needs an administrator's context of the invited cluster, where Liqo is installed, and no access to Sluice. The
+answer must be kept like a password: it has the credentials of an account for Sluice, which may read nodes, pods and
+namespaces. On a provider's cluster that account may also judge requests for resources, in one namespace, and a second
+account may make such requests there; an admission policy refuses what Sluice has not sold. On a consumer's cluster the
+account may make such requests, in one namespace; and the answer proves the cluster's key to Liqo at the other end, without
+containing it. Accepting again prints the same answer.`,
 		Example: "  sluice peering accept invitation.yaml --context theirs > answer.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -301,7 +301,7 @@ func newPeeringWithdrawCommand(hub *hubFlags) *cobra.Command {
 	var patience time.Duration
 	cmd := &cobra.Command{
 		Use:   "withdraw NAME --with CLUSTER",
-		Short: "Withdraw an invitation, or part from a cluster that has joined by one",
+		Short: "Withdraw an invitation, or remove a cluster that has joined by one",
 		Args:  cobra.ExactArgs(1),
 	}
 	var with string

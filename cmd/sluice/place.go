@@ -27,8 +27,8 @@ func newPlaceCommand(hub *hubFlags) *cobra.Command {
 with its scores or the numbers that it lacks. Nothing is reserved.
 
 With --record, all that the decision depends on is written to a file: clusters, what is reserved on them,
-policies and the plan, but no credentials. With --replay, the decision is made again by such a file, without
-a hub; it fails if it is another one.`,
+policies and the plan, but no credentials. With --replay, the decision is made again from such a file, without
+a hub; the command fails if it differs.`,
 		Example: `  sluice place --service kubernetes-resources --plan large --dry-run
   sluice place --service kubernetes-resources --plan large --parameters '{"clusters": 2}' --dry-run
   sluice place --service kubernetes-resources --plan large --dry-run --what-if 'cluster eu-1 is lost'
@@ -55,7 +55,7 @@ a hub; it fails if it is another one.`,
 	flags.StringArrayVar(&f.suppositions, "what-if", nil, `decide as if "cluster NAME is lost", "… is cordoned" or "… is back" (repeatable)`)
 	flags.BoolVar(&f.dryRun, "dry-run", false, "explain the decision; place nothing")
 	flags.StringVar(&f.record, "record", "", "record the decision, and everything that it depends on, in this file")
-	flags.StringVar(&f.replay, "replay", "", "make the decision again by this recording")
+	flags.StringVar(&f.replay, "replay", "", "make the decision again from this recording")
 	cmd.MarkFlagsMutuallyExclusive("record", "replay")
 	return cmd
 }

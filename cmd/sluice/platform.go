@@ -113,7 +113,7 @@ func newPlatformShowCommand(f *platformFlags) *cobra.Command {
 		Use:   "show NAME",
 		Short: "Print how a platform calls the broker: URL, user and password, for a shell to read",
 		Long: `Print how a platform calls the broker, as assignments that a shell reads: SLUICE_URL, and SLUICE_USERNAME with
-SLUICE_PASSWORD, or SLUICE_TOKEN. Of several users or tokens it prints the first. What it prints is secret.`,
+SLUICE_PASSWORD, or SLUICE_TOKEN. If there are several users or tokens, it prints the first. The output is secret.`,
 		Example: `  eval "$(sluice platform show default)"
   curl -u "$SLUICE_USERNAME:$SLUICE_PASSWORD" -H 'X-Broker-API-Version: 2.17' "$SLUICE_URL/v2/catalog"`,
 		Args: cobra.ExactArgs(1),

@@ -70,7 +70,7 @@ func newPolicyListCommand(hub *hubFlags) *cobra.Command {
 	var output outputFlag
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List placement policies and whom they concern",
+		Short: "List placement policies and what they apply to",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := hub.client(cmd)
@@ -120,7 +120,7 @@ func newPolicyListCommand(hub *hubFlags) *cobra.Command {
 func newPolicyRemoveCommand(hub *hubFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove NAME",
-		Short: "Remove a placement policy; what it refused may be placed then",
+		Short: "Remove a placement policy; it then refuses nothing any more",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := hub.client(cmd)

@@ -64,7 +64,7 @@ func newProviderListCommand(hub *hubFlags) *cobra.Command {
 	var output outputFlag
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List providers, and what was admitted of them",
+		Short: "List providers, and which of their credentials were admitted",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := hub.client(cmd)

@@ -20,7 +20,7 @@ func newRebalanceCommand(hub *hubFlags) *cobra.Command {
 	var output outputFlag
 	cmd := &cobra.Command{
 		Use:   "rebalance",
-		Short: "Propose moves that would place instances better than they are, or make them",
+		Short: "Propose moves that would place instances better, or make them",
 		Long: `Propose moves of instances to clusters where they would be placed today, with what each gains in points of
 score and what it costs. Nothing moves without --apply; with it, each instance is delivered to its new place
 before it leaves the old one. A placement policy with a rebalance section does the same by itself, in windows.`,

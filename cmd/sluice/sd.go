@@ -30,7 +30,7 @@ presents it to a broker, which places instances by what it could verify. Five co
   sluice sd sign                 one signed credential for each thing said, in credentials/
   sluice sd verify               what a broker will check, step by step, without a network
   sluice sd present --to https://broker.example
-                                 hand them in
+                                 present them
   sluice sd show credentials/offering-eu.jwt
                                  what a credential says, in plain JSON
 

@@ -28,14 +28,12 @@ func newSDPresentCommand() *cobra.Command {
 	f := &sdPresentFlags{}
 	cmd := &cobra.Command{
 		Use:   "present --to URL",
-		Short: "Hand all credentials of the folder in to a broker",
-		Long: `Hand all credentials of the folder in to a broker: ask it for a nonce, sign a presentation (a VP-JWT) for that
-broker, that nonce and this one operation, good for five minutes and once, send it, and print what the broker made
-of it.
+		Short: "Present all credentials of the folder to a broker",
+		Long: `Present all credentials of the folder to a broker: ask it for a nonce, sign a presentation (a VP-JWT) for that
+broker, that nonce and this one operation, valid once and for five minutes, send it, and print the broker's findings.
 
-A presentation is worth something to whoever it is made for, and to nobody else. So it is made for the broker at
---to only: for did:web of that host. Where the broker is reached under another name than its own, say with
---audience who it is.`,
+A presentation is valid only for the broker that it names: by default did:web of the host in --to. If the broker is
+reached under another name than its own, --audience names it.`,
 		Example: `  sluice sd present --to https://broker.example
   sluice sd present --to http://127.0.0.1:8080 --audience did:web:broker.example --dry-run`,
 		Args: cobra.NoArgs,

@@ -31,9 +31,9 @@ Keys come from --keys (did.json or jwks.json files, each of which gives the keys
 did:key are in its name. Nothing is fetched, unless --fetch names the hosts that may be asked for the did.json
 of a did:web.
 
-It then looks at them together: whether each bound offering leads to its provider and its data centre. What it
-cannot know is what a broker's operator trusts (who is believed as a notary or as a certification body), and
-whether the cluster is the one that a ClusterBinding names. "sluice sd present" tells.`,
+It then checks them together: whether each bound offering leads to its provider and its data centre. It cannot know
+which notaries and certification bodies a broker's operator trusts, nor whether the cluster is the one that a
+ClusterBinding names. "sluice sd present" reports both.`,
 		Example: `  sluice sd verify
   sluice sd verify credentials/certification.jwt --keys certifier-jwks.json
   sluice sd verify offering.jwt --fetch provider.example`,

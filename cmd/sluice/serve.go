@@ -95,7 +95,7 @@ platforms.yaml of the data folder.`,
 	flags.StringVar(&f.scorer.CAFile, "scorer-ca-file", "", "PEM file with the certificate authorities that verify the scorer (default: those of the system)")
 	flags.DurationVar(&f.scorer.Timeout, "scorer-timeout", external.DefaultTimeout, "timeout of a request to the scorer; without an answer its scores do not count")
 	bindChoice(cmd, &f.logFormat, "log-format", "", "format of the log", logText, logJSON)
-	flags.DurationVar(&f.leaseDuration, "lease-duration", 10*time.Second, "how long the other replicas wait for a leader that does not answer; the same on all replicas")
+	flags.DurationVar(&f.leaseDuration, "lease-duration", 10*time.Second, "how long the other replicas wait for a leader that does not answer; must be the same on all replicas")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "log every step of the controllers, not only the results")
 	return cmd
 }

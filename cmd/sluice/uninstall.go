@@ -22,7 +22,7 @@ func newUninstallCommand(hub *hubFlags) *cobra.Command {
 		Short: "Release what Sluice keeps on its hub, so that it can be uninstalled",
 		Long: `Release what Sluice keeps on its hub, so that it can be uninstalled.
 
-It deletes peerings, member clusters and service offerings, and waits until the controllers have let them go: Sluice must
+It deletes peerings, member clusters and service offerings, and waits until the controllers have released them: Sluice must
 be running. It refuses, and changes nothing, while there are service instances: their platforms deprovision them first.
 The chart runs this command before "helm uninstall".
 
@@ -38,7 +38,7 @@ Sluice's service account stays on the member clusters: remove it there with
 		},
 	}
 	hub.bind(cmd)
-	cmd.Flags().DurationVar(&patience, "wait", 2*time.Minute, "how long to wait until the controllers have let go")
+	cmd.Flags().DurationVar(&patience, "wait", 2*time.Minute, "how long to wait until the controllers have released everything")
 	return cmd
 }
 
