@@ -42,13 +42,14 @@ images: ## What the tests on kind run, at the lowest priority; built once, then 
 	@nice -n 19 test/kind/tools.sh kube-router >/dev/null
 	@nice -n 19 test/kind/liqo-images.sh >/dev/null
 
-lint: ## Formatting, vet, staticcheck, and which package may import which
-	@echo "lint: gofmt, go vet, staticcheck, depguard"
+lint: ## Formatting, vet, staticcheck, which package may import which, and that the engine reads no clock
+	@echo "lint: gofmt, go vet, staticcheck, depguard, forbidigo"
 	@gofmt -l $$(git ls-files '*.go') | { ! grep . >&2; }
 	@go vet ./...
 	@go vet -tags e2e,faults,interop ./test/... ./internal/crashpoint/... ./bindings
 	@$(TOOL) staticcheck ./...
 	@$(TOOL) depguard ./...
+	@$(TOOL) forbidigo -set_exit_status -tests=false '^time\.(Now|Since|Until|Sleep|After|AfterFunc|Tick|NewTimer|NewTicker)$$' -- ./placement
 
 unit: ## Unit and integration tests, on the embedded hub and on real control planes
 	@echo "test: Kubernetes binaries for the control planes of the tests"
