@@ -3,7 +3,10 @@ package bindings_test
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,6 +62,7 @@ type fixture struct {
 	planes        map[string]*controlplane.ControlPlane
 	keyset        string // the file of keys
 	refresh       time.Duration
+	looks         *atomic.Int64 // how often Sluice has listed pods
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -72,7 +76,7 @@ func newFixtureOf(t *testing.T, names []string, rights kube.ManifestOptions, ref
 	t.Helper()
 	f := &fixture{
 		namespace: hubtest.Namespace(t), scheme: runtime.NewScheme(), refresh: refresh,
-		admin: map[string]client.Client{}, planes: map[string]*controlplane.ControlPlane{},
+		admin: map[string]client.Client{}, planes: map[string]*controlplane.ControlPlane{}, looks: &atomic.Int64{},
 	}
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, v1alpha1.AddToScheme, apiextensionsv1.AddToScheme, ipamv1alpha1.AddToScheme, networkingv1beta1.AddToScheme,
@@ -88,7 +92,9 @@ func newFixtureOf(t *testing.T, names []string, rights kube.ManifestOptions, ref
 	if f.keys, err = seal.Open(f.keyset); err != nil {
 		t.Fatal(err)
 	}
-	f.connections = &member.Connections{Reader: f.Client, Namespace: f.namespace, Keys: f.keys}
+	f.connections = &member.Connections{Reader: f.Client, Namespace: f.namespace, Keys: f.keys, Wrap: func(next http.RoundTripper) http.RoundTripper {
+		return looking{next, f.looks}
+	}}
 	for _, name := range names {
 		cp := controlplane.Start(t, controlplane.Options{Name: name})
 		f.admin[name], f.planes[name] = f.newClient(t, cp.Config()), cp
@@ -304,6 +310,19 @@ func (f *fixture) consumer(t *testing.T, c credentials, context string) client.C
 		t.Fatal(err)
 	}
 	return f.newClient(t, access)
+}
+
+// looking counts the requests that list pods.
+type looking struct {
+	http.RoundTripper
+	looks *atomic.Int64
+}
+
+func (l looking) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/pods") {
+		l.looks.Add(1)
+	}
+	return l.RoundTripper.RoundTrip(r)
 }
 
 // eventually waits for a condition for at most half a minute.

@@ -251,7 +251,8 @@ func endpointsFollow(t *testing.T, f *fixture) {
 	f.lists(t, b, "the Service and the pod", entries(web)...)
 
 	version := b.ResourceVersion
-	time.Sleep(6 * f.refresh) // no event shows that nothing was written
+	begun := f.looks.Load()
+	eventually(t, "several looks", func(context.Context) (bool, error) { return f.looks.Load() > begun+6, nil })
 	if err := f.Get(t.Context(), client.ObjectKeyFromObject(b), b); err != nil || b.ResourceVersion != version {
 		t.Errorf("several looks later the binding is at %s, error %v, want %s", b.ResourceVersion, err, version)
 	}
