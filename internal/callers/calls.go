@@ -6,12 +6,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/time/rate"
 	"k8s.io/utils/clock"
 )
 
-// mostCallers is how many addresses are remembered. With more, all are forgotten, which allows
-// each of them one more burst.
+// mostCallers is how many addresses are remembered: the last that called. One that is forgotten
+// is allowed one more burst.
 const mostCallers = 10_000
 
 // Calls counts how often each address calls.
@@ -21,13 +22,14 @@ type Calls struct {
 	clock     clock.PassiveClock
 
 	mu     sync.Mutex
-	limits map[netip.Addr]*rate.Limiter
+	limits *simplelru.LRU[netip.Addr, *rate.Limiter]
 }
 
 // NewCalls returns a counter that allows each address perSecond calls a second, and burst at
 // once.
 func NewCalls(perSecond float64, burst int, c clock.PassiveClock) *Calls {
-	return &Calls{perSecond: rate.Limit(perSecond), burst: burst, clock: c, limits: map[netip.Addr]*rate.Limiter{}}
+	limits, _ := simplelru.NewLRU[netip.Addr, *rate.Limiter](mostCallers, nil) // an error is about the size
+	return &Calls{perSecond: rate.Limit(perSecond), burst: burst, clock: c, limits: limits}
 }
 
 // Count counts a call. It returns 0 if the call is allowed, and otherwise how long to wait
@@ -35,13 +37,10 @@ func NewCalls(perSecond float64, burst int, c clock.PassiveClock) *Calls {
 func (c *Calls) Count(from netip.Addr) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	limit, ok := c.limits[from]
+	limit, ok := c.limits.Get(from)
 	if !ok {
-		if len(c.limits) >= mostCallers {
-			clear(c.limits)
-		}
 		limit = rate.NewLimiter(c.perSecond, c.burst)
-		c.limits[from] = limit
+		c.limits.Add(from, limit)
 	}
 	now := c.clock.Now()
 	r := limit.ReserveN(now, 1)
@@ -56,7 +55,7 @@ func (c *Calls) Count(from netip.Addr) time.Duration {
 func (c *Calls) Wait(from netip.Addr) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	limit, ok := c.limits[from]
+	limit, ok := c.limits.Peek(from)
 	if !ok {
 		return 0
 	}

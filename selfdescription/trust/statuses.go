@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"k8s.io/utils/clock"
 
 	"github.com/sluice-dev/sluice/selfdescription"
@@ -15,8 +16,8 @@ import (
 const (
 	// statusFor is how long a status list is used before it is fetched again.
 	statusFor = 10 * time.Minute
-	// mostStatuses limits how many lists are kept. Only lists named by verified credentials are
-	// fetched.
+	// mostStatuses limits how many lists are kept: the last that were used. Only lists named by
+	// verified credentials are fetched.
 	mostStatuses = 1000
 	// mostStatusBytes limits the size of one: a list of the largest size that hardly
 	// compresses.
@@ -33,7 +34,7 @@ type Statuses struct {
 	Clock  clock.PassiveClock
 
 	mu    sync.Mutex
-	lists map[string]fetched
+	lists *simplelru.LRU[string, fetched]
 }
 
 type fetched struct {
@@ -45,7 +46,10 @@ type fetched struct {
 func (s *Statuses) StatusList(ctx context.Context, url string) (string, error) {
 	now := s.Clock.Now()
 	s.mu.Lock()
-	known, ok := s.lists[url]
+	if s.lists == nil {
+		s.lists, _ = simplelru.NewLRU[string, fetched](mostStatuses, nil) // an error is about the size
+	}
+	known, ok := s.lists.Get(url)
 	s.mu.Unlock()
 	if ok && now.Sub(known.at) < statusFor {
 		return known.compact, nil
@@ -56,9 +60,6 @@ func (s *Statuses) StatusList(ctx context.Context, url string) (string, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lists == nil || len(s.lists) >= mostStatuses {
-		s.lists = map[string]fetched{}
-	}
-	s.lists[url] = fetched{string(raw), now}
+	s.lists.Add(url, fetched{string(raw), now})
 	return string(raw), nil
 }
