@@ -85,7 +85,7 @@ func newFixture(t testing.TB, change ...func(*Options)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	platforms, err := ParsePlatforms([]byte(platformsDocument))
+	platforms, err := platformsOf(t, platformsDocument)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,20 +6,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
-	"log/slog"
 	"net/http"
-	"os"
 	"regexp"
 	"strings"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/seal"
+	"github.com/sluice-dev/sluice/internal/secretfile"
 	"github.com/sluice-dev/sluice/internal/strictjson"
 )
 
@@ -47,9 +41,6 @@ const (
 	DeletedSucceeded DeletedLastOperation = "succeeded"
 )
 
-// recheck is the interval at which the file of platforms is checked for changes.
-const recheck = time.Second
-
 // Platforms authenticates callers by a YAML file:
 //
 //	platforms:
@@ -64,14 +55,7 @@ const recheck = time.Second
 // The file is read again when it changes. While it cannot be used, the previous platforms
 // stay in force. A file that users other than its owner may read cannot be used, unless it is
 // a mounted Secret. Only digests of secrets are kept in memory.
-type Platforms struct {
-	path string
-
-	known    atomic.Pointer[roster]
-	checking sync.Mutex
-	checked  time.Time
-	file     fs.FileInfo
-}
+type Platforms struct{ file *secretfile.File[*roster] }
 
 // roster is the parsed content of the file.
 type roster struct {
@@ -88,22 +72,11 @@ type credential struct {
 
 // LoadPlatforms reads the platforms from a file and follows its changes.
 func LoadPlatforms(path string) (*Platforms, error) {
-	p := &Platforms{path: path}
-	if err := p.load(); err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-// ParsePlatforms reads the platforms from such a document.
-func ParsePlatforms(document []byte) (*Platforms, error) {
-	r, err := parseRoster(document)
+	file, err := secretfile.Open("the platforms file", path, parseRoster)
 	if err != nil {
-		return nil, fmt.Errorf("read platforms: %w", err)
+		return nil, fmt.Errorf("read platforms from %s: %w", path, err)
 	}
-	p := &Platforms{}
-	p.known.Store(r)
-	return p, nil
+	return &Platforms{file}, nil
 }
 
 // Authenticate returns the platform that sent a request. Its running time depends neither
@@ -117,7 +90,6 @@ func (p *Platforms) Authenticate(r *http.Request) (*Platform, bool) {
 // identify does what Authenticate does, and also returns the digest of the credentials
 // sent.
 func (p *Platforms) identify(r *http.Request) (platform *Platform, sent [sha256.Size]byte, ok bool) {
-	p.refresh()
 	authorization := r.Header.Get("Authorization")
 	switch scheme, token, _ := strings.Cut(authorization, " "); {
 	case strings.EqualFold(scheme, "Bearer"):
@@ -128,7 +100,7 @@ func (p *Platforms) identify(r *http.Request) (platform *Platform, sent [sha256.
 	case r.TLS != nil && len(r.TLS.VerifiedChains) > 0:
 		sent = credentialDigest("certificate", r.TLS.VerifiedChains[0][0].Subject.CommonName)
 	}
-	known := p.known.Load().credentials
+	known := p.file.Current().credentials
 	found := -1
 	for i := range known {
 		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(known[i].digest[:], sent[:]), i, found)
@@ -141,7 +113,7 @@ func (p *Platforms) identify(r *http.Request) (platform *Platform, sent [sha256.
 
 // challenges returns the values of WWW-Authenticate (RFC 9110, section 11.6.1).
 func (p *Platforms) challenges() []string {
-	r := p.known.Load()
+	r := p.file.Current()
 	var out []string
 	if r.basic || !r.bearer {
 		out = append(out, `Basic realm="sluice", charset="UTF-8"`)
@@ -150,55 +122,6 @@ func (p *Platforms) challenges() []string {
 		out = append(out, `Bearer realm="sluice"`)
 	}
 	return out
-}
-
-// refresh reads the file again if it has changed. It never waits for another request that
-// is doing so.
-func (p *Platforms) refresh() {
-	if p.path == "" || !p.checking.TryLock() {
-		return
-	}
-	defer p.checking.Unlock()
-	now := time.Now()
-	if now.Sub(p.checked) < recheck {
-		return
-	}
-	p.checked = now
-	file, err := os.Stat(p.path)
-	if err == nil && p.file != nil && os.SameFile(file, p.file) && file.ModTime().Equal(p.file.ModTime()) && file.Size() == p.file.Size() {
-		return
-	}
-	before := p.file
-	if err := p.load(); err != nil {
-		if before != nil || p.file != nil {
-			slog.Error("the platforms stay as they were", "error", err)
-		}
-		return
-	}
-	slog.Info("platforms read", "file", p.path)
-}
-
-// load reads the file.
-func (p *Platforms) load() error {
-	file, err := os.Stat(p.path)
-	p.file = file // nil if there is none: a fault is logged once, not every second
-	if err != nil {
-		p.file = nil
-		return fmt.Errorf("read platforms: %w", err)
-	}
-	if err := seal.CheckPrivate(p.path, file); err != nil {
-		return fmt.Errorf("read platforms from %s: %w", p.path, err)
-	}
-	document, err := os.ReadFile(p.path)
-	if err != nil {
-		return fmt.Errorf("read platforms: %w", err)
-	}
-	r, err := parseRoster(document)
-	if err != nil {
-		return fmt.Errorf("read platforms from %s: %w", p.path, err)
-	}
-	p.known.Store(r)
-	return nil
 }
 
 // platformFile is the schema of the file.

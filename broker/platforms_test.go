@@ -9,11 +9,20 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
+// platformsOf reads the platforms from a file with the document.
+func platformsOf(t testing.TB, document string) (*Platforms, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "platforms.yaml")
+	if err := os.WriteFile(path, []byte(document), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return LoadPlatforms(path)
+}
+
 func TestAuthenticate(t *testing.T) {
-	platforms, err := ParsePlatforms([]byte(platformsDocument))
+	platforms, err := platformsOf(t, platformsDocument)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +94,7 @@ func TestPlatformsAreRefused(t *testing.T) {
 		"a list as a password": `{platforms: [{name: a, basic: [{username: u, password: [` + secret + `]}]}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := ParsePlatforms([]byte(document))
+			_, err := platformsOf(t, document)
 			if err == nil {
 				t.Fatal("accepted")
 			}
@@ -117,7 +126,6 @@ func TestPlatformsFollowTheirFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	admits := func(token string) bool {
-		platforms.checked = time.Time{} // as if a second had passed
 		r, _ := http.NewRequest("GET", "/", nil)
 		r.Header.Set("Authorization", "Bearer "+token)
 		_, ok := platforms.Authenticate(r)
@@ -174,7 +182,7 @@ func TestPlatformsFileFaults(t *testing.T) {
 		{"no YAML", "platforms: [hunter2", "line 1"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			_, err := ParsePlatforms([]byte(row.document))
+			_, err := platformsOf(t, row.document)
 			if err == nil || !strings.Contains(err.Error(), row.says) {
 				t.Fatalf("got %v, want %q", err, row.says)
 			}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,76 +14,59 @@ import (
 	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
 	"github.com/tink-crypto/tink-go/v2/keyset"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+
+	"github.com/sluice-dev/sluice/internal/secretfile"
 )
 
-// maxFile is the largest keyset file that is read, in bytes: thousands of keys.
-const maxFile = 1 << 20
-
-// load reads the file. If it is missing, the error is fs.ErrNotExist.
-func load(path string) (*keys, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if err := CheckPrivate(path, info); err != nil {
-		return nil, err
-	}
-	content, err := io.ReadAll(io.LimitReader(file, maxFile))
-	if err != nil {
-		return nil, fmt.Errorf("read: %w", err)
-	}
+// parse reads the content of a keyset file.
+func parse(content []byte) (*keys, error) {
 	handle, err := insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(content)))
 	if err != nil {
 		// The cause may quote the file.
 		return nil, errors.New("not a Tink keyset in JSON, or damaged")
 	}
-	return newKeys(handle, info)
+	return newKeys(handle)
 }
 
-// create makes and stores a keyset. If another process was faster, it returns that one's.
-func create(path string) (*keys, error) {
-	return locked(path, func() (*keys, error) {
-		loaded, err := load(path)
-		if !errors.Is(err, fs.ErrNotExist) {
-			return loaded, err
+// create makes and stores a keyset, unless another process was faster.
+func create(path string) error {
+	return locked(path, func() error {
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 		return addPrimary(path, keyset.NewManager())
 	})
 }
 
 // rotate adds a new primary key to the current content of the file.
-func rotate(path string) (*keys, error) {
-	return locked(path, func() (*keys, error) {
-		loaded, err := load(path)
+func rotate(path string) error {
+	return locked(path, func() error {
+		content, err := secretfile.Read(path)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		return addPrimary(path, keyset.NewManagerFromHandle(loaded.handle))
+		before, err := parse(content)
+		if err != nil {
+			return err
+		}
+		return addPrimary(path, keyset.NewManagerFromHandle(before.handle))
 	})
 }
 
 // addPrimary stores the set with a new primary key.
-func addPrimary(path string, manager *keyset.Manager) (*keys, error) {
+func addPrimary(path string, manager *keyset.Manager) error {
 	id, err := manager.Add(aead.XChaCha20Poly1305KeyTemplate())
 	if err != nil {
-		return nil, fmt.Errorf("make a key: %w", err)
+		return fmt.Errorf("make a key: %w", err)
 	}
 	if err := manager.SetPrimary(id); err != nil {
-		return nil, fmt.Errorf("make the new key primary: %w", err)
+		return fmt.Errorf("make the new key primary: %w", err)
 	}
 	handle, err := manager.Handle()
 	if err != nil {
-		return nil, fmt.Errorf("assemble the keys: %w", err)
+		return fmt.Errorf("assemble the keys: %w", err)
 	}
-	if err := store(path, handle); err != nil {
-		return nil, err
-	}
-	return load(path)
+	return store(path, handle)
 }
 
 // store replaces the file in one step. When it returns, a crash of the machine
@@ -109,38 +91,20 @@ func store(path string, handle *keyset.Handle) error {
 }
 
 // locked runs write while no other process writes this keyset.
-func locked(path string, write func() (*keys, error)) (*keys, error) {
-	if isMountedSecret(path) {
-		return nil, readOnly(path)
+func locked(path string, write func() error) error {
+	if secretfile.IsMounted(path) {
+		return readOnly(path)
 	}
 	lock, err := fileutil.LockFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission) {
-		return nil, readOnly(path)
+		return readOnly(path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("lock: %w", err)
+		return fmt.Errorf("lock: %w", err)
 	}
-	written, err := write()
-	return written, errors.Join(err, lock.Close())
+	return errors.Join(write(), lock.Close())
 }
 
 func readOnly(path string) error {
 	return fmt.Errorf("%w; make a keyset on another machine and put it into the Secret under the key %s", ErrReadOnly, filepath.Base(path))
-}
-
-// CheckPrivate returns an error for a file with secrets that others than its owner may read,
-// unless it is a mounted Secret.
-func CheckPrivate(path string, info fs.FileInfo) error {
-	if info.Mode().Perm()&0o077 != 0 && !isMountedSecret(path) {
-		return fmt.Errorf("its mode is %04o, so others may read the secrets in it; make it private with: chmod 600 %s", info.Mode().Perm(), path)
-	}
-	return nil
-}
-
-// isMountedSecret reports whether the file is, or would be, in a Secret volume:
-// the kubelet keeps a link named "..data" beside its files. Their modes are
-// readable for a group, and often for all, within the pod only.
-func isMountedSecret(path string) bool {
-	_, err := os.Lstat(filepath.Join(filepath.Dir(path), "..data"))
-	return err == nil
 }

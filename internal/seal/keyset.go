@@ -5,16 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
-	"os"
 	"strings"
-	"sync"
 
 	"github.com/tink-crypto/tink-go/v2/aead"
 	"github.com/tink-crypto/tink-go/v2/core/cryptofmt"
 	"github.com/tink-crypto/tink-go/v2/keyset"
 	tinkpb "github.com/tink-crypto/tink-go/v2/proto/tink_go_proto"
 	"github.com/tink-crypto/tink-go/v2/tink"
+
+	"github.com/sluice-dev/sluice/internal/secretfile"
 )
 
 var (
@@ -40,19 +39,14 @@ func Owner(kind, namespace, name, uid string) []byte {
 // process. It is safe for concurrent use.
 type Keyset struct {
 	path string
-
-	mu         sync.Mutex
-	keys       *keys
-	complained bool        // whether it was logged that the file cannot be used
-	unusable   fs.FileInfo // the state of the file that was logged; nil if there was no file
+	file *secretfile.File[*keys]
 }
 
-// keys is one state of the file.
+// keys is the content of the file.
 type keys struct {
 	handle *keyset.Handle
 	aead   tink.AEAD
 	marks  map[uint32][]byte // by id of the key that they are derived from
-	file   fs.FileInfo
 }
 
 // Open reads the keyset at path. If there is no file, it makes a keyset of one key and stores
@@ -61,24 +55,24 @@ type keys struct {
 // the error is ErrReadOnly. A file that others than its owner may read is refused, unless it is
 // a mounted Secret.
 func Open(path string) (*Keyset, error) {
-	loaded, err := load(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		loaded, err = create(path)
+	k, err := Load(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return k, err
 	}
-	if err != nil {
+	if err := create(path); err != nil {
 		return nil, fmt.Errorf("open keyset %s: %w", path, err)
 	}
-	return &Keyset{path: path, keys: loaded}, nil
+	return Load(path)
 }
 
 // Load is Open for a keyset that must exist: if there is no file, the error is fs.ErrNotExist
 // and nothing is made.
 func Load(path string) (*Keyset, error) {
-	loaded, err := load(path)
+	file, err := secretfile.Open("the keyset file", path, parse)
 	if err != nil {
 		return nil, fmt.Errorf("open keyset %s: %w", path, err)
 	}
-	return &Keyset{path: path, keys: loaded}, nil
+	return &Keyset{path: path, file: file}, nil
 }
 
 // Seal encrypts plaintext with the primary key and binds it to associatedData,
@@ -116,54 +110,16 @@ func (k *Keyset) Unseal(sealed, associatedData []byte) (Redacted, error) {
 // Rotations by several processes at once each add a key. In a mounted Secret the error is
 // ErrReadOnly: change the Secret instead.
 func (k *Keyset) Rotate() error {
-	rotated, err := rotate(k.path)
-	if err != nil {
+	if err := rotate(k.path); err != nil {
 		return fmt.Errorf("rotate keyset %s: %w", k.path, err)
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.keys = rotated
 	return nil
 }
 
-// current returns the keyset as it is in the file now. If the file is missing or broken, the
-// keys in memory stay, and that is logged once.
-func (k *Keyset) current() *keys {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	file, err := os.Stat(k.path)
-	if err != nil {
-		k.complain(nil, err)
-		return k.keys
-	}
-	if sameState(file, k.keys.file) || k.complained && sameState(file, k.unusable) {
-		return k.keys
-	}
-	loaded, err := load(k.path)
-	if err != nil {
-		k.complain(file, err)
-		return k.keys
-	}
-	k.keys, k.complained, k.unusable = loaded, false, nil
-	return k.keys
-}
+// current returns the keys that are in the file now.
+func (k *Keyset) current() *keys { return k.file.Current() }
 
-// complain logs, once per state of the file, that the keys in memory are no longer those of the
-// file.
-func (k *Keyset) complain(file fs.FileInfo, err error) {
-	if k.complained && (file == nil && k.unusable == nil || sameState(file, k.unusable)) {
-		return
-	}
-	k.complained, k.unusable = true, file
-	slog.Warn("keyset file cannot be used; its last good content stays in use", "path", k.path, "error", err)
-}
-
-// sameState reports whether the file is the same and unchanged.
-func sameState(a, b fs.FileInfo) bool {
-	return a != nil && b != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.Mode() == b.Mode() && a.ModTime().Equal(b.ModTime())
-}
-
-func newKeys(handle *keyset.Handle, file fs.FileInfo) (*keys, error) {
+func newKeys(handle *keyset.Handle) (*keys, error) {
 	primitive, err := aead.New(handle)
 	if err != nil {
 		return nil, fmt.Errorf("use the keys: %w", err)
@@ -172,7 +128,7 @@ func newKeys(handle *keyset.Handle, file fs.FileInfo) (*keys, error) {
 	if err != nil {
 		return nil, fmt.Errorf("derive keys: %w", err)
 	}
-	return &keys{handle: handle, aead: primitive, marks: marks, file: file}, nil
+	return &keys{handle: handle, aead: primitive, marks: marks}, nil
 }
 
 // has reports whether the set contains an enabled key of this id.

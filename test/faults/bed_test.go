@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -132,7 +133,9 @@ func (b *bed) run(t *testing.T, scheme *runtime.Scheme, live client.WithWatch, k
 		ProbeEvery: time.Second,
 	}))
 	must(t, (&bindings.Controller{Client: mgr.GetClient(), Live: live, Connections: connections, Keys: keys, Hub: hubID}).SetupWithManager(t.Context(), mgr))
-	platforms, err := broker.ParsePlatforms([]byte("platforms: [{name: p, basic: [{username: p, password: password-of-p}]}]"))
+	file := filepath.Join(t.TempDir(), "platforms.yaml")
+	must(t, os.WriteFile(file, []byte("platforms: [{name: p, basic: [{username: p, password: password-of-p}]}]"), 0o600))
+	platforms, err := broker.LoadPlatforms(file)
 	must(t, err)
 	osb, err := broker.New(broker.Options{
 		Client: live, Namespace: b.namespace, Catalog: served, Platforms: platforms, Keys: keys,
