@@ -209,7 +209,7 @@ func (f *serveFlags) manager(h *hub.Hub) (ctrl.Manager, error) {
 // writing.
 func (f *serveFlags) elect(h *hub.Hub, options *manager.Options) (err error) {
 	if f.leaseDuration < 2*time.Second || f.leaseDuration%time.Second != 0 {
-		return fmt.Errorf("--lease-duration %s: want whole seconds, two at least", f.leaseDuration)
+		return fmt.Errorf("--lease-duration %s: want whole seconds, at least two", f.leaseDuration)
 	}
 	durations := lease.Of(f.leaseDuration)
 	if f.lease, err = lease.New(h.Config, h.Namespace, "sluice", durations); err != nil {

@@ -63,7 +63,7 @@ func (r *policyReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.
 				state, reason, message = metav1.ConditionFalse, "Invalid", err.Error()+"; nothing is moved by it"
 			}
 		} else if class, first := all.DeclaredBefore(policy); class != "" {
-			message = fmt.Sprintf("in force, but for priority class %s, which policy %s declares", class, first)
+			message = fmt.Sprintf("in force, except priority class %s, which policy %s declares", class, first)
 		}
 		before := policy.Status.ObservedGeneration
 		policy.Status.ObservedGeneration = policy.Generation
