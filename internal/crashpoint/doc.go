@@ -10,6 +10,7 @@
 // instant is recorded in the file first, and a recorded instant is passed. A process that is
 // started again and again therefore dies at each instant once, whatever the order in which it
 // comes to them, and then lives. The test creates the file, empty, and reads the instants from it.
+// Writes that the regular expression in SLUICE_CRASH_PAST matches are passed, too.
 //
 // An instant is a line such as
 //
