@@ -11,7 +11,7 @@ export GOFLAGS := -trimpath -buildvcs=false
 # The tools pinned in tools/go.mod, built on first use and kept in Go's build cache.
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 
-.PHONY: help demo demo-down build image test e2e images lint unit crash conformance e2e-docs e2e-clusters e2e-chart e2e-liqo race fuzz bench peers generate golden verify vulncheck
+.PHONY: help demo demo-down build image test e2e images lint unit crash conformance e2e-docs e2e-clusters e2e-chart e2e-liqo race mutants fuzz bench peers generate golden verify vulncheck
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-13s\033[0m %s\n", $$1, $$2}'
@@ -99,6 +99,9 @@ e2e-liqo: bin/e2e.test ## On kind, with real Liqo: peered clusters
 
 race: ## Unit and integration tests under the race detector
 	@CGO_ENABLED=1 go test -race -timeout 30m ./...
+
+mutants: ## How well the packages' own tests notice mistakes: SAMPLE (200) random changes of each; takes hours
+	@go run ./test/mutants -sample $(or $(SAMPLE),200) ./broker ./placement ./bindings ./selfdescription
 
 fuzz: ## Every fuzz target for FUZZTIME (10s)
 	@test/fuzz.sh $(or $(FUZZTIME),10s)

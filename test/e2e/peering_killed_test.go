@@ -73,10 +73,11 @@ func (w *peeringWorld) insist(t *testing.T, method string, query url.Values, bod
 
 // peeringWrites are some of those that peer two clusters, extend a namespace and end both.
 var peeringWrites = []string{
-	"hub create peerings", "hub update peerings: ", "hub update peerings/status",
-	"cluster patch tenants", "cluster patch identities", "cluster patch resourceslices", "cluster patch namespaceoffloadings",
-	"cluster patch configurations", "cluster patch gatewayservers", "cluster patch gatewayclients", "cluster patch publickeys",
-	"cluster delete tenants", "cluster delete resourceslices",
+	"hub create peerings", "hub update peerings: ", "hub update peerings/status", "hub delete peerings",
+	"cluster patch tenants", "cluster patch serviceaccounts", "cluster create serviceaccounts/token", "cluster patch configurations",
+	"cluster patch gatewayservers", "cluster patch gatewayclients", "cluster patch publickeies",
+	"cluster patch resourceslices", "cluster update resourceslices/status", "cluster patch namespaceoffloadings",
+	"cluster delete namespaceoffloadings", "cluster delete resourceslices", "cluster delete tenants", "cluster delete foreignclusters",
 }
 
 func isReady(node *corev1.Node) bool {
