@@ -110,14 +110,14 @@ func limitReached(format string, args ...any) *Error {
 
 // forget stops counting what the cache has not shown for too long: it was created and deleted
 // while the cache did not look. It reports whether there was any.
-func (u *Usage) forget() (any bool) {
+func (u *Usage) forget() (forgot bool) {
 	for key, since := range u.unseen {
 		if u.clock.Since(since) > unseenFor {
 			u.replace(key, weight{})
-			any = true
+			forgot = true
 		}
 	}
-	return any
+	return forgot
 }
 
 // put counts an object that was created just now.

@@ -26,7 +26,8 @@ const (
 	writeFailure
 )
 
-// transition returns the log line for a write; nil if the write is of no interest. It is computed before the write, which reads the status anew, and logged after it.
+// transition returns the log line for a write; nil if the write is of no interest. It is computed
+// before the write, which reads the status anew, and logged after it.
 func (r *instanceReconciler) transition(s *scope, what write) *transition {
 	switch {
 	case what == writePlaced:
