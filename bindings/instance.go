@@ -79,5 +79,5 @@ func isPeered(instance *v1alpha1.ServiceInstance) bool {
 
 // isMade reports whether the instance is a cluster that Sluice created.
 func isMade(instance *v1alpha1.ServiceInstance) bool {
-	return slices.ContainsFunc(placementsOf(instance), func(p v1alpha1.Placement) bool { return p.Made != nil })
+	return slices.ContainsFunc(placementsOf(instance), func(p v1alpha1.Placement) bool { return p.Shape != nil })
 }

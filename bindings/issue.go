@@ -92,7 +92,7 @@ func (c *Controller) account(ctx context.Context, b *v1alpha1.ServiceBinding, in
 	var err error
 	if a.made {
 		a.namespace = v1alpha1.BindingsNamespace
-		a.connection, err = c.Connections.Made(ctx, cluster, b.Spec.InstanceName)
+		a.connection, err = c.Connections.OfInstance(ctx, cluster, b.Spec.InstanceName)
 	} else {
 		a.connection, err = c.Connections.Get(ctx, cluster)
 	}

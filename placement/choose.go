@@ -10,7 +10,7 @@ import (
 
 // candidate is a cluster that fits.
 type candidate struct {
-	spot
+	position
 	score int32
 	// rank orders candidates. A choice maximises the sum of its ranks.
 	rank int64
@@ -24,9 +24,9 @@ type candidate struct {
 }
 
 // ranking returns a cluster's rank from its score; nil means the score itself.
-type ranking func(at spot, score int32) int64
+type ranking func(at position, score int32) int64
 
-func (r ranking) of(at spot, score int32) int64 {
+func (r ranking) of(at position, score int32) int64 {
 	if r == nil {
 		return int64(score)
 	}
@@ -34,7 +34,7 @@ func (r ranking) of(at spot, score int32) int64 {
 }
 
 // byRoom ranks clusters by their room for replicas, and then by score.
-func (e *evaluation) byRoom(at spot, score int32) int64 {
+func (e *evaluation) byRoom(at position, score int32) int64 {
 	const scores = 101 * mostClusters // more than the sum of the scores of any choice
 	return e.room(at)*scores + int64(score)
 }
@@ -94,7 +94,7 @@ func (e *evaluation) pick(rank ranking) ([]candidate, *shortage) {
 		return nil, &shortage{found: len(e.current)} // it stays on those clusters or on none
 	}
 	for i := range e.current {
-		e.current[i].rank = rank.of(e.current[i].spot, e.current[i].score)
+		e.current[i].rank = rank.of(e.current[i].position, e.current[i].score)
 	}
 	chosen := slices.Clone(e.current)
 	slices.SortFunc(chosen, better)
@@ -153,7 +153,7 @@ func (e *evaluation) pickSpread(rank ranking) ([]candidate, *shortage) {
 func (e *evaluation) suffices(chosen []candidate) bool {
 	room := int64(0)
 	for _, c := range chosen {
-		room += e.room(c.spot)
+		room += e.room(c.position)
 	}
 	return room >= int64(e.request.Replicas)
 }
@@ -167,7 +167,7 @@ func (e *evaluation) best(n int, rank ranking) []candidate {
 	for i, p := range e.pages {
 		e.scorer.enter(p, e.fits[i])
 		for row := range e.fits[i].rows() {
-			top = e.consider(top, spot{page: p, row: row}, "", n, rank)
+			top = e.consider(top, position{page: p, row: row}, "", n, rank)
 		}
 	}
 	return top
@@ -175,7 +175,7 @@ func (e *evaluation) best(n int, rank ranking) []candidate {
 
 // consider inserts a cluster of the scorer's current page into the limit best. Most clusters
 // are not among them, and cost only a comparison.
-func (e *evaluation) consider(best []candidate, at spot, group string, limit int, rank ranking) []candidate {
+func (e *evaluation) consider(best []candidate, at position, group string, limit int, rank ranking) []candidate {
 	score := e.scorer.scores[at.row]
 	ranked := rank.of(at, score)
 	if len(best) == limit {
@@ -184,7 +184,7 @@ func (e *evaluation) consider(best []candidate, at spot, group string, limit int
 			return best
 		}
 	}
-	c := candidate{spot: at, score: score, rank: ranked, group: group}
+	c := candidate{position: at, score: score, rank: ranked, group: group}
 	e.breakTies(&c)
 	return insert(best, c, limit)
 }
@@ -224,7 +224,7 @@ func (c *candidate) compare(other *candidate) int {
 // breakTies sets what orders a candidate among others of equal rank: its price, its latency and
 // a hash that differs for each request.
 func (e *evaluation) breakTies(c *candidate) {
-	c.price, c.latency = e.scorer.cost(c.spot), math.MaxInt64
+	c.price, c.latency = e.scorer.cost(c.position), math.MaxInt64
 	if measured, known := latencyOf(c.cluster(), e.request.MaxLatency, e.request.At); known {
 		c.latency = int64(measured)
 	}

@@ -83,8 +83,8 @@ func (r Request) of(c *Component) Request {
 		one.Selector = one.Selector.Add(requirements...)
 	}
 	one.Tier = cmp.Or(c.Tier, r.Tier)
-	if seat := r.Seats[c.Name]; seat != "" {
-		one.Current = []string{seat}
+	if current := r.ComponentClusters[c.Name]; current != "" {
+		one.Current = []string{current}
 	}
 	return one
 }
@@ -177,8 +177,8 @@ func (e *evaluation) fitting() (all []candidate) {
 	for i, p := range e.pages {
 		e.scorer.enter(p, e.fits[i])
 		for row := range e.fits[i].rows() {
-			at := spot{page: p, row: row}
-			c := candidate{spot: at, score: e.scorer.scores[row]}
+			at := position{page: p, row: row}
+			c := candidate{position: at, score: e.scorer.scores[row]}
 			e.breakTies(&c)
 			all = append(all, c)
 		}
@@ -304,7 +304,7 @@ func (a *assembly) near(place, component int, at candidate) bool {
 func (a *assembly) holds(place, component int, at candidate) bool {
 	var together Resources
 	for _, other := range a.order[:place] {
-		if a.chosen[other].spot.same(at.spot) {
+		if a.chosen[other].position.same(at.position) {
 			if together == nil {
 				together = Resources{}
 				together.Add(a.request.Components[component].Resources, 1)
@@ -358,7 +358,7 @@ func placeTogether(r Request, s *Snapshot) (Decision, error) {
 	for i, c := range chosen {
 		name := c.cluster().Name
 		at := slices.IndexFunc(d.Placements, func(p Placement) bool { return p.Cluster == name })
-		price := a.evaluations[i].scorer.tariff.priceOf(c.spot)
+		price := a.evaluations[i].scorer.tariff.priceOf(c.position)
 		if at < 0 {
 			d.Placements = append(d.Placements, Placement{
 				Cluster: name, Score: c.score, Reserved: maps.Clone(r.Components[i].Resources), Price: price, Components: []string{r.Components[i].Name},
@@ -381,11 +381,11 @@ func explainTogether(r Request, s *Snapshot) (verdicts []Verdict) {
 	a := assemble(r, s)
 	chosen, _ := a.choose()
 	for i, e := range a.evaluations {
-		var seat []candidate
+		var current []candidate
 		if chosen != nil {
-			seat = chosen[i : i+1]
+			current = chosen[i : i+1]
 		}
-		for _, v := range e.verdicts(seat) {
+		for _, v := range e.verdicts(current) {
 			v.Component = r.Components[i].Name
 			verdicts = append(verdicts, v)
 		}

@@ -162,23 +162,23 @@ func TestComponentsStay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		seats := map[string]string{}
+		clusters := map[string]string{}
 		for _, p := range decision.Placements {
 			for _, component := range p.Components {
-				seats[component] = p.Cluster
+				clusters[component] = p.Cluster
 			}
 		}
-		return seats
+		return clusters
 	}
-	r.Seats = map[string]string{"db": "a", "web": "b"}
+	r.ComponentClusters = map[string]string{"db": "a", "web": "b"}
 	if got := on(r); got["db"] != "a" || got["web"] != "b" {
 		t.Errorf("they are on %v, want them to stay", got)
 	}
-	r.Seats, r.Leaving = map[string]string{"web": "b"}, []string{"a"}
+	r.ComponentClusters, r.Leaving = map[string]string{"web": "b"}, []string{"a"}
 	if got := on(r); got["db"] == "a" || got["web"] != "b" {
 		t.Errorf("they are on %v, want web on b and db elsewhere", got)
 	}
-	r.Seats, r.Leaving = map[string]string{"db": "a", "web": "b"}, nil
+	r.ComponentClusters, r.Leaving = map[string]string{"db": "a", "web": "b"}, nil
 	r.Components[0].Resources = Resources{"cpu": 9000}
 	if _, err := Place(r, stock(clusters).Snapshot()); err == nil {
 		t.Error("db is placed where it has no room")

@@ -146,7 +146,7 @@ func (e *evaluation) decision(chosen []candidate) Decision {
 		d.Placements = append(d.Placements, Placement{
 			Cluster: c.cluster().Name, Replicas: int32(c.replicas), // at most as asked for
 			Reserved: e.request.Resources.times(max(c.replicas, 1)),
-			Score:    c.score, Price: e.scorer.tariff.priceOf(c.spot).times(max(c.replicas, 1)),
+			Score:    c.score, Price: e.scorer.tariff.priceOf(c.position).times(max(c.replicas, 1)),
 		})
 	}
 	var t tally
@@ -160,8 +160,8 @@ func (e *evaluation) decision(chosen []candidate) Decision {
 		}
 	}
 	for _, c := range e.current {
-		if !among(chosen, c.spot) {
-			reason, message := e.passedOver(c.spot, chosen)
+		if !among(chosen, c.position) {
+			reason, message := e.passedOver(c.position, chosen)
 			t.count(reason, 1)
 			t.example(reason, Example{c.cluster().Name, message})
 		}
@@ -173,7 +173,7 @@ func (e *evaluation) decision(chosen []candidate) Decision {
 			}
 		}
 		t.page(passedOverReason(chosen), e.pages[i], rows, func(p *page, row int) string {
-			_, message := e.passedOver(spot{page: p, row: row}, chosen)
+			_, message := e.passedOver(position{page: p, row: row}, chosen)
 			return message
 		})
 	}
@@ -190,7 +190,7 @@ func (e *evaluation) runnerUp(chosen []candidate) *RunnerUp {
 	for _, ranked := range e.ranked {
 		for i := range ranked {
 			c := &ranked[i]
-			if (best == nil || better(*c, *best) < 0) && !among(chosen, c.spot) {
+			if (best == nil || better(*c, *best) < 0) && !among(chosen, c.position) {
 				best = c
 			}
 		}
@@ -220,7 +220,7 @@ func (l lost) why() string {
 
 // passedOver returns why a cluster that fits was not chosen: because others were preferred or,
 // if nothing was chosen, because too few clusters fit.
-func (e *evaluation) passedOver(at spot, chosen []candidate) (Reason, string) {
+func (e *evaluation) passedOver(at position, chosen []candidate) (Reason, string) {
 	reason := passedOverReason(chosen)
 	if reason == ReasonFits {
 		return reason, "fits"
@@ -244,7 +244,7 @@ func (e *evaluation) passedOver(at spot, chosen []candidate) (Reason, string) {
 }
 
 // notInSpread returns why a cluster that fits is not part of a spread.
-func (e *evaluation) notInSpread(at spot, score int32, chosen []candidate) string {
+func (e *evaluation) notInSpread(at position, score int32, chosen []candidate) string {
 	groups := at.page.groups(e.request.Spread.By)
 	name := groups.names[groups.of[at.row]]
 	var last candidate
@@ -264,8 +264,8 @@ func (e *evaluation) notInSpread(at spot, score int32, chosen []candidate) strin
 }
 
 // tied returns why, of two clusters with equal scores, the other one was chosen (see better).
-func (e *evaluation) tied(at spot, with candidate) string {
-	this, name := candidate{spot: at}, with.cluster().Name
+func (e *evaluation) tied(at position, with candidate) string {
+	this, name := candidate{position: at}, with.cluster().Name
 	e.breakTies(&this)
 	ties := fmt.Sprintf("ties with %s at %d; ", name, with.score)
 	switch {
@@ -291,7 +291,7 @@ func passedOverReason(chosen []candidate) Reason {
 	return ReasonOutranked
 }
 
-func among(chosen []candidate, at spot) bool {
+func among(chosen []candidate, at position) bool {
 	return slices.ContainsFunc(chosen, func(c candidate) bool { return c.same(at) })
 }
 

@@ -41,7 +41,7 @@ func divisionOf(from *v1alpha1.Replicas) (Division, error) {
 }
 
 // room returns how many replicas fit on a cluster, at most all of them.
-func (e *evaluation) room(at spot) int64 {
+func (e *evaluation) room(at position) int64 {
 	room := int64(e.request.Replicas)
 	if e.request.atBest && !at.page.known(at.row) {
 		return room // its capacity is not known
@@ -53,7 +53,7 @@ func (e *evaluation) room(at spot) int64 {
 }
 
 // replicasHeld returns how many replicas an instance already has on a cluster.
-func (e *evaluation) replicasHeld(at spot) int64 {
+func (e *evaluation) replicasHeld(at position) int64 {
 	held := int64(math.MaxInt64)
 	for name, amount := range e.request.Resources {
 		if amount > 0 {
@@ -79,7 +79,7 @@ func (e *evaluation) divide(chosen []candidate) {
 		left--
 	}
 	for i := range chosen { // existing replicas stay
-		if keep := min(e.replicasHeld(chosen[i].spot), e.room(chosen[i].spot)) - 1; keep > 0 {
+		if keep := min(e.replicasHeld(chosen[i].position), e.room(chosen[i].position)) - 1; keep > 0 {
 			keep = min(keep, left)
 			chosen[i].replicas += keep
 			left -= keep
@@ -105,8 +105,8 @@ func (e *evaluation) apportion(chosen []candidate, left int64) (given int64) {
 	var shares []share
 	var sum int64
 	for i := range chosen {
-		if open := e.room(chosen[i].spot) - chosen[i].replicas; open > 0 {
-			weight := e.weight(chosen[i].spot)
+		if open := e.room(chosen[i].position) - chosen[i].replicas; open > 0 {
+			weight := e.weight(chosen[i].position)
 			shares = append(shares, share{of: &chosen[i], open: open, weight: weight})
 			sum += weight
 		}
@@ -132,7 +132,7 @@ func (e *evaluation) apportion(chosen []candidate, left int64) (given int64) {
 }
 
 // weight returns the weight of a cluster in the division, at least 1.
-func (e *evaluation) weight(at spot) int64 {
+func (e *evaluation) weight(at position) int64 {
 	switch e.request.Division.By {
 	case v1alpha1.DivideByCapacity:
 		return max(e.room(at), 1)
@@ -155,7 +155,7 @@ func (e *evaluation) fillCheapest(chosen []candidate, left int64) {
 	}
 	slices.SortStableFunc(order, func(a, b *candidate) int { return cmp.Compare(a.price, b.price) })
 	for _, c := range order {
-		more := min(left, e.room(c.spot)-c.replicas)
+		more := min(left, e.room(c.position)-c.replicas)
 		c.replicas += more
 		left -= more
 	}
@@ -165,7 +165,7 @@ func (e *evaluation) fillCheapest(chosen []candidate, left int64) {
 func (e *evaluation) cramped(chosen []candidate) string {
 	var room int64
 	for _, c := range chosen {
-		room += e.room(c.spot)
+		room += e.room(c.position)
 	}
 	return fmt.Sprintf("the %d clusters with the most room take %d of %d replicas", len(chosen), room, e.request.Replicas)
 }

@@ -71,7 +71,7 @@ func (e *evaluation) verdicts(chosen []candidate) []Verdict {
 	}
 	fitting := append(slices.Clone(e.current), e.best(s.Len(), nil)...)
 	slices.SortStableFunc(fitting, func(a, b candidate) int {
-		switch first, second := among(chosen, a.spot), among(chosen, b.spot); {
+		switch first, second := among(chosen, a.position), among(chosen, b.position); {
 		case first && !second:
 			return -1
 		case second && !first:
@@ -85,17 +85,17 @@ func (e *evaluation) verdicts(chosen []candidate) []Verdict {
 	for _, c := range fitting {
 		v := Verdict{
 			Cluster: c.cluster().Name, Score: c.score,
-			Scores: e.scorer.components(c.spot), Weights: e.scorer.weighs(), Price: e.scorer.tariff.priceOf(c.spot),
+			Scores: e.scorer.components(c.position), Weights: e.scorer.weighs(), Price: e.scorer.tariff.priceOf(c.position),
 		}
-		switch v.Chosen = among(chosen, c.spot); {
+		switch v.Chosen = among(chosen, c.position); {
 		case !v.Chosen:
-			v.Reason, v.Message = e.passedOver(c.spot, chosen)
+			v.Reason, v.Message = e.passedOver(c.position, chosen)
 		case slices.Contains(r.Current, v.Cluster):
 			v.Message = "the instance is there"
 		default:
 			v.Message = "fits best"
 		}
-		if i := slices.IndexFunc(chosen, func(other candidate) bool { return other.spot.same(c.spot) }); i >= 0 && r.Replicas > 0 {
+		if i := slices.IndexFunc(chosen, func(other candidate) bool { return other.position.same(c.position) }); i >= 0 && r.Replicas > 0 {
 			v.Replicas = chosen[i].replicas
 			v.Message += fmt.Sprintf(", %d of %d replicas", v.Replicas, r.Replicas)
 			v.Price = v.Price.times(chosen[i].replicas)

@@ -104,7 +104,7 @@ func (r Request) filters(s *Snapshot, held Resources) []filter {
 }
 
 func (r Request) allFilters(s *Snapshot, held Resources) []filter {
-	asked := []filter{otherwiseUsed(r.Made != nil), consumersOwn(), notPeerable(r.Peering), notReady(), accessNotVerified(), notAdmitted(), cordoned()}
+	asked := []filter{otherwiseUsed(r.Shape != nil), consumersOwn(), notPeerable(r.Peering), notReady(), accessNotVerified(), notAdmitted(), cordoned()}
 	if len(r.Leaving) > 0 {
 		asked = append(asked, left(r.Leaving))
 	}

@@ -13,7 +13,7 @@ func Hopeless(r Request, s *Snapshot) bool {
 	if r.WaitFor == v1alpha1.WaitForAnything || r.Consumer.Platform == v1alpha1.PlatformSelf || s.mayMake(r) {
 		return false
 	}
-	r.atBest, r.Current, r.Leaving, r.Seats = true, nil, nil, nil
+	r.atBest, r.Current, r.Leaving, r.ComponentClusters = true, nil, nil, nil
 	_, err := Place(r, s)
 	return err != nil
 }
@@ -35,7 +35,7 @@ func HopelessHere(r Request, s *Snapshot) bool {
 func (s *Snapshot) mayMake(r Request) bool {
 	r.atBest = true
 	for _, p := range s.policies {
-		if p.Elastic == nil || r.Made != nil || !p.Concerns(r.Consumer) {
+		if p.Elastic == nil || r.Shape != nil || !p.Concerns(r.Consumer) {
 			continue
 		}
 		if r.Peering != nil {
@@ -47,7 +47,7 @@ func (s *Snapshot) mayMake(r Request) bool {
 			requests = append(requests, r.of(&r.Components[i]))
 		}
 		for _, one := range requests[min(len(r.Components), 1):] {
-			if _, refused := refusal(spot{page: made}, one.filters(s, nil), false); !refused {
+			if _, refused := refusal(position{page: made}, one.filters(s, nil), false); !refused {
 				return true
 			}
 		}

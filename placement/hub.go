@@ -66,10 +66,10 @@ func (r Request) hubFilters() []filter {
 
 // chooseHub chooses one of the given hubs, or records why none fits. A hub that the instance is
 // delivered through is kept, unless the plan or the consumer now excludes it.
-func (p *Peering) chooseHub(s *Snapshot, r Request, hubs []spot) {
+func (p *Peering) chooseHub(s *Snapshot, r Request, hubs []position) {
 	r = r.ofHub()
 	filters := r.hubFilters()
-	if i := slices.IndexFunc(hubs, func(at spot) bool { return at.cluster().Name == p.Hub }); i >= 0 {
+	if i := slices.IndexFunc(hubs, func(at position) bool { return at.cluster().Name == p.Hub }); i >= 0 {
 		p.hubs = []Verdict{{Cluster: p.Hub, Role: roleHub, Chosen: true, Message: "the instance is delivered through it"}}
 		if f, refused := refusal(hubs[i], filters, true); refused {
 			why := f.message(hubs[i].page, hubs[i].row)
@@ -80,7 +80,7 @@ func (p *Peering) chooseHub(s *Snapshot, r Request, hubs []spot) {
 	}
 	p.Hub = ""
 	lasting := slices.DeleteFunc(slices.Clone(filters), func(f filter) bool { return f.passing })
-	var fit []spot
+	var fit []position
 	for _, at := range hubs {
 		f, refused := refusal(at, filters, false)
 		if !refused {
@@ -113,7 +113,7 @@ func (p *Peering) chooseHub(s *Snapshot, r Request, hubs []spot) {
 }
 
 // rankHubs returns the hubs that fit, the best first.
-func rankHubs(s *Snapshot, r Request, fit []spot) []candidate {
+func rankHubs(s *Snapshot, r Request, fit []position) []candidate {
 	fewest := math.MaxInt
 	for _, at := range fit {
 		fewest = min(fewest, s.through(at.cluster().Name))
@@ -121,7 +121,7 @@ func rankHubs(s *Snapshot, r Request, fit []spot) []candidate {
 	sc, hash := newScorer(r, s), hash64(r.ID)
 	ranked := make([]candidate, len(fit))
 	for i, at := range fit {
-		c := candidate{spot: at, latency: math.MaxInt64, tie: mix(hash ^ at.page.hash[at.row])}
+		c := candidate{position: at, latency: math.MaxInt64, tie: mix(hash ^ at.page.hash[at.row])}
 		if measured, known := latencyOf(at.cluster(), r.MaxLatency, r.At); known {
 			c.latency = int64(measured)
 		}
@@ -135,7 +135,7 @@ func rankHubs(s *Snapshot, r Request, fit []spot) []candidate {
 
 // hub returns the score of a hub: the weighted mean of the scores of any cluster, with its load
 // instead of its balance. If none of these has a weight, it is the load alone.
-func (sc *scorer) hub(at spot, load int32) int32 {
+func (sc *scorer) hub(at position, load int32) int32 {
 	w := &sc.weights
 	var sum, total int32
 	for _, part := range []struct{ weight, score int32 }{

@@ -143,11 +143,11 @@ func (inv *Inventory) UpsertCluster(c *Cluster) {
 	txn.Commit()
 
 	if known != nil {
-		inv.redraw(c.Name, func(at spot) *page { return at.page.with(at.row, c, inv.columns, inv.reserved[c.Name]) })
+		inv.redraw(c.Name, func(at position) *page { return at.page.with(at.row, c, inv.columns, inv.reserved[c.Name]) })
 	} else {
 		inv.snapshot = nil
 	}
-	inv.rouse(before, []string{c.Name})
+	inv.wakeWaiting(before, []string{c.Name})
 	inv.regroup(known, c)
 	if outage && !inv.outage() {
 		inv.wakeLost()
@@ -260,7 +260,7 @@ func (inv *Inventory) now() *Snapshot {
 }
 
 // redraw replaces the page that a cluster is on, unless the pages are to be rebuilt.
-func (inv *Inventory) redraw(cluster string, change func(at spot) *page) {
+func (inv *Inventory) redraw(cluster string, change func(at position) *page) {
 	if inv.snapshot == nil {
 		return
 	}
@@ -274,12 +274,12 @@ func (inv *Inventory) redraw(cluster string, change func(at spot) *page) {
 	inv.snapshot = changed
 }
 
-// rouse wakes the waiting instances that one of these clusters accepts now and, as far as is
+// wakeWaiting wakes the waiting instances that one of these clusters accepts now and, as far as is
 // known, did not accept before. Three kinds of waiting instances are woken more often: those
 // with replicas, by every change of a cluster that accepts one replica; those for which room is
 // being made, by every change of that cluster; and those that may displace others, by every
 // change of a cluster that then has room for them.
-func (inv *Inventory) rouse(before *Snapshot, clusters []string) {
+func (inv *Inventory) wakeWaiting(before *Snapshot, clusters []string) {
 	if len(inv.waiting) == 0 {
 		return
 	}

@@ -68,7 +68,7 @@ func (inv *Inventory) Reserve(h Holding) {
 	inv.preempt(h.Instance, h.Preemption)
 	before := inv.snapshot
 	changed, holders := inv.reserve(h)
-	inv.rouse(before, changed)
+	inv.wakeWaiting(before, changed)
 	for id, request := range inv.waiting {
 		if slices.ContainsFunc(request.Quotas, func(q Quota) bool { return holders[request.Consumer.holder(q.Per)] != nil }) {
 			inv.wake(id) // its quota may have room now
@@ -110,7 +110,7 @@ func (inv *Inventory) preempt(instance string, p *v1alpha1.Preemption) {
 		inv.snapshot = &changed
 	}
 	if was != nil {
-		inv.rouse(before, []string{was.Cluster})
+		inv.wakeWaiting(before, []string{was.Cluster})
 	}
 }
 
@@ -190,7 +190,7 @@ func (inv *Inventory) reserve(h Holding) (changed []string, totals map[string]Re
 	for _, cluster := range changed {
 		more := change.clusters[cluster]
 		inv.book(cluster, more)
-		inv.redraw(cluster, func(at spot) *page { return at.page.withReserved(at.row, more, inv.columns) })
+		inv.redraw(cluster, func(at position) *page { return at.page.withReserved(at.row, more, inv.columns) })
 	}
 	return changed, change.holders
 }

@@ -67,7 +67,7 @@ func tooFar(from *Location, most int) filter {
 }
 
 // locality is 100 · 500 km / (500 km + distance); unknown scores 0.
-func (sc *scorer) locality(at spot) int32 {
+func (sc *scorer) locality(at position) int32 {
 	const half = 500
 	if sc.near == nil || at.cluster().Location == nil {
 		return 0

@@ -95,7 +95,7 @@ func (s *Snapshot) peer(r Request) Request {
 // of a consumer to another.
 func (p *Peering) find(s *Snapshot, r Request) {
 	var own []string
-	var hubs []spot
+	var hubs []position
 	is := map[string]*v1alpha1.LiqoCluster{}
 	for _, page := range s.pages {
 		for row := range page.peering.rows() {
@@ -105,7 +105,7 @@ func (p *Peering) find(s *Snapshot, r Request) {
 				own = append(own, c.Name)
 				is[c.Name] = c.Liqo
 			case c.Liqo.Hub && len(c.Consumers) == 0 && lacking(c.Liqo.Modules, v1alpha1.ModulesFor(true)) == "":
-				hubs = append(hubs, spot{page: page, row: row})
+				hubs = append(hubs, position{page: page, row: row})
 			}
 		}
 	}
@@ -140,7 +140,7 @@ func (p *Peering) find(s *Snapshot, r Request) {
 			p.Problem = fmt.Sprintf("the consumer's cluster %s has joined by invitation, and takes nodes without a namespace", p.Consumer)
 			return
 		}
-		hubs = slices.DeleteFunc(hubs, func(at spot) bool { return at.cluster().Name != joined.With })
+		hubs = slices.DeleteFunc(hubs, func(at position) bool { return at.cluster().Name != joined.With })
 	}
 	if !p.hubAndSpoke() {
 		return

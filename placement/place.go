@@ -73,7 +73,7 @@ type evaluation struct {
 // lost is a current cluster that no longer fits. Without a page it is gone.
 type lost struct {
 	name string
-	spot
+	position
 	filter
 }
 
@@ -96,7 +96,7 @@ func evaluate(r Request, s *Snapshot) *evaluation {
 		return cheapest(e.scorer.currency(), e.scorer.tariff, e.pages, e.fits, e.current)
 	})
 	for i := range e.current {
-		e.current[i].score = e.scorer.score(e.current[i].spot)
+		e.current[i].score = e.scorer.score(e.current[i].position)
 		e.breakTies(&e.current[i])
 	}
 	return e
@@ -114,16 +114,16 @@ func (e *evaluation) judgeCurrent(s *Snapshot) {
 		e.fits[slices.Index(e.pages, at.page)].remove(at.row)
 		at.held = s.Reserved(e.request.ID, name)
 		if f, refused := refusal(at, e.request.filters(s, at.held), true); refused {
-			e.lost = append(e.lost, lost{name: name, spot: at, filter: f})
+			e.lost = append(e.lost, lost{name: name, position: at, filter: f})
 			continue
 		}
-		e.current = append(e.current, candidate{spot: at})
+		e.current = append(e.current, candidate{position: at})
 	}
 }
 
 // refusal returns the first filter that rejects one cluster. Entry filters do not apply to a
 // request that stays on the cluster.
-func refusal(at spot, filters []filter, stays bool) (filter, bool) {
+func refusal(at position, filters []filter, stays bool) (filter, bool) {
 	var one set
 	one.add(at.row)
 	for _, f := range filters {

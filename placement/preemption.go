@@ -31,7 +31,7 @@ func Preempt(r Request, s *Snapshot) *v1alpha1.Preemption {
 	}
 	for _, p := range s.pages {
 		for row := range search.suits(p).rows() {
-			if found, ok := search.room(spot{page: p, row: row}); ok {
+			if found, ok := search.room(position{page: p, row: row}); ok {
 				rooms = append(rooms, found)
 			}
 		}
@@ -150,14 +150,14 @@ func (c cost) compare(other cost) int {
 
 // room is a cluster and the victims that leave it.
 type room struct {
-	spot
+	position
 	cost
 	victims []victim
 }
 
 // room returns the cheapest set of victims that makes room on a cluster that fits otherwise;
 // false if all victims together are not enough, or if there is room already.
-func (x *search) room(at spot) (room, bool) {
+func (x *search) room(at position) (room, bool) {
 	c, lacks := x.cover(at)
 	if c == nil {
 		return room{}, false
@@ -166,7 +166,7 @@ func (x *search) room(at spot) (room, bool) {
 	if !ok {
 		return room{}, false
 	}
-	found := room{spot: at, cost: c.bestCost}
+	found := room{position: at, cost: c.bestCost}
 	for _, i := range best {
 		found.victims = append(found.victims, c.victims[i])
 	}
@@ -191,7 +191,7 @@ type cover struct {
 // preemption returns a room in the form of the status.
 func (x *search) preemption(found room) *v1alpha1.Preemption {
 	p := &v1alpha1.Preemption{Cluster: found.cluster().Name, PriorityClass: x.class.Name, Priority: x.class.Value}
-	if f, refused := refusal(found.spot, x.request.filters(x.snapshot, nil), false); refused {
+	if f, refused := refusal(found.position, x.request.filters(x.snapshot, nil), false); refused {
 		p.Message = f.message(found.page, found.row)
 	}
 	for _, v := range found.victims {

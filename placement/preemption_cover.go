@@ -11,7 +11,7 @@ import (
 
 // cover returns what is lacking on a cluster, and the possible victims; nil if nothing is
 // lacking.
-func (x *search) cover(at spot) (c *cover, lacks []int64) {
+func (x *search) cover(at position) (c *cover, lacks []int64) {
 	var lacking []corev1.ResourceName
 	for _, name := range x.request.Resources.names() {
 		if _, class := v1alpha1.StorageClassOf(name); class {

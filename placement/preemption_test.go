@@ -150,3 +150,74 @@ func BenchmarkPreempt(b *testing.B) {
 		})
 	}
 }
+
+// Room that is being made for somebody is left alone by whoever is not more important: by the
+// same class too, and by who has none.
+func TestRoomThatIsBeingMade(t *testing.T) {
+	eu := &Cluster{Name: "eu", Ready: true, AccessVerified: true, Allocatable: cores(8)}
+	inventory := stock([]*Cluster{eu})
+	inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{*placementtest.PriorityClasses("", v1alpha1.PreemptsAnyConsumer)}))
+	for _, id := range []string{"si-2", "si-1", "si-3"} {
+		inventory.Preempt(id, &v1alpha1.Preemption{Cluster: "eu", PriorityClass: "silver", Priority: 100})
+	}
+	for class, refused := range map[string]bool{"gold": false, "silver": true, "bronze": true, "": true, "none": true} {
+		d, err := Place(Request{ID: "si-new", Class: class, Resources: cores(1)}, inventory.Snapshot())
+		if (err != nil) != refused {
+			t.Errorf("class %q: %v", class, err)
+		}
+		if refused && d.Rejections[0].Examples[0].Message != "room is being made there for si-1 of priority class silver" {
+			t.Errorf("class %q: %+v", class, d.Rejections)
+		}
+	}
+	if _, err := Place(Request{ID: "si-1", Class: "silver", Resources: cores(1)}, inventory.Snapshot()); err == nil {
+		t.Error("si-1 takes its room while si-2 has room made there too")
+	}
+	inventory.Preempt("si-2", nil)
+	inventory.Preempt("si-3", nil)
+	if _, err := Place(Request{ID: "si-1", Class: "silver", Resources: cores(1)}, inventory.Snapshot()); err != nil {
+		t.Errorf("si-1 does not take its own room: %v", err)
+	}
+}
+
+// A preemption stands as long as its classes are as they were, and its cluster would take the
+// request without the victims.
+func TestPreemptionsThatNoLongerStand(t *testing.T) {
+	eu := &Cluster{Name: "eu", Ready: true, AccessVerified: true, Allocatable: cores(8)}
+	r := Request{ID: "si-gold", Class: "gold", Resources: cores(8)}
+	for name, row := range map[string]struct {
+		change   func(*Request, *v1alpha1.Preemption)
+		preempts v1alpha1.Preempts
+		stands   bool
+	}{
+		"as it was":                        {stands: true},
+		"classes displace nobody any more": {preempts: v1alpha1.PreemptsNever},
+		"the request's class is another":   {change: func(r *Request, _ *v1alpha1.Preemption) { r.Class = "silver" }},
+		"the class has another value":      {change: func(_ *Request, p *v1alpha1.Preemption) { p.Priority = 999 }},
+		"a victim is no lower":             {change: func(_ *Request, p *v1alpha1.Preemption) { p.Victims[0].PriorityClass = "gold" }},
+		"a victim's class has gone":        {change: func(_ *Request, p *v1alpha1.Preemption) { p.Victims[0].PriorityClass = "tin" }},
+		"one victim is not enough":         {change: func(_ *Request, p *v1alpha1.Preemption) { p.Victims = p.Victims[:1] }},
+		"the request has grown":            {change: func(r *Request, _ *v1alpha1.Preemption) { r.Resources = cores(9) }},
+		"the cluster has gone":             {change: func(_ *Request, p *v1alpha1.Preemption) { p.Cluster = "us" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if row.preempts == "" {
+				row.preempts = v1alpha1.PreemptsAnyConsumer
+			}
+			inventory := stock([]*Cluster{eu})
+			inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{*placementtest.PriorityClasses("", row.preempts)}))
+			for _, id := range []string{"si-1", "si-2"} {
+				inventory.Reserve(Holding{Instance: id, Class: "bronze", Held: map[string]Resources{"eu": cores(4)}})
+			}
+			asked := r
+			p := &v1alpha1.Preemption{Cluster: "eu", PriorityClass: "gold", Priority: 1000, Victims: []v1alpha1.Victim{
+				{Instance: "si-1", PriorityClass: "bronze"}, {Instance: "si-2", PriorityClass: "bronze"},
+			}}
+			if row.change != nil {
+				row.change(&asked, p)
+			}
+			if inventory.Snapshot().Stands(asked, p) != row.stands {
+				t.Errorf("it stands: %t", !row.stands)
+			}
+		})
+	}
+}

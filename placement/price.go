@@ -97,7 +97,7 @@ func (t tariff) nanoPerHour(p *page, row int) int64 {
 }
 
 // priceOf returns the price of the request on a cluster, nil if the cluster has no price list.
-func (t tariff) priceOf(at spot) *Price {
+func (t tariff) priceOf(at position) *Price {
 	if at.cluster().Currency == "" {
 		return nil
 	}

@@ -64,7 +64,7 @@ func meanScore(candidates []candidate) int32 {
 func (e *evaluation) price(candidates []candidate) *Price {
 	var sum *Price
 	for _, c := range candidates {
-		one := e.scorer.tariff.priceOf(c.spot).times(max(c.replicas, 1))
+		one := e.scorer.tariff.priceOf(c.position).times(max(c.replicas, 1))
 		switch {
 		case one == nil, sum != nil && sum.Currency != one.Currency:
 			return nil

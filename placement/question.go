@@ -55,12 +55,12 @@ func Question(r Request, s *Snapshot) ScorerQuestion {
 		cluster := c.cluster()
 		one := ScorerCluster{
 			Name: cluster.Name, Provider: cluster.Provider, Region: cluster.Region, Labels: cluster.Labels,
-			Free: map[corev1.ResourceName]int64{}, Scores: e.scorer.components(c.spot),
+			Free: map[corev1.ResourceName]int64{}, Scores: e.scorer.components(c.position),
 		}
 		for name := range r.Resources {
 			one.Free[name] = c.page.column(s.columnOf(name)).free[c.row] + c.held[name]
 		}
-		if price := e.scorer.tariff.priceOf(c.spot); price != nil {
+		if price := e.scorer.tariff.priceOf(c.position); price != nil {
 			one.PricePerHour, one.Currency = price.NanoPerHour, price.Currency
 		}
 		q.Clusters = append(q.Clusters, one)

@@ -73,14 +73,14 @@ type Request struct {
 	// Leaving are clusters on which the instance is and must not stay.
 	Leaving []string
 	// Components to place together, instead of Resources and Clusters; Links between them; and
-	// Seats, the clusters that the instance's components are on, by name.
-	Components []Component
-	Links      []Link
-	Seats      map[string]string
+	// ComponentClusters, the clusters that the instance's components are on, by name.
+	Components        []Component
+	Links             []Link
+	ComponentClusters map[string]string
 	// Class is the priority class; empty means none.
 	Class string
-	// Made is the cluster to make, if one is requested. It is placed on a management cluster.
-	Made *v1alpha1.ClusterShape
+	// Shape is the cluster to make, if one is requested. It is placed on a management cluster.
+	Shape *v1alpha1.ClusterShape
 	// Peering with the consumer's own cluster; nil if the plan has none.
 	Peering *Peering
 	// WaitFor is what the request waits for if it fits nowhere; empty means capacity.

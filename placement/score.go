@@ -130,7 +130,7 @@ func cheapest(currency string, t tariff, pages []*page, fits []set, current []ca
 
 // cost returns the price of the request on a cluster in billionths per hour, or the largest
 // number if it has no price in the currency in which prices are compared.
-func (sc *scorer) cost(at spot) int64 {
+func (sc *scorer) cost(at position) int64 {
 	switch {
 	case sc.currency() == "":
 		return 0
@@ -142,7 +142,7 @@ func (sc *scorer) cost(at spot) int64 {
 
 // comparable reports whether a cluster has a price list in the currency in which prices are
 // compared.
-func (sc *scorer) comparable(at spot) bool {
+func (sc *scorer) comparable(at position) bool {
 	if at.page != sc.pricedPage {
 		sc.pricedPage, sc.pricedRows = at.page, at.page.currency[sc.currency()]
 	}
@@ -174,7 +174,7 @@ func commonCurrency(pages []*page, fits []set, current []candidate) string {
 
 // score returns the weighted mean of the scorers, divided by one more than the number of
 // PreferNoSchedule taints that are not tolerated.
-func (sc *scorer) score(at spot) int32 {
+func (sc *scorer) score(at position) int32 {
 	w := &sc.weights
 	var sum int32
 	if w.Balance != 0 {
@@ -224,7 +224,7 @@ func (sc *scorer) weighs() Scores {
 }
 
 // components returns the results of all scorers, including those without a weight.
-func (sc *scorer) components(at spot) Scores {
+func (sc *scorer) components(at position) Scores {
 	balance := sc.balance(at)
 	return Scores{
 		Balance: balance, Pack: 100 - balance, Price: sc.price(at), Latency: sc.nearness(at), Preference: sc.preference(at),
@@ -247,7 +247,7 @@ func (sc *scorer) enter(p *page, rows set) {
 		return
 	}
 	for row := range rows.rows() {
-		sc.scores[row] = sc.score(spot{page: p, row: row})
+		sc.scores[row] = sc.score(position{page: p, row: row})
 	}
 }
 
@@ -275,7 +275,7 @@ func (sc *scorer) enterBalances(p *page, rows set) {
 	}
 }
 
-func (sc *scorer) balance(at spot) int32 {
+func (sc *scorer) balance(at position) int32 {
 	if len(sc.needs) == 0 {
 		return 100
 	}
@@ -291,7 +291,7 @@ func (sc *scorer) balance(at spot) int32 {
 	return int32(sum / int64(len(sc.needs))) // at most 100
 }
 
-func (sc *scorer) price(at spot) int32 {
+func (sc *scorer) price(at position) int32 {
 	if !sc.comparable(at) {
 		return 0
 	}
@@ -303,7 +303,7 @@ func (sc *scorer) price(at spot) int32 {
 }
 
 // preference returns the weight of the preferences that the cluster meets, as a share of all.
-func (sc *scorer) preference(at spot) int32 {
+func (sc *scorer) preference(at position) int32 {
 	if sc.preferred == 0 {
 		return 0
 	}
@@ -325,7 +325,7 @@ func (sc *scorer) preference(at spot) int32 {
 }
 
 // freshness returns the score for the validity of the claims about a cluster.
-func (sc *scorer) freshness(at spot) int32 {
+func (sc *scorer) freshness(at position) int32 {
 	const month = 30 * 24 * time.Hour
 	c := at.cluster()
 	switch left := c.ClaimsUntil.Sub(sc.now).Truncate(time.Hour); {
@@ -341,7 +341,7 @@ func (sc *scorer) freshness(at spot) int32 {
 }
 
 // diversity returns the score for spreading the consumer's instances over regions.
-func (sc *scorer) diversity(at spot) int32 {
+func (sc *scorer) diversity(at position) int32 {
 	if sc.crowd == nil {
 		return 0
 	}
@@ -349,10 +349,10 @@ func (sc *scorer) diversity(at spot) int32 {
 }
 
 // outside returns the external score.
-func (sc *scorer) outside(at spot) int32 { return min(max(sc.external[at.cluster().Name], 0), 100) }
+func (sc *scorer) outside(at position) int32 { return min(max(sc.external[at.cluster().Name], 0), 100) }
 
 // nearness returns the score of the latency.
-func (sc *scorer) nearness(at spot) int32 {
+func (sc *scorer) nearness(at position) int32 {
 	measured, known := latencyOf(at.cluster(), sc.latency, sc.now)
 	if !known {
 		return 0
@@ -361,7 +361,7 @@ func (sc *scorer) nearness(at spot) int32 {
 }
 
 // disliked counts the PreferNoSchedule taints that are not tolerated.
-func (sc *scorer) disliked(at spot) int32 {
+func (sc *scorer) disliked(at position) int32 {
 	var n int32
 	taints := at.cluster().Taints
 	for i := range taints {

@@ -276,29 +276,29 @@ func (s *Snapshot) Reservations(cluster string) []*Reservation {
 	return rows[Reservation](s.store, tableReservation, indexCluster, cluster)
 }
 
-// spot is one cluster's row, and what the request already holds there.
-type spot struct {
+// position is one cluster's row, and what the request already holds there.
+type position struct {
 	page *page
 	row  int
 	held Resources
 }
 
-func (s spot) cluster() *Cluster { return s.page.clusters[s.row] }
+func (s position) cluster() *Cluster { return s.page.clusters[s.row] }
 
-func (s spot) same(other spot) bool { return s.page == other.page && s.row == other.row }
+func (s position) same(other position) bool { return s.page == other.page && s.row == other.row }
 
 // find locates a cluster by name.
-func (s *Snapshot) find(name string) (spot, bool) {
+func (s *Snapshot) find(name string) (position, bool) {
 	after := sort.Search(len(s.pages), func(i int) bool { return s.pages[i].clusters[0].Name > name })
 	if after == 0 {
-		return spot{}, false
+		return position{}, false
 	}
 	p := s.pages[after-1]
 	row, found := p.find(name)
 	if !found {
-		return spot{}, false
+		return position{}, false
 	}
-	return spot{page: p, row: row}, true
+	return position{page: p, row: row}, true
 }
 
 // find locates a cluster of the page by name.

@@ -125,7 +125,7 @@ func (e *evaluation) grouped(limit int, rank ranking) []*group {
 	for _, c := range e.current {
 		if names := c.page.groups(e.request.Spread.By); names.of[c.row] >= 0 {
 			g := of(names.names[names.of[c.row]])
-			c.rank, c.group = rank.of(c.spot, c.score), g.name
+			c.rank, c.group = rank.of(c.position, c.score), g.name
 			if !e.request.Free {
 				c.rank += staying
 			}
@@ -145,7 +145,7 @@ func (e *evaluation) grouped(limit int, rank ranking) []*group {
 		e.scorer.enter(p, e.fits[i])
 		for row := range e.fits[i].rows() {
 			g := here[names.of[row]]
-			g.candidates = e.consider(g.candidates, spot{page: p, row: row}, g.name, limit, rank)
+			g.candidates = e.consider(g.candidates, position{page: p, row: row}, g.name, limit, rank)
 		}
 	}
 	maps.DeleteFunc(known, func(_ string, g *group) bool { return len(g.candidates) == 0 })

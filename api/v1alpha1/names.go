@@ -22,10 +22,10 @@ func MemberNamespace(instanceName string) string {
 	return "sluice-" + strings.TrimPrefix(instanceName, "si-")
 }
 
-// MadeClusterName returns the name of the Cluster API Cluster of an instance, in the
+// InstanceClusterName returns the name of the Cluster API Cluster of an instance, in the
 // instance's namespace. The name is unique by itself, because machines and the objects of
 // infrastructure providers are named after it.
-func MadeClusterName(instanceName string) string {
+func InstanceClusterName(instanceName string) string {
 	const unique = 12 // hexadecimal digits
 	return "sluice-" + strings.TrimPrefix(instanceName, "si-")[:unique]
 }

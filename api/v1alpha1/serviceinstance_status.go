@@ -36,12 +36,12 @@ func (d *Decision) Clusters() []string {
 // Uses reports whether the decision places something on a cluster; false for nil.
 func (d *Decision) Uses(cluster string) bool { return slices.Contains(d.Clusters(), cluster) }
 
-// Made returns the cluster that the decision creates; nil if it creates none, and for nil.
-func (d *Decision) Made() *ClusterShape {
+// Shape returns the cluster that the decision creates; nil if it creates none, and for nil.
+func (d *Decision) Shape() *ClusterShape {
 	if d == nil || len(d.Placements) == 0 {
 		return nil
 	}
-	return d.Placements[0].Made
+	return d.Placements[0].Shape
 }
 
 // Moves reports whether a delivered instance changes clusters by the decision, which is not
@@ -172,7 +172,7 @@ func (s *ServiceInstanceStatus) LeftClusters() []string {
 
 // IsCluster reports whether the instance is a cluster that Sluice creates.
 func (s *ServiceInstanceStatus) IsCluster() bool {
-	return slices.ContainsFunc(s.Decisions(), func(d *Decision) bool { return d.Made() != nil })
+	return slices.ContainsFunc(s.Decisions(), func(d *Decision) bool { return d.Shape() != nil })
 }
 
 // IsFinished reports whether an operation was begun, and none is under way.

@@ -27,7 +27,7 @@ func TestStatus(t *testing.T) {
 	displaced := on()
 	displaced.Displaced = []Departure{{Cluster: "a"}}
 	cluster := on("makers")
-	cluster.Placements[0].Made = &ClusterShape{}
+	cluster.Placements[0].Shape = &ClusterShape{}
 	otherTerm := on("b")
 	otherTerm.Term = "another"
 	because := func(reason string) []metav1.Condition {

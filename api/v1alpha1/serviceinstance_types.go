@@ -253,8 +253,8 @@ type Placement struct {
 	PricePerHour *resource.Quantity `json:"pricePerHour,omitempty"`
 	// Currency of PricePerHour.
 	Currency string `json:"currency,omitempty"`
-	// Made is the cluster that is created there, if the plan sells clusters.
-	Made *ClusterShape `json:"made,omitempty"`
+	// Shape is the cluster that is created there, if the plan sells clusters.
+	Shape *ClusterShape `json:"shape,omitempty"`
 	// Peering with the consumer's own cluster, if the plan asks for one.
 	Peering *PlacementPeering `json:"peering,omitempty"`
 }

@@ -1478,8 +1478,8 @@ func (in *Placement) DeepCopyInto(out *Placement) {
 		x := (*in).DeepCopy()
 		*out = &x
 	}
-	if in.Made != nil {
-		in, out := &in.Made, &out.Made
+	if in.Shape != nil {
+		in, out := &in.Shape, &out.Shape
 		*out = new(ClusterShape)
 		(*in).DeepCopyInto(*out)
 	}

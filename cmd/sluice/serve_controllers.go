@@ -50,7 +50,7 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 	inventory := placement.NewInventory()
 	growing := &elastic.Controller{
 		Client: mgr.GetClient(), Namespace: h.Namespace, Catalog: served, Inventory: inventory, Leadership: f.leadership(),
-		Join: registration.Made(connections, registration.Sealed{Keys: keys}),
+		Join: registration.JoinInstance(connections, registration.Sealed{Keys: keys}),
 	}
 	if err := growing.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up elastic clusters: %w", err)

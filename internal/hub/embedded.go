@@ -87,10 +87,14 @@ func (h *Hub) populate(ctx context.Context, definitions fs.FS) error {
 	if err != nil {
 		return err
 	}
-	if err := applyCRDs(ctx, h.Config, crds); err != nil {
+	outdated, err := outdatedCRDs(ctx, h.Config, crds)
+	if err != nil {
 		return err
 	}
-	if err := backdateEstablished(ctx, h.Config, crds); err != nil {
+	if err := applyCRDs(ctx, h.Config, outdated); err != nil {
+		return err
+	}
+	if err := backdateEstablished(ctx, h.Config, outdated); err != nil {
 		return err
 	}
 	if err := awaitServed(ctx, h.Config, crds); err != nil {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/sluice-dev/sluice/charts"
 )
 
 func startHub(t testing.TB, dir string) *Hub {
@@ -383,5 +386,67 @@ func TestStartErrorsSayWhatToDo(t *testing.T) {
 				t.Errorf("got %v, want %q in it", err, row.want)
 			}
 		})
+	}
+}
+
+// A start applies the definitions that are not as this binary has them, and leaves the others.
+func TestStartAppliesOutdatedDefinitions(t *testing.T) {
+	dir := t.TempDir()
+	ctx := t.Context()
+	start := func() *Hub {
+		t.Helper()
+		h, err := Start(ctx, Options{DataDir: dir, Embedded: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	h := start()
+	defer func() {
+		if err := h.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	wanted, err := readCRDs(charts.CRDs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outdated := func() (names []string) {
+		t.Helper()
+		crds, err := outdatedCRDs(ctx, h.Config, wanted)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, crd := range crds {
+			names = append(names, crd.Name)
+		}
+		return names
+	}
+	if names := outdated(); len(names) > 0 {
+		t.Fatalf("after a start %v are outdated", names)
+	}
+	client, err := apiextensions.NewForConfig(h.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	definitions := client.ApiextensionsV1().CustomResourceDefinitions()
+	changes := map[string]string{
+		"placementpolicies.sluice.dev": `{"metadata": {"annotations": {"controller-gen.kubebuilder.io/version": "v0.0.1"}}}`,
+		"servicebindings.sluice.dev":   `{"spec": {"names": {"shortNames": ["other"]}}}`,
+	}
+	for name, change := range changes {
+		if _, err := definitions.Patch(ctx, name, types.MergePatchType, []byte(change), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if names, want := outdated(), []string{"placementpolicies.sluice.dev", "servicebindings.sluice.dev"}; !slices.Equal(names, want) {
+		t.Fatalf("%v are outdated, want %v", names, want)
+	}
+	if err := h.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	h = start()
+	if names := outdated(); len(names) > 0 {
+		t.Errorf("after the next start %v are outdated", names)
 	}
 }

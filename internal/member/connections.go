@@ -113,20 +113,20 @@ func (c *Connections) ForgetMade(management, instance string) {
 }
 
 func madeName(management, instance string) string {
-	return management + "/" + v1alpha1.MadeClusterName(instance)
+	return management + "/" + v1alpha1.InstanceClusterName(instance)
 }
 
-// Made returns the connection to the cluster that was made for an instance on a management
+// OfInstance returns the connection to the cluster that was made for an instance on a management
 // cluster. It has the rights of an administrator: use it only to create accounts with fewer
 // rights, and never hand it out. The management cluster renews these credentials, so they are
 // read on every call. The error is an *Error.
-func (c *Connections) Made(ctx context.Context, management, instance string) (*Connection, error) {
+func (c *Connections) OfInstance(ctx context.Context, management, instance string) (*Connection, error) {
 	on, err := c.Get(ctx, management)
 	if err != nil {
 		return nil, err
 	}
 	var secret corev1.Secret
-	name := v1alpha1.MadeClusterName(instance)
+	name := v1alpha1.InstanceClusterName(instance)
 	failed := func(step Step, remedy string, err error) error {
 		return &Error{Cluster: management + "/" + name, Step: step, Remedy: remedy, Err: err}
 	}

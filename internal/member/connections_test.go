@@ -41,7 +41,7 @@ type apiServer struct {
 // secret makes the server hold the kubeconfig of a cluster made for an instance: its own.
 func (s *apiServer) secret(t *testing.T, instance, token string) {
 	t.Helper()
-	namespace, name := v1alpha1.MemberNamespace(instance), v1alpha1.MadeClusterName(instance)+"-kubeconfig"
+	namespace, name := v1alpha1.MemberNamespace(instance), v1alpha1.InstanceClusterName(instance)+"-kubeconfig"
 	body, err := json.Marshal(&corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{Kind: "Secret", APIVersion: "v1"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -219,7 +219,7 @@ func TestConnectionsToWhatIsGoneAreDropped(t *testing.T) {
 	cluster := f.add(t, "management", f.sealed(t, "management", server.kubeconfig(t, "sluice")))
 	made := func(instance string) *member.Connection {
 		t.Helper()
-		connection, err := f.Made(t.Context(), "management", instance)
+		connection, err := f.Shape(t.Context(), "management", instance)
 		if err != nil {
 			t.Fatal(err)
 		}

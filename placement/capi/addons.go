@@ -45,7 +45,7 @@ const (
 // *delivery.PendingError names the add-on that is not ready yet, and its object. It is refused
 // if a chart cannot be fetched or rendered, or if the cluster rejects an object.
 func (d *Driver) installAddOns(ctx context.Context, t *tenant.Tenant, addOns []v1alpha1.AddOn) error {
-	connection, err := d.Connections.Made(ctx, t.Connection.Cluster, t.Instance.Name)
+	connection, err := d.Connections.OfInstance(ctx, t.Connection.Cluster, t.Instance.Name)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (d *Driver) removeAddOns(ctx context.Context, cluster *rest.Config, keep []
 // observeAddOns returns an error that names the first add-on that is not as it was delivered.
 // It writes nothing.
 func (d *Driver) observeAddOns(ctx context.Context, t *tenant.Tenant, addOns []v1alpha1.AddOn) error {
-	connection, err := d.Connections.Made(ctx, t.Connection.Cluster, t.Instance.Name)
+	connection, err := d.Connections.OfInstance(ctx, t.Connection.Cluster, t.Instance.Name)
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ func clusterOf(t *tenant.Tenant, shape *v1alpha1.ClusterShape) (*unstructured.Un
 	}
 	o.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
 	o.SetNamespace(t.Namespace)
-	o.SetName(v1alpha1.MadeClusterName(t.Instance.Name))
+	o.SetName(v1alpha1.InstanceClusterName(t.Instance.Name))
 	o.SetLabels(t.Labels())
 	digest := sha256.Sum256(document)
 	o.SetAnnotations(map[string]string{annotationApplied: hex.EncodeToString(digest[:8])})

@@ -45,7 +45,7 @@ func (d *Driver) Deliver(ctx context.Context, delivery delivery.Delivery) error 
 	if err != nil {
 		return err
 	}
-	if err := d.deliver(ctx, t, delivery.Placement.Made); err != nil {
+	if err := d.deliver(ctx, t, delivery.Placement.Shape); err != nil {
 		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			return t.FormerLife()
 		}
@@ -91,7 +91,7 @@ func (d *Driver) deliver(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.
 // lower version is refused.
 func notLowered(instance *v1alpha1.ServiceInstance, made *clusterv1.Cluster, shape *v1alpha1.ClusterShape) *v1alpha1.ClusterShape {
 	before := instance.Status.Delivered
-	if before == nil || len(before.Decision.Placements) == 0 || !equality.Semantic.DeepEqual(before.Decision.Placements[0].Made, shape) {
+	if before == nil || len(before.Decision.Placements) == 0 || !equality.Semantic.DeepEqual(before.Decision.Placements[0].Shape, shape) {
 		return shape
 	}
 	has, err := version.ParseSemantic(made.Spec.Topology.Version)
@@ -179,7 +179,7 @@ func (d *Driver) Observe(ctx context.Context, delivery delivery.Delivery) error 
 	if err != nil {
 		return err
 	}
-	if err := d.observe(ctx, t, delivery.Placement.Made); err != nil {
+	if err := d.observe(ctx, t, delivery.Placement.Shape); err != nil {
 		return fmt.Errorf("observe %s: %w", t.Connection.Cluster, err)
 	}
 	return nil
@@ -275,7 +275,7 @@ func reference(t *tenant.Tenant, made *clusterv1.Cluster) *unstructured.Unstruct
 // read returns the instance's Cluster.
 func read(ctx context.Context, t *tenant.Tenant) (*clusterv1.Cluster, error) {
 	made := &clusterv1.Cluster{}
-	key := client.ObjectKey{Namespace: t.Namespace, Name: v1alpha1.MadeClusterName(t.Instance.Name)}
+	key := client.ObjectKey{Namespace: t.Namespace, Name: v1alpha1.InstanceClusterName(t.Instance.Name)}
 	return made, get(ctx, t.Connection.Client, "Cluster", key, made)
 }
 

@@ -108,7 +108,7 @@ func must(t testing.TB, err error) {
 func newDelivery(name string) delivery.Delivery {
 	return delivery.Delivery{
 		Instance: &v1alpha1.ServiceInstance{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.InstanceName("platform", name), UID: types.UID("uid of " + name)}},
-		Placement: v1alpha1.Placement{Cluster: management, Made: &v1alpha1.ClusterShape{
+		Placement: v1alpha1.Placement{Cluster: management, Shape: &v1alpha1.ClusterShape{
 			Class: "simulated", ClassNamespace: "default", Version: "v1.34.4",
 			Workers: []v1alpha1.WorkerReplicas{{Name: "pool", Class: "worker", Replicas: 1}},
 		}},
@@ -145,7 +145,7 @@ func (f *fixture) deliver(d delivery.Delivery) []string {
 // nodes of the created cluster.
 func (f *fixture) nodes(d delivery.Delivery) []corev1.Node {
 	f.Helper()
-	connection, err := f.driver.Connections.Made(f.Context(), management, d.Instance.Name)
+	connection, err := f.driver.Connections.OfInstance(f.Context(), management, d.Instance.Name)
 	must(f, err)
 	nodes, err := kubernetes.NewForConfigOrDie(connection.Config).CoreV1().Nodes().List(f.Context(), metav1.ListOptions{})
 	must(f, err)
@@ -161,7 +161,7 @@ func (f *fixture) wantGone(d delivery.Delivery) {
 	if !apierrors.IsNotFound(err) {
 		f.Errorf("its namespace is left: %v", err)
 	}
-	if f.bed.Workload(v1alpha1.MemberNamespace(d.Instance.Name), v1alpha1.MadeClusterName(d.Instance.Name)) != nil {
+	if f.bed.Workload(v1alpha1.MemberNamespace(d.Instance.Name), v1alpha1.InstanceClusterName(d.Instance.Name)) != nil {
 		f.Error("its control plane is left")
 	}
 }
@@ -170,7 +170,7 @@ func (f *fixture) wantGone(d delivery.Delivery) {
 // not allow, and removed without a trace.
 func life(f *fixture) {
 	d := newDelivery("life")
-	d.Placement.Made.Variables = &runtime.RawExtension{Raw: []byte(`{"workerCPU": "3"}`)}
+	d.Placement.Shape.Variables = &runtime.RawExtension{Raw: []byte(`{"workerCPU": "3"}`)}
 
 	waited := strings.Join(f.deliver(d), "\n")
 	for _, stage := range []string{"control plane not initialised yet", "control plane initialised, 0 of 1 workers ready"} {
@@ -186,7 +186,7 @@ func life(f *fixture) {
 		f.Errorf("observe: %v", err)
 	}
 
-	d.Placement.Made.Workers[0].Replicas = 2
+	d.Placement.Shape.Workers[0].Replicas = 2
 	if err := f.driver.Observe(f.Context(), d); err == nil || !strings.Contains(err.Error(), "replicas is 1, not 2") {
 		f.Errorf("observing a size that was not delivered: %v", err)
 	}
@@ -195,7 +195,7 @@ func life(f *fixture) {
 		f.Fatalf("%d nodes, want 2", len(nodes))
 	}
 
-	d.Placement.Made.Version = "v1.35.0"
+	d.Placement.Shape.Version = "v1.35.0"
 	f.deliver(d)
 	for _, node := range f.nodes(d) {
 		if node.Status.NodeInfo.KubeletVersion != "v1.35.0" {
@@ -205,7 +205,7 @@ func life(f *fixture) {
 
 	// An upgrade that is given up is not reverted, and leaves nothing broken.
 	undone := delivery.Delivery{Instance: d.Instance.DeepCopy(), Placement: *d.Placement.DeepCopy()}
-	undone.Placement.Made.Version = "v1.34.4"
+	undone.Placement.Shape.Version = "v1.34.4"
 	undone.Instance.Status.Delivered = &v1alpha1.DeliveredState{Decision: v1alpha1.Decision{Placements: []v1alpha1.Placement{*undone.Placement.DeepCopy()}}}
 	f.deliver(undone)
 	must(f, f.driver.Observe(f.Context(), undone))
@@ -227,7 +227,7 @@ func life(f *fixture) {
 		{"a class that is not there", func(s *v1alpha1.ClusterShape) { s.Class = "other" }, "ClusterClass default/other is not on management"},
 	} {
 		changed := delivery.Delivery{Instance: d.Instance, Placement: *d.Placement.DeepCopy()}
-		refused.change(changed.Placement.Made)
+		refused.change(changed.Placement.Shape)
 		err := f.driver.Deliver(f.Context(), changed)
 		if no := (*delivery.RefusedError)(nil); !errors.As(err, &no) || !strings.Contains(err.Error(), refused.says) {
 			f.Errorf("%s: got %v, want a refusal that says %q", refused.what, err, refused.says)
@@ -248,7 +248,7 @@ func life(f *fixture) {
 // like any other.
 func infrastructureThatFails(f *fixture) {
 	d := newDelivery("fails")
-	d.Placement.Made.Variables = &runtime.RawExtension{Raw: []byte(`{"fails": "out of machines in this zone"}`)}
+	d.Placement.Shape.Variables = &runtime.RawExtension{Raw: []byte(`{"fails": "out of machines in this zone"}`)}
 	var err error
 	says := wait.PollUntilContextTimeout(f.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		err = f.driver.Deliver(ctx, d)
@@ -279,7 +279,7 @@ func removedWhileMade(f *fixture) {
 // none, and never reports any.
 func controlPlaneOfMachines(f *fixture) {
 	d := newDelivery("replicas")
-	d.Placement.Made.ControlPlane = ptr.To[int32](3)
+	d.Placement.Shape.ControlPlane = ptr.To[int32](3)
 	err := f.driver.Deliver(f.Context(), d)
 	if no := (*delivery.RefusedError)(nil); err == nil || errors.As(err, &no) {
 		f.Fatalf("deliver: %v", err)
@@ -295,9 +295,9 @@ func addOns(f *fixture) {
 	d := newDelivery("addons")
 	greeter := v1alpha1.AddOn{Name: "first", Chart: "greeter", Namespace: "apps"}
 	second := v1alpha1.AddOn{Name: "second", Chart: "greeter", Namespace: "apps", Values: &runtime.RawExtension{Raw: []byte(`{"replicas": 2}`)}}
-	d.Placement.Made.AddOns = []v1alpha1.AddOn{greeter, second}
+	d.Placement.Shape.AddOns = []v1alpha1.AddOn{greeter, second}
 	f.deliver(d)
-	connection, err := f.driver.Connections.Made(f.Context(), management, d.Instance.Name)
+	connection, err := f.driver.Connections.OfInstance(f.Context(), management, d.Instance.Name)
 	must(f, err)
 	kube := kubernetes.NewForConfigOrDie(connection.Config)
 	ready := func(name string) int32 {
@@ -321,7 +321,7 @@ func addOns(f *fixture) {
 		}
 	}
 	more := delivery.Delivery{Instance: d.Instance, Placement: *d.Placement.DeepCopy()}
-	more.Placement.Made.AddOns = append(more.Placement.Made.AddOns, v1alpha1.AddOn{Name: "third", Chart: "greeter", Namespace: "apps"})
+	more.Placement.Shape.AddOns = append(more.Placement.Shape.AddOns, v1alpha1.AddOn{Name: "third", Chart: "greeter", Namespace: "apps"})
 	schedulable(false)
 	failed := wait.PollUntilContextTimeout(f.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		err = f.driver.Deliver(ctx, more)
@@ -335,7 +335,7 @@ func addOns(f *fixture) {
 	f.deliver(d) // which removes it again
 
 	// An upgrade that was killed halfway: Helm itself would wait for it for ever.
-	d.Placement.Made.AddOns[0].Values = &runtime.RawExtension{Raw: []byte(`{"greeting": "good day"}`)}
+	d.Placement.Shape.AddOns[0].Values = &runtime.RawExtension{Raw: []byte(`{"greeting": "good day"}`)}
 	if err := f.driver.Observe(f.Context(), d); err == nil || !strings.Contains(err.Error(), "add-on first is not as it was installed") {
 		f.Errorf("observing other values: %v", err)
 	}
@@ -349,7 +349,7 @@ func addOns(f *fixture) {
 
 	for chart, says := range map[string]string{"broken": "colour is needed", "missing": "there is no chart missing", "..": "no chart"} {
 		changed := delivery.Delivery{Instance: d.Instance, Placement: *d.Placement.DeepCopy()}
-		changed.Placement.Made.AddOns = append(changed.Placement.Made.AddOns, v1alpha1.AddOn{Name: "third", Chart: chart, Namespace: "apps"})
+		changed.Placement.Shape.AddOns = append(changed.Placement.Shape.AddOns, v1alpha1.AddOn{Name: "third", Chart: chart, Namespace: "apps"})
 		_, err := f.until(changed, f.driver.Deliver)
 		if no := (*delivery.RefusedError)(nil); !errors.As(err, &no) || !strings.Contains(err.Error(), says) {
 			f.Errorf("chart %s: %v, want a refusal that says %q", chart, err, says)
@@ -386,7 +386,7 @@ func failHalfway(f *fixture, d delivery.Delivery, kube kubernetes.Interface) {
 	_, err := kube.CoreV1().Secrets("apps").Create(f.Context(), owners, metav1.CreateOptions{})
 	must(f, err)
 	half := delivery.Delivery{Instance: d.Instance, Placement: *d.Placement.DeepCopy()}
-	half.Placement.Made.AddOns = append(half.Placement.Made.AddOns, v1alpha1.AddOn{Name: "third", Chart: "halfway", Namespace: "apps"})
+	half.Placement.Shape.AddOns = append(half.Placement.Shape.AddOns, v1alpha1.AddOn{Name: "third", Chart: "halfway", Namespace: "apps"})
 	_, err = f.until(half, f.driver.Deliver)
 	if no := (*delivery.RefusedError)(nil); !errors.As(err, &no) || !strings.Contains(err.Error(), "add-on third: ") || !strings.Contains(err.Error(), "70000") {
 		f.Errorf("an add-on of which a part is refused: %v", err)
@@ -398,9 +398,9 @@ func failHalfway(f *fixture, d delivery.Delivery, kube kubernetes.Interface) {
 	if got := left(); !slices.Equal(got, []string{"first", "owners", "second"}) {
 		f.Errorf("after undoing there are %v", got)
 	}
-	d.Placement.Made.AddOns = d.Placement.Made.AddOns[:1]
+	d.Placement.Shape.AddOns = d.Placement.Shape.AddOns[:1]
 	f.deliver(d)
-	d.Placement.Made.AddOns = nil
+	d.Placement.Shape.AddOns = nil
 	f.deliver(d)
 	if got := left(); !slices.Equal(got, []string{"owners"}) {
 		f.Errorf("without add-ons there are %v", got)
@@ -422,12 +422,12 @@ func classThatChanges(f *fixture) {
 	const template = "kind: SimulatedConfigTemplate, name: simulated"
 	class(whole, template, template)
 	d := newDelivery("changes")
-	d.Placement.Made.Class = "changing"
+	d.Placement.Shape.Class = "changing"
 	f.deliver(d)
 
 	class(whole, template, "kind: SimulatedConfigTemplate, name: missing")
 	grown := delivery.Delivery{Instance: d.Instance, Placement: *d.Placement.DeepCopy()}
-	grown.Placement.Made.Workers[0].Replicas = 2
+	grown.Placement.Shape.Workers[0].Replicas = 2
 	const why = "waiting: read ClusterClass default/changing on management: RefVersionsUpToDate is not true"
 	var err error
 	says := wait.PollUntilContextTimeout(f.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {

@@ -67,7 +67,7 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 	decided := decision.API(s.Generation)
 	decided.PriorityClass = request.Class
 	for i := range decided.Placements {
-		decided.Placements[i].Made = request.Made
+		decided.Placements[i].Shape = request.Shape
 		decided.Placements[i].Peering = request.Peering.Placed(s.Name, decided.Placements[i].Cluster)
 	}
 	return r.adopt(ctx, s, decided, due)
@@ -173,26 +173,26 @@ func (r *instanceReconciler) stuck(ctx context.Context, s *scope, due []v1alpha1
 	return ctrl.Result{}, why
 }
 
-// seats returns the clusters that the components of an instance are on, or are being delivered
-// to, except those that it leaves.
-func seats(s *scope, leaving []string) map[string]string {
+// componentClusters returns the clusters that the components of an instance are on, or are being
+// delivered to, except those that it leaves.
+func componentClusters(s *scope, leaving []string) map[string]string {
 	decision := s.Status.Decision
 	if !s.Status.IsMoving() && s.Status.Delivered != nil {
 		decision = &s.Status.Delivered.Decision
 	}
-	seats := map[string]string{}
+	clusters := map[string]string{}
 	if decision == nil {
-		return seats
+		return clusters
 	}
 	for _, p := range decision.Placements {
 		if slices.Contains(leaving, p.Cluster) {
 			continue
 		}
 		for _, component := range p.Components {
-			seats[component] = p.Cluster
+			clusters[component] = p.Cluster
 		}
 	}
-	return seats
+	return clusters
 }
 
 // decide places the request and reserves, and measures both. If the external scorer has a

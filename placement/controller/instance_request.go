@@ -33,8 +33,8 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []str
 	} else {
 		r.inventory.Follow(s.Name, nil)
 	}
-	if request.Made != nil {
-		settleMaintenance(request.Made, s.ServiceInstance, s.wanted(), plan.Cluster.Versions)
+	if request.Shape != nil {
+		settleMaintenance(request.Shape, s.ServiceInstance, s.wanted(), plan.Cluster.Versions)
 	}
 	request.Peering.Stay(s.Status.Decision, s.Status.DeliveredDecision())
 	request.At = s.now
@@ -53,7 +53,7 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []str
 		named := slices.Collect(maps.Keys(placement.Ledger(&s.Status)))
 		request.Current = lists.Union(request.Current, lists.Without(r.inventory.ClustersHeld(s.Name), named))
 	}
-	request.Seats = seats(s, leaving)
+	request.ComponentClusters = componentClusters(s, leaving)
 	request.Current, request.Leaving, request.At = lists.Without(request.Current, leaving), leaving, s.now
 	if s.Status.IsMoving() {
 		request.Leaving = lists.Union(leaving, lists.Without(named(s.Status.Decision.Leaving), s.Status.Decision.Clusters()))
@@ -67,7 +67,7 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []str
 func settleMaintenance(shape *v1alpha1.ClusterShape, instance *v1alpha1.ServiceInstance, wanted *v1alpha1.InstanceState, sold []string) {
 	version := sold[0]
 	if d := instance.Status.Delivered; d != nil && d.State.MaintenanceVersion == wanted.MaintenanceVersion && d.State.PlanID == wanted.PlanID {
-		if has := d.Decision.Made(); has != nil {
+		if has := d.Decision.Shape(); has != nil {
 			version, shape.AddOns = has.Version, has.AddOns
 		}
 	}

@@ -354,13 +354,13 @@ func TestAnApplicationIsDelivered(t *testing.T) {
 	for range 3 {
 		instance = w.passes("app")
 	}
-	seats := map[string]string{}
+	clusters := map[string]string{}
 	for _, p := range instance.Status.Delivered.Decision.Placements {
 		for _, component := range p.Components {
-			seats[component] = p.Cluster
+			clusters[component] = p.Cluster
 		}
 	}
-	if seats["db"] != "c" || seats["web"] != "b" {
-		t.Errorf("the components are on %v, want db on c and web still on b", seats)
+	if clusters["db"] != "c" || clusters["web"] != "b" {
+		t.Errorf("the components are on %v, want db on c and web still on b", clusters)
 	}
 }

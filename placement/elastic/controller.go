@@ -149,7 +149,7 @@ func (e *Controller) fleet(ctx context.Context, which client.ListOption) (*fleet
 
 // member returns the member cluster made from an instance; nil if there is none yet.
 func (s *fleet) member(instance *v1alpha1.ServiceInstance) *v1alpha1.MemberCluster {
-	i := slices.IndexFunc(s.members, func(m v1alpha1.MemberCluster) bool { return m.Name == v1alpha1.MadeClusterName(instance.Name) })
+	i := slices.IndexFunc(s.members, func(m v1alpha1.MemberCluster) bool { return m.Name == v1alpha1.InstanceClusterName(instance.Name) })
 	if i < 0 {
 		return nil
 	}
@@ -174,7 +174,7 @@ func (e *Controller) see(ctx context.Context, p *placement.Policy, promises map[
 			problems = append(problems, err)
 		}
 		if progress != "" {
-			coming[v1alpha1.MadeClusterName(has.instances[i].Name)] = progress
+			coming[v1alpha1.InstanceClusterName(has.instances[i].Name)] = progress
 		}
 	}
 	problems = append(problems, e.makeMore(ctx, t, has, coming, promises))
@@ -193,7 +193,7 @@ func (e *Controller) advance(ctx context.Context, t *template, instance *v1alpha
 	case failedToMake(instance) && t.coolsUntil(instance).After(e.Clock.Now()):
 		return "", nil // the next one waits as long, and states why
 	case failedToMake(instance):
-		log.FromContext(ctx).Info("A cluster could not be made", "policy", t.Name, "cluster", v1alpha1.MadeClusterName(instance.Name), "reason", op.Description)
+		log.FromContext(ctx).Info("A cluster could not be made", "policy", t.Name, "cluster", v1alpha1.InstanceClusterName(instance.Name), "reason", op.Description)
 		return "", e.retire(ctx, instance)
 	case instance.Status.Delivered == nil:
 		if op == nil || op.Description == "" {

@@ -179,7 +179,7 @@ func (t *trial) demand(inventory *placement.Inventory) demand {
 	n := demand{waits: map[string]string{}, grow: map[string]int{}}
 	var waiting []placement.Request
 	for _, r := range inventory.Parked() {
-		if r.Made == nil && t.template.Concerns(r.Consumer) {
+		if r.Shape == nil && t.template.Concerns(r.Consumer) {
 			waiting = append(waiting, r)
 		}
 	}

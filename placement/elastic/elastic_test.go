@@ -259,7 +259,7 @@ func (w *elasticWorld) deliver(order *v1alpha1.ServiceInstance) {
 	w.Helper()
 	order.Status.Operation = &v1alpha1.Operation{Type: v1alpha1.OperationProvision, State: v1alpha1.StateSucceeded, StartedAt: metav1.Now()}
 	order.Status.Delivered = &v1alpha1.DeliveredState{State: order.Spec.Desired, Decision: v1alpha1.Decision{Placements: []v1alpha1.Placement{
-		{Cluster: "makers", Reserved: placementtest.Quantities("cpu=8"), Made: &v1alpha1.ClusterShape{}},
+		{Cluster: "makers", Reserved: placementtest.Quantities("cpu=8"), Shape: &v1alpha1.ClusterShape{}},
 	}}}
 	order.Status.Decision = order.Status.Delivered.Decision.DeepCopy()
 	order.Status.ObservedGeneration = order.Generation
@@ -306,7 +306,7 @@ func TestElasticLife(t *testing.T) {
 		t.Fatalf("%d orders for three that fit on one cluster, want 1", len(orders))
 	}
 	w.look()
-	name := v1alpha1.MadeClusterName(orders[0].Name)
+	name := v1alpha1.InstanceClusterName(orders[0].Name)
 	if got := w.elastic.Promise("b"); !strings.Contains(got, "policy grow has cluster "+name+" made for it") {
 		t.Errorf("b is told %q", got)
 	}
@@ -369,7 +369,7 @@ func TestElasticGrows(t *testing.T) {
 	order := w.orders()[0]
 	w.deliver(&order)
 	w.look()
-	name := v1alpha1.MadeClusterName(order.Name)
+	name := v1alpha1.InstanceClusterName(order.Name)
 	w.ready(name, "cpu=8")
 	if _, err := w.inventory.Place(placement.Request{ID: "a", Resources: placement.Resources{"cpu": 6000}}); err != nil {
 		t.Fatal(err)
@@ -414,7 +414,7 @@ func TestElasticDriver(t *testing.T) {
 			order := w.orders()[0]
 			w.deliver(&order)
 			if chart != "" {
-				order.Status.Delivered.Decision.Placements[0].Made.AddOns = []v1alpha1.AddOn{{Name: "other", Chart: "other", Namespace: "other"}, {Name: "one", Chart: chart, Namespace: "peers"}}
+				order.Status.Delivered.Decision.Placements[0].Shape.AddOns = []v1alpha1.AddOn{{Name: "other", Chart: "other", Namespace: "other"}, {Name: "one", Chart: chart, Namespace: "peers"}}
 				w.must(w.hub.Status().Update(w.Context(), &order))
 			}
 			w.look()

@@ -36,7 +36,7 @@ func (e *Controller) retire(ctx context.Context, instance *v1alpha1.ServiceInsta
 			return err
 		}
 	}
-	log.FromContext(ctx).Info("Giving a cluster back", "cluster", v1alpha1.MadeClusterName(instance.Name))
+	log.FromContext(ctx).Info("Giving a cluster back", "cluster", v1alpha1.InstanceClusterName(instance.Name))
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.AnnotationRetired))
 	err := e.Client.Patch(ctx, instance, patch)
 	return client.IgnoreNotFound(err)
@@ -55,7 +55,7 @@ func (e *Controller) giveBack(ctx context.Context, instance *v1alpha1.ServiceIns
 	}
 	err := e.Client.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID())}) // not a new one of the same name
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("give back cluster %s: %w", v1alpha1.MadeClusterName(instance.Name), err)
+		return fmt.Errorf("give back cluster %s: %w", v1alpha1.InstanceClusterName(instance.Name), err)
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func (e *Controller) makeMore(ctx context.Context, t *template, has *fleet, comi
 		if taken[order.Name] {
 			continue
 		}
-		log.FromContext(ctx).Info("Making a cluster", "policy", t.Name, "cluster", v1alpha1.MadeClusterName(order.Name), "for", len(wanted.waits))
+		log.FromContext(ctx).Info("Making a cluster", "policy", t.Name, "cluster", v1alpha1.InstanceClusterName(order.Name), "for", len(wanted.waits))
 		err := e.Client.Create(ctx, order)
 		if apierrors.IsAlreadyExists(err) {
 			return nil // the cache does not show it yet
@@ -162,10 +162,10 @@ func (e *Controller) takeIn(ctx context.Context, t *template, instance *v1alpha1
 		return nil
 	}
 	var addOns []v1alpha1.AddOn
-	if made := placed[0].Made; made != nil {
+	if made := placed[0].Shape; made != nil {
 		addOns = made.AddOns
 	}
-	member := t.member(v1alpha1.MadeClusterName(instance.Name), e.Namespace, addOns)
+	member := t.member(v1alpha1.InstanceClusterName(instance.Name), e.Namespace, addOns)
 	var err error
 	if member.Spec.Access, err = e.Join(ctx, placed[0].Cluster, instance.Name, member); err != nil {
 		return fmt.Errorf("take cluster %s into the inventory: %w", member.Name, err)

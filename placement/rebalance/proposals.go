@@ -77,7 +77,7 @@ func settledRequests(ctx context.Context, reader client.Reader, namespace string
 			return nil // its offering is no longer served
 		}
 		request, err := placement.NewRequest(instance.Name, plan, state.Raw())
-		if err != nil || request.Made != nil || request.Peering != nil || len(request.Components) > 0 {
+		if err != nil || request.Shape != nil || request.Peering != nil || len(request.Components) > 0 {
 			// No proposals for clusters, which do not move; for instances with components,
 			// which move only together; and for peered instances, whose pods would restart.
 			return nil // see above

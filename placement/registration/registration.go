@@ -123,12 +123,12 @@ func Permissions(o kube.ManifestOptions, cluster *v1alpha1.MemberCluster) (kube.
 	return o, nil
 }
 
-// Made returns how a cluster joins that an instance has had made on a management cluster: as a
-// member cluster that is not in the hub yet. Connections reach both clusters. The function
-// returns the access that it stored.
-func Made(connections *member.Connections, store Store) func(ctx context.Context, management, instance string, as *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error) {
+// JoinInstance returns the function that joins the cluster of an instance, which a management
+// cluster has made: as a member cluster that is not in the hub yet. Connections reach both
+// clusters. The function returns the access that it stored.
+func JoinInstance(connections *member.Connections, store Store) func(ctx context.Context, management, instance string, as *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error) {
 	return func(ctx context.Context, management, instance string, as *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error) {
-		made, err := connections.Made(ctx, management, instance)
+		made, err := connections.OfInstance(ctx, management, instance)
 		if err != nil {
 			return v1alpha1.ClusterAccess{}, err
 		}

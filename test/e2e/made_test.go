@@ -47,7 +47,7 @@ func TestMadeCluster(t *testing.T) {
 	p := s.broker.findPlan(t, "kubernetes", "small")
 
 	const id = "made"
-	name := v1alpha1.MadeClusterName(v1alpha1.InstanceName("first", id))
+	name := v1alpha1.InstanceClusterName(v1alpha1.InstanceName("first", id))
 	t.Cleanup(func() { removeNodes(t, name) })
 	took := map[string]time.Duration{}
 	timed := func(what string, do func()) {

@@ -1,0 +1,129 @@
+package placement
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+func cores(n int64) Resources { return Resources{corev1.ResourceCPU: n * 1000} }
+
+// watched returns an inventory, and a function that returns how often each instance was woken
+// since it was called last.
+func watched(fleet ...*Cluster) (*Inventory, func() map[string]int) {
+	inventory := stock(fleet)
+	woken := map[string]int{}
+	inventory.OnWake(func(instance string) { woken[instance]++ })
+	return inventory, func() map[string]int {
+		since := woken
+		woken = map[string]int{}
+		return since
+	}
+}
+
+// An instance with a cluster in each group learns of every cluster that changes the groups, and
+// of no other.
+func TestWhoFollowsGroupsIsWoken(t *testing.T) {
+	const label = "country"
+	eu := func(labels map[string]string, room int64) *Cluster {
+		return &Cluster{Name: "eu", Ready: true, Labels: labels, Allocatable: cores(room)}
+	}
+	inventory, woken := watched()
+	inventory.Follow("si-each", []string{"provider", label})
+	for _, row := range []struct {
+		name   string
+		change func()
+		wakes  bool
+	}{
+		{"a cluster comes", func() { inventory.UpsertCluster(eu(map[string]string{label: "DE"}, 1)) }, true},
+		{"it grows", func() { inventory.UpsertCluster(eu(map[string]string{label: "DE"}, 2)) }, false},
+		{"another label changes", func() { inventory.UpsertCluster(eu(map[string]string{label: "DE", "other": "x"}, 2)) }, false},
+		{"its value changes", func() { inventory.UpsertCluster(eu(map[string]string{label: "FR"}, 2)) }, true},
+		{"the label goes", func() { inventory.UpsertCluster(eu(nil, 2)) }, true},
+		{"it comes back without a value", func() { inventory.UpsertCluster(eu(map[string]string{label: ""}, 2)) }, true},
+		{"the cluster goes", func() { inventory.DeleteCluster("eu") }, true},
+		{"it goes again", func() { inventory.DeleteCluster("eu") }, false},
+		{"nothing is followed any more", func() {
+			inventory.Follow("si-each", nil)
+			inventory.UpsertCluster(eu(map[string]string{label: "DE"}, 1))
+		}, false},
+	} {
+		row.change()
+		if got := woken()["si-each"]; (got > 0) != row.wakes {
+			t.Errorf("%s: woken %d times", row.name, got)
+		}
+	}
+}
+
+// What waits is woken once when a cluster begins to accept it. What needs several replicas or
+// several components is woken by every change of a cluster that accepts one of them, because
+// they are counted together.
+func TestWhoWaitsIsWokenByRoom(t *testing.T) {
+	eu := func(room int64) *Cluster {
+		return &Cluster{Name: "eu", Ready: true, AccessVerified: true, Allocatable: cores(room)}
+	}
+	inventory, woken := watched(eu(1))
+	for id, r := range map[string]Request{
+		"si-one":        {Resources: cores(4)},
+		"si-replicas":   {Resources: cores(2), Replicas: 8},
+		"si-components": {Components: []Component{{Name: "db", Resources: cores(8)}, {Name: "web", Resources: cores(2)}}},
+	} {
+		r.ID = id
+		if _, err := inventory.Place(inventory.Snapshot().Govern(r, Consumer{Platform: "cf"})); err == nil {
+			t.Fatalf("%s fits", id)
+		}
+	}
+	woken()
+	for _, row := range []struct {
+		room                      int64
+		one, replicas, components int
+	}{
+		{room: 1},
+		{room: 2, replicas: 1},
+		{room: 3, replicas: 1},
+		{room: 4, one: 1, replicas: 1},
+		{room: 5, replicas: 1},
+		{room: 5},
+		{room: 3, replicas: 1},
+		{room: 4, one: 1, replicas: 1},
+	} {
+		inventory.UpsertCluster(eu(row.room))
+		got := woken()
+		if got["si-one"] != row.one || got["si-replicas"] != row.replicas {
+			t.Errorf("with %d cores: %v", row.room, got)
+		}
+	}
+	inventory.UpsertCluster(eu(10))
+	if got := woken(); got["si-components"] == 0 {
+		t.Errorf("the components fit, and are not woken: %v", got)
+	}
+}
+
+// A preemption's cluster is looked at again whenever it changes, and when it goes.
+func TestWhoMakesRoomIsWokenByItsCluster(t *testing.T) {
+	eu := func(room int64) *Cluster {
+		return &Cluster{Name: "eu", Ready: true, AccessVerified: true, Allocatable: cores(room)}
+	}
+	inventory, woken := watched(eu(2), &Cluster{Name: "us", Ready: true, AccessVerified: true, Allocatable: cores(1)})
+	if _, err := inventory.Place(Request{ID: "si-gold", Resources: cores(4)}); err == nil {
+		t.Fatal("it fits")
+	}
+	inventory.Preempt("si-gold", &v1alpha1.Preemption{Cluster: "eu", Victims: []v1alpha1.Victim{{Instance: "si-bronze"}}})
+	if got := woken(); got["si-bronze"] != 1 || got["si-gold"] != 0 {
+		t.Errorf("when room is to be made: %v", got)
+	}
+	if inventory.UpsertCluster(eu(3)); woken()["si-gold"] != 1 {
+		t.Error("its cluster changed, and it slept on")
+	}
+	if inventory.UpsertCluster(&Cluster{Name: "us", Ready: true, AccessVerified: true, Allocatable: cores(2)}); woken()["si-gold"] != 0 {
+		t.Error("it is woken by another cluster")
+	}
+	if inventory.DeleteCluster("us"); woken()["si-gold"] != 0 {
+		t.Error("it is woken when another cluster goes")
+	}
+	if inventory.DeleteCluster("eu"); woken()["si-gold"] != 1 {
+		t.Error("its cluster went, and it slept on")
+	}
+}
