@@ -107,12 +107,12 @@ func (c *Connections) Forget(cluster string) {
 	}
 }
 
-// ForgetMade drops the connection to the cluster that was made for an instance.
-func (c *Connections) ForgetMade(management, instance string) {
-	c.drop(madeName(management, instance), fingerprint{})
+// ForgetInstance drops the connection to the cluster that was made for an instance.
+func (c *Connections) ForgetInstance(management, instance string) {
+	c.drop(instanceClusterKey(management, instance), fingerprint{})
 }
 
-func madeName(management, instance string) string {
+func instanceClusterKey(management, instance string) string {
 	return management + "/" + v1alpha1.InstanceClusterName(instance)
 }
 
@@ -133,13 +133,13 @@ func (c *Connections) OfInstance(ctx context.Context, management, instance strin
 	key := client.ObjectKey{Namespace: v1alpha1.MemberNamespace(instance), Name: name + "-kubeconfig"}
 	if err := on.Client.Get(ctx, key, &secret); err != nil {
 		if apierrors.IsNotFound(err) {
-			c.ForgetMade(management, instance)
+			c.ForgetInstance(management, instance)
 		}
 		return nil, failed(StepReadSecret, "wait until its control plane is initialised", err)
 	}
 	kubeconfig := secret.Data["value"]
 	mark := sha256.Sum256(kubeconfig)
-	return c.shared(ctx, madeName(management, instance), mark, func(ctx context.Context) (*Connection, error) {
+	return c.shared(ctx, instanceClusterKey(management, instance), mark, func(ctx context.Context) (*Connection, error) {
 		config, err := read(kubeconfig)
 		if err != nil {
 			return nil, failed(StepKubeconfig, "see what its control plane provider writes", err)

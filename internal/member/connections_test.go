@@ -219,7 +219,7 @@ func TestConnectionsToWhatIsGoneAreDropped(t *testing.T) {
 	cluster := f.add(t, "management", f.sealed(t, "management", server.kubeconfig(t, "sluice")))
 	made := func(instance string) *member.Connection {
 		t.Helper()
-		connection, err := f.Shape(t.Context(), "management", instance)
+		connection, err := f.OfInstance(t.Context(), "management", instance)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -230,7 +230,7 @@ func TestConnectionsToWhatIsGoneAreDropped(t *testing.T) {
 		server.secret(t, instance, "admin-of-"+instance)
 		made(instance)
 	}
-	f.ForgetMade("management", first)
+	f.ForgetInstance("management", first)
 	if before := server.asked.Load(); made(first) == nil || server.asked.Load() == before {
 		t.Error("the connection to the cluster made for the first was kept")
 	}

@@ -227,7 +227,7 @@ func (d *Driver) Remove(ctx context.Context, delivery delivery.Delivery) error {
 		return err
 	}
 	// Its credentials are not needed any more: remove them from memory.
-	d.Connections.ForgetMade(delivery.Placement.Cluster, delivery.Instance.Name)
+	d.Connections.ForgetInstance(delivery.Placement.Cluster, delivery.Instance.Name)
 	if standing == tenant.Held {
 		if err := removeCluster(ctx, t); err != nil {
 			return err
