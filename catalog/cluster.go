@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,38 +32,19 @@ func (p *Plan) ClusterParameters(parameters json.RawMessage) (ClusterParameters,
 	if p.Kind != v1alpha1.PlanKindCluster || p.Cluster == nil {
 		return ClusterParameters{}, fmt.Errorf("plan %s sells no clusters", p.Name)
 	}
-	given := struct {
-		Version      string                     `json:"version"`
-		ControlPlane *float64                   `json:"controlPlane"` // JSON Schema accepts 3.0 as an integer, Go does not
-		Workers      map[string]float64         `json:"workers"`
-		Variables    map[string]json.RawMessage `json:"variables"`
-	}{}
-	if len(bytes.TrimSpace(parameters)) > 0 {
-		if err := json.Unmarshal(parameters, &given); err != nil {
-			return ClusterParameters{}, &ParameterError{Message: "not the parameters of a cluster plan"}
-		}
-	}
 	c := p.Cluster
-	chosen := ClusterParameters{Version: given.Version, Workers: map[string]int32{}, Variables: map[string]json.RawMessage{}}
+	chosen := ClusterParameters{Workers: map[string]int32{}, Variables: map[string]json.RawMessage{}}
 	if c.ControlPlane != nil {
 		chosen.ControlPlane = c.ControlPlane.Replicas
-		if given.ControlPlane != nil {
-			chosen.ControlPlane = count(*given.ControlPlane, 1)
-		}
 	}
 	for _, pool := range c.Workers {
 		chosen.Workers[pool.Name] = pool.Replicas
-		if asked, ok := given.Workers[pool.Name]; ok {
-			chosen.Workers[pool.Name] = count(asked, 0)
-		}
 	}
 	if err := variables(c.Variables, chosen.Variables); err != nil {
 		return ClusterParameters{}, err
 	}
-	for name, value := range given.Variables {
-		chosen.Variables[name] = value
-	}
-	return chosen, nil
+	err := read(clusterParameters, &chosen, parameters)
+	return chosen, err
 }
 
 func variables(from *runtime.RawExtension, into map[string]json.RawMessage) error {
@@ -77,56 +57,110 @@ func variables(from *runtime.RawExtension, into map[string]json.RawMessage) erro
 	return nil
 }
 
-// clusterSchema returns the schema properties for an instance of a cluster plan. Class variables
-// have their known schemas, except those that own, the operator's schema, describes.
-func clusterSchema(c *v1alpha1.ClusterPlan, schemas map[string]map[string]any, own *runtime.RawExtension) map[string]any {
-	properties := map[string]any{}
-	if len(c.Versions) > 1 {
-		properties["version"] = map[string]any{
-			"description": "Version of Kubernetes; it may rise, one minor version at a time, and never falls.",
-			"type":        "string", "enum": anySlice(c.Versions), "default": c.Versions[0],
-		}
-	}
-	if m := c.ControlPlane; m != nil && m.Max > m.Replicas {
-		var odd []any
-		for n := int32(1); n <= m.Max; n += 2 {
-			odd = append(odd, n)
-		}
-		properties["controlPlane"] = map[string]any{
-			"description": "Number of control plane machines.", "type": "integer", "enum": odd, "default": m.Replicas,
-		}
-	}
-	pools := map[string]any{}
-	for _, pool := range c.Workers {
-		if pool.Max > pool.Replicas {
-			pools[pool.Name] = map[string]any{"type": "integer", "minimum": 0, "maximum": pool.Max, "default": pool.Replicas}
-		}
-	}
-	if len(pools) > 0 {
-		properties["workers"] = map[string]any{
-			"description": "Number of machines in each pool of workers.",
-			"type":        "object", "properties": pools, "additionalProperties": false,
-		}
-	}
-	if len(c.Settable) > 0 {
-		settable, set := map[string]any{}, map[string]json.RawMessage{}
-		_ = variables(c.Variables, set) // checked by checkCluster
-		for _, name := range c.Settable {
-			schema := map[string]any{}
-			if known := schemas[name]; known != nil && !describes(own, name) {
-				schema = maps.Clone(known)
-				if value, ok := set[name]; ok { // instead of the class's default
-					schema["default"] = value
+// clusterSold is a cluster plan with what its schema is made from beside it: the known schemas of
+// class variables, and the operator's own schema.
+type clusterSold struct {
+	*v1alpha1.ClusterPlan
+	schemas map[string]map[string]any
+	own     *runtime.RawExtension
+}
+
+// clusterParameters are the parameters of plans of kind cluster.
+var clusterParameters = []parameter[clusterSold, ClusterParameters]{
+	{
+		name: "version",
+		schema: func(c *clusterSold) map[string]any {
+			if len(c.Versions) < 2 {
+				return nil
+			}
+			return map[string]any{
+				"description": "Version of Kubernetes; it may rise, one minor version at a time, and never falls.",
+				"type":        "string", "enum": anySlice(c.Versions), "default": c.Versions[0],
+			}
+		},
+		set: func(chosen *ClusterParameters, value []byte) error { return json.Unmarshal(value, &chosen.Version) },
+	},
+	{
+		name: "controlPlane",
+		schema: func(c *clusterSold) map[string]any {
+			m := c.ControlPlane
+			if m == nil || m.Max <= m.Replicas {
+				return nil
+			}
+			var odd []any
+			for n := int32(1); n <= m.Max; n += 2 {
+				odd = append(odd, n)
+			}
+			return map[string]any{
+				"description": "Number of control plane machines.", "type": "integer", "enum": odd, "default": m.Replicas,
+			}
+		},
+		set: func(chosen *ClusterParameters, value []byte) error {
+			if chosen.ControlPlane == 0 {
+				return nil // the plan has none
+			}
+			return setCount(&chosen.ControlPlane, value)
+		},
+	},
+	{
+		name: "workers",
+		schema: func(c *clusterSold) map[string]any {
+			pools := map[string]any{}
+			for _, pool := range c.Workers {
+				if pool.Max > pool.Replicas {
+					pools[pool.Name] = map[string]any{"type": "integer", "minimum": 0, "maximum": pool.Max, "default": pool.Replicas}
 				}
 			}
-			settable[name] = schema
+			if len(pools) == 0 {
+				return nil
+			}
+			return map[string]any{
+				"description": "Number of machines in each pool of workers.",
+				"type":        "object", "properties": pools, "additionalProperties": false,
+			}
+		},
+		set: func(chosen *ClusterParameters, value []byte) error {
+			var asked map[string]float64
+			err := json.Unmarshal(value, &asked)
+			for pool := range chosen.Workers {
+				if n, isGiven := asked[pool]; isGiven {
+					chosen.Workers[pool] = count(n, 0)
+				}
+			}
+			return err
+		},
+	},
+	{
+		name: "variables",
+		schema: func(c *clusterSold) map[string]any {
+			if len(c.Settable) == 0 {
+				return nil
+			}
+			return map[string]any{
+				"description": "Variables of the cluster's class.",
+				"type":        "object", "properties": c.settable(), "additionalProperties": false,
+			}
+		},
+		set: func(chosen *ClusterParameters, value []byte) error { return json.Unmarshal(value, &chosen.Variables) },
+	},
+}
+
+// settable returns the schemas of the variables that consumers may set: the class's, as far as
+// they are known, except of variables that the operator's schema describes.
+func (c *clusterSold) settable() map[string]any {
+	settable, set := map[string]any{}, map[string]json.RawMessage{}
+	_ = variables(c.Variables, set) // checked by checkCluster
+	for _, name := range c.Settable {
+		schema := map[string]any{}
+		if known := c.schemas[name]; known != nil && !describes(c.own, name) {
+			schema = maps.Clone(known)
+			if value, ok := set[name]; ok { // instead of the class's default
+				schema["default"] = value
+			}
 		}
-		properties["variables"] = map[string]any{
-			"description": "Variables of the cluster's class.",
-			"type":        "object", "properties": settable, "additionalProperties": false,
-		}
+		settable[name] = schema
 	}
-	return properties
+	return settable
 }
 
 // bindingSchema returns the schema of a binding's parameters; nil if the plan has none.

@@ -1,10 +1,8 @@
 package catalog
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 
@@ -38,21 +36,9 @@ type ResourcesParameters struct {
 	MaxLatency *v1alpha1.LatencyBound
 }
 
-// resourcesParameter is one parameter of plans of kind resources.
-type resourcesParameter struct {
-	name string
-	// adjusted is true if only plans that list it as adjustable offer the parameter.
-	adjusted bool
-	// schema describes the parameter in the catalog; nil if the plan does not offer it.
-	schema func(r *v1alpha1.ResourcesPlan) map[string]any
-	// set decodes a consumer's value.
-	set func(chosen *ResourcesParameters, value []byte) error
-	// whereItIs is true if the parameter limits the clusters of an instance. An update replaces all
-	// parameters, and so repeats it, and the clusters that the instance is on must satisfy it.
-	whereItIs bool
-}
+type resourcesParameter = parameter[v1alpha1.ResourcesPlan, ResourcesParameters]
 
-// resourcesParameters has all that is known of each parameter.
+// resourcesParameters are the parameters of plans of kind resources.
 var resourcesParameters = []resourcesParameter{
 	{
 		name: "clusters",
@@ -132,8 +118,8 @@ var resourcesParameters = []resourcesParameter{
 		},
 		set: func(chosen *ResourcesParameters, value []byte) error { return json.Unmarshal(value, &chosen.Cluster) },
 	},
-	{
-		name: string(v1alpha1.AdjustLocation), adjusted: true, whereItIs: true,
+	adjustable(v1alpha1.AdjustLocation, resourcesParameter{
+		whereItIs: true,
 		schema: func(*v1alpha1.ResourcesPlan) map[string]any {
 			degrees := func(most int) map[string]any {
 				return map[string]any{"type": "number", "minimum": -most, "maximum": most}
@@ -153,9 +139,9 @@ var resourcesParameters = []resourcesParameter{
 			chosen.Location = &v1alpha1.Location{Latitude: degrees(at.Latitude), Longitude: degrees(at.Longitude)}
 			return nil
 		},
-	},
-	{
-		name: string(v1alpha1.AdjustExcludeProviders), adjusted: true, whereItIs: true,
+	}),
+	adjustable(v1alpha1.AdjustExcludeProviders, resourcesParameter{
+		whereItIs: true,
 		schema: func(*v1alpha1.ResourcesPlan) map[string]any {
 			return map[string]any{
 				"description": "Providers on whose clusters nothing is placed.",
@@ -165,9 +151,9 @@ var resourcesParameters = []resourcesParameter{
 		set: func(chosen *ResourcesParameters, value []byte) error {
 			return json.Unmarshal(value, &chosen.ExcludeProviders)
 		},
-	},
-	{
-		name: string(v1alpha1.AdjustMaxPrice), adjusted: true, whereItIs: true,
+	}),
+	adjustable(v1alpha1.AdjustMaxPrice, resourcesParameter{
+		whereItIs: true,
 		schema: func(*v1alpha1.ResourcesPlan) map[string]any {
 			return map[string]any{
 				"description": "Most that an hour may cost on each cluster, in the currency of the plan's maximum.",
@@ -183,9 +169,8 @@ var resourcesParameters = []resourcesParameter{
 			chosen.MaxPricePerHour = &price
 			return err
 		},
-	},
-	{
-		name: string(v1alpha1.AdjustMaxLatency), adjusted: true,
+	}),
+	adjustable(v1alpha1.AdjustMaxLatency, resourcesParameter{
 		schema: func(r *v1alpha1.ResourcesPlan) map[string]any {
 			return map[string]any{
 				"description": "Longest round-trip time to a cluster, in milliseconds.",
@@ -204,9 +189,8 @@ var resourcesParameters = []resourcesParameter{
 			chosen.MaxLatency = limit
 			return nil
 		},
-	},
-	{
-		name: string(v1alpha1.AdjustApplication), adjusted: true,
+	}),
+	adjustable(v1alpha1.AdjustApplication, resourcesParameter{
 		schema: func(*v1alpha1.ResourcesPlan) map[string]any {
 			return map[string]any{
 				"description": "Name of the application that the instance belongs to, within the space.",
@@ -216,15 +200,20 @@ var resourcesParameters = []resourcesParameter{
 		set: func(chosen *ResourcesParameters, value []byte) error {
 			return json.Unmarshal(value, &chosen.Application)
 		},
-	},
+	}),
 }
 
-// schemaFor describes the parameter in the catalog; nil if the plan does not offer it.
-func (p *resourcesParameter) schemaFor(r *v1alpha1.ResourcesPlan) map[string]any {
-	if p.adjusted && !slices.Contains(r.Adjustable, v1alpha1.Adjustable(p.name)) {
-		return nil
+// adjustable is a parameter that only plans offer that list it as adjustable.
+func adjustable(name v1alpha1.Adjustable, p resourcesParameter) resourcesParameter {
+	schema := p.schema
+	p.name = string(name)
+	p.schema = func(r *v1alpha1.ResourcesPlan) map[string]any {
+		if !slices.Contains(r.Adjustable, name) {
+			return nil
+		}
+		return schema(r)
 	}
-	return p.schema(r)
+	return p
 }
 
 // claimSchema is the schema of a v1alpha1.ClaimRule without its name.
@@ -251,37 +240,6 @@ func (p *Plan) ResourcesParameters(parameters json.RawMessage) (ResourcesParamet
 	if r.Replicas != nil {
 		chosen.Replicas = r.Replicas.Count
 	}
-	if len(bytes.TrimSpace(parameters)) == 0 {
-		return chosen, nil
-	}
-	var given map[string]json.RawMessage
-	if err := json.Unmarshal(parameters, &given); err != nil {
-		return ResourcesParameters{}, &ParameterError{Message: "want an object"}
-	}
-	for i := range resourcesParameters {
-		parameter := &resourcesParameters[i]
-		value, isGiven := given[parameter.name]
-		if !isGiven || string(value) == "null" {
-			continue
-		}
-		if err := parameter.set(&chosen, value); err != nil {
-			return ResourcesParameters{}, &ParameterError{Message: parameter.name + ": is not of the type that the plan's schema gives"}
-		}
-	}
-	return chosen, nil
-}
-
-// setCount decodes a positive integer, of which JSON Schema accepts 2.0 too.
-func setCount(into *int32, value []byte) error {
-	var given float64
-	if err := json.Unmarshal(value, &given); err != nil {
-		return err
-	}
-	*into = count(given, 1)
-	return nil
-}
-
-// count converts a number from parameters to an integer of at least least.
-func count(given float64, least int32) int32 {
-	return int32(min(max(given, float64(least)), math.MaxInt32))
+	err := read(resourcesParameters, &chosen, parameters)
+	return chosen, err
 }

@@ -1,8 +1,11 @@
 package catalog
 
 import (
+	"maps"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -27,5 +30,36 @@ func TestResourcesParametersAreReadByName(t *testing.T) {
 		if _, err := plan.ResourcesParameters([]byte(`{"` + name + `": true}`)); err == nil || !strings.Contains(err.Error(), name+": ") {
 			t.Errorf("%s of another type: %v", name, err)
 		}
+	}
+}
+
+// The same of cluster plans.
+func TestClusterParametersAreReadByName(t *testing.T) {
+	plan := &Plan{Plan: v1alpha1.Plan{Name: "small", Kind: v1alpha1.PlanKindCluster, Cluster: &v1alpha1.ClusterPlan{
+		Versions:     []string{"v1.34.4", "v1.33.0"},
+		ControlPlane: &v1alpha1.Machines{Replicas: 1, Max: 3},
+		Workers:      []v1alpha1.WorkerPool{{Name: "pool", Machines: v1alpha1.Machines{Replicas: 2, Max: 5}}},
+		Variables:    &runtime.RawExtension{Raw: []byte(`{"flavor": "m1", "zone": "a"}`)},
+		Settable:     []string{"flavor"},
+	}}}
+	chosen, err := plan.ClusterParameters([]byte(`{"version": "v1.33.0", "controlPlane": 3.0, "workers": {"pool": 4, "gone": 9}, "variables": {"flavor": "m2"}, "unknown": 1}`))
+	if err != nil || chosen.Version != "v1.33.0" || chosen.ControlPlane != 3 ||
+		!maps.Equal(chosen.Workers, map[string]int32{"pool": 4}) ||
+		string(chosen.Variables["flavor"]) != `"m2"` || string(chosen.Variables["zone"]) != `"a"` {
+		t.Errorf("%+v, %v", chosen, err)
+	}
+	chosen, err = plan.ClusterParameters(nil)
+	if err != nil || chosen.Version != "" || chosen.ControlPlane != 1 || chosen.Workers["pool"] != 2 || string(chosen.Variables["flavor"]) != `"m1"` {
+		t.Errorf("the defaults: %+v, %v", chosen, err)
+	}
+	for i := range clusterParameters {
+		name := clusterParameters[i].name
+		if _, err := plan.ClusterParameters([]byte(`{"` + name + `": true}`)); err == nil || !strings.Contains(err.Error(), name+": ") {
+			t.Errorf("%s of another type: %v", name, err)
+		}
+	}
+	plan.Cluster.ControlPlane = nil
+	if chosen, err = plan.ClusterParameters([]byte(`{"controlPlane": 3}`)); err != nil || chosen.ControlPlane != 0 {
+		t.Errorf("a control plane that is not the plan's: %+v, %v", chosen, err)
 	}
 }

@@ -72,18 +72,14 @@ func (p *Plan) compileSchemasWith(variables map[string]map[string]any) error {
 // instanceSchema returns the schema of the parameters of the plan's instances; own is the
 // operator's schema, or nil.
 func (p *Plan) instanceSchema(variables map[string]map[string]any, own *runtime.RawExtension) map[string]any {
-	properties := map[string]any{}
-	if p.Kind == v1alpha1.PlanKindCluster && p.Cluster != nil {
-		properties = clusterSchema(p.Cluster, variables, own)
+	offered := map[string]any{}
+	switch {
+	case p.Kind == v1alpha1.PlanKindCluster && p.Cluster != nil:
+		offered = properties(clusterParameters, &clusterSold{p.Cluster, variables, own})
+	case p.Kind == v1alpha1.PlanKindResources && p.Resources != nil:
+		offered = properties(resourcesParameters, p.Resources)
 	}
-	if p.Kind == v1alpha1.PlanKindResources && p.Resources != nil {
-		for i := range resourcesParameters {
-			if property := resourcesParameters[i].schemaFor(p.Resources); property != nil {
-				properties[resourcesParameters[i].name] = property
-			}
-		}
-	}
-	return map[string]any{"type": "object", "properties": properties, "additionalProperties": false}
+	return map[string]any{"type": "object", "properties": offered, "additionalProperties": false}
 }
 
 // sayWhereItStays notes in the schema of an update that an update does not move the
