@@ -209,9 +209,9 @@ func (s *server) finishBind(c *call, b *v1alpha1.ServiceBinding, async, created 
 			return nil, err
 		}
 	}
-	what := "The binding could not be made"
+	what := "The binding could not be created"
 	if inProgress(operation) {
-		what = fmt.Sprintf("The binding could not be made within %v", s.BindTimeout)
+		what = fmt.Sprintf("The binding could not be created within %v", s.BindTimeout)
 	}
 	return nil, &Error{Status: http.StatusInternalServerError, Code: codeOperationFailed,
 		Description: what + because(b) + ". Nothing of it stays, and the same request can safely be repeated."}

@@ -249,7 +249,7 @@ func TestBindAsynchronously(t *testing.T) {
 		f := f.in(t)
 		f.fake.does("slow", hold)
 		a := f.refused(http.StatusInternalServerError, "OperationFailed", "PUT", bindingPath("i", "slow"), binding(planSmall))
-		if got := a.body["description"]; got != "The binding could not be made within 300ms. Nothing of it stays, and the same request can safely be repeated." {
+		if got := a.body["description"]; got != "The binding could not be created within 300ms. Nothing of it stays, and the same request can safely be repeated." {
 			t.Errorf("description %q", got)
 		}
 		if b := f.bindingOf("i", "slow"); b != nil && b.DeletionTimestamp == nil {

@@ -191,7 +191,7 @@ func parseRoster(document []byte) (*roster, error) {
 			return nil, fmt.Errorf("platform %q: a name has up to 63 lower-case letters, digits, dots and dashes", entry.Name)
 		}
 		if entry.Name == v1alpha1.PlatformSelf {
-			return nil, fmt.Errorf("platform %q: that is the name of Sluice itself, which holds clusters that it has made", entry.Name)
+			return nil, fmt.Errorf("platform %q: the name is reserved for Sluice's own instances", entry.Name)
 		}
 		if names[entry.Name] {
 			return nil, fmt.Errorf("platform %s is listed twice", entry.Name)

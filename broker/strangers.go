@@ -73,7 +73,7 @@ func (s *server) authenticate(r *http.Request) (*Platform, error) {
 
 func tooManyFailures(wait time.Duration) *Error {
 	return &Error{Status: http.StatusTooManyRequests, Code: codeTooManyFailures, RetryAfter: wait,
-		Description: "Too many wrong credentials came from this address; the header Retry-After says when to come again."}
+		Description: "Too many wrong credentials came from this address; the header Retry-After says when to try again."}
 }
 
 // record logs a refusal, or only counts it if there are many.

@@ -48,7 +48,7 @@ func clusterRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (
 		Weights:     c.Score,
 		Consumer:    Consumer{Plan: plan.ID},
 		Rules:       rules,
-		Shape:        made,
+		Shape:       made,
 		WaitFor:     plan.WaitFor,
 	}, nil
 }

@@ -94,7 +94,7 @@ func (p *Peering) chooseHub(s *Snapshot, r Request, hubs []position) {
 	}
 	slices.SortFunc(p.hubs, func(a, b Verdict) int { return strings.Compare(a.Cluster, b.Cluster) })
 	if len(fit) == 0 {
-		p.Problem = "no hub takes it: " + listVerdicts(p.hubs)
+		p.Problem = "no hub accepts it: " + listVerdicts(p.hubs)
 		return
 	}
 	ranked := rankHubs(s, r, fit)

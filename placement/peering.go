@@ -120,7 +120,7 @@ func (p *Peering) find(s *Snapshot, r Request) {
 	case p.Cluster != "":
 		p.Problem = fmt.Sprintf("parameter cluster: %s is not a cluster of the consumer's own", p.Cluster)
 	case len(own) == 0:
-		p.Problem = "the consumer has no cluster of its own to deliver to: its operator adds it with `sluice cluster add --driver liqo --consumer`"
+		p.Problem = "the consumer has no cluster of its own to deliver to: the operator has to add it with `sluice cluster add --driver liqo --consumer`"
 	case len(own) > 1:
 		p.Problem = "parameter cluster: the consumer has several, and has to name one of " + strings.Join(own, ", ")
 	default:
@@ -220,7 +220,7 @@ func (p *Peering) refuses(c *Cluster) string {
 	case c.Liqo.Joined != nil && c.Liqo.Joined.With != with:
 		return fmt.Sprintf("has joined %s by invitation, and not %s", c.Liqo.Joined.With, with)
 	case c.Liqo.Joined != nil && !p.needsNode():
-		return fmt.Sprintf("has joined %s by invitation, and gives nodes only", with)
+		return fmt.Sprintf("has joined %s by invitation, and serves virtual nodes only", with)
 	}
 	if module := lacking(c.Liqo.Modules, p.modules()); module != "" {
 		return fmt.Sprintf("lacks Liqo's module %s", module)

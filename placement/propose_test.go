@@ -54,3 +54,33 @@ func TestOnlyAnExchangeIsProposed(t *testing.T) {
 		})
 	}
 }
+
+// A sum of prices has one currency, or there is none.
+func TestPricesOfSeveralClusters(t *testing.T) {
+	cluster := func(name, currency string, price int64) *Cluster {
+		c := &Cluster{Name: name, Ready: true, AccessVerified: true, Allocatable: cores(8), Currency: currency}
+		if currency != "" {
+			c.Prices = map[corev1.ResourceName]int64{corev1.ResourceCPU: price}
+		}
+		return c
+	}
+	s := stock([]*Cluster{cluster("a", "EUR", 1), cluster("b", "EUR", 2), cluster("c", "USD", 4), cluster("d", "", 0)}).Snapshot()
+	for _, row := range []struct {
+		on  []string
+		sum *Price
+	}{
+		{on: []string{"a"}, sum: &Price{"EUR", 2000}},
+		{on: []string{"a", "b"}, sum: &Price{"EUR", 6000}},
+		{on: []string{"c"}, sum: &Price{"USD", 8000}},
+		{on: []string{"a", "c"}},
+		{on: []string{"c", "a"}},
+		{on: []string{"a", "d"}},
+		{on: []string{"d"}},
+	} {
+		e := evaluate(Request{ID: "si", Resources: cores(2), Clusters: len(row.on), Current: row.on}, s)
+		got := e.price(e.current)
+		if (got == nil) != (row.sum == nil) || got != nil && *got != *row.sum {
+			t.Errorf("on %v: %+v, want %+v", row.on, got, row.sum)
+		}
+	}
+}

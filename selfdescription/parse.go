@@ -37,7 +37,7 @@ func (c *Credential) readDocument(t *token) error {
 		return fmt.Errorf("/type: want %s to be one of them", typeVerifiableCredential)
 	}
 	if _, there := t.payload["aud"]; there { // RFC 7519, 4.1.3
-		return errors.New("/aud: a credential that is meant for somebody is not for everybody: want it in presentations only")
+		return errors.New("/aud: only presentations have an audience; a credential is for everybody")
 	}
 	c.types = t.payload["type"]
 	if _, err := issuerOf(t.payload["issuer"]); err != nil {

@@ -83,7 +83,7 @@ type MemberClusterList struct {
 // MemberClusterSpec holds the access to a member cluster, and what the operator and the
 // provider declare about it.
 // +kubebuilder:validation:XValidation:rule="(has(self.driver) && self.driver == 'capi') == has(self.capacity)",message="a cluster with the driver capi, and no other, has a capacity"
-// +kubebuilder:validation:XValidation:rule="!has(self.capacity) || !has(self.sell)",message="a cluster with the driver capi says in capacity what it sells"
+// +kubebuilder:validation:XValidation:rule="!has(self.capacity) || !has(self.sell)",message="a cluster with the driver capi has capacity instead of sell"
 // +kubebuilder:validation:XValidation:rule="(has(self.driver) && self.driver == 'liqo') || !(has(self.liqo) || has(self.consumers))",message="only a cluster with the driver liqo has the sections liqo and consumers"
 type MemberClusterSpec struct {
 	// Driver that delivers instances to this cluster.

@@ -18,7 +18,7 @@ import (
 func newCatalogCommand(hub *hubFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "catalog",
-		Short: "What Sluice sells: service offerings and their plans",
+		Short: "Manage the catalog: service offerings and their plans",
 	}
 	hub.bind(cmd)
 	cmd.AddCommand(newCatalogListCommand(hub), newCatalogApplyCommand(hub))

@@ -46,7 +46,7 @@ func (f *clusterAddFlags) bind(cmd *cobra.Command) {
 	f.admin.bindServer(cmd)
 	flags.StringVar(&f.consumerServer, "consumer-server", "", "URL at which consumers reach the cluster's API server, if it is not the one that Sluice uses")
 	f.bindDescription(cmd)
-	flags.StringToStringVar(&f.oversubscribe, "oversubscribe", nil, "how many times the capacity of a resource may be sold, for instance cpu=1.5")
+	flags.StringToStringVar(&f.oversubscribe, "oversubscribe", nil, "factor by which a resource is oversubscribed, for instance cpu=1.5")
 	flags.StringToStringVar(&f.sell, "sell", nil, "largest part of the cluster that is sold, in percent or by resource, for instance share=80,cpu=10; the rest is held back")
 	flags.StringVar(&f.latitude, "latitude", "", "where the cluster is, in decimal degrees, north positive")
 	flags.StringVar(&f.longitude, "longitude", "", "where the cluster is, in decimal degrees, east positive")
@@ -156,7 +156,7 @@ func (f *clusterAddFlags) describeAmounts(spec *v1alpha1.MemberClusterSpec, give
 		}
 	}
 	if (spec.Driver == v1alpha1.DriverCAPI) != (len(spec.Capacity) > 0) {
-		return errors.New("--capacity says what a cluster with --driver capi may make, for instance sluice.dev/clusters=10; others have what their nodes have")
+		return errors.New("--capacity goes with --driver capi, which needs it, for instance sluice.dev/clusters=10; the capacity of other clusters is that of their nodes")
 	}
 	if given("oversubscribe") {
 		if spec.Oversubscription, err = amounts("--oversubscribe", f.oversubscribe, "1", "a number of at least 1"); err != nil {

@@ -26,8 +26,8 @@ func newClusterImportCommand(hub *hubFlags) *cobra.Command {
 	var selector string
 	cmd := &cobra.Command{
 		Use:   "import --selector LABELS",
-		Short: "Register the clusters that Cluster API has made on a management cluster",
-		Long: `Register the clusters that Cluster API has made on a management cluster and whose labels match.
+		Short: "Register the existing Cluster API clusters of a management cluster",
+		Long: `Register the existing Cluster API clusters of a management cluster and whose labels match.
 
 The context must have the right to list Clusters and to read the Secrets with their kubeconfigs. For each cluster the
 command does what "sluice cluster add" does: Sluice gets a service account of its own there, and keeps nothing else. A
@@ -38,7 +38,7 @@ the command again later. Clusters that Sluice has made itself are left alone.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			parsed, err := labels.Parse(selector)
 			if err != nil || parsed.Empty() {
-				return errors.New("--selector says which clusters, for instance fleet=shared; all of them would be too many by accident")
+				return errors.New("--selector is required, for instance fleet=shared, so that no cluster is registered by accident")
 			}
 			admin, err := f.admin.config(cmd)
 			if err != nil {

@@ -17,7 +17,7 @@ func newClusterListCommand(hub *hubFlags) *cobra.Command {
 	var output outputFlag
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List member clusters: whether they take placements, what they have, what is sold of it and what is free",
+		Short: "List member clusters: whether they accept placements, their capacity, what is reserved and what is free",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := hub.client(cmd)

@@ -33,7 +33,7 @@ func newKeysetCommand() *cobra.Command {
 				if _, err := seal.Open(args[0]); err != nil {
 					return err
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "keyset in %s: made; keep it safe and backed up, what it seals cannot be read without it\n", args[0])
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "keyset in %s: created; keep a safe backup: what it seals cannot be read without it\n", args[0])
 				return err
 			},
 		},

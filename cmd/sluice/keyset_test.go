@@ -27,7 +27,7 @@ func TestKeyset(t *testing.T) {
 		}
 		return string(content)
 	}
-	if out := mustSluice(t, "keyset", "new", file); !strings.Contains(out, "made") {
+	if out := mustSluice(t, "keyset", "new", file); !strings.Contains(out, "created") {
 		t.Errorf("made: %s", out)
 	}
 	first := read()

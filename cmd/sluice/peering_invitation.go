@@ -28,7 +28,7 @@ func newPeeringInviteCommand(hub *hubFlags) *cobra.Command {
 	var patience time.Duration
 	cmd := &cobra.Command{
 		Use:   "invite NAME --cluster-id ID --with CLUSTER",
-		Short: "Invite somebody's cluster to be peered with one of ours, as a provider or a consumer",
+		Short: "Invite the owner of a cluster to peer it with a member cluster, as a provider or a consumer",
 		Long: `Invite somebody's cluster to be peered with a member cluster, and print the invitation.
 
 As a provider it is peered with a hub or a consumer's cluster, and sells; with --consumes, it is peered with a hub or a
@@ -44,7 +44,7 @@ finds its ID in the ConfigMap of its Liqo that is labelled app.kubernetes.io/nam
 				return err
 			}
 			if networkOnly && !consumes {
-				return errors.New("--network-only: a provider that has joined gives nodes; it goes with --consumes")
+				return errors.New("--network-only is for consumers (--consumes): a provider that joins by invitation serves virtual nodes")
 			}
 			if consumes {
 				invited.Role = v1alpha1.SideConsumer
@@ -55,7 +55,7 @@ finds its ID in the ConfigMap of its Liqo that is labelled app.kubernetes.io/nam
 				return fmt.Errorf("invite %s: %w", args[0], err)
 			}
 			var invitation *liqo.Invitation
-			problem := errors.New("it is being made: invite again")
+			problem := errors.New("it is being created: run the command again")
 			err = awaitPeering(cmd, c, peering, patience, func() bool {
 				invitation, problem = liqo.InvitationOf(peering)
 				return problem == nil
@@ -172,7 +172,7 @@ func newPeeringLeaveCommand() *cobra.Command {
 	var namespace string
 	cmd := &cobra.Command{
 		Use:   "leave FILE",
-		Short: "Take back what accepting an invitation has made: for the owner of the invited cluster",
+		Short: "Remove what accepting an invitation created; for the owner of the invited cluster",
 		Long: `Take back what accepting an invitation has made.
 
 What runs there for the other cluster ends with it. Sluice's operator learns of it because the cluster no longer answers;
@@ -242,7 +242,7 @@ func joinCluster(cmd *cobra.Command, hub *hubFlags, f *clusterAddFlags, answer *
 	}
 	consumes := answer.Role == v1alpha1.SideConsumer
 	if consumes != (len(f.liqo.consumers) > 0) {
-		return fmt.Errorf("--consumer says whose own cluster this is; %s has been invited as a %s", answer.Cluster, strings.ToLower(string(answer.Role)))
+		return fmt.Errorf("--consumer goes with clusters that are invited with --consumes, which need it; %s was invited as a %s", answer.Cluster, strings.ToLower(string(answer.Role)))
 	}
 	peering := invitedPeering(hub, answer.Role, answer.Cluster, answer.With)
 	if err := c.Get(ctx, client.ObjectKeyFromObject(peering), peering); err != nil {

@@ -211,7 +211,7 @@ func TestOperatorOfInvitations(t *testing.T) {
 		t.Errorf("invited for the network only: %+v", p.Spec)
 	}
 	refused("invite again", append(invite, "--consumes")...)
-	refused("--consumer says whose own cluster", join(answer(v1alpha1.SideConsumer, "their-id"))...)
+	refused("--consumer goes with clusters", join(answer(v1alpha1.SideConsumer, "their-id"))...)
 	refused("has been invited as a provider", join(answer(v1alpha1.SideProvider, "their-id"), "--consumer", "cf")...)
 	refused("cluster another answers as a consumer, and has not been invited so by eu", join(answer(v1alpha1.SideConsumer, "another"), "--consumer", "cf")...)
 	refused("find the invitation", join(answer(v1alpha1.SideProvider, "their-id"))...)

@@ -267,7 +267,7 @@ func (f *serveFlags) firstStart(logger *slog.Logger) error {
 	if err := writeDefaultPlatform(f.platforms); err != nil {
 		return err
 	}
-	logger.Info("made a platform named default; sluice platform show default prints its user and password", "file", f.platforms)
+	logger.Info("created the platform default; sluice platform show default prints its user and password", "file", f.platforms)
 	return nil
 }
 

@@ -244,7 +244,7 @@ func failure(step string, err error) error {
 	case errors.Is(err, errdef.ErrNotFound):
 		remedy = "the plan has to name another"
 	case errors.Is(err, content.ErrMismatchedDigest), errors.Is(err, content.ErrTrailingData), errors.Is(err, errdef.ErrSizeExceedsLimit):
-		remedy = "whoever runs the registry has to look into it"
+		remedy = "the registry's operator has to look into it"
 	case errors.Is(err, auth.ErrBasicCredentialNotFound), errors.As(err, &answer) && (answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden):
 		remedy = "the operator has to give the registry's user and password with --chart-registry-credentials"
 	default:

@@ -200,7 +200,7 @@ func TestChartsThatAreNotHad(t *testing.T) {
 		}, says: "fetch its manifest", later: true},
 		"a folder that cannot be written": {change: func(_ *charted, c *Charts) { c.Folder = os.DevNull }, says: "the operator has to make the folder of --charts writable"},
 		"credentials that cannot be read": {change: func(r *charted, c *Charts) { c.Credentials = r.TempDir() }, says: "read the credentials of registries", later: true},
-		"a content of other bytes":        {change: func(r *charted, _ *Charts) { r.instead = otherBytes }, says: "whoever runs the registry has to look into it"},
+		"a content of other bytes":        {change: func(r *charted, _ *Charts) { r.instead = otherBytes }, says: "the registry's operator has to look into it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newCharted(t)

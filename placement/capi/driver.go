@@ -216,7 +216,7 @@ func (d *Driver) observe(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.
 func (d *Driver) Remove(ctx context.Context, delivery delivery.Delivery) error {
 	t, err := tenant.Open(ctx, d.Connections, d.Hub, delivery.Placement.Cluster, delivery.Instance)
 	if member.IsUnknown(err) {
-		log.FromContext(ctx).Info("management cluster left the inventory; what it has made is its operator's now", "cluster", delivery.Placement.Cluster)
+		log.FromContext(ctx).Info("management cluster left the inventory; its clusters are left to its operator", "cluster", delivery.Placement.Cluster)
 		return nil
 	}
 	if err != nil {

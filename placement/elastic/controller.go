@@ -193,7 +193,7 @@ func (e *Controller) advance(ctx context.Context, t *template, instance *v1alpha
 	case failedToMake(instance) && t.coolsUntil(instance).After(e.Clock.Now()):
 		return "", nil // the next one waits as long, and states why
 	case failedToMake(instance):
-		log.FromContext(ctx).Info("A cluster could not be made", "policy", t.Name, "cluster", v1alpha1.InstanceClusterName(instance.Name), "reason", op.Description)
+		log.FromContext(ctx).Info("A cluster could not be created", "policy", t.Name, "cluster", v1alpha1.InstanceClusterName(instance.Name), "reason", op.Description)
 		return "", e.retire(ctx, instance)
 	case instance.Status.Delivered == nil:
 		if op == nil || op.Description == "" {

@@ -307,7 +307,7 @@ func TestElasticLife(t *testing.T) {
 	}
 	w.look()
 	name := v1alpha1.InstanceClusterName(orders[0].Name)
-	if got := w.elastic.Promise("b"); !strings.Contains(got, "policy grow has cluster "+name+" made for it") {
+	if got := w.elastic.Promise("b"); !strings.Contains(got, "policy grow creates cluster "+name+" for it") {
 		t.Errorf("b is told %q", got)
 	}
 	w.deliver(&orders[0])
@@ -442,11 +442,11 @@ func TestElasticHindrances(t *testing.T) {
 		orders   int
 		says     string
 	}{
-		"no room to make it": {"cpu=4,sluice.dev/clusters=10", nil, 0, "no management cluster takes it"},
+		"no room to make it": {"cpu=4,sluice.dev/clusters=10", nil, 0, "no management cluster accepts it"},
 		"no more clusters":   {"cpu=100,sluice.dev/clusters=0", nil, 0, "InsufficientSluiceDevClusters"},
 		"over the budget":    {"cpu=100,sluice.dev/clusters=10", budget("0.5"), 0, "the budget is 0.5 EUR"},
-		"within the budget":  {"cpu=100,sluice.dev/clusters=10", budget("0.8"), 1, "has a cluster made for it"},
-		"cooling down":       {"cpu=100,sluice.dev/clusters=10", func(e *v1alpha1.Elastic) { e.CoolDownSeconds = 600 }, 1, "has a cluster made for it"},
+		"within the budget":  {"cpu=100,sluice.dev/clusters=10", budget("0.8"), 1, "creates a cluster for it"},
+		"cooling down":       {"cpu=100,sluice.dev/clusters=10", func(e *v1alpha1.Elastic) { e.CoolDownSeconds = 600 }, 1, "creates a cluster for it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newElasticWorld(t, row.capacity, row.change)

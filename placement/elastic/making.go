@@ -38,11 +38,11 @@ func (e *Controller) makeMore(ctx context.Context, t *template, has *fleet, comi
 		case wanted.grow[cluster] > 0:
 			promises[instance] = fmt.Sprintf("policy %s has cluster %s grow by %d for it", t.Name, cluster, wanted.grow[cluster])
 		case made:
-			promises[instance] = fmt.Sprintf("policy %s has cluster %s made for it: %s", t.Name, cluster, progress)
+			promises[instance] = fmt.Sprintf("policy %s creates cluster %s for it: %s", t.Name, cluster, progress)
 		case hindrance != "":
-			promises[instance] = fmt.Sprintf("policy %s would have a cluster made for it, but %s", t.Name, hindrance)
+			promises[instance] = fmt.Sprintf("policy %s would create a cluster for it, but %s", t.Name, hindrance)
 		default:
-			promises[instance] = fmt.Sprintf("policy %s has a cluster made for it", t.Name)
+			promises[instance] = fmt.Sprintf("policy %s creates a cluster for it", t.Name)
 		}
 	}
 	if err != nil {
@@ -136,7 +136,7 @@ func (e *Controller) mayBegin(t *template, has *fleet, needed int) (begin int, h
 		r.At = e.Clock.Now()
 		d, err := fork.Place(r)
 		if unplaceable, ok := placement.AsUnplaceable(err); ok {
-			return begin, "no management cluster takes it: " + unplaceable.Error(), nil
+			return begin, "no management cluster accepts it: " + unplaceable.Error(), nil
 		}
 		if err != nil {
 			return begin, "", err

@@ -137,7 +137,7 @@ func (d *Driver) Observe(ctx context.Context, delivery delivery.Delivery) error 
 func (d *Driver) Remove(ctx context.Context, delivery delivery.Delivery) error {
 	t, err := d.target(ctx, delivery)
 	if member.IsUnknown(err) {
-		log.FromContext(ctx).Info("cluster left the inventory; what was delivered to it is its operator's now", "cluster", delivery.Placement.Cluster)
+		log.FromContext(ctx).Info("cluster left the inventory; what was delivered to it is left to its operator", "cluster", delivery.Placement.Cluster)
 		return nil
 	}
 	if err != nil {

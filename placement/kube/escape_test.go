@@ -109,13 +109,13 @@ func nobodyEscapes(t *testing.T, f *fixture) {
 		try func(context.Context) error
 		by  string
 	}{
-		"a finalizer by way of a template": {func(ctx context.Context) error { return c.Create(ctx, deployment) }, "templates have no finalizers"},
+		"a finalizer by way of a template": {func(ctx context.Context) error { return c.Create(ctx, deployment) }, "templates may not have finalizers"},
 		"a finalizer later": {func(ctx context.Context) error {
 			return c.Patch(ctx, plain.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["example.com/hold"]}}`)))
-		}, "finalizers are not for consumers"},
+		}, "consumers may not set finalizers"},
 		"tolerates everything, later": {func(ctx context.Context) error {
 			return c.Patch(ctx, plain.DeepCopy(), client.RawPatch("application/json-patch+json", []byte(`[{"op":"add","path":"/spec/tolerations/-","value":{"operator":"Exists"}}]`)))
-		}, "tolerations are for"},
+		}, "only tolerations of"},
 		"deletes a pod, a year from now": {func(ctx context.Context) error {
 			return c.Delete(ctx, plain.DeepCopy(), client.GracePeriodSeconds(escape.Year))
 		}, "a pod ends within"},

@@ -102,7 +102,7 @@ var podRules = []struct{ holds, otherwise string }{
 	// name what was bought are allowed.
 	{"variables.spec.?tolerations.orValue([]).all(t, t.?key.orValue('').startsWith('node.kubernetes.io/') || t.?key.orValue('').startsWith('virtual-node.liqo.io/') || " +
 		"variables.containers.exists(c, t.?key.orValue('') in c.?resources.?limits.orValue({})))",
-		"tolerations are for node.kubernetes.io/ taints and for devices that the pod asks for: others reach nodes that are not sold"},
+		"only tolerations of node.kubernetes.io/ taints and of devices that the pod requests are allowed: others reach nodes that are not for sale"},
 	{fmt.Sprintf("variables.spec.?terminationGracePeriodSeconds.orValue(30) <= %d && variables.probes.all(p, p.?terminationGracePeriodSeconds.orValue(0) <= %[1]d)", maxGrace),
 		fmt.Sprintf("a pod ends within %d s: terminationGracePeriodSeconds is at most that", maxGrace)},
 	{"!variables.spec.?priorityClassName.orValue('').startsWith('system-')",
@@ -148,10 +148,10 @@ func ObjectsGuard(name, by string, where *Where, what ...*What) []tenant.Object 
 				// them.
 				Validation("!("+by+") || "+finalizers+".all(f, (request.operation == 'UPDATE' && f in dyn(oldObject).metadata.?finalizers.orValue([])) || "+
 					"(request.resource.resource == 'persistentvolumeclaims' && f == 'kubernetes.io/pvc-protection'))",
-					"finalizers are not for consumers: nobody would take them off"),
+					"consumers may not set finalizers: nothing would remove them"),
 				Validation("variables.template.?metadata.?finalizers.orValue([]).size() == 0 && "+
 					"dyn(object).?spec.?volumeClaimTemplates.orValue([]).all(c, c.?metadata.?finalizers.orValue([]).size() == 0)",
-					"templates have no finalizers: nobody would take them off what is made of them")),
+					"templates may not have finalizers: nothing would remove them from the objects")),
 		where)
 }
 

@@ -86,7 +86,7 @@ func TestGuards(t *testing.T) {
 	newer.Spec.Containers[0].Image = "b"
 	refused("another image, on the node that the scheduler chose", change(newer, scheduled), "")
 	newer.Finalizers = []string{"example.com/hold"}
-	refused("a finalizer later", change(newer, scheduled), "finalizers are not for consumers")
+	refused("a finalizer later", change(newer, scheduled), "consumers may not set finalizers")
 
 	end := func(seconds *int64) escape.Request {
 		return escape.Request{
@@ -109,12 +109,12 @@ func TestGuards(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: ns, Name: "a"}
 	refused("a Deployment", escape.Create("apps", "deployments", "Deployment", &appsv1.Deployment{ObjectMeta: meta}, consumer, labels), "")
 	refused("a Deployment of pods with a finalizer", escape.Create("apps", "deployments", "Deployment",
-		&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Template: held}}, consumer, labels), "templates have no finalizers")
+		&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Template: held}}, consumer, labels), "templates may not have finalizers")
 	refused("a CronJob", escape.Create("batch", "cronjobs", "CronJob", &batchv1.CronJob{ObjectMeta: meta}, consumer, labels), "")
 	refused("a CronJob of pods with a finalizer", escape.Create("batch", "cronjobs", "CronJob",
-		&batchv1.CronJob{ObjectMeta: meta, Spec: batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: held}}}}, consumer, labels), "templates have no finalizers")
+		&batchv1.CronJob{ObjectMeta: meta, Spec: batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: held}}}}, consumer, labels), "templates may not have finalizers")
 	refused("a StatefulSet whose volumes have a finalizer", escape.Create("apps", "statefulsets", "StatefulSet",
-		&appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: held.ObjectMeta}}}}, consumer, labels), "templates have no finalizers")
+		&appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: held.ObjectMeta}}}}, consumer, labels), "templates may not have finalizers")
 	tracked := escape.Pod(ns, "tracked", "app")
 	tracked.Finalizers = []string{batchv1.JobTrackingFinalizer}
 	refused("a Job's pod, by its controller", escape.Create("", "pods", "Pod", tracked, controller, labels), "")

@@ -58,7 +58,7 @@ type Invitation struct {
 func InvitationOf(peering *v1alpha1.Peering) (*Invitation, error) {
 	status, invited := &peering.Status, peering.Spec.Invited
 	if invited == nil {
-		return nil, errors.New("nobody is invited to it")
+		return nil, errors.New("there is no invitation for it")
 	}
 	guest, host, network := peering.Spec.Provider, peering.Spec.Consumer, status.Consumer
 	if invited.Role == v1alpha1.SideConsumer {
@@ -334,7 +334,7 @@ func (s *side) createNamespace(ctx context.Context) error {
 	err = s.Create(ctx, namespace, client.FieldOwner(v1alpha1.FieldManager))
 	if apierrors.IsAlreadyExists(err) {
 		return &delivery.RefusedError{
-			Reason: fmt.Sprintf("namespace %s on %s is not Sluice's: somebody else peers the two clusters", namespace.Name, s.cluster.Name),
+			Reason: fmt.Sprintf("namespace %s on %s is not Sluice's: the two clusters are peered without Sluice", namespace.Name, s.cluster.Name),
 			Remedy: "end that peering with `liqoctl unpeer`, or leave the two to it",
 		}
 	}

@@ -145,7 +145,7 @@ func (s *side) template(kind, name string) corev1.ObjectReference {
 // key returns the public key of a gateway, which Liqo keeps in a Secret beside it.
 func (s *side) key(ctx context.Context, gateway string, ref *corev1.ObjectReference) ([]byte, error) {
 	if ref == nil || ref.Name == "" {
-		return nil, s.pending(gateway, "Liqo has not made its keys yet: see whether its controller manager runs")
+		return nil, s.pending(gateway, "Liqo has not created its keys yet: see whether its controller manager runs")
 	}
 	var secret corev1.Secret
 	if err := s.get(ctx, ref.Name, &secret); err != nil {
@@ -153,7 +153,7 @@ func (s *side) key(ctx context.Context, gateway string, ref *corev1.ObjectRefere
 	}
 	key := secret.Data[consts.PublicKeyField]
 	if len(key) == 0 {
-		return nil, s.pending(gateway, "Liqo has not made its keys yet")
+		return nil, s.pending(gateway, "Liqo has not created its keys yet")
 	}
 	return key, nil
 }

@@ -135,7 +135,7 @@ func (r *Peerings) needed(ctx context.Context, peering *v1alpha1.Peering) (bool,
 }
 
 // errNeeded ends the search for an instance that needs a peering.
-var errNeeded = errors.New("an instance takes it")
+var errNeeded = errors.New("an instance needs it")
 
 // establish sets up the peering, all modules.
 func (r *Peerings) establish(ctx context.Context, peering *v1alpha1.Peering) error {

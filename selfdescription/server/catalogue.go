@@ -87,7 +87,7 @@ func (s *server) list(w http.ResponseWriter, r *http.Request) error {
 	}
 	after := query.Get("continue")
 	if raw, err := hex.DecodeString(after); err != nil || len(raw) != 0 && len(raw) != 32 {
-		return badRequest("continue: want what the page before said, got %q.", after)
+		return badRequest("continue: want the value from the previous page, got %q.", after)
 	}
 	var all v1alpha1.SelfDescriptionList
 	if err := s.Hub.List(r.Context(), &all, client.InNamespace(s.Namespace), client.UnsafeDisableDeepCopy); err != nil {

@@ -27,7 +27,7 @@ type credentialReport struct {
 }
 
 var errNameless = &Error{http.StatusServiceUnavailable,
-	"This broker has no name of its own, so nothing can be presented to it; its operator gives it one with --public-url."}
+	"This broker has no public name, so nothing can be presented to it; the operator sets one with --public-url."}
 
 // present stores the credentials of a provider that the operator knows.
 func (s *server) present(w http.ResponseWriter, r *http.Request) error {

@@ -145,7 +145,7 @@ func (s *server) admit(route route, w http.ResponseWriter, r *http.Request) erro
 	from := callers.Address(r)
 	if wait := s.callers.Count(from); wait > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
-		return &Error{http.StatusTooManyRequests, "Too many requests from " + from.String() + "; the header Retry-After says when to come again."}
+		return &Error{http.StatusTooManyRequests, "Too many requests from " + from.String() + "; the header Retry-After says when to try again."}
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func Pods() []Row {
 		return func(p *corev1.Pod) { p.Spec.Tolerations = append(p.Spec.Tolerations, t) }
 	}
 	metadata := corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: "169.254.169.254", Port: intstr.FromInt32(80)}}
-	const volumes, nodes, ends = "volumes are configMap", "tolerations are for", "a pod ends within"
+	const volumes, nodes, ends = "volumes are configMap", "only tolerations of", "a pod ends within"
 	return []Row{
 		{"privileged", context(func(c *corev1.SecurityContext) { c.Privileged = ptr.To(true) }), "privileged containers"},
 		{"privileged, to begin with", func(p *corev1.Pod) {
@@ -143,9 +143,9 @@ func Objects(namespace string) []Attempt {
 		{"Ingress", "networking.k8s.io", "ingresses", "Ingress", &networkingv1.Ingress{ObjectMeta: meta, Spec: networkingv1.IngressSpec{
 			DefaultBackend: &networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "a", Port: networkingv1.ServiceBackendPort{Number: 80}}},
 		}}, "ngress"},
-		{"a finalizer of its own", "", "configmaps", "ConfigMap", &corev1.ConfigMap{ObjectMeta: held}, "finalizers are not for consumers"},
+		{"a finalizer of its own", "", "configmaps", "ConfigMap", &corev1.ConfigMap{ObjectMeta: held}, "consumers may not set finalizers"},
 		{"a finalizer of Kubernetes' on what Kubernetes does not look at", "", "secrets", "Secret", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: "escape", Finalizers: []string{"kubernetes.io/pvc-protection"}}}, "finalizers are not for consumers"},
+			Namespace: namespace, Name: "escape", Finalizers: []string{"kubernetes.io/pvc-protection"}}}, "consumers may not set finalizers"},
 		{"a large ConfigMap", "", "configmaps", "ConfigMap", &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"a": strings.Repeat("x", 300<<10)}}, "too large"},
 		{"a large Secret, in characters of many bytes", "", "secrets", "Secret", &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"a": []byte(strings.Repeat("€", 100<<10))}}, "too large"},
 		{"a large Service", "", "services", "Service", &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "escape", Annotations: map[string]string{"a": strings.Repeat("x", 200<<10)}},
