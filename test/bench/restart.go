@@ -136,6 +136,12 @@ func (s *sluice) recovered() (time.Duration, error) {
 
 // looks is how often a controller has looked at anything, by the metrics.
 func (s *sluice) looks(ctx context.Context, controller string) (int, error) {
+	n, err := s.metric(ctx, fmt.Sprintf("controller_runtime_reconcile_total{controller=%q", controller))
+	return int(n), err
+}
+
+// metric returns the sum of the metrics that begin so.
+func (s *sluice) metric(ctx context.Context, beginning string) (total float64, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.metricsURL, nil)
 	if err != nil {
 		return 0, err
@@ -145,11 +151,10 @@ func (s *sluice) looks(ctx context.Context, controller string) (int, error) {
 		return 0, err
 	}
 	defer response.Body.Close()
-	total := 0.0
 	lines := bufio.NewScanner(response.Body)
 	for lines.Scan() {
 		name, value, _ := strings.Cut(lines.Text(), "} ")
-		if strings.HasPrefix(name, fmt.Sprintf("controller_runtime_reconcile_total{controller=%q", controller)) {
+		if strings.HasPrefix(name, beginning) {
 			var n float64
 			if _, err := fmt.Sscan(value, &n); err != nil {
 				return 0, fmt.Errorf("read the metrics: %w", err)
@@ -157,7 +162,7 @@ func (s *sluice) looks(ctx context.Context, controller string) (int, error) {
 			total += n
 		}
 	}
-	return int(total), lines.Err()
+	return total, lines.Err()
 }
 
 // store writes the offering, the member clusters and the instances from one number

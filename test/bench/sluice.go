@@ -34,6 +34,7 @@ spec:
       name: small
       description: Next to nothing, on one cluster or more
       kind: resources
+      waitFor: Anything
       resources:
         limits: {cpu: 10m, memory: 16Mi, pods: "1"}
         maxClusters: 64
