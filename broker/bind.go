@@ -44,7 +44,7 @@ func (s *server) bind(c *call) (*reply, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := s.Usage.admit(c.platform, b); err != nil {
+		if err := s.Usage.admit(c.Context(), c.platform, b); err != nil {
 			return nil, err
 		}
 		err = c.write(func(ctx context.Context) error { return s.Client.Create(ctx, b) })

@@ -141,7 +141,7 @@ func (s *server) createInstance(c *call, request *provisionRequest, plan *catalo
 			OriginatingIdentity: c.identity,
 		},
 	}
-	if err := s.Usage.admit(c.platform, i); err != nil {
+	if err := s.Usage.admit(c.Context(), c.platform, i); err != nil {
 		return nil, err
 	}
 	err := c.write(func(ctx context.Context) error { return s.Client.Create(ctx, i) })

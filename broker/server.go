@@ -101,6 +101,7 @@ func New(o Options) (http.Handler, error) {
 	}
 	if o.Usage == nil {
 		o.Usage = NewUsage(o.Clock)
+		close(o.Usage.counted) // there is nobody to count what is there
 	}
 	s := &server{Options: o, strangers: newStrangers(o.Clock)}
 	var err error

@@ -160,7 +160,7 @@ func (s *server) writeDesired(c *call, i *v1alpha1.ServiceInstance, desired *v1a
 	}
 	i.Spec.Desired = *desired
 	i.Spec.OriginatingIdentity = c.identity
-	if err := s.Usage.admit(c.platform, i); err != nil {
+	if err := s.Usage.admit(c.Context(), c.platform, i); err != nil {
 		return err
 	}
 	err := c.write(func(ctx context.Context) error { return s.Client.Update(ctx, i) })

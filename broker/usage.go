@@ -24,6 +24,8 @@ const (
 	objectBytes = 4 << 10
 	// unseenFor is how long an object is counted that the cache does not show.
 	unseenFor = time.Minute
+	// countTime is how long a request waits, after a start, for everything to be counted.
+	countTime = 30 * time.Second
 )
 
 // Limits are the greatest amounts that a platform may keep on the hub.
@@ -41,6 +43,7 @@ type Limits struct {
 // number.
 type Usage struct {
 	clock     clock.PassiveClock
+	counted   chan struct{} // closed when the objects that were there before have been counted
 	mu        sync.Mutex
 	objects   map[string]weight    // by kind and name
 	unseen    map[string]time.Time // when those were created that the cache has not shown yet
@@ -53,13 +56,14 @@ type weight struct {
 	Limits
 }
 
-// NewUsage returns an empty count.
+// NewUsage returns an empty count, which is of use once Follow has counted what is there.
 func NewUsage(c clock.PassiveClock) *Usage {
-	return &Usage{clock: c, objects: map[string]weight{}, unseen: map[string]time.Time{}, platforms: map[string]Limits{}}
+	return &Usage{clock: c, counted: make(chan struct{}), objects: map[string]weight{}, unseen: map[string]time.Time{}, platforms: map[string]Limits{}}
 }
 
 // Follow counts the objects in the cache until ctx ends.
 func (u *Usage) Follow(ctx context.Context, in ctrlcache.Cache) error {
+	var seen []cache.InformerSynced
 	for _, kind := range []client.Object{&v1alpha1.ServiceInstance{}, &v1alpha1.ServiceBinding{}} {
 		informer, err := in.GetInformer(ctx, kind)
 		if err != nil {
@@ -74,14 +78,27 @@ func (u *Usage) Follow(ctx context.Context, in ctrlcache.Cache) error {
 			return fmt.Errorf("watch %T: %w", kind, err)
 		}
 		defer func() { _ = informer.RemoveEventHandler(registration) }() // the cache stops with ctx
+		seen = append(seen, registration.HasSynced)
+	}
+	if cache.WaitForCacheSync(ctx.Done(), seen...) {
+		close(u.counted)
 	}
 	<-ctx.Done()
 	return nil
 }
 
 // admit returns an error if a platform may not keep an object, which replaces an object of
-// the same name; nil if it may.
-func (u *Usage) admit(platform *Platform, o client.Object) error {
+// the same name; nil if it may. After a start it blocks until everything is counted, for at most
+// countTime.
+func (u *Usage) admit(ctx context.Context, platform *Platform, o client.Object) error {
+	ctx, cancel := context.WithTimeout(ctx, countTime)
+	defer cancel()
+	select {
+	case <-u.counted:
+	case <-ctx.Done():
+		return &Error{Status: http.StatusServiceUnavailable, Code: codeUnavailable, RetryAfter: time.Second, Err: ctx.Err(),
+			Description: "The service broker has just started, and is still counting what the platform keeps."}
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	err := u.check(platform, o)

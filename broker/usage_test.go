@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -94,6 +95,7 @@ func (u *Usage) awaitSeen(f *fixture) {
 func TestUsageOfWhatTheCacheNeverShows(t *testing.T) {
 	now := testclock.NewFakePassiveClock(time.Now())
 	usage := NewUsage(now)
+	close(usage.counted)
 	of := &Platform{Name: "small", Limits: Limits{Instances: 2, Bytes: 1 << 20}}
 	instance := func(name string) *v1alpha1.ServiceInstance {
 		i := &v1alpha1.ServiceInstance{Spec: v1alpha1.ServiceInstanceSpec{Platform: of.Name}}
@@ -102,17 +104,37 @@ func TestUsageOfWhatTheCacheNeverShows(t *testing.T) {
 	}
 	usage.put(instance("gone"))
 	usage.put(instance("there"))
-	if err := usage.admit(of, instance("new")); err == nil {
+	if err := usage.admit(t.Context(), of, instance("new")); err == nil {
 		t.Error("one too many was admitted")
 	}
 	usage.see(instance("there"))
 	now.SetTime(now.Now().Add(unseenFor + time.Second))
-	if err := usage.admit(of, instance("new")); err != nil {
+	if err := usage.admit(t.Context(), of, instance("new")); err != nil {
 		t.Errorf("the one that is gone still counts: %v", err)
 	}
 	usage.put(instance("new"))
-	if err := usage.admit(of, instance("newer")); err == nil {
+	if err := usage.admit(t.Context(), of, instance("newer")); err == nil {
 		t.Error("one too many was admitted after that")
+	}
+}
+
+// TestNothingIsAdmittedBeforeEverythingIsCounted: a limit holds from the start.
+func TestNothingIsAdmittedBeforeEverythingIsCounted(t *testing.T) {
+	usage := NewUsage(clock.RealClock{})
+	of := &Platform{Name: "small", Limits: Limits{Instances: 2, Bytes: 1 << 20}}
+	i := &v1alpha1.ServiceInstance{Spec: v1alpha1.ServiceInstanceSpec{Platform: of.Name}}
+
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	var refused *Error
+	if err := usage.admit(gone, of, i); !errors.As(err, &refused) || refused.Status != http.StatusServiceUnavailable || refused.RetryAfter == 0 {
+		t.Errorf("before anything is counted: %v", err)
+	}
+	admitted := make(chan error, 1)
+	go func() { admitted <- usage.admit(t.Context(), of, i) }()
+	close(usage.counted)
+	if err := <-admitted; err != nil {
+		t.Errorf("when everything is counted: %v", err)
 	}
 }
 

@@ -14,8 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Feed keeps a Catalog up to date with the hub. It is a manager.Runnable that
-// runs on every replica.
+// Feed keeps a Catalog up to date with the hub, on every replica.
 type Feed struct {
 	// Cache of the manager.
 	Cache ctrlcache.Cache
@@ -24,9 +23,6 @@ type Feed struct {
 	// Catalog that the feed updates.
 	Catalog *Catalog
 }
-
-// NeedLeaderElection returns false: every replica serves the catalog.
-func (f *Feed) NeedLeaderElection() bool { return false }
 
 // Start watches the service offerings, and the proven facts about member clusters and the
 // schemas of their classes. It blocks until ctx ends.

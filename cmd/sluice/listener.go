@@ -19,7 +19,7 @@ import (
 )
 
 // listener serves the OSB API over HTTP, or HTTPS with files that are read again when they
-// change. It is a manager.Runnable that runs on every replica.
+// change.
 type listener struct {
 	address, certificate, key, clientCA string
 	mostConnections                     int
@@ -39,9 +39,6 @@ func (l *listener) bind(flags *pflag.FlagSet) {
 	flags.IntVar(&l.mostConnections, "max-connections", 0, "how many connections to --listen may be open; 0 means half of the open files that the process may have, at most 4096")
 	flags.StringVar(&l.clientCA, "tls-client-ca", "", "CA file; clients must present a certificate that it signed")
 }
-
-// NeedLeaderElection returns false: every replica serves.
-func (l *listener) NeedLeaderElection() bool { return false }
 
 // Start serves until ctx ends. It then lets running requests finish, for as long as a
 // platform may wait for a bind.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -145,9 +146,6 @@ func (f *serveFlags) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := mgr.Add(everywhere(func(ctx context.Context) error { return usage.Follow(ctx, mgr.GetCache()) })); err != nil {
-		return err
-	}
 	if err := f.assemble(ctx, mgr, h, live, served, keys); err != nil {
 		return err
 	}
@@ -163,7 +161,15 @@ func (f *serveFlags) serve(ctx context.Context) error {
 		ended <- <-h.Done()
 	}()
 	logger.Info("serving", "address", f.listener.address, "hub", h.ID, "version", version)
-	if err := mgr.Start(ctx); err != nil {
+	feed := &catalog.Feed{Cache: mgr.GetCache(), Namespace: h.Namespace, Catalog: served}
+	// The manager starts nothing before its cache has read everything: a minute with a hundred
+	// thousand instances. The broker reads the hub itself, and needs the catalog only.
+	running, ctx := errgroup.WithContext(ctx)
+	running.Go(func() error { return mgr.Start(ctx) })
+	running.Go(func() error { return feed.Start(ctx) })
+	running.Go(func() error { return usage.Follow(ctx, mgr.GetCache()) })
+	running.Go(func() error { return f.listener.Start(ctx) })
+	if err := running.Wait(); err != nil {
 		return err
 	}
 	select {
@@ -176,12 +182,6 @@ func (f *serveFlags) serve(ctx context.Context) error {
 		return nil
 	}
 }
-
-// everywhere is a manager.Runnable for every replica, not only the leader.
-type everywhere func(context.Context) error
-
-func (f everywhere) Start(ctx context.Context) error { return f(ctx) }
-func (everywhere) NeedLeaderElection() bool          { return false }
 
 // manager returns the controllers' manager. If a cluster is the hub, the replicas elect a
 // leader.

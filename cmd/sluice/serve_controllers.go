@@ -30,9 +30,6 @@ import (
 // assemble adds all runnables and controllers to the manager, except self-descriptions.
 func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub, live client.WithWatch, served *catalog.Catalog, keys *seal.Keyset) error {
 	connections := &member.Connections{Reader: live, Namespace: h.Namespace, Keys: keys, Wrap: f.lease.Fence}
-	if err := mgr.Add(&catalog.Feed{Cache: mgr.GetCache(), Namespace: h.Namespace, Catalog: served}); err != nil {
-		return err
-	}
 	if err := (&catalog.Controller{Client: mgr.GetClient(), Live: live, Namespace: h.Namespace}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up the catalog: %w", err)
 	}
@@ -96,10 +93,7 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 		Live: live, Connections: connections, Namespace: h.Namespace, Hub: h.ID,
 		Mode: f.collect, Period: f.collectEvery,
 	}
-	if err := mgr.Add(collector); err != nil {
-		return err
-	}
-	return mgr.Add(&f.listener)
+	return mgr.Add(collector)
 }
 
 // selectableIn looks up in the catalog the label keys by which consumers of an instance's
