@@ -69,9 +69,9 @@ func TestPricesOfSeveralClusters(t *testing.T) {
 		on  []string
 		sum *Price
 	}{
-		{on: []string{"a"}, sum: &Price{"EUR", 2000}},
-		{on: []string{"a", "b"}, sum: &Price{"EUR", 6000}},
-		{on: []string{"c"}, sum: &Price{"USD", 8000}},
+		{on: []string{"a"}, sum: &Price{"EUR", 2}},
+		{on: []string{"a", "b"}, sum: &Price{"EUR", 6}},
+		{on: []string{"c"}, sum: &Price{"USD", 8}},
 		{on: []string{"a", "c"}},
 		{on: []string{"c", "a"}},
 		{on: []string{"a", "d"}},

@@ -67,7 +67,7 @@ func TestAccessInSecrets(t *testing.T) {
 		t.Fatalf("the access to us is in none of %v", secrets())
 	}
 	for _, name := range []string{"us", "them"} {
-		if err := run("peering", "invite", name, "--cluster-id", "their-id", "--with", "eu", "--wait", "0"); err != nil && !strings.Contains(err.Error(), "invite again") {
+		if err := run("peering", "invite", name, "--cluster-id", "their-id", "--with", "eu", "--wait", "0"); err != nil && !strings.Contains(err.Error(), "run the command again") {
 			t.Fatal(err)
 		}
 	}

@@ -204,15 +204,15 @@ func TestOperatorOfInvitations(t *testing.T) {
 		return p
 	}
 
-	refused("it goes with --consumes", append(invite, "--network-only")...)
+	refused("--network-only is for consumers", append(invite, "--network-only")...)
 	refused("find the invitation of theirs by eu", join(answer(v1alpha1.SideConsumer, "their-id"), "--consumer", "cf")...)
-	refused("invite again", append(invite, "--consumes", "--network-only")...)
+	refused("run the command again", append(invite, "--consumes", "--network-only")...)
 	if p := peering("theirs", "eu"); !p.IsInvited(v1alpha1.SideConsumer) || len(p.Spec.Modules) != 1 || p.Spec.Modules[0] != v1alpha1.ModuleNetworking {
 		t.Errorf("invited for the network only: %+v", p.Spec)
 	}
-	refused("invite again", append(invite, "--consumes")...)
+	refused("run the command again", append(invite, "--consumes")...)
 	refused("--consumer goes with clusters", join(answer(v1alpha1.SideConsumer, "their-id"))...)
-	refused("has been invited as a provider", join(answer(v1alpha1.SideProvider, "their-id"), "--consumer", "cf")...)
+	refused("was invited as a provider", join(answer(v1alpha1.SideProvider, "their-id"), "--consumer", "cf")...)
 	refused("cluster another answers as a consumer, and has not been invited so by eu", join(answer(v1alpha1.SideConsumer, "another"), "--consumer", "cf")...)
 	refused("find the invitation", join(answer(v1alpha1.SideProvider, "their-id"))...)
 	must(join(answer(v1alpha1.SideConsumer, "their-id"), "--consumer", "cf/acme")...)
@@ -234,7 +234,7 @@ func TestOperatorOfInvitations(t *testing.T) {
 	if err := c.Get(t.Context(), key, cluster); !apierrors.IsNotFound(err) {
 		t.Errorf("the cluster that has left: %v", err)
 	}
-	refused("invite again", invite...)
+	refused("run the command again", invite...)
 	if p := peering("eu", "theirs"); !p.IsInvited(v1alpha1.SideProvider) {
 		t.Errorf("invited as a provider: %+v", p.Spec)
 	}

@@ -287,7 +287,7 @@ func foreignPeeringsAreLeftAlone(p *pair) {
 	peering := p.peer(p.consumer, p.provider, v1alpha1.ModulesFor(true))
 	p.pass(p.Context(), peering)
 	c := ready(peering)
-	for _, text := range []string{theirs.Name, p.provider.name, "somebody else", "liqoctl unpeer"} {
+	for _, text := range []string{theirs.Name, p.provider.name, "peered without Sluice", "liqoctl unpeer"} {
 		if c.Reason != "Refused" || !strings.Contains(c.Message, text) {
 			p.Errorf("it says %s %q, want it refused with %q", c.Reason, c.Message, text)
 		}
