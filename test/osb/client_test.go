@@ -11,7 +11,9 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -39,12 +41,23 @@ type request struct {
 	header http.Header
 }
 
-// do sends r as p. Everything but an HTTP response fails the spec.
+// do sends r as p. Everything but an HTTP response fails the spec. A broker may slow callers
+// with wrong credentials: what it answers 429 is sent again when it says so (RFC 6585, section 4).
 func (p platform) do(ctx context.Context, r request) response {
 	GinkgoHelper()
-	response, err := p.try(ctx, r)
-	Expect(err).NotTo(HaveOccurred())
-	return response
+	for {
+		response, err := p.try(ctx, r)
+		Expect(err).NotTo(HaveOccurred())
+		seconds, err := strconv.Atoi(response.header.Get("Retry-After"))
+		if response.status != http.StatusTooManyRequests || err != nil {
+			return response
+		}
+		select {
+		case <-ctx.Done():
+			return response
+		case <-time.After(time.Duration(seconds) * time.Second):
+		}
+	}
 }
 
 // try is do for specs that expect no response, for instance because they hang up.
