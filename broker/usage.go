@@ -91,13 +91,8 @@ func (u *Usage) Follow(ctx context.Context, in ctrlcache.Cache) error {
 // the same name; nil if it may. After a start it blocks until everything is counted, for at most
 // countTime.
 func (u *Usage) admit(ctx context.Context, platform *Platform, o client.Object) error {
-	ctx, cancel := context.WithTimeout(ctx, countTime)
-	defer cancel()
-	select {
-	case <-u.counted:
-	case <-ctx.Done():
-		return &Error{Status: http.StatusServiceUnavailable, Code: codeUnavailable, RetryAfter: time.Second, Err: ctx.Err(),
-			Description: "The service broker has just started, and is still counting what the platform keeps."}
+	if err := u.awaitCount(ctx); err != nil {
+		return err
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -106,6 +101,25 @@ func (u *Usage) admit(ctx context.Context, platform *Platform, o client.Object) 
 		err = u.check(platform, o)
 	}
 	return err
+}
+
+// awaitCount blocks until everything is counted. Once it is, it returns nil even if ctx has ended: a
+// request is carried out although its client has hung up.
+func (u *Usage) awaitCount(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, countTime)
+	defer cancel()
+	select {
+	case <-u.counted:
+		return nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-u.counted:
+		return nil
+	default:
+		return &Error{Status: http.StatusServiceUnavailable, Code: codeUnavailable, RetryAfter: time.Second, Err: ctx.Err(),
+			Description: "The service broker has just started, and is still counting what the platform keeps."}
+	}
 }
 
 // check returns an error if, by the present count, a platform may not keep an object.

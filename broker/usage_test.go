@@ -136,6 +136,11 @@ func TestNothingIsAdmittedBeforeEverythingIsCounted(t *testing.T) {
 	if err := <-admitted; err != nil {
 		t.Errorf("when everything is counted: %v", err)
 	}
+	for range 100 {
+		if err := usage.admit(gone, of, i); err != nil {
+			t.Fatalf("when everything is counted, for a client that has hung up: %v", err)
+		}
+	}
 }
 
 func TestWhatIsStoredOfARequestIsBounded(t *testing.T) {
