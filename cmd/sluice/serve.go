@@ -165,10 +165,14 @@ func (f *serveFlags) serve(ctx context.Context) error {
 	// The manager starts nothing before its cache has read everything: a minute with a hundred
 	// thousand instances. The broker reads the hub itself, and needs the catalog only.
 	running, ctx := errgroup.WithContext(ctx)
-	running.Go(func() error { return mgr.Start(ctx) })
+	answering, answered := context.WithCancel(context.WithoutCancel(ctx)) // requests that wait for the controllers are answered first
+	running.Go(func() error { return mgr.Start(answering) })
 	running.Go(func() error { return feed.Start(ctx) })
 	running.Go(func() error { return usage.Follow(ctx, mgr.GetCache()) })
-	running.Go(func() error { return f.listener.Start(ctx) })
+	running.Go(func() error {
+		defer answered()
+		return f.listener.Start(ctx)
+	})
 	if err := running.Wait(); err != nil {
 		return err
 	}
