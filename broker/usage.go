@@ -106,17 +106,17 @@ func (u *Usage) admit(ctx context.Context, platform *Platform, o client.Object) 
 // awaitCount blocks until everything is counted. Once it is, it returns nil even if ctx has ended: a
 // request is carried out although its client has hung up.
 func (u *Usage) awaitCount(ctx context.Context) error {
+	select {
+	case <-u.counted:
+		return nil
+	default:
+	}
 	ctx, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
 	select {
 	case <-u.counted:
 		return nil
 	case <-ctx.Done():
-	}
-	select {
-	case <-u.counted:
-		return nil
-	default:
 		return &Error{Status: http.StatusServiceUnavailable, Code: codeUnavailable, RetryAfter: time.Second, Err: ctx.Err(),
 			Description: "The service broker has just started, and is still counting what the platform keeps."}
 	}

@@ -147,7 +147,10 @@ func slowHub(t *testing.T, hub *rest.Config, handOut <-chan struct{}) (kubeconfi
 		}
 		proxy.ServeHTTP(w, r)
 	}))
-	t.Cleanup(server.CloseClientConnections) // watches would keep it open
+	t.Cleanup(func() {
+		server.CloseClientConnections() // Close would wait for watches
+		server.Close()
+	})
 	config := clientcmdapi.NewConfig()
 	config.Clusters["hub"] = &clientcmdapi.Cluster{Server: server.URL}
 	config.Contexts["hub"], config.CurrentContext = &clientcmdapi.Context{Cluster: "hub"}, "hub"

@@ -122,16 +122,7 @@ func isAsWanted(have, want *apiextensionsv1.CustomResourceDefinition) bool {
 	want = want.DeepCopy()
 	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(want)
 	return equality.Semantic.DeepEqual(have.Spec, want.Spec) &&
-		includes(have.Labels, want.Labels) && includes(have.Annotations, want.Annotations)
-}
-
-func includes(have, want map[string]string) bool {
-	for key, value := range want {
-		if had, found := have[key]; !found || had != value {
-			return false
-		}
-	}
-	return true
+		equality.Semantic.DeepDerivative(want.Labels, have.Labels) && equality.Semantic.DeepDerivative(want.Annotations, have.Annotations)
 }
 
 // applyPatch is the definition as an apply configuration: without the status
