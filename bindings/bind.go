@@ -141,6 +141,9 @@ func (c *Controller) issueAndLook(ctx context.Context, b *v1alpha1.ServiceBindin
 		if found.pending && !finished(b) && c.age(b) < addressPatience {
 			return nil, found, &addressesPendingError{reason: sentence(found.absent)}
 		}
+		if component := unaddressed(instance, found); component != "" && c.age(b) < c.Patience {
+			return nil, found, &addressesPendingError{reason: "component " + component + " has no address in the consumer's cluster yet"}
+		}
 		all, err = c.issueAll(ctx, b, instance)
 		return all, found, err
 	}
@@ -155,6 +158,9 @@ func (c *Controller) issueAndLook(ctx context.Context, b *v1alpha1.ServiceBindin
 // order.
 func (c *Controller) issueAll(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) ([]issued, error) {
 	clusters := clustersOf(instance)
+	if !hasAccount(b, instance) {
+		return withoutAccount(clusters), nil
+	}
 	all := make([]issued, len(clusters))
 	group, ctx := errgroup.WithContext(ctx)
 	for i, cluster := range clusters {
@@ -183,22 +189,28 @@ func (c *Controller) issueAll(ctx context.Context, b *v1alpha1.ServiceBinding, i
 // A kill between the issue of a token and this write loses the token. The next try requests
 // another one. The lost token was never handed out; it ends with the ServiceAccount.
 func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, all []issued, found sight) error {
-	credentials := make(Credentials, len(all))
-	servers := make([]string, len(all))
-	var expires *metav1.Time // stays nil for virtual nodes, whose credentials do not expire
-	for i, one := range all {
-		credentials[i], servers[i] = one.credentials, one.credentials.Server
+	var credentials Credentials
+	var servers []string
+	var expires *metav1.Time // stays nil without accounts: what else bindings return does not expire
+	for _, one := range all {
+		if !hasAccount(b, instance) {
+			continue
+		}
+		credentials, servers = append(credentials, one.credentials), append(servers, one.credentials.Server)
 		if expires == nil || one.expires.Before(expires.Time) {
 			expires = &metav1.Time{Time: one.expires}
 		}
 	}
-	object, err := c.reveal(b, instance, credentials)
+	object, err := c.reveal(b, instance, credentials, found)
 	if err != nil {
 		return err
 	}
 	b.Status.SealedCredentials, err = c.Keys.Seal(object, seal.Owner("ServiceBinding", b.Namespace, b.Name, string(b.UID)))
 	if err != nil {
 		return fmt.Errorf("seal credentials: %w", err)
+	}
+	if workloadOf(instance) != nil {
+		servers = nil // see refresh
 	}
 	if _, err := tell(b, servers, found, isPeered(instance)); err != nil {
 		return err
@@ -223,9 +235,12 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, in
 	return err
 }
 
-// reveal returns the JSON to seal: credentials for clusters or, for an instance of virtual
-// nodes in the consumer's own cluster, the names of the nodes.
-func (c *Controller) reveal(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, credentials Credentials) (json.RawMessage, error) {
+// reveal returns the JSON to seal: credentials for clusters; for an instance of virtual nodes in
+// the consumer's own cluster, the names of the nodes; and for a workload, what its plan says.
+func (c *Controller) reveal(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, credentials Credentials, found sight) (json.RawMessage, error) {
+	if workloadOf(instance) != nil {
+		return c.revealWorkload(instance, credentials, found)
+	}
 	if placements := onNodes(instance); len(credentials) == 0 && len(placements) > 0 {
 		return nodesFor(b.Spec.InstanceName, placements).reveal()
 	}

@@ -43,6 +43,7 @@ func (c *Controller) look(ctx context.Context, b *v1alpha1.ServiceBinding, insta
 	l := &looker{Controller: c, binding: b, namespace: v1alpha1.MemberNamespace(b.Spec.InstanceName), members: map[string]client.Client{}, legs: map[leg]verdict{}}
 	if !isPeered(instance) {
 		l.exposed(ctx, clustersOf(instance), isMade(instance))
+		l.sockets = append(l.sockets, componentSockets(instance)...)
 		return l.sight
 	}
 	placements := instance.Status.Delivered.Decision.Placements

@@ -39,9 +39,12 @@ func (c *Controller) refresh(ctx context.Context, b *v1alpha1.ServiceBinding, in
 		}
 		return c.lookAgain(b, instance, sight{}), c.writeStatus(ctx, b)
 	}
-	servers, err := c.serversOf(b)
-	if err != nil {
-		return reconcile.Result{}, err
+	var servers []string
+	if workloadOf(instance) == nil { // consumers of a workload are not led to the API server
+		var err error
+		if servers, err = c.serversOf(b); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
 	found, before := c.look(ctx, b, instance), b.Status.DeepCopy()
 	changed, err := tell(b, servers, found, isPeered(instance))

@@ -132,6 +132,8 @@ func checkKind(plan *v1alpha1.Plan) error {
 		return checkCluster(plan.Cluster)
 	case role != "" && role != "edit" && role != "view":
 		return fmt.Errorf("credentials.role: %s is for cluster plans (cluster.roles); want edit or view", role)
+	case plan.Kind == v1alpha1.PlanKindWorkload && plan.Workload != nil:
+		return checkWorkload(plan)
 	}
 	return nil
 }

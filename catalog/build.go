@@ -55,13 +55,26 @@ func Build(offerings []v1alpha1.ServiceOffering, clusters []v1alpha1.MemberClust
 func newOffering(spec *v1alpha1.ServiceOfferingSpec, variables variableSchemas, retired bool) (*Offering, error) {
 	offering := &Offering{ServiceOfferingSpec: spec.DeepCopy(), Retired: retired}
 	for _, p := range offering.ServiceOfferingSpec.Plans {
-		plan := &Plan{Plan: p, Offering: offering}
+		plan := newPlan(p, offering)
 		if err := plan.compileSchemas(variables[p.ID]); err != nil {
 			return nil, err
 		}
 		offering.Plans = append(offering.Plans, plan)
 	}
 	return offering, nil
+}
+
+// newPlan returns a plan without its schemas. A workload plan that does not say where it runs runs on
+// any one cluster.
+func newPlan(p v1alpha1.Plan, offering *Offering) *Plan {
+	plan := &Plan{Plan: p, Offering: offering}
+	if p.Workload != nil {
+		plan.footprints = newFootprints()
+		if p.Resources == nil {
+			plan.Resources = &v1alpha1.ResourcesPlan{Clusters: 1}
+		}
+	}
+	return plan
 }
 
 func digest(spec *v1alpha1.ServiceOfferingSpec, variables variableSchemas, retired bool) (string, error) {

@@ -48,6 +48,8 @@ type Plan struct {
 	Offering *Offering
 
 	create, update, bind *schema
+	// footprints of a workload plan, by the parameters.
+	footprints *footprints
 }
 
 // IsBindable reports whether instances of the plan can be bound.
@@ -109,10 +111,22 @@ func (p *Plan) Schemas() (create, update, bind json.RawMessage) {
 
 // ValidateCreate checks the parameters of a provision; nil means none. The error is a
 // *ParameterError.
-func (p *Plan) ValidateCreate(parameters json.RawMessage) error { return p.create.validate(parameters) }
+func (p *Plan) ValidateCreate(parameters json.RawMessage) error {
+	return p.validateInstance(p.create, parameters)
+}
 
 // ValidateUpdate does the same for an update.
-func (p *Plan) ValidateUpdate(parameters json.RawMessage) error { return p.update.validate(parameters) }
+func (p *Plan) ValidateUpdate(parameters json.RawMessage) error {
+	return p.validateInstance(p.update, parameters)
+}
+
+func (p *Plan) validateInstance(s *schema, parameters json.RawMessage) error {
+	if err := s.validate(parameters); err != nil || p.Workload == nil {
+		return err
+	}
+	_, err := p.Footprint(parameters)
+	return err
+}
 
 // ValidateBind does the same for a bind.
 func (p *Plan) ValidateBind(parameters json.RawMessage) error { return p.bind.validate(parameters) }

@@ -232,7 +232,7 @@ var claimSchema = map[string]any{
 // existing instances stay readable when the plan is narrowed later. The error is a
 // *ParameterError that names the parameter.
 func (p *Plan) ResourcesParameters(parameters json.RawMessage) (ResourcesParameters, error) {
-	if p.Kind != v1alpha1.PlanKindResources || p.Resources == nil {
+	if p.Kind == v1alpha1.PlanKindCluster || p.Resources == nil {
 		return ResourcesParameters{}, fmt.Errorf("plan %s sells no resources", p.Name)
 	}
 	r := p.Resources

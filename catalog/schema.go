@@ -76,10 +76,14 @@ func (p *Plan) instanceSchema(variables map[string]map[string]any, own *runtime.
 	switch {
 	case p.Kind == v1alpha1.PlanKindCluster && p.Cluster != nil:
 		offered = properties(clusterParameters, &clusterSold{p.Cluster, variables, own})
-	case p.Kind == v1alpha1.PlanKindResources && p.Resources != nil:
+	case p.Resources != nil:
 		offered = properties(resourcesParameters, p.Resources)
 	}
-	return map[string]any{"type": "object", "properties": offered, "additionalProperties": false}
+	schema := map[string]any{"type": "object", "properties": offered, "additionalProperties": false}
+	if p.Workload != nil {
+		addWorkloadParameters(p.Workload, schema, offered)
+	}
+	return schema
 }
 
 // sayWhereItStays notes in the schema of an update that an update does not move the

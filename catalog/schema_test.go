@@ -160,7 +160,7 @@ func TestResourcesParameters(t *testing.T) {
 			t.Errorf("%s: %+v, %v", parameters, got, err)
 		}
 	}
-	p.Kind = v1alpha1.PlanKind("workload")
+	p.Kind = v1alpha1.PlanKindCluster
 	if _, err := p.ResourcesParameters(nil); err == nil {
 		t.Error("parameters of a plan that sells no resources")
 	}

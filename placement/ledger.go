@@ -158,7 +158,7 @@ func HoldingOf(instance *v1alpha1.ServiceInstance) Holding {
 	}
 	h.Preemption = instance.Status.Preemption
 	decided, delivered := instance.Status.Decision, instance.Status.Delivered
-	if decided != nil && delivered != nil && decided.Generation == delivered.Decision.Generation && !decided.Moves() {
+	if decided != nil && delivered != nil && !instance.Status.IsPinned() && decided.Generation == delivered.Decision.Generation && !decided.Moves() {
 		h.Class = delivered.Decision.PriorityClass // no operation is under way
 	}
 	return h

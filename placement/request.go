@@ -81,6 +81,8 @@ type Request struct {
 	Class string
 	// Shape is the cluster to make, if one is requested. It is placed on a management cluster.
 	Shape *v1alpha1.ClusterShape
+	// Workload to run; nil if the plan has none.
+	Workload *v1alpha1.WorkloadPlan
 	// Peering with the consumer's own cluster; nil if the plan has none.
 	Peering *Peering
 	// WaitFor is what the request waits for if it fits nowhere; empty means capacity.
@@ -97,7 +99,7 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 	if plan.Kind == v1alpha1.PlanKindCluster && plan.Cluster != nil {
 		return clusterRequest(id, plan, parameters)
 	}
-	if plan.Kind != v1alpha1.PlanKindResources || plan.Resources == nil {
+	if plan.Resources == nil {
 		return Request{}, fmt.Errorf("plan %s sells no resources", plan.Name)
 	}
 	asked, err := plan.ResourcesParameters(parameters)
@@ -121,9 +123,9 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 	if err != nil {
 		return Request{}, err
 	}
-	resources := ResourcesOf(plan.Resources.Limits)
-	for class, size := range plan.Resources.Storage {
-		resources[v1alpha1.StorageResource(class)] = size.Value()
+	resources, err := soldBy(plan, parameters)
+	if err != nil {
+		return Request{}, err
 	}
 	spread, err := spreadOf(plan.Resources.Spread)
 	if err != nil {
@@ -162,12 +164,30 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 		Consumer:    Consumer{Application: asked.Application, Plan: plan.ID},
 		Rules:       rules,
 		Peering:     peeringOf(plan.Resources.Peering, asked.Cluster),
+		Workload:    plan.Workload,
 
 		Class:   plan.Resources.PriorityClass,
 		WaitFor: plan.WaitFor,
 
 		ExcludeProviders: asked.ExcludeProviders,
 	}, nil
+}
+
+// soldBy returns what the plan sells on each cluster: its limits and storage, or what its workload
+// takes with these parameters.
+func soldBy(plan *catalog.Plan, parameters json.RawMessage) (Resources, error) {
+	if plan.Workload != nil {
+		taken, err := plan.Footprint(parameters)
+		if err != nil {
+			return nil, fmt.Errorf("workload of plan %s: %w", plan.Name, err)
+		}
+		return ResourcesOf(taken), nil
+	}
+	resources := ResourcesOf(plan.Resources.Limits)
+	for class, size := range plan.Resources.Storage {
+		resources[v1alpha1.StorageResource(class)] = size.Value()
+	}
+	return resources, nil
 }
 
 // rulesOf returns the rules for clusters of the plan and of the consumer's parameters.

@@ -11,9 +11,9 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.maxClusters) || self.maxClusters >= self.clusters",message="maxClusters must not be less than clusters"
 type ResourcesPlan struct {
 	// Limits on each chosen cluster: cpu, memory, ephemeral-storage, pods and any
-	// extended resource (for instance nvidia.com/gpu).
+	// extended resource (for instance nvidia.com/gpu). Needed unless the plan is of kind workload.
 	// +kubebuilder:validation:MinProperties=1
-	Limits corev1.ResourceList `json:"limits"`
+	Limits corev1.ResourceList `json:"limits,omitempty"`
 	// Storage is persistent storage on each chosen cluster, by storage class.
 	Storage map[string]resource.Quantity `json:"storage,omitempty"`
 	// Clusters is the number of distinct clusters; each delivers Limits in full.

@@ -170,6 +170,20 @@ func (s *ServiceInstanceStatus) LeftClusters() []string {
 	return names
 }
 
+// IsPinned reports whether the instance stays where it is, whatever happens to its cluster: its workload
+// has volumes, whose content is nowhere else.
+func (s *ServiceInstanceStatus) IsPinned() bool {
+	d := s.DeliveredDecision()
+	return d != nil && d.Workload != nil && slices.ContainsFunc(d.Placements, func(p Placement) bool {
+		for name := range p.Reserved {
+			if IsStorage(name) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 // IsCluster reports whether the instance is a cluster that Sluice creates.
 func (s *ServiceInstanceStatus) IsCluster() bool {
 	return slices.ContainsFunc(s.Decisions(), func(d *Decision) bool { return d.Shape() != nil })

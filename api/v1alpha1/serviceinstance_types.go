@@ -110,6 +110,9 @@ type ServiceInstanceStatus struct {
 	// Preemption makes room for an instance that fits nowhere otherwise. Once it is written, its
 	// victims leave.
 	Preemption *Preemption `json:"preemption,omitempty"`
+	// SealedSecrets are the secrets of the instance's workload, sealed with the hub's keyset and
+	// bound to this resource.
+	SealedSecrets []byte `json:"sealedSecrets,omitempty"`
 }
 
 // Preemption is capacity on a cluster that instances of lower priority give up.
@@ -202,6 +205,12 @@ type Decision struct {
 	Joining []Arrival `json:"joining,omitempty"`
 	// PriorityClass of the instance when it was decided.
 	PriorityClass string `json:"priorityClass,omitempty"`
+	// Workload that runs on each chosen cluster, if the plan sells one. It stays as it is until the
+	// consumer asks for another plan or for the plan's next maintenance.
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Workload *WorkloadPlan `json:"workload,omitempty"`
 	// Preemption that made room for the decision.
 	Preemption *Preemption `json:"preemption,omitempty"`
 	// Displaced are clusters that the instance has left and for which there is no replacement yet.

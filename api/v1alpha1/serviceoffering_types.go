@@ -92,7 +92,7 @@ type DashboardClient struct {
 }
 
 // PlanKind is the kind of product that a plan sells.
-// +kubebuilder:validation:Enum=resources;cluster
+// +kubebuilder:validation:Enum=resources;cluster;workload
 type PlanKind string
 
 const (
@@ -100,11 +100,15 @@ const (
 	PlanKindResources PlanKind = "resources"
 	// PlanKindCluster sells whole clusters.
 	PlanKindCluster PlanKind = "cluster"
+	// PlanKindWorkload sells running software: components in a namespace on each chosen cluster.
+	PlanKindWorkload PlanKind = "workload"
 )
 
 // Plan follows the OSB 2.17 Service Plan Object.
 // +kubebuilder:validation:XValidation:rule="self.kind != 'resources' || has(self.resources)",message="a plan of kind resources needs the section resources"
 // +kubebuilder:validation:XValidation:rule="self.kind != 'cluster' || has(self.cluster)",message="a plan of kind cluster needs the section cluster"
+// +kubebuilder:validation:XValidation:rule="(self.kind == 'workload') == has(self.workload)",message="the section workload goes with kind: workload"
+// +kubebuilder:validation:XValidation:rule="self.kind != 'resources' || !has(self.resources) || has(self.resources.limits)",message="a plan of kind resources needs resources.limits"
 type Plan struct {
 	// ID is globally unique and never changes its meaning.
 	// +kubebuilder:validation:MinLength=1
@@ -158,10 +162,13 @@ type Plan struct {
 	Schemas *PlanSchemas `json:"schemas,omitempty"`
 	// Kind of product that the plan sells.
 	Kind PlanKind `json:"kind"`
-	// Resources of a plan with kind resources.
+	// Resources of a plan with kind resources. With kind workload, it says where the workload may run
+	// and, with limits and storage, how much it may take at most on each cluster.
 	Resources *ResourcesPlan `json:"resources,omitempty"`
 	// Cluster of a plan with kind cluster.
 	Cluster *ClusterPlan `json:"cluster,omitempty"`
+	// Workload of a plan with kind workload.
+	Workload *WorkloadPlan `json:"workload,omitempty"`
 	// Credentials that bindings of this plan return.
 	// +kubebuilder:default={}
 	Credentials CredentialsPolicy `json:"credentials,omitempty"`
@@ -227,10 +234,10 @@ type CredentialsPolicy struct {
 	// its credentials, or rotate it. Absent means a fifth of the lifetime.
 	// +kubebuilder:validation:Minimum=60
 	RenewBeforeSeconds int64 `json:"renewBeforeSeconds,omitempty"`
-	// Role of the binding within the instance's namespace: edit or view. For cluster plans,
+	// Role of the binding within the instance's namespace: edit or view. The default is edit; for
+	// workload plans it is none, and then bindings have no account there. For cluster plans,
 	// cluster.roles lists the roles instead.
 	// +kubebuilder:validation:Enum=cluster-admin;admin;edit;view
-	// +kubebuilder:default=edit
 	Role string `json:"role,omitempty"`
 	// RequiresApp refuses bindings that name no application (OSB error RequiresApp).
 	RequiresApp bool `json:"requiresApp,omitempty"`

@@ -57,7 +57,7 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 	}
 	if err := controller.SetupWithManager(mgr, controller.Options{
 		Inventory:  inventory,
-		ProbeEvery: f.probeEvery, ProbeTimeout: min(f.probeEvery, 5*time.Second), MovesAtOnce: f.movesAtOnce, Scorer: scorer, Promises: growing,
+		ProbeEvery: f.probeEvery, ProbeTimeout: min(f.probeEvery, 5*time.Second), MovesAtOnce: f.movesAtOnce, Scorer: scorer, Promises: growing, Keys: keys,
 		Namespace: h.Namespace, HubID: h.ID, Leadership: f.leadership(), Catalog: served, Connections: connections,
 		Drivers: map[string]delivery.Driver{
 			v1alpha1.DriverKube: driver,

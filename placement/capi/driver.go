@@ -197,7 +197,7 @@ func (d *Driver) observe(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.
 	if err != nil {
 		return err
 	}
-	if err := t.CompareDry(ctx, tenant.FromUnstructured(want)); err != nil {
+	if _, err := t.LiveAsWanted(ctx, want); err != nil {
 		return err
 	}
 	if failing := unavailable(made); failing != "" {

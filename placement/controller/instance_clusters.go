@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
@@ -17,27 +18,29 @@ import (
 // their clusters, in the order of the placements.
 //
 // Step 6 of a provision (docs/architecture.md).
-func (r *instanceReconciler) each(ctx context.Context, s *scope, placements []v1alpha1.Placement, call func(delivery.Driver, context.Context, delivery.Delivery) error) error {
+func (r *instanceReconciler) each(ctx context.Context, s *scope, placements []v1alpha1.Placement, runs *workload.Order, call func(delivery.Driver, context.Context, delivery.Delivery) error) error {
 	failures := make([]error, len(placements))
 	var calls sync.WaitGroup
 	for i, p := range placements {
-		calls.Go(func() { failures[i] = r.one(ctx, s, p, call) })
+		calls.Go(func() {
+			failures[i] = r.one(ctx, s, delivery.Delivery{Instance: s.ServiceInstance, Placement: p, Workload: runs}, call)
+		})
 	}
 	calls.Wait()
 	return errors.Join(failures...)
 }
 
 // one calls a driver's method for a placement, if the cluster has a place for the call.
-func (r *instanceReconciler) one(ctx context.Context, s *scope, p v1alpha1.Placement, call func(delivery.Driver, context.Context, delivery.Delivery) error) error {
-	driver, err := r.driver(s, p.Cluster)
+func (r *instanceReconciler) one(ctx context.Context, s *scope, d delivery.Delivery, call func(delivery.Driver, context.Context, delivery.Delivery) error) error {
+	driver, err := r.driver(s, d.Placement.Cluster)
 	if err != nil {
 		return err
 	}
-	leave, err := r.places.Enter(p.Cluster, s.Name)
+	leave, err := r.places.Enter(d.Placement.Cluster, s.Name)
 	if err != nil {
 		return err
 	}
-	err = call(driver, ctx, delivery.Delivery{Instance: s.ServiceInstance, Placement: p})
+	err = call(driver, ctx, d)
 	leave(err)
 	return err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/delivery"
 )
@@ -39,6 +40,7 @@ type instanceReconciler struct {
 	moves      *moves
 	// places on the member clusters; nil means that there is always one.
 	places   *member.Places
+	keys     *seal.Keyset
 	scorer   Scorer   // nil if there is none
 	promises Promises // nil if none are made
 	// observeEvery is the time between two checks of a delivered instance.

@@ -63,7 +63,11 @@ func (r *instanceReconciler) undo(ctx context.Context, s *scope) (ctrl.Result, e
 		if err := r.leadership.Confirm(ctx); err != nil {
 			return ctrl.Result{}, err
 		}
-		if err := r.each(ctx, s, keep, delivery.Driver.Deliver); err != nil {
+		runs, err := r.workload(s, before, &s.Status.Delivered.State)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		if err := r.each(ctx, s, keep, runs, delivery.Driver.Deliver); err != nil {
 			return r.retry(ctx, s, err)
 		}
 	}

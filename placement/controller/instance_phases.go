@@ -65,7 +65,7 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 		return ctrl.Result{}, err
 	}
 	decided := decision.API(s.Generation)
-	decided.PriorityClass = request.Class
+	decided.PriorityClass, decided.Workload = request.Class, request.Workload
 	for i := range decided.Placements {
 		decided.Placements[i].Shape = request.Shape
 		decided.Placements[i].Peering = request.Peering.Placed(s.Name, decided.Placements[i].Cluster)
@@ -79,6 +79,9 @@ func (r *instanceReconciler) adopt(ctx context.Context, s *scope, decided *v1alp
 	dropped := lists.Without(s.Status.Decision.Clusters(), decided.Clusters(), s.Status.DeliveredDecision().Clusters(), named(due))
 	if result, err := r.removeFrom(ctx, s, dropped); err != nil || !result.IsZero() {
 		return result, err
+	}
+	if err := r.secure(s, decided.Workload); err != nil {
+		return ctrl.Result{}, err
 	}
 	decided.Term = r.leadership.Term()
 	s.recordDepartures(decided, due)
@@ -245,7 +248,10 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 	if s.Status.IsMoving() {
 		r.moves.begin(s.Name) // takes its place again after a restart
 	}
-	err := r.each(ctx, s, s.Status.Decision.Placements, delivery.Driver.Deliver)
+	runs, err := r.workload(s, s.Status.Decision, s.wanted())
+	if err == nil {
+		err = r.each(ctx, s, s.Status.Decision.Placements, runs, delivery.Driver.Deliver)
+	}
 	if refused := (*delivery.RefusedError)(nil); errors.As(err, &refused) {
 		if s.Status.IsFinished() {
 			return r.giveUp(ctx, s, err)
@@ -279,7 +285,12 @@ func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result
 	if wait := r.untilObservation(s); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	err := r.each(ctx, s, s.Status.Delivered.Decision.Placements, func(driver delivery.Driver, ctx context.Context, d delivery.Delivery) error {
+	delivered := s.Status.Delivered
+	runs, err := r.workload(s, &delivered.Decision, &delivered.State)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	err = r.each(ctx, s, delivered.Decision.Placements, runs, func(driver delivery.Driver, ctx context.Context, d delivery.Delivery) error {
 		wrong := driver.Observe(ctx, d)
 		if wrong == nil {
 			return nil

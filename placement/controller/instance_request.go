@@ -24,6 +24,9 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []str
 			return placement.Request{}, fmt.Errorf("parameters of plan %s: %w", plan.Name, err)
 		}
 	}
+	if w := runningWorkload(s.ServiceInstance, s.wanted()); w != nil {
+		plan = plan.Running(w)
+	}
 	request, err := placement.NewRequest(s.Name, plan, parameters)
 	if err != nil {
 		return placement.Request{}, err

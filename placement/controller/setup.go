@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/requeue"
+	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/delivery"
 )
@@ -67,6 +68,8 @@ type Options struct {
 	MovesAtOnce int
 	// Scorer outside Sluice; nil if there is none.
 	Scorer Scorer
+	// Keys seal the secrets of workloads; nil if no plan sells any.
+	Keys *seal.Keyset
 	// Promises of clusters for instances that fit nowhere; nil if none are made.
 	Promises Promises
 	// Clock; nil means the real one.
@@ -122,7 +125,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 			return o.Catalog.Snapshot().Plan(serviceID, planID)
 		},
 		inventory: o.Inventory, recovery: recovered, leadership: o.Leadership, drivers: o.Drivers,
-		clock: o.Clock, metrics: m, moves: &moves{most: o.MovesAtOnce}, places: &member.Places{Most: o.Workers}, scorer: o.Scorer, promises: o.Promises, observeEvery: o.ObserveEvery,
+		clock: o.Clock, metrics: m, moves: &moves{most: o.MovesAtOnce}, places: &member.Places{Most: o.Workers}, keys: o.Keys, scorer: o.Scorer, promises: o.Promises, observeEvery: o.ObserveEvery,
 	}
 	clusters.lost = instances.lost
 	if err := instances.setup(mgr, o); err != nil {

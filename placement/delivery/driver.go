@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/workload"
 )
 
 // Driver delivers an instance to one kind of member cluster. Every method is idempotent and
@@ -28,6 +29,8 @@ type Driver interface {
 type Delivery struct {
 	Instance  *v1alpha1.ServiceInstance
 	Placement v1alpha1.Placement
+	// Workload that runs there; nil if the plan sells none, and for Remove.
+	Workload *workload.Order
 }
 
 // PendingError means that a delivery or removal waits for something on the member cluster; call

@@ -7,10 +7,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
@@ -36,6 +38,11 @@ type target struct {
 	*Driver
 	*tenant.Tenant
 	hard corev1.ResourceList
+	// order is the workload; nil if there is none. It may take what is reserved, and sees the facts
+	// of the cluster.
+	order    *workload.Order
+	reserved corev1.ResourceList
+	facts    workload.Cluster
 }
 
 func (d *Driver) target(ctx context.Context, delivery delivery.Delivery) (*target, error) {
@@ -51,7 +58,8 @@ func (d *Driver) target(ctx context.Context, delivery delivery.Delivery) (*targe
 	t.Patience = d.Patience
 	return &target{
 		Driver: d, Tenant: t,
-		hard: quota(delivery.Placement.Reserved, offeredBy(cluster)),
+		hard:  quota(delivery.Placement.Reserved, offeredBy(cluster)),
+		order: delivery.Workload, reserved: delivery.Placement.Reserved, facts: workload.ClusterOf(cluster),
 	}, nil
 }
 
@@ -61,6 +69,8 @@ func (d *Driver) target(ctx context.Context, delivery delivery.Delivery) (*targe
 //
 // It is refused if the namespace belongs to somebody else, and if a smaller plan is below what
 // is in use; nothing is changed then.
+//
+// If the instance runs a workload, Deliver returns once that works, see run.
 func (d *Driver) Deliver(ctx context.Context, delivery delivery.Delivery) error {
 	t, err := d.target(ctx, delivery)
 	if err != nil {
@@ -76,26 +86,50 @@ func (d *Driver) Deliver(ctx context.Context, delivery delivery.Delivery) error 
 }
 
 func (t *target) deliver(ctx context.Context) error {
+	objects, err := t.render()
+	if err != nil {
+		return err
+	}
 	created, err := t.Ensure(ctx)
 	if err != nil {
 		return err
 	}
+	var before corev1.ResourceQuota
 	if !created {
-		// First, because it may refuse.
-		if err := t.checkUse(ctx); err != nil {
+		if before, err = t.currentQuota(ctx); err != nil {
 			return err
 		}
 	}
-	if err := t.applyObjects(ctx); err != nil {
+	if t.order == nil {
+		// First, because it may refuse.
+		if err := t.checkUse(before); err != nil {
+			return err
+		}
+		return t.enforce(ctx, t.hard)
+	}
+	// Room for what leaves and what comes, until the one has replaced the other.
+	both := greater(before.Spec.Hard, t.hard)
+	if err := t.enforce(ctx, both); err != nil {
 		return err
 	}
-	return t.awaitQuota(ctx)
+	if err := t.run(ctx, objects); err != nil || equality.Semantic.DeepEqual(both, t.hard) {
+		return err
+	}
+	return t.enforce(ctx, t.hard)
+}
+
+// enforce applies the objects in the namespace, and returns once the quota is in force.
+func (t *target) enforce(ctx context.Context, hard corev1.ResourceList) error {
+	if err := t.applyObjects(ctx, hard); err != nil {
+		return err
+	}
+	return t.awaitQuota(ctx, hard)
 }
 
 // applyObjects applies the objects in the namespace. They depend only on the self-binding.
-func (t *target) applyObjects(ctx context.Context) error {
+func (t *target) applyObjects(ctx context.Context, hard corev1.ResourceList) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return t.ApplyInside(ctx, t.quotaObject(t.hard)) })
+	group.Go(func() error { return t.ApplyInside(ctx, t.quotaObject(hard)) })
 	for _, o := range t.others() {
 		group.Go(func() error { return t.ApplyInside(ctx, o) })
 	}
@@ -123,6 +157,7 @@ func (d *Driver) Observe(ctx context.Context, delivery delivery.Delivery) error 
 	for _, o := range append(t.others(), t.quotaObject(t.hard)) {
 		group.Go(func() error { return t.Compare(ctx, o) })
 	}
+	group.Go(func() error { return t.observeWorkload(ctx) })
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("observe %s: %w", t.Connection.Cluster, err)
 	}

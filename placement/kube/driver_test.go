@@ -52,6 +52,12 @@ func TestOnCluster(t *testing.T) {
 		{"the collector that is off ends at once", theCollectorThatIsOffEnds},
 		{"what is deleted comes back within two seconds", whatIsDeletedComesBack},
 		{"what another hub sells is not sold twice", whatAnotherHubSellsIsNotSoldTwice},
+		{"a workload runs, within its quota", aWorkloadRuns},
+		{"a workload changes in place, and what it drops is deleted", aWorkloadChanges},
+		{"a workload that was changed is repaired", aWorkloadIsRepaired},
+		{"a workload that makes no progress is refused, and says why", aWorkloadThatMakesNoProgressIsRefused},
+		{"what the cluster refuses is refused, by component", whatTheClusterRefusesIsRefused},
+		{"a workload takes no more than is reserved", aWorkloadTakesNoMoreThanReserved},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

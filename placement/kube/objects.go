@@ -65,9 +65,11 @@ func (t *target) networkPolicies() []tenant.Object {
 	sameNamespace := networkingv1ac.NetworkPolicyPeer().WithPodSelector(metav1ac.LabelSelector())
 	allow := networkingv1ac.NetworkPolicySpec().
 		WithPodSelector(metav1ac.LabelSelector()).WithPolicyTypes(bothWays...).
-		WithIngress(networkingv1ac.NetworkPolicyIngressRule().WithFrom(sameNamespace)).
 		WithEgress(
 			networkingv1ac.NetworkPolicyEgressRule().WithTo(sameNamespace), ToDNS())
+	if t.order == nil { // a workload says itself which of its ports are reached
+		allow.WithIngress(networkingv1ac.NetworkPolicyIngressRule().WithFrom(sameNamespace))
+	}
 	if t.InternetEgress {
 		allow.WithEgress(ToInternet())
 	}

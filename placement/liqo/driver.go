@@ -122,11 +122,18 @@ func (r *route) deliver(ctx context.Context) error {
 		}
 		return provider.isolate(ctx, r.Namespaces.InternetEgress)
 	}
-	if err := r.Namespaces.Deliver(ctx, r.Delivery); err != nil {
-		return err
-	}
 	_, provider, err := r.sides(ctx, r.peerings[0])
 	if err != nil {
+		return err
+	}
+	if r.Workload != nil { // it says itself what the other cluster's pods reach
+		open, err := provider.openTo(ctx, r.Delivery)
+		if err != nil {
+			return err
+		}
+		return r.Namespaces.Deliver(ctx, open)
+	}
+	if err := r.Namespaces.Deliver(ctx, r.Delivery); err != nil {
 		return err
 	}
 	return provider.letIn(ctx, tenant.Of(provider.connection, r.Namespaces.Hub, r.Instance))
@@ -254,6 +261,13 @@ func (d *Driver) Observe(ctx context.Context, delivery delivery.Delivery) error 
 	on, provider, err := r.sides(ctx, r.peerings[0])
 	if err != nil {
 		return err
+	}
+	if r.Node == "" && r.Workload != nil {
+		open, err := provider.openTo(ctx, delivery)
+		if err != nil {
+			return err
+		}
+		return d.Namespaces.Observe(ctx, open)
 	}
 	if r.Node == "" {
 		t := tenant.Of(provider.connection, d.Namespaces.Hub, r.Instance)

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
@@ -77,6 +78,36 @@ func (s *side) withdraw(ctx context.Context, t *tenant.Tenant) error {
 	return s.pending("delete the NamespaceOffloading of "+t.Namespace, fmt.Sprintf("is %q", offloading.Status.OffloadingPhase))
 }
 
+// openTo returns a delivery whose workload opens its ports with reach consumer to the other cluster's
+// pods.
+func (s *side) openTo(ctx context.Context, d delivery.Delivery) (delivery.Delivery, error) {
+	ranges, err := s.mappedRanges(ctx)
+	if err != nil {
+		return d, err
+	}
+	order := *d.Workload
+	order.Consumers = ranges
+	d.Workload = &order
+	return d, nil
+}
+
+// mappedRanges returns the other cluster's addresses as this one sees them, once Liqo has mapped them.
+func (s *side) mappedRanges(ctx context.Context) ([]string, error) {
+	var configuration networkingv1beta1.Configuration
+	if err := s.get(ctx, s.remote.ClusterID, &configuration); err != nil {
+		return nil, err
+	}
+	remote := configuration.Status.Remote
+	if remote == nil {
+		return nil, s.pending("Configuration "+configuration.Name, "Liqo has not mapped its address ranges yet")
+	}
+	var ranges []string
+	for _, cidr := range append(remote.CIDR.Pod, remote.CIDR.External...) {
+		ranges = append(ranges, string(cidr))
+	}
+	return ranges, nil
+}
+
 // letIn applies opening.
 func (s *side) letIn(ctx context.Context, t *tenant.Tenant) error {
 	opening, err := s.opening(ctx, t)
@@ -90,17 +121,13 @@ func (s *side) letIn(ctx context.Context, t *tenant.Tenant) error {
 // namespace on this side, by their addresses as this cluster sees them. Without it nothing from
 // outside is let in.
 func (s *side) opening(ctx context.Context, t *tenant.Tenant) (*networkingv1.NetworkPolicy, error) {
-	var configuration networkingv1beta1.Configuration
-	if err := s.get(ctx, s.remote.ClusterID, &configuration); err != nil {
+	ranges, err := s.mappedRanges(ctx)
+	if err != nil {
 		return nil, err
 	}
-	remote := configuration.Status.Remote
-	if remote == nil {
-		return nil, s.pending("Configuration "+configuration.Name, "Liqo has not mapped its address ranges yet")
-	}
 	var from []networkingv1.NetworkPolicyPeer
-	for _, cidr := range append(remote.CIDR.Pod, remote.CIDR.External...) {
-		from = append(from, networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: string(cidr)}})
+	for _, cidr := range ranges {
+		from = append(from, networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: cidr}})
 	}
 	return &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: "sluice-peering", Labels: t.Labels()},

@@ -76,10 +76,14 @@ func settledRequests(ctx context.Context, reader client.Reader, namespace string
 		if err != nil {
 			return nil // its offering is no longer served
 		}
+		if w := instance.Status.Delivered.Decision.Workload; w != nil {
+			plan = plan.Running(w)
+		}
 		request, err := placement.NewRequest(instance.Name, plan, state.Raw())
-		if err != nil || request.Shape != nil || request.Peering != nil || len(request.Components) > 0 {
-			// No proposals for clusters, which do not move; for instances with components,
-			// which move only together; and for peered instances, whose pods would restart.
+		if err != nil || request.Shape != nil || request.Peering != nil || len(request.Components) > 0 || instance.Status.IsPinned() {
+			// No proposals for clusters, and instances with volumes, which do not move; for
+			// instances with components, which move only together; and for peered instances,
+			// whose pods would restart.
 			return nil // see above
 		}
 		request = policies.Govern(request, placement.ConsumerOf(instance))

@@ -37,23 +37,29 @@ func (t *Tenant) Compare(ctx context.Context, want Object) error {
 	return nil
 }
 
-// CompareDry is Compare for objects with lists that others add to, for instance webhooks that
-// set defaults. It asks the API server what an apply would change in spec.
-func (t *Tenant) CompareDry(ctx context.Context, want Object) error {
-	live, would := &unstructured.Unstructured{}, &unstructured.Unstructured{Object: want.(*generic).DeepCopy().Object}
+// LiveAsWanted is Compare for objects that the API server writes in another form, or that others
+// add to, for instance webhooks that set defaults. It asks the API server what an apply would
+// change, except in metadata and status, and returns the live object.
+func (t *Tenant) LiveAsWanted(ctx context.Context, want *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	live, would := &unstructured.Unstructured{}, want.DeepCopy()
 	live.SetGroupVersionKind(would.GroupVersionKind())
 	if err := t.Connection.Client.Get(ctx, client.ObjectKeyFromObject(would), live); err != nil {
-		return fmt.Errorf("read %s %s: %w", live.GetKind(), would.GetName(), err)
+		return nil, fmt.Errorf("read %s %s: %w", live.GetKind(), would.GetName(), err)
 	}
 	err := t.Connection.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(would),
 		client.DryRunAll, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
 	if err != nil {
-		return fmt.Errorf("compare %s %s: %w", live.GetKind(), live.GetName(), err)
+		return nil, fmt.Errorf("compare %s %s: %w", live.GetKind(), live.GetName(), err)
 	}
-	if difference := missing(would.Object["spec"], live.Object["spec"], ".spec"); difference != "" {
-		return fmt.Errorf("%s %s was changed: %s", live.GetKind(), live.GetName(), difference)
+	delete(would.Object, "metadata")
+	delete(would.Object, "status")
+	if difference := missing(would.Object, live.Object, ""); difference != "" {
+		if live.GetKind() == "Secret" {
+			difference = "its content" // which no message may show
+		}
+		return nil, fmt.Errorf("%s %s was changed: %s", live.GetKind(), live.GetName(), difference)
 	}
-	return nil
+	return live, nil
 }
 
 func fieldsOf(o Object) (map[string]any, error) {

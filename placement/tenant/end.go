@@ -18,15 +18,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/podrules"
 )
 
 const (
-	// MaxGrace is the longest grace period of a consumer's pod.
-	MaxGrace = 10 * time.Minute
 	// Patience is how long after its deletion a namespace waits for objects that block it,
 	// before Sluice removes them by force.
 	Patience = 10 * time.Minute
-	// shortened is the grace period that Sluice gives pods with more than MaxGrace.
+	// shortened is the grace period that Sluice gives pods with more than podrules.MaxGrace.
 	shortened = 30 * time.Second
 )
 
@@ -56,7 +55,7 @@ type blocker struct {
 }
 
 // blockers lists the objects that block the deletion of the namespace, or would: those with
-// finalizers that are not Kubernetes' own, and pods with more than MaxGrace. It needs Sluice's
+// finalizers that are not Kubernetes' own, and pods with more than podrules.MaxGrace. It needs Sluice's
 // rights there.
 func (t *Tenant) blockers(ctx context.Context) ([]blocker, error) {
 	found := make([][]blocker, len(writable))
@@ -97,7 +96,7 @@ func (t *Tenant) blockingPods(ctx context.Context) (found []blocker, err error) 
 			found = append(found, blocker{pod, fmt.Sprintf("pod %s has the finalizers %s", pod.Name, strings.Join(foreign, ", "))})
 		case pod.DeletionTimestamp != nil: // the time at which a pod on a node ends
 			found = append(found, blocker{pod, fmt.Sprintf("pod %s on node %s terminates until %s", pod.Name, pod.Spec.NodeName, pod.DeletionTimestamp.UTC().Format(time.RFC3339))})
-		case graceOf(pod) > MaxGrace && pod.Spec.NodeName != "":
+		case graceOf(pod) > podrules.MaxGrace && pod.Spec.NodeName != "":
 			found = append(found, blocker{pod, fmt.Sprintf("pod %s takes %s to end", pod.Name, graceOf(pod))})
 		}
 	}
@@ -171,7 +170,7 @@ func (t *Tenant) unblockOne(ctx context.Context, b *blocker, overdue bool) error
 	pod, isPod := b.Object.(*corev1.Pod)
 	uid := b.GetUID()
 	as := client.Preconditions{UID: &uid}
-	if isPod && !overdue && graceOf(pod) > MaxGrace {
+	if isPod && !overdue && graceOf(pod) > podrules.MaxGrace {
 		return t.Connection.Client.Delete(ctx, pod, as, client.GracePeriodSeconds(int64(shortened.Seconds())))
 	}
 	if !overdue {

@@ -1,0 +1,242 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// WorkloadPlan is software that runs in a namespace of its own. Strings in components and
+// credentials may contain CEL expressions, as in "postgres://${secrets.password}@${components.db.host}".
+// They are written over these variables; $${ stands for a literal ${:
+//
+//	parameters  what the consumer chose, with the defaults of the schema
+//	secrets     the instance's secrets, by name
+//	components  by name, each with host, and ports by name
+//	instance    id, name, namespace, platform, organization, space, plan, version
+//	cluster     name, provider, region, zone, tier, labels of the chosen cluster (not in credentials)
+//	kubernetes  the credentials of the binding's account (only in credentials, if the plan has a role)
+type WorkloadPlan struct {
+	// Components run together on each chosen cluster.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=20
+	// +listType=map
+	// +listMapKey=name
+	Components []WorkloadComponent `json:"components"`
+	// Parameters that the consumer may set: a JSON Schema for each, by name. A default in it fills in
+	// for a consumer that sets none.
+	// +kubebuilder:validation:MaxProperties=64
+	Parameters map[string]ParameterSchema `json:"parameters,omitempty"`
+	// Required lists the parameters that the consumer must set.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=set
+	Required []string `json:"required,omitempty"`
+	// Secrets are generated once for each instance. They stay the same for its life, on any
+	// cluster.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=map
+	// +listMapKey=name
+	Secrets []WorkloadSecret `json:"secrets,omitempty"`
+	// Credentials is the object that bindings return.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Credentials *runtime.RawExtension `json:"credentials,omitempty"`
+}
+
+// ParameterSchema is the JSON Schema of one parameter.
+// +kubebuilder:pruning:PreserveUnknownFields
+// +kubebuilder:validation:Type=object
+type ParameterSchema struct {
+	runtime.RawExtension `json:",inline"`
+}
+
+// WorkloadSecret is a generated secret: letters and digits, from a cryptographic source.
+type WorkloadSecret struct {
+	// Name of the secret in expressions.
+	// +kubebuilder:validation:Pattern=`^[a-z][a-zA-Z0-9]*$`
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// Length in characters; each adds almost 6 bits.
+	// +kubebuilder:validation:Minimum=16
+	// +kubebuilder:validation:Maximum=1024
+	// +kubebuilder:default=32
+	Length int32 `json:"length,omitempty"`
+}
+
+// WorkloadComponent is one part of a workload.
+// +kubebuilder:validation:XValidation:rule="has(self.container) != has(self.manifests)",message="a component has a container or manifests, one of the two"
+type WorkloadComponent struct {
+	// Name of the component and of its Service: other components reach it by this name.
+	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=40
+	Name string `json:"name"`
+	// Container runs one image.
+	Container *WorkloadContainer `json:"container,omitempty"`
+	// Manifests are objects of Kubernetes. Their strings may contain expressions; a string that is
+	// one expression takes the type of its value.
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:MinItems=1
+	Manifests []Manifest `json:"manifests,omitempty"`
+}
+
+// Manifest is an object of Kubernetes, without a namespace.
+// +kubebuilder:pruning:PreserveUnknownFields
+// +kubebuilder:validation:Type=object
+type Manifest struct {
+	runtime.RawExtension `json:",inline"`
+}
+
+// WorkloadContainer describes pods of one container. They run without privileges, as a user that is
+// not root. With volumes they are one pod, which keeps its volumes.
+// +kubebuilder:validation:XValidation:rule="!has(self.volumes) || !has(self.replicas) || self.replicas == 1",message="a container with volumes has one replica"
+// +kubebuilder:validation:XValidation:rule="!has(self.autoscaling) || !has(self.volumes)",message="a container with volumes has one replica"
+type WorkloadContainer struct {
+	// Image to run.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Image string `json:"image"`
+	// Command replaces the image's entrypoint.
+	// +kubebuilder:validation:MaxItems=64
+	Command []string `json:"command,omitempty"`
+	// Args replace the image's arguments.
+	// +kubebuilder:validation:MaxItems=64
+	Args []string `json:"args,omitempty"`
+	// Env are environment variables, by name. They are kept in a Secret.
+	// +kubebuilder:validation:MaxProperties=128
+	Env map[string]string `json:"env,omitempty"`
+	// Files in the container's file system. They are kept in a Secret.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=map
+	// +listMapKey=path
+	Files []WorkloadFile `json:"files,omitempty"`
+	// Ports that the component serves. With any, it has a Service.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=map
+	// +listMapKey=name
+	Ports []WorkloadPort `json:"ports,omitempty"`
+	// ReadinessProbe reports whether a pod takes traffic; StartupProbe, whether it has started;
+	// LivenessProbe, whether it need not be restarted. Without a readiness probe, a TCP connection to
+	// the first TCP port is one.
+	ReadinessProbe *corev1.Probe `json:"readinessProbe,omitempty"`
+	StartupProbe   *corev1.Probe `json:"startupProbe,omitempty"`
+	LivenessProbe  *corev1.Probe `json:"livenessProbe,omitempty"`
+	// Volumes are persistent. The instance stays on the cluster that has them.
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=map
+	// +listMapKey=name
+	Volumes []WorkloadVolume `json:"volumes,omitempty"`
+	// Scratch are empty folders that a pod may write to. They count as ephemeral-storage of the pod.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=set
+	Scratch []string `json:"scratch,omitempty"`
+	// Replicas is the number of pods: an integer, or a string with an expression.
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:default=1
+	Replicas *intstr.IntOrString `json:"replicas,omitempty"`
+	// Autoscaling changes the number of pods with their use of CPU, from Replicas up.
+	Autoscaling *WorkloadAutoscaling `json:"autoscaling,omitempty"`
+	// Resources of each pod, both requested and the limit: cpu, memory, ephemeral-storage and extended
+	// resources; each a quantity, or a string with an expression.
+	// +kubebuilder:validation:XValidation:rule="'cpu' in self && 'memory' in self",message="cpu and memory are needed"
+	// +kubebuilder:validation:MaxProperties=16
+	Resources map[string]intstr.IntOrString `json:"resources"`
+	// RunAsUser is the user and the group of the processes, and the group of the volumes. Absent means
+	// the image's user, which must not be root.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	RunAsUser *int64 `json:"runAsUser,omitempty"`
+	// DeadlineSeconds is how long a change may make no progress before it fails.
+	// +kubebuilder:validation:Minimum=10
+	// +kubebuilder:validation:Maximum=3600
+	// +kubebuilder:default=300
+	DeadlineSeconds int32 `json:"deadlineSeconds,omitempty"`
+	// GracePeriodSeconds is how long a pod has to end.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=600
+	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
+}
+
+// WorkloadFile is a file in a container.
+type WorkloadFile struct {
+	// Path of the file, absolute.
+	// +kubebuilder:validation:Pattern=`^/[^:]*[^/:]$`
+	// +kubebuilder:validation:MaxLength=512
+	Path string `json:"path"`
+	// Content of the file.
+	// +kubebuilder:validation:MaxLength=65536
+	Content string `json:"content"`
+	// Mode of the file, for instance 0555 (365 in JSON). Absent means 0444.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=511
+	Mode *int32 `json:"mode,omitempty"`
+}
+
+// WorkloadPort is a port of a component.
+type WorkloadPort struct {
+	// Name of the port, an IANA service name.
+	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=15
+	Name string `json:"name"`
+	// Port of the Service.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port"`
+	// ContainerPort is the port in the container; absent means Port.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	ContainerPort int32 `json:"containerPort,omitempty"`
+	// Protocol of the port.
+	// +kubebuilder:validation:Enum=TCP;UDP
+	// +kubebuilder:default=TCP
+	Protocol corev1.Protocol `json:"protocol,omitempty"`
+	// Reach is who may connect: the pods of the component (component), those of the instance
+	// (application), or also the consumer's own cluster, if the plan peers it (consumer).
+	// +kubebuilder:default=application
+	Reach Reach `json:"reach,omitempty"`
+}
+
+// Reach is who may connect to a port.
+// +kubebuilder:validation:Enum=component;application;consumer
+type Reach string
+
+// Values of Reach.
+const (
+	ReachComponent   Reach = "component"
+	ReachApplication Reach = "application"
+	ReachConsumer    Reach = "consumer"
+)
+
+// WorkloadVolume is persistent storage of a component.
+type WorkloadVolume struct {
+	// Name of the volume.
+	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=20
+	Name string `json:"name"`
+	// MountPath in the container.
+	// +kubebuilder:validation:Pattern=`^/[^:]*$`
+	// +kubebuilder:validation:MaxLength=512
+	MountPath string `json:"mountPath"`
+	// StorageClass of the volume. Clusters without it are refused.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	StorageClass string `json:"storageClass"`
+	// Size is a quantity, or a string with an expression. It may grow where the storage class allows
+	// it, and never shrinks.
+	// +kubebuilder:validation:XIntOrString
+	Size intstr.IntOrString `json:"size"`
+}
+
+// WorkloadAutoscaling changes a number of pods.
+type WorkloadAutoscaling struct {
+	// Max is the greatest number of pods, for which room is reserved: an integer, or a string with an
+	// expression.
+	// +kubebuilder:validation:XIntOrString
+	Max intstr.IntOrString `json:"max"`
+	// CPUPercent of the request that the pods use on average.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	// +kubebuilder:default=80
+	CPUPercent int32 `json:"cpuPercent,omitempty"`
+}
+
+// LabelComponent names the component of a workload that an object belongs to.
+const LabelComponent = "sluice.dev/component"

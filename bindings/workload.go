@@ -1,0 +1,135 @@
+package bindings
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/workload"
+)
+
+// workloadOf returns the workload that a delivered instance runs; nil if it runs none.
+func workloadOf(instance *v1alpha1.ServiceInstance) *v1alpha1.WorkloadPlan {
+	if d := instance.Status.DeliveredDecision(); d != nil {
+		return d.Workload
+	}
+	return nil
+}
+
+// hasAccount reports whether a binding has an account in the instance's namespace. Consumers of a
+// workload use what runs there, and get one only if the plan gives them a role.
+func hasAccount(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) bool {
+	return workloadOf(instance) == nil || b.Spec.Credentials.Role != ""
+}
+
+// withoutAccount is the result for clusters on which a binding has no account.
+func withoutAccount(clusters []string) []issued {
+	all := make([]issued, len(clusters))
+	for i, cluster := range clusters {
+		all[i].credentials.Cluster = cluster
+	}
+	return all
+}
+
+// unaddressed returns a component of the instance's workload that the consumer's own cluster should
+// reach, and for which Liqo has not given an address yet; "" if there is none.
+func unaddressed(instance *v1alpha1.ServiceInstance, found sight) string {
+	w := workloadOf(instance)
+	if w == nil || !isPeered(instance) {
+		return ""
+	}
+	for i := range w.Components {
+		if c := &w.Components[i]; reaches(c, v1alpha1.ReachConsumer) && hostOf(c.Name, found) == "" {
+			return c.Name
+		}
+	}
+	return ""
+}
+
+// reaches reports whether a component has a port with the given reach.
+func reaches(c *v1alpha1.WorkloadComponent, reach v1alpha1.Reach) bool {
+	if c.Container == nil {
+		return false
+	}
+	for _, p := range c.Container.Ports {
+		if p.Reach == reach {
+			return true
+		}
+	}
+	return false
+}
+
+// hostOf returns the first address of a component's Service; "" if there is none.
+func hostOf(component string, found sight) string {
+	for _, s := range found.sockets {
+		if s.service == component {
+			return s.host
+		}
+	}
+	return ""
+}
+
+// revealWorkload returns the credentials that the plan of a workload describes, to be sealed at once.
+// A component's host is its address in the consumer's own cluster if that is peered. Otherwise it is
+// the name of its Service, as pods of the same cluster resolve it.
+func (c *Controller) revealWorkload(instance *v1alpha1.ServiceInstance, credentials Credentials, found sight) (json.RawMessage, error) {
+	w, delivered := workloadOf(instance), instance.Status.Delivered
+	secrets, err := workload.Unseal(instance, c.Keys)
+	if err != nil {
+		return nil, err
+	}
+	order, err := workload.Of(w, instance, &delivered.State, secrets)
+	if err != nil {
+		return nil, err
+	}
+	var kubernetes map[string]any
+	if len(credentials) > 0 {
+		object, err := credentials.Reveal()
+		if err != nil {
+			return nil, err
+		}
+		if w.Credentials == nil {
+			return object, nil
+		}
+		if err := json.Unmarshal(object, &kubernetes); err != nil {
+			return nil, fmt.Errorf("read the credentials of the account: %w", err)
+		}
+	}
+	namespace, peered := v1alpha1.MemberNamespace(instance.Name), isPeered(instance)
+	addresses := workload.Addresses(w, func(component string) string {
+		if peered {
+			return hostOf(component, found)
+		}
+		return component + "." + namespace + ".svc"
+	})
+	for name, at := range addresses {
+		if at.Host == "" {
+			delete(addresses, name)
+		}
+	}
+	return order.Credentials(addresses, kubernetes)
+}
+
+// componentSockets returns the ports of a workload's components as pods of the same cluster reach
+// them. There are none with a peering, where the addresses of Liqo are found instead.
+func componentSockets(instance *v1alpha1.ServiceInstance) []socket {
+	w := workloadOf(instance)
+	if w == nil || isPeered(instance) {
+		return nil
+	}
+	var out []socket
+	namespace := v1alpha1.MemberNamespace(instance.Name)
+	for i := range w.Components {
+		c := &w.Components[i]
+		if c.Container == nil {
+			continue
+		}
+		for _, p := range c.Container.Ports {
+			if p.Reach != v1alpha1.ReachComponent {
+				out = append(out, socket{host: c.Name + "." + namespace + ".svc", port: strconv.Itoa(int(p.Port)), protocol: protocols[p.Protocol], service: c.Name})
+			}
+		}
+	}
+	return out
+}

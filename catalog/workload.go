@@ -1,0 +1,140 @@
+package catalog
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/workload"
+)
+
+// mostWorkload is the greatest size of a workload plan in JSON, in bytes. Each instance keeps a copy.
+const mostWorkload = 128 << 10
+
+// checkWorkload checks what the CRD's schema cannot, by rendering the workload: with the defaults of
+// its parameters or, where there are none, with values that their schemas allow.
+func checkWorkload(plan *v1alpha1.Plan) error {
+	w := plan.Workload
+	document, err := json.Marshal(w)
+	if err != nil {
+		return fmt.Errorf("workload: %w", err)
+	}
+	if len(document) > mostWorkload {
+		return fmt.Errorf("workload: has %d bytes, more than the %d of which each instance keeps a copy", len(document), mostWorkload)
+	}
+	if r := plan.Resources; r != nil {
+		for _, no := range []struct {
+			given bool
+			field string
+		}{
+			{r.Replicas != nil, "replicas"}, {len(r.Components) > 0, "components"}, {len(r.Links) > 0, "links"},
+			{r.Peering != nil && r.Peering.Gives == v1alpha1.GivesNode, "peering.gives: Node"},
+			{r.Peering != nil && r.Peering.Role == v1alpha1.RoleHubAndSpoke, "peering.role: HubAndSpoke"},
+		} {
+			if no.given {
+				return fmt.Errorf("resources.%s: does not go with kind: workload", no.field)
+			}
+		}
+	}
+	own := properties(resourcesParameters, newPlan(*plan, nil).Resources)
+	for _, name := range slices.Sorted(maps.Keys(w.Parameters)) {
+		if _, taken := own[name]; taken {
+			return fmt.Errorf("workload.parameters: %s is a parameter of resources already", name)
+		}
+	}
+	for _, name := range w.Required {
+		if _, ok := w.Parameters[name]; !ok {
+			return fmt.Errorf("workload.required: there is no parameter %s", name)
+		}
+	}
+	parameters, err := workload.SampleParameters(w)
+	if err != nil {
+		return fmt.Errorf("workload: %w", err)
+	}
+	if _, err := newPlan(*plan, nil).Footprint(parameters); err != nil {
+		return fmt.Errorf("workload: %w", err)
+	}
+	if err := workload.CheckCredentials(w, parameters, plan.Credentials.Role != ""); err != nil {
+		return fmt.Errorf("workload: %w", err)
+	}
+	return nil
+}
+
+// addWorkloadParameters adds the parameters of a workload to the schema of its instances.
+func addWorkloadParameters(w *v1alpha1.WorkloadPlan, schema, offered map[string]any) {
+	for name, of := range w.Parameters {
+		var described any
+		if err := json.Unmarshal(of.Raw, &described); err == nil { // the hub stores nothing but JSON
+			offered[name] = described
+		}
+	}
+	if len(w.Required) > 0 {
+		var required []any
+		for _, name := range w.Required {
+			required = append(required, name)
+		}
+		schema["required"] = required
+	}
+}
+
+// footprints are those that were computed last, by the parameters.
+type footprints = lru.Cache[string, corev1.ResourceList]
+
+func newFootprints() *footprints {
+	cache, err := lru.New[string, corev1.ResourceList](1024)
+	if err != nil {
+		panic(err) // the size is not positive
+	}
+	return cache
+}
+
+// Footprint returns what an instance of a workload plan takes on each cluster. The error is a
+// *ParameterError: the workload cannot be rendered with the parameters, or exceeds the plan's
+// limits. Callers must not change the result.
+func (p *Plan) Footprint(parameters json.RawMessage) (corev1.ResourceList, error) {
+	if p.Workload == nil {
+		return nil, fmt.Errorf("plan %s sells no workload", p.Name)
+	}
+	if known, ok := p.footprints.Get(string(parameters)); ok {
+		return known, nil
+	}
+	taken, err := workload.Footprint(p.Workload, parameters)
+	if refused := (*workload.RefusedError)(nil); errors.As(err, &refused) {
+		return nil, &ParameterError{Message: refused.Reason}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if over := workload.Exceeds(taken, p.most()); over != "" {
+		return nil, &ParameterError{Message: "the workload " + over}
+	}
+	p.footprints.Add(string(parameters), taken)
+	return taken, nil
+}
+
+// most returns the limits and storage of the plan.
+func (p *Plan) most() corev1.ResourceList {
+	most := corev1.ResourceList{}
+	if p.Resources == nil {
+		return most
+	}
+	maps.Copy(most, p.Resources.Limits)
+	for class, size := range p.Resources.Storage {
+		most[v1alpha1.StorageResource(class)] = size
+	}
+	return most
+}
+
+// Running returns the plan with another workload: the one that an instance has, which the plan may
+// have replaced since.
+func (p *Plan) Running(w *v1alpha1.WorkloadPlan) *Plan {
+	own := *p
+	own.Workload, own.footprints = w, newFootprints()
+	return &own
+}

@@ -1,0 +1,118 @@
+package catalog
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// sells makes the first plan one of kind workload.
+func sells(t testing.TB, document string) edit {
+	t.Helper()
+	var p v1alpha1.Plan
+	if err := yaml.UnmarshalStrict([]byte(document), &p); err != nil {
+		t.Fatalf("%v in\n%s", err, document)
+	}
+	return func(o *v1alpha1.ServiceOffering) {
+		first := &o.Spec.Plans[0]
+		first.Kind, first.Workload, first.Resources, first.Credentials = v1alpha1.PlanKindWorkload, p.Workload, p.Resources, p.Credentials
+	}
+}
+
+// database is a workload of one component with a required parameter.
+const database = `
+workload:
+  parameters:
+    size: {type: string, enum: [small, large], default: small}
+    replicas: {type: integer, minimum: 1, maximum: 3, default: 1}
+    owner: {type: string, minLength: 2}
+  required: [owner]
+  secrets: [{name: password}]
+  components:
+  - name: db
+    container:
+      image: db
+      env: {OWNER: "${parameters.owner}"}
+      ports: [{name: sql, port: 5432}]
+      replicas: "${parameters.replicas}"
+      resources: {cpu: "${parameters.size == 'small' ? '100m' : '1'}", memory: 64Mi}
+  credentials: {uri: "sql://${secrets.password}@${components.db.host}"}
+`
+
+func TestWorkloadPlansAreAcceptedWhenTheyRender(t *testing.T) {
+	component := strings.ReplaceAll(database, "replicas: {type", "count: {type")
+	for _, test := range []struct{ name, plan, because string }{
+		{"one that renders", database, ""},
+		{"within its limits", database + "resources: {limits: {cpu: 200m, memory: 128Mi, pods: 2}}", ""},
+		{"more than its limits", database + "resources: {limits: {cpu: 100m}}", "plan a-small: workload: parameters: the workload takes 200m cpu, the plan allows 100m"},
+		{"an expression that fails", component, "plan a-small: workload: parameters: components[db].container.replicas: ${parameters.replicas}: no such key: replicas"},
+		{"credentials that fail", strings.Replace(database, "components.db.host", "components.web.host", 1), "plan a-small: workload: credentials.uri: ${components.web.host}: no such key: web"},
+		{"an account that the plan does not give", strings.Replace(database, "${components.db.host}", "${kubernetes.token}", 1), "plan a-small: workload: credentials.uri: ${kubernetes.token}: no such key: token"},
+		{"an account that the plan gives", strings.Replace(database, "${components.db.host}", "${kubernetes.token}", 1) + "credentials: {role: view}", ""},
+		{"a required parameter that is not there", strings.Replace(database, "required: [owner]", "required: [name]", 1), "plan a-small: workload.required: there is no parameter name"},
+		{"a parameter twice", strings.Replace(database, "owner: {type", "selector: {type", 1) + "resources: {selectable: [a]}", "plan a-small: workload.parameters: selector is a parameter of resources already"},
+		{"a parameter with no schema", strings.Replace(database, "{type: string, minLength: 2}", "{type: 1}", 1), "schema instanceCreate of plan a-small: not a JSON Schema"},
+		{"replicas over clusters", database + "resources: {replicas: {count: 2}}", "plan a-small: resources.replicas: does not go with kind: workload"},
+		{"nodes of the consumer's", database + "resources: {peering: {gives: Node}}", "plan a-small: resources.peering.gives: Node: does not go with kind: workload"},
+		{"a role of clusters", database + "credentials: {role: admin}", "plan a-small: credentials.role: admin is for cluster plans (cluster.roles); want edit or view"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := offering("a", sells(t, test.plan))
+			err := checkAlone(&o.Spec)
+			switch {
+			case test.because == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case test.because != "" && (err == nil || !strings.Contains(err.Error(), test.because)):
+				t.Errorf("got  %v\nwant %s", err, test.because)
+			}
+		})
+	}
+}
+
+func TestOrdersOfWorkloads(t *testing.T) {
+	p := firstPlan(t, sells(t, database+"resources: {limits: {cpu: 1500m}}"))
+	for _, test := range []struct{ name, parameters, because, cpu string }{
+		{"what is required", `{"owner": "me"}`, "", "200m"},
+		{"nothing", ``, "parameters: missing property 'owner'", ""},
+		{"another type", `{"owner": 1}`, "parameters/owner: got number, want string", ""},
+		{"an unknown one", `{"owner": "me", "color": "red"}`, "parameters/color: the plan takes no such parameter", ""},
+		{"more replicas", `{"owner": "me", "replicas": 3}`, "", "400m"},
+		{"more than the plan has", `{"owner": "me", "size": "large"}`, "parameters: the workload takes 2 cpu, the plan allows 1500m", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := p.ValidateCreate(json.RawMessage(test.parameters))
+			var wrong *ParameterError
+			switch {
+			case test.because == "" && err != nil:
+				t.Fatalf("refused: %v", err)
+			case test.because == "":
+				taken, err := p.Footprint(json.RawMessage(test.parameters))
+				if cpu := taken.Cpu(); err != nil || cpu.String() != test.cpu {
+					t.Errorf("takes %s cpu, want %s: %v", cpu, test.cpu, err)
+				}
+			case !errors.As(err, &wrong) || wrong.Error() != test.because:
+				t.Errorf("got  %v\nwant %s", err, test.because)
+			}
+		})
+	}
+}
+
+func TestARunningWorkloadIsNotThatOfThePlan(t *testing.T) {
+	p := firstPlan(t, sells(t, database))
+	var before v1alpha1.Plan
+	if err := yaml.Unmarshal([]byte(strings.Replace(database, "'100m'", "'300m'", 1)), &before); err != nil {
+		t.Fatal(err)
+	}
+	taken, err := p.Running(before.Workload).Footprint(json.RawMessage(`{"owner": "me"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cpu := taken.Cpu(); cpu.String() != "600m" {
+		t.Errorf("takes %s cpu, want 600m", cpu)
+	}
+}

@@ -1,0 +1,109 @@
+package workload
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/sluice-dev/sluice/internal/podrules"
+)
+
+// kinds of objects that a workload may have. Others are the driver's, reach beyond the namespace, or
+// make pods without a bound.
+var kinds = []schema.GroupVersionKind{
+	{Version: "v1", Kind: "ConfigMap"}, {Version: "v1", Kind: "Secret"}, {Version: "v1", Kind: "Service"},
+	{Version: "v1", Kind: "PersistentVolumeClaim"},
+	{Group: "apps", Version: "v1", Kind: "Deployment"}, {Group: "apps", Version: "v1", Kind: "StatefulSet"},
+	{Group: "batch", Version: "v1", Kind: "Job"}, {Group: "batch", Version: "v1", Kind: "CronJob"},
+	{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"},
+}
+
+// networkPolicies are rendered for containers only: they decide who reaches whom.
+var networkPolicies = schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}
+
+// Kinds returns the kinds of objects that Render may return.
+func Kinds() []schema.GroupVersionKind { return append(slices.Clone(kinds), networkPolicies) }
+
+// describeObject names an object for messages, for instance "component db: Deployment db".
+func describeObject(o *unstructured.Unstructured) string {
+	return fmt.Sprintf("component %s: %s %s", componentOf(o), o.GetKind(), o.GetName())
+}
+
+// check refuses objects that Sluice does not run in an instance's namespace.
+func check(objects []*unstructured.Unstructured) error {
+	seen := map[string]bool{}
+	for _, o := range objects {
+		what := describeObject(o)
+		if o.GetName() == "" {
+			return refused("%s: metadata.name: is empty", what)
+		}
+		if errs := validation.NameIsDNSSubdomain(o.GetName(), false); len(errs) > 0 {
+			return refused("%s: metadata.name: %s", what, strings.Join(errs, "; "))
+		}
+		if strings.HasPrefix(o.GetName(), "sluice") {
+			return refused("%s: metadata.name: names that start with sluice are Sluice's own", what)
+		}
+		key := o.GroupVersionKind().GroupKind().String() + " " + o.GetName()
+		if seen[key] {
+			return refused("%s: there is another one of this name", what)
+		}
+		seen[key] = true
+		if err := checkObject(o, what); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkObject(o *unstructured.Unstructured, what string) error {
+	kind := o.GroupVersionKind()
+	if !slices.Contains(Kinds(), kind) {
+		return refused("%s: kind %s of %q is refused; a workload has %s", what, kind.Kind, o.GetAPIVersion(), kindNames())
+	}
+	if kind.Kind == "Service" {
+		if got, _, _ := unstructured.NestedString(o.Object, "spec", "type"); got != "" && got != "ClusterIP" {
+			return refused("%s: spec.type: %s is refused; Services are ClusterIP", what, got)
+		}
+		if external, _, _ := unstructured.NestedSlice(o.Object, "spec", "externalIPs"); len(external) > 0 {
+			return refused("%s: spec.externalIPs: is refused", what)
+		}
+	}
+	template, path := podTemplateOf(o)
+	if template == nil {
+		return nil
+	}
+	because, err := podrules.Check(template)
+	switch {
+	case err != nil:
+		return refused("%s: %s: %v", what, path, err)
+	case because != "":
+		return refused("%s: %s: %s", what, path, because)
+	}
+	return nil
+}
+
+func kindNames() string {
+	var names []string
+	for _, k := range kinds {
+		names = append(names, k.Kind)
+	}
+	return strings.Join(names, ", ")
+}
+
+// podTemplateOf returns the pod template of an object and its path; nil for kinds without one.
+func podTemplateOf(o *unstructured.Unstructured) (template map[string]any, path string) {
+	for _, t := range podTemplates {
+		if t.kind == o.GetKind() {
+			template, _, _ = unstructured.NestedMap(o.Object, t.path...)
+			if template == nil {
+				template = map[string]any{}
+			}
+			return template, strings.Join(t.path, ".")
+		}
+	}
+	return nil, ""
+}

@@ -1,0 +1,277 @@
+package workload
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
+	autoscalingv2ac "k8s.io/client-go/applyconfigurations/autoscaling/v2"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+const (
+	// annotationContent changes with the environment and the files of a component, so that its pods
+	// are replaced when those do.
+	annotationContent = "sluice.dev/content"
+	// mostReplicas is the greatest number of pods of a component on one cluster.
+	mostReplicas = 1000
+)
+
+// container renders a container: what it reads (Secret), where it writes (PersistentVolumeClaims),
+// its pods (Deployment, or StatefulSet with volumes), and how they are reached (Service,
+// NetworkPolicy).
+func (r *rendering) container(c *v1alpha1.WorkloadContainer) {
+	at := r.path.Child("container")
+	template := r.pods(at, c)
+	replicas := int32(1)
+	if c.Replicas != nil {
+		replicas = r.count(at.Child("replicas"), *c.Replicas, 0, mostReplicas)
+	}
+	selector := metav1ac.LabelSelector().WithMatchLabels(r.labels())
+	if len(c.Volumes) > 0 {
+		r.claims(at, c)
+		r.add(appsv1ac.StatefulSet(r.component, r.namespace).WithLabels(r.labels()).WithSpec(appsv1ac.StatefulSetSpec().
+			WithReplicas(replicas).WithSelector(selector).WithServiceName(r.component).WithTemplate(template)))
+	} else {
+		spec := appsv1ac.DeploymentSpec().WithSelector(selector).WithTemplate(template).
+			WithProgressDeadlineSeconds(cmp.Or(c.DeadlineSeconds, 300)).WithRevisionHistoryLimit(2).
+			WithStrategy(appsv1ac.DeploymentStrategy().WithType(appsv1.RollingUpdateDeploymentStrategyType).WithRollingUpdate(
+				appsv1ac.RollingUpdateDeployment().WithMaxSurge(intstr.FromInt32(1)).WithMaxUnavailable(intstr.FromInt32(0))))
+		if c.Autoscaling == nil {
+			spec.WithReplicas(replicas) // otherwise the autoscaler owns the number
+		}
+		r.add(appsv1ac.Deployment(r.component, r.namespace).WithLabels(r.labels()).WithSpec(spec))
+	}
+	if c.Autoscaling != nil {
+		r.autoscaler(at.Child("autoscaling"), c.Autoscaling, replicas)
+	}
+	if len(c.Ports) > 0 {
+		r.service(c)
+	}
+	r.add(r.networkPolicy(c.Ports, false))
+}
+
+// pods renders the template of the pods, and the Secret that they read.
+func (r *rendering) pods(at *field.Path, c *v1alpha1.WorkloadContainer) *corev1ac.PodTemplateSpecApplyConfiguration {
+	container := corev1ac.Container().WithName(r.component).WithImage(c.Image).
+		WithCommand(r.texts(at.Child("command"), c.Command)...).WithArgs(r.texts(at.Child("args"), c.Args)...).
+		WithSecurityContext(corev1ac.SecurityContext().WithAllowPrivilegeEscalation(false).
+			WithCapabilities(corev1ac.Capabilities().WithDrop("ALL")))
+	resources := r.resources(at.Child("resources"), c.Resources)
+	container.WithResources(corev1ac.ResourceRequirements().WithRequests(resources).WithLimits(resources))
+	for _, p := range c.Ports {
+		container.WithPorts(corev1ac.ContainerPort().WithName(p.Name).WithProtocol(protocolOf(p)).WithContainerPort(containerPort(p)))
+	}
+	container.ReadinessProbe = r.probe(at.Child("readinessProbe"), readinessOf(c))
+	container.StartupProbe = r.probe(at.Child("startupProbe"), c.StartupProbe)
+	container.LivenessProbe = r.probe(at.Child("livenessProbe"), c.LivenessProbe)
+	security := corev1ac.PodSecurityContext().WithRunAsNonRoot(true).
+		WithSeccompProfile(corev1ac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault))
+	if c.RunAsUser != nil {
+		security.WithRunAsUser(*c.RunAsUser).WithRunAsGroup(*c.RunAsUser).WithFSGroup(*c.RunAsUser).
+			WithFSGroupChangePolicy(corev1.FSGroupChangeOnRootMismatch)
+	}
+	spec := corev1ac.PodSpec().WithAutomountServiceAccountToken(false).WithEnableServiceLinks(false).WithSecurityContext(security)
+	if c.GracePeriodSeconds != nil {
+		spec.WithTerminationGracePeriodSeconds(*c.GracePeriodSeconds)
+	}
+	template := corev1ac.PodTemplateSpec().WithLabels(r.labels())
+	if content := r.content(at, c, container, spec); content != nil {
+		template.WithAnnotations(map[string]string{annotationContent: r.order.Secrets.fingerprint(content)})
+	}
+	for _, v := range c.Volumes {
+		container.WithVolumeMounts(corev1ac.VolumeMount().WithName(v.Name).WithMountPath(v.MountPath))
+		spec.WithVolumes(corev1ac.Volume().WithName(v.Name).WithPersistentVolumeClaim(
+			corev1ac.PersistentVolumeClaimVolumeSource().WithClaimName(claimName(r.component, v.Name))))
+	}
+	for i, folder := range c.Scratch {
+		name := fmt.Sprintf("sluice-scratch-%d", i)
+		container.WithVolumeMounts(corev1ac.VolumeMount().WithName(name).WithMountPath(folder))
+		spec.WithVolumes(corev1ac.Volume().WithName(name).WithEmptyDir(corev1ac.EmptyDirVolumeSource()))
+	}
+	return template.WithSpec(spec.WithContainers(container))
+}
+
+// content renders the Secret with the environment and the files, and makes the pods read it. It
+// returns what is in it; nil if there is nothing.
+func (r *rendering) content(at *field.Path, c *v1alpha1.WorkloadContainer, container *corev1ac.ContainerApplyConfiguration, spec *corev1ac.PodSpecApplyConfiguration) []byte {
+	if len(c.Env) == 0 && len(c.Files) == 0 {
+		return nil
+	}
+	data := map[string][]byte{}
+	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
+		data["env."+name] = []byte(r.text(at.Child("env").Key(name), c.Env[name]))
+		container.WithEnv(corev1ac.EnvVar().WithName(name).WithValueFrom(corev1ac.EnvVarSource().
+			WithSecretKeyRef(corev1ac.SecretKeySelector().WithName(r.component).WithKey("env." + name))))
+	}
+	const volume = "sluice-files"
+	from := corev1ac.SecretVolumeSource().WithSecretName(r.component)
+	for i, f := range c.Files {
+		key := "file." + strconv.Itoa(i)
+		data[key] = []byte(r.text(at.Child("files").Key(f.Path), f.Content))
+		mode := int32(0o444)
+		if f.Mode != nil {
+			mode = *f.Mode
+		}
+		from.WithItems(corev1ac.KeyToPath().WithKey(key).WithPath(key).WithMode(mode))
+		container.WithVolumeMounts(corev1ac.VolumeMount().WithName(volume).WithMountPath(path.Clean(f.Path)).WithSubPath(key).WithReadOnly(true))
+	}
+	if len(c.Files) > 0 {
+		spec.WithVolumes(corev1ac.Volume().WithName(volume).WithSecret(from))
+	}
+	r.add(corev1ac.Secret(r.component, r.namespace).WithLabels(r.labels()).WithData(data))
+	content, err := json.Marshal(data)
+	r.fail(at, err)
+	return content
+}
+
+// probe converts a probe to its apply configuration.
+func (r *rendering) probe(at *field.Path, probe *corev1.Probe) *corev1ac.ProbeApplyConfiguration {
+	if probe == nil {
+		return nil
+	}
+	configuration := corev1ac.Probe()
+	document, err := json.Marshal(probe)
+	r.fail(at, err)
+	r.fail(at, json.Unmarshal(document, configuration))
+	return configuration
+}
+
+// readinessOf returns the readiness probe. By default, a connection to the first TCP port is one.
+func readinessOf(c *v1alpha1.WorkloadContainer) *corev1.Probe {
+	if c.ReadinessProbe != nil {
+		return c.ReadinessProbe
+	}
+	for _, p := range c.Ports {
+		if protocolOf(p) == corev1.ProtocolTCP {
+			return &corev1.Probe{PeriodSeconds: 2, ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString(p.Name)}}}
+		}
+	}
+	return nil
+}
+
+// claims renders the claims of a component's volumes.
+func (r *rendering) claims(at *field.Path, c *v1alpha1.WorkloadContainer) {
+	for _, v := range c.Volumes {
+		size := r.quantity(at.Child("volumes").Key(v.Name).Child("size"), v.Size)
+		r.add(corev1ac.PersistentVolumeClaim(claimName(r.component, v.Name), r.namespace).WithLabels(r.labels()).
+			WithSpec(corev1ac.PersistentVolumeClaimSpec().WithAccessModes(corev1.ReadWriteOnce).WithStorageClassName(v.StorageClass).
+				WithResources(corev1ac.VolumeResourceRequirements().WithRequests(corev1.ResourceList{corev1.ResourceStorage: size}))))
+	}
+}
+
+func claimName(component, volume string) string { return component + "-" + volume }
+
+func (r *rendering) autoscaler(at *field.Path, a *v1alpha1.WorkloadAutoscaling, least int32) {
+	most := r.count(at.Child("max"), a.Max, max(least, 1), mostReplicas)
+	r.add(autoscalingv2ac.HorizontalPodAutoscaler(r.component, r.namespace).WithLabels(r.labels()).
+		WithSpec(autoscalingv2ac.HorizontalPodAutoscalerSpec().
+			WithScaleTargetRef(autoscalingv2ac.CrossVersionObjectReference().WithAPIVersion("apps/v1").WithKind("Deployment").WithName(r.component)).
+			WithMinReplicas(max(least, 1)).WithMaxReplicas(most).
+			WithMetrics(autoscalingv2ac.MetricSpec().WithType(autoscalingv2.ResourceMetricSourceType).WithResource(
+				autoscalingv2ac.ResourceMetricSource().WithName(corev1.ResourceCPU).WithTarget(
+					autoscalingv2ac.MetricTarget().WithType(autoscalingv2.UtilizationMetricType).WithAverageUtilization(max(a.CPUPercent, 1)))))))
+}
+
+func (r *rendering) service(c *v1alpha1.WorkloadContainer) {
+	spec := corev1ac.ServiceSpec().WithType(corev1.ServiceTypeClusterIP).WithSelector(r.labels())
+	for _, p := range c.Ports {
+		spec.WithPorts(corev1ac.ServicePort().WithName(p.Name).WithPort(p.Port).WithProtocol(protocolOf(p)).WithTargetPort(intstr.FromString(p.Name)))
+	}
+	r.add(corev1ac.Service(r.component, r.namespace).WithLabels(r.labels()).WithSpec(spec))
+}
+
+// networkPolicy lets in the pods of the component itself, and at its ports those that their reach
+// names. If everyPort, those of the instance are let in at every port.
+func (r *rendering) networkPolicy(ports []v1alpha1.WorkloadPort, everyPort bool) *networkingv1ac.NetworkPolicyApplyConfiguration {
+	itself := networkingv1ac.NetworkPolicyPeer().WithPodSelector(metav1ac.LabelSelector().WithMatchLabels(r.labels()))
+	instance := networkingv1ac.NetworkPolicyPeer().WithPodSelector(metav1ac.LabelSelector())
+	spec := networkingv1ac.NetworkPolicySpec().WithPolicyTypes(networkingv1.PolicyTypeIngress).
+		WithPodSelector(metav1ac.LabelSelector().WithMatchLabels(r.labels())).
+		WithIngress(networkingv1ac.NetworkPolicyIngressRule().WithFrom(itself))
+	if everyPort {
+		spec.WithIngress(networkingv1ac.NetworkPolicyIngressRule().WithFrom(instance))
+	}
+	for _, p := range ports {
+		rule := networkingv1ac.NetworkPolicyIngressRule().
+			WithPorts(networkingv1ac.NetworkPolicyPort().WithProtocol(protocolOf(p)).WithPort(intstr.FromInt32(containerPort(p))))
+		switch p.Reach {
+		case v1alpha1.ReachComponent:
+			continue
+		case v1alpha1.ReachConsumer:
+			for _, cidr := range r.order.Consumers {
+				rule.WithFrom(networkingv1ac.NetworkPolicyPeer().WithIPBlock(networkingv1ac.IPBlock().WithCIDR(cidr)))
+			}
+		}
+		spec.WithIngress(rule.WithFrom(instance))
+	}
+	return networkingv1ac.NetworkPolicy(r.component, r.namespace).WithLabels(r.labels()).WithSpec(spec)
+}
+
+func protocolOf(p v1alpha1.WorkloadPort) corev1.Protocol {
+	if p.Protocol == "" {
+		return corev1.ProtocolTCP
+	}
+	return p.Protocol
+}
+
+func containerPort(p v1alpha1.WorkloadPort) int32 {
+	if p.ContainerPort == 0 {
+		return p.Port
+	}
+	return p.ContainerPort
+}
+
+func (r *rendering) resources(at *field.Path, from map[string]intstr.IntOrString) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for _, name := range slices.Sorted(maps.Keys(from)) {
+		out[corev1.ResourceName(name)] = r.quantity(at.Key(name), from[name])
+	}
+	return out
+}
+
+// quantity expands and parses an amount, which must be positive.
+func (r *rendering) quantity(at *field.Path, from intstr.IntOrString) resource.Quantity {
+	text := r.text(at, from.String())
+	if r.err != nil {
+		return resource.Quantity{}
+	}
+	amount, err := resource.ParseQuantity(text)
+	switch {
+	case err != nil:
+		r.fail(at, fmt.Errorf("%q is not a quantity, for instance 500m or 1Gi", text))
+	case amount.Sign() <= 0:
+		r.fail(at, fmt.Errorf("%s is not more than 0", text))
+	}
+	return amount
+}
+
+// count expands and parses a whole number within limits.
+func (r *rendering) count(at *field.Path, from intstr.IntOrString, least, most int32) int32 {
+	text := r.text(at, from.String())
+	if r.err != nil {
+		return 0
+	}
+	number, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || int32(number) < least || int32(number) > most {
+		r.fail(at, fmt.Errorf("%q is not a whole number from %d to %d", text, least, most))
+	}
+	return int32(number)
+}

@@ -1,0 +1,190 @@
+package workload
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/seal"
+)
+
+// Order is a workload as one instance runs it. Orders do not change.
+type Order struct {
+	// Plan of the workload.
+	Plan *v1alpha1.WorkloadPlan
+	// Parameters of the consumer, with the plan's defaults.
+	Parameters map[string]any
+	// Secrets of the instance, of which there is one for each that the plan names.
+	Secrets Secrets
+	// Consumers are the addresses of the consumer's own cluster, as CIDRs, to which ports with reach
+	// consumer are open.
+	Consumers []string
+	// Instance holds the values of the variable of that name.
+	Instance map[string]any
+}
+
+// Of returns the workload that an instance runs in a state, by a plan that was decided for it.
+// It fails if the parameters are no object.
+func Of(plan *v1alpha1.WorkloadPlan, instance *v1alpha1.ServiceInstance, state *v1alpha1.InstanceState, secrets Secrets) (*Order, error) {
+	parameters, err := withDefaults(plan, state.Raw())
+	if err != nil {
+		return nil, err
+	}
+	return &Order{
+		Plan: plan, Parameters: parameters, Secrets: secrets,
+		Instance: map[string]any{
+			"id": instance.Spec.InstanceID, "name": instance.Name, "namespace": v1alpha1.MemberNamespace(instance.Name),
+			"platform": instance.Spec.Platform, "organization": instance.Spec.OrganizationGUID, "space": instance.Spec.SpaceGUID,
+			"plan": state.PlanID, "version": state.MaintenanceVersion,
+		},
+	}, nil
+}
+
+// sample returns an order for which nothing is known but its parameters. Its secrets are not
+// secret. It has the same objects and footprint as a real one, unless expressions decide otherwise.
+func sample(plan *v1alpha1.WorkloadPlan, parameters map[string]any) *Order {
+	secrets := Secrets{}
+	for _, s := range plan.Secrets {
+		secrets[s.Name] = seal.Redact(bytes.Repeat([]byte("s"), max(int(s.Length), leastLength)))
+	}
+	return &Order{
+		Plan: plan, Parameters: parameters, Secrets: secrets,
+		Instance: map[string]any{
+			"id": "sample", "name": "si-sample", "namespace": "sluice-sample",
+			"platform": "sample", "organization": "sample", "space": "sample", "plan": "sample", "version": "",
+		},
+	}
+}
+
+// Cluster is a chosen cluster, as expressions see it.
+type Cluster struct {
+	Name, Provider, Region, Zone, Tier string
+	Labels                             map[string]string
+}
+
+// ClusterOf returns a member cluster as expressions see it.
+func ClusterOf(c *v1alpha1.MemberCluster) Cluster {
+	l := c.SelectorLabels()
+	return Cluster{
+		Name: c.Name, Provider: c.Spec.Provider, Region: l[v1alpha1.LabelRegion], Zone: l[v1alpha1.LabelZone],
+		Tier: l[v1alpha1.LabelTier], Labels: l,
+	}
+}
+
+func (c Cluster) variable() map[string]any {
+	return map[string]any{
+		"name": c.Name, "provider": c.Provider, "region": c.Region, "zone": c.Zone, "tier": c.Tier, "labels": c.Labels,
+	}
+}
+
+// Address is where a component is reached: a host, and ports by name.
+type Address struct {
+	Host  string
+	Ports map[string]int32
+}
+
+// Addresses returns the components of a plan that have ports, each at the host that the function
+// gives it.
+func Addresses(plan *v1alpha1.WorkloadPlan, host func(component string) string) map[string]Address {
+	out := map[string]Address{}
+	for i := range plan.Components {
+		c := &plan.Components[i]
+		if c.Container == nil || len(c.Container.Ports) == 0 {
+			continue
+		}
+		a := Address{Host: host(c.Name), Ports: map[string]int32{}}
+		for _, p := range c.Container.Ports {
+			a.Ports[p.Name] = p.Port
+		}
+		out[c.Name] = a
+	}
+	return out
+}
+
+func (o *Order) expressions(addresses map[string]Address) *expressions {
+	components := map[string]any{}
+	for name, a := range addresses {
+		ports := map[string]any{}
+		for port, number := range a.Ports {
+			ports[port] = int64(number)
+		}
+		components[name] = map[string]any{"host": a.Host, "ports": ports}
+	}
+	revealed := o.Secrets.revealed()
+	secrets := map[string]any{}
+	for name, value := range revealed {
+		if name == fingerprintKey {
+			continue
+		}
+		secrets[name] = value
+	}
+	return &expressions{
+		variables: map[string]any{
+			varParameters: o.Parameters, varSecrets: secrets, varInstance: o.Instance, varComponents: components,
+			varCluster: map[string]any{}, varKubernetes: map[string]any{},
+		},
+		hide: slices.Collect(maps.Values(revealed)),
+	}
+}
+
+// Credentials returns the credentials object of a binding, to be sealed at once. Addresses are those
+// at which the consumer reaches the components; kubernetes holds the credentials of the binding's
+// account, or nothing.
+func (o *Order) Credentials(addresses map[string]Address, kubernetes map[string]any) (json.RawMessage, error) {
+	object := map[string]any{}
+	if c := o.Plan.Credentials; c != nil && len(c.Raw) > 0 {
+		if err := json.Unmarshal(c.Raw, &object); err != nil {
+			return nil, fmt.Errorf("credentials: want an object: %w", err)
+		}
+	}
+	e := o.expressions(addresses)
+	e.variables[varKubernetes] = kubernetes
+	expanded, err := e.all(object, "credentials")
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(expanded)
+}
+
+// withDefaults decodes the parameters of an order and fills in the defaults of the plan. Numbers
+// without a fraction are int64.
+func withDefaults(plan *v1alpha1.WorkloadPlan, raw json.RawMessage) (map[string]any, error) {
+	chosen := map[string]any{}
+	if trimmed := bytes.TrimSpace(raw); len(trimmed) > 0 && !bytes.Equal(trimmed, []byte("null")) {
+		if err := decode(trimmed, &chosen); err != nil {
+			return nil, fmt.Errorf("parameters: want an object: %w", err)
+		}
+	}
+	for name, schema := range plan.Parameters {
+		if _, given := chosen[name]; given {
+			continue
+		}
+		described, err := describe(schema)
+		if err != nil {
+			return nil, fmt.Errorf("parameters.%s: %w", name, err)
+		}
+		if value, ok := described["default"]; ok {
+			chosen[name] = value
+		}
+	}
+	return chosen, nil
+}
+
+// describe decodes the schema of a parameter.
+func describe(schema v1alpha1.ParameterSchema) (map[string]any, error) {
+	described := map[string]any{}
+	if err := decode(schema.Raw, &described); err != nil {
+		return nil, fmt.Errorf("want a JSON Schema: %w", err)
+	}
+	return described, nil
+}
+
+// decode decodes JSON as Kubernetes does: whole numbers are int64, others float64.
+func decode(raw []byte, into *map[string]any) error {
+	return utiljson.Unmarshal(raw, into)
+}

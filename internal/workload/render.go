@@ -1,0 +1,144 @@
+package workload
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// Render returns the objects of the workload for a namespace of a cluster, in the order of the
+// components. Each carries the label of its component, and so do the pods that it makes. The error
+// is a *RefusedError if the plan, with the consumer's parameters, gives objects that Sluice does not
+// run.
+func (o *Order) Render(cluster Cluster, namespace string) ([]*unstructured.Unstructured, error) {
+	e := o.expressions(Addresses(o.Plan, func(component string) string { return component }))
+	e.variables[varCluster] = cluster.variable()
+	var objects []*unstructured.Unstructured
+	for i := range o.Plan.Components {
+		c := &o.Plan.Components[i]
+		r := &rendering{order: o, expressions: e, component: c.Name, namespace: namespace, path: field.NewPath("components").Key(c.Name)}
+		switch {
+		case c.Container != nil:
+			r.container(c.Container)
+		default:
+			r.manifests(c.Manifests)
+		}
+		if r.err != nil {
+			return nil, &RefusedError{r.err.Error()}
+		}
+		objects = append(objects, r.objects...)
+	}
+	if err := check(objects); err != nil {
+		return nil, err
+	}
+	return objects, nil
+}
+
+// RefusedError is the reason why a workload does not run: the object, the field, and what is wrong
+// with it. It contains no secret.
+type RefusedError struct{ Reason string }
+
+func (e *RefusedError) Error() string { return e.Reason }
+
+func refused(format string, values ...any) error {
+	return &RefusedError{fmt.Sprintf(format, values...)}
+}
+
+// rendering is the state while one component is rendered. The first error ends it.
+type rendering struct {
+	order       *Order
+	expressions *expressions
+	component   string
+	namespace   string
+	path        *field.Path
+	objects     []*unstructured.Unstructured
+	err         error
+}
+
+func (r *rendering) fail(path *field.Path, err error) {
+	if r.err == nil && err != nil {
+		r.err = fmt.Errorf("%s: %w", path, err)
+	}
+}
+
+// text expands a string.
+func (r *rendering) text(path *field.Path, s string) string {
+	text, err := r.expressions.text(s)
+	r.fail(path, err)
+	return text
+}
+
+func (r *rendering) texts(path *field.Path, all []string) []string {
+	out := make([]string, len(all))
+	for i, s := range all {
+		out[i] = r.text(path.Index(i), s)
+	}
+	return out
+}
+
+func (r *rendering) labels() map[string]string {
+	return map[string]string{v1alpha1.LabelComponent: r.component}
+}
+
+// add adds an apply configuration.
+func (r *rendering) add(configuration any) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(configuration)
+	r.fail(r.path, err)
+	if err == nil {
+		r.objects = append(r.objects, &unstructured.Unstructured{Object: content})
+	}
+}
+
+// manifests expands objects, puts them into the namespace and labels them and the pods that they
+// make.
+func (r *rendering) manifests(manifests []v1alpha1.Manifest) {
+	for i := range manifests {
+		path := r.path.Child("manifests").Index(i)
+		content := map[string]any{}
+		if err := decode(manifests[i].Raw, &content); err != nil {
+			r.fail(path, err)
+			return
+		}
+		expanded, err := r.expressions.all(content, path.String())
+		if err != nil {
+			if r.err == nil {
+				r.err = err // it has the path
+			}
+			return
+		}
+		o := &unstructured.Unstructured{Object: expanded.(map[string]any)}
+		if namespace := o.GetNamespace(); namespace != "" {
+			r.fail(path.Child("metadata", "namespace"), fmt.Errorf("is %q; objects go to the instance's own namespace, so that it must be empty", namespace))
+			return
+		}
+		o.SetNamespace(r.namespace)
+		r.fail(path, label(o.Object, r.component, "metadata"))
+		for _, template := range podTemplates {
+			if template.kind == o.GetKind() {
+				r.fail(path, label(o.Object, r.component, append(template.path, "metadata")...))
+			}
+		}
+		r.objects = append(r.objects, o)
+	}
+	r.add(r.networkPolicy(nil, true))
+}
+
+// label sets the label of a component in the metadata at a path.
+func label(object map[string]any, component string, path ...string) error {
+	return unstructured.SetNestedField(object, component, append(append([]string{}, path...), "labels", v1alpha1.LabelComponent)...)
+}
+
+// podTemplates are the places of the pod templates in the kinds that have one.
+var podTemplates = []struct {
+	group, kind string
+	path        []string
+}{
+	{"apps", "Deployment", []string{"spec", "template"}},
+	{"apps", "StatefulSet", []string{"spec", "template"}},
+	{"batch", "Job", []string{"spec", "template"}},
+	{"batch", "CronJob", []string{"spec", "jobTemplate", "spec", "template"}},
+}

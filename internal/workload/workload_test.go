@@ -1,0 +1,288 @@
+package workload
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/seal"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// order reads the order of a test file. Its secrets are known.
+func order(t testing.TB, file string) *Order {
+	t.Helper()
+	document, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var of struct {
+		Plan       *v1alpha1.WorkloadPlan
+		Parameters json.RawMessage
+	}
+	if err := yaml.UnmarshalStrict(document, &of); err != nil {
+		t.Fatal(err)
+	}
+	instance := &v1alpha1.ServiceInstance{Spec: v1alpha1.ServiceInstanceSpec{Platform: "cf", InstanceID: "i-1"}}
+	instance.Name = "si-1"
+	secrets := Secrets{fingerprintKey: seal.Redact([]byte("k"))}
+	for _, s := range of.Plan.Secrets {
+		secrets[s.Name] = seal.Redact([]byte("the-" + s.Name))
+	}
+	o, err := Of(of.Plan, instance, &v1alpha1.InstanceState{PlanID: "p", Parameters: &runtime.RawExtension{Raw: of.Parameters}}, secrets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestRender(t *testing.T) {
+	files, _ := filepath.Glob("testdata/render/*.yaml")
+	if len(files) == 0 {
+		t.Fatal("no files")
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			cluster := Cluster{Name: "eu-1", Provider: "acme", Region: "eu", Tier: "cloud"}
+			objects, err := order(t, file).Render(cluster, "sluice-si-1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			taken, err := Taken(objects)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := yamlOf(t, map[string]any{"taken": taken})
+			for _, o := range objects {
+				got += "---\n" + yamlOf(t, o.Object)
+			}
+			golden := strings.TrimSuffix(file, ".yaml") + ".golden"
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("-want +got, -update rewrites:\n%s", diff)
+			}
+		})
+	}
+}
+
+func yamlOf(t testing.TB, value any) string {
+	t.Helper()
+	document, err := yaml.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(document)
+}
+
+// planOf parses a plan.
+func planOf(t testing.TB, document string) *v1alpha1.WorkloadPlan {
+	t.Helper()
+	plan := &v1alpha1.WorkloadPlan{}
+	if err := yaml.UnmarshalStrict([]byte(document), plan); err != nil {
+		t.Fatalf("%v in\n%s", err, document)
+	}
+	return plan
+}
+
+// container returns a plan of one container with further fields; {…} of the field is YAML.
+func container(fields string) string {
+	return "components: [{name: a, container: {image: i, resources: {cpu: 1, memory: 1Gi}, " + fields + "}}]"
+}
+
+// manifest returns a plan of one object.
+func manifest(object string) string {
+	return "components: [{name: a, manifests: [" + object + "]}]"
+}
+
+// deployment returns a plan of one Deployment with the given pod spec.
+func deployment(spec string) string {
+	return manifest("{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {template: {spec: " + spec + "}}}")
+}
+
+func TestRefused(t *testing.T) {
+	const limits = "resources: {limits: {cpu: 1, memory: 1Gi}}"
+	for _, test := range []struct{ name, plan, parameters, because string }{
+		{"an unknown variable", container("args: ['${secret.x}']"), "", "components[a].container.args[0]: ${secret.x}: column 1: undeclared reference to 'secret' (in container ''); write $${ for a literal ${"},
+		{"a secret that is not there", container("env: {A: '${secrets.x}'}"), "", "components[a].container.env[A]: ${secrets.x}: no such key: x"},
+		{"an expression that does not end", container("args: ['${secrets']"), "", "components[a].container.args[0]: an expression that starts with ${ has no }; write $${ for a literal ${"},
+		{"a list in a text", container("args: ['a ${[1]}']"), "", "components[a].container.args[0]: ${[1]}: is a list or an object, which cannot be part of a text"},
+		{"too few replicas", container("replicas: '${parameters.n}'"), `{"n": -1}`, `components[a].container.replicas: "-1" is not a whole number from 0 to 1000`},
+		{"too many replicas", container("replicas: 1001"), "", `components[a].container.replicas: "1001" is not a whole number from 0 to 1000`},
+		{"fewer at most than at least", container("replicas: 3, autoscaling: {max: 2}"), "", `components[a].container.autoscaling.max: "2" is not a whole number from 3 to 1000`},
+		{"no quantity", "components: [{name: a, container: {image: i, resources: {cpu: '${parameters.c}', memory: 1Gi}}}]", `{"c": "much"}`, `components[a].container.resources[cpu]: "much" is not a quantity, for instance 500m or 1Gi`},
+		{"nothing of a resource", "components: [{name: a, container: {image: i, resources: {cpu: 0, memory: 1Gi}}}]", "", "components[a].container.resources[cpu]: 0 is not more than 0"},
+		{"a probe of another host", container("readinessProbe: {tcpSocket: {host: 10.0.0.1, port: 1}}"), "", "component a: Deployment a: spec.template: probes and hooks ask the pod itself: host is refused, as the node would ask it past every NetworkPolicy"},
+		{"another namespace", manifest("{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: kube-system}}"), "", `components[a].manifests[0].metadata.namespace: is "kube-system"; objects go to the instance's own namespace, so that it must be empty`},
+		{"a cluster-scoped object", manifest("{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: c}}"), "", `component a: ClusterRole c: kind ClusterRole of "rbac.authorization.k8s.io/v1" is refused; a workload has ConfigMap, Secret, Service, PersistentVolumeClaim, Deployment, StatefulSet, Job, CronJob, HorizontalPodAutoscaler`},
+		{"a kind of another group", manifest("{apiVersion: example.org/v1, kind: Deployment, metadata: {name: c}}"), "", `component a: Deployment c: kind Deployment of "example.org/v1" is refused; a workload has ConfigMap, Secret, Service, PersistentVolumeClaim, Deployment, StatefulSet, Job, CronJob, HorizontalPodAutoscaler`},
+		{"no name", manifest("{apiVersion: v1, kind: ConfigMap}"), "", "component a: ConfigMap : metadata.name: is empty"},
+		{"a name of Sluice's own", manifest("{apiVersion: v1, kind: ConfigMap, metadata: {name: sluice}}"), "", "component a: ConfigMap sluice: metadata.name: names that start with sluice are Sluice's own"},
+		{"two of one name", "components: [{name: a, manifests: [{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}]}, {name: b, manifests: [{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}]}]", "", "component b: ConfigMap c: there is another one of this name"},
+		{"a port of the nodes", manifest("{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {type: NodePort}}"), "", "component a: Service s: spec.type: NodePort is refused; Services are ClusterIP"},
+		{"an address that is not its own", manifest("{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {externalIPs: [192.0.2.1]}}"), "", "component a: Service s: spec.externalIPs: is refused"},
+		{"a privileged pod", deployment("{containers: [{name: c, securityContext: {privileged: true}, " + limits + "}]}"), "", "component a: Deployment d: spec.template: privileged containers are refused"},
+		{"a disk of the node", deployment("{volumes: [{name: v, hostPath: {path: /}}], containers: [{name: c, " + limits + "}]}"), "", "component a: Deployment d: spec.template: volumes are configMap, secret, emptyDir, projected, downwardAPI, persistentVolumeClaim or ephemeral: others the node mounts from its own disks, or over the network past every NetworkPolicy"},
+		{"the network of the node", deployment("{hostNetwork: true, containers: [{name: c, " + limits + "}]}"), "", "component a: Deployment d: spec.template: a pod has no namespaces of its node: hostNetwork, hostPID and hostIPC are refused"},
+		{"no containers", deployment("{}"), "", "component a: Deployment d: its pods have no containers"},
+		{"a pod that does not say what it takes", deployment("{containers: [{name: c, resources: {requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 1}}}]}"), "", "component a: Deployment d: container c: resources.limits.memory: is absent; without it nothing says what the pod takes"},
+		{"a field that is not there", manifest("{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replica: 2}}"), "", `component a: Deployment d: strict decoding error: unknown field "spec.replica"`},
+		{"a claim of no class", manifest("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c}, spec: {resources: {requests: {storage: 1Gi}}}}"), "", "component a: PersistentVolumeClaim c: storageClassName: is absent; storage is sold by class"},
+		{"jobs without a bound", manifest("{apiVersion: batch/v1, kind: CronJob, metadata: {name: c}, spec: {jobTemplate: {spec: {template: {spec: {containers: [{name: c, " + limits + "}]}}}}}}"), "", "component a: CronJob c: spec.concurrencyPolicy: want Forbid or Replace; otherwise nothing limits what its Jobs take"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := Footprint(planOf(t, test.plan), json.RawMessage(test.parameters))
+			var refused *RefusedError
+			if !errors.As(err, &refused) {
+				t.Fatalf("got %v, want a refusal", err)
+			}
+			if got := refused.Error(); got != test.because {
+				t.Errorf("got  %s\nwant %s", got, test.because)
+			}
+		})
+	}
+}
+
+// The sums below were made by hand, from Kubernetes' documentation of each kind.
+func TestTaken(t *testing.T) {
+	const pod = "template: {spec: {containers: [{name: c, resources: {limits: {cpu: 100m, memory: 10Mi}, requests: {cpu: 50m}}}]}}"
+	for _, test := range []struct{ name, plan, cpu, pods, storage string }{
+		{"a rollout adds one", container("replicas: 3"), "4", "4", "0"},
+		{"none run", container("replicas: 0"), "0", "0", "0"},
+		{"as many as the autoscaler allows, and one", container("replicas: 2, autoscaling: {max: 5}"), "6", "6", "0"},
+		{"a volume, and no rollout beside it", container("volumes: [{name: v, mountPath: /v, storageClass: s, size: 2Gi}]"), "1", "1", "2Gi"},
+		{"a quarter, rounded up", manifest("{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: 5, " + pod + "}}"), "700m", "7", "0"},
+		{"none while it is recreated", manifest("{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: 5, strategy: {type: Recreate}, " + pod + "}}"), "500m", "5", "0"},
+		{"a claim for each pod", manifest("{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: d}, spec: {replicas: 3, volumeClaimTemplates: [{metadata: {name: v}, spec: {storageClassName: s, resources: {requests: {storage: 1Gi}}}}], " + pod + "}}"), "300m", "3", "3Gi"},
+		{"pods of a job at once", manifest("{apiVersion: batch/v1, kind: Job, metadata: {name: d}, spec: {completions: 9, parallelism: 2, " + pod + "}}"), "200m", "2", "0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			taken, err := Footprint(planOf(t, test.plan), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, want := range map[corev1.ResourceName]string{
+				corev1.ResourceCPU: test.cpu, corev1.ResourcePods: test.pods, v1alpha1.StorageResource("s"): test.storage,
+			} {
+				if amount := taken[name]; amount.String() != want {
+					t.Errorf("%s: got %s, want %s", name, amount.String(), want)
+				}
+			}
+		})
+	}
+}
+
+func TestCredentials(t *testing.T) {
+	o := order(t, "testdata/render/database.yaml")
+	o.Plan = o.Plan.DeepCopy()
+	o.Plan.Credentials = &runtime.RawExtension{Raw: []byte(`{"uri": "postgres://app:${secrets.password}@${components.db.host}:${components.db.ports.postgres}/app", "port": "${components.db.ports.postgres}", "limits": {"connections": "${parameters.connections}"}}`)}
+	at := Addresses(o.Plan, func(component string) string { return component + ".example" })
+	got, err := o.Credentials(at, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"limits":{"connections":20},"port":5432,"uri":"postgres://app:the-password@db.example:5432/app"}`
+	if string(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestErrorsContainNoSecret(t *testing.T) {
+	o := order(t, "testdata/render/database.yaml")
+	o.Plan = o.Plan.DeepCopy()
+	o.Plan.Credentials = &runtime.RawExtension{Raw: []byte(`{"port": "${components[secrets.password]}"}`)}
+	_, err := o.Credentials(nil, nil)
+	if err == nil || strings.Contains(err.Error(), "the-password") || !strings.Contains(err.Error(), "***") {
+		t.Errorf("got %v, want an error in which the password is replaced", err)
+	}
+}
+
+func TestSecretsAreGeneratedOnce(t *testing.T) {
+	plan := planOf(t, "components: []\nsecrets: [{name: a}, {name: b, length: 64}]")
+	first, changed := Secrets(nil).Complete(plan)
+	if a, b := first["a"].Reveal(), first["b"].Reveal(); !changed || len(a) != leastLength || len(b) != 64 {
+		t.Fatalf("got %d and %d characters, changed %v", len(a), len(b), changed)
+	}
+	plan.Secrets = append(plan.Secrets[1:], v1alpha1.WorkloadSecret{Name: "c", Length: 20})
+	second, changed := first.Complete(plan)
+	if !changed || !second["a"].Equal(first["a"]) || !second["b"].Equal(first["b"]) || len(second["c"].Reveal()) != 20 {
+		t.Error("an upgrade changes or drops a secret, or does not add its own")
+	}
+	if _, changed := second.Complete(plan); changed {
+		t.Error("changed once more")
+	}
+	revealed, err := second.Reveal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := ReadSecrets(revealed)
+	if err != nil || !again["c"].Equal(second["c"]) || len(again) != len(second) {
+		t.Errorf("read %d of %d secrets: %v", len(again), len(second), err)
+	}
+}
+
+func TestPodsAreReplacedWhenTheirContentChanges(t *testing.T) {
+	annotation := func(o *Order) string {
+		objects, err := o.Render(Cluster{}, "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range objects {
+			if object.GetKind() == "StatefulSet" {
+				text, _, _ := unstructured.NestedString(object.Object, "spec", "template", "metadata", "annotations", annotationContent)
+				return text
+			}
+		}
+		return ""
+	}
+	o := order(t, "testdata/render/database.yaml")
+	before := annotation(o)
+	o.Parameters["connections"] = int64(21)
+	if after := annotation(o); before == "" || after == before {
+		t.Errorf("%q after a change of a file, %q before", after, before)
+	}
+}
+
+func BenchmarkRender(b *testing.B) {
+	o := order(b, "testdata/render/application.yaml")
+	web := o.Plan.Components[0]
+	for _, n := range []int{1, 5, 20} {
+		plan := &v1alpha1.WorkloadPlan{}
+		for i := range n {
+			c := *web.DeepCopy()
+			c.Name = "c" + string(rune('a'+i))
+			plan.Components = append(plan.Components, c)
+		}
+		api := *o.Plan.Components[1].DeepCopy()
+		plan.Components = append(plan.Components[:n-1], api)
+		many := *o
+		many.Plan = plan
+		b.Run(string(rune('0'+n/10))+string(rune('0'+n%10))+"-components", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := many.Render(Cluster{Tier: "cloud"}, "n"); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

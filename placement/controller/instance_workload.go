@@ -1,0 +1,62 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/seal"
+	"github.com/sluice-dev/sluice/internal/workload"
+)
+
+// runningWorkload returns the workload that an instance keeps in a state; nil if it gets that of its
+// plan. A delivered instance keeps its own until it requests another plan, or the plan's next
+// maintenance: a change of the plan alone changes nothing that runs.
+func runningWorkload(instance *v1alpha1.ServiceInstance, wanted *v1alpha1.InstanceState) *v1alpha1.WorkloadPlan {
+	d := instance.Status.Delivered
+	if d == nil || d.State.PlanID != wanted.PlanID || d.State.MaintenanceVersion != wanted.MaintenanceVersion {
+		return nil
+	}
+	return d.Decision.Workload
+}
+
+// workload returns what an instance runs by a decision, in a state; nil if it runs nothing.
+func (r *instanceReconciler) workload(s *scope, decision *v1alpha1.Decision, state *v1alpha1.InstanceState) (*workload.Order, error) {
+	if decision == nil || decision.Workload == nil {
+		return nil, nil
+	}
+	secrets, err := workload.Unseal(s.ServiceInstance, r.keys)
+	if err != nil {
+		return nil, err
+	}
+	return workload.Of(decision.Workload, s.ServiceInstance, state, secrets)
+}
+
+// secure puts the secrets of a workload into the status, sealed, unless they are there already. They
+// are written together with the decision that needs them.
+func (r *instanceReconciler) secure(s *scope, w *v1alpha1.WorkloadPlan) error {
+	if w == nil {
+		return nil
+	}
+	if r.keys == nil {
+		return errors.New("seal the workload's secrets: there is no keyset")
+	}
+	secrets, err := workload.Unseal(s.ServiceInstance, r.keys)
+	if err != nil {
+		return err
+	}
+	complete, changed := secrets.Complete(w)
+	if !changed {
+		return nil
+	}
+	revealed, err := complete.Reveal()
+	if err != nil {
+		return fmt.Errorf("write the workload's secrets: %w", err)
+	}
+	sealed, err := r.keys.Seal(revealed, seal.Owner("ServiceInstance", s.Namespace, s.Name, string(s.UID)))
+	if err != nil {
+		return fmt.Errorf("seal the workload's secrets: %w", err)
+	}
+	s.Status.SealedSecrets = sealed
+	return nil
+}

@@ -1,0 +1,236 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/workload"
+	"github.com/sluice-dev/sluice/placement/delivery"
+	"github.com/sluice-dev/sluice/placement/tenant"
+)
+
+// workloadCheck is the longest time between two checks of a workload that is starting.
+const workloadCheck = time.Second
+
+// render returns the workload's objects as they are applied; none if the instance runs nothing. It
+// refuses a workload that takes more than is reserved here.
+func (t *target) render() ([]*unstructured.Unstructured, error) {
+	if t.order == nil {
+		return nil, nil
+	}
+	objects, err := t.order.Render(t.facts, t.Namespace)
+	if refused := (*workload.RefusedError)(nil); errors.As(err, &refused) {
+		return nil, &delivery.RefusedError{Reason: "the workload cannot run on " + t.Connection.Cluster + ": " + refused.Reason, Consumer: refused.Reason}
+	}
+	if err != nil {
+		return nil, err
+	}
+	taken, err := workload.Taken(objects)
+	if err != nil {
+		return nil, &delivery.RefusedError{Reason: err.Error(), Consumer: err.Error()}
+	}
+	if over := workload.Exceeds(taken, t.reserved); over != "" {
+		return nil, &delivery.RefusedError{
+			Reason: fmt.Sprintf("the workload on %s %s: what it takes may not depend on the cluster", t.Connection.Cluster, over),
+			Remedy: "the plan's author has to change its expressions",
+		}
+	}
+	labels := t.Labels()
+	labels[labelPartOf] = t.setID()
+	for _, o := range objects {
+		all := o.GetLabels()
+		for name, value := range labels {
+			all[name] = value
+		}
+		o.SetLabels(all)
+	}
+	return objects, nil
+}
+
+// run applies the workload, deletes what an earlier one left, and returns nil once all of it works.
+// It returns *delivery.PendingError with what it waits for, and *delivery.RefusedError if
+// Kubernetes has given up.
+func (t *target) run(ctx context.Context, objects []*unstructured.Unstructured) error {
+	if err := t.announce(ctx, objects); err != nil {
+		return err
+	}
+	// What pods read before the pods.
+	for _, now := range []func(*unstructured.Unstructured) bool{makesNoPods, makesPods} {
+		group, ctx := errgroup.WithContext(ctx)
+		group.SetLimit(8)
+		for _, o := range objects {
+			if now(o) {
+				group.Go(func() error { return t.applyWorkload(ctx, o) })
+			}
+		}
+		if err := group.Wait(); err != nil {
+			return err
+		}
+	}
+	if err := t.prune(ctx, objects); err != nil {
+		return err
+	}
+	return t.health(ctx, objects)
+}
+
+func makesPods(o *unstructured.Unstructured) bool {
+	group := o.GroupVersionKind().Group
+	return group == "apps" || group == "batch"
+}
+
+func makesNoPods(o *unstructured.Unstructured) bool { return !makesPods(o) }
+
+// applyWorkload applies one object, and puts the cluster's answer into it. What the cluster finds wrong
+// is refused.
+func (t *target) applyWorkload(ctx context.Context, o *unstructured.Unstructured) error {
+	err := tenant.OnceAllowed(ctx, func(ctx context.Context) error {
+		answer := o.DeepCopy()
+		err := t.Connection.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(answer), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
+		if err == nil {
+			o.Object = answer.Object
+		}
+		return err
+	})
+	if err == nil {
+		return nil
+	}
+	what := fmt.Sprintf("%s %s", o.GetKind(), o.GetName())
+	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return &delivery.RefusedError{
+			Reason:   fmt.Sprintf("%s refuses %s: %v", t.Connection.Cluster, what, err),
+			Consumer: fmt.Sprintf("component %s: %s is refused: %s", o.GetLabels()[v1alpha1.LabelComponent], what, apierrors.ReasonForError(err)), Repeatable: true,
+		}
+	}
+	return fmt.Errorf("apply %s: %w", what, err)
+}
+
+// health returns nil if every object works, by kstatus.
+func (t *target) health(ctx context.Context, objects []*unstructured.Unstructured) error {
+	var waiting, detail []string
+	for _, o := range objects {
+		result, err := status.Compute(o)
+		if err != nil {
+			return fmt.Errorf("read the state of %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+		if result.Status == status.CurrentStatus {
+			continue
+		}
+		component := o.GetLabels()[v1alpha1.LabelComponent]
+		short, long := component+": "+progress(o, result.Message), ""
+		if makesPods(o) {
+			why, more, err := t.blocked(ctx, component)
+			if err != nil {
+				return err
+			}
+			if why != "" {
+				short += ": " + why
+				long = short + more
+			}
+		}
+		if long == "" {
+			long = short
+		}
+		if result.Status == status.FailedStatus {
+			return &delivery.RefusedError{
+				Reason: long + " on " + t.Connection.Cluster, Consumer: short, Repeatable: true,
+				Remedy: "it made no progress within its deadline",
+			}
+		}
+		waiting, detail = append(waiting, short), append(detail, long)
+	}
+	if len(waiting) == 0 {
+		return nil
+	}
+	return &delivery.PendingError{
+		Step:   "run the workload on " + t.Connection.Cluster,
+		Detail: strings.Join(detail, "; "), Consumer: strings.Join(waiting, "; "), Every: workloadCheck,
+	}
+}
+
+// progress says how far an object is, for instance "1 of 2 pods ready".
+func progress(o *unstructured.Unstructured, message string) string {
+	if kind := o.GetKind(); kind != "Deployment" && kind != "StatefulSet" {
+		return fmt.Sprintf("%s %s: %s", kind, o.GetName(), message)
+	}
+	want, found, _ := unstructured.NestedInt64(o.Object, "spec", "replicas")
+	if !found {
+		want = 1
+	}
+	ready, _, _ := unstructured.NestedInt64(o.Object, "status", "readyReplicas")
+	if ready >= want {
+		return fmt.Sprintf("%d of %d pods ready, some of them of the former version", min(ready, want), want)
+	}
+	return fmt.Sprintf("%d of %d pods ready", ready, want)
+}
+
+// blocked returns why a component's pods are not ready: the reason, as Kubernetes calls it, and more
+// for operators. Both are empty if nothing is wrong yet.
+func (t *target) blocked(ctx context.Context, component string) (why, more string, err error) {
+	var pods corev1.PodList
+	if err := t.Connection.Client.List(ctx, &pods, client.InNamespace(t.Namespace), client.MatchingLabels{v1alpha1.LabelComponent: component}); err != nil {
+		return "", "", fmt.Errorf("list pods: %w", err)
+	}
+	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { // the newest first
+		return b.CreationTimestamp.Compare(a.CreationTimestamp.Time)
+	})
+	for i := range pods.Items {
+		if why, more = blockedPod(&pods.Items[i]); why != "" {
+			return why, more, nil
+		}
+	}
+	return "", "", nil
+}
+
+// blockedPod returns why one pod is not ready.
+func blockedPod(pod *corev1.Pod) (why, more string) {
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if w := c.State.Waiting; w != nil && w.Reason != "" && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
+			if last := c.LastTerminationState.Terminated; last != nil {
+				return fmt.Sprintf("%s (exit code %d)", w.Reason, last.ExitCode), ": " + w.Message
+			}
+			return w.Reason, ": " + w.Message
+		}
+		if e := c.State.Terminated; e != nil && e.ExitCode != 0 {
+			return fmt.Sprintf("%s (exit code %d)", e.Reason, e.ExitCode), ""
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return c.Reason, ": " + c.Message
+		}
+	}
+	return "", ""
+}
+
+// observeWorkload returns an error that names the first object that differs from what was applied, or
+// that does not work.
+func (t *target) observeWorkload(ctx context.Context) error {
+	objects, err := t.render()
+	if err != nil {
+		return err
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(8)
+	for i, o := range objects {
+		group.Go(func() (err error) {
+			objects[i], err = t.LiveAsWanted(groupCtx, o)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return t.health(ctx, objects)
+}

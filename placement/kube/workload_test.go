@@ -1,0 +1,309 @@
+package kube_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/workload"
+	"github.com/sluice-dev/sluice/placement/delivery"
+)
+
+// shop is a workload of three components, one of them with a volume.
+const shop = `
+secrets: [{name: password}]
+parameters: {motto: {type: string, default: hello}}
+components:
+- name: web
+  container:
+    image: sluice.dev/web:1
+    env: {DB: "${components.db.host}", MOTTO: "${parameters.motto}"}
+    ports: [{name: http, port: 80, containerPort: 8080}]
+    replicas: 2
+    resources: {cpu: 10m, memory: 16Mi}
+- name: db
+  container:
+    image: sluice.dev/db:1
+    env: {PASSWORD: "${secrets.password}"}
+    ports: [{name: sql, port: 5432}]
+    volumes: [{name: data, mountPath: /data, storageClass: fast, size: 1Mi}]
+    resources: {cpu: 10m, memory: 16Mi}
+- name: extra
+  manifests:
+  - {apiVersion: v1, kind: ConfigMap, metadata: {name: extra}, data: {motto: "${parameters.motto}"}}
+`
+
+// withWorkload returns a delivery of a new instance that runs a plan.
+func withWorkload(t *testing.T, document, parameters string) delivery.Delivery {
+	t.Helper()
+	d := newDelivery(t)
+	d.Instance.Namespace = "sluice"
+	return running(t, d, document, parameters)
+}
+
+// running returns the delivery of the same instance with another plan. Its secrets stay.
+func running(t *testing.T, d delivery.Delivery, document, parameters string) delivery.Delivery {
+	t.Helper()
+	plan := &v1alpha1.WorkloadPlan{}
+	if err := yaml.UnmarshalStrict([]byte(document), plan); err != nil {
+		t.Fatal(err)
+	}
+	var secrets workload.Secrets
+	if d.Workload != nil {
+		secrets = d.Workload.Secrets
+	}
+	secrets, _ = secrets.Complete(plan)
+	state := &v1alpha1.InstanceState{PlanID: "p"}
+	if parameters != "" {
+		state.Parameters = &runtime.RawExtension{Raw: []byte(parameters)}
+	}
+	taken, err := workload.Footprint(plan, state.Raw())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Placement.Reserved = taken
+	if d.Workload, err = workload.Of(plan, d.Instance, state, secrets); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// delivered delivers until nothing is waited for, and returns the last error that is no wait.
+func (f *fixture) delivered(t *testing.T, d delivery.Delivery) error {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+		last = f.driver().Deliver(ctx, d)
+		var pending *delivery.PendingError
+		return !errors.As(last, &pending), nil
+	})
+	if err != nil {
+		t.Fatalf("still waiting: %v", last)
+	}
+	return last
+}
+
+func (f *fixture) runs(t *testing.T, d delivery.Delivery) {
+	t.Helper()
+	if err := f.delivered(t, d); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.driver().Observe(t.Context(), d); err != nil {
+		t.Errorf("observe: %v", err)
+	}
+}
+
+// volume makes a persistent volume for one claim: control planes have no provisioner.
+func (f *fixture) volume(t *testing.T, name string) {
+	t.Helper()
+	err := f.admin.Create(t.Context(), &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeSpec{
+			StorageClassName: "fast", Capacity: amounts("storage", "1Mi"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp/" + name}},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f *fixture) get(t *testing.T, d delivery.Delivery, name string, into client.Object) {
+	t.Helper()
+	if err := f.admin.Get(t.Context(), key(namespaceOf(d), name), into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func aWorkloadRuns(t *testing.T, f *fixture) {
+	f.volume(t, "a-workload-runs")
+	d := withWorkload(t, shop, "")
+	f.runs(t, d)
+
+	var quota corev1.ResourceQuota
+	f.get(t, d, "sluice", &quota)
+	if got, want := quota.Spec.Hard[corev1.ResourcePods], d.Placement.Reserved[corev1.ResourcePods]; got.Cmp(want) != 0 || got.Value() != 4 {
+		t.Errorf("the quota allows %s pods, want 4: two, one of a rollout, and the database", got.String())
+	}
+	var web appsv1.Deployment
+	f.get(t, d, "web", &web)
+	if web.Status.ReadyReplicas != 2 {
+		t.Errorf("%d pods of web are ready, want 2", web.Status.ReadyReplicas)
+	}
+	var secret corev1.Secret
+	f.get(t, d, "db", &secret)
+	if got := string(secret.Data["env.PASSWORD"]); got != string(d.Workload.Secrets["password"].Reveal()) {
+		t.Error("the database does not get the instance's password")
+	}
+	var policy networkingv1.NetworkPolicy
+	f.get(t, d, "sluice-allow", &policy)
+	if len(policy.Spec.Ingress) != 0 {
+		t.Error("every pod of the instance reaches every port")
+	}
+}
+
+func aWorkloadChanges(t *testing.T, f *fixture) {
+	f.volume(t, "a-workload-changes")
+	d := withWorkload(t, shop, "")
+	f.runs(t, d)
+	var before, after appsv1.StatefulSet
+	f.get(t, d, "db", &before)
+
+	d = running(t, d, shop, `{"motto": "bye"}`)
+	f.runs(t, d)
+	var secret corev1.Secret
+	f.get(t, d, "web", &secret)
+	if string(secret.Data["env.MOTTO"]) != "bye" {
+		t.Error("the parameter did not arrive")
+	}
+	f.get(t, d, "db", &after)
+	if after.Generation != before.Generation {
+		t.Error("a parameter of web changes the database")
+	}
+
+	smaller := shop[:strings.Index(shop, "- name: db")]
+	smaller = strings.ReplaceAll(smaller, `DB: "${components.db.host}", `, "")
+	d = running(t, d, smaller, "")
+	f.runs(t, d)
+	for name, o := range map[string]client.Object{
+		"db": &appsv1.StatefulSet{}, "db-data": &corev1.PersistentVolumeClaim{}, "extra": &corev1.ConfigMap{},
+	} {
+		f.gone(t, d, name, o)
+	}
+	f.gone(t, d, "db", &corev1.Service{})
+	f.gone(t, d, "db", &corev1.Secret{})
+	f.gone(t, d, "db", &networkingv1.NetworkPolicy{})
+	var quota corev1.ResourceQuota
+	f.get(t, d, "sluice", &quota)
+	if pods := quota.Spec.Hard[corev1.ResourcePods]; pods.Value() != 3 {
+		t.Errorf("the quota allows %s pods, want 3", pods.String())
+	}
+	var parent corev1.ConfigMap
+	f.get(t, d, "sluice-workload", &parent)
+	if got := parent.Annotations["applyset.kubernetes.io/contains-group-kinds"]; got != "Deployment.apps,NetworkPolicy.networking.k8s.io,Secret,Service" {
+		t.Errorf("the set has the kinds %s", got)
+	}
+}
+
+// gone waits until an object is deleted.
+func (f *fixture) gone(t *testing.T, d delivery.Delivery, name string, o client.Object) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		err := f.admin.Get(ctx, key(namespaceOf(d), name), o)
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	})
+	if err != nil {
+		t.Errorf("%T %s is still there: %v", o, name, err)
+	}
+}
+
+func aWorkloadIsRepaired(t *testing.T, f *fixture) {
+	plan := shop[:strings.Index(shop, "- name: db")]
+	plan = strings.ReplaceAll(plan, `DB: "${components.db.host}", `, "")
+	d := withWorkload(t, plan, "")
+	f.runs(t, d)
+	for _, test := range []struct {
+		name   string
+		change func(*testing.T)
+		found  string
+	}{
+		{"an image", func(t *testing.T) {
+			var web appsv1.Deployment
+			f.get(t, d, "web", &web)
+			web.Spec.Template.Spec.Containers[0].Image = "sluice.dev/other:1"
+			f.must(t, f.admin.Update(t.Context(), &web))
+		}, "Deployment web was changed: .spec.template.spec.containers[0].image is sluice.dev/other:1, not sluice.dev/web:1"},
+		{"a secret", func(t *testing.T) {
+			var web corev1.Secret
+			f.get(t, d, "web", &web)
+			web.Data["env.MOTTO"] = []byte("something else")
+			f.must(t, f.admin.Update(t.Context(), &web))
+		}, "Secret web was changed: its content"},
+		{"a policy", func(t *testing.T) {
+			f.must(t, f.admin.Delete(t.Context(), &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(d), Name: "web"}}))
+		}, `networkpolicies.networking.k8s.io "web" not found`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.change(t)
+			err := f.driver().Observe(t.Context(), d)
+			if err == nil || !strings.Contains(err.Error(), test.found) {
+				t.Errorf("observe: got %v, want %s", err, test.found)
+			}
+			f.runs(t, d)
+		})
+	}
+}
+
+func (f *fixture) must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantRefused fails the test unless an error is a refusal whose message for the consumer is as wanted.
+func wantRefused(t *testing.T, err error, consumer string) {
+	t.Helper()
+	var refused *delivery.RefusedError
+	if !errors.As(err, &refused) || refused.Consumer != consumer {
+		t.Errorf("got %v, want the refusal %q", err, consumer)
+	}
+}
+
+func aWorkloadThatMakesNoProgressIsRefused(t *testing.T, f *fixture) {
+	d := withWorkload(t, `
+components:
+- name: big
+  container: {image: i, deadlineSeconds: 10, resources: {cpu: 1000, memory: 16Mi}}
+`, "")
+	err := f.driver().Deliver(t.Context(), d)
+	var pending *delivery.PendingError
+	if !errors.As(err, &pending) || !strings.HasPrefix(pending.Consumer, "big: 0 of 1 pods ready") {
+		t.Errorf("got %v, want what is waited for", err)
+	}
+	wantRefused(t, f.delivered(t, d), "big: 0 of 1 pods ready: Unschedulable")
+}
+
+func whatTheClusterRefusesIsRefused(t *testing.T, f *fixture) {
+	const deployment = `
+components:
+- name: a
+  manifests:
+  - apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: a}
+    spec:
+      selector: {matchLabels: {app: z}}
+      template: {spec: {containers: [{name: c, image: i, resources: {limits: {cpu: 1m, memory: 4Mi}}}]}}
+`
+	wantRefused(t, f.delivered(t, withWorkload(t, deployment, "")), "component a: Deployment a is refused: Invalid")
+}
+
+func aWorkloadTakesNoMoreThanReserved(t *testing.T, f *fixture) {
+	d := withWorkload(t, `
+components:
+- name: a
+  container: {image: i, replicas: "${cluster.name == 'cluster-a' ? 5 : 1}", resources: {cpu: 1m, memory: 4Mi}}
+`, "")
+	err := f.driver().Deliver(t.Context(), d)
+	var refused *delivery.RefusedError
+	if !errors.As(err, &refused) || !strings.Contains(refused.Reason, "takes 6m cpu, the plan allows 2m") {
+		t.Errorf("got %v, want a refusal with the amounts", err)
+	}
+	if err := f.admin.Get(t.Context(), key("", namespaceOf(d)), &corev1.Namespace{}); !apierrors.IsNotFound(err) {
+		t.Errorf("something was delivered: %v", err)
+	}
+}
