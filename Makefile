@@ -11,7 +11,7 @@ export GOFLAGS := -trimpath -buildvcs=false
 # The tools pinned in tools/go.mod, built on first use and kept in Go's build cache.
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 
-.PHONY: help demo demo-down build image test e2e images lint unit crash conformance e2e-docs e2e-clusters e2e-chart e2e-liqo race mutants fuzz bench peers generate golden verify vulncheck
+.PHONY: help demo demo-down build image test e2e images lint unit crash conformance e2e-docs e2e-clusters e2e-workloads e2e-chart e2e-liqo race mutants fuzz bench peers generate golden verify vulncheck
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-13s\033[0m %s\n", $$1, $$2}'
@@ -34,7 +34,7 @@ test: ## Lint, unit and integration tests, kills, and OSB conformance on kind; n
 	@test/times.sh lint unit+images interop crash conformance
 
 e2e: ## Everything else that is real: the docs, the chart, lost and made clusters, trust, and Liqo
-	@test/times.sh e2e-docs e2e-clusters e2e-chart e2e-liqo
+	@test/times.sh e2e-docs e2e-clusters e2e-workloads e2e-chart e2e-liqo
 
 images: ## What the tests on kind run, at the lowest priority; built once, then kept
 	@echo "test: images of kind nodes and of Liqo"
@@ -87,6 +87,10 @@ e2e-docs: bin/e2e.test ## On kind: the README, the first steps and docs/trust.md
 e2e-clusters: bin/e2e.test ## On kind: providers and policies, lost clusters, clusters made by Cluster API
 	@echo "test: trust, lost clusters, made clusters"
 	@$(call e2e,TestTrust|TestLostCluster|TestMadeCluster)
+
+e2e-workloads: bin/e2e.test ## On kind: PostgreSQL and other workloads, and conformance with a plan of kind workload
+	@echo "test: workloads"
+	@$(call e2e,TestWorkloads)
 
 e2e-chart: bin/e2e.test ## On kind: docs/operating.md's installation, conformance with two replicas, and uninstalling
 	@echo "test: the chart"

@@ -53,6 +53,8 @@ type Operation struct {
 	// figures or addresses.
 	// +kubebuilder:validation:MaxLength=10000
 	Summary string `json:"summary,omitempty"`
+	// Failing is the reason for which the operation will fail, once its effects are undone.
+	Failing *OperationFailure `json:"failing,omitempty"`
 	// StartedAt is when the controller first saw this generation.
 	StartedAt metav1.Time `json:"startedAt"`
 	// FinishedAt is the time at which State left "in progress".
@@ -62,6 +64,17 @@ type Operation struct {
 	InstanceUsable *bool `json:"instanceUsable,omitempty"`
 	// UpdateRepeatable reports, after a failed update, whether the same update may be tried again.
 	UpdateRepeatable *bool `json:"updateRepeatable,omitempty"`
+}
+
+// OperationFailure is the reason for which an operation fails.
+type OperationFailure struct {
+	// Description and Summary become those of the operation.
+	// +kubebuilder:validation:MaxLength=10000
+	Description string `json:"description"`
+	// +kubebuilder:validation:MaxLength=10000
+	Summary string `json:"summary,omitempty"`
+	// Repeatable reports whether the same request may succeed later.
+	Repeatable bool `json:"repeatable,omitempty"`
 }
 
 // OperationToken is the opaque OSB `operation` string. It names the operation by type and

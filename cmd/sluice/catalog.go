@@ -64,12 +64,23 @@ func newCatalogListCommand(hub *hubFlags) *cobra.Command {
 // cluster: 3 workers of 4 cpu".
 func buys(plan v1alpha1.Plan) string {
 	switch {
+	case plan.Workload != nil:
+		return buysWorkload(plan.Workload)
 	case plan.Resources != nil:
 		return buysResources(plan.Resources)
 	case plan.Cluster != nil:
 		return buysCluster(plan.Cluster)
 	}
 	return "-"
+}
+
+// buysWorkload describes a workload by its components, for instance "web, db".
+func buysWorkload(plan *v1alpha1.WorkloadPlan) string {
+	var names []string
+	for i := range plan.Components {
+		names = append(names, plan.Components[i].Name)
+	}
+	return strings.Join(names, ", ")
 }
 
 func buysResources(plan *v1alpha1.ResourcesPlan) string {

@@ -95,7 +95,8 @@ func newClusterDrainCommand(hub *hubFlags) *cobra.Command {
 		Use:   "drain NAME",
 		Short: "Move every instance off a member cluster, and let nothing new onto it",
 		Long: `Move every instance off a member cluster, and let nothing new onto it. Each is delivered to its new place
-before it leaves the old one; a few move at a time. Instances that fit nowhere else, or whose plan tolerates
+before it leaves the old one; a few move at a time. A cluster with instances whose workload has volumes is
+not drained: they do not move. Instances that fit nowhere else, or whose plan tolerates
 the taint sluice.dev/drain, stay; the command says which, and waits. Interrupting it stops the waiting, not the
 draining; ` + "`sluice cluster uncordon`" + ` does.`,
 		Example: `  sluice cluster drain eu-1
@@ -104,6 +105,9 @@ draining; ` + "`sluice cluster uncordon`" + ` does.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := hub.client(cmd)
 			if err != nil {
+				return err
+			}
+			if err := refusePinned(cmd.Context(), c, hub.namespace, args[0]); err != nil {
 				return err
 			}
 			if _, err := (schedulability{cordoned: true, drain: true}).apply(cmd.Context(), c, hub.namespace, args[0]); err != nil {
@@ -118,6 +122,30 @@ draining; ` + "`sluice cluster uncordon`" + ` does.`,
 	}
 	cmd.Flags().DurationVar(&patience, "wait", time.Hour, "how long to wait until the cluster is empty; 0 does not wait")
 	return cmd
+}
+
+// refusePinned refuses to drain a cluster with instances that cannot move, and names them.
+func refusePinned(ctx context.Context, c client.Client, namespace, cluster string) error {
+	var instances v1alpha1.ServiceInstanceList
+	if err := c.List(ctx, &instances, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("list instances: %w", err)
+	}
+	var pinned []string
+	for i := range instances.Items {
+		if status := &instances.Items[i].Status; status.IsPinned() && status.IsOn(cluster) {
+			pinned = append(pinned, instances.Items[i].Name)
+		}
+	}
+	if len(pinned) == 0 {
+		return nil
+	}
+	const shown = 10
+	names := strings.Join(pinned[:min(shown, len(pinned))], ", ")
+	if more := len(pinned) - shown; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Errorf("cluster %s: %s with volumes there, whose data would be lost by a move: %s. Their consumers have to delete them first; `sluice cluster cordon %[1]s` keeps new ones away until then",
+		cluster, count(len(pinned), "instance"), names)
 }
 
 // awaitDrained reports the instances that remain on a cluster, whenever that changes, until

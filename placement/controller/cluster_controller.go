@@ -39,14 +39,14 @@ type clusterReconciler struct {
 	// running is the controller's own context. wake triggers another pass over a cluster.
 	running context.Context // watches outlive a pass
 	wake    func(cluster string)
-	// lost is called with an instance of which an object was deleted on a cluster.
-	lost func(instance string)
+	// news of the instances on the clusters.
+	news news
 }
 
 func newClusterReconciler(hub client.Client, o Options, recovered *recovery) *clusterReconciler {
 	return &clusterReconciler{
 		Options: o, hub: hub, recovery: recovered, open: openTarget(o.Connections),
-		watches: map[string]*clusterWatch{}, running: context.Background(), wake: func(string) {}, lost: func(string) {},
+		watches: map[string]*clusterWatch{}, running: context.Background(), wake: func(string) {}, news: news{lost: func(string) {}, moved: func(string) {}},
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -11,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
@@ -20,28 +23,44 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// deliveredKinds are the kinds of objects, beside namespaces, that make up a delivered
-// instance. If one is deleted, the instance is repaired at once; if one is only changed, the
-// next periodic check finds it.
-var deliveredKinds = []schema.GroupVersionResource{
-	corev1.SchemeGroupVersion.WithResource("resourcequotas"),
-	corev1.SchemeGroupVersion.WithResource("limitranges"),
-	networkingv1.SchemeGroupVersion.WithResource("networkpolicies"),
-	rbacv1.SchemeGroupVersion.WithResource("roles"),
-	rbacv1.SchemeGroupVersion.WithResource("rolebindings"),
+// deliveredKinds are the kinds of objects, beside namespaces, that make up a delivered instance and
+// that Sluice may watch. If one is deleted, or if its spec is changed, the instance is repaired at
+// once. Kubernetes counts the changes of specs (metadata.generation) of some kinds only; the next
+// periodic check finds the changes of others.
+var deliveredKinds = []struct {
+	schema.GroupVersionResource
+	// works reports whether the status of such an object says that a workload works.
+	works bool
+}{
+	{corev1.SchemeGroupVersion.WithResource("resourcequotas"), false},
+	{corev1.SchemeGroupVersion.WithResource("limitranges"), false},
+	{corev1.SchemeGroupVersion.WithResource("services"), false},
+	{networkingv1.SchemeGroupVersion.WithResource("networkpolicies"), false},
+	{rbacv1.SchemeGroupVersion.WithResource("roles"), false},
+	{rbacv1.SchemeGroupVersion.WithResource("rolebindings"), false},
+	{autoscalingv2.SchemeGroupVersion.WithResource("horizontalpodautoscalers"), false},
+	{appsv1.SchemeGroupVersion.WithResource("deployments"), true},
+	{appsv1.SchemeGroupVersion.WithResource("statefulsets"), true},
+}
+
+// news is what becomes known about an instance on a cluster. Its functions get the instance's name.
+type news struct {
+	// lost is called if an object was deleted, or if its spec was changed.
+	lost func(instance string)
+	// moved is called if the status has changed of an object that says whether a workload works.
+	moved func(instance string)
 }
 
 // rewatch is the delay before a failed watch is tried again.
 const rewatch = 30 * time.Second
 
-// watchDelivered calls lost with the name of each instance of this hub of which an object is
-// deleted, until the context ends. It reads only metadata and keeps none of it. Deletions while
-// there is no watch, and on clusters that do not allow Sluice to watch, are found by the next
-// periodic check.
-func watchDelivered(ctx context.Context, c metadata.Interface, hub string, lost func(instance string)) {
+// watchDelivered says what becomes known about the instances of this hub, until the context ends. It
+// reads only metadata and keeps the generations. Changes while there is no watch, and on clusters
+// that do not allow Sluice to watch, are found by the next periodic check.
+func watchDelivered(ctx context.Context, c metadata.Interface, hub string, tell news) {
 	ours := labels.Set{v1alpha1.LabelHub: hub}.String()
-	for _, resource := range deliveredKinds {
-		source := c.Resource(resource)
+	for _, kind := range deliveredKinds {
+		source := c.Resource(kind.GroupVersionResource)
 		follow := func(ctx context.Context) {
 			// A list only for the resource version at which to start the watch.
 			list, err := source.List(ctx, metav1.ListOptions{LabelSelector: ours, Limit: 1})
@@ -57,27 +76,53 @@ func watchDelivered(ctx context.Context, c metadata.Interface, hub string, lost 
 				return
 			}
 			defer events.Stop()
+			generations := map[types.UID]int64{}
 			for event := range events.ResultChan() {
-				if event.Type == watch.Deleted {
-					tellLost(event.Object, lost)
-				}
+				tell.of(event, generations, kind.works)
 			}
 		}
 		go wait.UntilWithContext(ctx, follow, rewatch)
 	}
 }
 
-// tellLost calls lost if a deleted object belongs to an instance, and not to one of its
-// bindings.
-func tellLost(deleted any, lost func(instance string)) {
-	if last, ok := deleted.(cache.DeletedFinalStateUnknown); ok {
-		deleted = last.Obj
+// of says what an event means. generations are those that the watch has seen; works is that of the
+// kind.
+func (n news) of(event watch.Event, generations map[types.UID]int64, works bool) {
+	o, err := meta.Accessor(event.Object)
+	if err != nil {
+		return // an error of the watch, which starts again
 	}
-	object, err := meta.Accessor(deleted)
+	before, known := generations[o.GetUID()]
+	now := o.GetGeneration()
+	switch event.Type {
+	case watch.Deleted:
+		delete(generations, o.GetUID())
+		tellOwner(event.Object, n.lost)
+		return
+	case watch.Modified:
+		if now > 0 && (!known || before != now) {
+			tellOwner(event.Object, n.lost)
+		}
+	case watch.Added:
+	default:
+		return
+	}
+	generations[o.GetUID()] = now
+	if works {
+		tellOwner(event.Object, n.moved)
+	}
+}
+
+// tellOwner calls tell if an object belongs to an instance, and not to one of its bindings.
+func tellOwner(of any, tell func(instance string)) {
+	if last, ok := of.(cache.DeletedFinalStateUnknown); ok {
+		of = last.Obj
+	}
+	object, err := meta.Accessor(of)
 	if err != nil {
 		return
 	}
 	if l := object.GetLabels(); l[v1alpha1.LabelInstance] != "" && l[v1alpha1.LabelBinding] == "" {
-		lost(l[v1alpha1.LabelInstance])
+		tell(l[v1alpha1.LabelInstance])
 	}
 }

@@ -239,11 +239,11 @@ func (w *clusterWatch) watch(r *clusterReconciler, driver string) {
 		_ = informer.SetTransform(strip)
 		_, _ = informer.AddEventHandler(changed)
 		if informer == w.namespaces {
-			_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(o any) { tellLost(o, r.lost) }})
+			_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(o any) { tellOwner(o, r.news.lost) }})
 		}
 		go informer.RunWithContext(ctx)
 	}
-	watchDelivered(ctx, w.target.metadata, r.HubID, r.lost)
+	watchDelivered(ctx, w.target.metadata, r.HubID, r.news)
 }
 
 func (w *clusterWatch) close() {

@@ -36,6 +36,8 @@ func forConsumer(err error) string {
 	)
 	late := (*lateError)(nil)
 	switch {
+	case errors.As(err, &late) && errors.As(err, &pending) && pending.Consumer != "":
+		return "not delivered in time: " + pending.Consumer
 	case errors.As(err, &late):
 		return "not delivered in time; " + onlyOperators
 	case errors.As(err, &unplaceable):

@@ -89,6 +89,8 @@ func (r *instanceReconciler) Reconcile(ctx context.Context, request ctrl.Request
 		phases = []phase{r.remove}
 	case s.Status.IsAbandoned():
 		phases = []phase{r.abandon}
+	case s.Status.Operation.Failing != nil:
+		phases = []phase{r.failOn}
 	}
 	for _, next := range phases {
 		result, err := next(ctx, s)

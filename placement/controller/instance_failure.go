@@ -13,10 +13,15 @@ import (
 )
 
 // fail ends the current operation for a reason that a retry cannot change; why is the message
-// for operators. Its effects on clusters are undone first; after a kill in between the failure
-// is repeated.
+// for operators. Its effects on clusters are undone first. The reason is written before that, so
+// that the operation is not tried again while it is being undone.
 func (r *instanceReconciler) fail(ctx context.Context, s *scope, why string, cause error) (ctrl.Result, error) {
 	s.failing, s.cause = why, cause
+	if s.Status.IsUndelivered() && s.recordFailing() {
+		if err := r.write(ctx, s, writeProgress); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
 	if result, err := r.undo(ctx, s); err != nil || !result.IsZero() {
 		if !s.late() {
 			return result, err
@@ -32,6 +37,12 @@ func (r *instanceReconciler) fail(ctx context.Context, s *scope, why string, cau
 	s.restore()
 	s.recordFailure(why)
 	return r.writeUndone(ctx, s)
+}
+
+// failOn continues to undo an operation that fails.
+func (r *instanceReconciler) failOn(ctx context.Context, s *scope) (ctrl.Result, error) {
+	f := s.Status.Operation.Failing
+	return r.fail(ctx, s, f.Description, &delivery.RefusedError{Reason: f.Description, Consumer: f.Summary, Repeatable: f.Repeatable})
 }
 
 // abandon continues undoing an operation that has failed.

@@ -37,8 +37,16 @@ func (r *instanceReconciler) untilObservation(s *scope) time.Duration {
 // are repaired together, and repeated deletions do not keep Sluice busy.
 const afterLoss = 250 * time.Millisecond
 
-// lost triggers a check of an instance shortly after one of its objects was deleted on a
-// cluster. Deletions by Sluice itself trigger one, too.
+// afterNews is the delay of the pass after a workload's status has changed: several changes come
+// together.
+const afterNews = 50 * time.Millisecond
+
+// moved triggers a pass over an instance whose workload has come further on a cluster. The pass does
+// something only if an operation waits for it.
+func (r *instanceReconciler) moved(instance string) { r.lookAfter(instance, afterNews) }
+
+// lost triggers a check of an instance shortly after one of its objects was deleted or changed on a
+// cluster. Writes by Sluice itself trigger one, too.
 func (r *instanceReconciler) lost(instance string) {
 	known, ok := r.observations.Load(instance)
 	if !ok {

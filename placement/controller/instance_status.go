@@ -143,6 +143,18 @@ func (s *scope) succeed() {
 	s.recordUsable()
 }
 
+// recordFailing records why the operation is about to fail, and reports whether that is new.
+func (s *scope) recordFailing() (news bool) {
+	if s.Status.Operation.Failing != nil {
+		return false
+	}
+	const longest = 10000
+	s.Status.Operation.Failing = &v1alpha1.OperationFailure{
+		Description: cut(s.failing, longest), Summary: cut(forConsumer(s.cause), longest), Repeatable: repeatable(s.cause),
+	}
+	return true
+}
+
 // recordFailure ends the operation with a failure. After an update the instance is as before, and the
 // update may be repeated if that can help.
 func (s *scope) recordFailure(why string) {
@@ -167,6 +179,9 @@ func (s *scope) recordObservation(wrong error) (news bool) {
 		return s.recordUsable()
 	}
 	why := describe(wrong)
+	if s.Status.IsPinned() && allUnreachable(wrong) {
+		why = "waiting for the cluster that has its volumes: " + why
+	}
 	news = s.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, reasonDrifted, why)
 	return s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonDrifted, why) || news
 }
@@ -196,6 +211,7 @@ func (s *scope) recordUsable() (news bool) {
 }
 
 func (s *scope) finish(state v1alpha1.OperationState) {
+	s.Status.Operation.Failing = nil
 	s.Status.Operation.State = state
 	s.Status.Operation.FinishedAt = ptr.To(metav1.NewTime(s.now))
 }

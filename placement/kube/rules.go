@@ -31,13 +31,15 @@ func Rules() []rbacv1.PolicyRule {
 }
 
 // WatchRules lets Sluice see two things in instances' namespaces in addition to Rules: that an
-// object of the namespace was deleted, and what other hubs have reserved. Registration grants
-// it. A cluster that was registered before works without it: a deleted object is then restored
+// object of the namespace was deleted or changed, and what other hubs have reserved. Registration grants
+// it. A cluster that was registered before works without it: an object is then restored
 // at the next periodic check, and other hubs' reservations do not count.
 func WatchRules() []rbacv1.PolicyRule {
 	watch := []string{"list", "watch"}
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"resourcequotas", "limitranges"}, Verbs: watch},
+		{APIGroups: []string{""}, Resources: []string{"resourcequotas", "limitranges", "services"}, Verbs: watch},
+		{APIGroups: []string{"apps"}, Resources: []string{"deployments", "statefulsets"}, Verbs: watch},
+		{APIGroups: []string{"autoscaling"}, Resources: []string{"horizontalpodautoscalers"}, Verbs: watch},
 		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: watch},
 		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles", "rolebindings"}, Verbs: watch},
 	}

@@ -64,6 +64,20 @@ var stories = []struct {
 			{"deprovision the others", c.deprovision, spared},
 		}
 	}},
+	{"an instance that runs a workload", func(b *bed) []step {
+		a := b.application()
+		return []step{
+			{"sell version 1", a.sell("1.0.0"), spared},
+			{"provision", a.provision, killed},
+			{"bind", a.bind, spared},
+			{"update a parameter", a.scale, spared},
+			{"sell version 2", a.sell("2.0.0"), spared},
+			{"upgrade to version 2, which drops a component", a.upgrade, spared},
+			{"sell version 3", a.sell("3.0.0"), spared},
+			{"upgrade to version 3, which does not start", a.upgradeInVain, killed},
+			{"deprovision with a binding left", a.deprovision, spared},
+		}
+	}},
 	{"a cluster", func(b *bed) []step {
 		return []step{{"register", b.register, killed}, {"unregister", b.unregister, killed}}
 	}},
@@ -119,5 +133,5 @@ func (b *bed) play(ctx context.Context, s step) error {
 
 // instance returns one that its platform has not ordered yet.
 func (b *bed) instance(id string) *instance {
-	return &instance{bed: b, id: id, name: v1alpha1.InstanceName(platformName, id)}
+	return &instance{bed: b, id: id, service: "stories", name: v1alpha1.InstanceName(platformName, id)}
 }

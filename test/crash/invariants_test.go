@@ -106,6 +106,20 @@ func (i *instance) leftInHub(ctx context.Context, hub client.Client) error {
 // accounts checks that a binding has an account on so many clusters; with none, that
 // the binding is gone from the hub too.
 func (i *instance) accounts(ctx context.Context, binding string, clusters int) error {
+	if err := i.accountsOnClusters(ctx, binding, clusters); err != nil || clusters > 0 {
+		return err
+	}
+	return i.withHub(ctx, func(hub client.Client) error {
+		err := hub.Get(ctx, client.ObjectKey{Namespace: namespace, Name: binding}, &v1alpha1.ServiceBinding{})
+		if err == nil {
+			return fmt.Errorf("left behind: ServiceBinding %s", binding)
+		}
+		return client.IgnoreNotFound(err)
+	})
+}
+
+// accountsOnClusters checks that a binding has an account on so many clusters.
+func (i *instance) accountsOnClusters(ctx context.Context, binding string, clusters int) error {
 	found := 0
 	err := i.each(func(_ string, m *member) error {
 		options := metav1.ListOptions{LabelSelector: v1alpha1.LabelBinding + "=" + binding}
@@ -129,16 +143,7 @@ func (i *instance) accounts(ctx context.Context, binding string, clusters int) e
 	if found != clusters {
 		return fmt.Errorf("binding %s has %d ServiceAccounts, want %d", binding, found, clusters)
 	}
-	if clusters > 0 {
-		return nil
-	}
-	return i.withHub(ctx, func(hub client.Client) error {
-		err := hub.Get(ctx, client.ObjectKey{Namespace: namespace, Name: binding}, &v1alpha1.ServiceBinding{})
-		if err == nil {
-			return fmt.Errorf("left behind: ServiceBinding %s", binding)
-		}
-		return client.IgnoreNotFound(err)
-	})
+	return nil
 }
 
 // inHub is the instance as the hub has it.

@@ -34,6 +34,7 @@ const killed, spared = true, false
 type instance struct {
 	*bed
 	id, name      string
+	service       string
 	plan          string // the one in force
 	first, second bound
 	from          string // the cluster that it moves away from
@@ -42,7 +43,7 @@ type instance struct {
 func (i *instance) path() string                 { return "/v2/service_instances/" + i.id }
 func (i *instance) bindingPath(id string) string { return i.path() + "/service_bindings/" + id }
 func (i *instance) query() url.Values {
-	return url.Values{"service_id": {"stories"}, "plan_id": {i.plan}, "accepts_incomplete": {"true"}}
+	return url.Values{"service_id": {i.service}, "plan_id": {i.plan}, "accepts_incomplete": {"true"}}
 }
 
 var async = url.Values{"accepts_incomplete": {"true"}}
