@@ -36,6 +36,13 @@ func (c *Controller) bind(ctx context.Context, b *v1alpha1.ServiceBinding) (reco
 	if wait := (*addressesPendingError)(nil); errors.As(err, &wait) {
 		return reconcile.Result{RequeueAfter: addressCheck}, c.wait(ctx, b, v1alpha1.OperationBind, wait.reason)
 	}
+	if isHookPending(err) && !c.overdue(b) {
+		return reconcile.Result{RequeueAfter: hookCheck}, c.wait(ctx, b, v1alpha1.OperationBind, publicReason(err))
+	}
+	if failed := (*hookError)(nil); errors.As(err, &failed) {
+		log.FromContext(ctx).Info("bind failed", "binding", b.Name, "reason", failed.Error())
+		return reconcile.Result{}, c.fail(ctx, b, failed.public())
+	}
 	if err != nil {
 		if c.overdue(b) {
 			return reconcile.Result{}, c.fail(ctx, b, "credentials could not be issued in time: "+publicReason(err))
@@ -106,8 +113,8 @@ func (c *Controller) age(b *v1alpha1.ServiceBinding) time.Duration {
 
 func (c *Controller) overdue(b *v1alpha1.ServiceBinding) bool { return c.age(b) > c.Patience }
 
-// nameClusters writes the clusters of accounts and addresses to status before anything is
-// created there.
+// nameClusters writes the clusters of accounts and addresses, and the secrets of a workload, to
+// status before anything is created there.
 func (c *Controller) nameClusters(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) error {
 	if !controllerutil.ContainsFinalizer(b, v1alpha1.Finalizer) {
 		// The broker creates bindings with the finalizer; those made by hand get it here.
@@ -117,8 +124,12 @@ func (c *Controller) nameClusters(ctx context.Context, b *v1alpha1.ServiceBindin
 			return fmt.Errorf("add finalizer: %w", err)
 		}
 	}
+	secured, err := c.secureBinding(b, instance)
+	if err != nil {
+		return err
+	}
 	named, addressed := lists.Union(b.Status.Clusters, clustersOf(instance)), lists.Union(b.Status.AddressClusters, addressedOf(instance))
-	if len(named) == len(b.Status.Clusters) && len(addressed) == len(b.Status.AddressClusters) {
+	if !secured && len(named) == len(b.Status.Clusters) && len(addressed) == len(b.Status.AddressClusters) {
 		return nil
 	}
 	b.Status.Clusters, b.Status.AddressClusters = named, addressed
@@ -158,9 +169,6 @@ func (c *Controller) issueAndLook(ctx context.Context, b *v1alpha1.ServiceBindin
 // order.
 func (c *Controller) issueAll(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) ([]issued, error) {
 	clusters := clustersOf(instance)
-	if !hasAccount(b, instance) {
-		return withoutAccount(clusters), nil
-	}
 	all := make([]issued, len(clusters))
 	group, ctx := errgroup.WithContext(ctx)
 	for i, cluster := range clusters {
@@ -230,6 +238,7 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, in
 	c.sayWhenItEnds(ctx, b)
 	err = c.writeStatus(ctx, b)
 	if err == nil {
+		c.endBindHooks(ctx, b, instance)
 		log.FromContext(ctx).Info("bound", "binding", b.Name, "instance", b.Spec.InstanceName, "clusters", b.Status.Clusters, "nodes", b.Status.Nodes, "expires", expires)
 	}
 	return err
@@ -239,7 +248,7 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, in
 // the consumer's own cluster, the names of the nodes; and for a workload, what its plan says.
 func (c *Controller) reveal(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, credentials Credentials, found sight) (json.RawMessage, error) {
 	if workloadOf(instance) != nil {
-		return c.revealWorkload(instance, credentials, found)
+		return c.revealWorkload(b, instance, credentials, found)
 	}
 	if placements := onNodes(instance); len(credentials) == 0 && len(placements) > 0 {
 		return nodesFor(b.Spec.InstanceName, placements).reveal()
@@ -276,6 +285,14 @@ func publicReason(err error) string {
 	var pending *pendingError
 	if errors.As(err, &pending) {
 		return pending.Error()
+	}
+	var hook *hookPendingError
+	if errors.As(err, &hook) {
+		return hook.Error()
+	}
+	var hookFailed *hookError
+	if errors.As(err, &hookFailed) {
+		return hookFailed.public()
 	}
 	var failed *clusterError
 	if errors.As(err, &failed) {

@@ -72,7 +72,7 @@ func newFixture(t *testing.T) *fixture {
 
 // newFixtureOf returns a fixture with other member clusters and other rights of Sluice
 // there, whose controller checks endpoints more often.
-func newFixtureOf(t *testing.T, names []string, rights kube.ManifestOptions, refresh time.Duration) *fixture {
+func newFixtureOf(t *testing.T, names []string, rights kube.ManifestOptions, refresh time.Duration, nodes ...controlplane.Node) *fixture {
 	t.Helper()
 	f := &fixture{
 		namespace: hubtest.Namespace(t), scheme: runtime.NewScheme(), refresh: refresh,
@@ -96,7 +96,7 @@ func newFixtureOf(t *testing.T, names []string, rights kube.ManifestOptions, ref
 		return looking{next, f.looks}
 	}}
 	for _, name := range names {
-		cp := controlplane.Start(t, controlplane.Options{Name: name})
+		cp := controlplane.Start(t, controlplane.Options{Name: name, Nodes: nodes})
 		f.admin[name], f.planes[name] = f.newClient(t, cp.Config()), cp
 		kubeconfig, err := kube.Register(t.Context(), cp.Config(), rights)
 		if err != nil {

@@ -42,9 +42,15 @@ type issued struct {
 	expires     time.Time
 }
 
-// issue creates the binding's account on one cluster and requests its token. It is
-// idempotent, except that every call returns another token.
+// issue runs the bind hook of a workload on one cluster, creates the binding's account there, if it
+// has one, and requests its token. It is idempotent, except that every call returns another token.
 func (c *Controller) issue(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, cluster string) (*issued, error) {
+	if err := c.bindHook(ctx, b, instance, cluster); err != nil {
+		return nil, err
+	}
+	if !hasAccount(b, instance) {
+		return &issued{credentials: ClusterCredentials{Cluster: cluster}}, nil
+	}
 	a, err := c.account(ctx, b, instance, cluster)
 	if err != nil {
 		return nil, err
@@ -232,6 +238,9 @@ func (c *Controller) revoke(ctx context.Context, b *v1alpha1.ServiceBinding, ins
 		return fmt.Errorf("read namespace %s: %w", a.namespace, err)
 	case !a.made && (namespace.Labels[v1alpha1.LabelHub] != a.Hub || namespace.Labels[v1alpha1.LabelInstance] != b.Spec.InstanceName):
 		return nil // it belongs to another owner now
+	}
+	if err := c.unbindHook(ctx, b, instance, cluster); err != nil {
+		return err
 	}
 	meta := metav1.ObjectMeta{Namespace: a.namespace, Name: b.Name}
 	group, groupCtx := errgroup.WithContext(ctx)

@@ -25,6 +25,8 @@ const (
 	peeringCheck = 5 * time.Second
 	// addressCheck is the interval of checks while Liqo has not given an address.
 	addressCheck = 500 * time.Millisecond
+	// hookCheck is the interval of checks while a hook of a workload runs.
+	hookCheck = 200 * time.Millisecond
 	// addressPatience is how long a bind waits for such an address; after that, a refresh adds the
 	// endpoints.
 	addressPatience = 10 * time.Second

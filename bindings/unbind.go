@@ -36,6 +36,9 @@ func (c *Controller) unbind(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 		if pending := (*pendingError)(nil); errors.As(err, &pending) && waited == nil {
 			return reconcile.Result{RequeueAfter: goneCheck}, nil
 		}
+		if isHookPending(err) && waited == nil {
+			return reconcile.Result{RequeueAfter: hookCheck}, nil
+		}
 		return reconcile.Result{}, errors.Join(err, waited)
 	}
 	before := b.DeepCopy()

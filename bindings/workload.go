@@ -23,15 +23,6 @@ func hasAccount(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) 
 	return workloadOf(instance) == nil || b.Spec.Credentials.Role != ""
 }
 
-// withoutAccount is the result for clusters on which a binding has no account.
-func withoutAccount(clusters []string) []issued {
-	all := make([]issued, len(clusters))
-	for i, cluster := range clusters {
-		all[i].credentials.Cluster = cluster
-	}
-	return all
-}
-
 // unaddressed returns a component of the instance's workload that the consumer's own cluster should
 // reach, and for which Liqo has not given an address yet; "" if there is none.
 func unaddressed(instance *v1alpha1.ServiceInstance, found sight) string {
@@ -73,13 +64,9 @@ func hostOf(component string, found sight) string {
 // revealWorkload returns the credentials that the plan of a workload describes, to be sealed at once.
 // A component's host is its address in the consumer's own cluster if that is peered. Otherwise it is
 // the name of its Service, as pods of the same cluster resolve it.
-func (c *Controller) revealWorkload(instance *v1alpha1.ServiceInstance, credentials Credentials, found sight) (json.RawMessage, error) {
-	w, delivered := workloadOf(instance), instance.Status.Delivered
-	secrets, err := workload.Unseal(instance, c.Keys)
-	if err != nil {
-		return nil, err
-	}
-	order, err := workload.Of(w, instance, &delivered.State, secrets)
+func (c *Controller) revealWorkload(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, credentials Credentials, found sight) (json.RawMessage, error) {
+	w := workloadOf(instance)
+	order, err := c.order(b, instance)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 //	components  by name, each with host, and ports by name
 //	instance    id, name, namespace, platform, organization, space, plan, version
 //	cluster     name, provider, region, zone, tier, labels of the chosen cluster (not in credentials)
+//	binding     id, name, application, parameters, secrets (only in bindings and credentials)
 //	kubernetes  the credentials of the binding's account (only in credentials, if the plan has a role)
 type WorkloadPlan struct {
 	// Components run together on each chosen cluster.
@@ -37,6 +38,8 @@ type WorkloadPlan struct {
 	// +listType=map
 	// +listMapKey=name
 	Secrets []WorkloadSecret `json:"secrets,omitempty"`
+	// Bindings describes what is done for each binding.
+	Bindings *WorkloadBindings `json:"bindings,omitempty"`
 	// Credentials is the object that bindings return.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Credentials *runtime.RawExtension `json:"credentials,omitempty"`
@@ -60,6 +63,63 @@ type WorkloadSecret struct {
 	// +kubebuilder:validation:Maximum=1024
 	// +kubebuilder:default=32
 	Length int32 `json:"length,omitempty"`
+}
+
+// WorkloadBindings describes what is done in the instance for each binding, for instance that it gets
+// a user of its own. binding.name in expressions is a word of letters and digits that no other
+// binding has.
+type WorkloadBindings struct {
+	// Secrets are generated once for each binding.
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=map
+	// +listMapKey=name
+	Secrets []WorkloadSecret `json:"secrets,omitempty"`
+	// Bind runs before the binding returns its credentials. It may run more than once.
+	Bind *WorkloadHook `json:"bind,omitempty"`
+	// Unbind runs before the binding is gone; also if Bind has failed, or has never run. It may run
+	// more than once. It does not run if the instance goes as a whole.
+	Unbind *WorkloadHook `json:"unbind,omitempty"`
+}
+
+// WorkloadHook is a command that runs to its end, in a pod of the instance. An exit code other than 0
+// is a failure: a bind then fails, an unbind is tried again.
+type WorkloadHook struct {
+	// Image to run.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Image string `json:"image"`
+	// Command replaces the image's entrypoint.
+	// +kubebuilder:validation:MaxItems=64
+	Command []string `json:"command,omitempty"`
+	// Args replace the image's arguments.
+	// +kubebuilder:validation:MaxItems=64
+	Args []string `json:"args,omitempty"`
+	// Env are environment variables, by name.
+	// +kubebuilder:validation:MaxProperties=128
+	Env map[string]string `json:"env,omitempty"`
+	// Files in the container's file system.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=map
+	// +listMapKey=path
+	Files []WorkloadFile `json:"files,omitempty"`
+	// Scratch are empty folders that the pod may write to.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=set
+	Scratch []string `json:"scratch,omitempty"`
+	// Resources of the pod, as those of a container.
+	// +kubebuilder:validation:XValidation:rule="'cpu' in self && 'memory' in self",message="cpu and memory are needed"
+	// +kubebuilder:validation:MaxProperties=16
+	Resources map[string]intstr.IntOrString `json:"resources"`
+	// RunAsUser is the user and the group of the process. Absent means the image's user, which must not
+	// be root.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	RunAsUser *int64 `json:"runAsUser,omitempty"`
+	// TimeoutSeconds is how long it may run.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3600
+	// +kubebuilder:default=60
+	TimeoutSeconds int64 `json:"timeoutSeconds,omitempty"`
 }
 
 // WorkloadComponent is one part of a workload.

@@ -32,7 +32,39 @@ func Footprint(plan *v1alpha1.WorkloadPlan, raw json.RawMessage) (corev1.Resourc
 	if err != nil {
 		return nil, err
 	}
-	return Taken(objects)
+	taken, err := Taken(objects)
+	if err != nil {
+		return nil, err
+	}
+	hooks, err := hooksTake(plan, parameters)
+	if err != nil {
+		return nil, err
+	}
+	add(taken, hooks, 1)
+	return taken, nil
+}
+
+// hooksTake returns what the greater of the plan's hooks takes: of one at a time, as others wait for
+// their turn at the quota.
+func hooksTake(plan *v1alpha1.WorkloadPlan, parameters map[string]any) (corev1.ResourceList, error) {
+	most := corev1.ResourceList{}
+	o := sampleBound(plan, parameters)
+	for _, kind := range []HookKind{HookBind, HookUnbind} {
+		objects, err := o.Hook(kind, "sluice-sample")
+		if err != nil {
+			return nil, err
+		}
+		taken, err := Taken(objects)
+		if err != nil {
+			return nil, err
+		}
+		for name, amount := range taken {
+			if before := most[name]; amount.Cmp(before) > 0 {
+				most[name] = amount
+			}
+		}
+	}
+	return most, nil
 }
 
 // Taken returns what the objects take at most at one time: the requests and limits of their pods,

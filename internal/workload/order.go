@@ -2,6 +2,9 @@ package workload
 
 import (
 	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -26,6 +29,9 @@ type Order struct {
 	Consumers []string
 	// Instance holds the values of the variable of that name.
 	Instance map[string]any
+
+	binding map[string]any
+	hidden  []string
 }
 
 // Of returns the workload that an instance runs in a state, by a plan that was decided for it.
@@ -48,17 +54,52 @@ func Of(plan *v1alpha1.WorkloadPlan, instance *v1alpha1.ServiceInstance, state *
 // sample returns an order for which nothing is known but its parameters. Its secrets are not
 // secret. It has the same objects and footprint as a real one, unless expressions decide otherwise.
 func sample(plan *v1alpha1.WorkloadPlan, parameters map[string]any) *Order {
-	secrets := Secrets{}
-	for _, s := range plan.Secrets {
-		secrets[s.Name] = seal.Redact(bytes.Repeat([]byte("s"), max(int(s.Length), leastLength)))
-	}
 	return &Order{
-		Plan: plan, Parameters: parameters, Secrets: secrets,
+		Plan: plan, Parameters: parameters, Secrets: sampleSecrets(plan.Secrets),
 		Instance: map[string]any{
 			"id": "sample", "name": "si-sample", "namespace": "sluice-sample",
 			"platform": "sample", "organization": "sample", "space": "sample", "plan": "sample", "version": "",
 		},
 	}
+}
+
+func sampleSecrets(named []v1alpha1.WorkloadSecret) Secrets {
+	secrets := Secrets{}
+	for _, s := range named {
+		secrets[s.Name] = seal.Redact(bytes.Repeat([]byte("s"), int(cmp.Or(s.Length, usualLength))))
+	}
+	return secrets
+}
+
+// For returns the order with the values of a binding. Its secrets are those that the plan names for
+// bindings.
+func (o *Order) For(b *v1alpha1.ServiceBinding, secrets Secrets) (*Order, error) {
+	parameters := map[string]any{}
+	if p := b.Spec.Parameters; p != nil && len(p.Raw) > 0 {
+		if err := decode(p.Raw, &parameters); err != nil {
+			return nil, fmt.Errorf("parameters of the binding: want an object: %w", err)
+		}
+	}
+	return o.with(b.Spec.BindingID, bindingWord(b), b.Spec.AppGUID, parameters, secrets), nil
+}
+
+// bindingWord is the name of a binding in expressions: 17 letters and digits, a letter first. It is
+// another one if the binding is made anew.
+func bindingWord(b *v1alpha1.ServiceBinding) string {
+	sum := sha256.Sum256([]byte(b.Name + "/" + string(b.UID)))
+	return "b" + hex.EncodeToString(sum[:8])
+}
+
+func (o *Order) with(id, name, application string, parameters map[string]any, secrets Secrets) *Order {
+	own, values := *o, map[string]any{}
+	for secret, value := range secrets.revealed() {
+		if secret != fingerprintKey {
+			values[secret] = value
+			own.hidden = append(own.hidden, value)
+		}
+	}
+	own.binding = map[string]any{"id": id, "name": name, "application": application, "parameters": parameters, "secrets": values}
+	return &own
 }
 
 // Cluster is a chosen cluster, as expressions see it.
@@ -126,9 +167,9 @@ func (o *Order) expressions(addresses map[string]Address) *expressions {
 	return &expressions{
 		variables: map[string]any{
 			varParameters: o.Parameters, varSecrets: secrets, varInstance: o.Instance, varComponents: components,
-			varCluster: map[string]any{}, varKubernetes: map[string]any{},
+			varCluster: map[string]any{}, varKubernetes: map[string]any{}, varBinding: o.binding,
 		},
-		hide: slices.Collect(maps.Values(revealed)),
+		hide: slices.AppendSeq(slices.Clone(o.hidden), maps.Values(revealed)),
 	}
 }
 

@@ -72,8 +72,17 @@ func CheckCredentials(plan *v1alpha1.WorkloadPlan, raw json.RawMessage, account 
 	if account {
 		kubernetes = map[string]any{"kubeconfig": "", "server": "", "namespace": "", "token": "", "certificate_authority": "", "clusters": []any{}}
 	}
-	if _, err := sample(plan, parameters).Credentials(at, kubernetes); err != nil {
+	if _, err := sampleBound(plan, parameters).Credentials(at, kubernetes); err != nil {
 		return refused("%v", err)
 	}
 	return nil
+}
+
+// sampleBound is sample with a binding of which nothing is known.
+func sampleBound(plan *v1alpha1.WorkloadPlan, parameters map[string]any) *Order {
+	o := sample(plan, parameters)
+	if plan.Bindings == nil {
+		return o.with("sample", "b0123456789abcdef", "", map[string]any{}, nil)
+	}
+	return o.with("sample", "b0123456789abcdef", "", map[string]any{}, sampleSecrets(plan.Bindings.Secrets))
 }

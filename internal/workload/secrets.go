@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -10,6 +11,8 @@ import (
 	"fmt"
 	"maps"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/seal"
 )
@@ -18,28 +21,29 @@ import (
 type Secrets map[string]seal.Redacted
 
 const (
-	leastLength = 16
+	// usualLength is the length of a secret in characters, if its plan gives none.
+	usualLength = 32
 	// fingerprintKey is the name of the secret that fingerprints are made with; no plan can name it.
 	fingerprintKey = "-fingerprint"
 	alphabet       = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 )
 
-// Complete returns the secrets together with new ones for those that a plan names and that are not
-// there yet, and reports whether there are any. Secrets that no plan names any more stay: an older
-// state may come back.
-func (s Secrets) Complete(plan *v1alpha1.WorkloadPlan) (complete Secrets, changed bool) {
+// Complete returns the secrets together with new ones for those that are named and not there yet,
+// and reports whether there are any. Secrets that are no longer named stay: an older state may come
+// back.
+func (s Secrets) Complete(named []v1alpha1.WorkloadSecret) (complete Secrets, changed bool) {
 	complete = maps.Clone(s)
 	if complete == nil {
 		complete = Secrets{}
 	}
 	add := func(name string, length int32) {
 		if _, ok := complete[name]; !ok {
-			complete[name], changed = seal.Redact(random(max(int(length), leastLength))), true
+			complete[name], changed = seal.Redact(random(int(cmp.Or(length, usualLength)))), true
 		}
 	}
 	add(fingerprintKey, 43) // 256 bits
-	for _, named := range plan.Secrets {
-		add(named.Name, named.Length)
+	for _, one := range named {
+		add(one.Name, one.Length)
 	}
 	return complete, changed
 }
@@ -69,9 +73,6 @@ func (s Secrets) fingerprint(content []byte) string {
 	return hex.EncodeToString(mac.Sum(nil)[:12])
 }
 
-// Reveal returns the secrets as JSON. The caller must seal it at once.
-func (s Secrets) Reveal() ([]byte, error) { return json.Marshal(s.revealed()) }
-
 func (s Secrets) revealed() map[string]string {
 	revealed := make(map[string]string, len(s))
 	for name, secret := range s {
@@ -80,11 +81,8 @@ func (s Secrets) revealed() map[string]string {
 	return revealed
 }
 
-// ReadSecrets reads what Reveal returned; nothing means no secrets.
-func ReadSecrets(revealed []byte) (Secrets, error) {
-	if len(revealed) == 0 {
-		return nil, nil
-	}
+// readSecrets reads what was sealed.
+func readSecrets(revealed []byte) (Secrets, error) {
 	var all map[string]string
 	if err := json.Unmarshal(revealed, &all); err != nil {
 		return nil, errors.New("read secrets: this is not what was sealed") // the cause would quote them
@@ -96,15 +94,51 @@ func ReadSecrets(revealed []byte) (Secrets, error) {
 	return secrets, nil
 }
 
-// Unseal returns the secrets of an instance; none if it has none.
-func Unseal(instance *v1alpha1.ServiceInstance, keys *seal.Keyset) (Secrets, error) {
-	if len(instance.Status.SealedSecrets) == 0 {
+// UnsealInstance returns the secrets of an instance; none if it has none.
+func UnsealInstance(i *v1alpha1.ServiceInstance, keys *seal.Keyset) (Secrets, error) {
+	return unseal(i.Status.SealedSecrets, keys, ownerOf("ServiceInstance", &i.ObjectMeta))
+}
+
+// UnsealBinding returns the secrets of a binding; none if it has none.
+func UnsealBinding(b *v1alpha1.ServiceBinding, keys *seal.Keyset) (Secrets, error) {
+	return unseal(b.Status.SealedSecrets, keys, ownerOf("ServiceBinding", &b.ObjectMeta))
+}
+
+func unseal(sealed []byte, keys *seal.Keyset, owner []byte) (Secrets, error) {
+	if len(sealed) == 0 {
 		return nil, nil
 	}
-	owner := seal.Owner("ServiceInstance", instance.Namespace, instance.Name, string(instance.UID))
-	revealed, err := keys.Unseal(instance.Status.SealedSecrets, owner)
+	revealed, err := keys.Unseal(sealed, owner)
 	if err != nil {
-		return nil, fmt.Errorf("unseal the secrets of instance %s: %w", instance.Name, err)
+		return nil, fmt.Errorf("unseal the workload's secrets: %w", err)
 	}
-	return ReadSecrets(revealed.Reveal())
+	return readSecrets(revealed.Reveal())
+}
+
+// SealInstance seals the secrets of an instance for its status.
+func (s Secrets) SealInstance(i *v1alpha1.ServiceInstance, keys *seal.Keyset) ([]byte, error) {
+	return s.seal(keys, ownerOf("ServiceInstance", &i.ObjectMeta))
+}
+
+// SealBinding seals the secrets of a binding for its status.
+func (s Secrets) SealBinding(b *v1alpha1.ServiceBinding, keys *seal.Keyset) ([]byte, error) {
+	return s.seal(keys, ownerOf("ServiceBinding", &b.ObjectMeta))
+}
+
+func (s Secrets) seal(keys *seal.Keyset, owner []byte) ([]byte, error) {
+	revealed, err := json.Marshal(s.revealed())
+	if err != nil {
+		return nil, fmt.Errorf("write the workload's secrets: %w", err)
+	}
+	sealed, err := keys.Seal(revealed, owner)
+	if err != nil {
+		return nil, fmt.Errorf("seal the workload's secrets: %w", err)
+	}
+	return sealed, nil
+}
+
+// ownerOf is what sealed secrets are bound to. The kind differs from that of credentials, so that the
+// one is never taken for the other.
+func ownerOf(kind string, of *metav1.ObjectMeta) []byte {
+	return seal.Owner(kind+" secrets", of.Namespace, of.Name, string(of.UID))
 }

@@ -29,6 +29,7 @@ const (
 	varComponents = "components"
 	varInstance   = "instance"
 	varCluster    = "cluster"
+	varBinding    = "binding"
 	varKubernetes = "kubernetes"
 )
 
@@ -36,7 +37,7 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	options := []cel.EnvOption{
 		cel.OptionalTypes(), ext.Strings(), ext.Sets(), ext.Lists(), ext.Math(), ext.Encoders(),
 	}
-	for _, name := range []string{varParameters, varSecrets, varComponents, varInstance, varCluster, varKubernetes} {
+	for _, name := range []string{varParameters, varSecrets, varComponents, varInstance, varCluster, varBinding, varKubernetes} {
 		options = append(options, cel.Variable(name, cel.MapType(cel.StringType, cel.DynType)))
 	}
 	return cel.NewEnv(options...)

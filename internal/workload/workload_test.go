@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
@@ -218,25 +219,42 @@ func TestErrorsContainNoSecret(t *testing.T) {
 
 func TestSecretsAreGeneratedOnce(t *testing.T) {
 	plan := planOf(t, "components: []\nsecrets: [{name: a}, {name: b, length: 64}]")
-	first, changed := Secrets(nil).Complete(plan)
-	if a, b := first["a"].Reveal(), first["b"].Reveal(); !changed || len(a) != leastLength || len(b) != 64 {
+	first, changed := Secrets(nil).Complete(plan.Secrets)
+	if a, b := first["a"].Reveal(), first["b"].Reveal(); !changed || len(a) != usualLength || len(b) != 64 {
 		t.Fatalf("got %d and %d characters, changed %v", len(a), len(b), changed)
 	}
 	plan.Secrets = append(plan.Secrets[1:], v1alpha1.WorkloadSecret{Name: "c", Length: 20})
-	second, changed := first.Complete(plan)
+	second, changed := first.Complete(plan.Secrets)
 	if !changed || !second["a"].Equal(first["a"]) || !second["b"].Equal(first["b"]) || len(second["c"].Reveal()) != 20 {
 		t.Error("an upgrade changes or drops a secret, or does not add its own")
 	}
-	if _, changed := second.Complete(plan); changed {
+	if _, changed := second.Complete(plan.Secrets); changed {
 		t.Error("changed once more")
 	}
-	revealed, err := second.Reveal()
+}
+
+func TestSecretsAreSealedForTheirOwner(t *testing.T) {
+	keys, err := seal.Open(filepath.Join(t.TempDir(), "keyset.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := ReadSecrets(revealed)
-	if err != nil || !again["c"].Equal(second["c"]) || len(again) != len(second) {
-		t.Errorf("read %d of %d secrets: %v", len(again), len(second), err)
+	secrets := Secrets{"password": seal.Redact([]byte("secret"))}
+	i := &v1alpha1.ServiceInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "x", UID: "1"}}
+	if i.Status.SealedSecrets, err = secrets.SealInstance(i, keys); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := UnsealInstance(i, keys); err != nil || !got["password"].Equal(secrets["password"]) || len(got) != 1 {
+		t.Errorf("unsealed %d secrets: %v", len(got), err)
+	}
+	again := i.DeepCopy()
+	again.UID = "2"
+	if _, err := UnsealInstance(again, keys); err == nil {
+		t.Error("an instance of the same name unseals them")
+	}
+	b := &v1alpha1.ServiceBinding{ObjectMeta: i.ObjectMeta}
+	b.Status.SealedSecrets = i.Status.SealedSecrets
+	if _, err := UnsealBinding(b, keys); err == nil {
+		t.Error("a binding unseals them")
 	}
 }
 

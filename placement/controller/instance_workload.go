@@ -2,10 +2,8 @@ package controller
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/internal/workload"
 )
 
@@ -25,7 +23,7 @@ func (r *instanceReconciler) workload(s *scope, decision *v1alpha1.Decision, sta
 	if decision == nil || decision.Workload == nil {
 		return nil, nil
 	}
-	secrets, err := workload.Unseal(s.ServiceInstance, r.keys)
+	secrets, err := workload.UnsealInstance(s.ServiceInstance, r.keys)
 	if err != nil {
 		return nil, err
 	}
@@ -41,22 +39,14 @@ func (r *instanceReconciler) secure(s *scope, w *v1alpha1.WorkloadPlan) error {
 	if r.keys == nil {
 		return errors.New("seal the workload's secrets: there is no keyset")
 	}
-	secrets, err := workload.Unseal(s.ServiceInstance, r.keys)
+	secrets, err := workload.UnsealInstance(s.ServiceInstance, r.keys)
 	if err != nil {
 		return err
 	}
-	complete, changed := secrets.Complete(w)
+	complete, changed := secrets.Complete(w.Secrets)
 	if !changed {
 		return nil
 	}
-	revealed, err := complete.Reveal()
-	if err != nil {
-		return fmt.Errorf("write the workload's secrets: %w", err)
-	}
-	sealed, err := r.keys.Seal(revealed, seal.Owner("ServiceInstance", s.Namespace, s.Name, string(s.UID)))
-	if err != nil {
-		return fmt.Errorf("seal the workload's secrets: %w", err)
-	}
-	s.Status.SealedSecrets = sealed
-	return nil
+	s.Status.SealedSecrets, err = complete.SealInstance(s.ServiceInstance, r.keys)
+	return err
 }

@@ -63,12 +63,15 @@ func (t *target) networkPolicies() []tenant.Object {
 	namespace := t.Namespace
 	bothWays := []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}
 	sameNamespace := networkingv1ac.NetworkPolicyPeer().WithPodSelector(metav1ac.LabelSelector())
-	allow := networkingv1ac.NetworkPolicySpec().
-		WithPodSelector(metav1ac.LabelSelector()).WithPolicyTypes(bothWays...).
+	allow := networkingv1ac.NetworkPolicySpec().WithPodSelector(metav1ac.LabelSelector()).
 		WithEgress(
 			networkingv1ac.NetworkPolicyEgressRule().WithTo(sameNamespace), ToDNS())
-	if t.order == nil { // a workload says itself which of its ports are reached
-		allow.WithIngress(networkingv1ac.NetworkPolicyIngressRule().WithFrom(sameNamespace))
+	if t.order == nil {
+		allow.WithPolicyTypes(bothWays...).WithIngress(networkingv1ac.NetworkPolicyIngressRule().WithFrom(sameNamespace))
+	} else {
+		// A workload says itself which of its ports are reached. The policy is of one type only, as
+		// kube-router lets in what the egress rules of a policy of both types let out.
+		allow.WithPolicyTypes(networkingv1.PolicyTypeEgress)
 	}
 	if t.InternetEgress {
 		allow.WithEgress(ToInternet())

@@ -65,7 +65,7 @@ func running(t *testing.T, d delivery.Delivery, document, parameters string) del
 	if d.Workload != nil {
 		secrets = d.Workload.Secrets
 	}
-	secrets, _ = secrets.Complete(plan)
+	secrets, _ = secrets.Complete(plan.Secrets)
 	state := &v1alpha1.InstanceState{PlanID: "p"}
 	if parameters != "" {
 		state.Parameters = &runtime.RawExtension{Raw: []byte(parameters)}

@@ -23,8 +23,8 @@
 // # What is simulated
 //
 // Machines. A [Node] is an object whose heartbeats one goroutine renews; a pod bound to it is Running and Ready at once,
-// with an address at which nobody listens, and gone at once when deleted. A pod of a Job succeeds at once. So there are no
-// containers, logs, exec, probes, init containers, readiness gates, images, volumes or pod network; no kube-proxy, no DNS, no
+// with an address at which nobody listens, and gone at once when deleted. A pod of a Job succeeds at once, and
+// fails if its command is false. So there are no containers, logs, exec, probes, init containers, readiness gates, images, volumes or pod network; no kube-proxy, no DNS, no
 // load balancers and no storage provisioner; webhooks must be reached by URL, and an aggregated API cannot be reached at all.
 //
 // # What differs

@@ -1,18 +1,25 @@
 package controlplane
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// started is the status a pod has once everything in it runs, or has run to its end if it belongs to a Job.
+// started is the status a pod has once everything in it runs, or has run to its end if it belongs to a Job. A Job whose
+// command is false fails.
 func started(pod *corev1.Pod, hostIP, podIP string) corev1.PodStatus {
 	now := metav1.Now()
 	phase, conditions := corev1.PodRunning, serving(corev1.ConditionTrue, "")
 	state := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}
 	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "Job" {
 		phase, conditions = corev1.PodSucceeded, serving(corev1.ConditionFalse, "PodCompleted")
-		state = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: now, FinishedAt: now}}
+		end := &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: now, FinishedAt: now}
+		if slices.Equal(pod.Spec.Containers[0].Command, []string{"false"}) {
+			phase, end.Reason, end.ExitCode = corev1.PodFailed, "Error", 1
+		}
+		state = corev1.ContainerState{Terminated: end}
 	}
 	status := corev1.PodStatus{
 		Phase:     phase,

@@ -1,0 +1,282 @@
+package bindings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/workload"
+)
+
+// A hook of a workload is a Job in the instance's namespace, named after the binding. It stays until
+// the bind has succeeded, so that it is not repeated while the bind waits for something else, and is
+// found again after a restart.
+
+// secureBinding puts the secrets that the workload has for a binding into the binding's status, sealed,
+// and reports whether that changes the status.
+func (c *Controller) secureBinding(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) (changed bool, err error) {
+	w := workloadOf(instance)
+	if w == nil || w.Bindings == nil {
+		return false, nil
+	}
+	secrets, err := workload.UnsealBinding(b, c.Keys)
+	if err != nil {
+		return false, err
+	}
+	complete, changed := secrets.Complete(w.Bindings.Secrets)
+	if !changed {
+		return false, nil
+	}
+	b.Status.SealedSecrets, err = complete.SealBinding(b, c.Keys)
+	return true, err
+}
+
+// order returns the workload of a delivered instance with the values of a binding.
+func (c *Controller) order(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) (*workload.Order, error) {
+	ofInstance, err := workload.UnsealInstance(instance, c.Keys)
+	if err != nil {
+		return nil, err
+	}
+	ofBinding, err := workload.UnsealBinding(b, c.Keys)
+	if err != nil {
+		return nil, err
+	}
+	order, err := workload.Of(workloadOf(instance), instance, &instance.Status.Delivered.State, ofInstance)
+	if err != nil {
+		return nil, err
+	}
+	return order.For(b, ofBinding)
+}
+
+// hook is a hook of one binding on one cluster.
+type hook struct {
+	kind      workload.HookKind
+	order     *workload.Order
+	client    client.Client
+	namespace string
+	labels    map[string]string
+}
+
+func (c *Controller) hook(ctx context.Context, kind workload.HookKind, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, cluster string) (*hook, error) {
+	a, err := c.account(ctx, b, instance, cluster)
+	if err != nil {
+		return nil, err
+	}
+	order, err := c.order(b, instance)
+	if err != nil {
+		return nil, err
+	}
+	return &hook{kind: kind, order: order, client: a.client, namespace: a.namespace, labels: a.labels()}, nil
+}
+
+// hookPendingError means that a hook has not ended yet.
+type hookPendingError struct{ kind workload.HookKind }
+
+func (e *hookPendingError) Error() string { return fmt.Sprintf("waiting for the %s hook", e.kind) }
+
+// hookError means that a hook has failed.
+type hookError struct {
+	kind workload.HookKind
+	// reason is for end users; detail, without secrets, for operators.
+	reason, detail string
+}
+
+func (e *hookError) Error() string {
+	if e.detail == "" {
+		return e.public()
+	}
+	return e.public() + ": " + e.detail
+}
+
+func (e *hookError) public() string { return fmt.Sprintf("the %s hook failed: %s", e.kind, e.reason) }
+
+// run starts the hook unless it has been, and returns nil once it has ended well. Until then it returns
+// *hookPendingError. After a failure, which it returns as *hookError, nothing of the hook remains.
+func (h *hook) run(ctx context.Context) error {
+	objects, err := h.order.Hook(h.kind, h.namespace)
+	if err != nil || len(objects) == 0 {
+		return err
+	}
+	job := &batchv1.Job{}
+	err = h.client.Get(ctx, client.ObjectKey{Namespace: h.namespace, Name: h.order.HookName(h.kind)}, job)
+	switch {
+	case apierrors.IsNotFound(err):
+		if err := h.start(ctx, objects); err != nil {
+			return err
+		}
+		return &hookPendingError{h.kind}
+	case err != nil:
+		return fmt.Errorf("read the %s hook: %w", h.kind, err)
+	case !job.DeletionTimestamp.IsZero():
+		return &hookPendingError{h.kind} // of an earlier failure
+	case ended(job, batchv1.JobComplete) != nil:
+		return nil
+	}
+	failed := ended(job, batchv1.JobFailed)
+	if failed == nil {
+		return &hookPendingError{h.kind}
+	}
+	failure, err := h.failure(ctx, job, failed)
+	if err != nil {
+		return err
+	}
+	if _, err := h.end(ctx); err != nil {
+		return err
+	}
+	return failure
+}
+
+// start applies the hook's objects: the Job last, to which the others then belong.
+func (h *hook) start(ctx context.Context, objects []*unstructured.Unstructured) error {
+	job := objects[len(objects)-1]
+	for _, o := range objects {
+		if err := h.apply(ctx, o); err != nil {
+			return err
+		}
+	}
+	owner := metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: job.GetName(), UID: job.GetUID(), BlockOwnerDeletion: ptr.To(false)}
+	for _, o := range objects[:len(objects)-1] {
+		o.SetOwnerReferences([]metav1.OwnerReference{owner})
+		if err := h.apply(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apply applies one object. Only the UID of the answer is kept.
+func (h *hook) apply(ctx context.Context, o *unstructured.Unstructured) error {
+	answer := o.DeepCopy()
+	labels := answer.GetLabels()
+	for name, value := range h.labels {
+		labels[name] = value
+	}
+	answer.SetLabels(labels)
+	answer.SetUID("")
+	err := h.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(answer), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
+	if err != nil {
+		return fmt.Errorf("apply %s %s of the %s hook: %w", o.GetKind(), o.GetName(), h.kind, err)
+	}
+	o.SetUID(answer.GetUID())
+	return nil
+}
+
+// end deletes the hook, and reports whether nothing of it runs any more.
+func (h *hook) end(ctx context.Context) (gone bool, err error) {
+	meta := metav1.ObjectMeta{Namespace: h.namespace, Name: h.order.HookName(h.kind)}
+	err = h.client.Delete(ctx, &corev1.Secret{ObjectMeta: meta})
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("delete the Secret of the %s hook: %w", h.kind, err)
+	}
+	// In the foreground: the Job is gone only after its pod.
+	err = h.client.Delete(ctx, &batchv1.Job{ObjectMeta: meta}, client.PropagationPolicy(metav1.DeletePropagationForeground))
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("delete the %s hook: %w", h.kind, err)
+	}
+	return false, nil
+}
+
+// failure says why a hook failed.
+func (h *hook) failure(ctx context.Context, job *batchv1.Job, failed *batchv1.JobCondition) (*hookError, error) {
+	if failed.Reason == batchv1.JobReasonDeadlineExceeded {
+		return &hookError{kind: h.kind, reason: fmt.Sprintf("it did not end within %d s", ptr.Deref(job.Spec.ActiveDeadlineSeconds, 0))}, nil
+	}
+	var pods corev1.PodList
+	if err := h.client.List(ctx, &pods, client.InNamespace(h.namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name}); err != nil {
+		return nil, fmt.Errorf("list the pods of the %s hook: %w", h.kind, err)
+	}
+	for i := range pods.Items {
+		for _, c := range pods.Items[i].Status.ContainerStatuses {
+			if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
+				return &hookError{kind: h.kind, reason: fmt.Sprintf("exit code %d", t.ExitCode), detail: h.order.Redacted(t.Message)}, nil
+			}
+		}
+	}
+	return &hookError{kind: h.kind, reason: "its pod is gone", detail: failed.Message}, nil
+}
+
+// ended returns a condition of a Job if it is true.
+func ended(job *batchv1.Job, kind batchv1.JobConditionType) *batchv1.JobCondition {
+	for i := range job.Status.Conditions {
+		if c := &job.Status.Conditions[i]; c.Type == kind && c.Status == corev1.ConditionTrue {
+			return c
+		}
+	}
+	return nil
+}
+
+// bindHook runs the bind hook on a cluster, if there is one.
+func (c *Controller) bindHook(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, cluster string) error {
+	if w := workloadOf(instance); w == nil || w.Bindings == nil || w.Bindings.Bind == nil {
+		return nil
+	}
+	h, err := c.hook(ctx, workload.HookBind, b, instance, cluster)
+	if err != nil {
+		return err
+	}
+	return h.run(ctx)
+}
+
+// endBindHooks deletes the bind hooks of a binding that has succeeded. What cannot be deleted now,
+// Kubernetes deletes soon.
+func (c *Controller) endBindHooks(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) {
+	if w := workloadOf(instance); w == nil || w.Bindings == nil || w.Bindings.Bind == nil {
+		return
+	}
+	for _, cluster := range clustersOf(instance) {
+		h, err := c.hook(ctx, workload.HookBind, b, instance, cluster)
+		if err == nil {
+			_, err = h.end(ctx)
+		}
+		if err != nil {
+			log.FromContext(ctx).V(1).Info("the bind hook is left to Kubernetes", "binding", b.Name, "reason", err.Error())
+		}
+	}
+}
+
+// unbindHook runs the unbind hook on a cluster, if there is one, once nothing of the bind hook runs any
+// more.
+func (c *Controller) unbindHook(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, cluster string) error {
+	w := workloadOf(instance)
+	if w == nil || w.Bindings == nil || !instance.DeletionTimestamp.IsZero() {
+		return nil // what goes with its instance needs no hook
+	}
+	for _, kind := range []workload.HookKind{workload.HookBind, workload.HookUnbind} {
+		h, err := c.hook(ctx, kind, b, instance, cluster)
+		if err != nil {
+			return err
+		}
+		if kind == workload.HookUnbind {
+			if err := h.run(ctx); err != nil {
+				return err
+			}
+		}
+		gone, err := h.end(ctx)
+		if err != nil {
+			return err
+		}
+		if !gone && kind == workload.HookBind {
+			return &hookPendingError{kind}
+		}
+	}
+	return nil
+}
+
+// isHookPending reports whether an error is only that a hook has not ended yet.
+func isHookPending(err error) bool {
+	var pending *hookPendingError
+	return errors.As(err, &pending)
+}

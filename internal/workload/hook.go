@@ -1,0 +1,69 @@
+package workload
+
+import (
+	"cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	batchv1ac "k8s.io/client-go/applyconfigurations/batch/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// HookKind is a hook of bindings.
+type HookKind string
+
+// Hooks of bindings.
+const (
+	HookBind   HookKind = "bind"
+	HookUnbind HookKind = "unbind"
+)
+
+// keepHook is how many seconds Kubernetes keeps a hook that has ended, if Sluice does not delete it.
+const keepHook = 600
+
+// HookName is the name of a hook's Job and Secret for the binding of the order.
+func (o *Order) HookName(kind HookKind) string {
+	name, _ := o.binding["name"].(string)
+	return string(kind) + "-" + name
+}
+
+// hookOf returns a hook of a plan; nil if it has none of that kind.
+func hookOf(plan *v1alpha1.WorkloadPlan, kind HookKind) *v1alpha1.WorkloadHook {
+	switch {
+	case plan.Bindings == nil:
+		return nil
+	case kind == HookBind:
+		return plan.Bindings.Bind
+	default:
+		return plan.Bindings.Unbind
+	}
+}
+
+// Hook returns the objects of a hook for the binding of the order (see For): a Job, the last of them,
+// and what its pod reads. There are none if the plan has no such hook. The error is a *RefusedError.
+func (o *Order) Hook(kind HookKind, namespace string) ([]*unstructured.Unstructured, error) {
+	hook := hookOf(o.Plan, kind)
+	if hook == nil {
+		return nil, nil
+	}
+	e := o.expressions(Addresses(o.Plan, func(component string) string { return component }))
+	r := &rendering{order: o, expressions: e, component: o.HookName(kind), namespace: namespace, path: field.NewPath("bindings", string(kind))}
+	template := r.pods(r.path, &v1alpha1.WorkloadContainer{
+		Image: hook.Image, Command: hook.Command, Args: hook.Args, Env: hook.Env, Files: hook.Files, Scratch: hook.Scratch,
+		Resources: hook.Resources, RunAsUser: hook.RunAsUser, GracePeriodSeconds: new(int64),
+	})
+	template.Spec.WithRestartPolicy(corev1.RestartPolicyNever)
+	template.Spec.Containers[0].WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError)
+	r.add(batchv1ac.Job(r.component, namespace).WithLabels(r.labels()).WithSpec(batchv1ac.JobSpec().
+		WithTemplate(template).WithBackoffLimit(0).WithParallelism(1).WithCompletions(1).
+		WithActiveDeadlineSeconds(cmp.Or(hook.TimeoutSeconds, 60)).WithTTLSecondsAfterFinished(keepHook)))
+	if r.err != nil {
+		return nil, &RefusedError{r.err.Error()}
+	}
+	return r.objects, check(r.objects)
+}
+
+// Redacted removes the secrets of the order from a message.
+func (o *Order) Redacted(message string) string { return o.expressions(nil).redacted(message) }
