@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -68,7 +69,7 @@ func volumeFor(t *testing.T, cluster, name string) {
 	t.Helper()
 	const folder = "/var/lib/sluice-e2e"
 	path := folder + "/" + name
-	must(t, exec.Command("docker", "exec", cluster+"-control-plane", "mkdir", "-p", "-m", "0777", path).Run())
+	must(t, exec.Command("docker", "exec", cluster+"-control-plane", "sh", "-c", "rm -rf "+path+"; mkdir -p -m 0777 "+path).Run())
 	admin, _ := administrator(t, cluster)
 	volumes := admin.CoreV1().PersistentVolumes()
 	_, err := volumes.Create(t.Context(), &corev1.PersistentVolume{
@@ -100,38 +101,37 @@ func postgresql(t *testing.T, b broker) {
 		t.Errorf("a wrong parameter is refused with %v", refused)
 	}
 	b.provision(t, id, p, map[string]any{"database": "shop", "selector": map[string]any{"topology.kubernetes.io/region": "region-of-" + cluster}})
-	bound := b.must(t, "PUT", bindingPath(id), nil, map[string]any{"service_id": p.service, "plan_id": p.id}, http.StatusCreated, http.StatusAccepted)
-	if bound.status == http.StatusAccepted {
-		eventually(t, time.Minute, "bind "+id, func(ctx context.Context) string {
-			a, err := b.do(ctx, "GET", bindingPath(id), nil, nil)
-			if err != nil || a.status != http.StatusOK {
-				return fmt.Sprint(a, err)
-			}
-			bound = a
-			return ""
-		})
-	}
-	credentials := bound.body["credentials"].(map[string]any)
-	if _, ok := credentials["kubeconfig"]; ok {
+	first := b.bind(t, id, "first", p, nil)
+	if _, ok := first["kubeconfig"]; ok {
 		t.Error("consumers of a database get an account on the cluster")
 	}
-	psql := func(t *testing.T, want, statement string) {
+	psql := func(t *testing.T, credentials map[string]any, want, statement string) {
 		t.Helper()
-		got := inDatabase(t, cluster, id, "psql", "--no-psqlrc", "--tuples-only", "--no-align", credentials["uri"].(string), "-c", statement)
-		if got != want {
-			t.Errorf("%s: %s, want %s", statement, got, want)
+		got, err := inDatabase(t, cluster, id, "psql", "--no-psqlrc", "--tuples-only", "--no-align", credentials["uri"].(string), "-c", statement)
+		if err != nil || got != want {
+			t.Errorf("%s: %s (%v), want %s", statement, got, err, want)
 		}
 	}
-	psql(t, "CREATE TABLE", "CREATE TABLE orders (n int)")
-	psql(t, "INSERT 0 1", "INSERT INTO orders VALUES (42)")
-	psql(t, "50", "SHOW max_connections")
+	psql(t, first, "CREATE TABLE", "CREATE TABLE orders (n int)")
+	psql(t, first, "INSERT 0 1", "INSERT INTO orders VALUES (42)")
+	psql(t, first, "50", "SHOW max_connections")
 
 	b.must(t, "PATCH", "/v2/service_instances/"+id, p.query(), map[string]any{
 		"service_id": p.service, "parameters": map[string]any{"database": "shop", "maxConnections": 77},
 	}, http.StatusAccepted)
 	b.await(t, id, "update "+id)
-	psql(t, "77", "SHOW max_connections")
-	psql(t, "42", "SELECT n FROM orders")
+	psql(t, first, "77", "SHOW max_connections")
+
+	second := b.bind(t, id, "second", p, map[string]any{"predecessor_binding_id": "first"})
+	if first["username"] == second["username"] || first["password"] == second["password"] {
+		t.Error("a rotation returns the same user or password")
+	}
+	psql(t, second, "INSERT 0 1", "INSERT INTO orders VALUES (43)")
+	b.unbind(t, id, "first", p)
+	if said, err := inDatabase(t, cluster, id, "psql", first["uri"].(string), "-c", "SELECT 1"); err == nil || !strings.Contains(said, "password authentication failed") {
+		t.Errorf("the old password still works: %s (%v)", said, err)
+	}
+	psql(t, second, "42\n43", "SELECT n FROM orders ORDER BY n")
 
 	admin, _ := administrator(t, cluster)
 	namespace := v1alpha1.MemberNamespace(v1alpha1.InstanceName("first", id))
@@ -143,24 +143,56 @@ func postgresql(t *testing.T, b broker) {
 		}
 		return ""
 	})
-	psql(t, "42", "SELECT n FROM orders")
-
-	b.must(t, "DELETE", bindingPath(id), p.query(), nil, http.StatusOK, http.StatusAccepted)
+	psql(t, second, "2", "SELECT count(*) FROM orders")
+	b.unbind(t, id, "second", p)
 	b.deprovision(t, id, p)
 }
 
+// bind makes a binding and returns its credentials.
+func (b broker) bind(t *testing.T, id, binding string, p plan, more map[string]any) map[string]any {
+	t.Helper()
+	path := "/v2/service_instances/" + id + "/service_bindings/" + binding
+	body := map[string]any{"service_id": p.service, "plan_id": p.id}
+	for field, value := range more {
+		body[field] = value
+	}
+	b.must(t, "PUT", path, url.Values{"accepts_incomplete": {"true"}}, body, http.StatusCreated, http.StatusAccepted)
+	eventually(t, time.Minute, "bind "+binding, func(ctx context.Context) string {
+		a, err := b.do(ctx, "GET", path+"/last_operation", nil, nil)
+		if a.body["state"] == "failed" {
+			t.Fatalf("bind %s failed: %v", binding, a.body["description"])
+		}
+		if err != nil || a.body["state"] != "succeeded" {
+			return fmt.Sprint(a, err)
+		}
+		return ""
+	})
+	return b.must(t, "GET", path, nil, nil, http.StatusOK).body["credentials"].(map[string]any)
+}
+
+// unbind deletes a binding and waits until it is gone.
+func (b broker) unbind(t *testing.T, id, binding string, p plan) {
+	t.Helper()
+	path := "/v2/service_instances/" + id + "/service_bindings/" + binding
+	b.must(t, "DELETE", path, p.query(), nil, http.StatusOK, http.StatusAccepted)
+	eventually(t, time.Minute, "unbind "+binding, func(ctx context.Context) string {
+		a, err := b.do(ctx, "GET", path+"/last_operation", nil, nil)
+		if err != nil || a.status != http.StatusGone && a.status != http.StatusNotFound {
+			return fmt.Sprint(a, err)
+		}
+		return ""
+	})
+}
+
 // inDatabase runs a command in the pod of an instance's database and returns its output.
-func inDatabase(t *testing.T, cluster, id string, command ...string) string {
+func inDatabase(t *testing.T, cluster, id string, command ...string) (string, error) {
 	t.Helper()
 	kubectl, err := buildKubectl()
 	must(t, err)
 	namespace := v1alpha1.MemberNamespace(v1alpha1.InstanceName("first", id))
 	args := append([]string{"--kubeconfig", kubeconfig(cluster), "--namespace", namespace, "exec", "statefulset/db", "--"}, command...)
 	out, err := exec.CommandContext(t.Context(), kubectl, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s in the database of %s: %v: %s", command[0], id, err, out)
-	}
-	return strings.TrimSpace(string(out))
+	return strings.TrimSpace(string(out)), err
 }
 
 // reach connects from one component to the other: the network enforces the reach of the ports.
