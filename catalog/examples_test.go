@@ -15,14 +15,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestExamples applies docs/examples to one hub: the hub accepts every field, and the
+// TestExamples applies docs/examples and charts/services to one hub: the hub accepts every field, and the
 // catalog serves every offering.
 func TestExamples(t *testing.T) {
 	r := run(t)
 	strict := client.WithFieldValidation(r.hub, metav1.FieldValidationStrict)
-	files, err := filepath.Glob("../docs/examples/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("there are no examples: %v", err)
+	var files []string
+	for _, folder := range []string{"../docs/examples", "../charts/services"} {
+		found, err := filepath.Glob(folder + "/*.yaml")
+		if err != nil || len(found) == 0 {
+			t.Fatalf("there is nothing in %s: %v", folder, err)
+		}
+		files = append(files, found...)
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {

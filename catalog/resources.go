@@ -240,6 +240,6 @@ func (p *Plan) ResourcesParameters(parameters json.RawMessage) (ResourcesParamet
 	if r.Replicas != nil {
 		chosen.Replicas = r.Replicas.Count
 	}
-	err := read(resourcesParameters, &chosen, parameters)
+	err := read(p.resourcesParameters(), &chosen, parameters)
 	return chosen, err
 }

@@ -66,6 +66,18 @@ func checkWorkload(plan *v1alpha1.Plan) error {
 	return nil
 }
 
+// resourcesParameters returns the parameters of resources that the plan's workload does not use for
+// something else.
+func (p *Plan) resourcesParameters() []resourcesParameter {
+	if p.Workload == nil {
+		return resourcesParameters
+	}
+	return slices.DeleteFunc(slices.Clone(resourcesParameters), func(one resourcesParameter) bool {
+		_, own := p.Workload.Parameters[one.name]
+		return own
+	})
+}
+
 // addWorkloadParameters adds the parameters of a workload to the schema of its instances.
 func addWorkloadParameters(w *v1alpha1.WorkloadPlan, schema, offered map[string]any) {
 	for name, of := range w.Parameters {

@@ -3,6 +3,7 @@ package catalog
 import (
 	"encoding/json"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -114,5 +115,29 @@ func TestARunningWorkloadIsNotThatOfThePlan(t *testing.T) {
 	}
 	if cpu := taken.Cpu(); cpu.String() != "600m" {
 		t.Errorf("takes %s cpu, want 600m", cpu)
+	}
+}
+
+// TestDocumentedPlan accepts the plan that docs/workloads.md shows, with the bindings that it shows.
+func TestDocumentedPlan(t *testing.T) {
+	page, err := os.ReadFile("../docs/workloads.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks []string
+	for _, block := range strings.Split(string(page), "```yaml\n")[1:] {
+		blocks = append(blocks, block[:strings.Index(block, "```")])
+	}
+	if len(blocks) != 2 {
+		t.Fatalf("the page has %d blocks of YAML, want a plan and its bindings", len(blocks))
+	}
+	o := offering("a", sells(t, strings.TrimPrefix(blocks[0], "kind: workload\n")))
+	var with struct{ Bindings *v1alpha1.WorkloadBindings }
+	if err := yaml.UnmarshalStrict([]byte(blocks[1]), &with); err != nil {
+		t.Fatal(err)
+	}
+	o.Spec.Plans[0].Workload.Bindings = with.Bindings
+	if err := checkAlone(&o.Spec); err != nil {
+		t.Error(err)
 	}
 }

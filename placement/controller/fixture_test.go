@@ -139,7 +139,7 @@ func testCatalog(t *testing.T, edits ...func(*v1alpha1.ResourcesPlan)) *catalog.
 // cluster adds a member cluster with some cores to hub and inventory.
 func (w *world) cluster(name string, cores int) {
 	w.Helper()
-	mc := placementtest.Cluster{Name: name, Has: placementtest.Quantities(fmt.Sprintf("cpu=%d", cores))}.MemberCluster()
+	mc := placementtest.Cluster{Name: name, Has: placementtest.Quantities(fmt.Sprintf("cpu=%d,memory=100Gi,pods=100", cores)), Classes: []string{"fast"}}.MemberCluster()
 	mc.Namespace = w.namespace
 	mc.Spec.Access.SecretRef = &v1alpha1.SecretKeyReference{Name: name}
 	status := mc.Status
@@ -261,6 +261,8 @@ type rememberingDriver struct {
 	// failing holds errors to return instead of a result, by call and cluster, for instance
 	// "deliver eu".
 	failing map[string]error
+	// onDeliver is called with each delivery after its result is known; may be nil.
+	onDeliver func(delivery.Delivery)
 }
 
 func newRememberingDriver() *rememberingDriver {
@@ -295,7 +297,11 @@ func (d *rememberingDriver) call(name string, delivery delivery.Delivery, do fun
 	defer d.mu.Unlock()
 	call := name + " " + delivery.Placement.Cluster
 	d.calls = append(d.calls, call)
-	if err := d.failing[call]; err != nil {
+	err := d.failing[call]
+	if d.onDeliver != nil && name == "deliver" {
+		d.onDeliver(delivery)
+	}
+	if err != nil {
 		return err
 	}
 	if d.carried[delivery.Placement.Cluster] == nil {

@@ -1,0 +1,188 @@
+package controller
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/seal"
+	"github.com/sluice-dev/sluice/internal/workload"
+	"github.com/sluice-dev/sluice/placement/delivery"
+)
+
+// workloads are plans of one component: with as many pods of one core as the consumer chooses, in
+// an edition; and with a volume.
+const workloads = `
+- id: plan-web
+  name: web
+  description: Web.
+  kind: workload
+  maximumPollingDurationSeconds: 60
+  maintenanceInfo: {version: EDITION.0.0}
+  workload:
+    parameters: {replicas: {type: integer, minimum: 0, default: 1}}
+    secrets: [{name: key}, {name: keyEDITION}]
+    components:
+    - name: web
+      container: {image: "web:EDITION", replicas: "${parameters.replicas}", resources: {cpu: 1, memory: 1Gi}}
+- id: plan-db
+  name: db
+  description: Database.
+  kind: workload
+  maximumPollingDurationSeconds: 60
+  workload:
+    components:
+    - name: db
+      container:
+        image: db
+        volumes: [{name: data, mountPath: /data, storageClass: fast, size: 1Ki}]
+        resources: {cpu: 1, memory: 1Gi}
+`
+
+// sellWorkloads puts the plans into the catalog.
+func (w *world) sellWorkloads(edition string) {
+	w.Helper()
+	spec := v1alpha1.ServiceOfferingSpec{ID: "service-compute", Name: "compute", Description: "Workloads.", Bindable: true, PlanUpdateable: true}
+	document := strings.ReplaceAll(workloads, "EDITION", edition)
+	w.must(yaml.UnmarshalStrict([]byte(document), &spec.Plans))
+	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &spec}}}, nil, nil)
+	w.must(err)
+	w.reconciler.plan = snapshot.Plan
+}
+
+// newWorkloadWorld is a world that sells workloads.
+func newWorkloadWorld(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	keys, err := seal.Open(filepath.Join(t.TempDir(), "keyset.json"))
+	w.must(err)
+	w.reconciler.keys = keys
+	w.sellWorkloads("1")
+	return w
+}
+
+// secrets are those of an instance, which must not be readable in its status.
+func (w *world) secrets(instance *v1alpha1.ServiceInstance) workload.Secrets {
+	w.Helper()
+	secrets, err := workload.UnsealInstance(instance, w.reconciler.keys)
+	w.must(err)
+	text, err := json.Marshal(instance)
+	w.must(err)
+	for name, secret := range secrets {
+		if bytes.Contains(text, secret.Reveal()) {
+			w.Errorf("the secret %s is in the instance", name)
+		}
+	}
+	return secrets
+}
+
+func image(d *v1alpha1.Decision) string { return d.Workload.Components[0].Container.Image }
+
+func TestAWorkloadReservesWhatItTakes(t *testing.T) {
+	w := newWorkloadWorld(t)
+	w.cluster("eu", 8)
+	w.provision("si-a", "plan-web", `{"replicas": 2}`)
+	a := w.passes("si-a")
+	w.wantOperation(a, v1alpha1.OperationProvision, v1alpha1.StateSucceeded, "")
+	w.wantReserved("eu", 3) // two, and one of a rollout
+	before := w.secrets(a)
+	if len(before) != 3 { // two, and the key of fingerprints
+		t.Errorf("the instance has %d secrets", len(before))
+	}
+
+	w.update("si-a", func(s *v1alpha1.InstanceState) { s.Parameters = raw(`{"replicas": 4}`) })
+	a = w.passes("si-a")
+	w.wantReserved("eu", 5)
+	if after := w.secrets(a); !after["key"].Equal(before["key"]) {
+		t.Error("an update changes a secret")
+	}
+}
+
+func TestARunningWorkloadChangesOnlyWithItsMaintenance(t *testing.T) {
+	w := newWorkloadWorld(t)
+	w.cluster("eu", 8)
+	w.provision("si-a", "plan-web", "")
+	before := w.secrets(w.passes("si-a"))
+
+	w.sellWorkloads("2")
+	w.update("si-a", func(s *v1alpha1.InstanceState) { s.Parameters = raw(`{"replicas": 2}`) })
+	a := w.passes("si-a")
+	if got := image(&a.Status.Delivered.Decision); got != "web:1" {
+		t.Errorf("a parameter brings the image %s", got)
+	}
+	w.wantReserved("eu", 3)
+
+	w.update("si-a", func(s *v1alpha1.InstanceState) { s.MaintenanceVersion = "2.0.0" })
+	a = w.passes("si-a")
+	if got := image(&a.Status.Delivered.Decision); got != "web:2" {
+		t.Errorf("the maintenance brings the image %s", got)
+	}
+	after := w.secrets(a)
+	if !after["key"].Equal(before["key"]) || len(after) != 4 {
+		t.Errorf("after the maintenance there are %d secrets, want the three before and one more", len(after))
+	}
+}
+
+func TestAFailureIsRememberedWhileItIsUndone(t *testing.T) {
+	w := newWorkloadWorld(t)
+	w.cluster("eu", 8)
+	w.provision("si-a", "plan-web", "")
+	w.passes("si-a")
+
+	w.sellWorkloads("2")
+	w.driver.fail("deliver eu", &delivery.RefusedError{Reason: "web: 0 of 1 pods ready on eu", Consumer: "web: 0 of 1 pods ready", Repeatable: true})
+	w.update("si-a", func(s *v1alpha1.InstanceState) { s.MaintenanceVersion = "2.0.0" })
+	w.driver.onDeliver = func(d delivery.Delivery) { // the first is refused, what follows waits
+		w.driver.failing["deliver eu"] = &delivery.PendingError{Step: "run the workload on eu"}
+	}
+	a := w.passes("si-a")
+	w.wantOperation(a, v1alpha1.OperationUpdate, v1alpha1.StateInProgress, "")
+	if f := a.Status.Operation.Failing; f == nil || f.Summary != "web: 0 of 1 pods ready" {
+		t.Fatalf("the failure is not remembered: %+v", f)
+	}
+	var images []string
+	w.driver.onDeliver = func(d delivery.Delivery) { images = append(images, d.Workload.Plan.Components[0].Container.Image) }
+	w.after(5 * time.Second)
+	w.passes("si-a")
+	w.driver.fail("deliver eu", nil)
+	a = w.passes("si-a")
+	if slices.Contains(images, "web:2") || !slices.Contains(images, "web:1") {
+		t.Errorf("while it is undone, %v are delivered", images)
+	}
+	w.wantOperation(a, v1alpha1.OperationUpdate, v1alpha1.StateFailed, "")
+	if op := a.Status.Operation; op.Failing != nil || op.Summary != "web: 0 of 1 pods ready" || !isTrue(op.InstanceUsable) || !isTrue(op.UpdateRepeatable) {
+		t.Errorf("the operation ends as %+v", op)
+	}
+}
+
+func TestAWorkloadWithVolumesStays(t *testing.T) {
+	w := newWorkloadWorld(t)
+	w.cluster("eu", 8)
+	w.provision("si-db", "plan-db", "")
+	w.provision("si-web", "plan-web", "")
+	w.passes("si-db")
+	w.passes("si-web")
+	w.cluster("us", 8)
+	w.cluster("asia", 8)
+	w.lose("eu")
+	w.after(v1alpha1.UnreachableSeconds * time.Second)
+
+	w.wantOn(w.settle("si-web"), "asia")
+	db := w.settle("si-db")
+	w.wantOn(db, "eu")
+	w.after(10 * time.Minute)
+	db = w.settle("si-db")
+	ready := meta.FindStatusCondition(db.Status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil || !strings.HasPrefix(ready.Message, "waiting for the cluster that has its volumes: eu does not answer") {
+		t.Errorf("it says %+v", ready)
+	}
+}
