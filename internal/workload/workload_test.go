@@ -304,3 +304,36 @@ func BenchmarkRender(b *testing.B) {
 		})
 	}
 }
+
+func TestText(t *testing.T) {
+	e := order(t, "testdata/render/database.yaml").expressions(nil)
+	for in, want := range map[string]string{
+		"":                                    "",
+		"plain $HOME $ {x}":                   "plain $HOME $ {x}",
+		"$${HOME}":                            "${HOME}",
+		"a$${b}${1 + 1}c":                     "a${b}2c",
+		"${'}'}${\"{\"}":                      "}{",
+		"${{'a': {'b': 3}}.a.b}":              "3",
+		"${'it\\'s'}":                         "it's",
+		"${1.5}|${true}|${parameters.memory}": "1.5|true|512Mi",
+		"${base64.encode(b'x')}":              "eA==",
+	} {
+		if got, err := e.text(in); err != nil || got != want {
+			t.Errorf("%q: %q (%v), want %q", in, got, err, want)
+		}
+	}
+}
+
+// FuzzText: a string without expressions stays as it is, and no string panics.
+func FuzzText(f *testing.F) {
+	for _, seed := range []string{"plain", "${", "$${", "${'}", "${parameters.memory}", "${{}"} {
+		f.Add(seed)
+	}
+	e := order(f, "testdata/render/database.yaml").expressions(nil)
+	f.Fuzz(func(t *testing.T, s string) {
+		got, err := e.text(s)
+		if !strings.Contains(s, "${") && (err != nil || got != s) {
+			t.Errorf("%q became %q: %v", s, got, err)
+		}
+	})
+}

@@ -39,10 +39,14 @@ func (r *instanceReconciler) fail(ctx context.Context, s *scope, why string, cau
 	return r.writeUndone(ctx, s)
 }
 
-// failOn continues to undo an operation that fails.
+// failOn continues to undo an operation, or a move, that fails.
 func (r *instanceReconciler) failOn(ctx context.Context, s *scope) (ctrl.Result, error) {
 	f := s.Status.Operation.Failing
-	return r.fail(ctx, s, f.Description, &delivery.RefusedError{Reason: f.Description, Consumer: f.Summary, Repeatable: f.Repeatable})
+	why := &delivery.RefusedError{Reason: f.Description, Consumer: f.Summary, Repeatable: f.Repeatable}
+	if s.Status.IsFinished() {
+		return r.giveUp(ctx, s, why)
+	}
+	return r.fail(ctx, s, f.Description, why)
 }
 
 // abandon continues undoing an operation that has failed.

@@ -236,12 +236,19 @@ func (r *instanceReconciler) stay(ctx context.Context, s *scope) error {
 }
 
 // giveUp ends a move that a cluster refuses: the instance stays where it is, and tries again
-// later.
+// later. The reason is remembered while the move is undone, as in fail.
 func (r *instanceReconciler) giveUp(ctx context.Context, s *scope, why error) (ctrl.Result, error) {
+	s.failing, s.cause = describe(why), why
+	if s.Status.IsUndelivered() && s.recordFailing() {
+		if err := r.write(ctx, s, writeProgress); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
 	if result, err := r.undo(ctx, s); err != nil || !result.IsZero() {
 		return result, err
 	}
 	due := s.Status.Decision.Leaving
+	s.Status.Operation.Failing, s.failing = nil, "" // it is the move that has failed, not the last operation
 	s.restore()
 	if len(due) > 0 {
 		s.recordStranded(due, describe(why))

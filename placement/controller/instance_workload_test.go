@@ -186,3 +186,35 @@ func TestAWorkloadWithVolumesStays(t *testing.T) {
 		t.Errorf("it says %+v", ready)
 	}
 }
+
+func TestARefusedMoveIsNotRepeatedWhileItIsUndone(t *testing.T) {
+	w := newWorkloadWorld(t)
+	w.cluster("eu", 8)
+	w.provision("si-web", "plan-web", "")
+	w.passes("si-web")
+	w.cluster("us", 8)
+	w.cluster("asia", 1)
+	w.driver.fail("deliver us", &delivery.RefusedError{Reason: "web: 0 of 1 pods ready on us"})
+	w.driver.fail("remove us", &delivery.PendingError{Step: "delete namespace"})
+	w.drain("eu")
+	_, err := w.pass("si-web")
+	w.must(err)
+	if f := w.instance("si-web").Status.Operation.Failing; f == nil {
+		t.Fatal("the refusal is not remembered")
+	}
+	w.driver.called()
+	w.after(5 * time.Second)
+	_, err = w.pass("si-web")
+	w.must(err)
+	if calls := w.driver.called(); slices.Contains(calls, "deliver us") {
+		t.Errorf("while the move is undone, there are the calls %v", calls)
+	}
+	w.driver.fail("remove us", nil)
+	_, err = w.pass("si-web")
+	w.must(err)
+	a := w.instance("si-web")
+	w.wantOn(a, "eu")
+	if a.Status.Operation.Failing != nil || !a.Status.IsStranded() || a.Status.Operation.State != v1alpha1.StateSucceeded {
+		t.Errorf("after that, it says %+v and %+v", a.Status.Operation, a.Status.Conditions)
+	}
+}
