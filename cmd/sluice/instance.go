@@ -172,6 +172,9 @@ func describeInstance(w io.Writer, instance *v1alpha1.ServiceInstance, plans pla
 }
 
 func describeDecision(d *details, decision *v1alpha1.Decision) {
+	if decision.Workload != nil {
+		d.line("Workload", "%s", buysWorkload(decision.Workload))
+	}
 	d.line("Considered", "%s", count(int(decision.Considered), "cluster"))
 	for _, p := range decision.Placements {
 		price := ""

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/workload"
+	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
@@ -92,7 +93,16 @@ func (t *target) prune(ctx context.Context, applied []*unstructured.Unstructured
 		}
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind)
-		if err := t.Connection.Client.List(ctx, list, client.InNamespace(t.Namespace), client.MatchingLabels{labelPartOf: t.setID()}); err != nil {
+		err := tenant.OnceAllowed(ctx, func(ctx context.Context) error {
+			return t.Connection.Client.List(ctx, list, client.InNamespace(t.Namespace), client.MatchingLabels{labelPartOf: t.setID()})
+		})
+		if apierrors.IsForbidden(err) {
+			return &delivery.RefusedError{
+				Reason: fmt.Sprintf("Sluice may not list %s on %s, which was registered before workloads ran there", kind.Kind, t.Connection.Cluster),
+				Remedy: "its operator has to run `sluice cluster renew " + t.Connection.Cluster + "`",
+			}
+		}
+		if err != nil {
 			return fmt.Errorf("list %s: %w", kind.Kind, err)
 		}
 		for i := range list.Items {
