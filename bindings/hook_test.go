@@ -98,7 +98,7 @@ func (h *hooked) run(t *testing.T, document string) {
 		t.Fatal(err)
 	}
 	state := h.instance.Spec.Desired
-	reserved, err := workload.Footprint(plan, nil)
+	footprint, err := workload.FootprintOf(plan, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func (h *hooked) run(t *testing.T, document string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	placement := v1alpha1.Placement{Cluster: h.cluster, Reserved: reserved}
+	placement := v1alpha1.Placement{Cluster: h.cluster, Reserved: footprint.Takes}
 	driver := &kube.Driver{Connections: h.connections, Hub: hubID}
 	eventually(t, "delivery", func(ctx context.Context) (bool, error) {
 		return driver.Deliver(ctx, delivery.Delivery{Instance: h.instance, Placement: placement, Workload: order}) == nil, nil

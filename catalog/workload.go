@@ -96,38 +96,38 @@ func addWorkloadParameters(w *v1alpha1.WorkloadPlan, schema, offered map[string]
 }
 
 // footprints are those that were computed last, by the parameters.
-type footprints = lru.Cache[string, corev1.ResourceList]
+type footprints = lru.Cache[string, *workload.Footprint]
 
 func newFootprints() *footprints {
-	cache, err := lru.New[string, corev1.ResourceList](1024)
+	cache, err := lru.New[string, *workload.Footprint](1024)
 	if err != nil {
 		panic(err) // the size is not positive
 	}
 	return cache
 }
 
-// Footprint returns what an instance of a workload plan takes on each cluster. The error is a
-// *ParameterError: the workload cannot be rendered with the parameters, or exceeds the plan's
-// limits. Callers must not change the result.
-func (p *Plan) Footprint(parameters json.RawMessage) (corev1.ResourceList, error) {
+// Footprint returns what an instance of a workload plan takes on each cluster, and its images. The
+// error is a *ParameterError: the workload cannot be rendered with the parameters, or exceeds the
+// plan's limits. Callers must not change the result.
+func (p *Plan) Footprint(parameters json.RawMessage) (*workload.Footprint, error) {
 	if p.Workload == nil {
 		return nil, fmt.Errorf("plan %s sells no workload", p.Name)
 	}
 	if known, ok := p.footprints.Get(string(parameters)); ok {
 		return known, nil
 	}
-	taken, err := workload.Footprint(p.Workload, parameters)
+	f, err := workload.FootprintOf(p.Workload, parameters)
 	if refused := (*workload.RefusedError)(nil); errors.As(err, &refused) {
 		return nil, &ParameterError{Message: refused.Reason}
 	}
 	if err != nil {
 		return nil, err
 	}
-	if over := workload.Exceeds(taken, p.most()); over != "" {
+	if over := workload.Exceeds(f.Takes, p.most()); over != "" {
 		return nil, &ParameterError{Message: "the workload " + over}
 	}
-	p.footprints.Add(string(parameters), taken)
-	return taken, nil
+	p.footprints.Add(string(parameters), f)
+	return f, nil
 }
 
 // most returns the limits and storage of the plan.

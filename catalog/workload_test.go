@@ -92,9 +92,12 @@ func TestOrdersOfWorkloads(t *testing.T) {
 			case test.because == "" && err != nil:
 				t.Fatalf("refused: %v", err)
 			case test.because == "":
-				taken, err := p.Footprint(json.RawMessage(test.parameters))
-				if cpu := taken.Cpu(); err != nil || cpu.String() != test.cpu {
-					t.Errorf("takes %s cpu, want %s: %v", cpu, test.cpu, err)
+				footprint, err := p.Footprint(json.RawMessage(test.parameters))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if cpu := footprint.Takes.Cpu(); cpu.String() != test.cpu {
+					t.Errorf("takes %s cpu, want %s", cpu, test.cpu)
 				}
 			case !errors.As(err, &wrong) || wrong.Error() != test.because:
 				t.Errorf("got  %v\nwant %s", err, test.because)
@@ -109,11 +112,11 @@ func TestARunningWorkloadIsNotThatOfThePlan(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(strings.Replace(database, "'100m'", "'300m'", 1)), &before); err != nil {
 		t.Fatal(err)
 	}
-	taken, err := p.Running(before.Workload).Footprint(json.RawMessage(`{"owner": "me"}`))
+	footprint, err := p.Running(before.Workload).Footprint(json.RawMessage(`{"owner": "me"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cpu := taken.Cpu(); cpu.String() != "600m" {
+	if cpu := footprint.Takes.Cpu(); cpu.String() != "600m" {
 		t.Errorf("takes %s cpu, want 600m", cpu)
 	}
 }

@@ -14,7 +14,7 @@ const expressionCost = 10_000
 
 // expression is a compiled CEL expression of type bool over
 //
-//	request   {id, plan, clusters, resources}
+//	request   {id, plan, clusters, resources, images}
 //	consumer  {platform, organization, space}
 //	cluster   {name, provider, region, tier, labels}
 //	claims    [{name, value, assurance, issuer}]
@@ -63,7 +63,7 @@ func (r *Request) facts() *facts {
 		resources[string(name)] = amount
 	}
 	return &facts{
-		request:  map[string]any{"id": r.ID, "plan": r.Consumer.Plan, "clusters": r.ClusterCount(), "resources": resources},
+		request:  map[string]any{"id": r.ID, "plan": r.Consumer.Plan, "clusters": r.ClusterCount(), "resources": resources, "images": append([]string{}, r.Images...)},
 		consumer: map[string]any{"platform": r.Consumer.Platform, "organization": r.Consumer.Organization, "space": r.Consumer.Space},
 	}
 }

@@ -81,8 +81,9 @@ type Request struct {
 	Class string
 	// Shape is the cluster to make, if one is requested. It is placed on a management cluster.
 	Shape *v1alpha1.ClusterShape
-	// Workload to run; nil if the plan has none.
+	// Workload to run; nil if the plan has none. Images are those of its pods.
 	Workload *v1alpha1.WorkloadPlan
+	Images   []string
 	// Peering with the consumer's own cluster; nil if the plan has none.
 	Peering *Peering
 	// WaitFor is what the request waits for if it fits nowhere; empty means capacity.
@@ -123,7 +124,7 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 	if err != nil {
 		return Request{}, err
 	}
-	resources, err := soldBy(plan, parameters)
+	resources, images, err := soldBy(plan, parameters)
 	if err != nil {
 		return Request{}, err
 	}
@@ -165,6 +166,7 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 		Rules:       rules,
 		Peering:     peeringOf(plan.Resources.Peering, asked.Cluster),
 		Workload:    plan.Workload,
+		Images:      images,
 
 		Class:   plan.Resources.PriorityClass,
 		WaitFor: plan.WaitFor,
@@ -174,20 +176,20 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 }
 
 // soldBy returns what the plan sells on each cluster: its limits and storage, or what its workload
-// takes with these parameters.
-func soldBy(plan *catalog.Plan, parameters json.RawMessage) (Resources, error) {
+// takes with these parameters, and the workload's images.
+func soldBy(plan *catalog.Plan, parameters json.RawMessage) (resources Resources, images []string, err error) {
 	if plan.Workload != nil {
-		taken, err := plan.Footprint(parameters)
+		footprint, err := plan.Footprint(parameters)
 		if err != nil {
-			return nil, fmt.Errorf("workload of plan %s: %w", plan.Name, err)
+			return nil, nil, fmt.Errorf("workload of plan %s: %w", plan.Name, err)
 		}
-		return ResourcesOf(taken), nil
+		return ResourcesOf(footprint.Takes), footprint.Images, nil
 	}
-	resources := ResourcesOf(plan.Resources.Limits)
+	resources = ResourcesOf(plan.Resources.Limits)
 	for class, size := range plan.Resources.Storage {
 		resources[v1alpha1.StorageResource(class)] = size.Value()
 	}
-	return resources, nil
+	return resources, nil, nil
 }
 
 // rulesOf returns the rules for clusters of the plan and of the consumer's parameters.

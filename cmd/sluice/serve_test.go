@@ -145,6 +145,7 @@ func slowHub(t *testing.T, hub *rest.Config, handOut <-chan struct{}) (kubeconfi
 				return
 			}
 		}
+		r.Header.Del("Accept-Encoding") // the hub's transport reads answers, and so asks for gzip itself
 		proxy.ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() {

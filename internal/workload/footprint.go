@@ -19,52 +19,71 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Footprint returns what an instance of a plan takes on each cluster with the given parameters:
-// what is reserved, and what its quota allows. It renders the workload with secrets and a cluster
-// that are made up. The error is a *RefusedError as of Render, or because a container does not say
-// what it takes.
-func Footprint(plan *v1alpha1.WorkloadPlan, raw json.RawMessage) (corev1.ResourceList, error) {
+// Footprint is what is known of a workload before its cluster is.
+type Footprint struct {
+	// Takes is what an instance takes on each cluster: what is reserved, and what its quota allows.
+	Takes corev1.ResourceList
+	// Images that its pods run, sorted, each once.
+	Images []string
+}
+
+// FootprintOf renders a workload with the given parameters, and with secrets and a cluster that are
+// made up. The error is a *RefusedError as of Render, or because a container does not say what it
+// takes.
+func FootprintOf(plan *v1alpha1.WorkloadPlan, raw json.RawMessage) (*Footprint, error) {
 	parameters, err := withDefaults(plan, raw)
 	if err != nil {
 		return nil, refused("%v", err)
 	}
-	objects, err := sample(plan, parameters).Render(Cluster{}, "sluice-sample")
-	if err != nil {
-		return nil, err
-	}
-	taken, err := Taken(objects)
-	if err != nil {
-		return nil, err
-	}
-	hooks, err := hooksTake(plan, parameters)
-	if err != nil {
-		return nil, err
-	}
-	add(taken, hooks, 1)
-	return taken, nil
-}
-
-// hooksTake returns what the greater of the plan's hooks takes: of one at a time, as others wait for
-// their turn at the quota.
-func hooksTake(plan *v1alpha1.WorkloadPlan, parameters map[string]any) (corev1.ResourceList, error) {
-	most := corev1.ResourceList{}
 	o := sampleBound(plan, parameters)
+	objects, err := o.Render(Cluster{}, "sluice-sample")
+	if err != nil {
+		return nil, err
+	}
+	f := &Footprint{}
+	if f.Takes, err = Taken(objects); err != nil {
+		return nil, err
+	}
+	// The greater of the hooks: of one at a time, as others wait for their turn at the quota.
+	hooks := corev1.ResourceList{}
 	for _, kind := range []HookKind{HookBind, HookUnbind} {
-		objects, err := o.Hook(kind, "sluice-sample")
+		hook, err := o.Hook(kind, "sluice-sample")
 		if err != nil {
 			return nil, err
 		}
-		taken, err := Taken(objects)
+		taken, err := Taken(hook)
 		if err != nil {
 			return nil, err
 		}
 		for name, amount := range taken {
-			if before := most[name]; amount.Cmp(before) > 0 {
-				most[name] = amount
+			if before := hooks[name]; amount.Cmp(before) > 0 {
+				hooks[name] = amount
+			}
+		}
+		objects = append(objects, hook...)
+	}
+	add(f.Takes, hooks, 1)
+	f.Images = imagesOf(objects)
+	return f, nil
+}
+
+// imagesOf returns the images of the objects' pods, sorted, each once.
+func imagesOf(objects []*unstructured.Unstructured) []string {
+	var images []string
+	for _, o := range objects {
+		template, _ := podTemplateOf(o)
+		for _, list := range []string{"initContainers", "containers"} {
+			containers, _, _ := unstructured.NestedSlice(template, "spec", list)
+			for _, c := range containers {
+				if container, ok := c.(map[string]any); ok {
+					image, _ := container["image"].(string)
+					images = append(images, image)
+				}
 			}
 		}
 	}
-	return most, nil
+	slices.Sort(images)
+	return slices.Compact(images)
 }
 
 // Taken returns what the objects take at most at one time: the requests and limits of their pods,

@@ -151,7 +151,7 @@ func TestRefused(t *testing.T) {
 		{"jobs without a bound", manifest("{apiVersion: batch/v1, kind: CronJob, metadata: {name: c}, spec: {jobTemplate: {spec: {template: {spec: {containers: [{name: c, " + limits + "}]}}}}}}"), "", "component a: CronJob c: spec.concurrencyPolicy: want Forbid or Replace; otherwise nothing limits what its Jobs take"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := Footprint(planOf(t, test.plan), json.RawMessage(test.parameters))
+			_, err := FootprintOf(planOf(t, test.plan), json.RawMessage(test.parameters))
 			var refused *RefusedError
 			if !errors.As(err, &refused) {
 				t.Fatalf("got %v, want a refusal", err)
@@ -177,18 +177,33 @@ func TestTaken(t *testing.T) {
 		{"pods of a job at once", manifest("{apiVersion: batch/v1, kind: Job, metadata: {name: d}, spec: {completions: 9, parallelism: 2, " + pod + "}}"), "200m", "2", "0"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			taken, err := Footprint(planOf(t, test.plan), nil)
+			footprint, err := FootprintOf(planOf(t, test.plan), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for name, want := range map[corev1.ResourceName]string{
 				corev1.ResourceCPU: test.cpu, corev1.ResourcePods: test.pods, v1alpha1.StorageResource("s"): test.storage,
 			} {
-				if amount := taken[name]; amount.String() != want {
+				if amount := footprint.Takes[name]; amount.String() != want {
 					t.Errorf("%s: got %s, want %s", name, amount.String(), want)
 				}
 			}
 		})
+	}
+}
+
+func TestImages(t *testing.T) {
+	const pod = "{initContainers: [{name: i, image: first, resources: {limits: {cpu: 1, memory: 1Gi}}}], containers: [{name: c, image: main, resources: {limits: {cpu: 1, memory: 1Gi}}}]}"
+	plan := planOf(t, deployment(pod))
+	plan.Components = append(plan.Components, planOf(t, container("args: []")).Components[0])
+	plan.Components[1].Name = "b"
+	plan.Bindings = &v1alpha1.WorkloadBindings{Unbind: &v1alpha1.WorkloadHook{Image: "hook", Resources: plan.Components[1].Container.Resources}}
+	footprint, err := FootprintOf(plan, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"first", "hook", "i", "main"}, footprint.Images); diff != "" {
+		t.Error(diff)
 	}
 }
 

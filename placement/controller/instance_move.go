@@ -248,7 +248,7 @@ func (r *instanceReconciler) giveUp(ctx context.Context, s *scope, why error) (c
 		return result, err
 	}
 	due := s.Status.Decision.Leaving
-	s.Status.Operation.Failing, s.failing = nil, "" // it is the move that has failed, not the last operation
+	s.recordMoveFailed()
 	s.restore()
 	if len(due) > 0 {
 		s.recordStranded(due, describe(why))

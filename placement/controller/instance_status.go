@@ -155,6 +155,12 @@ func (s *scope) recordFailing() (news bool) {
 	return true
 }
 
+// recordMoveFailed forgets why a move failed: the last operation has not.
+func (s *scope) recordMoveFailed() { s.Status.Operation.Failing, s.failing = nil, "" }
+
+// recordSecrets records the sealed secrets of the instance's workload.
+func (s *scope) recordSecrets(sealed []byte) { s.Status.SealedSecrets = sealed }
+
 // recordFailure ends the operation with a failure. After an update the instance is as before, and the
 // update may be repeated if that can help.
 func (s *scope) recordFailure(why string) {

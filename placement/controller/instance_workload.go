@@ -47,6 +47,10 @@ func (r *instanceReconciler) secure(s *scope, w *v1alpha1.WorkloadPlan) error {
 	if !changed {
 		return nil
 	}
-	s.Status.SealedSecrets, err = complete.SealInstance(s.ServiceInstance, r.keys)
-	return err
+	sealed, err := complete.SealInstance(s.ServiceInstance, r.keys)
+	if err != nil {
+		return err
+	}
+	s.recordSecrets(sealed)
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -217,4 +218,17 @@ func TestARefusedMoveIsNotRepeatedWhileItIsUndone(t *testing.T) {
 	if a.Status.Operation.Failing != nil || !a.Status.IsStranded() || a.Status.Operation.State != v1alpha1.StateSucceeded {
 		t.Errorf("after that, it says %+v and %+v", a.Status.Operation, a.Status.Conditions)
 	}
+}
+
+func TestPoliciesDecideWhichImagesRun(t *testing.T) {
+	w := newWorkloadWorld(t)
+	w.cluster("eu", 8)
+	w.must(w.hub.Create(t.Context(), &v1alpha1.PlacementPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "images"},
+		Spec: v1alpha1.PlacementPolicySpec{Require: []v1alpha1.PolicyRule{{
+			Name: "our-registry", Expression: "request.images.all(i, i.startsWith('registry.example/'))",
+		}}},
+	}))
+	w.provision("si-web", "plan-web", "")
+	w.wantOperation(w.passes("si-web"), v1alpha1.OperationProvision, v1alpha1.StateInProgress, "our-registry")
 }

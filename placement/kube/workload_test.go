@@ -70,11 +70,11 @@ func running(t *testing.T, d delivery.Delivery, document, parameters string) del
 	if parameters != "" {
 		state.Parameters = &runtime.RawExtension{Raw: []byte(parameters)}
 	}
-	taken, err := workload.Footprint(plan, state.Raw())
+	footprint, err := workload.FootprintOf(plan, state.Raw())
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Placement.Reserved = taken
+	d.Placement.Reserved = footprint.Takes
 	if d.Workload, err = workload.Of(plan, d.Instance, state, secrets); err != nil {
 		t.Fatal(err)
 	}
