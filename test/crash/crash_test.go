@@ -133,5 +133,5 @@ func (b *bed) play(ctx context.Context, s step) error {
 
 // instance returns one that its platform has not ordered yet.
 func (b *bed) instance(id string) *instance {
-	return &instance{bed: b, id: id, service: "stories", name: v1alpha1.InstanceName(platformName, id)}
+	return &instance{bed: b, id: id, name: v1alpha1.InstanceName(platformName, id)}
 }

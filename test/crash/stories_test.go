@@ -3,6 +3,7 @@
 package crash
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -34,7 +35,7 @@ const killed, spared = true, false
 type instance struct {
 	*bed
 	id, name      string
-	service       string
+	service       string // of the plan; empty means stories
 	plan          string // the one in force
 	first, second bound
 	from          string // the cluster that it moves away from
@@ -43,7 +44,7 @@ type instance struct {
 func (i *instance) path() string                 { return "/v2/service_instances/" + i.id }
 func (i *instance) bindingPath(id string) string { return i.path() + "/service_bindings/" + id }
 func (i *instance) query() url.Values {
-	return url.Values{"service_id": {i.service}, "plan_id": {i.plan}, "accepts_incomplete": {"true"}}
+	return url.Values{"service_id": {cmp.Or(i.service, "stories")}, "plan_id": {i.plan}, "accepts_incomplete": {"true"}}
 }
 
 var async = url.Values{"accepts_incomplete": {"true"}}
