@@ -131,12 +131,16 @@ func TestDocumentedPlan(t *testing.T) {
 	for _, block := range strings.Split(string(page), "```yaml\n")[1:] {
 		blocks = append(blocks, block[:strings.Index(block, "```")])
 	}
-	if len(blocks) != 2 {
-		t.Fatalf("the page has %d blocks of YAML, want a plan and its bindings", len(blocks))
+	if len(blocks) != 3 {
+		t.Fatalf("the page has %d blocks of YAML, want a plan, a rule of a policy, and bindings", len(blocks))
+	}
+	var policy v1alpha1.PlacementPolicySpec
+	if err := yaml.UnmarshalStrict([]byte(blocks[1]), &policy); err != nil {
+		t.Error(err)
 	}
 	o := offering("a", sells(t, strings.TrimPrefix(blocks[0], "kind: workload\n")))
 	var with struct{ Bindings *v1alpha1.WorkloadBindings }
-	if err := yaml.UnmarshalStrict([]byte(blocks[1]), &with); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(blocks[2]), &with); err != nil {
 		t.Fatal(err)
 	}
 	o.Spec.Plans[0].Workload.Bindings = with.Bindings

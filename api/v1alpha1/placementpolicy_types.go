@@ -211,8 +211,10 @@ type PolicyRule struct {
 	Name string `json:"name"`
 	// Claim that must hold.
 	Claim *ClaimRule `json:"claim,omitempty"`
-	// Expression is a CEL expression of type bool over request, consumer, cluster and claims. If
-	// its evaluation fails, the cluster is refused.
+	// Expression is a CEL expression of type bool. If its evaluation fails, the cluster is refused. It
+	// is over request (id, plan, clusters, resources by name, images of a workload), consumer
+	// (platform, organization, space), cluster (name, provider, region, tier, labels), and claims, a
+	// list of name, value, assurance, issuer.
 	// +kubebuilder:validation:MaxLength=4096
 	Expression string `json:"expression,omitempty"`
 	// AppliesTo selects the clusters that must satisfy the rule: the whole path (the chosen

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -113,6 +114,10 @@ func (r *rendering) manifests(manifests []v1alpha1.Manifest) {
 		o := &unstructured.Unstructured{Object: expanded.(map[string]any)}
 		if namespace := o.GetNamespace(); namespace != "" {
 			r.fail(path.Child("metadata", "namespace"), fmt.Errorf("is %q; objects go to the instance's own namespace, so that it must be empty", namespace))
+			return
+		}
+		if _, ttl, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "ttlSecondsAfterFinished"); ttl && o.GetKind() == "Job" {
+			r.fail(path.Child("spec", "ttlSecondsAfterFinished"), errors.New("is refused: a Job that is gone would be made, and run, again"))
 			return
 		}
 		o.SetNamespace(r.namespace)

@@ -148,6 +148,7 @@ func TestRefused(t *testing.T) {
 		{"a pod that does not say what it takes", deployment("{containers: [{name: c, resources: {requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 1}}}]}"), "", "component a: Deployment d: container c: resources.limits.memory: is absent; without it nothing says what the pod takes"},
 		{"a field that is not there", manifest("{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replica: 2}}"), "", `component a: Deployment d: strict decoding error: unknown field "spec.replica"`},
 		{"a claim of no class", manifest("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c}, spec: {resources: {requests: {storage: 1Gi}}}}"), "", "component a: PersistentVolumeClaim c: storageClassName: is absent; storage is sold by class"},
+		{"a job that would run again and again", manifest("{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {ttlSecondsAfterFinished: 60}}"), "", "components[a].manifests[0].spec.ttlSecondsAfterFinished: is refused: a Job that is gone would be made, and run, again"},
 		{"jobs without a bound", manifest("{apiVersion: batch/v1, kind: CronJob, metadata: {name: c}, spec: {jobTemplate: {spec: {template: {spec: {containers: [{name: c, " + limits + "}]}}}}}}"), "", "component a: CronJob c: spec.concurrencyPolicy: want Forbid or Replace; otherwise nothing limits what its Jobs take"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
