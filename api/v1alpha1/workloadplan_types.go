@@ -84,37 +84,8 @@ type WorkloadBindings struct {
 // WorkloadHook is a command that runs to its end, in a pod of the instance. An exit code other than 0
 // is a failure: a bind then fails, an unbind is tried again.
 type WorkloadHook struct {
-	// Image to run.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=512
-	Image string `json:"image"`
-	// Command replaces the image's entrypoint.
-	// +kubebuilder:validation:MaxItems=64
-	Command []string `json:"command,omitempty"`
-	// Args replace the image's arguments.
-	// +kubebuilder:validation:MaxItems=64
-	Args []string `json:"args,omitempty"`
-	// Env are environment variables, by name.
-	// +kubebuilder:validation:MaxProperties=128
-	Env map[string]string `json:"env,omitempty"`
-	// Files in the container's file system.
-	// +kubebuilder:validation:MaxItems=32
-	// +listType=map
-	// +listMapKey=path
-	Files []WorkloadFile `json:"files,omitempty"`
-	// Scratch are empty folders that the pod may write to.
-	// +kubebuilder:validation:MaxItems=16
-	// +listType=set
-	Scratch []string `json:"scratch,omitempty"`
-	// Resources of the pod, as those of a container.
-	// +kubebuilder:validation:XValidation:rule="'cpu' in self && 'memory' in self",message="cpu and memory are needed"
-	// +kubebuilder:validation:MaxProperties=16
-	Resources map[string]intstr.IntOrString `json:"resources"`
-	// RunAsUser is the user and the group of the process. Absent means the image's user, which must not
-	// be root.
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=2147483647
-	RunAsUser *int64 `json:"runAsUser,omitempty"`
+	WorkloadProcess `json:",inline"`
+
 	// TimeoutSeconds is how long it may run.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3600
@@ -150,6 +121,43 @@ type Manifest struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.volumes) || !has(self.replicas) || self.replicas == 1",message="a container with volumes has one replica"
 // +kubebuilder:validation:XValidation:rule="!has(self.autoscaling) || !has(self.volumes)",message="a container with volumes has one replica"
 type WorkloadContainer struct {
+	WorkloadProcess `json:",inline"`
+
+	// Ports that the component serves. With any, it has a Service.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=map
+	// +listMapKey=name
+	Ports []WorkloadPort `json:"ports,omitempty"`
+	// ReadinessProbe reports whether a pod takes traffic; StartupProbe, whether it has started;
+	// LivenessProbe, whether it need not be restarted. Without a readiness probe, a TCP connection to
+	// the first TCP port is one.
+	ReadinessProbe *corev1.Probe `json:"readinessProbe,omitempty"`
+	StartupProbe   *corev1.Probe `json:"startupProbe,omitempty"`
+	LivenessProbe  *corev1.Probe `json:"livenessProbe,omitempty"`
+	// Volumes are persistent. The instance stays on the cluster that has them.
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=map
+	// +listMapKey=name
+	Volumes []WorkloadVolume `json:"volumes,omitempty"`
+	// Replicas is the number of pods: an integer, or a string with an expression.
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:default=1
+	Replicas *intstr.IntOrString `json:"replicas,omitempty"`
+	// Autoscaling changes the number of pods with their use of CPU, from Replicas up.
+	Autoscaling *WorkloadAutoscaling `json:"autoscaling,omitempty"`
+	// DeadlineSeconds is how long a change may make no progress before it fails.
+	// +kubebuilder:validation:Minimum=10
+	// +kubebuilder:validation:Maximum=3600
+	// +kubebuilder:default=300
+	DeadlineSeconds int32 `json:"deadlineSeconds,omitempty"`
+	// GracePeriodSeconds is how long a pod has to end.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=600
+	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
+}
+
+// WorkloadProcess is what runs in a pod, of one container.
+type WorkloadProcess struct {
 	// Image to run.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
@@ -168,32 +176,10 @@ type WorkloadContainer struct {
 	// +listType=map
 	// +listMapKey=path
 	Files []WorkloadFile `json:"files,omitempty"`
-	// Ports that the component serves. With any, it has a Service.
-	// +kubebuilder:validation:MaxItems=16
-	// +listType=map
-	// +listMapKey=name
-	Ports []WorkloadPort `json:"ports,omitempty"`
-	// ReadinessProbe reports whether a pod takes traffic; StartupProbe, whether it has started;
-	// LivenessProbe, whether it need not be restarted. Without a readiness probe, a TCP connection to
-	// the first TCP port is one.
-	ReadinessProbe *corev1.Probe `json:"readinessProbe,omitempty"`
-	StartupProbe   *corev1.Probe `json:"startupProbe,omitempty"`
-	LivenessProbe  *corev1.Probe `json:"livenessProbe,omitempty"`
-	// Volumes are persistent. The instance stays on the cluster that has them.
-	// +kubebuilder:validation:MaxItems=8
-	// +listType=map
-	// +listMapKey=name
-	Volumes []WorkloadVolume `json:"volumes,omitempty"`
 	// Scratch are empty folders that a pod may write to. They count as ephemeral-storage of the pod.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=set
 	Scratch []string `json:"scratch,omitempty"`
-	// Replicas is the number of pods: an integer, or a string with an expression.
-	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:default=1
-	Replicas *intstr.IntOrString `json:"replicas,omitempty"`
-	// Autoscaling changes the number of pods with their use of CPU, from Replicas up.
-	Autoscaling *WorkloadAutoscaling `json:"autoscaling,omitempty"`
 	// Resources of each pod, both requested and the limit: cpu, memory, ephemeral-storage and extended
 	// resources; each a quantity, or a string with an expression.
 	// +kubebuilder:validation:XValidation:rule="'cpu' in self && 'memory' in self",message="cpu and memory are needed"
@@ -204,15 +190,6 @@ type WorkloadContainer struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	RunAsUser *int64 `json:"runAsUser,omitempty"`
-	// DeadlineSeconds is how long a change may make no progress before it fails.
-	// +kubebuilder:validation:Minimum=10
-	// +kubebuilder:validation:Maximum=3600
-	// +kubebuilder:default=300
-	DeadlineSeconds int32 `json:"deadlineSeconds,omitempty"`
-	// GracePeriodSeconds is how long a pod has to end.
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=600
-	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
 }
 
 // WorkloadFile is a file in a container.

@@ -50,10 +50,7 @@ func (o *Order) Hook(kind HookKind, namespace string) ([]*unstructured.Unstructu
 	}
 	e := o.expressions(Addresses(o.Plan, func(component string) string { return component }))
 	r := &rendering{order: o, expressions: e, component: o.HookName(kind), namespace: namespace, path: field.NewPath("bindings", string(kind))}
-	template := r.pods(r.path, &v1alpha1.WorkloadContainer{
-		Image: hook.Image, Command: hook.Command, Args: hook.Args, Env: hook.Env, Files: hook.Files, Scratch: hook.Scratch,
-		Resources: hook.Resources, RunAsUser: hook.RunAsUser, GracePeriodSeconds: new(int64),
-	})
+	template := r.pods(r.path, &v1alpha1.WorkloadContainer{WorkloadProcess: hook.WorkloadProcess, GracePeriodSeconds: new(int64)})
 	template.Spec.WithRestartPolicy(corev1.RestartPolicyNever)
 	template.Spec.Containers[0].WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError)
 	r.add(batchv1ac.Job(r.component, namespace).WithLabels(r.labels()).WithSpec(batchv1ac.JobSpec().

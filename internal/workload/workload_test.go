@@ -198,7 +198,7 @@ func TestImages(t *testing.T) {
 	plan := planOf(t, deployment(pod))
 	plan.Components = append(plan.Components, planOf(t, container("args: []")).Components[0])
 	plan.Components[1].Name = "b"
-	plan.Bindings = &v1alpha1.WorkloadBindings{Unbind: &v1alpha1.WorkloadHook{Image: "hook", Resources: plan.Components[1].Container.Resources}}
+	plan.Bindings = &v1alpha1.WorkloadBindings{Unbind: &v1alpha1.WorkloadHook{WorkloadProcess: v1alpha1.WorkloadProcess{Image: "hook", Resources: plan.Components[1].Container.Resources}}}
 	footprint, err := FootprintOf(plan, nil)
 	if err != nil {
 		t.Fatal(err)
