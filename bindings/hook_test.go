@@ -32,9 +32,9 @@ const withUsers = `
 secrets: [{name: admin}]
 components:
 - name: db
+  ports: [{name: sql, port: 5432}]
   container:
     image: db
-    ports: [{name: sql, port: 5432}]
     resources: {cpu: 10m, memory: 16Mi}
 bindings:
   secrets: [{name: password}]

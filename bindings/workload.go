@@ -31,7 +31,7 @@ func unaddressed(instance *v1alpha1.ServiceInstance, found sight) string {
 		return ""
 	}
 	for i := range w.Components {
-		if c := &w.Components[i]; reaches(c, v1alpha1.ReachConsumer) && hostOf(c.Name, found) == "" {
+		if c := &w.Components[i]; reaches(c, v1alpha1.ReachConsumer) && hostOf(c.ServiceName(), found) == "" {
 			return c.Name
 		}
 	}
@@ -40,10 +40,7 @@ func unaddressed(instance *v1alpha1.ServiceInstance, found sight) string {
 
 // reaches reports whether a component has a port with the given reach.
 func reaches(c *v1alpha1.WorkloadComponent, reach v1alpha1.Reach) bool {
-	if c.Container == nil {
-		return false
-	}
-	for _, p := range c.Container.Ports {
+	for _, p := range c.Ports {
 		if p.Reach == reach {
 			return true
 		}
@@ -51,10 +48,10 @@ func reaches(c *v1alpha1.WorkloadComponent, reach v1alpha1.Reach) bool {
 	return false
 }
 
-// hostOf returns the first address of a component's Service; "" if there is none.
-func hostOf(component string, found sight) string {
+// hostOf returns the first address of a Service; "" if there is none.
+func hostOf(service string, found sight) string {
 	for _, s := range found.sockets {
-		if s.service == component {
+		if s.service == service {
 			return s.host
 		}
 	}
@@ -84,11 +81,11 @@ func (c *Controller) revealWorkload(b *v1alpha1.ServiceBinding, instance *v1alph
 		}
 	}
 	namespace, peered := v1alpha1.MemberNamespace(instance.Name), isPeered(instance)
-	addresses := workload.Addresses(w, func(component string) string {
+	addresses := workload.Addresses(w, func(service string) string {
 		if peered {
-			return hostOf(component, found)
+			return hostOf(service, found)
 		}
-		return component + "." + namespace + ".svc"
+		return service + "." + namespace + ".svc"
 	})
 	for name, at := range addresses {
 		if at.Host == "" {
@@ -109,12 +106,9 @@ func componentSockets(instance *v1alpha1.ServiceInstance) []socket {
 	namespace := v1alpha1.MemberNamespace(instance.Name)
 	for i := range w.Components {
 		c := &w.Components[i]
-		if c.Container == nil {
-			continue
-		}
-		for _, p := range c.Container.Ports {
+		for _, p := range c.Ports {
 			if p.Reach != v1alpha1.ReachComponent {
-				out = append(out, socket{host: c.Name + "." + namespace + ".svc", port: strconv.Itoa(int(p.Port)), protocol: protocols[p.Protocol], service: c.Name})
+				out = append(out, socket{host: c.ServiceName() + "." + namespace + ".svc", port: strconv.Itoa(int(p.Port)), protocol: protocols[p.Protocol], service: c.ServiceName()})
 			}
 		}
 	}

@@ -36,10 +36,10 @@ workload:
   secrets: [{name: password}]
   components:
   - name: db
+    ports: [{name: sql, port: 5432}]
     container:
       image: db
       env: {OWNER: "${parameters.owner}"}
-      ports: [{name: sql, port: 5432}]
       replicas: "${parameters.replicas}"
       resources: {cpu: "${parameters.size == 'small' ? '100m' : '1'}", memory: 64Mi}
   credentials: {uri: "sql://${secrets.password}@${components.db.host}"}

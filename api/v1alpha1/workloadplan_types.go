@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -95,12 +97,23 @@ type WorkloadHook struct {
 
 // WorkloadComponent is one part of a workload.
 // +kubebuilder:validation:XValidation:rule="has(self.container) != has(self.manifests)",message="a component has a container or manifests, one of the two"
+// +kubebuilder:validation:XValidation:rule="!has(self.container) || !has(self.service)",message="the Service of a container has the component's name"
 type WorkloadComponent struct {
 	// Name of the component and of its Service: other components reach it by this name.
 	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:MaxLength=40
 	Name string `json:"name"`
-	// Container runs one image.
+	// Ports that the component serves. A component without any is open to the whole instance, unless it
+	// is a container.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=map
+	// +listMapKey=name
+	Ports []WorkloadPort `json:"ports,omitempty"`
+	// Service that serves the ports, if the objects of manifests call it otherwise than the component.
+	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	Service string `json:"service,omitempty"`
+	// Container runs one image. With ports, it has a Service.
 	Container *WorkloadContainer `json:"container,omitempty"`
 	// Manifests are objects of Kubernetes. Their strings may contain expressions; a string that is
 	// one expression takes the type of its value.
@@ -123,11 +136,6 @@ type Manifest struct {
 type WorkloadContainer struct {
 	WorkloadProcess `json:",inline"`
 
-	// Ports that the component serves. With any, it has a Service.
-	// +kubebuilder:validation:MaxItems=16
-	// +listType=map
-	// +listMapKey=name
-	Ports []WorkloadPort `json:"ports,omitempty"`
 	// ReadinessProbe reports whether a pod takes traffic; StartupProbe, whether it has started;
 	// LivenessProbe, whether it need not be restarted. Without a readiness probe, a TCP connection to
 	// the first TCP port is one.
@@ -217,7 +225,7 @@ type WorkloadPort struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port"`
-	// ContainerPort is the port in the container; absent means Port.
+	// ContainerPort is the port in the pods; absent means Port.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	ContainerPort int32 `json:"containerPort,omitempty"`
@@ -277,3 +285,6 @@ type WorkloadAutoscaling struct {
 
 // LabelComponent names the component of a workload that an object belongs to.
 const LabelComponent = "sluice.dev/component"
+
+// ServiceName is the name of the Service that serves the component's ports.
+func (c *WorkloadComponent) ServiceName() string { return cmp.Or(c.Service, c.Name) }

@@ -35,8 +35,7 @@ const (
 )
 
 // container renders a container: what it reads (Secret), where it writes (PersistentVolumeClaims),
-// its pods (Deployment, or StatefulSet with volumes), and how they are reached (Service,
-// NetworkPolicy).
+// its pods (Deployment, or StatefulSet with volumes), and how they are reached (Service).
 func (r *rendering) container(c *v1alpha1.WorkloadContainer) {
 	at := r.path.Child("container")
 	template := r.pods(at, c)
@@ -62,10 +61,9 @@ func (r *rendering) container(c *v1alpha1.WorkloadContainer) {
 	if c.Autoscaling != nil {
 		r.autoscaler(at.Child("autoscaling"), c.Autoscaling, replicas)
 	}
-	if len(c.Ports) > 0 {
-		r.service(c)
+	if len(r.ports) > 0 {
+		r.service()
 	}
-	r.add(r.networkPolicy(c.Ports, false))
 }
 
 // pods renders the template of the pods, and the Secret that they read.
@@ -76,10 +74,10 @@ func (r *rendering) pods(at *field.Path, c *v1alpha1.WorkloadContainer) *corev1a
 			WithCapabilities(corev1ac.Capabilities().WithDrop("ALL")))
 	resources := r.resources(at.Child("resources"), c.Resources)
 	container.WithResources(corev1ac.ResourceRequirements().WithRequests(resources).WithLimits(resources))
-	for _, p := range c.Ports {
+	for _, p := range r.ports {
 		container.WithPorts(corev1ac.ContainerPort().WithName(p.Name).WithProtocol(protocolOf(p)).WithContainerPort(containerPort(p)))
 	}
-	container.ReadinessProbe = r.probe(at.Child("readinessProbe"), readinessOf(c))
+	container.ReadinessProbe = r.probe(at.Child("readinessProbe"), r.readinessOf(c))
 	container.StartupProbe = r.probe(at.Child("startupProbe"), c.StartupProbe)
 	container.LivenessProbe = r.probe(at.Child("livenessProbe"), c.LivenessProbe)
 	security := corev1ac.PodSecurityContext().WithRunAsNonRoot(true).
@@ -155,11 +153,11 @@ func (r *rendering) probe(at *field.Path, probe *corev1.Probe) *corev1ac.ProbeAp
 }
 
 // readinessOf returns the readiness probe. By default, a connection to the first TCP port is one.
-func readinessOf(c *v1alpha1.WorkloadContainer) *corev1.Probe {
+func (r *rendering) readinessOf(c *v1alpha1.WorkloadContainer) *corev1.Probe {
 	if c.ReadinessProbe != nil {
 		return c.ReadinessProbe
 	}
-	for _, p := range c.Ports {
+	for _, p := range r.ports {
 		if protocolOf(p) == corev1.ProtocolTCP {
 			return &corev1.Probe{PeriodSeconds: 2, ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString(p.Name)}}}
 		}
@@ -190,9 +188,9 @@ func (r *rendering) autoscaler(at *field.Path, a *v1alpha1.WorkloadAutoscaling, 
 					autoscalingv2ac.MetricTarget().WithType(autoscalingv2.UtilizationMetricType).WithAverageUtilization(max(a.CPUPercent, 1)))))))
 }
 
-func (r *rendering) service(c *v1alpha1.WorkloadContainer) {
+func (r *rendering) service() {
 	spec := corev1ac.ServiceSpec().WithType(corev1.ServiceTypeClusterIP).WithSelector(r.labels())
-	for _, p := range c.Ports {
+	for _, p := range r.ports {
 		spec.WithPorts(corev1ac.ServicePort().WithName(p.Name).WithPort(p.Port).WithProtocol(protocolOf(p)).WithTargetPort(intstr.FromString(p.Name)))
 	}
 	r.add(corev1ac.Service(r.component, r.namespace).WithLabels(r.labels()).WithSpec(spec))
@@ -200,7 +198,7 @@ func (r *rendering) service(c *v1alpha1.WorkloadContainer) {
 
 // networkPolicy lets in the pods of the component itself, and at its ports those that their reach
 // names. If everyPort, those of the instance are let in at every port.
-func (r *rendering) networkPolicy(ports []v1alpha1.WorkloadPort, everyPort bool) *networkingv1ac.NetworkPolicyApplyConfiguration {
+func (r *rendering) networkPolicy(everyPort bool) *networkingv1ac.NetworkPolicyApplyConfiguration {
 	itself := networkingv1ac.NetworkPolicyPeer().WithPodSelector(metav1ac.LabelSelector().WithMatchLabels(r.labels()))
 	instance := networkingv1ac.NetworkPolicyPeer().WithPodSelector(metav1ac.LabelSelector())
 	spec := networkingv1ac.NetworkPolicySpec().WithPolicyTypes(networkingv1.PolicyTypeIngress).
@@ -209,7 +207,7 @@ func (r *rendering) networkPolicy(ports []v1alpha1.WorkloadPort, everyPort bool)
 	if everyPort {
 		spec.WithIngress(networkingv1ac.NetworkPolicyIngressRule().WithFrom(instance))
 	}
-	for _, p := range ports {
+	for _, p := range r.ports {
 		rule := networkingv1ac.NetworkPolicyIngressRule().
 			WithPorts(networkingv1ac.NetworkPolicyPort().WithProtocol(protocolOf(p)).WithPort(intstr.FromInt32(containerPort(p))))
 		switch p.Reach {

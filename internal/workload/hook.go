@@ -48,7 +48,7 @@ func (o *Order) Hook(kind HookKind, namespace string) ([]*unstructured.Unstructu
 	if hook == nil {
 		return nil, nil
 	}
-	e := o.expressions(Addresses(o.Plan, func(component string) string { return component }))
+	e := o.expressions(Addresses(o.Plan, inside))
 	r := &rendering{order: o, expressions: e, component: o.HookName(kind), namespace: namespace, path: field.NewPath("bindings", string(kind))}
 	template := r.pods(r.path, &v1alpha1.WorkloadContainer{WorkloadProcess: hook.WorkloadProcess, GracePeriodSeconds: new(int64)})
 	template.Spec.WithRestartPolicy(corev1.RestartPolicyNever)

@@ -130,22 +130,25 @@ type Address struct {
 }
 
 // Addresses returns the components of a plan that have ports, each at the host that the function
-// gives it.
-func Addresses(plan *v1alpha1.WorkloadPlan, host func(component string) string) map[string]Address {
+// gives its Service.
+func Addresses(plan *v1alpha1.WorkloadPlan, host func(service string) string) map[string]Address {
 	out := map[string]Address{}
 	for i := range plan.Components {
 		c := &plan.Components[i]
-		if c.Container == nil || len(c.Container.Ports) == 0 {
+		if len(c.Ports) == 0 {
 			continue
 		}
-		a := Address{Host: host(c.Name), Ports: map[string]int32{}}
-		for _, p := range c.Container.Ports {
+		a := Address{Host: host(c.ServiceName()), Ports: map[string]int32{}}
+		for _, p := range c.Ports {
 			a.Ports[p.Name] = p.Port
 		}
 		out[c.Name] = a
 	}
 	return out
 }
+
+// inside returns the host of a Service for pods of its namespace.
+func inside(service string) string { return service }
 
 func (o *Order) expressions(addresses map[string]Address) *expressions {
 	components := map[string]any{}

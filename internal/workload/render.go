@@ -3,6 +3,7 @@ package workload
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,18 +17,20 @@ import (
 // is a *RefusedError if the plan, with the consumer's parameters, gives objects that Sluice does not
 // run.
 func (o *Order) Render(cluster Cluster, namespace string) ([]*unstructured.Unstructured, error) {
-	e := o.expressions(Addresses(o.Plan, func(component string) string { return component }))
+	e := o.expressions(Addresses(o.Plan, inside))
 	e.variables[varCluster] = cluster.variable()
 	var objects []*unstructured.Unstructured
 	for i := range o.Plan.Components {
 		c := &o.Plan.Components[i]
-		r := &rendering{order: o, expressions: e, component: c.Name, namespace: namespace, path: field.NewPath("components").Key(c.Name)}
+		r := &rendering{order: o, expressions: e, component: c.Name, ports: c.Ports, namespace: namespace, path: field.NewPath("components").Key(c.Name)}
 		switch {
 		case c.Container != nil:
 			r.container(c.Container)
 		default:
 			r.manifests(c.Manifests)
 		}
+		r.serves(c)
+		r.add(r.networkPolicy(c.Container == nil && len(c.Ports) == 0))
 		if r.err != nil {
 			return nil, &RefusedError{r.err.Error()}
 		}
@@ -54,6 +57,7 @@ type rendering struct {
 	order       *Order
 	expressions *expressions
 	component   string
+	ports       []v1alpha1.WorkloadPort
 	namespace   string
 	path        *field.Path
 	objects     []*unstructured.Unstructured
@@ -111,25 +115,51 @@ func (r *rendering) manifests(manifests []v1alpha1.Manifest) {
 			}
 			return
 		}
-		o := &unstructured.Unstructured{Object: expanded.(map[string]any)}
-		if namespace := o.GetNamespace(); namespace != "" {
-			r.fail(path.Child("metadata", "namespace"), fmt.Errorf("is %q; objects go to the instance's own namespace, so that it must be empty", namespace))
-			return
-		}
-		if _, ttl, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "ttlSecondsAfterFinished"); ttl && o.GetKind() == "Job" {
-			r.fail(path.Child("spec", "ttlSecondsAfterFinished"), errors.New("is refused: a Job that is gone would be made, and run, again"))
-			return
-		}
-		o.SetNamespace(r.namespace)
-		r.fail(path, label(o.Object, r.component, "metadata"))
-		for _, template := range podTemplates {
-			if template.kind == o.GetKind() {
-				r.fail(path, label(o.Object, r.component, append(template.path, "metadata")...))
-			}
-		}
-		r.objects = append(r.objects, o)
+		r.object(path, &unstructured.Unstructured{Object: expanded.(map[string]any)})
 	}
-	r.add(r.networkPolicy(nil, true))
+}
+
+// object adds an object that the plan describes as it is.
+func (r *rendering) object(path *field.Path, o *unstructured.Unstructured) {
+	if namespace := o.GetNamespace(); namespace != "" {
+		r.fail(path.Child("metadata", "namespace"), fmt.Errorf("is %q; objects go to the instance's own namespace, so that it must be empty", namespace))
+		return
+	}
+	if o.GetKind() == networkPolicies.Kind {
+		r.fail(path.Child("kind"), errors.New("NetworkPolicy is refused: ports and their reach say who may connect"))
+		return
+	}
+	if _, ttl, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "ttlSecondsAfterFinished"); ttl && o.GetKind() == "Job" {
+		r.fail(path.Child("spec", "ttlSecondsAfterFinished"), errors.New("is refused: a Job that is gone would be made, and run, again"))
+		return
+	}
+	o.SetNamespace(r.namespace)
+	r.fail(path, label(o.Object, r.component, "metadata"))
+	for _, template := range podTemplates {
+		if template.kind == o.GetKind() {
+			r.fail(path, label(o.Object, r.component, append(template.path, "metadata")...))
+		}
+	}
+	r.objects = append(r.objects, o)
+}
+
+// serves refuses a component with ports that no Service serves.
+func (r *rendering) serves(c *v1alpha1.WorkloadComponent) {
+	var ports []any
+	for _, o := range r.objects {
+		if o.GetKind() == "Service" && o.GetName() == c.ServiceName() {
+			ports, _, _ = unstructured.NestedSlice(o.Object, "spec", "ports")
+		}
+	}
+	for _, p := range c.Ports {
+		if !slices.ContainsFunc(ports, func(served any) bool {
+			one, _ := served.(map[string]any)
+			number, _ := one["port"].(int64)
+			return number == int64(p.Port)
+		}) {
+			r.fail(r.path.Child("ports").Key(p.Name), fmt.Errorf("no Service %s serves port %d", c.ServiceName(), p.Port))
+		}
+	}
 }
 
 // label sets the label of a component in the metadata at a path.

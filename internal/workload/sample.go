@@ -67,7 +67,7 @@ func CheckCredentials(plan *v1alpha1.WorkloadPlan, raw json.RawMessage, account 
 	if err != nil {
 		return refused("%v", err)
 	}
-	at := Addresses(plan, func(component string) string { return component + ".example" })
+	at := Addresses(plan, func(service string) string { return service + ".example" })
 	var kubernetes map[string]any
 	if account {
 		kubernetes = map[string]any{"kubeconfig": "", "server": "", "namespace": "", "token": "", "certificate_authority": "", "clusters": []any{}}

@@ -141,6 +141,8 @@ func TestRefused(t *testing.T) {
 		{"two of one name", "components: [{name: a, manifests: [{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}]}, {name: b, manifests: [{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}]}]", "", "component b: ConfigMap c: there is another one of this name"},
 		{"a port of the nodes", manifest("{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {type: NodePort}}"), "", "component a: Service s: spec.type: NodePort is refused; Services are ClusterIP"},
 		{"an address that is not its own", manifest("{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {externalIPs: [192.0.2.1]}}"), "", "component a: Service s: spec.externalIPs: is refused"},
+		{"a NetworkPolicy", manifest("{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: p}}"), "", "components[a].manifests[0].kind: NetworkPolicy is refused: ports and their reach say who may connect"},
+		{"a port that nothing serves", "components: [{name: a, service: s, ports: [{name: p, port: 2}], manifests: [{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {ports: [{port: 1}]}}]}]", "", "components[a].ports[p]: no Service s serves port 2"},
 		{"a privileged pod", deployment("{containers: [{name: c, securityContext: {privileged: true}, " + limits + "}]}"), "", "component a: Deployment d: spec.template: privileged containers are refused"},
 		{"a disk of the node", deployment("{volumes: [{name: v, hostPath: {path: /}}], containers: [{name: c, " + limits + "}]}"), "", "component a: Deployment d: spec.template: volumes are configMap, secret, emptyDir, projected, downwardAPI, persistentVolumeClaim or ephemeral: others the node mounts from its own disks, or over the network past every NetworkPolicy"},
 		{"the network of the node", deployment("{hostNetwork: true, containers: [{name: c, " + limits + "}]}"), "", "component a: Deployment d: spec.template: a pod has no namespaces of its node: hostNetwork, hostPID and hostIPC are refused"},
@@ -212,7 +214,7 @@ func TestCredentials(t *testing.T) {
 	o := order(t, "testdata/render/database.yaml")
 	o.Plan = o.Plan.DeepCopy()
 	o.Plan.Credentials = &runtime.RawExtension{Raw: []byte(`{"uri": "postgres://app:${secrets.password}@${components.db.host}:${components.db.ports.postgres}/app", "port": "${components.db.ports.postgres}", "limits": {"connections": "${parameters.connections}"}}`)}
-	at := Addresses(o.Plan, func(component string) string { return component + ".example" })
+	at := Addresses(o.Plan, func(service string) string { return service + ".example" })
 	got, err := o.Credentials(at, nil)
 	if err != nil {
 		t.Fatal(err)

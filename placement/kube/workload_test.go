@@ -28,17 +28,17 @@ secrets: [{name: password}]
 parameters: {motto: {type: string, default: hello}}
 components:
 - name: web
+  ports: [{name: http, port: 80, containerPort: 8080}]
   container:
     image: sluice.dev/web:1
     env: {DB: "${components.db.host}", MOTTO: "${parameters.motto}"}
-    ports: [{name: http, port: 80, containerPort: 8080}]
     replicas: 2
     resources: {cpu: 10m, memory: 16Mi}
 - name: db
+  ports: [{name: sql, port: 5432}]
   container:
     image: sluice.dev/db:1
     env: {PASSWORD: "${secrets.password}"}
-    ports: [{name: sql, port: 5432}]
     volumes: [{name: data, mountPath: /data, storageClass: fast, size: 1Mi}]
     resources: {cpu: 10m, memory: 16Mi}
 - name: extra

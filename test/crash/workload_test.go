@@ -42,10 +42,10 @@ spec:
       credentials: {password: "${secrets.password}", host: "${components.web.host}"}
       components:
       - name: web
+        ports: [{name: http, port: 80}]
         container:
           image: sluice.dev/web:VERSION
           env: {PASSWORD: "${secrets.password}"}
-          ports: [{name: http, port: 80}]
           replicas: "${parameters.replicas}"
           resources: {cpu: 20m, memory: 16Mi}
 `
