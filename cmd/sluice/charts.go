@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-dev/sluice/internal/charts/store"
 	"github.com/sluice-dev/sluice/internal/guarded"
-	"github.com/sluice-dev/sluice/placement/capi"
 )
 
 // chartFlags configure the source of the Helm charts of cluster plans' add-ons.
@@ -28,7 +28,7 @@ func (f *chartFlags) bind(flags *pflag.FlagSet) {
 }
 
 // open returns the charts; nil without --charts.
-func (f *chartFlags) open() (*capi.Charts, error) {
+func (f *chartFlags) open() (*store.Store, error) {
 	if f.folder == "" {
 		if len(f.registries) > 0 {
 			return nil, fmt.Errorf("--chart-registry: --charts is needed, the folder in which what is fetched is kept")
@@ -50,7 +50,7 @@ func (f *chartFlags) open() (*capi.Charts, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &capi.Charts{
+	return &store.Store{
 		Folder: f.folder, Registries: f.registries, Credentials: f.credentials, Client: guarded.NewClient(guarded.Options{AllowAddresses: addresses}),
 	}, nil
 }

@@ -7,14 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
-	"helm.sh/helm/v3/pkg/action"
-	"helm.sh/helm/v3/pkg/kube"
-	"helm.sh/helm/v3/pkg/release"
-	"helm.sh/helm/v3/pkg/storage/driver"
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/kube"
+	"helm.sh/helm/v4/pkg/release/common"
+	release "helm.sh/helm/v4/pkg/release/v1"
+	"helm.sh/helm/v4/pkg/storage/driver"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +31,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/charts/store"
 	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
@@ -86,7 +89,7 @@ func (d *Driver) removeAddOns(ctx context.Context, cluster *rest.Config, keep []
 			return err
 		}
 		uninstall := action.NewUninstall(config)
-		uninstall.Timeout = hookPatience
+		uninstall.Timeout, uninstall.WaitStrategy = hookPatience, kube.HookOnlyStrategy
 		_, err = uninstall.Run(name)
 		if err != nil {
 			return fmt.Errorf("add-on %s: remove it: %w", name, err)
@@ -121,7 +124,7 @@ func (d *Driver) observeAddOns(ctx context.Context, t *tenant.Tenant, addOns []v
 // addOn is one add-on of one cluster.
 type addOn struct {
 	*v1alpha1.AddOn
-	charts *Charts
+	charts *store.Store
 	values map[string]any
 	// digest of chart and values.
 	digest  string
@@ -136,9 +139,9 @@ func (d *Driver) load(ctx context.Context, from *v1alpha1.AddOn, cluster *rest.C
 			return nil, fmt.Errorf("values: %w", err)
 		}
 	}
-	sum, err := d.Charts.sum(ctx, from.Chart)
+	sum, err := d.Charts.Sum(ctx, from.Chart)
 	if err != nil {
-		return nil, err
+		return nil, unlessRefused(err)
 	}
 	a.digest = a.digestWith(sum)
 	a.config, err = configuration(cluster, from.Namespace)
@@ -155,8 +158,8 @@ func (a *addOn) digestWith(sum hash.Hash) string {
 
 // configuration returns Helm's configuration for the releases of a namespace.
 func configuration(cluster *rest.Config, namespace string) (*action.Configuration, error) {
-	config := &action.Configuration{}
-	return config, config.Init(&getter{cluster, namespace}, namespace, "secret", func(string, ...any) {})
+	config := action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler))
+	return config, config.Init(&getter{cluster, namespace}, namespace, "secret")
 }
 
 // last returns the newest revision of the release; nil if there is none.
@@ -168,12 +171,21 @@ func (a *addOn) last() (*release.Release, error) {
 	if err != nil {
 		return nil, fmt.Errorf("add-on %s: read its release: %w", a.Name, err)
 	}
-	return last, nil
+	return revision(last)
+}
+
+// revision returns a revision of a release, in the only version of its format.
+func revision(of any) (*release.Release, error) {
+	one, ok := of.(*release.Release)
+	if !ok {
+		return nil, fmt.Errorf("it is a release in an unknown format: %T", of)
+	}
+	return one, nil
 }
 
 // is reports whether a release is the add-on in its wanted state.
 func (a *addOn) is(last *release.Release) bool {
-	return last != nil && last.Info.Status == release.StatusDeployed && last.Labels[labelApplied] == a.digest
+	return last != nil && last.Info.Status == common.StatusDeployed && last.Labels[labelApplied] == a.digest
 }
 
 // ensure installs or upgrades the release if it is not in its wanted state, and then checks
@@ -197,7 +209,7 @@ func (a *addOn) ensure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ready := kube.NewReadyChecker(kubernetes, func(string, ...any) {}, kube.CheckJobs(true), kube.PausedAsReady(true))
+	ready := kube.NewReadyChecker(kubernetes, kube.CheckJobs(true), kube.PausedAsReady(true))
 	return resources.Visit(func(one *resource.Info, err error) error {
 		if err != nil {
 			return err
@@ -216,13 +228,13 @@ func (a *addOn) ensure(ctx context.Context) error {
 // apply writes a new revision. A revision that a kill interrupted is marked as failed first,
 // because Helm would wait for it for ever. Nothing else works on the release.
 func (a *addOn) apply(ctx context.Context, last *release.Release) (*release.Release, error) {
-	chart, err := a.charts.load(ctx, a.Chart) // a copy of its own: Helm changes it
+	chart, err := a.charts.Load(ctx, a.Chart) // a copy of its own: Helm changes it
 	if err != nil {
-		return nil, err
+		return nil, unlessRefused(err)
 	}
-	a.digest = a.digestWith(sumOf(chart))
+	a.digest = a.digestWith(store.SumOf(chart))
 	if last != nil && last.Info.Status.IsPending() {
-		last.SetStatus(release.StatusFailed, "interrupted")
+		last.SetStatus(common.StatusFailed, "interrupted")
 		if err := a.config.Releases.Update(last); err != nil {
 			return nil, err
 		}
@@ -232,12 +244,30 @@ func (a *addOn) apply(ctx context.Context, last *release.Release) (*release.Rele
 		install := action.NewInstall(a.config)
 		install.ReleaseName, install.Namespace, install.CreateNamespace = a.Name, a.Namespace, true
 		install.Replace, install.Labels, install.Timeout = true, labels, hookPatience
+		install.WaitStrategy = kube.HookOnlyStrategy
 		install.TakeOwnership = true // of the objects that an interrupted install has left
-		return install.RunWithContext(ctx, chart, a.values)
+		made, err := install.RunWithContext(ctx, chart, a.values)
+		if err != nil {
+			return nil, err
+		}
+		return revision(made)
 	}
 	upgrade := action.NewUpgrade(a.config)
 	upgrade.Namespace, upgrade.Labels, upgrade.Timeout, upgrade.MaxHistory = a.Namespace, labels, hookPatience, 3
-	return upgrade.RunWithContext(ctx, a.Name, chart, a.values)
+	upgrade.WaitStrategy = kube.HookOnlyStrategy
+	made, err := upgrade.RunWithContext(ctx, a.Name, chart, a.values)
+	if err != nil {
+		return nil, err
+	}
+	return revision(made)
+}
+
+// unlessRefused returns the error, as a *delivery.RefusedError if a chart is refused.
+func unlessRefused(err error) error {
+	if no := (*store.RefusedError)(nil); errors.As(err, &no) {
+		return &delivery.RefusedError{Reason: strings.TrimSuffix(err.Error(), ": "+no.Remedy), Remedy: no.Remedy}
+	}
+	return err
 }
 
 // failure returns *delivery.RefusedError if a retry cannot help.

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/charts/store"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/tenant"
@@ -31,7 +32,7 @@ type Driver struct {
 	// Hub is the hub's ID, the value of v1alpha1.LabelHub.
 	Hub string
 	// Charts of add-ons; nil means none.
-	Charts *Charts
+	Charts *store.Store
 }
 
 var _ delivery.Driver = (*Driver)(nil)

@@ -11,9 +11,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"helm.sh/helm/v3/pkg/release"
-	"helm.sh/helm/v3/pkg/storage"
-	"helm.sh/helm/v3/pkg/storage/driver"
+	"helm.sh/helm/v4/pkg/release/common"
+	release "helm.sh/helm/v4/pkg/release/v1"
+	"helm.sh/helm/v4/pkg/storage"
+	"helm.sh/helm/v4/pkg/storage/driver"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/charts/store"
 	"github.com/sluice-dev/sluice/internal/hub/hubtest"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/seal"
@@ -79,7 +81,7 @@ func newFixture(t *testing.T) *fixture {
 			Access: v1alpha1.ClusterAccess{SealedKubeconfig: sealed},
 		},
 	}))
-	return &fixture{t, c, namespace, bed, &capi.Driver{Hub: "hub-1", Charts: &capi.Charts{Folder: "testdata/charts"}, Connections: &member.Connections{Reader: c, Namespace: namespace, Keys: keys}}}
+	return &fixture{t, c, namespace, bed, &capi.Driver{Hub: "hub-1", Charts: &store.Store{Folder: "../../internal/charts/store/testdata/charts"}, Connections: &member.Connections{Reader: c, Namespace: namespace, Keys: keys}}}
 }
 
 // TestDriver runs the following tests side by side, on one management cluster.
@@ -461,10 +463,11 @@ func interrupt(f *fixture, kube kubernetes.Interface, name string) {
 	secrets := kube.CoreV1().Secrets("apps")
 	list, err := secrets.List(f.Context(), metav1.ListOptions{LabelSelector: "owner=helm,name=" + name})
 	must(f, err)
-	store := storage.Init(driver.NewSecrets(secrets))
-	last, err := store.Last(name)
+	releases := storage.Init(driver.NewSecrets(secrets))
+	newest, err := releases.Last(name)
 	must(f, err)
-	last.SetStatus(release.StatusPendingUpgrade, "killed")
+	last := newest.(*release.Release)
+	last.SetStatus(common.StatusPendingUpgrade, "killed")
 	last.Version = len(list.Items) + 1
-	must(f, store.Create(last))
+	must(f, releases.Create(last))
 }

@@ -15,13 +15,16 @@ import (
 // others.
 func workloadsAreReachedWhereTheySay(p *pair) {
 	none := intstr.FromInt32(0) // these control planes have no nodes
-	plan := &v1alpha1.WorkloadPlan{Components: []v1alpha1.WorkloadComponent{{Name: "db", Container: &v1alpha1.WorkloadContainer{
-		WorkloadProcess: v1alpha1.WorkloadProcess{
-			Image: "db", Resources: map[string]intstr.IntOrString{"cpu": intstr.FromString("1"), "memory": intstr.FromString("1Gi")},
+	plan := &v1alpha1.WorkloadPlan{Components: []v1alpha1.WorkloadComponent{{
+		Name:  "db",
+		Ports: []v1alpha1.WorkloadPort{{Name: "sql", Port: 5432, Reach: v1alpha1.ReachConsumer}, {Name: "metrics", Port: 9090, Reach: v1alpha1.ReachApplication}},
+		Container: &v1alpha1.WorkloadContainer{
+			WorkloadProcess: v1alpha1.WorkloadProcess{
+				Image: "db", Resources: map[string]intstr.IntOrString{"cpu": intstr.FromString("1"), "memory": intstr.FromString("1Gi")},
+			},
+			Replicas: &none,
 		},
-		Replicas: &none,
-		Ports:    []v1alpha1.WorkloadPort{{Name: "sql", Port: 5432, Reach: v1alpha1.ReachConsumer}, {Name: "metrics", Port: 9090, Reach: v1alpha1.ReachApplication}},
-	}}}}
+	}}}
 	driver, d := p.driver(), p.instance("workload", "1")
 	d.Placement.Peering = &v1alpha1.PlacementPeering{Consumer: p.consumer.name}
 	d.Instance.Status.Decision.Placements[0] = d.Placement

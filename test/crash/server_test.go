@@ -36,7 +36,7 @@ platforms:
 )
 
 // charts are those that add-ons come from.
-const charts = "../../placement/capi/testdata/charts"
+const charts = "../../internal/charts/store/testdata/charts"
 
 // namespace of Sluice's resources in the hub.
 const namespace = hub.DefaultNamespace

@@ -1,4 +1,4 @@
-package capi
+package store
 
 import (
 	"crypto/x509"
@@ -18,12 +18,11 @@ import (
 	"testing"
 
 	registryserver "github.com/google/go-containerregistry/pkg/registry"
-	"helm.sh/helm/v3/pkg/chart/loader"
-	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/registry"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
+	"helm.sh/helm/v4/pkg/registry"
 
 	"github.com/sluice-dev/sluice/internal/guarded"
-	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
 // charted is a registry on this machine with one chart, greeter in version 1.0.0, pushed by
@@ -88,18 +87,18 @@ func (r *charted) host() string { return r.server.Listener.Addr().String() }
 func (r *charted) name(version string) string { return scheme + r.host() + "/charts/greeter" + version }
 
 // charts returns the Charts that may be fetched from the registry.
-func (r *charted) charts(folder string) *Charts {
+func (r *charted) charts(folder string) *Store {
 	roots := x509.NewCertPool()
 	roots.AddCert(r.server.Certificate())
-	return &Charts{Folder: folder, Registries: []string{r.host()}, Client: guarded.NewClient(guarded.Options{
+	return &Store{Folder: folder, Registries: []string{r.host()}, Client: guarded.NewClient(guarded.Options{
 		Roots: roots, AllowAddresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 	})}
 }
 
 // want loads a chart, and returns its description.
-func (r *charted) want(c *Charts, version string) string {
+func (r *charted) want(c *Store, version string) string {
 	r.Helper()
-	loaded, err := c.load(r.Context(), r.name(version))
+	loaded, err := c.Load(r.Context(), r.name(version))
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -172,35 +171,35 @@ func TestChartsThatAreNotHad(t *testing.T) {
 	}
 	for name, row := range map[string]struct {
 		version string // :1.0.0 where it is empty
-		change  func(*charted, *Charts)
+		change  func(*charted, *Store)
 		says    string
 		later   bool // it may be had later
 	}{
-		"no host is allowed":               {change: func(_ *charted, c *Charts) { c.Registries = nil }, says: "is not among the registries that may be asked: the operator has to allow the host with --chart-registry"},
-		"an address that is not public":    {change: func(_ *charted, c *Charts) { c.Client = guarded.NewClient(guarded.Options{}) }, says: "address 127.0.0.1 is not public: the operator has to allow it with --chart-registry-addresses"},
-		"a certificate that nobody trusts": {change: func(_ *charted, c *Charts) { c.Client.Transport = stranger() }, says: "certificate", later: true},
-		"a redirect to another host":       {change: func(r *charted, _ *Charts) { r.instead = redirect }, says: "fetch its content: " + elsewhere + " is not among the registries"},
-		"tokens of another host": {change: func(r *charted, _ *Charts) {
+		"no host is allowed":               {change: func(_ *charted, c *Store) { c.Registries = nil }, says: "is not among the registries that may be asked: the operator has to allow the host with --chart-registry"},
+		"an address that is not public":    {change: func(_ *charted, c *Store) { c.Client = guarded.NewClient(guarded.Options{}) }, says: "address 127.0.0.1 is not public: the operator has to allow it with --chart-registry-addresses"},
+		"a certificate that nobody trusts": {change: func(_ *charted, c *Store) { c.Client.Transport = stranger() }, says: "certificate", later: true},
+		"a redirect to another host":       {change: func(r *charted, _ *Store) { r.instead = redirect }, says: "fetch its content: " + elsewhere + " is not among the registries"},
+		"tokens of another host": {change: func(r *charted, _ *Store) {
 			r.instead = challenge(`Bearer realm="` + elsewhere + `/token",service="s"`)
 		}, says: elsewhere + " is not among the registries"},
-		"tokens without TLS": {change: func(r *charted, _ *Charts) {
+		"tokens without TLS": {change: func(r *charted, _ *Store) {
 			r.instead = challenge(`Bearer realm="http://` + r.host() + `/token",service="s"`)
 		}, says: "realm", later: true},
-		"a registry that wants a password": {change: func(r *charted, _ *Charts) { r.instead = challenge(`Basic realm="r"`) }, says: "--chart-registry-credentials"},
+		"a registry that wants a password": {change: func(r *charted, _ *Store) { r.instead = challenge(`Basic realm="r"`) }, says: "--chart-registry-credentials"},
 		"a version that is not there":      {version: ":2.0.0", says: "not found: the plan has to name another"},
 		"no version":                       {version: "none", says: "it is no reference to a version"},
-		"another manifest than the digest": {version: "@sha256:" + strings.Repeat("0", 64), change: func(r *charted, _ *Charts) { r.instead = manifest(layer(1)) }, says: "digest", later: true},
-		"a manifest that is none":          {change: func(r *charted, _ *Charts) { r.instead = manifest("[]") }, says: "read its manifest"},
-		"a manifest without a chart":       {change: func(r *charted, _ *Charts) { r.instead = manifest(`{"layers": []}`) }, says: "its manifest names no chart"},
-		"a manifest without end":           {change: func(r *charted, _ *Charts) { r.instead = manifest(strings.Repeat(" ", 5<<20)) }, says: "limit"},
-		"a chart that is too long":         {change: func(r *charted, _ *Charts) { r.instead = manifest(layer(maxChart + 1)) }, says: "it has 16777217 bytes, and may have 16777216"},
-		"content that is not there":        {change: func(r *charted, _ *Charts) { r.instead = manifest(layer(10)) }, says: "fetch its content"},
-		"a registry that is out of order": {change: func(r *charted, _ *Charts) {
+		"another manifest than the digest": {version: "@sha256:" + strings.Repeat("0", 64), change: func(r *charted, _ *Store) { r.instead = manifest(layer(1)) }, says: "digest", later: true},
+		"a manifest that is none":          {change: func(r *charted, _ *Store) { r.instead = manifest("[]") }, says: "read its manifest"},
+		"a manifest without a chart":       {change: func(r *charted, _ *Store) { r.instead = manifest(`{"layers": []}`) }, says: "its manifest names no chart"},
+		"a manifest without end":           {change: func(r *charted, _ *Store) { r.instead = manifest(strings.Repeat(" ", 5<<20)) }, says: "limit"},
+		"a chart that is too long":         {change: func(r *charted, _ *Store) { r.instead = manifest(layer(maxChart + 1)) }, says: "it has 16777217 bytes, and may have 16777216"},
+		"content that is not there":        {change: func(r *charted, _ *Store) { r.instead = manifest(layer(10)) }, says: "fetch its content"},
+		"a registry that is out of order": {change: func(r *charted, _ *Store) {
 			r.instead = func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(500); return true }
 		}, says: "fetch its manifest", later: true},
-		"a folder that cannot be written": {change: func(_ *charted, c *Charts) { c.Folder = os.DevNull }, says: "the operator has to make the folder of --charts writable"},
-		"credentials that cannot be read": {change: func(r *charted, c *Charts) { c.Credentials = r.TempDir() }, says: "read the credentials of registries", later: true},
-		"a content of other bytes":        {change: func(r *charted, _ *Charts) { r.instead = otherBytes }, says: "the registry's operator has to look into it"},
+		"a folder that cannot be written": {change: func(_ *charted, c *Store) { c.Folder = os.DevNull }, says: "the operator has to make the folder of --charts writable"},
+		"credentials that cannot be read": {change: func(r *charted, c *Store) { c.Credentials = r.TempDir() }, says: "read the credentials of registries", later: true},
+		"a content of other bytes":        {change: func(r *charted, _ *Store) { r.instead = otherBytes }, says: "the registry's operator has to look into it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newCharted(t)
@@ -215,11 +214,11 @@ func TestChartsThatAreNotHad(t *testing.T) {
 			case "none":
 				version = ""
 			}
-			_, err := c.load(t.Context(), r.name(version))
+			_, err := c.Load(t.Context(), r.name(version))
 			if err == nil || !strings.Contains(err.Error(), row.says) || !strings.Contains(err.Error(), "chart "+r.name(version)) {
 				t.Errorf("got %v, want what says %q and names the chart", err, row.says)
 			}
-			if refused := errors.As(err, new(*delivery.RefusedError)); refused == row.later {
+			if refused := errors.As(err, new(*RefusedError)); refused == row.later {
 				t.Errorf("refused: %t, by %v", refused, err)
 			}
 			if left, _ := filepath.Glob(filepath.Join(c.Folder, fetched, "*")); len(left) > 0 {
@@ -262,7 +261,7 @@ func TestCredentialsOfRegistries(t *testing.T) {
 		if err := os.WriteFile(c.Credentials, fmt.Appendf(nil, `{"auths": {%q: {"auth": %q}}}`, r.host(), login), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := c.load(t.Context(), r.name(":1.0.0"))
+		_, err := c.Load(t.Context(), r.name(":1.0.0"))
 		if wrong := password == "wrong"; wrong != (err != nil) || wrong && !strings.Contains(err.Error(), "--chart-registry-credentials") {
 			t.Errorf("with the password %s: got %v", password, err)
 		}

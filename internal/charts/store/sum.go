@@ -1,4 +1,4 @@
-package capi
+package store
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"helm.sh/helm/v3/pkg/chart"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
 )
 
 // stampedSum is the sum of a chart, and the stamp of the files that it was computed from.
@@ -20,44 +20,44 @@ type stampedSum struct {
 	sum   hash.Cloner
 }
 
-// sum returns the sum of a chart's files, which the caller may add to. It reads the chart only
+// Sum returns the sum of a chart's files, which the caller may add to. It reads the chart only
 // if its files have changed since, because it is called at every check of every created
 // cluster.
-func (c *Charts) sum(ctx context.Context, name string) (hash.Hash, error) {
-	stamp := c.stamp(name)
-	if known, ok := c.known(name); ok && stamp != "" && known.stamp == stamp {
+func (s *Store) Sum(ctx context.Context, name string) (hash.Hash, error) {
+	stamp := s.stamp(name)
+	if known, ok := s.known(name); ok && stamp != "" && known.stamp == stamp {
 		return known.sum.Clone()
 	}
-	loaded, err := c.load(ctx, name)
+	loaded, err := s.Load(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	sum := sumOf(loaded)
-	if c.stamp(name) == stamp { // nothing has changed while it was read
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.sums == nil {
-			c.sums = map[string]stampedSum{}
+	sum := SumOf(loaded)
+	if s.stamp(name) == stamp { // nothing has changed while it was read
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.sums == nil {
+			s.sums = map[string]stampedSum{}
 		}
-		c.sums[name] = stampedSum{stamp, sum}
+		s.sums[name] = stampedSum{stamp, sum}
 	}
 	return sum.Clone()
 }
 
-func (c *Charts) known(name string) (stampedSum, bool) {
-	if c == nil {
+func (s *Store) known(name string) (stampedSum, bool) {
+	if s == nil {
 		return stampedSum{}, false
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	known, ok := c.sums[name]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known, ok := s.sums[name]
 	return known, ok
 }
 
 // stamp describes the state of a chart's files by their names, sizes and modification times. It
 // is empty if there are no files, or if these do not show a change.
-func (c *Charts) stamp(name string) string {
-	if c == nil {
+func (s *Store) stamp(name string) string {
+	if s == nil {
 		return ""
 	}
 	within := name
@@ -69,7 +69,7 @@ func (c *Charts) stamp(name string) string {
 	if !filepath.IsLocal(within) {
 		return ""
 	}
-	root, err := filepath.EvalSymlinks(filepath.Join(c.Folder, within)) // a fetched chart is named by its digest
+	root, err := filepath.EvalSymlinks(filepath.Join(s.Folder, within)) // a fetched chart is named by its digest
 	if err != nil {
 		return ""
 	}
@@ -94,8 +94,8 @@ func (c *Charts) stamp(name string) string {
 	return stamp.String()
 }
 
-// sumOf returns the sum of all files of a chart.
-func sumOf(loaded *chart.Chart) hash.Cloner {
+// SumOf returns the sum of all files of a chart.
+func SumOf(loaded *chart.Chart) hash.Cloner {
 	sum := sha256.New()
 	for _, file := range loaded.Raw {
 		fmt.Fprintf(sum, "%s %d\n%s", file.Name, len(file.Data), file.Data)

@@ -1,4 +1,4 @@
-package capi
+package store
 
 import (
 	"bytes"
@@ -8,14 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"helm.sh/helm/v3/pkg/chart/loader"
-	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
 )
 
 // sumNow returns the sum of the greeter in a folder of charts, in hexadecimal.
-func sumNow(t *testing.T, c *Charts, name string) string {
+func sumNow(t *testing.T, c *Store, name string) string {
 	t.Helper()
-	sum, err := c.sum(t.Context(), name)
+	sum, err := c.Sum(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestAChartIsReadAgainOnlyWhenItsFilesHaveChanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Charts{Folder: t.TempDir()}
+	c := &Store{Folder: t.TempDir()}
 	archive, err := chartutil.Save(greeter, c.Folder)
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestAChartIsReadAgainOnlyWhenItsFilesHaveChanged(t *testing.T) {
 			if err := os.Chtimes(test.file, time.Time{}, info.ModTime().Add(time.Second)); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := c.sum(t.Context(), test.name); err == nil {
+			if _, err := c.Sum(t.Context(), test.name); err == nil {
 				t.Error("that the file has changed is not noticed")
 			}
 		})
@@ -73,19 +73,19 @@ func TestAChartIsReadAgainOnlyWhenItsFilesHaveChanged(t *testing.T) {
 }
 
 func BenchmarkLookAtChart(b *testing.B) {
-	c := &Charts{Folder: "testdata/charts"}
+	c := &Store{Folder: "testdata/charts"}
 	b.Run("read", func(b *testing.B) {
 		for b.Loop() {
-			loaded, err := c.load(b.Context(), "greeter")
+			loaded, err := c.Load(b.Context(), "greeter")
 			if err != nil {
 				b.Fatal(err)
 			}
-			sumOf(loaded)
+			SumOf(loaded)
 		}
 	})
 	b.Run("known", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := c.sum(b.Context(), "greeter"); err != nil {
+			if _, err := c.Sum(b.Context(), "greeter"); err != nil {
 				b.Fatal(err)
 			}
 		}

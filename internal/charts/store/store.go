@@ -1,4 +1,6 @@
-package capi
+// Package store has the archives of Helm charts: those of a folder, and of registries, from which
+// they are fetched once.
+package store
 
 import (
 	"bytes"
@@ -18,9 +20,9 @@ import (
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sync/singleflight"
-	"helm.sh/helm/v3/pkg/chart"
-	"helm.sh/helm/v3/pkg/chart/loader"
-	"helm.sh/helm/v3/pkg/registry"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/registry"
 	"oras.land/oras-go/v2"
 	"oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/errdef"
@@ -31,17 +33,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/internal/guarded"
-	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
-// Charts are the charts of add-ons: files of a folder, and charts of registries. Those are
-// fetched once and then kept in the folder. So a running cluster needs no registry, and a tag
-// that is moved changes nothing.
+// Store has the charts of plans: files of a folder, and charts of registries. Those are fetched
+// once and then kept in the folder. So a running cluster needs no registry, and a tag that is moved
+// changes nothing.
 //
 // The registry client of the Helm library is not used: it has no context and no size limit,
 // does not check the digest beside a tag, and reads the credentials of the user that runs the
 // process. This uses the library below it, with Helm's media types.
-type Charts struct {
+type Store struct {
 	// Folder with the charts; without it there are none.
 	Folder string
 	// Registries are the hosts (HOST or HOST:PORT) that may be asked: registries, and the hosts
@@ -71,28 +72,32 @@ const (
 	maxChart      = 16 << 20
 )
 
-// load returns a chart by the plan's name for it. It is refused if the chart cannot be obtained
-// until somebody changes something.
-func (c *Charts) load(ctx context.Context, name string) (*chart.Chart, error) {
-	if c == nil || c.Folder == "" {
-		return nil, refused("this Sluice has no charts", "its operator has to start it with --charts")
+// RefusedError means that a chart cannot be obtained until somebody changes something.
+type RefusedError struct {
+	// Reason with the names, for operators.
+	Reason string
+	// Remedy is what somebody can do about it.
+	Remedy string
+}
+
+func (e *RefusedError) Error() string { return e.Reason + ": " + e.Remedy }
+
+func refused(reason, remedy string) *RefusedError {
+	return &RefusedError{Reason: reason, Remedy: remedy}
+}
+
+// Load returns a chart by the plan's name for it: a copy, which the caller may change. The error is a
+// *RefusedError if a retry cannot help.
+func (s *Store) Load(ctx context.Context, name string) (*chart.Chart, error) {
+	if s == nil || s.Folder == "" {
+		return nil, noCharts
 	}
-	reference, ok := strings.CutPrefix(name, scheme)
-	if !ok {
-		return c.file(name)
+	if !strings.HasPrefix(name, scheme) {
+		return s.file(name)
 	}
-	archive, err := c.kept(reference)
+	archive, err := s.Archive(ctx, name)
 	if err != nil {
-		var what any
-		what, err, _ = c.fetching.Do(reference, func() (any, error) {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchPatience) // other callers wait for it too
-			defer cancel()
-			return c.fetch(ctx, reference)
-		})
-		archive, _ = what.([]byte)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("chart %s: %w", name, err)
+		return nil, err
 	}
 	loaded, err := loader.LoadArchive(bytes.NewReader(archive))
 	if err != nil {
@@ -101,16 +106,67 @@ func (c *Charts) load(ctx context.Context, name string) (*chart.Chart, error) {
 	return loaded, nil
 }
 
-func refused(reason, remedy string) *delivery.RefusedError {
-	return &delivery.RefusedError{Reason: reason, Remedy: remedy}
+var noCharts = refused("this Sluice has no charts", "its operator has to start it with --charts")
+
+// Archive returns the archive of a chart by the plan's name for it. It blocks while it fetches one,
+// for a minute at most. The error is a *RefusedError if a retry cannot help; folders are refused.
+func (s *Store) Archive(ctx context.Context, name string) ([]byte, error) {
+	if s == nil || s.Folder == "" {
+		return nil, noCharts
+	}
+	reference, ok := strings.CutPrefix(name, scheme)
+	if !ok {
+		return s.archiveFile(name)
+	}
+	archive, err := s.kept(reference)
+	if err != nil {
+		var what any
+		what, err, _ = s.fetching.Do(reference, func() (any, error) {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchPatience) // other callers wait for it too
+			defer cancel()
+			return s.fetch(ctx, reference)
+		})
+		archive, _ = what.([]byte)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("chart %s: %w", name, err)
+	}
+	return archive, nil
+}
+
+// path returns the path of a file or folder.
+func (s *Store) path(name string) (string, os.FileInfo, error) {
+	path := filepath.Join(s.Folder, name)
+	info, err := os.Stat(path)
+	if err != nil || filepath.Dir(name) != "." || !filepath.IsLocal(name) {
+		return "", nil, refused("there is no chart "+name, "the operator has to put it into the folder of --charts")
+	}
+	return path, info, nil
+}
+
+// archiveFile returns the archive in a file.
+func (s *Store) archiveFile(name string) ([]byte, error) {
+	path, info, err := s.path(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, refused("chart "+name+" is a folder", "the operator has to put its archive into the folder of --charts (helm package)")
+	case info.Size() > maxChart:
+		return nil, refused(fmt.Sprintf("chart %s has %d bytes, and may have %d", name, info.Size(), maxChart), "the plan has to name another")
+	}
+	archive, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read chart %s: %w", name, err)
+	}
+	return archive, nil
 }
 
 // file returns the chart in a file or folder.
-func (c *Charts) file(name string) (*chart.Chart, error) {
-	path := filepath.Join(c.Folder, name)
-	_, err := os.Stat(path)
-	if err != nil || filepath.Dir(name) != "." || !filepath.IsLocal(name) {
-		return nil, refused("there is no chart "+name, "the operator has to put it into the folder of --charts")
+func (s *Store) file(name string) (*chart.Chart, error) {
+	path, _, err := s.path(name)
+	if err != nil {
+		return nil, err
 	}
 	loaded, err := loader.Load(path)
 	if err != nil {
@@ -121,8 +177,8 @@ func (c *Charts) file(name string) (*chart.Chart, error) {
 
 // kept returns a chart that was fetched before. If the content does not match its digest, it is
 // ignored.
-func (c *Charts) kept(reference string) ([]byte, error) {
-	link := filepath.Join(c.Folder, fetched, filepath.FromSlash(reference))
+func (s *Store) kept(reference string) ([]byte, error) {
+	link := filepath.Join(s.Folder, fetched, filepath.FromSlash(reference))
 	if !filepath.IsLocal(reference) {
 		return nil, os.ErrNotExist
 	}
@@ -142,8 +198,8 @@ func fileOf(archive []byte) string {
 }
 
 // keep stores a fetched chart. A kill before the link leaves a file that nothing refers to.
-func (c *Charts) keep(reference string, archive []byte) error {
-	folder := filepath.Join(c.Folder, fetched)
+func (s *Store) keep(reference string, archive []byte) error {
+	folder := filepath.Join(s.Folder, fetched)
 	link := filepath.Join(folder, filepath.FromSlash(reference))
 	target, err := filepath.Rel(filepath.Dir(link), filepath.Join(folder, fileOf(archive)))
 	if err != nil {
@@ -159,13 +215,13 @@ func (c *Charts) keep(reference string, archive []byte) error {
 }
 
 // fetch downloads a registry's chart, and keeps it.
-func (c *Charts) fetch(ctx context.Context, reference string) ([]byte, error) {
+func (s *Store) fetch(ctx context.Context, reference string) ([]byte, error) {
 	// Tags cannot contain a plus; Helm writes an underscore instead.
 	repository, err := remote.NewRepository(strings.ReplaceAll(reference, "+", "_"))
 	if err != nil || repository.Reference.Reference == "" {
 		return nil, refused("it is no reference to a version", "the plan has to name HOST/PATH:VERSION or HOST/PATH@DIGEST")
 	}
-	if repository.Client, err = c.client(); err != nil {
+	if repository.Client, err = s.client(); err != nil {
 		return nil, err
 	}
 	_, document, err := oras.FetchBytes(ctx, repository, repository.Reference.Reference, oras.DefaultFetchBytesOptions)
@@ -188,7 +244,7 @@ func (c *Charts) fetch(ctx context.Context, reference string) ([]byte, error) {
 	if err != nil {
 		return nil, failure("fetch its content", err)
 	}
-	if err := c.keep(reference, archive); err != nil {
+	if err := s.keep(reference, archive); err != nil {
 		return nil, refused(fmt.Sprintf("keep it: %v", err), "the operator has to make the folder of --charts writable")
 	}
 	log.FromContext(ctx).Info("Fetched a chart", "chart", scheme+reference, "digest", layer.Digest)
@@ -196,16 +252,16 @@ func (c *Charts) fetch(ctx context.Context, reference string) ([]byte, error) {
 }
 
 // client returns a client that sends requests only to the registries.
-func (c *Charts) client() (*auth.Client, error) {
-	asking := *c.Client
+func (s *Store) client() (*auth.Client, error) {
+	asking := *s.Client
 	asking.Timeout = 0 // the whole fetch has a timeout
 	asking.CheckRedirect = nil
-	asking.Transport = &allowed{c.Registries, c.Client.Transport}
+	asking.Transport = &allowed{s.Registries, s.Client.Transport}
 	client := &auth.Client{Client: &asking, Cache: auth.NewCache()}
 	client.SetUserAgent("sluice")
-	if c.Credentials != "" {
+	if s.Credentials != "" {
 		// Only the file's own credentials: no helper program is run.
-		store, err := credentials.NewFileStore(c.Credentials)
+		store, err := credentials.NewFileStore(s.Credentials)
 		if err != nil {
 			return nil, fmt.Errorf("read the credentials of registries: %w", err)
 		}
@@ -232,7 +288,7 @@ type hostError struct{ host string }
 
 func (e *hostError) Error() string { return e.host + " is not among the registries that may be asked" }
 
-// failure returns *delivery.RefusedError if a retry cannot help.
+// failure returns *RefusedError if a retry cannot help.
 func failure(step string, err error) error {
 	host, address, answer := (*hostError)(nil), (*guarded.AddressError)(nil), (*errcode.ErrorResponse)(nil)
 	remedy := ""
