@@ -126,7 +126,7 @@ func (f *fixture) in(t testing.TB) *fixture {
 // sell replaces the catalog.
 func (f *fixture) sell(offerings ...v1alpha1.ServiceOffering) {
 	f.t.Helper()
-	snapshot, err := catalog.Build(offerings, nil, nil)
+	snapshot, err := catalog.Build(offerings, nil, nil, nil)
 	if err != nil {
 		f.t.Fatal(err)
 	}

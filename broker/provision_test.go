@@ -201,7 +201,7 @@ func TestClassVariablesAreChecked(t *testing.T) {
 			Name: "workers", Schema: runtime.RawExtension{Raw: []byte(`{"type":"object","properties":{"flavor":{"type":"string","enum":["m1.small","m1.large"]}}}`)},
 		}},
 	}}
-	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: spec}}}, []v1alpha1.MemberCluster{management}, nil)
+	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: spec}}}, []v1alpha1.MemberCluster{management}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

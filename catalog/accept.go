@@ -15,6 +15,7 @@ import (
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/workload"
 )
 
 // Reasons why an offering's spec is not served.
@@ -44,8 +45,10 @@ func (u Uses) Add(instance *v1alpha1.ServiceInstance) {
 // verdict is the decision whether an offering's spec is served.
 type verdict struct {
 	accepted bool
-	reason   string
-	message  string
+	// spec that is served if it is accepted: the offering's, with what its charts describe.
+	spec    *v1alpha1.ServiceOfferingSpec
+	reason  string
+	message string
 }
 
 // judge decides which specs are served together. A spec is accepted if it is valid alone,
@@ -55,7 +58,7 @@ type verdict struct {
 // and its ids until it is gone.
 //
 // The result has the order of offerings. uses is called only if the answer depends on it.
-func judge(offerings []v1alpha1.ServiceOffering, uses func() (Uses, error)) ([]verdict, error) {
+func judge(offerings []v1alpha1.ServiceOffering, charts workload.Charts, uses func() (Uses, error)) ([]verdict, error) {
 	order := make([]int, len(offerings))
 	served := make([]*v1alpha1.ServiceOfferingSpec, len(offerings))
 	for i := range offerings {
@@ -75,40 +78,44 @@ func judge(offerings []v1alpha1.ServiceOffering, uses func() (Uses, error)) ([]v
 		if offerings[i].DeletionTimestamp != nil {
 			continue
 		}
-		v, err := judgeOne(i, &offerings[i], served, uses)
+		v, err := judgeOne(i, &offerings[i], served, charts, uses)
 		if err != nil {
 			return nil, err
 		}
 		if verdicts[i] = v; v.accepted {
-			served[i] = &offerings[i].Spec
+			served[i] = v.spec
 		}
 	}
 	return verdicts, nil
 }
 
-func judgeOne(i int, o *v1alpha1.ServiceOffering, served []*v1alpha1.ServiceOfferingSpec, uses func() (Uses, error)) (verdict, error) {
-	if err := checkAlone(&o.Spec); err != nil {
+func judgeOne(i int, o *v1alpha1.ServiceOffering, served []*v1alpha1.ServiceOfferingSpec, charts workload.Charts, uses func() (Uses, error)) (verdict, error) {
+	spec, err := offered(&o.Spec, charts)
+	if err == nil {
+		err = checkAlone(spec, charts)
+	}
+	if err != nil {
 		return verdict{reason: ReasonInvalid, message: err.Error()}, nil
 	}
 	for j, other := range served {
 		if j == i || other == nil {
 			continue
 		}
-		if message := collision(&o.Spec, other); message != "" {
+		if message := collision(spec, other); message != "" {
 			return verdict{reason: ReasonConflict, message: message}, nil
 		}
 	}
 	if before := served[i]; before != nil {
-		reason, message, err := change(before, &o.Spec, uses)
+		reason, message, err := change(before, spec, uses)
 		if err != nil || reason != "" {
 			return verdict{reason: reason, message: message}, err
 		}
 	}
-	return verdict{accepted: true, reason: v1alpha1.ReasonReady, message: "served"}, nil
+	return verdict{accepted: true, spec: spec, reason: v1alpha1.ReasonReady, message: "served"}, nil
 }
 
 // checkAlone checks what the CRD's schema cannot.
-func checkAlone(spec *v1alpha1.ServiceOfferingSpec) error {
+func checkAlone(spec *v1alpha1.ServiceOfferingSpec, charts workload.Charts) error {
 	for i := range spec.Plans {
 		plan := &spec.Plans[i]
 		if r := plan.Resources; r != nil {
@@ -116,16 +123,16 @@ func checkAlone(spec *v1alpha1.ServiceOfferingSpec) error {
 				return fmt.Errorf("plan %s: %w", plan.Name, err)
 			}
 		}
-		if err := checkKind(plan); err != nil {
+		if err := checkKind(plan, charts); err != nil {
 			return fmt.Errorf("plan %s: %w", plan.Name, err)
 		}
 	}
-	_, err := newOffering(spec, nil, false)
+	_, err := newOffering(spec, nil, charts, false)
 	return err
 }
 
 // checkKind checks the fields that depend on the plan's kind.
-func checkKind(plan *v1alpha1.Plan) error {
+func checkKind(plan *v1alpha1.Plan, charts workload.Charts) error {
 	role := plan.Credentials.Role
 	switch {
 	case plan.Kind == v1alpha1.PlanKindCluster && plan.Cluster != nil:
@@ -133,7 +140,7 @@ func checkKind(plan *v1alpha1.Plan) error {
 	case role != "" && role != "edit" && role != "view":
 		return fmt.Errorf("credentials.role: %s is for cluster plans (cluster.roles); want edit or view", role)
 	case plan.Kind == v1alpha1.PlanKindWorkload && plan.Workload != nil:
-		return checkWorkload(plan)
+		return checkWorkload(plan, charts)
 	}
 	return nil
 }

@@ -10,13 +10,15 @@ import (
 	"slices"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/workload"
 )
 
 // Build makes a snapshot from the statuses of offerings and, for the schemas of class variables,
-// of member clusters, which may be none. It reuses offerings that have not changed since before,
+// of member clusters, which may be none. Plans read their charts from charts when they need them; nil
+// if there are none. It reuses offerings that have not changed since before,
 // the last snapshot, which may be nil. Build always returns a usable snapshot; the error names the
 // offerings that it had to leave out.
-func Build(offerings []v1alpha1.ServiceOffering, clusters []v1alpha1.MemberCluster, before *Snapshot) (*Snapshot, error) {
+func Build(offerings []v1alpha1.ServiceOffering, clusters []v1alpha1.MemberCluster, charts workload.Charts, before *Snapshot) (*Snapshot, error) {
 	if before == nil {
 		before = emptySnapshot
 	}
@@ -40,7 +42,7 @@ func Build(offerings []v1alpha1.ServiceOffering, clusters []v1alpha1.MemberClust
 		}
 		offering := before.byID[accepted.ID]
 		if before.digests[accepted.ID] != sum {
-			if offering, err = newOffering(accepted, variables, retired); err != nil {
+			if offering, err = newOffering(accepted, variables, charts, retired); err != nil {
 				errs = append(errs, fmt.Errorf("service offering %s: %w", accepted.Name, err))
 				continue
 			}
@@ -52,10 +54,10 @@ func Build(offerings []v1alpha1.ServiceOffering, clusters []v1alpha1.MemberClust
 }
 
 // newOffering compiles a copy of an offering's spec, with the known schemas of class variables.
-func newOffering(spec *v1alpha1.ServiceOfferingSpec, variables variableSchemas, retired bool) (*Offering, error) {
+func newOffering(spec *v1alpha1.ServiceOfferingSpec, variables variableSchemas, charts workload.Charts, retired bool) (*Offering, error) {
 	offering := &Offering{ServiceOfferingSpec: spec.DeepCopy(), Retired: retired}
 	for _, p := range offering.ServiceOfferingSpec.Plans {
-		plan := newPlan(p, offering)
+		plan := newPlan(p, offering, charts)
 		if err := plan.compileSchemas(variables[p.ID]); err != nil {
 			return nil, err
 		}
@@ -66,10 +68,10 @@ func newOffering(spec *v1alpha1.ServiceOfferingSpec, variables variableSchemas, 
 
 // newPlan returns a plan without its schemas. A workload plan that does not say where it runs runs on
 // any one cluster.
-func newPlan(p v1alpha1.Plan, offering *Offering) *Plan {
+func newPlan(p v1alpha1.Plan, offering *Offering, charts workload.Charts) *Plan {
 	plan := &Plan{Plan: p, Offering: offering}
 	if p.Workload != nil {
-		plan.footprints = newFootprints()
+		plan.footprints, plan.charts = newFootprints(), charts
 		if p.Resources == nil {
 			plan.Resources = &v1alpha1.ResourcesPlan{Clusters: 1}
 		}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/workload"
 )
 
 // Catalog holds the current offerings. The zero value has none. Its methods are safe for
@@ -50,6 +51,7 @@ type Plan struct {
 	create, update, bind *schema
 	// footprints of a workload plan, by the parameters.
 	footprints *footprints
+	charts     workload.Charts
 }
 
 // IsBindable reports whether instances of the plan can be bound.

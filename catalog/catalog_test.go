@@ -11,7 +11,7 @@ import (
 
 func build(t testing.TB, before *Snapshot, offerings ...v1alpha1.ServiceOffering) *Snapshot {
 	t.Helper()
-	s, err := Build(offerings, nil, before)
+	s, err := Build(offerings, nil, nil, before)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestRevisionFollowsWhatIsServed(t *testing.T) {
 
 func TestBuildLeavesOutWhatItCannotServe(t *testing.T) {
 	broken := offering("broken", schemas(`{"type":1}`, "", ""), served)
-	s, err := Build([]v1alpha1.ServiceOffering{broken, offering("a", served)}, nil, nil)
+	s, err := Build([]v1alpha1.ServiceOffering{broken, offering("a", served)}, nil, nil, nil)
 	if err == nil {
 		t.Error("no error")
 	} else {

@@ -82,10 +82,10 @@ func TestClassVariablesHaveTheSchemasOfTheirClass(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := offering("a", append([]edit{clusters}, row.edits...)...)
 			served(&o)
-			if _, err := newOffering(&o.Spec, nil, false); err != nil {
+			if _, err := newOffering(&o.Spec, nil, nil, false); err != nil {
 				t.Fatal(err)
 			}
-			s, err := Build([]v1alpha1.ServiceOffering{o}, row.clusters, nil)
+			s, err := Build([]v1alpha1.ServiceOffering{o}, row.clusters, nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -118,7 +118,7 @@ func TestTheCatalogShowsTheSchemasOfClassVariables(t *testing.T) {
 	served(&o)
 	offerings := []v1alpha1.ServiceOffering{o}
 	unknown := build(t, nil, o)
-	known, err := Build(offerings, []v1alpha1.MemberCluster{knows("eu", map[string]string{"flavor": flavor})}, unknown)
+	known, err := Build(offerings, []v1alpha1.MemberCluster{knows("eu", map[string]string{"flavor": flavor})}, nil, unknown)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestTheCatalogShowsTheSchemasOfClassVariables(t *testing.T) {
 		contains(t, string(create), want)
 		contains(t, string(update), want)
 	}
-	again, err := Build(offerings, []v1alpha1.MemberCluster{knows("us", map[string]string{"flavor": flavor})}, known)
+	again, err := Build(offerings, []v1alpha1.MemberCluster{knows("us", map[string]string{"flavor": flavor})}, nil, known)
 	if err != nil || again.Revision() != known.Revision() {
 		t.Errorf("the same schemas make another revision: %v", err)
 	}

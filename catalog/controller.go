@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,6 +28,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/pages"
 	"github.com/sluice-dev/sluice/internal/requeue"
+	"github.com/sluice-dev/sluice/internal/workload"
 )
 
 // retryAfterConflict gives the cache time to catch up.
@@ -43,6 +45,18 @@ type Controller struct {
 	Live client.Reader
 	// Namespace of the hub that holds the resources.
 	Namespace string
+	// Charts that the hub keeps, and where those that it lacks come from.
+	Charts   workload.Charts
+	Archives Archives
+	// Clock tells the time; nil means the system's.
+	Clock clock.PassiveClock
+}
+
+func (c *Controller) now() time.Time {
+	if c.Clock == nil {
+		return time.Now()
+	}
+	return c.Clock.Now()
 }
 
 // SetupWithManager registers the controller; it runs on the leader only.
@@ -80,12 +94,19 @@ func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, fmt.Errorf("list service offerings: %w", err)
 	}
 	uses := sync.OnceValues(func() (Uses, error) { return c.countUses(ctx) })
-	verdicts, err := judge(list.Items, uses)
+	charts := &keeper{Controller: c, ctx: ctx}
+	verdicts, err := judge(list.Items, charts, uses)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	var result ctrl.Result
 	var failures []error
+	if result.RequeueAfter, err = c.discardCharts(ctx, list.Items); err != nil {
+		failures = append(failures, err)
+	}
+	if charts.failed {
+		result.RequeueAfter = retryCharts
+	}
 	for i := range list.Items {
 		offering := &list.Items[i]
 		if offering.DeletionTimestamp != nil {
@@ -131,7 +152,7 @@ func (c *Controller) record(ctx context.Context, offering *v1alpha1.ServiceOffer
 	status, reason, message := v.condition(offering)
 	before := offering.Status.DeepCopy()
 	if v.accepted {
-		offering.Status.Accepted = offering.Spec.DeepCopy()
+		offering.Status.Accepted = v.spec
 	}
 	return c.writeStatus(ctx, offering, before, status, reason, message)
 }

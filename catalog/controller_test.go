@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	testclock "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/charts/store"
 	"github.com/sluice-dev/sluice/internal/hub/hubtest"
 )
 
@@ -35,6 +37,8 @@ type running struct {
 	hub       client.Client
 	namespace string
 	catalog   *Catalog
+	archives  *archives
+	clock     *testclock.FakePassiveClock
 }
 
 func run(t *testing.T) *running {
@@ -58,10 +62,12 @@ func run(t *testing.T) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (&Controller{Client: mgr.GetClient(), Live: r.hub, Namespace: r.namespace}).SetupWithManager(mgr); err != nil {
+	r.archives, r.clock = &archives{}, testclock.NewFakePassiveClock(time.Now())
+	kept := &store.Hub{Reader: r.hub, Namespace: r.namespace}
+	if err := (&Controller{Client: mgr.GetClient(), Live: r.hub, Namespace: r.namespace, Charts: kept, Archives: r.archives, Clock: r.clock}).SetupWithManager(mgr); err != nil {
 		t.Fatal(err)
 	}
-	if err := mgr.Add(&Feed{Cache: mgr.GetCache(), Namespace: r.namespace, Catalog: r.catalog}); err != nil {
+	if err := mgr.Add(&Feed{Cache: mgr.GetCache(), Namespace: r.namespace, Charts: kept, Catalog: r.catalog}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/workload"
 )
 
 // Feed keeps a Catalog up to date with the hub, on every replica.
@@ -20,6 +21,8 @@ type Feed struct {
 	Cache ctrlcache.Cache
 	// Namespace of the hub that holds the resources.
 	Namespace string
+	// Charts that the hub keeps.
+	Charts workload.Charts
 	// Catalog that the feed updates.
 	Catalog *Catalog
 }
@@ -117,7 +120,7 @@ func (f *Feed) rebuild(ctx context.Context, withClusters bool) error {
 		}
 	}
 	before := f.Catalog.Snapshot()
-	snapshot, err := Build(list.Items, clusters.Items, before)
+	snapshot, err := Build(list.Items, clusters.Items, f.Charts, before)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Some service offerings cannot be served")
 	}

@@ -8,15 +8,11 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-	"github.com/santhosh-tekuri/jsonschema/v6/kind"
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/jsonschema"
 )
 
 // MaxSchemaBytes is the greatest length of a schema in OSB 2.17 ("Schema Parameters").
@@ -104,7 +100,7 @@ func newSchema(generated map[string]any, operators *runtime.RawExtension) (*sche
 	var root map[string]any
 	switch {
 	case operators != nil && len(operators.Raw) > 0:
-		document, err := jsonschema.UnmarshalJSON(bytes.NewReader(operators.Raw))
+		document, err := jsonschema.Decode(operators.Raw)
 		if err != nil {
 			return nil, fmt.Errorf("not JSON: %w", err)
 		}
@@ -124,9 +120,6 @@ func newSchema(generated map[string]any, operators *runtime.RawExtension) (*sche
 	if _, ok := root["$schema"]; !ok {
 		root["$schema"] = draft04
 	}
-	if ref := externalRef(root); ref != "" {
-		return nil, fmt.Errorf("refers to %q; only references within the schema, starting with #, are allowed", ref)
-	}
 	document, err := json.Marshal(root)
 	if err != nil {
 		return nil, fmt.Errorf("encode: %w", err)
@@ -134,7 +127,7 @@ func newSchema(generated map[string]any, operators *runtime.RawExtension) (*sche
 	if len(document) > MaxSchemaBytes {
 		return nil, fmt.Errorf("has %d bytes, more than the %d that OSB allows", len(document), MaxSchemaBytes)
 	}
-	compiled, err := compile(document)
+	compiled, err := jsonschema.Compile(document)
 	if err != nil {
 		return nil, err
 	}
@@ -155,58 +148,6 @@ func conjoin(root, other map[string]any) {
 	}
 }
 
-// externalRef returns a reference that leaves the document, or "".
-func externalRef(node any) string {
-	switch node := node.(type) {
-	case map[string]any:
-		for key, value := range node {
-			target, isString := value.(string)
-			switch key {
-			case "$ref", "$dynamicRef", "$recursiveRef":
-				if isString && !strings.HasPrefix(target, "#") {
-					return target
-				}
-			}
-			if found := externalRef(value); found != "" {
-				return found
-			}
-		}
-	case []any:
-		for _, value := range node {
-			if found := externalRef(value); found != "" {
-				return found
-			}
-		}
-	}
-	return ""
-}
-
-// noLoader refuses to load anything: a catalog must not make Sluice read files or call
-// hosts.
-type noLoader struct{}
-
-func (noLoader) Load(url string) (any, error) {
-	return nil, fmt.Errorf("%s is neither a known draft of JSON Schema nor part of the schema", url)
-}
-
-func compile(document []byte) (*jsonschema.Schema, error) {
-	parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(document))
-	if err != nil {
-		return nil, fmt.Errorf("not JSON: %w", err)
-	}
-	const name = "parameters:schema"
-	compiler := jsonschema.NewCompiler()
-	compiler.UseLoader(noLoader{})
-	if err := compiler.AddResource(name, parsed); err != nil {
-		return nil, fmt.Errorf("not a JSON Schema: %w", err)
-	}
-	compiled, err := compiler.Compile(name)
-	if err != nil {
-		return nil, fmt.Errorf("not a JSON Schema: %w", err)
-	}
-	return compiled, nil
-}
-
 // ParameterError reports which parameter a plan does not accept, and why.
 type ParameterError struct {
 	// Path is a JSON Pointer into the parameters; empty means the parameters as a whole.
@@ -224,7 +165,7 @@ func (s *schema) validate(parameters json.RawMessage) error {
 	value := any(map[string]any{})
 	if trimmed := bytes.TrimSpace(parameters); len(trimmed) > 0 && !bytes.Equal(trimmed, []byte("null")) {
 		var err error
-		if value, err = jsonschema.UnmarshalJSON(bytes.NewReader(trimmed)); err != nil {
+		if value, err = jsonschema.Decode(trimmed); err != nil {
 			if errors.Is(err, io.ErrUnexpectedEOF) {
 				return &ParameterError{Message: "the JSON ends too early"}
 			}
@@ -234,51 +175,13 @@ func (s *schema) validate(parameters json.RawMessage) error {
 			return &ParameterError{Message: "want an object"}
 		}
 	}
-	err := s.compiled.Validate(value)
-	if err == nil {
+	violation := s.compiled.Validate(value)
+	switch {
+	case violation == nil:
 		return nil
+	case violation.Unknown:
+		return &ParameterError{Path: violation.Path, Message: "the plan takes no such parameter"}
+	default:
+		return &ParameterError{Path: violation.Path, Message: violation.Message}
 	}
-	var invalid *jsonschema.ValidationError
-	if !errors.As(err, &invalid) {
-		return &ParameterError{Message: "they cannot be checked against the plan's schema"}
-	}
-	cause := firstCause(invalid)
-	return &ParameterError{Path: pointer(cause), Message: sentence(cause)}
-}
-
-// firstCause descends to the first specific failure: below conjunctions and references, but
-// not into alternatives.
-func firstCause(e *jsonschema.ValidationError) *jsonschema.ValidationError {
-	for len(e.Causes) > 0 {
-		switch e.ErrorKind.(type) {
-		case *kind.AnyOf, *kind.OneOf:
-			return e
-		}
-		e = e.Causes[0]
-	}
-	return e
-}
-
-// pointer returns the JSON Pointer of the wrong value. For an unknown member that is the
-// member, not the object that contains it.
-func pointer(e *jsonschema.ValidationError) string {
-	location := e.InstanceLocation
-	if unknown, ok := e.ErrorKind.(*kind.AdditionalProperties); ok && len(unknown.Properties) > 0 {
-		location = append(slices.Clone(location), slices.Min(unknown.Properties))
-	}
-	var b strings.Builder
-	for _, token := range location {
-		b.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(token))
-	}
-	return b.String()
-}
-
-// sentence explains the failure. It may contain the wrong value and the expected one, so it
-// is for the platform and not for logs.
-func sentence(e *jsonschema.ValidationError) string {
-	if _, ok := e.ErrorKind.(*kind.AdditionalProperties); ok {
-		return "the plan takes no such parameter"
-	}
-	// A printer is not safe for concurrent use.
-	return e.ErrorKind.LocalizedString(message.NewPrinter(language.English))
 }

@@ -19,7 +19,7 @@ const mostWorkload = 128 << 10
 
 // checkWorkload checks what the CRD's schema cannot, by rendering the workload: with the defaults of
 // its parameters or, where there are none, with values that their schemas allow.
-func checkWorkload(plan *v1alpha1.Plan) error {
+func checkWorkload(plan *v1alpha1.Plan, charts workload.Charts) error {
 	w := plan.Workload
 	document, err := json.Marshal(w)
 	if err != nil {
@@ -42,7 +42,7 @@ func checkWorkload(plan *v1alpha1.Plan) error {
 			}
 		}
 	}
-	own := properties(resourcesParameters, newPlan(*plan, nil).Resources)
+	own := properties(resourcesParameters, newPlan(*plan, nil, nil).Resources)
 	for _, name := range slices.Sorted(maps.Keys(w.Parameters)) {
 		if _, taken := own[name]; taken {
 			return fmt.Errorf("workload.parameters: %s is a parameter of resources already", name)
@@ -57,7 +57,7 @@ func checkWorkload(plan *v1alpha1.Plan) error {
 	if err != nil {
 		return fmt.Errorf("workload: %w", err)
 	}
-	if _, err := newPlan(*plan, nil).Footprint(parameters); err != nil {
+	if _, err := newPlan(*plan, nil, charts).Footprint(parameters); err != nil {
 		return fmt.Errorf("workload: %w", err)
 	}
 	if err := workload.CheckCredentials(w, parameters, plan.Credentials.Role != ""); err != nil {
@@ -106,8 +106,8 @@ func newFootprints() *footprints {
 	return cache
 }
 
-// Footprint returns what an instance of a workload plan takes on each cluster, and its images. The
-// error is a *ParameterError: the workload cannot be rendered with the parameters, or exceeds the
+// Footprint returns what an instance of a workload plan takes on each cluster, and its images. It
+// blocks while a chart is read that was not used for long. The error is a *ParameterError: the workload cannot be rendered with the parameters, or exceeds the
 // plan's limits. Callers must not change the result.
 func (p *Plan) Footprint(parameters json.RawMessage) (*workload.Footprint, error) {
 	if p.Workload == nil {
@@ -116,7 +116,7 @@ func (p *Plan) Footprint(parameters json.RawMessage) (*workload.Footprint, error
 	if known, ok := p.footprints.Get(string(parameters)); ok {
 		return known, nil
 	}
-	f, err := workload.FootprintOf(p.Workload, parameters)
+	f, err := workload.FootprintOf(p.Workload, p.charts, parameters)
 	if refused := (*workload.RefusedError)(nil); errors.As(err, &refused) {
 		return nil, &ParameterError{Message: refused.Reason}
 	}

@@ -10,6 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/charts"
+	"github.com/sluice-dev/sluice/internal/charts/chartstest"
 )
 
 // sells makes the first plan one of kind workload.
@@ -64,7 +66,7 @@ func TestWorkloadPlansAreAcceptedWhenTheyRender(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o := offering("a", sells(t, test.plan))
-			err := checkAlone(&o.Spec)
+			err := checkAlone(&o.Spec, nil)
 			switch {
 			case test.because == "" && err != nil:
 				t.Errorf("refused: %v", err)
@@ -121,7 +123,8 @@ func TestARunningWorkloadIsNotThatOfThePlan(t *testing.T) {
 	}
 }
 
-// TestDocumentedPlan accepts the plan that docs/workloads.md shows, with the bindings that it shows.
+// TestDocumentedPlan accepts the plans that docs/workloads.md shows, one with the bindings that it
+// shows.
 func TestDocumentedPlan(t *testing.T) {
 	page, err := os.ReadFile("../docs/workloads.md")
 	if err != nil {
@@ -131,20 +134,27 @@ func TestDocumentedPlan(t *testing.T) {
 	for _, block := range strings.Split(string(page), "```yaml\n")[1:] {
 		blocks = append(blocks, block[:strings.Index(block, "```")])
 	}
-	if len(blocks) != 3 {
-		t.Fatalf("the page has %d blocks of YAML, want a plan, a rule of a policy, and bindings", len(blocks))
+	if len(blocks) != 4 {
+		t.Fatalf("the page has %d blocks of YAML, want a plan of a chart, a plan, a rule of a policy, and bindings", len(blocks))
 	}
 	var policy v1alpha1.PlacementPolicySpec
-	if err := yaml.UnmarshalStrict([]byte(blocks[1]), &policy); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(blocks[2]), &policy); err != nil {
 		t.Error(err)
 	}
-	o := offering("a", sells(t, strings.TrimPrefix(blocks[0], "kind: workload\n")))
 	var with struct{ Bindings *v1alpha1.WorkloadBindings }
-	if err := yaml.UnmarshalStrict([]byte(blocks[2]), &with); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(blocks[3]), &with); err != nil {
 		t.Fatal(err)
 	}
+	chart := offering("a", sells(t, strings.TrimPrefix(blocks[0], "kind: workload\n")))
+	o := offering("a", sells(t, strings.TrimPrefix(blocks[1], "kind: workload\n")))
 	o.Spec.Plans[0].Workload.Bindings = with.Bindings
-	if err := checkAlone(&o.Spec); err != nil {
-		t.Error(err)
+	archive := chartstest.Pack(t, chartstest.Web(t, nil))
+	known := chartstest.Of(t, archive)
+	chart.Spec.Plans[0].Workload.Components[0].Chart.Digest = charts.Digest(archive) // the page's is made up
+	for _, o := range []v1alpha1.ServiceOffering{chart, o} {
+		verdicts, err := judge([]v1alpha1.ServiceOffering{o}, known, nil)
+		if err != nil || !verdicts[0].accepted {
+			t.Errorf("%v %v", verdicts, err)
+		}
 	}
 }

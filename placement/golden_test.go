@@ -204,7 +204,7 @@ func (r requestRow) request(t *testing.T, resourcesPlan, clusterPlan string) Req
 func (r requestRow) ofPlan(t *testing.T, plan v1alpha1.Plan) Request {
 	t.Helper()
 	spec := v1alpha1.ServiceOfferingSpec{ID: "service", Name: "service", Plans: []v1alpha1.Plan{plan}}
-	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &spec}}}, nil, nil)
+	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &spec}}}, nil, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

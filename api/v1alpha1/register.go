@@ -21,6 +21,7 @@ var builder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
 		&Identity{}, &IdentityList{},
 		&PlacementPolicy{}, &PlacementPolicyList{},
 		&Peering{}, &PeeringList{},
+		&Chart{}, &ChartList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

@@ -96,7 +96,7 @@ type WorkloadHook struct {
 }
 
 // WorkloadComponent is one part of a workload.
-// +kubebuilder:validation:XValidation:rule="has(self.container) != has(self.manifests)",message="a component has a container or manifests, one of the two"
+// +kubebuilder:validation:XValidation:rule="[has(self.container), has(self.manifests), has(self.chart)].exists_one(source, source)",message="a component has a container, manifests or a chart, one of the three"
 // +kubebuilder:validation:XValidation:rule="!has(self.container) || !has(self.service)",message="the Service of a container has the component's name"
 type WorkloadComponent struct {
 	// Name of the component and of its Service: other components reach it by this name.
@@ -109,7 +109,7 @@ type WorkloadComponent struct {
 	// +listType=map
 	// +listMapKey=name
 	Ports []WorkloadPort `json:"ports,omitempty"`
-	// Service that serves the ports, if the objects of manifests call it otherwise than the component.
+	// Service that serves the ports, if manifests or a chart call it otherwise than the component.
 	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:MaxLength=63
 	Service string `json:"service,omitempty"`
@@ -120,6 +120,30 @@ type WorkloadComponent struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:MinItems=1
 	Manifests []Manifest `json:"manifests,omitempty"`
+	// Chart of Helm, of which the component is a release.
+	Chart *WorkloadChart `json:"chart,omitempty"`
+}
+
+// WorkloadChart is a Helm chart. Its release has the component's name.
+type WorkloadChart struct {
+	// From is where the archive of the chart is, when the catalog first needs it: a file in the folder
+	// that --charts names, for instance web-1.2.3.tgz, or oci://HOST/PATH:VERSION of a registry that
+	// --chart-registry allows. After that the hub keeps it.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	From string `json:"from"`
+	// Digest of the archive: sha256sum prints it, and helm push.
+	// +kubebuilder:validation:Pattern=`^sha256:[0-9a-f]{64}$`
+	Digest string `json:"digest"`
+	// Values for the chart, over its own. Strings may contain expressions; a string that is one
+	// expression takes the type of its value.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Values *runtime.RawExtension `json:"values,omitempty"`
+	// Parameters are the values that the consumer may set, at the top level of the chart's values. They
+	// are offered as the chart's values.schema.json describes them.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=set
+	Parameters []string `json:"parameters,omitempty"`
 }
 
 // Manifest is an object of Kubernetes, without a namespace.

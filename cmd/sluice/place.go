@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/charts/store"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/replay"
 )
@@ -167,6 +168,6 @@ func servedCatalog(ctx context.Context, c client.Client, namespace string) (*cat
 	if err := c.List(ctx, &clusters, client.InNamespace(namespace)); err != nil {
 		return nil, nil, fmt.Errorf("list member clusters: %w", err)
 	}
-	snapshot, err := catalog.Build(offerings.Items, clusters.Items, nil)
+	snapshot, err := catalog.Build(offerings.Items, clusters.Items, &store.Hub{Reader: c, Namespace: namespace}, nil)
 	return snapshot, offerings.Items, err
 }

@@ -27,6 +27,7 @@ import (
 
 	"github.com/sluice-dev/sluice/broker"
 	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/charts/store"
 	"github.com/sluice-dev/sluice/internal/hub"
 	"github.com/sluice-dev/sluice/internal/lease"
 	"github.com/sluice-dev/sluice/internal/seal"
@@ -136,7 +137,7 @@ func (f *serveFlags) serve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connect to the hub: %w", err)
 	}
-	served := &catalog.Catalog{}
+	served, kept := &catalog.Catalog{}, &store.Hub{Reader: live, Namespace: h.Namespace}
 	f.listener.ready, f.listener.longest = served.Loaded, f.bindTimeout
 	usage := broker.NewUsage(clock.RealClock{})
 	if f.listener.handler, err = f.broker(h, live, served, keys, usage, logger); err != nil {
@@ -146,7 +147,7 @@ func (f *serveFlags) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := f.assemble(ctx, mgr, h, live, served, keys); err != nil {
+	if err := f.assemble(ctx, mgr, h, live, served, kept, keys); err != nil {
 		return err
 	}
 	if f.listener.handler, err = f.trust.assemble(mgr, h, keys, f.listener.handler); err != nil {
@@ -161,7 +162,7 @@ func (f *serveFlags) serve(ctx context.Context) error {
 		ended <- <-h.Done()
 	}()
 	logger.Info("serving", "address", f.listener.address, "hub", h.ID, "version", version)
-	feed := &catalog.Feed{Cache: mgr.GetCache(), Namespace: h.Namespace, Catalog: served}
+	feed := &catalog.Feed{Cache: mgr.GetCache(), Namespace: h.Namespace, Charts: kept, Catalog: served}
 	// The manager starts nothing before its cache has read everything: a minute with a hundred
 	// thousand instances. The broker reads the hub itself, and needs the catalog only.
 	running, ctx := errgroup.WithContext(ctx)

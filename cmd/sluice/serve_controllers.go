@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/bindings"
 	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/charts/store"
 	"github.com/sluice-dev/sluice/internal/hub"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/seal"
@@ -28,16 +29,16 @@ import (
 )
 
 // assemble adds all runnables and controllers to the manager, except self-descriptions.
-func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub, live client.WithWatch, served *catalog.Catalog, keys *seal.Keyset) error {
+func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub, live client.WithWatch, served *catalog.Catalog, kept *store.Hub, keys *seal.Keyset) error {
 	connections := &member.Connections{Reader: live, Namespace: h.Namespace, Keys: keys, Wrap: f.lease.Fence}
-	if err := (&catalog.Controller{Client: mgr.GetClient(), Live: live, Namespace: h.Namespace}).SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("set up the catalog: %w", err)
-	}
 	charts, err := f.charts.open()
 	if err != nil {
 		return err
 	}
-	driver := &kube.Driver{Connections: connections, Hub: h.ID, InternetEgress: f.internetEgress}
+	if err := (&catalog.Controller{Client: mgr.GetClient(), Live: live, Namespace: h.Namespace, Charts: kept, Archives: charts}).SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("set up the catalog: %w", err)
+	}
+	driver := &kube.Driver{Connections: connections, Hub: h.ID, InternetEgress: f.internetEgress, Charts: kept}
 	var scorer controller.Scorer
 	if f.scorer.URL != "" {
 		if scorer, err = external.New(f.scorer); err != nil {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -199,14 +200,18 @@ func establishedCondition(crd *apiextensionsv1.CustomResourceDefinition) *apiext
 	return nil
 }
 
-// awaitServed returns when every served version of the definitions can be listed. That is later
-// than the condition Established, which the server writes before its own request handlers know
-// the definition. It also makes the server build the storage of each resource now, not during
-// the first request.
+// awaitServed returns when every served version of the definitions can be listed, and is in the
+// server's discovery, by which clients find it. Both are later than the condition Established, which
+// the server writes before its own request handlers know the definition. It also makes the server
+// build the storage of each resource now, not during the first request.
 func awaitServed(ctx context.Context, config *rest.Config, crds []*apiextensionsv1.CustomResourceDefinition) error {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("make a client for resources: %w", err)
+	}
+	known, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make a client for discovery: %w", err)
 	}
 	for _, crd := range crds {
 		for _, version := range crd.Spec.Versions {
@@ -215,13 +220,27 @@ func awaitServed(ctx context.Context, config *rest.Config, crds []*apiextensions
 			}
 			resource := schema.GroupVersionResource{Group: crd.Spec.Group, Version: version.Name, Resource: crd.Spec.Names.Plural}
 			err := pollUntilDone(ctx, func(ctx context.Context) error {
-				_, err := client.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
-				return err
+				if _, err := client.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
+					return err
+				}
+				return discovered(known, resource)
 			}, isRefusal)
 			if err != nil {
 				return fmt.Errorf("wait until %s is served: %w", resource.GroupResource(), err)
 			}
 		}
+	}
+	return nil
+}
+
+// discovered returns an error unless a resource is in the server's discovery.
+func discovered(known discovery.ServerResourcesInterface, resource schema.GroupVersionResource) error {
+	list, err := known.ServerResourcesForGroupVersion(resource.GroupVersion().String())
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource.Resource }) {
+		return fmt.Errorf("%s is not in the discovery yet", resource.GroupResource())
 	}
 	return nil
 }

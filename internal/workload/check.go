@@ -15,12 +15,14 @@ import (
 // kinds of objects that a workload may have. Others are the driver's, reach beyond the namespace, or
 // make pods without a bound.
 var kinds = []schema.GroupVersionKind{
-	{Version: "v1", Kind: "ConfigMap"}, {Version: "v1", Kind: "Secret"}, {Version: "v1", Kind: "Service"},
+	{Version: "v1", Kind: "ConfigMap"}, secrets, {Version: "v1", Kind: "Service"},
 	{Version: "v1", Kind: "PersistentVolumeClaim"},
 	{Group: "apps", Version: "v1", Kind: "Deployment"}, {Group: "apps", Version: "v1", Kind: "StatefulSet"},
 	{Group: "batch", Version: "v1", Kind: "Job"}, {Group: "batch", Version: "v1", Kind: "CronJob"},
 	{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"},
 }
+
+var secrets = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
 
 // networkPolicies are rendered for containers only: they decide who reaches whom.
 var networkPolicies = schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}

@@ -28,15 +28,15 @@ type Footprint struct {
 }
 
 // FootprintOf renders a workload with the given parameters, and with secrets and a cluster that are
-// made up. The error is a *RefusedError as of Render, or because a container does not say what it
-// takes.
-func FootprintOf(plan *v1alpha1.WorkloadPlan, raw json.RawMessage) (*Footprint, error) {
+// made up. It blocks as Render. The error is a *RefusedError as of Render, or because a container does
+// not say what it takes.
+func FootprintOf(plan *v1alpha1.WorkloadPlan, charts Charts, raw json.RawMessage) (*Footprint, error) {
 	parameters, err := withDefaults(plan, raw)
 	if err != nil {
 		return nil, refused("%v", err)
 	}
 	o := sampleBound(plan, parameters)
-	objects, err := o.Render(Cluster{}, "sluice-sample")
+	objects, err := o.Render(charts, Cluster{}, "sluice-sample")
 	if err != nil {
 		return nil, err
 	}

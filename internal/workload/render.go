@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,13 +11,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/charts"
 )
+
+// Charts has the charts of components.
+type Charts interface {
+	// Chart returns a component's chart. It may block for a round trip.
+	Chart(of *v1alpha1.WorkloadChart) (*charts.Chart, error)
+}
 
 // Render returns the objects of the workload for a namespace of a cluster, in the order of the
 // components. Each carries the label of its component, and so do the pods that it makes. The error
 // is a *RefusedError if the plan, with the consumer's parameters, gives objects that Sluice does not
-// run.
-func (o *Order) Render(cluster Cluster, namespace string) ([]*unstructured.Unstructured, error) {
+// run. It blocks only for charts; without any, charts may be nil.
+func (o *Order) Render(charts Charts, cluster Cluster, namespace string) ([]*unstructured.Unstructured, error) {
 	e := o.expressions(Addresses(o.Plan, inside))
 	e.variables[varCluster] = cluster.variable()
 	var objects []*unstructured.Unstructured
@@ -26,6 +34,12 @@ func (o *Order) Render(cluster Cluster, namespace string) ([]*unstructured.Unstr
 		switch {
 		case c.Container != nil:
 			r.container(c.Container)
+		case c.Chart != nil:
+			chart, err := chartOf(charts, c.Chart)
+			if err != nil {
+				return nil, fmt.Errorf("component %s: %w", c.Name, err)
+			}
+			r.chart(c.Chart, chart)
 		default:
 			r.manifests(c.Manifests)
 		}
@@ -119,6 +133,54 @@ func (r *rendering) manifests(manifests []v1alpha1.Manifest) {
 	}
 }
 
+// chart expands the values for a chart, and adds the objects of its release.
+func (r *rendering) chart(of *v1alpha1.WorkloadChart, chart *charts.Chart) {
+	path := r.path.Child("chart")
+	values := map[string]any{}
+	if of.Values != nil && len(of.Values.Raw) > 0 {
+		if err := decode(of.Values.Raw, &values); err != nil {
+			r.fail(path.Child("values"), err)
+			return
+		}
+	}
+	expanded, err := r.expressions.all(values, path.Child("values").String())
+	if err != nil {
+		if r.err == nil {
+			r.err = err // it has the path
+		}
+		return
+	}
+	values = expanded.(map[string]any)
+	for _, name := range of.Parameters {
+		if chosen, ok := r.order.Parameters[name]; ok {
+			values[name] = chosen
+		}
+	}
+	objects, err := chart.Render(charts.Release{Name: r.component, Namespace: r.namespace, Values: values})
+	if err != nil {
+		r.fail(path, errors.New(r.expressions.redacted(err.Error())))
+		return
+	}
+	for _, o := range objects {
+		if o.GetNamespace() == r.namespace {
+			o.SetNamespace("")
+		}
+		r.object(path.Key(o.GetKind()+" "+o.GetName()), o)
+	}
+}
+
+// chartOf returns the chart of a component.
+func chartOf(known Charts, of *v1alpha1.WorkloadChart) (*charts.Chart, error) {
+	if known == nil {
+		return nil, fmt.Errorf("chart %s: is not known here", of.From)
+	}
+	chart, err := known.Chart(of)
+	if err != nil {
+		return nil, fmt.Errorf("chart %s: %w", of.From, err)
+	}
+	return chart, nil
+}
+
 // object adds an object that the plan describes as it is.
 func (r *rendering) object(path *field.Path, o *unstructured.Unstructured) {
 	if namespace := o.GetNamespace(); namespace != "" {
@@ -133,6 +195,9 @@ func (r *rendering) object(path *field.Path, o *unstructured.Unstructured) {
 		r.fail(path.Child("spec", "ttlSecondsAfterFinished"), errors.New("is refused: a Job that is gone would be made, and run, again"))
 		return
 	}
+	if o.GroupVersionKind() == secrets {
+		r.fail(path.Child("stringData"), encodeStrings(o.Object))
+	}
 	o.SetNamespace(r.namespace)
 	r.fail(path, label(o.Object, r.component, "metadata"))
 	for _, template := range podTemplates {
@@ -141,6 +206,22 @@ func (r *rendering) object(path *field.Path, o *unstructured.Unstructured) {
 		}
 	}
 	r.objects = append(r.objects, o)
+}
+
+// encodeStrings moves the stringData of a Secret to its data, where the API server has it: so it is
+// seen when somebody changes it.
+func encodeStrings(secret map[string]any) error {
+	texts, ok, err := unstructured.NestedStringMap(secret, "stringData")
+	if err != nil || !ok {
+		return err
+	}
+	delete(secret, "stringData")
+	for name, text := range texts {
+		if err := unstructured.SetNestedField(secret, base64.StdEncoding.EncodeToString([]byte(text)), "data", name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // serves refuses a component with ports that no Service serves.

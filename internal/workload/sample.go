@@ -2,12 +2,78 @@ package workload
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/charts"
 )
+
+// Offered returns a plan with the parameters that its charts describe added to its own. It blocks as
+// Render. The error is a *RefusedError if a chart does not describe one.
+func Offered(plan *v1alpha1.WorkloadPlan, charts Charts) (*v1alpha1.WorkloadPlan, error) {
+	offered := plan.DeepCopy()
+	for i := range offered.Components {
+		c := &offered.Components[i]
+		if c.Chart == nil {
+			continue
+		}
+		chart, err := chartOf(charts, c.Chart)
+		if err != nil {
+			return nil, fmt.Errorf("component %s: %w", c.Name, err)
+		}
+		for _, name := range c.Chart.Parameters {
+			if err := offer(offered, chart, c.Chart, name); err != nil {
+				return nil, refused("component %s: chart.parameters: %s: %v", c.Name, name, err)
+			}
+		}
+	}
+	return offered, nil
+}
+
+// offer adds a parameter of a chart to a plan. Its default is what the plan sets, or else the chart.
+func offer(plan *v1alpha1.WorkloadPlan, chart *charts.Chart, of *v1alpha1.WorkloadChart, name string) error {
+	if _, taken := plan.Parameters[name]; taken {
+		return errors.New("is described already, by the plan or another chart")
+	}
+	parameter, err := chart.Parameter(name)
+	if err != nil {
+		return err
+	}
+	values := map[string]any{}
+	if of.Values != nil && len(of.Values.Raw) > 0 {
+		if err := decode(of.Values.Raw, &values); err != nil {
+			return fmt.Errorf("chart.values: %w", err)
+		}
+	}
+	if value, set := values[name]; set {
+		switch value := value.(type) {
+		case map[string]any, []any:
+			return errors.New("chart.values sets it to more than one value; either the plan sets it, or the consumer")
+		case string:
+			if strings.Contains(value, "${") {
+				return errors.New("chart.values sets it with an expression; either the plan sets it, or the consumer")
+			}
+		}
+		parameter.Schema["default"], parameter.Required = values[name], false
+	}
+	document, err := json.Marshal(parameter.Schema)
+	if err != nil {
+		return err
+	}
+	if plan.Parameters == nil {
+		plan.Parameters = map[string]v1alpha1.ParameterSchema{}
+	}
+	plan.Parameters[name] = v1alpha1.ParameterSchema{RawExtension: runtime.RawExtension{Raw: document}}
+	if parameter.Required {
+		plan.Required = append(plan.Required, name)
+	}
+	return nil
+}
 
 // SampleParameters returns parameters with which a plan can be rendered: the required ones that have
 // no default, each with a value that its schema probably allows.

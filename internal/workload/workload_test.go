@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +18,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/charts"
+	"github.com/sluice-dev/sluice/internal/charts/chartstest"
 	"github.com/sluice-dev/sluice/internal/seal"
 )
 
@@ -36,6 +39,9 @@ func order(t testing.TB, file string) *Order {
 	if err := yaml.UnmarshalStrict(document, &of); err != nil {
 		t.Fatal(err)
 	}
+	for _, chart := range of.Plan.Charts() {
+		chart.Digest = webDigest(t)
+	}
 	instance := &v1alpha1.ServiceInstance{Spec: v1alpha1.ServiceInstanceSpec{Platform: "cf", InstanceID: "i-1"}}
 	instance.Name = "si-1"
 	secrets := Secrets{fingerprintKey: seal.Redact([]byte("k"))}
@@ -49,15 +55,22 @@ func order(t testing.TB, file string) *Order {
 	return o
 }
 
+// webDigest is the digest of the chart that tests have.
+func webDigest(t testing.TB) string {
+	t.Helper()
+	return charts.Digest(chartstest.Pack(t, chartstest.Web(t, nil)))
+}
+
 func TestRender(t *testing.T) {
 	files, _ := filepath.Glob("testdata/render/*.yaml")
 	if len(files) == 0 {
 		t.Fatal("no files")
 	}
+	known := chartstest.Of(t, chartstest.Pack(t, chartstest.Web(t, nil)))
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			cluster := Cluster{Name: "eu-1", Provider: "acme", Region: "eu", Tier: "cloud"}
-			objects, err := order(t, file).Render(cluster, "sluice-si-1")
+			objects, err := order(t, file).Render(known, cluster, "sluice-si-1")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,6 +128,11 @@ func manifest(object string) string {
 	return "components: [{name: a, manifests: [" + object + "]}]"
 }
 
+// chart returns a plan of the chart that tests have, with further fields.
+func chart(fields string) string {
+	return "components: [{name: a, chart: {from: web.tgz, digest: web, " + fields + "}}]"
+}
+
 // deployment returns a plan of one Deployment with the given pod spec.
 func deployment(spec string) string {
 	return manifest("{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {template: {spec: " + spec + "}}}")
@@ -122,6 +140,7 @@ func deployment(spec string) string {
 
 func TestRefused(t *testing.T) {
 	const limits = "resources: {limits: {cpu: 1, memory: 1Gi}}"
+	known := chartstest.Charts{"web": chartstest.Of(t, chartstest.Pack(t, chartstest.Web(t, nil)))[webDigest(t)]}
 	for _, test := range []struct{ name, plan, parameters, because string }{
 		{"an unknown variable", container("args: ['${secret.x}']"), "", "components[a].container.args[0]: ${secret.x}: column 1: undeclared reference to 'secret' (in container ''); write $${ for a literal ${"},
 		{"a secret that is not there", container("env: {A: '${secrets.x}'}"), "", "components[a].container.env[A]: ${secrets.x}: no such key: x"},
@@ -152,9 +171,13 @@ func TestRefused(t *testing.T) {
 		{"a claim of no class", manifest("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c}, spec: {resources: {requests: {storage: 1Gi}}}}"), "", "component a: PersistentVolumeClaim c: storageClassName: is absent; storage is sold by class"},
 		{"a job that would run again and again", manifest("{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {ttlSecondsAfterFinished: 60}}"), "", "components[a].manifests[0].spec.ttlSecondsAfterFinished: is refused: a Job that is gone would be made, and run, again"},
 		{"jobs without a bound", manifest("{apiVersion: batch/v1, kind: CronJob, metadata: {name: c}, spec: {jobTemplate: {spec: {template: {spec: {containers: [{name: c, " + limits + "}]}}}}}}"), "", "component a: CronJob c: spec.concurrencyPolicy: want Forbid or Replace; otherwise nothing limits what its Jobs take"},
+		{"a value of a chart with an expression that fails", chart("values: {owner: '${parameters.x}'}"), "", "components[a].chart.values.owner: ${parameters.x}: no such key: x"},
+		{"a value that a chart does not take", chart("values: {owner: ann, replicas: '${parameters.n}'}"), `{"n": 6}`, "components[a].chart: values/replicas of web: maximum: got 6, want 5"},
+		{"a pod of a chart that does not say what it takes", chart("values: {owner: ann, resources: {limits: null}}"), "", "component a: Deployment a: container web: resources.limits.cpu: is absent; without it nothing says what the pod takes"},
+		{"a port that no Service of a chart serves", strings.Replace(chart("values: {owner: ann}"), "name: a,", "name: a, ports: [{name: http, port: 80}],", 1), "", "components[a].ports[http]: no Service a serves port 80"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := FootprintOf(planOf(t, test.plan), json.RawMessage(test.parameters))
+			_, err := FootprintOf(planOf(t, test.plan), known, json.RawMessage(test.parameters))
 			var refused *RefusedError
 			if !errors.As(err, &refused) {
 				t.Fatalf("got %v, want a refusal", err)
@@ -180,7 +203,7 @@ func TestTaken(t *testing.T) {
 		{"pods of a job at once", manifest("{apiVersion: batch/v1, kind: Job, metadata: {name: d}, spec: {completions: 9, parallelism: 2, " + pod + "}}"), "200m", "2", "0"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			footprint, err := FootprintOf(planOf(t, test.plan), nil)
+			footprint, err := FootprintOf(planOf(t, test.plan), nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -201,12 +224,44 @@ func TestImages(t *testing.T) {
 	plan.Components = append(plan.Components, planOf(t, container("args: []")).Components[0])
 	plan.Components[1].Name = "b"
 	plan.Bindings = &v1alpha1.WorkloadBindings{Unbind: &v1alpha1.WorkloadHook{WorkloadProcess: v1alpha1.WorkloadProcess{Image: "hook", Resources: plan.Components[1].Container.Resources}}}
-	footprint, err := FootprintOf(plan, nil)
+	footprint, err := FootprintOf(plan, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"first", "hook", "i", "main"}, footprint.Images); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// What consumers may set of a chart is described by the chart, with the plan's values as defaults.
+func TestOffered(t *testing.T) {
+	known := chartstest.Charts{"web": chartstest.Of(t, chartstest.Pack(t, chartstest.Web(t, nil)))[webDigest(t)]}
+	plan := planOf(t, chart("values: {replicas: 2}, parameters: [replicas, title, owner]"))
+	got, err := Offered(plan, known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"replicas": `{"default":2,"description":"Number of pods.","maximum":5,"minimum":0,"type":"integer"}`,
+		"title":    `{"default":"Welcome","maxLength":40,"type":"string"}`,
+		"owner":    `{"minLength":2,"type":"string"}`,
+	}
+	for name, schema := range got.Parameters {
+		if string(schema.Raw) != want[name] {
+			t.Errorf("%s: got %s, want %s", name, schema.Raw, want[name])
+		}
+	}
+	if len(got.Parameters) != len(want) || !slices.Equal(got.Required, []string{"owner"}) || len(plan.Parameters) > 0 {
+		t.Errorf("got %v, required %v; the plan has %v", got.Parameters, got.Required, plan.Parameters)
+	}
+	for _, row := range []struct{ fields, because string }{
+		{"parameters: [none]", "component a: chart.parameters: none: the chart's values.schema.json does not describe it"},
+		{"values: {title: '${instance.name}'}, parameters: [title]", "component a: chart.parameters: title: chart.values sets it with an expression; either the plan sets it, or the consumer"},
+		{"parameters: [title]}}, {name: b, chart: {from: web.tgz, digest: web, parameters: [title]", "component b: chart.parameters: title: is described already, by the plan or another chart"},
+	} {
+		if _, err := Offered(planOf(t, chart(row.fields)), known); err == nil || err.Error() != row.because {
+			t.Errorf("got  %v\nwant %s", err, row.because)
+		}
 	}
 }
 
@@ -278,7 +333,7 @@ func TestSecretsAreSealedForTheirOwner(t *testing.T) {
 
 func TestPodsAreReplacedWhenTheirContentChanges(t *testing.T) {
 	annotation := func(o *Order) string {
-		objects, err := o.Render(Cluster{}, "n")
+		objects, err := o.Render(nil, Cluster{}, "n")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -315,7 +370,7 @@ func BenchmarkRender(b *testing.B) {
 		b.Run(string(rune('0'+n/10))+string(rune('0'+n%10))+"-components", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := many.Render(Cluster{Tier: "cloud"}, "n"); err != nil {
+				if _, err := many.Render(nil, Cluster{Tier: "cloud"}, "n"); err != nil {
 					b.Fatal(err)
 				}
 			}

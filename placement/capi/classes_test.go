@@ -90,7 +90,7 @@ func variablesThatConsumersSet(f *fixture) {
 		f.Error("a look at what has not changed has written the status")
 	}
 
-	sold, err := catalog.Build([]v1alpha1.ServiceOffering{*offering}, []v1alpha1.MemberCluster{*cluster}, nil)
+	sold, err := catalog.Build([]v1alpha1.ServiceOffering{*offering}, []v1alpha1.MemberCluster{*cluster}, nil, nil)
 	must(f, err)
 	plan, err := sold.Plan("choosing", "choosing")
 	must(f, err)

@@ -55,7 +55,7 @@ func (w *world) sellWorkloads(edition string) {
 	spec := v1alpha1.ServiceOfferingSpec{ID: "service-compute", Name: "compute", Description: "Workloads.", Bindable: true, PlanUpdateable: true}
 	document := strings.ReplaceAll(workloads, "EDITION", edition)
 	w.must(yaml.UnmarshalStrict([]byte(document), &spec.Plans))
-	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &spec}}}, nil, nil)
+	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &spec}}}, nil, nil, nil)
 	w.must(err)
 	w.reconciler.plan = snapshot.Plan
 }

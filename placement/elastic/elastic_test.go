@@ -42,7 +42,7 @@ func growingCatalog(t *testing.T, max int32) *catalog.Snapshot {
 			Workers: []v1alpha1.WorkerPool{{Name: "pool", Class: "worker", Machines: v1alpha1.Machines{Replicas: 2, Max: max, Machine: placementtest.Quantities("cpu=4")}}},
 		},
 	}}
-	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &spec}}}, nil, nil)
+	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &spec}}}, nil, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,8 @@ type Driver struct {
 	// InternetEgress lets pods reach the internet; private, link-local and cluster
 	// addresses stay out of reach.
 	InternetEgress bool
+	// Charts that the hub keeps.
+	Charts workload.Charts
 	// Patience is that of tenant.Tenant.
 	Patience time.Duration
 }

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/charts/chartstest"
 	"github.com/sluice-dev/sluice/internal/hub/hubtest"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/seal"
@@ -45,6 +46,7 @@ type fixture struct {
 	connections        *member.Connections
 	adminConfig        *rest.Config
 	kubeconfig         []byte
+	charts             chartstest.Charts
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -61,7 +63,7 @@ func newFixture(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{hubNamespace: hubtest.Namespace(t), adminConfig: cp.Config()}
+	f := &fixture{hubNamespace: hubtest.Namespace(t), adminConfig: cp.Config(), charts: webChart(t)}
 	f.hub = newClient(t, hub.Config, scheme)
 	f.admin = newClient(t, cp.Config(), scheme)
 	if f.kubeconfig, err = kube.Register(t.Context(), cp.Config(), kube.ManifestOptions{}); err != nil {
@@ -102,7 +104,7 @@ func newClient(t *testing.T, config *rest.Config, scheme *runtime.Scheme) client
 }
 
 func (f *fixture) driver() *kube.Driver {
-	return &kube.Driver{Connections: f.connections, Hub: "hub-1"}
+	return &kube.Driver{Connections: f.connections, Hub: "hub-1", Charts: f.charts}
 }
 
 // newDelivery returns that of a new instance.

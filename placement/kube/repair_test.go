@@ -43,7 +43,7 @@ func (f *fixture) managed(t *testing.T, hub string) delivery.Delivery {
 		ID: "plan-1", Name: "pods", Description: "Three pods.", Kind: v1alpha1.PlanKindResources,
 		Resources: &v1alpha1.ResourcesPlan{Limits: amounts("pods", "3"), Clusters: 1},
 	}}}
-	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &spec}}}, nil, nil)
+	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &spec}}}, nil, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

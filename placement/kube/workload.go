@@ -30,7 +30,7 @@ func (t *target) render() ([]*unstructured.Unstructured, error) {
 	if t.order == nil {
 		return nil, nil
 	}
-	objects, err := t.order.Render(t.facts, t.Namespace)
+	objects, err := t.order.Render(t.Charts, t.facts, t.Namespace)
 	if refused := (*workload.RefusedError)(nil); errors.As(err, &refused) {
 		return nil, &delivery.RefusedError{Reason: "the workload cannot run on " + t.Connection.Cluster + ": " + refused.Reason, Consumer: refused.Reason}
 	}

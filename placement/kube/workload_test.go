@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/charts/chartstest"
 	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement/delivery"
 )
@@ -70,7 +71,7 @@ func running(t *testing.T, d delivery.Delivery, document, parameters string) del
 	if parameters != "" {
 		state.Parameters = &runtime.RawExtension{Raw: []byte(parameters)}
 	}
-	footprint, err := workload.FootprintOf(plan, state.Raw())
+	footprint, err := workload.FootprintOf(plan, webChart(t), state.Raw())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,6 +153,40 @@ func aWorkloadRuns(t *testing.T, f *fixture) {
 	f.get(t, d, "sluice-allow", &policy)
 	if len(policy.Spec.Ingress) != 0 {
 		t.Error("every pod of the instance reaches every port")
+	}
+}
+
+// webChart returns the charts that plans of these tests have: one, of a web server.
+func webChart(t *testing.T) chartstest.Charts {
+	t.Helper()
+	all := chartstest.Charts{}
+	for _, chart := range chartstest.Of(t, chartstest.Pack(t, chartstest.Web(t, nil))) {
+		all["web"] = chart
+	}
+	return all
+}
+
+func aChartRuns(t *testing.T, f *fixture) {
+	const site = `
+parameters: {replicas: {type: integer}}
+components:
+- name: site
+  ports: [{name: http, port: 8080}]
+  chart: {from: web.tgz, digest: web, parameters: [replicas], values: {owner: ann, cache: {enabled: true}}}
+`
+	d := withWorkload(t, site, `{"replicas": 2}`)
+	f.runs(t, d)
+	var deployment appsv1.Deployment
+	f.get(t, d, "site", &deployment)
+	if deployment.Status.ReadyReplicas != 2 {
+		t.Errorf("%d pods are ready, want 2", deployment.Status.ReadyReplicas)
+	}
+
+	d = running(t, d, strings.Replace(site, "true", "false", 1), `{"replicas": 1}`)
+	f.runs(t, d)
+	f.gone(t, d, "site-cache", &corev1.ConfigMap{})
+	if f.get(t, d, "site", &deployment); *deployment.Spec.Replicas != 1 {
+		t.Errorf("the chart has %d replicas, want 1", *deployment.Spec.Replicas)
 	}
 }
 

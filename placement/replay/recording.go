@@ -14,6 +14,8 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/charts"
+	"github.com/sluice-dev/sluice/internal/charts/store"
 	"github.com/sluice-dev/sluice/internal/pages"
 	"github.com/sluice-dev/sluice/placement"
 )
@@ -33,6 +35,8 @@ type Recording struct {
 	// Instances with their reservations.
 	Instances []v1alpha1.ServiceInstance `json:"instances,omitempty"`
 	Policies  []v1alpha1.PlacementPolicy `json:"policies,omitempty"`
+	// Charts of the ordered plan.
+	Charts []v1alpha1.Chart `json:"charts,omitempty"`
 	// External scores, if a scorer outside Sluice was used.
 	External map[string]int32 `json:"external,omitempty"`
 	// Decision that was made, or Error with the reason why there is none.
@@ -76,12 +80,46 @@ func Record(ctx context.Context, reader client.Reader, namespace string, offerin
 	if err != nil {
 		return nil, nil, err
 	}
+	if r.Charts, err = chartsOf(ctx, reader, namespace, &offering, order.PlanID); err != nil {
+		return nil, nil, err
+	}
 	decision, verdicts, err := r.decide()
 	if unplaceable, ok := placement.AsUnplaceable(err); ok {
 		r.Error, err = unplaceable.Error(), nil
 	}
 	r.Decision = *decision.API(1)
 	return r, verdicts, err
+}
+
+// chartsOf returns the charts of a plan's workload.
+func chartsOf(ctx context.Context, reader client.Reader, namespace string, offering *v1alpha1.ServiceOfferingSpec, plan string) (kept []v1alpha1.Chart, err error) {
+	for i := range offering.Plans {
+		w := offering.Plans[i].Workload
+		if offering.Plans[i].ID != plan || w == nil {
+			continue
+		}
+		for _, of := range w.Charts() {
+			var one v1alpha1.Chart
+			if err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1alpha1.ChartName(of.Digest)}, &one); err != nil {
+				return nil, fmt.Errorf("chart %s: %w", of.From, err)
+			}
+			kept = append(kept, v1alpha1.Chart{ObjectMeta: objectNamed(one.Name, nil), Spec: one.Spec})
+		}
+	}
+	return kept, nil
+}
+
+// recorded are the charts in a recording.
+type recorded []v1alpha1.Chart
+
+// Chart implements workload.Charts.
+func (r recorded) Chart(of *v1alpha1.WorkloadChart) (*charts.Chart, error) {
+	for i := range r {
+		if r[i].Digest() == of.Digest {
+			return store.Open(&r[i])
+		}
+	}
+	return nil, errors.New("the recording has no such chart")
 }
 
 func objectNamed(name string, labels map[string]string) metav1.ObjectMeta {
@@ -165,7 +203,7 @@ func plainJSON(d v1alpha1.Decision) (plain map[string]any) {
 
 // decide makes the decision by the recording alone.
 func (r *Recording) decide() (placement.Decision, []placement.Verdict, error) {
-	served, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &r.Offering}}}, nil, nil)
+	served, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &r.Offering}}}, nil, recorded(r.Charts), nil)
 	if err != nil {
 		return placement.Decision{}, nil, fmt.Errorf("offering %s: %w", r.Offering.Name, err)
 	}

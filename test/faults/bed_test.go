@@ -169,7 +169,7 @@ func sold(t *testing.T) *catalog.Snapshot {
 			})
 		}
 	}
-	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &spec}}}, nil, nil)
+	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &spec}}}, nil, nil, nil)
 	must(t, err)
 	return snapshot
 }
