@@ -30,8 +30,8 @@ type ChartList struct {
 	Items []Chart `json:"items"`
 }
 
-// ChartSpec is the content of a chart.
-// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a chart is named by its digest, and never changes"
+// ChartSpec is the content of a chart. It never changes: who reads an archive compares its digest with
+// the name.
 type ChartSpec struct {
 	// Chart is its name, for people.
 	// +kubebuilder:validation:MaxLength=253
