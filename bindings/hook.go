@@ -51,7 +51,7 @@ func (c *Controller) order(b *v1alpha1.ServiceBinding, instance *v1alpha1.Servic
 	if err != nil {
 		return nil, err
 	}
-	order, err := workload.Of(workloadOf(instance), instance, &instance.Status.Delivered.State, ofInstance)
+	order, err := workload.Of(workloadOf(instance), instance, &instance.Status.Delivered.State, c.Keys, ofInstance)
 	if err != nil {
 		return nil, err
 	}

@@ -102,7 +102,7 @@ func (h *hooked) run(t *testing.T, document string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	order, err := workload.Of(plan, h.instance, &state, secrets)
+	order, err := workload.Of(plan, h.instance, &state, h.keys, secrets)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/workload"
 )
 
 // fetch answers GET /v2/service_instances/:id (OSB 2.17, "Fetching a Service Instance")
@@ -24,7 +25,7 @@ func (s *server) fetch(c *call) (*reply, error) {
 		return nil, errConcurrency
 	}
 	state := i.StateInForce()
-	body := fetchedInstanceBody{Parameters: rawOf(state.Parameters)}
+	body := fetchedInstanceBody{Parameters: workload.ShownParameters(rawOf(state.Parameters))}
 	body.ServiceID, body.PlanID = i.Spec.ServiceID, state.PlanID
 	if plan, err := s.Catalog.Snapshot().Plan(i.Spec.ServiceID, state.PlanID); err == nil {
 		body.DashboardURL = dashboardURL(plan, i)

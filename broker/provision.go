@@ -134,18 +134,22 @@ func (s *server) createInstance(c *call, request *provisionRequest, plan *catalo
 			Platform: c.platform.Name, InstanceID: c.instanceID, ServiceID: request.ServiceID,
 			OrganizationGUID: request.OrganizationGUID, SpaceGUID: request.SpaceGUID,
 			Desired: v1alpha1.InstanceState{
-				PlanID:     request.PlanID,
-				Parameters: extension(request.RawParameters), Context: extension(request.RawContext),
+				PlanID:             request.PlanID,
+				Context:            extension(request.RawContext),
 				MaintenanceVersion: maintenanceVersion(plan),
 			},
 			OriginatingIdentity: c.identity,
 		},
 	}
+	parameters, err := s.stored(i, plan, request.RawParameters)
+	if err != nil {
+		return nil, err
+	}
+	i.Spec.Desired.Parameters = parameters
 	if err := s.Usage.admit(c.Context(), c.platform, i); err != nil {
 		return nil, err
 	}
-	err := c.write(func(ctx context.Context) error { return s.Client.Create(ctx, i) })
-	if err != nil {
+	if err := c.write(func(ctx context.Context) error { return s.Client.Create(ctx, i) }); err != nil {
 		return nil, fmt.Errorf("create instance %s: %w", i.Name, err)
 	}
 	s.Usage.put(i)
@@ -158,7 +162,11 @@ func (s *server) provisionAgain(c *call, i *v1alpha1.ServiceInstance, request *p
 	if i.DeletionTimestamp != nil {
 		return nil, errConcurrency
 	}
-	if !isSameInstance(i, request) {
+	parameters, err := s.given(i, i.StateInForce())
+	switch {
+	case err != nil:
+		return nil, err
+	case !isSameInstance(i, parameters, request):
 		return nil, errInstanceConflict
 	}
 	operation := instanceOperation(i)

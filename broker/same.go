@@ -10,17 +10,17 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// isSameInstance reports whether a provision asks for exactly the instance that exists
-// (OSB 2.17, "Provisioning": 200 or 202 if identical, 409 if not).
+// isSameInstance reports whether a provision asks for exactly the instance that exists, which was
+// given the parameters (OSB 2.17, "Provisioning": 200 or 202 if identical, 409 if not).
 //
 // Of context, only the members that say where the instance belongs count: platforms change
 // names and annotations without an update. An absent maintenance_info equals any.
-func isSameInstance(i *v1alpha1.ServiceInstance, request *provisionRequest) bool {
+func isSameInstance(i *v1alpha1.ServiceInstance, parameters json.RawMessage, request *provisionRequest) bool {
 	state := i.StateInForce()
 	return i.Spec.ServiceID == request.ServiceID &&
 		i.Spec.OrganizationGUID == request.OrganizationGUID && i.Spec.SpaceGUID == request.SpaceGUID &&
 		state.PlanID == request.PlanID &&
-		sameObject(rawOf(state.Parameters), request.RawParameters) &&
+		sameObject(parameters, request.RawParameters) &&
 		sameHome(rawOf(state.Context), request.RawContext) &&
 		sameMaintenance(state.MaintenanceVersion, request.MaintenanceInfo)
 }

@@ -18,7 +18,7 @@ const contextTimeout = 30 * time.Second
 
 // update answers PATCH /v2/service_instances/:id (OSB 2.17, "Updating a Service Instance").
 // Fields that a request omits keep the value in force, so that a failed update has no
-// effect on later ones. Parameters replace those of the instance as a whole.
+// effect on later ones. Parameters replace those of the instance as a whole, except hidden ones.
 func (s *server) update(c *call) (*reply, error) {
 	async, err := c.acceptsIncomplete()
 	if err != nil {
@@ -110,14 +110,26 @@ func (s *server) desiredState(c *call, i *v1alpha1.ServiceInstance, request *upd
 	}
 	switch {
 	case request.RawParameters != nil:
-		parameters := withoutNulls(request.RawParameters)
+		parameters, err := s.updated(i, request.RawParameters)
+		if err != nil {
+			return nil, nil, err
+		}
 		if err := plan.ValidateUpdate(parameters); err != nil {
 			return nil, nil, err
 		}
-		desired.Parameters = extension(parameters)
+		if desired.Parameters, err = s.stored(i, plan, parameters); err != nil {
+			return nil, nil, err
+		}
 	case changesPlan:
-		if err := plan.ValidateCreate(rawOf(desired.Parameters)); err != nil {
+		parameters, err := s.given(i, desired)
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := plan.ValidateCreate(parameters); err != nil {
 			return nil, nil, parametersConflict(plan, err)
+		}
+		if desired.Parameters, err = s.stored(i, plan, parameters); err != nil {
+			return nil, nil, err
 		}
 	}
 	if request.RawContext != nil {

@@ -3,6 +3,7 @@ package catalog
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -134,8 +135,8 @@ func TestDocumentedPlan(t *testing.T) {
 	for _, block := range strings.Split(string(page), "```yaml\n")[1:] {
 		blocks = append(blocks, block[:strings.Index(block, "```")])
 	}
-	if len(blocks) != 4 {
-		t.Fatalf("the page has %d blocks of YAML, want a plan of a chart, a plan, a rule of a policy, and bindings", len(blocks))
+	if len(blocks) != 5 {
+		t.Fatalf("the page has %d blocks of YAML, want a plan of a chart, a plan, a rule of a policy, bindings, and pull secrets", len(blocks))
 	}
 	var policy v1alpha1.PlacementPolicySpec
 	if err := yaml.UnmarshalStrict([]byte(blocks[2]), &policy); err != nil {
@@ -147,7 +148,14 @@ func TestDocumentedPlan(t *testing.T) {
 	}
 	chart := offering("a", sells(t, strings.TrimPrefix(blocks[0], "kind: workload\n")))
 	o := offering("a", sells(t, strings.TrimPrefix(blocks[1], "kind: workload\n")))
-	o.Spec.Plans[0].Workload.Bindings = with.Bindings
+	w := o.Spec.Plans[0].Workload
+	w.Bindings = with.Bindings
+	var pulls v1alpha1.WorkloadPlan
+	if err := yaml.UnmarshalStrict([]byte(blocks[4]), &pulls); err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(w.Parameters, pulls.Parameters)
+	w.Required, w.PullSecrets = []string{"registry"}, pulls.PullSecrets
 	archive := chartstest.Pack(t, chartstest.Web(t, nil))
 	known := chartstest.Of(t, archive)
 	chart.Spec.Plans[0].Workload.Components[0].Chart.Digest = charts.Digest(archive) // the page's is made up

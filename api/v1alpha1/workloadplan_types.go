@@ -27,7 +27,8 @@ type WorkloadPlan struct {
 	// +listMapKey=name
 	Components []WorkloadComponent `json:"components"`
 	// Parameters that the consumer may set: a JSON Schema for each, by name. A default in it fills in
-	// for a consumer that sets none.
+	// for a consumer that sets none. One that is writeOnly is sealed before it is stored, and never
+	// shown again.
 	// +kubebuilder:validation:MaxProperties=64
 	Parameters map[string]ParameterSchema `json:"parameters,omitempty"`
 	// Required lists the parameters that the consumer must set.
@@ -40,6 +41,9 @@ type WorkloadPlan struct {
 	// +listType=map
 	// +listMapKey=name
 	Secrets []WorkloadSecret `json:"secrets,omitempty"`
+	// PullSecrets are users of registries, as which the images of all components and hooks are pulled.
+	// +kubebuilder:validation:MaxItems=8
+	PullSecrets []WorkloadPullSecret `json:"pullSecrets,omitempty"`
 	// Bindings describes what is done for each binding.
 	Bindings *WorkloadBindings `json:"bindings,omitempty"`
 	// Credentials is the object that bindings return.
@@ -65,6 +69,20 @@ type WorkloadSecret struct {
 	// +kubebuilder:validation:Maximum=1024
 	// +kubebuilder:default=32
 	Length int32 `json:"length,omitempty"`
+}
+
+// WorkloadPullSecret is a user of a registry. All fields may contain expressions; without a registry
+// there is none.
+type WorkloadPullSecret struct {
+	// Registry that the user belongs to: HOST or HOST:PORT.
+	// +kubebuilder:validation:MaxLength=512
+	Registry string `json:"registry"`
+	// Username of the user.
+	// +kubebuilder:validation:MaxLength=512
+	Username string `json:"username"`
+	// Password of the user, usually a parameter that is writeOnly.
+	// +kubebuilder:validation:MaxLength=512
+	Password string `json:"password"`
 }
 
 // WorkloadBindings describes what is done in the instance for each binding, for instance that it gets

@@ -28,9 +28,13 @@ type Footprint struct {
 }
 
 // FootprintOf renders a workload with the given parameters, and with secrets and a cluster that are
-// made up. It blocks as Render. The error is a *RefusedError as of Render, or because a container does
+// made up; so are the values of parameters that are sealed. It blocks as Render. The error is a *RefusedError as of Render, or because a container does
 // not say what it takes.
 func FootprintOf(plan *v1alpha1.WorkloadPlan, charts Charts, raw json.RawMessage) (*Footprint, error) {
+	raw, err := sampledParameters(plan, raw)
+	if err != nil {
+		return nil, refused("%v", err)
+	}
 	parameters, err := withDefaults(plan, raw)
 	if err != nil {
 		return nil, refused("%v", err)

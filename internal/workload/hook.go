@@ -59,7 +59,13 @@ func (o *Order) Hook(kind HookKind, namespace string) ([]*unstructured.Unstructu
 	if r.err != nil {
 		return nil, &RefusedError{r.err.Error()}
 	}
-	return r.objects, check(r.objects)
+	if err := check(r.objects); err != nil {
+		return nil, err
+	}
+	if logins, err := o.logins(e); err != nil || len(logins) == 0 {
+		return r.objects, err
+	}
+	return r.objects, pullAs(r.objects)
 }
 
 // Redacted removes the secrets of the order from a message.

@@ -31,18 +31,27 @@ type Order struct {
 	Instance map[string]any
 
 	binding map[string]any
-	hidden  []string
+	// hidden are values besides the secrets that no message may contain.
+	hidden []string
 }
 
-// Of returns the workload that an instance runs in a state, by a plan that was decided for it.
-// It fails if the parameters are no object.
-func Of(plan *v1alpha1.WorkloadPlan, instance *v1alpha1.ServiceInstance, state *v1alpha1.InstanceState, secrets Secrets) (*Order, error) {
-	parameters, err := withDefaults(plan, state.Raw())
+// Of returns the workload that an instance runs in a state, by a plan that was decided for it. Keys
+// open the parameters that are sealed. It fails if that fails, or if the parameters are no object.
+func Of(plan *v1alpha1.WorkloadPlan, instance *v1alpha1.ServiceInstance, state *v1alpha1.InstanceState, keys *seal.Keyset, secrets Secrets) (*Order, error) {
+	opened, err := ParametersOf(instance, keys).Opened(state.Raw())
 	if err != nil {
 		return nil, err
 	}
+	parameters, err := withDefaults(plan, opened)
+	if err != nil {
+		return nil, err
+	}
+	var hidden []string
+	for _, name := range hiddenParameters(plan) {
+		hidden = leaves(hidden, parameters[name])
+	}
 	return &Order{
-		Plan: plan, Parameters: parameters, Secrets: secrets,
+		Plan: plan, Parameters: parameters, Secrets: secrets, hidden: slices.Clip(hidden),
 		Instance: map[string]any{
 			"id": instance.Spec.InstanceID, "name": instance.Name, "namespace": v1alpha1.MemberNamespace(instance.Name),
 			"platform": instance.Spec.Platform, "organization": instance.Spec.OrganizationGUID, "space": instance.Spec.SpaceGUID,

@@ -53,7 +53,15 @@ func (o *Order) Render(charts Charts, cluster Cluster, namespace string) ([]*uns
 	if err := check(objects); err != nil {
 		return nil, err
 	}
-	return objects, nil
+	logins, err := o.logins(e)
+	if err != nil || len(logins) == 0 {
+		return objects, err
+	}
+	secret, err := registries(logins, namespace)
+	if err != nil {
+		return nil, err
+	}
+	return append([]*unstructured.Unstructured{secret}, objects...), pullAs(objects)
 }
 
 // RefusedError is the reason why a workload does not run: the object, the field, and what is wrong

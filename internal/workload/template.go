@@ -217,6 +217,9 @@ func (e *expressions) evaluate(source string) (any, error) {
 // redacted removes secrets from a message: CEL quotes the values that it cannot convert.
 func (e *expressions) redacted(message string) string {
 	for _, secret := range e.hide {
+		if secret == "" {
+			continue
+		}
 		message = strings.ReplaceAll(message, secret, "***")
 	}
 	return message

@@ -48,7 +48,7 @@ func order(t testing.TB, file string) *Order {
 	for _, s := range of.Plan.Secrets {
 		secrets[s.Name] = seal.Redact([]byte("the-" + s.Name))
 	}
-	o, err := Of(of.Plan, instance, &v1alpha1.InstanceState{PlanID: "p", Parameters: &runtime.RawExtension{Raw: of.Parameters}}, secrets)
+	o, err := Of(of.Plan, instance, &v1alpha1.InstanceState{PlanID: "p", Parameters: &runtime.RawExtension{Raw: of.Parameters}}, nil, secrets)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func (r *instanceReconciler) workload(s *scope, decision *v1alpha1.Decision, sta
 	if err != nil {
 		return nil, err
 	}
-	return workload.Of(decision.Workload, s.ServiceInstance, state, secrets)
+	return workload.Of(decision.Workload, s.ServiceInstance, state, r.keys, secrets)
 }
 
 // secure puts the secrets of a workload into the status, sealed, unless they are there already. They

@@ -26,6 +26,7 @@ import (
 // shop is a workload of three components, one of them with a volume.
 const shop = `
 secrets: [{name: password}]
+pullSecrets: [{registry: registry.example, username: ann, password: "${secrets.password}"}]
 parameters: {motto: {type: string, default: hello}}
 components:
 - name: web
@@ -76,7 +77,7 @@ func running(t *testing.T, d delivery.Delivery, document, parameters string) del
 		t.Fatal(err)
 	}
 	d.Placement.Reserved = footprint.Takes
-	if d.Workload, err = workload.Of(plan, d.Instance, state, secrets); err != nil {
+	if d.Workload, err = workload.Of(plan, d.Instance, state, nil, secrets); err != nil {
 		t.Fatal(err)
 	}
 	return d
@@ -148,6 +149,11 @@ func aWorkloadRuns(t *testing.T, f *fixture) {
 	f.get(t, d, "db", &secret)
 	if got := string(secret.Data["env.PASSWORD"]); got != string(d.Workload.Secrets["password"].Reveal()) {
 		t.Error("the database does not get the instance's password")
+	}
+	if pulls := web.Spec.Template.Spec.ImagePullSecrets; len(pulls) != 1 {
+		t.Errorf("images are pulled with %v", pulls)
+	} else if f.get(t, d, pulls[0].Name, &secret); !strings.Contains(string(secret.Data[corev1.DockerConfigJsonKey]), `"registry.example":{"username":"ann"`) {
+		t.Error("the registry's user does not arrive")
 	}
 	var policy networkingv1.NetworkPolicy
 	f.get(t, d, "sluice-allow", &policy)

@@ -31,7 +31,7 @@ func workloadsAreReachedWhereTheySay(p *pair) {
 	must(p.T, p.hub.Status().Update(p.Context(), d.Instance))
 	secrets, _ := workload.Secrets(nil).Complete(nil)
 	var err error
-	d.Workload, err = workload.Of(plan, d.Instance, &d.Instance.Spec.Desired, secrets)
+	d.Workload, err = workload.Of(plan, d.Instance, &d.Instance.Spec.Desired, nil, secrets)
 	must(p.T, err)
 	p.until("it is delivered", d, driver.Deliver)
 	must(p.T, driver.Observe(p.Context(), d))

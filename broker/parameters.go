@@ -1,0 +1,48 @@
+package broker
+
+import (
+	"encoding/json"
+	"errors"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/workload"
+)
+
+// stored returns the parameters of an instance as the hub stores them: those that the plan hides are
+// sealed.
+func (s *server) stored(i *v1alpha1.ServiceInstance, plan *catalog.Plan, parameters json.RawMessage) (*runtime.RawExtension, error) {
+	sealed, err := workload.ParametersOf(i, s.Keys).Sealed(plan.Workload, parameters, rawOf(i.StateInForce().Parameters), rawOf(i.Spec.Desired.Parameters))
+	if refused := (*workload.RefusedError)(nil); errors.As(err, &refused) {
+		return nil, &catalog.ParameterError{Message: refused.Reason}
+	}
+	return extension(sealed), err
+}
+
+// given returns stored parameters as the consumer gave them.
+func (s *server) given(i *v1alpha1.ServiceInstance, state *v1alpha1.InstanceState) (json.RawMessage, error) {
+	return workload.ParametersOf(i, s.Keys).Opened(rawOf(state.Parameters))
+}
+
+// updated returns the parameters that an update asks for. They replace those of the instance as a
+// whole, except that hidden ones stay unless they are given or null: nobody can read them to repeat
+// them.
+func (s *server) updated(i *v1alpha1.ServiceInstance, asked json.RawMessage) (json.RawMessage, error) {
+	hidden, err := workload.ParametersOf(i, s.Keys).Hidden(rawOf(i.StateInForce().Parameters))
+	if err != nil || len(hidden) == 0 {
+		return withoutNulls(asked), err
+	}
+	var values map[string]json.RawMessage
+	if err := json.Unmarshal(asked, &values); err != nil {
+		return nil, err // it has been decoded strictly before
+	}
+	for name, value := range hidden {
+		if _, given := values[name]; !given {
+			values[name] = value
+		}
+	}
+	whole, err := json.Marshal(values)
+	return withoutNulls(whole), err
+}

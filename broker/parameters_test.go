@@ -1,0 +1,114 @@
+package broker
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/workload"
+)
+
+const planHiding = "plan-hiding"
+
+// hiding makes the first offering sell a workload with two hidden parameters, of which one is
+// required.
+func hiding() v1alpha1.ServiceOffering {
+	o := offerings()[0]
+	schema := func(text string) v1alpha1.ParameterSchema {
+		return v1alpha1.ParameterSchema{RawExtension: runtime.RawExtension{Raw: []byte(text)}}
+	}
+	plan := o.Status.Accepted.Plans[0]
+	plan.ID, plan.Name, plan.Kind, plan.Resources = planHiding, "hiding", v1alpha1.PlanKindWorkload, nil
+	plan.Workload = &v1alpha1.WorkloadPlan{
+		Parameters: map[string]v1alpha1.ParameterSchema{
+			"registry": schema(`{"type": "object", "writeOnly": true}`),
+			"key":      schema(`{"type": "string", "writeOnly": true}`),
+			"size":     schema(`{"type": "integer"}`),
+		},
+		Required: []string{"registry"},
+	}
+	o.Status.Accepted.Plans = append(o.Status.Accepted.Plans, plan)
+	return o
+}
+
+func TestHiddenParameters(t *testing.T) {
+	f := newFixture(t)
+	f.sell(hiding())
+	const password = "hunter2-hunter2"
+	registry := object{"username": "ann", "password": password}
+	given := object{"registry": registry, "size": 1}
+	path := "/v2/service_instances/hide"
+	f.provisioned("hide", planHiding, "parameters", given)
+
+	inForce := func() object {
+		t.Helper()
+		i := f.instance("cf-eu", "hide")
+		opened, err := workload.ParametersOf(i, f.keys).Opened(i.Status.Delivered.State.Raw())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var values object
+		if err := json.Unmarshal(opened, &values); err != nil {
+			t.Fatal(err)
+		}
+		return values
+	}
+	wantInForce := func(want object) {
+		t.Helper()
+		got, _ := json.Marshal(inForce())
+		if text, _ := json.Marshal(want); string(got) != string(text) {
+			t.Errorf("in force is %s, want %s", got, text)
+		}
+	}
+	update := func(parameters object) {
+		t.Helper()
+		a := f.want(http.StatusAccepted, "PATCH", instancePath("hide"), patch("parameters", parameters))
+		if last := f.finished("hide", a.operation()); last.body["state"] != "succeeded" {
+			t.Fatal(last)
+		}
+	}
+	wantInForce(given)
+	if document, _ := json.Marshal(f.instance("cf-eu", "hide")); strings.Contains(string(document), password) || strings.Contains(string(document), "ann") {
+		t.Errorf("the hub holds it in clear: %s", document)
+	}
+	if a := f.want(http.StatusOK, "GET", path, nil); strings.Contains(string(a.raw), "registry") || !strings.Contains(string(a.raw), `"size":1`) {
+		t.Errorf("shown: %s", a)
+	}
+
+	// What is the same is the same, although nobody can read it.
+	f.want(http.StatusOK, "PUT", instancePath("hide"), order(planHiding, "parameters", given))
+	f.refused(http.StatusConflict, "Conflict", "PUT", instancePath("hide"), order(planHiding, "parameters", object{"registry": object{"username": "ann", "password": "other"}, "size": 1}))
+	f.want(http.StatusOK, "PATCH", instancePath("hide"), patch("parameters", given))
+	f.want(http.StatusOK, "PATCH", instancePath("hide"), patch("parameters", object{"size": 1}))
+
+	// An update that does not name it keeps it; null drops it.
+	update(object{"size": 2, "key": "a key"})
+	wantInForce(object{"registry": registry, "size": 2, "key": "a key"})
+	update(object{"size": 3, "key": nil})
+	wantInForce(object{"registry": registry, "size": 3})
+	f.want(http.StatusBadRequest, "PATCH", instancePath("hide"), patch("parameters", object{"registry": nil}))
+
+	// An update in progress is the same when it is repeated.
+	f.fake.does("hide", hold)
+	change := patch("parameters", object{"key": "another"})
+	first := f.want(http.StatusAccepted, "PATCH", instancePath("hide"), change)
+	if again := f.want(http.StatusAccepted, "PATCH", instancePath("hide"), change); again.operation() != first.operation() {
+		t.Errorf("operation %s, want %s", again.operation(), first.operation())
+	}
+	f.fake.does("hide", succeed)
+	f.finished("hide", first.operation())
+	wantInForce(object{"registry": registry, "key": "another"})
+
+	// Nobody hands in what looks sealed.
+	forged := f.want(http.StatusBadRequest, "PUT", instancePath("forged"), order(planHiding, "parameters", object{"registry": object{"sealed.sluice.dev": "AAAA"}}))
+	if got := forged.body["description"]; got != "parameters: registry: sealed.sluice.dev is a name of Sluice's own." {
+		t.Errorf("description %q", got)
+	}
+	if strings.Contains(f.log.String(), password) {
+		t.Error("the log has it in clear")
+	}
+}

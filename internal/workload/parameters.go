@@ -1,0 +1,236 @@
+package workload
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/seal"
+)
+
+// sealedField is the only member of the object that stands for a sealed value of a parameter.
+const sealedField = "sealed.sluice.dev"
+
+// hiddenParameters returns the names of the parameters that a plan's schemas call writeOnly (JSON
+// Schema, "writeOnly"), sorted.
+func hiddenParameters(plan *v1alpha1.WorkloadPlan) []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(plan.Parameters)) {
+		if schema, err := describe(plan.Parameters[name]); err == nil && schema["writeOnly"] == true {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Parameters seals and opens the hidden parameters of one instance.
+type Parameters struct {
+	// Namespace and Name of the ServiceInstance.
+	Namespace, Name string
+	// Keys that values are sealed with.
+	Keys *seal.Keyset
+}
+
+// ParametersOf returns what seals and opens the parameters of an instance.
+func ParametersOf(i *v1alpha1.ServiceInstance, keys *seal.Keyset) Parameters {
+	return Parameters{Namespace: i.Namespace, Name: i.Name, Keys: keys}
+}
+
+// owner is what a sealed value is bound to: nobody can make it another parameter's, or another
+// instance's.
+func (p Parameters) owner(parameter string) []byte {
+	return seal.Owner("ServiceInstance parameter "+parameter, p.Namespace, p.Name, "")
+}
+
+// Sealed returns parameters, an object, with the values sealed that the plan hides; plan may be nil. A
+// value that is sealed in one of those before with the same content is taken from there, so that equal
+// parameters stay equal. The error is a *RefusedError for values that look sealed already.
+func (p Parameters) Sealed(plan *v1alpha1.WorkloadPlan, raw json.RawMessage, before ...json.RawMessage) (json.RawMessage, error) {
+	values, err := membersOf(raw)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range values {
+		if _, ok := sealedValue(value); ok {
+			return nil, refused("%s: %s is a name of Sluice's own", name, sealedField)
+		}
+	}
+	if plan == nil {
+		return raw, nil
+	}
+	sealedAny := false
+	for _, name := range hiddenParameters(plan) {
+		value, given := values[name]
+		if !given {
+			continue
+		}
+		sealedAny = true
+		if values[name], err = p.sealed(name, value, before); err != nil {
+			return nil, err
+		}
+	}
+	if !sealedAny {
+		return raw, nil
+	}
+	return json.Marshal(values)
+}
+
+// sealed returns what is stored for a value: what was, if the value is the same.
+func (p Parameters) sealed(name string, value json.RawMessage, before []json.RawMessage) (json.RawMessage, error) {
+	for _, stored := range before {
+		known, err := membersOf(stored)
+		if err != nil {
+			return nil, err
+		}
+		if p.holds(name, known[name], value) {
+			return known[name], nil
+		}
+	}
+	if p.Keys == nil {
+		return nil, errors.New("seal the parameters: there is no keyset")
+	}
+	sealed, err := p.Keys.Seal(value, p.owner(name))
+	if err != nil {
+		return nil, fmt.Errorf("seal the parameter %s: %w", name, err)
+	}
+	return json.Marshal(map[string][]byte{sealedField: sealed})
+}
+
+// holds reports whether a stored value is a sealed one with the given content.
+func (p Parameters) holds(name string, stored, value json.RawMessage) bool {
+	sealed, ok := sealedValue(stored)
+	if !ok {
+		return false
+	}
+	opened, err := p.open(name, sealed)
+	return err == nil && seal.Redact(opened).Equal(seal.Redact(value))
+}
+
+// Opened returns stored parameters with the sealed values as the consumer gave them.
+func (p Parameters) Opened(stored json.RawMessage) (json.RawMessage, error) {
+	return replaceSealed(stored, func(name string, sealed []byte) (json.RawMessage, error) { return p.open(name, sealed) })
+}
+
+func (p Parameters) open(name string, sealed []byte) (json.RawMessage, error) {
+	if p.Keys == nil {
+		return nil, errors.New("open the parameters: there is no keyset")
+	}
+	opened, err := p.Keys.Unseal(sealed, p.owner(name))
+	if err != nil {
+		return nil, fmt.Errorf("open the parameter %s: %w", name, err)
+	}
+	return opened.Reveal(), nil
+}
+
+// Hidden returns those of stored parameters that are sealed, opened: what an update that does not name
+// them keeps.
+func (p Parameters) Hidden(stored json.RawMessage) (map[string]json.RawMessage, error) {
+	values, err := membersOf(stored)
+	if err != nil {
+		return nil, err
+	}
+	hidden := map[string]json.RawMessage{}
+	for name, value := range values {
+		if sealed, ok := sealedValue(value); ok {
+			if hidden[name], err = p.open(name, sealed); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return hidden, nil
+}
+
+// ShownParameters returns stored parameters without those that are sealed.
+func ShownParameters(stored json.RawMessage) json.RawMessage {
+	shown, err := replaceSealed(stored, func(string, []byte) (json.RawMessage, error) { return nil, nil })
+	if err != nil {
+		return nil // they are no object: the hub's content was changed
+	}
+	return shown
+}
+
+// sampledParameters returns stored parameters with sealed values replaced by ones that their schemas
+// allow.
+func sampledParameters(plan *v1alpha1.WorkloadPlan, stored json.RawMessage) (json.RawMessage, error) {
+	return replaceSealed(stored, func(name string, _ []byte) (json.RawMessage, error) {
+		schema, err := describe(plan.Parameters[name])
+		if err != nil {
+			schema = nil // the plan does not describe it any more
+		}
+		return json.Marshal(sampleOf(schema))
+	})
+}
+
+// replaceSealed replaces sealed values, and drops those for which there is none.
+func replaceSealed(stored json.RawMessage, with func(name string, sealed []byte) (json.RawMessage, error)) (json.RawMessage, error) {
+	values, err := membersOf(stored)
+	if err != nil {
+		return nil, err
+	}
+	replaced := false
+	for name, value := range values {
+		sealed, ok := sealedValue(value)
+		if !ok {
+			continue
+		}
+		replaced = true
+		opened, err := with(name, sealed)
+		if err != nil {
+			return nil, err
+		}
+		if values[name] = opened; opened == nil {
+			delete(values, name)
+		}
+	}
+	if !replaced {
+		return stored, nil
+	}
+	return json.Marshal(values)
+}
+
+// sealedValue returns what is sealed in a stored value, if it is a sealed one.
+func sealedValue(value json.RawMessage) (sealed []byte, ok bool) {
+	var object map[string]json.RawMessage
+	if json.Unmarshal(value, &object) != nil {
+		return nil, false
+	}
+	content, ok := object[sealedField]
+	if !ok {
+		return nil, false
+	}
+	if json.Unmarshal(content, &sealed) != nil {
+		sealed = nil // nothing opens it
+	}
+	return sealed, true
+}
+
+func membersOf(raw json.RawMessage) (map[string]json.RawMessage, error) {
+	values := map[string]json.RawMessage{}
+	if len(raw) == 0 {
+		return values, nil
+	}
+	if err := json.Unmarshal(raw, &values); err != nil {
+		return nil, errors.New("parameters: want an object")
+	}
+	return values, nil
+}
+
+// leaves adds the texts in a JSON value.
+func leaves(texts []string, value any) []string {
+	switch value := value.(type) {
+	case string:
+		return append(texts, value)
+	case map[string]any:
+		for _, one := range value {
+			texts = leaves(texts, one)
+		}
+	case []any:
+		for _, one := range value {
+			texts = leaves(texts, one)
+		}
+	}
+	return texts
+}

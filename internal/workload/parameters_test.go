@@ -1,0 +1,43 @@
+package workload
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sluice-dev/sluice/internal/seal"
+)
+
+// What is sealed belongs to one parameter of one instance.
+func TestSealedParametersStayWithTheirOwner(t *testing.T) {
+	keys, err := seal.Open(filepath.Join(t.TempDir(), "keyset.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := planOf(t, "components: []\nparameters: {a: {writeOnly: true}, b: {writeOnly: true}, c: {type: string}}")
+	own := Parameters{Namespace: "n", Name: "x", Keys: keys}
+	stored, err := own.Sealed(plan, []byte(`{"a": "hunter2", "c": "plain"}`))
+	if err != nil || strings.Contains(string(stored), "hunter2") {
+		t.Fatalf("%s, %v", stored, err)
+	}
+	if opened, err := own.Opened(stored); err != nil || string(opened) != `{"a":"hunter2","c":"plain"}` {
+		t.Errorf("%s, %v", opened, err)
+	}
+	if shown := ShownParameters(stored); string(shown) != `{"c":"plain"}` {
+		t.Errorf("shown: %s", shown)
+	}
+	for name, p := range map[string]Parameters{
+		"another instance":  {Namespace: "n", Name: "y", Keys: keys},
+		"another namespace": {Namespace: "m", Name: "x", Keys: keys},
+	} {
+		if _, err := p.Opened(stored); err == nil {
+			t.Errorf("%s opens it", name)
+		}
+	}
+	if opened, err := own.Opened([]byte(strings.Replace(string(stored), `"a":`, `"b":`, 1))); err == nil {
+		t.Errorf("another parameter opens it: %s", opened)
+	}
+	if again, err := own.Sealed(plan, []byte(`{"c": "plain", "a": "hunter2"}`), nil, stored); err != nil || string(again) != string(stored) {
+		t.Errorf("the same value is sealed anew: %s, %v", again, err)
+	}
+}
