@@ -50,6 +50,7 @@ var questions = []question{
 	{"catalog", measureCatalog},
 	{"delivery", measureDelivery},
 	{"clusters", measureClusters},
+	{"workloads", measureWorkloads},
 	{"restart", measureRestart},
 	{"trust", measureTrust},
 	{"made", measureMade},
