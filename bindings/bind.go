@@ -209,7 +209,7 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, in
 			expires = &metav1.Time{Time: one.expires}
 		}
 	}
-	object, err := c.reveal(b, instance, credentials, found)
+	object, err := c.reveal(ctx, b, instance, credentials, found)
 	if err != nil {
 		return err
 	}
@@ -246,9 +246,9 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, in
 
 // reveal returns the JSON to seal: credentials for clusters; for an instance of virtual nodes in
 // the consumer's own cluster, the names of the nodes; and for a workload, what its plan says.
-func (c *Controller) reveal(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, credentials Credentials, found sight) (json.RawMessage, error) {
+func (c *Controller) reveal(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, credentials Credentials, found sight) (json.RawMessage, error) {
 	if workloadOf(instance) != nil {
-		return c.revealWorkload(b, instance, credentials, found)
+		return c.revealWorkload(ctx, b, instance, credentials, found)
 	}
 	if placements := onNodes(instance); len(credentials) == 0 && len(placements) > 0 {
 		return nodesFor(b.Spec.InstanceName, placements).reveal()

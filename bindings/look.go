@@ -31,7 +31,7 @@ type sight struct {
 	pending bool
 	// unpeered reports that a peering is not ready, according to the hub.
 	unpeered bool
-	// unread reports that a cluster without peering could not be read; its last endpoints stay.
+	// unread reports that something could not be read; the last endpoints stay.
 	unread bool
 }
 
@@ -44,6 +44,7 @@ func (c *Controller) look(ctx context.Context, b *v1alpha1.ServiceBinding, insta
 	if !isPeered(instance) {
 		l.exposed(ctx, clustersOf(instance), isMade(instance))
 		l.sockets = append(l.sockets, componentSockets(instance)...)
+		l.public(ctx, instance)
 		return l.sight
 	}
 	placements := instance.Status.Delivered.Decision.Placements
@@ -63,6 +64,7 @@ func (c *Controller) look(ctx context.Context, b *v1alpha1.ServiceBinding, insta
 		}
 	}
 	l.bound()
+	l.public(ctx, instance)
 	if len(l.sockets) == 0 && len(l.absent) == 0 {
 		l.absent = append(l.absent, "no Service and no pod of the instance is ready")
 	}
@@ -176,6 +178,16 @@ func (l *looker) exposed(ctx context.Context, clusters []string, made bool) {
 	}
 	l.sockets = slices.Concat(found...)
 	l.bound()
+}
+
+// public adds the public ports of a workload.
+func (l *looker) public(ctx context.Context, instance *v1alpha1.ServiceInstance) {
+	found, err := l.publicSockets(ctx, instance)
+	if err != nil {
+		log.FromContext(ctx).V(1).Info("endpoints stay as they were", "binding", l.binding.Name, "reason", err.Error())
+		l.unread = true
+	}
+	l.sockets = append(l.sockets, found...)
 }
 
 // bound drops the hosts beyond the limits and records their number.

@@ -1,11 +1,13 @@
 package bindings
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/workload"
 )
 
@@ -60,8 +62,9 @@ func hostOf(service string, found sight) string {
 
 // revealWorkload returns the credentials that the plan of a workload describes, to be sealed at once.
 // A component's host is its address in the consumer's own cluster if that is peered. Otherwise it is
-// the name of its Service, as pods of the same cluster resolve it.
-func (c *Controller) revealWorkload(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, credentials Credentials, found sight) (json.RawMessage, error) {
+// the name of its Service, as pods of the same cluster resolve it. The public addresses are those on the
+// first cluster that has any.
+func (c *Controller) revealWorkload(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, credentials Credentials, found sight) (json.RawMessage, error) {
 	w := workloadOf(instance)
 	order, err := c.order(b, instance)
 	if err != nil {
@@ -81,18 +84,77 @@ func (c *Controller) revealWorkload(b *v1alpha1.ServiceBinding, instance *v1alph
 		}
 	}
 	namespace, peered := v1alpha1.MemberNamespace(instance.Name), isPeered(instance)
-	addresses := workload.Addresses(w, func(service string) string {
+	exposures, err := c.exposures(ctx, instance)
+	if err != nil {
+		return nil, err
+	}
+	var exposure *v1alpha1.ClusterExposure
+	if len(exposures) > 0 {
+		exposure = exposures[0]
+	}
+	addresses, err := order.Addresses(exposure, func(service string) string {
 		if peered {
 			return hostOf(service, found)
 		}
 		return service + "." + namespace + ".svc"
 	})
+	if err != nil {
+		return nil, err
+	}
 	for name, at := range addresses {
-		if at.Host == "" {
+		if at.Host == "" && at.Public == "" {
 			delete(addresses, name)
 		}
 	}
 	return order.Credentials(addresses, kubernetes)
+}
+
+// exposures returns the ways in for the public ports of an instance on its clusters, in their order.
+// Clusters without one are left out.
+func (c *Controller) exposures(ctx context.Context, instance *v1alpha1.ServiceInstance) ([]*v1alpha1.ClusterExposure, error) {
+	if w := workloadOf(instance); w == nil || !w.IsPublic() {
+		return nil, nil
+	}
+	var out []*v1alpha1.ClusterExposure
+	for _, name := range clustersOf(instance) {
+		cluster, err := c.Connections.Cluster(ctx, name)
+		switch {
+		case member.IsUnknown(err):
+		case err != nil:
+			return nil, err
+		case cluster.Spec.Exposure != nil:
+			out = append(out, cluster.Spec.Exposure)
+		}
+	}
+	return out, nil
+}
+
+// publicSockets returns the public ports of a workload's components as everyone reaches them.
+func (c *Controller) publicSockets(ctx context.Context, instance *v1alpha1.ServiceInstance) ([]socket, error) {
+	exposures, err := c.exposures(ctx, instance)
+	if err != nil || len(exposures) == 0 {
+		return nil, err
+	}
+	w := workloadOf(instance)
+	order, err := workload.Of(w, instance, &instance.Status.Delivered.State, nil)
+	if err != nil {
+		return nil, err
+	}
+	var out []socket
+	for _, exposure := range exposures {
+		hosts, err := order.PublicHosts(exposure)
+		if err != nil {
+			return nil, err
+		}
+		for i := range w.Components {
+			if component := &w.Components[i]; component.PublicPort() != nil {
+				out = append(out, socket{
+					host: hosts[component.Name], port: strconv.Itoa(int(exposure.PortNumber())), protocol: "tcp", service: component.ServiceName(),
+				})
+			}
+		}
+	}
+	return out, nil
 }
 
 // componentSockets returns the ports of a workload's components as pods of the same cluster reach

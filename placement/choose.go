@@ -50,8 +50,8 @@ const (
 // choose returns the clusters on which the request is placed, best first, or why there are too
 // few.
 func (e *evaluation) choose() (chosen []candidate, failed *shortage) {
-	if why := e.request.exceeded(e.snapshot); why != "" {
-		return nil, &shortage{why: why, quota: true}
+	if why := e.request.denied(e.snapshot); why != "" {
+		return nil, &shortage{why: why, denied: true}
 	}
 	chosen, failed = e.pick(nil)
 	if failed != nil || e.request.Replicas == 0 {
@@ -79,8 +79,8 @@ type shortage struct {
 	found int
 	// why is set if the rejections do not give the reason.
 	why string
-	// quota is true if the consumer's quota is the reason, not a lack of clusters.
-	quota bool
+	// denied is true if the consumer's quota or a host is the reason, not a lack of clusters.
+	denied bool
 }
 
 // pick chooses by a ranking. Clusters that the instance is on are kept before any other. It

@@ -342,11 +342,11 @@ func (a *assembly) narrowest() *evaluation {
 func placeTogether(r Request, s *Snapshot) (Decision, error) {
 	a := assemble(r, s)
 	narrow := a.narrowest()
-	failed := func(why string, quota bool) (Decision, error) {
+	failed := func(why string, denied bool) (Decision, error) {
 		d := narrow.decision(nil)
-		return d, &UnplaceableError{Decision: d, Asked: len(r.Components), Why: why, Quota: quota}
+		return d, &UnplaceableError{Decision: d, Asked: len(r.Components), Why: why, Denied: denied}
 	}
-	if why := r.exceeded(s); why != "" {
+	if why := r.denied(s); why != "" {
 		return failed(why, true)
 	}
 	chosen, why := a.choose()

@@ -75,11 +75,12 @@ type UnplaceableError struct {
 	// Hopeless means that no cluster can ever take it, whatever is released; computed only on
 	// demand.
 	Hopeless bool
-	// Why is a further reason: groups, replicas or a quota. Empty if the rejections are the
+	// Why is a further reason: groups, replicas, a quota or a host. Empty if the rejections are the
 	// whole reason.
 	Why string
-	// Quota means that the consumer exceeds its quota; no change of a cluster helps.
-	Quota bool
+	// Denied means that the consumer exceeds its quota, or asks for a host that is taken; no change of
+	// a cluster helps.
+	Denied bool
 }
 
 // Error is one sentence for operators, with clusters and numbers; forConsumer has none of
@@ -87,7 +88,7 @@ type UnplaceableError struct {
 func (e *UnplaceableError) Error() string {
 	var b strings.Builder
 	switch {
-	case e.Quota:
+	case e.Denied:
 		return e.Why
 	case len(e.Lost) > 0:
 		return fmt.Sprintf("the instance stays where it is, and %s does not take the change: %s", e.Lost[0].Cluster, e.Lost[0].Message)
@@ -348,7 +349,7 @@ func AsUnplaceable(err error) (*UnplaceableError, bool) {
 // order does not fit, without clusters or numbers.
 func (e *UnplaceableError) ForConsumer() string {
 	switch {
-	case e.Quota:
+	case e.Denied:
 		return e.Why
 	case len(e.Lost) > 0:
 		return "the instance stays where it is, and what is there does not take the change: " + strings.Join(e.reasons(), ", ")

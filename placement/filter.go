@@ -25,6 +25,8 @@ const (
 	ReasonConsumersOwn Reason = "ConsumersOwn"
 	// ReasonNotPeerable: the cluster cannot be peered with the consumer's.
 	ReasonNotPeerable Reason = "NotPeerable"
+	// ReasonNoGateway: the plan has public ports, and the cluster has no Gateway for them.
+	ReasonNoGateway Reason = "NoGateway"
 	// ReasonNotReady: the cluster's API server does not answer.
 	ReasonNotReady Reason = "NotReady"
 	// ReasonAccessNotVerified: Sluice lacks verbs there that its driver needs.
@@ -105,6 +107,9 @@ func (r Request) filters(s *Snapshot, held Resources) []filter {
 
 func (r Request) allFilters(s *Snapshot, held Resources) []filter {
 	asked := []filter{otherwiseUsed(r.Shape != nil), consumersOwn(), notPeerable(r.Peering), notReady(), accessNotVerified(), notAdmitted(), cordoned()}
+	if r.Workload != nil && r.Workload.IsPublic() {
+		asked = append(asked, noGateway())
+	}
 	if len(r.Leaving) > 0 {
 		asked = append(asked, left(r.Leaving))
 	}
@@ -161,6 +166,13 @@ func (r Request) allFilters(s *Snapshot, held Resources) []filter {
 		asked = append(asked, noPrice(r.MaxPrice.Currency), tooExpensive(*r.MaxPrice, newTariff(r, s)))
 	}
 	return asked
+}
+
+func noGateway() filter {
+	return filter{reason: ReasonNoGateway, shape: true,
+		rejects: func(p *page, among set) set { return among.without(p.exposing) },
+		message: func(*page, int) string { return "has no Gateway for public ports" },
+	}
 }
 
 func notReady() filter {

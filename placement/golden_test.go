@@ -71,7 +71,7 @@ func replay(t *testing.T, sections map[string]string) (decision, table string) {
 	for _, row := range decode[[]reservationRow](t, sections["reservations"]) {
 		h, known := held[row.Instance]
 		if !known {
-			h = Holding{Instance: row.Instance, Consumer: row.Consumer, Class: row.Class, Hub: row.Hub, Held: map[string]Resources{}}
+			h = Holding{Instance: row.Instance, Consumer: row.Consumer, Class: row.Class, Hub: row.Hub, Hosts: row.Hosts, Held: map[string]Resources{}}
 		}
 		h.Held[row.Cluster], h.Preemption = ResourcesOf(row.Resources), row.Preemption
 		held[row.Instance] = h
@@ -136,6 +136,7 @@ type reservationRow struct {
 	Class      string               `json:"class"`
 	Hub        string               `json:"hub"`
 	Preemption *v1alpha1.Preemption `json:"preemption"`
+	Hosts      []string             `json:"hosts"`
 }
 
 // requestRow is a request: of a plan, if the file has one, or else as written here.
@@ -159,6 +160,8 @@ type requestRow struct {
 	Consumer    Consumer              `json:"consumer"`
 	Require     []v1alpha1.PolicyRule `json:"require"`
 	Class       string                `json:"class"`
+	// Public is the host of the public port of its workload; "*" asks for none.
+	Public string `json:"public"`
 }
 
 func (r requestRow) request(t *testing.T, resourcesPlan, clusterPlan string) Request {
@@ -193,8 +196,16 @@ func (r requestRow) request(t *testing.T, resourcesPlan, clusterPlan string) Req
 		}
 		rules = append(rules, rule)
 	}
+	var runs *v1alpha1.WorkloadPlan
+	hosts := map[string]string{}
+	if r.Public != "" {
+		runs = &v1alpha1.WorkloadPlan{Components: []v1alpha1.WorkloadComponent{{Name: "web", Ports: []v1alpha1.WorkloadPort{{Name: "http", Port: 80, Reach: v1alpha1.ReachPublic}}}}}
+		if r.Public != "*" {
+			hosts[r.Public] = "components[web].ports[http].host"
+		}
+	}
 	return Request{
-		Consumer: r.Consumer, Rules: rules,
+		Workload: runs, Hosts: hosts, Consumer: r.Consumer, Rules: rules,
 		ID: r.ID, Resources: ResourcesOf(r.Resources), Clusters: r.Clusters, Selector: selector,
 		Tolerations: r.Tolerations, Tier: r.Tier, MaxPrice: PriceOf(r.MaxPrice), Weights: r.Weights, Current: r.Current, Class: r.Class,
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/lists"
 )
 
 // Ledger returns what an instance's status reserves, by cluster. It is the larger, for each
@@ -54,7 +55,7 @@ func (inv *Inventory) Place(r Request) (Decision, error) {
 	for _, p := range d.Placements {
 		held[p.Cluster] = held[p.Cluster].max(p.Reserved)
 	}
-	inv.reserve(Holding{Instance: r.ID, Consumer: r.Consumer, Held: held, Hub: r.Peering.hub()})
+	inv.reserve(Holding{Instance: r.ID, Consumer: r.Consumer, Held: held, Hub: r.Peering.hub(), Hosts: lists.Union(inv.heldHosts(r.ID), r.hosts())})
 	return d, nil
 }
 
@@ -148,11 +149,13 @@ type Holding struct {
 	Preemption *v1alpha1.Preemption
 	// Hub through which it is reached; empty if there is none.
 	Hub string
+	// Hosts are the labels that it has asked for its public ports.
+	Hosts []string
 }
 
 // HoldingOf returns the holding of an instance by its status.
 func HoldingOf(instance *v1alpha1.ServiceInstance) Holding {
-	h := Holding{Instance: instance.Name, Consumer: ConsumerOf(instance), Held: Ledger(&instance.Status), Hub: instance.Status.Hub()}
+	h := Holding{Instance: instance.Name, Consumer: ConsumerOf(instance), Held: Ledger(&instance.Status), Hub: instance.Status.Hub(), Hosts: hostsOf(&instance.Status)}
 	if !instance.DeletionTimestamp.IsZero() {
 		return h
 	}
@@ -236,7 +239,7 @@ func record(txn *memdb.Txn, h Holding, quotas scopes) change {
 	for _, r := range rows[Reservation](txn, tableReservation, indexOf, h.Instance, "") {
 		now, kept := h.Held[r.Cluster]
 		was = r.Hub
-		if kept && maps.Equal(r.Resources, now) && slices.Equal(r.Holders, holders) && r.Class == h.Class && r.Hub == hub {
+		if kept && maps.Equal(r.Resources, now) && slices.Equal(r.Holders, holders) && r.Class == h.Class && r.Hub == hub && lists.Same(r.Hosts, h.Hosts) {
 			same[r.Cluster] = true
 			continue
 		}
@@ -251,7 +254,7 @@ func record(txn *memdb.Txn, h Holding, quotas scopes) change {
 		}
 		c.add(cluster, holders, resources, 1)
 		check(txn.Insert(tableReservation, &Reservation{
-			Instance: h.Instance, Cluster: cluster, Resources: resources, Holders: holders, Class: h.Class, Hub: hub,
+			Instance: h.Instance, Cluster: cluster, Resources: resources, Holders: holders, Class: h.Class, Hub: hub, Hosts: h.Hosts,
 		}))
 	}
 	if was != hub {

@@ -37,14 +37,14 @@ func Accepts(r Request, s *Snapshot, cluster string) bool {
 	}
 	for i := range r.Components {
 		if _, refused := refusal(at, r.of(&r.Components[i]).filters(s, nil), false); !refused {
-			return r.exceeded(s) == ""
+			return r.denied(s) == ""
 		}
 	}
 	if len(r.Components) > 0 {
 		return false
 	}
 	_, refused := refusal(at, r.filters(s, nil), false)
-	return !refused && r.exceeded(s) == ""
+	return !refused && r.denied(s) == ""
 }
 
 // evaluation is the result of a request's filters for every cluster of a snapshot.
@@ -154,7 +154,7 @@ func (e *evaluation) filterOthers() {
 // unplaceable returns the error that explains why too few clusters were found.
 func (e *evaluation) unplaceable(short *shortage) *UnplaceableError {
 	failed := &UnplaceableError{
-		Decision: e.decision(nil), Asked: e.request.ClusterCount(), Found: short.found, Why: short.why, Quota: short.quota,
+		Decision: e.decision(nil), Asked: e.request.ClusterCount(), Found: short.found, Why: short.why, Denied: short.denied,
 	}
 	if short.why == "" && short.found < min(e.request.ClusterCount(), len(e.request.Current)) {
 		for _, l := range e.lost {

@@ -26,7 +26,7 @@ import (
 func Preempt(r Request, s *Snapshot) *v1alpha1.Preemption {
 	var rooms []room
 	search := newSearch(r, s)
-	if search == nil || r.exceeded(s) != "" {
+	if search == nil || r.denied(s) != "" {
 		return nil
 	}
 	for _, p := range s.pages {

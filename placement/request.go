@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/workload"
 )
 
 // Request is what one instance requires of placement.
@@ -81,9 +82,11 @@ type Request struct {
 	Class string
 	// Shape is the cluster to make, if one is requested. It is placed on a management cluster.
 	Shape *v1alpha1.ClusterShape
-	// Workload to run; nil if the plan has none. Images are those of its pods.
+	// Workload to run; nil if the plan has none. Images are those of its pods. Hosts are the labels that
+	// it asks for its public ports, each with the field that asks for it.
 	Workload *v1alpha1.WorkloadPlan
 	Images   []string
+	Hosts    map[string]string
 	// Peering with the consumer's own cluster; nil if the plan has none.
 	Peering *Peering
 	// WaitFor is what the request waits for if it fits nowhere; empty means capacity.
@@ -124,7 +127,7 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 	if err != nil {
 		return Request{}, err
 	}
-	resources, images, err := soldBy(plan, parameters)
+	resources, footprint, err := soldBy(plan, parameters)
 	if err != nil {
 		return Request{}, err
 	}
@@ -166,7 +169,8 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 		Rules:       rules,
 		Peering:     peeringOf(plan.Resources.Peering, asked.Cluster),
 		Workload:    plan.Workload,
-		Images:      images,
+		Images:      footprint.Images,
+		Hosts:       footprint.Hosts,
 
 		Class:   plan.Resources.PriorityClass,
 		WaitFor: plan.WaitFor,
@@ -176,20 +180,20 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 }
 
 // soldBy returns what the plan sells on each cluster: its limits and storage, or what its workload
-// takes with these parameters, and the workload's images.
-func soldBy(plan *catalog.Plan, parameters json.RawMessage) (resources Resources, images []string, err error) {
+// takes with these parameters, and the workload's footprint; that is empty if there is none.
+func soldBy(plan *catalog.Plan, parameters json.RawMessage) (Resources, *workload.Footprint, error) {
 	if plan.Workload != nil {
 		footprint, err := plan.Footprint(parameters)
 		if err != nil {
 			return nil, nil, fmt.Errorf("workload of plan %s: %w", plan.Name, err)
 		}
-		return ResourcesOf(footprint.Takes), footprint.Images, nil
+		return ResourcesOf(footprint.Takes), footprint, nil
 	}
-	resources = ResourcesOf(plan.Resources.Limits)
+	resources := ResourcesOf(plan.Resources.Limits)
 	for class, size := range plan.Resources.Storage {
 		resources[v1alpha1.StorageResource(class)] = size.Value()
 	}
-	return resources, nil, nil
+	return resources, &workload.Footprint{}, nil
 }
 
 // rulesOf returns the rules for clusters of the plan and of the consumer's parameters.

@@ -144,7 +144,7 @@ func TestForConsumer(t *testing.T) {
 	for want, e := range map[string]UnplaceableError{
 		"nothing is on offer at the moment":                                        {},
 		"nothing on offer fits at the moment: InsufficientCPU, InsufficientMemory": {Decision: rejected, Found: 1},
-		"too much": {Quota: true, Why: "too much", Decision: rejected},
+		"too much": {Denied: true, Why: "too much", Decision: rejected},
 		"the instance stays where it is, and what is there does not take the change: InsufficientCPU": {
 			Decision: rejected, Lost: []Example{{"eu-1", "InsufficientCPU 3 of 4"}, {"eu-2", "InsufficientCPU 2 of 4"}}},
 	} {

@@ -19,6 +19,7 @@ const (
 	indexCluster = "cluster"
 	indexOf      = "id_prefix" // instance and "": its reservations, by the prefix of their id
 	indexHolder  = "holder"
+	indexHost    = "host"
 )
 
 // Reservation is capacity of a cluster that an instance holds.
@@ -34,6 +35,8 @@ type Reservation struct {
 	Class string
 	// Hub through which the instance is reached; empty if there is none.
 	Hub string
+	// Hosts are the labels that the instance has asked for its public ports.
+	Hosts []string
 }
 
 func newStore() *memdb.MemDB {
@@ -49,6 +52,7 @@ func newStore() *memdb.MemDB {
 			}},
 			indexCluster: {Name: indexCluster, Indexer: field("Cluster")},
 			indexHolder:  {Name: indexHolder, AllowMissing: true, Indexer: &memdb.StringSliceFieldIndex{Field: "Holders"}},
+			indexHost:    {Name: indexHost, AllowMissing: true, Indexer: &memdb.StringSliceFieldIndex{Field: "Hosts"}},
 		}},
 		tableHolding: {Name: tableHolding, Indexes: map[string]*memdb.IndexSchema{
 			indexID: {Name: indexID, Unique: true, Indexer: field("Holder")},

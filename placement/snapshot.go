@@ -52,6 +52,7 @@ type traits struct {
 	owned    set // belongs to a consumer
 	peering  set // takes part in peerings
 	joined   set // by invitation, and so not reachable otherwise
+	exposing set // has a Gateway for public ports
 	ready    set
 	verified set
 	cordoned set
@@ -172,6 +173,9 @@ func newTraits(clusters []*Cluster) *traits {
 			if c.Liqo.Joined != nil {
 				t.joined.add(row)
 			}
+		}
+		if c.Exposes {
+			t.exposing.add(row)
 		}
 		if c.Ready {
 			t.ready.add(row)

@@ -1,6 +1,10 @@
 package v1alpha1
 
 import (
+	"cmp"
+	"net"
+	"strconv"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -83,6 +87,7 @@ type MemberClusterList struct {
 // MemberClusterSpec holds the access to a member cluster, and what the operator and the
 // provider declare about it.
 // +kubebuilder:validation:XValidation:rule="(has(self.driver) && self.driver == 'capi') == has(self.capacity)",message="a cluster with the driver capi, and no other, has a capacity"
+// +kubebuilder:validation:XValidation:rule="!has(self.exposure) || !has(self.driver) || self.driver != 'capi'",message="a cluster with the driver capi runs no workloads, and exposes none"
 // +kubebuilder:validation:XValidation:rule="!has(self.capacity) || !has(self.sell)",message="a cluster with the driver capi has capacity instead of sell"
 // +kubebuilder:validation:XValidation:rule="(has(self.driver) && self.driver == 'liqo') || !(has(self.liqo) || has(self.consumers))",message="only a cluster with the driver liqo has the sections liqo and consumers"
 type MemberClusterSpec struct {
@@ -142,6 +147,84 @@ type MemberClusterSpec struct {
 	// Trust keeps the cluster out of new placements until its provider has proven what it requires.
 	// Absent means that no proof is required.
 	Trust *TrustRequirements `json:"trust,omitempty"`
+	// Exposure is the way in for public ports of workloads. Instances that have any are placed only on
+	// clusters with it.
+	Exposure *ClusterExposure `json:"exposure,omitempty"`
+}
+
+// ClusterExposure is a Gateway (Gateway API) of the cluster's operator, by which everyone reaches the
+// public ports of workloads: one address for all instances, which differ by host.
+type ClusterExposure struct {
+	// Gateway to which Sluice attaches HTTPRoutes from the namespaces of instances, which its listener
+	// must allow.
+	Gateway ExposureGateway `json:"gateway"`
+	// Domain of the hosts: a public port has a name directly below it. All of these resolve to the
+	// Gateway's address, and the listener has a certificate for them (*.domain).
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+$`
+	// +kubebuilder:validation:MaxLength=189
+	Domain string `json:"domain"`
+	// Protocol that consumers speak to the listener: https, or http if it has no TLS.
+	// +kubebuilder:default=https
+	Protocol ExposureProtocol `json:"protocol,omitempty"`
+	// Port at which consumers reach the listener. Absent means 443, for http 80.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port,omitempty"`
+}
+
+// ExposureProtocol is what consumers speak to a Gateway.
+// +kubebuilder:validation:Enum=https;http
+type ExposureProtocol string
+
+// Values of ExposureProtocol.
+const (
+	ExposureHTTPS ExposureProtocol = "https"
+	ExposureHTTP  ExposureProtocol = "http"
+)
+
+// ExposureGateway names a Gateway.
+type ExposureGateway struct {
+	// Namespace of the Gateway.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// Name of the Gateway.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// Listener of the Gateway; absent means all that match the host.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=253
+	Listener string `json:"listener,omitempty"`
+	// PodNamespace is the namespace of the pods from which the Gateway's traffic comes; absent means the
+	// Gateway's own. NetworkPolicies let these pods reach public ports.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	PodNamespace string `json:"podNamespace,omitempty"`
+}
+
+// PodNamespaceName is the namespace of the Gateway's pods.
+func (g *ExposureGateway) PodNamespaceName() string { return cmp.Or(g.PodNamespace, g.Namespace) }
+
+// PortNumber is the port at which consumers reach the listener.
+func (e *ClusterExposure) PortNumber() int32 {
+	switch {
+	case e.Port != 0:
+		return e.Port
+	case e.Protocol == ExposureHTTP:
+		return 80
+	default:
+		return 443
+	}
+}
+
+// URL is the address of a host behind the Gateway, with the port unless the protocol implies it.
+func (e *ClusterExposure) URL(host string) string {
+	usual := ClusterExposure{Protocol: e.Protocol}
+	if e.PortNumber() != usual.PortNumber() {
+		host = net.JoinHostPort(host, strconv.Itoa(int(e.PortNumber())))
+	}
+	return string(cmp.Or(e.Protocol, ExposureHTTPS)) + "://" + host
 }
 
 // Sale limits the sum of all reservations for instances on a cluster. Pods of others count

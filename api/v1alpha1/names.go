@@ -40,6 +40,14 @@ func VirtualNodeName(instanceName, cluster string) string {
 	return strings.TrimRight(cluster[:min(len(cluster), shown)], "-.") + "-" + digest(instanceName, cluster)[:unique]
 }
 
+// PublicLabel returns the first label of the host at which everyone reaches a component of an
+// instance, if nobody asks for another: at most 57 characters. No other component of any instance has
+// it, on any cluster.
+func PublicLabel(component, instanceName string) string {
+	const unique = 16 // hexadecimal digits
+	return component + "-" + digest("host", instanceName)[:unique]
+}
+
 // BindingsNamespace holds the ServiceAccounts of bindings in clusters that Sluice created.
 const BindingsNamespace = "sluice-bindings"
 

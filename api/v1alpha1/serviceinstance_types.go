@@ -211,6 +211,9 @@ type Decision struct {
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Workload *WorkloadPlan `json:"workload,omitempty"`
+	// Hosts that the workload asks for its public ports: their first labels, which no other instance has.
+	// +listType=set
+	Hosts []string `json:"hosts,omitempty"`
 	// Preemption that made room for the decision.
 	Preemption *Preemption `json:"preemption,omitempty"`
 	// Displaced are clusters that the instance has left and for which there is no replacement yet.

@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	"cmp"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -14,7 +15,8 @@ import (
 //
 //	parameters  what the consumer chose, with the defaults of the schema
 //	secrets     the instance's secrets, by name
-//	components  by name, each with host, and ports by name
+//	components  by name, each with host, and ports by name; those with a public port also with public.host and
+//	            public.url (not in bindings)
 //	instance    id, name, namespace, platform, organization, space, plan, version
 //	cluster     name, provider, region, zone, tier, labels of the chosen cluster (not in credentials)
 //	binding     id, name, application, parameters, secrets (only in bindings and credentials)
@@ -124,6 +126,7 @@ type WorkloadComponent struct {
 	// Ports that the component serves. A component without any is open to the whole instance, unless it
 	// is a container.
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.filter(p, has(p.reach) && p.reach == 'public').size() <= 1",message="a component has at most one public port"
 	// +listType=map
 	// +listMapKey=name
 	Ports []WorkloadPort `json:"ports,omitempty"`
@@ -258,6 +261,8 @@ type WorkloadFile struct {
 }
 
 // WorkloadPort is a port of a component.
+// +kubebuilder:validation:XValidation:rule="!has(self.reach) || self.reach != 'public' || !has(self.protocol) || self.protocol == 'TCP'",message="a public port speaks HTTP, by TCP"
+// +kubebuilder:validation:XValidation:rule="!has(self.host) || has(self.reach) && self.reach == 'public'",message="only a port with reach public has a host"
 type WorkloadPort struct {
 	// Name of the port, an IANA service name.
 	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
@@ -276,13 +281,21 @@ type WorkloadPort struct {
 	// +kubebuilder:default=TCP
 	Protocol corev1.Protocol `json:"protocol,omitempty"`
 	// Reach is who may connect: the pods of the component (component), those of the instance
-	// (application), or also the consumer's own cluster, if the plan peers it (consumer).
+	// (application), these and the consumer's own cluster, if the plan peers it (consumer), or these and
+	// everyone (public). A public port speaks HTTP, and everyone reaches it through the Gateway of the
+	// cluster. A component has at most one.
 	// +kubebuilder:default=application
 	Reach Reach `json:"reach,omitempty"`
+	// Host is the first label of the host of a public port, for instance shop for
+	// shop.apps.example.org. No two instances have the same. It may contain expressions over parameters.
+	// Absent means one that is generated: the component's name and a digest of the instance.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Host string `json:"host,omitempty"`
 }
 
 // Reach is who may connect to a port.
-// +kubebuilder:validation:Enum=component;application;consumer
+// +kubebuilder:validation:Enum=component;application;consumer;public
 type Reach string
 
 // Values of Reach.
@@ -290,6 +303,7 @@ const (
 	ReachComponent   Reach = "component"
 	ReachApplication Reach = "application"
 	ReachConsumer    Reach = "consumer"
+	ReachPublic      Reach = "public"
 )
 
 // WorkloadVolume is persistent storage of a component.
@@ -330,3 +344,18 @@ const LabelComponent = "sluice.dev/component"
 
 // ServiceName is the name of the Service that serves the component's ports.
 func (c *WorkloadComponent) ServiceName() string { return cmp.Or(c.Service, c.Name) }
+
+// PublicPort returns the port of the component that everyone reaches; nil if there is none.
+func (c *WorkloadComponent) PublicPort() *WorkloadPort {
+	for i := range c.Ports {
+		if c.Ports[i].Reach == ReachPublic {
+			return &c.Ports[i]
+		}
+	}
+	return nil
+}
+
+// IsPublic reports whether a component of the workload has a public port.
+func (w *WorkloadPlan) IsPublic() bool {
+	return slices.ContainsFunc(w.Components, func(c WorkloadComponent) bool { return c.PublicPort() != nil })
+}

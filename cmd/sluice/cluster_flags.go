@@ -35,6 +35,7 @@ type clusterAddFlags struct {
 	requires               []string
 	grace                  time.Duration
 	liqo                   liqoFlags
+	exposure               exposureFlags
 	manifest               kube.ManifestOptions
 	wait                   time.Duration
 }
@@ -52,6 +53,7 @@ func (f *clusterAddFlags) bind(cmd *cobra.Command) {
 	flags.StringVar(&f.longitude, "longitude", "", "where the cluster is, in decimal degrees, east positive")
 	bindManifest(cmd, &f.manifest, &f.driver)
 	f.liqo.bind(cmd)
+	f.exposure.bind(cmd)
 	flags.StringToStringVar(&f.capacity, "capacity", nil, "capacity of a management cluster (driver capi), for instance sluice.dev/clusters=10,cpu=200,memory=800Gi")
 	flags.StringVar(&f.offering, "offering", "", "id of the service offering (Gaia-X) that the provider must prove for the cluster")
 	flags.StringSliceVar(&f.requires, "requires", nil, "types of credentials that are required in addition to the offering's own, for instance LabelCredential")
@@ -128,7 +130,7 @@ func (f *clusterAddFlags) describe(cluster *v1alpha1.MemberCluster, given given)
 	if given("latitude", "longitude") {
 		spec.Location = &v1alpha1.Location{Latitude: f.latitude, Longitude: f.longitude}
 	}
-	return errors.Join(f.describeTaints(spec, given), f.describeAmounts(spec, given), f.describeTrust(spec, given), f.liqo.describe(spec, given))
+	return errors.Join(f.describeTaints(spec, given), f.describeAmounts(spec, given), f.describeTrust(spec, given), f.liqo.describe(spec, given), f.exposure.describe(spec, given))
 }
 
 // describeTaints replaces the operator's own taints; a drain taint stays.

@@ -70,6 +70,10 @@ func TestClusterAddAgain(t *testing.T) {
 			Trust:            &v1alpha1.TrustRequirements{Offering: "https://a.example/#b", Types: []string{"LabelCredential"}, GraceSeconds: 3600},
 			Liqo:             &v1alpha1.LiqoCluster{Namespace: "liqo-system", GatewayService: corev1.ServiceTypeNodePort, Modules: []v1alpha1.LiqoModule{v1alpha1.ModuleNetworking}},
 			Consumers:        []v1alpha1.ConsumerReference{{Platform: "cf"}},
+			Exposure: &v1alpha1.ClusterExposure{
+				Gateway: v1alpha1.ExposureGateway{Namespace: "infra", Name: "public", Listener: "https", PodNamespace: "traefik"}, Domain: "apps.example",
+				Protocol: v1alpha1.ExposureHTTPS, Port: 8443,
+			},
 		},
 	}
 	type spec = v1alpha1.MemberClusterSpec
@@ -103,6 +107,14 @@ func TestClusterAddAgain(t *testing.T) {
 		{"--consumer cf/acme", func(_ *v1alpha1.MemberCluster, s *spec) {
 			s.Consumers = []v1alpha1.ConsumerReference{{Platform: "cf", Organization: "acme"}}
 		}},
+		{"--public-gateway=", func(_ *v1alpha1.MemberCluster, s *spec) { s.Exposure = nil }},
+		{"--public-gateway infra/other", func(_ *v1alpha1.MemberCluster, s *spec) {
+			s.Exposure.Gateway.Name, s.Exposure.Gateway.Listener = "other", ""
+		}},
+		{"--public-domain a.example --public-port 443", func(_ *v1alpha1.MemberCluster, s *spec) { s.Exposure.Domain, s.Exposure.Port = "a.example", 443 }},
+		{"--public-protocol http --public-pods=", func(_ *v1alpha1.MemberCluster, s *spec) {
+			s.Exposure.Protocol, s.Exposure.Gateway.PodNamespace = v1alpha1.ExposureHTTP, ""
+		}},
 		{"--driver kube", func(_ *v1alpha1.MemberCluster, s *spec) {
 			s.Driver, s.Liqo, s.Consumers = v1alpha1.DriverKube, nil, nil
 		}},
@@ -118,6 +130,25 @@ func TestClusterAddAgain(t *testing.T) {
 				t.Errorf("got  %+v\nwant %+v", got, want)
 			}
 		})
+	}
+}
+
+// TestClusterAddExposes: a Gateway goes with a domain, and is written as its flags say.
+func TestClusterAddExposes(t *testing.T) {
+	got, err := describedBy(t, &v1alpha1.MemberCluster{}, "--public-gateway", "infra/public/https", "--public-domain", "apps.example", "--public-port", "8443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &v1alpha1.ClusterExposure{
+		Gateway: v1alpha1.ExposureGateway{Namespace: "infra", Name: "public", Listener: "https"}, Domain: "apps.example", Protocol: v1alpha1.ExposureHTTPS, Port: 8443,
+	}
+	if !equality.Semantic.DeepEqual(got.Spec.Exposure, want) {
+		t.Errorf("got %+v, want %+v", got.Spec.Exposure, want)
+	}
+	for _, flags := range []string{"--public-gateway infra", "--public-gateway infra/public", "--public-domain apps.example", "--public-gateway a/b/c/d --public-domain x"} {
+		if _, err := describedBy(t, &v1alpha1.MemberCluster{}, strings.Fields(flags)...); err == nil {
+			t.Errorf("%s is accepted", flags)
+		}
 	}
 }
 

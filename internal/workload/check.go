@@ -24,11 +24,13 @@ var kinds = []schema.GroupVersionKind{
 
 var secrets = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
 
-// networkPolicies are rendered for containers only: they decide who reaches whom.
+// networkPolicies are rendered only: they decide who reaches whom.
 var networkPolicies = schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}
 
 // Kinds returns the kinds of objects that Render may return.
-func Kinds() []schema.GroupVersionKind { return append(slices.Clone(kinds), networkPolicies) }
+func Kinds() []schema.GroupVersionKind {
+	return append(slices.Clone(kinds), networkPolicies, HTTPRoutes)
+}
 
 // describeObject names an object for messages, for instance "component db: Deployment db".
 func describeObject(o *unstructured.Unstructured) string {

@@ -197,8 +197,9 @@ func (r *rendering) service() {
 }
 
 // networkPolicy lets in the pods of the component itself, and at its ports those that their reach
-// names. If everyPort, those of the instance are let in at every port.
-func (r *rendering) networkPolicy(everyPort bool) *networkingv1ac.NetworkPolicyApplyConfiguration {
+// names; for public ports those of the Gateway. If everyPort, those of the instance are let in at every
+// port.
+func (r *rendering) networkPolicy(everyPort bool, exposure *v1alpha1.ClusterExposure) *networkingv1ac.NetworkPolicyApplyConfiguration {
 	itself := networkingv1ac.NetworkPolicyPeer().WithPodSelector(metav1ac.LabelSelector().WithMatchLabels(r.labels()))
 	instance := networkingv1ac.NetworkPolicyPeer().WithPodSelector(metav1ac.LabelSelector())
 	spec := networkingv1ac.NetworkPolicySpec().WithPolicyTypes(networkingv1.PolicyTypeIngress).
@@ -216,6 +217,11 @@ func (r *rendering) networkPolicy(everyPort bool) *networkingv1ac.NetworkPolicyA
 		case v1alpha1.ReachConsumer:
 			for _, cidr := range r.order.Consumers {
 				rule.WithFrom(networkingv1ac.NetworkPolicyPeer().WithIPBlock(networkingv1ac.IPBlock().WithCIDR(cidr)))
+			}
+		case v1alpha1.ReachPublic:
+			if exposure != nil { // expose refuses the port otherwise
+				rule.WithFrom(networkingv1ac.NetworkPolicyPeer().WithNamespaceSelector(metav1ac.LabelSelector().
+					WithMatchLabels(map[string]string{corev1.LabelMetadataName: exposure.Gateway.PodNamespaceName()})))
 			}
 		}
 		spec.WithIngress(rule.WithFrom(instance))

@@ -25,7 +25,12 @@ type Footprint struct {
 	Takes corev1.ResourceList
 	// Images that its pods run, sorted, each once.
 	Images []string
+	// Hosts that it asks for its public ports: by their first labels, the fields that ask for them.
+	Hosts map[string]string
 }
+
+// sampleExposure stands for that of the cluster, as long as that is not known.
+var sampleExposure = &v1alpha1.ClusterExposure{Gateway: v1alpha1.ExposureGateway{Namespace: "sample", Name: "sample"}, Domain: "sample.example"}
 
 // FootprintOf renders a workload with the given parameters, and with secrets and a cluster that are
 // made up; so are the values of parameters that are sealed. It blocks as Render. The error is a *RefusedError as of Render, or because a container does
@@ -40,11 +45,18 @@ func FootprintOf(plan *v1alpha1.WorkloadPlan, charts Charts, raw json.RawMessage
 		return nil, refused("%v", err)
 	}
 	o := sampleBound(plan, parameters)
-	objects, err := o.Render(charts, Cluster{}, "sluice-sample")
+	objects, err := o.Render(charts, Cluster{Exposure: sampleExposure}, "sluice-sample")
 	if err != nil {
 		return nil, err
 	}
-	f := &Footprint{}
+	f := &Footprint{Hosts: map[string]string{}}
+	hosts, err := o.hostsAsked()
+	if err != nil {
+		return nil, err
+	}
+	for _, host := range hosts {
+		f.Hosts[host.label] = host.field
+	}
 	if f.Takes, err = Taken(objects); err != nil {
 		return nil, err
 	}

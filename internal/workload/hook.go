@@ -48,8 +48,11 @@ func (o *Order) Hook(kind HookKind, namespace string) ([]*unstructured.Unstructu
 	if hook == nil {
 		return nil, nil
 	}
-	e := o.expressions(Addresses(o.Plan, inside))
-	r := &rendering{order: o, expressions: e, component: o.HookName(kind), namespace: namespace, path: field.NewPath("bindings", string(kind))}
+	addresses, err := o.Addresses(nil, inside)
+	if err != nil {
+		return nil, err
+	}
+	r := &rendering{order: o, expressions: o.expressions(addresses), component: o.HookName(kind), namespace: namespace, path: field.NewPath("bindings", string(kind))}
 	template := r.pods(r.path, &v1alpha1.WorkloadContainer{WorkloadProcess: hook.WorkloadProcess, GracePeriodSeconds: new(int64)})
 	template.Spec.WithRestartPolicy(corev1.RestartPolicyNever)
 	template.Spec.Containers[0].WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError)

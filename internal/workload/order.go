@@ -115,6 +115,8 @@ func (o *Order) with(id, name, application string, parameters map[string]any, se
 type Cluster struct {
 	Name, Provider, Region, Zone, Tier string
 	Labels                             map[string]string
+	// Exposure is the way in for public ports; nil if there is none. Expressions do not see it.
+	Exposure *v1alpha1.ClusterExposure
 }
 
 // ClusterOf returns a member cluster as expressions see it.
@@ -122,7 +124,7 @@ func ClusterOf(c *v1alpha1.MemberCluster) Cluster {
 	l := c.SelectorLabels()
 	return Cluster{
 		Name: c.Name, Provider: c.Spec.Provider, Region: l[v1alpha1.LabelRegion], Zone: l[v1alpha1.LabelZone],
-		Tier: l[v1alpha1.LabelTier], Labels: l,
+		Tier: l[v1alpha1.LabelTier], Labels: l, Exposure: c.Spec.Exposure,
 	}
 }
 
@@ -132,18 +134,29 @@ func (c Cluster) variable() map[string]any {
 	}
 }
 
-// Address is where a component is reached: a host, and ports by name.
+// Address is where a component is reached: hosts, and ports of the Service by name.
 type Address struct {
+	// Host of the Service; empty if the component is not reached there.
 	Host  string
 	Ports map[string]int32
+	// Public is the host at which everyone reaches the component, and URL the address there; empty if
+	// it has no public port, or the cluster no Gateway.
+	Public, URL string
 }
 
-// Addresses returns the components of a plan that have ports, each at the host that the function
-// gives its Service.
-func Addresses(plan *v1alpha1.WorkloadPlan, host func(service string) string) map[string]Address {
+// Addresses returns the components that have ports, each at the host that the function gives its
+// Service. exposure is that of the cluster; nil if it has none.
+func (o *Order) Addresses(exposure *v1alpha1.ClusterExposure, host func(service string) string) (map[string]Address, error) {
+	var public map[string]string
+	if exposure != nil {
+		var err error
+		if public, err = o.PublicHosts(exposure); err != nil {
+			return nil, err
+		}
+	}
 	out := map[string]Address{}
-	for i := range plan.Components {
-		c := &plan.Components[i]
+	for i := range o.Plan.Components {
+		c := &o.Plan.Components[i]
 		if len(c.Ports) == 0 {
 			continue
 		}
@@ -151,9 +164,12 @@ func Addresses(plan *v1alpha1.WorkloadPlan, host func(service string) string) ma
 		for _, p := range c.Ports {
 			a.Ports[p.Name] = p.Port
 		}
+		if at := public[c.Name]; at != "" {
+			a.Public, a.URL = at, exposure.URL(at)
+		}
 		out[c.Name] = a
 	}
-	return out
+	return out, nil
 }
 
 // inside returns the host of a Service for pods of its namespace.
@@ -166,7 +182,14 @@ func (o *Order) expressions(addresses map[string]Address) *expressions {
 		for port, number := range a.Ports {
 			ports[port] = int64(number)
 		}
-		components[name] = map[string]any{"host": a.Host, "ports": ports}
+		component := map[string]any{"ports": ports}
+		if a.Host != "" {
+			component["host"] = a.Host
+		}
+		if a.Public != "" {
+			component["public"] = map[string]any{"host": a.Public, "url": a.URL}
+		}
+		components[name] = component
 	}
 	revealed := o.Secrets.revealed()
 	secrets := map[string]any{}

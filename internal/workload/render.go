@@ -25,7 +25,11 @@ type Charts interface {
 // is a *RefusedError if the plan, with the consumer's parameters, gives objects that Sluice does not
 // run. It blocks only for charts; without any, charts may be nil.
 func (o *Order) Render(charts Charts, cluster Cluster, namespace string) ([]*unstructured.Unstructured, error) {
-	e := o.expressions(Addresses(o.Plan, inside))
+	addresses, err := o.Addresses(cluster.Exposure, inside)
+	if err != nil {
+		return nil, err
+	}
+	e := o.expressions(addresses)
 	e.variables[varCluster] = cluster.variable()
 	var objects []*unstructured.Unstructured
 	for i := range o.Plan.Components {
@@ -44,7 +48,8 @@ func (o *Order) Render(charts Charts, cluster Cluster, namespace string) ([]*uns
 			r.manifests(c.Manifests)
 		}
 		r.serves(c)
-		r.add(r.networkPolicy(c.Container == nil && len(c.Ports) == 0))
+		r.add(r.networkPolicy(c.Container == nil && len(c.Ports) == 0, cluster.Exposure))
+		r.expose(c, cluster.Exposure, addresses[c.Name].Public)
 		if r.err != nil {
 			return nil, &RefusedError{r.err.Error()}
 		}
@@ -197,6 +202,10 @@ func (r *rendering) object(path *field.Path, o *unstructured.Unstructured) {
 	}
 	if o.GetKind() == networkPolicies.Kind {
 		r.fail(path.Child("kind"), errors.New("NetworkPolicy is refused: ports and their reach say who may connect"))
+		return
+	}
+	if o.GetKind() == HTTPRoutes.Kind {
+		r.fail(path.Child("kind"), errors.New("HTTPRoute is refused: a port with reach public has one"))
 		return
 	}
 	if _, ttl, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "ttlSecondsAfterFinished"); ttl && o.GetKind() == "Job" {

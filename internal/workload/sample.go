@@ -133,12 +133,16 @@ func CheckCredentials(plan *v1alpha1.WorkloadPlan, raw json.RawMessage, account 
 	if err != nil {
 		return refused("%v", err)
 	}
-	at := Addresses(plan, func(service string) string { return service + ".example" })
+	o := sampleBound(plan, parameters)
+	at, err := o.Addresses(sampleExposure, func(service string) string { return service + ".example" })
+	if err != nil {
+		return err
+	}
 	var kubernetes map[string]any
 	if account {
 		kubernetes = map[string]any{"kubeconfig": "", "server": "", "namespace": "", "token": "", "certificate_authority": "", "clusters": []any{}}
 	}
-	if _, err := sampleBound(plan, parameters).Credentials(at, kubernetes); err != nil {
+	if _, err := o.Credentials(at, kubernetes); err != nil {
 		return refused("%v", err)
 	}
 	return nil

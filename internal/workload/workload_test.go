@@ -69,7 +69,7 @@ func TestRender(t *testing.T) {
 	known := chartstest.Of(t, chartstest.Pack(t, chartstest.Web(t, nil)))
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			cluster := Cluster{Name: "eu-1", Provider: "acme", Region: "eu", Tier: "cloud"}
+			cluster := Cluster{Name: "eu-1", Provider: "acme", Region: "eu", Tier: "cloud", Exposure: exposure}
 			objects, err := order(t, file).Render(known, cluster, "sluice-si-1")
 			if err != nil {
 				t.Fatal(err)
@@ -123,6 +123,11 @@ func container(fields string) string {
 	return "components: [{name: a, container: {image: i, resources: {cpu: 1, memory: 1Gi}, " + fields + "}}]"
 }
 
+// public returns a plan of one container with a public port at a host.
+func public(host string) string {
+	return "components: [{name: a, ports: [{name: http, port: 80, reach: public, host: \"" + host + "\"}], container: {image: i, resources: {cpu: 1, memory: 1Gi}}}]"
+}
+
 // manifest returns a plan of one object.
 func manifest(object string) string {
 	return "components: [{name: a, manifests: [" + object + "]}]"
@@ -161,6 +166,12 @@ func TestRefused(t *testing.T) {
 		{"a port of the nodes", manifest("{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {type: NodePort}}"), "", "component a: Service s: spec.type: NodePort is refused; Services are ClusterIP"},
 		{"an address that is not its own", manifest("{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {externalIPs: [192.0.2.1]}}"), "", "component a: Service s: spec.externalIPs: is refused"},
 		{"a NetworkPolicy", manifest("{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: p}}"), "", "components[a].manifests[0].kind: NetworkPolicy is refused: ports and their reach say who may connect"},
+		{"an HTTPRoute", manifest("{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: r}}"), "", "components[a].manifests[0].kind: HTTPRoute is refused: a port with reach public has one"},
+		{"a host that is none", public("${parameters.h}"), `{"h": "A_b"}`, `components[a].ports[http].host: "A_b" is no label of a host: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')`},
+		{"a host below another", public("a.b"), "", `components[a].ports[http].host: "a.b" is no label of a host: must not contain dots`},
+		{"a host like a generated one", public("web-0123456789abcdef"), "", `components[a].ports[http].host: "web-0123456789abcdef" ends like a generated host, with 16 hexadecimal digits`},
+		{"a host with a secret", public("${secrets.x}"), "", "components[a].ports[http].host: may use parameters, and no other variable: ${secrets.x}: no such key: x"},
+		{"two with the same host", strings.TrimSuffix(public("same"), "]") + ", {name: b, ports: [{name: p, port: 1, reach: public, host: same}], container: {image: i, resources: {cpu: 1, memory: 1Gi}}}]", "", `components[b].ports[p].host: "same" is the host of component a already`},
 		{"a port that nothing serves", "components: [{name: a, service: s, ports: [{name: p, port: 2}], manifests: [{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {ports: [{port: 1}]}}]}]", "", "components[a].ports[p]: no Service s serves port 2"},
 		{"a privileged pod", deployment("{containers: [{name: c, securityContext: {privileged: true}, " + limits + "}]}"), "", "component a: Deployment d: spec.template: privileged containers are refused"},
 		{"a disk of the node", deployment("{volumes: [{name: v, hostPath: {path: /}}], containers: [{name: c, " + limits + "}]}"), "", "component a: Deployment d: spec.template: volumes are configMap, secret, emptyDir, projected, downwardAPI, persistentVolumeClaim or ephemeral: others the node mounts from its own disks, or over the network past every NetworkPolicy"},
@@ -269,7 +280,10 @@ func TestCredentials(t *testing.T) {
 	o := order(t, "testdata/render/database.yaml")
 	o.Plan = o.Plan.DeepCopy()
 	o.Plan.Credentials = &runtime.RawExtension{Raw: []byte(`{"uri": "postgres://app:${secrets.password}@${components.db.host}:${components.db.ports.postgres}/app", "port": "${components.db.ports.postgres}", "limits": {"connections": "${parameters.connections}"}}`)}
-	at := Addresses(o.Plan, func(service string) string { return service + ".example" })
+	at, err := o.Addresses(nil, func(service string) string { return service + ".example" })
+	if err != nil {
+		t.Fatal(err)
+	}
 	got, err := o.Credentials(at, nil)
 	if err != nil {
 		t.Fatal(err)

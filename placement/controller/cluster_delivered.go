@@ -21,6 +21,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/workload"
 )
 
 // deliveredKinds are the kinds of objects, beside namespaces, that make up a delivered instance and
@@ -39,6 +40,7 @@ var deliveredKinds = []struct {
 	{rbacv1.SchemeGroupVersion.WithResource("roles"), false},
 	{rbacv1.SchemeGroupVersion.WithResource("rolebindings"), false},
 	{autoscalingv2.SchemeGroupVersion.WithResource("horizontalpodautoscalers"), false},
+	{workload.HTTPRoutes.GroupVersion().WithResource("httproutes"), true},
 	{appsv1.SchemeGroupVersion.WithResource("deployments"), true},
 	{appsv1.SchemeGroupVersion.WithResource("statefulsets"), true},
 }
@@ -55,8 +57,8 @@ type news struct {
 const rewatch = 30 * time.Second
 
 // watchDelivered says what becomes known about the instances of this hub, until the context ends. It
-// reads only metadata and keeps the generations. Changes while there is no watch, and on clusters
-// that do not allow Sluice to watch, are found by the next periodic check.
+// reads only metadata and keeps the generations. Changes while there is no watch, on clusters that do
+// not allow Sluice to watch, and of kinds that a cluster lacks, are found by the next periodic check.
 func watchDelivered(ctx context.Context, c metadata.Interface, hub string, tell news) {
 	ours := labels.Set{v1alpha1.LabelHub: hub}.String()
 	for _, kind := range deliveredKinds {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -65,7 +66,7 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 		return ctrl.Result{}, err
 	}
 	decided := decision.API(s.Generation)
-	decided.PriorityClass, decided.Workload = request.Class, request.Workload
+	decided.PriorityClass, decided.Workload, decided.Hosts = request.Class, request.Workload, slices.Sorted(maps.Keys(request.Hosts))
 	for i := range decided.Placements {
 		decided.Placements[i].Shape = request.Shape
 		decided.Placements[i].Peering = request.Peering.Placed(s.Name, decided.Placements[i].Cluster)

@@ -5,6 +5,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
@@ -41,6 +42,7 @@ func WatchRules() []rbacv1.PolicyRule {
 		{APIGroups: []string{"apps"}, Resources: []string{"deployments", "statefulsets"}, Verbs: watch},
 		{APIGroups: []string{"autoscaling"}, Resources: []string{"horizontalpodautoscalers"}, Verbs: watch},
 		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: watch},
+		{APIGroups: []string{workload.HTTPRoutes.Group}, Resources: []string{"httproutes"}, Verbs: watch},
 		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles", "rolebindings"}, Verbs: watch},
 	}
 }
@@ -51,6 +53,7 @@ func TenantRules() []rbacv1.PolicyRule {
 	own := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"resourcequotas", "limitranges"}, Verbs: []string{"get", "create", "patch"}},
 		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: []string{"get", "list", "create", "patch", "delete"}},
+		{APIGroups: []string{workload.HTTPRoutes.Group}, Resources: []string{"httproutes"}, Verbs: []string{"get", "list", "create", "patch", "delete"}},
 		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles"}, Verbs: []string{"get", "create", "patch"}},
 		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"get", "create", "patch", "delete"}},
 		{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"get", "create", "patch", "delete"}},
@@ -63,8 +66,8 @@ func TenantRules() []rbacv1.PolicyRule {
 
 // EditRules returns what a binding with the role edit may do: run workloads. It may not change who
 // may do what (RBAC, ServiceAccounts and their tokens), how much (quota and limits), with whom
-// to talk (NetworkPolicies; and Ingresses, because NetworkPolicies refuse traffic from outside
-// of the namespace) or when a node may be drained. The last means PodDisruptionBudgets: one
+// to talk (NetworkPolicies; Ingresses and HTTPRoutes, because NetworkPolicies refuse traffic from
+// outside of the namespace, and because hosts belong to one instance each) or when a node may be drained. The last means PodDisruptionBudgets: one
 // that matches pods without a controller, or a pod that another budget matches, blocks drains
 // for ever, and no admission policy can detect that.
 func EditRules() []rbacv1.PolicyRule {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -107,19 +108,52 @@ func (t *target) applyWorkload(ctx context.Context, o *unstructured.Unstructured
 		return nil
 	}
 	what := fmt.Sprintf("%s %s", o.GetKind(), o.GetName())
+	if o.GroupVersionKind() == workload.HTTPRoutes {
+		if refused := t.noRoutes(o, err); refused != nil {
+			return refused
+		}
+	}
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return &delivery.RefusedError{
 			Reason:   fmt.Sprintf("%s refuses %s: %v", t.Connection.Cluster, what, err),
-			Consumer: fmt.Sprintf("component %s: %s is refused: %s", o.GetLabels()[v1alpha1.LabelComponent], what, apierrors.ReasonForError(err)), Repeatable: true,
+			Consumer: fmt.Sprintf("component %s: %s is refused: %s", componentOf(o), what, apierrors.ReasonForError(err)), Repeatable: true,
 		}
 	}
 	return fmt.Errorf("apply %s: %w", what, err)
 }
 
-// health returns nil if every object works, by kstatus.
+// noRoutes returns why a cluster takes no HTTPRoutes at all; nil if it takes them, or if that is not
+// known.
+func (t *target) noRoutes(o *unstructured.Unstructured, err error) error {
+	refused := &delivery.RefusedError{Consumer: componentOf(o) + ": its public port cannot be reached on the chosen cluster", Repeatable: true}
+	switch {
+	case meta.IsNoMatchError(err):
+		refused.Reason = t.Connection.Cluster + " lacks the kind HTTPRoute of gateway.networking.k8s.io/v1"
+		refused.Remedy = "its operator has to install the Gateway API there"
+	case apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		refused.Reason = fmt.Sprintf("Sluice may not write HTTPRoutes on %s, which was registered before it had public ports", t.Connection.Cluster)
+		refused.Remedy = "its operator has to run `sluice cluster renew " + t.Connection.Cluster + "`"
+	default:
+		return nil
+	}
+	return refused
+}
+
+func componentOf(o *unstructured.Unstructured) string { return o.GetLabels()[v1alpha1.LabelComponent] }
+
+// health returns nil if every object works: by kstatus and, for routes, by what the Gateway's controller
+// says.
 func (t *target) health(ctx context.Context, objects []*unstructured.Unstructured) error {
 	var waiting, detail []string
 	for _, o := range objects {
+		component := componentOf(o)
+		if o.GroupVersionKind() == workload.HTTPRoutes {
+			if reason, message := workload.RouteProblem(o); reason != "" {
+				short := component + ": the Gateway does not serve its public port: " + reason
+				waiting, detail = append(waiting, short), append(detail, strings.TrimSuffix(short+": "+message, ": "))
+			}
+			continue
+		}
 		result, err := status.Compute(o)
 		if err != nil {
 			return fmt.Errorf("read the state of %s %s: %w", o.GetKind(), o.GetName(), err)
@@ -127,7 +161,6 @@ func (t *target) health(ctx context.Context, objects []*unstructured.Unstructure
 		if result.Status == status.CurrentStatus {
 			continue
 		}
-		component := o.GetLabels()[v1alpha1.LabelComponent]
 		short, long := component+": "+progress(o, result.Message), ""
 		if makesPods(o) {
 			why, more, err := t.blocked(ctx, component)

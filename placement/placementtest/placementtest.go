@@ -39,6 +39,8 @@ type Cluster struct {
 	// Claims that the provider has proven; Unproven is what it has not proven.
 	Claims   []v1alpha1.Claim `json:"claims"`
 	Unproven string           `json:"unproven"`
+	// Exposure as in the spec.
+	Exposure *v1alpha1.ClusterExposure `json:"exposure"`
 	// Liqo and Consumers as in the spec; either makes it a cluster with the driver liqo.
 	Liqo      *v1alpha1.LiqoCluster        `json:"liqo"`
 	Consumers []v1alpha1.ConsumerReference `json:"consumers"`
@@ -51,6 +53,7 @@ func (r Cluster) MemberCluster() *v1alpha1.MemberCluster {
 		Spec:       v1alpha1.MemberClusterSpec{Driver: r.Driver, Region: r.Region, Tier: r.Tier, Taints: r.Taints, Unschedulable: r.Cordoned},
 		Status:     v1alpha1.MemberClusterStatus{Allocatable: r.Has, ForeignUse: r.Foreign, StorageClasses: r.Classes},
 	}
+	mc.Spec.Exposure = r.Exposure
 	mc.Spec.Provider, mc.Status.Claims = r.Provider, r.Claims
 	mc.Spec.Location, mc.Spec.Latencies, mc.Spec.Oversubscription = r.Location, r.Latencies, r.Oversubscription
 	mc.Spec.Liqo, mc.Spec.Consumers, mc.Spec.Sell = r.Liqo, r.Consumers, r.Sell

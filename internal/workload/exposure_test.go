@@ -1,0 +1,110 @@
+package workload
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// exposure is that of the cluster in these tests.
+var exposure = &v1alpha1.ClusterExposure{
+	Gateway: v1alpha1.ExposureGateway{Namespace: "infra", Name: "public", Listener: "https", PodNamespace: "traefik"},
+	Domain:  "apps.eu.example", Port: 8443,
+}
+
+func TestPublicAddressesInCredentials(t *testing.T) {
+	o := order(t, "testdata/render/public.yaml")
+	o.Plan = o.Plan.DeepCopy()
+	o.Plan.Credentials = &runtime.RawExtension{Raw: []byte(`{"url": "${components.web.public.url}/x", "images": "${components.images.public.host}"}`)}
+	at, err := o.Addresses(exposure, inside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := o.Credentials(at, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"images":"images-6a1415fee8d446cb.apps.eu.example","url":"https://shop.apps.eu.example:8443/x"}`
+	if string(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestURLsOfGateways(t *testing.T) {
+	for want, e := range map[string]v1alpha1.ClusterExposure{
+		"https://a":      {},
+		"https://a:8443": {Port: 8443, Protocol: v1alpha1.ExposureHTTPS},
+		"http://a":       {Protocol: v1alpha1.ExposureHTTP},
+		"http://a:443":   {Protocol: v1alpha1.ExposureHTTP, Port: 443},
+	} {
+		if got := e.URL("a"); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+func TestNoPublicPortWithoutAGateway(t *testing.T) {
+	_, err := planOrder(t, "components: [{name: a, ports: [{name: http, port: 80, reach: public}], container: {image: i, resources: {cpu: 1, memory: 1Gi}}}]").Render(Cluster{}, "n")
+	const want = "components[a].ports[http].reach: the cluster has no Gateway for public ports"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func planOrder(t *testing.T, document string) *Order {
+	return sampleBound(planOf(t, document), map[string]any{})
+}
+
+func TestHostsAsked(t *testing.T) {
+	f, err := FootprintOf(order(t, "testdata/render/public.yaml").Plan, []byte(`{"name": "mine"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"mine": "components[web].ports[http].host"}, f.Hosts); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRouteProblem(t *testing.T) {
+	const (
+		spec     = "metadata: {generation: 2}\nspec: {parentRefs: [{namespace: infra, name: public, sectionName: https}]}\n"
+		ref      = "{namespace: infra, name: public, sectionName: https}"
+		accepted = "{type: Accepted, status: 'True', observedGeneration: 2}"
+		resolved = "{type: ResolvedRefs, status: 'True', observedGeneration: 2}"
+	)
+	status := func(ref string, conditions ...string) string {
+		return spec + "status: {parents: [{parentRef: " + ref + ", conditions: [" + strings.Join(conditions, ", ") + "]}]}"
+	}
+	const silent = "it has not answered yet"
+	for _, test := range []struct{ name, route, reason, message string }{
+		{"no status", spec, silent, ""},
+		{"accepted only", status(ref, accepted), silent, ""},
+		{"accepted and resolved", status(ref, accepted, resolved), "", ""},
+		{"by another Gateway", status("{namespace: infra, name: private}", accepted, resolved), silent, ""},
+		{"by another listener", status("{namespace: infra, name: public, sectionName: http}", accepted, resolved), silent, ""},
+		{"of a former spec", status(ref, "{type: Accepted, status: 'True', observedGeneration: 1}", resolved), silent, ""},
+		{"refused", status(ref, "{type: Accepted, status: 'False', observedGeneration: 2, reason: NotAllowedByListeners, message: not allowed}", resolved), "Accepted is False (NotAllowedByListeners)", "not allowed"},
+		{"unresolved", status(ref, accepted, "{type: ResolvedRefs, status: 'False', observedGeneration: 2, reason: BackendNotFound, message: no web}"), "ResolvedRefs is False (BackendNotFound)", "no web"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			route := &unstructured.Unstructured{}
+			document, err := yaml.YAMLToJSON([]byte(test.route))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := decode(document, &route.Object); err != nil {
+				t.Fatal(err)
+			}
+			reason, message := RouteProblem(route)
+			if reason != test.reason || message != test.message {
+				t.Errorf("got %q, %q; want %q, %q", reason, message, test.reason, test.message)
+			}
+		})
+	}
+}
