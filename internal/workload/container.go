@@ -219,10 +219,8 @@ func (r *rendering) networkPolicy(everyPort bool, exposure *v1alpha1.ClusterExpo
 				rule.WithFrom(networkingv1ac.NetworkPolicyPeer().WithIPBlock(networkingv1ac.IPBlock().WithCIDR(cidr)))
 			}
 		case v1alpha1.ReachPublic:
-			if exposure != nil { // expose refuses the port otherwise
-				rule.WithFrom(networkingv1ac.NetworkPolicyPeer().WithNamespaceSelector(metav1ac.LabelSelector().
-					WithMatchLabels(map[string]string{corev1.LabelMetadataName: exposure.Gateway.PodNamespaceName()})))
-			}
+			rule.WithFrom(networkingv1ac.NetworkPolicyPeer().WithNamespaceSelector(metav1ac.LabelSelector().
+				WithMatchLabels(map[string]string{corev1.LabelMetadataName: exposure.Gateway.PodNamespaceName()})))
 		}
 		spec.WithIngress(rule.WithFrom(instance))
 	}

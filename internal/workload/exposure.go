@@ -2,7 +2,6 @@ package workload
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -76,14 +75,21 @@ func (o *Order) PublicHosts(exposure *v1alpha1.ClusterExposure) (map[string]stri
 	return hosts, nil
 }
 
+// unreachable refuses public ports on a cluster without a Gateway.
+func (o *Order) unreachable(exposure *v1alpha1.ClusterExposure) error {
+	for i := range o.Plan.Components {
+		c := &o.Plan.Components[i]
+		if p := c.PublicPort(); p != nil && exposure == nil {
+			return refused("components[%s].ports[%s].reach: the cluster has no Gateway for public ports", c.Name, p.Name)
+		}
+	}
+	return nil
+}
+
 // expose renders the HTTPRoute of a component's public port, if it has one.
 func (r *rendering) expose(c *v1alpha1.WorkloadComponent, exposure *v1alpha1.ClusterExposure, host string) {
 	p := c.PublicPort()
 	if p == nil {
-		return
-	}
-	if exposure == nil {
-		r.fail(r.path.Child("ports").Key(p.Name).Child("reach"), errors.New("the cluster has no Gateway for public ports"))
 		return
 	}
 	gateway := map[string]any{

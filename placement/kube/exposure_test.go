@@ -1,0 +1,198 @@
+package kube_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/workload"
+	"github.com/sluice-dev/sluice/placement/delivery"
+	"github.com/sluice-dev/sluice/placement/tenant"
+	"github.com/sluice-dev/sluice/test/gatewayapi"
+)
+
+// site is a workload that everyone reaches.
+const site = `
+parameters: {name: {type: string}}
+components:
+- name: web
+  ports: [{name: http, port: 80, containerPort: 8080, reach: public, host: "${parameters.name}"}, {name: admin, port: 9090}]
+  container:
+    image: sluice.dev/web:1
+    env: {SELF: "${components.web.public.url}"}
+    resources: {cpu: 10m, memory: 16Mi}
+`
+
+// TestExposure shares a member cluster of its own, because the Gateway API is installed there only for
+// the last tests. They run one after the other.
+func TestExposure(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	d := withWorkload(t, site, `{"name": "shop"}`)
+
+	// The placement filter leaves these out; they may change between the decision and the delivery.
+	wantRefused(t, f.delivered(t, d), "components[web].ports[http].reach: the cluster has no Gateway for public ports")
+	f.expose(t, &v1alpha1.ClusterExposure{
+		Gateway: v1alpha1.ExposureGateway{Namespace: "infra", Name: "public", Listener: "https", PodNamespace: "traefik"}, Domain: "apps.example",
+	})
+	err := f.driver().Deliver(t.Context(), d)
+	wantRefused(t, err, "web: its public port cannot be reached on the chosen cluster")
+	if !strings.Contains(err.Error(), clusterName+" lacks the kind HTTPRoute of gateway.networking.k8s.io/v1: its operator has to install the Gateway API there") {
+		t.Errorf("operators read %v", err)
+	}
+
+	if err := gatewayapi.Install(t.Context(), f.adminConfig); err != nil {
+		t.Fatal(err)
+	}
+	waits := func(t *testing.T, consumer, operator string) {
+		t.Helper()
+		err := f.driver().Deliver(t.Context(), d)
+		for pending := (*delivery.PendingError)(nil); errors.As(err, &pending) && strings.Contains(pending.Consumer, "pods ready"); {
+			err = f.driver().Deliver(t.Context(), d)
+		}
+		var pending *delivery.PendingError
+		if !errors.As(err, &pending) || pending.Consumer != consumer || !strings.Contains(pending.Detail, operator) {
+			t.Errorf("got %v, want a wait with %q for consumers and %q for operators", err, consumer, operator)
+		}
+	}
+	const silent = "web: the Gateway does not serve its public port: "
+	waits(t, silent+"it has not answered yet", "")
+	f.answer(t, d, "Accepted=False NotAllowedByListeners")
+	waits(t, silent+"Accepted is False (NotAllowedByListeners)", "the message of NotAllowedByListeners")
+	f.answer(t, d, "Accepted=True Accepted", "ResolvedRefs=False BackendNotFound")
+	waits(t, silent+"ResolvedRefs is False (BackendNotFound)", "the message of BackendNotFound")
+	f.answer(t, d, "Accepted=True Accepted", "ResolvedRefs=True ResolvedRefs")
+	f.runs(t, d)
+
+	route := f.route(t, d)
+	hosts, _, _ := unstructured.NestedStringSlice(route.Object, "spec", "hostnames")
+	if len(hosts) != 1 || hosts[0] != "shop.apps.example" {
+		t.Errorf("the route is for %v", hosts)
+	}
+	var secret corev1.Secret
+	f.get(t, d, "web", &secret)
+	if got := string(secret.Data["env.SELF"]); got != "https://shop.apps.example" {
+		t.Errorf("the component believes to be at %s", got)
+	}
+	var policy networkingv1.NetworkPolicy
+	f.get(t, d, "web", &policy)
+	open := 0
+	for _, rule := range policy.Spec.Ingress {
+		for _, from := range rule.From {
+			if from.NamespaceSelector == nil {
+				continue
+			}
+			open++
+			if from.NamespaceSelector.MatchLabels[corev1.LabelMetadataName] != "traefik" || len(rule.Ports) != 1 || rule.Ports[0].Port.IntValue() != 8080 {
+				t.Errorf("the Gateway is let in by %+v", rule)
+			}
+		}
+	}
+	if open != 1 {
+		t.Errorf("%d rules let other namespaces in, want one", open)
+	}
+
+	t.Run("consumers write no routes", func(t *testing.T) {
+		consumer := f.consumer(t, namespaceOf(d))
+		taken := f.route(t, d)
+		taken.SetName("other")
+		taken.SetResourceVersion("")
+		taken.SetUID("")
+		taken.SetManagedFields(nil)
+		if err := consumer.Create(t.Context(), taken); err == nil || !strings.Contains(err.Error(), "forbidden") {
+			t.Errorf("a binding with the role edit creates a route: %v", err)
+		}
+	})
+	t.Run("a changed route is repaired", func(t *testing.T) {
+		changed := f.route(t, d)
+		if err := unstructured.SetNestedStringSlice(changed.Object, []string{"bank.apps.example"}, "spec", "hostnames"); err != nil {
+			t.Fatal(err)
+		}
+		f.must(t, f.admin.Update(t.Context(), changed))
+		err := f.driver().Observe(t.Context(), d)
+		if err == nil || !strings.Contains(err.Error(), "HTTPRoute web was changed: .spec.hostnames[0] is bank.apps.example, not shop.apps.example") {
+			t.Errorf("observe: %v", err)
+		}
+		waits(t, silent+"it has not answered yet", "")
+		f.answer(t, d, "Accepted=True Accepted", "ResolvedRefs=True ResolvedRefs")
+		f.runs(t, d)
+	})
+	t.Run("a cluster that was registered before says what to do", func(t *testing.T) {
+		role := &rbacv1.ClusterRole{}
+		f.must(t, f.admin.Get(t.Context(), key("", tenant.ClusterRole), role))
+		before := role.DeepCopy()
+		role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "httproutes") })
+		f.must(t, f.admin.Update(t.Context(), role))
+		const want = "Sluice may not write HTTPRoutes on cluster-a, which was registered before it had public ports: its operator has to run `sluice cluster renew cluster-a`"
+		err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+			err := f.driver().Deliver(ctx, d) // until the API server knows of the change
+			return err != nil && strings.Contains(err.Error(), want), nil
+		})
+		if err != nil {
+			t.Errorf("want %s", want)
+		}
+		before.ResourceVersion = role.ResourceVersion
+		f.must(t, f.admin.Update(t.Context(), before))
+	})
+	t.Run("a port that is no longer public has no route", func(t *testing.T) {
+		closed := strings.NewReplacer(`, reach: public, host: "${parameters.name}"`, "", `"${components.web.public.url}"`, "nowhere").Replace(site)
+		d := running(t, d, closed, `{"name": "shop"}`)
+		f.runs(t, d)
+		gone := &unstructured.Unstructured{}
+		gone.SetGroupVersionKind(workload.HTTPRoutes)
+		f.gone(t, d, "web", gone)
+	})
+}
+
+// expose gives the member cluster a Gateway.
+func (f *fixture) expose(t *testing.T, exposure *v1alpha1.ClusterExposure) {
+	t.Helper()
+	cluster := &v1alpha1.MemberCluster{}
+	f.must(t, f.hub.Get(t.Context(), key(f.hubNamespace, clusterName), cluster))
+	cluster.Spec.Exposure = exposure
+	f.must(t, f.hub.Update(t.Context(), cluster))
+}
+
+func (f *fixture) route(t *testing.T, d delivery.Delivery) *unstructured.Unstructured {
+	t.Helper()
+	route := &unstructured.Unstructured{}
+	route.SetGroupVersionKind(workload.HTTPRoutes)
+	f.get(t, d, "web", route)
+	return route
+}
+
+// answer writes the status of the route as a Gateway's controller does; each condition is
+// "Type=Status Reason".
+func (f *fixture) answer(t *testing.T, d delivery.Delivery, conditions ...string) {
+	t.Helper()
+	route := f.route(t, d)
+	var all []any
+	for _, c := range conditions {
+		condition, reason, _ := strings.Cut(c, " ")
+		kind, status, _ := strings.Cut(condition, "=")
+		all = append(all, map[string]any{
+			"type": kind, "status": status, "reason": reason, "message": "the message of " + reason,
+			"observedGeneration": route.GetGeneration(), "lastTransitionTime": metav1.Now().UTC().Format("2006-01-02T15:04:05Z"),
+		})
+	}
+	parents, _, _ := unstructured.NestedSlice(route.Object, "spec", "parentRefs")
+	err := unstructured.SetNestedSlice(route.Object, []any{map[string]any{
+		"controllerName": "example.org/gateway", "parentRef": parents[0], "conditions": all,
+	}}, "status", "parents")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.must(t, f.admin.Status().Update(t.Context(), route, client.FieldOwner("gateway")))
+}
