@@ -39,7 +39,7 @@ e2e: ## Everything else that is real: the docs, the chart, lost and made cluster
 images: ## What the tests on kind run, at the lowest priority; built once, then kept
 	@echo "test: images of kind nodes and of Liqo"
 	@nice -n 19 test/kind/node-image.sh >/dev/null
-	@nice -n 19 test/kind/tools.sh kube-router >/dev/null
+	@nice -n 19 test/kind/tools.sh kube-router traefik >/dev/null
 	@nice -n 19 test/kind/liqo-images.sh >/dev/null
 
 lint: ## Formatting, vet, staticcheck, which package may import which, and that the engine reads no clock
@@ -88,9 +88,9 @@ e2e-clusters: bin/e2e.test ## On kind: providers and policies, lost clusters, cl
 	@echo "test: trust, lost clusters, made clusters"
 	@$(call e2e,TestTrust|TestLostCluster|TestMadeCluster)
 
-e2e-workloads: bin/e2e.test ## On kind: PostgreSQL and other workloads, and conformance with a plan of kind workload
+e2e-workloads: bin/e2e.test ## On kind: PostgreSQL and other workloads, a site behind a Gateway, and conformance with a plan of kind workload
 	@echo "test: workloads"
-	@$(call e2e,TestWorkloads)
+	@$(call e2e,TestWorkloads|TestExposure)
 
 e2e-chart: bin/e2e.test ## On kind: docs/operating.md's installation, conformance with two replicas, and uninstalling
 	@echo "test: the chart"

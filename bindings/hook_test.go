@@ -161,9 +161,9 @@ func (h *hooked) user(t *testing.T, b *v1alpha1.ServiceBinding) (u user) {
 	return u
 }
 
-// TestHooks shares one member cluster among tests that each have an instance of their own.
-func TestHooks(t *testing.T) {
-	f := newFixtureOf(t, clusters[:1], kube.ManifestOptions{}, 0, controlplane.Node{Name: "node-1"})
+// TestWorkloads shares one member cluster among tests that each have an instance of their own.
+func TestWorkloads(t *testing.T) {
+	f := newFixtureOf(t, clusters[:1], kube.ManifestOptions{}, 100*time.Millisecond, controlplane.Node{Name: "node-1"})
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, *fixture)
@@ -172,6 +172,7 @@ func TestHooks(t *testing.T) {
 		{"a bind hook that fails leaves nothing and says why", aBindHookThatFails},
 		{"an unbind hook that fails is tried again", anUnbindHookThatFails},
 		{"what goes with its instance needs no hook", noHookWithoutAnInstance},
+		{"everyone reaches public ports", publicAddresses},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

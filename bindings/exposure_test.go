@@ -1,0 +1,75 @@
+package bindings_test
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/seal"
+)
+
+// withSite is a workload that everyone reaches.
+const withSite = `
+components:
+- name: web
+  ports: [{name: http, port: 80}, {name: admin, port: 9090}]
+  container:
+    image: web
+    resources: {cpu: 10m, memory: 16Mi}
+credentials: {host: "${components.web.host}"}
+`
+
+// publicAddresses: the endpoints and the credentials have the address at which everyone reaches the instance, and
+// the endpoints follow when the operator changes it.
+func publicAddresses(t *testing.T, f *fixture) {
+	f.expose(t, 0)
+	h := f.deliverWorkload(t, withSite)
+	plan := h.instance.Status.Delivered.Decision.Workload
+	plan.Components[0].Ports[0].Reach = v1alpha1.ReachPublic
+	plan.Credentials.Raw = []byte(`{"url": "${components.web.public.url}", "host": "${components.web.host}"}`)
+	if err := h.Status().Update(t.Context(), h.instance); err != nil {
+		t.Fatal(err)
+	}
+	b := f.bound(t, f.bind(t, h.instance, "1", ""))
+
+	object, err := h.keys.Unseal(b.Status.SealedCredentials, seal.Owner("ServiceBinding", b.Namespace, b.Name, string(b.UID)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]string
+	if err := json.Unmarshal(object.Reveal(), &got); err != nil {
+		t.Fatal(err)
+	}
+	public, inside := v1alpha1.PublicLabel("web", h.instance.Name)+".apps.example", "web."+h.namespaceThere()+".svc"
+	if diff := cmp.Diff(map[string]string{"url": "https://" + public, "host": inside}, got); diff != "" {
+		t.Errorf("credentials: -want +got\n%s", diff)
+	}
+	want := []v1alpha1.Endpoint{{Host: inside, Ports: []string{"80", "9090"}, Protocol: "tcp"}, {Host: public, Ports: []string{"443"}, Protocol: "tcp"}}
+	if diff := cmp.Diff(want, b.Status.Endpoints); diff != "" {
+		t.Errorf("endpoints: -want +got\n%s", diff)
+	}
+
+	f.expose(t, 8443)
+	eventually(t, "the endpoints have the new port", func(ctx context.Context) (bool, error) {
+		err := f.Get(ctx, client.ObjectKeyFromObject(b), b)
+		return slices.ContainsFunc(b.Status.Endpoints, func(e v1alpha1.Endpoint) bool { return e.Host == public && e.Ports[0] == "8443" }), err
+	})
+}
+
+// expose gives the first member cluster a Gateway.
+func (f *fixture) expose(t *testing.T, port int32) {
+	t.Helper()
+	cluster := &v1alpha1.MemberCluster{}
+	if err := f.Get(t.Context(), client.ObjectKey{Namespace: f.namespace, Name: clusters[0]}, cluster); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Spec.Exposure = &v1alpha1.ClusterExposure{Gateway: v1alpha1.ExposureGateway{Namespace: "infra", Name: "public"}, Domain: "apps.example", Port: port}
+	if err := f.Update(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,231 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/test/gatewayapi"
+)
+
+// As gateway.yaml has them.
+const (
+	gatewayNamespace = "sluice-e2e-gateway"
+	publicDomain     = "apps.example"
+	publicPort       = "30443"
+)
+
+// TestExposure orders a site: everyone reaches its public port at its host, by HTTPS through the Gateway of
+// its cluster, and nothing else of it.
+func TestExposure(t *testing.T) {
+	needMembers(t)
+	open := members[0]
+	get := gateway(t, open)
+	s := serve(t)
+	s.sluice("cluster", "add", open, "--from-kubeconfig", kubeconfig(open), "--region", "region-of-"+open,
+		"--public-gateway", gatewayNamespace+"/public/https", "--public-domain", publicDomain, "--public-port", publicPort)
+	s.sluice("cluster", "add", members[1], "--from-kubeconfig", kubeconfig(members[1]), "--region", "region-of-"+members[1])
+	offering, err := os.ReadFile("exposure.yaml")
+	must(t, err)
+	here := filepath.Join(t.TempDir(), "exposure.yaml")
+	must(t, os.WriteFile(here, []byte(strings.ReplaceAll(string(offering), "ECHO", echoImage)), 0o600))
+	s.sluice("catalog", "apply", "-f", here)
+
+	const id = "e2e-site"
+	p := s.broker.findPlan(t, "sites", "small")
+	s.broker.provision(t, id, p, map[string]any{"name": "shop"})
+	if on := clusterOf(t, id); on != open {
+		t.Fatalf("the site is on %s, which has no Gateway", on)
+	}
+	site := "https://shop." + publicDomain + ":" + publicPort
+	if credentials := s.broker.bind(t, id, "site", p, nil); credentials["url"] != site {
+		t.Errorf("the credentials are %v, want the url %s", credentials, site)
+	}
+	endpoints, err := json.Marshal(s.broker.must(t, "GET", "/v2/service_instances/"+id+"/service_bindings/site", nil, nil, http.StatusOK).body["endpoints"])
+	must(t, err)
+	if want := `{"host":"shop.` + publicDomain + `","ports":["` + publicPort + `"],"protocol":"tcp"}`; !strings.Contains(string(endpoints), want) {
+		t.Errorf("the endpoints are %s, want %s among them", endpoints, want)
+	}
+
+	answers(t, "everyone asks web", func() (string, error) {
+		status, body, err := get(t.Context(), site)
+		if err != nil || status != http.StatusOK || !strings.HasPrefix(body, "web-") {
+			return "", fmt.Errorf("%d %s %w", status, body, err)
+		}
+		return body, nil
+	})
+	for _, host := range []string{v1alpha1.PublicLabel("inner", v1alpha1.InstanceName("first", id)), "inner", "other"} {
+		status, body, err := get(t.Context(), "https://"+host+"."+publicDomain+":"+publicPort)
+		if err != nil || status != http.StatusNotFound {
+			t.Errorf("%s answers %d %s (%v), want 404", host, status, body, err)
+		}
+	}
+	whoMayConnect(t, open, v1alpha1.MemberNamespace(v1alpha1.InstanceName("first", id)))
+
+	hostTaken(t, s.broker, p)
+	s.broker.unbind(t, id, "site", p)
+	s.broker.deprovision(t, id, p)
+	eventually(t, 30*time.Second, "the host is gone", func(ctx context.Context) string {
+		if status, body, err := get(ctx, site); err != nil || status != http.StatusNotFound {
+			return fmt.Sprint(status, body, err)
+		}
+		return ""
+	})
+	for _, name := range members {
+		nothingLeft(t, name)
+	}
+}
+
+// whoMayConnect asks the components of a site past the Gateway: its namespace reaches the public port and
+// no other, and other namespaces reach none.
+func whoMayConnect(t *testing.T, cluster, site string) {
+	t.Helper()
+	kubectl, err := buildKubectl()
+	must(t, err)
+	admin, _ := administrator(t, cluster)
+	for _, namespace := range []string{gatewayNamespace, metav1.NamespaceDefault} {
+		pods := admin.CoreV1().Pods(namespace)
+		_, err := pods.Create(t.Context(), pod("asks", "50m"), metav1.CreateOptions{})
+		must(t, err)
+		t.Cleanup(func() { _ = pods.Delete(context.Background(), "asks", metav1.DeleteOptions{}) })
+		eventually(t, time.Minute, "a pod in "+namespace+" runs", func(ctx context.Context) string {
+			return unlessRunning(pods.Get(ctx, "asks", metav1.GetOptions{}))
+		})
+	}
+	ask := func(from, component string) func() (string, error) {
+		return func() (string, error) {
+			return inPod(kubectl, cluster, from, "asks", "get", "http://"+component+"."+site+".svc.cluster.local")
+		}
+	}
+	answers(t, "the Gateway asks web", ask(gatewayNamespace, "web"))
+	silent(t, "the Gateway asks inner", ask(gatewayNamespace, "inner"))
+	silent(t, "another namespace asks web", ask(metav1.NamespaceDefault, "web"))
+}
+
+// hostTaken orders the host that another instance has.
+func hostTaken(t *testing.T, b broker, p plan) {
+	const id = "e2e-same-site"
+	b.must(t, "PUT", "/v2/service_instances/"+id, p.query(), map[string]any{
+		"service_id": p.service, "plan_id": p.id, "organization_guid": "org", "space_guid": "space", "parameters": map[string]any{"name": "shop"},
+	}, http.StatusAccepted)
+	eventually(t, 30*time.Second, "the second order fails", func(ctx context.Context) string {
+		a, err := b.do(ctx, "GET", "/v2/service_instances/"+id+"/last_operation", nil, nil)
+		if err != nil || a.body["state"] != "failed" || a.body["description"] != "components[web].ports[http].host: shop is taken by another instance" {
+			return fmt.Sprint(a, err)
+		}
+		return ""
+	})
+	b.must(t, "DELETE", "/v2/service_instances/"+id, p.query(), nil, http.StatusOK, http.StatusAccepted)
+	b.await(t, id, "deprovision "+id)
+}
+
+// gateway gives a cluster a Gateway for the length of the test. It returns a function that asks a URL from
+// outside, as a browser does that resolves the domain to the cluster's node and trusts its certificate.
+func gateway(t *testing.T, cluster string) func(ctx context.Context, url string) (status int, body string, err error) {
+	t.Helper()
+	out, err := output("test/kind/traefik.sh")
+	must(t, err)
+	archive, reference, _ := strings.Cut(strings.TrimSpace(out), "\n")
+	must(t, run("test/kind/load.sh", cluster, archive))
+	kubectl, err := buildKubectl()
+	must(t, err)
+	admin, config := administrator(t, cluster)
+	must(t, gatewayapi.Install(t.Context(), config))
+	manifest, err := os.ReadFile("gateway.yaml")
+	must(t, err)
+	apply := func(verb string, args ...string) {
+		cmd := exec.Command(kubectl, append([]string{"--kubeconfig", kubeconfig(cluster), verb, "-f", "-"}, args...)...)
+		cmd.Stdin = strings.NewReader(strings.ReplaceAll(string(manifest), "TRAEFIK", reference))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("kubectl %s: %v\n%s", verb, err, out)
+		}
+	}
+	apply("delete", "--ignore-not-found") // what a run that was killed left
+	t.Cleanup(func() { apply("delete", "--ignore-not-found") })
+	apply("apply")
+	roots := certificate(t, admin)
+	eventually(t, 2*time.Minute, "Traefik runs", func(ctx context.Context) string {
+		d, err := admin.AppsV1().Deployments(gatewayNamespace).Get(ctx, "traefik", metav1.GetOptions{})
+		if err != nil || d.Status.ReadyReplicas != 1 {
+			return fmt.Sprint("not ready: ", err)
+		}
+		return ""
+	})
+	nodes, err := admin.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	node := ""
+	for _, a := range nodes.Items[0].Status.Addresses {
+		if a.Type == corev1.NodeInternalIP && node == "" {
+			node = a.Address
+		}
+	}
+	browser := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		TLSClientConfig:   &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			_, port, _ := net.SplitHostPort(address)
+			return (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(node, port))
+		},
+	}}
+	return func(ctx context.Context, url string) (int, string, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return 0, "", err
+		}
+		response, err := browser.Do(request)
+		if err != nil {
+			return 0, "", err
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
+		return response.StatusCode, strings.TrimSpace(string(body)), err
+	}
+}
+
+// certificate makes the Gateway's certificate, for every host of the domain, and returns who trusts it.
+func certificate(t *testing.T, admin kubernetes.Interface) *x509.CertPool {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{"*." + publicDomain}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	must(t, err)
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	must(t, err)
+	chain := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	_, err = admin.CoreV1().Secrets(gatewayNamespace).Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "apps"}, Type: corev1.SecretTypeTLS,
+		Data: map[string][]byte{corev1.TLSCertKey: chain, corev1.TLSPrivateKeyKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(chain)
+	return roots
+}
