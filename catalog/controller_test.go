@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -307,5 +308,25 @@ func TestAnOfferingThatCannotBeWrittenKeepsNoOtherFromBeingServed(t *testing.T) 
 	b := &v1alpha1.ServiceOffering{}
 	if err == nil || direct.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "b"}, b) != nil || b.Status.Accepted == nil {
 		t.Errorf("b is %+v; error %v", b.Status, err)
+	}
+}
+
+// What the schema of the hub refuses of ports, before any controller sees it.
+func TestThePortsOfAWorkload(t *testing.T) {
+	r := run(t)
+	for ports, says := range map[string]string{
+		"[{name: a, port: 80, reach: public, host: shop}, {name: b, port: 81}]":            "",
+		"[{name: a, port: 80, reach: public}, {name: b, port: 81, reach: public}]":         "a component has at most one public port",
+		"[{name: a, port: 80, reach: public, protocol: UDP}]":                              "a public port speaks HTTP, by TCP",
+		"[{name: a, port: 80, host: shop}]":                                                "only a port with reach public has a host",
+		"[{name: a, port: 80, reach: everyone}]":                                           `Unsupported value: "everyone"`,
+		"[{name: a, port: 80, reach: public, host: \"" + strings.Repeat("x", 254) + "\"}]": "may not be more than 253",
+	} {
+		o := offering("with-ports", sells(t, "workload: {components: [{name: c, ports: "+ports+", container: {image: i, resources: {cpu: 1, memory: 1Gi}}}]}"))
+		o.Namespace = r.namespace
+		err := r.hub.Create(t.Context(), &o, client.DryRunAll)
+		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
+			t.Errorf("%s: got %v, want %q", ports, err, says)
+		}
 	}
 }

@@ -288,7 +288,8 @@ type WorkloadPort struct {
 	Reach Reach `json:"reach,omitempty"`
 	// Host is the first label of the host of a public port, for instance shop for
 	// shop.apps.example.org. No two instances have the same. It may contain expressions over parameters.
-	// Absent means one that is generated: the component's name and a digest of the instance.
+	// Absent, or expanded to nothing, means one that is generated: the component's name and a digest of
+	// the instance.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Host string `json:"host,omitempty"`

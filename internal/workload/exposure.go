@@ -42,6 +42,9 @@ func (o *Order) hostsAsked() (map[string]asked, error) {
 		if err != nil {
 			return nil, refused("%s: may use parameters, and no other variable: %v", at, err)
 		}
+		if label == "" {
+			continue // a default may say that there is none
+		}
 		if errs := validation.IsDNS1123Label(label); len(errs) > 0 {
 			return nil, refused("%s: %q is no label of a host: %s", at, label, strings.Join(errs, "; "))
 		}

@@ -11,12 +11,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/internal/workload"
+	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
@@ -47,6 +49,17 @@ const workloads = `
         image: db
         volumes: [{name: data, mountPath: /data, storageClass: fast, size: 1Ki}]
         resources: {cpu: 1, memory: 1Gi}
+- id: plan-site
+  name: site
+  description: Site.
+  kind: workload
+  maximumPollingDurationSeconds: 60
+  workload:
+    parameters: {name: {type: string, default: ""}}
+    components:
+    - name: web
+      ports: [{name: http, port: 80, reach: public, host: "${parameters.name}"}]
+      container: {image: web, resources: {cpu: 1, memory: 1Gi}}
 `
 
 // sellWorkloads puts the plans into the catalog.
@@ -186,6 +199,51 @@ func TestAWorkloadWithVolumesStays(t *testing.T) {
 	if ready == nil || !strings.HasPrefix(ready.Message, "waiting for the cluster that has its volumes: eu does not answer") {
 		t.Errorf("it says %+v", ready)
 	}
+}
+
+func TestAHostBelongsToOneInstance(t *testing.T) {
+	const taken = "components[web].ports[http].host: shop is taken by another instance"
+	w := newWorkloadWorld(t)
+	w.cluster("closed", 8)
+	w.cluster("eu", 8)
+	mc := &v1alpha1.MemberCluster{}
+	w.must(w.hub.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: "eu"}, mc))
+	mc.Spec.Exposure = &v1alpha1.ClusterExposure{Gateway: v1alpha1.ExposureGateway{Namespace: "infra", Name: "public"}, Domain: "apps.example"}
+	w.must(w.hub.Update(w.Context(), mc))
+	w.inventory.UpsertCluster(placement.ClusterOf(mc, w.clock.Now()))
+	w.provision("si-a", "plan-site", `{"name": "shop"}`)
+	a := w.passes("si-a")
+	w.wantOn(a, "eu")
+	if got := a.Status.Delivered.Decision.Hosts; !slices.Equal(got, []string{"shop"}) {
+		t.Errorf("the decision has the hosts %v", got)
+	}
+	w.provision("si-b", "plan-site", `{"name": "shop"}`)
+	b := w.passes("si-b")
+	w.wantOperation(b, v1alpha1.OperationProvision, v1alpha1.StateFailed, taken)
+	if b.Status.Operation.Summary != taken {
+		t.Errorf("the consumer reads %q", b.Status.Operation.Summary)
+	}
+	w.provision("si-c", "plan-site", "") // its host is generated
+	w.wantOperation(w.passes("si-c"), v1alpha1.OperationProvision, v1alpha1.StateSucceeded, "")
+
+	keys := w.reconciler.keys
+	w.start()
+	w.reconciler.keys = keys
+	w.sellWorkloads("1")
+	w.update("si-c", func(s *v1alpha1.InstanceState) { s.Parameters = raw(`{"name": "shop"}`) })
+	c := w.passes("si-c")
+	w.wantOperation(c, v1alpha1.OperationUpdate, v1alpha1.StateFailed, taken)
+	if op := c.Status.Operation; !isTrue(op.InstanceUsable) || c.Status.Delivered == nil {
+		t.Errorf("the refused update leaves %+v", op)
+	}
+
+	w.deprovision("si-a")
+	for !w.gone("si-a") {
+		_, err := w.pass("si-a")
+		w.must(err)
+	}
+	w.provision("si-d", "plan-site", `{"name": "shop"}`)
+	w.wantOperation(w.passes("si-d"), v1alpha1.OperationProvision, v1alpha1.StateSucceeded, "")
 }
 
 func TestARefusedMoveIsNotRepeatedWhileItIsUndone(t *testing.T) {
