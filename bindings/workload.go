@@ -136,7 +136,7 @@ func (c *Controller) publicSockets(ctx context.Context, instance *v1alpha1.Servi
 		return nil, err
 	}
 	w := workloadOf(instance)
-	order, err := workload.Of(w, instance, &instance.Status.Delivered.State, nil)
+	order, err := workload.Of(w, instance, &instance.Status.Delivered.State, c.Keys, nil)
 	if err != nil {
 		return nil, err
 	}

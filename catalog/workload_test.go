@@ -135,23 +135,24 @@ func TestDocumentedPlan(t *testing.T) {
 	for _, block := range strings.Split(string(page), "```yaml\n")[1:] {
 		blocks = append(blocks, block[:strings.Index(block, "```")])
 	}
-	if len(blocks) != 5 {
-		t.Fatalf("the page has %d blocks of YAML, want a plan of a chart, a plan, a rule of a policy, bindings, and pull secrets", len(blocks))
+	if len(blocks) != 6 {
+		t.Fatalf("the page has %d blocks of YAML, want a plan of a chart, a plan, one with a public port, a rule of a policy, bindings, and pull secrets", len(blocks))
 	}
 	var policy v1alpha1.PlacementPolicySpec
-	if err := yaml.UnmarshalStrict([]byte(blocks[2]), &policy); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(blocks[3]), &policy); err != nil {
 		t.Error(err)
 	}
 	var with struct{ Bindings *v1alpha1.WorkloadBindings }
-	if err := yaml.UnmarshalStrict([]byte(blocks[3]), &with); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(blocks[4]), &with); err != nil {
 		t.Fatal(err)
 	}
 	chart := offering("a", sells(t, strings.TrimPrefix(blocks[0], "kind: workload\n")))
 	o := offering("a", sells(t, strings.TrimPrefix(blocks[1], "kind: workload\n")))
+	site := offering("a", sells(t, "workload:\n  "+strings.ReplaceAll(strings.TrimSpace(blocks[2]), "\n", "\n  ")))
 	w := o.Spec.Plans[0].Workload
 	w.Bindings = with.Bindings
 	var pulls v1alpha1.WorkloadPlan
-	if err := yaml.UnmarshalStrict([]byte(blocks[4]), &pulls); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(blocks[5]), &pulls); err != nil {
 		t.Fatal(err)
 	}
 	maps.Copy(w.Parameters, pulls.Parameters)
@@ -159,7 +160,7 @@ func TestDocumentedPlan(t *testing.T) {
 	archive := chartstest.Pack(t, chartstest.Web(t, nil))
 	known := chartstest.Of(t, archive)
 	chart.Spec.Plans[0].Workload.Components[0].Chart.Digest = charts.Digest(archive) // the page's is made up
-	for _, o := range []v1alpha1.ServiceOffering{chart, o} {
+	for _, o := range []v1alpha1.ServiceOffering{chart, o, site} {
 		verdicts, err := judge([]v1alpha1.ServiceOffering{o}, known, nil)
 		if err != nil || !verdicts[0].accepted {
 			t.Errorf("%v %v", verdicts, err)

@@ -3,6 +3,7 @@ package workload
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"strings"
 
@@ -24,10 +25,14 @@ var generatedLabel = regexp.MustCompile(`-[0-9a-f]{16}$`)
 type asked struct{ label, field string }
 
 // hostsAsked returns the hosts that a plan asks for its public ports, by component. They depend on the
-// parameters alone, so that they are known before the cluster is.
+// parameters alone, except hidden ones, so that they are known before the cluster is, and to everyone.
 func (o *Order) hostsAsked() (map[string]asked, error) {
+	parameters := maps.Clone(o.Parameters)
+	for _, name := range hiddenParameters(o.Plan) {
+		delete(parameters, name)
+	}
 	e := &expressions{variables: map[string]any{
-		varParameters: o.Parameters, varSecrets: map[string]any{}, varInstance: map[string]any{}, varComponents: map[string]any{},
+		varParameters: parameters, varSecrets: map[string]any{}, varInstance: map[string]any{}, varComponents: map[string]any{},
 		varCluster: map[string]any{}, varKubernetes: map[string]any{}, varBinding: map[string]any{},
 	}}
 	hosts, of := map[string]asked{}, map[string]string{}
@@ -40,7 +45,7 @@ func (o *Order) hostsAsked() (map[string]asked, error) {
 		at := field.NewPath("components").Key(c.Name).Child("ports").Key(p.Name).Child("host").String()
 		label, err := e.text(p.Host)
 		if err != nil {
-			return nil, refused("%s: may use parameters, and no other variable: %v", at, err)
+			return nil, refused("%s: may use parameters that are not writeOnly, and no other variable: %v", at, err)
 		}
 		if label == "" {
 			continue // a default may say that there is none

@@ -50,7 +50,7 @@ func TestURLsOfGateways(t *testing.T) {
 }
 
 func TestNoPublicPortWithoutAGateway(t *testing.T) {
-	_, err := planOrder(t, "components: [{name: a, ports: [{name: http, port: 80, reach: public}], container: {image: i, resources: {cpu: 1, memory: 1Gi}}}]").Render(Cluster{}, "n")
+	_, err := planOrder(t, "components: [{name: a, ports: [{name: http, port: 80, reach: public}], container: {image: i, resources: {cpu: 1, memory: 1Gi}}}]").Render(nil, Cluster{}, "n")
 	const want = "components[a].ports[http].reach: the cluster has no Gateway for public ports"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
@@ -62,7 +62,7 @@ func planOrder(t *testing.T, document string) *Order {
 }
 
 func TestHostsAsked(t *testing.T) {
-	f, err := FootprintOf(order(t, "testdata/render/public.yaml").Plan, []byte(`{"name": "mine"}`))
+	f, err := FootprintOf(order(t, "testdata/render/public.yaml").Plan, nil, []byte(`{"name": "mine"}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,8 @@ func (o *Order) Hook(kind HookKind, namespace string) ([]*unstructured.Unstructu
 	if err != nil {
 		return nil, err
 	}
-	r := &rendering{order: o, expressions: o.expressions(addresses), component: o.HookName(kind), namespace: namespace, path: field.NewPath("bindings", string(kind))}
+	e := o.expressions(addresses)
+	r := &rendering{order: o, expressions: e, component: o.HookName(kind), namespace: namespace, path: field.NewPath("bindings", string(kind))}
 	template := r.pods(r.path, &v1alpha1.WorkloadContainer{WorkloadProcess: hook.WorkloadProcess, GracePeriodSeconds: new(int64)})
 	template.Spec.WithRestartPolicy(corev1.RestartPolicyNever)
 	template.Spec.Containers[0].WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError)
