@@ -50,13 +50,12 @@ func (t *target) parent(kinds []string) tenant.Object {
 }
 
 // announce lists the kinds of the objects in the parent before they are applied, in addition to those
-// that are there already.
-func (t *target) announce(ctx context.Context, objects []*unstructured.Unstructured) error {
-	known, err := t.knownKinds(ctx)
-	if err != nil {
-		return err
+// that were there already, which it returns.
+func (t *target) announce(ctx context.Context, objects []*unstructured.Unstructured) (before []string, err error) {
+	if before, err = t.knownKinds(ctx); err != nil {
+		return nil, err
 	}
-	return t.ApplyInside(ctx, t.parent(union(known, kindsOf(objects))))
+	return before, t.ApplyInside(ctx, t.parent(union(before, kindsOf(objects))))
 }
 
 // knownKinds returns the kinds that the parent lists; none if there is no parent.
@@ -77,18 +76,17 @@ func (t *target) knownKinds(ctx context.Context) ([]string, error) {
 }
 
 // prune deletes the set's objects that are not among those that were applied, and then shortens the
-// parent's list.
-func (t *target) prune(ctx context.Context, applied []*unstructured.Unstructured) error {
-	known, err := t.knownKinds(ctx)
-	if err != nil {
-		return err
+// parent's list. They are of the kinds that the parent listed before.
+func (t *target) prune(ctx context.Context, before []string, applied []*unstructured.Unstructured) error {
+	if len(before) == 0 {
+		return nil
 	}
 	keep := map[string]bool{}
 	for _, o := range applied {
 		keep[groupKind(o.GroupVersionKind())+"/"+o.GetName()] = true
 	}
 	for _, kind := range workload.Kinds() {
-		if !slices.Contains(known, groupKind(kind)) {
+		if !slices.Contains(before, groupKind(kind)) {
 			continue
 		}
 		list := &metav1.PartialObjectMetadataList{}
@@ -116,7 +114,7 @@ func (t *target) prune(ctx context.Context, applied []*unstructured.Unstructured
 			}
 		}
 	}
-	if now := kindsOf(applied); !slices.Equal(now, known) {
+	if now := kindsOf(applied); !slices.Equal(now, union(before, now)) {
 		return t.ApplyInside(ctx, t.parent(now))
 	}
 	return nil

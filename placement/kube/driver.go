@@ -2,13 +2,16 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/internal/member"
@@ -102,6 +105,16 @@ func (t *target) deliver(ctx context.Context) error {
 			return err
 		}
 	}
+	// No pod needs the roles, and API servers take long for them: they compare each of their rules with
+	// all that Sluice has.
+	rights, inner := errgroup.WithContext(ctx)
+	rights.Go(func() error { return t.applyAll(inner, t.roles()) })
+	err = t.fill(ctx, objects, before)
+	return errors.Join(rights.Wait(), err)
+}
+
+// fill delivers what is in the namespace, except the roles.
+func (t *target) fill(ctx context.Context, objects []*unstructured.Unstructured, before corev1.ResourceQuota) error {
 	if t.order == nil {
 		// First, because it may refuse.
 		if err := t.checkUse(before); err != nil {
@@ -120,28 +133,26 @@ func (t *target) deliver(ctx context.Context) error {
 	return t.enforce(ctx, t.hard)
 }
 
-// enforce applies the objects in the namespace, and returns once the quota is in force.
+// enforce applies what limits the namespace, and returns once the quota is in force.
 func (t *target) enforce(ctx context.Context, hard corev1.ResourceList) error {
-	if err := t.applyObjects(ctx, hard); err != nil {
+	if err := t.applyAll(ctx, append(t.limits(), t.quotaObject(hard))); err != nil {
 		return err
 	}
 	return t.awaitQuota(ctx, hard)
 }
 
-// applyObjects applies the objects in the namespace. They depend only on the self-binding.
-func (t *target) applyObjects(ctx context.Context, hard corev1.ResourceList) error {
+// applyAll applies objects in the namespace. They depend only on the self-binding.
+func (t *target) applyAll(ctx context.Context, objects []tenant.Object) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return t.ApplyInside(ctx, t.quotaObject(hard)) })
-	for _, o := range t.others() {
+	for _, o := range objects {
 		group.Go(func() error { return t.ApplyInside(ctx, o) })
 	}
 	return group.Wait()
 }
 
-// others returns the namespace's objects except the quota and the self-binding.
-func (t *target) others() []tenant.Object {
-	objects := append(t.roles(), t.networkPolicies()...)
-	return append(objects, t.limitRangeObject(t.hard))
+// limits returns what limits the namespace, except the quota.
+func (t *target) limits() []tenant.Object {
+	return append(t.networkPolicies(), t.limitRangeObject(t.hard))
 }
 
 // Observe compares the cluster with what Deliver would apply, field by field, and
@@ -156,7 +167,7 @@ func (d *Driver) Observe(ctx context.Context, delivery delivery.Delivery) error 
 		return fmt.Errorf("observe %s: %w", t.Connection.Cluster, err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	for _, o := range append(t.others(), t.quotaObject(t.hard)) {
+	for _, o := range slices.Concat(t.roles(), t.limits(), []tenant.Object{t.quotaObject(t.hard)}) {
 		group.Go(func() error { return t.Compare(ctx, o) })
 	}
 	group.Go(func() error { return t.observeWorkload(ctx) })

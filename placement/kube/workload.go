@@ -64,7 +64,8 @@ func (t *target) render() ([]*unstructured.Unstructured, error) {
 // It returns *delivery.PendingError with what it waits for, and *delivery.RefusedError if
 // Kubernetes has given up.
 func (t *target) run(ctx context.Context, objects []*unstructured.Unstructured) error {
-	if err := t.announce(ctx, objects); err != nil {
+	before, err := t.announce(ctx, objects)
+	if err != nil {
 		return err
 	}
 	// What pods read before the pods.
@@ -80,7 +81,7 @@ func (t *target) run(ctx context.Context, objects []*unstructured.Unstructured) 
 			return err
 		}
 	}
-	if err := t.prune(ctx, objects); err != nil {
+	if err := t.prune(ctx, before, objects); err != nil {
 		return err
 	}
 	return t.health(ctx, objects)

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/placement/delivery"
@@ -90,6 +91,7 @@ func (t *Tenant) Remove(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("remove from %s: delete namespace %s: %w", t.Connection.Cluster, t.Namespace, err)
 		}
+		t.endPods(ctx)
 		return pending
 	}
 	if pending.Detail, err = t.remaining(ctx, &namespace); err != nil {
@@ -97,6 +99,15 @@ func (t *Tenant) Remove(ctx context.Context) error {
 	}
 	pending.Consumer = "waiting for what is left in the instance's namespace: " + pending.Detail
 	return pending
+}
+
+// endPods deletes the pods in a namespace that was just deleted. Kubernetes does so too, but only after
+// five seconds, and makes no new ones there.
+func (t *Tenant) endPods(ctx context.Context) {
+	err := t.Connection.Client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(t.Namespace))
+	if err != nil {
+		log.FromContext(ctx).V(1).Info("cannot end the pods at once", "cluster", t.Connection.Cluster, "namespace", t.Namespace, "reason", err.Error())
+	}
 }
 
 // DeleteAsSeen deletes exactly the object that was read. If there is another one of its name,
