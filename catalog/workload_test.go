@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/charts"
 	"github.com/sluice-dev/sluice/internal/charts/chartstest"
+	"github.com/sluice-dev/sluice/internal/strictjson"
 )
 
 // sells makes the first plan one of kind workload.
@@ -164,6 +166,58 @@ func TestDocumentedPlan(t *testing.T) {
 		verdicts, err := judge([]v1alpha1.ServiceOffering{o}, known, nil)
 		if err != nil || !verdicts[0].accepted {
 			t.Errorf("%v %v", verdicts, err)
+		}
+	}
+}
+
+// TestServicesTakeTheirLimits renders each plan of charts/services with the most that its parameters
+// allow: it takes its limits, no more and no less.
+func TestServicesTakeTheirLimits(t *testing.T) {
+	files, err := filepath.Glob("../charts/services/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are no services: %v", err)
+	}
+	for _, file := range files {
+		document, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var o v1alpha1.ServiceOffering
+		if err := strictjson.DecodeYAML(document, &o); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		for _, plan := range o.Spec.Plans {
+			most := map[string]any{}
+			for name, parameter := range plan.Workload.Parameters {
+				var schema struct {
+					Enum    []string
+					Maximum *int64
+				}
+				if err := json.Unmarshal(parameter.Raw, &schema); err != nil {
+					t.Fatal(err)
+				}
+				switch {
+				case schema.Maximum != nil:
+					most[name] = *schema.Maximum
+				case len(schema.Enum) > 0:
+					most[name] = schema.Enum[len(schema.Enum)-1]
+				}
+			}
+			parameters, err := json.Marshal(most)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := newPlan(plan, nil, nil)
+			footprint, err := p.Footprint(parameters)
+			if err != nil {
+				t.Errorf("%s, plan %s: %v", file, plan.Name, err)
+				continue
+			}
+			for name, limit := range p.most() {
+				if takes := footprint.Takes[name]; takes.Cmp(limit) != 0 {
+					t.Errorf("%s, plan %s: takes %s %s at most, its limit is %s", file, plan.Name, takes.String(), name, limit.String())
+				}
+			}
 		}
 	}
 }

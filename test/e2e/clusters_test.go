@@ -122,10 +122,10 @@ func sweep() error {
 }
 
 // buildKubectl returns kubectl's path; it is built once.
-func buildKubectl() (string, error) {
+var buildKubectl = sync.OnceValues(func() (string, error) {
 	folder, err := output("test/kubernetes/build.sh", "kubectl")
 	return filepath.Join(strings.TrimSpace(folder), "kubectl"), err
-}
+})
 
 // run runs a script or program of the source tree, its output shown.
 func run(name string, args ...string) error {

@@ -8,36 +8,47 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// TestWorkloads orders what runs: PostgreSQL from the order to psql to an update, parts that reach each
-// other, what does not start, and the conformance suite with a plan of kind workload.
+// TestWorkloads orders what runs: each of charts/services from the order to its use, an update and a
+// rotation; parts that reach each other, what does not start, and the conformance suite with a plan of
+// kind workload.
 func TestWorkloads(t *testing.T) {
 	needMembers(t)
-	images := workloadImages(t)
+	images := loadImages(t, services())
 	s := serve(t)
 	for _, name := range members {
 		s.sluice("cluster", "add", name, "--from-kubeconfig", kubeconfig(name), "--region", "region-of-"+name)
 	}
-	for _, file := range []string{"workloads.yaml", filepath.Join(root, "charts/services/postgresql.yaml")} {
+	files, err := filepath.Glob(filepath.Join(root, "charts/services/*.yaml"))
+	must(t, err)
+	for _, file := range append(files, "workloads.yaml") {
 		text, err := os.ReadFile(file)
 		must(t, err)
 		here := filepath.Join(t.TempDir(), filepath.Base(file))
 		must(t, os.WriteFile(here, []byte(images.Replace(string(text))), 0o600))
 		s.sluice("catalog", "apply", "-f", here)
 	}
-	t.Run("PostgreSQL", func(t *testing.T) { postgresql(t, s.broker) })
+	t.Run("services", func(t *testing.T) {
+		if len(services()) != len(files) {
+			t.Errorf("%d services are tested, charts/services has %d", len(services()), len(files))
+		}
+		for _, one := range services() {
+			volumeFor(t, one.cluster, "e2e-"+one.name)
+			t.Run(one.name, func(t *testing.T) {
+				t.Parallel()
+				one.story(t, s.broker)
+			})
+		}
+	})
 	t.Run("who reaches whom", func(t *testing.T) { reach(t, s.broker) })
 	t.Run("an image that is not there", func(t *testing.T) { brokenImage(t, s.broker) })
 	t.Run("conformance", func(t *testing.T) {
@@ -51,101 +62,30 @@ func TestWorkloads(t *testing.T) {
 	})
 }
 
-// workloadImages loads the images onto the member clusters, and replaces the names of those that
-// offerings have.
-func workloadImages(t *testing.T) *strings.Replacer {
+// loadImages builds the images of services, loads each onto the cluster that the service is ordered
+// on, and replaces the names of images that offerings have.
+func loadImages(t *testing.T, all []service) *strings.Replacer {
 	t.Helper()
-	out, err := output("test/kind/postgresql.sh")
-	must(t, err)
-	archive, reference, _ := strings.Cut(strings.TrimSpace(out), "\n")
-	for _, name := range members {
-		must(t, run("test/kind/load.sh", name, archive))
+	names, archives := []string{"ECHO", echoImage}, map[string][]string{}
+	for _, s := range all {
+		archive, reference := s.build(t, s.program)
+		names = append(names, s.image, reference)
+		archives[s.cluster] = append(archives[s.cluster], archive)
 	}
-	return strings.NewReplacer("docker.io/library/postgres:15", reference, "ECHO", echoImage)
+	for cluster, of := range archives {
+		must(t, run("test/kind/load.sh", append([]string{cluster}, of...)...))
+	}
+	return strings.NewReplacer(names...)
 }
 
-// volumeFor makes a volume of 1 GiB on a cluster, which has no provisioner.
+// volumeFor makes a volume of 1 GiB on a cluster, which has no provisioner, for as long as the test runs.
 func volumeFor(t *testing.T, cluster, name string) {
 	t.Helper()
-	const folder = "/var/lib/sluice-e2e"
-	path := folder + "/" + name
-	must(t, exec.Command("docker", "exec", cluster+"-control-plane", "sh", "-c", "rm -rf "+path+"; mkdir -p -m 0777 "+path).Run())
+	must(t, run("test/kind/volume.sh", cluster, name))
 	admin, _ := administrator(t, cluster)
-	volumes := admin.CoreV1().PersistentVolumes()
-	_, err := volumes.Create(t.Context(), &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: corev1.PersistentVolumeSpec{
-			StorageClassName: "standard", Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
-			AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path}},
-		},
-	}, metav1.CreateOptions{})
-	must(t, err)
 	t.Cleanup(func() {
-		_ = volumes.Delete(context.Background(), name, metav1.DeleteOptions{})
-		_ = exec.Command("docker", "exec", cluster+"-control-plane", "rm", "-rf", path).Run()
+		_ = admin.CoreV1().PersistentVolumes().Delete(context.Background(), name, metav1.DeleteOptions{})
 	})
-}
-
-// postgresql orders a database in a region, uses it, changes it, and kills it.
-func postgresql(t *testing.T, b broker) {
-	const id = "e2e-postgresql"
-	cluster := members[0]
-	volumeFor(t, cluster, id)
-	p := b.findPlan(t, "postgresql", "small")
-	refused := b.must(t, "PUT", "/v2/service_instances/"+id, p.query(), map[string]any{
-		"service_id": p.service, "plan_id": p.id, "organization_guid": "org", "space_guid": "space",
-		"parameters": map[string]any{"database": "No Name"},
-	}, http.StatusBadRequest)
-	if !strings.HasPrefix(fmt.Sprint(refused.body["description"]), "parameters/database: ") {
-		t.Errorf("a wrong parameter is refused with %v", refused)
-	}
-	b.provision(t, id, p, map[string]any{"database": "shop", "selector": map[string]any{"topology.kubernetes.io/region": "region-of-" + cluster}})
-	first := b.bind(t, id, "first", p, nil)
-	if _, ok := first["kubeconfig"]; ok {
-		t.Error("consumers of a database get an account on the cluster")
-	}
-	psql := func(t *testing.T, credentials map[string]any, want, statement string) {
-		t.Helper()
-		got, err := inDatabase(t, cluster, id, "psql", "--no-psqlrc", "--tuples-only", "--no-align", credentials["uri"].(string), "-c", statement)
-		if err != nil || got != want {
-			t.Errorf("%s: %s (%v), want %s", statement, got, err, want)
-		}
-	}
-	psql(t, first, "CREATE TABLE", "CREATE TABLE orders (n int)")
-	psql(t, first, "INSERT 0 1", "INSERT INTO orders VALUES (42)")
-	psql(t, first, "50", "SHOW max_connections")
-
-	b.must(t, "PATCH", "/v2/service_instances/"+id, p.query(), map[string]any{
-		"service_id": p.service, "parameters": map[string]any{"database": "shop", "maxConnections": 77},
-	}, http.StatusAccepted)
-	b.await(t, id, "update "+id)
-	psql(t, first, "77", "SHOW max_connections")
-
-	second := b.bind(t, id, "second", p, map[string]any{"predecessor_binding_id": "first"})
-	if first["username"] == second["username"] || first["password"] == second["password"] {
-		t.Error("a rotation returns the same user or password")
-	}
-	psql(t, second, "INSERT 0 1", "INSERT INTO orders VALUES (43)")
-	b.unbind(t, id, "first", p)
-	if said, err := inDatabase(t, cluster, id, "psql", first["uri"].(string), "-c", "SELECT 1"); err == nil || !strings.Contains(said, "password authentication failed") {
-		t.Errorf("the old password still works: %s (%v)", said, err)
-	}
-	psql(t, second, "42\n43", "SELECT n FROM orders ORDER BY n")
-
-	admin, _ := administrator(t, cluster)
-	namespace := v1alpha1.MemberNamespace(v1alpha1.InstanceName("first", id))
-	must(t, admin.AppsV1().StatefulSets(namespace).Delete(t.Context(), "db", metav1.DeleteOptions{}))
-	eventually(t, time.Minute, "the database comes back", func(ctx context.Context) string {
-		db, err := admin.AppsV1().StatefulSets(namespace).Get(ctx, "db", metav1.GetOptions{})
-		if err != nil || db.Status.ReadyReplicas != 1 {
-			return fmt.Sprint("not ready: ", err)
-		}
-		return ""
-	})
-	psql(t, second, "2", "SELECT count(*) FROM orders")
-	b.unbind(t, id, "second", p)
-	b.deprovision(t, id, p)
 }
 
 // bind makes a binding and returns its credentials.
@@ -182,17 +122,6 @@ func (b broker) unbind(t *testing.T, id, binding string, p plan) {
 		}
 		return ""
 	})
-}
-
-// inDatabase runs a command in the pod of an instance's database and returns its output.
-func inDatabase(t *testing.T, cluster, id string, command ...string) (string, error) {
-	t.Helper()
-	kubectl, err := buildKubectl()
-	must(t, err)
-	namespace := v1alpha1.MemberNamespace(v1alpha1.InstanceName("first", id))
-	args := append([]string{"--kubeconfig", kubeconfig(cluster), "--namespace", namespace, "exec", "statefulset/db", "--"}, command...)
-	out, err := exec.CommandContext(t.Context(), kubectl, args...).CombinedOutput()
-	return strings.TrimSpace(string(out)), err
 }
 
 // reach connects from one component to the other: the network enforces the reach of the ports.
