@@ -120,7 +120,7 @@ func (b *bench) serveWithClusters(ctx context.Context, name string, count int) (
 	for n := range count {
 		b.say("%s: start control plane %d of %d", name, n+1, count)
 		cluster, err := controlplane.New(ctx, controlplane.Options{
-			Name: fmt.Sprintf("member-%d", n), Nodes: []controlplane.Node{{Name: "node", CPU: "64", Memory: "256Gi"}},
+			Name: fmt.Sprintf("member-%d", n), Nodes: []controlplane.Node{{Name: "node", CPU: "64", Memory: "256Gi", Pods: "1000"}},
 		})
 		if err != nil {
 			return nil, clusters, err

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Plays the whole story: two kind clusters, Sluice with its embedded hub, and an OSB client that is curl. In the second
-# act the clusters' providers prove what they are, and a policy decides by it.
+# act a database is ordered and used, and its password is rotated; in the third the clusters' providers prove what they
+# are, and a policy decides by it.
 #
 #   demo.sh        bring everything up, play the story, leave Sluice running
 #   demo.sh down   stop Sluice and remove the clusters
@@ -36,7 +37,7 @@ down() {
 case ${1:-up} in
   up) ;;
   down) down && exit ;;
-  *) sed -n '2,9s/^# \{0,1\}//p' "$0" && exit 2 ;;
+  *) sed -n '2,10s/^# \{0,1\}//p' "$0" && exit 2 ;;
 esac
 
 stage 1 "Tools: sluice, kubectl, jq and curl" "3 to 5 min" "seconds"
@@ -54,7 +55,8 @@ test/kind/node-image.sh >/dev/null
 stage 3 "Two member clusters" "45 s" "seconds"
 test/kind/up.sh --out "$demo" "${clusters[@]}" >/dev/null
 { read -r echo_archive; read -r echo_image; } < <(test/kind/echo.sh)
-for cluster in "${clusters[@]}"; do test/kind/load.sh "$cluster" "$echo_archive"; done
+{ read -r database_archive; read -r database_image; } < <(test/kind/debian.sh postgresql)
+for cluster in "${clusters[@]}"; do test/kind/load.sh "$cluster" "$echo_archive" "$database_archive"; done
 prepared=$SECONDS
 umask 077 # from here on, files have credentials
 
@@ -169,6 +171,45 @@ for cluster in "${clusters[@]}"; do
 done
 
 # ── Second act ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+title "Second act. A database: ordered in the EU, and bound"
+test/kind/volume.sh "${clusters[0]}" demo-orders # these clusters provision none
+note "charts/services/postgresql.yaml, with an image that was built here"
+sed "s#docker.io/library/postgres:15#$database_image#" charts/services/postgresql.yaml | sluice catalog apply -f -
+timeout 30 bash -c "until curl -K .demo/curl $url/v2/catalog | jq -e 'any(.services[]; .name == \"postgresql\")' >/dev/null; do sleep 0.2; done" ||
+  fail "the catalog does not sell postgresql"
+database=$(osb GET /v2/catalog 2>/dev/null | jq -r '.services[] | select(.name == "postgresql") | "\"service_id\":\"\(.id)\",\"plan_id\":\"\(.plans[0].id)\""')
+orders=/v2/service_instances/demo-orders
+asked=$(jq -r '"service_id=\(.service_id)&plan_id=\(.plan_id)"' <<<"{$database}") # as deletions name it
+osb PUT "$orders?accepts_incomplete=true" "{$database,\"organization_guid\":\"org\",\"space_guid\":\"space\",\"parameters\":{\"database\":\"orders\",\"selector\":{\"topology.kubernetes.io/region\":\"eu-de\"}}}" | jq -c .
+settle demo-orders
+sluice instance describe demo-orders
+
+# login BINDING [PREDECESSOR]: a binding's credentials go to .demo/BINDING.json.
+login() {
+  osb PUT "$orders/service_bindings/$1" "{$database${2:+,\"predecessor_binding_id\":\"$2\"}}" >"$demo/$1.json"
+  jq -c '.credentials | .password = "(in .demo)" | .uri = "(in .demo)"' "$demo/$1.json" | sed 's/^/   /'
+}
+# query BINDING STATEMENT: as the binding's user, from a pod of the instance, which has psql.
+query() {
+  note "\$ psql <uri of $1> -c \"$2\""
+  "$kubectl" --kubeconfig "$demo/${clusters[0]}.kubeconfig" --namespace "$home" exec statefulset/db -- \
+    psql --no-psqlrc "$(jq -r .credentials.uri "$demo/$1.json")" -c "$2" 2>&1 | sed 's/^/   /'
+}
+home=$("$kubectl" --kubeconfig "$demo/${clusters[0]}.kubeconfig" get statefulsets --all-namespaces --field-selector metadata.name=db -o jsonpath='{.items[0].metadata.namespace}')
+login monday
+query monday "CREATE TABLE orders (what text)"
+query monday "INSERT INTO orders VALUES ('a bicycle')"
+
+title "Rotate: the successor is another user, the data stays, the old password stops working"
+login tuesday monday
+osb DELETE "$orders/service_bindings/monday?$asked" | jq -c .
+query tuesday "SELECT what FROM orders"
+if query monday "SELECT what FROM orders"; then fail "the old password still works"; fi
+osb DELETE "$orders/service_bindings/tuesday?$asked" | jq -c .
+osb DELETE "$orders?accepts_incomplete=true&$asked" | jq -c .
+settle demo-orders
+
+# ── Third act ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 trust=$demo/trust policy=docs/examples/policy.yaml
 hub() { "$kubectl" --kubeconfig "$SLUICE_DATA_DIR/hub.kubeconfig" --namespace sluice "$@"; }
 explain() { sluice place --service kubernetes-resources --plan small --dry-run; }
@@ -177,7 +218,7 @@ provision() {
     "{\"service_id\":\"$service\",\"plan_id\":\"${plans[small]}\",\"organization_guid\":\"org\",\"space_guid\":\"space\"}" | jq -c .
 }
 
-title "Second act. Two providers prove what they are: one certified in Germany, one in the US on its own word"
+title "Third act. Two providers prove what they are: one certified in Germany, one in the US on its own word"
 rm -rf "$trust"
 test/demo/providers.sh "$trust" "$url" eu "$demo/${clusters[0]}.kubeconfig" us "$demo/${clusters[1]}.kubeconfig"
 hub wait membercluster/eu membercluster/us --for=condition=Admitted --timeout=60s | sed 's/^/   /'

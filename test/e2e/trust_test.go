@@ -30,7 +30,7 @@ import (
 // publicURL is the name that the broker has in these tests; it is reached at another one.
 const publicURL, brokerDID = "https://broker.example", "did:web:broker.example"
 
-// TestTrust is the second act of the demo: two providers join with the demo's own
+// TestTrust is the third act of the demo: two providers join with the demo's own
 // script, one certified in Germany, one in the United States that only speaks for
 // itself; a policy asks for the European Union and more than the provider's word.
 func TestTrust(t *testing.T) {
