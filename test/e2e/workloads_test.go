@@ -24,7 +24,8 @@ import (
 func TestWorkloads(t *testing.T) {
 	needMembers(t)
 	images := loadImages(t, services())
-	s := serve(t)
+	folder, digest := chartFolder(t)
+	s := serve(t, "--charts", folder)
 	for _, name := range members {
 		s.sluice("cluster", "add", name, "--from-kubeconfig", kubeconfig(name), "--region", "region-of-"+name)
 	}
@@ -34,7 +35,7 @@ func TestWorkloads(t *testing.T) {
 		text, err := os.ReadFile(file)
 		must(t, err)
 		here := filepath.Join(t.TempDir(), filepath.Base(file))
-		must(t, os.WriteFile(here, []byte(images.Replace(string(text))), 0o600))
+		must(t, os.WriteFile(here, []byte(strings.ReplaceAll(images.Replace(string(text)), "\"CHART\"", digest)), 0o600))
 		s.sluice("catalog", "apply", "-f", here)
 	}
 	t.Run("services", func(t *testing.T) {
@@ -50,6 +51,7 @@ func TestWorkloads(t *testing.T) {
 		}
 	})
 	t.Run("who reaches whom", func(t *testing.T) { reach(t, s.broker) })
+	t.Run("a chart from a private registry", func(t *testing.T) { privateChart(t, s.broker) })
 	t.Run("an image that is not there", func(t *testing.T) { brokenImage(t, s.broker) })
 	t.Run("conformance", func(t *testing.T) {
 		conformance(t, s.broker, "", "OSB_SERVICE_ID=workloads", "OSB_PLAN_ID=workloads-small", "OSB_OTHER_PLAN_ID=workloads-medium",
