@@ -37,17 +37,17 @@ func chartFolder(t *testing.T) (folder, digest string) {
 func privateRegistry(t *testing.T, cluster, user, password string) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "registry")
-	must(t, run("go", "build", "-o", program, "./test/e2e/registry"))
+	must(t, onPath("go", "build", "-o", program, "./test/e2e/registry"))
 	node := cluster + "-control-plane"
-	must(t, run("docker", "cp", program, node+":/usr/local/bin/sluice-registry"))
+	must(t, onPath("docker", "cp", program, node+":/usr/local/bin/sluice-registry"))
 	address, _, _ := strings.Cut(privateImage, "/")
-	must(t, run("docker", "exec", "--detach", node, "sh", "-c",
+	must(t, onPath("docker", "exec", "--detach", node, "sh", "-c",
 		fmt.Sprintf("echo $$ >/run/sluice-registry.pid; exec sluice-registry %s %s %s 10m", address, user, password)))
 	t.Cleanup(func() {
 		_ = exec.Command("docker", "exec", node, "sh", "-c", "kill $(cat /run/sluice-registry.pid)").Run()
 	})
 	ctr := func(args ...string) error {
-		return run("docker", append([]string{"exec", node, "ctr", "--namespace", "k8s.io", "images"}, args...)...)
+		return onPath("docker", append([]string{"exec", node, "ctr", "--namespace", "k8s.io", "images"}, args...)...)
 	}
 	must(t, ctr("tag", "--force", "docker.io/"+echoImage, privateImage))
 	eventually(t, time.Minute, "the registry takes the image", func(context.Context) string {
@@ -57,6 +57,16 @@ func privateRegistry(t *testing.T, cluster, user, password string) {
 		return ""
 	})
 	must(t, ctr("rm", "--sync", privateImage))
+}
+
+// onPath runs a program of the machine in the source tree; the error has what it said.
+func onPath(name string, args ...string) error {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", cmd, err, out)
+	}
+	return nil
 }
 
 // privateChart orders a release of a chart whose image is in a private registry.
