@@ -95,11 +95,14 @@ func addWorkloadParameters(w *v1alpha1.WorkloadPlan, schema, offered map[string]
 	}
 }
 
+// Footprint is what is known of a workload before its cluster is.
+type Footprint = workload.Footprint
+
 // footprints are those that were computed last, by the parameters.
-type footprints = lru.Cache[string, *workload.Footprint]
+type footprints = lru.Cache[string, *Footprint]
 
 func newFootprints() *footprints {
-	cache, err := lru.New[string, *workload.Footprint](1024)
+	cache, err := lru.New[string, *Footprint](1024)
 	if err != nil {
 		panic(err) // the size is not positive
 	}
@@ -109,7 +112,7 @@ func newFootprints() *footprints {
 // Footprint returns what an instance of a workload plan takes on each cluster, and its images. It
 // blocks while a chart is read that was not used for long. The error is a *ParameterError: the workload cannot be rendered with the parameters, or exceeds the
 // plan's limits. Callers must not change the result.
-func (p *Plan) Footprint(parameters json.RawMessage) (*workload.Footprint, error) {
+func (p *Plan) Footprint(parameters json.RawMessage) (*Footprint, error) {
 	if p.Workload == nil {
 		return nil, fmt.Errorf("plan %s sells no workload", p.Name)
 	}

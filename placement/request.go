@@ -14,7 +14,6 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
-	"github.com/sluice-dev/sluice/internal/workload"
 )
 
 // Request is what one instance requires of placement.
@@ -181,7 +180,7 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 
 // soldBy returns what the plan sells on each cluster: its limits and storage, or what its workload
 // takes with these parameters, and the workload's footprint; that is empty if there is none.
-func soldBy(plan *catalog.Plan, parameters json.RawMessage) (Resources, *workload.Footprint, error) {
+func soldBy(plan *catalog.Plan, parameters json.RawMessage) (Resources, *catalog.Footprint, error) {
 	if plan.Workload != nil {
 		footprint, err := plan.Footprint(parameters)
 		if err != nil {
@@ -193,7 +192,7 @@ func soldBy(plan *catalog.Plan, parameters json.RawMessage) (Resources, *workloa
 	for class, size := range plan.Resources.Storage {
 		resources[v1alpha1.StorageResource(class)] = size.Value()
 	}
-	return resources, &workload.Footprint{}, nil
+	return resources, &catalog.Footprint{}, nil
 }
 
 // rulesOf returns the rules for clusters of the plan and of the consumer's parameters.

@@ -67,9 +67,9 @@ func TenantRules() []rbacv1.PolicyRule {
 // EditRules returns what a binding with the role edit may do: run workloads. It may not change who
 // may do what (RBAC, ServiceAccounts and their tokens), how much (quota and limits), with whom
 // to talk (NetworkPolicies; Ingresses and HTTPRoutes, because NetworkPolicies refuse traffic from
-// outside of the namespace, and because hosts belong to one instance each) or when a node may be drained. The last means PodDisruptionBudgets: one
-// that matches pods without a controller, or a pod that another budget matches, blocks drains
-// for ever, and no admission policy can detect that.
+// outside of the namespace, and a host belongs to one instance) or when a node may be drained. The
+// last means PodDisruptionBudgets: one that matches pods without a controller, or a pod that another
+// budget matches, blocks drains for ever, and no admission policy can detect that.
 func EditRules() []rbacv1.PolicyRule {
 	readWrite := slices.Concat(read, write)
 	return append(ViewRules(),
