@@ -129,7 +129,9 @@ func (p *Plan) Footprint(parameters json.RawMessage) (*Footprint, error) {
 	if over := workload.Exceeds(f.Takes, p.most()); over != "" {
 		return nil, &ParameterError{Message: "the workload " + over}
 	}
-	p.footprints.Add(string(parameters), f)
+	if !workload.Hides(p.Workload) { // what is hidden is nowhere longer than it is needed
+		p.footprints.Add(string(parameters), f)
+	}
 	return f, nil
 }
 

@@ -46,12 +46,8 @@ func Of(plan *v1alpha1.WorkloadPlan, instance *v1alpha1.ServiceInstance, state *
 	if err != nil {
 		return nil, err
 	}
-	var hidden []string
-	for _, name := range hiddenParameters(plan) {
-		hidden = leaves(hidden, parameters[name])
-	}
 	return &Order{
-		Plan: plan, Parameters: parameters, Secrets: secrets, hidden: slices.Clip(hidden),
+		Plan: plan, Parameters: parameters, Secrets: secrets, hidden: hiddenTexts(plan, parameters),
 		Instance: map[string]any{
 			"id": instance.Spec.InstanceID, "name": instance.Name, "namespace": v1alpha1.MemberNamespace(instance.Name),
 			"platform": instance.Spec.Platform, "organization": instance.Spec.OrganizationGUID, "space": instance.Spec.SpaceGUID,
@@ -64,7 +60,7 @@ func Of(plan *v1alpha1.WorkloadPlan, instance *v1alpha1.ServiceInstance, state *
 // secret. It has the same objects and footprint as a real one, unless expressions decide otherwise.
 func sample(plan *v1alpha1.WorkloadPlan, parameters map[string]any) *Order {
 	return &Order{
-		Plan: plan, Parameters: parameters, Secrets: sampleSecrets(plan.Secrets),
+		Plan: plan, Parameters: parameters, Secrets: sampleSecrets(plan.Secrets), hidden: hiddenTexts(plan, parameters),
 		Instance: map[string]any{
 			"id": "sample", "name": "si-sample", "namespace": "sluice-sample",
 			"platform": "sample", "organization": "sample", "space": "sample", "plan": "sample", "version": "",

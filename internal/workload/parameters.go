@@ -26,6 +26,18 @@ func hiddenParameters(plan *v1alpha1.WorkloadPlan) []string {
 	return names
 }
 
+// Hides reports whether a plan hides parameters.
+func Hides(plan *v1alpha1.WorkloadPlan) bool { return len(hiddenParameters(plan)) > 0 }
+
+// hiddenTexts returns the texts in the parameters that a plan hides.
+func hiddenTexts(plan *v1alpha1.WorkloadPlan, parameters map[string]any) []string {
+	var texts []string
+	for _, name := range hiddenParameters(plan) {
+		texts = leaves(texts, parameters[name])
+	}
+	return slices.Clip(texts)
+}
+
 // Parameters seals and opens the hidden parameters of one instance.
 type Parameters struct {
 	// Namespace and Name of the ServiceInstance.
@@ -123,6 +135,22 @@ func (p Parameters) open(name string, sealed []byte) (json.RawMessage, error) {
 		return nil, fmt.Errorf("open the parameter %s: %w", name, err)
 	}
 	return opened.Reveal(), nil
+}
+
+// Redacted removes the texts of sealed parameters from a message.
+func (p Parameters) Redacted(message string, stored json.RawMessage) string {
+	hidden, err := p.Hidden(stored)
+	if err != nil {
+		return "they cannot be opened"
+	}
+	var e expressions
+	for _, raw := range hidden {
+		var value any
+		if json.Unmarshal(raw, &value) == nil { // it was JSON when it was sealed
+			e.hide = leaves(e.hide, value)
+		}
+	}
+	return e.redacted(message)
 }
 
 // Hidden returns those of stored parameters that are sealed, opened: what an update that does not name

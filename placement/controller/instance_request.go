@@ -2,6 +2,8 @@ package controller
 
 import (
 	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +11,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/lists"
+	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement"
 )
 
@@ -16,12 +19,16 @@ import (
 // delivered, is being delivered, or holds capacity by a decision that may or may not be on the
 // hub, except those that it leaves.
 func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []string) (placement.Request, error) {
-	parameters := s.wanted().Raw()
+	hidden := workload.ParametersOf(s.ServiceInstance, r.keys)
+	parameters, err := hidden.Opened(s.wanted().Raw())
+	if err != nil {
+		return placement.Request{}, err
+	}
 	if !s.Status.IsFinished() {
 		// Requested parameters must match the plan of today. Those in force were accepted, and
 		// stay valid when the operator narrows the plan afterwards.
 		if err := plan.ValidateCreate(parameters); err != nil {
-			return placement.Request{}, fmt.Errorf("parameters of plan %s: %w", plan.Name, err)
+			return placement.Request{}, fmt.Errorf("parameters of plan %s: %w", plan.Name, redacted(err, hidden, s.wanted().Raw()))
 		}
 	}
 	if w := runningWorkload(s.ServiceInstance, s.wanted()); w != nil {
@@ -62,6 +69,15 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []str
 		request.Leaving = lists.Union(leaving, lists.Without(named(s.Status.Decision.Leaving), s.Status.Decision.Clusters()))
 	}
 	return request, nil
+}
+
+// redacted returns why parameters are wrong without the texts of those that are hidden.
+func redacted(err error, hidden workload.Parameters, stored json.RawMessage) error {
+	wrong := (*catalog.ParameterError)(nil)
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	return &catalog.ParameterError{Path: wrong.Path, Message: hidden.Redacted(wrong.Message, stored)}
 }
 
 // settleMaintenance sets the part of the shape that comes with maintenance: its add-ons, and

@@ -49,6 +49,17 @@ const workloads = `
         image: db
         volumes: [{name: data, mountPath: /data, storageClass: fast, size: 1Ki}]
         resources: {cpu: 1, memory: 1Gi}
+- id: plan-hiding
+  name: hiding
+  description: What it is given is hidden.
+  kind: workload
+  maximumPollingDurationSeconds: 60
+  workload:
+    parameters: {key: {type: object, writeOnly: true, required: [pem], properties: {pem: {type: string, minLength: 8}}}}
+    required: [key]
+    components:
+    - name: web
+      container: {image: web, env: {KEY: "${parameters.key.pem}"}, resources: {cpu: 1, memory: 1Gi}}
 - id: plan-site
   name: site
   description: Site.
@@ -289,4 +300,21 @@ func TestPoliciesDecideWhichImagesRun(t *testing.T) {
 	}))
 	w.provision("si-web", "plan-web", "")
 	w.wantOperation(w.passes("si-web"), v1alpha1.OperationProvision, v1alpha1.StateInProgress, "our-registry")
+}
+
+// A hidden parameter is rendered as it was given, and is in no field of the instance.
+func TestHiddenParametersAreOpened(t *testing.T) {
+	w := newWorkloadWorld(t)
+	w.cluster("eu", 8)
+	own := workload.Parameters{Namespace: w.namespace, Name: "si-a", Keys: w.reconciler.keys}
+	plan, err := w.reconciler.plan("service-compute", "plan-hiding")
+	w.must(err)
+	sealed, err := own.Sealed(plan.Workload, []byte(`{"key": {"pem": "hunter2-hunter2"}}`))
+	w.must(err)
+	w.provision("si-a", "plan-hiding", string(sealed))
+	a := w.passes("si-a")
+	w.wantOperation(a, v1alpha1.OperationProvision, v1alpha1.StateSucceeded, "")
+	if text, _ := json.Marshal(a); bytes.Contains(text, []byte("hunter2")) {
+		t.Errorf("the instance has it in clear: %s", text)
+	}
 }
