@@ -68,7 +68,9 @@ func TestPeering(t *testing.T) {
 	}
 	w.sluice("cluster", "add", "b", "--from-kubeconfig", internalKubeconfig(peerProvider), "--driver", "liqo", "--gateway-service", "NodePort", "--hub", "--region", "region-b")
 	w.sluice("cluster", "add", "a", "--from-kubeconfig", internalKubeconfig(peerConsumer), "--driver", "liqo", "--gateway-service", "NodePort", "--consumer", "first/org")
-	w.sluice("catalog", "apply", "-f", w.offering(t))
+	for _, file := range w.offerings(t) {
+		w.sluice("catalog", "apply", "-f", file)
+	}
 
 	for _, step := range []struct {
 		name string
@@ -76,6 +78,7 @@ func TestPeering(t *testing.T) {
 	}{
 		{"a virtual node", w.virtualNode},
 		{"a network", w.network},
+		{"a workload", w.workload},
 		{"an invited provider behind the hub", w.behindTheHub},
 		{"figures", w.measure},
 		{"what nobody has bought", w.refusals},
@@ -167,17 +170,23 @@ func typedClient(t *testing.T, config *rest.Config) client.Client {
 	return c
 }
 
-// offering is the one of the documentation, in amounts of which several fit on a cluster of
-// this machine's two processors.
-func (w *peeringWorld) offering(t *testing.T) string {
+// offerings are the one of the documentation, in amounts of which several fit on a cluster of
+// this machine's two processors, and workloads.
+func (w *peeringWorld) offerings(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "docs/examples/peering.yaml"))
 	must(t, err)
 	text = bytes.ReplaceAll(text, []byte("cpu: 500m"), []byte("cpu: 200m"))
 	text = bytes.ReplaceAll(text, []byte(`cpu: "1"`), []byte("cpu: 400m"))
-	file := filepath.Join(w.dataDir, "peering.yaml")
-	must(t, os.WriteFile(file, text, 0o600))
-	return file
+	workloads, err := os.ReadFile("peering.yaml")
+	must(t, err)
+	workloads = bytes.ReplaceAll(workloads, []byte("ECHO"), []byte(echoImage))
+	var files []string
+	for i, text := range [][]byte{text, workloads} {
+		files = append(files, filepath.Join(w.dataDir, fmt.Sprintf("peering-%d.yaml", i)))
+		must(t, os.WriteFile(files[i], text, 0o600))
+	}
+	return files
 }
 
 // plans are found once the catalog is there.
@@ -411,6 +420,40 @@ func (w *peeringWorld) network(t *testing.T) {
 	found := w.awaitEndpoints(t, peerConsumer, "network", "direct", "8080", "80")
 	w.endpoints["pod of the provider"], w.endpoints["Service of the provider"] = found["8080"], found["80"]
 	w.wantSource(t, found["8080"], networkOf(t, peerProvider, peerConsumer).Pod)
+}
+
+// workload: what runs at the provider is reached from the consumer's own cluster, at the address in the
+// credentials, at the ports that say so and at no others.
+func (w *peeringWorld) workload(t *testing.T) {
+	const id = "workload"
+	p := w.broker.findPlan(t, "peered-workloads", "small")
+	w.broker.provision(t, id, p, nil)
+	credentials := w.broker.bind(t, id, "app", p, nil)
+	address, _ := credentials["url"].(string)
+	eventually(t, patience, "the consumer's cluster reaches "+address, func(context.Context) string {
+		if answered, err := w.fromConsumer(address); err != nil || !strings.HasPrefix(answered, "front") {
+			return fmt.Sprintf("%q %v", answered, err)
+		}
+		return ""
+	})
+	mapped := networkOf(t, peerConsumer, peerProvider).Pod
+	if len(mapped) != 1 {
+		t.Fatalf("the provider's pods have the ranges %v in the consumer's cluster", mapped)
+	}
+	pods, err := w.provider.CoreV1().Pods(v1alpha1.MemberNamespace(v1alpha1.InstanceName("first", id))).List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	for i := range pods.Items {
+		name := pods.Items[i].Labels[v1alpha1.LabelComponent]
+		prefix, _, _ := strings.Cut(string(mapped[0]), ".0.0/")
+		octets := strings.Split(pods.Items[i].Status.PodIP, ".")
+		at := "http://" + prefix + "." + strings.Join(octets[2:], ".") + ":8080"
+		answered, err := w.fromConsumer(at)
+		if reached := err == nil; reached != (name == "front") {
+			t.Errorf("the consumer's cluster asks the pod of %s at %s: %q %v", name, at, answered, err)
+		}
+	}
+	w.broker.unbind(t, id, "app", p)
+	w.broker.deprovision(t, id, p)
 }
 
 // behindTheHub: a provider joins without giving anybody an administrator's access, and is
