@@ -44,7 +44,6 @@ type Chart struct {
 	files  []*archive.BufferedFile
 	values map[string]any
 	schema map[string]any
-	size   int
 }
 
 // Digest returns the digest of an archive, sha256: and 64 hexadecimal digits.
@@ -59,13 +58,14 @@ func Open(packed []byte) (*Chart, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the archive: %w", err)
 	}
-	c := &Chart{files: files}
+	size := 0
 	for _, file := range files {
-		c.size += len(file.Data)
+		size += len(file.Data)
 	}
-	if c.size > mostUnpacked {
-		return nil, fmt.Errorf("unpacked it has %d bytes, more than %d", c.size, mostUnpacked)
+	if size > mostUnpacked {
+		return nil, fmt.Errorf("unpacked it has %d bytes, more than %d", size, mostUnpacked)
 	}
+	c := &Chart{files: files}
 	loaded, err := c.load()
 	if err != nil {
 		return nil, err
