@@ -94,6 +94,7 @@ func (t *Tenant) Remove(ctx context.Context) error {
 		t.endPods(ctx)
 		return pending
 	}
+	t.endPods(ctx) // again: Sluice may have been killed since it deleted the namespace
 	if pending.Detail, err = t.remaining(ctx, &namespace); err != nil {
 		return fmt.Errorf("remove from %s: %w", t.Connection.Cluster, err)
 	}
@@ -101,8 +102,9 @@ func (t *Tenant) Remove(ctx context.Context) error {
 	return pending
 }
 
-// endPods deletes the pods in a namespace that was just deleted. Kubernetes does so too, but only after
-// five seconds, and makes no new ones there.
+// endPods deletes the pods in a namespace that is being deleted. Kubernetes does so too, but begins only
+// after five seconds, and makes no new ones there. It needs Sluice's rights, which go with the namespace's
+// content.
 func (t *Tenant) endPods(ctx context.Context) {
 	err := t.Connection.Client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(t.Namespace))
 	if err != nil {
