@@ -81,9 +81,9 @@ func newOperator(t *testing.T) *operator {
 	tools, top := t.TempDir(), mustAbs(t, root)
 	pinned := fmt.Sprintf("#!/bin/sh\nexec go tool -modfile=%s helm \"$@\"\n", filepath.Join(top, "tools/go.mod"))
 	must(t, os.WriteFile(filepath.Join(tools, "helm"), []byte(pinned), 0o755))
-	blocks := commands(t, "docs/operating.md")
+	blocks := commandsUnder(t, "docs/operating.md", "### On a cluster")
 	if len(blocks) != 4 {
-		t.Fatalf("docs/operating.md has %d blocks of commands, want those for the image, installing, registering and uninstalling", len(blocks))
+		t.Fatalf("docs/operating.md has %d blocks of commands for the hub on a cluster, want those for the image, installing, registering and uninstalling", len(blocks))
 	}
 	return &operator{
 		dir: checkout(t),

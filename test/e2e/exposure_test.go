@@ -45,8 +45,10 @@ func TestExposure(t *testing.T) {
 	open := members[0]
 	get := gateway(t, open)
 	s := serve(t)
-	s.sluice("cluster", "add", open, "--from-kubeconfig", kubeconfig(open), "--region", "region-of-"+open,
-		"--public-gateway", gatewayNamespace+"/public/https", "--public-domain", publicDomain, "--public-port", publicPort)
+	page := strings.Join(commandsUnder(t, "docs/operating.md", "### Public ports"), "")
+	add := strings.NewReplacer("sluice ", "", "--context eu-1", "--from-kubeconfig "+kubeconfig(open)+" --region region-of-"+open,
+		"infra/public", gatewayNamespace+"/public", "apps.eu-1.example.org", publicDomain, "eu-1", open).Replace(page)
+	s.sluice(append(strings.Fields(add), "--public-port", publicPort)...)
 	s.sluice("cluster", "add", members[1], "--from-kubeconfig", kubeconfig(members[1]), "--region", "region-of-"+members[1])
 	offering, err := os.ReadFile("exposure.yaml")
 	must(t, err)

@@ -15,10 +15,24 @@ import (
 // commands returns the shell blocks of a Markdown file, in order.
 func commands(t *testing.T, file string) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, file))
+	return commandsUnder(t, file, "")
+}
+
+// commandsUnder returns those between a heading, a whole line, and the next one of any level.
+func commandsUnder(t *testing.T, file, heading string) []string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, file))
 	must(t, err)
+	text := string(content)
+	if heading != "" {
+		var found bool
+		if _, text, found = strings.Cut(text, "\n"+heading+"\n"); !found {
+			t.Fatalf("%s has no heading %q", file, heading)
+		}
+		text, _, _ = strings.Cut(text, "\n#")
+	}
 	var blocks []string
-	for _, match := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+	for _, match := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(text, -1) {
 		blocks = append(blocks, match[1])
 	}
 	return blocks
