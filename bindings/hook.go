@@ -218,9 +218,20 @@ func ended(job *batchv1.Job, kind batchv1.JobConditionType) *batchv1.JobConditio
 	return nil
 }
 
+// runsHooks reports whether hooks run on a cluster: those of a workload over several clusters run only
+// beside its first component.
+func runsHooks(instance *v1alpha1.ServiceInstance, cluster string) bool {
+	for _, p := range placementsOf(instance) {
+		if p.Cluster == cluster {
+			return p.Runs(workloadOf(instance).Components[0].Name)
+		}
+	}
+	return true
+}
+
 // bindHook runs the bind hook on a cluster, if there is one.
 func (c *Controller) bindHook(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, cluster string) error {
-	if w := workloadOf(instance); w == nil || w.Bindings == nil || w.Bindings.Bind == nil {
+	if w := workloadOf(instance); w == nil || w.Bindings == nil || w.Bindings.Bind == nil || !runsHooks(instance, cluster) {
 		return nil
 	}
 	h, err := c.hook(ctx, workload.HookBind, b, instance, cluster)
@@ -251,7 +262,7 @@ func (c *Controller) endBindHooks(ctx context.Context, b *v1alpha1.ServiceBindin
 // more.
 func (c *Controller) unbindHook(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, cluster string) error {
 	w := workloadOf(instance)
-	if w == nil || w.Bindings == nil || !instance.DeletionTimestamp.IsZero() {
+	if w == nil || w.Bindings == nil || !instance.DeletionTimestamp.IsZero() || !runsHooks(instance, cluster) {
 		return nil // what goes with its instance needs no hook
 	}
 	for _, kind := range []workload.HookKind{workload.HookBind, workload.HookUnbind} {

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/bindings/overlay"
 	"github.com/sluice-dev/sluice/internal/liqo"
+	"github.com/sluice-dev/sluice/internal/overlay"
 )
 
 // leg is one hop between two peered clusters; near consumes what far provides.

@@ -84,19 +84,22 @@ func (c *Controller) revealWorkload(ctx context.Context, b *v1alpha1.ServiceBind
 		}
 	}
 	namespace, peered := v1alpha1.MemberNamespace(instance.Name), isPeered(instance)
-	exposures, err := c.exposures(ctx, instance)
+	ways, err := c.waysIn(ctx, instance)
 	if err != nil {
 		return nil, err
 	}
-	var exposure *v1alpha1.ClusterExposure
-	if len(exposures) > 0 {
-		exposure = exposures[0]
-	}
-	addresses, err := order.Addresses(exposure, func(service string) string {
+	addresses, err := order.Addresses(func(service string) string {
 		if peered {
 			return hostOf(service, found)
 		}
 		return service + "." + namespace + ".svc"
+	}, func(component string) *v1alpha1.ClusterExposure {
+		for _, way := range ways {
+			if way.to.Runs(component) {
+				return way.ClusterExposure
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -109,21 +112,27 @@ func (c *Controller) revealWorkload(ctx context.Context, b *v1alpha1.ServiceBind
 	return order.Credentials(addresses, kubernetes)
 }
 
-// exposures returns the ways in for the public ports of an instance on its clusters, in their order.
-// Clusters without one are left out.
-func (c *Controller) exposures(ctx context.Context, instance *v1alpha1.ServiceInstance) ([]*v1alpha1.ClusterExposure, error) {
+// wayIn is the way in for the public ports of what an instance runs on one of its clusters.
+type wayIn struct {
+	*v1alpha1.ClusterExposure
+	to *v1alpha1.Placement
+}
+
+// waysIn returns those of an instance, in the order of its clusters. Clusters without one are left out.
+func (c *Controller) waysIn(ctx context.Context, instance *v1alpha1.ServiceInstance) ([]wayIn, error) {
 	if w := workloadOf(instance); w == nil || !w.IsPublic() {
 		return nil, nil
 	}
-	var out []*v1alpha1.ClusterExposure
-	for _, name := range clustersOf(instance) {
-		cluster, err := c.Connections.Cluster(ctx, name)
+	var out []wayIn
+	placements := placementsOf(instance)
+	for i := range placements {
+		cluster, err := c.Connections.Cluster(ctx, placements[i].Cluster)
 		switch {
 		case member.IsUnknown(err):
 		case err != nil:
 			return nil, err
 		case cluster.Spec.Exposure != nil:
-			out = append(out, cluster.Spec.Exposure)
+			out = append(out, wayIn{cluster.Spec.Exposure, &placements[i]})
 		}
 	}
 	return out, nil
@@ -131,8 +140,8 @@ func (c *Controller) exposures(ctx context.Context, instance *v1alpha1.ServiceIn
 
 // publicSockets returns the public ports of a workload's components as everyone reaches them.
 func (c *Controller) publicSockets(ctx context.Context, instance *v1alpha1.ServiceInstance) ([]socket, error) {
-	exposures, err := c.exposures(ctx, instance)
-	if err != nil || len(exposures) == 0 {
+	ways, err := c.waysIn(ctx, instance)
+	if err != nil || len(ways) == 0 {
 		return nil, err
 	}
 	w := workloadOf(instance)
@@ -141,15 +150,15 @@ func (c *Controller) publicSockets(ctx context.Context, instance *v1alpha1.Servi
 		return nil, err
 	}
 	var out []socket
-	for _, exposure := range exposures {
-		hosts, err := order.PublicHosts(exposure)
+	for _, way := range ways {
+		hosts, err := order.PublicHosts(way.ClusterExposure)
 		if err != nil {
 			return nil, err
 		}
 		for i := range w.Components {
-			if component := &w.Components[i]; component.PublicPort() != nil {
+			if component := &w.Components[i]; component.PublicPort() != nil && way.to.Runs(component.Name) {
 				out = append(out, socket{
-					host: hosts[component.Name], port: strconv.Itoa(int(exposure.PortNumber())), protocol: "tcp", service: component.ServiceName(),
+					host: hosts[component.Name], port: strconv.Itoa(int(way.PortNumber())), protocol: "tcp", service: component.ServiceName(),
 				})
 			}
 		}

@@ -119,7 +119,7 @@ func checkAlone(spec *v1alpha1.ServiceOfferingSpec, charts workload.Charts) erro
 	for i := range spec.Plans {
 		plan := &spec.Plans[i]
 		if r := plan.Resources; r != nil {
-			if err := checkResources(r); err != nil {
+			if err := checkResources(r, plan.Workload != nil); err != nil {
 				return fmt.Errorf("plan %s: %w", plan.Name, err)
 			}
 		}
@@ -145,7 +145,8 @@ func checkKind(plan *v1alpha1.Plan, charts workload.Charts) error {
 	return nil
 }
 
-func checkResources(r *v1alpha1.ResourcesPlan) error {
+// checkResources checks the resources of a plan, which runs a workload or not.
+func checkResources(r *v1alpha1.ResourcesPlan, runs bool) error {
 	if r.Selector != nil {
 		if errs := metavalidation.ValidateLabelSelector(r.Selector, metavalidation.LabelSelectorValidationOptions{}, field.NewPath("selector")); len(errs) > 0 {
 			return errs.ToAggregate()
@@ -171,7 +172,7 @@ func checkResources(r *v1alpha1.ResourcesPlan) error {
 			}
 		}
 	}
-	if err := checkComponents(r); err != nil {
+	if err := checkComponents(r, runs); err != nil {
 		return err
 	}
 	if r.Replicas != nil {
@@ -198,8 +199,8 @@ func checkResources(r *v1alpha1.ResourcesPlan) error {
 	return nil
 }
 
-// checkComponents checks a plan's components and links.
-func checkComponents(r *v1alpha1.ResourcesPlan) error {
+// checkComponents checks the components and links of a plan, which runs a workload or not.
+func checkComponents(r *v1alpha1.ResourcesPlan, runs bool) error {
 	if len(r.Components) == 0 {
 		if len(r.Links) > 0 {
 			return errors.New("links: there are no components")
@@ -225,11 +226,14 @@ func checkComponents(r *v1alpha1.ResourcesPlan) error {
 			}
 		}
 	}
-	for _, link := range r.Links {
+	for i, link := range r.Links {
 		for _, name := range link.Between {
 			if !slices.Contains(names, name) {
 				return fmt.Errorf("links: there is no component %s", name)
 			}
+		}
+		if link.MaxMilliseconds == nil && !runs {
+			return fmt.Errorf("links[%d].maxMilliseconds: is missing; only links of workloads may leave it out", i)
 		}
 	}
 	return nil

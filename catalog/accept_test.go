@@ -66,6 +66,9 @@ func TestJudge(t *testing.T) {
 		"a link to no component": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
 			r.MaxClusters, r.Components, r.Links = 0, []v1alpha1.Component{{Name: "web"}}, []v1alpha1.Link{{Between: []string{"web", "db"}}}
 		}))}, []string{"Invalid"}, "there is no component db"},
+		"a link without a limit, of components that do not run": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
+			r.MaxClusters, r.Components, r.Links = 0, []v1alpha1.Component{{Name: "web"}, {Name: "db"}}, []v1alpha1.Link{{Between: []string{"web", "db"}}}
+		}))}, []string{"Invalid"}, "links[0].maxMilliseconds: is missing"},
 		"links without components": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
 			r.Links = []v1alpha1.Link{{Between: []string{"web", "db"}}}
 		}))}, []string{"Invalid"}, "there are no components"},

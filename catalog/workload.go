@@ -33,13 +33,16 @@ func checkWorkload(plan *v1alpha1.Plan, charts workload.Charts) error {
 			given bool
 			field string
 		}{
-			{r.Replicas != nil, "replicas"}, {len(r.Components) > 0, "components"}, {len(r.Links) > 0, "links"},
+			{r.Replicas != nil, "replicas"},
 			{r.Peering != nil && r.Peering.Gives == v1alpha1.GivesNode, "peering.gives: Node"},
 			{r.Peering != nil && r.Peering.Role == v1alpha1.RoleHubAndSpoke, "peering.role: HubAndSpoke"},
 		} {
 			if no.given {
 				return fmt.Errorf("resources.%s: does not go with kind: workload", no.field)
 			}
+		}
+		if err := checkDivided(w, r); err != nil {
+			return fmt.Errorf("resources.%w", err)
 		}
 	}
 	own := properties(resourcesParameters, newPlan(*plan, nil, nil).Resources)
@@ -62,6 +65,42 @@ func checkWorkload(plan *v1alpha1.Plan, charts workload.Charts) error {
 	}
 	if err := workload.CheckCredentials(w, parameters, plan.Credentials.Role != ""); err != nil {
 		return fmt.Errorf("workload: %w", err)
+	}
+	return nil
+}
+
+// checkDivided checks a workload whose components are on clusters of their own.
+func checkDivided(w *v1alpha1.WorkloadPlan, r *v1alpha1.ResourcesPlan) error {
+	if len(r.Components) == 0 {
+		return nil
+	}
+	if r.Peering != nil {
+		return errors.New("peering: does not go with components")
+	}
+	placed := map[string]bool{}
+	for i := range r.Components {
+		c := &r.Components[i]
+		if len(c.Limits) > 0 {
+			return fmt.Errorf("components[%s].limits: what a component of a workload takes is computed", c.Name)
+		}
+		placed[c.Name] = true
+	}
+	serves := map[string]bool{}
+	for i := range w.Components {
+		c := &w.Components[i]
+		if !placed[c.Name] {
+			return fmt.Errorf("components: lacks %s; if some components of a workload are named, all are", c.Name)
+		}
+		delete(placed, c.Name)
+		serves[c.Name] = len(c.Ports) > 0
+	}
+	for name := range placed {
+		return fmt.Errorf("components[%s]: the workload has no such component", name)
+	}
+	for i, link := range r.Links {
+		if !serves[link.Between[0]] && !serves[link.Between[1]] {
+			return fmt.Errorf("links[%d]: neither %s nor %s has ports", i, link.Between[0], link.Between[1])
+		}
 	}
 	return nil
 }

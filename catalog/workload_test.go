@@ -50,6 +50,16 @@ workload:
   credentials: {uri: "sql://${secrets.password}@${components.db.host}"}
 `
 
+// application is a workload of components on clusters of their own.
+const application = `
+resources: {components: [{name: web}, {name: db}, {name: job}], links: [{between: [web, db]}]}
+workload:
+  components:
+  - {name: web, container: {image: web, resources: {cpu: 100m, memory: 64Mi}}}
+  - {name: db, ports: [{name: sql, port: 5432}], container: {image: db, resources: {cpu: 200m, memory: 64Mi}}}
+  - {name: job, container: {image: job, resources: {cpu: 300m, memory: 64Mi}}}
+`
+
 func TestWorkloadPlansAreAcceptedWhenTheyRender(t *testing.T) {
 	component := strings.ReplaceAll(database, "replicas: {type", "count: {type")
 	for _, test := range []struct{ name, plan, because string }{
@@ -63,6 +73,12 @@ func TestWorkloadPlansAreAcceptedWhenTheyRender(t *testing.T) {
 		{"a required parameter that is not there", strings.Replace(database, "required: [owner]", "required: [name]", 1), "plan a-small: workload.required: there is no parameter name"},
 		{"a parameter twice", strings.Replace(database, "owner: {type", "selector: {type", 1) + "resources: {selectable: [a]}", "plan a-small: workload.parameters: selector is a parameter of resources already"},
 		{"a parameter with no schema", strings.Replace(database, "{type: string, minLength: 2}", "{type: 1}", 1), "schema instanceCreate of plan a-small: not a JSON Schema"},
+		{"components on clusters of their own", application, ""},
+		{"a component without a cluster", strings.Replace(application, "{name: job}", "{name: web2}", 1), "plan a-small: resources.components: lacks job"},
+		{"a cluster for no component", strings.Replace(application, "{name: db}", "{name: db}, {name: cache}", 1), "plan a-small: resources.components[cache]: the workload has no such component"},
+		{"limits for a component", strings.Replace(application, "{name: db}", "{name: db, limits: {cpu: 1}}", 1), "plan a-small: resources.components[db].limits: what a component of a workload takes is computed"},
+		{"a link to nothing that listens", strings.Replace(application, "[web, db]", "[web, job]", 1), "plan a-small: resources.links[0]: neither web nor job has ports"},
+		{"components and a peering", strings.Replace(application, "links", "peering: {gives: Network}, links", 1), "plan a-small: resources.peering: does not go with components"},
 		{"replicas over clusters", database + "resources: {replicas: {count: 2}}", "plan a-small: resources.replicas: does not go with kind: workload"},
 		{"nodes of the consumer's", database + "resources: {peering: {gives: Node}}", "plan a-small: resources.peering.gives: Node: does not go with kind: workload"},
 		{"a role of clusters", database + "credentials: {role: admin}", "plan a-small: credentials.role: admin is for cluster plans (cluster.roles); want edit or view"},
@@ -111,6 +127,23 @@ func TestOrdersOfWorkloads(t *testing.T) {
 	}
 }
 
+func TestWhatEachComponentTakes(t *testing.T) {
+	footprint, err := firstPlan(t, sells(t, application+`  bindings: {bind: {image: tool, resources: {cpu: 50m, memory: 64Mi}}}`)).Footprint(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Of each one more pod, for a rollout; and beside the first the hook.
+	for name, want := range map[string]string{"web": "250m", "db": "400m", "job": "600m"} {
+		taken := footprint.Components[name]
+		if cpu := taken.Cpu(); cpu.String() != want {
+			t.Errorf("%s takes %s cpu, want %s", name, cpu, want)
+		}
+	}
+	if cpu := footprint.Takes.Cpu(); cpu.String() != "1250m" {
+		t.Errorf("all take %s cpu, want 1250m", cpu)
+	}
+}
+
 func TestARunningWorkloadIsNotThatOfThePlan(t *testing.T) {
 	p := firstPlan(t, sells(t, database))
 	var before v1alpha1.Plan
@@ -137,24 +170,25 @@ func TestDocumentedPlan(t *testing.T) {
 	for _, block := range strings.Split(string(page), "```yaml\n")[1:] {
 		blocks = append(blocks, block[:strings.Index(block, "```")])
 	}
-	if len(blocks) != 6 {
-		t.Fatalf("the page has %d blocks of YAML, want a plan of a chart, a plan, one with a public port, a rule of a policy, bindings, and pull secrets", len(blocks))
+	if len(blocks) != 7 {
+		t.Fatalf("the page has %d blocks of YAML, want a plan of a chart, a plan, one with a public port, one over several clusters, a rule of a policy, bindings, and pull secrets", len(blocks))
 	}
 	var policy v1alpha1.PlacementPolicySpec
-	if err := yaml.UnmarshalStrict([]byte(blocks[3]), &policy); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(blocks[4]), &policy); err != nil {
 		t.Error(err)
 	}
 	var with struct{ Bindings *v1alpha1.WorkloadBindings }
-	if err := yaml.UnmarshalStrict([]byte(blocks[4]), &with); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(blocks[5]), &with); err != nil {
 		t.Fatal(err)
 	}
 	chart := offering("a", sells(t, strings.TrimPrefix(blocks[0], "kind: workload\n")))
 	o := offering("a", sells(t, strings.TrimPrefix(blocks[1], "kind: workload\n")))
 	site := offering("a", sells(t, "workload:\n  "+strings.ReplaceAll(strings.TrimSpace(blocks[2]), "\n", "\n  ")))
+	divided := offering("a", sells(t, strings.TrimPrefix(blocks[3], "kind: workload\n")))
 	w := o.Spec.Plans[0].Workload
 	w.Bindings = with.Bindings
 	var pulls v1alpha1.WorkloadPlan
-	if err := yaml.UnmarshalStrict([]byte(blocks[5]), &pulls); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(blocks[6]), &pulls); err != nil {
 		t.Fatal(err)
 	}
 	maps.Copy(w.Parameters, pulls.Parameters)
@@ -162,7 +196,7 @@ func TestDocumentedPlan(t *testing.T) {
 	archive := chartstest.Pack(t, chartstest.Web(t, nil))
 	known := chartstest.Of(t, archive)
 	chart.Spec.Plans[0].Workload.Components[0].Chart.Digest = charts.Digest(archive) // the page's is made up
-	for _, o := range []v1alpha1.ServiceOffering{chart, o, site} {
+	for _, o := range []v1alpha1.ServiceOffering{chart, o, site, divided} {
 		verdicts, err := judge([]v1alpha1.ServiceOffering{o}, known, nil)
 		if err != nil || !verdicts[0].accepted {
 			t.Errorf("%v %v", verdicts, err)

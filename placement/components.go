@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
 )
 
 // Components of an application are placed together: all of them or none. Each must be on a
@@ -27,24 +29,52 @@ type Component struct {
 	// Selector and Tier in addition to the request's own; nil and empty add nothing.
 	Selector labels.Selector
 	Tier     v1alpha1.Tier
+	// Public means that it has a public port.
+	Public bool
 }
 
 // Link limits the latency between the clusters of two components, given by their indices.
 type Link struct {
 	Between [2]int
 	Most    time.Duration
+	// Connects means that the two talk to each other, so that Liqo must be able to peer their clusters.
+	Connects bool
+}
+
+// AnyLatency as Most of a link sets no limit; the latency may be unknown too.
+const AnyLatency = time.Duration(math.MaxInt64)
+
+// spans reports whether the ends of a link may be on two clusters.
+func (l Link) spans(a, b *Cluster) bool {
+	if a == b {
+		return true
+	}
+	if l.Connects && !(a.hasNetwork() && b.hasNetwork()) {
+		return false
+	}
+	between, measured := latency(a, b)
+	return l.Most == AnyLatency || measured && between <= l.Most
+}
+
+// hasNetwork reports whether Sluice can make Liqo connect the cluster with others.
+func (c *Cluster) hasNetwork() bool {
+	return c.Liqo != nil && c.Liqo.Joined == nil && v1alpha1.HasModule(c.Liqo.Modules, v1alpha1.ModuleNetworking)
 }
 
 // mostCombinations limits the search; at the limit the best combination found so far is taken.
 const mostCombinations = 1_000_000
 
-// componentsOf reads the components of a plan.
-func componentsOf(plan *v1alpha1.ResourcesPlan, usual Resources) (components []Component, links []Link, err error) {
-	for i := range plan.Components {
-		from := &plan.Components[i]
+// componentsOf reads the components of a plan, which take what is usual, or what their workload's
+// footprint says.
+func componentsOf(plan *catalog.Plan, usual Resources, footprint *catalog.Footprint) (components []Component, links []Link, err error) {
+	for i := range plan.Resources.Components {
+		from := &plan.Resources.Components[i]
 		c := Component{Name: from.Name, Resources: usual, Tier: from.Tier}
 		if len(from.Limits) > 0 {
 			c.Resources = ResourcesOf(from.Limits)
+		}
+		if plan.Workload != nil {
+			c.Resources, c.Public = ResourcesOf(footprint.Components[c.Name]), plan.Workload.HasPublic(c.Name)
 		}
 		if from.Selector != nil {
 			if c.Selector, err = metav1.LabelSelectorAsSelector(from.Selector); err != nil {
@@ -56,8 +86,11 @@ func componentsOf(plan *v1alpha1.ResourcesPlan, usual Resources) (components []C
 	at := func(name string) int {
 		return slices.IndexFunc(components, func(c Component) bool { return c.Name == name })
 	}
-	for _, from := range plan.Links {
-		link := Link{Most: time.Duration(from.MaxMilliseconds) * time.Millisecond}
+	for _, from := range plan.Resources.Links {
+		link := Link{Most: AnyLatency, Connects: plan.Workload != nil}
+		if from.MaxMilliseconds != nil {
+			link.Most = time.Duration(*from.MaxMilliseconds) * time.Millisecond
+		}
 		for i, name := range from.Between[:2] {
 			if link.Between[i] = at(name); link.Between[i] < 0 {
 				return nil, nil, fmt.Errorf("links: there is no component %s", name)
@@ -72,7 +105,7 @@ func componentsOf(plan *v1alpha1.ResourcesPlan, usual Resources) (components []C
 func (r Request) of(c *Component) Request {
 	one := r
 	one.Components, one.Links, one.Quotas = nil, nil, nil
-	one.Resources, one.Clusters, one.Current = c.Resources, 1, nil
+	one.Resources, one.Clusters, one.Current, one.Public = c.Resources, 1, nil, c.Public
 	if c.Selector != nil {
 		requirements, _ := c.Selector.Requirements()
 		one.Selector = labels.NewSelector()
@@ -245,7 +278,13 @@ func (a *assembly) obstacles() string {
 	}
 	text := fmt.Sprintf("each of %s fits somewhere", strings.Join(names, ", "))
 	for _, link := range a.request.Links {
-		text += fmt.Sprintf("; %s and %s may be %s apart", names[link.Between[0]], names[link.Between[1]], link.Most)
+		between := names[link.Between[0]] + " and " + names[link.Between[1]]
+		if link.Connects {
+			text += "; " + between + " need one cluster, or two with the driver liqo"
+		}
+		if link.Most != AnyLatency {
+			text += fmt.Sprintf("; %s may be %s apart", between, link.Most)
+		}
 	}
 	return text
 }
@@ -277,7 +316,7 @@ func (a *assembly) search(place int) {
 }
 
 // near reports whether a cluster for a component satisfies its links to the components placed
-// so far. A latency that was not measured does not satisfy a link.
+// so far. A latency that was not measured does not satisfy a limit.
 func (a *assembly) near(place, component int, at candidate) bool {
 	if a.request.atBest {
 		return true // latencies are measured again
@@ -288,11 +327,7 @@ func (a *assembly) near(place, component int, at candidate) bool {
 			if i != component || !slices.Contains(a.order[:place], other) {
 				continue
 			}
-			here, there := at.cluster(), a.chosen[other].cluster()
-			if here == there {
-				continue
-			}
-			if between, measured := latency(here, there); !measured || between > link.Most {
+			if !link.spans(at.cluster(), a.chosen[other].cluster()) {
 				return false
 			}
 		}
@@ -372,7 +407,26 @@ func placeTogether(r Request, s *Snapshot) (Decision, error) {
 			p.Price = &Price{p.Price.Currency, p.Price.NanoPerHour + price.NanoPerHour}
 		}
 	}
+	for _, link := range r.Links {
+		if a, b := link.Between[0], link.Between[1]; link.Connects && chosen[a].cluster() != chosen[b].cluster() {
+			d.link(r.Components[a].Name, r.Components[b].Name)
+			d.link(r.Components[b].Name, r.Components[a].Name)
+		}
+	}
 	return d, nil
+}
+
+// link notes at the placement of a component that it is linked to another one, on another cluster.
+func (d *Decision) link(here, there string) {
+	on := func(component string) *Placement {
+		return &d.Placements[slices.IndexFunc(d.Placements, func(p Placement) bool { return slices.Contains(p.Components, component) })]
+	}
+	p, cluster := on(here), on(there).Cluster
+	at := slices.IndexFunc(p.Linked, func(l v1alpha1.LinkedCluster) bool { return l.Cluster == cluster })
+	if at < 0 {
+		at, p.Linked = len(p.Linked), append(p.Linked, v1alpha1.LinkedCluster{Cluster: cluster})
+	}
+	p.Linked[at].Links = append(p.Linked[at].Links, v1alpha1.ComponentLink{Here: here, There: there})
 }
 
 // explainTogether is Explain for a request with components: one verdict for each component and

@@ -38,7 +38,9 @@ type Placement struct {
 	Replicas int32
 	// Components on the cluster; none if the request has none.
 	Components []string
-	Reserved   Resources
+	// Linked are the clusters to whose components those here are linked.
+	Linked   []v1alpha1.LinkedCluster
+	Reserved Resources
 	// Score from 0 to 100; Explain returns its parts.
 	Score int32
 	// Price of the reservation; nil if the cluster has no price list.
@@ -121,7 +123,7 @@ func (e *UnplaceableError) Error() string {
 func (d Decision) API(generation int64) *v1alpha1.Decision {
 	out := &v1alpha1.Decision{Generation: generation, Considered: int32(d.Considered), Preemption: d.Preemption} // a count of clusters
 	for _, p := range d.Placements {
-		placed := v1alpha1.Placement{Cluster: p.Cluster, Replicas: p.Replicas, Components: p.Components, Reserved: p.Reserved.List(), Score: p.Score}
+		placed := v1alpha1.Placement{Cluster: p.Cluster, Replicas: p.Replicas, Components: p.Components, Linked: p.Linked, Reserved: p.Reserved.List(), Score: p.Score}
 		if p.Price != nil {
 			placed.PricePerHour, placed.Currency = p.Price.quantity(), p.Price.Currency
 		}

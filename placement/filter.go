@@ -107,7 +107,7 @@ func (r Request) filters(s *Snapshot, held Resources) []filter {
 
 func (r Request) allFilters(s *Snapshot, held Resources) []filter {
 	asked := []filter{otherwiseUsed(r.Shape != nil), consumersOwn(), notPeerable(r.Peering), notReady(), accessNotVerified(), notAdmitted(), cordoned()}
-	if r.Workload != nil && r.Workload.IsPublic() {
+	if r.Public {
 		asked = append(asked, noGateway())
 	}
 	if len(r.Leaving) > 0 {

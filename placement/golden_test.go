@@ -205,7 +205,7 @@ func (r requestRow) request(t *testing.T, resourcesPlan, clusterPlan string) Req
 		}
 	}
 	return Request{
-		Workload: runs, Hosts: hosts, Consumer: r.Consumer, Rules: rules,
+		Workload: runs, Public: runs != nil && runs.IsPublic(), Hosts: hosts, Consumer: r.Consumer, Rules: rules,
 		ID: r.ID, Resources: ResourcesOf(r.Resources), Clusters: r.Clusters, Selector: selector,
 		Tolerations: r.Tolerations, Tier: r.Tier, MaxPrice: PriceOf(r.MaxPrice), Weights: r.Weights, Current: r.Current, Class: r.Class,
 	}

@@ -84,8 +84,10 @@ type Request struct {
 	// Workload to run; nil if the plan has none. Images are those of its pods. Hosts are the labels that
 	// it asks for its public ports, each with the field that asks for it.
 	Workload *v1alpha1.WorkloadPlan
-	Images   []string
-	Hosts    map[string]string
+	// Public means that a cluster needs a Gateway, for public ports of the workload.
+	Public bool
+	Images []string
+	Hosts  map[string]string
 	// Peering with the consumer's own cluster; nil if the plan has none.
 	Peering *Peering
 	// WaitFor is what the request waits for if it fits nowhere; empty means capacity.
@@ -142,7 +144,7 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 	if err != nil {
 		return Request{}, fmt.Errorf("plan %s: %w", plan.Name, err)
 	}
-	components, links, err := componentsOf(plan.Resources, resources)
+	components, links, err := componentsOf(plan, resources, footprint)
 	if err != nil {
 		return Request{}, fmt.Errorf("plan %s: %w", plan.Name, err)
 	}
@@ -168,6 +170,7 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 		Rules:       rules,
 		Peering:     peeringOf(plan.Resources.Peering, asked.Cluster),
 		Workload:    plan.Workload,
+		Public:      plan.Workload != nil && plan.Workload.IsPublic(),
 		Images:      footprint.Images,
 		Hosts:       footprint.Hosts,
 

@@ -51,12 +51,15 @@ type ResourcesPlan struct {
 	// replica.
 	Replicas *Replicas `json:"replicas,omitempty"`
 	// Components are parts of an application, each on a cluster that suits it. All of them are
-	// placed, or none. Not together with clusters, spread or replicas.
+	// placed, or none. Not together with clusters, spread or replicas. In a plan of kind workload they
+	// are the components of the workload, all of them; what they take is computed.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=map
 	// +listMapKey=name
 	Components []Component `json:"components,omitempty"`
-	// Links limit the latency between the clusters of two components.
+	// Links limit the latency between the clusters of two components. In a plan of kind workload they
+	// also connect the two: each reaches the other's ports by the same name and port wherever it runs,
+	// and components on different clusters without a link do not reach each other.
 	// +kubebuilder:validation:MaxItems=32
 	Links []Link `json:"links,omitempty"`
 	// Affinity places an instance by the clusters of the same consumer's other instances.
@@ -158,7 +161,7 @@ type Component struct {
 	Tier Tier `json:"tier,omitempty"`
 }
 
-// Link limits the latency between two components.
+// Link connects two components.
 type Link struct {
 	// Between names the two components.
 	// +kubebuilder:validation:MinItems=2
@@ -168,10 +171,10 @@ type Link struct {
 	// MaxMilliseconds is the longest round-trip time between their clusters, as one of them reports
 	// it from the other (MemberCluster spec.latencies). If neither does, Liqo's measurement between
 	// peered clusters is used (status.latencies). A missing measurement counts as too long. On the
-	// same cluster the time is 0.
+	// same cluster the time is 0. Absent, which only plans of kind workload may leave it, means any time.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=60000
-	MaxMilliseconds int32 `json:"maxMilliseconds"`
+	MaxMilliseconds *int32 `json:"maxMilliseconds,omitempty"`
 }
 
 // Adjustable is a parameter that a plan may leave to its consumers: location (latitude and

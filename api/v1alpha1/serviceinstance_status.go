@@ -170,11 +170,19 @@ func (s *ServiceInstanceStatus) LeftClusters() []string {
 	return names
 }
 
-// IsPinned reports whether the instance stays where it is, whatever happens to its cluster: its workload
-// has volumes, whose content is nowhere else.
+// IsPinned reports whether the instance stays on one of its clusters, whatever happens to that.
 func (s *ServiceInstanceStatus) IsPinned() bool {
+	return slices.ContainsFunc(s.DeliveredDecision().Clusters(), s.IsPinnedOn)
+}
+
+// IsPinnedOn reports whether the instance stays on a cluster, whatever happens to that: its workload has
+// volumes there, whose content is nowhere else.
+func (s *ServiceInstanceStatus) IsPinnedOn(cluster string) bool {
 	d := s.DeliveredDecision()
 	return d != nil && d.Workload != nil && slices.ContainsFunc(d.Placements, func(p Placement) bool {
+		if p.Cluster != cluster {
+			return false
+		}
 		for name := range p.Reserved {
 			if IsStorage(name) {
 				return true

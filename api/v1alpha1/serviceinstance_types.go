@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -256,6 +258,8 @@ type Placement struct {
 	Replicas int32 `json:"replicas,omitempty"`
 	// Components on that cluster, if the plan has components.
 	Components []string `json:"components,omitempty"`
+	// Linked are the clusters with components of the same workload to which those here are linked.
+	Linked []LinkedCluster `json:"linked,omitempty"`
 	// Reserved on that cluster. Persistent storage is counted per class under
 	// "<class>.storageclass.storage.k8s.io/requests.storage", as in a ResourceQuota.
 	Reserved corev1.ResourceList `json:"reserved"`
@@ -269,6 +273,27 @@ type Placement struct {
 	Shape *ClusterShape `json:"shape,omitempty"`
 	// Peering with the consumer's own cluster, if the plan asks for one.
 	Peering *PlacementPeering `json:"peering,omitempty"`
+}
+
+// LinkedCluster is another cluster of an instance whose components are linked to those of a placement.
+type LinkedCluster struct {
+	// Cluster is the name of the member cluster.
+	Cluster string `json:"cluster"`
+	// Links, each with the component here and the one there.
+	Links []ComponentLink `json:"links"`
+}
+
+// ComponentLink connects two components on different clusters.
+type ComponentLink struct {
+	// Here is the component of the placement.
+	Here string `json:"here"`
+	// There is the component on the other cluster.
+	There string `json:"there"`
+}
+
+// Runs reports whether a component of the instance's workload runs on the cluster.
+func (p *Placement) Runs(component string) bool {
+	return len(p.Components) == 0 || slices.Contains(p.Components, component)
 }
 
 // PlacementPeering describes how the consumer's own cluster reaches a placement.

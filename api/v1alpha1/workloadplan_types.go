@@ -356,6 +356,11 @@ func (c *WorkloadComponent) PublicPort() *WorkloadPort {
 	return nil
 }
 
+// HasPublic reports whether the component of that name has a public port.
+func (w *WorkloadPlan) HasPublic(component string) bool {
+	return slices.ContainsFunc(w.Components, func(c WorkloadComponent) bool { return c.Name == component && c.PublicPort() != nil })
+}
+
 // IsPublic reports whether a component of the workload has a public port.
 func (w *WorkloadPlan) IsPublic() bool {
 	return slices.ContainsFunc(w.Components, func(c WorkloadComponent) bool { return c.PublicPort() != nil })

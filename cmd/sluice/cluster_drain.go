@@ -132,7 +132,7 @@ func refusePinned(ctx context.Context, c client.Client, namespace, cluster strin
 	}
 	var pinned []string
 	for i := range instances.Items {
-		if status := &instances.Items[i].Status; status.IsPinned() && status.IsOn(cluster) {
+		if status := &instances.Items[i].Status; status.IsPinnedOn(cluster) {
 			pinned = append(pinned, instances.Items[i].Name)
 		}
 	}

@@ -27,9 +27,12 @@ var secrets = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
 // networkPolicies are rendered only: they decide who reaches whom.
 var networkPolicies = schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}
 
+// endpointSlices are rendered only: they lead to other clusters.
+var endpointSlices = schema.GroupVersionKind{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"}
+
 // Kinds returns the kinds of objects that Render may return.
 func Kinds() []schema.GroupVersionKind {
-	return append(slices.Clone(kinds), networkPolicies, HTTPRoutes)
+	return append(slices.Clone(kinds), networkPolicies, HTTPRoutes, endpointSlices)
 }
 
 // describeObject names an object for messages, for instance "component db: Deployment db".

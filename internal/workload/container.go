@@ -215,16 +215,22 @@ func (r *rendering) networkPolicy(everyPort bool, exposure *v1alpha1.ClusterExpo
 		case v1alpha1.ReachComponent:
 			continue
 		case v1alpha1.ReachConsumer:
-			for _, cidr := range r.order.Consumers {
-				rule.WithFrom(networkingv1ac.NetworkPolicyPeer().WithIPBlock(networkingv1ac.IPBlock().WithCIDR(cidr)))
-			}
+			rule.WithFrom(ranges(r.order.Consumers)...)
 		case v1alpha1.ReachPublic:
 			rule.WithFrom(networkingv1ac.NetworkPolicyPeer().WithNamespaceSelector(metav1ac.LabelSelector().
 				WithMatchLabels(map[string]string{corev1.LabelMetadataName: exposure.Gateway.PodNamespaceName()})))
 		}
-		spec.WithIngress(rule.WithFrom(instance))
+		spec.WithIngress(rule.WithFrom(ranges(r.order.Share.callers(r.component))...).WithFrom(instance))
 	}
 	return networkingv1ac.NetworkPolicy(r.component, r.namespace).WithLabels(r.labels()).WithSpec(spec)
+}
+
+// ranges returns peers of a NetworkPolicy: addresses, as CIDRs.
+func ranges(cidrs []string) (peers []*networkingv1ac.NetworkPolicyPeerApplyConfiguration) {
+	for _, cidr := range cidrs {
+		peers = append(peers, networkingv1ac.NetworkPolicyPeer().WithIPBlock(networkingv1ac.IPBlock().WithCIDR(cidr)))
+	}
+	return peers
 }
 
 func protocolOf(p v1alpha1.WorkloadPort) corev1.Protocol {

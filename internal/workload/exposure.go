@@ -87,7 +87,7 @@ func (o *Order) PublicHosts(exposure *v1alpha1.ClusterExposure) (map[string]stri
 func (o *Order) unreachable(exposure *v1alpha1.ClusterExposure) error {
 	for i := range o.Plan.Components {
 		c := &o.Plan.Components[i]
-		if p := c.PublicPort(); p != nil && exposure == nil {
+		if p := c.PublicPort(); p != nil && exposure == nil && o.Share.runs(c.Name) {
 			return refused("components[%s].ports[%s].reach: the cluster has no Gateway for public ports", c.Name, p.Name)
 		}
 	}

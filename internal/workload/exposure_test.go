@@ -22,7 +22,7 @@ func TestPublicAddressesInCredentials(t *testing.T) {
 	o := order(t, "testdata/render/public.yaml")
 	o.Plan = o.Plan.DeepCopy()
 	o.Plan.Credentials = &runtime.RawExtension{Raw: []byte(`{"url": "${components.web.public.url}/x", "images": "${components.images.public.host}"}`)}
-	at, err := o.Addresses(exposure, inside)
+	at, err := o.Addresses(inside, o.Share.exposure(exposure))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,8 @@ import (
 type Footprint struct {
 	// Takes is what an instance takes on each cluster: what is reserved, and what its quota allows.
 	Takes corev1.ResourceList
+	// Components are what each takes of that; the first also what hooks do, which run beside it.
+	Components map[string]corev1.ResourceList
 	// Images that its pods run, sorted, each once.
 	Images []string
 	// Hosts that it asks for its public ports: by their first labels, the fields that ask for them.
@@ -60,6 +62,9 @@ func FootprintOf(plan *v1alpha1.WorkloadPlan, charts Charts, raw json.RawMessage
 	if f.Takes, err = Taken(objects); err != nil {
 		return nil, err
 	}
+	if f.Components, err = takenByComponent(plan, objects); err != nil {
+		return nil, err
+	}
 	// The greater of the hooks: of one at a time, as others wait for their turn at the quota.
 	hooks := corev1.ResourceList{}
 	for _, kind := range []HookKind{HookBind, HookUnbind} {
@@ -79,6 +84,7 @@ func FootprintOf(plan *v1alpha1.WorkloadPlan, charts Charts, raw json.RawMessage
 		objects = append(objects, hook...)
 	}
 	add(f.Takes, hooks, 1)
+	add(f.Components[plan.Components[0].Name], hooks, 1)
 	f.Images = imagesOf(objects)
 	return f, nil
 }
@@ -113,6 +119,22 @@ func Taken(objects []*unstructured.Unstructured) (corev1.ResourceList, error) {
 	taken := corev1.ResourceList{}
 	for _, o := range objects {
 		if err := take(taken, o, most[o.GetKind()+"/"+o.GetName()]); err != nil {
+			return nil, err
+		}
+	}
+	return taken, nil
+}
+
+// takenByComponent is Taken for each component.
+func takenByComponent(plan *v1alpha1.WorkloadPlan, objects []*unstructured.Unstructured) (map[string]corev1.ResourceList, error) {
+	taken := map[string]corev1.ResourceList{}
+	for i := range plan.Components {
+		name := plan.Components[i].Name
+		var err error
+		taken[name], err = Taken(slices.DeleteFunc(slices.Clone(objects), func(o *unstructured.Unstructured) bool {
+			return o.GetLabels()[v1alpha1.LabelComponent] != name
+		}))
+		if err != nil {
 			return nil, err
 		}
 	}

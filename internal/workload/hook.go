@@ -48,7 +48,7 @@ func (o *Order) Hook(kind HookKind, namespace string) ([]*unstructured.Unstructu
 	if hook == nil {
 		return nil, nil
 	}
-	addresses, err := o.Addresses(nil, inside)
+	addresses, err := o.Addresses(inside, nowhere)
 	if err != nil {
 		return nil, err
 	}

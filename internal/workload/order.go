@@ -27,6 +27,8 @@ type Order struct {
 	// Consumers are the addresses of the consumer's own cluster, as CIDRs, to which ports with reach
 	// consumer are open.
 	Consumers []string
+	// Share is what the cluster has of it; nil means all.
+	Share *Share
 	// Instance holds the values of the variable of that name.
 	Instance map[string]any
 
@@ -140,16 +142,9 @@ type Address struct {
 	Public, URL string
 }
 
-// Addresses returns the components that have ports, each at the host that the function gives its
-// Service. exposure is that of the cluster; nil if it has none.
-func (o *Order) Addresses(exposure *v1alpha1.ClusterExposure, host func(service string) string) (map[string]Address, error) {
-	var public map[string]string
-	if exposure != nil {
-		var err error
-		if public, err = o.PublicHosts(exposure); err != nil {
-			return nil, err
-		}
-	}
+// Addresses returns the components that have ports, each at the host that the first function gives its
+// Service. The second returns the exposure of a component's cluster; nil if that has none.
+func (o *Order) Addresses(host func(service string) string, exposure func(component string) *v1alpha1.ClusterExposure) (map[string]Address, error) {
 	out := map[string]Address{}
 	for i := range o.Plan.Components {
 		c := &o.Plan.Components[i]
@@ -160,8 +155,12 @@ func (o *Order) Addresses(exposure *v1alpha1.ClusterExposure, host func(service 
 		for _, p := range c.Ports {
 			a.Ports[p.Name] = p.Port
 		}
-		if at := public[c.Name]; at != "" {
-			a.Public, a.URL = at, exposure.URL(at)
+		if way := exposure(c.Name); way != nil && c.PublicPort() != nil {
+			hosts, err := o.PublicHosts(way)
+			if err != nil {
+				return nil, err
+			}
+			a.Public, a.URL = hosts[c.Name], way.URL(hosts[c.Name])
 		}
 		out[c.Name] = a
 	}
@@ -170,6 +169,9 @@ func (o *Order) Addresses(exposure *v1alpha1.ClusterExposure, host func(service 
 
 // inside returns the host of a Service for pods of its namespace.
 func inside(service string) string { return service }
+
+// nowhere is the exposure of components whose cluster does not matter.
+func nowhere(string) *v1alpha1.ClusterExposure { return nil }
 
 func (o *Order) expressions(addresses map[string]Address) *expressions {
 	components := map[string]any{}

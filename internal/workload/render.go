@@ -28,7 +28,7 @@ func (o *Order) Render(charts Charts, cluster Cluster, namespace string) ([]*uns
 	if err := o.unreachable(cluster.Exposure); err != nil {
 		return nil, err
 	}
-	addresses, err := o.Addresses(cluster.Exposure, inside)
+	addresses, err := o.Addresses(inside, o.Share.exposure(cluster.Exposure))
 	if err != nil {
 		return nil, err
 	}
@@ -38,6 +38,14 @@ func (o *Order) Render(charts Charts, cluster Cluster, namespace string) ([]*uns
 	for i := range o.Plan.Components {
 		c := &o.Plan.Components[i]
 		r := &rendering{order: o, expressions: e, component: c.Name, ports: c.Ports, namespace: namespace, path: field.NewPath("components").Key(c.Name)}
+		if !o.Share.runs(c.Name) {
+			r.link(c, o.Share.Elsewhere[c.Name])
+			if r.err != nil {
+				return nil, &RefusedError{r.err.Error()}
+			}
+			objects = append(objects, r.objects...)
+			continue
+		}
 		switch {
 		case c.Container != nil:
 			r.container(c.Container)

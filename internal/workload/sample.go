@@ -134,7 +134,7 @@ func CheckCredentials(plan *v1alpha1.WorkloadPlan, raw json.RawMessage, account 
 		return refused("%v", err)
 	}
 	o := sampleBound(plan, parameters)
-	at, err := o.Addresses(sampleExposure, func(service string) string { return service + ".example" })
+	at, err := o.Addresses(func(service string) string { return service + ".example" }, func(string) *v1alpha1.ClusterExposure { return sampleExposure })
 	if err != nil {
 		return err
 	}

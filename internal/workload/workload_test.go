@@ -35,6 +35,7 @@ func order(t testing.TB, file string) *Order {
 	var of struct {
 		Plan       *v1alpha1.WorkloadPlan
 		Parameters json.RawMessage
+		Share      *Share
 	}
 	if err := yaml.UnmarshalStrict(document, &of); err != nil {
 		t.Fatal(err)
@@ -52,6 +53,7 @@ func order(t testing.TB, file string) *Order {
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.Share = of.Share
 	return o
 }
 
@@ -281,7 +283,7 @@ func TestCredentials(t *testing.T) {
 	o := order(t, "testdata/render/database.yaml")
 	o.Plan = o.Plan.DeepCopy()
 	o.Plan.Credentials = &runtime.RawExtension{Raw: []byte(`{"uri": "postgres://app:${secrets.password}@${components.db.host}:${components.db.ports.postgres}/app", "port": "${components.db.ports.postgres}", "limits": {"connections": "${parameters.connections}"}}`)}
-	at, err := o.Addresses(nil, func(service string) string { return service + ".example" })
+	at, err := o.Addresses(func(service string) string { return service + ".example" }, nowhere)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func (r *instanceReconciler) each(ctx context.Context, s *scope, placements []v1
 	var calls sync.WaitGroup
 	for i, p := range placements {
 		calls.Go(func() {
-			failures[i] = r.one(ctx, s, delivery.Delivery{Instance: s.ServiceInstance, Placement: p, Workload: runs}, call)
+			failures[i] = r.one(ctx, s, delivery.Delivery{Instance: s.ServiceInstance, Placement: p, Workload: runs.On(&p, placements)}, call)
 		})
 	}
 	calls.Wait()

@@ -32,7 +32,7 @@ import (
 // it has to leave now. It triggers another pass when the next one becomes due. surplus are
 // clusters that the instance's plan does not need, with the reason (see coverage).
 func (r *instanceReconciler) departures(s *scope, surplus map[string]string) []v1alpha1.Departure {
-	if s.Status.IsCluster() || s.Status.IsPinned() {
+	if s.Status.IsCluster() {
 		return nil
 	}
 	snapshot := r.inventory.Snapshot()
@@ -44,6 +44,9 @@ func (r *instanceReconciler) departures(s *scope, surplus map[string]string) []v
 	asked := strings.Split(s.Annotations[v1alpha1.AnnotationLeave], ",")
 	var due []v1alpha1.Departure
 	for _, name := range lists.Union(s.Status.Decision.Clusters(), s.Status.DeliveredDecision().Clusters()) {
+		if s.Status.IsPinnedOn(name) {
+			continue
+		}
 		reason := ""
 		if c := snapshot.Cluster(name); c != nil {
 			if e, evicted := placement.Evict(c, tolerations); evicted {

@@ -49,6 +49,21 @@ const workloads = `
         image: db
         volumes: [{name: data, mountPath: /data, storageClass: fast, size: 1Ki}]
         resources: {cpu: 1, memory: 1Gi}
+- id: plan-app
+  name: app
+  description: Web and database, each on a cluster that suits it.
+  kind: workload
+  maximumPollingDurationSeconds: 60
+  resources: {components: [{name: web}, {name: db}]}
+  workload:
+    components:
+    - name: web
+      container: {image: web, resources: {cpu: 1, memory: 1Gi}}
+    - name: db
+      container:
+        image: db
+        volumes: [{name: data, mountPath: /data, storageClass: fast, size: 1Ki}]
+        resources: {cpu: 1, memory: 1Gi}
 - id: plan-hiding
   name: hiding
   description: What it is given is hidden.
@@ -209,6 +224,35 @@ func TestAWorkloadWithVolumesStays(t *testing.T) {
 	ready := meta.FindStatusCondition(db.Status.Conditions, v1alpha1.ConditionReady)
 	if ready == nil || !strings.HasPrefix(ready.Message, "waiting for the cluster that has its volumes: eu does not answer") {
 		t.Errorf("it says %+v", ready)
+	}
+}
+
+func TestOnlyTheComponentWithVolumesStays(t *testing.T) {
+	w := newWorkloadWorld(t)
+	w.cluster("eu", 2)
+	w.cluster("us", 1)
+	w.provision("si-app", "plan-app", "")
+	app := w.passes("si-app")
+	w.wantOperation(app, v1alpha1.OperationProvision, v1alpha1.StateSucceeded, "")
+	w.wantReserved("eu", 2) // web, and one more of a rollout
+	w.wantReserved("us", 1)
+	w.cluster("asia", 8)
+	w.lose("eu")
+	w.after(v1alpha1.UnreachableSeconds * time.Second)
+	app = w.settle("si-app")
+	w.wantOnAll(app, "asia", "us")
+	for _, p := range app.Status.Delivered.Decision.Placements {
+		if want := map[string]string{"asia": "web", "us": "db"}[p.Cluster]; !slices.Equal(p.Components, []string{want}) {
+			t.Errorf("%s runs %v, want %s", p.Cluster, p.Components, want)
+		}
+	}
+
+	w.lose("us")
+	w.after(10 * time.Minute)
+	app = w.settle("si-app")
+	w.wantOnAll(app, "asia", "us")
+	if app.Status.IsPinnedOn("asia") || !app.Status.IsPinnedOn("us") {
+		t.Error("it is not the component with volumes that stays")
 	}
 }
 

@@ -105,7 +105,8 @@ func (t *target) prune(ctx context.Context, before []string, applied []*unstruct
 		}
 		for i := range list.Items {
 			o := &list.Items[i]
-			if keep[groupKind(kind)+"/"+o.Name] || !o.DeletionTimestamp.IsZero() {
+			// What a controller makes, as EndpointSlices for a Service, has the labels of its owner.
+			if keep[groupKind(kind)+"/"+o.Name] || !o.DeletionTimestamp.IsZero() || metav1.GetControllerOf(o) != nil {
 				continue
 			}
 			o.SetGroupVersionKind(kind)

@@ -59,6 +59,9 @@ func (d *Driver) target(ctx context.Context, delivery delivery.Delivery) (*targe
 	if err != nil {
 		return nil, err
 	}
+	if err := d.exposeElsewhere(ctx, delivery.Workload); err != nil {
+		return nil, err
+	}
 	t := tenant.Of(connection, d.Hub, delivery.Instance)
 	t.Patience = d.Patience
 	return &target{

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/tenant"
@@ -58,6 +59,26 @@ func (t *target) render() ([]*unstructured.Unstructured, error) {
 		o.SetLabels(all)
 	}
 	return objects, nil
+}
+
+// exposeElsewhere fills in the exposures of the other clusters of an order, for addresses of public
+// components there. A cluster that left the inventory has none.
+func (d *Driver) exposeElsewhere(ctx context.Context, order *workload.Order) error {
+	if order == nil || order.Share == nil || !order.Plan.IsPublic() {
+		return nil
+	}
+	for name, remote := range order.Share.Elsewhere {
+		cluster, err := d.Connections.Cluster(ctx, remote.Cluster)
+		switch {
+		case member.IsUnknown(err):
+		case err != nil:
+			return err
+		default:
+			remote.Exposure = cluster.Spec.Exposure
+			order.Share.Elsewhere[name] = remote
+		}
+	}
+	return nil
 }
 
 // run applies the workload, deletes what an earlier one left, and returns nil once all of it works.

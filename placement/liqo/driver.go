@@ -68,7 +68,7 @@ func Takes(instance *v1alpha1.ServiceInstance, consumer, provider string) bool {
 // takes is Takes, except for the placement on one cluster.
 func takes(instance *v1alpha1.ServiceInstance, but, consumer, provider string) bool {
 	return slices.ContainsFunc(instance.Status.Everywhere(), func(p *v1alpha1.Placement) bool {
-		return p.Peering != nil && p.Cluster != but && slices.ContainsFunc(legs(p), func(l leg) bool {
+		return links(p, consumer, provider) || p.Peering != nil && p.Cluster != but && slices.ContainsFunc(legs(p), func(l leg) bool {
 			return l.consumer == consumer && l.provider == provider
 		})
 	})
@@ -79,7 +79,7 @@ func takes(instance *v1alpha1.ServiceInstance, but, consumer, provider string) b
 // *delivery.PendingError while Liqo is not done.
 func (d *Driver) Deliver(ctx context.Context, delivery delivery.Delivery) error {
 	if delivery.Placement.Peering == nil {
-		return d.Namespaces.Deliver(ctx, delivery)
+		return d.deliverLinked(ctx, delivery)
 	}
 	r := d.route(delivery)
 	if err := r.deliver(ctx); err != nil {
@@ -171,6 +171,9 @@ func first(errs ...error) error {
 	return nil
 }
 
+// isPending reports whether an error is only that something must be waited for.
+func isPending(err error) bool { return errors.As(err, new(*delivery.PendingError)) }
+
 // ensurePeering creates the Peering of a leg and returns nil once it is ready.
 func (d *Driver) ensurePeering(ctx context.Context, l leg) error {
 	peering := &v1alpha1.Peering{}
@@ -246,7 +249,7 @@ func (d *Driver) sides(ctx context.Context, l leg) (consumer, provider *side, er
 // Observe returns nil while everything is as it was delivered. It writes nothing.
 func (d *Driver) Observe(ctx context.Context, delivery delivery.Delivery) error {
 	if delivery.Placement.Peering == nil {
-		return d.Namespaces.Observe(ctx, delivery)
+		return d.observeLinked(ctx, delivery)
 	}
 	r := d.route(delivery)
 	for _, l := range r.peerings {

@@ -42,6 +42,7 @@ func TestOnClusters(t *testing.T) {
 		{"an instance leaves one of its clusters", "leave", aClusterOfSeveralIsLeft},
 		{"a namespace extends as the plan says", "extends", namespacesExtendAsThePlanSays},
 		{"a workload is reached where it says", "workload", workloadsAreReachedWhereTheySay},
+		{"linked components reach each other", "link", linkedComponentsReachEachOther},
 		{"sluice may do no more than it needs", "rights", sluiceMayDoNoMore},
 		{"a consumer's identity may only ask", "peer", peersMayOnlyAsk},
 		{"nobody escapes over a virtual node", "escape", nobodyEscapesOverANode},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"fmt"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
 	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
@@ -20,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
@@ -37,6 +40,7 @@ import (
 type standIn struct {
 	ends   [2]*end
 	paused atomic.Bool
+	given  atomic.Int32 // addresses so far
 	// replicators are clients with the identities so far, by token.
 	replicators map[string]client.Client
 }
@@ -79,7 +83,21 @@ func (s *standIn) network(ctx context.Context, here, there *end) {
 		_ = here.admin.Create(ctx, &liqov1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: there.id}, Spec: liqov1beta1.ForeignClusterSpec{ClusterID: liqov1beta1.ClusterID(there.id)}})
 		if configuration.Status.Remote == nil {
 			configuration.Status.Remote = configuration.Spec.Remote.DeepCopy()
+			configuration.Status.Remote.CIDR.External = []networkingv1beta1.CIDR{"10.71.0.0/16"}
+			meta.SetStatusCondition(&configuration.Status.Conditions, metav1.Condition{
+				Type: networkingv1beta1.ConfigurationConditionNetworkCIDRsConfigured, Status: metav1.ConditionTrue, Reason: "Configured", ObservedGeneration: configuration.Generation,
+			})
 			_ = here.admin.Status().Update(ctx, &configuration)
+		}
+	}
+	var addresses ipamv1alpha1.IPList
+	if here.admin.List(ctx, &addresses) == nil {
+		for i := range addresses.Items {
+			if ip := &addresses.Items[i]; ip.Status.IP == "" {
+				ip.Status.IP = networkingv1beta1.IP(fmt.Sprintf("10.70.0.%d", s.given.Add(1)))
+				ip.Status.CIDR = "10.70.0.0/16"
+				_ = here.admin.Status().Update(ctx, ip)
+			}
 		}
 	}
 	gateway := ""

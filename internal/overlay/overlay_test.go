@@ -13,7 +13,7 @@ import (
 	"github.com/liqotech/liqo/pkg/utils/ipam/mapping"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/sluice-dev/sluice/bindings/overlay"
+	"github.com/sluice-dev/sluice/internal/overlay"
 )
 
 func newRanges(t testing.TB, from, to []string) overlay.Ranges {

@@ -1,0 +1,119 @@
+package liqo_test
+
+import (
+	"context"
+	"errors"
+
+	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/workload"
+	"github.com/sluice-dev/sluice/placement/delivery"
+)
+
+// linkedComponentsReachEachOther: components on two clusters that are linked have Services of the same
+// names on both, whose addresses lead to the other one. When one moves to the cluster of the other,
+// nothing of the link is left, and with the last link goes the peering.
+func linkedComponentsReachEachOther(p *pair) {
+	none := intstr.FromInt32(0) // these control planes have no nodes
+	component := func(name string, port int32) v1alpha1.WorkloadComponent {
+		return v1alpha1.WorkloadComponent{
+			Name: name, Ports: []v1alpha1.WorkloadPort{{Name: "main", Port: port}},
+			Container: &v1alpha1.WorkloadContainer{
+				WorkloadProcess: v1alpha1.WorkloadProcess{Image: name, Resources: map[string]intstr.IntOrString{"cpu": intstr.FromString("1"), "memory": intstr.FromString("1Gi")}},
+				Replicas:        &none,
+			},
+		}
+	}
+	plan := &v1alpha1.WorkloadPlan{Components: []v1alpha1.WorkloadComponent{component("web", 80), component("db", 5432)}}
+	p.consumer, p.provider = p.provider, p.consumer // the first by name consumes
+	near, far := p.consumer, p.provider
+	linked := func(here string, at *end, there string, on *end) v1alpha1.Placement {
+		return v1alpha1.Placement{Cluster: at.name, Reserved: amounts("1"), Components: []string{here}, Linked: []v1alpha1.LinkedCluster{
+			{Cluster: on.name, Links: []v1alpha1.ComponentLink{{Here: here, There: there}}},
+		}}
+	}
+	driver, d := p.driver(), p.instance("linked", "1")
+	secrets, _ := workload.Secrets(nil).Complete(nil)
+	order, err := workload.Of(plan, d.Instance, &d.Instance.Spec.Desired, nil, secrets)
+	must(p.T, err)
+	// deliver does on both clusters what the instance controller does.
+	deliver := func(ctx context.Context, _ delivery.Delivery) error {
+		var failures []error
+		placements := d.Instance.Status.Decision.Placements
+		for i := range placements {
+			one := delivery.Delivery{Instance: d.Instance, Placement: placements[i], Workload: order.On(&placements[i], placements)}
+			failures = append(failures, driver.Deliver(ctx, one))
+		}
+		return errors.Join(failures...)
+	}
+	decide := func(placements ...v1alpha1.Placement) {
+		p.Helper()
+		must(p.T, p.hub.Get(p.Context(), client.ObjectKeyFromObject(d.Instance), d.Instance))
+		d.Instance.Status.Decision = &v1alpha1.Decision{Generation: 1, Placements: placements}
+		must(p.T, p.hub.Status().Update(p.Context(), d.Instance))
+	}
+	decide(linked("web", near, "db", far), linked("db", far, "web", near))
+	p.until("it is delivered", d, deliver)
+
+	namespace := v1alpha1.MemberNamespace(d.Instance.Name)
+	for _, way := range []struct {
+		from, to     *end
+		caller, name string
+		port         int32
+	}{{near, far, "web", "db", 5432}, {far, near, "db", "web", 80}} {
+		var real, mirror corev1.Service
+		if !way.to.has(p.T, namespace, way.name, &real) || !way.from.has(p.T, namespace, way.name, &mirror) {
+			p.Fatalf("Service %s is not on both clusters", way.name)
+		}
+		if len(mirror.Spec.Selector) > 0 || mirror.Spec.Ports[0].Port != way.port {
+			p.Errorf("Service %s on %s is %v", way.name, way.from.name, mirror.Spec)
+		}
+		var given ipamv1alpha1.IPList
+		must(p.T, way.to.admin.List(p.Context(), &given, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelComponent: way.name}))
+		if len(given.Items) != 1 || string(given.Items[0].Spec.IP) != real.Spec.ClusterIP {
+			p.Fatalf("addresses of %s are %v, want one for %s", way.name, given.Items, real.Spec.ClusterIP)
+		}
+		seen := "10.71" + string(given.Items[0].Status.IP)[len("10.70"):]
+		var slice discoveryv1.EndpointSlice
+		if !way.from.has(p.T, namespace, way.name, &slice) || slice.Endpoints[0].Addresses[0] != seen || *slice.Ports[0].Port != way.port {
+			p.Errorf("%s on %s leads to %v, want %s", way.name, way.from.name, slice.Endpoints, seen)
+		}
+		var out, in networkingv1.NetworkPolicy
+		if !way.from.has(p.T, namespace, way.name, &out) || out.Spec.Egress[0].To[0].IPBlock.CIDR != seen+"/32" || out.Spec.PodSelector.MatchExpressions[0].Values[0] != way.caller {
+			p.Errorf("pods of %s are let out by %v", way.caller, out.Spec)
+		}
+		if !way.to.has(p.T, namespace, way.name, &in) || len(in.Spec.Ingress[1].From) != 3 {
+			p.Errorf("%s on %s lets in %v, want the other cluster's two ranges and the instance", way.name, way.to.name, in.Spec.Ingress)
+		}
+	}
+	placements := d.Instance.Status.Decision.Placements
+	for i := range placements {
+		must(p.T, driver.Observe(p.Context(), delivery.Delivery{Instance: d.Instance, Placement: placements[i], Workload: order.On(&placements[i], placements)}))
+	}
+
+	decide(v1alpha1.Placement{Cluster: near.name, Reserved: amounts("2"), Components: []string{"web", "db"}})
+	p.until("it is delivered on one cluster", d, deliver)
+	p.until("it leaves the other", d, func(ctx context.Context, _ delivery.Delivery) error {
+		return driver.Remove(ctx, delivery.Delivery{Instance: d.Instance, Placement: v1alpha1.Placement{Cluster: far.name}})
+	})
+	var slices discoveryv1.EndpointSliceList
+	must(p.T, near.admin.List(p.Context(), &slices, client.InNamespace(namespace), client.MatchingLabels{discoveryv1.LabelManagedBy: "sluice.dev"}))
+	var given ipamv1alpha1.IPList
+	must(p.T, near.admin.List(p.Context(), &given, client.InNamespace(namespace)))
+	if len(slices.Items)+len(given.Items) > 0 {
+		p.Errorf("left are %v and %v", slices.Items, given.Items)
+	}
+	p.untilGone(p.peering())
+	p.deprovision(d)
+	p.until("it is removed", d, func(ctx context.Context, _ delivery.Delivery) error {
+		return driver.Remove(ctx, delivery.Delivery{Instance: d.Instance, Placement: v1alpha1.Placement{Cluster: near.name}})
+	})
+	p.deprovisioned(d)
+	p.wantNothingLeft()
+}
