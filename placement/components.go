@@ -31,6 +31,8 @@ type Component struct {
 	Tier     v1alpha1.Tier
 	// Public means that it has a public port.
 	Public bool
+	// Moves means that it may leave a cluster that does not fit any more: nothing of it is only there.
+	Moves bool
 }
 
 // Link limits the latency between the clusters of two components, given by their indices.
@@ -74,7 +76,10 @@ func componentsOf(plan *catalog.Plan, usual Resources, footprint *catalog.Footpr
 			c.Resources = ResourcesOf(from.Limits)
 		}
 		if plan.Workload != nil {
-			c.Resources, c.Public = ResourcesOf(footprint.Components[c.Name]), plan.Workload.HasPublic(c.Name)
+			c.Resources, c.Public, c.Moves = ResourcesOf(footprint.Components[c.Name]), plan.Workload.HasPublic(c.Name), true
+			for name := range c.Resources {
+				c.Moves = c.Moves && !v1alpha1.IsStorage(name)
+			}
 		}
 		if from.Selector != nil {
 			if c.Selector, err = metav1.LabelSelectorAsSelector(from.Selector); err != nil {
@@ -164,9 +169,10 @@ var firstFew = 64
 // consider selects the given number of best clusters for each component, or all with 0.
 func (a *assembly) consider(most int) {
 	a.fitting, a.order, a.few = nil, nil, false
-	for _, e := range a.evaluations {
+	for i, e := range a.evaluations {
 		fitting := slices.Clone(e.current)
-		if len(e.request.Current) == 0 || a.request.Free {
+		leaves := a.request.Components[i].Moves && len(e.current) == 0
+		if len(e.request.Current) == 0 || a.request.Free || leaves {
 			if others := e.fittingBest(most); most > 0 && len(others) == most {
 				a.few, fitting = true, append(fitting, others...)
 			} else {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -65,5 +66,39 @@ func TestLinksThatConnect(t *testing.T) {
 				t.Errorf("c is linked to %v, want %v", linked["c"], want)
 			}
 		})
+	}
+}
+
+// TestAComponentMovesAlone: when a component of a workload does not fit its cluster any more, it alone
+// leaves that, unless it has volumes.
+func TestAComponentMovesAlone(t *testing.T) {
+	for _, moves := range []bool{true, false} {
+		inv := NewInventory()
+		for _, name := range []string{"a", "b"} {
+			inv.UpsertCluster(&Cluster{
+				Name: name, Ready: true, AccessVerified: true, Allocatable: Resources{corev1.ResourceCPU: 4000}, Labels: map[string]string{"zone": name},
+			})
+		}
+		r := Request{ID: "si", Components: []Component{{Name: "web", Resources: cores(1), Moves: moves}, {Name: "db", Resources: cores(1)}}}
+		in := func(zone string) labels.Selector { return labels.SelectorFromSet(labels.Set{"zone": zone}) }
+		r.Components[0].Selector, r.Components[1].Selector = in("a"), in("a")
+		r.ComponentClusters = map[string]string{"web": "a", "db": "a"}
+		inv.Reserve(Holding{Instance: "si", Held: map[string]Resources{"a": cores(2)}})
+		r.Components[0].Selector = in("b")
+		d, err := inv.Place(r)
+		if !moves {
+			if err == nil || !strings.Contains(err.Error(), "component web fits nowhere") {
+				t.Errorf("a component with volumes: %v %v", d, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range d.Placements {
+			if want := map[string]string{"a": "db", "b": "web"}[p.Cluster]; !reflect.DeepEqual(p.Components, []string{want}) {
+				t.Errorf("%s has %v, want %s", p.Cluster, p.Components, want)
+			}
+		}
 	}
 }

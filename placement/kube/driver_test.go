@@ -53,6 +53,7 @@ func TestOnCluster(t *testing.T) {
 		{"what is deleted comes back within two seconds", whatIsDeletedComesBack},
 		{"what another hub sells is not sold twice", whatAnotherHubSellsIsNotSoldTwice},
 		{"a workload runs, within its quota", aWorkloadRuns},
+		{"a component that runs elsewhere keeps its name", aComponentRunsElsewhere},
 		{"a chart runs, and what its values drop is deleted", aChartRuns},
 		{"a workload changes in place, and what it drops is deleted", aWorkloadChanges},
 		{"a workload that was changed is repaired", aWorkloadIsRepaired},

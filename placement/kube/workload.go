@@ -118,6 +118,9 @@ func makesNoPods(o *unstructured.Unstructured) bool { return !makesPods(o) }
 // applyWorkload applies one object, and puts the cluster's answer into it. What the cluster finds wrong
 // is refused.
 func (t *target) applyWorkload(ctx context.Context, o *unstructured.Unstructured) error {
+	if err := t.unselect(ctx, o); err != nil {
+		return err
+	}
 	err := tenant.OnceAllowed(ctx, func(ctx context.Context) error {
 		answer := o.DeepCopy()
 		err := t.Connection.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(answer), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
@@ -142,6 +145,34 @@ func (t *target) applyWorkload(ctx context.Context, o *unstructured.Unstructured
 		}
 	}
 	return fmt.Errorf("apply %s: %w", what, err)
+}
+
+// unselect deletes a Service that had a selector and gets none, because its component runs on another
+// cluster now: Kubernetes would keep the endpoints of its former pods for ever.
+func (t *target) unselect(ctx context.Context, o *unstructured.Unstructured) error {
+	if o.GetKind() != "Service" || len(selectorOf(o)) > 0 {
+		return nil
+	}
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(o.GroupVersionKind())
+	err := tenant.OnceAllowed(ctx, func(ctx context.Context) error {
+		return t.Connection.Client.Get(ctx, client.ObjectKeyFromObject(o), live)
+	})
+	if apierrors.IsNotFound(err) || err == nil && len(selectorOf(live)) == 0 {
+		return nil
+	}
+	if err == nil {
+		err = t.deleteAsSeen(ctx, live)
+	}
+	if err != nil {
+		return fmt.Errorf("replace Service %s: %w", o.GetName(), err)
+	}
+	return nil
+}
+
+func selectorOf(service *unstructured.Unstructured) map[string]any {
+	selector, _, _ := unstructured.NestedMap(service.Object, "spec", "selector")
+	return selector
 }
 
 // noRoutes returns why a cluster takes no HTTPRoutes at all; nil if it takes them, or if that is not

@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -347,4 +348,46 @@ components:
 	if err := f.admin.Get(t.Context(), key("", namespaceOf(d)), &corev1.Namespace{}); !apierrors.IsNotFound(err) {
 		t.Errorf("something was delivered: %v", err)
 	}
+}
+
+// aComponentRunsElsewhere: a component that moves to another cluster leaves a Service of its name, which
+// leads there and to none of its former pods; and when it comes back, to its pods only.
+func aComponentRunsElsewhere(t *testing.T, f *fixture) {
+	d := withWorkload(t, shop, "")
+	f.volume(t, "elsewhere")
+	f.runs(t, d)
+	all := d.Placement
+	leads := func(what string, wanted func(discoveryv1.EndpointSlice) bool) {
+		t.Helper()
+		eventually(t, what, func(ctx context.Context) (bool, error) {
+			var slices discoveryv1.EndpointSliceList
+			err := f.admin.List(ctx, &slices, client.InNamespace(namespaceOf(d)), client.MatchingLabels{discoveryv1.LabelServiceName: "web"})
+			return err == nil && len(slices.Items) == 1 && wanted(slices.Items[0]), err
+		})
+	}
+	ours := func(s discoveryv1.EndpointSlice) bool { return s.Labels[discoveryv1.LabelManagedBy] == "sluice.dev" }
+	leads("web has pods", func(s discoveryv1.EndpointSlice) bool { return !ours(s) && len(s.Endpoints) == 2 })
+
+	d.Placement.Components = []string{"db", "extra"}
+	d.Placement.Linked = []v1alpha1.LinkedCluster{{Cluster: "far", Links: []v1alpha1.ComponentLink{{Here: "db", There: "web"}}}}
+	whole := d.Workload
+	d.Workload = whole.On(&d.Placement, []v1alpha1.Placement{d.Placement, {Cluster: "far", Components: []string{"web"}}})
+	remote := d.Workload.Share.Elsewhere["web"]
+	remote.Address = "10.70.0.5"
+	d.Workload.Share.Elsewhere["web"] = remote
+	f.runs(t, d)
+	var service corev1.Service
+	f.get(t, d, "web", &service)
+	if len(service.Spec.Selector) > 0 || service.Spec.Ports[0].Port != 80 {
+		t.Errorf("the Service is %+v", service.Spec)
+	}
+	leads("web is elsewhere", func(s discoveryv1.EndpointSlice) bool { return ours(s) && s.Endpoints[0].Addresses[0] == "10.70.0.5" })
+	f.gone(t, d, "web", &appsv1.Deployment{})
+	if err := f.driver().Observe(t.Context(), d); err != nil {
+		t.Error(err)
+	}
+
+	d.Placement, d.Workload = all, whole
+	f.runs(t, d)
+	leads("web is back", func(s discoveryv1.EndpointSlice) bool { return !ours(s) && len(s.Endpoints) == 2 })
 }

@@ -79,6 +79,7 @@ func TestPeering(t *testing.T) {
 		{"a virtual node", w.virtualNode},
 		{"a network", w.network},
 		{"a workload", w.workload},
+		{"components on two clusters", w.linked},
 		{"an invited provider behind the hub", w.behindTheHub},
 		{"figures", w.measure},
 		{"what nobody has bought", w.refusals},
