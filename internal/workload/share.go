@@ -118,7 +118,7 @@ func (r *rendering) link(c *v1alpha1.WorkloadComponent, to Remote) {
 		family, bits = discoveryv1.AddressTypeIPv6, 128
 	}
 	labels := r.labels()
-	labels[discoveryv1.LabelServiceName], labels[discoveryv1.LabelManagedBy] = name, "sluice.dev"
+	labels[discoveryv1.LabelServiceName], labels[discoveryv1.LabelManagedBy] = name, v1alpha1.ManagedBy
 	labels["multicluster.kubernetes.io/service-name"], labels["multicluster.kubernetes.io/source-cluster"] = name, to.Cluster
 	slice := discoveryv1ac.EndpointSlice(name, r.namespace).WithLabels(labels).WithAddressType(family).
 		WithEndpoints(discoveryv1ac.Endpoint().WithAddresses(to.Address).WithConditions(discoveryv1ac.EndpointConditions().WithReady(true)))

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -32,17 +33,21 @@ var deliveredKinds = []struct {
 	schema.GroupVersionResource
 	// works reports whether the status of such an object says that a workload works.
 	works bool
+	// labels of those that count besides the hub's.
+	labels labels.Set
 }{
-	{corev1.SchemeGroupVersion.WithResource("resourcequotas"), false},
-	{corev1.SchemeGroupVersion.WithResource("limitranges"), false},
-	{corev1.SchemeGroupVersion.WithResource("services"), false},
-	{networkingv1.SchemeGroupVersion.WithResource("networkpolicies"), false},
-	{rbacv1.SchemeGroupVersion.WithResource("roles"), false},
-	{rbacv1.SchemeGroupVersion.WithResource("rolebindings"), false},
-	{autoscalingv2.SchemeGroupVersion.WithResource("horizontalpodautoscalers"), false},
-	{workload.HTTPRoutes.GroupVersion().WithResource("httproutes"), true},
-	{appsv1.SchemeGroupVersion.WithResource("deployments"), true},
-	{appsv1.SchemeGroupVersion.WithResource("statefulsets"), true},
+	{corev1.SchemeGroupVersion.WithResource("resourcequotas"), false, nil},
+	{corev1.SchemeGroupVersion.WithResource("limitranges"), false, nil},
+	{corev1.SchemeGroupVersion.WithResource("services"), false, nil},
+	// Kubernetes makes others for Services, with the labels of those.
+	{discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), false, labels.Set{discoveryv1.LabelManagedBy: v1alpha1.ManagedBy}},
+	{networkingv1.SchemeGroupVersion.WithResource("networkpolicies"), false, nil},
+	{rbacv1.SchemeGroupVersion.WithResource("roles"), false, nil},
+	{rbacv1.SchemeGroupVersion.WithResource("rolebindings"), false, nil},
+	{autoscalingv2.SchemeGroupVersion.WithResource("horizontalpodautoscalers"), false, nil},
+	{workload.HTTPRoutes.GroupVersion().WithResource("httproutes"), true, nil},
+	{appsv1.SchemeGroupVersion.WithResource("deployments"), true, nil},
+	{appsv1.SchemeGroupVersion.WithResource("statefulsets"), true, nil},
 }
 
 // news is what becomes known about an instance on a cluster. Its functions get the instance's name.
@@ -60,8 +65,8 @@ const rewatch = 30 * time.Second
 // reads only metadata and keeps the generations. Changes while there is no watch, on clusters that do
 // not allow Sluice to watch, and of kinds that a cluster lacks, are found by the next periodic check.
 func watchDelivered(ctx context.Context, c metadata.Interface, hub string, tell news) {
-	ours := labels.Set{v1alpha1.LabelHub: hub}.String()
 	for _, kind := range deliveredKinds {
+		ours := labels.Merge(kind.labels, labels.Set{v1alpha1.LabelHub: hub}).String()
 		source := c.Resource(kind.GroupVersionResource)
 		follow := func(ctx context.Context) {
 			// A list only for the resource version at which to start the watch.

@@ -41,6 +41,7 @@ func WatchRules() []rbacv1.PolicyRule {
 		{APIGroups: []string{""}, Resources: []string{"resourcequotas", "limitranges", "services"}, Verbs: watch},
 		{APIGroups: []string{"apps"}, Resources: []string{"deployments", "statefulsets"}, Verbs: watch},
 		{APIGroups: []string{"autoscaling"}, Resources: []string{"horizontalpodautoscalers"}, Verbs: watch},
+		{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: watch},
 		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: watch},
 		{APIGroups: []string{workload.HTTPRoutes.Group}, Resources: []string{"httproutes"}, Verbs: watch},
 		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles", "rolebindings"}, Verbs: watch},

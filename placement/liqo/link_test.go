@@ -103,7 +103,7 @@ func linkedComponentsReachEachOther(p *pair) {
 		return driver.Remove(ctx, delivery.Delivery{Instance: d.Instance, Placement: v1alpha1.Placement{Cluster: far.name}})
 	})
 	var slices discoveryv1.EndpointSliceList
-	must(p.T, near.admin.List(p.Context(), &slices, client.InNamespace(namespace), client.MatchingLabels{discoveryv1.LabelManagedBy: "sluice.dev"}))
+	must(p.T, near.admin.List(p.Context(), &slices, client.InNamespace(namespace), client.MatchingLabels{discoveryv1.LabelManagedBy: v1alpha1.ManagedBy}))
 	var given ipamv1alpha1.IPList
 	must(p.T, near.admin.List(p.Context(), &given, client.InNamespace(namespace)))
 	if len(slices.Items)+len(given.Items) > 0 {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,16 +26,16 @@ func (w *peeringWorld) linked(t *testing.T) {
 	began := time.Now()
 	w.broker.provision(t, id, tour, nil)
 	t.Logf("components on two clusters, peering included: %.1f s", time.Since(began).Seconds())
-	on := func(components map[string]string) map[string][]string {
+	on := func(components map[string]string) map[string][2]string {
 		t.Helper()
-		found := map[string][]string{}
+		found := map[string][2]string{}
 		for cluster, kind := range map[string]string{"b": peerProvider, "far": peerInvited} {
 			list, err := clientset(t, kind).CoreV1().Pods(v1alpha1.MemberNamespace(v1alpha1.InstanceName("first", id))).List(t.Context(), metav1.ListOptions{})
 			must(t, err)
 			for i := range list.Items {
 				if p := &list.Items[i]; p.DeletionTimestamp == nil {
 					name := p.Labels[v1alpha1.LabelComponent]
-					found[name] = []string{kind, p.Name}
+					found[name] = [2]string{kind, p.Name}
 					if components[name] != cluster {
 						t.Errorf("%s runs on %s, want %s", name, cluster, components[name])
 					}
@@ -48,12 +47,12 @@ func (w *peeringWorld) linked(t *testing.T) {
 		}
 		return found
 	}
-	ask := func(pods map[string][]string, from, target string) func() (string, error) {
+	ask := func(pods map[string][2]string, from, target string) func() (string, error) {
 		return func() (string, error) {
 			return inPod(w.kubectl, pods[from][0], v1alpha1.MemberNamespace(v1alpha1.InstanceName("first", id)), pods[from][1], "get", "http://"+target)
 		}
 	}
-	wantAnswers := func(pods map[string][]string, from, target string) {
+	wantAnswers := func(pods map[string][2]string, from, target string) {
 		t.Helper()
 		name, _, _ := strings.Cut(target, ":")
 		eventually(t, patience, from+" asks "+target, func(context.Context) string {
@@ -69,6 +68,18 @@ func (w *peeringWorld) linked(t *testing.T) {
 			wantAnswers(pods, from, target)
 		}
 	}
+	slices := clientset(t, peerInvited).DiscoveryV1().EndpointSlices(v1alpha1.MemberNamespace(v1alpha1.InstanceName("first", id)))
+	must(t, slices.Delete(t.Context(), "api", metav1.DeleteOptions{}))
+	deleted := time.Now()
+	eventually(t, time.Minute, "the deleted link is back", func(ctx context.Context) string {
+		if _, err := slices.Get(ctx, "api", metav1.GetOptions{}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	if took := time.Since(deleted); took > 2*time.Second {
+		t.Errorf("the deleted link was back after %s, want 2 s", took)
+	}
 	silent(t, "db asks web, to which it is not linked", ask(pods, "db", "web:80"))
 	silent(t, "worker asks web, to which it is not linked", ask(pods, "worker", "web:80"))
 
@@ -77,7 +88,7 @@ func (w *peeringWorld) linked(t *testing.T) {
 	w.broker.await(t, id, "update of the tour")
 	now := on(map[string]string{"web": "far", "api": "far", "db": "b"})
 	for _, stays := range []string{"web", "db"} {
-		if !slices.Equal(now[stays], pods[stays]) {
+		if now[stays] != pods[stays] {
 			t.Errorf("the pod of %s was replaced", stays)
 		}
 	}

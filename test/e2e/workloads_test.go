@@ -51,6 +51,7 @@ func TestWorkloads(t *testing.T) {
 		}
 	})
 	t.Run("who reaches whom", func(t *testing.T) { reach(t, s.broker) })
+	t.Run("a copy in every region", func(t *testing.T) { copies(t, s) })
 	t.Run("a chart from a private registry", func(t *testing.T) { privateChart(t, s.broker) })
 	t.Run("an image that is not there", func(t *testing.T) { brokenImage(t, s.broker) })
 	t.Run("conformance", func(t *testing.T) {
