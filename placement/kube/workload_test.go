@@ -365,7 +365,9 @@ func aComponentRunsElsewhere(t *testing.T, f *fixture) {
 			return err == nil && len(slices.Items) == 1 && wanted(slices.Items[0]), err
 		})
 	}
-	ours := func(s discoveryv1.EndpointSlice) bool { return s.Labels[discoveryv1.LabelManagedBy] == v1alpha1.ManagedBy }
+	ours := func(s discoveryv1.EndpointSlice) bool {
+		return s.Labels[discoveryv1.LabelManagedBy] == v1alpha1.ManagedBy
+	}
 	leads("web has pods", func(s discoveryv1.EndpointSlice) bool { return !ours(s) && len(s.Endpoints) == 2 })
 
 	d.Placement.Components = []string{"db", "extra"}
