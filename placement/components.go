@@ -427,12 +427,10 @@ func (d *Decision) link(here, there string) {
 	on := func(component string) *Placement {
 		return &d.Placements[slices.IndexFunc(d.Placements, func(p Placement) bool { return slices.Contains(p.Components, component) })]
 	}
-	p, cluster := on(here), on(there).Cluster
-	at := slices.IndexFunc(p.Linked, func(l v1alpha1.LinkedCluster) bool { return l.Cluster == cluster })
-	if at < 0 {
-		at, p.Linked = len(p.Linked), append(p.Linked, v1alpha1.LinkedCluster{Cluster: cluster})
-	}
-	p.Linked[at].Links = append(p.Linked[at].Links, v1alpha1.ComponentLink{Here: here, There: there})
+	p := on(here)
+	noted := v1alpha1.Placement{Linked: p.Linked}
+	noted.Link(here, on(there).Cluster, there)
+	p.Linked = noted.Linked
 }
 
 // explainTogether is Explain for a request with components: one verdict for each component and

@@ -213,6 +213,9 @@ type Decision struct {
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Workload *WorkloadPlan `json:"workload,omitempty"`
+	// Replacing means that components of the workload that change their clusters run on the former ones,
+	// too, until they work on the new ones.
+	Replacing bool `json:"replacing,omitempty"`
 	// Hosts that the workload asks for its public ports: their first labels, which no other instance has.
 	// +listType=set
 	Hosts []string `json:"hosts,omitempty"`
@@ -289,6 +292,17 @@ type ComponentLink struct {
 	Here string `json:"here"`
 	// There is the component on the other cluster.
 	There string `json:"there"`
+}
+
+// Link adds that a component of the placement is linked to one on another cluster. It is idempotent.
+func (p *Placement) Link(here, cluster, there string) {
+	at := slices.IndexFunc(p.Linked, func(l LinkedCluster) bool { return l.Cluster == cluster })
+	if at < 0 {
+		at, p.Linked = len(p.Linked), append(p.Linked, LinkedCluster{Cluster: cluster})
+	}
+	if link := (ComponentLink{Here: here, There: there}); !slices.Contains(p.Linked[at].Links, link) {
+		p.Linked[at].Links = append(p.Linked[at].Links, link)
+	}
 }
 
 // Runs reports whether a component of the instance's workload runs on the cluster.

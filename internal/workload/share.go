@@ -128,7 +128,8 @@ func (r *rendering) link(c *v1alpha1.WorkloadComponent, to Remote) {
 		rule.WithPorts(networkingv1ac.NetworkPolicyPort().WithProtocol(protocolOf(p)).WithPort(intstr.FromInt32(p.Port)))
 	}
 	r.add(slice)
-	r.add(networkingv1ac.NetworkPolicy(c.Name, r.namespace).WithLabels(r.labels()).WithSpec(networkingv1ac.NetworkPolicySpec().
+	// Its name is not that of the component's own policy, so that both are there while the component moves.
+	r.add(networkingv1ac.NetworkPolicy(c.Name+".link", r.namespace).WithLabels(r.labels()).WithSpec(networkingv1ac.NetworkPolicySpec().
 		WithPodSelector(metav1ac.LabelSelector().WithMatchExpressions(metav1ac.LabelSelectorRequirement().
 			WithKey(v1alpha1.LabelComponent).WithOperator(metav1.LabelSelectorOpIn).WithValues(to.LinkedTo...))).
 		WithPolicyTypes(networkingv1.PolicyTypeEgress).WithEgress(rule)))

@@ -84,7 +84,7 @@ func (r *instanceReconciler) adopt(ctx context.Context, s *scope, decided *v1alp
 	if err := r.secure(s, decided.Workload); err != nil {
 		return ctrl.Result{}, err
 	}
-	decided.Term = r.leadership.Term()
+	decided.Term, decided.Replacing = r.leadership.Term(), s.replaces(decided)
 	s.recordDepartures(decided, due)
 	s.recordDecision(decided)
 	r.unready(s, due)
@@ -250,8 +250,15 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 		r.moves.begin(s.Name) // takes its place again after a restart
 	}
 	runs, err := r.workload(s, s.Status.Decision, s.wanted())
+	placements := s.Status.Decision.Placements
+	if s.Status.Decision.Replacing {
+		placements = whileReplacing(s.Status.Decision, s.Status.DeliveredDecision())
+	}
 	if err == nil {
-		err = r.each(ctx, s, s.Status.Decision.Placements, runs, delivery.Driver.Deliver)
+		err = r.each(ctx, s, placements, runs, func(driver delivery.Driver, ctx context.Context, d delivery.Delivery) error {
+			d.Replacing = s.Status.Decision.Replacing
+			return driver.Deliver(ctx, d)
+		})
 	}
 	if refused := (*delivery.RefusedError)(nil); errors.As(err, &refused) {
 		if s.Status.IsFinished() {
@@ -264,6 +271,13 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 	}
 	if err != nil {
 		return r.retry(ctx, s, err)
+	}
+	if s.Status.Decision.Replacing {
+		s.recordReplaced()
+		if err := r.write(ctx, s, writeProgress); err != nil {
+			return ctrl.Result{}, err
+		}
+		return r.deliver(ctx, s)
 	}
 	dropped := lists.Without(s.Status.DeliveredDecision().Clusters(), s.Status.Decision.Clusters(), named(s.Status.Decision.Leaving))
 	if result, err := r.removeFrom(ctx, s, dropped); err != nil || !result.IsZero() {

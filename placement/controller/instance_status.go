@@ -115,6 +115,9 @@ func (s *scope) recordBlocked(blocker error) (news bool) {
 	return news
 }
 
+// recordReplaced records that the components that change their clusters work on the new ones.
+func (s *scope) recordReplaced() { s.Status.Decision.Replacing = false }
+
 // recordDelivered records that every chosen cluster matches the decision, and which clusters the
 // instance had to leave.
 func (s *scope) recordDelivered() {

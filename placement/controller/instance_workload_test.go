@@ -64,6 +64,32 @@ const workloads = `
         image: db
         volumes: [{name: data, mountPath: /data, storageClass: fast, size: 1Ki}]
         resources: {cpu: 1, memory: 1Gi}
+- id: plan-tour
+  name: tour
+  description: A web server in one region, the rest in another.
+  kind: workload
+  maximumPollingDurationSeconds: 60
+  resources:
+    components:
+    - {name: web, selector: {matchLabels: &a {topology.kubernetes.io/region: a}}}
+    - {name: api, selector: {matchLabels: &b {topology.kubernetes.io/region: b}}}
+    - {name: db, selector: {matchLabels: *b}}
+  workload: &tour
+    components:
+    - {name: web, container: &small {image: web, replicas: 0, resources: {cpu: 1, memory: 1Gi}}}
+    - {name: api, container: *small}
+    - {name: db, container: *small}
+- id: plan-moved
+  name: moved
+  description: The same, with the api beside the web server.
+  kind: workload
+  maximumPollingDurationSeconds: 60
+  resources:
+    components:
+    - {name: web, selector: {matchLabels: *a}}
+    - {name: api, selector: {matchLabels: *a}}
+    - {name: db, selector: {matchLabels: *b}}
+  workload: *tour
 - id: plan-hiding
   name: hiding
   description: What it is given is hidden.

@@ -31,6 +31,8 @@ type Delivery struct {
 	Placement v1alpha1.Placement
 	// Workload that runs there; nil if the plan sells none, and for Remove.
 	Workload *workload.Order
+	// Replacing means that what the cluster has of the workload beside that stays for now.
+	Replacing bool
 }
 
 // PendingError means that a delivery or removal waits for something on the member cluster; call

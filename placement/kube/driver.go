@@ -48,6 +48,8 @@ type target struct {
 	order    *workload.Order
 	reserved corev1.ResourceList
 	facts    workload.Cluster
+	// replacing is that of the delivery.
+	replacing bool
 }
 
 func (d *Driver) target(ctx context.Context, delivery delivery.Delivery) (*target, error) {
@@ -67,7 +69,7 @@ func (d *Driver) target(ctx context.Context, delivery delivery.Delivery) (*targe
 	return &target{
 		Driver: d, Tenant: t,
 		hard:  quota(delivery.Placement.Reserved, offeredBy(cluster)),
-		order: delivery.Workload, reserved: delivery.Placement.Reserved, facts: workload.ClusterOf(cluster),
+		order: delivery.Workload, reserved: delivery.Placement.Reserved, facts: workload.ClusterOf(cluster), replacing: delivery.Replacing,
 	}, nil
 }
 

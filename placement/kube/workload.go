@@ -102,8 +102,10 @@ func (t *target) run(ctx context.Context, objects []*unstructured.Unstructured) 
 			return err
 		}
 	}
-	if err := t.prune(ctx, before, objects); err != nil {
-		return err
+	if !t.replacing {
+		if err := t.prune(ctx, before, objects); err != nil {
+			return err
+		}
 	}
 	return t.health(ctx, objects)
 }

@@ -85,7 +85,7 @@ func linkedComponentsReachEachOther(p *pair) {
 			p.Errorf("%s on %s leads to %v, want %s", way.name, way.from.name, slice.Endpoints, seen)
 		}
 		var out, in networkingv1.NetworkPolicy
-		if !way.from.has(p.T, namespace, way.name, &out) || out.Spec.Egress[0].To[0].IPBlock.CIDR != seen+"/32" || out.Spec.PodSelector.MatchExpressions[0].Values[0] != way.caller {
+		if !way.from.has(p.T, namespace, way.name+".link", &out) || out.Spec.Egress[0].To[0].IPBlock.CIDR != seen+"/32" || out.Spec.PodSelector.MatchExpressions[0].Values[0] != way.caller {
 			p.Errorf("pods of %s are let out by %v", way.caller, out.Spec)
 		}
 		if !way.to.has(p.T, namespace, way.name, &in) || len(in.Spec.Ingress[1].From) != 3 {

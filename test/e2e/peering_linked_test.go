@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -85,7 +86,28 @@ func (w *peeringWorld) linked(t *testing.T) {
 
 	w.broker.must(t, "PATCH", "/v2/service_instances/"+id, url.Values{"accepts_incomplete": {"true"}},
 		map[string]any{"service_id": moved.service, "plan_id": moved.id}, http.StatusAccepted)
+	ctx, stop := context.WithCancel(t.Context())
+	var load sync.WaitGroup
+	var asked, inARow, longest int
+	var failed []string
+	load.Go(func() {
+		for ; ctx.Err() == nil; asked++ {
+			if answered, err := ask(pods, "web", "api:8081")(); err != nil || !strings.HasPrefix(answered, "api") {
+				failed = append(failed, fmt.Sprintf("%q %v", answered, err))
+				inARow++
+				longest = max(longest, inARow)
+			} else {
+				inARow = 0
+			}
+		}
+	})
 	w.broker.await(t, id, "update of the tour")
+	stop()
+	load.Wait()
+	t.Logf("%d requests while api moved, failed: %q", asked, failed)
+	if longest > 2 { // network policies let in a new pod's traffic some moments after it is ready
+		t.Errorf("%d requests in a row failed while api moved", longest)
+	}
 	now := on(map[string]string{"web": "far", "api": "far", "db": "b"})
 	for _, stays := range []string{"web", "db"} {
 		if now[stays] != pods[stays] {

@@ -1,0 +1,101 @@
+package controller
+
+import (
+	"bytes"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// A component of a workload that changes its cluster is replaced without a gap where that is possible:
+// it is delivered to the new one, and runs there, before it is removed from the former one. Of a whole
+// instance that leaves a cluster, the controller sees to that anyway (see deliver). So this is about
+// clusters on which other components stay.
+
+// replaces reports whether a decision can be delivered in that way: some component changes its cluster,
+// and none but for that; and no cluster both gets a component and loses one, because there both would
+// need room at the same time.
+func (s *scope) replaces(decided *v1alpha1.Decision) bool {
+	before := s.Status.Delivered
+	if before == nil || decided.Workload == nil || before.Decision.Workload == nil || !bytes.Equal(before.State.Raw(), s.wanted().Raw()) {
+		return false
+	}
+	changes := false
+	for i := range decided.Placements {
+		p := &decided.Placements[i]
+		former := placementOn(before.Decision.Placements, p.Cluster)
+		gets := slices.ContainsFunc(p.Components, func(c string) bool { return !slices.Contains(former.Components, c) })
+		for _, name := range former.Components {
+			if slices.Contains(p.Components, name) {
+				continue
+			}
+			if gets {
+				return false
+			}
+			now, then := componentOf(decided.Workload, name), componentOf(before.Decision.Workload, name)
+			changes = changes || now != nil
+			if now != nil && !equality.Semantic.DeepEqual(now, then) {
+				return false // it may need more room than there was
+			}
+		}
+	}
+	return changes
+}
+
+// whileReplacing returns the placements of a decision with the components that leave their clusters, as
+// far as the workload still has them.
+func whileReplacing(decided, before *v1alpha1.Decision) []v1alpha1.Placement {
+	placements := make([]v1alpha1.Placement, len(decided.Placements))
+	for i := range decided.Placements {
+		p := decided.Placements[i].DeepCopy()
+		former := placementOn(before.Placements, p.Cluster)
+		for _, name := range former.Components {
+			if !slices.Contains(p.Components, name) && componentOf(decided.Workload, name) != nil {
+				p.Components = append(p.Components, name)
+			}
+		}
+		for _, linked := range former.Linked {
+			for _, link := range linked.Links {
+				if componentOf(decided.Workload, link.Here) != nil && componentOf(decided.Workload, link.There) != nil {
+					p.Link(link.Here, linked.Cluster, link.There)
+				}
+			}
+		}
+		p.Reserved = greatest(p.Reserved, former.Reserved)
+		placements[i] = *p
+	}
+	return placements
+}
+
+// placementOn returns the placement on a cluster; an empty one if there is none.
+func placementOn(placements []v1alpha1.Placement, cluster string) v1alpha1.Placement {
+	for _, p := range placements {
+		if p.Cluster == cluster {
+			return p
+		}
+	}
+	return v1alpha1.Placement{}
+}
+
+func componentOf(w *v1alpha1.WorkloadPlan, name string) *v1alpha1.WorkloadComponent {
+	for i := range w.Components {
+		if w.Components[i].Name == name {
+			return &w.Components[i]
+		}
+	}
+	return nil
+}
+
+// greatest returns the greater of two amounts of each resource.
+func greatest(a, b corev1.ResourceList) corev1.ResourceList {
+	most := a.DeepCopy()
+	for name, amount := range b {
+		if has, ok := most[name]; !ok || amount.Cmp(has) > 0 {
+			most[name] = amount
+		}
+	}
+	return most
+}

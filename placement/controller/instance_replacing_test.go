@@ -1,0 +1,148 @@
+package controller
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
+)
+
+// TestComponentsAreReplacedWithoutAGap: a component that changes its cluster runs on both meanwhile,
+// unless there may be no room for that.
+func TestComponentsAreReplacedWithoutAGap(t *testing.T) {
+	const former = `
+workload: {components: [{name: web, service: web}, {name: api, service: api}, {name: db, service: db}, {name: old, service: old}]}
+placements:
+- {cluster: near, components: [web], reserved: {cpu: 1}, linked: [{cluster: far, links: [{here: web, there: api}]}]}
+- {cluster: far, components: [api, db, old], reserved: {cpu: 3}, linked: [{cluster: near, links: [{here: api, there: web}]}]}
+`
+	decision := func(document string) *v1alpha1.Decision {
+		d := &v1alpha1.Decision{}
+		if err := yaml.UnmarshalStrict([]byte(document), d); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	const now = "workload: {components: [{name: web, service: web}, {name: api, service: api}, {name: db, service: db}]}\n"
+	for name, test := range map[string]struct {
+		decided, parameters string
+		want                string // what is delivered meanwhile; empty means that nothing is
+	}{
+		"one moves": {decided: now + `
+placements:
+- {cluster: near, components: [web, api], reserved: {cpu: 2}, linked: [{cluster: far, links: [{here: api, there: db}]}]}
+- {cluster: far, components: [db], reserved: {cpu: 1}, linked: [{cluster: near, links: [{here: db, there: api}]}]}
+`, want: `
+placements:
+- {cluster: near, components: [web, api], reserved: {cpu: 2}, linked: [{cluster: far, links: [{here: api, there: db}, {here: web, there: api}]}]}
+- {cluster: far, components: [db, api], reserved: {cpu: 3}, linked: [{cluster: near, links: [{here: db, there: api}, {here: api, there: web}]}]}
+`},
+		"two change places": {decided: now + `
+placements:
+- {cluster: near, components: [api], reserved: {cpu: 1}}
+- {cluster: far, components: [web, db], reserved: {cpu: 2}}
+`},
+		"one goes": {decided: now + `
+placements:
+- {cluster: near, components: [web], reserved: {cpu: 1}}
+- {cluster: far, components: [api, db], reserved: {cpu: 2}}
+`},
+		"one moves and is another": {decided: `
+workload: {components: [{name: web, service: web}, {name: api, service: other}, {name: db, service: db}]}
+placements:
+- {cluster: near, components: [web, api], reserved: {cpu: 2}}
+- {cluster: far, components: [db], reserved: {cpu: 1}}
+`},
+		"one moves, with other parameters": {parameters: `{"replicas": 3}`, decided: now + `
+placements:
+- {cluster: near, components: [web, api], reserved: {cpu: 2}}
+- {cluster: far, components: [db], reserved: {cpu: 1}}
+`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			instance := &v1alpha1.ServiceInstance{}
+			instance.Spec.Desired.Parameters = raw(test.parameters)
+			instance.Status.Delivered = &v1alpha1.DeliveredState{Decision: *decision(former)}
+			s := &scope{ServiceInstance: instance}
+			decided := decision(test.decided)
+			if got := s.replaces(decided); got != (test.want != "") {
+				t.Fatalf("replaces: %t", got)
+			}
+			if test.want == "" {
+				return
+			}
+			if got, want := whileReplacing(decided, s.Status.DeliveredDecision()), decision(test.want).Placements; !reflect.DeepEqual(got, want) {
+				t.Errorf("meanwhile %+v\nwant %+v", got, want)
+			}
+		})
+	}
+}
+
+// TestAComponentRunsOnBothClustersUntilTheNewOneWorks: what leaves is there until what comes works, also
+// for another leader; then it goes, and does not come back.
+func TestAComponentRunsOnBothClustersUntilTheNewOneWorks(t *testing.T) {
+	w := newWorkloadWorld(t)
+	w.cluster("a", 3)
+	w.cluster("b", 3)
+	label := func(name string) {
+		mc := &v1alpha1.MemberCluster{}
+		w.must(w.hub.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, mc))
+		mc.Spec.Region = name
+		w.must(w.hub.Update(w.Context(), mc))
+		w.inventory.UpsertCluster(placement.ClusterOf(mc, w.clock.Now()))
+	}
+	label("a")
+	label("b")
+	also := func(delivery.Delivery) {}
+	runs := func() (found []string) {
+		w.driver.onDeliver = func(d delivery.Delivery) {
+			found = append(found, fmt.Sprintf("%s %s %t", d.Placement.Cluster, slices.Sorted(slices.Values(d.Workload.Share.Components)), d.Replacing))
+			also(d)
+		}
+		w.passes("si-tour")
+		w.driver.onDeliver = nil
+		slices.Sort(found)
+		return slices.Compact(found)
+	}
+	restart := func() {
+		keys := w.reconciler.keys
+		w.start()
+		w.reconciler.keys = keys
+		w.sellWorkloads("1")
+	}
+	wantRuns := func(when string, want ...string) {
+		t.Helper()
+		if got := runs(); !slices.Equal(got, want) {
+			t.Errorf("%s delivered is %q, want %q", when, got, want)
+		}
+	}
+	w.provision("si-tour", "plan-tour", "")
+	w.wantOnAll(w.passes("si-tour"), "a", "b")
+
+	w.update("si-tour", func(s *v1alpha1.InstanceState) { s.PlanID = "plan-moved" })
+	w.driver.failing["deliver a"] = &delivery.PendingError{Step: "run the workload on a"}
+	wantRuns("at first", "a [api web] true", "b [api db] true")
+	restart()
+	wantRuns("after a restart", "a [api web] true", "b [api db] true")
+
+	delete(w.driver.failing, "deliver a")
+	also = func(d delivery.Delivery) {
+		if d.Placement.Cluster == "b" { // the next call fails
+			w.driver.failing["deliver b"] = &delivery.PendingError{Step: "run the workload on b"}
+		}
+	}
+	wantRuns("when it works", "a [api web] false", "a [api web] true", "b [api db] true", "b [db] false")
+	restart()
+	wantRuns("after another restart", "a [api web] false", "b [db] false")
+	also = func(delivery.Delivery) {}
+	delete(w.driver.failing, "deliver b")
+	wantRuns("at last", "a [api web] false", "b [db] false")
+	w.wantOperation(w.instance("si-tour"), v1alpha1.OperationUpdate, v1alpha1.StateSucceeded, "")
+}
