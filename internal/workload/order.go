@@ -16,7 +16,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/seal"
 )
 
-// Order is a workload as one instance runs it. Orders do not change.
+// Order is a workload as one instance runs it. Orders do not change, but for their Share, which what
+// delivers them completes.
 type Order struct {
 	// Plan of the workload.
 	Plan *v1alpha1.WorkloadPlan
@@ -27,7 +28,7 @@ type Order struct {
 	// Consumers are the addresses of the consumer's own cluster, as CIDRs, to which ports with reach
 	// consumer are open.
 	Consumers []string
-	// Share is what the cluster has of it; nil means all.
+	// Share is what one cluster has of it; nil means all.
 	Share *Share
 	// Instance holds the values of the variable of that name.
 	Instance map[string]any

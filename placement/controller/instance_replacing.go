@@ -58,6 +58,9 @@ func whileReplacing(decided, before *v1alpha1.Decision) []v1alpha1.Placement {
 			}
 		}
 		for _, linked := range former.Linked {
+			if placementOn(decided.Placements, linked.Cluster).Cluster == "" {
+				continue // that cluster is left, and may be lost
+			}
 			for _, link := range linked.Links {
 				if componentOf(decided.Workload, link.Here) != nil && componentOf(decided.Workload, link.There) != nil {
 					p.Link(link.Here, linked.Cluster, link.There)
