@@ -24,6 +24,7 @@ func hiding() v1alpha1.ServiceOffering {
 	plan := o.Status.Accepted.Plans[0]
 	plan.ID, plan.Name, plan.Kind, plan.Resources = planHiding, "hiding", v1alpha1.PlanKindWorkload, nil
 	plan.Workload = &v1alpha1.WorkloadPlan{
+		Components: []v1alpha1.WorkloadComponent{{Name: "web"}},
 		Parameters: map[string]v1alpha1.ParameterSchema{
 			"registry": schema(`{"type": "object", "writeOnly": true}`),
 			"key":      schema(`{"type": "string", "writeOnly": true}`),
