@@ -11,13 +11,13 @@ import (
 )
 
 // A component of a workload that changes its cluster is replaced without a gap where that is possible:
-// it is delivered to the new one, and runs there, before it is removed from the former one. Of a whole
-// instance that leaves a cluster, the controller sees to that anyway (see deliver). So this is about
-// clusters on which other components stay.
+// it runs on the new one before it is removed from the former one. An instance that leaves a whole
+// cluster is removed there last anyway (see deliver), so this is about clusters on which other components
+// stay.
 
-// replaces reports whether a decision can be delivered in that way: some component changes its cluster,
-// and none but for that; and no cluster both gets a component and loses one, because there both would
-// need room at the same time.
+// replaces reports whether a decision is delivered in that way: a component changes its cluster, and is
+// otherwise as before. There must be room for it on both clusters, so no cluster may both get a component
+// and lose one.
 func (s *scope) replaces(decided *v1alpha1.Decision) bool {
 	before := s.Status.Delivered
 	if before == nil || decided.Workload == nil || before.Decision.Workload == nil || !bytes.Equal(before.State.Raw(), s.wanted().Raw()) {
