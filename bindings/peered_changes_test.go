@@ -1,0 +1,170 @@
+package bindings_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+
+	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+func peeredMoves(t *testing.T, f *fixture) {
+	instance := f.deliverTo(t, f.instance(t), peering(provider, "", ""))
+	namespace := v1alpha1.MemberNamespace(instance.Name)
+	f.service(t, provider, namespace, "web", corev1.ServiceTypeClusterIP)
+	f.pod(t, provider, namespace, "web", "worker")
+	b := f.bound(t, f.bind(t, instance, "binding-1", "edit"))
+	before := b.Status.Services["web"]
+
+	f.deliverTo(t, instance, peering(hubCluster, "", ""))
+	service := f.service(t, hubCluster, namespace, "web", corev1.ServiceTypeClusterIP)
+	f.pod(t, hubCluster, namespace, "web", "worker")
+	host := mapped(t, own, hubCluster, "external", f.addressFor(t, hubCluster, namespace, service.Spec.ClusterIP))
+	f.until(t, b, "the Service is where the instance is", func(b *v1alpha1.ServiceBinding) bool {
+		return reflect.DeepEqual(b.Status.Services, map[string][]string{"web": {"tcp://" + host + ":80"}}) && slices.Equal(b.Status.Issued, []string{hubCluster})
+	})
+	if len(before) != 1 || slices.Equal(before, b.Status.Services["web"]) {
+		t.Errorf("web was at %v and is at %v", before, b.Status.Services["web"])
+	}
+	f.unbound(t, b)
+}
+
+func unbindTakesBack(t *testing.T, f *fixture) {
+	instance := f.deliverTo(t, f.instance(t), peering(provider, "", ""))
+	namespace := v1alpha1.MemberNamespace(instance.Name)
+	f.service(t, provider, namespace, "web", corev1.ServiceTypeClusterIP)
+	f.pod(t, provider, namespace, "web", "worker")
+	first, second := f.bound(t, f.bind(t, instance, "binding-1", "edit")), f.bound(t, f.bind(t, instance, "binding-2", "edit"))
+	for _, b := range []*v1alpha1.ServiceBinding{first, second} {
+		if n := len(f.ownAddresses(t, provider, b)); n != 1 {
+			t.Fatalf("%s has %d addresses, want one", b.Spec.BindingID, n)
+		}
+	}
+	if err := f.admin[provider].Create(t.Context(), &ipamv1alpha1.IP{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "somebody-elses"}, Spec: ipamv1alpha1.IPSpec{IP: "10.128.7.7"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	f.unbound(t, first)
+	if left := f.ownAddresses(t, provider, first); len(left) > 0 {
+		t.Errorf("unbound, %d addresses are left", len(left))
+	}
+	if left := f.ownAddresses(t, provider, second); len(left) != 1 {
+		t.Errorf("the other binding has %d addresses, want one", len(left))
+	}
+	f.addressFor(t, provider, namespace, "10.128.7.7")
+	f.unbound(t, second)
+}
+
+// killedBetween simulates a kill after Liqo was asked for addresses.
+func killedBetween(t *testing.T, f *fixture) {
+	lost, fail := errors.New("killed"), true
+	controller, other := f.byHand(t, func() error {
+		if fail {
+			return lost
+		}
+		return nil
+	})
+	other.declarePeering(t, own, provider)
+	instance := other.deliverTo(t, other.instance(t), peering(provider, "", ""))
+	namespace := v1alpha1.MemberNamespace(instance.Name)
+	f.service(t, provider, namespace, "web", corev1.ServiceTypeClusterIP)
+	f.pod(t, provider, namespace, "web", "worker")
+	b := other.bind(t, instance, "binding-1", "edit")
+	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)}
+	lose := func(when string, addresses int) {
+		t.Helper()
+		fail = true
+		if _, err := controller.Reconcile(t.Context(), request); !errors.Is(err, lost) {
+			t.Fatalf("%s: %v, want the write lost", when, err)
+		}
+		fail = false
+		if n := len(f.ownAddresses(t, provider, b)); n != addresses {
+			t.Fatalf("%s: %d addresses, want %d", when, n, addresses)
+		}
+	}
+	lose("before the status says where", 0)
+	b.Status.Clusters, b.Status.AddressClusters = []string{provider}, []string{provider}
+	if err := f.Status().Update(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	lose("once Liqo was asked", 1)
+	eventually(t, "bind succeeds", func(ctx context.Context) (bool, error) {
+		if _, err := controller.Reconcile(ctx, request); err != nil {
+			return false, err
+		}
+		err := f.Get(ctx, request.NamespacedName, b)
+		return err == nil && in(v1alpha1.StateSucceeded)(b), err
+	})
+	if n := len(f.ownAddresses(t, provider, b)); n != 1 {
+		t.Errorf("%d addresses, want one", n)
+	}
+	if err := f.Delete(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "unbind succeeds", func(ctx context.Context) (bool, error) {
+		if _, err := controller.Reconcile(ctx, request); err != nil {
+			return false, err
+		}
+		return f.Get(ctx, request.NamespacedName, b) != nil, nil
+	})
+	if n := len(f.ownAddresses(t, provider, b)); n > 0 {
+		t.Errorf("unbound, %d addresses are left", n)
+	}
+}
+
+// allowExposure lifts the quota that the driver kube keeps on exposed Services.
+func (f *fixture) allowExposure(t *testing.T, cluster, namespace string) {
+	t.Helper()
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "sluice"}}
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"hard":{"services.nodeports":"9","services.loadbalancers":"9"}}}`))
+	if err := f.admin[cluster].Patch(t.Context(), quota, patch); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the quota is in force", func(ctx context.Context) (bool, error) {
+		err := f.admin[cluster].Get(ctx, client.ObjectKeyFromObject(quota), quota)
+		hard := quota.Status.Hard[corev1.ResourceServicesNodePorts]
+		return hard.Value() == 9, err
+	})
+}
+
+func exposedWithoutPeering(t *testing.T, f *fixture) {
+	instance := f.deliverTo(t, f.instance(t), v1alpha1.Placement{Cluster: provider})
+	namespace := v1alpha1.MemberNamespace(instance.Name)
+	f.allowExposure(t, provider, namespace)
+	nodePort := f.service(t, provider, namespace, "web", corev1.ServiceTypeNodePort)
+	f.service(t, provider, namespace, "idle", corev1.ServiceTypeNodePort)
+	f.pod(t, provider, namespace, "web", "worker")
+	balanced := f.service(t, provider, namespace, "balanced", corev1.ServiceTypeLoadBalancer)
+	f.pod(t, provider, namespace, "balanced", "worker")
+	balanced.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}, {Hostname: "web.example"}}
+	if err := f.admin[provider].Status().Update(t.Context(), balanced); err != nil {
+		t.Fatal(err)
+	}
+	var node corev1.Node
+	if err := f.admin[provider].Get(t.Context(), client.ObjectKey{Name: "worker"}, &node); err != nil {
+		t.Fatal(err)
+	}
+	host := node.Status.Addresses[slices.IndexFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeInternalIP })].Address
+	port := intstr.FromInt32(nodePort.Spec.Ports[0].NodePort)
+	b := f.bound(t, f.bind(t, instance, "binding-1", "edit"))
+	f.lists(t, b, "the API server first",
+		serverOf(t, f, provider),
+		v1alpha1.Endpoint{Host: "192.0.2.1", Ports: []string{"80"}, Protocol: "tcp"},
+		v1alpha1.Endpoint{Host: "web.example", Ports: []string{"80"}, Protocol: "tcp"},
+		v1alpha1.Endpoint{Host: host, Ports: []string{port.String()}, Protocol: "tcp"},
+	)
+	if want := []string{"tcp://" + host + ":" + port.String()}; !slices.Equal(b.Status.Services["web"], want) || b.Status.EndpointsAbsent != "" {
+		t.Errorf("web is at %v and absent %q, want %v", b.Status.Services["web"], b.Status.EndpointsAbsent, want)
+	}
+	f.unbound(t, b)
+}
