@@ -104,8 +104,9 @@ e2e-liqo: bin/e2e.test ## On kind, with real Liqo: peered clusters
 race: ## Unit and integration tests under the race detector
 	@CGO_ENABLED=1 go test -race -timeout 30m ./...
 
-mutants: ## How well the packages' own tests notice mistakes: SAMPLE (200) random changes of each; takes hours
-	@go run ./test/mutants -sample $(or $(SAMPLE),200) ./broker ./placement ./bindings ./selfdescription
+mutants: ## How well the packages' own tests notice mistakes: SAMPLE (200) random changes of each; takes hours, and goes on where it was interrupted
+	@mkdir -p bin
+	@go run ./test/mutants -sample $(or $(SAMPLE),200) -record bin/mutants.txt ./broker ./placement ./bindings ./selfdescription
 
 fuzz: ## Every fuzz target for FUZZTIME (10s)
 	@test/fuzz.sh $(or $(FUZZTIME),10s)

@@ -84,9 +84,9 @@ func applyDocument(ctx context.Context, c client.Client, document *unstructured.
 	})
 	switch {
 	case wait.Interrupted(err):
-		return "", errors.New("it is stored, but no controller has looked at it within 30 s: is `sluice serve` running?")
+		return "", errors.New("it is stored, but no controller has read it within 30 s: is `sluice serve` running?")
 	case err != nil:
-		return "", fmt.Errorf("wait until it is looked at: %w", err)
+		return "", fmt.Errorf("wait until a controller has read it: %w", err)
 	case !ready.isTrue:
 		return ready.message, nil
 	}

@@ -42,7 +42,7 @@ func newCatalogListCommand(hub *hubFlags) *cobra.Command {
 			}
 			t := table{header: []string{"SERVICE", "PLAN", "KIND", "BUYS", "COSTS", "SERVED"}}
 			for _, offering := range offerings.Items {
-				served := "no: the controller has not looked at it yet"
+				served := "no: the controller has not read it yet"
 				if ready := meta.FindStatusCondition(offering.Status.Conditions, v1alpha1.ConditionReady); ready != nil {
 					served = "yes"
 					if ready.Status != "True" {

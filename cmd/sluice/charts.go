@@ -21,7 +21,7 @@ type chartFlags struct {
 }
 
 func (f *chartFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.folder, "charts", "", "folder with the Helm charts of cluster plans' add-ons, in which those of registries are kept (docs/clusters.md)")
+	flags.StringVar(&f.folder, "charts", "", "folder with Helm charts of cluster plans' add-ons; charts from registries are kept there, too (docs/clusters.md)")
 	flags.StringSliceVar(&f.registries, "chart-registry", nil, "host (HOST or HOST:PORT) from which charts may be downloaded; name the hosts to which a registry sends its clients for tokens and content, too (default: none)")
 	flags.StringSliceVar(&f.addresses, "chart-registry-addresses", nil, "private address ranges (CIDR) in which chart registries may be (default: public addresses only)")
 	flags.StringVar(&f.credentials, "chart-registry-credentials", "", "file with the users and passwords of chart registries, as helm registry login writes it; read again before each download")

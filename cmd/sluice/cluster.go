@@ -16,15 +16,15 @@ import (
 func newClusterCommand(hub *hubFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster",
-		Short: "Member clusters: where instances can be placed",
+		Short: "Manage member clusters, the clusters on which instances are placed",
 	}
 	hub.bind(cmd)
 	cmd.AddCommand(newClusterAddCommand(hub), newClusterRenewCommand(hub), newClusterListCommand(hub), newClusterClaimsCommand(hub), newClusterRemoveCommand(hub),
 		newClusterScheduleCommand(hub, schedulability{
-			use: "cordon NAME", short: "Let nothing new onto a member cluster; instances on it stay", done: "takes no new placements", cordoned: true,
+			use: "cordon NAME", short: "Stop new placements on a member cluster; its instances stay", done: "takes no new placements", cordoned: true,
 		}),
 		newClusterScheduleCommand(hub, schedulability{
-			use: "uncordon NAME", short: "Let new placements onto a member cluster again, and end its draining", done: "takes placements again",
+			use: "uncordon NAME", short: "Allow new placements on a member cluster again, and stop draining it", done: "takes placements again",
 		}),
 		newClusterImportCommand(hub), newClusterDrainCommand(hub), newClusterLatencyCommand(hub), newClusterManifestCommand())
 	return cmd
@@ -37,18 +37,18 @@ func newClusterAddCommand(hub *hubFlags) *cobra.Command {
 		Short: "Register a member cluster from a kubeconfig context, or change its description",
 		Long: `Register a member cluster from a kubeconfig context.
 
-With that context's rights, which must be an administrator's, it applies what Sluice needs there: the
-namespace sluice-system, a service account with exactly the verbs in "sluice cluster manifest", and its
-token. Only that token is kept, sealed in the hub (or in a Secret, when the hub is a cluster); the
-administrator's credentials are not. Which context happens to be current decides nothing: where the kubeconfig
-has several, --context names one, or the command asks.
+The context must have an administrator's rights. With them the command creates what Sluice needs on the cluster:
+the namespace sluice-system, a service account with exactly the verbs in "sluice cluster manifest", and its token.
+Sluice keeps only that token, sealed in the hub (or in a Secret, if the hub is a cluster), and not the
+administrator's credentials. The kubeconfig's current context is not used by itself: if there are several
+contexts, name one with --context, or the command asks.
 
-If the cluster is registered already, only what the given flags name changes: labels are added, taints replaced,
-and the rest stays. "sluice cluster renew" changes only the access. The hub checks the change first; if it refuses,
-nothing is done on the cluster.
+If the cluster is registered already, only the given flags change it: labels are added, taints replaced, and
+everything else stays. "sluice cluster renew" changes only the access. The hub checks the change first; if it
+refuses, nothing is done on the cluster.
 
-With --offering, the cluster takes no new instances until its provider has proven, with signed credentials, that
-it is this offering (sluice sd --help).`,
+With --offering, no new instances are placed on the cluster until its provider has proven, with signed
+credentials, that the cluster is this offering (sluice sd --help).`,
 		Example: `  sluice cluster add eu-1 --context kind-eu-1 --region eu-de --provider acme
   sluice cluster add edge-7 --from-kubeconfig edge.kubeconfig --tier edge --price cpu=0.04,memory=0.005
   sluice cluster add eu-3 --context kind-eu-3 --driver liqo --gateway-service NodePort
@@ -59,7 +59,7 @@ it is this offering (sluice sd --help).`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.register(cmd, hub, args[0], func(cluster *v1alpha1.MemberCluster) error {
 				if isJoined(cluster) {
-					return errors.New("it has joined by invitation: sluice peering join changes it")
+					return errors.New("it has joined by invitation: change it with `sluice peering join`")
 				}
 				return f.describe(cluster, givenOf(cmd))
 			})
@@ -90,17 +90,17 @@ func newClusterRenewCommand(hub *hubFlags) *cobra.Command {
 		Use:   "renew NAME",
 		Short: "Renew Sluice's access to a member cluster: its rights there and its token",
 		Long: `Renew Sluice's access to a member cluster: apply again what Sluice needs there, as "sluice cluster add" does,
-and store its token. Everything else that is said of the cluster stays: provider, region, prices, what it has to
-prove. It needs an administrator's context of the very cluster that is registered by that name.`,
+and store the new token. Nothing else changes: provider, region, prices and required proofs stay. The context must
+have an administrator's rights, and must be of the cluster that is registered by that name.`,
 		Example: `  sluice cluster renew eu-1 --context kind-eu-1`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.register(cmd, hub, args[0], func(cluster *v1alpha1.MemberCluster) error {
 				switch {
 				case cluster.UID == "":
-					return errors.New("there is none of that name; sluice cluster list shows them all, sluice cluster add registers one")
+					return errors.New("no member cluster has that name: `sluice cluster list` shows them all, `sluice cluster add` registers one")
 				case isJoined(cluster):
-					return errors.New("it has joined by invitation: its owner runs sluice peering accept again, and you sluice peering join")
+					return errors.New("it has joined by invitation: its owner runs `sluice peering accept` again, then you run `sluice peering join`")
 				}
 				return nil
 			})
@@ -124,7 +124,7 @@ func newClusterManifestCommand() *cobra.Command {
 	var driver, liqoNamespace string
 	cmd := &cobra.Command{
 		Use:   "manifest",
-		Short: "Print what `cluster add` applies on a member cluster: every permission Sluice needs there",
+		Short: "Print what `cluster add` creates on a member cluster: every permission that Sluice needs there",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cluster := &v1alpha1.MemberCluster{Spec: v1alpha1.MemberClusterSpec{Driver: driver, Liqo: &v1alpha1.LiqoCluster{Namespace: liqoNamespace}}}
@@ -141,6 +141,6 @@ func newClusterManifestCommand() *cobra.Command {
 		},
 	}
 	bindManifest(cmd, &options, &driver)
-	cmd.Flags().StringVar(&liqoNamespace, "liqo-namespace", names.DefaultNamespace, "namespace that Liqo is installed in, with the driver liqo")
+	cmd.Flags().StringVar(&liqoNamespace, "liqo-namespace", names.DefaultNamespace, "namespace of Liqo, with --driver liqo")
 	return cmd
 }

@@ -24,11 +24,11 @@ type adminFlags struct{ kubeconfig, context, server string }
 
 func (f *adminFlags) bind(cmd *cobra.Command, of string) {
 	cmd.Flags().StringVar(&f.kubeconfig, "from-kubeconfig", "", "kubeconfig of the "+of+" (default: $KUBECONFIG or ~/.kube/config)")
-	cmd.Flags().StringVar(&f.context, "context", "", "context in that kubeconfig; needed where it has several, unless there is a terminal to ask on")
+	cmd.Flags().StringVar(&f.context, "context", "", "context in that kubeconfig; required if there are several, unless the command can ask on a terminal")
 }
 
 func (f *adminFlags) bindServer(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.server, "server", "", "URL at which Sluice reaches the API server, where it differs from the kubeconfig's")
+	cmd.Flags().StringVar(&f.server, "server", "", "URL at which Sluice reaches the API server, if it is not the kubeconfig's")
 }
 
 // config reads the administrator's kubeconfig and names the cluster on stderr. It never

@@ -46,7 +46,7 @@ func newClusterScheduleCommand(hub *hubFlags, s schedulability) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().DurationVar(&patience, "wait", 15*time.Second, "how long to wait until placement goes by it; 0 does not wait")
+	cmd.Flags().DurationVar(&patience, "wait", 15*time.Second, "how long to wait until new placements respect it; 0 does not wait")
 	return cmd
 }
 
@@ -93,12 +93,12 @@ func newClusterDrainCommand(hub *hubFlags) *cobra.Command {
 	var patience time.Duration
 	cmd := &cobra.Command{
 		Use:   "drain NAME",
-		Short: "Move every instance off a member cluster, and let nothing new onto it",
-		Long: `Move every instance off a member cluster, and let nothing new onto it. Each is delivered to its new place
-before it leaves the old one; a few move at a time. A cluster with instances whose workload has volumes is
-not drained: they do not move. Instances that fit nowhere else, or whose plan tolerates
-the taint sluice.dev/drain, stay; the command says which, and waits. Interrupting it stops the waiting, not the
-draining; ` + "`sluice cluster uncordon`" + ` does.`,
+		Short: "Move every instance off a member cluster, and stop new placements on it",
+		Long: `Move every instance off a member cluster, and stop new placements on it. Each instance is delivered to another
+cluster before it leaves this one; a few move at a time. Workloads with volumes cannot move: if there are any,
+the command names them and changes nothing. Instances that fit nowhere else, or whose plan tolerates the taint
+sluice.dev/drain, stay; the command names them and waits. To interrupt the command stops only the waiting;
+` + "`sluice cluster uncordon`" + ` stops the draining.`,
 		Example: `  sluice cluster drain eu-1
   sluice cluster drain eu-1 --wait 30m && sluice cluster remove eu-1`,
 		Args: cobra.ExactArgs(1),
@@ -144,7 +144,7 @@ func refusePinned(ctx context.Context, c client.Client, namespace, cluster strin
 	if more := len(pinned) - shown; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Errorf("cluster %s: %s with volumes there, whose data would be lost by a move: %s. Their consumers have to delete them first; `sluice cluster cordon %[1]s` keeps new ones away until then",
+	return fmt.Errorf("cluster %s: %s with volumes there, whose data would be lost by a move: %s. Their consumers have to deprovision them first; until then `sluice cluster cordon %[1]s` stops new placements",
 		cluster, count(len(pinned), "instance"), names)
 }
 
@@ -166,7 +166,7 @@ func awaitDrained(ctx context.Context, out io.Writer, c client.Client, namespace
 		return left == 0, nil
 	})
 	if wait.Interrupted(err) && ctx.Err() == nil {
-		return fmt.Errorf("cluster %s: not empty after %s, %s left; they go on leaving", cluster, patience, count(left, "instance"))
+		return fmt.Errorf("cluster %s: not empty after %s, %s left; draining continues", cluster, patience, count(left, "instance"))
 	}
 	return err
 }

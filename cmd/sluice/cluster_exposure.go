@@ -22,7 +22,7 @@ func (f *exposureFlags) bind(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.gateway, "public-gateway", "", "Gateway (Gateway API) for public ports of workloads, namespace/name or namespace/name/listener; empty removes it")
 	flags.StringVar(&f.domain, "public-domain", "", "domain of the hosts of public ports, for instance apps.eu-1.example.org")
-	bindChoice(cmd, &f.protocol, "public-protocol", "", "what consumers speak to the Gateway", v1alpha1.ExposureHTTPS, v1alpha1.ExposureHTTP)
+	bindChoice(cmd, &f.protocol, "public-protocol", "", "protocol between consumers and the Gateway", v1alpha1.ExposureHTTPS, v1alpha1.ExposureHTTP)
 	flags.Int32Var(&f.port, "public-port", 0, "port at which consumers reach the Gateway (default 443, for http 80)")
 	flags.StringVar(&f.pods, "public-pods", "", "namespace of the pods from which the Gateway's traffic comes, if it is not the Gateway's own")
 }

@@ -49,8 +49,8 @@ func (f *clusterAddFlags) bind(cmd *cobra.Command) {
 	f.bindDescription(cmd)
 	flags.StringToStringVar(&f.oversubscribe, "oversubscribe", nil, "factor by which a resource is oversubscribed, for instance cpu=1.5")
 	flags.StringToStringVar(&f.sell, "sell", nil, "largest part of the cluster that is sold, in percent or by resource, for instance share=80,cpu=10; the rest is held back")
-	flags.StringVar(&f.latitude, "latitude", "", "where the cluster is, in decimal degrees, north positive")
-	flags.StringVar(&f.longitude, "longitude", "", "where the cluster is, in decimal degrees, east positive")
+	flags.StringVar(&f.latitude, "latitude", "", "latitude of the cluster in decimal degrees, north positive")
+	flags.StringVar(&f.longitude, "longitude", "", "longitude of the cluster in decimal degrees, east positive")
 	bindManifest(cmd, &f.manifest, &f.driver)
 	f.liqo.bind(cmd)
 	f.exposure.bind(cmd)
@@ -82,14 +82,14 @@ func (f *clusterAddFlags) bindTier(cmd *cobra.Command) {
 // member cluster.
 func bindManifest(cmd *cobra.Command, o *kube.ManifestOptions, driver *string) {
 	bindChoice(cmd, driver, "driver", "",
-		"what the cluster is for: kube runs instances; liqo does too, and is peered with consumers' clusters by Liqo; capi makes clusters by Cluster API. Liqo and Cluster API are installed there before",
+		"use of the cluster: kube runs instances; liqo runs instances, and Liqo peers it with consumers' clusters; capi creates clusters with Cluster API. Install Liqo or Cluster API there first",
 		v1alpha1.DriverKube, v1alpha1.DriverLiqo, v1alpha1.DriverCAPI)
 	bindWithoutPolicies(cmd, o)
 }
 
 func bindWithoutPolicies(cmd *cobra.Command, o *kube.ManifestOptions) {
 	cmd.Flags().BoolVar(&o.WithoutAdmissionPolicies, "without-admission-policies", false,
-		"for clusters before Kubernetes 1.30: a leaked Sluice token then reaches all namespaces that Sluice made there")
+		"omit the admission policies, which need Kubernetes 1.30; without them, whoever has Sluice's token can reach all namespaces that Sluice created there")
 }
 
 // given reports whether any of the named flags is on the command line.

@@ -23,15 +23,15 @@ type liqoFlags struct {
 
 func (f *liqoFlags) bind(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.namespace, "liqo-namespace", names.DefaultNamespace, "namespace that Liqo is installed in, with --driver liqo")
-	bindChoice(cmd, &f.gatewayService, "gateway-service", "", "how other clusters reach its gateways, with --driver liqo",
+	flags.StringVar(&f.namespace, "liqo-namespace", names.DefaultNamespace, "namespace of Liqo, with --driver liqo")
+	bindChoice(cmd, &f.gatewayService, "gateway-service", "", "type of the Service by which other clusters reach its Liqo gateways, with --driver liqo",
 		corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort)
-	flags.BoolVar(&f.hub, "hub", false, "consumers may reach other clusters through this one, with --driver liqo")
+	flags.BoolVar(&f.hub, "hub", false, "let consumers reach other clusters through this one, with --driver liqo")
 	f.bindConsumers(flags)
 }
 
 func (f *liqoFlags) bindConsumers(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&f.consumers, "consumer", nil, "consumer that owns the cluster, platform[/organization[/space]] (repeatable), with --driver liqo: nothing is placed on it, and what the consumer buys may be delivered to it")
+	flags.StringArrayVar(&f.consumers, "consumer", nil, "consumer that owns the cluster, platform[/organization[/space]] (repeatable), with --driver liqo; nothing is placed on the cluster, and peered capacity that the consumer buys may be delivered to it")
 }
 
 // describe applies to a cluster only the flags on the command line.

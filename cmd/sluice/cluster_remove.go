@@ -43,8 +43,8 @@ it takes no new placements from now on, which cannot be undone, and is removed a
 			return removeCluster(cmd.Context(), cmd.OutOrStdout(), c, key, patience)
 		},
 	}
-	cmd.Flags().BoolVar(&whenEmpty, "when-empty", false, "accept a cluster that is in use: it takes nothing new, and is removed when it is empty")
-	cmd.Flags().DurationVar(&patience, "wait", time.Minute, "how long to wait until it has left; 0 does not wait")
+	cmd.Flags().BoolVar(&whenEmpty, "when-empty", false, "accept a cluster that is in use: stop new placements on it, and remove it when it is empty")
+	cmd.Flags().DurationVar(&patience, "wait", time.Minute, "how long to wait until it is removed; 0 does not wait")
 	return cmd
 }
 

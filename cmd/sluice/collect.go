@@ -16,9 +16,9 @@ func newCollectCommand(flags *hubFlags) *cobra.Command {
 	var remove bool
 	cmd := &cobra.Command{
 		Use:   "collect",
-		Short: "Find what Sluice left on member clusters and no instance or binding owns",
-		Long: `Find objects that this hub's Sluice made on member clusters and that no instance or binding owns: namespaces,
-service accounts, role bindings. Without --remove nothing is touched.`,
+		Short: "Find objects of Sluice on member clusters that no instance or binding owns",
+		Long: `Find objects on member clusters that this hub's Sluice created and that no instance or binding owns: namespaces,
+service accounts, role bindings. Without --remove nothing is changed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := flags.client(cmd)
@@ -53,6 +53,6 @@ service accounts, role bindings. Without --remove nothing is touched.`,
 	}
 	flags.bind(cmd)
 	output.bind(cmd)
-	cmd.Flags().BoolVar(&remove, "remove", false, "remove what is found")
+	cmd.Flags().BoolVar(&remove, "remove", false, "remove the objects that are found")
 	return cmd
 }

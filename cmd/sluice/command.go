@@ -13,14 +13,14 @@ func newCommand() *cobra.Command {
 		Use:   "sluice",
 		Short: "An Open Service Broker in front of many Kubernetes clusters",
 		Long: `Sluice is one Open Service Broker (OSB 2.17) endpoint in front of many Kubernetes clusters.
-A platform asks it for a service instance; Sluice decides where that instance should live, delivers it
-there, and hands back credentials and the addresses at which the consumer reaches it.
+A platform orders a service instance; Sluice decides on which clusters it runs, delivers it there, and
+returns credentials and the addresses at which the consumer reaches it.
 
 Start with:
   sluice serve                                      run the broker, with its own embedded hub
-  sluice cluster add eu-1 --context kind-eu-1       let it sell that cluster's capacity
-  sluice catalog apply -f offering.yaml             say what it sells
-  sluice place --service NAME --plan NAME --dry-run ask where an instance would land, and why`,
+  sluice cluster add eu-1 --context kind-eu-1       register a cluster whose capacity it sells
+  sluice catalog apply -f offering.yaml             define what it sells
+  sluice place --service NAME --plan NAME --dry-run show where an instance would be placed, and why`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

@@ -17,7 +17,7 @@ import (
 func newInstanceCommand(hub *hubFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "instance",
-		Short: "Service instances: where they are and why",
+		Short: "Show service instances: on which clusters they are, and why",
 	}
 	hub.bind(cmd)
 	cmd.AddCommand(newInstanceListCommand(hub), newInstanceDescribeCommand(hub))

@@ -14,7 +14,7 @@ import (
 func newIssuerCommand(hub *hubFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "issuer",
-		Short: "Trusted issuers: whose word about providers counts, for what, and how much",
+		Short: "Manage trusted issuers, the organisations whose credentials about providers are believed",
 	}
 	hub.bind(cmd)
 	cmd.AddCommand(newIssuerAddCommand(hub), newIssuerListCommand(hub))
@@ -58,7 +58,7 @@ Policies ask for the least assurance that they accept.`,
 	}
 	identity.bind(cmd)
 	cmd.Flags().StringSliceVar(&types, "type", nil, "types of credentials it is trusted for, without prefix, for instance VatID")
-	bindRequiredChoice(cmd, &assurance, "assurance", "", "what they are worth", v1alpha1.AssuranceNotary, v1alpha1.AssuranceLabel, v1alpha1.AssuranceCertified)
+	bindRequiredChoice(cmd, &assurance, "assurance", "", "assurance of these credentials", v1alpha1.AssuranceNotary, v1alpha1.AssuranceLabel, v1alpha1.AssuranceCertified)
 	for _, name := range []string{"type", "assurance"} {
 		_ = cmd.MarkFlagRequired(name)
 	}

@@ -13,18 +13,18 @@ import (
 func newKeysetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keyset",
-		Short: "The keys that seal kubeconfigs and credentials at rest",
+		Short: "Manage the keys that encrypt kubeconfigs and credentials at rest",
 	}
 	cmd.AddCommand(
 		&cobra.Command{
 			Use:     "new FILE",
-			Short:   "Create a keyset, unless the file is there",
+			Short:   "Create a keyset, unless the file exists",
 			Example: "  sluice keyset new keyset.json && kubectl create secret generic sluice-keyset --from-file keyset.json",
 			Args:    cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				_, err := seal.Load(args[0])
 				if err == nil {
-					_, err = fmt.Fprintf(cmd.OutOrStdout(), "keyset in %s: it was there and is kept as it is; sluice keyset rotate adds a key\n", args[0])
+					_, err = fmt.Fprintf(cmd.OutOrStdout(), "keyset in %s: exists and is kept as it is; `sluice keyset rotate` adds a key\n", args[0])
 					return err
 				}
 				if !errors.Is(err, fs.ErrNotExist) {
@@ -33,18 +33,18 @@ func newKeysetCommand() *cobra.Command {
 				if _, err := seal.Open(args[0]); err != nil {
 					return err
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "keyset in %s: created; keep a safe backup: what it seals cannot be read without it\n", args[0])
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "keyset in %s: created; keep a safe backup: nothing that it encrypts can be read without it\n", args[0])
 				return err
 			},
 		},
 		&cobra.Command{
 			Use:   "rotate FILE",
-			Short: "Add a key that seals from now on; older ones still unseal",
+			Short: "Add a key that encrypts from now on; older keys still decrypt",
 			Args:  cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				keys, err := seal.Load(args[0])
 				if errors.Is(err, fs.ErrNotExist) {
-					return fmt.Errorf("no keyset in %s: sluice keyset new makes one", args[0])
+					return fmt.Errorf("no keyset in %s: `sluice keyset new` creates one", args[0])
 				}
 				if err != nil {
 					return err
@@ -52,7 +52,7 @@ func newKeysetCommand() *cobra.Command {
 				if err := keys.Rotate(); err != nil {
 					return err
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "keyset in %s: a new key seals from now on\n", args[0])
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "keyset in %s: a new key encrypts from now on\n", args[0])
 				return err
 			},
 		},

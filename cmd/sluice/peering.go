@@ -110,7 +110,7 @@ The first instance that needs the peering then does not wait for it.`,
 			return awaitPeering(cmd, c, peering, patience, func() bool { return false })
 		},
 	}
-	cmd.Flags().BoolVar(&networkOnly, "network-only", false, "without virtual nodes")
+	cmd.Flags().BoolVar(&networkOnly, "network-only", false, "connect only the networks, without virtual nodes")
 	cmd.Flags().DurationVar(&patience, "wait", 2*time.Minute, "how long to wait until they are peered; 0 does not wait")
 	return cmd
 }
@@ -173,7 +173,7 @@ func newPeeringRemoveCommand(hub *hubFlags) *cobra.Command {
 			return removePeering(cmd, c, newPeering(hub, args[0], args[1]), patience)
 		},
 	}
-	cmd.Flags().DurationVar(&patience, "wait", 2*time.Minute, "how long to wait until nothing is left of it; 0 does not wait")
+	cmd.Flags().DurationVar(&patience, "wait", 2*time.Minute, "how long to wait until it is deleted; 0 does not wait")
 	return cmd
 }
 

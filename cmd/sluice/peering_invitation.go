@@ -31,9 +31,10 @@ func newPeeringInviteCommand(hub *hubFlags) *cobra.Command {
 		Short: "Invite the owner of a cluster to peer it with a member cluster, as a provider or a consumer",
 		Long: `Invite somebody's cluster to be peered with a member cluster, and print the invitation.
 
-As a provider it is peered with a hub or a consumer's cluster, and sells; with --consumes, it is peered with a hub or a
-provider's cluster, and what its owner buys is delivered to it. The invitation holds no secrets. The cluster's owner
-finds its ID in the ConfigMap of its Liqo that is labelled app.kubernetes.io/name=clusterid-configmap.`,
+The cluster joins as a provider, which sells capacity to the member cluster or, if that is a hub, to the clusters
+behind it. With --consumes it joins as a consumer, to which the capacity that its owner buys is delivered. The
+invitation contains no secrets. The cluster's owner finds the ID in Liqo's ConfigMap with the label
+app.kubernetes.io/name=clusterid-configmap.`,
 		Example: `  sluice peering invite theirs --cluster-id their-liqo-id --with our-hub > invitation.yaml
   sluice peering invite theirs --cluster-id their-liqo-id --with eu-1 --consumes > invitation.yaml
   sluice peering invite theirs --cluster-id their-liqo-id --with our-hub --consumes --network-only > invitation.yaml`,
@@ -70,10 +71,10 @@ finds its ID in the ConfigMap of its Liqo that is labelled app.kubernetes.io/nam
 		},
 	}
 	cmd.Flags().StringVar(&invited.ClusterID, "cluster-id", "", "ID of the invited cluster in its own Liqo")
-	cmd.Flags().StringVar(&with, "with", "", "member cluster that it is to be peered with")
-	cmd.Flags().BoolVar(&consumes, "consumes", false, "invite the cluster as a consumer: what its owner buys is delivered to it")
-	cmd.Flags().BoolVar(&networkOnly, "network-only", false, "with --consumes: without virtual nodes, as behind a hub")
-	cmd.Flags().DurationVar(&patience, "wait", 2*time.Minute, "how long to wait for the gateway that it is to call")
+	cmd.Flags().StringVar(&with, "with", "", "member cluster with which it is peered")
+	cmd.Flags().BoolVar(&consumes, "consumes", false, "invite the cluster as a consumer, to which capacity that its owner buys is delivered")
+	cmd.Flags().BoolVar(&networkOnly, "network-only", false, "connect only the networks, without virtual nodes; with --consumes")
+	cmd.Flags().DurationVar(&patience, "wait", 2*time.Minute, "how long to wait for the Liqo gateway of that member cluster")
 	_ = cmd.MarkFlagRequired("cluster-id")
 	_ = cmd.MarkFlagRequired("with")
 	return cmd
@@ -127,15 +128,15 @@ func newPeeringAcceptCommand() *cobra.Command {
 	var o liqo.AcceptOptions
 	cmd := &cobra.Command{
 		Use:   "accept FILE",
-		Short: "Accept an invitation: for the owner of the invited cluster",
+		Short: "Accept an invitation; for the owner of the invited cluster",
 		Long: `Accept an invitation, and print the answer, for "sluice peering join".
 
-It needs an administrator's context of the invited cluster, where Liqo is installed, and no access to Sluice. The
-answer must be kept like a password: it has the credentials of an account for Sluice, which may read nodes, pods and
-namespaces. On a provider's cluster that account may also judge requests for resources, in one namespace, and a second
-account may make such requests there; an admission policy refuses what Sluice has not sold. On a consumer's cluster the
-account may make such requests, in one namespace; and the answer proves the cluster's key to Liqo at the other end, without
-containing it. Accepting again prints the same answer.`,
+It needs an administrator's context of the invited cluster, where Liqo is installed, and no access to Sluice. Keep
+the answer like a password: it contains the credentials of an account for Sluice, which may read nodes, pods and
+namespaces. On a provider's cluster the account may also accept or deny resource slices in one namespace, and a
+second account may request them there; an admission policy denies slices that Sluice has not sold. On a consumer's
+cluster the account may request resource slices in one namespace; the answer also proves to Liqo at the other end
+that the cluster has its key, without containing the key. Accepting again prints the same answer.`,
 		Example: "  sluice peering accept invitation.yaml --context theirs > answer.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -152,8 +153,8 @@ containing it. Accepting again prints the same answer.`,
 		},
 	}
 	f.bind(cmd, "invited cluster")
-	cmd.Flags().StringVar(&o.Server, "server", "", "URL at which Sluice and the inviting cluster reach the API server, where it differs from the kubeconfig's")
-	cmd.Flags().StringVar(&o.LiqoNamespace, "liqo-namespace", names.DefaultNamespace, "namespace that Liqo is installed in")
+	cmd.Flags().StringVar(&o.Server, "server", "", "URL at which Sluice and the inviting cluster reach the API server, if it is not the kubeconfig's")
+	cmd.Flags().StringVar(&o.LiqoNamespace, "liqo-namespace", names.DefaultNamespace, "namespace of Liqo")
 	return cmd
 }
 
@@ -173,10 +174,10 @@ func newPeeringLeaveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "leave FILE",
 		Short: "Remove what accepting an invitation created; for the owner of the invited cluster",
-		Long: `Take back what accepting an invitation has made.
+		Long: `Remove what accepting an invitation created.
 
-What runs there for the other cluster ends with it. Sluice's operator learns of it because the cluster no longer answers;
-"sluice peering withdraw" before is kinder.`,
+The pods that run there for the other cluster end, too. Sluice's operator notices only that the cluster no longer
+answers: if possible, let the operator run "sluice peering withdraw" first.`,
 		Example: "  sluice peering leave invitation.yaml --context theirs",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -192,7 +193,7 @@ What runs there for the other cluster ends with it. Sluice's operator learns of 
 		},
 	}
 	f.bind(cmd, "invited cluster")
-	cmd.Flags().StringVar(&namespace, "liqo-namespace", names.DefaultNamespace, "namespace that Liqo is installed in")
+	cmd.Flags().StringVar(&namespace, "liqo-namespace", names.DefaultNamespace, "namespace of Liqo")
 	return cmd
 }
 
@@ -224,11 +225,11 @@ func newPeeringJoinCommand(hub *hubFlags) *cobra.Command {
 	return cmd
 }
 
-// mayJoinAs returns an error unless a cluster may join under the name of this one, which is
-// empty where there is none of that name yet.
+// mayJoinAs returns an error if the name is that of a member cluster that did not join by
+// invitation. The cluster has no UID if there is none of that name.
 func mayJoinAs(cluster *v1alpha1.MemberCluster) error {
 	if cluster.UID != "" && !isJoined(cluster) {
-		return errors.New("there is another member cluster of that name, which has not joined by invitation")
+		return errors.New("another member cluster has that name, and did not join by invitation")
 	}
 	return nil
 }
@@ -242,14 +243,14 @@ func joinCluster(cmd *cobra.Command, hub *hubFlags, f *clusterAddFlags, answer *
 	}
 	consumes := answer.Role == v1alpha1.SideConsumer
 	if consumes != (len(f.liqo.consumers) > 0) {
-		return fmt.Errorf("--consumer goes with clusters that are invited with --consumes, which need it; %s was invited as a %s", answer.Cluster, strings.ToLower(string(answer.Role)))
+		return fmt.Errorf("--consumer is required for clusters that are invited with --consumes, and only for those; %s was invited as a %s", answer.Cluster, strings.ToLower(string(answer.Role)))
 	}
 	peering := invitedPeering(hub, answer.Role, answer.Cluster, answer.With)
 	if err := c.Get(ctx, client.ObjectKeyFromObject(peering), peering); err != nil {
-		return fmt.Errorf("find the invitation of %s by %s: %w", answer.Cluster, answer.With, err)
+		return fmt.Errorf("find the invitation of %s to peer with %s: %w", answer.Cluster, answer.With, err)
 	}
 	if !peering.IsInvited(answer.Role) || peering.Spec.Invited.ClusterID != answer.Network.ClusterID {
-		return fmt.Errorf("cluster %s answers as a %s, and has not been invited so by %s", answer.Network.ClusterID, strings.ToLower(string(answer.Role)), answer.With)
+		return fmt.Errorf("cluster %s accepted as a %s, but the invitation to peer with %s does not say so", answer.Network.ClusterID, strings.ToLower(string(answer.Role)), answer.With)
 	}
 	key := client.ObjectKey{Namespace: hub.namespace, Name: answer.Cluster}
 	known := &v1alpha1.MemberCluster{}
@@ -305,8 +306,8 @@ func newPeeringWithdrawCommand(hub *hubFlags) *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 	}
 	var with string
-	cmd.Flags().StringVar(&with, "with", "", "member cluster that it is peered with")
-	cmd.Flags().DurationVar(&patience, "wait", 2*time.Minute, "how long to wait until nothing is left on that side; 0 does not wait")
+	cmd.Flags().StringVar(&with, "with", "", "member cluster with which it is peered")
+	cmd.Flags().DurationVar(&patience, "wait", 2*time.Minute, "how long to wait until it is deleted on that side; 0 does not wait")
 	_ = cmd.MarkFlagRequired("with")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := hub.client(cmd)
@@ -338,7 +339,7 @@ func withdraw(cmd *cobra.Command, hub *hubFlags, c client.Client, name, with str
 		return nil
 	}
 	if err == nil && (cluster.Spec.Liqo == nil || cluster.Spec.Liqo.Joined == nil || cluster.Spec.Liqo.Joined.With != with) {
-		return fmt.Errorf("cluster %s has not joined %s by invitation, and stays", name, with)
+		return fmt.Errorf("cluster %s was not peered with %s by invitation, and is not removed", name, with)
 	}
 	if err != nil {
 		return fmt.Errorf("cluster %s: %w", name, err)

@@ -205,15 +205,15 @@ func TestOperatorOfInvitations(t *testing.T) {
 	}
 
 	refused("--network-only is for consumers", append(invite, "--network-only")...)
-	refused("find the invitation of theirs by eu", join(answer(v1alpha1.SideConsumer, "their-id"), "--consumer", "cf")...)
+	refused("find the invitation of theirs to peer with eu", join(answer(v1alpha1.SideConsumer, "their-id"), "--consumer", "cf")...)
 	refused("run the command again", append(invite, "--consumes", "--network-only")...)
 	if p := peering("theirs", "eu"); !p.IsInvited(v1alpha1.SideConsumer) || len(p.Spec.Modules) != 1 || p.Spec.Modules[0] != v1alpha1.ModuleNetworking {
 		t.Errorf("invited for the network only: %+v", p.Spec)
 	}
 	refused("run the command again", append(invite, "--consumes")...)
-	refused("--consumer goes with clusters", join(answer(v1alpha1.SideConsumer, "their-id"))...)
+	refused("--consumer is required for clusters", join(answer(v1alpha1.SideConsumer, "their-id"))...)
 	refused("was invited as a provider", join(answer(v1alpha1.SideProvider, "their-id"), "--consumer", "cf")...)
-	refused("cluster another answers as a consumer, and has not been invited so by eu", join(answer(v1alpha1.SideConsumer, "another"), "--consumer", "cf")...)
+	refused("cluster another accepted as a consumer, but the invitation to peer with eu does not say so", join(answer(v1alpha1.SideConsumer, "another"), "--consumer", "cf")...)
 	refused("find the invitation", join(answer(v1alpha1.SideProvider, "their-id"))...)
 	must(join(answer(v1alpha1.SideConsumer, "their-id"), "--consumer", "cf/acme")...)
 	cluster := &v1alpha1.MemberCluster{}
@@ -228,8 +228,8 @@ func TestOperatorOfInvitations(t *testing.T) {
 		t.Errorf("it is the own cluster of %+v", whose)
 	}
 
-	refused("has not joined us by invitation, and stays", "peering", "withdraw", "theirs", "--with", "us")
-	refused("has not joined us by invitation, and stays", "peering", "withdraw", "eu", "--with", "us")
+	refused("was not peered with us by invitation, and is not removed", "peering", "withdraw", "theirs", "--with", "us")
+	refused("was not peered with us by invitation, and is not removed", "peering", "withdraw", "eu", "--with", "us")
 	must("peering", "withdraw", "theirs", "--with", "eu", "--wait", "0")
 	if err := c.Get(t.Context(), key, cluster); !apierrors.IsNotFound(err) {
 		t.Errorf("the cluster that has left: %v", err)

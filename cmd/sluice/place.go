@@ -23,13 +23,13 @@ func newPlaceCommand(hub *hubFlags) *cobra.Command {
 	f := &placeFlags{hub: hub}
 	cmd := &cobra.Command{
 		Use:   "place --service NAME --plan NAME --dry-run",
-		Short: "Ask where an instance would land, and why not elsewhere",
-		Long: `Ask where an instance of a plan would land now, and why not elsewhere: every cluster, chosen or rejected,
-with its scores or the numbers that it lacks. Nothing is reserved.
+		Short: "Show where an instance would be placed, and why not on other clusters",
+		Long: `Show where an instance of a plan would be placed now: every cluster, chosen or rejected, with its scores or
+with the amounts that are missing there. Nothing is reserved.
 
-With --record, all that the decision depends on is written to a file: clusters, what is reserved on them,
-policies and the plan, but no credentials. With --replay, the decision is made again from such a file, without
-a hub; the command fails if it differs.`,
+With --record, everything that the decision depends on is written to a file: clusters, the capacity that is
+reserved on them, policies and the plan, without credentials. With --replay, the decision is made again from
+such a file, without a hub; the command fails if the result differs.`,
 		Example: `  sluice place --service kubernetes-resources --plan large --dry-run
   sluice place --service kubernetes-resources --plan large --parameters '{"clusters": 2}' --dry-run
   sluice place --service kubernetes-resources --plan large --dry-run --what-if 'cluster eu-1 is lost'
@@ -75,10 +75,10 @@ type placeFlags struct {
 // ask decides from the state of the hub.
 func (f *placeFlags) ask(cmd *cobra.Command) error {
 	if !f.dryRun {
-		return errors.New("instances are placed when a platform orders them; use --dry-run to ask where one would land")
+		return errors.New("instances are placed when a platform orders them; with --dry-run this command shows where one would be placed")
 	}
 	if f.service == "" || f.plan == "" {
-		return errors.New("--service and --plan say what is asked for; `sluice catalog list` shows them all")
+		return errors.New("--service and --plan are required; `sluice catalog list` shows them all")
 	}
 	c, err := f.hub.client(cmd)
 	if err != nil {

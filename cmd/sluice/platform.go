@@ -53,7 +53,7 @@ func newPlatformCommand() *cobra.Command {
 	f := &platformFlags{}
 	cmd := &cobra.Command{
 		Use:   "platform",
-		Short: "Platforms: who may call the OSB API",
+		Short: "Show the platforms that may call the OSB API",
 	}
 	cmd.PersistentFlags().StringVar(&f.dataDir, "data-dir", defaultDataDir(), "data folder of the sluice serve that they call")
 	cmd.PersistentFlags().StringVar(&f.file, "platforms", "", "file that lists the platforms (default: platforms.yaml in the data folder)")
@@ -111,9 +111,10 @@ func newPlatformListCommand(f *platformFlags) *cobra.Command {
 func newPlatformShowCommand(f *platformFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show NAME",
-		Short: "Print how a platform calls the broker: URL, user and password, for a shell to read",
-		Long: `Print how a platform calls the broker, as assignments that a shell reads: SLUICE_URL, and SLUICE_USERNAME with
-SLUICE_PASSWORD, or SLUICE_TOKEN. If there are several users or tokens, it prints the first. The output is secret.`,
+		Short: "Print URL, user and password with which a platform calls the broker, as shell assignments",
+		Long: `Print with which URL and credentials a platform calls the broker, as shell assignments: SLUICE_URL, and
+SLUICE_USERNAME with SLUICE_PASSWORD, or SLUICE_TOKEN. If a platform has several, the first is printed. Keep the
+output secret.`,
 		Example: `  eval "$(sluice platform show default)"
   curl -u "$SLUICE_USERNAME:$SLUICE_PASSWORD" -H 'X-Broker-API-Version: 2.17' "$SLUICE_URL/v2/catalog"`,
 		Args: cobra.ExactArgs(1),

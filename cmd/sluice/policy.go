@@ -14,7 +14,7 @@ import (
 func newPolicyCommand(hub *hubFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
-		Short: "Placement policies: what clusters must have proven, and which are preferred",
+		Short: "Manage placement policies: what clusters must have proven, and which are preferred",
 	}
 	hub.bind(cmd)
 	cmd.AddCommand(newPolicyApplyCommand(hub), newPolicyListCommand(hub), newPolicyRemoveCommand(hub))
@@ -120,7 +120,7 @@ func newPolicyListCommand(hub *hubFlags) *cobra.Command {
 func newPolicyRemoveCommand(hub *hubFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove NAME",
-		Short: "Remove a placement policy; it then refuses nothing any more",
+		Short: "Remove a placement policy, so that it no longer rejects clusters",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := hub.client(cmd)

@@ -20,7 +20,7 @@ import (
 func newProviderCommand(hub *hubFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "provider",
-		Short: "Providers: organisations that run member clusters and prove what they are",
+		Short: "Manage providers, the organisations that run member clusters and present credentials",
 	}
 	hub.bind(cmd)
 	cmd.AddCommand(newProviderAddCommand(hub), newProviderListCommand(hub))

@@ -20,10 +20,10 @@ func newRebalanceCommand(hub *hubFlags) *cobra.Command {
 	var output outputFlag
 	cmd := &cobra.Command{
 		Use:   "rebalance",
-		Short: "Propose moves that would place instances better, or make them",
-		Long: `Propose moves of instances to clusters where they would be placed today, with what each gains in points of
-score and what it costs. Nothing moves without --apply; with it, each instance is delivered to its new place
-before it leaves the old one. A placement policy with a rebalance section does the same by itself, in windows.`,
+		Short: "Propose moves of instances to better clusters, or carry them out",
+		Long: `Propose moves of instances to the clusters where they would be placed today, each with its gain in points of
+score and its price. Nothing moves without --apply; with it, each instance is delivered to the new cluster before
+it leaves the old one. A placement policy with a rebalance section does the same automatically, in time windows.`,
 		Example: `  sluice rebalance
   sluice rebalance --least-gain 30 --at-most 5 --apply`,
 		Args: cobra.NoArgs,
@@ -53,7 +53,7 @@ before it leaves the old one. A placement policy with a rebalance section does t
 					return err
 				}
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "asked to move: %s; `sluice instance list` shows where they are\n", count(len(proposals), "instance"))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "moving: %s; `sluice instance list` shows where they are\n", count(len(proposals), "instance"))
 			return err
 		},
 	}
@@ -61,7 +61,7 @@ before it leaves the old one. A placement policy with a rebalance section does t
 	output.bind(cmd)
 	cmd.Flags().Int32Var(&leastGain, "least-gain", 20, "points of score that a move must gain")
 	cmd.Flags().IntVar(&most, "at-most", 20, "how many moves to propose")
-	cmd.Flags().BoolVar(&apply, "apply", false, "make the moves")
+	cmd.Flags().BoolVar(&apply, "apply", false, "carry out the moves")
 	return cmd
 }
 

@@ -17,8 +17,8 @@ import (
 func newSDCommand(hub *hubFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sd",
-		Short: "Signed self-descriptions: say what you are, and prove it",
-		Long: `Signed self-descriptions: say what you are, and prove it.
+		Short: "Create, sign, verify and present self-descriptions",
+		Long: `Create, sign, verify and present self-descriptions: signed statements about a provider and its clusters.
 
 A provider writes down what it is, where its data centres stand and what its clusters offer; signs it; and
 presents it to a broker, which places instances by what it could verify. Five commands, in one folder:
@@ -69,7 +69,7 @@ const (
 func (f folder) signer() (*selfdescription.Signer, error) {
 	data, err := os.ReadFile(f.path(keyFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("no key in %s: `sluice sd init` makes one", f)
+		return nil, fmt.Errorf("no key in %s: `sluice sd init` creates one", f)
 	}
 	if err != nil {
 		return nil, err

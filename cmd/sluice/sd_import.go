@@ -66,10 +66,10 @@ func printVerdict(cmd *cobra.Command, c client.Client, sd *v1alpha1.SelfDescript
 		return sd.Status.State != "" && sd.Status.ObservedGeneration == sd.Generation, err
 	})
 	if wait.Interrupted(err) {
-		return errors.New("stored, but no controller has looked at it within 30 s: is `sluice serve` running?")
+		return errors.New("stored, but no controller has read it within 30 s: is `sluice serve` running?")
 	}
 	if err != nil {
-		return fmt.Errorf("wait until it is looked at: %w", err)
+		return fmt.Errorf("wait until a controller has read it: %w", err)
 	}
 	printReport(cmd.OutOrStdout(), sd.Status.Report)
 	if sd.Status.State != v1alpha1.CredentialVerified {

@@ -43,7 +43,7 @@ func newSDInitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init --did DID",
 		Short: "Begin a self-description: a file to fill in, a key, and the DID document to publish",
-		Long: `Begin a self-description. In --dir it makes
+		Long: `Begin a self-description. It creates in --dir
 
   description.yaml   what you say, with comments; change it by hand as you like
   key.json           the private key that signs (mode 0600); keep it safe, it is you
@@ -51,8 +51,8 @@ func newSDInitCommand() *cobra.Command {
   jwks.json          the same public key, for brokers that are given keys instead of fetching them
 
 For each --cluster it asks the cluster for the uid of its namespace kube-system and takes the digest of the
-public key its API server shows: the two that tie the paper to this very cluster. No right is needed beyond
-reading that namespace.
+public key that its API server presents. These two bind the credential to this cluster. Only the right to read
+that namespace is needed.
 
 Run again, it keeps the key and refuses to overwrite the description.`,
 		Example: `  sluice sd init --did did:web:provider.example --name "Provider GmbH" --country DE \
@@ -78,9 +78,9 @@ Run again, it keeps the key and refuses to overwrite the description.`,
 	}
 	flags := cmd.Flags()
 	f.dir.bind(cmd)
-	flags.StringVar(&f.did, "did", "", "DID in whose name you sign: did:web:HOST, or did:key for one made of the key itself")
+	flags.StringVar(&f.did, "did", "", "DID of the signer: did:web:HOST, or did:key, which is derived from the key itself")
 	flags.StringVar(&f.algorithm, "algorithm", "ES256", "algorithm of the key: "+strings.Join(selfdescription.Algorithms(), ", "))
-	flags.BoolVar(&f.keysOnly, "keys-only", false, "make no description: for notaries and certification bodies")
+	flags.BoolVar(&f.keysOnly, "keys-only", false, "create no description; for notaries and certification bodies")
 	flags.StringVar(&f.base, "base", "", "base URL of the ids of everything described (default: /selfdescription on the DID's host)")
 	flags.StringVar(&f.name, "name", "", "legal name of the provider")
 	flags.StringVar(&f.country, "country", "", "country of the headquarters, an ISO 3166-1 code")
@@ -88,10 +88,10 @@ Run again, it keeps the key and refuses to overwrite the description.`,
 	flags.StringToStringVar(&f.registration, "registration", nil, "registration number: vatID=…, leiCode=…, eori=… or euid=…")
 	flags.BoolVar(&f.gaiaXTerms, "accept-gaia-x-terms", false, "accept the terms and conditions of Gaia-X")
 	flags.StringVar(&f.datacenter, "datacenter", "main", "name of the data centre")
-	flags.StringVar(&f.datacenterTitle, "datacenter-title", "", "what people call the data centre")
+	flags.StringVar(&f.datacenterTitle, "datacenter-title", "", "title of the data centre")
 	flags.StringVar(&f.datacenterCountry, "datacenter-country", "", "country of the data centre (default: --country)")
 	flags.StringArrayVar(&f.clusters, "cluster", nil, "cluster that is offered, NAME=KUBECONFIG, or NAME alone to fill in by hand (repeatable)")
-	flags.StringVar(&f.offering, "offering", "Kubernetes", "title of what the clusters are offered as")
+	flags.StringVar(&f.offering, "offering", "Kubernetes", "title of the service offering")
 	flags.StringVar(&f.termsURL, "terms-url", "", "URL of the terms and conditions of the service")
 	flags.StringVar(&f.termsFile, "terms-file", "", "file with the terms and conditions, to compute their digest")
 	flags.StringVar(&f.termsSHA256, "terms-sha256", "", "SHA-256 digest of the terms and conditions in hexadecimal, instead of the file")
@@ -143,7 +143,7 @@ func (f *sdInitFlags) newKey() error {
 func (f *sdInitFlags) describe(cmd *cobra.Command, issuer string) error {
 	path := f.dir.path(descriptionFile)
 	if _, err := os.Stat(path); err == nil {
-		return fmt.Errorf("%s is there: change it by hand, or remove it first", path)
+		return fmt.Errorf("%s exists: change it by hand, or remove it first", path)
 	}
 	d, err := f.draft(cmd.Context(), issuer)
 	if err != nil {

@@ -85,10 +85,10 @@ func (f *sdPresentFlags) present(cmd *cobra.Command) error {
 		return err
 	}
 	if asked.Nonce == "" {
-		return fmt.Errorf("%s takes no presentations: %s", f.to, orElse(asked.Description, "it gave no nonce"))
+		return fmt.Errorf("%s accepts no presentations: %s", f.to, orElse(asked.Description, "it gave no nonce"))
 	}
 	if asked.Audience != audience {
-		return fmt.Errorf("%s asks in the name of %s, want %s: if that is who you mean to present to, say so with --audience", f.to, asked.Audience, audience)
+		return fmt.Errorf("%s calls itself %s, want %s: if it is the broker that you mean, name it with --audience", f.to, asked.Audience, audience)
 	}
 	compact, files := make([]string, len(tokens)), map[string]string{}
 	for i, t := range tokens {

@@ -32,7 +32,7 @@ placed on the strength of it, and those that were stay. There is no way back; it
 		},
 	}
 	hub.bind(cmd)
-	cmd.Flags().StringVar(&because, "because", "", "why, which everybody sees who asks for the credential")
+	cmd.Flags().StringVar(&because, "because", "", "reason, which everybody can read who fetches the credential")
 	_ = cmd.MarkFlagRequired("because")
 	return cmd
 }

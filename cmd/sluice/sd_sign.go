@@ -35,14 +35,14 @@ func newSDSignCommand() *cobra.Command {
 credentials/. Each is held against the shape of its type first; nothing is signed that a verifier would refuse.
 A credential in that folder that somebody else signed (a notary's in place of your own word, say) is kept.
 
-With --type, attest something about credentials that others signed (--about, repeatable):
+With --type, attest facts about credentials that others signed (--about, repeatable):
 
   VatID, LeiCode, EORI, EUID   repeat a registration number that you, a notary, have checked
   Datacenter, LegalPerson …    likewise, any type: you stand for the same facts
   Certification                certify to a --standard; it names the digests of what it is about
   LabelCredential              give a Gaia-X label; it names the digests of what it is about
 
-What your word is worth is for each broker's operator to say: sluice issuer add --help.`,
+Each broker's operator decides what your attestations are worth: sluice issuer add --help.`,
 		Example: `  sluice sd sign
   sluice sd sign --dir notary --type VatID --about credentials/registration.jwt --out credentials/registration.jwt
   sluice sd sign --dir certifier --type Certification --standard "ISO/IEC 27001" \

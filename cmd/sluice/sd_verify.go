@@ -62,7 +62,7 @@ ClusterBinding names. "sluice sd present" reports both.`,
 	dir.bind(cmd)
 	output.bind(cmd)
 	cmd.Flags().StringArrayVar(&keys, "keys", nil, "did.json or jwks.json with keys of issuers (repeatable)")
-	cmd.Flags().StringSliceVar(&hosts, "fetch", nil, "hosts that may be asked for the keys of a did:web")
+	cmd.Flags().StringSliceVar(&hosts, "fetch", nil, "hosts from which keys of a did:web may be fetched")
 	return cmd
 }
 
@@ -133,7 +133,7 @@ func verifySet(w io.Writer, set []*selfdescription.Credential) error {
 		}
 	}
 	if refused > 0 {
-		return fmt.Errorf("what %d bindings refer to does not hang together", refused)
+		return fmt.Errorf("%d bindings refer to credentials that do not fit together", refused)
 	}
 	return nil
 }

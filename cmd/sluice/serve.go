@@ -68,8 +68,8 @@ Without --kubeconfig, outside a cluster, Sluice embeds its hub: everything it st
 --kubeconfig, or in a pod, that cluster is the hub; all replicas then serve, and one, elected by a Lease,
 reconciles.
 
-With an embedded hub and no --platforms, the first start makes a platform "default" with a random password, in
-platforms.yaml of the data folder.`,
+With an embedded hub and without --platforms, the first start creates the platform "default" with a random
+password, in platforms.yaml of the data folder.`,
 		Example: `  sluice serve
   sluice serve --listen :8443 --tls-cert tls.crt --tls-key tls.key --platforms platforms.yaml`,
 		Args: cobra.NoArgs,
@@ -84,12 +84,12 @@ platforms.yaml of the data folder.`,
 	flags.StringVar(&f.metricsListen, "metrics-listen", "127.0.0.1:8081", "address of /metrics, /healthz and /readyz; 0 disables it")
 	flags.StringVar(&f.platforms, "platforms", "", "file that lists the platforms and their credentials; read again when it changes")
 	flags.StringVar(&f.keyset, "keyset", "", "file with the keys that seal what is stored (default: keyset.json in the data folder)")
-	bindChoice(cmd, &f.collect, "collect", "", "what to do with objects on member clusters that belong to no instance any more", kube.CollectorReport, kube.CollectorOff, kube.CollectorRemove)
+	bindChoice(cmd, &f.collect, "collect", "", "action on objects on member clusters that belong to no instance any more", kube.CollectorReport, kube.CollectorOff, kube.CollectorRemove)
 	flags.DurationVar(&f.collectEvery, "collect-every", 10*time.Minute, "time between two searches for objects that belong to no instance any more")
 	flags.DurationVar(&f.bindWait, "bind-wait", 10*time.Second, "how long a bind waits for its result before it is answered asynchronously")
 	flags.DurationVar(&f.bindTimeout, "bind-timeout", 50*time.Second, "longest time of a synchronous bind; platforms give up after 60s")
-	flags.BoolVar(&f.internetEgress, "internet-egress", false, "let consumers' pods reach the internet")
-	flags.DurationVar(&f.probeEvery, "probe-every", controller.DefaultProbeEvery, "how often to ask each member cluster whether it answers; it counts as lost after three failures")
+	flags.BoolVar(&f.internetEgress, "internet-egress", false, "let pods of instances reach the internet")
+	flags.DurationVar(&f.probeEvery, "probe-every", controller.DefaultProbeEvery, "time between two probes of each member cluster; it counts as lost after three failures")
 	flags.IntVar(&f.movesAtOnce, "moves-at-once", 10, "how many instances move from lost or drained clusters at the same time")
 	f.charts.bind(flags)
 	flags.StringVar(&f.scorer.URL, "scorer-url", "", "https URL of an external scorer, which plans and policies weigh as score.external (docs/placement.md)")

@@ -43,7 +43,7 @@ func (f *trustFlags) bind(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.publicURL, "public-url", "", "https URL of this broker, which is also its identity (did:web:HOST); without it, the broker issues no credentials and accepts no presentations")
 	flags.StringVar(&f.describe, "describe", "", "description of the organisation that runs this broker (as sluice sd init writes it, without clusters); the broker signs and publishes it")
-	flags.StringSliceVar(&f.hosts, "did-hosts", nil, "hosts that may be asked for DID documents and status lists, beside those of providers and trusted issuers")
+	flags.StringSliceVar(&f.hosts, "did-hosts", nil, "hosts from which DID documents and status lists may be fetched, beside those of providers and trusted issuers")
 	flags.StringSliceVar(&f.addresses, "did-allow-addresses", nil, "private address ranges (CIDR) in which DID documents and status lists may be fetched (default: public addresses only)")
 	flags.DurationVar(&f.rotateEvery, "identity-rotate-every", 90*24*time.Hour, "how long the broker signs with one key")
 	flags.StringVar(&f.vantage, "vantage", "", "name of the place from which this broker probes; if set, the broker measures member clusters and signs the measurements")
@@ -99,10 +99,10 @@ const leastProbes = 10
 // checkMeasure refuses windows that are too short for a measurement.
 func (f *trustFlags) checkMeasure() error {
 	if f.measureEvery < time.Minute {
-		return fmt.Errorf("--measure-window %s: want a minute at least", f.measureEvery)
+		return fmt.Errorf("--measure-window %s: want at least a minute", f.measureEvery)
 	}
 	if least := leastProbes * f.measure.Every; f.measureEvery < least {
-		return fmt.Errorf("--measure-window %s: want %s at least, the time of %d probes by --probe-every", f.measureEvery, least, leastProbes)
+		return fmt.Errorf("--measure-window %s: want at least %s, the time of %d probes by --probe-every", f.measureEvery, least, leastProbes)
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func prefixes(flag string, texts []string) (all []netip.Prefix, err error) {
 	for _, text := range texts {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
-			return nil, fmt.Errorf("--%s %q: want addresses as 10.0.0.0/8", flag, text)
+			return nil, fmt.Errorf("--%s %q: want address ranges (CIDR), for instance 10.0.0.0/8", flag, text)
 		}
 		all = append(all, prefix)
 	}

@@ -19,8 +19,8 @@ func newUninstallCommand(hub *hubFlags) *cobra.Command {
 	var patience time.Duration
 	cmd := &cobra.Command{
 		Use:   "uninstall",
-		Short: "Release what Sluice keeps on its hub, so that it can be uninstalled",
-		Long: `Release what Sluice keeps on its hub, so that it can be uninstalled.
+		Short: "Delete Sluice's resources from the hub, so that it can be uninstalled",
+		Long: `Delete Sluice's resources from the hub, so that it can be uninstalled.
 
 It deletes peerings, member clusters and service offerings, and waits until the controllers have released them: Sluice must
 be running. It refuses, and changes nothing, while there are service instances: their platforms deprovision them first.
@@ -50,7 +50,7 @@ func uninstall(ctx context.Context, w io.Writer, c client.Client, namespace stri
 		return err
 	}
 	if n := len(instances); n > 0 {
-		return fmt.Errorf("still there: %s (%s): platforms deprovision their instances first; sluice instance list shows whose they are",
+		return fmt.Errorf("there are still %s (%s): their platforms have to deprovision them first; `sluice instance list` shows whose they are",
 			count(n, "service instance"), strings.Join(instances[:min(n, 5)], ", "))
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -67,7 +67,7 @@ func uninstall(ctx context.Context, w io.Writer, c client.Client, namespace stri
 			return err
 		}
 		if err := awaitNone(ctx, c, namespace, kind.list); err != nil {
-			return fmt.Errorf("%s: still there after %s: %w; the controllers release them, so Sluice must be running", kind.name, patience, err)
+			return fmt.Errorf("%s: not deleted after %s: %w; Sluice's controllers release them, so `sluice serve` must be running", kind.name, patience, err)
 		}
 		fmt.Fprintf(w, "%s: none is left\n", kind.name)
 	}

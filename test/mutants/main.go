@@ -21,12 +21,18 @@ func main() {
 	seed := flag.Uint64("seed", 1, "of the choice")
 	workers := flag.Int("workers", 2, "how many at the same time")
 	least := flag.Float64("least", 90, "percent of them that must be killed")
+	path := flag.String("record", "", "file that keeps the results, from which an interrupted run goes on; none if empty")
 	flag.Parse()
+	past, err := openRecord(*path)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	weak := false
 	for _, folder := range flag.Args() {
-		killed, lived, err := try(ctx, folder, *sample, *workers, *seed)
+		killed, lived, err := try(ctx, folder, *sample, *workers, *seed, past)
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "%s: %v\n", folder, err)
 			os.Exit(1)
@@ -41,7 +47,7 @@ func main() {
 }
 
 // try runs the tests of a package on a sample of its mutants.
-func try(ctx context.Context, folder string, sample, workers int, seed uint64) (killed, lived int, err error) {
+func try(ctx context.Context, folder string, sample, workers int, seed uint64, past *record) (killed, lived int, err error) {
 	began := time.Now()
 	if out, err := test(ctx, folder, "", 20*time.Minute); err != nil {
 		return 0, 0, fmt.Errorf("its tests fail without a change: %w\n%s", err, out)
@@ -57,14 +63,27 @@ func try(ctx context.Context, folder string, sample, workers int, seed uint64) (
 	var mu sync.Mutex
 	var failed error
 	next := 0
+	count := func(m mutant, end fate) {
+		switch end {
+		case survived:
+			lived++
+			fmt.Printf("survived: %s\n", m)
+		case died:
+			killed++
+		}
+	}
 	take := func() (m mutant, ok bool) {
 		mu.Lock()
 		defer mu.Unlock()
-		if failed != nil || next == len(all) || killed+lived >= sample || ctx.Err() != nil {
-			return m, false
+		for failed == nil && next < len(all) && killed+lived < sample && ctx.Err() == nil {
+			next++
+			end, known := past.of(all[next-1])
+			if !known {
+				return all[next-1], true
+			}
+			count(all[next-1], end)
 		}
-		next++
-		return all[next-1], true
+		return m, false
 	}
 	var working sync.WaitGroup
 	for range workers {
@@ -72,15 +91,9 @@ func try(ctx context.Context, folder string, sample, workers int, seed uint64) (
 			for m, ok := take(); ok; m, ok = take() {
 				end, err := m.run(ctx, folder, patience)
 				mu.Lock()
-				switch {
-				case ctx.Err() != nil:
-				case err != nil:
-					failed = err
-				case end == survived:
-					lived++
-					fmt.Printf("survived: %s\n", m)
-				case end == died:
-					killed++
+				if ctx.Err() == nil {
+					failed = errors.Join(failed, err, past.add(m, end))
+					count(m, end)
 				}
 				if n := killed + lived; n%20 == 0 && end != invalid {
 					fmt.Printf("%s: %d of %d, %s\n", folder, n, sample, time.Since(began).Round(time.Second))
@@ -101,6 +114,9 @@ const (
 	died
 	survived
 )
+
+// fateNames are the words of the record, by fate.
+var fateNames = [...]string{invalid: "invalid", died: "killed", survived: "survived"}
 
 // run runs the package's tests on one mutant.
 func (m mutant) run(ctx context.Context, folder string, patience time.Duration) (fate, error) {
