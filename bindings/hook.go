@@ -241,8 +241,8 @@ func (c *Controller) bindHook(ctx context.Context, b *v1alpha1.ServiceBinding, i
 	return h.run(ctx)
 }
 
-// endBindHooks deletes the bind hooks of a binding that has succeeded. What cannot be deleted now,
-// Kubernetes deletes soon.
+// endBindHooks deletes the bind hooks of a binding that has succeeded. If that fails, Kubernetes
+// deletes them a while after their end.
 func (c *Controller) endBindHooks(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) {
 	if w := workloadOf(instance); w == nil || w.Bindings == nil || w.Bindings.Bind == nil {
 		return

@@ -25,7 +25,7 @@ const lookPatience = 10 * time.Second
 // sight is the result of one look at an instance.
 type sight struct {
 	sockets []socket
-	// absent lists what was not found, and why.
+	// absent lists the objects that were not found, with the reason.
 	absent []string
 	// pending reports that Liqo has not given an address yet, which takes it a moment.
 	pending bool
@@ -102,8 +102,8 @@ func (e *unreadError) Error() string {
 
 func (e *unreadError) Unwrap() error { return e.err }
 
-// reason is the part that end users may read: what and where, without the text of other
-// organisations' API servers.
+// reason returns the part that end users may read: the object and its cluster, without messages of
+// other organisations' API servers.
 func (e *unreadError) reason() string {
 	switch {
 	case apierrors.IsForbidden(e.err):

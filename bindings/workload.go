@@ -20,7 +20,7 @@ func workloadOf(instance *v1alpha1.ServiceInstance) *v1alpha1.WorkloadPlan {
 }
 
 // hasAccount reports whether a binding has an account in the instance's namespace. Consumers of a
-// workload use what runs there, and get one only if the plan gives them a role.
+// workload use its services, and get an account only if the plan gives them a role.
 func hasAccount(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) bool {
 	return workloadOf(instance) == nil || b.Spec.Credentials.Role != ""
 }
@@ -112,7 +112,7 @@ func (c *Controller) revealWorkload(ctx context.Context, b *v1alpha1.ServiceBind
 	return order.Credentials(addresses, kubernetes)
 }
 
-// wayIn is the way in for the public ports of what an instance runs on one of its clusters.
+// wayIn is the Gateway for the public ports of an instance's workload on one of its clusters.
 type wayIn struct {
 	*v1alpha1.ClusterExposure
 	to *v1alpha1.Placement

@@ -40,7 +40,7 @@ func isSameButContext(a, b *v1alpha1.InstanceState) bool {
 }
 
 // isSameBinding reports whether a bind asks for exactly the binding that exists. It ignores
-// plan_id, which is a hint. What a rotation omits is taken from its predecessor.
+// plan_id, which is a hint. Fields that a rotation omits are those of its predecessor.
 func isSameBinding(b *v1alpha1.ServiceBinding, request *bindRequest) bool {
 	predecessor := ""
 	if request.PredecessorBindingID != nil {

@@ -27,7 +27,7 @@ const (
 )
 
 // strangers slows callers that guess credentials. An address that has sent too many wrong
-// ones must wait, whatever it sends. Credentials that were right earlier from the same
+// ones must wait, even with right ones. Credentials that were right earlier from the same
 // address still work, so that a legitimate caller behind the same proxy as a guesser is not
 // blocked.
 type strangers struct {

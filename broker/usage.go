@@ -19,8 +19,8 @@ const (
 	// defaultInstances and defaultHeldBytes limit what a platform may keep on the hub.
 	defaultInstances = 50_000
 	defaultHeldBytes = 512 << 20
-	// objectBytes is the number of bytes that an instance or a binding counts in addition to what
-	// the platform sent.
+	// objectBytes is the number of bytes that an instance or a binding counts in addition to its
+	// request.
 	objectBytes = 4 << 10
 	// unseenFor is how long an object is counted that the cache does not show.
 	unseenFor = time.Minute

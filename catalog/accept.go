@@ -45,7 +45,7 @@ func (u Uses) Add(instance *v1alpha1.ServiceInstance) {
 // verdict is the decision whether an offering's spec is served.
 type verdict struct {
 	accepted bool
-	// spec that is served if it is accepted: the offering's, with what its charts describe.
+	// spec that is served if it is accepted: the offering's, with the parameters of its charts.
 	spec    *v1alpha1.ServiceOfferingSpec
 	reason  string
 	message string

@@ -26,7 +26,7 @@ const (
 	unusedFor = time.Hour
 )
 
-// Archives are where the archives of charts come from.
+// Archives fetches the archives of charts.
 type Archives interface {
 	// Archive returns the archive of a chart by the plan's name for it. It may block for a minute.
 	Archive(ctx context.Context, name string) ([]byte, error)

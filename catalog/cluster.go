@@ -57,8 +57,8 @@ func variables(from *runtime.RawExtension, into map[string]json.RawMessage) erro
 	return nil
 }
 
-// clusterSold is a cluster plan with what its schema is made from beside it: the known schemas of
-// class variables, and the operator's own schema.
+// clusterSold is a cluster plan with the other sources of its schema: the known schemas of class
+// variables, and the operator's own schema.
 type clusterSold struct {
 	*v1alpha1.ClusterPlan
 	schemas map[string]map[string]any

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// parameter is one parameter of the instances of one kind of plan. Plan is what its schema is
-// made from, Chosen what holds the consumers' choices.
+// parameter is one parameter of the instances of one kind of plan. Its schema is derived from a
+// Plan; Chosen holds the consumers' choices.
 type parameter[Plan, Chosen any] struct {
 	name string
 	// schema describes the parameter in the catalog; nil if the plan does not offer it.

@@ -134,10 +134,10 @@ func addWorkloadParameters(w *v1alpha1.WorkloadPlan, schema, offered map[string]
 	}
 }
 
-// Footprint is what is known of a workload before its cluster is.
+// Footprint describes a workload before its cluster is known.
 type Footprint = workload.Footprint
 
-// footprints are those that were computed last, by the parameters.
+// footprints caches the last footprints that were computed, by parameters.
 type footprints = lru.Cache[string, *Footprint]
 
 func newFootprints() *footprints {

@@ -221,8 +221,8 @@ func (c *candidate) compare(other *candidate) int {
 	}
 }
 
-// breakTies sets what orders a candidate among others of equal rank: its price, its latency and
-// a hash that differs for each request.
+// breakTies sets the values that order candidates of equal rank: price, latency and a hash that
+// differs for each request.
 func (e *evaluation) breakTies(c *candidate) {
 	c.price, c.latency = e.scorer.cost(c.position), math.MaxInt64
 	if measured, known := latencyOf(c.cluster(), e.request.MaxLatency, e.request.At); known {

@@ -28,10 +28,10 @@ type Cluster struct {
 	Ready   bool
 	Unready string
 	// AccessVerified reports whether Sluice has the rights there that its driver needs.
-	// Unverified is what is missing.
+	// Unverified is a message with the cause if AccessVerified is false.
 	AccessVerified bool
 	Unverified     string
-	// Unproven is what the provider has to prove but has not; empty if nothing.
+	// Unproven lists the facts that the provider must still prove; empty if there are none.
 	Unproven string
 	// Claims about the cluster and its provider that are valid.
 	Claims []v1alpha1.Claim
@@ -39,7 +39,7 @@ type Cluster struct {
 	Cordoned bool
 	// Allocatable on ready, schedulable nodes.
 	Allocatable Resources
-	// Sold is what may be reserved and used in total: Allocatable, or more if the provider
+	// Sold is the limit of all that is reserved and used: Allocatable, or more if the provider
 	// oversubscribes; nil means Allocatable.
 	Sold Resources
 	// Sell is the part that the provider holds back from sale; may be nil.
@@ -119,14 +119,14 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 	return c
 }
 
-// unreserved returns how much of a resource would be free without any reservation: what is for
-// sale, minus the foreign use that exceeds the held-back part.
+// unreserved returns the amount of a resource that would be free without any reservation: the part
+// for sale, minus the foreign use that exceeds the part held back.
 func (c *Cluster) unreserved(name corev1.ResourceName) int64 {
 	return min(c.sold(name), c.there(name)-c.ForeignUse[name])
 }
 
-// oversubscribe raises what the cluster sells of each resource, by ratios of at least 1, exact
-// to a thousandth.
+// oversubscribe raises the amounts that the cluster sells by ratios of at least 1, exact to a
+// thousandth.
 func (c *Cluster) oversubscribe(ratios map[corev1.ResourceName]resource.Quantity) {
 	for name, ratio := range ratios {
 		if thousandths := ratio.MilliValue(); thousandths > 1000 {
@@ -146,7 +146,8 @@ func (c *Cluster) there(name corev1.ResourceName) int64 {
 	return c.Allocatable[name]
 }
 
-// sold returns how much may be reserved: everything except what the provider holds back.
+// sold returns the amount that may be reserved: everything except the part that the provider holds
+// back.
 func (c *Cluster) sold(name corev1.ResourceName) int64 {
 	sold := c.there(name)
 	if c.Sell == nil {

@@ -66,8 +66,8 @@ func (c *Cluster) hasNetwork() bool {
 // mostCombinations limits the search; at the limit the best combination found so far is taken.
 const mostCombinations = 1_000_000
 
-// componentsOf reads the components of a plan, which take what is usual, or what their workload's
-// footprint says.
+// componentsOf reads the components of a plan. A component takes its own limits, or else the usual
+// resources; a component of a workload takes those of the footprint.
 func componentsOf(plan *catalog.Plan, usual Resources, footprint *catalog.Footprint) (components []Component, links []Link, err error) {
 	for i := range plan.Resources.Components {
 		from := &plan.Resources.Components[i]

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Reason is why a cluster was not chosen, in one CamelCase word.
+// Reason of a rejection, in one CamelCase word.
 type Reason string
 
 // Reasons. There is also one for each resource, see insufficient.

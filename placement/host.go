@@ -10,7 +10,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/lists"
 )
 
-// denied returns why the request cannot be placed on whatever clusters; empty if it can.
+// denied returns the reason why the request can be placed on no cluster at all; empty if there is
+// none.
 func (r Request) denied(s *Snapshot) string { return cmp.Or(r.exceeded(s), r.hostTaken(s)) }
 
 // hostTaken returns that another instance has a host that the request asks for; empty if none has.

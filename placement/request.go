@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/catalog"
 )
 
-// Request is what one instance requires of placement.
+// Request holds the requirements of one instance.
 type Request struct {
 	// ID names the instance; it breaks ties. Existing reservations under it count as free if
 	// the instance stays.
@@ -90,7 +90,8 @@ type Request struct {
 	Hosts  map[string]string
 	// Peering with the consumer's own cluster; nil if the plan has none.
 	Peering *Peering
-	// WaitFor is what the request waits for if it fits nowhere; empty means capacity.
+	// WaitFor selects the event that ends the waiting of a request that fits nowhere; empty means
+	// capacity.
 	WaitFor v1alpha1.WaitFor
 
 	// atBest assumes that every cluster answers, takes new placements and has nothing on it.

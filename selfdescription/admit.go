@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ClusterFacts is what Sluice itself observes of a member cluster.
+// ClusterFacts are facts that Sluice itself observes of a member cluster.
 type ClusterFacts struct {
 	// UID of the namespace kube-system.
 	UID string
@@ -16,7 +16,7 @@ type ClusterFacts struct {
 	KeyHash string
 }
 
-// Requirements is what an operator requires before a member cluster is admitted.
+// Requirements of an operator, without which a member cluster is not admitted.
 type Requirements struct {
 	// Provider is the DID of the organisation that runs the cluster.
 	Provider string
@@ -26,11 +26,10 @@ type Requirements struct {
 }
 
 // Admit checks the credentials of a member cluster together and returns the claims that they
-// prove. set holds verified credentials. Credentials that are not valid at now are ignored, and
-// so are those issued by anyone except the provider and the trusted issuers. The set need not
-// be the whole catalogue: it needs the provider's own credentials, those of trusted issuers
-// about them, and Sluice's measurements of this cluster. offering is the id of the subject that
-// describes the cluster.
+// prove. set holds verified credentials. Admit ignores credentials that are not valid at now, and
+// those whose issuer is neither the provider nor trusted. The set need not be the whole catalogue:
+// it needs the provider's own credentials, those of trusted issuers about them, and Sluice's
+// measurements of this cluster. offering is the id of the subject that describes the cluster.
 //
 // Admit refuses unless
 //
@@ -78,8 +77,8 @@ type admission struct {
 	set      []*Credential
 
 	offering, person, binding *Credential
-	// resources are those that the offering is hosted on, by links that both ends confirmed.
-	// others are reached by links that only the provider states.
+	// resources host the offering, by links that both ends confirmed. others are reached by links
+	// that only the provider states.
 	resources, others []*Credential
 	locations         []location
 	// accepted are the credentials outside the chain that claims are read from.

@@ -27,8 +27,7 @@ type Context struct {
 var sluiceContext []byte
 
 // The Gaia-X context is published under one URL, and its terms have changed over time. This
-// digest is that of release 25.11. The digest of the W3C context is the one in VCDM 2.0,
-// appendix B.1.
+// digest belongs to release 25.11. VCDM 2.0, appendix B.1, has the digest of the W3C context.
 var contexts = []Context{
 	{URL: ContextCredentials, Digest: digest("59955ced6697d61e03f2b2556febe5308ab16842846f5b586d7f1f7adec92734")},
 	{URL: ContextGaiaX, Digest: digest("70a07043511f02259aec702079411c852c5763e90370b1930a35920d7b0a5a33")},

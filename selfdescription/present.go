@@ -12,12 +12,12 @@ import (
 // MaxPresentationLifetime is the longest that a presentation may be used.
 const MaxPresentationLifetime = 10 * time.Minute
 
-// Expect is what a presentation must contain. Audience and nonce are required: a presentation
-// that was not requested proves nothing.
+// Expect holds the values that a presentation must contain. Audience and nonce are required: a
+// presentation that was not requested proves nothing.
 type Expect struct {
 	// Audience is the DID or the URL of the verifier.
 	Audience string
-	// Nonce is the one that the verifier issued.
+	// Nonce that the verifier issued.
 	Nonce string
 	// Operation that the presentation was made for, which its holder signs as the claim
 	// "operation": a presentation for another operation is refused. Empty is for verifiers that

@@ -30,7 +30,7 @@ type ChartList struct {
 	Items []Chart `json:"items"`
 }
 
-// ChartSpec is the content of a chart. It never changes: who reads an archive compares its digest with
+// ChartSpec is the content of a chart. It never changes: readers of an archive compare its digest with
 // the name.
 type ChartSpec struct {
 	// Chart is its name, for people.
@@ -51,7 +51,7 @@ const MostChartBytes = 768 << 10
 // AnnotationUnusedSince is when nothing used a Chart any more (RFC 3339).
 const AnnotationUnusedSince = "sluice.dev/unused-since"
 
-// digestPrefix is that of digests in plans.
+// digestPrefix begins every digest in a plan.
 const digestPrefix = "sha256:"
 
 // ChartName returns the name of the Chart that keeps an archive with a digest.

@@ -2,9 +2,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Assurance ranks a claim by who stands behind it: self < notary < label < certified.
-// Measured, for what Sluice itself observed, is outside this order: it satisfies only rules
-// that ask for self or for measured.
+// Assurance ranks a claim by its issuer: self < notary < label < certified. Measured is for facts
+// that Sluice itself observed. It is outside this order: it satisfies only rules that ask for self
+// or for measured.
 // +kubebuilder:validation:Enum=self;notary;label;certified;measured
 type Assurance string
 

@@ -1,5 +1,5 @@
-// Package v1alpha1 holds Sluice's resources: what the hub stores, and the only
-// vocabulary that the OSB server and the controllers share.
+// Package v1alpha1 holds Sluice's resources. The hub stores them, and they are the only
+// types that the OSB server and the controllers share.
 //
 // A ServiceInstance or ServiceBinding *is* the operation that a platform asked
 // for: creating or changing it commits the request, controllers do the rest, and

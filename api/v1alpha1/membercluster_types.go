@@ -95,14 +95,14 @@ type MemberClusterSpec struct {
 	// +kubebuilder:validation:Enum=kube;capi;liqo
 	// +kubebuilder:default=kube
 	Driver string `json:"driver,omitempty"`
-	// Capacity is what a management cluster (driver capi) may create: clusters
-	// (sluice.dev/clusters) and the resources of their machines. The capacity of other clusters is
-	// read from their nodes.
+	// Capacity limits the clusters (sluice.dev/clusters) that a management cluster (driver capi) may
+	// create, and the resources of their machines. The capacity of other clusters is read from their
+	// nodes.
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
 	// Liqo configures the cluster's part in peerings, with the driver liqo.
 	Liqo *LiqoCluster `json:"liqo,omitempty"`
-	// Consumers that own this cluster, with the driver liqo. Nothing is placed on it, and only
-	// these consumers may get what they buy delivered to it.
+	// Consumers that own this cluster, with the driver liqo. Nothing is placed on it, and only the
+	// peered capacity that these consumers buy is delivered to it.
 	// +kubebuilder:validation:MaxItems=64
 	Consumers []ConsumerReference `json:"consumers,omitempty"`
 	// Access to the cluster's API server.
@@ -144,8 +144,8 @@ type MemberClusterSpec struct {
 	Sell *Sale `json:"sell,omitempty"`
 	// Prices of reservations on this cluster.
 	Prices *PriceList `json:"prices,omitempty"`
-	// Trust keeps the cluster out of new placements until its provider has proven what it requires.
-	// Absent means that no proof is required.
+	// Trust lists proofs without which the cluster gets no new placements. Absent means that no proof
+	// is required.
 	Trust *TrustRequirements `json:"trust,omitempty"`
 	// Exposure is the way in for public ports of workloads. Instances that have any are placed only on
 	// clusters with it.
@@ -172,7 +172,7 @@ type ClusterExposure struct {
 	Port int32 `json:"port,omitempty"`
 }
 
-// ExposureProtocol is what consumers speak to a Gateway.
+// ExposureProtocol is the protocol between consumers and a Gateway.
 // +kubebuilder:validation:Enum=https;http
 type ExposureProtocol string
 
@@ -390,7 +390,7 @@ type PriceList struct {
 	PerHour map[corev1.ResourceName]resource.Quantity `json:"perHour"`
 }
 
-// MemberClusterStatus is what Sluice observes of a member cluster.
+// MemberClusterStatus is the observed state of a member cluster.
 type MemberClusterStatus struct {
 	// ObservedGeneration is the generation of spec that this status describes.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`

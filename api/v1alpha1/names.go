@@ -71,7 +71,7 @@ const (
 	PlatformSelf = "sluice"
 	// FieldManager owns the fields that Sluice applies.
 	FieldManager = "sluice"
-	// ManagedBy says in a label of EndpointSlices that Sluice makes them, and not Kubernetes.
+	// ManagedBy is the value of a label of EndpointSlices that Sluice writes instead of Kubernetes.
 	ManagedBy = "sluice.dev"
 	// MemberLease is the name of a Lease that Sluice renews on each member cluster, in the
 	// namespace of its own account, to check that the API server accepts writes.

@@ -33,7 +33,7 @@ type ProviderSpec struct {
 	Identified `json:",inline"`
 }
 
-// ProviderStatus is what Sluice stores about a provider.
+// ProviderStatus is the state that Sluice stores about a provider.
 type ProviderStatus struct {
 	// UsedNonces are the nonces that the provider's presentations have used. Each nonce may be used
 	// once; it is kept here until it expires.

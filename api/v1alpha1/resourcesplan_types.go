@@ -52,7 +52,7 @@ type ResourcesPlan struct {
 	Replicas *Replicas `json:"replicas,omitempty"`
 	// Components are parts of an application, each on a cluster that suits it. All of them are
 	// placed, or none. Not together with clusters, spread or replicas. In a plan of kind workload they
-	// are the components of the workload, all of them; what they take is computed.
+	// are exactly the components of the workload, and their resources are computed.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=map
 	// +listMapKey=name
@@ -98,8 +98,8 @@ type ResourcesPlan struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.offloading) || (self.gives == 'Node' && self.role == 'Transparent')",message="offloading extends a namespace on the consumer's cluster to its nodes, and so needs gives: Node and role: Transparent"
 // +kubebuilder:validation:XValidation:rule="!(self.gives == 'Node' && self.role == 'HubAndSpoke')",message="a node of the consumer's cluster is peered directly: gives: Node needs role: Transparent"
 type PeeringPlan struct {
-	// Gives is what the consumer gets. Node: a virtual node in its own cluster for each chosen
-	// cluster. Network: a namespace as without peering, with pods and Services that its own cluster
+	// Gives selects the result for the consumer. Node: a virtual node in its own cluster for each
+	// chosen cluster. Network: a namespace as without peering, whose pods and Services its own cluster
 	// can reach.
 	// +kubebuilder:validation:Enum=Node;Network
 	Gives PeeringGives `json:"gives"`
@@ -114,7 +114,7 @@ type PeeringPlan struct {
 	Offloading *Offloading `json:"offloading,omitempty"`
 }
 
-// PeeringGives is what a consumer gets from a peering.
+// PeeringGives is the result of a peering for the consumer.
 type PeeringGives string
 
 // BrokerRole is the broker's role in the data plane.

@@ -71,7 +71,7 @@ type ServiceBindingSpec struct {
 	Credentials CredentialsPolicy `json:"credentials"`
 }
 
-// ServiceBindingStatus is what the binding controller reports.
+// ServiceBindingStatus is the state of a binding, as the controller reports it.
 type ServiceBindingStatus struct {
 	// ObservedGeneration is the generation of spec that this status describes.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`

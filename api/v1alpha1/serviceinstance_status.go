@@ -8,12 +8,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// This file is how a ServiceInstance is read: where it is, where it will be, and what is being
-// done with it. The controllers, the broker, the drivers, the bindings and the command line all
-// ask here, so that they mean the same.
+// This file interprets the status of a ServiceInstance: its clusters now and later, and the
+// operation that is under way. The controllers, the broker, the drivers, the bindings and the
+// command line all use these methods, so that their answers agree.
 
-// Reasons of the condition Placed of an instance that is delivered, and cannot be where it
-// should be.
+// Reasons of the condition Placed of an instance that is delivered, but not on the clusters where
+// it should be.
 const (
 	// ReasonStranded means that it has to leave a cluster, and no other cluster takes it.
 	ReasonStranded = "Stranded"
@@ -170,13 +170,13 @@ func (s *ServiceInstanceStatus) LeftClusters() []string {
 	return names
 }
 
-// IsPinned reports whether the instance stays on one of its clusters, whatever happens to that.
+// IsPinned reports whether the instance cannot leave one of its clusters, see IsPinnedOn.
 func (s *ServiceInstanceStatus) IsPinned() bool {
 	return slices.ContainsFunc(s.DeliveredDecision().Clusters(), s.IsPinnedOn)
 }
 
-// IsPinnedOn reports whether the instance stays on a cluster, whatever happens to that: its workload has
-// volumes there, whose content is nowhere else.
+// IsPinnedOn reports whether the instance cannot leave a cluster, even a lost one: its workload has
+// volumes there, and no other cluster has their content.
 func (s *ServiceInstanceStatus) IsPinnedOn(cluster string) bool {
 	d := s.DeliveredDecision()
 	return d != nil && d.Workload != nil && slices.ContainsFunc(d.Placements, func(p Placement) bool {

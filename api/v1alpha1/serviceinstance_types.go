@@ -87,7 +87,7 @@ type OriginatingIdentity struct {
 	Value runtime.RawExtension `json:"value"`
 }
 
-// ServiceInstanceStatus is what the instance controller reports.
+// ServiceInstanceStatus is the state of an instance, as the controller reports it.
 type ServiceInstanceStatus struct {
 	// ObservedGeneration is the generation of spec that this status describes.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -200,8 +200,8 @@ type Decision struct {
 	// +listType=map
 	// +listMapKey=cluster
 	Leaving []Departure `json:"leaving,omitempty"`
-	// Joining lists the clusters that a delivered instance comes to without leaving another, until the
-	// decision is delivered: the clusters of new groups of a plan with one cluster in each (Spread.Each).
+	// Joining lists the clusters that a delivered instance gets in addition, until the decision is
+	// delivered: those of new groups, if the plan has one cluster in each group (Spread.Each).
 	// +listType=map
 	// +listMapKey=cluster
 	Joining []Arrival `json:"joining,omitempty"`
@@ -245,11 +245,11 @@ type Departure struct {
 	At metav1.Time `json:"at"`
 }
 
-// Arrival is a cluster that an instance comes to, as its plan has one in each group.
+// Arrival is a cluster that an instance gets in addition, because its plan has one in each group.
 type Arrival struct {
 	// Cluster is the name of the member cluster.
 	Cluster string `json:"cluster"`
-	// At is when that was decided.
+	// At is the time of that decision.
 	At metav1.Time `json:"at"`
 }
 

@@ -147,9 +147,9 @@ type WorkloadComponent struct {
 
 // WorkloadChart is a Helm chart. Its release has the component's name.
 type WorkloadChart struct {
-	// From is where the archive of the chart is, when the catalog first needs it: a file in the folder
-	// that --charts names, for instance web-1.2.3.tgz, or oci://HOST/PATH:VERSION of a registry that
-	// --chart-registry allows. After that the hub keeps it.
+	// From is the source from which the catalog reads the archive of the chart once: a file in the
+	// folder that --charts names, for instance web-1.2.3.tgz, or oci://HOST/PATH:VERSION of a registry
+	// that --chart-registry allows. After that the hub keeps the archive.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	From string `json:"from"`
@@ -209,7 +209,7 @@ type WorkloadContainer struct {
 	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
 }
 
-// WorkloadProcess is what runs in a pod, of one container.
+// WorkloadProcess is a container that runs alone in a pod.
 type WorkloadProcess struct {
 	// Image to run.
 	// +kubebuilder:validation:MinLength=1
@@ -280,10 +280,10 @@ type WorkloadPort struct {
 	// +kubebuilder:validation:Enum=TCP;UDP
 	// +kubebuilder:default=TCP
 	Protocol corev1.Protocol `json:"protocol,omitempty"`
-	// Reach is who may connect: the pods of the component (component), those of the instance
-	// (application), these and the consumer's own cluster, if the plan peers it (consumer), or these and
-	// everyone (public). A public port speaks HTTP, and everyone reaches it through the Gateway of the
-	// cluster. A component has at most one.
+	// Reach selects the clients that may connect. component: the pods of the component. application:
+	// all pods of the instance. consumer: also the consumer's own cluster, if the plan peers it.
+	// public: also everyone else, over HTTP and through the Gateway of the cluster. A component has at
+	// most one public port.
 	// +kubebuilder:default=application
 	Reach Reach `json:"reach,omitempty"`
 	// Host is the first label of the host of a public port, for instance shop for
@@ -295,7 +295,7 @@ type WorkloadPort struct {
 	Host string `json:"host,omitempty"`
 }
 
-// Reach is who may connect to a port.
+// Reach selects the clients that may connect to a port.
 // +kubebuilder:validation:Enum=component;application;consumer;public
 type Reach string
 

@@ -43,7 +43,7 @@ type Options struct {
 
 	// Embedded forces an embedded hub in a pod too.
 	Embedded bool
-	// DataDir is where an embedded hub keeps its state; it is created with mode
+	// DataDir is the folder in which an embedded hub keeps its state; it is created with mode
 	// 0700 if absent. Empty means "sluice-data" in the working directory.
 	DataDir string
 	// Port is the port of an embedded hub on 127.0.0.1; 0 means any free one.

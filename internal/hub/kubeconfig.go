@@ -10,10 +10,10 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// KubeconfigPath is where the embedded hub with the given data directory writes
-// the kubeconfig that reaches it, for kubectl and for Sluice's own commands. Its
-// certificate and token are new at each start. [Hub.Stop] removes the file; a
-// killed hub leaves it behind, useless.
+// KubeconfigPath returns the path at which the embedded hub with the given data directory
+// writes its kubeconfig, for kubectl and for Sluice's own commands. The certificate and the
+// token are new at each start. [Hub.Stop] removes the file; a hub that is killed leaves a
+// file that is no longer valid.
 func KubeconfigPath(dataDir string) string { return filepath.Join(dataDir, "hub.kubeconfig") }
 
 // writeKubeconfig writes the file with mode 0600 and in one step, so that a

@@ -1,5 +1,5 @@
-// Package jsonschema checks values against JSON Schemas that fetch nothing, and says in one sentence
-// what is wrong.
+// Package jsonschema checks values against JSON Schemas that fetch nothing, and describes a violation
+// in one sentence.
 package jsonschema
 
 import (
@@ -78,7 +78,7 @@ func externalRef(node any) string {
 	return ""
 }
 
-// Violation is what is wrong with a value.
+// Violation is one reason why a value does not match its schema.
 type Violation struct {
 	// Path is a JSON Pointer to the wrong part; empty means the whole value.
 	Path string

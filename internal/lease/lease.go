@@ -43,7 +43,7 @@ type Lease struct {
 	renew time.Duration
 
 	mu sync.Mutex
-	// term is the one that the replica was elected for; nil before.
+	// term of the replica as leader; nil before it is elected.
 	term *holder
 	// until is when the replica stops regarding itself as the leader unless it renews, on
 	// clock.
@@ -114,8 +114,8 @@ func (l *Lease) Update(ctx context.Context, record resourcelock.LeaderElectionRe
 	return l.write(record, func() error { return l.Interface.Update(ctx, record) })
 }
 
-// write records since when the replica leads. A second term is refused: what the process
-// remembers is from the first one, so it has to end and start anew.
+// write records since when the replica leads. A second term is refused: the state of the process
+// belongs to the first term, so the process has to end and start anew.
 func (l *Lease) write(record resourcelock.LeaderElectionRecord, write func() error) error {
 	wanted, start := holder{record.HolderIdentity, record.LeaderTransitions}, l.clock()
 	releases := wanted.identity != l.Identity()

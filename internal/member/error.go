@@ -27,7 +27,7 @@ const (
 type Error struct {
 	Cluster string
 	Step    Step
-	// Remedy is what the operator can do about it.
+	// Remedy is an instruction for the operator.
 	Remedy string
 	Err    error
 }

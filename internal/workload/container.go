@@ -108,7 +108,7 @@ func (r *rendering) pods(at *field.Path, c *v1alpha1.WorkloadContainer) *corev1a
 }
 
 // content renders the Secret with the environment and the files, and makes the pods read it. It
-// returns what is in it; nil if there is nothing.
+// returns its content; nil if there is none.
 func (r *rendering) content(at *field.Path, c *v1alpha1.WorkloadContainer, container *corev1ac.ContainerApplyConfiguration, spec *corev1ac.PodSpecApplyConfiguration) []byte {
 	if len(c.Env) == 0 && len(c.Files) == 0 {
 		return nil

@@ -118,9 +118,9 @@ func (r *rendering) expose(c *v1alpha1.WorkloadComponent, exposure *v1alpha1.Clu
 	r.objects = append(r.objects, route)
 }
 
-// RouteProblem returns why nobody reaches a public port yet, by the status that the Gateway's
-// controller has given its HTTPRoute: the condition with its reason, and the controller's message,
-// which is for operators. Both are empty if the route works.
+// RouteProblem returns the reason why a public port cannot be reached yet, from the status that the
+// Gateway's controller has given its HTTPRoute: the condition with its reason, and the controller's
+// message, which is for operators. Both are empty if the route works.
 func RouteProblem(route *unstructured.Unstructured) (reason, message string) {
 	wanted, _, _ := unstructured.NestedSlice(route.Object, "spec", "parentRefs")
 	parents, _, _ := unstructured.NestedSlice(route.Object, "status", "parents")

@@ -19,11 +19,13 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Footprint is what is known of a workload before its cluster is.
+// Footprint describes a workload before its cluster is known.
 type Footprint struct {
-	// Takes is what an instance takes on each cluster: what is reserved, and what its quota allows.
+	// Takes are the resources of an instance on each cluster: they are reserved, and its quota allows
+	// them.
 	Takes corev1.ResourceList
-	// Components are what each takes of that; the first also what hooks do, which run beside it.
+	// Components are the resources of each component, which together are Takes. Those of the first
+	// include the hooks, which run beside it.
 	Components map[string]corev1.ResourceList
 	// Images that its pods run, sorted, each once.
 	Images []string

@@ -42,7 +42,8 @@ func hookOf(plan *v1alpha1.WorkloadPlan, kind HookKind) *v1alpha1.WorkloadHook {
 }
 
 // Hook returns the objects of a hook for the binding of the order (see For): a Job, the last of them,
-// and what its pod reads. There are none if the plan has no such hook. The error is a *RefusedError.
+// and the objects that its pod reads. There are none if the plan has no such hook. The error is a
+// *RefusedError.
 func (o *Order) Hook(kind HookKind, namespace string) ([]*unstructured.Unstructured, error) {
 	hook := hookOf(o.Plan, kind)
 	if hook == nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/seal"
 )
 
-// Order is a workload as one instance runs it. Orders do not change, but for their Share, which what
-// delivers them completes.
+// Order is a workload as one instance runs it. Orders do not change, except their Share, which the
+// driver completes.
 type Order struct {
 	// Plan of the workload.
 	Plan *v1alpha1.WorkloadPlan
@@ -28,7 +28,7 @@ type Order struct {
 	// Consumers are the addresses of the consumer's own cluster, as CIDRs, to which ports with reach
 	// consumer are open.
 	Consumers []string
-	// Share is what one cluster has of it; nil means all.
+	// Share is the part of the workload on one cluster; nil means all of it.
 	Share *Share
 	// Instance holds the values of the variable of that name.
 	Instance map[string]any
@@ -133,7 +133,7 @@ func (c Cluster) variable() map[string]any {
 	}
 }
 
-// Address is where a component is reached: hosts, and ports of the Service by name.
+// Address of a component: its hosts, and the ports of its Service by name.
 type Address struct {
 	// Host of the Service; empty if the component is not reached there.
 	Host  string

@@ -46,13 +46,13 @@ type Parameters struct {
 	Keys *seal.Keyset
 }
 
-// ParametersOf returns what seals and opens the parameters of an instance.
+// ParametersOf returns the value that seals and opens the parameters of an instance.
 func ParametersOf(i *v1alpha1.ServiceInstance, keys *seal.Keyset) Parameters {
 	return Parameters{Namespace: i.Namespace, Name: i.Name, Keys: keys}
 }
 
-// owner is what a sealed value is bound to: nobody can make it another parameter's, or another
-// instance's.
+// owner returns the context to which the sealed value of a parameter is bound: it cannot be
+// unsealed as the value of another parameter or instance.
 func (p Parameters) owner(parameter string) []byte {
 	return seal.Owner("ServiceInstance parameter "+parameter, p.Namespace, p.Name, "")
 }
@@ -90,7 +90,8 @@ func (p Parameters) Sealed(plan *v1alpha1.WorkloadPlan, raw json.RawMessage, bef
 	return json.Marshal(values)
 }
 
-// sealed returns what is stored for a value: what was, if the value is the same.
+// sealed returns the stored form of a value: the one in before if the value is the same, so that it
+// does not change.
 func (p Parameters) sealed(name string, value json.RawMessage, before []json.RawMessage) (json.RawMessage, error) {
 	for _, stored := range before {
 		known, err := membersOf(stored)
@@ -153,8 +154,8 @@ func (p Parameters) Redacted(message string, stored json.RawMessage) string {
 	return e.redacted(message)
 }
 
-// Hidden returns those of stored parameters that are sealed, opened: what an update that does not name
-// them keeps.
+// Hidden returns the sealed ones of stored parameters, opened. An update that does not name them keeps
+// them.
 func (p Parameters) Hidden(stored json.RawMessage) (map[string]json.RawMessage, error) {
 	values, err := membersOf(stored)
 	if err != nil {

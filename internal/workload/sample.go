@@ -35,7 +35,7 @@ func Offered(plan *v1alpha1.WorkloadPlan, charts Charts) (*v1alpha1.WorkloadPlan
 	return offered, nil
 }
 
-// offer adds a parameter of a chart to a plan. Its default is what the plan sets, or else the chart.
+// offer adds a parameter of a chart to a plan. Its default is that of the plan, or else of the chart.
 func offer(plan *v1alpha1.WorkloadPlan, chart *charts.Chart, of *v1alpha1.WorkloadChart, name string) error {
 	if _, taken := plan.Parameters[name]; taken {
 		return errors.New("is described already, by the plan or another chart")
@@ -126,8 +126,8 @@ func sampleOf(schema map[string]any) any {
 	return strings.Repeat("x", max(int(least), 1))
 }
 
-// CheckCredentials returns why the credentials of a plan cannot be made, if they cannot. account
-// reports whether bindings have an account in the namespace. The error is a *RefusedError.
+// CheckCredentials returns an error if the credentials of a plan cannot be rendered. account reports
+// whether bindings have an account in the namespace. The error is a *RefusedError.
 func CheckCredentials(plan *v1alpha1.WorkloadPlan, raw json.RawMessage, account bool) error {
 	parameters, err := withDefaults(plan, raw)
 	if err != nil {

@@ -65,8 +65,8 @@ func random(length int) []byte {
 	}
 }
 
-// fingerprint returns a digest of content that may be shown: nobody without the secrets can test a
-// guess with it.
+// fingerprint returns a digest of content that may be shown: without the secrets it cannot be used to
+// test a guess.
 func (s Secrets) fingerprint(content []byte) string {
 	mac := hmac.New(sha256.New, s[fingerprintKey].Reveal())
 	mac.Write(content)
@@ -81,7 +81,7 @@ func (s Secrets) revealed() map[string]string {
 	return revealed
 }
 
-// readSecrets reads what was sealed.
+// readSecrets decodes secrets that were unsealed.
 func readSecrets(revealed []byte) (Secrets, error) {
 	var all map[string]string
 	if err := json.Unmarshal(revealed, &all); err != nil {
@@ -137,8 +137,8 @@ func (s Secrets) seal(keys *seal.Keyset, owner []byte) ([]byte, error) {
 	return sealed, nil
 }
 
-// ownerOf is what sealed secrets are bound to. The kind differs from that of credentials, so that the
-// one is never taken for the other.
+// ownerOf returns the context to which sealed secrets are bound. Credentials have another kind of
+// context, so that neither can be unsealed as the other.
 func ownerOf(kind string, of *metav1.ObjectMeta) []byte {
 	return seal.Owner(kind+" secrets", of.Namespace, of.Name, string(of.UID))
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Share is what one cluster has of a workload whose components are on several.
+// Share is the part on one cluster of a workload whose components are on several clusters.
 type Share struct {
 	// Components that run there.
 	Components []string
@@ -39,7 +39,7 @@ type Remote struct {
 	Exposure *v1alpha1.ClusterExposure
 }
 
-// On returns what a placement, one of several, runs of the order.
+// On returns the part of the order that runs on one of several placements.
 func (o *Order) On(p *v1alpha1.Placement, all []v1alpha1.Placement) *Order {
 	if o == nil || len(p.Components) == 0 {
 		return o

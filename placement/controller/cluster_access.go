@@ -18,13 +18,13 @@ import (
 	"github.com/sluice-dev/sluice/internal/member"
 )
 
-// access is what rarely changes on a member cluster: its identity, and Sluice's rights there.
+// access describes the identity of a member cluster and Sluice's rights there, which rarely change.
 type access struct {
 	uid      string
 	keyHash  string
 	version  string
 	verified bool
-	// problem is why it is not verified, with the step and the remedy.
+	// problem is the cause if it is not verified, with the step and the remedy.
 	problem error
 	checked time.Time
 }

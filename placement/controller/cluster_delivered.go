@@ -31,7 +31,7 @@ import (
 // periodic check finds the changes of others.
 var deliveredKinds = []struct {
 	schema.GroupVersionResource
-	// works reports whether the status of such an object says that a workload works.
+	// works reports whether a workload's health depends on the status of such objects.
 	works bool
 	// labels of those that count besides the hub's.
 	labels labels.Set
@@ -50,20 +50,20 @@ var deliveredKinds = []struct {
 	{appsv1.SchemeGroupVersion.WithResource("statefulsets"), true, nil},
 }
 
-// news is what becomes known about an instance on a cluster. Its functions get the instance's name.
+// news receives changes of instances on a cluster. Its functions get the instance's name.
 type news struct {
 	// lost is called if an object was deleted, or if its spec was changed.
 	lost func(instance string)
-	// moved is called if the status has changed of an object that says whether a workload works.
+	// moved is called if the status of an object has changed on which a workload's health depends.
 	moved func(instance string)
 }
 
 // rewatch is the delay before a failed watch is tried again.
 const rewatch = 30 * time.Second
 
-// watchDelivered says what becomes known about the instances of this hub, until the context ends. It
-// reads only metadata and keeps the generations. Changes while there is no watch, on clusters that do
-// not allow Sluice to watch, and of kinds that a cluster lacks, are found by the next periodic check.
+// watchDelivered reports changes of objects of this hub's instances, until the context ends. It reads
+// only metadata and keeps the generations. The periodic check finds the other changes: those while
+// there is no watch, and those on clusters that do not allow Sluice to watch.
 func watchDelivered(ctx context.Context, c metadata.Interface, hub string, tell news) {
 	for _, kind := range deliveredKinds {
 		ours := labels.Merge(kind.labels, labels.Set{v1alpha1.LabelHub: hub}).String()
@@ -92,8 +92,8 @@ func watchDelivered(ctx context.Context, c metadata.Interface, hub string, tell 
 	}
 }
 
-// of says what an event means. generations are those that the watch has seen; works is that of the
-// kind.
+// of calls the function that an event concerns. generations are those that the watch has seen; works
+// has the meaning of deliveredKinds.
 func (n news) of(event watch.Event, generations map[types.UID]int64, works bool) {
 	o, err := meta.Accessor(event.Object)
 	if err != nil {

@@ -24,9 +24,9 @@ type usage struct {
 
 // usageOf sums over the nodes that take workloads: ready, not cordoned, without a taint that
 // keeps pods out (so control-plane nodes do not count), and not Liqo's virtual nodes, which
-// stand for other clusters' capacity. Foreign use is the requests of the pods on those nodes
-// that belong to no reservation. Pods not bound to a node use nothing yet. What another hub has
-// reserved by a quota counts in full, whatever its pods request.
+// stand for other clusters' capacity. Foreign use is the sum of requests of the pods on those nodes
+// that belong to no reservation. Pods not bound to a node use nothing yet. Quotas of another hub
+// count in full, even if its pods request less.
 func usageOf(nodes []*corev1.Node, pods []*corev1.Pod, quotas []*corev1.ResourceQuota, reserved func(namespace string) bool) usage {
 	u := usage{capacity: corev1.ResourceList{}, allocatable: corev1.ResourceList{}, foreign: corev1.ResourceList{}}
 	counted := make(map[string]bool, len(nodes))

@@ -90,11 +90,11 @@ type clusterWatch struct {
 	informers []cache.SharedIndexInformer
 	nodes, pods, namespaces,
 	classes cache.SharedIndexInformer
-	// quotas are those of other hubs' instances; hidden is true while Sluice may not read them.
+	// quotas of other hubs' instances; hidden is true while Sluice may not read them.
 	quotas cache.SharedIndexInformer
 	hidden atomic.Bool
 
-	// opened is what the target was opened with.
+	// opened holds the values with which the target was opened.
 	opened opening
 
 	health health
@@ -106,7 +106,8 @@ type clusterWatch struct {
 	wrote         time.Time
 }
 
-// opening is what a target depends on, beside the access of its connection.
+// opening holds the values on which a target depends, beside the access of its connection. If one
+// changes, the target is opened again.
 type opening struct {
 	cluster    types.UID
 	generation int64

@@ -23,7 +23,7 @@ type writes struct {
 	failures int
 	// taken is true once a write has succeeded since the cluster was opened.
 	taken bool
-	// problem is why the cluster takes no placements.
+	// problem is the reason why the cluster takes no placements.
 	problem error
 	cluster string
 }

@@ -16,7 +16,7 @@ type transition struct {
 	fields []any
 }
 
-// write is what a write of an instance's status records.
+// write is the kind of a write of an instance's status.
 type write int
 
 const (

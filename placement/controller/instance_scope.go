@@ -23,7 +23,7 @@ type scope struct {
 	polling time.Duration
 	// fresh is true if the hub does not know the current operation yet.
 	fresh bool
-	// failing is why the current operation is about to fail, while it is being undone.
+	// failing is the reason of the current operation's failure, while the operation is being undone.
 	failing string
 	// cause is the error behind failing.
 	cause error

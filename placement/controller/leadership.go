@@ -8,9 +8,8 @@ import (
 	"github.com/sluice-dev/sluice/placement"
 )
 
-// Leadership is what the controllers know about whether this replica leads. Another replica
-// takes over from a leader that was stopped for a while, and the stopped one does not notice
-// when it resumes.
+// Leadership reports whether this replica leads. Another replica takes over from a leader whose
+// process was stopped for a while, and the old leader does not notice that when it resumes.
 type Leadership interface {
 	// Term returns the unique name of the term for which this replica leads.
 	Term() string

@@ -44,7 +44,7 @@ type Options struct {
 	// Rules are the rights that Sluice needs on a member cluster before anything is placed
 	// there, by the cluster's driver; for a driver without rules nothing is checked.
 	Rules map[string][]rbacv1.PolicyRule
-	// JoinedRules are those on clusters that have joined by invitation.
+	// JoinedRules are Sluice's rights on clusters that have joined by invitation.
 	JoinedRules []rbacv1.PolicyRule
 	// Leadership of this replica among several. Nil means that no other replica ever writes to
 	// the hub, so that the cache is complete when it has started.

@@ -31,7 +31,7 @@ type Delivery struct {
 	Placement v1alpha1.Placement
 	// Workload that runs there; nil if the plan sells none, and for Remove.
 	Workload *workload.Order
-	// Replacing means that what the cluster has of the workload beside that stays for now.
+	// Replacing keeps objects of the workload that are on the cluster but no longer in the order.
 	Replacing bool
 }
 
@@ -62,7 +62,7 @@ func (e *PendingError) Error() string {
 type RefusedError struct {
 	// Reason with the numbers or names, for operators.
 	Reason string
-	// Remedy is what the consumer or operator can do about it.
+	// Remedy is an instruction for the consumer or the operator.
 	Remedy string
 	// Consumer is the message for the consumer instead, if the consumer can do something.
 	Consumer string

@@ -147,8 +147,8 @@ func (t *template) growing(s *placement.Snapshot, instance *v1alpha1.ServiceInst
 	return &grown
 }
 
-// demand is what a template has to make, and which waiting instance is for which of its
-// clusters.
+// demand is the number of clusters that a template must create, and the instances that wait for
+// each of its clusters.
 type demand struct {
 	// more is the number of clusters needed beyond those that exist or are being made.
 	more int

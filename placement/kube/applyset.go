@@ -24,8 +24,8 @@ import (
 )
 
 // The objects of a workload are an ApplySet (KEP-3659): each carries the set's ID, and a ConfigMap, the
-// set's parent, lists the kinds. So what a former version of the workload had is found and deleted,
-// whoever applied it and whenever Sluice was killed.
+// set's parent, lists the kinds. So objects of a former version of the workload are found and deleted,
+// even if another replica applied them or Sluice was killed.
 const (
 	setName        = "sluice-workload"
 	labelPartOf    = "applyset.kubernetes.io/part-of"
@@ -105,7 +105,7 @@ func (t *target) prune(ctx context.Context, before []string, applied []*unstruct
 		}
 		for i := range list.Items {
 			o := &list.Items[i]
-			// What a controller makes, as EndpointSlices for a Service, has the labels of its owner.
+			// Objects that a controller creates, as EndpointSlices for a Service, have the owner's labels.
 			if keep[groupKind(kind)+"/"+o.Name] || !o.DeletionTimestamp.IsZero() || metav1.GetControllerOf(o) != nil {
 				continue
 			}

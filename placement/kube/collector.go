@@ -22,7 +22,7 @@ import (
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
-// CollectorMode is what the periodic collection does.
+// CollectorMode selects the action of the periodic collection.
 type CollectorMode string
 
 // Modes of the collector.

@@ -32,7 +32,7 @@ type Driver struct {
 	InternetEgress bool
 	// Charts that the hub keeps.
 	Charts workload.Charts
-	// Patience is that of tenant.Tenant.
+	// Patience has the meaning of tenant.Tenant.Patience.
 	Patience time.Duration
 }
 
@@ -48,7 +48,7 @@ type target struct {
 	order    *workload.Order
 	reserved corev1.ResourceList
 	facts    workload.Cluster
-	// replacing is that of the delivery.
+	// replacing has the meaning of delivery.Delivery.Replacing.
 	replacing bool
 }
 
@@ -77,8 +77,8 @@ func (d *Driver) target(ctx context.Context, delivery delivery.Delivery) (*targe
 // returns once its quota is enforced. It is idempotent. It blocks for a few round trips, or for
 // some seconds if the cluster is slow to see new permissions or quotas.
 //
-// It is refused if the namespace belongs to somebody else, and if a smaller plan is below what
-// is in use; nothing is changed then.
+// It is refused if the namespace belongs to somebody else, and if more is in use than a smaller plan
+// allows; then nothing is changed.
 //
 // If the instance runs a workload, Deliver returns once that works, see run.
 func (d *Driver) Deliver(ctx context.Context, delivery delivery.Delivery) error {
@@ -118,7 +118,7 @@ func (t *target) deliver(ctx context.Context) error {
 	return errors.Join(rights.Wait(), err)
 }
 
-// fill delivers what is in the namespace, except the roles.
+// fill delivers the objects in the namespace, except the roles.
 func (t *target) fill(ctx context.Context, objects []*unstructured.Unstructured, before corev1.ResourceQuota) error {
 	if t.order == nil {
 		// First, because it may refuse.
@@ -127,7 +127,7 @@ func (t *target) fill(ctx context.Context, objects []*unstructured.Unstructured,
 		}
 		return t.enforce(ctx, t.hard)
 	}
-	// Room for what leaves and what comes, until the one has replaced the other.
+	// Room for the old and the new objects, until the new have replaced the old.
 	both := greater(before.Spec.Hard, t.hard)
 	if err := t.enforce(ctx, both); err != nil {
 		return err
@@ -138,7 +138,7 @@ func (t *target) fill(ctx context.Context, objects []*unstructured.Unstructured,
 	return t.enforce(ctx, t.hard)
 }
 
-// enforce applies what limits the namespace, and returns once the quota is in force.
+// enforce applies the limits of the namespace, and returns once the quota is in force.
 func (t *target) enforce(ctx context.Context, hard corev1.ResourceList) error {
 	if err := t.applyAll(ctx, append(t.limits(), t.quotaObject(hard))); err != nil {
 		return err
@@ -155,7 +155,7 @@ func (t *target) applyAll(ctx context.Context, objects []tenant.Object) error {
 	return group.Wait()
 }
 
-// limits returns what limits the namespace, except the quota.
+// limits returns the objects that limit the namespace, except the quota.
 func (t *target) limits() []tenant.Object {
 	return append(t.networkPolicies(), t.limitRangeObject(t.hard))
 }

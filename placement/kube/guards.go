@@ -13,9 +13,9 @@ import (
 
 // Limits on objects that a consumer writes.
 const (
-	// maxData is the size of a ConfigMap or Secret, in bytes as the API server reads it; maxObject
-	// is that of all other objects. Multiplied by the counts in the quota, they limit what a plan
-	// takes in etcd.
+	// maxData limits the size of a ConfigMap or Secret, in bytes as the API server reads it, and
+	// maxObject that of all other objects. Multiplied by the counts in the quota, they limit the
+	// storage of a plan in etcd.
 	maxData   = 256 << 10
 	maxObject = 128 << 10
 )
@@ -23,7 +23,7 @@ const (
 type (
 	// Where selects the namespaces in which a guard applies.
 	Where = admissionregistrationv1ac.MatchResourcesApplyConfiguration
-	// What is operations on resources, see Matching.
+	// What selects operations on resources, see Matching.
 	What = admissionregistrationv1ac.NamedRuleWithOperationsApplyConfiguration
 )
 

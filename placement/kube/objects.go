@@ -69,8 +69,8 @@ func (t *target) networkPolicies() []tenant.Object {
 	if t.order == nil {
 		allow.WithPolicyTypes(bothWays...).WithIngress(networkingv1ac.NetworkPolicyIngressRule().WithFrom(sameNamespace))
 	} else {
-		// A workload says itself which of its ports are reached. The policy is of one type only, as
-		// kube-router lets in what the egress rules of a policy of both types let out.
+		// A workload has policies for its own ports. This one is of type Egress only: for a policy of
+		// both types kube-router would also admit ingress by the egress rules.
 		allow.WithPolicyTypes(networkingv1.PolicyTypeEgress)
 	}
 	if t.InternetEgress {

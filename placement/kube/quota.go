@@ -178,8 +178,8 @@ func divide(name corev1.ResourceName, total resource.Quantity, by int64) resourc
 	return *resource.NewQuantity(total.Value()/by/mebibyte*mebibyte, resource.BinarySI)
 }
 
-// greater returns the greater of two amounts of each resource; what only one of them bounds, it
-// bounds by that.
+// greater returns the greater of two amounts of each resource. If only one list has a resource, its
+// amount counts.
 func greater(a, b corev1.ResourceList) corev1.ResourceList {
 	most := maps.Clone(b)
 	for name, amount := range a {
@@ -190,8 +190,8 @@ func greater(a, b corev1.ResourceList) corev1.ResourceList {
 	return most
 }
 
-// exceeded returns where a smaller quota would be below what is used, for instance "uses 3 of
-// requests.cpu, the new plan allows 2"; empty if it fits.
+// exceeded describes the resources of which more is used than a smaller quota allows, for instance
+// "uses 3 of requests.cpu, the new plan allows 2"; empty if it fits.
 func exceeded(current corev1.ResourceQuota, hard corev1.ResourceList) string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(hard)) {

@@ -81,15 +81,15 @@ func (d *Driver) exposeElsewhere(ctx context.Context, order *workload.Order) err
 	return nil
 }
 
-// run applies the workload, deletes what an earlier one left, and returns nil once all of it works.
-// It returns *delivery.PendingError with what it waits for, and *delivery.RefusedError if
-// Kubernetes has given up.
+// run applies the workload, deletes objects of an earlier version, and returns nil once all of it
+// works. Otherwise it returns *delivery.PendingError with the objects that are not ready yet, or
+// *delivery.RefusedError if Kubernetes has given up.
 func (t *target) run(ctx context.Context, objects []*unstructured.Unstructured) error {
 	before, err := t.announce(ctx, objects)
 	if err != nil {
 		return err
 	}
-	// What pods read before the pods.
+	// Objects that pods read before the pods.
 	for _, now := range []func(*unstructured.Unstructured) bool{makesNoPods, makesPods} {
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(8)
@@ -117,8 +117,8 @@ func makesPods(o *unstructured.Unstructured) bool {
 
 func makesNoPods(o *unstructured.Unstructured) bool { return !makesPods(o) }
 
-// applyWorkload applies one object, and puts the cluster's answer into it. What the cluster finds wrong
-// is refused.
+// applyWorkload applies one object, and puts the cluster's answer into it. If the cluster rejects the
+// object as invalid, the error is a *delivery.RefusedError.
 func (t *target) applyWorkload(ctx context.Context, o *unstructured.Unstructured) error {
 	if err := t.unselect(ctx, o); err != nil {
 		return err

@@ -203,7 +203,7 @@ func adminSide(admin *rest.Config, invitation *Invitation, liqoNamespace string)
 	return s, nil
 }
 
-// joinedManifest is what Sluice gets on a cluster that has joined: its account may read
+// joinedManifest describes Sluice's account on a cluster that has joined. The account may read
 // everything that JoinedRules lists, and isolate consumers' pods at a provider. All its other
 // writes are in one namespace (inTenantNamespace).
 func joinedManifest(provides bool) kube.ManifestOptions {

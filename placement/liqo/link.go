@@ -77,9 +77,9 @@ func (d *Driver) isPeered(ctx context.Context, l leg) error {
 	return nil
 }
 
-// link fills in what the share of a workload needs to know of other clusters: the addresses of
-// components there, and those from which they call. It waits for addresses that are not there yet; the
-// error is for the rest, without which what is delivered must not change.
+// link completes the share of a workload with addresses on other clusters: those of the components
+// there, and those from which they call. waits names addresses that do not exist yet; the share can be
+// delivered without them. After err it must not be delivered.
 func (d *Driver) link(ctx context.Context, one delivery.Delivery, peered func(context.Context, leg) error) (waits, err error) {
 	share := one.Workload.Share
 	for _, linked := range one.Placement.Linked {
@@ -136,8 +136,7 @@ func serviceOf(one delivery.Delivery, component string) string {
 	return ""
 }
 
-// between returns the peering of two clusters: the one that exists, in whichever direction, or one to
-// be made.
+// between returns the peering of two clusters: the existing one in either direction, or a new one.
 func (d *Driver) between(ctx context.Context, a, b string) (leg, error) {
 	l := leg{consumer: min(a, b), provider: max(a, b), modules: v1alpha1.ModulesFor(false)}
 	reverse := leg{consumer: l.provider, provider: l.consumer, modules: l.modules}

@@ -29,7 +29,7 @@ type Recording struct {
 	At metav1.Time `json:"at"`
 	// Order is the request.
 	Order Order `json:"order"`
-	// Offering is the one whose plan was ordered.
+	// Offering of the plan that was ordered.
 	Offering v1alpha1.ServiceOfferingSpec `json:"offering"`
 	Clusters []v1alpha1.MemberCluster     `json:"clusters"`
 	// Instances with their reservations.

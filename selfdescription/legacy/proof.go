@@ -28,7 +28,7 @@ const (
 	formerProofType = "JsonWebKey2020"
 )
 
-// Form is what the signature of a document covers. It is found by trying each form.
+// Form says which bytes the signature of a document covers. It is found by trying each form.
 type Form string
 
 // Forms of signatures of type JsonWebSignature2020.
@@ -51,7 +51,7 @@ type proof struct {
 	verificationMethod string
 	created            time.Time
 	jws                string
-	// algorithm is the one in the signature's header.
+	// algorithm in the header of the signature.
 	algorithm string
 }
 

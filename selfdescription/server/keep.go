@@ -15,7 +15,7 @@ import (
 
 var errChanged = &Error{http.StatusConflict, "The credential has just changed; repeat the request."}
 
-// right is what a provider may do with a credential, by its relation to it.
+// right is the access of a provider to a credential, by its relation to it.
 type right int
 
 // Rights, in ascending order.

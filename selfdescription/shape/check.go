@@ -28,7 +28,7 @@ type checker struct {
 	described map[string]bool
 }
 
-// expectation is what the position of a node requires of its class.
+// expectation is a requirement for the class of a node, from its position.
 type expectation struct {
 	// classes that the node may have; empty means any.
 	classes []string

@@ -37,7 +37,7 @@ func blank() *Picture {
 	}
 }
 
-// resources are those that a picture is made from.
+// resources of the hub from which a picture is built.
 type resources struct {
 	providers []v1alpha1.Provider
 	issuers   []v1alpha1.TrustedIssuer

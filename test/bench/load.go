@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// load is what came of many requests.
+// load is the result of many requests.
 type load struct {
 	latencies
 	took time.Duration

@@ -39,7 +39,7 @@ spec:
         workers: [{name: pool, class: worker, replicas: 1, machine: {cpu: "2"}}]
 `
 
-// bareCluster is what somebody would apply for the same.
+// bareCluster is a manifest for the same cluster without Sluice.
 const bareCluster = `
 apiVersion: cluster.x-k8s.io/v1beta2
 kind: Cluster
@@ -79,7 +79,7 @@ func measureMade(ctx context.Context, b *bench) (table, error) {
 	return t, nil
 }
 
-// many is what making many clusters took; writes are those for each.
+// many holds the durations of creating many clusters, and the writes for each.
 type many struct {
 	hand, sluice, gone, cpu  time.Duration
 	handWrites, sluiceWrites float64

@@ -56,7 +56,7 @@ var questions = []question{
 	{"made", measureMade},
 }
 
-// bench is what every measurement uses.
+// bench holds the parts that every measurement uses.
 type bench struct {
 	options
 	root     string    // of the module

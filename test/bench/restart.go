@@ -77,7 +77,7 @@ func measureRestart(ctx context.Context, b *bench) (table, error) {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 
-// restarted is what one start was found to take.
+// restarted holds the measurements of one start.
 type restarted struct {
 	ready, recovered, settled time.Duration
 	memory, most              int // MiB

@@ -18,7 +18,7 @@ import (
 // platforms are the callers.
 const platforms = "platforms:\n- name: bench\n  basic: [{username: bench, password: bench-password}]\n"
 
-// offering is what is ordered.
+// offering of the plans that are ordered.
 const offering = `
 apiVersion: sluice.dev/v1alpha1
 kind: ServiceOffering

@@ -184,7 +184,7 @@ func build(ctx context.Context, managers []string) (string, error) {
 	}
 }
 
-// webhook is where a manager answers the API server.
+// webhook is the address at which a manager answers the API server.
 type webhook struct {
 	manager  string
 	folder   string

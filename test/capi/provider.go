@@ -350,7 +350,7 @@ func (p *provider) machine(ctx context.Context, o *unstructured.Unstructured) (t
 	return 0, p.report(ctx, o, map[string]any{"initialization": map[string]any{"provisioned": true}})
 }
 
-// versionOf is what the machine that owns the infrastructure wants its kubelet to be.
+// versionOf returns the kubelet version that the Machine of an infrastructure asks for.
 func (p *provider) versionOf(ctx context.Context, o *unstructured.Unstructured) string {
 	owner := metav1.GetControllerOf(o)
 	if owner == nil || owner.Kind != "Machine" {

@@ -100,7 +100,7 @@ func GuardsOf[O any](t *testing.T, objects []O) (guards Guards) {
 	return guards
 }
 
-// Request is what an API server asks its policies about.
+// Request is a request that an API server checks by its policies.
 type Request struct {
 	Operation             admission.Operation
 	Group, Resource, Kind string

@@ -23,7 +23,7 @@ import (
 // Fault answers a request in the API server's place; pass answers as the server does.
 type Fault func(w http.ResponseWriter, r *http.Request, pass http.Handler)
 
-// Faults are those that the tests go through.
+// Faults that the tests go through.
 var Faults = map[string]Fault{
 	"429":                      status(429, "TooManyRequests"),
 	"500":                      text(500, "internal error"),

@@ -106,7 +106,7 @@ func try(ctx context.Context, folder string, sample, workers int, seed uint64, p
 	return killed, lived, errors.Join(failed, ctx.Err())
 }
 
-// fate is what became of a mutant.
+// fate is the result of the tests with a mutant.
 type fate int
 
 const (

@@ -76,7 +76,7 @@ const (
 type RefusedError struct {
 	// Reason with the names, for operators.
 	Reason string
-	// Remedy is what somebody can do about it.
+	// Remedy is an instruction for somebody who can correct the cause.
 	Remedy string
 }
 

@@ -115,7 +115,7 @@ func newSimple(fleet []cluster, better func(*simple, request, int, int) bool) *s
 	return &simple{append([]cluster(nil), fleet...), better, map[string]int{}}
 }
 
-// slack is what would be left of a cluster: the sum of the free shares.
+// slack returns the sum of the shares of a cluster that would stay free.
 func (f *simple) slack(i int, r request) float64 {
 	c := &f.fleet[i]
 	return float64(c.cpu-c.usedCPU-r.cpu)/float64(c.cpu) + float64(c.memory-c.usedMemory-r.memory)/float64(c.memory)

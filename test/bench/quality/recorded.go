@@ -11,10 +11,10 @@ import (
 	"github.com/sluice-dev/sluice/placement/replay"
 )
 
-// recorded is what a hub has sold, by a file that `sluice place --record` has written: its
-// clusters with what others leave of them, and a request for what each instance holds on each
-// cluster. Files say nothing of the order in which instances came; here they come by name,
-// which is a digest and so as good as drawn.
+// recorded is the sold capacity of a hub, from a file that `sluice place --record` has written:
+// its clusters without what others use there, and a request for the reservation of each instance
+// on each cluster. The file does not keep the order in which instances were ordered; here they are
+// sorted by name, which is a digest and so as good as a random order.
 func recorded(file string) (workload, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {

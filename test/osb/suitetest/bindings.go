@@ -63,7 +63,7 @@ func (b *Broker) bindAnew(q request, i *instance, wanted object) answer {
 	return answer{status: http.StatusCreated, body: q.bound(bound)}
 }
 
-// bound is what the client's version may see of a binding.
+// bound returns the fields of a binding that the client's version may see.
 func (q *request) bound(bound *binding) object {
 	body := maps.Clone(bound.answer)
 	if q.version < 15 {

@@ -68,7 +68,7 @@ func (i *instance) provisionAgain(q request, wanted instance) answer {
 	return answer{status: http.StatusOK, body: q.provisioned()}
 }
 
-// provisioned is what a platform is told of an instance at once.
+// provisioned returns the fields of an instance that the answer to a provision has.
 func (q *request) provisioned() object {
 	body := object{"dashboard_url": "https://dashboard.example.com/instance"}
 	if q.version >= 16 {

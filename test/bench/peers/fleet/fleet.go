@@ -50,7 +50,7 @@ func (c Cluster) Stage() string {
 	return "test"
 }
 
-// Question is what a placer is asked: for clusters that take half a core and one GiB.
+// Question to a placer: clusters that take half a core and one GiB.
 type Question struct {
 	Name string
 	// Prod asks for clusters with stage=prod only.
