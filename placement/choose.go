@@ -35,16 +35,21 @@ func (r ranking) of(at position, score int32) int64 {
 
 // byRoom ranks clusters by their room for replicas, and then by score.
 func (e *evaluation) byRoom(at position, score int32) int64 {
-	const scores = 101 * mostClusters // more than the sum of the scores of any choice
-	return e.room(at)*scores + int64(score)
+	return e.room(at)*roomy + int64(score)
 }
 
+// What counts more in the rank of a choice than everything after it: that the instance stays where
+// it is; room, where that is what is looked for; that the choice is even; and the sum of scores.
 const (
 	// mostClusters is the most clusters of an instance (v1alpha1.ResourcesPlan).
 	mostClusters = 64
-	// staying is added to the rank of clusters that the instance is on. It is larger than all
-	// other differences.
-	staying = 1 << 40
+	// uneven is more than the sum of the scores of any choice. It is subtracted for each unit of
+	// the sum of the squares of the numbers of clusters in the groups.
+	uneven = 1 << 13
+	// roomy is more than a choice can lose by being uneven.
+	roomy = 2 * uneven * mostClusters * mostClusters
+	// staying is more than the room of any choice (v1alpha1.Replicas).
+	staying = 16384 * mostClusters * roomy
 )
 
 // choose returns the clusters on which the request is placed, best first, or why there are too
@@ -58,12 +63,14 @@ func (e *evaluation) choose() (chosen []candidate, failed *shortage) {
 		return chosen, failed
 	}
 	if !e.suffices(chosen) {
-		if chosen, failed = e.pick(e.byRoom); failed != nil {
+		roomiest, failed := e.pick(e.byRoom)
+		if failed != nil {
 			return nil, failed
 		}
-		if !e.suffices(chosen) {
-			return nil, &shortage{found: len(chosen), why: e.cramped(chosen)}
+		if !e.suffices(roomiest) {
+			return nil, &shortage{found: len(roomiest), why: e.cramped(roomiest)}
 		}
+		chosen = e.fill(roomiest)
 		for i := range chosen {
 			chosen[i].rank = int64(chosen[i].score)
 		}
@@ -115,38 +122,38 @@ func (e *evaluation) pick(rank ranking) ([]candidate, *shortage) {
 // pickSpread chooses clusters spread over groups.
 func (e *evaluation) pickSpread(rank ranking) ([]candidate, *shortage) {
 	s := e.request.Spread
-	clusters := e.request.ClusterCount()
-	count, skew := s.Groups, max(s.MaxSkew, 1)
-	if count == 0 || count > clusters {
-		count = clusters
-	}
-	enough := true
-	if s.Each {
-		clusters = len(e.every())
-		count, enough = clusters, e.request.Replicas == 0 || e.request.Replicas >= clusters
-	}
-	groups := e.grouped(clusters, rank)
+	asked, enough := e.layout()
+	groups := e.grouped(asked.clusters, rank)
 	e.ranked = e.ranked[:0]
 	for _, g := range groups {
 		e.ranked = append(e.ranked, g.candidates)
 	}
-	var chosen []candidate
-	if enough && clusters > 0 && clusters <= mostClusters {
-		chosen = spread(groups, count, clusters, skew)
+	stay, kept := min(asked.clusters, len(e.request.Current)), 0
+	if e.request.Free {
+		stay = 0
 	}
-	kept := 0
-	for _, c := range chosen {
-		if slices.Contains(e.request.Current, c.cluster().Name) {
-			kept++
-		}
+	var chosen []candidate
+	if enough && asked.clusters > 0 && asked.clusters <= mostClusters {
+		chosen = spread(groups, asked, func(even []candidate) bool { return rank == nil && e.kept(even) == stay })
+		kept = e.kept(chosen)
 	}
 	switch {
 	case chosen == nil:
-		return nil, &shortage{why: e.unspread(groups, count, clusters)}
-	case kept < min(clusters, len(e.request.Current)) && !e.request.Free:
+		return nil, &shortage{why: e.unspread(groups, asked)}
+	case kept < stay:
 		return nil, &shortage{found: kept, why: "spread by " + s.String() + ", the instance cannot stay on all clusters that it is on"}
 	}
 	return chosen, nil
+}
+
+// kept counts the clusters of a choice on which the instance is already.
+func (e *evaluation) kept(chosen []candidate) (n int) {
+	for _, c := range chosen {
+		if slices.Contains(e.request.Current, c.cluster().Name) {
+			n++
+		}
+	}
+	return n
 }
 
 // suffices reports whether clusters have room for all replicas.

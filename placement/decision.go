@@ -233,14 +233,18 @@ func (e *evaluation) passedOver(at position, chosen []candidate) (Reason, string
 		return reason, e.notInSpread(at, score, chosen)
 	}
 	switch {
-	case e.joint:
-		return reason, fmt.Sprintf("scores %d, and is not part of the best combination", score)
+	case e.joint != "":
+		return reason, fmt.Sprintf("scores %d, and is not part of %s", score, e.joint)
 	case score < last.score:
 		return reason, fmt.Sprintf("scores %d, the last one chosen %d", score, last.score)
 	case score == last.score:
 		return reason, e.tied(at, last)
 	case e.request.Replicas > 0 && len(e.request.Current) == 0:
-		return reason, fmt.Sprintf("scores %d, and has too little room for its share of the replicas", score)
+		why := fmt.Sprintf("scores %d, and has too little room for its share of the replicas", score)
+		if e.cut {
+			why += fmt.Sprintf(" in the best of the first %d choices", mostPartial)
+		}
+		return reason, why
 	default:
 		return reason, fmt.Sprintf("scores %d, and the instance stays where it is", score)
 	}

@@ -42,14 +42,22 @@ func divisionOf(from *v1alpha1.Replicas) (Division, error) {
 
 // room returns how many replicas fit on a cluster, at most all of them.
 func (e *evaluation) room(at position) int64 {
-	room := int64(e.request.Replicas)
+	return min(e.capacity(at), int64(e.request.Replicas))
+}
+
+// mostCapacity bounds the capacity of a cluster, so that sums and products of it are exact.
+const mostCapacity = 1 << 40
+
+// capacity returns how many replicas fit on a cluster, however many are asked for.
+func (e *evaluation) capacity(at position) int64 {
+	capacity := int64(mostCapacity)
 	if e.request.atBest && !at.page.known(at.row) {
-		return room // its capacity is not known
+		return capacity // it is not known
 	}
 	for _, n := range e.scorer.needs {
-		room = min(room, max(at.page.column(n.column).left(e.request.atBest)[at.row]+at.held[n.name], 0)/n.amount)
+		capacity = min(capacity, max(at.page.column(n.column).left(e.request.atBest)[at.row]+at.held[n.name], 0)/n.amount)
 	}
-	return room
+	return capacity
 }
 
 // replicasHeld returns how many replicas an instance already has on a cluster.
@@ -66,76 +74,111 @@ func (e *evaluation) replicasHeld(at position) int64 {
 	return held
 }
 
+// share is what one cluster gets of the replicas: between two bounds, by its weight.
+type share struct {
+	of          *candidate
+	least, most int64
+	weight      int64
+	given       int64
+	remainder   int64
+}
+
 // divide gives each chosen cluster its replicas: at least one, at most its room, and in sum the
 // requested number. The clusters must have room for them.
 //
-// A cluster that the instance is on keeps its replicas as far as possible, so that a change of
-// the number moves only the difference. The rest follows the weights by largest remainder
-// (Hamilton's method); full clusters drop out.
+// Replicas that are there stay. If more are asked for, none leaves a cluster; if fewer, none
+// comes to a cluster that has some.
 func (e *evaluation) divide(chosen []candidate) {
-	left := int64(e.request.Replicas)
+	asked := int64(e.request.Replicas)
+	shares, there := make([]share, len(chosen)), int64(0)
 	for i := range chosen {
-		chosen[i].replicas = 1
-		left--
+		s := &shares[i]
+		*s = share{of: &chosen[i], least: 1, most: e.room(chosen[i].position), weight: e.weight(chosen[i].position)}
+		s.given = max(min(e.replicasHeld(chosen[i].position), s.most), 1)
+		there += s.given
 	}
-	for i := range chosen { // existing replicas stay
-		if keep := min(e.replicasHeld(chosen[i].position), e.room(chosen[i].position)) - 1; keep > 0 {
-			keep = min(keep, left)
-			chosen[i].replicas += keep
-			left -= keep
+	for i := range shares {
+		if s := &shares[i]; there <= asked {
+			s.least = s.given
+		} else {
+			s.most = s.given
 		}
 	}
 	if e.request.Division.By == v1alpha1.DivideByPrice {
-		e.fillCheapest(chosen, left)
-		return
+		fillCheapest(shares, asked)
+	} else {
+		apportion(shares, asked)
 	}
-	for left > 0 {
-		left -= e.apportion(chosen, left)
+	for i := range shares {
+		shares[i].of.replicas = shares[i].given
 	}
 }
 
-// apportion gives out up to left replicas by weight and returns how many.
-func (e *evaluation) apportion(chosen []candidate, left int64) (given int64) {
-	type share struct {
-		of        *candidate
-		open      int64
-		weight    int64
-		remainder int64
-	}
-	var shares []share
-	var sum int64
-	for i := range chosen {
-		if open := e.room(chosen[i].position) - chosen[i].replicas; open > 0 {
-			weight := e.weight(chosen[i].position)
-			shares = append(shares, share{of: &chosen[i], open: open, weight: weight})
-			sum += weight
-		}
-	}
+// apportion divides a number by weights and largest remainders (Hamilton's method). A cluster
+// whose share by weight is outside its bounds gets the nearest bound, and the others divide the
+// rest by their weights. The number must be between the sums of the bounds.
+func apportion(shares []share, number int64) {
+	free := make([]*share, len(shares))
 	for i := range shares {
-		s := &shares[i]
-		n := min(left*s.weight/sum, s.open)
-		s.remainder = left * s.weight % sum
-		s.of.replicas += n
-		s.open -= n
-		given += n
+		free[i] = &shares[i]
 	}
-	slices.SortStableFunc(shares, func(a, b share) int { return cmp.Compare(b.remainder, a.remainder) })
-	rest := left - given
-	for i := range shares {
-		if rest > 0 && shares[i].open > 0 {
-			shares[i].of.replicas++
-			rest--
-			given++
+	free, rest := withinBounds(free, number)
+	var weights, given int64
+	for _, s := range free {
+		weights += s.weight
+	}
+	for _, s := range free {
+		s.given, s.remainder = rest*s.weight/weights, rest*s.weight%weights
+		given += s.given
+	}
+	slices.SortStableFunc(free, func(a, b *share) int { return cmp.Compare(b.remainder, a.remainder) })
+	for _, s := range free[:rest-given] {
+		s.given++
+	}
+}
+
+// withinBounds gives the clusters whose share is not between their bounds the nearest bound. It
+// returns the others, and what is left for them.
+//
+// In each round either the shares below their bound are too small by more in sum than those
+// above are too large, or the other way round. The shares of the larger side stay outside their bound
+// whatever becomes of the smaller side, so they are settled first.
+func withinBounds(free []*share, rest int64) ([]*share, int64) {
+	for {
+		var weights, below, above int64
+		for _, s := range free {
+			weights += s.weight
 		}
+		for _, s := range free { // both sums in units of 1/weights
+			below += max(s.least*weights-rest*s.weight, 0)
+			above += max(rest*s.weight-s.most*weights, 0)
+		}
+		if below == 0 && above == 0 {
+			return free, rest
+		}
+		var others []*share
+		settled := int64(0)
+		for _, s := range free {
+			switch {
+			case below >= above && rest*s.weight < s.least*weights:
+				s.given = s.least
+			case below <= above && rest*s.weight > s.most*weights:
+				s.given = s.most
+			default:
+				others = append(others, s)
+				continue
+			}
+			settled += s.given
+		}
+		free, rest = others, rest-settled
 	}
-	return given
 }
 
 // weight returns the weight of a cluster in the division, at least 1.
 func (e *evaluation) weight(at position) int64 {
 	switch e.request.Division.By {
 	case v1alpha1.DivideByCapacity:
-		return max(e.room(at), 1)
+		return max(e.capacity(at), 1)
 	case v1alpha1.DivideByWeight:
 		for _, w := range e.request.Division.Weights {
 			if w.Selector.Matches(at.cluster().Labels) {
@@ -146,18 +189,20 @@ func (e *evaluation) weight(at position) int64 {
 	return 1
 }
 
-// fillCheapest gives replicas to the cheapest cluster with room, then to the next. Prices in
+// fillCheapest gives the cheapest cluster as many as its bounds allow, then the next. Prices in
 // another currency than the common one come last.
-func (e *evaluation) fillCheapest(chosen []candidate, left int64) {
-	order := make([]*candidate, len(chosen))
-	for i := range chosen {
-		order[i] = &chosen[i]
+func fillCheapest(shares []share, number int64) {
+	order := make([]*share, len(shares))
+	for i := range shares {
+		order[i] = &shares[i]
+		order[i].given = order[i].least
+		number -= order[i].least
 	}
-	slices.SortStableFunc(order, func(a, b *candidate) int { return cmp.Compare(a.price, b.price) })
-	for _, c := range order {
-		more := min(left, e.room(c.position)-c.replicas)
-		c.replicas += more
-		left -= more
+	slices.SortStableFunc(order, func(a, b *share) int { return cmp.Compare(a.of.price, b.of.price) })
+	for _, s := range order {
+		more := min(number, s.most-s.given)
+		s.given += more
+		number -= more
 	}
 }
 

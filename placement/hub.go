@@ -137,21 +137,21 @@ func rankHubs(s *Snapshot, r Request, fit []position) []candidate {
 // instead of its balance. If none of these has a weight, it is the load alone.
 func (sc *scorer) hub(at position, load int32) int32 {
 	w := &sc.weights
-	var sum, total int32
+	var sum, total int64
 	for _, part := range []struct{ weight, score int32 }{
 		{w.Balance, load},
 		{w.Pack, 100 - load},
 		{w.Latency, sc.nearness(at)},
 		{w.Locality, sc.locality(at)},
 		{w.Freshness, sc.freshness(at)},
-		{sc.preferred, sc.preference(at)},
 	} {
-		sum, total = sum+part.weight*part.score, total+part.weight
+		sum, total = sum+int64(part.weight)*int64(part.score), total+int64(part.weight)
 	}
+	sum, total = sum+sc.preferred*int64(sc.preference(at)), total+sc.preferred
 	if total == 0 {
-		sum, total = load, 1
+		sum, total = int64(load), 1
 	}
-	return sum / total / (1 + sc.disliked(at))
+	return int32(sum/total) / (1 + sc.disliked(at)) // at most 100
 }
 
 // listVerdicts formats the first rejections.

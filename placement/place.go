@@ -63,8 +63,10 @@ type evaluation struct {
 	current []candidate
 	lost    []lost
 	scorer  *scorer
-	// joint is true if the choice also depends on other components, see group.
-	joint bool
+	// joint says what the cluster is chosen for, if the choice also depends on other components.
+	joint string
+	// cut is true if the search for a choice with room for all replicas ended before its end.
+	cut bool
 	// ranked are the candidates of the last pick, as far as they matter; by group for a spread.
 	ranked  [][]candidate
 	scratch *scratch

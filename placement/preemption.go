@@ -180,7 +180,12 @@ type cover struct {
 	// most[i] and all[i] are, of the victims from i on, the most that a single one releases,
 	// and what they release together.
 	most, all [][]int64
-	subsets   *int
+	// lowest[i] is the lowest priority of the victims from i on, and next[i] the first victim after i
+	// that has another priority or releases something else.
+	lowest  []int64
+	next    []int
+	subsets *int
+	first   int // subsets that were tried on other clusters
 
 	chosen   []int
 	sum      int64
@@ -193,6 +198,9 @@ func (x *search) preemption(found room) *v1alpha1.Preemption {
 	p := &v1alpha1.Preemption{Cluster: found.cluster().Name, PriorityClass: x.class.Name, Priority: x.class.Value}
 	if f, refused := refusal(found.position, x.request.filters(x.snapshot, nil), false); refused {
 		p.Message = f.message(found.page, found.row)
+	}
+	if x.subsets > mostSubsets {
+		p.Message += fmt.Sprintf(" (the best of the first %d sets of victims)", mostSubsets)
 	}
 	for _, v := range found.victims {
 		p.Victims = append(p.Victims, v1alpha1.Victim{

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -62,44 +63,61 @@ func (c *cover) enough(lacks []int64) (last int, ok bool) {
 	return 0, false
 }
 
-// least returns the cheapest victims; false if all of them together are not enough.
+// least returns the cheapest victims, at most mostVictims; false if so many are not enough.
 func (c *cover) least(lacks []int64) (best []int, ok bool) {
-	// Victims of a higher priority than is needed at all cannot be part of the best set.
+	// Victims of a higher priority than is needed at all cannot be part of the best set. A
+	// higher one is needed where too many of the lower ones would have to leave.
 	enough, ok := c.enough(lacks)
 	if !ok {
 		return nil, false
 	}
-	highest := c.victims[enough].class.Value
-	for end := enough + 1; end <= len(c.victims); end++ {
-		if end == len(c.victims) || c.victims[end].class.Value > highest {
-			c.victims, c.gives = c.victims[:end], c.gives[:end]
-			break
+	victims, gives := c.victims, c.gives
+	for end := enough + 1; end <= len(victims); end++ {
+		if highest := victims[end-1].class.Value; end == len(victims) || victims[end].class.Value > highest {
+			c.victims, c.gives = victims[:end], gives[:end]
+			if c.search(lacks, victims[enough].class.Value < highest); c.best != nil {
+				c.bestCost.highest = highest
+				return c.best, true
+			}
 		}
 	}
-	c.largestFirst()
+	return nil, false
+}
+
+// search looks for the best set of the victims. few means that the lower classes alone would be too
+// many.
+func (c *cover) search(lacks []int64, few bool) {
+	c.largestFirst(few)
 	n := len(c.victims)
 	c.most, c.all = table(n+1, len(lacks)), table(n+1, len(lacks))
+	c.lowest, c.next = make([]int64, n+1), make([]int, n)
+	c.lowest[n] = math.MaxInt32
 	for i := n - 1; i >= 0; i-- {
+		c.lowest[i], c.next[i] = min(c.lowest[i+1], int64(c.victims[i].class.Value)), i+1
+		if i+1 < n && c.victims[i].class.Value == c.victims[i+1].class.Value && slices.Equal(c.gives[i], c.gives[i+1]) {
+			c.next[i] = c.next[i+1]
+		}
 		for k, gives := range c.gives[i] {
 			c.most[i][k], c.all[i][k] = max(c.most[i+1][k], gives), c.all[i+1][k]+gives
 		}
 	}
+	c.first = *c.subsets
 	c.try(0, lacks)
-	if c.best == nil || len(c.best) > mostVictims {
-		return nil, false
-	}
-	c.bestCost.highest = highest
-	return c.best, true
 }
 
-// largestFirst orders victims of equal priority so that the search finds good sets early.
-func (c *cover) largestFirst() {
+// largestFirst orders victims so that the search finds good sets early: by priority and then by what
+// they release, or the other way round if there have to be few.
+func (c *cover) largestFirst(few bool) {
 	order := make([]int, len(c.victims))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(c.victims[a].class.Value, c.victims[b].class.Value), slices.Compare(c.gives[b], c.gives[a]))
+		class, size := cmp.Compare(c.victims[a].class.Value, c.victims[b].class.Value), slices.Compare(c.gives[b], c.gives[a])
+		if few {
+			return cmp.Or(size, class)
+		}
+		return cmp.Or(class, size)
 	})
 	victims, gives := make([]victim, len(order)), make([][]int64, len(order))
 	for i, from := range order {
@@ -108,8 +126,10 @@ func (c *cover) largestFirst() {
 	c.victims, c.gives = victims, gives
 }
 
-// try tries the victims from i on, while lacks is still lacking. The first set found is always
-// complete, however many sets were tried for other clusters.
+// leastSubsets are tried on each cluster, however many were tried on others.
+const leastSubsets = 1000
+
+// try tries the victims from i on, while lacks is still lacking.
 func (c *cover) try(i int, lacks []int64) {
 	if done := slices.Max(lacks) <= 0; done {
 		if now := (cost{sum: c.sum, count: len(c.chosen)}); c.best == nil || now.compare(c.bestCost) < 0 {
@@ -127,9 +147,12 @@ func (c *cover) try(i int, lacks []int64) {
 			least = max(least, (lack+c.most[i][k]-1)/c.most[i][k])
 		}
 	}
+	if len(c.chosen)+int(least) > mostVictims || *c.subsets > mostSubsets && *c.subsets > c.first+leastSubsets {
+		return
+	}
 	if c.best != nil {
-		bound := cost{sum: c.sum + least*int64(c.victims[i].class.Value), count: len(c.chosen) + int(least)}
-		if *c.subsets > mostSubsets || bound.compare(c.bestCost) >= 0 {
+		bound := cost{sum: c.sum + least*c.lowest[i], count: len(c.chosen) + int(least)}
+		if bound.compare(c.bestCost) >= 0 {
 			return
 		}
 	}
@@ -140,7 +163,7 @@ func (c *cover) try(i int, lacks []int64) {
 	c.chosen, c.sum = append(c.chosen, i), c.sum+int64(c.victims[i].class.Value)
 	c.try(i+1, rest)
 	c.chosen, c.sum = c.chosen[:len(c.chosen)-1], c.sum-int64(c.victims[i].class.Value)
-	c.try(i+1, lacks)
+	c.try(c.next[i], lacks) // without another one of the same
 }
 
 func covers(given, lacks []int64) bool {

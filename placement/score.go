@@ -50,8 +50,8 @@ type scorer struct {
 	tariff      tariff
 	tolerations []corev1.Toleration
 	preferences []Preference
-	preferred   int32 // sum of their weights
-	total       int32 // of all weights
+	preferred   int64 // sum of their weights
+	total       int64 // of all weights
 	facts       *facts
 	wishes      []wish
 	latency     *v1alpha1.LatencyBound
@@ -62,8 +62,11 @@ type scorer struct {
 	// entered is the page whose rows' scores are computed, and their balances if these have a
 	// weight.
 	entered          *page
+	enteredRows      set
 	balances, scores [pageRows]int32
 	balanceOnly      bool // no other scorer has a weight
+	// satisfied is, for each row of that page, the weight of the preferences that it meets.
+	satisfied [pageRows]int64
 	// currency in which prices are compared, empty if there is none, and the cheapest price in
 	// it among the clusters that fit.
 	currency func() string
@@ -90,10 +93,10 @@ func newScorer(r Request, s *Snapshot) *scorer {
 		sc.preferences = slices.DeleteFunc(slices.Clone(sc.preferences), ofHubs)
 	}
 	for i := range sc.preferences {
-		sc.preferred += sc.preferences[i].Weight
+		sc.preferred += int64(sc.preferences[i].Weight)
 	}
 	for i := range sc.wishes {
-		sc.preferred += sc.wishes[i].Weight
+		sc.preferred += int64(sc.wishes[i].Weight)
 	}
 	if sc.weights.Diversity != 0 {
 		sc.crowd = r.crowd(s)
@@ -102,8 +105,11 @@ func newScorer(r Request, s *Snapshot) *scorer {
 		sc.weights.External = 0 // no answer, so no score
 	}
 	w := &sc.weights
-	sc.total = w.Balance + w.Pack + w.Price + w.Latency + w.Locality + w.Freshness + w.Diversity + w.External + sc.preferred
-	sc.balanceOnly = w.Balance > 0 && w.Balance == sc.total
+	sc.total = sc.preferred
+	for _, weight := range []int32{w.Balance, w.Pack, w.Price, w.Latency, w.Locality, w.Freshness, w.Diversity, w.External} {
+		sc.total += int64(weight)
+	}
+	sc.balanceOnly = w.Balance > 0 && int64(w.Balance) == sc.total
 	for _, n := range sc.tariff {
 		if _, storage := v1alpha1.StorageClassOf(n.name); !storage {
 			sc.needs = append(sc.needs, n)
@@ -176,38 +182,24 @@ func commonCurrency(pages []*page, fits []set, current []candidate) string {
 // PreferNoSchedule taints that are not tolerated.
 func (sc *scorer) score(at position) int32 {
 	w := &sc.weights
-	var sum int32
-	if w.Balance != 0 {
-		sum += w.Balance * sc.balance(at)
+	var sum int64
+	add := func(weight int32, of func(position) int32) {
+		if weight != 0 {
+			sum += int64(weight) * int64(of(at))
+		}
 	}
-	if w.Pack != 0 {
-		sum += w.Pack * (100 - sc.balance(at))
-	}
-	if w.Price != 0 {
-		sum += w.Price * sc.price(at)
-	}
-	if w.Latency != 0 {
-		sum += w.Latency * sc.nearness(at)
-	}
-	if w.Locality != 0 {
-		sum += w.Locality * sc.locality(at)
-	}
-	if w.Freshness != 0 {
-		sum += w.Freshness * sc.freshness(at)
-	}
-	if w.Diversity != 0 {
-		sum += w.Diversity * sc.diversity(at)
-	}
-	if w.External != 0 {
-		sum += w.External * sc.outside(at)
-	}
+	add(w.Balance, sc.balance)
+	add(w.Pack, sc.pack)
+	add(w.Price, sc.price)
+	add(w.Latency, sc.nearness)
+	add(w.Locality, sc.locality)
+	add(w.Freshness, sc.freshness)
+	add(w.Diversity, sc.diversity)
+	add(w.External, sc.outside)
 	if sc.preferred != 0 {
-		sum += sc.preferred * sc.preference(at)
+		sum += sc.preferred * int64(sc.preference(at))
 	}
-	mean := sum
-	if sc.total > 1 {
-		mean /= sc.total
-	}
+	mean := int32(sum / max(sc.total, 1)) // at most 100
 	if at.page.avoided.has(at.row) {
 		mean /= 1 + sc.disliked(at)
 	}
@@ -218,16 +210,15 @@ func (sc *scorer) score(at position) int32 {
 func (sc *scorer) weighs() Scores {
 	w := &sc.weights
 	return Scores{
-		Balance: w.Balance, Pack: w.Pack, Price: w.Price, Latency: w.Latency, Preference: sc.preferred,
+		Balance: w.Balance, Pack: w.Pack, Price: w.Price, Latency: w.Latency, Preference: int32(min(sc.preferred, math.MaxInt32)),
 		Locality: w.Locality, Freshness: w.Freshness, Diversity: w.Diversity, External: w.External,
 	}
 }
 
 // components returns the results of all scorers, including those without a weight.
 func (sc *scorer) components(at position) Scores {
-	balance := sc.balance(at)
 	return Scores{
-		Balance: balance, Pack: 100 - balance, Price: sc.price(at), Latency: sc.nearness(at), Preference: sc.preference(at),
+		Balance: sc.balance(at), Pack: sc.pack(at), Price: sc.price(at), Latency: sc.nearness(at), Preference: sc.preference(at),
 		Locality: sc.locality(at), Freshness: sc.freshness(at), Diversity: sc.diversity(at), External: sc.outside(at),
 	}
 }
@@ -238,9 +229,12 @@ func (sc *scorer) enter(p *page, rows set) {
 	if rows == (set{}) {
 		return
 	}
-	sc.entered = p
+	sc.entered, sc.enteredRows = p, rows
 	if sc.weights.Balance != 0 || sc.weights.Pack != 0 {
 		sc.enterBalances(p, rows)
+	}
+	if sc.preferred != 0 {
+		sc.enterPreferences(p, rows)
 	}
 	if sc.balanceOnly && rows.and(p.avoided) == (set{}) {
 		sc.scores = sc.balances // all rows cost less than selecting some
@@ -279,7 +273,7 @@ func (sc *scorer) balance(at position) int32 {
 	if len(sc.needs) == 0 {
 		return 100
 	}
-	if at.page == sc.entered && at.held == nil && (sc.weights.Balance != 0 || sc.weights.Pack != 0) {
+	if at.page == sc.entered && sc.enteredRows.has(at.row) && at.held == nil && (sc.weights.Balance != 0 || sc.weights.Pack != 0) {
 		return sc.balances[at.row]
 	}
 	var sum int64
@@ -307,22 +301,33 @@ func (sc *scorer) preference(at position) int32 {
 	if sc.preferred == 0 {
 		return 0
 	}
-	var one set
-	one.add(at.row)
-	var satisfied int32
+	if at.page != sc.entered || !sc.enteredRows.has(at.row) {
+		var one set
+		one.add(at.row)
+		sc.enter(at.page, one)
+	}
+	return int32(100 * sc.satisfied[at.row] / sc.preferred) // at most 100
+}
+
+// enterPreferences adds up, for a page's rows, the weights of the preferences that they meet.
+func (sc *scorer) enterPreferences(p *page, rows set) {
+	clear(sc.satisfied[:])
 	for i := range sc.preferences {
-		p := &sc.preferences[i]
-		if p.concerns(at.page, one) != (set{}) && p.satisfied(at.page, one, sc.facts) != (set{}) {
-			satisfied += p.Weight
+		one := &sc.preferences[i]
+		for row := range one.satisfied(p, one.concerns(p, rows), sc.facts).rows() {
+			sc.satisfied[row] += int64(one.Weight)
 		}
 	}
 	for i := range sc.wishes {
-		if sc.wishes[i].granted(at.cluster()) {
-			satisfied += sc.wishes[i].Weight
+		for row := range rows.rows() {
+			if sc.wishes[i].granted(p.clusters[row]) {
+				sc.satisfied[row] += int64(sc.wishes[i].Weight)
+			}
 		}
 	}
-	return 100 * satisfied / sc.preferred
 }
+
+func (sc *scorer) pack(at position) int32 { return 100 - sc.balance(at) }
 
 // freshness returns the score for the validity of the claims about a cluster.
 func (sc *scorer) freshness(at position) int32 {

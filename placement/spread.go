@@ -3,6 +3,7 @@ package placement
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -102,13 +103,51 @@ type group struct {
 	tie        uint64
 }
 
-// worth returns the sum of the ranks of the group's n best.
+// worth returns what the group's n best add to the rank of a choice.
 func (g *group) worth(n int) int64 {
-	var sum int64
+	sum := -int64(uneven * n * n)
 	for i := range g.candidates[:n] {
 		sum += g.candidates[i].rank
 	}
 	return sum
+}
+
+// layout is a number of clusters in a number of groups, whose numbers of clusters differ by at most
+// skew.
+type layout struct{ groups, clusters, skew int }
+
+// layout returns the layout that the request asks for; false if there are fewer replicas than groups
+// that each take one. A request without a spread has one group.
+func (e *evaluation) layout() (asked layout, enough bool) {
+	s := e.request.Spread
+	asked = layout{groups: 1, clusters: e.request.ClusterCount(), skew: 1}
+	switch {
+	case s == nil:
+		return asked, true
+	case s.Each:
+		every := len(e.every())
+		return layout{every, every, max(s.MaxSkew, 1)}, e.request.Replicas == 0 || e.request.Replicas >= every
+	}
+	asked.groups, asked.skew = s.Groups, max(s.MaxSkew, 1)
+	if s.Groups == 0 || s.Groups > asked.clusters {
+		asked.groups = asked.clusters
+	}
+	return asked, true
+}
+
+// bounds yields the least and most clusters in a chosen group, the most even first.
+func (s layout) bounds() iter.Seq2[int, int] {
+	return func(yield func(int, int) bool) {
+		up := (s.clusters + s.groups - 1) / s.groups
+		if !yield(s.clusters/s.groups, up) {
+			return
+		}
+		for least := s.clusters / s.groups; least >= max(1, up-s.skew); least-- {
+			if least+s.skew > up && !yield(least, least+s.skew) {
+				return
+			}
+		}
+	}
 }
 
 // grouped returns the candidates by group, at most limit in each.
@@ -156,26 +195,33 @@ func (e *evaluation) grouped(limit int, rank ranking) []*group {
 	})
 }
 
-// spread chooses clusters over groups: as evenly as the groups allow, within the skew, and with
-// the greatest possible sum of ranks.
+// spread chooses clusters over groups, with the greatest possible rank: it keeps what has to stay,
+// then it is as even as the groups allow, so that the sum of the squares of their numbers of clusters
+// is least, and then the sum of scores is greatest. done reports whether the most even choice of all
+// is good enough.
 //
 // For each minimum number m of clusters in a group, from the most even down, it solves exactly
 // by dynamic programming how many clusters, m to m+skew, each chosen group contributes. Only
 // groups that are among the best for some number can be part of a best solution (any other
 // could be replaced by an unused one of those). So the cost does not grow with the number of
 // groups, except for sorting them.
-func spread(groups []*group, count, clusters, skew int) []candidate {
-	for least := clusters / count; least >= max(1, (clusters+count-1)/count-skew); least-- {
-		if chosen := spreadFrom(groups, count, clusters, least, least+skew); chosen != nil {
+func spread(groups []*group, asked layout, done func([]candidate) bool) (best []candidate) {
+	most := int64(math.MinInt64)
+	for least, greatest := range asked.bounds() {
+		chosen, rank := spreadFrom(groups, asked.groups, asked.clusters, least, greatest)
+		if chosen != nil && rank > most {
+			best, most = chosen, rank
+		}
+		if even := greatest-least <= 1; even && chosen != nil && done(chosen) {
 			return chosen
 		}
 	}
-	return nil
+	return best
 }
 
-// spreadFrom is spread with least to most clusters in each chosen group; nil if that is
-// impossible.
-func spreadFrom(groups []*group, count, clusters, least, most int) []candidate {
+// spreadFrom is spread with least to most clusters in each chosen group, and returns the rank of the
+// choice; nil if that is impossible.
+func spreadFrom(groups []*group, count, clusters, least, most int) (chosen []candidate, rank int64) {
 	groups = worthwhile(groups, count, least, most)
 	// best[i][j][k] is the greatest sum of ranks of j of the first i groups with k clusters.
 	const impossible = math.MinInt64
@@ -202,10 +248,9 @@ func spreadFrom(groups []*group, count, clusters, least, most int) []candidate {
 			}
 		}
 	}
-	if best[len(groups)][count][clusters] == impossible {
-		return nil
+	if rank = best[len(groups)][count][clusters]; rank == impossible {
+		return nil, rank
 	}
-	var chosen []candidate
 	for i, j, k := len(groups), count, clusters; i > 0; i-- {
 		if best[i][j][k] == best[i-1][j][k] {
 			continue
@@ -220,7 +265,7 @@ func spreadFrom(groups []*group, count, clusters, least, most int) []candidate {
 		}
 	}
 	slices.SortFunc(chosen, better)
-	return chosen
+	return chosen, rank
 }
 
 // worthwhile returns the groups that can be part of a best solution: for each number of
@@ -268,7 +313,7 @@ func (e *evaluation) every() map[string]bool {
 }
 
 // unspread returns why the groups do not suffice.
-func (e *evaluation) unspread(groups []*group, count, clusters int) string {
+func (e *evaluation) unspread(groups []*group, asked layout) string {
 	if e.request.Spread.Each {
 		names := e.every()
 		switch {
@@ -298,7 +343,7 @@ func (e *evaluation) unspread(groups []*group, count, clusters int) string {
 		fits = "there fit " + strings.Join(have, ", ")
 	}
 	return fmt.Sprintf("%d clusters in %d groups by %s are asked for, their numbers differing by at most %d: %s",
-		clusters, count, e.request.Spread, max(e.request.Spread.MaxSkew, 1), fits)
+		asked.clusters, asked.groups, e.request.Spread, asked.skew, fits)
 }
 
 // groupOf is the name of the group that a cluster is in; false where it lacks a label.

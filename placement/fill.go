@@ -1,0 +1,206 @@
+package placement
+
+import (
+	"slices"
+	"sort"
+)
+
+// Where the best clusters have too little room for all replicas, the choice with the greatest rank
+// among all that have room is looked for: a knapsack problem. The clusters are taken one after the
+// other, and of the choices made so far only those are kept that no other one exceeds in rank and in
+// room.
+
+// mostPartial limits the search: so many partial choices are made. At the limit the best choice found
+// so far is taken, and the explanation says so.
+const mostPartial = 200_000
+
+// partial is a choice of some clusters; its room is counted up to what is asked for.
+type partial struct {
+	rank, room int64
+	last       *candidate
+	before     *partial
+}
+
+// filling is the search for a choice with room.
+type filling struct {
+	groups []*group
+	asked  layout
+	need   int64
+	made   int
+	room   func(position) int64
+}
+
+// fill returns the best choice with room for all replicas. It gets one that has room.
+func (e *evaluation) fill(roomiest []candidate) []candidate {
+	asked, _ := e.layout()
+	e.ranked = e.ranked[:0]
+	f := &filling{groups: e.undominated(asked.clusters), asked: asked, need: int64(e.request.Replicas), room: e.room}
+	best := &partial{}
+	numbers := map[string]int64{}
+	for i := range roomiest {
+		c := &roomiest[i]
+		if best.rank += int64(c.score); !e.request.Free && e.kept(roomiest[i:i+1]) > 0 {
+			best.rank += staying
+		}
+		numbers[c.group]++
+		best = &partial{rank: best.rank, last: c, before: best}
+	}
+	for _, n := range numbers {
+		best.rank -= uneven * n * n
+	}
+	for least, most := range f.asked.bounds() {
+		if found := f.search(least, most); found != nil && found.rank > best.rank {
+			best = found
+		}
+	}
+	for _, g := range f.groups {
+		e.ranked = append(e.ranked, g.candidates)
+	}
+	e.cut = f.made >= mostPartial
+	chosen := make([]candidate, 0, asked.clusters)
+	for ; best.before != nil; best = best.before {
+		if best.last != nil {
+			chosen = append(chosen, *best.last)
+		}
+	}
+	return chosen
+}
+
+// search returns the best choice with least to most clusters in each group; nil if none has room.
+func (f *filling) search(least, most int) *partial {
+	choices := make([][][]*partial, f.asked.groups+1) // by the numbers of groups and of clusters
+	for j := range choices {
+		choices[j] = make([][]*partial, f.asked.clusters+1)
+	}
+	choices[0][0] = []*partial{{}}
+	for _, g := range f.groups {
+		if f.made >= mostPartial {
+			break
+		}
+		for j := f.asked.groups - 1; j >= 0; j-- {
+			for k := f.asked.clusters - least; k >= 0; k-- {
+				if len(choices[j][k]) == 0 {
+					continue
+				}
+				for n, some := range f.within(g, choices[j][k], min(most, f.asked.clusters-k)) {
+					if n < least {
+						continue
+					}
+					for _, one := range some {
+						choices[j+1][k+n] = f.keep(choices[j+1][k+n], &partial{rank: one.rank - int64(uneven*n*n), room: one.room, before: one})
+					}
+				}
+			}
+		}
+	}
+	all := choices[f.asked.groups][f.asked.clusters]
+	if len(all) == 0 || all[len(all)-1].room < f.need {
+		return nil
+	}
+	return all[len(all)-1]
+}
+
+// within adds up to the given number of a group's clusters to choices; the results are by their
+// number.
+func (f *filling) within(g *group, choices []*partial, most int) [][]*partial {
+	by := make([][]*partial, min(most, len(g.candidates))+1)
+	by[0] = choices
+	for i := range g.candidates {
+		c := &g.candidates[i]
+		room := f.room(c.position)
+		for n := min(i, len(by)-2); n >= 0; n-- {
+			for _, one := range by[n] {
+				by[n+1] = f.keep(by[n+1], &partial{rank: one.rank + c.rank, room: min(one.room+room, f.need), last: c, before: one})
+			}
+		}
+	}
+	return by
+}
+
+// keep adds a choice, unless another one has at least its rank and its room, and removes those of
+// which it has both. Choices are in the order of their rank, greatest first, and so of their room,
+// least first.
+func (f *filling) keep(choices []*partial, one *partial) []*partial {
+	if f.made >= mostPartial {
+		return choices
+	}
+	f.made++
+	at := sort.Search(len(choices), func(i int) bool { return choices[i].rank < one.rank })
+	if at > 0 && choices[at-1].room >= one.room {
+		return choices
+	}
+	if at > 0 && choices[at-1].rank == one.rank {
+		at--
+	}
+	end := at
+	for end < len(choices) && choices[end].room <= one.room {
+		end++
+	}
+	return slices.Replace(choices, at, end, one)
+}
+
+// undominated returns the clusters that can be part of a best choice of the given number, by group,
+// best first: there are not as many others of the group with at least their score and their room.
+func (e *evaluation) undominated(number int) []*group {
+	// Of each group and score those with the most room.
+	byScore := map[string]map[int32][]candidate{}
+	add := func(group string, c candidate) {
+		if byScore[group] == nil {
+			byScore[group] = map[int32][]candidate{}
+		}
+		c.rank, c.group = e.room(c.position), group
+		byScore[group][c.score] = insert(byScore[group][c.score], c, number)
+	}
+	var groups []*group
+	current := map[string][]candidate{}
+	for _, c := range e.current {
+		if group, ok := e.groupOf(c.position); ok {
+			if c.rank, c.group = int64(c.score), group; !e.request.Free {
+				c.rank += staying
+			}
+			current[group] = append(current[group], c)
+			byScore[group] = map[int32][]candidate{}
+		}
+	}
+	for _, c := range e.fitting() {
+		if group, ok := e.groupOf(c.position); ok {
+			add(group, c)
+		}
+	}
+	for name, scores := range byScore {
+		all := current[name]
+		for _, some := range scores {
+			for _, c := range some {
+				c.rank = int64(c.score)
+				all = append(all, c)
+			}
+		}
+		slices.SortFunc(all, better)
+		g := &group{name: name}
+		var rooms []int64 // the greatest, in order
+		for _, c := range all {
+			room := e.room(c.position)
+			if len(rooms) == number && rooms[0] >= room {
+				continue
+			}
+			at, _ := slices.BinarySearch(rooms, room)
+			if rooms = slices.Insert(rooms, at, room); len(rooms) > number {
+				rooms = rooms[1:]
+			}
+			g.candidates = append(g.candidates, c)
+		}
+		groups = append(groups, g)
+	}
+	slices.SortFunc(groups, func(a, b *group) int {
+		return better(a.candidates[0], b.candidates[0])
+	})
+	return groups
+}
+
+// groupOf returns the group of a cluster; without a spread, all are in one.
+func (e *evaluation) groupOf(at position) (name string, ok bool) {
+	if e.request.Spread == nil {
+		return "", true
+	}
+	return e.request.Spread.groupOf(at.cluster())
+}
