@@ -98,7 +98,7 @@ func (h *hooked) run(t *testing.T, document string) {
 		t.Fatal(err)
 	}
 	state := h.instance.Spec.Desired
-	footprint, err := workload.FootprintOf(plan, nil, nil)
+	footprint, err := workload.FootprintOf(plan, nil, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

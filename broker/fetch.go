@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -48,8 +50,8 @@ func instanceLabels(i *v1alpha1.ServiceInstance) map[string]string {
 	return map[string]string{v1alpha1.LabelInstance: i.Name}
 }
 
-// whereabouts names the clusters of an instance, their regions if known, and the cluster of
-// each component.
+// whereabouts names the clusters of an instance, their regions if known, the cluster of each component,
+// and how many of its copies work in each group of clusters.
 func (s *server) whereabouts(c *call, i *v1alpha1.ServiceInstance) map[string]string {
 	var clusters, regions, components []string
 	for _, placement := range i.Status.Delivered.Decision.Placements {
@@ -70,9 +72,30 @@ func (s *server) whereabouts(c *call, i *v1alpha1.ServiceInstance) map[string]st
 		slices.Sort(regions)
 		attributes["regions"] = strings.Join(slices.Compact(regions), ",")
 	}
+	if copies := copiesOf(i); len(copies) > 0 {
+		attributes["copies"] = strings.Join(copies, "; ")
+	}
 	if len(components) > 0 {
 		slices.Sort(components)
 		attributes["components"] = strings.Join(components, ",")
 	}
 	return attributes
+}
+
+// copiesOf returns, for each group of clusters that has copies of an instance, the group and how many of
+// them work, for instance "topology.kubernetes.io/region=eu: 1 of 1 ready".
+func copiesOf(i *v1alpha1.ServiceInstance) (groups []string) {
+	all, ready := map[string]int{}, map[string]int{}
+	for _, c := range i.Status.Copies {
+		all[c.In()]++
+		if c.Ready {
+			ready[c.In()]++
+		}
+	}
+	for _, group := range slices.Sorted(maps.Keys(all)) {
+		if group != "" { // otherwise the instance leaves that cluster
+			groups = append(groups, fmt.Sprintf("%s: %d of %d ready", group, ready[group], all[group]))
+		}
+	}
+	return groups
 }

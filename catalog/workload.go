@@ -33,7 +33,6 @@ func checkWorkload(plan *v1alpha1.Plan, charts workload.Charts) error {
 			given bool
 			field string
 		}{
-			{r.Replicas != nil, "replicas"},
 			{r.Peering != nil && r.Peering.Gives == v1alpha1.GivesNode, "peering.gives: Node"},
 			{r.Peering != nil && r.Peering.Role == v1alpha1.RoleHubAndSpoke, "peering.role: HubAndSpoke"},
 		} {
@@ -158,7 +157,7 @@ func (p *Plan) Footprint(parameters json.RawMessage) (*Footprint, error) {
 	if known, ok := p.footprints.Get(string(parameters)); ok {
 		return known, nil
 	}
-	f, err := workload.FootprintOf(p.Workload, p.charts, parameters)
+	f, err := workload.FootprintOf(p.Workload, p.charts, parameters, p.mostReplicas())
 	if refused := (*workload.RefusedError)(nil); errors.As(err, &refused) {
 		return nil, &ParameterError{Message: refused.Reason}
 	}
@@ -172,6 +171,14 @@ func (p *Plan) Footprint(parameters json.RawMessage) (*Footprint, error) {
 		p.footprints.Add(string(parameters), f)
 	}
 	return f, nil
+}
+
+// mostReplicas returns the greatest number of replicas of an instance; 0 if the plan divides none.
+func (p *Plan) mostReplicas() int32 {
+	if p.Resources == nil || p.Resources.Replicas == nil {
+		return 0
+	}
+	return max(p.Resources.Replicas.Count, p.Resources.Replicas.Max)
 }
 
 // most returns the limits and storage of the plan.

@@ -79,7 +79,9 @@ func TestWorkloadPlansAreAcceptedWhenTheyRender(t *testing.T) {
 		{"limits for a component", strings.Replace(application, "{name: db}", "{name: db, limits: {cpu: 1}}", 1), "plan a-small: resources.components[db].limits: what a component of a workload takes is computed"},
 		{"a link to nothing that listens", strings.Replace(application, "[web, db]", "[web, job]", 1), "plan a-small: resources.links[0]: neither web nor job has ports"},
 		{"components and a peering", strings.Replace(application, "links", "peering: {gives: Network}, links", 1), "plan a-small: resources.peering: does not go with components"},
-		{"replicas over clusters", database + "resources: {replicas: {count: 2}}", "plan a-small: resources.replicas: does not go with kind: workload"},
+		{"replicas over clusters", strings.ReplaceAll(component, "${parameters.replicas}", "${cluster.replicas}") + "resources: {clusters: 2, replicas: {count: 2}}", ""},
+		{"replicas that nothing divides", strings.ReplaceAll(component, "${parameters.replicas}", "1") + "resources: {replicas: {count: 2}}", "plan a-small: workload: parameters: replicas of resources: are divided by no component: what uses ${cluster.replicas} has its share of them"},
+		{"a parameter for replicas over clusters", database + "resources: {replicas: {count: 2, max: 3}}", "plan a-small: workload.parameters: replicas is a parameter of resources already"},
 		{"nodes of the consumer's", database + "resources: {peering: {gives: Node}}", "plan a-small: resources.peering.gives: Node: does not go with kind: workload"},
 		{"a role of clusters", database + "credentials: {role: admin}", "plan a-small: credentials.role: admin is for cluster plans (cluster.roles); want edit or view"},
 	} {
@@ -170,25 +172,26 @@ func TestDocumentedPlan(t *testing.T) {
 	for _, block := range strings.Split(string(page), "```yaml\n")[1:] {
 		blocks = append(blocks, block[:strings.Index(block, "```")])
 	}
-	if len(blocks) != 7 {
-		t.Fatalf("the page has %d blocks of YAML, want a plan of a chart, a plan, one with a public port, one over several clusters, a rule of a policy, bindings, and pull secrets", len(blocks))
+	if len(blocks) != 8 {
+		t.Fatalf("the page has %d blocks of YAML, want a plan of a chart, a plan, one with a public port, one over several clusters, one whose pods are divided, a rule of a policy, bindings, and pull secrets", len(blocks))
 	}
 	var policy v1alpha1.PlacementPolicySpec
-	if err := yaml.UnmarshalStrict([]byte(blocks[4]), &policy); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(blocks[5]), &policy); err != nil {
 		t.Error(err)
 	}
 	var with struct{ Bindings *v1alpha1.WorkloadBindings }
-	if err := yaml.UnmarshalStrict([]byte(blocks[5]), &with); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(blocks[6]), &with); err != nil {
 		t.Fatal(err)
 	}
 	chart := offering("a", sells(t, strings.TrimPrefix(blocks[0], "kind: workload\n")))
 	o := offering("a", sells(t, strings.TrimPrefix(blocks[1], "kind: workload\n")))
 	site := offering("a", sells(t, "workload:\n  "+strings.ReplaceAll(strings.TrimSpace(blocks[2]), "\n", "\n  ")))
-	divided := offering("a", sells(t, strings.TrimPrefix(blocks[3], "kind: workload\n")))
+	linked := offering("a", sells(t, strings.TrimPrefix(blocks[3], "kind: workload\n")))
+	divided := offering("a", sells(t, strings.TrimPrefix(blocks[4], "kind: workload\n")))
 	w := o.Spec.Plans[0].Workload
 	w.Bindings = with.Bindings
 	var pulls v1alpha1.WorkloadPlan
-	if err := yaml.UnmarshalStrict([]byte(blocks[6]), &pulls); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(blocks[7]), &pulls); err != nil {
 		t.Fatal(err)
 	}
 	maps.Copy(w.Parameters, pulls.Parameters)
@@ -196,7 +199,7 @@ func TestDocumentedPlan(t *testing.T) {
 	archive := chartstest.Pack(t, chartstest.Web(t, nil))
 	known := chartstest.Of(t, archive)
 	chart.Spec.Plans[0].Workload.Components[0].Chart.Digest = charts.Digest(archive) // the page's is made up
-	for _, o := range []v1alpha1.ServiceOffering{chart, o, site, divided} {
+	for _, o := range []v1alpha1.ServiceOffering{chart, o, site, linked, divided} {
 		verdicts, err := judge([]v1alpha1.ServiceOffering{o}, known, nil)
 		if err != nil || !verdicts[0].accepted {
 			t.Errorf("%v %v", verdicts, err)

@@ -148,8 +148,7 @@ func (e *evaluation) decision(chosen []candidate) Decision {
 	for _, c := range chosen {
 		d.Placements = append(d.Placements, Placement{
 			Cluster: c.cluster().Name, Replicas: int32(c.replicas), // at most as asked for
-			Reserved: e.request.Resources.times(max(c.replicas, 1)),
-			Score:    c.score, Price: e.scorer.tariff.priceOf(c.position).times(max(c.replicas, 1)),
+			Reserved: e.request.on(c.replicas), Score: c.score, Price: e.price(c),
 		})
 	}
 	var t tally

@@ -55,7 +55,12 @@ func (e *evaluation) capacity(at position) int64 {
 		return capacity // it is not known
 	}
 	for _, n := range e.scorer.needs {
-		capacity = min(capacity, max(at.page.column(n.column).left(e.request.atBest)[at.row]+at.held[n.name], 0)/n.amount)
+		free := at.page.column(n.column).left(e.request.atBest)[at.row] + at.held[n.name] - e.request.Common[n.name]
+		if each := e.request.Resources[n.name]; each > 0 {
+			capacity = min(capacity, max(free, 0)/each)
+		} else if free < 0 {
+			return 0
+		}
 	}
 	return capacity
 }
@@ -65,7 +70,7 @@ func (e *evaluation) replicasHeld(at position) int64 {
 	held := int64(math.MaxInt64)
 	for name, amount := range e.request.Resources {
 		if amount > 0 {
-			held = min(held, at.held[name]/amount)
+			held = min(held, max(at.held[name]-e.request.Common[name], 0)/amount)
 		}
 	}
 	if held == math.MaxInt64 {

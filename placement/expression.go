@@ -93,7 +93,7 @@ func (r *Request) facts() *facts {
 		return nil // no expression uses them
 	}
 	resources := map[string]any{}
-	for name, amount := range r.Resources {
+	for name, amount := range r.on(1) {
 		resources[string(name)] = amount
 	}
 	return &facts{

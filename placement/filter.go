@@ -149,8 +149,9 @@ func (r Request) allFilters(s *Snapshot, held Resources) []filter {
 			asked = append(asked, ruled(&r.Rules[i], facts))
 		}
 	}
-	for _, name := range r.Resources.names() {
-		if r.Resources[name] <= 0 {
+	needs := r.on(1)
+	for _, name := range needs.names() {
+		if needs[name] <= 0 {
 			continue
 		}
 		if class, ok := v1alpha1.StorageClassOf(name); ok {
@@ -159,11 +160,11 @@ func (r Request) allFilters(s *Snapshot, held Resources) []filter {
 			// quota.
 			asked = append(asked, storageClassMissing(class))
 		} else {
-			asked = append(asked, insufficient(name, r.Resources[name], held[name], s.columnOf(name), r.atBest))
+			asked = append(asked, insufficient(name, needs[name], held[name], s.columnOf(name), r.atBest))
 		}
 	}
 	if r.MaxPrice != nil {
-		asked = append(asked, noPrice(r.MaxPrice.Currency), tooExpensive(*r.MaxPrice, newTariff(r, s)))
+		asked = append(asked, noPrice(r.MaxPrice.Currency), tooExpensive(*r.MaxPrice, newTariff(needs, s)))
 	}
 	return asked
 }

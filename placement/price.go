@@ -66,13 +66,13 @@ func mulDiv(a, b, c int64) int64 {
 	return int64(min(quotient, math.MaxInt64))   // bounded
 }
 
-// tariff is the amounts that a request buys, by the columns of the prices.
+// tariff is amounts that a request buys, by the columns of the prices.
 type tariff []need
 
-func newTariff(r Request, s *Snapshot) tariff {
+func newTariff(bought Resources, s *Snapshot) tariff {
 	var t tariff
-	for _, name := range r.Resources.names() {
-		if amount := r.Resources[name]; amount > 0 {
+	for _, name := range bought.names() {
+		if amount := bought[name]; amount > 0 {
 			t = append(t, need{name, amount, s.columnOf(name), unitOf(name).priced()})
 		}
 	}
@@ -94,6 +94,16 @@ func (t tariff) nanoPerHour(p *page, row int) int64 {
 		}
 	}
 	return sum
+}
+
+// price returns the price of a candidate with its replicas; nil if its cluster has no price list.
+func (e *evaluation) price(c candidate) *Price {
+	price := e.scorer.tariff.priceOf(c.position)
+	if len(e.request.Common) == 0 || price == nil || c.replicas < 2 {
+		return price.times(max(c.replicas, 1))
+	}
+	further := newTariff(e.request.Resources, e.snapshot).priceOf(c.position).times(c.replicas - 1)
+	return &Price{price.Currency, price.NanoPerHour + further.NanoPerHour}
 }
 
 // priceOf returns the price of the request on a cluster, nil if the cluster has no price list.

@@ -32,7 +32,7 @@ func Propose(r Request, s *Snapshot) (*Proposal, map[string]Resources) {
 	for _, c := range chosen {
 		name := c.cluster().Name
 		now[name] = true
-		held[name] = r.Resources.times(max(c.replicas, 1))
+		held[name] = r.on(c.replicas)
 		after = append(after, c)
 		if !slices.Contains(r.Current, name) {
 			p.To = append(p.To, name)
@@ -48,7 +48,7 @@ func Propose(r Request, s *Snapshot) (*Proposal, map[string]Resources) {
 	}
 	p.Score = meanScore(e.current)
 	p.Gain = meanScore(after) - p.Score
-	p.Price, p.NewPrice = e.price(e.current), e.price(after)
+	p.Price, p.NewPrice = e.sum(e.current), e.sum(after)
 	return p, held
 }
 
@@ -60,11 +60,11 @@ func meanScore(candidates []candidate) int32 {
 	return sum / int32(max(len(candidates), 1)) // at most mostClusters
 }
 
-// price returns the price of all candidates together; nil if one has none, or another currency.
-func (e *evaluation) price(candidates []candidate) *Price {
+// sum returns the price of all candidates together; nil if one has none, or another currency.
+func (e *evaluation) sum(candidates []candidate) *Price {
 	var sum *Price
 	for _, c := range candidates {
-		one := e.scorer.tariff.priceOf(c.position).times(max(c.replicas, 1))
+		one := e.price(c)
 		switch {
 		case one == nil, sum != nil && sum.Currency != one.Currency:
 			return nil

@@ -78,7 +78,7 @@ func TestPricesOfSeveralClusters(t *testing.T) {
 		{on: []string{"d"}},
 	} {
 		e := evaluate(Request{ID: "si", Resources: cores(2), Clusters: len(row.on), Current: row.on}, s)
-		got := e.price(e.current)
+		got := e.sum(e.current)
 		if (got == nil) != (row.sum == nil) || got != nil && *got != *row.sum {
 			t.Errorf("on %v: %+v, want %+v", row.on, got, row.sum)
 		}

@@ -49,7 +49,7 @@ func Question(r Request, s *Snapshot) ScorerQuestion {
 	e := evaluate(r, s)
 	q := ScorerQuestion{Request: ScorerRequest{
 		ID: r.ID, Plan: r.Consumer.Plan, Platform: r.Consumer.Platform, Space: r.Consumer.Space,
-		Clusters: r.width(s), Replicas: r.Replicas, Resources: r.Resources,
+		Clusters: r.width(s), Replicas: r.Replicas, Resources: r.on(1),
 	}}
 	for _, c := range append(e.current, e.best(scorerCandidates, nil)...) {
 		cluster := c.cluster()
@@ -57,7 +57,7 @@ func Question(r Request, s *Snapshot) ScorerQuestion {
 			Name: cluster.Name, Provider: cluster.Provider, Region: cluster.Region, Labels: cluster.Labels,
 			Free: map[corev1.ResourceName]int64{}, Scores: e.scorer.components(c.position),
 		}
-		for name := range r.Resources {
+		for name := range q.Request.Resources {
 			one.Free[name] = c.page.column(s.columnOf(name)).free[c.row] + c.held[name]
 		}
 		if price := e.scorer.tariff.priceOf(c.position); price != nil {

@@ -39,6 +39,9 @@ type Request struct {
 	// replica. Zero means Resources in full on each cluster.
 	Replicas int
 	Division Division
+	// Common are further resources on each chosen cluster, whatever its number of replicas. MaxPrice
+	// is that of one replica with them.
+	Common Resources
 	// MaxLatency to each cluster; nil means any.
 	MaxLatency *v1alpha1.LatencyBound
 	// Near is the location of the consumer; nil if unknown.
@@ -133,6 +136,11 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 	if err != nil {
 		return Request{}, err
 	}
+	var common Resources
+	if footprint.Replica != nil {
+		common, resources = resources, ResourcesOf(footprint.Replica)
+		common.Add(resources, -1)
+	}
 	spread, err := spreadOf(plan.Resources.Spread)
 	if err != nil {
 		return Request{}, fmt.Errorf("plan %s: %w", plan.Name, err)
@@ -162,6 +170,7 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 		Spread:      spread,
 		Replicas:    int(asked.Replicas),
 		Division:    division,
+		Common:      common,
 		MaxLatency:  asked.MaxLatency,
 		Near:        near,
 		MaxDistance: int(plan.Resources.MaxDistanceKilometers),
@@ -241,6 +250,18 @@ func (r Request) stays() int {
 	return min(r.ClusterCount(), len(r.Current))
 }
 
+// on returns the resources that the request reserves on a cluster with a number of replicas; 0 means
+// that the request has none.
+func (r Request) on(replicas int64) Resources {
+	sum := r.Resources.times(max(replicas, 1))
+	if len(r.Common) == 0 {
+		return sum
+	}
+	sum = maps.Clone(sum)
+	sum.Add(r.Common, 1)
+	return sum
+}
+
 // total returns what the request reserves on n clusters together.
 func (r Request) total(n int) Resources {
 	if len(r.Components) > 0 {
@@ -251,7 +272,10 @@ func (r Request) total(n int) Resources {
 		return sum
 	}
 	if r.Replicas > 0 {
-		n = r.Replicas
+		sum := Resources{}
+		sum.Add(r.Common, int64(n))
+		sum.Add(r.Resources, int64(r.Replicas))
+		return sum
 	}
 	return r.Resources.times(int64(n))
 }

@@ -9,9 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/placement/placementtest"
 )
 
 // A plan or parameters that cannot be read are refused, and the message names the field.
@@ -161,5 +163,42 @@ func TestResourcesAreNamedInOneOrder(t *testing.T) {
 		if got := r.names(); !slices.Equal(got, want) {
 			t.Fatalf("%v, want %v", got, want)
 		}
+	}
+}
+
+// A workload that is divided takes its share on each cluster, and once what does not depend on it: the
+// cache, and the pods that rollouts add. A replica more is another pod, at its price.
+func TestASharesAmountsAreComputed(t *testing.T) {
+	plan := v1alpha1.Plan{ID: "plan", Name: "plan", Kind: v1alpha1.PlanKindWorkload, Resources: &v1alpha1.ResourcesPlan{
+		Clusters: 2, Replicas: &v1alpha1.Replicas{Count: 5, Max: 8, Divide: v1alpha1.DivideEvenly},
+	}}
+	err := yaml.UnmarshalStrict([]byte(`
+components:
+- {name: web, container: {image: web, replicas: "${cluster.replicas}", resources: {cpu: 1, memory: 1Gi}}}
+- {name: cache, container: {image: cache, resources: {cpu: 2, memory: 1Gi}}}
+`), &plan.Workload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := requestRow{ID: "si"}.ofPlan(t, plan)
+	if r.Resources[corev1.ResourceCPU] != 1000 || r.Common[corev1.ResourceCPU] != 1000+2*2000 || r.Replicas != 5 {
+		t.Fatalf("%d replicas of %v, and %v on each cluster", r.Replicas, r.Resources, r.Common)
+	}
+	priced := func(name string) *Cluster {
+		return &Cluster{Name: name, Allocatable: ResourcesOf(placementtest.Quantities("cpu=16,memory=64Gi,pods=100")), Ready: true, AccessVerified: true,
+			Currency: "EUR", Prices: map[corev1.ResourceName]int64{corev1.ResourceCPU: 1000}}
+	}
+	d, err := stock([]*Cluster{priced("a"), priced("b")}).Place(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range d.Placements {
+		cpu := 5000 + 1000*int64(p.Replicas)
+		if p.Reserved[corev1.ResourceCPU] != cpu || p.Price.NanoPerHour != cpu || p.Replicas < 2 {
+			t.Errorf("%d replicas reserve %v for %v", p.Replicas, p.Reserved, p.Price)
+		}
+	}
+	if d.Placements[0].Replicas+d.Placements[1].Replicas != 5 || r.total(2)[corev1.ResourceCPU] != 15000 {
+		t.Errorf("%v, %v", d.Placements, r.total(2))
 	}
 }

@@ -86,7 +86,7 @@ type need struct {
 
 func newScorer(r Request, s *Snapshot) *scorer {
 	sc := &scorer{
-		weights: r.weights(), tariff: newTariff(r, s), tolerations: r.Tolerations, preferences: r.Preferences, facts: r.facts(),
+		weights: r.weights(), tariff: newTariff(r.on(1), s), tolerations: r.Tolerations, preferences: r.Preferences, facts: r.facts(),
 		wishes: r.wishes(s), latency: r.MaxLatency, near: r.Near, now: r.At, external: r.External,
 	}
 	if ofHubs := func(p Preference) bool { return p.appliesTo == v1alpha1.RuleHubs }; slices.ContainsFunc(sc.preferences, ofHubs) {

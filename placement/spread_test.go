@@ -120,6 +120,7 @@ func TestReplicasAreDividedWheneverTheyFit(t *testing.T) {
 		inventory := stock(fleet)
 		r := Request{
 			ID: "si-new", Resources: Resources{corev1.ResourceCPU: rapid.Int64Range(1, 2).Draw(t, "cpu")},
+			Common:   Resources{corev1.ResourceCPU: rapid.Int64Range(0, 2).Draw(t, "common")},
 			Clusters: rapid.IntRange(1, 4).Draw(t, "asked"), Replicas: rapid.IntRange(1, 20).Draw(t, "replicas"),
 			Division: Division{By: rapid.SampledFrom([]v1alpha1.Division{
 				v1alpha1.DivideEvenly, v1alpha1.DivideByWeight, v1alpha1.DivideByCapacity, v1alpha1.DivideByPrice,
@@ -127,7 +128,7 @@ func TestReplicasAreDividedWheneverTheyFit(t *testing.T) {
 		}
 		var rooms []int64
 		for _, c := range fleet {
-			if room := c.Allocatable[corev1.ResourceCPU] / r.Resources[corev1.ResourceCPU]; room > 0 {
+			if room := (c.Allocatable[corev1.ResourceCPU] - r.Common[corev1.ResourceCPU]) / r.Resources[corev1.ResourceCPU]; room > 0 {
 				rooms = append(rooms, room)
 			}
 		}
@@ -149,7 +150,7 @@ func TestReplicasAreDividedWheneverTheyFit(t *testing.T) {
 		audit(t, inventory, fleet)
 		placed := func(d Decision) (sum int) {
 			for _, p := range d.Placements {
-				if p.Replicas < 1 || p.Reserved[corev1.ResourceCPU] != int64(p.Replicas)*r.Resources[corev1.ResourceCPU] {
+				if p.Replicas < 1 || p.Reserved[corev1.ResourceCPU] != r.Common[corev1.ResourceCPU]+int64(p.Replicas)*r.Resources[corev1.ResourceCPU] {
 					t.Fatalf("%d replicas reserve %v", p.Replicas, p.Reserved)
 				}
 				sum += int(p.Replicas)

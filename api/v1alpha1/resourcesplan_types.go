@@ -48,7 +48,8 @@ type ResourcesPlan struct {
 	// Spread distributes the chosen clusters over groups of clusters, for instance regions.
 	Spread *Spread `json:"spread,omitempty"`
 	// Replicas are divided over the chosen clusters; Limits, Storage and MaxPrice then hold for one
-	// replica.
+	// replica. In a plan of kind workload each cluster runs its share, which expressions see as
+	// cluster.replicas; Limits and MaxPrice are then those of a cluster with one.
 	Replicas *Replicas `json:"replicas,omitempty"`
 	// Components are parts of an application, each on a cluster that suits it. All of them are
 	// placed, or none. Not together with clusters, spread or replicas. In a plan of kind workload they

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // This file interprets the status of a ServiceInstance: its clusters now and later, and the
@@ -35,6 +36,14 @@ func (d *Decision) Clusters() []string {
 
 // Uses reports whether the decision places something on a cluster; false for nil.
 func (d *Decision) Uses(cluster string) bool { return slices.Contains(d.Clusters(), cluster) }
+
+// Replicas returns the number of replicas on all clusters together; 0 if there are none.
+func (d *Decision) Replicas() (sum int32) {
+	for i := range d.Placements {
+		sum += d.Placements[i].Replicas
+	}
+	return sum
+}
 
 // Shape returns the cluster that the decision creates; nil if it creates none, and for nil.
 func (d *Decision) Shape() *ClusterShape {
@@ -255,3 +264,7 @@ func (i *ServiceInstance) StateInForce() *InstanceState {
 	}
 	return &i.Spec.Desired
 }
+
+// In returns the group of a copy as text, for instance
+// "sluice.dev/provider=acme,topology.kubernetes.io/region=eu"; empty if its cluster is in none.
+func (c *Copy) In() string { return labels.Set(c.Group).String() }

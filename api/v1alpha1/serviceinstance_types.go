@@ -109,12 +109,29 @@ type ServiceInstanceStatus struct {
 	Left []LeftPlacement `json:"left,omitempty"`
 	// Moved is the last move of the instance to other clusters.
 	Moved *Move `json:"moved,omitempty"`
+	// Copies of an instance that its plan spreads over groups of clusters: where there is one of each
+	// group, and whether it works. They follow the labels of the clusters.
+	// +listType=map
+	// +listMapKey=cluster
+	Copies []Copy `json:"copies,omitempty"`
 	// Preemption makes room for an instance that fits nowhere otherwise. Once it is written, its
 	// victims leave.
 	Preemption *Preemption `json:"preemption,omitempty"`
 	// SealedSecrets are the secrets of the instance's workload, sealed with the hub's keyset and
 	// bound to this resource.
 	SealedSecrets []byte `json:"sealedSecrets,omitempty"`
+}
+
+// Copy is what one cluster has of an instance that is spread over groups of clusters.
+type Copy struct {
+	// Group is the combination of values of the labels by which the plan spreads, by label.
+	Group map[string]string `json:"group,omitempty"`
+	// Cluster is the name of the member cluster.
+	Cluster string `json:"cluster"`
+	// Ready reports whether the copy works.
+	Ready bool `json:"ready"`
+	// Since is the time from which on it has been in its group, and ready or not.
+	Since metav1.Time `json:"since"`
 }
 
 // Preemption is capacity on a cluster that instances of lower priority give up.

@@ -18,7 +18,8 @@ import (
 //	components  by name, each with host, and ports by name; those with a public port also with public.host and
 //	            public.url (not in bindings)
 //	instance    id, name, namespace, platform, organization, space, plan, version
-//	cluster     name, provider, region, zone, tier, labels of the chosen cluster (not in credentials)
+//	cluster     name, provider, region, zone, tier, labels of the chosen cluster, and replicas: its share of
+//	            those that the plan divides, otherwise 1 (not in credentials)
 //	binding     id, name, application, parameters, secrets (only in bindings and credentials)
 //	kubernetes  the credentials of the binding's account (only in credentials, if the plan has a role)
 type WorkloadPlan struct {

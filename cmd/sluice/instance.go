@@ -164,6 +164,13 @@ func describeInstance(w io.Writer, instance *v1alpha1.ServiceInstance, plans pla
 		}
 		d.line(condition.Type, "%s", text)
 	}
+	for _, c := range instance.Status.Copies {
+		state := "ready"
+		if !c.Ready {
+			state = "not ready"
+		}
+		d.line("Copy", "of %s on %s: %s for %s", orDash(c.In()), c.Cluster, state, age(c.Since))
+	}
 	describeRoom(d, "Makes room", instance.Status.Preemption)
 	if instance.Status.Decision != nil {
 		describeDecision(d, instance.Status.Decision)
@@ -181,7 +188,11 @@ func describeDecision(d *details, decision *v1alpha1.Decision) {
 		if p.PricePerHour != nil {
 			price = ", " + placement.Price{Currency: p.Currency, NanoPerHour: p.PricePerHour.ScaledValue(resource.Nano)}.String()
 		}
-		d.line("Placed on", "%s, score %d, reserved %s%s", p.Cluster, p.Score, quantities(p.Reserved), price)
+		replicas := ""
+		if p.Replicas > 0 {
+			replicas = fmt.Sprintf(", %d of %d replicas", p.Replicas, decision.Replicas())
+		}
+		d.line("Placed on", "%s%s, score %d, reserved %s%s", p.Cluster, replicas, p.Score, quantities(p.Reserved), price)
 	}
 	for _, left := range decision.Displaced {
 		d.line("Displaced from", "%s, %s ago: %s", left.Cluster, age(left.At), left.Reason)

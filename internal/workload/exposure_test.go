@@ -62,7 +62,7 @@ func planOrder(t *testing.T, document string) *Order {
 }
 
 func TestHostsAsked(t *testing.T) {
-	f, err := FootprintOf(order(t, "testdata/render/public.yaml").Plan, nil, []byte(`{"name": "mine"}`))
+	f, err := FootprintOf(order(t, "testdata/render/public.yaml").Plan, nil, []byte(`{"name": "mine"}`), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

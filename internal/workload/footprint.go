@@ -22,8 +22,10 @@ import (
 // Footprint describes a workload before its cluster is known.
 type Footprint struct {
 	// Takes are the resources of an instance on each cluster: they are reserved, and its quota allows
-	// them.
+	// them. If the plan divides replicas, they are those of a cluster with one replica.
 	Takes corev1.ResourceList
+	// Replica is the resources of each further replica on a cluster; nil if the plan divides none.
+	Replica corev1.ResourceList
 	// Components are the resources of each component, which together are Takes. Those of the first
 	// include the hooks, which run beside it.
 	Components map[string]corev1.ResourceList
@@ -37,9 +39,11 @@ type Footprint struct {
 var sampleExposure = &v1alpha1.ClusterExposure{Gateway: v1alpha1.ExposureGateway{Namespace: "sample", Name: "sample"}, Domain: "sample.example"}
 
 // FootprintOf renders a workload with the given parameters, and with secrets and a cluster that are
-// made up; so are the values of parameters that are sealed. It blocks as Render. The error is a *RefusedError as of Render, or because a container does
-// not say what it takes.
-func FootprintOf(plan *v1alpha1.WorkloadPlan, charts Charts, raw json.RawMessage) (*Footprint, error) {
+// made up; so are the values of parameters that are sealed. Replicas is the greatest number of replicas
+// that the plan divides over clusters; 0 means that it divides none. It blocks as Render. The error is a
+// *RefusedError as of Render, or because a container does not say what it takes, or because the workload
+// cannot be divided.
+func FootprintOf(plan *v1alpha1.WorkloadPlan, charts Charts, raw json.RawMessage, replicas int32) (*Footprint, error) {
 	raw, err := sampledParameters(plan, raw)
 	if err != nil {
 		return nil, refused("%v", err)
@@ -63,6 +67,11 @@ func FootprintOf(plan *v1alpha1.WorkloadPlan, charts Charts, raw json.RawMessage
 	}
 	if f.Takes, err = Taken(objects); err != nil {
 		return nil, err
+	}
+	if replicas > 0 {
+		if f.Replica, err = o.replica(charts, replicas); err != nil {
+			return nil, err
+		}
 	}
 	if f.Components, err = takenByComponent(plan, objects); err != nil {
 		return nil, err

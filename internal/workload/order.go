@@ -30,6 +30,8 @@ type Order struct {
 	Consumers []string
 	// Share is the part of the workload on one cluster; nil means all of it.
 	Share *Share
+	// Replicas is the share of one cluster, if the plan divides replicas; 0 means 1.
+	Replicas int32
 	// Instance holds the values of the variable of that name.
 	Instance map[string]any
 
@@ -124,12 +126,6 @@ func ClusterOf(c *v1alpha1.MemberCluster) Cluster {
 	return Cluster{
 		Name: c.Name, Provider: c.Spec.Provider, Region: l[v1alpha1.LabelRegion], Zone: l[v1alpha1.LabelZone],
 		Tier: l[v1alpha1.LabelTier], Labels: l, Exposure: c.Spec.Exposure,
-	}
-}
-
-func (c Cluster) variable() map[string]any {
-	return map[string]any{
-		"name": c.Name, "provider": c.Provider, "region": c.Region, "zone": c.Zone, "tier": c.Tier, "labels": c.Labels,
 	}
 }
 

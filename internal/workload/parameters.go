@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -24,6 +25,22 @@ func hiddenParameters(plan *v1alpha1.WorkloadPlan) []string {
 		}
 	}
 	return names
+}
+
+// SameParameters reports whether two orders choose the same for all parameters of a plan. Others, which
+// are of where it runs, may differ.
+func SameParameters(plan *v1alpha1.WorkloadPlan, a, b json.RawMessage) bool {
+	one, errA := withDefaults(plan, a)
+	other, errB := withDefaults(plan, b)
+	if errA != nil || errB != nil {
+		return false
+	}
+	for name := range plan.Parameters {
+		if !reflect.DeepEqual(one[name], other[name]) {
+			return false
+		}
+	}
+	return true
 }
 
 // Hides reports whether a plan hides parameters.

@@ -96,7 +96,7 @@ func TestRefused(t *testing.T) {
 		{"a port that no Service of a chart serves", strings.Replace(chart("values: {owner: ann}"), "name: a,", "name: a, ports: [{name: http, port: 80}],", 1), "", "components[a].ports[http]: no Service a serves port 80"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := FootprintOf(planOf(t, test.plan), known, json.RawMessage(test.parameters))
+			_, err := FootprintOf(planOf(t, test.plan), known, json.RawMessage(test.parameters), 0)
 			var refused *RefusedError
 			if !errors.As(err, &refused) {
 				t.Fatalf("got %v, want a refusal", err)
@@ -122,7 +122,7 @@ func TestTaken(t *testing.T) {
 		{"pods of a job at once", manifest("{apiVersion: batch/v1, kind: Job, metadata: {name: d}, spec: {completions: 9, parallelism: 2, " + pod + "}}"), "200m", "2", "0"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			footprint, err := FootprintOf(planOf(t, test.plan), nil, nil)
+			footprint, err := FootprintOf(planOf(t, test.plan), nil, nil, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -143,7 +143,7 @@ func TestImages(t *testing.T) {
 	plan.Components = append(plan.Components, planOf(t, container("args: []")).Components[0])
 	plan.Components[1].Name = "b"
 	plan.Bindings = &v1alpha1.WorkloadBindings{Unbind: &v1alpha1.WorkloadHook{WorkloadProcess: v1alpha1.WorkloadProcess{Image: "hook", Resources: plan.Components[1].Container.Resources}}}
-	footprint, err := FootprintOf(plan, nil, nil)
+	footprint, err := FootprintOf(plan, nil, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

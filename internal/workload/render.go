@@ -33,7 +33,7 @@ func (o *Order) Render(charts Charts, cluster Cluster, namespace string) ([]*uns
 		return nil, err
 	}
 	e := o.expressions(addresses)
-	e.variables[varCluster] = cluster.variable()
+	e.variables[varCluster] = o.variable(cluster)
 	var objects []*unstructured.Unstructured
 	for i := range o.Plan.Components {
 		c := &o.Plan.Components[i]

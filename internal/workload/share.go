@@ -41,11 +41,14 @@ type Remote struct {
 
 // On returns the part of the order that runs on one of several placements.
 func (o *Order) On(p *v1alpha1.Placement, all []v1alpha1.Placement) *Order {
-	if o == nil || len(p.Components) == 0 {
+	if o == nil || len(p.Components) == 0 && p.Replicas == 0 {
 		return o
 	}
 	own := *o
-	own.Share = shareOf(p, all)
+	own.Replicas = p.Replicas
+	if len(p.Components) > 0 {
+		own.Share = shareOf(p, all)
+	}
 	return &own
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // each calls a driver's method for all placements at once. It joins the errors, which name
-// their clusters, in the order of the placements.
+// their clusters, in the order of the placements, and keeps them in the scope.
 //
 // Step 6 of a provision (docs/architecture.md).
 func (r *instanceReconciler) each(ctx context.Context, s *scope, placements []v1alpha1.Placement, runs *workload.Order, call func(delivery.Driver, context.Context, delivery.Delivery) error) error {
@@ -27,6 +27,10 @@ func (r *instanceReconciler) each(ctx context.Context, s *scope, placements []v1
 		})
 	}
 	calls.Wait()
+	s.failures = map[string]error{}
+	for i, p := range placements {
+		s.failures[p.Cluster] = failures[i]
+	}
 	return errors.Join(failures...)
 }
 

@@ -108,7 +108,8 @@ func (r *instanceReconciler) settled(ctx context.Context, s *scope, due []v1alph
 	if !s.Status.IsFinished() || s.Status.IsAbandoned() {
 		return ctrl.Result{}, nil
 	}
-	news := s.Status.IsStranded() && s.recordUsable()
+	news := r.recordCopies(s, asRecorded)
+	news = s.Status.IsStranded() && s.recordUsable() || news
 	if s.Status.IsUncovered() {
 		news = s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reasonPlaced, "on "+where(s.Status.DeliveredDecision()))
 	}
@@ -284,6 +285,7 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 		return result, err
 	}
 	s.recordDelivered()
+	r.recordCopies(s, allWork)
 	if err := r.write(ctx, s, writeDelivered); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -322,7 +324,8 @@ func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result
 	if unconfirmed := (*unconfirmedError)(nil); errors.As(err, &unconfirmed) {
 		return ctrl.Result{}, err
 	}
-	if s.recordObservation(err) {
+	news := r.recordCopies(s, s.observed)
+	if s.recordObservation(err) || news {
 		if err := r.write(ctx, s, writeProgress); err != nil {
 			return ctrl.Result{}, err
 		}

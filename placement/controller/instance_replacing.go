@@ -8,25 +8,44 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/workload"
 )
 
-// A component of a workload that changes its cluster is replaced without a gap where that is possible:
-// it runs on the new one before it is removed from the former one. An instance that leaves a whole
-// cluster is removed there last anyway (see deliver), so this is about clusters on which other components
-// stay.
+// A part of a workload that changes its cluster, a component or replicas, is replaced without a gap where
+// that is possible: it runs on the new one before it is removed from the former one. An instance that
+// leaves a whole cluster is removed there last anyway (see deliver), so this is about clusters on which
+// other parts stay.
 
-// replaces reports whether a decision is delivered in that way: a component changes its cluster, and is
-// otherwise as before. There must be room for it on both clusters, so no cluster may both get a component
-// and lose one.
+// replaces reports whether a decision is delivered in that way: parts change their clusters, and are
+// otherwise as before.
 func (s *scope) replaces(decided *v1alpha1.Decision) bool {
 	before := s.Status.Delivered
-	if before == nil || decided.Workload == nil || before.Decision.Workload == nil || !bytes.Equal(before.State.Raw(), s.wanted().Raw()) {
+	if before == nil || decided.Workload == nil || before.Decision.Workload == nil {
 		return false
 	}
+	return s.movesReplicas(decided, &before.Decision) ||
+		bytes.Equal(before.State.Raw(), s.wanted().Raw()) && movesComponents(decided, &before.Decision)
+}
+
+// movesReplicas reports whether some clusters get replicas and others lose some, each of which takes as
+// much as before.
+func (s *scope) movesReplicas(decided, before *v1alpha1.Decision) bool {
+	gets, loses := false, false
+	for i := range decided.Placements {
+		now, then := decided.Placements[i].Replicas, placementOn(before.Placements, decided.Placements[i].Cluster).Replicas
+		gets, loses = gets || now > then, loses || now < then
+	}
+	return gets && loses && equality.Semantic.DeepEqual(decided.Workload, before.Workload) &&
+		workload.SameParameters(decided.Workload, s.Status.Delivered.State.Raw(), s.wanted().Raw())
+}
+
+// movesComponents reports whether components change their clusters. There must be room for them on both
+// clusters, so no cluster may both get a component and lose one.
+func movesComponents(decided, before *v1alpha1.Decision) bool {
 	changes := false
 	for i := range decided.Placements {
 		p := &decided.Placements[i]
-		former := placementOn(before.Decision.Placements, p.Cluster)
+		former := placementOn(before.Placements, p.Cluster)
 		gets := slices.ContainsFunc(p.Components, func(c string) bool { return !slices.Contains(former.Components, c) })
 		for _, name := range former.Components {
 			if slices.Contains(p.Components, name) {
@@ -35,7 +54,7 @@ func (s *scope) replaces(decided *v1alpha1.Decision) bool {
 			if gets {
 				return false
 			}
-			now, then := componentOf(decided.Workload, name), componentOf(before.Decision.Workload, name)
+			now, then := componentOf(decided.Workload, name), componentOf(before.Workload, name)
 			changes = changes || now != nil
 			if now != nil && !equality.Semantic.DeepEqual(now, then) {
 				return false // it may need more room than there was
@@ -45,8 +64,8 @@ func (s *scope) replaces(decided *v1alpha1.Decision) bool {
 	return changes
 }
 
-// whileReplacing returns the placements of a decision with the components that leave their clusters, as
-// far as the workload still has them.
+// whileReplacing returns the placements of a decision with the replicas that leave their clusters, and
+// with the components as far as the workload still has them.
 func whileReplacing(decided, before *v1alpha1.Decision) []v1alpha1.Placement {
 	placements := make([]v1alpha1.Placement, len(decided.Placements))
 	for i := range decided.Placements {
@@ -67,6 +86,7 @@ func whileReplacing(decided, before *v1alpha1.Decision) []v1alpha1.Placement {
 				}
 			}
 		}
+		p.Replicas = max(p.Replicas, former.Replicas)
 		p.Reserved = greatest(p.Reserved, former.Reserved)
 		placements[i] = *p
 	}

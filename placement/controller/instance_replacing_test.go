@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -145,4 +148,59 @@ func TestAComponentRunsOnBothClustersUntilTheNewOneWorks(t *testing.T) {
 	delete(w.driver.failing, "deliver b")
 	wantRuns("at last", "a [api web] false", "b [db] false")
 	w.wantOperation(w.instance("si-tour"), v1alpha1.OperationUpdate, v1alpha1.StateSucceeded, "")
+}
+
+// TestAShareGrowsBeforeAnotherShrinks: replicas that change their clusters run on the new ones before they
+// leave the former; those of a lost cluster run elsewhere; and messages say how many are where.
+func TestAShareGrowsBeforeAnotherShrinks(t *testing.T) {
+	w := newWorkloadWorld(t)
+	w.cluster("a", 20)
+	w.cluster("b", 20)
+	runs := func() (found []string) {
+		w.driver.onDeliver = func(d delivery.Delivery) {
+			found = append(found, fmt.Sprintf("%s %d %t", d.Placement.Cluster, d.Workload.Replicas, d.Replacing))
+		}
+		w.passes("si-web")
+		w.driver.onDeliver = nil
+		slices.Sort(found)
+		return slices.Compact(found)
+	}
+	wantRuns := func(when string, want ...string) {
+		t.Helper()
+		if got := runs(); !slices.Equal(got, want) {
+			t.Errorf("%s delivered is %q, want %q", when, got, want)
+		}
+	}
+	w.provision("si-web", "plan-shares", "")
+	wantRuns("at first", "a 2 false", "b 2 false")
+	w.wantReserved("a", 3) // with one more for a rollout
+	if placed := meta.FindStatusCondition(w.instance("si-web").Status.Conditions, v1alpha1.ConditionPlaced); !strings.Contains(placed.Message, "a (2 of 4 replicas)") {
+		t.Errorf("it says %q", placed.Message)
+	}
+
+	w.cluster("c", 20)
+	w.update("si-web", func(s *v1alpha1.InstanceState) { s.Parameters = raw(`{"clusters": 3}`) })
+	w.driver.fail("deliver c", &delivery.PendingError{Step: "run the workload on c"})
+	wantRuns("while one comes", "a 2 true", "b 2 true", "c 1 true")
+	w.driver.fail("deliver c", nil)
+	now := runs()
+	d := w.instance("si-web").Status.Delivered.Decision
+	if d.Replicas() != 4 || len(d.Placements) != 3 || !slices.Contains(now, "c 1 true") || len(now) != 6 {
+		t.Errorf("then delivered is %q, and the decision %+v", now, d.Placements)
+	}
+
+	w.update("si-web", func(s *v1alpha1.InstanceState) { s.Parameters = raw(`{"clusters": 3, "replicas": 6}`) })
+	for _, run := range runs() {
+		if strings.HasSuffix(run, "true") {
+			t.Errorf("shares that only grow are delivered at once, and not %s", run)
+		}
+	}
+	w.cluster("d", 20)
+	w.lose("c")
+	w.after(301 * time.Second)
+	instance := w.settle("si-web")
+	d = instance.Status.Delivered.Decision
+	if d.Uses("c") || !d.Uses("d") || d.Replicas() != 6 {
+		t.Errorf("without c there are %+v", d.Placements)
+	}
 }

@@ -29,6 +29,8 @@ type scope struct {
 	cause error
 	// due is the check that is made in this pass, if any.
 	due observation
+	// failures are the errors of the last call of drivers (each), by cluster.
+	failures map[string]error
 	// queued is true while the instance waits for its turn to move.
 	queued bool
 	// again is the longest time until the next pass, whatever else happens; zero means no
@@ -141,7 +143,13 @@ func (s *scope) moveMessage(blocker string) string {
 	return message
 }
 
-// where returns a decision's clusters for messages.
+// where returns a decision's clusters for messages, with the replicas on each if there are some.
 func where(d *v1alpha1.Decision) string {
-	return cmp.Or(strings.Join(d.Clusters(), ", "), "nowhere")
+	clusters := d.Clusters()
+	for i := range clusters {
+		if n := d.Placements[i].Replicas; n > 0 {
+			clusters[i] += fmt.Sprintf(" (%d of %d replicas)", n, d.Replicas())
+		}
+	}
+	return cmp.Or(strings.Join(clusters, ", "), "nowhere")
 }

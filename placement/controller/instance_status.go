@@ -372,6 +372,8 @@ func (s *scope) recordUncovered(why string) (news bool) {
 // restore makes the delivered decision the current one again, or none if nothing was delivered.
 func (s *scope) restore() { s.Status.Decision = s.Status.DeliveredDecision().DeepCopy() }
 
+func (s *scope) setCopies(copies []v1alpha1.Copy) { s.Status.Copies = copies }
+
 // recordCleaned drops clusters on which nothing of the instance is left any more.
 func (s *scope) recordCleaned(clusters []string) {
 	s.Status.Left = slices.DeleteFunc(s.Status.Left, func(l v1alpha1.LeftPlacement) bool { return slices.Contains(clusters, l.Cluster) })

@@ -90,6 +90,16 @@ const workloads = `
     - {name: api, selector: {matchLabels: *a}}
     - {name: db, selector: {matchLabels: *b}}
   workload: *tour
+- id: plan-shares
+  name: shares
+  description: A web server divided over clusters.
+  kind: workload
+  maximumPollingDurationSeconds: 60
+  resources: {clusters: 2, maxClusters: 3, replicas: {count: 4, max: 8}}
+  workload:
+    components:
+    - name: web
+      container: {image: web, replicas: "${cluster.replicas}", resources: {cpu: 1, memory: 1Gi}}
 - id: plan-hiding
   name: hiding
   description: What it is given is hidden.

@@ -73,7 +73,7 @@ func running(t *testing.T, d delivery.Delivery, document, parameters string) del
 	if parameters != "" {
 		state.Parameters = &runtime.RawExtension{Raw: []byte(parameters)}
 	}
-	footprint, err := workload.FootprintOf(plan, webChart(t), state.Raw())
+	footprint, err := workload.FootprintOf(plan, webChart(t), state.Raw(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
