@@ -45,7 +45,7 @@ func (l *looker) addresses(ctx context.Context, cluster string) ([]liqo.Address,
 // ones and deletes others. It returns the addresses that Liqo has given so far, by Service.
 func (l *looker) publish(ctx context.Context, cluster string, c client.Client, services []ready) (map[string]string, error) {
 	if !slices.Contains(l.binding.Status.AddressClusters, cluster) {
-		return nil, fmt.Errorf("binding %s has not said that it may have addresses on %s", l.binding.Name, cluster)
+		return nil, fmt.Errorf("binding %s has not recorded that it may have addresses on %s", l.binding.Name, cluster)
 	}
 	there, err := l.addresses(ctx, cluster)
 	if err != nil {
@@ -132,5 +132,5 @@ func (a *account) withdraw(ctx context.Context) error {
 	if len(addresses) == 0 {
 		return nil
 	}
-	return &pendingError{detail: fmt.Sprintf("Liqo on %s has yet to give back %d addresses", a.connection.Cluster, len(addresses))}
+	return &pendingError{detail: fmt.Sprintf("Liqo on %s has not released %d addresses yet", a.connection.Cluster, len(addresses))}
 }

@@ -28,10 +28,10 @@ func (c *Controller) sayWhenItEnds(ctx context.Context, b *v1alpha1.ServiceBindi
 	case ends == nil:
 	case !now.Before(ends.Time):
 		status, reason = metav1.ConditionFalse, reasonExpired
-		message = fmt.Sprintf("the credentials ended at %s: the platform must fetch the binding again, or rotate it", ends.UTC().Format(time.RFC3339))
+		message = fmt.Sprintf("the credentials expired at %s: the platform must fetch the binding again, or rotate it", ends.UTC().Format(time.RFC3339))
 	case b.Status.RenewBefore != nil && now.After(b.Status.RenewBefore.Time):
 		reason = reasonExpiring
-		message = fmt.Sprintf("the credentials end at %s: the platform must fetch the binding again before, or rotate it", ends.UTC().Format(time.RFC3339))
+		message = fmt.Sprintf("the credentials expire at %s: until then, the platform must fetch the binding again, or rotate it", ends.UTC().Format(time.RFC3339))
 	case issued != nil && shorter(ends.Sub(issued.Time), b.Spec.Credentials):
 		reason = reasonShort
 		message = fmt.Sprintf("a cluster grants credentials for %v, the plan asks for %v: the platform must fetch the binding again within that time, or rotate it",

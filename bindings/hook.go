@@ -205,7 +205,7 @@ func (h *hook) failure(ctx context.Context, job *batchv1.Job, failed *batchv1.Jo
 			}
 		}
 	}
-	return &hookError{kind: h.kind, reason: "its pod is gone", detail: failed.Message}, nil
+	return &hookError{kind: h.kind, reason: "its pod no longer exists", detail: failed.Message}, nil
 }
 
 // ended returns a condition of a Job if it is true.

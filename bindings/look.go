@@ -194,6 +194,6 @@ func (l *looker) public(ctx context.Context, instance *v1alpha1.ServiceInstance)
 func (l *looker) bound() {
 	var cut int
 	if l.sockets, cut = bounded(l.sockets); cut > 0 {
-		l.absent = append(l.absent, fmt.Sprintf("%d hosts more than can be listed (%d hosts with %d ports together)", cut, maxHosts, maxSockets))
+		l.absent = append(l.absent, fmt.Sprintf("%d more hosts, which are not listed (at most %d hosts, with %d ports together)", cut, maxHosts, maxSockets))
 	}
 }

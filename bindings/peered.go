@@ -69,7 +69,7 @@ func (l *looker) peering(ctx context.Context, on leg) (*v1alpha1.Peering, error)
 	case condition.Status != metav1.ConditionTrue:
 		return nil, absent("%s: the peering is not ready: %s", on, condition.Message)
 	case status.Consumer == nil || status.Provider == nil:
-		return nil, absent("%s: the peering does not say who they are to Liqo", on)
+		return nil, absent("%s: the peering does not contain the clusters' Liqo IDs yet", on)
 	}
 	return &peering, nil
 }
@@ -87,7 +87,7 @@ func (l *looker) connected(ctx context.Context, on leg, side, remoteID string) e
 	case state == "":
 		return absent("%s: there is no gateway connection on %s", on, side)
 	case state != liqo.Connected:
-		return absent("%s: gateway connection is %s, not %s, on %s", on, state, liqo.Connected, side)
+		return absent("%s: the gateway connection is %s instead of %s, on %s", on, state, liqo.Connected, side)
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func (l *looker) view(ctx context.Context, on leg) (*view, error) {
 	if err != nil {
 		return nil, &unreadError{cluster: on.near, what: "the network configuration", err: err}
 	}
-	unfinished := absent("%s: %s has not chosen the ranges as which it sees %s", on, on.near, on.far)
+	unfinished := absent("%s: %s has not chosen the address ranges that stand for %s yet", on, on.near, on.far)
 	if !chosen {
 		return nil, unfinished
 	}
@@ -133,7 +133,7 @@ func (l *looker) view(ctx context.Context, on leg) (*view, error) {
 func (v *view) mapped(ranges overlay.Ranges, address string) (string, error) {
 	at, err := netip.ParseAddr(address)
 	if err != nil {
-		return "", absent("%s: %s has an address that is none: %q", v.leg, v.far, address)
+		return "", absent("%s: %s has an invalid address: %q", v.leg, v.far, address)
 	}
 	seen, err := ranges.Map(at)
 	if err != nil {
@@ -244,7 +244,7 @@ func (l *looker) nodePods(ctx context.Context, p *v1alpha1.Placement) error {
 		pod := &pods[i]
 		at, err := netip.ParseAddr(pod.Status.PodIP)
 		if err != nil || !v.pods.Sees(at) {
-			l.say(ctx, absent("%s: pod %s/%s has the address %s, as which %s sees nothing of %s", v.leg, pod.Namespace, pod.Name, pod.Status.PodIP, v.near, v.far))
+			l.say(ctx, absent("%s: pod %s/%s has the address %s, which is outside the ranges that %s knows of %s", v.leg, pod.Namespace, pod.Name, pod.Status.PodIP, v.near, v.far))
 			continue
 		}
 		l.sockets = append(l.sockets, podSockets(pod, at.Unmap().String())...)
@@ -280,7 +280,7 @@ func (l *looker) services(ctx context.Context, v *view, reachable func(*discover
 		return &unreadError{cluster: v.far, what: "Services", err: err}
 	}
 	if more := len(services) - maxHosts; more > 0 {
-		l.say(ctx, absent("%s: %d Services more than the %d that get an address on %s", v.leg, more, maxHosts, v.far))
+		l.say(ctx, absent("%s: %d more Services than the %d that get an address on %s", v.leg, more, maxHosts, v.far))
 		services = services[:maxHosts]
 	}
 	given, err := l.publish(ctx, v.far, c, services)

@@ -146,13 +146,13 @@ func unverifiedHasNone(t *testing.T, f *fixture) {
 			"the consumer's gateway is not connected",
 			func() { f.connect(t, own, provider, networkingv1beta1.Connecting) },
 			func() { f.connect(t, own, provider, networkingv1beta1.Connected) },
-			"own→provider: gateway connection is Connecting, not Connected, on own",
+			"own→provider: the gateway connection is Connecting instead of Connected, on own",
 		},
 		{
 			"the provider's gateway is not connected",
 			func() { f.connect(t, provider, own, networkingv1beta1.ConnectionError) },
 			func() { f.connect(t, provider, own, networkingv1beta1.Connected) },
-			"own→provider: gateway connection is Error, not Connected, on provider",
+			"own→provider: the gateway connection is Error instead of Connected, on provider",
 		},
 		{
 			"the peering is not ready",
@@ -226,7 +226,7 @@ func behindAHub(t *testing.T, f *fixture) {
 	// Behind a hub that has lost the provider nothing is ready.
 	f.connect(t, hubCluster, provider, networkingv1beta1.Connecting)
 	f.lists(t, b, "only the API server", serverOf(t, f, hubCluster))
-	if want := "hub→provider: gateway connection is Connecting, not Connected, on hub"; b.Status.EndpointsAbsent != want {
+	if want := "hub→provider: the gateway connection is Connecting instead of Connected, on hub"; b.Status.EndpointsAbsent != want {
 		t.Errorf("absent %q, want %q", b.Status.EndpointsAbsent, want)
 	}
 	f.connect(t, hubCluster, provider, networkingv1beta1.Connected)
@@ -270,7 +270,7 @@ func onNodes(t *testing.T, f *fixture) {
 	})
 	pod := f.pod(t, own, "consumers", "web", node)
 	f.until(t, b, "an address that is none of the provider's", func(b *v1alpha1.ServiceBinding) bool {
-		return b.Status.EndpointsAbsent == "own→provider: pod consumers/web has the address "+pod.Status.PodIP+", as which own sees nothing of provider"
+		return b.Status.EndpointsAbsent == "own→provider: pod consumers/web has the address "+pod.Status.PodIP+", which is outside the ranges that own knows of provider"
 	})
 	if len(b.Status.Endpoints) > 0 {
 		t.Errorf("endpoints are %v, want none", b.Status.Endpoints)

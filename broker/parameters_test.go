@@ -106,7 +106,7 @@ func TestHiddenParameters(t *testing.T) {
 
 	// Nobody hands in what looks sealed.
 	forged := f.want(http.StatusBadRequest, "PUT", instancePath("forged"), order(planHiding, "parameters", object{"registry": object{"sealed.sluice.dev": "AAAA"}}))
-	if got := forged.body["description"]; got != "parameters: registry: sealed.sluice.dev is a name of Sluice's own." {
+	if got := forged.body["description"]; got != "parameters: registry: the name sealed.sluice.dev is reserved for Sluice." {
 		t.Errorf("description %q", got)
 	}
 	if strings.Contains(f.log.String(), password) {

@@ -199,14 +199,14 @@ func parseRoster(document []byte) (*roster, error) {
 		names[entry.Name] = true
 		platform := &Platform{Name: entry.Name, DeletedLastOperation: entry.DeletedLastOperation, Limits: entry.Limits.limits()}
 		if platform.Limits.Instances < 0 || platform.Limits.Bytes < 0 {
-			return nil, fmt.Errorf("platform %s: limits are zero or more", entry.Name)
+			return nil, fmt.Errorf("platform %s: limits: want zero or more", entry.Name)
 		}
 		switch platform.DeletedLastOperation {
 		case "":
 			platform.DeletedLastOperation = DeletedGone
 		case DeletedGone, DeletedSucceeded:
 		default:
-			return nil, fmt.Errorf("platform %s: deletedLastOperation is gone or succeeded", entry.Name)
+			return nil, fmt.Errorf("platform %s: deletedLastOperation: want gone or succeeded", entry.Name)
 		}
 		add := func(kind string, parts ...string) error {
 			for _, part := range parts {

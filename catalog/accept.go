@@ -203,12 +203,12 @@ func checkResources(r *v1alpha1.ResourcesPlan, runs bool) error {
 func checkComponents(r *v1alpha1.ResourcesPlan, runs bool) error {
 	if len(r.Components) == 0 {
 		if len(r.Links) > 0 {
-			return errors.New("links: there are no components")
+			return errors.New("links: cannot be used without components")
 		}
 		return nil
 	}
 	if r.Clusters > 1 || r.MaxClusters > 1 || r.Spread != nil || r.Replicas != nil {
-		return errors.New("components: each is on one cluster; they do not go together with clusters, spread or replicas")
+		return errors.New("components: cannot be combined with clusters, spread or replicas, because each component is on one cluster")
 	}
 	var names []string
 	for i := range r.Components {
@@ -242,15 +242,15 @@ func checkComponents(r *v1alpha1.ResourcesPlan, runs bool) error {
 // collision describes the id or name that two offerings both claim; "" if there is none.
 func collision(spec, other *v1alpha1.ServiceOfferingSpec) string {
 	if spec.ID == other.ID {
-		return fmt.Sprintf("the id %q is that of service offering %s", spec.ID, other.Name)
+		return fmt.Sprintf("the id %q is taken by service offering %s", spec.ID, other.Name)
 	}
 	if spec.Name == other.Name {
-		return fmt.Sprintf("the name %q is that of service offering %s", spec.Name, other.ID)
+		return fmt.Sprintf("the name %q is taken by service offering %s", spec.Name, other.ID)
 	}
 	for i := range spec.Plans {
 		for k := range other.Plans {
 			if spec.Plans[i].ID == other.Plans[k].ID {
-				return fmt.Sprintf("the id %q of plan %s is that of plan %s of service offering %s",
+				return fmt.Sprintf("the id %q of plan %s is taken by plan %s of service offering %s",
 					spec.Plans[i].ID, spec.Plans[i].Name, other.Plans[k].Name, other.Name)
 			}
 		}

@@ -38,7 +38,7 @@ func TestJudge(t *testing.T) {
 		"a name twice": {[]v1alpha1.ServiceOffering{offering("a"), offering("b", func(o *v1alpha1.ServiceOffering) { o.Spec.Name = "a" })},
 			[]string{"Ready", "Conflict"}, "the name"},
 		"a plan of another offering": {[]v1alpha1.ServiceOffering{offering("a", served), offering("b", first(func(p *v1alpha1.Plan) { p.ID = "a-small" }))},
-			[]string{"Ready", "Conflict"}, "plan b-small is that of plan a-small"},
+			[]string{"Ready", "Conflict"}, "plan b-small is taken by plan a-small"},
 		"a plan of one being deleted": {[]v1alpha1.ServiceOffering{offering("a", served, deleted), offering("b", first(func(p *v1alpha1.Plan) { p.ID = "a-small" }))},
 			[]string{"", "Conflict"}, "a-small"},
 		"a plan moved while in use": {[]v1alpha1.ServiceOffering{
@@ -62,7 +62,7 @@ func TestJudge(t *testing.T) {
 		}))}, []string{"Invalid"}, "fast is negative"},
 		"components of more than one cluster": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
 			r.MaxClusters, r.Components = 2, []v1alpha1.Component{{Name: "web"}}
-		}))}, []string{"Invalid"}, "do not go together with clusters"},
+		}))}, []string{"Invalid"}, "cannot be combined with clusters"},
 		"a link to no component": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
 			r.MaxClusters, r.Components, r.Links = 0, []v1alpha1.Component{{Name: "web"}}, []v1alpha1.Link{{Between: []string{"web", "db"}}}
 		}))}, []string{"Invalid"}, "there is no component db"},
@@ -71,7 +71,7 @@ func TestJudge(t *testing.T) {
 		}))}, []string{"Invalid"}, "links[0].maxMilliseconds: is missing"},
 		"links without components": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
 			r.Links = []v1alpha1.Link{{Between: []string{"web", "db"}}}
-		}))}, []string{"Invalid"}, "there are no components"},
+		}))}, []string{"Invalid"}, "links: cannot be used without components"},
 		"a cluster plan with an even control plane": {[]v1alpha1.ServiceOffering{offering("a", first(func(p *v1alpha1.Plan) {
 			p.Kind, p.Resources = v1alpha1.PlanKindCluster, nil
 			p.Cluster = &v1alpha1.ClusterPlan{Roles: []string{"view"}, ControlPlane: &v1alpha1.Machines{Replicas: 2}}

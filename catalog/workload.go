@@ -37,7 +37,7 @@ func checkWorkload(plan *v1alpha1.Plan, charts workload.Charts) error {
 			{r.Peering != nil && r.Peering.Role == v1alpha1.RoleHubAndSpoke, "peering.role: HubAndSpoke"},
 		} {
 			if no.given {
-				return fmt.Errorf("resources.%s: does not go with kind: workload", no.field)
+				return fmt.Errorf("resources.%s: cannot be combined with kind: workload", no.field)
 			}
 		}
 		if err := checkDivided(w, r); err != nil {
@@ -74,13 +74,13 @@ func checkDivided(w *v1alpha1.WorkloadPlan, r *v1alpha1.ResourcesPlan) error {
 		return nil
 	}
 	if r.Peering != nil {
-		return errors.New("peering: does not go with components")
+		return errors.New("peering: cannot be combined with components")
 	}
 	placed := map[string]bool{}
 	for i := range r.Components {
 		c := &r.Components[i]
 		if len(c.Limits) > 0 {
-			return fmt.Errorf("components[%s].limits: what a component of a workload takes is computed", c.Name)
+			return fmt.Errorf("components[%s].limits: cannot be set, because the resources of a workload's components are computed", c.Name)
 		}
 		placed[c.Name] = true
 	}
@@ -88,7 +88,7 @@ func checkDivided(w *v1alpha1.WorkloadPlan, r *v1alpha1.ResourcesPlan) error {
 	for i := range w.Components {
 		c := &w.Components[i]
 		if !placed[c.Name] {
-			return fmt.Errorf("components: lacks %s; if some components of a workload are named, all are", c.Name)
+			return fmt.Errorf("components: %s is missing; name all components of the workload, or none", c.Name)
 		}
 		delete(placed, c.Name)
 		serves[c.Name] = len(c.Ports) > 0

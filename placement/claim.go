@@ -45,7 +45,7 @@ func (t *traits) addClaim(claim *v1alpha1.Claim, row int) {
 func compileClaim(from *v1alpha1.ClaimRule) (*claimRule, error) {
 	r := &claimRule{ClaimRule: *from, least: rank(from.Assurance)}
 	if from.Assurance != "" && from.Assurance != v1alpha1.AssuranceMeasured && r.least < 0 {
-		return nil, fmt.Errorf("claim.assurance: %q is none", from.Assurance)
+		return nil, fmt.Errorf("claim.assurance: %q is not an assurance", from.Assurance)
 	}
 	r.low, r.high = math.Inf(-1), math.Inf(1)
 	for _, bound := range []struct {
@@ -91,7 +91,7 @@ func valueMatcher(name, value string) (func(string) bool, error) {
 	}
 	country, ok := shape.Country(value)
 	if !ok {
-		return nil, fmt.Errorf("%q is neither a country of ISO 3166-1 nor EU or EEA", value)
+		return nil, fmt.Errorf("%q is neither a country of ISO 3166-1 nor EU nor EEA", value)
 	}
 	return func(claimed string) bool { return claimed == country }, nil
 }

@@ -106,9 +106,9 @@ func otherwiseUsed(makes bool) filter {
 		},
 		message: func(*page, int) string {
 			if makes {
-				return "makes no clusters"
+				return "cannot create clusters"
 			}
-			return "makes clusters, and runs no workloads"
+			return "creates clusters, and runs no workloads"
 		},
 	}
 }

@@ -93,7 +93,7 @@ func (e *UnplaceableError) Error() string {
 	case e.Denied:
 		return e.Why
 	case len(e.Lost) > 0:
-		return fmt.Sprintf("the instance stays where it is, and %s does not take the change: %s", e.Lost[0].Cluster, e.Lost[0].Message)
+		return fmt.Sprintf("the instance stays on its clusters, and %s cannot take the change: %s", e.Lost[0].Cluster, e.Lost[0].Message)
 	case e.Decision.Considered == 0:
 		return "there are no member clusters"
 	case e.Why != "":
@@ -357,7 +357,7 @@ func (e *UnplaceableError) ForConsumer() string {
 	case e.Denied:
 		return e.Why
 	case len(e.Lost) > 0:
-		return "the instance stays where it is, and what is there does not take the change: " + strings.Join(e.reasons(), ", ")
+		return "the instance stays on its clusters, and they cannot take the change: " + strings.Join(e.reasons(), ", ")
 	case e.Decision.Considered == 0:
 		return "nothing is on offer at the moment"
 	default:

@@ -85,7 +85,7 @@ func tolerance(tolerations []corev1.Toleration, taint *corev1.Taint) (stays time
 func (c *Cluster) driven(taint *corev1.Taint, since time.Time) string {
 	switch taint.Key {
 	case v1alpha1.TaintUnreachable:
-		return fmt.Sprintf("%s does not answer since %s", c.Name, since.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("%s has not answered since %s", c.Name, since.UTC().Format(time.RFC3339))
 	case v1alpha1.TaintDrain:
 		return c.Name + " is being drained"
 	default:

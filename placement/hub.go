@@ -74,7 +74,7 @@ func (p *Peering) chooseHub(s *Snapshot, r Request, hubs []position) {
 		if f, refused := refusal(hubs[i], filters, true); refused {
 			why := f.message(hubs[i].page, hubs[i].row)
 			p.hubs[0] = Verdict{Cluster: p.Hub, Role: roleHub, Reason: f.reason, Message: why}
-			p.Problem = fmt.Sprintf("the instance stays with its hub %s, which does not take the change: %s (%s)", p.Hub, f.reason, why)
+			p.Problem = fmt.Sprintf("the instance stays with its hub %s, which cannot take the change: %s (%s)", p.Hub, f.reason, why)
 		}
 		return
 	}

@@ -147,7 +147,7 @@ func TestForConsumer(t *testing.T) {
 		"nothing is on offer at the moment":                                        {},
 		"nothing on offer fits at the moment: InsufficientCPU, InsufficientMemory": {Decision: rejected, Found: 1},
 		"too much": {Denied: true, Why: "too much", Decision: rejected},
-		"the instance stays where it is, and what is there does not take the change: InsufficientCPU": {
+		"the instance stays on its clusters, and they cannot take the change: InsufficientCPU": {
 			Decision: rejected, Lost: []Example{{"eu-1", "InsufficientCPU 3 of 4"}, {"eu-2", "InsufficientCPU 2 of 4"}}},
 	} {
 		if got := e.ForConsumer(); got != want {

@@ -174,7 +174,7 @@ type Move struct {
 	// the clusters that are new, and is empty if there was no room.
 	From []string `json:"from"`
 	To   []string `json:"to,omitempty"`
-	// Reason, for instance "eu-1 does not answer since 2026-01-01T00:00:00Z".
+	// Reason, for instance "eu-1 has not answered since 2026-01-01T00:00:00Z".
 	Reason string `json:"reason"`
 	// DecidedAt is when the new place was reserved; DeliveredAt is when it was ready.
 	DecidedAt   metav1.Time  `json:"decidedAt"`

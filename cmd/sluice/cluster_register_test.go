@@ -49,7 +49,7 @@ func TestOperatorOfClusters(t *testing.T) {
 	t.Run("what the hub refuses leaves nothing on the cluster", func(t *testing.T) {
 		refused("nothing was done", "cluster", "add", "eu", "--label", "no label=x")
 		refused("nothing was done", "cluster", "add", "eu", "--latitude", "north", "--longitude", "13")
-		refused("there is none of that name", "cluster", "renew", "eu")
+		refused("no member cluster has that name", "cluster", "renew", "eu")
 		var namespace corev1.Namespace
 		if err := admin.Get(t.Context(), client.ObjectKey{Name: "sluice-system"}, &namespace); !apierrors.IsNotFound(err) {
 			t.Errorf("namespace sluice-system: %v", err)

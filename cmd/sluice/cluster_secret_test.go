@@ -71,7 +71,7 @@ func TestAccessInSecrets(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := joins("us"); err == nil || !strings.Contains(err.Error(), "there is another member cluster of that name") {
+	if err := joins("us"); err == nil || !strings.Contains(err.Error(), "another member cluster has that name") {
 		t.Errorf("a stranger joins under the name of us: %v", err)
 	}
 	if secrets()["sluice-cluster-us"] != before {

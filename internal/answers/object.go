@@ -37,7 +37,7 @@ func checkObject(ask asked, response *http.Response) error {
 	want := schema.GroupVersion{Group: ask.APIGroup, Version: ask.APIVersion}.String()
 	switch {
 	case h.Kind == "" || h.APIVersion == "":
-		return doubtful("it is no object of an API: it has no kind and no apiVersion")
+		return doubtful("it is not an object of the API: it has no kind or no apiVersion")
 	case h.Kind == "Status" && h.APIVersion == "v1":
 		return checkDone(ask, response)
 	case ask.Subresource != "" && ask.Subresource != "status":
@@ -127,7 +127,7 @@ func headOf(response *http.Response) (*head, error) {
 	h, err := jsonHead(io.TeeReader(response.Body, &read))
 	response.Body = joined{io.MultiReader(&read, response.Body), rest}
 	if err != nil {
-		return nil, doubtful("it is no object of an API: %s", excerpt(read.Bytes()))
+		return nil, doubtful("it is not an object of the API: %s", excerpt(read.Bytes()))
 	}
 	return h, nil
 }
@@ -180,7 +180,7 @@ func protobufHead(response *http.Response) (*head, error) {
 	}
 	var around runtime.Unknown
 	if err := around.Unmarshal(body[len(protobuf):]); err != nil {
-		return nil, doubtful("it is no object of an API: %v", err)
+		return nil, doubtful("it is not an object of the API: %v", err)
 	}
 	h := &head{TypeMeta: metav1.TypeMeta{Kind: around.Kind, APIVersion: around.APIVersion}}
 	if h.Kind == "Status" {

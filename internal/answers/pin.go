@@ -66,5 +66,5 @@ func (p *Pin) confirm(t *Transport, like *http.Request) error {
 
 // Stranger is the message that another cluster answers than before, with both UIDs.
 func Stranger(was, is string) string {
-	return fmt.Sprintf("it is another cluster than before: its UID is %q instead of %q", is, was)
+	return fmt.Sprintf("it is not the same cluster as before: its UID is %q instead of %q", is, was)
 }

@@ -25,7 +25,7 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("something else than the API server answers %s with %q: %s", e.Request, e.Status, e.Why)
+	return fmt.Sprintf("something other than the API server answered %s with %q: %s", e.Request, e.Status, e.Why)
 }
 
 // IsForeign reports whether err contains an *Error.

@@ -163,7 +163,7 @@ func (c *Chart) Render(r Release) ([]*unstructured.Unstructured, error) {
 	}
 	for name, content := range first {
 		if second[name] != content {
-			return nil, fmt.Errorf("%s: differs each time it is rendered, by a function as randAlphaNum or now; set the value that it stands for", name)
+			return nil, fmt.Errorf("%s: differs each time it is rendered, because of a function such as randAlphaNum or now; set the value that it generates", name)
 		}
 	}
 	var objects []*unstructured.Unstructured
@@ -253,7 +253,7 @@ func check(of *chart.Chart, values map[string]any) error {
 		}
 		if v := schema.Validate(plain); v != nil {
 			if v.Unknown {
-				v.Message = "is no value of the chart"
+				v.Message = "is not a value of the chart"
 			}
 			return fmt.Errorf("values%s of %s: %s", v.Path, of.Name(), v.Message)
 		}
@@ -282,14 +282,14 @@ func objectsOf(name, content string) ([]*unstructured.Unstructured, error) {
 	for _, key := range keys {
 		document, err := yaml.YAMLToJSONStrict([]byte(documents[key]))
 		if err != nil {
-			return nil, fmt.Errorf("%s: is no YAML: %w", name, err)
+			return nil, fmt.Errorf("%s: is not YAML: %w", name, err)
 		}
 		if string(document) == "null" {
 			continue
 		}
 		content := map[string]any{}
 		if err := utiljson.Unmarshal(document, &content); err != nil {
-			return nil, fmt.Errorf("%s: is no object of Kubernetes: %w", name, err)
+			return nil, fmt.Errorf("%s: is not a Kubernetes object: %w", name, err)
 		}
 		o := &unstructured.Unstructured{Object: content}
 		hook, isHook := o.GetAnnotations()[release.HookAnnotation]

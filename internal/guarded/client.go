@@ -131,7 +131,7 @@ func isPublic(addr netip.Addr) bool {
 }
 
 // ErrRedirect means that a host answered with a redirect.
-var ErrRedirect = errors.New("it redirects, which is not followed")
+var ErrRedirect = errors.New("it redirects, and redirects are not followed")
 
 // RefuseRedirect is an http.Client's CheckRedirect that follows none.
 func RefuseRedirect(*http.Request, []*http.Request) error { return ErrRedirect }

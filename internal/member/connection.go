@@ -89,7 +89,7 @@ func connect(ctx context.Context, cluster, consumerServer string, config *rest.C
 	}
 	if self.Status.UserInfo.Username == "" {
 		transport.CloseIdleConnections()
-		return nil, errors.New("ask who Sluice is: it does not say")
+		return nil, errors.New("read Sluice's own user name: the answer contains none")
 	}
 	if consumerServer == "" {
 		consumerServer = config.Host

@@ -54,7 +54,7 @@ type fingerprint [sha256.Size]byte
 func (c *Connections) Cluster(ctx context.Context, name string) (*v1alpha1.MemberCluster, error) {
 	var cluster v1alpha1.MemberCluster
 	if err := c.Reader.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, &cluster); err != nil {
-		remedy := "see whether the hub answers"
+		remedy := "check that the hub answers"
 		if apierrors.IsNotFound(err) {
 			remedy = "add it to the inventory with `sluice cluster add`"
 			c.Forget(name)
@@ -142,7 +142,7 @@ func (c *Connections) OfInstance(ctx context.Context, management, instance strin
 	return c.shared(ctx, instanceClusterKey(management, instance), mark, func(ctx context.Context) (*Connection, error) {
 		config, err := read(kubeconfig)
 		if err != nil {
-			return nil, failed(StepKubeconfig, "see what its control plane provider writes", err)
+			return nil, failed(StepKubeconfig, "check the kubeconfig that its control plane provider writes", err)
 		}
 		config.Wrap(c.Wrap)
 		connection, err := connect(ctx, name, "", config)
@@ -202,7 +202,7 @@ func (c *Connections) connect(ctx context.Context, cluster *v1alpha1.MemberClust
 	}
 	config, err := read(kubeconfig)
 	if err != nil {
-		return nil, &Error{Cluster: cluster.Name, Step: StepKubeconfig, Remedy: "give it a self-contained kubeconfig, for instance the one that `sluice cluster add` makes", Err: err}
+		return nil, &Error{Cluster: cluster.Name, Step: StepKubeconfig, Remedy: "give it a self-contained kubeconfig, for instance the one that `sluice cluster add` creates", Err: err}
 	}
 	config.Wrap(c.Wrap)
 	connection, err := connect(ctx, cluster.Name, cluster.Spec.ConsumerServer, config)
@@ -229,11 +229,11 @@ func RemedyFor(err error) string {
 	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
 		return "its credentials are not accepted: run `sluice cluster renew`"
 	case answers.IsForeign(err):
-		return "something in front of it answers in its place: see what its address leads to, and whether its API server is up"
+		return "something in front of it answers in its place: check where its address leads, and that its API server is running"
 	case errors.Is(err, context.DeadlineExceeded):
-		return "it did not answer in time: see whether its API server is up and reachable from Sluice"
+		return "it did not answer in time: check that its API server is running and reachable from Sluice"
 	default:
-		return "see whether its API server is up and reachable from Sluice"
+		return "check that its API server is running and reachable from Sluice"
 	}
 }
 
@@ -265,7 +265,7 @@ func (c *Connections) access(ctx context.Context, cluster *v1alpha1.MemberCluste
 	if err != nil {
 		return nil, &Error{
 			Cluster: cluster.Name, Step: StepReadSecret, Err: err,
-			Remedy: "create it on the hub, or, where the hub has no Secrets, seal the kubeconfig with `sluice cluster add`",
+			Remedy: "create it on the hub, or run `sluice cluster add` if the hub has no Secrets",
 		}
 	}
 	return secret.Data[key], nil

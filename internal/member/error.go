@@ -55,7 +55,7 @@ func (e *errStranger) Error() string { return answers.Stranger(e.was, e.is) }
 func Stranger(cluster, was, is string) *Error {
 	return &Error{
 		Cluster: cluster, Step: StepRecognise, Err: &errStranger{was, is},
-		Remedy: "have its address and kubeconfig lead to the cluster that it was; if that is gone for good, " +
+		Remedy: "make its address and kubeconfig lead to the original cluster; if that no longer exists, " +
 			"remove it with `sluice cluster remove` and add the other one under another name",
 	}
 }

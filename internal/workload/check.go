@@ -56,7 +56,7 @@ func check(objects []*unstructured.Unstructured) error {
 		}
 		key := o.GroupVersionKind().GroupKind().String() + " " + o.GetName()
 		if seen[key] {
-			return refused("%s: there is another one of this name", what)
+			return refused("%s: another object of this kind has the same name", what)
 		}
 		seen[key] = true
 		if err := checkObject(o, what); err != nil {

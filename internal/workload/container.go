@@ -266,7 +266,7 @@ func (r *rendering) quantity(at *field.Path, from intstr.IntOrString) resource.Q
 	case err != nil:
 		r.fail(at, fmt.Errorf("%q is not a quantity, for instance 500m or 1Gi", text))
 	case amount.Sign() <= 0:
-		r.fail(at, fmt.Errorf("%s is not more than 0", text))
+		r.fail(at, fmt.Errorf("%s: want more than 0", text))
 	}
 	return amount
 }

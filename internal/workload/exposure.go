@@ -45,13 +45,13 @@ func (o *Order) hostsAsked() (map[string]asked, error) {
 		at := field.NewPath("components").Key(c.Name).Child("ports").Key(p.Name).Child("host").String()
 		label, err := e.text(p.Host)
 		if err != nil {
-			return nil, refused("%s: may use parameters that are not writeOnly, and no other variable: %v", at, err)
+			return nil, refused("%s: may use only parameters that are not writeOnly: %v", at, err)
 		}
 		if label == "" {
 			continue // a default may say that there is none
 		}
 		if errs := validation.IsDNS1123Label(label); len(errs) > 0 {
-			return nil, refused("%s: %q is no label of a host: %s", at, label, strings.Join(errs, "; "))
+			return nil, refused("%s: %q is not a valid label of a host: %s", at, label, strings.Join(errs, "; "))
 		}
 		if generatedLabel.MatchString(label) {
 			return nil, refused("%s: %q ends like a generated host, with 16 hexadecimal digits", at, label)

@@ -211,7 +211,7 @@ func take(taken corev1.ResourceList, o *unstructured.Unstructured, most int64) e
 			return err
 		}
 		if c.Spec.ConcurrencyPolicy != batchv1.ForbidConcurrent && c.Spec.ConcurrencyPolicy != batchv1.ReplaceConcurrent {
-			return refused("%s: spec.concurrencyPolicy: want Forbid or Replace; otherwise nothing limits what its Jobs take", describeObject(o))
+			return refused("%s: spec.concurrencyPolicy: want Forbid or Replace; otherwise nothing limits the resources of its Jobs", describeObject(o))
 		}
 		return takePods(taken, o, &c.Spec.JobTemplate.Spec.Template.Spec, replicas(c.Spec.JobTemplate.Spec.Parallelism))
 	case "PersistentVolumeClaim":
@@ -263,7 +263,7 @@ func takePods(taken corev1.ResourceList, o *unstructured.Unstructured, spec *cor
 	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			if limit, ok := c.Resources.Limits[name]; !ok || limit.IsZero() {
-				return refused("%s: container %s: resources.limits.%s: is absent; without it nothing says what the pod takes", describeObject(o), c.Name, name)
+				return refused("%s: container %s: resources.limits.%s: is missing; without it the resources of the pod are unknown", describeObject(o), c.Name, name)
 			}
 		}
 	}
@@ -283,9 +283,9 @@ func takeClaim(taken corev1.ResourceList, o *unstructured.Unstructured, spec *co
 	size := spec.Resources.Requests[corev1.ResourceStorage]
 	switch {
 	case spec.StorageClassName == nil || *spec.StorageClassName == "":
-		return refused("%s: storageClassName: is absent; storage is sold by class", describeObject(o))
+		return refused("%s: storageClassName: is missing; storage is sold by class", describeObject(o))
 	case size.Sign() <= 0:
-		return refused("%s: resources.requests.storage: is absent", describeObject(o))
+		return refused("%s: resources.requests.storage: is missing", describeObject(o))
 	}
 	add(taken, corev1.ResourceList{v1alpha1.StorageResource(*spec.StorageClassName): size}, claims)
 	return nil

@@ -84,7 +84,7 @@ func (p Parameters) Sealed(plan *v1alpha1.WorkloadPlan, raw json.RawMessage, bef
 	}
 	for name, value := range values {
 		if _, ok := sealedValue(value); ok {
-			return nil, refused("%s: %s is a name of Sluice's own", name, sealedField)
+			return nil, refused("%s: the name %s is reserved for Sluice", name, sealedField)
 		}
 	}
 	if plan == nil {

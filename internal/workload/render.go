@@ -196,7 +196,7 @@ func (r *rendering) chart(of *v1alpha1.WorkloadChart, chart *charts.Chart) {
 // chartOf returns the chart of a component.
 func chartOf(known Charts, of *v1alpha1.WorkloadChart) (*charts.Chart, error) {
 	if known == nil {
-		return nil, fmt.Errorf("chart %s: is not known here", of.From)
+		return nil, fmt.Errorf("chart %s: is not known to this Sluice", of.From)
 	}
 	chart, err := known.Chart(of)
 	if err != nil {
@@ -220,7 +220,7 @@ func (r *rendering) object(path *field.Path, o *unstructured.Unstructured) {
 		return
 	}
 	if _, ttl, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "ttlSecondsAfterFinished"); ttl && o.GetKind() == "Job" {
-		r.fail(path.Child("spec", "ttlSecondsAfterFinished"), errors.New("is refused: a Job that is gone would be made, and run, again"))
+		r.fail(path.Child("spec", "ttlSecondsAfterFinished"), errors.New("is refused: a Job that Kubernetes deletes would be created, and run, again"))
 		return
 	}
 	if o.GroupVersionKind() == secrets {

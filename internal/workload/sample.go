@@ -38,7 +38,7 @@ func Offered(plan *v1alpha1.WorkloadPlan, charts Charts) (*v1alpha1.WorkloadPlan
 // offer adds a parameter of a chart to a plan. Its default is that of the plan, or else of the chart.
 func offer(plan *v1alpha1.WorkloadPlan, chart *charts.Chart, of *v1alpha1.WorkloadChart, name string) error {
 	if _, taken := plan.Parameters[name]; taken {
-		return errors.New("is described already, by the plan or another chart")
+		return errors.New("is already described by the plan or another chart")
 	}
 	parameter, err := chart.Parameter(name)
 	if err != nil {

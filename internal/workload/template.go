@@ -263,7 +263,7 @@ func native(v ref.Val) (any, error) {
 	case types.Double:
 		return float64(v), nil
 	case types.Bytes:
-		return nil, errors.New("is bytes; use base64.encode or string")
+		return nil, errors.New("is of type bytes; use base64.encode or string")
 	case types.Null:
 		return nil, nil
 	case *types.Optional:
@@ -277,7 +277,7 @@ func native(v ref.Val) (any, error) {
 			key := it.Next()
 			name, ok := key.Value().(string)
 			if !ok {
-				return nil, errors.New("is a map with keys that are no strings")
+				return nil, errors.New("is a map with keys that are not strings")
 			}
 			value, err := native(v.Get(key))
 			if err != nil {

@@ -203,7 +203,7 @@ func (a *addOn) ensure(ctx context.Context) error {
 	}
 	resources, err := a.config.KubeClient.Build(strings.NewReader(last.Manifest), false)
 	if err != nil {
-		return fmt.Errorf("add-on %s: read what it consists of: %w", a.Name, err)
+		return fmt.Errorf("add-on %s: read its objects: %w", a.Name, err)
 	}
 	kubernetes, err := kubernetes.NewForConfig(a.cluster)
 	if err != nil {

@@ -133,8 +133,8 @@ func refusal(err error) error {
 	byWebhook := apierrors.IsForbidden(err) && strings.Contains(err.Error(), "admission webhook")
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || byWebhook {
 		return &delivery.RefusedError{
-			Reason: err.Error(), Remedy: "ask for what the class allows",
-			Consumer: "the plan's clusters cannot be what was asked for: ask for something else",
+			Reason: err.Error(), Remedy: "change the parameters to values that the class allows",
+			Consumer: "the plan's clusters cannot have these parameters: change them",
 		}
 	}
 	return err
@@ -149,7 +149,7 @@ func checkClass(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.ClusterSh
 	switch {
 	case meta.IsNoMatchError(err):
 		return &delivery.RefusedError{
-			Reason: fmt.Sprintf("%s knows no ClusterClass", t.Connection.Cluster),
+			Reason: fmt.Sprintf("%s does not serve the kind ClusterClass", t.Connection.Cluster),
 			Remedy: "its operator has to install Cluster API, with the feature gate ClusterTopology",
 		}
 	case apierrors.IsNotFound(err):

@@ -53,20 +53,20 @@ func (a *access) identify(ctx context.Context, r *clusterReconciler, cluster *v1
 	}
 	version, err := t.kube.Discovery().ServerVersion()
 	if err == nil && version.GitVersion == "" {
-		err = errors.New("it states none")
+		err = errors.New("the answer contains none")
 	}
 	if err != nil {
-		return failed("read its version", err, "see whether its API server is up and reachable from Sluice")
+		return failed("read its version", err, "check that its API server is running and reachable from Sluice")
 	}
 	uid, err := t.uid(ctx)
 	if err != nil {
-		return failed("read its UID from the namespace kube-system", err, "let Sluice get namespaces")
+		return failed("read its UID from the namespace kube-system", err, "give Sluice the right to get namespaces: run `sluice cluster renew`")
 	}
 	if was := cluster.Status.UID; was != "" && was != uid {
 		return member.Stranger(cluster.Name, was, uid)
 	}
 	if a.keyHash, err = t.keyHash(ctx); err != nil {
-		return failed("read its API server's certificate", err, "see whether its API server is up and reachable from Sluice")
+		return failed("read its API server's certificate", err, "check that its API server is running and reachable from Sluice")
 	}
 	a.version, a.uid = version.GitVersion, uid
 	return r.unique(ctx, cluster, a.uid)
@@ -85,7 +85,7 @@ func (r *clusterReconciler) unique(ctx context.Context, cluster *v1alpha1.Member
 			other.CreationTimestamp.Equal(&cluster.CreationTimestamp) && other.Name < cluster.Name
 		if other.Name != cluster.Name && other.Status.UID == uid && older {
 			return &member.Error{
-				Cluster: cluster.Name, Step: "tell it from the others",
+				Cluster: cluster.Name, Step: "compare it with the other clusters",
 				Err:    fmt.Errorf("it is the same cluster as %s, by the UID %s of its namespace kube-system", other.Name, uid),
 				Remedy: "remove one of the two",
 			}
@@ -119,7 +119,7 @@ func verifyRules(ctx context.Context, t target, cluster string, rules []rbacv1.P
 		})
 	}
 	if err := asking.Wait(); err != nil {
-		return &member.Error{Cluster: cluster, Step: "ask what Sluice may do there", Err: err, Remedy: "see whether its API server is up and reachable from Sluice"}
+		return &member.Error{Cluster: cluster, Step: "read Sluice's rights there", Err: err, Remedy: "check that its API server is running and reachable from Sluice"}
 	}
 	for i, no := range denied {
 		if no {

@@ -86,7 +86,7 @@ func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []str
 	case known != nil && known.Reason == reasonWritesFail && w.target.write != nil && !w.writes.taken:
 		// keep the result of another process until this one has made a write
 	case w.access.verified:
-		set(v1alpha1.ConditionAccessVerified, true, reasonVerified, "Sluice may do there all that its driver needs")
+		set(v1alpha1.ConditionAccessVerified, true, reasonVerified, "Sluice has all rights there that its driver needs")
 	case w.access.problem != nil:
 		set(v1alpha1.ConditionAccessVerified, false, reasonDenied, w.access.problem.Error())
 	}
@@ -95,7 +95,7 @@ func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []str
 	switch {
 	case len(leaving) > 0:
 		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonDeleting,
-			fmt.Sprintf("member cluster %s: remove it: it is in use by %s (deprovision instances, and end peerings, first)", w.cluster, some(leaving)))
+			fmt.Sprintf("member cluster %s: not removed yet: it is in use by %s (deprovision instances, and end peerings, first)", w.cluster, some(leaving)))
 	case !reachable:
 		set(v1alpha1.ConditionReady, false, reasonUnreachable, meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionReachable).Message)
 	case verified == nil || verified.Status != metav1.ConditionTrue:
@@ -106,7 +106,7 @@ func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []str
 		set(v1alpha1.ConditionReady, false, reason, message)
 	case !w.synced():
 		set(v1alpha1.ConditionReady, false, reasonSyncing,
-			fmt.Sprintf("member cluster %s: read its nodes, pods, namespaces and storage classes: not complete yet", w.cluster))
+			fmt.Sprintf("member cluster %s: reading its nodes, pods, namespaces and storage classes: not complete yet", w.cluster))
 	default:
 		set(v1alpha1.ConditionReady, true, v1alpha1.ReasonReady, "takes placements")
 	}

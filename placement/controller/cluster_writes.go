@@ -74,7 +74,7 @@ func (w *writes) went(err error) {
 	if w.failures >= toleratedWrites {
 		w.problem = &member.Error{
 			Cluster: w.cluster, Step: "write to it", Err: err,
-			Remedy: "it takes no placements until it takes writes: see whether its etcd is full, slow or without a quorum; what runs there is left alone",
+			Remedy: "nothing is placed on it until it accepts writes: check whether its etcd is full, slow or without a quorum; instances there are left alone",
 		}
 	}
 }

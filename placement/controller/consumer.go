@@ -45,7 +45,7 @@ func forConsumer(err error) string {
 	case errors.As(err, &refused) && refused.Consumer != "":
 		return refused.Consumer
 	case errors.As(err, &refused):
-		return "a cluster refuses it; " + onlyOperators
+		return "a cluster rejected it; " + onlyOperators
 	case errors.As(err, &pending) && pending.Consumer != "":
 		return pending.Consumer
 	case errors.As(err, &parameter):

@@ -41,7 +41,7 @@ func TestConsumersReadWhatTheyCanActOn(t *testing.T) {
 		{"a delivery that is late", &lateError{&delivery.PendingError{Step: "eu-1", Detail: "out of machines"}}, "not delivered in time; " + onlyOperators, true},
 		{"a namespace that its pods keep", &delivery.PendingError{Step: "delete namespace on eu-1", Consumer: "pods: web"}, "pods: web", true},
 		{"two clusters, one reason", errors.Join(transport, &unreachableError{"eu-2", "x"}), willBeTried, true},
-		{"a refusal for operators", &delivery.RefusedError{Reason: "eu-1 knows no ClusterClass"}, "a cluster refuses it; " + onlyOperators, false},
+		{"a refusal for operators", &delivery.RefusedError{Reason: "eu-1 does not serve the kind ClusterClass"}, "a cluster rejected it; " + onlyOperators, false},
 		{"a refusal for consumers", &delivery.RefusedError{Reason: "on eu-1", Consumer: "delete workloads first", Repeatable: true}, "delete workloads first", true},
 		{"no cluster at all", placeError(t, placement.Request{ID: "i"}), "nothing is on offer at the moment", true},
 		{
@@ -52,17 +52,17 @@ func TestConsumersReadWhatTheyCanActOn(t *testing.T) {
 		{
 			"an update that is larger than its cluster",
 			placeError(t, placement.Request{ID: "i", Resources: cores(16), Current: []string{"eu-1"}}, here, there),
-			"what is there does not take the change: InsufficientCPU", false,
+			"they cannot take the change: InsufficientCPU", false,
 		},
 		{
 			"an update for which its cluster has too little left",
 			placeError(t, placement.Request{ID: "i", Resources: cores(6), Current: []string{"eu-1"}}, here, there),
-			"what is there does not take the change: InsufficientCPU", true,
+			"they cannot take the change: InsufficientCPU", true,
 		},
 		{
 			"an update of the region",
 			placeError(t, placement.Request{ID: "i", Selector: region("us"), Current: []string{"eu-1"}}, here, there),
-			"what is there does not take the change: LabelMismatch", false,
+			"they cannot take the change: LabelMismatch", false,
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {

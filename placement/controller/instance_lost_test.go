@@ -60,7 +60,7 @@ func TestALostClusterIsLeftAfterItsGraceAndCleanedWhenItIsBack(t *testing.T) {
 		t.Fatalf("left are %v", left)
 	}
 	if moved := instance.Status.Moved; moved == nil || !slices.Equal(moved.From, []string{"eu"}) || !slices.Equal(moved.To, []string{"us"}) ||
-		!strings.HasPrefix(moved.Reason, "eu does not answer since ") || moved.DeliveredAt == nil {
+		!strings.HasPrefix(moved.Reason, "eu has not answered since ") || moved.DeliveredAt == nil {
 		t.Fatalf("moved: %+v", instance.Status.Moved)
 	}
 	w.wantOperation(instance, v1alpha1.OperationProvision, v1alpha1.StateSucceeded, "")

@@ -127,7 +127,7 @@ func TestAnInstanceThatCannotLeaveStaysAndSaysWhy(t *testing.T) {
 	instance := w.passes("si-a")
 	w.wantOn(instance, "eu")
 	c := meta.FindStatusCondition(instance.Status.Conditions, v1alpha1.ConditionPlaced)
-	if c.Reason != "Stranded" || !strings.Contains(c.Message, "eu is being drained, and there is nowhere to go") ||
+	if c.Reason != "Stranded" || !strings.Contains(c.Message, "eu is being drained, and no other cluster fits") ||
 		!strings.Contains(c.Message, "needs 4 cpu, 2 free of 2") {
 		t.Fatalf("condition %+v", c)
 	}

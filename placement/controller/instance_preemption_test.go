@@ -44,7 +44,7 @@ func TestRoomIsMadeByMovingVictimsElsewhere(t *testing.T) {
 	if got := w.victims(gold); !slices.Equal(got, []string{"si-a", "si-b", "si-c"}) {
 		t.Fatalf("victims are %v", got)
 	}
-	w.wantOperation(gold, v1alpha1.OperationProvision, v1alpha1.StateInProgress, "room is being made on eu, which 3 of lower priority leave")
+	w.wantOperation(gold, v1alpha1.OperationProvision, v1alpha1.StateInProgress, "3 instances of lower priority are leaving eu to make room")
 	if !slices.Equal(w.woken, []string{"si-a", "si-b", "si-c"}) {
 		t.Fatalf("woken are %v", w.woken)
 	}

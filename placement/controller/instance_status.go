@@ -359,7 +359,7 @@ func (s *scope) recordMove() {
 // recordStranded records why an instance cannot leave, and reports whether that is new. The instance
 // stays on its clusters.
 func (s *scope) recordStranded(due []v1alpha1.Departure, why string) (news bool) {
-	message := fmt.Sprintf("%s, and there is nowhere to go: %s", due[0].Reason, why)
+	message := fmt.Sprintf("%s, and no other cluster fits: %s", due[0].Reason, why)
 	return s.set(v1alpha1.ConditionPlaced, metav1.ConditionFalse, v1alpha1.ReasonStranded, message)
 }
 

@@ -58,7 +58,7 @@ func TestInstancesThatCannotBeWorkedOutSaySoAndKeepNobodyFromMoving(t *testing.T
 			t.Errorf("%s moves", name)
 		}
 		placed := meta.FindStatusCondition(w.instance(name).Status.Conditions, v1alpha1.ConditionPlaced)
-		if placed.Reason != v1alpha1.ReasonStranded || !strings.Contains(placed.Message, "eu is being drained, and there is nowhere to go: parameter selector") {
+		if placed.Reason != v1alpha1.ReasonStranded || !strings.Contains(placed.Message, "eu is being drained, and no other cluster fits: parameter selector") {
 			t.Errorf("%s says %+v", name, placed)
 		}
 	}

@@ -59,7 +59,7 @@ func TestAnUpdateThatDoesNotFitFailsAtOnceAndChangesNothing(t *testing.T) {
 	w.driver.called()
 	w.update("si-a", plan("plan-8"))
 	instance := w.passes("si-a")
-	w.wantOperation(instance, v1alpha1.OperationUpdate, v1alpha1.StateFailed, "home does not take the change: InsufficientCPU (needs 8 cpu, 4 free of 12 after 8 reserved")
+	w.wantOperation(instance, v1alpha1.OperationUpdate, v1alpha1.StateFailed, "home cannot take the change: InsufficientCPU (needs 8 cpu, 4 free of 12 after 8 reserved")
 	wantAsBefore(w, instance)
 	if calls := w.driver.called(); len(calls) > 0 {
 		t.Errorf("the driver was called: %v", calls)

@@ -60,7 +60,7 @@ func (r *policyReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.
 			state, reason, message = metav1.ConditionFalse, "Invalid", problem.Error()+"; requests that it matches are refused"
 		} else if spec := policy.Spec.Rebalance; spec != nil {
 			if _, _, err := rebalance.Window(spec, time.Now()); err != nil {
-				state, reason, message = metav1.ConditionFalse, "Invalid", err.Error()+"; nothing is moved by it"
+				state, reason, message = metav1.ConditionFalse, "Invalid", err.Error()+"; it moves no instances"
 			}
 		} else if class, first := all.DeclaredBefore(policy); class != "" {
 			message = fmt.Sprintf("in force, except priority class %s, which policy %s declares", class, first)

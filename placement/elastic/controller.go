@@ -80,7 +80,7 @@ func (e *Controller) Start(ctx context.Context) error {
 		case <-tick.C():
 			err := e.look(ctx)
 			if err != nil && err.Error() != said {
-				log.FromContext(ctx).Error(err, "Could not see to elastic clusters")
+				log.FromContext(ctx).Error(err, "Could not reconcile elastic clusters")
 				said = err.Error()
 			} else if err == nil {
 				said = ""
@@ -201,11 +201,11 @@ func (e *Controller) advance(ctx context.Context, t *template, instance *v1alpha
 		}
 		return op.Description, nil
 	case member == nil:
-		return "it is there, and joins the inventory", e.takeIn(ctx, t, instance)
+		return "it is created, and is being added to the inventory", e.takeIn(ctx, t, instance)
 	}
 	c := e.Inventory.Snapshot().Cluster(member.Name)
 	if c == nil || !c.Ready || !c.AccessVerified || len(c.Allocatable) == 0 {
-		return "it is there, and joins the inventory", nil
+		return "it is created, and is being added to the inventory", nil
 	}
 	if e.idleFor(member.Name) >= time.Duration(t.Elastic.IdleSeconds)*time.Second {
 		return "", e.retire(ctx, instance)

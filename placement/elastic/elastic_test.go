@@ -230,7 +230,7 @@ func TestElasticGrows(t *testing.T) {
 	if got := string(orders[0].Spec.Desired.Parameters.Raw); got != `{"workers":{"pool":3}}` {
 		t.Errorf("its parameters are %s, want one worker more", got)
 	}
-	if got := w.elastic.Promise("b"); !strings.Contains(got, "has cluster "+name+" grow by 1 for it") {
+	if got := w.elastic.Promise("b"); !strings.Contains(got, "grows cluster "+name+" for it, workers added: 1") {
 		t.Errorf("b is told %q", got)
 	}
 	w.look()

@@ -36,7 +36,7 @@ func (e *Controller) makeMore(ctx context.Context, t *template, has *fleet, comi
 	for instance, cluster := range wanted.waits {
 		switch progress, made := coming[cluster]; {
 		case wanted.grow[cluster] > 0:
-			promises[instance] = fmt.Sprintf("policy %s has cluster %s grow by %d for it", t.Name, cluster, wanted.grow[cluster])
+			promises[instance] = fmt.Sprintf("policy %s grows cluster %s for it, workers added: %d", t.Name, cluster, wanted.grow[cluster])
 		case made:
 			promises[instance] = fmt.Sprintf("policy %s creates cluster %s for it: %s", t.Name, cluster, progress)
 		case hindrance != "":
@@ -65,7 +65,7 @@ func (e *Controller) makeMore(ctx context.Context, t *template, has *fleet, comi
 		if taken[order.Name] {
 			continue
 		}
-		log.FromContext(ctx).Info("Making a cluster", "policy", t.Name, "cluster", v1alpha1.InstanceClusterName(order.Name), "for", len(wanted.waits))
+		log.FromContext(ctx).Info("Creating a cluster", "policy", t.Name, "cluster", v1alpha1.InstanceClusterName(order.Name), "for", len(wanted.waits))
 		err := e.Client.Create(ctx, order)
 		if apierrors.IsAlreadyExists(err) {
 			return nil // the cache does not show it yet
@@ -100,7 +100,7 @@ func (e *Controller) grow(ctx context.Context, g *growth, workers int) error {
 	g.instance.Spec.Desired.Parameters = &runtime.RawExtension{Raw: document}
 	err = e.Client.Update(ctx, g.instance) // a conflict is retried with the new state
 	if err != nil {
-		return fmt.Errorf("have cluster %s grow: %w", g.cluster.Name, err)
+		return fmt.Errorf("grow cluster %s: %w", g.cluster.Name, err)
 	}
 	return nil
 }
@@ -168,11 +168,11 @@ func (e *Controller) takeIn(ctx context.Context, t *template, instance *v1alpha1
 	member := t.member(v1alpha1.InstanceClusterName(instance.Name), e.Namespace, addOns)
 	var err error
 	if member.Spec.Access, err = e.Join(ctx, placed[0].Cluster, instance.Name, member); err != nil {
-		return fmt.Errorf("take cluster %s into the inventory: %w", member.Name, err)
+		return fmt.Errorf("add cluster %s to the inventory: %w", member.Name, err)
 	}
 	err = e.Client.Create(ctx, member)
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("take cluster %s into the inventory: %w", member.Name, err)
+		return fmt.Errorf("add cluster %s to the inventory: %w", member.Name, err)
 	}
 	return nil
 }

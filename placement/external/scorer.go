@@ -87,7 +87,7 @@ func (o Options) check() error {
 		return fmt.Errorf("the scorer's URL: want https://HOST/PATH")
 	}
 	if at.User != nil {
-		return fmt.Errorf("the scorer's URL holds credentials: they belong into a token file")
+		return fmt.Errorf("the scorer's URL contains credentials: put them into a token file")
 	}
 	if address, err := netip.ParseAddr(at.Hostname()); err == nil && address.IsLoopback() || at.Hostname() == "localhost" {
 		return nil
@@ -96,7 +96,7 @@ func (o Options) check() error {
 	case at.Scheme != "https":
 		return fmt.Errorf("the scorer's URL: http is for loopback addresses only, %s needs https", at.Hostname())
 	case o.TokenFile == "":
-		return fmt.Errorf("the scorer at %s needs a token file, by which it knows who asks", at.Hostname())
+		return fmt.Errorf("the scorer at %s needs a token file, with which Sluice authenticates", at.Hostname())
 	}
 	_, err = o.token()
 	return err

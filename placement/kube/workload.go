@@ -45,7 +45,7 @@ func (t *target) render() ([]*unstructured.Unstructured, error) {
 	}
 	if over := workload.Exceeds(taken, t.reserved); over != "" {
 		return nil, &delivery.RefusedError{
-			Reason: fmt.Sprintf("the workload on %s %s: what it takes may not depend on the cluster", t.Connection.Cluster, over),
+			Reason: fmt.Sprintf("the workload on %s %s: its resources must not depend on the cluster", t.Connection.Cluster, over),
 			Remedy: "the plan's author has to change its expressions",
 		}
 	}
@@ -258,7 +258,7 @@ func progress(o *unstructured.Unstructured, message string) string {
 	}
 	ready, _, _ := unstructured.NestedInt64(o.Object, "status", "readyReplicas")
 	if ready >= want {
-		return fmt.Sprintf("%d of %d pods ready, some of them of the former version", min(ready, want), want)
+		return fmt.Sprintf("%d of %d pods ready, some of them of the previous version", min(ready, want), want)
 	}
 	return fmt.Sprintf("%d of %d pods ready", ready, want)
 }

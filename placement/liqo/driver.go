@@ -192,7 +192,7 @@ func (d *Driver) ensurePeering(ctx context.Context, l leg) error {
 	case err != nil:
 		return fmt.Errorf("read peering %s: %w", key.Name, err)
 	case !peering.DeletionTimestamp.IsZero():
-		waits.Detail = "the one before it is still being removed"
+		waits.Detail = "the previous peering is still being removed"
 		return waits
 	}
 	lacking := slices.DeleteFunc(slices.Clone(l.modules), func(m v1alpha1.LiqoModule) bool { return slices.Contains(peering.Spec.Modules, m) })
@@ -296,7 +296,7 @@ func (d *Driver) Observe(ctx context.Context, delivery delivery.Delivery) error 
 
 func why(c *metav1.Condition) string {
 	if c == nil {
-		return "not looked at yet"
+		return "not read by the controller yet"
 	}
 	return c.Message
 }

@@ -37,7 +37,7 @@ func (s *side) nonce(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	if len(now.Data[consts.NonceSecretField]) == 0 {
-		return nil, s.pending("Secret "+nonceSecret, "Liqo has not created a nonce yet: see whether its controller manager runs")
+		return nil, s.pending("Secret "+nonceSecret, "Liqo has not created a nonce yet: check that its controller manager runs")
 	}
 	return now.Data[consts.NonceSecretField], nil
 }

@@ -202,7 +202,7 @@ func TestClustersThatFail(t *testing.T) {
 	}
 	for plan, why := range map[string]string{
 		"doomed":    "not delivered in time",
-		"classless": "a cluster refuses it",
+		"classless": "a cluster rejected it",
 	} {
 		m.step(ctx, t, "provision what fails: "+plan, func(ctx context.Context) error {
 			path, body, query := order(plan)

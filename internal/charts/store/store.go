@@ -153,7 +153,7 @@ func (s *Store) archiveFile(name string) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, refused("chart "+name+" is a folder", "the operator has to put its archive into the folder of --charts (helm package)")
 	case info.Size() > maxChart:
-		return nil, refused(fmt.Sprintf("chart %s has %d bytes, and may have %d", name, info.Size(), maxChart), "the plan has to name another")
+		return nil, refused(fmt.Sprintf("chart %s has %d bytes, more than the limit of %d", name, info.Size(), maxChart), "the plan has to name another")
 	}
 	archive, err := os.ReadFile(path)
 	if err != nil {
@@ -170,7 +170,7 @@ func (s *Store) file(name string) (*chart.Chart, error) {
 	}
 	loaded, err := loader.Load(path)
 	if err != nil {
-		return nil, refused(fmt.Sprintf("read chart %s: %v", name, err), "the operator has to put a whole one into the folder of --charts")
+		return nil, refused(fmt.Sprintf("read chart %s: %v", name, err), "the operator has to put an undamaged archive into the folder of --charts")
 	}
 	return loaded, nil
 }
@@ -219,7 +219,7 @@ func (s *Store) fetch(ctx context.Context, reference string) ([]byte, error) {
 	// Tags cannot contain a plus; Helm writes an underscore instead.
 	repository, err := remote.NewRepository(strings.ReplaceAll(reference, "+", "_"))
 	if err != nil || repository.Reference.Reference == "" {
-		return nil, refused("it is no reference to a version", "the plan has to name HOST/PATH:VERSION or HOST/PATH@DIGEST")
+		return nil, refused("it does not name a version", "the plan has to name HOST/PATH:VERSION or HOST/PATH@DIGEST")
 	}
 	if repository.Client, err = s.client(); err != nil {
 		return nil, err
@@ -238,7 +238,7 @@ func (s *Store) fetch(ctx context.Context, reference string) ([]byte, error) {
 	}
 	layer := manifest.Layers[i]
 	if layer.Size > maxChart {
-		return nil, refused(fmt.Sprintf("it has %d bytes, and may have %d", layer.Size, maxChart), "the operator has to put it into the folder of --charts, as a file")
+		return nil, refused(fmt.Sprintf("it has %d bytes, more than the limit of %d", layer.Size, maxChart), "the operator has to put it into the folder of --charts, as a file")
 	}
 	archive, err := content.FetchAll(ctx, repository, layer)
 	if err != nil {
@@ -300,7 +300,7 @@ func failure(step string, err error) error {
 	case errors.Is(err, errdef.ErrNotFound):
 		remedy = "the plan has to name another"
 	case errors.Is(err, content.ErrMismatchedDigest), errors.Is(err, content.ErrTrailingData), errors.Is(err, errdef.ErrSizeExceedsLimit):
-		remedy = "the registry's operator has to look into it"
+		remedy = "the registry's operator has to find the cause"
 	case errors.Is(err, auth.ErrBasicCredentialNotFound), errors.As(err, &answer) && (answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden):
 		remedy = "the operator has to give the registry's user and password with --chart-registry-credentials"
 	default:

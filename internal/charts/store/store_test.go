@@ -187,19 +187,19 @@ func TestChartsThatAreNotHad(t *testing.T) {
 		}, says: "realm", later: true},
 		"a registry that wants a password": {change: func(r *charted, _ *Store) { r.instead = challenge(`Basic realm="r"`) }, says: "--chart-registry-credentials"},
 		"a version that is not there":      {version: ":2.0.0", says: "not found: the plan has to name another"},
-		"no version":                       {version: "none", says: "it is no reference to a version"},
+		"no version":                       {version: "none", says: "it does not name a version"},
 		"another manifest than the digest": {version: "@sha256:" + strings.Repeat("0", 64), change: func(r *charted, _ *Store) { r.instead = manifest(layer(1)) }, says: "digest", later: true},
 		"a manifest that is none":          {change: func(r *charted, _ *Store) { r.instead = manifest("[]") }, says: "read its manifest"},
 		"a manifest without a chart":       {change: func(r *charted, _ *Store) { r.instead = manifest(`{"layers": []}`) }, says: "its manifest names no chart"},
 		"a manifest without end":           {change: func(r *charted, _ *Store) { r.instead = manifest(strings.Repeat(" ", 5<<20)) }, says: "limit"},
-		"a chart that is too long":         {change: func(r *charted, _ *Store) { r.instead = manifest(layer(maxChart + 1)) }, says: "it has 16777217 bytes, and may have 16777216"},
+		"a chart that is too long":         {change: func(r *charted, _ *Store) { r.instead = manifest(layer(maxChart + 1)) }, says: "it has 16777217 bytes, more than the limit of 16777216"},
 		"content that is not there":        {change: func(r *charted, _ *Store) { r.instead = manifest(layer(10)) }, says: "fetch its content"},
 		"a registry that is out of order": {change: func(r *charted, _ *Store) {
 			r.instead = func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(500); return true }
 		}, says: "fetch its manifest", later: true},
 		"a folder that cannot be written": {change: func(_ *charted, c *Store) { c.Folder = os.DevNull }, says: "the operator has to make the folder of --charts writable"},
 		"credentials that cannot be read": {change: func(r *charted, c *Store) { c.Credentials = r.TempDir() }, says: "read the credentials of registries", later: true},
-		"a content of other bytes":        {change: func(r *charted, _ *Store) { r.instead = otherBytes }, says: "the registry's operator has to look into it"},
+		"a content of other bytes":        {change: func(r *charted, _ *Store) { r.instead = otherBytes }, says: "the registry's operator has to find the cause"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newCharted(t)
