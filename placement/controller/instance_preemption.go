@@ -32,7 +32,7 @@ func withRoom(why string, p *v1alpha1.Preemption) string {
 	if p == nil {
 		return why
 	}
-	return fmt.Sprintf("%s; %[3]d instances of lower priority are leaving %[2]s to make room", why, p.Cluster, len(p.Victims))
+	return fmt.Sprintf("%s; instances of lower priority are leaving %s to make room (%d)", why, p.Cluster, len(p.Victims))
 }
 
 // mustYield reports whether the instance has to leave one of these clusters for another

@@ -44,7 +44,7 @@ func TestRoomIsMadeByMovingVictimsElsewhere(t *testing.T) {
 	if got := w.victims(gold); !slices.Equal(got, []string{"si-a", "si-b", "si-c"}) {
 		t.Fatalf("victims are %v", got)
 	}
-	w.wantOperation(gold, v1alpha1.OperationProvision, v1alpha1.StateInProgress, "3 instances of lower priority are leaving eu to make room")
+	w.wantOperation(gold, v1alpha1.OperationProvision, v1alpha1.StateInProgress, "instances of lower priority are leaving eu to make room (3)")
 	if !slices.Equal(w.woken, []string{"si-a", "si-b", "si-c"}) {
 		t.Fatalf("woken are %v", w.woken)
 	}
