@@ -209,6 +209,9 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, in
 			expires = &metav1.Time{Time: one.expires}
 		}
 	}
+	if err := c.keepResults(b, all); err != nil {
+		return err
+	}
 	object, err := c.reveal(ctx, b, instance, credentials, found)
 	if err != nil {
 		return err

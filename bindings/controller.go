@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -68,6 +69,8 @@ type Controller struct {
 	// bindings are checked ten times less often. Zero means half a minute.
 	Refresh time.Duration
 
+	// hooksEnded are the bindings, by UID, whose bind hooks this process has deleted since they last ran.
+	hooksEnded sync.Map
 	// places limit the work on each member cluster; nil means no limit.
 	places *member.Places
 }

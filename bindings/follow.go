@@ -56,6 +56,9 @@ func (c *Controller) follow(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 		return reconcile.Result{}, c.lapse(ctx, b, &instance)
 	}
 	renewal := b.RenewalAsked() && !elsewhere(b, &instance)
+	if !elsewhere(b, &instance) && !renewal {
+		c.endBindHooks(ctx, b, &instance)
+	}
 	if !behind(b, &instance) && !renewal {
 		return c.refresh(ctx, b, &instance)
 	}

@@ -20,43 +20,8 @@ import (
 
 // A hook of a workload is a Job in the instance's namespace, named after the binding. It stays until
 // the bind has succeeded, so that it is not repeated while the bind waits for something else, and is
-// found again after a restart.
-
-// secureBinding puts the secrets that the workload has for a binding into the binding's status, sealed,
-// and reports whether that changes the status.
-func (c *Controller) secureBinding(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) (changed bool, err error) {
-	w := workloadOf(instance)
-	if w == nil || w.Bindings == nil {
-		return false, nil
-	}
-	secrets, err := workload.UnsealBinding(b, c.Keys)
-	if err != nil {
-		return false, err
-	}
-	complete, changed := secrets.Complete(w.Bindings.Secrets)
-	if !changed {
-		return false, nil
-	}
-	b.Status.SealedSecrets, err = complete.SealBinding(b, c.Keys)
-	return true, err
-}
-
-// order returns the workload of a delivered instance with the values of a binding.
-func (c *Controller) order(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) (*workload.Order, error) {
-	ofInstance, err := workload.UnsealInstance(instance, c.Keys)
-	if err != nil {
-		return nil, err
-	}
-	ofBinding, err := workload.UnsealBinding(b, c.Keys)
-	if err != nil {
-		return nil, err
-	}
-	order, err := workload.Of(workloadOf(instance), instance, &instance.Status.Delivered.State, c.Keys, ofInstance)
-	if err != nil {
-		return nil, err
-	}
-	return order.For(b, ofBinding)
-}
+// found again after a restart, with its results. What it needs belongs to the Job, which is made first, suspended: so
+// nothing is left when the Job is gone, wherever Sluice was killed.
 
 // hook is a hook of one binding on one cluster.
 type hook struct {
@@ -100,49 +65,57 @@ func (e *hookError) Error() string {
 
 func (e *hookError) public() string { return fmt.Sprintf("the %s hook failed: %s", e.kind, e.reason) }
 
-// run starts the hook unless it has been, and returns nil once it has ended well. Until then it returns
-// *hookPendingError. After a failure, which it returns as *hookError, nothing of the hook remains.
-func (h *hook) run(ctx context.Context) error {
-	objects, err := h.order.Hook(h.kind, h.namespace)
-	if err != nil || len(objects) == 0 {
-		return err
-	}
+// run starts the hook unless it has been, and returns its results once it has ended well. Until then the
+// error is a *hookPendingError. After a failure, which it returns as *hookError, nothing of the hook
+// remains.
+func (h *hook) run(ctx context.Context) (results map[string]string, err error) {
 	job := &batchv1.Job{}
 	err = h.client.Get(ctx, client.ObjectKey{Namespace: h.namespace, Name: h.order.HookName(h.kind)}, job)
 	switch {
 	case apierrors.IsNotFound(err):
-		if err := h.start(ctx, objects); err != nil {
+		err = h.start(ctx)
+	case err != nil:
+		err = fmt.Errorf("read the %s hook: %w", h.kind, err)
+	case !job.DeletionTimestamp.IsZero(): // of an earlier failure
+	case ptr.Deref(job.Spec.Suspend, false): // Sluice was killed while it started it
+		_, err = h.end(ctx)
+	case ended(job, batchv1.JobComplete) != nil:
+		if results, err = h.results(ctx); err == nil {
+			return results, nil
+		}
+	default:
+		if failed := ended(job, batchv1.JobFailed); failed != nil {
+			err = h.failure(ctx, job, failed)
+		}
+	}
+	if failed := (*hookError)(nil); errors.As(err, &failed) {
+		if _, ending := h.end(ctx); ending != nil {
+			return nil, ending
+		}
+	}
+	if err == nil {
+		err = &hookPendingError{h.kind}
+	}
+	return nil, err
+}
+
+// start applies the hook's objects: the Job, suspended, then what its pod needs, which belongs to the
+// Job; and lets it run.
+func (h *hook) start(ctx context.Context) error {
+	var api workload.APIServer
+	if h.returns() {
+		var err error
+		if api, err = h.apiServer(ctx); err != nil {
 			return err
 		}
-		return &hookPendingError{h.kind}
-	case err != nil:
-		return fmt.Errorf("read the %s hook: %w", h.kind, err)
-	case !job.DeletionTimestamp.IsZero():
-		return &hookPendingError{h.kind} // of an earlier failure
-	case ended(job, batchv1.JobComplete) != nil:
-		return nil
 	}
-	failed := ended(job, batchv1.JobFailed)
-	if failed == nil {
-		return &hookPendingError{h.kind}
-	}
-	failure, err := h.failure(ctx, job, failed)
+	objects, err := h.order.Hook(h.kind, h.namespace, api)
 	if err != nil {
 		return err
 	}
-	if _, err := h.end(ctx); err != nil {
-		return err
-	}
-	return failure
-}
-
-// start applies the hook's objects: the Job last, to which the others then belong.
-func (h *hook) start(ctx context.Context, objects []*unstructured.Unstructured) error {
 	job := objects[len(objects)-1]
-	for _, o := range objects {
-		if err := h.apply(ctx, o); err != nil {
-			return err
-		}
+	if err := h.apply(ctx, suspended(job, true)); err != nil {
+		return err
 	}
 	owner := metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: job.GetName(), UID: job.GetUID(), BlockOwnerDeletion: ptr.To(false)}
 	for _, o := range objects[:len(objects)-1] {
@@ -151,7 +124,12 @@ func (h *hook) start(ctx context.Context, objects []*unstructured.Unstructured) 
 			return err
 		}
 	}
-	return nil
+	if h.returns() {
+		if err := h.awaitRight(ctx); err != nil {
+			return err
+		}
+	}
+	return h.apply(ctx, suspended(job, false))
 }
 
 // apply applies one object. Only the UID of the answer is kept.
@@ -173,39 +151,45 @@ func (h *hook) apply(ctx context.Context, o *unstructured.Unstructured) error {
 
 // end deletes the hook, and reports whether nothing of it runs any more.
 func (h *hook) end(ctx context.Context) (gone bool, err error) {
+	// The Job first, as a hook that has ended well is asked for its results; in the foreground, so that it
+	// is gone only after its pod.
 	meta := metav1.ObjectMeta{Namespace: h.namespace, Name: h.order.HookName(h.kind)}
-	err = h.client.Delete(ctx, &corev1.Secret{ObjectMeta: meta})
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("delete the Secret of the %s hook: %w", h.kind, err)
-	}
-	// In the foreground: the Job is gone only after its pod.
 	err = h.client.Delete(ctx, &batchv1.Job{ObjectMeta: meta}, client.PropagationPolicy(metav1.DeletePropagationForeground))
-	if apierrors.IsNotFound(err) {
-		return true, nil
-	}
-	if err != nil {
+	gone = apierrors.IsNotFound(err)
+	if err != nil && !gone {
 		return false, fmt.Errorf("delete the %s hook: %w", h.kind, err)
 	}
-	return false, nil
+	// The rest goes with the Job, but secrets do not stay for that long.
+	secrets := []string{meta.Name}
+	if h.returns() {
+		secrets = append(secrets, h.order.ResultsName())
+	}
+	for _, name := range secrets {
+		err := h.client.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: name}})
+		if client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("delete the Secret %s of the %s hook: %w", name, h.kind, err)
+		}
+	}
+	return gone, nil
 }
 
-// failure says why a hook failed.
-func (h *hook) failure(ctx context.Context, job *batchv1.Job, failed *batchv1.JobCondition) (*hookError, error) {
+// failure returns why a hook failed, as *hookError.
+func (h *hook) failure(ctx context.Context, job *batchv1.Job, failed *batchv1.JobCondition) error {
 	if failed.Reason == batchv1.JobReasonDeadlineExceeded {
-		return &hookError{kind: h.kind, reason: fmt.Sprintf("it did not end within %d s", ptr.Deref(job.Spec.ActiveDeadlineSeconds, 0))}, nil
+		return &hookError{kind: h.kind, reason: fmt.Sprintf("it did not end within %d s", ptr.Deref(job.Spec.ActiveDeadlineSeconds, 0))}
 	}
 	var pods corev1.PodList
 	if err := h.client.List(ctx, &pods, client.InNamespace(h.namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name}); err != nil {
-		return nil, fmt.Errorf("list the pods of the %s hook: %w", h.kind, err)
+		return fmt.Errorf("list the pods of the %s hook: %w", h.kind, err)
 	}
 	for i := range pods.Items {
 		for _, c := range pods.Items[i].Status.ContainerStatuses {
 			if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
-				return &hookError{kind: h.kind, reason: fmt.Sprintf("exit code %d", t.ExitCode), detail: h.order.Redacted(t.Message)}, nil
+				return &hookError{kind: h.kind, reason: fmt.Sprintf("exit code %d", t.ExitCode), detail: h.order.Redacted(t.Message)}
 			}
 		}
 	}
-	return &hookError{kind: h.kind, reason: "its pod no longer exists", detail: failed.Message}, nil
+	return &hookError{kind: h.kind, reason: "its pod no longer exists", detail: failed.Message}
 }
 
 // ended returns a condition of a Job if it is true.
@@ -229,22 +213,24 @@ func runsHooks(instance *v1alpha1.ServiceInstance, cluster string) bool {
 	return true
 }
 
-// bindHook runs the bind hook on a cluster, if there is one.
-func (c *Controller) bindHook(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, cluster string) error {
+// bindHook runs the bind hook on a cluster, if there is one, and returns its results; nil if it has none.
+func (c *Controller) bindHook(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, cluster string) (map[string]string, error) {
 	if w := workloadOf(instance); w == nil || w.Bindings == nil || w.Bindings.Bind == nil || !runsHooks(instance, cluster) {
-		return nil
+		return nil, nil
 	}
 	h, err := c.hook(ctx, workload.HookBind, b, instance, cluster)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	c.hooksEnded.Delete(b.UID)
 	return h.run(ctx)
 }
 
-// endBindHooks deletes the bind hooks of a binding that has succeeded. If that fails, Kubernetes
-// deletes them a while after their end.
+// endBindHooks deletes the bind hooks of a binding that has succeeded, once for each process and bind. What
+// cannot be deleted now is tried again when the binding is looked at next.
 func (c *Controller) endBindHooks(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) {
-	if w := workloadOf(instance); w == nil || w.Bindings == nil || w.Bindings.Bind == nil {
+	w := workloadOf(instance)
+	if _, ended := c.hooksEnded.Load(b.UID); ended || w == nil || w.Bindings == nil || w.Bindings.Bind == nil {
 		return
 	}
 	for _, cluster := range clustersOf(instance) {
@@ -253,9 +239,11 @@ func (c *Controller) endBindHooks(ctx context.Context, b *v1alpha1.ServiceBindin
 			_, err = h.end(ctx)
 		}
 		if err != nil {
-			log.FromContext(ctx).V(1).Info("the bind hook is left to Kubernetes", "binding", b.Name, "reason", err.Error())
+			log.FromContext(ctx).Info("the bind hook is not deleted yet", "binding", b.Name, "cluster", cluster, "reason", err.Error())
+			return
 		}
 	}
+	c.hooksEnded.Store(b.UID, nil)
 }
 
 // unbindHook runs the unbind hook on a cluster, if there is one, once nothing of the bind hook runs any
@@ -270,8 +258,8 @@ func (c *Controller) unbindHook(ctx context.Context, b *v1alpha1.ServiceBinding,
 		if err != nil {
 			return err
 		}
-		if kind == workload.HookUnbind {
-			if err := h.run(ctx); err != nil {
+		if kind == workload.HookUnbind && w.Bindings.Unbind != nil {
+			if _, err := h.run(ctx); err != nil {
 				return err
 			}
 		}

@@ -12,6 +12,9 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -127,19 +130,16 @@ func (h *hooked) ran(kind string) int {
 	return len(slices.DeleteFunc(slices.Clone(h.seen), func(name string) bool { return !strings.HasPrefix(name, kind+"-") }))
 }
 
-// nothingOf waits until no Job and no Secret of a hook is left.
+// nothingOf waits until nothing of a hook is left.
 func (h *hooked) nothingOf(t *testing.T) {
 	t.Helper()
 	eventually(t, "nothing of the hooks is left", func(ctx context.Context) (bool, error) {
-		for _, list := range []client.ObjectList{&batchv1.JobList{}, &corev1.SecretList{}} {
-			if err := h.admin[h.cluster].List(ctx, list, client.InNamespace(h.namespaceThere()), client.HasLabels{v1alpha1.LabelBinding}); err != nil {
+		for _, list := range []client.ObjectList{
+			&batchv1.JobList{}, &corev1.SecretList{}, &corev1.ServiceAccountList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}, &networkingv1.NetworkPolicyList{},
+		} {
+			err := h.admin[h.cluster].List(ctx, list, client.InNamespace(h.namespaceThere()), client.HasLabels{v1alpha1.LabelBinding})
+			if err != nil || meta.LenList(list) > 0 {
 				return false, err
-			}
-			if jobs, ok := list.(*batchv1.JobList); ok && len(jobs.Items) > 0 {
-				return false, nil
-			}
-			if secrets, ok := list.(*corev1.SecretList); ok && len(secrets.Items) > 0 {
-				return false, nil
 			}
 		}
 		return true, nil
@@ -171,6 +171,9 @@ func TestWorkloads(t *testing.T) {
 		{"each binding has a user of its own", eachBindingHasAUser},
 		{"a bind hook that fails leaves nothing and says why", aBindHookThatFails},
 		{"an unbind hook that fails is tried again", anUnbindHookThatFails},
+		{"credentials have what the bind hook returned", resultsOfAHook},
+		{"results that are wrong fail the bind and leave nothing", wrongResults},
+		{"a hook may write its results and nothing else", rightsOfAHook},
 		{"what goes with its instance needs no hook", noHookWithoutAnInstance},
 		{"everyone reaches public ports", publicAddresses},
 	} {

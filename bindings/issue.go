@@ -40,16 +40,18 @@ const rolePatience = 5 * time.Second
 type issued struct {
 	credentials ClusterCredentials
 	expires     time.Time
+	results     map[string]string // of the bind hook; nil if it returns none
 }
 
 // issue runs the bind hook of a workload on one cluster, creates the binding's account there, if it
 // has one, and requests its token. It is idempotent, except that every call returns another token.
 func (c *Controller) issue(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, cluster string) (*issued, error) {
-	if err := c.bindHook(ctx, b, instance, cluster); err != nil {
+	results, err := c.bindHook(ctx, b, instance, cluster)
+	if err != nil {
 		return nil, err
 	}
 	if !hasAccount(b, instance) {
-		return &issued{credentials: ClusterCredentials{Cluster: cluster}}, nil
+		return &issued{results: results, credentials: ClusterCredentials{Cluster: cluster}}, nil
 	}
 	a, err := c.account(ctx, b, instance, cluster)
 	if err != nil {
@@ -73,7 +75,7 @@ func (c *Controller) issue(ctx context.Context, b *v1alpha1.ServiceBinding, inst
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	return &issued{expires: token.ExpirationTimestamp.Time, credentials: ClusterCredentials{
+	return &issued{results: results, expires: token.ExpirationTimestamp.Time, credentials: ClusterCredentials{
 		Cluster: cluster, Name: a.connection.Cluster, Server: a.connection.ConsumerServer, CertificateAuthority: string(a.connection.CAData),
 		Namespace: a.usual(), Token: seal.Redact([]byte(token.Token)),
 	}}, nil
@@ -196,19 +198,23 @@ func (a *account) requestToken(ctx context.Context) (authenticationv1.TokenReque
 // awaitRole waits until the API server's authorizer sees the RoleBinding, so that
 // credentials work as soon as they are handed out.
 func (a *account) awaitRole(ctx context.Context) error {
+	// Every role may list pods.
+	return awaitRight(ctx, a.client, a.namespace, a.binding.Name, authorizationv1.ResourceAttributes{Namespace: a.namespace, Verb: "list", Resource: "pods"})
+}
+
+// awaitRight waits until the API server's authorizer sees a right that an account was given.
+func awaitRight(ctx context.Context, c client.Client, namespace, account string, right authorizationv1.ResourceAttributes) error {
 	patient, cancel := context.WithTimeout(ctx, rolePatience)
 	defer cancel()
 	soon := wait.Backoff{Duration: 4 * time.Millisecond, Factor: 1.5, Steps: 12, Cap: 200 * time.Millisecond}
 	err := soon.DelayFunc().Until(patient, true, false, func(ctx context.Context) (bool, error) {
 		review := &authorizationv1.LocalSubjectAccessReview{
-			ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace},
 			Spec: authorizationv1.SubjectAccessReviewSpec{
-				User: "system:serviceaccount:" + a.namespace + ":" + a.binding.Name,
-				// Every role may list pods.
-				ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: a.namespace, Verb: "list", Resource: "pods"},
+				User: "system:serviceaccount:" + namespace + ":" + account, ResourceAttributes: &right,
 			},
 		}
-		err := a.client.Create(ctx, review)
+		err := c.Create(ctx, review)
 		return review.Status.Allowed, err
 	})
 	if err != nil {
@@ -242,21 +248,24 @@ func (c *Controller) revoke(ctx context.Context, b *v1alpha1.ServiceBinding, ins
 	if err := c.unbindHook(ctx, b, instance, cluster); err != nil {
 		return err
 	}
-	meta := metav1.ObjectMeta{Namespace: a.namespace, Name: b.Name}
-	group, groupCtx := errgroup.WithContext(ctx)
-	var role client.Object = &rbacv1.RoleBinding{ObjectMeta: meta}
-	if a.made {
-		role = &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: b.Name}}
-	}
-	for _, o := range []client.Object{role, &corev1.ServiceAccount{ObjectMeta: meta}} {
-		group.Go(func() error { return a.deleteUntilGone(groupCtx, o) })
-	}
-	if slices.Contains(b.Status.AddressClusters, cluster) {
-		group.Go(func() error { return a.withdraw(groupCtx) })
-	}
-	err = group.Wait()
+	err = a.delete(ctx, slices.Contains(b.Status.AddressClusters, cluster))
 	if apierrors.IsForbidden(err) && !namespace.DeletionTimestamp.IsZero() {
 		return &pendingError{detail: "cluster " + cluster + " is still deleting the instance's namespace"}
+	}
+	return err
+}
+
+// delete deletes the ServiceAccount first, which ends its tokens. One write follows another, so that a
+// kill leaves one of few states. What fails does not keep the rest from being deleted.
+func (a *account) delete(ctx context.Context, withAddresses bool) error {
+	meta := metav1.ObjectMeta{Namespace: a.namespace, Name: a.binding.Name}
+	var role client.Object = &rbacv1.RoleBinding{ObjectMeta: meta}
+	if a.made {
+		role = &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: a.binding.Name}}
+	}
+	err := errors.Join(a.deleteUntilGone(ctx, &corev1.ServiceAccount{ObjectMeta: meta}), a.deleteUntilGone(ctx, role))
+	if withAddresses {
+		err = errors.Join(err, a.withdraw(ctx))
 	}
 	return err
 }

@@ -50,6 +50,7 @@ func (c *Controller) unbind(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("remove finalizer: %w", err)
 	}
+	c.hooksEnded.Delete(b.UID)
 	log.FromContext(ctx).Info("unbound", "binding", b.Name, "instance", b.Spec.InstanceName)
 	return reconcile.Result{}, nil
 }

@@ -19,6 +19,42 @@ func workloadOf(instance *v1alpha1.ServiceInstance) *v1alpha1.WorkloadPlan {
 	return nil
 }
 
+// secureBinding puts the secrets that the workload has for a binding into the binding's status, sealed,
+// and reports whether that changes the status.
+func (c *Controller) secureBinding(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) (changed bool, err error) {
+	w := workloadOf(instance)
+	if w == nil || w.Bindings == nil {
+		return false, nil
+	}
+	secrets, err := workload.UnsealBinding(b, c.Keys)
+	if err != nil {
+		return false, err
+	}
+	complete, changed := secrets.Complete(w.Bindings.Secrets)
+	if !changed {
+		return false, nil
+	}
+	b.Status.SealedSecrets, err = complete.SealBinding(b, c.Keys)
+	return true, err
+}
+
+// order returns the workload of a delivered instance with the values of a binding.
+func (c *Controller) order(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) (*workload.Order, error) {
+	ofInstance, err := workload.UnsealInstance(instance, c.Keys)
+	if err != nil {
+		return nil, err
+	}
+	ofBinding, err := workload.UnsealBinding(b, c.Keys)
+	if err != nil {
+		return nil, err
+	}
+	order, err := workload.Of(workloadOf(instance), instance, &instance.Status.Delivered.State, c.Keys, ofInstance)
+	if err != nil {
+		return nil, err
+	}
+	return order.For(b, ofBinding)
+}
+
 // hasAccount reports whether a binding has an account in the instance's namespace. Consumers of a
 // workload use its services, and get an account only if the plan gives them a role.
 func hasAccount(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) bool {

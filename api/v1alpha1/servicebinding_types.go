@@ -84,8 +84,8 @@ type ServiceBindingStatus struct {
 	// SealedCredentials is the OSB credentials object, sealed with the hub's keyset
 	// and bound to this resource.
 	SealedCredentials []byte `json:"sealedCredentials,omitempty"`
-	// SealedSecrets are the secrets that the plan's workload has for this binding, sealed with the
-	// hub's keyset and bound to this resource.
+	// SealedSecrets are the secrets that the plan's workload has for this binding, and what its bind hook
+	// returned, sealed with the hub's keyset and bound to this resource.
 	SealedSecrets []byte `json:"sealedSecrets,omitempty"`
 	// Endpoints at which the consumer reaches what it bought; Sluice has seen each of them exist.
 	// They are Services and pods, by their addresses in the consumer's own cluster if it is peered;

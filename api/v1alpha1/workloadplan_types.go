@@ -20,7 +20,7 @@ import (
 //	instance    id, name, namespace, platform, organization, space, plan, version
 //	cluster     name, provider, region, zone, tier, labels of the chosen cluster, and replicas: its share of
 //	            those that the plan divides, otherwise 1 (not in credentials)
-//	binding     id, name, application, parameters, secrets (only in bindings and credentials)
+//	binding     id, name, application, parameters, secrets, results (only in bindings and credentials)
 //	kubernetes  the credentials of the binding's account (only in credentials, if the plan has a role)
 type WorkloadPlan struct {
 	// Components run together on each chosen cluster.
@@ -91,6 +91,7 @@ type WorkloadPullSecret struct {
 // WorkloadBindings describes what is done in the instance for each binding, for instance that it gets
 // a user of its own. binding.name in expressions is a word of letters and digits that no other
 // binding has.
+// +kubebuilder:validation:XValidation:rule="!has(self.results) || has(self.bind)",message="results are what a bind hook returns"
 type WorkloadBindings struct {
 	// Secrets are generated once for each binding.
 	// +kubebuilder:validation:MaxItems=8
@@ -102,6 +103,15 @@ type WorkloadBindings struct {
 	// Unbind runs before the binding is gone; also if Bind has failed, or has never run. It may run
 	// more than once. It does not run if the instance goes as a whole.
 	Unbind *WorkloadHook `json:"unbind,omitempty"`
+	// Results are the names of the values that Bind returns: it writes them into a Secret, which exists
+	// at the URL in the environment variable SLUICE_RESULTS, as the
+	// account of its pod. All together have at most 16 KiB. They are binding.results in credentials and
+	// in Unbind, where those that were never returned are empty.
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:Pattern=`^[a-z][a-zA-Z0-9]*$`
+	// +kubebuilder:validation:items:MaxLength=63
+	// +listType=set
+	Results []string `json:"results,omitempty"`
 }
 
 // WorkloadHook is a command that runs to its end, in a pod of the instance. An exit code other than 0

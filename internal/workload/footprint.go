@@ -79,7 +79,7 @@ func FootprintOf(plan *v1alpha1.WorkloadPlan, charts Charts, raw json.RawMessage
 	// The greater of the hooks: of one at a time, as others wait for their turn at the quota.
 	hooks := corev1.ResourceList{}
 	for _, kind := range []HookKind{HookBind, HookUnbind} {
-		hook, err := o.Hook(kind, "sluice-sample")
+		hook, err := o.Hook(kind, "sluice-sample", APIServer{})
 		if err != nil {
 			return nil, err
 		}

@@ -2,6 +2,8 @@ package workload
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,6 +25,11 @@ const (
 // keepHook is how many seconds Kubernetes keeps a hook that has ended, if Sluice does not delete it.
 const keepHook = 600
 
+// returns reports whether a hook returns results.
+func (o *Order) returns(kind HookKind) bool {
+	return kind == HookBind && o.Plan.Bindings != nil && len(o.Plan.Bindings.Results) > 0
+}
+
 // HookName is the name of a hook's Job and Secret for the binding of the order.
 func (o *Order) HookName(kind HookKind) string {
 	name, _ := o.binding["name"].(string)
@@ -42,9 +49,9 @@ func hookOf(plan *v1alpha1.WorkloadPlan, kind HookKind) *v1alpha1.WorkloadHook {
 }
 
 // Hook returns the objects of a hook for the binding of the order (see For): a Job, the last of them,
-// and the objects that its pod reads. There are none if the plan has no such hook. The error is a
-// *RefusedError.
-func (o *Order) Hook(kind HookKind, namespace string) ([]*unstructured.Unstructured, error) {
+// and the objects that its pod needs. There are none if the plan has no such hook. api is where pods reach the API
+// server, for hooks with results. The error is a *RefusedError.
+func (o *Order) Hook(kind HookKind, namespace string, api APIServer) ([]*unstructured.Unstructured, error) {
 	hook := hookOf(o.Plan, kind)
 	if hook == nil {
 		return nil, nil
@@ -54,17 +61,24 @@ func (o *Order) Hook(kind HookKind, namespace string) ([]*unstructured.Unstructu
 		return nil, err
 	}
 	e := o.expressions(addresses)
+	if kind == HookBind { // what it returned before is not for it
+		e.variables[varBinding] = maps.Clone(o.binding)
+		e.variables[varBinding].(map[string]any)["results"] = map[string]any{}
+	}
 	r := &rendering{order: o, expressions: e, component: o.HookName(kind), namespace: namespace, path: field.NewPath("bindings", string(kind))}
 	template := r.pods(r.path, &v1alpha1.WorkloadContainer{WorkloadProcess: hook.WorkloadProcess, GracePeriodSeconds: new(int64)})
 	template.Spec.WithRestartPolicy(corev1.RestartPolicyNever)
 	template.Spec.Containers[0].WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError)
+	if o.returns(kind) {
+		r.returning(template.Spec, api)
+	}
 	r.add(batchv1ac.Job(r.component, namespace).WithLabels(r.labels()).WithSpec(batchv1ac.JobSpec().
 		WithTemplate(template).WithBackoffLimit(0).WithParallelism(1).WithCompletions(1).
 		WithActiveDeadlineSeconds(cmp.Or(hook.TimeoutSeconds, 60)).WithTTLSecondsAfterFinished(keepHook)))
 	if r.err != nil {
 		return nil, &RefusedError{r.err.Error()}
 	}
-	if err := check(r.objects); err != nil {
+	if err := check(slices.DeleteFunc(slices.Clone(r.objects), isRight)); err != nil {
 		return nil, err
 	}
 	if logins, err := o.logins(e); err != nil || len(logins) == 0 {

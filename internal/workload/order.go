@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
@@ -101,14 +102,25 @@ func bindingWord(b *v1alpha1.ServiceBinding) string {
 }
 
 func (o *Order) with(id, name, application string, parameters map[string]any, secrets Secrets) *Order {
-	own, values := *o, map[string]any{}
-	for secret, value := range secrets.revealed() {
-		if secret != fingerprintKey {
-			values[secret] = value
-			own.hidden = append(own.hidden, value)
+	own, values, results := *o, map[string]any{}, map[string]any{}
+	if o.Plan.Bindings != nil {
+		for _, result := range o.Plan.Bindings.Results {
+			results[result] = ""
 		}
 	}
-	own.binding = map[string]any{"id": id, "name": name, "application": application, "parameters": parameters, "secrets": values}
+	own.hidden = slices.Clone(o.hidden)
+	for secret, value := range secrets.revealed() {
+		if secret == fingerprintKey {
+			continue
+		}
+		own.hidden = append(own.hidden, value)
+		if result, ok := strings.CutPrefix(secret, resultPrefix); ok {
+			results[result] = value
+		} else {
+			values[secret] = value
+		}
+	}
+	own.binding = map[string]any{"id": id, "name": name, "application": application, "parameters": parameters, "secrets": values, "results": results}
 	return &own
 }
 

@@ -154,5 +154,9 @@ func sampleBound(plan *v1alpha1.WorkloadPlan, parameters map[string]any) *Order 
 	if plan.Bindings == nil {
 		return o.with("sample", "b0123456789abcdef", "", map[string]any{}, nil)
 	}
-	return o.with("sample", "b0123456789abcdef", "", map[string]any{}, sampleSecrets(plan.Bindings.Secrets))
+	results := map[string]string{}
+	for _, name := range plan.Bindings.Results {
+		results[name] = strings.Repeat("r", usualLength)
+	}
+	return o.with("sample", "b0123456789abcdef", "", map[string]any{}, sampleSecrets(plan.Bindings.Secrets).WithResults(results))
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -25,7 +26,9 @@ const (
 	usualLength = 32
 	// fingerprintKey is the name of the secret that fingerprints are made with; no plan can name it.
 	fingerprintKey = "-fingerprint"
-	alphabet       = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+	// resultPrefix is the start of the names of what a bind hook returned; no plan can name them.
+	resultPrefix = "-result-"
+	alphabet     = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 )
 
 // Complete returns the secrets together with new ones for those that are named and not there yet,
@@ -46,6 +49,20 @@ func (s Secrets) Complete(named []v1alpha1.WorkloadSecret) (complete Secrets, ch
 		add(one.Name, one.Length)
 	}
 	return complete, changed
+}
+
+// WithResults returns the secrets of a binding together with what its bind hook returned, in place of
+// what it returned before.
+func (s Secrets) WithResults(results map[string]string) Secrets {
+	complete := maps.Clone(s)
+	maps.DeleteFunc(complete, func(name string, _ seal.Redacted) bool { return strings.HasPrefix(name, resultPrefix) })
+	if complete == nil {
+		complete = Secrets{}
+	}
+	for name, value := range results {
+		complete[resultPrefix+name] = seal.Redact([]byte(value))
+	}
+	return complete
 }
 
 // random returns letters and digits, each as likely as the others.

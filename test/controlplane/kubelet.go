@@ -42,6 +42,7 @@ var (
 // kubelets plays the kubelet of every simulated node of one control plane: heartbeats, starting pods, finishing deleted
 // ones. No container ever runs.
 type kubelets struct {
+	config  *rest.Config
 	client  kubernetes.Interface
 	version string // of the API server
 	pods    cache.SharedIndexInformer
@@ -71,6 +72,7 @@ func newKubelets(config *rest.Config) (*kubelets, error) {
 	}
 	backoff := workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](5*time.Millisecond, heartbeat)
 	k := &kubelets{
+		config:     config,
 		client:     client,
 		version:    version.GitVersion,
 		pods:       corev1informers.NewFilteredPodInformer(client, metav1.NamespaceAll, 0, cache.Indexers{}, assigned),
@@ -239,7 +241,11 @@ func (k *kubelets) sync(ctx context.Context, pod *corev1.Pod) error {
 		if !pod.Spec.HostNetwork {
 			podIP = nth(firstPodIP, k.lastPodIP.Add(1))
 		}
-		return patchStatus(ctx, k.client, "pods", pod, started(pod, r.ip, podIP))
+		exitCode, ends := k.execute(ctx, pod)
+		if !ends {
+			return nil
+		}
+		return patchStatus(ctx, k.client, "pods", pod, started(pod, r.ip, podIP, exitCode))
 	case givenUp(pod):
 		return patchStatus(ctx, k.client, "pods", pod, map[string]any{"conditions": serving(corev1.ConditionTrue, "")})
 	}

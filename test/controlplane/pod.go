@@ -1,23 +1,21 @@
 package controlplane
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// started is the status a pod has once everything in it runs, or has run to its end if it belongs to a Job. A Job whose
-// command is false fails.
-func started(pod *corev1.Pod, hostIP, podIP string) corev1.PodStatus {
+// started is the status a pod has once everything in it runs, or has run to its end if it belongs to a Job, whose exit code
+// is given.
+func started(pod *corev1.Pod, hostIP, podIP string, exitCode int32) corev1.PodStatus {
 	now := metav1.Now()
 	phase, conditions := corev1.PodRunning, serving(corev1.ConditionTrue, "")
 	state := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}
-	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "Job" {
+	if isOfJob(pod) {
 		phase, conditions = corev1.PodSucceeded, serving(corev1.ConditionFalse, "PodCompleted")
 		end := &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: now, FinishedAt: now}
-		if slices.Equal(pod.Spec.Containers[0].Command, []string{"false"}) {
-			phase, end.Reason, end.ExitCode = corev1.PodFailed, "Error", 1
+		if exitCode != 0 {
+			phase, end.Reason, end.ExitCode = corev1.PodFailed, "Error", exitCode
 		}
 		state = corev1.ContainerState{Terminated: end}
 	}
@@ -44,6 +42,11 @@ func started(pod *corev1.Pod, hostIP, podIP string) corev1.PodStatus {
 		})
 	}
 	return status
+}
+
+func isOfJob(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	return owner != nil && owner.Kind == "Job"
 }
 
 // serving are the conditions that tell whether a pod takes requests.

@@ -69,7 +69,9 @@ var stories = []struct {
 		return []step{
 			{"sell version 1", a.sell("1.0.0"), spared},
 			{"provision", a.provision, killed},
-			{"bind", a.bind, spared},
+			{"bind, with a hook that returns a result", a.bind, killed},
+			{"unbind, with a hook", a.unbind, killed},
+			{"bind again", a.bind, spared},
 			{"update a parameter", a.scale, spared},
 			{"sell version 2", a.sell("2.0.0"), spared},
 			{"upgrade to version 2, which drops a component", a.upgrade, spared},

@@ -39,7 +39,14 @@ spec:
     workload:
       parameters: {replicas: {type: integer, minimum: 1, maximum: 3, default: 1}}
       secrets: [{name: password}]
-      credentials: {password: "${secrets.password}", host: "${components.web.host}"}
+      bindings:
+        results: [token]
+        bind:
+          image: sluice.dev/tool:1
+          command: [patch, $(SLUICE_RESULTS), '{"data": {"token": "aHVzaC1odXNo"}}']
+          resources: {cpu: 20m, memory: 16Mi}
+        unbind: {image: "sluice.dev/tool:1", args: ["${binding.results.token}"], resources: {cpu: 20m, memory: 16Mi}}
+      credentials: {password: "${secrets.password}", host: "${components.web.host}", token: "${binding.results.token}"}
       components:
       - name: web
         ports: [{name: http, port: 80}]
@@ -49,6 +56,9 @@ spec:
           replicas: "${parameters.replicas}"
           resources: {cpu: 20m, memory: 16Mi}
 `
+
+// hookResult is what the bind hook returns as token.
+const hookResult = "hush-hush"
 
 const cacheComponent = `
       - name: cache
@@ -138,10 +148,47 @@ func (a *application) bind(ctx context.Context) error {
 		return fmt.Errorf("the credentials have the host %v, want %s, and a password of %d characters", credentials["host"], want, len(password))
 	}
 	a.password = password
-	if err := a.accountsOnClusters(ctx, v1alpha1.BindingName(platformName, a.id, "first"), 0); err != nil {
+	if credentials["token"] != hookResult {
+		return fmt.Errorf("the credentials have the token %v, want what the hook returned", credentials["token"])
+	}
+	if err := a.noHook(ctx); err != nil {
 		return err
 	}
 	return a.runs(ctx)
+}
+
+func (a *application) unbind(ctx context.Context) error {
+	if err := a.remove(ctx, a.bindingPath("first"), a.query()); err != nil {
+		return err
+	}
+	if err := a.noHook(ctx); err != nil {
+		return err
+	}
+	return a.accounts(ctx, v1alpha1.BindingName(platformName, a.id, "first"), 0)
+}
+
+// noHook waits until nothing of the binding's hooks is left on any cluster.
+func (a *application) noHook(ctx context.Context) error {
+	options := metav1.ListOptions{LabelSelector: v1alpha1.LabelBinding + "=" + v1alpha1.BindingName(platformName, a.id, "first")}
+	return until(ctx, func(ctx context.Context) error {
+		if err := a.accountsOnClusters(ctx, v1alpha1.BindingName(platformName, a.id, "first"), 0); err != nil {
+			return err
+		}
+		return a.each(func(_ string, m *member) error {
+			jobs, err := m.BatchV1().Jobs("").List(ctx, options)
+			if err != nil {
+				return err
+			}
+			secrets, err := m.CoreV1().Secrets("").List(ctx, options)
+			if err != nil {
+				return err
+			}
+			if len(jobs.Items)+len(secrets.Items) > 0 {
+				return fmt.Errorf("left behind: %d Jobs and %d Secrets of hooks", len(jobs.Items), len(secrets.Items))
+			}
+			return nil
+		})
+	})
 }
 
 func (a *application) scale(ctx context.Context) error {
@@ -224,8 +271,8 @@ func (a *application) hidden(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if bytes.Contains(log, []byte(a.password)) {
-		return fmt.Errorf("the password is in the log")
+	if bytes.Contains(log, []byte(a.password)) || bytes.Contains(log, []byte(hookResult)) {
+		return fmt.Errorf("the password, or what the hook returned, is in the log")
 	}
 	return a.withHub(ctx, func(c client.Client) error {
 		for _, list := range []client.ObjectList{&v1alpha1.ServiceInstanceList{}, &v1alpha1.ServiceBindingList{}} {
@@ -236,8 +283,8 @@ func (a *application) hidden(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if bytes.Contains(text, []byte(a.password)) {
-				return fmt.Errorf("the password is in a %T", list)
+			if bytes.Contains(text, []byte(a.password)) || bytes.Contains(text, []byte(hookResult)) {
+				return fmt.Errorf("the password, or what the hook returned, is in a %T", list)
 			}
 		}
 		return nil

@@ -1,0 +1,102 @@
+package workload
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/seal"
+)
+
+func TestHook(t *testing.T) {
+	o, err := order(t, "testdata/hook/bind.yaml").For(&v1alpha1.ServiceBinding{ObjectMeta: metav1.ObjectMeta{Name: "sb-1", UID: "u"}}, Secrets{"password": seal.Redact([]byte("the-binding's"))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := o.Hook(HookBind, "sluice-si-1", APIServer{Addresses: []string{"10.96.0.1/32", "192.0.2.7/32"}, Ports: []int32{443, 6443}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	for _, object := range objects {
+		got += "---\n" + yamlOf(t, object.Object)
+	}
+	const golden = "testdata/hook/bind.golden"
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("-want +got, -update rewrites:\n%s", diff)
+	}
+}
+
+// What the bind hook returned is in credentials and in the unbind hook, where it is empty if there is none.
+func TestResults(t *testing.T) {
+	before := Secrets{"password": seal.Redact([]byte("p")), resultPrefix + "old": seal.Redact([]byte("o"))}
+	after := before.WithResults(map[string]string{"token": "hush"})
+	if _, old := after[resultPrefix+"old"]; old || len(after) != 2 || len(before) != 2 {
+		t.Errorf("%d secrets, %d before", len(after), len(before))
+	}
+	for _, row := range []struct {
+		secrets Secrets
+		want    string
+	}{{after, `{"token":"hush"}`}, {Secrets{}, `{"token":""}`}} {
+		o, err := order(t, "testdata/hook/bind.yaml").For(&v1alpha1.ServiceBinding{}, row.secrets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := o.Credentials(nil, nil); err != nil || string(got) != row.want {
+			t.Errorf("got %s (%v), want %s", got, err, row.want)
+		}
+		if message := o.Redacted("it is hush"); len(row.secrets) > 0 && message != "it is ***" {
+			t.Errorf("a message shows it: %s", message)
+		}
+	}
+}
+
+// The catalog refuses what uses results that are not declared, or not there yet.
+func TestResultsRefused(t *testing.T) {
+	const plan = `
+components: [{name: a, container: {image: i, resources: {cpu: 1, memory: 1Gi}}}]
+bindings:
+  results: [token]
+  bind: {image: i, args: ["BIND"], resources: {cpu: 1, memory: 1Gi}}
+  unbind: {image: i, args: ["UNBIND"], resources: {cpu: 1, memory: 1Gi}}
+credentials: {token: "CREDENTIALS"}
+`
+	for _, row := range []struct{ name, where, expression, because string }{
+		{"fitting", "CREDENTIALS", "${binding.results.token}", ""},
+		{"fitting, when it is revoked", "UNBIND", "${binding.results.token}", ""},
+		{"not declared", "CREDENTIALS", "${binding.results.id}", "credentials.token: ${binding.results.id}: no such key: id"},
+		{"not declared, when it is revoked", "UNBIND", "${binding.results.id}", "bindings.unbind.args[0]: ${binding.results.id}: no such key: id"},
+		{"not there yet", "BIND", "${binding.results.token}", "bindings.bind.args[0]: ${binding.results.token}: no such key: token"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			p := planOf(t, strings.Replace(plan, `"`+row.where+`"`, `"`+row.expression+`"`, 1))
+			_, err := FootprintOf(p, nil, nil)
+			err = errors.Join(err, CheckCredentials(p, json.RawMessage(`{}`), false))
+			if got := errorText(err); got != row.because {
+				t.Errorf("got  %s\nwant %s", got, row.because)
+			}
+		})
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
