@@ -126,6 +126,11 @@ func TestForgedCredentialsAreRefused(t *testing.T) {
 			f.subject()[ContextGaiaX+"hostedOn"] = object{"id": "https://rival.example/dc"}
 		}, StepParse, "in another form"},
 		{"foreign claim in a closed shape", func(_ *world, f *forgery) { f.subject()["madeUp"] = "x" }, StepShape, "/credentialSubject/madeUp"},
+		{"more violations than are named", func(_ *world, f *forgery) {
+			for i := range 7 {
+				f.subject()[fmt.Sprintf("madeUp%d", i)] = "x"
+			}
+		}, StepShape, "; and 2 more"},
 		{"required attribute left out", func(_ *world, f *forgery) { delete(f.subject(), "providedBy") }, StepShape, "/credentialSubject/providedBy"},
 		{"unknown type", func(_ *world, f *forgery) { f.subject()["type"] = "KubernetesCluster" }, StepShape, "KubernetesCluster"},
 		{"status list in place of a self-description", func(_ *world, f *forgery) {
@@ -176,6 +181,7 @@ func TestForgedCredentialsAreRefused(t *testing.T) {
 		{"dates that contradict each other", func(_ *world, f *forgery) { f.payload["exp"] = at.AddDate(-1, 0, 0).Unix() }, StepParse, "never valid"},
 		{"date without time zone", func(_ *world, f *forgery) { f.payload["validUntil"] = "2027-01-01T00:00:00" }, StepParse, "/validUntil"},
 		{"date that is a string", func(_ *world, f *forgery) { f.payload["exp"] = "1900000000" }, StepParse, "/exp"},
+		{"time of issue that is a string", func(_ *world, f *forgery) { f.payload["iat"] = "1700000000" }, StepParse, "/iat"},
 		{"date out of range", func(_ *world, f *forgery) { f.payload["exp"] = json.Number("1e17") }, StepParse, "/exp"},
 		{"date that means none", func(_ *world, f *forgery) { f.payload["validUntil"] = "0001-01-01T00:00:00Z" }, StepParse, "/validUntil"},
 		{"date beyond numbers", func(_ *world, f *forgery) { f.payload["exp"] = json.Number("1e400") }, StepParse, "/exp"},

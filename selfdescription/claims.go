@@ -131,10 +131,9 @@ func (a *admission) providerClaims() []Claim {
 		}
 	}
 	for _, element := range elements(a.person.Claims["registrationNumber"]) {
-		if node, ok := element.(map[string]any); ok {
-			if value := registration(node); value != "" {
-				list = append(list, a.claim(ClaimProviderRegistration, value, a.person))
-			}
+		node, _ := element.(map[string]any)
+		if value := registration(node); value != "" {
+			list = append(list, a.claim(ClaimProviderRegistration, value, a.person))
 		}
 		for _, id := range references(element) {
 			number := a.find(id, func(c *Credential) bool { return registration(c.Claims) != "" && a.mine(c) })

@@ -234,6 +234,27 @@ func TestAnIssuerMayLeaveItsListsToWhoIsTrustedWithThem(t *testing.T) {
 	}
 }
 
+// A verifier that trusts nobody takes lists only from the credential's own issuer.
+func TestNobodyIsTrustedWithListsByDefault(t *testing.T) {
+	w := newWorld(t)
+	c := w.listed(t, PurposeRevocation, true)
+	w.publish(t, notary, PurposeRevocation, true)
+	v := w.verifier()
+	v.Issuers = nil
+	_, report := v.Credential(context.Background(), c.Compact)
+	refused(t, report, StepStatus, "who keeps no lists for "+provider)
+}
+
+// Bitstring Status List v1.0, 6.2: at least 131,072 bits. The upper limit is Sluice's own.
+func TestStatusListsOfTheLeastAndTheGreatestLength(t *testing.T) {
+	for _, bits := range []int{MinStatusList, MaxStatusList} {
+		list, err := DecodeStatusList(encoded(bits/8, nil))
+		if err != nil || list.Len() != bits {
+			t.Errorf("%d bits: %v", bits, err)
+		}
+	}
+}
+
 func TestAGzipBombCostsNoMemory(t *testing.T) {
 	bomb := encoded(200<<20, nil)
 	var before, after runtime.MemStats
