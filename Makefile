@@ -42,14 +42,18 @@ images: ## What the tests on kind run, at the lowest priority; built once, then 
 	@nice -n 19 test/kind/tools.sh kube-router traefik >/dev/null
 	@nice -n 19 test/kind/liqo-images.sh >/dev/null
 
+# UNCLEAR matches comments that docs/style.md does not allow: "x is what …", "x are those that …".
+UNCLEAR = '^[[:space:]]*//[[:space:]]+([[:alnum:]]+ (is|are) (what|where|who|whom|why|those|that of|the one (that|of|in|as))|.*(tells (whether|if)|but for))[[:space:]]'
+
 lint: ## Formatting, vet, staticcheck, which package may import which, and that the engine reads no clock
-	@echo "lint: gofmt, go vet, staticcheck, depguard, forbidigo"
+	@echo "lint: gofmt, go vet, staticcheck, depguard, comments, forbidigo"
 	@gofmt -l $$(git ls-files '*.go') | { ! grep . >&2; }
 	@go vet ./...
 	@go vet -tags e2e,faults,interop ./test/... ./internal/crashpoint/... ./bindings
 	@cd test/bench/peers/fleet && go vet ./... && cd ../sluice && go vet . # of the peers, those that change with this module
 	@$(TOOL) staticcheck ./...
 	@$(TOOL) depguard ./...
+	@! git grep -nE $(UNCLEAR) -- '*.go' ':!*zz_generated*' || { echo "lint: reword these comments, see docs/style.md" >&2; exit 1; }
 	@$(TOOL) forbidigo -set_exit_status -tests=false '^time\.(Now|Since|Until|Sleep|After|AfterFunc|Tick|NewTimer|NewTicker)$$' -- ./placement
 
 unit: ## Unit and integration tests, on the embedded hub and on real control planes

@@ -146,7 +146,7 @@ func (h *hooked) nothingOf(t *testing.T) {
 	})
 }
 
-// user is what the credentials of withUsers contain.
+// user is the content of the credentials of withUsers.
 type user struct{ User, Password, Host string }
 
 func (h *hooked) user(t *testing.T, b *v1alpha1.ServiceBinding) (u user) {

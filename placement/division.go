@@ -79,7 +79,7 @@ func (e *evaluation) replicasHeld(at position) int64 {
 	return held
 }
 
-// share is what one cluster gets of the replicas: between two bounds, by its weight.
+// share of one cluster of the replicas: between two bounds, by its weight.
 type share struct {
 	of          *candidate
 	least, most int64

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Dates are those of XML Schema 1.1-2, dateTimeStamp.
+// Dates have the form dateTimeStamp of XML Schema 1.1-2.
 func TestDatesAreReadAsXMLSchemaHasThem(t *testing.T) {
 	for text, want := range map[string]string{
 		"2026-11-20T12:00:00Z":           "2026-11-20T12:00:00Z",

@@ -122,7 +122,7 @@ type ServiceInstanceStatus struct {
 	SealedSecrets []byte `json:"sealedSecrets,omitempty"`
 }
 
-// Copy is what one cluster has of an instance that is spread over groups of clusters.
+// Copy is the part on one cluster of an instance that is spread over groups of clusters.
 type Copy struct {
 	// Group is the combination of values of the labels by which the plan spreads, by label.
 	Group map[string]string `json:"group,omitempty"`

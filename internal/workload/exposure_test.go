@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// exposure is that of the cluster in these tests.
+// exposure of the cluster in these tests.
 var exposure = &v1alpha1.ClusterExposure{
 	Gateway: v1alpha1.ExposureGateway{Namespace: "infra", Name: "public", Listener: "https", PodNamespace: "traefik"},
 	Domain:  "apps.eu.example", Port: 8443,

@@ -146,7 +146,7 @@ func newWorkloadWorld(t *testing.T) *world {
 	return w
 }
 
-// secrets are those of an instance, which must not be readable in its status.
+// secrets of an instance, which must not be readable in its status.
 func (w *world) secrets(instance *v1alpha1.ServiceInstance) workload.Secrets {
 	w.Helper()
 	secrets, err := workload.UnsealInstance(instance, w.reconciler.keys)

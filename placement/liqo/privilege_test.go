@@ -41,7 +41,7 @@ func refusedWith(t *testing.T, what string, err error, text string) {
 	}
 }
 
-// may is what an identity is allowed to do, as text: verb group/resource in namespace.
+// may lists the rights of an identity, as text: verb group/resource in namespace.
 type may struct {
 	namespace, verb, group, resource, subresource, name string
 	want                                                bool

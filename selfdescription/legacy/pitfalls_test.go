@@ -240,7 +240,7 @@ func TestContextsAreNeverFetched(t *testing.T) {
 			t.Errorf("%v: accepted", context)
 		}
 	}
-	// Nor are those that a context of the operator refers to.
+	// Contexts to which a context of the operator refers are not fetched either.
 	f := newForgery(t)
 	f.importer.Contexts = []selfdescription.Context{{URL: "https://former.example/ns", Document: fmt.Appendf(nil, `{"@context":%q}`, server.URL)}}
 	f.document["@context"] = []any{ContextCredentialsV1, selfdescription.ContextGaiaX, "https://former.example/ns"}

@@ -39,7 +39,7 @@ type member struct {
 	allocatable corev1.ResourceList
 }
 
-// memberNames are those of the member clusters. spare is one that stories register,
+// memberNames are the names of the member clusters. spare is one that stories register,
 // tainted so that nothing is placed there, and remove.
 var memberNames = []string{"eu-1", "eu-2"}
 

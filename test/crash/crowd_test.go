@@ -22,7 +22,7 @@ const crowders = 3
 type crowdStory struct {
 	*bed
 	all []*instance
-	// waiting is the one that waits.
+	// waiting is the instance that waits.
 	waiting *instance
 }
 

@@ -234,7 +234,7 @@ func (b *bed) empty(ctx context.Context) error {
 	return b.each(func(_ string, m *member) error { return none("namespace", "Sluice")(m.namespacesOf(ctx, "")) })
 }
 
-// bound is what a binding returned.
+// bound is the answer to a bind.
 type bound struct {
 	name     string
 	clusters []boundCluster

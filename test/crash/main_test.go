@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// binary is Sluice as it is, but for package internal/crashpoint.
+// binary is Sluice as it is, except package internal/crashpoint.
 var binary string
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }

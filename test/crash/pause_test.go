@@ -149,7 +149,7 @@ func (b *replicas) takeBack(ctx context.Context, id string, through *replica) er
 	return deletions.Wait()
 }
 
-// audit is what was seen on the cluster.
+// audit counts the looks at the quotas on a cluster, and the most instances in one of them.
 type audit struct{ looks, most atomic.Int64 }
 
 // startAudit adds up, again and again, the quotas that stand on the cluster, in instances.

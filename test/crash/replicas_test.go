@@ -189,7 +189,7 @@ func (b *replicas) roles(ctx context.Context, asleep *replica) (leader, standby 
 	return leader, standby, err
 }
 
-// instances are those in the hub, by name.
+// instances of the hub, by name.
 func (b *replicas) instances(ctx context.Context) (map[string]*v1alpha1.ServiceInstance, error) {
 	var list v1alpha1.ServiceInstanceList
 	if err := b.hub.List(ctx, &list, client.InNamespace(namespace)); err != nil {

@@ -35,7 +35,7 @@ platforms:
 `
 )
 
-// charts are those that add-ons come from.
+// charts of the add-ons.
 const charts = "../../internal/charts/store/testdata/charts"
 
 // namespace of Sluice's resources in the hub.
@@ -47,7 +47,7 @@ type server struct {
 	folder  string // holds the data folder and what else the process reads
 	address string
 	log     *os.File
-	// instants are those at which it was killed.
+	// instants at which it was killed.
 	instants []string
 }
 

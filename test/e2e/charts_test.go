@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/charts/chartstest"
 )
 
-// privateImage is where workloads.yaml has the image of the chart: in a registry on the node itself.
+// privateImage is the chart's image in workloads.yaml: in a registry on the node itself.
 const privateImage = "localhost:5998/private/echo:1"
 
 // chartFolder returns a folder with a chart, and the chart's digest.

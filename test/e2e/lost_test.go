@@ -75,7 +75,7 @@ func TestLostCluster(t *testing.T) {
 	}
 }
 
-// lostWorld is what the steps of TestLostCluster share.
+// lostWorld holds the state that the steps of TestLostCluster share.
 type lostWorld struct {
 	server
 	hub  client.Client
@@ -114,7 +114,7 @@ func (w *lostWorld) provisionOnDoomed(t *testing.T, ids ...string) {
 	}
 }
 
-// placedOn is where the platform is told that an instance is.
+// placedOn returns the clusters of an instance, as the platform reads them.
 func (w *lostWorld) placedOn(t *testing.T, id string) string {
 	t.Helper()
 	a := w.broker.must(t, "GET", "/v2/service_instances/"+id, nil, nil, http.StatusOK)

@@ -81,7 +81,7 @@ func (b broker) must(t *testing.T, method, path string, query url.Values, body a
 	return a
 }
 
-// plan is what the requests of an instance name.
+// plan names the service and the plan in the requests of an instance.
 type plan struct{ service, id string }
 
 func (p plan) query() url.Values {

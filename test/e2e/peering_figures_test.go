@@ -23,7 +23,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// figures are what `make bench` prints of peerings.
+// figures is set by `make bench`.
 var figures = flag.Bool("figures", false, "measure peerings as well; on a machine that does nothing else")
 
 // measure prints how long a request takes by each way, and how long pods take to be ready: on

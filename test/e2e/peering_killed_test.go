@@ -92,7 +92,7 @@ func isReady(node *corev1.Node) bool {
 // mortal is a supervised Sluice that dies before and after each of its writes, once.
 type mortal struct{ file string }
 
-// instants are those at which it has died.
+// instants at which it has died.
 func (m *mortal) instants() []string {
 	text, _ := os.ReadFile(m.file)
 	return strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' })

@@ -32,7 +32,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/liqo"
 )
 
-// peeringWorld is what the steps of TestPeering share.
+// peeringWorld holds the state that the steps of TestPeering share.
 type peeringWorld struct {
 	server
 	hub                           client.Client
@@ -94,8 +94,8 @@ func typedClient(t *testing.T, config *rest.Config) client.Client {
 	return c
 }
 
-// offerings are the one of the documentation, in amounts of which several fit on a cluster of
-// this machine's two processors, and workloads.
+// offerings returns the files with the offering of the documentation, in amounts of which several fit
+// on a cluster of this machine's two processors, and with workloads.
 func (w *peeringWorld) offerings(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "docs/examples/peering.yaml"))

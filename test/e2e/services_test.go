@@ -45,7 +45,7 @@ type service struct {
 	tried [2]string
 }
 
-// instance is where the objects of an instance are.
+// instance names the place of the objects of an instance.
 type instance struct{ cluster, namespace string }
 
 func services() []service {

@@ -21,7 +21,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// consumer is what a binding hands out, turned into a client.
+// consumer is a client with the credentials of a binding.
 type consumer struct {
 	kubernetes.Interface
 	namespace string

@@ -58,7 +58,7 @@ func TestTrust(t *testing.T) {
 	}
 }
 
-// trustedWorld is what the steps of TestTrust share.
+// trustedWorld holds the state that the steps of TestTrust share.
 type trustedWorld struct {
 	server
 	hub              client.Client
@@ -131,7 +131,7 @@ type description struct {
 	Countries                                   []any
 }
 
-// descriptions are those of a plan in the catalog.
+// descriptions of a plan in the catalog.
 func (w *trustedWorld) descriptions(t *testing.T, name string) []description {
 	t.Helper()
 	catalog := w.broker.must(t, "GET", "/v2/catalog", nil, nil, http.StatusOK)
@@ -192,7 +192,7 @@ func (w *trustedWorld) buyer(t *testing.T) {
 	}
 }
 
-// explain is what `sluice place` says of a cluster.
+// explain returns the line of `sluice place` about a cluster.
 func (w *trustedWorld) explain(t *testing.T, cluster string) string {
 	t.Helper()
 	out, err := exec.Command(filepath.Join(root, "bin/sluice"), "place", "--service", "kubernetes-resources", "--plan", "small", "--dry-run", "--data-dir", w.dataDir).CombinedOutput()

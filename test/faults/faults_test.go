@@ -31,7 +31,7 @@ func TestFaults(t *testing.T) {
 	t.Run("a cluster whose writes hang keeps nobody else waiting", func(t *testing.T) { nobodyElseWaits(t, b) })
 }
 
-// life is that of one instance, whose requests to its cluster go wrong while it is
+// life of one instance, whose requests to its cluster go wrong while it is
 // provisioned, bound, updated, unbound and deprovisioned.
 type life struct {
 	*testing.T
@@ -122,7 +122,7 @@ func (l *life) audit() {
 	}
 }
 
-// token is that of a binding.
+// token of a binding.
 func (l *life) token(binding string) string {
 	l.Helper()
 	code, answer, err := l.call(l.Context(), "GET", binding, nil)

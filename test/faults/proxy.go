@@ -109,7 +109,7 @@ type Rule struct {
 // Hits is how often it has happened.
 func (r *Rule) Hits() int { return int(r.hits.Load()) }
 
-// Proxy passes requests on to an API server, but for those that a rule is for.
+// Proxy passes requests on to an API server, except those that a rule is for.
 type Proxy struct {
 	server *httptest.Server
 	mu     sync.Mutex

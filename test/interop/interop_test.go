@@ -34,7 +34,7 @@ type said struct {
 	Subject map[string]any `json:"subject"`
 }
 
-// subjects are those of testdata, said by an issuer.
+// subjects of testdata, in the name of an issuer.
 func subjects(t *testing.T, issuer string) []said {
 	t.Helper()
 	text, err := os.ReadFile("testdata/subjects.json")
@@ -79,7 +79,7 @@ type presented struct {
 	Lists map[string]string `json:"lists"`
 }
 
-// found is what verify.mjs says of a presentation.
+// found is the output of verify.mjs for a presentation.
 type found struct {
 	Error       string `json:"error"`
 	Holder      string `json:"holder"`
@@ -243,7 +243,7 @@ var forms = []map[string]form{
 	{"credential": {"vc+ld+json+jwt", "vc+ld+json"}, "presentation": {"vp+ld+json+jwt", "vp+ld+json"}},
 }
 
-// issued is what issue.mjs made.
+// issued is the output of issue.mjs.
 type issued struct {
 	Algorithm    string          `json:"algorithm"`
 	Form         map[string]form `json:"form"`

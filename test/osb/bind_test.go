@@ -270,7 +270,7 @@ func portRange(ports string) bool {
 	return err == nil && from > 0 && from <= to
 }
 
-// withoutParameters is what a bind and a fetch of the same binding have in common.
+// withoutParameters returns the fields that a bind and a fetch of the same binding share.
 func withoutParameters(answer response) object {
 	GinkgoHelper()
 	body := answer.object()

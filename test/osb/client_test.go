@@ -120,7 +120,7 @@ func (p platform) catalog(ctx context.Context) response {
 	return p.do(ctx, request{method: http.MethodGet, path: []string{"catalog"}})
 }
 
-// response is what the broker answered.
+// response of the broker.
 type response struct {
 	request string
 	status  int

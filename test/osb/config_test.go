@@ -19,7 +19,7 @@ import (
 const (
 	// newest is the version that the suite speaks unless a spec says otherwise.
 	newest = "2.17"
-	// requestTimeout is what platforms in the field allow for one request.
+	// requestTimeout is the time that platforms in the field allow for one request.
 	requestTimeout = 60 * time.Second
 )
 

@@ -124,7 +124,7 @@ func (c *call) also(method, path string, query url.Values, body object) {
 	c.broker.ServeHTTP(httptest.NewRecorder(), request)
 }
 
-// fault is what a defective broker does to requests and to responses.
+// fault changes requests and responses as a defective broker would.
 type fault struct{ before, after func(*call) }
 
 // behind returns the broker with the fault in front of it.
