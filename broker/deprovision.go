@@ -34,6 +34,9 @@ func (s *server) deprovision(c *call) (*reply, error) {
 		return nil, errAsyncRequired
 	}
 	if i.DeletionTimestamp == nil {
+		if err := s.mayLeave(c, i); err != nil {
+			return nil, err
+		}
 		uid := i.UID
 		if err := s.delete(c, i); err != nil {
 			return nil, err

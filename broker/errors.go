@@ -33,6 +33,7 @@ const (
 	codePlanChangeNotSupported = "PlanChangeNotSupported"
 	codeParametersConflict     = "ParametersConflict"
 	codeNotProvisioned         = "NotProvisioned"
+	codeInUse                  = "InUse"
 	codeOperationFailed        = "OperationFailed"
 	codeUnavailable            = "Unavailable"
 	codeInternalError          = "InternalError"

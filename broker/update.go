@@ -141,6 +141,11 @@ func (s *server) desiredState(c *call, i *v1alpha1.ServiceInstance, request *upd
 		}
 		desired.MaintenanceVersion = info.Version
 	}
+	if plan.RejoinsBy(i.Status.DeliveredDecision().Shape(), desired.Raw()) {
+		if err := s.mayLeave(c, i); err != nil {
+			return nil, nil, err
+		}
+	}
 	return desired, plan, nil
 }
 

@@ -1,12 +1,14 @@
 package catalog
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -23,6 +25,8 @@ type ClusterParameters struct {
 	Workers map[string]int32
 	// Variables of the ClusterClass by name, the plan's and the consumer's.
 	Variables map[string]json.RawMessage
+	// Join is the side on which the cluster becomes a member cluster; empty if it becomes none.
+	Join v1alpha1.PeeringSide
 }
 
 // ClusterParameters parses the parameters of an instance and fills in the plan's defaults.
@@ -40,11 +44,27 @@ func (p *Plan) ClusterParameters(parameters json.RawMessage) (ClusterParameters,
 	for _, pool := range c.Workers {
 		chosen.Workers[pool.Name] = pool.Replicas
 	}
+	if c.Join != nil {
+		chosen.Join = c.Join.As
+	}
 	if err := variables(c.Variables, chosen.Variables); err != nil {
 		return ClusterParameters{}, err
 	}
 	err := read(clusterParameters, &chosen, parameters)
+	if c.Join == nil {
+		chosen.Join = "" // the plan has none any more
+	}
 	return chosen, err
+}
+
+// RejoinsBy reports whether a cluster that is a member cluster would be none, or one on the other side, with
+// other parameters.
+func (p *Plan) RejoinsBy(has *v1alpha1.ClusterShape, parameters json.RawMessage) bool {
+	if p.Kind != v1alpha1.PlanKindCluster || has == nil || has.Member == nil {
+		return false
+	}
+	asked, err := p.ClusterParameters(parameters)
+	return err == nil && asked.Join != has.Member.Side()
 }
 
 func variables(from *runtime.RawExtension, into map[string]json.RawMessage) error {
@@ -143,7 +163,46 @@ var clusterParameters = []parameter[clusterSold, ClusterParameters]{
 		},
 		set: func(chosen *ClusterParameters, value []byte) error { return json.Unmarshal(value, &chosen.Variables) },
 	},
+	{
+		name: "join",
+		schema: func(c *clusterSold) map[string]any {
+			if c.Join == nil || len(c.Join.Settable) == 0 {
+				return nil
+			}
+			choices := []any{joinNothing}
+			for _, side := range c.Join.Settable {
+				choices = append(choices, strings.ToLower(string(side)))
+			}
+			if c.Join.As != "" && !slices.Contains(c.Join.Settable, c.Join.As) {
+				choices = append(choices, strings.ToLower(string(c.Join.As)))
+			}
+			return map[string]any{
+				"description": "Makes the cluster a member cluster: consumer, to which what is bought can be delivered, or provider, on which others' purchases are placed.",
+				"type":        "string", "enum": choices, "default": cmp.Or(strings.ToLower(string(c.Join.As)), joinNothing),
+			}
+		},
+		set: func(chosen *ClusterParameters, value []byte) error {
+			var side string
+			err := json.Unmarshal(value, &side)
+			switch side {
+			case joinNothing:
+				chosen.Join = ""
+			case joinConsumer:
+				chosen.Join = v1alpha1.SideConsumer
+			case joinProvider:
+				chosen.Join = v1alpha1.SideProvider
+			}
+			return err
+		},
+	},
 }
+
+// Values of the parameter join.
+const (
+	joinNothing  = "nothing"
+	joinConsumer = "consumer"
+	joinProvider = "provider"
+)
 
 // settable returns the schemas of the variables that consumers may set: the class's, as far as
 // they are known, except of variables that the operator's schema describes.
@@ -214,6 +273,9 @@ func checkCluster(c *v1alpha1.ClusterPlan) error {
 	}
 	if len(c.Roles) == 0 {
 		return errors.New("roles: name at least one")
+	}
+	if j := c.Join; j != nil && (j.As == v1alpha1.SideConsumer || slices.Contains(j.Settable, v1alpha1.SideConsumer)) && v1alpha1.Liqo(c.AddOns) == nil {
+		return errors.New("join: the cluster of a Consumer needs Liqo, and none of addOns is a chart of Liqo")
 	}
 	if m := c.ControlPlane; m != nil && m.Replicas%2 == 0 {
 		return fmt.Errorf("controlPlane.replicas: %d is even, and a control plane's machines vote", m.Replicas)

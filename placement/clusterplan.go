@@ -75,6 +75,49 @@ func shapeOf(c *v1alpha1.ClusterPlan, asked catalog.ClusterParameters) (*v1alpha
 	return shape, nil
 }
 
+// MemberOf returns the member cluster that the cluster of an instance becomes; nil if it becomes none.
+// For a cluster that a policy made, the policy describes it, as long as it does; otherwise the plan and
+// the parameters do.
+func (ps Policies) MemberOf(instance *v1alpha1.ServiceInstance, plan *catalog.Plan, parameters json.RawMessage) (*v1alpha1.ShapeMember, error) {
+	asked, err := plan.ClusterParameters(parameters)
+	if err != nil {
+		return nil, fmt.Errorf("parameters of plan %s: %w", plan.Name, err)
+	}
+	join := plan.Cluster.Join
+	if by := instance.Labels[v1alpha1.LabelElastic]; by != "" {
+		for _, p := range ps {
+			if p.Name == by && p.Elastic != nil {
+				return p.Member(plan.Cluster), nil
+			}
+		}
+		if made := instance.Status.DeliveredDecision().Shape(); made != nil {
+			return made.Member, nil
+		}
+		return nil, fmt.Errorf("policy %s makes no clusters any more", by)
+	}
+	if join == nil || asked.Join == "" {
+		return nil, nil
+	}
+	member := &v1alpha1.ShapeMember{MemberTemplate: *join.Member.DeepCopy(), GatewayService: join.GatewayService}
+	if asked.Join == v1alpha1.SideConsumer {
+		member.Consumers = []v1alpha1.ConsumerReference{ownerOf(instance, join.Owner)}
+	}
+	return member, nil
+}
+
+// ownerOf returns the consumer in a scope that ordered an instance.
+func ownerOf(instance *v1alpha1.ServiceInstance, scope v1alpha1.Scope) v1alpha1.ConsumerReference {
+	c := ConsumerOf(instance)
+	owner := v1alpha1.ConsumerReference{Platform: c.Platform, Organization: c.Organization, Space: c.Space}
+	switch scope {
+	case v1alpha1.ScopePlatform:
+		owner.Organization, owner.Space = "", ""
+	case v1alpha1.ScopeOrganization:
+		owner.Space = ""
+	}
+	return owner
+}
+
 // takenBy returns the resources of the cluster's machines together, and of the cluster itself.
 func takenBy(c *v1alpha1.ClusterPlan, asked catalog.ClusterParameters) Resources {
 	taken := Resources{v1alpha1.ResourceClusters: 1}

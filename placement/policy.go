@@ -2,11 +2,8 @@ package placement
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"strings"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
@@ -164,19 +161,24 @@ func ConsumerOf(instance *v1alpha1.ServiceInstance) Consumer {
 	}
 }
 
-// Member returns a member cluster made by the policy, without add-ons and access.
-func (p *Policy) Member(name, namespace string) *v1alpha1.MemberCluster {
-	from := &p.Elastic.Member
-	mc := &v1alpha1.MemberCluster{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: maps.Clone(from.Labels)},
-		Spec: v1alpha1.MemberClusterSpec{
-			Provider: from.Provider, Region: from.Region, Zone: from.Zone, Tier: from.Tier,
-			Taints: from.Taints, Location: from.Location, Prices: from.Prices,
-		},
+// Member returns the member cluster that a cluster of a plan becomes if the policy made it.
+func (p *Policy) Member(of *v1alpha1.ClusterPlan) *v1alpha1.ShapeMember {
+	member := &v1alpha1.ShapeMember{MemberTemplate: *p.Elastic.Member.DeepCopy()}
+	if of.Join != nil {
+		member.GatewayService = of.Join.GatewayService
 	}
-	if mc.Labels == nil {
-		mc.Labels = map[string]string{}
+	if member.Labels == nil {
+		member.Labels = map[string]string{}
 	}
-	mc.Labels[v1alpha1.LabelElastic] = p.Name
+	member.Labels[v1alpha1.LabelElastic] = p.Name
+	return member
+}
+
+// MemberCluster returns the member cluster of that name that a cluster of a plan becomes if the policy
+// made it, without its access.
+func (p *Policy) MemberCluster(name string, of *v1alpha1.ClusterPlan) *v1alpha1.MemberCluster {
+	shape := &v1alpha1.ClusterShape{AddOns: of.AddOns, Member: p.Member(of)}
+	mc := shape.MemberCluster("", v1alpha1.InstanceName(v1alpha1.PlatformSelf, name))
+	mc.Name = name
 	return mc
 }

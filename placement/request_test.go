@@ -130,8 +130,8 @@ func TestGovern(t *testing.T) {
 func TestMemberOfAPolicy(t *testing.T) {
 	for name, given := range map[string]map[string]string{"with labels": {"gpu": "yes"}, "without": nil} {
 		p := &Policy{Name: "grow", Elastic: &v1alpha1.Elastic{Member: v1alpha1.MemberTemplate{Labels: given, Region: "eu"}}}
-		mc := p.Member("made", "sluice")
-		if mc.Labels[v1alpha1.LabelElastic] != "grow" || mc.Labels["gpu"] != given["gpu"] || mc.Spec.Region != "eu" || mc.Name != "made" || mc.Namespace != "sluice" {
+		mc := p.Member(&v1alpha1.ClusterPlan{})
+		if mc.Labels[v1alpha1.LabelElastic] != "grow" || mc.Labels["gpu"] != given["gpu"] || mc.Region != "eu" || mc.Side() != v1alpha1.SideProvider {
 			t.Errorf("%s: %+v", name, mc)
 		}
 		if _, changed := given[v1alpha1.LabelElastic]; changed {

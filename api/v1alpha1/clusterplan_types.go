@@ -67,6 +67,9 @@ type ClusterPlan struct {
 	// +listType=map
 	// +listMapKey=name
 	AddOns []AddOn `json:"addOns,omitempty"`
+	// Join makes clusters member clusters before they are delivered. Absent means that they are only
+	// their owner's.
+	Join *ClusterJoin `json:"join,omitempty"`
 	// Roles that bindings may ask for with the parameter "role"; the first is the default. They are
 	// ClusterRoles of Kubernetes, bound in the whole cluster.
 	// +kubebuilder:validation:MinItems=1
@@ -90,6 +93,34 @@ type ClusterPlan struct {
 	// Score weighs the preferences among the management clusters that fit.
 	// +kubebuilder:default={}
 	Score ScoreWeights `json:"score,omitempty"`
+}
+
+// ClusterJoin describes the member clusters that the clusters of a plan become.
+// +kubebuilder:validation:XValidation:rule="has(self.as) || has(self.settable)",message="join has as or settable"
+type ClusterJoin struct {
+	// As is the side on which clusters take part. A Consumer's cluster belongs to who ordered it: nothing
+	// is placed on it, and what its owner buys of plans with peering can be delivered to it; it needs
+	// Liqo among its add-ons. A Provider's cluster adds its capacity to the inventory. Absent means that
+	// a cluster joins only if its consumer asks for it.
+	As PeeringSide `json:"as,omitempty"`
+	// Settable lists the sides that the consumer may choose with the parameter "join", in lower case;
+	// "nothing" is always among the choices then.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=2
+	// +listType=set
+	Settable []PeeringSide `json:"settable,omitempty"`
+	// Owner is who may get things delivered to a Consumer's cluster: the space, organization or platform
+	// that it was ordered in.
+	// +kubebuilder:validation:Enum=platform;organization;space
+	// +kubebuilder:default=space
+	Owner Scope `json:"owner,omitempty"`
+	// GatewayService is the type of Service of Liqo's gateways on the cluster. NodePort is for clusters
+	// without load balancers.
+	// +kubebuilder:validation:Enum=LoadBalancer;NodePort
+	// +kubebuilder:default=LoadBalancer
+	GatewayService corev1.ServiceType `json:"gatewayService,omitempty"`
+	// Member holds labels and properties of the member cluster, and the prices of a Provider's.
+	Member MemberTemplate `json:"member,omitempty"`
 }
 
 // Machines are a number of equal machines.
@@ -168,6 +199,17 @@ type ClusterShape struct {
 	// +listType=map
 	// +listMapKey=name
 	AddOns []AddOn `json:"addOns,omitempty"`
+	// Member is the member cluster that the cluster becomes; nil if it becomes none.
+	Member *ShapeMember `json:"member,omitempty"`
+}
+
+// ShapeMember describes the member cluster that a created cluster becomes.
+type ShapeMember struct {
+	MemberTemplate `json:",inline"`
+	// Consumers that own it, on the side of a Consumer; empty for a Provider's.
+	Consumers []ConsumerReference `json:"consumers,omitempty"`
+	// GatewayService is the type of Service of Liqo's gateways on it.
+	GatewayService corev1.ServiceType `json:"gatewayService,omitempty"`
 }
 
 // WorkerReplicas is the size of one worker pool.

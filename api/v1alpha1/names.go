@@ -55,7 +55,8 @@ const BindingsNamespace = "sluice-bindings"
 const (
 	// LabelHub holds the hub's ID, so that two installations of Sluice can share a member cluster.
 	LabelHub = "sluice.dev/hub"
-	// LabelInstance holds the name of the ServiceInstance.
+	// LabelInstance holds the name of the ServiceInstance; on a MemberCluster, of the one that it was
+	// created for.
 	LabelInstance = "sluice.dev/instance"
 	// LabelBinding holds the name of the ServiceBinding.
 	LabelBinding = "sluice.dev/binding"
@@ -65,8 +66,6 @@ const (
 	AnnotationOwner = "sluice.dev/owner-uid"
 	// LabelElastic holds the name of the PlacementPolicy for which a cluster was created.
 	LabelElastic = "sluice.dev/elastic"
-	// AnnotationRetired marks one of Sluice's own instances: its cluster is being given back.
-	AnnotationRetired = "sluice.dev/retired"
 	// PlatformSelf is the platform of the instances that Sluice itself owns.
 	PlatformSelf = "sluice"
 	// FieldManager owns the fields that Sluice applies.

@@ -87,6 +87,12 @@ func (p *Placement) NamespaceCluster() string {
 	}
 }
 
+// Needs reports whether the placement is on a cluster, or is reached by way of it.
+func (p *Placement) Needs(cluster string) bool {
+	return p.Cluster == cluster || p.Peering != nil && (p.Peering.Consumer == cluster || p.Peering.Hub == cluster) ||
+		slices.ContainsFunc(p.Linked, func(l LinkedCluster) bool { return l.Cluster == cluster })
+}
+
 // NamespaceClusters returns the clusters that hold the instance's namespace by the decision, and
 // so the accounts of its bindings, each once; none for nil.
 func (d *Decision) NamespaceClusters() []string {

@@ -48,7 +48,9 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 	inventory := placement.NewInventory()
 	growing := &elastic.Controller{
 		Client: mgr.GetClient(), Namespace: h.Namespace, Catalog: served, Inventory: inventory, Leadership: f.leadership(),
-		Join: registration.JoinInstance(connections, registration.Sealed{Keys: keys}),
+	}
+	members := &registration.Members{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: h.Namespace, Connections: connections, Store: registration.Sealed{Keys: keys},
 	}
 	if err := growing.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up elastic clusters: %w", err)
@@ -62,7 +64,7 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 		Namespace: h.Namespace, HubID: h.ID, Leadership: f.leadership(), Catalog: served, Connections: connections,
 		Drivers: map[string]delivery.Driver{
 			v1alpha1.DriverKube: driver,
-			v1alpha1.DriverCAPI: &capi.Driver{Connections: connections, Hub: h.ID, Charts: charts},
+			v1alpha1.DriverCAPI: &capi.Driver{Connections: connections, Hub: h.ID, Charts: charts, Members: members},
 			v1alpha1.DriverLiqo: &liqo.Driver{Namespaces: driver, Client: mgr.GetClient(), Live: live, Selectable: selectableIn(served)},
 		},
 		Rules: map[string][]rbacv1.PolicyRule{

@@ -33,12 +33,27 @@ type Driver struct {
 	Hub string
 	// Charts of add-ons; nil means none.
 	Charts *store.Store
+	// Members takes clusters into the inventory; nil means that none joins.
+	Members Members
+}
+
+// Members takes the clusters that the driver creates into the inventory, and out again. Each method is
+// idempotent and resumable.
+type Members interface {
+	// Join makes the cluster of an instance the member cluster that its shape describes, or none. It
+	// returns *delivery.PendingError until the member cluster is ready, or has left.
+	Join(ctx context.Context, management string, instance *v1alpha1.ServiceInstance, shape *v1alpha1.ClusterShape) error
+	// Joined returns nil if Join has nothing to change. It writes nothing.
+	Joined(ctx context.Context, instance *v1alpha1.ServiceInstance, shape *v1alpha1.ClusterShape) error
+	// Leave takes the cluster of an instance out of the inventory. It takes no more placements then. It
+	// returns *delivery.PendingError while anything is delivered to it, or it is peered.
+	Leave(ctx context.Context, instance *v1alpha1.ServiceInstance) error
 }
 
 var _ delivery.Driver = (*Driver)(nil)
 
 // Deliver creates or updates the Cluster on the management cluster as the placement says, and
-// returns nil once it is complete. Until then it returns *delivery.PendingError with its
+// returns nil once it is complete, and a member cluster if it is to become one. Until then it returns *delivery.PendingError with its
 // progress. It is refused if the class does not exist, and if Cluster API rejects the topology;
 // an existing Cluster is not changed then.
 func (d *Driver) Deliver(ctx context.Context, delivery delivery.Delivery) error {
@@ -46,7 +61,11 @@ func (d *Driver) Deliver(ctx context.Context, delivery delivery.Delivery) error 
 	if err != nil {
 		return err
 	}
-	if err := d.deliver(ctx, t, delivery.Placement.Shape); err != nil {
+	err = d.deliver(ctx, t, delivery.Placement.Shape)
+	if err == nil && d.Members != nil {
+		err = d.Members.Join(ctx, t.Connection.Cluster, t.Instance, delivery.Placement.Shape)
+	}
+	if err != nil {
 		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			return t.FormerLife()
 		}
@@ -173,14 +192,18 @@ func checkClass(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.ClusterSh
 	return nil
 }
 
-// Observe returns nil while the Cluster is as it was delivered, and all its parts are
-// available.
+// Observe returns nil while the Cluster is as it was delivered, all its parts are available, and it is
+// the member cluster that it is to be.
 func (d *Driver) Observe(ctx context.Context, delivery delivery.Delivery) error {
 	t, err := tenant.Open(ctx, d.Connections, d.Hub, delivery.Placement.Cluster, delivery.Instance)
 	if err != nil {
 		return err
 	}
-	if err := d.observe(ctx, t, delivery.Placement.Shape); err != nil {
+	err = d.observe(ctx, t, delivery.Placement.Shape)
+	if err == nil && d.Members != nil {
+		err = d.Members.Joined(ctx, t.Instance, delivery.Placement.Shape)
+	}
+	if err != nil {
 		return fmt.Errorf("observe %s: %w", t.Connection.Cluster, err)
 	}
 	return nil
@@ -210,11 +233,16 @@ func (d *Driver) observe(ctx context.Context, t *tenant.Tenant, shape *v1alpha1.
 	return d.observeAddOns(ctx, t, shape.AddOns)
 }
 
-// Remove deletes the Cluster, waits until Cluster API has released all of its infrastructure,
-// and then deletes the namespace. It does not touch a namespace of somebody else. For a
-// management cluster that is no longer in the inventory it returns nil: Sluice cannot reach it
-// any more.
+// Remove takes the cluster out of the inventory, deletes the Cluster, waits until Cluster API has
+// released all of its infrastructure, and then deletes the namespace. It does not touch a namespace of
+// somebody else. For a management cluster that is no longer in the inventory it returns nil once the
+// cluster has left: Sluice cannot reach it any more.
 func (d *Driver) Remove(ctx context.Context, delivery delivery.Delivery) error {
+	if d.Members != nil {
+		if err := d.Members.Leave(ctx, delivery.Instance); err != nil {
+			return err
+		}
+	}
 	t, err := tenant.Open(ctx, d.Connections, d.Hub, delivery.Placement.Cluster, delivery.Instance)
 	if member.IsUnknown(err) {
 		log.FromContext(ctx).Info("management cluster left the inventory; its clusters are left to its operator", "cluster", delivery.Placement.Cluster)

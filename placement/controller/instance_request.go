@@ -45,6 +45,9 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []str
 	}
 	if request.Shape != nil {
 		settleMaintenance(request.Shape, s.ServiceInstance, s.wanted(), plan.Cluster.Versions)
+		if request.Shape.Member, err = r.inventory.Snapshot().Policies().MemberOf(s.ServiceInstance, plan, parameters); err != nil {
+			return placement.Request{}, err
+		}
 	}
 	request.Peering.Stay(s.Status.Decision, s.Status.DeliveredDecision())
 	request.At = s.now

@@ -18,13 +18,11 @@ import (
 	"github.com/sluice-dev/sluice/placement"
 )
 
-// Controller creates clusters for instances that fit nowhere, adds them to the inventory and gives them
-// back (v1alpha1.Elastic). All of its state is on the hub: its own instances, labelled with their
-// policy, and the member clusters made from them. Each pass continues from there, so that a kill leaves
-// nothing half done and nothing twice: an instance's name follows from its policy and the lowest free
-// number.
-//
-//	no instance → being made → delivered → member cluster → retired → member cluster gone → no instance
+// Controller orders clusters for instances that fit nowhere, and gives them back (v1alpha1.Elastic).
+// Their driver adds them to the inventory before they are delivered, and takes them out again before they
+// are deleted. All of the controller's state is on the hub: its own instances, labelled with their policy,
+// and the member clusters made from them. Each pass continues from there, so that a kill leaves nothing
+// half done and nothing twice: an instance's name follows from its policy and the lowest free number.
 type Controller struct {
 	// Client reads from the cache: a stale read fails when it is written.
 	Client client.Client
@@ -34,9 +32,6 @@ type Controller struct {
 	Catalog *catalog.Catalog
 	// Inventory in which instances wait for room.
 	Inventory *placement.Inventory
-	// Join registers Sluice on the cluster that was made for an instance on a management
-	// cluster, and returns the access of that member cluster. It is idempotent.
-	Join func(ctx context.Context, management, instance string, member *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error)
 	// Leadership of this replica; nil means that there is no other.
 	Leadership interface{ Confirm(context.Context) error }
 	// Clock; nil means the real one.
@@ -188,27 +183,26 @@ func (e *Controller) advance(ctx context.Context, t *template, instance *v1alpha
 	switch {
 	case !instance.DeletionTimestamp.IsZero():
 		return "", nil
-	case instance.Annotations[v1alpha1.AnnotationRetired] != "":
-		return "", e.giveBack(ctx, instance, member)
 	case failedToMake(instance) && t.coolsUntil(instance).After(e.Clock.Now()):
 		return "", nil // the next one waits as long, and states why
 	case failedToMake(instance):
 		log.FromContext(ctx).Info("A cluster could not be created", "policy", t.Name, "cluster", v1alpha1.InstanceClusterName(instance.Name), "reason", op.Description)
-		return "", e.retire(ctx, instance)
+		return "", e.giveBack(ctx, instance)
 	case instance.Status.Delivered == nil:
 		if op == nil || op.Description == "" {
 			return "begun", nil
 		}
 		return op.Description, nil
-	case member == nil:
-		return "it is created, and is being added to the inventory", e.takeIn(ctx, t, instance)
 	}
-	c := e.Inventory.Snapshot().Cluster(member.Name)
+	var c *placement.Cluster
+	if member != nil {
+		c = e.Inventory.Snapshot().Cluster(member.Name)
+	}
 	if c == nil || !c.Ready || !c.AccessVerified || len(c.Allocatable) == 0 {
 		return "it is created, and is being added to the inventory", nil
 	}
 	if e.idleFor(member.Name) >= time.Duration(t.Elastic.IdleSeconds)*time.Second {
-		return "", e.retire(ctx, instance)
+		return "", e.giveBack(ctx, instance)
 	}
 	return "", nil
 }

@@ -4,10 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -53,17 +51,9 @@ func newTemplate(p *placement.Policy, plans *catalog.Snapshot) (*template, error
 	return t, nil
 }
 
-// member returns the member cluster for an instance of the template with these add-ons, without
-// its access.
-func (t *template) member(name, namespace string, addOns []v1alpha1.AddOn) *v1alpha1.MemberCluster {
-	mc := t.Policy.Member(name, namespace)
-	takePart(&mc.Spec, addOns)
-	return mc
-}
-
-// supposed returns that member cluster as if it were ready and had the given capacity.
+// supposed returns a member cluster of the template as if it were ready and had the given capacity.
 func (t *template) supposed(name string, has placement.Resources) *placement.Cluster {
-	mc := t.member(name, "", t.plan.Cluster.AddOns)
+	mc := t.Policy.MemberCluster(name, t.plan.Cluster)
 	for _, condition := range []string{v1alpha1.ConditionReachable, v1alpha1.ConditionAccessVerified} {
 		meta.SetStatusCondition(&mc.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: "Supposed"})
 	}
@@ -108,7 +98,7 @@ func (t *template) growths(s *placement.Snapshot, has *fleet) (all []growth) {
 	for i := range has.instances {
 		instance := &has.instances[i]
 		member := has.member(instance)
-		if member == nil || !member.DeletionTimestamp.IsZero() || !instance.IsSettled() || instance.Annotations[v1alpha1.AnnotationRetired] != "" ||
+		if member == nil || !member.DeletionTimestamp.IsZero() || !instance.IsSettled() ||
 			instance.Status.Operation.State == v1alpha1.StateFailed {
 			continue
 		}
@@ -293,24 +283,4 @@ func (t *template) order(namespace string, ordinal int) *v1alpha1.ServiceInstanc
 		instance.Spec.Desired.MaintenanceVersion = info.Version
 	}
 	return instance
-}
-
-// liqoChart matches a chart of Liqo: a file, a folder or a registry reference, with its
-// version.
-var liqoChart = regexp.MustCompile(`(^|/)liqo(|\.tgz|-v?[0-9].*|[:@].*)$`)
-
-// takePart makes a member cluster with these add-ons take part in peerings, with the driver for
-// that, if one of them is Liqo. Otherwise it changes nothing.
-func takePart(spec *v1alpha1.MemberClusterSpec, addOns []v1alpha1.AddOn) {
-	spec.Driver = v1alpha1.DriverKube
-	for i := range addOns {
-		if liqoChart.MatchString(addOns[i].Chart) {
-			spec.Driver = v1alpha1.DriverLiqo
-			spec.Liqo = &v1alpha1.LiqoCluster{
-				Namespace: addOns[i].Namespace, GatewayService: corev1.ServiceTypeLoadBalancer,
-				Modules: []v1alpha1.LiqoModule{v1alpha1.ModuleNetworking, v1alpha1.ModuleAuthentication, v1alpha1.ModuleOffloading},
-			}
-			return
-		}
-	}
 }

@@ -190,19 +190,9 @@ func TestElasticLife(t *testing.T) {
 		t.Fatal("it is given back too early")
 	}
 	w.clock.Step(2 * time.Second)
-	w.look() // retires it
-	w.restart()
-	w.look() // takes it out of the inventory
-	if got := w.members(); len(got) != 0 {
-		t.Fatalf("member clusters %v are left", got)
-	}
-	w.restart()
-	w.look() // has it deleted
+	w.look()
 	if o := w.orders(); len(o) != 1 || o[0].DeletionTimestamp.IsZero() {
 		t.Fatalf("orders %v, want one that is being deleted", o)
-	}
-	if len(w.joined) == 0 {
-		t.Error("Sluice was never registered on it")
 	}
 }
 
@@ -244,37 +234,6 @@ func TestElasticGrows(t *testing.T) {
 	w.look()
 	if n := len(w.orders()); n != 2 {
 		t.Errorf("%d orders, want another cluster beside the one that grows", n)
-	}
-}
-
-// A cluster takes part in peerings if Liqo is among its add-ons, wherever the chart comes from.
-func TestElasticDriver(t *testing.T) {
-	for chart, driver := range map[string]string{
-		"": v1alpha1.DriverKube, "cilium-1.18.2.tgz": v1alpha1.DriverKube, "liqo-dashboard-1.0.0.tgz": v1alpha1.DriverKube, "oci://registry.example/liqo/other:1.0.1": v1alpha1.DriverKube,
-		"liqo": v1alpha1.DriverLiqo, "liqo.tgz": v1alpha1.DriverLiqo, "liqo-v1.0.1.tgz": v1alpha1.DriverLiqo,
-		"oci://registry.example/charts/liqo:1.0.1": v1alpha1.DriverLiqo, "oci://registry.example/liqo@sha256:" + strings.Repeat("0", 64): v1alpha1.DriverLiqo,
-	} {
-		t.Run(chart, func(t *testing.T) {
-			w := newElasticWorld(t, "cpu=100,sluice.dev/clusters=10", nil)
-			w.park("a", 2)
-			w.look()
-			order := w.orders()[0]
-			w.deliver(&order)
-			if chart != "" {
-				order.Status.Delivered.Decision.Placements[0].Shape.AddOns = []v1alpha1.AddOn{{Name: "other", Chart: "other", Namespace: "other"}, {Name: "one", Chart: chart, Namespace: "peers"}}
-				w.must(w.hub.Status().Update(w.Context(), &order))
-			}
-			w.look()
-			var list v1alpha1.MemberClusterList
-			w.must(w.hub.List(w.Context(), &list, client.InNamespace(w.namespace), client.HasLabels{v1alpha1.LabelElastic}))
-			if len(list.Items) != 1 {
-				t.Fatalf("%d member clusters", len(list.Items))
-			}
-			spec := list.Items[0].Spec
-			if spec.Driver != driver || (spec.Liqo != nil) != (driver == v1alpha1.DriverLiqo) || spec.Liqo != nil && (spec.Liqo.Namespace != "peers" || len(spec.Liqo.Modules) != 3) {
-				t.Errorf("its driver is %s, and its section liqo %v", spec.Driver, spec.Liqo)
-			}
-		})
 	}
 }
 

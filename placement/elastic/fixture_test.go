@@ -1,7 +1,6 @@
 package elastic
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -61,8 +60,6 @@ type elasticWorld struct {
 	inventory *placement.Inventory
 	elastic   *Controller
 	clock     *clocktesting.FakeClock
-	// joined are the clusters that Sluice was registered on.
-	joined []string
 }
 
 func newElasticWorld(t *testing.T, capacity string, change func(*v1alpha1.Elastic)) *elasticWorld {
@@ -87,10 +84,6 @@ func (w *elasticWorld) restart() {
 	plans.Replace(clusterCatalog(w.T))
 	w.elastic = &Controller{
 		Client: w.hub, of: labelled, Namespace: w.namespace, Inventory: w.inventory, Clock: w.clock, Catalog: plans, idle: map[string]time.Time{},
-		Join: func(_ context.Context, _, _ string, member *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error) {
-			w.joined = append(w.joined, member.Name)
-			return v1alpha1.ClusterAccess{SealedKubeconfig: []byte("sealed")}, nil
-		},
 	}
 }
 
@@ -132,12 +125,21 @@ func (w *elasticWorld) orders() []v1alpha1.ServiceInstance {
 	return list.Items
 }
 
-// deliver does the instance controller's part, as far as the hub shows it.
+// deliver does the parts of the instance controller and its driver, as far as the hub shows them.
 func (w *elasticWorld) deliver(order *v1alpha1.ServiceInstance) {
 	w.Helper()
+	policies := placement.Policies(w.inventory.Snapshot().Policies())
+	plan, err := w.elastic.Catalog.Snapshot().Plan(order.Spec.ServiceID, order.Spec.Desired.PlanID)
+	w.must(err)
+	shape := &v1alpha1.ClusterShape{}
+	shape.Member, err = policies.MemberOf(order, plan, order.Spec.Desired.Raw())
+	w.must(err)
+	member := shape.MemberCluster(w.namespace, order.Name)
+	member.Spec.Access.SealedKubeconfig = []byte("sealed")
+	w.must(w.hub.Create(w.Context(), member))
 	order.Status.Operation = &v1alpha1.Operation{Type: v1alpha1.OperationProvision, State: v1alpha1.StateSucceeded, StartedAt: metav1.Now()}
 	order.Status.Delivered = &v1alpha1.DeliveredState{State: order.Spec.Desired, Decision: v1alpha1.Decision{Placements: []v1alpha1.Placement{
-		{Cluster: "makers", Reserved: placementtest.Quantities("cpu=8"), Shape: &v1alpha1.ClusterShape{}},
+		{Cluster: "makers", Reserved: placementtest.Quantities("cpu=8"), Shape: shape},
 	}}}
 	order.Status.Decision = order.Status.Delivered.Decision.DeepCopy()
 	order.Status.ObservedGeneration = order.Generation

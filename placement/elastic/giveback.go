@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -28,40 +27,26 @@ func (e *Controller) idleFor(cluster string) time.Duration {
 	return e.Clock.Since(e.idle[cluster])
 }
 
-// retire records that the cluster is to be given back, before anything else is done. Only the
-// leader knows that nothing is placed there.
-func (e *Controller) retire(ctx context.Context, instance *v1alpha1.ServiceInstance) error {
+// giveBack has a cluster deleted. Its member cluster leaves the inventory first, and takes no more
+// placements from then on. Only the leader knows that nothing is placed there.
+func (e *Controller) giveBack(ctx context.Context, instance *v1alpha1.ServiceInstance) error {
 	if e.Leadership != nil {
 		if err := e.Leadership.Confirm(ctx); err != nil {
 			return err
 		}
 	}
-	log.FromContext(ctx).Info("Giving a cluster back", "cluster", v1alpha1.InstanceClusterName(instance.Name))
-	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.AnnotationRetired))
-	err := e.Client.Patch(ctx, instance, patch)
-	return client.IgnoreNotFound(err)
-}
-
-// giveBack removes the cluster from the inventory, which waits until nothing is placed there
-// any more, and then deletes it.
-func (e *Controller) giveBack(ctx context.Context, instance *v1alpha1.ServiceInstance, member *v1alpha1.MemberCluster) error {
-	var object client.Object = instance
-	if member != nil {
-		object = member
-		delete(e.idle, member.Name)
-	}
-	if !object.GetDeletionTimestamp().IsZero() {
-		return nil
-	}
-	err := e.Client.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID())}) // not a new one of the same name
+	name := v1alpha1.InstanceClusterName(instance.Name)
+	log.FromContext(ctx).Info("Giving a cluster back", "cluster", name)
+	delete(e.idle, name)
+	err := e.Client.Delete(ctx, instance, client.Preconditions{UID: ptr.To(instance.UID)}) // not a new one of the same name
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("give back cluster %s: %w", v1alpha1.InstanceClusterName(instance.Name), err)
+		return fmt.Errorf("give back cluster %s: %w", name, err)
 	}
 	return nil
 }
 
-// seeToOrphans retires the clusters of policies that make clusters no more, as soon as nothing
-// is placed on them.
+// seeToOrphans gives back the clusters of policies that make clusters no more, as soon as nothing is
+// placed on them.
 func (e *Controller) seeToOrphans(ctx context.Context, policies []*placement.Policy) error {
 	has, err := e.fleet(ctx, e.of(""))
 	if err != nil {
@@ -74,12 +59,8 @@ func (e *Controller) seeToOrphans(ctx context.Context, policies []*placement.Pol
 		if !instance.DeletionTimestamp.IsZero() || slices.ContainsFunc(policies, func(p *placement.Policy) bool { return p.Name == of }) {
 			continue
 		}
-		member := has.member(instance)
-		switch {
-		case instance.Annotations[v1alpha1.AnnotationRetired] != "":
-			problems = append(problems, e.giveBack(ctx, instance, member))
-		case member == nil || len(e.Inventory.Snapshot().Reservations(member.Name)) == 0:
-			problems = append(problems, e.retire(ctx, instance))
+		if member := has.member(instance); member == nil || len(e.Inventory.Snapshot().Reservations(member.Name)) == 0 {
+			problems = append(problems, e.giveBack(ctx, instance))
 		}
 	}
 	return errors.Join(problems...)

@@ -154,25 +154,3 @@ func (e *Controller) mayBegin(t *template, has *fleet, needed int) (begin int, h
 	}
 	return begin, "", nil
 }
-
-// takeIn makes the cluster a member cluster.
-func (e *Controller) takeIn(ctx context.Context, t *template, instance *v1alpha1.ServiceInstance) error {
-	placed := instance.Status.Delivered.Decision.Placements
-	if len(placed) == 0 {
-		return nil
-	}
-	var addOns []v1alpha1.AddOn
-	if made := placed[0].Shape; made != nil {
-		addOns = made.AddOns
-	}
-	member := t.member(v1alpha1.InstanceClusterName(instance.Name), e.Namespace, addOns)
-	var err error
-	if member.Spec.Access, err = e.Join(ctx, placed[0].Cluster, instance.Name, member); err != nil {
-		return fmt.Errorf("add cluster %s to the inventory: %w", member.Name, err)
-	}
-	err = e.Client.Create(ctx, member)
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("add cluster %s to the inventory: %w", member.Name, err)
-	}
-	return nil
-}

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/placement/capi"
 	"github.com/sluice-dev/sluice/placement/kube"
 	"github.com/sluice-dev/sluice/placement/liqo"
@@ -121,27 +120,6 @@ func Permissions(o kube.ManifestOptions, cluster *v1alpha1.MemberCluster) (kube.
 		return o, fmt.Errorf("driver %q: want kube, capi or liqo", cluster.Spec.Driver)
 	}
 	return o, nil
-}
-
-// JoinInstance returns the function that joins the cluster of an instance, which a management
-// cluster has made: as a member cluster that is not in the hub yet. Connections reach both
-// clusters. The function returns the access that it stored.
-func JoinInstance(connections *member.Connections, store Store) func(ctx context.Context, management, instance string, as *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error) {
-	return func(ctx context.Context, management, instance string, as *v1alpha1.MemberCluster) (v1alpha1.ClusterAccess, error) {
-		made, err := connections.OfInstance(ctx, management, instance)
-		if err != nil {
-			return v1alpha1.ClusterAccess{}, err
-		}
-		manifest, err := Permissions(kube.ManifestOptions{}, as)
-		if err != nil {
-			return v1alpha1.ClusterAccess{}, err
-		}
-		kubeconfig, err := kube.Register(ctx, made.Config, manifest)
-		if err != nil {
-			return v1alpha1.ClusterAccess{}, err
-		}
-		return store.Store(ctx, as, kubeconfig)
-	}
 }
 
 // Hub changes the resources of member clusters. Owner is the field manager.

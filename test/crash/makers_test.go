@@ -115,8 +115,9 @@ func (i *instance) bindCluster(ctx context.Context, id, role string) (map[string
 	return credentials, nil
 }
 
-// A cluster is a service like any other: ordered, bound in two roles, grown, unbound
-// and given back, without a trace on the management cluster.
+// A cluster is a service like any other: ordered, bound in two roles, grown, unbound and given back,
+// without a trace on the management cluster. In between it serves as a provider's member cluster, however
+// often Sluice is killed while it joins and leaves.
 func TestClusterAsAService(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancelCause(t.Context())
@@ -167,6 +168,39 @@ func TestClusterAsAService(t *testing.T) {
 		change := map[string]any{"service_id": "clusters", "parameters": map[string]any{"workers": map[string]any{"pool": 4}}}
 		_, err := m.send(ctx, http.MethodPatch, i.path(), async, change, http.StatusBadRequest)
 		return err
+	})
+	var small *instance
+	m.killedStep(ctx, t, "join as a provider, and place on it", func(ctx context.Context) error {
+		change := map[string]any{"service_id": "clusters", "parameters": map[string]any{"workers": map[string]any{"pool": 2}, "join": "provider"}}
+		if err := m.succeed(ctx, http.MethodPatch, i.path(), async, change); err != nil {
+			return err
+		}
+		small = &instance{bed: m.bed, id: "small", name: v1alpha1.InstanceName(platformName, "small"), plan: "small"}
+		return m.succeed(ctx, http.MethodPut, small.path(), async, small.body("small", 0))
+	})
+	m.step(ctx, t, "no deprovision while it is in use", func(ctx context.Context) error {
+		a, err := m.send(ctx, http.MethodDelete, i.path(), query, nil, http.StatusUnprocessableEntity)
+		if err == nil && !strings.Contains(a.text("description"), "by the service instances small: delete them first") {
+			err = fmt.Errorf("it says %q", a.text("description"))
+		}
+		return err
+	})
+	m.killedStep(ctx, t, "leave, once nothing is on it", func(ctx context.Context) error {
+		if err := m.remove(ctx, small.path(), small.query()); err != nil {
+			return err
+		}
+		change := map[string]any{"service_id": "clusters", "parameters": map[string]any{"workers": map[string]any{"pool": 2}}}
+		if err := m.succeed(ctx, http.MethodPatch, i.path(), async, change); err != nil {
+			return err
+		}
+		return m.withHub(ctx, func(hub client.Client) error {
+			var members v1alpha1.MemberClusterList
+			err := hub.List(ctx, &members, client.InNamespace(namespace))
+			if err == nil && len(members.Items) != 1 {
+				err = fmt.Errorf("%d member clusters, want the makers alone", len(members.Items))
+			}
+			return err
+		})
 	})
 	m.step(ctx, t, "unbind the viewer", func(ctx context.Context) error {
 		if err := m.remove(ctx, i.bindingPath("viewer"), query); err != nil {

@@ -1,0 +1,72 @@
+package broker
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// A cluster that is a member cluster is not deleted while something is delivered to it: the answer names
+// what the consumer can delete, and counts what only the operator can move.
+func TestDeprovisionOfAClusterInUse(t *testing.T) {
+	f := newFixture(t)
+	f.provisioned("mine", planSmall)
+	cluster := v1alpha1.InstanceClusterName(v1alpha1.InstanceName("cf-eu", "mine"))
+	put := func(id string, p v1alpha1.Placement) {
+		t.Helper()
+		p.Reserved = corev1.ResourceList{}
+		i := f.instance("cf-eu", id)
+		i.Status.Decision = &v1alpha1.Decision{Placements: []v1alpha1.Placement{p}}
+		i.Status.Delivered = &v1alpha1.DeliveredState{State: i.Spec.Desired, Decision: *i.Status.Decision}
+		if err := f.hub.Status().Update(t.Context(), i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.provisioned("node", planSmall)
+	f.provisioned("theirs", planSmall, "space_guid", "other")
+	put("mine", v1alpha1.Placement{Cluster: "makers", Shape: &v1alpha1.ClusterShape{Class: "class", ClassNamespace: "default", Version: "v1.34.4", Member: &v1alpha1.ShapeMember{}}})
+	put("node", v1alpha1.Placement{Cluster: "provider", Peering: &v1alpha1.PlacementPeering{Consumer: cluster, Node: "node"}})
+	put("theirs", v1alpha1.Placement{Cluster: cluster})
+	kept := &v1alpha1.Peering{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: v1alpha1.PeeringName(cluster, "provider")},
+		Spec:       v1alpha1.PeeringSpec{Consumer: cluster, Provider: "provider", Modules: v1alpha1.ModulesFor(false), Kept: true},
+	}
+	if err := f.hub.Create(t.Context(), kept); err != nil {
+		t.Fatal(err)
+	}
+
+	remove := func(id string) string { return instancePath(id) + "&" + deletion(planSmall) }
+	refused := func(says ...string) {
+		t.Helper()
+		a := f.refused(http.StatusUnprocessableEntity, "InUse", "DELETE", remove("mine"), nil)
+		for _, text := range says {
+			if !strings.Contains(a.body["description"].(string), text) {
+				t.Errorf("it says %s, want %q", a, text)
+			}
+		}
+		if strings.Contains(string(a.raw), "theirs") {
+			t.Errorf("it names what is another's: %s", a)
+		}
+		if i := f.instance("cf-eu", "mine"); !i.DeletionTimestamp.IsZero() {
+			t.Fatal("it is being deleted")
+		}
+	}
+	refused("by the service instances node: delete them first", "by 1 service instances of others", "sluice cluster drain "+cluster, "a peering that the broker's operator keeps")
+	for _, id := range []string{"node", "theirs"} {
+		a := f.want(http.StatusAccepted, "DELETE", remove(id), nil)
+		f.eventually("the end of "+id, func() (answer, bool) {
+			last := f.do("GET", "/v2/service_instances/"+id+"/last_operation?operation="+a.operation(), nil)
+			return last, last.status == http.StatusGone
+		})
+	}
+	refused("a peering that the broker's operator keeps")
+	if err := f.hub.Delete(t.Context(), kept); err != nil {
+		t.Fatal(err)
+	}
+	f.want(http.StatusAccepted, "DELETE", remove("mine"), nil)
+}
