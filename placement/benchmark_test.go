@@ -164,3 +164,48 @@ func BenchmarkUpsertCluster(b *testing.B) {
 		inventory.UpsertCluster(&changed)
 	}
 }
+
+// BenchmarkEvent changes one of many clusters while many requests wait: what it has left changes without
+// helping anybody, helps one, or it becomes ready.
+func BenchmarkEvent(b *testing.B) {
+	for kind, request := range map[string]Request{
+		"plain":    {Resources: Resources{corev1.ResourceCPU: 1 << 40}},
+		"replicas": {Resources: Resources{corev1.ResourceCPU: 1 << 40}, Replicas: 3},
+		"apart": {Resources: Resources{corev1.ResourceCPU: 1 << 40}, Consumer: Consumer{Platform: "cf", Space: "s"},
+			Affinity: []v1alpha1.Affinity{{With: v1alpha1.ScopeSpace, By: v1alpha1.LabelRegion, Apart: true}}},
+	} {
+		inventory := syntheticFleet(10_000)
+		for i := range 10_000 {
+			r := request
+			r.ID = fmt.Sprintf("si-%d", i)
+			r.Resources = Resources{corev1.ResourceCPU: 1<<40 + int64(i)}
+			if _, err := inventory.Place(r); err == nil {
+				b.Fatal("it fits")
+			}
+		}
+		for name, change := range map[string]func(c *Cluster, i int){
+			"foreign_use": func(c *Cluster, i int) { c.ForeignUse = Resources{corev1.ResourceCPU: int64(i % 2 * 100)} },
+			"helps_one":   func(c *Cluster, i int) { c.Allocatable = Resources{corev1.ResourceCPU: 1<<40 + int64(i%2) - 1} },
+			"ready":       func(c *Cluster, i int) { c.Ready = i%2 == 0 },
+		} {
+			b.Run(kind+"/"+name, func(b *testing.B) {
+				was := *inventory.Snapshot().Cluster("cluster-00077")
+				for i := 0; b.Loop(); i++ {
+					c := was
+					change(&c, i)
+					inventory.UpsertCluster(&c)
+				}
+			})
+		}
+		b.Run(kind+"/joins", func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				c := *inventory.Snapshot().Cluster("cluster-00078")
+				c.Name = "cluster-00077x"
+				inventory.UpsertCluster(&c)
+				inventory.Snapshot()
+				inventory.DeleteCluster(c.Name)
+				inventory.Snapshot()
+			}
+		})
+	}
+}

@@ -201,6 +201,18 @@ func (c *Cluster) sameTraits(other *Cluster) bool {
 		slices.Equal(c.StorageClasses, other.StorageClasses) && reflect.DeepEqual(c.Taints, other.Taints)
 }
 
+// sameButNumbers reports whether two versions of a cluster differ at most in what there is, what is used and
+// how far away it is.
+func (c *Cluster) sameButNumbers(other *Cluster) bool {
+	return c.sameTraits(other) && c.Region == other.Region && c.ClaimsUntil.Equal(other.ClaimsUntil) &&
+		maps.Equal(c.Prices, other.Prices) && reflect.DeepEqual(c.Location, other.Location)
+}
+
+// sameLatency reports whether two versions of a cluster are as far away from everywhere.
+func (c *Cluster) sameLatency(other *Cluster) bool {
+	return c.Latency == other.Latency && maps.Equal(c.Latencies, other.Latencies)
+}
+
 // hash64 spreads names over 64 bits (FNV-1a, then the SplitMix64 finaliser).
 func hash64(name string) uint64 {
 	h := fnv.New64a()

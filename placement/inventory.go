@@ -29,9 +29,10 @@ type Inventory struct {
 	policies Policies
 	// quotas are the scopes of all quotas; only reservations in these scopes are added up.
 	quotas scopes
-	// snapshot is the picture after the last change. It is nil after a cluster was added or
-	// removed: then the pages are rebuilt on the next read.
+	// snapshot is the picture after the last change, except of the clusters in moved: those that were
+	// added or removed, which are entered on the next read. It is nil if all is to be rebuilt.
 	snapshot *Snapshot
+	moved    map[string]bool
 	// clusters in total, and those that answer.
 	clusters, answering int
 	// preemptions by the instance for which room is being made. The map is replaced, never
@@ -39,8 +40,8 @@ type Inventory struct {
 	preemptions map[string]*v1alpha1.Preemption
 	// following are the labels by whose values instances have a cluster in each group.
 	following map[string][]string
-	// waiting requests, by ID, and the function to call when one of them may fit.
-	waiting map[string]Request
+	// waiting requests, and the function to call when one of them may fit.
+	waiting waiters
 	wake    func(instance string)
 }
 
@@ -51,7 +52,8 @@ func NewInventory() *Inventory {
 		reserved:  map[string]Resources{},
 		columns:   map[corev1.ResourceName]int{},
 		following: map[string][]string{},
-		waiting:   map[string]Request{},
+		moved:     map[string]bool{},
+		waiting:   newWaiters(),
 		wake:      func(string) {},
 	}
 }
@@ -89,11 +91,7 @@ func (inv *Inventory) Follow(instance string, by []string) {
 // nil where it was or is not there.
 func (inv *Inventory) regroup(was, is *Cluster) {
 	for instance, by := range inv.following {
-		if was == nil || is == nil || slices.ContainsFunc(by, func(label string) bool {
-			before, had := was.Labels[label]
-			after, has := is.Labels[label]
-			return before != after || had != has
-		}) {
+		if was == nil || is == nil || slices.ContainsFunc(by, func(label string) bool { return relabelled(was, is, label) }) {
 			inv.wake(instance)
 		}
 	}
@@ -107,6 +105,7 @@ func (inv *Inventory) Fork() *Inventory {
 	fork := NewInventory()
 	fork.store = inv.store.Snapshot()
 	fork.columns, fork.policies, fork.quotas, fork.snapshot = inv.columns, inv.policies, inv.quotas, inv.snapshot
+	fork.moved = maps.Clone(inv.moved)
 	fork.clusters, fork.answering, fork.preemptions = inv.clusters, inv.answering, inv.preemptions
 	for cluster, reserved := range inv.reserved {
 		fork.reserved[cluster] = maps.Clone(reserved)
@@ -122,7 +121,7 @@ func (inv *Inventory) Snapshot() *Snapshot {
 }
 
 // UpsertCluster adds a cluster or replaces the one of that name. It wakes the waiting instances
-// that the cluster accepts now and did not accept before. It wakes the instances on it when it
+// that the change may help. It wakes the instances on it when it
 // answers again, when its taints change and when it is about to be removed. And it wakes the
 // instances on clusters that do not answer when more than half of all clusters answer again.
 // The cluster must not be changed afterwards.
@@ -145,9 +144,13 @@ func (inv *Inventory) UpsertCluster(c *Cluster) {
 	if known != nil {
 		inv.redraw(c.Name, func(at position) *page { return at.page.with(at.row, c, inv.columns, inv.reserved[c.Name]) })
 	} else {
-		inv.snapshot = nil
+		inv.moved[c.Name] = true
 	}
-	inv.wakeWaiting(before, []string{c.Name})
+	change := event{before: before, clusters: []string{c.Name}, latency: known != nil && !c.sameLatency(known)}
+	if known == nil || !c.sameButNumbers(known) {
+		change.was, change.is = known, c
+	}
+	inv.wakeWaiting(change)
 	inv.regroup(known, c)
 	if outage && !inv.outage() {
 		inv.wakeLost()
@@ -174,7 +177,7 @@ func (inv *Inventory) SetPolicies(policies Policies) {
 		changed.policies = policies
 		inv.snapshot = &changed
 	}
-	for id := range inv.waiting {
+	for id := range inv.waiting.all {
 		inv.wake(id)
 	}
 }
@@ -192,8 +195,9 @@ func (inv *Inventory) DeleteCluster(name string) {
 	}
 	check(txn.Delete(tableCluster, known))
 	txn.Commit()
-	inv.snapshot = nil
+	inv.moved[name] = true
 	inv.count(known, -1)
+	inv.wakeWaiting(event{was: known})
 	inv.regroup(known, nil)
 	for id, p := range inv.preemptions {
 		if p.Cluster == name {
@@ -246,17 +250,54 @@ func (inv *Inventory) number(c *Cluster) {
 	inv.columns = columns
 }
 
-// now returns the snapshot, and rebuilds the pages if needed.
+// now returns the snapshot, and enters the clusters that were added or removed.
 func (inv *Inventory) now() *Snapshot {
-	if inv.snapshot == nil {
+	switch {
+	case inv.snapshot == nil || len(inv.moved) > len(inv.snapshot.pages):
 		txn := inv.store.Txn(false)
 		clusters := rows[Cluster](txn, tableCluster, indexID) // in the order of names
 		inv.snapshot = &Snapshot{columns: inv.columns, store: txn, policies: inv.policies, preemptions: inv.preemptions}
 		for some := range slices.Chunk(clusters, pageRows) {
 			inv.snapshot.pages = append(inv.snapshot.pages, newPage(some, inv.columns, inv.reserved))
 		}
+	case len(inv.moved) > 0:
+		changed := *inv.snapshot
+		changed.columns, changed.store, changed.pages = inv.columns, inv.store.Txn(false), slices.Clone(changed.pages)
+		for name := range inv.moved {
+			inv.enter(&changed, name)
+		}
+		inv.snapshot = &changed
 	}
+	clear(inv.moved)
 	return inv.snapshot
+}
+
+// enter puts a cluster, as the store has it, on the page where it belongs.
+func (inv *Inventory) enter(s *Snapshot, name string) {
+	c := row[Cluster](s.store, tableCluster, name)
+	at, end, row, there := 0, 0, 0, false
+	var clusters []*Cluster
+	if len(s.pages) > 0 {
+		at = max(s.after(name)-1, 0)
+		end = at + 1
+		row, there = s.pages[at].find(name)
+		clusters = slices.Clone(s.pages[at].clusters)
+	}
+	switch {
+	case there && c == nil:
+		clusters = slices.Delete(clusters, row, row+1)
+	case there:
+		clusters[row] = c
+	case c != nil:
+		clusters = slices.Insert(clusters, row, c)
+	}
+	var pages []*page
+	if half := (len(clusters) + 1) / 2; len(clusters) > pageRows {
+		pages = append(pages, newPage(clusters[:half:half], inv.columns, inv.reserved), newPage(clusters[half:], inv.columns, inv.reserved))
+	} else if len(clusters) > 0 {
+		pages = append(pages, newPage(clusters, inv.columns, inv.reserved))
+	}
+	s.pages = slices.Replace(s.pages, at, end, pages...)
 }
 
 // redraw replaces the page that a cluster is on, unless the pages are to be rebuilt.
@@ -272,32 +313,4 @@ func (inv *Inventory) redraw(cluster string, change func(at position) *page) {
 		changed.pages[slices.Index(changed.pages, at.page)] = change(at)
 	}
 	inv.snapshot = changed
-}
-
-// wakeWaiting wakes the waiting instances that one of these clusters accepts now and, as far as is
-// known, did not accept before. Three kinds of waiting instances are woken more often: those
-// with replicas, by every change of a cluster that accepts one replica; those for which room is
-// being made, by every change of that cluster; and those that may displace others, by every
-// change of a cluster that then has room for them.
-func (inv *Inventory) wakeWaiting(before *Snapshot, clusters []string) {
-	if len(inv.waiting) == 0 {
-		return
-	}
-	s := inv.now()
-	for id, request := range inv.waiting {
-		if slices.ContainsFunc(clusters, func(name string) bool {
-			if p := request.Peering; p != nil && p.Problem != "" && s.peer(request).Peering.Problem != p.Problem {
-				return true // a hub accepts it, or a cluster of the consumer exists
-			}
-			if Accepts(request, s, name) {
-				return before == nil || request.Replicas > 0 || len(request.Components) > 0 || !Accepts(request, before, name)
-			}
-			if p := inv.preemptions[id]; p != nil {
-				return p.Cluster == name
-			}
-			return canVacate(request, s, name)
-		}) {
-			inv.wake(id)
-		}
-	}
 }

@@ -3,7 +3,6 @@ package placement
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	memdb "github.com/hashicorp/go-memdb"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -38,7 +37,7 @@ func Ledger(status *v1alpha1.ServiceInstanceStatus) map[string]Resources {
 // stays.
 //
 // If the request cannot be placed, the error is *UnplaceableError, and the request waits:
-// OnWake's function is called when a changed cluster accepts it, until Place succeeds or
+// OnWake's function is called when a change may help it, until Place succeeds or
 // Reserve or Release is called for it.
 //
 // Step 4 of a provision (docs/architecture.md).
@@ -47,15 +46,16 @@ func (inv *Inventory) Place(r Request) (Decision, error) {
 	defer inv.mu.Unlock()
 	d, err := Place(r, inv.now())
 	if err != nil {
-		inv.waiting[r.ID] = r
+		inv.waiting.add(r)
 		return d, err
 	}
-	delete(inv.waiting, r.ID)
+	inv.waiting.remove(r.ID)
 	held := inv.held(r.ID)
 	for _, p := range d.Placements {
 		held[p.Cluster] = held[p.Cluster].max(p.Reserved)
 	}
 	inv.reserve(Holding{Instance: r.ID, Consumer: r.Consumer, Held: held, Hub: r.Peering.hub(), Hosts: lists.Union(inv.heldHosts(r.ID), r.hosts())})
+	inv.wakeWaiting(event{before: inv.snapshot, holders: r.Consumer.holders()}) // it is where others may follow
 	return d, nil
 }
 
@@ -65,13 +65,19 @@ func (inv *Inventory) Place(r Request) (Decision, error) {
 func (inv *Inventory) Reserve(h Holding) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
-	delete(inv.waiting, h.Instance)
+	inv.waiting.remove(h.Instance)
 	inv.preempt(h.Instance, h.Preemption)
-	before := inv.snapshot
-	changed, holders := inv.reserve(h)
-	inv.wakeWaiting(before, changed)
-	for id, request := range inv.waiting {
-		if slices.ContainsFunc(request.Quotas, func(q Quota) bool { return holders[request.Consumer.holder(q.Per)] != nil }) {
+	before, hosts := inv.snapshot, inv.heldHosts(h.Instance)
+	change := inv.reserve(h)
+	inv.wakeWaiting(event{
+		before: before, clusters: slices.Collect(maps.Keys(change.clusters)), holders: slices.Collect(maps.Keys(change.owners)),
+		hosts: slices.DeleteFunc(hosts, func(host string) bool { return slices.Contains(h.Hosts, host) }),
+	})
+	if len(change.holders) == 0 {
+		return
+	}
+	for id, w := range inv.waiting.all {
+		if slices.ContainsFunc(w.Quotas, func(q Quota) bool { return change.holders[w.Consumer.holder(q.Per)] != nil }) {
 			inv.wake(id) // its quota may have room now
 		}
 	}
@@ -111,7 +117,7 @@ func (inv *Inventory) preempt(instance string, p *v1alpha1.Preemption) {
 		inv.snapshot = &changed
 	}
 	if was != nil {
-		inv.wakeWaiting(before, []string{was.Cluster})
+		inv.wakeWaiting(event{before: before, clusters: []string{was.Cluster}})
 	}
 }
 
@@ -183,19 +189,17 @@ func (inv *Inventory) ReserveAll(all []Holding) {
 	inv.snapshot = nil // rebuilt on the next read
 }
 
-// reserve replaces an instance's reservations. It returns the clusters on which they changed,
-// and the change for each holder.
-func (inv *Inventory) reserve(h Holding) (changed []string, totals map[string]Resources) {
+// reserve replaces an instance's reservations, and returns the change.
+func (inv *Inventory) reserve(h Holding) change {
 	txn := inv.store.Txn(true)
 	change := record(txn, h, inv.quotas)
 	txn.Commit()
-	changed = slices.Sorted(maps.Keys(change.clusters))
-	for _, cluster := range changed {
+	for _, cluster := range slices.Sorted(maps.Keys(change.clusters)) {
 		more := change.clusters[cluster]
 		inv.book(cluster, more)
 		inv.redraw(cluster, func(at position) *page { return at.page.withReserved(at.row, more, inv.columns) })
 	}
-	return changed, change.holders
+	return change
 }
 
 // book adds to the reservations on a cluster.
@@ -206,9 +210,11 @@ func (inv *Inventory) book(cluster string, more Resources) {
 	inv.reserved[cluster].Add(more, 1)
 }
 
-// change is the change of the reservations on clusters, and of holders with a quota.
+// change is the change of the reservations on clusters, and of holders with a quota. owners are all
+// holders of which a reservation changed.
 type change struct {
 	clusters, holders map[string]Resources
+	owners            map[string]bool
 	quotas            scopes
 }
 
@@ -221,6 +227,7 @@ func (c change) add(cluster string, holders []string, resources Resources, sign 
 	}
 	count(c.clusters, cluster)
 	for _, holder := range holders {
+		c.owners[holder] = true
 		if c.quotas.bind(holder) {
 			count(c.holders, holder)
 		}
@@ -229,7 +236,7 @@ func (c change) add(cluster string, holders []string, resources Resources, sign 
 
 // record writes an instance's reservations into the store of record.
 func record(txn *memdb.Txn, h Holding, quotas scopes) change {
-	c := change{map[string]Resources{}, map[string]Resources{}, quotas}
+	c := change{map[string]Resources{}, map[string]Resources{}, map[string]bool{}, quotas}
 	holders := h.Consumer.holders()
 	same := map[string]bool{}
 	was, hub := "", h.Hub
@@ -282,20 +289,4 @@ func countThrough(txn *memdb.Txn, hub string, more int) {
 		load.Instances += known.Instances
 	}
 	check(txn.Insert(tableHub, &load))
-}
-
-// Parked returns the requests that wait for a cluster to take them, in the order of their IDs.
-func (inv *Inventory) Parked() []Request {
-	inv.mu.Lock()
-	defer inv.mu.Unlock()
-	parked := slices.Collect(maps.Values(inv.waiting))
-	slices.SortFunc(parked, func(a, b Request) int { return strings.Compare(a.ID, b.ID) })
-	return parked
-}
-
-// Waiting returns the number of instances that wait for a cluster to take them.
-func (inv *Inventory) Waiting() int {
-	inv.mu.Lock()
-	defer inv.mu.Unlock()
-	return len(inv.waiting)
 }

@@ -88,7 +88,11 @@ func (inv *Inventory) countHoldings() {
 		check(txn.Insert(tableHolding, &holding{Holder: holder, Resources: sum}))
 	}
 	txn.Commit()
-	inv.snapshot = nil
+	if inv.snapshot != nil {
+		changed := *inv.snapshot
+		changed.store = inv.store.Txn(false)
+		inv.snapshot = &changed
+	}
 }
 
 // holding is a holder's reservations on all clusters together, for holders with a quota.

@@ -293,7 +293,7 @@ func (s position) same(other position) bool { return s.page == other.page && s.r
 
 // find locates a cluster by name.
 func (s *Snapshot) find(name string) (position, bool) {
-	after := sort.Search(len(s.pages), func(i int) bool { return s.pages[i].clusters[0].Name > name })
+	after := s.after(name)
 	if after == 0 {
 		return position{}, false
 	}
@@ -303,6 +303,11 @@ func (s *Snapshot) find(name string) (position, bool) {
 		return position{}, false
 	}
 	return position{page: p, row: row}, true
+}
+
+// after returns the number of the first page of which all names are after a name.
+func (s *Snapshot) after(name string) int {
+	return sort.Search(len(s.pages), func(i int) bool { return s.pages[i].clusters[0].Name > name })
 }
 
 // find locates a cluster of the page by name.

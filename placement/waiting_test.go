@@ -1,0 +1,188 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"pgregory.net/rapid"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// inRegion returns a cluster of a region with some cores.
+func inRegion(name, region string, cores int64) *Cluster {
+	c := &Cluster{Name: name, Ready: true, AccessVerified: true, Labels: labels.Set{}, Allocatable: Resources{corev1.ResourceCPU: cores}}
+	if region != "" {
+		c.Labels[v1alpha1.LabelRegion] = region
+	}
+	return c
+}
+
+// What makes room for a request need not be a change of the cluster on which it is placed then.
+func TestAChangeElsewhereWakesWhoIsHelped(t *testing.T) {
+	app := Consumer{Platform: "cf", Space: "s", Application: "shop"}
+	near := func(apart bool) []v1alpha1.Affinity {
+		return []v1alpha1.Affinity{{With: v1alpha1.ScopeApplication, By: v1alpha1.LabelRegion, Apart: apart}}
+	}
+	spread := func(each bool) *Spread { return &Spread{By: []string{v1alpha1.LabelRegion}, Each: each} }
+	other := Holding{Instance: "si-other", Consumer: app, Held: map[string]Resources{"a1": {corev1.ResourceCPU: 1}}}
+	cordoned := func(c *Cluster) *Cluster { c.Cordoned = true; return c }
+	for name, row := range map[string]struct {
+		fleet   []*Cluster
+		held    []Holding
+		request Request
+		event   func(*Inventory)
+	}{
+		"apart: the other one leaves a cordoned cluster of the region": {
+			fleet: []*Cluster{cordoned(inRegion("a1", "a", 4)), inRegion("a2", "a", 4)}, held: []Holding{other},
+			request: Request{Affinity: near(true)}, event: func(inv *Inventory) { inv.Release("si-other") },
+		},
+		"apart: the other one leaves a cluster that is too small": {
+			fleet: []*Cluster{inRegion("a1", "a", 1), inRegion("a2", "a", 4)}, held: []Holding{other},
+			request: Request{Affinity: near(true), Resources: Resources{corev1.ResourceCPU: 2}}, event: func(inv *Inventory) { inv.Release("si-other") },
+		},
+		"apart: the other one's cluster is of another region": {
+			fleet: []*Cluster{cordoned(inRegion("a1", "a", 4)), inRegion("a2", "a", 4)}, held: []Holding{other},
+			request: Request{Affinity: near(true)}, event: func(inv *Inventory) { inv.UpsertCluster(cordoned(inRegion("a1", "b", 4))) },
+		},
+		"apart: the other one's cluster is no longer there": {
+			fleet: []*Cluster{cordoned(inRegion("a1", "a", 4)), inRegion("a2", "a", 4)}, held: []Holding{other},
+			request: Request{Affinity: near(true)}, event: func(inv *Inventory) { inv.DeleteCluster("a1") },
+		},
+		"together: the last other one goes": {
+			fleet: []*Cluster{inRegion("a1", "a", 1), inRegion("b1", "b", 4)}, held: []Holding{other},
+			request: Request{Affinity: near(false), Resources: Resources{corev1.ResourceCPU: 2}}, event: func(inv *Inventory) { inv.Release("si-other") },
+		},
+		"together: another one comes elsewhere": {
+			fleet: []*Cluster{inRegion("a1", "a", 1), inRegion("b1", "b", 4)}, held: []Holding{other},
+			request: Request{Affinity: near(false), Resources: Resources{corev1.ResourceCPU: 2}},
+			event: func(inv *Inventory) {
+				_, _ = inv.Place(Request{ID: "si-third", Consumer: app, Resources: Resources{corev1.ResourceCPU: 2}})
+			},
+		},
+		"spread: a region is corrected": {
+			fleet:   []*Cluster{inRegion("a1", "a", 4), inRegion("a2", "a", 4)},
+			request: Request{Clusters: 2, Spread: spread(false)}, event: func(inv *Inventory) { inv.UpsertCluster(inRegion("a2", "b", 4)) },
+		},
+		"each: a region without room is deleted": {
+			fleet:   []*Cluster{inRegion("a1", "a", 4), inRegion("b1", "b", 0)},
+			request: Request{Spread: spread(true)}, event: func(inv *Inventory) { inv.DeleteCluster("b1") },
+		},
+		"each: a cluster without room is of another region": {
+			fleet:   []*Cluster{inRegion("a1", "a", 4), inRegion("b1", "b", 0)},
+			request: Request{Spread: spread(true)}, event: func(inv *Inventory) { inv.UpsertCluster(inRegion("b1", "a", 0)) },
+		},
+		"an update: another one leaves the cluster": {
+			fleet: []*Cluster{inRegion("a1", "a", 4)},
+			held: []Holding{
+				{Instance: "si-other", Held: map[string]Resources{"a1": {corev1.ResourceCPU: 2}}},
+			},
+			request: Request{Current: []string{"a1"}, Resources: Resources{corev1.ResourceCPU: 4}}, event: func(inv *Inventory) { inv.Release("si-other") },
+		},
+		"a host is given back": {
+			fleet:   []*Cluster{inRegion("a1", "a", 4)},
+			held:    []Holding{{Instance: "si-other", Hosts: []string{"shop"}, Held: map[string]Resources{"a1": {corev1.ResourceCPU: 1}}}},
+			request: Request{Hosts: map[string]string{"shop": "host"}}, event: func(inv *Inventory) { inv.Release("si-other") },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inventory := stock(row.fleet)
+			for _, h := range row.held {
+				inventory.Reserve(h)
+			}
+			r := row.request
+			r.ID, r.Consumer = "si-new", app
+			if r.Resources == nil {
+				r.Resources = Resources{corev1.ResourceCPU: 1}
+			}
+			var woken []string
+			inventory.OnWake(func(instance string) { woken = append(woken, instance) })
+			if _, err := inventory.Place(r); err == nil {
+				t.Fatal("it is placed at once")
+			}
+			row.event(inventory)
+			if _, err := Place(r, inventory.Snapshot()); err != nil {
+				t.Fatalf("it does not fit after the change: %v", err)
+			}
+			if !slices.Contains(woken, "si-new") {
+				t.Errorf("woken are %v", woken)
+			}
+		})
+	}
+}
+
+// Whenever a change makes room for a request that waits, it is woken.
+func TestWhoeverFitsIsWoken(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		name := func(prefix string, n int) string {
+			return fmt.Sprintf("%s%d", prefix, rapid.IntRange(0, n).Draw(t, prefix))
+		}
+		cluster := func() *Cluster {
+			c := inRegion(name("c", 4), rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "region"), rapid.Int64Range(0, 6).Draw(t, "cpu"))
+			c.Cordoned = rapid.IntRange(0, 4).Draw(t, "cordoned") == 0
+			c.ForeignUse = Resources{corev1.ResourceCPU: rapid.Int64Range(0, 2).Draw(t, "foreign")}
+			return c
+		}
+		consumer := func() Consumer { return Consumer{Platform: "cf", Space: "s", Application: name("app", 1)} }
+		inventory, woken := NewInventory(), map[string]bool{}
+		inventory.OnWake(func(instance string) { woken[instance] = true })
+		for range rapid.IntRange(0, 4).Draw(t, "clusters") {
+			inventory.UpsertCluster(cluster())
+		}
+		waiting, changed := map[string]Request{}, ""
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			clear(woken)
+			switch step := rapid.IntRange(0, 5).Draw(t, "step"); step {
+			case 0, 1:
+				inventory.UpsertCluster(cluster())
+			case 2:
+				inventory.DeleteCluster(name("c", 4))
+			case 3:
+				changed = name("si-", 9)
+				inventory.Release(changed)
+				delete(waiting, changed)
+			default:
+				r := drawWaiting(t, name("si-", 9), consumer())
+				held := inventory.ClustersHeld(r.ID)
+				if len(held) > 0 && rapid.Bool().Draw(t, "update") {
+					r.Current = held
+				} else if len(held) > 0 {
+					continue
+				}
+				if _, err := inventory.Place(r); err != nil {
+					waiting[r.ID] = r
+				} else {
+					delete(waiting, r.ID)
+				}
+			}
+			for id, r := range waiting {
+				if _, err := Place(r, inventory.Snapshot()); err == nil {
+					if !woken[id] {
+						t.Fatalf("%+v fits and is not woken", r)
+					}
+					delete(waiting, id) // it has its chance, and leaves it
+					inventory.Reserve(Holding{Instance: id, Consumer: r.Consumer, Held: inventory.held(id)})
+				}
+			}
+		}
+	})
+}
+
+func drawWaiting(t *rapid.T, id string, consumer Consumer) Request {
+	r := Request{ID: id, Consumer: consumer, Resources: Resources{corev1.ResourceCPU: rapid.Int64Range(1, 5).Draw(t, "asked")}, Clusters: rapid.IntRange(1, 3).Draw(t, "clusters asked")}
+	switch rapid.IntRange(0, 5).Draw(t, "kind") {
+	case 0:
+		r.Affinity = []v1alpha1.Affinity{{With: v1alpha1.ScopeApplication, By: v1alpha1.LabelRegion, Apart: rapid.Bool().Draw(t, "apart")}}
+	case 1:
+		r.Spread = &Spread{By: []string{v1alpha1.LabelRegion}, Each: rapid.Bool().Draw(t, "each"), MaxSkew: rapid.IntRange(1, 3).Draw(t, "skew")}
+	case 2:
+		r.Replicas = rapid.IntRange(1, 6).Draw(t, "replicas")
+	case 3:
+		r.Components = []Component{{Name: "db", Resources: r.Resources}, {Name: "web", Resources: Resources{corev1.ResourceCPU: 2}}}
+		r.Links = []Link{{Between: [2]int{0, 1}}}
+	}
+	return r
+}
