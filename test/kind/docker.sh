@@ -66,7 +66,8 @@ start() {
       fd=${fd##*/}
       if ((fd > 2)); then eval "exec $fd>&-"; fi
     done
-    exec setsid nohup dockerd "${options[@]}" >>"$log" 2>&1 </dev/null
+    # The images are built at the lowest priority; the nodes of later clusters must not inherit that.
+    exec setsid nohup nice -n "-$(nice)" dockerd "${options[@]}" >>"$log" 2>&1 </dev/null
   ) &
   local pid=$!
   until answers; do
