@@ -85,7 +85,7 @@ credentials: {token: "CREDENTIALS"}
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			p := planOf(t, strings.Replace(plan, `"`+row.where+`"`, `"`+row.expression+`"`, 1))
-			_, err := FootprintOf(p, nil, nil)
+			_, err := FootprintOf(p, nil, nil, 0)
 			err = errors.Join(err, CheckCredentials(p, json.RawMessage(`{}`), false))
 			if got := errorText(err); got != row.because {
 				t.Errorf("got  %s\nwant %s", got, row.because)
