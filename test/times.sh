@@ -26,7 +26,7 @@ table() {
 for targets in "$@"; do
   began=$SECONDS result=passed
   # shellcheck disable=SC2086 # several targets
-  ${MAKE:-make} --no-print-directory --jobs=2 ${targets//+/ } || result=failed
+  ${MAKE:-make} --no-print-directory --jobs ${targets//+/ } || result=failed
   rows+=("$targets"$'\t'"$((SECONDS - began))"$'\t'"$result")
   printf '%s\t%s\t%s\n' "$(date -u +%FT%TZ)" "$commit" "${rows[-1]}" >>bin/times.tsv
   [ $result = passed ] || break
