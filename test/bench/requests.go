@@ -32,7 +32,7 @@ func measureRequests(ctx context.Context, b *bench) (table, error) {
 
 	const perSecond = 100
 	b.say("requests: %d a second", perSecond)
-	l := openLoop(ctx, perSecond, pick(b, 20*time.Second, time.Second), send)
+	l := openLoop(ctx, perSecond, pick(b, 20*time.Second, 200*time.Millisecond), send)
 	looked, err := s.lookedAt(ctx, l)
 	if err != nil {
 		return t, err
@@ -42,7 +42,7 @@ func measureRequests(ctx context.Context, b *bench) (table, error) {
 		"p99 ≤ "+milliseconds(bar), verdict(l.quantile(0.99) <= bar))
 	for _, clients := range []int{1, 10, 100, 400} {
 		b.say("requests: %d clients", clients)
-		l := closedLoop(ctx, clients, pick(b, 5*time.Second, time.Second), send)
+		l := closedLoop(ctx, clients, pick(b, 5*time.Second, 200*time.Millisecond), send)
 		if looked, err = s.lookedAt(ctx, l); err != nil {
 			return t, err
 		}
@@ -96,7 +96,7 @@ func measureCatalog(ctx context.Context, b *bench) (table, error) {
 		status    int
 	}{{"200", "", http.StatusOK}, {"304, by If-None-Match", tag, http.StatusNotModified}} {
 		b.say("catalog: %s", kind.name)
-		l := closedLoop(ctx, 32, pick(b, 5*time.Second, time.Second), func(ctx context.Context) error {
+		l := closedLoop(ctx, 32, pick(b, 5*time.Second, 200*time.Millisecond), func(ctx context.Context) error {
 			_, err := s.fetchCatalog(ctx, kind.tag, kind.status)
 			return err
 		})
