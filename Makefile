@@ -81,7 +81,7 @@ crash: ## Kill Sluice at every write, stop its leaders, and check that nothing i
 # e2e.test runs the tests on kind, compiled once; $(call e2e,TESTS) runs some of them.
 .PHONY: bin/e2e.test
 bin/e2e.test: build
-	@go test -tags e2e -c -o $@ ./test/e2e
+	@go test -tags e2e -vet=off -ldflags '-s -w' -c -o $@ ./test/e2e
 
 e2e = cd test/e2e && ../../bin/e2e.test -test.v -test.timeout 40m -test.run '^($(1))$$'
 

@@ -35,6 +35,10 @@ const (
 // in one replica, on which TestEmbeddedHub runs all specs.
 const lifeCycle = "P3 || P4 || F1 || F2 || U1 || U2 || L1 || L2 || B1 || B6 || D1 || D2 || O1"
 
+// wire selects the specs of versions, authentication, methods and forms of errors, which are the
+// same code whatever kind the plan is of; TestEmbeddedHub runs all specs.
+const wire = "H1 || H2 || H3 || H4 || H5"
+
 // TestChart installs Sluice by its chart on a kind cluster, which is then its hub, as
 // docs/operating.md says, and runs the same story and suite there; replicas are killed
 // meanwhile. Uninstalled as that page says, nothing is left.
