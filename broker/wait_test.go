@@ -1,0 +1,108 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/hub/hubtest"
+)
+
+// API servers end watches at any time. Changes while there is no watch are not missed.
+func TestAwaitAfterTheEndOfAWatch(t *testing.T) {
+	f := newFixture(t)
+	namespace := hubtest.Namespace(t)
+	done := func(p *v1alpha1.Provider) bool { return p.Annotations["done"] == "yes" }
+	change := func(t *testing.T, p *v1alpha1.Provider) {
+		changed := p.DeepCopy()
+		changed.Annotations = map[string]string{"done": "yes"}
+		must(t, f.hub.Update(t.Context(), changed))
+	}
+	remove := func(t *testing.T, p *v1alpha1.Provider) { must(t, f.hub.Delete(t.Context(), p.DeepCopy())) }
+	for name, row := range map[string]struct {
+		meanwhile []func(*testing.T, *v1alpha1.Provider)
+		want      error
+	}{
+		"changed":  {[]func(*testing.T, *v1alpha1.Provider){change}, nil},
+		"deleted":  {[]func(*testing.T, *v1alpha1.Provider){remove}, errDeleted},
+		"replaced": {[]func(*testing.T, *v1alpha1.Provider){remove, recreate(f)}, errDeleted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := providerOf(namespace, name)
+			must(t, f.hub.Create(t.Context(), p))
+			watches := 0
+			hub := interceptor.NewClient(f.hub, interceptor.Funcs{Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+				if watches++; watches > 1 {
+					return c.Watch(ctx, list, options...)
+				}
+				for _, step := range row.meanwhile {
+					step(t, p)
+				}
+				ended := watch.NewFake()
+				ended.Stop()
+				return ended, nil
+			}})
+			last, err := await(t.Context(), hub, p, &v1alpha1.ProviderList{}, done)
+			if !errors.Is(err, row.want) {
+				t.Errorf("%v, want %v", err, row.want)
+			}
+			if row.want == nil && !done(last) {
+				t.Error("it returns before the change")
+			}
+		})
+	}
+}
+
+// A request that found an object deletes that object, and not another one that has its name since.
+func TestDeleteSparesASuccessorOfTheSameName(t *testing.T) {
+	f := newFixture(t)
+	old := providerOf(hubtest.Namespace(t), "p")
+	must(t, f.hub.Create(t.Context(), old))
+	must(t, f.hub.Delete(t.Context(), old.DeepCopy()))
+	recreate(f)(t, old)
+
+	s := &server{Options: Options{Client: f.hub}}
+	c := &call{Request: httptest.NewRequest(http.MethodDelete, "/", nil)}
+	if err := s.delete(c, old); err != nil {
+		t.Error(err)
+	}
+	var successor v1alpha1.Provider
+	if err := f.hub.Get(t.Context(), client.ObjectKeyFromObject(old), &successor); err != nil || successor.UID == old.UID {
+		t.Errorf("the successor: %v", err)
+	}
+	if err := s.delete(c, &successor); err != nil {
+		t.Error(err)
+	}
+	if err := s.delete(c, &successor); err != nil {
+		t.Errorf("deleted a second time: %v", err)
+	}
+}
+
+func providerOf(namespace, name string) *v1alpha1.Provider {
+	return &v1alpha1.Provider{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       v1alpha1.ProviderSpec{Identified: v1alpha1.Identified{DID: "did:web:provider.example"}},
+	}
+}
+
+// recreate creates another object of the same name.
+func recreate(f *fixture) func(*testing.T, *v1alpha1.Provider) {
+	return func(t *testing.T, p *v1alpha1.Provider) {
+		must(t, f.hub.Create(t.Context(), providerOf(p.Namespace, p.Name)))
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
