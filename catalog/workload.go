@@ -44,6 +44,9 @@ func checkWorkload(plan *v1alpha1.Plan, charts workload.Charts) error {
 			return fmt.Errorf("resources.%w", err)
 		}
 	}
+	if w.HasBackup() && plan.Credentials.Role == "edit" {
+		return errors.New("credentials.role: edit cannot be combined with a backup, because consumers could read the credentials of the target")
+	}
 	own := properties(resourcesParameters, newPlan(*plan, nil, nil).Resources)
 	for _, name := range slices.Sorted(maps.Keys(w.Parameters)) {
 		if _, taken := own[name]; taken {

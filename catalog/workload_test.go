@@ -50,6 +50,19 @@ workload:
   credentials: {uri: "sql://${secrets.password}@${components.db.host}"}
 `
 
+// kept is a workload with a volume that can be backed up.
+const kept = `
+workload:
+  components:
+  - name: db
+    container:
+      image: db
+      volumes: [{name: data, mountPath: /data, storageClass: fast, size: 1Gi}]
+      backup: &copy {image: tool, command: [copy, "${target.url}/${backup.id}"], resources: {cpu: 100m, memory: 64Mi}}
+      restore: *copy
+      resources: {cpu: 100m, memory: 64Mi}
+`
+
 // application is a workload of components on clusters of their own.
 const application = `
 resources: {components: [{name: web}, {name: db}, {name: job}], links: [{between: [web, db]}]}
@@ -83,6 +96,8 @@ func TestWorkloadPlansAreAcceptedWhenTheyRender(t *testing.T) {
 		{"replicas that nothing divides", strings.ReplaceAll(component, "${parameters.replicas}", "1") + "resources: {replicas: {count: 2}}", "plan a-small: workload: parameters: replicas of resources: are divided by no component: what uses ${cluster.replicas} has its share of them"},
 		{"a parameter for replicas over clusters", database + "resources: {replicas: {count: 2, max: 3}}", "plan a-small: workload.parameters: replicas is a parameter of resources already"},
 		{"nodes of the consumer's", database + "resources: {peering: {gives: Node}}", "plan a-small: resources.peering.gives: Node: cannot be combined with kind: workload"},
+		{"a backup", kept, ""},
+		{"a backup, and an account that sees the target's credentials", kept + "credentials: {role: edit}", "plan a-small: credentials.role: edit cannot be combined with a backup, because consumers could read the credentials of the target"},
 		{"a role of clusters", database + "credentials: {role: admin}", "plan a-small: credentials.role: admin is for cluster plans (cluster.roles); want edit or view"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

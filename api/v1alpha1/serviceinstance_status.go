@@ -207,6 +207,14 @@ func (s *ServiceInstanceStatus) IsPinnedOn(cluster string) bool {
 	})
 }
 
+// CanCarry reports whether the instance can move away from a cluster with what its volumes there contain:
+// its workload says how, and runs as a whole on that cluster alone.
+func (s *ServiceInstanceStatus) CanCarry(cluster string) bool {
+	d := s.DeliveredDecision()
+	return d != nil && d.Workload != nil && d.Workload.IsBackedUp() && len(d.Placements) == 1 &&
+		d.Placements[0].Cluster == cluster && len(d.Placements[0].Components) == 0
+}
+
 // IsCluster reports whether the instance is a cluster that Sluice creates.
 func (s *ServiceInstanceStatus) IsCluster() bool {
 	return slices.ContainsFunc(s.Decisions(), func(d *Decision) bool { return d.Shape() != nil })

@@ -117,9 +117,24 @@ type ServiceInstanceStatus struct {
 	// Preemption makes room for an instance that fits nowhere otherwise. Once it is written, its
 	// victims leave.
 	Preemption *Preemption `json:"preemption,omitempty"`
+	// Backup is the last one of the workload's volumes.
+	Backup *Backup `json:"backup,omitempty"`
 	// SealedSecrets are the secrets of the instance's workload, sealed with the hub's keyset and
 	// bound to this resource.
 	SealedSecrets []byte `json:"sealedSecrets,omitempty"`
+}
+
+// Backup is a copy of what the volumes of an instance contain, at the target that the operator gives.
+type Backup struct {
+	// ID of the backup, in expressions backup.id.
+	ID string `json:"id"`
+	// Cluster whose volumes were copied.
+	Cluster string `json:"cluster"`
+	// At is when it was complete; absent if it never was.
+	At *metav1.Time `json:"at,omitempty"`
+	// FailedAt is when it, or its restoring, failed, and Failure why; absent if it did not.
+	FailedAt *metav1.Time `json:"failedAt,omitempty"`
+	Failure  string       `json:"failure,omitempty"`
 }
 
 // Copy is the part on one cluster of an instance that is spread over groups of clusters.
@@ -233,6 +248,9 @@ type Decision struct {
 	// Replacing means that components of the workload that change their clusters run on the former ones,
 	// too, until they work on the new ones.
 	Replacing bool `json:"replacing,omitempty"`
+	// Data is what is being done with the content of the volumes before the decision is delivered, while the
+	// instance moves with it; nil if nothing is.
+	Data *DataMove `json:"data,omitempty"`
 	// Hosts that the workload asks for its public ports: their first labels, which no other instance has.
 	// +listType=set
 	Hosts []string `json:"hosts,omitempty"`
@@ -243,6 +261,27 @@ type Decision struct {
 	// +listMapKey=cluster
 	Displaced []Departure `json:"displaced,omitempty"`
 }
+
+// DataMove is the way of the content of volumes to another cluster.
+type DataMove struct {
+	// Step that is being done. The workload is stopped meanwhile.
+	Step DataStep `json:"step"`
+	// From is the cluster that has the content, To the one that gets it.
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Backup is the ID of the backup by which it goes.
+	Backup string `json:"backup"`
+}
+
+// DataStep is a step of a DataMove.
+// +kubebuilder:validation:Enum=Backup;Restore
+type DataStep string
+
+// Steps of a DataMove, in their order.
+const (
+	StepBackup  DataStep = "Backup"
+	StepRestore DataStep = "Restore"
+)
 
 // RunnerUp is the best cluster that was not chosen.
 type RunnerUp struct {

@@ -1,9 +1,6 @@
 package v1alpha1
 
 import (
-	"cmp"
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -22,6 +19,8 @@ import (
 //	            those that the plan divides, otherwise 1 (not in credentials)
 //	binding     id, name, application, parameters, secrets, results (only in bindings and credentials)
 //	kubernetes  the credentials of the binding's account (only in credentials, if the plan has a role)
+//	backup      id of a backup: letters and digits (only in backup and restore)
+//	target      url, username, password, ca of the place for backups, which the operator gives (only in backup and restore)
 type WorkloadPlan struct {
 	// Components run together on each chosen cluster.
 	// +kubebuilder:validation:MinItems=1
@@ -189,6 +188,8 @@ type Manifest struct {
 // not root. With volumes they are one pod, which keeps its volumes.
 // +kubebuilder:validation:XValidation:rule="!has(self.volumes) || !has(self.replicas) || self.replicas == 1",message="a container with volumes has one replica"
 // +kubebuilder:validation:XValidation:rule="!has(self.autoscaling) || !has(self.volumes)",message="a container with volumes has one replica"
+// +kubebuilder:validation:XValidation:rule="has(self.backup) == has(self.restore)",message="a backup needs a restore, and the other way round"
+// +kubebuilder:validation:XValidation:rule="!has(self.backup) || has(self.volumes)",message="a backup is that of volumes"
 type WorkloadContainer struct {
 	WorkloadProcess `json:",inline"`
 
@@ -198,11 +199,17 @@ type WorkloadContainer struct {
 	ReadinessProbe *corev1.Probe `json:"readinessProbe,omitempty"`
 	StartupProbe   *corev1.Probe `json:"startupProbe,omitempty"`
 	LivenessProbe  *corev1.Probe `json:"livenessProbe,omitempty"`
-	// Volumes are persistent. The instance stays on the cluster that has them.
+	// Volumes are persistent. The instance stays on the cluster that has them, unless they can be backed
+	// up.
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=map
 	// +listMapKey=name
 	Volumes []WorkloadVolume `json:"volumes,omitempty"`
+	// Backup writes what the volumes contain to the target, and Restore reads it back into empty ones.
+	// They run while no pod of the workload does, with the volumes at the same paths. With both for each
+	// container that has volumes, the instance moves with its data. Both may run more than once.
+	Backup  *WorkloadHook `json:"backup,omitempty"`
+	Restore *WorkloadHook `json:"restore,omitempty"`
 	// Replicas is the number of pods: an integer, or a string with an expression.
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:default=1
@@ -349,30 +356,4 @@ type WorkloadAutoscaling struct {
 	// +kubebuilder:validation:Maximum=100
 	// +kubebuilder:default=80
 	CPUPercent int32 `json:"cpuPercent,omitempty"`
-}
-
-// LabelComponent names the component of a workload that an object belongs to.
-const LabelComponent = "sluice.dev/component"
-
-// ServiceName is the name of the Service that serves the component's ports.
-func (c *WorkloadComponent) ServiceName() string { return cmp.Or(c.Service, c.Name) }
-
-// PublicPort returns the port of the component that everyone reaches; nil if there is none.
-func (c *WorkloadComponent) PublicPort() *WorkloadPort {
-	for i := range c.Ports {
-		if c.Ports[i].Reach == ReachPublic {
-			return &c.Ports[i]
-		}
-	}
-	return nil
-}
-
-// HasPublic reports whether the component of that name has a public port.
-func (w *WorkloadPlan) HasPublic(component string) bool {
-	return slices.ContainsFunc(w.Components, func(c WorkloadComponent) bool { return c.Name == component && c.PublicPort() != nil })
-}
-
-// IsPublic reports whether a component of the workload has a public port.
-func (w *WorkloadPlan) IsPublic() bool {
-	return slices.ContainsFunc(w.Components, func(c WorkloadComponent) bool { return c.PublicPort() != nil })
 }

@@ -95,8 +95,9 @@ func newClusterDrainCommand(hub *hubFlags) *cobra.Command {
 		Use:   "drain NAME",
 		Short: "Move every instance off a member cluster, and stop new placements on it",
 		Long: `Move every instance off a member cluster, and stop new placements on it. Each instance is delivered to another
-cluster before it leaves this one; a few move at a time. Workloads with volumes cannot move: if there are any,
-the command names them and changes nothing. Instances that fit nowhere else, or whose plan tolerates the taint
+cluster before it leaves this one; a few move at a time. Workloads with volumes are stopped
+and move with their data if their plan has backups; if there are others, which cannot move, the command names
+them and changes nothing. Instances that fit nowhere else, or whose plan tolerates the taint
 sluice.dev/drain, stay; the command names them and waits. To interrupt the command stops only the waiting;
 ` + "`sluice cluster uncordon`" + ` stops the draining.`,
 		Example: `  sluice cluster drain eu-1
@@ -132,7 +133,7 @@ func refusePinned(ctx context.Context, c client.Client, namespace, cluster strin
 	}
 	var pinned []string
 	for i := range instances.Items {
-		if status := &instances.Items[i].Status; status.IsPinnedOn(cluster) {
+		if status := &instances.Items[i].Status; status.IsPinnedOn(cluster) && !status.CanCarry(cluster) {
 			pinned = append(pinned, instances.Items[i].Name)
 		}
 	}

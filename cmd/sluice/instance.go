@@ -171,6 +171,7 @@ func describeInstance(w io.Writer, instance *v1alpha1.ServiceInstance, plans pla
 		}
 		d.line("Copy", "of %s on %s: %s for %s", orDash(c.In()), c.Cluster, state, age(c.Since))
 	}
+	describeBackup(d, instance.Status.Backup)
 	describeRoom(d, "Makes room", instance.Status.Preemption)
 	if instance.Status.Decision != nil {
 		describeDecision(d, instance.Status.Decision)
@@ -203,6 +204,19 @@ func describeDecision(d *details, decision *v1alpha1.Decision) {
 		for _, example := range rejection.Examples {
 			d.line("", "%s: %s", example.Cluster, example.Message)
 		}
+	}
+}
+
+// describeBackup prints the last backup of the instance's volumes.
+func describeBackup(d *details, b *v1alpha1.Backup) {
+	if b == nil {
+		return
+	}
+	if b.At != nil {
+		d.line("Backup", "%s of %s, %s ago", b.ID, b.Cluster, age(*b.At))
+	}
+	if b.FailedAt != nil {
+		d.line("Backup failed", "%s ago: %s", age(*b.FailedAt), b.Failure)
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/hub"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/seal"
+	"github.com/sluice-dev/sluice/internal/secretfile"
+	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/capi"
 	"github.com/sluice-dev/sluice/placement/controller"
@@ -58,8 +60,12 @@ func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub,
 	if err := mgr.Add(&rebalance.Controller{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: h.Namespace, Catalog: served}); err != nil {
 		return fmt.Errorf("set up rebalancing: %w", err)
 	}
+	target, err := f.target()
+	if err != nil {
+		return err
+	}
 	if err := controller.SetupWithManager(mgr, controller.Options{
-		Inventory:  inventory,
+		Inventory: inventory, Target: target,
 		ProbeEvery: f.probeEvery, ProbeTimeout: min(f.probeEvery, 5*time.Second), MovesAtOnce: f.movesAtOnce, Scorer: scorer, Promises: growing, Keys: keys,
 		Namespace: h.Namespace, HubID: h.ID, Leadership: f.leadership(), Catalog: served, Connections: connections,
 		Drivers: map[string]delivery.Driver{
@@ -113,4 +119,16 @@ func selectableIn(served *catalog.Catalog) liqo.Selectable {
 		}
 		return plan.Resources.Selectable
 	}
+}
+
+// target returns the place for backups of --backup-target; nil if there is none.
+func (f *serveFlags) target() (controller.Target, error) {
+	if f.backupTarget == "" {
+		return nil, nil
+	}
+	file, err := secretfile.Open("the backup target", f.backupTarget, workload.ParseTarget)
+	if err != nil {
+		return nil, fmt.Errorf("--backup-target: %w", err)
+	}
+	return file, nil
 }

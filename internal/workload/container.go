@@ -97,7 +97,7 @@ func (r *rendering) pods(at *field.Path, c *v1alpha1.WorkloadContainer) *corev1a
 	for _, v := range c.Volumes {
 		container.WithVolumeMounts(corev1ac.VolumeMount().WithName(v.Name).WithMountPath(v.MountPath))
 		spec.WithVolumes(corev1ac.Volume().WithName(v.Name).WithPersistentVolumeClaim(
-			corev1ac.PersistentVolumeClaimVolumeSource().WithClaimName(claimName(r.component, v.Name))))
+			corev1ac.PersistentVolumeClaimVolumeSource().WithClaimName(claimName(cmp.Or(r.volumesOf, r.component), v.Name))))
 	}
 	for i, folder := range c.Scratch {
 		name := fmt.Sprintf("sluice-scratch-%d", i)

@@ -87,17 +87,34 @@ func FootprintOf(plan *v1alpha1.WorkloadPlan, charts Charts, raw json.RawMessage
 		if err != nil {
 			return nil, err
 		}
-		for name, amount := range taken {
-			if before := hooks[name]; amount.Cmp(before) > 0 {
-				hooks[name] = amount
-			}
+		mostOf(hooks, taken)
+		objects = append(objects, hook...)
+	}
+	moving, err := o.moving(sampleData)
+	if err != nil {
+		return nil, err
+	}
+	for _, hook := range moving {
+		taken, err := Taken(hook)
+		if err != nil {
+			return nil, err
 		}
+		mostOf(hooks, taken)
 		objects = append(objects, hook...)
 	}
 	add(f.Takes, hooks, 1)
 	add(f.Components[plan.Components[0].Name], hooks, 1)
 	f.Images = imagesOf(objects)
 	return f, nil
+}
+
+// mostOf raises each amount to another, if that is greater.
+func mostOf(most, other corev1.ResourceList) {
+	for name, amount := range other {
+		if before := most[name]; amount.Cmp(before) > 0 {
+			most[name] = amount
+		}
+	}
 }
 
 // imagesOf returns the images of the objects' pods, sorted, each once.

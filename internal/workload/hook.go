@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	batchv1ac "k8s.io/client-go/applyconfigurations/batch/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -66,22 +67,42 @@ func (o *Order) Hook(kind HookKind, namespace string, api APIServer) ([]*unstruc
 		e.variables[varBinding].(map[string]any)["results"] = map[string]any{}
 	}
 	r := &rendering{order: o, expressions: e, component: o.HookName(kind), namespace: namespace, path: field.NewPath("bindings", string(kind))}
-	template := r.pods(r.path, &v1alpha1.WorkloadContainer{WorkloadProcess: hook.WorkloadProcess, GracePeriodSeconds: new(int64)})
-	template.Spec.WithRestartPolicy(corev1.RestartPolicyNever)
-	template.Spec.Containers[0].WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError)
+	template := r.hookPods(hook, nil)
 	if o.returns(kind) {
 		r.returning(template.Spec, api)
 	}
-	r.add(batchv1ac.Job(r.component, namespace).WithLabels(r.labels()).WithSpec(batchv1ac.JobSpec().
-		WithTemplate(template).WithBackoffLimit(0).WithParallelism(1).WithCompletions(1).
-		WithActiveDeadlineSeconds(cmp.Or(hook.TimeoutSeconds, 60)).WithTTLSecondsAfterFinished(keepHook)))
+	r.hookJob(hook, template, keepHook)
+	return r.hookObjects()
+}
+
+// hookPods renders the template of the pod of a hook, which has the given volumes of a component.
+func (r *rendering) hookPods(hook *v1alpha1.WorkloadHook, volumes []v1alpha1.WorkloadVolume) *corev1ac.PodTemplateSpecApplyConfiguration {
+	template := r.pods(r.path, &v1alpha1.WorkloadContainer{WorkloadProcess: hook.WorkloadProcess, Volumes: volumes, GracePeriodSeconds: new(int64)})
+	template.Spec.WithRestartPolicy(corev1.RestartPolicyNever)
+	template.Spec.Containers[0].WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError)
+	return template
+}
+
+// hookJob renders the Job of a hook: it runs once, and what fails is not tried again. Kubernetes keeps it
+// for so many seconds after its end; with 0 until it is deleted.
+func (r *rendering) hookJob(hook *v1alpha1.WorkloadHook, template *corev1ac.PodTemplateSpecApplyConfiguration, keep int32) {
+	spec := batchv1ac.JobSpec().WithTemplate(template).WithBackoffLimit(0).WithParallelism(1).WithCompletions(1).
+		WithActiveDeadlineSeconds(cmp.Or(hook.TimeoutSeconds, 60))
+	if keep > 0 {
+		spec.WithTTLSecondsAfterFinished(keep)
+	}
+	r.add(batchv1ac.Job(r.component, r.namespace).WithLabels(r.labels()).WithSpec(spec))
+}
+
+// hookObjects returns what was rendered of a hook, checked. The error is a *RefusedError.
+func (r *rendering) hookObjects() ([]*unstructured.Unstructured, error) {
 	if r.err != nil {
 		return nil, &RefusedError{r.err.Error()}
 	}
 	if err := check(slices.DeleteFunc(slices.Clone(r.objects), isRight)); err != nil {
 		return nil, err
 	}
-	if logins, err := o.logins(e); err != nil || len(logins) == 0 {
+	if logins, err := r.order.logins(r.expressions); err != nil || len(logins) == 0 {
 		return r.objects, err
 	}
 	return r.objects, pullAs(r.objects)

@@ -210,6 +210,7 @@ func (o *Order) expressions(addresses map[string]Address) *expressions {
 		variables: map[string]any{
 			varParameters: o.Parameters, varSecrets: secrets, varInstance: o.Instance, varComponents: components,
 			varCluster: map[string]any{}, varKubernetes: map[string]any{}, varBinding: o.binding,
+			varBackup: map[string]any{}, varTarget: map[string]any{},
 		},
 		hide: slices.AppendSeq(slices.Clone(o.hidden), maps.Values(revealed)),
 	}

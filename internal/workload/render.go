@@ -95,11 +95,13 @@ type rendering struct {
 	order       *Order
 	expressions *expressions
 	component   string
-	ports       []v1alpha1.WorkloadPort
-	namespace   string
-	path        *field.Path
-	objects     []*unstructured.Unstructured
-	err         error
+	// volumesOf is the component whose volumes the pods have, if it is another: the pods are those of a hook.
+	volumesOf string
+	ports     []v1alpha1.WorkloadPort
+	namespace string
+	path      *field.Path
+	objects   []*unstructured.Unstructured
+	err       error
 }
 
 func (r *rendering) fail(path *field.Path, err error) {

@@ -31,13 +31,15 @@ const (
 	varCluster    = "cluster"
 	varBinding    = "binding"
 	varKubernetes = "kubernetes"
+	varBackup     = "backup"
+	varTarget     = "target"
 )
 
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	options := []cel.EnvOption{
 		cel.OptionalTypes(), ext.Strings(), ext.Sets(), ext.Lists(), ext.Math(), ext.Encoders(),
 	}
-	for _, name := range []string{varParameters, varSecrets, varComponents, varInstance, varCluster, varBinding, varKubernetes} {
+	for _, name := range []string{varParameters, varSecrets, varComponents, varInstance, varCluster, varBinding, varKubernetes, varBackup, varTarget} {
 		options = append(options, cel.Variable(name, cel.MapType(cel.StringType, cel.DynType)))
 	}
 	return cel.NewEnv(options...)

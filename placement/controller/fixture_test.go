@@ -261,6 +261,8 @@ type rememberingDriver struct {
 	// failing holds errors to return instead of a result, by call and cluster, for instance
 	// "deliver eu".
 	failing map[string]error
+	// failOn returns the error for a delivery; nil for none; may be nil itself.
+	failOn func(delivery.Delivery) error
 	// onDeliver is called with each delivery after its result is known; may be nil.
 	onDeliver func(delivery.Delivery)
 }
@@ -298,6 +300,9 @@ func (d *rememberingDriver) call(name string, delivery delivery.Delivery, do fun
 	call := name + " " + delivery.Placement.Cluster
 	d.calls = append(d.calls, call)
 	err := d.failing[call]
+	if d.failOn != nil && name == "deliver" && err == nil {
+		err = d.failOn(delivery)
+	}
 	if d.onDeliver != nil && name == "deliver" {
 		d.onDeliver(delivery)
 	}

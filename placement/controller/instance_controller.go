@@ -41,6 +41,7 @@ type instanceReconciler struct {
 	// places on the member clusters; nil means that there is always one.
 	places   *member.Places
 	keys     *seal.Keyset
+	target   Target   // nil if there is none
 	scorer   Scorer   // nil if there is none
 	promises Promises // nil if none are made
 	// observeEvery is the time between two checks of a delivered instance.

@@ -44,11 +44,13 @@ func (r *instanceReconciler) departures(s *scope, surplus map[string]string) []v
 	asked := strings.Split(s.Annotations[v1alpha1.AnnotationLeave], ",")
 	var due []v1alpha1.Departure
 	for _, name := range lists.Union(s.Status.Decision.Clusters(), s.Status.DeliveredDecision().Clusters()) {
-		if s.Status.IsPinnedOn(name) {
+		c := snapshot.Cluster(name)
+		pinned := s.Status.IsPinnedOn(name)
+		if pinned && (!s.Status.IsFinished() || !s.Status.CanCarry(name) || c == nil || !c.Ready) {
 			continue
 		}
 		reason := ""
-		if c := snapshot.Cluster(name); c != nil {
+		if c != nil {
 			if e, evicted := placement.Evict(c, tolerations); evicted {
 				switch {
 				case e.At.After(s.now):
@@ -61,13 +63,13 @@ func (r *instanceReconciler) departures(s *scope, surplus map[string]string) []v
 				}
 			}
 		}
-		if reason == "" {
+		if reason == "" && !pinned {
 			reason = s.yields(snapshot, name)
 		}
 		if reason == "" && slices.Contains(asked, name) {
 			reason = byOperator
 		}
-		if reason == "" {
+		if reason == "" && !pinned {
 			reason = surplus[name]
 		}
 		if reason != "" {
@@ -252,6 +254,7 @@ func (r *instanceReconciler) giveUp(ctx context.Context, s *scope, why error) (c
 	}
 	due := s.Status.Decision.Leaving
 	s.recordMoveFailed()
+	s.recordDataFailed(describe(why))
 	s.restore()
 	if len(due) > 0 {
 		s.recordStranded(due, describe(why))

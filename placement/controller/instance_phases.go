@@ -39,6 +39,9 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 	case !move && s.sameAsDelivered():
 		return r.recordContext(ctx, s)
 	}
+	if why := r.keepsData(s, due); why != "" {
+		return r.stranded(ctx, s, due, why)
+	}
 	plan, err := r.plan(s.Spec.ServiceID, s.wanted().PlanID)
 	if err != nil && (s.Status.IsFinished() || !s.late()) {
 		return r.retry(ctx, s, fmt.Errorf("find the plan: %w", err)) // the catalog may not be loaded yet
@@ -86,6 +89,7 @@ func (r *instanceReconciler) adopt(ctx context.Context, s *scope, decided *v1alp
 	}
 	decided.Term, decided.Replacing = r.leadership.Term(), s.replaces(decided)
 	s.recordDepartures(decided, due)
+	decided.Data = s.carries(decided)
 	s.recordDecision(decided)
 	r.unready(s, due)
 	if err := r.write(ctx, s, writePlaced); err != nil {
@@ -249,6 +253,11 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 	}
 	if s.Status.IsMoving() {
 		r.moves.begin(s.Name) // takes its place again after a restart
+	}
+	if s.Status.Decision.Data != nil {
+		if result, err := r.carry(ctx, s); err != nil || !result.IsZero() {
+			return result, err
+		}
 	}
 	runs, err := r.workload(s, s.Status.Decision, s.wanted())
 	placements := s.Status.Decision.Placements

@@ -52,8 +52,9 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []str
 	request.Peering.Stay(s.Status.Decision, s.Status.DeliveredDecision())
 	request.At = s.now
 	request = r.inventory.Snapshot().Govern(request, placement.ConsumerOf(s.ServiceInstance))
+	moving := s.Status.IsMoving() && !s.staysWithData()
 	switch {
-	case s.Status.IsMoving():
+	case moving:
 		request.Current = s.Status.Decision.Clusters()
 	case s.Status.Delivered != nil:
 		request.Current = s.Status.Delivered.Decision.Clusters()
@@ -68,7 +69,7 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []str
 	}
 	request.ComponentClusters = componentClusters(s, leaving)
 	request.Current, request.Leaving, request.At = lists.Without(request.Current, leaving), leaving, s.now
-	if s.Status.IsMoving() {
+	if moving {
 		request.Leaving = lists.Union(leaving, lists.Without(named(s.Status.Decision.Leaving), s.Status.Decision.Clusters()))
 	}
 	return request, nil

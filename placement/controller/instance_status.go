@@ -59,6 +59,9 @@ func (s *scope) recordDecision(d *v1alpha1.Decision) {
 	}
 	if s.Status.IsFinished() {
 		s.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, reasonMoving, s.moveMessage(""))
+		if d.Data != nil {
+			s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonMoving, "stopped while its data moves from "+d.Data.From+" to "+d.Data.To)
+		}
 		return
 	}
 	s.Status.Operation.Description, s.Status.Operation.Summary = "delivering to "+chosen, "being delivered"

@@ -49,6 +49,21 @@ const workloads = `
         image: db
         volumes: [{name: data, mountPath: /data, storageClass: fast, size: 1Ki}]
         resources: {cpu: 1, memory: 1Gi}
+- id: plan-kept
+  name: kept
+  description: Database that can be backed up.
+  kind: workload
+  maximumPollingDurationSeconds: 60
+  workload:
+    parameters: {size: {type: integer, default: 1}}
+    components:
+    - name: db
+      container:
+        image: db
+        volumes: [{name: data, mountPath: /data, storageClass: fast, size: 1Ki}]
+        backup: &copy {image: db, command: [copy, "${target.url}/${backup.id}"], resources: {cpu: 1, memory: 1Gi}}
+        restore: *copy
+        resources: {cpu: 1, memory: 1Gi}
 - id: plan-app
   name: app
   description: Web and database, each on a cluster that suits it.

@@ -24,6 +24,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/requeue"
 	"github.com/sluice-dev/sluice/internal/seal"
+	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/delivery"
 )
@@ -70,6 +71,8 @@ type Options struct {
 	Scorer Scorer
 	// Keys seal the secrets of workloads; nil if no plan sells any.
 	Keys *seal.Keyset
+	// Target for backups, with which instances move with their data; nil if there is none.
+	Target Target
 	// Promises of clusters for instances that fit nowhere; nil if none are made.
 	Promises Promises
 	// Clock; nil means the real one.
@@ -80,6 +83,11 @@ type Options struct {
 // nothing this time.
 type Scorer interface {
 	Score(ctx context.Context, r placement.Request, s *placement.Snapshot) (map[string]int32, error)
+}
+
+// Target is the place for backups, which may change.
+type Target interface {
+	Current() *workload.Target
 }
 
 // Promises says what is being made for an instance that fits nowhere; "" if nothing is.
@@ -125,7 +133,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 			return o.Catalog.Snapshot().Plan(serviceID, planID)
 		},
 		inventory: o.Inventory, recovery: recovered, leadership: o.Leadership, drivers: o.Drivers,
-		clock: o.Clock, metrics: m, moves: &moves{most: o.MovesAtOnce}, places: &member.Places{Most: o.Workers}, keys: o.Keys, scorer: o.Scorer, promises: o.Promises, observeEvery: o.ObserveEvery,
+		clock: o.Clock, metrics: m, moves: &moves{most: o.MovesAtOnce}, places: &member.Places{Most: o.Workers}, keys: o.Keys, target: o.Target, scorer: o.Scorer, promises: o.Promises, observeEvery: o.ObserveEvery,
 	}
 	clusters.news = news{lost: instances.lost, moved: instances.moved}
 	if err := instances.setup(mgr, o); err != nil {

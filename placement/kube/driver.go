@@ -48,8 +48,9 @@ type target struct {
 	order    *workload.Order
 	reserved corev1.ResourceList
 	facts    workload.Cluster
-	// replacing has the meaning of delivery.Delivery.Replacing.
+	// replacing and data have the meaning of those of delivery.Delivery.
 	replacing bool
+	data      *workload.Data
 }
 
 func (d *Driver) target(ctx context.Context, delivery delivery.Delivery) (*target, error) {
@@ -69,7 +70,7 @@ func (d *Driver) target(ctx context.Context, delivery delivery.Delivery) (*targe
 	return &target{
 		Driver: d, Tenant: t,
 		hard:  quota(delivery.Placement.Reserved, offeredBy(cluster)),
-		order: delivery.Workload, reserved: delivery.Placement.Reserved, facts: workload.ClusterOf(cluster), replacing: delivery.Replacing,
+		order: delivery.Workload, reserved: delivery.Placement.Reserved, facts: workload.ClusterOf(cluster), replacing: delivery.Replacing, data: delivery.Data,
 	}, nil
 }
 
@@ -80,7 +81,8 @@ func (d *Driver) target(ctx context.Context, delivery delivery.Delivery) (*targe
 // It is refused if the namespace belongs to somebody else, and if more is in use than a smaller plan
 // allows; then nothing is changed.
 //
-// If the instance runs a workload, Deliver returns once that works, see run.
+// If the instance runs a workload, Deliver returns once that works, see run; or, with data, once the hooks
+// have copied it, see copyData.
 func (d *Driver) Deliver(ctx context.Context, delivery delivery.Delivery) error {
 	t, err := d.target(ctx, delivery)
 	if err != nil {
@@ -132,7 +134,11 @@ func (t *target) fill(ctx context.Context, objects []*unstructured.Unstructured,
 	if err := t.enforce(ctx, both); err != nil {
 		return err
 	}
-	if err := t.run(ctx, objects); err != nil || equality.Semantic.DeepEqual(both, t.hard) {
+	run := t.run
+	if t.data != nil {
+		run = t.copyData
+	}
+	if err := run(ctx, objects); err != nil || equality.Semantic.DeepEqual(both, t.hard) {
 		return err
 	}
 	return t.enforce(ctx, t.hard)

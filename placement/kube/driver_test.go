@@ -60,6 +60,8 @@ func TestOnCluster(t *testing.T) {
 		{"a workload that makes no progress is refused, and says why", aWorkloadThatMakesNoProgressIsRefused},
 		{"what the cluster refuses is refused, by component", whatTheClusterRefusesIsRefused},
 		{"a workload takes no more than is reserved", aWorkloadTakesNoMoreThanReserved},
+		{"a workload is copied while it is stopped", aWorkloadIsCopied},
+		{"a copy that fails says why", aCopyThatFails},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

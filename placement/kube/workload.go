@@ -49,6 +49,11 @@ func (t *target) render() ([]*unstructured.Unstructured, error) {
 			Remedy: "the plan's author has to change its expressions",
 		}
 	}
+	return t.ofSet(objects), nil
+}
+
+// ofSet labels objects as the instance's, and those of its set.
+func (t *target) ofSet(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	labels := t.Labels()
 	labels[labelPartOf] = t.setID()
 	for _, o := range objects {
@@ -58,7 +63,7 @@ func (t *target) render() ([]*unstructured.Unstructured, error) {
 		}
 		o.SetLabels(all)
 	}
-	return objects, nil
+	return objects
 }
 
 // exposeElsewhere fills in the exposures of the other clusters of an order, for addresses of public
@@ -89,7 +94,19 @@ func (t *target) run(ctx context.Context, objects []*unstructured.Unstructured) 
 	if err != nil {
 		return err
 	}
-	// Objects that pods read before the pods.
+	if err := t.applyWorkloads(ctx, objects); err != nil {
+		return err
+	}
+	if !t.replacing {
+		if err := t.prune(ctx, before, objects); err != nil {
+			return err
+		}
+	}
+	return t.health(ctx, objects)
+}
+
+// applyWorkloads applies objects, those that pods read before the pods.
+func (t *target) applyWorkloads(ctx context.Context, objects []*unstructured.Unstructured) error {
 	for _, now := range []func(*unstructured.Unstructured) bool{makesNoPods, makesPods} {
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(8)
@@ -102,12 +119,7 @@ func (t *target) run(ctx context.Context, objects []*unstructured.Unstructured) 
 			return err
 		}
 	}
-	if !t.replacing {
-		if err := t.prune(ctx, before, objects); err != nil {
-			return err
-		}
-	}
-	return t.health(ctx, objects)
+	return nil
 }
 
 func makesPods(o *unstructured.Unstructured) bool {

@@ -1,0 +1,132 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/workload"
+	"github.com/sluice-dev/sluice/placement/delivery"
+)
+
+// copyData stops the workload, and returns nil once the hooks of the step have ended well. The hooks belong
+// to the set, so that the next delivery that is no step of a move deletes them, and lets the workload run.
+// Nothing is deleted here.
+func (t *target) copyData(ctx context.Context, objects []*unstructured.Unstructured) error {
+	stopped, err := workload.Stopped(objects)
+	if err != nil {
+		return err
+	}
+	hooks, err := t.order.Copying(t.data, t.facts, t.Namespace)
+	if refused := (*workload.RefusedError)(nil); errors.As(err, &refused) {
+		return &delivery.RefusedError{Reason: refused.Reason, Consumer: refused.Reason}
+	}
+	if err != nil {
+		return err
+	}
+	t.ofSet(hooks)
+	if _, err := t.announce(ctx, append(stopped, hooks...)); err != nil {
+		return err
+	}
+	if err := t.applyWorkloads(ctx, stopped); err != nil {
+		return err
+	}
+	if err := t.awaitStopped(ctx); err != nil {
+		return err
+	}
+	if err := t.applyWorkloads(ctx, hooks); err != nil {
+		return err
+	}
+	return t.awaitHooks(ctx, hooks)
+}
+
+// awaitStopped returns *delivery.PendingError while pods of the workload's components run, which use its
+// volumes.
+func (t *target) awaitStopped(ctx context.Context) error {
+	var pods corev1.PodList
+	if err := t.Connection.Client.List(ctx, &pods, client.InNamespace(t.Namespace), client.HasLabels{v1alpha1.LabelComponent}); err != nil {
+		return fmt.Errorf("list pods: %w", err)
+	}
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		for c := range t.order.Plan.Components {
+			ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+			if name := t.order.Plan.Components[c].Name; p.Labels[v1alpha1.LabelComponent] == name && !ended {
+				return &delivery.PendingError{Step: "stop the workload on " + t.Connection.Cluster, Detail: "pod " + p.Name + " of " + name, Every: workloadCheck}
+			}
+		}
+	}
+	return nil
+}
+
+// awaitHooks returns nil once all of the hooks have ended well, and *delivery.RefusedError if one has failed.
+func (t *target) awaitHooks(ctx context.Context, hooks []*unstructured.Unstructured) error {
+	var waiting []string
+	for _, o := range hooks {
+		if o.GetKind() != "Job" {
+			continue
+		}
+		job := &batchv1.Job{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, job); err != nil {
+			return fmt.Errorf("read Job %s: %w", o.GetName(), err)
+		}
+		switch ended := endOf(job); {
+		case ended == nil:
+			why, more, err := t.blocked(ctx, job.Name)
+			if err != nil {
+				return err
+			}
+			waiting = append(waiting, strings.TrimSuffix("Job "+job.Name+": "+why+more, ": "))
+		case ended.Type == batchv1.JobFailed:
+			return t.hookFailed(ctx, job, ended)
+		}
+	}
+	if len(waiting) == 0 {
+		return nil
+	}
+	return &delivery.PendingError{
+		Step:   fmt.Sprintf("%s the volumes on %s", strings.ToLower(string(t.data.Step)), t.Connection.Cluster),
+		Detail: strings.Join(waiting, "; "), Every: workloadCheck,
+	}
+}
+
+// endOf returns the condition with which a Job has ended; nil if it has not.
+func endOf(job *batchv1.Job) *batchv1.JobCondition {
+	for i := range job.Status.Conditions {
+		if c := &job.Status.Conditions[i]; c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
+			return c
+		}
+	}
+	return nil
+}
+
+// hookFailed returns why a hook failed, with the end of its output, as *delivery.RefusedError.
+func (t *target) hookFailed(ctx context.Context, job *batchv1.Job, ended *batchv1.JobCondition) error {
+	why := strings.ToLower(ended.Reason) + ": " + ended.Message
+	if ended.Reason == batchv1.JobReasonDeadlineExceeded {
+		why = fmt.Sprintf("it did not end within %d s", ptr.Deref(job.Spec.ActiveDeadlineSeconds, 0))
+	}
+	var pods corev1.PodList
+	if err := t.Connection.Client.List(ctx, &pods, client.InNamespace(t.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name}); err != nil {
+		return fmt.Errorf("list the pods of Job %s: %w", job.Name, err)
+	}
+	for i := range pods.Items {
+		for _, c := range pods.Items[i].Status.ContainerStatuses {
+			if e := c.State.Terminated; e != nil && e.ExitCode != 0 {
+				said := strings.ReplaceAll(t.order.Redacted(e.Message), cmp.Or(t.data.Target.Password, "\x00"), "***")
+				why = strings.TrimSuffix(fmt.Sprintf("exit code %d: %s", e.ExitCode, strings.TrimSpace(said)), ": ")
+			}
+		}
+	}
+	return &delivery.RefusedError{Reason: fmt.Sprintf("Job %s on %s failed: %s", job.Name, t.Connection.Cluster, why)}
+}
