@@ -88,9 +88,9 @@ func (w *wish) granted(c *Cluster) bool {
 	return (has && w.others[value] > 0) != w.Apart
 }
 
-// crowd counts the instances of the same application by region; without an application, those
+// instancesByRegion counts the instances of the same application by region; without an application, those
 // of the same space.
-func (r Request) crowd(s *Snapshot) map[string]int32 {
+func (r Request) instancesByRegion(s *Snapshot) map[string]int32 {
 	with := v1alpha1.ScopeApplication
 	if r.Consumer.Application == "" {
 		with = v1alpha1.ScopeSpace

@@ -11,6 +11,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	celtraits "github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/ext"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
 // expressionCost limits the work of one evaluation, in CEL's own units: about a millisecond at
@@ -112,7 +114,7 @@ func (e *expression) holds(c *Cluster, f *facts) (bool, error) {
 	value, _, err := e.program.Eval(map[string]any{
 		"request": f.request, "consumer": f.consumer, "claims": claims,
 		"cluster": map[string]any{
-			"name": c.Name, "provider": c.Provider, "region": c.Region, "tier": c.Labels["sluice.dev/tier"], "labels": map[string]string(c.Labels),
+			"name": c.Name, "provider": c.Provider, "region": c.Region, "tier": c.Labels[v1alpha1.LabelTier], "labels": map[string]string(c.Labels),
 		},
 	})
 	if err != nil {

@@ -3,9 +3,85 @@ package v1alpha1
 import (
 	"cmp"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
+
+// MemberClusterStatus is the observed state of a member cluster.
+type MemberClusterStatus struct {
+	// ObservedGeneration is the generation of spec that this status describes.
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Conditions: Reachable, AccessVerified, Admitted (only with spec.trust), Ready.
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Server is the URL of the API server as Sluice reaches it.
+	Server string `json:"server,omitempty"`
+	// UID identifies the cluster: the UID of its kube-system namespace.
+	UID string `json:"uid,omitempty"`
+	// KeyHash identifies the API server: "sha256-<base64>" of its certificate's
+	// SubjectPublicKeyInfo (RFC 7469).
+	KeyHash string `json:"keyHash,omitempty"`
+	// KubernetesVersion of the API server.
+	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
+	// Nodes that are ready and schedulable.
+	Nodes int32 `json:"nodes,omitempty"`
+	// Capacity is the sum over those nodes.
+	Capacity corev1.ResourceList `json:"capacity,omitempty"`
+	// Allocatable is the sum over those nodes.
+	Allocatable corev1.ResourceList `json:"allocatable,omitempty"`
+	// ForeignUse is the sum of the requests of pods that belong to no instance of this hub.
+	ForeignUse corev1.ResourceList `json:"foreignUse,omitempty"`
+	// StorageClasses of the cluster.
+	StorageClasses []string `json:"storageClasses,omitempty"`
+	// Latency of the API server: the median of Sluice's recent probes.
+	Latency *metav1.Duration `json:"latency,omitempty"`
+	// Latencies from peered member clusters, measured by this cluster's Liqo. A latency of the same
+	// two clusters in spec.latencies takes precedence. Measurements older than an hour are not used.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=from
+	Latencies []MeasuredLatency `json:"latencies,omitempty"`
+	// Classes are the ClusterClasses of a management cluster whose variables consumers may set.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=namespace
+	// +listMapKey=name
+	Classes []ClusterClass `json:"classes,omitempty"`
+	// Claims about the cluster and its provider, from verified credentials only; sorted by name,
+	// value and assurance.
+	// +kubebuilder:validation:MaxItems=256
+	Claims []Claim `json:"claims,omitempty"`
+	// Admission is the report of the last check of the cluster's credentials; only with spec.trust.
+	Admission []VerificationStep `json:"admission,omitempty"`
+}
+
+// ClusterClass has the schemas of those variables of a ClusterClass that consumers may set.
+type ClusterClass struct {
+	// Namespace of the ClusterClass.
+	Namespace string `json:"namespace"`
+	// Name of the ClusterClass.
+	Name string `json:"name"`
+	// Variables with a schema.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=name
+	Variables []ClassVariable `json:"variables,omitempty"`
+	// LeftOut names variables without a schema here, with the reason for each.
+	LeftOut string `json:"leftOut,omitempty"`
+}
+
+// ClassVariable is a variable of a ClusterClass.
+type ClassVariable struct {
+	// Name of the variable.
+	Name string `json:"name"`
+	// Schema of the values (JSON Schema, draft-04). It accepts every value that the ClusterClass
+	// accepts.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Schema runtime.RawExtension `json:"schema"`
+}
 
 // DriverName returns the name of the driver that delivers to the cluster.
 func (c *MemberCluster) DriverName() string { return cmp.Or(c.Spec.Driver, DriverKube) }
