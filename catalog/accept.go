@@ -57,8 +57,9 @@ type verdict struct {
 // keeps it, otherwise the older one. An offering that is being deleted keeps its served spec
 // and its ids until it is gone.
 //
-// The result has the order of offerings. uses is called only if the answer depends on it.
-func judge(offerings []v1alpha1.ServiceOffering, charts workload.Charts, uses func() (Uses, error)) ([]verdict, error) {
+// The result has the order of offerings. uses is called only if the answer depends on it. addOns completes
+// the add-ons of a plan; nil means that they are complete.
+func judge(offerings []v1alpha1.ServiceOffering, charts workload.Charts, addOns func(*v1alpha1.ClusterPlan) error, uses func() (Uses, error)) ([]verdict, error) {
 	order := make([]int, len(offerings))
 	served := make([]*v1alpha1.ServiceOfferingSpec, len(offerings))
 	for i := range offerings {
@@ -78,7 +79,7 @@ func judge(offerings []v1alpha1.ServiceOffering, charts workload.Charts, uses fu
 		if offerings[i].DeletionTimestamp != nil {
 			continue
 		}
-		v, err := judgeOne(i, &offerings[i], served, charts, uses)
+		v, err := judgeOne(i, &offerings[i], served, charts, addOns, uses)
 		if err != nil {
 			return nil, err
 		}
@@ -89,8 +90,8 @@ func judge(offerings []v1alpha1.ServiceOffering, charts workload.Charts, uses fu
 	return verdicts, nil
 }
 
-func judgeOne(i int, o *v1alpha1.ServiceOffering, served []*v1alpha1.ServiceOfferingSpec, charts workload.Charts, uses func() (Uses, error)) (verdict, error) {
-	spec, err := offered(&o.Spec, charts)
+func judgeOne(i int, o *v1alpha1.ServiceOffering, served []*v1alpha1.ServiceOfferingSpec, charts workload.Charts, addOns func(*v1alpha1.ClusterPlan) error, uses func() (Uses, error)) (verdict, error) {
+	spec, err := offered(&o.Spec, charts, addOns)
 	if err == nil {
 		err = checkAlone(spec, charts)
 	}

@@ -94,7 +94,7 @@ func TestJudge(t *testing.T) {
 					o.Status.Accepted = &before.Spec
 				}
 			}
-			verdicts, err := judge(row.offerings, nil, func() (Uses, error) { return uses, nil })
+			verdicts, err := judge(row.offerings, nil, nil, func() (Uses, error) { return uses, nil })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -113,11 +113,11 @@ func TestJudge(t *testing.T) {
 
 func TestJudgeCountsUsesOnlyWhenItMust(t *testing.T) {
 	o := []v1alpha1.ServiceOffering{offering("a", served), offering("b")}
-	if _, err := judge(o, nil, func() (Uses, error) { return nil, errors.New("counted") }); err != nil {
+	if _, err := judge(o, nil, nil, func() (Uses, error) { return nil, errors.New("counted") }); err != nil {
 		t.Error(err)
 	}
 	o[0].Spec.Plans = o[0].Spec.Plans[:1]
-	if _, err := judge(o, nil, func() (Uses, error) { return nil, errors.New("counted") }); err == nil {
+	if _, err := judge(o, nil, nil, func() (Uses, error) { return nil, errors.New("counted") }); err == nil {
 		t.Error("a plan was removed without counting its uses")
 	}
 }

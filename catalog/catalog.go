@@ -123,8 +123,14 @@ func (p *Plan) ValidateUpdate(parameters json.RawMessage) error {
 }
 
 func (p *Plan) validateInstance(s *schema, parameters json.RawMessage) error {
-	if err := s.validate(parameters); err != nil || p.Workload == nil {
+	if err := s.validate(parameters); err != nil {
 		return err
+	}
+	if p.Kind == v1alpha1.PlanKindCluster && p.Cluster != nil {
+		return p.checkChoice(parameters)
+	}
+	if p.Workload == nil {
+		return nil
 	}
 	_, err := p.Footprint(parameters)
 	return err

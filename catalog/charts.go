@@ -32,11 +32,17 @@ type Archives interface {
 	Archive(ctx context.Context, name string) ([]byte, error)
 }
 
-// offered returns a spec with the parameters that the charts of its workloads describe.
-func offered(spec *v1alpha1.ServiceOfferingSpec, charts workload.Charts) (*v1alpha1.ServiceOfferingSpec, error) {
+// offered returns a spec with the parameters that the charts of its workloads describe, and with complete
+// add-ons.
+func offered(spec *v1alpha1.ServiceOfferingSpec, charts workload.Charts, addOns func(*v1alpha1.ClusterPlan) error) (*v1alpha1.ServiceOfferingSpec, error) {
 	spec = spec.DeepCopy()
 	for i := range spec.Plans {
 		plan := &spec.Plans[i]
+		if plan.Cluster != nil && addOns != nil {
+			if err := addOns(plan.Cluster); err != nil {
+				return nil, fmt.Errorf("plan %s: addOns: %w", plan.Name, err)
+			}
+		}
 		if plan.Workload == nil {
 			continue
 		}

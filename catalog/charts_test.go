@@ -179,7 +179,7 @@ func BenchmarkAcceptChart(b *testing.B) {
 	o := offering("a", sells(b, site(charts.Digest(archive))))
 	known := chartstest.Of(b, archive)
 	for b.Loop() {
-		if _, err := judge([]v1alpha1.ServiceOffering{o}, workload.Charts(known), nil); err != nil {
+		if _, err := judge([]v1alpha1.ServiceOffering{o}, workload.Charts(known), nil, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/addons"
 )
 
 // ClusterParameters are a consumer's choices for an instance of a plan of kind cluster.
@@ -27,6 +28,8 @@ type ClusterParameters struct {
 	Variables map[string]json.RawMessage
 	// Join is the side on which the cluster becomes a member cluster; empty if it becomes none.
 	Join v1alpha1.PeeringSide
+	// AddOns that the consumer chose.
+	AddOns addons.Choice
 }
 
 // ClusterParameters parses the parameters of an instance and fills in the plan's defaults.
@@ -50,7 +53,7 @@ func (p *Plan) ClusterParameters(parameters json.RawMessage) (ClusterParameters,
 	if err := variables(c.Variables, chosen.Variables); err != nil {
 		return ClusterParameters{}, err
 	}
-	err := read(clusterParameters, &chosen, parameters)
+	err := errors.Join(read(clusterParameters, &chosen, parameters), read(addOnParameters, &chosen, parameters))
 	if c.Join == nil {
 		chosen.Join = "" // the plan has none any more
 	}
@@ -273,6 +276,9 @@ func checkCluster(c *v1alpha1.ClusterPlan) error {
 	}
 	if len(c.Roles) == 0 {
 		return errors.New("roles: name at least one")
+	}
+	if err := checkAddOns(c); err != nil {
+		return err
 	}
 	if j := c.Join; j != nil && (j.As == v1alpha1.SideConsumer || slices.Contains(j.Settable, v1alpha1.SideConsumer)) && v1alpha1.Liqo(c.AddOns) == nil {
 		return errors.New("join: the cluster of a Consumer needs Liqo, and none of addOns is a chart of Liqo")

@@ -66,6 +66,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	})
 	err := ctrl.NewControllerManagedBy(mgr).Named("catalog").
 		Watches(&v1alpha1.ServiceOffering{}, whole).
+		Watches(&v1alpha1.AddOnPackage{}, whole).
 		Watches(&v1alpha1.ServiceInstance{}, whole, builder.WithPredicates(released)).
 		Complete(requeue.OnConflict(c))
 	if err != nil {
@@ -95,7 +96,12 @@ func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	}
 	uses := sync.OnceValues(func() (Uses, error) { return c.countUses(ctx) })
 	charts := &keeper{Controller: c, ctx: ctx}
-	verdicts, err := judge(list.Items, charts, uses)
+	var packages v1alpha1.AddOnPackageList
+	if err := c.Client.List(ctx, &packages, client.InNamespace(c.Namespace)); err != nil {
+		return ctrl.Result{}, fmt.Errorf("list the packages of add-ons: %w", err)
+	}
+	completing := &completion{ctx: ctx, packages: packages.Items, archives: c.Archives}
+	verdicts, err := judge(list.Items, charts, completing.addOns, uses)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -104,7 +110,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	if result.RequeueAfter, err = c.discardCharts(ctx, list.Items); err != nil {
 		failures = append(failures, err)
 	}
-	if charts.failed {
+	if charts.failed || completing.failed {
 		result.RequeueAfter = retryCharts
 	}
 	for i := range list.Items {

@@ -71,7 +71,9 @@ func (p *Plan) instanceSchema(variables map[string]map[string]any, own *runtime.
 	offered := map[string]any{}
 	switch {
 	case p.Kind == v1alpha1.PlanKindCluster && p.Cluster != nil:
-		offered = properties(clusterParameters, &clusterSold{p.Cluster, variables, own})
+		sold := &clusterSold{p.Cluster, variables, own}
+		offered = properties(clusterParameters, sold)
+		maps.Copy(offered, properties(addOnParameters, sold))
 	case p.Resources != nil:
 		offered = properties(resourcesParameters, p.Resources)
 	}

@@ -215,7 +215,7 @@ func TestDocumentedPlan(t *testing.T) {
 	known := chartstest.Of(t, archive)
 	chart.Spec.Plans[0].Workload.Components[0].Chart.Digest = charts.Digest(archive) // the page's is made up
 	for _, o := range []v1alpha1.ServiceOffering{chart, o, site, linked, divided} {
-		verdicts, err := judge([]v1alpha1.ServiceOffering{o}, known, nil)
+		verdicts, err := judge([]v1alpha1.ServiceOffering{o}, known, nil, nil)
 		if err != nil || !verdicts[0].accepted {
 			t.Errorf("%v %v", verdicts, err)
 		}

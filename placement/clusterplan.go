@@ -57,7 +57,7 @@ func clusterRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (
 func shapeOf(c *v1alpha1.ClusterPlan, asked catalog.ClusterParameters) (*v1alpha1.ClusterShape, error) {
 	shape := &v1alpha1.ClusterShape{
 		Class: c.Class, ClassNamespace: cmp.Or(c.ClassNamespace, metav1.NamespaceDefault), Version: asked.Version,
-		PodCIDRs: c.PodCIDRs, ServiceCIDRs: c.ServiceCIDRs, AddOns: c.AddOns,
+		PodCIDRs: c.PodCIDRs, ServiceCIDRs: c.ServiceCIDRs, AddOnsSold: c.AddOns,
 	}
 	if c.ControlPlane != nil {
 		shape.ControlPlane = &asked.ControlPlane

@@ -47,7 +47,8 @@ func (s *Snapshot) mayMake(r Request) bool {
 		if r.Peering != nil {
 			return true // whether it can be peered depends on its plan's add-ons
 		}
-		made := newPage([]*Cluster{ClusterOf(p.MemberCluster(SupposedName, &v1alpha1.ClusterPlan{}), r.At)}, s.columns, nil)
+		supposed := Supposed(SupposedName, &v1alpha1.ClusterShape{Member: p.Member(&v1alpha1.ClusterPlan{})})
+		made := newPage([]*Cluster{ClusterOf(supposed, r.At)}, s.columns, nil)
 		requests := []Request{r}
 		for i := range r.Components {
 			requests = append(requests, r.of(&r.Components[i]))

@@ -174,10 +174,9 @@ func (p *Policy) Member(of *v1alpha1.ClusterPlan) *v1alpha1.ShapeMember {
 	return member
 }
 
-// MemberCluster returns the member cluster of that name that a cluster of a plan becomes if the policy
-// made it, without its access.
-func (p *Policy) MemberCluster(name string, of *v1alpha1.ClusterPlan) *v1alpha1.MemberCluster {
-	shape := &v1alpha1.ClusterShape{AddOns: of.AddOns, Member: p.Member(of)}
+// Supposed returns a member cluster of that name that the policy might make, in a shape whose Member is of
+// the policy, without its access.
+func Supposed(name string, shape *v1alpha1.ClusterShape) *v1alpha1.MemberCluster {
 	mc := shape.MemberCluster("", v1alpha1.InstanceName(v1alpha1.PlatformSelf, name))
 	mc.Name = name
 	return mc

@@ -60,9 +60,9 @@ type ClusterPlan struct {
 	// +kubebuilder:validation:items:MaxLength=256
 	// +listType=set
 	Settable []string `json:"settable,omitempty"`
-	// AddOns are installed in this order once the cluster's API server answers; each waits until
-	// the one before it is ready. Existing clusters get new add-ons with the plan's next
-	// maintenanceInfo.version.
+	// AddOns are installed in this order, except that each comes after what it requires, once the
+	// cluster's API server answers; each waits until the one before it is ready. Existing clusters get
+	// new add-ons with the plan's next maintenanceInfo.version.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=map
 	// +listMapKey=name
@@ -153,28 +153,6 @@ type WorkerPool struct {
 	Machines `json:",inline"`
 }
 
-// AddOn is a Helm release in the cluster.
-type AddOn struct {
-	// Name of the release.
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	// +kubebuilder:validation:MaxLength=53
-	Name string `json:"name"`
-	// Chart is one of: a file or folder below the folder that --charts names, for instance
-	// cilium-1.18.2.tgz; a chart in a registry by version, oci://HOST/PATH:VERSION; or by digest,
-	// oci://HOST/PATH@sha256:DIGEST. Sluice contacts only registries that the operator allows with
-	// --chart-registry.
-	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9][A-Za-z0-9._+-]*|oci://[a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)+(:v?[0-9][A-Za-z0-9._+-]*|@sha256:[0-9a-f]{64}))$`
-	// +kubebuilder:validation:MaxLength=512
-	Chart string `json:"chart"`
-	// Namespace of the release; Sluice creates it if it does not exist.
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	// +kubebuilder:validation:MaxLength=63
-	Namespace string `json:"namespace"`
-	// Values for the chart.
-	// +kubebuilder:pruning:PreserveUnknownFields
-	Values *runtime.RawExtension `json:"values,omitempty"`
-}
-
 // ClusterShape describes the cluster to create.
 type ClusterShape struct {
 	// Class and ClassNamespace of the ClusterClass.
@@ -195,10 +173,14 @@ type ClusterShape struct {
 	// Variables of the class, by name.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Variables *runtime.RawExtension `json:"variables,omitempty"`
-	// AddOns in the order in which they are installed.
+	// AddOns in the order in which they are installed, with their values.
 	// +listType=map
 	// +listMapKey=name
 	AddOns []AddOn `json:"addOns,omitempty"`
+	// AddOnsSold are the add-ons that the consumer can choose from, until the next maintenance.
+	// +listType=map
+	// +listMapKey=name
+	AddOnsSold []AddOn `json:"addOnsSold,omitempty"`
 	// Member is the member cluster that the cluster becomes; nil if it becomes none.
 	Member *ShapeMember `json:"member,omitempty"`
 }

@@ -22,6 +22,7 @@ var builder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
 		&PlacementPolicy{}, &PlacementPolicyList{},
 		&Peering{}, &PeeringList{},
 		&Chart{}, &ChartList{},
+		&AddOnPackage{}, &AddOnPackageList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

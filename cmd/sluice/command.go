@@ -33,6 +33,7 @@ Start with:
 		newProviderCommand(hub),
 		newIssuerCommand(hub),
 		newSDCommand(hub),
+		newAddOnCommand(hub),
 		newPolicyCommand(hub),
 		newPlaceCommand(hub),
 		newRebalanceCommand(hub),

@@ -52,8 +52,27 @@ func Digest(archive []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Open reads the archive of a chart.
+// Open reads the archive of a chart that gives objects of one namespace.
 func Open(packed []byte) (*Chart, error) {
+	c, err := Read(packed)
+	if err != nil {
+		return nil, err
+	}
+	loaded, err := c.load()
+	if err != nil {
+		return nil, err
+	}
+	if loaded.Metadata.Type == "library" {
+		return nil, fmt.Errorf("%s is a library, which installs nothing", c.Name)
+	}
+	if crds := loaded.CRDObjects(); len(crds) > 0 {
+		return nil, fmt.Errorf("%s: custom resource definitions belong to a whole cluster", crds[0].Filename)
+	}
+	return c, nil
+}
+
+// Read reads the archive of any chart, also one that is for a whole cluster.
+func Read(packed []byte) (*Chart, error) {
 	files, err := archive.LoadArchiveFiles(bytes.NewReader(packed))
 	if err != nil {
 		return nil, fmt.Errorf("read the archive: %w", err)
@@ -71,12 +90,6 @@ func Open(packed []byte) (*Chart, error) {
 		return nil, err
 	}
 	c.Name, c.Version, c.values = loaded.Metadata.Name, loaded.Metadata.Version, loaded.Values
-	if loaded.Metadata.Type == "library" {
-		return nil, fmt.Errorf("%s is a library, which installs nothing", c.Name)
-	}
-	if crds := loaded.CRDObjects(); len(crds) > 0 {
-		return nil, fmt.Errorf("%s: custom resource definitions belong to a whole cluster", crds[0].Filename)
-	}
 	if len(loaded.Schema) > 0 {
 		if err := utiljson.Unmarshal(loaded.Schema, &c.schema); err != nil {
 			return nil, fmt.Errorf("values.schema.json: %w", err)

@@ -33,13 +33,14 @@ const (
 	varKubernetes = "kubernetes"
 	varBackup     = "backup"
 	varTarget     = "target"
+	varPlan       = "plan"
 )
 
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	options := []cel.EnvOption{
 		cel.OptionalTypes(), ext.Strings(), ext.Sets(), ext.Lists(), ext.Math(), ext.Encoders(),
 	}
-	for _, name := range []string{varParameters, varSecrets, varComponents, varInstance, varCluster, varBinding, varKubernetes, varBackup, varTarget} {
+	for _, name := range []string{varParameters, varSecrets, varComponents, varInstance, varCluster, varBinding, varKubernetes, varBackup, varTarget, varPlan} {
 		options = append(options, cel.Variable(name, cel.MapType(cel.StringType, cel.DynType)))
 	}
 	return cel.NewEnv(options...)

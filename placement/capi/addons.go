@@ -2,6 +2,7 @@ package capi
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -139,13 +140,27 @@ func (d *Driver) load(ctx context.Context, from *v1alpha1.AddOn, cluster *rest.C
 			return nil, fmt.Errorf("values: %w", err)
 		}
 	}
-	sum, err := d.Charts.Sum(ctx, from.Chart)
-	if err != nil {
-		return nil, unlessRefused(err)
+	sum := exactSum(from.Digest)
+	var err error
+	if sum == nil {
+		if sum, err = d.Charts.Sum(ctx, from.Chart); err != nil {
+			return nil, unlessRefused(err)
+		}
 	}
 	a.digest = a.digestWith(sum)
 	a.config, err = configuration(cluster, from.Namespace)
 	return a, err
+}
+
+// exactSum returns the sum of a chart whose archive has a digest, which needs no look at it; nil if it
+// has none.
+func exactSum(digest string) hash.Hash {
+	if digest == "" {
+		return nil
+	}
+	sum := sha256.New()
+	sum.Write([]byte(digest))
+	return sum
 }
 
 // digestWith returns the digest of the add-on with a chart of that sum. It adds to the sum.
@@ -228,11 +243,13 @@ func (a *addOn) ensure(ctx context.Context) error {
 // apply writes a new revision. A revision that a kill interrupted is marked as failed first,
 // because Helm would wait for it for ever. Nothing else works on the release.
 func (a *addOn) apply(ctx context.Context, last *release.Release) (*release.Release, error) {
-	chart, err := a.charts.Load(ctx, a.Chart) // a copy of its own: Helm changes it
+	chart, err := a.charts.LoadExact(ctx, a.Chart, a.Digest) // a copy of its own: Helm changes it
 	if err != nil {
 		return nil, unlessRefused(err)
 	}
-	a.digest = a.digestWith(store.SumOf(chart))
+	if a.Digest == "" {
+		a.digest = a.digestWith(store.SumOf(chart)) // the files may have changed since
+	}
 	if last != nil && last.Info.Status.IsPending() {
 		last.SetStatus(common.StatusFailed, "interrupted")
 		if err := a.config.Releases.Update(last); err != nil {

@@ -48,6 +48,9 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []str
 		if request.Shape.Member, err = r.inventory.Snapshot().Policies().MemberOf(s.ServiceInstance, plan, parameters); err != nil {
 			return placement.Request{}, err
 		}
+		if err := plan.RenderAddOns(s.ServiceInstance, request.Shape, parameters); err != nil {
+			return placement.Request{}, err
+		}
 	}
 	request.Peering.Stay(s.Status.Decision, s.Status.DeliveredDecision())
 	request.At = s.now
@@ -84,14 +87,17 @@ func redacted(err error, hidden workload.Parameters, stored json.RawMessage) err
 	return &catalog.ParameterError{Path: wrong.Path, Message: hidden.Redacted(wrong.Message, stored)}
 }
 
-// settleMaintenance sets the part of the shape that comes with maintenance: its add-ons, and
+// settleMaintenance sets the part of the shape that comes with maintenance: the add-ons sold, and
 // its version if the consumer requests none. A new instance gets the plan's current ones. An
 // existing one keeps its own, unless it requests the plan's next maintenance.
 func settleMaintenance(shape *v1alpha1.ClusterShape, instance *v1alpha1.ServiceInstance, wanted *v1alpha1.InstanceState, sold []string) {
 	version := sold[0]
 	if d := instance.Status.Delivered; d != nil && d.State.MaintenanceVersion == wanted.MaintenanceVersion && d.State.PlanID == wanted.PlanID {
 		if has := d.Decision.Shape(); has != nil {
-			version, shape.AddOns = has.Version, has.AddOns
+			version, shape.AddOnsSold = has.Version, has.AddOnsSold
+			if shape.AddOnsSold == nil {
+				shape.AddOnsSold = has.AddOns // decided when consumers could not choose
+			}
 		}
 	}
 	shape.Version = cmp.Or(shape.Version, version)

@@ -27,8 +27,9 @@ type template struct {
 	plan       *catalog.Plan
 	parameters json.RawMessage
 	asked      catalog.ClusterParameters
-	// has is the capacity of one of its clusters for workloads.
-	has placement.Resources
+	// has is the capacity of one of its clusters for workloads, and shape what decides how it joins.
+	has   placement.Resources
+	shape *v1alpha1.ClusterShape
 }
 
 // newTemplate looks up the plan of a policy's clusters.
@@ -48,12 +49,16 @@ func newTemplate(p *placement.Policy, plans *catalog.Snapshot) (*template, error
 		return nil, err
 	}
 	t.has = placement.WorkerResources(plan.Cluster, t.asked)
+	t.shape = &v1alpha1.ClusterShape{Version: plan.Cluster.Versions[0], AddOnsSold: plan.Cluster.AddOns, Member: p.Member(plan.Cluster)}
+	if err := plan.RenderAddOns(t.order("", 0), t.shape, t.parameters); err != nil {
+		return nil, err
+	}
 	return t, nil
 }
 
 // supposed returns a member cluster of the template as if it were ready and had the given capacity.
 func (t *template) supposed(name string, has placement.Resources) *placement.Cluster {
-	mc := t.Policy.MemberCluster(name, t.plan.Cluster)
+	mc := placement.Supposed(name, t.shape)
 	for _, condition := range []string{v1alpha1.ConditionReachable, v1alpha1.ConditionAccessVerified} {
 		meta.SetStatusCondition(&mc.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: "Supposed"})
 	}

@@ -32,6 +32,7 @@ import (
 	"oras.land/oras-go/v2/registry/remote/errcode"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/sluice-dev/sluice/internal/charts"
 	"github.com/sluice-dev/sluice/internal/guarded"
 )
 
@@ -99,11 +100,31 @@ func (s *Store) Load(ctx context.Context, name string) (*chart.Chart, error) {
 	if err != nil {
 		return nil, err
 	}
+	return unpacked(name, archive)
+}
+
+func unpacked(name string, archive []byte) (*chart.Chart, error) {
 	loaded, err := loader.LoadArchive(bytes.NewReader(archive))
 	if err != nil {
 		return nil, refused(fmt.Sprintf("read chart %s: %v", name, err), "the plan has to name another")
 	}
 	return loaded, nil
+}
+
+// LoadExact does the same for a chart whose archive has a digest; an empty one means any. A chart of
+// another digest is refused.
+func (s *Store) LoadExact(ctx context.Context, name, digest string) (*chart.Chart, error) {
+	if digest == "" {
+		return s.Load(ctx, name)
+	}
+	archive, err := s.Archive(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if actual := charts.Digest(archive); actual != digest {
+		return nil, refused(fmt.Sprintf("the digest of chart %s is %s, not %s", name, actual, digest), "the operator has to provide the archive that the plan means, or correct the digest")
+	}
+	return unpacked(name, archive)
 }
 
 var noCharts = refused("this Sluice has no charts", "its operator has to start it with --charts")

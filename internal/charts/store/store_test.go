@@ -22,6 +22,8 @@ import (
 	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
 	"helm.sh/helm/v4/pkg/registry"
 
+	"github.com/sluice-dev/sluice/internal/charts"
+	"github.com/sluice-dev/sluice/internal/charts/chartstest"
 	"github.com/sluice-dev/sluice/internal/guarded"
 )
 
@@ -265,5 +267,24 @@ func TestCredentialsOfRegistries(t *testing.T) {
 		if wrong := password == "wrong"; wrong != (err != nil) || wrong && !strings.Contains(err.Error(), "--chart-registry-credentials") {
 			t.Errorf("with the password %s: got %v", password, err)
 		}
+	}
+}
+
+// A chart with a digest is only the archive that has it.
+func TestLoadExact(t *testing.T) {
+	folder := t.TempDir()
+	archive := chartstest.Pack(t, chartstest.Web(t, nil))
+	if err := os.WriteFile(filepath.Join(folder, "web.tgz"), archive, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := &Store{Folder: folder}
+	for _, digest := range []string{"", charts.Digest(archive)} {
+		if loaded, err := s.LoadExact(t.Context(), "web.tgz", digest); err != nil || loaded.Name() != "web" {
+			t.Errorf("digest %q: %v, %v", digest, loaded, err)
+		}
+	}
+	_, err := s.LoadExact(t.Context(), "web.tgz", charts.Digest(nil))
+	if no := (*RefusedError)(nil); !errors.As(err, &no) || !strings.Contains(err.Error(), "the digest of chart web.tgz is "+charts.Digest(archive)) {
+		t.Errorf("another archive: %v", err)
 	}
 }
