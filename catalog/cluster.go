@@ -60,14 +60,16 @@ func (p *Plan) ClusterParameters(parameters json.RawMessage) (ClusterParameters,
 	return chosen, err
 }
 
-// RejoinsBy reports whether a cluster that is a member cluster would be none, or one on the other side, with
-// other parameters.
+// RejoinsBy reports whether a cluster that is a member cluster would be none, one on the other side, or one
+// of another driver (without Liqo), with other parameters.
 func (p *Plan) RejoinsBy(has *v1alpha1.ClusterShape, parameters json.RawMessage) bool {
 	if p.Kind != v1alpha1.PlanKindCluster || has == nil || has.Member == nil {
 		return false
 	}
 	asked, err := p.ClusterParameters(parameters)
-	return err == nil && asked.Join != has.Member.Side()
+	will := has.DeepCopy()
+	return err == nil && (asked.Join != has.Member.Side() ||
+		p.RenderAddOns(&v1alpha1.ServiceInstance{}, will, parameters) == nil && (v1alpha1.Liqo(will.AddOns) == nil) != (v1alpha1.Liqo(has.AddOns) == nil))
 }
 
 func variables(from *runtime.RawExtension, into map[string]json.RawMessage) error {

@@ -18,7 +18,7 @@ func joining(t *testing.T, join *v1alpha1.ClusterJoin) *catalog.Plan {
 		ID: "plan", Name: "plan", Description: "One worker.", Kind: v1alpha1.PlanKindCluster,
 		Cluster: &v1alpha1.ClusterPlan{
 			Class: "class", Versions: []string{"v1.34.4"}, Roles: []string{"admin"}, Join: join,
-			AddOns: []v1alpha1.AddOn{{Name: "liqo", Chart: "liqo-v1.2.0.tgz", Namespace: "liqo"}},
+			AddOns: []v1alpha1.AddOn{{Name: "liqo", AddOnChart: v1alpha1.AddOnChart{Chart: "liqo-v1.2.0.tgz", Namespace: "liqo"}}},
 		},
 	}}}
 	snapshot, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &spec}}}, nil, nil, nil)
@@ -79,7 +79,7 @@ func TestMemberOf(t *testing.T) {
 			if err != nil || !equality.Semantic.DeepEqual(got, row.want) {
 				t.Errorf("%+v, %v; want %+v", got, err, row.want)
 			}
-			has := &v1alpha1.ClusterShape{Member: provider}
+			has := &v1alpha1.ClusterShape{Member: provider, AddOnsSold: plan.Cluster.AddOns, AddOns: plan.Cluster.AddOns}
 			if rejoins := plan.RejoinsBy(has, []byte(row.parameters)); rejoins != (row.want.Side() != v1alpha1.SideProvider) {
 				t.Errorf("what is a provider's rejoins: %t", rejoins)
 			}

@@ -18,7 +18,7 @@ func TestMemberClusterOfAShape(t *testing.T) {
 		t.Run(chart, func(t *testing.T) {
 			shape := &ClusterShape{
 				Member: &ShapeMember{MemberTemplate: MemberTemplate{Region: "eu", Labels: map[string]string{"gpu": "yes"}}, GatewayService: corev1.ServiceTypeNodePort},
-				AddOns: []AddOn{{Name: "other", Chart: "other", Namespace: "other"}, {Name: "one", Chart: chart, Namespace: "peers"}},
+				AddOns: []AddOn{{Name: "other", AddOnChart: AddOnChart{Chart: "other", Namespace: "other"}}, {Name: "one", AddOnChart: AddOnChart{Chart: chart, Namespace: "peers"}}},
 			}
 			mc := shape.MemberCluster("sluice", "si-0123456789abcdef")
 			if mc.Name != "sluice-0123456789ab" || mc.Namespace != "sluice" || mc.Labels["gpu"] != "yes" || !mc.IsMadeFor("si-0123456789abcdef") || mc.Spec.Region != "eu" {

@@ -28,8 +28,8 @@ import (
 // An add-on that cannot be installed reports why.
 func addOns(f *fixture) {
 	d := newDelivery("addons")
-	greeter := v1alpha1.AddOn{Name: "first", Chart: "greeter", Namespace: "apps"}
-	second := v1alpha1.AddOn{Name: "second", Chart: "greeter", Namespace: "apps", Values: &runtime.RawExtension{Raw: []byte(`{"replicas": 2}`)}}
+	greeter := v1alpha1.AddOn{Name: "first", AddOnChart: v1alpha1.AddOnChart{Chart: "greeter", Namespace: "apps"}}
+	second := v1alpha1.AddOn{Name: "second", AddOnChart: v1alpha1.AddOnChart{Chart: "greeter", Namespace: "apps", Values: &runtime.RawExtension{Raw: []byte(`{"replicas": 2}`)}}}
 	d.Placement.Shape.AddOns = []v1alpha1.AddOn{greeter, second}
 	f.deliver(d)
 	connection, err := f.driver.Connections.OfInstance(f.Context(), management, d.Instance.Name)
@@ -56,7 +56,7 @@ func addOns(f *fixture) {
 		}
 	}
 	more := delivery.Delivery{Instance: d.Instance, Placement: *d.Placement.DeepCopy()}
-	more.Placement.Shape.AddOns = append(more.Placement.Shape.AddOns, v1alpha1.AddOn{Name: "third", Chart: "greeter", Namespace: "apps"})
+	more.Placement.Shape.AddOns = append(more.Placement.Shape.AddOns, v1alpha1.AddOn{Name: "third", AddOnChart: v1alpha1.AddOnChart{Chart: "greeter", Namespace: "apps"}})
 	schedulable(false)
 	failed := wait.PollUntilContextTimeout(f.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		err = f.driver.Deliver(ctx, more)
@@ -84,7 +84,7 @@ func addOns(f *fixture) {
 
 	for chart, says := range map[string]string{"broken": "colour is needed", "missing": "there is no chart missing", "..": "no chart"} {
 		changed := delivery.Delivery{Instance: d.Instance, Placement: *d.Placement.DeepCopy()}
-		changed.Placement.Shape.AddOns = append(changed.Placement.Shape.AddOns, v1alpha1.AddOn{Name: "third", Chart: chart, Namespace: "apps"})
+		changed.Placement.Shape.AddOns = append(changed.Placement.Shape.AddOns, v1alpha1.AddOn{Name: "third", AddOnChart: v1alpha1.AddOnChart{Chart: chart, Namespace: "apps"}})
 		_, err := f.until(changed, f.driver.Deliver)
 		if no := (*delivery.RefusedError)(nil); !errors.As(err, &no) || !strings.Contains(err.Error(), says) {
 			f.Errorf("chart %s: %v, want a refusal that says %q", chart, err, says)
@@ -121,7 +121,7 @@ func failHalfway(f *fixture, d delivery.Delivery, kube kubernetes.Interface) {
 	_, err := kube.CoreV1().Secrets("apps").Create(f.Context(), owners, metav1.CreateOptions{})
 	must(f, err)
 	half := delivery.Delivery{Instance: d.Instance, Placement: *d.Placement.DeepCopy()}
-	half.Placement.Shape.AddOns = append(half.Placement.Shape.AddOns, v1alpha1.AddOn{Name: "third", Chart: "halfway", Namespace: "apps"})
+	half.Placement.Shape.AddOns = append(half.Placement.Shape.AddOns, v1alpha1.AddOn{Name: "third", AddOnChart: v1alpha1.AddOnChart{Chart: "halfway", Namespace: "apps"}})
 	_, err = f.until(half, f.driver.Deliver)
 	if no := (*delivery.RefusedError)(nil); !errors.As(err, &no) || !strings.Contains(err.Error(), "add-on third: ") || !strings.Contains(err.Error(), "70000") {
 		f.Errorf("an add-on of which a part is refused: %v", err)

@@ -88,7 +88,7 @@ func TestMembers(t *testing.T) {
 	alone := &v1alpha1.ClusterShape{}
 	provider := &v1alpha1.ClusterShape{Member: &v1alpha1.ShapeMember{MemberTemplate: v1alpha1.MemberTemplate{Region: "eu"}}}
 	owner := v1alpha1.ConsumerReference{Platform: "cf", Organization: "org", Space: "space"}
-	consumer := &v1alpha1.ClusterShape{Member: &v1alpha1.ShapeMember{Consumers: []v1alpha1.ConsumerReference{owner}}, AddOns: []v1alpha1.AddOn{{Name: "liqo", Chart: "liqo-v1.2.0.tgz", Namespace: "liqo"}}}
+	consumer := &v1alpha1.ClusterShape{Member: &v1alpha1.ShapeMember{Consumers: []v1alpha1.ConsumerReference{owner}}, AddOns: []v1alpha1.AddOn{{Name: "liqo", AddOnChart: v1alpha1.AddOnChart{Chart: "liqo-v1.2.0.tgz", Namespace: "liqo"}}}}
 
 	for _, step := range []func() error{
 		func() error { return m.Join(ctx, "makers", instance, alone) },
