@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -145,9 +144,8 @@ func checkAddOns(c *v1alpha1.ClusterPlan) error {
 			return fmt.Errorf("addOns: %s: there is no AddOnPackage %s", a.Name, a.Package)
 		}
 	}
-	facts := addons.FactsOf(&v1alpha1.ServiceInstance{}, &v1alpha1.ClusterShape{
-		Version: c.Versions[0], PodCIDRs: c.PodCIDRs, ServiceCIDRs: c.ServiceCIDRs,
-	}, addons.Order{Parameters: map[string]any{}})
+	sample := &v1alpha1.ClusterShape{PodCIDRs: c.PodCIDRs, ServiceCIDRs: c.ServiceCIDRs}
+	facts := addons.FactsOf(&v1alpha1.ServiceInstance{}, sample, addons.Order{Parameters: map[string]any{}})
 	if err := addons.Check(c.AddOns, facts); err != nil {
 		return fmt.Errorf("addOns: %w", err)
 	}
@@ -208,8 +206,9 @@ func (p *Plan) checkChoice(parameters json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	shape := &v1alpha1.ClusterShape{
-		Version: cmp.Or(asked.Version, p.Cluster.Versions[0]), PodCIDRs: p.Cluster.PodCIDRs, ServiceCIDRs: p.Cluster.ServiceCIDRs, AddOnsSold: p.Cluster.AddOns,
+	shape := &v1alpha1.ClusterShape{Version: asked.Version, PodCIDRs: p.Cluster.PodCIDRs, ServiceCIDRs: p.Cluster.ServiceCIDRs, AddOnsSold: p.Cluster.AddOns}
+	if shape.Version == "" && len(p.Cluster.Versions) > 0 {
+		shape.Version = p.Cluster.Versions[0]
 	}
 	if asked.Join == v1alpha1.SideConsumer {
 		shape.Member = &v1alpha1.ShapeMember{Consumers: make([]v1alpha1.ConsumerReference, 1)}
