@@ -28,6 +28,7 @@ credentials: {host: "${components.web.host}"}
 // the endpoints follow when the operator changes it.
 func publicAddresses(t *testing.T, f *fixture) {
 	f.expose(t, 0)
+	t.Run("of what the consumer runs", func(t *testing.T) { ownPublicAddresses(t, f) })
 	h := f.deliverWorkload(t, withSite)
 	plan := h.instance.Status.Delivered.Decision.Workload
 	plan.Components[0].Ports[0].Reach = v1alpha1.ReachPublic
@@ -72,4 +73,25 @@ func (f *fixture) expose(t *testing.T, port int32) {
 	if err := f.Update(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// ownPublicAddresses: the endpoints of a namespace have the hosts of what the consumer runs there, by its names, as
+// far as the cluster has a listener.
+func ownPublicAddresses(t *testing.T, f *fixture) {
+	instance := f.deliverTo(t, f.instance(t), v1alpha1.Placement{Cluster: clusters[0]})
+	instance.Status.Delivered.Decision.Exposed = []v1alpha1.ExposedPort{
+		{Name: "web", Port: 8080, Host: "market"}, {Name: "db", Port: 5432, AppProtocol: v1alpha1.AppProtocolTLS},
+	}
+	if err := f.Status().Update(t.Context(), instance); err != nil {
+		t.Fatal(err)
+	}
+	b := f.bound(t, f.bind(t, instance, "own", "edit"))
+	const host = "market.apps.example"
+	if want := (v1alpha1.Endpoint{Host: host, Ports: []string{"443"}, Protocol: "tcp"}); len(b.Status.Endpoints) != 2 || !cmp.Equal(b.Status.Endpoints[1], want) {
+		t.Errorf("the endpoints are %v, want the API server and %v", b.Status.Endpoints, want)
+	}
+	if want := map[string][]string{"web": {"tcp://" + host + ":443"}}; !cmp.Equal(b.Status.Services, want) {
+		t.Errorf("the Services are %v, want %v", b.Status.Services, want)
+	}
+	f.unbound(t, b)
 }

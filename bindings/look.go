@@ -12,8 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/liqo"
 )
@@ -42,8 +40,7 @@ func (c *Controller) look(ctx context.Context, b *v1alpha1.ServiceBinding, insta
 	defer cancel()
 	l := &looker{Controller: c, binding: b, namespace: v1alpha1.MemberNamespace(b.Spec.InstanceName), members: map[string]client.Client{}, legs: map[leg]verdict{}}
 	if !isPeered(instance) {
-		l.exposed(ctx, clustersOf(instance), isMade(instance))
-		l.sockets = append(l.sockets, componentSockets(instance)...)
+		l.sockets = componentSockets(instance)
 		l.public(ctx, instance)
 		return l.sight
 	}
@@ -159,28 +156,7 @@ func (l *looker) member(ctx context.Context, name string) (client.Client, error)
 	return typed, nil
 }
 
-// exposed finds exposed Services on all clusters concurrently.
-func (l *looker) exposed(ctx context.Context, clusters []string, made bool) {
-	if made {
-		return // in a cluster of its own, the consumer exposes Services itself
-	}
-	found := make([][]socket, len(clusters))
-	var group errgroup.Group
-	for i, cluster := range clusters {
-		group.Go(func() (err error) {
-			found[i], err = l.exposedOn(ctx, cluster)
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		log.FromContext(ctx).V(1).Info("exposed Services stay as they were", "binding", l.binding.Name, "reason", err.Error())
-		l.unread = true
-	}
-	l.sockets = slices.Concat(found...)
-	l.bound()
-}
-
-// public adds the public ports of a workload.
+// public adds the public ports of the instance.
 func (l *looker) public(ctx context.Context, instance *v1alpha1.ServiceInstance) {
 	found, err := l.publicSockets(ctx, instance)
 	if err != nil {

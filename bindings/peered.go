@@ -274,7 +274,7 @@ func (l *looker) services(ctx context.Context, v *view, reachable func(*discover
 		return err
 	}
 	services, err := readyServices(ctx, c, l.namespace, func(s *corev1.Service) bool {
-		return s.Spec.ClusterIP != "" && s.Spec.ClusterIP != corev1.ClusterIPNone && len(socketsOf("", "", s.Spec.Ports, portOf)) > 0
+		return s.Spec.ClusterIP != "" && s.Spec.ClusterIP != corev1.ClusterIPNone && len(socketsOf("", "", s.Spec.Ports)) > 0
 	}, reachable)
 	if err != nil {
 		return &unreadError{cluster: v.far, what: "Services", err: err}
@@ -301,7 +301,7 @@ func (l *looker) services(ctx context.Context, v *view, reachable func(*discover
 				l.say(ctx, err)
 				continue
 			}
-			l.sockets = append(l.sockets, socketsOf(host, s.Name, s.ports, portOf)...)
+			l.sockets = append(l.sockets, socketsOf(host, s.Name, s.ports)...)
 		}
 	}
 	return nil

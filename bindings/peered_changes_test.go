@@ -10,7 +10,6 @@ import (
 	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -120,51 +119,4 @@ func killedBetween(t *testing.T, f *fixture) {
 	if n := len(f.ownAddresses(t, provider, b)); n > 0 {
 		t.Errorf("unbound, %d addresses are left", n)
 	}
-}
-
-// allowExposure lifts the quota that the driver kube keeps on exposed Services.
-func (f *fixture) allowExposure(t *testing.T, cluster, namespace string) {
-	t.Helper()
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "sluice"}}
-	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"hard":{"services.nodeports":"9","services.loadbalancers":"9"}}}`))
-	if err := f.admin[cluster].Patch(t.Context(), quota, patch); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the quota is in force", func(ctx context.Context) (bool, error) {
-		err := f.admin[cluster].Get(ctx, client.ObjectKeyFromObject(quota), quota)
-		hard := quota.Status.Hard[corev1.ResourceServicesNodePorts]
-		return hard.Value() == 9, err
-	})
-}
-
-func exposedWithoutPeering(t *testing.T, f *fixture) {
-	instance := f.deliverTo(t, f.instance(t), v1alpha1.Placement{Cluster: provider})
-	namespace := v1alpha1.MemberNamespace(instance.Name)
-	f.allowExposure(t, provider, namespace)
-	nodePort := f.service(t, provider, namespace, "web", corev1.ServiceTypeNodePort)
-	f.service(t, provider, namespace, "idle", corev1.ServiceTypeNodePort)
-	f.pod(t, provider, namespace, "web", "worker")
-	balanced := f.service(t, provider, namespace, "balanced", corev1.ServiceTypeLoadBalancer)
-	f.pod(t, provider, namespace, "balanced", "worker")
-	balanced.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}, {Hostname: "web.example"}}
-	if err := f.admin[provider].Status().Update(t.Context(), balanced); err != nil {
-		t.Fatal(err)
-	}
-	var node corev1.Node
-	if err := f.admin[provider].Get(t.Context(), client.ObjectKey{Name: "worker"}, &node); err != nil {
-		t.Fatal(err)
-	}
-	host := node.Status.Addresses[slices.IndexFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeInternalIP })].Address
-	port := intstr.FromInt32(nodePort.Spec.Ports[0].NodePort)
-	b := f.bound(t, f.bind(t, instance, "binding-1", "edit"))
-	f.lists(t, b, "the API server first",
-		serverOf(t, f, provider),
-		v1alpha1.Endpoint{Host: "192.0.2.1", Ports: []string{"80"}, Protocol: "tcp"},
-		v1alpha1.Endpoint{Host: "web.example", Ports: []string{"80"}, Protocol: "tcp"},
-		v1alpha1.Endpoint{Host: host, Ports: []string{port.String()}, Protocol: "tcp"},
-	)
-	if want := []string{"tcp://" + host + ":" + port.String()}; !slices.Equal(b.Status.Services["web"], want) || b.Status.EndpointsAbsent != "" {
-		t.Errorf("web is at %v and absent %q, want %v", b.Status.Services["web"], b.Status.EndpointsAbsent, want)
-	}
-	f.unbound(t, b)
 }

@@ -15,8 +15,6 @@ import (
 type ready struct {
 	*corev1.Service
 	ports []corev1.ServicePort
-	// nodes that run the ready endpoints.
-	nodes []string
 }
 
 // readyServices lists the Services of a namespace for which pass returns true, ordered by
@@ -59,9 +57,6 @@ func (r *ready) count(slice *discoveryv1.EndpointSlice, reachable func(*discover
 			continue
 		}
 		some = true
-		if e.NodeName != nil && !slices.Contains(r.nodes, *e.NodeName) {
-			r.nodes = append(r.nodes, *e.NodeName)
-		}
 	}
 	if !some {
 		return
@@ -90,12 +85,8 @@ func podSockets(p *corev1.Pod, host string) []socket {
 	for i := range p.Spec.Containers {
 		for _, port := range p.Spec.Containers[i].Ports {
 			declared := []corev1.ServicePort{{Port: port.ContainerPort, Protocol: port.Protocol}}
-			out = append(out, socketsOf(host, "", declared, portOf)...)
+			out = append(out, socketsOf(host, "", declared)...)
 		}
 	}
 	return out
 }
-
-func portOf(p corev1.ServicePort) int32 { return p.Port }
-
-func nodePortOf(p corev1.ServicePort) int32 { return p.NodePort }

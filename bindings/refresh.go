@@ -88,7 +88,7 @@ func (c *Controller) lookAgain(b *v1alpha1.ServiceBinding, instance *v1alpha1.Se
 }
 
 // tell puts the result of a look into status and reports whether anything is new. Endpoints
-// through a peering come before the API servers, exposed Services after them.
+// through a peering come before the API servers, public ones after them.
 func tell(b *v1alpha1.ServiceBinding, servers []string, found sight, peered bool) (changed bool, err error) {
 	sockets, err := serverSockets(servers)
 	if err != nil {

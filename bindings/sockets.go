@@ -34,11 +34,11 @@ type socket struct {
 var protocols = map[corev1.Protocol]string{"": "tcp", corev1.ProtocolTCP: "tcp", corev1.ProtocolUDP: "udp"}
 
 // socketsOf returns the sockets of a host, for the ports whose protocol OSB has.
-func socketsOf(host, service string, ports []corev1.ServicePort, number func(corev1.ServicePort) int32) []socket {
+func socketsOf(host, service string, ports []corev1.ServicePort) []socket {
 	var out []socket
 	for _, p := range ports {
-		if protocol := protocols[p.Protocol]; protocol != "" && number(p) > 0 {
-			out = append(out, socket{host: host, port: strconv.Itoa(int(number(p))), protocol: protocol, service: service})
+		if protocol := protocols[p.Protocol]; protocol != "" && p.Port > 0 {
+			out = append(out, socket{host: host, port: strconv.Itoa(int(p.Port)), protocol: protocol, service: service})
 		}
 	}
 	return out

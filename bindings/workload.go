@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -156,7 +157,7 @@ type wayIn struct {
 
 // waysIn returns those of an instance, in the order of its clusters. Clusters without one are left out.
 func (c *Controller) waysIn(ctx context.Context, instance *v1alpha1.ServiceInstance) ([]wayIn, error) {
-	if w := workloadOf(instance); w == nil || !w.IsPublic() {
+	if w := workload.PlanOf(instance.Status.DeliveredDecision()); w == nil || !w.IsPublic() {
 		return nil, nil
 	}
 	var out []wayIn
@@ -174,13 +175,14 @@ func (c *Controller) waysIn(ctx context.Context, instance *v1alpha1.ServiceInsta
 	return out, nil
 }
 
-// publicSockets returns the public ports of a workload's components as everyone reaches them.
+// publicSockets returns the public ports of an instance as everyone reaches them: those of its workload, by
+// their Services, or those that the consumer has named.
 func (c *Controller) publicSockets(ctx context.Context, instance *v1alpha1.ServiceInstance) ([]socket, error) {
 	ways, err := c.waysIn(ctx, instance)
 	if err != nil || len(ways) == 0 {
 		return nil, err
 	}
-	w := workloadOf(instance)
+	w := workload.PlanOf(&instance.Status.Delivered.Decision)
 	order, err := workload.Of(w, instance, &instance.Status.Delivered.State, c.Keys, nil)
 	if err != nil {
 		return nil, err
@@ -192,11 +194,16 @@ func (c *Controller) publicSockets(ctx context.Context, instance *v1alpha1.Servi
 			return nil, err
 		}
 		for i := range w.Components {
-			if component := &w.Components[i]; component.PublicPort() != nil && way.to.Runs(component.Name) {
-				out = append(out, socket{
-					host: hosts[component.Name], port: strconv.Itoa(int(way.PortNumber())), protocol: "tcp", service: component.ServiceName(),
-				})
+			component := &w.Components[i]
+			public := component.PublicPort()
+			if public == nil || !way.to.Runs(component.Name) || !slices.Contains(way.Speaks(), public.Speaks()) {
+				continue
 			}
+			name := component.ServiceName()
+			if component.IsConsumers() {
+				name = component.Name
+			}
+			out = append(out, socket{host: hosts[component.Name], port: strconv.Itoa(int(way.PortOf(public))), protocol: "tcp", service: name})
 		}
 	}
 	return out, nil

@@ -146,6 +146,19 @@ func checkKind(plan *v1alpha1.Plan, charts workload.Charts) error {
 	return nil
 }
 
+// checkExposure checks a plan that lets consumers make public what they run.
+func checkExposure(r *v1alpha1.ResourcesPlan, runs bool) error {
+	switch {
+	case runs:
+		return errors.New("does not go with kind: workload, whose ports have a reach")
+	case len(r.Components) > 0:
+		return errors.New("does not go with components")
+	case r.Peering != nil && (r.Peering.Gives == v1alpha1.GivesNode || r.Peering.Role == v1alpha1.RoleHubAndSpoke):
+		return errors.New("does not go with virtual nodes or hubs: peering needs gives: Network and role: Transparent")
+	}
+	return nil
+}
+
 // checkResources checks the resources of a plan, which runs a workload or not.
 func checkResources(r *v1alpha1.ResourcesPlan, runs bool) error {
 	if r.Selector != nil {
@@ -175,6 +188,11 @@ func checkResources(r *v1alpha1.ResourcesPlan, runs bool) error {
 	}
 	if err := checkComponents(r, runs); err != nil {
 		return err
+	}
+	if r.Exposure != nil {
+		if err := checkExposure(r, runs); err != nil {
+			return fmt.Errorf("exposure: %w", err)
+		}
 	}
 	if r.Replicas != nil {
 		for i := range r.Replicas.Weights {

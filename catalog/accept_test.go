@@ -82,6 +82,12 @@ func TestJudge(t *testing.T) {
 		}))}, []string{"Invalid"}, "is no address range"},
 		"a role of clusters for resources": {[]v1alpha1.ServiceOffering{offering("a", first(func(p *v1alpha1.Plan) { p.Credentials.Role = "cluster-admin" }))},
 			[]string{"Invalid"}, "is for cluster plans"},
+		"public ports of components": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
+			r.Exposure, r.Components = &v1alpha1.PlanExposure{Hosts: 1}, []v1alpha1.Component{{Name: "web"}}
+		}))}, []string{"Invalid"}, "exposure: does not go with components"},
+		"public ports of virtual nodes": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
+			r.Exposure, r.Peering = &v1alpha1.PlanExposure{Hosts: 1}, &v1alpha1.PeeringPlan{Gives: v1alpha1.GivesNode}
+		}))}, []string{"Invalid"}, "exposure: does not go with virtual nodes or hubs"},
 		"a class that is none": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
 			r.Storage = map[string]resource.Quantity{"a b": resource.MustParse("1")}
 		}))}, []string{"Invalid"}, "class"},

@@ -129,10 +129,11 @@ func (p *Plan) validateInstance(s *schema, parameters json.RawMessage) error {
 	if p.Kind == v1alpha1.PlanKindCluster && p.Cluster != nil {
 		return p.checkChoice(parameters)
 	}
-	if p.Workload == nil {
-		return nil
+	if p.Workload != nil {
+		_, err := p.Footprint(parameters)
+		return err
 	}
-	_, err := p.Footprint(parameters)
+	_, _, err := p.Exposed(parameters)
 	return err
 }
 

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/workload"
 )
 
 // ResourcesParameters are a consumer's choices for an instance of a plan of kind resources.
@@ -34,6 +36,8 @@ type ResourcesParameters struct {
 	Cluster string
 	// MaxLatency is the lesser of the plan's limit and the consumer's; nil if the plan has no limit.
 	MaxLatency *v1alpha1.LatencyBound
+	// Expose lists the ports that the consumer makes public.
+	Expose []v1alpha1.ExposedPort
 }
 
 type resourcesParameter = parameter[v1alpha1.ResourcesPlan, ResourcesParameters]
@@ -117,6 +121,19 @@ var resourcesParameters = []resourcesParameter{
 			}
 		},
 		set: func(chosen *ResourcesParameters, value []byte) error { return json.Unmarshal(value, &chosen.Cluster) },
+	},
+	{
+		name: "expose",
+		schema: func(r *v1alpha1.ResourcesPlan) map[string]any {
+			if r.Exposure == nil {
+				return nil
+			}
+			return map[string]any{
+				"description": "Ports that everyone reaches, each at a host of their own. The pods of each are those with the label " + v1alpha1.LabelComponent + ": NAME.",
+				"type":        "array", "maxItems": r.Exposure.Hosts, "items": exposeSchema,
+			}
+		},
+		set: func(chosen *ResourcesParameters, value []byte) error { return json.Unmarshal(value, &chosen.Expose) },
 	},
 	adjustable(v1alpha1.AdjustLocation, resourcesParameter{
 		whereItIs: true,
@@ -214,6 +231,47 @@ func adjustable(name v1alpha1.Adjustable, p resourcesParameter) resourcesParamet
 		return schema(r)
 	}
 	return p
+}
+
+// exposeSchema is the schema of a v1alpha1.ExposedPort.
+var exposeSchema = map[string]any{
+	"type": "object", "additionalProperties": false, "required": []any{"name", "port"},
+	"properties": map[string]any{
+		"name": map[string]any{"type": "string", "maxLength": 40, "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$"},
+		"port": map[string]any{"type": "integer", "minimum": 1, "maximum": 65535, "description": "Port of the pods."},
+		"host": map[string]any{
+			"type": "string", "maxLength": 63, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+			"description": "First label of the host; without it, one is generated.",
+		},
+		"appProtocol": map[string]any{
+			"type": "string", "enum": []any{"http", "tls"}, "default": "http",
+			"description": "What everyone speaks to it: HTTP, with the certificate of the Gateway, or TLS, with that of the pods.",
+		},
+	},
+}
+
+// Exposed returns the ports that an instance's parameters make public, and what is known of them before
+// the cluster is; both are nil if there are none. The error is a *ParameterError.
+func (p *Plan) Exposed(parameters json.RawMessage) ([]v1alpha1.ExposedPort, *Footprint, error) {
+	if p.Resources == nil || p.Resources.Exposure == nil {
+		return nil, nil, nil
+	}
+	chosen, err := p.ResourcesParameters(parameters)
+	if err != nil || len(chosen.Expose) == 0 {
+		return nil, nil, err
+	}
+	names := map[string]bool{}
+	for _, port := range chosen.Expose {
+		if names[port.Name] {
+			return nil, nil, &ParameterError{Message: fmt.Sprintf("expose[%s]: there is another one of this name", port.Name)}
+		}
+		names[port.Name] = true
+	}
+	f, err := workload.FootprintOf(workload.Exposing(chosen.Expose), nil, nil, 0)
+	if refused := (*workload.RefusedError)(nil); errors.As(err, &refused) {
+		return nil, nil, &ParameterError{Message: refused.Reason}
+	}
+	return chosen.Expose, f, err
 }
 
 // claimSchema is the schema of a v1alpha1.ClaimRule without its name.

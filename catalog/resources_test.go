@@ -33,6 +33,41 @@ func TestResourcesParametersAreReadByName(t *testing.T) {
 	}
 }
 
+// Consumers make public as many ports as the plan allows, each at a host that can be one.
+func TestExposed(t *testing.T) {
+	spec := v1alpha1.Plan{ID: "small", Name: "small", Description: "d", Kind: v1alpha1.PlanKindResources, Resources: &v1alpha1.ResourcesPlan{Exposure: &v1alpha1.PlanExposure{Hosts: 2}}}
+	offering, err := newOffering(&v1alpha1.ServiceOfferingSpec{ID: "o", Name: "o", Description: "d", Plans: []v1alpha1.Plan{spec}}, nil, nil, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := offering.Plans[0]
+	for given, want := range map[string]string{
+		`{"expose": [{"name": "web", "port": 80, "host": "shop"}, {"name": "chat", "port": 81}]}`: "",
+		`{"expose": []}`:                                                                                     "",
+		`{"expose": [{"name": "web"}]}`:                                                                      "port",
+		`{"expose": [{"name": "Web", "port": 80}]}`:                                                          "name",
+		`{"expose": [{"name": "web", "port": 80, "host": "${'x'}"}]}`:                                        "host",
+		`{"expose": [{"name": "web", "port": 80, "host": "a.b"}]}`:                                           "host",
+		`{"expose": [{"name": "a", "port": 1}, {"name": "b", "port": 1}, {"name": "c", "port": 1}]}`:         "expose",
+		`{"expose": [{"name": "web", "port": 80}, {"name": "web", "port": 81}]}`:                             "expose[web]: there is another one of this name",
+		`{"expose": [{"name": "a", "port": 80, "host": "shop"}, {"name": "b", "port": 81, "host": "shop"}]}`: `expose[b].host: "shop" is the host of a already`,
+		`{"expose": [{"name": "web", "port": 80, "host": "web-0123456789abcdef"}]}`:                          "expose[web].host: \"web-0123456789abcdef\" ends like a generated host",
+	} {
+		err := plan.ValidateCreate([]byte(given))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %v, want %s", given, err, want)
+		}
+	}
+	ports, known, err := plan.Exposed([]byte(`{"expose": [{"name": "web", "port": 80, "host": "shop"}]}`))
+	if err != nil || len(ports) != 1 || len(known.Public) != 1 || known.Hosts["shop"] != "expose[web].host" {
+		t.Errorf("%+v, %+v, %v", ports, known, err)
+	}
+	plan.Resources.Exposure = nil
+	if ports, _, err := plan.Exposed([]byte(`{"expose": [{"name": "web", "port": 80}]}`)); ports != nil || err != nil {
+		t.Errorf("a plan without exposure makes %v public, %v", ports, err)
+	}
+}
+
 // The same of cluster plans.
 func TestClusterParametersAreReadByName(t *testing.T) {
 	plan := &Plan{Plan: v1alpha1.Plan{Name: "small", Kind: v1alpha1.PlanKindCluster, Cluster: &v1alpha1.ClusterPlan{

@@ -28,8 +28,8 @@ type Component struct {
 	// Selector and Tier in addition to the request's own; nil and empty add nothing.
 	Selector labels.Selector
 	Tier     v1alpha1.Tier
-	// Public means that it has a public port.
-	Public bool
+	// Public lists the protocols of its public ports.
+	Public []v1alpha1.AppProtocol
 	// Moves means that it may leave a cluster that does not fit any more: nothing of it is only there.
 	Moves bool
 }
@@ -76,7 +76,7 @@ func componentsOf(plan *catalog.Plan, usual Resources, footprint *catalog.Footpr
 			c.Resources = ResourcesOf(from.Limits)
 		}
 		if plan.Workload != nil {
-			c.Resources, c.Public, c.Moves = ResourcesOf(footprint.Components[c.Name]), plan.Workload.HasPublic(c.Name), true
+			c.Resources, c.Public, c.Moves = ResourcesOf(footprint.Components[c.Name]), plan.Workload.Speaks(c.Name), true
 			for name := range c.Resources {
 				c.Moves = c.Moves && !v1alpha1.IsStorage(name)
 			}

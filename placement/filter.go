@@ -43,8 +43,8 @@ func (r Request) filters(s *Snapshot, held Resources) []filter {
 
 func (r Request) allFilters(s *Snapshot, held Resources) []filter {
 	asked := []filter{otherwiseUsed(r.Shape != nil), consumersOwn(), notPeerable(r.Peering), notReady(), accessNotVerified(), notAdmitted(), cordoned()}
-	if r.Public {
-		asked = append(asked, noGateway())
+	for _, spoken := range r.Public {
+		asked = append(asked, noGateway(spoken))
 	}
 	if len(r.Leaving) > 0 {
 		asked = append(asked, left(r.Leaving))
@@ -105,10 +105,15 @@ func (r Request) allFilters(s *Snapshot, held Resources) []filter {
 	return asked
 }
 
-func noGateway() filter {
+func noGateway(spoken v1alpha1.AppProtocol) filter {
 	return filter{reason: ReasonNoGateway, shape: true,
-		rejects: func(p *page, among set) set { return among.without(p.exposing) },
-		message: func(*page, int) string { return "has no Gateway for public ports" },
+		rejects: func(p *page, among set) set { return among.without(p.exposing[spoken]) },
+		message: func(p *page, row int) string {
+			if len(p.clusters[row].Exposes) > 0 {
+				return "has a Gateway for public ports, which passes no TLS through"
+			}
+			return "has no Gateway for public ports"
+		},
 	}
 }
 

@@ -160,8 +160,9 @@ type requestRow struct {
 	Consumer    Consumer              `json:"consumer"`
 	Require     []v1alpha1.PolicyRule `json:"require"`
 	Class       string                `json:"class"`
-	// Public is the host of the public port of its workload; "*" asks for none.
-	Public string `json:"public"`
+	// Public is the host of the public port of its workload; "*" asks for none. AppProtocol is that of the port.
+	Public      string               `json:"public"`
+	AppProtocol v1alpha1.AppProtocol `json:"appProtocol"`
 }
 
 func (r requestRow) request(t *testing.T, resourcesPlan, clusterPlan string) Request {
@@ -197,15 +198,17 @@ func (r requestRow) request(t *testing.T, resourcesPlan, clusterPlan string) Req
 		rules = append(rules, rule)
 	}
 	var runs *v1alpha1.WorkloadPlan
+	var public []v1alpha1.AppProtocol
 	hosts := map[string]string{}
 	if r.Public != "" {
-		runs = &v1alpha1.WorkloadPlan{Components: []v1alpha1.WorkloadComponent{{Name: "web", Ports: []v1alpha1.WorkloadPort{{Name: "http", Port: 80, Reach: v1alpha1.ReachPublic}}}}}
+		runs = &v1alpha1.WorkloadPlan{Components: []v1alpha1.WorkloadComponent{{Name: "web", Ports: []v1alpha1.WorkloadPort{{Name: "http", Port: 80, Reach: v1alpha1.ReachPublic, AppProtocol: r.AppProtocol}}}}}
+		public = runs.Speaks("")
 		if r.Public != "*" {
 			hosts[r.Public] = "components[web].ports[http].host"
 		}
 	}
 	return Request{
-		Workload: runs, Public: runs != nil && runs.IsPublic(), Hosts: hosts, Consumer: r.Consumer, Rules: rules,
+		Workload: runs, Public: public, Hosts: hosts, Consumer: r.Consumer, Rules: rules,
 		ID: r.ID, Resources: ResourcesOf(r.Resources), Clusters: r.Clusters, Selector: selector,
 		Tolerations: r.Tolerations, Tier: r.Tier, MaxPrice: PriceOf(r.MaxPrice), Weights: r.Weights, Current: r.Current, Class: r.Class,
 	}

@@ -84,12 +84,14 @@ type Request struct {
 	Class string
 	// Shape is the cluster to make, if one is requested. It is placed on a management cluster.
 	Shape *v1alpha1.ClusterShape
-	// Workload to run; nil if the plan has none. Images are those of its pods. Hosts are the labels that
-	// it asks for its public ports, each with the field that asks for it.
+	// Workload to run; nil if the plan has none. Images are those of its pods.
 	Workload *v1alpha1.WorkloadPlan
-	// Public means that a cluster needs a Gateway, for public ports of the workload.
-	Public bool
-	Images []string
+	Images   []string
+	// Exposed are the public ports of what the consumer runs itself.
+	Exposed []v1alpha1.ExposedPort
+	// Public lists the protocols of public ports, for which a cluster needs a Gateway. Hosts are the labels that are
+	// asked for them, each with the field that asks for it.
+	Public []v1alpha1.AppProtocol
 	Hosts  map[string]string
 	// Peering with the consumer's own cluster; nil if the plan has none.
 	Peering *Peering
@@ -141,6 +143,13 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 		common, resources = resources, ResourcesOf(footprint.Replica)
 		common.Add(resources, -1)
 	}
+	exposed, public, err := plan.Exposed(parameters)
+	if err != nil {
+		return Request{}, fmt.Errorf("parameters of plan %s: %w", plan.Name, err)
+	}
+	if public == nil {
+		public = footprint
+	}
 	spread, err := spreadOf(plan.Resources.Spread)
 	if err != nil {
 		return Request{}, fmt.Errorf("plan %s: %w", plan.Name, err)
@@ -180,9 +189,10 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 		Rules:       rules,
 		Peering:     peeringOf(plan.Resources.Peering, asked.Cluster),
 		Workload:    plan.Workload,
-		Public:      plan.Workload != nil && plan.Workload.IsPublic(),
+		Exposed:     exposed,
+		Public:      public.Public,
 		Images:      footprint.Images,
-		Hosts:       footprint.Hosts,
+		Hosts:       public.Hosts,
 
 		Class:   plan.Resources.PriorityClass,
 		WaitFor: plan.WaitFor,

@@ -52,7 +52,8 @@ type traits struct {
 	owned    set // belongs to a consumer
 	peering  set // takes part in peerings
 	joined   set // by invitation, and so not reachable otherwise
-	exposing set // has a Gateway for public ports
+	// exposing holds clusters with a Gateway for public ports, by the protocol that it passes.
+	exposing map[v1alpha1.AppProtocol]set
 	ready    set
 	verified set
 	cordoned set
@@ -158,7 +159,7 @@ func newTraits(clusters []*Cluster) *traits {
 	t := &traits{
 		all:   rowsBelow(len(clusters)),
 		label: map[labelValue]set{}, labelled: map[string]set{}, classes: map[string]set{}, currency: map[string]set{},
-		claims: map[string][]claimedRows{},
+		claims: map[string][]claimedRows{}, exposing: map[v1alpha1.AppProtocol]set{},
 	}
 	for row, c := range clusters {
 		t.hash[row] = hash64(c.Name)
@@ -174,8 +175,10 @@ func newTraits(clusters []*Cluster) *traits {
 				t.joined.add(row)
 			}
 		}
-		if c.Exposes {
-			t.exposing.add(row)
+		for _, spoken := range c.Exposes {
+			exposing := t.exposing[spoken]
+			exposing.add(row)
+			t.exposing[spoken] = exposing
 		}
 		if c.Ready {
 			t.ready.add(row)

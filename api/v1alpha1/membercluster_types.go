@@ -154,11 +154,12 @@ type MemberClusterSpec struct {
 // ClusterExposure is a Gateway (Gateway API) of the cluster's operator, by which everyone reaches the
 // public ports of workloads: one address for all instances, which differ by host.
 type ClusterExposure struct {
-	// Gateway to which Sluice attaches HTTPRoutes from the namespaces of instances, which its listener
-	// must allow.
+	// Gateway to which Sluice attaches routes from the namespaces of instances, which its listeners must
+	// allow.
 	Gateway ExposureGateway `json:"gateway"`
-	// Domain of the hosts: a public port has a name directly below it. All of these resolve to the
-	// Gateway's address, and the listener has a certificate for them (*.domain).
+	// Domain of the hosts: a public port has a name directly below it. The listener has a certificate for
+	// all of them (*.domain), and they resolve to the Gateway's address, unless DNS makes a record for each.
+	// With DNS, clusters may share a domain.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+$`
 	// +kubebuilder:validation:MaxLength=189
 	Domain string `json:"domain"`
@@ -169,6 +170,36 @@ type ClusterExposure struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port,omitempty"`
+	// TLS is a listener for public ports with appProtocol tls. Without it there are none on the cluster.
+	TLS *ExposureTLS `json:"tls,omitempty"`
+	// DNS makes a record for each host.
+	DNS *ExposureDNS `json:"dns,omitempty"`
+}
+
+// ExposureDNS makes a DNSEndpoint of external-dns for each host of the domain, in the namespace of its
+// instance.
+// +kubebuilder:validation:XValidation:rule="self.targets.size() == 1 || self.targets.all(t, isIP(t))",message="targets are IP addresses, or one name"
+type ExposureDNS struct {
+	// Targets of the records: the public addresses of the Gateway, or a name for it.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:Pattern=`^[a-zA-Z0-9]([-a-zA-Z0-9.:]*[a-zA-Z0-9])?$`
+	// +kubebuilder:validation:items:MaxLength=253
+	// +listType=set
+	Targets []string `json:"targets"`
+}
+
+// ExposureTLS is a listener of the Gateway that passes TLS through (protocol TLS, mode Passthrough), for all
+// hosts of the domain.
+type ExposureTLS struct {
+	// Listener of the Gateway; absent means all that match the host and pass TLS through.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=253
+	Listener string `json:"listener,omitempty"`
+	// Port at which consumers reach the listener.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port"`
 }
 
 // ExposureProtocol is the protocol between consumers and a Gateway.
@@ -205,7 +236,27 @@ type ExposureGateway struct {
 // PodNamespaceName is the namespace of the Gateway's pods.
 func (g *ExposureGateway) PodNamespaceName() string { return cmp.Or(g.PodNamespace, g.Namespace) }
 
-// PortNumber is the port at which consumers reach the listener.
+// Speaks returns what public ports of the cluster may speak, sorted; nothing if e is nil.
+func (e *ClusterExposure) Speaks() []AppProtocol {
+	switch {
+	case e == nil:
+		return nil
+	case e.TLS == nil:
+		return []AppProtocol{AppProtocolHTTP}
+	default:
+		return []AppProtocol{AppProtocolHTTP, AppProtocolTLS}
+	}
+}
+
+// PortOf is the port at which consumers reach a public port. The cluster has a listener for it.
+func (e *ClusterExposure) PortOf(p *WorkloadPort) int32 {
+	if p.Speaks() == AppProtocolTLS {
+		return e.TLS.Port
+	}
+	return e.PortNumber()
+}
+
+// PortNumber is the port at which consumers reach the listener for HTTP.
 func (e *ClusterExposure) PortNumber() int32 {
 	switch {
 	case e.Port != 0:

@@ -85,6 +85,10 @@ type ResourcesPlan struct {
 	OverlapSeconds int64 `json:"overlapSeconds,omitempty"`
 	// Peering delivers to the consumer's own cluster, which Liqo peers with the chosen ones.
 	Peering *PeeringPlan `json:"peering,omitempty"`
+	// Exposure lets the consumer make public what it runs, with the parameter "expose". Such instances
+	// are placed only on clusters that have a Gateway (MemberCluster spec.exposure). In a plan of kind workload,
+	// the ports of components say what is public.
+	Exposure *PlanExposure `json:"exposure,omitempty"`
 	// Score weighs the preferences among the clusters that fit.
 	// +kubebuilder:default={}
 	Score ScoreWeights `json:"score,omitempty"`
@@ -92,6 +96,27 @@ type ResourcesPlan struct {
 	// Instances of a class that no policy declares displace nothing and are not displaced.
 	// +kubebuilder:validation:MaxLength=63
 	PriorityClass string `json:"priorityClass,omitempty"`
+}
+
+// PlanExposure bounds what a consumer may make public of what it runs in its namespace.
+type PlanExposure struct {
+	// Hosts is the greatest number of ports that are public at the same time, each at a host of its own.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=16
+	Hosts int32 `json:"hosts"`
+}
+
+// ExposedPort is a port of the consumer's own pods that everyone reaches through the Gateway of their
+// cluster.
+type ExposedPort struct {
+	// Name of the port: its pods are those with the label sluice.dev/component: NAME.
+	Name string `json:"name"`
+	// Port of the pods.
+	Port int32 `json:"port"`
+	// Host is the first label of its host; empty means one that is generated.
+	Host string `json:"host,omitempty"`
+	// AppProtocol of the port; absent means http.
+	AppProtocol AppProtocol `json:"appProtocol,omitempty"`
 }
 
 // PeeringPlan describes what the consumer's own cluster gets. That is the member cluster

@@ -89,7 +89,7 @@ type ServiceBindingStatus struct {
 	SealedSecrets []byte `json:"sealedSecrets,omitempty"`
 	// Endpoints at which the consumer reaches what it bought; Sluice has seen each of them exist.
 	// They are Services and pods, by their addresses in the consumer's own cluster if it is peered;
-	// exposed Services if it is not; and API servers. They are updated when the workload changes.
+	// public ports, by their hosts; and API servers. They are updated when the workload changes.
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
 	// EndpointsAbsent names what is missing from Endpoints although a peering should lead there,
 	// and why.

@@ -251,7 +251,11 @@ type Decision struct {
 	// Data is what is being done with the content of the volumes before the decision is delivered, while the
 	// instance moves with it; nil if nothing is.
 	Data *DataMove `json:"data,omitempty"`
-	// Hosts that the workload asks for its public ports: their first labels, which no other instance has.
+	// Exposed are the ports of its own pods that the consumer makes public, if the plan allows any.
+	// +listType=map
+	// +listMapKey=name
+	Exposed []ExposedPort `json:"exposed,omitempty"`
+	// Hosts that are asked for public ports: their first labels, which no other instance has.
 	// +listType=set
 	Hosts []string `json:"hosts,omitempty"`
 	// Preemption that made room for the decision.

@@ -21,15 +21,31 @@ func (c *WorkloadComponent) PublicPort() *WorkloadPort {
 	return nil
 }
 
-// HasPublic reports whether the component of that name has a public port.
-func (w *WorkloadPlan) HasPublic(component string) bool {
-	return slices.ContainsFunc(w.Components, func(c WorkloadComponent) bool { return c.Name == component && c.PublicPort() != nil })
+// Speaks returns the protocol of a public port.
+func (p *WorkloadPort) Speaks() AppProtocol { return cmp.Or(p.AppProtocol, AppProtocolHTTP) }
+
+// IsConsumers reports whether the consumer itself runs the component's pods: the ones with the label
+// LabelComponent. Plans of kind workload have no such component; see ExposedPort.
+func (c *WorkloadComponent) IsConsumers() bool {
+	return c.Container == nil && c.Manifests == nil && c.Chart == nil
+}
+
+// Speaks returns the protocols of the public ports of a component, or of all components if none is named: each
+// once, sorted. It is empty if there are no public ports.
+func (w *WorkloadPlan) Speaks(component string) []AppProtocol {
+	var spoken []AppProtocol
+	for i := range w.Components {
+		c := &w.Components[i]
+		if p := c.PublicPort(); p != nil && (component == "" || component == c.Name) {
+			spoken = append(spoken, p.Speaks())
+		}
+	}
+	slices.Sort(spoken)
+	return slices.Compact(spoken)
 }
 
 // IsPublic reports whether a component of the workload has a public port.
-func (w *WorkloadPlan) IsPublic() bool {
-	return slices.ContainsFunc(w.Components, func(c WorkloadComponent) bool { return c.PublicPort() != nil })
-}
+func (w *WorkloadPlan) IsPublic() bool { return len(w.Speaks("")) > 0 }
 
 // IsBackedUp reports whether all that the workload keeps in volumes can be backed up. Of components that are
 // not containers nobody knows.

@@ -12,8 +12,8 @@ import (
 //
 //	parameters  what the consumer chose, with the defaults of the schema
 //	secrets     the instance's secrets, by name
-//	components  by name, each with host, and ports by name; those with a public port also with public.host and
-//	            public.url (not in bindings)
+//	components  by name, each with host, and ports by name; those with a public port also with public.host,
+//	            public.port and, for HTTP, public.url (not in bindings)
 //	instance    id, name, namespace, platform, organization, space, plan, version
 //	cluster     name, provider, region, zone, tier, labels of the chosen cluster, and replicas: its share of
 //	            those that the plan divides, otherwise 1 (not in credentials)
@@ -279,7 +279,8 @@ type WorkloadFile struct {
 }
 
 // WorkloadPort is a port of a component.
-// +kubebuilder:validation:XValidation:rule="!has(self.reach) || self.reach != 'public' || !has(self.protocol) || self.protocol == 'TCP'",message="a public port speaks HTTP, by TCP"
+// +kubebuilder:validation:XValidation:rule="!has(self.reach) || self.reach != 'public' || !has(self.protocol) || self.protocol == 'TCP'",message="a public port is TCP"
+// +kubebuilder:validation:XValidation:rule="!has(self.appProtocol) || has(self.reach) && self.reach == 'public'",message="only a port with reach public has an appProtocol"
 // +kubebuilder:validation:XValidation:rule="!has(self.host) || has(self.reach) && self.reach == 'public'",message="only a port with reach public has a host"
 type WorkloadPort struct {
 	// Name of the port, an IANA service name.
@@ -300,7 +301,7 @@ type WorkloadPort struct {
 	Protocol corev1.Protocol `json:"protocol,omitempty"`
 	// Reach selects the clients that may connect. component: the pods of the component. application:
 	// all pods of the instance. consumer: also the consumer's own cluster, if the plan peers it.
-	// public: also everyone else, over HTTP and through the Gateway of the cluster. A component has at
+	// public: also everyone else, through the Gateway of the cluster. A component has at
 	// most one public port.
 	// +kubebuilder:default=application
 	Reach Reach `json:"reach,omitempty"`
@@ -311,7 +312,21 @@ type WorkloadPort struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Host string `json:"host,omitempty"`
+	// AppProtocol of a public port. http, the default: the Gateway has the certificate, and the pods get
+	// plain HTTP. tls: the pods have the certificate; the Gateway passes TLS through to them, by
+	// the host that clients name in it (SNI), whatever they speak inside.
+	AppProtocol AppProtocol `json:"appProtocol,omitempty"`
 }
+
+// AppProtocol is the protocol of a public port.
+// +kubebuilder:validation:Enum=http;tls
+type AppProtocol string
+
+// Values of AppProtocol.
+const (
+	AppProtocolHTTP AppProtocol = "http"
+	AppProtocolTLS  AppProtocol = "tls"
+)
 
 // Reach selects the clients that may connect to a port.
 // +kubebuilder:validation:Enum=component;application;consumer;public

@@ -92,6 +92,9 @@ func buysResources(plan *v1alpha1.ResourcesPlan) string {
 	if plan.Clusters > 1 {
 		text += " × " + count(int(plan.Clusters), "cluster")
 	}
+	if plan.Exposure != nil {
+		text += ", " + count(int(plan.Exposure.Hosts), "public port")
+	}
 	return text
 }
 

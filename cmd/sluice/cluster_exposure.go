@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,9 +14,10 @@ import (
 
 // exposureFlags describe the Gateway by which everyone reaches public ports of workloads.
 type exposureFlags struct {
-	gateway, pods, domain string
-	protocol              v1alpha1.ExposureProtocol
-	port                  int32
+	gateway, pods, domain, tls string
+	dns                        []string
+	protocol                   v1alpha1.ExposureProtocol
+	port                       int32
 }
 
 func (f *exposureFlags) bind(cmd *cobra.Command) {
@@ -24,12 +26,14 @@ func (f *exposureFlags) bind(cmd *cobra.Command) {
 	flags.StringVar(&f.domain, "public-domain", "", "domain of the hosts of public ports, for instance apps.eu-1.example.org")
 	bindChoice(cmd, &f.protocol, "public-protocol", "", "protocol between consumers and the Gateway", v1alpha1.ExposureHTTPS, v1alpha1.ExposureHTTP)
 	flags.Int32Var(&f.port, "public-port", 0, "port at which consumers reach the Gateway (default 443, for http 80)")
+	flags.StringVar(&f.tls, "public-tls", "", "listener of the Gateway that passes TLS through, and its port, for instance tls:8443; empty removes it")
+	flags.StringSliceVar(&f.dns, "public-dns", nil, "public addresses of the Gateway, or one name, for which external-dns makes records of the hosts; empty makes none")
 	flags.StringVar(&f.pods, "public-pods", "", "namespace of the pods from which the Gateway's traffic comes, if it is not the Gateway's own")
 }
 
 // describe applies to a cluster only the flags on the command line.
 func (f *exposureFlags) describe(spec *v1alpha1.MemberClusterSpec, given given) error {
-	if !given("public-gateway", "public-domain", "public-protocol", "public-port", "public-pods") {
+	if !given("public-gateway", "public-domain", "public-protocol", "public-port", "public-tls", "public-dns", "public-pods") {
 		return nil
 	}
 	if given("public-gateway") && f.gateway == "" {
@@ -56,6 +60,19 @@ func (f *exposureFlags) describe(spec *v1alpha1.MemberClusterSpec, given given) 
 	if given("public-port") {
 		e.Port = f.port
 	}
+	if given("public-tls") {
+		tls, err := parsePassthrough(f.tls)
+		if err != nil {
+			return err
+		}
+		e.TLS = tls
+	}
+	if given("public-dns") {
+		e.DNS = nil
+		if len(f.dns) > 0 {
+			e.DNS = &v1alpha1.ExposureDNS{Targets: f.dns}
+		}
+	}
 	if given("public-pods") {
 		e.Gateway.PodNamespace = f.pods
 	}
@@ -64,4 +81,17 @@ func (f *exposureFlags) describe(spec *v1alpha1.MemberClusterSpec, given given) 
 	}
 	spec.Exposure = e
 	return nil
+}
+
+// parsePassthrough parses LISTENER:PORT; nil if it is empty.
+func parsePassthrough(text string) (*v1alpha1.ExposureTLS, error) {
+	if text == "" {
+		return nil, nil
+	}
+	listener, number, found := strings.Cut(text, ":")
+	port, err := strconv.ParseUint(number, 10, 16)
+	if !found || listener == "" || err != nil || port == 0 {
+		return nil, fmt.Errorf("--public-tls %q: want listener:port", text)
+	}
+	return &v1alpha1.ExposureTLS{Listener: listener, Port: int32(port)}, nil
 }

@@ -72,7 +72,7 @@ func TestClusterAddAgain(t *testing.T) {
 			Consumers:        []v1alpha1.ConsumerReference{{Platform: "cf"}},
 			Exposure: &v1alpha1.ClusterExposure{
 				Gateway: v1alpha1.ExposureGateway{Namespace: "infra", Name: "public", Listener: "https", PodNamespace: "traefik"}, Domain: "apps.example",
-				Protocol: v1alpha1.ExposureHTTPS, Port: 8443,
+				Protocol: v1alpha1.ExposureHTTPS, Port: 8443, TLS: &v1alpha1.ExposureTLS{Listener: "passthrough", Port: 8444}, DNS: &v1alpha1.ExposureDNS{Targets: []string{"lb.example.org"}},
 			},
 		},
 	}
@@ -111,6 +111,14 @@ func TestClusterAddAgain(t *testing.T) {
 		{"--public-gateway infra/other", func(_ *v1alpha1.MemberCluster, s *spec) {
 			s.Exposure.Gateway.Name, s.Exposure.Gateway.Listener = "other", ""
 		}},
+		{"--public-tls tls:8443", func(_ *v1alpha1.MemberCluster, s *spec) {
+			s.Exposure.TLS = &v1alpha1.ExposureTLS{Listener: "tls", Port: 8443}
+		}},
+		{"--public-dns 203.0.113.7,2001:db8::1", func(_ *v1alpha1.MemberCluster, s *spec) {
+			s.Exposure.DNS = &v1alpha1.ExposureDNS{Targets: []string{"203.0.113.7", "2001:db8::1"}}
+		}},
+		{"--public-dns=", func(_ *v1alpha1.MemberCluster, s *spec) { s.Exposure.DNS = nil }},
+		{"--public-tls=", func(_ *v1alpha1.MemberCluster, s *spec) { s.Exposure.TLS = nil }},
 		{"--public-domain a.example --public-port 443", func(_ *v1alpha1.MemberCluster, s *spec) { s.Exposure.Domain, s.Exposure.Port = "a.example", 443 }},
 		{"--public-protocol http --public-pods=", func(_ *v1alpha1.MemberCluster, s *spec) {
 			s.Exposure.Protocol, s.Exposure.Gateway.PodNamespace = v1alpha1.ExposureHTTP, ""
@@ -145,7 +153,7 @@ func TestClusterAddExposes(t *testing.T) {
 	if !equality.Semantic.DeepEqual(got.Spec.Exposure, want) {
 		t.Errorf("got %+v, want %+v", got.Spec.Exposure, want)
 	}
-	for _, flags := range []string{"--public-gateway infra", "--public-gateway infra/public", "--public-domain apps.example", "--public-gateway a/b/c/d --public-domain x"} {
+	for _, flags := range []string{"--public-gateway infra", "--public-gateway infra/public", "--public-domain apps.example", "--public-gateway a/b/c/d --public-domain x", "--public-gateway a/b --public-domain x --public-tls tls"} {
 		if _, err := describedBy(t, &v1alpha1.MemberCluster{}, strings.Fields(flags)...); err == nil {
 			t.Errorf("%s is accepted", flags)
 		}

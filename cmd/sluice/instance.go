@@ -183,6 +183,9 @@ func describeDecision(d *details, decision *v1alpha1.Decision) {
 	if decision.Workload != nil {
 		d.line("Workload", "%s", buysWorkload(decision.Workload))
 	}
+	for _, p := range decision.Exposed {
+		d.line("Public", "%s, port %d", p.Name, p.Port)
+	}
 	d.line("Considered", "%s", count(int(decision.Considered), "cluster"))
 	for _, p := range decision.Placements {
 		price := ""

@@ -62,7 +62,7 @@ func (r *rendering) container(c *v1alpha1.WorkloadContainer) {
 		r.autoscaler(at.Child("autoscaling"), c.Autoscaling, replicas)
 	}
 	if len(r.ports) > 0 {
-		r.service()
+		r.service(r.component)
 	}
 }
 
@@ -188,12 +188,12 @@ func (r *rendering) autoscaler(at *field.Path, a *v1alpha1.WorkloadAutoscaling, 
 					autoscalingv2ac.MetricTarget().WithType(autoscalingv2.UtilizationMetricType).WithAverageUtilization(max(a.CPUPercent, 1)))))))
 }
 
-func (r *rendering) service() {
+func (r *rendering) service(name string) {
 	spec := corev1ac.ServiceSpec().WithType(corev1.ServiceTypeClusterIP).WithSelector(r.labels())
 	for _, p := range r.ports {
-		spec.WithPorts(corev1ac.ServicePort().WithName(p.Name).WithPort(p.Port).WithProtocol(protocolOf(p)).WithTargetPort(intstr.FromString(p.Name)))
+		spec.WithPorts(corev1ac.ServicePort().WithName(p.Name).WithPort(p.Port).WithProtocol(protocolOf(p)).WithTargetPort(intstr.FromInt32(containerPort(p))))
 	}
-	r.add(corev1ac.Service(r.component, r.namespace).WithLabels(r.labels()).WithSpec(spec))
+	r.add(corev1ac.Service(name, r.namespace).WithLabels(r.labels()).WithSpec(spec))
 }
 
 // networkPolicy lets in the pods of the component itself, and at its ports those that their reach

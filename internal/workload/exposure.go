@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,14 +17,67 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// HTTPRoutes are rendered for public ports only.
-var HTTPRoutes = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}
+// HTTPRoutes and TLSRoutes are rendered for public ports only. Clusters serve TLSRoutes in this version since
+// release 1.5 of the Gateway API, before that in version v1alpha2 with the same fields.
+var (
+	HTTPRoutes = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}
+	TLSRoutes  = schema.GroupVersionKind{Group: HTTPRoutes.Group, Version: "v1", Kind: "TLSRoute"}
+)
+
+// DNSEndpoints are rendered for public ports only: the records of their hosts, which external-dns makes.
+var DNSEndpoints = schema.GroupVersionKind{Group: "externaldns.k8s.io", Version: "v1alpha1", Kind: "DNSEndpoint"}
+
+// IsRoute reports whether an object makes a port public.
+func IsRoute(o *unstructured.Unstructured) bool {
+	return o.GroupVersionKind().Group == HTTPRoutes.Group
+}
 
 // generatedLabel matches labels as v1alpha1.PublicLabel makes them, which nobody may ask for.
 var generatedLabel = regexp.MustCompile(`-[0-9a-f]{16}$`)
 
 // asked is a host that a plan asks for: its first label, and the field.
 type asked struct{ label, field string }
+
+// Exposing returns a plan that runs nothing: its components are pods that the consumer runs itself, with
+// the ports that it makes public. Their Services have names of Sluice's own, so that they never take over one
+// of the consumer's.
+func Exposing(ports []v1alpha1.ExposedPort) *v1alpha1.WorkloadPlan {
+	plan := &v1alpha1.WorkloadPlan{}
+	for _, p := range ports {
+		plan.Components = append(plan.Components, v1alpha1.WorkloadComponent{
+			Name: p.Name, Service: "sluice-" + p.Name,
+			Ports: []v1alpha1.WorkloadPort{{Name: "http", Port: p.Port, Reach: v1alpha1.ReachPublic, Host: p.Host, AppProtocol: p.AppProtocol}},
+		})
+	}
+	return plan
+}
+
+// PlanOf returns what Sluice applies in the namespace of an instance by a decision: its workload, or what makes the
+// consumer's own pods public; nil if there is neither.
+func PlanOf(d *v1alpha1.Decision) *v1alpha1.WorkloadPlan {
+	switch {
+	case d == nil || d.Workload == nil && len(d.Exposed) == 0:
+		return nil
+	case d.Workload != nil:
+		return d.Workload
+	default:
+		return Exposing(d.Exposed)
+	}
+}
+
+// Runs reports whether Sluice runs pods of the order, instead of only making those of the consumer public.
+// It is false for nil.
+func (o *Order) Runs() bool {
+	return o != nil && slices.ContainsFunc(o.Plan.Components, func(c v1alpha1.WorkloadComponent) bool { return !c.IsConsumers() })
+}
+
+// portField returns the field that describes a port of a component.
+func portField(c *v1alpha1.WorkloadComponent, p *v1alpha1.WorkloadPort) *field.Path {
+	if c.IsConsumers() {
+		return field.NewPath("expose").Key(c.Name)
+	}
+	return field.NewPath("components").Key(c.Name).Child("ports").Key(p.Name)
+}
 
 // hostsAsked returns the hosts that a plan asks for its public ports, by component. They depend on the
 // parameters alone, except hidden ones, so that they are known before the cluster is, and to everyone.
@@ -42,7 +97,7 @@ func (o *Order) hostsAsked() (map[string]asked, error) {
 		if p == nil || p.Host == "" {
 			continue
 		}
-		at := field.NewPath("components").Key(c.Name).Child("ports").Key(p.Name).Child("host").String()
+		at := portField(c, p).Child("host").String()
 		label, err := e.text(p.Host)
 		if err != nil {
 			return nil, refused("%s: may use only parameters that are not writeOnly: %v", at, err)
@@ -57,7 +112,7 @@ func (o *Order) hostsAsked() (map[string]asked, error) {
 			return nil, refused("%s: %q ends like a generated host, with 16 hexadecimal digits", at, label)
 		}
 		if other, taken := of[label]; taken {
-			return nil, refused("%s: %q is the host of component %s already", at, label, other)
+			return nil, refused("%s: %q is the host of %s already", at, label, other)
 		}
 		hosts[c.Name], of[label] = asked{label, at}, c.Name
 	}
@@ -83,18 +138,23 @@ func (o *Order) PublicHosts(exposure *v1alpha1.ClusterExposure) (map[string]stri
 	return hosts, nil
 }
 
-// unreachable refuses public ports on a cluster without a Gateway.
+// unreachable refuses public ports on a cluster without a Gateway for them.
 func (o *Order) unreachable(exposure *v1alpha1.ClusterExposure) error {
 	for i := range o.Plan.Components {
 		c := &o.Plan.Components[i]
-		if p := c.PublicPort(); p != nil && exposure == nil && o.Share.runs(c.Name) {
-			return refused("components[%s].ports[%s].reach: the cluster has no Gateway for public ports", c.Name, p.Name)
+		p := c.PublicPort()
+		if p == nil || !o.Share.runs(c.Name) || slices.Contains(exposure.Speaks(), p.Speaks()) {
+			continue
 		}
+		if exposure == nil {
+			return refused("%s: the cluster has no Gateway for public ports", portField(c, p))
+		}
+		return refused("%s: the cluster's Gateway passes no TLS through", portField(c, p))
 	}
 	return nil
 }
 
-// expose renders the HTTPRoute of a component's public port, if it has one.
+// expose renders the route of a component's public port, if it has one.
 func (r *rendering) expose(c *v1alpha1.WorkloadComponent, exposure *v1alpha1.ClusterExposure, host string) {
 	p := c.PublicPort()
 	if p == nil {
@@ -103,23 +163,54 @@ func (r *rendering) expose(c *v1alpha1.WorkloadComponent, exposure *v1alpha1.Clu
 	gateway := map[string]any{
 		"group": HTTPRoutes.Group, "kind": "Gateway", "namespace": exposure.Gateway.Namespace, "name": exposure.Gateway.Name,
 	}
-	if exposure.Gateway.Listener != "" {
-		gateway["sectionName"] = exposure.Gateway.Listener
+	kind, listener := HTTPRoutes, exposure.Gateway.Listener
+	if p.Speaks() == v1alpha1.AppProtocolTLS {
+		kind, listener = TLSRoutes, exposure.TLS.Listener
 	}
-	route := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+	if listener != "" {
+		gateway["sectionName"] = listener
+	}
+	r.custom(kind, map[string]any{
 		"parentRefs": []any{gateway},
 		"hostnames":  []any{host},
 		"rules":      []any{map[string]any{"backendRefs": []any{map[string]any{"name": c.ServiceName(), "port": int64(p.Port)}}}},
-	}}}
-	route.SetGroupVersionKind(HTTPRoutes)
-	route.SetNamespace(r.namespace)
-	route.SetName(c.Name)
-	route.SetLabels(r.labels())
-	r.objects = append(r.objects, route)
+	})
+	if exposure.DNS != nil {
+		r.custom(DNSEndpoints, map[string]any{"endpoints": recordsOf(host, exposure.DNS.Targets)})
+	}
+}
+
+// custom adds an object of the component whose kind comes with a definition.
+func (r *rendering) custom(kind schema.GroupVersionKind, spec map[string]any) {
+	o := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	o.SetGroupVersionKind(kind)
+	o.SetNamespace(r.namespace)
+	o.SetName(r.component)
+	o.SetLabels(r.labels())
+	r.objects = append(r.objects, o)
+}
+
+// recordsOf returns the records by which a host resolves to targets, one for each type.
+func recordsOf(host string, targets []string) (records []any) {
+	byType := map[string][]any{}
+	for _, target := range targets {
+		kind := "CNAME"
+		if at, err := netip.ParseAddr(target); err == nil {
+			kind = "A"
+			if at.Is6() {
+				kind = "AAAA"
+			}
+		}
+		byType[kind] = append(byType[kind], target)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(byType)) {
+		records = append(records, map[string]any{"dnsName": host, "recordType": kind, "targets": byType[kind]})
+	}
+	return records
 }
 
 // RouteProblem returns the reason why a public port cannot be reached yet, from the status that the
-// Gateway's controller has given its HTTPRoute: the condition with its reason, and the controller's
+// Gateway's controller has given its route: the condition with its reason, and the controller's
 // message, which is for operators. Both are empty if the route works.
 func RouteProblem(route *unstructured.Unstructured) (reason, message string) {
 	wanted, _, _ := unstructured.NestedSlice(route.Object, "spec", "parentRefs")

@@ -15,7 +15,7 @@ import (
 // exposure of the cluster in these tests.
 var exposure = &v1alpha1.ClusterExposure{
 	Gateway: v1alpha1.ExposureGateway{Namespace: "infra", Name: "public", Listener: "https", PodNamespace: "traefik"},
-	Domain:  "apps.eu.example", Port: 8443,
+	Domain:  "apps.eu.example", Port: 8443, TLS: &v1alpha1.ExposureTLS{Listener: "tls", Port: 5433},
 }
 
 func TestPublicAddressesInCredentials(t *testing.T) {
@@ -50,10 +50,34 @@ func TestURLsOfGateways(t *testing.T) {
 }
 
 func TestNoPublicPortWithoutAGateway(t *testing.T) {
-	_, err := planOrder(t, "components: [{name: a, ports: [{name: http, port: 80, reach: public}], container: {image: i, resources: {cpu: 1, memory: 1Gi}}}]").Render(nil, Cluster{}, "n")
-	const want = "components[a].ports[http].reach: the cluster has no Gateway for public ports"
-	if err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
+	const component = "components: [{name: a, ports: [{name: p, port: 80, reach: public, appProtocol: tls}], container: {image: i, resources: {cpu: 1, memory: 1Gi}}}]"
+	for want, e := range map[string]*v1alpha1.ClusterExposure{
+		"components[a].ports[p]: the cluster has no Gateway for public ports": nil,
+		"components[a].ports[p]: the cluster's Gateway passes no TLS through": {Domain: "apps.example"},
+	} {
+		_, err := planOrder(t, component).Render(nil, Cluster{Exposure: e}, "n")
+		if err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+// The records lead to the addresses or the name that the operator gives.
+func TestRecordsOfHosts(t *testing.T) {
+	record := func(kind string, targets ...any) any {
+		return map[string]any{"dnsName": "a.example", "recordType": kind, "targets": targets}
+	}
+	for _, row := range []struct {
+		targets []string
+		want    []any
+	}{
+		{[]string{"203.0.113.7"}, []any{record("A", "203.0.113.7")}},
+		{[]string{"2001:db8::1", "203.0.113.7", "203.0.113.8"}, []any{record("A", "203.0.113.7", "203.0.113.8"), record("AAAA", "2001:db8::1")}},
+		{[]string{"lb.example.org"}, []any{record("CNAME", "lb.example.org")}},
+	} {
+		if diff := cmp.Diff(row.want, recordsOf("a.example", row.targets)); diff != "" {
+			t.Errorf("%v: -want +got\n%s", row.targets, diff)
+		}
 	}
 }
 

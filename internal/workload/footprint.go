@@ -31,12 +31,14 @@ type Footprint struct {
 	Components map[string]corev1.ResourceList
 	// Images that its pods run, sorted, each once.
 	Images []string
-	// Hosts that it asks for its public ports: by their first labels, the fields that ask for them.
-	Hosts map[string]string
+	// Public lists the protocols of its public ports. Hosts are the ones that it asks for: by their first
+	// labels, the fields that ask for them.
+	Public []v1alpha1.AppProtocol
+	Hosts  map[string]string
 }
 
 // sampleExposure stands for that of the cluster, as long as that is not known.
-var sampleExposure = &v1alpha1.ClusterExposure{Gateway: v1alpha1.ExposureGateway{Namespace: "sample", Name: "sample"}, Domain: "sample.example"}
+var sampleExposure = &v1alpha1.ClusterExposure{Gateway: v1alpha1.ExposureGateway{Namespace: "sample", Name: "sample"}, Domain: "sample.example", TLS: &v1alpha1.ExposureTLS{Port: 443}}
 
 // FootprintOf renders a workload with the given parameters, and with secrets and a cluster that are
 // made up; so are the values of parameters that are sealed. Replicas is the greatest number of replicas
@@ -57,7 +59,7 @@ func FootprintOf(plan *v1alpha1.WorkloadPlan, charts Charts, raw json.RawMessage
 	if err != nil {
 		return nil, err
 	}
-	f := &Footprint{Hosts: map[string]string{}}
+	f := &Footprint{Hosts: map[string]string{}, Public: plan.Speaks("")}
 	hosts, err := o.hostsAsked()
 	if err != nil {
 		return nil, err

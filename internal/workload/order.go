@@ -146,9 +146,10 @@ type Address struct {
 	// Host of the Service; empty if the component is not reached there.
 	Host  string
 	Ports map[string]int32
-	// Public is the host at which everyone reaches the component, and URL the address there; empty if
-	// it has no public port, or the cluster no Gateway.
+	// Public is the host at which everyone reaches the component, and PublicPort the port; URL is the address
+	// for HTTP. They are empty if it has no public port, or the cluster no Gateway for it.
 	Public, URL string
+	PublicPort  int32
 }
 
 // Addresses returns the components that have ports, each at the host that the first function gives its
@@ -164,12 +165,16 @@ func (o *Order) Addresses(host func(service string) string, exposure func(compon
 		for _, p := range c.Ports {
 			a.Ports[p.Name] = p.Port
 		}
-		if way := exposure(c.Name); way != nil && c.PublicPort() != nil {
+		way, public := exposure(c.Name), c.PublicPort()
+		if public != nil && slices.Contains(way.Speaks(), public.Speaks()) {
 			hosts, err := o.PublicHosts(way)
 			if err != nil {
 				return nil, err
 			}
-			a.Public, a.URL = hosts[c.Name], way.URL(hosts[c.Name])
+			a.Public, a.PublicPort = hosts[c.Name], way.PortOf(public)
+			if public.Speaks() == v1alpha1.AppProtocolHTTP {
+				a.URL = way.URL(a.Public)
+			}
 		}
 		out[c.Name] = a
 	}
@@ -194,7 +199,11 @@ func (o *Order) expressions(addresses map[string]Address) *expressions {
 			component["host"] = a.Host
 		}
 		if a.Public != "" {
-			component["public"] = map[string]any{"host": a.Public, "url": a.URL}
+			public := map[string]any{"host": a.Public, "port": int64(a.PublicPort)}
+			if a.URL != "" {
+				public["url"] = a.URL
+			}
+			component["public"] = public
 		}
 		components[name] = component
 	}

@@ -47,6 +47,8 @@ func (o *Order) Render(charts Charts, cluster Cluster, namespace string) ([]*uns
 			continue
 		}
 		switch {
+		case c.IsConsumers():
+			r.service(c.ServiceName())
 		case c.Container != nil:
 			r.container(c.Container)
 		case c.Chart != nil:
@@ -65,6 +67,9 @@ func (o *Order) Render(charts Charts, cluster Cluster, namespace string) ([]*uns
 			return nil, &RefusedError{r.err.Error()}
 		}
 		objects = append(objects, r.objects...)
+	}
+	if !o.Runs() {
+		return objects, nil
 	}
 	if err := check(objects); err != nil {
 		return nil, err
@@ -213,12 +218,8 @@ func (r *rendering) object(path *field.Path, o *unstructured.Unstructured) {
 		r.fail(path.Child("metadata", "namespace"), fmt.Errorf("is %q; objects go to the instance's own namespace, so that it must be empty", namespace))
 		return
 	}
-	if o.GetKind() == networkPolicies.Kind {
-		r.fail(path.Child("kind"), errors.New("NetworkPolicy is refused: ports and their reach say who may connect"))
-		return
-	}
-	if o.GetKind() == HTTPRoutes.Kind {
-		r.fail(path.Child("kind"), errors.New("HTTPRoute is refused: a port with reach public has one"))
+	if because := renderedOnly[o.GetKind()]; because != "" {
+		r.fail(path.Child("kind"), fmt.Errorf("%s is refused: %s", o.GetKind(), because))
 		return
 	}
 	if _, ttl, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "ttlSecondsAfterFinished"); ttl && o.GetKind() == "Job" {
@@ -236,6 +237,15 @@ func (r *rendering) object(path *field.Path, o *unstructured.Unstructured) {
 		}
 	}
 	r.objects = append(r.objects, o)
+}
+
+// renderedOnly are the kinds of objects that a plan does not describe as they are, and the reasons.
+var renderedOnly = map[string]string{
+	networkPolicies.Kind: "ports and their reach say who may connect",
+	endpointSlices.Kind:  "Services have them",
+	HTTPRoutes.Kind:      "a port with reach public has one",
+	TLSRoutes.Kind:       "a port with reach public has one",
+	DNSEndpoints.Kind:    "a port with reach public has one where the operator wants it",
 }
 
 // encodeStrings moves the stringData of a Secret to its data, where the API server has it: so it is

@@ -46,6 +46,9 @@ var deliveredKinds = []struct {
 	{rbacv1.SchemeGroupVersion.WithResource("rolebindings"), false, nil},
 	{autoscalingv2.SchemeGroupVersion.WithResource("horizontalpodautoscalers"), false, nil},
 	{workload.HTTPRoutes.GroupVersion().WithResource("httproutes"), true, nil},
+	{workload.TLSRoutes.GroupVersion().WithResource("tlsroutes"), true, nil},
+	{schema.GroupVersionResource{Group: workload.TLSRoutes.Group, Version: "v1alpha2", Resource: "tlsroutes"}, true, nil}, // see TLSRoutes
+	{workload.DNSEndpoints.GroupVersion().WithResource("dnsendpoints"), true, nil},
 	{appsv1.SchemeGroupVersion.WithResource("deployments"), true, nil},
 	{appsv1.SchemeGroupVersion.WithResource("statefulsets"), true, nil},
 }

@@ -69,7 +69,8 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 		return ctrl.Result{}, err
 	}
 	decided := decision.API(s.Generation)
-	decided.PriorityClass, decided.Workload, decided.Hosts = request.Class, request.Workload, slices.Sorted(maps.Keys(request.Hosts))
+	decided.PriorityClass, decided.Workload, decided.Exposed = request.Class, request.Workload, request.Exposed
+	decided.Hosts = slices.Sorted(maps.Keys(request.Hosts))
 	for i := range decided.Placements {
 		decided.Placements[i].Shape = request.Shape
 		decided.Placements[i].Peering = request.Peering.Placed(s.Name, decided.Placements[i].Cluster)

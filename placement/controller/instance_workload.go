@@ -18,16 +18,17 @@ func runningWorkload(instance *v1alpha1.ServiceInstance, wanted *v1alpha1.Instan
 	return d.Decision.Workload
 }
 
-// workload returns what an instance runs by a decision, in a state; nil if it runs nothing.
+// workload returns what Sluice applies for an instance by a decision, in a state; nil if nothing.
 func (r *instanceReconciler) workload(s *scope, decision *v1alpha1.Decision, state *v1alpha1.InstanceState) (*workload.Order, error) {
-	if decision == nil || decision.Workload == nil {
+	plan := workload.PlanOf(decision)
+	if plan == nil {
 		return nil, nil
 	}
 	secrets, err := workload.UnsealInstance(s.ServiceInstance, r.keys)
 	if err != nil {
 		return nil, err
 	}
-	return workload.Of(decision.Workload, s.ServiceInstance, state, r.keys, secrets)
+	return workload.Of(plan, s.ServiceInstance, state, r.keys, secrets)
 }
 
 // secure puts the secrets of a workload into the status, sealed, unless they are there already. They

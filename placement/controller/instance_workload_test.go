@@ -126,6 +126,11 @@ const workloads = `
     components:
     - name: web
       container: {image: web, env: {KEY: "${parameters.key.pem}"}, resources: {cpu: 1, memory: 1Gi}}
+- id: plan-room
+  name: room
+  description: Room for what the consumer runs.
+  kind: resources
+  resources: {limits: {cpu: "1"}, exposure: {hosts: 2}}
 - id: plan-site
   name: site
   description: Site.
@@ -341,6 +346,21 @@ func TestAHostBelongsToOneInstance(t *testing.T) {
 	w.wantOperation(c, v1alpha1.OperationUpdate, v1alpha1.StateFailed, taken)
 	if op := c.Status.Operation; !isTrue(op.InstanceUsable) || c.Status.Delivered == nil {
 		t.Errorf("the refused update leaves %+v", op)
+	}
+
+	w.provision("si-e", "plan-room", `{"expose": [{"name": "web", "port": 8080, "host": "shop"}]}`)
+	w.wantOperation(w.passes("si-e"), v1alpha1.OperationProvision, v1alpha1.StateFailed, "expose[web].host: shop is taken by another instance")
+	w.provision("si-f", "plan-room", `{"expose": [{"name": "web", "port": 8080, "host": "room"}]}`)
+	room := w.passes("si-f")
+	w.wantOn(room, "eu")
+	if d := room.Status.Delivered.Decision; !slices.Equal(d.Hosts, []string{"room"}) || len(d.Exposed) != 1 || d.Workload != nil {
+		t.Errorf("the decision is %+v", d)
+	}
+	w.update("si-f", func(s *v1alpha1.InstanceState) { s.Parameters = raw(`{"expose": []}`) })
+	room = w.passes("si-f")
+	w.wantOperation(room, v1alpha1.OperationUpdate, v1alpha1.StateSucceeded, "")
+	if d := room.Status.Delivered.Decision; len(d.Hosts)+len(d.Exposed) != 0 {
+		t.Errorf("the decision still has %+v", d)
 	}
 
 	w.deprovision("si-a")

@@ -52,7 +52,7 @@ func (t *target) parent(kinds []string) tenant.Object {
 // announce lists the kinds of the objects in the parent before they are applied, in addition to those
 // that were there already, which it returns.
 func (t *target) announce(ctx context.Context, objects []*unstructured.Unstructured) (before []string, err error) {
-	if before, err = t.knownKinds(ctx); err != nil {
+	if before, err = t.knownKinds(ctx); err != nil || len(before)+len(objects) == 0 {
 		return nil, err
 	}
 	return before, t.ApplyInside(ctx, t.parent(union(before, kindsOf(objects))))
@@ -89,6 +89,7 @@ func (t *target) prune(ctx context.Context, before []string, applied []*unstruct
 		if !slices.Contains(before, groupKind(kind)) {
 			continue
 		}
+		kind = t.served(kind)
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind)
 		err := tenant.OnceAllowed(ctx, func(ctx context.Context) error {

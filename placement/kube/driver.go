@@ -43,8 +43,8 @@ type target struct {
 	*Driver
 	*tenant.Tenant
 	hard corev1.ResourceList
-	// order is the workload; nil if there is none. It may take what is reserved, and sees the facts
-	// of the cluster.
+	// order gives the objects that are applied beside the namespace; nil if there are none. It may take what is reserved, and
+	// sees the facts of the cluster.
 	order    *workload.Order
 	reserved corev1.ResourceList
 	facts    workload.Cluster
@@ -122,12 +122,15 @@ func (t *target) deliver(ctx context.Context) error {
 
 // fill delivers the objects in the namespace, except the roles.
 func (t *target) fill(ctx context.Context, objects []*unstructured.Unstructured, before corev1.ResourceQuota) error {
-	if t.order == nil {
+	if !t.order.Runs() {
 		// First, because it may refuse.
 		if err := t.checkUse(before); err != nil {
 			return err
 		}
-		return t.enforce(ctx, t.hard)
+		if err := t.enforce(ctx, t.hard); err != nil || isNew(before) && len(objects) == 0 {
+			return err
+		}
+		return t.run(ctx, objects)
 	}
 	// Room for the old and the new objects, until the new have replaced the old.
 	both := greater(before.Spec.Hard, t.hard)

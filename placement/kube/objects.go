@@ -66,7 +66,7 @@ func (t *target) networkPolicies() []tenant.Object {
 	allow := networkingv1ac.NetworkPolicySpec().WithPodSelector(metav1ac.LabelSelector()).
 		WithEgress(
 			networkingv1ac.NetworkPolicyEgressRule().WithTo(sameNamespace), ToDNS())
-	if t.order == nil {
+	if !t.order.Runs() {
 		allow.WithPolicyTypes(bothWays...).WithIngress(networkingv1ac.NetworkPolicyIngressRule().WithFrom(sameNamespace))
 	} else {
 		// A workload has policies for its own ports. This one is of type Egress only: for a policy of

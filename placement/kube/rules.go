@@ -43,7 +43,8 @@ func WatchRules() []rbacv1.PolicyRule {
 		{APIGroups: []string{"autoscaling"}, Resources: []string{"horizontalpodautoscalers"}, Verbs: watch},
 		{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: watch},
 		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: watch},
-		{APIGroups: []string{workload.HTTPRoutes.Group}, Resources: []string{"httproutes"}, Verbs: watch},
+		{APIGroups: []string{workload.HTTPRoutes.Group}, Resources: []string{"httproutes", "tlsroutes"}, Verbs: watch},
+		{APIGroups: []string{workload.DNSEndpoints.Group}, Resources: []string{"dnsendpoints"}, Verbs: watch},
 		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles", "rolebindings"}, Verbs: watch},
 	}
 }
@@ -54,7 +55,8 @@ func TenantRules() []rbacv1.PolicyRule {
 	own := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"resourcequotas", "limitranges"}, Verbs: []string{"get", "create", "patch"}},
 		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: []string{"get", "list", "create", "patch", "delete"}},
-		{APIGroups: []string{workload.HTTPRoutes.Group}, Resources: []string{"httproutes"}, Verbs: []string{"get", "list", "create", "patch", "delete"}},
+		{APIGroups: []string{workload.HTTPRoutes.Group}, Resources: []string{"httproutes", "tlsroutes"}, Verbs: []string{"get", "list", "create", "patch", "delete"}},
+		{APIGroups: []string{workload.DNSEndpoints.Group}, Resources: []string{"dnsendpoints"}, Verbs: []string{"get", "list", "create", "patch", "delete"}},
 		{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: []string{"get", "list", "create", "patch", "delete"}},
 		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles"}, Verbs: []string{"get", "create", "patch"}},
 		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"get", "create", "patch", "delete"}},
@@ -68,7 +70,7 @@ func TenantRules() []rbacv1.PolicyRule {
 
 // EditRules returns what a binding with the role edit may do: run workloads. It may not change who
 // may do what (RBAC, ServiceAccounts and their tokens), how much (quota and limits), with whom
-// to talk (NetworkPolicies; Ingresses and HTTPRoutes, because NetworkPolicies refuse traffic from
+// to talk (NetworkPolicies; Ingresses and routes, because NetworkPolicies refuse traffic from
 // outside of the namespace, and a host belongs to one instance) or when a node may be drained. The
 // last means PodDisruptionBudgets: one that matches pods without a controller, or a pod that another
 // budget matches, blocks drains for ever, and no admission policy can detect that.

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -62,8 +63,19 @@ func (t *target) ofSet(objects []*unstructured.Unstructured) []*unstructured.Uns
 			all[name] = value
 		}
 		o.SetLabels(all)
+		o.SetGroupVersionKind(t.served(o.GroupVersionKind()))
 	}
 	return objects
+}
+
+// served returns a kind in the version in which the cluster serves it, if that can differ.
+func (t *target) served(kind schema.GroupVersionKind) schema.GroupVersionKind {
+	if kind == workload.TLSRoutes {
+		if mapping, err := t.Connection.Client.RESTMapper().RESTMapping(kind.GroupKind()); err == nil {
+			return mapping.GroupVersionKind
+		}
+	}
+	return kind
 }
 
 // exposeElsewhere fills in the exposures of the other clusters of an order, for addresses of public
@@ -86,12 +98,12 @@ func (d *Driver) exposeElsewhere(ctx context.Context, order *workload.Order) err
 	return nil
 }
 
-// run applies the workload, deletes objects of an earlier version, and returns nil once all of it
-// works. Otherwise it returns *delivery.PendingError with the objects that are not ready yet, or
+// run applies the objects of the order, deletes those of an earlier version, and returns nil once all of
+// them work. Otherwise it returns *delivery.PendingError with the objects that are not ready yet, or
 // *delivery.RefusedError if Kubernetes has given up.
 func (t *target) run(ctx context.Context, objects []*unstructured.Unstructured) error {
 	before, err := t.announce(ctx, objects)
-	if err != nil {
+	if err != nil || len(before)+len(objects) == 0 {
 		return err
 	}
 	if err := t.applyWorkloads(ctx, objects); err != nil {
@@ -147,8 +159,8 @@ func (t *target) applyWorkload(ctx context.Context, o *unstructured.Unstructured
 		return nil
 	}
 	what := fmt.Sprintf("%s %s", o.GetKind(), o.GetName())
-	if o.GroupVersionKind() == workload.HTTPRoutes {
-		if refused := t.noRoutes(o, err); refused != nil {
+	if workload.IsRoute(o) || o.GroupVersionKind() == workload.DNSEndpoints {
+		if refused := t.noneTaken(o, err); refused != nil {
 			return refused
 		}
 	}
@@ -189,16 +201,19 @@ func selectorOf(service *unstructured.Unstructured) map[string]any {
 	return selector
 }
 
-// noRoutes returns why a cluster takes no HTTPRoutes at all; nil if it takes them, or if that is not
+// noneTaken returns why a cluster takes none at all of the kinds that make ports public; nil if it takes them, or if that is not
 // known.
-func (t *target) noRoutes(o *unstructured.Unstructured, err error) error {
+func (t *target) noneTaken(o *unstructured.Unstructured, err error) error {
 	refused := &delivery.RefusedError{Consumer: componentOf(o) + ": its public port cannot be reached on the chosen cluster", Repeatable: true}
 	switch {
 	case meta.IsNoMatchError(err):
-		refused.Reason = t.Connection.Cluster + " lacks the kind HTTPRoute of gateway.networking.k8s.io/v1"
-		refused.Remedy = "its operator has to install the Gateway API there"
+		refused.Reason = t.Connection.Cluster + " lacks the kind " + o.GetKind() + " of " + o.GroupVersionKind().Group
+		refused.Remedy = "its operator has to install the Gateway API there, in a release that has it"
+		if !workload.IsRoute(o) {
+			refused.Remedy = "its operator has to install external-dns there, with its definitions"
+		}
 	case apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		refused.Reason = fmt.Sprintf("Sluice may not write HTTPRoutes on %s, which was registered before it had public ports", t.Connection.Cluster)
+		refused.Reason = fmt.Sprintf("Sluice may not write %ss on %s, which was registered before it had such public ports", o.GetKind(), t.Connection.Cluster)
 		refused.Remedy = "its operator has to run `sluice cluster renew " + t.Connection.Cluster + "`"
 	default:
 		return nil
@@ -214,7 +229,7 @@ func (t *target) health(ctx context.Context, objects []*unstructured.Unstructure
 	var waiting, detail []string
 	for _, o := range objects {
 		component := componentOf(o)
-		if o.GroupVersionKind() == workload.HTTPRoutes {
+		if workload.IsRoute(o) {
 			if reason, message := workload.RouteProblem(o); reason != "" {
 				short := component + ": the Gateway does not serve its public port: " + reason
 				waiting, detail = append(waiting, short), append(detail, strings.TrimSuffix(short+": "+message, ": "))

@@ -126,7 +126,7 @@ func (r *route) deliver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.Workload != nil { // it says itself what the other cluster's pods reach
+	if r.Workload.Runs() { // it says itself what the other cluster's pods reach
 		open, err := provider.openTo(ctx, r.Delivery)
 		if err != nil {
 			return err
@@ -265,7 +265,7 @@ func (d *Driver) Observe(ctx context.Context, delivery delivery.Delivery) error 
 	if err != nil {
 		return err
 	}
-	if r.Node == "" && r.Workload != nil {
+	if r.Node == "" && r.Workload.Runs() {
 		open, err := provider.openTo(ctx, delivery)
 		if err != nil {
 			return err

@@ -26,6 +26,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/test/gatewayapi"
@@ -36,6 +37,7 @@ const (
 	gatewayNamespace = "sluice-e2e-gateway"
 	publicDomain     = "apps.example"
 	publicPort       = "30443"
+	tlsPort          = "30444"
 )
 
 // TestExposure orders a site: everyone reaches its public port at its host, by HTTPS through the Gateway of
@@ -43,12 +45,13 @@ const (
 func TestExposure(t *testing.T) {
 	needMembers(t)
 	open := members[0]
-	get := gateway(t, open)
+	node, roots := gateway(t, open)
+	get := browser(node, roots)
 	s := serve(t)
 	page := strings.Join(commandsUnder(t, "docs/operating.md", "### Public ports"), "")
 	add := strings.NewReplacer("sluice ", "", "--context eu-1", "--from-kubeconfig "+kubeconfig(open)+" --region region-of-"+open,
 		"infra/public", gatewayNamespace+"/public", "apps.eu-1.example.org", publicDomain, "eu-1", open).Replace(page)
-	s.sluice(append(strings.Fields(add), "--public-port", publicPort)...)
+	s.sluice(append(strings.Fields(add), "--public-port", publicPort, "--public-tls", "tls:"+tlsPort)...)
 	s.sluice("cluster", "add", members[1], "--from-kubeconfig", kubeconfig(members[1]), "--region", "region-of-"+members[1])
 	offering, err := os.ReadFile("exposure.yaml")
 	must(t, err)
@@ -87,6 +90,8 @@ func TestExposure(t *testing.T) {
 	}
 	whoMayConnect(t, open, v1alpha1.MemberNamespace(v1alpha1.InstanceName("first", id)))
 
+	ownPods(t, s.broker, get)
+	ownCertificate(t, s.broker, node)
 	hostTaken(t, s.broker, p)
 	s.broker.unbind(t, id, "site", p)
 	s.broker.deprovision(t, id, p)
@@ -127,6 +132,55 @@ func whoMayConnect(t *testing.T, cluster, site string) {
 	silent(t, "another namespace asks web", ask(metav1.NamespaceDefault, "web"))
 }
 
+// ownPods makes a pod public that the consumer runs itself, and closes it again.
+func ownPods(t *testing.T, b broker, get func(context.Context, string) (int, string, error)) {
+	t.Helper()
+	const id, host = "e2e-room", "market." + publicDomain
+	room := b.findPlan(t, "sites", "room")
+	b.provision(t, id, room, map[string]any{"expose": []any{map[string]any{"name": "own", "port": 8080, "host": "market"}}})
+	credentials := b.bind(t, id, "room", room, nil)
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(credentials["kubeconfig"].(string)))
+	must(t, err)
+	own := pod("own-1", "50m")
+	own.Labels = map[string]string{v1alpha1.LabelComponent: "own"}
+	pods := kubernetes.NewForConfigOrDie(config).CoreV1().Pods(credentials["namespace"].(string))
+	_, err = pods.Create(t.Context(), own, metav1.CreateOptions{})
+	must(t, err)
+	answers(t, "everyone asks the consumer's own pod", func() (string, error) {
+		status, body, err := get(t.Context(), "https://"+host+":"+publicPort)
+		if err != nil || status != http.StatusOK || !strings.HasPrefix(body, "own-1") {
+			return "", fmt.Errorf("%d %s %w", status, body, err)
+		}
+		return body, nil
+	})
+	b.unbind(t, id, "room", room)
+	b.deprovision(t, id, room)
+}
+
+// ownCertificate orders a site with a certificate of the consumer's own, which the Gateway does not have.
+func ownCertificate(t *testing.T, b broker, node string) {
+	t.Helper()
+	const id, site = "e2e-sealed", "https://sealed." + publicDomain + ":" + tlsPort
+	sealed := b.findPlan(t, "sites", "sealed")
+	chain, key := selfSigned(t, "sealed."+publicDomain)
+	b.provision(t, id, sealed, map[string]any{"certificate": map[string]any{"chain": string(chain), "key": string(key)}})
+	if credentials := b.bind(t, id, "sealed", sealed, nil); credentials["url"] != site {
+		t.Errorf("the credentials are %v, want the url %s", credentials, site)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(chain)
+	get := browser(node, roots)
+	answers(t, "everyone asks by the consumer's certificate", func() (string, error) {
+		status, body, err := get(t.Context(), site)
+		if err != nil || status != http.StatusOK || !strings.HasPrefix(body, "web-") {
+			return "", fmt.Errorf("%d %s %w", status, body, err)
+		}
+		return body, nil
+	})
+	b.unbind(t, id, "sealed", sealed)
+	b.deprovision(t, id, sealed)
+}
+
 // hostTaken orders the host that another instance has.
 func hostTaken(t *testing.T, b broker, p plan) {
 	const id = "e2e-same-site"
@@ -144,9 +198,9 @@ func hostTaken(t *testing.T, b broker, p plan) {
 	b.await(t, id, "deprovision "+id)
 }
 
-// gateway gives a cluster a Gateway for the length of the test. It returns a function that asks a URL from
-// outside, as a browser does that resolves the domain to the cluster's node and trusts its certificate.
-func gateway(t *testing.T, cluster string) func(ctx context.Context, url string) (status int, body string, err error) {
+// gateway gives a cluster a Gateway for the length of the test. It returns the address of the cluster's node, and
+// who trusts the Gateway's certificate.
+func gateway(t *testing.T, cluster string) (node string, roots *x509.CertPool) {
 	t.Helper()
 	out, err := output("test/kind/traefik.sh")
 	must(t, err)
@@ -168,7 +222,7 @@ func gateway(t *testing.T, cluster string) func(ctx context.Context, url string)
 	apply("delete", "--ignore-not-found") // what a run that was killed left
 	t.Cleanup(func() { apply("delete", "--ignore-not-found") })
 	apply("apply")
-	roots := certificate(t, admin)
+	roots = certificate(t, admin)
 	eventually(t, 2*time.Minute, "Traefik runs", func(ctx context.Context) string {
 		d, err := admin.AppsV1().Deployments(gatewayNamespace).Get(ctx, "traefik", metav1.GetOptions{})
 		if err != nil || d.Status.ReadyReplicas != 1 {
@@ -178,12 +232,17 @@ func gateway(t *testing.T, cluster string) func(ctx context.Context, url string)
 	})
 	nodes, err := admin.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	must(t, err)
-	node := ""
 	for _, a := range nodes.Items[0].Status.Addresses {
 		if a.Type == corev1.NodeInternalIP && node == "" {
 			node = a.Address
 		}
 	}
+	return node, roots
+}
+
+// browser returns a function that asks a URL from outside, as a browser does that resolves its host to an address and
+// trusts some certificates.
+func browser(node string, roots *x509.CertPool) func(ctx context.Context, url string) (status int, body string, err error) {
 	browser := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		TLSClientConfig:   &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
@@ -210,24 +269,30 @@ func gateway(t *testing.T, cluster string) func(ctx context.Context, url string)
 // certificate makes the Gateway's certificate, for every host of the domain, and returns who trusts it.
 func certificate(t *testing.T, admin kubernetes.Interface) *x509.CertPool {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"*." + publicDomain}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	must(t, err)
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	must(t, err)
-	chain := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	_, err = admin.CoreV1().Secrets(gatewayNamespace).Create(t.Context(), &corev1.Secret{
+	chain, private := selfSigned(t, "*."+publicDomain)
+	_, err := admin.CoreV1().Secrets(gatewayNamespace).Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "apps"}, Type: corev1.SecretTypeTLS,
-		Data: map[string][]byte{corev1.TLSCertKey: chain, corev1.TLSPrivateKeyKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})},
+		Data: map[string][]byte{corev1.TLSCertKey: chain, corev1.TLSPrivateKeyKey: private},
 	}, metav1.CreateOptions{})
 	must(t, err)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(chain)
 	return roots
+}
+
+// selfSigned makes a certificate for a host, and its key, in PEM.
+func selfSigned(t *testing.T, host string) (chain, private []byte) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{host}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	must(t, err)
+	document, err := x509.MarshalPKCS8PrivateKey(key)
+	must(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: document})
 }

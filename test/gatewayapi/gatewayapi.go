@@ -1,4 +1,4 @@
-// Package gatewayapi installs the Gateway API on clusters of tests: the release for which the tests' Gateway is built.
+// Package gatewayapi installs the Gateway API, and external-dns' definition, on clusters of tests: the release for which the tests' Gateway is built.
 package gatewayapi
 
 import (
@@ -19,17 +19,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Install applies the definitions of the standard channel, and returns once the API server serves them. It is idempotent.
+// Install applies the definitions of the standard channel, and those of the routes that are in it only since a later
+// release, and returns once the API server serves them. It is idempotent.
 func Install(ctx context.Context, config *rest.Config) error {
-	scheme := runtime.NewScheme()
-	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
-		return err
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
+	c, err := newClient(config)
 	if err != nil {
 		return err
 	}
-	folder, err := module(ctx)
+	folder, err := module(ctx, "sigs.k8s.io/gateway-api")
 	if err != nil {
 		return fmt.Errorf("find the Gateway API: %w", err)
 	}
@@ -37,6 +34,37 @@ func Install(ctx context.Context, config *rest.Config) error {
 	if err != nil || len(files) == 0 {
 		return fmt.Errorf("no definitions in %s: %w", folder, err)
 	}
+	for _, kind := range []string{"tlsroutes", "tcproutes"} {
+		files = append(files, filepath.Join(folder, "config", "crd", "experimental", "gateway.networking.k8s.io_"+kind+".yaml"))
+	}
+	return installAll(ctx, c, files...)
+}
+
+// externalDNS is the release of external-dns whose definition of DNSEndpoint the tests have.
+const externalDNS = "sigs.k8s.io/external-dns@v0.19.0"
+
+// InstallDNS does the same for DNSEndpoints.
+func InstallDNS(ctx context.Context, config *rest.Config) error {
+	c, err := newClient(config)
+	if err != nil {
+		return err
+	}
+	folder, err := module(ctx, externalDNS)
+	if err != nil {
+		return fmt.Errorf("find external-dns: %w", err)
+	}
+	return installAll(ctx, c, filepath.Join(folder, "config", "crd", "standard", "dnsendpoints.externaldns.k8s.io.yaml"))
+}
+
+func newClient(config *rest.Config) (client.Client, error) {
+	scheme := runtime.NewScheme()
+	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	return client.New(config, client.Options{Scheme: scheme})
+}
+
+func installAll(ctx context.Context, c client.Client, files ...string) error {
 	for _, file := range files {
 		if err := install(ctx, c, file); err != nil {
 			return fmt.Errorf("install %s: %w", filepath.Base(file), err)
@@ -70,8 +98,8 @@ func install(ctx context.Context, c client.Client, file string) error {
 	})
 }
 
-// module returns the folder of the Gateway API's Go module, in the version that test/kind/modules/traefik has.
-func module(ctx context.Context) (string, error) {
+// module returns the folder of a Go module: in the version that it names, or else that of test/kind/modules/traefik.
+func module(ctx context.Context, name string) (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
@@ -79,7 +107,7 @@ func module(ctx context.Context) (string, error) {
 	for ; ; dir = filepath.Dir(dir) {
 		of := filepath.Join(dir, "test", "kind", "modules", "traefik")
 		if _, err := os.Stat(of); err == nil {
-			return download(ctx, of)
+			return download(ctx, of, name)
 		}
 		if dir == filepath.Dir(dir) {
 			return "", errors.New("run the tests from within the source tree")
@@ -87,8 +115,8 @@ func module(ctx context.Context) (string, error) {
 	}
 }
 
-func download(ctx context.Context, of string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", "sigs.k8s.io/gateway-api")
+func download(ctx context.Context, of, name string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", name)
 	cmd.Dir = of
 	out, err := cmd.Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {

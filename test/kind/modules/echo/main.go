@@ -2,7 +2,8 @@
 // which in Kubernetes is the name of the pod, and /source with the address that the request came from.
 // It ends within five seconds of SIGTERM. Called as `echo get URL`, it makes one request instead and
 // prints the answer: what a pod can reach, its image having no other program. `echo time URL COUNT`
-// makes many, one after the other, and prints the median of how long they took, in milliseconds.
+// makes many, one after the other, and prints the median of how long they took, in milliseconds. `echo tls
+// CERTIFICATE KEY` answers on port 8443 by TLS instead, with what is in the two files.
 package main
 
 import (
@@ -22,12 +23,16 @@ import (
 )
 
 func main() {
-	do := run
+	do := func() error { return run(":8080", (*http.Server).ListenAndServe) }
 	switch {
 	case len(os.Args) == 3 && os.Args[1] == "get":
 		do = func() error { return get(os.Args[2], os.Stdout) }
 	case len(os.Args) == 4 && os.Args[1] == "time":
 		do = func() error { return measure(os.Args[2], os.Args[3]) }
+	case len(os.Args) == 4 && os.Args[1] == "tls":
+		do = func() error {
+			return run(":8443", func(s *http.Server) error { return s.ListenAndServeTLS(os.Args[2], os.Args[3]) })
+		}
 	}
 	if err := do(); err != nil {
 		log.Fatal(err)
@@ -68,7 +73,7 @@ func measure(url, count string) error {
 	return nil
 }
 
-func run() error {
+func run(address string, serve func(*http.Server) error) error {
 	hostname, err := os.Hostname()
 	if err != nil {
 		return err
@@ -79,12 +84,12 @@ func run() error {
 		host, _, _ := net.SplitHostPort(r.RemoteAddr)
 		fmt.Fprintln(w, host)
 	})
-	server := &http.Server{Addr: ":8080", Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 
 	stop, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
 	failed := make(chan error, 1)
-	go func() { failed <- server.ListenAndServe() }()
+	go func() { failed <- serve(server) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve %s: %w", server.Addr, err)
