@@ -91,8 +91,8 @@ type share struct {
 // divide gives each chosen cluster its replicas: at least one, at most its room, and in sum the
 // requested number. The clusters must have room for them.
 //
-// Replicas that are there stay. If more are asked for, none leaves a cluster; if fewer, none
-// comes to a cluster that has some.
+// Replicas stay on their clusters: if more are requested, no cluster loses any; if fewer, no cluster
+// gets more.
 func (e *evaluation) divide(chosen []candidate) {
 	asked := int64(e.request.Replicas)
 	shares, there := make([]share, len(chosen)), int64(0)

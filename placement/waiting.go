@@ -12,9 +12,9 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Requests that cannot be placed wait. Each change of the inventory wakes those that it may help, and no
-// others as far as that is cheap to see: most changes are of what a cluster has left, and help only requests for an
-// amount between what it had left before and what it has now.
+// Requests that cannot be placed wait. Each change of the inventory wakes the requests that it may help,
+// and as few others as can be found cheaply: most changes are of a cluster's free capacity, and help only
+// requests for an amount between the free capacity before and after.
 
 // waiter is a request that waits.
 type waiter struct {
@@ -51,7 +51,7 @@ func newWaiters() waiters {
 	return waiters{map[string]*waiter{}, map[corev1.ResourceName][]want{}, map[string]*waiter{}, map[string]map[string]bool{}}
 }
 
-// add adds a request, or replaces the one of its ID.
+// add adds a request, or replaces the one with its ID.
 func (ws *waiters) add(r Request) {
 	ws.remove(r.ID)
 	w := &waiter{Request: r, columns: -1}

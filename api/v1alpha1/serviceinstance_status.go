@@ -207,8 +207,8 @@ func (s *ServiceInstanceStatus) IsPinnedOn(cluster string) bool {
 	})
 }
 
-// CanCarry reports whether the instance can move away from a cluster with what its volumes there contain:
-// its workload says how, and runs as a whole on that cluster alone.
+// CanCarry reports whether the instance can move away from a cluster with the content of its volumes:
+// its workload has hooks for backup and restore, and runs as a whole on that cluster alone.
 func (s *ServiceInstanceStatus) CanCarry(cluster string) bool {
 	d := s.DeliveredDecision()
 	return d != nil && d.Workload != nil && d.Workload.IsBackedUp() && len(d.Placements) == 1 &&

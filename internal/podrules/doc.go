@@ -1,3 +1,3 @@
-// Package podrules says what consumers' pods may ask for. One table holds the rules: member clusters
-// enforce it by an admission policy, and the catalog refuses workloads by it before they are sold.
+// Package podrules has the rules for consumers' pods, in one table: member clusters enforce them by an
+// admission policy, and the catalog refuses workloads by them before they are sold.
 package podrules

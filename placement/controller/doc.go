@@ -8,6 +8,6 @@
 //     to leave a cluster (instance_move.go, instance_preemption.go, instance_coverage.go).
 //   - policyReconciler (policy_controller.go) puts placement policies in force.
 //
-// It is handed its drivers (package delivery), an external scorer, and what says which clusters are
-// being made. It must not know HTTP or the Open Service Broker API.
+// Its callers give it the drivers (package delivery), an external scorer, and the clusters that are
+// being created (Promises). It must not know HTTP or the Open Service Broker API.
 package controller

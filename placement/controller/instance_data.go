@@ -17,17 +17,18 @@ import (
 	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
-// An instance whose workload has volumes moves with what they contain, if its plan says how and the operator
-// gives a target. Between the decision and the delivery there are two steps, each of which is on the hub
-// before it begins: the workload is stopped on the former cluster, and its volumes are backed up; it is made
-// on the new one, stopped, and its volumes are restored. Until it is delivered there, the former cluster
-// keeps everything: what fails is undone by letting the workload run again where it was.
+// An instance whose workload has volumes moves with their content, if its plan has hooks for backup and
+// restore and the operator gives a target. Between the decision and the delivery there are two steps, each of
+// which is written to the hub before it begins. First the workload is stopped on the old cluster, and its
+// volumes are backed up. Then it is created, stopped, on the new cluster, and its volumes are restored. Until
+// it is delivered there, the old cluster keeps everything: a failure is undone by starting the workload there
+// again.
 
 // dataPatience is how long a move with data waits after one that failed. Each try stops the workload.
 const dataPatience = 10 * time.Minute
 
-// keepsData returns why an instance cannot leave the clusters that it should leave: that of its data says so;
-// "" if nothing does.
+// keepsData returns the reason why an instance cannot leave the cluster with its data, although it should;
+// "" if it can.
 func (r *instanceReconciler) keepsData(s *scope, due []v1alpha1.Departure) string {
 	if s.Status.IsMoving() || !slices.ContainsFunc(due, func(d v1alpha1.Departure) bool { return s.Status.IsPinnedOn(d.Cluster) }) {
 		return ""
@@ -52,8 +53,8 @@ func (r *instanceReconciler) stranded(ctx context.Context, s *scope, due []v1alp
 	return ctrl.Result{}, nil
 }
 
-// carries returns how the data of an instance comes to where a decision places it; nil if there is none, or
-// if it stays. A decision in place of another one goes on with the other's steps.
+// carries returns the move of an instance's data to the cluster of a decision; nil if there is no data, or if
+// it stays. A decision that replaces another one continues the other's steps.
 func (s *scope) carries(decided *v1alpha1.Decision) *v1alpha1.DataMove {
 	if !s.Status.IsFinished() || len(decided.Leaving) != 1 || len(decided.Placements) != 1 || !s.Status.IsPinnedOn(decided.Leaving[0].Cluster) {
 		return nil

@@ -90,7 +90,8 @@ type Target interface {
 	Current() *workload.Target
 }
 
-// Promises says what is being made for an instance that fits nowhere; "" if nothing is.
+// Promises describes the cluster that is being created for an instance that fits nowhere; "" if there
+// is none.
 type Promises interface {
 	Promise(instance string) string
 }

@@ -274,7 +274,7 @@ func (t *target) health(ctx context.Context, objects []*unstructured.Unstructure
 	}
 }
 
-// progress says how far an object is, for instance "1 of 2 pods ready".
+// progress describes the state of an object, for instance "1 of 2 pods ready".
 func progress(o *unstructured.Unstructured, message string) string {
 	if kind := o.GetKind(); kind != "Deployment" && kind != "StatefulSet" {
 		return fmt.Sprintf("%s %s: %s", kind, o.GetName(), message)
