@@ -23,7 +23,7 @@ type oracle struct {
 	scored  map[question]int64
 }
 
-// question is what is asked of the same cluster and component again and again.
+// question about a cluster and a component, which is asked again and again.
 type question struct {
 	*placement.Cluster
 	*placement.Component
@@ -33,7 +33,7 @@ func newOracle(w *world, o *order) *oracle {
 	return &oracle{w, o, map[question]bool{}, map[question]int64{}}
 }
 
-// reserved is what others hold on a cluster.
+// reserved returns the amount that others have reserved on a cluster.
 func (o *oracle) reserved(c *placement.Cluster, name corev1.ResourceName) (sum int64) {
 	for _, h := range o.held {
 		if h.Instance != o.ID {
@@ -43,7 +43,8 @@ func (o *oracle) reserved(c *placement.Cluster, name corev1.ResourceName) (sum i
 	return sum
 }
 
-// sold is what is allocatable times the oversubscription; where the provider holds back, what is for sale.
+// sold returns the allocatable amount times the oversubscription, or the part for sale if the provider holds
+// some back.
 func sold(c *placement.Cluster, name corev1.ResourceName) (forSale, there int64) {
 	there = c.Allocatable[name]
 	if c.Sold != nil {
@@ -61,15 +62,16 @@ func sold(c *placement.Cluster, name corev1.ResourceName) (forSale, there int64)
 	return forSale, there
 }
 
-// free is what is for sale and neither used nor reserved; others use what is held back first. What the instance holds
-// itself is free for it.
+// free returns the amount for sale that is neither used nor reserved; use by others counts first against the part
+// held back. Reservations of the instance itself are free for it.
 func (o *oracle) free(c *placement.Cluster, name corev1.ResourceName) int64 {
 	forSale, there := sold(c, name)
 	usedForSale := max(0, c.ForeignUse[name]-(there-forSale))
 	return forSale - usedForSale - o.reserved(c, name)
 }
 
-// left is what is free for a component: what the others of its instance hold is free only on its own cluster.
+// left returns the amount free for a component: reservations of the other components of its instance are free only
+// on its own cluster.
 func (o *oracle) left(c *placement.Cluster, component *placement.Component, name corev1.ResourceName) int64 {
 	free := o.free(c, name)
 	if component == nil || o.stays(c, component.Name) {
@@ -95,7 +97,7 @@ func (o *oracle) tolerates(t corev1.Taint) bool {
 	return len(o.Tolerations) > 0 && t.Key == "dedicated"
 }
 
-// need is that of a cluster, a replica or a component.
+// need of a cluster, a replica or a component.
 func (o *oracle) need(component *placement.Component) placement.Resources {
 	if component != nil {
 		return component.Resources
@@ -269,7 +271,8 @@ func kilometers(a, b *placement.Location) int {
 	return int(math.Round(6371.0088 * math.Acos(min(cosine, 1))))
 }
 
-// market is what prices are compared in: the currency of most clusters that fit or of the maximum price, and the lowest.
+// market returns the currency in which prices are compared, that of most clusters that fit or of the maximum price, and
+// the lowest price.
 func (o *oracle) market(component *placement.Component) (currency string, lowest int64) {
 	count := map[string]int{}
 	for _, c := range o.clusters {

@@ -87,7 +87,7 @@ func (o *oracle) combination(d placement.Decision) []*placement.Cluster {
 	return on
 }
 
-// replicas are those that the instance has, by cluster.
+// replicas of the instance, by cluster.
 func (w *world) replicas(o *order) map[string]int64 {
 	has := map[string]int64{}
 	for _, h := range w.held {

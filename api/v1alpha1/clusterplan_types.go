@@ -109,7 +109,7 @@ type ClusterJoin struct {
 	// +kubebuilder:validation:MaxItems=2
 	// +listType=set
 	Settable []PeeringSide `json:"settable,omitempty"`
-	// Owner is who may get things delivered to a Consumer's cluster: the space, organization or platform
+	// Owner selects the consumers that may deliver to a Consumer's cluster: the space, organization or platform
 	// that it was ordered in.
 	// +kubebuilder:validation:Enum=platform;organization;space
 	// +kubebuilder:default=space

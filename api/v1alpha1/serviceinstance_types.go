@@ -248,8 +248,8 @@ type Decision struct {
 	// Replacing means that components of the workload that change their clusters run on the former ones,
 	// too, until they work on the new ones.
 	Replacing bool `json:"replacing,omitempty"`
-	// Data is what is being done with the content of the volumes before the decision is delivered, while the
-	// instance moves with it; nil if nothing is.
+	// Data is the current step of moving the content of the volumes, before the decision is delivered; nil
+	// if the instance does not move with its data.
 	Data *DataMove `json:"data,omitempty"`
 	// Exposed are the ports of its own pods that the consumer makes public, if the plan allows any.
 	// +listType=map

@@ -14,7 +14,7 @@ import (
 func newAddOnCommand(hub *hubFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "addon",
-		Short: "Packages of add-ons, which cluster plans name",
+		Short: "Manage packages of add-ons, which cluster plans name",
 	}
 	hub.bind(cmd)
 	cmd.AddCommand(newAddOnApplyCommand(hub), newAddOnListCommand(hub), newAddOnRemoveCommand(hub))
@@ -26,8 +26,8 @@ func newAddOnApplyCommand(hub *hubFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
 		Short: "Create or change packages of add-ons",
-		Long: `Create or change the packages of add-ons in a YAML file ("-" is standard input). Plans that name them are judged
-anew; "sluice catalog list" shows what is wrong. Existing clusters get a changed package with the next maintenance
+		Long: `Create or change the packages of add-ons in a YAML file ("-" is standard input). Plans that name them are checked
+again; "sluice catalog list" shows errors. Existing clusters get a changed package with the next maintenance
 of their plan.`,
 		Example: `  sluice addon apply -f packages.yaml`,
 		Args:    cobra.NoArgs,
@@ -94,7 +94,7 @@ func newAddOnListCommand(hub *hubFlags) *cobra.Command {
 func newAddOnRemoveCommand(hub *hubFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove NAME",
-		Short: "Remove a package of an add-on; clusters keep what they have",
+		Short: "Remove a package of an add-on; existing clusters keep the add-on",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := hub.client(cmd)

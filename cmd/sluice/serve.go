@@ -91,7 +91,7 @@ password, in platforms.yaml of the data folder.`,
 	flags.DurationVar(&f.bindTimeout, "bind-timeout", 50*time.Second, "longest time of a synchronous bind; platforms give up after 60s")
 	flags.BoolVar(&f.internetEgress, "internet-egress", false, "let pods of instances reach the internet")
 	flags.DurationVar(&f.probeEvery, "probe-every", controller.DefaultProbeEvery, "time between two probes of each member cluster; it counts as lost after three failures")
-	flags.StringVar(&f.backupTarget, "backup-target", "", "YAML file with the place for backups of volumes, with which workloads move (docs/operating.md); read again when it changes")
+	flags.StringVar(&f.backupTarget, "backup-target", "", "YAML file with the storage for backups of volumes, with which workloads move (docs/operating.md); read again when it changes")
 	flags.IntVar(&f.movesAtOnce, "moves-at-once", 10, "how many instances move from lost or drained clusters at the same time")
 	f.charts.bind(flags)
 	flags.StringVar(&f.scorer.URL, "scorer-url", "", "https URL of an external scorer, which plans and policies weigh as score.external (docs/placement.md)")

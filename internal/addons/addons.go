@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/workload"
 )
 
-// Choice is what a consumer chose of the add-ons of a plan.
+// Choice of a consumer among the add-ons of a plan.
 type Choice struct {
 	// Names of the chosen ones; nil means the plan's defaults.
 	Names []string

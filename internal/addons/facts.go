@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Order is what expressions see of an order beside its cluster.
+// Order holds the values of an order for expressions, beside its cluster.
 type Order struct {
 	// PlanID and PlanName of the plan.
 	PlanID, PlanName string

@@ -52,7 +52,7 @@ func (t *Target) variable() map[string]any {
 	return map[string]any{"url": t.URL, "username": t.Username, "password": t.Password, "ca": t.CA}
 }
 
-// Data is what is done with the content of a workload's volumes while the workload is stopped.
+// Data is a step with the content of a workload's volumes while the workload is stopped.
 type Data struct {
 	Step v1alpha1.DataStep
 	// Backup is its ID, letters and digits.

@@ -24,13 +24,13 @@ const (
 	EnvResults = "SLUICE_RESULTS"
 	// mostResults is the greatest size of the results of a hook, in bytes.
 	mostResults = 16 << 10
-	// accountPath is where Kubernetes' clients look for the token of their pod.
+	// accountPath is the folder in which Kubernetes' clients look for the token of their pod.
 	accountPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 	// leastToken is the shortest lifetime of a token in seconds that Kubernetes gives.
 	leastToken = 600
 )
 
-// APIServer is where the pods of a cluster reach its API server.
+// APIServer is the address at which the pods of a cluster reach its API server.
 type APIServer struct {
 	// Addresses of the API server, as CIDRs.
 	Addresses []string

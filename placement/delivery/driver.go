@@ -31,7 +31,7 @@ type Delivery struct {
 	Placement v1alpha1.Placement
 	// Workload that runs there; nil if the plan sells none, and for Remove.
 	Workload *workload.Order
-	// Data is what is done with the content of the workload's volumes: the workload is delivered stopped,
+	// Data is a step with the content of the workload's volumes: the workload is delivered stopped,
 	// and the hooks of the step run. Nil means that it is delivered to run.
 	Data *workload.Data
 	// Replacing keeps objects of the workload that are on the cluster but no longer in the order.

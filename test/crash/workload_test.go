@@ -57,7 +57,7 @@ spec:
           resources: {cpu: 20m, memory: 16Mi}
 `
 
-// hookResult is what the bind hook returns as token.
+// hookResult is the token that the bind hook returns.
 const hookResult = "hush-hush"
 
 const cacheComponent = `

@@ -24,7 +24,7 @@ import (
 	"slices"
 )
 
-// source is where a chart comes from.
+// source of a chart.
 type source struct {
 	// name of the chart, and its version, which together name the archive.
 	name, version string
