@@ -149,7 +149,7 @@ func (l *looker) direct(ctx context.Context, p *v1alpha1.Placement) error {
 	if err != nil {
 		return err
 	}
-	l.say(ctx, l.services(ctx, v, nil))
+	l.say(ctx, l.services(ctx, v, servesOn(p), nil))
 	pods, err := l.pods(ctx, p.Cluster, client.InNamespace(l.namespace))
 	if err != nil {
 		return err
@@ -162,6 +162,15 @@ func (l *looker) direct(ctx context.Context, p *v1alpha1.Placement) error {
 		}
 	}
 	return nil
+}
+
+// servesOn reports whether a Service has its pods where a placement is. The others of a workload lead to
+// linked components on other clusters.
+func servesOn(p *v1alpha1.Placement) func(*corev1.Service) bool {
+	return func(s *corev1.Service) bool {
+		component, ok := s.Labels[v1alpha1.LabelComponent]
+		return !ok || p.Runs(component)
+	}
 }
 
 // sameHub reports whether two placements have their namespace on the same hub, for the same
@@ -186,7 +195,7 @@ func (l *looker) hubServices(ctx context.Context, first *v1alpha1.Placement, pla
 			}
 		}
 	}
-	l.say(ctx, l.services(ctx, v, func(e *discoveryv1.Endpoint) bool { return !slices.Contains(lost, ptr.Deref(e.NodeName, "")) }))
+	l.say(ctx, l.services(ctx, v, func(*corev1.Service) bool { return true }, func(e *discoveryv1.Endpoint) bool { return !slices.Contains(lost, ptr.Deref(e.NodeName, "")) }))
 }
 
 // hubPods finds the pods of a placement that run behind a hub. It uses the address that
@@ -267,14 +276,14 @@ func (l *looker) pods(ctx context.Context, cluster string, which ...client.ListO
 
 // services finds the Services of the instance's namespace on the far cluster of a view. A
 // cluster IP cannot be reached from another cluster. Each Service gets an address of the
-// far cluster's external range, which the near cluster maps.
-func (l *looker) services(ctx context.Context, v *view, reachable func(*discoveryv1.Endpoint) bool) error {
+// far cluster's external range, which the near cluster maps. Which selects Services.
+func (l *looker) services(ctx context.Context, v *view, which func(*corev1.Service) bool, reachable func(*discoveryv1.Endpoint) bool) error {
 	c, err := l.member(ctx, v.far)
 	if err != nil {
 		return err
 	}
 	services, err := readyServices(ctx, c, l.namespace, func(s *corev1.Service) bool {
-		return s.Spec.ClusterIP != "" && s.Spec.ClusterIP != corev1.ClusterIPNone && len(socketsOf("", "", s.Spec.Ports)) > 0
+		return which(s) && s.Spec.ClusterIP != "" && s.Spec.ClusterIP != corev1.ClusterIPNone && len(socketsOf("", "", s.Spec.Ports)) > 0
 	}, reachable)
 	if err != nil {
 		return &unreadError{cluster: v.far, what: "Services", err: err}

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
@@ -64,5 +66,21 @@ func TestBoundedHosts(t *testing.T) {
 func TestSentence(t *testing.T) {
 	if got, want := sentence([]string{"a", "b", "c", "d", "e", "f", "g"}), "a; b; c; d; e; and 2 more"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// A consumer's cluster is given an address for a component where that runs, and none for the Services of
+// its name that lead there from other clusters.
+func TestServicesOfAPlacement(t *testing.T) {
+	of := func(component string) *corev1.Service {
+		s := &corev1.Service{}
+		if component != "" {
+			s.Labels = map[string]string{v1alpha1.LabelComponent: component}
+		}
+		return s
+	}
+	web, all := servesOn(&v1alpha1.Placement{Components: []string{"web"}}), servesOn(&v1alpha1.Placement{})
+	if !web(of("web")) || web(of("db")) || !web(of("")) || !all(of("db")) {
+		t.Error("Services are taken for those of other components")
 	}
 }

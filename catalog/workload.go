@@ -76,9 +76,6 @@ func checkDivided(w *v1alpha1.WorkloadPlan, r *v1alpha1.ResourcesPlan) error {
 	if len(r.Components) == 0 {
 		return nil
 	}
-	if r.Peering != nil {
-		return errors.New("peering: cannot be combined with components")
-	}
 	placed := map[string]bool{}
 	for i := range r.Components {
 		c := &r.Components[i]

@@ -92,7 +92,7 @@ func TestWorkloadPlansAreAcceptedWhenTheyRender(t *testing.T) {
 		{"a cluster for no component", strings.Replace(application, "{name: db}", "{name: db}, {name: cache}", 1), "plan a-small: resources.components[cache]: the workload has no such component"},
 		{"limits for a component", strings.Replace(application, "{name: db}", "{name: db, limits: {cpu: 1}}", 1), "plan a-small: resources.components[db].limits: cannot be set, because the resources of a workload's components are computed"},
 		{"a link to nothing that listens", strings.Replace(application, "[web, db]", "[web, job]", 1), "plan a-small: resources.links[0]: neither web nor job has ports"},
-		{"components and a peering", strings.Replace(application, "links", "peering: {gives: Network}, links", 1), "plan a-small: resources.peering: cannot be combined with components"},
+		{"components and a peering", strings.Replace(application, "links", "peering: {gives: Network}, links", 1), ""},
 		{"replicas over clusters", strings.ReplaceAll(component, "${parameters.replicas}", "${cluster.replicas}") + "resources: {clusters: 2, replicas: {count: 2}}", ""},
 		{"replicas that nothing divides", strings.ReplaceAll(component, "${parameters.replicas}", "1") + "resources: {replicas: {count: 2}}", "plan a-small: workload: parameters: replicas of resources: are divided by no component: what uses ${cluster.replicas} has its share of them"},
 		{"a parameter for replicas over clusters", database + "resources: {replicas: {count: 2, max: 3}}", "plan a-small: workload.parameters: replicas is a parameter of resources already"},

@@ -131,7 +131,7 @@ func (r *route) deliver(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return r.Namespaces.Deliver(ctx, open)
+		return r.deliverLinked(ctx, open)
 	}
 	if err := r.Namespaces.Deliver(ctx, r.Delivery); err != nil {
 		return err
@@ -270,7 +270,7 @@ func (d *Driver) Observe(ctx context.Context, delivery delivery.Delivery) error 
 		if err != nil {
 			return err
 		}
-		return d.Namespaces.Observe(ctx, open)
+		return d.observeLinked(ctx, open)
 	}
 	if r.Node == "" {
 		t := tenant.Of(provider.connection, d.Namespaces.Hub, r.Instance)

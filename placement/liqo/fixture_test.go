@@ -10,10 +10,6 @@ import (
 
 	"github.com/go-logr/logr"
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
-	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
-	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
-	"github.com/liqotech/liqo/pkg/consts"
-	"github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -97,11 +93,7 @@ func newPlane(t *testing.T, name string) *plane {
 	t.Helper()
 	cp := controlplane.Start(t, controlplane.Options{Name: name})
 	p := &plane{ControlPlane: cp, admin: newClient(t, cp.Config())}
-	liqotest.Install(t, p.admin,
-		"authentication.liqo.io_identities", "authentication.liqo.io_tenants", "authentication.liqo.io_resourceslices", "authentication.liqo.io_renews", "core.liqo.io_foreignclusters",
-		"ipam.liqo.io_ips", "ipam.liqo.io_networks", "networking.liqo.io_configurations", "networking.liqo.io_connections",
-		"networking.liqo.io_gatewayclients", "networking.liqo.io_gatewayservers", "networking.liqo.io_publickeies",
-		"offloading.liqo.io_namespacemaps", "offloading.liqo.io_namespaceoffloadings", "offloading.liqo.io_shadowpods", "offloading.liqo.io_virtualnodes")
+	liqotest.Install(t, p.admin, liqotest.Definitions...)
 	must(t, p.admin.Create(t.Context(), liqotest.RemoteControlPlane(t)))
 	return p
 }
@@ -154,23 +146,7 @@ func (f *fixture) between(t *testing.T, consumer, provider *end) *pair {
 func installed(t *testing.T, name string, on *plane) *end {
 	t.Helper()
 	e := &end{plane: on, name: name, id: name + "-id", liqo: "liqo-" + name}
-	for _, o := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: e.liqo}},
-		&corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: e.liqo, Name: "clusterid", Labels: map[string]string{consts.K8sAppNameKey: consts.ClusterIDConfigMapNameLabelValue}},
-			Data:       map[string]string{consts.ClusterIDConfigMapKey: e.id},
-		},
-	} {
-		must(t, on.admin.Create(t.Context(), o))
-	}
-	must(t, authentication.InitClusterKeys(t.Context(), on.admin, e.liqo, false))
-	for kind, cidr := range map[consts.NetworkType]string{consts.NetworkTypePodCIDR: "10.128.0.0/16", consts.NetworkTypeExternalCIDR: "10.70.0.0/16"} {
-		n := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: e.liqo, Name: string(kind), Labels: map[string]string{consts.NetworkTypeLabelKey: string(kind)}}}
-		n.Spec.CIDR = networkingv1beta1.CIDR(cidr)
-		must(t, on.admin.Create(t.Context(), n))
-		n.Status.CIDR = networkingv1beta1.CIDR(cidr)
-		must(t, on.admin.Status().Update(t.Context(), n))
-	}
+	e.toLiqo().Identify(t, e.liqo)
 	return e
 }
 
@@ -196,6 +172,9 @@ func (f *fixture) member(t *testing.T, e *end, how *v1alpha1.LiqoCluster) *v1alp
 	cluster.Spec.Driver, cluster.Spec.Access.SealedKubeconfig, cluster.Spec.Liqo = v1alpha1.DriverLiqo, sealed, how
 	return cluster
 }
+
+// toLiqo returns the cluster as Liqo knows it.
+func (e *end) toLiqo() liqotest.Cluster { return liqotest.Cluster{Admin: e.admin, ID: e.id} }
 
 // tenant is the namespace that this end keeps for the other one.
 func (e *end) tenant(other *end) string { return names.TenantNamespace(other.id) }

@@ -43,6 +43,7 @@ func TestOnClusters(t *testing.T) {
 		{"a namespace extends as the plan says", "extends", namespacesExtendAsThePlanSays},
 		{"a workload is reached where it says", "workload", workloadsAreReachedWhereTheySay},
 		{"linked components reach each other", "link", linkedComponentsReachEachOther},
+		{"linked components are reached by the consumer", "links", linkedComponentsAreReachedByTheConsumer},
 		{"sluice may do no more than it needs", "rights", sluiceMayDoNoMore},
 		{"a consumer's identity may only ask", "peer", peersMayOnlyAsk},
 		{"nobody escapes over a virtual node", "escape", nobodyEscapesOverANode},

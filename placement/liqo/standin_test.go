@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
-	"fmt"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -13,8 +12,6 @@ import (
 
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
-	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
-	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
 	"github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication"
@@ -22,7 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
@@ -31,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	names "github.com/sluice-dev/sluice/internal/liqo"
+	"github.com/sluice-dev/sluice/internal/liqo/liqotest"
 )
 
 // standIn writes what Liqo's controllers would write on two clusters: addresses and keys of
@@ -40,7 +37,7 @@ import (
 type standIn struct {
 	ends   [2]*end
 	paused atomic.Bool
-	given  atomic.Int32 // addresses so far
+	wires  liqotest.Network
 	// replicators are clients with the identities so far, by token.
 	replicators map[string]client.Client
 }
@@ -67,77 +64,12 @@ func (s *standIn) pass(ctx context.Context) {
 	}
 	for i, here := range s.ends {
 		there := s.ends[1-i]
-		s.network(ctx, here, there)
+		s.wires.Pass(ctx, here.toLiqo(), there.toLiqo())
 		s.challenge(ctx, here, there)
 		s.certify(ctx, here, there)
 		s.identify(ctx, here, there)
 		s.offload(ctx, here, there)
 	}
-}
-
-func (s *standIn) network(ctx context.Context, here, there *end) {
-	namespace := here.tenant(there)
-	key := client.ObjectKey{Namespace: namespace, Name: there.id}
-	var configuration networkingv1beta1.Configuration
-	if here.admin.Get(ctx, key, &configuration) == nil && configuration.DeletionTimestamp.IsZero() {
-		_ = here.admin.Create(ctx, &liqov1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: there.id}, Spec: liqov1beta1.ForeignClusterSpec{ClusterID: liqov1beta1.ClusterID(there.id)}})
-		if configuration.Status.Remote == nil {
-			configuration.Status.Remote = configuration.Spec.Remote.DeepCopy()
-			configuration.Status.Remote.CIDR.External = []networkingv1beta1.CIDR{"10.71.0.0/16"}
-			meta.SetStatusCondition(&configuration.Status.Conditions, metav1.Condition{
-				Type: networkingv1beta1.ConfigurationConditionNetworkCIDRsConfigured, Status: metav1.ConditionTrue, Reason: "Configured", ObservedGeneration: configuration.Generation,
-			})
-			_ = here.admin.Status().Update(ctx, &configuration)
-		}
-	}
-	var addresses ipamv1alpha1.IPList
-	if here.admin.List(ctx, &addresses) == nil {
-		for i := range addresses.Items {
-			if ip := &addresses.Items[i]; ip.Status.IP == "" {
-				ip.Status.IP = networkingv1beta1.IP(fmt.Sprintf("10.70.0.%d", s.given.Add(1)))
-				ip.Status.CIDR = "10.70.0.0/16"
-				_ = here.admin.Status().Update(ctx, ip)
-			}
-		}
-	}
-	gateway := ""
-	var server networkingv1beta1.GatewayServer
-	if here.admin.Get(ctx, key, &server) == nil {
-		gateway = "gw-" + server.Name
-		if server.Status.Endpoint == nil {
-			server.Status.Endpoint = &networkingv1beta1.EndpointStatus{Addresses: []string{"192.0.2.1"}, Port: 32000}
-			server.Status.SecretRef = s.keys(ctx, here, namespace, gateway)
-			_ = here.admin.Status().Update(ctx, &server)
-		}
-	}
-	var caller networkingv1beta1.GatewayClient
-	if here.admin.Get(ctx, key, &caller) == nil {
-		gateway = "gw-" + caller.Name
-		if caller.Status.SecretRef == nil {
-			caller.Status.SecretRef = s.keys(ctx, here, namespace, gateway)
-			_ = here.admin.Status().Update(ctx, &caller)
-		}
-	}
-	connection := &networkingv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "gw-" + there.id}}
-	trusted := here.admin.Get(ctx, key, &networkingv1beta1.PublicKey{}) == nil
-	if gateway == "" || !trusted {
-		_ = here.admin.Delete(ctx, connection)
-		return
-	}
-	connection.Spec.Type = networkingv1beta1.ConnectionTypeServer
-	if here.admin.Create(ctx, connection) == nil {
-		connection.Status.Value = networkingv1beta1.Connected
-		connection.Status.Latency.Timestamp = metav1.Now()
-		_ = here.admin.Status().Update(ctx, connection)
-	}
-}
-
-func (s *standIn) keys(ctx context.Context, here *end, namespace, gateway string) *corev1.ObjectReference {
-	_ = here.admin.Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: gateway},
-		Data:       map[string][]byte{consts.PublicKeyField: []byte("key of " + here.id)},
-	})
-	return &corev1.ObjectReference{Namespace: namespace, Name: gateway}
 }
 
 // replicator is a client with the identity that one end has at the other.

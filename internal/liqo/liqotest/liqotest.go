@@ -1,5 +1,6 @@
 // Package liqotest installs Liqo's resource definitions on test clusters, from the Liqo version
-// that Sluice is built with. It runs no controllers: the tests write what those would write.
+// that Sluice is built with. It runs no controllers: the tests write what those would write, and Network
+// what those of the network between two clusters would.
 package liqotest
 
 import (
