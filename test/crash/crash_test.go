@@ -10,11 +10,14 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// stories together take every path of a platform's requests and an operator's commands.
-var stories = []struct {
+// story is what a platform and an operator do, one step after the other.
+type story struct {
 	name  string
 	steps func(*bed) []step
-}{
+}
+
+// stories together take every path of a platform's requests and an operator's commands.
+var stories = []story{
 	{"an instance", func(b *bed) []step {
 		i := b.instance("instance")
 		return []step{
@@ -94,7 +97,12 @@ func TestKillAtEveryWrite(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancelCause(t.Context())
 	defer stop(nil)
-	b := newBed(ctx, t, stop)
+	newBed(ctx, t, stop).tell(ctx, t, stories)
+}
+
+// tell plays stories, and checks what must hold meanwhile and afterwards.
+func (b *bed) tell(ctx context.Context, t *testing.T, stories []story) {
+	t.Helper()
 	audit := b.startAudit(ctx)
 	for _, story := range stories {
 		t.Run(story.name, func(t *testing.T) {
