@@ -53,6 +53,18 @@ func benchmarkRequests() map[string]Request {
 	if err != nil {
 		panic(err)
 	}
+	ofRequest, err := CompileRule("plan", "", v1alpha1.PolicyRule{Name: "residency", Expression: "cluster.region != request.plan"})
+	if err != nil {
+		panic(err)
+	}
+	var expressions []Rule
+	for i := range 8 {
+		one, err := CompileRule("plan", "", v1alpha1.PolicyRule{Name: "elsewhere", Expression: fmt.Sprintf("cluster.region != 'region-%02d'", i)})
+		if err != nil {
+			panic(err)
+		}
+		expressions = append(expressions, one)
+	}
 	return map[string]Request{
 		"by_claim":                {ID: "si-bench", Resources: small, Rules: []Rule{european}},
 		"by_expression":           {ID: "si-bench", Resources: small, Selector: prod, Rules: []Rule{german}},
@@ -62,8 +74,12 @@ func benchmarkRequests() map[string]Request {
 			Spread: &Spread{By: []string{v1alpha1.LabelRegion}, Groups: 3}},
 		"forty_replicas_by_capacity": {ID: "si-bench", Resources: small, Selector: prod, Clusters: 12, Replicas: 40,
 			Division: Division{By: v1alpha1.DivideByCapacity}, Spread: &Spread{By: []string{v1alpha1.LabelRegion}, Groups: 3}},
-		"anywhere":          {ID: "si-bench", Resources: small},
-		"anywhere_by_price": {ID: "si-bench", Resources: small, Weights: v1alpha1.ScoreWeights{Price: 2, Balance: 1}},
+		"anywhere":                {ID: "si-bench", Resources: small},
+		"by_eight_expressions":    {ID: "si-bench", Resources: small, Rules: expressions},
+		"by_request":              {ID: "si-bench", Resources: small, Rules: []Rule{ofRequest}},
+		"preferred_by_claim":      {ID: "si-bench", Resources: small, Preferences: []Preference{{european, 1}}},
+		"preferred_by_expression": {ID: "si-bench", Resources: small, Preferences: []Preference{{german, 1}}},
+		"anywhere_by_price":       {ID: "si-bench", Resources: small, Weights: v1alpha1.ScoreWeights{Price: 2, Balance: 1}},
 	}
 }
 

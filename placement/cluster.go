@@ -194,7 +194,7 @@ func (c *Cluster) IsForsaken() bool { return c.Removed && !c.Ready }
 
 // sameTraits reports whether two versions of a cluster differ in numbers only.
 func (c *Cluster) sameTraits(other *Cluster) bool {
-	return c.Ready == other.Ready && c.AccessVerified == other.AccessVerified && c.Cordoned == other.Cordoned &&
+	return c.Provider == other.Provider && c.Region == other.Region && c.Ready == other.Ready && c.AccessVerified == other.AccessVerified && c.Cordoned == other.Cordoned &&
 		c.Unproven == other.Unproven && c.Driver == other.Driver && slices.Equal(c.Exposes, other.Exposes) &&
 		reflect.DeepEqual(c.Liqo, other.Liqo) && slices.Equal(c.Consumers, other.Consumers) && reflect.DeepEqual(c.Claims, other.Claims) &&
 		c.Currency == other.Currency && maps.Equal(c.Labels, other.Labels) &&
@@ -204,7 +204,7 @@ func (c *Cluster) sameTraits(other *Cluster) bool {
 // sameButNumbers reports whether two versions of a cluster differ at most in what there is, what is used and
 // how far away it is.
 func (c *Cluster) sameButNumbers(other *Cluster) bool {
-	return c.sameTraits(other) && c.Region == other.Region && c.ClaimsUntil.Equal(other.ClaimsUntil) &&
+	return c.sameTraits(other) && c.ClaimsUntil.Equal(other.ClaimsUntil) &&
 		maps.Equal(c.Prices, other.Prices) && reflect.DeepEqual(c.Location, other.Location)
 }
 

@@ -66,20 +66,14 @@ func explain(r Request, s *Snapshot) []Verdict {
 // verdicts returns the verdicts of an evaluation, with these clusters chosen.
 func (e *evaluation) verdicts(chosen []candidate) []Verdict {
 	r, s := e.request, e.snapshot
-	for i := range e.current {
-		e.current[i].rank = int64(e.current[i].score)
+	fitting := append(slices.Clone(e.current), e.fitting()...)
+	for i := range fitting {
+		fitting[i].rank = int64(fitting[i].score)
 	}
-	fitting := append(slices.Clone(e.current), e.best(s.Len(), nil)...)
-	slices.SortStableFunc(fitting, func(a, b candidate) int {
-		switch first, second := among(chosen, a.position), among(chosen, b.position); {
-		case first && !second:
-			return -1
-		case second && !first:
-			return 1
-		default:
-			return better(a, b)
-		}
-	})
+	slices.SortFunc(fitting, better)
+	isChosen := func(c candidate) bool { return among(chosen, c.position) }
+	first := slices.DeleteFunc(slices.Clone(fitting), func(c candidate) bool { return !isChosen(c) })
+	fitting = append(first, slices.DeleteFunc(fitting, isChosen)...)
 
 	verdicts := make([]Verdict, 0, s.Len())
 	for _, c := range fitting {

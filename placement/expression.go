@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/google/cel-go/cel"
+	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	celtraits "github.com/google/cel-go/common/types/traits"
@@ -28,6 +29,8 @@ const expressionCost = 10_000
 type expression struct {
 	source  string
 	program cel.Program
+	// ofCluster means that the value depends on the cluster alone, not on the request or its consumer.
+	ofCluster bool
 }
 
 var expressionEnvironment = sync.OnceValues(func() (*cel.Env, error) {
@@ -84,7 +87,11 @@ func compileExpression(source string) (*expression, error) {
 	if err != nil {
 		return nil, fmt.Errorf("expression: %w", err)
 	}
-	return &expression{source, program}, nil
+	asks := func(e celast.NavigableExpr) bool {
+		return e.Kind() == celast.IdentKind && (e.AsIdent() == "request" || e.AsIdent() == "consumer")
+	}
+	asked := celast.MatchDescendants(celast.NavigateAST(ast.NativeRep()), asks)
+	return &expression{source, program, len(asked) == 0}, nil
 }
 
 // facts are the values of a request that expressions can use.
@@ -102,6 +109,48 @@ func (r *Request) facts() *facts {
 		request:  map[string]any{"id": r.ID, "plan": r.Consumer.Plan, "clusters": r.ClusterCount(), "resources": resources, "images": append([]string{}, r.Images...)},
 		consumer: map[string]any{"platform": r.Consumer.Platform, "organization": r.Consumer.Organization, "space": r.Consumer.Space},
 	}
+}
+
+// answers are the rows of a page for which an expression is known to hold or not.
+type answers struct{ known, holds set }
+
+// rows returns those of a page's rows for which the expression holds. What depends on the cluster alone is
+// evaluated once, and kept with the page's traits.
+func (e *expression) rows(p *page, among set, f *facts) set {
+	var kept answers
+	if e.ofCluster {
+		if known, ok := p.answers.Load(e.source); ok {
+			kept = known.(answers)
+		}
+	}
+	missing := among.without(kept.known)
+	if missing == (set{}) {
+		return among.and(kept.holds)
+	}
+	for row := range missing.rows() {
+		if ok, err := e.holds(p.clusters[row], f); ok && err == nil {
+			kept.holds.add(row)
+		}
+	}
+	kept.known = kept.known.or(missing)
+	if e.ofCluster {
+		p.answers.Store(e.source, kept) // of two at the same time, the later one
+	}
+	return among.and(kept.holds)
+}
+
+// mostInherited bounds the expressions whose answers a page keeps, so that those of deleted policies go.
+const mostInherited = 256
+
+// inherit takes over the answers of a page's former traits, for the rows that are the same.
+func (t *traits) inherit(old *traits, same set) {
+	n := 0
+	old.answers.Range(func(source, known any) bool {
+		kept := known.(answers)
+		t.answers.Store(source, answers{kept.known.and(same), kept.holds.and(same)})
+		n++
+		return n < mostInherited
+	})
 }
 
 // holds evaluates the expression for one cluster.

@@ -49,11 +49,7 @@ func (s *Snapshot) mayMake(r Request) bool {
 		}
 		supposed := Supposed(SupposedName, &v1alpha1.ClusterShape{Member: p.Member(&v1alpha1.ClusterPlan{})})
 		made := newPage([]*Cluster{ClusterOf(supposed, r.At)}, s.columns, nil)
-		requests := []Request{r}
-		for i := range r.Components {
-			requests = append(requests, r.of(&r.Components[i]))
-		}
-		for _, one := range requests[min(len(r.Components), 1):] {
+		for _, one := range r.parts() {
 			if _, refused := refusal(position{page: made}, one.filters(s, nil), false); !refused {
 				return true
 			}

@@ -28,23 +28,31 @@ func Place(r Request, s *Snapshot) (Decision, error) {
 	return e.decision(chosen), nil
 }
 
-// Accepts reports whether a cluster, as it is in the snapshot, takes the request. If it does
-// not, a change of that cluster cannot be the reason why a request can be placed now.
+// Accepts reports whether a cluster, as it is in the snapshot, takes the request or one of its
+// components, or keeps it if it is there. If it does not, a change of that cluster cannot be the
+// reason why a request can be placed now.
 func Accepts(r Request, s *Snapshot, cluster string) bool {
 	at, found := s.find(cluster)
-	if !found {
-		return false
-	}
-	for i := range r.Components {
-		if _, refused := refusal(at, r.of(&r.Components[i]).filters(s, nil), false); !refused {
-			return r.denied(s) == ""
+	return found && slices.ContainsFunc(r.parts(), func(part Request) bool {
+		stays, here := slices.Contains(part.Current, cluster), at
+		if stays {
+			here.held = s.Reserved(r.ID, cluster)
 		}
+		_, refused := refusal(here, part.filters(s, here.held), stays)
+		return !refused
+	}) && r.denied(s) == ""
+}
+
+// parts returns the requests of the components, or the request itself if it has none.
+func (r Request) parts() []Request {
+	if len(r.Components) == 0 {
+		return []Request{r}
 	}
-	if len(r.Components) > 0 {
-		return false
+	var parts []Request
+	for i := range r.Components {
+		parts = append(parts, r.of(&r.Components[i]))
 	}
-	_, refused := refusal(at, r.filters(s, nil), false)
-	return !refused && r.denied(s) == ""
+	return parts
 }
 
 // evaluation is the result of a request's filters for every cluster of a snapshot.

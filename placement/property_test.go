@@ -259,6 +259,11 @@ func TestAnInventoryThatChangedStepByStepEqualsOneMadeAtOnce(t *testing.T) {
 		fleet := drawFleet(t)
 		inventory := stock(fleet)
 		held := map[string]map[string]Resources{}
+		rule, err := CompileRule("policy", "", v1alpha1.PolicyRule{Name: "some", Expression: "claims.exists(c, c.value == 'DE') || cluster.region == 'eu'"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules := []Rule{rule}
 		for range rapid.IntRange(0, 20).Draw(t, "steps") {
 			inventory.Snapshot() // so that pages are changed and not only laid out
 			switch rapid.IntRange(0, 4).Draw(t, "step") {
@@ -277,6 +282,7 @@ func TestAnInventoryThatChangedStepByStepEqualsOneMadeAtOnce(t *testing.T) {
 				delete(held, instance)
 			default:
 				r := drawRequest(t, nil)
+				r.Rules = rules // what it says of a cluster is kept with the page
 				if _, placed := held[r.ID]; placed {
 					continue
 				}
@@ -293,6 +299,7 @@ func TestAnInventoryThatChangedStepByStepEqualsOneMadeAtOnce(t *testing.T) {
 			fresh.Reserve(Holding{Instance: instance, Held: clusters})
 		}
 		r := drawRequest(t, fleet)
+		r.Rules = rules
 		if got, want := Explain(r, inventory.Snapshot()), Explain(r, fresh.Snapshot()); !reflect.DeepEqual(got, want) {
 			t.Fatalf("got  %+v\nwant %+v", got, want)
 		}

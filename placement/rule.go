@@ -69,13 +69,7 @@ func (r *Rule) satisfied(p *page, among set, facts *facts) set {
 	case r.claim != nil:
 		return among.and(r.claim.rows(p))
 	}
-	var holds set
-	for row := range among.rows() {
-		if ok, err := r.expression.holds(p.clusters[row], facts); ok && err == nil {
-			holds.add(row)
-		}
-	}
-	return holds
+	return r.expression.rows(p, among, facts)
 }
 
 // ruled rejects the clusters that do not meet a rule.

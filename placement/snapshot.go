@@ -68,6 +68,8 @@ type traits struct {
 	hash     [pageRows]uint64 // of the name, which breaks ties
 	// groupings of the rows by labels, computed on first use.
 	groupings sync.Map
+	// answers of expressions by their source, see expression.rows.
+	answers sync.Map
 }
 
 // left returns what is free of the resource, or what would be if nothing were on the clusters.
@@ -112,6 +114,9 @@ func (p *page) with(row int, c *Cluster, columns map[corev1.ResourceName]int, re
 	changed.clusters[row] = c
 	if !c.sameTraits(p.clusters[row]) {
 		changed.traits = newTraits(changed.clusters)
+		same := p.all
+		same.remove(row)
+		changed.inherit(p.traits, same)
 	}
 	for i := range changed.columns {
 		old := p.column(i)

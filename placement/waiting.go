@@ -118,7 +118,7 @@ func (w *waiter) accepts(s *Snapshot, at position) bool {
 	if at.page == nil {
 		return false
 	}
-	if name := at.cluster().Name; slices.Contains(w.Current, name) {
+	if name := at.cluster().Name; slices.Contains(w.Current, name) || slices.Contains(slices.Collect(maps.Values(w.ComponentClusters)), name) {
 		return Accepts(w.Request, s, name)
 	}
 	if w.columns != len(s.columns) {
@@ -133,17 +133,11 @@ func (w *waiter) accepts(s *Snapshot, at position) bool {
 // compile makes the filters.
 func (w *waiter) compile(s *Snapshot) {
 	w.columns, w.filters = len(s.columns), nil
-	lone := func(r Request) {
-		r.Affinity = nil
-		alone := *s
-		alone.preemptions = nil
-		w.filters = append(w.filters, r.filters(&alone, nil))
-	}
-	for i := range w.Components {
-		lone(w.of(&w.Components[i]))
-	}
-	if len(w.Components) == 0 {
-		lone(w.Request)
+	alone := *s
+	alone.preemptions = nil
+	for _, part := range w.parts() {
+		part.Affinity = nil
+		w.filters = append(w.filters, part.filters(&alone, nil))
 	}
 }
 
