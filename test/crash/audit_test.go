@@ -46,13 +46,7 @@ func (b *bed) startAudit(ctx context.Context) (stop func() int) {
 
 // auditQuotas compares the quotas on a cluster with what it has.
 func (m *member) auditQuotas(ctx context.Context) error {
-	if m.away.Load() {
-		return nil
-	}
 	quotas, err := m.CoreV1().ResourceQuotas("").List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelHub})
-	if err != nil && m.away.Load() {
-		return nil
-	}
 	if err != nil {
 		return err
 	}

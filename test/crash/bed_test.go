@@ -10,14 +10,12 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/test/controlplane"
 )
@@ -39,11 +37,6 @@ type member struct {
 	kubeconfig  string
 	auditLog    string
 	allocatable corev1.ResourceList
-	plane       *controlplane.ControlPlane
-	// away is true while the API server is stopped.
-	away atomic.Bool
-	// liqo is a client of the administrator that knows Liqo's types; nil without Liqo.
-	liqo client.Client
 }
 
 // memberNames are the names of the member clusters. spare is one that stories register,
@@ -55,9 +48,18 @@ const spare = "spare"
 // newBed starts everything. ctx is ended when Sluice ends by itself.
 func newBed(ctx context.Context, t *testing.T, stop context.CancelCauseFunc) *bed {
 	t.Helper()
-	b := startMembers(t, append([]string{spare}, memberNames...)...)
-	b.spare = b.members[spare]
-	delete(b.members, spare)
+	b := &bed{members: map[string]*member{}, spare: &member{}}
+	var starting sync.WaitGroup
+	starting.Go(func() { b.spare.start(t, spare) })
+	for _, name := range memberNames {
+		m := &member{}
+		b.members[name] = m
+		starting.Go(func() { m.start(t, name) })
+	}
+	starting.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
 	b.server = serve(t, stop)
 	b.platform = platform{"http://" + b.address}
 
@@ -74,23 +76,6 @@ func newBed(ctx context.Context, t *testing.T, stop context.CancelCauseFunc) *be
 	return b
 }
 
-// startMembers is a bed with member clusters, and no Sluice yet.
-func startMembers(t *testing.T, names ...string) *bed {
-	t.Helper()
-	b := &bed{members: map[string]*member{}}
-	var starting sync.WaitGroup
-	for _, name := range names {
-		m := &member{}
-		b.members[name] = m
-		starting.Go(func() { m.start(t, name) })
-	}
-	starting.Wait()
-	if t.Failed() {
-		t.FailNow()
-	}
-	return b
-}
-
 // start starts the cluster. It may be called from any goroutine.
 func (m *member) start(t *testing.T, name string) {
 	m.auditLog = filepath.Join(t.ArtifactDir(), name+"-audit.log")
@@ -101,7 +86,6 @@ func (m *member) start(t *testing.T, name string) {
 		t.Error(err)
 		return
 	}
-	m.plane = cluster
 	t.Cleanup(func() {
 		if err := cluster.Stop(); err != nil {
 			t.Error(err)

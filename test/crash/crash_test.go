@@ -10,14 +10,11 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// story is what a platform and an operator do, one step after the other.
-type story struct {
+// stories together take every path of a platform's requests and an operator's commands.
+var stories = []struct {
 	name  string
 	steps func(*bed) []step
-}
-
-// stories together take every path of a platform's requests and an operator's commands.
-var stories = []story{
+}{
 	{"an instance", func(b *bed) []step {
 		i := b.instance("instance")
 		return []step{
@@ -97,12 +94,7 @@ func TestKillAtEveryWrite(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancelCause(t.Context())
 	defer stop(nil)
-	newBed(ctx, t, stop).tell(ctx, t, stories)
-}
-
-// tell plays stories, and checks what must hold meanwhile and afterwards.
-func (b *bed) tell(ctx context.Context, t *testing.T, stories []story) {
-	t.Helper()
+	b := newBed(ctx, t, stop)
 	audit := b.startAudit(ctx)
 	for _, story := range stories {
 		t.Run(story.name, func(t *testing.T) {

@@ -19,9 +19,6 @@
 //   - left behind: after unbind no account of the binding, and its token is
 //     refused; after deprovision no namespace, and nothing in the hub.
 //
-// TestKillLinkedComponents does the same for components that are linked over two clusters: what leads
-// to another cluster is exactly what the links of the decision say.
-//
 // At the end the audit logs of the member clusters are read: Sluice must have been killed
 // at every write that they have of it. TestUncoveredWrite shows that one would be noticed
 // that has not passed internal/crashpoint.

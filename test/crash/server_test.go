@@ -47,16 +47,15 @@ type server struct {
 	folder  string // holds the data folder and what else the process reads
 	address string
 	log     *os.File
-	flags   []string // further ones of `sluice serve`
 	// instants at which it was killed.
 	instants []string
 }
 
 // serve starts the server and stops it when the test ends. Should it end by
 // itself, the test fails at once, through stop.
-func serve(t *testing.T, stop context.CancelCauseFunc, flags ...string) *server {
+func serve(t *testing.T, stop context.CancelCauseFunc) *server {
 	t.Helper()
-	s := &server{folder: t.TempDir(), address: freeAddress(t), flags: flags}
+	s := &server{folder: t.TempDir(), address: freeAddress(t)}
 	if err := os.WriteFile(s.path("platforms.yaml"), []byte(platforms), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -100,9 +99,9 @@ func (s *server) crashFile() string       { return s.path("armed") }
 // kill -9 is an error.
 func (s *server) supervise(ctx context.Context) error {
 	for life := 1; ; life++ {
-		cmd := exec.Command(binary, append([]string{"serve", "--data-dir", s.dataDir(), "--listen", s.address,
+		cmd := exec.Command(binary, "serve", "--data-dir", s.dataDir(), "--listen", s.address,
 			"--metrics-listen", "127.0.0.1:0", "--platforms", s.path("platforms.yaml"), "--collect", "off",
-			"--charts", charts}, s.flags...)...)
+			"--charts", charts)
 		cmd.Env = append(os.Environ(), "SLUICE_CRASH_FILE="+s.crashFile())
 		cmd.Stdout, cmd.Stderr = s.log, s.log
 		fmt.Fprintf(s.log, "--- life %d\n", life)
