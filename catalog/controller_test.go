@@ -317,7 +317,7 @@ func TestThePortsOfAWorkload(t *testing.T) {
 	for ports, says := range map[string]string{
 		"[{name: a, port: 80, reach: public, host: shop}, {name: b, port: 81}]":            "",
 		"[{name: a, port: 80, reach: public}, {name: b, port: 81, reach: public}]":         "a component has at most one public port",
-		"[{name: a, port: 80, reach: public, protocol: UDP}]":                              "a public port speaks HTTP, by TCP",
+		"[{name: a, port: 80, reach: public, protocol: UDP}]":                              "a public port is TCP",
 		"[{name: a, port: 80, host: shop}]":                                                "only a port with reach public has a host",
 		"[{name: a, port: 80, reach: everyone}]":                                           `Unsupported value: "everyone"`,
 		"[{name: a, port: 80, reach: public, host: \"" + strings.Repeat("x", 254) + "\"}]": "may not be more than 253",
