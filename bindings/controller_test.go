@@ -30,6 +30,7 @@ func TestOnClusters(t *testing.T) {
 		{"bind gives credentials that work at once on every cluster", bindGivesCredentials},
 		{"a view binding may read and nothing else", aViewBindingMayRead},
 		{"an edit binding may not raise itself", anEditBindingMayNotRaiseItself},
+		{"a binding that had a role in its namespace gets the cluster's", aFormerBindingGetsTheClustersRole},
 		{"unbind revokes at once", unbindRevokes},
 		{"rotation leaves both valid until the old one goes", rotationLeavesBothValid},
 		{"bind waits until the instance is delivered", bindWaitsForDelivery},
@@ -152,6 +153,25 @@ func anEditBindingMayNotRaiseItself(t *testing.T, f *fixture) {
 	})
 	if !apierrors.IsInvalid(err) {
 		t.Errorf("create a token without expiry: %v, want it refused", err)
+	}
+}
+
+// aFormerBindingGetsTheClustersRole: a binding of a Sluice that made a Role in each namespace.
+func aFormerBindingGetsTheClustersRole(t *testing.T, f *fixture) {
+	instance := f.deliver(t, f.instance(t))
+	ns := v1alpha1.MemberNamespace(instance.Name)
+	former := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: v1alpha1.MemberRole("view")}
+	name := newBinding(f.namespace, instance, "binding-1", "view").Name
+	for _, cluster := range clusters {
+		if err := f.admin[cluster].Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, RoleRef: former}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := f.open(t, f.bound(t, f.bind(t, instance, "binding-1", "view")))
+	for _, cluster := range clusters {
+		if err := listPods(t.Context(), f.consumer(t, c, cluster), ns); err != nil {
+			t.Errorf("list pods on %s: %v", cluster, err)
+		}
 	}
 }
 

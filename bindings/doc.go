@@ -1,5 +1,5 @@
 // Package bindings carries out ServiceBindings. On every cluster that holds the instance, it
-// creates a ServiceAccount with one of the instance's Roles and a token that expires. An
+// creates a ServiceAccount with one of Sluice's roles and a token that expires. An
 // unbind deletes both and waits until they are gone.
 //
 // # Invariants

@@ -160,20 +160,37 @@ func (a *account) applyAccount(ctx context.Context) error {
 	return nil
 }
 
+// applyRoleBinding binds the account to its role. What an earlier Sluice bound to a role in the namespace is
+// made anew, because Kubernetes keeps the role of a RoleBinding.
 func (a *account) applyRoleBinding(ctx context.Context) error {
 	role := cmp.Or(a.binding.Spec.Credentials.Role, defaultRole)
 	subject := rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(a.namespace).WithName(a.binding.Name)
 	ref := rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName)
 	var binding runtime.ApplyConfiguration = rbacv1ac.RoleBinding(a.binding.Name, a.namespace).
 		WithLabels(a.labels()).WithAnnotations(a.annotations()).WithSubjects(subject).
-		WithRoleRef(ref.WithKind("Role").WithName(v1alpha1.MemberRole(role)))
+		WithRoleRef(ref.WithKind("ClusterRole").WithName(v1alpha1.MemberRole(role)))
 	if a.made {
 		binding = rbacv1ac.ClusterRoleBinding(a.binding.Name).
 			WithLabels(a.labels()).WithAnnotations(a.annotations()).WithSubjects(subject).
 			WithRoleRef(ref.WithKind("ClusterRole").WithName(role))
 	}
-	err := a.client.Apply(ctx, binding, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
-	if err != nil {
+	apply := func() error {
+		return a.client.Apply(ctx, binding, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
+	}
+	err := apply()
+	if apierrors.IsInvalid(err) && !a.made {
+		former := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: a.binding.Name}}
+		if err = client.IgnoreNotFound(a.client.Delete(ctx, former)); err == nil {
+			err = apply()
+		}
+	}
+	switch {
+	case apierrors.IsNotFound(err) && !a.made:
+		return &member.Error{
+			Cluster: a.connection.Cluster, Step: member.Step("bind to the role " + role), Err: err,
+			Remedy: "it was registered before bindings had ClusterRoles: run `sluice cluster renew " + a.connection.Cluster + "`",
+		}
+	case err != nil:
 		return fmt.Errorf("apply the binding of role %s: %w", role, err)
 	}
 	return nil

@@ -51,6 +51,7 @@ func liqoRights() kube.ManifestOptions {
 		TenantRules: append(kube.TenantRules(), rbacv1.PolicyRule{
 			APIGroups: []string{ipamv1alpha1.SchemeGroupVersion.Group}, Resources: []string{"ips"}, Verbs: append([]string{"create", "delete"}, read...),
 		}),
+		Powers: kube.ConsumerRoles(),
 	}
 }
 

@@ -77,8 +77,8 @@ const (
 	MemberLease = "sluice"
 )
 
-// MemberRole returns the name of the Role in an instance's namespace that a binding with
-// CredentialsPolicy.Role gets: "sluice-edit" or "sluice-view".
+// MemberRole returns the name of the ClusterRole on a member cluster that a binding with
+// CredentialsPolicy.Role gets in its instance's namespace: "sluice-edit" or "sluice-view".
 func MemberRole(role string) string { return "sluice-" + role }
 
 // digest hashes its parts, each after its length, so that different lists of parts never

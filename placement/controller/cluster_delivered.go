@@ -42,7 +42,6 @@ var deliveredKinds = []struct {
 	// Kubernetes makes others for Services, with the labels of those.
 	{discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), false, labels.Set{discoveryv1.LabelManagedBy: v1alpha1.ManagedBy}},
 	{networkingv1.SchemeGroupVersion.WithResource("networkpolicies"), false, nil},
-	{rbacv1.SchemeGroupVersion.WithResource("roles"), false, nil},
 	{rbacv1.SchemeGroupVersion.WithResource("rolebindings"), false, nil},
 	{autoscalingv2.SchemeGroupVersion.WithResource("horizontalpodautoscalers"), false, nil},
 	{workload.HTTPRoutes.GroupVersion().WithResource("httproutes"), true, nil},

@@ -44,9 +44,57 @@ func (r *instanceReconciler) one(ctx context.Context, s *scope, d delivery.Deliv
 	if err != nil {
 		return err
 	}
+	d.Applied = r.applied.of(d)
 	err = call(driver, ctx, d)
 	leave(err)
+	r.applied.record(d, err)
 	return err
+}
+
+// applied holds what drivers have said of deliveries that only wait (delivery.PendingError), by the names
+// of instance and cluster. It is in memory, as it only saves applying once more.
+type applied struct {
+	mu   sync.Mutex
+	said map[string]map[string]string
+}
+
+// of returns what was said last of a delivery that is about to be made.
+func (a *applied) of(d delivery.Delivery) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.said == nil {
+		a.said = map[string]map[string]string{}
+	}
+	if a.said[d.Instance.Name] == nil {
+		a.said[d.Instance.Name] = map[string]string{}
+	}
+	return a.said[d.Instance.Name][d.Placement.Cluster]
+}
+
+// record keeps what was said of a delivery, unless the instance was forgotten since it began.
+func (a *applied) record(d delivery.Delivery, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	on, ok := a.said[d.Instance.Name]
+	if pending := (*delivery.PendingError)(nil); errors.As(err, &pending) && pending.Applied != "" {
+		if ok {
+			on[d.Placement.Cluster] = pending.Applied
+		}
+		return
+	}
+	if delete(on, d.Placement.Cluster); len(on) == 0 {
+		delete(a.said, d.Instance.Name)
+	}
+}
+
+// forget drops what is known of an instance, because something that was delivered has changed. It
+// reports whether the instance is being delivered.
+func (a *applied) forget(instance string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, known := a.said[instance]
+	delete(a.said, instance)
+	return known
 }
 
 // driver returns the driver that delivers to a cluster. If the cluster is not in the inventory, it

@@ -59,6 +59,7 @@ type instanceReconciler struct {
 	unsettled sync.Map
 	// observations hold when each instance is checked next.
 	observations sync.Map
+	applied      applied
 }
 
 // phase does one step, or finds it done. After a zero result the next phase runs.
@@ -189,4 +190,5 @@ func (r *instanceReconciler) forget(name string) {
 	r.written.Delete(name)
 	r.unsettled.Delete(name)
 	r.observations.Delete(name)
+	r.applied.forget(name)
 }

@@ -48,8 +48,12 @@ func (r *instanceReconciler) moved(instance string) { r.lookAfter(instance, afte
 // lost triggers a check of an instance shortly after one of its objects was deleted or changed on a
 // cluster. Writes by Sluice itself trigger one, too.
 func (r *instanceReconciler) lost(instance string) {
+	waits := r.applied.forget(instance)
 	known, ok := r.observations.Load(instance)
 	if !ok {
+		if waits { // it is being delivered
+			r.lookAfter(instance, afterLoss)
+		}
 		return // it is not known yet, and will be checked anyway
 	}
 	o := known.(observation)

@@ -326,6 +326,7 @@ func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result
 			return &unconfirmedError{err}
 		}
 		log.FromContext(ctx).Info("Repairing", "cluster", d.Placement.Cluster, "found", wrong.Error())
+		d.Applied = ""
 		return driver.Deliver(ctx, d)
 	})
 	if allBusy(err) {
@@ -364,8 +365,11 @@ func (r *instanceReconciler) retry(ctx context.Context, s *scope, blocker error)
 	if allPending(blocker) {
 		soon := s.soon(s.since())
 		repairs := s.Status.IsFinished() && !s.Status.IsMoving() // no platform waits for it, and it may take for ever
-		if waits := (*delivery.PendingError)(nil); !repairs && errors.As(blocker, &waits) && waits.Every > 0 {
-			soon.RequeueAfter = min(soon.RequeueAfter, waits.Every)
+		if waits := (*delivery.PendingError)(nil); errors.As(blocker, &waits) {
+			soon.RequeueAfter = max(soon.RequeueAfter, waits.NotBefore)
+			if !repairs && waits.Every > 0 {
+				soon.RequeueAfter = min(soon.RequeueAfter, waits.Every)
+			}
 		}
 		return soon, nil
 	}

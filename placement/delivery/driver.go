@@ -36,6 +36,9 @@ type Delivery struct {
 	Data *workload.Data
 	// Replacing keeps objects of the workload that are on the cluster but no longer in the order.
 	Replacing bool
+	// Applied is the PendingError.Applied of the call before, unless something that was delivered has
+	// changed since.
+	Applied string
 }
 
 // PendingError means that a delivery or removal waits for something on the member cluster; call
@@ -48,9 +51,12 @@ type PendingError struct {
 	// Consumer is the message for the consumer instead, if the consumer can do something. It
 	// contains no address and nothing of other consumers.
 	Consumer string
-	// Every is the longest time between two checks while an operation waits for it; zero leaves
-	// that to the controller.
-	Every time.Duration
+	// Every is the longest time between two checks while an operation waits for it, and NotBefore the
+	// shortest; zero leaves that to the controller.
+	Every, NotBefore time.Duration
+	// Applied means that everything is applied, so that only what the cluster makes of it is waited
+	// for; see Delivery.Applied. It is empty if there is more to do.
+	Applied string
 }
 
 func (e *PendingError) Error() string {

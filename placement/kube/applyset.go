@@ -50,10 +50,15 @@ func (t *target) parent(kinds []string) tenant.Object {
 }
 
 // announce lists the kinds of the objects in the parent before they are applied, in addition to those
-// that were there already, which it returns.
-func (t *target) announce(ctx context.Context, objects []*unstructured.Unstructured) (before []string, err error) {
-	if before, err = t.knownKinds(ctx); err != nil || len(before)+len(objects) == 0 {
-		return nil, err
+// that were there already, which it returns. In a namespace that was created just now there are none.
+func (t *target) announce(ctx context.Context, objects []*unstructured.Unstructured, created bool) (before []string, err error) {
+	if !created {
+		if before, err = t.knownKinds(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if len(before)+len(objects) == 0 {
+		return nil, nil
 	}
 	return before, t.ApplyInside(ctx, t.parent(union(before, kindsOf(objects))))
 }

@@ -56,7 +56,7 @@ func (f *fixture) account(t *testing.T, hub, namespace, binding string) {
 	}}
 	for _, o := range []client.Object{
 		&corev1.ServiceAccount{ObjectMeta: meta},
-		&rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: v1alpha1.MemberRole("view")}},
+		&rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: v1alpha1.MemberRole("view")}},
 	} {
 		if err := f.admin.Create(t.Context(), o); err != nil {
 			t.Fatal(err)

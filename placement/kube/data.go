@@ -35,7 +35,7 @@ func (t *target) copyData(ctx context.Context, objects []*unstructured.Unstructu
 		return err
 	}
 	t.ofSet(hooks)
-	if _, err := t.announce(ctx, append(stopped, hooks...)); err != nil {
+	if _, err := t.announce(ctx, append(stopped, hooks...), false); err != nil {
 		return err
 	}
 	if err := t.applyWorkloads(ctx, stopped); err != nil {

@@ -1,6 +1,6 @@
 // Package kube is the driver that delivers instances straight to a member
-// cluster's API server. An instance is one namespace there, with a quota, limits,
-// network policies and the two Roles that bindings choose from.
+// cluster's API server. An instance is one namespace there, with a quota, limits
+// and network policies.
 //
 // # Least privilege
 //
@@ -12,7 +12,8 @@
 //   - The ClusterRole sluice-tenant (TenantRules) is the ceiling of what anyone may
 //     do inside an instance's namespace. Delivering binds Sluice itself to it, in
 //     that namespace only. Since Sluice then has those rules there, it may grant
-//     narrower Roles without the verb escalate.
+//     it may create everything else. It may bind consumers to two narrower ClusterRoles there,
+//     sluice-edit and sluice-view, which registration installs, and can make no roles.
 //   - RBAC cannot distinguish namespaces that do not exist yet. So the
 //     ValidatingAdmissionPolicy sluice-own-namespaces denies Sluice every namespace
 //     without the label sluice.dev/hub: it can neither delete or change one nor

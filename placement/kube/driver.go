@@ -2,9 +2,7 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -48,9 +46,10 @@ type target struct {
 	order    *workload.Order
 	reserved corev1.ResourceList
 	facts    workload.Cluster
-	// replacing and data have the meaning of those of delivery.Delivery.
+	// replacing, data and applied have the meaning of those of delivery.Delivery.
 	replacing bool
 	data      *workload.Data
+	applied   string
 }
 
 func (d *Driver) target(ctx context.Context, delivery delivery.Delivery) (*target, error) {
@@ -70,7 +69,8 @@ func (d *Driver) target(ctx context.Context, delivery delivery.Delivery) (*targe
 	return &target{
 		Driver: d, Tenant: t,
 		hard:  quota(delivery.Placement.Reserved, offeredBy(cluster)),
-		order: delivery.Workload, reserved: delivery.Placement.Reserved, facts: workload.ClusterOf(cluster), replacing: delivery.Replacing, data: delivery.Data,
+		order: delivery.Workload, reserved: delivery.Placement.Reserved, facts: workload.ClusterOf(cluster),
+		replacing: delivery.Replacing, data: delivery.Data, applied: delivery.Applied,
 	}, nil
 }
 
@@ -81,8 +81,8 @@ func (d *Driver) target(ctx context.Context, delivery delivery.Delivery) (*targe
 // It is refused if the namespace belongs to somebody else, and if more is in use than a smaller plan
 // allows; then nothing is changed.
 //
-// If the instance runs a workload, Deliver returns once that works, see run; or, with data, once the hooks
-// have copied it, see copyData.
+// If the instance runs a workload, Deliver returns once that works, see health; or, with data, once the
+// hooks have copied it, see copyData.
 func (d *Driver) Deliver(ctx context.Context, delivery delivery.Delivery) error {
 	t, err := d.target(ctx, delivery)
 	if err != nil {
@@ -102,6 +102,20 @@ func (t *target) deliver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	digest, err := t.digest(objects)
+	if err != nil {
+		return err
+	}
+	if t.data == nil && digest == t.applied {
+		if err = t.look(ctx, objects); !apierrors.IsNotFound(err) {
+			return applied(err, digest)
+		}
+	}
+	return t.apply(ctx, objects, digest)
+}
+
+// apply applies everything, and waits for the quota and the workload.
+func (t *target) apply(ctx context.Context, objects []*unstructured.Unstructured, digest string) error {
 	created, err := t.Ensure(ctx)
 	if err != nil {
 		return err
@@ -112,47 +126,49 @@ func (t *target) deliver(ctx context.Context) error {
 			return err
 		}
 	}
-	// No pod needs the roles, and API servers take long for them: they compare each of their rules with
-	// all that Sluice has.
-	rights, inner := errgroup.WithContext(ctx)
-	rights.Go(func() error { return t.applyAll(inner, t.roles()) })
-	err = t.fill(ctx, objects, before)
-	return errors.Join(rights.Wait(), err)
-}
-
-// fill delivers the objects in the namespace, except the roles.
-func (t *target) fill(ctx context.Context, objects []*unstructured.Unstructured, before corev1.ResourceQuota) error {
 	if !t.order.Runs() {
 		// First, because it may refuse.
 		if err := t.checkUse(before); err != nil {
 			return err
 		}
-		if err := t.enforce(ctx, t.hard); err != nil || isNew(before) && len(objects) == 0 {
-			return err
-		}
-		return t.run(ctx, objects)
+		return t.fill(ctx, objects, t.hard, created, digest)
 	}
 	// Room for the old and the new objects, until the new have replaced the old.
 	both := greater(before.Spec.Hard, t.hard)
-	if err := t.enforce(ctx, both); err != nil {
-		return err
+	if equality.Semantic.DeepEqual(both, t.hard) {
+		return t.fill(ctx, objects, both, created, digest)
 	}
-	run := t.run
-	if t.data != nil {
-		run = t.copyData
-	}
-	if err := run(ctx, objects); err != nil || equality.Semantic.DeepEqual(both, t.hard) {
+	if err := t.fill(ctx, objects, both, created, ""); err != nil {
 		return err
 	}
 	return t.enforce(ctx, t.hard)
 }
 
-// enforce applies the limits of the namespace, and returns once the quota is in force.
-func (t *target) enforce(ctx context.Context, hard corev1.ResourceList) error {
-	if err := t.applyAll(ctx, append(t.limits(), t.quotaObject(hard))); err != nil {
+// fill applies the limits and the objects of the order, and waits until these work; or copies the data of
+// the workload.
+func (t *target) fill(ctx context.Context, objects []*unstructured.Unstructured, hard corev1.ResourceList, created bool, digest string) error {
+	if t.data == nil {
+		if err := t.run(ctx, objects, hard, created); err != nil {
+			return err
+		}
+		return applied(t.health(ctx, objects), digest)
+	}
+	if err := t.enforce(ctx, hard); err != nil {
 		return err
 	}
-	return t.awaitQuota(ctx, hard)
+	return t.copyData(ctx, objects)
+}
+
+// enforce applies the limits of the namespace, and returns once the quota is in force. The quota comes
+// first, because the cluster takes it over while the rest is applied.
+func (t *target) enforce(ctx context.Context, hard corev1.ResourceList) error {
+	if err := t.ApplyInside(ctx, t.quotaObject(hard)); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return t.applyAll(ctx, t.limits()) })
+	group.Go(func() error { return t.awaitQuota(ctx, hard) })
+	return group.Wait()
 }
 
 // applyAll applies objects in the namespace. They depend only on the self-binding.
@@ -181,7 +197,7 @@ func (d *Driver) Observe(ctx context.Context, delivery delivery.Delivery) error 
 		return fmt.Errorf("observe %s: %w", t.Connection.Cluster, err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	for _, o := range slices.Concat(t.roles(), t.limits(), []tenant.Object{t.quotaObject(t.hard)}) {
+	for _, o := range append(t.limits(), t.quotaObject(t.hard)) {
 		group.Go(func() error { return t.Compare(ctx, o) })
 	}
 	group.Go(func() error { return t.observeWorkload(ctx) })

@@ -37,6 +37,7 @@ func TestOnCluster(t *testing.T) {
 		{"a foreign namespace is left alone", aForeignNamespaceIsLeftAlone},
 		{"observe names what was changed and deliver repairs it", observeNamesChanges},
 		{"removal waits for finalizers and names what has them", removalWaitsForFinalizers},
+		{"removal gives up Sluice's rights before Kubernetes begins", removalGivesUpItsRights},
 		{"removal of what is not there succeeds", removalOfNothingSucceeds},
 		{"deliver waits for the namespace of a former life", deliverWaitsForAFormerLife},
 		{"the internet is out of reach unless allowed", theInternetIsOutOfReach},
@@ -58,6 +59,7 @@ func TestOnCluster(t *testing.T) {
 		{"a workload changes in place, and what it drops is deleted", aWorkloadChanges},
 		{"a workload that was changed is repaired", aWorkloadIsRepaired},
 		{"a workload that makes no progress is refused, and says why", aWorkloadThatMakesNoProgressIsRefused},
+		{"what is applied is not applied again", whatIsAppliedIsNotAppliedAgain},
 		{"what the cluster refuses is refused, by component", whatTheClusterRefusesIsRefused},
 		{"a workload takes no more than is reserved", aWorkloadTakesNoMoreThanReserved},
 		{"a workload is copied while it is stopped", aWorkloadIsCopied},
@@ -119,7 +121,7 @@ func deliverMakesANamespace(t *testing.T, f *fixture) {
 
 func ownedLists() []client.ObjectList {
 	return []client.ObjectList{
-		&rbacv1.RoleList{}, &rbacv1.RoleBindingList{}, &corev1.LimitRangeList{}, &networkingv1.NetworkPolicyList{}, &corev1.ResourceQuotaList{},
+		&rbacv1.RoleBindingList{}, &corev1.LimitRangeList{}, &networkingv1.NetworkPolicyList{}, &corev1.ResourceQuotaList{},
 	}
 }
 
@@ -139,8 +141,8 @@ func deliverAgainChangesNothing(t *testing.T, f *fixture) {
 	f.deliver(t, d)
 	before := f.versions(t, namespaceOf(d))
 	f.deliver(t, d)
-	if after := f.versions(t, namespaceOf(d)); len(before) != 7 || !maps.Equal(before, after) {
-		t.Errorf("objects were %v and are %v, want the same seven", before, after)
+	if after := f.versions(t, namespaceOf(d)); len(before) != 5 || !maps.Equal(before, after) {
+		t.Errorf("objects were %v and are %v, want the same five", before, after)
 	}
 }
 
@@ -241,14 +243,6 @@ func observeNamesChanges(t *testing.T, f *fixture) {
 			return f.admin.Delete(ctx, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "sluice-deny"}})
 		}, "NetworkPolicy sluice-deny"},
 		{func(ctx context.Context) error {
-			role := &rbacv1.Role{}
-			if err := f.admin.Get(ctx, key(ns, v1alpha1.MemberRole("view")), role); err != nil {
-				return err
-			}
-			role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}})
-			return f.admin.Update(ctx, role)
-		}, "Role sluice-view was changed: .rules has"},
-		{func(ctx context.Context) error {
 			return f.admin.Delete(ctx, &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "sluice"}})
 		}, "LimitRange sluice"},
 		{func(ctx context.Context) error {
@@ -321,6 +315,32 @@ func (f *fixture) removed(t *testing.T, d delivery.Delivery) {
 	if err := f.admin.Get(t.Context(), key("", namespaceOf(d)), &corev1.Namespace{}); !apierrors.IsNotFound(err) {
 		t.Errorf("namespace after removal: %v, want it gone", err)
 	}
+}
+
+// removalGivesUpItsRights: a finalizer on the binding of Sluice's rights would delay the end of the
+// namespace.
+func removalGivesUpItsRights(t *testing.T, f *fixture) {
+	d := newDelivery(t, "cpu", "1", "memory", "1Gi")
+	f.deliver(t, d)
+	ns := namespaceOf(d)
+	f.awaitDefaultAccount(t, ns)
+	if err := f.admin.Create(t.Context(), pod(ns, "plain")); err != nil {
+		t.Fatal(err)
+	}
+	for _, kept := range []int{1, 0} {
+		var pending *delivery.PendingError
+		if err := f.driver().Remove(t.Context(), d); !errors.As(err, &pending) {
+			t.Fatalf("remove: %v, want it pending", err)
+		}
+		var binding rbacv1.RoleBinding
+		if err := f.admin.Get(t.Context(), key(ns, "sluice"), &binding); err != nil {
+			t.Fatal(err)
+		}
+		if len(binding.Finalizers) != kept {
+			t.Errorf("the binding has the finalizers %q, want %d", binding.Finalizers, kept)
+		}
+	}
+	f.removed(t, d)
 }
 
 func removalOfNothingSucceeds(t *testing.T, f *fixture) {

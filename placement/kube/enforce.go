@@ -26,9 +26,6 @@ func (t *target) currentQuota(ctx context.Context) (current corev1.ResourceQuota
 	return current, nil
 }
 
-// isNew reports whether there was no quota, and so nothing in the namespace that Sluice applied.
-func isNew(before corev1.ResourceQuota) bool { return before.UID == "" }
-
 // checkUse refuses a plan below what is in use. A consumer may add workloads between this check
 // and the new quota, and then uses more than it. The quota then refuses any more, as for every
 // quota that shrinks in Kubernetes.

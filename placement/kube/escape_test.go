@@ -31,7 +31,7 @@ func (f *fixture) consumer(t *testing.T, namespace string) client.Client {
 	t.Helper()
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "sb-consumer"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: v1alpha1.MemberRole("edit")},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: v1alpha1.MemberRole("edit")},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: "sb-consumer"}},
 	}
 	if err := f.admin.Create(t.Context(), binding); err != nil {

@@ -69,6 +69,9 @@ func Objects(o ManifestOptions) []tenant.Object {
 		objects = append(objects, ownNamespacesPolicy(o.namespace())...)
 		objects = append(objects, o.Guards...)
 	}
+	if o.Rules == nil {
+		objects = append(objects, ConsumerRoles()...)
+	}
 	objects = append(objects, o.Powers...)
 	return append(objects,
 		rbacv1ac.ClusterRole(tenant.ClusterRole).WithRules(ApplyRules(inside)...),

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
 
-// Names of the objects in an instance's namespace, beside v1alpha1.MemberRole.
+// Names of the objects in an instance's namespace.
 const (
 	// objectName is the name of the quota and the limit range.
 	objectName = "sluice"
@@ -23,11 +23,11 @@ const (
 	allowName = "sluice-allow"
 )
 
-// roles returns the Roles that bindings choose from.
-func (t *target) roles() []tenant.Object {
+// ConsumerRoles returns the ClusterRoles that bindings choose from. They give nothing until a binding
+// binds one of them in its instance's namespace.
+func ConsumerRoles() []tenant.Object {
 	role := func(name string, rules []rbacv1.PolicyRule) tenant.Object {
-		return rbacv1ac.Role(v1alpha1.MemberRole(name), t.Namespace).
-			WithLabels(t.Labels()).WithRules(ApplyRules(rules)...)
+		return rbacv1ac.ClusterRole(v1alpha1.MemberRole(name)).WithRules(ApplyRules(rules)...)
 	}
 	return []tenant.Object{role("edit", EditRules()), role("view", ViewRules())}
 }

@@ -55,8 +55,15 @@ func sluiceMayDoNoMore(t *testing.T, f *fixture) {
 		{"bind itself to admin in its own namespace", func(ctx context.Context) error {
 			return f.sluice.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta(namespaceOf(ours)), Subjects: []rbacv1.Subject{self}, RoleRef: roleRef("ClusterRole", "admin")})
 		}, "attempting to grant RBAC permissions not currently held"},
-		{"hand out a Role above its own", func(ctx context.Context) error {
+		{"make a Role in its own namespace", func(ctx context.Context) error {
 			return f.sluice.Create(ctx, &rbacv1.Role{ObjectMeta: meta(namespaceOf(ours)), Rules: everything})
+		}, "cannot create resource"},
+		{"change a consumer's role", func(ctx context.Context) error {
+			role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.MemberRole("view")}}
+			return f.sluice.Patch(ctx, role, client.RawPatch("application/merge-patch+json", []byte(`{"rules":[]}`)))
+		}, "cannot patch resource"},
+		{"bind a consumer's role in a foreign namespace", func(ctx context.Context) error {
+			return f.sluice.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta(foreign.Name), Subjects: []rbacv1.Subject{self}, RoleRef: roleRef("ClusterRole", v1alpha1.MemberRole("edit"))})
 		}, "attempting to grant RBAC permissions not currently held"},
 		{"request a token of the system", func(ctx context.Context) error {
 			return f.sluice.Create(ctx, &corev1.Pod{ObjectMeta: meta(kubeSystem), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}})

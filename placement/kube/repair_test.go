@@ -104,7 +104,6 @@ func whatIsDeletedComesBack(t *testing.T, f *fixture) {
 		&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "sluice"}},
 		&corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "sluice"}},
 		&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "sluice-deny"}},
-		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.MemberRole("edit")}},
 		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "sluice"}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}},
 	} {

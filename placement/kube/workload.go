@@ -98,40 +98,49 @@ func (d *Driver) exposeElsewhere(ctx context.Context, order *workload.Order) err
 	return nil
 }
 
-// run applies the objects of the order, deletes those of an earlier version, and returns nil once all of
-// them work. Otherwise it returns *delivery.PendingError with the objects that are not ready yet, or
-// *delivery.RefusedError if Kubernetes has given up.
-func (t *target) run(ctx context.Context, objects []*unstructured.Unstructured) error {
-	before, err := t.announce(ctx, objects)
-	if err != nil || len(before)+len(objects) == 0 {
-		return err
-	}
-	if err := t.applyWorkloads(ctx, objects); err != nil {
-		return err
-	}
-	if !t.replacing {
-		if err := t.prune(ctx, before, objects); err != nil {
+// run applies the objects of the order and the quota that they need, and deletes those of an earlier version. A
+// namespace that was created just now has none.
+func (t *target) run(ctx context.Context, objects []*unstructured.Unstructured, hard corev1.ResourceList, created bool) error {
+	// Pods come last: the limits are in force then, and the objects that they read are there.
+	var before []string
+	group, inner := errgroup.WithContext(ctx)
+	group.Go(func() error { return t.enforce(inner, hard) })
+	group.Go(func() (err error) {
+		if before, err = t.announce(inner, objects, created); err != nil {
 			return err
 		}
+		return t.applyThose(inner, objects, makesNoPods)
+	})
+	if err := group.Wait(); err != nil {
+		return err
 	}
-	return t.health(ctx, objects)
+	if err := t.applyThose(ctx, objects, makesPods); err != nil {
+		return err
+	}
+	if t.replacing {
+		return nil
+	}
+	return t.prune(ctx, before, objects)
 }
 
 // applyWorkloads applies objects, those that pods read before the pods.
 func (t *target) applyWorkloads(ctx context.Context, objects []*unstructured.Unstructured) error {
-	for _, now := range []func(*unstructured.Unstructured) bool{makesNoPods, makesPods} {
-		group, ctx := errgroup.WithContext(ctx)
-		group.SetLimit(8)
-		for _, o := range objects {
-			if now(o) {
-				group.Go(func() error { return t.applyWorkload(ctx, o) })
-			}
-		}
-		if err := group.Wait(); err != nil {
-			return err
+	if err := t.applyThose(ctx, objects, makesNoPods); err != nil {
+		return err
+	}
+	return t.applyThose(ctx, objects, makesPods)
+}
+
+// applyThose applies the objects for which a function returns true.
+func (t *target) applyThose(ctx context.Context, objects []*unstructured.Unstructured, is func(*unstructured.Unstructured) bool) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(8)
+	for _, o := range objects {
+		if is(o) {
+			group.Go(func() error { return t.applyWorkload(ctx, o) })
 		}
 	}
-	return nil
+	return group.Wait()
 }
 
 func makesPods(o *unstructured.Unstructured) bool {
@@ -224,7 +233,8 @@ func (t *target) noneTaken(o *unstructured.Unstructured, err error) error {
 func componentOf(o *unstructured.Unstructured) string { return o.GetLabels()[v1alpha1.LabelComponent] }
 
 // health returns nil if every object works: by kstatus and, for routes, by what the Gateway's controller
-// says.
+// says. It returns *delivery.PendingError with what it waits for, and *delivery.RefusedError if Kubernetes
+// has given up.
 func (t *target) health(ctx context.Context, objects []*unstructured.Unstructured) error {
 	var waiting, detail []string
 	for _, o := range objects {

@@ -91,7 +91,11 @@ func (f *fixture) delivered(t *testing.T, d delivery.Delivery) error {
 	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 		last = f.driver().Deliver(ctx, d)
 		var pending *delivery.PendingError
-		return !errors.As(last, &pending), nil
+		if !errors.As(last, &pending) {
+			return true, nil
+		}
+		d.Applied = pending.Applied
+		return false, nil
 	})
 	if err != nil {
 		t.Fatalf("still waiting: %v", last)
@@ -317,6 +321,43 @@ components:
 		t.Errorf("got %v, want what is waited for", err)
 	}
 	wantRefused(t, f.delivered(t, d), "big: 0 of 1 pods ready: Unschedulable")
+}
+
+// whatIsAppliedIsNotAppliedAgain, as long as nothing else is to be applied.
+func whatIsAppliedIsNotAppliedAgain(t *testing.T, f *fixture) {
+	plan := func(cpu string) string {
+		return "components: [{name: big, container: {image: i, resources: {cpu: " + cpu + ", memory: 16Mi}}}]"
+	}
+	d := withWorkload(t, plan("1000"), "") // no node has that
+	waits := func() *delivery.PendingError {
+		t.Helper()
+		var pending *delivery.PendingError
+		if err := f.driver().Deliver(t.Context(), d); !errors.As(err, &pending) || pending.Applied == "" {
+			t.Fatalf("got %v, want everything applied and something waited for", err)
+		}
+		return pending
+	}
+	d.Applied = waits().Applied
+	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(d), Name: "big"}}
+	f.must(t, f.admin.Delete(t.Context(), policy))
+	if again := waits(); again.Applied != d.Applied || !strings.HasPrefix(again.Consumer, "big: 0 of 1 pods ready") {
+		t.Errorf("the second time it says %+v", again)
+	}
+	if err := f.admin.Get(t.Context(), client.ObjectKeyFromObject(policy), policy); !apierrors.IsNotFound(err) {
+		t.Errorf("the policy: %v, want nothing applied", err)
+	}
+
+	f.must(t, f.admin.Delete(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(d), Name: "big"}}))
+	waits() // for one that is new
+	f.get(t, d, "big", policy)
+
+	f.must(t, f.admin.Delete(t.Context(), policy))
+	was := d.Applied
+	d = running(t, d, plan("1001"), "")
+	if d.Applied = was; waits().Applied == was {
+		t.Error("another workload is said to be applied")
+	}
+	f.get(t, d, "big", &networkingv1.NetworkPolicy{})
 }
 
 func whatTheClusterRefusesIsRefused(t *testing.T, f *fixture) {

@@ -110,7 +110,7 @@ func Manifest(o kube.ManifestOptions, liqoNamespace string, sells bool) kube.Man
 		account = kube.DefaultNamespace
 	}
 	const reader = "sluice-liqo-reader"
-	o.Powers = []tenant.Object{
+	o.Powers = append(kube.ConsumerRoles(),
 		rbacv1ac.ClusterRole(PeerRole).WithRules(kube.ApplyRules(PeerRules())...),
 		rbacv1ac.Role(reader, liqoNamespace).WithRules(kube.ApplyRules([]rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}},
@@ -119,7 +119,7 @@ func Manifest(o kube.ManifestOptions, liqoNamespace string, sells bool) kube.Man
 		rbacv1ac.RoleBinding(reader, liqoNamespace).
 			WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("Role").WithName(reader)).
 			WithSubjects(rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(account).WithName(kube.ServiceAccountName)),
-	}
+	)
 	if sells {
 		o.Guards = Guards(account)
 		o.Powers = append(o.Powers, isolationPowers(account)...)

@@ -3,6 +3,7 @@ package tenant
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,6 +40,10 @@ func (t *Tenant) ensureNamespace(ctx context.Context) (created bool, err error) 
 	case !t.owns(namespace):
 		return false, t.foreign()
 	case !namespace.DeletionTimestamp.IsZero():
+		// If nobody removes it any more, it still has Sluice's finalizer.
+		if _, err := t.unblock(ctx, namespace); err != nil {
+			return false, fmt.Errorf("end the former namespace %s: %w", t.Namespace, err)
+		}
 		return false, t.FormerLife()
 	}
 	// With its UID, so that a namespace that was replaced in the meantime causes a conflict.
@@ -68,6 +73,10 @@ func (t *Tenant) foreign() error {
 	}
 }
 
+// removalCheck is the shortest time between two looks at a namespace that is being deleted: Kubernetes
+// begins after five seconds, and needs as long as it needs.
+const removalCheck = 500 * time.Millisecond
+
 // Remove deletes the namespace if it belongs to the instance, and with it everything in it.
 // While anything remains it returns *delivery.PendingError with the cluster's message. After
 // Patience it removes by force what blocks the deletion.
@@ -82,7 +91,7 @@ func (t *Tenant) Remove(ctx context.Context) error {
 	case !t.owns(&namespace):
 		return nil
 	}
-	pending := &delivery.PendingError{Step: "delete namespace " + t.Namespace + " on " + t.Connection.Cluster}
+	pending := &delivery.PendingError{Step: "delete namespace " + t.Namespace + " on " + t.Connection.Cluster, NotBefore: removalCheck}
 	if namespace.DeletionTimestamp.IsZero() {
 		if err := t.keepRights(ctx); err != nil {
 			return fmt.Errorf("remove from %s: %w", t.Connection.Cluster, err)

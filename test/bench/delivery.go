@@ -167,7 +167,6 @@ var patternKinds = []schema.GroupVersionResource{
 	{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"},
 	{Version: "v1", Resource: "resourcequotas"},
 	{Version: "v1", Resource: "limitranges"},
-	{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"},
 	{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"},
 }
 
