@@ -73,6 +73,9 @@ func newBed(ctx context.Context, t *testing.T, stop context.CancelCauseFunc) *be
 	if err := b.operate(ctx, "catalog", "apply", "-f", "testdata/offering.yaml"); err != nil {
 		t.Fatal(err)
 	}
+	if err := until(ctx, func(ctx context.Context) error { return b.sells(ctx, "stories", true) }); err != nil {
+		t.Fatal(err)
+	}
 	return b
 }
 

@@ -1,8 +1,8 @@
 // Package crash kills Sluice before and after every write and checks that nothing is
 // lost, doubled, oversold or left behind.
 //
-// The real binary, built with the tag faults, runs on one data folder for the
-// whole test, supervised as by systemd: whenever it dies, it is started again. A
+// The real binary, built with the tag faults, runs on one data folder for all stories
+// of a bed, supervised as by systemd: whenever it dies, it is started again. A
 // platform and an operator play the stories in crash_test.go, such as provision,
 // bind, update, rotate, unbind, deprovision. During each step the process dies before
 // and after each of its writes, once (package internal/crashpoint), and the step must
@@ -19,7 +19,7 @@
 //   - left behind: after unbind no account of the binding, and its token is
 //     refused; after deprovision no namespace, and nothing in the hub.
 //
-// At the end the audit logs of the member clusters are read: Sluice must have been killed
+// At the end the audit logs of all member clusters are read: Sluice must have been killed
 // at every write that they have of it. TestUncoveredWrite shows that one would be noticed
 // that has not passed internal/crashpoint.
 //

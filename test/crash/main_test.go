@@ -31,7 +31,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(folder)
 	binary = filepath.Join(folder, "sluice")
-	build := exec.CommandContext(context.Background(), "go", "build", "-tags", "faults", "-o", binary, "../../cmd/sluice")
+	build := exec.CommandContext(context.Background(), "go", "build", "-tags", "faults", "-ldflags", "-s -w", "-o", binary, "../../cmd/sluice")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build sluice: %v\n%s", err, out)
 		return 1

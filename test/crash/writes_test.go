@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,25 +51,38 @@ func TestUncoveredWrite(t *testing.T) {
 	}
 }
 
-// compareWithAuditLogs fails the test for writes that Sluice has made on a member cluster and has
-// not been killed at.
-func (b *bed) compareWithAuditLogs(t *testing.T) {
+// record is what the beds of a test have done: the writes of Sluice's account that the audit logs of
+// their member clusters have, and the instants at which it was killed.
+type record struct {
+	mu               sync.Mutex
+	writes, instants []string
+}
+
+// add adds a bed whose clusters still run.
+func (r *record) add(t *testing.T, b *bed) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.instants = append(r.instants, b.instants...)
 	err := b.each(func(_ string, m *member) error {
 		writes, err := m.writes()
-		if err != nil {
-			return err
+		if err == nil && len(writes) < 5 {
+			err = fmt.Errorf("the audit log has only the writes %v", writes)
 		}
-		if len(writes) < 5 {
-			t.Errorf("the audit log has only the writes %v", writes)
-		}
-		if missed := uncovered(writes, b.instants); len(missed) > 0 {
-			return fmt.Errorf("never killed at these writes: %s", strings.Join(missed, ", "))
-		}
-		return nil
+		r.writes = append(r.writes, writes...)
+		return err
 	})
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// wantEveryWriteKilled fails the test for writes that Sluice has made on a member cluster and has
+// not been killed at.
+func (r *record) wantEveryWriteKilled(t *testing.T) {
+	if missed := uncovered(different(r.writes), r.instants); len(missed) > 0 {
+		t.Errorf("never killed at these writes: %s", strings.Join(missed, ", "))
+	}
+	t.Logf("killed %d times, at %d different instants", len(r.instants), len(different(r.instants)))
 }
 
 // writes returns the different writes that Sluice has made on the cluster, by verb and resource.
@@ -126,7 +140,7 @@ func uncovered(writes, instants []string) (missed []string) {
 	return missed
 }
 
-// different returns instants without those of other steps.
+// different returns instants, or writes, without repetitions.
 func different(instants []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(instants)))
 }
