@@ -34,6 +34,7 @@ such a file, without a hub; the command fails if the result differs.`,
   sluice place --service kubernetes-resources --plan large --parameters '{"clusters": 2}' --dry-run
   sluice place --service kubernetes-resources --plan large --dry-run --what-if 'cluster eu-1 is lost'
   sluice place --service kubernetes-resources --plan large --dry-run --record decision.yaml
+  sluice place --service kubernetes-resources --plan large --dry-run --instance si-1 --leaving eu-1 --record move.yaml
   sluice place --replay decision.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -49,7 +50,8 @@ such a file, without a hub; the command fails if the result differs.`,
 	flags.StringVar(&f.service, "service", "", "name of the service offering")
 	flags.StringVar(&f.plan, "plan", "", "name of the plan")
 	flags.StringVar(&f.parameters, "parameters", "{}", "parameters of the instance, as JSON")
-	flags.StringVar(&f.id, "instance", "dry-run", "instance id, which breaks ties between equal clusters")
+	flags.StringVar(&f.id, "instance", "dry-run", "name of the instance, which breaks ties between equal clusters; one that exists is updated, and stays where it is")
+	flags.StringArrayVar(&f.leaving, "leaving", nil, "decide how the instance moves from this cluster (repeatable)")
 	flags.StringVar(&f.consumer.Platform, "platform", "", "platform of the consumer, for policies")
 	flags.StringVar(&f.consumer.Organization, "organization", "", "organization_guid of the consumer, for policies")
 	flags.StringVar(&f.consumer.Space, "space", "", "space_guid of the consumer, for policies")
@@ -66,7 +68,7 @@ type placeFlags struct {
 	hub                           *hubFlags
 	service, plan, parameters, id string
 	consumer                      placement.Consumer
-	suppositions                  []string
+	suppositions, leaving         []string
 	dryRun                        bool
 	record, replay                string
 	output                        outputFlag
@@ -91,7 +93,7 @@ func (f *placeFlags) ask(cmd *cobra.Command) error {
 	if err := plan.ValidateCreate(json.RawMessage(f.parameters)); err != nil {
 		return err
 	}
-	order := replay.Order{ID: f.id, PlanID: plan.ID, Parameters: json.RawMessage(f.parameters), Consumer: f.consumer}
+	order := replay.Order{ID: f.id, PlanID: plan.ID, Parameters: json.RawMessage(f.parameters), Consumer: f.consumer, Leaving: f.leaving}
 	for _, text := range f.suppositions {
 		supposed, err := placement.ParseSupposition(text)
 		if err != nil {

@@ -92,6 +92,17 @@ func TestOperatorOfPlacement(t *testing.T) {
 		}
 	}
 
+	t.Run("an instance that exists stays, or moves, and either is replayed", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "decision.yaml")
+		ask := []string{"place", "--service", "compute", "--plan", "small", "--dry-run", "--instance", "si-1", "--record", file}
+		for want, more := range map[string][]string{"eu       Chosen": nil, "us       Chosen": {"--leaving", "eu"}} {
+			asked := must(append(ask, more...)...)
+			if replayed, err := sluice(t, "place", "--replay", file); err != nil || replayed != asked || !strings.Contains(asked, want) {
+				t.Errorf("%v: %v; asked\n%s\nreplayed\n%s", more, err, asked, replayed)
+			}
+		}
+	})
+
 	t.Run("a decision is recorded and replayed without a hub", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "decision.yaml")
 		asked := must("place", "--service", "compute", "--plan", "small", "--dry-run", "--record", file)

@@ -1,11 +1,13 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +18,7 @@ import (
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/charts"
 	"github.com/sluice-dev/sluice/internal/charts/store"
+	"github.com/sluice-dev/sluice/internal/lists"
 	"github.com/sluice-dev/sluice/internal/pages"
 	"github.com/sluice-dev/sluice/placement"
 )
@@ -55,9 +58,47 @@ type Order struct {
 	Consumer   placement.Consumer `json:"consumer"`
 	// Suppositions under which the decision is made.
 	Suppositions []placement.Supposition `json:"suppositions,omitempty"`
+	// Current are the clusters on which an instance is that exists, and stays, and ComponentClusters those of
+	// its components. Leaving are the clusters that it leaves: then the decision is a move.
+	Current           []string          `json:"current,omitempty"`
+	ComponentClusters map[string]string `json:"componentClusters,omitempty"`
+	Leaving           []string          `json:"leaving,omitempty"`
+	// Peering by which it is delivered.
+	Peering *v1alpha1.PlacementPeering `json:"peering,omitempty"`
 }
 
-// Record decides an order by the hub's state, and records both. The reader must be live, not a
+// of makes the order one about an instance that exists: it is its consumer's, and stays where it was
+// delivered or is being delivered, except on the clusters that it leaves.
+func (o *Order) of(instance *v1alpha1.ServiceInstance) {
+	o.Consumer = placement.ConsumerOf(instance)
+	d := instance.Status.DeliveredDecision()
+	if d == nil {
+		d = instance.Status.Decision
+	}
+	if d == nil {
+		return
+	}
+	o.Current, o.ComponentClusters = lists.Without(d.Clusters(), o.Leaving), map[string]string{}
+	for _, p := range d.Placements {
+		o.Peering = cmp.Or(o.Peering, p.Peering)
+		for _, component := range p.Components {
+			if slices.Contains(o.Current, p.Cluster) {
+				o.ComponentClusters[component] = p.Cluster
+			}
+		}
+	}
+}
+
+// stay makes a request one of an instance where the order says that it is.
+func (o *Order) stay(r *placement.Request) {
+	r.Current, r.Leaving, r.ComponentClusters = o.Current, o.Leaving, o.ComponentClusters
+	if o.Peering != nil {
+		r.Peering.Stay(&v1alpha1.Decision{Placements: []v1alpha1.Placement{{Peering: o.Peering}}})
+	}
+}
+
+// Record decides an order by the hub's state, and records both. If there is an instance of the order's
+// ID, the order is an update of it or, where it leaves a cluster, a move. The reader must be live, not a
 // cache.
 func Record(ctx context.Context, reader client.Reader, namespace string, offering v1alpha1.ServiceOfferingSpec, order Order, now time.Time) (*Recording, []placement.Verdict, error) {
 	r := &Recording{Version: recordingVersion, At: metav1.NewTime(now.Truncate(time.Second)), Order: order, Offering: offering}
@@ -67,6 +108,9 @@ func Record(ctx context.Context, reader client.Reader, namespace string, offerin
 			return nil
 		}, client.InNamespace(namespace)),
 		pages.Each(ctx, reader, &v1alpha1.ServiceInstanceList{}, func(o client.Object) error {
+			if o.GetName() == order.ID {
+				r.Order.of(o.(*v1alpha1.ServiceInstance))
+			}
 			if one, holds := plainInstance(o.(*v1alpha1.ServiceInstance)); holds {
 				r.Instances = append(r.Instances, one)
 			}
@@ -145,6 +189,12 @@ func plainInstance(instance *v1alpha1.ServiceInstance) (v1alpha1.ServiceInstance
 	if class := placement.HoldingOf(instance).Class; class != "" {
 		decision := v1alpha1.Decision{PriorityClass: class}
 		plain.Status.Decision, plain.Status.Delivered = &decision, &v1alpha1.DeliveredState{Decision: decision}
+	}
+	if hosts := placement.HoldingOf(instance).Hosts; len(hosts) > 0 {
+		if plain.Status.Decision == nil {
+			plain.Status.Decision = &v1alpha1.Decision{}
+		}
+		plain.Status.Decision.Hosts = hosts
 	}
 	plain.Status.Preemption = instance.Status.Preemption
 	for cluster, held := range placement.Ledger(&instance.Status) {
@@ -231,6 +281,7 @@ func (r *Recording) decide() (placement.Decision, []placement.Verdict, error) {
 			return placement.Decision{}, nil, err
 		}
 	}
+	r.Order.stay(&request)
 	request.At, request.External = r.At.Time, r.External
 	request = snapshot.Govern(request, r.Order.Consumer)
 	decision, err := placement.Place(request, snapshot)

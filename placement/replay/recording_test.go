@@ -1,0 +1,126 @@
+package replay
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/placementtest"
+)
+
+var recordedAt = metav1.NewTime(time.Date(2026, 11, 24, 0, 0, 0, 0, time.UTC))
+
+func cores(n int) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(n), resource.DecimalSI)}
+}
+
+// instance returns an instance that is delivered to a cluster, of a priority class.
+func instance(name, cluster, class string, has int) *v1alpha1.ServiceInstance {
+	d := v1alpha1.Decision{Generation: 1, PriorityClass: class, Placements: []v1alpha1.Placement{{Cluster: cluster, Reserved: cores(has)}}}
+	i := &v1alpha1.ServiceInstance{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ServiceInstanceSpec{Platform: "cf", SpaceGUID: "s"}}
+	i.Status.Decision, i.Status.Delivered = &d, &v1alpha1.DeliveredState{Decision: d}
+	return i
+}
+
+// drawRecording draws a hub, and an order that is new, an update or a move of one of its instances, or one that displaces
+// others; the decision is not made yet.
+func drawRecording(t *rapid.T) (r *Recording, kind string) {
+	r = &Recording{Version: recordingVersion, At: recordedAt}
+	var names []string
+	for i := range rapid.IntRange(1, 5).Draw(t, "clusters") {
+		names = append(names, fmt.Sprintf("c%d", i))
+		row := placementtest.Cluster{
+			Name: names[i], Region: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "region"), Has: cores(rapid.IntRange(1, 12).Draw(t, "cores")),
+			Cordoned: rapid.IntRange(0, 6).Draw(t, "cordoned") == 0, Currency: "EUR", Prices: cores(rapid.IntRange(1, 3).Draw(t, "price")),
+		}
+		r.Clusters = append(r.Clusters, plainCluster(row.MemberCluster()))
+	}
+	var instances []*v1alpha1.ServiceInstance
+	for i := range rapid.IntRange(0, 5).Draw(t, "instances") {
+		class := rapid.SampledFrom([]string{"", "bronze", "silver"}).Draw(t, "class")
+		instances = append(instances, instance(fmt.Sprintf("si-%d", i), rapid.SampledFrom(names).Draw(t, "on"), class, rapid.IntRange(1, 4).Draw(t, "has")))
+	}
+	for _, one := range instances {
+		if plain, holds := plainInstance(one); holds {
+			r.Instances = append(r.Instances, plain)
+		}
+	}
+	r.Policies = []v1alpha1.PlacementPolicy{*placementtest.PriorityClasses("", v1alpha1.PreemptsSameConsumer)}
+	plan := v1alpha1.Plan{ID: "plan", Name: "plan", Kind: v1alpha1.PlanKindResources, Resources: &v1alpha1.ResourcesPlan{
+		Limits: cores(rapid.IntRange(1, 6).Draw(t, "limit")), PriorityClass: rapid.SampledFrom([]string{"", "gold"}).Draw(t, "of class"),
+		Clusters: int32(rapid.IntRange(1, 2).Draw(t, "asked")), Score: v1alpha1.ScoreWeights{Price: 1},
+	}}
+	r.Offering = v1alpha1.ServiceOfferingSpec{ID: "service", Name: "service", Plans: []v1alpha1.Plan{plan}}
+	r.Order = Order{ID: "si-new", PlanID: "plan", Consumer: placement.Consumer{Platform: "cf", Space: "s"}}
+	if kind = "new"; len(instances) == 0 {
+		return r, kind
+	}
+	switch one := rapid.SampledFrom(instances).Draw(t, "of"); rapid.IntRange(0, 2).Draw(t, "kind") {
+	case 1:
+		kind, r.Order.ID = "update", one.Name
+		r.Order.of(one)
+	case 2:
+		kind, r.Order.ID, r.Order.Leaving = "move", one.Name, one.Status.Decision.Clusters()
+		r.Order.of(one)
+	}
+	return r, kind
+}
+
+// What was decided is decided again from the file, whatever the order of what is in it: new orders, updates, moves and
+// preemptions.
+func TestEveryKindOfDecisionIsReplayed(t *testing.T) {
+	kinds := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		r, kind := drawRecording(t)
+		d, _, err := r.decide()
+		if unplaceable, ok := placement.AsUnplaceable(err); ok {
+			r.Error, err = unplaceable.Error(), nil
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Decision = *d.API(1)
+		switch {
+		case d.Preemption != nil:
+			kinds["preemption"]++
+		case r.Error == "":
+			kinds[kind]++
+		}
+		for _, p := range d.Placements {
+			if kind == "update" && len(d.Placements) == 1 && p.Cluster != r.Order.Current[0] || kind == "move" && p.Cluster == r.Order.Leaving[0] {
+				t.Fatalf("an %s from %v leaves it on %s", kind, append(r.Order.Current, r.Order.Leaving...), p.Cluster)
+			}
+		}
+		data, err := yaml.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := ReadRecording(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fmt.Sprintf("%+v", read.Order) != fmt.Sprintf("%+v", r.Order) {
+			t.Fatalf("the order is read as %+v, and was %+v", read.Order, r.Order)
+		}
+		read.Clusters = rapid.Permutation(read.Clusters).Draw(t, "clusters in another order")
+		if len(read.Instances) > 0 {
+			read.Instances = rapid.Permutation(read.Instances).Draw(t, "instances in another order")
+		}
+		if _, err := read.Replay(); err != nil {
+			t.Fatalf("%s: %v", kind, err)
+		}
+	})
+	for _, kind := range []string{"new", "update", "move", "preemption"} {
+		if kinds[kind] == 0 {
+			t.Errorf("no %s among %v", kind, kinds)
+		}
+	}
+}
