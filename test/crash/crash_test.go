@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// story is what a platform and an operator do, one step after the other.
+// story lists the steps of a platform and an operator, one after the other.
 type story struct {
 	name  string
 	steps func(*bed) []step

@@ -51,7 +51,7 @@ func TestUncoveredWrite(t *testing.T) {
 	}
 }
 
-// record is what the beds of a test have done: the writes of Sluice's account that the audit logs of
+// record holds the actions of the beds of a test: the writes of Sluice's account that the audit logs of
 // their member clusters have, and the instants at which it was killed.
 type record struct {
 	mu               sync.Mutex
