@@ -31,6 +31,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/hub/hubtest"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/seal"
+	"github.com/sluice-dev/sluice/placement/kube"
+	"github.com/sluice-dev/sluice/test/controlplane"
 )
 
 // Environment of a child process.
@@ -107,8 +109,8 @@ func writeKubeconfig(t *testing.T, config *rest.Config) string {
 }
 
 // killedAt runs the controller again and again, killed before and after each of its writes, until
-// it gets to the end. A write must be among them.
-func (c *child) killedAt(t *testing.T, write string) {
+// it gets to the end. The given writes must be among them.
+func (c *child) killedAt(t *testing.T, writes ...string) {
 	t.Helper()
 	if err := os.WriteFile(c.armed, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -130,9 +132,11 @@ func (c *child) killedAt(t *testing.T, write string) {
 		t.Fatal(err)
 	}
 	t.Logf("killed %d times", strings.Count(string(instants), "\n"))
-	for _, side := range []string{"before ", "after "} {
-		if !strings.Contains(string(instants), side+write) {
-			t.Errorf("it was not killed %s%s, but\n%s", side, write, instants)
+	for _, write := range writes {
+		for _, side := range []string{"before ", "after "} {
+			if !strings.Contains(string(instants), side+write) {
+				t.Errorf("it was not killed %s%s, but\n%s", side, write, instants)
+			}
 		}
 	}
 }
@@ -140,7 +144,7 @@ func (c *child) killedAt(t *testing.T, write string) {
 // TestChild is the controller, in a process of its own.
 func TestChild(t *testing.T) {
 	if os.Getenv(childHub) == "" {
-		t.Skip("for TestKilledWhileAddressed")
+		t.Skip("for TestKilledWhileAddressed and TestKilledWithAHook")
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv(childHub))
 	if err != nil {
@@ -177,4 +181,27 @@ func TestChild(t *testing.T) {
 	if err != nil {
 		t.Fatalf("it did not come to an end: %v", err)
 	}
+}
+
+// TestKilledWithAHook kills a controller before and after each of its writes while a hook returns results
+// and another revokes them. The next controller must continue from there, and nothing may be left.
+func TestKilledWithAHook(t *testing.T) {
+	f := newFixtureOf(t, clusters[:1], kube.ManifestOptions{}, 100*time.Millisecond, controlplane.Node{Name: "node-1"})
+	other := *f
+	other.namespace = hubtest.Namespace(t) // the fixture's own controller does not watch it
+	h := other.deliverWorkload(t, returning(`{"token": "aHVzaC1odXNo", "id": "NDI="}`))
+	b := other.bind(t, h.instance, "1", "")
+	child := newChild(t, &other, b)
+	child.killedAt(t, "cluster patch jobs", "cluster patch rolebindings", "cluster delete jobs", "cluster delete secrets")
+	other.bound(t, b)
+	if u := h.user(t, b); u.Password != "hush-hush-42" {
+		t.Errorf("the credentials have the password %s", u.Password)
+	}
+	h.nothingOf(t)
+	if err := f.Delete(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	child.killedAt(t, "cluster patch jobs", "cluster delete jobs")
+	other.gone(t, b)
+	h.nothingOf(t)
 }
