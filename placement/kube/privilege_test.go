@@ -57,7 +57,7 @@ func sluiceMayDoNoMore(t *testing.T, f *fixture) {
 		}, "attempting to grant RBAC permissions not currently held"},
 		{"make a Role in its own namespace", func(ctx context.Context) error {
 			return f.sluice.Create(ctx, &rbacv1.Role{ObjectMeta: meta(namespaceOf(ours)), Rules: everything})
-		}, "cannot create resource"},
+		}, "attempting to grant RBAC permissions not currently held"},
 		{"change a consumer's role", func(ctx context.Context) error {
 			role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.MemberRole("view")}}
 			return f.sluice.Patch(ctx, role, client.RawPatch("application/merge-patch+json", []byte(`{"rules":[]}`)))

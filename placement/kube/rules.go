@@ -60,6 +60,7 @@ func TenantRules() []rbacv1.PolicyRule {
 		{APIGroups: []string{workload.DNSEndpoints.Group}, Resources: []string{"dnsendpoints"}, Verbs: []string{"get", "list", "create", "patch", "delete"}},
 		{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: []string{"get", "list", "create", "patch", "delete"}},
 		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{v1alpha1.MemberRole("edit"), v1alpha1.MemberRole("view")}, Verbs: []string{"bind"}},
+		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles"}, Verbs: []string{"create", "patch"}}, // of hooks with results; nothing beyond these rules
 		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"get", "create", "patch", "delete"}},
 		{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"get", "create", "patch", "delete"}},
 		{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, Verbs: []string{"create"}},
