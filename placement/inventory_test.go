@@ -57,9 +57,9 @@ func TestWhoFollowsGroupsIsWoken(t *testing.T) {
 	}
 }
 
-// What waits is woken once when a cluster begins to accept it. What needs several replicas or
-// several components is woken whenever a cluster that accepts one of them has more left, because
-// they are counted together.
+// What waits is woken once when a cluster begins to accept it. What needs several replicas is woken whenever
+// a cluster takes one more, and what has several components whenever a cluster that accepts one of them has
+// more left, because they are counted together.
 func TestWhoWaitsIsWokenByRoom(t *testing.T) {
 	eu := func(room int64) *Cluster {
 		return &Cluster{Name: "eu", Ready: true, AccessVerified: true, Allocatable: cores(room)}
@@ -82,9 +82,9 @@ func TestWhoWaitsIsWokenByRoom(t *testing.T) {
 	}{
 		{room: 1},
 		{room: 2, replicas: 1},
-		{room: 3, replicas: 1},
+		{room: 3},
 		{room: 4, one: 1, replicas: 1},
-		{room: 5, replicas: 1},
+		{room: 5},
 		{room: 5},
 		{room: 3},
 		{room: 4, one: 1, replicas: 1},

@@ -203,7 +203,7 @@ func (inv *Inventory) concerned(e event, s *Snapshot) (concerned []*waiter) {
 	case e.was != nil || e.is != nil || e.before == nil:
 		return slices.Collect(maps.Values(ws.all))
 	}
-	rises := e.latency
+	rises, risen := false, map[corev1.ResourceName][]rise{}
 	for _, cluster := range e.clusters {
 		for name, column := range s.columns {
 			before, now := e.before.free(cluster, column), s.free(cluster, column)
@@ -211,6 +211,7 @@ func (inv *Inventory) concerned(e event, s *Snapshot) (concerned []*waiter) {
 				continue
 			}
 			rises = true
+			risen[name] = append(risen[name], rise{before, now})
 			wants := ws.wants[name]
 			first, _ := slices.BinarySearchFunc(wants, before, func(w want, n int64) int { return cmp.Or(cmp.Compare(w.amount, n), -1) })
 			for _, w := range wants[first:] {
@@ -222,7 +223,7 @@ func (inv *Inventory) concerned(e event, s *Snapshot) (concerned []*waiter) {
 		}
 	}
 	for _, w := range ws.wide {
-		if rises || w.Class != "" {
+		if e.latency || w.Class != "" || rises && w.gains(risen) {
 			concerned = append(concerned, w)
 		}
 	}
@@ -232,6 +233,28 @@ func (inv *Inventory) concerned(e event, s *Snapshot) (concerned []*waiter) {
 		}
 	}
 	return concerned
+}
+
+// rise is a change of what a cluster has left.
+type rise struct{ before, now int64 }
+
+// gains reports whether a rise can help: if the request is only for replicas, it has to make room for one more.
+func (w *waiter) gains(risen map[corev1.ResourceName][]rise) bool {
+	if w.Replicas == 0 || len(w.Components) > 0 || len(w.Current) > 0 {
+		return true
+	}
+	for name, rises := range risen {
+		amount, common := w.Resources[name], w.Common[name]
+		if amount == 0 && common == 0 {
+			continue
+		}
+		if slices.ContainsFunc(rises, func(r rise) bool {
+			return amount == 0 && r.now >= common || amount > 0 && max(r.now-common, 0)/amount > max(r.before-common, 0)/amount
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 // free is Free by the number of a column.
