@@ -12,8 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/placement"
 )
 
-// The filters and scores of docs/placement.md, read a second time: from the documentation, cluster by cluster, without
-// a line of the engine.
+// The filters and scores of docs/placement.md, cluster by cluster, without a line of the engine.
 
 // oracle judges an order in a world.
 type oracle struct {
