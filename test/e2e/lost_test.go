@@ -21,8 +21,8 @@ import (
 // doomed is the kind cluster that is killed.
 const doomed = "sluice-doomed"
 
-// TestLostCluster kills a member cluster under two bound instances and two workloads, twice: paused, it
-// comes back and finds elsewhere what has no volume; removed, it never does.
+// TestLostCluster kills a member cluster under two bound instances, twice: paused, it
+// comes back and finds them elsewhere; removed, it never does.
 func TestLostCluster(t *testing.T) {
 	needMembers(t)
 	t.Cleanup(func() {
@@ -35,12 +35,11 @@ func TestLostCluster(t *testing.T) {
 	for _, name := range append(members, doomed) {
 		s.sluice("cluster", "add", name, "--from-kubeconfig", kubeconfig(name))
 	}
-	s.sluice("catalog", "apply", "-f", offeringWithEcho(t, "lost.yaml"))
+	s.sluice("catalog", "apply", "-f", "lost.yaml")
 	w := &lostWorld{server: s, hub: s.hub(t), plan: s.broker.findPlan(t, "resilient", "small")}
 
 	bound := []string{"lost-1", "lost-2"}
 	w.provisionOnDoomed(t, bound...)
-	running := w.workloadsOnDoomed(t)
 	docker(t, "pause", doomed+"-control-plane")
 	paused := time.Now()
 	t.Cleanup(func() { _ = exec.Command("docker", "unpause", doomed+"-control-plane").Run() })
@@ -48,8 +47,6 @@ func TestLostCluster(t *testing.T) {
 		w.awaitElsewhere(t, id, paused)
 		w.bindingFollows(t, id)
 	}
-	running.answersElsewhere(t)
-	running.waitsForItsVolume(t)
 	docker(t, "unpause", doomed+"-control-plane")
 	eventually(t, 2*time.Minute, "the cluster that is back is clean", func(context.Context) string {
 		for _, id := range bound {
@@ -62,7 +59,6 @@ func TestLostCluster(t *testing.T) {
 	for _, id := range bound {
 		w.wantOnce(t, id)
 	}
-	running.worksAgain(t)
 
 	w.provisionOnDoomed(t, "lost-3")
 	docker(t, "rm", "--force", "--volumes", doomed+"-control-plane")
@@ -103,28 +99,18 @@ func (w *lostWorld) instance(t *testing.T, id string) *v1alpha1.ServiceInstance 
 // provisionOnDoomed provisions and binds instances on the cluster that is killed.
 func (w *lostWorld) provisionOnDoomed(t *testing.T, ids ...string) {
 	t.Helper()
-	w.onDoomed(t, func() {
-		for _, id := range ids {
-			w.broker.provision(t, id, w.plan, nil)
-			w.broker.must(t, "PUT", bindingPath(id), nil, map[string]any{"service_id": w.plan.service, "plan_id": w.plan.id}, http.StatusCreated)
-		}
-	}, ids...)
-}
-
-// onDoomed calls a function that orders instances, and checks that they are on the cluster that is killed.
-func (w *lostWorld) onDoomed(t *testing.T, order func(), ids ...string) {
-	t.Helper()
 	for _, name := range members {
 		w.sluice("cluster", "cordon", name)
 	}
-	order()
-	for _, name := range members {
-		w.sluice("cluster", "uncordon", name)
-	}
 	for _, id := range ids {
+		w.broker.provision(t, id, w.plan, nil)
+		w.broker.must(t, "PUT", bindingPath(id), nil, map[string]any{"service_id": w.plan.service, "plan_id": w.plan.id}, http.StatusCreated)
 		if on := w.placedOn(t, id); on != doomed {
 			t.Fatalf("%s is on %s", id, on)
 		}
+	}
+	for _, name := range members {
+		w.sluice("cluster", "uncordon", name)
 	}
 }
 
