@@ -67,12 +67,16 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	return newFixtureOf(t, clusters, kube.ManifestOptions{}, 0)
+	return newFixtureOf(t, clusters, usualRights, 0)
 }
+
+// usualRights are those of the driver kube. Rights are made for each cluster, because applying an object
+// writes the cluster's answer into it.
+func usualRights() kube.ManifestOptions { return kube.ManifestOptions{} }
 
 // newFixtureOf returns a fixture with other member clusters and other rights of Sluice
 // there, whose controller checks endpoints more often.
-func newFixtureOf(t *testing.T, names []string, rights kube.ManifestOptions, refresh time.Duration, nodes ...controlplane.Node) *fixture {
+func newFixtureOf(t *testing.T, names []string, rights func() kube.ManifestOptions, refresh time.Duration, nodes ...controlplane.Node) *fixture {
 	t.Helper()
 	f := &fixture{
 		namespace: hubtest.Namespace(t), scheme: runtime.NewScheme(), refresh: refresh,
@@ -98,7 +102,7 @@ func newFixtureOf(t *testing.T, names []string, rights kube.ManifestOptions, ref
 	for _, name := range names {
 		cp := controlplane.Start(t, controlplane.Options{Name: name, Nodes: nodes})
 		f.admin[name], f.planes[name] = f.newClient(t, cp.Config()), cp
-		kubeconfig, err := kube.Register(t.Context(), cp.Config(), rights)
+		kubeconfig, err := kube.Register(t.Context(), cp.Config(), rights())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,12 +11,11 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/bindings"
-	"github.com/sluice-dev/sluice/placement/kube"
 )
 
 // The broker may accept a binding while the last objects of its instance are being removed.
 func TestABindingDoesNotOutliveItsInstanceForEver(t *testing.T) {
-	f := newFixtureOf(t, nil, kube.ManifestOptions{}, 0)
+	f := newFixtureOf(t, nil, usualRights, 0)
 	gone := &v1alpha1.ServiceInstance{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.InstanceName("platform-1", t.Name())}}
 	b := f.bind(t, gone, "binding-1", "edit")
 	f.until(t, b, "bind fails", in(v1alpha1.StateFailed))

@@ -163,7 +163,7 @@ func (h *hooked) user(t *testing.T, b *v1alpha1.ServiceBinding) (u user) {
 
 // TestWorkloads shares one member cluster among tests that each have an instance of their own.
 func TestWorkloads(t *testing.T) {
-	f := newFixtureOf(t, clusters[:1], kube.ManifestOptions{}, 100*time.Millisecond, controlplane.Node{Name: "node-1"})
+	f := newFixtureOf(t, clusters[:1], usualRights, 100*time.Millisecond, controlplane.Node{Name: "node-1"})
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, *fixture)

@@ -57,7 +57,7 @@ func liqoRights() kube.ManifestOptions {
 
 // newLiqoFixture returns a fixture of three clusters that are peered with each other.
 func newLiqoFixture(t *testing.T) *fixture {
-	f := newFixtureOf(t, []string{own, provider, hubCluster}, liqoRights(), 300*time.Millisecond)
+	f := newFixtureOf(t, []string{own, provider, hubCluster}, liqoRights, 300*time.Millisecond)
 	for _, cluster := range []string{own, provider, hubCluster} {
 		liqotest.Install(t, f.admin[cluster], "ipam.liqo.io_ips", "networking.liqo.io_configurations", "networking.liqo.io_connections")
 		go giveAddresses(t.Context(), f.admin[cluster])
