@@ -70,7 +70,7 @@ func newFixture(t *testing.T) *fixture {
 	return newFixtureOf(t, clusters, usualRights, 0)
 }
 
-// usualRights are those of the driver kube. Rights are made for each cluster, because applying an object
+// usualRights returns the rights of the driver kube, created for each cluster: applying an object
 // writes the cluster's answer into it.
 func usualRights() kube.ManifestOptions { return kube.ManifestOptions{} }
 
