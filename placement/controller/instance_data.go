@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -109,33 +107,6 @@ func (r *instanceReconciler) carry(ctx context.Context, s *scope) (ctrl.Result, 
 		}
 	}
 	return ctrl.Result{}, nil
-}
-
-// recordCarried records that a step of a move with data is done, and the next one.
-func (s *scope) recordCarried() {
-	move := s.Status.Decision.Data
-	if move.Step == v1alpha1.StepRestore {
-		s.Status.Decision.Data = nil
-		return
-	}
-	s.Status.Backup = &v1alpha1.Backup{ID: move.Backup, Cluster: move.From, At: ptr.To(metav1.NewTime(s.now))}
-	move.Step = v1alpha1.StepRestore
-}
-
-// recordDataFailed records why a move with data failed, if that was one.
-func (s *scope) recordDataFailed(why string) {
-	if !s.Status.IsPinned() {
-		return
-	}
-	if move, b := s.Status.Decision.Data, s.Status.Backup; move != nil && (b == nil || b.ID != move.Backup) {
-		s.Status.Backup = &v1alpha1.Backup{ID: move.Backup, Cluster: move.From}
-	}
-	if s.Status.Backup == nil {
-		return
-	}
-	const longest = 10000
-	s.Status.Backup.FailedAt, s.Status.Backup.Failure = ptr.To(metav1.NewTime(s.now)), cut(why, longest)
-	s.recordUsable()
 }
 
 // staysWithData reports whether an operation ends a move with data: the instance is updated where its data

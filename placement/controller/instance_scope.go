@@ -153,3 +153,11 @@ func where(d *v1alpha1.Decision) string {
 	}
 	return cmp.Or(strings.Join(clusters, ", "), "nowhere")
 }
+
+// cut shortens a text to a number of characters; the API counts characters, not bytes.
+func cut(text string, longest int) string {
+	if runes := []rune(text); len(runes) > longest {
+		return string(runes[:longest-1]) + "…"
+	}
+	return text
+}

@@ -1,14 +1,12 @@
 package controller
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -256,38 +254,6 @@ func (s *scope) set(condition string, status metav1.ConditionStatus, reason, mes
 	return v1alpha1.SetCondition(&s.Status.Conditions, s.Generation, condition, status, reason, cut(message, longest))
 }
 
-// cut shortens a text to a number of characters; the API counts characters, not bytes.
-func cut(text string, longest int) string {
-	if runes := []rune(text); len(runes) > longest {
-		return string(runes[:longest-1]) + "…"
-	}
-	return text
-}
-
-// write writes the status with optimistic concurrency: it fails with a conflict if anybody
-// changed the instance since it was read.
-//
-// When the write is refused, the ledger is set to the hub's state at once. While its result is
-// unknown, its reservations stay until a live read shows the result.
-//
-// Step 5 of a provision (docs/architecture.md).
-func (r *instanceReconciler) write(ctx context.Context, s *scope, what write) error {
-	read, news := s.ResourceVersion, r.transition(s, what)
-	err := r.hub.Status().Update(ctx, s.ServiceInstance)
-	if err == nil {
-		r.written.Store(s.Name, s.ResourceVersion)
-		s.fresh = false
-		news.log(ctx)
-		return nil
-	}
-	r.unsettled.Store(s.Name, read)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		// Best effort: if it fails, it is repeated before the next pass.
-		_ = r.settle(ctx, keyOf(s), &v1alpha1.ServiceInstance{})
-	}
-	return fmt.Errorf("write the instance's status: %w", err)
-}
-
 // recordDepartures completes a decision that was made without the clusters that are due. It lists those
 // that the instance was delivered to as leaving. It adds those that it may have been delivered
 // to since, and that cannot be cleaned up now, to status.left.
@@ -397,4 +363,31 @@ func (s *scope) recordContext() { s.Status.Delivered.State = *s.Spec.Desired.Dee
 func (s *scope) recordAbandoned(why string) {
 	s.Status.Decision.Moved() // it is not a move any more, but has to be undone
 	s.recordFailure(why)
+}
+
+// recordCarried records that a step of a move with data is done, and the next one.
+func (s *scope) recordCarried() {
+	move := s.Status.Decision.Data
+	if move.Step == v1alpha1.StepRestore {
+		s.Status.Decision.Data = nil
+		return
+	}
+	s.Status.Backup = &v1alpha1.Backup{ID: move.Backup, Cluster: move.From, At: ptr.To(metav1.NewTime(s.now))}
+	move.Step = v1alpha1.StepRestore
+}
+
+// recordDataFailed records why a move with data failed, if that was one.
+func (s *scope) recordDataFailed(why string) {
+	if !s.Status.IsPinned() {
+		return
+	}
+	if move, b := s.Status.Decision.Data, s.Status.Backup; move != nil && (b == nil || b.ID != move.Backup) {
+		s.Status.Backup = &v1alpha1.Backup{ID: move.Backup, Cluster: move.From}
+	}
+	if s.Status.Backup == nil {
+		return
+	}
+	const longest = 10000
+	s.Status.Backup.FailedAt, s.Status.Backup.Failure = ptr.To(metav1.NewTime(s.now)), cut(why, longest)
+	s.recordUsable()
 }

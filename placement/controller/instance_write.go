@@ -1,0 +1,34 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// write writes the status with optimistic concurrency: it fails with a conflict if anybody
+// changed the instance since it was read.
+//
+// When the write is refused, the ledger is set to the hub's state at once. While its result is
+// unknown, its reservations stay until a live read shows the result.
+//
+// Step 5 of a provision (docs/architecture.md).
+func (r *instanceReconciler) write(ctx context.Context, s *scope, what write) error {
+	read, news := s.ResourceVersion, r.transition(s, what)
+	err := r.hub.Status().Update(ctx, s.ServiceInstance)
+	if err == nil {
+		r.written.Store(s.Name, s.ResourceVersion)
+		s.fresh = false
+		news.log(ctx)
+		return nil
+	}
+	r.unsettled.Store(s.Name, read)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		// Best effort: if it fails, it is repeated before the next pass.
+		_ = r.settle(ctx, keyOf(s), &v1alpha1.ServiceInstance{})
+	}
+	return fmt.Errorf("write the instance's status: %w", err)
+}
