@@ -31,7 +31,6 @@ import (
 	"github.com/sluice-dev/sluice/internal/hub/hubtest"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/seal"
-	"github.com/sluice-dev/sluice/placement/kube"
 	"github.com/sluice-dev/sluice/test/controlplane"
 )
 
@@ -186,7 +185,7 @@ func TestChild(t *testing.T) {
 // TestKilledWithAHook kills a controller before and after each of its writes while a hook returns results
 // and another revokes them. The next controller must continue from there, and nothing may be left.
 func TestKilledWithAHook(t *testing.T) {
-	f := newFixtureOf(t, clusters[:1], kube.ManifestOptions{}, 100*time.Millisecond, controlplane.Node{Name: "node-1"})
+	f := newFixtureOf(t, clusters[:1], usualRights, 100*time.Millisecond, controlplane.Node{Name: "node-1"})
 	other := *f
 	other.namespace = hubtest.Namespace(t) // the fixture's own controller does not watch it
 	h := other.deliverWorkload(t, returning(`{"token": "aHVzaC1odXNo", "id": "NDI="}`))

@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/strictjson"
 )
 
 // Target is the place for backups that the operator gives.
@@ -33,8 +33,8 @@ type Target struct {
 // ParseTarget reads a target from YAML, strictly.
 func ParseTarget(document []byte) (*Target, error) {
 	t := &Target{}
-	if err := yaml.UnmarshalStrict(document, t); err != nil {
-		return nil, errors.New("want url, username, password, ca, addresses") // the cause would quote the password
+	if err := strictjson.DecodeYAML(document, t); err != nil { // quotes no password
+		return nil, err
 	}
 	if at, err := url.Parse(t.URL); err != nil || at.Scheme == "" || at.Host == "" {
 		return nil, errors.New("url: want SCHEME://HOST, with a path or without")

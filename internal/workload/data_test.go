@@ -39,7 +39,7 @@ func TestParseTarget(t *testing.T) {
 	for _, row := range []struct{ document, because string }{
 		{"{url: 'https://target.example/x', username: ann, password: hush, addresses: [192.0.2.0/24]}", ""},
 		{"{url: target}", "url: want SCHEME://HOST, with a path or without"},
-		{"{url: 'https://target.example', passwort: hush}", "want url, username, password, ca, addresses"},
+		{"{url: 'https://target.example', passwort: hush}", "line 1: passwort: unknown field"},
 		{"{url: 'https://target.example', addresses: [somewhere]}", "addresses[0]: netip.ParsePrefix(\"somewhere\"): no '/'"},
 	} {
 		if _, err := ParseTarget([]byte(row.document)); errorText(err) != row.because || strings.Contains(errorText(err), "hush") {
