@@ -25,13 +25,13 @@ func TestThePlanOfTheDocumentation(t *testing.T) {
 	blocks := 0
 	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
 		document := block[1]
-		if strings.HasPrefix(document, "addOns:") {
+		if strings.HasPrefix(document, "addOns:") || strings.HasPrefix(document, "join:") {
 			document = "cluster:\n  " + strings.TrimSpace(strings.ReplaceAll(document, "\n", "\n  "))
 		}
 		must(t, yaml.UnmarshalStrict([]byte(document), &spec.Plans[0]))
 		blocks++
 	}
-	if cluster := spec.Plans[0].Cluster; blocks != 2 || cluster.Class != "openstack" || len(cluster.AddOns) != 2 {
+	if cluster := spec.Plans[0].Cluster; blocks != 3 || cluster.Class != "openstack" || len(cluster.AddOns) != 3 || cluster.Join == nil {
 		t.Fatalf("%d blocks make %+v", blocks, cluster)
 	}
 	scheme := runtime.NewScheme()

@@ -48,7 +48,7 @@ func TestAnotherClusterAtTheSameAddressIsNotReady(t *testing.T) {
 	m := newMemberWorld(t, node("n", nil))
 	m.within(1, true, "")
 	m.becomes("uid-other")
-	m.within(thoroughEvery+1, false, `its UID is "uid-other" instead of "uid-eu" (have its address`)
+	m.within(thoroughEvery+1, false, `its UID is "uid-other" instead of "uid-eu" (make its address`)
 	if m.inventory.Snapshot().Cluster("eu").Ready {
 		t.Error("something is still done there")
 	}
@@ -84,7 +84,7 @@ func TestAClusterThatRefusesWritesTakesNoPlacementsUntilItTakesThem(t *testing.T
 	full.Store(true)
 	eventually(t, "it is not ready", func() bool { return !conditionTrue(lookUntilSettled(), v1alpha1.ConditionReady) })
 	mc := lookUntilSettled()
-	m.wantReady(mc, false, "member cluster eu: write to it: etcdserver: mvcc: database space exceeded (it takes no placements until")
+	m.wantReady(mc, false, "member cluster eu: write to it: etcdserver: mvcc: database space exceeded (nothing is placed on it until")
 	if !m.inventory.Snapshot().Cluster("eu").Ready || len(placement.ClusterOf(mc, time.Now()).Taints) > 0 {
 		t.Error("it counts as lost: instances would leave it")
 	}

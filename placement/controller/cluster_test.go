@@ -160,7 +160,7 @@ func TestThreeFailedProbesMakeAClusterUnreadyAndThreeAnsweredOnesReadyAgain(t *t
 	m.probe = errors.New("connection refused")
 	m.wantReady(m.look(), true, "")
 	m.wantReady(m.look(), true, "")
-	m.wantReady(m.look(), false, "member cluster eu: probe /readyz: connection refused (see whether")
+	m.wantReady(m.look(), false, "member cluster eu: probe /readyz: connection refused (check that")
 	if m.inventory.Snapshot().Cluster("eu").Ready {
 		t.Error("it is ready in the inventory")
 	}
