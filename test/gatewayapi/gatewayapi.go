@@ -1,4 +1,5 @@
-// Package gatewayapi installs the Gateway API, and external-dns' definition, on clusters of tests: the release for which the tests' Gateway is built.
+// Package gatewayapi installs the Gateway API, in the release for which the tests' Gateway is built, and external-dns'
+// definition, on clusters of tests.
 package gatewayapi
 
 import (
@@ -19,8 +20,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Install applies the definitions of the standard channel, and those of the routes that are in it only since a later
-// release, and returns once the API server serves them. It is idempotent.
+// Install applies the definitions of the standard channel, and those of the experimental one that the tests' Gateway
+// watches, and returns once the API server serves them. It is idempotent.
 func Install(ctx context.Context, config *rest.Config) error {
 	c, err := newClient(config)
 	if err != nil {
@@ -34,7 +35,7 @@ func Install(ctx context.Context, config *rest.Config) error {
 	if err != nil || len(files) == 0 {
 		return fmt.Errorf("no definitions in %s: %w", folder, err)
 	}
-	for _, kind := range []string{"tlsroutes", "tcproutes"} {
+	for _, kind := range []string{"tlsroutes", "tcproutes", "backendtlspolicies"} {
 		files = append(files, filepath.Join(folder, "config", "crd", "experimental", "gateway.networking.k8s.io_"+kind+".yaml"))
 	}
 	return installAll(ctx, c, files...)
