@@ -37,7 +37,6 @@ func TestOnCluster(t *testing.T) {
 		{"a foreign namespace is left alone", aForeignNamespaceIsLeftAlone},
 		{"observe names what was changed and deliver repairs it", observeNamesChanges},
 		{"removal waits for finalizers and names what has them", removalWaitsForFinalizers},
-		{"removal gives up Sluice's rights before Kubernetes begins", removalGivesUpItsRights},
 		{"removal of what is not there succeeds", removalOfNothingSucceeds},
 		{"deliver waits for the namespace of a former life", deliverWaitsForAFormerLife},
 		{"the internet is out of reach unless allowed", theInternetIsOutOfReach},
@@ -315,32 +314,6 @@ func (f *fixture) removed(t *testing.T, d delivery.Delivery) {
 	if err := f.admin.Get(t.Context(), key("", namespaceOf(d)), &corev1.Namespace{}); !apierrors.IsNotFound(err) {
 		t.Errorf("namespace after removal: %v, want it gone", err)
 	}
-}
-
-// removalGivesUpItsRights: a finalizer on the binding of Sluice's rights would delay the end of the
-// namespace.
-func removalGivesUpItsRights(t *testing.T, f *fixture) {
-	d := newDelivery(t, "cpu", "1", "memory", "1Gi")
-	f.deliver(t, d)
-	ns := namespaceOf(d)
-	f.awaitDefaultAccount(t, ns)
-	if err := f.admin.Create(t.Context(), pod(ns, "plain")); err != nil {
-		t.Fatal(err)
-	}
-	for _, kept := range []int{1, 0} {
-		var pending *delivery.PendingError
-		if err := f.driver().Remove(t.Context(), d); !errors.As(err, &pending) {
-			t.Fatalf("remove: %v, want it pending", err)
-		}
-		var binding rbacv1.RoleBinding
-		if err := f.admin.Get(t.Context(), key(ns, "sluice"), &binding); err != nil {
-			t.Fatal(err)
-		}
-		if len(binding.Finalizers) != kept {
-			t.Errorf("the binding has the finalizers %q, want %d", binding.Finalizers, kept)
-		}
-	}
-	f.removed(t, d)
 }
 
 func removalOfNothingSucceeds(t *testing.T, f *fixture) {

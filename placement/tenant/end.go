@@ -52,8 +52,6 @@ var ofKubernetes = []string{
 type blocker struct {
 	client.Object
 	what string // "configmap data keeps the finalizers example.com/hold"
-	// ends means that Kubernetes ends it soon by itself.
-	ends bool
 }
 
 // blockers lists the objects that block the deletion of the namespace, or would: those with
@@ -73,7 +71,7 @@ func (t *Tenant) blockers(ctx context.Context) ([]blocker, error) {
 				o := &list.Items[j]
 				o.SetGroupVersionKind(kind)
 				if foreign := foreignFinalizers(o); len(foreign) > 0 {
-					found[i] = append(found[i], blocker{Object: o, what: fmt.Sprintf("%s %s keeps the finalizers %s", strings.ToLower(kind.Kind), o.Name, strings.Join(foreign, ", "))})
+					found[i] = append(found[i], blocker{o, fmt.Sprintf("%s %s keeps the finalizers %s", strings.ToLower(kind.Kind), o.Name, strings.Join(foreign, ", "))})
 				}
 			}
 			return nil
@@ -93,19 +91,14 @@ func (t *Tenant) blockingPods(ctx context.Context) (found []blocker, err error) 
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		b := blocker{Object: pod}
 		switch foreign := foreignFinalizers(pod); {
 		case len(foreign) > 0:
-			b.what = fmt.Sprintf("pod %s has the finalizers %s", pod.Name, strings.Join(foreign, ", "))
+			found = append(found, blocker{pod, fmt.Sprintf("pod %s has the finalizers %s", pod.Name, strings.Join(foreign, ", "))})
 		case pod.DeletionTimestamp != nil: // the time at which a pod on a node ends
-			b.what = fmt.Sprintf("pod %s on node %s terminates until %s", pod.Name, pod.Spec.NodeName, pod.DeletionTimestamp.UTC().Format(time.RFC3339))
-			b.ends = graceOf(pod) <= podrules.MaxGrace
+			found = append(found, blocker{pod, fmt.Sprintf("pod %s on node %s terminates until %s", pod.Name, pod.Spec.NodeName, pod.DeletionTimestamp.UTC().Format(time.RFC3339))})
 		case graceOf(pod) > podrules.MaxGrace && pod.Spec.NodeName != "":
-			b.what = fmt.Sprintf("pod %s takes %s to end", pod.Name, graceOf(pod))
-		default:
-			continue
+			found = append(found, blocker{pod, fmt.Sprintf("pod %s takes %s to end", pod.Name, graceOf(pod))})
 		}
-		found = append(found, b)
 	}
 	return found, nil
 }
@@ -120,17 +113,25 @@ func foreignFinalizers(o client.Object) []string {
 	return slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return slices.Contains(ofKubernetes, f) })
 }
 
-// keepRights keeps Sluice's rights in a namespace that is about to be deleted: they would be among the
-// first objects to go. unblock gives them up once nothing blocks the deletion, which is before Kubernetes
-// begins with it, unless something does.
+// keepRights keeps Sluice's rights in a namespace that is about to be deleted, if it contains
+// an object that would block the deletion. Otherwise the rights would be among the first
+// objects to go.
 func (t *Tenant) keepRights(ctx context.Context) error {
+	found, err := t.blockers(ctx)
+	switch {
+	case apierrors.IsForbidden(err): // Sluice has no rights, so there is nothing to keep
+		log.FromContext(ctx).Info("cannot look for what will keep the namespace", "cluster", t.Connection.Cluster, "namespace", t.Namespace, "reason", err.Error())
+		return nil
+	case err != nil || len(found) == 0:
+		return err
+	}
 	return t.Apply(ctx, t.selfBinding().WithFinalizers(v1alpha1.Finalizer))
 }
 
 // unblock removes the objects that block a namespace's deletion, as far as Sluice still has its
 // rights there, and returns those that remain. Pods with too long a grace period get a shorter
-// one at once; all others are removed after Patience. If nothing remains that Kubernetes does not end by
-// itself, it gives up Sluice's rights.
+// one at once; all others are removed after Patience. If none remains, it gives up Sluice's
+// rights.
 func (t *Tenant) unblock(ctx context.Context, namespace *corev1.Namespace) ([]blocker, error) {
 	kept, err := t.rightsKept(ctx)
 	if err != nil {
@@ -143,15 +144,11 @@ func (t *Tenant) unblock(ctx context.Context, namespace *corev1.Namespace) ([]bl
 		return found, nil
 	}
 	found, err := t.blockers(ctx)
-	if apierrors.IsForbidden(err) { // these rights are of no use
-		log.FromContext(ctx).Info("cannot look for what keeps the namespace", "cluster", t.Connection.Cluster, "namespace", t.Namespace, "reason", err.Error())
-		return nil, t.letRightsGo(ctx)
-	}
 	if err != nil {
 		return nil, err
 	}
-	if !slices.ContainsFunc(found, func(b blocker) bool { return !b.ends }) {
-		return found, t.letRightsGo(ctx)
+	if len(found) == 0 {
+		return nil, t.letRightsGo(ctx)
 	}
 	patience := t.Patience
 	if patience == 0 {

@@ -40,10 +40,6 @@ func (t *Tenant) ensureNamespace(ctx context.Context) (created bool, err error) 
 	case !t.owns(namespace):
 		return false, t.foreign()
 	case !namespace.DeletionTimestamp.IsZero():
-		// If nobody removes it any more, it still has Sluice's finalizer.
-		if _, err := t.unblock(ctx, namespace); err != nil {
-			return false, fmt.Errorf("end the former namespace %s: %w", t.Namespace, err)
-		}
 		return false, t.FormerLife()
 	}
 	// With its UID, so that a namespace that was replaced in the meantime causes a conflict.
