@@ -18,8 +18,9 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// stepTime bounds a step of a story, all restarts included.
-const stepTime = 5 * time.Minute
+// stepTime bounds a step of a story, all restarts included: some fifty, each a few seconds where stories are
+// played side by side on two processors.
+const stepTime = 15 * time.Minute
 
 // step is a part of a story that ends well or with an error.
 type step struct {
