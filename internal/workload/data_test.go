@@ -1,11 +1,9 @@
 package workload
 
 import (
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -20,19 +18,7 @@ func TestCopying(t *testing.T) {
 	for _, object := range objects {
 		got += "---\n" + yamlOf(t, object.Object)
 	}
-	const golden = "testdata/hook/data.golden"
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("-want +got, -update rewrites:\n%s", diff)
-	}
+	matchesGolden(t, "testdata/hook/data.golden", got)
 }
 
 func TestParseTarget(t *testing.T) {

@@ -3,11 +3,9 @@ package workload
 import (
 	"encoding/json"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -27,19 +25,7 @@ func TestHook(t *testing.T) {
 	for _, object := range objects {
 		got += "---\n" + yamlOf(t, object.Object)
 	}
-	const golden = "testdata/hook/bind.golden"
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("-want +got, -update rewrites:\n%s", diff)
-	}
+	matchesGolden(t, "testdata/hook/bind.golden", got)
 }
 
 // What the bind hook returned is in credentials and in the unbind hook, where it is empty if there is none.

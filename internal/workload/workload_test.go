@@ -81,20 +81,25 @@ func TestRender(t *testing.T) {
 			for _, o := range objects {
 				got += "---\n" + yamlOf(t, o.Object)
 			}
-			golden := strings.TrimSuffix(file, ".yaml") + ".golden"
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("-want +got, -update rewrites:\n%s", diff)
-			}
+			matchesGolden(t, strings.TrimSuffix(file, ".yaml")+".golden", got)
 		})
+	}
+}
+
+// matchesGolden compares a text with a file; -update rewrites the file.
+func matchesGolden(t *testing.T, golden, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("-want +got, -update rewrites:\n%s", diff)
 	}
 }
 
