@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
