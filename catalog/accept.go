@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -207,12 +208,39 @@ func checkResources(r *v1alpha1.ResourcesPlan, runs bool) error {
 			return fmt.Errorf("limits: %s is negative", name)
 		}
 	}
+	if err := checkLargestPod(r, runs); err != nil {
+		return fmt.Errorf("largestPod: %w", err)
+	}
 	for class, amount := range r.Storage {
 		if amount.Sign() < 0 {
 			return fmt.Errorf("storage: %s is negative", class)
 		}
 		if errs := validation.NameIsDNSSubdomain(class, false); len(errs) > 0 {
 			return fmt.Errorf("storage: class %q: %s", class, strings.Join(errs, "; "))
+		}
+	}
+	return nil
+}
+
+// checkLargestPod checks that a pod is part of what a plan sells on one cluster.
+func checkLargestPod(r *v1alpha1.ResourcesPlan, runs bool) error {
+	switch {
+	case len(r.LargestPod) == 0:
+		return nil
+	case runs:
+		return errors.New("cannot be set, because the pods of a workload are known")
+	case len(r.Components) > 0:
+		return errors.New("cannot be combined with components")
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.LargestPod)) {
+		amount, limit := r.LargestPod[name], r.Limits[name]
+		switch {
+		case name == corev1.ResourcePods || v1alpha1.IsStorage(name):
+			return fmt.Errorf("%s: is not a resource that a pod requests of its node", name)
+		case amount.Sign() < 0:
+			return fmt.Errorf("%s is negative", name)
+		case amount.Cmp(limit) > 0:
+			return fmt.Errorf("%s %s: is more than the limit of %s", amount.String(), name, limit.String())
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -57,6 +58,15 @@ func TestJudge(t *testing.T) {
 		}))}, []string{"Invalid"}, "selector"},
 		"a broken selectable": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) { r.Selectable = []string{"a b"} }))}, []string{"Invalid"}, "selectable"},
 		"less than nothing":   {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) { r.Limits["cpu"] = resource.MustParse("-1") }))}, []string{"Invalid"}, "cpu is negative"},
+		"a pod larger than the limits": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
+			r.LargestPod = corev1.ResourceList{"cpu": resource.MustParse("64")}
+		}))}, []string{"Invalid"}, "largestPod: 64 cpu: is more than the limit of"},
+		"a pod of pods": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
+			r.LargestPod = corev1.ResourceList{"pods": resource.MustParse("1")}
+		}))}, []string{"Invalid"}, "largestPod: pods: is not a resource that a pod requests"},
+		"a largest pod of components": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
+			r.MaxClusters, r.Components, r.LargestPod = 0, []v1alpha1.Component{{Name: "web"}}, corev1.ResourceList{"cpu": resource.MustParse("1m")}
+		}))}, []string{"Invalid"}, "largestPod: cannot be combined with components"},
 		"less storage than none": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
 			r.Storage = map[string]resource.Quantity{"fast": resource.MustParse("-1")}
 		}))}, []string{"Invalid"}, "fast is negative"},

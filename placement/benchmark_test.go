@@ -16,6 +16,7 @@ import (
 // the fleet that other placers were measured on.
 func syntheticFleet(n int) *Inventory {
 	inventory := NewInventory()
+	var nodes [5]Resources
 	for i := range n {
 		c := &Cluster{
 			Name: fmt.Sprintf("cluster-%05d", i), Region: fmt.Sprintf("region-%02d", i%20), Ready: true, AccessVerified: true,
@@ -23,6 +24,10 @@ func syntheticFleet(n int) *Inventory {
 			Currency:    "EUR",
 			Prices:      map[corev1.ResourceName]int64{corev1.ResourceCPU: int64(30e6 + i%997*1e4), corev1.ResourceMemory: 4e6},
 		}
+		for k := range 5 { // different nodes
+			nodes[k] = Resources{corev1.ResourceCPU: int64(1000 * (1 + (i+3*k)%12)), corev1.ResourceMemory: int64(1+(i+5*k)%48) << 30}
+		}
+		c.Holes = HolesOf(nodes[:])
 		used := int64(i * 7 % 95)
 		c.ForeignUse = Resources{corev1.ResourceCPU: 640 * used, corev1.ResourceMemory: 256 << 30 / 100 * used}
 		c.Labels = labels.Set{
@@ -75,6 +80,7 @@ func benchmarkRequests() map[string]Request {
 		"forty_replicas_by_capacity": {ID: "si-bench", Resources: small, Selector: prod, Clusters: 12, Replicas: 40,
 			Division: Division{By: v1alpha1.DivideByCapacity}, Spread: &Spread{By: []string{v1alpha1.LabelRegion}, Groups: 3}},
 		"anywhere":                {ID: "si-bench", Resources: small},
+		"with_a_largest_pod":      {ID: "si-bench", Resources: small, LargestPods: []Resources{small}},
 		"by_eight_expressions":    {ID: "si-bench", Resources: small, Rules: expressions},
 		"by_request":              {ID: "si-bench", Resources: small, Rules: []Rule{ofRequest}},
 		"preferred_by_claim":      {ID: "si-bench", Resources: small, Preferences: []Preference{{european, 1}}},

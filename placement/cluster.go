@@ -46,6 +46,8 @@ type Cluster struct {
 	Sell *v1alpha1.Sale
 	// ForeignUse is the resources requested there by pods of no instance of this hub.
 	ForeignUse Resources
+	// Holes is what its nodes have free, node by node; nil if unknown.
+	Holes *Holes
 	// StorageClasses of the cluster.
 	StorageClasses []string
 	// Currency of Prices; empty means that the cluster has no price list.
@@ -82,6 +84,7 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 		Cordoned:       mc.Spec.Unschedulable || !mc.DeletionTimestamp.IsZero(),
 		Allocatable:    ResourcesOf(mc.Status.Allocatable),
 		ForeignUse:     ResourcesOf(mc.Status.ForeignUse),
+		Holes:          holesFrom(mc.Status.Holes),
 		StorageClasses: mc.Status.StorageClasses,
 	}
 	c.Ready, c.Unready = mc.Holds(v1alpha1.ConditionReachable)

@@ -25,6 +25,8 @@ import (
 type Component struct {
 	Name      string
 	Resources Resources
+	// LargestPods as in Request.
+	LargestPods []Resources
 	// Selector and Tier in addition to the request's own; nil and empty add nothing.
 	Selector labels.Selector
 	Tier     v1alpha1.Tier
@@ -77,6 +79,7 @@ func componentsOf(plan *catalog.Plan, usual Resources, footprint *catalog.Footpr
 		}
 		if plan.Workload != nil {
 			c.Resources, c.Public, c.Moves = ResourcesOf(footprint.Components[c.Name]), plan.Workload.Speaks(c.Name), true
+			c.LargestPods = podsOf(footprint.LargestPods[c.Name])
 			for name := range c.Resources {
 				c.Moves = c.Moves && !v1alpha1.IsStorage(name)
 			}
@@ -111,6 +114,7 @@ func (r Request) of(c *Component) Request {
 	one := r
 	one.Components, one.Links, one.Quotas = nil, nil, nil
 	one.Resources, one.Clusters, one.Current, one.Public = c.Resources, 1, nil, c.Public
+	one.LargestPods = c.LargestPods
 	if c.Selector != nil {
 		requirements, _ := c.Selector.Requirements()
 		one.Selector = labels.NewSelector()
@@ -153,11 +157,13 @@ func placeTogether(r Request, s *Snapshot) (Decision, error) {
 		if at < 0 {
 			d.Placements = append(d.Placements, Placement{
 				Cluster: name, Score: c.score, Reserved: maps.Clone(r.Components[i].Resources), Price: price, Components: []string{r.Components[i].Name},
+				LargestPods: r.Components[i].LargestPods,
 			})
 			continue
 		}
 		p := &d.Placements[at]
 		p.Reserved.Add(r.Components[i].Resources, 1)
+		p.LargestPods = slices.Concat(p.LargestPods, r.Components[i].LargestPods)
 		p.Score, p.Components = min(p.Score, c.score), append(p.Components, r.Components[i].Name)
 		if p.Price != nil && price != nil {
 			p.Price = &Price{p.Price.Currency, p.Price.NanoPerHour + price.NanoPerHour}

@@ -41,6 +41,8 @@ type Placement struct {
 	// Linked are the clusters to whose components those here are linked.
 	Linked   []v1alpha1.LinkedCluster
 	Reserved Resources
+	// LargestPods that the instance is meant to run there.
+	LargestPods []Resources
 	// Score from 0 to 100; Explain returns its parts.
 	Score int32
 	// Price of the reservation; nil if the cluster has no price list.
@@ -124,6 +126,9 @@ func (d Decision) API(generation int64) *v1alpha1.Decision {
 	out := &v1alpha1.Decision{Generation: generation, Considered: int32(d.Considered), Preemption: d.Preemption} // a count of clusters
 	for _, p := range d.Placements {
 		placed := v1alpha1.Placement{Cluster: p.Cluster, Replicas: p.Replicas, Components: p.Components, Linked: p.Linked, Reserved: p.Reserved.List(), Score: p.Score}
+		for _, pod := range p.LargestPods {
+			placed.LargestPods = append(placed.LargestPods, pod.List())
+		}
 		if p.Price != nil {
 			placed.PricePerHour, placed.Currency = p.Price.quantity(), p.Price.Currency
 		}
@@ -149,6 +154,7 @@ func (e *evaluation) decision(chosen []candidate) Decision {
 		d.Placements = append(d.Placements, Placement{
 			Cluster: c.cluster().Name, Replicas: int32(c.replicas), // at most as asked for
 			Reserved: e.request.on(c.replicas), Score: c.score, Price: e.price(c),
+			LargestPods: e.request.LargestPods,
 		})
 	}
 	var t tally

@@ -99,6 +99,9 @@ func (r Request) allFilters(s *Snapshot, held Resources) []filter {
 			asked = append(asked, insufficient(name, needs[name], held[name], s.columnOf(name), r.atBest))
 		}
 	}
+	if len(r.LargestPods) > 0 {
+		asked = append(asked, tooFragmented(r.LargestPods))
+	}
 	if r.MaxPrice != nil {
 		asked = append(asked, noPrice(r.MaxPrice.Currency), tooExpensive(*r.MaxPrice, newTariff(needs, s)))
 	}

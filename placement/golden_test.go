@@ -71,9 +71,10 @@ func replay(t *testing.T, sections map[string]string) (decision, table string) {
 	for _, row := range decode[[]reservationRow](t, sections["reservations"]) {
 		h, known := held[row.Instance]
 		if !known {
-			h = Holding{Instance: row.Instance, Consumer: row.Consumer, Class: row.Class, Hub: row.Hub, Hosts: row.Hosts, Held: map[string]Resources{}}
+			h = Holding{Instance: row.Instance, Consumer: row.Consumer, Class: row.Class, Hub: row.Hub, Hosts: row.Hosts, Held: map[string]Resources{}, Pods: map[string][]Resources{}}
 		}
 		h.Held[row.Cluster], h.Preemption = ResourcesOf(row.Resources), row.Preemption
+		h.Pods[row.Cluster] = podsOf(row.Pods)
 		held[row.Instance] = h
 	}
 	for _, h := range held {
@@ -131,6 +132,8 @@ type reservationRow struct {
 	Cluster   string              `json:"cluster"`
 	Resources corev1.ResourceList `json:"resources"`
 	Consumer  Consumer            `json:"consumer"`
+	// Pods that it is meant to run.
+	Pods []corev1.ResourceList `json:"pods"`
 	// Class of an instance without an operation under way; Preemption is the room that is being
 	// made for it.
 	Class      string               `json:"class"`

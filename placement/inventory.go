@@ -22,8 +22,8 @@ import (
 type Inventory struct {
 	mu    sync.Mutex
 	store *memdb.MemDB
-	// reserved is the sum of the reservations on each cluster.
-	reserved map[string]Resources
+	// books are what is held on each cluster.
+	books map[string]book
 	// columns numbers every resource that any cluster ever had; it only grows.
 	columns  map[corev1.ResourceName]int
 	policies Policies
@@ -49,7 +49,7 @@ type Inventory struct {
 func NewInventory() *Inventory {
 	return &Inventory{
 		store:     newStore(),
-		reserved:  map[string]Resources{},
+		books:     map[string]book{},
 		columns:   map[corev1.ResourceName]int{},
 		following: map[string][]string{},
 		moved:     map[string]bool{},
@@ -107,8 +107,8 @@ func (inv *Inventory) Fork() *Inventory {
 	fork.columns, fork.policies, fork.quotas, fork.snapshot = inv.columns, inv.policies, inv.quotas, inv.snapshot
 	fork.moved = maps.Clone(inv.moved)
 	fork.clusters, fork.answering, fork.preemptions = inv.clusters, inv.answering, inv.preemptions
-	for cluster, reserved := range inv.reserved {
-		fork.reserved[cluster] = maps.Clone(reserved)
+	for cluster, held := range inv.books {
+		fork.books[cluster] = book{maps.Clone(held.reserved), held.pods}
 	}
 	return fork
 }
@@ -142,7 +142,7 @@ func (inv *Inventory) UpsertCluster(c *Cluster) {
 	txn.Commit()
 
 	if known != nil {
-		inv.redraw(c.Name, func(at position) *page { return at.page.with(at.row, c, inv.columns, inv.reserved[c.Name]) })
+		inv.redraw(c.Name, func(at position) *page { return at.page.with(at.row, c, inv.columns, inv.books[c.Name]) })
 	} else {
 		inv.moved[c.Name] = true
 	}
@@ -258,7 +258,7 @@ func (inv *Inventory) now() *Snapshot {
 		clusters := rows[Cluster](txn, tableCluster, indexID) // in the order of names
 		inv.snapshot = &Snapshot{columns: inv.columns, store: txn, policies: inv.policies, preemptions: inv.preemptions}
 		for some := range slices.Chunk(clusters, pageRows) {
-			inv.snapshot.pages = append(inv.snapshot.pages, newPage(some, inv.columns, inv.reserved))
+			inv.snapshot.pages = append(inv.snapshot.pages, newPage(some, inv.columns, inv.books))
 		}
 	case len(inv.moved) > 0:
 		changed := *inv.snapshot
@@ -293,9 +293,9 @@ func (inv *Inventory) enter(s *Snapshot, name string) {
 	}
 	var pages []*page
 	if half := (len(clusters) + 1) / 2; len(clusters) > pageRows {
-		pages = append(pages, newPage(clusters[:half:half], inv.columns, inv.reserved), newPage(clusters[half:], inv.columns, inv.reserved))
+		pages = append(pages, newPage(clusters[:half:half], inv.columns, inv.books), newPage(clusters[half:], inv.columns, inv.books))
 	} else if len(clusters) > 0 {
-		pages = append(pages, newPage(clusters, inv.columns, inv.reserved))
+		pages = append(pages, newPage(clusters, inv.columns, inv.books))
 	}
 	s.pages = slices.Replace(s.pages, at, end, pages...)
 }

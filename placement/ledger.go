@@ -28,6 +28,24 @@ func Ledger(status *v1alpha1.ServiceInstanceStatus) map[string]Resources {
 	return held
 }
 
+// podsIn returns the pods of an instance's status that are meant to run, by cluster: of each decision and
+// of what is left.
+func podsIn(status *v1alpha1.ServiceInstanceStatus) map[string][]Resources {
+	pods := map[string][]Resources{}
+	for _, p := range status.Everywhere() {
+		for _, pod := range podsOf(p.LargestPods) {
+			if !hasPod(pods[p.Cluster], pod) {
+				pods[p.Cluster] = append(pods[p.Cluster], pod)
+			}
+		}
+	}
+	return pods
+}
+
+func hasPod(pods []Resources, pod Resources) bool {
+	return slices.ContainsFunc(pods, func(p Resources) bool { return maps.Equal(p, pod) })
+}
+
 // Place decides and, if the request can be placed, reserves the decision under the request's
 // ID, in addition to what it holds already. Both are one step, so that two requests never get
 // the same capacity.
@@ -50,11 +68,16 @@ func (inv *Inventory) Place(r Request) (Decision, error) {
 		return d, err
 	}
 	inv.waiting.remove(r.ID)
-	held := inv.held(r.ID)
+	held, pods := inv.held(r.ID), inv.heldPods(r.ID)
 	for _, p := range d.Placements {
 		held[p.Cluster] = held[p.Cluster].max(p.Reserved)
+		for _, pod := range p.LargestPods {
+			if !hasPod(pods[p.Cluster], pod) {
+				pods[p.Cluster] = append(slices.Clip(pods[p.Cluster]), pod)
+			}
+		}
 	}
-	inv.reserve(Holding{Instance: r.ID, Consumer: r.Consumer, Held: held, Hub: r.Peering.hub(), Hosts: lists.Union(inv.heldHosts(r.ID), r.hosts())})
+	inv.reserve(Holding{Instance: r.ID, Consumer: r.Consumer, Held: held, Pods: pods, Hub: r.Peering.hub(), Hosts: lists.Union(inv.heldHosts(r.ID), r.hosts())})
 	inv.wakeWaiting(event{before: inv.snapshot, holders: r.Consumer.holders()}) // it is where others may follow
 	return d, nil
 }
@@ -144,11 +167,22 @@ func (inv *Inventory) held(instance string) map[string]Resources {
 	return held
 }
 
+// heldPods returns the pods that an instance is meant to run, by cluster.
+func (inv *Inventory) heldPods(instance string) map[string][]Resources {
+	pods := map[string][]Resources{}
+	for _, r := range rows[Reservation](inv.store.Txn(false), tableReservation, indexOf, instance, "") {
+		pods[r.Cluster] = r.Pods
+	}
+	return pods
+}
+
 // Holding is an instance's reservations, by cluster, and its owners.
 type Holding struct {
 	Instance string
 	Consumer Consumer
 	Held     map[string]Resources
+	// Pods that it is meant to run, by cluster, see Request.LargestPods.
+	Pods map[string][]Resources
 	// Class is the priority class by which it can be displaced; empty if it cannot.
 	Class string
 	// Preemption is the room that is being made for it.
@@ -161,7 +195,7 @@ type Holding struct {
 
 // HoldingOf returns the holding of an instance by its status.
 func HoldingOf(instance *v1alpha1.ServiceInstance) Holding {
-	h := Holding{Instance: instance.Name, Consumer: ConsumerOf(instance), Held: Ledger(&instance.Status), Hub: instance.Status.Hub(), Hosts: hostsOf(&instance.Status)}
+	h := Holding{Instance: instance.Name, Consumer: ConsumerOf(instance), Held: Ledger(&instance.Status), Pods: podsIn(&instance.Status), Hub: instance.Status.Hub(), Hosts: hostsOf(&instance.Status)}
 	if !instance.DeletionTimestamp.IsZero() {
 		return h
 	}
@@ -180,9 +214,7 @@ func (inv *Inventory) ReserveAll(all []Holding) {
 	defer inv.mu.Unlock()
 	txn := inv.store.Txn(true)
 	for _, h := range all {
-		for cluster, more := range record(txn, h, inv.quotas).clusters {
-			inv.book(cluster, more)
-		}
+		inv.book(record(txn, h, inv.quotas))
 		inv.preempt(h.Instance, h.Preemption)
 	}
 	txn.Commit()
@@ -194,39 +226,67 @@ func (inv *Inventory) reserve(h Holding) change {
 	txn := inv.store.Txn(true)
 	change := record(txn, h, inv.quotas)
 	txn.Commit()
+	inv.book(change)
 	for _, cluster := range slices.Sorted(maps.Keys(change.clusters)) {
 		more := change.clusters[cluster]
-		inv.book(cluster, more)
-		inv.redraw(cluster, func(at position) *page { return at.page.withReserved(at.row, more, inv.columns) })
+		inv.redraw(cluster, func(at position) *page { return at.page.withReserved(at.row, more, inv.columns, inv.books[cluster]) })
 	}
 	return change
 }
 
-// book adds to the reservations on a cluster.
-func (inv *Inventory) book(cluster string, more Resources) {
-	if inv.reserved[cluster] == nil {
-		inv.reserved[cluster] = Resources{}
+// book is what is held on one cluster.
+type book struct {
+	// reserved is the sum of the reservations.
+	reserved Resources
+	// pods that are meant to run, in the order of comparePods.
+	pods []podsHeld
+}
+
+// book adds to what is held on clusters.
+func (inv *Inventory) book(c change) {
+	for cluster, more := range c.clusters {
+		held := inv.books[cluster]
+		if held.reserved == nil {
+			held.reserved = Resources{}
+		}
+		held.reserved.Add(more, 1)
+		inv.books[cluster] = held
 	}
-	inv.reserved[cluster].Add(more, 1)
+	for _, more := range c.pods {
+		held := inv.books[more.cluster]
+		held.pods = holdPods(held.pods, more.pod, more.count)
+		inv.books[more.cluster] = held
+	}
 }
 
 // change is the change of the reservations on clusters, and of holders with a quota. owners are all
 // holders of which a reservation changed.
 type change struct {
 	clusters, holders map[string]Resources
+	pods              []podsOn
 	owners            map[string]bool
 	quotas            scopes
 }
 
-func (c change) add(cluster string, holders []string, resources Resources, sign int64) {
+// podsOn are pods more on a cluster, or fewer.
+type podsOn struct {
+	cluster string
+	podsHeld
+}
+
+// add adds a reservation, or takes it away, by its sign.
+func (c *change) add(r *Reservation, sign int) {
 	count := func(sums map[string]Resources, key string) {
 		if sums[key] == nil {
-			sums[key] = make(Resources, len(resources))
+			sums[key] = make(Resources, len(r.Resources))
 		}
-		sums[key].Add(resources, sign)
+		sums[key].Add(r.Resources, int64(sign))
 	}
-	count(c.clusters, cluster)
-	for _, holder := range holders {
+	count(c.clusters, r.Cluster)
+	for _, pod := range r.Pods {
+		c.pods = append(c.pods, podsOn{r.Cluster, podsHeld{pod, sign}})
+	}
+	for _, holder := range r.Holders {
 		c.owners[holder] = true
 		if c.quotas.bind(holder) {
 			count(c.holders, holder)
@@ -236,7 +296,7 @@ func (c change) add(cluster string, holders []string, resources Resources, sign 
 
 // record writes an instance's reservations into the store of record.
 func record(txn *memdb.Txn, h Holding, quotas scopes) change {
-	c := change{map[string]Resources{}, map[string]Resources{}, map[string]bool{}, quotas}
+	c := change{clusters: map[string]Resources{}, holders: map[string]Resources{}, owners: map[string]bool{}, quotas: quotas}
 	holders := h.Consumer.holders()
 	same := map[string]bool{}
 	was, hub := "", h.Hub
@@ -246,11 +306,12 @@ func record(txn *memdb.Txn, h Holding, quotas scopes) change {
 	for _, r := range rows[Reservation](txn, tableReservation, indexOf, h.Instance, "") {
 		now, kept := h.Held[r.Cluster]
 		was = r.Hub
-		if kept && maps.Equal(r.Resources, now) && slices.Equal(r.Holders, holders) && r.Class == h.Class && r.Hub == hub && lists.Same(r.Hosts, h.Hosts) {
+		if kept && maps.Equal(r.Resources, now) && slices.Equal(r.Holders, holders) && r.Class == h.Class && r.Hub == hub && lists.Same(r.Hosts, h.Hosts) &&
+			slices.EqualFunc(r.Pods, h.Pods[r.Cluster], maps.Equal) {
 			same[r.Cluster] = true
 			continue
 		}
-		c.add(r.Cluster, r.Holders, r.Resources, -1)
+		c.add(r, -1)
 		if !kept {
 			check(txn.Delete(tableReservation, r))
 		}
@@ -259,10 +320,12 @@ func record(txn *memdb.Txn, h Holding, quotas scopes) change {
 		if same[cluster] {
 			continue
 		}
-		c.add(cluster, holders, resources, 1)
-		check(txn.Insert(tableReservation, &Reservation{
-			Instance: h.Instance, Cluster: cluster, Resources: resources, Holders: holders, Class: h.Class, Hub: hub, Hosts: h.Hosts,
-		}))
+		held := &Reservation{
+			Instance: h.Instance, Cluster: cluster, Resources: resources, Pods: h.Pods[cluster],
+			Holders: holders, Class: h.Class, Hub: hub, Hosts: h.Hosts,
+		}
+		c.add(held, 1)
+		check(txn.Insert(tableReservation, held))
 	}
 	if was != hub {
 		countThrough(txn, was, -1)

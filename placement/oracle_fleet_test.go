@@ -20,8 +20,10 @@ type world struct {
 	*rand.Rand
 	clusters []*placement.Cluster
 	held     []placement.Holding
-	quota    *v1alpha1.Quota
-	now      time.Time
+	// nodes are what each node of a cluster has free, by the cluster's name.
+	nodes map[string][]placement.Resources
+	quota *v1alpha1.Quota
+	now   time.Time
 	// plain fleets have few reasons to refuse a cluster, so that there is much to choose from.
 	plain bool
 }
@@ -41,15 +43,17 @@ func pick[T any](w *world, from ...T) T { return from[w.IntN(len(from))] }
 
 // newWorld draws a fleet; the same seed gives the same one.
 func newWorld(seed uint64) *world {
-	w := &world{Rand: rand.New(rand.NewPCG(seed, 16)), now: time.Date(2026, 11, 24, 0, 0, 0, 0, time.UTC)}
+	w := &world{Rand: rand.New(rand.NewPCG(seed, 16)), nodes: map[string][]placement.Resources{}, now: time.Date(2026, 11, 24, 0, 0, 0, 0, time.UTC)}
 	w.plain = w.one(2)
 	for i := range 1 + w.IntN(8) {
 		w.clusters = append(w.clusters, w.cluster(fmt.Sprintf("c%d", i)))
 	}
 	for i := range w.IntN(5) {
-		h := placement.Holding{Instance: fmt.Sprintf("si-%d", i), Consumer: w.consumer(), Held: map[string]placement.Resources{}}
+		h := placement.Holding{Instance: fmt.Sprintf("si-%d", i), Consumer: w.consumer(), Held: map[string]placement.Resources{}, Pods: map[string][]placement.Resources{}}
 		for range 1 + w.IntN(2) {
-			h.Held[pick(w, w.clusters...).Name] = placement.Resources{cpu: int64(w.IntN(4)) * 1000, memory: int64(w.IntN(3)) << 30}
+			cluster := pick(w, w.clusters...).Name
+			h.Held[cluster] = placement.Resources{cpu: int64(w.IntN(4)) * 1000, memory: int64(w.IntN(3)) << 30}
+			h.Pods[cluster] = w.pods(h.Held[cluster])
 		}
 		w.held = append(w.held, h)
 	}
@@ -70,9 +74,15 @@ func (w *world) consumer() placement.Consumer {
 }
 
 func (w *world) cluster(name string) *placement.Cluster {
-	if w.plain {
-		return w.plainCluster(name)
+	c := w.plainCluster(name)
+	if !w.plain {
+		c = w.richCluster(name)
 	}
+	w.dig(c)
+	return c
+}
+
+func (w *world) richCluster(name string) *placement.Cluster {
 	c := &placement.Cluster{
 		Name: name, Driver: v1alpha1.DriverKube, Ready: !w.one(10), AccessVerified: !w.one(15), Cordoned: w.one(12),
 		Region: pick(w, "", "a", "a", "b", "b", "c"), Provider: pick(w, "", "one", "two"),
@@ -264,6 +274,7 @@ func (w *world) order() *order {
 	case "components":
 		w.components(o)
 	}
+	r.LargestPods = w.pods(r.Resources)
 	switch o.kind {
 	case "replicas", "spread replicas", "each replicas":
 		r.Replicas = 1 + w.IntN(18)
@@ -331,6 +342,7 @@ func (w *world) components(o *order) {
 	gold, _ := labels.Parse("class=gold")
 	for i := range 1 + w.IntN(3) {
 		c := placement.Component{Name: fmt.Sprintf("part-%d", i), Resources: placement.Resources{cpu: int64(1+w.IntN(5)) * 1000}, Moves: w.one(2)}
+		c.LargestPods = w.pods(c.Resources)
 		if w.one(4) {
 			c.Selector = gold
 		}

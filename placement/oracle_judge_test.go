@@ -156,7 +156,7 @@ func (o *oracle) passes(c *placement.Cluster, component *placement.Component) bo
 	if component != nil {
 		name = component.Name
 	}
-	if !o.shaped(c, component) || slices.Contains(o.Leaving, c.Name) || !o.stays(c, name) && !o.enters(c) {
+	if !o.shaped(c, component) || slices.Contains(o.Leaving, c.Name) || !o.stays(c, name) && !(o.enters(c) && o.hasNodes(c, component)) {
 		return false
 	}
 	if o.MaxDistance > 0 {

@@ -108,10 +108,10 @@ func (w *world) replicas(o *order) map[string]int64 {
 
 // settle makes the decision what the instance holds and where it is.
 func (w *world) settle(o *order, d placement.Decision) {
-	h := placement.Holding{Instance: o.ID, Consumer: o.Consumer, Held: map[string]placement.Resources{}}
+	h := placement.Holding{Instance: o.ID, Consumer: o.Consumer, Held: map[string]placement.Resources{}, Pods: map[string][]placement.Resources{}}
 	o.Current, o.ComponentClusters = nil, map[string]string{}
 	for _, p := range d.Placements {
-		h.Held[p.Cluster] = p.Reserved
+		h.Held[p.Cluster], h.Pods[p.Cluster] = p.Reserved, p.LargestPods
 		for _, component := range p.Components {
 			o.ComponentClusters[component] = p.Cluster
 		}

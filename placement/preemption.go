@@ -85,7 +85,9 @@ func newSearch(r Request, s *Snapshot) *search {
 	for name := range r.Resources {
 		enough[name] = boundless
 	}
-	return &search{request: r, snapshot: s, class: class, holders: owners(r.Consumer.holders()), filters: r.filters(s, enough)}
+	filtered := r
+	filtered.LargestPods = nil // which nodes the victims free is not known
+	return &search{request: r, snapshot: s, class: class, holders: owners(r.Consumer.holders()), filters: filtered.filters(s, enough)}
 }
 
 // owners returns the holders that determine who owns an instance. The application is not one of
@@ -223,7 +225,8 @@ func (s *Snapshot) wouldPlace(r Request, p *v1alpha1.Preemption) bool {
 	}
 	vacated := *s
 	vacated.pages = slices.Clone(s.pages)
-	vacated.pages[slices.Index(s.pages, at.page)] = at.page.withReserved(at.row, given, s.columns)
+	vacated.pages[slices.Index(s.pages, at.page)] = at.page.withReserved(at.row, given, s.columns, book{})
+	r.LargestPods = nil // as in the search
 	decision, err := Place(r, &vacated)
 	return err == nil && decision.Uses(p.Cluster)
 }

@@ -54,6 +54,9 @@ const (
 	ReasonTooFar Reason = "TooFar"
 	// ReasonTooSlow: the cluster's latency from a vantage is too high.
 	ReasonTooSlow Reason = "TooSlow"
+	// ReasonTooFragmented: no node there has enough free for one of the pods that the instance is meant
+	// to run.
+	ReasonTooFragmented Reason = "TooFragmented"
 	// ReasonStorageClassMissing: the cluster has no such storage class.
 	ReasonStorageClassMissing Reason = "StorageClassMissing"
 	// ReasonNoPrice: the cluster has no price list in the currency of the maximum price.

@@ -42,6 +42,9 @@ type Request struct {
 	// Common are further resources on each chosen cluster, whatever its number of replicas. MaxPrice
 	// is that of one replica with them.
 	Common Resources
+	// LargestPods are the pods that the instance is meant to run on each chosen cluster and that exceed
+	// its others: for each there is a node with enough free. None means that its pods are not known.
+	LargestPods []Resources
 	// MaxLatency to each cluster; nil means any.
 	MaxLatency *v1alpha1.LatencyBound
 	// Near is the location of the consumer; nil if unknown.
@@ -180,6 +183,7 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 		Replicas:    int(asked.Replicas),
 		Division:    division,
 		Common:      common,
+		LargestPods: largestPods(plan, footprint),
 		MaxLatency:  asked.MaxLatency,
 		Near:        near,
 		MaxDistance: int(plan.Resources.MaxDistanceKilometers),
@@ -216,6 +220,17 @@ func soldBy(plan *catalog.Plan, parameters json.RawMessage) (Resources, *catalog
 		resources[v1alpha1.StorageResource(class)] = size.Value()
 	}
 	return resources, &catalog.Footprint{}, nil
+}
+
+// largestPods returns the largest pods of an instance of a plan.
+func largestPods(plan *catalog.Plan, footprint *catalog.Footprint) (pods []Resources) {
+	if len(plan.Resources.LargestPod) > 0 {
+		return []Resources{ResourcesOf(plan.Resources.LargestPod)}
+	}
+	for _, component := range slices.Sorted(maps.Keys(footprint.LargestPods)) {
+		pods = append(pods, podsOf(footprint.LargestPods[component])...)
+	}
+	return pods
 }
 
 // rulesOf returns the rules for clusters of the plan and of the consumer's parameters.

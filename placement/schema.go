@@ -27,6 +27,8 @@ type Reservation struct {
 	Instance  string
 	Cluster   string
 	Resources Resources
+	// Pods that the instance is meant to run there, see Request.LargestPods.
+	Pods []Resources
 	// Holders are the platform, organization, space and application that the instance belongs
 	// to.
 	Holders []string

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"iter"
+	"slices"
 	"sort"
 	"sync"
 
@@ -35,6 +36,8 @@ func (s *Snapshot) Policies() Policies { return s.policies }
 type page struct {
 	clusters []*Cluster
 	columns  []column
+	// holes by row, as far as the pods that are meant to run leave them; nil if none are known.
+	holes []*Holes
 	*traits
 }
 
@@ -87,30 +90,42 @@ type taintedRows struct {
 	rows  set
 }
 
-// newPage arranges clusters by column; reserved is the reservations on each, by name.
-func newPage(clusters []*Cluster, columns map[corev1.ResourceName]int, reserved map[string]Resources) *page {
+// newPage arranges clusters by column; books are what is held on each, by name.
+func newPage(clusters []*Cluster, columns map[corev1.ResourceName]int, books map[string]book) *page {
 	p := &page{clusters: clusters, columns: make([]column, len(columns)), traits: newTraits(clusters)}
 	for i := range p.columns {
 		p.columns[i] = column{make([]int64, len(clusters)), make([]int64, len(clusters)), make([]int64, len(clusters))}
 	}
 	for row, c := range clusters {
-		p.fill(row, c, columns, reserved[c.Name])
+		p.fill(row, c, columns, books[c.Name])
 	}
 	return p
 }
 
 // fill writes one row's numbers.
-func (p *page) fill(row int, c *Cluster, columns map[corev1.ResourceName]int, reserved Resources) {
+func (p *page) fill(row int, c *Cluster, columns map[corev1.ResourceName]int, held book) {
 	for name, i := range columns {
 		p.columns[i].size[row] = c.sold(name)
-		p.columns[i].free[row] = c.unreserved(name) - reserved[name]
+		p.columns[i].free[row] = c.unreserved(name) - held.reserved[name]
 		p.columns[i].price[row] = c.Prices[name]
 	}
+	p.dig(row, c.holesLeft(held))
+}
+
+// dig writes the holes of one row.
+func (p *page) dig(row int, left *Holes) {
+	if p.holes == nil {
+		if left == nil {
+			return
+		}
+		p.holes = make([]*Holes, len(p.clusters))
+	}
+	p.holes[row] = left
 }
 
 // with returns a copy of the page with another version of one row's cluster.
-func (p *page) with(row int, c *Cluster, columns map[corev1.ResourceName]int, reserved Resources) *page {
-	changed := &page{clusters: append([]*Cluster(nil), p.clusters...), columns: make([]column, len(columns)), traits: p.traits}
+func (p *page) with(row int, c *Cluster, columns map[corev1.ResourceName]int, held book) *page {
+	changed := &page{clusters: append([]*Cluster(nil), p.clusters...), columns: make([]column, len(columns)), holes: slices.Clone(p.holes), traits: p.traits}
 	changed.clusters[row] = c
 	if !c.sameTraits(p.clusters[row]) {
 		changed.traits = newTraits(changed.clusters)
@@ -124,12 +139,12 @@ func (p *page) with(row int, c *Cluster, columns map[corev1.ResourceName]int, re
 			append([]int64(nil), old.size...), append([]int64(nil), old.free...), append([]int64(nil), old.price...),
 		}
 	}
-	changed.fill(row, c, columns, reserved)
+	changed.fill(row, c, columns, held)
 	return changed
 }
 
-// withReserved returns a copy of the page with more reservations on one row.
-func (p *page) withReserved(row int, more Resources, columns map[corev1.ResourceName]int) *page {
+// withReserved returns a copy of the page with more reservations on one row, of which held is then all.
+func (p *page) withReserved(row int, more Resources, columns map[corev1.ResourceName]int, held book) *page {
 	changed := *p
 	changed.columns = append([]column(nil), p.columns...)
 	for name, amount := range more {
@@ -140,6 +155,10 @@ func (p *page) withReserved(row int, more Resources, columns map[corev1.Resource
 		free := append([]int64(nil), changed.columns[i].free...)
 		free[row] -= amount
 		changed.columns[i].free = free
+	}
+	if c := p.clusters[row]; c.Holes != nil {
+		changed.holes = slices.Clone(p.holes)
+		changed.dig(row, c.holesLeft(held))
 	}
 	return &changed
 }

@@ -38,14 +38,15 @@ func (s *Snapshot) Suppose(that Supposition) (*Snapshot, error) {
 	case "back":
 		cluster.Ready, cluster.Cordoned = true, false
 	}
-	reserved := Resources{}
-	for _, held := range s.Reservations(that.Cluster) {
-		for name, amount := range held.Resources {
-			reserved[name] += amount
+	held := book{reserved: Resources{}}
+	for _, r := range s.Reservations(that.Cluster) {
+		held.reserved.Add(r.Resources, 1)
+		for _, pod := range r.Pods {
+			held.pods = holdPods(held.pods, pod, 1)
 		}
 	}
 	changed := *s
 	changed.pages = slices.Clone(s.pages)
-	changed.pages[slices.Index(s.pages, at.page)] = at.page.with(at.row, &cluster, s.columns, reserved)
+	changed.pages[slices.Index(s.pages, at.page)] = at.page.with(at.row, &cluster, s.columns, held)
 	return &changed, nil
 }

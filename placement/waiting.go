@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -35,6 +36,14 @@ type waiters struct {
 	wide  map[string]*waiter
 	// near are the requests with a required affinity, by the holder of the instances that it is about.
 	near map[string]map[string]bool
+	// shaped are the requests whose largest pods are known, by these.
+	shaped map[string]*shaped
+}
+
+// shaped are the requests with the same largest pods.
+type shaped struct {
+	pods []Resources
+	ids  map[string]bool
 }
 
 // want is an amount that a request asks for on each cluster.
@@ -48,7 +57,7 @@ func (w want) compare(other want) int {
 }
 
 func newWaiters() waiters {
-	return waiters{map[string]*waiter{}, map[corev1.ResourceName][]want{}, map[string]*waiter{}, map[string]map[string]bool{}}
+	return waiters{map[string]*waiter{}, map[corev1.ResourceName][]want{}, map[string]*waiter{}, map[string]map[string]bool{}, map[string]*shaped{}}
 }
 
 // add adds a request, or replaces the one with its ID.
@@ -61,6 +70,12 @@ func (ws *waiters) add(r Request) {
 			ws.near[holder] = map[string]bool{}
 		}
 		ws.near[holder][r.ID] = true
+	}
+	if key := w.podsKey(); key != "" {
+		if ws.shaped[key] == nil {
+			ws.shaped[key] = &shaped{w.LargestPods, map[string]bool{}}
+		}
+		ws.shaped[key].ids[r.ID] = true
 	}
 	if w.isWide() {
 		ws.wide[r.ID] = w
@@ -86,6 +101,11 @@ func (ws *waiters) remove(id string) {
 			delete(ws.near, holder)
 		}
 	}
+	if key := w.podsKey(); key != "" {
+		if delete(ws.shaped[key].ids, id); len(ws.shaped[key].ids) == 0 {
+			delete(ws.shaped, key)
+		}
+	}
 	if w.isWide() {
 		return
 	}
@@ -100,6 +120,15 @@ func (ws *waiters) remove(id string) {
 // less than it asks for, because it holds something there; another latency; or victims.
 func (w *waiter) isWide() bool {
 	return w.Replicas > 0 || len(w.Components) > 0 || len(w.Current) > 0 || w.MaxLatency != nil || w.Class != ""
+}
+
+// podsKey is the same for requests with the same largest pods; empty if they are not known, or if the
+// request is wide anyway.
+func (w *waiter) podsKey() string {
+	if len(w.LargestPods) == 0 || w.isWide() {
+		return ""
+	}
+	return fmt.Sprint(w.LargestPods) // maps are printed in the order of their keys
 }
 
 // holdersNear returns the holders of the instances that the request has a required affinity to.
@@ -222,8 +251,23 @@ func (inv *Inventory) concerned(e event, s *Snapshot) (concerned []*waiter) {
 			}
 		}
 	}
+	grown := false
+	for _, cluster := range e.clusters {
+		before, now := e.before.holes(cluster), s.holes(cluster)
+		if before == now {
+			continue
+		}
+		grown = true
+		for _, group := range ws.shaped {
+			if !before.take(group.pods) && now.take(group.pods) {
+				for id := range group.ids {
+					concerned = append(concerned, ws.all[id])
+				}
+			}
+		}
+	}
 	for _, w := range ws.wide {
-		if e.latency || w.Class != "" || rises && w.gains(risen) {
+		if grown && w.mayBeShaped() || e.latency || w.Class != "" || rises && w.gains(risen) {
 			concerned = append(concerned, w)
 		}
 	}
@@ -255,6 +299,19 @@ func (w *waiter) gains(risen map[corev1.ResourceName][]rise) bool {
 		}
 	}
 	return false
+}
+
+// mayBeShaped reports whether the request or one of its components has known pods.
+func (w *waiter) mayBeShaped() bool {
+	return slices.ContainsFunc(w.parts(), func(part Request) bool { return len(part.LargestPods) > 0 })
+}
+
+// holes returns what the nodes of a cluster have free; nil if unknown.
+func (s *Snapshot) holes(cluster string) *Holes {
+	if at, found := s.find(cluster); found && at.page.holes != nil {
+		return at.page.holes[at.row]
+	}
+	return nil
 }
 
 // free is Free by the number of a column.

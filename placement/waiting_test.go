@@ -21,6 +21,16 @@ func inRegion(name, region string, cores int64) *Cluster {
 	return c
 }
 
+// withNodes adds nodes that have some cores free.
+func withNodes(c *Cluster, free ...int64) *Cluster {
+	var nodes []Resources
+	for _, cores := range free {
+		nodes = append(nodes, Resources{corev1.ResourceCPU: cores})
+	}
+	c.Holes = HolesOf(nodes)
+	return c
+}
+
 // What makes room for a request need not be a change of the cluster on which it is placed then.
 func TestAChangeElsewhereWakesWhoIsHelped(t *testing.T) {
 	app := Consumer{Platform: "cf", Space: "s", Application: "shop"}
@@ -66,6 +76,22 @@ func TestAChangeElsewhereWakesWhoIsHelped(t *testing.T) {
 		"spread: a region is corrected": {
 			fleet:   []*Cluster{inRegion("a1", "a", 4), inRegion("a2", "a", 4)},
 			request: Request{Clusters: 2, Spread: spread(false)}, event: func(inv *Inventory) { inv.UpsertCluster(inRegion("a2", "b", 4)) },
+		},
+		"a pod: a node has room again": {
+			fleet:   []*Cluster{withNodes(inRegion("a1", "a", 8), 3, 3)},
+			request: Request{Resources: Resources{corev1.ResourceCPU: 4}, LargestPods: []Resources{{corev1.ResourceCPU: 4}}},
+			event:   func(inv *Inventory) { inv.UpsertCluster(withNodes(inRegion("a1", "a", 8), 5, 1)) },
+		},
+		"a pod: another one will not run": {
+			fleet:   []*Cluster{withNodes(inRegion("a1", "a", 8), 5, 3)},
+			held:    []Holding{{Instance: "si-other", Held: map[string]Resources{"a1": {corev1.ResourceCPU: 4}}, Pods: map[string][]Resources{"a1": {{corev1.ResourceCPU: 4}}}}},
+			request: Request{Resources: Resources{corev1.ResourceCPU: 4}, LargestPods: []Resources{{corev1.ResourceCPU: 4}}},
+			event:   func(inv *Inventory) { inv.Release("si-other") },
+		},
+		"a pod of replicas: a node has room again": {
+			fleet:   []*Cluster{withNodes(inRegion("a1", "a", 8), 3, 3)},
+			request: Request{Replicas: 2, Clusters: 1, Resources: Resources{corev1.ResourceCPU: 4}, LargestPods: []Resources{{corev1.ResourceCPU: 4}}},
+			event:   func(inv *Inventory) { inv.UpsertCluster(withNodes(inRegion("a1", "a", 8), 5, 1)) },
 		},
 		"each: a region without room is deleted": {
 			fleet:   []*Cluster{inRegion("a1", "a", 4), inRegion("b1", "b", 0)},

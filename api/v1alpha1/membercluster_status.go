@@ -34,6 +34,8 @@ type MemberClusterStatus struct {
 	Allocatable corev1.ResourceList `json:"allocatable,omitempty"`
 	// ForeignUse is the sum of the requests of pods that belong to no instance of this hub.
 	ForeignUse corev1.ResourceList `json:"foreignUse,omitempty"`
+	// Holes is what those nodes have free, node by node; nil if unknown.
+	Holes *Holes `json:"holes,omitempty"`
 	// StorageClasses of the cluster.
 	StorageClasses []string `json:"storageClasses,omitempty"`
 	// Latency of the API server: the median of Sluice's recent probes.
@@ -56,6 +58,28 @@ type MemberClusterStatus struct {
 	Claims []Claim `json:"claims,omitempty"`
 	// Admission is the report of the last check of the cluster's credentials; only with spec.trust.
 	Admission []VerificationStep `json:"admission,omitempty"`
+}
+
+// Holes is the room for single pods: what nodes have free after the requests of all pods on them. Only
+// nodes that take one more pod count. At most eight resources are counted: cpu, memory and
+// ephemeral-storage, then the others by name.
+type Holes struct {
+	// Free is the sum over all nodes, of each resource that is counted.
+	Free corev1.ResourceList `json:"free"`
+	// Nodes with the same amounts free, the largest first. If there are more than eight different
+	// amounts, those that no other exceeds are kept; of the rest, nodes with similar amounts count as
+	// several with the least of them.
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=atomic
+	Nodes []NodesFree `json:"nodes,omitempty"`
+}
+
+// NodesFree is what each of some nodes has free.
+type NodesFree struct {
+	// Count of the nodes.
+	Count int32 `json:"count"`
+	// Free on each of them; absent means nothing.
+	Free corev1.ResourceList `json:"free"`
 }
 
 // ClusterClass has the schemas of those variables of a ClusterClass that consumers may set.

@@ -14,6 +14,11 @@ type ResourcesPlan struct {
 	// extended resource (for instance nvidia.com/gpu). Needed unless the plan is of kind workload.
 	// +kubebuilder:validation:MinProperties=1
 	Limits corev1.ResourceList `json:"limits,omitempty"`
+	// LargestPod is the largest pod that an instance is meant to run: each chosen cluster has a node with
+	// this much free, where that is known. It must not exceed Limits. Not together with components, and
+	// not in a plan of kind workload, whose pods are known.
+	// +kubebuilder:validation:MinProperties=1
+	LargestPod corev1.ResourceList `json:"largestPod,omitempty"`
 	// Storage is persistent storage on each chosen cluster, by storage class.
 	Storage map[string]resource.Quantity `json:"storage,omitempty"`
 	// Clusters is the number of distinct clusters; each delivers Limits in full.

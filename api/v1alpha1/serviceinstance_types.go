@@ -326,6 +326,9 @@ type Placement struct {
 	// Reserved on that cluster. Persistent storage is counted per class under
 	// "<class>.storageclass.storage.k8s.io/requests.storage", as in a ResourceQuota.
 	Reserved corev1.ResourceList `json:"reserved"`
+	// LargestPods that the instance is meant to run there, each on one node; none if they are not known.
+	// +listType=atomic
+	LargestPods []corev1.ResourceList `json:"largestPods,omitempty"`
 	// Score of the cluster, 0 to 100.
 	Score int32 `json:"score"`
 	// PricePerHour of the reservation, if the cluster has a price list.

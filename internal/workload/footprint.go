@@ -26,6 +26,8 @@ type Footprint struct {
 	Takes corev1.ResourceList
 	// Replica is the resources of each further replica on a cluster; nil if the plan divides none.
 	Replica corev1.ResourceList
+	// LargestPods of each component, by its name: what no other of its pods exceeds. Hooks do not count.
+	LargestPods map[string][]corev1.ResourceList
 	// Components are the resources of each component, which together are Takes. Those of the first
 	// include the hooks, which run beside it.
 	Components map[string]corev1.ResourceList
@@ -76,6 +78,9 @@ func FootprintOf(plan *v1alpha1.WorkloadPlan, charts Charts, raw json.RawMessage
 		}
 	}
 	if f.Components, err = takenByComponent(plan, objects); err != nil {
+		return nil, err
+	}
+	if f.LargestPods, err = largestPods(objects); err != nil {
 		return nil, err
 	}
 	// The greater of the hooks: of one at a time, as others wait for their turn at the quota.

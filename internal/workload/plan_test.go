@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -136,6 +137,32 @@ func TestTaken(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Of the pods, those count that no other exceeds; a limit without a request is requested, and hooks do not count.
+func TestLargestPods(t *testing.T) {
+	pod := func(name, resources string) string {
+		return "{apiVersion: batch/v1, kind: Job, metadata: {name: " + name + "}, spec: {template: {spec: {containers: [{name: c, image: i, resources: " + resources + "}]}}}}"
+	}
+	plan := planOf(t, manifest(strings.Join([]string{
+		pod("small", "{limits: {cpu: 1, memory: 1Gi}}"), pod("smaller", "{limits: {cpu: 1, memory: 1Gi}, requests: {cpu: 500m}}"),
+		pod("cores", "{limits: {cpu: 4, memory: 1Gi}}"), pod("memory", "{limits: {cpu: 9, memory: 4Gi}, requests: {cpu: 2}}"),
+	}, ", ")))
+	large := planOf(t, strings.Replace(container("args: []"), "cpu: 1", "cpu: 64", 1)).Components[0].Container.Resources
+	plan.Bindings = &v1alpha1.WorkloadBindings{Unbind: &v1alpha1.WorkloadHook{WorkloadProcess: v1alpha1.WorkloadProcess{
+		Image: "hook", Resources: large,
+	}}}
+	footprint, err := FootprintOf(plan, nil, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	amounts := func(cpu, memory string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	}
+	want := map[string][]corev1.ResourceList{plan.Components[0].Name: {amounts("4", "1Gi"), amounts("2", "4Gi")}}
+	if diff := cmp.Diff(want, footprint.LargestPods); diff != "" {
+		t.Error(diff)
 	}
 }
 

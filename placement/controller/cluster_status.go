@@ -46,6 +46,7 @@ func (w *clusterWatch) report(cluster *v1alpha1.MemberCluster, leaving []string,
 	case w.synced():
 		u := w.usage(inventory)
 		status.Nodes, status.Capacity, status.Allocatable, status.ForeignUse = u.nodes, u.capacity, u.allocatable, u.foreign
+		status.Holes = u.holes
 		status.StorageClasses = w.storageClasses()
 	}
 	w.conditions(cluster, leaving)
@@ -112,15 +113,15 @@ func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []str
 	}
 }
 
-// worthWriting reports whether a status has changed enough to be written. Foreign use changes
-// with every pod, so it is written when it changed by a hundredth of what is allocatable, and
-// otherwise once a minute. The inventory always has the exact value.
+// worthWriting reports whether a status has changed enough to be written. Foreign use and holes change
+// with every pod, so they are written when foreign use changed by a hundredth of what is allocatable,
+// and otherwise once a minute. The inventory always has the exact value.
 func (w *clusterWatch) worthWriting(before, now *v1alpha1.MemberClusterStatus, at time.Time) bool {
 	if equality.Semantic.DeepEqual(before, now) {
 		return false
 	}
 	quiet := now.DeepCopy()
-	quiet.ForeignUse = before.ForeignUse
+	quiet.ForeignUse, quiet.Holes = before.ForeignUse, before.Holes
 	if !equality.Semantic.DeepEqual(before, quiet) || at.Sub(w.wrote) >= time.Minute {
 		return true
 	}

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -20,6 +21,7 @@ type usage struct {
 	capacity    corev1.ResourceList
 	allocatable corev1.ResourceList
 	foreign     corev1.ResourceList
+	holes       *v1alpha1.Holes
 }
 
 // usageOf sums over the nodes that take workloads: ready, not cordoned, without a taint that
@@ -29,10 +31,10 @@ type usage struct {
 // count in full, even if its pods request less.
 func usageOf(nodes []*corev1.Node, pods []*corev1.Pod, quotas []*corev1.ResourceQuota, reserved func(namespace string) bool) usage {
 	u := usage{capacity: corev1.ResourceList{}, allocatable: corev1.ResourceList{}, foreign: corev1.ResourceList{}}
-	counted := make(map[string]bool, len(nodes))
+	free := make(map[string]placement.Resources, len(nodes))
 	for _, node := range nodes {
 		if takesWorkloads(node) {
-			counted[node.Name] = true
+			free[node.Name] = placement.ResourcesOf(node.Status.Allocatable)
 			u.nodes++
 			sum(u.capacity, node.Status.Capacity)
 			sum(u.allocatable, node.Status.Allocatable)
@@ -44,10 +46,18 @@ func usageOf(nodes []*corev1.Node, pods []*corev1.Pod, quotas []*corev1.Resource
 		sum(u.foreign, reservedBy(quota))
 	}
 	for _, pod := range pods {
-		if counted[pod.Spec.NodeName] && !terminated(pod) && !reserved(pod.Namespace) && !others[pod.Namespace] && !offloaded(pod) {
-			sum(u.foreign, requestsOf(pod))
+		node, counted := free[pod.Spec.NodeName]
+		if !counted || terminated(pod) {
+			continue
+		}
+		requests := requestsOf(pod)
+		node.Add(placement.ResourcesOf(requests), -1)
+		if !reserved(pod.Namespace) && !others[pod.Namespace] && !offloaded(pod) {
+			sum(u.foreign, requests)
 		}
 	}
+	maps.DeleteFunc(free, func(_ string, left placement.Resources) bool { return left[corev1.ResourcePods] < 1 })
+	u.holes = placement.HolesOf(slices.Collect(maps.Values(free))).API()
 	return u
 }
 

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/placement/placementtest"
 )
 
@@ -164,5 +165,20 @@ func TestWhatAnotherHubHasReservedIsUsedInFull(t *testing.T) {
 	want := placementtest.Quantities("cpu=2500m,memory=5Gi,pods=11,nvidia.com/gpu=1,fast.storageclass.storage.k8s.io/requests.storage=10Gi")
 	if !equality.Semantic.DeepEqual(u.foreign, want) {
 		t.Errorf("foreign use is %v, want %v", u.foreign, want)
+	}
+}
+
+func TestHolesAreWhatPodsLeaveOnEachNodeThatTakesOneMore(t *testing.T) {
+	full := node("full", func(n *corev1.Node) { n.Status.Allocatable = placementtest.Quantities("cpu=64,memory=64Gi,pods=1") })
+	cordoned := node("cordoned", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	nodes := []*corev1.Node{node("a", nil), node("b", nil), node("c", nil), full, cordoned}
+	ended := pod("ours", "a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
+	pods := []*corev1.Pod{pod("ours", "a", nil), ended, pod("others", "b", nil), pod("others", "full", nil), pod("others", "cordoned", nil), pod("others", "", nil)}
+	got := usageOf(nodes, pods, nil, func(namespace string) bool { return namespace == "ours" }).holes
+	want := &v1alpha1.Holes{Free: placementtest.Quantities("cpu=9500m,memory=43Gi"), Nodes: []v1alpha1.NodesFree{
+		{Count: 1, Free: placementtest.Quantities("cpu=3500m,memory=15Gi")}, {Count: 2, Free: placementtest.Quantities("cpu=3,memory=14Gi")},
+	}}
+	if !equality.Semantic.DeepEqual(got, want) {
+		t.Errorf("holes are %+v, want %+v", got, want)
 	}
 }

@@ -15,22 +15,24 @@ import (
 
 // Cluster is a member cluster in one line. It is reachable and verified by default.
 type Cluster struct {
-	Name        string              `json:"name"`
-	Driver      string              `json:"driver"`
-	Region      string              `json:"region"`
-	Tier        v1alpha1.Tier       `json:"tier"`
-	Labels      map[string]string   `json:"labels"`
-	Taints      []corev1.Taint      `json:"taints"`
-	Has         corev1.ResourceList `json:"has"`
-	Foreign     corev1.ResourceList `json:"foreign"`
-	Classes     []string            `json:"classes"`
-	Currency    string              `json:"currency"`
-	Prices      corev1.ResourceList `json:"prices"`
-	Latency     string              `json:"latency"`
-	Cordoned    bool                `json:"cordoned"`
-	Unreachable string              `json:"unreachable"`
-	Denied      string              `json:"denied"`
-	Provider    string              `json:"provider"`
+	Name    string              `json:"name"`
+	Driver  string              `json:"driver"`
+	Region  string              `json:"region"`
+	Tier    v1alpha1.Tier       `json:"tier"`
+	Labels  map[string]string   `json:"labels"`
+	Taints  []corev1.Taint      `json:"taints"`
+	Has     corev1.ResourceList `json:"has"`
+	Foreign corev1.ResourceList `json:"foreign"`
+	// Nodes are what its nodes have free; none means that it is not known.
+	Nodes       []v1alpha1.NodesFree `json:"nodes"`
+	Classes     []string             `json:"classes"`
+	Currency    string               `json:"currency"`
+	Prices      corev1.ResourceList  `json:"prices"`
+	Latency     string               `json:"latency"`
+	Cordoned    bool                 `json:"cordoned"`
+	Unreachable string               `json:"unreachable"`
+	Denied      string               `json:"denied"`
+	Provider    string               `json:"provider"`
 	// Location, Latencies, Oversubscription and Sell as in the spec.
 	Location         *v1alpha1.Location         `json:"location"`
 	Latencies        []v1alpha1.MeasuredLatency `json:"latencies"`
@@ -52,6 +54,18 @@ func (r Cluster) MemberCluster() *v1alpha1.MemberCluster {
 		ObjectMeta: metav1.ObjectMeta{Name: r.Name, Labels: r.Labels},
 		Spec:       v1alpha1.MemberClusterSpec{Driver: r.Driver, Region: r.Region, Tier: r.Tier, Taints: r.Taints, Unschedulable: r.Cordoned},
 		Status:     v1alpha1.MemberClusterStatus{Allocatable: r.Has, ForeignUse: r.Foreign, StorageClasses: r.Classes},
+	}
+	if r.Nodes != nil {
+		mc.Status.Holes = &v1alpha1.Holes{Free: corev1.ResourceList{}, Nodes: r.Nodes}
+		for _, nodes := range r.Nodes {
+			for name, each := range nodes.Free {
+				sum := mc.Status.Holes.Free[name]
+				for range nodes.Count {
+					sum.Add(each)
+				}
+				mc.Status.Holes.Free[name] = sum
+			}
+		}
 	}
 	mc.Spec.Exposure = r.Exposure
 	mc.Spec.Provider, mc.Status.Claims = r.Provider, r.Claims

@@ -186,11 +186,12 @@ func plainInstance(instance *v1alpha1.ServiceInstance) (v1alpha1.ServiceInstance
 	plain.Spec.Platform, plain.Spec.OrganizationGUID, plain.Spec.SpaceGUID = instance.Spec.Platform, instance.Spec.OrganizationGUID, instance.Spec.SpaceGUID
 	plain.Spec.Desired.PlanID = instance.Spec.Desired.PlanID
 	plain.Spec.Desired.Parameters = catalog.OnlyApplication(instance.Spec.Desired.Parameters)
-	if class := placement.HoldingOf(instance).Class; class != "" {
+	holding := placement.HoldingOf(instance)
+	if class := holding.Class; class != "" {
 		decision := v1alpha1.Decision{PriorityClass: class}
 		plain.Status.Decision, plain.Status.Delivered = &decision, &v1alpha1.DeliveredState{Decision: decision}
 	}
-	if hosts := placement.HoldingOf(instance).Hosts; len(hosts) > 0 {
+	if hosts := holding.Hosts; len(hosts) > 0 {
 		if plain.Status.Decision == nil {
 			plain.Status.Decision = &v1alpha1.Decision{}
 		}
@@ -199,6 +200,9 @@ func plainInstance(instance *v1alpha1.ServiceInstance) (v1alpha1.ServiceInstance
 	plain.Status.Preemption = instance.Status.Preemption
 	for cluster, held := range placement.Ledger(&instance.Status) {
 		left := v1alpha1.Placement{Cluster: cluster, Reserved: held.List()}
+		for _, pod := range holding.Pods[cluster] {
+			left.LargestPods = append(left.LargestPods, pod.List())
+		}
 		if hub := instance.Status.Hub(); hub != "" {
 			left.Peering = &v1alpha1.PlacementPeering{Hub: hub}
 		}

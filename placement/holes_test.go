@@ -1,0 +1,79 @@
+package placement
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
+)
+
+const testGPU corev1.ResourceName = "nvidia.com/gpu"
+
+// drawNodes draws what up to 40 nodes have free.
+func drawNodes(t *rapid.T) (nodes []Resources) {
+	for range rapid.IntRange(0, 40).Draw(t, "nodes") {
+		nodes = append(nodes, Resources{
+			corev1.ResourceCPU:    int64(rapid.IntRange(0, 64).Draw(t, "cores")) * 1000,
+			corev1.ResourceMemory: int64(rapid.IntRange(0, 64).Draw(t, "GiB")) << 30,
+			testGPU:               int64(rapid.IntRange(0, 8).Draw(t, "GPUs")),
+		})
+	}
+	return nodes
+}
+
+// What is kept of many nodes is small, claims no room that there is not, and keeps the largest of each resource.
+func TestHolesAreFewAndThere(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		nodes := drawNodes(t)
+		h := HolesOf(nodes)
+		if n := len(h.rows) / (len(h.names) + 1); n > mostHoles {
+			t.Fatalf("%d rows", n)
+		}
+		count := int64(0)
+		for row := range h.each() {
+			count += row[len(h.names)]
+			amounts := Resources{}
+			for i, name := range h.names {
+				amounts[name] = row[i]
+			}
+			atLeast := 0
+			for _, node := range nodes {
+				if (&Holes{names: h.names, rows: append(h.amounts(node), 1)}).takes(amounts) {
+					atLeast++
+				}
+			}
+			if int64(atLeast) < row[len(h.names)] {
+				t.Fatalf("%d nodes are said to have %v, %d do", row[len(h.names)], amounts, atLeast)
+			}
+		}
+		if count > int64(len(nodes)) {
+			t.Fatalf("%d nodes of %d", count, len(nodes))
+		}
+		for _, name := range h.names {
+			largest := slices.MaxFunc(nodes, func(a, b Resources) int { return int(a[name]/1000 - b[name]/1000) })
+			if most := (Resources{name: largest[name] / 1000 * 1000}); !h.takes(most) {
+				t.Fatalf("there is no %v", most)
+			}
+		}
+		if read := holesFrom(h.API()); len(nodes) > 0 && !reflect.DeepEqual(read, h) {
+			t.Fatalf("%+v is read as %+v", h, read)
+		}
+	})
+}
+
+// A few kinds of nodes are known exactly.
+func TestOfAFewKindsOfNodesEveryPodIsJudgedExactly(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		nodes := drawNodes(t)
+		nodes = nodes[:min(len(nodes), mostHoles)]
+		pod := Resources{corev1.ResourceCPU: int64(rapid.IntRange(1, 64).Draw(t, "cores")) * 1000, testGPU: int64(rapid.IntRange(0, 8).Draw(t, "GPUs"))}
+		fits := slices.ContainsFunc(nodes, func(node Resources) bool {
+			return node[corev1.ResourceCPU] >= pod[corev1.ResourceCPU] && node[testGPU] >= pod[testGPU]
+		})
+		if got := HolesOf(nodes).take([]Resources{pod}); got != fits && len(nodes) > 0 {
+			t.Fatalf("%v fits: %t, said is %t", pod, fits, got)
+		}
+	})
+}
