@@ -176,30 +176,6 @@ type Victim struct {
 	Reserved corev1.ResourceList `json:"reserved"`
 }
 
-// LeftPlacement is a placement on a cluster that the instance has left.
-type LeftPlacement struct {
-	Placement `json:",inline"`
-	// Since is the time at which the instance was delivered elsewhere.
-	Since metav1.Time `json:"since"`
-}
-
-// Move is a change of an instance's clusters that its consumer did not ask for.
-type Move struct {
-	// From lists the clusters left, and is empty if the instance only came to more clusters. To lists
-	// the clusters that are new, and is empty if there was no room.
-	From []string `json:"from"`
-	To   []string `json:"to,omitempty"`
-	// Reason, for instance "eu-1 has not answered since 2026-01-01T00:00:00Z".
-	Reason string `json:"reason"`
-	// DecidedAt is when the new place was reserved; DeliveredAt is when it was ready.
-	DecidedAt   metav1.Time  `json:"decidedAt"`
-	DeliveredAt *metav1.Time `json:"deliveredAt,omitempty"`
-}
-
-// AnnotationLeave on a ServiceInstance lists clusters, comma-separated, that the instance
-// should leave if it can; `sluice rebalance --apply` writes it.
-const AnnotationLeave = "sluice.dev/leave"
-
 // DeliveredState is a state of the instance that the chosen clusters have carried out.
 type DeliveredState struct {
 	// State of the instance.
@@ -266,51 +242,12 @@ type Decision struct {
 	Displaced []Departure `json:"displaced,omitempty"`
 }
 
-// DataMove is the way of the content of volumes to another cluster.
-type DataMove struct {
-	// Step that is being done. The workload is stopped meanwhile.
-	Step DataStep `json:"step"`
-	// From is the cluster that has the content, To the one that gets it.
-	From string `json:"from"`
-	To   string `json:"to"`
-	// Backup is the ID of the backup by which it goes.
-	Backup string `json:"backup"`
-}
-
-// DataStep is a step of a DataMove.
-// +kubebuilder:validation:Enum=Backup;Restore
-type DataStep string
-
-// Steps of a DataMove, in their order.
-const (
-	StepBackup  DataStep = "Backup"
-	StepRestore DataStep = "Restore"
-)
-
 // RunnerUp is the best cluster that was not chosen.
 type RunnerUp struct {
 	// Cluster is the name of the member cluster.
 	Cluster string `json:"cluster"`
 	// Score of the cluster, 0 to 100.
 	Score int32 `json:"score"`
-}
-
-// Departure is a cluster that an instance leaves.
-type Departure struct {
-	// Cluster is the name of the member cluster.
-	Cluster string `json:"cluster"`
-	// Reason for leaving.
-	Reason string `json:"reason"`
-	// At is the time of that decision.
-	At metav1.Time `json:"at"`
-}
-
-// Arrival is a cluster that an instance gets in addition, because its plan has one in each group.
-type Arrival struct {
-	// Cluster is the name of the member cluster.
-	Cluster string `json:"cluster"`
-	// At is the time of that decision.
-	At metav1.Time `json:"at"`
 }
 
 // Placement is one chosen cluster and what is reserved on it.
