@@ -29,7 +29,7 @@ func addressName(binding, service, clusterIP string) string {
 }
 
 // addresses lists Liqo's addresses in the instance's namespace, for pods and for Services.
-func (l *looker) addresses(ctx context.Context, cluster string) ([]liqo.Address, error) {
+func (l *lookup) addresses(ctx context.Context, cluster string) ([]liqo.Address, error) {
 	c, err := l.member(ctx, cluster)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (l *looker) addresses(ctx context.Context, cluster string) ([]liqo.Address,
 
 // publish makes the binding's addresses on a cluster match the Services: it creates missing
 // ones and deletes others. It returns the addresses that Liqo has given so far, by Service.
-func (l *looker) publish(ctx context.Context, cluster string, c client.Client, services []ready) (map[string]string, error) {
+func (l *lookup) publish(ctx context.Context, cluster string, c client.Client, services []ready) (map[string]string, error) {
 	if !slices.Contains(l.binding.Status.AddressClusters, cluster) {
 		return nil, fmt.Errorf("binding %s has not recorded that it may have addresses on %s", l.binding.Name, cluster)
 	}
@@ -78,7 +78,7 @@ func (l *looker) publish(ctx context.Context, cluster string, c client.Client, s
 }
 
 // createAddress is idempotent, because the name contains everything that can differ.
-func (l *looker) createAddress(ctx context.Context, c client.Client, name string, s *ready) error {
+func (l *lookup) createAddress(ctx context.Context, c client.Client, name string, s *ready) error {
 	owner := &account{Controller: l.Controller, binding: l.binding}
 	object := metav1.ObjectMeta{Namespace: l.namespace, Name: name, Labels: owner.labels(), Annotations: owner.annotations()}
 	object.Annotations[annotationService] = s.Name

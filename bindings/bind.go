@@ -32,7 +32,7 @@ func (c *Controller) bind(ctx context.Context, b *v1alpha1.ServiceBinding) (reco
 	if err := c.nameClusters(ctx, b, instance); err != nil {
 		return reconcile.Result{}, err
 	}
-	issued, found, err := c.issueAndLook(ctx, b, instance)
+	issued, found, err := c.issueAndFind(ctx, b, instance)
 	if wait := (*addressesPendingError)(nil); errors.As(err, &wait) {
 		return reconcile.Result{RequeueAfter: addressCheck}, c.wait(ctx, b, v1alpha1.OperationBind, wait.reason)
 	}
@@ -49,7 +49,7 @@ func (c *Controller) bind(ctx context.Context, b *v1alpha1.ServiceBinding) (reco
 		}
 		return reconcile.Result{}, errors.Join(err, c.wait(ctx, b, v1alpha1.OperationBind, publicReason(err)))
 	}
-	return c.lookAgain(b, instance, found), c.succeed(ctx, b, instance, issued, found)
+	return c.nextCheck(b, instance, found), c.succeed(ctx, b, instance, issued, found)
 }
 
 // unboundError is the reason why an instance cannot be bound.
@@ -143,12 +143,12 @@ type addressesPendingError struct{ reason string }
 
 func (e *addressesPendingError) Error() string { return e.reason }
 
-// issueAndLook issues credentials and collects endpoints, concurrently if neither must wait
+// issueAndFind issues credentials and collects endpoints, concurrently if neither must wait
 // for the other. For a young bind without its addresses it returns *addressesPendingError,
 // before any token is issued.
-func (c *Controller) issueAndLook(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) (all []issued, found sight, err error) {
+func (c *Controller) issueAndFind(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) (all []issued, found findings, err error) {
 	if isPeered(instance) {
-		found = c.look(ctx, b, instance)
+		found = c.findEndpoints(ctx, b, instance)
 		if found.pending && !finished(b) && c.age(b) < addressPatience {
 			return nil, found, &addressesPendingError{reason: sentence(found.absent)}
 		}
@@ -159,7 +159,7 @@ func (c *Controller) issueAndLook(ctx context.Context, b *v1alpha1.ServiceBindin
 		return all, found, err
 	}
 	var group errgroup.Group
-	group.Go(func() error { found = c.look(ctx, b, instance); return nil })
+	group.Go(func() error { found = c.findEndpoints(ctx, b, instance); return nil })
 	group.Go(func() (err error) { all, err = c.issueAll(ctx, b, instance); return err })
 	err = group.Wait()
 	return all, found, err
@@ -196,7 +196,7 @@ func (c *Controller) issueAll(ctx context.Context, b *v1alpha1.ServiceBinding, i
 //
 // A kill between the issue of a token and this write loses the token. The next try requests
 // another one. The lost token was never handed out; it ends with the ServiceAccount.
-func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, all []issued, found sight) error {
+func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, all []issued, found findings) error {
 	var credentials Credentials
 	var servers []string
 	var expires *metav1.Time // stays nil without accounts: what else bindings return does not expire
@@ -223,7 +223,7 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, in
 	if workloadOf(instance) != nil {
 		servers = nil // see refresh
 	}
-	if _, err := tell(b, servers, found, isPeered(instance)); err != nil {
+	if _, err := recordEndpoints(b, servers, found, isPeered(instance)); err != nil {
 		return err
 	}
 	b.Status.Nodes = nodesOf(instance)
@@ -238,7 +238,7 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, in
 	}
 	c.begin(b, v1alpha1.OperationBind)
 	c.finish(b, v1alpha1.StateSucceeded, "")
-	c.sayWhenItEnds(ctx, b)
+	c.recordExpiry(ctx, b)
 	err = c.writeStatus(ctx, b)
 	if err == nil {
 		c.endBindHooks(ctx, b, instance)
@@ -249,7 +249,7 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, in
 
 // reveal returns the JSON to seal: credentials for clusters; for an instance of virtual nodes in
 // the consumer's own cluster, the names of the nodes; and for a workload, what its plan says.
-func (c *Controller) reveal(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, credentials Credentials, found sight) (json.RawMessage, error) {
+func (c *Controller) reveal(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, credentials Credentials, found findings) (json.RawMessage, error) {
 	if workloadOf(instance) != nil {
 		return c.revealWorkload(ctx, b, instance, credentials, found)
 	}

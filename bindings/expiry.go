@@ -19,9 +19,9 @@ const (
 	reasonShort    = "ShortLived" // shorter than the plan asks for
 )
 
-// sayWhenItEnds sets condition Ready to what the platform should do before the credentials
+// recordExpiry sets condition Ready to what the platform should do before the credentials
 // expire, and reports whether that is new. Without a renewal the application loses access.
-func (c *Controller) sayWhenItEnds(ctx context.Context, b *v1alpha1.ServiceBinding) (news bool) {
+func (c *Controller) recordExpiry(ctx context.Context, b *v1alpha1.ServiceBinding) (news bool) {
 	status, reason, message := metav1.ConditionTrue, v1alpha1.ReasonReady, ""
 	now, ends, issued := c.Clock.Now(), b.Status.ExpiresAt, b.Status.IssuedAt
 	switch {

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// TestSayWhenItEnds: every binding announces its end.
-func TestSayWhenItEnds(t *testing.T) {
+// TestRecordExpiry: every binding announces its end.
+func TestRecordExpiry(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	day := 24 * time.Hour
 	for _, test := range []struct {
@@ -37,7 +37,7 @@ func TestSayWhenItEnds(t *testing.T) {
 			b.Status.IssuedAt = &metav1.Time{Time: start}
 			b.Status.ExpiresAt = &metav1.Time{Time: start.Add(test.granted)}
 			b.Status.RenewBefore = &metav1.Time{Time: renewBefore(start, b.Status.ExpiresAt.Time, b.Spec.Credentials)}
-			if !c.sayWhenItEnds(t.Context(), b) || c.sayWhenItEnds(t.Context(), b) {
+			if !c.recordExpiry(t.Context(), b) || c.recordExpiry(t.Context(), b) {
 				t.Error("it is not news once")
 			}
 			ready := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionReady)

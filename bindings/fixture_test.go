@@ -62,7 +62,7 @@ type fixture struct {
 	planes        map[string]*controlplane.ControlPlane
 	keyset        string // the file of keys
 	refresh       time.Duration
-	looks         *atomic.Int64 // how often Sluice has listed pods
+	lookups       *atomic.Int64 // how often Sluice has listed pods
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -80,7 +80,7 @@ func newFixtureOf(t *testing.T, names []string, rights func() kube.ManifestOptio
 	t.Helper()
 	f := &fixture{
 		namespace: hubtest.Namespace(t), scheme: runtime.NewScheme(), refresh: refresh,
-		admin: map[string]client.Client{}, planes: map[string]*controlplane.ControlPlane{}, looks: &atomic.Int64{},
+		admin: map[string]client.Client{}, planes: map[string]*controlplane.ControlPlane{}, lookups: &atomic.Int64{},
 	}
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, v1alpha1.AddToScheme, apiextensionsv1.AddToScheme, ipamv1alpha1.AddToScheme, networkingv1beta1.AddToScheme,
@@ -97,7 +97,7 @@ func newFixtureOf(t *testing.T, names []string, rights func() kube.ManifestOptio
 		t.Fatal(err)
 	}
 	f.connections = &member.Connections{Reader: f.Client, Namespace: f.namespace, Keys: f.keys, Wrap: func(next http.RoundTripper) http.RoundTripper {
-		return looking{next, f.looks}
+		return countingPods{next, f.lookups}
 	}}
 	for _, name := range names {
 		cp := controlplane.Start(t, controlplane.Options{Name: name, Nodes: nodes})
@@ -316,15 +316,15 @@ func (f *fixture) consumer(t *testing.T, c credentials, context string) client.C
 	return f.newClient(t, access)
 }
 
-// looking counts the requests that list pods.
-type looking struct {
+// countingPods counts the requests that list pods.
+type countingPods struct {
 	http.RoundTripper
-	looks *atomic.Int64
+	lookups *atomic.Int64
 }
 
-func (l looking) RoundTrip(r *http.Request) (*http.Response, error) {
+func (l countingPods) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/pods") {
-		l.looks.Add(1)
+		l.lookups.Add(1)
 	}
 	return l.RoundTripper.RoundTrip(r)
 }

@@ -71,7 +71,7 @@ func (c *Controller) follow(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 		}
 		return c.refresh(ctx, b, &instance)
 	}
-	issued, found, err := c.issueAndLook(ctx, b, &instance)
+	issued, found, err := c.issueAndFind(ctx, b, &instance)
 	if err != nil {
 		return reconcile.Result{}, err // with back-off; the present credentials stay
 	}
@@ -80,7 +80,7 @@ func (c *Controller) follow(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 	} else {
 		log.FromContext(ctx).Info("follows the instance", "binding", b.Name, "from", b.Status.Issued, "to", clustersOf(&instance))
 	}
-	return c.lookAgain(b, &instance, found), c.succeed(ctx, b, &instance, issued, found)
+	return c.nextCheck(b, &instance, found), c.succeed(ctx, b, &instance, issued, found)
 }
 
 // outlive deletes a binding whose instance is gone, once Patience has passed since the

@@ -31,8 +31,8 @@ type verdict struct {
 }
 
 // verify returns a leg's peering if it is in force and its gateways are connected on both
-// sides. It asks once for each look.
-func (l *looker) verify(ctx context.Context, on leg) (*v1alpha1.Peering, error) {
+// sides. It asks once for each lookup.
+func (l *lookup) verify(ctx context.Context, on leg) (*v1alpha1.Peering, error) {
 	if known, ok := l.legs[on]; ok {
 		return known.peering, known.err
 	}
@@ -50,7 +50,7 @@ func (l *looker) verify(ctx context.Context, on leg) (*v1alpha1.Peering, error) 
 }
 
 // peering reads a leg's Peering from the hub.
-func (l *looker) peering(ctx context.Context, on leg) (*v1alpha1.Peering, error) {
+func (l *lookup) peering(ctx context.Context, on leg) (*v1alpha1.Peering, error) {
 	var peering v1alpha1.Peering
 	err := l.Client.Get(ctx, client.ObjectKey{Namespace: l.binding.Namespace, Name: v1alpha1.PeeringName(on.near, on.far)}, &peering)
 	if apierrors.IsNotFound(err) {
@@ -75,7 +75,7 @@ func (l *looker) peering(ctx context.Context, on leg) (*v1alpha1.Peering, error)
 }
 
 // connected verifies that the gateway of one side is connected to the other side.
-func (l *looker) connected(ctx context.Context, on leg, side, remoteID string) error {
+func (l *lookup) connected(ctx context.Context, on leg, side, remoteID string) error {
 	c, err := l.member(ctx, side)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ type view struct {
 }
 
 // view verifies a leg and reads its address ranges.
-func (l *looker) view(ctx context.Context, on leg) (*view, error) {
+func (l *lookup) view(ctx context.Context, on leg) (*view, error) {
 	peering, err := l.verify(ctx, on)
 	if err != nil {
 		return nil, err
@@ -144,19 +144,19 @@ func (v *view) mapped(ranges overlay.Ranges, address string) (string, error) {
 
 // direct finds the Services and pods of an instance's namespace on a cluster that is peered
 // with the consumer's own.
-func (l *looker) direct(ctx context.Context, p *v1alpha1.Placement) error {
+func (l *lookup) direct(ctx context.Context, p *v1alpha1.Placement) error {
 	v, err := l.view(ctx, leg{p.Peering.Consumer, p.Cluster})
 	if err != nil {
 		return err
 	}
-	l.say(ctx, l.services(ctx, v, servesOn(p), nil))
+	l.recordAbsent(ctx, l.services(ctx, v, servesOn(p), nil))
 	pods, err := l.pods(ctx, p.Cluster, client.InNamespace(l.namespace))
 	if err != nil {
 		return err
 	}
 	for i := range pods {
 		if host, err := v.mapped(v.pods, pods[i].Status.PodIP); err != nil {
-			l.say(ctx, err)
+			l.recordAbsent(ctx, err)
 		} else {
 			l.sockets = append(l.sockets, podSockets(&pods[i], host)...)
 		}
@@ -181,10 +181,10 @@ func sameHub(a, b *v1alpha1.Placement) bool {
 
 // hubServices finds the Services of an instance's namespace on a hub. Endpoints on a
 // cluster that the hub is not connected to do not count as ready.
-func (l *looker) hubServices(ctx context.Context, first *v1alpha1.Placement, placements []v1alpha1.Placement) {
+func (l *lookup) hubServices(ctx context.Context, first *v1alpha1.Placement, placements []v1alpha1.Placement) {
 	v, err := l.view(ctx, leg{first.Peering.Consumer, first.Peering.Hub})
 	if err != nil {
-		l.say(ctx, err)
+		l.recordAbsent(ctx, err)
 		return
 	}
 	var lost []string
@@ -195,13 +195,13 @@ func (l *looker) hubServices(ctx context.Context, first *v1alpha1.Placement, pla
 			}
 		}
 	}
-	l.say(ctx, l.services(ctx, v, func(*corev1.Service) bool { return true }, func(e *discoveryv1.Endpoint) bool { return !slices.Contains(lost, ptr.Deref(e.NodeName, "")) }))
+	l.recordAbsent(ctx, l.services(ctx, v, func(*corev1.Service) bool { return true }, func(e *discoveryv1.Endpoint) bool { return !slices.Contains(lost, ptr.Deref(e.NodeName, "")) }))
 }
 
 // hubPods finds the pods of a placement that run behind a hub. It uses the address that
 // Liqo gives each of them on the hub for clusters one hop further; the address that the
 // hub's own pods use works only from the hub.
-func (l *looker) hubPods(ctx context.Context, p *v1alpha1.Placement) error {
+func (l *lookup) hubPods(ctx context.Context, p *v1alpha1.Placement) error {
 	v, err := l.view(ctx, leg{p.Peering.Consumer, p.Peering.Hub})
 	if err != nil {
 		return err
@@ -226,11 +226,11 @@ func (l *looker) hubPods(ctx context.Context, p *v1alpha1.Placement) error {
 		})
 		if k < 0 {
 			l.pending = true
-			l.say(ctx, absent("%s: Liqo has given pod %s no address on %s yet", v.leg, pod.Name, v.far))
+			l.recordAbsent(ctx, absent("%s: Liqo has given pod %s no address on %s yet", v.leg, pod.Name, v.far))
 			continue
 		}
 		if host, err := v.mapped(v.external, addresses[k].Given()); err != nil {
-			l.say(ctx, err)
+			l.recordAbsent(ctx, err)
 		} else {
 			l.sockets = append(l.sockets, podSockets(pod, host)...)
 		}
@@ -240,7 +240,7 @@ func (l *looker) hubPods(ctx context.Context, p *v1alpha1.Placement) error {
 
 // nodePods finds the pods that the consumer runs on a virtual node of its own cluster, with
 // the addresses that they have there.
-func (l *looker) nodePods(ctx context.Context, p *v1alpha1.Placement) error {
+func (l *lookup) nodePods(ctx context.Context, p *v1alpha1.Placement) error {
 	v, err := l.view(ctx, leg{p.Peering.Consumer, p.Cluster})
 	if err != nil {
 		return err
@@ -253,7 +253,7 @@ func (l *looker) nodePods(ctx context.Context, p *v1alpha1.Placement) error {
 		pod := &pods[i]
 		at, err := netip.ParseAddr(pod.Status.PodIP)
 		if err != nil || !v.pods.Sees(at) {
-			l.say(ctx, absent("%s: pod %s/%s has the address %s, which is outside the ranges that %s knows of %s", v.leg, pod.Namespace, pod.Name, pod.Status.PodIP, v.near, v.far))
+			l.recordAbsent(ctx, absent("%s: pod %s/%s has the address %s, which is outside the ranges that %s knows of %s", v.leg, pod.Namespace, pod.Name, pod.Status.PodIP, v.near, v.far))
 			continue
 		}
 		l.sockets = append(l.sockets, podSockets(pod, at.Unmap().String())...)
@@ -262,7 +262,7 @@ func (l *looker) nodePods(ctx context.Context, p *v1alpha1.Placement) error {
 }
 
 // pods lists the ready pods.
-func (l *looker) pods(ctx context.Context, cluster string, which ...client.ListOption) ([]corev1.Pod, error) {
+func (l *lookup) pods(ctx context.Context, cluster string, which ...client.ListOption) ([]corev1.Pod, error) {
 	c, err := l.member(ctx, cluster)
 	if err != nil {
 		return nil, err
@@ -277,7 +277,7 @@ func (l *looker) pods(ctx context.Context, cluster string, which ...client.ListO
 // services finds the Services of the instance's namespace on the far cluster of a view. A
 // cluster IP cannot be reached from another cluster. Each Service gets an address of the
 // far cluster's external range, which the near cluster maps. Which selects Services.
-func (l *looker) services(ctx context.Context, v *view, which func(*corev1.Service) bool, reachable func(*discoveryv1.Endpoint) bool) error {
+func (l *lookup) services(ctx context.Context, v *view, which func(*corev1.Service) bool, reachable func(*discoveryv1.Endpoint) bool) error {
 	c, err := l.member(ctx, v.far)
 	if err != nil {
 		return err
@@ -289,7 +289,7 @@ func (l *looker) services(ctx context.Context, v *view, which func(*corev1.Servi
 		return &unreadError{cluster: v.far, what: "Services", err: err}
 	}
 	if more := len(services) - maxHosts; more > 0 {
-		l.say(ctx, absent("%s: %d more Services than the %d that get an address on %s", v.leg, more, maxHosts, v.far))
+		l.recordAbsent(ctx, absent("%s: %d more Services than the %d that get an address on %s", v.leg, more, maxHosts, v.far))
 		services = services[:maxHosts]
 	}
 	given, err := l.publish(ctx, v.far, c, services)
@@ -303,11 +303,11 @@ func (l *looker) services(ctx context.Context, v *view, which func(*corev1.Servi
 		case len(s.ports) == 0: // no ready endpoint
 		case address == "":
 			l.pending = true
-			l.say(ctx, absent("%s: Liqo has given Service %s no address on %s yet", v.leg, s.Name, v.far))
+			l.recordAbsent(ctx, absent("%s: Liqo has given Service %s no address on %s yet", v.leg, s.Name, v.far))
 		default:
 			host, err := v.mapped(v.external, address)
 			if err != nil {
-				l.say(ctx, err)
+				l.recordAbsent(ctx, err)
 				continue
 			}
 			l.sockets = append(l.sockets, socketsOf(host, s.Name, s.ports)...)

@@ -99,10 +99,10 @@ func endpointsFollow(t *testing.T, f *fixture) {
 	f.lists(t, b, "the Service and the pod", entries(web)...)
 
 	version := b.ResourceVersion
-	begun := f.looks.Load()
-	eventually(t, "several looks", func(context.Context) (bool, error) { return f.looks.Load() > begun+6, nil })
+	begun := f.lookups.Load()
+	eventually(t, "several lookups", func(context.Context) (bool, error) { return f.lookups.Load() > begun+6, nil })
 	if err := f.Get(t.Context(), client.ObjectKeyFromObject(b), b); err != nil || b.ResourceVersion != version {
-		t.Errorf("several looks later the binding is at %s, error %v, want %s", b.ResourceVersion, err, version)
+		t.Errorf("several lookups later the binding is at %s, error %v, want %s", b.ResourceVersion, err, version)
 	}
 
 	// Another Service of the same name has another cluster IP, and so another address.

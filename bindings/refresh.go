@@ -36,10 +36,10 @@ const (
 // changed.
 func (c *Controller) refresh(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) (reconcile.Result, error) {
 	if isMade(instance) {
-		if !c.sayWhenItEnds(ctx, b) {
-			return c.lookAgain(b, instance, sight{}), nil
+		if !c.recordExpiry(ctx, b) {
+			return c.nextCheck(b, instance, findings{}), nil
 		}
-		return c.lookAgain(b, instance, sight{}), c.writeStatus(ctx, b)
+		return c.nextCheck(b, instance, findings{}), c.writeStatus(ctx, b)
 	}
 	var servers []string
 	if workloadOf(instance) == nil { // consumers of a workload are not led to the API server
@@ -48,8 +48,8 @@ func (c *Controller) refresh(ctx context.Context, b *v1alpha1.ServiceBinding, in
 			return reconcile.Result{}, err
 		}
 	}
-	found, before := c.look(ctx, b, instance), b.Status.DeepCopy()
-	changed, err := tell(b, servers, found, isPeered(instance))
+	found, before := c.findEndpoints(ctx, b, instance), b.Status.DeepCopy()
+	changed, err := recordEndpoints(b, servers, found, isPeered(instance))
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -57,20 +57,20 @@ func (c *Controller) refresh(ctx context.Context, b *v1alpha1.ServiceBinding, in
 		b.Status.Endpoints, b.Status.EndpointsAbsent, b.Status.Services = before.Endpoints, before.EndpointsAbsent, before.Services
 		changed = false
 	}
-	if c.sayWhenItEnds(ctx, b) || changed {
+	if c.recordExpiry(ctx, b) || changed {
 		if err := c.writeStatus(ctx, b); err != nil {
 			return reconcile.Result{}, err
 		}
 		log.FromContext(ctx).Info("status changed", "binding", b.Name, "hosts", len(b.Status.Endpoints), "absent", b.Status.EndpointsAbsent)
 	}
-	return c.lookAgain(b, instance, found), nil
+	return c.nextCheck(b, instance, found), nil
 }
 
-// lookAgain returns the delay until the next look. It is short if a peering or an address
+// nextCheck returns the delay until the next lookup. It is short if a peering or an address
 // is about to become ready, and for young bindings, because consumers deploy at about the
-// time of the bind. A jitter spreads the looks at bindings that were made at the same time.
-func (c *Controller) lookAgain(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, found sight) reconcile.Result {
-	const jitter, often = 0.1, 4 // often is the number of looks while the age grows by the factor e
+// time of the bind. A jitter spreads the lookups of bindings that were made at the same time.
+func (c *Controller) nextCheck(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, found findings) reconcile.Result {
+	const jitter, often = 0.1, 4 // often is the number of lookups while the age grows by the factor e
 	again := c.Refresh
 	switch {
 	case isMade(instance):
@@ -87,9 +87,9 @@ func (c *Controller) lookAgain(b *v1alpha1.ServiceBinding, instance *v1alpha1.Se
 	return reconcile.Result{RequeueAfter: wait.Jitter(again, jitter)}
 }
 
-// tell puts the result of a look into status and reports whether anything is new. Endpoints
+// recordEndpoints puts the result of a lookup into status and reports whether anything is new. Endpoints
 // through a peering come before the API servers, public ones after them.
-func tell(b *v1alpha1.ServiceBinding, servers []string, found sight, peered bool) (changed bool, err error) {
+func recordEndpoints(b *v1alpha1.ServiceBinding, servers []string, found findings, peered bool) (changed bool, err error) {
 	sockets, err := serverSockets(servers)
 	if err != nil {
 		return false, err

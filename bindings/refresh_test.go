@@ -12,7 +12,7 @@ import (
 
 // The younger a binding is, and the sooner its endpoints are expected, the more often it is
 // checked.
-func TestLookAgain(t *testing.T) {
+func TestNextCheck(t *testing.T) {
 	peered := &v1alpha1.ServiceInstance{}
 	peered.Status.Delivered = &v1alpha1.DeliveredState{Decision: v1alpha1.Decision{Placements: []v1alpha1.Placement{{Cluster: "a", Peering: &v1alpha1.PlacementPeering{Consumer: "own"}}}}}
 	plain := peered.DeepCopy()
@@ -21,19 +21,19 @@ func TestLookAgain(t *testing.T) {
 	for name, row := range map[string]struct {
 		instance *v1alpha1.ServiceInstance
 		age      time.Duration
-		found    sight
+		found    findings
 		want     time.Duration
 	}{
-		"just bound":                  {peered, 0, sight{}, time.Second},
-		"bound a while ago":           {peered, 40 * time.Second, sight{}, 10 * time.Second},
-		"bound long ago":              {peered, time.Hour, sight{}, 30 * time.Second},
-		"an address is about to come": {peered, time.Hour, sight{pending: true}, 500 * time.Millisecond},
-		"a peering is about to come":  {peered, time.Hour, sight{unpeered: true}, 5 * time.Second},
-		"just bound, without peering": {plain, 0, sight{}, 5 * time.Minute},
+		"just bound":                  {peered, 0, findings{}, time.Second},
+		"bound a while ago":           {peered, 40 * time.Second, findings{}, 10 * time.Second},
+		"bound long ago":              {peered, time.Hour, findings{}, 30 * time.Second},
+		"an address is about to come": {peered, time.Hour, findings{pending: true}, 500 * time.Millisecond},
+		"a peering is about to come":  {peered, time.Hour, findings{unpeered: true}, 5 * time.Second},
+		"just bound, without peering": {plain, 0, findings{}, 5 * time.Minute},
 	} {
 		c := &Controller{Refresh: 30 * time.Second, Clock: clock.NewFakePassiveClock(now)}
 		b := &v1alpha1.ServiceBinding{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(-row.age))}}
-		if got := c.lookAgain(b, row.instance, row.found).RequeueAfter; got < row.want || got > row.want*11/10 {
+		if got := c.nextCheck(b, row.instance, row.found).RequeueAfter; got < row.want || got > row.want*11/10 {
 			t.Errorf("%s: after %s, want %s and up to a tenth more", name, got, row.want)
 		}
 	}

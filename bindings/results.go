@@ -52,7 +52,7 @@ func (h *hook) awaitRight(ctx context.Context) error {
 func (h *hook) apiServer(ctx context.Context) (api workload.APIServer, err error) {
 	const name = "kubernetes" // Kubernetes' own, in every cluster
 	var services corev1.ServiceList
-	if err := h.look(ctx, &services, client.MatchingFields{metav1.ObjectNameField: name}); err != nil {
+	if err := h.list(ctx, &services, client.MatchingFields{metav1.ObjectNameField: name}); err != nil {
 		return api, err
 	}
 	for _, s := range services.Items {
@@ -64,7 +64,7 @@ func (h *hook) apiServer(ctx context.Context) (api workload.APIServer, err error
 		}
 	}
 	var endpoints discoveryv1.EndpointSliceList
-	if err := h.look(ctx, &endpoints, client.MatchingLabels{discoveryv1.LabelServiceName: name}); err != nil {
+	if err := h.list(ctx, &endpoints, client.MatchingLabels{discoveryv1.LabelServiceName: name}); err != nil {
 		return api, err
 	}
 	for _, s := range endpoints.Items {
@@ -82,8 +82,8 @@ func (h *hook) apiServer(ctx context.Context) (api workload.APIServer, err error
 	return api, nil
 }
 
-// look lists objects of the namespace default. Without the right to, there are none.
-func (h *hook) look(ctx context.Context, list client.ObjectList, which client.ListOption) error {
+// list lists objects of the namespace default. Without the right to, there are none.
+func (h *hook) list(ctx context.Context, list client.ObjectList, which client.ListOption) error {
 	err := h.client.List(ctx, list, client.InNamespace(metav1.NamespaceDefault), which)
 	if err != nil && !apierrors.IsForbidden(err) {
 		return fmt.Errorf("look where pods reach the API server: %w", err)

@@ -64,7 +64,7 @@ func hasAccount(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) 
 
 // unaddressed returns a component of the instance's workload that the consumer's own cluster should
 // reach, and for which Liqo has not given an address yet; "" if there is none.
-func unaddressed(instance *v1alpha1.ServiceInstance, found sight) string {
+func unaddressed(instance *v1alpha1.ServiceInstance, found findings) string {
 	w := workloadOf(instance)
 	if w == nil || !isPeered(instance) {
 		return ""
@@ -88,7 +88,7 @@ func reaches(c *v1alpha1.WorkloadComponent, reach v1alpha1.Reach) bool {
 }
 
 // hostOf returns the first address of a Service; "" if there is none.
-func hostOf(service string, found sight) string {
+func hostOf(service string, found findings) string {
 	for _, s := range found.sockets {
 		if s.service == service {
 			return s.host
@@ -101,7 +101,7 @@ func hostOf(service string, found sight) string {
 // A component's host is its address in the consumer's own cluster if that is peered. Otherwise it is
 // the name of its Service, as pods of the same cluster resolve it. The public addresses are those on the
 // first cluster that has any.
-func (c *Controller) revealWorkload(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, credentials Credentials, found sight) (json.RawMessage, error) {
+func (c *Controller) revealWorkload(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, credentials Credentials, found findings) (json.RawMessage, error) {
 	w := workloadOf(instance)
 	order, err := c.order(b, instance)
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 	"github.com/sluice-dev/sluice/internal/liqo"
 )
 
-// lookPatience limits one look, so that a cluster that does not answer does not delay
+// lookupTimeout limits one lookup, so that a cluster that does not answer does not delay
 // others.
-const lookPatience = 10 * time.Second
+const lookupTimeout = 10 * time.Second
 
-// sight is the result of one look at an instance.
-type sight struct {
+// findings is the result of a lookup.
+type findings struct {
 	sockets []socket
 	// absent lists the objects that were not found, with the reason.
 	absent []string
@@ -33,16 +33,16 @@ type sight struct {
 	unread bool
 }
 
-// look finds the endpoints of a delivered instance, as the consumer reaches them. It
+// findEndpoints finds the endpoints of a delivered instance, as the consumer reaches them. It
 // returns obstacles in the result, never as an error.
-func (c *Controller) look(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) sight {
-	ctx, cancel := context.WithTimeout(ctx, lookPatience)
+func (c *Controller) findEndpoints(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) findings {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	l := &looker{Controller: c, binding: b, namespace: v1alpha1.MemberNamespace(b.Spec.InstanceName), members: map[string]client.Client{}, legs: map[leg]verdict{}}
+	l := &lookup{Controller: c, binding: b, namespace: v1alpha1.MemberNamespace(b.Spec.InstanceName), members: map[string]client.Client{}, legs: map[leg]verdict{}}
 	if !isPeered(instance) {
 		l.sockets = componentSockets(instance)
 		l.public(ctx, instance)
-		return l.sight
+		return l.findings
 	}
 	placements := instance.Status.Delivered.Decision.Placements
 	for i := range placements {
@@ -53,11 +53,11 @@ func (c *Controller) look(ctx context.Context, b *v1alpha1.ServiceBinding, insta
 			if !slices.ContainsFunc(placements[:i], func(o v1alpha1.Placement) bool { return sameHub(&o, p) }) {
 				l.hubServices(ctx, p, placements[i:])
 			}
-			l.say(ctx, l.hubPods(ctx, p))
+			l.recordAbsent(ctx, l.hubPods(ctx, p))
 		case p.Peering.Node != "":
-			l.say(ctx, l.nodePods(ctx, p))
+			l.recordAbsent(ctx, l.nodePods(ctx, p))
 		default:
-			l.say(ctx, l.direct(ctx, p))
+			l.recordAbsent(ctx, l.direct(ctx, p))
 		}
 	}
 	l.bound()
@@ -65,13 +65,13 @@ func (c *Controller) look(ctx context.Context, b *v1alpha1.ServiceBinding, insta
 	if len(l.sockets) == 0 && len(l.absent) == 0 {
 		l.absent = append(l.absent, "no Service and no pod of the instance is ready")
 	}
-	return l.sight
+	return l.findings
 }
 
-// looker is the state of one look.
-type looker struct {
+// lookup is one search for the endpoints of a binding.
+type lookup struct {
 	*Controller
-	sight
+	findings
 	binding   *v1alpha1.ServiceBinding
 	namespace string
 	members   map[string]client.Client
@@ -112,8 +112,8 @@ func (e *unreadError) reason() string {
 	}
 }
 
-// say records the reason why something was not found.
-func (l *looker) say(ctx context.Context, err error) {
+// recordAbsent records the reason why something was not found.
+func (l *lookup) recordAbsent(ctx context.Context, err error) {
 	if err == nil {
 		return
 	}
@@ -133,7 +133,7 @@ func (l *looker) say(ctx context.Context, err error) {
 }
 
 // member returns a client of a cluster that has Liqo.
-func (l *looker) member(ctx context.Context, name string) (client.Client, error) {
+func (l *lookup) member(ctx context.Context, name string) (client.Client, error) {
 	if c, ok := l.members[name]; ok {
 		return c, nil
 	}
@@ -157,7 +157,7 @@ func (l *looker) member(ctx context.Context, name string) (client.Client, error)
 }
 
 // public adds the public ports of the instance.
-func (l *looker) public(ctx context.Context, instance *v1alpha1.ServiceInstance) {
+func (l *lookup) public(ctx context.Context, instance *v1alpha1.ServiceInstance) {
 	found, err := l.publicSockets(ctx, instance)
 	if err != nil {
 		log.FromContext(ctx).V(1).Info("endpoints stay as they were", "binding", l.binding.Name, "reason", err.Error())
@@ -167,7 +167,7 @@ func (l *looker) public(ctx context.Context, instance *v1alpha1.ServiceInstance)
 }
 
 // bound drops the hosts beyond the limits and records their number.
-func (l *looker) bound() {
+func (l *lookup) bound() {
 	var cut int
 	if l.sockets, cut = bounded(l.sockets); cut > 0 {
 		l.absent = append(l.absent, fmt.Sprintf("%d more hosts, which are not listed (at most %d hosts, with %d ports together)", cut, maxHosts, maxSockets))
