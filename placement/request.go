@@ -120,89 +120,87 @@ func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Requ
 	if err != nil {
 		return Request{}, fmt.Errorf("parameters of plan %s: %w", plan.Name, err)
 	}
-	selector, err := metav1.LabelSelectorAsSelector(plan.Resources.Selector)
-	if err != nil {
-		return Request{}, fmt.Errorf("selector of plan %s: %w", plan.Name, err)
-	}
-	if plan.Resources.Selector == nil {
-		selector = labels.Everything()
-	}
-	chosen, err := labels.ValidatedSelectorFromSet(asked.Selector)
-	if err != nil {
-		return Request{}, fmt.Errorf("parameter selector: %w", err)
-	}
-	requirements, _ := chosen.Requirements()
+	sold := plan.Resources
+	r := Request{
+		ID:          id,
+		Clusters:    int(asked.Clusters),
+		Tolerations: sold.Tolerations,
+		Tier:        sold.Tier,
+		MaxPrice:    lower(PriceOf(sold.MaxPrice), asked.MaxPricePerHour),
+		Replicas:    int(asked.Replicas),
+		MaxLatency:  asked.MaxLatency,
+		MaxDistance: int(sold.MaxDistanceKilometers),
+		Affinity:    sold.Affinity,
+		Weights:     sold.Score,
+		Consumer:    Consumer{Application: asked.Application, Plan: plan.ID},
+		Peering:     peeringOf(sold.Peering, asked.Cluster),
+		Workload:    plan.Workload,
+		Class:       sold.PriorityClass,
+		WaitFor:     plan.WaitFor,
 
-	rules, err := rulesOf(plan, asked)
-	if err != nil {
+		ExcludeProviders: asked.ExcludeProviders,
+	}
+	if r.Selector, err = selectorOf(plan, asked.Selector); err != nil {
 		return Request{}, err
 	}
+	if r.Rules, err = rulesOf(plan, asked); err != nil {
+		return Request{}, err
+	}
+	if r.Near, err = LocationOf(asked.Location); err != nil {
+		return Request{}, fmt.Errorf("parameter location: %w", err)
+	}
+	if r.Spread, err = spreadOf(sold.Spread); err != nil {
+		return Request{}, fmt.Errorf("plan %s: %w", plan.Name, err)
+	}
+	if r.Division, err = divisionOf(sold.Replicas); err != nil {
+		return Request{}, fmt.Errorf("plan %s: %w", plan.Name, err)
+	}
+	if err := r.take(plan, parameters); err != nil {
+		return Request{}, err
+	}
+	return r, nil
+}
+
+// take adds what the plan sells: resources, components, public ports and images.
+func (r *Request) take(plan *catalog.Plan, parameters json.RawMessage) error {
 	resources, footprint, err := soldBy(plan, parameters)
 	if err != nil {
-		return Request{}, err
+		return err
 	}
-	var common Resources
+	r.Resources, r.LargestPods, r.Images = resources, largestPods(plan, footprint), footprint.Images
 	if footprint.Replica != nil {
-		common, resources = resources, ResourcesOf(footprint.Replica)
-		common.Add(resources, -1)
+		r.Common, r.Resources = resources, ResourcesOf(footprint.Replica)
+		r.Common.Add(r.Resources, -1)
 	}
 	exposed, public, err := plan.Exposed(parameters)
 	if err != nil {
-		return Request{}, fmt.Errorf("parameters of plan %s: %w", plan.Name, err)
+		return fmt.Errorf("parameters of plan %s: %w", plan.Name, err)
 	}
 	if public == nil {
 		public = footprint
 	}
-	spread, err := spreadOf(plan.Resources.Spread)
-	if err != nil {
-		return Request{}, fmt.Errorf("plan %s: %w", plan.Name, err)
+	r.Exposed, r.Public, r.Hosts = exposed, public.Public, public.Hosts
+	if r.Components, r.Links, err = componentsOf(plan, r.Resources, footprint); err != nil {
+		return fmt.Errorf("plan %s: %w", plan.Name, err)
 	}
-	near, err := LocationOf(asked.Location)
-	if err != nil {
-		return Request{}, fmt.Errorf("parameter location: %w", err)
-	}
-	division, err := divisionOf(plan.Resources.Replicas)
-	if err != nil {
-		return Request{}, fmt.Errorf("plan %s: %w", plan.Name, err)
-	}
-	components, links, err := componentsOf(plan, resources, footprint)
-	if err != nil {
-		return Request{}, fmt.Errorf("plan %s: %w", plan.Name, err)
-	}
-	return Request{
-		ID:          id,
-		Components:  components,
-		Links:       links,
-		Resources:   resources,
-		Clusters:    int(asked.Clusters),
-		Selector:    selector.Add(requirements...),
-		Tolerations: plan.Resources.Tolerations,
-		Tier:        plan.Resources.Tier,
-		MaxPrice:    lower(PriceOf(plan.Resources.MaxPrice), asked.MaxPricePerHour),
-		Spread:      spread,
-		Replicas:    int(asked.Replicas),
-		Division:    division,
-		Common:      common,
-		LargestPods: largestPods(plan, footprint),
-		MaxLatency:  asked.MaxLatency,
-		Near:        near,
-		MaxDistance: int(plan.Resources.MaxDistanceKilometers),
-		Affinity:    plan.Resources.Affinity,
-		Weights:     plan.Resources.Score,
-		Consumer:    Consumer{Application: asked.Application, Plan: plan.ID},
-		Rules:       rules,
-		Peering:     peeringOf(plan.Resources.Peering, asked.Cluster),
-		Workload:    plan.Workload,
-		Exposed:     exposed,
-		Public:      public.Public,
-		Images:      footprint.Images,
-		Hosts:       public.Hosts,
+	return nil
+}
 
-		Class:   plan.Resources.PriorityClass,
-		WaitFor: plan.WaitFor,
-
-		ExcludeProviders: asked.ExcludeProviders,
-	}, nil
+// selectorOf returns the selector of the plan with the labels that the consumer asks for.
+func selectorOf(plan *catalog.Plan, asked map[string]string) (labels.Selector, error) {
+	selector := labels.Everything()
+	if plan.Resources.Selector != nil {
+		var err error
+		if selector, err = metav1.LabelSelectorAsSelector(plan.Resources.Selector); err != nil {
+			return nil, fmt.Errorf("selector of plan %s: %w", plan.Name, err)
+		}
+	}
+	chosen, err := labels.ValidatedSelectorFromSet(asked)
+	if err != nil {
+		return nil, fmt.Errorf("parameter selector: %w", err)
+	}
+	requirements, _ := chosen.Requirements()
+	return selector.Add(requirements...), nil
 }
 
 // soldBy returns what the plan sells on each cluster: its limits and storage, or what its workload

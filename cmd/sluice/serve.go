@@ -131,50 +131,72 @@ func (f *serveFlags) serve(ctx context.Context) error {
 	if f.platforms == "" || f.keyset == "" {
 		return fmt.Errorf("--platforms and --keyset are needed when a cluster is the hub")
 	}
-	keys, err := seal.Open(f.keyset)
+	all, err := f.assemble(ctx, h, logger)
 	if err != nil {
 		return err
+	}
+	logger.Info("serving", "address", f.listener.address, "hub", h.ID, "version", version)
+	return all.run(ctx, h.Done())
+}
+
+// parts are the broker and its controllers, on one hub.
+type parts struct {
+	listener *listener
+	manager  ctrl.Manager
+	feed     *catalog.Feed
+	usage    *broker.Usage
+}
+
+// assemble returns the parts, which have not started.
+func (f *serveFlags) assemble(ctx context.Context, h *hub.Hub, logger *slog.Logger) (*parts, error) {
+	keys, err := seal.Open(f.keyset)
+	if err != nil {
+		return nil, err
 	}
 	live, err := client.NewWithWatch(h.Config, client.Options{Scheme: scheme})
 	if err != nil {
-		return fmt.Errorf("connect to the hub: %w", err)
+		return nil, fmt.Errorf("connect to the hub: %w", err)
 	}
 	served, kept := &catalog.Catalog{}, &store.Hub{Reader: live, Namespace: h.Namespace}
-	f.listener.ready, f.listener.longest = served.Loaded, f.bindTimeout
 	usage := broker.NewUsage(clock.RealClock{})
-	if f.listener.handler, err = f.broker(h, live, served, keys, usage, logger); err != nil {
-		return err
+	handler, err := f.broker(h, live, served, keys, usage, logger)
+	if err != nil {
+		return nil, err
 	}
 	mgr, err := f.manager(h)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := f.assemble(ctx, mgr, h, live, served, kept, keys); err != nil {
-		return err
+	if err := f.addControllers(ctx, mgr, h, live, served, kept, keys); err != nil {
+		return nil, err
 	}
-	if f.listener.handler, err = f.trust.assemble(mgr, h, keys, f.listener.handler); err != nil {
-		return fmt.Errorf("set up self-descriptions: %w", err)
+	if f.listener.handler, err = f.trust.assemble(mgr, h, keys, handler); err != nil {
+		return nil, fmt.Errorf("set up self-descriptions: %w", err)
 	}
+	f.listener.ready, f.listener.longest = served.Loaded, f.bindTimeout
+	feed := &catalog.Feed{Cache: mgr.GetCache(), Namespace: h.Namespace, Charts: kept, Catalog: served}
+	return &parts{listener: &f.listener, manager: mgr, feed: feed, usage: usage}, nil
+}
 
+// run serves until the context or the hub ends, or something fails.
+func (p *parts) run(ctx context.Context, hubDone <-chan error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
 		defer cancel()
-		ended <- <-h.Done()
+		ended <- <-hubDone
 	}()
-	logger.Info("serving", "address", f.listener.address, "hub", h.ID, "version", version)
-	feed := &catalog.Feed{Cache: mgr.GetCache(), Namespace: h.Namespace, Charts: kept, Catalog: served}
 	// The manager starts nothing before its cache has read everything: a minute with a hundred
 	// thousand instances. The broker reads the hub itself, and needs the catalog only.
 	running, ctx := errgroup.WithContext(ctx)
 	answering, answered := context.WithCancel(context.WithoutCancel(ctx)) // requests that wait for the controllers are answered first
-	running.Go(func() error { return mgr.Start(answering) })
-	running.Go(func() error { return feed.Start(ctx) })
-	running.Go(func() error { return usage.Follow(ctx, mgr.GetCache()) })
+	running.Go(func() error { return p.manager.Start(answering) })
+	running.Go(func() error { return p.feed.Start(ctx) })
+	running.Go(func() error { return p.usage.Follow(ctx, p.manager.GetCache()) })
 	running.Go(func() error {
 		defer answered()
-		return f.listener.Start(ctx)
+		return p.listener.Start(ctx)
 	})
 	if err := running.Wait(); err != nil {
 		return err

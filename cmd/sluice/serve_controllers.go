@@ -30,8 +30,8 @@ import (
 	"github.com/sluice-dev/sluice/placement/registration"
 )
 
-// assemble adds all runnables and controllers to the manager, except self-descriptions.
-func (f *serveFlags) assemble(ctx context.Context, mgr ctrl.Manager, h *hub.Hub, live client.WithWatch, served *catalog.Catalog, kept *store.Hub, keys *seal.Keyset) error {
+// addControllers adds all runnables and controllers to the manager, except self-descriptions.
+func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hub.Hub, live client.WithWatch, served *catalog.Catalog, kept *store.Hub, keys *seal.Keyset) error {
 	connections := &member.Connections{Reader: live, Namespace: h.Namespace, Keys: keys, Wrap: f.lease.Fence}
 	charts, err := f.charts.open()
 	if err != nil {
