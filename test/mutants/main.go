@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -10,17 +9,19 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
-	"strings"
+	"regexp"
+	"strconv"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 func main() {
 	sample := flag.Int("sample", 200, "how many mutants of each package")
 	seed := flag.Uint64("seed", 1, "of the choice")
-	workers := flag.Int("workers", 2, "how many at the same time")
-	least := flag.Float64("least", 90, "percent of them that must be killed")
+	workers := flag.Int("workers", 2, "how many tests at the same time")
+	least := flag.Float64("least", 90, "percent of the mutants that must be killed")
 	path := flag.String("record", "", "file that keeps the results, from which an interrupted run goes on; none if empty")
 	flag.Parse()
 	past, err := openRecord(*path)
@@ -32,13 +33,13 @@ func main() {
 	defer stop()
 	weak := false
 	for _, folder := range flag.Args() {
-		killed, lived, err := try(ctx, folder, *sample, *workers, *seed, past)
+		killed, tried, err := try(ctx, folder, *sample, *workers, *seed, past)
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "%s: %v\n", folder, err)
 			os.Exit(1)
 		}
-		percent := 100 * float64(killed) / float64(max(killed+lived, 1))
-		fmt.Printf("%s: %d of %d mutants killed, %.1f %%\n", folder, killed, killed+lived, percent)
+		percent := 100 * float64(killed) / float64(max(tried, 1))
+		fmt.Printf("%s: %d of %d mutants killed, %.1f %%\n", folder, killed, tried, percent)
 		weak = weak || percent < *least
 	}
 	if weak {
@@ -47,118 +48,95 @@ func main() {
 }
 
 // try runs the tests of a package on a sample of its mutants.
-func try(ctx context.Context, folder string, sample, workers int, seed uint64, past *record) (killed, lived int, err error) {
+func try(ctx context.Context, folder string, sample, workers int, seed uint64, past *record) (killed, tried int, err error) {
 	began := time.Now()
-	if out, err := test(ctx, folder, "", 20*time.Minute); err != nil {
-		return 0, 0, fmt.Errorf("its tests fail without a change: %w\n%s", err, out)
-	}
-	patience := 3*time.Since(began) + time.Minute
 	all, err := mutants(folder)
 	if err != nil {
 		return 0, 0, err
 	}
-	fmt.Printf("%s: a sample of %d of %d mutants; its tests take %s\n", folder, min(sample, len(all)), len(all), time.Since(began).Round(time.Second))
 	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-
-	var mu sync.Mutex
-	var failed error
-	next := 0
-	count := func(m mutant, end fate) {
-		switch end {
-		case survived:
-			lived++
-			fmt.Printf("survived: %s\n", m)
-		case died:
-			killed++
-		}
-	}
-	take := func() (m mutant, ok bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		for failed == nil && next < len(all) && killed+lived < sample && ctx.Err() == nil {
-			next++
-			end, known := past.of(all[next-1])
-			if !known {
-				return all[next-1], true
-			}
-			count(all[next-1], end)
-		}
-		return m, false
-	}
-	var working sync.WaitGroup
-	for range workers {
-		working.Go(func() {
-			for m, ok := take(); ok; m, ok = take() {
-				end, err := m.run(ctx, folder, patience)
-				mu.Lock()
-				if ctx.Err() == nil {
-					failed = errors.Join(failed, err, past.add(m, end))
-					count(m, end)
-				}
-				if n := killed + lived; n%20 == 0 && end != invalid {
-					fmt.Printf("%s: %d of %d, %s\n", folder, n, sample, time.Since(began).Round(time.Second))
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	working.Wait()
-	return killed, lived, errors.Join(failed, ctx.Err())
-}
-
-// fate is the result of the tests with a mutant.
-type fate int
-
-const (
-	invalid fate = iota // it does not compile
-	died
-	survived
-)
-
-// fateNames are the words of the record, by fate.
-var fateNames = [...]string{invalid: "invalid", died: "killed", survived: "survived"}
-
-// run runs the package's tests on one mutant.
-func (m mutant) run(ctx context.Context, folder string, patience time.Duration) (fate, error) {
-	source, err := m.source()
+	scratch, err := os.MkdirTemp("", "mutants-")
 	if err != nil {
-		return invalid, nil // the change is no Go
-	}
-	scratch, err := os.MkdirTemp("", "mutant-")
-	if err != nil {
-		return invalid, err
+		return 0, 0, err
 	}
 	defer os.RemoveAll(scratch)
-	original, err := filepath.Abs(m.path)
+	some, description, err := choose(ctx, folder, scratch, all, sample, past)
 	if err != nil {
-		return invalid, err
+		return 0, 0, err
 	}
-	changed, overlay := filepath.Join(scratch, "changed.go"), filepath.Join(scratch, "overlay.json")
-	replace, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed}})
+	tests, err := newSuite(ctx, folder, description, scratch, workers)
 	if err != nil {
-		return invalid, err
+		return 0, 0, err
 	}
-	if err := errors.Join(os.WriteFile(changed, source, 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
-		return invalid, err
+	fmt.Printf("%s: a sample of %d of %d mutants; %d tests; ready after %s\n", folder, len(some), len(all), len(tests.tests), time.Since(began).Round(time.Second))
+
+	var mu sync.Mutex
+	count := func(m mutant, end fate, by string) {
+		if tried++; end == died {
+			killed++
+		} else {
+			fmt.Printf("survived: %s (%s)\n", m, by)
+		}
+		if tried%20 == 0 {
+			fmt.Printf("%s: %d of %d, %s\n", folder, tried, len(some), time.Since(began).Round(time.Second))
+		}
 	}
-	out, err := test(ctx, folder, overlay, patience)
-	switch {
-	case err == nil:
-		return survived, nil
-	case strings.Contains(out, "[build failed]"):
-		return invalid, nil
-	default:
-		return died, nil
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(workers)
+	for _, m := range some {
+		group.Go(func() error {
+			end, known := past.of(m)
+			by := "as recorded"
+			if !known {
+				var err error
+				if end, by, err = tests.try(ctx, m); err != nil {
+					return fmt.Errorf("%s: %w", m, err)
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			count(m, end, by)
+			return past.add(m, end)
+		})
 	}
+	err = group.Wait()
+	return killed, tried, err
 }
 
-// test runs the tests of a package, with an overlay unless that is empty.
-func test(ctx context.Context, folder, overlay string, patience time.Duration) (output string, err error) {
-	args := []string{"test", "-count=1", "-failfast", "-vet=off", "-timeout", patience.String()}
-	if overlay != "" {
-		args = append(args, "-overlay", overlay)
+// broken matches the errors of a compiler about a mutant.
+var broken = regexp.MustCompile(`mutant-(\d+):\d+`)
+
+// choose returns the first mutants that compile, and an overlay with all of them.
+func choose(ctx context.Context, folder, scratch string, all []mutant, sample int, past *record) ([]mutant, string, error) {
+	byID := map[int]mutant{}
+	for _, m := range all {
+		byID[m.id] = m
 	}
-	command := exec.CommandContext(ctx, "go", append(args, folder)...)
-	out, err := command.CombinedOutput()
-	return string(out), err
+	for {
+		var some []mutant
+		for _, m := range all {
+			if end, known := past.of(m); len(some) < sample && (!known || end != invalid) {
+				some = append(some, m)
+			}
+		}
+		description, err := overlay(folder, some, scratch)
+		if err != nil {
+			return nil, "", err
+		}
+		out, failed := exec.CommandContext(ctx, "go", "build", "-gcflags=-e", "-overlay", description, folder).CombinedOutput()
+		if failed == nil {
+			return some, description, nil
+		}
+		invalids := 0
+		for _, match := range broken.FindAllSubmatch(out, -1) {
+			id, _ := strconv.Atoi(string(match[1]))
+			if _, known := past.of(byID[id]); !known {
+				invalids++
+				err = errors.Join(err, past.add(byID[id], invalid))
+			}
+		}
+		if invalids == 0 || err != nil {
+			return nil, "", errors.Join(err, fmt.Errorf("compile: %w\n%s", failed, out))
+		}
+	}
 }

@@ -1,10 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"go/ast"
-	"go/format"
+	"go/build"
 	"go/parser"
 	"go/token"
 	"os"
@@ -14,10 +13,12 @@ import (
 
 // mutant is one change of one file.
 type mutant struct {
-	path   string
-	line   int
-	what   string
-	number int // of the change among those of the file
+	id           int // among those of the package, from 1
+	path         string
+	line, column int
+	first, last  int // lines of the function
+	what         string
+	number       int // of the change among those of the file
 }
 
 // change is made to a parsed file.
@@ -101,22 +102,53 @@ func removals(list []ast.Stmt) (all []change) {
 	return all
 }
 
-// mutants lists those of a folder's files that are not tests or generated.
+// function returns the outermost function whose body contains a position; nil if there is none.
+func function(file *ast.File, at token.Pos) (kind *ast.FuncType, body *ast.BlockStmt) {
+	contains := func(n ast.Node) bool { return n.Pos() <= at && at < n.End() }
+	ast.Inspect(file, func(n ast.Node) bool {
+		if body != nil || n == nil || !contains(n) {
+			return false
+		}
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			if n.Body != nil && contains(n.Body) {
+				kind, body = n.Type, n.Body
+			}
+		case *ast.FuncLit:
+			if contains(n.Body) {
+				kind, body = n.Type, n.Body
+			}
+		}
+		return true
+	})
+	return kind, body
+}
+
+// mutants lists those of the functions of a package, without its tests and what is generated.
 func mutants(folder string) (all []mutant, err error) {
-	paths, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	pack, err := build.ImportDir(folder, 0)
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range paths {
-		if strings.HasSuffix(path, "_test.go") || strings.HasPrefix(filepath.Base(path), "zz_generated") {
+	for _, name := range pack.GoFiles {
+		if strings.HasPrefix(name, "zz_generated") {
 			continue
 		}
+		path := filepath.Join(folder, name)
 		positions, file, err := parse(path)
 		if err != nil {
 			return nil, err
 		}
 		for number, c := range changes(file) {
-			all = append(all, mutant{path, positions.Position(c.at).Line, c.what, number})
+			_, body := function(file, c.at)
+			if body == nil {
+				continue // the value of a package's variable
+			}
+			at := positions.Position(c.at)
+			all = append(all, mutant{
+				id: len(all) + 1, path: path, line: at.Line, column: at.Column, what: c.what, number: number,
+				first: positions.Position(body.Pos()).Line, last: positions.Position(body.End()).Line,
+			})
 		}
 	}
 	return all, nil
@@ -126,18 +158,6 @@ func parse(path string) (*token.FileSet, *ast.File, error) {
 	positions := token.NewFileSet()
 	file, err := parser.ParseFile(positions, path, nil, parser.ParseComments)
 	return positions, file, err
-}
-
-// source returns the changed file.
-func (m mutant) source() ([]byte, error) {
-	positions, file, err := parse(m.path)
-	if err != nil {
-		return nil, err
-	}
-	changes(file)[m.number].make()
-	var out bytes.Buffer
-	err = format.Node(&out, positions, file)
-	return out.Bytes(), err
 }
 
 func (m mutant) String() string {

@@ -16,6 +16,8 @@ func TestMutants(t *testing.T) {
 
 const fixed = 1 + 1
 
+var first = fixed == 1
+
 func f(a, b int, log func()) bool {
 	if a < b && !flag() {
 		log()
@@ -33,32 +35,32 @@ func f(a, b int, log func()) bool {
 	}
 	got := map[string]string{}
 	for _, m := range all {
-		text, err := m.source()
+		a, err := m.alternative()
 		if err != nil {
 			t.Fatal(err)
 		}
-		var changed []string
-		for i, line := range strings.Split(string(text), "\n") {
-			if before := strings.Split(source, "\n"); i >= len(before) || line != before[i] {
-				changed = append(changed, strings.TrimSpace(line))
+		body, changed := strings.Split(source[a.start-1:], "\n"), ""
+		for i, line := range strings.Split(a.text, "\n") {
+			if i >= len(body) || line != body[i] {
+				changed = strings.TrimSpace(line)
 				break
 			}
 		}
-		got[fmt.Sprintf("%d: %s", m.line, m.what)] = strings.Join(changed, "; ")
+		got[fmt.Sprintf("%d: %s", m.line, m.what)] = changed
 	}
 	want := map[string]string{
-		"6: the condition is always true":  "if a < b && !flag() || true {",
-		"6: the condition is always false": "if a < b && !flag() && false {",
-		"6: < becomes <=":                  "if a <= b && !flag() {",
-		"6: < becomes >=":                  "if a >= b && !flag() {",
-		"6: && becomes ||":                 "if a < b || !flag() {",
-		"6: ! is left out":                 "if a < b && !!flag() {",
-		"7: the statement is left out":     "",
-		"8: the statement is left out":     "",
-		"8: += becomes -=":                 "a -= 2",
-		"10: == becomes !=":                "return a != b || true",
-		"10: || becomes &&":                "return a == b && true",
-		"10: true becomes false":           "return a == b || false",
+		"8: the condition is always true":  "if a < b && !flag() || true {",
+		"8: the condition is always false": "if a < b && !flag() && false {",
+		"8: < becomes <=":                  "if a <= b && !flag() {",
+		"8: < becomes >=":                  "if a >= b && !flag() {",
+		"8: && becomes ||":                 "if a < b || !flag() {",
+		"8: ! is left out":                 "if a < b && !!flag() {",
+		"9: the statement is left out":     "",
+		"10: the statement is left out":    "",
+		"10: += becomes -=":                "a -= 2",
+		"12: == becomes !=":                "return a != b || true",
+		"12: || becomes &&":                "return a == b && true",
+		"12: true becomes false":           "return a == b || false",
 	}
 	for what, line := range want {
 		if !strings.Contains(got[what], line) {

@@ -5,25 +5,42 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 )
 
-// record keeps the fates of the mutants that were tried, one a line in a file, so that an
-// interrupted run goes on where it stopped. A nil record keeps nothing.
+// fate is the result of the tests with a mutant.
+type fate int
+
+const (
+	invalid fate = iota // it does not compile
+	died
+	survived
+)
+
+// fateNames are the words of the record, by fate.
+var fateNames = [...]string{invalid: "invalid", died: "killed", survived: "survived"}
+
+// record keeps the fates of the mutants that were tried, one a line in a file, so that an interrupted
+// run goes on where it stopped. It is safe for concurrent use.
 type record struct {
-	file  *os.File
+	file *os.File // nil if the fates end with the process
+
+	mu    sync.Mutex
 	fates map[string]fate
 }
 
-// openRecord reads the record at path, which it creates if there is none.
+// openRecord reads the record at path, which it creates if there is none. If path is empty, the record
+// is not kept.
 func openRecord(path string) (*record, error) {
+	r := &record{fates: map[string]fate{}}
 	if path == "" {
-		return nil, nil
+		return r, nil
 	}
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	r := &record{file: file, fates: map[string]fate{}}
+	r.file = file
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
 		word, key, _ := strings.Cut(lines.Text(), "\t")
@@ -39,14 +56,21 @@ func openRecord(path string) (*record, error) {
 // of returns the fate of a mutant that was tried before. If its line has changed since, it is
 // another mutant.
 func (r *record) of(m mutant) (f fate, ok bool) {
-	if r != nil {
-		f, ok = r.fates[m.key()]
-	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f, ok = r.fates[m.key()]
 	return f, ok
 }
 
+// add keeps the fate of a mutant, unless it is known.
 func (r *record) add(m mutant, f fate) error {
-	if r == nil {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.fates[m.key()]; known {
+		return nil
+	}
+	r.fates[m.key()] = f
+	if r.file == nil {
 		return nil
 	}
 	_, err := fmt.Fprintf(r.file, "%s\t%s\n", fateNames[f], m.key())
