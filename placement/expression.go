@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/google/cel-go/cel"
-	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	celtraits "github.com/google/cel-go/common/types/traits"
@@ -29,9 +28,11 @@ const expressionCost = 10_000
 type expression struct {
 	source  string
 	program cel.Program
-	// ofCluster means that the value depends on the cluster alone, not on the request or its consumer.
-	ofCluster bool
+	reads
 }
+
+// ofCluster reports whether the value depends on the cluster alone, not on the request or its consumer.
+func (e *expression) ofCluster() bool { return len(e.asked) == 0 }
 
 var expressionEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	object := cel.MapType(cel.StringType, cel.DynType)
@@ -87,15 +88,15 @@ func compileExpression(source string) (*expression, error) {
 	if err != nil {
 		return nil, fmt.Errorf("expression: %w", err)
 	}
-	asks := func(e celast.NavigableExpr) bool {
-		return e.Kind() == celast.IdentKind && (e.AsIdent() == "request" || e.AsIdent() == "consumer")
-	}
-	asked := celast.MatchDescendants(celast.NavigateAST(ast.NativeRep()), asks)
-	return &expression{source, program, len(asked) == 0}, nil
+	return &expression{source, program, readsOf(ast.NativeRep())}, nil
 }
 
-// facts are the values of a request that expressions can use.
-type facts struct{ request, consumer map[string]any }
+// facts are the values of a request that expressions can use, and the values of expressions that are known,
+// by what they read of a cluster.
+type facts struct {
+	request, consumer map[string]any
+	known             map[*expression]map[string]bool
+}
 
 func (r *Request) facts() *facts {
 	if len(r.Rules) == 0 && len(r.Preferences) == 0 {
@@ -106,6 +107,7 @@ func (r *Request) facts() *facts {
 		resources[string(name)] = amount
 	}
 	return &facts{
+		known:    map[*expression]map[string]bool{},
 		request:  map[string]any{"id": r.ID, "plan": r.Consumer.Plan, "clusters": r.ClusterCount(), "resources": resources, "images": append([]string{}, r.Images...)},
 		consumer: map[string]any{"platform": r.Consumer.Platform, "organization": r.Consumer.Organization, "space": r.Consumer.Space},
 	}
@@ -118,7 +120,7 @@ type answers struct{ known, holds set }
 // evaluated once, and kept with the page's traits.
 func (e *expression) rows(p *page, among set, f *facts) set {
 	var kept answers
-	if e.ofCluster {
+	if e.ofCluster() {
 		if known, ok := p.answers.Load(e.source); ok {
 			kept = known.(answers)
 		}
@@ -127,16 +129,29 @@ func (e *expression) rows(p *page, among set, f *facts) set {
 	if missing == (set{}) {
 		return among.and(kept.holds)
 	}
-	for row := range missing.rows() {
-		if ok, err := e.holds(p.clusters[row], f); ok && err == nil {
-			kept.holds.add(row)
-		}
-	}
+	kept.holds = kept.holds.or(e.evaluate(p, missing, f))
 	kept.known = kept.known.or(missing)
-	if e.ofCluster {
+	if e.ofCluster() {
 		p.answers.Store(e.source, kept) // of two at the same time, the later one
 	}
 	return among.and(kept.holds)
+}
+
+// evaluate returns the rows for which the expression holds, by one evaluation for all clusters of which it
+// reads the same.
+func (e *expression) evaluate(p *page, among set, f *facts) (holds set) {
+	if among.len() == 1 { // nothing to share
+		if ok, err := e.holds(p.clusters[among.first()], f); ok && err == nil {
+			return among
+		}
+		return holds
+	}
+	for _, group := range p.alike(&e.reads) {
+		if rows := among.and(group.rows); rows != (set{}) && f.holdsAlike(e, group.values, p.clusters[rows.first()]) {
+			holds = holds.or(rows)
+		}
+	}
+	return holds
 }
 
 // mostInherited bounds the expressions whose answers a page keeps, so that those of deleted policies go.
@@ -153,22 +168,59 @@ func (t *traits) inherit(old *traits, same set) {
 	})
 }
 
+// holdsAlike reports whether the expression holds for all clusters of which it reads these values, of which one is
+// given.
+func (f *facts) holdsAlike(e *expression, values string, c *Cluster) bool {
+	known := f.known[e]
+	if holds, ok := known[values]; ok {
+		return holds
+	}
+	holds, err := e.holds(c, f)
+	if known == nil {
+		known = map[string]bool{}
+		f.known[e] = known
+	}
+	known[values] = holds && err == nil
+	return known[values]
+}
+
 // holds evaluates the expression for one cluster.
 func (e *expression) holds(c *Cluster, f *facts) (bool, error) {
-	claims := make([]map[string]string, len(c.Claims))
-	for i := range c.Claims {
-		claim := &c.Claims[i]
-		claims[i] = map[string]string{"name": claim.Name, "value": claim.Value, "assurance": string(claim.Assurance), "issuer": claim.Issuer}
-	}
-	value, _, err := e.program.Eval(map[string]any{
-		"request": f.request, "consumer": f.consumer, "claims": claims,
-		"cluster": map[string]any{
-			"name": c.Name, "provider": c.Provider, "region": c.Region, "tier": c.Labels[v1alpha1.LabelTier], "labels": map[string]string(c.Labels),
-		},
-	})
+	value, _, err := e.program.Eval(subject{f, c})
 	if err != nil {
 		return false, err
 	}
 	holds, ok := value.Value().(bool)
 	return holds && ok, nil
 }
+
+// subject is the variables of one evaluation, which are made as they are read.
+type subject struct {
+	*facts
+	cluster *Cluster
+}
+
+// ResolveName implements cel.Activation.
+func (s subject) ResolveName(name string) (any, bool) {
+	switch c := s.cluster; name {
+	case "request":
+		return s.request, true
+	case "consumer":
+		return s.consumer, true
+	case "cluster":
+		return map[string]any{
+			"name": c.Name, "provider": c.Provider, "region": c.Region, "tier": c.Labels[v1alpha1.LabelTier], "labels": map[string]string(c.Labels),
+		}, true
+	case "claims":
+		claims := make([]map[string]string, len(c.Claims))
+		for i := range c.Claims {
+			claim := &c.Claims[i]
+			claims[i] = map[string]string{"name": claim.Name, "value": claim.Value, "assurance": string(claim.Assurance), "issuer": claim.Issuer}
+		}
+		return claims, true
+	}
+	return nil, false
+}
+
+// Parent implements cel.Activation.
+func (subject) Parent() cel.Activation { return nil }

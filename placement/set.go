@@ -53,6 +53,14 @@ func (s set) len() int {
 	return n
 }
 
+// first returns the first row of a set that has one.
+func (s set) first() int {
+	for row := range s.rows() {
+		return row
+	}
+	return pageRows
+}
+
 // rows yields the rows of the set in order.
 func (s set) rows() iter.Seq[int] {
 	return func(yield func(int) bool) {

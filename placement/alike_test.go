@@ -1,0 +1,79 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+func TestWhatAnExpressionReads(t *testing.T) {
+	for source, want := range map[string]reads{
+		"cluster.region == 'eu'":                                              {cluster: []string{"region"}},
+		"cluster['region'] == request.plan":                                   {cluster: []string{"region"}, asked: []string{"request.plan"}},
+		"cluster.tier == 'edge' && has(cluster.labels.gpu)":                   {cluster: []string{"labels." + v1alpha1.LabelTier, "labels.gpu"}[0:2]},
+		"'gpu' in cluster.labels && cluster.labels['gpu'] == consumer.space":  {cluster: []string{"labels.gpu"}, asked: []string{"consumer.space"}},
+		"cluster.labels.exists(k, k == request.id)":                           {cluster: []string{"labels"}, asked: []string{"request.id"}},
+		"cluster.labels[request.plan] == 'yes'":                               {cluster: []string{"labels"}, asked: []string{"request.plan"}},
+		"cluster.size() > 1 && size(request) > 1":                             {cluster: []string{"labels", "name", "provider", "region"}, asked: []string{"request"}},
+		"claims.exists(c, c.value == 'DE') && request.images.all(i, i != '')": {claims: true, asked: []string{"request.images"}},
+		"request.resources['cpu'] > 4000":                                     {asked: []string{"request.resources"}},
+	} {
+		e, err := compileExpression(source)
+		if err != nil {
+			t.Fatalf("%s: %v", source, err)
+		}
+		slices.Sort(want.cluster)
+		if !slices.Equal(e.cluster, want.cluster) || !slices.Equal(e.asked, want.asked) || e.claims != want.claims {
+			t.Errorf("%s reads %v, %v of the request, claims: %t", source, e.cluster, e.asked, e.claims)
+		}
+	}
+}
+
+// An expression that is evaluated once for all clusters of which it reads the same holds for the same clusters
+// as if it were evaluated for each.
+func TestExpressionsHoldAsForEachCluster(t *testing.T) {
+	sources := []string{
+		"cluster.region == request.plan", "cluster.provider != consumer.space", "cluster.name.endsWith('7')", "cluster.tier == 'edge'",
+		"has(cluster.labels.gpu)", "'gpu' in cluster.labels", "cluster.labels.gpu == 'a'", "cluster.labels['gpu'] != request.plan",
+		"cluster.labels.exists(k, cluster.labels[k] == 'a')", "cluster.labels.map(k, k)[0] == 'gpu'", "cluster.size() == 5",
+		"claims.exists(c, c.value == 'DE')", "claims.exists(cluster, cluster.name == 'datacenter.country')", "size(claims) == 1",
+		"claims.all(c, c.issuer == request.plan || cluster.region == 'eu')", "cluster.missing == 'x'", "request.resources['cpu'] > 1000 || cluster.region == ''",
+	}
+	var compiled []*expression
+	for _, source := range sources {
+		e, err := compileExpression(source)
+		if err != nil {
+			t.Fatalf("%s: %v", source, err)
+		}
+		compiled = append(compiled, e)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		fleet := make([]*Cluster, rapid.IntRange(1, 30).Draw(t, "clusters"))
+		for i := range fleet {
+			fleet[i] = drawCluster(t, fmt.Sprintf("cluster-%03d", i))
+			if gpu := rapid.SampledFrom([]string{"", "a", "b", "eu"}).Draw(t, "gpu"); gpu != "" {
+				fleet[i].Labels["gpu"] = gpu
+			}
+		}
+		r := Request{ID: "si-1", Consumer: Consumer{Plan: rapid.SampledFrom(regions).Draw(t, "plan"), Space: "one"}, Rules: make([]Rule, 1)}
+		e := compiled[rapid.IntRange(0, len(compiled)-1).Draw(t, "expression")]
+		facts := r.facts()
+		for _, p := range stock(fleet).Snapshot().pages {
+			var want set
+			for row, c := range p.clusters {
+				if ok, err := e.holds(c, facts); ok && err == nil {
+					want.add(row)
+				}
+			}
+			for range 2 { // the second time from what is kept
+				if got := e.rows(p, p.all, facts); got != want {
+					t.Fatalf("%s holds for %v, want %v", e.source, got, want)
+				}
+			}
+		}
+	})
+}
