@@ -21,24 +21,17 @@ func claimsAt(mc *v1alpha1.MemberCluster, now time.Time) (held []v1alpha1.Claim)
 	return held
 }
 
-// claimedRows are the rows of a page with a claim of one value and one assurance.
-type claimedRows struct {
+// claimKey is a claim of a name, as rules read it.
+type claimKey struct {
 	value     string
 	assurance v1alpha1.Assurance
-	rows      set
 }
 
 func (t *traits) addClaim(claim *v1alpha1.Claim, row int) {
-	known := t.claims[claim.Name]
-	for i := range known {
-		if known[i].value == claim.Value && known[i].assurance == claim.Assurance {
-			known[i].rows.add(row)
-			return
-		}
+	if t.claims[claim.Name] == nil {
+		t.claims[claim.Name] = map[claimKey]set{}
 	}
-	claimed := claimedRows{value: claim.Value, assurance: claim.Assurance}
-	claimed.rows.add(row)
-	t.claims[claim.Name] = append(known, claimed)
+	add(t.claims[claim.Name], claimKey{claim.Value, claim.Assurance}, row)
 }
 
 // compileClaim checks a rule and expands groups of countries.

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"hash/fnv"
+	"iter"
 	"maps"
 	"reflect"
 	"slices"
@@ -120,6 +121,20 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 		}
 	}
 	return c
+}
+
+// resources yields the resources that the cluster has, that others use there, that it prices or of which there are
+// reservations, some of them more than once.
+func (c *Cluster) resources(reserved Resources) iter.Seq[corev1.ResourceName] {
+	return func(yield func(corev1.ResourceName) bool) {
+		for _, amounts := range []map[corev1.ResourceName]int64{c.Allocatable, c.ForeignUse, c.Prices, reserved} {
+			for name := range amounts {
+				if !yield(name) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // unreserved returns the amount of a resource that would be free without any reservation: the part

@@ -232,9 +232,9 @@ func tainted(tolerations []corev1.Toleration) filter {
 	return filter{reason: ReasonTainted, entry: true, passing: true,
 		rejects: func(p *page, among set) set {
 			var repelled set
-			for i := range p.taints {
-				if !tolerated(tolerations, &p.taints[i].taint) {
-					repelled = repelled.or(p.taints[i].rows)
+			for taint, rows := range p.taints {
+				if !tolerated(tolerations, &corev1.Taint{Key: taint.key, Value: taint.value, Effect: taint.effect}) {
+					repelled = repelled.or(rows)
 				}
 			}
 			return among.and(repelled)

@@ -237,17 +237,19 @@ func (inv *Inventory) wakeLost() {
 // number gives a column to each resource of the cluster. The map is replaced, never changed,
 // because snapshots share it.
 func (inv *Inventory) number(c *Cluster) {
-	columns := inv.columns
-	for _, resources := range []map[corev1.ResourceName]int64{c.Allocatable, c.ForeignUse, c.Prices} {
-		for _, name := range Resources(resources).names() {
-			if _, known := columns[name]; known {
-				continue
-			}
-			columns = maps.Clone(columns)
-			columns[name] = len(columns)
+	further := Resources{}
+	for name := range c.resources(nil) {
+		if _, known := inv.columns[name]; !known {
+			further[name] = 0
 		}
 	}
-	inv.columns = columns
+	if len(further) == 0 {
+		return
+	}
+	inv.columns = maps.Clone(inv.columns)
+	for _, name := range further.names() {
+		inv.columns[name] = len(inv.columns)
+	}
 }
 
 // now returns the snapshot, and enters the clusters that were added or removed.

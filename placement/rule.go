@@ -151,9 +151,9 @@ func (r *claimRule) accepts(value string) bool {
 // rows returns the rows of a page that meet the rule.
 func (r *claimRule) rows(p *page) set {
 	var holds set
-	for _, claimed := range p.claims[r.Name] {
+	for claimed, rows := range p.claims[r.Name] {
 		if r.enough(claimed.assurance) && r.accepts(claimed.value) {
-			holds = holds.or(claimed.rows)
+			holds = holds.or(rows)
 		}
 	}
 	return holds

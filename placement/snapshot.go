@@ -35,7 +35,7 @@ func (s *Snapshot) Policies() Policies { return s.policies }
 // page is up to 256 clusters, by column.
 type page struct {
 	clusters []*Cluster
-	columns  []column
+	columns  []column // of zero value for resources that none of them has
 	// holes by row, as far as the pods that are meant to run leave them; nil if none are known.
 	holes []*Holes
 	*traits
@@ -66,8 +66,8 @@ type traits struct {
 	labelled map[string]set
 	classes  map[string]set
 	currency map[string]set
-	taints   []taintedRows // except PreferNoSchedule
-	claims   map[string][]claimedRows
+	taints   map[taintKey]set // except PreferNoSchedule
+	claims   map[string]map[claimKey]set
 	hash     [pageRows]uint64 // of the name, which breaks ties
 	// groupings of the rows by labels, computed on first use.
 	groupings sync.Map
@@ -85,31 +85,30 @@ func (c column) left(empty bool) []int64 {
 
 type labelValue struct{ key, value string }
 
-type taintedRows struct {
-	taint corev1.Taint
-	rows  set
+// taintKey is a taint, apart from when it was added.
+type taintKey struct {
+	key, value string
+	effect     corev1.TaintEffect
 }
 
 // newPage arranges clusters by column; books are what is held on each, by name.
 func newPage(clusters []*Cluster, columns map[corev1.ResourceName]int, books map[string]book) *page {
 	p := &page{clusters: clusters, columns: make([]column, len(columns)), traits: newTraits(clusters)}
-	for i := range p.columns {
-		p.columns[i] = column{make([]int64, len(clusters)), make([]int64, len(clusters)), make([]int64, len(clusters))}
-	}
 	for row, c := range clusters {
-		p.fill(row, c, columns, books[c.Name])
+		held := books[c.Name]
+		for name := range c.resources(held.reserved) {
+			i, known := columns[name]
+			if !known {
+				continue
+			}
+			if p.columns[i].size == nil {
+				p.columns[i] = nothing.copied(len(clusters))
+			}
+			p.columns[i].enter(row, cellOf(c, name, held.reserved))
+		}
+		p.dig(row, c.holesLeft(held))
 	}
 	return p
-}
-
-// fill writes one row's numbers.
-func (p *page) fill(row int, c *Cluster, columns map[corev1.ResourceName]int, held book) {
-	for name, i := range columns {
-		p.columns[i].size[row] = c.sold(name)
-		p.columns[i].free[row] = c.unreserved(name) - held.reserved[name]
-		p.columns[i].price[row] = c.Prices[name]
-	}
-	p.dig(row, c.holesLeft(held))
 }
 
 // dig writes the holes of one row.
@@ -125,36 +124,43 @@ func (p *page) dig(row int, left *Holes) {
 
 // with returns a copy of the page with another version of one row's cluster.
 func (p *page) with(row int, c *Cluster, columns map[corev1.ResourceName]int, held book) *page {
-	changed := &page{clusters: append([]*Cluster(nil), p.clusters...), columns: make([]column, len(columns)), holes: slices.Clone(p.holes), traits: p.traits}
+	was := p.clusters[row]
+	changed := &page{clusters: slices.Clone(p.clusters), columns: make([]column, len(columns)), holes: slices.Clone(p.holes), traits: p.traits}
 	changed.clusters[row] = c
-	if !c.sameTraits(p.clusters[row]) {
+	if !c.sameTraits(was) {
 		changed.traits = newTraits(changed.clusters)
 		same := p.all
 		same.remove(row)
 		changed.inherit(p.traits, same)
 	}
-	for i := range changed.columns {
-		old := p.column(i)
-		changed.columns[i] = column{
-			append([]int64(nil), old.size...), append([]int64(nil), old.free...), append([]int64(nil), old.price...),
+	copy(changed.columns, p.columns)
+	for _, version := range []*Cluster{was, c} {
+		for name := range version.resources(held.reserved) {
+			i, known := columns[name]
+			if !known || changed.column(i).cell(row) == cellOf(c, name, held.reserved) {
+				continue
+			}
+			changed.columns[i] = changed.column(i).copied(len(p.clusters))
+			changed.columns[i].enter(row, cellOf(c, name, held.reserved))
 		}
 	}
-	changed.fill(row, c, columns, held)
+	changed.dig(row, c.holesLeft(held))
 	return changed
 }
 
 // withReserved returns a copy of the page with more reservations on one row, of which held is then all.
 func (p *page) withReserved(row int, more Resources, columns map[corev1.ResourceName]int, held book) *page {
 	changed := *p
-	changed.columns = append([]column(nil), p.columns...)
+	changed.columns = slices.Clone(p.columns)
 	for name, amount := range more {
 		i, known := columns[name]
 		if !known || i >= len(changed.columns) || amount == 0 {
 			continue // no cluster of the page has this resource, for instance persistent storage
 		}
-		free := append([]int64(nil), changed.columns[i].free...)
+		old := changed.column(i)
+		free := slices.Clone(old.free)
 		free[row] -= amount
-		changed.columns[i].free = free
+		changed.columns[i] = column{old.size, free, old.price}
 	}
 	if c := p.clusters[row]; c.Holes != nil {
 		changed.holes = slices.Clone(p.holes)
@@ -163,16 +169,34 @@ func (p *page) withReserved(row int, more Resources, columns map[corev1.Resource
 	return &changed
 }
 
+// cell is a row of a column.
+type cell struct{ size, free, price int64 }
+
+func cellOf(c *Cluster, name corev1.ResourceName, reserved Resources) cell {
+	return cell{c.sold(name), c.unreserved(name) - reserved[name], c.Prices[name]}
+}
+
+func (c column) cell(row int) cell { return cell{c.size[row], c.free[row], c.price[row]} }
+
+func (c column) enter(row int, one cell) {
+	c.size[row], c.free[row], c.price[row] = one.size, one.free, one.price
+}
+
+// copied returns a copy of the first rows.
+func (c column) copied(rows int) column {
+	return column{slices.Clone(c.size[:rows]), slices.Clone(c.free[:rows]), slices.Clone(c.price[:rows])}
+}
+
 // nothing is the column of a resource that no cluster of a page has.
 var nothing = func() column {
 	zeros := make([]int64, pageRows)
 	return column{zeros, zeros, zeros}
 }()
 
-// column returns a column by number. Resources that were added after the page was made, and the
-// number −1, are columns of zeros.
+// column returns a column by number. Those of resources that no cluster of the page has, that were added after
+// the page was made, and the number −1, are columns of zeros.
 func (p *page) column(i int) column {
-	if i < 0 || i >= len(p.columns) {
+	if i < 0 || i >= len(p.columns) || p.columns[i].size == nil {
 		zeros := nothing.size[:len(p.clusters)]
 		return column{zeros, zeros, zeros}
 	}
@@ -183,7 +207,7 @@ func newTraits(clusters []*Cluster) *traits {
 	t := &traits{
 		all:   rowsBelow(len(clusters)),
 		label: map[labelValue]set{}, labelled: map[string]set{}, classes: map[string]set{}, currency: map[string]set{},
-		claims: map[string][]claimedRows{}, exposing: map[v1alpha1.AppProtocol]set{},
+		taints: map[taintKey]set{}, claims: map[string]map[claimKey]set{}, exposing: map[v1alpha1.AppProtocol]set{},
 	}
 	for row, c := range clusters {
 		t.hash[row] = hash64(c.Name)
@@ -233,7 +257,7 @@ func newTraits(clusters []*Cluster) *traits {
 			if taint.Effect == corev1.TaintEffectPreferNoSchedule {
 				t.avoided.add(row)
 			} else {
-				t.addTaint(taint, row)
+				add(t.taints, taintKey{taint.Key, taint.Value, taint.Effect}, row)
 			}
 		}
 	}
@@ -244,19 +268,6 @@ func add[K comparable](sets map[K]set, key K, row int) {
 	s := sets[key]
 	s.add(row)
 	sets[key] = s
-}
-
-func (t *traits) addTaint(taint corev1.Taint, row int) {
-	for i := range t.taints {
-		known := &t.taints[i].taint
-		if known.Key == taint.Key && known.Value == taint.Value && known.Effect == taint.Effect {
-			t.taints[i].rows.add(row)
-			return
-		}
-	}
-	tainted := taintedRows{taint: taint}
-	tainted.rows.add(row)
-	t.taints = append(t.taints, tainted)
 }
 
 // Len returns the number of clusters.
@@ -365,9 +376,9 @@ func (s *Snapshot) Utilisation() iter.Seq2[*Cluster, Resources] {
 		for _, p := range s.pages {
 			for row, c := range p.clusters {
 				reserved := Resources{}
-				for name, i := range s.columns {
-					if c.Allocatable[name] > 0 {
-						reserved[name] = c.unreserved(name) - p.column(i).free[row]
+				for name, has := range c.Allocatable {
+					if has > 0 {
+						reserved[name] = c.unreserved(name) - p.column(s.columnOf(name)).free[row]
 					}
 				}
 				if !yield(c, reserved) {
