@@ -94,16 +94,9 @@ func (inv *Inventory) Reserve(h Holding) {
 	change := inv.reserve(h)
 	inv.wakeWaiting(event{
 		before: before, clusters: slices.Collect(maps.Keys(change.clusters)), holders: slices.Collect(maps.Keys(change.owners)),
-		hosts: slices.DeleteFunc(hosts, func(host string) bool { return slices.Contains(h.Hosts, host) }),
+		spared: slices.Collect(maps.Keys(change.holders)),
+		hosts:  slices.DeleteFunc(hosts, func(host string) bool { return slices.Contains(h.Hosts, host) }),
 	})
-	if len(change.holders) == 0 {
-		return
-	}
-	for id, w := range inv.waiting.all {
-		if slices.ContainsFunc(w.Quotas, func(q Quota) bool { return change.holders[w.Consumer.holder(q.Per)] != nil }) {
-			inv.wake(id) // its quota may have room now
-		}
-	}
 }
 
 // Release releases everything that an instance holds. It is idempotent.

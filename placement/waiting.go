@@ -2,144 +2,15 @@ package placement
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
-	"reflect"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
 // Requests that cannot be placed wait. Each change of the inventory wakes the requests that it may help,
 // and as few others as can be found cheaply: most changes are of a cluster's free capacity, and help only
 // requests for an amount between the free capacity before and after.
-
-// waiter is a request that waits.
-type waiter struct {
-	Request
-	// filters of new placements for each component, or for the whole request. They are made once, and so
-	// without those that depend on where other instances are.
-	filters [][]filter
-	// columns is the number of resources in the inventory when the filters were made.
-	columns int
-}
-
-// waiters are the requests that wait.
-type waiters struct {
-	all map[string]*waiter // by ID
-	// wants are the amounts of each resource, in order, that requests for one cluster without replicas ask
-	// for; wide are the other requests, which may be helped by any more that a cluster has left.
-	wants map[corev1.ResourceName][]want
-	wide  map[string]*waiter
-	// near are the requests with a required affinity, by the holder of the instances that it is about.
-	near map[string]map[string]bool
-	// shaped are the requests whose largest pods are known, by these.
-	shaped map[string]*shaped
-}
-
-// shaped are the requests with the same largest pods.
-type shaped struct {
-	pods []Resources
-	ids  map[string]bool
-}
-
-// want is an amount that a request asks for on each cluster.
-type want struct {
-	amount int64
-	id     string
-}
-
-func (w want) compare(other want) int {
-	return cmp.Or(cmp.Compare(w.amount, other.amount), strings.Compare(w.id, other.id))
-}
-
-func newWaiters() waiters {
-	return waiters{map[string]*waiter{}, map[corev1.ResourceName][]want{}, map[string]*waiter{}, map[string]map[string]bool{}, map[string]*shaped{}}
-}
-
-// add adds a request, or replaces the one with its ID.
-func (ws *waiters) add(r Request) {
-	ws.remove(r.ID)
-	w := &waiter{Request: r, columns: -1}
-	ws.all[r.ID] = w
-	for _, holder := range w.holdersNear() {
-		if ws.near[holder] == nil {
-			ws.near[holder] = map[string]bool{}
-		}
-		ws.near[holder][r.ID] = true
-	}
-	if key := w.podsKey(); key != "" {
-		if ws.shaped[key] == nil {
-			ws.shaped[key] = &shaped{w.LargestPods, map[string]bool{}}
-		}
-		ws.shaped[key].ids[r.ID] = true
-	}
-	if w.isWide() {
-		ws.wide[r.ID] = w
-		return
-	}
-	for name, amount := range r.Resources {
-		one := want{amount, r.ID}
-		at, _ := slices.BinarySearchFunc(ws.wants[name], one, want.compare)
-		ws.wants[name] = slices.Insert(ws.wants[name], at, one)
-	}
-}
-
-// remove removes the request of an ID, if there is one.
-func (ws *waiters) remove(id string) {
-	w := ws.all[id]
-	if w == nil {
-		return
-	}
-	delete(ws.all, id)
-	delete(ws.wide, id)
-	for _, holder := range w.holdersNear() {
-		if delete(ws.near[holder], id); len(ws.near[holder]) == 0 {
-			delete(ws.near, holder)
-		}
-	}
-	if key := w.podsKey(); key != "" {
-		if delete(ws.shaped[key].ids, id); len(ws.shaped[key].ids) == 0 {
-			delete(ws.shaped, key)
-		}
-	}
-	if w.isWide() {
-		return
-	}
-	for name, amount := range w.Resources {
-		if at, found := slices.BinarySearchFunc(ws.wants[name], want{amount, id}, want.compare); found {
-			ws.wants[name] = slices.Delete(ws.wants[name], at, at+1)
-		}
-	}
-}
-
-// isWide reports whether more than room for the request as a whole may help it: room for a part of it or for
-// less than it asks for, because it holds something there; another latency; or victims.
-func (w *waiter) isWide() bool {
-	return w.Replicas > 0 || len(w.Components) > 0 || len(w.Current) > 0 || w.MaxLatency != nil || w.Class != ""
-}
-
-// podsKey is the same for requests with the same largest pods; empty if they are not known, or if the
-// request is wide anyway.
-func (w *waiter) podsKey() string {
-	if len(w.LargestPods) == 0 || w.isWide() {
-		return ""
-	}
-	return fmt.Sprint(w.LargestPods) // maps are printed in the order of their keys
-}
-
-// holdersNear returns the holders of the instances that the request has a required affinity to.
-func (w *waiter) holdersNear() (holders []string) {
-	for _, a := range w.Affinity {
-		if holder := w.Consumer.holder(a.With); a.Weight == 0 && holder != "" && !slices.Contains(holders, holder) {
-			holders = append(holders, holder)
-		}
-	}
-	return holders
-}
 
 // accepts reports whether a cluster takes the request as a new placement, or one of its components, apart
 // from where other instances are.
@@ -150,24 +21,7 @@ func (w *waiter) accepts(s *Snapshot, at position) bool {
 	if name := at.cluster().Name; slices.Contains(w.Current, name) || slices.Contains(slices.Collect(maps.Values(w.ComponentClusters)), name) {
 		return Accepts(w.Request, s, name)
 	}
-	if w.columns != len(s.columns) {
-		w.compile(s)
-	}
-	return slices.ContainsFunc(w.filters, func(filters []filter) bool {
-		_, refused := refusal(at, filters, false)
-		return !refused
-	})
-}
-
-// compile makes the filters.
-func (w *waiter) compile(s *Snapshot) {
-	w.columns, w.filters = len(s.columns), nil
-	alone := *s
-	alone.preemptions = nil
-	for _, part := range w.parts() {
-		part.Affinity = nil
-		w.filters = append(w.filters, part.filters(&alone, nil))
-	}
+	return w.asks.of(&w.Request, s).accept(at)
 }
 
 // event is a change of the inventory that may help requests.
@@ -181,6 +35,8 @@ type event struct {
 	latency bool
 	// holders of reservations that changed.
 	holders []string
+	// spared are the holders of quotas of which the reservations changed.
+	spared []string
 	// hosts that were given back.
 	hosts []string
 }
@@ -205,49 +61,62 @@ func (inv *Inventory) wakeWaiting(e event) {
 		}
 	}
 	for _, holder := range e.holders {
-		maps.Copy(woken, inv.waiting.near[holder])
+		maps.Copy(woken, inv.waiting.causes[causeNear+holder])
+	}
+	for _, holder := range e.spared {
+		maps.Copy(woken, inv.waiting.causes[causeQuota+holder])
+	}
+	for _, host := range e.hosts {
+		maps.Copy(woken, inv.waiting.causes[causeHost+host])
 	}
 	if e.was != nil || e.is != nil {
 		inv.regrouped(e, s, woken)
-	}
-	if len(e.hosts) > 0 {
-		for id, w := range inv.waiting.all {
-			if slices.ContainsFunc(e.hosts, func(host string) bool { _, asked := w.Hosts[host]; return asked }) {
-				woken[id] = true
-			}
-		}
 	}
 	for id := range woken {
 		inv.wake(id)
 	}
 }
 
-// concerned returns the requests that a change of clusters may help by what is there now: all, if a cluster
-// changed in more than what it has left.
+// concerned returns the requests that a change of clusters may help by what is there now: all that a cluster may
+// take, if it changed in more than what it has left.
 func (inv *Inventory) concerned(e event, s *Snapshot) (concerned []*waiter) {
 	ws := &inv.waiting
-	switch {
-	case len(e.clusters) == 0:
+	if len(e.clusters) == 0 {
 		return nil
-	case e.was != nil || e.is != nil || e.before == nil:
-		return slices.Collect(maps.Values(ws.all))
 	}
-	rises, risen := false, map[corev1.ResourceName][]rise{}
+	for id := range inv.preemptions {
+		if w := ws.all[id]; w != nil {
+			concerned = append(concerned, w)
+		}
+	}
+	if e.was != nil || e.is != nil || e.before == nil {
+		concerned = slices.AppendSeq(concerned, maps.Values(ws.settled))
+		for _, cluster := range e.clusters {
+			if at, found := s.find(cluster); found {
+				for _, c := range ws.cohorts {
+					concerned = c.taken(s, at, concerned)
+				}
+			}
+		}
+		return concerned
+	}
+	rises := false
 	for _, cluster := range e.clusters {
+		was, _ := e.before.find(cluster)
+		is, _ := s.find(cluster)
 		for name, column := range s.columns {
-			before, now := e.before.free(cluster, column), s.free(cluster, column)
+			before, now := was.free(column), is.free(column)
 			if now <= before {
 				continue
 			}
 			rises = true
-			risen[name] = append(risen[name], rise{before, now})
-			wants := ws.wants[name]
-			first, _ := slices.BinarySearchFunc(wants, before, func(w want, n int64) int { return cmp.Or(cmp.Compare(w.amount, n), -1) })
-			for _, w := range wants[first:] {
-				if w.amount > now {
-					break
+			for _, w := range ws.wants.between(name, before, now) {
+				concerned = append(concerned, w.by)
+			}
+			for _, w := range ws.parts.between(name, 0, now) {
+				if w.by.gains(name, before, now) {
+					concerned = append(concerned, w.by)
 				}
-				concerned = append(concerned, ws.all[w.id])
 			}
 		}
 	}
@@ -267,38 +136,20 @@ func (inv *Inventory) concerned(e event, s *Snapshot) (concerned []*waiter) {
 		}
 	}
 	for _, w := range ws.wide {
-		if grown && w.mayBeShaped() || e.latency || w.Class != "" || rises && w.gains(risen) {
-			concerned = append(concerned, w)
-		}
-	}
-	for id := range inv.preemptions {
-		if w := ws.all[id]; w != nil {
+		if grown && w.mayBeShaped() || e.latency || w.Class != "" || rises {
 			concerned = append(concerned, w)
 		}
 	}
 	return concerned
 }
 
-// rise is a change of what a cluster has left.
-type rise struct{ before, now int64 }
-
-// gains reports whether a rise can help: if the request is only for replicas, it has to make room for one more.
-func (w *waiter) gains(risen map[corev1.ResourceName][]rise) bool {
-	if w.Replicas == 0 || len(w.Components) > 0 || len(w.Current) > 0 {
-		return true
+// gains reports whether a rise of what is free makes room for one more replica.
+func (w *waiter) gains(name corev1.ResourceName, before, now int64) bool {
+	amount, common := w.Resources[name], w.Common[name]
+	if amount == 0 {
+		return now >= common
 	}
-	for name, rises := range risen {
-		amount, common := w.Resources[name], w.Common[name]
-		if amount == 0 && common == 0 {
-			continue
-		}
-		if slices.ContainsFunc(rises, func(r rise) bool {
-			return amount == 0 && r.now >= common || amount > 0 && max(r.now-common, 0)/amount > max(r.before-common, 0)/amount
-		}) {
-			return true
-		}
-	}
-	return false
+	return max(now-common, 0)/amount > max(before-common, 0)/amount
 }
 
 // mayBeShaped reports whether the request or one of its components has known pods.
@@ -314,12 +165,12 @@ func (s *Snapshot) holes(cluster string) *Holes {
 	return nil
 }
 
-// free is Free by the number of a column.
-func (s *Snapshot) free(cluster string, column int) int64 {
-	if at, found := s.find(cluster); found {
-		return at.page.column(column).free[at.row]
+// free returns what is free by the number of a column; 0 if there is no cluster.
+func (at position) free(column int) int64 {
+	if at.page == nil {
+		return 0
 	}
-	return 0
+	return at.page.column(column).free[at.row]
 }
 
 // helps reports whether a changed cluster takes a request now and, as far as is known, did not take it before.
@@ -343,18 +194,24 @@ func (inv *Inventory) helps(w *waiter, e event, s *Snapshot, at, before position
 // regrouped adds the requests that are helped by what a cluster is to others: by the places of instances,
 // by the groups in each of which there has to be a cluster, and as the consumer's own cluster or a hub.
 func (inv *Inventory) regrouped(e event, s *Snapshot, woken map[string]bool) {
-	for _, near := range inv.waiting.near {
-		for id := range near {
-			by := func(a v1alpha1.Affinity) bool { return relabelled(e.was, e.is, a.By) }
-			if slices.ContainsFunc(inv.waiting.all[id].Affinity, by) {
-				woken[id] = true
+	relabels := e.was == nil || e.is == nil || !maps.Equal(e.was.Labels, e.is.Labels)
+	if relabels {
+		for _, held := range s.Reservations(cmp.Or(e.is, e.was).Name) {
+			for _, holder := range held.Holders {
+				maps.Copy(woken, inv.waiting.causes[causeNear+holder])
 			}
 		}
 	}
-	peers := e.was != nil && e.was.Liqo != nil || e.is != nil && e.is.Liqo != nil
-	for id, w := range inv.waiting.all {
-		each := w.Spread != nil && w.Spread.Each && (e.is == nil || e.was != nil && !reflect.DeepEqual(e.was.Labels, e.is.Labels))
-		if p := w.Peering; each || peers && p != nil && p.Problem != "" && s.peer(w.Request).Peering.Problem != p.Problem {
+	if e.is == nil || e.was != nil && relabels {
+		maps.Copy(woken, inv.waiting.causes[causeGroups])
+	}
+	if e.was == nil || e.was.Liqo == nil {
+		if e.is == nil || e.is.Liqo == nil {
+			return
+		}
+	}
+	for id := range inv.waiting.causes[causePeering] {
+		if w := inv.waiting.all[id]; s.peer(w.Request).Peering.Problem != w.Peering.Problem {
 			woken[id] = true
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 // inRegion returns a cluster of a region with some cores.
 func inRegion(name, region string, cores int64) *Cluster {
-	c := &Cluster{Name: name, Ready: true, AccessVerified: true, Labels: labels.Set{}, Allocatable: Resources{corev1.ResourceCPU: cores}}
+	c := &Cluster{Name: name, Region: region, Ready: true, AccessVerified: true, Labels: labels.Set{}, Allocatable: Resources{corev1.ResourceCPU: cores}}
 	if region != "" {
 		c.Labels[v1alpha1.LabelRegion] = region
 	}
@@ -197,9 +197,23 @@ func TestWhoeverFitsIsWoken(t *testing.T) {
 	})
 }
 
+// inRegionOfPlan is a rule that reads the request.
+var inRegionOfPlan = func() Rule {
+	rule, err := CompileRule("policy", "", v1alpha1.PolicyRule{Name: "region", Expression: "request.plan == '' || cluster.region == request.plan"})
+	if err != nil {
+		panic(err)
+	}
+	return rule
+}()
+
 func drawWaiting(t *rapid.T, id string, consumer Consumer) Request {
 	r := Request{ID: id, Consumer: consumer, Resources: Resources{corev1.ResourceCPU: rapid.Int64Range(1, 5).Draw(t, "asked")}, Clusters: rapid.IntRange(1, 3).Draw(t, "clusters asked")}
-	switch rapid.IntRange(0, 5).Draw(t, "kind") {
+	if r.Consumer.Plan = rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "plan"); rapid.IntRange(0, 3).Draw(t, "ruled") == 0 {
+		r.Rules = []Rule{inRegionOfPlan}
+	}
+	switch rapid.IntRange(0, 6).Draw(t, "kind") {
+	case 6:
+		r.Selector = labels.SelectorFromSet(labels.Set{v1alpha1.LabelRegion: "a"})
 	case 0:
 		r.Affinity = []v1alpha1.Affinity{{With: v1alpha1.ScopeApplication, By: v1alpha1.LabelRegion, Apart: rapid.Bool().Draw(t, "apart")}}
 	case 1:
