@@ -46,42 +46,6 @@ func hasPod(pods []Resources, pod Resources) bool {
 	return slices.ContainsFunc(pods, func(p Resources) bool { return maps.Equal(p, pod) })
 }
 
-// Place decides and, if the request can be placed, reserves the decision under the request's
-// ID, in addition to what it holds already. Both are one step, so that two requests never get
-// the same capacity.
-//
-// The caller must then write the decision to the hub. If that write is refused, it must call
-// Reserve with the hub's state. While the result of the write is unknown, the reservation
-// stays.
-//
-// If the request cannot be placed, the error is *UnplaceableError, and the request waits:
-// OnWake's function is called when a change may help it, until Place succeeds or
-// Reserve or Release is called for it.
-//
-// Step 4 of a provision (docs/architecture.md).
-func (inv *Inventory) Place(r Request) (Decision, error) {
-	inv.mu.Lock()
-	defer inv.mu.Unlock()
-	d, err := Place(r, inv.now())
-	if err != nil {
-		inv.waiting.add(r)
-		return d, err
-	}
-	inv.waiting.remove(r.ID)
-	held, pods := inv.held(r.ID), inv.heldPods(r.ID)
-	for _, p := range d.Placements {
-		held[p.Cluster] = held[p.Cluster].max(p.Reserved)
-		for _, pod := range p.LargestPods {
-			if !hasPod(pods[p.Cluster], pod) {
-				pods[p.Cluster] = append(slices.Clip(pods[p.Cluster]), pod)
-			}
-		}
-	}
-	inv.reserve(Holding{Instance: r.ID, Consumer: r.Consumer, Held: held, Pods: pods, Hub: r.Peering.hub(), Hosts: lists.Union(inv.heldHosts(r.ID), r.hosts())})
-	inv.wakeWaiting(event{before: inv.snapshot, holders: r.Consumer.holders()}) // it is where others may follow
-	return d, nil
-}
-
 // Reserve sets an instance's reservations, and the room that is being made for it, exactly to
 // its status. It wakes the instances that may fit into released capacity, and ends the
 // instance's own waiting.
