@@ -69,7 +69,10 @@ func (f *fixture) expose(t *testing.T, port int32) {
 	if err := f.Get(t.Context(), client.ObjectKey{Namespace: f.namespace, Name: clusters[0]}, cluster); err != nil {
 		t.Fatal(err)
 	}
-	cluster.Spec.Exposure = &v1alpha1.ClusterExposure{Gateway: v1alpha1.ExposureGateway{Namespace: "infra", Name: "public"}, Domain: "apps.example", Port: port}
+	cluster.Spec.Exposure = &v1alpha1.ClusterExposure{
+		Gateway: v1alpha1.ExposureGateway{Namespace: "infra", Name: "public"}, Domain: "apps.example", Port: port,
+		TCP: &v1alpha1.ExposureTCP{First: 30500, Last: 30509},
+	}
 	if err := f.Update(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
@@ -78,20 +81,26 @@ func (f *fixture) expose(t *testing.T, port int32) {
 // ownPublicAddresses: the endpoints of a namespace have the hosts of what the consumer runs there, by its names, as
 // far as the cluster has a listener.
 func ownPublicAddresses(t *testing.T, f *fixture) {
-	instance := f.deliverTo(t, f.instance(t), v1alpha1.Placement{Cluster: clusters[0]})
+	instance := f.deliverTo(t, f.instance(t), v1alpha1.Placement{Cluster: clusters[0], PublicPorts: map[string]int32{"mqtt": 30501}})
 	instance.Status.Delivered.Decision.Exposed = []v1alpha1.ExposedPort{
 		{Name: "web", Port: 8080, Host: "market"}, {Name: "db", Port: 5432, AppProtocol: v1alpha1.AppProtocolTLS},
+		{Name: "mqtt", Port: 1883, Host: "mqtt", AppProtocol: v1alpha1.AppProtocolTCP}, {Name: "own", Port: 80, Host: "www.acme.example"},
 	}
 	if err := f.Status().Update(t.Context(), instance); err != nil {
 		t.Fatal(err)
 	}
 	b := f.bound(t, f.bind(t, instance, "own", "edit"))
-	const host = "market.apps.example"
-	if want := (v1alpha1.Endpoint{Host: host, Ports: []string{"443"}, Protocol: "tcp"}); len(b.Status.Endpoints) != 2 || !cmp.Equal(b.Status.Endpoints[1], want) {
+	want := []v1alpha1.Endpoint{
+		{Host: "market.apps.example", Ports: []string{"443"}, Protocol: "tcp"},
+		{Host: "mqtt.apps.example", Ports: []string{"30501"}, Protocol: "tcp"},
+		{Host: "www.acme.example", Ports: []string{"443"}, Protocol: "tcp"},
+	}
+	if len(b.Status.Endpoints) != 4 || !cmp.Equal(b.Status.Endpoints[1:], want) {
 		t.Errorf("the endpoints are %v, want the API server and %v", b.Status.Endpoints, want)
 	}
-	if want := map[string][]string{"web": {"tcp://" + host + ":443"}}; !cmp.Equal(b.Status.Services, want) {
-		t.Errorf("the Services are %v, want %v", b.Status.Services, want)
+	services := map[string][]string{"web": {"tcp://market.apps.example:443"}, "mqtt": {"tcp://mqtt.apps.example:30501"}, "own": {"tcp://www.acme.example:443"}}
+	if !cmp.Equal(b.Status.Services, services) {
+		t.Errorf("the Services are %v, want %v", b.Status.Services, services)
 	}
 	f.unbound(t, b)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -125,6 +126,10 @@ func (c *Controller) revealWorkload(ctx context.Context, b *v1alpha1.ServiceBind
 	if err != nil {
 		return nil, err
 	}
+	order.Ports = map[string]int32{}
+	for _, way := range slices.Backward(ways) {
+		maps.Copy(order.Ports, way.to.PublicPorts)
+	}
 	addresses, err := order.Addresses(func(service string) string {
 		if peered {
 			return hostOf(service, found)
@@ -203,7 +208,7 @@ func (c *Controller) publicSockets(ctx context.Context, instance *v1alpha1.Servi
 			if component.IsConsumers() {
 				name = component.Name
 			}
-			out = append(out, socket{host: hosts[component.Name], port: strconv.Itoa(int(way.PortOf(public))), protocol: "tcp", service: name})
+			out = append(out, socket{host: hosts[component.Name], port: strconv.Itoa(int(way.PortOf(public, way.to.PublicPorts[component.Name]))), protocol: "tcp", service: name})
 		}
 	}
 	return out, nil

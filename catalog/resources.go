@@ -240,12 +240,12 @@ var exposeSchema = map[string]any{
 		"name": map[string]any{"type": "string", "maxLength": 40, "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$"},
 		"port": map[string]any{"type": "integer", "minimum": 1, "maximum": 65535, "description": "Port of the pods."},
 		"host": map[string]any{
-			"type": "string", "maxLength": 63, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
-			"description": "First label of the host; without it, one is generated.",
+			"type": "string", "maxLength": 253, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+			"description": "First label of the host, or a whole host in a domain of your own; without it, one is generated.",
 		},
 		"appProtocol": map[string]any{
-			"type": "string", "enum": []any{"http", "tls"}, "default": "http",
-			"description": "What everyone speaks to it: HTTP, with the certificate of the Gateway, or TLS, with that of the pods.",
+			"type": "string", "enum": []any{"http", "tls", "tcp"}, "default": "http",
+			"description": "What everyone speaks to it: HTTP, with the certificate of the Gateway; TLS, with that of the pods; or anything over TCP, at a port of its own.",
 		},
 	},
 }

@@ -188,18 +188,18 @@ func TestDocumentedPlan(t *testing.T) {
 	for _, block := range strings.Split(string(page), "```yaml\n")[1:] {
 		blocks = append(blocks, block[:strings.Index(block, "```")])
 	}
-	if len(blocks) != 12 {
-		t.Fatalf("the page has %d blocks of YAML, want a plan of a chart, a plan, one with a public port, one that has TLS, one of resources, one over several clusters, one whose pods are divided, a rule of a policy, bindings, bindings with results, a backup, and pull secrets", len(blocks))
+	if len(blocks) != 13 {
+		t.Fatalf("the page has %d blocks of YAML, want a plan of a chart, a plan, one with a public port, one that has TLS, one of plain TCP, one of resources, one over several clusters, one whose pods are divided, a rule of a policy, bindings, bindings with results, a backup, and pull secrets", len(blocks))
 	}
 	var policy v1alpha1.PlacementPolicySpec
-	if err := yaml.UnmarshalStrict([]byte(blocks[7]), &policy); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(blocks[8]), &policy); err != nil {
 		t.Error(err)
 	}
 	var with struct{ Bindings *v1alpha1.WorkloadBindings }
-	if err := yaml.UnmarshalStrict([]byte(blocks[8]), &with); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(blocks[9]), &with); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{blocks[9], blocks[10]} {
+	for _, part := range []string{blocks[10], blocks[11]} {
 		if err := yaml.UnmarshalStrict([]byte(part), &struct {
 			v1alpha1.WorkloadComponent
 			Bindings    *v1alpha1.WorkloadBindings
@@ -213,14 +213,14 @@ func TestDocumentedPlan(t *testing.T) {
 	workload := func(block string) v1alpha1.ServiceOffering {
 		return offering("a", sells(t, "workload:\n  "+strings.ReplaceAll(strings.TrimSpace(block), "\n", "\n  ")))
 	}
-	site, sealed := workload(blocks[2]), workload(blocks[3])
-	open := offering("a", sells(t, strings.TrimPrefix(blocks[4], "kind: resources\n")), func(o *v1alpha1.ServiceOffering) { o.Spec.Plans[0].Kind = v1alpha1.PlanKindResources })
-	linked := offering("a", sells(t, strings.TrimPrefix(blocks[5], "kind: workload\n")))
-	divided := offering("a", sells(t, strings.TrimPrefix(blocks[6], "kind: workload\n")))
+	site, sealed, plain := workload(blocks[2]), workload(blocks[3]), workload(blocks[4])
+	open := offering("a", sells(t, strings.TrimPrefix(blocks[5], "kind: resources\n")), func(o *v1alpha1.ServiceOffering) { o.Spec.Plans[0].Kind = v1alpha1.PlanKindResources })
+	linked := offering("a", sells(t, strings.TrimPrefix(blocks[6], "kind: workload\n")))
+	divided := offering("a", sells(t, strings.TrimPrefix(blocks[7], "kind: workload\n")))
 	w := o.Spec.Plans[0].Workload
 	w.Bindings = with.Bindings
 	var pulls v1alpha1.WorkloadPlan
-	if err := yaml.UnmarshalStrict([]byte(blocks[11]), &pulls); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(blocks[12]), &pulls); err != nil {
 		t.Fatal(err)
 	}
 	maps.Copy(w.Parameters, pulls.Parameters)
@@ -228,7 +228,7 @@ func TestDocumentedPlan(t *testing.T) {
 	archive := chartstest.Pack(t, chartstest.Web(t, nil))
 	known := chartstest.Of(t, archive)
 	chart.Spec.Plans[0].Workload.Components[0].Chart.Digest = charts.Digest(archive) // the page's is made up
-	for _, o := range []v1alpha1.ServiceOffering{chart, o, site, sealed, open, linked, divided} {
+	for _, o := range []v1alpha1.ServiceOffering{chart, o, site, sealed, plain, open, linked, divided} {
 		verdicts, err := judge([]v1alpha1.ServiceOffering{o}, known, nil, nil)
 		if err != nil || !verdicts[0].accepted {
 			t.Errorf("%v %v", verdicts, err)

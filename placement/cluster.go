@@ -67,8 +67,8 @@ type Cluster struct {
 	Consumers []v1alpha1.ConsumerReference
 	// Liqo is the cluster's role in peerings; nil if it has none.
 	Liqo *v1alpha1.LiqoCluster
-	// Exposes lists the protocols that public ports may have there; empty if it has no Gateway for them.
-	Exposes []v1alpha1.AppProtocol
+	// Exposure is the way in for public ports; nil if there is none.
+	Exposure *v1alpha1.ClusterExposure
 	// Removed is true while the operator removes the cluster from the inventory.
 	Removed bool
 }
@@ -107,7 +107,9 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 	c.oversubscribe(mc.Spec.Oversubscription)
 	c.Sell = mc.Spec.Sell
 	c.Removed = !mc.DeletionTimestamp.IsZero()
-	c.Exposes = mc.Spec.Exposure.Speaks()
+	if c.Exposure = mc.Spec.Exposure; c.Exposure != nil && c.Exposure.TCP != nil {
+		c.Allocatable[v1alpha1.ResourcePublicPorts] = int64(c.Exposure.TCP.Len())
+	}
 	c.Consumers, c.Liqo = mc.Spec.Consumers, mc.Spec.Liqo
 	if c.Driver == v1alpha1.DriverLiqo && c.Liqo == nil {
 		c.Liqo = &v1alpha1.LiqoCluster{}
@@ -213,7 +215,7 @@ func (c *Cluster) IsForsaken() bool { return c.Removed && !c.Ready }
 // sameTraits reports whether two versions of a cluster differ in numbers only.
 func (c *Cluster) sameTraits(other *Cluster) bool {
 	return c.Provider == other.Provider && c.Region == other.Region && c.Ready == other.Ready && c.AccessVerified == other.AccessVerified && c.Cordoned == other.Cordoned &&
-		c.Unproven == other.Unproven && c.Driver == other.Driver && slices.Equal(c.Exposes, other.Exposes) &&
+		c.Unproven == other.Unproven && c.Driver == other.Driver && reflect.DeepEqual(c.Exposure, other.Exposure) &&
 		reflect.DeepEqual(c.Liqo, other.Liqo) && slices.Equal(c.Consumers, other.Consumers) && reflect.DeepEqual(c.Claims, other.Claims) &&
 		c.Currency == other.Currency && maps.Equal(c.Labels, other.Labels) &&
 		slices.Equal(c.StorageClasses, other.StorageClasses) && reflect.DeepEqual(c.Taints, other.Taints)

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -64,16 +65,19 @@ func (inv *Inventory) enact(r Request, d Decision, err error) {
 		return
 	}
 	inv.waiting.remove(r.ID)
-	held, pods := inv.held(r.ID), inv.heldPods(r.ID)
+	held, pods, ports := inv.held(r.ID), inv.heldPods(r.ID), inv.heldPorts(r.ID)
 	for _, p := range d.Placements {
 		held[p.Cluster] = held[p.Cluster].max(p.Reserved)
+		ports[p.Cluster] = ports[p.Cluster].and(p.PublicPorts)
 		for _, pod := range p.LargestPods {
 			if !hasPod(pods[p.Cluster], pod) {
 				pods[p.Cluster] = append(slices.Clip(pods[p.Cluster]), pod)
 			}
 		}
 	}
-	inv.reserve(Holding{Instance: r.ID, Consumer: r.Consumer, Held: held, Pods: pods, Hub: r.Peering.hub(), Hosts: lists.Union(inv.heldHosts(r.ID), r.hosts())})
+	inv.reserve(Holding{
+		Instance: r.ID, Consumer: r.Consumer, Held: held, Pods: pods, Hub: r.Peering.hub(), Hosts: lists.Union(inv.heldHosts(r.ID), r.hosts()), Ports: ports,
+	})
 	inv.wakeWaiting(event{before: inv.snapshot, holders: r.Consumer.holders()}) // it is where others may follow
 }
 
@@ -97,6 +101,9 @@ func (s *Snapshot) allows(r Request, d Decision, by *Snapshot) bool {
 		was, _ := by.find(p.Cluster)
 		is, found := s.find(p.Cluster)
 		if !found || is.cluster() != was.cluster() || !is.hasRoom(p.Reserved, s.Reserved(r.ID, p.Cluster), s) {
+			return false
+		}
+		if len(r.TCP) > 0 && !maps.Equal(p.PublicPorts, s.portsFor(r.ID, p.Cluster, r.tcpOn(p))) {
 			return false
 		}
 		if slices.Contains(r.Current, p.Cluster) {

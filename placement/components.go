@@ -30,8 +30,9 @@ type Component struct {
 	// Selector and Tier in addition to the request's own; nil and empty add nothing.
 	Selector labels.Selector
 	Tier     v1alpha1.Tier
-	// Public lists the protocols of its public ports.
+	// Public lists the protocols of its public ports, and Hosts has the host that is asked for it, as in a Request.
 	Public []v1alpha1.AppProtocol
+	Hosts  map[string]string
 	// Moves means that it may leave a cluster that does not fit any more: nothing of it is only there.
 	Moves bool
 }
@@ -83,6 +84,12 @@ func componentsOf(plan *catalog.Plan, usual Resources, footprint *catalog.Footpr
 			for name := range c.Resources {
 				c.Moves = c.Moves && !v1alpha1.IsStorage(name)
 			}
+			if slices.Contains(footprint.TCP, c.Name) {
+				c.Resources = takeTCP(c.Resources, 1)
+			}
+			if host := footprint.HostOf[c.Name]; host != "" {
+				c.Hosts = map[string]string{host: footprint.Hosts[host]}
+			}
 		}
 		if from.Selector != nil {
 			if c.Selector, err = metav1.LabelSelectorAsSelector(from.Selector); err != nil {
@@ -113,7 +120,7 @@ func componentsOf(plan *catalog.Plan, usual Resources, footprint *catalog.Footpr
 func (r Request) of(c *Component) Request {
 	one := r
 	one.Components, one.Links, one.Quotas = nil, nil, nil
-	one.Resources, one.Clusters, one.Current, one.Public = c.Resources, 1, nil, c.Public
+	one.Resources, one.Clusters, one.Current, one.Public, one.Hosts = c.Resources, 1, nil, c.Public, c.Hosts
 	one.LargestPods = c.LargestPods
 	if c.Selector != nil {
 		requirements, _ := c.Selector.Requirements()

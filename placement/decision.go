@@ -47,6 +47,8 @@ type Placement struct {
 	Score int32
 	// Price of the reservation; nil if the cluster has no price list.
 	Price *Price
+	// PublicPorts of the components there that have one that speaks TCP.
+	PublicPorts Ports
 }
 
 // Rejection is one reason why clusters were not chosen.
@@ -125,7 +127,10 @@ func (e *UnplaceableError) Error() string {
 func (d Decision) API(generation int64) *v1alpha1.Decision {
 	out := &v1alpha1.Decision{Generation: generation, Considered: int32(d.Considered), Preemption: d.Preemption} // a count of clusters
 	for _, p := range d.Placements {
-		placed := v1alpha1.Placement{Cluster: p.Cluster, Replicas: p.Replicas, Components: p.Components, Linked: p.Linked, Reserved: p.Reserved.List(), Score: p.Score}
+		placed := v1alpha1.Placement{
+			Cluster: p.Cluster, Replicas: p.Replicas, Components: p.Components, Linked: p.Linked, Reserved: p.Reserved.List(), Score: p.Score,
+			PublicPorts: p.PublicPorts,
+		}
 		for _, pod := range p.LargestPods {
 			placed.LargestPods = append(placed.LargestPods, pod.List())
 		}

@@ -46,6 +46,9 @@ func (r Request) allFilters(s *Snapshot, held Resources) []filter {
 	for _, spoken := range r.Public {
 		asked = append(asked, noGateway(spoken))
 	}
+	for _, host := range r.wholeHosts() {
+		asked = append(asked, notGranted(host, r.Consumer))
+	}
 	if len(r.Leaving) > 0 {
 		asked = append(asked, left(r.Leaving))
 	}
@@ -106,18 +109,6 @@ func (r Request) allFilters(s *Snapshot, held Resources) []filter {
 		asked = append(asked, noPrice(r.MaxPrice.Currency), tooExpensive(*r.MaxPrice, newTariff(needs, s)))
 	}
 	return asked
-}
-
-func noGateway(spoken v1alpha1.AppProtocol) filter {
-	return filter{reason: ReasonNoGateway, shape: true,
-		rejects: func(p *page, among set) set { return among.without(p.exposing[spoken]) },
-		message: func(p *page, row int) string {
-			if len(p.clusters[row].Exposes) > 0 {
-				return "has a Gateway for public ports, which passes no TLS through"
-			}
-			return "has no Gateway for public ports"
-		},
-	}
 }
 
 func notReady() filter {

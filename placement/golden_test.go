@@ -71,7 +71,10 @@ func replay(t *testing.T, sections map[string]string) (decision, table string) {
 	for _, row := range decode[[]reservationRow](t, sections["reservations"]) {
 		h, known := held[row.Instance]
 		if !known {
-			h = Holding{Instance: row.Instance, Consumer: row.Consumer, Class: row.Class, Hub: row.Hub, Hosts: row.Hosts, Held: map[string]Resources{}, Pods: map[string][]Resources{}}
+			h = Holding{
+				Instance: row.Instance, Consumer: row.Consumer, Class: row.Class, Hub: row.Hub, Hosts: row.Hosts,
+				Held: map[string]Resources{}, Ports: map[string]Ports{row.Cluster: row.Ports}, Pods: map[string][]Resources{},
+			}
 		}
 		h.Held[row.Cluster], h.Preemption = ResourcesOf(row.Resources), row.Preemption
 		h.Pods[row.Cluster] = podsOf(row.Pods)
@@ -140,6 +143,7 @@ type reservationRow struct {
 	Hub        string               `json:"hub"`
 	Preemption *v1alpha1.Preemption `json:"preemption"`
 	Hosts      []string             `json:"hosts"`
+	Ports      Ports                `json:"ports"`
 }
 
 // requestRow is a request: of a plan, if the file has one, or else as written here.
@@ -202,17 +206,18 @@ func (r requestRow) request(t *testing.T, resourcesPlan, clusterPlan string) Req
 	}
 	var runs *v1alpha1.WorkloadPlan
 	var public []v1alpha1.AppProtocol
+	var tcp []string
 	hosts := map[string]string{}
 	if r.Public != "" {
 		runs = &v1alpha1.WorkloadPlan{Components: []v1alpha1.WorkloadComponent{{Name: "web", Ports: []v1alpha1.WorkloadPort{{Name: "http", Port: 80, Reach: v1alpha1.ReachPublic, AppProtocol: r.AppProtocol}}}}}
-		public = runs.Speaks("")
+		public, tcp = runs.Speaks(""), runs.TCP()
 		if r.Public != "*" {
 			hosts[r.Public] = "components[web].ports[http].host"
 		}
 	}
 	return Request{
-		Workload: runs, Public: public, Hosts: hosts, Consumer: r.Consumer, Rules: rules,
-		ID: r.ID, Resources: ResourcesOf(r.Resources), Clusters: r.Clusters, Selector: selector,
+		Workload: runs, Public: public, Hosts: hosts, TCP: tcp, Consumer: r.Consumer, Rules: rules,
+		ID: r.ID, Resources: takeTCP(ResourcesOf(r.Resources), len(tcp)), Clusters: r.Clusters, Selector: selector,
 		Tolerations: r.Tolerations, Tier: r.Tier, MaxPrice: PriceOf(r.MaxPrice), Weights: r.Weights, Current: r.Current, Class: r.Class,
 	}
 }

@@ -7,13 +7,14 @@ import "github.com/sluice-dev/sluice/api/v1alpha1"
 // operator who changes clusters or the plan could help. Rules do not count, because providers
 // may prove more about their clusters at any time. Unknown facts, for instance about a cluster
 // that has never answered, are assumed to fit. A cluster that a policy could make counts like
-// an existing one. A host that another instance has counts as taken for good. Requests of plans
+// an existing one. A host that another instance has counts as taken for
+// good, and a domain as granted to nobody else. Requests of plans
 // that wait for anything, and of Sluice itself, are never hopeless.
 func Hopeless(r Request, s *Snapshot) bool {
 	if r.WaitFor == v1alpha1.WaitForAnything || r.Consumer.Platform == v1alpha1.PlatformSelf {
 		return false
 	}
-	if r.hostTaken(s) != "" {
+	if r.hostDenied(s) != "" {
 		return true
 	}
 	if s.mayMake(r) {

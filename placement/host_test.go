@@ -62,3 +62,47 @@ func TestAHostIsGivenOnce(t *testing.T) {
 		t.Errorf("a host of an instance that has gone is still taken: %v", err)
 	}
 }
+
+// A host in a domain of consumers is theirs where the operator says so, and nobody else's.
+func TestWholeHostsNeedADomain(t *testing.T) {
+	const field = "components[web].ports[http].host"
+	acme := v1alpha1.ConsumerReference{Platform: "cf", Organization: "acme"}
+	exposing := func(name string, domains ...v1alpha1.ExposureDomain) *Cluster {
+		return &Cluster{
+			Name: name, Ready: true, AccessVerified: true, Allocatable: Resources{corev1.ResourceCPU: 4000},
+			Exposure: &v1alpha1.ClusterExposure{Domain: name + ".apps.example", Domains: domains},
+		}
+	}
+	inv := NewInventory()
+	inv.UpsertCluster(exposing("a"))
+	inv.UpsertCluster(exposing("b",
+		v1alpha1.ExposureDomain{Name: "example", Consumers: []v1alpha1.ConsumerReference{{Platform: "cf"}}},
+		v1alpha1.ExposureDomain{Name: "acme.example", Consumers: []v1alpha1.ConsumerReference{acme}},
+	))
+	for _, row := range []struct{ host, organization, want string }{
+		{"acme.example", "acme", ""},
+		{"www.acme.example", "acme", ""},
+		{"www.acme.example", "other", "www.acme.example is in no domain that is yours"}, // the longest domain decides
+		{"notacme.example", "other", ""},
+		{"www.bank.test", "acme", "www.bank.test is in no domain that is yours"},
+		{"shop.a.apps.example", "acme", "shop.a.apps.example is in the domain of a cluster, in which hosts are asked for by their first label"},
+	} {
+		r := Request{
+			ID: "si-" + row.organization, Resources: cores(1), Consumer: Consumer{Platform: "cf", Organization: row.organization},
+			Public: []v1alpha1.AppProtocol{v1alpha1.AppProtocolHTTP}, Hosts: map[string]string{row.host: field},
+		}
+		d, err := Place(r, inv.Snapshot())
+		if row.want == "" {
+			if err != nil || d.Placements[0].Cluster != "b" || d.Rejections[0].Examples[0].Message != "has a Gateway for public ports, which does not serve "+row.host+" for this consumer" {
+				t.Errorf("%s of %s: %+v, %v", row.host, row.organization, d, err)
+			}
+			continue
+		}
+		if unplaceable, ok := AsUnplaceable(err); !ok || unplaceable.ForConsumer() != field+": "+row.want {
+			t.Errorf("%s of %s: got %v, want %s", row.host, row.organization, err, row.want)
+		}
+		if !Hopeless(r, inv.Snapshot()) {
+			t.Errorf("%s of %s: it waits", row.host, row.organization)
+		}
+	}
+}

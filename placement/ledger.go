@@ -146,13 +146,18 @@ type Holding struct {
 	Preemption *v1alpha1.Preemption
 	// Hub through which it is reached; empty if there is none.
 	Hub string
-	// Hosts are the labels that it has asked for its public ports.
+	// Hosts that it has asked for its public ports.
 	Hosts []string
+	// Ports are its public ports that speak TCP, by cluster.
+	Ports map[string]Ports
 }
 
 // HoldingOf returns the holding of an instance by its status.
 func HoldingOf(instance *v1alpha1.ServiceInstance) Holding {
-	h := Holding{Instance: instance.Name, Consumer: ConsumerOf(instance), Held: Ledger(&instance.Status), Pods: podsIn(&instance.Status), Hub: instance.Status.Hub(), Hosts: hostsOf(&instance.Status)}
+	h := Holding{
+		Instance: instance.Name, Consumer: ConsumerOf(instance), Held: Ledger(&instance.Status), Pods: podsIn(&instance.Status), Hub: instance.Status.Hub(),
+		Hosts: hostsOf(&instance.Status), Ports: portsOf(&instance.Status),
+	}
 	if !instance.DeletionTimestamp.IsZero() {
 		return h
 	}
@@ -264,7 +269,7 @@ func record(txn *memdb.Txn, h Holding, quotas scopes) change {
 		now, kept := h.Held[r.Cluster]
 		was = r.Hub
 		if kept && maps.Equal(r.Resources, now) && slices.Equal(r.Holders, holders) && r.Class == h.Class && r.Hub == hub && lists.Same(r.Hosts, h.Hosts) &&
-			slices.EqualFunc(r.Pods, h.Pods[r.Cluster], maps.Equal) {
+			slices.EqualFunc(r.Pods, h.Pods[r.Cluster], maps.Equal) && maps.Equal(r.Ports, h.Ports[r.Cluster]) {
 			same[r.Cluster] = true
 			continue
 		}
@@ -279,7 +284,7 @@ func record(txn *memdb.Txn, h Holding, quotas scopes) change {
 		}
 		held := &Reservation{
 			Instance: h.Instance, Cluster: cluster, Resources: resources, Pods: h.Pods[cluster],
-			Holders: holders, Class: h.Class, Hub: hub, Hosts: h.Hosts,
+			Holders: holders, Class: h.Class, Hub: hub, Hosts: h.Hosts, Ports: h.Ports[cluster],
 		}
 		c.add(held, 1)
 		check(txn.Insert(tableReservation, held))

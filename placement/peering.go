@@ -159,8 +159,7 @@ func (p *Peering) find(s *Snapshot, r Request) {
 // isOf reports whether the cluster is the consumer's own.
 func (c *Cluster) isOf(consumer Consumer) bool {
 	return slices.ContainsFunc(c.Consumers, func(ref v1alpha1.ConsumerReference) bool {
-		return ref.Platform == consumer.Platform && (ref.Organization == "" || ref.Organization == consumer.Organization) &&
-			(ref.Space == "" || ref.Space == consumer.Space)
+		return ref.Selects(consumer.Platform, consumer.Organization, consumer.Space)
 	})
 }
 

@@ -15,6 +15,18 @@ import (
 // and cluster, so that requests do not pile up on one of several equal clusters. The result is the best of all
 // clusters, never of a sample.
 func Place(r Request, s *Snapshot) (Decision, error) {
+	d, err := placeAnywhere(r, s)
+	if err != nil {
+		return d, err
+	}
+	if full := d.givePorts(r, s); full != nil {
+		return full.Decision, full
+	}
+	return d, nil
+}
+
+// placeAnywhere chooses the clusters.
+func placeAnywhere(r Request, s *Snapshot) (Decision, error) {
 	if len(r.Components) > 0 {
 		return placeTogether(r, s)
 	}

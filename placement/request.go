@@ -92,10 +92,12 @@ type Request struct {
 	Images   []string
 	// Exposed are the public ports of what the consumer runs itself.
 	Exposed []v1alpha1.ExposedPort
-	// Public lists the protocols of public ports, for which a cluster needs a Gateway. Hosts are the labels that are
-	// asked for them, each with the field that asks for it.
+	// Public lists the protocols of public ports, for which a cluster needs a Gateway. Hosts are asked for them, by
+	// their first labels or as a whole, each with the field that asks for it. TCP are the components with a public
+	// port that speaks TCP.
 	Public []v1alpha1.AppProtocol
 	Hosts  map[string]string
+	TCP    []string
 	// Peering with the consumer's own cluster; nil if the plan has none.
 	Peering *Peering
 	// WaitFor selects the event that ends the waiting of a request that fits nowhere; empty means
@@ -179,7 +181,12 @@ func (r *Request) take(plan *catalog.Plan, parameters json.RawMessage) error {
 	if public == nil {
 		public = footprint
 	}
-	r.Exposed, r.Public, r.Hosts = exposed, public.Public, public.Hosts
+	r.Exposed, r.Public, r.Hosts, r.TCP = exposed, public.Public, public.Hosts, public.TCP
+	if r.Replicas > 0 {
+		r.Common = takeTCP(r.Common, len(r.TCP))
+	} else {
+		r.Resources = takeTCP(r.Resources, len(r.TCP))
+	}
 	if r.Components, r.Links, err = componentsOf(plan, r.Resources, footprint); err != nil {
 		return fmt.Errorf("plan %s: %w", plan.Name, err)
 	}

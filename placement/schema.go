@@ -37,8 +37,10 @@ type Reservation struct {
 	Class string
 	// Hub through which the instance is reached; empty if there is none.
 	Hub string
-	// Hosts are the labels that the instance has asked for its public ports.
+	// Hosts that the instance has asked for its public ports.
 	Hosts []string
+	// Ports are its public ports on the cluster.
+	Ports Ports
 }
 
 func newStore() *memdb.MemDB {

@@ -223,7 +223,7 @@ func newTraits(clusters []*Cluster) *traits {
 				t.joined.add(row)
 			}
 		}
-		for _, spoken := range c.Exposes {
+		for _, spoken := range c.Exposure.Speaks() {
 			exposing := t.exposing[spoken]
 			exposing.add(row)
 			t.exposing[spoken] = exposing

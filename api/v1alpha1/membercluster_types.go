@@ -1,10 +1,6 @@
 package v1alpha1
 
 import (
-	"cmp"
-	"net"
-	"strconv"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -172,8 +168,47 @@ type ClusterExposure struct {
 	Port int32 `json:"port,omitempty"`
 	// TLS is a listener for public ports with appProtocol tls. Without it there are none on the cluster.
 	TLS *ExposureTLS `json:"tls,omitempty"`
+	// TCP is a range of ports for public ports with appProtocol tcp. Without it there are none on the cluster.
+	TCP *ExposureTCP `json:"tcp,omitempty"`
 	// DNS makes a record for each host.
 	DNS *ExposureDNS `json:"dns,omitempty"`
+	// Domains of consumers, whose hosts the Gateway serves, too.
+	// +kubebuilder:validation:MaxItems=256
+	// +listType=map
+	// +listMapKey=name
+	Domains []ExposureDomain `json:"domains,omitempty"`
+}
+
+// ExposureDomain is a domain of consumers. Nobody else gets hosts in it, unless a longer domain of others has
+// them.
+type ExposureDomain struct {
+	// Name of the domain. Its hosts are itself and all names below it.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+$`
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// Consumers that may have its hosts.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	Consumers []ConsumerReference `json:"consumers"`
+	// Listener of the Gateway for hosts of the domain whose port speaks HTTP, with a certificate for them; absent
+	// means the one in Gateway.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=253
+	Listener string `json:"listener,omitempty"`
+}
+
+// ExposureTCP is a range of ports at which consumers reach the Gateway. It has a listener for each (protocol
+// TCP), which is named tcp-PORT.
+// +kubebuilder:validation:XValidation:rule="self.first <= self.last && self.last - self.first < 64",message="a range goes from first to last, and has at most 64 ports"
+type ExposureTCP struct {
+	// First port of the range.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	First int32 `json:"first"`
+	// Last port of the range.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Last int32 `json:"last"`
 }
 
 // ExposureDNS makes a DNSEndpoint of external-dns for each host of the domain, in the namespace of its
@@ -231,50 +266,6 @@ type ExposureGateway struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:MaxLength=63
 	PodNamespace string `json:"podNamespace,omitempty"`
-}
-
-// PodNamespaceName is the namespace of the Gateway's pods.
-func (g *ExposureGateway) PodNamespaceName() string { return cmp.Or(g.PodNamespace, g.Namespace) }
-
-// Speaks returns what public ports of the cluster may speak, sorted; nothing if e is nil.
-func (e *ClusterExposure) Speaks() []AppProtocol {
-	switch {
-	case e == nil:
-		return nil
-	case e.TLS == nil:
-		return []AppProtocol{AppProtocolHTTP}
-	default:
-		return []AppProtocol{AppProtocolHTTP, AppProtocolTLS}
-	}
-}
-
-// PortOf is the port at which consumers reach a public port. The cluster has a listener for it.
-func (e *ClusterExposure) PortOf(p *WorkloadPort) int32 {
-	if p.Speaks() == AppProtocolTLS {
-		return e.TLS.Port
-	}
-	return e.PortNumber()
-}
-
-// PortNumber is the port at which consumers reach the listener for HTTP.
-func (e *ClusterExposure) PortNumber() int32 {
-	switch {
-	case e.Port != 0:
-		return e.Port
-	case e.Protocol == ExposureHTTP:
-		return 80
-	default:
-		return 443
-	}
-}
-
-// URL is the address of a host behind the Gateway, with the port unless the protocol implies it.
-func (e *ClusterExposure) URL(host string) string {
-	usual := ClusterExposure{Protocol: e.Protocol}
-	if e.PortNumber() != usual.PortNumber() {
-		host = net.JoinHostPort(host, strconv.Itoa(int(e.PortNumber())))
-	}
-	return string(cmp.Or(e.Protocol, ExposureHTTPS)) + "://" + host
 }
 
 // Sale limits the sum of all reservations for instances on a cluster. Pods of others count

@@ -118,7 +118,8 @@ type ExposedPort struct {
 	Name string `json:"name"`
 	// Port of the pods.
 	Port int32 `json:"port"`
-	// Host is the first label of its host; empty means one that is generated.
+	// Host is the first label of its host, or a whole host in a domain of the consumer's own; empty means one that
+	// is generated.
 	Host string `json:"host,omitempty"`
 	// AppProtocol of the port; absent means http.
 	AppProtocol AppProtocol `json:"appProtocol,omitempty"`

@@ -231,7 +231,8 @@ type Decision struct {
 	// +listType=map
 	// +listMapKey=name
 	Exposed []ExposedPort `json:"exposed,omitempty"`
-	// Hosts that are asked for public ports: their first labels, which no other instance has.
+	// Hosts that are asked for public ports, which no other instance has: their first labels, or whole hosts in
+	// domains of consumers.
 	// +listType=set
 	Hosts []string `json:"hosts,omitempty"`
 	// Preemption that made room for the decision.
@@ -276,6 +277,9 @@ type Placement struct {
 	Shape *ClusterShape `json:"shape,omitempty"`
 	// Peering with the consumer's own cluster, if the plan asks for one.
 	Peering *PlacementPeering `json:"peering,omitempty"`
+	// PublicPorts are the ports of the Gateway, by component, for public ports with appProtocol tcp. No other
+	// instance has them on the cluster.
+	PublicPorts map[string]int32 `json:"publicPorts,omitempty"`
 }
 
 // LinkedCluster is another cluster of an instance whose components are linked to those of a placement.
@@ -303,6 +307,17 @@ func (p *Placement) Link(here, cluster, there string) {
 	if link := (ComponentLink{Here: here, There: there}); !slices.Contains(p.Linked[at].Links, link) {
 		p.Linked[at].Links = append(p.Linked[at].Links, link)
 	}
+}
+
+// GivePort adds the public port of a component; 0 is none.
+func (p *Placement) GivePort(component string, port int32) {
+	if port == 0 {
+		return
+	}
+	if p.PublicPorts == nil {
+		p.PublicPorts = map[string]int32{}
+	}
+	p.PublicPorts[component] = port
 }
 
 // Runs reports whether a component of the instance's workload runs on the cluster.

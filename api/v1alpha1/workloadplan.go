@@ -44,6 +44,17 @@ func (w *WorkloadPlan) Speaks(component string) []AppProtocol {
 	return slices.Compact(spoken)
 }
 
+// TCP returns the components with a public port that speaks TCP.
+func (w *WorkloadPlan) TCP() (components []string) {
+	for i := range w.Components {
+		c := &w.Components[i]
+		if p := c.PublicPort(); p != nil && p.Speaks() == AppProtocolTCP {
+			components = append(components, c.Name)
+		}
+	}
+	return components
+}
+
 // IsPublic reports whether a component of the workload has a public port.
 func (w *WorkloadPlan) IsPublic() bool { return len(w.Speaks("")) > 0 }
 

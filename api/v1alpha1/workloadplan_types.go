@@ -306,7 +306,8 @@ type WorkloadPort struct {
 	// +kubebuilder:default=application
 	Reach Reach `json:"reach,omitempty"`
 	// Host is the first label of the host of a public port, for instance shop for
-	// shop.apps.example.org. No two instances have the same. It may contain expressions over parameters.
+	// shop.apps.example.org, or a whole host in a domain of the consumer's own (MemberCluster
+	// spec.exposure.domains). No two instances have the same. It may contain expressions over parameters.
 	// Absent, or expanded to nothing, means one that is generated: the component's name and a digest of
 	// the instance.
 	// +kubebuilder:validation:MinLength=1
@@ -314,18 +315,20 @@ type WorkloadPort struct {
 	Host string `json:"host,omitempty"`
 	// AppProtocol of a public port. http, the default: the Gateway has the certificate, and the pods get
 	// plain HTTP. tls: the pods have the certificate; the Gateway passes TLS through to them, by
-	// the host that clients name in it (SNI), whatever they speak inside.
+	// the host that clients name in it (SNI), whatever they speak inside. tcp: the Gateway passes everything
+	// through to the pods, at a port that no other instance has on the cluster.
 	AppProtocol AppProtocol `json:"appProtocol,omitempty"`
 }
 
 // AppProtocol is the protocol of a public port.
-// +kubebuilder:validation:Enum=http;tls
+// +kubebuilder:validation:Enum=http;tls;tcp
 type AppProtocol string
 
 // Values of AppProtocol.
 const (
 	AppProtocolHTTP AppProtocol = "http"
 	AppProtocolTLS  AppProtocol = "tls"
+	AppProtocolTCP  AppProtocol = "tcp"
 )
 
 // Reach selects the clients that may connect to a port.

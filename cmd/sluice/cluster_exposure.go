@@ -14,10 +14,10 @@ import (
 
 // exposureFlags describe the Gateway by which everyone reaches public ports of workloads.
 type exposureFlags struct {
-	gateway, pods, domain, tls string
-	dns                        []string
-	protocol                   v1alpha1.ExposureProtocol
-	port                       int32
+	gateway, pods, domain, tls, tcp string
+	dns, domains                    []string
+	protocol                        v1alpha1.ExposureProtocol
+	port                            int32
 }
 
 func (f *exposureFlags) bind(cmd *cobra.Command) {
@@ -27,13 +27,15 @@ func (f *exposureFlags) bind(cmd *cobra.Command) {
 	bindChoice(cmd, &f.protocol, "public-protocol", "", "protocol between consumers and the Gateway", v1alpha1.ExposureHTTPS, v1alpha1.ExposureHTTP)
 	flags.Int32Var(&f.port, "public-port", 0, "port at which consumers reach the Gateway (default 443, for http 80)")
 	flags.StringVar(&f.tls, "public-tls", "", "listener of the Gateway that passes TLS through, and its port, for instance tls:8443; empty removes it")
+	flags.StringVar(&f.tcp, "public-tcp", "", "ports for plain TCP, for each of which the Gateway has a listener tcp-PORT, for instance 30500-30531; empty removes them")
+	flags.StringArrayVar(&f.domains, "public-consumer-domain", nil, "domain of a consumer's own whose hosts the Gateway serves, DOMAIN=PLATFORM[/ORGANIZATION[/SPACE]][@LISTENER], repeatable; empty removes all")
 	flags.StringSliceVar(&f.dns, "public-dns", nil, "public addresses of the Gateway, or one name, for which external-dns makes records of the hosts; empty makes none")
 	flags.StringVar(&f.pods, "public-pods", "", "namespace of the pods from which the Gateway's traffic comes, if it is not the Gateway's own")
 }
 
 // describe applies to a cluster only the flags on the command line.
 func (f *exposureFlags) describe(spec *v1alpha1.MemberClusterSpec, given given) error {
-	if !given("public-gateway", "public-domain", "public-protocol", "public-port", "public-tls", "public-dns", "public-pods") {
+	if !given("public-gateway", "public-domain", "public-protocol", "public-port", "public-tls", "public-tcp", "public-consumer-domain", "public-dns", "public-pods") {
 		return nil
 	}
 	if given("public-gateway") && f.gateway == "" {
@@ -67,6 +69,20 @@ func (f *exposureFlags) describe(spec *v1alpha1.MemberClusterSpec, given given) 
 		}
 		e.TLS = tls
 	}
+	if given("public-tcp") {
+		tcp, err := parseRange(f.tcp)
+		if err != nil {
+			return err
+		}
+		e.TCP = tcp
+	}
+	if given("public-consumer-domain") {
+		domains, err := parseDomains(f.domains)
+		if err != nil {
+			return err
+		}
+		e.Domains = domains
+	}
 	if given("public-dns") {
 		e.DNS = nil
 		if len(f.dns) > 0 {
@@ -94,4 +110,42 @@ func parsePassthrough(text string) (*v1alpha1.ExposureTLS, error) {
 		return nil, fmt.Errorf("--public-tls %q: want listener:port", text)
 	}
 	return &v1alpha1.ExposureTLS{Listener: listener, Port: int32(port)}, nil
+}
+
+// parseRange parses FIRST-LAST; nil if it is empty.
+func parseRange(text string) (*v1alpha1.ExposureTCP, error) {
+	if text == "" {
+		return nil, nil
+	}
+	from, to, found := strings.Cut(text, "-")
+	first, err := strconv.ParseUint(from, 10, 16)
+	last, lastErr := strconv.ParseUint(to, 10, 16)
+	if !found || err != nil || lastErr != nil || first == 0 || last < first {
+		return nil, fmt.Errorf("--public-tcp %q: want first-last, for instance 30500-30531", text)
+	}
+	return &v1alpha1.ExposureTCP{First: int32(first), Last: int32(last)}, nil
+}
+
+// parseDomains parses domains of consumers. Those of several consumers are named once for each.
+func parseDomains(all []string) (domains []v1alpha1.ExposureDomain, err error) {
+	for _, text := range all {
+		if text == "" {
+			continue
+		}
+		name, of, found := strings.Cut(text, "=")
+		who, listener, _ := strings.Cut(of, "@")
+		if !found || name == "" {
+			return nil, fmt.Errorf("--public-consumer-domain %q: want domain=platform, domain=platform/organization or domain=platform/organization/space, and @listener if there is one", text)
+		}
+		consumer, err := parseConsumer("public-consumer-domain", who)
+		if err != nil {
+			return nil, err
+		}
+		at := slices.IndexFunc(domains, func(d v1alpha1.ExposureDomain) bool { return d.Name == name })
+		if at < 0 {
+			at, domains = len(domains), append(domains, v1alpha1.ExposureDomain{Name: name})
+		}
+		domains[at].Consumers, domains[at].Listener = append(domains[at].Consumers, consumer), listener
+	}
+	return domains, nil
 }

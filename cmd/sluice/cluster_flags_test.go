@@ -153,7 +153,22 @@ func TestClusterAddExposes(t *testing.T) {
 	if !equality.Semantic.DeepEqual(got.Spec.Exposure, want) {
 		t.Errorf("got %+v, want %+v", got.Spec.Exposure, want)
 	}
-	for _, flags := range []string{"--public-gateway infra", "--public-gateway infra/public", "--public-domain apps.example", "--public-gateway a/b/c/d --public-domain x", "--public-gateway a/b --public-domain x --public-tls tls"} {
+	got, err = describedBy(t, got, "--public-tcp", "30500-30503", "--public-consumer-domain", "acme.example=cf/acme/web@acme", "--public-consumer-domain", "b.example=cf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want.TCP = &v1alpha1.ExposureTCP{First: 30500, Last: 30503}
+	want.Domains = []v1alpha1.ExposureDomain{
+		{Name: "acme.example", Consumers: []v1alpha1.ConsumerReference{{Platform: "cf", Organization: "acme", Space: "web"}}, Listener: "acme"},
+		{Name: "b.example", Consumers: []v1alpha1.ConsumerReference{{Platform: "cf"}}},
+	}
+	if !equality.Semantic.DeepEqual(got.Spec.Exposure, want) {
+		t.Errorf("got %+v, want %+v", got.Spec.Exposure, want)
+	}
+	if got, err = describedBy(t, got, "--public-tcp", "", "--public-consumer-domain", ""); err != nil || got.Spec.Exposure.TCP != nil || got.Spec.Exposure.Domains != nil {
+		t.Errorf("got %+v, %v", got.Spec.Exposure, err)
+	}
+	for _, flags := range []string{"--public-gateway a/b --public-domain x --public-tcp 30500", "--public-gateway a/b --public-domain x --public-tcp 3-2", "--public-gateway a/b --public-domain x --public-consumer-domain y", "--public-gateway infra", "--public-gateway infra/public", "--public-domain apps.example", "--public-gateway a/b/c/d --public-domain x", "--public-gateway a/b --public-domain x --public-tls tls"} {
 		if _, err := describedBy(t, &v1alpha1.MemberCluster{}, strings.Fields(flags)...); err == nil {
 			t.Errorf("%s is accepted", flags)
 		}

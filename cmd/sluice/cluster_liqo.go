@@ -58,7 +58,7 @@ func (f *liqoFlags) describe(spec *v1alpha1.MemberClusterSpec, given given) erro
 	if given("consumer") {
 		spec.Consumers = nil
 		for _, text := range f.consumers {
-			ref, err := parseConsumer(text)
+			ref, err := parseConsumer("consumer", text)
 			if err != nil {
 				return err
 			}
@@ -72,10 +72,10 @@ func (f *liqoFlags) describe(spec *v1alpha1.MemberClusterSpec, given given) erro
 }
 
 // parseConsumer parses platform[/organization[/space]].
-func parseConsumer(text string) (v1alpha1.ConsumerReference, error) {
+func parseConsumer(flag, text string) (v1alpha1.ConsumerReference, error) {
 	parts := strings.Split(text, "/")
 	if len(parts) > 3 || parts[0] == "" || parts[len(parts)-1] == "" {
-		return v1alpha1.ConsumerReference{}, fmt.Errorf("--consumer %q: want platform, platform/organization or platform/organization/space", text)
+		return v1alpha1.ConsumerReference{}, fmt.Errorf("--%s %q: want platform, platform/organization or platform/organization/space", flag, text)
 	}
 	parts = append(parts, "", "")
 	return v1alpha1.ConsumerReference{Platform: parts[0], Organization: parts[1], Space: parts[2]}, nil

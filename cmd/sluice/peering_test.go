@@ -30,7 +30,7 @@ func TestParseConsumer(t *testing.T) {
 		"cf/acme/":          nil,
 		"cf/acme/dev/extra": nil,
 	} {
-		got, err := parseConsumer(text)
+		got, err := parseConsumer("consumer", text)
 		switch {
 		case want == nil && (err == nil || !strings.Contains(err.Error(), "want platform, platform/organization")):
 			t.Errorf("%q: got %+v, %v, want it refused", text, got, err)

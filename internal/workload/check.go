@@ -32,7 +32,7 @@ var endpointSlices = schema.GroupVersionKind{Group: "discovery.k8s.io", Version:
 
 // Kinds returns the kinds of objects that Render may return.
 func Kinds() []schema.GroupVersionKind {
-	return append(slices.Clone(kinds), networkPolicies, HTTPRoutes, TLSRoutes, DNSEndpoints, endpointSlices)
+	return append(slices.Clone(kinds), networkPolicies, HTTPRoutes, TLSRoutes, TCPRoutes, DNSEndpoints, endpointSlices)
 }
 
 // describeObject names an object for messages, for instance "component db: Deployment db".

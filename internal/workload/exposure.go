@@ -17,11 +17,13 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// HTTPRoutes and TLSRoutes are rendered for public ports only. Clusters serve TLSRoutes in this version since
-// release 1.5 of the Gateway API, before that in version v1alpha2 with the same fields.
+// HTTPRoutes, TLSRoutes and TCPRoutes are rendered for public ports only. Clusters serve TLSRoutes in this version
+// since release 1.5 of the Gateway API, before that in version v1alpha2 with the same fields. TCPRoutes are in
+// its experimental channel.
 var (
 	HTTPRoutes = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}
 	TLSRoutes  = schema.GroupVersionKind{Group: HTTPRoutes.Group, Version: "v1", Kind: "TLSRoute"}
+	TCPRoutes  = schema.GroupVersionKind{Group: HTTPRoutes.Group, Version: "v1alpha2", Kind: "TCPRoute"}
 )
 
 // DNSEndpoints are rendered for public ports only: the records of their hosts, which external-dns makes.
@@ -35,8 +37,8 @@ func IsRoute(o *unstructured.Unstructured) bool {
 // generatedLabel matches labels as v1alpha1.PublicLabel makes them, which nobody may ask for.
 var generatedLabel = regexp.MustCompile(`-[0-9a-f]{16}$`)
 
-// asked is a host that a plan asks for: its first label, and the field.
-type asked struct{ label, field string }
+// asked is a host that a plan asks for: its first label or the whole name, and the field.
+type asked struct{ name, field string }
 
 // Exposing returns a plan that runs nothing: its components are pods that the consumer runs itself, with
 // the ports that it makes public. Their Services have names of Sluice's own, so that they never take over one
@@ -98,25 +100,39 @@ func (o *Order) hostsAsked() (map[string]asked, error) {
 			continue
 		}
 		at := portField(c, p).Child("host").String()
-		label, err := e.text(p.Host)
+		name, err := e.text(p.Host)
 		if err != nil {
 			return nil, refused("%s: may use only parameters that are not writeOnly: %v", at, err)
 		}
-		if label == "" {
+		if name == "" {
 			continue // a default may say that there is none
 		}
-		if errs := validation.IsDNS1123Label(label); len(errs) > 0 {
-			return nil, refused("%s: %q is not a valid label of a host: %s", at, label, strings.Join(errs, "; "))
+		if wrong := invalidHost(name); wrong != "" {
+			return nil, refused("%s: %q %s", at, name, wrong)
 		}
-		if generatedLabel.MatchString(label) {
-			return nil, refused("%s: %q ends like a generated host, with 16 hexadecimal digits", at, label)
+		if other, taken := of[name]; taken {
+			return nil, refused("%s: %q is the host of %s already", at, name, other)
 		}
-		if other, taken := of[label]; taken {
-			return nil, refused("%s: %q is the host of %s already", at, label, other)
-		}
-		hosts[c.Name], of[label] = asked{label, at}, c.Name
+		hosts[c.Name], of[name] = asked{name, at}, c.Name
 	}
 	return hosts, nil
+}
+
+// invalidHost returns what is wrong with a host that is asked for; "" if it can be had.
+func invalidHost(name string) string {
+	if v1alpha1.IsWholeHost(name) {
+		if errs := validation.IsDNS1123Subdomain(name); len(errs) > 0 {
+			return "is not a valid host: " + strings.Join(errs, "; ")
+		}
+		return ""
+	}
+	if errs := validation.IsDNS1123Label(name); len(errs) > 0 {
+		return "is not a valid label of a host: " + strings.Join(errs, "; ")
+	}
+	if generatedLabel.MatchString(name) {
+		return "ends like a generated host, with 16 hexadecimal digits"
+	}
+	return ""
 }
 
 // PublicHosts returns the hosts at which everyone reaches the components with a public port, by
@@ -133,25 +149,58 @@ func (o *Order) PublicHosts(exposure *v1alpha1.ClusterExposure) (map[string]stri
 		if c.PublicPort() == nil {
 			continue
 		}
-		hosts[c.Name] = cmp.Or(asked[c.Name].label, v1alpha1.PublicLabel(c.Name, name)) + "." + exposure.Domain
+		host := cmp.Or(asked[c.Name].name, v1alpha1.PublicLabel(c.Name, name))
+		if !v1alpha1.IsWholeHost(host) {
+			host += "." + exposure.Domain
+		}
+		hosts[c.Name] = host
 	}
 	return hosts, nil
 }
 
-// unreachable refuses public ports on a cluster without a Gateway for them.
+// unreachable refuses public ports on a cluster whose Gateway does not serve them.
 func (o *Order) unreachable(exposure *v1alpha1.ClusterExposure) error {
+	hosts, err := o.hostsAsked()
+	if err != nil {
+		return err
+	}
 	for i := range o.Plan.Components {
 		c := &o.Plan.Components[i]
 		p := c.PublicPort()
-		if p == nil || !o.Share.runs(c.Name) || slices.Contains(exposure.Speaks(), p.Speaks()) {
+		if p == nil || !o.Share.runs(c.Name) {
 			continue
 		}
-		if exposure == nil {
-			return refused("%s: the cluster has no Gateway for public ports", portField(c, p))
+		at, host := portField(c, p), hosts[c.Name].name
+		switch {
+		case exposure == nil:
+			return refused("%s: the cluster has no Gateway for public ports", at)
+		case !slices.Contains(exposure.Speaks(), p.Speaks()) && p.Speaks() == v1alpha1.AppProtocolTCP:
+			return refused("%s: the cluster's Gateway has no ports of plain TCP", at)
+		case !slices.Contains(exposure.Speaks(), p.Speaks()):
+			return refused("%s: the cluster's Gateway passes no TLS through", at)
+		case p.Speaks() == v1alpha1.AppProtocolTCP && o.Ports[c.Name] == 0:
+			return refused("%s: the placement has no port of the cluster's Gateway for it", at)
+		case v1alpha1.IsWholeHost(host) && !o.isGranted(host, exposure):
+			return refused("%s: %s is in no domain that is yours on the chosen cluster", at.Child("host"), host)
 		}
-		return refused("%s: the cluster's Gateway passes no TLS through", portField(c, p))
 	}
 	return nil
+}
+
+// isGranted reports whether a host is in a domain of the consumer's own.
+func (o *Order) isGranted(host string, exposure *v1alpha1.ClusterExposure) bool {
+	if exposure == sampleExposure {
+		return true
+	}
+	platform, _ := o.Instance["platform"].(string)
+	organization, _ := o.Instance["organization"].(string)
+	space, _ := o.Instance["space"].(string)
+	return exposure.Grants(host, platform, organization, space)
+}
+
+// routes are the kinds of routes, by what public ports speak.
+var routes = map[v1alpha1.AppProtocol]schema.GroupVersionKind{
+	v1alpha1.AppProtocolHTTP: HTTPRoutes, v1alpha1.AppProtocolTLS: TLSRoutes, v1alpha1.AppProtocolTCP: TCPRoutes,
 }
 
 // expose renders the route of a component's public port, if it has one.
@@ -163,18 +212,17 @@ func (r *rendering) expose(c *v1alpha1.WorkloadComponent, exposure *v1alpha1.Clu
 	gateway := map[string]any{
 		"group": HTTPRoutes.Group, "kind": "Gateway", "namespace": exposure.Gateway.Namespace, "name": exposure.Gateway.Name,
 	}
-	kind, listener := HTTPRoutes, exposure.Gateway.Listener
-	if p.Speaks() == v1alpha1.AppProtocolTLS {
-		kind, listener = TLSRoutes, exposure.TLS.Listener
-	}
-	if listener != "" {
+	if listener := exposure.ListenerOf(p, host, r.order.Ports[c.Name]); listener != "" {
 		gateway["sectionName"] = listener
 	}
-	r.custom(kind, map[string]any{
+	spec := map[string]any{
 		"parentRefs": []any{gateway},
-		"hostnames":  []any{host},
 		"rules":      []any{map[string]any{"backendRefs": []any{map[string]any{"name": c.ServiceName(), "port": int64(p.Port)}}}},
-	})
+	}
+	if p.Speaks() != v1alpha1.AppProtocolTCP { // which has no hosts
+		spec["hostnames"] = []any{host}
+	}
+	r.custom(routes[p.Speaks()], spec)
 	if exposure.DNS != nil {
 		r.custom(DNSEndpoints, map[string]any{"endpoints": recordsOf(host, exposure.DNS.Targets)})
 	}

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -16,6 +17,8 @@ import (
 var exposure = &v1alpha1.ClusterExposure{
 	Gateway: v1alpha1.ExposureGateway{Namespace: "infra", Name: "public", Listener: "https", PodNamespace: "traefik"},
 	Domain:  "apps.eu.example", Port: 8443, TLS: &v1alpha1.ExposureTLS{Listener: "tls", Port: 5433},
+	TCP:     &v1alpha1.ExposureTCP{First: 30500, Last: 30509},
+	Domains: []v1alpha1.ExposureDomain{{Name: "acme.example", Consumers: []v1alpha1.ConsumerReference{{Platform: "cf"}}, Listener: "acme"}},
 }
 
 func TestPublicAddressesInCredentials(t *testing.T) {
@@ -50,14 +53,25 @@ func TestURLsOfGateways(t *testing.T) {
 }
 
 func TestNoPublicPortWithoutAGateway(t *testing.T) {
-	const component = "components: [{name: a, ports: [{name: p, port: 80, reach: public, appProtocol: tls}], container: {image: i, resources: {cpu: 1, memory: 1Gi}}}]"
-	for want, e := range map[string]*v1alpha1.ClusterExposure{
-		"components[a].ports[p]: the cluster has no Gateway for public ports": nil,
-		"components[a].ports[p]: the cluster's Gateway passes no TLS through": {Domain: "apps.example"},
+	const port = "components: [{name: a, ports: [{name: p, port: 80, reach: public, %s}], container: {image: i, resources: {cpu: 1, memory: 1Gi}}}]"
+	domain := v1alpha1.ClusterExposure{Domain: "apps.example"}
+	granted := domain
+	granted.Domains = []v1alpha1.ExposureDomain{{Name: "acme.example", Consumers: []v1alpha1.ConsumerReference{{Platform: "another"}}}}
+	for _, row := range []struct {
+		asks, want string
+		exposure   *v1alpha1.ClusterExposure
+	}{
+		{"appProtocol: tls", ": the cluster has no Gateway for public ports", nil},
+		{"appProtocol: tls", ": the cluster's Gateway passes no TLS through", &domain},
+		{"appProtocol: tcp", ": the cluster's Gateway has no ports of plain TCP", &domain},
+		{"host: www.acme.example", ".host: www.acme.example is in no domain that is yours on the chosen cluster", &domain},
+		{"host: www.acme.example", ".host: www.acme.example is in no domain that is yours on the chosen cluster", &granted},
+		{"host: www.acme..example", `.host: "www.acme..example" is not a valid host: `, &domain},
+		{`host: "*.acme.example"`, `.host: "*.acme.example" is not a valid host: `, &domain},
 	} {
-		_, err := planOrder(t, component).Render(nil, Cluster{Exposure: e}, "n")
-		if err == nil || err.Error() != want {
-			t.Errorf("got %v, want %s", err, want)
+		_, err := planOrder(t, fmt.Sprintf(port, row.asks)).Render(nil, Cluster{Exposure: row.exposure}, "n")
+		if want := "components[a].ports[p]" + row.want; err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", row.asks, err, want)
 		}
 	}
 }

@@ -33,14 +33,23 @@ type Footprint struct {
 	Components map[string]corev1.ResourceList
 	// Images that its pods run, sorted, each once.
 	Images []string
-	// Public lists the protocols of its public ports. Hosts are the ones that it asks for: by their first
-	// labels, the fields that ask for them.
+	// Public lists the protocols of its public ports, and TCP the components of those that speak TCP. Hosts are the
+	// ones that it asks for, by their first labels or as a whole, with the fields that ask for them; HostOf has them
+	// by component.
 	Public []v1alpha1.AppProtocol
+	TCP    []string
 	Hosts  map[string]string
+	HostOf map[string]string
 }
 
 // sampleExposure stands for that of the cluster, as long as that is not known.
-var sampleExposure = &v1alpha1.ClusterExposure{Gateway: v1alpha1.ExposureGateway{Namespace: "sample", Name: "sample"}, Domain: "sample.example", TLS: &v1alpha1.ExposureTLS{Port: 443}}
+var sampleExposure = &v1alpha1.ClusterExposure{
+	Gateway: v1alpha1.ExposureGateway{Namespace: "sample", Name: "sample"}, Domain: "sample.example",
+	TLS: &v1alpha1.ExposureTLS{Port: 443}, TCP: &v1alpha1.ExposureTCP{First: samplePort, Last: samplePort},
+}
+
+// samplePort stands for the port that a placement has for a public port.
+const samplePort = 30000
 
 // FootprintOf renders a workload with the given parameters, and with secrets and a cluster that are
 // made up; so are the values of parameters that are sealed. Replicas is the greatest number of replicas
@@ -61,13 +70,13 @@ func FootprintOf(plan *v1alpha1.WorkloadPlan, charts Charts, raw json.RawMessage
 	if err != nil {
 		return nil, err
 	}
-	f := &Footprint{Hosts: map[string]string{}, Public: plan.Speaks("")}
+	f := &Footprint{Hosts: map[string]string{}, HostOf: map[string]string{}, Public: plan.Speaks(""), TCP: plan.TCP()}
 	hosts, err := o.hostsAsked()
 	if err != nil {
 		return nil, err
 	}
-	for _, host := range hosts {
-		f.Hosts[host.label] = host.field
+	for component, host := range hosts {
+		f.Hosts[host.name], f.HostOf[component] = host.field, host.name
 	}
 	if f.Takes, err = Taken(objects); err != nil {
 		return nil, err

@@ -33,6 +33,8 @@ type Order struct {
 	Share *Share
 	// Replicas is the share of one cluster, if the plan divides replicas; 0 means 1.
 	Replicas int32
+	// Ports of Gateways for public ports that speak TCP, by component.
+	Ports map[string]int32
 	// Instance holds the values of the variable of that name.
 	Instance map[string]any
 
@@ -66,12 +68,20 @@ func Of(plan *v1alpha1.WorkloadPlan, instance *v1alpha1.ServiceInstance, state *
 // secret. It has the same objects and footprint as a real one, unless expressions decide otherwise.
 func sample(plan *v1alpha1.WorkloadPlan, parameters map[string]any) *Order {
 	return &Order{
-		Plan: plan, Parameters: parameters, Secrets: sampleSecrets(plan.Secrets), hidden: hiddenTexts(plan, parameters),
+		Plan: plan, Parameters: parameters, Secrets: sampleSecrets(plan.Secrets), hidden: hiddenTexts(plan, parameters), Ports: samplePorts(plan),
 		Instance: map[string]any{
 			"id": "sample", "name": "si-sample", "namespace": "sluice-sample",
 			"platform": "sample", "organization": "sample", "space": "sample", "plan": "sample", "version": "",
 		},
 	}
+}
+
+func samplePorts(plan *v1alpha1.WorkloadPlan) map[string]int32 {
+	ports := map[string]int32{}
+	for _, component := range plan.TCP() {
+		ports[component] = samplePort
+	}
+	return ports
 }
 
 func sampleSecrets(named []v1alpha1.WorkloadSecret) Secrets {
@@ -171,7 +181,7 @@ func (o *Order) Addresses(host func(service string) string, exposure func(compon
 			if err != nil {
 				return nil, err
 			}
-			a.Public, a.PublicPort = hosts[c.Name], way.PortOf(public)
+			a.Public, a.PublicPort = hosts[c.Name], way.PortOf(public, o.Ports[c.Name])
 			if public.Speaks() == v1alpha1.AppProtocolHTTP {
 				a.URL = way.URL(a.Public)
 			}

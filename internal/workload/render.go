@@ -245,6 +245,7 @@ var renderedOnly = map[string]string{
 	endpointSlices.Kind:  "Services have them",
 	HTTPRoutes.Kind:      "a port with reach public has one",
 	TLSRoutes.Kind:       "a port with reach public has one",
+	TCPRoutes.Kind:       "a port with reach public has one",
 	DNSEndpoints.Kind:    "a port with reach public has one where the operator wants it",
 }
 

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -41,11 +42,15 @@ type Remote struct {
 
 // On returns the part of the order that runs on one of several placements.
 func (o *Order) On(p *v1alpha1.Placement, all []v1alpha1.Placement) *Order {
-	if o == nil || len(p.Components) == 0 && p.Replicas == 0 {
-		return o
+	if o == nil {
+		return nil
 	}
 	own := *o
-	own.Replicas = p.Replicas
+	own.Replicas, own.Ports = p.Replicas, map[string]int32{}
+	for i := range all {
+		maps.Copy(own.Ports, all[i].PublicPorts)
+	}
+	maps.Copy(own.Ports, p.PublicPorts)
 	if len(p.Components) > 0 {
 		own.Share = shareOf(p, all)
 	}

@@ -33,6 +33,7 @@ func order(t testing.TB, file string) *Order {
 		Plan       *v1alpha1.WorkloadPlan
 		Parameters json.RawMessage
 		Share      *Share
+		Ports      map[string]int32
 	}
 	if err := yaml.UnmarshalStrict(document, &of); err != nil {
 		t.Fatal(err)
@@ -50,7 +51,7 @@ func order(t testing.TB, file string) *Order {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Share = of.Share
+	o.Share, o.Ports = of.Share, of.Ports
 	return o
 }
 

@@ -47,6 +47,7 @@ var deliveredKinds = []struct {
 	{workload.HTTPRoutes.GroupVersion().WithResource("httproutes"), true, nil},
 	{workload.TLSRoutes.GroupVersion().WithResource("tlsroutes"), true, nil},
 	{schema.GroupVersionResource{Group: workload.TLSRoutes.Group, Version: "v1alpha2", Resource: "tlsroutes"}, true, nil}, // see TLSRoutes
+	{workload.TCPRoutes.GroupVersion().WithResource("tcproutes"), true, nil},
 	{workload.DNSEndpoints.GroupVersion().WithResource("dnsendpoints"), true, nil},
 	{appsv1.SchemeGroupVersion.WithResource("deployments"), true, nil},
 	{appsv1.SchemeGroupVersion.WithResource("statefulsets"), true, nil},

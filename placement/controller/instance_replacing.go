@@ -74,6 +74,7 @@ func whileReplacing(decided, before *v1alpha1.Decision) []v1alpha1.Placement {
 		for _, name := range former.Components {
 			if !slices.Contains(p.Components, name) && componentOf(decided.Workload, name) != nil {
 				p.Components = append(p.Components, name)
+				p.GivePort(name, former.PublicPorts[name])
 			}
 		}
 		for _, linked := range former.Linked {

@@ -207,6 +207,60 @@ func TestAHostBelongsToOneInstance(t *testing.T) {
 	w.wantOperation(w.passes("si-d"), v1alpha1.OperationProvision, v1alpha1.StateSucceeded, "")
 }
 
+// The decision has the port before any cluster is touched, each instance keeps its own over a restart and an update,
+// and a port is given to another one when its instance is gone.
+func TestAPublicPortBelongsToOneInstance(t *testing.T) {
+	w := newWorkloadWorld(t)
+	w.cluster("eu", 8)
+	mc := &v1alpha1.MemberCluster{}
+	w.must(w.hub.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: "eu"}, mc))
+	mc.Spec.Exposure = &v1alpha1.ClusterExposure{
+		Gateway: v1alpha1.ExposureGateway{Namespace: "infra", Name: "public"}, Domain: "apps.example", TCP: &v1alpha1.ExposureTCP{First: 30500, Last: 30501},
+	}
+	w.must(w.hub.Update(w.Context(), mc))
+	w.inventory.UpsertCluster(placement.ClusterOf(mc, w.clock.Now()))
+	const one = `{"expose": [{"name": "mqtt", "port": 1883, "appProtocol": "tcp"}]}`
+	port := func(name string) int32 {
+		t.Helper()
+		instance := w.passes(name)
+		w.wantOn(instance, "eu")
+		ports := instance.Status.Delivered.Decision.Placements[0].PublicPorts
+		if len(ports) != 1 || ports["mqtt"] < 30500 || ports["mqtt"] > 30501 {
+			t.Fatalf("%s has the ports %v", name, ports)
+		}
+		return ports["mqtt"]
+	}
+	w.provision("si-a", "plan-room", one)
+	w.provision("si-b", "plan-room", one)
+	a, b := port("si-a"), port("si-b")
+	if a == b {
+		t.Fatalf("both instances have the port %d", a)
+	}
+
+	keys := w.reconciler.keys
+	w.start()
+	w.reconciler.keys = keys
+	w.sellWorkloads("1")
+	w.inventory.UpsertCluster(placement.ClusterOf(mc, w.clock.Now()))
+	w.provision("si-c", "plan-room", one)
+	c := w.settle("si-c")
+	if c.Status.Delivered != nil || !strings.Contains(c.Status.Operation.Description, "0 free of 2") {
+		t.Errorf("a third instance: %+v", c.Status.Operation)
+	}
+	w.update("si-a", func(s *v1alpha1.InstanceState) { s.Parameters = raw(strings.Replace(one, "1883", "1884", 1)) })
+	if again := port("si-a"); again != a {
+		t.Errorf("an update changes the port from %d to %d", a, again)
+	}
+	w.deprovision("si-b")
+	for !w.gone("si-b") {
+		_, err := w.pass("si-b")
+		w.must(err)
+	}
+	if got := port("si-c"); got != b {
+		t.Errorf("the third instance has the port %d, want %d", got, b)
+	}
+}
+
 func TestARefusedMoveIsNotRepeatedWhileItIsUndone(t *testing.T) {
 	w := newWorkloadWorld(t)
 	w.cluster("eu", 8)

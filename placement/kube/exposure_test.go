@@ -175,6 +175,34 @@ func TestExposure(t *testing.T) {
 			t.Errorf("observe: %v", err)
 		}
 	})
+	t.Run("a port is plain TCP", func(t *testing.T) {
+		plain := strings.Replace(site, "reach: public,", "reach: public, appProtocol: tcp,", 1)
+		plain = strings.Replace(plain, "web.public.url", "web.public.host}:${components.web.public.port", 1)
+		d := running(t, d, plain, `{"name": "shop"}`)
+		wantRefused(t, f.delivered(t, d), "components[web].ports[http]: the cluster's Gateway has no ports of plain TCP")
+		f.expose(t, &v1alpha1.ClusterExposure{
+			Gateway: v1alpha1.ExposureGateway{Namespace: "infra", Name: "public", Listener: "https", PodNamespace: "traefik"}, Domain: "apps.example",
+			TCP: &v1alpha1.ExposureTCP{First: 30500, Last: 30501},
+		})
+		wantRefused(t, f.delivered(t, d), "components[web].ports[http]: the placement has no port of the cluster's Gateway for it")
+		d.Workload.Ports = map[string]int32{"web": 30501}
+		waits(t, d, silent+"it has not answered yet", "")
+		route := f.route(t, d, workload.TCPRoutes)
+		parents, _, _ := unstructured.NestedSlice(route.Object, "spec", "parentRefs")
+		if _, has, _ := unstructured.NestedSlice(route.Object, "spec", "hostnames"); has || len(parents) != 1 || parents[0].(map[string]any)["sectionName"] != "tcp-30501" {
+			t.Errorf("the route is %v", route.Object["spec"])
+		}
+		f.answer(t, d, workload.TCPRoutes, "Accepted=True Accepted", "ResolvedRefs=True ResolvedRefs")
+		f.runs(t, d)
+		f.get(t, d, "web", &secret)
+		if got := string(secret.Data["env.SELF"]); got != "shop.apps.example:30501" {
+			t.Errorf("the component believes to be at %s", got)
+		}
+		f.must(t, f.admin.Delete(t.Context(), route))
+		if err := f.driver().Observe(t.Context(), d); err == nil || !strings.Contains(err.Error(), "TCPRoute web") {
+			t.Errorf("observe: %v", err)
+		}
+	})
 	t.Run("a host has a record", func(t *testing.T) {
 		e := &v1alpha1.ClusterExposure{
 			Gateway: v1alpha1.ExposureGateway{Namespace: "infra", Name: "public", PodNamespace: "traefik"}, Domain: "apps.example",

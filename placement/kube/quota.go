@@ -46,6 +46,9 @@ func quota(reserved corev1.ResourceList, offered []corev1.ResourceName) corev1.R
 	}
 	storage := none.DeepCopy()
 	for name, amount := range reserved {
+		if name == v1alpha1.ResourcePublicPorts {
+			continue // of the Gateway
+		}
 		hard[quotaName(name)] = amount
 		switch {
 		case name == corev1.ResourceCPU, name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage:

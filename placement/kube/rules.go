@@ -44,7 +44,7 @@ func WatchRules() []rbacv1.PolicyRule {
 		{APIGroups: []string{"autoscaling"}, Resources: []string{"horizontalpodautoscalers"}, Verbs: watch},
 		{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: watch},
 		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: watch},
-		{APIGroups: []string{workload.HTTPRoutes.Group}, Resources: []string{"httproutes", "tlsroutes"}, Verbs: watch},
+		{APIGroups: []string{workload.HTTPRoutes.Group}, Resources: []string{"httproutes", "tlsroutes", "tcproutes"}, Verbs: watch},
 		{APIGroups: []string{workload.DNSEndpoints.Group}, Resources: []string{"dnsendpoints"}, Verbs: watch},
 		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: watch},
 	}
@@ -56,7 +56,7 @@ func TenantRules() []rbacv1.PolicyRule {
 	own := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"resourcequotas", "limitranges"}, Verbs: []string{"get", "create", "patch"}},
 		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: []string{"get", "list", "create", "patch", "delete"}},
-		{APIGroups: []string{workload.HTTPRoutes.Group}, Resources: []string{"httproutes", "tlsroutes"}, Verbs: []string{"get", "list", "create", "patch", "delete"}},
+		{APIGroups: []string{workload.HTTPRoutes.Group}, Resources: []string{"httproutes", "tlsroutes", "tcproutes"}, Verbs: []string{"get", "list", "create", "patch", "delete"}},
 		{APIGroups: []string{workload.DNSEndpoints.Group}, Resources: []string{"dnsendpoints"}, Verbs: []string{"get", "list", "create", "patch", "delete"}},
 		{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: []string{"get", "list", "create", "patch", "delete"}},
 		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{v1alpha1.MemberRole("edit"), v1alpha1.MemberRole("view")}, Verbs: []string{"bind"}},

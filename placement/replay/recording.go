@@ -199,7 +199,7 @@ func plainInstance(instance *v1alpha1.ServiceInstance) (v1alpha1.ServiceInstance
 	}
 	plain.Status.Preemption = instance.Status.Preemption
 	for cluster, held := range placement.Ledger(&instance.Status) {
-		left := v1alpha1.Placement{Cluster: cluster, Reserved: held.List()}
+		left := v1alpha1.Placement{Cluster: cluster, Reserved: held.List(), PublicPorts: holding.Ports[cluster]}
 		for _, pod := range holding.Pods[cluster] {
 			left.LargestPods = append(left.LargestPods, pod.List())
 		}
