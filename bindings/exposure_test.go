@@ -90,14 +90,11 @@ func ownPublicAddresses(t *testing.T, f *fixture) {
 		t.Fatal(err)
 	}
 	b := f.bound(t, f.bind(t, instance, "own", "edit"))
-	want := []v1alpha1.Endpoint{
-		{Host: "market.apps.example", Ports: []string{"443"}, Protocol: "tcp"},
-		{Host: "mqtt.apps.example", Ports: []string{"30501"}, Protocol: "tcp"},
-		{Host: "www.acme.example", Ports: []string{"443"}, Protocol: "tcp"},
-	}
-	if len(b.Status.Endpoints) != 4 || !cmp.Equal(b.Status.Endpoints[1:], want) {
-		t.Errorf("the endpoints are %v, want the API server and %v", b.Status.Endpoints, want)
-	}
+	f.lists(t, b, "the API server, and the ports that the cluster has a listener for", serverOf(t, f, clusters[0]),
+		v1alpha1.Endpoint{Host: "market.apps.example", Ports: []string{"443"}, Protocol: "tcp"},
+		v1alpha1.Endpoint{Host: "mqtt.apps.example", Ports: []string{"30501"}, Protocol: "tcp"},
+		v1alpha1.Endpoint{Host: "www.acme.example", Ports: []string{"443"}, Protocol: "tcp"},
+	)
 	services := map[string][]string{"web": {"tcp://market.apps.example:443"}, "mqtt": {"tcp://mqtt.apps.example:30501"}, "own": {"tcp://www.acme.example:443"}}
 	if !cmp.Equal(b.Status.Services, services) {
 		t.Errorf("the Services are %v, want %v", b.Status.Services, services)
