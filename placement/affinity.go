@@ -41,14 +41,11 @@ func affine(a v1alpha1.Affinity, r Request, s *Snapshot) filter {
 			if len(others) == 0 {
 				return set{}
 			}
-			var there set
-			for value := range others {
-				there = there.or(p.label[labelValue{a.By, value}])
-			}
-			if a.Apart {
+			if there := p.having(a.By, others); a.Apart {
 				return among.and(there)
+			} else {
+				return among.without(there)
 			}
-			return among.without(there)
 		},
 		message: func(p *page, row int) string {
 			value, has := p.clusters[row].Labels[a.By]
@@ -79,13 +76,33 @@ func (r Request) wishes(s *Snapshot) (wishes []wish) {
 	return wishes
 }
 
-// granted reports whether a cluster satisfies the wish.
-func (w *wish) granted(c *Cluster) bool {
+// granted returns those of a page's rows that satisfy the wish.
+func (w *wish) granted(p *page, among set) set {
 	if len(w.others) == 0 {
-		return true
+		return among
 	}
-	value, has := c.Labels[w.By]
-	return (has && w.others[value] > 0) != w.Apart
+	if there := p.having(w.By, w.others); w.Apart {
+		return among.without(there)
+	} else {
+		return among.and(there)
+	}
+}
+
+// having returns the rows of clusters with one of the values of a label.
+func (p *page) having(label string, values map[string]int32) (rows set) {
+	if len(values) < pageRows {
+		for value := range values {
+			rows = rows.or(p.label[labelValue{label, value}])
+		}
+		return rows
+	}
+	groups := p.groups([]string{label})
+	for row, group := range groups.of[:len(p.clusters)] {
+		if group >= 0 && values[groups.names[group]] > 0 {
+			rows.add(row)
+		}
+	}
+	return rows
 }
 
 // instancesByRegion counts the instances of the same application by region; without an application, those

@@ -133,6 +133,23 @@ func (r *reads) of(c *Cluster) string {
 	return string(values)
 }
 
+// values returns what the expression reads of a request.
+func (r *reads) values(f *facts) (values []any) {
+	for _, asked := range r.asked {
+		of, field, isField := strings.Cut(asked, ".")
+		from := f.request
+		if of == "consumer" {
+			from = f.consumer
+		}
+		if isField {
+			values = append(values, from[field])
+		} else {
+			values = append(values, from)
+		}
+	}
+	return values
+}
+
 // alike are rows of a page of which an expression reads the same.
 type alike struct {
 	values string

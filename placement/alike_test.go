@@ -41,7 +41,11 @@ func TestExpressionsHoldAsForEachCluster(t *testing.T) {
 		"has(cluster.labels.gpu)", "'gpu' in cluster.labels", "cluster.labels.gpu == 'a'", "cluster.labels['gpu'] != request.plan",
 		"cluster.labels.exists(k, cluster.labels[k] == 'a')", "cluster.labels.map(k, k)[0] == 'gpu'", "cluster.size() == 5",
 		"claims.exists(c, c.value == 'DE')", "claims.exists(cluster, cluster.name == 'datacenter.country')", "size(claims) == 1",
-		"claims.all(c, c.issuer == request.plan || cluster.region == 'eu')", "cluster.missing == 'x'", "request.resources['cpu'] > 1000 || cluster.region == ''",
+		"claims.all(c, c.issuer == request.plan || cluster.region == 'eu')", "cluster.missing == 'x'", "request.missing == 'x' || cluster.region == 'eu'", "request.images.exists(i, i == cluster.region)",
+		"claims.exists(c, c.value in request.images)", "consumer.space == 'two' || claims.exists(c, c.value == 'DE')", "cluster.labels[request.plan] == 'a'",
+		"request.plan == 'eu' ? cluster.region == 'us' : size(claims) == 1", "consumer.organization + cluster.region == 'a \\'quoted\\' nameeu'",
+		"request.images.map(i, i + consumer.space).exists(i, cluster.region + 'one' == i)", "!(request.plan in ['eu', 'us']) || !cluster.labels.exists(k, k == request.plan)",
+		"request.resources['cpu'] > 1000 || cluster.region == ''",
 	}
 	var compiled []*expression
 	for _, source := range sources {
@@ -59,7 +63,7 @@ func TestExpressionsHoldAsForEachCluster(t *testing.T) {
 				fleet[i].Labels["gpu"] = gpu
 			}
 		}
-		r := Request{ID: "si-1", Consumer: Consumer{Plan: rapid.SampledFrom(regions).Draw(t, "plan"), Space: "one"}, Rules: make([]Rule, 1)}
+		r := Request{ID: "si-1", Consumer: Consumer{Plan: rapid.SampledFrom(regions).Draw(t, "plan"), Space: "one", Organization: "a 'quoted' name"}, Images: []string{"DE", "eu"}, Rules: make([]Rule, 1)}
 		e := compiled[rapid.IntRange(0, len(compiled)-1).Draw(t, "expression")]
 		facts := r.facts()
 		for _, p := range stock(fleet).Snapshot().pages {

@@ -36,7 +36,7 @@ func (t *traits) addClaim(claim *v1alpha1.Claim, row int) {
 
 // compileClaim checks a rule and expands groups of countries.
 func compileClaim(from *v1alpha1.ClaimRule) (*claimRule, error) {
-	r := &claimRule{ClaimRule: *from, least: rank(from.Assurance)}
+	r := &claimRule{ClaimRule: *from, key: fmt.Sprintf("%#v", *from), least: rank(from.Assurance)}
 	if from.Assurance != "" && from.Assurance != v1alpha1.AssuranceMeasured && r.least < 0 {
 		return nil, fmt.Errorf("claim.assurance: %q is not an assurance", from.Assurance)
 	}

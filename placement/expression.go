@@ -11,6 +11,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	celtraits "github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/ext"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -29,6 +30,9 @@ type expression struct {
 	source  string
 	program cel.Program
 	reads
+	ast *cel.Ast
+	// known are the expressions that remain of it when values of the request are put in, by these.
+	known *lru.Cache[string, *expression]
 }
 
 // ofCluster reports whether the value depends on the cluster alone, not on the request or its consumer.
@@ -39,7 +43,7 @@ var expressionEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv(
 		cel.Variable("request", object), cel.Variable("consumer", object), cel.Variable("cluster", object),
 		cel.Variable("claims", cel.ListType(cel.MapType(cel.StringType, cel.StringType))),
-		ext.Strings(), ext.Sets(), cel.CustomTypeAdapter(ordered{}),
+		ext.Strings(), ext.Sets(), cel.CustomTypeAdapter(ordered{}), cel.EnableMacroCallTracking(),
 	)
 })
 
@@ -72,7 +76,25 @@ func (m orderedMap) Iterator() celtraits.Iterator {
 	return types.NewStringList(ordered{}, m.keys).Iterator()
 }
 
+// mostKept bounds the expressions that are kept, those that remain of one with values of requests, and those whose
+// answers a page keeps.
+const mostKept = 256
+
+var compiled = newKept[*expression]()
+
+func newKept[T any]() *lru.Cache[string, T] {
+	kept, err := lru.New[string, T](mostKept)
+	if err != nil {
+		panic(fmt.Sprintf("placement: keep %d values: %v", mostKept, err)) // the number is positive
+	}
+	return kept
+}
+
+// compileExpression compiles an expression, once for all that have the same text.
 func compileExpression(source string) (*expression, error) {
+	if known, ok := compiled.Get(source); ok {
+		return known, nil
+	}
 	environment, err := expressionEnvironment()
 	if err != nil {
 		return nil, fmt.Errorf("make the CEL environment: %w", err)
@@ -88,7 +110,56 @@ func compileExpression(source string) (*expression, error) {
 	if err != nil {
 		return nil, fmt.Errorf("expression: %w", err)
 	}
-	return &expression{source, program, readsOf(ast.NativeRep())}, nil
+	e := &expression{source, program, readsOf(ast.NativeRep()), ast, newKept[*expression]()}
+	compiled.Add(source, e)
+	return e, nil
+}
+
+// with returns the expression that remains when the request's values are put in; the same one for all requests of
+// which it reads the same. If it cannot be told, or if no other request has the same, that is e itself.
+func (e *expression) with(f *facts) *expression {
+	if e.ofCluster() || slices.Contains(e.asked, "request") || slices.Contains(e.asked, "request.id") {
+		return e
+	}
+	key := fmt.Sprintf("%#v", e.values(f))
+	if known, ok := e.known.Get(key); ok {
+		return known
+	}
+	rest, err := e.put(f)
+	if err != nil || !rest.ofCluster() {
+		rest = e
+	}
+	e.known.Add(key, rest)
+	return rest
+}
+
+// put evaluates the expression as far as it goes without a cluster, and compiles what remains.
+func (e *expression) put(f *facts) (*expression, error) {
+	environment, err := expressionEnvironment()
+	if err != nil {
+		return nil, err
+	}
+	program, err := environment.Program(e.ast, cel.CostLimit(expressionCost), cel.EvalOptions(cel.OptTrackState, cel.OptPartialEval))
+	if err != nil {
+		return nil, err
+	}
+	vars, err := cel.PartialVars(map[string]any{"request": f.request, "consumer": f.consumer}, cel.AttributePattern("cluster"), cel.AttributePattern("claims"))
+	if err != nil {
+		return nil, err
+	}
+	_, details, err := program.Eval(vars)
+	if err != nil {
+		return nil, err
+	}
+	rest, err := environment.ResidualAst(e.ast, details)
+	if err != nil {
+		return nil, err
+	}
+	source, err := cel.AstToString(rest)
+	if err != nil {
+		return nil, err
+	}
+	return compileExpression(source)
 }
 
 // facts are the values of a request that expressions can use, and the values of expressions that are known,
@@ -113,26 +184,26 @@ func (r *Request) facts() *facts {
 	}
 }
 
-// answers are the rows of a page for which an expression is known to hold or not.
+// answers are the rows of a page for which something is known to hold or not.
 type answers struct{ known, holds set }
 
 // rows returns those of a page's rows for which the expression holds. What depends on the cluster alone is
 // evaluated once, and kept with the page's traits.
 func (e *expression) rows(p *page, among set, f *facts) set {
-	var kept answers
-	if e.ofCluster() {
-		if known, ok := p.answers.Load(e.source); ok {
-			kept = known.(answers)
-		}
+	if e = e.with(f); !e.ofCluster() {
+		return e.evaluate(p, among, f)
 	}
+	return p.judged(e.source, among, func(missing set) set { return e.evaluate(p, missing, f) })
+}
+
+// judged returns those of the rows for which something holds that depends on the cluster alone. It is asked once
+// for each row, and kept with the page's traits under a key.
+func (p *page) judged(key string, among set, holds func(missing set) set) set {
+	kept, _ := p.answers.Get(key)
 	missing := among.without(kept.known)
-	if missing == (set{}) {
-		return among.and(kept.holds)
-	}
-	kept.holds = kept.holds.or(e.evaluate(p, missing, f))
-	kept.known = kept.known.or(missing)
-	if e.ofCluster() {
-		p.answers.Store(e.source, kept) // of two at the same time, the later one
+	if missing != (set{}) {
+		kept.holds, kept.known = kept.holds.or(holds(missing)), kept.known.or(missing)
+		p.answers.Add(key, kept) // of two at the same time, the later one
 	}
 	return among.and(kept.holds)
 }
@@ -154,18 +225,13 @@ func (e *expression) evaluate(p *page, among set, f *facts) (holds set) {
 	return holds
 }
 
-// mostInherited bounds the expressions whose answers a page keeps, so that those of deleted policies go.
-const mostInherited = 256
-
 // inherit takes over the answers of a page's former traits, for the rows that are the same.
 func (t *traits) inherit(old *traits, same set) {
-	n := 0
-	old.answers.Range(func(source, known any) bool {
-		kept := known.(answers)
-		t.answers.Store(source, answers{kept.known.and(same), kept.holds.and(same)})
-		n++
-		return n < mostInherited
-	})
+	for _, key := range old.answers.Keys() { // the oldest first
+		if kept, ok := old.answers.Peek(key); ok {
+			t.answers.Add(key, answers{kept.known.and(same), kept.holds.and(same)})
+		}
+	}
 }
 
 // holdsAlike reports whether the expression holds for all clusters of which it reads these values, of which one is

@@ -67,7 +67,7 @@ func (r *Rule) satisfied(p *page, among set, facts *facts) set {
 	case r.broken != "":
 		return set{}
 	case r.claim != nil:
-		return among.and(r.claim.rows(p))
+		return p.judged(r.claim.key, among, func(set) set { return r.claim.rows(p) })
 	}
 	return r.expression.rows(p, among, facts)
 }
@@ -112,6 +112,7 @@ func notAdmitted() filter {
 // claimRule requires a claim (v1alpha1.ClaimRule).
 type claimRule struct {
 	v1alpha1.ClaimRule
+	key   string // differs for rules that differ
 	least int
 	// matches accept values, one function for each value in the rule; none means any value.
 	matches []func(value string) bool

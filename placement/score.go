@@ -74,6 +74,9 @@ type scorer struct {
 	// pricedPage is the page that comparable was last asked about, and its rows with such prices.
 	pricedPage *page
 	pricedRows set
+	// crowdedPage is the page that diversity was last asked about, and its regions.
+	crowdedPage *page
+	regions     *grouping
 }
 
 // need is an amount of a resource with a column.
@@ -319,10 +322,8 @@ func (sc *scorer) enterPreferences(p *page, rows set) {
 		}
 	}
 	for i := range sc.wishes {
-		for row := range rows.rows() {
-			if sc.wishes[i].granted(p.clusters[row]) {
-				sc.satisfied[row] += int64(sc.wishes[i].Weight)
-			}
+		for row := range sc.wishes[i].granted(p, rows).rows() {
+			sc.satisfied[row] += int64(sc.wishes[i].Weight)
 		}
 	}
 }
@@ -350,7 +351,13 @@ func (sc *scorer) diversity(at position) int32 {
 	if sc.crowd == nil {
 		return 0
 	}
-	return 100 / (1 + sc.crowd[at.cluster().Labels[v1alpha1.LabelRegion]])
+	if at.page != sc.crowdedPage {
+		sc.crowdedPage, sc.regions = at.page, at.page.groups([]string{v1alpha1.LabelRegion})
+	}
+	if region := sc.regions.of[at.row]; region >= 0 {
+		return 100 / (1 + sc.crowd[sc.regions.names[region]])
+	}
+	return 100
 }
 
 // outside returns the external score.

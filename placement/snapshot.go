@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	memdb "github.com/hashicorp/go-memdb"
+	lru "github.com/hashicorp/golang-lru/v2"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -71,8 +72,8 @@ type traits struct {
 	hash     [pageRows]uint64 // of the name, which breaks ties
 	// groupings of the rows by labels, computed on first use.
 	groupings sync.Map
-	// answers of expressions by their source, see expression.rows.
-	answers sync.Map
+	// answers of expressions and claim rules, see page.judged.
+	answers *lru.Cache[string, answers]
 }
 
 // left returns what is free of the resource, or what would be if nothing were on the clusters.
@@ -205,7 +206,7 @@ func (p *page) column(i int) column {
 
 func newTraits(clusters []*Cluster) *traits {
 	t := &traits{
-		all:   rowsBelow(len(clusters)),
+		all: rowsBelow(len(clusters)), answers: newKept[answers](),
 		label: map[labelValue]set{}, labelled: map[string]set{}, classes: map[string]set{}, currency: map[string]set{},
 		taints: map[taintKey]set{}, claims: map[string]map[claimKey]set{}, exposing: map[v1alpha1.AppProtocol]set{},
 	}

@@ -245,9 +245,12 @@ func (w *waiter) sized() Resources {
 	return amounts
 }
 
+// accept reports whether a cluster takes the least that one of them may ask for.
+func (c *cohort) accept(s *Snapshot, at position) bool { return c.asks.of(&c.least, s).accept(at) }
+
 // taken adds the requests of the cohort that a cluster may take to those given.
 func (c *cohort) taken(s *Snapshot, at position, some []*waiter) []*waiter {
-	if !c.asks.of(&c.least, s).accept(at) {
+	if !c.accept(s, at) {
 		return some
 	}
 	for _, w := range c.unsized {
@@ -320,20 +323,7 @@ func (r *Rule) meaning(f *facts) any {
 	if r.expression == nil {
 		return []any{r.Provider, r.appliesTo, r.broken}
 	}
-	meaning := []any{r.Provider, r.appliesTo, r.broken, r.expression.source}
-	for _, asked := range r.expression.asked {
-		of, field, isField := strings.Cut(asked, ".")
-		values := f.request
-		if of == "consumer" {
-			values = f.consumer
-		}
-		if isField {
-			meaning = append(meaning, values[field])
-		} else {
-			meaning = append(meaning, values)
-		}
-	}
-	return meaning
+	return []any{r.Provider, r.appliesTo, r.broken, r.expression.source, r.expression.values(f)}
 }
 
 // want is an amount that a request asks for on each cluster.

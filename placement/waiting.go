@@ -54,8 +54,9 @@ func (inv *Inventory) wakeWaiting(e event) {
 		if e.before != nil {
 			before, _ = e.before.find(cluster)
 		}
+		takes := map[*cohort]bool{}
 		for _, w := range concerned {
-			if !woken[w.ID] && inv.helps(w, e, s, at, before) {
+			if !woken[w.ID] && inv.mayHelp(w, s, at, takes) && inv.helps(w, e, s, at, before) {
 				woken[w.ID] = true
 			}
 		}
@@ -171,6 +172,20 @@ func (at position) free(column int) int64 {
 		return 0
 	}
 	return at.page.column(column).free[at.row]
+}
+
+// mayHelp reports whether a cluster takes requests like one that waits, or can help it in another way. What is known
+// of cohorts is in takes.
+func (inv *Inventory) mayHelp(w *waiter, s *Snapshot, at position, takes map[*cohort]bool) bool {
+	if w.cohort == nil || at.page == nil || inv.preemptions[w.ID] != nil {
+		return true
+	}
+	accepted, known := takes[w.cohort]
+	if !known {
+		accepted = w.cohort.accept(s, at)
+		takes[w.cohort] = accepted
+	}
+	return accepted
 }
 
 // helps reports whether a changed cluster takes a request now and, as far as is known, did not take it before.
