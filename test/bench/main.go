@@ -7,7 +7,8 @@
 //	go run ./test/bench -quick                           # a smoke test; its figures mean nothing
 //	go run ./test/bench -markdown docs/performance.md    # and write the tables there
 //
-// It knows Sluice by its binary, its API and its resources only.
+// It knows Sluice by its binary, its API and its resources only, except that the first two questions are about the
+// placement engine alone.
 package main
 
 import (
@@ -43,17 +44,20 @@ type options struct {
 type question struct {
 	name   string
 	answer func(context.Context, *bench) (table, error)
+	engine bool // about the placement engine alone, without the binary
 }
 
 var questions = []question{
-	{"requests", measureRequests},
-	{"catalog", measureCatalog},
-	{"delivery", measureDelivery},
-	{"clusters", measureClusters},
-	{"workloads", measureWorkloads},
-	{"restart", measureRestart},
-	{"trust", measureTrust},
-	{"made", measureMade},
+	{"decisions", measureDecisions, true},
+	{"events", measureEvents, true},
+	{"requests", measureRequests, false},
+	{"catalog", measureCatalog, false},
+	{"delivery", measureDelivery, false},
+	{"clusters", measureClusters, false},
+	{"workloads", measureWorkloads, false},
+	{"restart", measureRestart, false},
+	{"trust", measureTrust, false},
+	{"made", measureMade, false},
 }
 
 // bench holds the parts that every measurement uses.
@@ -107,16 +111,16 @@ func run(ctx context.Context, o options, out, progress io.Writer) error {
 	defer os.RemoveAll(folder)
 	b := &bench{options: o, folder: folder, binary: filepath.Join(folder, "sluice"), progress: progress}
 	report := "Measured " + time.Now().UTC().Format(time.DateOnly) + " on " + machine() + ".\n"
-	if err := b.build(ctx); err != nil {
-		return err
+	asked := slices.DeleteFunc(slices.Clone(questions), func(q question) bool { return len(o.only) > 0 && !slices.Contains(o.only, q.name) })
+	if slices.ContainsFunc(asked, func(q question) bool { return !q.engine }) {
+		if err := b.build(ctx); err != nil {
+			return err
+		}
 	}
 	if _, err := fmt.Fprint(out, report); err != nil {
 		return err
 	}
-	for _, q := range questions {
-		if len(o.only) > 0 && !slices.Contains(o.only, q.name) {
-			continue
-		}
+	for _, q := range asked {
 		began := time.Now()
 		b.say("%s", q.name)
 		t, err := q.answer(ctx, b)

@@ -21,6 +21,14 @@ type table struct {
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
+// column adds a last column.
+func (t *table) column(title string, cells []string) {
+	t.header = append(t.header, title)
+	for i, cell := range cells {
+		t.rows[i] = append(t.rows[i], cell)
+	}
+}
+
 // String is the table in Markdown, aligned, for terminals too.
 func (t table) String() string {
 	widths := make([]int, len(t.header))
