@@ -302,9 +302,12 @@ func (r Request) least() (least Request, key string) {
 		if part.Selector != nil {
 			selector = part.Selector.String()
 		}
+		if len(part.wholeHosts()) == 0 { // others are denied, not refused by clusters
+			part.Consumer, part.Hosts = Consumer{}, nil
+		}
 		// No filter depends on these, or only by a rule's meaning. Whatever is added to requests is in the key.
-		part.ID, part.Consumer, part.At, part.Selector, part.Rules, part.Images = "", Consumer{}, time.Time{}, nil, nil, nil
-		part.Affinity, part.Quotas, part.Hosts, part.Exposed, part.Workload = nil, nil, nil, nil, nil
+		part.ID, part.At, part.Selector, part.Rules, part.Images = "", time.Time{}, nil, nil, nil
+		part.Affinity, part.Quotas, part.Exposed, part.Workload = nil, nil, nil, nil
 		part.Preferences, part.Weights, part.External = nil, v1alpha1.ScoreWeights{}, nil
 		parts = append(parts, []any{part, selector, rules})
 	}

@@ -206,6 +206,27 @@ var inRegionOfPlan = func() Rule {
 	return rule
 }()
 
+// Requests that a cluster takes or not by their consumer are not judged by another's.
+func TestHostsOfConsumersWaitForTheirOwnDomain(t *testing.T) {
+	granting := func(platform string) *Cluster {
+		c := inRegion("a1", "a", 4)
+		c.Exposure = &v1alpha1.ClusterExposure{Domain: "apps.example.org", Domains: []v1alpha1.ExposureDomain{{Name: "shop.example.com", Consumers: []v1alpha1.ConsumerReference{{Platform: platform}}}}}
+		return c
+	}
+	inventory, woken := watched(inRegion("a1", "a", 4))
+	for _, platform := range []string{"one", "two"} {
+		r := Request{ID: "si-" + platform, Consumer: Consumer{Platform: platform}, Hosts: map[string]string{"www.shop.example.com": "host"}}
+		if _, err := inventory.Place(r); err == nil {
+			t.Fatalf("%s is placed without a grant", r.ID)
+		}
+	}
+	woken()
+	inventory.UpsertCluster(granting("two"))
+	if got := woken(); got["si-two"] != 1 || got["si-one"] != 0 {
+		t.Errorf("woken are %v", got)
+	}
+}
+
 func drawWaiting(t *rapid.T, id string, consumer Consumer) Request {
 	r := Request{ID: id, Consumer: consumer, Resources: Resources{corev1.ResourceCPU: rapid.Int64Range(1, 5).Draw(t, "asked")}, Clusters: rapid.IntRange(1, 3).Draw(t, "clusters asked")}
 	if r.Consumer.Plan = rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "plan"); rapid.IntRange(0, 3).Draw(t, "ruled") == 0 {
