@@ -67,8 +67,10 @@ var changes = map[string]func(c *placement.Cluster, other bool){
 	"Consumers": func(c *placement.Cluster, other bool) {
 		c.Consumers = either(other, []v1alpha1.ConsumerReference{{Platform: "cf"}}, nil)
 	},
-	"Liqo":    func(c *placement.Cluster, other bool) { c.Liqo = either(other, &v1alpha1.LiqoCluster{Hub: true}, nil) },
-	"Exposes": func(c *placement.Cluster, other bool) { c.Exposes = either(other, []v1alpha1.AppProtocol{"http"}, nil) },
+	"Liqo": func(c *placement.Cluster, other bool) { c.Liqo = either(other, &v1alpha1.LiqoCluster{Hub: true}, nil) },
+	"Exposure": func(c *placement.Cluster, other bool) {
+		c.Exposure = either(other, &v1alpha1.ClusterExposure{Domain: "example.org"}, nil)
+	},
 	"Removed": func(c *placement.Cluster, other bool) { c.Removed = other },
 }
 
