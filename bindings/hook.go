@@ -79,13 +79,15 @@ func (h *hook) run(ctx context.Context) (results map[string]string, err error) {
 	case !job.DeletionTimestamp.IsZero(): // of an earlier failure
 	case ptr.Deref(job.Spec.Suspend, false): // Sluice was killed while it started it
 		_, err = h.end(ctx)
-	case ended(job, batchv1.JobComplete) != nil:
-		if results, err = h.results(ctx); err == nil {
-			return results, nil
-		}
 	default:
-		if failed := ended(job, batchv1.JobFailed); failed != nil {
-			err = h.failure(ctx, job, failed)
+		switch ended := workload.HookEnd(job); {
+		case ended == nil:
+		case ended.Type == batchv1.JobFailed:
+			err = h.failure(ctx, job)
+		default:
+			if results, err = h.results(ctx); err == nil {
+				return results, nil
+			}
 		}
 	}
 	if failed := (*hookError)(nil); errors.As(err, &failed) {
@@ -174,32 +176,14 @@ func (h *hook) end(ctx context.Context) (gone bool, err error) {
 }
 
 // failure returns why a hook failed, as *hookError.
-func (h *hook) failure(ctx context.Context, job *batchv1.Job, failed *batchv1.JobCondition) error {
-	if failed.Reason == batchv1.JobReasonDeadlineExceeded {
-		return &hookError{kind: h.kind, reason: fmt.Sprintf("it did not end within %d s", ptr.Deref(job.Spec.ActiveDeadlineSeconds, 0))}
-	}
+func (h *hook) failure(ctx context.Context, job *batchv1.Job) error {
 	var pods corev1.PodList
 	if err := h.client.List(ctx, &pods, client.InNamespace(h.namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name}); err != nil {
 		return fmt.Errorf("list the pods of the %s hook: %w", h.kind, err)
 	}
-	for i := range pods.Items {
-		for _, c := range pods.Items[i].Status.ContainerStatuses {
-			if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
-				return &hookError{kind: h.kind, reason: fmt.Sprintf("exit code %d", t.ExitCode), detail: h.order.Redacted(t.Message)}
-			}
-		}
-	}
-	return &hookError{kind: h.kind, reason: "its pod no longer exists", detail: failed.Message}
-}
-
-// ended returns a condition of a Job if it is true.
-func ended(job *batchv1.Job, kind batchv1.JobConditionType) *batchv1.JobCondition {
-	for i := range job.Status.Conditions {
-		if c := &job.Status.Conditions[i]; c.Type == kind && c.Status == corev1.ConditionTrue {
-			return c
-		}
-	}
-	return nil
+	failed := &hookError{kind: h.kind}
+	failed.reason, failed.detail = h.order.HookFailure(job, pods.Items)
+	return failed
 }
 
 // runsHooks reports whether hooks run on a cluster: those of a workload over several clusters run only

@@ -2,14 +2,18 @@ package workload
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	batchv1ac "k8s.io/client-go/applyconfigurations/batch/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -108,5 +112,34 @@ func (r *rendering) hookObjects() ([]*unstructured.Unstructured, error) {
 	return r.objects, pullAs(r.objects)
 }
 
-// Redacted removes the secrets of the order from a message.
-func (o *Order) Redacted(message string) string { return o.expressions(nil).redacted(message) }
+// HookEnd returns the condition with which the Job of a hook has ended, complete or failed; nil if it has
+// not.
+func HookEnd(job *batchv1.Job) *batchv1.JobCondition {
+	for i := range job.Status.Conditions {
+		c := &job.Status.Conditions[i]
+		if c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
+			return c
+		}
+	}
+	return nil
+}
+
+// HookFailure returns why the Job of a hook failed. The reason is for end users. The detail is for operators:
+// the end of the pod's output, or what Kubernetes says, without the secrets of the order and the given texts.
+// Pods are those of the Job.
+func (o *Order) HookFailure(job *batchv1.Job, pods []corev1.Pod, hide ...string) (reason, detail string) {
+	failed := HookEnd(job)
+	if failed.Reason == batchv1.JobReasonDeadlineExceeded {
+		return fmt.Sprintf("it did not end within %d s", ptr.Deref(job.Spec.ActiveDeadlineSeconds, 0)), ""
+	}
+	for i := range pods {
+		for _, c := range pods[i].Status.ContainerStatuses {
+			if e := c.State.Terminated; e != nil && e.ExitCode != 0 {
+				redacting := o.expressions(nil)
+				redacting.hide = append(redacting.hide, hide...)
+				return fmt.Sprintf("exit code %d", e.ExitCode), strings.TrimSpace(redacting.redacted(e.Message))
+			}
+		}
+	}
+	return "its pod no longer exists", failed.Message
+}

@@ -6,7 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/seal"
@@ -46,9 +49,43 @@ func TestResults(t *testing.T) {
 		if got, err := o.Credentials(nil, nil); err != nil || string(got) != row.want {
 			t.Errorf("got %s (%v), want %s", got, err, row.want)
 		}
-		if message := o.Redacted("it is hush"); len(row.secrets) > 0 && message != "it is ***" {
-			t.Errorf("a message shows it: %s", message)
+	}
+}
+
+// A failure says why in words for end users; what the hook wrote is for operators, without secrets.
+func TestHookFailure(t *testing.T) {
+	job := func(reason, message string) *batchv1.Job {
+		return &batchv1.Job{
+			Spec: batchv1.JobSpec{ActiveDeadlineSeconds: ptr.To[int64](60)},
+			Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{
+				{Type: batchv1.JobFailureTarget, Status: corev1.ConditionTrue},
+				{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: reason, Message: message},
+			}},
 		}
+	}
+	pod := func(code int32, said string) []corev1.Pod {
+		ended := &corev1.ContainerStateTerminated{ExitCode: code, Message: said}
+		return []corev1.Pod{{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: ended}}}}}}
+	}
+	o, err := order(t, "testdata/hook/bind.yaml").For(&v1alpha1.ServiceBinding{}, Secrets{"password": seal.Redact([]byte("hush"))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name           string
+		job            *batchv1.Job
+		pods           []corev1.Pod
+		reason, detail string
+	}{
+		{"an exit code", job(batchv1.JobReasonBackoffLimitExceeded, "Job has reached"), pod(3, "user bob, hush, at the target\n"), "exit code 3", "user bob, ***, at the ***"},
+		{"a deadline", job(batchv1.JobReasonDeadlineExceeded, "Job was active"), pod(137, ""), "it did not end within 60 s", ""},
+		{"no pod", job(batchv1.JobReasonBackoffLimitExceeded, "Job has reached"), nil, "its pod no longer exists", "Job has reached"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if reason, detail := o.HookFailure(row.job, row.pods, "", "target"); reason != row.reason || detail != row.detail {
+				t.Errorf("got %q and %q, want %q and %q", reason, detail, row.reason, row.detail)
+			}
+		})
 	}
 }
 

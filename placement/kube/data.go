@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -80,7 +78,7 @@ func (t *target) awaitHooks(ctx context.Context, hooks []*unstructured.Unstructu
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, job); err != nil {
 			return fmt.Errorf("read Job %s: %w", o.GetName(), err)
 		}
-		switch ended := endOf(job); {
+		switch ended := workload.HookEnd(job); {
 		case ended == nil:
 			why, more, err := t.blocked(ctx, job.Name)
 			if err != nil {
@@ -88,7 +86,7 @@ func (t *target) awaitHooks(ctx context.Context, hooks []*unstructured.Unstructu
 			}
 			waiting = append(waiting, strings.TrimSuffix("Job "+job.Name+": "+why+more, ": "))
 		case ended.Type == batchv1.JobFailed:
-			return t.hookFailed(ctx, job, ended)
+			return t.hookFailed(ctx, job)
 		}
 	}
 	if len(waiting) == 0 {
@@ -100,33 +98,13 @@ func (t *target) awaitHooks(ctx context.Context, hooks []*unstructured.Unstructu
 	}
 }
 
-// endOf returns the condition with which a Job has ended; nil if it has not.
-func endOf(job *batchv1.Job) *batchv1.JobCondition {
-	for i := range job.Status.Conditions {
-		if c := &job.Status.Conditions[i]; c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
-			return c
-		}
-	}
-	return nil
-}
-
 // hookFailed returns why a hook failed, with the end of its output, as *delivery.RefusedError.
-func (t *target) hookFailed(ctx context.Context, job *batchv1.Job, ended *batchv1.JobCondition) error {
-	why := strings.ToLower(ended.Reason) + ": " + ended.Message
-	if ended.Reason == batchv1.JobReasonDeadlineExceeded {
-		why = fmt.Sprintf("it did not end within %d s", ptr.Deref(job.Spec.ActiveDeadlineSeconds, 0))
-	}
+func (t *target) hookFailed(ctx context.Context, job *batchv1.Job) error {
 	var pods corev1.PodList
 	if err := t.Connection.Client.List(ctx, &pods, client.InNamespace(t.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name}); err != nil {
 		return fmt.Errorf("list the pods of Job %s: %w", job.Name, err)
 	}
-	for i := range pods.Items {
-		for _, c := range pods.Items[i].Status.ContainerStatuses {
-			if e := c.State.Terminated; e != nil && e.ExitCode != 0 {
-				said := strings.ReplaceAll(t.order.Redacted(e.Message), cmp.Or(t.data.Target.Password, "\x00"), "***")
-				why = strings.TrimSuffix(fmt.Sprintf("exit code %d: %s", e.ExitCode, strings.TrimSpace(said)), ": ")
-			}
-		}
-	}
+	reason, detail := t.order.HookFailure(job, pods.Items, t.data.Target.Password)
+	why := strings.TrimSuffix(reason+": "+detail, ": ")
 	return &delivery.RefusedError{Reason: fmt.Sprintf("Job %s on %s failed: %s", job.Name, t.Connection.Cluster, why)}
 }
