@@ -111,13 +111,13 @@ func (c *Controller) SetupWithManager(ctx context.Context, m ctrl.Manager) error
 }
 
 // instanceTurned passes the changes of an instance that matter to its bindings: it becomes
-// delivered, its deletion begins, its present or former clusters change, or the path by
-// which it is reached changes.
+// delivered, its deletion begins, its present or former clusters change, its data is
+// restored, or the path by which it is reached changes.
 var instanceTurned = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*v1alpha1.ServiceInstance), e.ObjectNew.(*v1alpha1.ServiceInstance)
-		return !equality.Semantic.DeepEqual(waysOf(before), waysOf(after)) || !slices.Equal(leftOf(before), leftOf(after)) ||
+		return !equality.Semantic.DeepEqual(waysOf(before), waysOf(after)) || !equality.Semantic.DeepEqual(before.Status.Restored, after.Status.Restored) || !slices.Equal(leftOf(before), leftOf(after)) ||
 			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
 	},
 	GenericFunc: func(event.GenericEvent) bool { return false },

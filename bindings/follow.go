@@ -27,9 +27,16 @@ func made(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) bool {
 }
 
 // elsewhere reports whether the credentials are for other clusters or nodes than the
-// instance's.
+// instance's, or for data that was replaced since (a restore).
 func elsewhere(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) bool {
-	return !lists.Same(b.Status.Issued, clustersOf(instance)) || !lists.Same(b.Status.Nodes, nodesOf(instance))
+	return !lists.Same(b.Status.Issued, clustersOf(instance)) || !lists.Same(b.Status.Nodes, nodesOf(instance)) || predates(b, instance)
+}
+
+// predates reports whether the bind is older than the data of its instance, which an operator has restored.
+func predates(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) bool {
+	restored := instance.Status.Restored
+	return restored != nil && restored.At != nil && b.Status.Operation != nil && b.Status.Operation.FinishedAt != nil &&
+		!b.Status.Operation.FinishedAt.After(restored.At.Time)
 }
 
 // follow issues new credentials when the instance's clusters have changed since the bind,

@@ -169,6 +169,7 @@ func TestWorkloads(t *testing.T) {
 		run  func(*testing.T, *fixture)
 	}{
 		{"each binding has a user of its own", eachBindingHasAUser},
+		{"data that was restored gets its users again", restoredData},
 		{"a bind hook that fails leaves nothing and says why", aBindHookThatFails},
 		{"an unbind hook that fails is tried again", anUnbindHookThatFails},
 		{"credentials have what the bind hook returned", resultsOfAHook},
@@ -213,6 +214,26 @@ func eachBindingHasAUser(t *testing.T, f *fixture) {
 		t.Errorf("the unbind hook ran %d times", n)
 	}
 	h.nothingOf(t)
+}
+
+func restoredData(t *testing.T, f *fixture) {
+	h := f.deliverWorkload(t, withUsers)
+	b := f.bound(t, f.bind(t, h.instance, "1", ""))
+	before := h.user(t, b)
+	h.nothingOf(t)
+	if err := f.Get(t.Context(), client.ObjectKeyFromObject(h.instance), h.instance); err != nil {
+		t.Fatal(err)
+	}
+	h.instance.Status.Restored = &v1alpha1.Restored{Request: "b0 * now", Backup: "b0", At: b.Status.Operation.FinishedAt}
+	if err := f.Status().Update(t.Context(), h.instance); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the bind hook runs again", func(context.Context) (bool, error) { return h.ran("bind") > 1, nil })
+	h.nothingOf(t)
+	if after := h.user(t, f.bound(t, b)); after != before {
+		t.Errorf("the credentials change from %+v to %+v", before, after)
+	}
+	f.unbound(t, b)
 }
 
 func aBindHookThatFails(t *testing.T, f *fixture) {

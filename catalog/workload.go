@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/robfig/cron/v3"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -47,6 +48,9 @@ func checkWorkload(plan *v1alpha1.Plan, charts workload.Charts) error {
 	if w.HasBackup() && plan.Credentials.Role == "edit" {
 		return errors.New("credentials.role: edit cannot be combined with a backup, because consumers could read the credentials of the target")
 	}
+	if err := checkBackups(plan); err != nil {
+		return fmt.Errorf("workload.backups%w", err)
+	}
 	own := properties(resourcesParameters, newPlan(*plan, nil, nil).Resources)
 	for _, name := range slices.Sorted(maps.Keys(w.Parameters)) {
 		if _, taken := own[name]; taken {
@@ -67,6 +71,27 @@ func checkWorkload(plan *v1alpha1.Plan, charts workload.Charts) error {
 	}
 	if err := workload.CheckCredentials(w, parameters, plan.Credentials.Role != ""); err != nil {
 		return fmt.Errorf("workload: %w", err)
+	}
+	return nil
+}
+
+// checkBackups checks that the volumes of a workload can be backed up where they are, if its plan says when. The
+// error begins with the rest of the field's path.
+func checkBackups(plan *v1alpha1.Plan) error {
+	w, r := plan.Workload, plan.Resources
+	switch {
+	case w.Backups == nil:
+		return nil
+	case !w.IsBackedUp():
+		return errors.New(": all components have to be containers, and those with volumes need backup and restore")
+	case r != nil && (r.Clusters > 1 || r.MaxClusters > 1 || len(r.Components) > 0):
+		return errors.New(": cannot be combined with several clusters, or with components on clusters of their own")
+	}
+	if w.Backups.Schedule == "" {
+		return nil
+	}
+	if _, err := cron.ParseStandard(w.Backups.Schedule); err != nil {
+		return fmt.Errorf(".schedule: want a cron expression with five fields, for instance \"0 3 * * *\": %w", err)
 	}
 	return nil
 }

@@ -74,6 +74,11 @@ workload:
   - {name: job, container: {image: job, resources: {cpu: 300m, memory: 64Mi}}}
 `
 
+// scheduled adds backups to a plan.
+func scheduled(plan, when string) string {
+	return strings.Replace(plan, "workload:\n", "workload:\n  backups: {schedule: \""+when+"\"}\n", 1)
+}
+
 func TestWorkloadPlansAreAcceptedWhenTheyRender(t *testing.T) {
 	component := strings.ReplaceAll(database, "replicas: {type", "count: {type")
 	for _, test := range []struct{ name, plan, because string }{
@@ -99,6 +104,10 @@ func TestWorkloadPlansAreAcceptedWhenTheyRender(t *testing.T) {
 		{"nodes of the consumer's", database + "resources: {peering: {gives: Node}}", "plan a-small: resources.peering.gives: Node: cannot be combined with kind: workload"},
 		{"a backup", kept, ""},
 		{"a backup, and an account that sees the target's credentials", kept + "credentials: {role: edit}", "plan a-small: credentials.role: edit cannot be combined with a backup, because consumers could read the credentials of the target"},
+		{"a schedule of backups", scheduled(kept, "0 3 * * *"), ""},
+		{"no schedule", scheduled(kept, "daily"), "plan a-small: workload.backups.schedule: want a cron expression with five fields, for instance \"0 3 * * *\": expected exactly 5 fields, found 1: [daily]"},
+		{"backups without hooks", scheduled(database, "0 3 * * *"), "plan a-small: workload.backups: all components have to be containers, and those with volumes need backup and restore"},
+		{"backups on two clusters", scheduled(kept, "0 3 * * *") + "resources: {clusters: 2}", "plan a-small: workload.backups: cannot be combined with several clusters, or with components on clusters of their own"},
 		{"a role of clusters", database + "credentials: {role: admin}", "plan a-small: credentials.role: admin is for cluster plans (cluster.roles); want edit or view"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

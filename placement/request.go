@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
@@ -337,4 +338,13 @@ func (r Request) weights() v1alpha1.ScoreWeights {
 		return v1alpha1.ScoreWeights{Balance: 1}
 	}
 	return r.Weights
+}
+
+// OnlyCluster narrows a selector to one cluster, by its name.
+func OnlyCluster(selector labels.Selector, cluster string) (labels.Selector, error) {
+	named, err := labels.NewRequirement(v1alpha1.LabelCluster, selection.Equals, []string{cluster})
+	if err != nil {
+		return nil, err
+	}
+	return selector.Add(*named), nil
 }

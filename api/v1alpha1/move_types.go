@@ -26,25 +26,35 @@ type Move struct {
 // should leave if it can; `sluice rebalance --apply` writes it.
 const AnnotationLeave = "sluice.dev/leave"
 
-// DataMove is the way of the content of volumes to another cluster.
-type DataMove struct {
-	// Step that is being done. The workload is stopped meanwhile.
+// DataCopy is the way of the content of volumes through a backup: to another cluster, or where they are.
+type DataCopy struct {
+	// Step that is being done.
 	Step DataStep `json:"step"`
-	// From is the cluster that has the content, To the one that gets it.
+	// From is the cluster that has the content, To the one that gets it: the same one if the instance stays.
 	From string `json:"from"`
 	To   string `json:"to"`
-	// Backup is the ID of the backup by which it goes.
+	// Backup is the ID of the backup.
 	Backup string `json:"backup"`
+	// Run names the hooks; another one for each try.
+	Run string `json:"run"`
+	// Request is the value of AnnotationRestore with which an operator asked for it; empty if nobody did.
+	Request string `json:"request,omitempty"`
+	// Since is when it began.
+	Since metav1.Time `json:"since"`
+	// Failure is why a restore in place failed. The workload stays stopped until another one succeeds.
+	Failure string `json:"failure,omitempty"`
 }
 
-// DataStep is a step of a DataMove.
-// +kubebuilder:validation:Enum=Backup;Restore
+// DataStep is a step of a DataCopy.
+// +kubebuilder:validation:Enum=Backup;Restore;Start
 type DataStep string
 
-// Steps of a DataMove, in their order.
+// Steps of a DataCopy, in their order. The workload is stopped during a backup and a restore, and then
+// started.
 const (
 	StepBackup  DataStep = "Backup"
 	StepRestore DataStep = "Restore"
+	StepStart   DataStep = "Start"
 )
 
 // Departure is a cluster that an instance leaves.

@@ -70,7 +70,7 @@ func (d *Decision) MovesSince() metav1.Time {
 }
 
 // Moved notes that the decision is delivered: nothing is left to change.
-func (d *Decision) Moved() { d.Leaving, d.Joining = nil, nil }
+func (d *Decision) Moved() { d.Leaving, d.Joining, d.Data = nil, nil, nil }
 
 // NamespaceCluster returns the member cluster that holds the instance's namespace, and so
 // the accounts of its bindings. It returns "" if the placement is only a virtual node.
@@ -267,7 +267,7 @@ func (s *ServiceInstanceStatus) IsOfOtherTerm(term string) bool {
 func (i *ServiceInstance) IsSettled() bool {
 	s := &i.Status
 	return i.DeletionTimestamp.IsZero() && s.Delivered != nil && s.IsFinished() &&
-		!s.IsMoving() && !s.IsAbandoned() && !s.IsDisplaced() && i.Annotations[AnnotationLeave] == ""
+		!s.IsMoving() && s.Copying == nil && !s.IsAbandoned() && !s.IsDisplaced() && i.Annotations[AnnotationLeave] == ""
 }
 
 // StateInForce returns the state that the instance is in, or is being provisioned to. An update

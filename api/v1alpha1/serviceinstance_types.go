@@ -117,8 +117,15 @@ type ServiceInstanceStatus struct {
 	// Preemption makes room for an instance that fits nowhere otherwise. Once it is written, its
 	// victims leave.
 	Preemption *Preemption `json:"preemption,omitempty"`
-	// Backup is the last one of the workload's volumes.
-	Backup *Backup `json:"backup,omitempty"`
+	// Backups of the workload's volumes that can be restored, the oldest first; the last one may have failed.
+	// +listType=map
+	// +listMapKey=id
+	Backups []Backup `json:"backups,omitempty"`
+	// Copying is what is being done with the content of the volumes where they are; nil if nothing is. See
+	// Decision.Data for moves.
+	Copying *DataCopy `json:"copying,omitempty"`
+	// Restored is the last restore that an operator asked for (AnnotationRestore), once it has ended.
+	Restored *Restored `json:"restored,omitempty"`
 	// SealedSecrets are the secrets of the instance's workload, sealed with the hub's keyset and
 	// bound to this resource.
 	SealedSecrets []byte `json:"sealedSecrets,omitempty"`
@@ -130,9 +137,25 @@ type Backup struct {
 	ID string `json:"id"`
 	// Cluster whose volumes were copied.
 	Cluster string `json:"cluster"`
+	// Target is the URL of the place to which they were copied.
+	Target string `json:"target,omitempty"`
 	// At is when it was complete; absent if it never was.
 	At *metav1.Time `json:"at,omitempty"`
-	// FailedAt is when it, or its restoring, failed, and Failure why; absent if it did not.
+	// FailedAt is when it, or the move that it was made for, failed, and Failure why; absent if it did not.
+	FailedAt *metav1.Time `json:"failedAt,omitempty"`
+	Failure  string       `json:"failure,omitempty"`
+}
+
+// Restored is the end of a restore that an operator asked for.
+type Restored struct {
+	// Request is the value of AnnotationRestore.
+	Request string `json:"request"`
+	// Backup is the ID of the backup, and Cluster the one whose volumes got its content; empty if it was
+	// not decided.
+	Backup  string `json:"backup,omitempty"`
+	Cluster string `json:"cluster,omitempty"`
+	// At is when the workload worked with it. FailedAt is when it failed instead, and Failure why.
+	At       *metav1.Time `json:"at,omitempty"`
 	FailedAt *metav1.Time `json:"failedAt,omitempty"`
 	Failure  string       `json:"failure,omitempty"`
 }
@@ -224,9 +247,9 @@ type Decision struct {
 	// Replacing means that components of the workload that change their clusters run on the former ones,
 	// too, until they work on the new ones.
 	Replacing bool `json:"replacing,omitempty"`
-	// Data is the current step of moving the content of the volumes, before the decision is delivered; nil
+	// Data is the current step of moving the content of the volumes, until the decision is delivered; nil
 	// if the instance does not move with its data.
-	Data *DataMove `json:"data,omitempty"`
+	Data *DataCopy `json:"data,omitempty"`
 	// Exposed are the ports of its own pods that the consumer makes public, if the plan allows any.
 	// +listType=map
 	// +listMapKey=name

@@ -66,6 +66,15 @@ func (w *WorkloadPlan) IsBackedUp() bool {
 	})
 }
 
+// KeptBackups returns the number of complete backups that can be restored.
+func (w *WorkloadPlan) KeptBackups() int {
+	const usual = 7
+	if w.Backups == nil || w.Backups.Keep == 0 {
+		return usual
+	}
+	return int(w.Backups.Keep)
+}
+
 // HasBackup reports whether a component of the workload has a backup.
 func (w *WorkloadPlan) HasBackup() bool {
 	return slices.ContainsFunc(w.Components, func(c WorkloadComponent) bool { return c.Container != nil && c.Container.Backup != nil })

@@ -19,7 +19,8 @@ import (
 //	            those that the plan divides, otherwise 1 (not in credentials)
 //	binding     id, name, application, parameters, secrets, results (only in bindings and credentials)
 //	kubernetes  the credentials of the binding's account (only in credentials, if the plan has a role)
-//	backup      id of a backup: letters and digits (only in backup and restore)
+//	backup      id of a backup: letters and digits; expired: the ids that are no longer kept, a list (only in backup and
+//	            restore)
 //	target      url, username, password, ca of the place for backups, which the operator gives (only in backup and restore)
 type WorkloadPlan struct {
 	// Components run together on each chosen cluster.
@@ -46,6 +47,9 @@ type WorkloadPlan struct {
 	// PullSecrets are users of registries, as which the images of all components and hooks are pulled.
 	// +kubebuilder:validation:MaxItems=8
 	PullSecrets []WorkloadPullSecret `json:"pullSecrets,omitempty"`
+	// Backups says when the volumes are backed up apart from moves, and how many backups are kept. All
+	// containers that have volumes need a backup and a restore.
+	Backups *WorkloadBackups `json:"backups,omitempty"`
 	// Bindings describes what is done for each binding.
 	Bindings *WorkloadBindings `json:"bindings,omitempty"`
 	// Credentials is the object that bindings return.
@@ -85,6 +89,20 @@ type WorkloadPullSecret struct {
 	// Password of the user, usually a parameter that is writeOnly.
 	// +kubebuilder:validation:MaxLength=512
 	Password string `json:"password"`
+}
+
+// WorkloadBackups are the backups of a workload's volumes.
+type WorkloadBackups struct {
+	// Schedule of backups, as a cron expression in UTC, for instance "0 3 * * *". The workload is stopped
+	// while one is made. Without a schedule, backups are made for moves only.
+	// +kubebuilder:validation:MaxLength=128
+	Schedule string `json:"schedule,omitempty"`
+	// Keep is the number of complete backups that can be restored, at least one. The hook of the next backup
+	// gets the IDs of older ones in backup.expired, and may delete them at the target.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	// +kubebuilder:default=7
+	Keep int32 `json:"keep,omitempty"`
 }
 
 // WorkloadBindings describes what is done in the instance for each binding, for instance that it gets
@@ -205,9 +223,10 @@ type WorkloadContainer struct {
 	// +listType=map
 	// +listMapKey=name
 	Volumes []WorkloadVolume `json:"volumes,omitempty"`
-	// Backup writes what the volumes contain to the target, and Restore reads it back into empty ones.
-	// They run while no pod of the workload does, with the volumes at the same paths. With both for each
-	// container that has volumes, the instance moves with its data. Both may run more than once.
+	// Backup writes what the volumes contain to the target. Restore replaces what they contain, if anything,
+	// by that. They run while no pod of the workload does, with the volumes at the same paths. With both for
+	// each container that has volumes, the instance moves with its data, and operators can restore it. Both
+	// may run more than once.
 	Backup  *WorkloadHook `json:"backup,omitempty"`
 	Restore *WorkloadHook `json:"restore,omitempty"`
 	// Replicas is the number of pods: an integer, or a string with an expression.

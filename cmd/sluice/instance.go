@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,10 +18,10 @@ import (
 func newInstanceCommand(hub *hubFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "instance",
-		Short: "Show service instances: on which clusters they are, and why",
+		Short: "Show service instances, and restore their data",
 	}
 	hub.bind(cmd)
-	cmd.AddCommand(newInstanceListCommand(hub), newInstanceDescribeCommand(hub))
+	cmd.AddCommand(newInstanceListCommand(hub), newInstanceDescribeCommand(hub), newInstanceRestoreCommand(hub))
 	return cmd
 }
 
@@ -74,36 +75,50 @@ func newInstanceDescribeCommand(hub *hubFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var instances v1alpha1.ServiceInstanceList
-			if err := c.List(cmd.Context(), &instances, client.InNamespace(hub.namespace)); err != nil {
-				return fmt.Errorf("list service instances: %w", err)
-			}
-			var found []v1alpha1.ServiceInstance
-			for _, instance := range instances.Items {
-				named := instance.Name == args[0] || instance.Spec.InstanceID == args[0]
-				if named && (platform == "" || platform == instance.Spec.Platform) {
-					found = append(found, instance)
-				}
-			}
-			switch {
-			case len(found) == 0:
-				return fmt.Errorf("no instance %q; `sluice instance list` shows them all", args[0])
-			case len(found) > 1:
-				return fmt.Errorf("%d platforms have an instance %q: choose one with --platform", len(found), args[0])
+			instance, err := findInstance(cmd.Context(), c, hub.namespace, platform, args[0])
+			if err != nil {
+				return err
 			}
 			if output.forPeople() {
 				plans, err := namePlans(cmd.Context(), c, hub.namespace)
 				if err != nil {
 					return err
 				}
-				return describeInstance(cmd.OutOrStdout(), &found[0], plans)
+				return describeInstance(cmd.OutOrStdout(), instance, plans)
 			}
-			return output.print(cmd.OutOrStdout(), found[0], table{})
+			return output.print(cmd.OutOrStdout(), *instance, table{})
 		},
 	}
 	output.bind(cmd)
-	cmd.Flags().StringVar(&platform, "platform", "", "platform that owns the instance, where the id alone is ambiguous")
+	bindPlatform(cmd, &platform)
 	return cmd
+}
+
+func bindPlatform(cmd *cobra.Command, platform *string) {
+	cmd.Flags().StringVar(platform, "platform", "", "platform that owns the instance, where the id alone is ambiguous")
+}
+
+// findInstance finds one instance by its OSB instance id, or by the name of its ServiceInstance. An empty
+// platform means any.
+func findInstance(ctx context.Context, c client.Client, namespace, platform, id string) (*v1alpha1.ServiceInstance, error) {
+	var instances v1alpha1.ServiceInstanceList
+	if err := c.List(ctx, &instances, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list service instances: %w", err)
+	}
+	var found []v1alpha1.ServiceInstance
+	for _, instance := range instances.Items {
+		named := instance.Name == id || instance.Spec.InstanceID == id
+		if named && (platform == "" || platform == instance.Spec.Platform) {
+			found = append(found, instance)
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return nil, fmt.Errorf("no instance %q; `sluice instance list` shows them all", id)
+	case len(found) > 1:
+		return nil, fmt.Errorf("%d platforms have an instance %q: choose one with --platform", len(found), id)
+	}
+	return &found[0], nil
 }
 
 // planNames maps service and plan ids to names, because people do not know the ids.
@@ -171,7 +186,7 @@ func describeInstance(w io.Writer, instance *v1alpha1.ServiceInstance, plans pla
 		}
 		d.line("Copy", "of %s on %s: %s for %s", orDash(c.In()), c.Cluster, state, age(c.Since))
 	}
-	describeBackup(d, instance.Status.Backup)
+	describeBackups(d, &instance.Status)
 	describeRoom(d, "Makes room", instance.Status.Preemption)
 	if instance.Status.Decision != nil {
 		describeDecision(d, instance.Status.Decision)
@@ -210,16 +225,22 @@ func describeDecision(d *details, decision *v1alpha1.Decision) {
 	}
 }
 
-// describeBackup prints the last backup of the instance's volumes.
-func describeBackup(d *details, b *v1alpha1.Backup) {
-	if b == nil {
-		return
+// describeBackups prints the backups of the instance's volumes, the newest first, and the last restore.
+func describeBackups(d *details, status *v1alpha1.ServiceInstanceStatus) {
+	for _, b := range slices.Backward(status.Backups) {
+		if b.IsComplete() {
+			d.line("Backup", "%s of %s, %s ago, at %s", b.ID, b.Cluster, age(*b.At), b.Target)
+		}
+		if b.FailedAt != nil {
+			d.line("Backup failed", "%s of %s, %s ago: %s", b.ID, b.Cluster, age(*b.FailedAt), b.Failure)
+		}
 	}
-	if b.At != nil {
-		d.line("Backup", "%s of %s, %s ago", b.ID, b.Cluster, age(*b.At))
-	}
-	if b.FailedAt != nil {
-		d.line("Backup failed", "%s ago: %s", age(*b.FailedAt), b.Failure)
+	switch r := status.Restored; {
+	case r == nil:
+	case r.At != nil:
+		d.line("Restored", "backup %s on %s, %s ago", r.Backup, r.Cluster, age(*r.At))
+	default:
+		d.line("Not restored", "%s ago: %s", age(*r.FailedAt), r.Failure)
 	}
 }
 

@@ -55,13 +55,15 @@ func (t *Target) variable() map[string]any {
 // Data is a step with the content of a workload's volumes while the workload is stopped.
 type Data struct {
 	Step v1alpha1.DataStep
-	// Backup is its ID, letters and digits.
-	Backup string
-	Target *Target
+	// Backup is its ID, letters and digits, and Run the end of the hooks' names.
+	Backup, Run string
+	// Expired are the IDs of backups that are no longer kept once this one is complete.
+	Expired []string
+	Target  *Target
 }
 
 // sampleData stands for a backup that is not made.
-var sampleData = Data{Backup: "b01234567", Target: &Target{URL: "https://target.example"}}
+var sampleData = Data{Backup: "b01234567", Run: "b01234567", Expired: []string{"b00000000"}, Target: &Target{URL: "https://target.example"}}
 
 // Copying returns the objects of the hooks of a step, for each container that has volumes a Job and what
 // its pod needs. The error is a *RefusedError.
@@ -72,7 +74,7 @@ func (o *Order) Copying(d *Data, cluster Cluster, namespace string) ([]*unstruct
 	}
 	e := o.expressions(addresses)
 	e.variables[varCluster] = o.variable(cluster)
-	e.variables[varBackup], e.variables[varTarget] = map[string]any{"id": d.Backup}, d.Target.variable()
+	e.variables[varBackup], e.variables[varTarget] = map[string]any{"id": d.Backup, "expired": d.Expired}, d.Target.variable()
 	e.hide = append(e.hide, d.Target.Password)
 	var objects []*unstructured.Unstructured
 	for i := range o.Plan.Components {
@@ -85,7 +87,7 @@ func (o *Order) Copying(d *Data, cluster Cluster, namespace string) ([]*unstruct
 			kind, hook = "restore", c.Container.Restore
 		}
 		r := &rendering{
-			order: o, expressions: e, component: c.Name + "-" + kind + "-" + d.Backup, volumesOf: c.Name, namespace: namespace,
+			order: o, expressions: e, component: c.Name + "-" + kind + "-" + d.Run, volumesOf: c.Name, namespace: namespace,
 			path: field.NewPath("components").Key(c.Name).Child("container", kind),
 		}
 		r.hookJob(hook, r.hookPods(hook, c.Container.Volumes), 0)

@@ -8,7 +8,7 @@ import (
 )
 
 func TestCopying(t *testing.T) {
-	d := &Data{Step: v1alpha1.StepBackup, Backup: "b0", Target: &Target{URL: "https://target.example/x", Username: "ann", Password: "hush", Addresses: []string{"192.0.2.0/24"}}}
+	d := &Data{Step: v1alpha1.StepBackup, Backup: "b0", Run: "b0", Expired: []string{"b8", "b9"}, Target: &Target{URL: "https://target.example/x", Username: "ann", Password: "hush", Addresses: []string{"192.0.2.0/24"}}}
 	objects, err := order(t, "testdata/hook/data.yaml").Copying(d, Cluster{Name: "eu-1"}, "sluice-si-1")
 	if err != nil {
 		t.Fatal(err)

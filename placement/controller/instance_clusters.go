@@ -40,6 +40,12 @@ func (r *instanceReconciler) one(ctx context.Context, s *scope, d delivery.Deliv
 	if err != nil {
 		return err
 	}
+	if stopped := s.copyOn(d.Placement.Cluster); stopped != nil && d.Workload != nil {
+		if r.target == nil {
+			return &delivery.PendingError{Step: s.sayCopying(), Detail: noTarget}
+		}
+		d.Data = r.step(s, stopped)
+	}
 	leave, err := r.places.Enter(d.Placement.Cluster, s.Name)
 	if err != nil {
 		return err

@@ -85,7 +85,7 @@ func (r *instanceReconciler) Reconcile(ctx context.Context, request ctrl.Request
 	}
 	r.begin(s)
 	defer r.yieldTurn(s)
-	phases := []phase{r.place, r.deliver, r.clean, r.observe}
+	phases := []phase{r.copyInPlace, r.place, r.deliver, r.clean, r.observe}
 	switch {
 	case !s.DeletionTimestamp.IsZero():
 		phases = []phase{r.remove}
@@ -119,9 +119,10 @@ func (r *instanceReconciler) lookAfter(instance string, wait time.Duration) {
 }
 
 // yieldTurn gives the instance's place among those that move, or its turn, to the next one,
-// unless it moves or waits for its turn.
+// unless it moves, copies data, or waits for its turn.
 func (r *instanceReconciler) yieldTurn(s *scope) {
-	if !s.queued && (!s.Status.IsMoving() || !s.DeletionTimestamp.IsZero()) {
+	busy := s.Status.IsMoving() || s.Status.Copying != nil && s.restoreFailed() == ""
+	if !s.queued && (!busy || !s.DeletionTimestamp.IsZero()) {
 		r.moves.end(s.Name)
 	}
 }

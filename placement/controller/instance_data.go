@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -21,6 +22,10 @@ import (
 // volumes are backed up. Then it is created, stopped, on the new cluster, and its volumes are restored. Until
 // it is delivered there, the old cluster keeps everything: a failure is undone by starting the workload there
 // again.
+//
+// An operator who restores a backup on another cluster (v1alpha1.AnnotationRestore) makes the instance move in
+// the same way, without the first step: the old cluster may be lost. See instance_backup.go for what is done
+// where the volumes are.
 
 // dataPatience is how long a move with data waits after one that failed. Each try stops the workload.
 const dataPatience = 10 * time.Minute
@@ -32,16 +37,22 @@ func (r *instanceReconciler) keepsData(s *scope, due []v1alpha1.Departure) strin
 		return ""
 	}
 	if r.target == nil {
-		return "its volumes cannot be backed up: `sluice serve` has no --backup-target"
+		return "its volumes cannot be backed up: " + noTarget
 	}
-	if b := s.Status.Backup; b != nil && b.FailedAt != nil {
+	if s.asked() != nil {
+		return ""
+	}
+	if b := s.Status.LastBackup(); b != nil && b.FailedAt != nil {
 		if wait := b.FailedAt.Add(dataPatience).Sub(s.now); wait > 0 {
 			s.lookAgain(wait)
-			return fmt.Sprintf("its data could not be moved, which is tried again after %s: %s", b.FailedAt.Add(dataPatience).UTC().Format(time.RFC3339), b.Failure)
+			return fmt.Sprintf("its data could not be copied, which is tried again after %s: %s", b.FailedAt.Add(dataPatience).UTC().Format(time.RFC3339), b.Failure)
 		}
 	}
 	return ""
 }
+
+// noTarget is the reason why nothing is backed up or restored.
+const noTarget = "`sluice serve` has no --backup-target"
 
 // stranded records why an instance does not leave.
 func (r *instanceReconciler) stranded(ctx context.Context, s *scope, due []v1alpha1.Departure, why string) (ctrl.Result, error) {
@@ -51,57 +62,82 @@ func (r *instanceReconciler) stranded(ctx context.Context, s *scope, due []v1alp
 	return ctrl.Result{}, nil
 }
 
-// carries returns the move of an instance's data to the cluster of a decision; nil if there is no data, or if
+// carries returns the way of an instance's data to the cluster of a decision; nil if there is no data, or if
 // it stays. A decision that replaces another one continues the other's steps.
-func (s *scope) carries(decided *v1alpha1.Decision) *v1alpha1.DataMove {
+func (s *scope) carries(decided *v1alpha1.Decision) *v1alpha1.DataCopy {
 	if !s.Status.IsFinished() || len(decided.Leaving) != 1 || len(decided.Placements) != 1 || !s.Status.IsPinnedOn(decided.Leaving[0].Cluster) {
 		return nil
 	}
-	move := &v1alpha1.DataMove{Step: v1alpha1.StepBackup, From: decided.Leaving[0].Cluster, To: decided.Placements[0].Cluster}
+	from, to := decided.Leaving[0].Cluster, decided.Placements[0].Cluster
 	if s.Status.IsMoving() {
-		before := s.Status.Decision.Data
-		switch {
-		case before != nil:
-			move.Step, move.Backup = before.Step, before.Backup
-		case decided.Uses(s.Status.Decision.Placements[0].Cluster):
-			return nil // it is restored there already
-		default:
-			move.Step, move.Backup = v1alpha1.StepRestore, s.Status.Backup.ID
+		data := s.Status.Decision.Data.DeepCopy()
+		if data != nil && data.To != to {
+			data.To = to
+			if data.Step == v1alpha1.StepStart {
+				data.Step = v1alpha1.StepRestore
+			}
 		}
-		return move
+		return data
 	}
-	id := make([]byte, 4)
-	_, _ = rand.Read(id) // never fails, by its documentation
-	move.Backup = "b" + hex.EncodeToString(id)
-	return move
+	if asked := s.asked(); asked != nil {
+		return s.restoring(asked, from, to)
+	}
+	return s.backingUp(from, to)
 }
 
-// carry does the steps that remain of a move with data. A zero result means that the data is where the
-// decision places it.
+// backingUp returns a new way of data that begins with a backup.
+func (s *scope) backingUp(from, to string) *v1alpha1.DataCopy {
+	id := "b" + random()
+	return &v1alpha1.DataCopy{Step: v1alpha1.StepBackup, From: from, To: to, Backup: id, Run: id, Since: metav1.NewTime(s.now)}
+}
+
+// restoring returns a new way of data that begins with the restore of a backup.
+func (s *scope) restoring(asked *v1alpha1.RestoreRequest, from, to string) *v1alpha1.DataCopy {
+	return &v1alpha1.DataCopy{
+		Step: v1alpha1.StepRestore, From: from, To: to, Backup: asked.Backup, Run: "r" + random(),
+		Request: s.RestoreAsked(), Since: metav1.NewTime(s.now),
+	}
+}
+
+// random returns eight hexadecimal digits.
+func random() string {
+	digits := make([]byte, 4)
+	_, _ = rand.Read(digits) // never fails, by its documentation
+	return hex.EncodeToString(digits)
+}
+
+// step returns what a driver does for a step.
+func (r *instanceReconciler) step(s *scope, of *v1alpha1.DataCopy) *workload.Data {
+	return &workload.Data{Step: of.Step, Backup: of.Backup, Run: of.Run, Expired: s.expired(), Target: r.target.Current()}
+}
+
+// carry does the steps that remain of a move with data, except the start. A zero result means that the data
+// is where the decision places it.
 func (r *instanceReconciler) carry(ctx context.Context, s *scope) (ctrl.Result, error) {
-	for s.Status.Decision.Data != nil {
+	for s.Status.Decision.Data != nil && s.Status.Decision.Data.Step != v1alpha1.StepStart {
 		if r.target == nil {
-			return r.retry(ctx, s, &delivery.PendingError{Step: "move the data", Detail: "`sluice serve` has no --backup-target"})
+			return r.retry(ctx, s, &delivery.PendingError{Step: "move the data", Detail: noTarget})
 		}
-		move := s.Status.Decision.Data
+		data := s.Status.Decision.Data
 		of := &s.Status.Delivered.Decision
-		if move.Step == v1alpha1.StepRestore {
+		if data.Step == v1alpha1.StepRestore {
 			of = s.Status.Decision
 		}
 		runs, err := r.workload(s, of, s.wanted())
 		if err == nil {
 			err = r.each(ctx, s, of.Placements, runs, func(driver delivery.Driver, ctx context.Context, d delivery.Delivery) error {
-				d.Data = &workload.Data{Step: move.Step, Backup: move.Backup, Target: r.target.Current()}
+				d.Data = r.step(s, data)
 				return driver.Deliver(ctx, d)
 			})
 		}
-		if is[*delivery.RefusedError](err) {
+		// What a lost cluster has cannot be backed up any more, if an operator restores something older.
+		if is[*delivery.RefusedError](err) || data.Step == v1alpha1.StepBackup && allUnreachable(err) && s.asked() != nil {
 			return r.giveUp(ctx, s, err)
 		}
 		if err != nil {
 			return r.retry(ctx, s, err)
 		}
-		s.recordCarried()
+		s.recordCarried(r.target.Current().URL)
 		if err := r.write(ctx, s, writeProgress); err != nil {
 			return ctrl.Result{}, err
 		}

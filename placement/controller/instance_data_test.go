@@ -25,20 +25,24 @@ type carrying struct {
 	*world
 	steps   []string
 	backups []string
+	// expired are the backups that the last hook was told to be no longer kept.
+	expired []string
 }
 
-func newCarryingWorld(t *testing.T) *carrying {
+func newCarryingWorld(t *testing.T) *carrying { return newCarryingWorldOf(t, "plan-kept") }
+
+func newCarryingWorldOf(t *testing.T, plan string) *carrying {
 	t.Helper()
 	c := &carrying{world: newWorkloadWorld(t)}
 	c.reconciler.target = fixedTarget{}
 	c.cluster("eu", 8)
-	c.provision("si-kept", "plan-kept", "")
+	c.provision("si-kept", plan, "")
 	c.wantOn(c.passes("si-kept"), "eu")
 	c.cluster("us", 8)
 	c.driver.onDeliver = func(d delivery.Delivery) {
 		step := "run"
 		if d.Data != nil {
-			step = strings.ToLower(string(d.Data.Step))
+			step, c.expired = strings.ToLower(string(d.Data.Step)), d.Data.Expired
 			if !slices.Contains(c.backups, d.Data.Backup) {
 				c.backups = append(c.backups, d.Data.Backup)
 			}
@@ -48,6 +52,28 @@ func newCarryingWorld(t *testing.T) *carrying {
 		}
 	}
 	return c
+}
+
+// restart starts another Sluice, which knows only what is on the hub.
+func (c *carrying) restart() {
+	keys := c.reconciler.keys
+	c.start()
+	c.reconciler.keys, c.reconciler.target = keys, fixedTarget{}
+	c.sellWorkloads("1")
+}
+
+// failOn makes a step fail, for instance "restore us".
+func (c *carrying) failOn(fails string, err error) {
+	c.driver.failOn = func(d delivery.Delivery) error {
+		step := "run "
+		if d.Data != nil {
+			step = strings.ToLower(string(d.Data.Step)) + " "
+		}
+		if step+d.Placement.Cluster == fails {
+			return err
+		}
+		return nil
+	}
 }
 
 func (c *carrying) wantSteps(want ...string) {
@@ -73,7 +99,7 @@ func TestADrainMovesDataFirst(t *testing.T) {
 	kept := c.settle("si-kept")
 	c.wantOn(kept, "us")
 	c.wantSteps("backup eu", "restore us", "run us")
-	if b := kept.Status.Backup; b == nil || b.At == nil || b.Cluster != "eu" || b.FailedAt != nil || !slices.Equal(c.backups, []string{b.ID}) {
+	if b := kept.Status.LastBackup(); b == nil || b.At == nil || b.Cluster != "eu" || b.Target != "https://target.example" || b.FailedAt != nil || !slices.Equal(c.backups, []string{b.ID}) {
 		t.Errorf("the status has the backup %+v; the steps had %v", b, c.backups)
 	}
 	if kept.Status.Decision.Data != nil || kept.Status.IsUndelivered() {
@@ -97,10 +123,7 @@ func TestDataMovesOnAfterARestart(t *testing.T) {
 		c.must(err)
 		c.wantOn(c.instance("si-kept"), "eu")
 		c.wantSteps(step.did...)
-		keys := c.reconciler.keys
-		c.start()
-		c.reconciler.keys, c.reconciler.target = keys, fixedTarget{}
-		c.sellWorkloads("1")
+		c.restart()
 		_, err = c.pass("si-kept")
 		c.must(err)
 		c.wantSteps(step.again)
@@ -125,16 +148,7 @@ func TestDataThatCannotMoveStays(t *testing.T) {
 	} {
 		t.Run(row.fails, func(t *testing.T) {
 			c := newCarryingWorld(t)
-			c.driver.failOn = func(d delivery.Delivery) error {
-				step := "run "
-				if d.Data != nil {
-					step = strings.ToLower(string(d.Data.Step)) + " "
-				}
-				if step+d.Placement.Cluster == row.fails {
-					return &delivery.RefusedError{Reason: "exit code 1"}
-				}
-				return nil
-			}
+			c.failOn(row.fails, &delivery.RefusedError{Reason: "exit code 1"})
 			c.drain("eu")
 			kept := c.settle("si-kept")
 			c.wantOn(kept, "eu")
@@ -142,7 +156,7 @@ func TestDataThatCannotMoveStays(t *testing.T) {
 			if c.driver.cores("us", "si-kept") != 0 {
 				t.Error("something is left on us")
 			}
-			if b := kept.Status.Backup; b == nil || b.FailedAt == nil || b.Failure != "exit code 1" || (b.At == nil) != (row.fails == "backup eu") {
+			if b := kept.Status.LastBackup(); b == nil || b.FailedAt == nil || b.Failure != "exit code 1" || (b.At == nil) != (row.fails == "backup eu") {
 				t.Errorf("the status has the backup %+v", b)
 			}
 			if got := c.message(kept, v1alpha1.ConditionReady); got != "True: on eu" {

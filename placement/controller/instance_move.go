@@ -45,12 +45,12 @@ func (r *instanceReconciler) departures(s *scope, surplus map[string]string) []v
 	var due []v1alpha1.Departure
 	for _, name := range lists.Union(s.Status.Decision.Clusters(), s.Status.DeliveredDecision().Clusters()) {
 		c := snapshot.Cluster(name)
-		pinned := s.Status.IsPinnedOn(name)
-		if pinned && (!s.Status.IsFinished() || !s.Status.CanCarry(name) || c == nil || !c.Ready) {
+		pinned, restored := s.Status.IsPinnedOn(name), s.restoredElsewhere(name)
+		if pinned && restored == "" && (!s.Status.IsFinished() || !s.Status.CanCarry(name) || c == nil || !c.Ready) {
 			continue
 		}
-		reason := ""
-		if c != nil {
+		reason := restored
+		if c != nil && reason == "" {
 			if e, evicted := placement.Evict(c, tolerations); evicted {
 				switch {
 				case e.At.After(s.now):
@@ -252,13 +252,17 @@ func (r *instanceReconciler) giveUp(ctx context.Context, s *scope, why error) (c
 	if result, err := r.undo(ctx, s); err != nil || !result.IsZero() {
 		return result, err
 	}
-	due := s.Status.Decision.Leaving
+	due, data := s.Status.Decision.Leaving, s.Status.Decision.Data
 	s.recordMoveFailed()
-	s.recordDataFailed(describe(why))
 	s.restore()
-	if len(due) > 0 {
+	switch {
+	case data != nil && data.Request != "":
+		s.recordNotRestored(data, describe(why))
+		r.observations.Store(s.Name, observation{at: s.now})
+	case len(due) > 0:
+		s.recordDataFailed(data, describe(why))
 		s.recordStranded(due, describe(why))
-	} else {
+	default:
 		s.recordUncovered(describe(why))
 	}
 	if err := r.write(ctx, s, writeFailure); err != nil {

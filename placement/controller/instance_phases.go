@@ -255,10 +255,8 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 	if s.Status.IsMoving() {
 		r.moves.begin(s.Name) // takes its place again after a restart
 	}
-	if s.Status.Decision.Data != nil {
-		if result, err := r.carry(ctx, s); err != nil || !result.IsZero() {
-			return result, err
-		}
+	if result, err := r.carry(ctx, s); err != nil || !result.IsZero() {
+		return result, err
 	}
 	runs, err := r.workload(s, s.Status.Decision, s.wanted())
 	placements := s.Status.Decision.Placements
@@ -364,7 +362,7 @@ func (r *instanceReconciler) retry(ctx context.Context, s *scope, blocker error)
 	}
 	if allPending(blocker) {
 		soon := s.soon(s.since())
-		repairs := s.Status.IsFinished() && !s.Status.IsMoving() // no platform waits for it, and it may take for ever
+		repairs := s.Status.IsFinished() && !s.Status.IsMoving() && s.Status.Copying == nil // no platform waits for it, and it may take for ever
 		if waits := (*delivery.PendingError)(nil); errors.As(blocker, &waits) {
 			soon.RequeueAfter = max(soon.RequeueAfter, waits.NotBefore)
 			if !repairs && waits.Every > 0 {

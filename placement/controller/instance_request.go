@@ -70,6 +70,11 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []str
 		named := slices.Collect(maps.Keys(placement.Ledger(&s.Status)))
 		request.Current = lists.Union(request.Current, lists.Without(r.inventory.ClustersHeld(s.Name), named))
 	}
+	if asked := s.asked(); asked != nil && asked.Cluster != v1alpha1.ElsewhereCluster && s.restoredElsewhere(s.carriesFrom()) != "" {
+		if request.Selector, err = placement.OnlyCluster(request.Selector, asked.Cluster); err != nil {
+			return placement.Request{}, fmt.Errorf("restore on %s: %w", asked.Cluster, err)
+		}
+	}
 	request.ComponentClusters = componentClusters(s, leaving)
 	request.Current, request.Leaving, request.At = lists.Without(request.Current, leaving), leaving, s.now
 	if moving {

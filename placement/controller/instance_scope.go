@@ -64,10 +64,13 @@ func (s *scope) deadline(from time.Time) time.Time {
 	return from.Add(s.polling - min(s.polling/10, 30*time.Second))
 }
 
-// since returns when the current decision or operation began.
+// since returns when the current move, copy of data or operation began.
 func (s *scope) since() time.Time {
-	if s.Status.IsFinished() && s.Status.IsMoving() {
+	switch {
+	case s.Status.IsFinished() && s.Status.IsMoving():
 		return s.Status.Decision.MovesSince().Time
+	case s.Status.IsFinished() && s.Status.Copying != nil:
+		return s.Status.Copying.Since.Time
 	}
 	return s.Status.Operation.StartedAt.Time
 }

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,6 +21,8 @@ const (
 	reasonDelivered = "Delivered"
 	reasonDrifted   = "Drifted"
 	reasonMoving    = "Moving"
+	reasonBackingUp = "BackingUp"
+	reasonRestoring = "Restoring"
 )
 
 // begin opens the operation for the instance's generation, unless it is open already. It writes
@@ -57,8 +60,12 @@ func (s *scope) recordDecision(d *v1alpha1.Decision) {
 	}
 	if s.Status.IsFinished() {
 		s.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, reasonMoving, s.moveMessage(""))
-		if d.Data != nil {
-			s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonMoving, "stopped while its data moves from "+d.Data.From+" to "+d.Data.To)
+		switch data := d.Data; {
+		case data == nil:
+		case data.Request != "":
+			s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonRestoring, "stopped while backup "+data.Backup+" is restored on "+data.To)
+		default:
+			s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonMoving, "stopped while its data moves from "+data.From+" to "+data.To)
 		}
 		return
 	}
@@ -93,7 +100,10 @@ func (s *scope) recordBlocked(blocker error) (news bool) {
 		return s.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, reasonMoving, s.moveMessage(describe(blocker)))
 	}
 	if s.Status.IsFinished() && !deleting {
-		return false
+		if s.Status.Copying == nil || allPending(blocker) && waited < patience {
+			return false
+		}
+		return s.recordStopped(s.sayCopying() + ": " + describe(blocker))
 	}
 	if allPending(blocker) && waited < patience && (deleting || !s.fresh) {
 		return false
@@ -130,6 +140,14 @@ func (s *scope) recordDelivered() {
 		}
 	}
 	s.recordMove()
+	if data := s.Status.Decision.Data; data != nil && data.Request != "" {
+		s.recordRestored(data, "")
+	}
+	if c := s.Status.Copying; c != nil && !s.Status.Decision.Uses(c.To) {
+		s.Status.Copying = nil // what was done there does not matter any more
+	} else if c != nil && c.Step == v1alpha1.StepStart {
+		s.recordCopied("")
+	}
 	s.Status.Decision.Moved()
 	s.Status.Delivered = &v1alpha1.DeliveredState{State: *s.wanted().DeepCopy(), Decision: *s.Status.Decision.DeepCopy()}
 	if s.Status.IsFinished() {
@@ -190,7 +208,7 @@ func (s *scope) recordObservation(wrong error) (news bool) {
 	}
 	why := describe(wrong)
 	if s.Status.IsPinned() && allUnreachable(wrong) {
-		why = "waiting for the cluster that has its volumes: " + why
+		why = "waiting for the cluster that has its volumes: " + why + s.remedy()
 	}
 	news = s.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, reasonDrifted, why)
 	return s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonDrifted, why) || news
@@ -198,6 +216,9 @@ func (s *scope) recordObservation(wrong error) (news bool) {
 
 // recordUsable records that the delivered decision is in force.
 func (s *scope) recordUsable() (news bool) {
+	if s.Status.Copying != nil {
+		return s.recordStopped(cmp.Or(s.restoreFailed(), s.sayCopying()))
+	}
 	d := s.Status.DeliveredDecision()
 	where := "on " + where(d)
 	if s.Status.IsDisplaced() {
@@ -363,31 +384,4 @@ func (s *scope) recordContext() { s.Status.Delivered.State = *s.Spec.Desired.Dee
 func (s *scope) recordAbandoned(why string) {
 	s.Status.Decision.Moved() // it is not a move any more, but has to be undone
 	s.recordFailure(why)
-}
-
-// recordCarried records that a step of a move with data is done, and the next one.
-func (s *scope) recordCarried() {
-	move := s.Status.Decision.Data
-	if move.Step == v1alpha1.StepRestore {
-		s.Status.Decision.Data = nil
-		return
-	}
-	s.Status.Backup = &v1alpha1.Backup{ID: move.Backup, Cluster: move.From, At: ptr.To(metav1.NewTime(s.now))}
-	move.Step = v1alpha1.StepRestore
-}
-
-// recordDataFailed records why a move with data failed, if that was one.
-func (s *scope) recordDataFailed(why string) {
-	if !s.Status.IsPinned() {
-		return
-	}
-	if move, b := s.Status.Decision.Data, s.Status.Backup; move != nil && (b == nil || b.ID != move.Backup) {
-		s.Status.Backup = &v1alpha1.Backup{ID: move.Backup, Cluster: move.From}
-	}
-	if s.Status.Backup == nil {
-		return
-	}
-	const longest = 10000
-	s.Status.Backup.FailedAt, s.Status.Backup.Failure = ptr.To(metav1.NewTime(s.now)), cut(why, longest)
-	s.recordUsable()
 }

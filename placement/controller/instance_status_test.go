@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestOneFileWritesTheStatus: what an instance's status can become is read in one file.
-func TestOneFileWritesTheStatus(t *testing.T) {
+// TestTwoFilesWriteTheStatus: what an instance's status can become is read in instance_status.go and, for its
+// data, in instance_status_data.go.
+func TestTwoFilesWriteTheStatus(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +34,7 @@ func TestOneFileWritesTheStatus(t *testing.T) {
 			for _, target := range assignment.Lhs {
 				if ofScope(target) {
 					writes[name]++
-					if name != "instance_status.go" {
+					if name != "instance_status.go" && name != "instance_status_data.go" {
 						t.Errorf("%s writes the status", positions.Position(target.Pos()))
 					}
 				}

@@ -47,7 +47,7 @@ const workloads = `
   description: Database that can be backed up.
   kind: workload
   maximumPollingDurationSeconds: 60
-  workload:
+  workload: &kept
     parameters: {size: {type: integer, default: 1}}
     components:
     - name: db
@@ -57,6 +57,12 @@ const workloads = `
         backup: &copy {image: db, command: [copy, "${target.url}/${backup.id}"], resources: {cpu: 1, memory: 1Gi}}
         restore: *copy
         resources: {cpu: 1, memory: 1Gi}
+- id: plan-nightly
+  name: nightly
+  description: Database that is backed up each night, and keeps two backups.
+  kind: workload
+  maximumPollingDurationSeconds: 60
+  workload: {<<: *kept, backups: {schedule: "0 3 * * *", keep: 2}}
 - id: plan-app
   name: app
   description: Web and database, each on a cluster that suits it.

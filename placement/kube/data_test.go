@@ -36,7 +36,7 @@ func aWorkloadIsCopied(t *testing.T, f *fixture) {
 	f.volume(t, "a-workload-is-copied")
 	d := withWorkload(t, strings.Replace(kept, "BACKUP", `"true"`, 1), "")
 	f.runs(t, d)
-	d.Data = &workload.Data{Step: v1alpha1.StepBackup, Backup: "b1", Target: &workload.Target{
+	d.Data = &workload.Data{Step: v1alpha1.StepBackup, Backup: "b1", Run: "b1", Target: &workload.Target{
 		URL: "https://target.example", Username: "ann", Password: "hush", Addresses: []string{"192.0.2.0/24"},
 	}}
 	if err := f.delivered(t, d); err != nil {
@@ -90,7 +90,7 @@ func aCopyThatFails(t *testing.T, f *fixture) {
 	f.volume(t, "a-copy-that-fails")
 	d := withWorkload(t, strings.Replace(kept, "BACKUP", `"false"`, 1), "")
 	f.runs(t, d)
-	d.Data = &workload.Data{Step: v1alpha1.StepBackup, Backup: "b2", Target: &workload.Target{URL: "https://target.example"}}
+	d.Data = &workload.Data{Step: v1alpha1.StepBackup, Backup: "b2", Run: "b2", Target: &workload.Target{URL: "https://target.example"}}
 	var refused *delivery.RefusedError
 	if err := f.delivered(t, d); !errors.As(err, &refused) || refused.Reason != "Job db-backup-b2 on "+clusterName+" failed: exit code 1" {
 		t.Errorf("got %v, want that the hook failed", err)

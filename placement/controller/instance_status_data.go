@@ -1,0 +1,141 @@
+package controller
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// This file writes the parts of the status about backups and restores, see instance_status.go.
+
+// recordCarried records that a step of a move with data is done, and the next one. Target is the URL of the
+// place for backups.
+func (s *scope) recordCarried(target string) {
+	data := s.Status.Decision.Data
+	if data.Step == v1alpha1.StepRestore {
+		data.Step = v1alpha1.StepStart
+		return
+	}
+	s.recordBackup(v1alpha1.Backup{ID: data.Backup, Cluster: data.From, Target: target, At: ptr.To(metav1.NewTime(s.now))})
+	data.Step = v1alpha1.StepRestore
+}
+
+// recordDataFailed records why a move with data failed; nil is one without. The workload runs again where it was.
+func (s *scope) recordDataFailed(data *v1alpha1.DataCopy, why string) {
+	if data == nil {
+		return
+	}
+	failed := v1alpha1.Backup{ID: data.Backup, Cluster: data.From}
+	if b := s.Status.LastBackup(); b != nil && b.ID == data.Backup {
+		failed = *b
+	}
+	failed.FailedAt, failed.Failure = ptr.To(metav1.NewTime(s.now)), cut(why, longestFailure)
+	s.recordBackup(failed)
+	s.recordUsable()
+}
+
+// recordNotRestored records why a restore on another cluster failed. The instance stays, and the cluster that it
+// is on may be lost.
+func (s *scope) recordNotRestored(data *v1alpha1.DataCopy, why string) {
+	s.recordRestored(data, why)
+	message := fmt.Sprintf("backup %s could not be restored on %s: %s", data.Backup, data.To, why)
+	s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reasonPlaced, "on "+where(s.Status.DeliveredDecision()))
+	s.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, reasonRestoring, message)
+	s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonRestoring, message)
+}
+
+// longestFailure is the greatest length of the reason for which a backup or a restore failed.
+const longestFailure = 10000
+
+// recordBackup records a backup as the last one, and forgets those that are no longer kept.
+func (s *scope) recordBackup(last v1alpha1.Backup) {
+	var kept []v1alpha1.Backup
+	for _, b := range s.Status.CompleteBackups() {
+		if b.ID != last.ID {
+			kept = append(kept, b)
+		}
+	}
+	most := s.Status.DeliveredDecision().Workload.KeptBackups()
+	if last.IsComplete() {
+		most--
+	}
+	s.Status.Backups = append(kept[max(0, len(kept)-most):], last)
+}
+
+// recordRestored records the end of a restore that an operator asked for; why is empty if it succeeded.
+func (s *scope) recordRestored(data *v1alpha1.DataCopy, why string) {
+	s.Status.Restored = &v1alpha1.Restored{Request: data.Request, Backup: data.Backup, Cluster: data.To}
+	if why == "" {
+		s.Status.Restored.At = ptr.To(metav1.NewTime(s.now))
+		return
+	}
+	s.Status.Restored.FailedAt, s.Status.Restored.Failure = ptr.To(metav1.NewTime(s.now)), cut(why, longestFailure)
+}
+
+// recordRestoreRefused records why nothing is done of what an operator asks for.
+func (s *scope) recordRestoreRefused(why string) {
+	s.Status.Restored = &v1alpha1.Restored{Request: s.RestoreAsked(), FailedAt: ptr.To(metav1.NewTime(s.now)), Failure: cut(why, longestFailure)}
+}
+
+// recordCopying records what begins with the volumes where they are.
+func (s *scope) recordCopying(c *v1alpha1.DataCopy) {
+	s.Status.Copying = c
+	s.recordStopped(s.sayCopying())
+}
+
+// recordStopped records why the workload is stopped, and reports whether that is new.
+func (s *scope) recordStopped(why string) (news bool) {
+	reason := reasonRestoring
+	if s.Status.Copying.Request == "" {
+		reason = reasonBackingUp
+	}
+	return s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, reason, why)
+}
+
+// recordStarting records that the workload is started again, whatever became of its data.
+func (s *scope) recordStarting() { s.Status.Copying.Step = v1alpha1.StepStart }
+
+// recordCopied records that a step is done with the volumes where they are, and the next one. Target is the
+// URL of the place for backups.
+func (s *scope) recordCopied(target string) {
+	c := s.Status.Copying
+	switch c.Step {
+	case v1alpha1.StepBackup:
+		s.recordBackup(v1alpha1.Backup{ID: c.Backup, Cluster: c.From, Target: target, At: ptr.To(metav1.NewTime(s.now))})
+	case v1alpha1.StepRestore:
+	default:
+		if c.Request != "" {
+			s.recordRestored(c, "")
+		}
+		s.Status.Copying = nil
+		s.recordUsable()
+		return
+	}
+	s.recordStarting()
+	s.recordStopped(s.sayCopying())
+}
+
+// recordCopyFailed records that a step has failed with the volumes where they are: what was backed up, runs again;
+// what was restored, stays stopped; what does not start, is as if it had stopped by itself.
+func (s *scope) recordCopyFailed(why string) {
+	c := s.Status.Copying
+	switch c.Step {
+	case v1alpha1.StepBackup:
+		s.recordBackup(v1alpha1.Backup{ID: c.Backup, Cluster: c.From, FailedAt: ptr.To(metav1.NewTime(s.now)), Failure: cut(why, longestFailure)})
+		s.recordStarting()
+	case v1alpha1.StepRestore:
+		s.recordRestored(c, why)
+		s.Status.Copying.Failure = cut(why, longestFailure)
+		s.recordStopped(s.restoreFailed())
+	default:
+		if c.Request != "" {
+			s.recordRestored(c, why)
+		}
+		s.Status.Copying = nil
+		s.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, reasonDrifted, why)
+		s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonDrifted, why)
+	}
+}
