@@ -41,7 +41,7 @@ type DataCopy struct {
 	Request string `json:"request,omitempty"`
 	// Since is when it began.
 	Since metav1.Time `json:"since"`
-	// Failure is why a restore in place failed. The workload stays stopped until another one succeeds.
+	// Failure of a restore in place, which is not tried again. The workload stays stopped until another one succeeds.
 	Failure string `json:"failure,omitempty"`
 }
 

@@ -121,8 +121,7 @@ type ServiceInstanceStatus struct {
 	// +listType=map
 	// +listMapKey=id
 	Backups []Backup `json:"backups,omitempty"`
-	// Copying is what is being done with the content of the volumes where they are; nil if nothing is. See
-	// Decision.Data for moves.
+	// Copying of the content of the volumes where they are, if it is under way. See Decision.Data for moves.
 	Copying *DataCopy `json:"copying,omitempty"`
 	// Restored is the last restore that an operator asked for (AnnotationRestore), once it has ended.
 	Restored *Restored `json:"restored,omitempty"`

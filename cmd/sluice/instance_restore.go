@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// restoration is what `sluice instance restore` is told.
+// restoration holds the arguments of `sluice instance restore`.
 type restoration struct {
 	instance, platform, backup, cluster string
 }

@@ -126,7 +126,7 @@ func HookEnd(job *batchv1.Job) *batchv1.JobCondition {
 
 // HookFailure returns why the Job of a hook failed. The reason is for end users. The detail is for operators:
 // the end of the pod's output, or what Kubernetes says, without the secrets of the order and the given texts.
-// Pods are those of the Job.
+// Pods lists the ones of the Job.
 func (o *Order) HookFailure(job *batchv1.Job, pods []corev1.Pod, hide ...string) (reason, detail string) {
 	failed := HookEnd(job)
 	if failed.Reason == batchv1.JobReasonDeadlineExceeded {
