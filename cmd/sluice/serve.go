@@ -163,7 +163,7 @@ func (f *serveFlags) assemble(ctx context.Context, h *hub.Hub, logger *slog.Logg
 	if err != nil {
 		return nil, err
 	}
-	mgr, err := f.manager(h)
+	mgr, err := f.manager(h, handler)
 	if err != nil {
 		return nil, err
 	}
@@ -212,9 +212,9 @@ func (p *parts) run(ctx context.Context, hubDone <-chan error) error {
 	}
 }
 
-// manager returns the controllers' manager. If a cluster is the hub, the replicas elect a
-// leader.
-func (f *serveFlags) manager(h *hub.Hub) (ctrl.Manager, error) {
+// manager returns the controllers' manager, which answers for the health of the broker where its metrics are. If
+// a cluster is the hub, the replicas elect a leader.
+func (f *serveFlags) manager(h *hub.Hub, health http.Handler) (ctrl.Manager, error) {
 	options := manager.Options{
 		Scheme: scheme,
 		Cache: cache.Options{
@@ -223,7 +223,7 @@ func (f *serveFlags) manager(h *hub.Hub) (ctrl.Manager, error) {
 		},
 		GracefulShutdownTimeout: ptr(max(f.bindTimeout, time.Minute) + 5*time.Second),
 		Metrics: metricsserver.Options{BindAddress: f.metricsListen, ExtraHandlers: map[string]http.Handler{
-			"/healthz": f.listener.handler, "/readyz": f.listener.handler,
+			"/healthz": health, "/readyz": health,
 		}},
 	}
 	if !h.Embedded {
