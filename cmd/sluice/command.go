@@ -36,6 +36,7 @@ Start with:
 		newAddOnCommand(hub),
 		newPolicyCommand(hub),
 		newPlaceCommand(hub),
+		newSimulateCommand(hub),
 		newRebalanceCommand(hub),
 		newInstanceCommand(hub),
 		newCollectCommand(hub),

@@ -103,6 +103,18 @@ func TestOperatorOfPlacement(t *testing.T) {
 		}
 	})
 
+	t.Run("an order book is played against the hub's fleet", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "orders.csv")
+		if err := os.WriteFile(file, []byte("plan,count\nsmall,40\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for want, more := range map[string][]string{"sold: 33 of 40 orders": nil, "sold: 34 of 40 orders": {"--empty"}} {
+			if out := must(append([]string{"simulate", "--orders", file}, more...)...); !strings.Contains(out, want) || !strings.Contains(out, "InsufficientCPU") {
+				t.Errorf("simulate %v:\n%s", more, out)
+			}
+		}
+	})
+
 	t.Run("a decision is recorded and replayed without a hub", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "decision.yaml")
 		asked := must("place", "--service", "compute", "--plan", "small", "--dry-run", "--record", file)

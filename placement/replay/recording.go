@@ -226,6 +226,15 @@ func ReadRecording(data []byte) (*Recording, error) {
 	return &r, yaml.UnmarshalStrict(data, &r)
 }
 
+// IsRecording reports whether data looks like a recording, of any version, rather than like something else.
+func IsRecording(data []byte) bool {
+	var r struct {
+		Version int             `json:"version"`
+		Order   json.RawMessage `json:"order"`
+	}
+	return yaml.Unmarshal(data, &r) == nil && r.Version > 0 && r.Order != nil
+}
+
 // Replay decides the recorded order again and returns the verdicts. The error says that the
 // decision differs, or why it cannot be made.
 func (r *Recording) Replay() ([]placement.Verdict, error) {
@@ -269,16 +278,7 @@ func (r *Recording) decide() (placement.Decision, []placement.Verdict, error) {
 	if err != nil {
 		return placement.Decision{}, nil, err
 	}
-	inventory := placement.NewInventory()
-	inventory.SetPolicies(placement.CompilePolicies(r.Policies))
-	for i := range r.Clusters {
-		inventory.UpsertCluster(placement.ClusterOf(&r.Clusters[i], r.At.Time))
-	}
-	var held []placement.Holding
-	for i := range r.Instances {
-		held = append(held, placement.HoldingOf(&r.Instances[i]))
-	}
-	inventory.ReserveAll(held)
+	inventory := r.Fleet().inventory(r.At.Time)
 	snapshot := inventory.Snapshot()
 	for _, supposed := range r.Order.Suppositions {
 		if snapshot, err = snapshot.Suppose(supposed); err != nil {

@@ -1,0 +1,171 @@
+package replay
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-dev/sluice/placement"
+)
+
+// Booked is an order of an order book.
+type Booked struct {
+	ID string `json:"id"`
+	// At is when it is ordered, after the beginning; For is how long the instance stays from when it is sold,
+	// zero means for good.
+	At  Period `json:"at"`
+	For Period `json:"for,omitempty"`
+	// Service and Plan are names.
+	Service    string             `json:"service,omitempty"`
+	Plan       string             `json:"plan,omitempty"`
+	Parameters json.RawMessage    `json:"parameters,omitempty"`
+	Consumer   placement.Consumer `json:"consumer"`
+	// Holding are amounts to place on one cluster, of an order without a plan.
+	Holding placement.Resources `json:"holding,omitempty"`
+}
+
+// Period is a time of a simulation, after its beginning, or between two of them.
+type Period time.Duration
+
+// String formats the period without zeros at the end, for instance 36h or 1h30m.
+func (p Period) String() string {
+	text := time.Duration(p).String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (p Period) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// OrderColumns are the columns of an order book.
+var OrderColumns = []string{"id", "at", "for", "count", "service", "plan", "parameters", "platform", "organization", "space", "application"}
+
+// ParseOrders reads an order book: CSV (RFC 4180), of which the first line names the columns. Of OrderColumns, plan is
+// required. at and for are durations such as 90m or 36h; count is a number of equal orders, whose ids end in
+// -1, -2, …; parameters are JSON. Without id, an order is named by its line. Errors name the line.
+func ParseOrders(data []byte) ([]Booked, error) {
+	lines := csv.NewReader(bytes.NewReader(data))
+	lines.TrimLeadingSpace, lines.Comment = true, '#'
+	header, err := lines.Read()
+	if err != nil {
+		return nil, fmt.Errorf("the line that names the columns: %w", err)
+	}
+	for _, column := range header {
+		if !slices.Contains(OrderColumns, column) {
+			return nil, fmt.Errorf("line 1: column %q: want %s", column, strings.Join(OrderColumns, ", "))
+		}
+	}
+	var booked []Booked
+	ids := map[string]int{}
+	for {
+		cells, err := lines.Read()
+		if errors.Is(err, io.EOF) {
+			return booked, nil
+		} else if err != nil {
+			return nil, err
+		}
+		line, _ := lines.FieldPos(0)
+		order, count, err := parseOrder(header, cells, line)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", line, err)
+		}
+		for n := range count {
+			one := order
+			if count > 1 {
+				one.ID = fmt.Sprintf("%s-%d", order.ID, n+1)
+			}
+			if first := ids[one.ID]; first != 0 {
+				return nil, fmt.Errorf("line %d: id %q is that of line %d too", line, one.ID, first)
+			}
+			ids[one.ID] = line
+			booked = append(booked, one)
+		}
+	}
+}
+
+// mostOrders bounds the count of a line.
+const mostOrders = 100_000
+
+func parseOrder(header, cells []string, line int) (order Booked, count int, err error) {
+	order, count = Booked{ID: fmt.Sprintf("order-%d", line)}, 1
+	for i, column := range header {
+		cell := strings.TrimSpace(cells[i])
+		if cell == "" {
+			continue
+		}
+		switch column {
+		case "id":
+			order.ID = cell
+		case "at":
+			order.At, err = parsePeriod(cell)
+		case "for":
+			order.For, err = parsePeriod(cell)
+		case "count":
+			if count, err = strconv.Atoi(cell); err != nil || count < 1 || count > mostOrders {
+				err = fmt.Errorf("%q: want a number from 1 to %d", cell, mostOrders)
+			}
+		case "service":
+			order.Service = cell
+		case "plan":
+			order.Plan = cell
+		case "parameters":
+			if order.Parameters = json.RawMessage(cell); !json.Valid(order.Parameters) {
+				err = fmt.Errorf("%s: want JSON", cell)
+			}
+		case "platform":
+			order.Consumer.Platform = cell
+		case "organization":
+			order.Consumer.Organization = cell
+		case "space":
+			order.Consumer.Space = cell
+		case "application":
+			order.Consumer.Application = cell
+		}
+		if err != nil {
+			return order, 0, fmt.Errorf("%s: %w", column, err)
+		}
+	}
+	if order.Plan == "" {
+		return order, 0, errors.New("plan: want the name of a plan")
+	}
+	return order, count, nil
+}
+
+func parsePeriod(text string) (Period, error) {
+	period, err := time.ParseDuration(text)
+	if err != nil || period < 0 {
+		return 0, fmt.Errorf("%q: want a duration such as 90m or 36h", text)
+	}
+	return Period(period), nil
+}
+
+// Orders returns what a recording's instances hold as orders, one for each cluster, all at the beginning and by
+// name, and then the order that was recorded.
+func (r *Recording) Orders() []Booked {
+	var booked []Booked
+	for i := range r.Instances {
+		held := placement.HoldingOf(&r.Instances[i])
+		for cluster, amounts := range held.Held {
+			booked = append(booked, Booked{ID: held.Instance + "/" + cluster, Holding: amounts, Consumer: held.Consumer})
+		}
+	}
+	slices.SortFunc(booked, func(a, b Booked) int { return strings.Compare(a.ID, b.ID) })
+	last := Booked{ID: r.Order.ID, Service: r.Offering.Name, Parameters: r.Order.Parameters, Consumer: r.Order.Consumer}
+	for i := range r.Offering.Plans {
+		if r.Offering.Plans[i].ID == r.Order.PlanID {
+			last.Plan = r.Offering.Plans[i].Name
+		}
+	}
+	return append(booked, last)
+}
