@@ -193,9 +193,7 @@ func (a *assembly) obstacles() string {
 // search places the components from one position in the order on.
 func (a *assembly) search(place int) {
 	if place == len(a.order) {
-		if a.sum > a.bestAt {
-			a.best, a.bestAt = slices.Clone(a.chosen), a.sum
-		}
+		a.best, a.bestAt = slices.Clone(a.chosen), a.sum // better, as whatever is not was cut off below
 		return
 	}
 	i := a.order[place]

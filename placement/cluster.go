@@ -81,7 +81,7 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 		Provider:       mc.Spec.Provider,
 		Region:         mc.Spec.Region,
 		Labels:         labels.Set(mc.SelectorLabels()),
-		Taints:         mc.Spec.Taints,
+		Taints:         taintsOf(mc),
 		Cordoned:       mc.Spec.Unschedulable || !mc.DeletionTimestamp.IsZero(),
 		Allocatable:    ResourcesOf(mc.Status.Allocatable),
 		ForeignUse:     ResourcesOf(mc.Status.ForeignUse),
@@ -114,7 +114,6 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 	if c.Driver == v1alpha1.DriverLiqo && c.Liqo == nil {
 		c.Liqo = &v1alpha1.LiqoCluster{}
 	}
-	c.Taints = taintsOf(mc)
 	if prices := mc.Spec.Prices; prices != nil {
 		c.Currency = prices.Currency
 		c.Prices = make(map[corev1.ResourceName]int64, len(prices.PerHour))

@@ -3,10 +3,14 @@ package placement
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
 // The chosen combination is valid, and no valid one scores more: verified by brute force.
@@ -207,5 +211,46 @@ func TestComponentsOfManyClusters(t *testing.T) {
 	}
 	if len(decision.Placements) != 16 || slices.ContainsFunc(decision.Placements, func(p Placement) bool { return len(p.Components) != 1 }) {
 		t.Errorf("a chain of 16 is on %v", decision.Placements)
+	}
+}
+
+// What an instance costs on a cluster is the sum of its components there.
+func TestComponentsOnOneClusterCostTheirSum(t *testing.T) {
+	c := &Cluster{Name: "eu", Ready: true, AccessVerified: true, Allocatable: cores(8), Currency: "EUR", Prices: map[corev1.ResourceName]int64{corev1.ResourceCPU: 1000}}
+	r := Request{ID: "si", Components: []Component{{Name: "web", Resources: cores(1)}, {Name: "db", Resources: cores(2)}}}
+	d, err := Place(r, stock([]*Cluster{c}).Snapshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := d.Placements[0].Price; len(d.Placements) != 1 || p == nil || p.NanoPerHour != 3000 {
+		t.Errorf("%+v costs %+v, want 3000", d.Placements, p)
+	}
+}
+
+// The reason why components cannot be placed together names only the limits that they have.
+func TestObstaclesOfComponents(t *testing.T) {
+	cluster := func(name string) *Cluster {
+		return &Cluster{Name: name, Ready: true, AccessVerified: true, Allocatable: cores(4)}
+	}
+	r := Request{
+		ID: "si", Components: []Component{{Name: "web", Resources: cores(3)}, {Name: "db", Resources: cores(3)}},
+		Links: []Link{{Between: [2]int{0, 1}, Most: AnyLatency, Connects: true}},
+	}
+	_, err := Place(r, stock([]*Cluster{cluster("a"), cluster("b")}).Snapshot())
+	if err == nil || !strings.Contains(err.Error(), "web and db need one cluster, or two with the driver liqo") || strings.Contains(err.Error(), "apart") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A cluster accepts a request with components if it takes one of them.
+func TestAcceptsOneComponent(t *testing.T) {
+	s := stock([]*Cluster{{Name: "eu", Ready: true, AccessVerified: true, Allocatable: cores(4), Labels: map[string]string{v1alpha1.LabelTier: "cloud"}}}).Snapshot()
+	r := Request{ID: "si", Components: []Component{{Name: "web", Tier: v1alpha1.TierEdge, Resources: cores(1)}, {Name: "db", Tier: v1alpha1.TierCloud, Resources: cores(1)}}}
+	if !Accepts(r, s, "eu") {
+		t.Error("it takes db, and is said to take nothing")
+	}
+	r.Components = r.Components[:1]
+	if Accepts(r, s, "eu") {
+		t.Error("it does not take web")
 	}
 }

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -44,6 +45,7 @@ func TestHopeless(t *testing.T) {
 		cluster  func(*Cluster)
 		request  func(*Request)
 		policies Policies
+		others   []*Cluster
 		hopeless bool
 	}{
 		"the cluster is full":                        {cluster: func(c *Cluster) { c.ForeignUse = cores(8) }},
@@ -73,6 +75,10 @@ func TestHopeless(t *testing.T) {
 		"the components are too large together": {request: func(r *Request) {
 			r.Components = []Component{{Name: "a", Resources: cores(5)}, {Name: "b", Resources: cores(5)}}
 		}, hopeless: true},
+		"how far two components are apart is not known": {request: func(r *Request) {
+			r.Components = []Component{{Name: "a", Resources: cores(5)}, {Name: "b", Resources: cores(3)}}
+			r.Links = []Link{{Between: [2]int{0, 1}, Most: time.Millisecond}}
+		}, others: []*Cluster{{Name: "us", Ready: true, AccessVerified: true, Allocatable: cores(5)}}},
 		"a component waits for room": {cluster: func(c *Cluster) { c.ForeignUse = cores(8) }, request: func(r *Request) {
 			r.Components = []Component{{Name: "a", Resources: cores(5)}}
 		}},
@@ -88,7 +94,7 @@ func TestHopeless(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inventory := stock([]*Cluster{eu(row.cluster)})
+			inventory := stock(append(row.others, eu(row.cluster)))
 			inventory.SetPolicies(row.policies)
 			consumer := Consumer{Platform: "cf", Space: "s1"}
 			inventory.Reserve(Holding{Instance: "si-other", Consumer: consumer, Held: map[string]Resources{"eu": cores(4)}})
@@ -103,5 +109,22 @@ func TestHopeless(t *testing.T) {
 				t.Errorf("hopeless is %t", got)
 			}
 		})
+	}
+}
+
+// A refused update is in vain where the instance has to stay, unless others make room there.
+func TestHopelessHere(t *testing.T) {
+	s := stock([]*Cluster{
+		{Name: "eu", Ready: true, AccessVerified: true, Allocatable: cores(8), ForeignUse: cores(6)},
+		{Name: "us", Ready: true, AccessVerified: true, Allocatable: cores(32)},
+	}).Snapshot()
+	for n, want := range map[int64]bool{7: false, 9: true} {
+		r := Request{ID: "si", Resources: cores(n), Current: []string{"eu"}}
+		if got := HopelessHere(r, s); got != want {
+			t.Errorf("%d cores: %t", n, got)
+		}
+		if r.WaitFor = v1alpha1.WaitForAnything; HopelessHere(r, s) {
+			t.Errorf("%d cores, waiting for anything: it is in vain", n)
+		}
 	}
 }

@@ -127,3 +127,47 @@ func TestWhoMakesRoomIsWokenByItsCluster(t *testing.T) {
 		t.Error("its cluster went, and it slept on")
 	}
 }
+
+// An instance that is placed, or whose reservations are set, waits no longer.
+func TestWhoNoLongerWaitsIsNotWoken(t *testing.T) {
+	eu := func(room int64) *Cluster {
+		return &Cluster{Name: "eu", Ready: true, AccessVerified: true, Allocatable: cores(room)}
+	}
+	r := Request{ID: "si", Resources: cores(4)}
+	for name, end := range map[string]func(*Inventory){
+		"placed": func(i *Inventory) {
+			if _, err := i.Place(r); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"set":      func(i *Inventory) { i.Reserve(Holding{Instance: "si", Held: map[string]Resources{"eu": cores(1)}}) },
+		"released": func(i *Inventory) { i.Reserve(Holding{Instance: "si"}) },
+	} {
+		inventory, woken := watched(eu(1))
+		if _, err := inventory.Place(r); err == nil {
+			t.Fatal("it fits")
+		}
+		inventory.UpsertCluster(eu(4))
+		end(inventory)
+		if woken()["si"] == 0 {
+			t.Errorf("%s: it was not woken while it waited", name)
+		}
+		inventory.UpsertCluster(eu(3))
+		if inventory.UpsertCluster(eu(16)); woken()["si"] != 0 {
+			t.Errorf("%s: it is woken, and waits no longer", name)
+		}
+	}
+}
+
+// A rise of what is free helps whoever waits for replicas if one more fits beside what they have in common.
+func TestGains(t *testing.T) {
+	w := &waiter{Request: Request{Resources: cores(2), Common: cores(1)}}
+	for _, row := range []struct {
+		before, now int64
+		want        bool
+	}{{0, 2, false}, {2, 3, true}, {3, 4, false}, {4, 5, true}, {3, 3, false}, {5, 3, false}} {
+		if got := w.gains(corev1.ResourceCPU, row.before*1000, row.now*1000); got != row.want {
+			t.Errorf("from %d to %d: %t", row.before, row.now, got)
+		}
+	}
+}

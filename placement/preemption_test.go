@@ -123,6 +123,25 @@ func TestPreemptTakesTheLeastThatMayBeTaken(t *testing.T) {
 	})
 }
 
+// One victim that releases everything is better than two that were found before.
+func TestPreemptFindsTheOneAmongLarger(t *testing.T) {
+	inventory := stock([]*Cluster{{Name: "eu", Ready: true, AccessVerified: true, Allocatable: Resources{corev1.ResourceCPU: 9, corev1.ResourceMemory: 10}}})
+	inventory.SetPolicies(CompilePolicies([]v1alpha1.PlacementPolicy{*placementtest.PriorityClasses("", v1alpha1.PreemptsAnyConsumer)}))
+	for id, held := range map[string]Resources{
+		"si-1": {corev1.ResourceCPU: 5},
+		"si-2": {corev1.ResourceCPU: 4, corev1.ResourceMemory: 4},
+		"si-3": {corev1.ResourceMemory: 3},
+		"si-4": {corev1.ResourceMemory: 3},
+	} {
+		inventory.Reserve(Holding{Instance: id, Class: "bronze", Consumer: Consumer{Platform: "cf"}, Held: map[string]Resources{"eu": held}})
+	}
+	r := Request{ID: "si-new", Class: "gold", Consumer: Consumer{Platform: "cf"}, Resources: Resources{corev1.ResourceCPU: 4, corev1.ResourceMemory: 4}}
+	got := Preempt(r, inventory.Snapshot())
+	if got == nil || len(got.Victims) != 1 || got.Victims[0].Instance != "si-2" {
+		t.Errorf("got %+v, want si-2 alone", got)
+	}
+}
+
 // BenchmarkPreempt searches for room in a fleet that is full of instances that may be
 // displaced.
 func BenchmarkPreempt(b *testing.B) {

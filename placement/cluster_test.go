@@ -1,0 +1,118 @@
+package placement
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// A member cluster has the taints of its operator, and one more while it does not answer.
+func TestClusterOfHasTaints(t *testing.T) {
+	mc := &v1alpha1.MemberCluster{Spec: v1alpha1.MemberClusterSpec{Taints: []corev1.Taint{{Key: "own", Effect: corev1.TaintEffectNoSchedule}}}}
+	for status, want := range map[metav1.ConditionStatus][]string{
+		metav1.ConditionTrue:    {"own"},
+		metav1.ConditionUnknown: {"own"},
+		metav1.ConditionFalse:   {"own", v1alpha1.TaintUnreachable},
+	} {
+		mc.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReachable, Status: status}}
+		got := ClusterOf(mc, time.Time{}).Taints
+		same := len(got) == len(want)
+		for i := range min(len(got), len(want)) {
+			same = same && got[i].Key == want[i]
+		}
+		if !same {
+			t.Errorf("reachable %s: taints %v, want %v", status, got, want)
+		}
+	}
+}
+
+func TestForSale(t *testing.T) {
+	for name, row := range map[string]struct {
+		sell *v1alpha1.Sale
+		sold string
+		held bool
+	}{
+		"everything":          {nil, "8", false},
+		"everything, it says": {&v1alpha1.Sale{Share: 100}, "8", false},
+		"a half":              {&v1alpha1.Sale{Share: 50}, "4", true},
+	} {
+		mc := &v1alpha1.MemberCluster{Spec: v1alpha1.MemberClusterSpec{Sell: row.sell}}
+		mc.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}
+		if sold, held := ForSale(mc, corev1.ResourceCPU); sold.String() != row.sold || held != row.held {
+			t.Errorf("%s: %s for sale, some held back: %t", name, sold.String(), held)
+		}
+	}
+}
+
+// A reference to consumers selects a platform, an organization or a space.
+func TestIsOf(t *testing.T) {
+	consumer := Consumer{Platform: "cf", Organization: "org", Space: "dev"}
+	for _, row := range []struct {
+		ref  v1alpha1.ConsumerReference
+		want bool
+	}{
+		{v1alpha1.ConsumerReference{Platform: "cf"}, true},
+		{v1alpha1.ConsumerReference{Platform: "k8s"}, false},
+		{v1alpha1.ConsumerReference{Platform: "cf", Organization: "org"}, true},
+		{v1alpha1.ConsumerReference{Platform: "cf", Organization: "other"}, false},
+		{v1alpha1.ConsumerReference{Platform: "cf", Organization: "org", Space: "dev"}, true},
+		{v1alpha1.ConsumerReference{Platform: "cf", Organization: "org", Space: "test"}, false},
+	} {
+		c := &Cluster{Consumers: []v1alpha1.ConsumerReference{row.ref}}
+		if got := c.isOf(consumer); got != row.want {
+			t.Errorf("%+v: %t", row.ref, got)
+		}
+	}
+}
+
+// Once half of all clusters answer again, those on the others are woken: during an outage they did not leave.
+func TestTheEndOfAnOutageWakesWhoIsOnLostClusters(t *testing.T) {
+	cluster := func(name string, ready bool) *Cluster {
+		return &Cluster{Name: name, Ready: ready, AccessVerified: true, Allocatable: cores(4)}
+	}
+	inventory, woken := watched(cluster("a", false), cluster("b", false), cluster("c", false), cluster("d", true))
+	inventory.Reserve(Holding{Instance: "si", Held: map[string]Resources{"a": cores(1)}})
+	woken()
+	if inventory.UpsertCluster(cluster("b", true)); woken()["si"] != 1 {
+		t.Error("the outage is over, and it slept on")
+	}
+	if inventory.UpsertCluster(cluster("c", true)); woken()["si"] != 0 {
+		t.Error("it is woken though there was no outage")
+	}
+}
+
+// A resource that no cluster has, for instance storage of a class that is gone, takes nothing of another.
+func TestAnUnknownResourceIsNoOther(t *testing.T) {
+	inventory := stock([]*Cluster{{Name: "eu", Ready: true, AccessVerified: true, Allocatable: cores(4)}})
+	inventory.Reserve(Holding{Instance: "si", Held: map[string]Resources{"eu": {"gone.example/gpu": 3}}})
+	if free := inventory.Snapshot().Free("eu", corev1.ResourceCPU); free != 4000 {
+		t.Errorf("%d free, want 4000", free)
+	}
+}
+
+// An answer about a cluster that was true before its labels changed is not kept.
+func TestExpressionsReadTheClusterAsItIsNow(t *testing.T) {
+	cluster := func(color string) *Cluster {
+		return &Cluster{Name: "eu", Ready: true, AccessVerified: true, Allocatable: cores(4), Labels: map[string]string{"color": color}}
+	}
+	rule, err := CompileRule("plan", "", v1alpha1.PolicyRule{Name: "red", Expression: `cluster.labels["color"] == "red"`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inventory := stock([]*Cluster{cluster("red"), {Name: "us", Allocatable: cores(1)}})
+	for _, row := range []struct {
+		color  string
+		placed bool
+	}{{"red", true}, {"blue", false}, {"red", true}} {
+		inventory.UpsertCluster(cluster(row.color))
+		_, err := Place(Request{ID: "si", Resources: cores(1), Rules: []Rule{rule}}, inventory.Snapshot())
+		if (err == nil) != row.placed {
+			t.Errorf("%s: %v", row.color, err)
+		}
+	}
+}
