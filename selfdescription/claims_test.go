@@ -201,3 +201,31 @@ func TestAClaimEndsWithTheFirstOfWhatItRestsOn(t *testing.T) {
 		})
 	}
 }
+
+// Of two credentials about the same subject the later one counts; of the same time, always the same one.
+func TestNewer(t *testing.T) {
+	credential := func(after time.Duration, digest byte) *Credential {
+		return &Credential{ValidFrom: at.Add(after), Digest: Digest{digest}}
+	}
+	for name, row := range map[string]struct {
+		x, y *Credential
+		want bool
+	}{
+		"later":                  {credential(1, 1), credential(0, 2), true},
+		"earlier":                {credential(0, 2), credential(1, 1), false},
+		"at the same time":       {credential(0, 2), credential(0, 1), true},
+		"the other way round":    {credential(0, 1), credential(0, 2), false},
+		"the very same instance": {credential(0, 1), credential(0, 1), false},
+	} {
+		if got := newer(row.x, row.y); got != row.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestPlacesAreSorted(t *testing.T) {
+	a := &admission{locations: []location{{country: "FR"}, {country: "DE"}, {country: "FR"}}}
+	if got := a.places(); got != "hardware in DE, FR" {
+		t.Error(got)
+	}
+}

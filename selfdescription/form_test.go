@@ -2,8 +2,11 @@ package selfdescription
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-dev/sluice/selfdescription/shape"
 )
 
 // Dates have the form dateTimeStamp of XML Schema 1.1-2.
@@ -87,5 +90,46 @@ func TestHeadersAreReadAsTheirSpecificationsHaveThem(t *testing.T) {
 			}
 			refused(t, report, step, row.want)
 		})
+	}
+}
+
+// Only the first few violations of a shape are listed, and the others counted.
+func TestViolationsAreListedUpToAFew(t *testing.T) {
+	for n, more := range map[int]string{5: "", 6: "and 1 more", 9: "and 4 more"} {
+		text := shapeError(make([]shape.Violation, n)).Error()
+		if strings.Count(text, "/credentialSubject") != 5 || strings.Contains(text, "more") != (more != "") || !strings.HasSuffix(text, more) {
+			t.Errorf("of %d: %s", n, text)
+		}
+	}
+}
+
+func TestWindow(t *testing.T) {
+	for _, row := range []struct {
+		from, until time.Time
+		want        string
+	}{
+		{time.Time{}, time.Time{}, "always"},
+		{at, time.Time{}, "from " + date(at)},
+		{time.Time{}, at, "always until " + date(at)},
+		{at, at.Add(time.Hour), "from " + date(at) + " until " + date(at.Add(time.Hour))},
+	} {
+		if got := window(row.from, row.until); got != row.want {
+			t.Errorf("%q, want %q", got, row.want)
+		}
+	}
+}
+
+func TestAnIssuerIsAStringThatIsNotEmpty(t *testing.T) {
+	for _, row := range []struct {
+		value any
+		want  string
+	}{
+		{"did:web:acme.example", "did:web:acme.example"},
+		{object{"id": "did:web:acme.example"}, "did:web:acme.example"},
+		{"", ""}, {object{"id": ""}, ""}, {object{}, ""}, {1.0, ""}, {nil, ""},
+	} {
+		if got, err := issuerOf(row.value); got != row.want || (err == nil) != (row.want != "") {
+			t.Errorf("%v: %q, %v", row.value, got, err)
+		}
 	}
 }

@@ -71,6 +71,21 @@ func TestADocumentThatSaysTooLittleIsNotIssued(t *testing.T) {
 	if _, err := s.Presentation(make([]string, MaxCredentials+1), Expect{Audience: "a", Nonce: "n"}, at); err == nil {
 		t.Error("a presentation of too much")
 	}
+	if _, err := s.Presentation(make([]string, MaxCredentials), Expect{Audience: "a", Nonce: "n"}, at); err != nil {
+		t.Errorf("a presentation of as much as fits: %v", err)
+	}
+}
+
+// A field that says nothing is left out: other verifiers refuse an empty one.
+func TestACredentialWithoutStatusHasNoStatus(t *testing.T) {
+	compact, err := newWorld(t).signer(t, provider).Credential(Document{Subject: vat(), ValidFrom: at})
+	if err != nil {
+		t.Fatal(err)
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(compact, ".")[1])
+	if err != nil || strings.Contains(string(payload), "credentialStatus") {
+		t.Errorf("%s, %v", payload, err)
+	}
 }
 
 // The holder of an ECDSA token can negate s, which gives a second valid signature.
