@@ -25,7 +25,8 @@ import (
 )
 
 // TestServeBeforeTheCacheHasReadEverything: while the hub is still handing out its instances, the
-// catalog is served. An order waits until they are counted, because limits hold from the start.
+// catalog is served, and so is the health, beside the metrics. An order waits until they are counted, because
+// limits hold from the start.
 func TestServeBeforeTheCacheHasReadEverything(t *testing.T) {
 	t.Setenv("SLUICE_TEST_HUB", "kube")
 	h := hubtest.Start(t)
@@ -42,13 +43,13 @@ func TestServeBeforeTheCacheHasReadEverything(t *testing.T) {
 	if err := os.WriteFile(platforms, []byte("platforms:\n- {name: first, basic: [{username: u, password: p}]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
+	address, metrics := freeAddress(t), freeAddress(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
 		cmd := newCommand()
 		cmd.SetArgs([]string{"serve", "--kubeconfig", slow, "--namespace", h.Namespace, "--platforms", platforms,
-			"--keyset", filepath.Join(dir, "keyset.json"), "--listen", address, "--metrics-listen", "0", "--collect", "off"})
+			"--keyset", filepath.Join(dir, "keyset.json"), "--listen", address, "--metrics-listen", metrics, "--collect", "off"})
 		ended <- cmd.ExecuteContext(ctx)
 	}()
 	defer func() {
@@ -57,7 +58,7 @@ func TestServeBeforeTheCacheHasReadEverything(t *testing.T) {
 			t.Errorf("serve: %v", err)
 		}
 	}()
-	send := func(ctx context.Context, method, path, body string) (int, error) {
+	sendTo := func(ctx context.Context, address, method, path, body string) (int, error) {
 		r, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, strings.NewReader(body))
 		if err != nil {
 			return 0, err
@@ -70,12 +71,20 @@ func TestServeBeforeTheCacheHasReadEverything(t *testing.T) {
 		}
 		return response.StatusCode, response.Body.Close()
 	}
+	send := func(ctx context.Context, method, path, body string) (int, error) {
+		return sendTo(ctx, address, method, path, body)
+	}
 
 	patient, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for status := 0; status != http.StatusOK; {
 		if status, err = send(patient, http.MethodGet, "/v2/catalog", ""); patient.Err() != nil {
 			t.Fatalf("the catalog is not served: %d, %v", status, err)
+		}
+	}
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if status, err := sendTo(patient, metrics, http.MethodGet, path, ""); err != nil || status != http.StatusOK {
+			t.Errorf("%s beside the metrics: %d, %v", path, status, err)
 		}
 	}
 	ordered := make(chan error, 1)
