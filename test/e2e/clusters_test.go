@@ -143,6 +143,15 @@ func output(name string, args ...string) (string, error) {
 	return out.String(), err
 }
 
+// program builds the image of a program that is pinned, and returns its archive and its reference.
+func program(t *testing.T, name string) (archive, reference string) {
+	t.Helper()
+	out, err := output("test/kind/program.sh", name)
+	must(t, err)
+	archive, reference, _ = strings.Cut(strings.TrimSpace(out), "\n")
+	return archive, reference
+}
+
 // kubeconfig returns the path of a cluster's kubeconfig for this host.
 func kubeconfig(cluster string) string { return filepath.Join(kubeconfigs, cluster+".kubeconfig") }
 

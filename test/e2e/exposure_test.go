@@ -38,6 +38,7 @@ const (
 	publicDomain     = "apps.example"
 	publicPort       = "30443"
 	tlsPort          = "30444"
+	ownDomain        = "acme.example"
 )
 
 // TestExposure orders a site: everyone reaches its public port at its host, by HTTPS through the Gateway of
@@ -51,7 +52,8 @@ func TestExposure(t *testing.T) {
 	page := strings.Join(commandsUnder(t, "docs/operating.md", "### Public ports"), "")
 	add := strings.NewReplacer("sluice ", "", "--context eu-1", "--from-kubeconfig "+kubeconfig(open)+" --region region-of-"+open,
 		"infra/public", gatewayNamespace+"/public", "apps.eu-1.example.org", publicDomain, "eu-1", open).Replace(page)
-	s.sluice(append(strings.Fields(add), "--public-port", publicPort, "--public-tls", "tls:"+tlsPort)...)
+	s.sluice(append(strings.Fields(add), "--public-port", publicPort, "--public-tls", "tls:"+tlsPort,
+		"--public-tcp", "30445-30446", "--public-consumer-domain", ownDomain+"=first/org@acme")...)
 	s.sluice("cluster", "add", members[1], "--from-kubeconfig", kubeconfig(members[1]), "--region", "region-of-"+members[1])
 	offering, err := os.ReadFile("exposure.yaml")
 	must(t, err)
@@ -75,13 +77,7 @@ func TestExposure(t *testing.T) {
 		t.Errorf("the endpoints are %s, want %s among them", endpoints, want)
 	}
 
-	answers(t, "everyone asks web", func() (string, error) {
-		status, body, err := get(t.Context(), site)
-		if err != nil || status != http.StatusOK || !strings.HasPrefix(body, "web-") {
-			return "", fmt.Errorf("%d %s %w", status, body, err)
-		}
-		return body, nil
-	})
+	serves(t, get, site, "web-")
 	for _, host := range []string{v1alpha1.PublicLabel("inner", v1alpha1.InstanceName("first", id)), "inner", "other"} {
 		status, body, err := get(t.Context(), "https://"+host+"."+publicDomain+":"+publicPort)
 		if err != nil || status != http.StatusNotFound {
@@ -91,8 +87,12 @@ func TestExposure(t *testing.T) {
 	whoMayConnect(t, open, v1alpha1.MemberNamespace(v1alpha1.InstanceName("first", id)))
 
 	ownPods(t, s.broker, get)
-	ownCertificate(t, s.broker, node)
-	hostTaken(t, s.broker, p)
+	ownCertificate(t, s.broker, node, "sealed", "sealed."+publicDomain)
+	ownCertificate(t, s.broker, node, "sealed."+ownDomain, "sealed."+ownDomain)
+	ownHost(t, s.broker, p, get)
+	plainPorts(t, s.broker, get)
+	orderFails(t, s.broker, p, "shop", "shop is taken by another instance")
+	orderFails(t, s.broker, p, "www.bank.example", "www.bank.example is in no domain that is yours")
 	s.broker.unbind(t, id, "site", p)
 	s.broker.deprovision(t, id, p)
 	eventually(t, 30*time.Second, "the host is gone", func(ctx context.Context) string {
@@ -146,50 +146,109 @@ func ownPods(t *testing.T, b broker, get func(context.Context, string) (int, str
 	pods := kubernetes.NewForConfigOrDie(config).CoreV1().Pods(credentials["namespace"].(string))
 	_, err = pods.Create(t.Context(), own, metav1.CreateOptions{})
 	must(t, err)
-	answers(t, "everyone asks the consumer's own pod", func() (string, error) {
-		status, body, err := get(t.Context(), "https://"+host+":"+publicPort)
-		if err != nil || status != http.StatusOK || !strings.HasPrefix(body, "own-1") {
-			return "", fmt.Errorf("%d %s %w", status, body, err)
-		}
-		return body, nil
-	})
+	serves(t, get, "https://"+host+":"+publicPort, "own-1")
 	b.unbind(t, id, "room", room)
 	b.deprovision(t, id, room)
 }
 
 // ownCertificate orders a site with a certificate of the consumer's own, which the Gateway does not have.
-func ownCertificate(t *testing.T, b broker, node string) {
+func ownCertificate(t *testing.T, b broker, node, name, host string) {
 	t.Helper()
-	const id, site = "e2e-sealed", "https://sealed." + publicDomain + ":" + tlsPort
+	const id = "e2e-sealed"
+	site := "https://" + host + ":" + tlsPort
 	sealed := b.findPlan(t, "sites", "sealed")
-	chain, key := selfSigned(t, "sealed."+publicDomain)
-	b.provision(t, id, sealed, map[string]any{"certificate": map[string]any{"chain": string(chain), "key": string(key)}})
+	chain, key := selfSigned(t, host)
+	b.provision(t, id, sealed, map[string]any{"name": name, "certificate": map[string]any{"chain": string(chain), "key": string(key)}})
 	if credentials := b.bind(t, id, "sealed", sealed, nil); credentials["url"] != site {
 		t.Errorf("the credentials are %v, want the url %s", credentials, site)
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(chain)
-	get := browser(node, roots)
-	answers(t, "everyone asks by the consumer's certificate", func() (string, error) {
-		status, body, err := get(t.Context(), site)
-		if err != nil || status != http.StatusOK || !strings.HasPrefix(body, "web-") {
-			return "", fmt.Errorf("%d %s %w", status, body, err)
-		}
-		return body, nil
-	})
+	serves(t, browser(node, roots), site, "web-")
 	b.unbind(t, id, "sealed", sealed)
 	b.deprovision(t, id, sealed)
 }
 
-// hostTaken orders the host that another instance has.
-func hostTaken(t *testing.T, b broker, p plan) {
-	const id = "e2e-same-site"
-	b.must(t, "PUT", "/v2/service_instances/"+id, p.query(), map[string]any{
-		"service_id": p.service, "plan_id": p.id, "organization_guid": "org", "space_guid": "space", "parameters": map[string]any{"name": "shop"},
+// ownHost orders a site at a host in the consumer's own domain, for which the Gateway has a certificate.
+func ownHost(t *testing.T, b broker, p plan, get func(context.Context, string) (int, string, error)) {
+	t.Helper()
+	const id, site = "e2e-own", "https://www." + ownDomain + ":" + publicPort
+	b.provision(t, id, p, map[string]any{"name": "www." + ownDomain})
+	if credentials := b.bind(t, id, "own", p, nil); credentials["url"] != site {
+		t.Errorf("the credentials are %v, want the url %s", credentials, site)
+	}
+	serves(t, get, site, "web-")
+	b.unbind(t, id, "own", p)
+	b.deprovision(t, id, p)
+}
+
+// plainPorts orders two components at ports of plain TCP: each has its own, and there is none left for a third, which
+// waits until one is given back.
+func plainPorts(t *testing.T, b broker, get func(context.Context, string) (int, string, error)) {
+	t.Helper()
+	plain := b.findPlan(t, "sites", "plain")
+	urls, pods := map[string]string{}, map[string]string{}
+	order := func(id string) {
+		t.Helper()
+		url, _ := b.bind(t, id, "plain", plain, nil)["url"].(string)
+		host := v1alpha1.PublicLabel("web", v1alpha1.InstanceName("first", id)) + "." + publicDomain
+		if url != "http://"+host+":30445" && url != "http://"+host+":30446" {
+			t.Errorf("the credentials have the url %s", url)
+		}
+		urls[id], pods[id] = url, serves(t, get, url, "web-")
+	}
+	for _, id := range []string{"e2e-plain-1", "e2e-plain-2"} {
+		b.provision(t, id, plain, nil)
+		order(id)
+	}
+	if urls["e2e-plain-1"][len(urls["e2e-plain-1"])-1] == urls["e2e-plain-2"][len(urls["e2e-plain-2"])-1] || pods["e2e-plain-1"] == pods["e2e-plain-2"] {
+		t.Errorf("both answer at %v, with %v", urls, pods)
+	}
+	b.must(t, "PUT", "/v2/service_instances/e2e-plain-3", plain.query(), map[string]any{
+		"service_id": plain.service, "plan_id": plain.id, "organization_guid": "org", "space_guid": "space",
 	}, http.StatusAccepted)
-	eventually(t, 30*time.Second, "the second order fails", func(ctx context.Context) string {
+	eventually(t, 30*time.Second, "a third order waits", func(ctx context.Context) string {
+		a, err := b.do(ctx, "GET", "/v2/service_instances/e2e-plain-3/last_operation", nil, nil)
+		if description, _ := a.body["description"].(string); err != nil || a.body["state"] != "in progress" || !strings.Contains(description, "InsufficientSluiceDevPublicPorts") {
+			return fmt.Sprint(a, err)
+		}
+		return ""
+	})
+	b.unbind(t, "e2e-plain-1", "plain", plain)
+	b.deprovision(t, "e2e-plain-1", plain)
+	b.await(t, "e2e-plain-3", "provision e2e-plain-3")
+	order("e2e-plain-3")
+	for _, id := range []string{"e2e-plain-2", "e2e-plain-3"} {
+		b.unbind(t, id, "plain", plain)
+		b.deprovision(t, id, plain)
+	}
+}
+
+// serves waits until a URL answers as pods do whose names begin with a prefix, and returns the pod's name.
+func serves(t *testing.T, get func(context.Context, string) (int, string, error), url, prefix string) string {
+	t.Helper()
+	pod := ""
+	answers(t, "everyone asks "+url, func() (string, error) {
+		status, body, err := get(t.Context(), url)
+		if err != nil || status != http.StatusOK || !strings.HasPrefix(body, prefix) {
+			return "", fmt.Errorf("%d %s %w", status, body, err)
+		}
+		pod = body
+		return body, nil
+	})
+	return pod
+}
+
+// orderFails orders a site at a host that it cannot have.
+func orderFails(t *testing.T, b broker, p plan, host, why string) {
+	t.Helper()
+	const id = "e2e-refused-site"
+	b.must(t, "PUT", "/v2/service_instances/"+id, p.query(), map[string]any{
+		"service_id": p.service, "plan_id": p.id, "organization_guid": "org", "space_guid": "space", "parameters": map[string]any{"name": host},
+	}, http.StatusAccepted)
+	eventually(t, 30*time.Second, "the order of "+host+" fails", func(ctx context.Context) string {
 		a, err := b.do(ctx, "GET", "/v2/service_instances/"+id+"/last_operation", nil, nil)
-		if err != nil || a.body["state"] != "failed" || a.body["description"] != "components[web].ports[http].host: shop is taken by another instance" {
+		if err != nil || a.body["state"] != "failed" || a.body["description"] != "components[web].ports[http].host: "+why {
 			return fmt.Sprint(a, err)
 		}
 		return ""
@@ -202,9 +261,7 @@ func hostTaken(t *testing.T, b broker, p plan) {
 // who trusts the Gateway's certificate.
 func gateway(t *testing.T, cluster string) (node string, roots *x509.CertPool) {
 	t.Helper()
-	out, err := output("test/kind/traefik.sh")
-	must(t, err)
-	archive, reference, _ := strings.Cut(strings.TrimSpace(out), "\n")
+	archive, reference := program(t, "traefik")
 	must(t, run("test/kind/load.sh", cluster, archive))
 	kubectl, err := buildKubectl()
 	must(t, err)
@@ -222,7 +279,7 @@ func gateway(t *testing.T, cluster string) (node string, roots *x509.CertPool) {
 	apply("delete", "--ignore-not-found") // what a run that was killed left
 	t.Cleanup(func() { apply("delete", "--ignore-not-found") })
 	apply("apply")
-	roots = certificate(t, admin)
+	roots = certificates(t, admin)
 	eventually(t, 2*time.Minute, "Traefik runs", func(ctx context.Context) string {
 		d, err := admin.AppsV1().Deployments(gatewayNamespace).Get(ctx, "traefik", metav1.GetOptions{})
 		if err != nil || d.Status.ReadyReplicas != 1 {
@@ -266,17 +323,19 @@ func browser(node string, roots *x509.CertPool) func(ctx context.Context, url st
 	}
 }
 
-// certificate makes the Gateway's certificate, for every host of the domain, and returns who trusts it.
-func certificate(t *testing.T, admin kubernetes.Interface) *x509.CertPool {
+// certificates makes those of the Gateway, each for every host of a domain, and returns who trusts them.
+func certificates(t *testing.T, admin kubernetes.Interface) *x509.CertPool {
 	t.Helper()
-	chain, private := selfSigned(t, "*."+publicDomain)
-	_, err := admin.CoreV1().Secrets(gatewayNamespace).Create(t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "apps"}, Type: corev1.SecretTypeTLS,
-		Data: map[string][]byte{corev1.TLSCertKey: chain, corev1.TLSPrivateKeyKey: private},
-	}, metav1.CreateOptions{})
-	must(t, err)
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(chain)
+	for name, domain := range map[string]string{"apps": publicDomain, "acme": ownDomain} {
+		chain, private := selfSigned(t, "*."+domain)
+		_, err := admin.CoreV1().Secrets(gatewayNamespace).Create(t.Context(), &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Type: corev1.SecretTypeTLS,
+			Data: map[string][]byte{corev1.TLSCertKey: chain, corev1.TLSPrivateKeyKey: private},
+		}, metav1.CreateOptions{})
+		must(t, err)
+		roots.AppendCertsFromPEM(chain)
+	}
 	return roots
 }
 
