@@ -21,19 +21,6 @@ func claimsAt(mc *v1alpha1.MemberCluster, now time.Time) (held []v1alpha1.Claim)
 	return held
 }
 
-// claimKey is a claim of a name, as rules read it.
-type claimKey struct {
-	value     string
-	assurance v1alpha1.Assurance
-}
-
-func (t *traits) addClaim(claim *v1alpha1.Claim, row int) {
-	if t.claims[claim.Name] == nil {
-		t.claims[claim.Name] = map[claimKey]set{}
-	}
-	add(t.claims[claim.Name], claimKey{claim.Value, claim.Assurance}, row)
-}
-
 // compileClaim checks a rule and expands groups of countries.
 func compileClaim(from *v1alpha1.ClaimRule) (*claimRule, error) {
 	r := &claimRule{ClaimRule: *from, key: fmt.Sprintf("%#v", *from), least: rank(from.Assurance)}

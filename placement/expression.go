@@ -225,15 +225,6 @@ func (e *expression) evaluate(p *page, among set, f *facts) (holds set) {
 	return holds
 }
 
-// inherit takes over the answers of a page's former traits, for the rows that are the same.
-func (t *traits) inherit(old *traits, same set) {
-	for _, key := range old.answers.Keys() { // the oldest first
-		if kept, ok := old.answers.Peek(key); ok {
-			t.answers.Add(key, answers{kept.known.and(same), kept.holds.and(same)})
-		}
-	}
-}
-
 // holdsAlike reports whether the expression holds for all clusters of which it reads these values, of which one is
 // given.
 func (f *facts) holdsAlike(e *expression, values string, c *Cluster) bool {

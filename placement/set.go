@@ -24,6 +24,15 @@ func (s *set) add(row int)      { s[row/64] |= 1 << (row % 64) }
 func (s *set) remove(row int)   { s[row/64] &^= 1 << (row % 64) }
 func (s *set) has(row int) bool { return s[row/64]&(1<<(row%64)) != 0 }
 
+// put adds or removes a row.
+func (s *set) put(row int, is bool) {
+	if is {
+		s.add(row)
+	} else {
+		s.remove(row)
+	}
+}
+
 func (s set) and(t set) set {
 	for i := range s {
 		s[i] &= t[i]

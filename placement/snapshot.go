@@ -4,10 +4,8 @@ import (
 	"iter"
 	"slices"
 	"sort"
-	"sync"
 
 	memdb "github.com/hashicorp/go-memdb"
-	lru "github.com/hashicorp/golang-lru/v2"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -49,47 +47,12 @@ type column struct {
 	price []int64 // of one unit of the price list, in billionths per hour
 }
 
-// traits are the sets of rows of a page with properties that are not numbers.
-type traits struct {
-	all      set
-	managing set // makes clusters, and runs no workloads
-	owned    set // belongs to a consumer
-	peering  set // takes part in peerings
-	joined   set // by invitation, and so not reachable otherwise
-	// exposing holds clusters with a Gateway for public ports, by the protocol that it passes.
-	exposing map[v1alpha1.AppProtocol]set
-	ready    set
-	verified set
-	cordoned set
-	unproven set // has to prove an offering, and has not
-	avoided  set // has a PreferNoSchedule taint
-	label    map[labelValue]set
-	labelled map[string]set
-	classes  map[string]set
-	currency map[string]set
-	taints   map[taintKey]set // except PreferNoSchedule
-	claims   map[string]map[claimKey]set
-	hash     [pageRows]uint64 // of the name, which breaks ties
-	// groupings of the rows by labels, computed on first use.
-	groupings sync.Map
-	// answers of expressions and claim rules, see page.judged.
-	answers *lru.Cache[string, answers]
-}
-
 // left returns what is free of the resource, or what would be if nothing were on the clusters.
 func (c column) left(empty bool) []int64 {
 	if empty {
 		return c.size
 	}
 	return c.free
-}
-
-type labelValue struct{ key, value string }
-
-// taintKey is a taint, apart from when it was added.
-type taintKey struct {
-	key, value string
-	effect     corev1.TaintEffect
 }
 
 // newPage arranges clusters by column; books are what is held on each, by name.
@@ -129,10 +92,7 @@ func (p *page) with(row int, c *Cluster, columns map[corev1.ResourceName]int, he
 	changed := &page{clusters: slices.Clone(p.clusters), columns: make([]column, len(columns)), holes: slices.Clone(p.holes), traits: p.traits}
 	changed.clusters[row] = c
 	if !c.sameTraits(was) {
-		changed.traits = newTraits(changed.clusters)
-		same := p.all
-		same.remove(row)
-		changed.inherit(p.traits, same)
+		changed.traits = p.traits.with(row, was, c)
 	}
 	copy(changed.columns, p.columns)
 	for _, version := range []*Cluster{was, c} {
@@ -202,73 +162,6 @@ func (p *page) column(i int) column {
 		return column{zeros, zeros, zeros}
 	}
 	return p.columns[i]
-}
-
-func newTraits(clusters []*Cluster) *traits {
-	t := &traits{
-		all: rowsBelow(len(clusters)), answers: newKept[answers](),
-		label: map[labelValue]set{}, labelled: map[string]set{}, classes: map[string]set{}, currency: map[string]set{},
-		taints: map[taintKey]set{}, claims: map[string]map[claimKey]set{}, exposing: map[v1alpha1.AppProtocol]set{},
-	}
-	for row, c := range clusters {
-		t.hash[row] = hash64(c.Name)
-		if c.Driver == v1alpha1.DriverCAPI {
-			t.managing.add(row)
-		}
-		if len(c.Consumers) > 0 {
-			t.owned.add(row)
-		}
-		if c.Liqo != nil {
-			t.peering.add(row)
-			if c.Liqo.Joined != nil {
-				t.joined.add(row)
-			}
-		}
-		for _, spoken := range c.Exposure.Speaks() {
-			exposing := t.exposing[spoken]
-			exposing.add(row)
-			t.exposing[spoken] = exposing
-		}
-		if c.Ready {
-			t.ready.add(row)
-		}
-		if c.AccessVerified {
-			t.verified.add(row)
-		}
-		if c.Cordoned {
-			t.cordoned.add(row)
-		}
-		if c.Unproven != "" {
-			t.unproven.add(row)
-		}
-		for i := range c.Claims {
-			t.addClaim(&c.Claims[i], row)
-		}
-		for key, value := range c.Labels {
-			add(t.label, labelValue{key, value}, row)
-			add(t.labelled, key, row)
-		}
-		for _, class := range c.StorageClasses {
-			add(t.classes, class, row)
-		}
-		if c.Currency != "" {
-			add(t.currency, c.Currency, row)
-		}
-		for _, taint := range c.Taints {
-			if taint.Effect == corev1.TaintEffectPreferNoSchedule {
-				t.avoided.add(row)
-			} else {
-				add(t.taints, taintKey{taint.Key, taint.Value, taint.Effect}, row)
-			}
-		}
-	}
-	return t
-}
-
-func add[K comparable](sets map[K]set, key K, row int) {
-	s := sets[key]
-	s.add(row)
-	sets[key] = s
 }
 
 // Len returns the number of clusters.

@@ -25,8 +25,8 @@ type waiter struct {
 // waiters are the requests that wait.
 type waiters struct {
 	all map[string]*waiter // by ID
-	// wants are what requests without replicas ask for on a cluster, and parts what those with replicas ask
-	// for with one; wide are the other requests, which may be helped by any more that a cluster has left.
+	// wants are the amounts that requests without replicas ask for on a cluster, and parts those that others ask
+	// for with one replica; wide are the other requests, which may be helped by any more that a cluster has left.
 	wants, parts wants
 	wide         map[string]*waiter
 	// cohorts are the requests that only a cluster can help that takes them as new placements; settled

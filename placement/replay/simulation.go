@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-dev/sluice/placement"
 )
 
-// Outcome is what became of an order.
+// Outcome is the result of an order.
 type Outcome struct {
 	Booked
 	// Sold orders have Clusters, and Since, when they were placed. Others have Why, and Reason in a word.

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// asked is what decides about a request: the plan, and a policy for its consumer.
+// asked is a request by what decides about it: the plan, and a policy for its consumer.
 type asked struct {
 	Plan   v1alpha1.ResourcesPlan
 	Policy v1alpha1.PlacementPolicySpec
