@@ -62,13 +62,18 @@ lint: ## Formatting, vet, staticcheck, which package may import which, and that 
 	@! git grep -nE $(UNCLEAR) -- '*.go' ':!*zz_generated*' || { echo "lint: reword these comments, see docs/style.md" >&2; exit 1; }
 	@$(TOOL) forbidigo -set_exit_status -tests=false '^time\.(Now|Since|Until|Sleep|After|AfterFunc|Tick|NewTimer|NewTicker)$$' -- ./placement
 
+# SLOWEST packages are tested first: last, each would run beside nothing. Tests wait for a third of their time, so
+# one more package than there are processors is tested at once.
+SLOWEST := ./placement/liqo ./test/bench ./bindings ./placement/capi ./test/faults
+ATONCE := $(shell expr $$(nproc) + 1)
+
 # lint has vetted everything: each go test would vet all packages below its own once more.
 # Once more with the other hub runs what talks to the hub; the histories' hub is a fake.
 unit: kubernetes ## Unit and integration tests, on the embedded hub and on real control planes
 	@echo "test: unit and integration, embedded hub"
-	@go test -vet=off ./...
+	@go test -vet=off -p $(ATONCE) $(SLOWEST) ./...
 	@echo "test: the same controllers with a kube-apiserver as the hub"
-	@SLUICE_TEST_HUB=kube go test -vet=off -skip '^Test(Histories|LeadersThatSleep)$$' ./catalog/... ./placement/controller ./placement/elastic ./broker/... ./selfdescription/controller/...
+	@SLUICE_TEST_HUB=kube go test -vet=off -p $(ATONCE) -skip '^Test(Histories|LeadersThatSleep)$$' ./catalog/... ./placement/controller ./placement/elastic ./broker/... ./selfdescription/controller/...
 
 interop: ## Credentials, both ways, with jose, jsonld and a SHACL validator from npm; installs Node where it is missing
 	@echo "test: interoperability with tools from npm"
@@ -76,7 +81,7 @@ interop: ## Credentials, both ways, with jose, jsonld and a SHACL validator from
 
 crash: ## Kill Sluice at every write, stop its leaders, and check that nothing is lost, doubled or oversold
 	@echo "test: kill -9 before and after every write, SIGSTOP of leaders"
-	@go test -tags faults -vet=off -count=1 -timeout 45m -parallel 2 -v -skip '^Test(OnClusters|OnPeeredClusters|Workloads)$$' ./internal/crashpoint ./test/crash ./bindings
+	@go test -tags faults -vet=off -count=1 -timeout 45m -parallel $(ATONCE) -v -skip '^Test(OnClusters|OnPeeredClusters|Workloads)$$' ./internal/crashpoint ./test/crash ./bindings
 
 # e2e.test runs the tests on kind, compiled once; $(call e2e,TESTS) runs some of them.
 .PHONY: bin/e2e.test
@@ -113,7 +118,7 @@ e2e-liqo: bin/e2e.test ## On kind, with real Liqo: peered clusters
 race: ## Unit and integration tests under the race detector
 	@CGO_ENABLED=1 go test -race -timeout 30m ./...
 
-mutants: ## How well the packages' own tests notice mistakes: SAMPLE (200) random changes of each; takes hours, and goes on where it was interrupted
+mutants: ## How well the packages' own tests notice mistakes: SAMPLE (200) random changes of each; goes on where it was interrupted
 	@mkdir -p bin
 	@go run ./test/mutants -sample $(or $(SAMPLE),200) -record bin/mutants.txt ./broker ./placement ./bindings ./selfdescription
 
