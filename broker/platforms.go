@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -187,64 +188,77 @@ func parseRoster(document []byte) (*roster, error) {
 	r := &roster{}
 	names, owners := map[string]bool{}, map[[sha256.Size]byte]string{}
 	for _, entry := range listed {
-		if !platformName.MatchString(entry.Name) {
-			return nil, fmt.Errorf("platform %q: a name has up to 63 lower-case letters, digits, dots and dashes", entry.Name)
-		}
-		if entry.Name == v1alpha1.PlatformSelf {
-			return nil, fmt.Errorf("platform %q: the name is reserved for Sluice's own instances", entry.Name)
+		platform, err := newPlatform(entry)
+		if err != nil {
+			return nil, err
 		}
 		if names[entry.Name] {
 			return nil, fmt.Errorf("platform %s is listed twice", entry.Name)
 		}
 		names[entry.Name] = true
-		platform := &Platform{Name: entry.Name, DeletedLastOperation: entry.DeletedLastOperation, Limits: entry.Limits.limits()}
-		if platform.Limits.Instances < 0 || platform.Limits.Bytes < 0 {
-			return nil, fmt.Errorf("platform %s: limits: want zero or more", entry.Name)
-		}
-		switch platform.DeletedLastOperation {
-		case "":
-			platform.DeletedLastOperation = DeletedGone
-		case DeletedGone, DeletedSucceeded:
-		default:
-			return nil, fmt.Errorf("platform %s: deletedLastOperation: want gone or succeeded", entry.Name)
-		}
-		add := func(kind string, parts ...string) error {
-			for _, part := range parts {
-				if part == "" {
-					return fmt.Errorf("platform %s: an empty %s credential", entry.Name, kind)
-				}
-			}
-			digest := credentialDigest(kind, parts...)
-			if owner, taken := owners[digest]; taken && owner != entry.Name {
-				return fmt.Errorf("platforms %s and %s share a %s credential", owner, entry.Name, kind)
-			}
-			owners[digest] = entry.Name
-			r.credentials = append(r.credentials, credential{digest: digest, platform: platform})
-			return nil
-		}
-		var errs []error
-		for _, user := range entry.Basic {
-			r.basic = true
-			if strings.Contains(user.Username, ":") {
-				errs = append(errs, fmt.Errorf("platform %s: a username cannot contain a colon (RFC 7617)", entry.Name))
-			}
-			errs = append(errs, add("basic", user.Username, user.Password))
-		}
-		for _, token := range entry.Bearer {
-			r.bearer = true
-			errs = append(errs, add("bearer", token))
-		}
-		for _, name := range entry.ClientCertificateNames {
-			errs = append(errs, add("certificate", name))
-		}
-		if err := errors.Join(errs...); err != nil {
+		if err := r.addCredentials(entry, platform, owners); err != nil {
 			return nil, err
-		}
-		if len(errs) == 0 {
-			return nil, fmt.Errorf("platform %s has no credentials", entry.Name)
 		}
 	}
 	return r, nil
+}
+
+// newPlatform checks everything of a platform except its credentials.
+func newPlatform(entry ListedPlatform) (*Platform, error) {
+	if !platformName.MatchString(entry.Name) {
+		return nil, fmt.Errorf("platform %q: a name has up to 63 lower-case letters, digits, dots and dashes", entry.Name)
+	}
+	if entry.Name == v1alpha1.PlatformSelf {
+		return nil, fmt.Errorf("platform %q: the name is reserved for Sluice's own instances", entry.Name)
+	}
+	platform := &Platform{Name: entry.Name, DeletedLastOperation: entry.DeletedLastOperation, Limits: entry.Limits.limits()}
+	if platform.Limits.Instances < 0 || platform.Limits.Bytes < 0 {
+		return nil, fmt.Errorf("platform %s: limits: want zero or more", entry.Name)
+	}
+	switch platform.DeletedLastOperation {
+	case "":
+		platform.DeletedLastOperation = DeletedGone
+	case DeletedGone, DeletedSucceeded:
+	default:
+		return nil, fmt.Errorf("platform %s: deletedLastOperation: want gone or succeeded", entry.Name)
+	}
+	return platform, nil
+}
+
+// addCredentials adds those of a platform. Owners are the platforms of all credentials so far: no two platforms
+// share one.
+func (r *roster) addCredentials(entry ListedPlatform, platform *Platform, owners map[[sha256.Size]byte]string) error {
+	add := func(kind string, parts ...string) error {
+		if slices.Contains(parts, "") {
+			return fmt.Errorf("platform %s: an empty %s credential", entry.Name, kind)
+		}
+		digest := credentialDigest(kind, parts...)
+		if owner, taken := owners[digest]; taken && owner != entry.Name {
+			return fmt.Errorf("platforms %s and %s share a %s credential", owner, entry.Name, kind)
+		}
+		owners[digest] = entry.Name
+		r.credentials = append(r.credentials, credential{digest: digest, platform: platform})
+		return nil
+	}
+	var errs []error
+	for _, user := range entry.Basic {
+		r.basic = true
+		if strings.Contains(user.Username, ":") {
+			errs = append(errs, fmt.Errorf("platform %s: a username cannot contain a colon (RFC 7617)", entry.Name))
+		}
+		errs = append(errs, add("basic", user.Username, user.Password))
+	}
+	for _, token := range entry.Bearer {
+		r.bearer = true
+		errs = append(errs, add("bearer", token))
+	}
+	for _, name := range entry.ClientCertificateNames {
+		errs = append(errs, add("certificate", name))
+	}
+	if len(errs) == 0 {
+		return fmt.Errorf("platform %s has no credentials", entry.Name)
+	}
+	return errors.Join(errs...)
 }
 
 // credentialDigest hashes each part after its length, so that different parts never give
