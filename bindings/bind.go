@@ -32,7 +32,20 @@ func (c *Controller) bind(ctx context.Context, b *v1alpha1.ServiceBinding) (reco
 	if err := c.nameClusters(ctx, b, instance); err != nil {
 		return reconcile.Result{}, err
 	}
+	if u := b.Status.Upstream; u != nil && u.Failure != "" {
+		return c.failUpstream(ctx, b, instance, u.Failure)
+	}
 	issued, found, err := c.issueAndFind(ctx, b, instance)
+	if pending := (*upstreamPendingError)(nil); errors.As(err, &pending) && !c.overdue(b) {
+		return c.waitUpstream(ctx, b, pending)
+	}
+	if refused := (*upstreamRefusedError)(nil); errors.As(err, &refused) {
+		log.FromContext(ctx).Info("another broker does not bind", "binding", b.Name, "reason", refused.Error())
+		return c.failUpstream(ctx, b, instance, refused.public())
+	}
+	if err != nil && b.Status.Upstream != nil && c.overdue(b) {
+		return c.failUpstream(ctx, b, instance, "the provider did not bind the instance in time")
+	}
 	if wait := (*addressesPendingError)(nil); errors.As(err, &wait) {
 		return reconcile.Result{RequeueAfter: addressCheck}, c.wait(ctx, b, v1alpha1.OperationBind, wait.reason)
 	}
@@ -129,6 +142,7 @@ func (c *Controller) nameClusters(ctx context.Context, b *v1alpha1.ServiceBindin
 		return err
 	}
 	named, addressed := lists.Union(b.Status.Clusters, clustersOf(instance)), lists.Union(b.Status.AddressClusters, addressedOf(instance))
+	secured = c.nameUpstream(b, instance) || secured
 	if !secured && len(named) == len(b.Status.Clusters) && len(addressed) == len(b.Status.AddressClusters) {
 		return nil
 	}
@@ -212,7 +226,7 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, in
 	if err := c.keepResults(b, all); err != nil {
 		return err
 	}
-	object, err := c.reveal(ctx, b, instance, credentials, found)
+	object, err := c.reveal(ctx, b, instance, all, credentials, found)
 	if err != nil {
 		return err
 	}
@@ -236,6 +250,10 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, in
 		b.Status.IssuedAt = &metav1.Time{Time: now}
 		b.Status.RenewBefore = &metav1.Time{Time: renewBefore(now, expires.Time, b.Spec.Credentials)}
 	}
+	if bound := boundUpstream(all); bound != nil {
+		c.tellUpstream(b, bound)
+		b.Status.Upstream.Operation = nil
+	}
 	c.begin(b, v1alpha1.OperationBind)
 	c.finish(b, v1alpha1.StateSucceeded, "")
 	c.recordExpiry(ctx, b)
@@ -249,7 +267,10 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, in
 
 // reveal returns the JSON to seal: credentials for clusters; for an instance of virtual nodes in
 // the consumer's own cluster, the names of the nodes; and for a workload, what its plan says.
-func (c *Controller) reveal(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, credentials Credentials, found findings) (json.RawMessage, error) {
+func (c *Controller) reveal(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, all []issued, credentials Credentials, found findings) (json.RawMessage, error) {
+	if bound := boundUpstream(all); bound != nil {
+		return revealUpstream(bound), nil
+	}
 	if workloadOf(instance) != nil {
 		return c.revealWorkload(ctx, b, instance, credentials, found)
 	}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/internal/osbclient"
 	"github.com/sluice-dev/sluice/internal/requeue"
 	"github.com/sluice-dev/sluice/internal/seal"
 )
@@ -53,6 +54,8 @@ type Controller struct {
 	Live client.Reader
 	// Connections to the member clusters.
 	Connections *member.Connections
+	// Brokers behind this one; nil if there are none.
+	Brokers *osbclient.Brokers
 	// Keys seal the credentials.
 	Keys *seal.Keyset
 	// Hub is the hub's ID, the value of v1alpha1.LabelHub.

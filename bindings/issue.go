@@ -23,6 +23,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/internal/osbclient"
 	"github.com/sluice-dev/sluice/internal/seal"
 )
 
@@ -40,12 +41,16 @@ const rolePatience = 5 * time.Second
 type issued struct {
 	credentials ClusterCredentials
 	expires     time.Time
-	results     map[string]string // of the bind hook; nil if it returns none
+	results     map[string]string  // of the bind hook; nil if it returns none
+	upstream    *osbclient.Binding // of another broker; nil on a cluster
 }
 
 // issue runs the bind hook of a workload on one cluster, creates the binding's account there, if it
 // has one, and requests its token. It is idempotent, except that every call returns another token.
 func (c *Controller) issue(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, cluster string) (*issued, error) {
+	if p := upstreamOf(instance); p != nil {
+		return c.bindUpstream(ctx, b, instance, p)
+	}
 	results, err := c.bindHook(ctx, b, instance, cluster)
 	if err != nil {
 		return nil, err
@@ -243,6 +248,9 @@ func awaitRight(ctx context.Context, c client.Client, namespace, account string,
 // revoke deletes the account. It returns nil when nothing of it remains, and *pendingError
 // while the cluster keeps it.
 func (c *Controller) revoke(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, cluster string) error {
+	if u := b.Status.Upstream; u != nil && u.Broker == cluster {
+		return c.unbindUpstream(ctx, b, instance)
+	}
 	if isMade(instance) && !instance.DeletionTimestamp.IsZero() {
 		return nil // the account is deleted with its cluster
 	}

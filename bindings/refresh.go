@@ -35,7 +35,7 @@ const (
 // refresh finds the endpoints of a successful binding, and writes them if they have
 // changed.
 func (c *Controller) refresh(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) (reconcile.Result, error) {
-	if isMade(instance) {
+	if isMade(instance) || upstreamOf(instance) != nil {
 		if !c.recordExpiry(ctx, b) {
 			return c.nextCheck(b, instance, findings{}), nil
 		}
@@ -73,7 +73,7 @@ func (c *Controller) nextCheck(b *v1alpha1.ServiceBinding, instance *v1alpha1.Se
 	const jitter, often = 0.1, 4 // often is the number of lookups while the age grows by the factor e
 	again := c.Refresh
 	switch {
-	case isMade(instance):
+	case isMade(instance), upstreamOf(instance) != nil:
 		return reconcile.Result{RequeueAfter: c.untilNews(b)}
 	case !isPeered(instance):
 		again *= unpeeredRefreshes

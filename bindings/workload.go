@@ -60,7 +60,7 @@ func (c *Controller) order(b *v1alpha1.ServiceBinding, instance *v1alpha1.Servic
 // hasAccount reports whether a binding has an account in the instance's namespace. Consumers of a
 // workload use its services, and get an account only if the plan gives them a role.
 func hasAccount(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) bool {
-	return workloadOf(instance) == nil || b.Spec.Credentials.Role != ""
+	return upstreamOf(instance) == nil && (workloadOf(instance) == nil || b.Spec.Credentials.Role != "")
 }
 
 // unaddressed returns a component of the instance's workload that the consumer's own cluster should

@@ -229,6 +229,9 @@ func (c *clusterSold) settable() map[string]any {
 
 // bindingSchema returns the schema of a binding's parameters; nil if the plan has none.
 func (p *Plan) bindingSchema() map[string]any {
+	if p.Upstream != nil {
+		return anyObject()
+	}
 	if p.Cluster == nil || len(p.Cluster.Roles) < 2 {
 		return nil
 	}

@@ -74,6 +74,8 @@ func (p *Plan) instanceSchema(variables map[string]map[string]any, own *runtime.
 		sold := &clusterSold{p.Cluster, variables, own}
 		offered = properties(clusterParameters, sold)
 		maps.Copy(offered, properties(addOnParameters, sold))
+	case p.Upstream != nil:
+		return anyObject()
 	case p.Resources != nil:
 		offered = properties(resourcesParameters, p.Resources)
 	}

@@ -137,19 +137,27 @@ func WorkerResources(c *v1alpha1.ClusterPlan, asked catalog.ClusterParameters) R
 	return have
 }
 
-// otherwiseUsed rejects management clusters for requests that need no cluster made, and all
-// others for requests that do.
-func otherwiseUsed(makes bool) filter {
+// otherwiseUsed rejects clusters that are for other requests: only management clusters make clusters, only
+// brokers sell services of others, and neither runs workloads.
+func otherwiseUsed(r Request) filter {
 	return filter{reason: ReasonDriverMismatch, shape: true,
 		rejects: func(p *page, among set) set {
-			if makes {
+			switch {
+			case r.Shape != nil:
 				return among.without(p.managing)
+			case r.Upstream != nil:
+				return among.without(p.brokers)
 			}
-			return among.and(p.managing)
+			return among.and(p.managing.or(p.brokers))
 		},
-		message: func(*page, int) string {
-			if makes {
+		message: func(p *page, row int) string {
+			switch {
+			case r.Shape != nil:
 				return "cannot create clusters"
+			case r.Upstream != nil:
+				return "is no broker"
+			case p.brokers.has(row):
+				return "stands for a broker, and runs no workloads"
 			}
 			return "creates clusters, and runs no workloads"
 		},

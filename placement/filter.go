@@ -42,12 +42,15 @@ func (r Request) filters(s *Snapshot, held Resources) []filter {
 }
 
 func (r Request) allFilters(s *Snapshot, held Resources) []filter {
-	asked := []filter{otherwiseUsed(r.Shape != nil), consumersOwn(), notPeerable(r.Peering), notReady(), accessNotVerified(), notAdmitted(), cordoned()}
+	asked := []filter{otherwiseUsed(r), consumersOwn(), notPeerable(r.Peering), notReady(), accessNotVerified(), notAdmitted(), cordoned()}
 	for _, spoken := range r.Public {
 		asked = append(asked, noGateway(spoken))
 	}
 	for _, host := range r.wholeHosts() {
 		asked = append(asked, notGranted(host, r.Consumer))
+	}
+	if r.Upstream != nil {
+		asked = append(asked, noCandidate(r.Upstream), notOffered(r.Upstream))
 	}
 	if len(r.Leaving) > 0 {
 		asked = append(asked, left(r.Leaving))
@@ -106,7 +109,8 @@ func (r Request) allFilters(s *Snapshot, held Resources) []filter {
 		asked = append(asked, tooFragmented(r.LargestPods))
 	}
 	if r.MaxPrice != nil {
-		asked = append(asked, noPrice(r.MaxPrice.Currency), tooExpensive(*r.MaxPrice, newTariff(needs, s)))
+		tariff := r.tariff(needs, s)
+		asked = append(asked, noPrice(r.MaxPrice.Currency, tariff), tooExpensive(*r.MaxPrice, tariff))
 	}
 	return asked
 }
@@ -294,11 +298,11 @@ func insufficient(name corev1.ResourceName, need, held int64, column int, empty 
 	}
 }
 
-func noPrice(currency string) filter {
+func noPrice(currency string, tariff tariff) filter {
 	return filter{reason: ReasonNoPrice,
-		rejects: func(p *page, among set) set { return among.without(p.currency[currency]) },
+		rejects: func(p *page, among set) set { return among.without(tariff.priced(p, currency)) },
 		message: func(p *page, row int) string {
-			if other := p.clusters[row].Currency; other != "" {
+			if other := tariff.currency(position{page: p, row: row}); other != "" {
 				return fmt.Sprintf("needs a price in %s, has prices in %s", currency, other)
 			}
 			return fmt.Sprintf("needs a price in %s, has no price list", currency)

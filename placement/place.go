@@ -112,7 +112,7 @@ func evaluate(r Request, s *Snapshot) *evaluation {
 		if r.MaxPrice != nil {
 			return r.MaxPrice.Currency
 		}
-		return commonCurrency(e.pages, e.fits, e.current)
+		return commonCurrency(e.scorer.tariff, e.pages, e.fits, e.current)
 	})
 	e.scorer.cheapest = sync.OnceValue(func() int64 {
 		return cheapest(e.scorer.currency(), e.scorer.tariff, e.pages, e.fits, e.current)

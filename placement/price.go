@@ -66,14 +66,19 @@ func mulDiv(a, b, c int64) int64 {
 	return int64(min(quotient, math.MaxInt64))   // bounded
 }
 
-// tariff is amounts that a request buys, by the columns of the prices.
-type tariff []need
+// tariff is amounts that a request buys, by the columns of the prices, and the prices of the clusters that
+// have one for the whole.
+type tariff struct {
+	needs []need
+	whole map[string]Price
+}
 
-func newTariff(bought Resources, s *Snapshot) tariff {
-	var t tariff
+// tariff returns the tariff for a part of the request.
+func (r Request) tariff(bought Resources, s *Snapshot) tariff {
+	t := tariff{whole: r.Upstream.prices()}
 	for _, name := range bought.names() {
 		if amount := bought[name]; amount > 0 {
-			t = append(t, need{name, amount, s.columnOf(name), unitOf(name).priced()})
+			t.needs = append(t.needs, need{name, amount, s.columnOf(name), unitOf(name).priced()})
 		}
 	}
 	return t
@@ -82,8 +87,13 @@ func newTariff(bought Resources, s *Snapshot) tariff {
 // nanoPerHour returns the price of the request on a cluster, in billionths of its currency's
 // unit, each resource rounded up. Resources that are not in the price list are free.
 func (t tariff) nanoPerHour(p *page, row int) int64 {
+	if len(t.whole) > 0 {
+		if price, ok := t.whole[p.clusters[row].Name]; ok {
+			return price.NanoPerHour
+		}
+	}
 	var sum int64
-	for _, n := range t {
+	for _, n := range t.needs {
 		price := p.column(n.column).price[row]
 		if price == 0 {
 			continue
@@ -102,14 +112,39 @@ func (e *evaluation) price(c candidate) *Price {
 	if len(e.request.Common) == 0 || price == nil || c.replicas < 2 {
 		return price.times(max(c.replicas, 1))
 	}
-	further := newTariff(e.request.Resources, e.snapshot).priceOf(c.position).times(c.replicas - 1)
+	further := e.request.tariff(e.request.Resources, e.snapshot).priceOf(c.position).times(c.replicas - 1)
 	return &Price{price.Currency, price.NanoPerHour + further.NanoPerHour}
 }
 
-// priceOf returns the price of the request on a cluster, nil if the cluster has no price list.
+// currency returns the currency of the request's price on a cluster; "" if it has none.
+func (t tariff) currency(at position) string {
+	if price, ok := t.whole[at.cluster().Name]; ok {
+		return price.Currency
+	}
+	return at.cluster().Currency
+}
+
+// priced returns the rows of a page with a price in a currency.
+func (t tariff) priced(p *page, currency string) set {
+	rows := p.currency[currency]
+	if len(t.whole) == 0 {
+		return rows
+	}
+	for row := range p.brokers.rows() {
+		if t.currency(position{page: p, row: row}) == currency {
+			rows.add(row)
+		} else {
+			rows.remove(row)
+		}
+	}
+	return rows
+}
+
+// priceOf returns the price of the request on a cluster, nil if it has none.
 func (t tariff) priceOf(at position) *Price {
-	if at.cluster().Currency == "" {
+	currency := t.currency(at)
+	if currency == "" {
 		return nil
 	}
-	return &Price{Currency: at.cluster().Currency, NanoPerHour: t.nanoPerHour(at.page, at.row)}
+	return &Price{Currency: currency, NanoPerHour: t.nanoPerHour(at.page, at.row)}
 }

@@ -15,6 +15,10 @@ const (
 	// ReasonDriverMismatch: the request is for a cluster and this one runs workloads, or the other
 	// way round.
 	ReasonDriverMismatch Reason = "DriverMismatch"
+	// ReasonNoCandidate: the plan does not name the broker.
+	ReasonNoCandidate Reason = "NoCandidate"
+	// ReasonNotOffered: the broker's catalog has no such plan.
+	ReasonNotOffered Reason = "NotOffered"
 	// ReasonConsumersOwn: the cluster belongs to a consumer; it buys and does not sell.
 	ReasonConsumersOwn Reason = "ConsumersOwn"
 	// ReasonNotPeerable: the cluster cannot be peered with the consumer's.

@@ -88,6 +88,8 @@ type Request struct {
 	Class string
 	// Shape is the cluster to make, if one is requested. It is placed on a management cluster.
 	Shape *v1alpha1.ClusterShape
+	// Upstream is what is ordered from brokers, if something is.
+	Upstream *Upstream
 	// Workload to run; nil if the plan has none. Images are those of its pods.
 	Workload *v1alpha1.WorkloadPlan
 	Images   []string
@@ -115,6 +117,9 @@ type Request struct {
 func NewRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (Request, error) {
 	if plan.Kind == v1alpha1.PlanKindCluster && plan.Cluster != nil {
 		return clusterRequest(id, plan, parameters)
+	}
+	if plan.Upstream != nil {
+		return upstreamRequest(id, plan)
 	}
 	if plan.Resources == nil {
 		return Request{}, fmt.Errorf("plan %s sells no resources", plan.Name)

@@ -89,7 +89,7 @@ type need struct {
 
 func newScorer(r Request, s *Snapshot) *scorer {
 	sc := &scorer{
-		weights: r.weights(), tariff: newTariff(r.on(1), s), tolerations: r.Tolerations, preferences: r.Preferences, facts: r.facts(),
+		weights: r.weights(), tariff: r.tariff(r.on(1), s), tolerations: r.Tolerations, preferences: r.Preferences, facts: r.facts(),
 		wishes: r.wishes(s), latency: r.MaxLatency, near: r.Near, now: r.At, external: r.External,
 	}
 	if ofHubs := func(p Preference) bool { return p.appliesTo == v1alpha1.RuleHubs }; slices.ContainsFunc(sc.preferences, ofHubs) {
@@ -113,7 +113,7 @@ func newScorer(r Request, s *Snapshot) *scorer {
 		sc.total += int64(weight)
 	}
 	sc.balanceOnly = w.Balance > 0 && int64(w.Balance) == sc.total
-	for _, n := range sc.tariff {
+	for _, n := range sc.tariff.needs {
 		if _, storage := v1alpha1.StorageClassOf(n.name); !storage {
 			sc.needs = append(sc.needs, n)
 		}
@@ -125,12 +125,12 @@ func newScorer(r Request, s *Snapshot) *scorer {
 func cheapest(currency string, t tariff, pages []*page, fits []set, current []candidate) (lowest int64) {
 	lowest = math.MaxInt64
 	for i, p := range pages {
-		for row := range fits[i].and(p.currency[currency]).rows() {
+		for row := range fits[i].and(t.priced(p, currency)).rows() {
 			lowest = min(lowest, t.nanoPerHour(p, row))
 		}
 	}
 	for _, c := range current {
-		if c.cluster().Currency == currency {
+		if t.currency(c.position) == currency {
 			lowest = min(lowest, t.nanoPerHour(c.page, c.row))
 		}
 	}
@@ -153,21 +153,29 @@ func (sc *scorer) cost(at position) int64 {
 // compared.
 func (sc *scorer) comparable(at position) bool {
 	if at.page != sc.pricedPage {
-		sc.pricedPage, sc.pricedRows = at.page, at.page.currency[sc.currency()]
+		sc.pricedPage, sc.pricedRows = at.page, sc.tariff.priced(at.page, sc.currency())
 	}
 	return sc.pricedRows.has(at.row)
 }
 
 // commonCurrency returns the currency of most clusters that fit; of several, the alphabetically
 // first.
-func commonCurrency(pages []*page, fits []set, current []candidate) string {
+func commonCurrency(t tariff, pages []*page, fits []set, current []candidate) string {
 	count := map[string]int{}
 	for _, c := range current {
-		if currency := c.cluster().Currency; currency != "" {
+		if currency := t.currency(c.position); currency != "" {
 			count[currency]++
 		}
 	}
 	for i, p := range pages {
+		if len(t.whole) > 0 {
+			for row := range fits[i].rows() {
+				if currency := t.currency(position{page: p, row: row}); currency != "" {
+					count[currency]++
+				}
+			}
+			continue
+		}
 		for currency, rows := range p.currency {
 			count[currency] += fits[i].and(rows).len()
 		}

@@ -23,6 +23,7 @@ type traits struct {
 type rowSets struct {
 	all      set
 	managing set // makes clusters, and runs no workloads
+	brokers  set // stands for a broker, and runs no workloads
 	owned    set // belongs to a consumer
 	peering  set // takes part in peerings
 	joined   set // by invitation, and so not reachable otherwise
@@ -101,7 +102,7 @@ func (t *rowSets) put(row int, c *Cluster, is bool) {
 		of   *set
 		here bool
 	}{
-		{&t.managing, c.Driver == v1alpha1.DriverCAPI}, {&t.owned, len(c.Consumers) > 0}, {&t.peering, c.Liqo != nil},
+		{&t.managing, c.Driver == v1alpha1.DriverCAPI}, {&t.brokers, c.Driver == v1alpha1.DriverOSB}, {&t.owned, len(c.Consumers) > 0}, {&t.peering, c.Liqo != nil},
 		{&t.joined, c.Liqo != nil && c.Liqo.Joined != nil}, {&t.ready, c.Ready}, {&t.verified, c.AccessVerified},
 		{&t.cordoned, c.Cordoned}, {&t.unproven, c.Unproven != ""},
 	} {

@@ -46,6 +46,8 @@ type MemberClusterStatus struct {
 	// +listType=map
 	// +listMapKey=from
 	Latencies []MeasuredLatency `json:"latencies,omitempty"`
+	// Broker is the catalog of the broker, with the driver osb.
+	Broker *UpstreamBrokerStatus `json:"broker,omitempty"`
 	// Classes are the ClusterClasses of a management cluster whose variables consumers may set.
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=map

@@ -45,13 +45,15 @@ const (
 	DriverKube = "kube"
 	// DriverCAPI creates clusters with Cluster API; the member cluster is its management cluster.
 	DriverCAPI = "capi"
+	// DriverOSB orders instances from another broker, which the member cluster then stands for.
+	DriverOSB = "osb"
 	// DriverLiqo delivers like DriverKube. If a plan asks for it, it also delivers to the
 	// consumer's own cluster, which Liqo peers with the member cluster.
 	DriverLiqo = "liqo"
 )
 
-// MemberCluster is a cluster in the inventory, however it got there. Selectors match its
-// labels.
+// MemberCluster is a cluster in the inventory, however it got there, or (with the driver osb) another broker.
+// Selectors match its labels.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -81,18 +83,20 @@ type MemberClusterList struct {
 
 // MemberClusterSpec holds the access to a member cluster, and what the operator and the
 // provider declare about it.
-// +kubebuilder:validation:XValidation:rule="(has(self.driver) && self.driver == 'capi') == has(self.capacity)",message="a cluster with the driver capi, and no other, has a capacity"
+// +kubebuilder:validation:XValidation:rule="(has(self.driver) && self.driver == 'capi') ? has(self.capacity) : (!has(self.capacity) || (has(self.driver) && self.driver == 'osb'))",message="a cluster with the driver capi has a capacity, and besides only one with the driver osb"
+// +kubebuilder:validation:XValidation:rule="(has(self.driver) && self.driver == 'osb') == has(self.broker)",message="the section broker goes with the driver osb"
 // +kubebuilder:validation:XValidation:rule="!has(self.exposure) || !has(self.driver) || self.driver != 'capi'",message="a cluster with the driver capi runs no workloads, and exposes none"
 // +kubebuilder:validation:XValidation:rule="!has(self.capacity) || !has(self.sell)",message="a cluster with the driver capi has capacity instead of sell"
 // +kubebuilder:validation:XValidation:rule="(has(self.driver) && self.driver == 'liqo') || !(has(self.liqo) || has(self.consumers))",message="only a cluster with the driver liqo has the sections liqo and consumers"
 type MemberClusterSpec struct {
 	// Driver that delivers instances to this cluster.
-	// +kubebuilder:validation:Enum=kube;capi;liqo
+	// +kubebuilder:validation:Enum=kube;capi;liqo;osb
 	// +kubebuilder:default=kube
 	Driver string `json:"driver,omitempty"`
 	// Capacity limits the clusters (sluice.dev/clusters) that a management cluster (driver capi) may
-	// create, and the resources of their machines. The capacity of other clusters is read from their
-	// nodes.
+	// create, and the resources of their machines; of a broker (driver osb), the instances
+	// (sluice.dev/instances) that may be ordered there, as many as are wanted if it is absent. The capacity
+	// of other clusters is read from their nodes.
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
 	// Liqo configures the cluster's part in peerings, with the driver liqo.
 	Liqo *LiqoCluster `json:"liqo,omitempty"`
@@ -100,7 +104,9 @@ type MemberClusterSpec struct {
 	// peered capacity that these consumers buy is delivered to it.
 	// +kubebuilder:validation:MaxItems=64
 	Consumers []ConsumerReference `json:"consumers,omitempty"`
-	// Access to the cluster's API server.
+	// Broker describes the broker that the member cluster stands for, with the driver osb.
+	Broker *UpstreamBroker `json:"broker,omitempty"`
+	// Access to the cluster's API server, or to the broker.
 	Access ClusterAccess `json:"access"`
 	// ConsumerServer is the URL at which consumers reach the API server, if it differs from the one
 	// in Access (for instance a public name).
@@ -324,14 +330,17 @@ type TrustRequirements struct {
 	GraceSeconds int64 `json:"graceSeconds,omitempty"`
 }
 
-// ClusterAccess is a kubeconfig, either sealed by Sluice or held in a Secret: exactly one
-// of the two. (No CEL rule enforces this: API servers would read the sealed bytes as
+// ClusterAccess is a kubeconfig, or the credentials for a broker, either sealed by Sluice or held in a
+// Secret: exactly one of these. (No CEL rule enforces this: API servers would read the sealed bytes as
 // URL-safe base64, which JSON does not use.)
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:MaxProperties=1
 type ClusterAccess struct {
 	// SealedKubeconfig is a kubeconfig sealed with the hub's keyset; `sluice cluster add` writes it.
 	SealedKubeconfig []byte `json:"sealedKubeconfig,omitempty"`
+	// SealedCredentials are the credentials for a broker, sealed likewise: JSON with username and password,
+	// or token, or oauth (tokenURL, clientID, clientSecret, scopes). `sluice broker add` writes them.
+	SealedCredentials []byte `json:"sealedCredentials,omitempty"`
 	// SecretRef names a Secret in the same namespace, on hubs that have Secrets.
 	SecretRef *SecretKeyReference `json:"secretRef,omitempty"`
 }

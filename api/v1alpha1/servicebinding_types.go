@@ -111,9 +111,27 @@ type ServiceBindingStatus struct {
 	Issued []string `json:"issued,omitempty"`
 	// Nodes of the consumer's own cluster that are named in SealedCredentials.
 	Nodes []string `json:"nodes,omitempty"`
+	// Upstream is the binding at another broker, if the instance is one of another broker; written before
+	// it is ordered there.
+	Upstream *BindingUpstream `json:"upstream,omitempty"`
 	// AddressClusters are the clusters on which the binding has, or may have, IP resources of Liqo;
 	// written before those are created.
 	AddressClusters []string `json:"addressClusters,omitempty"`
+}
+
+// BindingUpstream is a binding at another broker.
+type BindingUpstream struct {
+	// Broker is the name of the member cluster with the driver osb.
+	Broker string `json:"broker"`
+	// InstanceID and BindingID at the broker, ServiceID and PlanID of the instance there.
+	InstanceID string `json:"instanceID"`
+	BindingID  string `json:"bindingID"`
+	ServiceID  string `json:"serviceID"`
+	PlanID     string `json:"planID"`
+	// Operation of the bind, once the broker has accepted it and not carried it out yet.
+	Operation *string `json:"operation,omitempty"`
+	// Failure is why the bind fails, while what may be left of it at the broker is deleted.
+	Failure string `json:"failure,omitempty"`
 }
 
 // Endpoint follows the OSB 2.17 Endpoint Object.
@@ -137,6 +155,9 @@ const AnnotationRenew = "sluice.dev/renew"
 // WantsRenewal reports whether more than half of the credentials' lifetime has passed. A
 // platform that fetches the binding should then get new ones.
 func (b *ServiceBinding) WantsRenewal(now time.Time) bool {
+	if b.Status.Upstream != nil {
+		return false // only a rotation gives others
+	}
 	expires, issued := b.Status.ExpiresAt, b.Status.IssuedAt
 	if issued == nil && b.Status.Operation != nil {
 		issued = b.Status.Operation.FinishedAt // issued before IssuedAt was kept

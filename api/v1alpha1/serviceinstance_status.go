@@ -215,9 +215,10 @@ func (s *ServiceInstanceStatus) CanCarry(cluster string) bool {
 		d.Placements[0].Cluster == cluster && len(d.Placements[0].Components) == 0
 }
 
-// IsCluster reports whether the instance is a cluster that Sluice creates.
-func (s *ServiceInstanceStatus) IsCluster() bool {
-	return slices.ContainsFunc(s.Decisions(), func(d *Decision) bool { return d.Shape() != nil })
+// IsFixed reports whether the instance stays where it was placed, whatever happens there: it is a cluster
+// that Sluice creates, or an instance of another broker.
+func (s *ServiceInstanceStatus) IsFixed() bool {
+	return slices.ContainsFunc(s.InForce(), func(p *Placement) bool { return p.Shape != nil || p.Upstream != nil })
 }
 
 // IsFinished reports whether an operation was begun, and none is under way.

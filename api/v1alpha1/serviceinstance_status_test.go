@@ -72,7 +72,7 @@ func TestStatus(t *testing.T) {
 			s := &instance.Status
 			answers := map[string]bool{
 				"finished": s.IsFinished(), "undelivered": s.IsUndelivered(), "moving": s.IsMoving(), "abandoned": s.IsAbandoned(), "displaced": s.IsDisplaced(),
-				"stranded": s.IsStranded(), "uncovered": s.IsUncovered(), "cluster": s.IsCluster(), "foreign": s.IsOfOtherTerm(""), "settled": instance.IsSettled(),
+				"stranded": s.IsStranded(), "uncovered": s.IsUncovered(), "fixed": s.IsFixed(), "foreign": s.IsOfOtherTerm(""), "settled": instance.IsSettled(),
 			}
 			for _, question := range slices.Sorted(maps.Keys(answers)) {
 				if want := slices.Contains(strings.Fields(row.is), question); answers[question] != want {

@@ -92,7 +92,7 @@ type DashboardClient struct {
 }
 
 // PlanKind is the kind of product that a plan sells.
-// +kubebuilder:validation:Enum=resources;cluster;workload
+// +kubebuilder:validation:Enum=resources;cluster;workload;upstream
 type PlanKind string
 
 const (
@@ -102,12 +102,16 @@ const (
 	PlanKindCluster PlanKind = "cluster"
 	// PlanKindWorkload sells running software: components in a namespace on each chosen cluster.
 	PlanKindWorkload PlanKind = "workload"
+	// PlanKindUpstream sells services of other brokers.
+	PlanKindUpstream PlanKind = "upstream"
 )
 
 // Plan follows the OSB 2.17 Service Plan Object.
 // +kubebuilder:validation:XValidation:rule="self.kind != 'resources' || has(self.resources)",message="a plan of kind resources needs the section resources"
 // +kubebuilder:validation:XValidation:rule="self.kind != 'cluster' || has(self.cluster)",message="a plan of kind cluster needs the section cluster"
 // +kubebuilder:validation:XValidation:rule="(self.kind == 'workload') == has(self.workload)",message="the section workload goes with kind: workload"
+// +kubebuilder:validation:XValidation:rule="(self.kind == 'upstream') == has(self.upstream)",message="the section upstream goes with kind: upstream"
+// +kubebuilder:validation:XValidation:rule="self.kind != 'upstream' || !has(self.resources)",message="a plan of kind upstream has no section resources"
 // +kubebuilder:validation:XValidation:rule="self.kind != 'resources' || !has(self.resources) || has(self.resources.limits)",message="a plan of kind resources needs resources.limits"
 type Plan struct {
 	// ID is globally unique and never changes its meaning.
@@ -169,6 +173,8 @@ type Plan struct {
 	Cluster *ClusterPlan `json:"cluster,omitempty"`
 	// Workload of a plan with kind workload.
 	Workload *WorkloadPlan `json:"workload,omitempty"`
+	// Upstream of a plan with kind upstream.
+	Upstream *UpstreamPlan `json:"upstream,omitempty"`
 	// Credentials that bindings of this plan return.
 	// +kubebuilder:default={}
 	Credentials CredentialsPolicy `json:"credentials,omitempty"`

@@ -55,9 +55,7 @@ func (f *clusterAddFlags) bind(cmd *cobra.Command) {
 	f.liqo.bind(cmd)
 	f.exposure.bind(cmd)
 	flags.StringToStringVar(&f.capacity, "capacity", nil, "capacity of a management cluster (driver capi), for instance sluice.dev/clusters=10,cpu=200,memory=800Gi")
-	flags.StringVar(&f.offering, "offering", "", "id of the service offering (Gaia-X) that the provider must prove for the cluster")
-	flags.StringSliceVar(&f.requires, "requires", nil, "types of credentials that are required in addition to the offering's own, for instance LabelCredential")
-	flags.DurationVar(&f.grace, "grace", 0, "how long claims stay valid after their credentials have expired")
+	f.bindTrust(cmd)
 	flags.DurationVar(&f.wait, "wait", time.Minute, "how long to wait until the cluster is ready; 0 does not wait")
 }
 
@@ -72,6 +70,13 @@ func (f *clusterAddFlags) bindDescription(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.taints, "taint", nil, "taint that repels requests, key=value:NoSchedule (repeatable)")
 	flags.StringVar(&f.currency, "currency", "EUR", "currency of --price, an ISO 4217 code")
 	flags.StringToStringVar(&f.prices, "price", nil, "price of one unit for one hour by resource, for instance cpu=0.04,memory=0.005 (memory by the GiB)")
+}
+
+func (f *clusterAddFlags) bindTrust(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.offering, "offering", "", "id of the service offering (Gaia-X) that the provider must prove for the cluster")
+	flags.StringSliceVar(&f.requires, "requires", nil, "types of credentials that are required in addition to the offering's own, for instance LabelCredential")
+	flags.DurationVar(&f.grace, "grace", 0, "how long claims stay valid after their credentials have expired")
 }
 
 func (f *clusterAddFlags) bindTier(cmd *cobra.Command) {
@@ -157,7 +162,7 @@ func (f *clusterAddFlags) describeAmounts(spec *v1alpha1.MemberClusterSpec, give
 			return err
 		}
 	}
-	if (spec.Driver == v1alpha1.DriverCAPI) != (len(spec.Capacity) > 0) {
+	if spec.Driver != v1alpha1.DriverOSB && (spec.Driver == v1alpha1.DriverCAPI) != (len(spec.Capacity) > 0) {
 		return errors.New("--capacity goes with --driver capi, which needs it, for instance sluice.dev/clusters=10; the capacity of other clusters is that of their nodes")
 	}
 	if given("oversubscribe") {

@@ -59,6 +59,9 @@ func clusterTable(clusters []v1alpha1.MemberCluster, instances []v1alpha1.Servic
 	}
 	for i := range clusters {
 		cluster := &clusters[i]
+		if cluster.DriverName() == v1alpha1.DriverOSB {
+			continue // sluice broker list
+		}
 		sold := placement.Resources{}
 		for _, reservation := range snapshot.Reservations(cluster.Name) {
 			for name, amount := range reservation.Resources {

@@ -73,6 +73,15 @@ func (r *registrar) register(ctx context.Context, key client.ObjectKey, admin *r
 // awaitCluster waits until the controller reports the cluster as ready, and prints what it
 // waits for.
 func awaitCluster(ctx context.Context, w io.Writer, c client.Client, cluster *v1alpha1.MemberCluster, patience time.Duration) error {
+	if err := awaitReady(ctx, w, c, "cluster", cluster, patience); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "cluster %s: ready, %s, allocatable %s\n", cluster.Name, count(int(cluster.Status.Nodes), "node"), quantities(cluster.Status.Allocatable))
+	return nil
+}
+
+// awaitReady waits until the controller reports a member cluster as ready; what it is called in messages.
+func awaitReady(ctx context.Context, w io.Writer, c client.Client, what string, cluster *v1alpha1.MemberCluster, patience time.Duration) error {
 	generation, told := cluster.Generation, ""
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(cluster), cluster); err != nil {
@@ -84,7 +93,7 @@ func awaitCluster(ctx context.Context, w io.Writer, c client.Client, cluster *v1
 		}
 		if ready.message != told && !ready.isTrue {
 			told = ready.message
-			fmt.Fprintf(w, "cluster %s: not ready yet: %s\n", cluster.Name, told)
+			fmt.Fprintf(w, "%s %s: not ready yet: %s\n", what, cluster.Name, told)
 		}
 		return ready.isTrue, nil
 	})
@@ -92,11 +101,10 @@ func awaitCluster(ctx context.Context, w io.Writer, c client.Client, cluster *v1
 		if told == "" {
 			told = "no controller has looked at it: is `sluice serve` running?"
 		}
-		return fmt.Errorf("cluster %s: registered, but not ready after %s: %s", cluster.Name, patience, told)
+		return fmt.Errorf("%s %s: registered, but not ready after %s: %s", what, cluster.Name, patience, told)
 	}
 	if err != nil {
-		return fmt.Errorf("cluster %s: wait until it is ready: %w", cluster.Name, err)
+		return fmt.Errorf("%s %s: wait until it is ready: %w", what, cluster.Name, err)
 	}
-	fmt.Fprintf(w, "cluster %s: ready, %s, allocatable %s\n", cluster.Name, count(int(cluster.Status.Nodes), "node"), quantities(cluster.Status.Allocatable))
 	return nil
 }

@@ -40,7 +40,7 @@ it takes no new placements from now on, which cannot be undone, and is removed a
 					return err
 				}
 			}
-			return removeCluster(cmd.Context(), cmd.OutOrStdout(), c, key, patience)
+			return removeCluster(cmd.Context(), cmd.OutOrStdout(), c, "cluster", key, patience)
 		},
 	}
 	cmd.Flags().BoolVar(&whenEmpty, "when-empty", false, "accept a cluster that is in use: stop new placements on it, and remove it when it is empty")
@@ -104,18 +104,18 @@ func some(names []string) string {
 }
 
 // removeCluster deletes a member cluster, waits until it has left, and then deletes the
-// Secrets with the access to it.
-func removeCluster(ctx context.Context, w io.Writer, c client.Client, key client.ObjectKey, patience time.Duration) error {
+// Secrets with the access to it. what it is called in messages.
+func removeCluster(ctx context.Context, w io.Writer, c client.Client, what string, key client.ObjectKey, patience time.Duration) error {
 	cluster := &v1alpha1.MemberCluster{}
 	if err := c.Get(ctx, key, cluster); err != nil {
-		return fmt.Errorf("cluster %s: %w", key.Name, err)
+		return fmt.Errorf("%s %s: %w", what, key.Name, err)
 	}
 	secrets := accessSecrets(cluster)
 	if err := c.Delete(ctx, cluster); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("cluster %s: %w", key.Name, err)
+		return fmt.Errorf("%s %s: %w", what, key.Name, err)
 	}
 	if patience == 0 {
-		fmt.Fprintf(w, "cluster %s: leaving%s\n", key.Name, secretsLeft(secrets))
+		fmt.Fprintf(w, "%s %s: leaving%s\n", what, key.Name, secretsLeft(secrets))
 		return nil
 	}
 	told := ""
@@ -126,23 +126,23 @@ func removeCluster(ctx context.Context, w io.Writer, c client.Client, key client
 		}
 		if ready := viewCondition(cluster.Status.Conditions, v1alpha1.ConditionReady); err == nil && ready != nil && !ready.isTrue && ready.message != told {
 			told = ready.message
-			fmt.Fprintf(w, "cluster %s: %s\n", key.Name, printable(told))
+			fmt.Fprintf(w, "%s %s: %s\n", what, key.Name, printable(told))
 		}
 		return false, err
 	})
 	if wait.Interrupted(err) {
-		return fmt.Errorf("cluster %s: it is leaving, and still there after %s%s", key.Name, patience, secretsLeft(secrets))
+		return fmt.Errorf("%s %s: it is leaving, and still there after %s%s", what, key.Name, patience, secretsLeft(secrets))
 	}
 	if err != nil {
-		return fmt.Errorf("cluster %s: wait until it has left: %w", key.Name, err)
+		return fmt.Errorf("%s %s: wait until it has left: %w", what, key.Name, err)
 	}
 	for _, name := range secrets {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: name}}
 		if err := c.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("cluster %s: has left, but its kubeconfig is still in Secret %s: %w", key.Name, name, err)
+			return fmt.Errorf("%s %s: has left, but the access to it is still in Secret %s: %w", what, key.Name, name, err)
 		}
 	}
-	fmt.Fprintf(w, "cluster %s: has left the inventory\n", key.Name)
+	fmt.Fprintf(w, "%s %s: has left the inventory\n", what, key.Name)
 	return nil
 }
 
@@ -166,5 +166,5 @@ func secretsLeft(names []string) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return "; its kubeconfig stays in Secret " + strings.Join(names, ", ") + ": delete that when it has left"
+	return "; the access to it stays in Secret " + strings.Join(names, ", ") + ": delete that when it has left"
 }

@@ -28,6 +28,7 @@ Start with:
 	root.AddCommand(
 		newServeCommand(),
 		newClusterCommand(hub),
+		newBrokerCommand(hub),
 		newPeeringCommand(hub),
 		newCatalogCommand(hub),
 		newProviderCommand(hub),

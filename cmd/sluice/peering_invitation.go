@@ -344,5 +344,5 @@ func withdraw(cmd *cobra.Command, hub *hubFlags, c client.Client, name, with str
 	if err != nil {
 		return fmt.Errorf("cluster %s: %w", name, err)
 	}
-	return removeCluster(ctx, cmd.OutOrStdout(), c, client.ObjectKeyFromObject(cluster), patience)
+	return removeCluster(ctx, cmd.OutOrStdout(), c, "cluster", client.ObjectKeyFromObject(cluster), patience)
 }

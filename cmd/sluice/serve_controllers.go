@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/charts/store"
 	"github.com/sluice-dev/sluice/internal/hub"
 	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/internal/osbclient"
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/internal/secretfile"
 	"github.com/sluice-dev/sluice/internal/workload"
@@ -26,6 +27,7 @@ import (
 	"github.com/sluice-dev/sluice/placement/external"
 	"github.com/sluice-dev/sluice/placement/kube"
 	"github.com/sluice-dev/sluice/placement/liqo"
+	"github.com/sluice-dev/sluice/placement/osb"
 	"github.com/sluice-dev/sluice/placement/rebalance"
 	"github.com/sluice-dev/sluice/placement/registration"
 )
@@ -40,6 +42,7 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 	if err := (&catalog.Controller{Client: mgr.GetClient(), Live: live, Namespace: h.Namespace, Charts: kept, Archives: charts}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up the catalog: %w", err)
 	}
+	brokers := &osbclient.Brokers{Members: connections}
 	driver := &kube.Driver{Connections: connections, Hub: h.ID, InternetEgress: f.internetEgress, Charts: kept}
 	var scorer controller.Scorer
 	if f.scorer.URL != "" {
@@ -67,11 +70,12 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 	if err := controller.SetupWithManager(mgr, controller.Options{
 		Inventory: inventory, Target: target,
 		ProbeEvery: f.probeEvery, ProbeTimeout: min(f.probeEvery, 5*time.Second), MovesAtOnce: f.movesAtOnce, Scorer: scorer, Promises: growing, Keys: keys,
-		Namespace: h.Namespace, HubID: h.ID, Leadership: f.leadership(), Catalog: served, Connections: connections,
+		Namespace: h.Namespace, HubID: h.ID, Leadership: f.leadership(), Catalog: served, Connections: connections, Brokers: brokers,
 		Drivers: map[string]delivery.Driver{
 			v1alpha1.DriverKube: driver,
 			v1alpha1.DriverCAPI: &capi.Driver{Connections: connections, Hub: h.ID, Charts: charts, Members: members},
 			v1alpha1.DriverLiqo: &liqo.Driver{Namespaces: driver, Client: mgr.GetClient(), Live: live, Selectable: selectableIn(served)},
+			v1alpha1.DriverOSB:  &osb.Driver{Brokers: brokers, Hub: h.ID},
 		},
 		Rules: map[string][]rbacv1.PolicyRule{
 			v1alpha1.DriverKube: kube.Rules(), v1alpha1.DriverCAPI: capi.Rules(), v1alpha1.DriverLiqo: liqo.Rules(),
@@ -95,7 +99,7 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 	}); err != nil {
 		return err
 	}
-	if err := (&bindings.Controller{Client: mgr.GetClient(), Live: live, Connections: connections, Keys: keys, Hub: h.ID}).SetupWithManager(ctx, mgr); err != nil {
+	if err := (&bindings.Controller{Client: mgr.GetClient(), Live: live, Connections: connections, Brokers: brokers, Keys: keys, Hub: h.ID}).SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up bindings: %w", err)
 	}
 	collector := &kube.Collector{

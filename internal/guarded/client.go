@@ -1,6 +1,7 @@
 package guarded
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -25,6 +26,7 @@ const (
 	maxHeaderBytes = 64 << 10
 	maxRequests    = 16 // at once; more wait
 	maxPerHost     = 4  // connections
+	idleTimeout    = 30 * time.Second
 )
 
 // Options of a client; the zero value reaches public hosts.
@@ -36,6 +38,11 @@ type Options struct {
 	AllowAddresses []netip.Prefix
 	// Resolver of host names; nil means the system's.
 	Resolver *net.Resolver
+	// Timeout of one request; zero means Timeout.
+	Timeout time.Duration
+	// KeepAlive keeps up to this many connections to a host for later requests; zero closes each after
+	// its request. As many requests may be sent to the host at once; zero means 4.
+	KeepAlive int
 }
 
 // NewClient returns a client for hosts that are not trusted: no redirects, no proxies, no
@@ -50,19 +57,22 @@ func NewClient(options Options) *http.Client {
 			return checkAddress(address, options.AllowAddresses)
 		},
 	}
+	timeout := cmp.Or(options.Timeout, Timeout)
 	return &http.Client{
-		Timeout:       Timeout,
+		Timeout:       timeout,
 		CheckRedirect: RefuseRedirect,
-		Transport: &bounded{slots: make(chan struct{}, maxRequests), next: &http.Transport{
+		Transport: &bounded{slots: make(chan struct{}, max(maxRequests, options.KeepAlive)), next: &http.Transport{
 			Proxy:                  nil,
 			DialContext:            dialer.DialContext,
 			TLSClientConfig:        &tls.Config{RootCAs: options.Roots, MinVersion: tls.VersionTLS12},
 			TLSHandshakeTimeout:    connectTimeout,
-			ResponseHeaderTimeout:  Timeout,
+			ResponseHeaderTimeout:  timeout,
 			MaxResponseHeaderBytes: maxHeaderBytes,
-			MaxConnsPerHost:        maxPerHost,
+			MaxConnsPerHost:        cmp.Or(options.KeepAlive, maxPerHost),
+			MaxIdleConnsPerHost:    options.KeepAlive,
+			IdleConnTimeout:        idleTimeout,
 			DisableCompression:     true,
-			DisableKeepAlives:      true,
+			DisableKeepAlives:      options.KeepAlive == 0,
 		}},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -186,7 +187,7 @@ func (c *Connections) shared(ctx context.Context, name string, access fingerprin
 	}
 }
 
-// Kubeconfig reads a cluster's kubeconfig. Its error is an *Error.
+// Kubeconfig reads a cluster's kubeconfig, or a broker's credentials. Its error is an *Error.
 func (c *Connections) Kubeconfig(ctx context.Context, cluster *v1alpha1.MemberCluster) ([]byte, error) {
 	access, err := c.access(ctx, cluster)
 	if err != nil {
@@ -251,7 +252,7 @@ func (c *Connections) drop(name string, keep fingerprint) {
 func (c *Connections) access(ctx context.Context, cluster *v1alpha1.MemberCluster) ([]byte, error) {
 	ref := cluster.Spec.Access.SecretRef
 	if ref == nil {
-		return cluster.Spec.Access.SealedKubeconfig, nil
+		return slices.Concat(cluster.Spec.Access.SealedKubeconfig, cluster.Spec.Access.SealedCredentials), nil // one of them
 	}
 	key := ref.Key
 	if key == "" {

@@ -45,7 +45,7 @@ type clusterReconciler struct {
 
 func newClusterReconciler(hub client.Client, o Options, recovered *recovery) *clusterReconciler {
 	return &clusterReconciler{
-		Options: o, hub: hub, recovery: recovered, open: openTarget(o.Connections),
+		Options: o, hub: hub, recovery: recovered, open: openTarget(o.Connections, o.Brokers),
 		watches: map[string]*clusterWatch{}, running: context.Background(), wake: func(string) {}, news: news{lost: func(string) {}, moved: func(string) {}},
 	}
 }
@@ -195,6 +195,9 @@ func (r *clusterReconciler) drop(cluster string) {
 	r.Inventory.DeleteCluster(cluster)
 	if r.Connections != nil {
 		r.Connections.Forget(cluster)
+	}
+	if r.Brokers != nil {
+		r.Brokers.Forget(cluster)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

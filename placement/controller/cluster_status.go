@@ -43,6 +43,8 @@ func (w *clusterWatch) report(cluster *v1alpha1.MemberCluster, leaving []string,
 	switch {
 	case cluster.DriverName() == v1alpha1.DriverCAPI:
 		status.Capacity, status.Allocatable = cluster.Spec.Capacity, cluster.Spec.Capacity
+	case cluster.DriverName() == v1alpha1.DriverOSB:
+		w.reportBroker(cluster)
 	case w.synced():
 		u := w.usage(inventory)
 		status.Nodes, status.Capacity, status.Allocatable, status.ForeignUse = u.nodes, u.capacity, u.allocatable, u.foreign
@@ -78,7 +80,7 @@ func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []str
 		set(v1alpha1.ConditionReachable, false, reasonUnreachable,
 			fmt.Sprintf("member cluster %s: answers again, %d of %d times in a row", w.cluster, w.health.answers, steadyAnswers))
 	case w.health.lastErr == nil:
-		set(v1alpha1.ConditionReachable, true, reasonAnswers, "its API server answers")
+		set(v1alpha1.ConditionReachable, true, reasonAnswers, answersMessage(cluster))
 	}
 	known := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionAccessVerified)
 	switch {
@@ -87,7 +89,7 @@ func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []str
 	case known != nil && known.Reason == reasonWritesFail && w.target.write != nil && !w.writes.taken:
 		// keep the result of another process until this one has made a write
 	case w.access.verified:
-		set(v1alpha1.ConditionAccessVerified, true, reasonVerified, "Sluice has all rights there that its driver needs")
+		set(v1alpha1.ConditionAccessVerified, true, reasonVerified, verifiedMessage(cluster))
 	case w.access.problem != nil:
 		set(v1alpha1.ConditionAccessVerified, false, reasonDenied, w.access.problem.Error())
 	}

@@ -24,10 +24,13 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/internal/osbclient"
 )
 
 // target is the access of a watch to a member cluster.
 type target struct {
+	// broker that the member cluster stands for; nil if it is a cluster, which has everything else.
+	broker     *osbclient.Client
 	connection *member.Connection
 	kube       kubernetes.Interface
 	metadata   metadata.Interface
@@ -40,8 +43,12 @@ type target struct {
 }
 
 // openTarget returns a function that opens targets over connections, one for each connection.
-func openTarget(connections *member.Connections) func(context.Context, *v1alpha1.MemberCluster) (target, error) {
+func openTarget(connections *member.Connections, brokers *osbclient.Brokers) func(context.Context, *v1alpha1.MemberCluster) (target, error) {
 	return func(ctx context.Context, cluster *v1alpha1.MemberCluster) (target, error) {
+		if brokers != nil && cluster.DriverName() == v1alpha1.DriverOSB {
+			broker, err := brokers.Open(ctx, cluster)
+			return target{broker: broker}, err
+		}
 		connection, err := connections.Open(ctx, cluster)
 		if err != nil {
 			return target{}, err
@@ -102,8 +109,10 @@ type clusterWatch struct {
 	writes writes
 	// untilThorough is the number of probes until the next thorough one.
 	untilThorough int
-	nextProbe     time.Time
-	wrote         time.Time
+	// catalog that was read last, if the member cluster stands for a broker.
+	catalog   *osbclient.Catalog
+	nextProbe time.Time
+	wrote     time.Time
 }
 
 // opening holds the values on which a target depends, beside the access of its connection. If one
@@ -126,6 +135,10 @@ func (w *clusterWatch) refresh(ctx context.Context, r *clusterReconciler, cluste
 		return
 	}
 	w.nextProbe = now.Add(r.ProbeEvery)
+	if cluster.DriverName() == v1alpha1.DriverOSB {
+		w.readCatalog(ctx, r, cluster, now)
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, r.ProbeTimeout)
 	defer cancel()
 	latency, err := w.probe(ctx, r, cluster)
@@ -186,13 +199,13 @@ func (w *clusterWatch) connect(ctx context.Context, r *clusterReconciler, cluste
 	if err != nil {
 		return err
 	}
-	same := w.stop != nil && opened.connection == w.target.connection && now.driver == w.opened.driver
+	same := w.stop != nil && opened.connection == w.target.connection && opened.broker == w.target.broker && now.driver == w.opened.driver
 	w.opened = now
 	if same {
 		return nil
 	}
 	w.close()
-	w.target, w.health, w.access, w.writes = opened, health{}, access{}, writes{}
+	w.target, w.health, w.access, w.writes, w.catalog = opened, health{}, access{}, writes{}, nil
 	w.watch(r, now.driver)
 	return nil
 }
@@ -202,7 +215,7 @@ func (w *clusterWatch) connect(ctx context.Context, r *clusterReconciler, cluste
 func (w *clusterWatch) watch(r *clusterReconciler, driver string) {
 	ctx, stop := context.WithCancel(r.running)
 	w.stop, w.informers = stop, nil
-	if driver == v1alpha1.DriverCAPI {
+	if driver == v1alpha1.DriverCAPI || driver == v1alpha1.DriverOSB {
 		return
 	}
 	kube := w.target.kube

@@ -14,16 +14,16 @@ import (
 	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
-// each calls a driver's method for all placements at once. It joins the errors, which name
+// each calls a driver's method for all placements at once, to deliver a state, if any. It joins the errors, which name
 // their clusters, in the order of the placements, and keeps them in the scope.
 //
 // Step 6 of a provision (docs/architecture.md).
-func (r *instanceReconciler) each(ctx context.Context, s *scope, placements []v1alpha1.Placement, runs *workload.Order, call func(delivery.Driver, context.Context, delivery.Delivery) error) error {
+func (r *instanceReconciler) each(ctx context.Context, s *scope, placements []v1alpha1.Placement, state *v1alpha1.InstanceState, runs *workload.Order, call func(delivery.Driver, context.Context, delivery.Delivery) error) error {
 	failures := make([]error, len(placements))
 	var calls sync.WaitGroup
 	for i, p := range placements {
 		calls.Go(func() {
-			failures[i] = r.one(ctx, s, delivery.Delivery{Instance: s.ServiceInstance, Placement: p, Workload: runs.On(&p, placements)}, call)
+			failures[i] = r.one(ctx, s, delivery.Delivery{Instance: s.ServiceInstance, Placement: p, State: state, Workload: runs.On(&p, placements)}, call)
 		})
 	}
 	calls.Wait()

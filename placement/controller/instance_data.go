@@ -125,7 +125,7 @@ func (r *instanceReconciler) carry(ctx context.Context, s *scope) (ctrl.Result, 
 		}
 		runs, err := r.workload(s, of, s.wanted())
 		if err == nil {
-			err = r.each(ctx, s, of.Placements, runs, func(driver delivery.Driver, ctx context.Context, d delivery.Delivery) error {
+			err = r.each(ctx, s, of.Placements, s.wanted(), runs, func(driver delivery.Driver, ctx context.Context, d delivery.Delivery) error {
 				d.Data = r.step(s, data)
 				return driver.Deliver(ctx, d)
 			})

@@ -83,7 +83,7 @@ func (r *instanceReconciler) undo(ctx context.Context, s *scope) (ctrl.Result, e
 		if err != nil {
 			return ctrl.Result{}, err
 		}
-		if err := r.each(ctx, s, keep, runs, delivery.Driver.Deliver); err != nil {
+		if err := r.each(ctx, s, keep, &s.Status.Delivered.State, runs, delivery.Driver.Deliver); err != nil {
 			return r.retry(ctx, s, err)
 		}
 	}

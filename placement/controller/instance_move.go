@@ -32,7 +32,7 @@ import (
 // it has to leave now. It triggers another pass when the next one becomes due. surplus are
 // clusters that the instance's plan does not need, with the reason (see coverage).
 func (r *instanceReconciler) departures(s *scope, surplus map[string]string) []v1alpha1.Departure {
-	if s.Status.IsCluster() {
+	if s.Status.IsFixed() {
 		return nil
 	}
 	snapshot := r.inventory.Snapshot()
@@ -147,7 +147,7 @@ func (r *instanceReconciler) clean(ctx context.Context, s *scope) (ctrl.Result, 
 			return ctrl.Result{}, err
 		}
 	}
-	err := r.each(ctx, s, on(ready), nil, delivery.Driver.Remove)
+	err := r.each(ctx, s, on(ready), nil, nil, delivery.Driver.Remove)
 	if err == nil {
 		gone = append(gone, ready...)
 	}

@@ -74,6 +74,7 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 	for i := range decided.Placements {
 		decided.Placements[i].Shape = request.Shape
 		decided.Placements[i].Peering = request.Peering.Placed(s.Name, decided.Placements[i].Cluster)
+		decided.Placements[i].Upstream = request.Upstream.Placed(r.inventory.Snapshot().Cluster(decided.Placements[i].Cluster))
 	}
 	return r.adopt(ctx, s, decided, due)
 }
@@ -264,7 +265,7 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 		placements = whileReplacing(s.Status.Decision, s.Status.DeliveredDecision())
 	}
 	if err == nil {
-		err = r.each(ctx, s, placements, runs, func(driver delivery.Driver, ctx context.Context, d delivery.Delivery) error {
+		err = r.each(ctx, s, placements, s.wanted(), runs, func(driver delivery.Driver, ctx context.Context, d delivery.Delivery) error {
 			d.Replacing = s.Status.Decision.Replacing
 			return driver.Deliver(ctx, d)
 		})
@@ -315,7 +316,7 @@ func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	err = r.each(ctx, s, delivered.Decision.Placements, runs, func(driver delivery.Driver, ctx context.Context, d delivery.Delivery) error {
+	err = r.each(ctx, s, delivered.Decision.Placements, &delivered.State, runs, func(driver delivery.Driver, ctx context.Context, d delivery.Delivery) error {
 		wrong := driver.Observe(ctx, d)
 		if wrong == nil {
 			return nil

@@ -80,7 +80,7 @@ func (r *instanceReconciler) removeFrom(ctx context.Context, s *scope, names []s
 	if err := r.leadership.Confirm(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.each(ctx, s, on(names), nil, delivery.Driver.Remove); err != nil {
+	if err := r.each(ctx, s, on(names), nil, nil, delivery.Driver.Remove); err != nil {
 		return r.retry(ctx, s, err)
 	}
 	return ctrl.Result{}, nil

@@ -53,6 +53,7 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []str
 		}
 	}
 	request.Peering.Stay(s.Status.Decision, s.Status.DeliveredDecision())
+	request.Upstream.Stay(s.Status.DeliveredDecision(), s.keepsMaintenance())
 	request.At = s.now
 	request = r.inventory.Snapshot().Govern(request, placement.ConsumerOf(s.ServiceInstance))
 	moving := s.Status.IsMoving() && !s.staysWithData()
@@ -90,6 +91,13 @@ func redacted(err error, hidden workload.Parameters, stored json.RawMessage) err
 		return err
 	}
 	return &catalog.ParameterError{Path: wrong.Path, Message: hidden.Redacted(wrong.Message, stored)}
+}
+
+// keepsMaintenance reports whether a delivered instance keeps its plan and does not ask for its plan's next
+// maintenance.
+func (s *scope) keepsMaintenance() bool {
+	d := s.Status.Delivered
+	return d != nil && d.State.PlanID == s.wanted().PlanID && d.State.MaintenanceVersion == s.wanted().MaintenanceVersion
 }
 
 // settleMaintenance sets the part of the shape that comes with maintenance: the add-ons sold, and

@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/internal/osbclient"
 	"github.com/sluice-dev/sluice/internal/requeue"
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/internal/workload"
@@ -40,6 +41,8 @@ type Options struct {
 	Catalog *catalog.Catalog
 	// Connections to the member clusters.
 	Connections *member.Connections
+	// Brokers behind this one; nil if there are none.
+	Brokers *osbclient.Brokers
 	// Drivers by their name in MemberCluster.spec.driver.
 	Drivers map[string]delivery.Driver
 	// Rules are the rights that Sluice needs on a member cluster before anything is placed

@@ -29,6 +29,8 @@ type Driver interface {
 type Delivery struct {
 	Instance  *v1alpha1.ServiceInstance
 	Placement v1alpha1.Placement
+	// State of the instance that is delivered; nil for Remove.
+	State *v1alpha1.InstanceState
 	// Workload that runs there; nil if the plan sells none, and for Remove.
 	Workload *workload.Order
 	// Data is a step with the content of the workload's volumes: the workload is delivered stopped,

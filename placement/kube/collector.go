@@ -102,6 +102,9 @@ func (c *Collector) Collect(ctx context.Context, remove bool) (Report, error) {
 	)
 	group.SetLimit(collectorConcurrency)
 	for _, cluster := range clusters.Items {
+		if cluster.DriverName() == v1alpha1.DriverOSB {
+			continue // a broker has no namespaces
+		}
 		group.Go(func() error {
 			remnants, err := c.collectFrom(ctx, &cluster, remove)
 			mu.Lock()

@@ -80,7 +80,7 @@ func settledRequests(ctx context.Context, reader client.Reader, namespace string
 			plan = plan.Running(w)
 		}
 		request, err := placement.NewRequest(instance.Name, plan, state.Raw())
-		if err != nil || request.Shape != nil || request.Peering != nil || len(request.Components) > 0 || instance.Status.IsPinned() {
+		if err != nil || request.Shape != nil || request.Upstream != nil || request.Peering != nil || len(request.Components) > 0 || instance.Status.IsPinned() {
 			// No proposals for clusters, and instances with volumes, which do not move; for
 			// instances with components, which move only together; and for peered instances,
 			// whose pods would restart.

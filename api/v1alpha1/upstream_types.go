@@ -1,0 +1,171 @@
+package v1alpha1
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// ResourceInstances counts service instances: as capacity, those that a broker may be asked for; as a
+// reservation, the one that an instance of an upstream plan takes.
+const ResourceInstances corev1.ResourceName = "sluice.dev/instances"
+
+// UpstreamBroker is an OSB broker behind this one, from which instances of upstream plans are ordered.
+// +kubebuilder:validation:XValidation:rule="self.url.startsWith('https://') || has(self.addresses)",message="a url with http is only for private networks, which addresses lists"
+type UpstreamBroker struct {
+	// URL of the broker, without /v2.
+	// +kubebuilder:validation:Pattern=`^https?://[^/?#@]+(/[^?#]*)?$`
+	// +kubebuilder:validation:MaxLength=1024
+	URL string `json:"url"`
+	// CABundle is PEM that the broker's certificate is checked against; empty means the system's roots.
+	// +kubebuilder:validation:MaxLength=65536
+	CABundle string `json:"caBundle,omitempty"`
+	// Addresses, as CIDRs, at which the broker and its token server may be reached though they are not
+	// public.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.all(a, isCIDR(a))",message="addresses are CIDRs, such as 10.0.0.0/8"
+	Addresses []string `json:"addresses,omitempty"`
+	// RefreshSeconds is the time between two reads of the catalog.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	// +kubebuilder:default=60
+	RefreshSeconds int32 `json:"refreshSeconds,omitempty"`
+	// Allow lists what may be ordered, as SERVICE or SERVICE/PLAN; absent means everything.
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=520
+	// +listType=set
+	Allow []string `json:"allow,omitempty"`
+	// Deny lists what may not be ordered, in the same form; it comes before Allow.
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=520
+	// +listType=set
+	Deny []string `json:"deny,omitempty"`
+	// PassIdentity sends the context of the platform and the originating identity of its user. Without it,
+	// the broker learns only the GUIDs of organization and space.
+	PassIdentity bool `json:"passIdentity,omitempty"`
+}
+
+// Admits reports whether a plan of the broker may be ordered.
+func (b *UpstreamBroker) Admits(service, plan string) bool {
+	listed := func(list []string) bool {
+		return slices.Contains(list, service) || slices.Contains(list, service+"/"+plan)
+	}
+	return !listed(b.Deny) && (len(b.Allow) == 0 || listed(b.Allow))
+}
+
+// UpstreamBrokerStatus is the catalog of a broker, as it was last read.
+type UpstreamBrokerStatus struct {
+	// Digest of the catalog.
+	Digest string `json:"digest"`
+	// ChangedAt is when this catalog was first read.
+	ChangedAt metav1.Time `json:"changedAt"`
+	// Plans that may be ordered, sorted by service and name.
+	// +kubebuilder:validation:MaxItems=2000
+	Plans []OfferedPlan `json:"plans,omitempty"`
+	// LeftOut is the number of plans of the catalog that may not be ordered.
+	LeftOut int32 `json:"leftOut,omitempty"`
+	// Vanished lists plans, as SERVICE/PLAN, that an earlier catalog had and this one has not. New
+	// instances of them are refused; those that exist go on.
+	// +kubebuilder:validation:MaxItems=100
+	Vanished []string `json:"vanished,omitempty"`
+}
+
+// OfferedPlan is a plan in the catalog of a broker.
+type OfferedPlan struct {
+	// Service is the name of the service offering, Plan the name of the plan.
+	Service string `json:"service"`
+	Plan    string `json:"plan"`
+	// ServiceID and PlanID of them.
+	ServiceID string `json:"serviceID"`
+	PlanID    string `json:"planID"`
+	// MaintenanceVersion of new instances, from the plan's maintenance_info; empty if it has none.
+	MaintenanceVersion string `json:"maintenanceVersion,omitempty"`
+	// PollingSeconds is the plan's maximum_polling_duration; 0 if it has none.
+	PollingSeconds int64 `json:"pollingSeconds,omitempty"`
+	// InstancesRetrievable and BindingsRetrievable report whether they can be fetched.
+	InstancesRetrievable bool `json:"instancesRetrievable,omitempty"`
+	BindingsRetrievable  bool `json:"bindingsRetrievable,omitempty"`
+	// BindingRotatable reports whether bindings can be rotated.
+	BindingRotatable bool `json:"bindingRotatable,omitempty"`
+}
+
+// Name returns SERVICE/PLAN.
+func (p *OfferedPlan) Name() string { return p.Service + "/" + p.Plan }
+
+// UpstreamPlan sells services of other brokers, which are member clusters with the driver osb. Placement
+// chooses among them for each instance, which stays where it was ordered.
+type UpstreamPlan struct {
+	// Candidates are the plans of other brokers from which instances are ordered.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=map
+	// +listMapKey=broker
+	Candidates []UpstreamCandidate `json:"candidates"`
+	// Selector that the broker must match.
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+	// Tolerations of the broker's taints.
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+	// Tier of the broker; empty means any.
+	Tier Tier `json:"tier,omitempty"`
+	// MaxPrice of an instance.
+	MaxPrice *Price `json:"maxPrice,omitempty"`
+	// Require lists the rules that the broker must satisfy.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=map
+	// +listMapKey=name
+	Require []PolicyRule `json:"require,omitempty"`
+	// Score weighs the preferences among the brokers that fit.
+	// +kubebuilder:default={}
+	Score ScoreWeights `json:"score,omitempty"`
+}
+
+// UpstreamCandidate is a plan of another broker.
+type UpstreamCandidate struct {
+	// Broker is the name of the member cluster with the driver osb.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Broker string `json:"broker"`
+	// Service and Plan by the names in the broker's catalog.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Service string `json:"service"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Plan string `json:"plan"`
+	// Parameters that the broker gets. Strings may contain CEL in ${…}, over parameters (the consumer's) and
+	// instance (id, platform, organization, space, plan), for instance size: ${parameters.size}. Absent means
+	// the consumer's own parameters.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Parameters *runtime.RawExtension `json:"parameters,omitempty"`
+	// Price of an instance. Absent means that of sluice.dev/instances in the broker's price list.
+	Price *Price `json:"price,omitempty"`
+}
+
+// PlacementUpstream is what an instance is at another broker. It does not change with the broker's catalog.
+type PlacementUpstream struct {
+	OfferedPlan `json:",inline"`
+	// Parameters are those of the plan's candidate.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Parameters *runtime.RawExtension `json:"parameters,omitempty"`
+}
+
+// UpstreamOn returns what the instance is at a broker, by the delivered decision before the current one, or
+// was if it has left; nil if it is nothing there.
+func (s *ServiceInstanceStatus) UpstreamOn(broker string) *PlacementUpstream {
+	all := s.Everywhere()
+	if d := s.DeliveredDecision(); d != nil {
+		for i := range d.Placements {
+			all = slices.Insert(all, 0, &d.Placements[i])
+		}
+	}
+	for _, p := range all {
+		if p.Cluster == broker && p.Upstream != nil {
+			return p.Upstream
+		}
+	}
+	return nil
+}

@@ -1,0 +1,246 @@
+package bindings
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/osbclient"
+)
+
+// A binding of an instance of another broker is a binding there. Its credentials are what that broker gives.
+
+// upstreamCheck is the interval of checks while another broker binds or unbinds, if it asks for none.
+const upstreamCheck = time.Second
+
+// upstreamPendingError reports that another broker has not carried out a bind yet.
+type upstreamPendingError struct {
+	broker string
+	pause  time.Duration
+}
+
+func (e *upstreamPendingError) Error() string { return "broker " + e.broker + " is binding" }
+
+// upstreamRefusedError reports that another broker does not bind.
+type upstreamRefusedError struct {
+	broker string
+	err    error
+	// description of the broker for end users.
+	description string
+}
+
+func (e *upstreamRefusedError) Error() string { return fmt.Sprintf("broker %s: %v", e.broker, e.err) }
+
+func (e *upstreamRefusedError) Unwrap() error { return e.err }
+
+// public is what end users may read.
+func (e *upstreamRefusedError) public() string {
+	if e.description == "" {
+		return "the provider does not bind the instance"
+	}
+	return "the provider does not bind the instance: " + e.description
+}
+
+// upstreamOf returns the placement of a delivered instance at another broker; nil if it has none.
+func upstreamOf(instance *v1alpha1.ServiceInstance) *v1alpha1.Placement {
+	placements := placementsOf(instance)
+	if i := slices.IndexFunc(placements, func(p v1alpha1.Placement) bool { return p.Upstream != nil }); i >= 0 {
+		return &placements[i]
+	}
+	return nil
+}
+
+// nameUpstream puts into status what the binding is at another broker, before anything is sent there. It
+// reports whether that is new.
+func (c *Controller) nameUpstream(b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) bool {
+	p := upstreamOf(instance)
+	if p == nil || b.Status.Upstream != nil {
+		return false
+	}
+	b.Status.Upstream = &v1alpha1.BindingUpstream{
+		Broker: p.Cluster, InstanceID: osbclient.InstanceID(c.Hub, p.Cluster, instance.Name), BindingID: osbclient.BindingID(c.Hub, p.Cluster, b.Name),
+		ServiceID: p.Upstream.ServiceID, PlanID: p.Upstream.PlanID,
+	}
+	return true
+}
+
+// bindUpstream orders a binding from another broker, and returns what it gives. While the broker is binding,
+// the error is *upstreamPendingError; if it refuses, *upstreamRefusedError.
+func (c *Controller) bindUpstream(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, p *v1alpha1.Placement) (*issued, error) {
+	if c.Brokers == nil {
+		return nil, errors.New("this Sluice orders nothing from brokers")
+	}
+	broker, err := c.Brokers.Get(ctx, p.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	bound, err := c.askUpstream(ctx, b, instance, p, broker)
+	answer := (*osbclient.Error)(nil)
+	switch {
+	case errors.As(err, &answer) && !answer.Repeatable() && !answer.Unauthorized():
+		return nil, &upstreamRefusedError{broker: p.Cluster, err: err, description: answer.Description}
+	case errors.As(err, &answer) && answer.RetryAfter > 0:
+		return nil, &upstreamPendingError{broker: p.Cluster, pause: answer.RetryAfter}
+	case err != nil:
+		return nil, err
+	}
+	return &issued{upstream: bound, expires: bound.ExpiresAt, credentials: ClusterCredentials{Cluster: p.Cluster}}, nil
+}
+
+func (c *Controller) askUpstream(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, p *v1alpha1.Placement, broker *osbclient.Client) (*osbclient.Binding, error) {
+	u := b.Status.Upstream
+	if u.Operation != nil {
+		return c.pollUpstream(ctx, b, broker)
+	}
+	order := osbclient.BindOrder{
+		ServiceID: u.ServiceID, PlanID: u.PlanID, AppGUID: b.Spec.AppGUID, BindResource: rawOf(b.Spec.BindResource), Parameters: rawOf(b.Spec.Parameters),
+	}
+	order.Context, order.Identity = broker.Identify(instance, b.Spec.Context, b.Spec.OriginatingIdentity)
+	predecessor, err := c.predecessorUpstream(ctx, b, p)
+	if err != nil {
+		return nil, err
+	}
+	order.PredecessorBindingID = predecessor
+	bound, accepted, err := broker.Bind(ctx, u.InstanceID, u.BindingID, order, p.Upstream.BindingsRetrievable)
+	if err != nil || accepted.Done {
+		return bound, err
+	}
+	u.Operation = &accepted.Operation
+	return nil, &upstreamPendingError{broker: u.Broker, pause: accepted.RetryAfter}
+}
+
+// pollUpstream asks what has become of a bind that the broker has accepted.
+func (c *Controller) pollUpstream(ctx context.Context, b *v1alpha1.ServiceBinding, broker *osbclient.Client) (*osbclient.Binding, error) {
+	u := b.Status.Upstream
+	polled, err := broker.BindingLastOperation(ctx, u.InstanceID, u.BindingID, u.ServiceID, u.PlanID, *u.Operation)
+	switch {
+	case err != nil:
+		return nil, err
+	case polled.State == osbclient.InProgress:
+		return nil, &upstreamPendingError{broker: u.Broker, pause: polled.RetryAfter}
+	case polled.State == osbclient.Failed:
+		return nil, &upstreamRefusedError{broker: u.Broker, err: errors.New("bind failed: " + polled.Description), description: polled.Description}
+	}
+	return broker.FetchBinding(ctx, u.InstanceID, u.BindingID, u.ServiceID, u.PlanID)
+}
+
+// predecessorUpstream returns the id, at the same broker, of the binding that this one replaces, if the
+// broker rotates bindings. Otherwise the new one is a binding like any other, and the platform deletes the
+// old one.
+func (c *Controller) predecessorUpstream(ctx context.Context, b *v1alpha1.ServiceBinding, p *v1alpha1.Placement) (string, error) {
+	if b.Spec.PredecessorBindingID == "" || !p.Upstream.BindingRotatable {
+		return "", nil
+	}
+	var before v1alpha1.ServiceBinding
+	name := v1alpha1.BindingName(b.Spec.Platform, b.Spec.InstanceID, b.Spec.PredecessorBindingID)
+	if err := c.Client.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: name}, &before); err != nil {
+		return "", client.IgnoreNotFound(err)
+	}
+	if u := before.Status.Upstream; u != nil && u.Broker == p.Cluster && u.Failure == "" {
+		return u.BindingID, nil
+	}
+	return "", nil
+}
+
+// waitUpstream records that another broker is binding.
+func (c *Controller) waitUpstream(ctx context.Context, b *v1alpha1.ServiceBinding, pending *upstreamPendingError) (reconcile.Result, error) {
+	c.begin(b, v1alpha1.OperationBind)
+	b.Status.Operation.Description = "waiting for the provider to bind the instance"
+	return reconcile.Result{RequeueAfter: max(pending.pause, upstreamCheck)}, c.writeStatus(ctx, b)
+}
+
+// failUpstream ends a bind for good, once nothing of it is left at the broker (OSB 2.17, "Orphan
+// Mitigation"). The reason is written first, so that the bind is not tried again.
+func (c *Controller) failUpstream(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, why string) (reconcile.Result, error) {
+	u := b.Status.Upstream
+	if u.Failure == "" {
+		c.begin(b, v1alpha1.OperationBind)
+		u.Failure = why
+		if err := c.writeStatus(ctx, b); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	err := c.on(u.Broker, b, func() error { return c.unbindUpstream(ctx, b, instance) })
+	if pending := (*pendingError)(nil); errors.As(err, &pending) {
+		return reconcile.Result{RequeueAfter: upstreamCheck}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	log.FromContext(ctx).Info("bind failed", "binding", b.Name, "broker", u.Broker, "reason", u.Failure)
+	return reconcile.Result{}, c.fail(ctx, b, u.Failure)
+}
+
+// unbindUpstream deletes a binding at another broker. It returns nil when the broker says that there is
+// none, and *pendingError until then.
+func (c *Controller) unbindUpstream(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) error {
+	if c.Brokers == nil {
+		return errors.New("this Sluice orders nothing from brokers")
+	}
+	u := b.Status.Upstream
+	broker, err := c.Brokers.Get(ctx, u.Broker)
+	if err != nil {
+		return err
+	}
+	planID := u.PlanID
+	if is := instance.Status.UpstreamOn(u.Broker); is != nil {
+		planID = is.PlanID
+	}
+	_, identity := broker.Identify(instance, b.Spec.Context, b.Spec.OriginatingIdentity)
+	accepted, err := broker.Unbind(ctx, u.InstanceID, u.BindingID, u.ServiceID, planID, identity, true)
+	answer := (*osbclient.Error)(nil)
+	switch {
+	case errors.As(err, &answer) && answer.Code == osbclient.CodeConcurrency, err == nil && !accepted.Done:
+		return &pendingError{detail: "the provider is unbinding the instance"}
+	case err != nil:
+		return fmt.Errorf("broker %s: %w", u.Broker, err)
+	}
+	return nil
+}
+
+// boundUpstream returns what another broker gave, if one did.
+func boundUpstream(all []issued) *osbclient.Binding {
+	if len(all) == 0 {
+		return nil
+	}
+	return all[0].upstream
+}
+
+// tellUpstream writes what another broker gave into the status, besides the credentials.
+func (c *Controller) tellUpstream(b *v1alpha1.ServiceBinding, bound *osbclient.Binding) {
+	b.Status.Endpoints = bound.Endpoints
+	b.Status.IssuedAt, b.Status.ExpiresAt, b.Status.RenewBefore = nil, nil, nil
+	if !bound.ExpiresAt.IsZero() {
+		b.Status.ExpiresAt = &metav1.Time{Time: bound.ExpiresAt}
+		b.Status.RenewBefore = &metav1.Time{Time: bound.ExpiresAt}
+	}
+	if !bound.RenewBefore.IsZero() && (bound.ExpiresAt.IsZero() || bound.RenewBefore.Before(bound.ExpiresAt)) {
+		b.Status.RenewBefore = &metav1.Time{Time: bound.RenewBefore}
+	}
+}
+
+// revealUpstream returns the credentials of another broker; an empty object if it gave none.
+func revealUpstream(bound *osbclient.Binding) json.RawMessage {
+	if raw := bound.Credentials.Reveal(); len(raw) > 0 {
+		return raw
+	}
+	return json.RawMessage("{}")
+}
+
+func rawOf(from *runtime.RawExtension) json.RawMessage {
+	if from == nil {
+		return nil
+	}
+	return from.Raw
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+func newBrokerListCommand(hub *hubFlags) *cobra.Command {
+	var output outputFlag
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the brokers: whether they take orders, how many plans they offer, and what was ordered there",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := hub.client(cmd)
+			if err != nil {
+				return err
+			}
+			var clusters v1alpha1.MemberClusterList
+			if err := c.List(cmd.Context(), &clusters, client.InNamespace(hub.namespace)); err != nil {
+				return fmt.Errorf("list brokers: %w", err)
+			}
+			brokers := slices.DeleteFunc(clusters.Items, func(c v1alpha1.MemberCluster) bool { return c.DriverName() != v1alpha1.DriverOSB })
+			t := table{header: []string{"NAME", "READY", "ADMITTED", "PROVIDER", "REGION", "PLANS", "GONE", "INSTANCES", "URL", "AGE"}, wide: []string{"PROVIDER"}}
+			for i := range brokers {
+				b := &brokers[i]
+				ordered, err := orderedFrom(cmd.Context(), c, b)
+				if err != nil {
+					return err
+				}
+				gone := 0
+				if b.Status.Broker != nil {
+					gone = len(b.Status.Broker.Vanished)
+				}
+				t.rows = append(t.rows, []string{
+					b.Name, readiness(b), admission(b), orDash(b.Spec.Provider), orDash(b.Spec.Region), fmt.Sprint(len(plansOf(b))), fmt.Sprint(gone),
+					fmt.Sprint(len(ordered)), b.Spec.Broker.URL, age(b.CreationTimestamp),
+				})
+			}
+			return output.print(cmd.OutOrStdout(), brokers, t)
+		},
+	}
+	output.bind(cmd)
+	return cmd
+}
+
+func newBrokerDescribeCommand(hub *hubFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "describe NAME",
+		Short: "Show a broker: the plans that may be ordered, and those that have gone from its catalog",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := hub.client(cmd)
+			if err != nil {
+				return err
+			}
+			b, err := getBroker(cmd.Context(), c, client.ObjectKey{Namespace: hub.namespace, Name: args[0]})
+			if err != nil {
+				return err
+			}
+			ordered, err := orderedFrom(cmd.Context(), c, b)
+			if err != nil {
+				return err
+			}
+			d := newDetails(cmd.OutOrStdout())
+			d.line("Name", "%s", b.Name)
+			d.line("URL", "%s", b.Spec.Broker.URL)
+			d.line("Ready", "%s", readiness(b))
+			d.line("Provider", "%s", orDash(b.Spec.Provider))
+			d.line("Region", "%s", orDash(b.Spec.Region))
+			d.line("Instances", "%d", len(ordered))
+			describePlans(d, b)
+			return d.flush()
+		},
+	}
+}
+
+func describePlans(d *details, b *v1alpha1.MemberCluster) {
+	status := b.Status.Broker
+	if status == nil {
+		d.line("Plans", "its catalog has not been read yet")
+		return
+	}
+	d.line("Catalog", "%s, since %s", status.Digest, age(status.ChangedAt))
+	key := "Plans"
+	for i := range status.Plans {
+		p := &status.Plans[i]
+		d.line(key, "%s (%s, %s)", p.Name(), p.ServiceID, p.PlanID)
+		key = ""
+	}
+	if status.LeftOut > 0 {
+		d.line("Left out", "%s that may not be ordered (--allow, --deny)", count(int(status.LeftOut), "plan"))
+	}
+	key = "Gone"
+	for _, name := range status.Vanished {
+		d.line(key, "%s: new orders are refused, instances go on", name)
+		key = ""
+	}
+}
+
+func getBroker(ctx context.Context, c client.Client, key client.ObjectKey) (*v1alpha1.MemberCluster, error) {
+	b := &v1alpha1.MemberCluster{}
+	if err := c.Get(ctx, key, b); err != nil {
+		return nil, fmt.Errorf("broker %s: %w", key.Name, err)
+	}
+	if b.Spec.Broker == nil {
+		return nil, fmt.Errorf("broker %s: it is a member cluster: use `sluice cluster`", key.Name)
+	}
+	return b, nil
+}
+
+// plansOf returns the plans that may be ordered.
+func plansOf(b *v1alpha1.MemberCluster) []v1alpha1.OfferedPlan {
+	if b.Status.Broker == nil {
+		return nil
+	}
+	return b.Status.Broker.Plans
+}
+
+// orderedFrom returns the instances at a broker.
+func orderedFrom(ctx context.Context, c client.Client, b *v1alpha1.MemberCluster) (ordered []string, err error) {
+	var instances v1alpha1.ServiceInstanceList
+	if err := c.List(ctx, &instances, client.InNamespace(b.Namespace)); err != nil {
+		return nil, fmt.Errorf("list service instances: %w", err)
+	}
+	for i := range instances.Items {
+		if one := &instances.Items[i]; one.Status.IsOn(b.Name) || slices.Contains(one.Status.LeftClusters(), b.Name) {
+			ordered = append(ordered, fmt.Sprintf("%s (%s)", printable(one.Spec.InstanceID), one.Spec.Platform))
+		}
+	}
+	return ordered, nil
+}

@@ -1,0 +1,111 @@
+package osbclient
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Error codes of OSB 2.17, "Service Broker Errors".
+const (
+	CodeConcurrency         = "ConcurrencyError"
+	CodeMaintenanceConflict = "MaintenanceInfoConflict"
+)
+
+// maxText is the greatest length of a broker's text, in characters.
+const maxText = 400
+
+// Error is a request that did not succeed: the broker's refusal, an answer that is not OSB, or no answer.
+type Error struct {
+	// Request in words, for instance "provision".
+	Request string
+	// Status of the answer; 0 means that there was none.
+	Status int
+	// Code is the broker's error code, or "".
+	Code string
+	// Description of the broker, printable; "" if it gave none.
+	Description string
+	// InstanceUsable and UpdateRepeatable of the broker, nil if it did not say.
+	InstanceUsable, UpdateRepeatable *bool
+	// RetryAfter is the time to wait before the next request, as the broker asks; zero if it does not.
+	RetryAfter time.Duration
+	// Malformed means that the answer is not OSB.
+	Malformed bool
+	// Err is the cause if there was no answer or it was malformed.
+	Err error
+}
+
+func (e *Error) Error() string {
+	said := fmt.Sprintf("%s: ", e.Request)
+	switch {
+	case e.Status == 0:
+		return said + "no answer: " + Printable(e.Err.Error())
+	case e.Malformed:
+		return said + fmt.Sprintf("%s, with a body that is not OSB: %s", status(e.Status), Printable(e.Err.Error()))
+	}
+	said += status(e.Status)
+	if e.Code != "" {
+		said += " " + e.Code
+	}
+	if e.Description != "" {
+		said += ": " + e.Description
+	}
+	return said
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Orphan reports whether the broker may have carried the request out all the same, so that what it creates
+// has to be deleted (OSB 2.17, "Orphan Mitigation").
+func (e *Error) Orphan() bool {
+	switch {
+	case e.Status == 0, e.Status >= http.StatusInternalServerError:
+		return true
+	case e.Status == http.StatusOK:
+		return false
+	}
+	return e.Status < http.StatusMultipleChoices
+}
+
+// Repeatable reports whether the same request may succeed when it is sent again, without anybody changing
+// anything: there was no answer, or one that speaks of a moment.
+func (e *Error) Repeatable() bool {
+	switch e.Status {
+	case 0, http.StatusRequestTimeout, http.StatusTooManyRequests,
+		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return e.Code == CodeConcurrency
+}
+
+// Unauthorized reports whether the broker does not accept Sluice's credentials.
+func (e *Error) Unauthorized() bool {
+	return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden
+}
+
+func status(code int) string {
+	if text := http.StatusText(code); text != "" {
+		return fmt.Sprintf("%d %s", code, text)
+	}
+	return fmt.Sprint(code)
+}
+
+// Printable returns a broker's text on one line, without control characters, cut to 400 characters.
+func Printable(text string) string {
+	clean := strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case !unicode.IsPrint(r):
+			return -1
+		}
+		return r
+	}, text)
+	clean = strings.TrimSpace(clean)
+	if runes := []rune(clean); len(runes) > maxText {
+		return string(runes[:maxText-1]) + "…"
+	}
+	return clean
+}

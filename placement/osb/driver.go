@@ -1,0 +1,276 @@
+package osb
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/internal/osbclient"
+	"github.com/sluice-dev/sluice/placement/delivery"
+)
+
+// Driver orders instances from brokers. It keeps no state and is safe for concurrent use.
+type Driver struct {
+	// Brokers behind this one.
+	Brokers *osbclient.Brokers
+	// Hub is the hub's ID, a part of all ids at brokers.
+	Hub string
+	// Clock; nil means the real one.
+	Clock clock.PassiveClock
+}
+
+var _ delivery.Driver = (*Driver)(nil)
+
+// removes stands for a deprovision in notes.
+const removes = "remove"
+
+// usualPause is the longest time between two polls of an operation if the broker gives none.
+const usualPause = 5 * time.Second
+
+// tenant is one instance at one broker.
+type tenant struct {
+	*Driver
+	client   *osbclient.Client
+	broker   string
+	instance *v1alpha1.ServiceInstance
+	// id of the instance at the broker.
+	id string
+}
+
+func (d *Driver) open(ctx context.Context, of delivery.Delivery) (*tenant, error) {
+	client, err := d.Brokers.Get(ctx, of.Placement.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	broker := of.Placement.Cluster
+	return &tenant{Driver: d, client: client, broker: broker, instance: of.Instance, id: osbclient.InstanceID(d.Hub, broker, of.Instance.Name)}, nil
+}
+
+// Deliver orders the instance, or changes it to what the delivery says, and returns nil once the broker has
+// carried that out. Until then it returns *delivery.PendingError, with the broker's pause between two polls.
+// It is refused if the broker refuses, or fails. A request without an answer is repeated.
+func (d *Driver) Deliver(ctx context.Context, of delivery.Delivery) error {
+	t, err := d.open(ctx, of)
+	if err != nil {
+		return err
+	}
+	want, err := t.wanted(of)
+	if err != nil {
+		return t.refused(err.Error(), "correct the plan's parameters for the broker")
+	}
+	return t.deliver(ctx, want, of.Applied)
+}
+
+func (t *tenant) deliver(ctx context.Context, want *wanted, applied string) error {
+	has, err := t.delivered()
+	if err != nil {
+		return t.refused(err.Error(), "correct the plan's parameters for the broker")
+	}
+	if sent, operation := readNote(applied); sent == want.digest {
+		planID := want.PlanID
+		if has != nil {
+			planID = has.PlanID // of an update, the plan before it (OSB 2.17, "Polling Last Operation")
+		}
+		return t.poll(ctx, want, planID, operation)
+	}
+	var accepted osbclient.Accepted
+	switch {
+	case has == nil:
+		accepted, err = t.client.Provision(ctx, t.id, t.order(want))
+	case has.digest == want.digest && !t.instance.Status.IsUndelivered():
+		return t.check(ctx, want)
+	default:
+		accepted, err = t.client.Update(ctx, t.id, t.change(want, has))
+	}
+	switch {
+	case err != nil && has != nil && has.digest == want.digest && isRefused(err):
+		return nil // an update is undone, and the broker says that it was not carried out
+	case err != nil:
+		return t.failed(err)
+	case accepted.Done:
+		return nil
+	}
+	return t.waits(want, accepted.Operation, accepted.RetryAfter, "")
+}
+
+// poll asks for the state of an operation that the broker has accepted.
+func (t *tenant) poll(ctx context.Context, want *wanted, planID, operation string) error {
+	polled, err := t.client.LastOperation(ctx, t.id, want.ServiceID, planID, operation)
+	switch {
+	case err != nil && isRefused(err):
+		// The broker does not know the operation. The request is made again.
+		return fmt.Errorf("broker %s: %w", t.broker, err)
+	case err != nil:
+		return t.waits(want, operation, retryAfter(err), err.Error())
+	case polled.Gone:
+		return t.refused("it does not know the instance any more", "order again")
+	case polled.State == osbclient.Failed:
+		refused := t.refused(cmp.Or(polled.Description, "it gives no reason"), "do what the broker asks for, or order elsewhere")
+		refused.Consumer = "the provider could not carry it out" + because(polled.Description)
+		refused.Repeatable = polled.UpdateRepeatable == nil || *polled.UpdateRepeatable
+		return refused
+	case polled.State == osbclient.Succeeded:
+		return nil
+	}
+	return t.waits(want, operation, polled.RetryAfter, polled.Description)
+}
+
+// waits returns the error for an operation that is in progress, unless it takes longer than the broker's plan
+// says that a platform polls.
+func (t *tenant) waits(want *wanted, operation string, pause time.Duration, detail string) error {
+	if most := time.Duration(want.PollingSeconds) * time.Second; most > 0 && t.instance.Status.Operation != nil && !t.instance.Status.IsFinished() {
+		if began := t.instance.Status.Operation.StartedAt.Time; t.now().Sub(began) > most {
+			return t.refused(fmt.Sprintf("its operation took longer than the %v that its plan gives", most), "ask the broker's operator")
+		}
+	}
+	return &delivery.PendingError{
+		Step: "wait for broker " + t.broker, Detail: detail, Every: max(pause, usualPause), NotBefore: pause,
+		Applied: note(want.digest, operation),
+	}
+}
+
+func (d *Driver) now() time.Time {
+	if d.Clock == nil {
+		return time.Now()
+	}
+	return d.Clock.Now()
+}
+
+// failed returns the error for a request that did not succeed: *delivery.PendingError if it is repeated at a
+// time of the broker's, *delivery.RefusedError if a repetition is in vain.
+func (t *tenant) failed(err error) error {
+	answer := (*osbclient.Error)(nil)
+	if !errors.As(err, &answer) {
+		return err
+	}
+	switch {
+	case answer.Repeatable() && (answer.RetryAfter > 0 || answer.Code == osbclient.CodeConcurrency):
+		return &delivery.PendingError{Step: "wait for broker " + t.broker, Detail: err.Error(), Every: max(answer.RetryAfter, usualPause), NotBefore: answer.RetryAfter}
+	case answer.Repeatable(), answer.Unauthorized():
+		return fmt.Errorf("broker %s: %w", t.broker, err)
+	}
+	refused := t.refused(answer.Error(), "do what the broker asks for, or order elsewhere")
+	if answer.Status >= http.StatusBadRequest && answer.Status < http.StatusInternalServerError {
+		refused.Consumer = "the provider refuses it" + because(answer.Description)
+	}
+	refused.Repeatable = answer.UpdateRepeatable != nil && *answer.UpdateRepeatable
+	return refused
+}
+
+func (t *tenant) refused(reason, remedy string) *delivery.RefusedError {
+	return &delivery.RefusedError{Reason: fmt.Sprintf("broker %s: %s", t.broker, reason), Remedy: remedy}
+}
+
+func because(description string) string {
+	if description == "" {
+		return ""
+	}
+	return ": " + description
+}
+
+// isRefused reports whether the broker has answered, by 4xx, that nothing was done and a repetition is in vain.
+func isRefused(err error) bool {
+	answer := (*osbclient.Error)(nil)
+	return errors.As(err, &answer) && answer.Status >= http.StatusBadRequest && answer.Status < http.StatusInternalServerError &&
+		!answer.Repeatable() && !answer.Unauthorized()
+}
+
+func retryAfter(err error) time.Duration {
+	if answer := (*osbclient.Error)(nil); errors.As(err, &answer) {
+		return answer.RetryAfter
+	}
+	return 0
+}
+
+// Observe returns nil while the broker has the instance, as far as its plan lets a platform ask.
+func (d *Driver) Observe(ctx context.Context, of delivery.Delivery) error {
+	t, err := d.open(ctx, of)
+	if err != nil {
+		return err
+	}
+	want, err := t.wanted(of)
+	if err != nil {
+		return err
+	}
+	return t.check(ctx, want)
+}
+
+// check returns an error if the broker does not know the instance any more. It is not ordered again, because
+// its data would be gone without a word.
+func (t *tenant) check(ctx context.Context, want *wanted) error {
+	if !want.InstancesRetrievable {
+		return nil
+	}
+	exists, err := t.client.Exists(ctx, t.id, want.ServiceID, want.PlanID)
+	switch {
+	case err != nil:
+		return fmt.Errorf("broker %s: %w", t.broker, err)
+	case !exists:
+		return fmt.Errorf("broker %s: it does not know instance %s any more: ask its operator; it is not ordered again, as its data would be lost", t.broker, t.id)
+	}
+	return nil
+}
+
+// Remove deletes the instance at the broker, and returns nil once the broker says that there is none. For a
+// broker that is no longer in the inventory it returns nil: Sluice cannot reach it any more.
+func (d *Driver) Remove(ctx context.Context, of delivery.Delivery) error {
+	t, err := d.open(ctx, of)
+	if member.IsUnknown(err) {
+		log.FromContext(ctx).Info("broker left the inventory; what was ordered there is left to its operator", "broker", of.Placement.Cluster)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	is := of.Instance.Status.UpstreamOn(t.broker)
+	if is == nil {
+		return nil // decided before Sluice knew brokers: nothing was ordered
+	}
+	if sent, operation := readNote(of.Applied); sent == removes {
+		return t.pollRemoval(ctx, is, operation)
+	}
+	_, user := t.identify(of.Instance.Spec.Desired.Context)
+	accepted, err := t.client.Deprovision(ctx, t.id, is.ServiceID, is.PlanID, user)
+	switch {
+	case err != nil && isConcurrency(err):
+		return &delivery.PendingError{Step: "deprovision at broker " + t.broker, Detail: err.Error(), Every: usualPause}
+	case err != nil:
+		return fmt.Errorf("broker %s: %w", t.broker, err)
+	case accepted.Done:
+		return nil
+	}
+	return &delivery.PendingError{
+		Step: "deprovision at broker " + t.broker, Every: max(accepted.RetryAfter, usualPause), NotBefore: accepted.RetryAfter,
+		Applied: note(removes, accepted.Operation),
+	}
+}
+
+// pollRemoval asks for the state of a deprovision. One that failed is asked for again, with back-off.
+func (t *tenant) pollRemoval(ctx context.Context, is *v1alpha1.PlacementUpstream, operation string) error {
+	polled, err := t.client.LastOperation(ctx, t.id, is.ServiceID, is.PlanID, operation)
+	switch {
+	case err != nil:
+		return fmt.Errorf("broker %s: %w", t.broker, err)
+	case polled.State == osbclient.Succeeded:
+		return nil
+	case polled.State == osbclient.Failed:
+		return fmt.Errorf("broker %s: deprovision failed%s", t.broker, because(polled.Description))
+	}
+	return &delivery.PendingError{
+		Step: "deprovision at broker " + t.broker, Detail: polled.Description, Every: max(polled.RetryAfter, usualPause), NotBefore: polled.RetryAfter,
+		Applied: note(removes, operation),
+	}
+}
+
+func isConcurrency(err error) bool {
+	answer := (*osbclient.Error)(nil)
+	return errors.As(err, &answer) && answer.Code == osbclient.CodeConcurrency
+}

@@ -1,0 +1,347 @@
+package osb
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/internal/osbclient"
+	"github.com/sluice-dev/sluice/placement/delivery"
+	"github.com/sluice-dev/sluice/test/osb/suitetest"
+)
+
+// world is an instance, a driver, and a broker with something in front of it.
+type world struct {
+	*testing.T
+	driver   *Driver
+	instance *v1alpha1.ServiceInstance
+	applied  string
+	// front handles a request instead of the broker if it returns true.
+	front func(w http.ResponseWriter, r *http.Request, broker http.Handler) bool
+
+	mu  sync.Mutex
+	ids map[string]bool // of instances that were written at the broker
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{T: t, ids: map[string]bool{}}
+	broker := &suitetest.Broker{}
+	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut {
+			w.mu.Lock()
+			w.ids[strings.Split(r.URL.Path, "/")[3]] = true
+			w.mu.Unlock()
+		}
+		if w.front == nil || !w.front(out, r, broker) {
+			broker.ServeHTTP(out, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	scheme := runtime.NewScheme()
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	hub := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		&v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "sluice", Name: "eu"}, Spec: v1alpha1.MemberClusterSpec{
+			Driver: v1alpha1.DriverOSB, Broker: &v1alpha1.UpstreamBroker{URL: server.URL, Addresses: []string{"127.0.0.0/8"}},
+			Access: v1alpha1.ClusterAccess{SecretRef: &v1alpha1.SecretKeyReference{Name: "eu", Key: "credentials"}},
+		}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "sluice", Name: "eu"}, Data: map[string][]byte{
+			"credentials": []byte(`{"username": "first", "password": "first-password"}`),
+		}},
+	).Build()
+	w.driver = &Driver{Brokers: &osbclient.Brokers{Members: &member.Connections{Reader: hub, Namespace: "sluice"}}, Hub: "hub"}
+	w.instance = &v1alpha1.ServiceInstance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "sluice", Name: "si-1"},
+		Spec:       v1alpha1.ServiceInstanceSpec{InstanceID: "one", OrganizationGUID: "o", SpaceGUID: "s"},
+	}
+	return w
+}
+
+// decide makes the decision for a plan and parameters, as the controller does before it calls the driver.
+func (w *world) decide(plan, parameters string) {
+	w.instance.Spec.Desired = v1alpha1.InstanceState{PlanID: "ours-" + plan, Parameters: &runtime.RawExtension{Raw: []byte(parameters)}}
+	w.instance.Status.Decision = &v1alpha1.Decision{Generation: w.instance.Generation, Placements: []v1alpha1.Placement{{
+		Cluster: "eu", Upstream: &v1alpha1.PlacementUpstream{
+			OfferedPlan: v1alpha1.OfferedPlan{
+				Service: "name-of-service", Plan: plan, ServiceID: suitetest.ServiceID, PlanID: "plan-" + plan, InstancesRetrievable: true,
+				MaintenanceVersion: "1.2.0", PollingSeconds: 600,
+			},
+			Parameters: &runtime.RawExtension{Raw: []byte(`{"size": "${parameters.cores * 2}"}`)},
+		},
+	}}}
+	w.instance.Status.Operation = &v1alpha1.Operation{State: v1alpha1.StateInProgress, StartedAt: metav1.Now()}
+	w.instance.Generation++
+	w.instance.Status.Decision.Generation = w.instance.Generation
+}
+
+// delivered records the decision as delivered, as the controller does.
+func (w *world) delivered() {
+	w.instance.Status.Delivered = &v1alpha1.DeliveredState{State: w.instance.Spec.Desired, Decision: *w.instance.Status.Decision}
+	w.instance.Status.Operation.State = v1alpha1.StateSucceeded
+}
+
+// restore returns to the delivered decision, as the controller does when it undoes an operation.
+func (w *world) restore() error {
+	before := w.instance.Status.Delivered
+	return w.until(func(d delivery.Delivery) error {
+		d.Placement, d.State = before.Decision.Placements[0], &before.State
+		return w.driver.Deliver(w.Context(), d)
+	})
+}
+
+func (w *world) deliver() error {
+	return w.until(func(d delivery.Delivery) error { return w.driver.Deliver(w.Context(), d) })
+}
+
+func (w *world) remove() error {
+	return w.until(func(d delivery.Delivery) error {
+		d.Placement, d.State = v1alpha1.Placement{Cluster: "eu"}, nil
+		return w.driver.Remove(w.Context(), d)
+	})
+}
+
+// until calls a driver's method until it ends, as the controller does: it goes on after errors that are not
+// final, and keeps what a pending delivery says.
+func (w *world) until(call func(delivery.Delivery) error) (err error) {
+	for range 2000 {
+		err = call(delivery.Delivery{Instance: w.instance, Placement: w.instance.Status.Decision.Placements[0], State: &w.instance.Spec.Desired, Applied: w.applied})
+		w.applied = ""
+		pending, refused := (*delivery.PendingError)(nil), (*delivery.RefusedError)(nil)
+		switch {
+		case errors.As(err, &pending):
+			w.applied = pending.Applied
+		case err == nil, errors.As(err, &refused):
+			return err
+		}
+	}
+	w.Fatalf("it goes on for ever: %v", err)
+	return nil
+}
+
+// at returns what the broker has: plan and size, "" if there is no instance.
+func (w *world) at() string {
+	w.Helper()
+	front := w.front
+	w.front = nil
+	defer func() { w.front = front }()
+	client, err := w.driver.Brokers.Get(w.Context(), "eu")
+	if err != nil {
+		w.Fatal(err)
+	}
+	id := osbclient.InstanceID("hub", "eu", "si-1")
+	exists, err := client.Exists(w.Context(), id, suitetest.ServiceID, "plan-small")
+	if err != nil {
+		w.Fatal(err)
+	}
+	if !exists {
+		return ""
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.ids) != 1 || !w.ids[id] {
+		w.Fatalf("instances were ordered as %v, want %s alone", w.ids, id)
+	}
+	return "there"
+}
+
+// TestLife: an instance is ordered with the parameters of the candidate, changed, and deleted; an update that
+// fails is undone.
+func TestLife(t *testing.T) {
+	w := newWorld(t)
+	var sent []string
+	w.front = func(_ http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		if r.Method != http.MethodGet {
+			sent = append(sent, r.Method)
+		}
+		return false
+	}
+	w.decide("small", `{"cores": 1}`)
+	if err := w.deliver(); err != nil {
+		t.Fatal(err)
+	}
+	w.delivered()
+	if err := w.deliver(); err != nil || w.at() == "" {
+		t.Fatalf("a delivered instance: %v", err)
+	}
+	w.decide("large", `{"cores": 2}`)
+	if err := w.deliver(); err != nil {
+		t.Fatal(err)
+	}
+	w.delivered()
+	w.decide("large", `{"cores": 0.5}`) // the broker's schema has whole numbers only
+	if err := w.deliver(); err != nil {
+		t.Logf("refused: %v", err)
+	}
+	if err := w.restore(); err != nil {
+		t.Fatal(err)
+	}
+	w.instance.Status.Decision = &w.instance.Status.Delivered.Decision
+	if err := w.remove(); err != nil || w.at() != "" {
+		t.Fatalf("it is not deleted: %v", err)
+	}
+	if err := w.remove(); err != nil {
+		t.Errorf("what is gone is deleted: %v", err)
+	}
+	for i := 1; i < len(sent); i++ {
+		if sent[i] == http.MethodPut {
+			t.Errorf("the instance is ordered again: %v", sent)
+		}
+	}
+}
+
+// TestKilledAtAnyWrite: a process that is killed before or after any request that changes something, and that
+// remembers nothing afterwards, ends with one instance, and then with none.
+func TestKilledAtAnyWrite(t *testing.T) {
+	for at := 0; ; at++ {
+		for _, answered := range []bool{false, true} {
+			w := newWorld(t)
+			writes, killed := 0, false
+			w.front = func(out http.ResponseWriter, r *http.Request, broker http.Handler) bool {
+				if r.Method == http.MethodGet {
+					return false
+				}
+				if writes++; writes != at+1 {
+					return false
+				}
+				if killed = true; answered {
+					broker.ServeHTTP(httptest.NewRecorder(), r)
+				}
+				panic(http.ErrAbortHandler) // nobody hears the answer
+			}
+			w.decide("small", `{"cores": 1}`)
+			if err := w.deliver(); err != nil {
+				t.Fatal(err)
+			}
+			w.delivered()
+			w.decide("large", `{"cores": 2}`)
+			if err := w.deliver(); err != nil {
+				t.Fatal(err)
+			}
+			w.delivered()
+			if w.at() == "" {
+				t.Error("there is no instance")
+			}
+			if err := w.remove(); err != nil || w.at() != "" {
+				t.Errorf("write %d, answered %t: an orphan is left: %v", at, answered, err)
+			}
+			if !killed {
+				if at < 3 {
+					t.Errorf("only %d writes", at)
+				}
+				return
+			}
+		}
+	}
+}
+
+// TestDefects: what a broker does wrong is named, and leaves no orphan there.
+func TestDefects(t *testing.T) {
+	reply := func(status int, body string) func(http.ResponseWriter, *http.Request, http.Handler) {
+		return func(out http.ResponseWriter, r *http.Request, broker http.Handler) {
+			broker.ServeHTTP(httptest.NewRecorder(), r) // it does what it is asked for, and says something else
+			out.WriteHeader(status)
+			_, _ = out.Write([]byte(body))
+		}
+	}
+	for name, row := range map[string]struct {
+		method, path string
+		answer       func(http.ResponseWriter, *http.Request, http.Handler)
+		says         string // of the refusal; "" if it recovers
+		consumer     string
+	}{
+		"fails":                 {"PUT", "", reply(500, `{"description": "no disk"}`), "broker eu: provision: 500 Internal Server Error: no disk", ""},
+		"no JSON":               {"PUT", "", reply(201, `<html>`), "201 Created, with a body that is not OSB", ""},
+		"a long operation":      {"PUT", "", reply(202, `{"operation": "`+strings.Repeat("x", 10_001)+`"}`), "longer than 10000 bytes", ""},
+		"an odd success":        {"PUT", "", reply(203, `{}`), "203 Non-Authoritative", ""},
+		"refuses":               {"PUT", "", reply(400, `{"description": "size: too big"}`), "400 Bad Request: size: too big", "the provider refuses it: size: too big"},
+		"exists differently":    {"PUT", "", reply(409, `{}`), "409 Conflict", "the provider refuses it"},
+		"redirects":             {"PUT", "", reply(302, ``), "302 Found", ""},
+		"another state":         {"GET", "last_operation", reply(200, `{"state": "done"}`), "", ""},
+		"fails later":           {"GET", "last_operation", reply(200, `{"state": "failed", "description": "no licence"}`), "broker eu: no licence", "the provider could not carry it out: no licence"},
+		"gone while it is made": {"GET", "last_operation", reply(410, `{}`), "does not know the instance any more", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			times := 0
+			w.front = func(out http.ResponseWriter, r *http.Request, broker http.Handler) bool {
+				if r.Method != row.method || !strings.HasSuffix(r.URL.Path, row.path) {
+					return false
+				}
+				if times++; times > 3 && row.says == "" {
+					return false
+				}
+				row.answer(out, r, broker)
+				return true
+			}
+			w.decide("small", `{"cores": 1}`)
+			err := w.deliver()
+			refused := (*delivery.RefusedError)(nil)
+			switch {
+			case row.says == "" && err == nil:
+			case !errors.As(err, &refused), !strings.Contains(err.Error(), row.says), refused.Consumer != row.consumer:
+				t.Errorf("it says %v (to the consumer: %+v), want %q (%q)", err, refused, row.says, row.consumer)
+			}
+			w.front = nil
+			if err := w.remove(); err != nil || w.at() != "" {
+				t.Errorf("an orphan is left: %v", err)
+			}
+		})
+	}
+}
+
+// TestPauses: a broker is polled when it asks for that, and an operation ends when its plan says so.
+func TestPauses(t *testing.T) {
+	w := newWorld(t)
+	w.decide("small", `{"cores": 1}`)
+	of := delivery.Delivery{Instance: w.instance, Placement: w.instance.Status.Decision.Placements[0], State: &w.instance.Spec.Desired}
+	w.front = func(out http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		out.Header().Set("Retry-After", "40")
+		if r.Method == http.MethodPut {
+			out.WriteHeader(http.StatusAccepted)
+		}
+		_, _ = out.Write([]byte(`{"operation": "an operation", "state": "in progress", "description": "half way"}`))
+		return true
+	}
+	pending := (*delivery.PendingError)(nil)
+	if err := w.driver.Deliver(t.Context(), of); !errors.As(err, &pending) || pending.NotBefore != 40*time.Second {
+		t.Fatalf("after the order: %v", err)
+	}
+	of.Applied = pending.Applied
+	if err := w.driver.Deliver(t.Context(), of); !errors.As(err, &pending) || pending.NotBefore != 40*time.Second || pending.Detail != "half way" {
+		t.Fatalf("after a poll: %v", err)
+	}
+	w.instance.Status.Operation.StartedAt = metav1.NewTime(time.Now().Add(-11 * time.Minute))
+	refused := (*delivery.RefusedError)(nil)
+	if err := w.driver.Deliver(t.Context(), of); !errors.As(err, &refused) || !strings.Contains(err.Error(), "longer than the 10m0s") {
+		t.Errorf("after the maximum polling duration: %v", err)
+	}
+}
+
+// TestGoneAtTheBroker: an instance that a broker has lost is named, and not ordered again.
+func TestGoneAtTheBroker(t *testing.T) {
+	w := newWorld(t)
+	w.decide("small", `{"cores": 1}`)
+	w.delivered()
+	of := delivery.Delivery{Instance: w.instance, Placement: w.instance.Status.Decision.Placements[0], State: &w.instance.Spec.Desired}
+	for _, err := range []error{w.driver.Observe(t.Context(), of), w.driver.Deliver(t.Context(), of)} {
+		if err == nil || !strings.Contains(err.Error(), "broker eu: it does not know instance") {
+			t.Errorf("it says %v", err)
+		}
+	}
+	if len(w.ids) > 0 {
+		t.Error("it was ordered again")
+	}
+}

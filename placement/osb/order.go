@@ -1,0 +1,145 @@
+package osb
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/osbclient"
+	"github.com/sluice-dev/sluice/internal/workload"
+	"github.com/sluice-dev/sluice/placement/delivery"
+)
+
+// wanted is what an instance is to be at a broker.
+type wanted struct {
+	v1alpha1.OfferedPlan
+	parameters json.RawMessage // nil: none
+	context    *runtime.RawExtension
+	// digest of all that a request would send of it.
+	digest string
+}
+
+func (t *tenant) wanted(of delivery.Delivery) (*wanted, error) {
+	return wantedOf(t.instance, of.Placement.Upstream, of.State)
+}
+
+// delivered returns what the instance is at the broker; nil if it was never delivered there.
+func (t *tenant) delivered() (*wanted, error) {
+	d := t.instance.Status.Delivered
+	if d == nil {
+		return nil, nil
+	}
+	for i := range d.Decision.Placements {
+		if p := &d.Decision.Placements[i]; p.Cluster == t.broker && p.Upstream != nil {
+			return wantedOf(t.instance, p.Upstream, &d.State)
+		}
+	}
+	return nil, nil
+}
+
+func wantedOf(instance *v1alpha1.ServiceInstance, is *v1alpha1.PlacementUpstream, state *v1alpha1.InstanceState) (*wanted, error) {
+	if is == nil || is.PlanID == "" || state == nil {
+		return nil, fmt.Errorf("instance %s: the decision names no plan of the broker", instance.Name)
+	}
+	parameters, err := parametersOf(instance, is, state)
+	if err != nil {
+		return nil, err
+	}
+	w := &wanted{OfferedPlan: is.OfferedPlan, parameters: parameters, context: state.Context}
+	sum := sha256.Sum256([]byte(strings.Join([]string{w.ServiceID, w.PlanID, w.MaintenanceVersion, string(parameters)}, "\x00")))
+	w.digest = hex.EncodeToString(sum[:8])
+	return w, nil
+}
+
+// parametersOf returns the parameters that the broker gets: those of the candidate, expanded, or else the
+// consumer's own.
+func parametersOf(instance *v1alpha1.ServiceInstance, is *v1alpha1.PlacementUpstream, state *v1alpha1.InstanceState) (json.RawMessage, error) {
+	given := map[string]any{}
+	if raw := bytes.TrimSpace(state.Raw()); len(raw) > 0 && string(raw) != "null" {
+		if err := utiljson.Unmarshal(raw, &given); err != nil {
+			return nil, fmt.Errorf("parameters: want an object: %w", err)
+		}
+	}
+	var value any = given
+	if is.Parameters != nil {
+		var template any
+		if err := utiljson.Unmarshal(is.Parameters.Raw, &template); err != nil {
+			return nil, fmt.Errorf("parameters of the candidate: %w", err)
+		}
+		var err error
+		if value, err = workload.Expand(variablesOf(instance, given, state), template, "parameters"); err != nil {
+			return nil, err
+		}
+	}
+	if object, ok := value.(map[string]any); ok && len(object) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(value) // with sorted keys
+}
+
+func variablesOf(instance *v1alpha1.ServiceInstance, parameters map[string]any, state *v1alpha1.InstanceState) map[string]any {
+	return map[string]any{"parameters": parameters, "instance": map[string]any{
+		"id": instance.Spec.InstanceID, "name": instance.Name, "platform": instance.Spec.Platform,
+		"organization": instance.Spec.OrganizationGUID, "space": instance.Spec.SpaceGUID, "plan": state.PlanID,
+	}}
+}
+
+func (t *tenant) order(want *wanted) osbclient.Order {
+	place, user := t.identify(want.context)
+	return osbclient.Order{
+		ServiceID: want.ServiceID, PlanID: want.PlanID, Context: place, OrganizationGUID: t.instance.Spec.OrganizationGUID,
+		SpaceGUID: t.instance.Spec.SpaceGUID, Parameters: want.parameters, MaintenanceInfo: maintenance(want.MaintenanceVersion), Identity: user,
+	}
+}
+
+// change returns the update from what the instance is to what it is to be. It has only what differs, and the
+// parameters, which an update replaces as a whole. If nothing differs, an update that failed is undone: it has
+// everything.
+func (t *tenant) change(want, has *wanted) osbclient.Change {
+	all := want.digest == has.digest
+	place, user := t.identify(want.context)
+	change := osbclient.Change{
+		ServiceID: want.ServiceID, Context: place, Identity: user, PreviousValues: osbclient.PreviousValues{
+			PlanID: has.PlanID, MaintenanceInfo: maintenance(has.MaintenanceVersion),
+		},
+	}
+	if all || want.PlanID != has.PlanID {
+		change.PlanID = want.PlanID
+	}
+	if all || !bytes.Equal(want.parameters, has.parameters) {
+		if change.Parameters = want.parameters; change.Parameters == nil {
+			change.Parameters = json.RawMessage("{}")
+		}
+	}
+	if all || want.MaintenanceVersion != has.MaintenanceVersion || change.PlanID != "" {
+		change.MaintenanceInfo = maintenance(want.MaintenanceVersion)
+	}
+	return change
+}
+
+func (t *tenant) identify(of *runtime.RawExtension) (json.RawMessage, *v1alpha1.OriginatingIdentity) {
+	return t.client.Identify(t.instance, of, t.instance.Spec.OriginatingIdentity)
+}
+
+func maintenance(version string) *osbclient.MaintenanceInfo {
+	if version == "" {
+		return nil
+	}
+	return &osbclient.MaintenanceInfo{Version: version}
+}
+
+// note is what the driver remembers of an operation that the broker has accepted: what was sent, and the
+// operation. It is in memory only; a request that is repeated gets the same answer.
+func note(sent, operation string) string { return sent + " " + operation }
+
+func readNote(applied string) (sent, operation string) {
+	sent, operation, _ = strings.Cut(applied, " ")
+	return sent, operation
+}

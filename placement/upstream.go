@@ -1,0 +1,153 @@
+package placement
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+)
+
+// An instance of an upstream plan is placed like any other: on one of the member clusters that stand for
+// brokers. It does not move, because its data are the broker's.
+
+// Upstream is the part of a request that is ordered from brokers.
+type Upstream struct {
+	// Candidates by the name of the broker.
+	Candidates map[string]v1alpha1.UpstreamCandidate
+	// has is what the instance is already, by the name of the broker; keeps means that it stays that
+	// where the candidate is of the same plan.
+	has   map[string]*v1alpha1.PlacementUpstream
+	keeps bool
+}
+
+// upstreamRequest returns the request for an instance of an upstream plan.
+func upstreamRequest(id string, plan *catalog.Plan) (Request, error) {
+	u := plan.Upstream
+	selector, err := metav1.LabelSelectorAsSelector(u.Selector)
+	if err != nil {
+		return Request{}, fmt.Errorf("selector of plan %s: %w", plan.Name, err)
+	}
+	if u.Selector == nil {
+		selector = labels.Everything()
+	}
+	rules, err := planRules(plan.Name, u.Require)
+	if err != nil {
+		return Request{}, err
+	}
+	asked := &Upstream{Candidates: map[string]v1alpha1.UpstreamCandidate{}}
+	for _, c := range u.Candidates {
+		asked.Candidates[c.Broker] = c
+	}
+	return Request{
+		ID:          id,
+		Resources:   Resources{v1alpha1.ResourceInstances: 1},
+		Selector:    selector,
+		Tolerations: u.Tolerations,
+		Tier:        u.Tier,
+		MaxPrice:    PriceOf(u.MaxPrice),
+		Weights:     u.Score,
+		Consumer:    Consumer{Plan: plan.ID},
+		Rules:       rules,
+		Upstream:    asked,
+		WaitFor:     plan.WaitFor,
+	}, nil
+}
+
+// Stay notes what a delivered instance is. keeps means that its plan has not changed.
+func (u *Upstream) Stay(delivered *v1alpha1.Decision, keeps bool) {
+	if u == nil || delivered == nil {
+		return
+	}
+	u.keeps, u.has = keeps, map[string]*v1alpha1.PlacementUpstream{}
+	for i := range delivered.Placements {
+		p := &delivered.Placements[i]
+		u.has[p.Cluster] = p.Upstream
+	}
+}
+
+// stays returns what the instance is at a broker if the candidate there is of the same plan; otherwise nil.
+func (u *Upstream) stays(broker string) *v1alpha1.PlacementUpstream {
+	has, c := u.has[broker], u.Candidates[broker]
+	if has == nil || has.Service != c.Service || has.Plan != c.Plan {
+		return nil
+	}
+	return has
+}
+
+// Placed returns what is ordered from a chosen broker; nil if u is nil.
+func (u *Upstream) Placed(broker *Cluster) *v1alpha1.PlacementUpstream {
+	if u == nil || broker == nil {
+		return nil
+	}
+	c := u.Candidates[broker.Name]
+	placed := &v1alpha1.PlacementUpstream{OfferedPlan: broker.Offers[c.Service+"/"+c.Plan], Parameters: c.Parameters}
+	if has := u.stays(broker.Name); has != nil && (u.keeps || placed.PlanID == "") {
+		placed.OfferedPlan = has.OfferedPlan
+	}
+	return placed
+}
+
+// prices returns the prices of candidates that have one, by the name of the broker; nil if u is nil.
+func (u *Upstream) prices() map[string]Price {
+	if u == nil {
+		return nil
+	}
+	prices := map[string]Price{}
+	for name, c := range u.Candidates {
+		if c.Price != nil {
+			prices[name] = *PriceOf(c.Price)
+		}
+	}
+	return prices
+}
+
+func noCandidate(u *Upstream) filter {
+	return filter{reason: ReasonNoCandidate, shape: true,
+		rejects: func(p *page, among set) set {
+			return among.without(p.brokersThat(func(c *Cluster) bool { _, named := u.Candidates[c.Name]; return named }))
+		},
+		message: func(*page, int) string { return "is not among the plan's candidates" },
+	}
+}
+
+func notOffered(u *Upstream) filter {
+	return filter{reason: ReasonNotOffered, probed: true,
+		rejects: func(p *page, among set) set {
+			return among.without(p.brokersThat(func(c *Cluster) bool {
+				asked := u.Candidates[c.Name]
+				_, offered := c.Offers[asked.Service+"/"+asked.Plan]
+				return offered || u.stays(c.Name) != nil
+			}))
+		},
+		message: func(p *page, row int) string {
+			asked := u.Candidates[p.clusters[row].Name]
+			return fmt.Sprintf("its catalog has no plan %s of service %s that may be ordered", asked.Plan, asked.Service)
+		},
+	}
+}
+
+// brokersThat returns the rows of brokers for which something holds.
+func (p *page) brokersThat(holds func(*Cluster) bool) set {
+	var rows set
+	for row := range p.brokers.rows() {
+		if holds(p.clusters[row]) {
+			rows.add(row)
+		}
+	}
+	return rows
+}
+
+// offersOf returns the plans of a broker that may be ordered.
+func offersOf(mc *v1alpha1.MemberCluster) map[string]v1alpha1.OfferedPlan {
+	if mc.Status.Broker == nil {
+		return nil
+	}
+	offers := make(map[string]v1alpha1.OfferedPlan, len(mc.Status.Broker.Plans))
+	for _, offered := range mc.Status.Broker.Plans {
+		offers[offered.Name()] = offered
+	}
+	return offers
+}
