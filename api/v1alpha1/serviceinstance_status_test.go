@@ -51,7 +51,7 @@ func TestStatus(t *testing.T) {
 		"it had to leave, for nowhere":  {status: ServiceInstanceStatus{Operation: done, Decision: displaced, Delivered: delivered(displaced)}, is: "finished displaced"},
 		"it should leave and cannot":    {status: ServiceInstanceStatus{Operation: done, Decision: on("a"), Delivered: delivered(on("a")), Conditions: because(ReasonStranded)}, is: "finished settled stranded", on: "a"},
 		"a group has no room for it":    {status: ServiceInstanceStatus{Operation: done, Decision: on("a"), Delivered: delivered(on("a")), Conditions: because(ReasonNotInEachGroup)}, is: "finished settled uncovered", on: "a"},
-		"it is a cluster":               {status: ServiceInstanceStatus{Operation: done, Decision: cluster, Delivered: delivered(cluster)}, is: "finished settled cluster"},
+		"it is a cluster":               {status: ServiceInstanceStatus{Operation: done, Decision: cluster, Delivered: delivered(cluster)}, is: "finished settled fixed"},
 		"another leader decided":        {status: ServiceInstanceStatus{Operation: done, Decision: otherTerm, Delivered: delivered(on("a"))}, is: "finished undelivered abandoned foreign", on: "a b"},
 		"another leader's is delivered": {status: ServiceInstanceStatus{Operation: done, Decision: otherTerm, Delivered: delivered(otherTerm)}, is: "finished settled", on: "b"},
 		"something is left on b":        {status: ServiceInstanceStatus{Operation: done, Decision: on("a"), Delivered: delivered(on("a")), Left: []LeftPlacement{{Placement: Placement{Cluster: "b"}}}}, is: "finished settled", on: "a"},

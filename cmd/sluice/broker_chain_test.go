@@ -1,0 +1,266 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/test/osb/suitetest"
+)
+
+// asSluice makes this test's binary the program itself.
+const asSluice = "SLUICE_TEST_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asSluice) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// served is a `sluice serve` with an embedded hub.
+type served struct {
+	*testing.T
+	dir, url string
+}
+
+// serveAnother starts one; it ends with the test.
+func serveAnother(t *testing.T, name string) served {
+	t.Helper()
+	dir, address := t.TempDir(), freeAddress(t)
+	platforms := filepath.Join(dir, "platforms.yaml")
+	if err := os.WriteFile(platforms, []byte(`platforms:
+- name: first
+  basic: [{username: first, password: first-password}, {username: first, password: first-previous-password}]
+  bearer: [first-token]
+- name: second
+  basic: [{username: second, password: second-password}]
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(filepath.Join(t.ArtifactDir(), name+".log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0], "serve", "--data-dir", dir, "--listen", address, "--metrics-listen", "0", "--platforms", platforms,
+		"--bind-wait", "0s", "--probe-every", "500ms", "--collect", "off")
+	cmd.Env = append(os.Environ(), asSluice+"=1")
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+		if text, err := os.ReadFile(log.Name()); err == nil && t.Failed() {
+			t.Logf("the log of %s (its end):\n%s", name, text[max(0, len(text)-8000):])
+		}
+	})
+	s := served{T: t, dir: dir, url: "http://" + address}
+	s.until("it is ready", func(ctx context.Context) error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/readyz", nil)
+		if err != nil {
+			return err
+		}
+		response, err := http.DefaultClient.Do(r)
+		if err == nil && response.StatusCode != http.StatusOK {
+			err = fmt.Errorf("it answers %s", response.Status)
+		}
+		if response != nil {
+			_ = response.Body.Close()
+		}
+		return err
+	})
+	return s
+}
+
+// until waits until a check succeeds, at most a minute.
+func (s served) until(what string, check func(context.Context) error) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
+	defer cancel()
+	for {
+		err := check(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			s.Fatalf("wait until %s: %v", what, err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// sluice runs an operator's command.
+func (s served) sluice(args ...string) (string, error) {
+	var out bytes.Buffer
+	cmd := newCommand()
+	cmd.SetArgs(append(args, "--data-dir", s.dir))
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	err := cmd.ExecuteContext(s.Context())
+	return out.String(), err
+}
+
+func (s served) must(args ...string) string {
+	s.Helper()
+	out, err := s.sluice(args...)
+	if err != nil {
+		s.Fatalf("sluice %v: %v\n%s", args, err, out)
+	}
+	return out
+}
+
+// behind registers a broker that is served at a URL, and sells its plans small and large.
+func (s served) behind(name, url, service string) {
+	s.Helper()
+	file := filepath.Join(s.dir, name+".password")
+	if err := os.WriteFile(file, []byte("first-password\n"), 0o600); err != nil {
+		s.Fatal(err)
+	}
+	s.must("broker", "add", name, "--url", url, "--address", "127.0.0.0/8", "--username", "first", "--password-file", file, "--region", "eu", "--refresh", "1s")
+	plan := func(plan string) string {
+		return fmt.Sprintf(`
+  - id: ours-%[1]s
+    name: %[1]s
+    description: A plan of a broker behind this one
+    dashboardURL: https://dashboard.example/{platform}/{instance_id}
+    maintenanceInfo: {version: 1.2.3, description: As of the first edition}
+    kind: upstream
+    upstream:
+      candidates: [{broker: %[2]s, service: %[3]s, plan: %[1]s}]
+    schemas:
+      instanceCreate: &parameters {type: object, additionalProperties: false, properties: {size: {type: integer}, pending: {}, fails: {}}}
+      instanceUpdate: *parameters
+      bindingCreate: {type: object, additionalProperties: false}
+`, plan, name, service)
+	}
+	offering := filepath.Join(s.dir, "offering.yaml")
+	if err := os.WriteFile(offering, []byte(`apiVersion: sluice.dev/v1alpha1
+kind: ServiceOffering
+metadata: {name: upstream}
+spec:
+  id: upstream
+  name: upstream
+  description: Services of others
+  plans:`+plan("small")+plan("large")+`
+---
+apiVersion: sluice.dev/v1alpha1
+kind: ServiceOffering
+metadata: {name: other}
+spec:
+  id: other
+  name: other
+  description: Another service
+  plans: [{id: other-small, name: small, description: A plan, kind: upstream, upstream: {candidates: [{broker: `+name+`, service: `+service+`, plan: small}]}}]
+`), 0o600); err != nil {
+		s.Fatal(err)
+	}
+	s.must("catalog", "apply", "-f", offering)
+}
+
+// gate lets a test look at what a broker is asked for.
+type gate struct {
+	broker http.Handler
+
+	mu sync.Mutex
+	// there are the instances and bindings that exist by the broker's answers.
+	there map[string]bool
+}
+
+func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	answer := httptest.NewRecorder()
+	g.broker.ServeHTTP(answer, r)
+	g.mu.Lock()
+	switch key := r.URL.Path; {
+	case r.Method == http.MethodPut && answer.Code < 300:
+		g.there[key] = true
+	case r.Method == http.MethodDelete && (answer.Code == http.StatusOK || answer.Code == http.StatusGone):
+		delete(g.there, key)
+	case r.Method == http.MethodGet && answer.Code == http.StatusGone:
+		delete(g.there, strings.TrimSuffix(key, "/last_operation"))
+	}
+	g.mu.Unlock()
+	for name, values := range answer.Header() {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(answer.Code)
+	_, _ = w.Write(answer.Body.Bytes())
+}
+
+func (g *gate) left() (keys []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for key := range g.there {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// TestSluiceBehindSluice: three brokers in a row, of which two are Sluices, are one conformant broker at the
+// top, and nothing is left at the bottom.
+func TestSluiceBehindSluice(t *testing.T) {
+	bottom := &gate{broker: &suitetest.Broker{AsyncBind: true}, there: map[string]bool{}}
+	server := httptest.NewServer(bottom)
+	defer server.Close()
+	var middle, top served
+	middle, top = serveAnother(t, "middle"), serveAnother(t, "top")
+	middle.behind("bottom", server.URL, "name-of-service")
+	middle.until("it sells", func(context.Context) error { return sells(middle) })
+	top.behind("middle", middle.url, "upstream")
+	top.until("it sells", func(context.Context) error { return sells(top) })
+
+	suite := exec.CommandContext(t.Context(), "go", "tool", "ginkgo", "--procs=12", "--no-color", "--succinct", "--timeout=10m", "./test/osb")
+	suite.Dir = filepath.Join("..", "..")
+	suite.Env = append(os.Environ(),
+		"OSB_STRICT=1", "OSB_ASYNC_BIND=1", "OSB_POLLING_INTERVAL=100ms", "OSB_URL="+top.url,
+		"OSB_USERNAME=first", "OSB_PASSWORD=first-password", "OSB_PREVIOUS_PASSWORD=first-previous-password", "OSB_TOKEN=first-token",
+		"OSB_PLATFORM2_USERNAME=second", "OSB_PLATFORM2_PASSWORD=second-password",
+		"OSB_SERVICE_ID=upstream", "OSB_PLAN_ID=ours-small", "OSB_OTHER_PLAN_ID=ours-large",
+		`OSB_OTHER_PARAMETERS={"size":2}`, `OSB_PENDING_PARAMETERS={"pending":true}`, `OSB_FAILING_UPDATE_PARAMETERS={"fails":true}`,
+	)
+	if out, err := suite.CombinedOutput(); err != nil {
+		t.Errorf("the suite: %v\n%s", err, out[max(0, len(out)-30_000):])
+	}
+	top.until("nothing is left at the bottom", func(context.Context) error {
+		if left := bottom.left(); len(left) > 0 {
+			return fmt.Errorf("%d are left: %.200s", len(left), strings.Join(left, " "))
+		}
+		return nil
+	})
+}
+
+// sells reports whether both plans are offered.
+func sells(s served) error {
+	r, err := http.NewRequestWithContext(s.Context(), http.MethodGet, s.url+"/v2/catalog", nil)
+	if err != nil {
+		return err
+	}
+	r.SetBasicAuth("first", "first-password")
+	r.Header.Set("X-Broker-API-Version", "2.17")
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close() //nolint:errcheck // it was read
+	var body bytes.Buffer
+	if _, err := body.ReadFrom(response.Body); err != nil {
+		return err
+	}
+	if !strings.Contains(body.String(), "ours-large") {
+		return fmt.Errorf("the catalog is %s", body.String())
+	}
+	return nil
+}
