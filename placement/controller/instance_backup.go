@@ -97,7 +97,7 @@ func (r *instanceReconciler) copyStep(ctx context.Context, s *scope) (result ctr
 	delivered := s.Status.Delivered
 	runs, err := r.workload(s, &delivered.Decision, &delivered.State)
 	if err == nil {
-		err = r.each(ctx, s, delivered.Decision.Placements, runs, delivery.Driver.Deliver)
+		err = r.each(ctx, s, delivered.Decision.Placements, &delivered.State, runs, delivery.Driver.Deliver)
 	}
 	switch {
 	case is[*delivery.RefusedError](err):
