@@ -3,12 +3,15 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -178,12 +181,56 @@ type gate struct {
 	mu sync.Mutex
 	// there are the instances and bindings that exist by the broker's answers.
 	there map[string]bool
+	// bodies are the last ones by method, hidden is the id of a plan that the catalog does not show.
+	bodies map[string][]byte
+	hidden string
+}
+
+func newGate(broker http.Handler) *gate {
+	return &gate{broker: broker, there: map[string]bool{}, bodies: map[string][]byte{}}
+}
+
+func (g *gate) body(method string) []byte {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.bodies[method]
+}
+
+func (g *gate) hide(plan string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.hidden = plan
+}
+
+// withoutHidden returns a catalog without the hidden plan.
+func (g *gate) withoutHidden(catalog []byte) []byte {
+	var body struct {
+		Services []map[string]any `json:"services"`
+	}
+	if json.Unmarshal(catalog, &body) != nil {
+		return catalog
+	}
+	for _, service := range body.Services {
+		service["plans"] = slices.DeleteFunc(service["plans"].([]any), func(plan any) bool { return plan.(map[string]any)["id"] == g.hidden })
+	}
+	catalog, _ = json.Marshal(body)
+	return catalog
 }
 
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	sent, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(sent))
+	r.Header.Del("If-None-Match")
 	answer := httptest.NewRecorder()
 	g.broker.ServeHTTP(answer, r)
 	g.mu.Lock()
+	if !strings.Contains(r.URL.Path, "service_bindings") {
+		g.bodies[r.Method] = sent
+	}
+	body := answer.Body.Bytes()
+	if r.URL.Path == "/v2/catalog" {
+		body = g.withoutHidden(body)
+	}
 	switch key := r.URL.Path; {
 	case r.Method == http.MethodPut && answer.Code < 300:
 		g.there[key] = true
@@ -197,7 +244,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header()[name] = values
 	}
 	w.WriteHeader(answer.Code)
-	_, _ = w.Write(answer.Body.Bytes())
+	_, _ = w.Write(body)
 }
 
 func (g *gate) left() (keys []string) {
@@ -212,7 +259,7 @@ func (g *gate) left() (keys []string) {
 // TestSluiceBehindSluice: three brokers in a row, of which two are Sluices, are one conformant broker at the
 // top, and nothing is left at the bottom.
 func TestSluiceBehindSluice(t *testing.T) {
-	bottom := &gate{broker: &suitetest.Broker{AsyncBind: true}, there: map[string]bool{}}
+	bottom := newGate(&suitetest.Broker{AsyncBind: true})
 	server := httptest.NewServer(bottom)
 	defer server.Close()
 	var middle, top served
