@@ -231,3 +231,17 @@ func BenchmarkEvent(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkExplain explains the placement on every cluster, of which half fit.
+func BenchmarkExplain(b *testing.B) {
+	for _, n := range []int{1000, 10_000, 100_000} {
+		s := syntheticFleet(n).Snapshot()
+		r := benchmarkRequests()["one_in_half"]
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for b.Loop() {
+				Explain(r, s)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/cluster")
+		})
+	}
+}

@@ -35,7 +35,7 @@ const earthRadius = 6371.0088
 // formula; the earth is taken as a sphere, an error of at most 0.6 %).
 func (l Location) Kilometers(other Location) int {
 	radians := func(degrees float64) float64 { return degrees * math.Pi / 180 }
-	haversine := func(angle float64) float64 { return math.Pow(math.Sin(angle/2), 2) }
+	haversine := func(angle float64) float64 { half := math.Sin(angle / 2); return half * half }
 	h := haversine(radians(other.Latitude-l.Latitude)) +
 		math.Cos(radians(l.Latitude))*math.Cos(radians(other.Latitude))*haversine(radians(other.Longitude-l.Longitude))
 	return int(math.Round(2 * earthRadius * math.Asin(math.Sqrt(min(h, 1)))))
