@@ -65,6 +65,10 @@ type Departure struct {
 	Reason string `json:"reason"`
 	// At is the time of that decision.
 	At metav1.Time `json:"at"`
+	// Stay lists the components that do not leave a lost cluster, because their volumes are there; empty if
+	// all leave.
+	// +listType=set
+	Stay []string `json:"stay,omitempty"`
 }
 
 // Arrival is a cluster that an instance gets in addition, because its plan has one in each group.

@@ -75,6 +75,11 @@ func (w *WorkloadPlan) KeptBackups() int {
 	return int(w.Backups.Keep)
 }
 
+// HasVolumes reports whether the component may have volumes. Of components that are not containers nobody knows.
+func (c *WorkloadComponent) HasVolumes() bool {
+	return c.Container == nil || len(c.Container.Volumes) > 0
+}
+
 // HasBackup reports whether a component of the workload has a backup.
 func (w *WorkloadPlan) HasBackup() bool {
 	return slices.ContainsFunc(w.Components, func(c WorkloadComponent) bool { return c.Container != nil && c.Container.Backup != nil })

@@ -213,8 +213,13 @@ func TestARestoreInPlaceThatFails(t *testing.T) {
 // deleted when it is back.
 func TestRestoreElsewhere(t *testing.T) {
 	c, backup := backedUp(t)
+	c.lose("eu")
+	c.settle("si-kept")
+	c.comeBack("eu")
+	if got := c.message(c.settle("si-kept"), v1alpha1.ConditionReady); got != "True: on eu" {
+		t.Errorf("it says %s", got)
+	}
 	c.loseForGood("eu")
-	c.after(c.reconciler.observeEvery + time.Minute)
 	kept := c.settle("si-kept")
 	c.wantOn(kept, "eu")
 	if got := c.message(kept, v1alpha1.ConditionReady); !strings.Contains(got, "waiting for the cluster that has its volumes: eu does not answer") ||

@@ -33,7 +33,7 @@ const dataPatience = 10 * time.Minute
 // keepsData returns the reason why an instance cannot leave the cluster with its data, although it should;
 // "" if it can.
 func (r *instanceReconciler) keepsData(s *scope, due []v1alpha1.Departure) string {
-	if s.Status.IsMoving() || !slices.ContainsFunc(due, func(d v1alpha1.Departure) bool { return s.Status.IsPinnedOn(d.Cluster) }) {
+	if s.Status.IsMoving() || !slices.ContainsFunc(whole(due), func(d v1alpha1.Departure) bool { return s.Status.IsPinnedOn(d.Cluster) }) {
 		return ""
 	}
 	if r.target == nil {

@@ -46,7 +46,9 @@ func (r *instanceReconciler) departures(s *scope, surplus map[string]string) []v
 	for _, name := range lists.Union(s.Status.Decision.Clusters(), s.Status.DeliveredDecision().Clusters()) {
 		c := snapshot.Cluster(name)
 		pinned, restored := s.Status.IsPinnedOn(name), s.restoredElsewhere(name)
-		if pinned && restored == "" && (!s.Status.IsFinished() || !s.Status.CanCarry(name) || c == nil || !c.Ready) {
+		stay, leave := s.apart(name)
+		apart := pinned && s.Status.IsFinished() && leave && c != nil && !c.Ready
+		if pinned && restored == "" && !apart && (!s.Status.IsFinished() || !s.Status.CanCarry(name) || c == nil || !c.Ready) {
 			continue
 		}
 		reason := restored
@@ -73,10 +75,34 @@ func (r *instanceReconciler) departures(s *scope, surplus map[string]string) []v
 			reason = surplus[name]
 		}
 		if reason != "" {
-			due = append(due, v1alpha1.Departure{Cluster: name, Reason: reason, At: metav1.NewTime(s.now)})
+			d := v1alpha1.Departure{Cluster: name, Reason: reason, At: metav1.NewTime(s.now)}
+			if apart {
+				d.Stay = stay
+			}
+			due = append(due, d)
 		}
 	}
 	return due
+}
+
+// apart divides the components on a cluster into those that stay there, as their volumes do, and others; leave
+// reports whether there are others. Neither are there if the plan places the workload as a whole.
+func (s *scope) apart(cluster string) (stay []string, leave bool) {
+	decision := s.Status.DeliveredDecision()
+	if s.Status.IsMoving() {
+		decision = s.Status.Decision
+	}
+	if decision == nil || decision.Workload == nil {
+		return nil, false
+	}
+	for _, name := range placementOn(decision.Placements, cluster).Components {
+		if c := componentOf(decision.Workload, name); c != nil && c.HasVolumes() {
+			stay = append(stay, name)
+		} else {
+			leave = true
+		}
+	}
+	return stay, leave
 }
 
 // byOperator is the reason of a departure requested by AnnotationLeave.
@@ -99,6 +125,17 @@ func (r *instanceReconciler) tolerations(s *scope) (tolerations []corev1.Tolerat
 		return nil, false
 	}
 	return plan.Resources.Tolerations, true
+}
+
+// stays reports whether other components of the instance leave a lost cluster, while those there wait for it. Nothing
+// is delivered to it meanwhile; when it is back, it gets what was decided (observe).
+func (s *scope) stays(cluster string) bool {
+	return slices.ContainsFunc(s.Status.Decision.Leaving, func(d v1alpha1.Departure) bool { return d.Cluster == cluster && len(d.Stay) > 0 })
+}
+
+// whole returns the departures by which all of an instance leaves a cluster.
+func whole(departures []v1alpha1.Departure) []v1alpha1.Departure {
+	return slices.DeleteFunc(slices.Clone(departures), func(d v1alpha1.Departure) bool { return len(d.Stay) > 0 })
 }
 
 // named returns the clusters of departures.

@@ -1,8 +1,14 @@
 package controller
 
 import (
+	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
 // AnnotationObserve on a ServiceInstance triggers a check, and a repair if needed, whenever its
@@ -27,10 +33,24 @@ func (r *instanceReconciler) untilObservation(s *scope) time.Duration {
 		return max(wait, 1)
 	}
 	s.due = known.(observation)
-	if known.(observation).request != request {
+	if known.(observation).request != request || r.volumesTurned(s) {
 		return 0
 	}
 	return known.(observation).at.Sub(s.now)
+}
+
+// errMissed is the reason why a cluster that is back gets a delivery without a check: components may have left it
+// meanwhile, and a check looks only for those that should be there.
+var errMissed = errors.New("it answers again")
+
+// volumesTurned reports whether the cluster with the volumes of an instance was lost, or is back, and the
+// condition Ready does not say so yet.
+func (r *instanceReconciler) volumesTurned(s *scope) bool {
+	ready := meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.ConditionReady)
+	return slices.ContainsFunc(s.Status.DeliveredDecision().Clusters(), func(name string) bool {
+		c := r.inventory.Snapshot().Cluster(name)
+		return c != nil && c.Ready != ready && s.Status.IsPinnedOn(name)
+	})
 }
 
 // afterLoss is the delay of the check after an object was deleted. Deletions that come together

@@ -48,7 +48,7 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 	}
 	var request placement.Request
 	if err == nil {
-		request, err = r.request(s, plan, named(due))
+		request, err = r.request(s, plan, due)
 	}
 	if err != nil && s.Status.IsFinished() {
 		return r.stuck(ctx, s, due, err)
@@ -185,8 +185,8 @@ func (r *instanceReconciler) stuck(ctx context.Context, s *scope, due []v1alpha1
 }
 
 // componentClusters returns the clusters that the components of an instance are on, or are being
-// delivered to, except those that it leaves.
-func componentClusters(s *scope, leaving []string) map[string]string {
+// delivered to, except those that they leave.
+func componentClusters(s *scope, due []v1alpha1.Departure) map[string]string {
 	decision := s.Status.Decision
 	if !s.Status.IsMoving() && s.Status.Delivered != nil {
 		decision = &s.Status.Delivered.Decision
@@ -196,11 +196,11 @@ func componentClusters(s *scope, leaving []string) map[string]string {
 		return clusters
 	}
 	for _, p := range decision.Placements {
-		if slices.Contains(leaving, p.Cluster) {
-			continue
-		}
+		leaves := slices.IndexFunc(due, func(d v1alpha1.Departure) bool { return d.Cluster == p.Cluster })
 		for _, component := range p.Components {
-			clusters[component] = p.Cluster
+			if leaves < 0 || slices.Contains(due[leaves].Stay, component) {
+				clusters[component] = p.Cluster
+			}
 		}
 	}
 	return clusters
@@ -264,6 +264,7 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 	if s.Status.Decision.Replacing {
 		placements = whileReplacing(s.Status.Decision, s.Status.DeliveredDecision())
 	}
+	placements = slices.DeleteFunc(slices.Clone(placements), func(p v1alpha1.Placement) bool { return s.stays(p.Cluster) })
 	if err == nil {
 		err = r.each(ctx, s, placements, s.wanted(), runs, func(driver delivery.Driver, ctx context.Context, d delivery.Delivery) error {
 			d.Replacing = s.Status.Decision.Replacing
@@ -308,6 +309,9 @@ func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result
 	if s.Status.Delivered == nil || s.Status.IsMoving() {
 		return ctrl.Result{}, nil
 	}
+	if c := s.Status.Copying; c != nil && slices.Contains(r.answering(), c.To) {
+		return ctrl.Result{}, nil // it is stopped, and meant to be
+	}
 	if wait := r.untilObservation(s); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
@@ -316,8 +320,12 @@ func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	turned := r.volumesTurned(s)
 	err = r.each(ctx, s, delivered.Decision.Placements, &delivered.State, runs, func(driver delivery.Driver, ctx context.Context, d delivery.Delivery) error {
-		wrong := driver.Observe(ctx, d)
+		wrong := errMissed
+		if !turned || !s.Status.IsPinnedOn(d.Placement.Cluster) {
+			wrong = driver.Observe(ctx, d)
+		}
 		if wrong == nil {
 			return nil
 		}

@@ -18,7 +18,8 @@ import (
 // request returns the instance's request for placement. It stays on the clusters where it was
 // delivered, is being delivered, or holds capacity by a decision that may or may not be on the
 // hub, except those that it leaves.
-func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []string) (placement.Request, error) {
+func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, due []v1alpha1.Departure) (placement.Request, error) {
+	leaving := named(whole(due))
 	hidden := workload.ParametersOf(s.ServiceInstance, r.keys)
 	parameters, err := hidden.Opened(s.wanted().Raw())
 	if err != nil {
@@ -76,7 +77,7 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, leaving []str
 			return placement.Request{}, fmt.Errorf("restore on %s: %w", asked.Cluster, err)
 		}
 	}
-	request.ComponentClusters = componentClusters(s, leaving)
+	request.ComponentClusters = componentClusters(s, due)
 	request.Current, request.Leaving, request.At = lists.Without(request.Current, leaving), leaving, s.now
 	if moving {
 		request.Leaving = lists.Union(leaving, lists.Without(named(s.Status.Decision.Leaving), s.Status.Decision.Clusters()))

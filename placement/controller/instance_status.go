@@ -134,7 +134,7 @@ func (s *scope) recordReplaced() { s.Status.Decision.Replacing = false }
 func (s *scope) recordDelivered() {
 	if before := s.Status.DeliveredDecision(); before != nil {
 		for _, p := range before.Placements {
-			if slices.Contains(named(s.Status.Decision.Leaving), p.Cluster) {
+			if slices.Contains(named(whole(s.Status.Decision.Leaving)), p.Cluster) {
 				s.recordLeft(p)
 			}
 		}
@@ -293,6 +293,11 @@ func (s *scope) recordDepartures(decided *v1alpha1.Decision, due []v1alpha1.Depa
 	}
 	for _, name := range lists.Without(s.Status.DeliveredDecision().Clusters(), decided.Clusters()) {
 		if d, ok := before[name]; ok {
+			decided.Leaving = append(decided.Leaving, d)
+		}
+	}
+	for _, d := range before {
+		if len(d.Stay) > 0 && s.Status.IsFinished() && decided.Uses(d.Cluster) {
 			decided.Leaving = append(decided.Leaving, d)
 		}
 	}

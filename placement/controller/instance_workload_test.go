@@ -147,6 +147,61 @@ func TestOnlyTheComponentWithVolumesStays(t *testing.T) {
 	}
 }
 
+// What has volumes waits for a lost cluster, and what runs beside it does not. When the cluster is back, what has
+// left is deleted there.
+func TestComponentsPartOnALostCluster(t *testing.T) {
+	w := newWorkloadWorld(t)
+	w.cluster("eu", 8)
+	w.provision("si-app", "plan-app", "")
+	w.wantOnAll(w.passes("si-app"), "eu")
+	w.cluster("us", 8)
+	w.cluster("asia", 1)
+	delivered := map[string][]string{}
+	w.driver.onDeliver = func(d delivery.Delivery) { delivered[d.Placement.Cluster] = d.Placement.Components }
+	w.lose("eu")
+	w.after(v1alpha1.UnreachableSeconds * time.Second)
+	app := w.settle("si-app")
+	w.wantOnAll(app, "eu", "us")
+	for _, p := range app.Status.Delivered.Decision.Placements {
+		if want := map[string]string{"eu": "db", "us": "web"}[p.Cluster]; !slices.Equal(p.Components, []string{want}) {
+			t.Errorf("%s runs %v, want %s", p.Cluster, p.Components, want)
+		}
+	}
+	w.wantReserved("eu", 1)
+	if left := app.Status.Left; len(left) > 0 || app.Status.IsUndelivered() || !slices.Equal(delivered["us"], []string{"web"}) {
+		t.Errorf("it has left %v, us got %v", left, delivered["us"])
+	}
+	if ready := meta.FindStatusCondition(app.Status.Conditions, v1alpha1.ConditionReady); !strings.HasPrefix(ready.Message, "waiting for the cluster that has its volumes: eu does not answer") {
+		t.Errorf("it says %+v", ready)
+	}
+
+	keys := w.reconciler.keys
+	w.start() // another Sluice knows as much
+	w.reconciler.keys = keys
+	w.sellWorkloads("1")
+	delete(delivered, "eu")
+	w.settle("si-app")
+	w.after(w.reconciler.observeEvery + time.Minute)
+	app = w.settle("si-app")
+	if !slices.Equal(delivered["eu"], []string{"db"}) || !meta.IsStatusConditionTrue(app.Status.Conditions, v1alpha1.ConditionReady) {
+		t.Errorf("eu is back, and gets %v: %+v", delivered["eu"], app.Status.Conditions)
+	}
+	w.wantOnAll(app, "eu", "us")
+}
+
+// What leaves a lost cluster may join others of its own instance.
+func TestComponentsPartToAClusterOfTheInstance(t *testing.T) {
+	w := newWorkloadWorld(t)
+	w.cluster("eu", 3)
+	w.provision("si-app", "plan-app", "")
+	w.wantOnAll(w.passes("si-app"), "eu")
+	w.lose("eu")
+	w.after(v1alpha1.UnreachableSeconds * time.Second)
+	w.wantOnAll(w.settle("si-app"), "eu") // there is no other
+	w.cluster("us", 8)
+	w.wantOnAll(w.settle("si-app"), "eu", "us")
+}
+
 func TestAHostBelongsToOneInstance(t *testing.T) {
 	const taken = "components[web].ports[http].host: shop is taken by another instance"
 	w := newWorkloadWorld(t)
