@@ -270,7 +270,11 @@ func TestBindAsynchronously(t *testing.T) {
 			t.Errorf("last operation %s", last)
 		}
 		f.fake.does("again", succeed)
-		if a := f.do("PUT", path, binding(planSmall)); a.status != http.StatusAccepted && a.status != http.StatusCreated {
+		a := f.eventually("the failed one to go", func() (answer, bool) {
+			a := f.do("PUT", path, binding(planSmall))
+			return a, a.status != http.StatusUnprocessableEntity
+		})
+		if a.status != http.StatusAccepted && a.status != http.StatusCreated {
 			t.Errorf("got %s", a)
 		}
 	})

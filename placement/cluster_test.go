@@ -37,12 +37,15 @@ func TestForSale(t *testing.T) {
 		sold string
 		held bool
 	}{
-		"everything":          {nil, "8", false},
-		"everything, it says": {&v1alpha1.Sale{Share: 100}, "8", false},
-		"a half":              {&v1alpha1.Sale{Share: 50}, "4", true},
+		"everything":               {nil, "8050m", false},
+		"everything, it says":      {&v1alpha1.Sale{Share: 100}, "8050m", false},
+		"a third, rounded down":    {&v1alpha1.Sale{Share: 33}, "2656m", true},
+		"at most so much":          {&v1alpha1.Sale{AtMost: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}, "2", true},
+		"the lesser of the two":    {&v1alpha1.Sale{Share: 10, AtMost: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}, "805m", true},
+		"at most more than it has": {&v1alpha1.Sale{AtMost: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("9")}}, "8050m", false},
 	} {
 		mc := &v1alpha1.MemberCluster{Spec: v1alpha1.MemberClusterSpec{Sell: row.sell}}
-		mc.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}
+		mc.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8050m")}
 		if sold, held := ForSale(mc, corev1.ResourceCPU); sold.String() != row.sold || held != row.held {
 			t.Errorf("%s: %s for sale, some held back: %t", name, sold.String(), held)
 		}

@@ -32,6 +32,9 @@ type test struct {
 	sound   atomic.Bool // passed with the switch, but without a mutant
 }
 
+// attempts is how often a test is run that fails without a change: the machine may be busy.
+const attempts = 3
+
 // newSuite compiles the tests, and runs each alone on the package as it is.
 func newSuite(ctx context.Context, folder, overlay, scratch string, workers int) (*suite, error) {
 	s := &suite{folder: folder, scratch: scratch, binary: filepath.Join(scratch, "mutants.test")}
@@ -57,14 +60,17 @@ func newSuite(ctx context.Context, folder, overlay, scratch string, workers int)
 		s.tests = append(s.tests, t)
 		group.Go(func() error {
 			profile := filepath.Join(scratch, name+".cover")
-			began := time.Now()
-			out, err := s.run(ctx, covered, t, 20*time.Minute, 0, "-test.coverprofile", profile)
-			if err != nil {
-				return fmt.Errorf("%s fails without a change: %w\n%s", name, err, out)
+			var out []byte
+			var err error
+			for range attempts {
+				began := time.Now()
+				if out, err = s.run(ctx, covered, t, 20*time.Minute, 0, "-test.coverprofile", profile); err == nil {
+					t.takes = time.Since(began)
+					t.reaches, err = cover.ParseProfiles(profile)
+					return err
+				}
 			}
-			t.takes = time.Since(began)
-			t.reaches, err = cover.ParseProfiles(profile)
-			return err
+			return fmt.Errorf("%s fails without a change: %w\n%s", name, err, out)
 		})
 	}
 	err = group.Wait()
@@ -105,7 +111,7 @@ func (s *suite) try(ctx context.Context, m mutant) (end fate, by string, err err
 // the switch, the test must pass right afterwards without the mutant.
 func (s *suite) notices(ctx context.Context, t *test, m mutant) bool {
 	patience := 10*t.takes + time.Minute
-	for range 3 {
+	for range attempts {
 		began := time.Now()
 		if _, failed := s.run(ctx, s.binary, t, patience, m.id); failed == nil {
 			return false
