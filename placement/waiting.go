@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
 // Requests that cannot be placed wait. Each change of the inventory wakes the requests that it may help,
@@ -197,13 +199,19 @@ func (inv *Inventory) helps(w *waiter, e event, s *Snapshot, at, before position
 		return false
 	}
 	if w.accepts(s, at) && w.denied(s) == "" {
-		more := w.Replicas > 0 || len(w.Components) > 0 || w.Spread != nil && e.is != nil
+		more := w.Replicas > 0 || len(w.Components) > 0 || w.Spread != nil && e.is != nil || w.regroups(e)
 		return more || e.before == nil || !w.accepts(e.before, before)
 	}
 	if p := inv.preemptions[w.ID]; p != nil {
 		return p.Cluster == at.cluster().Name
 	}
 	return w.Class != "" && canVacate(w.Request, s, at.cluster().Name)
+}
+
+// regroups reports whether the changed cluster is in another group by which the request is together with other
+// instances or apart from them.
+func (w *waiter) regroups(e event) bool {
+	return e.was != nil && e.is != nil && slices.ContainsFunc(w.Affinity, func(a v1alpha1.Affinity) bool { return relabelled(e.was, e.is, a.By) })
 }
 
 // regrouped adds the requests that are helped by what a cluster is to others: by the places of instances,

@@ -58,6 +58,14 @@ func TestAChangeElsewhereWakesWhoIsHelped(t *testing.T) {
 			fleet: []*Cluster{cordoned(inRegion("a1", "a", 4)), inRegion("a2", "a", 4)}, held: []Holding{other},
 			request: Request{Affinity: near(true)}, event: func(inv *Inventory) { inv.UpsertCluster(cordoned(inRegion("a1", "b", 4))) },
 		},
+		"apart: a free cluster is of another region": {
+			fleet: []*Cluster{cordoned(inRegion("a1", "a", 4)), inRegion("a2", "a", 4)}, held: []Holding{other},
+			request: Request{Affinity: near(true)}, event: func(inv *Inventory) { inv.UpsertCluster(inRegion("a2", "b", 4)) },
+		},
+		"together: a free cluster is of the other one's region": {
+			fleet: []*Cluster{cordoned(inRegion("a1", "a", 4)), inRegion("b1", "b", 4)}, held: []Holding{other},
+			request: Request{Affinity: near(false)}, event: func(inv *Inventory) { inv.UpsertCluster(inRegion("b1", "a", 4)) },
+		},
 		"apart: the other one's cluster is no longer there": {
 			fleet: []*Cluster{cordoned(inRegion("a1", "a", 4)), inRegion("a2", "a", 4)}, held: []Holding{other},
 			request: Request{Affinity: near(true)}, event: func(inv *Inventory) { inv.DeleteCluster("a1") },
