@@ -44,7 +44,7 @@ func (e *upstreamRefusedError) Error() string { return fmt.Sprintf("broker %s: %
 
 func (e *upstreamRefusedError) Unwrap() error { return e.err }
 
-// public is what end users may read.
+// public returns the part that end users may read.
 func (e *upstreamRefusedError) public() string {
 	if e.description == "" {
 		return "the provider does not bind the instance"
@@ -113,8 +113,13 @@ func (c *Controller) askUpstream(ctx context.Context, b *v1alpha1.ServiceBinding
 	}
 	order.PredecessorBindingID = predecessor
 	bound, accepted, err := broker.Bind(ctx, u.InstanceID, u.BindingID, order, p.Upstream.BindingsRetrievable)
-	if err != nil || accepted.Done {
-		return bound, err
+	switch {
+	case err != nil:
+		return nil, err
+	case accepted.Done && len(bound.Credentials.Reveal()) == 0 && p.Upstream.BindingsRetrievable:
+		return broker.FetchBinding(ctx, u.InstanceID, u.BindingID, u.ServiceID, u.PlanID) // it was bound before this process was killed
+	case accepted.Done:
+		return bound, nil
 	}
 	u.Operation = &accepted.Operation
 	return nil, &upstreamPendingError{broker: u.Broker, pause: accepted.RetryAfter}

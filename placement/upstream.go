@@ -17,8 +17,8 @@ import (
 type Upstream struct {
 	// Candidates by the name of the broker.
 	Candidates map[string]v1alpha1.UpstreamCandidate
-	// has is what the instance is already, by the name of the broker; keeps means that it stays that
-	// where the candidate is of the same plan.
+	// has describes the delivered instance, by the name of the broker; keeps means that it stays so where
+	// the candidate is of the same plan.
 	has   map[string]*v1alpha1.PlacementUpstream
 	keeps bool
 }

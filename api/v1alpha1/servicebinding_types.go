@@ -130,7 +130,7 @@ type BindingUpstream struct {
 	PlanID     string `json:"planID"`
 	// Operation of the bind, once the broker has accepted it and not carried it out yet.
 	Operation *string `json:"operation,omitempty"`
-	// Failure is why the bind fails, while what may be left of it at the broker is deleted.
+	// Failure is the reason for which the bind fails, while what may be left of it at the broker is deleted.
 	Failure string `json:"failure,omitempty"`
 }
 

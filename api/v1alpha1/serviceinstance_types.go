@@ -302,7 +302,7 @@ type Placement struct {
 	// PublicPorts are the ports of the Gateway, by component, for public ports with appProtocol tcp. No other
 	// instance has them on the cluster.
 	PublicPorts map[string]int32 `json:"publicPorts,omitempty"`
-	// Upstream is what was ordered from the broker, if the plan sells services of brokers.
+	// Upstream describes the order at the broker, if the plan sells services of brokers.
 	Upstream *PlacementUpstream `json:"upstream,omitempty"`
 }
 

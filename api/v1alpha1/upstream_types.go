@@ -145,10 +145,10 @@ type UpstreamCandidate struct {
 	Price *Price `json:"price,omitempty"`
 }
 
-// PlacementUpstream is what an instance is at another broker. It does not change with the broker's catalog.
+// PlacementUpstream describes an instance at another broker. It does not change with the broker's catalog.
 type PlacementUpstream struct {
 	OfferedPlan `json:",inline"`
-	// Parameters are those of the plan's candidate.
+	// Parameters of the plan's candidate.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Parameters *runtime.RawExtension `json:"parameters,omitempty"`
 }
@@ -156,16 +156,11 @@ type PlacementUpstream struct {
 // UpstreamOn returns what the instance is at a broker, by the delivered decision before the current one, or
 // was if it has left; nil if it is nothing there.
 func (s *ServiceInstanceStatus) UpstreamOn(broker string) *PlacementUpstream {
-	all := s.Everywhere()
-	if d := s.DeliveredDecision(); d != nil {
-		for i := range d.Placements {
-			all = slices.Insert(all, 0, &d.Placements[i])
-		}
-	}
-	for _, p := range all {
+	found := (*PlacementUpstream)(nil)
+	for _, p := range s.Everywhere() { // the current decision, then the delivered one
 		if p.Cluster == broker && p.Upstream != nil {
-			return p.Upstream
+			found = p.Upstream
 		}
 	}
-	return nil
+	return found
 }

@@ -28,7 +28,7 @@ type BindOrder struct {
 	Identity *v1alpha1.OriginatingIdentity `json:"-"`
 }
 
-// Binding is what a broker gives to an application.
+// Binding holds what a broker gives to an application.
 type Binding struct {
 	// Credentials is a JSON object; empty if the broker gives none.
 	Credentials seal.Redacted

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
-// wanted is what an instance is to be at a broker.
+// wanted describes an instance as it is to be at a broker.
 type wanted struct {
 	v1alpha1.OfferedPlan
 	parameters json.RawMessage // nil: none
@@ -135,7 +135,7 @@ func maintenance(version string) *osbclient.MaintenanceInfo {
 	return &osbclient.MaintenanceInfo{Version: version}
 }
 
-// note is what the driver remembers of an operation that the broker has accepted: what was sent, and the
+// note returns what the driver remembers of an operation that the broker has accepted: what was sent, and the
 // operation. It is in memory only; a request that is repeated gets the same answer.
 func note(sent, operation string) string { return sent + " " + operation }
 

@@ -1,0 +1,288 @@
+package bindings_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/bindings"
+	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/internal/osbclient"
+	"github.com/sluice-dev/sluice/internal/seal"
+	"github.com/sluice-dev/sluice/test/osb/suitetest"
+)
+
+// upstream is an instance at another broker, with something in front of the broker. Passes over its bindings
+// are made one by one.
+type upstream struct {
+	*testing.T
+	hub        client.Client
+	keys       *seal.Keyset
+	controller *bindings.Controller
+	// front handles a request instead of the broker if it returns true.
+	front func(w http.ResponseWriter, r *http.Request, broker http.Handler) bool
+
+	mu    sync.Mutex
+	there map[string]bool // bindings at the broker, by path
+}
+
+func newUpstream(t *testing.T, async bool) *upstream {
+	t.Helper()
+	u := &upstream{T: t, there: map[string]bool{}}
+	broker := &suitetest.Broker{AsyncBind: async}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if u.front == nil || !u.front(w, r, broker) {
+			u.serve(w, r, broker)
+		}
+	}))
+	t.Cleanup(server.Close)
+	keys, err := seal.Open(filepath.Join(t.TempDir(), "keyset.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plan := v1alpha1.OfferedPlan{Service: "s", Plan: "small", ServiceID: suitetest.ServiceID, PlanID: "plan-small", BindingsRetrievable: true, BindingRotatable: true}
+	decision := v1alpha1.Decision{Placements: []v1alpha1.Placement{{Cluster: "eu", Upstream: &v1alpha1.PlacementUpstream{OfferedPlan: plan}}}}
+	instance := &v1alpha1.ServiceInstance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "sluice", Name: "si-1"},
+		Spec:       v1alpha1.ServiceInstanceSpec{Platform: "p", InstanceID: "one", OrganizationGUID: "o", SpaceGUID: "s"},
+		Status:     v1alpha1.ServiceInstanceStatus{Decision: &decision, Delivered: &v1alpha1.DeliveredState{Decision: decision}},
+	}
+	u.hub = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.ServiceBinding{}).WithObjects(instance,
+		&v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "sluice", Name: "eu"}, Spec: v1alpha1.MemberClusterSpec{
+			Driver: v1alpha1.DriverOSB, Broker: &v1alpha1.UpstreamBroker{URL: server.URL, Addresses: []string{"127.0.0.0/8"}},
+			Access: v1alpha1.ClusterAccess{SecretRef: &v1alpha1.SecretKeyReference{Name: "eu", Key: "credentials"}},
+		}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "sluice", Name: "eu"}, Data: map[string][]byte{
+			"credentials": []byte(`{"username": "first", "password": "first-password"}`),
+		}},
+	).Build()
+	u.keys = keys
+	u.restart()
+	ordered, err := u.controller.Brokers.Get(t.Context(), "eu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := osbclient.Order{ServiceID: suitetest.ServiceID, PlanID: "plan-small", OrganizationGUID: "o", SpaceGUID: "s"}
+	for accepted := (osbclient.Accepted{}); !accepted.Done; {
+		if accepted, err = ordered.Provision(t.Context(), osbclient.InstanceID(hubID, "eu", "si-1"), order); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return u
+}
+
+// restart replaces the controller by one that remembers nothing.
+func (u *upstream) restart() {
+	connections := &member.Connections{Reader: u.hub, Namespace: "sluice"}
+	u.controller = &bindings.Controller{
+		Client: u.hub, Live: u.hub, Connections: connections, Brokers: &osbclient.Brokers{Members: connections}, Keys: u.keys, Hub: hubID,
+		Clock: clock.RealClock{}, Patience: time.Minute, Refresh: time.Minute,
+	}
+}
+
+// serve lets the broker answer, and keeps which bindings exist by its answers.
+func (u *upstream) serve(w http.ResponseWriter, r *http.Request, broker http.Handler) {
+	answer := httptest.NewRecorder()
+	broker.ServeHTTP(answer, r)
+	u.mu.Lock()
+	if strings.Contains(r.URL.Path, "service_bindings") {
+		switch {
+		case r.Method == http.MethodPut && answer.Code < 300:
+			u.there[r.URL.Path] = true
+		case r.Method == http.MethodDelete && (answer.Code == 200 || answer.Code == 410):
+			delete(u.there, r.URL.Path)
+		}
+	}
+	u.mu.Unlock()
+	for name, values := range answer.Header() {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(answer.Code)
+	_, _ = w.Write(answer.Body.Bytes())
+}
+
+func (u *upstream) left() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.there)
+}
+
+// order creates a binding as the broker does; predecessor may be empty.
+func (u *upstream) order(id, predecessor string) *v1alpha1.ServiceBinding {
+	u.Helper()
+	b := &v1alpha1.ServiceBinding{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "sluice", Name: v1alpha1.BindingName("p", "one", id), Finalizers: []string{v1alpha1.Finalizer}, CreationTimestamp: metav1.Now(),
+		},
+		Spec: v1alpha1.ServiceBindingSpec{Platform: "p", InstanceName: "si-1", InstanceID: "one", BindingID: id, PredecessorBindingID: predecessor},
+	}
+	if err := u.hub.Create(u.Context(), b); err != nil {
+		u.Fatal(err)
+	}
+	return b
+}
+
+// pass makes passes over a binding until something holds; b is then as the hub has it.
+func (u *upstream) pass(b *v1alpha1.ServiceBinding, until func(*v1alpha1.ServiceBinding) bool) {
+	u.Helper()
+	key := client.ObjectKeyFromObject(b)
+	for range 3000 {
+		_, _ = u.controller.Reconcile(u.Context(), reconcile.Request{NamespacedName: key}) // errors come with back-off
+		*b = v1alpha1.ServiceBinding{}
+		err := u.hub.Get(u.Context(), key, b)
+		if apierrors.IsNotFound(err) {
+			b.Name = ""
+		} else if err != nil {
+			u.Fatal(err)
+		}
+		if until(b) {
+			return
+		}
+	}
+	u.Fatalf("it goes on for ever: %+v", b.Status)
+}
+
+func ended(b *v1alpha1.ServiceBinding) bool {
+	return b.Status.Operation != nil && b.Status.Operation.State != v1alpha1.StateInProgress
+}
+
+// unbind deletes a binding, and makes passes until it is gone.
+func (u *upstream) unbind(b *v1alpha1.ServiceBinding) {
+	u.Helper()
+	if err := u.hub.Delete(u.Context(), b); err != nil {
+		u.Fatal(err)
+	}
+	u.pass(b, func(b *v1alpha1.ServiceBinding) bool { return b.Name == "" })
+	if u.left() > 0 {
+		u.Errorf("left at the broker: %v", u.there)
+	}
+}
+
+// TestBoundAtTheBroker: a binding has the broker's credentials, sealed, with its endpoints and expiry, whether
+// the broker binds at once or later, and is deleted there. A rotation names its predecessor.
+func TestBoundAtTheBroker(t *testing.T) {
+	for _, async := range []bool{false, true} {
+		u := newUpstream(t, async)
+		b := u.order("b", "")
+		u.pass(b, ended)
+		object, err := u.keys.Unseal(b.Status.SealedCredentials, seal.Owner("ServiceBinding", b.Namespace, b.Name, string(b.UID)))
+		if b.Status.Operation.State != v1alpha1.StateSucceeded || err != nil || !strings.Contains(string(object.Reveal()), `"`) || strings.Contains(string(object.Reveal()), "kubeconfig") {
+			t.Fatalf("async %t: %+v, %v", async, b.Status, err)
+		}
+		if len(b.Status.Endpoints) == 0 || b.Status.ExpiresAt == nil || b.WantsRenewal(b.Status.ExpiresAt.Time) {
+			t.Errorf("async %t: endpoints %v, expiry %v", async, b.Status.Endpoints, b.Status.ExpiresAt)
+		}
+		var rotates bool
+		u.front = func(_ http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+			if r.Method == http.MethodPut {
+				sent := make([]byte, r.ContentLength)
+				_, _ = r.Body.Read(sent)
+				rotates = strings.Contains(string(sent), `"predecessor_binding_id":"`+b.Status.Upstream.BindingID)
+				r.Body = http.NoBody
+			}
+			return false
+		}
+		next := u.order("next", "b")
+		u.pass(next, func(*v1alpha1.ServiceBinding) bool { return true })
+		u.front = nil
+		if !rotates {
+			t.Error("a rotation does not name its predecessor")
+		}
+		u.pass(next, ended)
+		for _, one := range []*v1alpha1.ServiceBinding{next} {
+			if err := u.hub.Delete(t.Context(), one); err != nil {
+				t.Fatal(err)
+			}
+			u.pass(one, func(b *v1alpha1.ServiceBinding) bool { return b.Name == "" })
+		}
+		u.unbind(b)
+	}
+}
+
+// TestDefectsOfBinds: what a broker does wrong fails the bind, in words for the consumer, and leaves nothing
+// there.
+func TestDefectsOfBinds(t *testing.T) {
+	for name, row := range map[string]struct {
+		method, path string
+		status       int
+		body, says   string
+	}{
+		"fails":               {"PUT", "", 500, `{"description": "no rights"}`, "the provider does not bind the instance: no rights"},
+		"refuses":             {"PUT", "", 400, `{"description": "no app"}`, "the provider does not bind the instance: no app"},
+		"no object":           {"PUT", "", 201, `{"credentials": "secret"}`, "the provider does not bind the instance"},
+		"no JSON":             {"PUT", "", 202, `secret`, "the provider does not bind the instance"},
+		"fails later":         {"GET", "last_operation", 200, `{"state": "failed", "description": "no room"}`, "the provider does not bind the instance: no room"},
+		"shows no credential": {"GET", "service_bindings/" + osbclient.BindingID(hubID, "eu", v1alpha1.BindingName("p", "one", "b")), 200, `[]`, "the provider does not bind the instance"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := newUpstream(t, true)
+			u.front = func(w http.ResponseWriter, r *http.Request, broker http.Handler) bool {
+				if r.Method != row.method || !strings.HasSuffix(r.URL.Path, row.path) {
+					return false
+				}
+				u.serve(httptest.NewRecorder(), r, broker) // it does what it is asked for, and says something else
+				w.WriteHeader(row.status)
+				_, _ = w.Write([]byte(row.body))
+				return true
+			}
+			b := u.order("b", "")
+			u.pass(b, ended)
+			if b.Status.Operation.State != v1alpha1.StateFailed || b.Status.Operation.Description != row.says || u.left() > 0 {
+				t.Errorf("it is %+v with %d left, want %q", b.Status.Operation, u.left(), row.says)
+			}
+			u.front = nil
+			u.unbind(b)
+		})
+	}
+}
+
+// TestBindsKilledAtAnyWrite: a process that is killed before or after any request that changes something at the
+// broker, and that remembers nothing afterwards, ends with one binding, and then with none.
+func TestBindsKilledAtAnyWrite(t *testing.T) {
+	for at, killed := 0, true; killed; at++ {
+		for _, answered := range []bool{false, true} {
+			u := newUpstream(t, true)
+			writes := 0
+			killed = false
+			u.front = func(_ http.ResponseWriter, r *http.Request, broker http.Handler) bool {
+				if r.Method == http.MethodGet {
+					return false
+				}
+				if writes++; writes != at+1 {
+					return false
+				}
+				if killed = true; answered {
+					u.serve(httptest.NewRecorder(), r, broker)
+				}
+				u.restart()
+				panic(http.ErrAbortHandler) // nobody hears the answer
+			}
+			b := u.order("b", "")
+			u.pass(b, ended)
+			if b.Status.Operation.State != v1alpha1.StateSucceeded || u.left() != 1 {
+				t.Errorf("write %d, answered %t: %+v, %d at the broker", at, answered, b.Status.Operation, u.left())
+			}
+			u.unbind(b)
+		}
+	}
+}
