@@ -75,10 +75,11 @@ func (inv *Inventory) enact(r Request, d Decision, err error) {
 			}
 		}
 	}
-	inv.reserve(Holding{
+	change := inv.reserve(Holding{
 		Instance: r.ID, Consumer: r.Consumer, Held: held, Pods: pods, Hub: r.Peering.hub(), Hosts: lists.Union(inv.heldHosts(r.ID), r.hosts()), Ports: ports,
 	})
-	inv.wakeWaiting(event{before: inv.snapshot, holders: r.Consumer.holders()}) // it is where others may follow
+	// It is where others may follow, and no longer an instance of the application that it was of before.
+	inv.wakeWaiting(event{holders: slices.Collect(maps.Keys(change.owners))})
 }
 
 // allows reports whether a decision by an earlier snapshot can be made by this one too: its clusters have not changed,

@@ -74,6 +74,13 @@ func TestAChangeElsewhereWakesWhoIsHelped(t *testing.T) {
 			fleet: []*Cluster{inRegion("a1", "a", 1), inRegion("b1", "b", 4)}, held: []Holding{other},
 			request: Request{Affinity: near(false), Resources: Resources{corev1.ResourceCPU: 2}}, event: func(inv *Inventory) { inv.Release("si-other") },
 		},
+		"together: the last other one is updated to another application": {
+			fleet: []*Cluster{inRegion("a1", "a", 1), inRegion("b1", "b", 4)}, held: []Holding{other},
+			request: Request{Affinity: near(false), Resources: Resources{corev1.ResourceCPU: 2}},
+			event: func(inv *Inventory) {
+				_, _ = inv.Place(Request{ID: "si-other", Consumer: Consumer{Platform: "cf", Space: "s", Application: "else"}, Current: []string{"a1"}, Resources: Resources{corev1.ResourceCPU: 1}})
+			},
+		},
 		"together: another one comes elsewhere": {
 			fleet: []*Cluster{inRegion("a1", "a", 1), inRegion("b1", "b", 4)}, held: []Holding{other},
 			request: Request{Affinity: near(false), Resources: Resources{corev1.ResourceCPU: 2}},
