@@ -48,18 +48,9 @@ const spare = "spare"
 // newBed starts everything. ctx is ended when Sluice ends by itself.
 func newBed(ctx context.Context, t *testing.T, stop context.CancelCauseFunc) *bed {
 	t.Helper()
-	b := &bed{members: map[string]*member{}, spare: &member{}}
-	var starting sync.WaitGroup
-	starting.Go(func() { b.spare.start(t, spare) })
-	for _, name := range memberNames {
-		m := &member{}
-		b.members[name] = m
-		starting.Go(func() { m.start(t, name) })
-	}
-	starting.Wait()
-	if t.Failed() {
-		t.FailNow()
-	}
+	b := startMembers(t, append([]string{spare}, memberNames...)...)
+	b.spare = b.members[spare]
+	delete(b.members, spare)
 	b.server = serve(t, stop)
 	b.platform = platform{"http://" + b.address}
 
@@ -75,6 +66,23 @@ func newBed(ctx context.Context, t *testing.T, stop context.CancelCauseFunc) *be
 	}
 	if err := until(ctx, func(ctx context.Context) error { return b.sells(ctx, "stories", true) }); err != nil {
 		t.Fatal(err)
+	}
+	return b
+}
+
+// startMembers returns a bed with member clusters, and no Sluice yet.
+func startMembers(t *testing.T, names ...string) *bed {
+	t.Helper()
+	b := &bed{members: map[string]*member{}}
+	var starting sync.WaitGroup
+	for _, name := range names {
+		m := &member{}
+		b.members[name] = m
+		starting.Go(func() { m.start(t, name) })
+	}
+	starting.Wait()
+	if t.Failed() {
+		t.FailNow()
 	}
 	return b
 }

@@ -52,7 +52,7 @@ func (c Cluster) Identify(t testing.TB, namespace string) {
 			Data:       map[string]string{consts.ClusterIDConfigMapKey: c.ID},
 		},
 	} {
-		must(c.Admin.Create(t.Context(), o))
+		must(client.IgnoreAlreadyExists(c.Admin.Create(t.Context(), o)))
 	}
 	must(authentication.InitClusterKeys(t.Context(), c.Admin, namespace, false))
 	for kind, cidr := range map[consts.NetworkType]string{consts.NetworkTypePodCIDR: "10.128.0.0/16", consts.NetworkTypeExternalCIDR: "10.70.0.0/16"} {
