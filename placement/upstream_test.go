@@ -1,0 +1,104 @@
+package placement
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+)
+
+// aBroker returns a member cluster that stands for a broker with plans, SERVICE/PLAN.
+func aBroker(name, region string, plans ...string) *Cluster {
+	c := &Cluster{
+		Name: name, Driver: v1alpha1.DriverOSB, Region: region, Ready: true, AccessVerified: true, Allocatable: Resources{v1alpha1.ResourceInstances: 2},
+		Labels: map[string]string{v1alpha1.LabelCluster: name, v1alpha1.LabelRegion: region}, Offers: map[string]v1alpha1.OfferedPlan{},
+	}
+	for _, plan := range plans {
+		service, named, _ := strings.Cut(plan, "/")
+		c.Offers[plan] = v1alpha1.OfferedPlan{Service: service, Plan: named, ServiceID: name + "-" + service, PlanID: name + "-" + named}
+	}
+	return c
+}
+
+// upstreamCandidate returns a candidate of a broker, with a price in euros per hour; "" is none.
+func upstreamCandidate(broker, perHour string) v1alpha1.UpstreamCandidate {
+	c := v1alpha1.UpstreamCandidate{Broker: broker, Service: "mysql", Plan: "small"}
+	if perHour != "" {
+		price := resource.MustParse(perHour)
+		c.Price = &v1alpha1.Price{Currency: "EUR", PerHour: &price}
+	}
+	return c
+}
+
+// TestUpstream: an order goes to the cheapest candidate that offers its plan and has room, to no cluster that
+// runs workloads, and workloads go to no broker.
+func TestUpstream(t *testing.T) {
+	inv := NewInventory()
+	for _, c := range []*Cluster{
+		aBroker("cheap", "eu", "mysql/small"), aBroker("dear", "eu", "mysql/small"), aBroker("gone", "eu", "mysql/large"), aBroker("other", "eu", "mysql/small"),
+		{Name: "cluster", Driver: v1alpha1.DriverKube, Ready: true, AccessVerified: true, Allocatable: Resources{v1alpha1.ResourceInstances: 9, "cpu": 9000}},
+	} {
+		inv.UpsertCluster(c)
+	}
+	plan := &catalog.Plan{Plan: v1alpha1.Plan{ID: "p", Kind: v1alpha1.PlanKindUpstream, Upstream: &v1alpha1.UpstreamPlan{
+		Candidates: []v1alpha1.UpstreamCandidate{upstreamCandidate("dear", "0.30"), upstreamCandidate("cheap", "0.10"), upstreamCandidate("gone", "0.01")},
+		Score:      v1alpha1.ScoreWeights{Price: 1},
+	}}}
+	order := func(id string) (Request, Decision, error) {
+		r, err := NewRequest(id, plan, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := inv.Place(r)
+		return r, d, err
+	}
+	for i, want := range []string{"cheap", "cheap", "dear"} { // the cheap one has room for two
+		r, d, err := order(fmt.Sprint("instance-", i))
+		if err != nil || d.Placements[0].Cluster != want {
+			t.Fatalf("the order goes to %+v, %v; want %s", d.Placements, err, want)
+		}
+		placed := r.Upstream.Placed(inv.Snapshot().Cluster(want))
+		if placed.ServiceID != want+"-mysql" || placed.PlanID != want+"-small" || d.Placements[0].Price == nil || d.Placements[0].Price.Currency != "EUR" {
+			t.Errorf("%s gets %+v at %v", want, placed, d.Placements[0].Price)
+		}
+	}
+	plan.Upstream.Candidates = plan.Upstream.Candidates[2:]
+	_, _, err := order("late")
+	for _, reason := range []string{"NoCandidate on 3", "NotOffered on 1 (gone: its catalog has no plan small of service mysql that may be ordered)", "DriverMismatch on 1 (cluster: is no broker)"} {
+		if err == nil || !strings.Contains(err.Error(), reason) {
+			t.Errorf("it says %v, want %s", err, reason)
+		}
+	}
+	r, _ := NewRequest("late", plan, nil)
+	if !Hopeless(r, inv.Snapshot()) {
+		t.Error("an order that no broker offers waits")
+	}
+	d, err := inv.Place(Request{ID: "workload", Resources: Resources{v1alpha1.ResourceInstances: 1}})
+	if err != nil || d.Placements[0].Cluster != "cluster" {
+		t.Errorf("a workload goes to %+v, %v", d.Placements, err)
+	}
+}
+
+// TestUpstreamStays: an update keeps an instance at its broker, with the ids that it has there, though the
+// broker's catalog has changed; where its broker is no candidate, the update is refused.
+func TestUpstreamStays(t *testing.T) {
+	inv := NewInventory()
+	inv.UpsertCluster(aBroker("eu", "eu", "mysql/large"))
+	inv.UpsertCluster(aBroker("near", "eu", "mysql/small"))
+	u := &Upstream{Candidates: map[string]v1alpha1.UpstreamCandidate{"eu": upstreamCandidate("eu", ""), "near": upstreamCandidate("near", "")}}
+	has := &v1alpha1.PlacementUpstream{OfferedPlan: v1alpha1.OfferedPlan{Service: "mysql", Plan: "small", ServiceID: "first", PlanID: "former"}}
+	u.Stay(&v1alpha1.Decision{Placements: []v1alpha1.Placement{{Cluster: "eu", Upstream: has}}}, true)
+	r := Request{ID: "i", Resources: Resources{v1alpha1.ResourceInstances: 1}, Upstream: u, Current: []string{"eu"}}
+	d, err := inv.Place(r)
+	if err != nil || d.Placements[0].Cluster != "eu" || u.Placed(inv.Snapshot().Cluster("eu")).PlanID != "former" {
+		t.Errorf("it goes to %+v, %v, as %+v", d.Placements, err, u.Placed(inv.Snapshot().Cluster("eu")))
+	}
+	delete(u.Candidates, "eu")
+	if d, err := inv.Place(r); err == nil {
+		t.Errorf("it moves to %+v, though its data are elsewhere", d.Placements)
+	}
+}
