@@ -80,6 +80,8 @@ func benchmarkRequests() map[string]Request {
 		"forty_replicas_by_capacity": {ID: "si-bench", Resources: small, Selector: prod, Clusters: 12, Replicas: 40,
 			Division: Division{By: v1alpha1.DivideByCapacity}, Spread: &Spread{By: []string{v1alpha1.LabelRegion}, Groups: 3}},
 		"anywhere":                {ID: "si-bench", Resources: small},
+		"anywhere_by_fit":         {ID: "si-bench", Resources: small, Weights: v1alpha1.ScoreWeights{Fit: 1}},
+		"anywhere_by_balance":     {ID: "si-bench", Resources: small, Weights: v1alpha1.ScoreWeights{Balance: 1}},
 		"with_a_largest_pod":      {ID: "si-bench", Resources: small, LargestPods: []Resources{small}},
 		"by_eight_expressions":    {ID: "si-bench", Resources: small, Rules: expressions},
 		"by_request":              {ID: "si-bench", Resources: small, Rules: []Rule{ofRequest}},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"pgregory.net/rapid"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -155,9 +156,9 @@ func bruteForce(r Request, s *Snapshot) int64 {
 // to be left move.
 func TestComponentsStay(t *testing.T) {
 	clusters := []*Cluster{
-		{Name: "a", Ready: true, AccessVerified: true, Allocatable: Resources{"cpu": 8000}},
-		{Name: "b", Ready: true, AccessVerified: true, Allocatable: Resources{"cpu": 16000}},
-		{Name: "c", Ready: true, AccessVerified: true, Allocatable: Resources{"cpu": 64000}},
+		{Name: "a", Labels: labels.Set{v1alpha1.LabelCluster: "a"}, Ready: true, AccessVerified: true, Allocatable: Resources{"cpu": 8000}},
+		{Name: "b", Labels: labels.Set{v1alpha1.LabelCluster: "b"}, Ready: true, AccessVerified: true, Allocatable: Resources{"cpu": 16000}},
+		{Name: "c", Labels: labels.Set{v1alpha1.LabelCluster: "c"}, Ready: true, AccessVerified: true, Allocatable: Resources{"cpu": 64000}},
 	}
 	r := Request{ID: "si-old", Components: []Component{{Name: "db", Resources: Resources{"cpu": 2000}}, {Name: "web", Resources: Resources{"cpu": 1000}}}}
 	on := func(r Request) map[string]string {

@@ -126,6 +126,7 @@ type scorerColumn struct {
 }
 
 var scorerColumns = []scorerColumn{
+	{"FIT", func(s Scores) int32 { return s.Fit }},
 	{"BALANCE", func(s Scores) int32 { return s.Balance }},
 	{"PACK", func(s Scores) int32 { return s.Pack }},
 	{"PRICE", func(s Scores) int32 { return s.Price }},

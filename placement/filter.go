@@ -276,6 +276,9 @@ func storageClassMissing(class string) filter {
 // reason: InsufficientCPU, InsufficientMemory, InsufficientNvidiaComGpu. empty means to assume
 // that nothing is on the clusters.
 func insufficient(name corev1.ResourceName, need, held int64, column int, empty bool) filter {
+	if column < 0 {
+		held = 0 // no cluster has any, so what is held is not there any more
+	}
 	return filter{reason: insufficientReason(name), probed: true,
 		rejects: func(p *page, among set) set {
 			free := p.column(column).left(empty)

@@ -86,6 +86,9 @@ func replay(t *testing.T, sections map[string]string) (decision, table string) {
 	request := decode[requestRow](t, sections["request"]).request(t, sections["plan"], sections["cluster plan"])
 	inventory.SetPolicies(CompilePolicies(decode[[]v1alpha1.PlacementPolicy](t, sections["policies"])))
 	request = inventory.Snapshot().Govern(request, request.Consumer)
+	if request.Weights == (v1alpha1.ScoreWeights{}) {
+		request.Weights.Balance = 1 // with it, who is best is seen at a glance
+	}
 
 	got, err := Place(request, inventory.Snapshot())
 	if err != nil {

@@ -139,6 +139,7 @@ func (sc *scorer) hub(at position, load int32) int32 {
 	w := &sc.weights
 	var sum, total int64
 	for _, part := range []struct{ weight, score int32 }{
+		{w.Fit, load},
 		{w.Balance, load},
 		{w.Pack, 100 - load},
 		{w.Latency, sc.nearness(at)},

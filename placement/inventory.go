@@ -25,7 +25,10 @@ type Inventory struct {
 	// books are what is held on each cluster.
 	books map[string]book
 	// columns numbers every resource that any cluster ever had; it only grows.
-	columns  map[corev1.ResourceName]int
+	columns map[corev1.ResourceName]int
+	// sold is what orders hold with each scarce resource. The map is replaced, never changed, because
+	// snapshots share it.
+	sold     map[corev1.ResourceName]sold
 	policies Policies
 	// quotas are the scopes of all quotas; only reservations in these scopes are added up.
 	quotas scopes
@@ -104,7 +107,7 @@ func (inv *Inventory) Fork() *Inventory {
 	defer inv.mu.Unlock()
 	fork := NewInventory()
 	fork.store = inv.store.Snapshot()
-	fork.columns, fork.policies, fork.quotas, fork.snapshot = inv.columns, inv.policies, inv.quotas, inv.snapshot
+	fork.columns, fork.policies, fork.quotas, fork.snapshot, fork.sold = inv.columns, inv.policies, inv.quotas, inv.snapshot, inv.sold
 	fork.moved = maps.Clone(inv.moved)
 	fork.clusters, fork.answering, fork.preemptions = inv.clusters, inv.answering, inv.preemptions
 	for cluster, held := range inv.books {
@@ -258,7 +261,7 @@ func (inv *Inventory) now() *Snapshot {
 	case inv.snapshot == nil || len(inv.moved) > len(inv.snapshot.pages):
 		txn := inv.store.Txn(false)
 		clusters := rows[Cluster](txn, tableCluster, indexID) // in the order of names
-		inv.snapshot = &Snapshot{columns: inv.columns, store: txn, policies: inv.policies, preemptions: inv.preemptions}
+		inv.snapshot = &Snapshot{columns: inv.columns, store: txn, policies: inv.policies, sold: inv.sold, preemptions: inv.preemptions}
 		for some := range slices.Chunk(clusters, pageRows) {
 			inv.snapshot.pages = append(inv.snapshot.pages, newPage(some, inv.columns, inv.books))
 		}
@@ -308,7 +311,7 @@ func (inv *Inventory) redraw(cluster string, change func(at position) *page) {
 		return
 	}
 	changed := &Snapshot{
-		columns: inv.columns, store: inv.store.Txn(false), pages: inv.snapshot.pages, policies: inv.policies, preemptions: inv.preemptions,
+		columns: inv.columns, store: inv.store.Txn(false), pages: inv.snapshot.pages, policies: inv.policies, sold: inv.sold, preemptions: inv.preemptions,
 	}
 	if at, found := inv.snapshot.find(cluster); found {
 		changed.pages = slices.Clone(changed.pages)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	memdb "github.com/hashicorp/go-memdb"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -219,6 +220,19 @@ func (inv *Inventory) book(c change) {
 		held.pods = holdPods(held.pods, more.pod, more.count)
 		inv.books[more.cluster] = held
 	}
+	if len(c.scarce) > 0 {
+		inv.sold = maps.Clone(inv.sold)
+		if inv.sold == nil {
+			inv.sold = map[corev1.ResourceName]sold{}
+		}
+	}
+	for _, one := range c.scarce {
+		for name := range one.Resources {
+			if isScarce(name) {
+				inv.sold[name] = inv.sold[name].with(one.Resources, name, one.sign)
+			}
+		}
+	}
 }
 
 // change is the change of the reservations on clusters, and of holders with a quota. owners are all
@@ -226,8 +240,15 @@ func (inv *Inventory) book(c change) {
 type change struct {
 	clusters, holders map[string]Resources
 	pods              []podsOn
+	scarce            []scarceHeld
 	owners            map[string]bool
 	quotas            scopes
+}
+
+// scarceHeld is a reservation with scarce resources, and 1, or −1 if it ends.
+type scarceHeld struct {
+	Resources
+	sign int64
 }
 
 // podsOn are pods more on a cluster, or fewer.
@@ -247,6 +268,12 @@ func (c *change) add(r *Reservation, sign int) {
 	count(c.clusters, r.Cluster)
 	for _, pod := range r.Pods {
 		c.pods = append(c.pods, podsOn{r.Cluster, podsHeld{pod, sign}})
+	}
+	for name, amount := range r.Resources {
+		if amount > 0 && isScarce(name) {
+			c.scarce = append(c.scarce, scarceHeld{r.Resources, int64(sign)})
+			break
+		}
 	}
 	for _, holder := range r.Holders {
 		c.owners[holder] = true

@@ -4,8 +4,6 @@ import (
 	"math/big"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/placement"
 )
@@ -51,7 +49,7 @@ func (o *oracle) count() (clusters, groups int) {
 // capacity is how many replicas fit on a cluster.
 func (o *oracle) capacity(c *placement.Cluster) int64 {
 	capacity := int64(1 << 40)
-	for _, name := range []corev1.ResourceName{cpu, memory} {
+	for _, name := range countable {
 		if o.Resources[name] > 0 {
 			capacity = min(capacity, o.free(c, name)/o.Resources[name])
 		}

@@ -31,8 +31,12 @@ type world struct {
 const (
 	cpu    = corev1.ResourceCPU
 	memory = corev1.ResourceMemory
+	gpu    = corev1.ResourceName("example.com/gpu")
 	month  = 30 * 24 * time.Hour
 )
+
+// countable resources; the others are storage.
+var countable = []corev1.ResourceName{cpu, memory, gpu}
 
 // places are far enough from each other that distances do not depend on rounding.
 var places = []*placement.Location{nil, {Latitude: 52.5, Longitude: 13.4}, {Latitude: 48.1, Longitude: 11.6}, {Latitude: 40.7, Longitude: -74}}
@@ -53,6 +57,9 @@ func newWorld(seed uint64) *world {
 		for range 1 + w.IntN(2) {
 			cluster := pick(w, w.clusters...).Name
 			h.Held[cluster] = placement.Resources{cpu: int64(w.IntN(4)) * 1000, memory: int64(w.IntN(3)) << 30}
+			if w.one(3) {
+				h.Held[cluster][gpu] = int64(w.IntN(3))
+			}
 			h.Pods[cluster] = w.pods(h.Held[cluster])
 		}
 		w.held = append(w.held, h)
@@ -77,6 +84,12 @@ func (w *world) cluster(name string) *placement.Cluster {
 	c := w.plainCluster(name)
 	if !w.plain {
 		c = w.richCluster(name)
+	}
+	if w.one(3) {
+		c.Allocatable[gpu] = int64(1 + w.IntN(8))
+		if c.Sold != nil {
+			c.Sold[gpu] = c.Allocatable[gpu]
+		}
 	}
 	w.dig(c)
 	return c
@@ -253,14 +266,17 @@ func (w *world) order() *order {
 		r.Rules = append(r.Rules, o.rules[len(o.rules)-1].Rule)
 	}
 	r.Weights = v1alpha1.ScoreWeights{
-		Balance: int32(w.IntN(3)), Pack: int32(w.IntN(2)), Price: int32(w.IntN(3)), Latency: int32(w.IntN(2)),
+		Fit: int32(w.IntN(2)), Balance: int32(w.IntN(3)), Pack: int32(w.IntN(2)), Price: int32(w.IntN(3)), Latency: int32(w.IntN(2)),
 		Locality: int32(w.IntN(2)), Freshness: int32(w.IntN(2)), Diversity: int32(w.IntN(2)), External: int32(w.IntN(2)),
 	}
 	if w.plain {
 		*o = order{kind: o.kind, selected: selectors[0].matches}
-		*r = placement.Request{ID: "si-new", Consumer: r.Consumer, At: w.now, Resources: placement.Resources{cpu: int64(1+w.IntN(2)) * 1000}, Weights: pick(w, v1alpha1.ScoreWeights{Price: 1}, v1alpha1.ScoreWeights{Pack: 1}, v1alpha1.ScoreWeights{})}
+		*r = placement.Request{ID: "si-new", Consumer: r.Consumer, At: w.now, Resources: placement.Resources{cpu: int64(1+w.IntN(2)) * 1000}, Weights: pick(w, v1alpha1.ScoreWeights{Price: 1}, v1alpha1.ScoreWeights{Pack: 1}, v1alpha1.ScoreWeights{Fit: 1}, v1alpha1.ScoreWeights{})}
 	} else {
 		w.narrow(o)
+	}
+	if w.one(4) && o.kind != "components" {
+		r.Resources[gpu] = int64(w.IntN(4))
 	}
 	by := [][]string{{v1alpha1.LabelRegion}, {v1alpha1.LabelRegion}, {v1alpha1.LabelRegion, "class"}, {"class"}}
 	if o.kind != "one" && o.kind != "components" {

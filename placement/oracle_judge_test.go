@@ -170,7 +170,7 @@ func (o *oracle) passes(c *placement.Cluster, component *placement.Component) bo
 		}
 	}
 	need := o.need(component)
-	for _, resource := range []corev1.ResourceName{cpu, memory} {
+	for _, resource := range countable {
 		if need[resource] > 0 && o.left(c, component, resource) < need[resource] {
 			return false
 		}
@@ -306,7 +306,7 @@ func (o *oracle) score(c *placement.Cluster, component *placement.Component) int
 func (o *oracle) mean(c *placement.Cluster, component *placement.Component) int64 {
 	need := o.need(component)
 	var balance, n int64
-	for _, resource := range []corev1.ResourceName{cpu, memory} {
+	for _, resource := range countable {
 		if need[resource] > 0 {
 			forSale, _ := sold(c, resource)
 			balance, n = balance+share(o.left(c, component, resource)-need[resource], forSale), n+1
@@ -317,10 +317,10 @@ func (o *oracle) mean(c *placement.Cluster, component *placement.Component) int6
 	}
 	w := o.Weights
 	if w == (v1alpha1.ScoreWeights{}) {
-		w.Balance = 1
+		w.Fit = 1
 	}
-	var price, latency, locality, freshness, diversity, preference int64
 	currency, lowest := o.market(component)
+	var price, latency, locality, freshness, diversity, preference int64
 	switch cost, priced := o.price(c, need); {
 	case !priced || c.Currency != currency:
 	case cost == 0:
@@ -354,6 +354,7 @@ func (o *oracle) mean(c *placement.Cluster, component *placement.Component) int6
 	}
 	sum, weights := preferred*preference, preferred
 	for _, part := range [][2]int64{
+		{int64(w.Fit), o.fit(c, component)},
 		{int64(w.Balance), balance},
 		{int64(w.Pack), 100 - balance},
 		{int64(w.Price), price},

@@ -148,3 +148,50 @@ func (t tariff) priceOf(at position) *Price {
 	}
 	return &Price{Currency: currency, NanoPerHour: t.nanoPerHour(at.page, at.row)}
 }
+
+// cheapest returns the lowest price in a currency among the clusters that fit.
+func cheapest(currency string, t tariff, pages []*page, fits []set, current []candidate) (lowest int64) {
+	lowest = math.MaxInt64
+	for i, p := range pages {
+		for row := range fits[i].and(t.priced(p, currency)).rows() {
+			lowest = min(lowest, t.nanoPerHour(p, row))
+		}
+	}
+	for _, c := range current {
+		if t.currency(c.position) == currency {
+			lowest = min(lowest, t.nanoPerHour(c.page, c.row))
+		}
+	}
+	return lowest
+}
+
+// commonCurrency returns the currency of most clusters that fit; of several, the alphabetically
+// first.
+func commonCurrency(t tariff, pages []*page, fits []set, current []candidate) string {
+	count := map[string]int{}
+	for _, c := range current {
+		if currency := t.currency(c.position); currency != "" {
+			count[currency]++
+		}
+	}
+	for i, p := range pages {
+		if len(t.whole) > 0 {
+			for row := range fits[i].rows() {
+				if currency := t.currency(position{page: p, row: row}); currency != "" {
+					count[currency]++
+				}
+			}
+			continue
+		}
+		for currency, rows := range p.currency {
+			count[currency] += fits[i].and(rows).len()
+		}
+	}
+	common := ""
+	for currency, n := range count {
+		if common == "" || n > count[common] || n == count[common] && currency < common {
+			common = currency
+		}
+	}
+	return common
+}

@@ -63,7 +63,7 @@ type Request struct {
 	// Rules that chosen clusters must meet, and preferences among those clusters.
 	Rules       []Rule
 	Preferences []Preference
-	// Weights of the scorers; all zero means balance alone.
+	// Weights of the scorers; all zero means fit alone.
 	Weights v1alpha1.ScoreWeights
 	// External scores by cluster, from 0 to 100, of a scorer outside Sluice; clusters without
 	// one score 0. Nil means that there is no such scorer, or that it did not answer.
@@ -326,6 +326,7 @@ func lower(plan *Price, consumer *resource.Quantity) *Price {
 
 // addWeights adds up the weights of plan and policies.
 func addWeights(a, b v1alpha1.ScoreWeights) v1alpha1.ScoreWeights {
+	a.Fit += b.Fit
 	a.Balance += b.Balance
 	a.Pack += b.Pack
 	a.Price += b.Price
@@ -340,7 +341,7 @@ func addWeights(a, b v1alpha1.ScoreWeights) v1alpha1.ScoreWeights {
 // weights returns the weights in force.
 func (r Request) weights() v1alpha1.ScoreWeights {
 	if r.Weights == (v1alpha1.ScoreWeights{}) {
-		return v1alpha1.ScoreWeights{Balance: 1}
+		return v1alpha1.ScoreWeights{Fit: 1}
 	}
 	return r.Weights
 }

@@ -16,6 +16,9 @@ type Scores struct {
 	// Balance is 100 · (free − requested) / allocatable, averaged over the requested resources:
 	// the share that would remain free (kube-scheduler's NodeResourcesFit, LeastAllocated).
 	Balance int32 `json:"balance"`
+	// Fit is 100 less what the order would waste there: scarce resources that it strands or does not
+	// need, cores and memory in the wrong proportion, and room for a larger order.
+	Fit int32 `json:"fit"`
 	// Pack is 100 − Balance: the opposite preference (MostAllocated).
 	Pack int32 `json:"pack"`
 	// Price is 100 · cheapest / price, where cheapest is the lowest price among the
@@ -61,10 +64,12 @@ type scorer struct {
 	external    map[string]int32
 	// entered is the page whose rows' scores are computed, and their balances if these have a
 	// weight.
-	entered          *page
-	enteredRows      set
-	balances, scores [pageRows]int32
-	balanceOnly      bool // no other scorer has a weight
+	entered                *page
+	enteredRows            set
+	balances, fits, scores [pageRows]int32
+	// alone is what the scores are if no other scorer has a weight; nil if several have.
+	alone *[pageRows]int32
+	fit   *fit
 	// satisfied is, for each row of that page, the weight of the preferences that it meets.
 	satisfied [pageRows]int64
 	// currency in which prices are compared, empty if there is none, and the cheapest price in
@@ -109,32 +114,23 @@ func newScorer(r Request, s *Snapshot) *scorer {
 	}
 	w := &sc.weights
 	sc.total = sc.preferred
-	for _, weight := range []int32{w.Balance, w.Pack, w.Price, w.Latency, w.Locality, w.Freshness, w.Diversity, w.External} {
+	for _, weight := range []int32{w.Fit, w.Balance, w.Pack, w.Price, w.Latency, w.Locality, w.Freshness, w.Diversity, w.External} {
 		sc.total += int64(weight)
 	}
-	sc.balanceOnly = w.Balance > 0 && int64(w.Balance) == sc.total
+	switch sc.total {
+	case 0:
+	case int64(w.Fit):
+		sc.alone = &sc.fits
+	case int64(w.Balance):
+		sc.alone = &sc.balances
+	}
 	for _, n := range sc.tariff.needs {
 		if _, storage := v1alpha1.StorageClassOf(n.name); !storage {
 			sc.needs = append(sc.needs, n)
 		}
 	}
+	sc.fit = newFit(sc.needs, s)
 	return sc
-}
-
-// cheapest returns the lowest price in a currency among the clusters that fit.
-func cheapest(currency string, t tariff, pages []*page, fits []set, current []candidate) (lowest int64) {
-	lowest = math.MaxInt64
-	for i, p := range pages {
-		for row := range fits[i].and(t.priced(p, currency)).rows() {
-			lowest = min(lowest, t.nanoPerHour(p, row))
-		}
-	}
-	for _, c := range current {
-		if t.currency(c.position) == currency {
-			lowest = min(lowest, t.nanoPerHour(c.page, c.row))
-		}
-	}
-	return lowest
 }
 
 // cost returns the price of the request on a cluster in billionths per hour, or the largest
@@ -158,37 +154,6 @@ func (sc *scorer) comparable(at position) bool {
 	return sc.pricedRows.has(at.row)
 }
 
-// commonCurrency returns the currency of most clusters that fit; of several, the alphabetically
-// first.
-func commonCurrency(t tariff, pages []*page, fits []set, current []candidate) string {
-	count := map[string]int{}
-	for _, c := range current {
-		if currency := t.currency(c.position); currency != "" {
-			count[currency]++
-		}
-	}
-	for i, p := range pages {
-		if len(t.whole) > 0 {
-			for row := range fits[i].rows() {
-				if currency := t.currency(position{page: p, row: row}); currency != "" {
-					count[currency]++
-				}
-			}
-			continue
-		}
-		for currency, rows := range p.currency {
-			count[currency] += fits[i].and(rows).len()
-		}
-	}
-	common := ""
-	for currency, n := range count {
-		if common == "" || n > count[common] || n == count[common] && currency < common {
-			common = currency
-		}
-	}
-	return common
-}
-
 // score returns the weighted mean of the scorers, divided by one more than the number of
 // PreferNoSchedule taints that are not tolerated.
 func (sc *scorer) score(at position) int32 {
@@ -199,6 +164,7 @@ func (sc *scorer) score(at position) int32 {
 			sum += int64(weight) * int64(of(at))
 		}
 	}
+	add(w.Fit, sc.fitting)
 	add(w.Balance, sc.balance)
 	add(w.Pack, sc.pack)
 	add(w.Price, sc.price)
@@ -221,7 +187,7 @@ func (sc *scorer) score(at position) int32 {
 func (sc *scorer) weighs() Scores {
 	w := &sc.weights
 	return Scores{
-		Balance: w.Balance, Pack: w.Pack, Price: w.Price, Latency: w.Latency, Preference: int32(min(sc.preferred, math.MaxInt32)),
+		Fit: w.Fit, Balance: w.Balance, Pack: w.Pack, Price: w.Price, Latency: w.Latency, Preference: int32(min(sc.preferred, math.MaxInt32)),
 		Locality: w.Locality, Freshness: w.Freshness, Diversity: w.Diversity, External: w.External,
 	}
 }
@@ -229,7 +195,7 @@ func (sc *scorer) weighs() Scores {
 // components returns the results of all scorers, including those without a weight.
 func (sc *scorer) components(at position) Scores {
 	return Scores{
-		Balance: sc.balance(at), Pack: sc.pack(at), Price: sc.price(at), Latency: sc.nearness(at), Preference: sc.preference(at),
+		Fit: sc.fitting(at), Balance: sc.balance(at), Pack: sc.pack(at), Price: sc.price(at), Latency: sc.nearness(at), Preference: sc.preference(at),
 		Locality: sc.locality(at), Freshness: sc.freshness(at), Diversity: sc.diversity(at), External: sc.outside(at),
 	}
 }
@@ -247,13 +213,25 @@ func (sc *scorer) enter(p *page, rows set) {
 	if sc.preferred != 0 {
 		sc.enterPreferences(p, rows)
 	}
-	if sc.balanceOnly && rows.and(p.avoided) == (set{}) {
-		sc.scores = sc.balances // all rows cost less than selecting some
+	if sc.weights.Fit != 0 {
+		for row := range rows.rows() {
+			sc.fits[row] = sc.fit.score(position{page: p, row: row})
+		}
+	}
+	if sc.alone != nil && rows.and(p.avoided) == (set{}) {
+		sc.scores = *sc.alone // all rows cost less than selecting some
 		return
 	}
 	for row := range rows.rows() {
 		sc.scores[row] = sc.score(position{page: p, row: row})
 	}
+}
+
+func (sc *scorer) fitting(at position) int32 {
+	if at.page == sc.entered && sc.enteredRows.has(at.row) && at.held == nil && sc.weights.Fit != 0 {
+		return sc.fits[at.row]
+	}
+	return sc.fit.score(at)
 }
 
 func (sc *scorer) enterBalances(p *page, rows set) {

@@ -362,8 +362,14 @@ type Price struct {
 	PerMonth *resource.Quantity `json:"perMonth,omitempty"`
 }
 
-// ScoreWeights weigh the scorers against each other; if all are zero, only balance counts.
+// ScoreWeights weigh the scorers against each other; if all are zero, only fit counts.
 type ScoreWeights struct {
+	// Fit prefers clusters where the order wastes least: where it leaves no scarce resource (an extended
+	// one, for instance nvidia.com/gpu) without cores and memory beside it, and takes none that it does not
+	// need; where cores and memory stay in proportion; and where the least room for larger orders is lost.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	Fit int32 `json:"fit,omitempty"`
 	// Balance prefers clusters with more free capacity left afterwards.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100

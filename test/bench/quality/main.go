@@ -7,6 +7,7 @@
 //	go run ./test/bench/quality                     # tables
 //	go run ./test/bench/quality -plots docs/img     # and plots
 //	go run ./test/bench/quality -recording FILE     # what a hub has sold, by `sluice place --record FILE`
+//	go run ./test/bench/quality -nodes FILE -tasks FILE   # a trace, see docs/quality.md
 //	go run ./test/bench/quality -quick              # a smoke test
 package main
 
@@ -22,7 +23,17 @@ func main() {
 	plots := flag.String("plots", "", "folder for the plots")
 	quick := flag.Bool("quick", false, "small workloads; the figures mean little")
 	recording := flag.String("recording", "", "file of `sluice place --record`, played instead of what is generated")
+	nodes := flag.String("nodes", "", "CSV file of nodes, played with -tasks instead of what is generated")
+	tasks := flag.String("tasks", "", "CSV file of tasks")
+	demand := flag.Int64("demand", 100, "percentage of the scarcest resource that tasks without times ask for together")
 	flag.Parse()
+	if *nodes != "" || *tasks != "" {
+		if err := runTrace(os.Stdout, *nodes, *tasks, *demand); err != nil {
+			fmt.Fprintln(os.Stderr, "quality:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if *recording != "" {
 		if err := runRecorded(os.Stdout, *recording); err != nil {
 			fmt.Fprintln(os.Stderr, "quality:", err)
@@ -47,12 +58,31 @@ func runRecorded(out io.Writer, file string) error {
 	return nil
 }
 
+// runTrace prints how every placer serves a trace.
+func runTrace(out io.Writer, nodes, tasks string, demand int64) error {
+	t, err := readTrace(nodes, tasks)
+	if err != nil {
+		return err
+	}
+	n := seeds
+	if t.timed {
+		n = 1
+	}
+	w := t.of(0, demand)
+	fmt.Fprintf(out, "### As in the trace: %d tasks on %d clusters; the scarcest resource is %s\n\n", len(w.requests), len(w.fleet), w.resources[w.scarcest()])
+	show(out, contest(competing(), n, func(seed uint64) workload { return t.of(seed, demand) }))
+	return nil
+}
+
+// seeds is how often what is drawn at random is played.
+const seeds = 10
+
 // playAll prints how every placer serves a workload.
 func playAll(out io.Writer, workload func() workload) {
 	fmt.Fprint(out, "| Placer | Accepted | Stranded | EUR per core-hour | Jain, clusters |\n|---|---:|---:|---:|---:|\n")
 	for _, p := range placers() {
 		w := workload()
-		r := w.play(p.new(w.fleet))
+		r := w.play(p.new(w))
 		fmt.Fprintf(out, "| %s | %.1f %% | %.1f %% | %.4f | %.3f |\n", p.name, 100*r.accepted, 100*r.stranded, r.price, r.jainClusters)
 	}
 }
@@ -69,7 +99,7 @@ func run(out io.Writer, plots string, quick bool) error {
 	fmt.Fprint(out, "### Until nothing more fits\n\n| Placer | Sold when first refused | Sold in the end | Accepted | Stranded | EUR per core-hour | Jain, clusters | Jain, providers |\n|---|---:|---:|---:|---:|---:|---:|---:|\n")
 	for _, p := range placers() {
 		w := steady(scale)
-		r := w.play(p.new(w.fleet))
+		r := w.play(p.new(w))
 		fmt.Fprintf(out, "| %s | %.1f %% | %.1f %% | %.1f %% | %.1f %% | %.4f | %.3f | %.3f |\n", p.name,
 			100*r.soldAtFirstRefusal, 100*r.sold, 100*r.accepted, 100*r.stranded, r.price, r.jainClusters, r.jainProviders)
 		if p.plotted {
@@ -81,7 +111,12 @@ func run(out io.Writer, plots string, quick bool) error {
 	fmt.Fprint(out, "\n### Coming and going at 85 % load\n\n")
 	playAll(out, func() workload { return churn(scale) })
 
-	fmt.Fprint(out, "\n### Beside the optimum\n\nMean share of the most requests that can be placed knowing all of them in advance, and the worst case.\n\n| Placer | Mean | Worst |\n|---|---:|---:|\n")
+	fmt.Fprint(out, "\n### Where GPUs are scarce\n\n")
+	show(out, contest(competing(), seeds/min(scale, 5), func(seed uint64) workload { return withGPUs(seed, scale) }))
+	fmt.Fprint(out, "### Where orders are as large as clusters\n\n")
+	show(out, contest(competing(), seeds/min(scale, 5), func(seed uint64) workload { return withoutGPUs(seed, scale) }))
+
+	fmt.Fprint(out, "### Beside the optimum\n\nMean share of the most requests that can be placed knowing all of them in advance, and the worst case.\n\n| Placer | Mean | Worst |\n|---|---:|---:|\n")
 	cases := solve(200 / scale)
 	for _, p := range placers() {
 		mean, worst := besideOptimum(p, cases)

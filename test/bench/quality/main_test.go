@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -86,11 +87,72 @@ func TestARecordingIsPlayed(t *testing.T) {
 	}
 }
 
+// Where GPUs are scarce and orders have heavy tails, the score fit accepts most, refuses no large order before nearly all
+// is sold, and strands at most two thirds of what the others strand; FGD, which knows what will be asked for, is an equal.
+func TestFitKeepsRoomForLargeOrders(t *testing.T) {
+	for name, drawn := range map[string]func(uint64, int) workload{"GPUs": withGPUs, "cores and memory": withoutGPUs} {
+		table := contest(slices.Concat(ours()[:1], plain()), 4, func(seed uint64) workload { return drawn(seed, 1) })
+		const accepted, soldAtLarge, stranded = 0, 2, 4
+		fit := table[0].mean
+		if fit[soldAtLarge] < 0.95 {
+			t.Errorf("%s: a large order is refused when %.1f %% are sold", name, 100*fit[soldAtLarge])
+		}
+		for _, other := range table[1:] {
+			if other.mean[accepted] > fit[accepted]+0.001 {
+				t.Errorf("%s: %s accepts %.2f %%, fit %.2f %%", name, other.name, 100*other.mean[accepted], 100*fit[accepted])
+			}
+			most := other.mean[stranded] * 2 / 3
+			if other.name == "FGD" {
+				most = other.mean[stranded] + 0.002
+			}
+			if fit[stranded] > most {
+				t.Errorf("%s: %s strands %.2f %%, fit %.2f %%", name, other.name, 100*other.mean[stranded], 100*fit[stranded])
+			}
+		}
+	}
+}
+
+func TestATraceIsPlayed(t *testing.T) {
+	folder := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	nodes := file("nodes.csv", "name,cluster,cpu,memory,gpu,x-model\na,one,8,32,1,T\nb,one,8,32,0.5,T\nc,two,16,64,,\n")
+	play := func(tasks string) string {
+		var out strings.Builder
+		if err := runTrace(&out, nodes, file("tasks.csv", tasks), 100); err != nil {
+			return err.Error()
+		}
+		return out.String()
+	}
+	// The third task comes when the first has gone, and takes its place.
+	timed := play("cpu,memory,gpu,arrive,leave\n16,1,1.5,5,\n1,1,,2,\n16,1,1.5,1,5\n")
+	for _, want := range []string{"3 tasks on 2 clusters", "example.com/gpu", "| Sluice, fit | 100.0 ± 0.0 % |"} {
+		if !strings.Contains(timed, want) {
+			t.Errorf("no %q in\n%s", want, timed)
+		}
+	}
+	if drawn := play("cpu,memory\n1,1\n"); !strings.Contains(drawn, "32 tasks on 2 clusters; the scarcest resource is cpu") {
+		t.Errorf("drawn at random:\n%s", drawn)
+	}
+	for tasks, want := range map[string]string{
+		"cpu,memory,tpu\n1,1,1\n": "column tpu: ", "cpu,memory\n1,x\n": `line 2: memory: "x" is not a number`, "cpu,memory\n": "0 tasks", "": "the line of column names",
+	} {
+		if got := play(tasks); !strings.Contains(got, want) {
+			t.Errorf("%q: %q, want %q", tasks, got, want)
+		}
+	}
+}
+
 func TestNobodyBeatsTheOptimum(t *testing.T) {
 	for _, s := range placers() {
 		for seed := range uint64(10) {
 			w := smallCase(seed)
-			p, placed := s.new(w.fleet), 0
+			p, placed := s.new(w), 0
 			for _, r := range w.requests {
 				if p.place(r) >= 0 {
 					placed++

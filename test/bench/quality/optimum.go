@@ -5,9 +5,9 @@ import "slices"
 // smallCase is a workload of which the optimum can be worked out.
 func smallCase(seed uint64) workload {
 	random := seeded(1000 + seed)
-	w := workload{}
+	w := workload{resources: common}
 	for _, c := range fleetOf(2+random.IntN(3), random) {
-		c.cpu, c.memory = c.cpu/8, c.memory/8
+		c.has[cpu], c.has[memory] = c.has[cpu]/8, c.has[memory]/8
 		w.fleet = append(w.fleet, c)
 	}
 	for i := range 10 {
@@ -20,8 +20,8 @@ func smallCase(seed uint64) workload {
 // bound over the requests, the smallest first.
 func optimum(w workload) int {
 	requests := slices.Clone(w.requests)
-	slices.SortFunc(requests, func(a, b request) int { return int(a.cpu - b.cpu + (a.memory-b.memory)/4) })
-	fleet := slices.Clone(w.fleet)
+	slices.SortFunc(requests, func(a, b request) int { return int(a.asks[cpu] - b.asks[cpu] + (a.asks[memory]-b.asks[memory])/4) })
+	fleet := copied(w.fleet)
 	best := 0
 	var try func(at, placed int)
 	try = func(at, placed int) {
@@ -32,16 +32,14 @@ func optimum(w workload) int {
 		r := requests[at]
 		seen := map[[2]int64]bool{} // clusters with the same room are the same
 		for i := range fleet {
-			room := [2]int64{fleet[i].cpu - fleet[i].usedCPU, fleet[i].memory - fleet[i].usedMemory}
+			room := [2]int64{fleet[i].free(cpu), fleet[i].free(memory)}
 			if !fleet[i].fits(r) || seen[room] {
 				continue
 			}
 			seen[room] = true
-			fleet[i].usedCPU += r.cpu
-			fleet[i].usedMemory += r.memory
+			fleet[i].take(r, 1)
 			try(at+1, placed+1)
-			fleet[i].usedCPU -= r.cpu
-			fleet[i].usedMemory -= r.memory
+			fleet[i].take(r, -1)
 		}
 		try(at+1, placed)
 	}
@@ -53,7 +51,7 @@ func optimum(w workload) int {
 func besideOptimum(s strategy, cases []solved) (mean, worst float64) {
 	worst = 1
 	for _, w := range cases {
-		p := s.new(w.fleet)
+		p := s.new(w.workload)
 		placed := 0
 		for _, r := range w.requests {
 			if p.place(r) >= 0 {

@@ -24,24 +24,24 @@ func recorded(file string) (workload, error) {
 	if err != nil {
 		return workload{}, fmt.Errorf("%s: %w", file, err)
 	}
-	var w workload
+	w := workload{resources: common}
 	for i := range r.Clusters {
 		mc := &r.Clusters[i]
-		c := cluster{name: mc.Name, provider: mc.Spec.Provider}
-		c.cpu = milli(mc.Status.Allocatable, corev1.ResourceCPU) - milli(mc.Status.ForeignUse, corev1.ResourceCPU)
-		c.memory = mebi(mc.Status.Allocatable) - mebi(mc.Status.ForeignUse)
+		c := cluster{name: mc.Name, provider: mc.Spec.Provider, has: make(amounts, 2), used: make(amounts, 2), prices: make(amounts, 2)}
+		c.has[cpu] = milli(mc.Status.Allocatable, corev1.ResourceCPU) - milli(mc.Status.ForeignUse, corev1.ResourceCPU)
+		c.has[memory] = mebi(mc.Status.Allocatable) - mebi(mc.Status.ForeignUse)
 		if prices := mc.Spec.Prices; prices != nil {
 			perCore, perGiB := prices.PerHour[corev1.ResourceCPU], prices.PerHour[corev1.ResourceMemory]
-			c.cpuPrice, c.memoryPrice = perCore.ScaledValue(-9), perGiB.ScaledValue(-9)
+			c.prices = amounts{perCore.ScaledValue(-9), perGiB.ScaledValue(-9)}
 		}
-		if c.cpu > 0 && c.memory > 0 {
+		if c.has[cpu] > 0 && c.has[memory] > 0 {
 			w.fleet = append(w.fleet, c)
 		}
 	}
 	for i := range r.Instances {
 		for _, held := range r.Instances[i].Status.Left {
-			one := request{id: r.Instances[i].Name + "/" + held.Cluster, cpu: milli(held.Reserved, corev1.ResourceCPU), memory: mebi(held.Reserved)}
-			if one.cpu > 0 && one.memory > 0 {
+			one := request{id: r.Instances[i].Name + "/" + held.Cluster, asks: amounts{milli(held.Reserved, corev1.ResourceCPU), mebi(held.Reserved)}}
+			if one.asks[cpu] > 0 && one.asks[memory] > 0 {
 				w.requests = append(w.requests, one)
 			}
 		}
