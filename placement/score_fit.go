@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
 // The score fit keeps room for orders that are yet to come: 100, less the points that an order loses on a
@@ -38,9 +40,9 @@ type sold struct {
 	cpu, memory int64 // thousandths and MiB, of the same orders
 }
 
-// isScarce reports whether a resource is an extended one.
+// isScarce reports whether a resource is an extended one of nodes.
 func isScarce(name corev1.ResourceName) bool {
-	return unitOf(name) == pieces && strings.Contains(string(name), "/")
+	return unitOf(name) == pieces && strings.Contains(string(name), "/") && name != v1alpha1.ResourcePublicPorts
 }
 
 // with counts a reservation of a scarce resource; sign is 1, or −1 to take it away.

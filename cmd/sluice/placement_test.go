@@ -41,7 +41,7 @@ func servedOffering(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
 	spec := v1alpha1.ServiceOfferingSpec{ID: "service-1", Name: "compute", Description: "Cores.", Bindable: true, Plans: []v1alpha1.Plan{{
 		ID: "plan-1", Name: "small", Description: "Two cores.", Kind: v1alpha1.PlanKindResources,
-		Resources: &v1alpha1.ResourcesPlan{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}},
+		Resources: &v1alpha1.ResourcesPlan{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}, Score: v1alpha1.ScoreWeights{Balance: 1}},
 	}}}
 	offering := &v1alpha1.ServiceOffering{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "compute"}, Spec: spec}
 	if err := c.Create(t.Context(), offering); err != nil {

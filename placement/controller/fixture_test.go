@@ -125,6 +125,7 @@ func testCatalog(t *testing.T, edits ...func(*v1alpha1.ResourcesPlan)) *catalog.
 		}},
 	})
 	for i := range spec.Plans {
+		spec.Plans[i].Resources.Score.Balance = 1 // so that the roomiest cluster is the best
 		for _, edit := range edits {
 			edit(spec.Plans[i].Resources)
 		}
