@@ -117,6 +117,7 @@ var kinds = []kind{
 	{"preference: CEL over the request", func(a *asked) {
 		a.Policy.Prefer = []v1alpha1.PolicyPreference{{Weight: 3, PolicyRule: expression("cluster.region != request.plan")}}
 	}},
+	{"weight: fit", weighed(v1alpha1.ScoreWeights{Fit: 1})},
 	{"weight: balance and pack", weighed(v1alpha1.ScoreWeights{Balance: 1, Pack: 2})},
 	{"weight: price", weighed(v1alpha1.ScoreWeights{Price: 1})},
 	{"weight: latency", weighed(v1alpha1.ScoreWeights{Latency: 1})},
@@ -127,7 +128,7 @@ var kinds = []kind{
 	{"weight: diversity", weighed(v1alpha1.ScoreWeights{Diversity: 1})},
 	{"weight: a scorer outside", weighed(v1alpha1.ScoreWeights{External: 1})},
 	{"all weights, of a policy", func(a *asked) {
-		a.Policy.Score = v1alpha1.ScoreWeights{Balance: 1, Pack: 1, Price: 1, Latency: 1, Locality: 1, Freshness: 1, Diversity: 1, External: 1}
+		a.Policy.Score = v1alpha1.ScoreWeights{Fit: 1, Balance: 1, Pack: 1, Price: 1, Latency: 1, Locality: 1, Freshness: 1, Diversity: 1, External: 1}
 	}},
 	{"a policy for this consumer", func(a *asked) {
 		a.Policy.Match = v1alpha1.PolicyMatch{Platforms: []string{"cf"}, Organizations: []string{"org"}, Spaces: []string{"space"}, Plans: []string{"plan"}}
