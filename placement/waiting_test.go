@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -199,13 +200,19 @@ func TestWhoeverFitsIsWoken(t *testing.T) {
 					delete(waiting, r.ID)
 				}
 			}
-			for id, r := range waiting {
-				if _, err := Place(r, inventory.Snapshot()); err == nil {
+			for again := true; again; {
+				again = false
+				for _, id := range slices.Sorted(maps.Keys(waiting)) {
+					r := waiting[id]
+					if _, err := Place(r, inventory.Snapshot()); err != nil {
+						continue
+					}
 					if !woken[id] {
 						t.Fatalf("%+v fits and is not woken", r)
 					}
 					delete(waiting, id) // it has its chance, and leaves it
 					inventory.Reserve(Holding{Instance: id, Consumer: r.Consumer, Held: inventory.held(id)})
+					again = true // which may help those before
 				}
 			}
 		}
