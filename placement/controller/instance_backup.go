@@ -27,30 +27,37 @@ const afterUpdate = time.Second
 // copyInPlace does what is due with the volumes where they are. A zero result means that nothing is, or that
 // the cluster does not answer.
 func (r *instanceReconciler) copyInPlace(ctx context.Context, s *scope) (ctrl.Result, error) {
-	if why := r.refusesRestore(s); why != "" {
-		s.recordRestoreRefused(why)
-		if err := r.write(ctx, s, writeProgress); err != nil {
+	for {
+		if err := r.beginCopy(ctx, s); err != nil || s.Status.Copying == nil {
 			return ctrl.Result{}, err
 		}
-	}
-	if next := r.nextCopy(s); next != nil {
-		if !r.moves.begin(s.Name) {
-			s.queued = true
-			s.lookAgain(turnPatience)
-			return ctrl.Result{}, nil
-		}
-		s.recordCopying(next)
-		if err := r.write(ctx, s, writeProgress); err != nil {
-			return ctrl.Result{}, err
-		}
-	}
-	for s.Status.Copying != nil {
 		result, yields, err := r.copyStep(ctx, s)
 		if err != nil || yields || !result.IsZero() {
 			return result, err
 		}
 	}
-	return ctrl.Result{}, nil
+}
+
+// beginCopy records the next backup or restore of the volumes where they are, if one is due and it is the
+// instance's turn, and refuses a restore that cannot be done.
+func (r *instanceReconciler) beginCopy(ctx context.Context, s *scope) error {
+	if why := r.refusesRestore(s); why != "" {
+		s.recordRestoreRefused(why)
+		if err := r.write(ctx, s, writeProgress); err != nil {
+			return err
+		}
+	}
+	next := r.nextCopy(s)
+	if next == nil {
+		return nil
+	}
+	if !r.moves.begin(s.Name) {
+		s.queued = true
+		s.lookAgain(turnPatience)
+		return nil
+	}
+	s.recordCopying(next)
+	return r.write(ctx, s, writeProgress)
 }
 
 // nextCopy returns what is to be done with the volumes where they are, and not begun; nil if nothing is.
@@ -64,7 +71,7 @@ func (r *instanceReconciler) nextCopy(s *scope) *v1alpha1.DataCopy {
 	}
 	asked, copying := s.asked(), s.Status.Copying
 	switch {
-	case asked != nil && asked.Cluster == cluster && (copying == nil || copying.Request != s.RestoreAsked()):
+	case asked != nil && asked.Cluster == cluster && (copying == nil || copying.Failure != ""): // never two hooks at once
 		return s.restoring(asked, cluster, cluster)
 	case asked == nil && copying == nil && s.backupDue():
 		return s.backingUp(cluster, cluster)

@@ -180,6 +180,26 @@ func TestRestoreInPlace(t *testing.T) {
 	c.wantSteps() // what was asked for once is done once
 }
 
+// Two restores never run at the same time: the second waits for the first.
+func TestRestoresFollowEachOther(t *testing.T) {
+	c, backup := backedUp(t)
+	c.failOn("restore eu", &delivery.PendingError{Step: "wait"})
+	c.restore(backup, "eu")
+	first := c.passes("si-kept").Status.Copying
+	c.after(time.Second)
+	c.restore(backup, "eu")
+	if second := c.passes("si-kept").Status.Copying; first == nil || second == nil || second.Run != first.Run {
+		t.Errorf("after %+v it does %+v", first, second)
+	}
+	c.failOn("", nil)
+	c.steps = nil
+	kept := c.settle("si-kept")
+	c.wantSteps("restore eu", "run eu", "restore eu", "run eu")
+	if kept.RestoreAsked() != "" {
+		t.Errorf("it is still asked for %s", kept.RestoreAsked())
+	}
+}
+
 // What could not be restored has incomplete volumes: nothing runs with them, whatever else is asked for, until
 // another restore succeeds.
 func TestARestoreInPlaceThatFails(t *testing.T) {
