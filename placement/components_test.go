@@ -255,3 +255,30 @@ func TestAcceptsOneComponent(t *testing.T) {
 		t.Error("it does not take web")
 	}
 }
+
+// Where a latency is limited, the clusters near enough are tried best first, as all others are: the search stops
+// at the first that cannot be better.
+func TestNearClustersAreTriedBestFirst(t *testing.T) {
+	p := &page{clusters: []*Cluster{{Name: "first"}, {Name: "second"}, {Name: "third"}}}
+	var fitting []candidate
+	indices := map[*Cluster]int{}
+	for row, c := range p.clusters {
+		fitting = append(fitting, candidate{position: position{page: p, row: row}})
+		indices[c] = row
+	}
+	a := &assembly{
+		request: Request{Links: []Link{{Between: [2]int{0, 1}, Most: time.Millisecond}}},
+		order:   []int{0, 1}, fitting: [][]candidate{fitting, fitting}, chosen: []candidate{fitting[1], {}},
+		paths: &paths{
+			from:    map[*Cluster][]*Cluster{p.clusters[1]: {p.clusters[2], p.clusters[0], p.clusters[2]}},
+			fitting: []map[*Cluster]int{indices, indices},
+		},
+	}
+	var got []string
+	for c := range a.reachable(1, 1) {
+		got = append(got, c.cluster().Name)
+	}
+	if want := []string{"first", "second", "third"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
