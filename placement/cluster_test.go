@@ -119,3 +119,12 @@ func TestExpressionsReadTheClusterAsItIsNow(t *testing.T) {
 		}
 	}
 }
+
+// A request without a peering has none to keep, whatever its instance had before.
+func TestNoPeeringStaysNone(t *testing.T) {
+	var none *Peering
+	none.Stay(&v1alpha1.Decision{Placements: []v1alpha1.Placement{{Peering: &v1alpha1.PlacementPeering{Consumer: "own"}}}})
+	if none.Placed("si", "eu") != nil {
+		t.Error("there is one")
+	}
+}

@@ -76,7 +76,7 @@ func TestHopeless(t *testing.T) {
 			r.Components = []Component{{Name: "a", Resources: cores(5)}, {Name: "b", Resources: cores(5)}}
 		}, hopeless: true},
 		"how far two components are apart is not known": {request: func(r *Request) {
-			r.Components = []Component{{Name: "a", Resources: cores(5)}, {Name: "b", Resources: cores(3)}}
+			r.Components = []Component{{Name: "a", Resources: cores(5)}, {Name: "b", Resources: cores(4)}}
 			r.Links = []Link{{Between: [2]int{0, 1}, Most: time.Millisecond}}
 		}, others: []*Cluster{{Name: "us", Ready: true, AccessVerified: true, Allocatable: cores(5)}}},
 		"a component waits for room": {cluster: func(c *Cluster) { c.ForeignUse = cores(8) }, request: func(r *Request) {
