@@ -78,7 +78,7 @@ func (inv *Inventory) enact(r Request, d Decision, err error) {
 	change := inv.reserve(Holding{
 		Instance: r.ID, Consumer: r.Consumer, Held: held, Pods: pods, Hub: r.Peering.hub(), Hosts: lists.Union(inv.heldHosts(r.ID), r.hosts()), Ports: ports,
 	})
-	// It is where others may follow, and no longer an instance of the application that it was of before.
+	// Others may follow it, or may no longer have to, if it was of another application before.
 	inv.wakeWaiting(event{holders: slices.Collect(maps.Keys(change.owners))})
 }
 

@@ -68,6 +68,9 @@ var changes = map[string]func(c *placement.Cluster, other bool){
 		c.Consumers = either(other, []v1alpha1.ConsumerReference{{Platform: "cf"}}, nil)
 	},
 	"Liqo": func(c *placement.Cluster, other bool) { c.Liqo = either(other, &v1alpha1.LiqoCluster{Hub: true}, nil) },
+	"Offers": func(c *placement.Cluster, other bool) {
+		c.Offers = either(other, map[string]v1alpha1.OfferedPlan{"db/small": {Service: "db", Plan: "small"}}, nil)
+	},
 	"Exposure": func(c *placement.Cluster, other bool) {
 		c.Exposure = either(other, &v1alpha1.ClusterExposure{Domain: "example.org"}, nil)
 	},
