@@ -47,7 +47,7 @@ type Cluster struct {
 	Sell *v1alpha1.Sale
 	// ForeignUse is the resources requested there by pods of no instance of this hub.
 	ForeignUse Resources
-	// Holes is what its nodes have free, node by node; nil if unknown.
+	// Holes lists the free resources of its nodes, node by node; nil if unknown.
 	Holes *Holes
 	// StorageClasses of the cluster.
 	StorageClasses []string

@@ -22,11 +22,11 @@ import (
 type Inventory struct {
 	mu    sync.Mutex
 	store *memdb.MemDB
-	// books are what is held on each cluster.
+	// books have the reservations on each cluster.
 	books map[string]book
 	// columns numbers every resource that any cluster ever had; it only grows.
 	columns map[corev1.ResourceName]int
-	// sold is what orders hold with each scarce resource. The map is replaced, never changed, because
+	// sold has the holdings of orders with each scarce resource. The map is replaced, never changed, because
 	// snapshots share it.
 	sold     map[corev1.ResourceName]sold
 	policies Policies

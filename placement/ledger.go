@@ -197,7 +197,7 @@ func (inv *Inventory) reserve(h Holding) change {
 	return change
 }
 
-// book is what is held on one cluster.
+// book has the reservations on one cluster.
 type book struct {
 	// reserved is the sum of the reservations.
 	reserved Resources

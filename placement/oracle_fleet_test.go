@@ -20,7 +20,7 @@ type world struct {
 	*rand.Rand
 	clusters []*placement.Cluster
 	held     []placement.Holding
-	// nodes are what each node of a cluster has free, by the cluster's name.
+	// nodes have the free resources of each node of a cluster, by the cluster's name.
 	nodes map[string][]placement.Resources
 	quota *v1alpha1.Quota
 	now   time.Time

@@ -88,7 +88,7 @@ type Request struct {
 	Class string
 	// Shape is the cluster to make, if one is requested. It is placed on a management cluster.
 	Shape *v1alpha1.ClusterShape
-	// Upstream is what is ordered from brokers, if something is.
+	// Upstream has the orders from brokers, if there are any.
 	Upstream *Upstream
 	// Workload to run; nil if the plan has none. Images are those of its pods.
 	Workload *v1alpha1.WorkloadPlan

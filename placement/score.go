@@ -67,7 +67,7 @@ type scorer struct {
 	entered                *page
 	enteredRows            set
 	balances, fits, scores [pageRows]int32
-	// alone is what the scores are if no other scorer has a weight; nil if several have.
+	// alone has the scores if no other scorer has a weight; nil if several have.
 	alone *[pageRows]int32
 	fit   *fit
 	// satisfied is, for each row of that page, the weight of the preferences that it meets.

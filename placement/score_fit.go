@@ -33,7 +33,7 @@ const (
 	mostSlack     = 45_000
 )
 
-// sold is what orders hold that hold some of a scarce resource.
+// sold has the holdings of orders that hold some of a scarce resource.
 type sold struct {
 	orders      int64
 	amount      int64 // of that resource

@@ -24,7 +24,7 @@ type Snapshot struct {
 	// store has the reservations and their holders, at the same instant.
 	store    *memdb.Txn
 	policies Policies
-	// sold is what orders hold with each scarce resource.
+	// sold has the holdings of orders with each scarce resource.
 	sold map[corev1.ResourceName]sold
 	// preemptions by the instance for which room is being made.
 	preemptions map[string]*v1alpha1.Preemption

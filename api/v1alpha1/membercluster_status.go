@@ -34,7 +34,7 @@ type MemberClusterStatus struct {
 	Allocatable corev1.ResourceList `json:"allocatable,omitempty"`
 	// ForeignUse is the sum of the requests of pods that belong to no instance of this hub.
 	ForeignUse corev1.ResourceList `json:"foreignUse,omitempty"`
-	// Holes is what those nodes have free, node by node; nil if unknown.
+	// Holes lists the free resources of those nodes, node by node; nil if unknown.
 	Holes *Holes `json:"holes,omitempty"`
 	// StorageClasses of the cluster.
 	StorageClasses []string `json:"storageClasses,omitempty"`
@@ -76,7 +76,7 @@ type Holes struct {
 	Nodes []NodesFree `json:"nodes,omitempty"`
 }
 
-// NodesFree is what each of some nodes has free.
+// NodesFree lists the free resources of each of some nodes.
 type NodesFree struct {
 	// Count of the nodes.
 	Count int32 `json:"count"`

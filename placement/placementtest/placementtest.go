@@ -23,7 +23,7 @@ type Cluster struct {
 	Taints  []corev1.Taint      `json:"taints"`
 	Has     corev1.ResourceList `json:"has"`
 	Foreign corev1.ResourceList `json:"foreign"`
-	// Nodes are what its nodes have free; none means that it is not known.
+	// Nodes have the free resources of each node; none means that it is not known.
 	Nodes       []v1alpha1.NodesFree `json:"nodes"`
 	Classes     []string             `json:"classes"`
 	Currency    string               `json:"currency"`

@@ -138,7 +138,7 @@ var figures = []figure{
 	{"Stranded", func(r result) float64 { return r.strandedScarce }},
 }
 
-// standing is what a placer reached: each figure's mean and standard deviation over the seeds.
+// standing has the results of a placer: each figure's mean and standard deviation over the seeds.
 type standing struct {
 	name      string
 	mean, dev []float64
