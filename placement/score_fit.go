@@ -57,6 +57,8 @@ type fit struct {
 	// cores and memory, or else of all.
 	asks   []need
 	scarce []scarce
+	// logs are the logarithms of asks, which are the same for all clusters.
+	logs []int64
 	// fleet is the proportion of cores to memory, as two factors: what the fleet has of the other.
 	fleet [2]int64
 	// most is how far the order can move a cluster out of that proportion, shifted to be small enough.
@@ -135,6 +137,9 @@ func newFit(needs []need, s *Snapshot) *fit {
 		f.shift = max(bits.Len64(uint64(f.most))-48, 0) // not negative
 		f.most >>= f.shift
 	}
+	for i := range f.asks {
+		f.logs = append(f.logs, log2(f.asks[i].amount))
+	}
 	f.askColumns, f.rarely = make([]column, len(f.asks)), make([]column, len(f.scarce))
 	return f
 }
@@ -164,8 +169,11 @@ func (f *fit) score(at position) int32 {
 	if f.page != at.page {
 		f.enter(at.page)
 	}
-	cores := f.cpus.free[at.row] + at.held[corev1.ResourceCPU]
-	memory := (f.mem.free[at.row] + at.held[corev1.ResourceMemory]) >> 20
+	cores, memory := f.cpus.free[at.row], f.mem.free[at.row]
+	if at.held != nil {
+		cores, memory = cores+at.held[corev1.ResourceCPU], memory+at.held[corev1.ResourceMemory]
+	}
+	memory >>= 20
 	lost := f.skewed(cores, memory) + f.slack(at, cores, memory) + f.scarcity(at, cores, memory)
 	return int32((100_000 - lost) / 1000) // the most that can be lost is 100
 }
@@ -201,14 +209,17 @@ func (f *fit) slack(at position, cores, memory int64) int64 {
 	}
 	var octaves int64
 	for i := range f.asks {
-		n := &f.asks[i]
 		free := f.askColumns[i].free[at.row]
 		if at.held != nil {
-			free += at.held[n.name]
+			free += at.held[f.asks[i].name]
 		}
-		octaves += max(log2(free)-log2(n.amount), 0)
+		octaves += max(log2(free)-f.logs[i], 0)
 	}
-	if len(f.asks) > 1 {
+	switch len(f.asks) {
+	case 1:
+	case 2:
+		octaves >>= 1 // as a division, and several times faster
+	default:
 		octaves /= int64(len(f.asks))
 	}
 	lost := slackLoss * octaves / 1024
