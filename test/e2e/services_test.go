@@ -89,6 +89,9 @@ func services() []service {
 	}}
 }
 
+// curlImage is the image that hooks name for their uploads and downloads. PostgreSQL's stands in for it.
+const curlImage = "docker.io/curlimages/curl:8.16.0"
+
 // fromDebian builds an image that test/kind/debian.sh knows.
 func fromDebian(t *testing.T, program string) (archive, reference string) {
 	t.Helper()

@@ -25,7 +25,8 @@ func TestWorkloads(t *testing.T) {
 	needMembers(t)
 	images := loadImages(t, services())
 	folder, digest := chartFolder(t)
-	s := serve(t, "--charts", folder)
+	kept := newBackups(t)
+	s := serve(t, "--charts", folder, "--backup-target", kept.file)
 	for _, name := range members {
 		s.sluice("cluster", "add", name, "--from-kubeconfig", kubeconfig(name), "--region", "region-of-"+name)
 	}
@@ -50,6 +51,8 @@ func TestWorkloads(t *testing.T) {
 			})
 		}
 	})
+	t.Run("data moves and is restored", func(t *testing.T) { dataMoves(t, s, kept) })
+	t.Run("a bind hook returns a token", func(t *testing.T) { returnedToken(t, s.broker) })
 	t.Run("who reaches whom", func(t *testing.T) { reach(t, s.broker) })
 	t.Run("a copy in every region", func(t *testing.T) { copies(t, s) })
 	t.Run("a chart from a private registry", func(t *testing.T) { privateChart(t, s.broker) })
@@ -73,6 +76,9 @@ func loadImages(t *testing.T, all []service) *strings.Replacer {
 	for _, s := range all {
 		archive, reference := s.build(t, s.program)
 		names = append(names, s.image, reference)
+		if s.name == "postgresql" {
+			names = append(names, curlImage, reference)
+		}
 		archives[s.cluster] = append(archives[s.cluster], archive)
 	}
 	for cluster, of := range archives {

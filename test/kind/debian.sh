@@ -11,8 +11,9 @@ set -euo pipefail
 case ${1:---help} in -h | --help) usage && exit ;; esac
 shopt -s nullglob
 
-# What each image has: its package, and its configuration. The programs of the folder debian/NAME, if there is one, are added.
-declare -A packages=([postgresql]=postgresql-15 [redis]=redis-server [nginx]=nginx)
+# What each image has: its packages, and its configuration. The programs of the folder debian/NAME, if there is one, are added. That of
+# PostgreSQL has curl, too, for the hooks that back up its files.
+declare -A packages=([postgresql]=postgresql-15,curl [redis]=redis-server [nginx]=nginx)
 declare -A configurations=(
   [postgresql]='{"Entrypoint": ["/usr/local/bin/entrypoint"], "Cmd": ["postgres"], "ExposedPorts": {"5432/tcp": {}},
     "Env": ["PATH=/usr/lib/postgresql/15/bin:/usr/sbin:/usr/bin:/sbin:/bin"]}'
