@@ -36,10 +36,13 @@ func TestMain(m *testing.M) {
 type served struct {
 	*testing.T
 	dir, url string
+	process  *exec.Cmd
+	args     []string
+	log      *os.File
 }
 
 // serveAnother starts one; it ends with the test.
-func serveAnother(t *testing.T, name string) served {
+func serveAnother(t *testing.T, name string) *served {
 	t.Helper()
 	dir, address := t.TempDir(), freeAddress(t)
 	platforms := filepath.Join(dir, "platforms.yaml")
@@ -56,21 +59,30 @@ func serveAnother(t *testing.T, name string) served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(os.Args[0], "serve", "--data-dir", dir, "--listen", address, "--metrics-listen", "0", "--platforms", platforms,
-		"--bind-wait", "0s", "--probe-every", "500ms", "--collect", "off")
-	cmd.Env = append(os.Environ(), asSluice+"=1")
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	s := &served{T: t, dir: dir, url: "http://" + address, log: log, args: []string{
+		"serve", "--data-dir", dir, "--listen", address, "--metrics-listen", "0", "--platforms", platforms,
+		"--bind-wait", "0s", "--probe-every", "500ms", "--collect", "off",
+	}}
+	s.start()
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait()
+		_ = s.process.Process.Signal(syscall.SIGTERM)
+		_ = s.process.Wait()
 		if text, err := os.ReadFile(log.Name()); err == nil && t.Failed() {
 			t.Logf("the log of %s (its end):\n%s", name, text[max(0, len(text)-8000):])
 		}
 	})
-	s := served{T: t, dir: dir, url: "http://" + address}
+	return s
+}
+
+// start starts the program, again if it was killed, and waits until it is ready.
+func (s *served) start() {
+	s.Helper()
+	s.process = exec.Command(os.Args[0], s.args...)
+	s.process.Env = append(os.Environ(), asSluice+"=1")
+	s.process.Stdout, s.process.Stderr = s.log, s.log
+	if err := s.process.Start(); err != nil {
+		s.Fatal(err)
+	}
 	s.until("it is ready", func(ctx context.Context) error {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/readyz", nil)
 		if err != nil {
@@ -85,11 +97,10 @@ func serveAnother(t *testing.T, name string) served {
 		}
 		return err
 	})
-	return s
 }
 
 // until waits until a check succeeds, at most a minute.
-func (s served) until(what string, check func(context.Context) error) {
+func (s *served) until(what string, check func(context.Context) error) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 	defer cancel()
@@ -107,7 +118,7 @@ func (s served) until(what string, check func(context.Context) error) {
 }
 
 // sluice runs an operator's command.
-func (s served) sluice(args ...string) (string, error) {
+func (s *served) sluice(args ...string) (string, error) {
 	var out bytes.Buffer
 	cmd := newCommand()
 	cmd.SetArgs(append(args, "--data-dir", s.dir))
@@ -117,7 +128,7 @@ func (s served) sluice(args ...string) (string, error) {
 	return out.String(), err
 }
 
-func (s served) must(args ...string) string {
+func (s *served) must(args ...string) string {
 	s.Helper()
 	out, err := s.sluice(args...)
 	if err != nil {
@@ -127,7 +138,7 @@ func (s served) must(args ...string) string {
 }
 
 // behind registers a broker that is served at a URL, and sells its plans small and large.
-func (s served) behind(name, url, service string) {
+func (s *served) behind(name, url, service string) {
 	s.Helper()
 	file := filepath.Join(s.dir, name+".password")
 	if err := os.WriteFile(file, []byte("first-password\n"), 0o600); err != nil {
@@ -184,6 +195,8 @@ type gate struct {
 	// bodies are the last ones by method, hidden is the id of a plan that the catalog does not show.
 	bodies map[string][]byte
 	hidden string
+	// lost, if set, is called with each request that was carried out; if it returns true, nobody hears the answer.
+	lost func(r *http.Request) bool
 }
 
 func newGate(broker http.Handler) *gate {
@@ -240,6 +253,9 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		delete(g.there, strings.TrimSuffix(key, "/last_operation"))
 	}
 	g.mu.Unlock()
+	if g.lost != nil && r.Method != http.MethodGet && g.lost(r) {
+		panic(http.ErrAbortHandler)
+	}
 	for name, values := range answer.Header() {
 		w.Header()[name] = values
 	}
@@ -262,8 +278,7 @@ func TestSluiceBehindSluice(t *testing.T) {
 	bottom := newGate(&suitetest.Broker{AsyncBind: true})
 	server := httptest.NewServer(bottom)
 	defer server.Close()
-	var middle, top served
-	middle, top = serveAnother(t, "middle"), serveAnother(t, "top")
+	middle, top := serveAnother(t, "middle"), serveAnother(t, "top")
 	middle.behind("bottom", server.URL, "name-of-service")
 	middle.until("it sells", func(context.Context) error { return sells(middle) })
 	top.behind("middle", middle.url, "upstream")
@@ -289,8 +304,81 @@ func TestSluiceBehindSluice(t *testing.T) {
 	})
 }
 
+// TestKilledWhileABrokerAnswers: Sluice is killed, as by kill -9, at each request that changes something at
+// another broker, when the broker has carried it out and nobody has heard the answer. After a restart it goes
+// on: one instance and one binding are there, and in the end none.
+func TestKilledWhileABrokerAnswers(t *testing.T) {
+	bottom := newGate(&suitetest.Broker{})
+	killed, seen := make(chan string, 8), map[string]bool{}
+	s := serveAnother(t, "sluice")
+	bottom.lost = func(r *http.Request) bool {
+		what := r.Method
+		if strings.Contains(r.URL.Path, "service_bindings") {
+			what += " binding"
+		}
+		bottom.mu.Lock()
+		defer bottom.mu.Unlock()
+		if seen[what] {
+			return false
+		}
+		seen[what] = true
+		_ = s.process.Process.Kill()
+		_ = s.process.Wait()
+		killed <- what
+		return true
+	}
+	server := httptest.NewServer(bottom)
+	defer server.Close()
+	s.behind("bottom", server.URL, "name-of-service")
+	s.until("it sells", func(context.Context) error { return sells(s) })
+	const instance, ids = "/v2/service_instances/one", "service_id=upstream&plan_id=ours-small"
+	body := func(plan, more string) string {
+		return `{"service_id": "upstream", "plan_id": "ours-` + plan + `", "organization_guid": "o", "space_guid": "s"` + more + `}`
+	}
+	ended := func(path, state string) func(context.Context) error {
+		return func(context.Context) error {
+			if status, answer, err := s.ask(t.Context(), "GET", path+"/last_operation", ""); err != nil || !strings.Contains(answer, state) && status != http.StatusGone && (state != "gone" || status != http.StatusNotFound) {
+				return fmt.Errorf("it is %d %s, %v", status, answer, err)
+			}
+			return nil
+		}
+	}
+	for _, step := range []struct {
+		method, path, body, kills string
+		ended                     func(context.Context) error
+	}{
+		{"PUT", instance + "?accepts_incomplete=true", body("small", `, "parameters": {"size": 1}`), "PUT", ended(instance, "succeeded")},
+		{"PATCH", instance + "?accepts_incomplete=true", `{"service_id": "upstream", "plan_id": "ours-large", "parameters": {"size": 2}}`, "PATCH", ended(instance, "succeeded")},
+		{"PUT", instance + "/service_bindings/b?accepts_incomplete=true", body("large", ""), "PUT binding", ended(instance+"/service_bindings/b", "succeeded")},
+		{"DELETE", instance + "/service_bindings/b?accepts_incomplete=true&" + ids, "", "DELETE binding", ended(instance+"/service_bindings/b", "gone")},
+		{"DELETE", instance + "?accepts_incomplete=true&" + ids, "", "DELETE", ended(instance, "gone")},
+	} {
+		_, _, _ = s.ask(t.Context(), step.method, step.path, step.body) // the answer may be lost with the process
+		select {
+		case at := <-killed:
+			if at != step.kills {
+				t.Errorf("it died at %s, want %s", at, step.kills)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("it did not die at %s", step.kills)
+		}
+		s.start()
+		s.until(step.kills+" is accepted", func(ctx context.Context) error { // as a platform repeats it
+			status, answer, err := s.ask(ctx, step.method, step.path, step.body)
+			if err == nil && status != http.StatusAccepted && status != http.StatusOK && status != http.StatusCreated && status != http.StatusGone {
+				err = fmt.Errorf("it is %d %s", status, answer)
+			}
+			return err
+		})
+		s.until(step.kills+" has ended", step.ended)
+	}
+	if left := bottom.left(); len(left) > 0 {
+		t.Errorf("left at the broker: %v", left)
+	}
+}
+
 // sells reports whether both plans are offered.
-func sells(s served) error {
+func sells(s *served) error {
 	r, err := http.NewRequestWithContext(s.Context(), http.MethodGet, s.url+"/v2/catalog", nil)
 	if err != nil {
 		return err

@@ -110,7 +110,7 @@ func TestBrokersPage(t *testing.T) {
 const serviceID, planID = "7d1c2b6e-3b0a-4d0e-9c3f-2f4f6f0f8b11", "0c7f5f4e-8f5e-4a53-8a53-0f6a4a5f6c22"
 
 // order orders an instance of the page's plan, and waits until it is there.
-func (s served) order(t *testing.T, id, parameters string) {
+func (s *served) order(t *testing.T, id, parameters string) {
 	t.Helper()
 	if status, body := s.send(t, "PUT", "/v2/service_instances/"+id+"?accepts_incomplete=true",
 		`{"service_id": "`+serviceID+`", "plan_id": "`+planID+`", "organization_guid": "o", "space_guid": "s", "parameters": `+parameters+`}`); status != 202 {
@@ -126,22 +126,28 @@ func (s served) order(t *testing.T, id, parameters string) {
 }
 
 // send sends a request of the first platform.
-func (s served) send(t *testing.T, method, path, body string) (int, string) {
+func (s *served) send(t *testing.T, method, path, body string) (int, string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
+	status, answer, err := s.ask(t.Context(), method, path, body)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return status, answer
+}
+
+// ask is send without a test that fails.
+func (s *served) ask(ctx context.Context, method, path, body string) (int, string, error) {
+	r, err := http.NewRequestWithContext(ctx, method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
 	}
 	r.SetBasicAuth("first", "first-password")
 	r.Header.Set("X-Broker-API-Version", "2.17")
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {
-		t.Fatal(err)
+		return 0, "", err
 	}
 	defer response.Body.Close() //nolint:errcheck // it was read
 	answer, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, string(answer)
+	return response.StatusCode, string(answer), err
 }
