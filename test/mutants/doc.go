@@ -15,6 +15,14 @@
 // fails later than twice its time must then pass without the change, so that a busy machine kills
 // nothing.
 //
+// SLUICE_TEST_HUB=kube and SLUICE_TEST_HUB_KUBECONFIG (package hubtest) give all runs of a package one
+// hub that runs already, instead of one each.
+//
 // With -record, an interrupted run goes on where it stopped; a survivor whose test has been written is
 // tried again once its line is removed from that file.
+//
+// On 2026-11-25, of the samples that seed 1 chose, the tests killed 154 of 200 mutants of placement (77 %)
+// and 172 of 195 of selfdescription (88 %). The survivors were read: for 29 of 46 and 9 of 23 there are
+// tests now, or their code is gone; most of the rest change nothing but the time that a search takes.
+// Broker and bindings have not been measured.
 package main
