@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -21,8 +23,8 @@ import (
 // doomed is the kind cluster that is killed.
 const doomed = "sluice-doomed"
 
-// TestLostCluster kills a member cluster under two bound instances, twice: paused, it
-// comes back and finds them elsewhere; removed, it never does.
+// TestLostCluster kills a member cluster under two bound instances and two workloads, twice: paused, it
+// comes back and finds them elsewhere, one because its operator restored its data; removed, it never does.
 func TestLostCluster(t *testing.T) {
 	needMembers(t)
 	t.Cleanup(func() {
@@ -31,14 +33,18 @@ func TestLostCluster(t *testing.T) {
 		}
 	})
 	must(t, run("test/kind/up.sh", "--out", kubeconfigs, doomed))
-	s := serve(t, "--probe-every", "1s")
-	for _, name := range append(members, doomed) {
+	s := serve(t, "--probe-every", "1s", "--backup-target", newBackups(t).file)
+	for _, name := range slices.Concat(members, []string{doomed}) {
 		s.sluice("cluster", "add", name, "--from-kubeconfig", kubeconfig(name))
 	}
-	s.sluice("catalog", "apply", "-f", "lost.yaml")
+	images := loadImages(t, services()[:1])
+	for _, file := range []string{"lost.yaml", filepath.Join(root, "charts/services/postgresql.yaml")} {
+		s.sluice("catalog", "apply", "-f", images.in(t, file))
+	}
 	w := &lostWorld{server: s, hub: s.hub(t), plan: s.broker.findPlan(t, "resilient", "small")}
 
 	bound := []string{"lost-1", "lost-2"}
+	running := w.workloadsOnDoomed(t, images)
 	w.provisionOnDoomed(t, bound...)
 	docker(t, "pause", doomed+"-control-plane")
 	paused := time.Now()
@@ -47,18 +53,21 @@ func TestLostCluster(t *testing.T) {
 		w.awaitElsewhere(t, id, paused)
 		w.bindingFollows(t, id)
 	}
+	running.answersElsewhere(t)
+	running.waitsAndIsRestored(t)
 	docker(t, "unpause", doomed+"-control-plane")
 	eventually(t, 2*time.Minute, "the cluster that is back is clean", func(context.Context) string {
-		for _, id := range bound {
-			if left := w.instance(t, id).Status.Left; len(left) > 0 {
+		for _, id := range append(bound, lostWeb, lostStore) {
+			if left := w.instanceOf(t, id).Status.Left; len(left) > 0 {
 				return fmt.Sprintf("%s has left %v", id, left)
 			}
 		}
 		return ""
 	})
-	for _, id := range bound {
+	for _, id := range append(bound, lostWeb, lostStore) {
 		w.wantOnce(t, id)
 	}
+	running.end(t)
 
 	w.provisionOnDoomed(t, "lost-3")
 	docker(t, "rm", "--force", "--volumes", doomed+"-control-plane")
@@ -89,28 +98,34 @@ func docker(t *testing.T, args ...string) {
 	}
 }
 
-func (w *lostWorld) instance(t *testing.T, id string) *v1alpha1.ServiceInstance {
-	t.Helper()
-	instance := &v1alpha1.ServiceInstance{}
-	must(t, w.hub.Get(t.Context(), client.ObjectKey{Namespace: "sluice", Name: v1alpha1.InstanceName("first", id)}, instance))
-	return instance
-}
-
 // provisionOnDoomed provisions and binds instances on the cluster that is killed.
 func (w *lostWorld) provisionOnDoomed(t *testing.T, ids ...string) {
 	t.Helper()
-	for _, name := range members {
-		w.sluice("cluster", "cordon", name)
-	}
-	for _, id := range ids {
-		w.broker.provision(t, id, w.plan, nil)
-		w.broker.must(t, "PUT", bindingPath(id), nil, map[string]any{"service_id": w.plan.service, "plan_id": w.plan.id}, http.StatusCreated)
-		if on := w.placedOn(t, id); on != doomed {
-			t.Fatalf("%s is on %s", id, on)
+	w.only(t, doomed, func() {
+		for _, id := range ids {
+			w.broker.provision(t, id, w.plan, nil)
+			w.broker.must(t, "PUT", bindingPath(id), nil, map[string]any{"service_id": w.plan.service, "plan_id": w.plan.id}, http.StatusCreated)
+		}
+	}, ids...)
+}
+
+// only calls a function that places instances while no other cluster takes any.
+func (w *lostWorld) only(t *testing.T, cluster string, place func(), ids ...string) {
+	t.Helper()
+	for _, command := range []string{"cordon", "uncordon"} {
+		for _, name := range slices.Concat(members, []string{doomed}) {
+			if name != cluster {
+				w.sluice("cluster", command, name)
+			}
+		}
+		if command == "cordon" {
+			place()
 		}
 	}
-	for _, name := range members {
-		w.sluice("cluster", "uncordon", name)
+	for _, id := range ids {
+		if on := w.placedOn(t, id); on != cluster {
+			t.Fatalf("%s is on %s", id, on)
+		}
 	}
 }
 
@@ -130,11 +145,11 @@ func (w *lostWorld) awaitElsewhere(t *testing.T, id string, killed time.Time) {
 	t.Helper()
 	eventually(t, 2*time.Minute, id+" is elsewhere", func(context.Context) string {
 		if on := w.placedOn(t, id); on == doomed {
-			return fmt.Sprintf("it is on %s: %v", on, w.instance(t, id).Status.Conditions)
+			return fmt.Sprintf("it is on %s: %v", on, w.instanceOf(t, id).Status.Conditions)
 		}
 		return ""
 	})
-	instance := w.instance(t, id)
+	instance := w.instanceOf(t, id)
 	var cluster v1alpha1.MemberCluster
 	must(t, w.hub.Get(t.Context(), client.ObjectKey{Namespace: "sluice", Name: doomed}, &cluster))
 	noticed := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionReachable).LastTransitionTime.Time
@@ -168,9 +183,9 @@ func (w *lostWorld) bindingFollows(t *testing.T, id string) {
 // wantOnce checks that an instance's namespace is on its cluster and nowhere else.
 func (w *lostWorld) wantOnce(t *testing.T, id string) {
 	t.Helper()
-	instance := w.instance(t, id)
+	instance := w.instanceOf(t, id)
 	on := instance.Status.Delivered.Decision.Placements[0].Cluster
-	for _, name := range append(members, doomed) {
+	for _, name := range slices.Concat(members, []string{doomed}) {
 		admin, _ := administrator(t, name)
 		_, err := admin.CoreV1().Namespaces().Get(t.Context(), v1alpha1.MemberNamespace(instance.Name), metav1.GetOptions{})
 		switch {

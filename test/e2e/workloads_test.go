@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,11 +34,7 @@ func TestWorkloads(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "charts/services/*.yaml"))
 	must(t, err)
 	for _, file := range append(files, "workloads.yaml") {
-		text, err := os.ReadFile(file)
-		must(t, err)
-		here := filepath.Join(t.TempDir(), filepath.Base(file))
-		must(t, os.WriteFile(here, []byte(strings.ReplaceAll(images.Replace(string(text)), "\"CHART\"", digest)), 0o600))
-		s.sluice("catalog", "apply", "-f", here)
+		s.sluice("catalog", "apply", "-f", images.in(t, file, "\"CHART\"", digest))
 	}
 	t.Run("services", func(t *testing.T) {
 		if len(services()) != len(files) {
@@ -68,23 +65,36 @@ func TestWorkloads(t *testing.T) {
 	})
 }
 
-// loadImages builds the images of services, loads each onto the cluster that the service is ordered
-// on, and replaces the names of images that offerings have.
-func loadImages(t *testing.T, all []service) *strings.Replacer {
+// images are those of services: the names that offerings have for them, each followed by the one of what was
+// built, and the archives.
+type images struct{ names, archives []string }
+
+// in returns a copy of an offering's file with these images, and with further words replaced.
+func (i images) in(t *testing.T, file string, more ...string) string {
 	t.Helper()
-	names, archives := []string{"ECHO", echoImage}, map[string][]string{}
+	text, err := os.ReadFile(file)
+	must(t, err)
+	here := filepath.Join(t.TempDir(), filepath.Base(file))
+	must(t, os.WriteFile(here, []byte(strings.NewReplacer(slices.Concat(i.names, more)...).Replace(string(text))), 0o600))
+	return here
+}
+
+// loadImages builds the images of services, and loads each onto the cluster that the service is ordered on.
+func loadImages(t *testing.T, all []service) images {
+	t.Helper()
+	built, archives := images{names: []string{"ECHO", echoImage}}, map[string][]string{}
 	for _, s := range all {
 		archive, reference := s.build(t, s.program)
-		names = append(names, s.image, reference)
+		built.names, built.archives = append(built.names, s.image, reference), append(built.archives, archive)
 		if s.name == "postgresql" {
-			names = append(names, curlImage, reference)
+			built.names = append(built.names, curlImage, reference)
 		}
 		archives[s.cluster] = append(archives[s.cluster], archive)
 	}
 	for cluster, of := range archives {
 		must(t, run("test/kind/load.sh", append([]string{cluster}, of...)...))
 	}
-	return strings.NewReplacer(names...)
+	return built
 }
 
 // volumeFor makes a volume of 1 GiB on a cluster, which has no provisioner, for as long as the test runs.
