@@ -14,12 +14,12 @@ import (
 
 // Ledger returns what an instance's status reserves, by cluster. It is the larger, for each
 // resource, of the decision being delivered and the one last delivered, because during an
-// update a cluster may carry either.
+// update a cluster may carry either. What a decision has replaced counts as well.
 func Ledger(status *v1alpha1.ServiceInstanceStatus) map[string]Resources {
 	held := map[string]Resources{}
 	for _, decision := range status.Decisions() {
 		for _, p := range decision.Placements {
-			held[p.Cluster] = held[p.Cluster].max(ResourcesOf(p.Reserved))
+			held[p.Cluster] = held[p.Cluster].max(ResourcesOf(p.Reserved)).max(ResourcesOf(p.Replaced))
 		}
 	}
 	for i := range status.Left {

@@ -70,7 +70,12 @@ func (d *Decision) MovesSince() metav1.Time {
 }
 
 // Moved notes that the decision is delivered: nothing is left to change.
-func (d *Decision) Moved() { d.Leaving, d.Joining, d.Data = nil, nil, nil }
+func (d *Decision) Moved() {
+	d.Leaving, d.Joining, d.Data = nil, nil, nil
+	for i := range d.Placements {
+		d.Placements[i].Replaced = nil
+	}
+}
 
 // NamespaceCluster returns the member cluster that holds the instance's namespace, and so
 // the accounts of its bindings. It returns "" if the placement is only a virtual node.

@@ -286,6 +286,9 @@ type Placement struct {
 	// Reserved on that cluster. Persistent storage is counted per class under
 	// "<class>.storageclass.storage.k8s.io/requests.storage", as in a ResourceQuota.
 	Reserved corev1.ResourceList `json:"reserved"`
+	// Replaced is the resources that earlier decisions reserved there, if they were replaced before they were
+	// delivered: until this one is delivered, the cluster may carry those.
+	Replaced corev1.ResourceList `json:"replaced,omitempty"`
 	// LargestPods that the instance is meant to run there, each on one node; none if they are not known.
 	// +listType=atomic
 	LargestPods []corev1.ResourceList `json:"largestPods,omitempty"`

@@ -2135,6 +2135,13 @@ func (in *Placement) DeepCopyInto(out *Placement) {
 			(*out)[key] = val.DeepCopy()
 		}
 	}
+	if in.Replaced != nil {
+		in, out := &in.Replaced, &out.Replaced
+		*out = make(corev1.ResourceList, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val.DeepCopy()
+		}
+	}
 	if in.LargestPods != nil {
 		in, out := &in.LargestPods, &out.LargestPods
 		*out = make([]corev1.ResourceList, len(*in))

@@ -94,6 +94,27 @@ func whileReplacing(decided, before *v1alpha1.Decision) []v1alpha1.Placement {
 	return placements
 }
 
+// keepReplaced adds to a decision what the one before it has reserved on the same clusters, if that is more
+// than the new one reserves and the one delivered last did: the one before may be delivered in part.
+func (s *scope) keepReplaced(d *v1alpha1.Decision) {
+	if s.Status.Decision == nil {
+		return
+	}
+	var delivered []v1alpha1.Placement
+	if last := s.Status.DeliveredDecision(); last != nil {
+		delivered = last.Placements
+	}
+	for i := range d.Placements {
+		p := &d.Placements[i]
+		before := placementOn(s.Status.Decision.Placements, p.Cluster)
+		carried := greatest(before.Reserved, before.Replaced)
+		held := greatest(p.Reserved, placementOn(delivered, p.Cluster).Reserved)
+		if !equality.Semantic.DeepEqual(greatest(held, carried), held) {
+			p.Replaced = carried
+		}
+	}
+}
+
 // placementOn returns the placement on a cluster; an empty one if there is none.
 func placementOn(placements []v1alpha1.Placement, cluster string) v1alpha1.Placement {
 	for _, p := range placements {

@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -16,6 +18,34 @@ import (
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/delivery"
 )
+
+// A decision that is replaced before it is delivered may be delivered in part, so its reservation counts
+// until the next one is delivered.
+func TestWhatReplacedDecisionsReserveCounts(t *testing.T) {
+	decision := func(cluster, cpu string) *v1alpha1.Decision {
+		return &v1alpha1.Decision{Placements: []v1alpha1.Placement{{Cluster: cluster, Reserved: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}}}
+	}
+	s := &scope{ServiceInstance: &v1alpha1.ServiceInstance{Status: v1alpha1.ServiceInstanceStatus{Operation: &v1alpha1.Operation{State: v1alpha1.StateInProgress}}}}
+	reserves := func(what, cluster string, milli int64) {
+		t.Helper()
+		if got := placement.Ledger(&s.Status)[cluster][corev1.ResourceCPU]; got != milli {
+			t.Errorf("%s: %s has %d m reserved, want %d", what, cluster, got, milli)
+		}
+	}
+	s.recordDecision(decision("near", "4"))
+	s.recordDecision(decision("near", "2"))
+	reserves("a smaller decision", "near", 4000)
+	s.recordDecision(decision("near", "1"))
+	reserves("a third one", "near", 4000)
+	s.recordDelivered()
+	reserves("the third one, delivered", "near", 1000)
+	s.recordDecision(decision("near", "3"))
+	s.recordDecision(decision("near", "2"))
+	reserves("a smaller update", "near", 3000)
+	s.recordDecision(decision("far", "2"))
+	reserves("an update elsewhere", "far", 2000)
+	reserves("what is still delivered", "near", 1000)
+}
 
 // TestComponentsAreReplacedWithoutAGap: a component that changes its cluster runs on both meanwhile,
 // unless there may be no room for that.

@@ -48,6 +48,7 @@ func (r *instanceReconciler) begin(s *scope) {
 
 // recordDecision records a decision.
 func (s *scope) recordDecision(d *v1alpha1.Decision) {
+	s.keepReplaced(d)
 	if p := s.Status.Preemption; p != nil && slices.Contains(d.Clusters(), p.Cluster) {
 		d.Preemption = p
 	}

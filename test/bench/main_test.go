@@ -30,7 +30,7 @@ func TestQuickRunAnswersEveryQuestion(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(written)
-	if !strings.HasPrefix(text, "# Before\n") || !strings.HasSuffix(text, "\nAfter\n") || strings.Contains(text, "old") || !strings.Contains(text, out.String()) {
+	if !strings.HasPrefix(text, "# Before\n") || !strings.HasSuffix(text, "\nAfter\n") || strings.Contains(text, "\nold\n") || !strings.Contains(text, out.String()) {
 		t.Errorf("the figures were not replaced in place:\n%s", text)
 	}
 }

@@ -65,7 +65,7 @@ func TestWorkloads(t *testing.T) {
 	})
 }
 
-// images are those of services: the names that offerings have for them, each followed by the one of what was
+// images of services: the names that offerings have for them, each followed by the one of what was
 // built, and the archives.
 type images struct{ names, archives []string }
 
