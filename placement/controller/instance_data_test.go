@@ -34,6 +34,7 @@ func newCarryingWorld(t *testing.T) *carrying { return newCarryingWorldOf(t, "pl
 func newCarryingWorldOf(t *testing.T, plan string) *carrying {
 	t.Helper()
 	c := &carrying{world: newWorkloadWorld(t)}
+	c.clock.SetTime(c.clock.Now().Truncate(24 * time.Hour).Add(36 * time.Hour)) // noon: the next backup is not due for hours
 	c.reconciler.target = fixedTarget{}
 	c.cluster("eu", 8)
 	c.provision("si-kept", plan, "")
