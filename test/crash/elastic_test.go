@@ -59,6 +59,20 @@ func TestOneClusterForWhatFitsNowhere(t *testing.T) {
 		})
 	}
 	provision("one", "two", "three")
+	m.step(ctx, t, "the cluster is delivered, so that it can grow", func(ctx context.Context) error {
+		return m.withHub(ctx, func(hub client.Client) error {
+			var orders v1alpha1.ServiceInstanceList
+			if err := hub.List(ctx, &orders, client.InNamespace(namespace)); err != nil {
+				return err
+			}
+			for i := range orders.Items {
+				if !orders.Items[i].Status.IsFinished() {
+					return fmt.Errorf("%s is not finished", orders.Items[i].Name)
+				}
+			}
+			return nil
+		})
+	})
 	provision("four", "five") // four fit on one worker
 	m.step(ctx, t, "all are on it", func(ctx context.Context) error {
 		return m.withHub(ctx, func(hub client.Client) error {
