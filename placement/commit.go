@@ -65,19 +65,14 @@ func (inv *Inventory) enact(r Request, d Decision, err error) {
 		return
 	}
 	inv.waiting.remove(r.ID)
-	held, pods, ports := inv.held(r.ID), inv.heldPods(r.ID), inv.heldPorts(r.ID)
+	h := inv.holding(r.ID)
 	for _, p := range d.Placements {
-		held[p.Cluster] = held[p.Cluster].max(p.Reserved)
-		ports[p.Cluster] = ports[p.Cluster].and(p.PublicPorts)
-		for _, pod := range p.LargestPods {
-			if !hasPod(pods[p.Cluster], pod) {
-				pods[p.Cluster] = append(slices.Clip(pods[p.Cluster]), pod)
-			}
-		}
+		h.Held[p.Cluster] = h.Held[p.Cluster].max(p.Reserved)
+		h.Pods[p.Cluster] = withPods(h.Pods[p.Cluster], p.LargestPods)
+		h.Ports[p.Cluster] = h.Ports[p.Cluster].and(p.PublicPorts)
 	}
-	change := inv.reserve(Holding{
-		Instance: r.ID, Consumer: r.Consumer, Held: held, Pods: pods, Hub: r.Peering.hub(), Hosts: lists.Union(inv.heldHosts(r.ID), r.hosts()), Ports: ports,
-	})
+	h.Consumer, h.Hub, h.Hosts = r.Consumer, r.Peering.hub(), lists.Union(h.Hosts, r.hosts())
+	change := inv.reserve(h)
 	// Others may follow it, or may no longer have to, if it was of another application before.
 	inv.wakeWaiting(event{holders: slices.Collect(maps.Keys(change.owners))})
 }

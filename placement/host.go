@@ -68,15 +68,6 @@ func hostsOf(status *v1alpha1.ServiceInstanceStatus) []string {
 	return all
 }
 
-// heldHosts returns the hosts that an instance has.
-func (inv *Inventory) heldHosts(instance string) []string {
-	var all []string
-	for _, r := range rows[Reservation](inv.store.Txn(false), tableReservation, indexOf, instance, "") {
-		all = lists.Union(all, r.Hosts)
-	}
-	return all
-}
-
 // grants reports whether a consumer may have a host in a domain of its own on the cluster.
 func (c *Cluster) grants(host string, of Consumer) bool {
 	return c.Exposure.Grants(host, of.Platform, of.Organization, of.Space)

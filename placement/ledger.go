@@ -34,17 +34,19 @@ func Ledger(status *v1alpha1.ServiceInstanceStatus) map[string]Resources {
 func podsIn(status *v1alpha1.ServiceInstanceStatus) map[string][]Resources {
 	pods := map[string][]Resources{}
 	for _, p := range status.Everywhere() {
-		for _, pod := range podsOf(p.LargestPods) {
-			if !hasPod(pods[p.Cluster], pod) {
-				pods[p.Cluster] = append(pods[p.Cluster], pod)
-			}
-		}
+		pods[p.Cluster] = withPods(pods[p.Cluster], podsOf(p.LargestPods))
 	}
 	return pods
 }
 
-func hasPod(pods []Resources, pod Resources) bool {
-	return slices.ContainsFunc(pods, func(p Resources) bool { return maps.Equal(p, pod) })
+// withPods returns pods and those of others that are not among them. It changes neither.
+func withPods(pods, others []Resources) []Resources {
+	for _, pod := range others {
+		if !slices.ContainsFunc(pods, func(p Resources) bool { return maps.Equal(p, pod) }) {
+			pods = append(slices.Clip(pods), pod)
+		}
+	}
+	return pods
 }
 
 // Reserve sets an instance's reservations, and the room that is being made for it, exactly to
@@ -55,7 +57,7 @@ func (inv *Inventory) Reserve(h Holding) {
 	defer inv.mu.Unlock()
 	inv.waiting.remove(h.Instance)
 	inv.preempt(h.Instance, h.Preemption)
-	before, hosts := inv.snapshot, inv.heldHosts(h.Instance)
+	before, hosts := inv.snapshot, inv.holding(h.Instance).Hosts
 	change := inv.reserve(h)
 	inv.wakeWaiting(event{
 		before: before, clusters: slices.Collect(maps.Keys(change.clusters)), holders: slices.Collect(maps.Keys(change.owners)),
@@ -106,32 +108,24 @@ func (inv *Inventory) preempt(instance string, p *v1alpha1.Preemption) {
 func (inv *Inventory) ClustersHeld(instance string) []string {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
-	return slices.Sorted(maps.Keys(inv.held(instance)))
+	return slices.Sorted(maps.Keys(inv.holding(instance).Held))
 }
 
 // Holds reports whether an instance's reservations are exactly these.
 func (inv *Inventory) Holds(instance string, held map[string]Resources) bool {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
-	return maps.EqualFunc(inv.held(instance), held, maps.Equal)
+	return maps.EqualFunc(inv.holding(instance).Held, held, maps.Equal)
 }
 
-// held returns an instance's reservations, by cluster.
-func (inv *Inventory) held(instance string) map[string]Resources {
-	held := map[string]Resources{}
+// holding returns what an instance has reserved, without its owners.
+func (inv *Inventory) holding(instance string) Holding {
+	h := Holding{Instance: instance, Held: map[string]Resources{}, Pods: map[string][]Resources{}, Ports: map[string]Ports{}}
 	for _, r := range rows[Reservation](inv.store.Txn(false), tableReservation, indexOf, instance, "") {
-		held[r.Cluster] = r.Resources
+		h.Held[r.Cluster], h.Pods[r.Cluster], h.Ports[r.Cluster] = r.Resources, r.Pods, r.Ports
+		h.Hosts = lists.Union(h.Hosts, r.Hosts)
 	}
-	return held
-}
-
-// heldPods returns the pods that an instance is meant to run, by cluster.
-func (inv *Inventory) heldPods(instance string) map[string][]Resources {
-	pods := map[string][]Resources{}
-	for _, r := range rows[Reservation](inv.store.Txn(false), tableReservation, indexOf, instance, "") {
-		pods[r.Cluster] = r.Pods
-	}
-	return pods
+	return h
 }
 
 // Holding is an instance's reservations, by cluster, and its owners.

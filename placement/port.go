@@ -111,15 +111,6 @@ func portsOf(status *v1alpha1.ServiceInstanceStatus) map[string]Ports {
 	return held
 }
 
-// heldPorts returns the public ports that an instance has, by cluster.
-func (inv *Inventory) heldPorts(instance string) map[string]Ports {
-	held := map[string]Ports{}
-	for _, r := range rows[Reservation](inv.store.Txn(false), tableReservation, indexOf, instance, "") {
-		held[r.Cluster] = r.Ports
-	}
-	return held
-}
-
 // and returns ports and those of a component that has others, which win.
 func (p Ports) and(others Ports) Ports {
 	if len(p) == 0 {

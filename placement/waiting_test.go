@@ -211,7 +211,7 @@ func TestWhoeverFitsIsWoken(t *testing.T) {
 						t.Fatalf("%+v fits and is not woken", r)
 					}
 					delete(waiting, id) // it has its chance, and leaves it
-					inventory.Reserve(Holding{Instance: id, Consumer: r.Consumer, Held: inventory.held(id)})
+					inventory.Reserve(Holding{Instance: id, Consumer: r.Consumer, Held: inventory.holding(id).Held})
 					again = true // which may help those before
 				}
 			}
