@@ -164,10 +164,8 @@ func checkExposure(r *v1alpha1.ResourcesPlan, runs bool) error {
 
 // checkResources checks the resources of a plan, which runs a workload or not.
 func checkResources(r *v1alpha1.ResourcesPlan, runs bool) error {
-	if r.Selector != nil {
-		if errs := metavalidation.ValidateLabelSelector(r.Selector, metavalidation.LabelSelectorValidationOptions{}, field.NewPath("selector")); len(errs) > 0 {
-			return errs.ToAggregate()
-		}
+	if err := checkSelector(r.Selector, field.NewPath("selector")); err != nil {
+		return err
 	}
 	if slices.Contains(r.Adjustable, v1alpha1.AdjustMaxLatency) && r.MaxLatency == nil {
 		return errors.New("adjustable: maxLatencyMilliseconds needs maxLatency, which bounds it")
@@ -199,9 +197,8 @@ func checkResources(r *v1alpha1.ResourcesPlan, runs bool) error {
 	}
 	if r.Replicas != nil {
 		for i := range r.Replicas.Weights {
-			path := field.NewPath("replicas", "weights").Index(i)
-			if errs := metavalidation.ValidateLabelSelector(&r.Replicas.Weights[i].Selector, metavalidation.LabelSelectorValidationOptions{}, path); len(errs) > 0 {
-				return errs.ToAggregate()
+			if err := checkSelector(&r.Replicas.Weights[i].Selector, field.NewPath("replicas", "weights").Index(i)); err != nil {
+				return err
 			}
 		}
 	}
@@ -222,6 +219,11 @@ func checkResources(r *v1alpha1.ResourcesPlan, runs bool) error {
 		}
 	}
 	return nil
+}
+
+// checkSelector checks a selector at a path, if there is one.
+func checkSelector(selector *metav1.LabelSelector, path *field.Path) error {
+	return metavalidation.ValidateLabelSelector(selector, metavalidation.LabelSelectorValidationOptions{}, path).ToAggregate()
 }
 
 // checkLargestPod checks that a pod is part of what a plan sells on one cluster.
@@ -263,11 +265,8 @@ func checkComponents(r *v1alpha1.ResourcesPlan, runs bool) error {
 	for i := range r.Components {
 		c := &r.Components[i]
 		names = append(names, c.Name)
-		if c.Selector != nil {
-			path := field.NewPath("components").Key(c.Name).Child("selector")
-			if errs := metavalidation.ValidateLabelSelector(c.Selector, metavalidation.LabelSelectorValidationOptions{}, path); len(errs) > 0 {
-				return errs.ToAggregate()
-			}
+		if err := checkSelector(c.Selector, field.NewPath("components").Key(c.Name).Child("selector")); err != nil {
+			return err
 		}
 		for name, amount := range c.Limits {
 			if amount.Sign() < 0 {

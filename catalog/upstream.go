@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -20,13 +18,8 @@ func anyObject() map[string]any {
 
 // checkUpstream checks what the definition's schema cannot.
 func checkUpstream(u *v1alpha1.UpstreamPlan) error {
-	if u.Selector != nil {
-		if errs := metavalidation.ValidateLabelSelector(u.Selector, metavalidation.LabelSelectorValidationOptions{}, field.NewPath("selector")); len(errs) > 0 {
-			return errs.ToAggregate()
-		}
-		if _, err := metav1.LabelSelectorAsSelector(u.Selector); err != nil {
-			return fmt.Errorf("selector: %w", err)
-		}
+	if err := checkSelector(u.Selector, field.NewPath("selector")); err != nil {
+		return err
 	}
 	for i := range u.Candidates {
 		c := &u.Candidates[i]

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -23,24 +22,27 @@ func clusterRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (
 	if err != nil {
 		return Request{}, fmt.Errorf("parameters of plan %s: %w", plan.Name, err)
 	}
-	c := plan.Cluster
-	selector := labels.Everything()
-	if c.Selector != nil {
-		if selector, err = metav1.LabelSelectorAsSelector(c.Selector); err != nil {
-			return Request{}, fmt.Errorf("selector of plan %s: %w", plan.Name, err)
-		}
+	r, err := choiceRequest(id, plan, &plan.Cluster.MemberChoice)
+	if err != nil {
+		return Request{}, err
+	}
+	r.Resources = takenBy(plan.Cluster, asked)
+	r.Shape, err = shapeOf(plan.Cluster, asked)
+	return r, err
+}
+
+// choiceRequest returns the request for one member cluster that is chosen as a plan says, and nothing on it.
+func choiceRequest(id string, plan *catalog.Plan, c *v1alpha1.MemberChoice) (Request, error) {
+	selector, err := planSelector(plan, c.Selector)
+	if err != nil {
+		return Request{}, err
 	}
 	rules, err := planRules(plan.Name, c.Require)
 	if err != nil {
 		return Request{}, err
 	}
-	made, err := shapeOf(c, asked)
-	if err != nil {
-		return Request{}, err
-	}
 	return Request{
 		ID:          id,
-		Resources:   takenBy(c, asked),
 		Selector:    selector,
 		Tolerations: c.Tolerations,
 		Tier:        c.Tier,
@@ -48,7 +50,6 @@ func clusterRequest(id string, plan *catalog.Plan, parameters json.RawMessage) (
 		Weights:     c.Score,
 		Consumer:    Consumer{Plan: plan.ID},
 		Rules:       rules,
-		Shape:       made,
 		WaitFor:     plan.WaitFor,
 	}, nil
 }

@@ -201,12 +201,9 @@ func (r *Request) take(plan *catalog.Plan, parameters json.RawMessage) error {
 
 // selectorOf returns the selector of the plan with the labels that the consumer asks for.
 func selectorOf(plan *catalog.Plan, asked map[string]string) (labels.Selector, error) {
-	selector := labels.Everything()
-	if plan.Resources.Selector != nil {
-		var err error
-		if selector, err = metav1.LabelSelectorAsSelector(plan.Resources.Selector); err != nil {
-			return nil, fmt.Errorf("selector of plan %s: %w", plan.Name, err)
-		}
+	selector, err := planSelector(plan, plan.Resources.Selector)
+	if err != nil {
+		return nil, err
 	}
 	chosen, err := labels.ValidatedSelectorFromSet(asked)
 	if err != nil {
@@ -214,6 +211,18 @@ func selectorOf(plan *catalog.Plan, asked map[string]string) (labels.Selector, e
 	}
 	requirements, _ := chosen.Requirements()
 	return selector.Add(requirements...), nil
+}
+
+// planSelector returns a selector of a plan; absent, it selects everything.
+func planSelector(plan *catalog.Plan, from *metav1.LabelSelector) (labels.Selector, error) {
+	if from == nil {
+		return labels.Everything(), nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(from)
+	if err != nil {
+		return nil, fmt.Errorf("selector of plan %s: %w", plan.Name, err)
+	}
+	return selector, nil
 }
 
 // soldBy returns what the plan sells on each cluster: its limits and storage, or what its workload

@@ -42,8 +42,8 @@ func TestRequestsThatCannotBeReadAreRefused(t *testing.T) {
 		"parameters":           {plan: sells(v1alpha1.ResourcesPlan{}), parameters: `[]`, names: "parameters of plan small"},
 		"a selector":           {plan: sells(v1alpha1.ResourcesPlan{}), parameters: `{"selector": {"region": "not a label"}}`, names: "parameter selector"},
 		"a location":           {plan: sells(v1alpha1.ResourcesPlan{}), parameters: `{"location": {"latitude": 91, "longitude": 0}}`, names: "parameter location: latitude"},
-		"a cluster's selector": {plan: makes(v1alpha1.ClusterPlan{Selector: wrong}), names: "selector of plan small"},
-		"a cluster's rules":    {plan: makes(v1alpha1.ClusterPlan{Require: rule}), names: "plan small: require"},
+		"a cluster's selector": {plan: makes(v1alpha1.ClusterPlan{MemberChoice: v1alpha1.MemberChoice{Selector: wrong}}), names: "selector of plan small"},
+		"a cluster's rules":    {plan: makes(v1alpha1.ClusterPlan{MemberChoice: v1alpha1.MemberChoice{Require: rule}}), names: "plan small: require"},
 		"a cluster's order":    {plan: makes(v1alpha1.ClusterPlan{}), parameters: `[]`, names: "parameters of plan small"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,9 +3,6 @@ package placement
 import (
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
 )
@@ -25,35 +22,16 @@ type Upstream struct {
 
 // upstreamRequest returns the request for an instance of an upstream plan.
 func upstreamRequest(id string, plan *catalog.Plan) (Request, error) {
-	u := plan.Upstream
-	selector, err := metav1.LabelSelectorAsSelector(u.Selector)
-	if err != nil {
-		return Request{}, fmt.Errorf("selector of plan %s: %w", plan.Name, err)
-	}
-	if u.Selector == nil {
-		selector = labels.Everything()
-	}
-	rules, err := planRules(plan.Name, u.Require)
+	r, err := choiceRequest(id, plan, &plan.Upstream.MemberChoice)
 	if err != nil {
 		return Request{}, err
 	}
-	asked := &Upstream{Candidates: map[string]v1alpha1.UpstreamCandidate{}}
-	for _, c := range u.Candidates {
-		asked.Candidates[c.Broker] = c
+	r.Resources = Resources{v1alpha1.ResourceInstances: 1}
+	r.Upstream = &Upstream{Candidates: map[string]v1alpha1.UpstreamCandidate{}}
+	for _, c := range plan.Upstream.Candidates {
+		r.Upstream.Candidates[c.Broker] = c
 	}
-	return Request{
-		ID:          id,
-		Resources:   Resources{v1alpha1.ResourceInstances: 1},
-		Selector:    selector,
-		Tolerations: u.Tolerations,
-		Tier:        u.Tier,
-		MaxPrice:    PriceOf(u.MaxPrice),
-		Weights:     u.Score,
-		Consumer:    Consumer{Plan: plan.ID},
-		Rules:       rules,
-		Upstream:    asked,
-		WaitFor:     plan.WaitFor,
-	}, nil
+	return r, nil
 }
 
 // Stay notes what a delivered instance is. keeps means that its plan has not changed.
@@ -77,9 +55,9 @@ func (u *Upstream) stays(broker string) *v1alpha1.PlacementUpstream {
 	return has
 }
 
-// Placed returns what is ordered from a chosen broker; nil if u is nil.
+// Placed returns what is ordered from a chosen broker; nil if there is no such broker any more.
 func (u *Upstream) Placed(broker *Cluster) *v1alpha1.PlacementUpstream {
-	if u == nil || broker == nil {
+	if broker == nil {
 		return nil
 	}
 	c := u.Candidates[broker.Name]

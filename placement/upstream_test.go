@@ -45,8 +45,8 @@ func TestUpstream(t *testing.T) {
 		inv.UpsertCluster(c)
 	}
 	plan := &catalog.Plan{Plan: v1alpha1.Plan{ID: "p", Kind: v1alpha1.PlanKindUpstream, Upstream: &v1alpha1.UpstreamPlan{
-		Candidates: []v1alpha1.UpstreamCandidate{upstreamCandidate("dear", "0.30"), upstreamCandidate("cheap", "0.10"), upstreamCandidate("gone", "0.01")},
-		Score:      v1alpha1.ScoreWeights{Price: 1},
+		Candidates:   []v1alpha1.UpstreamCandidate{upstreamCandidate("dear", "0.30"), upstreamCandidate("cheap", "0.10"), upstreamCandidate("gone", "0.01")},
+		MemberChoice: v1alpha1.MemberChoice{Score: v1alpha1.ScoreWeights{Price: 1}},
 	}}}
 	order := func(id string) (Request, Decision, error) {
 		r, err := NewRequest(id, plan, nil)

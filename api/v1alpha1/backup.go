@@ -77,6 +77,22 @@ func (s *ServiceInstanceStatus) LastBackup() *Backup {
 	return &s.Backups[len(s.Backups)-1]
 }
 
+// CarriesFrom returns the cluster with the volumes of the instance, if these can be backed up and restored;
+// otherwise "".
+func (s *ServiceInstanceStatus) CarriesFrom() string {
+	for _, cluster := range s.DeliveredDecision().Clusters() {
+		if s.IsPinnedOn(cluster) && s.CanCarry(cluster) {
+			return cluster
+		}
+	}
+	return ""
+}
+
+// CanRestore reports whether there is a complete backup with an ID.
+func (s *ServiceInstanceStatus) CanRestore(id string) bool {
+	return slices.ContainsFunc(s.Backups, func(b Backup) bool { return b.ID == id && b.IsComplete() })
+}
+
 // CompleteBackups returns the backups that can be restored, the oldest first.
 func (s *ServiceInstanceStatus) CompleteBackups() []Backup {
 	return slices.DeleteFunc(slices.Clone(s.Backups), func(b Backup) bool { return !b.IsComplete() })

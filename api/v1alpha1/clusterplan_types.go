@@ -77,20 +77,26 @@ type ClusterPlan struct {
 	// +kubebuilder:default={"cluster-admin"}
 	// +listType=set
 	Roles []string `json:"roles,omitempty"`
-	// Selector that the management cluster must match.
+	// MemberChoice says which management cluster creates it.
+	MemberChoice `json:",inline"`
+}
+
+// MemberChoice says how the member cluster of an instance is chosen: a management cluster, or a broker.
+type MemberChoice struct {
+	// Selector that the member cluster must match.
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
-	// Tolerations of the management cluster's taints.
+	// Tolerations of the member cluster's taints.
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
-	// Tier of the management cluster; empty means any.
+	// Tier of the member cluster; empty means any.
 	Tier Tier `json:"tier,omitempty"`
-	// MaxPrice of the instance's reservation on the management cluster.
+	// MaxPrice of an instance on the member cluster.
 	MaxPrice *Price `json:"maxPrice,omitempty"`
-	// Require lists the rules that the management cluster must satisfy.
+	// Require lists the rules that the member cluster must satisfy.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=name
 	Require []PolicyRule `json:"require,omitempty"`
-	// Score weighs the preferences among the management clusters that fit.
+	// Score weighs the preferences among the member clusters that fit.
 	// +kubebuilder:default={}
 	Score ScoreWeights `json:"score,omitempty"`
 }

@@ -105,22 +105,8 @@ type UpstreamPlan struct {
 	// +listType=map
 	// +listMapKey=broker
 	Candidates []UpstreamCandidate `json:"candidates"`
-	// Selector that the broker must match.
-	Selector *metav1.LabelSelector `json:"selector,omitempty"`
-	// Tolerations of the broker's taints.
-	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
-	// Tier of the broker; empty means any.
-	Tier Tier `json:"tier,omitempty"`
-	// MaxPrice of an instance.
-	MaxPrice *Price `json:"maxPrice,omitempty"`
-	// Require lists the rules that the broker must satisfy.
-	// +kubebuilder:validation:MaxItems=32
-	// +listType=map
-	// +listMapKey=name
-	Require []PolicyRule `json:"require,omitempty"`
-	// Score weighs the preferences among the brokers that fit.
-	// +kubebuilder:default={}
-	Score ScoreWeights `json:"score,omitempty"`
+	// MemberChoice says which of their brokers are chosen.
+	MemberChoice `json:",inline"`
 }
 
 // UpstreamCandidate is a plan of another broker.

@@ -74,7 +74,9 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 	for i := range decided.Placements {
 		decided.Placements[i].Shape = request.Shape
 		decided.Placements[i].Peering = request.Peering.Placed(s.Name, decided.Placements[i].Cluster)
-		decided.Placements[i].Upstream = request.Upstream.Placed(r.inventory.Snapshot().Cluster(decided.Placements[i].Cluster))
+		if request.Upstream != nil {
+			decided.Placements[i].Upstream = request.Upstream.Placed(r.inventory.Snapshot().Cluster(decided.Placements[i].Cluster))
+		}
 	}
 	return r.adopt(ctx, s, decided, due)
 }
