@@ -105,12 +105,10 @@ func (r *restoration) request(ctx context.Context, c client.Client, instance *v1
 		return nil, errors.New("it is not delivered")
 	case !status.IsFinished() || status.IsMoving():
 		return nil, errors.New("an operation or a move is in progress; try again when it has ended")
-	case !status.IsPinnedOn(on[0]) || !status.CanCarry(on[0]):
+	case status.CarriesFrom() == "":
 		return nil, errors.New("its plan has no backups of its volumes")
-	}
-	complete := status.CompleteBackups()
-	if !slices.ContainsFunc(complete, func(b v1alpha1.Backup) bool { return b.ID == r.backup }) {
-		return nil, fmt.Errorf("there is no complete backup %s; it has %s", r.backup, orDash(listBackups(complete)))
+	case !status.CanRestore(r.backup):
+		return nil, fmt.Errorf("there is no complete backup %s; it has %s", r.backup, orDash(listBackups(status.CompleteBackups())))
 	}
 	to := r.cluster
 	if to == "" {

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -65,7 +64,7 @@ func (r *instanceReconciler) nextCopy(s *scope) *v1alpha1.DataCopy {
 	if !s.Status.IsFinished() || s.Status.IsUndelivered() || r.target == nil {
 		return nil
 	}
-	cluster := s.carriesFrom()
+	cluster := s.Status.CarriesFrom()
 	if known := r.inventory.Snapshot().Cluster(cluster); known == nil || !known.Ready {
 		return nil
 	}
@@ -142,14 +141,14 @@ func (r *instanceReconciler) refusesRestore(s *scope) string {
 	if err != nil {
 		return fmt.Sprintf("the annotation %s: %v", v1alpha1.AnnotationRestore, err)
 	}
-	on := s.carriesFrom()
+	on := s.Status.CarriesFrom()
 	known := r.inventory.Snapshot().Cluster(on)
 	switch {
 	case r.target == nil:
 		return noTarget
 	case on == "":
 		return "its workload has no volumes with backups, or runs on several clusters"
-	case !slices.ContainsFunc(s.Status.CompleteBackups(), func(b v1alpha1.Backup) bool { return b.ID == request.Backup }):
+	case !s.Status.CanRestore(request.Backup):
 		return "there is no complete backup " + request.Backup
 	case request.Cluster == v1alpha1.ElsewhereCluster && known != nil && known.Ready:
 		return on + " answers again; to restore it nevertheless, name the cluster"
@@ -174,28 +173,17 @@ func (s *scope) asked() *v1alpha1.RestoreRequest {
 // data on another one; "" if nobody does.
 func (s *scope) restoredElsewhere(cluster string) string {
 	asked := s.asked()
-	if asked == nil || asked.Cluster == cluster || cluster == "" || cluster != s.carriesFrom() {
+	if asked == nil || asked.Cluster == cluster || cluster == "" || cluster != s.Status.CarriesFrom() {
 		return ""
 	}
 	return "its operator restores backup " + asked.Backup + " on another cluster"
-}
-
-// carriesFrom returns the cluster with the volumes of the instance, if these can be backed up and restored;
-// otherwise "".
-func (s *scope) carriesFrom() string {
-	for _, cluster := range s.Status.DeliveredDecision().Clusters() {
-		if s.Status.IsPinnedOn(cluster) && s.Status.CanCarry(cluster) {
-			return cluster
-		}
-	}
-	return ""
 }
 
 // backupDue reports whether the schedule of the plan asks for a backup, and triggers another pass when it
 // will.
 func (s *scope) backupDue() bool {
 	w := s.Status.DeliveredDecision().Workload
-	if s.carriesFrom() == "" || w.Backups == nil || w.Backups.Schedule == "" {
+	if s.Status.CarriesFrom() == "" || w.Backups == nil || w.Backups.Schedule == "" {
 		return false
 	}
 	schedule, err := cron.ParseStandard(w.Backups.Schedule)
@@ -245,7 +233,7 @@ func (s *scope) copyOn(cluster string) *v1alpha1.DataCopy {
 // there is no backup.
 func (s *scope) remedy() string {
 	complete := s.Status.CompleteBackups()
-	if len(complete) == 0 || s.carriesFrom() == "" {
+	if len(complete) == 0 || s.Status.CarriesFrom() == "" {
 		return ""
 	}
 	last := complete[len(complete)-1]
