@@ -27,20 +27,20 @@ func newBrokerListCommand(hub *hubFlags) *cobra.Command {
 				return fmt.Errorf("list brokers: %w", err)
 			}
 			brokers := slices.DeleteFunc(clusters.Items, func(c v1alpha1.MemberCluster) bool { return c.DriverName() != v1alpha1.DriverOSB })
+			var instances v1alpha1.ServiceInstanceList
+			if err := c.List(cmd.Context(), &instances, client.InNamespace(hub.namespace)); err != nil {
+				return fmt.Errorf("list service instances: %w", err)
+			}
 			t := table{header: []string{"NAME", "READY", "ADMITTED", "PROVIDER", "REGION", "PLANS", "GONE", "INSTANCES", "URL", "AGE"}, wide: []string{"PROVIDER"}}
 			for i := range brokers {
 				b := &brokers[i]
-				ordered, err := orderedFrom(cmd.Context(), c, b)
-				if err != nil {
-					return err
-				}
 				gone := 0
 				if b.Status.Broker != nil {
 					gone = len(b.Status.Broker.Vanished)
 				}
 				t.rows = append(t.rows, []string{
 					b.Name, readiness(b), admission(b), orDash(b.Spec.Provider), orDash(b.Spec.Region), fmt.Sprint(len(plansOf(b))), fmt.Sprint(gone),
-					fmt.Sprint(len(ordered)), b.Spec.Broker.URL, age(b.CreationTimestamp),
+					fmt.Sprint(len(instancesAt(b.Name, instances.Items))), b.Spec.Broker.URL, age(b.CreationTimestamp),
 				})
 			}
 			return output.print(cmd.OutOrStdout(), brokers, t)
@@ -129,10 +129,20 @@ func orderedFrom(ctx context.Context, c client.Client, b *v1alpha1.MemberCluster
 	if err := c.List(ctx, &instances, client.InNamespace(b.Namespace)); err != nil {
 		return nil, fmt.Errorf("list service instances: %w", err)
 	}
-	for i := range instances.Items {
-		if one := &instances.Items[i]; one.Status.IsOn(b.Name) || slices.Contains(one.Status.LeftClusters(), b.Name) {
-			ordered = append(ordered, fmt.Sprintf("%s (%s)", printable(one.Spec.InstanceID), one.Spec.Platform))
+	return instancesAt(b.Name, instances.Items), nil
+}
+
+// instancesAt names those of the instances that are at a broker, or have left something there.
+func instancesAt(broker string, instances []v1alpha1.ServiceInstance) (names []string) {
+	for i := range instances {
+		if one := &instances[i]; one.Status.IsOn(broker) || slices.Contains(one.Status.LeftClusters(), broker) {
+			names = append(names, nameForPeople(one))
 		}
 	}
-	return ordered, nil
+	return names
+}
+
+// nameForPeople returns an instance's id and platform.
+func nameForPeople(instance *v1alpha1.ServiceInstance) string {
+	return fmt.Sprintf("%s (%s)", printable(instance.Spec.InstanceID), instance.Spec.Platform)
 }

@@ -59,7 +59,7 @@ func refuseInUse(ctx context.Context, c client.Client, key client.ObjectKey) err
 	for i := range instances.Items {
 		instance := &instances.Items[i]
 		if instance.Status.IsOn(key.Name) {
-			on = append(on, fmt.Sprintf("%s (%s)", printable(instance.Spec.InstanceID), instance.Spec.Platform))
+			on = append(on, nameForPeople(instance))
 		}
 	}
 	if len(on) > 0 {

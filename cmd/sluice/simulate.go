@@ -74,7 +74,7 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 	if f.empty {
 		fleet.Instances = nil
 	}
-	orders, err := f.readOrders(cmd)
+	orders, err := readSimulated(cmd, "--orders", f.orders, (*replay.Recording).Orders, replay.ParseOrders)
 	if err != nil {
 		return err
 	}
@@ -108,41 +108,26 @@ func (f *simulateFlags) readFleet(cmd *cobra.Command) (*replay.Fleet, error) {
 		}
 		return replay.ReadFleet(cmd.Context(), c, f.hub.namespace)
 	}
-	data, err := readInput(cmd, f.fleet)
-	if err != nil {
-		return nil, err
-	}
-	if replay.IsRecording(data) {
-		recording, err := replay.ReadRecording(data)
-		if err != nil {
-			return nil, fmt.Errorf("--fleet: %w", err)
-		}
-		return recording.Fleet(), nil
-	}
-	fleet, err := replay.ParseFleet(data)
-	if err != nil {
-		return nil, fmt.Errorf("--fleet: %w", err)
-	}
-	return fleet, nil
+	return readSimulated(cmd, "--fleet", f.fleet, (*replay.Recording).Fleet, replay.ParseFleet)
 }
 
-func (f *simulateFlags) readOrders(cmd *cobra.Command) ([]replay.Booked, error) {
-	data, err := readInput(cmd, f.orders)
+// readSimulated reads a part of a simulation from the file of a flag: of a recording, or else as parse does.
+func readSimulated[T any](cmd *cobra.Command, flag, file string, of func(*replay.Recording) T, parse func([]byte) (T, error)) (part T, err error) {
+	data, err := readInput(cmd, file)
 	if err != nil {
-		return nil, err
+		return part, err
 	}
-	if replay.IsRecording(data) {
-		recording, err := replay.ReadRecording(data)
-		if err != nil {
-			return nil, fmt.Errorf("--orders: %w", err)
-		}
-		return recording.Orders(), nil
+	if !replay.IsRecording(data) {
+		part, err = parse(data)
+	} else if recording, readErr := replay.ReadRecording(data); readErr != nil {
+		err = readErr
+	} else {
+		part = of(recording)
 	}
-	orders, err := replay.ParseOrders(data)
 	if err != nil {
-		return nil, fmt.Errorf("--orders: %w", err)
+		return part, fmt.Errorf("%s: %w", flag, err)
 	}
-	return orders, nil
+	return part, nil
 }
 
 // outcomeTable has a row for each order.
