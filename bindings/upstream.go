@@ -10,10 +10,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/osbclient"
@@ -204,9 +203,8 @@ func (c *Controller) unbindUpstream(ctx context.Context, b *v1alpha1.ServiceBind
 	}
 	_, identity := broker.Identify(instance, b.Spec.Context, b.Spec.OriginatingIdentity)
 	accepted, err := broker.Unbind(ctx, u.InstanceID, u.BindingID, u.ServiceID, planID, identity, true)
-	answer := (*osbclient.Error)(nil)
 	switch {
-	case errors.As(err, &answer) && answer.Code == osbclient.CodeConcurrency, err == nil && !accepted.Done:
+	case osbclient.IsConcurrency(err), err == nil && !accepted.Done:
 		return &pendingError{detail: "the provider is unbinding the instance"}
 	case err != nil:
 		return fmt.Errorf("broker %s: %w", u.Broker, err)

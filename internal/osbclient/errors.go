@@ -1,6 +1,7 @@
 package osbclient
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -83,6 +84,13 @@ func (e *Error) Repeatable() bool {
 // Unauthorized reports whether the broker does not accept Sluice's credentials.
 func (e *Error) Unauthorized() bool {
 	return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden
+}
+
+// IsConcurrency reports whether the broker did nothing because something else is under way with the instance
+// or binding (OSB 2.17, "Blocking Operations").
+func IsConcurrency(err error) bool {
+	answer := (*Error)(nil)
+	return errors.As(err, &answer) && answer.Code == CodeConcurrency
 }
 
 func status(code int) string {

@@ -240,7 +240,7 @@ func (d *Driver) Remove(ctx context.Context, of delivery.Delivery) error {
 	_, user := t.identify(of.Instance.Spec.Desired.Context)
 	accepted, err := t.client.Deprovision(ctx, t.id, is.ServiceID, is.PlanID, user)
 	switch {
-	case err != nil && isConcurrency(err):
+	case osbclient.IsConcurrency(err):
 		return &delivery.PendingError{Step: "deprovision at broker " + t.broker, Detail: err.Error(), Every: usualPause}
 	case err != nil:
 		return fmt.Errorf("broker %s: %w", t.broker, err)
@@ -268,9 +268,4 @@ func (t *tenant) pollRemoval(ctx context.Context, is *v1alpha1.PlacementUpstream
 		Step: "deprovision at broker " + t.broker, Detail: polled.Description, Every: max(polled.RetryAfter, usualPause), NotBefore: polled.RetryAfter,
 		Applied: note(removes, operation),
 	}
-}
-
-func isConcurrency(err error) bool {
-	answer := (*osbclient.Error)(nil)
-	return errors.As(err, &answer) && answer.Code == osbclient.CodeConcurrency
 }
