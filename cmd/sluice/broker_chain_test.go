@@ -3,17 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -183,93 +179,6 @@ spec:
 		s.Fatal(err)
 	}
 	s.must("catalog", "apply", "-f", offering)
-}
-
-// gate lets a test look at what a broker is asked for.
-type gate struct {
-	broker http.Handler
-
-	mu sync.Mutex
-	// there are the instances and bindings that exist by the broker's answers.
-	there map[string]bool
-	// bodies are the last ones by method, hidden is the id of a plan that the catalog does not show.
-	bodies map[string][]byte
-	hidden string
-	// lost, if set, is called with each request that was carried out; if it returns true, nobody hears the answer.
-	lost func(r *http.Request) bool
-}
-
-func newGate(broker http.Handler) *gate {
-	return &gate{broker: broker, there: map[string]bool{}, bodies: map[string][]byte{}}
-}
-
-func (g *gate) body(method string) []byte {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.bodies[method]
-}
-
-func (g *gate) hide(plan string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.hidden = plan
-}
-
-// withoutHidden returns a catalog without the hidden plan.
-func (g *gate) withoutHidden(catalog []byte) []byte {
-	var body struct {
-		Services []map[string]any `json:"services"`
-	}
-	if json.Unmarshal(catalog, &body) != nil {
-		return catalog
-	}
-	for _, service := range body.Services {
-		service["plans"] = slices.DeleteFunc(service["plans"].([]any), func(plan any) bool { return plan.(map[string]any)["id"] == g.hidden })
-	}
-	catalog, _ = json.Marshal(body)
-	return catalog
-}
-
-func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	sent, _ := io.ReadAll(r.Body)
-	r.Body = io.NopCloser(bytes.NewReader(sent))
-	r.Header.Del("If-None-Match")
-	answer := httptest.NewRecorder()
-	g.broker.ServeHTTP(answer, r)
-	g.mu.Lock()
-	if !strings.Contains(r.URL.Path, "service_bindings") {
-		g.bodies[r.Method] = sent
-	}
-	body := answer.Body.Bytes()
-	if r.URL.Path == "/v2/catalog" {
-		body = g.withoutHidden(body)
-	}
-	switch key := r.URL.Path; {
-	case r.Method == http.MethodPut && answer.Code < 300:
-		g.there[key] = true
-	case r.Method == http.MethodDelete && (answer.Code == http.StatusOK || answer.Code == http.StatusGone):
-		delete(g.there, key)
-	case r.Method == http.MethodGet && answer.Code == http.StatusGone:
-		delete(g.there, strings.TrimSuffix(key, "/last_operation"))
-	}
-	g.mu.Unlock()
-	if g.lost != nil && r.Method != http.MethodGet && g.lost(r) {
-		panic(http.ErrAbortHandler)
-	}
-	for name, values := range answer.Header() {
-		w.Header()[name] = values
-	}
-	w.WriteHeader(answer.Code)
-	_, _ = w.Write(body)
-}
-
-func (g *gate) left() (keys []string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for key := range g.there {
-		keys = append(keys, key)
-	}
-	return keys
 }
 
 // TestSluiceBehindSluice: three brokers in a row, of which two are Sluices, are one conformant broker at the
