@@ -3,6 +3,8 @@ package workload
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -169,31 +171,37 @@ func (e *expressions) text(s string) (string, error) {
 // all expands the strings in a JSON value; keys of objects stay as they are. The error names the
 // path below the given one.
 func (e *expressions) all(value any, path string) (any, error) {
+	return eachString(value, path, e.value)
+}
+
+// eachString returns a JSON value in which each string is replaced; keys of objects stay as they are. The error
+// names the path of the string, below the given one.
+func eachString(value any, path string, replace func(string) (any, error)) (any, error) {
 	switch value := value.(type) {
 	case string:
-		expanded, err := e.value(value)
+		replaced, err := replace(value)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		return expanded, nil
+		return replaced, nil
 	case map[string]any:
 		out := make(map[string]any, len(value))
-		for name, one := range value {
-			expanded, err := e.all(one, path+"."+name)
+		for _, name := range slices.Sorted(maps.Keys(value)) { // so that of several errors it is always the same one
+			replaced, err := eachString(value[name], path+"."+name, replace)
 			if err != nil {
 				return nil, err
 			}
-			out[name] = expanded
+			out[name] = replaced
 		}
 		return out, nil
 	case []any:
 		out := make([]any, len(value))
 		for i, one := range value {
-			expanded, err := e.all(one, fmt.Sprintf("%s[%d]", path, i))
+			replaced, err := eachString(one, fmt.Sprintf("%s[%d]", path, i), replace)
 			if err != nil {
 				return nil, err
 			}
-			out[i] = expanded
+			out[i] = replaced
 		}
 		return out, nil
 	default:
