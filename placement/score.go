@@ -3,6 +3,7 @@ package placement
 import (
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -69,7 +70,8 @@ type scorer struct {
 	balances, fits, scores [pageRows]int32
 	// alone has the scores if no other scorer has a weight; nil if several have.
 	alone *[pageRows]int32
-	fit   *fit
+	// fit is made when it is first needed, because it reads all clusters.
+	fit func() *fit
 	// satisfied is, for each row of that page, the weight of the preferences that it meets.
 	satisfied [pageRows]int64
 	// currency in which prices are compared, empty if there is none, and the cheapest price in
@@ -129,7 +131,7 @@ func newScorer(r Request, s *Snapshot) *scorer {
 			sc.needs = append(sc.needs, n)
 		}
 	}
-	sc.fit = newFit(sc.needs, s)
+	sc.fit = sync.OnceValue(func() *fit { return newFit(sc.needs, s) })
 	return sc
 }
 
@@ -214,8 +216,9 @@ func (sc *scorer) enter(p *page, rows set) {
 		sc.enterPreferences(p, rows)
 	}
 	if sc.weights.Fit != 0 {
+		fit := sc.fit()
 		for row := range rows.rows() {
-			sc.fits[row] = sc.fit.score(position{page: p, row: row})
+			sc.fits[row] = fit.score(position{page: p, row: row})
 		}
 	}
 	if sc.alone != nil && rows.and(p.avoided) == (set{}) {
@@ -231,7 +234,7 @@ func (sc *scorer) fitting(at position) int32 {
 	if at.page == sc.entered && sc.enteredRows.has(at.row) && at.held == nil && sc.weights.Fit != 0 {
 		return sc.fits[at.row]
 	}
-	return sc.fit.score(at)
+	return sc.fit().score(at)
 }
 
 func (sc *scorer) enterBalances(p *page, rows set) {
