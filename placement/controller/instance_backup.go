@@ -65,6 +65,9 @@ func (r *instanceReconciler) nextCopy(s *scope) *v1alpha1.DataCopy {
 		return nil
 	}
 	cluster := s.Status.CarriesFrom()
+	if cluster == "" {
+		return nil
+	}
 	if known := r.inventory.Snapshot().Cluster(cluster); known == nil || !known.Ready {
 		return nil
 	}

@@ -46,9 +46,12 @@ var errMissed = errors.New("it answers again")
 // volumesTurned reports whether the cluster with the volumes of an instance was lost, or is back, and the
 // condition Ready does not say so yet.
 func (r *instanceReconciler) volumesTurned(s *scope) bool {
-	ready := meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.ConditionReady)
+	if !s.Status.IsPinned() {
+		return false
+	}
+	ready, snapshot := meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.ConditionReady), r.inventory.Snapshot()
 	return slices.ContainsFunc(s.Status.DeliveredDecision().Clusters(), func(name string) bool {
-		c := r.inventory.Snapshot().Cluster(name)
+		c := snapshot.Cluster(name)
 		return c != nil && c.Ready != ready && s.Status.IsPinnedOn(name)
 	})
 }
