@@ -71,6 +71,8 @@ type Cluster struct {
 	Exposure *v1alpha1.ClusterExposure
 	// Offers are the plans that may be ordered, by OfferedPlan.Name, if it stands for a broker.
 	Offers map[string]v1alpha1.OfferedPlan
+	// Failures of orders of those plans lately, by the same names.
+	Failures map[string]Failures
 	// Removed is true while the operator removes the cluster from the inventory.
 	Removed bool
 }
@@ -116,7 +118,7 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 	if c.Driver == v1alpha1.DriverLiqo && c.Liqo == nil {
 		c.Liqo = &v1alpha1.LiqoCluster{}
 	}
-	c.Offers = offersOf(mc)
+	c.Offers, c.Failures = offersOf(mc), failuresOf(mc, now)
 	if prices := mc.Spec.Prices; prices != nil {
 		c.Currency = prices.Currency
 		c.Prices = make(map[corev1.ResourceName]int64, len(prices.PerHour))
@@ -217,7 +219,7 @@ func (c *Cluster) IsForsaken() bool { return c.Removed && !c.Ready }
 // sameTraits reports whether two versions of a cluster differ in numbers only.
 func (c *Cluster) sameTraits(other *Cluster) bool {
 	return c.Provider == other.Provider && c.Region == other.Region && c.Ready == other.Ready && c.AccessVerified == other.AccessVerified && c.Cordoned == other.Cordoned &&
-		c.Unproven == other.Unproven && c.Driver == other.Driver && maps.Equal(c.Offers, other.Offers) && reflect.DeepEqual(c.Exposure, other.Exposure) &&
+		c.Unproven == other.Unproven && c.Driver == other.Driver && maps.Equal(c.Offers, other.Offers) && maps.Equal(c.Failures, other.Failures) && reflect.DeepEqual(c.Exposure, other.Exposure) &&
 		reflect.DeepEqual(c.Liqo, other.Liqo) && slices.Equal(c.Consumers, other.Consumers) && reflect.DeepEqual(c.Claims, other.Claims) &&
 		c.Currency == other.Currency && maps.Equal(c.Labels, other.Labels) &&
 		slices.Equal(c.StorageClasses, other.StorageClasses) && reflect.DeepEqual(c.Taints, other.Taints)

@@ -234,6 +234,11 @@ func (l lost) why() string {
 // passedOver returns why a cluster that fits was not chosen: because others were preferred or,
 // if nothing was chosen, because too few clusters fit.
 func (e *evaluation) passedOver(at position, chosen []candidate) (Reason, string) {
+	reason, why := e.preferredTo(at, chosen)
+	return reason, why + e.request.Upstream.failures(at.cluster()).String()
+}
+
+func (e *evaluation) preferredTo(at position, chosen []candidate) (Reason, string) {
 	reason := passedOverReason(chosen)
 	if reason == ReasonFits {
 		return reason, "fits"

@@ -50,7 +50,7 @@ func (r Request) allFilters(s *Snapshot, held Resources) []filter {
 		asked = append(asked, notGranted(host, r.Consumer))
 	}
 	if r.Upstream != nil {
-		asked = append(asked, noCandidate(r.Upstream), notOffered(r.Upstream))
+		asked = append(asked, noCandidate(r.Upstream), refusedBy(r.Upstream.Refused), notOffered(r.Upstream))
 	}
 	if len(r.Leaving) > 0 {
 		asked = append(asked, left(r.Leaving))

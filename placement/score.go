@@ -72,6 +72,8 @@ type scorer struct {
 	alone *[pageRows]int32
 	// fit is made when it is first needed, because it reads all clusters.
 	fit func() *fit
+	// upstream has the orders from brokers; nil if there are none.
+	upstream *Upstream
 	// satisfied is, for each row of that page, the weight of the preferences that it meets.
 	satisfied [pageRows]int64
 	// currency in which prices are compared, empty if there is none, and the cheapest price in
@@ -97,7 +99,7 @@ type need struct {
 func newScorer(r Request, s *Snapshot) *scorer {
 	sc := &scorer{
 		weights: r.weights(), tariff: r.tariff(r.on(1), s), tolerations: r.Tolerations, preferences: r.Preferences, facts: r.facts(),
-		wishes: r.wishes(s), latency: r.MaxLatency, near: r.Near, now: r.At, external: r.External,
+		wishes: r.wishes(s), latency: r.MaxLatency, near: r.Near, now: r.At, external: r.External, upstream: r.Upstream,
 	}
 	if ofHubs := func(p Preference) bool { return p.appliesTo == v1alpha1.RuleHubs }; slices.ContainsFunc(sc.preferences, ofHubs) {
 		sc.preferences = slices.DeleteFunc(slices.Clone(sc.preferences), ofHubs)
@@ -125,6 +127,9 @@ func newScorer(r Request, s *Snapshot) *scorer {
 		sc.alone = &sc.fits
 	case int64(w.Balance):
 		sc.alone = &sc.balances
+	}
+	if sc.upstream != nil {
+		sc.alone = nil // what failed lately counts, too
 	}
 	for _, n := range sc.tariff.needs {
 		if _, storage := v1alpha1.StorageClassOf(n.name); !storage {
@@ -157,7 +162,7 @@ func (sc *scorer) comparable(at position) bool {
 }
 
 // score returns the weighted mean of the scorers, divided by one more than the number of
-// PreferNoSchedule taints that are not tolerated.
+// PreferNoSchedule taints that are not tolerated, and of orders that failed there lately.
 func (sc *scorer) score(at position) int32 {
 	w := &sc.weights
 	var sum int64
@@ -181,6 +186,9 @@ func (sc *scorer) score(at position) int32 {
 	mean := int32(sum / max(sc.total, 1)) // at most 100
 	if at.page.avoided.has(at.row) {
 		mean /= 1 + sc.disliked(at)
+	}
+	if sc.upstream != nil {
+		mean = mean * 100 / (100 + sc.upstream.failures(at.cluster()).Weight)
 	}
 	return mean
 }

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
@@ -14,6 +15,8 @@ import (
 type Upstream struct {
 	// Candidates by the name of the broker.
 	Candidates map[string]v1alpha1.UpstreamCandidate
+	// Refused has the reasons of the brokers that have refused this order already, by name.
+	Refused map[string]string
 	// has describes the delivered instance, by the name of the broker; keeps means that it stays so where
 	// the candidate is of the same plan.
 	has   map[string]*v1alpha1.PlacementUpstream
@@ -43,6 +46,17 @@ func (u *Upstream) Stay(delivered *v1alpha1.Decision, keeps bool) {
 	for i := range delivered.Placements {
 		p := &delivered.Placements[i]
 		u.has[p.Cluster] = p.Upstream
+	}
+}
+
+// Avoid notes which brokers have refused the order.
+func (u *Upstream) Avoid(refusals []v1alpha1.Refusal) {
+	if u == nil {
+		return
+	}
+	u.Refused = map[string]string{}
+	for i := range refusals {
+		u.Refused[refusals[i].Cluster] = refusals[i].Description
 	}
 }
 
@@ -91,6 +105,15 @@ func noCandidate(u *Upstream) filter {
 	}
 }
 
+func refusedBy(reasons map[string]string) filter {
+	return filter{reason: ReasonRefused,
+		rejects: func(p *page, among set) set {
+			return among.and(p.brokersThat(func(c *Cluster) bool { _, refused := reasons[c.Name]; return refused }))
+		},
+		message: func(p *page, row int) string { return reasons[p.clusters[row].Name] },
+	}
+}
+
 func notOffered(u *Upstream) filter {
 	return filter{reason: ReasonNotOffered, probed: true,
 		rejects: func(p *page, among set) set {
@@ -128,4 +151,52 @@ func offersOf(mc *v1alpha1.MemberCluster) map[string]v1alpha1.OfferedPlan {
 		offers[offered.Name()] = offered
 	}
 	return offers
+}
+
+// Failures counts orders of one plan that a broker lately refused or did not carry out, at most one for each
+// organization.
+type Failures struct {
+	Orders int
+	// Weight in hundredths of an order that has just failed. It halves every ten minutes, and ends after an
+	// hour.
+	Weight int32
+	// Last is the reason of the latest.
+	Last string
+}
+
+// halvesAfter is the time after which a failed order counts half as much.
+const halvesAfter = 10 * time.Minute
+
+// failuresOf returns what has failed at a broker lately, by the name of the plan.
+func failuresOf(mc *v1alpha1.MemberCluster, now time.Time) map[string]Failures {
+	if mc.Status.Broker == nil || len(mc.Status.Broker.Failures) == 0 {
+		return nil
+	}
+	all := map[string]Failures{}
+	for _, failed := range mc.Status.Broker.Failures {
+		age := max(now.Sub(failed.At.Time), 0)
+		if age >= v1alpha1.RememberFailures {
+			continue
+		}
+		f := all[failed.Plan]
+		all[failed.Plan] = Failures{Orders: f.Orders + 1, Weight: f.Weight + 100>>(age/halvesAfter), Last: failed.Reason}
+	}
+	return all
+}
+
+// failures returns what has failed lately of the plan that would be ordered from a broker.
+func (u *Upstream) failures(broker *Cluster) Failures {
+	if u == nil {
+		return Failures{}
+	}
+	c := u.Candidates[broker.Name]
+	return broker.Failures[c.Service+"/"+c.Plan]
+}
+
+// String describes the failures; empty if there are none.
+func (f Failures) String() string {
+	if f.Orders == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; orders that failed there within an hour: %d, the latest: %s", f.Orders, f.Last)
 }

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
@@ -80,6 +82,53 @@ func TestUpstream(t *testing.T) {
 	d, err := inv.Place(Request{ID: "workload", Resources: Resources{v1alpha1.ResourceInstances: 1}})
 	if err != nil || d.Placements[0].Cluster != "cluster" {
 		t.Errorf("a workload goes to %+v, %v", d.Placements, err)
+	}
+}
+
+// TestWhatFailedLately: an order that failed halves the score of its plan at the broker, less with time, and not
+// that of other plans. A broker that has refused the order itself is out. Both are explained.
+func TestWhatFailedLately(t *testing.T) {
+	now := time.Now()
+	failed := func(plan string, minutes ...int) *v1alpha1.MemberCluster {
+		mc := &v1alpha1.MemberCluster{}
+		mc.Status.Broker = &v1alpha1.UpstreamBrokerStatus{}
+		for _, ago := range minutes {
+			mc.Status.Broker.Failures = append(mc.Status.Broker.Failures, v1alpha1.OrderFailure{Plan: plan, Reason: "no disk", At: metav1.NewTime(now.Add(-time.Duration(ago) * time.Minute))})
+		}
+		return mc
+	}
+	u := &Upstream{Candidates: map[string]v1alpha1.UpstreamCandidate{"cheap": upstreamCandidate("cheap", "0.10"), "dear": upstreamCandidate("dear", "0.15")}}
+	r := Request{ID: "i", Resources: Resources{v1alpha1.ResourceInstances: 1}, Upstream: u, Weights: v1alpha1.ScoreWeights{Price: 1}}
+	for _, row := range []struct {
+		plan    string
+		minutes []int
+		score   int32 // of the cheap one; the dear one has 66
+		says    string
+	}{
+		{"mysql/small", nil, 100, ""},
+		{"mysql/small", []int{0}, 50, "scores 50, the last one chosen 66; orders that failed there within an hour: 1, the latest: no disk"},
+		{"mysql/small", []int{5, 5}, 33, "scores 33, the last one chosen 66; orders that failed there within an hour: 2, the latest: no disk"},
+		{"mysql/small", []int{10}, 66, "orders that failed there within an hour: 1, the latest: no disk"},
+		{"mysql/small", []int{30}, 89, "fits best; orders that failed there within an hour: 1, the latest: no disk"},
+		{"mysql/small", []int{60}, 100, ""},
+		{"mysql/large", []int{0, 0, 0}, 100, "fits best"},
+	} {
+		cheap := aBroker("cheap", "eu", "mysql/small")
+		cheap.Failures = failuresOf(failed(row.plan, row.minutes...), now)
+		inv := NewInventory()
+		inv.UpsertCluster(cheap)
+		inv.UpsertCluster(aBroker("dear", "eu", "mysql/small"))
+		for _, v := range Explain(r, inv.Snapshot()) {
+			if v.Cluster == "cheap" && (v.Score != row.score || !strings.HasSuffix(v.Message, row.says)) {
+				t.Errorf("%v of %s: scores %d: %q, want %d: %q", row.minutes, row.plan, v.Score, v.Message, row.score, row.says)
+			}
+		}
+		u.Avoid([]v1alpha1.Refusal{{Cluster: "cheap", OperationFailure: v1alpha1.OperationFailure{Description: "broker cheap: no disk"}}})
+		d, err := inv.Place(r)
+		if err != nil || d.Placements[0].Cluster != "dear" || d.Rejections[0].Reason != ReasonRefused || d.Rejections[0].Examples[0].Message != "broker cheap: no disk" {
+			t.Errorf("an order that was refused goes to %+v, %v", d, err)
+		}
+		u.Avoid(nil)
 	}
 }
 

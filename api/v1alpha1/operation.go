@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -55,6 +56,12 @@ type Operation struct {
 	Summary string `json:"summary,omitempty"`
 	// Failing is the reason for which the operation will fail, once its effects are undone.
 	Failing *OperationFailure `json:"failing,omitempty"`
+	// Refusals lists the brokers that did not carry out a provision of an upstream plan, the latest last. It
+	// goes on with other candidates of the plan.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=map
+	// +listMapKey=cluster
+	Refusals []Refusal `json:"refusals,omitempty"`
 	// StartedAt is when the controller first saw this generation.
 	StartedAt metav1.Time `json:"startedAt"`
 	// FinishedAt is the time at which State left "in progress".
@@ -102,4 +109,23 @@ func ParseOperationToken(s string) (OperationToken, bool) {
 	default:
 		return OperationToken{}, false
 	}
+}
+
+// Refusal is a broker that did not carry an operation out.
+type Refusal struct {
+	// Cluster is the name of the member cluster with the driver osb.
+	Cluster string `json:"cluster"`
+	// OperationFailure is the broker's reason.
+	OperationFailure `json:",inline"`
+	// At is when the operation went on elsewhere.
+	At metav1.Time `json:"at"`
+}
+
+// TriedSince returns when what is tried now began: with the operation or, after refusals, with the last of
+// them.
+func (o *Operation) TriedSince() time.Time {
+	if n := len(o.Refusals); n > 0 {
+		return o.Refusals[n-1].At.Time
+	}
+	return o.StartedAt.Time
 }

@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,6 +73,48 @@ type UpstreamBrokerStatus struct {
 	// instances of them are refused; those that exist go on.
 	// +kubebuilder:validation:MaxItems=100
 	Vanished []string `json:"vanished,omitempty"`
+	// Failures are orders that the broker refused or did not carry out within the last hour, the latest last:
+	// one for each plan and organization. They count against new orders there.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	Failures []OrderFailure `json:"failures,omitempty"`
+}
+
+// OrderFailure is an order that a broker refused or did not carry out.
+type OrderFailure struct {
+	// Plan that was ordered, as SERVICE/PLAN.
+	Plan string `json:"plan"`
+	// Platform and OrganizationGUID of the consumer.
+	Platform         string `json:"platform"`
+	OrganizationGUID string `json:"organizationGUID,omitempty"`
+	// Reason of the broker.
+	// +kubebuilder:validation:MaxLength=1000
+	Reason string `json:"reason"`
+	// At is the time of the failure.
+	At metav1.Time `json:"at"`
+}
+
+// sameOrder reports whether two failures are of the same plan and organization.
+func (f *OrderFailure) sameOrder(other *OrderFailure) bool {
+	return f.Plan == other.Plan && f.Platform == other.Platform && f.OrganizationGUID == other.OrganizationGUID
+}
+
+// Limits of what is remembered of orders that failed.
+const (
+	// RememberFailures is how long a failed order counts.
+	RememberFailures = time.Hour
+	maxFailures      = 64
+)
+
+// AddFailures adds failed orders, and forgets those that are too old at a time. Of several orders of a plan
+// for the same organization the latest counts, so that no consumer alone decides what is thought of a broker.
+func (s *UpstreamBrokerStatus) AddFailures(now time.Time, more ...OrderFailure) {
+	for i := range more {
+		s.Failures = slices.DeleteFunc(s.Failures, func(f OrderFailure) bool { return f.sameOrder(&more[i]) })
+		s.Failures = append(s.Failures, more[i])
+	}
+	s.Failures = slices.DeleteFunc(s.Failures, func(f OrderFailure) bool { return now.Sub(f.At.Time) >= RememberFailures })
+	s.Failures = s.Failures[max(len(s.Failures)-maxFailures, 0):]
 }
 
 // OfferedPlan is a plan in the catalog of a broker.

@@ -53,7 +53,7 @@ func newBrokerListCommand(hub *hubFlags) *cobra.Command {
 func newBrokerDescribeCommand(hub *hubFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "describe NAME",
-		Short: "Show a broker: the plans that may be ordered, and those that have gone from its catalog",
+		Short: "Show a broker: the plans that may be ordered, what failed within an hour, and plans that have gone from its catalog",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := hub.client(cmd)
@@ -97,9 +97,19 @@ func describePlans(d *details, b *v1alpha1.MemberCluster) {
 	if status.LeftOut > 0 {
 		d.line("Left out", "%s that may not be ordered (--allow, --deny)", count(int(status.LeftOut), "plan"))
 	}
+	describeFailures(d, status.Failures)
 	key = "Gone"
 	for _, name := range status.Vanished {
 		d.line(key, "%s: new orders are refused, instances go on", name)
+		key = ""
+	}
+}
+
+// describeFailures prints the orders that count against new ones, the latest first.
+func describeFailures(d *details, failures []v1alpha1.OrderFailure) {
+	key := "Failed"
+	for _, f := range slices.Backward(failures) {
+		d.line(key, "%s, %s ago, for %s/%s: %s", f.Plan, age(f.At), f.Platform, orDash(printable(f.OrganizationGUID)), f.Reason)
 		key = ""
 	}
 }

@@ -170,6 +170,9 @@ func describeInstance(w io.Writer, instance *v1alpha1.ServiceInstance, plans pla
 			said[op.Description] = true
 			d.line("", "%s", op.Description)
 		}
+		for i := range op.Refusals {
+			d.line("Refused", "by %s, %s ago: %s", op.Refusals[i].Cluster, age(op.Refusals[i].At), op.Refusals[i].Description)
+		}
 	}
 	for _, condition := range instance.Status.Conditions {
 		text := fmt.Sprintf("%s (%s)", condition.Status, condition.Reason)

@@ -93,6 +93,26 @@ func (w *clusterWatch) reportBroker(cluster *v1alpha1.MemberCluster) {
 	}
 }
 
+// orderFailed makes an order count against its broker that was refused or not carried out.
+func (r *clusterReconciler) orderFailed(broker string, order v1alpha1.OrderFailure) {
+	w := r.watchOf(broker)
+	r.mu.Lock()
+	w.failures = append(w.failures, order)
+	r.mu.Unlock()
+	r.wake(broker)
+}
+
+// reportFailures writes which orders have failed lately into the status.
+func (r *clusterReconciler) reportFailures(w *clusterWatch, status *v1alpha1.UpstreamBrokerStatus, now time.Time) {
+	if status == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	status.AddFailures(now, w.failures...)
+	w.failures = slices.Clone(status.Failures) // until the status is written
+}
+
 // offeredBy returns the status of a broker with a catalog, after the status before, which may be nil.
 func offeredBy(broker *v1alpha1.UpstreamBroker, catalog *osbclient.Catalog, before *v1alpha1.UpstreamBrokerStatus) *v1alpha1.UpstreamBrokerStatus {
 	now := &v1alpha1.UpstreamBrokerStatus{Digest: catalog.Digest, ChangedAt: metav1.Now()}
@@ -111,7 +131,7 @@ func offeredBy(broker *v1alpha1.UpstreamBroker, catalog *osbclient.Catalog, befo
 	}
 	slices.SortFunc(now.Plans, func(a, b v1alpha1.OfferedPlan) int { return strings.Compare(a.Name(), b.Name()) })
 	if before != nil {
-		now.Vanished = vanished(catalog, before)
+		now.Vanished, now.Failures = vanished(catalog, before), before.Failures
 	}
 	return now
 }

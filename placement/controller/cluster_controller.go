@@ -117,6 +117,7 @@ func (r *clusterReconciler) look(ctx context.Context, cluster *v1alpha1.MemberCl
 	now := r.Clock.Now()
 	w.refresh(ctx, r, cluster, now)
 	w.report(cluster, leaving, r.Inventory)
+	r.reportFailures(w, cluster.Status.Broker, now)
 	r.Inventory.UpsertCluster(placement.ClusterOf(cluster, now))
 
 	if w.worthWriting(before, &cluster.Status, now) {

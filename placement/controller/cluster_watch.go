@@ -110,7 +110,9 @@ type clusterWatch struct {
 	// untilThorough is the number of probes until the next thorough one.
 	untilThorough int
 	// catalog that was read last, if the member cluster stands for a broker.
-	catalog   *osbclient.Catalog
+	catalog *osbclient.Catalog
+	// failures of orders at the broker lately; guarded by clusterReconciler.mu.
+	failures  []v1alpha1.OrderFailure
 	nextProbe time.Time
 	wrote     time.Time
 }

@@ -51,6 +51,8 @@ type world struct {
 	// onWrite, if set, is called instead of a status update; really does the update.
 	onWrite    func(really func() error) error
 	reconciler *instanceReconciler
+	// restarted changes each new reconciler; may be nil.
+	restarted func(*instanceReconciler)
 }
 
 func newWorld(t *testing.T) *world {
@@ -83,6 +85,9 @@ func (w *world) start() {
 	w.inventory = placement.NewInventory()
 	w.inventory.OnWake(func(instance string) { w.woken = append(w.woken, instance) })
 	w.reconciler = w.newReconciler()
+	if w.restarted != nil {
+		w.restarted(w.reconciler)
+	}
 }
 
 func (w *world) newReconciler() *instanceReconciler {
@@ -320,6 +325,14 @@ func (d *rememberingDriver) cores(cluster, instance string) int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.carried[cluster][instance]
+}
+
+// has reports whether a cluster carries something for an instance.
+func (d *rememberingDriver) has(cluster, instance string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, carried := d.carried[cluster][instance]
+	return carried
 }
 
 func (d *rememberingDriver) fail(call string, err error) {

@@ -44,6 +44,8 @@ type instanceReconciler struct {
 	target   Target   // nil if there is none
 	scorer   Scorer   // nil if there is none
 	promises Promises // nil if none are made
+	// failed is told of orders that a broker did not carry out; may be nil.
+	failed func(broker string, order v1alpha1.OrderFailure)
 	// observeEvery is the time between two checks of a delivered instance.
 	observeEvery time.Duration
 

@@ -33,7 +33,7 @@ import (
 // clusters that the instance's plan does not need, with the reason (see coverage).
 func (r *instanceReconciler) departures(s *scope, surplus map[string]string) []v1alpha1.Departure {
 	if s.Status.IsFixed() {
-		return nil
+		return s.refused()
 	}
 	snapshot := r.inventory.Snapshot()
 	tolerations, known := r.tolerations(s)

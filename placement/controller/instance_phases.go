@@ -186,28 +186,6 @@ func (r *instanceReconciler) stuck(ctx context.Context, s *scope, due []v1alpha1
 	return ctrl.Result{}, why
 }
 
-// componentClusters returns the clusters that the components of an instance are on, or are being
-// delivered to, except those that they leave.
-func componentClusters(s *scope, due []v1alpha1.Departure) map[string]string {
-	decision := s.Status.Decision
-	if !s.Status.IsMoving() && s.Status.Delivered != nil {
-		decision = &s.Status.Delivered.Decision
-	}
-	clusters := map[string]string{}
-	if decision == nil {
-		return clusters
-	}
-	for _, p := range decision.Placements {
-		leaves := slices.IndexFunc(due, func(d v1alpha1.Departure) bool { return d.Cluster == p.Cluster })
-		for _, component := range p.Components {
-			if leaves < 0 || slices.Contains(due[leaves].Stay, component) {
-				clusters[component] = p.Cluster
-			}
-		}
-	}
-	return clusters
-}
-
 // decide places the request and reserves, and measures both. If the external scorer has a
 // weight, it is asked first; without an answer in time it counts for nothing.
 func (r *instanceReconciler) decide(ctx context.Context, request placement.Request) (placement.Decision, error) {
@@ -261,6 +239,7 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 	if result, err := r.carry(ctx, s); err != nil || !result.IsZero() {
 		return result, err
 	}
+	r.mitigate(ctx, s)
 	runs, err := r.workload(s, s.Status.Decision, s.wanted())
 	placements := s.Status.Decision.Placements
 	if s.Status.Decision.Replacing {
@@ -273,10 +252,17 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 			return driver.Deliver(ctx, d)
 		})
 	}
+	if moved, result, wrong := r.elsewhere(ctx, s, err); moved {
+		if wrong != nil || !result.IsZero() {
+			return result, wrong
+		}
+		return r.deliver(ctx, s)
+	}
 	if refused := (*delivery.RefusedError)(nil); errors.As(err, &refused) {
 		if s.Status.IsFinished() {
 			return r.giveUp(ctx, s, err)
 		}
+		err = s.withRefusals(err)
 		return r.fail(ctx, s, describe(err), err)
 	}
 	if err != nil && !s.Status.IsFinished() && s.late() {

@@ -55,6 +55,7 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, due []v1alpha
 	}
 	request.Peering.Stay(s.Status.Decision, s.Status.DeliveredDecision())
 	request.Upstream.Stay(s.Status.DeliveredDecision(), s.keepsMaintenance())
+	request.Upstream.Avoid(s.Status.Operation.Refusals)
 	request.At = s.now
 	request = r.inventory.Snapshot().Govern(request, placement.ConsumerOf(s.ServiceInstance))
 	moving := s.Status.IsMoving() && !s.staysWithData()
@@ -115,4 +116,26 @@ func settleMaintenance(shape *v1alpha1.ClusterShape, instance *v1alpha1.ServiceI
 		}
 	}
 	shape.Version = cmp.Or(shape.Version, version)
+}
+
+// componentClusters returns the clusters that the components of an instance are on, or are being
+// delivered to, except those that they leave.
+func componentClusters(s *scope, due []v1alpha1.Departure) map[string]string {
+	decision := s.Status.Decision
+	if !s.Status.IsMoving() && s.Status.Delivered != nil {
+		decision = &s.Status.Delivered.Decision
+	}
+	clusters := map[string]string{}
+	if decision == nil {
+		return clusters
+	}
+	for _, p := range decision.Placements {
+		leaves := slices.IndexFunc(due, func(d v1alpha1.Departure) bool { return d.Cluster == p.Cluster })
+		for _, component := range p.Components {
+			if leaves < 0 || slices.Contains(due[leaves].Stay, component) {
+				clusters[component] = p.Cluster
+			}
+		}
+	}
+	return clusters
 }

@@ -71,6 +71,10 @@ func (s *scope) recordDecision(d *v1alpha1.Decision) {
 		return
 	}
 	s.Status.Operation.Description, s.Status.Operation.Summary = "delivering to "+chosen, "being delivered"
+	if why, told := s.refusedBy(); why != "" {
+		s.Status.Operation.Description += ": " + why
+		s.Status.Operation.Summary = "being delivered by another provider: " + told
+	}
 	s.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, v1alpha1.ReasonInProgress, s.Status.Operation.Description)
 	if s.Status.Delivered == nil {
 		s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInProgress, s.Status.Operation.Description)

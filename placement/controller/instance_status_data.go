@@ -2,14 +2,16 @@ package controller
 
 import (
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
-// This file writes the parts of the status about backups and restores, see instance_status.go.
+// This file writes the parts of the status about backups, restores and refusals, see instance_status.go.
 
 // recordCarried records that a step of a move with data is done, and the next one. Target is the URL of the
 // place for backups.
@@ -138,4 +140,22 @@ func (s *scope) recordCopyFailed(why string) {
 		s.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, reasonDrifted, why)
 		s.set(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonDrifted, why)
 	}
+}
+
+// recordRefusal records that a broker did not carry the operation out.
+func (s *scope) recordRefusal(broker string, why error) {
+	summary := "the provider does not answer"
+	if is[*delivery.RefusedError](why) {
+		summary = forConsumer(why)
+	}
+	const longest = 1000
+	s.Status.Operation.Refusals = append(slices.Clip(s.Status.Operation.Refusals), v1alpha1.Refusal{
+		Cluster: broker, At: metav1.NewTime(s.now),
+		OperationFailure: v1alpha1.OperationFailure{Description: cut(describe(why), longest), Summary: cut(summary, longest), Repeatable: repeatable(why)},
+	})
+}
+
+// takeBackRefusal drops the latest of these records.
+func (s *scope) takeBackRefusal() {
+	s.Status.Operation.Refusals = s.Status.Operation.Refusals[:len(s.Status.Operation.Refusals)-1]
 }

@@ -139,6 +139,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		inventory: o.Inventory, recovery: recovered, leadership: o.Leadership, drivers: o.Drivers,
 		clock: o.Clock, metrics: m, moves: &moves{most: o.MovesAtOnce}, places: &member.Places{Most: o.Workers}, keys: o.Keys, target: o.Target, scorer: o.Scorer, promises: o.Promises, observeEvery: o.ObserveEvery,
 	}
+	instances.failed = clusters.orderFailed
 	clusters.news = news{lost: instances.lost, moved: instances.moved}
 	if err := instances.setup(mgr, o); err != nil {
 		return fmt.Errorf("set up the controller of instances: %w", err)

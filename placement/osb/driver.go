@@ -127,13 +127,13 @@ func (t *tenant) poll(ctx context.Context, want *wanted, planID, operation strin
 // says that a platform polls.
 func (t *tenant) waits(want *wanted, operation string, pause time.Duration, detail string) error {
 	if most := time.Duration(want.PollingSeconds) * time.Second; most > 0 && t.instance.Status.Operation != nil && !t.instance.Status.IsFinished() {
-		if began := t.instance.Status.Operation.StartedAt.Time; t.now().Sub(began) > most {
+		if began := t.instance.Status.Operation.TriedSince(); t.now().Sub(began) > most {
 			return t.refused(fmt.Sprintf("its operation took longer than the %v that its plan gives", most), "ask the broker's operator")
 		}
 	}
 	return &delivery.PendingError{
-		Step: "wait for broker " + t.broker, Detail: detail, Every: max(pause, usualPause), NotBefore: pause,
-		Applied: note(want.digest, operation),
+		Step: "wait for broker " + t.broker, Detail: detail, Consumer: "the provider is carrying it out",
+		Every: max(pause, usualPause), NotBefore: pause, Applied: note(want.digest, operation),
 	}
 }
 
