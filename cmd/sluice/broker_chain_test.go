@@ -220,21 +220,21 @@ func TestKilledWhileABrokerAnswers(t *testing.T) {
 	bottom := newGate(&suitetest.Broker{})
 	killed, seen := make(chan string, 8), map[string]bool{}
 	s := serveAnother(t, "sluice")
-	bottom.lost = func(r *http.Request) bool {
+	bottom.instead = func(_ http.ResponseWriter, r *http.Request) bool {
 		what := r.Method
 		if strings.Contains(r.URL.Path, "service_bindings") {
 			what += " binding"
 		}
 		bottom.mu.Lock()
 		defer bottom.mu.Unlock()
-		if seen[what] {
+		if seen[what] || r.Method == http.MethodGet {
 			return false
 		}
 		seen[what] = true
 		_ = s.process.Process.Kill()
 		_ = s.process.Wait()
 		killed <- what
-		return true
+		panic(http.ErrAbortHandler)
 	}
 	server := httptest.NewServer(bottom)
 	defer server.Close()

@@ -21,8 +21,9 @@ type gate struct {
 	// bodies are the last ones by method, hidden is the id of a plan that the catalog does not show.
 	bodies map[string][]byte
 	hidden string
-	// lost, if set, is called with each request that was carried out; if it returns true, nobody hears the answer.
-	lost func(r *http.Request) bool
+	// instead, if set, is called with each request that was carried out. If it returns true, it has answered; if
+	// it panics, nobody hears an answer.
+	instead func(w http.ResponseWriter, r *http.Request) bool
 }
 
 func newGate(broker http.Handler) *gate {
@@ -78,9 +79,10 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodGet && answer.Code == http.StatusGone:
 		delete(g.there, strings.TrimSuffix(key, "/last_operation"))
 	}
+	instead := g.instead
 	g.mu.Unlock()
-	if g.lost != nil && r.Method != http.MethodGet && g.lost(r) {
-		panic(http.ErrAbortHandler)
+	if instead != nil && instead(w, r) {
+		return
 	}
 	for name, values := range answer.Header() {
 		w.Header()[name] = values

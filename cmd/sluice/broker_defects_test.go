@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sluice-dev/sluice/test/osb/suitetest"
+)
+
+// TestBrokersWithDefects: a broker that carries out what it is asked for, and answers something else, gets the
+// order first, because it is cheaper. The order ends at the other broker, or there if the defect passes; the
+// operator reads which broker did what wrong, the consumer reads no names, and nothing is left at either.
+func TestBrokersWithDefects(t *testing.T) {
+	s := serveAnother(t, "sluice")
+	eu, near := newGate(&suitetest.Broker{}), newGate(&suitetest.Broker{})
+	for name, broker := range map[string]*gate{"eu": eu, "near": near} {
+		server := httptest.NewServer(broker)
+		defer server.Close()
+		password := filepath.Join(s.dir, name)
+		if err := os.WriteFile(password, []byte("first-password"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.must("broker", "add", name, "--url", server.URL, "--address", "127.0.0.0/8", "--username", "first", "--password-file", password)
+	}
+	offering := filepath.Join(s.dir, "offering.yaml")
+	if err := os.WriteFile(offering, []byte(`apiVersion: sluice.dev/v1alpha1
+kind: ServiceOffering
+metadata: {name: mysql}
+spec:
+  id: `+serviceID+`
+  name: mysql
+  description: MySQL of several providers
+  plans:
+  - id: `+planID+`
+    name: small
+    description: One database
+    kind: upstream
+    upstream:
+      candidates:
+      - {broker: eu, service: name-of-service, plan: small, price: {currency: EUR, perMonth: "1"}}
+      - {broker: near, service: name-of-service, plan: small, price: {currency: EUR, perMonth: "100"}}
+      score: {price: 1}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.must("catalog", "apply", "-f", offering)
+	s.until("it sells", func(ctx context.Context) error {
+		status, body, err := s.ask(ctx, "GET", "/v2/catalog", "")
+		if err == nil && !strings.Contains(body, planID) {
+			err = fmt.Errorf("the catalog is %d %s", status, body)
+		}
+		return err
+	})
+	const polls = "last_operation"
+	for i, row := range []struct {
+		name, method, path string
+		status             int
+		body               string
+		times              int    // that it answers this; 0 means always
+		says               string // of the broker to the operator; "" if the order stays there
+	}{
+		{"fails", "PUT", "", 500, `{"description": "no disk"}`, 0, "provision: 500 Internal Server Error: no disk"},
+		{"refuses", "PUT", "", 400, `{"description": "no room"}`, 0, "provision: 400 Bad Request: no room"},
+		{"no JSON", "PUT", "", 201, `<html>`, 0, "201 Created, with a body that is not OSB"},
+		{"an array", "PUT", "", 202, `[]`, 0, "want an object"},
+		{"a wrong type", "PUT", "", 202, `{"operation": {"id": 1}}`, 0, "with a body that is not OSB"},
+		{"a huge body", "PUT", "", 202, `{"operation": "` + strings.Repeat("x", 2<<20) + `"}`, 0, "longer than 1048576 bytes"},
+		{"a deep body", "PUT", "", 202, `{"x":` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + `}`, 0, "nested more than 64 levels"},
+		{"an odd success", "PUT", "", 203, `{}`, 0, "203 Non-Authoritative Information"},
+		{"a redirect", "PUT", "", 307, ``, 0, "307 Temporary Redirect"},
+		{"gone", "PUT", "", 410, `{}`, 0, "provision: 410 Gone"},
+		{"not found", "PUT", "", 404, `not here`, 0, "provision: 404 Not Found"},
+		{"needs an app", "PUT", "", 422, `{"error": "RequiresApp"}`, 0, "422 Unprocessable Entity RequiresApp"},
+		{"no operation", "PUT", "", 202, `{}`, 0, ""},
+		{"busy for a moment", "PUT", "", 503, ``, 2, ""},
+		{"fails later", "GET", polls, 200, `{"state": "failed", "description": "no licence"}`, 0, "broker eu: no licence"},
+		{"gone while it is made", "GET", polls, 410, `{}`, 0, "it does not know the instance any more"},
+		{"an unknown operation", "GET", polls, 404, `{}`, 1, ""},
+		{"cannot be polled", "GET", polls, 422, `{}`, 1, ""},
+		{"an odd state", "GET", polls, 200, `{"state": {}}`, 1, ""},
+		{"does not delete", "DELETE", "", 500, `{}`, 2, ""},
+		{"deletes asynchronously without a word", "DELETE", "", 202, ``, 1, ""},
+	} {
+		answered := 0
+		eu.set(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method != row.method || !strings.HasSuffix(r.URL.Path, row.path) || row.times > 0 && answered == row.times {
+				return false
+			}
+			answered++
+			w.Header().Set("Location", "http://169.254.169.254/")
+			w.WriteHeader(row.status)
+			_, _ = w.Write([]byte(row.body))
+			return true
+		})
+		id := fmt.Sprint("order-", i)
+		s.order(t, id, `{}`)
+		told := s.must("instance", "describe", id, "--platform", "first")
+		at, empty := near, eu
+		if row.says == "" {
+			at, empty = eu, near
+		}
+		if here := at.left(); len(here) != 1 {
+			t.Errorf("%s: the order went elsewhere:\n%s", row.name, told)
+		}
+		if row.says != "" && (!strings.Contains(told, "by eu, ") || !strings.Contains(told, row.says)) {
+			t.Errorf("%s: the operator does not read %q:\n%s", row.name, row.says, told)
+		}
+		s.until("nothing is left of "+row.name, func(context.Context) error { return empty.isEmpty() })
+		s.send(t, "DELETE", "/v2/service_instances/"+id+"?accepts_incomplete=true&service_id="+serviceID+"&plan_id="+planID, "")
+		s.until(row.name+" is deleted", func(context.Context) error { return at.isEmpty() })
+	}
+	eu.set(nil)
+	s.until("what failed is shown", func(context.Context) error {
+		out, err := s.sluice("broker", "describe", "eu")
+		if err == nil && (strings.Count(out, "name-of-service/small, ") != 1 || !strings.Contains(out, " ago, for first/o: broker eu: ")) {
+			err = fmt.Errorf("it says\n%s", out)
+		}
+		return err
+	})
+}
+
+func (g *gate) set(instead func(http.ResponseWriter, *http.Request) bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.instead = instead
+}
+
+func (g *gate) isEmpty() error {
+	if left := g.left(); len(left) > 0 {
+		return fmt.Errorf("left: %v", left)
+	}
+	return nil
+}
