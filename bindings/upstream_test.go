@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-dev/sluice/bindings"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/osbclient"
+	"github.com/sluice-dev/sluice/internal/osbclient/osbtest"
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/test/osb/suitetest"
 )
@@ -67,15 +68,8 @@ func newUpstream(t *testing.T, async bool) *upstream {
 		Spec:       v1alpha1.ServiceInstanceSpec{Platform: "p", InstanceID: "one", OrganizationGUID: "o", SpaceGUID: "s"},
 		Status:     v1alpha1.ServiceInstanceStatus{Decision: &decision, Delivered: &v1alpha1.DeliveredState{Decision: decision}},
 	}
-	u.hub = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.ServiceBinding{}).WithObjects(instance,
-		&v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "sluice", Name: "eu"}, Spec: v1alpha1.MemberClusterSpec{
-			Driver: v1alpha1.DriverOSB, Broker: &v1alpha1.UpstreamBroker{URL: server.URL, Addresses: []string{"127.0.0.0/8"}},
-			Access: v1alpha1.ClusterAccess{SecretRef: &v1alpha1.SecretKeyReference{Name: "eu", Key: "credentials"}},
-		}},
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "sluice", Name: "eu"}, Data: map[string][]byte{
-			"credentials": []byte(`{"username": "first", "password": "first-password"}`),
-		}},
-	).Build()
+	cluster, credentials := osbtest.Broker("eu", server.URL)
+	u.hub = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.ServiceBinding{}).WithObjects(instance, cluster, credentials).Build()
 	u.keys = keys
 	u.restart()
 	ordered, err := u.controller.Brokers.Get(t.Context(), "eu")

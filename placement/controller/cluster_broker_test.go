@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/osbclient"
+	"github.com/sluice-dev/sluice/internal/osbclient/osbtest"
 	"github.com/sluice-dev/sluice/placement"
 )
 
@@ -36,13 +37,9 @@ func TestBrokersCatalog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cluster := &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "sluice", Name: "eu"}, Spec: v1alpha1.MemberClusterSpec{
-		Driver: v1alpha1.DriverOSB, Access: v1alpha1.ClusterAccess{SecretRef: &v1alpha1.SecretKeyReference{Name: "eu", Key: "credentials"}},
-		Broker: &v1alpha1.UpstreamBroker{URL: server.URL, Addresses: []string{"127.0.0.0/8"}, Allow: []string{"a", "b/large"}, Deny: []string{"a/free"}},
-	}}
-	hub := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "sluice", Name: "eu"}, Data: map[string][]byte{"credentials": []byte(`{"token": "t"}`)},
-	}).Build()
+	cluster, credentials := osbtest.Broker("eu", server.URL)
+	cluster.Spec.Broker.Allow, cluster.Spec.Broker.Deny = []string{"a", "b/large"}, []string{"a/free"}
+	hub := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, credentials).Build()
 	connections := &member.Connections{Reader: hub, Namespace: "sluice"}
 	r := newClusterReconciler(hub, Options{Namespace: "sluice", Connections: connections, Brokers: &osbclient.Brokers{Members: connections}}.complete(), nil)
 	w := r.watchOf("eu")

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/osbclient"
+	"github.com/sluice-dev/sluice/internal/osbclient/osbtest"
 	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/test/osb/suitetest"
 )
@@ -53,15 +54,8 @@ func newWorld(t *testing.T) *world {
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	hub := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
-		&v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "sluice", Name: "eu"}, Spec: v1alpha1.MemberClusterSpec{
-			Driver: v1alpha1.DriverOSB, Broker: &v1alpha1.UpstreamBroker{URL: server.URL, Addresses: []string{"127.0.0.0/8"}},
-			Access: v1alpha1.ClusterAccess{SecretRef: &v1alpha1.SecretKeyReference{Name: "eu", Key: "credentials"}},
-		}},
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "sluice", Name: "eu"}, Data: map[string][]byte{
-			"credentials": []byte(`{"username": "first", "password": "first-password"}`),
-		}},
-	).Build()
+	cluster, credentials := osbtest.Broker("eu", server.URL)
+	hub := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, credentials).Build()
 	w.driver = &Driver{Brokers: &osbclient.Brokers{Members: &member.Connections{Reader: hub, Namespace: "sluice"}}, Hub: "hub"}
 	w.instance = &v1alpha1.ServiceInstance{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "sluice", Name: "si-1"},
