@@ -14,7 +14,7 @@ import (
 // stored returns the parameters of an instance as the hub stores them: those that the plan hides are
 // sealed.
 func (s *server) stored(i *v1alpha1.ServiceInstance, plan *catalog.Plan, parameters json.RawMessage) (*runtime.RawExtension, error) {
-	sealed, err := workload.ParametersOf(i, s.Keys).Sealed(plan.Workload, parameters, rawOf(i.StateInForce().Parameters), rawOf(i.Spec.Desired.Parameters))
+	sealed, err := workload.ParametersOf(i, s.Keys).Sealed(plan.HiddenParameters(), parameters, rawOf(i.StateInForce().Parameters), rawOf(i.Spec.Desired.Parameters))
 	if refused := (*workload.RefusedError)(nil); errors.As(err, &refused) {
 		return nil, &catalog.ParameterError{Message: refused.Reason}
 	}

@@ -1,9 +1,13 @@
 package catalog
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -38,4 +42,29 @@ func checkUpstream(u *v1alpha1.UpstreamPlan) error {
 		}
 	}
 	return nil
+}
+
+// HiddenParameters returns the names of the parameters that the plan's schemas call writeOnly (JSON Schema,
+// "writeOnly"), sorted: the hub stores them sealed, and nobody can fetch them.
+func (p *Plan) HiddenParameters() []string {
+	if p.Upstream == nil || p.Plan.Schemas == nil {
+		return workload.HiddenParameters(p.Workload)
+	}
+	hidden := map[string]bool{}
+	for _, given := range []*runtime.RawExtension{p.Plan.Schemas.InstanceCreate, p.Plan.Schemas.InstanceUpdate} {
+		var schema struct {
+			Properties map[string]struct {
+				WriteOnly bool `json:"writeOnly"`
+			} `json:"properties"`
+		}
+		if given == nil || json.Unmarshal(given.Raw, &schema) != nil {
+			continue // it was compiled when the offering was accepted
+		}
+		for name, property := range schema.Properties {
+			if property.WriteOnly {
+				hidden[name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(hidden))
 }

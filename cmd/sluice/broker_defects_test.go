@@ -43,9 +43,11 @@ spec:
     kind: upstream
     upstream:
       candidates:
-      - {broker: eu, service: name-of-service, plan: small, price: {currency: EUR, perMonth: "1"}}
-      - {broker: near, service: name-of-service, plan: small, price: {currency: EUR, perMonth: "100"}}
+      - {broker: eu, service: name-of-service, plan: small, parameters: &given {size: "${size(parameters.token)}"}, price: {currency: EUR, perMonth: "1"}}
+      - {broker: near, service: name-of-service, plan: small, parameters: *given, price: {currency: EUR, perMonth: "100"}}
       score: {price: 1}
+    schemas:
+      instanceCreate: {type: object, properties: {token: {type: string, writeOnly: true}}}
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +101,7 @@ spec:
 			return true
 		})
 		id := fmt.Sprint("order-", i)
-		s.order(t, id, `{}`)
+		s.order(t, id, `{"token": "hunter2"}`)
 		told := s.must("instance", "describe", id, "--platform", "first")
 		at, empty := near, eu
 		if row.says == "" {
@@ -110,6 +112,15 @@ spec:
 		}
 		if row.says != "" && (!strings.Contains(told, "by eu, ") || !strings.Contains(told, row.says)) {
 			t.Errorf("%s: the operator does not read %q:\n%s", row.name, row.says, told)
+		}
+		if i == 0 { // the token is hidden, and the broker gets what is made of it
+			_, fetched := s.send(t, "GET", "/v2/service_instances/"+id, "")
+			if stored := s.must("instance", "list", "-o", "json"); strings.Contains(stored+fetched, "hunter2") || !strings.Contains(stored, "sealed") {
+				t.Errorf("the token is stored as\n%s\nand fetched as %s", stored, fetched)
+			}
+			if got := string(near.body("PUT")); !strings.Contains(got, `"parameters":{"size":7}`) {
+				t.Errorf("the broker gets %s", got)
+			}
 		}
 		s.until("nothing is left of "+row.name, func(context.Context) error { return empty.isEmpty() })
 		s.send(t, "DELETE", "/v2/service_instances/"+id+"?accepts_incomplete=true&service_id="+serviceID+"&plan_id="+planID, "")

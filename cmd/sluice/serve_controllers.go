@@ -75,7 +75,7 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 			v1alpha1.DriverKube: driver,
 			v1alpha1.DriverCAPI: &capi.Driver{Connections: connections, Hub: h.ID, Charts: charts, Members: members},
 			v1alpha1.DriverLiqo: &liqo.Driver{Namespaces: driver, Client: mgr.GetClient(), Live: live, Selectable: selectableIn(served)},
-			v1alpha1.DriverOSB:  &osb.Driver{Brokers: brokers, Hub: h.ID},
+			v1alpha1.DriverOSB:  &osb.Driver{Brokers: brokers, Hub: h.ID, Keys: keys},
 		},
 		Rules: map[string][]rbacv1.PolicyRule{
 			v1alpha1.DriverKube: kube.Rules(), v1alpha1.DriverCAPI: capi.Rules(), v1alpha1.DriverLiqo: liqo.Rules(),

@@ -85,7 +85,7 @@ func portField(c *v1alpha1.WorkloadComponent, p *v1alpha1.WorkloadPort) *field.P
 // parameters alone, except hidden ones, so that they are known before the cluster is, and to everyone.
 func (o *Order) hostsAsked() (map[string]asked, error) {
 	parameters := maps.Clone(o.Parameters)
-	for _, name := range hiddenParameters(o.Plan) {
+	for _, name := range HiddenParameters(o.Plan) {
 		delete(parameters, name)
 	}
 	e := &expressions{variables: map[string]any{

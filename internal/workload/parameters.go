@@ -15,10 +15,13 @@ import (
 // sealedField is the only member of the object that stands for a sealed value of a parameter.
 const sealedField = "sealed.sluice.dev"
 
-// hiddenParameters returns the names of the parameters that a plan's schemas call writeOnly (JSON
-// Schema, "writeOnly"), sorted.
-func hiddenParameters(plan *v1alpha1.WorkloadPlan) []string {
+// HiddenParameters returns the names of the parameters that a plan's schemas call writeOnly (JSON
+// Schema, "writeOnly"), sorted; plan may be nil.
+func HiddenParameters(plan *v1alpha1.WorkloadPlan) []string {
 	var names []string
+	if plan == nil {
+		return nil
+	}
 	for _, name := range slices.Sorted(maps.Keys(plan.Parameters)) {
 		if schema, err := describe(plan.Parameters[name]); err == nil && schema["writeOnly"] == true {
 			names = append(names, name)
@@ -44,12 +47,12 @@ func SameParameters(plan *v1alpha1.WorkloadPlan, a, b json.RawMessage) bool {
 }
 
 // Hides reports whether a plan hides parameters.
-func Hides(plan *v1alpha1.WorkloadPlan) bool { return len(hiddenParameters(plan)) > 0 }
+func Hides(plan *v1alpha1.WorkloadPlan) bool { return len(HiddenParameters(plan)) > 0 }
 
 // hiddenTexts returns the texts in the parameters that a plan hides.
 func hiddenTexts(plan *v1alpha1.WorkloadPlan, parameters map[string]any) []string {
 	var texts []string
-	for _, name := range hiddenParameters(plan) {
+	for _, name := range HiddenParameters(plan) {
 		texts = leaves(texts, parameters[name])
 	}
 	return slices.Clip(texts)
@@ -74,10 +77,10 @@ func (p Parameters) owner(parameter string) []byte {
 	return seal.Owner("ServiceInstance parameter "+parameter, p.Namespace, p.Name, "")
 }
 
-// Sealed returns parameters, an object, with the values sealed that the plan hides; plan may be nil. A
+// Sealed returns parameters, an object, with the values of the hidden ones sealed. A
 // value that is sealed in one of those before with the same content is taken from there, so that equal
 // parameters stay equal. The error is a *RefusedError for values that look sealed already.
-func (p Parameters) Sealed(plan *v1alpha1.WorkloadPlan, raw json.RawMessage, before ...json.RawMessage) (json.RawMessage, error) {
+func (p Parameters) Sealed(hidden []string, raw json.RawMessage, before ...json.RawMessage) (json.RawMessage, error) {
 	values, err := membersOf(raw)
 	if err != nil {
 		return nil, err
@@ -87,11 +90,8 @@ func (p Parameters) Sealed(plan *v1alpha1.WorkloadPlan, raw json.RawMessage, bef
 			return nil, refused("%s: the name %s is reserved for Sluice", name, sealedField)
 		}
 	}
-	if plan == nil {
-		return raw, nil
-	}
 	sealedAny := false
-	for _, name := range hiddenParameters(plan) {
+	for _, name := range hidden {
 		value, given := values[name]
 		if !given {
 			continue

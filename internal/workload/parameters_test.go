@@ -16,7 +16,7 @@ func TestSealedParametersStayWithTheirOwner(t *testing.T) {
 	}
 	plan := planOf(t, "components: []\nparameters: {a: {writeOnly: true}, b: {writeOnly: true}, c: {type: string}}")
 	own := Parameters{Namespace: "n", Name: "x", Keys: keys}
-	stored, err := own.Sealed(plan, []byte(`{"a": "hunter2", "c": "plain"}`))
+	stored, err := own.Sealed(HiddenParameters(plan), []byte(`{"a": "hunter2", "c": "plain"}`))
 	if err != nil || strings.Contains(string(stored), "hunter2") {
 		t.Fatalf("%s, %v", stored, err)
 	}
@@ -37,7 +37,7 @@ func TestSealedParametersStayWithTheirOwner(t *testing.T) {
 	if opened, err := own.Opened([]byte(strings.Replace(string(stored), `"a":`, `"b":`, 1))); err == nil {
 		t.Errorf("another parameter opens it: %s", opened)
 	}
-	if again, err := own.Sealed(plan, []byte(`{"c": "plain", "a": "hunter2"}`), nil, stored); err != nil || string(again) != string(stored) {
+	if again, err := own.Sealed(HiddenParameters(plan), []byte(`{"c": "plain", "a": "hunter2"}`), nil, stored); err != nil || string(again) != string(stored) {
 		t.Errorf("the same value is sealed anew: %s, %v", again, err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/osbclient"
+	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
@@ -23,6 +24,8 @@ type Driver struct {
 	Brokers *osbclient.Brokers
 	// Hub is the hub's ID, a part of all ids at brokers.
 	Hub string
+	// Keys open the parameters that plans hide.
+	Keys *seal.Keyset
 	// Clock; nil means the real one.
 	Clock clock.PassiveClock
 }
@@ -64,9 +67,9 @@ func (d *Driver) Deliver(ctx context.Context, of delivery.Delivery) error {
 	}
 	want, err := t.wanted(of)
 	if err != nil {
-		return t.refused(err.Error(), "correct the plan's parameters for the broker")
+		return t.redacted(t.refused(err.Error(), "correct the plan's parameters for the broker"), of.State)
 	}
-	return t.deliver(ctx, want, of.Applied)
+	return t.redacted(t.deliver(ctx, want, of.Applied), of.State)
 }
 
 func (t *tenant) deliver(ctx context.Context, want *wanted, applied string) error {

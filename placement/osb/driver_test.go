@@ -2,8 +2,10 @@ package osb
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +20,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/osbclient"
 	"github.com/sluice-dev/sluice/internal/osbclient/osbtest"
+	"github.com/sluice-dev/sluice/internal/seal"
+	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/test/osb/suitetest"
 )
@@ -337,5 +341,37 @@ func TestGoneAtTheBroker(t *testing.T) {
 	}
 	if len(w.ids) > 0 {
 		t.Error("it was ordered again")
+	}
+}
+
+// TestHiddenParameters: what a plan hides is sealed on the hub, the broker gets it, and no message has it though
+// the broker repeats it.
+func TestHiddenParameters(t *testing.T) {
+	w := newWorld(t)
+	keys, err := seal.Open(filepath.Join(t.TempDir(), "keyset.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.driver.Keys = keys
+	stored, err := workload.ParametersOf(w.instance, keys).Sealed([]string{"password"}, []byte(`{"password": "hunter2-hunter2", "cores": 1}`))
+	if err != nil || strings.Contains(string(stored), "hunter2") {
+		t.Fatalf("it is stored as %s, %v", stored, err)
+	}
+	w.decide("small", string(stored))
+	w.instance.Status.Decision.Placements[0].Upstream.Parameters = &runtime.RawExtension{Raw: []byte(`{"secret": "${parameters.password}"}`)}
+	var got string
+	w.front = func(out http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		body, _ := io.ReadAll(r.Body)
+		got = string(body)
+		out.WriteHeader(http.StatusBadRequest)
+		_, _ = out.Write([]byte(`{"description": "hunter2-hunter2 is too short"}`))
+		return true
+	}
+	refused := (*delivery.RefusedError)(nil)
+	if err := w.deliver(); !errors.As(err, &refused) || strings.Contains(err.Error()+refused.Consumer, "hunter2") || !strings.Contains(refused.Consumer, "is too short") {
+		t.Errorf("it says %v (to the consumer: %+v)", err, refused)
+	}
+	if !strings.Contains(got, `"secret":"hunter2-hunter2"`) {
+		t.Errorf("the broker gets %s", got)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -27,7 +28,7 @@ type wanted struct {
 }
 
 func (t *tenant) wanted(of delivery.Delivery) (*wanted, error) {
-	return wantedOf(t.instance, of.Placement.Upstream, of.State)
+	return t.wantedOf(of.Placement.Upstream, of.State)
 }
 
 // delivered returns what the instance is at the broker; nil if it was never delivered there.
@@ -38,17 +39,17 @@ func (t *tenant) delivered() (*wanted, error) {
 	}
 	for i := range d.Decision.Placements {
 		if p := &d.Decision.Placements[i]; p.Cluster == t.broker && p.Upstream != nil {
-			return wantedOf(t.instance, p.Upstream, &d.State)
+			return t.wantedOf(p.Upstream, &d.State)
 		}
 	}
 	return nil, nil
 }
 
-func wantedOf(instance *v1alpha1.ServiceInstance, is *v1alpha1.PlacementUpstream, state *v1alpha1.InstanceState) (*wanted, error) {
+func (t *tenant) wantedOf(is *v1alpha1.PlacementUpstream, state *v1alpha1.InstanceState) (*wanted, error) {
 	if is == nil || is.PlanID == "" || state == nil {
-		return nil, fmt.Errorf("instance %s: the decision names no plan of the broker", instance.Name)
+		return nil, fmt.Errorf("instance %s: the decision names no plan of the broker", t.instance.Name)
 	}
-	parameters, err := parametersOf(instance, is, state)
+	parameters, err := t.parametersOf(is, state)
 	if err != nil {
 		return nil, err
 	}
@@ -60,9 +61,13 @@ func wantedOf(instance *v1alpha1.ServiceInstance, is *v1alpha1.PlacementUpstream
 
 // parametersOf returns the parameters that the broker gets: those of the candidate, expanded, or else the
 // consumer's own.
-func parametersOf(instance *v1alpha1.ServiceInstance, is *v1alpha1.PlacementUpstream, state *v1alpha1.InstanceState) (json.RawMessage, error) {
+func (t *tenant) parametersOf(is *v1alpha1.PlacementUpstream, state *v1alpha1.InstanceState) (json.RawMessage, error) {
 	given := map[string]any{}
-	if raw := bytes.TrimSpace(state.Raw()); len(raw) > 0 && string(raw) != "null" {
+	opened, err := workload.ParametersOf(t.instance, t.Keys).Opened(state.Raw())
+	if err != nil {
+		return nil, err
+	}
+	if raw := bytes.TrimSpace(opened); len(raw) > 0 && string(raw) != "null" {
 		if err := utiljson.Unmarshal(raw, &given); err != nil {
 			return nil, fmt.Errorf("parameters: want an object: %w", err)
 		}
@@ -73,8 +78,7 @@ func parametersOf(instance *v1alpha1.ServiceInstance, is *v1alpha1.PlacementUpst
 		if err := utiljson.Unmarshal(is.Parameters.Raw, &template); err != nil {
 			return nil, fmt.Errorf("parameters of the candidate: %w", err)
 		}
-		var err error
-		if value, err = workload.Expand(variablesOf(instance, given, state), template, "parameters"); err != nil {
+		if value, err = workload.Expand(variablesOf(t.instance, given, state), template, "parameters"); err != nil {
 			return nil, err
 		}
 	}
@@ -82,6 +86,26 @@ func parametersOf(instance *v1alpha1.ServiceInstance, is *v1alpha1.PlacementUpst
 		return nil, nil
 	}
 	return json.Marshal(value) // with sorted keys
+}
+
+// redacted returns an error without the texts of hidden parameters, which a broker may repeat.
+func (t *tenant) redacted(err error, state *v1alpha1.InstanceState) error {
+	if err == nil {
+		return nil
+	}
+	hide := func(text string) string {
+		return workload.ParametersOf(t.instance, t.Keys).Redacted(text, state.Raw())
+	}
+	refused, pending := (*delivery.RefusedError)(nil), (*delivery.PendingError)(nil)
+	switch {
+	case errors.As(err, &refused):
+		refused.Reason, refused.Consumer = hide(refused.Reason), hide(refused.Consumer)
+	case errors.As(err, &pending):
+		pending.Detail = hide(pending.Detail)
+	case hide(err.Error()) != err.Error():
+		return errors.New(hide(err.Error()))
+	}
+	return err
 }
 
 func variablesOf(instance *v1alpha1.ServiceInstance, parameters map[string]any, state *v1alpha1.InstanceState) map[string]any {
