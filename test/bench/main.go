@@ -58,6 +58,7 @@ var questions = []question{
 	{"restart", measureRestart, false},
 	{"trust", measureTrust, false},
 	{"made", measureMade, false},
+	{"upstreams", measureUpstreams, false},
 }
 
 // bench holds the parts that every measurement uses.
