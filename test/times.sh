@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Runs targets of the Makefile one after the other and says how long each took; the first that fails ends it.
+# Runs targets of the Makefile one after the other and says how long each took, and how busy the processors of the
+# machine were meanwhile; the first that fails ends it.
 #
 #   times.sh TARGET[+TARGET...] ...
 #
 # Targets joined by + run side by side. The table is printed at the end, and kept in bin/times.tsv: the time, the
-# commit, the targets, seconds, and whether they passed.
+# commit, the targets, seconds, the share of the processors' time in per cent, and whether they passed.
 set -euo pipefail
 case ${1:-} in '' | -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}" && exit ;; esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -12,22 +13,27 @@ mkdir -p bin
 commit=$(git describe --always --dirty 2>/dev/null || echo unknown)
 rows=()
 
+# ticks prints the processors' time since the machine started, in ticks: busy and in all (proc_stat(5)).
+ticks() { awk '/^cpu /{all = $2 + $3 + $4 + $5 + $6 + $7 + $8 + $9; print all - $5 - $6, all; exit}' /proc/stat; }
+
 table() {
-  printf '\n%-22s %9s\n' "what" "min:s"
-  local row total=0 name seconds result
+  printf '\n%-22s %9s %6s\n' "what" "min:s" "busy"
+  local row total=0 name seconds busy result
   for row in "${rows[@]}"; do
-    IFS=$'\t' read -r name seconds result <<<"$row"
+    IFS=$'\t' read -r name seconds busy result <<<"$row"
     total=$((total + seconds))
-    printf '%-22s %6d:%02d  %s\n' "$name" $((seconds / 60)) $((seconds % 60)) "$result"
+    printf '%-22s %6d:%02d %5d%%  %s\n' "$name" $((seconds / 60)) $((seconds % 60)) "$busy" "$result"
   done
   printf '%-22s %6d:%02d\n' "together" $((total / 60)) $((total % 60))
 }
 
 for targets in "$@"; do
   began=$SECONDS result=passed
+  read -r busy all < <(ticks)
   # shellcheck disable=SC2086 # several targets
   ${MAKE:-make} --no-print-directory --jobs ${targets//+/ } || result=failed
-  rows+=("$targets"$'\t'"$((SECONDS - began))"$'\t'"$result")
+  read -r busyNow allNow < <(ticks)
+  rows+=("$targets"$'\t'"$((SECONDS - began))"$'\t'"$((100 * (busyNow - busy) / (allNow - all + 1)))"$'\t'"$result")
   printf '%s\t%s\t%s\n' "$(date -u +%FT%TZ)" "$commit" "${rows[-1]}" >>bin/times.tsv
   [ $result = passed ] || break
 done
