@@ -108,12 +108,12 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 		c.Latency = mc.Status.Latency.Duration
 	}
 	c.Latencies = latenciesOf(mc, now)
-	c.oversubscribe(mc.Spec.Oversubscription)
 	c.Sell = mc.Spec.Sell
 	c.Removed = !mc.DeletionTimestamp.IsZero()
 	if c.Exposure = mc.Spec.Exposure; c.Exposure != nil && c.Exposure.TCP != nil {
 		c.Allocatable[v1alpha1.ResourcePublicPorts] = int64(c.Exposure.TCP.Len())
 	}
+	c.oversubscribe(mc.Spec.Oversubscription)
 	c.Consumers, c.Liqo = mc.Spec.Consumers, mc.Spec.Liqo
 	if c.Driver == v1alpha1.DriverLiqo && c.Liqo == nil {
 		c.Liqo = &v1alpha1.LiqoCluster{}
@@ -150,10 +150,10 @@ func (c *Cluster) unreserved(name corev1.ResourceName) int64 {
 }
 
 // oversubscribe raises the amounts that the cluster sells by ratios of at least 1, exact to a
-// thousandth.
+// thousandth. A public port has one holder, so a ratio of these is ignored.
 func (c *Cluster) oversubscribe(ratios map[corev1.ResourceName]resource.Quantity) {
 	for name, ratio := range ratios {
-		if thousandths := ratio.MilliValue(); thousandths > 1000 {
+		if thousandths := ratio.MilliValue(); thousandths > 1000 && name != v1alpha1.ResourcePublicPorts {
 			if c.Sold == nil {
 				c.Sold = maps.Clone(c.Allocatable)
 			}

@@ -31,6 +31,22 @@ func TestClusterOfHasTaints(t *testing.T) {
 	}
 }
 
+// A cluster that sells more processors than it has sells its public ports, too, each once.
+func TestClusterOfSellsPublicPorts(t *testing.T) {
+	twice := resource.MustParse("2")
+	mc := &v1alpha1.MemberCluster{
+		Spec: v1alpha1.MemberClusterSpec{
+			Oversubscription: map[corev1.ResourceName]resource.Quantity{corev1.ResourceCPU: twice, v1alpha1.ResourcePublicPorts: twice},
+			Exposure:         &v1alpha1.ClusterExposure{TCP: &v1alpha1.ExposureTCP{First: 9000, Last: 9009}},
+		},
+		Status: v1alpha1.MemberClusterStatus{Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}},
+	}
+	c := ClusterOf(mc, time.Time{})
+	if cpu, ports := c.sold(corev1.ResourceCPU), c.sold(v1alpha1.ResourcePublicPorts); cpu != 16000 || ports != 10 {
+		t.Errorf("sells %d thousandths of a processor and %d public ports, want 16000 and 10", cpu, ports)
+	}
+}
+
 func TestForSale(t *testing.T) {
 	for name, row := range map[string]struct {
 		sell *v1alpha1.Sale
