@@ -71,6 +71,9 @@ var changes = map[string]func(c *placement.Cluster, other bool){
 	"Offers": func(c *placement.Cluster, other bool) {
 		c.Offers = either(other, map[string]v1alpha1.OfferedPlan{"db/small": {Service: "db", Plan: "small"}}, nil)
 	},
+	"Failures": func(c *placement.Cluster, other bool) {
+		c.Failures = either(other, map[string]placement.Failures{"db/small": {Orders: 1, Weight: 100, Last: "no room"}}, nil)
+	},
 	"Exposure": func(c *placement.Cluster, other bool) {
 		c.Exposure = either(other, &v1alpha1.ClusterExposure{Domain: "example.org"}, nil)
 	},
