@@ -2,6 +2,7 @@ package replay
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -63,13 +64,17 @@ func drawRecording(t *rapid.T) (r *Recording, kind string) {
 	if kind = "new"; len(instances) == 0 {
 		return r, kind
 	}
-	switch one := rapid.SampledFrom(instances).Draw(t, "of"); rapid.IntRange(0, 2).Draw(t, "kind") {
+	switch one := rapid.SampledFrom(instances).Draw(t, "of"); rapid.IntRange(0, 3).Draw(t, "kind") {
 	case 1:
 		kind, r.Order.ID = "update", one.Name
 		r.Order.of(one)
 	case 2:
 		kind, r.Order.ID, r.Order.Leaving = "move", one.Name, one.Status.Decision.Clusters()
 		r.Order.of(one)
+	case 3: // room for it is often only where this instance leaves
+		on := slices.Index(names, one.Status.Decision.Clusters()[0])
+		sold := r.Offering.Plans[0].Resources
+		sold.PriorityClass, sold.Clusters, sold.Limits = "gold", 1, r.Clusters[on].Status.Allocatable
 	}
 	return r, kind
 }
