@@ -87,7 +87,7 @@ func (e *evaluation) verdicts(chosen []candidate) []Verdict {
 		case slices.Contains(r.Current, v.Cluster):
 			v.Message = "the instance is there"
 		default:
-			v.Message = "fits best" + r.Upstream.failures(c.cluster()).String()
+			v.Message = r.Upstream.failures(c.cluster()).addTo("fits best")
 		}
 		if i := slices.IndexFunc(chosen, func(other candidate) bool { return other.position.same(c.position) }); i >= 0 && r.Replicas > 0 {
 			v.Replicas = chosen[i].replicas

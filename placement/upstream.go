@@ -75,7 +75,7 @@ func (u *Upstream) Placed(broker *Cluster) *v1alpha1.PlacementUpstream {
 		return nil
 	}
 	c := u.Candidates[broker.Name]
-	placed := &v1alpha1.PlacementUpstream{OfferedPlan: broker.Offers[c.Service+"/"+c.Plan], Parameters: c.Parameters}
+	placed := &v1alpha1.PlacementUpstream{OfferedPlan: broker.Offers[c.Name()], Parameters: c.Parameters}
 	if has := u.stays(broker.Name); has != nil && (u.keeps || placed.PlanID == "") {
 		placed.OfferedPlan = has.OfferedPlan
 	}
@@ -119,7 +119,7 @@ func notOffered(u *Upstream) filter {
 		rejects: func(p *page, among set) set {
 			return among.without(p.brokersThat(func(c *Cluster) bool {
 				asked := u.Candidates[c.Name]
-				_, offered := c.Offers[asked.Service+"/"+asked.Plan]
+				_, offered := c.Offers[asked.Name()]
 				return offered || u.stays(c.Name) != nil
 			}))
 		},
@@ -190,13 +190,13 @@ func (u *Upstream) failures(broker *Cluster) Failures {
 		return Failures{}
 	}
 	c := u.Candidates[broker.Name]
-	return broker.Failures[c.Service+"/"+c.Plan]
+	return broker.Failures[c.Name()]
 }
 
-// String describes the failures; empty if there are none.
-func (f Failures) String() string {
+// addTo adds the failures, if there are any, to the reason for which a broker was chosen or not.
+func (f Failures) addTo(why string) string {
 	if f.Orders == 0 {
-		return ""
+		return why
 	}
-	return fmt.Sprintf("; orders that failed there within an hour: %d, the latest: %s", f.Orders, f.Last)
+	return fmt.Sprintf("%s; orders that failed there within an hour: %d, the latest: %s", why, f.Orders, f.Last)
 }

@@ -174,6 +174,9 @@ type UpstreamCandidate struct {
 	Price *Price `json:"price,omitempty"`
 }
 
+// Name identifies the plan in the broker's catalog, as OfferedPlan.Name does.
+func (c *UpstreamCandidate) Name() string { return c.Service + "/" + c.Plan }
+
 // PlacementUpstream describes an instance at another broker. It does not change with the broker's catalog.
 type PlacementUpstream struct {
 	OfferedPlan `json:",inline"`

@@ -1,0 +1,90 @@
+package placement
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// passedOver returns why a cluster that fits was not chosen: because others were preferred or,
+// if nothing was chosen, because too few clusters fit.
+func (e *evaluation) passedOver(at position, chosen []candidate) (Reason, string) {
+	reason, why := e.preferredTo(at, chosen)
+	return reason, e.request.Upstream.failures(at.cluster()).addTo(why)
+}
+
+// preferredTo returns why others were preferred.
+func (e *evaluation) preferredTo(at position, chosen []candidate) (Reason, string) {
+	reason := passedOverReason(chosen)
+	if reason == ReasonFits {
+		return reason, "fits"
+	}
+	score, last := e.scorer.score(at), chosen[len(chosen)-1]
+	if e.request.Spread != nil && !slices.Contains(e.request.Current, at.cluster().Name) {
+		return reason, e.notInSpread(at, score, chosen)
+	}
+	switch {
+	case e.joint != "":
+		return reason, fmt.Sprintf("scores %d, and is not part of %s", score, e.joint)
+	case score < last.score:
+		return reason, fmt.Sprintf("scores %d, the last one chosen %d", score, last.score)
+	case score == last.score:
+		return reason, e.tied(at, last)
+	case e.request.Replicas > 0 && len(e.request.Current) == 0:
+		why := fmt.Sprintf("scores %d, and has too little room for its share of the replicas", score)
+		if e.cut {
+			why += fmt.Sprintf(" in the best of the first %d choices", mostPartial)
+		}
+		return reason, why
+	default:
+		return reason, fmt.Sprintf("scores %d, and the instance stays where it is", score)
+	}
+}
+
+// notInSpread returns why a cluster that fits is not part of a spread.
+func (e *evaluation) notInSpread(at position, score int32, chosen []candidate) string {
+	groups := at.page.groups(e.request.Spread.By)
+	name := groups.names[groups.of[at.row]]
+	var last candidate
+	share := 0
+	for _, c := range chosen {
+		if c.group == name {
+			last, share = c, share+1
+		}
+	}
+	switch {
+	case share == 0:
+		return fmt.Sprintf("scores %d, and %s is not one of the groups chosen", score, name)
+	case score == last.score:
+		return fmt.Sprintf("%s; %s has its share of %d", e.tied(at, last), name, share)
+	}
+	return fmt.Sprintf("scores %d; %s has its share of %d, the last of which scores %d", score, name, share, last.score)
+}
+
+// tied returns why, of two clusters with equal scores, the other one was chosen (see better).
+func (e *evaluation) tied(at position, with candidate) string {
+	this, name := candidate{position: at}, with.cluster().Name
+	e.breakTies(&this)
+	ties := fmt.Sprintf("ties with %s at %d; ", name, with.score)
+	switch {
+	case slices.Contains(e.request.Current, name) && !e.request.Free:
+		return ties + "the instance is there"
+	case with.price < this.price && this.price == math.MaxInt64:
+		return ties + name + " has a price in " + e.scorer.currency()
+	case with.price < this.price:
+		return ties + name + " is cheaper"
+	case with.latency < this.latency && this.latency == math.MaxInt64:
+		return ties + "the latency of " + name + " is known"
+	case with.latency < this.latency:
+		return ties + name + " is nearer"
+	default:
+		return ties + name + " was picked by lot"
+	}
+}
+
+func passedOverReason(chosen []candidate) Reason {
+	if len(chosen) == 0 {
+		return ReasonFits
+	}
+	return ReasonOutranked
+}
