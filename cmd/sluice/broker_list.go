@@ -88,30 +88,20 @@ func describePlans(d *details, b *v1alpha1.MemberCluster) {
 		return
 	}
 	d.line("Catalog", "%s, since %s", status.Digest, age(status.ChangedAt))
-	key := "Plans"
-	for i := range status.Plans {
-		p := &status.Plans[i]
-		d.line(key, "%s (%s, %s)", p.Name(), p.ServiceID, p.PlanID)
-		key = ""
-	}
+	list(d, "Plans", status.Plans, func(p v1alpha1.OfferedPlan) string {
+		return fmt.Sprintf("%s (%s, %s)", p.Name(), p.ServiceID, p.PlanID)
+	})
 	if status.LeftOut > 0 {
 		d.line("Left out", "%s that may not be ordered (--allow, --deny)", count(int(status.LeftOut), "plan"))
 	}
-	describeFailures(d, status.Failures)
-	key = "Gone"
-	for _, name := range status.Vanished {
-		d.line(key, "%s: new orders are refused, instances go on", name)
-		key = ""
-	}
-}
-
-// describeFailures prints the orders that count against new ones, the latest first.
-func describeFailures(d *details, failures []v1alpha1.OrderFailure) {
-	key := "Failed"
-	for _, f := range slices.Backward(failures) {
-		d.line(key, "%s, %s ago, for %s/%s: %s", f.Plan, age(f.At), f.Platform, orDash(printable(f.OrganizationGUID)), f.Reason)
-		key = ""
-	}
+	latestFirst := slices.Clone(status.Failures)
+	slices.Reverse(latestFirst)
+	list(d, "Failed", latestFirst, func(f v1alpha1.OrderFailure) string {
+		return fmt.Sprintf("%s, %s ago, for %s/%s: %s", f.Plan, age(f.At), f.Platform, orDash(f.OrganizationGUID), f.Reason)
+	})
+	list(d, "Gone", status.Vanished, func(name string) string {
+		return name + ": new orders are refused, instances go on"
+	})
 }
 
 func getBroker(ctx context.Context, c client.Client, key client.ObjectKey) (*v1alpha1.MemberCluster, error) {

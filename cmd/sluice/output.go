@@ -114,6 +114,14 @@ func (d *details) line(key, format string, args ...any) {
 	fmt.Fprintf(d.tw, "%s\t%s\n", key, printable(fmt.Sprintf(format, args...)))
 }
 
+// list prints a line for each item; only the first has the key.
+func list[T any](d *details, key string, items []T, show func(T) string) {
+	for _, item := range items {
+		d.line(key, "%s", show(item))
+		key = ""
+	}
+}
+
 // flush aligns the lines and prints them.
 func (d *details) flush() error { return d.tw.Flush() }
 
