@@ -176,7 +176,11 @@ func (s *sluice) send(r *http.Request, want int, into any) error {
 
 // provision orders an instance on so many clusters.
 func (s *sluice) provision(ctx context.Context, id string, clusters int) error {
-	body := fmt.Sprintf(`{"service_id":"bench","plan_id":"small","organization_guid":"o","space_guid":"s","parameters":{"clusters":%d}}`, clusters)
+	return s.order(ctx, id, fmt.Sprintf(`{"service_id":"bench","plan_id":"small","organization_guid":"o","space_guid":"s","parameters":{"clusters":%d}}`, clusters))
+}
+
+// order orders an instance with a body, and does not wait for it.
+func (s *sluice) order(ctx context.Context, id, body string) error {
 	r, err := s.request(ctx, http.MethodPut, "/v2/service_instances/"+id+"?accepts_incomplete=true", []byte(body))
 	if err != nil {
 		return err

@@ -110,26 +110,22 @@ func measureUpstreams(ctx context.Context, b *bench) (table, error) {
 		return t, err
 	}
 	var n atomic.Int64
-	order := func(url string, done func(context.Context, string) error) func(context.Context) error {
-		return func(ctx context.Context) error {
-			id := fmt.Sprintf("order-%d", n.Add(1))
-			r, err := s.request(ctx, http.MethodPut, "/v2/service_instances/"+id+"?accepts_incomplete=true",
-				[]byte(`{"service_id":"upstream","plan_id":"other","organization_guid":"o","space_guid":"s"}`))
-			if err != nil {
-				return err
-			}
-			if url != "" {
-				r.URL.Host = strings.TrimPrefix(url, "http://")
-				return s.send(r, http.StatusCreated, nil)
-			}
-			if err := s.send(r, http.StatusAccepted, nil); err != nil {
-				return err
-			}
-			return done(ctx, id)
+	const body = `{"service_id":"upstream","plan_id":"other","organization_guid":"o","space_guid":"s"}`
+	direct := closedLoop(ctx, 1, pick(b, 5*time.Second, 200*time.Millisecond), func(ctx context.Context) error {
+		path := fmt.Sprintf("/v2/service_instances/order-%d?accepts_incomplete=true", n.Add(1))
+		r, err := http.NewRequestWithContext(ctx, http.MethodPut, brokers[0].URL+path, strings.NewReader(body))
+		if err != nil {
+			return err
 		}
-	}
-	direct := closedLoop(ctx, 1, pick(b, 5*time.Second, 200*time.Millisecond), order(brokers[0].URL, nil))
-	through := closedLoop(ctx, 1, pick(b, 10*time.Second, 200*time.Millisecond), order("", s.await))
+		return s.send(r, http.StatusCreated, nil)
+	})
+	through := closedLoop(ctx, 1, pick(b, 10*time.Second, 200*time.Millisecond), func(ctx context.Context) error {
+		id := fmt.Sprintf("order-%d", n.Add(1))
+		if err := s.order(ctx, id, body); err != nil {
+			return err
+		}
+		return s.await(ctx, id)
+	})
 	for _, l := range []load{direct, through} {
 		if l.err != nil {
 			return t, l.err
