@@ -45,7 +45,7 @@ func liqoID(cluster string) string { return cluster + "-id" }
 func liqoRights() kube.ManifestOptions {
 	read := []string{"get", "list"}
 	return kube.ManifestOptions{
-		Rules: append(kube.Rules(), rbacv1.PolicyRule{
+		Rules: append(kube.Rules(v1alpha1.ReaderNodes), rbacv1.PolicyRule{
 			APIGroups: []string{networkingv1beta1.GroupVersion.Group}, Resources: []string{"configurations", "connections"}, Verbs: read,
 		}),
 		TenantRules: append(kube.TenantRules(), rbacv1.PolicyRule{

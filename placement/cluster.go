@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -32,6 +33,8 @@ type Cluster struct {
 	// Unverified is a message with the cause if AccessVerified is false.
 	AccessVerified bool
 	Unverified     string
+	// CapacityUnknown is the reason why it is not known how much the cluster has; empty if it is known.
+	CapacityUnknown string
 	// Unproven lists the facts that the provider must still prove; empty if there are none.
 	Unproven string
 	// Claims about the cluster and its provider that are valid.
@@ -94,6 +97,9 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 	}
 	c.Ready, c.Unready = mc.Holds(v1alpha1.ConditionReachable)
 	c.AccessVerified, c.Unverified = mc.Holds(v1alpha1.ConditionAccessVerified)
+	if meta.IsStatusConditionFalse(mc.Status.Conditions, v1alpha1.ConditionCapacityKnown) {
+		_, c.CapacityUnknown = mc.Holds(v1alpha1.ConditionCapacityKnown)
+	}
 	if mc.Spec.Trust != nil {
 		c.Claims = claimsAt(mc, now)
 		_, c.Unproven = mc.Holds(v1alpha1.ConditionAdmitted)
@@ -113,6 +119,7 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 	if c.Exposure = mc.Spec.Exposure; c.Exposure != nil && c.Exposure.TCP != nil {
 		c.Allocatable[v1alpha1.ResourcePublicPorts] = int64(c.Exposure.TCP.Len())
 	}
+	c.hide()
 	c.oversubscribe(mc.Spec.Oversubscription)
 	c.Consumers, c.Liqo = mc.Spec.Consumers, mc.Spec.Liqo
 	if c.Driver == v1alpha1.DriverLiqo && c.Liqo == nil {
@@ -143,69 +150,6 @@ func (c *Cluster) resources(reserved Resources) iter.Seq[corev1.ResourceName] {
 	}
 }
 
-// unreserved returns the amount of a resource that would be free without any reservation: the part
-// for sale, minus the foreign use that exceeds the part held back.
-func (c *Cluster) unreserved(name corev1.ResourceName) int64 {
-	return min(c.sold(name), c.there(name)-c.ForeignUse[name])
-}
-
-// oversubscribe raises the amounts that the cluster sells by ratios of at least 1, exact to a
-// thousandth. A public port has one holder, so a ratio of these is ignored.
-func (c *Cluster) oversubscribe(ratios map[corev1.ResourceName]resource.Quantity) {
-	for name, ratio := range ratios {
-		if thousandths := ratio.MilliValue(); thousandths > 1000 && name != v1alpha1.ResourcePublicPorts {
-			if c.Sold == nil {
-				c.Sold = maps.Clone(c.Allocatable)
-			}
-			c.Sold[name] = mulDiv(c.Allocatable[name], thousandths, 1000)
-		}
-	}
-}
-
-// there returns how much may be reserved and used in total.
-func (c *Cluster) there(name corev1.ResourceName) int64 {
-	if c.Sold != nil {
-		return c.Sold[name]
-	}
-	return c.Allocatable[name]
-}
-
-// sold returns the amount that may be reserved: everything except the part that the provider holds
-// back.
-func (c *Cluster) sold(name corev1.ResourceName) int64 {
-	sold := c.there(name)
-	if c.Sell == nil {
-		return sold
-	}
-	if share := int64(c.Sell.Share); share > 0 {
-		sold = sold/100*share + sold%100*share/100
-	}
-	if most, bounded := c.Sell.AtMost[name]; bounded {
-		sold = min(sold, amountOf(name, most))
-	}
-	return sold
-}
-
-// ForSale returns how much of a resource a member cluster sells in total. heldBack reports
-// whether that is less than it has.
-func ForSale(mc *v1alpha1.MemberCluster, name corev1.ResourceName) (sold resource.Quantity, heldBack bool) {
-	c := ClusterOf(mc, time.Time{})
-	return Resources{name: c.sold(name)}.List()[name], c.sold(name) < c.there(name)
-}
-
-// showSold formats how much may be reserved, for instance "16", "24 (of 16, oversubscribed)" or
-// "8 for sale (of 16)".
-func (c *Cluster) showSold(name corev1.ResourceName) string {
-	sold, has := show(name, c.sold(name)), show(name, c.Allocatable[name])
-	switch {
-	case c.sold(name) < c.there(name):
-		return sold + " for sale (of " + has + ")"
-	case sold != has:
-		return sold + " (of " + has + ", oversubscribed)"
-	}
-	return has
-}
-
 // disturbs reports whether a new version of the cluster affects the instances on it: it answers
 // again, its taints have changed, or it is being removed.
 func (c *Cluster) disturbs(now *Cluster) bool {
@@ -218,7 +162,7 @@ func (c *Cluster) IsForsaken() bool { return c.Removed && !c.Ready }
 
 // sameTraits reports whether two versions of a cluster differ in numbers only.
 func (c *Cluster) sameTraits(other *Cluster) bool {
-	return c.Provider == other.Provider && c.Region == other.Region && c.Ready == other.Ready && c.AccessVerified == other.AccessVerified && c.Cordoned == other.Cordoned &&
+	return c.Provider == other.Provider && c.Region == other.Region && c.Ready == other.Ready && c.AccessVerified == other.AccessVerified && c.CapacityUnknown == other.CapacityUnknown && c.Cordoned == other.Cordoned &&
 		c.Unproven == other.Unproven && c.Driver == other.Driver && maps.Equal(c.Offers, other.Offers) && maps.Equal(c.Failures, other.Failures) && reflect.DeepEqual(c.Exposure, other.Exposure) &&
 		reflect.DeepEqual(c.Liqo, other.Liqo) && slices.Equal(c.Consumers, other.Consumers) && reflect.DeepEqual(c.Claims, other.Claims) &&
 		c.Currency == other.Currency && maps.Equal(c.Labels, other.Labels) &&

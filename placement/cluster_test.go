@@ -58,6 +58,8 @@ func TestForSale(t *testing.T) {
 		"a third, rounded down":    {&v1alpha1.Sale{Share: 33}, "2656m", true},
 		"at most so much":          {&v1alpha1.Sale{AtMost: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}, "2", true},
 		"the lesser of the two":    {&v1alpha1.Sale{Share: 10, AtMost: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}, "805m", true},
+		"nothing, as it is hidden": {&v1alpha1.Sale{Share: 50, Hide: []corev1.ResourceName{corev1.ResourceCPU}}, "0", false},
+		"another is hidden":        {&v1alpha1.Sale{Hide: []corev1.ResourceName{corev1.ResourceMemory}}, "8050m", false},
 		"at most more than it has": {&v1alpha1.Sale{AtMost: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("9")}}, "8050m", false},
 	} {
 		mc := &v1alpha1.MemberCluster{Spec: v1alpha1.MemberClusterSpec{Sell: row.sell}}

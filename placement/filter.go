@@ -42,7 +42,7 @@ func (r Request) filters(s *Snapshot, held Resources) []filter {
 }
 
 func (r Request) allFilters(s *Snapshot, held Resources) []filter {
-	asked := []filter{otherwiseUsed(r), consumersOwn(), notPeerable(r.Peering), notReady(), accessNotVerified(), notAdmitted(), cordoned()}
+	asked := []filter{otherwiseUsed(r), consumersOwn(), notPeerable(r.Peering), notReady(), accessNotVerified(), capacityUnknown(), notAdmitted(), cordoned()}
 	for _, spoken := range r.Public {
 		asked = append(asked, noGateway(spoken))
 	}
@@ -126,6 +126,13 @@ func accessNotVerified() filter {
 	return filter{reason: ReasonAccessNotVerified, entry: true, passing: true,
 		rejects: func(p *page, among set) set { return among.without(p.verified) },
 		message: func(p *page, row int) string { return p.clusters[row].Unverified },
+	}
+}
+
+func capacityUnknown() filter {
+	return filter{reason: ReasonCapacityUnknown, entry: true, passing: true,
+		rejects: func(p *page, among set) set { return among.and(p.uncounted) },
+		message: func(p *page, row int) string { return p.clusters[row].CapacityUnknown },
 	}
 }
 

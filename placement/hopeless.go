@@ -59,8 +59,11 @@ func (s *Snapshot) mayMake(r Request) bool {
 	return false
 }
 
-// known reports whether the capacity of a cluster is known: it answers, and has capacity.
-func (p *page) known(row int) bool { return p.ready.has(row) && len(p.clusters[row].Allocatable) > 0 }
+// known reports whether the capacity of a cluster is known: it answers, and its
+// capacity has been read and holds.
+func (p *page) known(row int) bool {
+	return p.ready.has(row) && !p.uncounted.has(row) && len(p.clusters[row].Allocatable) > 0
+}
 
 // unknown returns the rows of clusters whose capacity is not known.
 func (p *page) unknown() set {

@@ -105,6 +105,9 @@ func (w *world) richCluster(name string) *placement.Cluster {
 		StorageClasses: pick(w, nil, []string{"fast"}, []string{"fast", "slow"}), Latencies: map[string]placement.Measured{},
 	}
 	if w.one(20) {
+		c.CapacityUnknown = "its reader is silent"
+	}
+	if w.one(20) {
 		c.Driver = v1alpha1.DriverCAPI
 	}
 	if w.one(20) {

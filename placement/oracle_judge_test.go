@@ -183,7 +183,7 @@ func (o *oracle) passes(c *placement.Cluster, component *placement.Component) bo
 
 // enters applies the filters of new placements only.
 func (o *oracle) enters(c *placement.Cluster) bool {
-	if !c.Ready || !c.AccessVerified || c.Unproven != "" || c.Cordoned {
+	if !c.Ready || !c.AccessVerified || c.CapacityUnknown != "" || c.Unproven != "" || c.Cordoned {
 		return false
 	}
 	for _, taint := range c.Taints {

@@ -44,6 +44,9 @@ func drawCluster(t *rapid.T, name string) *Cluster {
 	if c.Provider = rapid.SampledFrom([]string{"", "one", "two"}).Draw(t, "provider"); c.Provider != "" {
 		c.Labels[v1alpha1.LabelProvider] = c.Provider
 	}
+	if !mostly("known") {
+		c.CapacityUnknown = "its reader is silent"
+	}
 	if !mostly("proven") {
 		c.Unproven = "nothing was presented"
 	}
@@ -152,7 +155,7 @@ func stock(fleet []*Cluster) *Inventory {
 func acceptable(r Request, c *Cluster, free Resources) bool {
 	settled := slices.Contains(r.Current, c.Name)
 	if !settled {
-		if !c.Ready || !c.AccessVerified || c.Cordoned || c.Unproven != "" {
+		if !c.Ready || !c.AccessVerified || c.CapacityUnknown != "" || c.Cordoned || c.Unproven != "" {
 			return false
 		}
 		for _, taint := range c.Taints {

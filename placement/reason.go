@@ -31,6 +31,8 @@ const (
 	ReasonNotReady Reason = "NotReady"
 	// ReasonAccessNotVerified: Sluice lacks verbs there that its driver needs.
 	ReasonAccessNotVerified Reason = "AccessNotVerified"
+	// ReasonCapacityUnknown: it is not known how much the cluster has, or what is known is too old.
+	ReasonCapacityUnknown Reason = "CapacityUnknown"
 	// ReasonCordoned: the operator allows no new placements on the cluster, or removes it.
 	ReasonCordoned Reason = "Cordoned"
 	// ReasonNotAdmitted: the provider has not proven what the operator requires.

@@ -21,17 +21,18 @@ type traits struct {
 }
 
 type rowSets struct {
-	all      set
-	managing set // makes clusters, and runs no workloads
-	brokers  set // stands for a broker, and runs no workloads
-	owned    set // belongs to a consumer
-	peering  set // takes part in peerings
-	joined   set // by invitation, and so not reachable otherwise
-	ready    set
-	verified set
-	cordoned set
-	unproven set // has to prove an offering, and has not
-	avoided  set // has a PreferNoSchedule taint
+	all       set
+	managing  set // makes clusters, and runs no workloads
+	brokers   set // stands for a broker, and runs no workloads
+	owned     set // belongs to a consumer
+	peering   set // takes part in peerings
+	joined    set // by invitation, and so not reachable otherwise
+	ready     set
+	verified  set
+	cordoned  set
+	uncounted set // has a capacity that is not known
+	unproven  set // has to prove an offering, and has not
+	avoided   set // has a PreferNoSchedule taint
 	// exposing holds clusters with a Gateway for public ports, by the protocol that it passes.
 	exposing map[v1alpha1.AppProtocol]set
 	label    map[labelValue]set
@@ -104,7 +105,7 @@ func (t *rowSets) put(row int, c *Cluster, is bool) {
 	}{
 		{&t.managing, c.Driver == v1alpha1.DriverCAPI}, {&t.brokers, c.Driver == v1alpha1.DriverOSB}, {&t.owned, len(c.Consumers) > 0}, {&t.peering, c.Liqo != nil},
 		{&t.joined, c.Liqo != nil && c.Liqo.Joined != nil}, {&t.ready, c.Ready}, {&t.verified, c.AccessVerified},
-		{&t.cordoned, c.Cordoned}, {&t.unproven, c.Unproven != ""},
+		{&t.cordoned, c.Cordoned}, {&t.unproven, c.Unproven != ""}, {&t.uncounted, c.CapacityUnknown != ""},
 	} {
 		if one.here {
 			one.of.put(row, is)

@@ -1,9 +1,15 @@
 package v1alpha1
 
-import "maps"
+import (
+	"maps"
 
-// SelectorLabels returns the labels that selectors match: the member cluster's own labels
-// and those that its spec implies. The spec wins, because the operator declared it.
+	corev1 "k8s.io/api/core/v1"
+)
+
+// SelectorLabels returns the labels that selectors match: the member cluster's own labels,
+// those that its spec implies, and the architecture and operating system of its nodes, if they
+// are all the same. The spec wins over the own labels, and these over the nodes, because the
+// operator declared them.
 func (c *MemberCluster) SelectorLabels() map[string]string {
 	set := maps.Clone(c.Labels)
 	if set == nil {
@@ -22,6 +28,14 @@ func (c *MemberCluster) SelectorLabels() map[string]string {
 	} {
 		if value != "" {
 			set[key] = value
+		}
+	}
+	for key, found := range map[string][]string{
+		corev1.LabelArchStable: c.Status.Architectures,
+		corev1.LabelOSStable:   c.Status.OperatingSystems,
+	} {
+		if _, declared := set[key]; !declared && len(found) == 1 {
+			set[key] = found[0]
 		}
 	}
 	return set

@@ -13,7 +13,7 @@ import (
 type MemberClusterStatus struct {
 	// ObservedGeneration is the generation of spec that this status describes.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions: Reachable, AccessVerified, Admitted (only with spec.trust), Ready.
+	// Conditions: Reachable, AccessVerified, CapacityKnown, Admitted (only with spec.trust), Ready.
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
@@ -26,11 +26,17 @@ type MemberClusterStatus struct {
 	KeyHash string `json:"keyHash,omitempty"`
 	// KubernetesVersion of the API server.
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
-	// Nodes that are ready and schedulable.
+	// Nodes that are ready and schedulable; 0 if the nodes are not read.
 	Nodes int32 `json:"nodes,omitempty"`
-	// Capacity is the sum over those nodes.
+	// Architectures (GOARCH) of those nodes, sorted. If there is one, it is the cluster's label
+	// kubernetes.io/arch, unless the operator has set another.
+	Architectures []string `json:"architectures,omitempty"`
+	// OperatingSystems (GOOS) of those nodes, sorted. If there is one, it is the cluster's label
+	// kubernetes.io/os, unless the operator has set another.
+	OperatingSystems []string `json:"operatingSystems,omitempty"`
+	// Capacity is the sum over those nodes, or what was declared.
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
-	// Allocatable is the sum over those nodes.
+	// Allocatable is the sum over those nodes, or what was declared.
 	Allocatable corev1.ResourceList `json:"allocatable,omitempty"`
 	// ForeignUse is the sum of the requests of pods that belong to no instance of this hub.
 	ForeignUse corev1.ResourceList `json:"foreignUse,omitempty"`
@@ -111,6 +117,26 @@ type ClassVariable struct {
 
 // DriverName returns the name of the driver that delivers to the cluster.
 func (c *MemberCluster) DriverName() string { return cmp.Or(c.Spec.Driver, DriverKube) }
+
+// IsJoined reports whether the cluster has joined by invitation, so that its owner has granted the access to
+// it, and Sluice may only read there.
+func (c *MemberCluster) IsJoined() bool { return c.Spec.Liqo != nil && c.Spec.Liqo.Joined != nil }
+
+// Readers of a cluster's capacity.
+const (
+	// ReaderNodes reads nodes, and the pods on them.
+	ReaderNodes = "nodes"
+	// ReaderDeclared takes what the operator has declared.
+	ReaderDeclared = "declared"
+)
+
+// ReaderName returns the name of the reader of the cluster's capacity.
+func (c *MemberCluster) ReaderName() string {
+	if len(c.Spec.Capacity) > 0 || c.DriverName() == DriverOSB {
+		return ReaderDeclared
+	}
+	return ReaderNodes
+}
 
 // Holds reports whether a condition is true, and otherwise its message.
 func (c *MemberCluster) Holds(condition string) (ok bool, otherwise string) {

@@ -83,20 +83,24 @@ type MemberClusterList struct {
 
 // MemberClusterSpec holds the access to a member cluster, and what the operator and the
 // provider declare about it.
-// +kubebuilder:validation:XValidation:rule="(has(self.driver) && self.driver == 'capi') ? has(self.capacity) : (!has(self.capacity) || (has(self.driver) && self.driver == 'osb'))",message="a cluster with the driver capi has a capacity, and besides only one with the driver osb"
+// +kubebuilder:validation:XValidation:rule="!has(self.driver) || self.driver != 'capi' || has(self.capacity)",message="a cluster with the driver capi has a capacity"
+// +kubebuilder:validation:XValidation:rule="!has(self.capacity) || !has(self.consumers)",message="a consumer's own cluster sells nothing, and has no capacity to declare"
 // +kubebuilder:validation:XValidation:rule="(has(self.driver) && self.driver == 'osb') == has(self.broker)",message="the section broker goes with the driver osb"
 // +kubebuilder:validation:XValidation:rule="!has(self.exposure) || !has(self.driver) || self.driver != 'capi'",message="a cluster with the driver capi runs no workloads, and exposes none"
-// +kubebuilder:validation:XValidation:rule="!has(self.capacity) || !has(self.sell)",message="a cluster with the driver capi has capacity instead of sell"
 // +kubebuilder:validation:XValidation:rule="(has(self.driver) && self.driver == 'liqo') || !(has(self.liqo) || has(self.consumers))",message="only a cluster with the driver liqo has the sections liqo and consumers"
 type MemberClusterSpec struct {
 	// Driver that delivers instances to this cluster.
 	// +kubebuilder:validation:Enum=kube;capi;liqo;osb
 	// +kubebuilder:default=kube
 	Driver string `json:"driver,omitempty"`
-	// Capacity limits the clusters (sluice.dev/clusters) that a management cluster (driver capi) may
-	// create, and the resources of their machines; of a broker (driver osb), the instances
-	// (sluice.dev/instances) that may be ordered there, as many as are wanted if it is absent. The capacity
-	// of other clusters is read from their nodes.
+	// Capacity declares by hand what the cluster has for instances of this hub. Its nodes are then not
+	// read, and Sluice needs no right to them; resources that are not listed count as absent, and storage
+	// classes are listed by the name of their quota (CLASS.storageclass.storage.k8s.io/requests.storage).
+	// Absent means that it is read from the nodes. Of a management cluster (driver capi), it lists the
+	// clusters (sluice.dev/clusters) that may be created, and the resources of their machines, and is
+	// required; of a broker (driver osb), the instances (sluice.dev/instances) that may be ordered there,
+	// as many as are wanted if it is absent.
+	// +kubebuilder:validation:MaxProperties=64
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
 	// Liqo configures the cluster's part in peerings, with the driver liqo.
 	Liqo *LiqoCluster `json:"liqo,omitempty"`
@@ -274,9 +278,9 @@ type ExposureGateway struct {
 	PodNamespace string `json:"podNamespace,omitempty"`
 }
 
-// Sale limits the sum of all reservations for instances on a cluster. Pods of others count
-// first against the part that is held back.
-// +kubebuilder:validation:XValidation:rule="has(self.share) || has(self.atMost)",message="a sale has a share or atMost"
+// Sale limits the sum of all reservations for instances on a cluster, in this order: the share, the
+// limits by resource, and what is hidden. Pods of others count first against the part that is held back.
+// +kubebuilder:validation:XValidation:rule="has(self.share) || has(self.atMost) || has(self.hide)",message="a sale has a share, atMost or hide"
 type Sale struct {
 	// Share of the cluster's amount of each resource (oversubscription included), in percent.
 	// +kubebuilder:validation:Minimum=1
@@ -286,6 +290,12 @@ type Sale struct {
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=64
 	AtMost corev1.ResourceList `json:"atMost,omitempty"`
+	// Hide names resources, for instance nvidia.com/gpu, that placement treats as absent: none of them is
+	// sold, and no score, explanation or external scorer counts them. Quotas keep consumers from using
+	// them. A storage class is hidden by the name of its quota.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=set
+	Hide []corev1.ResourceName `json:"hide,omitempty"`
 }
 
 // ConsumerReference selects consumers: all of a platform, of one of its organizations, or

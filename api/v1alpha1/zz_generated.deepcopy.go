@@ -1682,6 +1682,16 @@ func (in *MemberClusterStatus) DeepCopyInto(out *MemberClusterStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.Architectures != nil {
+		in, out := &in.Architectures, &out.Architectures
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
+	if in.OperatingSystems != nil {
+		in, out := &in.OperatingSystems, &out.OperatingSystems
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Capacity != nil {
 		in, out := &in.Capacity, &out.Capacity
 		*out = make(corev1.ResourceList, len(*in))
@@ -3090,6 +3100,11 @@ func (in *Sale) DeepCopyInto(out *Sale) {
 		for key, val := range *in {
 			(*out)[key] = val.DeepCopy()
 		}
+	}
+	if in.Hide != nil {
+		in, out := &in.Hide, &out.Hide
+		*out = make([]corev1.ResourceName, len(*in))
+		copy(*out, *in)
 	}
 }
 

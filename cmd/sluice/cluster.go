@@ -52,13 +52,14 @@ credentials, that the cluster is this offering (sluice sd --help).`,
 		Example: `  sluice cluster add eu-1 --context kind-eu-1 --region eu-de --provider acme
   sluice cluster add edge-7 --from-kubeconfig edge.kubeconfig --tier edge --price cpu=0.04,memory=0.005
   sluice cluster add eu-3 --context kind-eu-3 --driver liqo --gateway-service NodePort
+  sluice cluster add eu-4 --context kind-eu-4 --capacity cpu=8,memory=32Gi,pods=110
   sluice cluster add theirs --context kind-theirs --driver liqo --consumer cf/their-org
   sluice cluster add makers --context kind-makers --driver capi --capacity sluice.dev/clusters=10,cpu=200
   sluice cluster add eu-2 --context kind-eu-2 --provider acme --offering "https://acme.example/selfdescription/offering-eu#subject"`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.register(cmd, hub, args[0], func(cluster *v1alpha1.MemberCluster) error {
-				if isJoined(cluster) {
+				if cluster.IsJoined() {
 					return errors.New("it has joined by invitation: change it with `sluice peering join`")
 				}
 				return f.describe(cluster, givenOf(cmd))
@@ -99,7 +100,7 @@ have an administrator's rights, and must be of the cluster that is registered by
 				switch {
 				case cluster.UID == "":
 					return errors.New("no member cluster has that name: `sluice cluster list` shows them all, `sluice cluster add` registers one")
-				case isJoined(cluster):
+				case cluster.IsJoined():
 					return errors.New("it has joined by invitation: its owner runs `sluice peering accept` again, then you run `sluice peering join`")
 				}
 				return nil
@@ -113,21 +114,16 @@ have an administrator's rights, and must be of the cluster that is registered by
 	return cmd
 }
 
-// isJoined reports whether a cluster has joined by invitation, so that its owner has
-// granted the access to it.
-func isJoined(cluster *v1alpha1.MemberCluster) bool {
-	return cluster.Spec.Liqo != nil && cluster.Spec.Liqo.Joined != nil
-}
-
 func newClusterManifestCommand() *cobra.Command {
 	var options kube.ManifestOptions
-	var driver, liqoNamespace string
+	var driver, reader, liqoNamespace string
 	cmd := &cobra.Command{
 		Use:   "manifest",
 		Short: "Print what `cluster add` creates on a member cluster: every permission that Sluice needs there",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cluster := &v1alpha1.MemberCluster{Spec: v1alpha1.MemberClusterSpec{Driver: driver, Liqo: &v1alpha1.LiqoCluster{Namespace: liqoNamespace}}}
+			options.Reader = reader
 			options, err := registration.Permissions(options, cluster)
 			if err != nil {
 				return err
@@ -141,6 +137,7 @@ func newClusterManifestCommand() *cobra.Command {
 		},
 	}
 	bindManifest(cmd, &options, &driver)
+	bindReader(cmd, &reader)
 	cmd.Flags().StringVar(&liqoNamespace, "liqo-namespace", names.DefaultNamespace, "namespace of Liqo, with --driver liqo")
 	return cmd
 }

@@ -28,7 +28,9 @@ type clusterAddFlags struct {
 	prices                 map[string]string
 	oversubscribe          map[string]string
 	sell                   map[string]string
+	hide                   []string
 	driver                 string
+	reader                 string
 	capacity               map[string]string
 	latitude, longitude    string
 	offering               string
@@ -49,12 +51,15 @@ func (f *clusterAddFlags) bind(cmd *cobra.Command) {
 	f.bindDescription(cmd)
 	flags.StringToStringVar(&f.oversubscribe, "oversubscribe", nil, "factor by which a resource is oversubscribed, for instance cpu=1.5")
 	flags.StringToStringVar(&f.sell, "sell", nil, "largest part of the cluster that is sold, in percent or by resource, for instance share=80,cpu=10; the rest is held back")
+	flags.StringSliceVar(&f.hide, "hide", nil, "resources of the cluster that count as absent, for instance nvidia.com/gpu")
 	flags.StringVar(&f.latitude, "latitude", "", "latitude of the cluster in decimal degrees, north positive")
 	flags.StringVar(&f.longitude, "longitude", "", "longitude of the cluster in decimal degrees, east positive")
 	bindManifest(cmd, &f.manifest, &f.driver)
+	bindReader(cmd, &f.reader)
 	f.liqo.bind(cmd)
 	f.exposure.bind(cmd)
-	flags.StringToStringVar(&f.capacity, "capacity", nil, "capacity of a management cluster (driver capi), for instance sluice.dev/clusters=10,cpu=200,memory=800Gi")
+	f.bindCapacity(cmd, "what the cluster has for instances, for instance cpu=8,memory=32Gi,pods=110; Sluice then neither reads its nodes nor gets the right to. "+
+		"Of a management cluster (driver capi), which needs it, for instance sluice.dev/clusters=10,cpu=200,memory=800Gi")
 	f.bindTrust(cmd)
 	flags.DurationVar(&f.wait, "wait", time.Minute, "how long to wait until the cluster is ready; 0 does not wait")
 }
@@ -70,6 +75,10 @@ func (f *clusterAddFlags) bindDescription(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.taints, "taint", nil, "taint that repels requests, key=value:NoSchedule (repeatable)")
 	flags.StringVar(&f.currency, "currency", "EUR", "currency of --price, an ISO 4217 code")
 	flags.StringToStringVar(&f.prices, "price", nil, "price of one unit for one hour by resource, for instance cpu=0.04,memory=0.005 (memory by the GiB)")
+}
+
+func (f *clusterAddFlags) bindCapacity(cmd *cobra.Command, usage string) {
+	cmd.Flags().StringToStringVar(&f.capacity, "capacity", nil, usage)
 }
 
 func (f *clusterAddFlags) bindTrust(cmd *cobra.Command) {
@@ -90,6 +99,11 @@ func bindManifest(cmd *cobra.Command, o *kube.ManifestOptions, driver *string) {
 		"use of the cluster: kube runs instances; liqo runs instances, and Liqo peers it with consumers' clusters; capi creates clusters with Cluster API. Install Liqo or Cluster API there first",
 		v1alpha1.DriverKube, v1alpha1.DriverLiqo, v1alpha1.DriverCAPI)
 	bindWithoutPolicies(cmd, o)
+}
+
+func bindReader(cmd *cobra.Command, reader *string) {
+	bindChoice(cmd, reader, "reader", "", "source of the cluster's capacity: nodes, which Sluice then reads, or declared (--capacity), which needs no right to them",
+		v1alpha1.ReaderNodes, v1alpha1.ReaderDeclared)
 }
 
 func bindWithoutPolicies(cmd *cobra.Command, o *kube.ManifestOptions) {
@@ -162,16 +176,24 @@ func (f *clusterAddFlags) describeAmounts(spec *v1alpha1.MemberClusterSpec, give
 			return err
 		}
 	}
-	if spec.Driver != v1alpha1.DriverOSB && (spec.Driver == v1alpha1.DriverCAPI) != (len(spec.Capacity) > 0) {
-		return errors.New("--capacity goes with --driver capi, which needs it, for instance sluice.dev/clusters=10; the capacity of other clusters is that of their nodes")
+	switch {
+	case given("reader") && f.reader == v1alpha1.ReaderNodes && given("capacity"):
+		return errors.New("--reader nodes goes without --capacity, which declares what nodes have otherwise")
+	case given("reader") && f.reader == v1alpha1.ReaderNodes:
+		spec.Capacity = nil
+	case given("reader") && len(spec.Capacity) == 0:
+		return errors.New("--reader declared needs --capacity, for instance cpu=8,memory=32Gi,pods=110")
+	}
+	if spec.Driver == v1alpha1.DriverCAPI && len(spec.Capacity) == 0 {
+		return errors.New("--driver capi needs --capacity, for instance sluice.dev/clusters=10")
 	}
 	if given("oversubscribe") {
 		if spec.Oversubscription, err = amounts("--oversubscribe", f.oversubscribe, "1", "a number of at least 1"); err != nil {
 			return err
 		}
 	}
-	if given("sell") {
-		if spec.Sell, err = sale(f.sell); err != nil {
+	if given("sell", "hide") {
+		if err := f.describeSale(spec, given); err != nil {
 			return err
 		}
 	}

@@ -35,8 +35,9 @@ func TestClusterAddRefuses(t *testing.T) {
 		{"requirements of no offering", "go with --offering", []string{"--requires", "LabelCredential"}},
 		{"grace of no offering", "go with --offering", []string{"--grace", "1h"}},
 		{"an offering of nobody", "--offering needs --provider", []string{"--offering", "https://a.example/#b"}},
-		{"a management cluster that may make nothing", "--capacity goes with --driver capi", []string{"--driver", "capi"}},
-		{"capacity beside nodes", "--capacity goes with --driver capi", []string{"--capacity", "cpu=1"}},
+		{"a management cluster that may make nothing", "--driver capi needs --capacity", []string{"--driver", "capi"}},
+		{"nodes beside what is declared", "--reader nodes goes without --capacity", []string{"--reader", "nodes", "--capacity", "cpu=1"}},
+		{"nothing declared", "--reader declared needs --capacity", []string{"--reader", "declared"}},
 		{"a capacity that is no amount", "--capacity cpu=lots: want an amount", []string{"--driver", "capi", "--capacity", "cpu=lots"}},
 		{"a capacity below nothing", "--capacity cpu=-1", []string{"--driver", "capi", "--capacity", "cpu=-1"}},
 		{"less sold than there is", "--oversubscribe cpu=0.9: want a number of at least 1", []string{"--oversubscribe", "cpu=0.9"}},
@@ -69,6 +70,7 @@ func TestClusterAddAgain(t *testing.T) {
 			Oversubscription: map[corev1.ResourceName]resource.Quantity{"cpu": resource.MustParse("1.5")},
 			Trust:            &v1alpha1.TrustRequirements{Offering: "https://a.example/#b", Types: []string{"LabelCredential"}, GraceSeconds: 3600},
 			Liqo:             &v1alpha1.LiqoCluster{Namespace: "liqo-system", GatewayService: corev1.ServiceTypeNodePort, Modules: []v1alpha1.LiqoModule{v1alpha1.ModuleNetworking}},
+			Sell:             &v1alpha1.Sale{AtMost: corev1.ResourceList{"cpu": resource.MustParse("8")}, Hide: []corev1.ResourceName{"nvidia.com/gpu"}},
 			Consumers:        []v1alpha1.ConsumerReference{{Platform: "cf"}},
 			Exposure: &v1alpha1.ClusterExposure{
 				Gateway: v1alpha1.ExposureGateway{Namespace: "infra", Name: "public", Listener: "https", PodNamespace: "traefik"}, Domain: "apps.example",
@@ -98,6 +100,16 @@ func TestClusterAddAgain(t *testing.T) {
 		{"--oversubscribe cpu=2", func(_ *v1alpha1.MemberCluster, s *spec) { s.Oversubscription["cpu"] = resource.MustParse("2") }},
 		{"--latitude 48 --longitude 2", func(_ *v1alpha1.MemberCluster, s *spec) {
 			s.Location = &v1alpha1.Location{Latitude: "48", Longitude: "2"}
+		}},
+		{"--sell share=50", func(_ *v1alpha1.MemberCluster, s *spec) {
+			s.Sell = &v1alpha1.Sale{Share: 50, Hide: []corev1.ResourceName{"nvidia.com/gpu"}}
+		}},
+		{"--hide amd.com/gpu,squat.ai/tun", func(_ *v1alpha1.MemberCluster, s *spec) {
+			s.Sell.Hide = []corev1.ResourceName{"amd.com/gpu", "squat.ai/tun"}
+		}},
+		{"--hide=", func(_ *v1alpha1.MemberCluster, s *spec) { s.Sell.Hide = nil }},
+		{"--capacity cpu=8,pods=10", func(_ *v1alpha1.MemberCluster, s *spec) {
+			s.Capacity = corev1.ResourceList{"cpu": resource.MustParse("8"), "pods": resource.MustParse("10")}
 		}},
 		{"--grace 2h", func(_ *v1alpha1.MemberCluster, s *spec) { s.Trust.GraceSeconds = 7200 }},
 		{"--requires GaiaX", func(_ *v1alpha1.MemberCluster, s *spec) { s.Trust.Types = []string{"GaiaX"} }},

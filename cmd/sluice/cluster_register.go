@@ -76,7 +76,11 @@ func awaitCluster(ctx context.Context, w io.Writer, c client.Client, cluster *v1
 	if err := awaitReady(ctx, w, c, "cluster", cluster, patience); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "cluster %s: ready, %s, allocatable %s\n", cluster.Name, count(int(cluster.Status.Nodes), "node"), quantities(cluster.Status.Allocatable))
+	has := count(int(cluster.Status.Nodes), "node")
+	if cluster.ReaderName() != v1alpha1.ReaderNodes {
+		has = "capacity " + cluster.ReaderName()
+	}
+	fmt.Fprintf(w, "cluster %s: ready, %s, allocatable %s\n", cluster.Name, has, quantities(cluster.Status.Allocatable))
 	return nil
 }
 

@@ -150,7 +150,7 @@ func removeCluster(ctx context.Context, w io.Writer, c client.Client, what strin
 // Sluice's commands created.
 func accessSecrets(cluster *v1alpha1.MemberCluster) (made []string) {
 	holders := []*v1alpha1.MemberCluster{cluster}
-	if isJoined(cluster) {
+	if cluster.IsJoined() {
 		holders = append(holders, v1alpha1.JoinedIdentity(cluster))
 	}
 	for _, holder := range holders {

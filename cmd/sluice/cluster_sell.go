@@ -11,6 +11,36 @@ import (
 	"github.com/sluice-dev/sluice/placement"
 )
 
+// describeSale writes --sell and --hide; each replaces only its own part.
+func (f *clusterAddFlags) describeSale(spec *v1alpha1.MemberClusterSpec, given given) error {
+	now := &v1alpha1.Sale{}
+	if spec.Sell != nil {
+		now.Hide = spec.Sell.Hide
+	}
+	switch {
+	case given("sell"):
+		limits, err := sale(f.sell)
+		if err != nil {
+			return err
+		}
+		if limits != nil {
+			now.Share, now.AtMost = limits.Share, limits.AtMost
+		}
+	case spec.Sell != nil:
+		now.Share, now.AtMost = spec.Sell.Share, spec.Sell.AtMost
+	}
+	if given("hide") {
+		now.Hide = nil
+		for _, name := range f.hide {
+			now.Hide = append(now.Hide, corev1.ResourceName(name))
+		}
+	}
+	if spec.Sell = now; now.Share == 0 && now.AtMost == nil && now.Hide == nil {
+		spec.Sell = nil
+	}
+	return nil
+}
+
 // sale parses --sell.
 func sale(from map[string]string) (*v1alpha1.Sale, error) {
 	if len(from) == 0 {

@@ -126,6 +126,7 @@ func readInvitation(cmd *cobra.Command, file string) (*liqo.Invitation, error) {
 func newPeeringAcceptCommand() *cobra.Command {
 	var f adminFlags
 	var o liqo.AcceptOptions
+	var capacity map[string]string
 	cmd := &cobra.Command{
 		Use:   "accept FILE",
 		Short: "Accept an invitation; for the owner of the invited cluster",
@@ -133,15 +134,19 @@ func newPeeringAcceptCommand() *cobra.Command {
 
 It needs an administrator's context of the invited cluster, where Liqo is installed, and no access to Sluice. Keep
 the answer like a password: it contains the credentials of an account for Sluice, which may read nodes, pods and
-namespaces. On a provider's cluster the account may also accept or deny resource slices in one namespace, and a
+namespaces; with --capacity, only namespaces: Sluice sells what is declared, and does not see the nodes. On a provider's cluster the account may also accept or deny resource slices in one namespace, and a
 second account may request them there; an admission policy denies slices that Sluice has not sold. On a consumer's
 cluster the account may request resource slices in one namespace; the answer also proves to Liqo at the other end
 that the cluster has its key, without containing the key. Accepting again prints the same answer.`,
-		Example: "  sluice peering accept invitation.yaml --context theirs > answer.yaml",
-		Args:    cobra.ExactArgs(1),
+		Example: `  sluice peering accept invitation.yaml --context theirs > answer.yaml
+  sluice peering accept invitation.yaml --context theirs --capacity cpu=8,memory=32Gi,pods=110 > answer.yaml`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			invitation, admin, err := f.invited(cmd, args[0])
 			if err != nil {
+				return err
+			}
+			if o.Capacity, err = amounts("--capacity", capacity, "0", "an amount, for instance 10 or 64Gi"); err != nil {
 				return err
 			}
 			o.Progress = func(what string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", invitation.Cluster, what) }
@@ -154,6 +159,7 @@ that the cluster has its key, without containing the key. Accepting again prints
 	}
 	f.bind(cmd, "invited cluster")
 	cmd.Flags().StringVar(&o.Server, "server", "", "URL at which Sluice and the inviting cluster reach the API server, if it is not the kubeconfig's")
+	cmd.Flags().StringToStringVar(&capacity, "capacity", nil, "what a provider's cluster has for sale, for instance cpu=8,memory=32Gi,pods=110; Sluice then gets no right to read its nodes and pods")
 	cmd.Flags().StringVar(&o.LiqoNamespace, "liqo-namespace", names.DefaultNamespace, "namespace of Liqo")
 	return cmd
 }
@@ -220,6 +226,7 @@ func newPeeringJoinCommand(hub *hubFlags) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	f.bindDescription(cmd)
+	f.bindCapacity(cmd, "what the cluster has for sale, if that is not what its owner has declared, for instance cpu=8,memory=32Gi,pods=110")
 	f.liqo.bindConsumers(flags)
 	flags.DurationVar(&f.wait, "wait", 2*time.Minute, "how long to wait until the cluster is ready and peered; 0 does not wait")
 	return cmd
@@ -228,7 +235,7 @@ func newPeeringJoinCommand(hub *hubFlags) *cobra.Command {
 // mayJoinAs returns an error if the name is that of a member cluster that did not join by
 // invitation. The cluster has no UID if there is none of that name.
 func mayJoinAs(cluster *v1alpha1.MemberCluster) error {
-	if cluster.UID != "" && !isJoined(cluster) {
+	if cluster.UID != "" && !cluster.IsJoined() {
 		return errors.New("another member cluster has that name, and did not join by invitation")
 	}
 	return nil
@@ -278,14 +285,18 @@ func joinCluster(cmd *cobra.Command, hub *hubFlags, f *clusterAddFlags, answer *
 		}
 		joined.Identity = &identity
 	}
+	given := givenOf(cmd)
 	cluster, err := registration.Hub{Client: c, Owner: fieldOwner}.Change(ctx, key, func(cluster *v1alpha1.MemberCluster) error {
 		if err := mayJoinAs(cluster); err != nil {
 			return err
 		}
-		if err := f.describe(cluster, givenOf(cmd)); err != nil {
+		if err := f.describe(cluster, given); err != nil {
 			return err
 		}
 		cluster.Spec.Access = access
+		if !given("capacity") {
+			cluster.Spec.Capacity = answer.Capacity
+		}
 		cluster.Spec.Liqo = &v1alpha1.LiqoCluster{Joined: joined, Modules: peering.Spec.Modules}
 		return nil
 	})

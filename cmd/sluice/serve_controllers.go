@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -77,11 +76,8 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 			v1alpha1.DriverLiqo: &liqo.Driver{Namespaces: driver, Client: mgr.GetClient(), Live: live, Selectable: selectableIn(served)},
 			v1alpha1.DriverOSB:  &osb.Driver{Brokers: brokers, Hub: h.ID, Keys: keys},
 		},
-		Rules: map[string][]rbacv1.PolicyRule{
-			v1alpha1.DriverKube: kube.Rules(), v1alpha1.DriverCAPI: capi.Rules(), v1alpha1.DriverLiqo: liqo.Rules(),
-		},
-		JoinedRules: liqo.JoinedRules(),
-		Probed:      f.trust.probed(f.probeEvery),
+		Rules:  registration.Rules,
+		Probed: f.trust.probed(f.probeEvery),
 	}); err != nil {
 		return fmt.Errorf("set up placement: %w", err)
 	}

@@ -42,7 +42,7 @@ func (a *access) inspect(ctx context.Context, r *clusterReconciler, cluster *v1a
 	a.checked = now
 	a.problem = a.identify(ctx, r, cluster, t)
 	if a.problem == nil {
-		a.problem = verifyRules(ctx, t, cluster.Name, r.rulesOn(cluster))
+		a.problem = verifyRules(ctx, t, cluster.Name, r.Rules(cluster))
 	}
 	a.verified = a.problem == nil
 }

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -83,11 +81,6 @@ func remedyForBroker(err error) string {
 func (w *clusterWatch) reportBroker(cluster *v1alpha1.MemberCluster) {
 	status := &cluster.Status
 	status.Server = cluster.Spec.Broker.URL
-	status.Capacity = cluster.Spec.Capacity
-	if len(status.Capacity) == 0 {
-		status.Capacity = corev1.ResourceList{v1alpha1.ResourceInstances: *resource.NewQuantity(unbounded, resource.DecimalSI)}
-	}
-	status.Allocatable = status.Capacity
 	if w.catalog != nil {
 		status.Broker = offeredBy(cluster.Spec.Broker, w.catalog, status.Broker)
 	}

@@ -48,7 +48,7 @@ func TestBrokersCatalog(t *testing.T) {
 		status, body = code, answer
 		w.nextProbe = time.Time{}
 		w.refresh(t.Context(), r, cluster, time.Now())
-		w.report(cluster, nil, r.Inventory)
+		w.report(cluster, nil)
 	}
 	ready := func(want metav1.ConditionStatus, says string) {
 		t.Helper()

@@ -116,7 +116,7 @@ func (r *clusterReconciler) look(ctx context.Context, cluster *v1alpha1.MemberCl
 	before := cluster.Status.DeepCopy()
 	now := r.Clock.Now()
 	w.refresh(ctx, r, cluster, now)
-	w.report(cluster, leaving, r.Inventory)
+	w.report(cluster, leaving)
 	r.reportFailures(w, cluster.Status.Broker, now)
 	r.Inventory.UpsertCluster(placement.ClusterOf(cluster, now))
 

@@ -25,8 +25,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/workload"
 )
 
-// deliveredKinds are the kinds of objects, beside namespaces, that make up a delivered instance and
-// that Sluice may watch. If one is deleted, or if its spec is changed, the instance is repaired at
+// deliveredKinds are the kinds of objects that make up a delivered instance and that Sluice may watch. If one is deleted, or if its spec is changed, the instance is repaired at
 // once. Kubernetes counts the changes of specs (metadata.generation) of some kinds only; the next
 // periodic check finds the changes of others.
 var deliveredKinds = []struct {
@@ -36,6 +35,7 @@ var deliveredKinds = []struct {
 	// labels of those that count besides the hub's.
 	labels labels.Set
 }{
+	{corev1.SchemeGroupVersion.WithResource("namespaces"), false, nil},
 	{corev1.SchemeGroupVersion.WithResource("resourcequotas"), false, nil},
 	{corev1.SchemeGroupVersion.WithResource("limitranges"), false, nil},
 	{corev1.SchemeGroupVersion.WithResource("services"), false, nil},

@@ -45,7 +45,7 @@ func conditionTrue(mc *v1alpha1.MemberCluster, condition string) bool {
 }
 
 func TestAnotherClusterAtTheSameAddressIsNotReady(t *testing.T) {
-	m := newMemberWorld(t, node("n", nil))
+	m := newMemberWorld(t, placementtest.Node("n", nil))
 	m.within(1, true, "")
 	m.becomes("uid-other")
 	m.within(thoroughEvery+1, false, `its UID is "uid-other" instead of "uid-eu" (make its address`)
@@ -63,7 +63,7 @@ func TestAnotherClusterAtTheSameAddressIsNotReady(t *testing.T) {
 
 // A cluster whose etcd is full still answers reads and /readyz. Its instances stay.
 func TestAClusterThatRefusesWritesTakesNoPlacementsUntilItTakesThem(t *testing.T) {
-	m := newMemberWorld(t, node("n", nil))
+	m := newMemberWorld(t, placementtest.Node("n", nil))
 	var full atomic.Bool
 	m.write = func(context.Context) error {
 		if full.Load() {
@@ -102,7 +102,7 @@ func TestAClusterThatRefusesWritesTakesNoPlacementsUntilItTakesThem(t *testing.T
 
 // Probes of other clusters do not wait for a write that hangs.
 func TestAWriteThatHangsHoldsNoWorker(t *testing.T) {
-	m := newMemberWorld(t, node("n", nil))
+	m := newMemberWorld(t, placementtest.Node("n", nil))
 	hanging := make(chan struct{})
 	m.write = func(ctx context.Context) error { close(hanging); <-ctx.Done(); return ctx.Err() }
 	m.reconciler.ProbeTimeout *= 100
@@ -112,7 +112,7 @@ func TestAWriteThatHangsHoldsNoWorker(t *testing.T) {
 }
 
 func TestProbesOpenTheClusterAnewNowAndThen(t *testing.T) {
-	m := newMemberWorld(t, node("n", nil))
+	m := newMemberWorld(t, placementtest.Node("n", nil))
 	for range 2 * thoroughEvery {
 		m.look()
 	}
@@ -130,7 +130,7 @@ func TestProbesOpenTheClusterAnewNowAndThen(t *testing.T) {
 }
 
 func TestADriverMayChange(t *testing.T) {
-	m := newMemberWorld(t, node("n", nil))
+	m := newMemberWorld(t, placementtest.Node("n", nil))
 	for _, driver := range []string{v1alpha1.DriverCAPI, v1alpha1.DriverKube, v1alpha1.DriverCAPI, v1alpha1.DriverLiqo} {
 		mc := m.look()
 		mc.Spec.Driver, mc.Spec.Capacity = driver, nil

@@ -1,20 +1,19 @@
 package controller
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/reader"
 )
-
-var onePod = resource.MustParse("1")
 
 // Reasons of a member cluster's conditions, beside those of the API package.
 const (
@@ -23,12 +22,12 @@ const (
 	reasonVerified    = "Verified"
 	reasonDenied      = "Denied"
 	reasonWritesFail  = "WritesFail"
-	reasonSyncing     = "Syncing"
+	reasonRead        = "Read"
 )
 
 // report writes the state of the watch into the cluster's status: exactly, except the latency,
 // which changes only if the new value differs clearly.
-func (w *clusterWatch) report(cluster *v1alpha1.MemberCluster, leaving []string, inventory *placement.Inventory) {
+func (w *clusterWatch) report(cluster *v1alpha1.MemberCluster, leaving []string) {
 	status := &cluster.Status
 	status.ObservedGeneration = cluster.Generation
 	if w.target.connection != nil {
@@ -40,18 +39,30 @@ func (w *clusterWatch) report(cluster *v1alpha1.MemberCluster, leaving []string,
 	if median := w.health.median(); median > 0 && (status.Latency == nil || changed(status.Latency.Duration, median)) {
 		status.Latency = &metav1.Duration{Duration: median.Round(100 * time.Microsecond)}
 	}
-	switch {
-	case cluster.DriverName() == v1alpha1.DriverCAPI:
-		status.Capacity, status.Allocatable = cluster.Spec.Capacity, cluster.Spec.Capacity
-	case cluster.DriverName() == v1alpha1.DriverOSB:
+	if w.reader != nil {
+		reading, err := w.reader.Read()
+		if err == nil {
+			reading.Report(status)
+		}
+		w.reportReading(cluster, reading.Source, err)
+	}
+	if cluster.DriverName() == v1alpha1.DriverOSB {
 		w.reportBroker(cluster)
-	case w.synced():
-		u := w.usage(inventory)
-		status.Nodes, status.Capacity, status.Allocatable, status.ForeignUse = u.nodes, u.capacity, u.allocatable, u.foreign
-		status.Holes = u.holes
-		status.StorageClasses = w.storageClasses()
 	}
 	w.conditions(cluster, leaving)
+}
+
+// reportReading writes whether the cluster's capacity is known. If it is not, the status keeps the last
+// reading, and nothing new is placed by it.
+func (w *clusterWatch) reportReading(cluster *v1alpha1.MemberCluster, source string, err error) {
+	state, reason, message := metav1.ConditionTrue, reasonRead, source
+	if err != nil {
+		state, reason, message = metav1.ConditionFalse, reader.ReasonSyncing, fmt.Sprintf("member cluster %s: %v", w.cluster, err)
+	}
+	if unknown := (*reader.UnknownError)(nil); errors.As(err, &unknown) {
+		reason = unknown.Reason
+	}
+	v1alpha1.SetCondition(&cluster.Status.Conditions, cluster.Generation, v1alpha1.ConditionCapacityKnown, state, reason, message)
 }
 
 // changed reports whether two latencies differ by more than a quarter and a millisecond.
@@ -95,6 +106,7 @@ func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []str
 	}
 
 	verified := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionAccessVerified)
+	counted := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionCapacityKnown)
 	switch {
 	case len(leaving) > 0:
 		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonDeleting,
@@ -107,9 +119,12 @@ func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []str
 			reason, message = verified.Reason, verified.Message
 		}
 		set(v1alpha1.ConditionReady, false, reason, message)
-	case !w.synced():
-		set(v1alpha1.ConditionReady, false, reasonSyncing,
-			fmt.Sprintf("member cluster %s: reading its nodes, pods, namespaces and storage classes: not complete yet", w.cluster))
+	case counted == nil || counted.Status != metav1.ConditionTrue:
+		reason, message := reader.ReasonSyncing, "its capacity has not been read yet"
+		if counted != nil {
+			reason, message = counted.Reason, counted.Message
+		}
+		set(v1alpha1.ConditionReady, false, reason, message)
 	default:
 		set(v1alpha1.ConditionReady, true, v1alpha1.ReasonReady, "takes placements")
 	}

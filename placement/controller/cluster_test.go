@@ -52,10 +52,15 @@ func newMemberWorld(t *testing.T, objects ...runtime.Object) *memberWorld {
 	connection := &member.Connection{Cluster: "eu", Server: "https://eu.example", Username: "sluice"}
 	m.reconciler = newClusterReconciler(m.hub, Options{
 		Namespace: m.namespace, HubID: "hub", Inventory: m.inventory, Clock: m.clock, Leadership: soleWriter{},
-		Rules: map[string][]rbacv1.PolicyRule{v1alpha1.DriverKube: {
-			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "create"}},
-			{NonResourceURLs: []string{"/readyz"}, Verbs: []string{"get"}},
-		}},
+		Rules: func(cluster *v1alpha1.MemberCluster) []rbacv1.PolicyRule {
+			if cluster.DriverName() != v1alpha1.DriverKube {
+				return nil
+			}
+			return []rbacv1.PolicyRule{
+				{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "create"}},
+				{NonResourceURLs: []string{"/readyz"}, Verbs: []string{"get"}},
+			}
+		},
 	}.complete(), m.world.reconciler.recovery)
 	m.reconciler.open = func(context.Context, *v1alpha1.MemberCluster) (target, error) {
 		m.opens++
@@ -118,7 +123,7 @@ func TestAMemberClusterIsMeasuredAndFedToTheInventory(t *testing.T) {
 	ours := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: v1alpha1.MemberNamespace("si-a"), Labels: map[string]string{v1alpha1.LabelHub: "hub", v1alpha1.LabelInstance: "si-a"},
 	}}
-	m := newMemberWorld(t, node("n", nil), ours, pod(ours.Name, "n", nil), pod("others", "n", nil),
+	m := newMemberWorld(t, placementtest.Node("n", nil), ours, placementtest.Pod(ours.Name, "n", nil), placementtest.Pod("others", "n", nil),
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}})
 	m.inventory.Reserve(placement.Holding{Instance: "si-a", Held: map[string]placement.Resources{"eu": {corev1.ResourceCPU: 1000}}})
 	m.reconciler.recovery.done = true
@@ -143,7 +148,7 @@ func TestAMemberClusterIsMeasuredAndFedToTheInventory(t *testing.T) {
 }
 
 func TestAPodThatGoesIsNoticedAndFreesItsCapacity(t *testing.T) {
-	m := newMemberWorld(t, node("n", nil), pod("others", "n", nil))
+	m := newMemberWorld(t, placementtest.Node("n", nil), placementtest.Pod("others", "n", nil))
 	m.look()
 	before := m.looks.Load()
 	m.must(m.kube.CoreV1().Pods("others").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
@@ -155,7 +160,7 @@ func TestAPodThatGoesIsNoticedAndFreesItsCapacity(t *testing.T) {
 }
 
 func TestThreeFailedProbesMakeAClusterUnreadyAndThreeAnsweredOnesReadyAgain(t *testing.T) {
-	m := newMemberWorld(t, node("n", nil))
+	m := newMemberWorld(t, placementtest.Node("n", nil))
 	m.wantReady(m.look(), true, "")
 	m.probe = errors.New("connection refused")
 	m.wantReady(m.look(), true, "")
@@ -183,7 +188,7 @@ func TestAClusterThatNeverAnsweredIsUnreadyAtOnce(t *testing.T) {
 }
 
 func TestMissingVerbsAreNamedAndCheckedAgain(t *testing.T) {
-	m := newMemberWorld(t, node("n", nil))
+	m := newMemberWorld(t, placementtest.Node("n", nil))
 	m.denied = "create namespaces"
 	mc := m.look()
 	m.wantReady(mc, false, "sluice may not create namespaces (run `sluice cluster renew`")
@@ -199,7 +204,7 @@ func TestMissingVerbsAreNamedAndCheckedAgain(t *testing.T) {
 }
 
 func TestTheSameClusterUnderTwoNamesIsSoldOnce(t *testing.T) {
-	m := newMemberWorld(t, node("n", nil))
+	m := newMemberWorld(t, placementtest.Node("n", nil))
 	twin := &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: m.namespace, Name: "a-twin"}}
 	twin.Spec.Access.SecretRef = &v1alpha1.SecretKeyReference{Name: "eu"}
 	m.must(m.hub.Create(t.Context(), twin))
@@ -211,7 +216,7 @@ func TestTheSameClusterUnderTwoNamesIsSoldOnce(t *testing.T) {
 }
 
 func TestAStatusThatSaysNothingNewIsNotWritten(t *testing.T) {
-	m := newMemberWorld(t, node("n", func(n *corev1.Node) { n.Status.Allocatable = placementtest.Quantities("cpu=1000,pods=1000") }))
+	m := newMemberWorld(t, placementtest.Node("n", func(n *corev1.Node) { n.Status.Allocatable = placementtest.Quantities("cpu=1000,pods=1000") }))
 	m.look()
 	m.look()
 	m.writes = 0
@@ -220,7 +225,7 @@ func TestAStatusThatSaysNothingNewIsNotWritten(t *testing.T) {
 		t.Errorf("%d writes though nothing changed", m.writes)
 	}
 	before := m.looks.Load()
-	_, err := m.kube.CoreV1().Pods("others").Create(t.Context(), pod("others", "n", nil), metav1.CreateOptions{})
+	_, err := m.kube.CoreV1().Pods("others").Create(t.Context(), placementtest.Pod("others", "n", nil), metav1.CreateOptions{})
 	m.must(err)
 	eventually(t, "the pod wakes the reconciler", func() bool { return m.looks.Load() > before })
 	m.look()
@@ -237,7 +242,7 @@ func TestAStatusThatSaysNothingNewIsNotWritten(t *testing.T) {
 }
 
 func TestAMemberClusterStaysTillNoInstanceIsThere(t *testing.T) {
-	m := newMemberWorld(t, node("n", nil))
+	m := newMemberWorld(t, placementtest.Node("n", nil))
 	m.look()
 	m.inventory.Reserve(placement.Holding{Instance: "si-a", Held: map[string]placement.Resources{"eu": {corev1.ResourceCPU: 1000}}})
 	mc := &v1alpha1.MemberCluster{}
@@ -256,6 +261,60 @@ func TestAMemberClusterStaysTillNoInstanceIsThere(t *testing.T) {
 	}
 	if m.inventory.Snapshot().Len() != 0 {
 		t.Error("it is still in the inventory")
+	}
+}
+
+// While nodes cannot be listed, nothing is placed by what was read before, and nothing leaves.
+func TestAClusterWhoseNodesAreNotListedYetTakesNothingNew(t *testing.T) {
+	m := newMemberWorld(t, placementtest.Node("n", nil))
+	m.wantReady(m.look(), true, "")
+	before := m.look().Status.Allocatable
+
+	var listed atomic.Bool
+	m.kube.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return !listed.Load(), nil, errors.New("too many requests")
+	})
+	m.reconciler.ProbeTimeout /= 50
+	m.reconciler.drop("eu") // as after a restart
+	mc := m.look()
+	m.wantReady(mc, false, "member cluster eu: reading its nodes, pods, namespaces and storage classes: not complete yet")
+	if mc.Status.Allocatable.Cpu().Cmp(*before.Cpu()) != 0 || !m.inventory.Snapshot().Cluster("eu").Ready {
+		t.Errorf("the status is %+v", mc.Status)
+	}
+	_, err := placement.Place(placement.Request{ID: "si-a", Resources: placement.Resources{corev1.ResourceCPU: 1}}, m.inventory.Snapshot())
+	if err == nil || !strings.Contains(err.Error(), "CapacityUnknown") {
+		t.Errorf("Place says %v", err)
+	}
+	listed.Store(true)
+	eventually(t, "it is ready", func() bool { return conditionTrue(m.look(), v1alpha1.ConditionReady) })
+}
+
+// The reader follows the spec; what is known of the cluster's health stays.
+func TestTheReaderFollowsTheSpec(t *testing.T) {
+	m := newMemberWorld(t, placementtest.Node("n", nil), placementtest.Pod("others", "n", nil))
+	m.wantReady(m.look(), true, "")
+	w := m.reconciler.watchOf("eu")
+	for _, row := range []struct {
+		capacity corev1.ResourceList
+		free     int64
+		says     string
+	}{
+		{placementtest.Quantities("cpu=2"), 2000, "declared by the operator"},
+		{placementtest.Quantities("cpu=5"), 5000, "declared by the operator"},
+		{nil, 3000, "read from its nodes"},
+	} {
+		mc, answers := m.look(), w.health.answers
+		mc.Spec.Capacity = row.capacity
+		mc.Generation++
+		m.must(m.hub.Update(t.Context(), mc))
+		mc = m.look()
+		known := meta.FindStatusCondition(mc.Status.Conditions, v1alpha1.ConditionCapacityKnown)
+		if free := m.inventory.Snapshot().Free("eu", corev1.ResourceCPU); free != row.free || known.Message != row.says {
+			t.Errorf("%v: %d thousandths of a core are free, want %d; %+v", row.capacity, free, row.free, known)
+		}
+		if w.health.answers != answers+1 {
+			t.Errorf("%v: %d answers, want %d", row.capacity, w.health.answers, answers+1)
+		}
 	}
 }
 

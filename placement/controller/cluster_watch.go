@@ -3,28 +3,22 @@ package controller
 import (
 	"context"
 	"fmt"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	coreinformers "k8s.io/client-go/informers/core/v1"
-	storageinformers "k8s.io/client-go/informers/storage/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/osbclient"
+	"github.com/sluice-dev/sluice/placement/reader"
 )
 
 // target is the access of a watch to a member cluster.
@@ -70,7 +64,7 @@ func openTarget(connections *member.Connections, brokers *osbclient.Brokers) fun
 			},
 			keyHash: func(ctx context.Context) (string, error) { return member.KeyHash(ctx, config) },
 		}
-		if !joined(cluster) { // on a joined cluster Sluice only reads
+		if !cluster.IsJoined() { // on a joined cluster Sluice only reads
 			opened.write = renewLease(kube, connection.Username)
 		}
 		return opened, nil
@@ -86,20 +80,25 @@ func (t target) uid(ctx context.Context) (string, error) {
 	return string(system.UID), nil
 }
 
+// capacityReader reads what a member cluster has, and what others use there.
+type capacityReader interface {
+	// Read returns what was read last, without waiting. The error is the reason why nothing is placed by it.
+	Read() (reader.Reading, error)
+	// Wait blocks until there is a reading, or the context ends.
+	Wait(ctx context.Context)
+	// Close ends the reading.
+	Close()
+}
+
 // clusterWatch is Sluice's knowledge of one member cluster. Passes over one cluster never
-// overlap, so only the informers are concurrent.
+// overlap, so only its reader is concurrent.
 type clusterWatch struct {
 	cluster string
 	target  target
 	stop    context.CancelFunc
-	// informers of the cluster's capacity and its use; none on a management cluster, whose
-	// capacity is declared.
-	informers []cache.SharedIndexInformer
-	nodes, pods, namespaces,
-	classes cache.SharedIndexInformer
-	// quotas of other hubs' instances; hidden is true while Sluice may not read them.
-	quotas cache.SharedIndexInformer
-	hidden atomic.Bool
+	// reader of the cluster's capacity; nil until the cluster has been opened.
+	reader capacityReader
+	source capacitySource
 
 	// opened holds the values with which the target was opened.
 	opened opening
@@ -123,6 +122,12 @@ type opening struct {
 	cluster    types.UID
 	generation int64
 	driver     string
+}
+
+// capacitySource holds the values on which a reader depends. If one changes, another reader is started.
+type capacitySource struct {
+	reader   string
+	declared corev1.ResourceList
 }
 
 // thoroughEvery is how many probes there are for each thorough one. A thorough probe opens the
@@ -158,9 +163,7 @@ func (w *clusterWatch) refresh(ctx context.Context, r *clusterReconciler, cluste
 		w.access.inspect(ctx, r, cluster, w.target, now)
 	}
 	w.writes.look(r, w.cluster, w.target.write, now)
-	if !w.synced() {
-		cache.WaitForCacheSync(ctx.Done(), w.informersSynced()...)
-	}
+	w.reader.Wait(ctx)
 }
 
 // probe asks the API server whether it is ready, and returns how long the answer took.
@@ -203,104 +206,53 @@ func (w *clusterWatch) connect(ctx context.Context, r *clusterReconciler, cluste
 	}
 	same := w.stop != nil && opened.connection == w.target.connection && opened.broker == w.target.broker && now.driver == w.opened.driver
 	w.opened = now
-	if same {
-		return nil
+	if !same {
+		w.close()
+		w.target, w.health, w.access, w.writes, w.catalog = opened, health{}, access{}, writes{}, nil
+		var watching context.Context
+		watching, w.stop = context.WithCancel(r.running)
+		if now.driver == v1alpha1.DriverKube || now.driver == v1alpha1.DriverLiqo {
+			watchDelivered(watching, w.target.metadata, r.HubID, r.news)
+		}
 	}
-	w.close()
-	w.target, w.health, w.access, w.writes, w.catalog = opened, health{}, access{}, writes{}, nil
-	w.watch(r, now.driver)
+	w.read(r, cluster)
 	return nil
 }
 
-// watch starts the informers: nodes, storage classes, running pods, and the namespaces of this
-// hub's instances, each stripped to the fields that are used.
-func (w *clusterWatch) watch(r *clusterReconciler, driver string) {
-	ctx, stop := context.WithCancel(r.running)
-	w.stop, w.informers = stop, nil
-	if driver == v1alpha1.DriverCAPI || driver == v1alpha1.DriverOSB {
+// read starts the reader that the cluster's spec selects, unless it is running.
+func (w *clusterWatch) read(r *clusterReconciler, cluster *v1alpha1.MemberCluster) {
+	from := sourceOf(cluster)
+	if w.reader != nil && w.source.reader == from.reader && equality.Semantic.DeepEqual(w.source.declared, from.declared) {
 		return
 	}
-	kube := w.target.kube
-	running := func(o *metav1.ListOptions) {
-		o.FieldSelector = fields.AndSelectors(
-			fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
-			fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
-		).String()
+	if w.reader != nil {
+		w.reader.Close()
+		w.access = access{} // which rights Sluice needs depends on the reader
 	}
-	ours := func(o *metav1.ListOptions) { o.LabelSelector = labels.Set{v1alpha1.LabelHub: r.HubID}.String() }
-	w.nodes = coreinformers.NewNodeInformer(kube, 0, nil)
-	w.pods = coreinformers.NewFilteredPodInformer(kube, metav1.NamespaceAll, 0, nil, running)
-	w.namespaces = coreinformers.NewFilteredNamespaceInformer(kube, 0, nil, ours)
-	w.classes = storageinformers.NewStorageClassInformer(kube, 0, nil)
-	w.quotas = coreinformers.NewFilteredResourceQuotaInformer(kube, metav1.NamespaceAll, 0, nil, func(o *metav1.ListOptions) {
-		o.LabelSelector = v1alpha1.LabelHub + "," + v1alpha1.LabelHub + "!=" + r.HubID
-	})
-	w.hidden.Store(false)
-	_ = w.quotas.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {
-		if apierrors.IsForbidden(err) {
-			w.hidden.Store(true)
-			return
-		}
-		cache.DefaultWatchErrorHandler(ctx, reflector, err)
-	})
-	w.informers = []cache.SharedIndexInformer{w.nodes, w.pods, w.namespaces, w.classes, w.quotas}
+	w.source = from
+	switch from.reader {
+	case v1alpha1.ReaderDeclared:
+		w.reader = reader.Declared(from.declared)
+	default:
+		w.reader = reader.NewNodes(r.running, reader.NodesOptions{
+			Kube: w.target.kube, Cluster: w.cluster, HubID: r.HubID, Inventory: r.Inventory,
+			Changed: func() { r.wake(w.cluster) },
+		})
+	}
+}
 
-	changed := cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { r.wake(w.cluster) },
-		UpdateFunc: func(any, any) { r.wake(w.cluster) },
-		DeleteFunc: func(any) { r.wake(w.cluster) },
+func sourceOf(cluster *v1alpha1.MemberCluster) capacitySource {
+	from := capacitySource{cluster.ReaderName(), cluster.Spec.Capacity}
+	if cluster.DriverName() == v1alpha1.DriverOSB && len(from.declared) == 0 {
+		from.declared = corev1.ResourceList{v1alpha1.ResourceInstances: *resource.NewQuantity(unbounded, resource.DecimalSI)}
 	}
-	for _, informer := range w.informers {
-		// Both fail only if the informer has been started.
-		_ = informer.SetTransform(strip)
-		_, _ = informer.AddEventHandler(changed)
-		if informer == w.namespaces {
-			_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(o any) { tellOwner(o, r.news.lost) }})
-		}
-		go informer.RunWithContext(ctx)
-	}
-	watchDelivered(ctx, w.target.metadata, r.HubID, r.news)
+	return from
 }
 
 func (w *clusterWatch) close() {
 	if w.stop != nil {
+		w.reader.Close()
 		w.stop()
-		w.stop = nil
+		w.stop, w.reader, w.source = nil, nil, capacitySource{}
 	}
-}
-
-func (w *clusterWatch) informersSynced() (all []cache.InformerSynced) {
-	for _, informer := range w.informers {
-		synced := informer.HasSynced
-		if informer == w.quotas {
-			synced = func() bool { return informer.HasSynced() || w.hidden.Load() }
-		}
-		all = append(all, synced)
-	}
-	return all
-}
-
-// synced reports whether every informer has listed the cluster once.
-func (w *clusterWatch) synced() bool {
-	return w.stop != nil && !slices.ContainsFunc(w.informersSynced(), func(synced cache.InformerSynced) bool { return !synced() })
-}
-
-// listed returns an informer's objects, in no order.
-func listed[T any](informer cache.SharedIndexInformer) []T {
-	objects := informer.GetStore().List()
-	out := make([]T, 0, len(objects))
-	for _, object := range objects {
-		out = append(out, object.(T))
-	}
-	return out
-}
-
-// storageClasses returns the names of the cluster's storage classes.
-func (w *clusterWatch) storageClasses() []string {
-	var names []string
-	for _, class := range listed[*storagev1.StorageClass](w.classes) {
-		names = append(names, class.Name)
-	}
-	slices.Sort(names)
-	return names
 }

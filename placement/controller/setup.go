@@ -45,11 +45,9 @@ type Options struct {
 	Brokers *osbclient.Brokers
 	// Drivers by their name in MemberCluster.spec.driver.
 	Drivers map[string]delivery.Driver
-	// Rules are the rights that Sluice needs on a member cluster before anything is placed
-	// there, by the cluster's driver; for a driver without rules nothing is checked.
-	Rules map[string][]rbacv1.PolicyRule
-	// JoinedRules are Sluice's rights on clusters that have joined by invitation.
-	JoinedRules []rbacv1.PolicyRule
+	// Rules returns the rights that Sluice needs on a member cluster before anything is placed there;
+	// nil means that nothing is checked.
+	Rules func(*v1alpha1.MemberCluster) []rbacv1.PolicyRule
 	// Leadership of this replica among several. Nil means that no other replica ever writes to
 	// the hub, so that the cache is complete when it has started.
 	Leadership Leadership
@@ -147,19 +145,6 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 	return nil
 }
 
-// rulesOn returns the rights that Sluice needs on a member cluster.
-func (o Options) rulesOn(cluster *v1alpha1.MemberCluster) []rbacv1.PolicyRule {
-	if joined(cluster) {
-		return o.JoinedRules
-	}
-	return o.Rules[cluster.DriverName()]
-}
-
-// joined reports whether a member cluster has joined by invitation: Sluice may only read there.
-func joined(cluster *v1alpha1.MemberCluster) bool {
-	return cluster.Spec.Liqo != nil && cluster.Spec.Liqo.Joined != nil
-}
-
 // complete replaces zero values by their defaults.
 func (o Options) complete() Options {
 	if o.Inventory == nil {
@@ -167,6 +152,9 @@ func (o Options) complete() Options {
 	}
 	if o.Leadership == nil {
 		o.Leadership = soleWriter{}
+	}
+	if o.Rules == nil {
+		o.Rules = func(*v1alpha1.MemberCluster) []rbacv1.PolicyRule { return nil }
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -32,6 +33,8 @@ type ManifestOptions struct {
 	// clusters before Kubernetes 1.30. The package documentation says what then
 	// guards the cluster, and what does not.
 	WithoutAdmissionPolicies bool
+	// Reader of the cluster's capacity; none means v1alpha1.ReaderNodes.
+	Reader string
 	// Rules and TenantRules are Sluice's rights in the whole cluster, and in instances'
 	// namespaces, for another driver; nil means this driver's.
 	Rules, TenantRules []rbacv1.PolicyRule
@@ -47,10 +50,13 @@ func (o ManifestOptions) namespace() string {
 	return o.Namespace
 }
 
+// ReaderName returns the reader of the cluster's capacity.
+func (o ManifestOptions) ReaderName() string { return cmp.Or(o.Reader, v1alpha1.ReaderNodes) }
+
 // powers returns the rules of the options.
 func (o ManifestOptions) powers() (anywhere, inside []rbacv1.PolicyRule) {
 	if o.Rules == nil {
-		return append(Rules(), WatchRules()...), TenantRules()
+		return append(Rules(o.ReaderName()), WatchRules()...), TenantRules()
 	}
 	return o.Rules, o.TenantRules
 }

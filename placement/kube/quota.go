@@ -113,7 +113,7 @@ func quotaName(name corev1.ResourceName) corev1.ResourceName {
 }
 
 // offeredBy lists the resources of a cluster that a quota must bound even if none was reserved:
-// its storage classes and extended resources.
+// its storage classes and extended resources, and those that the provider does not sell.
 func offeredBy(cluster *v1alpha1.MemberCluster) []corev1.ResourceName {
 	var offered []corev1.ResourceName
 	for _, class := range cluster.Status.StorageClasses {
@@ -122,6 +122,13 @@ func offeredBy(cluster *v1alpha1.MemberCluster) []corev1.ResourceName {
 	for name := range cluster.Status.Allocatable {
 		if strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) || isExtended(name) {
 			offered = append(offered, name)
+		}
+	}
+	if sell := cluster.Spec.Sell; sell != nil {
+		for _, name := range slices.Concat(sell.Hide, slices.Collect(maps.Keys(sell.AtMost))) {
+			if v1alpha1.IsStorage(name) || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) || isExtended(name) {
+				offered = append(offered, name)
+			}
 		}
 	}
 	return offered

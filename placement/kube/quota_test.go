@@ -72,6 +72,15 @@ func TestQuota(t *testing.T) {
 				"requests.storage", "0", "persistentvolumeclaims", "0"),
 		},
 		{
+			"is zero for what the provider does not sell",
+			list("cpu", "2", "memory", "4Gi"), &v1alpha1.MemberCluster{Spec: v1alpha1.MemberClusterSpec{Sell: &v1alpha1.Sale{
+				AtMost: list("cpu", "10", "example.com/fpga", "0"), Hide: []corev1.ResourceName{"nvidia.com/gpu", "slow.storageclass.storage.k8s.io/requests.storage", "memory"},
+			}}},
+			list("requests.cpu", "2", "limits.cpu", "2", "requests.memory", "4Gi", "limits.memory", "4Gi",
+				"requests.nvidia.com/gpu", "0", "requests.example.com/fpga", "0", "slow.storageclass.storage.k8s.io/requests.storage", "0",
+				"requests.storage", "0", "persistentvolumeclaims", "0"),
+		},
+		{
 			"bounds extended resources and storage by class and in total",
 			list("cpu", "2", "memory", "4Gi", "nvidia.com/gpu", "1",
 				"fast.storageclass.storage.k8s.io/requests.storage", "10Gi", "slow.storageclass.storage.k8s.io/requests.storage", "90Gi"), accelerated,

@@ -24,12 +24,21 @@ var (
 )
 
 // Rules returns what Sluice may do anywhere on a member cluster: everything that the driver, the
-// bindings and the inventory need outside of instances' namespaces.
-func Rules() []rbacv1.PolicyRule {
-	return append(tenant.Rules(),
-		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes", "pods"}, Verbs: read},
-		rbacv1.PolicyRule{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"storageclasses"}, Verbs: read},
-	)
+// bindings and the reader of its capacity need outside of instances' namespaces.
+func Rules(reader string) []rbacv1.PolicyRule {
+	return append(tenant.Rules(), ReaderRules(reader)...)
+}
+
+// ReaderRules returns what a reader of the cluster's capacity needs there: none but the reader of nodes
+// needs anything.
+func ReaderRules(reader string) []rbacv1.PolicyRule {
+	if reader != v1alpha1.ReaderNodes {
+		return nil
+	}
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"nodes", "pods"}, Verbs: read},
+		{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"storageclasses"}, Verbs: read},
+	}
 }
 
 // WatchRules lets Sluice see two things in instances' namespaces in addition to Rules: that an

@@ -87,6 +87,9 @@ type Answer struct {
 	// Kubeconfig lets Sluice read the cluster (JoinedRules), and judge slices on a provider
 	// (JudgeRules) or request them for a consumer (AskRules).
 	Kubeconfig string `json:"kubeconfig"`
+	// Capacity that the owner of a provider's cluster sells; empty means that of its nodes, which
+	// Sluice may then read.
+	Capacity corev1.ResourceList `json:"capacity,omitempty"`
 	// Identity lets the inviting cluster request resources from a provider (PeerRules).
 	Identity string `json:"identity,omitempty"`
 	// Handshake proves a consumer's key to the provider's Liqo.
@@ -107,6 +110,9 @@ type AcceptOptions struct {
 	// Server is the URL at which Sluice and the inviting cluster reach the API server; empty means
 	// the administrator's.
 	Server string
+	// Capacity of a provider's cluster that is for sale. Empty means what its nodes have; otherwise Sluice
+	// gets no right to read nodes and pods.
+	Capacity corev1.ResourceList
 	// Progress is called with the current step.
 	Progress func(string)
 }
@@ -135,9 +141,15 @@ func Accept(ctx context.Context, admin *rest.Config, invitation *Invitation, o A
 	if s.own.ClusterID != invitation.ClusterID {
 		return nil, fmt.Errorf("the invitation is for cluster %s, and this one is %s to Liqo: ask for another with --cluster-id %s", invitation.ClusterID, s.own.ClusterID, s.own.ClusterID)
 	}
-	provides := invitation.Role == v1alpha1.SideProvider
+	provides, reader := invitation.Role == v1alpha1.SideProvider, v1alpha1.ReaderNodes
+	switch {
+	case !provides && len(o.Capacity) > 0:
+		return nil, errors.New("the invitation is for a consumer, which sells no capacity: declare none (--capacity)")
+	case len(o.Capacity) > 0:
+		reader = v1alpha1.ReaderDeclared
+	}
 	o.Progress("giving Sluice the right to look")
-	kubeconfig, err := kube.Register(ctx, admin, joinedManifest(provides))
+	kubeconfig, err := kube.Register(ctx, admin, joinedManifest(provides, reader))
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +161,7 @@ func Accept(ctx context.Context, admin *rest.Config, invitation *Invitation, o A
 	}
 	answer := &Answer{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: KindAnswer},
-		Cluster:  invitation.Cluster, With: invitation.With, Role: invitation.Role, Network: s.own, Kubeconfig: string(kubeconfig),
+		Cluster:  invitation.Cluster, With: invitation.With, Role: invitation.Role, Network: s.own, Kubeconfig: string(kubeconfig), Capacity: o.Capacity,
 	}
 	o.Progress("connecting the gateway to " + invitation.With)
 	if answer.PublicKey, err = s.callUntilKeyed(ctx, invitation.Gateway); err != nil {
@@ -206,9 +218,9 @@ func adminSide(admin *rest.Config, invitation *Invitation, liqoNamespace string)
 // joinedManifest describes Sluice's account on a cluster that has joined. The account may read
 // everything that JoinedRules lists, and isolate consumers' pods at a provider. All its other
 // writes are in one namespace (inTenantNamespace).
-func joinedManifest(provides bool) kube.ManifestOptions {
+func joinedManifest(provides bool, reader string) kube.ManifestOptions {
 	o := kube.ManifestOptions{
-		Rules: JoinedRules(), TenantRules: []rbacv1.PolicyRule{},
+		Rules: JoinedRules(reader), TenantRules: []rbacv1.PolicyRule{},
 		WithoutAdmissionPolicies: true, // they would guard namespaces that this account cannot create
 	}
 	if provides {

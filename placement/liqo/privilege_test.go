@@ -15,7 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -285,6 +287,23 @@ func TestJoinedClustersAreLookedAtOnly(t *testing.T) {
 	refusedWith(p.T, "a slice of another class", as(p.T, []byte(answer.Identity)).Create(p.Context(), &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{
 		Namespace: ours, Name: "bypass", Labels: map[string]string{consts.ReplicationStatusLabel: "true"},
 	}}), "resources of this cluster are sold by Sluice")
+
+	// With a declared capacity it is not looked at.
+	o.Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}
+	declared, err := liqo.Accept(p.Context(), p.provider.Config(), invitation, o)
+	must(p.T, err)
+	if declared.Capacity.Cpu().Value() != 8 || declared.Kubeconfig != answer.Kubeconfig {
+		p.Errorf("the answer has the capacity %v, or another access", declared.Capacity)
+	}
+	must(p.T, wait.PollUntilContextTimeout(p.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		return apierrors.IsForbidden(as(p.T, []byte(declared.Kubeconfig)).List(ctx, &corev1.NodeList{})), nil
+	}))
+	mayOnly(p.T, as(p.T, []byte(declared.Kubeconfig)), append([]may{
+		{"", "list", "", "nodes", "", "", false},
+		{"", "list", "", "pods", "", "", false},
+		{"", "list", "storage.k8s.io", "storageclasses", "", "", false},
+		{"", "list", "", "namespaces", "", "", true},
+	}, look[2:]...))
 
 	must(p.T, liqo.Leave(p.Context(), p.provider.Config(), invitation, p.provider.liqo))
 	if p.provider.has(p.T, "", ours, &corev1.Namespace{}) || p.provider.has(p.T, "", p.consumer.id, &liqov1beta1.ForeignCluster{}) {

@@ -28,8 +28,8 @@ const (
 // Rules returns what Sluice may do anywhere on a cluster that takes part in peerings: what the driver
 // kube may do, give consumers the role of a peer in their tenant namespaces, and delete
 // ForeignClusters, which are not in a namespace.
-func Rules() []rbacv1.PolicyRule {
-	return append(kube.Rules(),
+func Rules(reader string) []rbacv1.PolicyRule {
+	return append(kube.Rules(reader),
 		rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{PeerRole}, Verbs: []string{"bind"}},
 		rbacv1.PolicyRule{APIGroups: []string{coreGroup}, Resources: []string{"foreignclusters"}, Verbs: []string{"delete"}},
 	)
@@ -63,13 +63,11 @@ func PeerRules() []rbacv1.PolicyRule {
 }
 
 // JoinedRules returns what Sluice may do anywhere on a cluster that has joined by invitation: read.
-func JoinedRules() []rbacv1.PolicyRule {
-	read := []string{"get", "list", "watch"}
-	return []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"namespaces", "nodes", "pods"}, Verbs: read},
-		{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"storageclasses"}, Verbs: read},
+func JoinedRules(reader string) []rbacv1.PolicyRule {
+	return append([]rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch"}},
 		{NonResourceURLs: []string{"/livez", "/readyz", "/version"}, Verbs: []string{"get"}},
-	}
+	}, kube.ReaderRules(reader)...)
 }
 
 // NetworkRules returns what Sluice may do in the one tenant namespace of a cluster that has joined:
@@ -104,7 +102,7 @@ func JudgeRules() []rbacv1.PolicyRule {
 // cluster needs none of them: its owner may peer it with others. liqoNamespace is the namespace
 // of Liqo there.
 func Manifest(o kube.ManifestOptions, liqoNamespace string, sells bool) kube.ManifestOptions {
-	o.Rules, o.TenantRules = append(Rules(), kube.WatchRules()...), TenantRules()
+	o.Rules, o.TenantRules = append(Rules(o.ReaderName()), kube.WatchRules()...), TenantRules()
 	account := o.Namespace
 	if account == "" {
 		account = kube.DefaultNamespace

@@ -32,6 +32,7 @@ type Cluster struct {
 	Cordoned    bool                 `json:"cordoned"`
 	Unreachable string               `json:"unreachable"`
 	Denied      string               `json:"denied"`
+	Uncounted   string               `json:"uncounted"`
 	Provider    string               `json:"provider"`
 	// Location, Latencies, Oversubscription and Sell as in the spec.
 	Location         *v1alpha1.Location         `json:"location"`
@@ -88,7 +89,7 @@ func (r Cluster) MemberCluster() *v1alpha1.MemberCluster {
 		mc.Status.Latency = &metav1.Duration{Duration: latency}
 	}
 	for condition, problem := range map[string]string{
-		v1alpha1.ConditionReachable: r.Unreachable, v1alpha1.ConditionAccessVerified: r.Denied, v1alpha1.ConditionAdmitted: r.Unproven,
+		v1alpha1.ConditionReachable: r.Unreachable, v1alpha1.ConditionAccessVerified: r.Denied, v1alpha1.ConditionCapacityKnown: r.Uncounted, v1alpha1.ConditionAdmitted: r.Unproven,
 	} {
 		status := metav1.ConditionTrue
 		if problem != "" {

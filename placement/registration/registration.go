@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -104,8 +105,27 @@ func (r *Registration) identify(ctx context.Context, known *v1alpha1.MemberClust
 	return config, nil
 }
 
-// Permissions adds to the options what the driver of a cluster needs there.
+// Rules returns the rights that Sluice needs on a member cluster before anything is placed there; none are
+// needed at a broker.
+func Rules(cluster *v1alpha1.MemberCluster) []rbacv1.PolicyRule {
+	switch reader := cluster.ReaderName(); {
+	case cluster.IsJoined():
+		return liqo.JoinedRules(reader)
+	case cluster.DriverName() == v1alpha1.DriverLiqo:
+		return liqo.Rules(reader)
+	case cluster.DriverName() == v1alpha1.DriverCAPI:
+		return capi.Rules()
+	case cluster.DriverName() == v1alpha1.DriverKube:
+		return kube.Rules(reader)
+	}
+	return nil
+}
+
+// Permissions adds to the options what the driver and the reader of a cluster need there.
 func Permissions(o kube.ManifestOptions, cluster *v1alpha1.MemberCluster) (kube.ManifestOptions, error) {
+	if o.Reader == "" {
+		o.Reader = cluster.ReaderName()
+	}
 	switch cluster.Spec.Driver {
 	case v1alpha1.DriverKube:
 	case v1alpha1.DriverCAPI:

@@ -3,10 +3,14 @@ package registration
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -104,7 +108,7 @@ func TestSealedIsForOneCluster(t *testing.T) {
 
 // Each driver needs its own permissions beside the common ones.
 func TestPermissions(t *testing.T) {
-	for driver, resource := range map[string]string{
+	for driver, other := range map[string]string{
 		v1alpha1.DriverKube: "", v1alpha1.DriverCAPI: "clusterclasses", v1alpha1.DriverLiqo: "foreignclusters", "other": "",
 	} {
 		cluster := &v1alpha1.MemberCluster{Spec: v1alpha1.MemberClusterSpec{Driver: driver}}
@@ -112,14 +116,31 @@ func TestPermissions(t *testing.T) {
 		if (err != nil) != (driver == "other") {
 			t.Errorf("%s: %v", driver, err)
 		}
-		found := resource == ""
+		for reader, reads := range map[string]bool{v1alpha1.ReaderNodes: driver != v1alpha1.DriverCAPI, v1alpha1.ReaderDeclared: false} {
+			if cluster.Spec.Capacity = nil; reader == v1alpha1.ReaderDeclared {
+				cluster.Spec.Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+			}
+			o, err := Permissions(kube.ManifestOptions{}, cluster)
+			if err != nil {
+				continue // reported above
+			}
+			manifest, err := kube.Manifest(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			needs := slices.ContainsFunc(Rules(cluster), func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, "nodes") })
+			if gives := strings.Contains(string(manifest), "- nodes\n"); gives != reads || needs != reads {
+				t.Errorf("%s, %s: the right to read nodes is given: %t, needed: %t; want %t", driver, reader, gives, needs, reads)
+			}
+		}
+		found := other == ""
 		for _, rule := range o.Rules {
 			for _, name := range rule.Resources {
-				found = found || name == resource
+				found = found || name == other
 			}
 		}
 		if !found {
-			t.Errorf("%s: nothing about %s in %+v", driver, resource, o.Rules)
+			t.Errorf("%s: nothing about %s in %+v", driver, other, o.Rules)
 		}
 	}
 }

@@ -37,13 +37,14 @@ var changes = map[string]func(c *placement.Cluster, other bool){
 	"Taints": func(c *placement.Cluster, other bool) {
 		c.Taints = either(other, []corev1.Taint{{Key: "k", Effect: "NoSchedule"}}, nil)
 	},
-	"Ready":          func(c *placement.Cluster, other bool) { c.Ready = !other },
-	"Unready":        func(c *placement.Cluster, other bool) { c.Unready = either(other, "why", "") },
-	"AccessVerified": func(c *placement.Cluster, other bool) { c.AccessVerified = !other },
-	"Unverified":     func(c *placement.Cluster, other bool) { c.Unverified = either(other, "why", "") },
-	"Unproven":       func(c *placement.Cluster, other bool) { c.Unproven = either(other, "a fact", "") },
-	"Claims":         func(c *placement.Cluster, other bool) { c.Claims = either(other, c.Claims[:1], c.Claims) },
-	"Cordoned":       func(c *placement.Cluster, other bool) { c.Cordoned = other },
+	"Ready":           func(c *placement.Cluster, other bool) { c.Ready = !other },
+	"Unready":         func(c *placement.Cluster, other bool) { c.Unready = either(other, "why", "") },
+	"AccessVerified":  func(c *placement.Cluster, other bool) { c.AccessVerified = !other },
+	"Unverified":      func(c *placement.Cluster, other bool) { c.Unverified = either(other, "why", "") },
+	"CapacityUnknown": func(c *placement.Cluster, other bool) { c.CapacityUnknown = either(other, "why", "") },
+	"Unproven":        func(c *placement.Cluster, other bool) { c.Unproven = either(other, "a fact", "") },
+	"Claims":          func(c *placement.Cluster, other bool) { c.Claims = either(other, c.Claims[:1], c.Claims) },
+	"Cordoned":        func(c *placement.Cluster, other bool) { c.Cordoned = other },
 	"Allocatable": func(c *placement.Cluster, other bool) {
 		c.Allocatable[corev1.ResourceCPU] = either[int64](other, 65000, 64000)
 	},

@@ -17,7 +17,6 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,6 +43,7 @@ import (
 	"github.com/sluice-dev/sluice/placement/controller"
 	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/kube"
+	"github.com/sluice-dev/sluice/placement/registration"
 	"github.com/sluice-dev/sluice/test/controlplane"
 )
 
@@ -59,9 +59,11 @@ const (
 	healthy = "healthy"
 )
 
-// bed is a Sluice in this process, the OSB API included, with two member clusters.
+// bed is a Sluice in this process, the OSB API included, with member clusters.
 type bed struct {
-	hub       client.Client
+	hub       client.WithWatch
+	scheme    *runtime.Scheme
+	keys      *seal.Keyset
 	namespace string
 	url       string
 	inventory *placement.Inventory
@@ -69,41 +71,54 @@ type bed struct {
 	admin     *kubernetes.Clientset // of the faulty one, not through the proxy
 }
 
+// newBed returns a bed with the two member clusters.
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	b := &bed{namespace: hubtest.Namespace(t), inventory: placement.NewInventory()}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		must(t, add(scheme))
-	}
-	hub := hubtest.Start(t).Config
-	live, err := client.NewWithWatch(hub, client.Options{Scheme: scheme})
-	must(t, err)
-	b.hub = live
-	keys, err := seal.Open(filepath.Join(t.TempDir(), "keyset.json"))
-	must(t, err)
-	for _, name := range []string{faulty, healthy} {
-		cp := controlplane.Start(t, controlplane.Options{Name: name, Nodes: []controlplane.Node{{Name: name + "-node", CPU: "64", Memory: "256Gi", Pods: "1000"}}})
-		kubeconfig, err := kube.Register(t.Context(), cp.Config(), kube.ManifestOptions{})
+	b := emptyBed(t)
+	b.admin = kubernetes.NewForConfigOrDie(b.join(t, faulty, v1alpha1.MemberClusterSpec{}, func(cp *controlplane.ControlPlane, kubeconfig []byte) []byte {
+		b.proxy = Start(t, cp.Config())
+		through, err := b.proxy.Through(kubeconfig)
 		must(t, err)
-		if name == faulty {
-			b.admin = kubernetes.NewForConfigOrDie(cp.Config())
-			b.proxy = Start(t, cp.Config())
-			kubeconfig, err = b.proxy.Through(kubeconfig)
-			must(t, err)
-		}
-		sealed, err := keys.Seal(kubeconfig, member.Owner(b.namespace, name))
-		must(t, err)
-		must(t, live.Create(t.Context(), &v1alpha1.MemberCluster{
-			ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name, Labels: map[string]string{"which": name}},
-			Spec:       v1alpha1.MemberClusterSpec{Access: v1alpha1.ClusterAccess{SealedKubeconfig: sealed}},
-		}))
-	}
-	b.run(t, scheme, live, keys)
+		return through
+	}).Config())
+	b.join(t, healthy, v1alpha1.MemberClusterSpec{}, func(_ *controlplane.ControlPlane, kubeconfig []byte) []byte { return kubeconfig })
+	b.run(t)
 	eventually(t, "both clusters are ready", func(ctx context.Context) (bool, error) {
 		return b.ready(ctx, faulty) && b.ready(ctx, healthy), nil
 	})
 	return b
+}
+
+// emptyBed returns a bed without member clusters, which does not run yet.
+func emptyBed(t *testing.T) *bed {
+	t.Helper()
+	b := &bed{namespace: hubtest.Namespace(t), inventory: placement.NewInventory(), scheme: runtime.NewScheme()}
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		must(t, add(b.scheme))
+	}
+	var err error
+	b.hub, err = client.NewWithWatch(hubtest.Start(t).Config, client.Options{Scheme: b.scheme})
+	must(t, err)
+	b.keys, err = seal.Open(filepath.Join(t.TempDir(), "keyset.json"))
+	must(t, err)
+	return b
+}
+
+// join starts a cluster, registers it with the rights that its spec asks for, and adds it to the hub. through
+// returns the kubeconfig for Sluice.
+func (b *bed) join(t *testing.T, name string, spec v1alpha1.MemberClusterSpec, through func(*controlplane.ControlPlane, []byte) []byte) *controlplane.ControlPlane {
+	t.Helper()
+	cp := controlplane.Start(t, controlplane.Options{Name: name, Nodes: []controlplane.Node{{Name: name + "-node", CPU: "64", Memory: "256Gi", Pods: "1000"}}})
+	spec.Driver = v1alpha1.DriverKube
+	mc := &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name, Labels: map[string]string{"which": name}}, Spec: spec}
+	o, err := registration.Permissions(kube.ManifestOptions{}, mc)
+	must(t, err)
+	kubeconfig, err := kube.Register(t.Context(), cp.Config(), o)
+	must(t, err)
+	mc.Spec.Access.SealedKubeconfig, err = b.keys.Seal(through(cp, kubeconfig), member.Owner(b.namespace, name))
+	must(t, err)
+	must(t, b.hub.Create(t.Context(), mc))
+	return cp
 }
 
 func must(t *testing.T, err error) {
@@ -114,8 +129,9 @@ func must(t *testing.T, err error) {
 }
 
 // run runs the controllers and the OSB API until the test ends.
-func (b *bed) run(t *testing.T, scheme *runtime.Scheme, live client.WithWatch, keys *seal.Keyset) {
+func (b *bed) run(t *testing.T) {
 	t.Helper()
+	scheme, live, keys := b.scheme, b.hub, b.keys
 	mgr, err := ctrl.NewManager(hubtest.Start(t).Config, ctrl.Options{
 		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{b.namespace: {}}},
@@ -129,7 +145,7 @@ func (b *bed) run(t *testing.T, scheme *runtime.Scheme, live client.WithWatch, k
 	must(t, controller.SetupWithManager(mgr, controller.Options{
 		Namespace: b.namespace, HubID: hubID, Catalog: served, Inventory: b.inventory, Connections: connections,
 		Drivers:    map[string]delivery.Driver{v1alpha1.DriverKube: &kube.Driver{Connections: connections, Hub: hubID}},
-		Rules:      map[string][]rbacv1.PolicyRule{v1alpha1.DriverKube: kube.Rules()},
+		Rules:      registration.Rules,
 		ProbeEvery: time.Second,
 	}))
 	must(t, (&bindings.Controller{Client: mgr.GetClient(), Live: live, Connections: connections, Keys: keys, Hub: hubID}).SetupWithManager(t.Context(), mgr))

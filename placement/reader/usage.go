@@ -1,4 +1,4 @@
-package controller
+package reader
 
 import (
 	"maps"
@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
 
@@ -15,35 +16,30 @@ import (
 	"github.com/sluice-dev/sluice/placement"
 )
 
-// usage is a member cluster's capacity, and others' use of it.
-type usage struct {
-	nodes       int32
-	capacity    corev1.ResourceList
-	allocatable corev1.ResourceList
-	foreign     corev1.ResourceList
-	holes       *v1alpha1.Holes
-}
+var onePod = resource.MustParse("1")
 
 // usageOf sums over the nodes that take workloads: ready, not cordoned, without a taint that
 // keeps pods out (so control-plane nodes do not count), and not Liqo's virtual nodes, which
 // stand for other clusters' capacity. Foreign use is the sum of requests of the pods on those nodes
 // that belong to no reservation. Pods not bound to a node use nothing yet. Quotas of another hub
 // count in full, even if its pods request less.
-func usageOf(nodes []*corev1.Node, pods []*corev1.Pod, quotas []*corev1.ResourceQuota, reserved func(namespace string) bool) usage {
-	u := usage{capacity: corev1.ResourceList{}, allocatable: corev1.ResourceList{}, foreign: corev1.ResourceList{}}
+func usageOf(nodes []*corev1.Node, pods []*corev1.Pod, quotas []*corev1.ResourceQuota, reserved func(namespace string) bool) Reading {
+	u := Reading{Source: "read from its nodes", Capacity: corev1.ResourceList{}, Allocatable: corev1.ResourceList{}, Foreign: corev1.ResourceList{}}
 	free := make(map[string]placement.Resources, len(nodes))
 	for _, node := range nodes {
 		if takesWorkloads(node) {
 			free[node.Name] = placement.ResourcesOf(node.Status.Allocatable)
-			u.nodes++
-			sum(u.capacity, node.Status.Capacity)
-			sum(u.allocatable, node.Status.Allocatable)
+			u.Nodes++
+			u.Architectures = insert(u.Architectures, node.Status.NodeInfo.Architecture)
+			u.OperatingSystems = insert(u.OperatingSystems, node.Status.NodeInfo.OperatingSystem)
+			sum(u.Capacity, node.Status.Capacity)
+			sum(u.Allocatable, node.Status.Allocatable)
 		}
 	}
 	others := make(map[string]bool, len(quotas))
 	for _, quota := range quotas {
 		others[quota.Namespace] = true
-		sum(u.foreign, reservedBy(quota))
+		sum(u.Foreign, reservedBy(quota))
 	}
 	for _, pod := range pods {
 		node, counted := free[pod.Spec.NodeName]
@@ -53,12 +49,21 @@ func usageOf(nodes []*corev1.Node, pods []*corev1.Pod, quotas []*corev1.Resource
 		requests := requestsOf(pod)
 		node.Add(placement.ResourcesOf(requests), -1)
 		if !reserved(pod.Namespace) && !others[pod.Namespace] && !offloaded(pod) {
-			sum(u.foreign, requests)
+			sum(u.Foreign, requests)
 		}
 	}
 	maps.DeleteFunc(free, func(_ string, left placement.Resources) bool { return left[corev1.ResourcePods] < 1 })
-	u.holes = placement.HolesOf(slices.Collect(maps.Values(free))).API()
+	u.Holes = placement.HolesOf(slices.Collect(maps.Values(free))).API()
 	return u
+}
+
+// insert adds a word to sorted ones, unless it is there or empty.
+func insert(words []string, word string) []string {
+	at, found := slices.BinarySearch(words, word)
+	if found || word == "" {
+		return words
+	}
+	return slices.Insert(words, at, word)
 }
 
 func takesWorkloads(node *corev1.Node) bool {
@@ -98,22 +103,6 @@ func sum(total, more corev1.ResourceList) {
 	}
 }
 
-// usage returns the cluster's usage by the informers' caches.
-func (w *clusterWatch) usage(inventory *placement.Inventory) usage {
-	instances := map[string]string{} // by namespace
-	for _, namespace := range listed[*corev1.Namespace](w.namespaces) {
-		instances[namespace.Name] = namespace.Labels[v1alpha1.LabelInstance]
-	}
-	s := inventory.Snapshot()
-	// A namespace with an instance's label counts as reserved only if the ledger has that
-	// instance there. What remains of a deleted instance is foreign use.
-	reserved := func(namespace string) bool {
-		instance := instances[namespace]
-		return instance != "" && v1alpha1.MemberNamespace(instance) == namespace && s.Reserved(instance, w.cluster) != nil
-	}
-	return usageOf(listed[*corev1.Node](w.nodes), listed[*corev1.Pod](w.pods), listed[*corev1.ResourceQuota](w.quotas), reserved)
-}
-
 // reservedBy returns what another hub has reserved by the quota of an instance's namespace.
 func reservedBy(quota *corev1.ResourceQuota) corev1.ResourceList {
 	reserved := corev1.ResourceList{}
@@ -128,7 +117,7 @@ func reservedBy(quota *corev1.ResourceQuota) corev1.ResourceList {
 	return reserved
 }
 
-// strip keeps only the fields of an object that usage and storageClasses read; of a pod's
+// strip keeps only the fields of an object that readings need; of a pod's
 // containers, only the sum of their requests.
 func strip(object any) (any, error) {
 	switch o := object.(type) {
@@ -138,6 +127,7 @@ func strip(object any) (any, error) {
 			Spec:       corev1.NodeSpec{Unschedulable: o.Spec.Unschedulable, Taints: o.Spec.Taints},
 			Status: corev1.NodeStatus{
 				Capacity: o.Status.Capacity, Allocatable: o.Status.Allocatable, Conditions: readiness(o.Status.Conditions),
+				NodeInfo: corev1.NodeSystemInfo{Architecture: o.Status.NodeInfo.Architecture, OperatingSystem: o.Status.NodeInfo.OperatingSystem},
 			},
 		}, nil
 	case *corev1.Pod:

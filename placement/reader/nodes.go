@@ -1,0 +1,135 @@
+package reader
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	storageinformers "k8s.io/client-go/informers/storage/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement"
+)
+
+// Nodes is the reader of a cluster's nodes, storage classes, running pods, namespaces of this hub's
+// instances, and quotas of other hubs' instances. It watches them, each stripped to the fields that are
+// used.
+type Nodes struct {
+	stop                                     context.CancelFunc
+	nodes, pods, namespaces, classes, quotas cache.SharedIndexInformer
+	// hidden is true while Sluice may not read the quotas.
+	hidden  atomic.Bool
+	options NodesOptions
+}
+
+// NodesOptions configure Nodes.
+type NodesOptions struct {
+	Kube kubernetes.Interface
+	// HubID labels the objects of this hub.
+	HubID string
+	// Inventory has the reservations on the Cluster. Pods of the instances that have one are not foreign.
+	Inventory *placement.Inventory
+	Cluster   string
+	// Changed is called after changes; it must not block.
+	Changed func()
+}
+
+// NewNodes returns a reader that watches the cluster until it is closed, or the context ends.
+func NewNodes(ctx context.Context, o NodesOptions) *Nodes {
+	ctx, stop := context.WithCancel(ctx)
+	running := func(l *metav1.ListOptions) {
+		l.FieldSelector = fields.AndSelectors(
+			fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
+			fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
+		).String()
+	}
+	ours := func(l *metav1.ListOptions) { l.LabelSelector = labels.Set{v1alpha1.LabelHub: o.HubID}.String() }
+	others := func(l *metav1.ListOptions) {
+		l.LabelSelector = v1alpha1.LabelHub + "," + v1alpha1.LabelHub + "!=" + o.HubID
+	}
+	n := &Nodes{
+		stop: stop, options: o,
+		nodes:      coreinformers.NewNodeInformer(o.Kube, 0, nil),
+		pods:       coreinformers.NewFilteredPodInformer(o.Kube, metav1.NamespaceAll, 0, nil, running),
+		namespaces: coreinformers.NewFilteredNamespaceInformer(o.Kube, 0, nil, ours),
+		classes:    storageinformers.NewStorageClassInformer(o.Kube, 0, nil),
+		quotas:     coreinformers.NewFilteredResourceQuotaInformer(o.Kube, metav1.NamespaceAll, 0, nil, others),
+	}
+	_ = n.quotas.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {
+		if apierrors.IsForbidden(err) {
+			n.hidden.Store(true)
+			return
+		}
+		cache.DefaultWatchErrorHandler(ctx, reflector, err)
+	})
+	changed := cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { o.Changed() },
+		UpdateFunc: func(any, any) { o.Changed() },
+		DeleteFunc: func(any) { o.Changed() },
+	}
+	for _, informer := range []cache.SharedIndexInformer{n.nodes, n.pods, n.namespaces, n.classes, n.quotas} {
+		// Both fail only if the informer has been started.
+		_ = informer.SetTransform(strip)
+		_, _ = informer.AddEventHandler(changed)
+		go informer.RunWithContext(ctx)
+	}
+	return n
+}
+
+// Read returns what the nodes have now. The error says that not everything has been listed yet.
+func (n *Nodes) Read() (Reading, error) {
+	if slices.ContainsFunc(n.synced(), func(synced cache.InformerSynced) bool { return !synced() }) {
+		return Reading{}, &UnknownError{ReasonSyncing, "reading its nodes, pods, namespaces and storage classes: not complete yet"}
+	}
+	instances := map[string]string{} // by namespace
+	for _, namespace := range listed[*corev1.Namespace](n.namespaces) {
+		instances[namespace.Name] = namespace.Labels[v1alpha1.LabelInstance]
+	}
+	s := n.options.Inventory.Snapshot()
+	// A namespace with an instance's label counts as reserved only if the instance has a reservation
+	// there. What remains of a deleted instance is foreign use.
+	reserved := func(namespace string) bool {
+		instance := instances[namespace]
+		return instance != "" && v1alpha1.MemberNamespace(instance) == namespace && s.Reserved(instance, n.options.Cluster) != nil
+	}
+	r := usageOf(listed[*corev1.Node](n.nodes), listed[*corev1.Pod](n.pods), listed[*corev1.ResourceQuota](n.quotas), reserved)
+	for _, class := range listed[*storagev1.StorageClass](n.classes) {
+		r.StorageClasses = append(r.StorageClasses, class.Name)
+	}
+	slices.Sort(r.StorageClasses)
+	return r, nil
+}
+
+// Wait blocks until everything has been listed once, or the context ends.
+func (n *Nodes) Wait(ctx context.Context) {
+	cache.WaitForCacheSync(ctx.Done(), n.synced()...)
+}
+
+// Close ends the watches.
+func (n *Nodes) Close() { n.stop() }
+
+func (n *Nodes) synced() []cache.InformerSynced {
+	return []cache.InformerSynced{
+		n.nodes.HasSynced, n.pods.HasSynced, n.namespaces.HasSynced, n.classes.HasSynced,
+		func() bool { return n.quotas.HasSynced() || n.hidden.Load() },
+	}
+}
+
+// listed returns an informer's objects, in no order.
+func listed[T any](informer cache.SharedIndexInformer) []T {
+	objects := informer.GetStore().List()
+	out := make([]T, 0, len(objects))
+	for _, object := range objects {
+		out = append(out, object.(T))
+	}
+	return out
+}
