@@ -175,6 +175,9 @@ func checkResources(r *v1alpha1.ResourcesPlan, runs bool) error {
 	}
 	keys := map[string][]string{"selectable": r.Selectable}
 	if r.Spread != nil {
+		if err := checkSpread(r); err != nil {
+			return fmt.Errorf("spread: %w", err)
+		}
 		keys["spread.by"] = r.Spread.By
 	}
 	for _, affinity := range r.Affinity {
@@ -245,6 +248,31 @@ func checkLargestPod(r *v1alpha1.ResourcesPlan, runs bool) error {
 			return fmt.Errorf("%s is negative", name)
 		case amount.Cmp(limit) > 0:
 			return fmt.Errorf("%s %s: is more than the limit of %s", amount.String(), name, limit.String())
+		}
+	}
+	return nil
+}
+
+// checkSpread checks that each number of clusters that may be ordered can be in groups within their bounds.
+func checkSpread(r *v1alpha1.ResourcesPlan) error {
+	s := r.Spread
+	if s.Groups == 0 && s.MinGroups == 0 {
+		return nil
+	}
+	for n := max(r.Clusters, 1); n <= max(r.Clusters, r.MaxClusters, 1); n++ {
+		fewest, most := min(s.MinGroups, n), n
+		if s.Groups > 0 {
+			fewest, most = min(s.Groups, n), min(s.Groups, n)
+		}
+		least, greatest := max(s.MinPerGroup, 1), n
+		if s.MaxPerGroup > 0 {
+			greatest = s.MaxPerGroup
+		}
+		if fewest*least > n {
+			return fmt.Errorf("%d clusters are too few for %d groups with at least %d in each", n, fewest, least)
+		}
+		if most = min(most, n/least); most*greatest < n {
+			return fmt.Errorf("%d clusters are too many for %d groups with at most %d in each", n, most, greatest)
 		}
 	}
 	return nil

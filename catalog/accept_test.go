@@ -57,7 +57,16 @@ func TestJudge(t *testing.T) {
 			r.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}}
 		}))}, []string{"Invalid"}, "selector"},
 		"a broken selectable": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) { r.Selectable = []string{"a b"} }))}, []string{"Invalid"}, "selectable"},
-		"less than nothing":   {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) { r.Limits["cpu"] = resource.MustParse("-1") }))}, []string{"Invalid"}, "cpu is negative"},
+		"too few clusters for their groups": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
+			r.Clusters, r.Spread = 3, &v1alpha1.Spread{By: []string{"zone"}, Groups: 2, MinPerGroup: 2}
+		}))}, []string{"Invalid"}, "spread: 3 clusters are too few for 2 groups with at least 2 in each"},
+		"more clusters than their groups may have": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
+			r.Clusters, r.MaxClusters, r.Spread = 2, 5, &v1alpha1.Spread{By: []string{"zone"}, Groups: 2, MaxPerGroup: 2}
+		}))}, []string{"Invalid"}, "spread: 5 clusters are too many for 2 groups with at most 2 in each"},
+		"any number of clusters in enough groups": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
+			r.Clusters, r.MaxClusters, r.Spread = 1, 64, &v1alpha1.Spread{By: []string{"zone"}, MinGroups: 3, MaxPerGroup: 2}
+		}))}, []string{"Ready"}, ""},
+		"less than nothing": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) { r.Limits["cpu"] = resource.MustParse("-1") }))}, []string{"Invalid"}, "cpu is negative"},
 		"a pod larger than the limits": {[]v1alpha1.ServiceOffering{offering("a", resources(func(r *v1alpha1.ResourcesPlan) {
 			r.LargestPod = corev1.ResourceList{"cpu": resource.MustParse("64")}
 		}))}, []string{"Invalid"}, "largestPod: 64 cpu: is more than the limit of"},

@@ -32,7 +32,7 @@ func syntheticFleet(n int) *Inventory {
 		c.ForeignUse = Resources{corev1.ResourceCPU: 640 * used, corev1.ResourceMemory: 256 << 30 / 100 * used}
 		c.Labels = labels.Set{
 			v1alpha1.LabelRegion: c.Region, v1alpha1.LabelCluster: c.Name, v1alpha1.LabelTier: "cloud",
-			"stage": []string{"prod", "test"}[i/20%2],
+			"stage": []string{"prod", "test"}[i/20%2], "set": fmt.Sprint(i % (n/64 + 1)),
 		}
 		c.Claims = []v1alpha1.Claim{{
 			Name: v1alpha1.ClaimDatacenterCountry, Value: []string{"DE", "FR", "US", "JP"}[i%4], Assurance: assurances[i/4%4],
@@ -79,15 +79,23 @@ func benchmarkRequests() map[string]Request {
 			Spread: &Spread{By: []string{v1alpha1.LabelRegion}, Groups: 3}},
 		"forty_replicas_by_capacity": {ID: "si-bench", Resources: small, Selector: prod, Clusters: 12, Replicas: 40,
 			Division: Division{By: v1alpha1.DivideByCapacity}, Spread: &Spread{By: []string{v1alpha1.LabelRegion}, Groups: 3}},
-		"anywhere":                {ID: "si-bench", Resources: small},
-		"anywhere_by_fit":         {ID: "si-bench", Resources: small, Weights: v1alpha1.ScoreWeights{Fit: 1}},
-		"anywhere_by_balance":     {ID: "si-bench", Resources: small, Weights: v1alpha1.ScoreWeights{Balance: 1}},
-		"with_a_largest_pod":      {ID: "si-bench", Resources: small, LargestPods: []Resources{small}},
-		"by_eight_expressions":    {ID: "si-bench", Resources: small, Rules: expressions},
-		"by_request":              {ID: "si-bench", Resources: small, Rules: []Rule{ofRequest}},
-		"preferred_by_claim":      {ID: "si-bench", Resources: small, Preferences: []Preference{{european, 1}}},
-		"preferred_by_expression": {ID: "si-bench", Resources: small, Preferences: []Preference{{german, 1}}},
-		"anywhere_by_price":       {ID: "si-bench", Resources: small, Weights: v1alpha1.ScoreWeights{Price: 2, Balance: 1}},
+		"spread_within_bounds": {ID: "si-bench", Resources: small, Clusters: 12,
+			Spread: &Spread{By: []string{v1alpha1.LabelRegion}, MinGroups: 3, MinPerGroup: 2, MaxPerGroup: 3}},
+		"spread_as_uneven_as_it_is": {ID: "si-bench", Resources: small, Clusters: mostClusters,
+			Current: []string{"cluster-00000", "cluster-00157", "cluster-00314"}, // in one group, of 157 with 64 each
+			Spread:  &Spread{By: []string{"set"}, MinGroups: 1, MaxSkew: mostClusters}},
+		"spread_preferred":                 {ID: "si-bench", Resources: small, Clusters: 12, Spread: &Spread{By: []string{v1alpha1.LabelRegion}, Weight: 3}},
+		"spread_each_cluster_a_group":      {ID: "si-bench", Resources: small, Clusters: 5, Spread: &Spread{By: []string{v1alpha1.LabelCluster}}},
+		"spread_preferred_cluster_a_group": {ID: "si-bench", Resources: small, Clusters: 12, Spread: &Spread{By: []string{v1alpha1.LabelCluster}, Weight: 3}},
+		"anywhere":                         {ID: "si-bench", Resources: small},
+		"anywhere_by_fit":                  {ID: "si-bench", Resources: small, Weights: v1alpha1.ScoreWeights{Fit: 1}},
+		"anywhere_by_balance":              {ID: "si-bench", Resources: small, Weights: v1alpha1.ScoreWeights{Balance: 1}},
+		"with_a_largest_pod":               {ID: "si-bench", Resources: small, LargestPods: []Resources{small}},
+		"by_eight_expressions":             {ID: "si-bench", Resources: small, Rules: expressions},
+		"by_request":                       {ID: "si-bench", Resources: small, Rules: []Rule{ofRequest}},
+		"preferred_by_claim":               {ID: "si-bench", Resources: small, Preferences: []Preference{{european, 1}}},
+		"preferred_by_expression":          {ID: "si-bench", Resources: small, Preferences: []Preference{{german, 1}}},
+		"anywhere_by_price":                {ID: "si-bench", Resources: small, Weights: v1alpha1.ScoreWeights{Price: 2, Balance: 1}},
 	}
 }
 

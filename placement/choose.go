@@ -43,14 +43,29 @@ func (e *evaluation) byRoom(at position, score int32) int64 {
 const (
 	// mostClusters is the most clusters of an instance (v1alpha1.ResourcesPlan).
 	mostClusters = 64
-	// uneven is more than the sum of the scores of any choice. It is subtracted for each unit of
-	// the sum of the squares of the numbers of clusters in the groups.
+	// uneven is more than the sum of the scores of any choice. It is subtracted for each ordered pair of
+	// clusters in one group; so the sum of the squares of the groups' numbers of clusters becomes least.
 	uneven = 1 << 13
 	// roomy is more than a choice can lose by being uneven.
 	roomy = 2 * uneven * mostClusters * mostClusters
-	// staying is more than the room of any choice (v1alpha1.Replicas).
-	staying = 16384 * mostClusters * roomy
+	// staying is more than the room of any choice (v1alpha1.Replicas), and than its scores times their weights.
+	staying = 1 << 56
 )
+
+// terms returns by what the scores of a choice are multiplied in its rank, and what is subtracted for each
+// ordered pair of its clusters that are in one group. A preferred spread is one more score of each cluster, with its
+// weight: the percentage of the other clusters that are in other groups.
+func (e *evaluation) terms() (scale, pair int64) {
+	s := e.request.Spread
+	if s == nil || s.Weight == 0 {
+		return 1, uneven
+	}
+	others := int64(e.request.ClusterCount() - 1)
+	if others == 0 {
+		return 1, 0
+	}
+	return e.scorer.total * others, 100 * int64(s.Weight)
+}
 
 // choose returns the clusters on which the request is placed, best first, or why there are too
 // few.
@@ -123,6 +138,12 @@ func (e *evaluation) pick(rank ranking) ([]candidate, *shortage) {
 func (e *evaluation) pickSpread(rank ranking) ([]candidate, *shortage) {
 	s := e.request.Spread
 	asked, enough := e.layout()
+	scale, pair := e.terms()
+	if s.Weight > 0 && rank == nil {
+		rank = func(_ position, score int32) int64 { return scale * int64(score) }
+	} else if s.Weight > 0 {
+		pair = 0 // only room counts
+	}
 	groups := e.grouped(asked.clusters, rank)
 	e.ranked = e.ranked[:0]
 	for _, g := range groups {
@@ -133,8 +154,19 @@ func (e *evaluation) pickSpread(rank ranking) ([]candidate, *shortage) {
 		stay = 0
 	}
 	var chosen []candidate
-	if enough && asked.clusters > 0 && asked.clusters <= mostClusters {
-		chosen = spread(groups, asked, func(even []candidate) bool { return rank == nil && e.kept(even) == stay })
+	switch {
+	case s.Weight > 0:
+		if chosen = spreadPreferably(groups, asked.clusters, pair); len(chosen) < asked.clusters {
+			return nil, &shortage{found: len(chosen)}
+		}
+		if len(e.current) < stay {
+			return nil, &shortage{found: len(e.current)}
+		}
+		return chosen, nil
+	case enough && asked.clusters > 0 && asked.clusters <= mostClusters:
+		there := asked
+		there.groups = max(min(asked.groups, len(groups)), asked.fewest) // no more than there are
+		chosen = spread(groups, there, func(even []candidate) bool { return rank == nil && e.kept(even) == stay })
 		kept = e.kept(chosen)
 	}
 	switch {

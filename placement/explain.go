@@ -89,7 +89,11 @@ func (e *evaluation) verdicts(chosen []candidate) []Verdict {
 		default:
 			v.Message = r.Upstream.failures(c.cluster()).addTo("fits best")
 		}
-		if i := slices.IndexFunc(chosen, func(other candidate) bool { return other.position.same(c.position) }); i >= 0 && r.Replicas > 0 {
+		i := slices.IndexFunc(chosen, func(other candidate) bool { return other.position.same(c.position) })
+		if i >= 0 {
+			v.Message += e.shareOf(chosen[i], chosen)
+		}
+		if i >= 0 && r.Replicas > 0 {
 			v.Replicas = chosen[i].replicas
 			v.Message += fmt.Sprintf(", %d of %d replicas", v.Replicas, r.Replicas)
 			v.Price = v.Price.times(chosen[i].replicas)

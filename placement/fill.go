@@ -24,32 +24,34 @@ type partial struct {
 // filling is the search for a choice with room.
 type filling struct {
 	groups []*group
-	asked  layout
 	need   int64
-	made   int
-	room   func(position) int64
+	// pair is subtracted from the rank for each ordered pair of clusters in one group.
+	pair int64
+	made int
+	room func(position) int64
 }
 
 // fill returns the best choice with room for all replicas. It gets one that has room.
 func (e *evaluation) fill(roomiest []candidate) []candidate {
 	asked, _ := e.layout()
 	e.ranked = e.ranked[:0]
-	f := &filling{groups: e.undominated(asked.clusters), asked: asked, need: int64(e.request.Replicas), room: e.room}
+	scale, pair := e.terms()
+	f := &filling{groups: e.undominated(asked.clusters, scale), need: int64(e.request.Replicas), pair: pair, room: e.room}
 	best := &partial{}
 	numbers := map[string]int64{}
 	for i := range roomiest {
 		c := &roomiest[i]
-		if best.rank += int64(c.score); !e.request.Free && e.kept(roomiest[i:i+1]) > 0 {
+		if best.rank += scale * int64(c.score); !e.request.Free && e.kept(roomiest[i:i+1]) > 0 {
 			best.rank += staying
 		}
 		numbers[c.group]++
 		best = &partial{rank: best.rank, last: c, before: best}
 	}
 	for _, n := range numbers {
-		best.rank -= uneven * n * n
+		best.rank -= pair * n * (n - 1)
 	}
-	for least, most := range f.asked.bounds() {
-		if found := f.search(least, most); found != nil && found.rank > best.rank {
+	for pattern := range asked.patterns() {
+		if found := f.search(pattern); found != nil && found.rank > best.rank {
 			best = found
 		}
 	}
@@ -66,38 +68,40 @@ func (e *evaluation) fill(roomiest []candidate) []candidate {
 	return chosen
 }
 
-// search returns the best choice with least to most clusters in each group; nil if none has room.
-func (f *filling) search(least, most int) *partial {
-	choices := make([][][]*partial, f.asked.groups+1) // by the numbers of groups and of clusters
+// search returns the best choice of a pattern; nil if none has room.
+func (f *filling) search(of pattern) (best *partial) {
+	choices := make([][][]*partial, of.groups+1) // by the numbers of groups and of clusters
 	for j := range choices {
-		choices[j] = make([][]*partial, f.asked.clusters+1)
+		choices[j] = make([][]*partial, of.clusters+1)
 	}
 	choices[0][0] = []*partial{{}}
+	one := min(of.groups, 1) // if any number of groups will do, they are not counted
 	for _, g := range f.groups {
 		if f.made >= mostPartial {
 			break
 		}
-		for j := f.asked.groups - 1; j >= 0; j-- {
-			for k := f.asked.clusters - least; k >= 0; k-- {
+		for j := of.groups - one; j >= 0; j-- {
+			for k := of.clusters - of.least; k >= 0; k-- {
 				if len(choices[j][k]) == 0 {
 					continue
 				}
-				for n, some := range f.within(g, choices[j][k], min(most, f.asked.clusters-k)) {
-					if n < least {
+				for n, some := range f.within(g, choices[j][k], min(of.most, of.clusters-k)) {
+					if n < of.least {
 						continue
 					}
-					for _, one := range some {
-						choices[j+1][k+n] = f.keep(choices[j+1][k+n], &partial{rank: one.rank - int64(uneven*n*n), room: one.room, before: one})
+					for _, before := range some {
+						choices[j+one][k+n] = f.keep(choices[j+one][k+n], &partial{rank: before.rank - f.pair*int64(n*(n-1)), room: before.room, before: before})
 					}
 				}
 			}
 		}
 	}
-	all := choices[f.asked.groups][f.asked.clusters]
-	if len(all) == 0 || all[len(all)-1].room < f.need {
-		return nil
+	for _, some := range choices[of.fewest:] {
+		if all := some[of.clusters]; len(all) > 0 && all[len(all)-1].room >= f.need && (best == nil || all[len(all)-1].rank > best.rank) {
+			best = all[len(all)-1]
+		}
 	}
-	return all[len(all)-1]
+	return best
 }
 
 // within adds up to the given number of a group's clusters to choices; the results are by their
@@ -140,8 +144,9 @@ func (f *filling) keep(choices []*partial, one *partial) []*partial {
 }
 
 // undominated returns the clusters that can be part of a best choice of the given number, by group,
-// best first: there are not as many others of the group with at least their score and their room.
-func (e *evaluation) undominated(number int) []*group {
+// best first: there are not as many others of the group with at least their score and their room. Their rank is their
+// score times scale.
+func (e *evaluation) undominated(number int, scale int64) []*group {
 	// Of each group and score those with the most room.
 	byScore := map[string]map[int32][]candidate{}
 	add := func(group string, c candidate) {
@@ -155,7 +160,7 @@ func (e *evaluation) undominated(number int) []*group {
 	current := map[string][]candidate{}
 	for _, c := range e.current {
 		if group, ok := e.groupOf(c.position); ok {
-			if c.rank, c.group = int64(c.score), group; !e.request.Free {
+			if c.rank, c.group = scale*int64(c.score), group; !e.request.Free {
 				c.rank += staying
 			}
 			current[group] = append(current[group], c)
@@ -171,7 +176,7 @@ func (e *evaluation) undominated(number int) []*group {
 		all := current[name]
 		for _, some := range scores {
 			for _, c := range some {
-				c.rank = int64(c.score)
+				c.rank = scale * int64(c.score)
 				all = append(all, c)
 			}
 		}
@@ -195,12 +200,4 @@ func (e *evaluation) undominated(number int) []*group {
 		return better(a.candidates[0], b.candidates[0])
 	})
 	return groups
-}
-
-// groupOf returns the group of a cluster; without a spread, all are in one.
-func (e *evaluation) groupOf(at position) (name string, ok bool) {
-	if e.request.Spread == nil {
-		return "", true
-	}
-	return e.request.Spread.groupOf(at.cluster())
 }

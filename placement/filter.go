@@ -70,7 +70,7 @@ func (r Request) allFilters(s *Snapshot, held Resources) []filter {
 	if len(r.ExcludeProviders) > 0 {
 		asked = append(asked, excluded(r.ExcludeProviders))
 	}
-	if r.Spread != nil {
+	if r.Spread != nil && r.Spread.Weight == 0 {
 		asked = append(asked, ungrouped(r.Spread))
 	}
 	asked = append(asked, tainted(r.Tolerations))

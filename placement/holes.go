@@ -136,14 +136,14 @@ func (h *Holes) take(pods []Resources) bool {
 
 func (h *Holes) takes(pod Resources) bool { return h.has(h.amounts(pod)) }
 
-// has reports whether a node has these amounts free.
+// has reports whether a node has these amounts free. Nodes that have nothing free are not in the rows.
 func (h *Holes) has(amounts []int64) bool {
 	for row := h.rows; len(row) > 0; row = row[len(amounts)+1:] {
 		if within(amounts, row) {
 			return true
 		}
 	}
-	return false
+	return !slices.ContainsFunc(amounts, func(amount int64) bool { return amount > 0 })
 }
 
 // tooFragmented rejects clusters on which one of the pods fits on no node. What is free on the nodes of a

@@ -77,3 +77,14 @@ func TestOfAFewKindsOfNodesEveryPodIsJudgedExactly(t *testing.T) {
 		}
 	})
 }
+
+// A pod that requests nothing runs on a node that has nothing free.
+func TestAPodThatRequestsNothingFitsOnFullNodes(t *testing.T) {
+	full := HolesOf([]Resources{{corev1.ResourceCPU: 0}})
+	if !full.take([]Resources{{corev1.ResourceCPU: 0}}) {
+		t.Error("it is refused")
+	}
+	if full.take([]Resources{{corev1.ResourceCPU: 1}}) {
+		t.Error("a pod that requests a thousandth of a core is taken")
+	}
+}

@@ -23,14 +23,14 @@ func (a worth) better(b worth) bool {
 	return a.score > b.score
 }
 
-// count is how many clusters and groups are asked for; groups is 0 without a spread.
+// count is how many clusters and groups are asked for; groups is 0 if their number is not given.
 func (o *oracle) count() (clusters, groups int) {
 	clusters = max(o.Clusters, 1)
 	if o.Replicas > 0 {
 		clusters = min(clusters, o.Replicas)
 	}
 	switch {
-	case o.Spread == nil:
+	case o.Spread == nil, o.Spread.Weight > 0, o.Spread.MinGroups > 0:
 		return clusters, 0
 	case o.Spread.Each:
 		all := map[string]bool{}
@@ -74,16 +74,48 @@ func (o *oracle) valid(choice []*placement.Cluster) (w worth, ok bool) {
 			numbers[o.group(c)]++
 		}
 	}
-	if o.Spread != nil {
-		least, most := int64(clusters), int64(0)
-		for _, n := range numbers {
-			least, most, w.uneven = min(least, n), max(most, n), w.uneven+n*n
-		}
-		if len(numbers) != groups || most-least > int64(max(o.Spread.MaxSkew, 1)) {
+	switch {
+	case o.Spread == nil:
+	case o.Spread.Weight > 0:
+		w.score = o.withSpread(w.score, clusters, numbers)
+	default:
+		if w.uneven, ok = o.keepsSpread(numbers, clusters, groups); !ok {
 			return w, false
 		}
 	}
 	return w, w.kept == int64(min(clusters, len(o.Current))) && (o.Replicas == 0 || room >= int64(o.Replicas))
+}
+
+// keepsSpread reports whether the numbers of clusters in groups are as the spread requires, and the sum of their squares.
+func (o *oracle) keepsSpread(numbers map[string]int64, clusters, groups int) (squares int64, ok bool) {
+	least, most := int64(clusters), int64(0)
+	for _, n := range numbers {
+		least, most, squares = min(least, n), max(most, n), squares+n*n
+	}
+	s := o.Spread
+	switch {
+	case groups > 0 && len(numbers) != groups, groups == 0 && len(numbers) < min(s.MinGroups, clusters):
+		return 0, false
+	case s.MinPerGroup > 0 && least < int64(s.MinPerGroup), s.MaxPerGroup > 0 && most > int64(s.MaxPerGroup):
+		return 0, false
+	}
+	return squares, most-least <= int64(max(s.MaxSkew, 1))
+}
+
+// withSpread is the sum of the scores of a choice, in which the spread counts as a score; times all weights and the
+// number of the other clusters of each.
+func (o *oracle) withSpread(scores int64, clusters int, numbers map[string]int64) int64 {
+	if clusters == 1 {
+		return scores
+	}
+	w := o.weights()
+	_, weights := o.preferred(o.clusters[0])
+	weights += int64(w.Fit + w.Balance + w.Pack + w.Price + w.Latency + w.Locality + w.Freshness + w.Diversity + w.External)
+	elsewhere := int64(0) // for each cluster, those of the others that are in other groups
+	for _, n := range numbers {
+		elsewhere += n * (int64(clusters) - n)
+	}
+	return scores*weights*int64(clusters-1) + 100*int64(o.Spread.Weight)*elsewhere
 }
 
 // best is the greatest worth of all valid choices; false if there is none.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -257,7 +258,7 @@ var selectors = []struct {
 
 // order draws a request of one of the kinds.
 func (w *world) order() *order {
-	o := &order{kind: pick(w, "one", "several", "spread", "each", "replicas", "spread replicas", "each replicas", "components"), selected: selectors[0].matches}
+	o := &order{kind: pick(w, "one", "several", "spread", "bounded spread", "preferred spread", "each", "replicas", "spread replicas", "bounded spread replicas", "preferred spread replicas", "each replicas", "components"), selected: selectors[0].matches}
 	r := &o.Request
 	r.ID, r.Consumer, r.At = "si-new", w.consumer(), w.now
 	r.Resources = placement.Resources{cpu: int64(w.IntN(4)) * 1000, memory: int64(w.IntN(4)) << 30}
@@ -285,7 +286,25 @@ func (w *world) order() *order {
 	if o.kind != "one" && o.kind != "components" {
 		r.Clusters = 1 + w.IntN(5)
 	}
+	if strings.Contains(o.kind, "spread") {
+		r.Clusters = 1 + w.IntN(7)
+	}
 	switch o.kind {
+	case "bounded spread", "bounded spread replicas":
+		r.Spread = &placement.Spread{By: pick(w, by...), MaxSkew: w.IntN(4)}
+		if groups := 1 + w.IntN(min(r.Clusters, 4)); w.one(2) {
+			r.Spread.Groups = groups
+		} else {
+			r.Spread.MinGroups = groups
+		}
+		if w.one(2) {
+			r.Spread.MinPerGroup = 1 + w.IntN(3)
+		}
+		if w.one(2) {
+			r.Spread.MaxPerGroup = max(r.Spread.MinPerGroup, 1+w.IntN(3))
+		}
+	case "preferred spread", "preferred spread replicas":
+		r.Spread = &placement.Spread{By: pick(w, by...), Weight: int32(1 + w.IntN(8))}
 	case "spread", "spread replicas":
 		r.Spread = &placement.Spread{By: pick(w, by...), Groups: w.IntN(min(r.Clusters, 4) + 1), MaxSkew: w.IntN(4)}
 	case "each", "each replicas":
@@ -295,7 +314,7 @@ func (w *world) order() *order {
 	}
 	r.LargestPods = w.pods(r.Resources)
 	switch o.kind {
-	case "replicas", "spread replicas", "each replicas":
+	case "replicas", "spread replicas", "bounded spread replicas", "preferred spread replicas", "each replicas":
 		r.Replicas = 1 + w.IntN(18)
 		r.Division.By = pick(w, v1alpha1.DivideEvenly, v1alpha1.DivideByWeight, v1alpha1.DivideByCapacity, v1alpha1.DivideByPrice)
 		if r.Division.By == v1alpha1.DivideByWeight {

@@ -120,7 +120,7 @@ func (o *oracle) shaped(c *placement.Cluster, component *placement.Component) bo
 	case slices.Contains(o.ExcludeProviders, c.Provider):
 		return false
 	}
-	return o.Spread == nil || o.group(c) != ""
+	return o.Spread == nil || o.Spread.Weight > 0 || o.group(c) != ""
 }
 
 // group is the values of the labels that the request is spread by; empty if one is missing.
@@ -284,10 +284,7 @@ func (o *oracle) mean(c *placement.Cluster, component *placement.Component) int6
 	if balance = balance / max(n, 1); n == 0 {
 		balance = 100
 	}
-	w := o.Weights
-	if w == (v1alpha1.ScoreWeights{}) {
-		w.Fit = 1
-	}
+	w := o.weights()
 	currency, lowest := o.market(component)
 	var price, latency, locality, freshness, diversity, preference int64
 	switch cost, priced := o.price(c, need); {
@@ -318,9 +315,6 @@ func (o *oracle) mean(c *placement.Cluster, component *placement.Component) int6
 	if preferred > 0 {
 		preference = 100 * satisfied / preferred
 	}
-	if o.External == nil {
-		w.External = 0
-	}
 	sum, weights := preferred*preference, preferred
 	for _, part := range [][2]int64{
 		{int64(w.Fit), o.fit(c, component)},
@@ -342,6 +336,18 @@ func (o *oracle) mean(c *placement.Cluster, component *placement.Component) int6
 		}
 	}
 	return mean
+}
+
+// weights of the scores.
+func (o *oracle) weights() v1alpha1.ScoreWeights {
+	w := o.Weights
+	if w == (v1alpha1.ScoreWeights{}) {
+		w.Fit = 1
+	}
+	if o.External == nil {
+		w.External = 0
+	}
+	return w
 }
 
 // preferred returns the weights of the preferences that hold of a cluster, and of all.

@@ -43,22 +43,56 @@ func (e *evaluation) preferredTo(at position, chosen []candidate) (Reason, strin
 
 // notInSpread returns why a cluster that fits is not part of a spread.
 func (e *evaluation) notInSpread(at position, score int32, chosen []candidate) string {
-	groups := at.page.groups(e.request.Spread.By)
-	name := groups.names[groups.of[at.row]]
-	var last candidate
-	share := 0
+	name, _ := e.groupOf(at)
+	last, share := chosen[len(chosen)-1], 0
 	for _, c := range chosen {
 		if c.group == name {
 			last, share = c, share+1
 		}
 	}
-	switch {
+	has, besides := fmt.Sprintf("%s has its share of %d", name, share), ""
+	switch s := e.request.Spread; {
+	case s.Weight > 0 && share == 0 && score == last.score:
+		return e.tied(at, last)
+	case s.Weight > 0 && share == 0:
+		return fmt.Sprintf("scores %d, the last one chosen %d", score, last.score)
+	case share == 0 && e.fittingIn(name) < s.MinPerGroup:
+		return fmt.Sprintf("scores %d; %d fits in %s, and a group takes at least %d", score, e.fittingIn(name), name, s.MinPerGroup)
 	case share == 0:
 		return fmt.Sprintf("scores %d, and %s is not one of the groups chosen", score, name)
-	case score == last.score:
-		return fmt.Sprintf("%s; %s has its share of %d", e.tied(at, last), name, share)
+	case s.Weight > 0:
+		has, besides = fmt.Sprintf("%s has %d of the %d clusters", name, share, len(chosen)), ", and other groups are preferred"
+	case share == s.MaxPerGroup:
+		has = fmt.Sprintf("%s is full with %d", name, share)
 	}
-	return fmt.Sprintf("scores %d; %s has its share of %d, the last of which scores %d", score, name, share, last.score)
+	if score == last.score {
+		return e.tied(at, last) + "; " + has + besides
+	}
+	return fmt.Sprintf("scores %d; %s, the last of which scores %d%s", score, has, last.score, besides)
+}
+
+// fittingIn returns how many clusters of a group fit, at most as many as are asked for.
+func (e *evaluation) fittingIn(group string) int {
+	for _, ranked := range e.ranked {
+		if len(ranked) > 0 && ranked[0].group == group {
+			return len(ranked)
+		}
+	}
+	return 0
+}
+
+// shareOf returns how many of the chosen clusters are in the group of one of them, if groups are preferred.
+func (e *evaluation) shareOf(one candidate, chosen []candidate) string {
+	if e.request.Spread == nil || e.request.Spread.Weight == 0 {
+		return ""
+	}
+	share := 0
+	for _, c := range chosen {
+		if c.group == one.group {
+			share++
+		}
+	}
+	return fmt.Sprintf(", %s has %d of the %d clusters", one.group, share, len(chosen))
 }
 
 // tied returns why, of two clusters with equal scores, the other one was chosen (see better).

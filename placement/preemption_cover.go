@@ -26,7 +26,7 @@ func (x *search) cover(at position) (c *cover, lacks []int64) {
 		return nil, nil
 	}
 	victims := x.victims(at.cluster().Name)
-	c = &cover{subsets: &x.subsets, victims: victims[:0], gives: table(len(victims), len(lacking))}
+	c = &cover{subsets: &x.subsets, victims: victims[:0], gives: table[int64](len(victims), len(lacking))}
 	for _, v := range victims {
 		gives := c.gives[len(c.victims)]
 		for i, name := range lacking {
@@ -40,8 +40,8 @@ func (x *search) cover(at position) (c *cover, lacks []int64) {
 }
 
 // table returns rows of zeros.
-func table(rows, columns int) [][]int64 {
-	all, cells := make([][]int64, rows), make([]int64, rows*columns)
+func table[T int64 | uint8](rows, columns int) [][]T {
+	all, cells := make([][]T, rows), make([]T, rows*columns)
 	for i := range all {
 		all[i] = cells[i*columns : (i+1)*columns]
 	}
@@ -89,7 +89,7 @@ func (c *cover) least(lacks []int64) (best []int, ok bool) {
 func (c *cover) search(lacks []int64, few bool) {
 	c.largestFirst(few)
 	n := len(c.victims)
-	c.most, c.all = table(n+1, len(lacks)), table(n+1, len(lacks))
+	c.most, c.all = table[int64](n+1, len(lacks)), table[int64](n+1, len(lacks))
 	c.lowest, c.next = make([]int64, n+1), make([]int, n)
 	c.lowest[n] = math.MaxInt32
 	for i := n - 1; i >= 0; i-- {

@@ -10,7 +10,7 @@ type Proposal struct {
 	Instance string
 	// From are the clusters that it would leave, To those that would replace them.
 	From, To []string
-	// Score is the mean score of its current clusters, and Gain what the move adds.
+	// Score is the mean score of its current clusters, a preferred spread included, and Gain what the move adds.
 	Score, Gain int32
 	// Price of an hour before and after; nil if one of the clusters has no price.
 	Price, NewPrice *Price
@@ -46,18 +46,31 @@ func Propose(r Request, s *Snapshot) (*Proposal, map[string]Resources) {
 	if len(p.From) == 0 || len(p.To) == 0 {
 		return nil, nil
 	}
-	p.Score = meanScore(e.current)
-	p.Gain = meanScore(after) - p.Score
+	p.Score = e.meanScore(e.current)
+	p.Gain = e.meanScore(after) - p.Score
 	p.Price, p.NewPrice = e.sum(e.current), e.sum(after)
 	return p, held
 }
 
-func meanScore(candidates []candidate) int32 {
-	var sum int32
+// meanScore returns the mean score of clusters. A preferred spread is one more score of each: the percentage of the
+// others that are in other groups.
+func (e *evaluation) meanScore(candidates []candidate) int32 {
+	var sum, elsewhere int64
+	groups := map[string]int64{}
 	for _, c := range candidates {
-		sum += c.score
+		name, _ := e.groupOf(c.position)
+		groups[name]++
+		sum += int64(c.score)
 	}
-	return sum / int32(max(len(candidates), 1)) // at most mostClusters
+	n := int64(len(candidates))
+	if s := e.request.Spread; s != nil && s.Weight > 0 && n > 1 {
+		for _, in := range groups {
+			elsewhere += in * (n - in)
+		}
+		weight := int64(s.Weight)
+		sum = (sum*e.scorer.total + 100*weight*elsewhere/(n-1)) / (e.scorer.total + weight)
+	}
+	return int32(sum / max(n, 1)) // at most 100
 }
 
 // sum returns the price of all candidates together; nil if one has none, or another currency.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -82,5 +83,24 @@ func TestPricesOfSeveralClusters(t *testing.T) {
 		if (got == nil) != (row.sum == nil) || got != nil && *got != *row.sum {
 			t.Errorf("on %v: %+v, want %+v", row.on, got, row.sum)
 		}
+	}
+}
+
+// Clusters that are preferably apart are worth a move: what being apart adds is part of the gain.
+func TestAMoveApartIsAGain(t *testing.T) {
+	in := func(region, name string) *Cluster {
+		return &Cluster{
+			Name: name, Region: region, Ready: true, AccessVerified: true, Allocatable: cores(8), Labels: labels.Set{v1alpha1.LabelRegion: region},
+		}
+	}
+	s := stock([]*Cluster{in("a", "a1"), in("a", "a2"), in("b", "b1")}).Snapshot()
+	r := Request{ID: "si", Resources: cores(2), Clusters: 2, Current: []string{"a1", "a2"}, Free: true, Weights: v1alpha1.ScoreWeights{Balance: 3}}
+	if p, _ := Propose(r, s); p != nil && p.Gain > 0 {
+		t.Errorf("%+v is a gain, though nothing prefers it", p)
+	}
+	r.Spread = &Spread{By: []string{v1alpha1.LabelRegion}, Weight: 1}
+	p, _ := Propose(r, s)
+	if p == nil || len(p.From) != 1 || !slices.Equal(p.To, []string{"b1"}) || p.Score != 75*3/4 || p.Gain != 25 {
+		t.Errorf("%+v is proposed", p) // 75 by balance; apart, it is a quarter of 100 more
 	}
 }

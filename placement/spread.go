@@ -1,9 +1,7 @@
 package placement
 
 import (
-	"cmp"
 	"fmt"
-	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -16,13 +14,19 @@ import (
 type Spread struct {
 	// By are the labels that group clusters by their values.
 	By []string
-	// Groups is the number of groups; zero means as many as there are requested clusters.
-	Groups int
+	// Groups is the number of groups, and MinGroups the least number of them; zero for both means as many as
+	// there are requested clusters.
+	Groups, MinGroups int
 	// Each requests one cluster in every group instead.
 	Each bool
+	// MinPerGroup and MaxPerGroup bound the number of clusters in each chosen group; zero means that they do not.
+	MinPerGroup, MaxPerGroup int
 	// MaxSkew is the largest difference between the numbers of clusters in two chosen groups; zero
 	// means 1.
 	MaxSkew int
+	// Weight makes the spread a preference: each pair of clusters that is not in one group is worth as much as
+	// a score of this weight. Only By counts then.
+	Weight int32
 }
 
 func spreadOf(from *v1alpha1.Spread) (*Spread, error) {
@@ -32,48 +36,14 @@ func spreadOf(from *v1alpha1.Spread) (*Spread, error) {
 	if len(from.By) == 0 {
 		return nil, fmt.Errorf("spread.by: names no label")
 	}
-	return &Spread{By: from.By, Groups: int(from.Groups), Each: from.Each, MaxSkew: int(from.MaxSkew)}, nil
+	return &Spread{
+		By: from.By, Groups: int(from.Groups), MinGroups: int(from.MinGroups), Each: from.Each, Weight: from.Weight,
+		MinPerGroup: int(from.MinPerGroup), MaxPerGroup: int(from.MaxPerGroup), MaxSkew: int(from.MaxSkew),
+	}, nil
 }
 
 // String returns the labels, for instance "provider and region".
 func (s *Spread) String() string { return strings.Join(s.By, " and ") }
-
-// mostGroups limits the number of groups of Spread.Each.
-const mostGroups = 64
-
-// grouping is the group of each row of a page.
-type grouping struct {
-	names []string
-	// of is the number of a row's group, or −1 if the cluster lacks a label.
-	of [pageRows]int16
-}
-
-// groups returns the groups of a page's clusters by labels. They are computed once for a page's
-// traits and kept with them.
-func (p *page) groups(by []string) *grouping {
-	key := strings.Join(by, "\x00")
-	if known, ok := p.groupings.Load(key); ok {
-		return known.(*grouping)
-	}
-	g := &grouping{}
-	number, spread := map[string]int16{}, Spread{By: by}
-	for row, c := range p.clusters {
-		g.of[row] = -1
-		name, ok := spread.groupOf(c)
-		if !ok {
-			continue
-		}
-		n, ok := number[name]
-		if !ok {
-			n = int16(len(g.names)) // fewer than pageRows
-			number[name] = n
-			g.names = append(g.names, name)
-		}
-		g.of[row] = n
-	}
-	p.groupings.Store(key, g)
-	return g
-}
 
 // ungrouped rejects clusters that lack a label that the request is spread by.
 func ungrouped(spread *Spread) filter {
@@ -96,105 +66,6 @@ func ungrouped(spread *Spread) filter {
 	}
 }
 
-// group is the candidates with the same values of a spread's labels, best first.
-type group struct {
-	name       string
-	candidates []candidate
-	tie        uint64
-}
-
-// worth returns what the group's n best add to the rank of a choice.
-func (g *group) worth(n int) int64 {
-	sum := -int64(uneven * n * n)
-	for i := range g.candidates[:n] {
-		sum += g.candidates[i].rank
-	}
-	return sum
-}
-
-// layout is a number of clusters in a number of groups, whose numbers of clusters differ by at most
-// skew.
-type layout struct{ groups, clusters, skew int }
-
-// layout returns the layout that the request asks for; false if there are fewer replicas than groups
-// that each take one. A request without a spread has one group.
-func (e *evaluation) layout() (asked layout, enough bool) {
-	s := e.request.Spread
-	asked = layout{groups: 1, clusters: e.request.ClusterCount(), skew: 1}
-	switch {
-	case s == nil:
-		return asked, true
-	case s.Each:
-		every := len(e.every())
-		return layout{every, every, max(s.MaxSkew, 1)}, e.request.Replicas == 0 || e.request.Replicas >= every
-	}
-	asked.groups, asked.skew = s.Groups, max(s.MaxSkew, 1)
-	if s.Groups == 0 || s.Groups > asked.clusters {
-		asked.groups = asked.clusters
-	}
-	return asked, true
-}
-
-// bounds yields the least and most clusters in a chosen group, the most even first.
-func (s layout) bounds() iter.Seq2[int, int] {
-	return func(yield func(int, int) bool) {
-		up := (s.clusters + s.groups - 1) / s.groups
-		if !yield(s.clusters/s.groups, up) {
-			return
-		}
-		for least := s.clusters / s.groups; least >= max(1, up-s.skew); least-- {
-			if least+s.skew > up && !yield(least, least+s.skew) {
-				return
-			}
-		}
-	}
-}
-
-// grouped returns the candidates by group, at most limit in each.
-func (e *evaluation) grouped(limit int, rank ranking) []*group {
-	known := map[string]*group{}
-	of := func(name string) *group {
-		g := known[name]
-		if g == nil {
-			g = &group{name: name, tie: mix(e.hash ^ hash64(name)), candidates: take(&e.scratch.candidates, min(limit, 16))[:0]}
-			known[name] = g
-		}
-		return g
-	}
-	for _, c := range e.current {
-		if names := c.page.groups(e.request.Spread.By); names.of[c.row] >= 0 {
-			g := of(names.names[names.of[c.row]])
-			c.rank, c.group = rank.of(c.position, c.score), g.name
-			if !e.request.Free {
-				c.rank += staying
-			}
-			g.candidates = insert(g.candidates, c, limit)
-		}
-	}
-	var here []*group // by the page's numbers
-	for i, p := range e.pages {
-		if e.fits[i] == (set{}) {
-			continue
-		}
-		names := p.groups(e.request.Spread.By)
-		here = here[:0]
-		for _, name := range names.names {
-			here = append(here, of(name))
-		}
-		e.scorer.enter(p, e.fits[i])
-		for row := range e.fits[i].rows() {
-			g := here[names.of[row]]
-			g.candidates = e.consider(g.candidates, position{page: p, row: row}, g.name, limit, rank)
-		}
-	}
-	maps.DeleteFunc(known, func(_ string, g *group) bool { return len(g.candidates) == 0 })
-	return slices.SortedFunc(maps.Values(known), func(a, b *group) int {
-		// Of groups with equal sums the first is taken: the one with the cheaper, nearer cluster.
-		x, y := &a.candidates[0], &b.candidates[0]
-		return cmp.Or(cmp.Compare(x.price, y.price), cmp.Compare(x.latency, y.latency), cmp.Compare(a.tie, b.tie), strings.Compare(a.name, b.name))
-	})
-}
-
 // spread chooses clusters over groups, with the greatest possible rank: it keeps what has to stay,
 // then it is as even as the groups allow, so that the sum of the squares of their numbers of clusters
 // is least, and then the sum of scores is greatest. done reports whether the most even choice of all
@@ -207,109 +78,108 @@ func (e *evaluation) grouped(limit int, rank ranking) []*group {
 // groups, except for sorting them.
 func spread(groups []*group, asked layout, done func([]candidate) bool) (best []candidate) {
 	most := int64(math.MinInt64)
-	for least, greatest := range asked.bounds() {
-		chosen, rank := spreadFrom(groups, asked.groups, asked.clusters, least, greatest)
+	for pattern := range asked.patterns() {
+		chosen, rank := spreadIn(groups, pattern)
 		if chosen != nil && rank > most {
 			best, most = chosen, rank
 		}
-		if even := greatest-least <= 1; even && chosen != nil && done(chosen) {
+		if even := pattern.fewest == asked.groups && pattern.most-pattern.least <= 1; even && chosen != nil && done(chosen) {
 			return chosen
 		}
 	}
 	return best
 }
 
-// spreadFrom is spread with least to most clusters in each chosen group, and returns the rank of the
-// choice; nil if that is impossible.
-func spreadFrom(groups []*group, count, clusters, least, most int) (chosen []candidate, rank int64) {
-	groups = worthwhile(groups, count, least, most)
-	// best[i][j][k] is the greatest sum of ranks of j of the first i groups with k clusters.
+// spreadIn is spread in one pattern, and returns the rank of the choice; nil if that is impossible.
+func spreadIn(groups []*group, of pattern) (chosen []candidate, rank int64) {
+	groups = worthwhile(groups, of)
 	const impossible = math.MinInt64
-	best := make([][][]int64, len(groups)+1)
-	for i := range best {
-		best[i] = make([][]int64, count+1)
-		for j := range best[i] {
-			best[i][j] = slices.Repeat([]int64{impossible}, clusters+1)
+	// best[j][k] is the greatest sum of ranks of j groups with k clusters, of the groups seen so far, and
+	// took[i][j][k] the number of clusters that group i has in it.
+	best := table[int64](of.groups+1, of.clusters+1)
+	for j := range best {
+		for k := range best[j] {
+			best[j][k] = impossible
 		}
 	}
-	best[0][0][0] = 0
+	best[0][0] = 0
+	took := make([][][]uint8, len(groups))
 	for i, g := range groups {
-		for j := range count + 1 {
-			copy(best[i+1][j], best[i][j])
-		}
-		for n := least; n <= min(most, len(g.candidates)); n++ {
-			worth := g.worth(n)
-			for j := range count {
-				for k := range clusters - n + 1 {
-					if before := best[i][j][k]; before != impossible && before+worth > best[i+1][j+1][k+n] {
-						best[i+1][j+1][k+n] = before + worth
+		took[i] = table[uint8](of.groups+1, of.clusters+1)
+		for j := of.groups - 1; j >= 0; j-- {
+			for n := of.least; n <= min(of.most, len(g.candidates)); n++ {
+				worth := g.worth(n)
+				for k := j * of.least; k <= min(of.clusters-n, j*of.most); k++ {
+					if before := best[j][k]; before != impossible && before+worth > best[j+1][k+n] {
+						best[j+1][k+n], took[i][j+1][k+n] = before+worth, uint8(n) // at most mostClusters
 					}
 				}
 			}
 		}
 	}
-	if rank = best[len(groups)][count][clusters]; rank == impossible {
+	rank = impossible
+	j := 0
+	for count := of.groups; count >= of.fewest; count-- {
+		if best[count][of.clusters] > rank {
+			rank, j = best[count][of.clusters], count
+		}
+	}
+	if rank == impossible {
 		return nil, rank
 	}
-	for i, j, k := len(groups), count, clusters; i > 0; i-- {
-		if best[i][j][k] == best[i-1][j][k] {
-			continue
-		}
-		g := groups[i-1]
-		for n := least; n <= min(most, len(g.candidates), k); n++ {
-			if before := best[i-1][j-1][k-n]; before != impossible && before+g.worth(n) == best[i][j][k] {
-				chosen = append(chosen, g.candidates[:n]...)
-				j, k = j-1, k-n
-				break
-			}
+	for i, k := len(groups)-1, of.clusters; i >= 0; i-- {
+		if n := int(took[i][j][k]); n > 0 {
+			chosen = append(chosen, groups[i].candidates[:n]...)
+			j, k = j-1, k-n
 		}
 	}
 	slices.SortFunc(chosen, better)
 	return chosen, rank
 }
 
-// worthwhile returns the groups that can be part of a best solution: for each number of
-// clusters, the count best. Their order is kept.
-func worthwhile(groups []*group, count, least, most int) []*group {
-	if len(groups) <= count {
-		return groups
-	}
-	kept := map[*group]bool{}
-	for n := least; n <= most; n++ {
-		able := slices.DeleteFunc(slices.Clone(groups), func(g *group) bool { return len(g.candidates) < n })
-		slices.SortStableFunc(able, func(a, b *group) int { return cmp.Compare(b.worth(n), a.worth(n)) })
-		for _, g := range able[:min(len(able), count)] {
-			kept[g] = true
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(groups), func(g *group) bool { return !kept[g] })
-}
-
-// everyGroup returns the names of the groups that match the request's selector, whether a
-// cluster there fits or not.
-func everyGroup(by []string, pages []*page, filters []filter) map[string]bool {
-	names := map[string]bool{}
-	for _, p := range pages {
-		rows := p.all
-		for _, f := range filters {
-			if f.shape {
-				rows = rows.without(f.rejects(p, rows))
+// spreadPreferably chooses clusters with the greatest sum of ranks, of which pair is subtracted for each ordered pair
+// of clusters in one group: one after the other, each time the one that adds most. That is exact, because each further
+// cluster of a group adds less than the one before, whatever is chosen in other groups.
+func spreadPreferably(groups []*group, clusters int, pair int64) (chosen []candidate) {
+	of := make([]int, len(groups)) // clusters chosen
+	for range clusters {
+		var best candidate
+		from := -1
+		for i, g := range groups {
+			if of[i] == len(g.candidates) {
+				continue
+			}
+			next := g.candidates[of[i]]
+			if next.rank -= 2 * pair * int64(of[i]); from < 0 || next.compare(&best) < 0 {
+				best, from = next, i
 			}
 		}
-		if rows == (set{}) {
-			continue
+		if from < 0 {
+			break
 		}
-		groups := p.groups(by)
-		for row := range rows.rows() {
-			names[groups.names[groups.of[row]]] = true
-		}
+		chosen = append(chosen, groups[from].candidates[of[from]])
+		of[from]++
 	}
-	return names
+	slices.SortFunc(chosen, better)
+	return chosen
 }
 
-// every returns the names of the groups in each of which the request needs a cluster.
-func (e *evaluation) every() map[string]bool {
-	return everyGroup(e.request.Spread.By, e.pages, e.filters)
+// described returns what is asked for, for instance "5 clusters in at least 2 groups by region, at most 2 in each,".
+func (s *Spread) described(asked layout) string {
+	text := fmt.Sprintf("%d clusters in ", asked.clusters)
+	if !asked.isExact() {
+		text += "at least "
+	}
+	text += fmt.Sprintf("%d groups by %s", asked.fewest, s)
+	switch {
+	case s.MinPerGroup > 0 && s.MaxPerGroup > 0:
+		text += fmt.Sprintf(", %d to %d in each,", s.MinPerGroup, s.MaxPerGroup)
+	case s.MinPerGroup > 0:
+		text += fmt.Sprintf(", at least %d in each,", s.MinPerGroup)
+	case s.MaxPerGroup > 0:
+		text += fmt.Sprintf(", at most %d in each,", s.MaxPerGroup)
+	}
+	return text
 }
 
 // unspread returns why the groups do not suffice.
@@ -342,17 +212,5 @@ func (e *evaluation) unspread(groups []*group, asked layout) string {
 	if len(have) > 0 {
 		fits = "there fit " + strings.Join(have, ", ")
 	}
-	return fmt.Sprintf("%d clusters in %d groups by %s are asked for, their numbers differing by at most %d: %s",
-		asked.clusters, asked.groups, e.request.Spread, asked.skew, fits)
-}
-
-// groupOf is the name of the group that a cluster is in; false where it lacks a label.
-func (s *Spread) groupOf(c *Cluster) (name string, ok bool) {
-	values := make([]string, len(s.By))
-	for i, label := range s.By {
-		if values[i], ok = c.Labels[label]; !ok {
-			return "", false
-		}
-	}
-	return strings.Join(values, "/"), true
+	return fmt.Sprintf("%s are asked for, their numbers differing by at most %d: %s", e.request.Spread.described(asked), asked.skew, fits)
 }

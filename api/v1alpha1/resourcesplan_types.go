@@ -173,26 +173,49 @@ const (
 // Spread distributes chosen clusters over groups. Clusters with the same values of all
 // labels in By are one group. The numbers of clusters in the chosen groups are as even as
 // the groups allow, and differ by at most MaxSkew.
-// +kubebuilder:validation:XValidation:rule="!(has(self.groups) && has(self.each) && self.each)",message="a spread has groups or each, not both"
+// +kubebuilder:validation:XValidation:rule="[has(self.groups), has(self.minGroups), has(self.each) && self.each].filter(x, x).size() <= 1",message="a spread has groups, minGroups or each, and only one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.minPerGroup) && !has(self.maxPerGroup) || has(self.groups) || has(self.minGroups)",message="minPerGroup and maxPerGroup need groups or minGroups; otherwise each cluster has a group of its own"
+// +kubebuilder:validation:XValidation:rule="!has(self.minPerGroup) || !has(self.maxPerGroup) || self.minPerGroup <= self.maxPerGroup",message="minPerGroup must not be greater than maxPerGroup"
+// +kubebuilder:validation:XValidation:rule="!has(self.weight) || !has(self.groups) && !has(self.minGroups) && !(has(self.each) && self.each) && (!has(self.maxSkew) || self.maxSkew == 1)",message="a spread with a weight is a preference and has no groups, minGroups, each or maxSkew, which are requirements"
 type Spread struct {
 	// By are label keys, for instance topology.kubernetes.io/region. A cluster that lacks one of
-	// them is refused.
+	// them is refused, unless the spread is a preference; such clusters count as one group then.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=4
 	By []string `json:"by"`
-	// Groups is the number of groups; 0 means one group for each cluster.
+	// Groups is the number of groups; without it and minGroups, each cluster has a group of its own.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
 	Groups int32 `json:"groups,omitempty"`
+	// MinGroups is the least number of groups; there are more if that is more even. Where Kubernetes'
+	// minDomains counts the domains that there are, these are the groups chosen.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=64
+	MinGroups int32 `json:"minGroups,omitempty"`
+	// MinPerGroup is the least number of clusters in a chosen group.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=64
+	MinPerGroup int32 `json:"minPerGroup,omitempty"`
+	// MaxPerGroup is the greatest number of clusters in a group.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=64
+	MaxPerGroup int32 `json:"maxPerGroup,omitempty"`
 	// Each asks for one cluster in every group that selector and tier leave (at most 64 groups).
 	// The plan's number of clusters is then ignored. With replicas, each group gets at least one;
 	// fewer replicas than groups are refused.
 	Each bool `json:"each,omitempty"`
-	// MaxSkew is the greatest difference between the numbers of clusters in two chosen groups.
+	// MaxSkew is the greatest difference between the numbers of clusters in two chosen groups. Groups that are not
+	// chosen do not count, unlike in Kubernetes.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
 	// +kubebuilder:default=1
 	MaxSkew int32 `json:"maxSkew,omitempty"`
+	// Weight makes the spread a preference, which refuses nothing, as whenUnsatisfiable: ScheduleAnyway of
+	// Kubernetes does: clusters in different groups are preferred, on the same scale as the scorers' weights. Absent
+	// makes it a requirement (DoNotSchedule).
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	Weight int32 `json:"weight,omitempty"`
 }
 
 // Division is the way in which replicas are divided over the chosen clusters. Each cluster

@@ -74,6 +74,15 @@ var kinds = []kind{
 	{"spread, each cluster its own group", func(a *asked) {
 		a.Plan.Clusters, a.Plan.Spread = 5, &v1alpha1.Spread{By: []string{v1alpha1.LabelCluster}}
 	}},
+	{"spread, bounded groups", func(a *asked) {
+		a.Plan.Clusters, a.Plan.Spread = 12, &v1alpha1.Spread{By: []string{v1alpha1.LabelRegion}, MinGroups: 3, MinPerGroup: 2, MaxPerGroup: 3}
+	}},
+	{"spread, preferred", func(a *asked) {
+		a.Plan.Clusters, a.Plan.Spread = 12, &v1alpha1.Spread{By: []string{v1alpha1.LabelRegion}, Weight: 3}
+	}},
+	{"spread, preferred, each cluster its own group", func(a *asked) {
+		a.Plan.Clusters, a.Plan.Spread = 12, &v1alpha1.Spread{By: []string{v1alpha1.LabelCluster}, Weight: 3}
+	}},
 	{"replicas, even", replicated(v1alpha1.Replicas{Count: 40, Divide: v1alpha1.DivideEvenly})},
 	{"replicas, by weight", replicated(v1alpha1.Replicas{Count: 40, Divide: v1alpha1.DivideByWeight,
 		Weights: []v1alpha1.ReplicaWeight{{Selector: *labelled("stage", "prod"), Weight: 3}}})},
