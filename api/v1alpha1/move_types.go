@@ -57,6 +57,19 @@ const (
 	StepStart   DataStep = "Start"
 )
 
+// ReplacementStep is a step in which parts of a workload change their clusters.
+// +kubebuilder:validation:Enum=Start;Switch;Remove
+type ReplacementStep string
+
+// Steps of a replacement, in their order. First the parts are started on their new clusters. When they work
+// there, the names of components lead to them on all other clusters. Then the parts are removed from their former
+// clusters. Last, with an empty step, the other clusters no longer let those in.
+const (
+	ReplacementStart  ReplacementStep = "Start"
+	ReplacementSwitch ReplacementStep = "Switch"
+	ReplacementRemove ReplacementStep = "Remove"
+)
+
 // Departure is a cluster that an instance leaves.
 type Departure struct {
 	// Cluster is the name of the member cluster.

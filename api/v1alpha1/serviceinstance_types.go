@@ -243,9 +243,9 @@ type Decision struct {
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Workload *WorkloadPlan `json:"workload,omitempty"`
-	// Replacing means that components of the workload that change their clusters run on the former ones,
-	// too, until they work on the new ones.
-	Replacing bool `json:"replacing,omitempty"`
+	// Replacement is the current step in which components or replicas of the workload change their clusters
+	// without a gap; empty after the last one, and if there may be no room for them on both clusters.
+	Replacement ReplacementStep `json:"replacement,omitempty"`
 	// Data is the current step of moving the content of the volumes, until the decision is delivered; nil
 	// if the instance does not move with its data.
 	Data *DataCopy `json:"data,omitempty"`

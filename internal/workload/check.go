@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/podrules"
 )
 
-// kinds of objects that a workload may have. Others are the driver's, reach beyond the namespace, or
+// kinds of objects that a workload may have, those that pods read before those that make pods. Others are the driver's, reach beyond the namespace, or
 // make pods without a bound.
 var kinds = []schema.GroupVersionKind{
 	{Version: "v1", Kind: "ConfigMap"}, secrets, {Version: "v1", Kind: "Service"},
@@ -30,10 +30,19 @@ var networkPolicies = schema.GroupVersionKind{Group: "networking.k8s.io", Versio
 // endpointSlices are rendered only: they lead to other clusters.
 var endpointSlices = schema.GroupVersionKind{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"}
 
-// Kinds returns the kinds of objects that Render may return.
+// Kinds returns the kinds of objects that Render may return, in the order in which they are deleted: what makes
+// pods public goes before them; what they read, the names that they call, and what lets traffic through go after
+// them.
 func Kinds() []schema.GroupVersionKind {
-	return append(slices.Clone(kinds), networkPolicies, HTTPRoutes, TLSRoutes, TCPRoutes, DNSEndpoints, endpointSlices)
+	all := []schema.GroupVersionKind{DNSEndpoints, HTTPRoutes, TLSRoutes, TCPRoutes}
+	for _, kind := range slices.Backward(kinds) {
+		all = append(all, kind)
+	}
+	return append(all, endpointSlices, networkPolicies)
 }
+
+// IsLink reports whether an object makes a name lead to another cluster.
+func IsLink(o *unstructured.Unstructured) bool { return o.GroupVersionKind() == endpointSlices }
 
 // describeObject names an object for messages, for instance "component db: Deployment db".
 func describeObject(o *unstructured.Unstructured) string {

@@ -38,8 +38,9 @@ func (o *Order) Render(charts Charts, cluster Cluster, namespace string) ([]*uns
 	for i := range o.Plan.Components {
 		c := &o.Plan.Components[i]
 		r := &rendering{order: o, expressions: e, component: c.Name, ports: c.Ports, namespace: namespace, path: field.NewPath("components").Key(c.Name)}
+		r.letOut(c, o.Share.elsewhere(c.Name))
 		if !o.Share.runs(c.Name) {
-			r.link(c, o.Share.Elsewhere[c.Name])
+			r.link(c, o.Share.elsewhere(c.Name))
 			if r.err != nil {
 				return nil, &RefusedError{r.err.Error()}
 			}

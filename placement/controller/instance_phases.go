@@ -91,7 +91,7 @@ func (r *instanceReconciler) adopt(ctx context.Context, s *scope, decided *v1alp
 	if err := r.secure(s, decided.Workload); err != nil {
 		return ctrl.Result{}, err
 	}
-	decided.Term, decided.Replacing = r.leadership.Term(), s.replaces(decided)
+	decided.Term, decided.Replacement = r.leadership.Term(), s.replaces(decided)
 	s.recordDepartures(decided, due)
 	decided.Data = s.carries(decided)
 	s.recordDecision(decided)
@@ -242,13 +242,13 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 	r.mitigate(ctx, s)
 	runs, err := r.workload(s, s.Status.Decision, s.wanted())
 	placements := s.Status.Decision.Placements
-	if s.Status.Decision.Replacing {
-		placements = whileReplacing(s.Status.Decision, s.Status.DeliveredDecision())
+	if s.Status.Decision.Replacement != "" {
+		placements = whileReplacing(s.Status.Decision, s.Status.DeliveredDecision(), r.answering())
 	}
 	placements = slices.DeleteFunc(slices.Clone(placements), func(p v1alpha1.Placement) bool { return s.stays(p.Cluster) })
 	if err == nil {
 		err = r.each(ctx, s, placements, s.wanted(), runs, func(driver delivery.Driver, ctx context.Context, d delivery.Delivery) error {
-			d.Replacing = s.Status.Decision.Replacing
+			d.Replacing = s.Status.Decision.Replacement == v1alpha1.ReplacementStart
 			return driver.Deliver(ctx, d)
 		})
 	}
@@ -271,7 +271,7 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 	if err != nil {
 		return r.retry(ctx, s, err)
 	}
-	if s.Status.Decision.Replacing {
+	if s.Status.Decision.Replacement != "" {
 		s.recordReplaced()
 		if err := r.write(ctx, s, writeProgress); err != nil {
 			return ctrl.Result{}, err

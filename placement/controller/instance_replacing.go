@@ -8,23 +8,25 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/lists"
 	"github.com/sluice-dev/sluice/internal/workload"
 )
 
 // A part of a workload that changes its cluster, a component or replicas, is replaced without a gap where
-// that is possible: it runs on the new one before it is removed from the former one. An instance that
-// leaves a whole cluster is removed there last anyway (see deliver), so this is about clusters on which
-// other parts stay.
+// that is possible, in the steps of v1alpha1.ReplacementStep. Each is on the hub before it begins.
 
-// replaces reports whether a decision is delivered in that way: parts change their clusters, and are
-// otherwise as before.
-func (s *scope) replaces(decided *v1alpha1.Decision) bool {
+// replaces returns the first step if a decision is delivered in that way: parts change their clusters, and
+// are otherwise as before. Otherwise it returns none.
+func (s *scope) replaces(decided *v1alpha1.Decision) v1alpha1.ReplacementStep {
 	before := s.Status.Delivered
 	if before == nil || decided.Workload == nil || before.Decision.Workload == nil {
-		return false
+		return ""
 	}
-	return s.movesReplicas(decided, &before.Decision) ||
-		bytes.Equal(before.State.Raw(), s.wanted().Raw()) && movesComponents(decided, &before.Decision)
+	if s.movesReplicas(decided, &before.Decision) ||
+		bytes.Equal(before.State.Raw(), s.wanted().Raw()) && movesComponents(decided, &before.Decision) {
+		return v1alpha1.ReplacementStart
+	}
+	return ""
 }
 
 // movesReplicas reports whether some clusters get replicas and others lose some, each of which takes as
@@ -43,9 +45,9 @@ func (s *scope) movesReplicas(decided, before *v1alpha1.Decision) bool {
 // clusters, so no cluster may both get a component and lose one.
 func movesComponents(decided, before *v1alpha1.Decision) bool {
 	changes := false
-	for i := range decided.Placements {
-		p := &decided.Placements[i]
-		former := placementOn(before.Placements, p.Cluster)
+	for i := range before.Placements {
+		former := &before.Placements[i]
+		p := placementOn(decided.Placements, former.Cluster)
 		gets := slices.ContainsFunc(p.Components, func(c string) bool { return !slices.Contains(former.Components, c) })
 		for _, name := range former.Components {
 			if slices.Contains(p.Components, name) {
@@ -64,28 +66,38 @@ func movesComponents(decided, before *v1alpha1.Decision) bool {
 	return changes
 }
 
-// whileReplacing returns the placements of a decision with the replicas that leave their clusters, and
-// with the components as far as the workload still has them.
-func whileReplacing(decided, before *v1alpha1.Decision) []v1alpha1.Placement {
+// whileReplacing returns the placements of a decision for its current step: with the replicas that leave their
+// clusters, and with the components as far as the workload still has them. Clusters that are left are still linked
+// if they answer. A name leads to the cluster that is linked last (workload.Remote): at first the former one.
+func whileReplacing(decided, before *v1alpha1.Decision, answering []string) []v1alpha1.Placement {
 	placements := make([]v1alpha1.Placement, len(decided.Placements))
 	for i := range decided.Placements {
 		p := decided.Placements[i].DeepCopy()
 		former := placementOn(before.Placements, p.Cluster)
-		for _, name := range former.Components {
-			if !slices.Contains(p.Components, name) && componentOf(decided.Workload, name) != nil {
-				p.Components = append(p.Components, name)
-				p.GivePort(name, former.PublicPorts[name])
-			}
+		leave := slices.DeleteFunc(lists.Without(former.Components, p.Components), func(name string) bool { return componentOf(decided.Workload, name) == nil })
+		if decided.Replacement == v1alpha1.ReplacementRemove && len(leave) > 0 {
+			placements[i] = *p
+			continue
 		}
+		for _, name := range leave {
+			p.Components = append(p.Components, name)
+			p.GivePort(name, former.PublicPorts[name])
+		}
+		kept := v1alpha1.Placement{}
 		for _, linked := range former.Linked {
-			if placementOn(decided.Placements, linked.Cluster).Cluster == "" {
-				continue // that cluster is left, and may be lost
+			if !slices.Contains(answering, linked.Cluster) {
+				continue // it may be lost
 			}
 			for _, link := range linked.Links {
 				if componentOf(decided.Workload, link.Here) != nil && componentOf(decided.Workload, link.There) != nil {
-					p.Link(link.Here, linked.Cluster, link.There)
+					kept.Link(link.Here, linked.Cluster, link.There)
 				}
 			}
+		}
+		if decided.Replacement == v1alpha1.ReplacementStart {
+			p.Linked = slices.Concat(p.Linked, kept.Linked)
+		} else {
+			p.Linked = slices.Concat(kept.Linked, p.Linked)
 		}
 		p.Replicas = max(p.Replicas, former.Replicas)
 		p.Reserved = greatest(p.Reserved, former.Reserved)

@@ -74,8 +74,18 @@ placements:
 - {cluster: far, components: [db], reserved: {cpu: 1}, linked: [{cluster: near, links: [{here: db, there: api}]}]}
 `, want: `
 placements:
-- {cluster: near, components: [web, api], reserved: {cpu: 2}, linked: [{cluster: far, links: [{here: api, there: db}, {here: web, there: api}]}]}
-- {cluster: far, components: [db, api], reserved: {cpu: 3}, linked: [{cluster: near, links: [{here: db, there: api}, {here: api, there: web}]}]}
+- {cluster: near, components: [web, api], reserved: {cpu: 2}, linked: [{cluster: far, links: [{here: api, there: db}]}, {cluster: far, links: [{here: web, there: api}]}]}
+- {cluster: far, components: [db, api], reserved: {cpu: 3}, linked: [{cluster: near, links: [{here: db, there: api}]}, {cluster: near, links: [{here: api, there: web}]}]}
+`},
+		"all that a cluster has moves or goes": {decided: `
+workload: {components: [{name: web, service: web}, {name: api, service: api}]}
+placements:
+- {cluster: near, components: [web], reserved: {cpu: 1}, linked: [{cluster: third, links: [{here: web, there: api}]}]}
+- {cluster: third, components: [api], reserved: {cpu: 1}, linked: [{cluster: near, links: [{here: api, there: web}]}]}
+`, want: `
+placements:
+- {cluster: near, components: [web], reserved: {cpu: 1}, linked: [{cluster: third, links: [{here: web, there: api}]}, {cluster: far, links: [{here: web, there: api}]}]}
+- {cluster: third, components: [api], reserved: {cpu: 1}, linked: [{cluster: near, links: [{here: api, there: web}]}]}
 `},
 		"two change places": {decided: now + `
 placements:
@@ -105,21 +115,43 @@ placements:
 			instance.Status.Delivered = &v1alpha1.DeliveredState{Decision: *decision(former)}
 			s := &scope{ServiceInstance: instance}
 			decided := decision(test.decided)
-			if got := s.replaces(decided); got != (test.want != "") {
-				t.Fatalf("replaces: %t", got)
+			decided.Replacement = s.replaces(decided)
+			if (decided.Replacement == v1alpha1.ReplacementStart) != (test.want != "") {
+				t.Fatalf("replaces: %q", decided.Replacement)
 			}
 			if test.want == "" {
 				return
 			}
-			if got, want := whileReplacing(decided, s.Status.DeliveredDecision()), decision(test.want).Placements; !reflect.DeepEqual(got, want) {
+			answering := []string{"near", "far", "third"}
+			got, want := whileReplacing(decided, s.Status.DeliveredDecision(), answering), decision(test.want).Placements
+			if !reflect.DeepEqual(got, want) {
 				t.Errorf("meanwhile %+v\nwant %+v", got, want)
+			}
+			decided.Replacement = v1alpha1.ReplacementSwitch
+			for i, p := range whileReplacing(decided, s.Status.DeliveredDecision(), answering) {
+				last := p.Linked[len(p.Linked)-len(decided.Placements[i].Linked):]
+				if !reflect.DeepEqual(last, decided.Placements[i].Linked) || len(p.Linked) != len(want[i].Linked) {
+					t.Errorf("then %s is linked to %+v, want to what is decided last", p.Cluster, p.Linked)
+				}
+			}
+			decided.Replacement = v1alpha1.ReplacementRemove
+			for i, p := range whileReplacing(decided, s.Status.DeliveredDecision(), answering) {
+				if !slices.Equal(p.Components, decided.Placements[i].Components) {
+					t.Errorf("at last %s has %q", p.Cluster, p.Components)
+				}
+			}
+			decided.Replacement = v1alpha1.ReplacementStart
+			for _, p := range whileReplacing(decided, s.Status.DeliveredDecision(), []string{"third"}) {
+				if len(p.Linked) > len(placementOn(decided.Placements, p.Cluster).Linked) {
+					t.Errorf("%s is linked to a cluster that does not answer: %+v", p.Cluster, p.Linked)
+				}
 			}
 		})
 	}
 }
 
-// TestAComponentRunsOnBothClustersUntilTheNewOneWorks: what leaves is there until what comes works, also
-// for another leader; then it goes, and does not come back.
+// TestAComponentRunsOnBothClustersUntilTheNewOneWorks: what leaves is there until what comes works, and names lead
+// there on all clusters, also for another leader; then it goes, and does not come back.
 func TestAComponentRunsOnBothClustersUntilTheNewOneWorks(t *testing.T) {
 	w := newWorkloadWorld(t)
 	w.cluster("a", 3)
@@ -133,11 +165,9 @@ func TestAComponentRunsOnBothClustersUntilTheNewOneWorks(t *testing.T) {
 	}
 	label("a")
 	label("b")
-	also := func(delivery.Delivery) {}
 	runs := func() (found []string) {
 		w.driver.onDeliver = func(d delivery.Delivery) {
 			found = append(found, fmt.Sprintf("%s %s %t", d.Placement.Cluster, slices.Sorted(slices.Values(d.Workload.Share.Components)), d.Replacing))
-			also(d)
 		}
 		w.passes("si-tour")
 		w.driver.onDeliver = nil
@@ -166,16 +196,23 @@ func TestAComponentRunsOnBothClustersUntilTheNewOneWorks(t *testing.T) {
 	wantRuns("after a restart", "a [api web] true", "b [api db] true")
 
 	delete(w.driver.failing, "deliver a")
-	also = func(d delivery.Delivery) {
-		if d.Placement.Cluster == "b" { // the next call fails
-			w.driver.failing["deliver b"] = &delivery.PendingError{Step: "run the workload on b"}
+	waitsOnB := func(when func(delivery.Delivery) bool) {
+		w.driver.failOn = func(d delivery.Delivery) error {
+			if d.Placement.Cluster == "b" && when(d) {
+				return &delivery.PendingError{Step: "run the workload on b"}
+			}
+			return nil
 		}
 	}
-	wantRuns("when it works", "a [api web] false", "a [api web] true", "b [api db] true", "b [db] false")
+	waitsOnB(func(d delivery.Delivery) bool { return !d.Replacing })
+	wantRuns("when it works", "a [api web] false", "a [api web] true", "b [api db] false", "b [api db] true")
+	restart()
+	wantRuns("while names are switched", "a [api web] false", "b [api db] false")
+	waitsOnB(func(d delivery.Delivery) bool { return !slices.Contains(d.Workload.Share.Components, "api") })
+	wantRuns("when names lead there", "a [api web] false", "b [api db] false", "b [db] false")
 	restart()
 	wantRuns("after another restart", "a [api web] false", "b [db] false")
-	also = func(delivery.Delivery) {}
-	delete(w.driver.failing, "deliver b")
+	w.driver.failOn = nil
 	wantRuns("at last", "a [api web] false", "b [db] false")
 	w.wantOperation(w.instance("si-tour"), v1alpha1.OperationUpdate, v1alpha1.StateSucceeded, "")
 }

@@ -131,8 +131,18 @@ func (s *scope) recordBlocked(blocker error) (news bool) {
 	return news
 }
 
-// recordReplaced records that the components that change their clusters work on the new ones.
-func (s *scope) recordReplaced() { s.Status.Decision.Replacing = false }
+// recordReplaced records that a step of the replacement is done. Replicas have no names of their own to switch.
+func (s *scope) recordReplaced() {
+	d := s.Status.Decision
+	switch {
+	case d.Replacement == v1alpha1.ReplacementStart && len(d.Placements[0].Components) > 0:
+		d.Replacement = v1alpha1.ReplacementSwitch
+	case d.Replacement == v1alpha1.ReplacementSwitch:
+		d.Replacement = v1alpha1.ReplacementRemove
+	default:
+		d.Replacement = ""
+	}
+}
 
 // recordDelivered records that every chosen cluster matches the decision, and which clusters the
 // instance had to leave.

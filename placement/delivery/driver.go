@@ -38,6 +38,9 @@ type Delivery struct {
 	Data *workload.Data
 	// Replacing keeps objects of the workload that are on the cluster but no longer in the order.
 	Replacing bool
+	// Preparing applies what the pods of the workload need, and neither the pods nor names that lead to other
+	// clusters, and deletes nothing.
+	Preparing bool
 	// Applied is the PendingError.Applied of the call before, unless something that was delivered has
 	// changed since.
 	Applied string

@@ -46,10 +46,10 @@ type target struct {
 	order    *workload.Order
 	reserved corev1.ResourceList
 	facts    workload.Cluster
-	// replacing, data and applied have the meaning of those of delivery.Delivery.
-	replacing bool
-	data      *workload.Data
-	applied   string
+	// replacing, preparing, data and applied have the meaning of those of delivery.Delivery.
+	replacing, preparing bool
+	data                 *workload.Data
+	applied              string
 }
 
 func (d *Driver) target(ctx context.Context, delivery delivery.Delivery) (*target, error) {
@@ -70,7 +70,7 @@ func (d *Driver) target(ctx context.Context, delivery delivery.Delivery) (*targe
 		Driver: d, Tenant: t,
 		hard:  quota(delivery.Placement.Reserved, offeredBy(cluster)),
 		order: delivery.Workload, reserved: delivery.Placement.Reserved, facts: workload.ClusterOf(cluster),
-		replacing: delivery.Replacing, data: delivery.Data, applied: delivery.Applied,
+		replacing: delivery.Replacing, preparing: delivery.Preparing, data: delivery.Data, applied: delivery.Applied,
 	}, nil
 }
 
@@ -138,7 +138,7 @@ func (t *target) apply(ctx context.Context, objects []*unstructured.Unstructured
 	if equality.Semantic.DeepEqual(both, t.hard) {
 		return t.fill(ctx, objects, both, created, digest)
 	}
-	if err := t.fill(ctx, objects, both, created, ""); err != nil {
+	if err := t.fill(ctx, objects, both, created, ""); err != nil || t.preparing {
 		return err
 	}
 	return t.enforce(ctx, t.hard)
@@ -148,7 +148,7 @@ func (t *target) apply(ctx context.Context, objects []*unstructured.Unstructured
 // the workload.
 func (t *target) fill(ctx context.Context, objects []*unstructured.Unstructured, hard corev1.ResourceList, created bool, digest string) error {
 	if t.data == nil {
-		if err := t.run(ctx, objects, hard, created); err != nil {
+		if err := t.run(ctx, objects, hard, created); err != nil || t.preparing {
 			return err
 		}
 		return applied(t.health(ctx, objects), digest)

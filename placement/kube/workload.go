@@ -101,7 +101,6 @@ func (d *Driver) exposeElsewhere(ctx context.Context, order *workload.Order) err
 // run applies the objects of the order and the quota that they need, and deletes those of an earlier version. A
 // namespace that was created just now has none.
 func (t *target) run(ctx context.Context, objects []*unstructured.Unstructured, hard corev1.ResourceList, created bool) error {
-	// Pods come last: the limits are in force then, and the objects that they read are there.
 	var before []string
 	group, inner := errgroup.WithContext(ctx)
 	group.Go(func() error { return t.enforce(inner, hard) })
@@ -109,12 +108,12 @@ func (t *target) run(ctx context.Context, objects []*unstructured.Unstructured, 
 		if before, err = t.announce(inner, objects, created); err != nil {
 			return err
 		}
-		return t.applyThose(inner, objects, makesNoPods)
+		return t.applyThose(inner, objects, comesFirst)
 	})
-	if err := group.Wait(); err != nil {
+	if err := group.Wait(); err != nil || t.preparing {
 		return err
 	}
-	if err := t.applyThose(ctx, objects, makesPods); err != nil {
+	if err := t.applyThose(ctx, objects, comesLast); err != nil {
 		return err
 	}
 	if t.replacing {
@@ -123,12 +122,12 @@ func (t *target) run(ctx context.Context, objects []*unstructured.Unstructured, 
 	return t.prune(ctx, before, objects)
 }
 
-// applyWorkloads applies objects, those that pods read before the pods.
+// applyWorkloads applies objects in their order, see comesLast.
 func (t *target) applyWorkloads(ctx context.Context, objects []*unstructured.Unstructured) error {
-	if err := t.applyThose(ctx, objects, makesNoPods); err != nil {
+	if err := t.applyThose(ctx, objects, comesFirst); err != nil {
 		return err
 	}
-	return t.applyThose(ctx, objects, makesPods)
+	return t.applyThose(ctx, objects, comesLast)
 }
 
 // applyThose applies the objects for which a function returns true.
@@ -148,14 +147,16 @@ func makesPods(o *unstructured.Unstructured) bool {
 	return group == "apps" || group == "batch"
 }
 
-func makesNoPods(o *unstructured.Unstructured) bool { return !makesPods(o) }
+// comesLast reports whether an object is applied after the others: pods, because the limits are in force then,
+// and the objects that they read are there; and names that lead to other clusters, because traffic is let out
+// there then.
+func comesLast(o *unstructured.Unstructured) bool { return makesPods(o) || workload.IsLink(o) }
+
+func comesFirst(o *unstructured.Unstructured) bool { return !comesLast(o) }
 
 // applyWorkload applies one object, and puts the cluster's answer into it. If the cluster rejects the
 // object as invalid, the error is a *delivery.RefusedError.
 func (t *target) applyWorkload(ctx context.Context, o *unstructured.Unstructured) error {
-	if err := t.unselect(ctx, o); err != nil {
-		return err
-	}
 	err := tenant.OnceAllowed(ctx, func(ctx context.Context) error {
 		answer := o.DeepCopy()
 		err := t.Connection.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(answer), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
@@ -180,34 +181,6 @@ func (t *target) applyWorkload(ctx context.Context, o *unstructured.Unstructured
 		}
 	}
 	return fmt.Errorf("apply %s: %w", what, err)
-}
-
-// unselect deletes a Service that had a selector and gets none, because its component runs on another
-// cluster now: Kubernetes would keep the endpoints of its former pods for ever.
-func (t *target) unselect(ctx context.Context, o *unstructured.Unstructured) error {
-	if o.GetKind() != "Service" || len(selectorOf(o)) > 0 {
-		return nil
-	}
-	live := &unstructured.Unstructured{}
-	live.SetGroupVersionKind(o.GroupVersionKind())
-	err := tenant.OnceAllowed(ctx, func(ctx context.Context) error {
-		return t.Connection.Client.Get(ctx, client.ObjectKeyFromObject(o), live)
-	})
-	if apierrors.IsNotFound(err) || err == nil && len(selectorOf(live)) == 0 {
-		return nil
-	}
-	if err == nil {
-		err = t.deleteAsSeen(ctx, live)
-	}
-	if err != nil {
-		return fmt.Errorf("replace Service %s: %w", o.GetName(), err)
-	}
-	return nil
-}
-
-func selectorOf(service *unstructured.Unstructured) map[string]any {
-	selector, _, _ := unstructured.NestedMap(service.Object, "spec", "selector")
-	return selector
 }
 
 // noneTaken returns why a cluster takes none at all of the kinds that make ports public; nil if it takes them, or if that is not

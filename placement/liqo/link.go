@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	names "github.com/sluice-dev/sluice/internal/liqo"
+	"github.com/sluice-dev/sluice/internal/lists"
 	"github.com/sluice-dev/sluice/internal/overlay"
 	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/tenant"
@@ -36,8 +38,9 @@ func links(p *v1alpha1.Placement, consumer, provider string) bool {
 
 // deliverLinked delivers a placement without the consumer's own cluster, and links its components.
 //
-// A Service here needs no address there before it can have one of its own. So everything is delivered
-// first as far as addresses are known.
+// A Service here needs no address there before it can have one of its own. So everything is delivered first
+// except pods, which start when all names lead where they have to. Until then nothing is deleted, so that names
+// lead where they led before.
 func (d *Driver) deliverLinked(ctx context.Context, one delivery.Delivery) error {
 	if one.Workload == nil || one.Workload.Share == nil {
 		return d.Namespaces.Deliver(ctx, one)
@@ -46,6 +49,7 @@ func (d *Driver) deliverLinked(ctx context.Context, one delivery.Delivery) error
 	if err != nil {
 		return fmt.Errorf("link components on %s: %w", one.Placement.Cluster, err)
 	}
+	one.Preparing = waits != nil
 	delivered := d.Namespaces.Deliver(ctx, one)
 	if delivered != nil && !isPending(delivered) {
 		return delivered
@@ -78,10 +82,11 @@ func (d *Driver) isPeered(ctx context.Context, l leg) error {
 }
 
 // link completes the share of a workload with addresses on other clusters: those of the components
-// there, and those from which they call. waits names addresses that do not exist yet; the share can be
-// delivered without them. After err it must not be delivered.
+// there, and those from which they call. waits names an address to which a name has to lead and that cannot be
+// used yet; the share can be delivered without it. After err it must not be delivered.
 func (d *Driver) link(ctx context.Context, one delivery.Delivery, peered func(context.Context, leg) error) (waits, err error) {
 	share := one.Workload.Share
+	missing := map[string]error{} // where names of components have to lead
 	for _, linked := range one.Placement.Linked {
 		l, err := d.between(ctx, one.Placement.Cluster, linked.Cluster)
 		if err != nil {
@@ -103,17 +108,26 @@ func (d *Driver) link(ctx context.Context, one delivery.Delivery, peered func(co
 		}
 		for _, link := range linked.Links {
 			share.Callers[link.Here] = union(share.Callers[link.Here], ranges)
-			remote := share.Elsewhere[link.There]
 			service := serviceOf(one, link.There)
 			if service == "" {
 				continue
 			}
-			remote.Address, err = d.addressOf(ctx, tenant.Of(there.connection, d.Namespaces.Hub, one.Instance), here, there, service)
+			address, err := d.addressOf(ctx, tenant.Of(there.connection, d.Namespaces.Hub, one.Instance), here, there, link.There, service)
 			if err != nil && !isPending(err) {
 				return nil, err
 			}
-			waits = first(waits, err)
-			share.Elsewhere[link.There] = remote
+			missing[link.There] = err
+			if err == nil {
+				remote := share.Elsewhere[link.There]
+				remote.Addresses = append(lists.Without(remote.Addresses, []string{address}), address)
+				share.Elsewhere[link.There] = remote
+			}
+		}
+	}
+	for _, there := range slices.Sorted(maps.Keys(missing)) {
+		// A component that is being replaced may be gone from its former cluster.
+		if !one.Replacing || len(share.Elsewhere[there].Addresses) == 0 {
+			waits = first(waits, missing[there])
 		}
 	}
 	return waits, nil
@@ -163,8 +177,9 @@ func addressName(service, clusterIP string) string {
 	return "link-" + hex.EncodeToString(sum[:8])
 }
 
-// addressOf returns the address at which a Service on the other cluster is reached from here.
-func (d *Driver) addressOf(ctx context.Context, t *tenant.Tenant, here, there *side, service string) (string, error) {
+// addressOf returns the address at which the Service of a component on the other cluster is reached from here, once
+// connections from here are let in there.
+func (d *Driver) addressOf(ctx context.Context, t *tenant.Tenant, here, there *side, component, service string) (string, error) {
 	waits := there.pending("address of Service "+service, "Liqo has given it none yet")
 	var found corev1.Service
 	err := there.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: service}, &found)
@@ -195,6 +210,9 @@ func (d *Driver) addressOf(ctx context.Context, t *tenant.Tenant, here, there *s
 	if err != nil {
 		return "", here.failed(err)
 	}
+	if err := there.letsIn(ctx, t, component); err != nil {
+		return "", err
+	}
 	given, err := netip.ParseAddr(known[at].Given())
 	if err != nil {
 		return "", there.failed(fmt.Errorf("the address of Service %s: %w", service, err))
@@ -204,6 +222,31 @@ func (d *Driver) addressOf(ctx context.Context, t *tenant.Tenant, here, there *s
 		return "", here.failed(fmt.Errorf("the address of Service %s on %s: %w", service, there.cluster.Name, err))
 	}
 	return seen.String(), nil
+}
+
+// letsIn returns nil if a component on this side lets in the other cluster's addresses. Its own delivery makes that so.
+func (s *side) letsIn(ctx context.Context, t *tenant.Tenant, component string) error {
+	callers, err := s.mappedRanges(ctx)
+	if err != nil {
+		return err
+	}
+	var policy networkingv1.NetworkPolicy
+	err = s.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: component}, &policy)
+	if client.IgnoreNotFound(err) != nil {
+		return s.failed(fmt.Errorf("read NetworkPolicy %s: %w", component, err))
+	}
+	var open []string
+	for _, rule := range policy.Spec.Ingress {
+		for _, from := range rule.From {
+			if from.IPBlock != nil {
+				open = append(open, from.IPBlock.CIDR)
+			}
+		}
+	}
+	if len(lists.Without(callers, open)) > 0 {
+		return s.pending("NetworkPolicy "+component, "it does not let in "+s.remote.ClusterID+" yet")
+	}
+	return nil
 }
 
 // publish makes the addresses on the cluster of a placement match its linked components.

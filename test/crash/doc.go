@@ -27,5 +27,8 @@
 // orders come in: another one takes over, and the one that slept goes on where it was. What
 // stands on the member cluster must never be more than it has room for.
 //
+// TestComponentsMoveWithoutAGap looks after every write to any cluster, while a component moves and Sluice is
+// killed, whether whoever follows the name of a component is let in where it leads, and finds it there.
+//
 // The package knows Sluice by its binary, its API and its resources only.
 package crash
