@@ -230,6 +230,7 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, in
 	if err != nil {
 		return err
 	}
+	isFirst := b.Status.SealedCredentials == nil
 	b.Status.SealedCredentials, err = c.Keys.Seal(object, seal.Owner("ServiceBinding", b.Namespace, b.Name, string(b.UID)))
 	if err != nil {
 		return fmt.Errorf("seal credentials: %w", err)
@@ -255,6 +256,14 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, in
 		b.Status.Upstream.Operation = nil
 	}
 	c.begin(b, v1alpha1.OperationBind)
+	issuing := v1alpha1.Event{Type: v1alpha1.EventReissued, Clusters: b.Status.Issued}
+	if isFirst {
+		issuing.Type, issuing.After = v1alpha1.EventBound, c.since(b.Status.Operation.StartedAt)
+	}
+	if expires != nil {
+		issuing.Message = "until " + expires.UTC().Format(time.RFC3339)
+	}
+	c.happened(b, issuing)
 	c.finish(b, v1alpha1.StateSucceeded, "")
 	c.recordExpiry(ctx, b)
 	err = c.writeStatus(ctx, b)

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/journal"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/osbclient"
 	"github.com/sluice-dev/sluice/internal/requeue"
@@ -143,6 +144,10 @@ func (c *Controller) concernedBy(ctx context.Context, object client.Object) []re
 	return requests
 }
 
+func (c *Controller) journals() *journal.Journals {
+	return &journal.Journals{Client: c.Client, Live: c.Live}
+}
+
 // Reconcile processes one binding.
 func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var binding v1alpha1.ServiceBinding
@@ -204,7 +209,25 @@ func (c *Controller) begin(b *v1alpha1.ServiceBinding, kind v1alpha1.OperationTy
 	b.Status.Operation = &v1alpha1.Operation{
 		Type: kind, Generation: b.Generation, State: v1alpha1.StateInProgress, StartedAt: metav1.NewTime(c.Clock.Now()),
 	}
+	ordered := v1alpha1.Event{Type: v1alpha1.EventOrdered}
+	if kind == v1alpha1.OperationBind {
+		ordered.By = b.Spec.OriginatingIdentity // that of an unbind is not known
+	}
+	c.happened(b, ordered)
 	return true
+}
+
+// happened adds an event of the operation, which the next write of the status writes.
+func (c *Controller) happened(b *v1alpha1.ServiceBinding, e v1alpha1.Event) {
+	e.At = metav1.NewMicroTime(c.Clock.Now())
+	if b.Status.Operation != nil {
+		e.Operation = b.Status.Operation.Type
+	}
+	v1alpha1.AddEvent(&b.Status.Events, e)
+}
+
+func (c *Controller) since(began metav1.Time) *metav1.Duration {
+	return &metav1.Duration{Duration: c.Clock.Since(began.Time).Round(time.Millisecond)}
 }
 
 // wait records what the operation waits for; it writes only changes.
@@ -230,6 +253,7 @@ func (c *Controller) wait(ctx context.Context, b *v1alpha1.ServiceBinding, kind 
 func (c *Controller) fail(ctx context.Context, b *v1alpha1.ServiceBinding, description string) error {
 	c.begin(b, v1alpha1.OperationBind)
 	c.finish(b, v1alpha1.StateFailed, description)
+	c.happened(b, v1alpha1.Event{Type: v1alpha1.EventFailed, Message: description, After: c.since(b.Status.Operation.StartedAt)})
 	v1alpha1.SetCondition(&b.Status.Conditions, b.Generation, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFailed, description)
 	return c.writeStatus(ctx, b)
 }
@@ -244,6 +268,9 @@ func (c *Controller) finish(b *v1alpha1.ServiceBinding, state v1alpha1.Operation
 
 // writeStatus fails with a conflict if the binding has changed since it was read.
 func (c *Controller) writeStatus(ctx context.Context, b *v1alpha1.ServiceBinding) error {
+	if err := c.journals().Trim(ctx, b); err != nil {
+		return err
+	}
 	if err := c.Client.Status().Update(ctx, b); err != nil {
 		return fmt.Errorf("write status: %w", err)
 	}

@@ -39,6 +39,7 @@ func (c *Controller) recordExpiry(ctx context.Context, b *v1alpha1.ServiceBindin
 	}
 	news = v1alpha1.SetCondition(&b.Status.Conditions, b.Generation, v1alpha1.ConditionReady, status, reason, message)
 	if news && message != "" {
+		c.happened(b, v1alpha1.Event{Type: v1alpha1.EventExpiring, Message: message})
 		log.FromContext(ctx).Info("credentials end", "binding", b.Name, "platform", b.Spec.Platform, "reason", reason, "message", message)
 	}
 	return news

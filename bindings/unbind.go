@@ -41,6 +41,11 @@ func (c *Controller) unbind(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 		}
 		return reconcile.Result{}, errors.Join(err, waited)
 	}
+	c.begin(b, v1alpha1.OperationUnbind)
+	c.happened(b, v1alpha1.Event{Type: v1alpha1.EventRemoved, After: c.since(*b.DeletionTimestamp)})
+	if err := c.journals().End(ctx, b); err != nil {
+		return reconcile.Result{}, err
+	}
 	before := b.DeepCopy()
 	controllerutil.RemoveFinalizer(b, v1alpha1.Finalizer)
 	err = c.Client.Patch(ctx, b, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))

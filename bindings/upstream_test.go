@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -126,7 +127,7 @@ func (u *upstream) order(id, predecessor string) *v1alpha1.ServiceBinding {
 	u.Helper()
 	b := &v1alpha1.ServiceBinding{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "sluice", Name: v1alpha1.BindingName("p", "one", id), Finalizers: []string{v1alpha1.Finalizer}, CreationTimestamp: metav1.Now(),
+			Namespace: "sluice", Name: v1alpha1.BindingName("p", "one", id), UID: types.UID(id), Finalizers: []string{v1alpha1.Finalizer}, CreationTimestamp: metav1.Now(),
 		},
 		Spec: v1alpha1.ServiceBindingSpec{Platform: "p", InstanceName: "si-1", InstanceID: "one", BindingID: id, PredecessorBindingID: predecessor},
 	}

@@ -40,3 +40,11 @@ func SetCondition(conditions *[]metav1.Condition, generation int64, kind string,
 		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: generation,
 	})
 }
+
+// Cut shortens a text to a number of characters; the API counts characters, not bytes.
+func Cut(text string, longest int) string {
+	if runes := []rune(text); len(runes) > longest {
+		return string(runes[:longest-1]) + "…"
+	}
+	return text
+}

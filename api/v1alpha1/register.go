@@ -23,6 +23,7 @@ var builder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
 		&Peering{}, &PeeringList{},
 		&Chart{}, &ChartList{},
 		&AddOnPackage{}, &AddOnPackageList{},
+		&Journal{}, &JournalList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

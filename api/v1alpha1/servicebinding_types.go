@@ -117,6 +117,11 @@ type ServiceBindingStatus struct {
 	// AddressClusters are the clusters on which the binding has, or may have, IP resources of Liqo;
 	// written before those are created.
 	AddressClusters []string `json:"addressClusters,omitempty"`
+	// Events of the binding, the oldest first. Of more than 16, the older ones are in its Journal.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=map
+	// +listMapKey=sequence
+	Events []Event `json:"events,omitempty"`
 }
 
 // BindingUpstream is a binding at another broker.

@@ -128,6 +128,11 @@ type ServiceInstanceStatus struct {
 	// SealedSecrets are the secrets of the instance's workload, sealed with the hub's keyset and
 	// bound to this resource.
 	SealedSecrets []byte `json:"sealedSecrets,omitempty"`
+	// Events of the instance, the oldest first. Of more than 16, the older ones are in its Journal.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=map
+	// +listMapKey=sequence
+	Events []Event `json:"events,omitempty"`
 }
 
 // Backup is a copy of what the volumes of an instance contain, at the target that the operator gives.

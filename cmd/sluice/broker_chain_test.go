@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -280,9 +281,42 @@ func TestKilledWhileABrokerAnswers(t *testing.T) {
 			return err
 		})
 		s.until(step.kills+" has ended", step.ended)
+		if step.kills == "PUT binding" {
+			wantEvents(t, "describe", s.must("instance", "describe", "one"), `Ordered, Placed on bottom.*: score \d+ on bottom, Delivered on bottom, Ordered, Placed on bottom.*, Delivered on bottom.*`)
+		}
 	}
 	if left := bottom.left(); len(left) > 0 {
 		t.Errorf("left at the broker: %v", left)
+	}
+	wantEvents(t, "events", s.must("events", "one", "--platform", "first"),
+		`- Ordered provision .*, - Placed provision .*, - Delivered provision .*, - Ordered update .*, - Placed update .*, - Delivered update .*, `+
+			`b Ordered bind .*, b Bound bind .*, b Ordered unbind .*, b Removed unbind .*, - Ordered deprovision .*, - Removed deprovision .*`)
+	if out := s.must("events", "one", "--platform", "second", "-o", "json"); strings.TrimSpace(out) != "[]" {
+		t.Errorf("events of another platform's instance: %s", out)
+	}
+	if _, err := s.sluice("events", "none"); err == nil || !strings.Contains(err.Error(), `no events of an instance "none"`) {
+		t.Errorf("events of an instance that never was: %v", err)
+	}
+}
+
+// wantEvents compares the lines that begin with a time, or have one after the key, with patterns.
+func wantEvents(t *testing.T, what, out, want string) {
+	t.Helper()
+	var got []string
+	for line := range strings.Lines(out) {
+		if at := regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +(one +)?`).FindStringIndex(line); at != nil {
+			got = append(got, strings.Join(strings.Fields(line[at[1]:]), " "))
+		}
+	}
+	patterns := strings.Split(want, ", ")
+	if len(got) != len(patterns) {
+		t.Errorf("%s: %d events, want %d:\n%s", what, len(got), len(patterns), out)
+		return
+	}
+	for i, pattern := range patterns {
+		if !regexp.MustCompile(`^` + pattern).MatchString(got[i]) {
+			t.Errorf("%s: event %d is %q, want %s\n%s", what, i+1, got[i], pattern, out)
+		}
 	}
 }
 

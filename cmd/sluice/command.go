@@ -40,6 +40,7 @@ Start with:
 		newSimulateCommand(hub),
 		newRebalanceCommand(hub),
 		newInstanceCommand(hub),
+		newEventsCommand(hub),
 		newCollectCommand(hub),
 		newKeysetCommand(),
 		newPlatformCommand(),

@@ -6,12 +6,14 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/journal"
 	"github.com/sluice-dev/sluice/placement"
 )
 
@@ -67,7 +69,7 @@ func newInstanceDescribeCommand(hub *hubFlags) *cobra.Command {
 	var platform string
 	cmd := &cobra.Command{
 		Use:   "describe INSTANCE",
-		Short: "Show one instance: its operation, its decision, and why other clusters were rejected",
+		Short: "Show one instance: its operation, its decision, why other clusters were rejected, and its events",
 		Long:  "Show one instance, given by its OSB instance id or by the name of its ServiceInstance.",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -84,7 +86,11 @@ func newInstanceDescribeCommand(hub *hubFlags) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return describeInstance(cmd.OutOrStdout(), instance, plans)
+				events, err := journal.Of(cmd.Context(), c, instance)
+				if err != nil {
+					return fmt.Errorf("read the journal: %w", err)
+				}
+				return describeInstance(cmd.OutOrStdout(), instance, events, plans)
 			}
 			return output.print(cmd.OutOrStdout(), *instance, table{})
 		},
@@ -114,7 +120,7 @@ func findInstance(ctx context.Context, c client.Client, namespace, platform, id 
 	}
 	switch {
 	case len(found) == 0:
-		return nil, fmt.Errorf("no instance %q; `sluice instance list` shows them all", id)
+		return nil, fmt.Errorf("no instance %q; `sluice instance list` shows them all, and `sluice events` what happened to one that is gone", id)
 	case len(found) > 1:
 		return nil, fmt.Errorf("%d platforms have an instance %q: choose one with --platform", len(found), id)
 	}
@@ -148,15 +154,19 @@ func namePlans(ctx context.Context, c client.Client, namespace string) (planName
 // of returns an instance's plan as service/plan, with ids for a plan that is no longer
 // offered.
 func (n planNames) of(instance *v1alpha1.ServiceInstance) string {
-	service, plan := instance.Spec.ServiceID, instance.Spec.Desired.PlanID
+	return n.named(instance.Spec.ServiceID, instance.Spec.Desired.PlanID)
+}
+
+// named returns a plan as service/plan, with ids for one that is no longer offered.
+func (n planNames) named(service, plan string) string {
 	if name, ok := n[service+" "+plan]; ok {
 		return name
 	}
 	return service + "/" + plan
 }
 
-// describeInstance prints all that is known of an instance, each sentence once.
-func describeInstance(w io.Writer, instance *v1alpha1.ServiceInstance, plans planNames) error {
+// describeInstance prints all that is known of an instance, each sentence once, and then its events.
+func describeInstance(w io.Writer, instance *v1alpha1.ServiceInstance, events []v1alpha1.Event, plans planNames) error {
 	d := newDetails(w)
 	d.line("Instance", "%s", instance.Spec.InstanceID)
 	d.line("Resource", "%s", instance.Name)
@@ -194,6 +204,22 @@ func describeInstance(w io.Writer, instance *v1alpha1.ServiceInstance, plans pla
 	if instance.Status.Decision != nil {
 		describeDecision(d, instance.Status.Decision)
 	}
+	list(d, "Events", events, func(e v1alpha1.Event) string {
+		text := fmt.Sprintf("%s  %s", e.At.Local().Format(time.DateTime), e.Type)
+		if len(e.Clusters) > 0 {
+			text += " on " + strings.Join(e.Clusters, ", ")
+		}
+		if by := user(e.By); by != "" {
+			text += " by " + by
+		}
+		if e.After != nil {
+			text += fmt.Sprintf(" after %s", e.After.Duration)
+		}
+		if e.Message != "" {
+			text += ": " + e.Message
+		}
+		return text
+	})
 	return d.flush()
 }
 

@@ -62,7 +62,7 @@ func TestRestore(t *testing.T) {
 		args          []string
 	}{
 		{"no backup named", "--from: name a backup; `sluice instance describe si-db` lists them", []string{"si-db"}},
-		{"no instance", `no instance "si-x"; ` + "`sluice instance list` shows them all", []string{"si-x", "--from", "b1"}},
+		{"no instance", `no instance "si-x"; ` + "`sluice instance list` shows them all, and `sluice events` what happened to one that is gone", []string{"si-x", "--from", "b1"}},
 		{"no backups in its plan", "instance si-plain: its plan has no backups of its volumes", []string{"si-plain", "--from", "b1"}},
 		{"a backup that failed", "instance si-db: there is no complete backup b2; it has b1 (120m ago)", []string{"si-db", "--from", "b2"}},
 		{"no such cluster", "instance si-db: --cluster: there is no member cluster mars; `sluice cluster list` shows them all", []string{"si-db", "--from", "b1", "--cluster", "mars"}},

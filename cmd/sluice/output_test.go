@@ -132,7 +132,7 @@ func TestInstanceDescribe(t *testing.T) {
 	}
 	instance.Status.Decision.Rejections = []v1alpha1.Rejection{{Reason: "Capacity", Count: 1, Examples: []v1alpha1.RejectionExample{{Cluster: "us", Message: "needs 4 cpu"}}}}
 	var out strings.Builder
-	if err := describeInstance(&out, &instance, planNames{"1111 2222": "compute/small"}); err != nil {
+	if err := describeInstance(&out, &instance, instance.Status.Events, planNames{"1111 2222": "compute/small"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{`evil\x1b[31m\nPlaced on:  nowhere`, "compute/small", "0.01325 EUR/h", "Considered:  1 cluster\n", "Ready:       False (Unplaceable)\n", "us: needs 4 cpu"} {

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/charts/store"
 	"github.com/sluice-dev/sluice/internal/hub"
+	"github.com/sluice-dev/sluice/internal/journal"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/osbclient"
 	"github.com/sluice-dev/sluice/internal/seal"
@@ -102,7 +103,10 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 		Live: live, Connections: connections, Namespace: h.Namespace, Hub: h.ID,
 		Mode: f.collect, Period: f.collectEvery,
 	}
-	return mgr.Add(collector)
+	if err := mgr.Add(collector); err != nil {
+		return err
+	}
+	return mgr.Add(&journal.Retention{Client: mgr.GetClient(), Live: live, Namespace: h.Namespace, Age: f.keepJournals, Most: f.mostJournals})
 }
 
 // selectableIn looks up in the catalog the label keys by which consumers of an instance's

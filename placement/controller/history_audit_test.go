@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -8,9 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/journal"
 	"github.com/sluice-dev/sluice/placement"
 )
 
@@ -100,6 +103,7 @@ func (h *history) rest() {
 			h.wantAtRest(name, i)
 		}
 	}
+	h.auditEvents()
 	for _, instance := range h.instances() {
 		status := &instance.Status
 		switch {
@@ -171,4 +175,31 @@ func (h *history) wantAtRest(name, cluster string) {
 		}
 	}
 	h.Fatalf("left over: %s carries %s", cluster, name)
+}
+
+// auditEvents checks that each instance has all of its events once, from its order on; one that is gone, to its
+// removal.
+func (h *history) auditEvents() {
+	there := map[types.UID]bool{}
+	for _, instance := range h.instances() {
+		there[instance.UID] = true
+	}
+	all, err := journal.Read(context.Background(), h.hub, historyNamespace, func(journal.Entry) bool { return true })
+	h.must(err)
+	lives := map[types.UID][]journal.Entry{}
+	for _, e := range all {
+		lives[e.UID] = append(lives[e.UID], e)
+	}
+	if len(lives) != h.made {
+		h.Fatalf("%d instances were ordered, %d have events", h.made, len(lives))
+	}
+	for uid, life := range lives {
+		slices.SortStableFunc(life, func(a, b journal.Entry) int { return cmp.Compare(a.Sequence, b.Sequence) })
+		for i, e := range life {
+			isLast := i == len(life)-1
+			if e.Sequence != int64(i+1) || (i == 0) && e.Type != v1alpha1.EventOrdered || (isLast && !there[uid]) != (e.Type == v1alpha1.EventRemoved) {
+				h.Fatalf("event %d of %d of %s is %+v", i+1, len(life), uid, life)
+			}
+		}
+	}
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	testclock "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -229,7 +230,7 @@ func (h *history) provision() {
 	h.made++
 	name := fmt.Sprintf("si-%d", h.made)
 	h.must(h.hub.Create(context.Background(), &v1alpha1.ServiceInstance{
-		ObjectMeta: metav1.ObjectMeta{Namespace: historyNamespace, Name: name, Finalizers: []string{v1alpha1.Finalizer}, Generation: 1},
+		ObjectMeta: metav1.ObjectMeta{Namespace: historyNamespace, Name: name, UID: types.UID(name), Finalizers: []string{v1alpha1.Finalizer}, Generation: 1},
 		Spec: v1alpha1.ServiceInstanceSpec{
 			Platform: "platform", SpaceGUID: rapid.SampledFrom([]string{"space-1", "space-2"}).Draw(h.T, "space"),
 			InstanceID: name, ServiceID: "service-compute", Desired: h.state(),

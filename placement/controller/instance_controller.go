@@ -149,6 +149,7 @@ func (r *instanceReconciler) read(ctx context.Context, request ctrl.Request) (*s
 		}
 	}
 	s := &scope{ServiceInstance: instance, now: r.clock.Now(), polling: defaultPolling}
+	s.asRead()
 	if plan, err := r.plan(s.Spec.ServiceID, s.Spec.Desired.PlanID); err == nil && plan.MaximumPollingDurationSeconds > 0 {
 		s.polling = time.Duration(plan.MaximumPollingDurationSeconds) * time.Second
 	}

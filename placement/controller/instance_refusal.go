@@ -43,7 +43,7 @@ func (r *instanceReconciler) elsewhere(ctx context.Context, s *scope, why error)
 		return false, ctrl.Result{}, nil
 	}
 	r.orderFailed(s, at, why)
-	log.FromContext(ctx).Info("Refused", "instance", s.Spec.InstanceID, "platform", s.Spec.Platform, "broker", at.Cluster, "reason", describe(why))
+	s.happened(v1alpha1.Event{Type: v1alpha1.EventRefused, Clusters: []string{at.Cluster}, Message: describe(why)})
 	result, err = r.place(ctx, s)
 	return true, result, err
 }
@@ -83,7 +83,7 @@ func (r *instanceReconciler) orderFailed(s *scope, at *v1alpha1.Placement, why e
 	const longest = 1000 // v1alpha1.OrderFailure.Reason
 	r.failed(at.Cluster, v1alpha1.OrderFailure{
 		Plan: at.Upstream.Name(), Platform: s.Spec.Platform, OrganizationGUID: s.Spec.OrganizationGUID,
-		Reason: cut(describe(why), longest), At: metav1.NewTime(s.now),
+		Reason: v1alpha1.Cut(describe(why), longest), At: metav1.NewTime(s.now),
 	})
 }
 

@@ -32,12 +32,15 @@ func (r *instanceReconciler) remove(ctx context.Context, s *scope) (ctrl.Result,
 	if result, err := r.removeFrom(ctx, s, touched); err != nil || !result.IsZero() {
 		return result, err
 	}
-	removed := r.transitionTo(s, "Removed", nil, s.since()) // before the update, which reads the hub's status
+	removed := s.happened(v1alpha1.Event{Type: v1alpha1.EventRemoved, After: r.sinceThen(s.since())})
+	if err := r.journals().End(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
 	controllerutil.RemoveFinalizer(s, v1alpha1.Finalizer)
 	if err := r.hub.Update(ctx, s.ServiceInstance); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("remove the finalizer: %w", err)
 	}
-	removed.log(ctx)
+	r.logEvent(ctx, s, removed)
 	r.forget(s.Name)
 	return ctrl.Result{}, nil
 }

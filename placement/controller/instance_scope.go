@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -33,6 +34,10 @@ type scope struct {
 	failures map[string]error
 	// queued is true while the instance waits for its turn to move.
 	queued bool
+	// recorded is the sequence number of the last event that the hub has, and ready what condition Ready is
+	// there; "" if it is not set.
+	recorded int64
+	ready    metav1.ConditionStatus
 	// again is the longest time until the next pass, whatever else happens; zero means no
 	// limit.
 	again time.Duration
@@ -155,12 +160,4 @@ func where(d *v1alpha1.Decision) string {
 		}
 	}
 	return cmp.Or(strings.Join(clusters, ", "), "nowhere")
-}
-
-// cut shortens a text to a number of characters; the API counts characters, not bytes.
-func cut(text string, longest int) string {
-	if runes := []rune(text); len(runes) > longest {
-		return string(runes[:longest-1]) + "…"
-	}
-	return text
 }

@@ -44,6 +44,7 @@ func (r *instanceReconciler) begin(s *scope) {
 	case s.Status.Delivered != nil:
 		s.Status.Operation.Type = v1alpha1.OperationUpdate
 	}
+	s.recordOrdered()
 }
 
 // recordDecision records a decision.
@@ -187,7 +188,7 @@ func (s *scope) recordFailing() (news bool) {
 	}
 	const longest = 10000
 	s.Status.Operation.Failing = &v1alpha1.OperationFailure{
-		Description: cut(s.failing, longest), Summary: cut(forConsumer(s.cause), longest), Repeatable: repeatable(s.cause),
+		Description: v1alpha1.Cut(s.failing, longest), Summary: v1alpha1.Cut(forConsumer(s.cause), longest), Repeatable: repeatable(s.cause),
 	}
 	return true
 }
@@ -266,7 +267,7 @@ func (s *scope) finish(state v1alpha1.OperationState) {
 // changed.
 func (s *scope) describe(text string) (news bool) {
 	const longest = 10000 // v1alpha1.Operation.Description
-	text = cut(text, longest)
+	text = v1alpha1.Cut(text, longest)
 	news = s.fresh || s.Status.Operation.Description != text
 	s.Status.Operation.Description = text
 	return news
@@ -279,7 +280,7 @@ func (s *scope) summarise(err error) (news bool) {
 		text = forConsumer(err)
 	}
 	const longest = 10000 // v1alpha1.Operation.Summary
-	text = cut(text, longest)
+	text = v1alpha1.Cut(text, longest)
 	news = s.Status.Operation.Summary != text
 	s.Status.Operation.Summary = text
 	return news
@@ -287,7 +288,7 @@ func (s *scope) summarise(err error) (news bool) {
 
 func (s *scope) set(condition string, status metav1.ConditionStatus, reason, message string) (news bool) {
 	const longest = 32768 // metav1.Condition.Message
-	return v1alpha1.SetCondition(&s.Status.Conditions, s.Generation, condition, status, reason, cut(message, longest))
+	return v1alpha1.SetCondition(&s.Status.Conditions, s.Generation, condition, status, reason, v1alpha1.Cut(message, longest))
 }
 
 // recordDepartures completes a decision that was made without the clusters that are due. It lists those

@@ -34,7 +34,7 @@ func (s *scope) recordDataFailed(data *v1alpha1.DataCopy, why string) {
 	if b := s.Status.LastBackup(); b != nil && b.ID == data.Backup {
 		failed = *b
 	}
-	failed.FailedAt, failed.Failure = ptr.To(metav1.NewTime(s.now)), cut(why, longestFailure)
+	failed.FailedAt, failed.Failure = ptr.To(metav1.NewTime(s.now)), v1alpha1.Cut(why, longestFailure)
 	s.recordBackup(failed)
 	s.recordUsable()
 }
@@ -74,12 +74,12 @@ func (s *scope) recordRestored(data *v1alpha1.DataCopy, why string) {
 		s.Status.Restored.At = ptr.To(metav1.NewTime(s.now))
 		return
 	}
-	s.Status.Restored.FailedAt, s.Status.Restored.Failure = ptr.To(metav1.NewTime(s.now)), cut(why, longestFailure)
+	s.Status.Restored.FailedAt, s.Status.Restored.Failure = ptr.To(metav1.NewTime(s.now)), v1alpha1.Cut(why, longestFailure)
 }
 
 // recordRestoreRefused records why nothing is done of what an operator asks for.
 func (s *scope) recordRestoreRefused(why string) {
-	s.Status.Restored = &v1alpha1.Restored{Request: s.RestoreAsked(), FailedAt: ptr.To(metav1.NewTime(s.now)), Failure: cut(why, longestFailure)}
+	s.Status.Restored = &v1alpha1.Restored{Request: s.RestoreAsked(), FailedAt: ptr.To(metav1.NewTime(s.now)), Failure: v1alpha1.Cut(why, longestFailure)}
 }
 
 // recordCopying records what begins with the volumes where they are.
@@ -126,11 +126,11 @@ func (s *scope) recordCopyFailed(why string) {
 	c := s.Status.Copying
 	switch c.Step {
 	case v1alpha1.StepBackup:
-		s.recordBackup(v1alpha1.Backup{ID: c.Backup, Cluster: c.From, FailedAt: ptr.To(metav1.NewTime(s.now)), Failure: cut(why, longestFailure)})
+		s.recordBackup(v1alpha1.Backup{ID: c.Backup, Cluster: c.From, FailedAt: ptr.To(metav1.NewTime(s.now)), Failure: v1alpha1.Cut(why, longestFailure)})
 		s.recordStarting()
 	case v1alpha1.StepRestore:
 		s.recordRestored(c, why)
-		s.Status.Copying.Failure = cut(why, longestFailure)
+		s.Status.Copying.Failure = v1alpha1.Cut(why, longestFailure)
 		s.recordStopped(s.restoreFailed())
 	default:
 		if c.Request != "" {
@@ -151,7 +151,7 @@ func (s *scope) recordRefusal(broker string, why error) {
 	const longest = 1000
 	s.Status.Operation.Refusals = append(slices.Clip(s.Status.Operation.Refusals), v1alpha1.Refusal{
 		Cluster: broker, At: metav1.NewTime(s.now),
-		OperationFailure: v1alpha1.OperationFailure{Description: cut(describe(why), longest), Summary: cut(summary, longest), Repeatable: repeatable(why)},
+		OperationFailure: v1alpha1.OperationFailure{Description: v1alpha1.Cut(describe(why), longest), Summary: v1alpha1.Cut(summary, longest), Repeatable: repeatable(why)},
 	})
 }
 

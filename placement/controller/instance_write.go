@@ -12,17 +12,23 @@ import (
 // write writes the status with optimistic concurrency: it fails with a conflict if anybody
 // changed the instance since it was read.
 //
+// The write has the events of the transition, too (recordTransition).
+//
 // When the write is refused, the ledger is set to the hub's state at once. While its result is
 // unknown, its reservations stay until a live read shows the result.
 //
 // Step 5 of a provision (docs/architecture.md).
 func (r *instanceReconciler) write(ctx context.Context, s *scope, what write) error {
-	read, news := s.ResourceVersion, r.transition(s, what)
+	read := s.ResourceVersion
+	r.recordTransition(s, what)
+	if err := r.journals().Trim(ctx, s); err != nil {
+		return err
+	}
 	err := r.hub.Status().Update(ctx, s.ServiceInstance)
 	if err == nil {
 		r.written.Store(s.Name, s.ResourceVersion)
 		s.fresh = false
-		news.log(ctx)
+		r.markRecorded(ctx, s)
 		return nil
 	}
 	r.unsettled.Store(s.Name, read)

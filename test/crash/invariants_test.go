@@ -213,7 +213,7 @@ func (i *instance) vacate(ctx context.Context) error {
 	})
 }
 
-// empty checks that no instance or binding is left anywhere.
+// empty checks that no instance or binding is left anywhere, except their events.
 func (b *bed) empty(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
@@ -226,7 +226,7 @@ func (b *bed) empty(ctx context.Context) error {
 				return fmt.Errorf("left behind in the hub: %d in a %T", n, list)
 			}
 		}
-		return nil
+		return auditEvents(ctx, hub)
 	})
 	if err != nil {
 		return err

@@ -275,7 +275,7 @@ func (a *application) hidden(ctx context.Context) error {
 		return fmt.Errorf("the password, or what the hook returned, is in the log")
 	}
 	return a.withHub(ctx, func(c client.Client) error {
-		for _, list := range []client.ObjectList{&v1alpha1.ServiceInstanceList{}, &v1alpha1.ServiceBindingList{}} {
+		for _, list := range []client.ObjectList{&v1alpha1.ServiceInstanceList{}, &v1alpha1.ServiceBindingList{}, &v1alpha1.JournalList{}} {
 			if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
 				return err
 			}

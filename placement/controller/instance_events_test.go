@@ -38,7 +38,7 @@ func TestTransitionsAreLogged(t *testing.T) {
 			s.recordDelivered()
 			s.recordDecision(onUS.DeepCopy())
 			s.recordDelivered()
-		}, []string{`"Moved"`, `"clusters"="us"`, `"from"="eu"`, `"why"="it is drained"`, `"after"="1s"`}},
+		}, []string{`"Moved"`, `"clusters"="us"`, `"why"="from eu: it is drained"`, `"after"="1s"`}},
 		{"failed", writeFailure, func(s *scope) { s.failing = "nothing fits"; s.recordFailure(s.failing) }, []string{`"Failed"`, `"why"="nothing fits"`}},
 		{"cleaned up after a failure", writeFailure, func(s *scope) { s.recordFailure("nothing fits") }, nil},
 		{"progress", writeProgress, func(s *scope) { s.describe("waiting") }, nil},
@@ -53,7 +53,8 @@ func TestTransitionsAreLogged(t *testing.T) {
 			row.change(s)
 			var lines []string
 			logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
-			r.transition(s, row.write).log(log.IntoContext(context.Background(), logger))
+			r.recordTransition(s, row.write)
+			r.markRecorded(log.IntoContext(context.Background(), logger), s)
 			if row.want == nil {
 				if len(lines) > 0 {
 					t.Errorf("logged %q", lines)

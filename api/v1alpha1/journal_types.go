@@ -1,0 +1,148 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Event is one thing that happened to a service instance or a binding. It is written together with the
+// change that it reports. The UID of the resource and Sequence identify it.
+type Event struct {
+	// Sequence numbers the events of a resource from 1, without gaps.
+	// +kubebuilder:validation:Minimum=1
+	Sequence int64 `json:"sequence"`
+	// At is when it happened, by the clock of Sluice.
+	At metav1.MicroTime `json:"at"`
+	// Type of the event.
+	Type EventType `json:"type"`
+	// Operation that was under way, or the last one before.
+	Operation OperationType `json:"operation,omitempty"`
+	// PlanID of the instance's plan.
+	PlanID string `json:"planID,omitempty"`
+	// Clusters that it is about, at most 32 of them.
+	// +kubebuilder:validation:MaxItems=32
+	Clusters []string `json:"clusters,omitempty"`
+	// Message for operators: the reason, and figures.
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+	// By is the end user for whom the platform asked, if it said so.
+	By *OriginatingIdentity `json:"by,omitempty"`
+	// After is the time since the operation, or the move, began.
+	After *metav1.Duration `json:"after,omitempty"`
+}
+
+// EventType is the type of an event.
+// +kubebuilder:validation:Enum=Ordered;Placed;Refused;Delivered;Moved;Failed;NotReady;Ready;Bound;Reissued;Expiring;Removed
+type EventType string
+
+// Event types.
+const (
+	EventOrdered   EventType = "Ordered"   // the platform asked for an operation
+	EventPlaced    EventType = "Placed"    // clusters were chosen, and their capacity is reserved
+	EventRefused   EventType = "Refused"   // another broker did not carry out the order
+	EventDelivered EventType = "Delivered" // the clusters have what was ordered
+	EventMoved     EventType = "Moved"     // the instance is on other clusters
+	EventFailed    EventType = "Failed"    // the operation, or the move, failed
+	EventNotReady  EventType = "NotReady"  // a delivered instance stopped working
+	EventReady     EventType = "Ready"     // it works again
+	EventBound     EventType = "Bound"     // credentials were issued
+	EventReissued  EventType = "Reissued"  // other credentials replace them
+	EventExpiring  EventType = "Expiring"  // the credentials end, or have ended
+	EventRemoved   EventType = "Removed"   // nothing of it is left on any cluster
+)
+
+// MostEvents is the number of events beyond which a resource's older ones move to its journal. One write adds
+// at most half of them.
+const MostEvents = 16
+
+// AddEvent adds an event with the next sequence number, and returns it. Clusters beyond 32 are left out.
+func AddEvent(events *[]Event, e Event) Event {
+	const mostClusters, longestMessage = 32, 1024
+	e.Sequence = LastSequence(*events) + 1
+	e.Clusters = e.Clusters[:min(len(e.Clusters), mostClusters)]
+	e.Message = Cut(e.Message, longestMessage)
+	*events = append(*events, e)
+	return e
+}
+
+// LastSequence returns the sequence number of the last event; 0 if there is none.
+func LastSequence(events []Event) int64 {
+	if len(events) == 0 {
+		return 0
+	}
+	return events[len(events)-1].Sequence
+}
+
+// Journal keeps the events of a service instance or a binding: the older ones while it exists, all of them
+// once it is gone. Its name is the UID of the resource.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:printcolumn:name=Platform,type=string,JSONPath=`.spec.platform`
+// +kubebuilder:printcolumn:name=Instance,type=string,JSONPath=`.spec.instanceID`
+// +kubebuilder:printcolumn:name=Binding,type=string,JSONPath=`.spec.bindingID`
+// +kubebuilder:printcolumn:name=Ended,type=date,JSONPath=`.spec.endedAt`
+type Journal struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec JournalSpec `json:"spec"`
+}
+
+// JournalList is a list of journals.
+// +kubebuilder:object:root=true
+type JournalList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []Journal `json:"items"`
+}
+
+// JournalSpec names a resource, and holds its events.
+type JournalSpec struct {
+	EventSubject `json:",inline"`
+	// EndedAt is when the resource was removed; absent while it exists.
+	EndedAt *metav1.MicroTime `json:"endedAt,omitempty"`
+	// Events, the oldest first. Of more than 400, the oldest are dropped.
+	// +kubebuilder:validation:MaxItems=400
+	Events []Event `json:"events"`
+}
+
+// EventSubject is the resource to which events happened.
+type EventSubject struct {
+	// Kind is ServiceInstance or ServiceBinding.
+	// +kubebuilder:validation:Enum=ServiceInstance;ServiceBinding
+	Kind string `json:"kind"`
+	// Name of the resource.
+	Name string `json:"name"`
+	// Platform that owns it.
+	Platform string `json:"platform"`
+	// InstanceID and BindingID as the platform chose them; an instance has no BindingID.
+	InstanceID string `json:"instanceID"`
+	BindingID  string `json:"bindingID,omitempty"`
+	// ServiceID of the instance's offering.
+	ServiceID string `json:"serviceID,omitempty"`
+	// OrganizationGUID and SpaceGUID of the instance, if the platform gave them.
+	OrganizationGUID string `json:"organizationGUID,omitempty"`
+	SpaceGUID        string `json:"spaceGUID,omitempty"`
+}
+
+// MostJournalEvents is the number of events that a journal keeps.
+const MostJournalEvents = 400
+
+// Subject returns the instance as the subject of its events.
+func (i *ServiceInstance) Subject() EventSubject {
+	return EventSubject{
+		Kind: "ServiceInstance", Name: i.Name, Platform: i.Spec.Platform, InstanceID: i.Spec.InstanceID, ServiceID: i.Spec.ServiceID,
+		OrganizationGUID: i.Spec.OrganizationGUID, SpaceGUID: i.Spec.SpaceGUID,
+	}
+}
+
+// Subject returns the binding as the subject of its events.
+func (b *ServiceBinding) Subject() EventSubject {
+	return EventSubject{Kind: "ServiceBinding", Name: b.Name, Platform: b.Spec.Platform, InstanceID: b.Spec.InstanceID, BindingID: b.Spec.BindingID}
+}
+
+// History returns the instance's events that its journal need not hold, the oldest first.
+func (i *ServiceInstance) History() *[]Event { return &i.Status.Events }
+
+// History returns the binding's events that its journal need not hold, the oldest first.
+func (b *ServiceBinding) History() *[]Event { return &b.Status.Events }

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/journal"
+)
+
+// eventFilter selects events.
+type eventFilter struct {
+	platform, instance string
+	since              time.Duration
+}
+
+// has reports whether the filter selects an event.
+func (f eventFilter) has(e journal.Entry) bool {
+	return (f.platform == "" || e.Platform == f.platform) &&
+		(f.instance == "" || e.InstanceID == f.instance || e.Name == f.instance) &&
+		(f.since == 0 || time.Since(e.At.Time) <= f.since)
+}
+
+func newEventsCommand(hub *hubFlags) *cobra.Command {
+	var output outputFlag
+	var filter eventFilter
+	var watch bool
+	cmd := &cobra.Command{
+		Use:   "events [INSTANCE]",
+		Short: "List what happened to instances and bindings, also to those that are gone",
+		Long: `List what happened to service instances and their bindings: what was ordered and by whom, where it was placed
+and why, what moved, failed, or was removed. The oldest event comes first. An instance is given by its OSB instance id
+or by the name of its ServiceInstance, also after it was deleted.
+
+With --watch, events that happen later follow. With -o json, each event is one line then.`,
+		Example: `  sluice events --since 1h
+  sluice events 5f1a2b3c
+  sluice events --watch -o json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				filter.instance = args[0]
+			}
+			config, err := hub.config(cmd)
+			if err != nil {
+				return err
+			}
+			c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+			if err != nil {
+				return err
+			}
+			plans, err := namePlans(cmd.Context(), c, hub.namespace)
+			if err != nil {
+				return err
+			}
+			if watch {
+				return watchEvents(cmd.Context(), cmd.OutOrStdout(), c, hub.namespace, filter, output, plans)
+			}
+			events, err := journal.Read(cmd.Context(), c, hub.namespace, filter.has)
+			if err != nil {
+				return err
+			}
+			if len(events) == 0 && filter.instance != "" && output.forPeople() {
+				return fmt.Errorf("no events of an instance %q; `sluice instance list` shows the instances", filter.instance)
+			}
+			return output.print(cmd.OutOrStdout(), events, eventTable(events, plans))
+		},
+	}
+	hub.bind(cmd)
+	output.bind(cmd)
+	cmd.Flags().StringVar(&filter.platform, "platform", "", "platform that owns the instances (default: all)")
+	cmd.Flags().DurationVar(&filter.since, "since", 0, "list events that are at most this old, for instance 1h; 0 lists all that are kept")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on with events as they happen")
+	return cmd
+}
+
+// eventHeader has the column CLUSTERS as wide as few names need; --output wide shows all.
+var eventHeader = []string{"TIME", "PLATFORM", "INSTANCE", "BINDING", "EVENT", "OPERATION", "PLAN", "CLUSTERS", "BY", "AFTER", "MESSAGE"}
+
+func eventTable(events []journal.Entry, plans planNames) table {
+	t := table{header: eventHeader, wide: []string{"PLATFORM", "PLAN", "BY"}}
+	for _, e := range events {
+		t.rows = append(t.rows, eventRow(e, plans))
+	}
+	return t
+}
+
+func eventRow(e journal.Entry, plans planNames) []string {
+	after, plan := "", ""
+	if e.After != nil {
+		after = e.After.Duration.String()
+	}
+	if e.PlanID != "" {
+		plan = plans.named(e.ServiceID, e.PlanID)
+	}
+	return []string{
+		e.At.Local().Format(time.DateTime), e.Platform, e.InstanceID, orDash(e.BindingID), string(e.Type), string(e.Operation), orDash(plan),
+		orDash(strings.Join(e.Clusters, ",")), orDash(user(e.By)), orDash(after), orDash(e.Message),
+	}
+}
+
+// user names an end user: by the member of the identity that OSB's profile defines for the platform
+// (OSB 2.17 profile, "Originating Identity Header"), or else by the whole identity.
+func user(by *v1alpha1.OriginatingIdentity) string {
+	if by == nil {
+		return ""
+	}
+	var known struct {
+		UserID   string `json:"user_id"`
+		Username string `json:"username"`
+	}
+	if err := json.Unmarshal(by.Value.Raw, &known); err != nil {
+		return string(by.Value.Raw)
+	}
+	return cmp.Or(known.Username, known.UserID, string(by.Value.Raw))
+}
+
+// watchEvents prints events as they happen, after those that there are, until the context ends.
+func watchEvents(ctx context.Context, w io.Writer, c client.WithWatch, namespace string, filter eventFilter, output outputFlag, plans planNames) error {
+	since := filter.since
+	filter.since = 0
+	began := time.Now()
+	return journal.Watch(ctx, c, namespace, func(e journal.Entry) error {
+		if !filter.has(e) || since > 0 && began.Sub(e.At.Time) > since {
+			return nil
+		}
+		switch output {
+		case outputJSON:
+			return json.NewEncoder(w).Encode(e)
+		case outputYAML:
+			fmt.Fprintln(w, "---")
+			return output.print(w, e, table{})
+		}
+		row := eventRow(e, plans)
+		if output != outputWide {
+			row = slices.DeleteFunc(row, func(cell string) bool { return cell == "-" })
+		}
+		for i := range row {
+			row[i] = printable(row[i])
+		}
+		_, err := fmt.Fprintln(w, strings.Join(row, "  "))
+		return err
+	})
+}

@@ -1,0 +1,95 @@
+package journal
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/pages"
+)
+
+// Entry is an event, and the resource to which it happened. UID and Sequence identify it.
+type Entry struct {
+	v1alpha1.EventSubject
+	UID types.UID `json:"uid"`
+	v1alpha1.Event
+}
+
+// Read returns the events of a namespace that a filter selects, the oldest first: those in the status of
+// instances and bindings, and those in journals. The reader must be live.
+func Read(ctx context.Context, hub client.Reader, namespace string, has func(Entry) bool) ([]Entry, error) {
+	all := []Entry{}
+	kept := map[types.UID]int64{} // the last event of each resource that its journal has
+	for _, list := range []client.ObjectList{&v1alpha1.JournalList{}, &v1alpha1.ServiceInstanceList{}, &v1alpha1.ServiceBindingList{}} {
+		err := pages.Each(ctx, hub, list, func(o client.Object) error {
+			uid, entries := entriesOf(o)
+			for _, e := range entries {
+				if e.Sequence > kept[uid] && has(e) {
+					all = append(all, e)
+				}
+			}
+			if _, isJournal := o.(*v1alpha1.Journal); isJournal && len(entries) > 0 {
+				kept[uid] = entries[len(entries)-1].Sequence
+			}
+			return nil
+		}, client.InNamespace(namespace))
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Entry) int {
+		return cmp.Or(a.At.Compare(b.At.Time), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Sequence, b.Sequence))
+	})
+	return all, nil
+}
+
+// Of returns all events of one resource that is not removed, the oldest first.
+func Of(ctx context.Context, hub client.Reader, resource Subject) ([]v1alpha1.Event, error) {
+	var kept v1alpha1.Journal
+	err := hub.Get(ctx, client.ObjectKey{Namespace: resource.GetNamespace(), Name: string(resource.GetUID())}, &kept)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, err
+	}
+	return after(kept.Spec.Events, *resource.History()), nil
+}
+
+// after returns the events of a journal, and then those that it lacks.
+func after(kept, latest []v1alpha1.Event) []v1alpha1.Event {
+	last := v1alpha1.LastSequence(kept)
+	return append(kept, slices.DeleteFunc(slices.Clone(latest), func(e v1alpha1.Event) bool { return e.Sequence <= last })...)
+}
+
+// entriesOf returns the UID of the resource that an object is, or whose journal it is, and the events in it.
+func entriesOf(o client.Object) (types.UID, []Entry) {
+	uid, subject, events := o.GetUID(), v1alpha1.EventSubject{}, []v1alpha1.Event(nil)
+	switch o := o.(type) {
+	case *v1alpha1.Journal:
+		uid, subject, events = types.UID(o.Name), o.Spec.EventSubject, o.Spec.Events
+	case Subject:
+		subject, events = o.Subject(), *o.History()
+	}
+	entries := make([]Entry, len(events))
+	for i, e := range events {
+		entries[i] = Entry{EventSubject: subject, UID: uid, Event: e}
+	}
+	return uid, entries
+}
+
+// missing returns the events of a resource between two sequence numbers, exclusive, that its journal has.
+func missing(ctx context.Context, hub client.Reader, namespace string, uid types.UID, from, to int64) ([]Entry, error) {
+	var kept v1alpha1.Journal
+	err := hub.Get(ctx, client.ObjectKey{Namespace: namespace, Name: string(uid)}, &kept)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	_, entries := entriesOf(&kept)
+	return slices.DeleteFunc(entries, func(e Entry) bool { return e.Sequence <= from || e.Sequence >= to }), nil
+}

@@ -1,0 +1,134 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/journal"
+)
+
+// Each transition of an instance is an event in its status, written with the transition itself, and a line
+// of the log once it is written.
+
+// write is the kind of a write of an instance's status.
+type write int
+
+const (
+	writeProgress write = iota // all that the other ones are not
+	writePlaced                // a decision
+	writeDelivered
+	writeFailure
+)
+
+// happened adds an event, which the pass's next write of the status writes, and returns it.
+func (s *scope) happened(e v1alpha1.Event) v1alpha1.Event {
+	e.At, e.PlanID = metav1.NewMicroTime(s.now), s.Spec.Desired.PlanID
+	if s.Status.Operation != nil {
+		e.Operation = s.Status.Operation.Type
+	}
+	return v1alpha1.AddEvent(&s.Status.Events, e)
+}
+
+// recordOrdered adds the event of an operation that has just been begun. The identity of the request is known
+// unless it is a deletion.
+func (s *scope) recordOrdered() {
+	e := v1alpha1.Event{Type: v1alpha1.EventOrdered}
+	if s.DeletionTimestamp.IsZero() {
+		e.By = s.Spec.OriginatingIdentity
+	}
+	s.happened(e)
+}
+
+// recordTransition adds the event of a write, if it is of interest.
+func (r *instanceReconciler) recordTransition(s *scope, what write) {
+	ready := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)
+	switch {
+	case what == writePlaced:
+		s.happened(v1alpha1.Event{Type: v1alpha1.EventPlaced, Clusters: s.Status.Decision.Clusters(), Message: explain(s.Status.Decision), After: r.sinceThen(s.since())})
+	case what == writeDelivered && s.Status.Moved != nil && s.Status.Moved.DeliveredAt != nil && s.Status.Moved.DeliveredAt.Time.Equal(s.now):
+		moved := s.Status.Moved
+		message := moved.Reason
+		if len(moved.From) > 0 {
+			message = "from " + strings.Join(moved.From, ", ") + ": " + moved.Reason
+		}
+		s.happened(v1alpha1.Event{Type: v1alpha1.EventMoved, Clusters: s.Status.DeliveredDecision().Clusters(), Message: message, After: r.sinceThen(moved.DecidedAt.Time)})
+	case what == writeDelivered:
+		s.happened(v1alpha1.Event{Type: v1alpha1.EventDelivered, Clusters: s.Status.DeliveredDecision().Clusters(), After: r.sinceThen(s.since())})
+	case what == writeFailure && s.failing != "":
+		s.happened(v1alpha1.Event{Type: v1alpha1.EventFailed, Clusters: s.Status.Decision.Clusters(), Message: s.failing, After: r.sinceThen(s.since())})
+	case s.Status.IsFinished() && s.Status.Delivered != nil && ready != nil && s.ready != "" && ready.Status != s.ready:
+		e := v1alpha1.Event{Type: v1alpha1.EventReady, Clusters: s.Status.DeliveredDecision().Clusters()}
+		if ready.Status != metav1.ConditionTrue {
+			e.Type, e.Message = v1alpha1.EventNotReady, ready.Message
+		}
+		s.happened(e)
+	}
+}
+
+func (r *instanceReconciler) sinceThen(began time.Time) *metav1.Duration {
+	return &metav1.Duration{Duration: r.clock.Since(began).Round(time.Millisecond)}
+}
+
+// explain returns what a decision rests on: the reasons to leave clusters, the scores, and how many
+// clusters were rejected for which reason.
+func explain(d *v1alpha1.Decision) string {
+	var parts []string
+	for _, leaving := range d.Leaving {
+		parts = append(parts, "leaves "+leaving.Cluster+": "+leaving.Reason)
+	}
+	for _, p := range d.Placements {
+		parts = append(parts, fmt.Sprintf("score %d on %s", p.Score, p.Cluster))
+	}
+	for _, rejection := range d.Rejections {
+		parts = append(parts, fmt.Sprintf("rejected %d × %s", rejection.Count, rejection.Reason))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (r *instanceReconciler) journals() *journal.Journals {
+	return &journal.Journals{Client: r.hub, Live: r.live}
+}
+
+// markRecorded notes that the hub has all events of the instance, and logs those that it had not before.
+func (r *instanceReconciler) markRecorded(ctx context.Context, s *scope) {
+	for _, e := range s.Status.Events {
+		if e.Sequence > s.recorded && e.Type != v1alpha1.EventOrdered {
+			r.logEvent(ctx, s, e)
+		}
+	}
+	s.asRead()
+}
+
+// asRead notes what the hub has of the instance.
+func (s *scope) asRead() {
+	s.recorded, s.ready = v1alpha1.LastSequence(s.Status.Events), ""
+	if ready := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady); ready != nil {
+		s.ready = ready.Status
+	}
+}
+
+// logEvent writes one line for an event.
+func (r *instanceReconciler) logEvent(ctx context.Context, s *scope, e v1alpha1.Event) {
+	plan := e.PlanID
+	if known, err := r.plan(s.Spec.ServiceID, plan); err == nil {
+		plan = known.Name
+	}
+	fields := []any{"instance", s.Spec.InstanceID, "platform", s.Spec.Platform, "plan", plan, "operation", e.Operation}
+	if len(e.Clusters) > 0 {
+		fields = append(fields, "clusters", strings.Join(e.Clusters, ","))
+	}
+	if e.Message != "" {
+		fields = append(fields, "why", e.Message)
+	}
+	if e.After != nil {
+		fields = append(fields, "after", e.After.Duration)
+	}
+	log.FromContext(ctx).Info(string(e.Type), fields...)
+}
