@@ -5,11 +5,17 @@ import (
 	"errors"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,9 +26,12 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	testclock "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -71,6 +80,7 @@ type plane struct {
 	*controlplane.ControlPlane
 	admin       client.Client
 	registering sync.Mutex
+	changes     atomic.Int64 // of what a stand-in reads
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -95,7 +105,39 @@ func newPlane(t *testing.T, name string) *plane {
 	p := &plane{ControlPlane: cp, admin: newClient(t, cp.Config())}
 	liqotest.Install(t, p.admin, liqotest.Definitions...)
 	must(t, p.admin.Create(t.Context(), liqotest.RemoteControlPlane(t)))
+	p.countChanges(t)
 	return p
+}
+
+// countChanges counts the changes of what a stand-in reads, until the test ends.
+func (p *plane) countChanges(t *testing.T) {
+	t.Helper()
+	watched, err := cache.New(p.Config(), cache.Options{Scheme: scheme})
+	must(t, err)
+	count := func(any) { p.changes.Add(1) }
+	for _, o := range []client.Object{
+		&authv1beta1.Identity{}, &authv1beta1.ResourceSlice{}, &authv1beta1.Tenant{}, &certificatesv1.CertificateSigningRequest{}, &corev1.Secret{},
+		&ipamv1alpha1.IP{}, &networkingv1beta1.Configuration{}, &networkingv1beta1.GatewayClient{}, &networkingv1beta1.GatewayServer{},
+		&networkingv1beta1.PublicKey{}, &offloadingv1beta1.NamespaceOffloading{},
+	} {
+		kind, err := apiutil.GVKForObject(o, scheme)
+		must(t, err)
+		known := &metav1.PartialObjectMetadata{}
+		known.SetGroupVersionKind(kind)
+		informer, err := watched.GetInformer(t.Context(), known, cache.BlockUntilSynced(false))
+		must(t, err)
+		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: count, UpdateFunc: func(any, any) { p.changes.Add(1) }, DeleteFunc: count,
+		})
+		must(t, err)
+	}
+	ended := make(chan struct{})
+	ctx, end := context.WithCancel(context.Background())
+	go func() {
+		defer close(ended)
+		_ = watched.Start(ctx)
+	}()
+	t.Cleanup(func() { end(); <-ended })
 }
 
 func newClient(t *testing.T, config *rest.Config) client.Client {
@@ -242,10 +284,14 @@ func (p *pair) untilGone(peering *v1alpha1.Peering) {
 	}, func() string { return ready(peering).Message })
 }
 
-// eventually waits for a condition for at most two minutes: namespaces take their time.
+// eventually waits for a condition for at most two minutes: namespaces take their time. It asks less often while
+// it waits, as a controller would: most conditions reconcile.
 func (p *pair) eventually(what string, condition wait.ConditionWithContextFunc, last func() string) {
 	p.Helper()
-	if err := wait.PollUntilContextTimeout(p.Context(), 50*time.Millisecond, 2*time.Minute, true, condition); err != nil {
+	ctx, cancel := context.WithTimeout(p.Context(), 2*time.Minute)
+	defer cancel()
+	delay := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.3, Steps: 10, Cap: 500 * time.Millisecond}
+	if err := delay.DelayFunc().Until(ctx, true, false, condition); err != nil {
 		p.Fatalf("%s: %v: %s", what, err, last())
 	}
 }

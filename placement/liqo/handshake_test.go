@@ -19,11 +19,10 @@ import (
 	"github.com/sluice-dev/sluice/placement/liqo"
 )
 
-// TestAConsumerJoinsByInvitation: the consumer's owner proves its key by Liqo's handshake,
+// aConsumerJoinsByInvitation: the consumer's owner proves its key by Liqo's handshake,
 // Sluice requests a node on its behalf, and neither can do more.
-func TestAConsumerJoinsByInvitation(t *testing.T) {
-	f := newFixture(t)
-	p := f.between(t, installed(t, "theirs", f.planes[0]), f.join(t, "eu", f.planes[1]))
+func aConsumerJoinsByInvitation(p *pair) {
+	t := p.T
 	peering, invitation := p.invite(v1alpha1.ModulesFor(true))
 	if c := ready(peering); c.Reason != v1alpha1.ReasonInProgress || !strings.Contains(c.Message, "peer with theirs: its owner has not answered") {
 		t.Errorf("before there is an answer it says %s %q", c.Reason, c.Message)
@@ -59,7 +58,7 @@ func TestAConsumerJoinsByInvitation(t *testing.T) {
 
 	// The answer must prove which cluster it comes from.
 	p.consumer.kubeconfig = []byte(answer.Kubeconfig)
-	foreign := installed(t, "foreign", f.planes[0]) // in the same tenant namespace, with another key
+	foreign := installed(t, "foreign", p.consumer.plane) // in the same tenant namespace, with another key
 	foreignInvitation := *invitation
 	foreignInvitation.Cluster, foreignInvitation.ClusterID = foreign.name, foreign.id
 	stolen, err := liqo.Accept(t.Context(), p.consumer.Config(), &foreignInvitation, liqo.AcceptOptions{LiqoNamespace: foreign.liqo, Progress: o.Progress})

@@ -23,13 +23,20 @@ import (
 	"github.com/sluice-dev/sluice/placement/liqo"
 )
 
-// TestOnClusters shares two control planes among tests that each have a pair of clusters.
+// TestOnClusters shares two control planes among tests that each have a pair of clusters; those that take
+// longest are first.
 func TestOnClusters(t *testing.T) {
 	f := newFixture(t)
+	t.Run("a consumer joins by invitation", func(t *testing.T) {
+		t.Parallel()
+		own := newPlane(t, "invited") // with no rights of Sluice but those that accepting grants
+		aConsumerJoinsByInvitation(f.between(t, installed(t, "theirs", own), f.join(t, "eu", f.planes[1])))
+	})
 	for _, test := range []struct {
 		name, pair string
 		run        func(*pair)
 	}{
+		{"linked components are reached by the consumer", "links", linkedComponentsAreReachedByTheConsumer},
 		{"a peering lives, is repaired, and leaves nothing", "life", lifeOfAPeering},
 		{"an identity is renewed in time, and where its account is another one", "identity", identitiesAreRenewed},
 		{"latencies are observed", "latency", latenciesAreObserved},
@@ -43,7 +50,6 @@ func TestOnClusters(t *testing.T) {
 		{"a namespace extends as the plan says", "extends", namespacesExtendAsThePlanSays},
 		{"a workload is reached where it says", "workload", workloadsAreReachedWhereTheySay},
 		{"linked components reach each other", "link", linkedComponentsReachEachOther},
-		{"linked components are reached by the consumer", "links", linkedComponentsAreReachedByTheConsumer},
 		{"sluice may do no more than it needs", "rights", sluiceMayDoNoMore},
 		{"a consumer's identity may only ask", "peer", peersMayOnlyAsk},
 		{"nobody escapes over a virtual node", "escape", nobodyEscapesOverANode},

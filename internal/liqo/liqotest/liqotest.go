@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,20 +26,23 @@ import (
 // waits until they are served. Admin's scheme must know CustomResourceDefinitions.
 func Install(t testing.TB, admin client.Client, names ...string) {
 	t.Helper()
-	for _, name := range names {
-		var definition apiextensionsv1.CustomResourceDefinition
-		read(t, "charts/liqo-crds/crds/"+name, &definition)
-		if err := admin.Create(t.Context(), &definition); err != nil {
+	definitions := make([]apiextensionsv1.CustomResourceDefinition, len(names))
+	for i, name := range names {
+		read(t, "charts/liqo-crds/crds/"+name, &definitions[i])
+		if err := admin.Create(t.Context(), &definitions[i]); err != nil {
 			t.Fatal(err)
 		}
+	}
+	for i := range definitions {
+		definition := &definitions[i]
 		err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-			err := admin.Get(ctx, client.ObjectKeyFromObject(&definition), &definition)
+			err := admin.Get(ctx, client.ObjectKeyFromObject(definition), definition)
 			return err == nil && slices.ContainsFunc(definition.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
 				return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
 			}), err
 		})
 		if err != nil {
-			t.Fatalf("the definition %s is established: %v", name, err)
+			t.Fatalf("the definition %s is established: %v", names[i], err)
 		}
 	}
 }
@@ -64,11 +68,11 @@ func VirtualKubeletRemote(t testing.TB) *rbacv1.ClusterRole {
 // read reads a file of Liqo's chart.
 func read(t testing.TB, name string, into any) {
 	t.Helper()
-	folder, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/liqotech/liqo").Output()
+	folder, err := module()
 	if err != nil {
 		t.Fatal(err)
 	}
-	content, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(folder)), "deployments/liqo", name+".yaml"))
+	content, err := os.ReadFile(filepath.Join(folder, "deployments/liqo", name+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,3 +80,9 @@ func read(t testing.TB, name string, into any) {
 		t.Fatal(err)
 	}
 }
+
+// module returns the folder of Liqo's sources.
+var module = sync.OnceValues(func() (string, error) {
+	folder, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/liqotech/liqo").Output()
+	return strings.TrimSpace(string(folder)), err
+})
