@@ -329,10 +329,13 @@ func (l countingPods) RoundTrip(r *http.Request) (*http.Response, error) {
 	return l.RoundTripper.RoundTrip(r)
 }
 
-// eventually waits for a condition for at most half a minute.
+// eventually waits for a condition for at most half a minute, and asks less often the longer it takes.
 func eventually(t *testing.T, what string, condition func(context.Context) (bool, error)) {
 	t.Helper()
-	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, condition); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	delay := wait.Backoff{Duration: 10 * time.Millisecond, Factor: 1.5, Steps: 8, Cap: 200 * time.Millisecond}
+	if err := delay.DelayFunc().Until(ctx, true, false, condition); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
 }
