@@ -102,7 +102,8 @@ func (s *server) supervise(ctx context.Context) error {
 		cmd := exec.Command(binary, "serve", "--data-dir", s.dataDir(), "--listen", s.address,
 			"--metrics-listen", "127.0.0.1:0", "--platforms", s.path("platforms.yaml"), "--collect", "off",
 			"--charts", charts)
-		cmd.Env = append(os.Environ(), "SLUICE_CRASH_FILE="+s.crashFile(), "GOGC=400") // a life is short; collecting is a fifth of it
+		// A life is short: collecting is a fifth of it at GOGC=400, and more at less.
+		cmd.Env = append(os.Environ(), "SLUICE_CRASH_FILE="+s.crashFile(), "GOGC=off", "GOMEMLIMIT=512MiB")
 		cmd.Stdout, cmd.Stderr = s.log, s.log
 		fmt.Fprintf(s.log, "--- life %d\n", life)
 		if err := cmd.Start(); err != nil {
