@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -177,6 +178,15 @@ var scheme = func() *runtime.Scheme {
 	return s
 }()
 
+// mapper knows Sluice's resources without asking each life for them.
+var mapper = func() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	for kind := range scheme.KnownTypes(v1alpha1.GroupVersion) {
+		m.Add(v1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	return m
+}()
+
 // hub is a client of the embedded hub as it runs now: every life has another
 // address.
 func (s *server) hub() (client.Client, error) {
@@ -185,7 +195,7 @@ func (s *server) hub() (client.Client, error) {
 		return nil, err
 	}
 	config.QPS, config.Timeout = -1, 10*time.Second
-	return client.New(config, client.Options{Scheme: scheme})
+	return client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
 }
 
 // withHub calls do until it succeeds, with a client of the hub that answers.
