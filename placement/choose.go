@@ -144,7 +144,11 @@ func (e *evaluation) pickSpread(rank ranking) ([]candidate, *shortage) {
 	} else if s.Weight > 0 {
 		pair = 0 // only room counts
 	}
-	groups := e.grouped(asked.clusters, rank)
+	var only map[string]bool
+	if s.Weight > 0 || asked.most == 1 {
+		only = e.foremost(asked.clusters+1, rank) // only the best groups count, and the one that would be next
+	}
+	groups := e.grouped(asked.clusters, rank, only)
 	e.ranked = e.ranked[:0]
 	for _, g := range groups {
 		e.ranked = append(e.ranked, g.candidates)
@@ -217,15 +221,17 @@ func (e *evaluation) best(n int, rank ranking) []candidate {
 func (e *evaluation) consider(best []candidate, at position, group string, limit int, rank ranking) []candidate {
 	score := e.scorer.scores[at.row]
 	ranked := rank.of(at, score)
-	if len(best) == limit {
-		switch last := &best[limit-1]; {
-		case ranked < last.rank, ranked == last.rank && e.scorer.cost(at) > last.price:
-			return best
-		}
+	if len(best) == limit && e.isBehind(at, ranked, &best[limit-1]) {
+		return best
 	}
 	c := candidate{position: at, score: score, rank: ranked, group: group}
 	e.breakTies(&c)
 	return insert(best, c, limit)
+}
+
+// isBehind reports whether a cluster with a rank is certainly worse than a candidate.
+func (e *evaluation) isBehind(at position, rank int64, last *candidate) bool {
+	return rank < last.rank || rank == last.rank && e.scorer.cost(at) > last.price
 }
 
 // insert inserts a candidate at its position in best, and keeps at most limit.

@@ -85,8 +85,58 @@ func (s *Spread) groupOf(c *Cluster) (name string, ok bool) {
 	return strings.Join(values, "/"), true
 }
 
-// grouped returns the candidates by group, at most limit in each.
-func (e *evaluation) grouped(limit int, rank ranking) []*group {
+// foremost returns the names of the n groups with the best candidates, if there are so many groups that it pays to look
+// at their best candidates first; nil means all groups.
+func (e *evaluation) foremost(n int, rank ranking) map[string]bool {
+	many := func(p *page) bool { return len(p.groups(e.request.Spread.By).names) > n }
+	if !slices.ContainsFunc(e.pages, many) {
+		return nil
+	}
+	var best []candidate // of each group
+	add := func(c candidate) {
+		if i := slices.IndexFunc(best, func(other candidate) bool { return other.group == c.group }); i >= 0 {
+			if better(best[i], c) < 0 {
+				return
+			}
+			best = slices.Delete(best, i, i+1)
+		}
+		best = insert(best, c, n)
+	}
+	for _, c := range e.current {
+		if name, ok := e.groupOf(c.position); ok {
+			add(e.standing(c, name, rank))
+		}
+	}
+	for i, p := range e.pages {
+		e.scorer.enter(p, e.fits[i])
+		for row := range e.fits[i].rows() {
+			at := position{page: p, row: row}
+			if ranked := rank.of(at, e.scorer.scores[row]); len(best) < n || !e.isBehind(at, ranked, &best[n-1]) {
+				name, _ := e.groupOf(at)
+				c := candidate{position: at, score: e.scorer.scores[row], rank: ranked, group: name}
+				e.breakTies(&c)
+				add(c)
+			}
+		}
+	}
+	names := map[string]bool{}
+	for i := range best {
+		names[best[i].group] = true
+	}
+	return names
+}
+
+// standing returns a current cluster as a candidate of its group.
+func (e *evaluation) standing(c candidate, group string, rank ranking) candidate {
+	c.rank, c.group = rank.of(c.position, c.score), group
+	if !e.request.Free {
+		c.rank += staying
+	}
+	return c
+}
+
+// grouped returns the candidates by group, at most limit in each, of the groups of the given names; nil means all.
+func (e *evaluation) grouped(limit int, rank ranking, only map[string]bool) []*group {
 	known := map[string]*group{}
 	of := func(name string) *group {
 		g := known[name]
@@ -99,11 +149,7 @@ func (e *evaluation) grouped(limit int, rank ranking) []*group {
 	for _, c := range e.current {
 		if name, ok := e.groupOf(c.position); ok {
 			g := of(name)
-			c.rank, c.group = rank.of(c.position, c.score), g.name
-			if !e.request.Free {
-				c.rank += staying
-			}
-			g.candidates = insert(g.candidates, c, limit)
+			g.candidates = insert(g.candidates, e.standing(c, name, rank), limit)
 		}
 	}
 	var here []*group // by the page's numbers
@@ -114,43 +160,71 @@ func (e *evaluation) grouped(limit int, rank ranking) []*group {
 		names := p.groups(e.request.Spread.By)
 		here = here[:0]
 		for _, name := range names.names {
-			here = append(here, of(name))
+			if only == nil || only[name] {
+				here = append(here, of(name))
+			} else {
+				here = append(here, nil)
+			}
 		}
 		e.scorer.enter(p, e.fits[i])
 		for row := range e.fits[i].rows() {
 			var g *group
 			if n := names.of[row]; n >= 0 {
 				g = here[n]
-			} else {
+			} else if only == nil || only[groupless] {
 				g = of(groupless)
+			}
+			if g == nil {
+				continue
 			}
 			g.candidates = e.consider(g.candidates, position{page: p, row: row}, g.name, limit, rank)
 		}
 	}
 	maps.DeleteFunc(known, func(_ string, g *group) bool { return len(g.candidates) == 0 })
-	return slices.SortedFunc(maps.Values(known), func(a, b *group) int {
-		// Of groups with equal sums the first is taken: the one with the cheaper, nearer cluster.
-		x, y := &a.candidates[0], &b.candidates[0]
-		return cmp.Or(cmp.Compare(x.price, y.price), cmp.Compare(x.latency, y.latency), cmp.Compare(a.tie, b.tie), strings.Compare(a.name, b.name))
-	})
+	return slices.Collect(maps.Values(known))
 }
 
-// worthwhile returns the groups that can be part of a best solution: for each number of clusters, as many of the best
-// as there can be groups beside one with this number. Their order is kept.
+// compare orders groups: of groups with equal sums the first is taken, the one with the cheaper, nearer cluster.
+func (g *group) compare(other *group) int {
+	x, y := &g.candidates[0], &other.candidates[0]
+	return cmp.Or(cmp.Compare(x.price, y.price), cmp.Compare(x.latency, y.latency), cmp.Compare(g.tie, other.tie), strings.Compare(g.name, other.name))
+}
+
+// worthwhile returns the groups that can be part of a best solution, in order: for each number of clusters, as many of
+// the best as there can be groups beside one with this number.
 func worthwhile(groups []*group, of pattern) []*group {
 	if len(groups) <= of.groups {
-		return groups
+		return slices.SortedFunc(slices.Values(groups), (*group).compare)
+	}
+	type valued struct {
+		*group
+		worth int64
 	}
 	kept := map[*group]bool{}
+	var best []valued
 	for n := of.least; n <= min(of.most, of.clusters); n++ {
 		count := min(of.groups, (of.clusters-n)/of.least+1)
-		able := slices.DeleteFunc(slices.Clone(groups), func(g *group) bool { return len(g.candidates) < n })
-		slices.SortStableFunc(able, func(a, b *group) int { return cmp.Compare(b.worth(n), a.worth(n)) })
-		for _, g := range able[:min(len(able), count)] {
-			kept[g] = true
+		best = best[:0]
+		for _, g := range groups {
+			if len(g.candidates) < n {
+				continue
+			}
+			v := valued{g, g.worth(n)}
+			if len(best) == count && v.worth < best[count-1].worth {
+				continue
+			}
+			at, _ := slices.BinarySearchFunc(best, v, func(a, b valued) int {
+				return cmp.Or(cmp.Compare(b.worth, a.worth), a.compare(b.group))
+			})
+			if best = slices.Insert(best, at, v); len(best) > count {
+				best = best[:count]
+			}
+		}
+		for _, v := range best {
+			kept[v.group] = true
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(groups), func(g *group) bool { return !kept[g] })
+	return slices.SortedFunc(maps.Keys(kept), (*group).compare)
 }
 
 // everyGroup returns the names of the groups that match the request's selector, whether a

@@ -35,8 +35,8 @@ func (e *evaluation) layout() (asked layout, enough bool) {
 		asked.fewest = min(s.MinGroups, clusters)
 		asked.groups = max(asked.fewest, clusters/asked.least)
 	}
-	if s.MaxPerGroup > 0 {
-		asked.most = min(s.MaxPerGroup, clusters)
+	if asked.most -= (asked.fewest - 1) * asked.least; s.MaxPerGroup > 0 { // the other groups have their least
+		asked.most = min(asked.most, s.MaxPerGroup)
 	}
 	return asked, true
 }
