@@ -79,6 +79,7 @@ func benchmarkRequests() map[string]Request {
 			Spread: &Spread{By: []string{v1alpha1.LabelRegion}, Groups: 3}},
 		"forty_replicas_by_capacity": {ID: "si-bench", Resources: small, Selector: prod, Clusters: 12, Replicas: 40,
 			Division: Division{By: v1alpha1.DivideByCapacity}, Spread: &Spread{By: []string{v1alpha1.LabelRegion}, Groups: 3}},
+		"replicas_beyond_the_best": {ID: "si-bench", Resources: small, Clusters: 12, Replicas: 1400, Division: Division{By: v1alpha1.DivideByCapacity}},
 		"spread_within_bounds": {ID: "si-bench", Resources: small, Clusters: 12,
 			Spread: &Spread{By: []string{v1alpha1.LabelRegion}, MinGroups: 3, MinPerGroup: 2, MaxPerGroup: 3}},
 		"spread_as_uneven_as_it_is": {ID: "si-bench", Resources: small, Clusters: mostClusters,

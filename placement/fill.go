@@ -29,6 +29,8 @@ type filling struct {
 	pair int64
 	made int
 	room func(position) int64
+	// spare is memory for partial choices.
+	spare []partial
 }
 
 // fill returns the best choice with room for all replicas. It gets one that has room.
@@ -90,7 +92,7 @@ func (f *filling) search(of pattern) (best *partial) {
 						continue
 					}
 					for _, before := range some {
-						choices[j+one][k+n] = f.keep(choices[j+one][k+n], &partial{rank: before.rank - f.pair*int64(n*(n-1)), room: before.room, before: before})
+						choices[j+one][k+n] = f.keep(choices[j+one][k+n], partial{rank: before.rank - f.pair*int64(n*(n-1)), room: before.room, before: before})
 					}
 				}
 			}
@@ -114,7 +116,7 @@ func (f *filling) within(g *group, choices []*partial, most int) [][]*partial {
 		room := f.room(c.position)
 		for n := min(i, len(by)-2); n >= 0; n-- {
 			for _, one := range by[n] {
-				by[n+1] = f.keep(by[n+1], &partial{rank: one.rank + c.rank, room: min(one.room+room, f.need), last: c, before: one})
+				by[n+1] = f.keep(by[n+1], partial{rank: one.rank + c.rank, room: min(one.room+room, f.need), last: c, before: one})
 			}
 		}
 	}
@@ -124,7 +126,7 @@ func (f *filling) within(g *group, choices []*partial, most int) [][]*partial {
 // keep adds a choice, unless another one has at least its rank and its room, and removes those of
 // which it has both. Choices are in the order of their rank, greatest first, and so of their room,
 // least first.
-func (f *filling) keep(choices []*partial, one *partial) []*partial {
+func (f *filling) keep(choices []*partial, one partial) []*partial {
 	if f.made >= mostPartial {
 		return choices
 	}
@@ -140,21 +142,24 @@ func (f *filling) keep(choices []*partial, one *partial) []*partial {
 	for end < len(choices) && choices[end].room <= one.room {
 		end++
 	}
-	return slices.Replace(choices, at, end, one)
+	if len(f.spare) == cap(f.spare) {
+		f.spare = make([]partial, 0, 512)
+	}
+	f.spare = append(f.spare, one)
+	return slices.Replace(choices, at, end, &f.spare[len(f.spare)-1])
 }
 
 // undominated returns the clusters that can be part of a best choice of the given number, by group,
 // best first: there are not as many others of the group with at least their score and their room. Their rank is their
 // score times scale.
 func (e *evaluation) undominated(number int, scale int64) []*group {
-	// Of each group and score those with the most room.
-	byScore := map[string]map[int32][]candidate{}
-	add := func(group string, c candidate) {
-		if byScore[group] == nil {
-			byScore[group] = map[int32][]candidate{}
+	type byScore [101][]candidate
+	roomiest := map[string]*byScore{} // of each group and score those with the most room
+	in := func(group string) *byScore {
+		if roomiest[group] == nil {
+			roomiest[group] = &byScore{}
 		}
-		c.rank, c.group = e.room(c.position), group
-		byScore[group][c.score] = insert(byScore[group][c.score], c, number)
+		return roomiest[group]
 	}
 	var groups []*group
 	current := map[string][]candidate{}
@@ -164,15 +169,21 @@ func (e *evaluation) undominated(number int, scale int64) []*group {
 				c.rank += staying
 			}
 			current[group] = append(current[group], c)
-			byScore[group] = map[int32][]candidate{}
+			in(group)
 		}
 	}
-	for _, c := range e.fitting() {
-		if group, ok := e.groupOf(c.position); ok {
-			add(group, c)
+	byRoom := func(at position, _ int32) int64 { return e.room(at) }
+	for i, p := range e.pages {
+		e.scorer.enter(p, e.fits[i])
+		for row := range e.fits[i].rows() {
+			at := position{page: p, row: row}
+			if group, ok := e.groupOf(at); ok {
+				some := &in(group)[e.scorer.scores[row]]
+				*some = e.consider(*some, at, group, number, byRoom)
+			}
 		}
 	}
-	for name, scores := range byScore {
+	for name, scores := range roomiest {
 		all := current[name]
 		for _, some := range scores {
 			for _, c := range some {
