@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -13,6 +14,8 @@ import (
 const (
 	CodeConcurrency         = "ConcurrencyError"
 	CodeMaintenanceConflict = "MaintenanceInfoConflict"
+	codeAsyncRequired       = "AsyncRequired"
+	codeRequiresApp         = "RequiresApp"
 )
 
 // maxText is the greatest length of a broker's text, in characters.
@@ -68,6 +71,18 @@ func (e *Error) Orphan() bool {
 		return false
 	}
 	return e.Status < http.StatusMultipleChoices
+}
+
+// OfParameters reports whether the parameters may be the cause, by the table of OSB 2.17 ("Service Broker Errors"):
+// a 400, or a 422 without one of OSB's codes, which have causes of their own.
+func (e *Error) OfParameters() bool {
+	switch e.Status {
+	case http.StatusBadRequest:
+		return true
+	case http.StatusUnprocessableEntity:
+		return !slices.Contains([]string{CodeConcurrency, CodeMaintenanceConflict, codeAsyncRequired, codeRequiresApp}, e.Code)
+	}
+	return false
 }
 
 // Repeatable reports whether the same request may succeed when it is sent again, without anybody changing

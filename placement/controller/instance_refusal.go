@@ -75,9 +75,9 @@ func (r *instanceReconciler) hasAnother(s *scope) bool {
 	return err == nil
 }
 
-// orderFailed makes a failed order count against its broker.
+// orderFailed makes a failed order count against its broker, unless the consumer's parameters may be the cause.
 func (r *instanceReconciler) orderFailed(s *scope, at *v1alpha1.Placement, why error) {
-	if r.failed == nil {
+	if refused := (*delivery.RefusedError)(nil); r.failed == nil || errors.As(why, &refused) && refused.OfParameters {
 		return
 	}
 	const longest = 1000 // v1alpha1.OrderFailure.Reason

@@ -99,6 +99,28 @@ func TestTheNextCandidate(t *testing.T) {
 	}
 }
 
+// TestErrorsOfConsumers: a refusal that the consumer's parameters may have caused sends the order on, and does not
+// count against the broker, whether another takes it or none.
+func TestErrorsOfConsumers(t *testing.T) {
+	w, failed := newUpstreamWorld(t)
+	of := func(broker string) error {
+		return &delivery.RefusedError{Reason: "broker " + broker + ": 400: size", Consumer: "the provider refuses it: size", OfParameters: true}
+	}
+	w.driver.fail("deliver a", of("a"))
+	w.driver.fail("deliver b", refusedWith("b", "no disk"))
+	w.provision("db", "plan-upstream", "")
+	if db := w.passes("db"); !db.Status.IsOn("c") || !slices.Equal(*failed, []string{"b"}) {
+		t.Errorf("it is on %v, and %v failed", db.Status.Decision.Clusters(), *failed)
+	}
+	w.driver.fail("deliver b", of("b"))
+	w.driver.fail("deliver c", of("c"))
+	w.provision("more", "plan-upstream", "")
+	w.wantOperation(w.passes("more"), v1alpha1.OperationProvision, v1alpha1.StateFailed, "broker a: 400: size; broker b: 400: size; broker c: 400: size")
+	if !slices.Equal(*failed, []string{"b"}) {
+		t.Errorf("%v failed", *failed)
+	}
+}
+
 // TestABrokerThatDoesNotTakeAnOrder: an order waits half a minute for a broker that gives no answer, and goes
 // on. What may have been ordered is deleted when the broker answers again.
 func TestABrokerThatDoesNotTakeAnOrder(t *testing.T) {

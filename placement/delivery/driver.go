@@ -82,6 +82,8 @@ type RefusedError struct {
 	Consumer string
 	// Repeatable means that the same update may succeed after that.
 	Repeatable bool
+	// OfParameters means that the consumer's parameters may be the cause, not the cluster.
+	OfParameters bool
 }
 
 func (e *RefusedError) Error() string {

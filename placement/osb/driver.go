@@ -67,7 +67,7 @@ func (d *Driver) Deliver(ctx context.Context, of delivery.Delivery) error {
 	}
 	want, err := t.wanted(of)
 	if err != nil {
-		return t.redacted(t.refused(err.Error(), "correct the plan's parameters for the broker"), of.State)
+		return t.redacted(t.unmade(err), of.State)
 	}
 	return t.redacted(t.deliver(ctx, want, of.Applied), of.State)
 }
@@ -75,7 +75,7 @@ func (d *Driver) Deliver(ctx context.Context, of delivery.Delivery) error {
 func (t *tenant) deliver(ctx context.Context, want *wanted, applied string) error {
 	has, err := t.delivered()
 	if err != nil {
-		return t.refused(err.Error(), "correct the plan's parameters for the broker")
+		return t.unmade(err)
 	}
 	if sent, operation := readNote(applied); sent == want.digest {
 		planID := want.PlanID
@@ -97,7 +97,7 @@ func (t *tenant) deliver(ctx context.Context, want *wanted, applied string) erro
 	case err != nil && has != nil && has.digest == want.digest && isRefused(err):
 		return nil // an update is undone, and the broker says that it was not carried out
 	case err != nil:
-		return t.failed(err)
+		return t.failed(want, err)
 	case accepted.Done:
 		return nil
 	}
@@ -149,7 +149,7 @@ func (d *Driver) now() time.Time {
 
 // failed returns the error for a request that did not succeed: *delivery.PendingError if it is repeated at a
 // time of the broker's, *delivery.RefusedError if a repetition is in vain.
-func (t *tenant) failed(err error) error {
+func (t *tenant) failed(want *wanted, err error) error {
 	answer := (*osbclient.Error)(nil)
 	if !errors.As(err, &answer) {
 		return err
@@ -164,7 +164,15 @@ func (t *tenant) failed(err error) error {
 	if answer.Status >= http.StatusBadRequest && answer.Status < http.StatusInternalServerError {
 		refused.Consumer = "the provider refuses it" + because(answer.Description)
 	}
+	refused.OfParameters = answer.OfParameters() && want.isGiven
 	refused.Repeatable = answer.UpdateRepeatable != nil && *answer.UpdateRepeatable
+	return refused
+}
+
+// unmade returns the error for an order that cannot be made of the parameters, so that the broker was not asked.
+func (t *tenant) unmade(err error) error {
+	refused := t.refused(err.Error(), "correct the plan's parameters for the broker, or those of the order")
+	refused.OfParameters = true
 	return refused
 }
 

@@ -265,6 +265,8 @@ func TestDefects(t *testing.T) {
 		"a long operation":      {"PUT", "", reply(202, `{"operation": "`+strings.Repeat("x", 10_001)+`"}`), "longer than 10000 bytes", ""},
 		"an odd success":        {"PUT", "", reply(203, `{}`), "203 Non-Authoritative", ""},
 		"refuses":               {"PUT", "", reply(400, `{"description": "size: too big"}`), "400 Bad Request: size: too big", "the provider refuses it: size: too big"},
+		"cannot process":        {"PUT", "", reply(422, `{"error": "InvalidParameters"}`), "422 Unprocessable Entity InvalidParameters", "the provider refuses it"},
+		"wants an application":  {"PUT", "", reply(422, `{"error": "RequiresApp"}`), "422 Unprocessable Entity RequiresApp", "the provider refuses it"},
 		"exists differently":    {"PUT", "", reply(409, `{}`), "409 Conflict", "the provider refuses it"},
 		"redirects":             {"PUT", "", reply(302, ``), "302 Found", ""},
 		"another state":         {"GET", "last_operation", reply(200, `{"state": "done"}`), "", ""},
@@ -289,7 +291,7 @@ func TestDefects(t *testing.T) {
 			refused := (*delivery.RefusedError)(nil)
 			switch {
 			case row.says == "" && err == nil:
-			case !errors.As(err, &refused), !strings.Contains(err.Error(), row.says), refused.Consumer != row.consumer:
+			case !errors.As(err, &refused), !strings.Contains(err.Error(), row.says), refused.Consumer != row.consumer, refused.OfParameters != (name == "refuses" || name == "cannot process"):
 				t.Errorf("it says %v (to the consumer: %+v), want %q (%q)", err, refused, row.says, row.consumer)
 			}
 			w.front = nil
@@ -297,6 +299,33 @@ func TestDefects(t *testing.T) {
 				t.Errorf("an orphan is left: %v", err)
 			}
 		})
+	}
+}
+
+// TestWhoseError: without parameters of the consumer, a broker's 400 is not the consumer's; an order that cannot be
+// made of the parameters is not the broker's, who is not asked.
+func TestWhoseError(t *testing.T) {
+	for parameters, row := range map[string]struct {
+		template     string
+		asked        int
+		ofParameters bool
+	}{
+		``: {`{"cores": 1}`, 1, false}, `{}`: {`{"cores": 1}`, 1, false}, `{"cores": 1}`: {"", 1, true}, `{"size": 1}`: {`{"cores": "${parameters.cores}"}`, 0, true},
+	} {
+		w, asked := newWorld(t), 0
+		w.front = func(out http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
+			asked++
+			out.WriteHeader(http.StatusBadRequest)
+			return true
+		}
+		w.decide("small", parameters)
+		if row.template != "" {
+			w.instance.Status.Decision.Placements[0].Upstream.Parameters = &runtime.RawExtension{Raw: []byte(row.template)}
+		}
+		refused := (*delivery.RefusedError)(nil)
+		if err := w.deliver(); !errors.As(err, &refused) || refused.OfParameters != row.ofParameters || asked != row.asked {
+			t.Errorf("%s: %v, of parameters %t after %d requests", parameters, err, refused != nil && refused.OfParameters, asked)
+		}
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 type wanted struct {
 	v1alpha1.OfferedPlan
 	parameters json.RawMessage // nil: none
+	isGiven    bool            // the consumer gave parameters
 	context    *runtime.RawExtension
 	// digest of all that a request would send of it.
 	digest string
@@ -54,6 +55,8 @@ func (t *tenant) wantedOf(is *v1alpha1.PlacementUpstream, state *v1alpha1.Instan
 		return nil, err
 	}
 	w := &wanted{OfferedPlan: is.OfferedPlan, parameters: parameters, context: state.Context}
+	given := strings.TrimSpace(string(state.Raw()))
+	w.isGiven = given != "" && given != "{}" && given != "null"
 	sum := sha256.Sum256([]byte(strings.Join([]string{w.ServiceID, w.PlanID, w.MaintenanceVersion, string(parameters)}, "\x00")))
 	w.digest = hex.EncodeToString(sum[:8])
 	return w, nil
