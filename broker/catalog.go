@@ -182,6 +182,9 @@ func planMetadata(p *catalog.Plan, facts *catalog.Facts) any {
 	// Only the broker may state what is proven.
 	delete(metadata, "selfDescriptions")
 	delete(metadata, "proven")
+	if p.Withdrawn {
+		metadata["withdrawn"] = true
+	}
 	if facts != nil {
 		metadata["selfDescriptions"] = facts.SelfDescriptions
 		metadata["proven"] = provenBody{facts.EveryCluster, facts.Countries, facts.LabelLevels}

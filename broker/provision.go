@@ -96,6 +96,9 @@ func (c *call) mayOrder(snapshot *catalog.Snapshot, plan *catalog.Plan) error {
 	if plan.Offering.Retired {
 		return badRequest("plan_id: the service offering %s is being withdrawn.", plan.Offering.Name)
 	}
+	if plan.Withdrawn {
+		return badRequest("plan_id: plan %s of %s is withdrawn: no provider offers it any more. Order another plan; existing instances go on.", plan.Name, plan.Offering.Name)
+	}
 	return nil
 }
 

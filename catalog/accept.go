@@ -129,7 +129,7 @@ func checkAlone(spec *v1alpha1.ServiceOfferingSpec, charts workload.Charts) erro
 			return fmt.Errorf("plan %s: %w", plan.Name, err)
 		}
 	}
-	_, err := newOffering(spec, nil, charts, false)
+	_, err := newOffering(spec, known{}, charts, false)
 	return err
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/workload"
 )
 
-// Build makes a snapshot from the statuses of offerings and, for the schemas of class variables,
-// of member clusters, which may be none. Plans read their charts from charts when they need them; nil
+// Build makes a snapshot from the statuses of offerings and, for the schemas of class variables and for what
+// brokers say of their plans, of member clusters, which may be none. Plans read their charts from charts when they need them; nil
 // if there are none. It reuses offerings that have not changed since before,
 // the last snapshot, which may be nil. Build always returns a usable snapshot; the error names the
 // offerings that it had to leave out.
@@ -30,8 +30,8 @@ func Build(offerings []v1alpha1.ServiceOffering, clusters []v1alpha1.MemberClust
 		if accepted == nil {
 			continue
 		}
-		variables := schemasOf(accepted, clusters)
-		sum, err := digest(accepted, variables, retired)
+		known := knownOf(accepted, clusters)
+		sum, err := digest(accepted, known, retired)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("service offering %s: %w", accepted.Name, err))
 			continue
@@ -42,7 +42,7 @@ func Build(offerings []v1alpha1.ServiceOffering, clusters []v1alpha1.MemberClust
 		}
 		offering := before.byID[accepted.ID]
 		if before.digests[accepted.ID] != sum {
-			if offering, err = newOffering(accepted, variables, charts, retired); err != nil {
+			if offering, err = newOffering(accepted, known, charts, retired); err != nil {
 				errs = append(errs, fmt.Errorf("service offering %s: %w", accepted.Name, err))
 				continue
 			}
@@ -53,12 +53,23 @@ func Build(offerings []v1alpha1.ServiceOffering, clusters []v1alpha1.MemberClust
 	return newSnapshot(built, digests), errors.Join(errs...)
 }
 
-// newOffering compiles a copy of an offering's spec, with the known schemas of class variables.
-func newOffering(spec *v1alpha1.ServiceOfferingSpec, variables variableSchemas, charts workload.Charts, retired bool) (*Offering, error) {
+// known holds what the member clusters say of an offering's plans.
+type known struct {
+	Variables variableSchemas
+	Passed    map[string]*passedOn `json:",omitempty"`
+}
+
+func knownOf(spec *v1alpha1.ServiceOfferingSpec, clusters []v1alpha1.MemberCluster) known {
+	return known{schemasOf(spec, clusters), passedOnOf(spec, clusters)}
+}
+
+// newOffering compiles a copy of an offering's spec, with what is known of its plans.
+func newOffering(spec *v1alpha1.ServiceOfferingSpec, is known, charts workload.Charts, retired bool) (*Offering, error) {
 	offering := &Offering{ServiceOfferingSpec: spec.DeepCopy(), Retired: retired}
 	for _, p := range offering.ServiceOfferingSpec.Plans {
 		plan := newPlan(p, offering, charts)
-		if err := plan.compileSchemas(variables[p.ID]); err != nil {
+		is.Passed[p.ID].addTo(plan)
+		if err := plan.compileSchemas(is.Variables[p.ID]); err != nil {
 			return nil, err
 		}
 		offering.Plans = append(offering.Plans, plan)
@@ -79,12 +90,12 @@ func newPlan(p v1alpha1.Plan, offering *Offering, charts workload.Charts) *Plan 
 	return plan
 }
 
-func digest(spec *v1alpha1.ServiceOfferingSpec, variables variableSchemas, retired bool) (string, error) {
+func digest(spec *v1alpha1.ServiceOfferingSpec, is known, retired bool) (string, error) {
 	document, err := json.Marshal(struct {
-		Spec      *v1alpha1.ServiceOfferingSpec
-		Variables variableSchemas
-		Retired   bool
-	}{spec, variables, retired})
+		Spec *v1alpha1.ServiceOfferingSpec
+		known
+		Retired bool
+	}{spec, is, retired})
 	if err != nil {
 		return "", fmt.Errorf("encode: %w", err)
 	}

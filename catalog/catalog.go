@@ -47,11 +47,16 @@ type Plan struct {
 	v1alpha1.Plan
 	// Offering of the plan, with all its plans.
 	Offering *Offering
+	// Withdrawn reports that no broker offers a candidate of an upstream plan any more: its instances live on,
+	// but new ones are refused.
+	Withdrawn bool
 
 	create, update, bind *schema
 	// footprints of a workload plan, by the parameters.
 	footprints *footprints
 	charts     workload.Charts
+	// passed are the schemas of an upstream plan by its candidates, by name.
+	passed map[string]map[string]any
 }
 
 // IsBindable reports whether instances of the plan can be bound.

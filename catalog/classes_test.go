@@ -82,7 +82,7 @@ func TestClassVariablesHaveTheSchemasOfTheirClass(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := offering("a", append([]edit{clusters}, row.edits...)...)
 			served(&o)
-			if _, err := newOffering(&o.Spec, nil, nil, false); err != nil {
+			if _, err := newOffering(&o.Spec, known{}, nil, false); err != nil {
 				t.Fatal(err)
 			}
 			s, err := Build([]v1alpha1.ServiceOffering{o}, row.clusters, nil, nil)

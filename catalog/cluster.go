@@ -227,10 +227,11 @@ func (c *clusterSold) settable() map[string]any {
 	return settable
 }
 
-// bindingSchema returns the schema of a binding's parameters; nil if the plan has none.
-func (p *Plan) bindingSchema() map[string]any {
+// bindingSchema returns the schema of a binding's parameters; nil if the plan has none. own is the operator's
+// schema, or nil.
+func (p *Plan) bindingSchema(own *runtime.RawExtension) map[string]any {
 	if p.Upstream != nil {
-		return anyObject()
+		return p.upstreamSchema(bindingCreate, own)
 	}
 	if p.Cluster == nil || len(p.Cluster.Roles) < 2 {
 		return nil

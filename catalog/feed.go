@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/cache"
@@ -60,6 +61,14 @@ func (f *Feed) Start(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), read) {
 		return nil // ctx has ended
 	}
+	ordersUpstream, err := f.ordersUpstream(ctx)
+	if err != nil {
+		return err
+	}
+	// The candidates' schemas say which parameters are hidden, so no order is taken without them.
+	if ordersUpstream && !cache.WaitForCacheSync(ctx.Done(), clustersRead) {
+		return nil
+	}
 	go func() {
 		if cache.WaitForCacheSync(ctx.Done(), clustersRead, credentialsRead) {
 			notify()
@@ -70,7 +79,7 @@ func (f *Feed) Start(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-changed:
-			if err := f.rebuild(ctx, clustersRead() && credentialsRead()); err != nil {
+			if err := f.rebuild(ctx, clustersRead(), credentialsRead()); err != nil {
 				return err
 			}
 		}
@@ -105,10 +114,29 @@ func (f *Feed) follow(ctx context.Context, kind client.Object, notify func(), al
 func isSoldAlike(before, now *v1alpha1.MemberCluster) bool {
 	return before.Generation == now.Generation && maps.Equal(before.Labels, now.Labels) &&
 		admitted(before) == admitted(now) && equality.Semantic.DeepEqual(before.Status.Claims, now.Status.Claims) &&
-		equality.Semantic.DeepEqual(before.Status.Classes, now.Status.Classes)
+		equality.Semantic.DeepEqual(before.Status.Classes, now.Status.Classes) && offersAlike(before.Status.Broker, now.Status.Broker)
 }
 
-func (f *Feed) rebuild(ctx context.Context, withClusters bool) error {
+// offersAlike reports whether two states of a broker pass on the same.
+func offersAlike(before, now *v1alpha1.UpstreamBrokerStatus) bool {
+	if before == nil || now == nil {
+		return before == now
+	}
+	return slices.Equal(before.Plans, now.Plans) && equality.Semantic.DeepEqual(before.Schemas, now.Schemas)
+}
+
+// ordersUpstream reports whether an offering sells services of other brokers.
+func (f *Feed) ordersUpstream(ctx context.Context) (bool, error) {
+	var list v1alpha1.ServiceOfferingList
+	if err := f.Cache.List(ctx, &list, client.InNamespace(f.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("list service offerings: %w", err)
+	}
+	return slices.ContainsFunc(list.Items, func(o v1alpha1.ServiceOffering) bool {
+		return o.Status.Accepted != nil && slices.ContainsFunc(o.Status.Accepted.Plans, func(p v1alpha1.Plan) bool { return p.Upstream != nil })
+	}), nil
+}
+
+func (f *Feed) rebuild(ctx context.Context, withClusters, withCredentials bool) error {
 	var list v1alpha1.ServiceOfferingList
 	if err := f.Cache.List(ctx, &list, client.InNamespace(f.Namespace)); err != nil {
 		return fmt.Errorf("list service offerings: %w", err)
@@ -124,7 +152,7 @@ func (f *Feed) rebuild(ctx context.Context, withClusters bool) error {
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Some service offerings cannot be served")
 	}
-	if withClusters {
+	if withClusters && withCredentials {
 		if err := f.prove(ctx, snapshot, clusters.Items); err != nil {
 			return err
 		}

@@ -67,7 +67,7 @@ func schemas(create, update, bind string) edit {
 func firstPlan(t testing.TB, edits ...edit) *Plan {
 	t.Helper()
 	o := offering("test", edits...)
-	built, err := newOffering(&o.Spec, nil, nil, false)
+	built, err := newOffering(&o.Spec, known{}, nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func TestResourcesParametersAreReadByName(t *testing.T) {
 // Consumers make public as many ports as the plan allows, each at a host that can be one.
 func TestExposed(t *testing.T) {
 	spec := v1alpha1.Plan{ID: "small", Name: "small", Description: "d", Kind: v1alpha1.PlanKindResources, Resources: &v1alpha1.ResourcesPlan{Exposure: &v1alpha1.PlanExposure{Hosts: 2}}}
-	offering, err := newOffering(&v1alpha1.ServiceOfferingSpec{ID: "o", Name: "o", Description: "d", Plans: []v1alpha1.Plan{spec}}, nil, nil, false)
+	offering, err := newOffering(&v1alpha1.ServiceOfferingSpec{ID: "o", Name: "o", Description: "d", Plans: []v1alpha1.Plan{spec}}, known{}, nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}

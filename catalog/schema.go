@@ -27,12 +27,20 @@ type schema struct {
 	compiled *jsonschema.Schema
 }
 
+// The schemas of a plan, by their names in v1alpha1.PlanSchemas.
+const (
+	instanceCreate = "instanceCreate"
+	instanceUpdate = "instanceUpdate"
+	bindingCreate  = "bindingCreate"
+)
+
 // compileSchemas compiles the schemas of the plan's kind, narrowed by the operator's. Variables are
-// the known schemas of class variables. They are omitted if the result would be longer than OSB
-// allows, or invalid in the draft of the operator's schema.
+// the known schemas of class variables. They, and what brokers say, are omitted if the result would be longer
+// than OSB allows, or invalid in the draft of the operator's schema.
 func (p *Plan) compileSchemas(variables map[string]map[string]any) error {
 	err := p.compileSchemasWith(variables)
-	if err != nil && len(variables) > 0 {
+	if err != nil && len(variables)+len(p.passed) > 0 {
+		p.passed = nil
 		return p.compileSchemasWith(nil)
 	}
 	return err
@@ -43,7 +51,7 @@ func (p *Plan) compileSchemasWith(variables map[string]map[string]any) error {
 	if own == nil {
 		own = &v1alpha1.PlanSchemas{}
 	}
-	instance, update := p.instanceSchema(variables, own.InstanceCreate), p.instanceSchema(variables, own.InstanceUpdate)
+	instance, update := p.instanceSchema(variables, instanceCreate, own.InstanceCreate), p.instanceSchema(variables, instanceUpdate, own.InstanceUpdate)
 	sayWhereItStays(update)
 	for _, s := range []struct {
 		of        string
@@ -51,10 +59,10 @@ func (p *Plan) compileSchemasWith(variables map[string]map[string]any) error {
 		generated map[string]any
 		operators *runtime.RawExtension
 	}{
-		{"instanceCreate", &p.create, instance, own.InstanceCreate},
-		{"instanceUpdate", &p.update, update, own.InstanceUpdate},
+		{instanceCreate, &p.create, instance, own.InstanceCreate},
+		{instanceUpdate, &p.update, update, own.InstanceUpdate},
 		// If neither gives a schema, bindings take no parameters.
-		{"bindingCreate", &p.bind, p.bindingSchema(), own.BindingCreate},
+		{bindingCreate, &p.bind, p.bindingSchema(own.BindingCreate), own.BindingCreate},
 	} {
 		compiled, err := newSchema(s.generated, s.operators)
 		if err != nil {
@@ -65,9 +73,9 @@ func (p *Plan) compileSchemasWith(variables map[string]map[string]any) error {
 	return nil
 }
 
-// instanceSchema returns the schema of the parameters of the plan's instances; own is the
+// instanceSchema returns the schema with a name of the parameters of the plan's instances; own is the
 // operator's schema, or nil.
-func (p *Plan) instanceSchema(variables map[string]map[string]any, own *runtime.RawExtension) map[string]any {
+func (p *Plan) instanceSchema(variables map[string]map[string]any, name string, own *runtime.RawExtension) map[string]any {
 	offered := map[string]any{}
 	switch {
 	case p.Kind == v1alpha1.PlanKindCluster && p.Cluster != nil:
@@ -75,7 +83,7 @@ func (p *Plan) instanceSchema(variables map[string]map[string]any, own *runtime.
 		offered = properties(clusterParameters, sold)
 		maps.Copy(offered, properties(addOnParameters, sold))
 	case p.Upstream != nil:
-		return anyObject()
+		return p.upstreamSchema(name, own)
 	case p.Resources != nil:
 		offered = properties(resourcesParameters, p.Resources)
 	}
@@ -89,7 +97,7 @@ func (p *Plan) instanceSchema(variables map[string]map[string]any, own *runtime.
 // sayWhereItStays notes in the schema of an update that an update does not move the
 // instance.
 func sayWhereItStays(schema map[string]any) {
-	properties := schema["properties"].(map[string]any)
+	properties, _ := schema["properties"].(map[string]any)
 	for i := range resourcesParameters {
 		parameter := &resourcesParameters[i]
 		if property, ok := properties[parameter.name].(map[string]any); ok && parameter.whereItIs {

@@ -81,7 +81,7 @@ func TestSchemasAreRefused(t *testing.T) {
 				"instanceCreate": schemas(row.schema, "", ""), "instanceUpdate": schemas("", row.schema, ""), "bindingCreate": schemas("", "", row.schema),
 			} {
 				o := offering("test", with)
-				_, err := newOffering(&o.Spec, nil, nil, false)
+				_, err := newOffering(&o.Spec, known{}, nil, false)
 				if err == nil {
 					t.Fatalf("%s: accepted", which)
 				}
@@ -171,7 +171,7 @@ func FuzzSchemas(f *testing.F) {
 	f.Add([]byte(`{"$ref":"x"}`), []byte(`null`))
 	f.Fuzz(func(t *testing.T, document, parameters []byte) {
 		o := offering("test", selectable, schemas(string(document), "", ""))
-		built, err := newOffering(&o.Spec, nil, nil, false)
+		built, err := newOffering(&o.Spec, known{}, nil, false)
 		if err != nil {
 			return
 		}

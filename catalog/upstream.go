@@ -20,6 +20,14 @@ func anyObject() map[string]any {
 	return map[string]any{"type": "object", "properties": map[string]any{}}
 }
 
+// upstreamSchema returns a schema of an upstream plan by its name: the candidates', unless the operator has one.
+func (p *Plan) upstreamSchema(name string, own *runtime.RawExtension) map[string]any {
+	if passed := p.passed[name]; passed != nil && own == nil {
+		return passed
+	}
+	return anyObject()
+}
+
 // checkUpstream checks what the definition's schema cannot.
 func checkUpstream(u *v1alpha1.UpstreamPlan) error {
 	if err := checkSelector(u.Selector, field.NewPath("selector")); err != nil {
@@ -47,18 +55,18 @@ func checkUpstream(u *v1alpha1.UpstreamPlan) error {
 // HiddenParameters returns the names of the parameters that the plan's schemas call writeOnly (JSON Schema,
 // "writeOnly"), sorted: the hub stores them sealed, and nobody can fetch them.
 func (p *Plan) HiddenParameters() []string {
-	if p.Upstream == nil || p.Plan.Schemas == nil {
+	if p.Upstream == nil {
 		return workload.HiddenParameters(p.Workload)
 	}
 	hidden := map[string]bool{}
-	for _, given := range []*runtime.RawExtension{p.Plan.Schemas.InstanceCreate, p.Plan.Schemas.InstanceUpdate} {
+	for _, one := range []*schema{p.create, p.update} {
 		var schema struct {
 			Properties map[string]struct {
 				WriteOnly bool `json:"writeOnly"`
 			} `json:"properties"`
 		}
-		if given == nil || json.Unmarshal(given.Raw, &schema) != nil {
-			continue // it was compiled when the offering was accepted
+		if one == nil || json.Unmarshal(one.document, &schema) != nil {
+			continue // its properties are no object
 		}
 		for name, property := range schema.Properties {
 			if property.WriteOnly {

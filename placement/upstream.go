@@ -17,6 +17,8 @@ type Upstream struct {
 	Candidates map[string]v1alpha1.UpstreamCandidate
 	// Refused has the reasons of the brokers that have refused this order already, by name.
 	Refused map[string]string
+	// bindable means that the plan's instances can be bound, so that those of the chosen candidate must be, too.
+	bindable bool
 	// has describes the delivered instance, by the name of the broker; keeps means that it stays so where
 	// the candidate is of the same plan.
 	has   map[string]*v1alpha1.PlacementUpstream
@@ -30,7 +32,7 @@ func upstreamRequest(id string, plan *catalog.Plan) (Request, error) {
 		return Request{}, err
 	}
 	r.Resources = Resources{v1alpha1.ResourceInstances: 1}
-	r.Upstream = &Upstream{Candidates: map[string]v1alpha1.UpstreamCandidate{}}
+	r.Upstream = &Upstream{Candidates: map[string]v1alpha1.UpstreamCandidate{}, bindable: plan.IsBindable()}
 	for _, c := range plan.Upstream.Candidates {
 		r.Upstream.Candidates[c.Broker] = c
 	}
@@ -119,15 +121,23 @@ func notOffered(u *Upstream) filter {
 		rejects: func(p *page, among set) set {
 			return among.without(p.brokersThat(func(c *Cluster) bool {
 				asked := u.Candidates[c.Name]
-				_, offered := c.Offers[asked.Name()]
-				return offered || u.stays(c.Name) != nil
+				plan, offered := c.Offers[asked.Name()]
+				return offered && !u.lacksBindings(plan) || u.stays(c.Name) != nil
 			}))
 		},
 		message: func(p *page, row int) string {
 			asked := u.Candidates[p.clusters[row].Name]
+			if plan := p.clusters[row].Offers[asked.Name()]; u.lacksBindings(plan) {
+				return fmt.Sprintf("its plan %s of service %s is not bindable, as this plan is (bindable)", asked.Plan, asked.Service)
+			}
 			return fmt.Sprintf("its catalog has no plan %s of service %s that may be ordered", asked.Plan, asked.Service)
 		},
 	}
+}
+
+// lacksBindings reports whether instances of a broker's plan cannot be bound, though they have to be.
+func (u *Upstream) lacksBindings(plan v1alpha1.OfferedPlan) bool {
+	return u.bindable && plan.NotBindable
 }
 
 // brokersThat returns the rows of brokers for which something holds.

@@ -46,7 +46,7 @@ func TestUpstream(t *testing.T) {
 	} {
 		inv.UpsertCluster(c)
 	}
-	plan := &catalog.Plan{Plan: v1alpha1.Plan{ID: "p", Kind: v1alpha1.PlanKindUpstream, Upstream: &v1alpha1.UpstreamPlan{
+	plan := &catalog.Plan{Offering: &catalog.Offering{ServiceOfferingSpec: &v1alpha1.ServiceOfferingSpec{Bindable: true}}, Plan: v1alpha1.Plan{ID: "p", Kind: v1alpha1.PlanKindUpstream, Upstream: &v1alpha1.UpstreamPlan{
 		Candidates:   []v1alpha1.UpstreamCandidate{upstreamCandidate("dear", "0.30"), upstreamCandidate("cheap", "0.10"), upstreamCandidate("gone", "0.01")},
 		MemberChoice: v1alpha1.MemberChoice{Score: v1alpha1.ScoreWeights{Price: 1}},
 	}}}
@@ -68,7 +68,21 @@ func TestUpstream(t *testing.T) {
 			t.Errorf("%s gets %+v at %v", want, placed, d.Placements[0].Price)
 		}
 	}
-	plan.Upstream.Candidates = plan.Upstream.Candidates[2:]
+	unbound := aBroker("other", "eu", "mysql/small")
+	offer := unbound.Offers["mysql/small"]
+	offer.NotBindable = true
+	unbound.Offers["mysql/small"] = offer
+	inv.UpsertCluster(unbound)
+	all := plan.Upstream.Candidates
+	plan.Upstream.Candidates = []v1alpha1.UpstreamCandidate{upstreamCandidate("other", "0.01")}
+	if _, _, err := order("bound"); err == nil || !strings.Contains(err.Error(), "other: its plan small of service mysql is not bindable, as this plan is (bindable)") {
+		t.Errorf("an order that cannot be bound: %v", err)
+	}
+	plan.Offering.Bindable = false
+	if _, d, err := order("unbound"); err != nil || d.Placements[0].Cluster != "other" {
+		t.Errorf("an order that nobody binds goes to %+v, %v", d.Placements, err)
+	}
+	plan.Upstream.Candidates = all[2:]
 	_, _, err := order("late")
 	for _, reason := range []string{"NoCandidate on 3", "NotOffered on 1 (gone: its catalog has no plan small of service mysql that may be ordered)", "DriverMismatch on 1 (cluster: is no broker)"} {
 		if err == nil || !strings.Contains(err.Error(), reason) {

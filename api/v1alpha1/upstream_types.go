@@ -67,6 +67,11 @@ type UpstreamBrokerStatus struct {
 	// Plans that may be ordered, sorted by service and name.
 	// +kubebuilder:validation:MaxItems=2000
 	Plans []OfferedPlan `json:"plans,omitempty"`
+	// Schemas of the parameters of those plans that offerings order here, as far as the broker gives them, sorted
+	// by plan. What is no JSON Schema, or too long, is left out.
+	// +kubebuilder:validation:MaxItems=256
+	// +listType=atomic
+	Schemas []OfferedSchemas `json:"schemas,omitempty"`
 	// LeftOut is the number of plans of the catalog that may not be ordered.
 	LeftOut int32 `json:"leftOut,omitempty"`
 	// Vanished lists plans, as SERVICE/PLAN, that an earlier catalog had and this one has not. New
@@ -134,6 +139,17 @@ type OfferedPlan struct {
 	BindingsRetrievable  bool `json:"bindingsRetrievable,omitempty"`
 	// BindingRotatable reports whether bindings can be rotated.
 	BindingRotatable bool `json:"bindingRotatable,omitempty"`
+	// NotBindable reports that instances cannot be bound.
+	NotBindable bool `json:"notBindable,omitempty"`
+	// NotUpdateable reports that instances cannot change to another plan of the broker.
+	NotUpdateable bool `json:"notUpdateable,omitempty"`
+}
+
+// OfferedSchemas are the schemas of a plan in the catalog of a broker.
+type OfferedSchemas struct {
+	// Plan as SERVICE/PLAN.
+	Plan        string `json:"plan"`
+	PlanSchemas `json:",inline"`
 }
 
 // Name returns SERVICE/PLAN.

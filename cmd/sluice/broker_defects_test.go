@@ -136,6 +136,45 @@ spec:
 	})
 }
 
+// TestABrokersSchemas: a plan without schemas has its candidate's. Parameters that it does not allow are refused with
+// the parameter's name, the broker is asked for nothing, and the plan says what it passes on.
+func TestABrokersSchemas(t *testing.T) {
+	s, bottom := serveAnother(t, "sluice"), newGate(&suitetest.Broker{})
+	server := httptest.NewServer(bottom)
+	defer server.Close()
+	s.behind("bottom", server.URL, "name-of-service")
+	const path = "/v2/service_instances/one"
+	order := func(parameters string) string {
+		return `{"service_id": "other", "plan_id": "other-small", "organization_guid": "o", "space_guid": "s", "parameters": ` + parameters + `}`
+	}
+	for parameters, says := range map[string]string{
+		`{"colour": "red"}`: "parameters/colour: the plan takes no such parameter", `{"size": "L"}`: "parameters/size: got string, want integer",
+	} {
+		s.until("the schemas are known", func(ctx context.Context) error {
+			_, body, err := s.ask(ctx, "GET", "/v2/catalog", "")
+			if err == nil && !strings.Contains(body, `"definitions":{"size"`) {
+				err = fmt.Errorf("the catalog is %s", body)
+			}
+			return err
+		})
+		if status, body := s.send(t, "PUT", path+"?accepts_incomplete=true", order(parameters)); status != 400 || !strings.Contains(body, says) {
+			t.Errorf("%s: %d %s", parameters, status, body)
+		}
+	}
+	if status, body := s.send(t, "GET", path, ""); status != 404 || bottom.body("PUT") != nil {
+		t.Errorf("after the refusals: %d %s, and the broker got %s", status, body, bottom.body("PUT"))
+	}
+	if status, body := s.send(t, "PUT", path+"?accepts_incomplete=true", strings.Replace(order(`{"size": 2}`), `"parameters"`, `"maintenance_info": {"version": "1.2.0"}, "parameters"`, 1)); status != 202 {
+		t.Errorf("an order for the broker's maintenance_info: %d %s", status, body)
+	}
+	s.until("it is ordered", func(context.Context) error {
+		if len(bottom.left()) != 1 {
+			return fmt.Errorf("it has %v", bottom.left())
+		}
+		return nil
+	})
+}
+
 func (g *gate) set(instead func(http.ResponseWriter, *http.Request) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

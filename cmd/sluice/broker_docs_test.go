@@ -90,6 +90,7 @@ func TestBrokersPage(t *testing.T) {
 	if here := eu.left(); len(here) != 1 {
 		t.Errorf("the order went elsewhere than to the broker that still offers it: %v", here)
 	}
+	s.withdraws(t, near, eu)
 	if out, err := s.sluice("broker", "remove", "near"); err == nil || !strings.Contains(err.Error(), "broker near: 1 instance there: one (first)") {
 		t.Errorf("a broker with instances is removed: %v\n%s", err, out)
 	}
@@ -104,6 +105,56 @@ func TestBrokersPage(t *testing.T) {
 		return nil
 	})
 	s.must("broker", "remove", "near")
+}
+
+// withdraws checks that a plan whose candidates are all gone takes no new orders, and that its instance at a broker
+// goes on: it can be bound.
+func (s *served) withdraws(t *testing.T, at *gate, others ...*gate) {
+	t.Helper()
+	for _, g := range others {
+		g.hide("plan-small")
+	}
+	s.must("broker", "add", "eu", "--refresh", "1s")
+	s.until("the plan is withdrawn", func(context.Context) error {
+		out, err := s.sluice("broker", "describe", "near")
+		if err == nil && !strings.Contains(out, "mysql/small orders name-of-service/small; withdrawn: no broker offers it any more") {
+			err = fmt.Errorf("describe says\n%s", out)
+		}
+		return err
+	})
+	const order = `{"service_id": "` + serviceID + `", "plan_id": "` + planID + `", "organization_guid": "o", "space_guid": "s", "parameters": {"size": 1}}`
+	s.until("new orders are refused", func(context.Context) error {
+		status, body := s.send(t, "PUT", "/v2/service_instances/three?accepts_incomplete=true", order)
+		if status != 400 || !strings.Contains(body, "plan small of mysql is withdrawn: no provider offers it any more.") {
+			return fmt.Errorf("an order is answered %d %s", status, body)
+		}
+		return nil
+	})
+	if _, body := s.send(t, "GET", "/v2/catalog", ""); !strings.Contains(body, planID) || !strings.Contains(body, `"withdrawn":true`) {
+		t.Errorf("the catalog is %s", body)
+	}
+	if out := s.must("catalog", "list"); !strings.Contains(out, "withdrawn: no broker offers it") {
+		t.Errorf("the list is\n%s", out)
+	}
+	before := len(at.left())
+	if status, body := s.send(t, "PUT", "/v2/service_instances/one/service_bindings/c", `{"service_id": "`+serviceID+`", "plan_id": "`+planID+`"}`); status != 201 {
+		t.Errorf("an instance of the plan is bound with %d %s", status, body)
+	}
+	s.send(t, "PATCH", "/v2/service_instances/one?accepts_incomplete=true", `{"service_id": "`+serviceID+`", "parameters": {"size": 4}}`)
+	s.until("the instance is updated", func(context.Context) error {
+		status, body := s.send(t, "GET", "/v2/service_instances/one/last_operation", "")
+		if status != 200 || !strings.Contains(body, `"succeeded"`) {
+			return fmt.Errorf("it is %d %s", status, body)
+		}
+		return nil
+	})
+	s.send(t, "DELETE", "/v2/service_instances/one/service_bindings/c?service_id="+serviceID+"&plan_id="+planID, "")
+	s.until("the binding is gone", func(context.Context) error {
+		if left := at.left(); len(left) != before {
+			return fmt.Errorf("left: %v", left)
+		}
+		return nil
+	})
 }
 
 // Ids of the page's plan.

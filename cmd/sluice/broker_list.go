@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
 )
 
 func newBrokerListCommand(hub *hubFlags) *cobra.Command {
@@ -76,6 +77,9 @@ func newBrokerDescribeCommand(hub *hubFlags) *cobra.Command {
 			d.line("Region", "%s", orDash(b.Spec.Region))
 			d.line("Instances", "%d", len(ordered))
 			describePlans(d, b)
+			if err := describeSold(cmd.Context(), c, d, b); err != nil {
+				return err
+			}
 			return d.flush()
 		},
 	}
@@ -103,6 +107,44 @@ func describePlans(d *details, b *v1alpha1.MemberCluster) {
 		return name + ": new orders are refused, instances go on"
 	})
 }
+
+// describeSold lists the plans of offerings that order from a broker, and whether they are withdrawn.
+func describeSold(ctx context.Context, c client.Client, d *details, b *v1alpha1.MemberCluster) error {
+	var offerings v1alpha1.ServiceOfferingList
+	var clusters v1alpha1.MemberClusterList
+	for _, all := range []client.ObjectList{&offerings, &clusters} {
+		if err := c.List(ctx, all, client.InNamespace(b.Namespace)); err != nil {
+			return fmt.Errorf("list what is sold: %w", err)
+		}
+	}
+	var sold []string
+	for i := range offerings.Items {
+		accepted := offerings.Items[i].Status.Accepted
+		if accepted == nil {
+			continue
+		}
+		for k := range accepted.Plans {
+			plan := &accepted.Plans[k]
+			if plan.Upstream == nil {
+				continue
+			}
+			at := slices.IndexFunc(plan.Upstream.Candidates, func(c v1alpha1.UpstreamCandidate) bool { return c.Broker == b.Name })
+			if at < 0 {
+				continue
+			}
+			line := fmt.Sprintf("%s/%s orders %s", accepted.Name, plan.Name, plan.Upstream.Candidates[at].Name())
+			if catalog.IsWithdrawn(plan, clusters.Items) {
+				line += "; " + withdrawn
+			}
+			sold = append(sold, line)
+		}
+	}
+	list(d, "Sold as", sold, func(line string) string { return line })
+	return nil
+}
+
+// withdrawn describes a plan of which no candidate is offered.
+const withdrawn = "withdrawn: no broker offers it any more; new orders are refused, instances go on"
 
 func getBroker(ctx context.Context, c client.Client, key client.ObjectKey) (*v1alpha1.MemberCluster, error) {
 	b := &v1alpha1.MemberCluster{}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/placement"
 )
 
@@ -40,6 +41,10 @@ func newCatalogListCommand(hub *hubFlags) *cobra.Command {
 			if err := c.List(cmd.Context(), &offerings, client.InNamespace(hub.namespace)); err != nil {
 				return fmt.Errorf("list service offerings: %w", err)
 			}
+			var clusters v1alpha1.MemberClusterList
+			if err := c.List(cmd.Context(), &clusters, client.InNamespace(hub.namespace)); err != nil {
+				return fmt.Errorf("list member clusters: %w", err)
+			}
 			t := table{header: []string{"SERVICE", "PLAN", "KIND", "BUYS", "COSTS", "SERVED"}}
 			for _, offering := range offerings.Items {
 				served := "no: the controller has not read it yet"
@@ -50,7 +55,11 @@ func newCatalogListCommand(hub *hubFlags) *cobra.Command {
 					}
 				}
 				for _, plan := range offering.Spec.Plans {
-					t.rows = append(t.rows, []string{offering.Spec.Name, plan.Name, string(plan.Kind), buys(plan), costs(plan), served})
+					state := served
+					if served == "yes" && catalog.IsWithdrawn(&plan, clusters.Items) {
+						state = withdrawn
+					}
+					t.rows = append(t.rows, []string{offering.Spec.Name, plan.Name, string(plan.Kind), buys(plan), costs(plan), state})
 				}
 			}
 			return output.print(cmd.OutOrStdout(), offerings.Items, t)

@@ -2,6 +2,7 @@ package osbclient
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -47,6 +48,39 @@ type Plan struct {
 	// MaximumPollingDuration in seconds; 0 means that the broker gives none.
 	MaximumPollingDuration int64            `json:"maximum_polling_duration"`
 	MaintenanceInfo        *MaintenanceInfo `json:"maintenance_info"`
+	Schemas                Schemas          `json:"schemas"`
+}
+
+// Schemas is an OSB Schemas Object, not checked. What is missing is nil.
+type Schemas struct {
+	Instance struct {
+		Create Parameters `json:"create"`
+		Update Parameters `json:"update"`
+	} `json:"service_instance"`
+	Binding struct {
+		Create Parameters `json:"create"`
+	} `json:"service_binding"`
+}
+
+// Parameters is an OSB Input Parameters Schema Object.
+type Parameters struct {
+	Schema json.RawMessage `json:"parameters"`
+}
+
+// IsBindable reports whether instances of one of the service's plans can be bound.
+func (s *Service) IsBindable(p *Plan) bool {
+	if p.Bindable != nil {
+		return *p.Bindable
+	}
+	return s.Bindable
+}
+
+// IsUpdateable reports whether instances of one of the service's plans can change to another plan.
+func (s *Service) IsUpdateable(p *Plan) bool {
+	if p.PlanUpdateable != nil {
+		return *p.PlanUpdateable
+	}
+	return s.PlanUpdateable
 }
 
 // MaintenanceInfo is an OSB Maintenance Info Object.

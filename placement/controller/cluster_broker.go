@@ -83,6 +83,7 @@ func (w *clusterWatch) reportBroker(cluster *v1alpha1.MemberCluster) {
 	status.Server = cluster.Spec.Broker.URL
 	if w.catalog != nil {
 		status.Broker = offeredBy(cluster.Spec.Broker, w.catalog, status.Broker)
+		status.Broker.Schemas = schemasOf(w.catalog, w.ordered, status.Broker.Schemas)
 	}
 }
 
@@ -124,7 +125,7 @@ func offeredBy(broker *v1alpha1.UpstreamBroker, catalog *osbclient.Catalog, befo
 	}
 	slices.SortFunc(now.Plans, func(a, b v1alpha1.OfferedPlan) int { return strings.Compare(a.Name(), b.Name()) })
 	if before != nil {
-		now.Vanished, now.Failures = vanished(catalog, before), before.Failures
+		now.Vanished, now.Failures, now.Schemas = vanished(catalog, before), before.Failures, before.Schemas
 	}
 	return now
 }
@@ -150,6 +151,7 @@ func offered(s *osbclient.Service, p *osbclient.Plan) v1alpha1.OfferedPlan {
 	o := v1alpha1.OfferedPlan{
 		Service: s.Name, Plan: p.Name, ServiceID: s.ID, PlanID: p.ID, PollingSeconds: p.MaximumPollingDuration,
 		InstancesRetrievable: s.InstancesRetrievable, BindingsRetrievable: s.BindingsRetrievable, BindingRotatable: p.BindingRotatable,
+		NotBindable: !s.IsBindable(p), NotUpdateable: !s.IsUpdateable(p),
 	}
 	if p.MaintenanceInfo != nil {
 		o.MaintenanceVersion = p.MaintenanceInfo.Version

@@ -92,6 +92,27 @@ func TestBrokersCatalog(t *testing.T) {
 	}
 	ready(metav1.ConditionTrue, "takes placements")
 	offers("a/extra a/small b/large", "")
+	const schema, no, long = `{"type": "object"}`, `{"type": "what"}`, `{"$ref": "https://example.org/schema"}`
+	w.ordered = map[string]bool{"a/small": true}
+	look(200, services(`{"id": "5", "name": "small", "bindable": true, "schemas": {"service_instance": {"create": {"parameters": `+schema+`}, "update": {"parameters": `+no+`}}, "service_binding": {"create": {"parameters": `+long+`}}}},
+		{"id": "7", "name": "extra", "schemas": {"service_instance": {"create": {"parameters": `+schema+`}}}}`))
+	if s := cluster.Status.Broker.Schemas; len(s) != 1 || s[0].Plan != "a/small" || string(s[0].InstanceCreate.Raw) != schema || s[0].InstanceUpdate != nil || s[0].BindingCreate != nil {
+		t.Errorf("the schemas are %+v", s)
+	}
+	if p := cluster.Status.Broker.Plans; p[0].Plan != "extra" || !p[0].NotBindable || p[1].NotBindable || !p[1].NotUpdateable {
+		t.Errorf("the plans are %+v", p)
+	}
+	cluster.Status.Broker.Schemas[0].InstanceCreate.Raw = []byte(`{ "type":"object" }`) // as the hub writes it
+	kept := &cluster.Status.Broker.Schemas[0]
+	w.report(cluster, nil)
+	if &cluster.Status.Broker.Schemas[0] != kept {
+		t.Error("the same schemas are written again")
+	}
+	w.ordered = nil
+	w.report(cluster, nil)
+	if len(cluster.Status.Broker.Schemas) > 0 {
+		t.Error("schemas stay that nothing orders by")
+	}
 	c := placement.ClusterOf(cluster, time.Now())
 	if c.Offers["a/small"].PlanID != "5" || !c.Ready || c.Driver != v1alpha1.DriverOSB {
 		t.Errorf("the inventory has %+v", c)

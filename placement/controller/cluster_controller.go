@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -65,6 +66,7 @@ func (r *clusterReconciler) setup(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("membercluster").
 		For(&v1alpha1.MemberCluster{}, builder.WithPredicates(changed)).
+		Watches(&v1alpha1.ServiceOffering{}, handler.EnqueueRequestsFromMapFunc(r.orderedFrom)).
 		WatchesRawSource(woken).
 		// A cluster that does not answer occupies a worker for the length of a probe.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 32, RateLimiter: backOff()}).
@@ -115,6 +117,11 @@ func (r *clusterReconciler) look(ctx context.Context, cluster *v1alpha1.MemberCl
 	w := r.watchOf(cluster.Name)
 	before := cluster.Status.DeepCopy()
 	now := r.Clock.Now()
+	if cluster.DriverName() == v1alpha1.DriverOSB {
+		if err := w.readOrdered(ctx, r.hub, cluster); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
 	w.refresh(ctx, r, cluster, now)
 	w.report(cluster, leaving)
 	r.reportFailures(w, cluster.Status.Broker, now)

@@ -110,6 +110,8 @@ type clusterWatch struct {
 	untilThorough int
 	// catalog that was read last, if the member cluster stands for a broker.
 	catalog *osbclient.Catalog
+	// ordered names the plans, as SERVICE/PLAN, that offerings order there.
+	ordered map[string]bool
 	// failures of orders at the broker lately; guarded by clusterReconciler.mu.
 	failures  []v1alpha1.OrderFailure
 	nextProbe time.Time

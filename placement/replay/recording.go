@@ -177,6 +177,9 @@ func plainCluster(mc *v1alpha1.MemberCluster) v1alpha1.MemberCluster {
 	plain.Spec.Access = v1alpha1.ClusterAccess{}
 	plain.Spec.ConsumerServer, plain.Status.Server, plain.Status.UID, plain.Status.KeyHash = "", "", "", ""
 	plain.Status.Admission, plain.Status.Classes = nil, nil
+	if plain.Status.Broker != nil {
+		plain.Status.Broker.Schemas = nil
+	}
 	return plain
 }
 

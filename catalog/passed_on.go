@@ -1,0 +1,132 @@
+package catalog
+
+import (
+	"regexp"
+	"slices"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// passedOn holds what brokers say of an upstream plan's candidates and consumers of the plan learn. Candidates
+// that their brokers do not offer say nothing.
+type passedOn struct {
+	// Schemas of the consumer's parameters, by the schemas' names in a plan, as far as they are known.
+	Schemas map[string]map[string]any
+	// NotBindable and NotUpdateable report that no candidate is bindable, or lets instances change their plan.
+	NotBindable, NotUpdateable bool
+	// Maintenance is the version of new instances if all candidates have the same, otherwise empty.
+	Maintenance string
+	// Withdrawn reports that no broker offers its candidate any more.
+	Withdrawn bool
+}
+
+// offer is a candidate that its broker offers.
+type offer struct {
+	*v1alpha1.UpstreamCandidate
+	plan    *v1alpha1.OfferedPlan
+	schemas v1alpha1.PlanSchemas
+}
+
+// passedOnOf returns what is passed on of an offering's upstream plans, by plan id.
+func passedOnOf(spec *v1alpha1.ServiceOfferingSpec, clusters []v1alpha1.MemberCluster) map[string]*passedOn {
+	passed := map[string]*passedOn{}
+	for i := range spec.Plans {
+		p := &spec.Plans[i]
+		if p.Upstream == nil {
+			continue
+		}
+		offers, gone := offersOf(p.Upstream, clusters)
+		if len(offers) == 0 {
+			passed[p.ID] = &passedOn{Withdrawn: gone && p.WaitFor != v1alpha1.WaitForAnything}
+			continue
+		}
+		none := func(says func(offer) bool) bool {
+			return !slices.ContainsFunc(offers, func(o offer) bool { return !says(o) })
+		}
+		passed[p.ID] = &passedOn{
+			Schemas:       candidateSchemas(offers),
+			NotBindable:   none(func(o offer) bool { return o.plan.NotBindable }),
+			NotUpdateable: none(func(o offer) bool { return o.plan.NotUpdateable && !isOrderedElsewhere(spec, p, o) }),
+			Maintenance:   sharedMaintenance(offers),
+		}
+	}
+	return passed
+}
+
+// offersOf returns those candidates of a plan that their brokers offer. gone reports that there are none, by the
+// catalogs of the brokers: at least one of them is in the inventory, and all of those have been read.
+func offersOf(u *v1alpha1.UpstreamPlan, clusters []v1alpha1.MemberCluster) (offers []offer, gone bool) {
+	unread := false
+	for i := range u.Candidates {
+		c := &u.Candidates[i]
+		at := slices.IndexFunc(clusters, func(m v1alpha1.MemberCluster) bool { return m.Name == c.Broker && m.DriverName() == v1alpha1.DriverOSB })
+		if at < 0 {
+			continue
+		}
+		status := clusters[at].Status.Broker
+		if status == nil {
+			unread = true
+			continue
+		}
+		plan := slices.IndexFunc(status.Plans, func(p v1alpha1.OfferedPlan) bool { return p.Service == c.Service && p.Plan == c.Plan })
+		if plan < 0 {
+			gone = true
+			continue
+		}
+		one := offer{UpstreamCandidate: c, plan: &status.Plans[plan]}
+		if k := slices.IndexFunc(status.Schemas, func(s v1alpha1.OfferedSchemas) bool { return s.Plan == c.Name() }); k >= 0 {
+			one.schemas = status.Schemas[k].PlanSchemas
+		}
+		offers = append(offers, one)
+	}
+	return offers, gone && !unread && len(offers) == 0
+}
+
+// IsWithdrawn reports whether new orders of a plan are refused because no broker offers its candidate any more.
+// clusters has the brokers.
+func IsWithdrawn(plan *v1alpha1.Plan, clusters []v1alpha1.MemberCluster) bool {
+	if plan.Upstream == nil || plan.WaitFor == v1alpha1.WaitForAnything {
+		return false
+	}
+	_, gone := offersOf(plan.Upstream, clusters)
+	return gone
+}
+
+// isOrderedElsewhere reports whether another plan of the offering orders the same plan of the same broker, so
+// that instances can change between the two without a change of plan there.
+func isOrderedElsewhere(spec *v1alpha1.ServiceOfferingSpec, plan *v1alpha1.Plan, o offer) bool {
+	return slices.ContainsFunc(spec.Plans, func(other v1alpha1.Plan) bool {
+		return other.ID != plan.ID && other.Upstream != nil && slices.ContainsFunc(other.Upstream.Candidates, func(c v1alpha1.UpstreamCandidate) bool {
+			return c.Broker == o.Broker && c.Name() == o.Name()
+		})
+	})
+}
+
+// semantic matches the versions that OSB allows, as the definition of MaintenanceInfo does.
+var semantic = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+
+func sharedMaintenance(offers []offer) string {
+	version := offers[0].plan.MaintenanceVersion
+	if !semantic.MatchString(version) || slices.ContainsFunc(offers, func(o offer) bool { return o.plan.MaintenanceVersion != version }) {
+		return ""
+	}
+	return version
+}
+
+// addTo adds to a plan what is passed on, as far as the operator has not said something else.
+func (p *passedOn) addTo(plan *Plan) {
+	if p == nil {
+		return
+	}
+	plan.passed, plan.Withdrawn = p.Schemas, p.Withdrawn
+	no := false
+	if p.NotBindable {
+		plan.Bindable = &no
+	}
+	if p.NotUpdateable {
+		plan.PlanUpdateable = &no
+	}
+	if plan.MaintenanceInfo == nil && p.Maintenance != "" {
+		plan.MaintenanceInfo = &v1alpha1.MaintenanceInfo{Version: p.Maintenance}
+	}
+}

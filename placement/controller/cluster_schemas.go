@@ -1,0 +1,126 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/jsonschema"
+	"github.com/sluice-dev/sluice/internal/osbclient"
+)
+
+// The catalogs of brokers may be long. Only the schemas of plans that offerings order go into the status of the
+// broker, where every replica's catalog finds them.
+
+// Limits of the schemas in the status of a broker.
+const (
+	maxSchemas        = 256
+	maxAllSchemaBytes = 256 << 10
+)
+
+// orderedFrom returns the brokers that an offering orders from, as requests.
+func (r *clusterReconciler) orderedFrom(_ context.Context, o client.Object) (requests []ctrl.Request) {
+	accepted := o.(*v1alpha1.ServiceOffering).Status.Accepted
+	if accepted == nil {
+		return nil
+	}
+	for i := range accepted.Plans {
+		if u := accepted.Plans[i].Upstream; u != nil {
+			for k := range u.Candidates {
+				requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKey{Namespace: r.Namespace, Name: u.Candidates[k].Broker}})
+			}
+		}
+	}
+	return requests
+}
+
+// readOrdered notes which plans offerings order from a broker.
+func (w *clusterWatch) readOrdered(ctx context.Context, hub client.Reader, broker *v1alpha1.MemberCluster) error {
+	var offerings v1alpha1.ServiceOfferingList
+	if err := hub.List(ctx, &offerings, client.InNamespace(broker.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list service offerings: %w", err)
+	}
+	w.ordered = map[string]bool{}
+	for i := range offerings.Items {
+		accepted := offerings.Items[i].Status.Accepted
+		if accepted == nil {
+			continue
+		}
+		for k := range accepted.Plans {
+			u := accepted.Plans[k].Upstream
+			if u == nil {
+				continue
+			}
+			for c := range u.Candidates {
+				if u.Candidates[c].Broker == broker.Name {
+					w.ordered[u.Candidates[c].Name()] = true
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// schemasOf returns the schemas of the ordered plans of a broker's catalog, within the limits of the status. It
+// returns those before if they say the same: the hub writes JSON in its own way.
+func schemasOf(from *osbclient.Catalog, ordered map[string]bool, before []v1alpha1.OfferedSchemas) (all []v1alpha1.OfferedSchemas) {
+	room := maxAllSchemaBytes
+	for i := range from.Services {
+		s := &from.Services[i]
+		for k := range s.Plans {
+			p := &s.Plans[k]
+			if !ordered[s.Name+"/"+p.Name] {
+				continue
+			}
+			one := v1alpha1.OfferedSchemas{Plan: s.Name + "/" + p.Name, PlanSchemas: v1alpha1.PlanSchemas{
+				InstanceCreate: validSchema(p.Schemas.Instance.Create), InstanceUpdate: validSchema(p.Schemas.Instance.Update), BindingCreate: validSchema(p.Schemas.Binding.Create),
+			}}
+			size := 0
+			for _, schema := range []*runtime.RawExtension{one.InstanceCreate, one.InstanceUpdate, one.BindingCreate} {
+				if schema != nil {
+					size += len(schema.Raw)
+				}
+			}
+			if size > 0 && size <= room && len(all) < maxSchemas {
+				all, room = append(all, one), room-size
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b v1alpha1.OfferedSchemas) int { return strings.Compare(a.Plan, b.Plan) })
+	if isSameJSON(all, before) {
+		return before
+	}
+	return all
+}
+
+func isSameJSON(a, b []v1alpha1.OfferedSchemas) bool {
+	decoded := func(of []v1alpha1.OfferedSchemas) (value []any) {
+		raw, err := json.Marshal(of)
+		if err != nil || json.Unmarshal(raw, &value) != nil {
+			return []any{err} // differs from everything
+		}
+		return value
+	}
+	return len(a) == len(b) && reflect.DeepEqual(decoded(a), decoded(b))
+}
+
+// validSchema returns a schema if it is one that Sluice can check by itself and OSB allows; otherwise nil.
+func validSchema(of osbclient.Parameters) *runtime.RawExtension {
+	var object map[string]json.RawMessage
+	if len(of.Schema) > catalog.MaxSchemaBytes || json.Unmarshal(of.Schema, &object) != nil || object == nil {
+		return nil
+	}
+	if _, err := jsonschema.Compile(of.Schema); err != nil {
+		return nil
+	}
+	return &runtime.RawExtension{Raw: of.Schema}
+}
