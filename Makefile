@@ -136,9 +136,10 @@ bench: ## Every benchmark, and the whole-system figures of docs/performance.md
 peers: ## Placement decisions beside Karmada, OCM and kube-scheduler; downloads and builds them
 	@test/bench/peers/run.sh
 
-generate: ## CRDs and deep copies from api/v1alpha1, and docs/reference.md
+generate: ## CRDs and deep copies from api/v1alpha1, docs/reference.md, and messages from api/resources
 	@$(TOOL) controller-gen object paths=./api/... crd output:crd:dir=charts/sluice/crds
 	@$(TOOL) crd-ref-docs --source-path=api/v1alpha1 --config=docs/reference.config.yaml --renderer=markdown --output-path=docs/reference.md
+	@cd tools && go run ./proto ../api/resources/v1/resources.proto
 
 golden: ## Rewrite golden files, to be read as a diff
 	@go test ./placement/... ./charts/... -update

@@ -122,22 +122,6 @@ func (c *MemberCluster) DriverName() string { return cmp.Or(c.Spec.Driver, Drive
 // it, and Sluice may only read there.
 func (c *MemberCluster) IsJoined() bool { return c.Spec.Liqo != nil && c.Spec.Liqo.Joined != nil }
 
-// Readers of a cluster's capacity.
-const (
-	// ReaderNodes reads nodes, and the pods on them.
-	ReaderNodes = "nodes"
-	// ReaderDeclared takes what the operator has declared.
-	ReaderDeclared = "declared"
-)
-
-// ReaderName returns the name of the reader of the cluster's capacity.
-func (c *MemberCluster) ReaderName() string {
-	if len(c.Spec.Capacity) > 0 || c.DriverName() == DriverOSB {
-		return ReaderDeclared
-	}
-	return ReaderNodes
-}
-
 // Holds reports whether a condition is true, and otherwise its message.
 func (c *MemberCluster) Holds(condition string) (ok bool, otherwise string) {
 	found := meta.FindStatusCondition(c.Status.Conditions, condition)

@@ -84,6 +84,7 @@ type MemberClusterList struct {
 // MemberClusterSpec holds the access to a member cluster, and what the operator and the
 // provider declare about it.
 // +kubebuilder:validation:XValidation:rule="!has(self.driver) || self.driver != 'capi' || has(self.capacity)",message="a cluster with the driver capi has a capacity"
+// +kubebuilder:validation:XValidation:rule="!has(self.reader) || !(has(self.capacity) || has(self.consumers) || (has(self.driver) && self.driver in ['capi', 'osb']))",message="a reader is for clusters that run instances and declare no capacity"
 // +kubebuilder:validation:XValidation:rule="!has(self.capacity) || !has(self.consumers)",message="a consumer's own cluster sells nothing, and has no capacity to declare"
 // +kubebuilder:validation:XValidation:rule="(has(self.driver) && self.driver == 'osb') == has(self.broker)",message="the section broker goes with the driver osb"
 // +kubebuilder:validation:XValidation:rule="!has(self.exposure) || !has(self.driver) || self.driver != 'capi'",message="a cluster with the driver capi runs no workloads, and exposes none"
@@ -102,6 +103,9 @@ type MemberClusterSpec struct {
 	// as many as are wanted if it is absent.
 	// +kubebuilder:validation:MaxProperties=64
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
+	// Reader is a server outside Sluice that reports what the cluster has, instead of its nodes. Sluice then
+	// needs no right to them.
+	Reader *ExternalReader `json:"reader,omitempty"`
 	// Liqo configures the cluster's part in peerings, with the driver liqo.
 	Liqo *LiqoCluster `json:"liqo,omitempty"`
 	// Consumers that own this cluster, with the driver liqo. Nothing is placed on it, and only the

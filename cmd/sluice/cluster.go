@@ -2,9 +2,12 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -82,6 +85,18 @@ func (f *clusterAddFlags) register(cmd *cobra.Command, hub *hubFlags, name strin
 		return err
 	}
 	r.manifest, r.patience = f.manifest, f.wait
+	if f.reader.tokenFile != "" {
+		named := &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: hub.namespace, Name: name}}
+		token, err := os.ReadFile(f.reader.tokenFile)
+		if err != nil {
+			return fmt.Errorf("--reader-token-file: %w", err)
+		}
+		access, err := r.store.Store(cmd.Context(), v1alpha1.ReaderIdentity(named), token)
+		if err != nil {
+			return fmt.Errorf("cluster %s: store the token for its reader: %w", name, err)
+		}
+		f.reader.token = &access
+	}
 	return r.register(cmd.Context(), client.ObjectKey{Namespace: hub.namespace, Name: name}, admin, f.admin.server != "", change)
 }
 

@@ -30,7 +30,7 @@ type clusterAddFlags struct {
 	sell                   map[string]string
 	hide                   []string
 	driver                 string
-	reader                 string
+	reader                 readerFlags
 	capacity               map[string]string
 	latitude, longitude    string
 	offering               string
@@ -55,7 +55,7 @@ func (f *clusterAddFlags) bind(cmd *cobra.Command) {
 	flags.StringVar(&f.latitude, "latitude", "", "latitude of the cluster in decimal degrees, north positive")
 	flags.StringVar(&f.longitude, "longitude", "", "longitude of the cluster in decimal degrees, east positive")
 	bindManifest(cmd, &f.manifest, &f.driver)
-	bindReader(cmd, &f.reader)
+	f.reader.bind(cmd)
 	f.liqo.bind(cmd)
 	f.exposure.bind(cmd)
 	f.bindCapacity(cmd, "what the cluster has for instances, for instance cpu=8,memory=32Gi,pods=110; Sluice then neither reads its nodes nor gets the right to. "+
@@ -99,11 +99,6 @@ func bindManifest(cmd *cobra.Command, o *kube.ManifestOptions, driver *string) {
 		"use of the cluster: kube runs instances; liqo runs instances, and Liqo peers it with consumers' clusters; capi creates clusters with Cluster API. Install Liqo or Cluster API there first",
 		v1alpha1.DriverKube, v1alpha1.DriverLiqo, v1alpha1.DriverCAPI)
 	bindWithoutPolicies(cmd, o)
-}
-
-func bindReader(cmd *cobra.Command, reader *string) {
-	bindChoice(cmd, reader, "reader", "", "source of the cluster's capacity: nodes, which Sluice then reads, or declared (--capacity), which needs no right to them",
-		v1alpha1.ReaderNodes, v1alpha1.ReaderDeclared)
 }
 
 func bindWithoutPolicies(cmd *cobra.Command, o *kube.ManifestOptions) {
@@ -176,13 +171,8 @@ func (f *clusterAddFlags) describeAmounts(spec *v1alpha1.MemberClusterSpec, give
 			return err
 		}
 	}
-	switch {
-	case given("reader") && f.reader == v1alpha1.ReaderNodes && given("capacity"):
-		return errors.New("--reader nodes goes without --capacity, which declares what nodes have otherwise")
-	case given("reader") && f.reader == v1alpha1.ReaderNodes:
-		spec.Capacity = nil
-	case given("reader") && len(spec.Capacity) == 0:
-		return errors.New("--reader declared needs --capacity, for instance cpu=8,memory=32Gi,pods=110")
+	if err := f.reader.describe(spec, given); err != nil {
+		return err
 	}
 	if spec.Driver == v1alpha1.DriverCAPI && len(spec.Capacity) == 0 {
 		return errors.New("--driver capi needs --capacity, for instance sluice.dev/clusters=10")

@@ -37,6 +37,11 @@ func TestClusterAddRefuses(t *testing.T) {
 		{"an offering of nobody", "--offering needs --provider", []string{"--offering", "https://a.example/#b"}},
 		{"a management cluster that may make nothing", "--driver capi needs --capacity", []string{"--driver", "capi"}},
 		{"nodes beside what is declared", "--reader nodes goes without --capacity", []string{"--reader", "nodes", "--capacity", "cpu=1"}},
+		{"an external reader beside what is declared", "--reader external goes without --capacity", []string{"--reader", "external", "--capacity", "cpu=1"}},
+		{"an external reader without address", "needs --reader-address", []string{"--reader", "external"}},
+		{"an address of no external reader", "go with --reader external", []string{"--reader", "nodes", "--reader-address", "a:1"}},
+		{"a period of no length", "want whole seconds", []string{"--reader-address", "a:1", "--reader-period", "10ms"}},
+		{"authorities that are not there", "--reader-ca-file: open", []string{"--reader-address", "a:1", "--reader-ca-file", "/nowhere"}},
 		{"nothing declared", "--reader declared needs --capacity", []string{"--reader", "declared"}},
 		{"a capacity that is no amount", "--capacity cpu=lots: want an amount", []string{"--driver", "capi", "--capacity", "cpu=lots"}},
 		{"a capacity below nothing", "--capacity cpu=-1", []string{"--driver", "capi", "--capacity", "cpu=-1"}},
@@ -110,6 +115,9 @@ func TestClusterAddAgain(t *testing.T) {
 		{"--hide=", func(_ *v1alpha1.MemberCluster, s *spec) { s.Sell.Hide = nil }},
 		{"--capacity cpu=8,pods=10", func(_ *v1alpha1.MemberCluster, s *spec) {
 			s.Capacity = corev1.ResourceList{"cpu": resource.MustParse("8"), "pods": resource.MustParse("10")}
+		}},
+		{"--reader-address reader.example:443 --reader-period 10s", func(_ *v1alpha1.MemberCluster, s *spec) {
+			s.Reader = &v1alpha1.ExternalReader{Address: "reader.example:443", Protocol: v1alpha1.ReaderProtocolV1, PeriodSeconds: 10}
 		}},
 		{"--grace 2h", func(_ *v1alpha1.MemberCluster, s *spec) { s.Trust.GraceSeconds = 7200 }},
 		{"--requires GaiaX", func(_ *v1alpha1.MemberCluster, s *spec) { s.Trust.Types = []string{"GaiaX"} }},

@@ -149,7 +149,7 @@ func removeCluster(ctx context.Context, w io.Writer, c client.Client, what strin
 // accessSecrets returns the names of the Secrets with the access to a member cluster that
 // Sluice's commands created.
 func accessSecrets(cluster *v1alpha1.MemberCluster) (made []string) {
-	holders := []*v1alpha1.MemberCluster{cluster}
+	holders := []*v1alpha1.MemberCluster{cluster, v1alpha1.ReaderIdentity(cluster)}
 	if cluster.IsJoined() {
 		holders = append(holders, v1alpha1.JoinedIdentity(cluster))
 	}

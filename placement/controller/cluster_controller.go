@@ -40,6 +40,8 @@ type clusterReconciler struct {
 	// running is the controller's own context. wake triggers another pass over a cluster.
 	running context.Context // watches outlive a pass
 	wake    func(cluster string)
+	// wakeNow does so without collecting further changes.
+	wakeNow func(cluster string)
 	// news of the instances on the clusters.
 	news news
 }
@@ -47,7 +49,7 @@ type clusterReconciler struct {
 func newClusterReconciler(hub client.Client, o Options, recovered *recovery) *clusterReconciler {
 	return &clusterReconciler{
 		Options: o, hub: hub, recovery: recovered, open: openTarget(o.Connections, o.Brokers),
-		watches: map[string]*clusterWatch{}, running: context.Background(), wake: func(string) {}, news: news{lost: func(string) {}, moved: func(string) {}},
+		watches: map[string]*clusterWatch{}, running: context.Background(), wake: func(string) {}, wakeNow: func(string) {}, news: news{lost: func(string) {}, moved: func(string) {}},
 	}
 }
 
@@ -59,6 +61,9 @@ func (r *clusterReconciler) setup(mgr ctrl.Manager) error {
 		r.running = ctx
 		r.wake = func(cluster string) {
 			queue.AddAfter(ctrl.Request{NamespacedName: client.ObjectKey{Namespace: r.Namespace, Name: cluster}}, settleTime)
+		}
+		r.wakeNow = func(cluster string) {
+			queue.Add(ctrl.Request{NamespacedName: client.ObjectKey{Namespace: r.Namespace, Name: cluster}})
 		}
 		return nil
 	})
@@ -210,7 +215,7 @@ func (r *clusterReconciler) drop(cluster string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w, ok := r.watches[cluster]; ok {
-		w.close()
+		w.close(true)
 		delete(r.watches, cluster)
 	}
 }

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -86,8 +87,8 @@ type capacityReader interface {
 	Read() (reader.Reading, error)
 	// Wait blocks until there is a reading, or the context ends.
 	Wait(ctx context.Context)
-	// Close ends the reading.
-	Close()
+	// Close ends the reading, without waiting. leaves means that the cluster leaves the inventory.
+	Close(leaves bool)
 }
 
 // clusterWatch is Sluice's knowledge of one member cluster. Passes over one cluster never
@@ -130,6 +131,11 @@ type opening struct {
 type capacitySource struct {
 	reader   string
 	declared corev1.ResourceList
+	external *v1alpha1.ExternalReader
+}
+
+func (s capacitySource) equal(other capacitySource) bool {
+	return s.reader == other.reader && equality.Semantic.DeepEqual(s.declared, other.declared) && equality.Semantic.DeepEqual(s.external, other.external)
 }
 
 // thoroughEvery is how many probes there are for each thorough one. A thorough probe opens the
@@ -209,7 +215,7 @@ func (w *clusterWatch) connect(ctx context.Context, r *clusterReconciler, cluste
 	same := w.stop != nil && opened.connection == w.target.connection && opened.broker == w.target.broker && now.driver == w.opened.driver
 	w.opened = now
 	if !same {
-		w.close()
+		w.close(false)
 		w.target, w.health, w.access, w.writes, w.catalog = opened, health{}, access{}, writes{}, nil
 		var watching context.Context
 		watching, w.stop = context.WithCancel(r.running)
@@ -224,17 +230,22 @@ func (w *clusterWatch) connect(ctx context.Context, r *clusterReconciler, cluste
 // read starts the reader that the cluster's spec selects, unless it is running.
 func (w *clusterWatch) read(r *clusterReconciler, cluster *v1alpha1.MemberCluster) {
 	from := sourceOf(cluster)
-	if w.reader != nil && w.source.reader == from.reader && equality.Semantic.DeepEqual(w.source.declared, from.declared) {
+	if w.reader != nil && w.source.equal(from) {
 		return
 	}
 	if w.reader != nil {
-		w.reader.Close()
+		w.reader.Close(false)
 		w.access = access{} // which rights Sluice needs depends on the reader
 	}
 	w.source = from
 	switch from.reader {
 	case v1alpha1.ReaderDeclared:
 		w.reader = reader.Declared(from.declared)
+	case v1alpha1.ReaderExternal:
+		w.reader = reader.NewExternal(r.running, reader.ExternalOptions{
+			ExternalReader: *from.external, Cluster: w.cluster, Changed: func() { r.wakeNow(w.cluster) },
+			Token: r.readerToken(cluster),
+		})
 	default:
 		w.reader = reader.NewNodes(r.running, reader.NodesOptions{
 			Kube: w.target.kube, Cluster: w.cluster, HubID: r.HubID, Inventory: r.Inventory,
@@ -243,17 +254,30 @@ func (w *clusterWatch) read(r *clusterReconciler, cluster *v1alpha1.MemberCluste
 	}
 }
 
+// readerToken returns a function that returns the token for the cluster's reader; nil if it needs none.
+func (r *clusterReconciler) readerToken(cluster *v1alpha1.MemberCluster) func(context.Context) (string, error) {
+	if cluster.Spec.Reader.Token == nil {
+		return nil
+	}
+	identity := v1alpha1.ReaderIdentity(cluster)
+	return func(ctx context.Context) (string, error) {
+		token, err := r.Connections.Kubeconfig(ctx, identity)
+		return strings.TrimSpace(string(token)), err
+	}
+}
+
 func sourceOf(cluster *v1alpha1.MemberCluster) capacitySource {
-	from := capacitySource{cluster.ReaderName(), cluster.Spec.Capacity}
+	from := capacitySource{cluster.ReaderName(), cluster.Spec.Capacity, cluster.Spec.Reader}
 	if cluster.DriverName() == v1alpha1.DriverOSB && len(from.declared) == 0 {
 		from.declared = corev1.ResourceList{v1alpha1.ResourceInstances: *resource.NewQuantity(unbounded, resource.DecimalSI)}
 	}
 	return from
 }
 
-func (w *clusterWatch) close() {
+// close ends what runs for the cluster. leaves means that it leaves the inventory.
+func (w *clusterWatch) close(leaves bool) {
 	if w.stop != nil {
-		w.reader.Close()
+		w.reader.Close(leaves)
 		w.stop()
 		w.stop, w.reader, w.source = nil, nil, capacitySource{}
 	}

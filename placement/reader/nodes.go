@@ -115,7 +115,7 @@ func (n *Nodes) Wait(ctx context.Context) {
 }
 
 // Close ends the watches.
-func (n *Nodes) Close() { n.stop() }
+func (n *Nodes) Close(bool) { n.stop() }
 
 func (n *Nodes) synced() []cache.InformerSynced {
 	return []cache.InformerSynced{

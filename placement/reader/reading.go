@@ -38,8 +38,12 @@ type UnknownError struct {
 	Message string
 }
 
-// ReasonSyncing of an UnknownError: nothing has been read completely yet.
-const ReasonSyncing = "Syncing"
+// Reasons of an UnknownError.
+const (
+	ReasonSyncing = "Syncing" // nothing has been read completely yet
+	ReasonStale   = "Stale"   // the last answer is too old
+	ReasonInvalid = "Invalid" // the last answer cannot be true
+)
 
 func (e *UnknownError) Error() string { return e.Message }
 
@@ -63,4 +67,4 @@ func (d Declared) Read() (Reading, error) {
 func (Declared) Wait(context.Context) {}
 
 // Close does nothing.
-func (Declared) Close() {}
+func (Declared) Close(bool) {}

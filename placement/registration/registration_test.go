@@ -116,8 +116,10 @@ func TestPermissions(t *testing.T) {
 		if (err != nil) != (driver == "other") {
 			t.Errorf("%s: %v", driver, err)
 		}
-		for reader, reads := range map[string]bool{v1alpha1.ReaderNodes: driver != v1alpha1.DriverCAPI, v1alpha1.ReaderDeclared: false} {
-			if cluster.Spec.Capacity = nil; reader == v1alpha1.ReaderDeclared {
+		for reader, reads := range map[string]bool{v1alpha1.ReaderNodes: driver != v1alpha1.DriverCAPI, v1alpha1.ReaderDeclared: false, v1alpha1.ReaderExternal: false} {
+			if cluster.Spec.Capacity, cluster.Spec.Reader = nil, nil; reader == v1alpha1.ReaderExternal {
+				cluster.Spec.Reader = &v1alpha1.ExternalReader{Address: "reader.example:443"}
+			} else if reader == v1alpha1.ReaderDeclared {
 				cluster.Spec.Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 			}
 			o, err := Permissions(kube.ManifestOptions{}, cluster)

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/placement/placementtest"
+	"github.com/sluice-dev/sluice/placement/reader/readertest"
 	"github.com/sluice-dev/sluice/test/controlplane"
 )
 
@@ -91,4 +92,55 @@ func TestAClusterWhoseNodesAreNotReadSellsWhatIsDeclared(t *testing.T) {
 	b.says(t, faulty, v1alpha1.ConditionReady, metav1.ConditionFalse, "may not get nodes")
 	b.change(t, faulty, func(spec *v1alpha1.MemberClusterSpec) { spec.Capacity = placementtest.Quantities("cpu=64,pods=10") })
 	b.says(t, faulty, v1alpha1.ConditionReady, metav1.ConditionTrue, "takes placements")
+}
+
+// A reader that lies or hangs stops new orders on its own cluster only; what is there stays, and one that floods
+// stops nothing.
+func TestAReaderThatLiesHangsAndFloods(t *testing.T) {
+	b := emptyBed(t)
+	server := readertest.Start(t)
+	server.Has("cpu", "1", "pods", "100")
+	spec := server.Spec(v1alpha1.ReaderProtocolV1)
+	as := func(_ *controlplane.ControlPlane, kubeconfig []byte) []byte { return kubeconfig }
+	b.join(t, faulty, v1alpha1.MemberClusterSpec{Reader: &spec}, as)
+	b.join(t, healthy, v1alpha1.MemberClusterSpec{}, as)
+	b.run(t)
+	eventually(t, "both clusters are ready", func(ctx context.Context) (bool, error) {
+		return b.ready(ctx, faulty) && b.ready(ctx, healthy), nil
+	})
+	orders := func(name, on string) string {
+		t.Helper()
+		b.accepted(t, "PUT", "/v2/service_instances/"+name, order(on+"-small"))
+		return "/v2/service_instances/" + name
+	}
+	b.ends(t, orders("before", faulty), "succeeded")
+	known := func(status metav1.ConditionStatus, words string) {
+		t.Helper()
+		b.says(t, faulty, v1alpha1.ConditionCapacityKnown, status, words)
+	}
+	for name, fault := range map[string]struct {
+		begins, ends func()
+		words        string
+	}{
+		"lies":  {func() { server.Has("cpu", "-1") }, func() { server.Has("cpu", "1", "pods", "100") }, `resources: cpu: "-1" is not between 0 and`},
+		"hangs": {func() { server.Hang(true) }, func() { server.Hang(false) }, "has been silent since"},
+	} {
+		fault.begins()
+		known(metav1.ConditionFalse, fault.words)
+		waits := orders("on-faulty-while-it-"+name, faulty)
+		b.ends(t, orders("on-healthy-while-it-"+name, healthy), "succeeded")
+		if _, answer, err := b.call(t.Context(), "GET", waits+"/last_operation", nil); err != nil || answer["state"] != "in progress" {
+			t.Errorf("%s: the order is %v, %v", name, answer, err)
+		}
+		b.ends(t, "/v2/service_instances/before", "succeeded")
+		fault.ends()
+		known(metav1.ConditionTrue, "read from "+server.Address)
+		b.ends(t, waits, "succeeded")
+	}
+	server.Flood(true)
+	server.Has("cpu", "500m", "pods", "100")
+	eventually(t, "the flood's last word is followed", func(context.Context) (bool, error) {
+		return b.inventory.Snapshot().Free(faulty, corev1.ResourceCPU) == 470, nil // three instances hold 10m each
+	})
+	b.ends(t, orders("while-it-floods", faulty), "succeeded")
 }
