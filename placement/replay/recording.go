@@ -269,7 +269,7 @@ func plainJSON(d v1alpha1.Decision) (plain map[string]any) {
 
 // decide makes the decision by the recording alone.
 func (r *Recording) decide() (placement.Decision, []placement.Verdict, error) {
-	served, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &r.Offering}}}, nil, recorded(r.Charts), nil)
+	served, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &r.Offering}}}, r.Clusters, recorded(r.Charts), nil)
 	if err != nil {
 		return placement.Decision{}, nil, fmt.Errorf("offering %s: %w", r.Offering.Name, err)
 	}

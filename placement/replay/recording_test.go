@@ -129,3 +129,23 @@ func TestEveryKindOfDecisionIsReplayed(t *testing.T) {
 		}
 	}
 }
+
+// TestARecordedBrokerIsBelieved: what a broker says of a candidate is in the recording, and decides as it did: a plan
+// of ours is bindable, and one that only a broker without bindings sells is not.
+func TestARecordedBrokerIsBelieved(t *testing.T) {
+	broker := placementtest.Cluster{Name: "broker", Has: corev1.ResourceList{v1alpha1.ResourceInstances: resource.MustParse("5")}}.MemberCluster()
+	broker.Spec.Driver = v1alpha1.DriverOSB
+	broker.Status.Broker = &v1alpha1.UpstreamBrokerStatus{Plans: []v1alpha1.OfferedPlan{{Service: "mysql", Plan: "small", ServiceID: "s", PlanID: "p", NotBindable: true}}}
+	r := &Recording{
+		Version: recordingVersion, At: recordedAt, Clusters: []v1alpha1.MemberCluster{plainCluster(broker)},
+		Offering: v1alpha1.ServiceOfferingSpec{ID: "service", Name: "service", Bindable: true, Plans: []v1alpha1.Plan{{
+			ID: "plan", Name: "plan", Kind: v1alpha1.PlanKindUpstream,
+			Upstream: &v1alpha1.UpstreamPlan{Candidates: []v1alpha1.UpstreamCandidate{{Broker: "broker", Service: "mysql", Plan: "small"}}},
+		}}},
+		Order: Order{ID: "si-new", PlanID: "plan", Consumer: placement.Consumer{Platform: "cf", Space: "s"}},
+	}
+	d, _, err := r.decide()
+	if err != nil || !slices.Equal(d.API(1).Clusters(), []string{"broker"}) {
+		t.Fatalf("it is placed on %v: %v", d.API(1).Clusters(), err)
+	}
+}
