@@ -35,9 +35,9 @@ func passedOnOf(spec *v1alpha1.ServiceOfferingSpec, clusters []v1alpha1.MemberCl
 		if p.Upstream == nil {
 			continue
 		}
-		offers, gone := offersOf(p.Upstream, clusters)
+		offers, _ := offersOf(p.Upstream, clusters)
 		if len(offers) == 0 {
-			passed[p.ID] = &passedOn{Withdrawn: gone && p.WaitFor != v1alpha1.WaitForAnything}
+			passed[p.ID] = &passedOn{Withdrawn: IsWithdrawn(p, clusters)}
 			continue
 		}
 		none := func(says func(offer) bool) bool {

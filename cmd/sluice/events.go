@@ -83,11 +83,11 @@ With --watch, events that happen later follow. With -o json, each event is one l
 	return cmd
 }
 
-// eventHeader has the column CLUSTERS as wide as few names need; --output wide shows all.
-var eventHeader = []string{"TIME", "PLATFORM", "INSTANCE", "BINDING", "EVENT", "OPERATION", "PLAN", "CLUSTERS", "BY", "AFTER", "MESSAGE"}
-
 func eventTable(events []journal.Entry, plans planNames) table {
-	t := table{header: eventHeader, wide: []string{"PLATFORM", "PLAN", "BY"}}
+	t := table{
+		header: []string{"TIME", "PLATFORM", "INSTANCE", "BINDING", "EVENT", "OPERATION", "PLAN", "CLUSTERS", "BY", "AFTER", "MESSAGE"},
+		wide:   []string{"PLATFORM", "PLAN", "BY"},
+	}
 	for _, e := range events {
 		t.rows = append(t.rows, eventRow(e, plans))
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
 // outputFlag is --output, the format of a command's output.
@@ -71,8 +73,8 @@ func (t table) write(w io.Writer, wide bool) error {
 				continue
 			}
 			cell = printable(cell)
-			if runes := []rune(cell); !wide && len(runes) > longestCell {
-				cell = string(runes[:longestCell-1]) + "…"
+			if !wide {
+				cell = v1alpha1.Cut(cell, longestCell)
 			}
 			cells = append(cells, cell)
 		}

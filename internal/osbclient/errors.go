@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
 // Error codes of OSB 2.17, "Service Broker Errors".
@@ -126,9 +128,5 @@ func Printable(text string) string {
 		}
 		return r
 	}, text)
-	clean = strings.TrimSpace(clean)
-	if runes := []rune(clean); len(runes) > maxText {
-		return string(runes[:maxText-1]) + "…"
-	}
-	return clean
+	return v1alpha1.Cut(strings.TrimSpace(clean), maxText)
 }
