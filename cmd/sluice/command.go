@@ -7,6 +7,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// operatorGroup is the group of operators' commands in the help.
+const operatorGroup = "operator"
+
 // newCommand returns the root command with its subcommands.
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
@@ -16,16 +19,32 @@ func newCommand() *cobra.Command {
 A platform orders a service instance; Sluice decides on which clusters it runs, delivers it there, and
 returns credentials and the addresses at which the consumer reaches it.
 
-Start with:
+Who operates it starts with:
   sluice serve                                      run the broker, with its own embedded hub
   sluice cluster add eu-1 --context kind-eu-1       register a cluster whose capacity it sells
   sluice catalog apply -f offering.yaml             define what it sells
-  sluice place --service NAME --plan NAME --dry-run show where an instance would be placed, and why`,
+  sluice place --service NAME --plan NAME --dry-run show where an instance would be placed, and why
+
+Who consumes it, or any other OSB broker, starts with:
+  sluice market                                     list what is offered
+  sluice order db postgresql small                  order an instance, and wait until it is there
+  sluice bind db                                    print credentials, and where it is reached`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	hub := &hubFlags{}
+	root.AddGroup(&cobra.Group{ID: consumerGroup, Title: "Commands for consumers:"}, &cobra.Group{ID: operatorGroup, Title: "Commands for operators:"})
 	root.AddCommand(
+		newMarketCommand(),
+		newOrderCommand(),
+		newShowCommand(),
+		newUpdateCommand(),
+		newBindCommand(),
+		newKubeconfigCommand(),
+		newUnbindCommand(),
+		newCancelCommand(),
+	)
+	operators := []*cobra.Command{
 		newServeCommand(),
 		newClusterCommand(hub),
 		newBrokerCommand(hub),
@@ -45,8 +64,12 @@ Start with:
 		newKeysetCommand(),
 		newPlatformCommand(),
 		newUninstallCommand(hub),
-		newVersionCommand(),
-	)
+	}
+	for _, command := range operators {
+		command.GroupID = operatorGroup
+	}
+	root.AddCommand(operators...)
+	root.AddCommand(newVersionCommand())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	refuseUnknown(root)

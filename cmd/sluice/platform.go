@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-dev/sluice/broker"
+	"github.com/sluice-dev/sluice/internal/osbclient"
 )
 
 // writeDefaultPlatform writes a platforms file with one platform, "default", with the user
@@ -119,34 +120,60 @@ output secret.`,
   curl -u "$SLUICE_USERNAME:$SLUICE_PASSWORD" -H 'X-Broker-API-Version: 2.17' "$SLUICE_URL/v2/catalog"`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			platforms, err := f.read()
+			found, err := f.access(args[0])
 			if err != nil {
 				return err
 			}
-			i := slices.IndexFunc(platforms, func(p broker.ListedPlatform) bool { return p.Name == args[0] })
-			if i < 0 {
-				return fmt.Errorf("no platform %q; `sluice platform list` shows them all", args[0])
-			}
-			url, err := os.ReadFile(brokerURLPath(f.dataDir))
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-			say := func(name, value string) { fmt.Fprintf(cmd.OutOrStdout(), "%s=%s\n", name, shellQuote(value)) }
-			if len(url) > 0 {
-				say("SLUICE_URL", strings.TrimSpace(string(url)))
-			}
-			switch p := platforms[i]; {
-			case len(p.Basic) > 0:
-				say("SLUICE_USERNAME", p.Basic[0].Username)
-				say("SLUICE_PASSWORD", p.Basic[0].Password)
-			case len(p.Bearer) > 0:
-				say("SLUICE_TOKEN", p.Bearer[0])
-			default:
-				return fmt.Errorf("platform %s authenticates by a client certificate, which Sluice does not have", p.Name)
+			for _, one := range []struct{ name, value string }{
+				{envURL, found.url}, {envUsername, found.Username}, {envPassword, found.Password}, {envToken, found.Token},
+			} {
+				if one.value != "" {
+					fmt.Fprintf(cmd.OutOrStdout(), "%s=%s\n", one.name, shellQuote(one.value))
+				}
 			}
 			return nil
 		},
 	}
+}
+
+// Variables of the environment with which consumers' commands call a broker.
+const (
+	envURL      = "SLUICE_URL"
+	envUsername = "SLUICE_USERNAME"
+	envPassword = "SLUICE_PASSWORD"
+	envToken    = "SLUICE_TOKEN"
+)
+
+// access is the way to a broker.
+type access struct {
+	url string // "" if it is not known
+	osbclient.Credentials
+}
+
+// access returns with which URL and credentials a platform calls the broker; the first ones, if it has several.
+func (f *platformFlags) access(name string) (access, error) {
+	platforms, err := f.read()
+	if err != nil {
+		return access{}, err
+	}
+	i := slices.IndexFunc(platforms, func(p broker.ListedPlatform) bool { return p.Name == name })
+	if i < 0 {
+		return access{}, fmt.Errorf("no platform %q; `sluice platform list` shows them all", name)
+	}
+	url, err := os.ReadFile(brokerURLPath(f.dataDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return access{}, err
+	}
+	found := access{url: strings.TrimSpace(string(url))}
+	switch p := platforms[i]; {
+	case len(p.Basic) > 0:
+		found.Username, found.Password = p.Basic[0].Username, p.Basic[0].Password
+	case len(p.Bearer) > 0:
+		found.Token = p.Bearer[0]
+	default:
+		return access{}, fmt.Errorf("platform %s authenticates by a client certificate, which Sluice does not have", p.Name)
+	}
+	return found, nil
 }
 
 // shellQuote quotes a text as one word of a POSIX shell.

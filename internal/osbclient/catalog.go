@@ -49,6 +49,8 @@ type Plan struct {
 	MaximumPollingDuration int64            `json:"maximum_polling_duration"`
 	MaintenanceInfo        *MaintenanceInfo `json:"maintenance_info"`
 	Schemas                Schemas          `json:"schemas"`
+	// Metadata for marketplaces, not checked.
+	Metadata json.RawMessage `json:"metadata"`
 }
 
 // Schemas is an OSB Schemas Object, not checked. What is missing is nil.

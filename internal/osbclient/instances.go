@@ -3,6 +3,7 @@ package osbclient
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -172,14 +173,46 @@ func (c *Client) poll(ctx context.Context, path []string, serviceID, planID, ope
 	}
 }
 
+// Instance as its broker shows it.
+type Instance struct {
+	ServiceID       string           `json:"service_id"`
+	PlanID          string           `json:"plan_id"`
+	DashboardURL    string           `json:"dashboard_url"`
+	Parameters      json.RawMessage  `json:"parameters"`
+	MaintenanceInfo *MaintenanceInfo `json:"maintenance_info"`
+	Metadata        struct {
+		Attributes map[string]any `json:"attributes"`
+	} `json:"metadata"`
+}
+
+// FetchInstance returns an instance. Its service has to make instances retrievable; an instance that is being
+// provisioned is not found. serviceID and planID may be empty. The error is an *Error.
+func (c *Client) FetchInstance(ctx context.Context, instance, serviceID, planID string) (*Instance, error) {
+	r := request{what: "fetch the instance", method: http.MethodGet, path: instancePath(instance), query: url.Values{}}
+	for name, id := range map[string]string{"service_id": serviceID, "plan_id": planID} {
+		if id != "" {
+			r.query.Set(name, id)
+		}
+	}
+	got, err := c.send(ctx, r, http.StatusOK)
+	if err != nil {
+		return nil, err
+	}
+	fetched := &Instance{}
+	return fetched, got.read(r.what, fetched)
+}
+
 // Exists reports whether the broker has an instance: false only if it says so. Its service has to be
 // retrievable. The error is an *Error.
 func (c *Client) Exists(ctx context.Context, instance, serviceID, planID string) (bool, error) {
-	got, err := c.send(ctx, request{
-		what: "fetch the instance", method: http.MethodGet, path: instancePath(instance), query: url.Values{"service_id": {serviceID}, "plan_id": {planID}},
-	}, http.StatusOK, http.StatusNotFound, http.StatusUnprocessableEntity)
-	if err != nil {
-		return false, err
+	_, err := c.FetchInstance(ctx, instance, serviceID, planID)
+	if answer := (*Error)(nil); errors.As(err, &answer) {
+		switch answer.Status {
+		case http.StatusNotFound:
+			return false, nil
+		case http.StatusOK, http.StatusUnprocessableEntity: // a body that is not OSB, and an update in progress
+			return true, nil
+		}
 	}
-	return got.status != http.StatusNotFound, nil // 422 is an update in progress
+	return err == nil, err
 }
