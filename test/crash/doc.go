@@ -4,10 +4,10 @@
 // The real binary, built with the tag faults, runs on one data folder for all stories
 // of a bed, supervised as by systemd: whenever it dies, it is started again. A
 // platform and an operator play the stories in crash_test.go, such as provision,
-// bind, update, rotate, unbind, deprovision. During each step the process dies before
-// and after each of its writes, once (package internal/crashpoint), and the step must
-// come to its end all the same, by nothing but what platforms do: repeat requests whose
-// connection broke. The member clusters are real control planes (package
+// bind, update, rotate, unbind, deprovision. During each step the process dies after
+// each of its writes, once, and before each that it has not died before in an earlier
+// step (package internal/crashpoint). The step must come to its end all the same, by
+// nothing but what platforms do: repeat requests whose connection broke. The member clusters are real control planes (package
 // test/controlplane).
 //
 // What must hold (the word for each is the one in the failure messages):

@@ -127,22 +127,23 @@ func (s *server) supervise(ctx context.Context) error {
 	}
 }
 
-// killed calls do while the process dies before and after each of its writes, once. Looks at
-// clusters go on beside every step; the process dies at the same one only once in all.
+// killed calls do while the process dies after each of its writes, once, and before each of those that it
+// has not died before in an earlier step: a death before a write leaves what the death after the write before
+// it has left. Looks at clusters go on beside every step; the process dies at the same one only once in all.
 func (s *server) killed(do func() error) error {
-	var looks strings.Builder
+	var known strings.Builder
 	for _, instant := range s.instants {
-		if strings.Contains(instant, "memberclusters/status") {
-			fmt.Fprintln(&looks, instant)
+		if strings.HasPrefix(instant, "before ") || strings.Contains(instant, "memberclusters/status") {
+			fmt.Fprintln(&known, instant)
 		}
 	}
-	if err := os.WriteFile(s.crashFile(), []byte(looks.String()), 0o600); err != nil {
+	if err := os.WriteFile(s.crashFile(), []byte(known.String()), 0o600); err != nil {
 		return err
 	}
 	err := do()
 	text, readErr := os.ReadFile(s.crashFile())
 	err = errors.Join(err, readErr, os.Remove(s.crashFile()))
-	instants := strings.FieldsFunc(strings.TrimPrefix(string(text), looks.String()), func(r rune) bool { return r == '\n' })
+	instants := strings.FieldsFunc(strings.TrimPrefix(string(text), known.String()), func(r rune) bool { return r == '\n' })
 	s.instants = append(s.instants, instants...)
 	switch {
 	case err != nil:
