@@ -224,8 +224,8 @@ func newCancelCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cancel NAME",
 		Short: "Delete an instance and its data",
-		Long: `Delete an instance and its data, and wait until nothing is left of it. On a terminal, it asks first.` + consumerHelp,
-		Args: cobra.ExactArgs(1),
+		Long:  `Delete an instance and its data, and wait until nothing is left of it. On a terminal, it asks first.` + consumerHelp,
+		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.connect(cmd)
 			if err != nil {
