@@ -46,6 +46,7 @@ Who consumes it, or any other OSB broker, starts with:
 	)
 	operators := []*cobra.Command{
 		newServeCommand(),
+		newStatusCommand(hub),
 		newClusterCommand(hub),
 		newBrokerCommand(hub),
 		newPeeringCommand(hub),
