@@ -72,10 +72,7 @@ func TestStatus(t *testing.T) {
 			t.Errorf("no row %q", row)
 		}
 	}
-	var listed []string
-	for _, row := range rows[slices.Index(rows, "")+2:] {
-		listed = append(listed, row)
-	}
+	listed := rows[slices.Index(rows, "")+2:]
 	want := []string{
 		"instance cf/failed 50m Failed because of Failed", "instance cf/waits 30m Unplaceable because of Unplaceable",
 		"cluster us 20m Unreachable because of Unreachable", "broker far 12m Refused because of Refused",
