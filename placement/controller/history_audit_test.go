@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -13,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/journal"
+	"github.com/sluice-dev/sluice/internal/journal/journaltest"
 	"github.com/sluice-dev/sluice/placement"
 )
 
@@ -184,22 +183,9 @@ func (h *history) auditEvents() {
 	for _, instance := range h.instances() {
 		there[instance.UID] = true
 	}
-	all, err := journal.Read(context.Background(), h.hub, historyNamespace, func(journal.Entry) bool { return true })
+	lives, err := journaltest.Audit(context.Background(), h.hub, historyNamespace, func(uid types.UID) bool { return there[uid] })
 	h.must(err)
-	lives := map[types.UID][]journal.Entry{}
-	for _, e := range all {
-		lives[e.UID] = append(lives[e.UID], e)
-	}
-	if len(lives) != h.made {
-		h.Fatalf("%d instances were ordered, %d have events", h.made, len(lives))
-	}
-	for uid, life := range lives {
-		slices.SortStableFunc(life, func(a, b journal.Entry) int { return cmp.Compare(a.Sequence, b.Sequence) })
-		for i, e := range life {
-			isLast := i == len(life)-1
-			if e.Sequence != int64(i+1) || (i == 0) && e.Type != v1alpha1.EventOrdered || (isLast && !there[uid]) != (e.Type == v1alpha1.EventRemoved) {
-				h.Fatalf("event %d of %d of %s is %+v", i+1, len(life), uid, life)
-			}
-		}
+	if lives != h.made {
+		h.Fatalf("%d instances were ordered, %d have events", h.made, lives)
 	}
 }

@@ -5,6 +5,7 @@ package crash
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -13,11 +14,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/journal/journaltest"
 )
 
 // delivered checks that the instance is on so many clusters, exactly those of its
@@ -226,7 +229,11 @@ func (b *bed) empty(ctx context.Context) error {
 				return fmt.Errorf("left behind in the hub: %d in a %T", n, list)
 			}
 		}
-		return auditEvents(ctx, hub)
+		lives, err := journaltest.Audit(ctx, hub, namespace, func(types.UID) bool { return false })
+		if err == nil && lives == 0 {
+			err = errors.New("nothing has happened, by the journals")
+		}
+		return err
 	})
 	if err != nil {
 		return err

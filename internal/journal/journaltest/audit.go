@@ -1,11 +1,11 @@
-//go:build faults
-
-package crash
+// Package journaltest checks journals.
+package journaltest
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,40 +14,39 @@ import (
 	"github.com/sluice-dev/sluice/internal/journal"
 )
 
-// auditEvents checks the events of instances and bindings that are all gone: each resource has all of its
-// events once and in order, from the first order to its removal, and none that did not happen.
-func auditEvents(ctx context.Context, hub client.Reader) error {
+// Audit checks the events of all instances and bindings of a namespace: each has all of its events once and in
+// order, from its first order on, and to its removal unless it is still there; and none that did not happen. It
+// returns the number of instances and bindings that have events.
+func Audit(ctx context.Context, hub client.Reader, namespace string, isThere func(types.UID) bool) (int, error) {
 	all, err := journal.Read(ctx, hub, namespace, func(journal.Entry) bool { return true })
 	if err != nil {
-		return err
+		return 0, err
 	}
 	lives := map[types.UID][]journal.Entry{}
 	for _, e := range all {
 		lives[e.UID] = append(lives[e.UID], e)
 	}
-	if len(lives) == 0 {
-		return errors.New("nothing has happened")
-	}
-	for _, life := range lives {
-		if err := auditLife(life); err != nil {
-			return fmt.Errorf("%s %s %s: %w: %+v", life[0].Kind, life[0].InstanceID, life[0].BindingID, err, life)
+	for uid, life := range lives {
+		slices.SortStableFunc(life, func(a, b journal.Entry) int { return cmp.Compare(a.Sequence, b.Sequence) })
+		if err := check(life, isThere(uid)); err != nil {
+			return len(lives), fmt.Errorf("%s %s %s: %w: %+v", life[0].Kind, life[0].InstanceID, life[0].BindingID, err, life)
 		}
 	}
-	return nil
+	return len(lives), nil
 }
 
-// auditLife checks the events of one resource. It is ordered first and removed last; whatever ends an operation
+// check checks the events of one resource. It is ordered first and removed last; whatever ends an operation
 // follows its order.
-func auditLife(life []journal.Entry) error {
+func check(life []journal.Entry, isThere bool) error {
 	under := v1alpha1.OperationType("") // the operation that was ordered and has not ended
 	for i, e := range life {
-		last := i == len(life)-1
+		isEnd := i == len(life)-1 && !isThere
 		switch {
 		case e.Sequence != int64(i+1):
 			return fmt.Errorf("event %d has the number %d", i+1, e.Sequence)
 		case i == 0 && e.Type != v1alpha1.EventOrdered:
 			return fmt.Errorf("it began with %s", e.Type)
-		case last != (e.Type == v1alpha1.EventRemoved):
+		case isEnd != (e.Type == v1alpha1.EventRemoved):
 			return fmt.Errorf("event %d of %d is %s", i+1, len(life), e.Type)
 		}
 		switch e.Type {
