@@ -155,6 +155,7 @@ func tooLarge(description string, err error) *Error {
 func unavailable(err error) bool {
 	return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) ||
 		apierrors.IsTimeout(err) || apierrors.IsConflict(err) ||
+		apierrors.IsInternalError(err) || // what an API server says when its etcd times out
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 

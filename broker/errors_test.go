@@ -34,6 +34,7 @@ func TestErrorsBecomeResponses(t *testing.T) {
 		"a parameter":              {&catalog.ParameterError{}, 400, "BadRequest"},
 		"too large for the hub":    {apierrors.NewRequestEntityTooLargeError("x"), 413, "RequestTooLarge"},
 		"the hub is away":          {apierrors.NewServiceUnavailable("x"), 503, "Unavailable"},
+		"etcd does not answer":     {apierrors.NewInternalError(errors.New("etcdserver: request timed out")), 503, "Unavailable"},
 		"the hub is overloaded":    {apierrors.NewTooManyRequests("x", 1), 503, "Unavailable"},
 		"the hub is slow":          {apierrors.NewServerTimeout(resource, "get", 1), 503, "Unavailable"},
 		"a conflict that stays":    {apierrors.NewConflict(resource, "a", errors.New("x")), 503, "Unavailable"},
