@@ -50,6 +50,9 @@ The same order may be sent again, for instance after a broken connection: it is 
 				return err
 			}
 			err = c.order(args[0], order, wait)
+			if refused := (*osbclient.Error)(nil); errors.As(err, &refused) && !refused.Orphan() {
+				return err
+			}
 			if err != nil {
 				return fmt.Errorf("%w\nRemove what there may be of it: sluice cancel %s --service %s --plan %s", err, args[0], found.service.Name, found.plan.Name)
 			}

@@ -111,7 +111,7 @@ func TestConsumerErrors(t *testing.T) {
 		"order db name-of-service tiny":                     `plan "tiny" is not offered; there is small`,
 		"order db name-of-service small -p size":            "--parameter size: want NAME=VALUE",
 		"order db name-of-service small --parameters /none": "--parameters: open /none",
-		"order db name-of-service small -p colour=red":      "sluice cancel db --service name-of-service --plan small",
+		"order db name-of-service small -p colour=red":      "db: provision: 400 Bad Request",
 		"market nothing":                                    `service "nothing" is not offered`,
 		"show db":                                           "there is no db",
 		"bind db":                                           "there is no db, or its broker does not show it",
@@ -123,6 +123,16 @@ func TestConsumerErrors(t *testing.T) {
 	if left := s.left(); len(left) > 0 {
 		t.Errorf("the broker has %v", left)
 	}
+
+	s.set(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPut {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		return r.Method == http.MethodPut
+	})
+	s.refuses("order db name-of-service small", "sluice cancel db --service name-of-service --plan small")
+	s.set(nil)
+	s.says("cancel db --service name-of-service --plan small", "db is deleted")
 
 	s.says("order db name-of-service small")
 	s.refuses("update db", "nothing is to change")
