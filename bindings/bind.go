@@ -258,18 +258,17 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, in
 	c.begin(b, v1alpha1.OperationBind)
 	issuing := v1alpha1.Event{Type: v1alpha1.EventReissued, Clusters: b.Status.Issued}
 	if isFirst {
-		issuing.Type, issuing.After = v1alpha1.EventBound, c.since(b.Status.Operation.StartedAt)
+		issuing.Type, issuing.After = v1alpha1.EventBound, c.since(b)
 	}
 	if expires != nil {
 		issuing.Message = "until " + expires.UTC().Format(time.RFC3339)
 	}
 	c.happened(b, issuing)
 	c.finish(b, v1alpha1.StateSucceeded, "")
-	c.recordExpiry(ctx, b)
+	c.recordExpiry(b)
 	err = c.writeStatus(ctx, b)
 	if err == nil {
 		c.endBindHooks(ctx, b, instance)
-		log.FromContext(ctx).Info("bound", "binding", b.Name, "instance", b.Spec.InstanceName, "clusters", b.Status.Clusters, "nodes", b.Status.Nodes, "expires", expires)
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -61,6 +62,8 @@ type Controller struct {
 	Keys *seal.Keyset
 	// Hub is the hub's ID, the value of v1alpha1.LabelHub.
 	Hub string
+	// Recorder of the events of bindings; may be nil.
+	Recorder *journal.Recorder
 	// Clock; nil means the real one.
 	Clock clock.PassiveClock
 	// Concurrency is the number of bindings that are processed at the same time on one member
@@ -152,8 +155,13 @@ func (c *Controller) journals() *journal.Journals {
 func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var binding v1alpha1.ServiceBinding
 	if err := c.Client.Get(ctx, request.NamespacedName, &binding); err != nil {
+		if apierrors.IsNotFound(err) {
+			c.Recorder.Gone(ctx, v1alpha1.KindServiceBinding, request.NamespacedName)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
+	c.Recorder.Read(ctx, &binding)
+	defer c.Recorder.Done(&binding)
 	carryOut := c.bind
 	switch {
 	case !binding.DeletionTimestamp.IsZero():
@@ -212,6 +220,8 @@ func (c *Controller) begin(b *v1alpha1.ServiceBinding, kind v1alpha1.OperationTy
 	ordered := v1alpha1.Event{Type: v1alpha1.EventOrdered}
 	if kind == v1alpha1.OperationBind {
 		ordered.By = b.Spec.OriginatingIdentity // that of an unbind is not known
+	} else {
+		b.Status.Operation.StartedAt = *b.DeletionTimestamp
 	}
 	c.happened(b, ordered)
 	return true
@@ -219,15 +229,16 @@ func (c *Controller) begin(b *v1alpha1.ServiceBinding, kind v1alpha1.OperationTy
 
 // happened adds an event of the operation, which the next write of the status writes.
 func (c *Controller) happened(b *v1alpha1.ServiceBinding, e v1alpha1.Event) {
-	e.At = metav1.NewMicroTime(c.Clock.Now())
-	if b.Status.Operation != nil {
+	e.At, e.PlanID = metav1.NewMicroTime(c.Clock.Now()), b.Spec.PlanID
+	if b.Status.Operation != nil && b.Status.Operation.State == v1alpha1.StateInProgress {
 		e.Operation = b.Status.Operation.Type
 	}
 	v1alpha1.AddEvent(&b.Status.Events, e)
 }
 
-func (c *Controller) since(began metav1.Time) *metav1.Duration {
-	return &metav1.Duration{Duration: c.Clock.Since(began.Time).Round(time.Millisecond)}
+// since returns the time since the binding's operation began.
+func (c *Controller) since(b *v1alpha1.ServiceBinding) *metav1.Duration {
+	return &metav1.Duration{Duration: c.Clock.Since(b.Status.Operation.Began(b.Status.Events)).Round(time.Millisecond)}
 }
 
 // wait records what the operation waits for; it writes only changes.
@@ -252,8 +263,8 @@ func (c *Controller) wait(ctx context.Context, b *v1alpha1.ServiceBinding, kind 
 // fail ends the bind permanently.
 func (c *Controller) fail(ctx context.Context, b *v1alpha1.ServiceBinding, description string) error {
 	c.begin(b, v1alpha1.OperationBind)
+	c.happened(b, v1alpha1.Event{Type: v1alpha1.EventFailed, Message: description, After: c.since(b)})
 	c.finish(b, v1alpha1.StateFailed, description)
-	c.happened(b, v1alpha1.Event{Type: v1alpha1.EventFailed, Message: description, After: c.since(b.Status.Operation.StartedAt)})
 	v1alpha1.SetCondition(&b.Status.Conditions, b.Generation, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFailed, description)
 	return c.writeStatus(ctx, b)
 }
@@ -271,7 +282,9 @@ func (c *Controller) writeStatus(ctx context.Context, b *v1alpha1.ServiceBinding
 	if err := c.journals().Trim(ctx, b); err != nil {
 		return err
 	}
-	if err := c.Client.Status().Update(ctx, b); err != nil {
+	err := c.Client.Status().Update(ctx, b)
+	c.Recorder.Written(ctx, b, err)
+	if err != nil {
 		return fmt.Errorf("write status: %w", err)
 	}
 	return nil

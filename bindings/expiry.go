@@ -2,12 +2,10 @@ package bindings
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -21,7 +19,7 @@ const (
 
 // recordExpiry sets condition Ready to what the platform should do before the credentials
 // expire, and reports whether that is new. Without a renewal the application loses access.
-func (c *Controller) recordExpiry(ctx context.Context, b *v1alpha1.ServiceBinding) (news bool) {
+func (c *Controller) recordExpiry(b *v1alpha1.ServiceBinding) (news bool) {
 	status, reason, message := metav1.ConditionTrue, v1alpha1.ReasonReady, ""
 	now, ends, issued := c.Clock.Now(), b.Status.ExpiresAt, b.Status.IssuedAt
 	switch {
@@ -40,7 +38,6 @@ func (c *Controller) recordExpiry(ctx context.Context, b *v1alpha1.ServiceBindin
 	news = v1alpha1.SetCondition(&b.Status.Conditions, b.Generation, v1alpha1.ConditionReady, status, reason, message)
 	if news && message != "" {
 		c.happened(b, v1alpha1.Event{Type: v1alpha1.EventExpiring, Message: message})
-		log.FromContext(ctx).Info("credentials end", "binding", b.Name, "platform", b.Spec.Platform, "reason", reason, "message", message)
 	}
 	return news
 }

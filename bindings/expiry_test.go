@@ -37,7 +37,7 @@ func TestRecordExpiry(t *testing.T) {
 			b.Status.IssuedAt = &metav1.Time{Time: start}
 			b.Status.ExpiresAt = &metav1.Time{Time: start.Add(test.granted)}
 			b.Status.RenewBefore = &metav1.Time{Time: renewBefore(start, b.Status.ExpiresAt.Time, b.Spec.Credentials)}
-			if !c.recordExpiry(t.Context(), b) || c.recordExpiry(t.Context(), b) {
+			if !c.recordExpiry(b) || c.recordExpiry(b) {
 				t.Error("it is not news once")
 			}
 			ready := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionReady)

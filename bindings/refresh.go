@@ -36,7 +36,7 @@ const (
 // changed.
 func (c *Controller) refresh(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance) (reconcile.Result, error) {
 	if isMade(instance) || upstreamOf(instance) != nil {
-		if !c.recordExpiry(ctx, b) {
+		if !c.recordExpiry(b) {
 			return c.nextCheck(b, instance, findings{}), nil
 		}
 		return c.nextCheck(b, instance, findings{}), c.writeStatus(ctx, b)
@@ -57,7 +57,7 @@ func (c *Controller) refresh(ctx context.Context, b *v1alpha1.ServiceBinding, in
 		b.Status.Endpoints, b.Status.EndpointsAbsent, b.Status.Services = before.Endpoints, before.EndpointsAbsent, before.Services
 		changed = false
 	}
-	if c.recordExpiry(ctx, b) || changed {
+	if c.recordExpiry(b) || changed {
 		if err := c.writeStatus(ctx, b); err != nil {
 			return reconcile.Result{}, err
 		}

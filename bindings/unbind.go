@@ -24,6 +24,7 @@ func (c *Controller) unbind(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 	if !controllerutil.ContainsFinalizer(b, v1alpha1.Finalizer) {
 		return reconcile.Result{}, nil
 	}
+	c.begin(b, v1alpha1.OperationUnbind)
 	var instance v1alpha1.ServiceInstance
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: b.Spec.InstanceName}, &instance)
 	if client.IgnoreNotFound(err) != nil {
@@ -41,14 +42,14 @@ func (c *Controller) unbind(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 		}
 		return reconcile.Result{}, errors.Join(err, waited)
 	}
-	c.begin(b, v1alpha1.OperationUnbind)
-	c.happened(b, v1alpha1.Event{Type: v1alpha1.EventRemoved, After: c.since(*b.DeletionTimestamp)})
+	c.happened(b, v1alpha1.Event{Type: v1alpha1.EventRemoved, After: c.since(b)})
 	if err := c.journals().End(ctx, b); err != nil {
 		return reconcile.Result{}, err
 	}
 	before := b.DeepCopy()
 	controllerutil.RemoveFinalizer(b, v1alpha1.Finalizer)
 	err = c.Client.Patch(ctx, b, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	c.Recorder.Removed(ctx, before, err)
 	if apierrors.IsNotFound(err) {
 		return reconcile.Result{}, nil // the cache was behind
 	}
@@ -56,7 +57,6 @@ func (c *Controller) unbind(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 		return reconcile.Result{}, fmt.Errorf("remove finalizer: %w", err)
 	}
 	c.hooksEnded.Delete(b.UID)
-	log.FromContext(ctx).Info("unbound", "binding", b.Name, "instance", b.Spec.InstanceName)
 	return reconcile.Result{}, nil
 }
 

@@ -25,6 +25,18 @@ func (c *Catalog) Snapshot() *Snapshot {
 	return emptySnapshot
 }
 
+// Names returns the names of an offering and of one of its plans; "" if they are not in the catalog.
+func (c *Catalog) Names(serviceID, planID string) (service, plan string) {
+	s := c.Snapshot()
+	if offering, ok := s.byID[serviceID]; ok {
+		service = offering.Name
+	}
+	if p, err := s.Plan(serviceID, planID); err == nil {
+		plan = p.Name
+	}
+	return service, plan
+}
+
 // Loaded reports whether the catalog has been read from the hub at least once.
 func (c *Catalog) Loaded() bool { return c.current.Load() != nil }
 

@@ -14,7 +14,7 @@ type Event struct {
 	At metav1.MicroTime `json:"at"`
 	// Type of the event.
 	Type EventType `json:"type"`
-	// Operation that was under way, or the last one before.
+	// Operation of which it is a part; absent if none was under way.
 	Operation OperationType `json:"operation,omitempty"`
 	// PlanID of the instance's plan.
 	PlanID string `json:"planID,omitempty"`
@@ -49,6 +49,19 @@ const (
 	EventExpiring  EventType = "Expiring"  // the credentials end, or have ended
 	EventRemoved   EventType = "Removed"   // nothing of it is left on any cluster
 )
+
+// Ends returns the state in which the event leaves its operation; "" if it does not end one.
+func (e *Event) Ends() OperationState {
+	switch {
+	case e.Operation == "":
+		return ""
+	case e.Type == EventFailed:
+		return StateFailed
+	case e.Type == EventDelivered, e.Type == EventBound, e.Type == EventRemoved:
+		return StateSucceeded
+	}
+	return ""
+}
 
 // MostEvents is the number of events beyond which a resource's older ones move to its journal. One write adds
 // at most half of them.
@@ -125,20 +138,26 @@ type EventSubject struct {
 	SpaceGUID        string `json:"spaceGUID,omitempty"`
 }
 
+// Kinds of resources with events.
+const (
+	KindServiceInstance = "ServiceInstance"
+	KindServiceBinding  = "ServiceBinding"
+)
+
 // MostJournalEvents is the number of events that a journal keeps.
 const MostJournalEvents = 400
 
 // Subject returns the instance as the subject of its events.
 func (i *ServiceInstance) Subject() EventSubject {
 	return EventSubject{
-		Kind: "ServiceInstance", Name: i.Name, Platform: i.Spec.Platform, InstanceID: i.Spec.InstanceID, ServiceID: i.Spec.ServiceID,
+		Kind: KindServiceInstance, Name: i.Name, Platform: i.Spec.Platform, InstanceID: i.Spec.InstanceID, ServiceID: i.Spec.ServiceID,
 		OrganizationGUID: i.Spec.OrganizationGUID, SpaceGUID: i.Spec.SpaceGUID,
 	}
 }
 
 // Subject returns the binding as the subject of its events.
 func (b *ServiceBinding) Subject() EventSubject {
-	return EventSubject{Kind: "ServiceBinding", Name: b.Name, Platform: b.Spec.Platform, InstanceID: b.Spec.InstanceID, BindingID: b.Spec.BindingID}
+	return EventSubject{Kind: KindServiceBinding, Name: b.Name, Platform: b.Spec.Platform, InstanceID: b.Spec.InstanceID, BindingID: b.Spec.BindingID, ServiceID: b.Spec.ServiceID}
 }
 
 // History returns the instance's events that its journal need not hold, the oldest first.

@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -119,6 +120,17 @@ type Refusal struct {
 	OperationFailure `json:",inline"`
 	// At is when the operation went on elsewhere.
 	At metav1.Time `json:"at"`
+}
+
+// Began returns when the operation began: StartedAt, of which the hub keeps whole seconds only, or the instant of its first
+// event if that tells the rest.
+func (o *Operation) Began(events []Event) time.Time {
+	for _, e := range slices.Backward(events) {
+		if e.Type == EventOrdered && e.At.Sub(o.StartedAt.Time).Abs() < time.Second {
+			return e.At.Time
+		}
+	}
+	return o.StartedAt.Time
 }
 
 // TriedSince returns when what is tried now began: with the operation or, after refusals, with the last of

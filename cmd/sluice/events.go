@@ -103,7 +103,7 @@ func eventRow(e journal.Entry, plans planNames) []string {
 		plan = plans.named(e.ServiceID, e.PlanID)
 	}
 	return []string{
-		e.At.Local().Format(time.DateTime), e.Platform, e.InstanceID, orDash(e.BindingID), string(e.Type), string(e.Operation), orDash(plan),
+		e.At.Local().Format(time.DateTime), e.Platform, e.InstanceID, orDash(e.BindingID), string(e.Type), orDash(string(e.Operation)), orDash(plan),
 		orDash(strings.Join(e.Clusters, ",")), orDash(user(e.By)), orDash(after), orDash(e.Message),
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/bindings"
@@ -50,6 +51,10 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 			return err
 		}
 	}
+	recorder := journal.NewRecorder(served.Names)
+	if err := metrics.Registry.Register(recorder); err != nil {
+		return fmt.Errorf("register the metrics of events: %w", err)
+	}
 	inventory := placement.NewInventory()
 	growing := &elastic.Controller{
 		Client: mgr.GetClient(), Namespace: h.Namespace, Catalog: served, Inventory: inventory, Leadership: f.leadership(),
@@ -68,7 +73,7 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 		return err
 	}
 	if err := controller.SetupWithManager(mgr, controller.Options{
-		Inventory: inventory, Target: target,
+		Recorder: recorder, Inventory: inventory, Target: target,
 		ProbeEvery: f.probeEvery, ProbeTimeout: min(f.probeEvery, 5*time.Second), MovesAtOnce: f.movesAtOnce, Scorer: scorer, Promises: growing, Keys: keys,
 		Namespace: h.Namespace, HubID: h.ID, Leadership: f.leadership(), Catalog: served, Connections: connections, Brokers: brokers,
 		Drivers: map[string]delivery.Driver{
@@ -96,7 +101,7 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 	}); err != nil {
 		return err
 	}
-	if err := (&bindings.Controller{Client: mgr.GetClient(), Live: live, Connections: connections, Brokers: brokers, Keys: keys, Hub: h.ID}).SetupWithManager(ctx, mgr); err != nil {
+	if err := (&bindings.Controller{Client: mgr.GetClient(), Live: live, Connections: connections, Brokers: brokers, Keys: keys, Hub: h.ID, Recorder: recorder}).SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up bindings: %w", err)
 	}
 	collector := &kube.Collector{

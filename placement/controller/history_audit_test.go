@@ -2,10 +2,12 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
@@ -102,6 +104,9 @@ func (h *history) rest() {
 			h.wantAtRest(name, i)
 		}
 	}
+	for n := range h.made { // as the work queue: those that are gone, too
+		h.pass(fmt.Sprintf("si-%d", n+1))
+	}
 	h.auditEvents()
 	for _, instance := range h.instances() {
 		status := &instance.Status
@@ -187,5 +192,47 @@ func (h *history) auditEvents() {
 	h.must(err)
 	if lives != h.made {
 		h.Fatalf("%d instances were ordered, %d have events", h.made, lives)
+	}
+	h.auditRecorded(all)
+}
+
+// auditRecorded checks that each event, and each end of an operation, is counted once; or, if a Sluice was killed, at
+// most once.
+func (h *history) auditRecorded(all []journal.Entry) {
+	want, counted := map[string]int{}, map[string]int{}
+	for _, e := range all {
+		want[string(e.Type)]++
+		if state := e.Ends(); state != "" {
+			want[string(e.Operation)+" "+string(state)]++
+		}
+	}
+	for _, life := range h.lives {
+		registry := prometheus.NewRegistry()
+		h.must(registry.Register(life))
+		families, err := registry.Gather()
+		h.must(err)
+		for _, family := range families {
+			for _, m := range family.Metric {
+				labels := map[string]string{}
+				for _, pair := range m.Label {
+					labels[pair.GetName()] = pair.GetValue()
+				}
+				if family.GetName() == "sluice_events_total" {
+					counted[labels["type"]] += int(m.Counter.GetValue())
+					continue
+				}
+				counted[labels["operation"]+" "+labels["result"]] += int(m.Histogram.GetSampleCount())
+			}
+		}
+	}
+	for what := range want {
+		if n := counted[what]; n > want[what] || n < want[what] && !h.killed {
+			h.Fatalf("%s: %d happened, %d are counted (killed: %t)", what, want[what], n, h.killed)
+		}
+	}
+	for what, n := range counted {
+		if want[what] == 0 {
+			h.Fatalf("%s: none happened, %d are counted", what, n)
+		}
 	}
 }

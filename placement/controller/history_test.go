@@ -23,6 +23,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/journal"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/placementtest"
@@ -98,6 +99,9 @@ type history struct {
 	victims map[string]bool
 	// counted returns what an instance's status has sold.
 	counted func(*v1alpha1.ServiceInstance) map[string]placement.Resources
+	// killed reports that a Sluice was killed, with what it had not recorded; lives are the recorders of all.
+	killed bool
+	lives  []*journal.Recorder
 	// plans and parameters that instances are ordered with.
 	ordered, parameters []string
 }
@@ -180,16 +184,35 @@ func (h *history) start() {
 			}
 			return really()
 		},
+		Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+			err := c.Update(ctx, object, options...)
+			if err == nil && h.faults && rapid.IntRange(0, 3).Draw(h.T, "removal") == 0 {
+				return errors.New("fake: the connection broke after the removal of the finalizer")
+			}
+			return err
+		},
 	})
 	h.reconciler = &instanceReconciler{
 		hub: faulty, live: h.hub, plan: h.plans.Plan, inventory: h.inventory, leadership: soleWriter{},
 		recovery: &recovery{reader: h.hub, namespace: historyNamespace, inventory: h.inventory, clock: h.clock},
 		drivers:  map[string]delivery.Driver{v1alpha1.DriverKube: h.driver},
+		recorder: journal.NewRecorder(h.names),
 		clock:    h.clock, metrics: newMetrics(h.inventory), moves: &moves{most: 2}, observeEvery: 5 * time.Minute,
 	}
+	h.lives = append(h.lives, h.reconciler.recorder)
 }
 
-func (h *history) kill() { h.start() }
+func (h *history) kill() {
+	h.killed = true
+	h.start()
+}
+
+// names returns those of an offering and a plan.
+func (h *history) names(serviceID, planID string) (service, plan string) {
+	served := &catalog.Catalog{}
+	served.Replace(h.plans)
+	return served.Names(serviceID, planID)
+}
 
 // instances returns those of the hub.
 func (h *history) instances() []v1alpha1.ServiceInstance {

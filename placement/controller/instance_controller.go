@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/journal"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/placement"
@@ -31,6 +32,7 @@ type instanceReconciler struct {
 	hub        client.Client // reads from the cache, writes to the hub
 	live       client.Reader
 	plan       func(serviceID, planID string) (*catalog.Plan, error)
+	recorder   *journal.Recorder
 	inventory  *placement.Inventory
 	recovery   *recovery
 	leadership Leadership
@@ -76,6 +78,7 @@ func (r *instanceReconciler) Reconcile(ctx context.Context, request ctrl.Request
 	}
 	s, err := r.read(ctx, request)
 	if apierrors.IsNotFound(err) {
+		r.recorder.Gone(ctx, v1alpha1.KindServiceInstance, request.NamespacedName)
 		r.forget(request.Name)
 		return ctrl.Result{}, nil
 	}
@@ -85,6 +88,7 @@ func (r *instanceReconciler) Reconcile(ctx context.Context, request ctrl.Request
 	if s == nil {
 		return ctrl.Result{RequeueAfter: staleAfter}, nil
 	}
+	defer r.recorder.Done(s)
 	r.begin(s)
 	defer r.yieldTurn(s)
 	phases := []phase{r.copyInPlace, r.place, r.deliver, r.clean, r.observe}
@@ -148,6 +152,7 @@ func (r *instanceReconciler) read(ctx context.Context, request ctrl.Request) (*s
 			return nil, nil
 		}
 	}
+	r.recorder.Read(ctx, instance)
 	s := &scope{ServiceInstance: instance, now: r.clock.Now(), polling: defaultPolling}
 	s.asRead()
 	if plan, err := r.plan(s.Spec.ServiceID, s.Spec.Desired.PlanID); err == nil && plan.MaximumPollingDurationSeconds > 0 {

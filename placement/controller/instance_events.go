@@ -1,21 +1,20 @@
 package controller
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/journal"
 )
 
-// Each transition of an instance is an event in its status, written with the transition itself, and a line
-// of the log once it is written.
+// Each transition of an instance is an event in its status, written with the transition itself. Once it is
+// written, it is counted, and a line of the log (journal.Recorder).
 
 // write is the kind of a write of an instance's status.
 type write int
@@ -25,15 +24,16 @@ const (
 	writePlaced                // a decision
 	writeDelivered
 	writeFailure
+	writeLate // the platform learns that a deprovision failed, which goes on
 )
 
-// happened adds an event, which the pass's next write of the status writes, and returns it.
-func (s *scope) happened(e v1alpha1.Event) v1alpha1.Event {
+// happened adds an event, which the pass's next write of the status writes.
+func (s *scope) happened(e v1alpha1.Event) {
 	e.At, e.PlanID = metav1.NewMicroTime(s.now), s.Spec.Desired.PlanID
-	if s.Status.Operation != nil {
+	if s.open {
 		e.Operation = s.Status.Operation.Type
 	}
-	return v1alpha1.AddEvent(&s.Status.Events, e)
+	v1alpha1.AddEvent(&s.Status.Events, e)
 }
 
 // recordOrdered adds the event of an operation that has just been begun. The identity of the request is known
@@ -61,8 +61,12 @@ func (r *instanceReconciler) recordTransition(s *scope, what write) {
 		s.happened(v1alpha1.Event{Type: v1alpha1.EventMoved, Clusters: s.Status.DeliveredDecision().Clusters(), Message: message, After: r.sinceThen(moved.DecidedAt.Time)})
 	case what == writeDelivered:
 		s.happened(v1alpha1.Event{Type: v1alpha1.EventDelivered, Clusters: s.Status.DeliveredDecision().Clusters(), After: r.sinceThen(s.since())})
-	case what == writeFailure && s.failing != "":
-		s.happened(v1alpha1.Event{Type: v1alpha1.EventFailed, Clusters: s.Status.Decision.Clusters(), Message: s.failing, After: r.sinceThen(s.since())})
+	case what == writeLate || what == writeFailure && s.failing != "":
+		e := v1alpha1.Event{Type: v1alpha1.EventFailed, Clusters: s.Status.Decision.Clusters(), Message: cmp.Or(s.failing, s.Status.Operation.Description)}
+		if s.open {
+			e.After = r.sinceThen(s.since())
+		}
+		s.happened(e)
 	case s.Status.IsFinished() && s.Status.Delivered != nil && ready != nil && s.ready != "" && ready.Status != s.ready:
 		e := v1alpha1.Event{Type: v1alpha1.EventReady, Clusters: s.Status.DeliveredDecision().Clusters()}
 		if ready.Status != metav1.ConditionTrue {
@@ -96,39 +100,11 @@ func (r *instanceReconciler) journals() *journal.Journals {
 	return &journal.Journals{Client: r.hub, Live: r.live}
 }
 
-// markRecorded notes that the hub has all events of the instance, and logs those that it had not before.
-func (r *instanceReconciler) markRecorded(ctx context.Context, s *scope) {
-	for _, e := range s.Status.Events {
-		if e.Sequence > s.recorded && e.Type != v1alpha1.EventOrdered {
-			r.logEvent(ctx, s, e)
-		}
-	}
-	s.asRead()
-}
-
 // asRead notes what the hub has of the instance.
 func (s *scope) asRead() {
-	s.recorded, s.ready = v1alpha1.LastSequence(s.Status.Events), ""
+	s.ready = ""
+	s.open = s.Status.Operation != nil && !s.Status.IsFinished()
 	if ready := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady); ready != nil {
 		s.ready = ready.Status
 	}
-}
-
-// logEvent writes one line for an event.
-func (r *instanceReconciler) logEvent(ctx context.Context, s *scope, e v1alpha1.Event) {
-	plan := e.PlanID
-	if known, err := r.plan(s.Spec.ServiceID, plan); err == nil {
-		plan = known.Name
-	}
-	fields := []any{"instance", s.Spec.InstanceID, "platform", s.Spec.Platform, "plan", plan, "operation", e.Operation}
-	if len(e.Clusters) > 0 {
-		fields = append(fields, "clusters", strings.Join(e.Clusters, ","))
-	}
-	if e.Message != "" {
-		fields = append(fields, "why", e.Message)
-	}
-	if e.After != nil {
-		fields = append(fields, "after", e.After.Duration)
-	}
-	log.FromContext(ctx).Info(string(e.Type), fields...)
 }

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/journal"
 )
 
 // TestTransitionsAreLogged: each transition of an instance is one line, with who, what, where and how long.
@@ -21,7 +21,6 @@ func TestTransitionsAreLogged(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 5, 0, time.UTC)
 	r := &instanceReconciler{
 		clock: clocktesting.NewFakePassiveClock(now),
-		plan:  func(string, string) (*catalog.Plan, error) { return nil, errors.New("not in the catalog any more") },
 	}
 	onEU := v1alpha1.Decision{Generation: 1, Placements: []v1alpha1.Placement{{Cluster: "eu"}}}
 	onUS := v1alpha1.Decision{Generation: 1, Placements: []v1alpha1.Placement{{Cluster: "us"}}, Leaving: []v1alpha1.Departure{{Cluster: "eu", Reason: "it is drained", At: metav1.NewTime(now.Add(-time.Second))}}}
@@ -42,7 +41,7 @@ func TestTransitionsAreLogged(t *testing.T) {
 		{"failed", writeFailure, func(s *scope) { s.failing = "nothing fits"; s.recordFailure(s.failing) }, []string{`"Failed"`, `"why"="nothing fits"`}},
 		{"cleaned up after a failure", writeFailure, func(s *scope) { s.recordFailure("nothing fits") }, nil},
 		{"progress", writeProgress, func(s *scope) { s.describe("waiting") }, nil},
-		{"an update of the context", writeProgress, func(s *scope) { s.recordDecision(&onEU); s.recordDelivered() }, nil},
+		{"removed too late", writeLate, func(s *scope) { s.describe("eu does not answer"); s.finish(v1alpha1.StateFailed) }, []string{`"Failed"`, `"operation"="provision"`, `"why"="eu does not answer"`, `"after"="5s"`}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			s := &scope{now: now, ServiceInstance: &v1alpha1.ServiceInstance{
@@ -50,11 +49,13 @@ func TestTransitionsAreLogged(t *testing.T) {
 				Spec:       v1alpha1.ServiceInstanceSpec{Platform: "cf", InstanceID: "first", Desired: v1alpha1.InstanceState{PlanID: "plan-1"}},
 			}}
 			s.Status.Operation = &v1alpha1.Operation{Type: v1alpha1.OperationProvision, Generation: 1, State: v1alpha1.StateInProgress, StartedAt: metav1.NewTime(now.Add(-5 * time.Second))}
+			s.asRead()
 			row.change(s)
+			r.recorder = journal.NewRecorder((&catalog.Catalog{}).Names) // the plan is not in the catalog any more
 			var lines []string
 			logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
 			r.recordTransition(s, row.write)
-			r.markRecorded(log.IntoContext(context.Background(), logger), s)
+			r.recorder.Written(log.IntoContext(context.Background(), logger), s, nil)
 			if row.want == nil {
 				if len(lines) > 0 {
 					t.Errorf("logged %q", lines)

@@ -206,7 +206,7 @@ func (r *instanceReconciler) decide(ctx context.Context, request placement.Reque
 func (r *instanceReconciler) recordContext(ctx context.Context, s *scope) (ctrl.Result, error) {
 	s.recordContext()
 	s.succeed()
-	return ctrl.Result{}, r.write(ctx, s, writeProgress)
+	return ctrl.Result{}, r.write(ctx, s, writeDelivered)
 }
 
 // wait parks an instance that fits nowhere. The inventory wakes it when a cluster would take
@@ -350,7 +350,11 @@ func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result
 func (r *instanceReconciler) retry(ctx context.Context, s *scope, blocker error) (ctrl.Result, error) {
 	log.FromContext(ctx).V(1).Info("Waiting", "instance", s.Spec.InstanceID, "for", blocker.Error())
 	if s.recordBlocked(blocker) {
-		if err := r.write(ctx, s, writeProgress); err != nil {
+		what := writeProgress
+		if s.open && s.Status.IsFinished() {
+			what = writeLate
+		}
+		if err := r.write(ctx, s, what); err != nil {
 			return ctrl.Result{}, err
 		}
 	}

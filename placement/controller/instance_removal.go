@@ -32,15 +32,17 @@ func (r *instanceReconciler) remove(ctx context.Context, s *scope) (ctrl.Result,
 	if result, err := r.removeFrom(ctx, s, touched); err != nil || !result.IsZero() {
 		return result, err
 	}
-	removed := s.happened(v1alpha1.Event{Type: v1alpha1.EventRemoved, After: r.sinceThen(s.since())})
+	s.happened(v1alpha1.Event{Type: v1alpha1.EventRemoved, After: r.sinceThen(s.since())})
 	if err := r.journals().End(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
 	controllerutil.RemoveFinalizer(s, v1alpha1.Finalizer)
-	if err := r.hub.Update(ctx, s.ServiceInstance); client.IgnoreNotFound(err) != nil {
+	last := s.ServiceInstance.DeepCopy() // the hub's answer lacks the event
+	err = r.hub.Update(ctx, s.ServiceInstance)
+	r.recorder.Removed(ctx, last, err)
+	if client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("remove the finalizer: %w", err)
 	}
-	r.logEvent(ctx, s, removed)
 	r.forget(s.Name)
 	return ctrl.Result{}, nil
 }

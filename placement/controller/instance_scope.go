@@ -34,10 +34,10 @@ type scope struct {
 	failures map[string]error
 	// queued is true while the instance waits for its turn to move.
 	queued bool
-	// recorded is the sequence number of the last event that the hub has, and ready what condition Ready is
-	// there; "" if it is not set.
-	recorded int64
-	ready    metav1.ConditionStatus
+	// ready is condition Ready as the hub has it; "" if it is not set.
+	ready metav1.ConditionStatus
+	// open is true if an operation is under way there, or was begun in this pass.
+	open bool
 	// again is the longest time until the next pass, whatever else happens; zero means no
 	// limit.
 	again time.Duration
@@ -77,7 +77,7 @@ func (s *scope) since() time.Time {
 	case s.Status.IsFinished() && s.Status.Copying != nil:
 		return s.Status.Copying.Since.Time
 	}
-	return s.Status.Operation.StartedAt.Time
+	return s.Status.Operation.Began(s.Status.Events)
 }
 
 // late reports whether the current operation is past its deadline.

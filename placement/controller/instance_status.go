@@ -31,7 +31,7 @@ func (r *instanceReconciler) begin(s *scope) {
 	if op := s.Status.Operation; op != nil && op.Generation == s.Generation {
 		return
 	}
-	s.fresh = true
+	s.fresh, s.open = true, true
 	s.Status.ObservedGeneration = s.Generation
 	s.Status.Operation = &v1alpha1.Operation{
 		Type: v1alpha1.OperationProvision, Generation: s.Generation,

@@ -25,10 +25,11 @@ func (r *instanceReconciler) write(ctx context.Context, s *scope, what write) er
 		return err
 	}
 	err := r.hub.Status().Update(ctx, s.ServiceInstance)
+	r.recorder.Written(ctx, s, err)
 	if err == nil {
 		r.written.Store(s.Name, s.ResourceVersion)
 		s.fresh = false
-		r.markRecorded(ctx, s)
+		s.asRead()
 		return nil
 	}
 	r.unsettled.Store(s.Name, read)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/journal"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/osbclient"
 	"github.com/sluice-dev/sluice/internal/requeue"
@@ -76,6 +77,8 @@ type Options struct {
 	Target Target
 	// Promises of clusters for instances that fit nowhere; nil if none are made.
 	Promises Promises
+	// Recorder of the events of instances; may be nil.
+	Recorder *journal.Recorder
 	// Clock; nil means the real one.
 	Clock clock.PassiveClock
 }
@@ -134,7 +137,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		plan: func(serviceID, planID string) (*catalog.Plan, error) {
 			return o.Catalog.Snapshot().Plan(serviceID, planID)
 		},
-		inventory: o.Inventory, recovery: recovered, leadership: o.Leadership, drivers: o.Drivers,
+		recorder: o.Recorder, inventory: o.Inventory, recovery: recovered, leadership: o.Leadership, drivers: o.Drivers,
 		clock: o.Clock, metrics: m, moves: &moves{most: o.MovesAtOnce}, places: &member.Places{Most: o.Workers}, keys: o.Keys, target: o.Target, scorer: o.Scorer, promises: o.Promises, observeEvery: o.ObserveEvery,
 	}
 	instances.failed = clusters.orderFailed
