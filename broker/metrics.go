@@ -27,7 +27,7 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 		}, []string{"route", "platform", "code"}),
 		operations: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_broker_operations_total",
-			Help: "Operations accepted, by service offering, plan and type.",
+			Help: "Operations accepted by this replica, by service offering, plan and type; sluice_operation_duration_seconds has their ends.",
 		}, []string{"service", "plan", "operation"}),
 	}
 	if registerer == nil {

@@ -197,7 +197,7 @@ func (r *instanceReconciler) decide(ctx context.Context, request placement.Reque
 	}
 	start := r.clock.Now()
 	decision, err := r.inventory.Place(request)
-	r.metrics.decided(r.clock.Since(start), err)
+	r.metrics.decided(r.clock.Since(start), decision, err)
 	return decision, err
 }
 

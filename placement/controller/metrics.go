@@ -11,9 +11,10 @@ import (
 
 // metrics are the metrics of placement.
 type metrics struct {
-	decisions *prometheus.CounterVec
-	duration  prometheus.Histogram
-	inventory *placement.Inventory
+	decisions  *prometheus.CounterVec
+	rejections *prometheus.CounterVec
+	duration   prometheus.Histogram
+	inventory  *placement.Inventory
 }
 
 var (
@@ -31,6 +32,10 @@ func newMetrics(inventory *placement.Inventory) *metrics {
 			Name: "sluice_placement_decisions_total",
 			Help: "Placement decisions by result: placed or unplaceable.",
 		}, []string{"result"}),
+		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_placement_rejections_total",
+			Help: "Member clusters that were not chosen in decisions, by reason.",
+		}, []string{"reason"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "sluice_placement_decision_duration_seconds",
 			Help:    "Time to decide and reserve, waiting for other decisions included.",
@@ -51,11 +56,17 @@ func (m *metrics) register(registry prometheus.Registerer) error {
 	return err
 }
 
-// decided counts one decision.
-func (m *metrics) decided(took time.Duration, err error) {
+// decided counts one decision, and the clusters that it rejects.
+func (m *metrics) decided(took time.Duration, decision placement.Decision, err error) {
 	result := "placed"
 	if err != nil {
 		result = "unplaceable"
+	}
+	if why := (*placement.UnplaceableError)(nil); errors.As(err, &why) {
+		decision = why.Decision
+	}
+	for _, r := range decision.Rejections {
+		m.rejections.WithLabelValues(string(r.Reason)).Add(float64(r.Count))
 	}
 	m.decisions.WithLabelValues(result).Inc()
 	m.duration.Observe(took.Seconds())
@@ -64,6 +75,7 @@ func (m *metrics) decided(took time.Duration, err error) {
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(descriptions chan<- *prometheus.Desc) {
 	m.decisions.Describe(descriptions)
+	m.rejections.Describe(descriptions)
 	m.duration.Describe(descriptions)
 	descriptions <- reservedRatio
 	descriptions <- clusterReady
@@ -73,6 +85,7 @@ func (m *metrics) Describe(descriptions chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(values chan<- prometheus.Metric) {
 	m.decisions.Collect(values)
+	m.rejections.Collect(values)
 	m.duration.Collect(values)
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
 		values <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
