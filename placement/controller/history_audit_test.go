@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/journal"
 	"github.com/sluice-dev/sluice/internal/journal/journaltest"
 	"github.com/sluice-dev/sluice/placement"
 )
@@ -193,12 +194,14 @@ func (h *history) auditEvents() {
 	if lives != h.made {
 		h.Fatalf("%d instances were ordered, %d have events", h.made, lives)
 	}
-	h.auditRecorded(all)
+	h.auditRecorded()
 }
 
 // auditRecorded checks that each event, and each end of an operation, is counted once; or, if a Sluice was killed, at
 // most once.
-func (h *history) auditRecorded(all []journal.Entry) {
+func (h *history) auditRecorded() {
+	all, err := journal.Read(context.Background(), h.hub, historyNamespace, func(journal.Entry) bool { return true })
+	h.must(err)
 	want, counted := map[string]int{}, map[string]int{}
 	for _, e := range all {
 		want[string(e.Type)]++
