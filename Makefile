@@ -42,6 +42,11 @@ kubernetes:
 	@echo "test: Kubernetes binaries for the control planes of the tests"
 	@test/kubernetes/build.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl >/dev/null
 
+.PHONY: databases
+databases:
+	@echo "test: MariaDB and PostgreSQL for the brokers of the tests"
+	@test/databases/install.sh
+
 images: kubernetes ## What the tests on kind run, at the lowest priority; built once, then kept
 	@echo "test: images of kind nodes and of Liqo"
 	@nice -n 19 test/kind/node-image.sh >/dev/null
@@ -69,7 +74,7 @@ ATONCE := $(shell expr $$(nproc) + 1)
 
 # lint has vetted everything: each go test would vet all packages below its own once more.
 # Once more with the other hub runs what talks to the hub; the histories' hub is a fake.
-unit: kubernetes ## Unit and integration tests, on the embedded hub and on real control planes
+unit: kubernetes databases ## Unit and integration tests, on the embedded hub and on real control planes
 	@echo "test: unit and integration, embedded hub"
 	@go test -vet=off -p $(ATONCE) $(SLOWEST) ./...
 	@echo "test: the same controllers with a kube-apiserver as the hub"

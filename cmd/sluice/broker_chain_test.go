@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -134,8 +133,9 @@ func (s *served) must(args ...string) string {
 	return out
 }
 
-// behind registers a broker that is served at a URL, and sells its plans small and large.
-func (s *served) behind(name, url, service string) {
+// behind registers a broker that is served at a URL, and sells its plans small and large. It gets parameters, or else
+// the consumer's.
+func (s *served) behind(name, url, service, parameters string) {
 	s.Helper()
 	file := filepath.Join(s.dir, name+".password")
 	if err := os.WriteFile(file, []byte("first-password\n"), 0o600); err != nil {
@@ -151,12 +151,15 @@ func (s *served) behind(name, url, service string) {
     maintenanceInfo: {version: 1.2.3, description: As of the first edition}
     kind: upstream
     upstream:
-      candidates: [{broker: %[2]s, service: %[3]s, plan: %[1]s}]
+      candidates: [{broker: %[2]s, service: %[3]s, plan: %[1]s%[4]s}]
     schemas:
       instanceCreate: &parameters {type: object, additionalProperties: false, properties: {size: {type: integer}, pending: {}, fails: {}}}
       instanceUpdate: *parameters
       bindingCreate: {type: object, additionalProperties: false}
-`, plan, name, service)
+`, plan, name, service, parameters)
+	}
+	if parameters != "" {
+		parameters = ", parameters: " + parameters
 	}
 	offering := filepath.Join(s.dir, "offering.yaml")
 	if err := os.WriteFile(offering, []byte(`apiVersion: sluice.dev/v1alpha1
@@ -189,9 +192,9 @@ func TestSluiceBehindSluice(t *testing.T) {
 	server := httptest.NewServer(bottom)
 	defer server.Close()
 	middle, top := serveAnother(t, "middle"), serveAnother(t, "top")
-	middle.behind("bottom", server.URL, "name-of-service")
+	middle.behind("bottom", server.URL, "name-of-service", "")
 	middle.until("it sells", func(context.Context) error { return sells(middle) })
-	top.behind("middle", middle.url, "upstream")
+	top.behind("middle", middle.url, "upstream", "")
 	top.until("it sells", func(context.Context) error { return sells(top) })
 
 	suite := exec.CommandContext(t.Context(), "go", "tool", "ginkgo", "--procs=12", "--no-color", "--succinct", "--timeout=10m", "./test/osb")
@@ -212,112 +215,6 @@ func TestSluiceBehindSluice(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// TestKilledWhileABrokerAnswers: Sluice is killed, as by kill -9, at each request that changes something at
-// another broker, when the broker has carried it out and nobody has heard the answer. After a restart it goes
-// on: one instance and one binding are there, and in the end none.
-func TestKilledWhileABrokerAnswers(t *testing.T) {
-	bottom := newGate(&suitetest.Broker{})
-	killed, seen := make(chan string, 8), map[string]bool{}
-	s := serveAnother(t, "sluice")
-	bottom.instead = func(_ http.ResponseWriter, r *http.Request) bool {
-		what := r.Method
-		if strings.Contains(r.URL.Path, "service_bindings") {
-			what += " binding"
-		}
-		bottom.mu.Lock()
-		defer bottom.mu.Unlock()
-		if seen[what] || r.Method == http.MethodGet {
-			return false
-		}
-		seen[what] = true
-		_ = s.process.Process.Kill()
-		_ = s.process.Wait()
-		killed <- what
-		panic(http.ErrAbortHandler)
-	}
-	server := httptest.NewServer(bottom)
-	defer server.Close()
-	s.behind("bottom", server.URL, "name-of-service")
-	s.until("it sells", func(context.Context) error { return sells(s) })
-	const instance, ids = "/v2/service_instances/one", "service_id=upstream&plan_id=ours-small"
-	body := func(plan, more string) string {
-		return `{"service_id": "upstream", "plan_id": "ours-` + plan + `", "organization_guid": "o", "space_guid": "s"` + more + `}`
-	}
-	ended := func(path, state string) func(context.Context) error {
-		return func(context.Context) error {
-			if status, answer, err := s.ask(t.Context(), "GET", path+"/last_operation", ""); err != nil || !strings.Contains(answer, state) && status != http.StatusGone && (state != "gone" || status != http.StatusNotFound) {
-				return fmt.Errorf("it is %d %s, %v", status, answer, err)
-			}
-			return nil
-		}
-	}
-	for _, step := range []struct {
-		method, path, body, kills string
-		ended                     func(context.Context) error
-	}{
-		{"PUT", instance + "?accepts_incomplete=true", body("small", `, "parameters": {"size": 1}`), "PUT", ended(instance, "succeeded")},
-		{"PATCH", instance + "?accepts_incomplete=true", `{"service_id": "upstream", "plan_id": "ours-large", "parameters": {"size": 2}}`, "PATCH", ended(instance, "succeeded")},
-		{"PUT", instance + "/service_bindings/b?accepts_incomplete=true", body("large", ""), "PUT binding", ended(instance+"/service_bindings/b", "succeeded")},
-		{"DELETE", instance + "/service_bindings/b?accepts_incomplete=true&" + ids, "", "DELETE binding", ended(instance+"/service_bindings/b", "gone")},
-		{"DELETE", instance + "?accepts_incomplete=true&" + ids, "", "DELETE", ended(instance, "gone")},
-	} {
-		_, _, _ = s.ask(t.Context(), step.method, step.path, step.body) // the answer may be lost with the process
-		select {
-		case at := <-killed:
-			if at != step.kills {
-				t.Errorf("it died at %s, want %s", at, step.kills)
-			}
-		case <-time.After(time.Minute):
-			t.Fatalf("it did not die at %s", step.kills)
-		}
-		s.start()
-		s.until(step.kills+" is accepted", func(ctx context.Context) error { // as a platform repeats it
-			status, answer, err := s.ask(ctx, step.method, step.path, step.body)
-			if err == nil && status != http.StatusAccepted && status != http.StatusOK && status != http.StatusCreated && status != http.StatusGone {
-				err = fmt.Errorf("it is %d %s", status, answer)
-			}
-			return err
-		})
-		s.until(step.kills+" has ended", step.ended)
-		if step.kills == "PUT binding" {
-			wantEvents(t, "describe", s.must("instance", "describe", "one"), `Ordered, Placed on bottom.*: score \d+ on bottom, Delivered on bottom, Ordered, Placed on bottom.*, Delivered on bottom.*`)
-		}
-	}
-	if left := bottom.left(); len(left) > 0 {
-		t.Errorf("left at the broker: %v", left)
-	}
-	wantEvents(t, "events", s.must("events", "one", "--platform", "first"),
-		`- Ordered provision .*, - Placed provision .*, - Delivered provision .*, - Ordered update .*, - Placed update .*, - Delivered update .*, `+
-			`b Ordered bind .*, b Bound bind .*, b Ordered unbind .*, b Removed unbind .*, - Ordered deprovision .*, - Removed deprovision .*`)
-	if out := s.must("events", "one", "--platform", "second", "-o", "json"); strings.TrimSpace(out) != "[]" {
-		t.Errorf("events of another platform's instance: %s", out)
-	}
-	if _, err := s.sluice("events", "none"); err == nil || !strings.Contains(err.Error(), `no events of an instance "none"`) {
-		t.Errorf("events of an instance that never was: %v", err)
-	}
-}
-
-// wantEvents compares the lines that begin with a time, or have one after the key, with patterns.
-func wantEvents(t *testing.T, what, out, want string) {
-	t.Helper()
-	var got []string
-	for line := range strings.Lines(out) {
-		if at := regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +(one +)?`).FindStringIndex(line); at != nil {
-			got = append(got, strings.Join(strings.Fields(line[at[1]:]), " "))
-		}
-	}
-	patterns := strings.Split(want, ", ")
-	if len(got) != len(patterns) {
-		t.Errorf("%s: %d events, want %d:\n%s", what, len(got), len(patterns), out)
-		return
-	}
-	for i, pattern := range patterns {
-		if !regexp.MustCompile(`^` + pattern).MatchString(got[i]) {
-			t.Errorf("%s: event %d is %q, want %s\n%s", what, i+1, got[i], pattern, out)
-		}
-	}
 }
 
 // sells reports whether both plans are offered.

@@ -142,7 +142,7 @@ func TestABrokersSchemas(t *testing.T) {
 	s, bottom := serveAnother(t, "sluice"), newGate(&suitetest.Broker{})
 	server := httptest.NewServer(bottom)
 	defer server.Close()
-	s.behind("bottom", server.URL, "name-of-service")
+	s.behind("bottom", server.URL, "name-of-service", "")
 	const path = "/v2/service_instances/one"
 	order := func(parameters string) string {
 		return `{"service_id": "other", "plan_id": "other-small", "organization_guid": "o", "space_guid": "s", "parameters": ` + parameters + `}`

@@ -3,10 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,97 +14,122 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-dev/sluice/test/osb/suitetest"
+	"github.com/sluice-dev/sluice/test/databases"
 )
 
-// block is a block of a page: its language and its text.
-var block = regexp.MustCompile("(?s)```(sh|yaml)\n(.*?)```")
+var (
+	// block is a block of a page: its language and its text. That of yaml is the file that was named last.
+	block = regexp.MustCompile("(?s)```(sh|yaml)\n(.*?)```")
+	named = regexp.MustCompile("`([a-z]+\\.yaml)`")
+)
 
-// TestBrokersPage runs the commands of docs/brokers.md as they are printed, against two brokers on this
-// machine, and orders what they make: the cheaper broker gets it, with the parameters of its candidate; when
-// its plan vanishes, instances go on and new orders go to the other.
+// TestBrokersPage runs the commands of docs/brokers.md as they are printed, against two brokers on this machine that
+// sell databases of real servers, and orders what they make. A policy and then the price decide which broker gets an
+// order, with the parameters of its candidate; credentials open connections; when a plan vanishes, instances go on and
+// new orders go to the other; nothing is left on the servers in the end.
 func TestBrokersPage(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "brokers.md"))
+	eu, near := openShop(t, databases.MariaDB), openShop(t, databases.PostgreSQL)
+	s := serveAnother(t, "sluice")
+	told := s.follow(t, "brokers.md", map[string]string{"eu.password": "first-password\n", "near.password": "first-password\n"}, "EU="+eu.url, "NEAR="+near.url)
+	for _, line := range []string{
+		"broker eu: ready, 2 plans may be ordered", "postgresql/small (postgresql, postgresql-small)", "1 plan that may not be ordered",
+		"0.026027397 EUR/h", "policy germany, in-germany: does not hold",
+	} {
+		if !strings.Contains(told, line) {
+			t.Errorf("the page's commands do not say %q:\n%s", line, told)
+		}
+	}
+
+	s.order(t, "german", `{"connections": 2}`)
+	if err := errors.Join(eu.holds(t.Context(), 1), near.holds(t.Context(), 0)); err != nil {
+		t.Errorf("the policy does not decide: %v", err)
+	}
+	s.must("policy", "remove", "germany")
+	s.order(t, "one", `{"connections": 2}`)
+	if err := errors.Join(eu.holds(t.Context(), 1), near.holds(t.Context(), 1)); err != nil {
+		t.Errorf("the order went elsewhere than to the cheaper broker: %v", err)
+	}
+	for id, want := range map[string]string{"german": "eu, score 100, reserved 1 sluice.dev/instances, 0.039726027 EUR/h", "one": "near, score 100, reserved 1 sluice.dev/instances, 0.026027397 EUR/h"} {
+		if out := s.must("instance", "describe", id); !strings.Contains(out, "Placed on:   "+want) {
+			t.Errorf("%s is described as\n%s", id, out)
+		}
+	}
+	var got struct {
+		Parameters map[string]any `json:"parameters"`
+	}
+	if err := json.Unmarshal(near.body("PUT"), &got); err != nil || fmt.Sprint(got.Parameters) != "map[connection_limit:2]" {
+		t.Errorf("the broker got %v, %v", got, err)
+	}
+	s.uses(t, eu, "german", "mariadb")
+	s.uses(t, near, "one", "postgresql")
+	s.deprovision(t, "german")
+	if err := eu.holds(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+
+	near.hide("small")
+	s.must("broker", "add", "near", "--refresh", "1s")
+	s.until("the plan is gone", func(context.Context) error {
+		out, err := s.sluice("broker", "describe", "near")
+		if err == nil && !strings.Contains(out, "postgresql/small: new orders are refused, instances go on") {
+			err = fmt.Errorf("describe says\n%s", out)
+		}
+		return err
+	})
+	s.order(t, "two", `{"connections": 3}`)
+	if here := eu.left(); len(here) != 1 {
+		t.Errorf("the order went elsewhere than to the broker that still offers it: %v", here)
+	}
+	s.withdraws(t, near.gate, eu.gate)
+	if out, err := s.sluice("broker", "remove", "near"); err == nil || !strings.Contains(err.Error(), "broker near: 1 instance there: one (first)") {
+		t.Errorf("a broker with instances is removed: %v\n%s", err, out)
+	}
+	s.deprovision(t, "one")
+	s.deprovision(t, "two")
+	if err := errors.Join(eu.holds(t.Context(), 0), near.holds(t.Context(), 0)); err != nil {
+		t.Errorf("left at the brokers: %v", err)
+	}
+	s.must("broker", "remove", "near")
+}
+
+// follow runs the commands of a page as they are printed, in a folder with some files, and returns what they say. The
+// page's own files are there, too.
+func (s *served) follow(t *testing.T, page string, files map[string]string, environment ...string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := serveAnother(t, "sluice")
-	eu, near := newGate(&suitetest.Broker{}), newGate(&suitetest.Broker{})
-	first, second := httptest.NewServer(eu), httptest.NewServer(near)
-	defer first.Close()
-	defer second.Close()
 	work, path := t.TempDir(), t.TempDir()
-	for name, text := range map[string]string{filepath.Join(work, "eu.password"): "first-password\n", filepath.Join(work, "near.password"): "first-password\n"} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(work, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+	for name, text := range files {
+		write(name, text)
 	}
 	if err := os.Symlink(os.Args[0], filepath.Join(path, "sluice")); err != nil {
 		t.Fatal(err)
 	}
 	var told strings.Builder
-	for _, match := range block.FindAllStringSubmatch(string(page), -1) {
-		if match[1] == "yaml" {
-			if err := os.WriteFile(filepath.Join(work, "mysql.yaml"), []byte(match[2]), 0o600); err != nil {
-				t.Fatal(err)
-			}
+	for _, at := range block.FindAllSubmatchIndex(content, -1) {
+		language, text := string(content[at[2]:at[3]]), string(content[at[4]:at[5]])
+		if language == "yaml" {
+			names := named.FindAllSubmatch(content[:at[0]], -1)
+			write(string(names[len(names)-1][1]), text)
 			continue
 		}
-		run := exec.CommandContext(t.Context(), "bash", "-euc", match[2])
+		run := exec.CommandContext(t.Context(), "bash", "-euc", text)
 		run.Dir = work
-		run.Env = append(os.Environ(), asSluice+"=1", "SLUICE_DATA_DIR="+s.dir, "PATH="+path+":"+os.Getenv("PATH"), "EU="+first.URL, "NEAR="+second.URL)
+		run.Env = append(append(os.Environ(), asSluice+"=1", "SLUICE_DATA_DIR="+s.dir, "PATH="+path+":"+os.Getenv("PATH")), environment...)
 		out, err := run.CombinedOutput()
 		told.Write(out)
 		if err != nil {
-			t.Fatalf("%s: %v\n%s", match[2], err, out)
+			t.Fatalf("%s: %v\n%s", text, err, out)
 		}
 	}
-	for _, line := range []string{"broker eu: ready, 6 plans may be ordered", "name-of-service/small (service, plan-small)", "5 plans that may not be ordered", "0.026027397 EUR/h"} {
-		if !strings.Contains(told.String(), line) {
-			t.Errorf("the page's commands do not say %q:\n%s", line, told.String())
-		}
-	}
-	s.order(t, "one", `{"size": 3}`)
-	if here := near.left(); len(here) != 1 || len(eu.left()) != 0 {
-		t.Errorf("the order went elsewhere than to the cheaper broker: %v", here)
-	}
-	var got struct {
-		Parameters map[string]any `json:"parameters"`
-	}
-	if err := json.Unmarshal(near.body("PUT"), &got); err != nil || fmt.Sprint(got.Parameters) != "map[size:6]" {
-		t.Errorf("the broker got %v, %v", got, err)
-	}
-	if status, body := s.send(t, "PUT", "/v2/service_instances/one/service_bindings/b", `{"service_id": "`+serviceID+`", "plan_id": "`+planID+`"}`); status != 201 || !strings.Contains(body, `"credentials":{"`) {
-		t.Errorf("the binding is %d %s", status, body)
-	}
-	near.hide("plan-small")
-	s.must("broker", "add", "near", "--refresh", "1s")
-	s.until("the plan is gone", func(context.Context) error {
-		out, err := s.sluice("broker", "describe", "near")
-		if err == nil && !strings.Contains(out, "name-of-service/small: new orders are refused, instances go on") {
-			err = fmt.Errorf("describe says\n%s", out)
-		}
-		return err
-	})
-	s.order(t, "two", `{"size": 3}`)
-	if here := eu.left(); len(here) != 1 {
-		t.Errorf("the order went elsewhere than to the broker that still offers it: %v", here)
-	}
-	s.withdraws(t, near, eu)
-	if out, err := s.sluice("broker", "remove", "near"); err == nil || !strings.Contains(err.Error(), "broker near: 1 instance there: one (first)") {
-		t.Errorf("a broker with instances is removed: %v\n%s", err, out)
-	}
-	s.send(t, "DELETE", "/v2/service_instances/one/service_bindings/b?service_id="+serviceID+"&plan_id="+planID, "")
-	for _, id := range []string{"one", "two"} {
-		s.send(t, "DELETE", "/v2/service_instances/"+id+"?accepts_incomplete=true&service_id="+serviceID+"&plan_id="+planID, "")
-	}
-	s.until("both are deleted", func(context.Context) error {
-		if left := append(eu.left(), near.left()...); len(left) > 0 {
-			return fmt.Errorf("left at the brokers: %v", left)
-		}
-		return nil
-	})
-	s.must("broker", "remove", "near")
+	return told.String()
 }
 
 // withdraws checks that a plan whose candidates are all gone takes no new orders, and that its instance at a broker
@@ -112,20 +137,20 @@ func TestBrokersPage(t *testing.T) {
 func (s *served) withdraws(t *testing.T, at *gate, others ...*gate) {
 	t.Helper()
 	for _, g := range others {
-		g.hide("plan-small")
+		g.hide("small")
 	}
 	s.must("broker", "add", "eu", "--refresh", "1s")
 	s.until("the plan is withdrawn", func(context.Context) error {
 		out, err := s.sluice("broker", "describe", "near")
-		if err == nil && !strings.Contains(out, "mysql/small orders name-of-service/small; withdrawn: no broker offers it any more") {
+		if err == nil && !strings.Contains(out, "database/small orders postgresql/small; withdrawn: no broker offers it any more") {
 			err = fmt.Errorf("describe says\n%s", out)
 		}
 		return err
 	})
-	const order = `{"service_id": "` + serviceID + `", "plan_id": "` + planID + `", "organization_guid": "o", "space_guid": "s", "parameters": {"size": 1}}`
+	const order = `{"service_id": "` + serviceID + `", "plan_id": "` + planID + `", "organization_guid": "o", "space_guid": "s", "parameters": {"connections": 1}}`
 	s.until("new orders are refused", func(context.Context) error {
 		status, body := s.send(t, "PUT", "/v2/service_instances/three?accepts_incomplete=true", order)
-		if status != 400 || !strings.Contains(body, "plan small of mysql is withdrawn: no provider offers it any more.") {
+		if status != 400 || !strings.Contains(body, "plan small of database is withdrawn: no provider offers it any more.") {
 			return fmt.Errorf("an order is answered %d %s", status, body)
 		}
 		return nil
@@ -140,7 +165,7 @@ func (s *served) withdraws(t *testing.T, at *gate, others ...*gate) {
 	if status, body := s.send(t, "PUT", "/v2/service_instances/one/service_bindings/c", `{"service_id": "`+serviceID+`", "plan_id": "`+planID+`"}`); status != 201 {
 		t.Errorf("an instance of the plan is bound with %d %s", status, body)
 	}
-	s.send(t, "PATCH", "/v2/service_instances/one?accepts_incomplete=true", `{"service_id": "`+serviceID+`", "parameters": {"size": 4}}`)
+	s.send(t, "PATCH", "/v2/service_instances/one?accepts_incomplete=true", `{"service_id": "`+serviceID+`", "parameters": {"connections": 4}}`)
 	s.until("the instance is updated", func(context.Context) error {
 		status, body := s.send(t, "GET", "/v2/service_instances/one/last_operation", "")
 		if status != 200 || !strings.Contains(body, `"succeeded"`) {

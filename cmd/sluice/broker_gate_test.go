@@ -18,7 +18,7 @@ type gate struct {
 	mu sync.Mutex
 	// there are the instances and bindings that exist by the broker's answers.
 	there map[string]bool
-	// bodies are the last ones by method, hidden is the id of a plan that the catalog does not show.
+	// bodies are the last ones by method, hidden is the name of a plan that the catalog does not show.
 	bodies map[string][]byte
 	hidden string
 	// instead, if set, is called with each request that was carried out. If it returns true, it has answered; if
@@ -51,7 +51,7 @@ func (g *gate) withoutHidden(catalog []byte) []byte {
 		return catalog
 	}
 	for _, service := range body.Services {
-		service["plans"] = slices.DeleteFunc(service["plans"].([]any), func(plan any) bool { return plan.(map[string]any)["id"] == g.hidden })
+		service["plans"] = slices.DeleteFunc(service["plans"].([]any), func(plan any) bool { return plan.(map[string]any)["name"] == g.hidden })
 	}
 	catalog, _ = json.Marshal(body)
 	return catalog
