@@ -14,24 +14,24 @@ import (
 	"github.com/sluice-dev/sluice/test/databases"
 )
 
-// shop is a broker that sells databases of a real server.
-type shop struct {
+// seller is a broker that sells databases of a real server.
+type seller struct {
 	*gate
 	server *databases.Server
 	url    string
 }
 
-func openShop(t *testing.T, engine *databases.Engine) *shop {
+func sellDatabases(t *testing.T, engine *databases.Engine) *seller {
 	t.Helper()
 	server := databases.Start(t, engine)
 	g := newGate(databases.NewBroker(server, "first", "first-password"))
 	listener := httptest.NewServer(g)
 	t.Cleanup(listener.Close)
-	return &shop{gate: g, server: server, url: listener.URL}
+	return &seller{gate: g, server: server, url: listener.URL}
 }
 
 // holds checks that the server has exactly those databases and logins that the broker has sold, and how many they are.
-func (s *shop) holds(ctx context.Context, want int) error {
+func (s *seller) holds(ctx context.Context, want int) error {
 	var sold []string
 	for _, path := range s.left() {
 		switch parts := strings.Split(path, "/"); len(parts) { // "", v2, service_instances, ID, service_bindings, ID
@@ -94,7 +94,7 @@ func (s *served) deprovision(t *testing.T, instance string) {
 // uses checks what an application does with a binding, and goes on doing when the binding is rotated: it connects, by
 // an ordinary client of the engine, writes a row, and reads it with the credentials that replace the first. Those work
 // until the binding is deleted, and not a moment longer.
-func (s *served) uses(t *testing.T, at *shop, instance, engine string) {
+func (s *served) uses(t *testing.T, at *seller, instance, engine string) {
 	t.Helper()
 	first := s.bind(t, instance, instance+"-a", "")
 	if first.Engine != engine || !strings.HasPrefix(first.URI, cmp.Or(map[string]string{"mariadb": "mysql"}[engine], engine)+"://"+first.Username+":") {
@@ -134,7 +134,7 @@ func (s *served) uses(t *testing.T, at *shop, instance, engine string) {
 }
 
 // openDatabase returns connections of a login, at most one at a time.
-func openDatabase(t *testing.T, at *shop, login databases.Login) *sql.DB {
+func openDatabase(t *testing.T, at *seller, login databases.Login) *sql.DB {
 	t.Helper()
 	db, err := at.server.Open(login)
 	if err != nil {

@@ -28,7 +28,7 @@ var (
 // order, with the parameters of its candidate; credentials open connections; when a plan vanishes, instances go on and
 // new orders go to the other; nothing is left on the servers in the end.
 func TestBrokersPage(t *testing.T) {
-	eu, near := openShop(t, databases.MariaDB), openShop(t, databases.PostgreSQL)
+	eu, near := sellDatabases(t, databases.MariaDB), sellDatabases(t, databases.PostgreSQL)
 	s := serveAnother(t, "sluice")
 	told := s.follow(t, "brokers.md", map[string]string{"eu.password": "first-password\n", "near.password": "first-password\n"}, "EU="+eu.url, "NEAR="+near.url)
 	for _, line := range []string{
@@ -49,8 +49,11 @@ func TestBrokersPage(t *testing.T) {
 	if err := errors.Join(eu.holds(t.Context(), 1), near.holds(t.Context(), 1)); err != nil {
 		t.Errorf("the order went elsewhere than to the cheaper broker: %v", err)
 	}
-	for id, want := range map[string]string{"german": "eu, score 100, reserved 1 sluice.dev/instances, 0.039726027 EUR/h", "one": "near, score 100, reserved 1 sluice.dev/instances, 0.026027397 EUR/h"} {
-		if out := s.must("instance", "describe", id); !strings.Contains(out, "Placed on:   "+want) {
+	for id, want := range map[string][]string{
+		"german": {"Ordered:     mariadb/small from eu\n", "Placed on:   eu, score 100, reserved 1 sluice.dev/instances, 0.039726027 EUR/h\n"},
+		"one":    {"Ordered:     postgresql/small from near\n", "Placed on:   near, score 100, reserved 1 sluice.dev/instances, 0.026027397 EUR/h\n"},
+	} {
+		if out := s.must("instance", "describe", id); !strings.Contains(out, want[0]) || !strings.Contains(out, want[1]) {
 			t.Errorf("%s is described as\n%s", id, out)
 		}
 	}

@@ -28,7 +28,7 @@ func TestKilledWhileABrokerAnswers(t *testing.T) {
 		})
 	})
 	t.Run("databases of MariaDB, synchronous", func(t *testing.T) {
-		bottom := openShop(t, databases.MariaDB)
+		bottom := sellDatabases(t, databases.MariaDB)
 		killedAtEachRequest(t, bottom.gate, "mariadb", `{max_user_connections: "${parameters.size}"}`, bottom.holds)
 	})
 }

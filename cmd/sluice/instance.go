@@ -172,7 +172,12 @@ func describeInstance(w io.Writer, instance *v1alpha1.ServiceInstance, events []
 	d.line("Resource", "%s", instance.Name)
 	d.line("Platform", "%s", instance.Spec.Platform)
 	d.line("Plan", "%s", plans.of(instance))
-	d.line("Namespace", "%s on every cluster below", v1alpha1.MemberNamespace(instance.Name))
+	placed := instance.Status.InForce()
+	if i := slices.IndexFunc(placed, func(p *v1alpha1.Placement) bool { return p.Upstream != nil }); i >= 0 {
+		d.line("Ordered", "%s from %s", placed[i].Upstream.Name(), placed[i].Cluster)
+	} else {
+		d.line("Namespace", "%s on every cluster below", v1alpha1.MemberNamespace(instance.Name))
+	}
 	said := map[string]bool{"": true}
 	if op := instance.Status.Operation; op != nil {
 		d.line("Operation", "%s: %s, started %s ago", op.Type, op.State, age(op.StartedAt))
