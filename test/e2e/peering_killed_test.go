@@ -26,8 +26,8 @@ import (
 // covered are the writes that test/crash kills at.
 const covered = `serviceinstances|servicebindings|serviceofferings|memberclusters|leases`
 
-// killed plays the life of an instance with a virtual node once more, with a Sluice that is
-// killed before and after each of its writes but those: there is one node and one slice in the
+// killed moves a component of the tour, and plays the life of an instance with a virtual node once more, with a
+// Sluice that is killed before and after each of its writes but those: there is one node and one slice in the
 // end, and nothing after it.
 func (w *peeringWorld) killed(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "sluice")
@@ -39,8 +39,13 @@ func (w *peeringWorld) killed(t *testing.T) {
 	w.stop()
 	s := w.restart(t, binary)
 
+	w.tourKilled(t)
+	t.Logf("a component has moved in spite of %d kills", len(s.instants()))
+	tour := w.broker.findPlan(t, "peered-workloads", "apart")
+	w.insist(t, "DELETE", tourID, tour.query(), nil, http.StatusAccepted, http.StatusOK, http.StatusGone)
+	w.own(t, v1alpha1.ConsumerReference{Platform: "first", Organization: "org"})
 	p := w.plan(t, &w.node, "small")
-	w.insist(t, "PUT", url.Values{"accepts_incomplete": {"true"}}, map[string]any{
+	w.insist(t, "PUT", "killed", url.Values{"accepts_incomplete": {"true"}}, map[string]any{
 		"service_id": p.service, "plan_id": p.id, "organization_guid": "org", "space_guid": "space"}, http.StatusAccepted, http.StatusOK)
 	w.broker.await(t, "killed", "provision, killed again and again")
 	t.Logf("peered and provisioned in spite of %d kills", len(s.instants()))
@@ -51,16 +56,17 @@ func (w *peeringWorld) killed(t *testing.T) {
 	if len(slices.Items) != 1 || len(nodes.Items) != 1 || !isReady(&nodes.Items[0]) {
 		t.Errorf("there are %d slices and %d nodes, want one each", len(slices.Items), len(nodes.Items))
 	}
-	w.insist(t, "DELETE", p.query(), nil, http.StatusAccepted, http.StatusOK, http.StatusGone)
+	w.insist(t, "DELETE", "killed", p.query(), nil, http.StatusAccepted, http.StatusOK, http.StatusGone)
 	w.broker.await(t, "killed", "deprovision, killed again and again")
+	w.broker.await(t, tourID, "deprovision of the tour, killed again and again")
 	s.check(t)
 }
 
-// insist sends a request for the instance until it has one of the answers.
-func (w *peeringWorld) insist(t *testing.T, method string, query url.Values, body any, want ...int) {
+// insist sends a request for an instance until it has one of the answers.
+func (w *peeringWorld) insist(t *testing.T, method, id string, query url.Values, body any, want ...int) {
 	t.Helper()
 	eventually(t, 2*time.Minute, method, func(ctx context.Context) string {
-		a, err := w.broker.do(ctx, method, "/v2/service_instances/killed", query, body)
+		a, err := w.broker.do(ctx, method, "/v2/service_instances/"+id, query, body)
 		switch {
 		case err != nil:
 			return err.Error()

@@ -49,9 +49,10 @@ var peers = []string{peerConsumer, peerProvider, peerInvited}
 // links between nodes and gateways are VXLAN, which this machine's kernel has (test/kind):
 // virtual nodes, namespaces that the consumer's cluster reaches, a provider that joins by
 // invitation and is reached through the hub; what is refused; faults; a consumer that joins by
-// invitation; and that nothing is left.
+// invitation; an application over three clusters; kills; and that nothing is left.
 func TestPeering(t *testing.T) {
 	w := newPeeringWorld(t)
+	w.gateway, _ = gateway(t, peerConsumer)
 	before := map[string]map[string]bool{}
 	for _, name := range peers {
 		before[name] = liqoObjects(t, name)
@@ -69,7 +70,6 @@ func TestPeering(t *testing.T) {
 		{"a virtual node", w.virtualNode},
 		{"a network", w.network},
 		{"a workload", w.workload},
-		{"components on two clusters", w.linked},
 		{"an invited provider behind the hub", w.behindTheHub},
 		{"figures", w.measure},
 		{"what nobody has bought", w.refusals},
@@ -77,6 +77,7 @@ func TestPeering(t *testing.T) {
 		{"faults", w.faults},
 		{"gives all of it back", w.giveBack},
 		{"an invited consumer", w.anInvitedConsumer},
+		{"an application over three clusters", w.tour},
 		{"killed at every step", w.killed},
 	} {
 		if !t.Run(step.name, step.do) {

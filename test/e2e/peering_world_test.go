@@ -42,6 +42,7 @@ type peeringWorld struct {
 	consumer                      *kubernetes.Clientset
 	provider                      *kubernetes.Clientset
 	invitation                    string
+	gateway                       string // the address of the consumer's Gateway
 	// endpoints by what they lead to.
 	endpoints map[string]string
 }

@@ -2,8 +2,10 @@
 // which in Kubernetes is the name of the pod, and /source with the address that the request came from.
 // It ends within five seconds of SIGTERM. Called as `echo get URL`, it makes one request instead and
 // prints the answer: what a pod can reach, its image having no other program. `echo time URL COUNT`
-// makes many, one after the other, and prints the median of how long they took, in milliseconds. `echo tls
-// CERTIFICATE KEY` answers on port 8443 by TLS instead, with what is in the two files.
+// makes many, one after the other, and prints the median of how long they took, in milliseconds. `echo load
+// URL PREFIX` makes requests until its standard input ends, each on a connection of its own, and prints how many
+// there were, and each that was not answered with the prefix. `echo tls CERTIFICATE KEY` answers on port 8443 by
+// TLS instead, with what is in the two files.
 package main
 
 import (
@@ -18,6 +20,7 @@ import (
 	"os/signal"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -29,6 +32,8 @@ func main() {
 		do = func() error { return get(os.Args[2], os.Stdout) }
 	case len(os.Args) == 4 && os.Args[1] == "time":
 		do = func() error { return measure(os.Args[2], os.Args[3]) }
+	case len(os.Args) == 4 && os.Args[1] == "load":
+		do = func() error { return load(os.Args[2], os.Args[3]) }
 	case len(os.Args) == 4 && os.Args[1] == "tls":
 		do = func() error {
 			return run(":8443", func(s *http.Server) error { return s.ListenAndServeTLS(os.Args[2], os.Args[3]) })
@@ -71,6 +76,31 @@ func measure(url, count string) error {
 	slices.Sort(took)
 	fmt.Printf("%.3f\n", float64(took[n/2].Microseconds())/1000)
 	return nil
+}
+
+// load prints a line for each request that failed, with the time since the first one, and last the number of all
+// requests.
+func load(url, prefix string) error {
+	client.Transport = &http.Transport{DisableKeepAlives: true}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(io.Discard, os.Stdin)
+		ended <- err
+	}()
+	pause := time.NewTicker(20 * time.Millisecond)
+	for began, n := time.Now(), 0; ; n++ {
+		select {
+		case err := <-ended:
+			fmt.Println(n)
+			return err
+		case <-pause.C:
+		}
+		var answer strings.Builder
+		at := time.Since(began)
+		if err := get(url, &answer); err != nil || !strings.HasPrefix(answer.String(), prefix) {
+			fmt.Printf("after %.2f s, for %.2f s: %q %v\n", at.Seconds(), (time.Since(began) - at).Seconds(), answer.String(), err)
+		}
+	}
 }
 
 func run(address string, serve func(*http.Server) error) error {

@@ -1,0 +1,243 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// tour is an application over three clusters: its web server is public, by a certificate of the consumer's own, and the
+// image of its database is in a private registry.
+const (
+	tourID   = "tour"
+	tourHost = "tour." + publicDomain
+)
+
+// tourClusters are the kind clusters by the names that they have as member clusters.
+var tourClusters = map[string]string{"a": peerConsumer, "b": peerProvider, "far": peerInvited}
+
+// running are the pods of the tour by component, each with its kind cluster and its name.
+type running map[string][2]string
+
+// tour orders the application. Its components reach each other by name where they are linked, and only there. One
+// moves to another cluster, another goes; the rest runs on.
+func (w *peeringWorld) tour(t *testing.T) {
+	w.own(t) // nothing is placed on clusters of consumers
+	w.sluice("cluster", "add", "a", "--from-kubeconfig", internalKubeconfig(peerConsumer), "--driver", "liqo", "--tier", "edge", "--region", "region-a",
+		"--public-gateway", gatewayNamespace+"/public", "--public-domain", publicDomain, "--public-port", publicPort, "--public-tls", "tls:"+tlsPort)
+	w.sluice("cluster", "add", "far", "--from-kubeconfig", internalKubeconfig(peerInvited), "--driver", "liqo", "--gateway-service", "NodePort", "--region", "region-c")
+	const user, password = "ann", "as-long-as-it-is-secret"
+	privateRegistry(t, peerInvited, user, password)
+	chain, key := selfSigned(t, tourHost)
+	p := w.broker.findPlan(t, "peered-workloads", "tour")
+	began := time.Now()
+	w.broker.provision(t, tourID, p, map[string]any{
+		"host":        "tour",
+		"certificate": map[string]any{"chain": string(chain), "key": string(key)},
+		"registry":    map[string]any{"username": user, "password": password},
+	})
+	t.Logf("components on three clusters, peerings included: %.1f s", time.Since(began).Seconds())
+	shown := fmt.Sprint(w.broker.must(t, "GET", "/v2/service_instances/"+tourID, nil, nil, http.StatusOK))
+	if strings.Contains(shown, password) || strings.Contains(shown, "PRIVATE KEY") {
+		t.Errorf("what is to be sealed is shown: %s", shown)
+	}
+
+	pods := w.tourOn(t, map[string]string{"web": "a", "api": "b", "worker": "b", "db": "far"})
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(chain)
+	get := browser(w.gateway, roots)
+	serves(t, get, "https://"+tourHost+":"+tlsPort, "web-")
+	w.wantAnswers(t, pods, map[string][]string{"web": {"api:8081"}, "api": {"db:5432"}, "worker": {"db:5432", "api:8081"}, "db": {"api:8081"}})
+	w.wantOverlay(t, "b", "db", "far")
+	w.wantOverlay(t, "far", "api", "b")
+	slices := clientset(t, peerConsumer).DiscoveryV1().EndpointSlices(tourNamespace())
+	must(t, slices.Delete(t.Context(), "api", metav1.DeleteOptions{}))
+	deleted := time.Now()
+	eventually(t, time.Minute, "the deleted link is back", func(ctx context.Context) string {
+		if _, err := slices.Get(ctx, "api", metav1.GetOptions{}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	if took := time.Since(deleted); took > 2*time.Second {
+		t.Errorf("the deleted link was back after %s, want 2 s", took)
+	}
+	silent(t, "worker asks web, to which it is not linked", w.askTour(pods, "worker", "web:443"))
+
+	now := w.tourMoves(t, "beside", pods, map[string]string{"web": "a", "api": "a", "db": "far"})
+	w.wantOverlay(t, "a", "db", "far")
+	silent(t, "web asks db, to which it is not linked", w.askTour(now, "web", "db:5432"))
+	serves(t, get, "https://"+tourHost+":"+tlsPort, "web-")
+	w.wantPeerings(t, "a far")
+}
+
+// tourKilled moves the component back while Sluice is killed.
+func (w *peeringWorld) tourKilled(t *testing.T) {
+	pods := w.tourOn(t, map[string]string{"web": "a", "api": "a", "db": "far"})
+	w.tourMoves(t, "apart", pods, map[string]string{"web": "a", "api": "b", "db": "far"})
+}
+
+func tourNamespace() string {
+	return v1alpha1.MemberNamespace(v1alpha1.InstanceName("first", tourID))
+}
+
+// own makes a cluster that of some consumers, or of none.
+func (w *peeringWorld) own(t *testing.T, consumers ...v1alpha1.ConsumerReference) {
+	t.Helper()
+	eventually(t, time.Minute, "cluster a has other owners", func(ctx context.Context) string {
+		hub, a := w.server.hub(t), &v1alpha1.MemberCluster{} // one that was killed has another address
+		err := hub.Get(ctx, client.ObjectKey{Namespace: "sluice", Name: "a"}, a)
+		if err == nil {
+			a.Spec.Consumers = consumers
+			err = hub.Update(ctx, a)
+		}
+		if err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
+// tourOn checks that each component of the tour runs on a cluster, and no others do.
+func (w *peeringWorld) tourOn(t *testing.T, components map[string]string) running {
+	t.Helper()
+	found := running{}
+	for cluster, kind := range tourClusters {
+		list, err := clientset(t, kind).CoreV1().Pods(tourNamespace()).List(t.Context(), metav1.ListOptions{})
+		must(t, err)
+		for i := range list.Items {
+			if p := &list.Items[i]; p.DeletionTimestamp == nil {
+				name := p.Labels[v1alpha1.LabelComponent]
+				found[name] = [2]string{kind, p.Name}
+				if components[name] != cluster {
+					t.Errorf("%s runs on %s, want %s", name, cluster, components[name])
+				}
+			}
+		}
+	}
+	if len(found) != len(components) {
+		t.Fatalf("there are pods of %v, want %v", found, components)
+	}
+	return found
+}
+
+func (w *peeringWorld) askTour(pods running, from, target string) func() (string, error) {
+	return func() (string, error) {
+		return inPod(w.kubectl, pods[from][0], tourNamespace(), pods[from][1], "get", "http://"+target)
+	}
+}
+
+// wantAnswers waits until components are answered at the names of others, by those.
+func (w *peeringWorld) wantAnswers(t *testing.T, pods running, ways map[string][]string) {
+	t.Helper()
+	for from, targets := range ways {
+		for _, target := range targets {
+			name, _, _ := strings.Cut(target, ":")
+			eventually(t, patience, from+" asks "+target, func(context.Context) string {
+				if answered, err := w.askTour(pods, from, target)(); err != nil || !strings.HasPrefix(answered, name) {
+					return fmt.Sprintf("%q %v", answered, err)
+				}
+				return ""
+			})
+		}
+	}
+}
+
+// wantOverlay checks that on a cluster a name leads to another one, at an address that Liqo has mapped.
+func (w *peeringWorld) wantOverlay(t *testing.T, on, name, to string) {
+	t.Helper()
+	s, err := clientset(t, tourClusters[on]).DiscoveryV1().EndpointSlices(tourNamespace()).Get(t.Context(), name, metav1.GetOptions{})
+	must(t, err)
+	address, err := netip.ParseAddr(s.Endpoints[0].Addresses[0])
+	must(t, err)
+	for _, cidr := range networkOf(t, tourClusters[on], tourClusters[to]).External {
+		if netip.MustParsePrefix(string(cidr)).Contains(address) && s.Labels[discoveryv1.LabelManagedBy] == v1alpha1.ManagedBy {
+			return
+		}
+	}
+	t.Errorf("%s on %s leads to %s, which is not in the range that %s has there", name, on, address, to)
+}
+
+// tourMoves updates the tour to a plan, by which api moves to another cluster. No request fails that its callers make
+// meanwhile, one on each of the two clusters that stay, and pods of components that stay are not replaced.
+func (w *peeringWorld) tourMoves(t *testing.T, name string, pods running, components map[string]string) running {
+	t.Helper()
+	ends := []func(){w.loadTour(t, pods, "web", "api:8081"), w.loadTour(t, pods, "db", "api:8081")}
+	began, body := time.Now(), map[string]any{"service_id": "peered-workloads", "plan_id": "peered-workloads-" + name}
+	w.insist(t, "PATCH", tourID, url.Values{"accepts_incomplete": {"true"}}, body, http.StatusAccepted, http.StatusOK)
+	w.broker.await(t, tourID, "update of the tour")
+	t.Logf("api moved in %.1f s", time.Since(began).Seconds())
+	now := w.tourOn(t, components)
+	w.wantAnswers(t, now, map[string][]string{"web": {"api:8081"}, "api": {"db:5432"}, "db": {"api:8081"}})
+	for _, end := range ends {
+		end()
+	}
+	for stays := range components {
+		if stays != "api" && now[stays] != pods[stays] {
+			t.Errorf("the pod of %s was replaced", stays)
+		}
+	}
+	return now
+}
+
+// loadTour asks a target from the pod of a component again and again, until the function that it returns is called,
+// which fails the test unless every request was answered by the component that it named.
+func (w *peeringWorld) loadTour(t *testing.T, pods running, from, target string) func() {
+	t.Helper()
+	name, _, _ := strings.Cut(target, ":")
+	cmd := exec.CommandContext(t.Context(), w.kubectl, "--kubeconfig", kubeconfig(pods[from][0]), "--namespace", tourNamespace(),
+		"exec", "--stdin", pods[from][1], "--", "/echo", "load", "http://"+target, name)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	stdin, err := cmd.StdinPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	return func() {
+		t.Helper()
+		must(t, stdin.Close())
+		err := cmd.Wait()
+		failed := strings.Split(strings.TrimSpace(out.String()), "\n")
+		asked := failed[len(failed)-1]
+		failed = failed[:len(failed)-1]
+		t.Logf("%s asked %s meanwhile: %s requests, %d failed", from, target, asked, len(failed))
+		if n, _ := strconv.Atoi(asked); err != nil || n < 50 || len(failed) > 0 {
+			t.Errorf("%s asked %s %s times (%v), failed:\n%s", from, target, asked, err, strings.Join(failed, "\n"))
+		}
+	}
+}
+
+// wantPeerings waits until the clusters of the tour have only these peerings, each with its consumer and its provider.
+func (w *peeringWorld) wantPeerings(t *testing.T, want ...string) {
+	t.Helper()
+	eventually(t, patience, fmt.Sprintf("the peerings are %q", want), func(ctx context.Context) string {
+		var peerings v1alpha1.PeeringList
+		if err := w.server.hub(t).List(ctx, &peerings, client.InNamespace("sluice")); err != nil {
+			return err.Error()
+		}
+		var found []string
+		for i := range peerings.Items {
+			found = append(found, peerings.Items[i].Spec.Consumer+" "+peerings.Items[i].Spec.Provider)
+		}
+		if strings.Join(found, ",") != strings.Join(want, ",") {
+			return fmt.Sprintf("they are %q", found)
+		}
+		return ""
+	})
+}
