@@ -63,7 +63,12 @@ func (w *peeringWorld) tour(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(chain)
 	get := browser(w.gateway, roots)
-	serves(t, get, "https://"+tourHost+":"+tlsPort, "web-")
+	site := "https://" + tourHost + ":" + tlsPort
+	if credentials := w.broker.bind(t, tourID, "visitor", p, nil); credentials["url"] != site {
+		t.Errorf("the credentials are %v, want the url %s", credentials, site)
+	}
+	serves(t, get, site, "web-")
+	w.broker.unbind(t, tourID, "visitor", p)
 	w.wantAnswers(t, pods, map[string][]string{"web": {"api:8081"}, "api": {"db:5432"}, "worker": {"db:5432", "api:8081"}, "db": {"api:8081"}})
 	w.wantOverlay(t, "b", "db", "far")
 	w.wantOverlay(t, "far", "api", "b")
@@ -81,17 +86,10 @@ func (w *peeringWorld) tour(t *testing.T) {
 	}
 	silent(t, "worker asks web, to which it is not linked", w.askTour(pods, "worker", "web:443"))
 
-	now := w.tourMoves(t, "beside", pods, map[string]string{"web": "a", "api": "a", "db": "far"})
+	now := w.tourMoves(t, pods, map[string]string{"web": "a", "api": "a", "db": "far"})
 	w.wantOverlay(t, "a", "db", "far")
 	silent(t, "web asks db, to which it is not linked", w.askTour(now, "web", "db:5432"))
-	serves(t, get, "https://"+tourHost+":"+tlsPort, "web-")
-	w.wantPeerings(t, "a far")
-}
-
-// tourKilled moves the component back while Sluice is killed.
-func (w *peeringWorld) tourKilled(t *testing.T) {
-	pods := w.tourOn(t, map[string]string{"web": "a", "api": "a", "db": "far"})
-	w.tourMoves(t, "apart", pods, map[string]string{"web": "a", "api": "b", "db": "far"})
+	serves(t, get, site, "web-")
 }
 
 func tourNamespace() string {
@@ -175,13 +173,15 @@ func (w *peeringWorld) wantOverlay(t *testing.T, on, name, to string) {
 	t.Errorf("%s on %s leads to %s, which is not in the range that %s has there", name, on, address, to)
 }
 
-// tourMoves updates the tour to a plan, by which api moves to another cluster. No request fails that its callers make
-// meanwhile, one on each of the two clusters that stay, and pods of components that stay are not replaced.
-func (w *peeringWorld) tourMoves(t *testing.T, name string, pods running, components map[string]string) running {
+// tourMoves updates the tour to the plan by which api moves to another cluster and the worker goes. No request fails
+// that api's callers make meanwhile, one on each of the other two clusters, and pods of components that stay are not
+// replaced.
+func (w *peeringWorld) tourMoves(t *testing.T, pods running, components map[string]string) running {
 	t.Helper()
 	ends := []func(){w.loadTour(t, pods, "web", "api:8081"), w.loadTour(t, pods, "db", "api:8081")}
-	began, body := time.Now(), map[string]any{"service_id": "peered-workloads", "plan_id": "peered-workloads-" + name}
-	w.insist(t, "PATCH", tourID, url.Values{"accepts_incomplete": {"true"}}, body, http.StatusAccepted, http.StatusOK)
+	p, began := w.broker.findPlan(t, "peered-workloads", "beside"), time.Now()
+	w.broker.must(t, "PATCH", "/v2/service_instances/"+tourID, url.Values{"accepts_incomplete": {"true"}},
+		map[string]any{"service_id": p.service, "plan_id": p.id}, http.StatusAccepted)
 	w.broker.await(t, tourID, "update of the tour")
 	t.Logf("api moved in %.1f s", time.Since(began).Seconds())
 	now := w.tourOn(t, components)
