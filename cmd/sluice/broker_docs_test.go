@@ -30,16 +30,20 @@ var (
 func TestBrokersPage(t *testing.T) {
 	eu, near := sellDatabases(t, databases.MariaDB), sellDatabases(t, databases.PostgreSQL)
 	s := serveAnother(t, "sluice")
-	told := s.follow(t, "brokers.md", map[string]string{"eu.password": "first-password\n", "near.password": "first-password\n"}, "EU="+eu.url, "NEAR="+near.url)
+	told := s.follow(t, "brokers.md", map[string]string{"eu.password": "first-password\n", "near.password": "first-password\n"}, "EU="+eu.url, "NEAR="+near.url,
+		envURL+"="+s.url, envUsername+"=first", envPassword+"=first-password")
 	for _, line := range []string{
 		"broker eu: ready, 2 plans may be ordered", "postgresql/small (postgresql, postgresql-small)", "1 plan that may not be ordered",
-		"0.026027397 EUR/h", "policy germany, in-germany: does not hold",
+		"0.026027397 EUR/h", "policy germany, in-germany: does not hold", "mysql://u",
 	} {
 		if !strings.Contains(told, line) {
 			t.Errorf("the page's commands do not say %q:\n%s", line, told)
 		}
 	}
 
+	if err := errors.Join(eu.holds(t.Context(), 0), near.holds(t.Context(), 0)); err != nil {
+		t.Errorf("what was given back is still there: %v", err)
+	}
 	s.order(t, "german", `{"connections": 2}`)
 	if err := errors.Join(eu.holds(t.Context(), 1), near.holds(t.Context(), 0)); err != nil {
 		t.Errorf("the policy does not decide: %v", err)
