@@ -59,12 +59,12 @@ func Start(t *testing.T, of *Engine) *Server {
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Fatalf("install %s: %v\n%s", of.Name, err, out)
 	}
-	run(t, of, dir, s.port)
+	ended := run(t, of, dir, s.port)
 	if s.admin, err = s.open(s.asAdmin(of.home)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.admin.Close() })
-	s.awaitAnswer(t)
+	s.awaitAnswer(t, ended)
 	return s
 }
 
@@ -78,8 +78,9 @@ func freePort(t *testing.T) int {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
-// run runs the server until the test ends. It dies with the thread that has started it, which waits for it.
-func run(t *testing.T, of *Engine, dir string, port int) {
+// run runs the server until the test ends, and returns a channel that is closed at its end. It dies with the thread that
+// has started it, which waits for it.
+func run(t *testing.T, of *Engine, dir string, port int) <-chan struct{} {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.ArtifactDir(), of.Name+".log"))
 	if err != nil {
@@ -110,9 +111,10 @@ func run(t *testing.T, of *Engine, dir string, port int) {
 			t.Logf("the log of %s (its end):\n%s", of.Name, text[max(0, len(text)-4000):])
 		}
 	})
+	return ended
 }
 
-func (s *Server) awaitAnswer(t *testing.T) {
+func (s *Server) awaitAnswer(t *testing.T, ended <-chan struct{}) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -122,6 +124,8 @@ func (s *Server) awaitAnswer(t *testing.T) {
 			return
 		}
 		select {
+		case <-ended:
+			t.Fatalf("%s has ended by itself", s.engine.Name)
 		case <-ctx.Done():
 			t.Fatalf("%s does not answer: %v", s.engine.Name, err)
 		case <-time.After(20 * time.Millisecond):
