@@ -30,9 +30,9 @@ type reads struct {
 
 // readsOf returns what an expression reads. A part that cannot be told by the expression's text, such as a key
 // that is computed, counts as all of what it is a part of.
-func readsOf(ast *celast.AST) reads {
+func readsOf(expr celast.NavigableExpr) reads {
 	var r reads
-	for _, ident := range celast.MatchDescendants(celast.NavigateAST(ast), celast.KindMatcher(celast.IdentKind)) {
+	for _, ident := range celast.MatchDescendants(expr, celast.KindMatcher(celast.IdentKind)) {
 		switch name := ident.AsIdent(); name {
 		case "claims":
 			r.claims = true
@@ -51,6 +51,12 @@ func readsOf(ast *celast.AST) reads {
 	r.key = fmt.Sprint(r.claims, strings.Join(r.cluster, "\x00"))
 	return r
 }
+
+// ofCluster reports whether the value depends on the cluster alone, not on the request or its consumer.
+func (r *reads) ofCluster() bool { return len(r.asked) == 0 }
+
+// isMixed reports whether the value depends on both.
+func (r *reads) isMixed() bool { return len(r.asked) > 0 && (len(r.cluster) > 0 || r.claims) }
 
 // readsOfCluster returns what is read of the cluster where the expression names it.
 func readsOfCluster(ident celast.NavigableExpr) []string {

@@ -3,6 +3,7 @@ package placement
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -16,7 +17,7 @@ func TestWhatAnExpressionReads(t *testing.T) {
 		"cluster['region'] == request.plan":                                   {cluster: []string{"region"}, asked: []string{"request.plan"}},
 		"cluster.tier == 'edge' && has(cluster.labels.gpu)":                   {cluster: []string{"labels." + v1alpha1.LabelTier, "labels.gpu"}[0:2]},
 		"'gpu' in cluster.labels && cluster.labels['gpu'] == consumer.space":  {cluster: []string{"labels.gpu"}, asked: []string{"consumer.space"}},
-		"cluster.labels.exists(k, k == request.id)":                           {cluster: []string{"labels"}, asked: []string{"request.id"}},
+		"cluster.labels.exists(k, k == request.plan)":                         {cluster: []string{"labels"}, asked: []string{"request.plan"}},
 		"cluster.labels[request.plan] == 'yes'":                               {cluster: []string{"labels"}, asked: []string{"request.plan"}},
 		"cluster.size() > 1 && size(request) > 1":                             {cluster: []string{"labels", "name", "provider", "region"}, asked: []string{"request"}},
 		"claims.exists(c, c.value == 'DE') && request.images.all(i, i != '')": {claims: true, asked: []string{"request.images"}},
@@ -46,6 +47,11 @@ func TestExpressionsHoldAsForEachCluster(t *testing.T) {
 		"request.plan == 'eu' ? cluster.region == 'us' : size(claims) == 1", "consumer.organization + cluster.region == 'a \\'quoted\\' nameeu'",
 		"request.images.map(i, i + consumer.space).exists(i, cluster.region + 'one' == i)", "!(request.plan in ['eu', 'us']) || !cluster.labels.exists(k, k == request.plan)",
 		"request.resources['cpu'] > 1000 || cluster.region == ''",
+		"cluster.name != request.id", "!(cluster.name == 'cluster-001' && request.id == 'si-1' || cluster.name < request.id)", "request.id + '-x' == cluster.name",
+		"request.id.startsWith(cluster.labels.gpu) || cluster.region == request.plan", "!request.id.startsWith(cluster.labels.gpu)", "request.id == 'si-1' ? cluster.labels.gpu in request.images : request.images.exists(i, i == cluster.region)",
+		"request.plan in cluster.labels || !(consumer.space in cluster.labels)", "size(cluster.name) >= size(request.id) && !(size(request) == 5)", "cluster.labels.gpu > 7 || request.plan < cluster.labels.gpu",
+		"request.images.exists(i, i == cluster.labels.gpu) && !(request.images.exists(i, i == cluster.region) && cluster.labels['gpu'] != request.plan)", "cluster.labels == request",
+		"request.plan.contains(cluster.region) && (request.missing == 1 || cluster.provider != consumer.space)",
 	}
 	var compiled []*expression
 	for _, source := range sources {
@@ -63,7 +69,7 @@ func TestExpressionsHoldAsForEachCluster(t *testing.T) {
 				fleet[i].Labels["gpu"] = gpu
 			}
 		}
-		r := Request{ID: "si-1", Consumer: Consumer{Plan: rapid.SampledFrom(regions).Draw(t, "plan"), Space: "one", Organization: "a 'quoted' name"}, Images: []string{"DE", "eu"}, Rules: make([]Rule, 1)}
+		r := Request{ID: rapid.SampledFrom([]string{"si-1", "cluster-001", "a"}).Draw(t, "id"), Consumer: Consumer{Plan: rapid.SampledFrom(regions).Draw(t, "plan"), Space: "one", Organization: "a 'quoted' name"}, Images: []string{"DE", "eu"}, Rules: make([]Rule, 1)}
 		e := compiled[rapid.IntRange(0, len(compiled)-1).Draw(t, "expression")]
 		facts := r.facts()
 		for _, p := range stock(fleet).Snapshot().pages {
@@ -80,4 +86,27 @@ func TestExpressionsHoldAsForEachCluster(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An expression that every request has another value of is not evaluated for each request and cluster.
+func TestWhatIsUniqueIsOnlyCompared(t *testing.T) {
+	for _, source := range []string{
+		"cluster.name != request.id", "!(request.id.startsWith(cluster.region + '-') && cluster.tier == 'edge')", "request.id in cluster.labels",
+		"size(request.id) > size(claims) ? cluster.name < request.id : request.plan == ''", "request.id == 'si-1'",
+	} {
+		if _, err := compileExpression(source); err != nil {
+			t.Errorf("%s: %v", source, err)
+		}
+	}
+	for source, part := range map[string]string{
+		"claims.exists(c, c.value == request.id)":                                              "claims.exists(c, c.value == request.id)",
+		"cluster.region == 'eu' || !(request.id.matches(cluster.name))":                        "!request.id.matches(cluster.name)",
+		"cluster.labels[request.id] == 'yes'":                                                  "cluster.labels[request.id] == 'yes'",
+		"cluster.name in [cluster.region, request.id]":                                         "cluster.name in [cluster.region, request.id]",
+		"request.plan == '' ? cluster.region == '' : size(request) + size(cluster.labels) > 9": "size(request) + size(cluster.labels) > 9",
+	} {
+		if _, err := compileExpression(source); err == nil || !strings.Contains(err.Error(), "expression: "+part+": request.id, and request as a whole") {
+			t.Errorf("%s: %v", source, err)
+		}
+	}
 }

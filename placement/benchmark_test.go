@@ -62,6 +62,10 @@ func benchmarkRequests() map[string]Request {
 	if err != nil {
 		panic(err)
 	}
+	ofRequestAndName, err := CompileRule("plan", "", v1alpha1.PolicyRule{Name: "elsewhere", Expression: "cluster.name != request.id"})
+	if err != nil {
+		panic(err)
+	}
 	var expressions []Rule
 	for i := range 8 {
 		one, err := CompileRule("plan", "", v1alpha1.PolicyRule{Name: "elsewhere", Expression: fmt.Sprintf("cluster.region != 'region-%02d'", i)})
@@ -94,6 +98,7 @@ func benchmarkRequests() map[string]Request {
 		"with_a_largest_pod":               {ID: "si-bench", Resources: small, LargestPods: []Resources{small}},
 		"by_eight_expressions":             {ID: "si-bench", Resources: small, Rules: expressions},
 		"by_request":                       {ID: "si-bench", Resources: small, Rules: []Rule{ofRequest}},
+		"by_request_and_name":              {ID: "si-bench", Resources: small, Rules: []Rule{ofRequestAndName}},
 		"preferred_by_claim":               {ID: "si-bench", Resources: small, Preferences: []Preference{{european, 1}}},
 		"preferred_by_expression":          {ID: "si-bench", Resources: small, Preferences: []Preference{{german, 1}}},
 		"anywhere_by_price":                {ID: "si-bench", Resources: small, Weights: v1alpha1.ScoreWeights{Price: 2, Balance: 1}},

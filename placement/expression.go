@@ -31,12 +31,11 @@ type expression struct {
 	program cel.Program
 	reads
 	ast *cel.Ast
+	// split is the condition that the expression is, if it reads both the request and the cluster, and can be split.
+	split condition
 	// known are the expressions that remain of it when values of the request are put in, by these.
 	known *lru.Cache[string, *expression]
 }
-
-// ofCluster reports whether the value depends on the cluster alone, not on the request or its consumer.
-func (e *expression) ofCluster() bool { return len(e.asked) == 0 }
 
 var expressionEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	object := cel.MapType(cel.StringType, cel.DynType)
@@ -99,26 +98,45 @@ func compileExpression(source string) (*expression, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the CEL environment: %w", err)
 	}
-	ast, issues := environment.Compile(source)
-	if errs := issues.Errors(); len(errs) > 0 {
-		return nil, fmt.Errorf("expression: column %d: %s", errs[0].Location.Column()+1, errs[0].Message)
+	ast, program, err := compile(environment, source)
+	if err != nil {
+		return nil, err
 	}
 	if !ast.OutputType().IsExactType(cel.BoolType) {
 		return nil, fmt.Errorf("expression: is of type %s, want bool", ast.OutputType())
 	}
-	program, err := environment.Program(ast, cel.CostLimit(expressionCost), cel.EvalOptions(cel.OptOptimize))
-	if err != nil {
-		return nil, fmt.Errorf("expression: %w", err)
+	whole := &parser{environment, ast.NativeRep()}
+	e := &expression{source: source, program: program, reads: whole.readsOf(whole.of.Expr()), ast: ast, known: newKept[*expression]()}
+	if e.split, err = whole.condition(whole.of.Expr(), true); err != nil {
+		return nil, err
 	}
-	e := &expression{source, program, readsOf(ast.NativeRep()), ast, newKept[*expression]()}
+	if unique := slices.ContainsFunc(e.asked, isUnique); unique && e.isMixed() && e.split == nil {
+		return nil, fmt.Errorf("expression: %s: request.id, and request as a whole, can be read beside the cluster only in comparisons of the two (==, !=, <, <=, >, >=, in, startsWith, endsWith, contains); anything else would be evaluated for each request and cluster", source)
+	}
 	compiled.Add(source, e)
 	return e, nil
 }
 
+// isUnique reports whether no two requests have the same of what an expression reads.
+func isUnique(asked string) bool { return asked == "request" || asked == "request.id" }
+
+// compile compiles an expression of any type.
+func compile(environment *cel.Env, source string) (*cel.Ast, cel.Program, error) {
+	ast, issues := environment.Compile(source)
+	if errs := issues.Errors(); len(errs) > 0 {
+		return nil, nil, fmt.Errorf("expression: column %d: %s", errs[0].Location.Column()+1, errs[0].Message)
+	}
+	program, err := environment.Program(ast, cel.CostLimit(expressionCost), cel.EvalOptions(cel.OptOptimize))
+	if err != nil {
+		return nil, nil, fmt.Errorf("expression: %w", err)
+	}
+	return ast, program, nil
+}
+
 // with returns the expression that remains when the request's values are put in; the same one for all requests of
-// which it reads the same. If it cannot be told, or if no other request has the same, that is e itself.
+// which it reads the same. If it cannot be told, or if it does not read both, that is e itself.
 func (e *expression) with(f *facts) *expression {
-	if e.ofCluster() || slices.Contains(e.asked, "request") || slices.Contains(e.asked, "request.id") {
+	if !e.isMixed() {
 		return e
 	}
 	key := fmt.Sprintf("%#v", e.values(f))
@@ -163,10 +181,11 @@ func (e *expression) put(f *facts) (*expression, error) {
 }
 
 // facts are the values of a request that expressions can use, and the values of expressions that are known,
-// by what they read of a cluster.
+// by what they read of a cluster; and the values of its own sides of comparisons.
 type facts struct {
 	request, consumer map[string]any
 	known             map[*expression]map[string]bool
+	values            map[*term]ref.Val
 }
 
 func (r *Request) facts() *facts {
@@ -179,6 +198,7 @@ func (r *Request) facts() *facts {
 	}
 	return &facts{
 		known:    map[*expression]map[string]bool{},
+		values:   map[*term]ref.Val{},
 		request:  map[string]any{"id": r.ID, "plan": r.Consumer.Plan, "clusters": r.ClusterCount(), "resources": resources, "images": append([]string{}, r.Images...)},
 		consumer: map[string]any{"platform": r.Consumer.Platform, "organization": r.Consumer.Organization, "space": r.Consumer.Space},
 	}
@@ -190,6 +210,9 @@ type answers struct{ known, holds set }
 // rows returns those of a page's rows for which the expression holds. What depends on the cluster alone is
 // evaluated once, and kept with the page's traits.
 func (e *expression) rows(p *page, among set, f *facts) set {
+	if e.split != nil {
+		return e.split.rows(p, among, f)
+	}
 	if e = e.with(f); !e.ofCluster() {
 		return e.evaluate(p, among, f)
 	}

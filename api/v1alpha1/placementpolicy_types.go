@@ -214,7 +214,8 @@ type PolicyRule struct {
 	// Expression is a CEL expression of type bool. If its evaluation fails, the cluster is refused. It
 	// is over request (id, plan, clusters, resources by name, images of a workload), consumer
 	// (platform, organization, space), cluster (name, provider, region, tier, labels), and claims, a
-	// list of name, value, assurance, issuer.
+	// list of name, value, assurance, issuer. Beside the cluster, request.id and request as a whole can
+	// be read only in comparisons of the two: ==, !=, <, <=, >, >=, in, startsWith, endsWith, contains.
 	// +kubebuilder:validation:MaxLength=4096
 	Expression string `json:"expression,omitempty"`
 	// AppliesTo selects the clusters that must satisfy the rule: the whole path (the chosen

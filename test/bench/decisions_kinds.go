@@ -48,6 +48,7 @@ var kinds = []kind{
 	{"rule: CEL over the request", requires(expression("cluster.region != request.plan"))},
 	{"rule: CEL over consumer and claims", requires(expression("consumer.space == '' || claims.exists(c, c.value == 'DE')"))},
 	{"rule: CEL over the request and each name", requires(expression("cluster.name != request.id"))},
+	{"rule: CEL over the space and each name", requires(expression("!cluster.name.endsWith(consumer.space) || request.resources['cpu'] > 4000"))},
 	{"eight rules in CEL over the request", func(a *asked) {
 		for i := range 8 {
 			a.Plan.Require = append(a.Plan.Require, expression(fmt.Sprintf("cluster.region != request.plan + '%d'", i)))

@@ -149,7 +149,7 @@ func measureEvents(_ context.Context, b *bench) (table, error) {
 			"Measured is the thread's own CPU time until the next snapshot is there, median and 99th percentile. Each field of a cluster is an event; a test fails for a field that has none. The bars are p99 with 10,000 clusters.", waiting),
 		header: []string{"event"},
 	}
-	all := events()
+	all := slices.DeleteFunc(events(), func(e event) bool { return !b.measures(e.name) })
 	bars := make([]string, len(all))
 	for _, e := range all {
 		t.add(e.name)

@@ -4,6 +4,7 @@
 //
 //	go run ./test/bench                                  # everything, about half an hour
 //	go run ./test/bench -only catalog,delivery           # some of it
+//	go run ./test/bench -only decisions -rows CEL        # some rows of the tables of the engine
 //	go run ./test/bench -quick                           # a smoke test; its figures mean nothing
 //	go run ./test/bench -markdown docs/performance.md    # and write the tables there
 //
@@ -20,6 +21,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -36,6 +38,8 @@ type options struct {
 	quick bool
 	// only are the names of the questions to answer; none means all.
 	only []string
+	// rows are those of the engine's tables that are measured; nil means all.
+	rows *regexp.Regexp
 	// markdown is the file whose figures are replaced.
 	markdown string
 }
@@ -74,13 +78,21 @@ func main() {
 	log.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
 	var o options
-	var only string
+	var only, rows string
 	flag.BoolVar(&o.quick, "quick", false, "a smoke test of less than a minute; its figures mean nothing")
 	flag.StringVar(&only, "only", "", "questions to answer, comma-separated: "+strings.Join(names(), ", "))
+	flag.StringVar(&rows, "rows", "", "regular expression of the rows of "+strings.Join(names()[:2], " and ")+" that are measured, default all")
 	flag.StringVar(&o.markdown, "markdown", "", "file in which to replace the figures")
 	flag.Parse()
 	if only != "" {
 		o.only = strings.Split(only, ",")
+	}
+	if rows != "" {
+		var err error
+		if o.rows, err = regexp.Compile(rows); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: -rows:", err)
+			os.Exit(2)
+		}
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
@@ -97,6 +109,9 @@ func names() []string {
 	}
 	return all
 }
+
+// measures reports whether a row of the engine's tables is measured.
+func (o options) measures(row string) bool { return o.rows == nil || o.rows.MatchString(row) }
 
 // run answers the questions and prints the tables.
 func run(ctx context.Context, o options, out, progress io.Writer) error {
