@@ -57,7 +57,10 @@ const (
 // weight: the percentage of the other clusters that are in other groups.
 func (e *evaluation) terms() (scale, pair int64) {
 	s := e.request.Spread
-	if s == nil || s.Weight == 0 {
+	switch {
+	case s == nil:
+		return 1, 0
+	case s.Weight == 0:
 		return 1, uneven
 	}
 	others := int64(e.request.ClusterCount() - 1)

@@ -23,8 +23,8 @@ type partial struct {
 
 // filling is the search for a choice with room.
 type filling struct {
+	*bound
 	groups []*group
-	need   int64
 	// pair is subtracted from the rank for each ordered pair of clusters in one group.
 	pair int64
 	made int
@@ -38,13 +38,14 @@ func (e *evaluation) fill(roomiest []candidate) []candidate {
 	asked, _ := e.layout()
 	e.ranked = e.ranked[:0]
 	scale, pair := e.terms()
-	f := &filling{groups: e.undominated(asked.clusters, scale), need: int64(e.request.Replicas), pair: pair, room: e.room}
+	stay := 1 + int64(asked.clusters)*(100*scale+pair*int64(asked.clusters)) // more than anything else counts
+	f := &filling{groups: e.undominated(asked.clusters, scale, stay), pair: pair, room: e.room}
 	best := &partial{}
 	numbers := map[string]int64{}
 	for i := range roomiest {
 		c := &roomiest[i]
 		if best.rank += scale * int64(c.score); !e.request.Free && e.kept(roomiest[i:i+1]) > 0 {
-			best.rank += staying
+			best.rank += stay
 		}
 		numbers[c.group]++
 		best = &partial{rank: best.rank, last: c, before: best}
@@ -52,9 +53,16 @@ func (e *evaluation) fill(roomiest []candidate) []candidate {
 	for _, n := range numbers {
 		best.rank -= pair * n * (n - 1)
 	}
+	var good []*candidate
+	f.bound, good = newBound(f.groups, asked.clusters, int64(e.request.Replicas), stay+100*scale+1, e.room)
+	f.known = f.factor * best.rank
+	if s := e.request.Spread; s == nil || s.Weight > 0 { // any clusters will do
+		f.known = max(f.known, f.factor*f.rank(good))
+	}
 	for pattern := range asked.patterns() {
 		if found := f.search(pattern); found != nil && found.rank > best.rank {
 			best = found
+			f.known = max(f.known, f.factor*best.rank)
 		}
 	}
 	for _, g := range f.groups {
@@ -78,6 +86,7 @@ func (f *filling) search(of pattern) (best *partial) {
 	}
 	choices[0][0] = []*partial{{}}
 	one := min(of.groups, 1) // if any number of groups will do, they are not counted
+	first := 0               // of the group's clusters, among all
 	for _, g := range f.groups {
 		if f.made >= mostPartial {
 			break
@@ -87,7 +96,7 @@ func (f *filling) search(of pattern) (best *partial) {
 				if len(choices[j][k]) == 0 {
 					continue
 				}
-				for n, some := range f.within(g, choices[j][k], min(of.most, of.clusters-k)) {
+				for n, some := range f.within(g, first, choices[j][k], min(of.most, of.clusters-k), of.clusters-k) {
 					if n < of.least {
 						continue
 					}
@@ -97,6 +106,7 @@ func (f *filling) search(of pattern) (best *partial) {
 				}
 			}
 		}
+		first += len(g.candidates)
 	}
 	for _, some := range choices[of.fewest:] {
 		if all := some[of.clusters]; len(all) > 0 && all[len(all)-1].room >= f.need && (best == nil || all[len(all)-1].rank > best.rank) {
@@ -106,9 +116,9 @@ func (f *filling) search(of pattern) (best *partial) {
 	return best
 }
 
-// within adds up to the given number of a group's clusters to choices; the results are by their
-// number.
-func (f *filling) within(g *group, choices []*partial, most int) [][]*partial {
+// within adds up to the given number of a group's clusters to choices that lack so many clusters; the results are by
+// their number. The group's first cluster has a position among all.
+func (f *filling) within(g *group, first int, choices []*partial, most, lack int) [][]*partial {
 	by := make([][]*partial, min(most, len(g.candidates))+1)
 	by[0] = choices
 	for i := range g.candidates {
@@ -116,11 +126,28 @@ func (f *filling) within(g *group, choices []*partial, most int) [][]*partial {
 		room := f.room(c.position)
 		for n := min(i, len(by)-2); n >= 0; n-- {
 			for _, one := range by[n] {
-				by[n+1] = f.keep(by[n+1], partial{rank: one.rank + c.rank, room: min(one.room+room, f.need), last: c, before: one})
+				more := partial{rank: one.rank + c.rank, room: min(one.room+room, f.need), last: c, before: one}
+				if !f.excludes(&more, first+i+1, lack-n-1) {
+					by[n+1] = f.keep(by[n+1], more)
+				}
 			}
 		}
 	}
 	return by
+}
+
+// rank returns the rank of a choice; less than any if it has too little room.
+func (f *filling) rank(chosen []*candidate) (rank int64) {
+	numbers, room := map[string]int64{}, int64(0)
+	for _, c := range chosen {
+		rank += c.rank - 2*f.pair*numbers[c.group]
+		room += f.room(c.position)
+		numbers[c.group]++
+	}
+	if room < f.need {
+		return impossible / max(f.factor, 1)
+	}
+	return rank
 }
 
 // keep adds a choice, unless another one has at least its rank and its room, and removes those of
@@ -151,8 +178,8 @@ func (f *filling) keep(choices []*partial, one partial) []*partial {
 
 // undominated returns the clusters that can be part of a best choice of the given number, by group,
 // best first: there are not as many others of the group with at least their score and their room. Their rank is their
-// score times scale.
-func (e *evaluation) undominated(number int, scale int64) []*group {
+// score times scale, and more if the instance stays there.
+func (e *evaluation) undominated(number int, scale, stay int64) []*group {
 	type byScore [101][]candidate
 	roomiest := map[string]*byScore{} // of each group and score those with the most room
 	in := func(group string) *byScore {
@@ -166,7 +193,7 @@ func (e *evaluation) undominated(number int, scale int64) []*group {
 	for _, c := range e.current {
 		if group, ok := e.groupOf(c.position); ok {
 			if c.rank, c.group = scale*int64(c.score), group; !e.request.Free {
-				c.rank += staying
+				c.rank += stay
 			}
 			current[group] = append(current[group], c)
 			in(group)

@@ -78,7 +78,7 @@ func holesFrom(from *v1alpha1.Holes) *Holes {
 	sum := ResourcesOf(from.Free)
 	h := &Holes{names: counted(sum)}
 	h.free = h.amounts(sum)
-	h.rows = make([]int64, 0, len(from.Nodes)*(len(h.names)+1))
+	h.rows = slices.Grow(h.rows, len(from.Nodes)*(len(h.names)+1)) // nil for none, as of HolesOf
 	for _, nodes := range from.Nodes {
 		h.rows = append(append(h.rows, h.amounts(ResourcesOf(nodes.Free))...), int64(nodes.Count))
 	}

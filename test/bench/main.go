@@ -38,7 +38,7 @@ type options struct {
 	quick bool
 	// only are the names of the questions to answer; none means all.
 	only []string
-	// rows are those of the engine's tables that are measured; nil means all.
+	// rows of the engine's tables to measure; nil means all.
 	rows *regexp.Regexp
 	// markdown is the file whose figures are replaced.
 	markdown string

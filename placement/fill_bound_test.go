@@ -1,0 +1,50 @@
+package placement
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// The search with a bound finds the choice that the search without one finds, the same of several with equal ranks,
+// and makes no more choices.
+func TestTheBoundExcludesNoBestChoice(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		number := rapid.IntRange(1, 6).Draw(t, "clusters")
+		p, rooms := &page{}, []int64{}
+		var groups []*group
+		for g := range rapid.IntRange(1, 4).Draw(t, "groups") {
+			one := &group{name: fmt.Sprint(g)}
+			for range rapid.IntRange(1, 6).Draw(t, "of the group") {
+				rank := int64(rapid.IntRange(0, 12).Draw(t, "rank"))
+				one.candidates = append(one.candidates, candidate{position: position{page: p, row: len(rooms)}, rank: rank, group: one.name})
+				rooms = append(rooms, int64(rapid.IntRange(0, 9).Draw(t, "room")))
+			}
+			groups = append(groups, one)
+		}
+		room := func(at position) int64 { return rooms[at.row] }
+		need := int64(rapid.IntRange(1, 30).Draw(t, "replicas"))
+		of := rapid.SampledFrom([]pattern{{0, 0, number, 1, number}, {1, 1, number, number, number}, {1, 3, number, 1, 3}, {2, 2, number, 1, 4}}).Draw(t, "pattern")
+		pair := int64(rapid.IntRange(0, 3).Draw(t, "pair"))
+		bounded := &filling{groups: groups, pair: pair, room: room}
+		var good []*candidate
+		bounded.bound, good = newBound(groups, number, need, 13, room)
+		bounded.known = math.MinInt64
+		if of.groups == 0 {
+			bounded.known = bounded.factor * bounded.rank(good)
+		}
+		free := &filling{groups: groups, pair: pair, room: room, bound: &bound{need: need, best: bounded.best, known: math.MinInt64}}
+		with, without := bounded.search(of), free.search(of)
+		if (with == nil) != (without == nil) || without != nil && bounded.made > free.made {
+			t.Fatalf("found %v of %d, and %v of %d without the bound", with, bounded.made, without, free.made)
+		}
+		for with != nil {
+			if with.rank != without.rank || with.room != without.room || with.last != without.last {
+				t.Fatalf("found %+v, and %+v without the bound", with, without)
+			}
+			with, without = with.before, without.before
+		}
+	})
+}
