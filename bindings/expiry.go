@@ -10,12 +10,8 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// Reasons of condition Ready about the expiry of credentials.
-const (
-	reasonExpiring = "Expiring"
-	reasonExpired  = "Expired"
-	reasonShort    = "ShortLived" // shorter than the plan asks for
-)
+// reasonShort of condition Ready: the credentials live shorter than the plan asks for.
+const reasonShort = "ShortLived"
 
 // recordExpiry sets condition Ready to what the platform should do before the credentials
 // expire, and reports whether that is new. Without a renewal the application loses access.
@@ -25,10 +21,10 @@ func (c *Controller) recordExpiry(b *v1alpha1.ServiceBinding) (news bool) {
 	switch {
 	case ends == nil:
 	case !now.Before(ends.Time):
-		status, reason = metav1.ConditionFalse, reasonExpired
+		status, reason = metav1.ConditionFalse, v1alpha1.ReasonExpired
 		message = fmt.Sprintf("the credentials expired at %s: the platform must fetch the binding again, or rotate it", ends.UTC().Format(time.RFC3339))
 	case b.Status.RenewBefore != nil && now.After(b.Status.RenewBefore.Time):
-		reason = reasonExpiring
+		reason = v1alpha1.ReasonExpiring
 		message = fmt.Sprintf("the credentials expire at %s: until then, the platform must fetch the binding again, or rotate it", ends.UTC().Format(time.RFC3339))
 	case issued != nil && shorter(ends.Sub(issued.Time), b.Spec.Credentials):
 		reason = reasonShort

@@ -26,9 +26,9 @@ func TestRecordExpiry(t *testing.T) {
 	}{
 		{"young", 10 * day, 10 * day, day, metav1.ConditionTrue, v1alpha1.ReasonReady, "", 7*day + time.Second},
 		{"shortened by the cluster", 10 * day, day, time.Hour, metav1.ConditionTrue, reasonShort, "for 24h0m0s, the plan asks for 240h0m0s", day*4/5 - time.Hour + time.Second},
-		{"late", 10 * day, 10 * day, 9 * day, metav1.ConditionTrue, reasonExpiring, "expire at 2026-01-11T00:00:00Z", day + time.Second},
-		{"over", 10 * day, 10 * day, 10 * day, metav1.ConditionFalse, reasonExpired, "expired at 2026-01-11T00:00:00Z", time.Second},
-		{"long over", 10 * day, 10 * day, 11 * day, metav1.ConditionFalse, reasonExpired, "expired at 2026-01-11T00:00:00Z", 0},
+		{"late", 10 * day, 10 * day, 9 * day, metav1.ConditionTrue, v1alpha1.ReasonExpiring, "expire at 2026-01-11T00:00:00Z", day + time.Second},
+		{"over", 10 * day, 10 * day, 10 * day, metav1.ConditionFalse, v1alpha1.ReasonExpired, "expired at 2026-01-11T00:00:00Z", time.Second},
+		{"long over", 10 * day, 10 * day, 11 * day, metav1.ConditionFalse, v1alpha1.ReasonExpired, "expired at 2026-01-11T00:00:00Z", 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := &Controller{Clock: clocktesting.NewFakePassiveClock(start.Add(test.age))}

@@ -300,7 +300,7 @@ func insufficient(name corev1.ResourceName, need, held int64, column int, empty 
 		message: func(p *page, row int) string {
 			c := p.clusters[row]
 			free := p.column(column).free[row]
-			reserved := c.unreserved(name) - free - held
+			reserved := c.Unreserved(name) - free - held
 			return fmt.Sprintf("needs %s %s, %s free of %s after %s reserved and %s used by others",
 				show(name, need), name, show(name, max(free+held, 0)), c.showSold(name),
 				show(name, reserved), show(name, c.ForeignUse[name]))

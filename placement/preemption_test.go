@@ -152,7 +152,7 @@ func BenchmarkPreempt(b *testing.B) {
 			var all []Holding
 			for i := range 10 * n {
 				c := inventory.Snapshot().Cluster(fmt.Sprintf("cluster-%05d", i%n))
-				share := Resources{corev1.ResourceCPU: c.unreserved(corev1.ResourceCPU) / 10, corev1.ResourceMemory: c.unreserved(corev1.ResourceMemory) / 10}
+				share := Resources{corev1.ResourceCPU: c.Unreserved(corev1.ResourceCPU) / 10, corev1.ResourceMemory: c.Unreserved(corev1.ResourceMemory) / 10}
 				all = append(all, Holding{
 					Instance: fmt.Sprintf("si-%07d", i), Consumer: Consumer{Platform: "cf"}, Class: []string{"silver", "bronze"}[i/n%2],
 					Held: map[string]Resources{c.Name: share},

@@ -195,7 +195,7 @@ func TestPlaceAgreesWithAPlainReadingOfItsRules(t *testing.T) {
 		for _, c := range fleet {
 			free := Resources{}
 			for name := range r.Resources {
-				free[name] = c.unreserved(name)
+				free[name] = c.Unreserved(name)
 			}
 			fits[c.Name] = acceptable(r, c, free) &&
 				!slices.ContainsFunc(rules, func(drawn drawnRule) bool { return !drawn.accepts(c) })
@@ -351,7 +351,7 @@ func audit(t interface{ Fatalf(string, ...any) }, inventory *Inventory, fleet []
 		for _, held := range s.Reservations(c.Name) {
 			reserved += held.Resources[corev1.ResourceCPU]
 		}
-		room := c.unreserved(corev1.ResourceCPU)
+		room := c.Unreserved(corev1.ResourceCPU)
 		if reserved > 0 && reserved > room {
 			t.Fatalf("%d of %d are reserved on %s", reserved, room, c.Name)
 		}

@@ -11,9 +11,9 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// unreserved returns the amount of a resource that would be free without any reservation: the part
+// Unreserved returns the amount of a resource that would be free without any reservation: the part
 // for sale, minus the foreign use that exceeds the part held back.
-func (c *Cluster) unreserved(name corev1.ResourceName) int64 {
+func (c *Cluster) Unreserved(name corev1.ResourceName) int64 {
 	return min(c.sold(name), c.there(name)-c.ForeignUse[name])
 }
 

@@ -136,7 +136,7 @@ func (p *page) withReserved(row int, more Resources, columns map[corev1.Resource
 type cell struct{ size, free, price int64 }
 
 func cellOf(c *Cluster, name corev1.ResourceName, reserved Resources) cell {
-	return cell{c.sold(name), c.unreserved(name) - reserved[name], c.Prices[name]}
+	return cell{c.sold(name), c.Unreserved(name) - reserved[name], c.Prices[name]}
 }
 
 func (c column) cell(row int) cell { return cell{c.size[row], c.free[row], c.price[row]} }
@@ -274,7 +274,7 @@ func (s *Snapshot) Utilisation() iter.Seq2[*Cluster, Resources] {
 				reserved := Resources{}
 				for name, has := range c.Allocatable {
 					if has > 0 {
-						reserved[name] = c.unreserved(name) - p.column(s.columnOf(name)).free[row]
+						reserved[name] = c.Unreserved(name) - p.column(s.columnOf(name)).free[row]
 					}
 				}
 				if !yield(c, reserved) {

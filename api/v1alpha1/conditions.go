@@ -31,6 +31,8 @@ const (
 	ReasonFailed      = "Failed" // terminal: waits for the consumer or the operator
 	ReasonUnplaceable = "Unplaceable"
 	ReasonDeleting    = "Deleting"
+	ReasonExpiring    = "Expiring" // of a binding: its credentials end
+	ReasonExpired     = "Expired"  // of a binding: its credentials have ended
 )
 
 // SetCondition sets one condition. It reports whether anything except observedGeneration

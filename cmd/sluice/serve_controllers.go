@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -26,6 +28,7 @@ import (
 	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/elastic"
 	"github.com/sluice-dev/sluice/placement/external"
+	"github.com/sluice-dev/sluice/placement/gauges"
 	"github.com/sluice-dev/sluice/placement/kube"
 	"github.com/sluice-dev/sluice/placement/liqo"
 	"github.com/sluice-dev/sluice/placement/osb"
@@ -54,6 +57,13 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 	recorder := journal.NewRecorder(served.Names)
 	if err := metrics.Registry.Register(recorder); err != nil {
 		return fmt.Errorf("register the metrics of events: %w", err)
+	}
+	if err := registerProcess(metrics.Registry, h); err != nil {
+		return fmt.Errorf("register the metrics of the process: %w", err)
+	}
+	counted := gauges.New(mgr.GetCache(), served.Names, clock.RealClock{})
+	if err := errors.Join(metrics.Registry.Register(counted), mgr.Add(counted)); err != nil {
+		return fmt.Errorf("set up the metrics of what the hub has: %w", err)
 	}
 	inventory := placement.NewInventory()
 	growing := &elastic.Controller{

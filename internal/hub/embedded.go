@@ -66,6 +66,7 @@ func startEmbedded(ctx context.Context, o Options) (_ *Hub, err error) {
 		Embedded:   true,
 		Namespace:  firstOf(o.Namespace, DefaultNamespace),
 		Kubeconfig: KubeconfigPath(dir),
+		Database:   store.size,
 		done:       make(chan error, 1),
 	}
 	if err := h.populate(ctx, charts.CRDs); err != nil {

@@ -135,6 +135,9 @@ func socketDirectory(dir string) (_ string, temporary bool, _ error) {
 // failed receives the error that ended etcd.
 func (e *etcd) failed() <-chan error { return e.server.Err() }
 
+// size returns the bytes of the database, and the most that it may have.
+func (e *etcd) size() (bytes, quota int64) { return e.server.Server.Backend().Size(), quotaBytes }
+
 // stop closes the database. It blocks for as long as that takes.
 func (e *etcd) stop() error {
 	e.server.Close()

@@ -73,6 +73,10 @@ type Hub struct {
 	// Kubeconfig is the path of a kubeconfig that reaches this hub; empty in a pod.
 	Kubeconfig string
 
+	// Database returns the size of an embedded hub's database and the size beyond which it accepts no more
+	// writes, in bytes; nil for a remote hub.
+	Database func() (size, quota int64)
+
 	done     chan error
 	stop     func() error // nil for a remote hub
 	stopOnce sync.Once

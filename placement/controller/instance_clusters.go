@@ -36,7 +36,7 @@ func (r *instanceReconciler) each(ctx context.Context, s *scope, placements []v1
 
 // one calls a driver's method for a placement, if the cluster has a place for the call.
 func (r *instanceReconciler) one(ctx context.Context, s *scope, d delivery.Delivery, call func(delivery.Driver, context.Context, delivery.Delivery) error) error {
-	driver, err := r.driver(s, d.Placement.Cluster)
+	name, driver, err := r.driver(s, d.Placement.Cluster)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,9 @@ func (r *instanceReconciler) one(ctx context.Context, s *scope, d delivery.Deliv
 		return err
 	}
 	d.Applied = r.applied.of(d)
+	began := r.clock.Now()
 	err = call(driver, ctx, d)
+	r.metrics.delivered(name, r.clock.Since(began), err)
 	leave(err)
 	r.applied.record(d, err)
 	return err
@@ -103,26 +105,26 @@ func (a *applied) forget(instance string) bool {
 	return known
 }
 
-// driver returns the driver that delivers to a cluster. If the cluster is not in the inventory, it
+// driver returns the driver, and its name, that delivers to a cluster. If the cluster is not in the inventory, it
 // is the driver of peerings if the instance has a peering with it, which has objects on other
 // clusters too; otherwise the default driver, whose error explains the problem. For a cluster that
 // does not answer it returns *unreachableError, so that no worker waits for it; the inventory wakes
 // the instances there when it answers again.
-func (r *instanceReconciler) driver(s *scope, cluster string) (delivery.Driver, error) {
-	name := v1alpha1.DriverKube
+func (r *instanceReconciler) driver(s *scope, cluster string) (name string, driver delivery.Driver, err error) {
+	name = v1alpha1.DriverKube
 	if s.peeredWith(cluster) {
 		name = v1alpha1.DriverLiqo
 	}
 	if known := r.inventory.Snapshot().Cluster(cluster); known != nil {
 		name = known.Driver
 		if !known.Ready {
-			return nil, &unreachableError{cluster, known.Unready}
+			return name, nil, &unreachableError{cluster, known.Unready}
 		}
 	}
 	if driver, ok := r.drivers[name]; ok {
-		return driver, nil
+		return name, driver, nil
 	}
-	return nil, fmt.Errorf("member cluster %s: this Sluice has no driver %q", cluster, name)
+	return name, nil, fmt.Errorf("member cluster %s: this Sluice has no driver %q", cluster, name)
 }
 
 // unreachableError means that a cluster was not tried because it does not answer.

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
 // metrics are the metrics of placement.
@@ -14,19 +15,10 @@ type metrics struct {
 	decisions  *prometheus.CounterVec
 	rejections *prometheus.CounterVec
 	duration   prometheus.Histogram
-	inventory  *placement.Inventory
+	deliveries *prometheus.HistogramVec
 }
 
-var (
-	reservedRatio = prometheus.NewDesc("sluice_cluster_reserved_ratio",
-		"Reserved share of what a member cluster has allocatable.", []string{"cluster", "resource"}, nil)
-	clusterReady = prometheus.NewDesc("sluice_cluster_ready",
-		"1 when the member cluster's API server answers, else 0.", []string{"cluster"}, nil)
-	waitingInstances = prometheus.NewDesc("sluice_placement_waiting_instances",
-		"Instances that wait for a cluster to take them.", nil, nil)
-)
-
-func newMetrics(inventory *placement.Inventory) *metrics {
+func newMetrics() *metrics {
 	return &metrics{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_placement_decisions_total",
@@ -41,8 +33,26 @@ func newMetrics(inventory *placement.Inventory) *metrics {
 			Help:    "Time to decide and reserve, waiting for other decisions included.",
 			Buckets: prometheus.ExponentialBuckets(10e-6, 2, 14), // 10 µs to 82 ms
 		}),
-		inventory: inventory,
+		deliveries: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "sluice_delivery_duration_seconds",
+			Help:    "Time that a driver took on one member cluster, by driver and result: done, pending, refused or error.",
+			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+		}, []string{"driver", "result"}),
 	}
+}
+
+// delivered measures one call of a driver.
+func (m *metrics) delivered(driver string, took time.Duration, err error) {
+	result := "done"
+	switch {
+	case is[*delivery.PendingError](err):
+		result = "pending"
+	case is[*delivery.RefusedError](err):
+		result = "refused"
+	case err != nil:
+		result = "error"
+	}
+	m.deliveries.WithLabelValues(driver, result).Observe(took.Seconds())
 }
 
 // register registers these metrics; those of an earlier manager in the same process are
@@ -77,9 +87,7 @@ func (m *metrics) Describe(descriptions chan<- *prometheus.Desc) {
 	m.decisions.Describe(descriptions)
 	m.rejections.Describe(descriptions)
 	m.duration.Describe(descriptions)
-	descriptions <- reservedRatio
-	descriptions <- clusterReady
-	descriptions <- waitingInstances
+	m.deliveries.Describe(descriptions)
 }
 
 // Collect implements prometheus.Collector.
@@ -87,18 +95,5 @@ func (m *metrics) Collect(values chan<- prometheus.Metric) {
 	m.decisions.Collect(values)
 	m.rejections.Collect(values)
 	m.duration.Collect(values)
-	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
-		values <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
-	}
-	for c, reserved := range m.inventory.Snapshot().Utilisation() {
-		ready := 0.0
-		if c.Ready {
-			ready = 1
-		}
-		gauge(clusterReady, ready, c.Name)
-		for name, amount := range reserved {
-			gauge(reservedRatio, float64(amount)/float64(c.Allocatable[name]), c.Name, string(name))
-		}
-	}
-	gauge(waitingInstances, float64(m.inventory.Waiting()))
+	m.deliveries.Collect(values)
 }

@@ -113,7 +113,7 @@ const fieldInstanceName = "spec.instanceName"
 func SetupWithManager(mgr ctrl.Manager, options Options) error {
 	o := options.complete()
 	alone := options.Leadership == nil
-	m := newMetrics(o.Inventory)
+	m := newMetrics()
 	if err := m.register(ctrlmetrics.Registry); err != nil {
 		return fmt.Errorf("register placement's metrics: %w", err)
 	}
