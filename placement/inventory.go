@@ -280,29 +280,33 @@ func (inv *Inventory) now() *Snapshot {
 // enter puts a cluster, as the store has it, on the page where it belongs.
 func (inv *Inventory) enter(s *Snapshot, name string) {
 	c := row[Cluster](s.store, tableCluster, name)
-	at, end, row, there := 0, 0, 0, false
-	var clusters []*Cluster
-	if len(s.pages) > 0 {
-		at = max(s.after(name)-1, 0)
-		end = at + 1
-		row, there = s.pages[at].find(name)
-		clusters = slices.Clone(s.pages[at].clusters)
+	if len(s.pages) == 0 {
+		if c != nil {
+			s.pages = []*page{newPage([]*Cluster{c}, inv.columns, inv.books)}
+		}
+		return
 	}
-	switch {
-	case there && c == nil:
-		clusters = slices.Delete(clusters, row, row+1)
-	case there:
-		clusters[row] = c
-	case c != nil:
-		clusters = slices.Insert(clusters, row, c)
-	}
+	at := max(s.after(name)-1, 0)
+	p := s.pages[at]
 	var pages []*page
-	if half := (len(clusters) + 1) / 2; len(clusters) > pageRows {
-		pages = append(pages, newPage(clusters[:half:half], inv.columns, inv.books), newPage(clusters[half:], inv.columns, inv.books))
-	} else if len(clusters) > 0 {
+	switch row, there := p.find(name); {
+	case there && c != nil:
+		clusters := slices.Clone(p.clusters)
+		clusters[row] = c
 		pages = append(pages, newPage(clusters, inv.columns, inv.books))
+	case there && len(p.clusters) > 1:
+		pages = append(pages, p.deleted(row))
+	case there:
+	case c == nil:
+		return
+	case len(p.clusters) < pageRows:
+		pages = append(pages, p.inserted(row, c, inv.columns, inv.books[name]))
+	default:
+		clusters := slices.Insert(slices.Clone(p.clusters), row, c)
+		half := (len(clusters) + 1) / 2
+		pages = append(pages, newPage(clusters[:half:half], inv.columns, inv.books), newPage(clusters[half:], inv.columns, inv.books))
 	}
-	s.pages = slices.Replace(s.pages, at, end, pages...)
+	s.pages = slices.Replace(s.pages, at, at+1, pages...)
 }
 
 // redraw replaces the page that a cluster is on, unless the pages are to be rebuilt.

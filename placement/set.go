@@ -54,6 +54,28 @@ func (s set) without(t set) set {
 	return s
 }
 
+// opened returns the set after a row was inserted, which is not in it: all later rows are one further on. The last
+// row must not be in the set.
+func (s set) opened(row int) set {
+	word, below := row/64, uint64(1)<<(row%64)-1
+	for i := len(s) - 1; i > word; i-- {
+		s[i] = s[i]<<1 | s[i-1]>>63
+	}
+	s[word] = s[word]&below | s[word]&^below<<1
+	return s
+}
+
+// closed returns the set after a row was deleted, which was not in it: all later rows are one back.
+func (s set) closed(row int) set {
+	word, below := row/64, uint64(1)<<(row%64)-1
+	s[word] = s[word]&below | s[word]>>1&^below
+	for i := word + 1; i < len(s); i++ {
+		s[i-1] |= s[i] << 63
+		s[i] >>= 1
+	}
+	return s
+}
+
 func (s set) len() int {
 	n := 0
 	for _, word := range s {

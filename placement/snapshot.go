@@ -111,6 +111,50 @@ func (p *page) with(row int, c *Cluster, columns map[corev1.ResourceName]int, he
 	return changed
 }
 
+// inserted returns a copy of the page, which is not full, with one more cluster before a row's.
+func (p *page) inserted(row int, c *Cluster, columns map[corev1.ResourceName]int, held book) *page {
+	changed := &page{clusters: slices.Insert(slices.Clone(p.clusters), row, c), columns: make([]column, len(columns)), traits: p.traits.inserted(row, c)}
+	for i, one := range p.columns {
+		if one.size != nil {
+			with := func(numbers []int64) []int64 { return slices.Insert(slices.Clone(numbers), row, 0) }
+			changed.columns[i] = column{with(one.size), with(one.free), with(one.price)}
+		}
+	}
+	for name := range c.resources(held.reserved) {
+		if i, known := columns[name]; known {
+			if changed.columns[i].size == nil {
+				changed.columns[i] = nothing.copied(len(changed.clusters))
+			}
+			changed.columns[i].enter(row, cellOf(c, name, held.reserved))
+		}
+	}
+	if p.holes != nil {
+		changed.holes = slices.Insert(slices.Clone(p.holes), row, nil)
+	}
+	changed.dig(row, c.holesLeft(held))
+	return changed
+}
+
+// deleted returns a copy of the page without a row's cluster.
+func (p *page) deleted(row int) *page {
+	changed := &page{clusters: slices.Delete(slices.Clone(p.clusters), row, row+1), columns: make([]column, len(p.columns)), traits: p.traits.deleted(row)}
+	for i, one := range p.columns {
+		without := func(numbers []int64) []int64 { return slices.Delete(slices.Clone(numbers), row, row+1) }
+		if one.size == nil {
+			continue
+		}
+		has := func(n int64) bool { return n != 0 }
+		left := column{without(one.size), without(one.free), without(one.price)}
+		if slices.ContainsFunc(left.size, has) || slices.ContainsFunc(left.free, has) || slices.ContainsFunc(left.price, has) {
+			changed.columns[i] = left
+		}
+	}
+	if p.holes != nil {
+		changed.holes = slices.Delete(slices.Clone(p.holes), row, row+1)
+	}
+	return changed
+}
+
 // withReserved returns a copy of the page with more reservations on one row, of which held is then all.
 func (p *page) withReserved(row int, more Resources, columns map[corev1.ResourceName]int, held book) *page {
 	changed := *p

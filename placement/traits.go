@@ -97,6 +97,62 @@ func (t *traits) with(row int, was, is *Cluster) *traits {
 	return changed
 }
 
+// inserted returns the traits of the page with one more cluster, before a row's. The page must not be full.
+func (t *traits) inserted(row int, c *Cluster) *traits {
+	changed := t.moved(func(s set) set { return s.opened(row) })
+	copy(changed.hash[row+1:], t.hash[row:])
+	changed.all.add(row)
+	changed.hash[row] = hash64(c.Name)
+	changed.put(row, c, true)
+	return changed
+}
+
+// deleted returns the traits of the page without a row's cluster.
+func (t *traits) deleted(row int) *traits {
+	changed := t.moved(func(s set) set {
+		s.remove(row)
+		return s.closed(row)
+	})
+	copy(changed.hash[row:], t.hash[row+1:])
+	changed.hash[pageRows-1] = 0
+	return changed
+}
+
+// moved returns the traits after a change of the rows' numbers. They take over the answers.
+func (t *traits) moved(to func(set) set) *traits {
+	changed := &traits{hash: t.hash, answers: newKept[answers](), rowSets: t.rowSets}
+	for _, one := range []*set{
+		&changed.all, &changed.managing, &changed.brokers, &changed.owned, &changed.peering, &changed.joined, &changed.ready, &changed.verified,
+		&changed.cordoned, &changed.uncounted, &changed.unproven, &changed.avoided,
+	} {
+		*one = to(*one)
+	}
+	changed.exposing, changed.label, changed.labelled = movedIn(t.exposing, to), movedIn(t.label, to), movedIn(t.labelled, to)
+	changed.classes, changed.currency, changed.taints = movedIn(t.classes, to), movedIn(t.currency, to), movedIn(t.taints, to)
+	changed.claims = make(map[string]map[claimKey]set, len(t.claims))
+	for name, values := range t.claims {
+		if left := movedIn(values, to); len(left) > 0 {
+			changed.claims[name] = left
+		}
+	}
+	for _, key := range t.answers.Keys() { // the oldest first
+		if kept, ok := t.answers.Peek(key); ok {
+			changed.answers.Add(key, answers{to(kept.known), to(kept.holds)})
+		}
+	}
+	return changed
+}
+
+func movedIn[K comparable](sets map[K]set, to func(set) set) map[K]set {
+	changed := make(map[K]set, len(sets)+1)
+	for key, rows := range sets {
+		if rows = to(rows); rows != (set{}) {
+			changed[key] = rows
+		}
+	}
+	return changed
+}
+
 // put adds a row to the sets to which its cluster belongs, or removes it from them.
 func (t *rowSets) put(row int, c *Cluster, is bool) {
 	for _, one := range []struct {
