@@ -36,7 +36,7 @@ func (w *peeringWorld) killed(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build sluice: %v\n%s", err, out)
 	}
-	w.wantPeerings(t, "a far") // those of the cluster that api has left have ended
+	w.wantPeerings(t, "a far")           // those of the cluster that api has left have ended
 	w.sluice("cluster", "cordon", "far") // on b, the node needs a new peering
 	w.stop()
 	s := w.restart(t, binary)
