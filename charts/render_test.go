@@ -22,7 +22,8 @@ func TestRender(t *testing.T) {
 		"default": nil,
 		"hardened": {"tls.secretName=sluice-tls", "tls.clientCASecretName=sluice-client-ca", "memberClusterSecrets=false", "collect=remove", "replicas=3",
 			"addOnCharts.persistentVolumeClaim.claimName=charts", "chartRegistries={registry.example,registry.example:5000}"},
-		"single": {"replicas=1", "service.type=NodePort", "service.nodePort=30080"},
+		"monitored": {"monitoring.serviceMonitor.enabled=true", "monitoring.rules.enabled=true", "monitoring.labels.release=prometheus"},
+		"single":    {"replicas=1", "service.type=NodePort", "service.nodePort=30080"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := render(t, values)
@@ -49,6 +50,7 @@ func TestRefusedValues(t *testing.T) {
 	for name, row := range map[string]struct{ value, names string }{
 		"a registry without a volume for its charts": {"chartRegistries={registry.example}", "addOnCharts"},
 		"a value that is misspelt":                   {"memberClusterSecret=false", "memberClusterSecret"},
+		"an interval without a unit":                 {"monitoring.serviceMonitor.interval=often", "interval"},
 		"a mode that there is not":                   {"collect=everything", "collect"},
 		"no Secret with the platforms":               {"platforms.secretName=", "secretName"},
 	} {
