@@ -82,7 +82,13 @@ func TestRequestsAreRecordedWithoutTheirContent(t *testing.T) {
 	f.want(202, "PUT", instancePath("hush-id"), order(planLarge, "parameters", object{"selector": object{"region": "hush-value"}}),
 		identity("cloudfoundry", `{"user":"hush-user"}`))
 	f.want(400, "PUT", instancePath("other"), order(planLarge, "parameters", object{"hush-name": "hush-value"}))
+	f.want(200, "GET", "/v2/service_instances/hush-id/last_operation", nil)
 	log := f.log.String()
+	for line := range strings.Lines(log) {
+		if isPoll := strings.Contains(line, "route=last_operation"); isPoll == strings.Contains(line, "level=INFO") {
+			t.Errorf("the level of polls and of nothing else is lower: %s", line)
+		}
+	}
 	for _, want := range []string{"route=provision", "status=202", "platform=cf-eu", "instance=si-", "status=400", "error=BadRequest", "duration="} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log lacks %s:\n%s", want, log)

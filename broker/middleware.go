@@ -218,6 +218,9 @@ func writeDocument(w http.ResponseWriter, status int, document []byte) {
 	_, _ = w.Write(document) // the client may have hung up
 }
 
+// levelPoll is the level of polls, which are most of all requests: V(1), which --verbose shows.
+const levelPoll = slog.Level(-1)
+
 // record logs, measures and traces a request after its answer. It shows names of resources,
 // but neither bodies nor the ids that platforms chose.
 func (s *server) record(c *call, w *statusWriter, span trace.Span, took time.Duration) {
@@ -248,6 +251,8 @@ func (s *server) record(c *call, w *statusWriter, span trace.Span, took time.Dur
 	}
 	level := slog.LevelInfo
 	switch {
+	case c.err == nil && strings.HasSuffix(c.route, "last_operation"):
+		level = levelPoll
 	case c.err == nil:
 	case c.Context().Err() != nil:
 		attributes = append(attributes, slog.String("error", "the client hung up"))
