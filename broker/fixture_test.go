@@ -149,6 +149,7 @@ func offerings() []v1alpha1.ServiceOffering {
 	small, large, fixed, app, secret := plan(planSmall, "1", "1.0.0"), plan(planLarge, "4", "2.0.0"), plan(planFixed, "1", "1.0.0"), plan(planApp, "1", "1.0.0"), plan(planSecret, "1", "1.0.0")
 	small.DisplayName, small.Bullets = "Small", []string{"1 CPU"}
 	small.Costs = []v1alpha1.Cost{{Amount: map[string]resource.Quantity{"eur": resource.MustParse("4.5")}, Unit: "MONTHLY"}}
+	large.MaintenanceInfo.Description = "The second edition"
 	large.Resources.MaxClusters, large.Resources.Selectable = 3, []string{"region"}
 	fixed.Bindable, fixed.PlanUpdateable = &no, &no
 	app.Credentials.RequiresApp, app.BindingRotatable = true, &no

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -73,6 +74,23 @@ func TestAuthenticate(t *testing.T) {
 				t.Errorf("got %q, want %q", got, row.want)
 			}
 		})
+	}
+}
+
+// TestChallenges: a caller is told the ways to authenticate that some platform has.
+func TestChallenges(t *testing.T) {
+	const basic, bearer = `Basic realm="sluice", charset="UTF-8"`, `Bearer realm="sluice"`
+	const password, token, certificate = "basic: [{username: a, password: long-enough-a}]", "bearer: [long-enough-token]", "clientCertificateNames: [a.example]"
+	for how, want := range map[string][]string{
+		password: {basic}, token: {bearer}, password + ", " + token: {basic, bearer}, certificate: {basic},
+	} {
+		platforms, err := platformsOf(t, "platforms: [{name: a, "+how+"}]")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := platforms.challenges(); !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", how, got, want)
+		}
 	}
 }
 

@@ -178,10 +178,14 @@ func TestProvision(t *testing.T) {
 		f := f.in(t)
 		f.provisioned("settled", planSmall, "maintenance_info", object{"version": "1.0.0"})
 		changed := offerings()
-		changed[0].Status.Accepted.Plans[0].MaintenanceInfo.Version = "1.1.0"
+		*changed[0].Status.Accepted.Plans[0].MaintenanceInfo = v1alpha1.MaintenanceInfo{Version: "1.1.0", Description: "What is new"}
 		f.sell(changed...)
 		defer f.sell(offerings()...)
 		f.want(http.StatusOK, "PUT", instancePath("settled"), order(planSmall, "maintenance_info", object{"version": "1.0.0"}))
+		got := f.want(http.StatusOK, "GET", "/v2/service_instances/settled", nil).body["maintenance_info"]
+		if want := (object{"version": "1.0.0"}); !reflect.DeepEqual(got, want) {
+			t.Errorf("it has %v, want %v", got, want)
+		}
 		f.refused(http.StatusUnprocessableEntity, "MaintenanceInfoConflict", "PUT", instancePath("fresh"), order(planSmall, "maintenance_info", object{"version": "1.0.0"}))
 	})
 }
@@ -267,7 +271,7 @@ func TestFetchInstance(t *testing.T) {
 	want := object{
 		"service_id": service, "plan_id": planLarge, "parameters": object{"clusters": 2.0},
 		"dashboard_url":    "https://dashboard.example.com/cf-eu/a/" + name,
-		"maintenance_info": object{"version": "2.0.0"},
+		"maintenance_info": object{"version": "2.0.0", "description": "The second edition"},
 		"metadata": object{
 			"labels":     object{"sluice.dev/instance": name},
 			"attributes": object{"clusters": "eu-1,eu-2", "regions": "europe"},

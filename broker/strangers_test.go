@@ -2,14 +2,18 @@ package broker
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -42,6 +46,19 @@ func TestGuessersAreSlowed(t *testing.T) {
 	}
 	now.SetTime(now.Now().Add(time.Second / wrongPerSecond))
 	f.want(http.StatusOK, "GET", "/v2/catalog", nil, asK8s, from(proxy))
+}
+
+// TestRefusalsAreCounted: refusals that are not logged are counted in the next line.
+func TestRefusalsAreCounted(t *testing.T) {
+	s := &strangers{logged: rate.Sometimes{Every: 3}}
+	var lines []string
+	for range 7 {
+		var attributes []slog.Attr
+		s.record(&attributes, func() { lines = append(lines, fmt.Sprint(attributes)) })
+	}
+	if want := []string{"[]", "[more like this=2]", "[more like this=2]"}; !slices.Equal(lines, want) {
+		t.Errorf("logged are %v, want %v", lines, want)
+	}
 }
 
 // countingHub counts list requests, each of which takes a moment.
