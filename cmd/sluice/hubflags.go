@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/answers"
@@ -77,6 +79,7 @@ func (h *hubFlags) client(cmd *cobra.Command) (client.Client, error) {
 // config returns the configuration of the hub. It waits for an embedded hub that is
 // starting.
 func (h *hubFlags) config(cmd *cobra.Command) (*rest.Config, error) {
+	log.SetLogger(logr.Discard()) // a command says itself what is wrong; without a logger, a stack trace comes after 30 s
 	switch {
 	case h.embedded():
 		return h.awaitEmbedded(cmd)
