@@ -169,27 +169,36 @@ func (f *consumerFlags) completeOffer(before int) cobra.CompletionFunc {
 	}
 }
 
-// ordered names what an instance is of, for brokers that do not say it.
-type ordered struct{ service, plan string }
-
-func (o *ordered) bind(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.service, "service", "", "service of the instance, if the broker does not say it")
-	cmd.Flags().StringVar(&o.plan, "plan", "", "plan of the instance, if the broker does not say it")
+// instanceFlags select a broker and what an instance there is of, for brokers that do not say that.
+type instanceFlags struct {
+	consumerFlags
+	service, plan string
 }
 
-// of returns what an instance is of.
-func (o *ordered) of(c *consumer, instance string) (offered, error) {
-	if o.service != "" {
-		return c.find(o.service, o.plan)
+func (f *instanceFlags) bind(cmd *cobra.Command) {
+	f.consumerFlags.bind(cmd)
+	cmd.Flags().StringVar(&f.service, "service", "", "service of the instance, if the broker does not say it")
+	cmd.Flags().StringVar(&f.plan, "plan", "", "plan of the instance, if the broker does not say it")
+}
+
+// open returns a consumer, and what an instance is of.
+func (f *instanceFlags) open(cmd *cobra.Command, instance string) (*consumer, offered, error) {
+	c, err := f.connect(cmd)
+	if err != nil {
+		return nil, offered{}, err
 	}
-	fetched, err := c.FetchInstance(c.cmd.Context(), instance, "", "")
+	if f.service != "" {
+		of, err := c.find(f.service, f.plan)
+		return c, of, err
+	}
+	fetched, err := c.FetchInstance(cmd.Context(), instance, "", "")
 	switch {
 	case isStatus(err, http.StatusNotFound):
-		return offered{}, fmt.Errorf("there is no %s, or its broker does not show it: name what it is of with --service and --plan", instance)
+		return nil, offered{}, fmt.Errorf("there is no %s, or its broker does not show it: name what it is of with --service and --plan", instance)
 	case err != nil:
-		return offered{}, fmt.Errorf("%s: %w", instance, err)
+		return nil, offered{}, fmt.Errorf("%s: %w", instance, err)
 	}
-	return c.offerOf(fetched.ServiceID, fetched.PlanID), nil
+	return c, c.offerOf(fetched.ServiceID, fetched.PlanID), nil
 }
 
 // isStatus reports whether a broker answered with a status.

@@ -62,9 +62,8 @@ func newKubeconfigCommand() *cobra.Command {
 
 // bindCommand gets a binding.
 type bindCommand struct {
-	consumerFlags
+	instanceFlags
 	parameters parameterFlags
-	of         ordered
 	wait       patience
 	replaces   string
 }
@@ -73,11 +72,7 @@ type bindCommand struct {
 func (b *bindCommand) command(cmd *cobra.Command, print func(*cobra.Command, *osbclient.Binding) error) *cobra.Command {
 	cmd.Args = cobra.RangeArgs(1, 2)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := b.connect(cmd)
-		if err != nil {
-			return err
-		}
-		found, err := b.of.of(c, args[0])
+		c, found, err := b.open(cmd, args[0])
 		if err != nil {
 			return err
 		}
@@ -93,7 +88,6 @@ func (b *bindCommand) command(cmd *cobra.Command, print func(*cobra.Command, *os
 	}
 	b.bind(cmd)
 	b.parameters.bind(cmd)
-	b.of.bind(cmd)
 	b.wait.bind(cmd)
 	cmd.Flags().StringVar(&b.replaces, "replaces", "", "older binding whose successor this is")
 	return cmd
@@ -143,8 +137,7 @@ func shownBindingOf(bound *osbclient.Binding) shownBinding {
 }
 
 func newUnbindCommand() *cobra.Command {
-	f := &consumerFlags{}
-	var of ordered
+	f := &instanceFlags{}
 	var wait patience
 	cmd := &cobra.Command{
 		Use:   "unbind NAME [BINDING]",
@@ -152,11 +145,7 @@ func newUnbindCommand() *cobra.Command {
 		Long:  `Revoke the credentials of a binding; its name is "` + defaultBinding + `" if none is given.` + consumerHelp,
 		Args:  cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := f.connect(cmd)
-			if err != nil {
-				return err
-			}
-			found, err := of.of(c, args[0])
+			c, found, err := f.open(cmd, args[0])
 			if err != nil {
 				return err
 			}
@@ -173,7 +162,6 @@ func newUnbindCommand() *cobra.Command {
 		},
 	}
 	f.bind(cmd)
-	of.bind(cmd)
 	wait.bind(cmd)
 	return cmd
 }

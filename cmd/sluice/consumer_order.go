@@ -157,10 +157,9 @@ func (c *consumer) show(name string, output outputFlag) error {
 }
 
 func newUpdateCommand() *cobra.Command {
-	f := &consumerFlags{}
+	f := &instanceFlags{}
 	var output outputFlag
 	var parameters parameterFlags
-	var of ordered
 	var wait patience
 	var to string
 	var upgrade bool
@@ -174,11 +173,7 @@ stay as they are.` + consumerHelp,
   sluice update db --upgrade`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := f.connect(cmd)
-			if err != nil {
-				return err
-			}
-			now, err := of.of(c, args[0])
+			c, now, err := f.open(cmd, args[0])
 			if err != nil {
 				return err
 			}
@@ -212,7 +207,6 @@ stay as they are.` + consumerHelp,
 	f.bind(cmd)
 	output.bind(cmd)
 	parameters.bind(cmd)
-	of.bind(cmd)
 	wait.bind(cmd)
 	cmd.Flags().StringVar(&to, "to", "", "plan that it changes to")
 	cmd.Flags().BoolVar(&upgrade, "upgrade", false, "upgrade it to the version that its plan has now")
@@ -220,8 +214,7 @@ stay as they are.` + consumerHelp,
 }
 
 func newCancelCommand() *cobra.Command {
-	f := &consumerFlags{}
-	var of ordered
+	f := &instanceFlags{}
 	var wait patience
 	var yes bool
 	cmd := &cobra.Command{
@@ -230,11 +223,7 @@ func newCancelCommand() *cobra.Command {
 		Long:  `Delete an instance and its data, and wait until nothing is left of it. On a terminal, it asks first.` + consumerHelp,
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := f.connect(cmd)
-			if err != nil {
-				return err
-			}
-			found, err := of.of(c, args[0])
+			c, found, err := f.open(cmd, args[0])
 			if err != nil {
 				return err
 			}
@@ -253,7 +242,6 @@ func newCancelCommand() *cobra.Command {
 		},
 	}
 	f.bind(cmd)
-	of.bind(cmd)
 	wait.bind(cmd)
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return cmd
