@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Plays the whole story: two kind clusters, Sluice with its embedded hub, and an OSB client that is curl. In the second
-# act a database is ordered and used, and its password is rotated; in the third the clusters' providers prove what they
-# are, and a policy decides by it.
+# act a database is ordered with the commands for consumers, used, and its password is rotated; in the third the clusters'
+# providers prove what they are, and a policy decides by it.
 #
 #   demo.sh        bring everything up, play the story, leave Sluice running
 #   demo.sh down   stop Sluice and remove the clusters
@@ -79,6 +79,7 @@ url=$(<"$demo/url")
 timeout 60 bash -c "until curl -fs $url/readyz >/dev/null; do kill -0 $(<"$demo/pid") && sleep 0.2; done" ||
   fail "sluice did not become ready; its log: $demo/sluice.log"
 eval "$(sluice platform show default)"
+export SLUICE_URL=$url SLUICE_USERNAME SLUICE_PASSWORD # for consumers' commands: the public name leads nowhere here
 printf 'user = "%s"\nheader = "X-Broker-API-Version: 2.17"\nsilent\nshow-error\n' "$SLUICE_USERNAME:$SLUICE_PASSWORD" >"$demo/curl"
 note "serving $url, log in .demo/sluice.log, credentials for curl in .demo/curl"
 sluice cluster add eu --from-kubeconfig "$demo/${clusters[0]}.kubeconfig" --region eu-de --price cpu=0.040,memory=0.005
@@ -175,18 +176,16 @@ title "Second act. A database: ordered in the EU, and bound"
 test/kind/volume.sh "${clusters[0]}" demo-orders # these clusters provision none
 note "charts/services/postgresql.yaml, with an image that was built here"
 sed "s#docker.io/library/postgres:15#$database_image#" charts/services/postgresql.yaml | sluice catalog apply -f -
-timeout 30 bash -c "until curl -K .demo/curl $url/v2/catalog | jq -e 'any(.services[]; .name == \"postgresql\")' >/dev/null; do sleep 0.2; done" ||
-  fail "the catalog does not sell postgresql"
-database=$(osb GET /v2/catalog 2>/dev/null | jq -r '.services[] | select(.name == "postgresql") | "\"service_id\":\"\(.id)\",\"plan_id\":\"\(.plans[0].id)\""')
-orders=/v2/service_instances/demo-orders
-asked=$(jq -r '"service_id=\(.service_id)&plan_id=\(.plan_id)"' <<<"{$database}") # as deletions name it
-osb PUT "$orders?accepts_incomplete=true" "{$database,\"organization_guid\":\"org\",\"space_guid\":\"space\",\"parameters\":{\"database\":\"orders\",\"selector\":{\"topology.kubernetes.io/region\":\"eu-de\"}}}" | jq -c .
-settle demo-orders
+# consume ARGUMENTS: one command of a consumer, shown as it can be pasted; it speaks nothing but OSB.
+consume() { printf '   \033[36m$ sluice %s\033[0m\n' "$*" >&2 && sluice "$@"; }
+timeout 30 bash -c "until sluice market postgresql >/dev/null 2>&1; do sleep 0.2; done" || fail "the catalog does not sell postgresql"
+consume market postgresql
+consume order demo-orders postgresql small -p database=orders -p 'selector={"topology.kubernetes.io/region":"eu-de"}'
 sluice instance describe demo-orders
 
 # login BINDING [PREDECESSOR]: a binding's credentials go to .demo/BINDING.json.
 login() {
-  osb PUT "$orders/service_bindings/$1" "{$database${2:+,\"predecessor_binding_id\":\"$2\"}}" >"$demo/$1.json"
+  consume bind demo-orders "$1" ${2:+--replaces "$2"} >"$demo/$1.json"
   jq -c '.credentials | .password = "(in .demo)" | .uri = "(in .demo)"' "$demo/$1.json" | sed 's/^/   /'
 }
 # query BINDING STATEMENT: as the binding's user, from a pod of the instance, which has psql.
@@ -202,12 +201,11 @@ query monday "INSERT INTO orders VALUES ('a bicycle')"
 
 title "Rotate: the successor is another user, the data stays, the old password stops working"
 login tuesday monday
-osb DELETE "$orders/service_bindings/monday?$asked" | jq -c .
+consume unbind demo-orders monday
 query tuesday "SELECT what FROM orders"
 if query monday "SELECT what FROM orders"; then fail "the old password still works"; fi
-osb DELETE "$orders/service_bindings/tuesday?$asked" | jq -c .
-osb DELETE "$orders?accepts_incomplete=true&$asked" | jq -c .
-settle demo-orders
+consume unbind demo-orders tuesday
+consume cancel demo-orders --yes
 
 # ── Third act ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 trust=$demo/trust policy=docs/examples/policy.yaml
@@ -268,10 +266,12 @@ sluice policy remove eu-only
 
 title "Prepared in $((prepared / 60)) min $((prepared % 60)) s, played in $((SECONDS - prepared)) s. Sluice keeps running; try next"
 cat <<TRY
-   curl -K .demo/curl $url/v2/catalog
-   curl -K .demo/curl -X PUT '$url/v2/service_instances/mine?accepts_incomplete=true' \\
-     -d '{"service_id":"$service","plan_id":"${plans[small]}","organization_guid":"org","space_guid":"space"}'
-   bin/sluice instance list --data-dir .demo/data
+   eval "\$(bin/sluice platform show default --data-dir .demo/data)"
+   export SLUICE_URL=$url SLUICE_USERNAME SLUICE_PASSWORD
+   bin/sluice market
+   bin/sluice order mine kubernetes-resources small
+   bin/sluice kubeconfig mine
+   bin/sluice status --data-dir .demo/data
 
    bin/sluice sd show .demo/trust/rhein/credentials/certification.jwt   (docs/trust.md says what it proves)
 
