@@ -47,6 +47,7 @@ Who consumes it, or any other OSB broker, starts with:
 	operators := []*cobra.Command{
 		newServeCommand(),
 		newStatusCommand(hub),
+		newDoctorCommand(hub),
 		newClusterCommand(hub),
 		newBrokerCommand(hub),
 		newPeeringCommand(hub),

@@ -238,6 +238,9 @@ func (f *serveFlags) manager(h *hub.Hub, health http.Handler) (ctrl.Manager, err
 	return ctrl.NewManager(h.Config, options)
 }
 
+// leaseName is the name of the Lease by which replicas elect their leader.
+const leaseName = "sluice"
+
 // elect makes the replicas elect a leader, and keeps the controllers of the others from
 // writing.
 func (f *serveFlags) elect(h *hub.Hub, options *manager.Options) (err error) {
@@ -245,11 +248,11 @@ func (f *serveFlags) elect(h *hub.Hub, options *manager.Options) (err error) {
 		return fmt.Errorf("--lease-duration %s: want whole seconds, at least two", f.leaseDuration)
 	}
 	durations := lease.Of(f.leaseDuration)
-	if f.lease, err = lease.New(h.Config, h.Namespace, "sluice", durations); err != nil {
+	if f.lease, err = lease.New(h.Config, h.Namespace, leaseName, durations); err != nil {
 		return fmt.Errorf("set up the election of a leader: %w", err)
 	}
 	options.LeaderElection, options.LeaderElectionReleaseOnCancel = true, true
-	options.LeaderElectionID, options.LeaderElectionResourceLockInterface = "sluice", f.lease
+	options.LeaderElectionID, options.LeaderElectionResourceLockInterface = leaseName, f.lease
 	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = &durations.Lease, &durations.Renew, &durations.Retry
 	options.NewClient = func(config *rest.Config, o client.Options) (client.Client, error) {
 		fenced := *o.HTTPClient

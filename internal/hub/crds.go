@@ -24,6 +24,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-dev/sluice/charts"
 )
 
 // fieldManager owns the definitions that this package applies.
@@ -272,9 +274,27 @@ func pollUntilDone(ctx context.Context, try func(context.Context) error, forGood
 // uses. For a definition with another schema than this binary's it only logs a warning: during
 // an upgrade either may be newer.
 func verifyCRDs(ctx context.Context, config *rest.Config, wanted []*apiextensionsv1.CustomResourceDefinition, logger *slog.Logger) error {
+	differ, err := compareCRDs(ctx, config, wanted)
+	for _, name := range differ {
+		logger.WarnContext(ctx, "the hub's definition differs from this binary's; fields it does not know are dropped", "definition", name)
+	}
+	return err
+}
+
+// CompareDefinitions returns the names of the definitions of which the hub has another schema than this binary. It is
+// an error that names the remedy if the hub lacks some.
+func CompareDefinitions(ctx context.Context, config *rest.Config) (differ []string, err error) {
+	wanted, err := readCRDs(charts.CRDs)
+	if err != nil {
+		return nil, err
+	}
+	return compareCRDs(ctx, config, wanted)
+}
+
+func compareCRDs(ctx context.Context, config *rest.Config, wanted []*apiextensionsv1.CustomResourceDefinition) (differ []string, err error) {
 	client, err := apiextensions.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("make a client for definitions: %w", err)
+		return nil, fmt.Errorf("make a client for definitions: %w", err)
 	}
 	var missing []string
 	for _, want := range wanted {
@@ -284,22 +304,22 @@ func verifyCRDs(ctx context.Context, config *rest.Config, wanted []*apiextension
 			missing = append(missing, want.Name)
 			continue
 		case apierrors.IsForbidden(err):
-			return fmt.Errorf("get definition %s: not allowed; grant \"get\" on customresourcedefinitions.apiextensions.k8s.io as the Helm chart's ClusterRole does: %w", want.Name, err)
+			return nil, fmt.Errorf("get definition %s: not allowed; grant \"get\" on customresourcedefinitions.apiextensions.k8s.io as the Helm chart's ClusterRole does: %w", want.Name, err)
 		case err != nil:
-			return fmt.Errorf("get definition %s: %w", want.Name, err)
+			return nil, fmt.Errorf("get definition %s: %w", want.Name, err)
 		}
 		if why := unusable(have, want); why != "" {
 			missing = append(missing, want.Name+" ("+why+")")
 			continue
 		}
 		if !sameSchemas(have, want) {
-			logger.WarnContext(ctx, "the hub's definition differs from this binary's; fields it does not know are dropped", "definition", want.Name)
+			differ = append(differ, want.Name)
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("the hub lacks the definitions %s; %s", strings.Join(missing, ", "), installRemedy)
+		return differ, fmt.Errorf("the hub lacks the definitions %s; %s", strings.Join(missing, ", "), installRemedy)
 	}
-	return nil
+	return differ, nil
 }
 
 // unusable returns why an installed definition cannot be used; empty if it can.

@@ -1,0 +1,306 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/broker"
+	"github.com/sluice-dev/sluice/internal/hub"
+	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/internal/pages"
+	"github.com/sluice-dev/sluice/internal/seal"
+)
+
+func newDoctorCommand(hub *hubFlags) *cobra.Command {
+	var output outputFlag
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check the installation, and say what to do about what is wrong",
+		Long: `Check that the hub answers, has the definitions of this version and the same time, that somebody serves it, that the
+keyset opens what is sealed, that the platforms file is valid, that the broker answers, and that everything is ready.
+What cannot be checked from here is skipped, with the reason. The exit status is 1 if a check fails.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			findings, failed := examine(cmd, hub)
+			if output.forPeople() {
+				writeFindings(cmd.OutOrStdout(), findings)
+			} else if err := output.print(cmd.OutOrStdout(), findings, table{}); err != nil {
+				return err
+			}
+			if failed > 0 {
+				return fmt.Errorf("%d of %s failed", failed, count(len(findings), "check"))
+			}
+			return nil
+		},
+	}
+	hub.bind(cmd)
+	output.bind(cmd)
+	return cmd
+}
+
+// finding is the result of a check.
+type finding struct {
+	Check  string  `json:"check"`
+	Result outcome `json:"result"`
+	// Message says what was found, and for what is wrong what to do.
+	Message string `json:"message"`
+}
+
+// outcome of a check.
+type outcome string
+
+const (
+	checkPassed  outcome = "passed"
+	checkFailed  outcome = "failed"
+	checkSkipped outcome = "skipped"
+)
+
+// marks show outcomes.
+var marks = map[outcome]string{checkPassed: "✔", checkFailed: "✘", checkSkipped: "-"}
+
+// skipped is the error of a check that is not possible from here.
+type skipped string
+
+func (s skipped) Error() string { return string(s) }
+
+// examination is what the checks share.
+type examination struct {
+	cmd    *cobra.Command
+	ctx    context.Context
+	hub    *hubFlags
+	config *rest.Config
+	client.Client
+}
+
+// checks are made in this order. After the first, each is made whether or not others fail.
+var checks = []struct {
+	name string
+	// check returns what it has found, or an error with the remedy.
+	check func(*examination) (string, error)
+}{
+	{"hub", (*examination).hubAnswers},
+	{"definitions", (*examination).definitions},
+	{"clock", (*examination).clock},
+	{"leader", (*examination).leader},
+	{"keyset", (*examination).keyset},
+	{"platforms", (*examination).platforms},
+	{"broker", (*examination).broker},
+	{"resources", (*examination).resources},
+}
+
+// examine makes all checks.
+func examine(cmd *cobra.Command, hub *hubFlags) (findings []finding, failed int) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+	defer cancel()
+	e := &examination{cmd: cmd, ctx: ctx, hub: hub}
+	for _, c := range checks {
+		found := finding{Check: c.name, Result: checkPassed}
+		message, err := c.check(e)
+		switch why := skipped(""); {
+		case errors.As(err, &why):
+			found.Result, message = checkSkipped, string(why)
+		case err != nil:
+			found.Result, message = checkFailed, err.Error()
+			failed++
+		}
+		found.Message = message
+		findings = append(findings, found)
+		if e.Client == nil {
+			break // without a hub, there is nothing to look at
+		}
+	}
+	return findings, failed
+}
+
+func writeFindings(w io.Writer, findings []finding) {
+	for _, f := range findings {
+		fmt.Fprintf(w, "%s %-12s %s\n", marks[f.Result], f.Check, printable(f.Message))
+	}
+}
+
+// hubAnswers connects to the hub.
+func (e *examination) hubAnswers() (string, error) {
+	config, err := e.hub.config(e.cmd)
+	if err != nil {
+		return "", err
+	}
+	began := time.Now()
+	id, err := hub.Identity(e.ctx, config)
+	if err != nil {
+		return "", fmt.Errorf("%s does not answer: %w", config.Host, err)
+	}
+	took := time.Since(began)
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return "", err
+	}
+	e.config, e.Client = config, c
+	return fmt.Sprintf("%s answers within %s; its id is %s", config.Host, took.Round(time.Millisecond), id), nil
+}
+
+func (e *examination) definitions() (string, error) {
+	differ, err := hub.CompareDefinitions(e.ctx, e.config)
+	switch {
+	case err != nil:
+		return "", err
+	case len(differ) > 0:
+		return "", fmt.Errorf("the hub has other schemas than this version of Sluice of %s: upgrade the older of the two; fields that the hub does not know are dropped", strings.Join(differ, ", "))
+	}
+	return "the hub has those of this version", nil
+}
+
+// longestSkew is the difference of clocks that is tolerated: dates of HTTP are in seconds.
+const longestSkew = 3 * time.Second
+
+// clock compares this machine's clock with the hub's, by which the leases of replicas and the lifetimes of
+// credentials are kept.
+func (e *examination) clock() (string, error) {
+	caller, err := rest.HTTPClientFor(e.config)
+	if err != nil {
+		return "", err
+	}
+	request, err := http.NewRequestWithContext(e.ctx, http.MethodGet, e.config.Host+"/version", nil)
+	if err != nil {
+		return "", err
+	}
+	sent := time.Now()
+	response, err := caller.Do(request)
+	if err != nil {
+		return "", fmt.Errorf("ask the hub for its time: %w", err)
+	}
+	_ = response.Body.Close()
+	date, err := http.ParseTime(response.Header.Get("Date"))
+	if err != nil {
+		return "", skipped("the hub does not say what time it is")
+	}
+	skew := sent.Add(time.Since(sent) / 2).Sub(date.Add(500 * time.Millisecond)) // dates are cut to the second
+	if skew.Abs() > longestSkew {
+		return "", fmt.Errorf("this machine's clock differs from the hub's by %s: synchronise both (NTP)", skew.Round(time.Second))
+	}
+	return "this machine and the hub agree, to a second or so", nil
+}
+
+// leader looks for the process that reconciles.
+func (e *examination) leader() (string, error) {
+	if e.hub.embedded() {
+		if pid := hub.Holder(e.hub.dataDir); pid != 0 {
+			return fmt.Sprintf("process %d serves the data folder %s", pid, e.hub.dataDir), nil
+		}
+		return "", fmt.Errorf("no process serves the data folder %s: run `sluice serve`", e.hub.dataDir)
+	}
+	api, err := kubernetes.NewForConfig(e.config)
+	if err != nil {
+		return "", err
+	}
+	lease, err := api.CoordinationV1().Leases(e.hub.namespace).Get(e.ctx, leaseName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		return "", skipped("you may not read Leases in the namespace " + e.hub.namespace)
+	case err != nil:
+		return "", fmt.Errorf("read the Lease of the leader: %w; if there is none, no replica has led yet: see the pods of Sluice", err)
+	case lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" || lease.Spec.RenewTime == nil || lease.Spec.LeaseDurationSeconds == nil:
+		return "", errors.New("nobody leads: see the pods of Sluice")
+	}
+	since := time.Since(lease.Spec.RenewTime.Time)
+	if since > time.Duration(*lease.Spec.LeaseDurationSeconds)*time.Second+longestSkew {
+		return "", fmt.Errorf("%s led last, %s ago, and no other replica has taken over: see the pods of Sluice", *lease.Spec.HolderIdentity, since.Round(time.Second))
+	}
+	return *lease.Spec.HolderIdentity + " leads", nil
+}
+
+// keyset opens what the hub keeps sealed.
+func (e *examination) keyset() (string, error) {
+	keys, err := seal.Load(e.hub.keysetPath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", skipped("there is no keyset on this machine, in " + e.hub.keysetPath())
+	}
+	if err != nil {
+		return "", err
+	}
+	connections := &member.Connections{Reader: e.Client, Namespace: e.hub.namespace, Keys: keys}
+	opened, failed := 0, []string(nil)
+	err = pages.Each(e.ctx, e.Client, &v1alpha1.MemberClusterList{}, func(o client.Object) error {
+		cluster := o.(*v1alpha1.MemberCluster)
+		if len(cluster.Spec.Access.SealedKubeconfig)+len(cluster.Spec.Access.SealedCredentials) == 0 {
+			return nil
+		}
+		if _, err := connections.Kubeconfig(e.ctx, cluster); err != nil {
+			failed = append(failed, cluster.Name)
+		} else {
+			opened++
+		}
+		return nil
+	}, client.InNamespace(e.hub.namespace))
+	switch {
+	case err != nil:
+		return "", err
+	case len(failed) > 0:
+		return "", fmt.Errorf("%s does not open the access to %s: restore the keyset with which it was sealed, or register them again", e.hub.keysetPath(), some(failed))
+	}
+	return fmt.Sprintf("opens the access to %s", count(opened, "cluster")), nil
+}
+
+func (e *examination) platforms() (string, error) {
+	path := platformsPath(e.hub.dataDir)
+	if _, err := os.Stat(path); !e.hub.embedded() || errors.Is(err, fs.ErrNotExist) {
+		return "", skipped("there is no platforms file in a data folder on this machine")
+	}
+	if _, err := broker.LoadPlatforms(path); err != nil {
+		return "", err
+	}
+	return path + " is valid", nil
+}
+
+func (e *examination) broker() (string, error) {
+	content, err := os.ReadFile(brokerURLPath(e.hub.dataDir))
+	url := strings.TrimSpace(string(content))
+	if err != nil || url == "" || !e.hub.embedded() {
+		return "", skipped("the broker's URL is not known on this machine")
+	}
+	ctx, cancel := context.WithTimeout(e.ctx, 10*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", fmt.Errorf("%w: see whether this name leads to `sluice serve`, and whom its certificate is for", err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("%s/readyz answers %s: see the log of `sluice serve`", url, response.Status)
+	}
+	return url + " is ready", nil
+}
+
+// resources counts what is not ready.
+func (e *examination) resources() (string, error) {
+	o, err := look(e.ctx, e.Client, e.hub.namespace)
+	if err != nil {
+		return "", err
+	}
+	if len(o.NotReady) == 0 {
+		return "none needs attention", nil
+	}
+	var names []string
+	for _, one := range o.NotReady {
+		names = append(names, one.What+" "+one.Name)
+	}
+	return "", fmt.Errorf("not ready: %s; `sluice status` has the reasons", some(names))
+}
