@@ -248,8 +248,11 @@ func awaitRight(ctx context.Context, c client.Client, namespace, account string,
 // revoke deletes the account. It returns nil when nothing of it remains, and *pendingError
 // while the cluster keeps it.
 func (c *Controller) revoke(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, cluster string) error {
-	if u := b.Status.Upstream; u != nil && u.Broker == cluster {
+	switch u, p := b.Status.Upstream, upstreamOf(instance); {
+	case u != nil && u.Broker == cluster:
 		return c.unbindUpstream(ctx, b, instance)
+	case u == nil && p != nil && p.Cluster == cluster:
+		return nil // what a binding is at a broker is written before the broker is asked
 	}
 	if isMade(instance) && !instance.DeletionTimestamp.IsZero() {
 		return nil // the account is deleted with its cluster

@@ -214,6 +214,12 @@ func TestBoundAtTheBroker(t *testing.T) {
 	}
 }
 
+// TestUnboundBeforeItIsBound: a binding that is deleted before anything was asked of the broker just goes.
+func TestUnboundBeforeItIsBound(t *testing.T) {
+	u := newUpstream(t, false)
+	u.unbind(u.order("b", ""))
+}
+
 // TestDefectsOfBinds: what a broker does wrong fails the bind, in words for the consumer, and leaves nothing
 // there.
 func TestDefectsOfBinds(t *testing.T) {
