@@ -69,7 +69,7 @@ lint: ## Formatting, vet, staticcheck, which package may import which, and that 
 
 # SLOWEST packages are tested first: last, each would run beside nothing. Tests wait for a third of their time, so
 # one more package than there are processors is tested at once.
-SLOWEST := ./placement/liqo ./test/bench ./bindings ./placement/capi ./test/faults
+SLOWEST := ./placement/liqo ./cmd/sluice ./test/bench ./bindings ./placement/capi ./test/faults
 ATONCE := $(shell expr $$(nproc) + 1)
 
 # lint has vetted everything: each go test would vet all packages below its own once more.

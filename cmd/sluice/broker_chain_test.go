@@ -188,6 +188,7 @@ spec:
 // TestSluiceBehindSluice: three brokers in a row, of which two are Sluices, are one conformant broker at the
 // top, and nothing is left at the bottom.
 func TestSluiceBehindSluice(t *testing.T) {
+	t.Parallel()
 	bottom := newGate(&suitetest.Broker{AsyncBind: true})
 	server := httptest.NewServer(bottom)
 	defer server.Close()

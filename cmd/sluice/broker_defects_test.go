@@ -17,6 +17,7 @@ import (
 // order first, because it is cheaper. The order ends at the other broker, or there if the defect passes; the
 // operator reads which broker did what wrong, the consumer reads no names, and nothing is left at either.
 func TestBrokersWithDefects(t *testing.T) {
+	t.Parallel()
 	s := serveAnother(t, "sluice")
 	eu, near := newGate(&suitetest.Broker{}), newGate(&suitetest.Broker{})
 	for name, broker := range map[string]*gate{"eu": eu, "near": near} {
@@ -139,6 +140,7 @@ spec:
 // TestABrokersSchemas: a plan without schemas has its candidate's. Parameters that it does not allow are refused with
 // the parameter's name, the broker is asked for nothing, and the plan says what it passes on.
 func TestABrokersSchemas(t *testing.T) {
+	t.Parallel()
 	s, bottom := serveAnother(t, "sluice"), newGate(&suitetest.Broker{})
 	server := httptest.NewServer(bottom)
 	defer server.Close()

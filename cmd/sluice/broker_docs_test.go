@@ -28,6 +28,7 @@ var (
 // order, with the parameters of its candidate; credentials open connections; when a plan vanishes, instances go on and
 // new orders go to the other; nothing is left on the servers in the end.
 func TestBrokersPage(t *testing.T) {
+	t.Parallel()
 	eu, near := sellDatabases(t, databases.MariaDB), sellDatabases(t, databases.PostgreSQL)
 	s := serveAnother(t, "sluice")
 	told := s.follow(t, "brokers.md", map[string]string{"eu.password": "first-password\n", "near.password": "first-password\n"}, "EU="+eu.url, "NEAR="+near.url,

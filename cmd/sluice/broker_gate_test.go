@@ -6,9 +6,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // gate lets a test look at what a broker is asked for.
@@ -76,6 +78,8 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.there[key] = true
 	case r.Method == http.MethodDelete && (answer.Code == http.StatusOK || answer.Code == http.StatusGone):
 		delete(g.there, key)
+	case r.Method == http.MethodDelete && answer.Code == http.StatusAccepted:
+		go g.awaitDeletion(r, body)
 	case r.Method == http.MethodGet && answer.Code == http.StatusGone:
 		delete(g.there, strings.TrimSuffix(key, "/last_operation"))
 	}
@@ -89,6 +93,27 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(answer.Code)
 	_, _ = w.Write(body)
+}
+
+// awaitDeletion notes the end of a deletion that the broker carries out later, also if nobody polls it.
+func (g *gate) awaitDeletion(of *http.Request, accepted []byte) {
+	var said struct {
+		Operation string `json:"operation"`
+	}
+	_ = json.Unmarshal(accepted, &said)
+	for range 1000 {
+		r := httptest.NewRequest(http.MethodGet, of.URL.Path+"/last_operation?operation="+url.QueryEscape(said.Operation), nil)
+		r.Header = of.Header.Clone()
+		answer := httptest.NewRecorder()
+		g.broker.ServeHTTP(answer, r)
+		if answer.Code == http.StatusGone {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			delete(g.there, of.URL.Path)
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 func (g *gate) left() (keys []string) {

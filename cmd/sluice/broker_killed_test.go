@@ -18,6 +18,7 @@ import (
 // another broker, when the broker has carried it out and nobody has heard the answer. After a restart it goes
 // on: after each request, the broker has what was ordered, and nothing else.
 func TestKilledWhileABrokerAnswers(t *testing.T) {
+	t.Parallel()
 	t.Run("a fake, asynchronous", func(t *testing.T) {
 		bottom := newGate(&suitetest.Broker{})
 		killedAtEachRequest(t, bottom, "name-of-service", "", func(_ context.Context, want int) error {

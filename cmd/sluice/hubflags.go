@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -76,10 +77,14 @@ func (h *hubFlags) client(cmd *cobra.Command) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: scheme})
 }
 
+// quietLibraries drops the log of libraries: a command says itself what is wrong. Without any logger, controller-runtime
+// prints a stack trace after half a minute.
+var quietLibraries = sync.OnceFunc(func() { log.SetLogger(logr.Discard()) })
+
 // config returns the configuration of the hub. It waits for an embedded hub that is
 // starting.
 func (h *hubFlags) config(cmd *cobra.Command) (*rest.Config, error) {
-	log.SetLogger(logr.Discard()) // a command says itself what is wrong; without a logger, a stack trace comes after 30 s
+	quietLibraries()
 	switch {
 	case h.embedded():
 		return h.awaitEmbedded(cmd)
