@@ -33,7 +33,7 @@ func TestLeadersThatSleep(t *testing.T) {
 	plans := testCatalog(t)
 	rapid.Check(t, func(t *rapid.T) {
 		h := &leaders{history: newHistory(t, plans)}
-		h.faults = false
+		h.faults, h.killed = false, true // replicas end in the middle of a pass, and count nothing here: they would count each other's events
 		h.fenced = rapid.Bool().Draw(t, "fenced")
 		h.counted = h.counts
 		h.ordered = []string{"plan-2", "plan-4", "plan-8"}
