@@ -337,6 +337,10 @@ func bindFailsWhenDeprovisioning(t *testing.T, f *fixture) {
 	if err := f.Delete(t.Context(), instance); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "the controller has seen the deletion", func(ctx context.Context) (bool, error) {
+		err := f.cached.Get(ctx, client.ObjectKeyFromObject(instance), instance)
+		return !instance.DeletionTimestamp.IsZero(), err
+	})
 	b := f.bind(t, instance, "binding-1", "edit")
 	f.until(t, b, "bind fails", in(v1alpha1.StateFailed))
 	if want := "the service instance is being deprovisioned"; b.Status.Operation.Description != want || len(b.Status.Clusters) != 0 {

@@ -53,7 +53,8 @@ var clusters = []string{"cluster-a", "cluster-b"}
 
 // fixture is a hub with a running binding controller and two member clusters.
 type fixture struct {
-	client.Client // of the hub
+	client.Client               // of the hub
+	cached        client.Reader // as the controller sees it
 	namespace     string
 	scheme        *runtime.Scheme
 	keys          *seal.Keyset
@@ -148,6 +149,7 @@ func (f *fixture) run(t *testing.T, hub *rest.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	f.cached = manager.GetClient()
 	controller := &bindings.Controller{Client: manager.GetClient(), Live: f.Client, Connections: f.connections, Keys: f.keys, Hub: hubID, Refresh: f.refresh}
 	if err := controller.SetupWithManager(t.Context(), manager); err != nil {
 		t.Fatal(err)
