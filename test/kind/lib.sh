@@ -77,10 +77,12 @@ require() {
   step "installing ${missing[*]}" install_packages "${missing[@]}"
 }
 
+# install_packages NAME...: one run after the other, because apt-get does not wait for another one that updates its lists.
+# What a package starts does not keep the lock.
 install_packages() {
-  export DEBIAN_FRONTEND=noninteractive
-  apt-get -o DPkg::Lock::Timeout=300 update
-  apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$@"
+  DEBIAN_FRONTEND=noninteractive flock --close "$cache/locks/packages" bash -euc '
+    apt-get -o DPkg::Lock::Timeout=300 update
+    apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$@"' install_packages "$@"
 }
 
 # image_archive OUT REFERENCE ROOT CONFIG [TAR OPTION...]: packs the folder ROOT as a container image of one layer, in the
