@@ -17,6 +17,7 @@ import (
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -96,18 +97,30 @@ func tourNamespace() string {
 	return v1alpha1.MemberNamespace(v1alpha1.InstanceName("first", tourID))
 }
 
-// own makes a cluster that of some consumers, or of none.
+// own makes a cluster that of some consumers, or of none, and waits until Sluice knows them.
 func (w *peeringWorld) own(t *testing.T, consumers ...v1alpha1.ConsumerReference) {
 	t.Helper()
+	hub, a := func() client.Client { return w.server.hub(t) }, &v1alpha1.MemberCluster{} // one that was killed has another address
+	key := client.ObjectKey{Namespace: "sluice", Name: "a"}
 	eventually(t, time.Minute, "cluster a has other owners", func(ctx context.Context) string {
-		hub, a := w.server.hub(t), &v1alpha1.MemberCluster{} // one that was killed has another address
-		err := hub.Get(ctx, client.ObjectKey{Namespace: "sluice", Name: "a"}, a)
+		err := hub().Get(ctx, key, a)
 		if err == nil {
 			a.Spec.Consumers = consumers
-			err = hub.Update(ctx, a)
+			err = hub().Update(ctx, a)
 		}
 		if err != nil {
 			return err.Error()
+		}
+		return ""
+	})
+	eventually(t, time.Minute, "Sluice knows the owners of cluster a", func(ctx context.Context) string {
+		now := &v1alpha1.MemberCluster{}
+		if err := hub().Get(ctx, key, now); err != nil {
+			return err.Error()
+		}
+		ready := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionReady)
+		if ready == nil || ready.ObservedGeneration < a.Generation {
+			return fmt.Sprintf("it knows %+v", ready)
 		}
 		return ""
 	})
