@@ -78,7 +78,7 @@ type skipped string
 
 func (s skipped) Error() string { return string(s) }
 
-// examination is what the checks share.
+// examination has the connections that the checks share.
 type examination struct {
 	cmd    *cobra.Command
 	ctx    context.Context
