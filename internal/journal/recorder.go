@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"sync"
@@ -29,6 +30,12 @@ type Recorder struct {
 
 // Names returns the names of a service offering and of one of its plans; "" if they are not in the catalog any more.
 type Names func(serviceID, planID string) (service, plan string)
+
+// Labels returns them as values of labels, which are never ids: "unknown" for what is not in the catalog.
+func (n Names) Labels(serviceID, planID string) (service, plan string) {
+	service, plan = n(serviceID, planID)
+	return cmp.Or(service, "unknown"), cmp.Or(plan, "unknown")
+}
 
 // subject names a resource.
 type subject struct {
@@ -164,24 +171,17 @@ func (r *Recorder) record(ctx context.Context, of Subject, after int64) {
 		if e.Sequence <= after {
 			continue
 		}
-		service, plan := r.names(subject.ServiceID, e.PlanID)
-		r.count(subject.Kind, labelled(service), labelled(plan), e)
+		r.count(subject, e)
 		if e.Type != v1alpha1.EventOrdered { // the request has its line
+			_, plan := r.names(subject.ServiceID, e.PlanID)
 			logEvent(ctx, subject, plan, e)
 		}
 	}
 }
 
-// labelled returns the value of a label, which is never an id.
-func labelled(name string) string {
-	if name == "" {
-		return "unknown"
-	}
-	return name
-}
-
-func (r *Recorder) count(kind, service, plan string, e v1alpha1.Event) {
-	r.events.WithLabelValues(kind, string(e.Type), service, plan).Inc()
+func (r *Recorder) count(of v1alpha1.EventSubject, e v1alpha1.Event) {
+	service, plan := r.names.Labels(of.ServiceID, e.PlanID)
+	r.events.WithLabelValues(of.Kind, string(e.Type), service, plan).Inc()
 	if result := e.Ends(); result != "" && e.After != nil {
 		r.duration.WithLabelValues(service, plan, string(e.Operation), string(result)).Observe(e.After.Seconds())
 	}
@@ -189,10 +189,7 @@ func (r *Recorder) count(kind, service, plan string, e v1alpha1.Event) {
 
 // logEvent writes one line for an event.
 func logEvent(ctx context.Context, subject v1alpha1.EventSubject, plan string, e v1alpha1.Event) {
-	if plan == "" {
-		plan = e.PlanID
-	}
-	fields := []any{"instance", subject.InstanceID, "platform", subject.Platform, "plan", plan}
+	fields := []any{"instance", subject.InstanceID, "platform", subject.Platform, "plan", cmp.Or(plan, e.PlanID)}
 	if subject.BindingID != "" {
 		fields = append([]any{"binding", subject.BindingID}, fields...)
 	}

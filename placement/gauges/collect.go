@@ -138,14 +138,7 @@ func inUnits(name corev1.ResourceName, amount int64) float64 {
 
 // named returns the names of a plan, which are never ids.
 func (g *Gauges) named(of plan) (service, plan string) {
-	service, plan = g.names(of.serviceID, of.planID)
-	if service == "" {
-		service = "unknown"
-	}
-	if plan == "" {
-		plan = "unknown"
-	}
-	return service, plan
+	return g.names.Labels(of.serviceID, of.planID)
 }
 
 func bit(is bool) float64 {

@@ -14,13 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/journal"
 	"github.com/sluice-dev/sluice/placement"
 )
 
 // Gauges are the metrics. Start must run for them to have values. They are safe for concurrent use.
 type Gauges struct {
 	cache cache.Cache
-	names Names
+	names journal.Names
 	clock clock.PassiveClock
 
 	mu sync.Mutex
@@ -35,9 +36,6 @@ type Gauges struct {
 	// peerings that there are, and whether they are ready.
 	peerings map[pair]bool
 }
-
-// Names returns the names of a service offering and of one of its plans; "" if they are not in the catalog.
-type Names func(serviceID, planID string) (service, plan string)
 
 // plan is a plan by its ids.
 type plan struct{ serviceID, planID string }
@@ -57,7 +55,7 @@ type waiter struct {
 type pair struct{ consumer, provider string }
 
 // New returns gauges of what a cache has.
-func New(in cache.Cache, names Names, clock clock.PassiveClock) *Gauges {
+func New(in cache.Cache, names journal.Names, clock clock.PassiveClock) *Gauges {
 	return &Gauges{
 		cache: in, names: names, clock: clock, instances: map[group]int{}, bindings: map[group]int{}, waiting: map[string]waiter{},
 		reserved: map[string]placement.Resources{}, clusters: map[string]*placement.Cluster{}, ready: map[string]bool{}, peerings: map[pair]bool{},
