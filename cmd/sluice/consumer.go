@@ -99,17 +99,25 @@ type offered struct {
 	plan    *osbclient.Plan
 }
 
+// serviceOf returns a service by its name or id.
+func serviceOf(catalog *osbclient.Catalog, service string) (*osbclient.Service, error) {
+	i := slices.IndexFunc(catalog.Services, func(s osbclient.Service) bool { return s.Name == service || s.ID == service })
+	if i < 0 {
+		return nil, fmt.Errorf("service %q is not offered; there is %s", service, some(serviceNames(catalog)))
+	}
+	return &catalog.Services[i], nil
+}
+
 // find returns a plan by the names or ids of its service and itself. The plan may be empty if there is only one.
 func (c *consumer) find(service, plan string) (offered, error) {
 	catalog, err := c.market()
 	if err != nil {
 		return offered{}, err
 	}
-	s := slices.IndexFunc(catalog.Services, func(s osbclient.Service) bool { return s.Name == service || s.ID == service })
-	if s < 0 {
-		return offered{}, fmt.Errorf("service %q is not offered; there is %s", service, some(serviceNames(catalog)))
+	found := offered{}
+	if found.service, err = serviceOf(catalog, service); err != nil {
+		return offered{}, err
 	}
-	found := offered{service: &catalog.Services[s]}
 	plans := found.service.Plans
 	p := slices.IndexFunc(plans, func(p osbclient.Plan) bool { return p.Name == plan || p.ID == plan })
 	switch {
@@ -161,8 +169,8 @@ func (f *consumerFlags) completeOffer(before int) cobra.CompletionFunc {
 		case 0:
 			return serviceNames(catalog), cobra.ShellCompDirectiveNoFileComp
 		case 1:
-			if s := slices.IndexFunc(catalog.Services, func(s osbclient.Service) bool { return s.Name == args[0] }); s >= 0 {
-				return planNamesOf(&catalog.Services[s]), cobra.ShellCompDirectiveNoFileComp
+			if service, err := serviceOf(catalog, args[0]); err == nil {
+				return planNamesOf(service), cobra.ShellCompDirectiveNoFileComp
 			}
 		}
 		return nil, cobra.ShellCompDirectiveNoFileComp

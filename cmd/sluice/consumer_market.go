@@ -53,10 +53,11 @@ func newMarketCommand() *cobra.Command {
 func listOffers(cmd *cobra.Command, output outputFlag, catalog *osbclient.Catalog, only []string) error {
 	services := catalog.Services
 	if len(only) > 0 {
-		services = slices.DeleteFunc(slices.Clone(services), func(s osbclient.Service) bool { return s.Name != only[0] && s.ID != only[0] })
-		if len(services) == 0 {
-			return fmt.Errorf("service %q is not offered; there is %s", only[0], some(serviceNames(catalog)))
+		service, err := serviceOf(catalog, only[0])
+		if err != nil {
+			return err
 		}
+		services = []osbclient.Service{*service}
 	}
 	t := table{header: []string{"SERVICE", "PLAN", "PRICE", "VERSION", "DESCRIPTION", "SERVICE ID", "PLAN ID"}, wide: []string{"SERVICE ID", "PLAN ID"}}
 	for _, s := range services {

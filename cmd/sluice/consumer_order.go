@@ -49,7 +49,7 @@ The same order may be sent again, for instance after a broken connection: it is 
 			if order.Parameters, err = parameters.read(cmd, found.plan.Schemas.Instance.Create.Schema); err != nil {
 				return err
 			}
-			err = c.order(args[0], order, wait)
+			err = c.order(args[0], found, order, wait)
 			if refused := (*osbclient.Error)(nil); errors.As(err, &refused) && !refused.Orphan() {
 				return err
 			}
@@ -68,12 +68,13 @@ The same order may be sent again, for instance after a broken connection: it is 
 	return cmd
 }
 
-func (c *consumer) order(name string, order osbclient.Order, wait patience) error {
+// order orders an instance of a plan, and waits for it.
+func (c *consumer) order(name string, of offered, order osbclient.Order, wait patience) error {
 	accepted, err := c.Provision(c.cmd.Context(), name, order)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	_, err = c.awaitInstance(name, offered{&osbclient.Service{ID: order.ServiceID}, &osbclient.Plan{ID: order.PlanID}}, wait, accepted)
+	_, err = c.awaitInstance(name, of, wait, accepted)
 	return err
 }
 

@@ -75,29 +75,37 @@ type trouble struct {
 	Message string      `json:"message,omitempty"`
 }
 
-// kinds with the condition Ready, as they are called.
-var kinds = []struct{ kind, what string }{
-	{"MemberCluster", "cluster"}, {"MemberCluster", "broker"}, {"SelfDescription", "credential"}, {"PlacementPolicy", "policy"},
-	{"ServiceOffering", "offering"}, {"Peering", "peering"}, {"ServiceInstance", "instance"}, {"ServiceBinding", "binding"},
+// kinds with the condition Ready, as their resources are called.
+var kinds = []struct {
+	kind string
+	what []string
+}{
+	{"MemberCluster", []string{"cluster", "broker"}}, {"SelfDescription", []string{"credential"}}, {"PlacementPolicy", []string{"policy"}},
+	{"ServiceOffering", []string{"offering"}}, {"Peering", []string{"peering"}}, {"ServiceInstance", []string{"instance"}}, {"ServiceBinding", []string{"binding"}},
 }
 
-// look reads everything that has the condition Ready.
+// look reads everything that has the condition Ready, each kind once.
 func look(ctx context.Context, hub client.Client, namespace string) (*overview, error) {
 	o := &overview{}
 	for _, k := range kinds {
-		row := counted{What: k.what}
+		var rows []counted
+		for _, what := range k.what {
+			rows = append(rows, counted{What: what})
+		}
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(k.kind + "List"))
 		err := pages.Each(ctx, hub, list, func(object client.Object) error {
-			if u := object.(*unstructured.Unstructured); k.kind != "MemberCluster" || isBroker(u) == (k.what == "broker") {
-				o.judge(&row, u)
+			u, row := object.(*unstructured.Unstructured), &rows[0]
+			if isBroker(u) {
+				row = &rows[1]
 			}
+			o.judge(row, u)
 			return nil
 		}, client.InNamespace(namespace))
 		if err != nil {
 			return nil, fmt.Errorf("list what is of kind %s: %w", k.kind, err)
 		}
-		o.Resources = append(o.Resources, row)
+		o.Resources = append(o.Resources, rows...)
 	}
 	for _, troubles := range [][]trouble{o.NotReady, o.Changing} {
 		slices.SortStableFunc(troubles, func(a, b trouble) int { return a.Since.Compare(b.Since.Time) })
@@ -105,10 +113,10 @@ func look(ctx context.Context, hub client.Client, namespace string) (*overview, 
 	return o, nil
 }
 
-// isBroker reports whether a member cluster is another broker.
-func isBroker(cluster *unstructured.Unstructured) bool {
-	driver, _, _ := unstructured.NestedString(cluster.Object, "spec", "driver")
-	return driver == v1alpha1.DriverOSB
+// isBroker reports whether a resource is a member cluster that is another broker.
+func isBroker(u *unstructured.Unstructured) bool {
+	driver, _, _ := unstructured.NestedString(u.Object, "spec", "driver")
+	return u.GetKind() == "MemberCluster" && driver == v1alpha1.DriverOSB
 }
 
 // judge counts a resource, and notes it if it is not ready.
