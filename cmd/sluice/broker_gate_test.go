@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 )
 
 // gate lets a test look at what a broker is asked for.
@@ -20,6 +19,8 @@ type gate struct {
 	mu sync.Mutex
 	// there are the instances and bindings that exist by the broker's answers.
 	there map[string]bool
+	// deleting are the polls of deletions that the broker carries out later.
+	deleting map[string]*http.Request
 	// bodies are the last ones by method, hidden is the name of a plan that the catalog does not show.
 	bodies map[string][]byte
 	hidden string
@@ -29,7 +30,7 @@ type gate struct {
 }
 
 func newGate(broker http.Handler) *gate {
-	return &gate{broker: broker, there: map[string]bool{}, bodies: map[string][]byte{}}
+	return &gate{broker: broker, there: map[string]bool{}, deleting: map[string]*http.Request{}, bodies: map[string][]byte{}}
 }
 
 func (g *gate) body(method string) []byte {
@@ -76,10 +77,11 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch key := r.URL.Path; {
 	case r.Method == http.MethodPut && answer.Code < 300:
 		g.there[key] = true
+		delete(g.deleting, key)
 	case r.Method == http.MethodDelete && (answer.Code == http.StatusOK || answer.Code == http.StatusGone):
 		delete(g.there, key)
 	case r.Method == http.MethodDelete && answer.Code == http.StatusAccepted:
-		go g.awaitDeletion(r, body)
+		g.deleting[key] = pollOf(r, body)
 	case r.Method == http.MethodGet && answer.Code == http.StatusGone:
 		delete(g.there, strings.TrimSuffix(key, "/last_operation"))
 	}
@@ -95,30 +97,28 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// awaitDeletion notes the end of a deletion that the broker carries out later, also if nobody polls it.
-func (g *gate) awaitDeletion(of *http.Request, accepted []byte) {
+// pollOf returns the poll of a deletion that the broker has accepted.
+func pollOf(deletion *http.Request, accepted []byte) *http.Request {
 	var said struct {
 		Operation string `json:"operation"`
 	}
 	_ = json.Unmarshal(accepted, &said)
-	for range 1000 {
-		r := httptest.NewRequest(http.MethodGet, of.URL.Path+"/last_operation?operation="+url.QueryEscape(said.Operation), nil)
-		r.Header = of.Header.Clone()
-		answer := httptest.NewRecorder()
-		g.broker.ServeHTTP(answer, r)
-		if answer.Code == http.StatusGone {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			delete(g.there, of.URL.Path)
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	poll := httptest.NewRequest(http.MethodGet, deletion.URL.Path+"/last_operation?operation="+url.QueryEscape(said.Operation), nil)
+	poll.Header = deletion.Header.Clone()
+	return poll
 }
 
+// left returns what the broker has. It asks the broker for deletions that nobody may have polled to their end.
 func (g *gate) left() (keys []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	for key, poll := range g.deleting {
+		answer := httptest.NewRecorder()
+		if g.broker.ServeHTTP(answer, poll); answer.Code == http.StatusGone {
+			delete(g.there, key)
+			delete(g.deleting, key)
+		}
+	}
 	for key := range g.there {
 		keys = append(keys, key)
 	}

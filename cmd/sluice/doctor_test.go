@@ -8,30 +8,14 @@ import (
 	"strings"
 	"testing"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/hub"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/seal"
 )
 
 // TestDoctor: each thing that is wrong is found, with what to do about it; what cannot be looked at is skipped.
 func TestDoctor(t *testing.T) {
-	dir := t.TempDir()
-	h, err := hub.Start(t.Context(), hub.Options{DataDir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := h.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	c, err := client.New(h.Config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h, c, dir := startHub(t)
 	says := func(fails bool, lines ...string) {
 		t.Helper()
 		out, err := sluice(t, "doctor", "--data-dir", dir)

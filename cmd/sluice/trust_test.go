@@ -14,11 +14,10 @@ import (
 	"github.com/sluice-dev/sluice/internal/hub"
 )
 
-// operatedHub starts an embedded hub and returns functions that run Sluice's commands on
-// it.
-func operatedHub(t *testing.T) (h *hub.Hub, c client.Client, operator func(args ...string) (string, error), must func(args ...string) string) {
+// startHub starts an embedded hub, and returns it with a client and its data folder.
+func startHub(t *testing.T) (h *hub.Hub, c client.Client, dataDir string) {
 	t.Helper()
-	dataDir := t.TempDir()
+	dataDir = t.TempDir()
 	h, err := hub.Start(t.Context(), hub.Options{DataDir: dataDir})
 	if err != nil {
 		t.Fatal(err)
@@ -31,6 +30,14 @@ func operatedHub(t *testing.T) (h *hub.Hub, c client.Client, operator func(args 
 	if c, err = client.New(h.Config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
+	return h, c, dataDir
+}
+
+// operatedHub starts an embedded hub and returns functions that run Sluice's commands on
+// it.
+func operatedHub(t *testing.T) (h *hub.Hub, c client.Client, operator func(args ...string) (string, error), must func(args ...string) string) {
+	t.Helper()
+	h, c, dataDir := startHub(t)
 	operator = func(args ...string) (string, error) { return sluice(t, append(args, "--data-dir", dataDir)...) }
 	must = func(args ...string) string {
 		t.Helper()
