@@ -11,7 +11,9 @@ set -euo pipefail
 case ${1:-} in -h | --help) usage && exit ;; esac
 
 pidfile=/var/run/docker.pid
+settings=/etc/docker/daemon.json
 runtime=/usr/local/bin/runc-lowcap # a copy: the daemon must find it when this checkout and the cache are gone
+with_runtime="{\"runtimes\": {\"runc-lowcap\": {\"path\": \"$runtime\"}}, \"default-runtime\": \"runc-lowcap\"}"
 log=$cache/dockerd.log
 
 answers() { docker info >/dev/null 2>&1; }
@@ -30,8 +32,9 @@ check_runtime() {
   lacks_sys_resource "$pid" || return 0
   [ "$(docker info --format '{{.DefaultRuntime}}')" = runc ] || return 0
   fail "the Docker daemon (process $pid) lacks CAP_SYS_RESOURCE, so privileged containers, which kind nodes are, cannot start.
-Remedy: put the following into /etc/docker/daemon.json, then: kill -HUP $pid
-{\"runtimes\": {\"runc-lowcap\": {\"path\": \"$kind_dir/runc-lowcap\"}}, \"default-runtime\": \"runc-lowcap\"}"
+Remedy: install -m 755 '$kind_dir/runc-lowcap' $runtime
+Put the following into $settings, then: kill -HUP $pid
+$with_runtime"
 }
 
 # raise KEY MINIMUM: Debian's 128 inotify instances end after about three kind nodes.
@@ -59,7 +62,9 @@ start() {
   local options=(--pidfile "$pidfile")
   if lacks_sys_resource self; then
     install -m 755 "$kind_dir/runc-lowcap" "$runtime"
-    options+=(--add-runtime "runc-lowcap=$runtime" --default-runtime runc-lowcap)
+    # A file of ours, for the daemon refuses a default runtime that is both a flag and in the machine's settings.
+    { cat "$settings" 2>/dev/null || true; } | jq --slurp "(add // {}) * $with_runtime" >"$cache/daemon.json"
+    options+=(--config-file "$cache/daemon.json")
   fi
   (
     for fd in /proc/self/fd/*; do # the daemon must not inherit, and so hold for ever, the locks of this run
@@ -86,7 +91,7 @@ if ! answers; then
   [ -z "${DOCKER_HOST:-}" ] || fail "no Docker daemon answers at DOCKER_HOST=$DOCKER_HOST"
   [ -e /etc/debian_version ] || fail "no Docker daemon answers; install Docker, start it, and run this again"
   [ "$(id -u)" = 0 ] || fail "no Docker daemon answers; start it (sudo systemctl start docker), join its group, or run this as root"
-  require dockerd=docker.io iptables=iptables
+  require dockerd=docker.io iptables=iptables jq=jq
   answers || step "starting dockerd (log: $log)" start # where there is an init system, installing it has started it
 fi
 check_runtime
