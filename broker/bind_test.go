@@ -279,33 +279,6 @@ func TestBindAsynchronously(t *testing.T) {
 		}
 	})
 
-	t.Run("one that finds a failed one, which is slow to go, is answered in the same time", func(t *testing.T) {
-		f := f.in(t)
-		f.fake.does("twice", fail)
-		f.want(http.StatusAccepted, "PUT", bindingPath("i", "twice")+"?accepts_incomplete=true", binding(planSmall))
-		f.eventually("the bind to fail", func() (answer, bool) {
-			last := f.do("GET", bindingPath("i", "twice")+"/last_operation", nil)
-			return last, last.body["state"] == "failed"
-		})
-		f.fake.does("twice", hold)
-		start, gone := time.Now(), make(chan struct{})
-		go func() { // half of its time has passed when the failed one is gone
-			defer close(gone)
-			<-time.After(150 * time.Millisecond)
-			failed := f.bindingOf("i", "twice")
-			unlocked := failed.DeepCopy()
-			unlocked.Finalizers = nil
-			if err := f.hub.Patch(context.Background(), unlocked, client.MergeFrom(failed)); err != nil { // whatever else is written
-				f.t.Error(err)
-			}
-		}()
-		f.refused(http.StatusInternalServerError, "OperationFailed", "PUT", bindingPath("i", "twice"), binding(planSmall))
-		if took := time.Since(start); took > 420*time.Millisecond {
-			t.Errorf("took %v, more than the 300ms that it may", took)
-		}
-		<-gone
-	})
-
 	t.Run("the hung-up client of a synchronous one finds it when it asks again", func(t *testing.T) {
 		f := f.in(t)
 		f.fake.does("lost", hold)

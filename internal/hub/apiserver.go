@@ -150,7 +150,8 @@ func serverConfig(serving *genericserver.SecureServingInfo, loopback *rest.Confi
 	config.MaxMutatingRequestsInFlight = 0
 	config.ShutdownWatchTerminationGracePeriod = watchDrainTimeout
 
-	// kubectl apply, explain and the REST mappers of clients need these.
+	// Server-side apply needs these, and kubectl's apply and explain the documents that openAPI makes of them.
+	config.SkipOpenAPIInstallation = true
 	definitions := openapi.GetOpenAPIDefinitionsWithoutDisabledFeatures(crdopenapi.GetOpenAPIDefinitions)
 	namer := apiopenapi.NewDefinitionNamer(apiserver.Scheme)
 	config.OpenAPIConfig = genericserver.DefaultOpenAPIConfig(definitions, namer)
@@ -190,6 +191,7 @@ func newServer(config *genericserver.RecommendedConfig, etcdOptions *options.Etc
 		return nil, err
 	}
 	server.GenericAPIServer.ShutdownTimeout = connectionDrainTimeout
+	serveOpenAPI(server, config.Config)
 	return server, nil
 }
 

@@ -1,0 +1,105 @@
+package broker
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// intercepted makes the broker wait for nothing that it may answer later, and use a client with these functions.
+func intercepted(funcs interceptor.Funcs) func(*Options) {
+	return func(o *Options) {
+		o.BindWait = 0
+		o.Client = interceptor.NewClient(o.Client, funcs)
+	}
+}
+
+// unlock lets a binding go that has been deleted, whatever else is written to it.
+func (f *fixture) unlock(binding *v1alpha1.ServiceBinding) {
+	f.t.Helper()
+	unlocked := binding.DeepCopy()
+	unlocked.Finalizers = nil
+	if err := f.hub.Patch(context.Background(), unlocked, client.MergeFrom(binding)); err != nil {
+		f.t.Error(err)
+	}
+}
+
+// A bind that finds a failed one, which is slow to go, waits for its end and then for its own. Both waits end when the
+// request is due.
+func TestABindIsDueOnce(t *testing.T) {
+	request, hangUp := context.WithCancel(t.Context())
+	defer hangUp()
+	var f *fixture
+	var ends []time.Time
+	f = newFixture(t, intercepted(interceptor.Funcs{
+		Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+			end, _ := ctx.Deadline()
+			ends = append(ends, end)
+			watched, err := c.Watch(ctx, list, options...)
+			if len(ends) == 1 {
+				f.unlock(f.bindingOf("i", "b"))
+			} else {
+				hangUp()
+			}
+			return watched, err
+		},
+	}))
+	f.provisioned("i", planSmall)
+	f.fake.does("b", fail)
+	f.want(http.StatusAccepted, "PUT", bindingPath("i", "b")+"?accepts_incomplete=true", binding(planSmall))
+	f.eventually("the bind to fail", func() (answer, bool) {
+		last := f.do("GET", bindingPath("i", "b")+"/last_operation", nil)
+		return last, last.body["state"] == "failed"
+	})
+	f.fake.does("b", hold)
+	f.doWith(request, "PUT", bindingPath("i", "b"), binding(planSmall))
+	if len(ends) != 2 || ends[0].IsZero() || !ends[0].Equal(ends[1]) {
+		t.Errorf("the waits end at %v, want two that end together", ends)
+	}
+}
+
+// An unbind whose binding has gone, and has a successor of the same name, is at its end.
+func TestAnUnbindSparesASuccessorOfTheSameName(t *testing.T) {
+	var f *fixture
+	f = newFixture(t, intercepted(interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+			if err := c.Delete(ctx, o, options...); err != nil {
+				return err
+			}
+			deleted := f.bindingOf("i", "b")
+			f.unlock(deleted)
+			return c.Create(ctx, &v1alpha1.ServiceBinding{
+				ObjectMeta: metav1.ObjectMeta{Namespace: deleted.Namespace, Name: deleted.Name}, Spec: deleted.Spec,
+			})
+		},
+	}))
+	f.provisioned("i", planSmall)
+	f.fake.does("b", hold)
+	f.want(http.StatusAccepted, "PUT", bindingPath("i", "b")+"?accepts_incomplete=true", binding(planSmall))
+	f.want(http.StatusOK, "DELETE", bindingPath("i", "b")+"?accepts_incomplete=true&"+deletion(planSmall), nil)
+	if b := f.bindingOf("i", "b"); b == nil || b.DeletionTimestamp != nil {
+		t.Errorf("the successor is %v", b)
+	}
+}
+
+// A failed provision that the hub does not let start again is not answered as if it did.
+func TestAFailedProvisionThatCannotStartAgain(t *testing.T) {
+	f := newFixture(t, intercepted(interceptor.Funcs{
+		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
+			return apierrors.NewServiceUnavailable("the hub is away")
+		},
+	}))
+	f.fake.does("i", fail)
+	first := f.want(http.StatusAccepted, "PUT", instancePath("i"), order(planSmall))
+	f.finished("i", first.operation())
+	f.refused(http.StatusServiceUnavailable, "Unavailable", "PUT", instancePath("i"), order(planSmall))
+}
