@@ -42,7 +42,11 @@ kubernetes:
 	@echo "test: Kubernetes binaries for the control planes of the tests"
 	@test/kubernetes/build.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl >/dev/null
 
-.PHONY: databases
+.PHONY: databases prometheus
+prometheus:
+	@echo "test: Prometheus for the tests of metrics, alerts and dashboards"
+	@test/prometheus/install.sh >/dev/null
+
 databases:
 	@echo "test: MariaDB and PostgreSQL for the brokers of the tests"
 	@test/databases/install.sh
@@ -74,7 +78,7 @@ ATONCE := $(shell expr $$(nproc) + 1)
 
 # lint has vetted everything: each go test would vet all packages below its own once more.
 # Once more with the other hub runs what talks to the hub; the histories' hub is a fake.
-unit: kubernetes databases ## Unit and integration tests, on the embedded hub and on real control planes
+unit: kubernetes databases prometheus ## Unit and integration tests, on the embedded hub and on real control planes
 	@echo "test: unit and integration, embedded hub"
 	@go test -vet=off -p $(ATONCE) $(SLOWEST) ./...
 	@echo "test: the same controllers with a kube-apiserver as the hub"
@@ -141,10 +145,11 @@ bench: ## Every benchmark, and the whole-system figures of docs/performance.md
 peers: ## Placement decisions beside Karmada, OCM and kube-scheduler; downloads and builds them
 	@test/bench/peers/run.sh
 
-generate: ## CRDs and deep copies from api/v1alpha1, docs/reference.md, and messages from api/resources
+generate: ## CRDs and deep copies from api/v1alpha1, docs/reference.md, messages from api/resources, and the chart's dashboards
 	@$(TOOL) controller-gen object paths=./api/... crd output:crd:dir=charts/sluice/crds
 	@$(TOOL) crd-ref-docs --source-path=api/v1alpha1 --config=docs/reference.config.yaml --renderer=markdown --output-path=docs/reference.md
 	@cd tools && go run ./proto ../api/resources/v1/resources.proto
+	@cd tools && go run ./dashboards ../charts/sluice/dashboards
 
 golden: ## Rewrite golden files, to be read as a diff
 	@go test ./placement/... ./charts/... -update

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -52,6 +55,7 @@ func TestRefusedValues(t *testing.T) {
 		"a value that is misspelt":                   {"memberClusterSecret=false", "memberClusterSecret"},
 		"an interval without a unit":                 {"monitoring.serviceMonitor.interval=often", "interval"},
 		"a mode that there is not":                   {"collect=everything", "collect"},
+		"dashboards that no sidecar finds":           {"monitoring.dashboards.labels=null", "labels"},
 		"no Secret with the platforms":               {"platforms.secretName=", "secretName"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -59,6 +63,39 @@ func TestRefusedValues(t *testing.T) {
 				t.Errorf("helm template --set %s: %v, want an error about %s", row.value, err, row.names)
 			}
 		})
+	}
+}
+
+// TestDashboards: each dashboard is in a ConfigMap that Grafana's sidecar finds, byte for byte.
+func TestDashboards(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("sluice", "dashboards", "*.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no dashboards: %v", err)
+	}
+	want := map[string]string{}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want["sluice-"+filepath.Base(file)] = string(content)
+	}
+	got := map[string]string{}
+	for document := range strings.SplitSeq(string(render(t, []string{"monitoring.dashboards.enabled=true", "monitoring.dashboards.annotations.grafana_folder=Sluice"})), "---\n") {
+		var shipped corev1.ConfigMap
+		if err := yaml.Unmarshal([]byte(document), &shipped); err != nil {
+			t.Fatal(err)
+		}
+		if shipped.Kind != "ConfigMap" {
+			continue
+		}
+		if shipped.Labels["grafana_dashboard"] != "1" || shipped.Annotations["grafana_folder"] != "Sluice" {
+			t.Errorf("%s has the labels %v and annotations %v", shipped.Name, shipped.Labels, shipped.Annotations)
+		}
+		maps.Copy(got, shipped.Data)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the chart ships other dashboards than charts/sluice/dashboards (-there +shipped):\n%s", diff)
 	}
 }
 

@@ -16,6 +16,7 @@ tool (
 
 require (
 	github.com/bufbuild/protocompile v0.14.1
+	github.com/grafana/grafana-foundation-sdk/go v0.0.22
 	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af
 )
 
