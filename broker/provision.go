@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -44,7 +42,7 @@ func (s *server) provision(c *call) (*reply, error) {
 		if refusal == nil {
 			created, err := s.createInstance(c, request, plan)
 			if err == nil {
-				return s.instanceReply(c, created, plan, http.StatusAccepted), nil
+				return s.instanceReply(c, s.awaitDashboard(c, created, plan), plan, http.StatusAccepted), nil
 			}
 			if !apierrors.IsAlreadyExists(err) && !is[*Error](err) {
 				return nil, err
@@ -187,7 +185,7 @@ func (s *server) provisionAgain(c *call, i *v1alpha1.ServiceInstance, request *p
 		}
 		s.metrics.accepted(plan, v1alpha1.OperationProvision)
 	}
-	return s.instanceReply(c, i, plan, http.StatusAccepted), nil
+	return s.instanceReply(c, s.awaitDashboard(c, i, plan), plan, http.StatusAccepted), nil
 }
 
 // attempt starts a failed provision again. A conflict means that another request did so
@@ -209,14 +207,4 @@ func (s *server) instanceReply(c *call, i *v1alpha1.ServiceInstance, plan *catal
 		operation = s.token(i.Name, instanceOperation(i))
 	}
 	return &reply{status: status, body: instanceResponse(i, dashboardURL(plan, i), operation, c.version)}
-}
-
-// dashboardURL returns a plan's dashboard URL with the placeholders filled in for an
-// instance.
-func dashboardURL(plan *catalog.Plan, i *v1alpha1.ServiceInstance) string {
-	return strings.NewReplacer(
-		"{platform}", url.PathEscape(i.Spec.Platform),
-		"{instance_id}", url.PathEscape(i.Spec.InstanceID),
-		"{instance}", i.Name,
-	).Replace(plan.DashboardURL)
 }

@@ -140,7 +140,7 @@ func checkKind(plan *v1alpha1.Plan, charts workload.Charts) error {
 	case plan.Kind == v1alpha1.PlanKindCluster && plan.Cluster != nil:
 		return checkCluster(plan.Cluster)
 	case plan.Kind == v1alpha1.PlanKindUpstream && plan.Upstream != nil:
-		return checkUpstream(plan.Upstream)
+		return checkUpstream(plan)
 	case role != "" && role != "edit" && role != "view":
 		return fmt.Errorf("credentials.role: %s is for cluster plans (cluster.roles); want edit or view", role)
 	case plan.Kind == v1alpha1.PlanKindWorkload && plan.Workload != nil:

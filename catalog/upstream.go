@@ -29,12 +29,16 @@ func (p *Plan) upstreamSchema(name string, own *runtime.RawExtension) map[string
 }
 
 // checkUpstream checks what the definition's schema cannot.
-func checkUpstream(u *v1alpha1.UpstreamPlan) error {
+func checkUpstream(plan *v1alpha1.Plan) error {
+	u := plan.Upstream
 	if err := checkSelector(u.Selector, field.NewPath("selector")); err != nil {
 		return err
 	}
 	for i := range u.Candidates {
 		c := &u.Candidates[i]
+		if c.PassDashboard && plan.DashboardURL != "" {
+			return errors.New("candidates[" + c.Broker + "].passDashboard: the plan has a dashboardURL of its own, which is shown instead: remove one of them")
+		}
 		if c.Parameters == nil {
 			continue
 		}
@@ -50,6 +54,16 @@ func checkUpstream(u *v1alpha1.UpstreamPlan) error {
 		}
 	}
 	return nil
+}
+
+// PassesDashboards reports whether instances may have the dashboard of another broker.
+func (p *Plan) PassesDashboards() bool {
+	return p.Upstream != nil && slices.ContainsFunc(p.Upstream.Candidates, func(c v1alpha1.UpstreamCandidate) bool { return c.PassDashboard })
+}
+
+// PassesDashboardOf reports whether those of a broker are shown to consumers.
+func (p *Plan) PassesDashboardOf(broker string) bool {
+	return p.Upstream != nil && slices.ContainsFunc(p.Upstream.Candidates, func(c v1alpha1.UpstreamCandidate) bool { return c.Broker == broker && c.PassDashboard })
 }
 
 // HiddenParameters returns the names of the parameters that the plan's schemas call writeOnly (JSON Schema,

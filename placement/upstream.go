@@ -81,6 +81,9 @@ func (u *Upstream) Placed(broker *Cluster) *v1alpha1.PlacementUpstream {
 	if has := u.stays(broker.Name); has != nil && (u.keeps || placed.PlanID == "") {
 		placed.OfferedPlan = has.OfferedPlan
 	}
+	if has := u.has[broker.Name]; has != nil && has.Dashboard != nil {
+		placed.Dashboard = &v1alpha1.UpstreamDashboard{URL: has.Dashboard.URL}
+	}
 	return placed
 }
 

@@ -188,6 +188,9 @@ type UpstreamCandidate struct {
 	Parameters *runtime.RawExtension `json:"parameters,omitempty"`
 	// Price of an instance. Absent means that of sluice.dev/instances in the broker's price list.
 	Price *Price `json:"price,omitempty"`
+	// PassDashboard shows consumers the dashboard_url that the broker gives. Set it for brokers whose web pages
+	// your consumers may trust; without it, no dashboard is shown. It holds for existing instances too.
+	PassDashboard bool `json:"passDashboard,omitempty"`
 }
 
 // Name identifies the plan in the broker's catalog, as OfferedPlan.Name does.
@@ -199,6 +202,18 @@ type PlacementUpstream struct {
 	// Parameters of the plan's candidate.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Parameters *runtime.RawExtension `json:"parameters,omitempty"`
+	// Dashboard of the instance, as its broker has given it; absent if it has given none.
+	Dashboard *UpstreamDashboard `json:"dashboard,omitempty"`
+}
+
+// UpstreamDashboard is a dashboard_url of a broker. Whether consumers see it is up to the plan's candidate.
+type UpstreamDashboard struct {
+	// URL of the dashboard; empty if the broker gave none that can be passed on.
+	// +kubebuilder:validation:MaxLength=2048
+	URL string `json:"url,omitempty"`
+	// Ignored is the reason why the one that the broker gave last is not used.
+	// +kubebuilder:validation:MaxLength=256
+	Ignored string `json:"ignored,omitempty"`
 }
 
 // UpstreamOn returns what the instance is at a broker, by the delivered decision before the current one, or

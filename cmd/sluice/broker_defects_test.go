@@ -20,15 +20,7 @@ func TestBrokersWithDefects(t *testing.T) {
 	t.Parallel()
 	s := serveAnother(t, "sluice")
 	eu, near := newGate(&suitetest.Broker{}), newGate(&suitetest.Broker{})
-	for name, broker := range map[string]*gate{"eu": eu, "near": near} {
-		server := httptest.NewServer(broker)
-		defer server.Close()
-		password := filepath.Join(s.dir, name)
-		if err := os.WriteFile(password, []byte("first-password"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		s.must("broker", "add", name, "--url", server.URL, "--address", "127.0.0.0/8", "--username", "first", "--password-file", password)
-	}
+	s.register(t, map[string]http.Handler{"eu": eu, "near": near})
 	offering := filepath.Join(s.dir, "offering.yaml")
 	if err := os.WriteFile(offering, []byte(`apiVersion: sluice.dev/v1alpha1
 kind: ServiceOffering
@@ -175,6 +167,20 @@ func TestABrokersSchemas(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// register registers brokers by name.
+func (s *served) register(t *testing.T, brokers map[string]http.Handler) {
+	t.Helper()
+	for name, broker := range brokers {
+		server := httptest.NewServer(broker)
+		t.Cleanup(server.Close)
+		password := filepath.Join(s.dir, name)
+		if err := os.WriteFile(password, []byte("first-password"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.must("broker", "add", name, "--url", server.URL, "--address", "127.0.0.0/8", "--username", "first", "--password-file", password)
+	}
 }
 
 func (g *gate) set(instead func(http.ResponseWriter, *http.Request) bool) {

@@ -68,6 +68,11 @@ func TestBrokersPage(t *testing.T) {
 	if err := json.Unmarshal(near.body("PUT"), &got); err != nil || fmt.Sprint(got.Parameters) != "map[connection_limit:2]" {
 		t.Errorf("the broker got %v, %v", got, err)
 	}
+	for id, want := range map[string]string{"german": "", "one": "https://postgresql.example/databases/"} {
+		if at := s.dashboard(t, id); !strings.HasPrefix(at, want) || (at == "") != (want == "") {
+			t.Errorf("the dashboard of %s is %q, want %q", id, at, want)
+		}
+	}
 	s.uses(t, eu, "german", "mariadb")
 	s.uses(t, near, "one", "postgresql")
 	s.deprovision(t, "german")
@@ -207,6 +212,26 @@ func (s *served) order(t *testing.T, id, parameters string) {
 		}
 		return nil
 	})
+}
+
+// dashboard returns the dashboard_url of an instance of the page's plan: the same when it is fetched and when the order
+// is repeated.
+func (s *served) dashboard(t *testing.T, id string) string {
+	t.Helper()
+	_, fetched := s.send(t, "GET", "/v2/service_instances/"+id, "")
+	var shown, again struct {
+		DashboardURL string          `json:"dashboard_url"`
+		Parameters   json.RawMessage `json:"parameters"`
+	}
+	if err := json.Unmarshal([]byte(fetched), &shown); err != nil {
+		t.Fatalf("%s is fetched as %s, %v", id, fetched, err)
+	}
+	status, repeated := s.send(t, "PUT", "/v2/service_instances/"+id+"?accepts_incomplete=true", `{"service_id": "`+serviceID+`", "plan_id": "`+planID+
+		`", "organization_guid": "o", "space_guid": "s", "parameters": `+string(shown.Parameters)+`}`)
+	if err := json.Unmarshal([]byte(repeated), &again); err != nil || status != 200 || again.DashboardURL != shown.DashboardURL {
+		t.Errorf("%s is fetched as %s; the repeated order is answered %d %s", id, fetched, status, repeated)
+	}
+	return shown.DashboardURL
 }
 
 // send sends a request of the first platform.

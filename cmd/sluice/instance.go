@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -175,6 +176,12 @@ func describeInstance(w io.Writer, instance *v1alpha1.ServiceInstance, events []
 	placed := instance.Status.InForce()
 	if i := slices.IndexFunc(placed, func(p *v1alpha1.Placement) bool { return p.Upstream != nil }); i >= 0 {
 		d.line("Ordered", "%s from %s", placed[i].Upstream.Name(), placed[i].Cluster)
+		if at := placed[i].Upstream.Dashboard; at != nil {
+			d.line("Dashboard", "%s", cmp.Or(at.URL, "none"))
+			if at.Ignored != "" {
+				d.line("", "the last dashboard_url of the broker is ignored: %s", at.Ignored)
+			}
+		}
 	} else {
 		d.line("Namespace", "%s on every cluster below", v1alpha1.MemberNamespace(instance.Name))
 	}

@@ -51,6 +51,8 @@ type Accepted struct {
 	Operation string
 	// RetryAfter is the time to wait before the first poll; zero if the broker gives none.
 	RetryAfter time.Duration
+	// Dashboard of the instance; nil if the broker says nothing of it.
+	Dashboard *v1alpha1.UpstreamDashboard
 }
 
 // State of an operation.
@@ -96,7 +98,7 @@ func (c *Client) Provision(ctx context.Context, instance string, order Order) (A
 	if err != nil {
 		return Accepted{}, err
 	}
-	return got.accepted("provision")
+	return c.withDashboard(got, "provision")
 }
 
 // Update changes an instance. It may be repeated. The error is an *Error.
@@ -107,7 +109,7 @@ func (c *Client) Update(ctx context.Context, instance string, change Change) (Ac
 	if err != nil {
 		return Accepted{}, err
 	}
-	return got.accepted("update")
+	return c.withDashboard(got, "update")
 }
 
 // Deprovision deletes an instance. It may be repeated, and is done if there is none. The error is an *Error.

@@ -15,21 +15,22 @@ import (
 )
 
 // each calls a driver's method for all placements at once, to deliver a state, if any. It joins the errors, which name
-// their clusters, in the order of the placements, and keeps them in the scope.
+// their clusters, in the order of the placements, and keeps them and what the clusters
+// say in the scope.
 //
 // Step 6 of a provision (docs/architecture.md).
 func (r *instanceReconciler) each(ctx context.Context, s *scope, placements []v1alpha1.Placement, state *v1alpha1.InstanceState, runs *workload.Order, call func(delivery.Driver, context.Context, delivery.Delivery) error) error {
-	failures := make([]error, len(placements))
+	failures, said := make([]error, len(placements)), make([]delivery.Said, len(placements))
 	var calls sync.WaitGroup
 	for i, p := range placements {
 		calls.Go(func() {
-			failures[i] = r.one(ctx, s, delivery.Delivery{Instance: s.ServiceInstance, Placement: p, State: state, Workload: runs.On(&p, placements)}, call)
+			failures[i] = r.one(ctx, s, delivery.Delivery{Instance: s.ServiceInstance, Placement: p, State: state, Workload: runs.On(&p, placements), Said: &said[i]}, call)
 		})
 	}
 	calls.Wait()
-	s.failures = map[string]error{}
+	s.failures, s.said = map[string]error{}, map[string]delivery.Said{}
 	for i, p := range placements {
-		s.failures[p.Cluster] = failures[i]
+		s.failures[p.Cluster], s.said[p.Cluster] = failures[i], said[i]
 	}
 	return errors.Join(failures...)
 }

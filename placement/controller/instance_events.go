@@ -60,7 +60,7 @@ func (r *instanceReconciler) recordTransition(s *scope, what write) {
 		}
 		s.happened(v1alpha1.Event{Type: v1alpha1.EventMoved, Clusters: s.Status.DeliveredDecision().Clusters(), Message: message, After: r.sinceThen(moved.DecidedAt.Time)})
 	case what == writeDelivered:
-		s.happened(v1alpha1.Event{Type: v1alpha1.EventDelivered, Clusters: s.Status.DeliveredDecision().Clusters(), After: r.sinceThen(s.since())})
+		s.happened(v1alpha1.Event{Type: v1alpha1.EventDelivered, Clusters: s.Status.DeliveredDecision().Clusters(), Message: ignored(s.Status.DeliveredDecision()), After: r.sinceThen(s.since())})
 	case what == writeLate || what == writeFailure && s.failing != "":
 		e := v1alpha1.Event{Type: v1alpha1.EventFailed, Clusters: s.Status.Decision.Clusters(), Message: cmp.Or(s.failing, s.Status.Operation.Description)}
 		if s.open {
@@ -94,6 +94,16 @@ func explain(d *v1alpha1.Decision) string {
 		parts = append(parts, fmt.Sprintf("rejected %d × %s", rejection.Count, rejection.Reason))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// ignored returns what brokers have said with an order and is not used; "" if there is nothing.
+func ignored(d *v1alpha1.Decision) string {
+	for _, p := range d.Placements {
+		if p.Upstream != nil && p.Upstream.Dashboard != nil && p.Upstream.Dashboard.Ignored != "" {
+			return "broker " + p.Cluster + ": its dashboard_url is ignored: " + p.Upstream.Dashboard.Ignored
+		}
+	}
+	return ""
 }
 
 func (r *instanceReconciler) journals() *journal.Journals {

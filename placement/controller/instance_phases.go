@@ -251,6 +251,7 @@ func (r *instanceReconciler) deliver(ctx context.Context, s *scope) (ctrl.Result
 			d.Replacing = s.Status.Decision.Replacement == v1alpha1.ReplacementStart
 			return driver.Deliver(ctx, d)
 		})
+		s.recordSaid()
 	}
 	if moved, result, wrong := r.elsewhere(ctx, s, err); moved {
 		if wrong != nil || !result.IsZero() {
@@ -349,7 +350,7 @@ func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result
 // with the work queue's back-off after an error.
 func (r *instanceReconciler) retry(ctx context.Context, s *scope, blocker error) (ctrl.Result, error) {
 	log.FromContext(ctx).V(1).Info("Waiting", "instance", s.Spec.InstanceID, "for", blocker.Error())
-	if s.recordBlocked(blocker) {
+	if s.recordBlocked(blocker) || s.heard {
 		what := writeProgress
 		if s.open && s.Status.IsFinished() {
 			what = writeLate

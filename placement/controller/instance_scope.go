@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
 // scope is one instance in one pass of the reconciler.
@@ -32,6 +33,10 @@ type scope struct {
 	due observation
 	// failures are the errors of the last call of drivers (each), by cluster.
 	failures map[string]error
+	// said has the words of clusters in that call, by cluster.
+	said map[string]delivery.Said
+	// heard is true if the hub does not know all of that.
+	heard bool
 	// queued is true while the instance waits for its turn to move.
 	queued bool
 	// ready is condition Ready as the hub has it; "" if it is not set.

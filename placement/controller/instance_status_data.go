@@ -159,3 +159,20 @@ func (s *scope) recordRefusal(broker string, why error) {
 func (s *scope) takeBackRefusal() {
 	s.Status.Operation.Refusals = s.Status.Operation.Refusals[:len(s.Status.Operation.Refusals)-1]
 }
+
+// recordSaid records what brokers have said of the instance in the last call. A dashboard that cannot be used
+// leaves the one before.
+func (s *scope) recordSaid() {
+	for i := range s.Status.Decision.Placements {
+		p := &s.Status.Decision.Placements[i]
+		d := s.said[p.Cluster].Dashboard
+		if d == nil || p.Upstream == nil {
+			continue
+		}
+		if before := p.Upstream.Dashboard; d.Ignored != "" && before != nil {
+			d.URL = before.URL
+		}
+		s.heard = s.heard || p.Upstream.Dashboard == nil || *p.Upstream.Dashboard != *d
+		p.Upstream.Dashboard = d
+	}
+}

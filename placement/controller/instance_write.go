@@ -28,7 +28,7 @@ func (r *instanceReconciler) write(ctx context.Context, s *scope, what write) er
 	r.recorder.Written(ctx, s, err)
 	if err == nil {
 		r.written.Store(s.Name, s.ResourceVersion)
-		s.fresh = false
+		s.fresh, s.heard = false, false
 		s.asRead()
 		return nil
 	}

@@ -44,6 +44,14 @@ type Delivery struct {
 	// Applied is the PendingError.Applied of the call before, unless something that was delivered has
 	// changed since.
 	Applied string
+	// Said takes what the cluster says of the instance beside success; nil if the caller does not need that.
+	Said *Said
+}
+
+// Said has the facts that a cluster gives of an instance whose delivery has succeeded or is pending.
+type Said struct {
+	// Dashboard of the instance; nil if the cluster says nothing new of it.
+	Dashboard *v1alpha1.UpstreamDashboard
 }
 
 // PendingError means that a delivery or removal waits for something on the member cluster; call

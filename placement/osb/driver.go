@@ -46,6 +46,8 @@ type tenant struct {
 	instance *v1alpha1.ServiceInstance
 	// id of the instance at the broker.
 	id string
+	// dashboard as the broker gave it in this call; nil if it gave none.
+	dashboard *v1alpha1.UpstreamDashboard
 }
 
 func (d *Driver) open(ctx context.Context, of delivery.Delivery) (*tenant, error) {
@@ -69,7 +71,11 @@ func (d *Driver) Deliver(ctx context.Context, of delivery.Delivery) error {
 	if err != nil {
 		return t.redacted(t.unmade(err), of.State)
 	}
-	return t.redacted(t.deliver(ctx, want, of.Applied), of.State)
+	err = t.redacted(t.deliver(ctx, want, of.Applied), of.State)
+	if of.Said != nil {
+		of.Said.Dashboard = t.passable(of.State)
+	}
+	return err
 }
 
 func (t *tenant) deliver(ctx context.Context, want *wanted, applied string) error {
@@ -98,7 +104,8 @@ func (t *tenant) deliver(ctx context.Context, want *wanted, applied string) erro
 		return nil // an update is undone, and the broker says that it was not carried out
 	case err != nil:
 		return t.failed(want, err)
-	case accepted.Done:
+	}
+	if t.dashboard = accepted.Dashboard; accepted.Done {
 		return nil
 	}
 	return t.waits(want, accepted.Operation, accepted.RetryAfter, "")

@@ -96,9 +96,7 @@ func (t *tenant) redacted(err error, state *v1alpha1.InstanceState) error {
 	if err == nil {
 		return nil
 	}
-	hide := func(text string) string {
-		return workload.ParametersOf(t.instance, t.Keys).Redacted(text, state.Raw())
-	}
+	hide := func(text string) string { return t.hide(text, state) }
 	refused, pending := (*delivery.RefusedError)(nil), (*delivery.PendingError)(nil)
 	switch {
 	case errors.As(err, &refused):
@@ -109,6 +107,18 @@ func (t *tenant) redacted(err error, state *v1alpha1.InstanceState) error {
 		return errors.New(hide(err.Error()))
 	}
 	return err
+}
+
+func (t *tenant) hide(text string, state *v1alpha1.InstanceState) string {
+	return workload.ParametersOf(t.instance, t.Keys).Redacted(text, state.Raw())
+}
+
+// passable returns what the broker said of the dashboard, without a URL that repeats hidden parameters.
+func (t *tenant) passable(state *v1alpha1.InstanceState) *v1alpha1.UpstreamDashboard {
+	if d := t.dashboard; d != nil && d.URL != "" && t.hide(d.URL, state) != d.URL {
+		return &v1alpha1.UpstreamDashboard{Ignored: "it has a parameter that the plan hides"}
+	}
+	return t.dashboard
 }
 
 func variablesOf(instance *v1alpha1.ServiceInstance, parameters map[string]any, state *v1alpha1.InstanceState) map[string]any {
