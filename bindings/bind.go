@@ -62,7 +62,10 @@ func (c *Controller) bind(ctx context.Context, b *v1alpha1.ServiceBinding) (reco
 		}
 		return reconcile.Result{}, errors.Join(err, c.wait(ctx, b, v1alpha1.OperationBind, publicReason(err)))
 	}
-	return c.nextCheck(b, instance, found), c.succeed(ctx, b, instance, issued, found)
+	if err := c.succeed(ctx, b, instance, issued, found); err != nil {
+		return reconcile.Result{}, err
+	}
+	return c.nextCheck(b, instance, found), nil
 }
 
 // unboundError is the reason why an instance cannot be bound.

@@ -40,6 +40,8 @@ type upstream struct {
 
 	mu    sync.Mutex
 	there map[string]bool // bindings at the broker, by path
+
+	result reconcile.Result // of the last pass
 }
 
 func newUpstream(t *testing.T, async bool) *upstream {
@@ -142,7 +144,7 @@ func (u *upstream) pass(b *v1alpha1.ServiceBinding, until func(*v1alpha1.Service
 	u.Helper()
 	key := client.ObjectKeyFromObject(b)
 	for range 3000 {
-		_, _ = u.controller.Reconcile(u.Context(), reconcile.Request{NamespacedName: key}) // errors come with back-off
+		u.result, _ = u.controller.Reconcile(u.Context(), reconcile.Request{NamespacedName: key}) // errors come with back-off
 		*b = v1alpha1.ServiceBinding{}
 		err := u.hub.Get(u.Context(), key, b)
 		if apierrors.IsNotFound(err) {
@@ -186,6 +188,9 @@ func TestBoundAtTheBroker(t *testing.T) {
 		}
 		if len(b.Status.Endpoints) == 0 || b.Status.ExpiresAt == nil || b.WantsRenewal(b.Status.ExpiresAt.Time) {
 			t.Errorf("async %t: endpoints %v, expiry %v", async, b.Status.Endpoints, b.Status.ExpiresAt)
+		}
+		if next := u.result.RequeueAfter; next <= 0 || next > 51*time.Minute {
+			t.Errorf("async %t: the next pass is in %v; in 50 minutes the platform should ask for other credentials", async, next)
 		}
 		var rotates bool
 		u.front = func(_ http.ResponseWriter, r *http.Request, _ http.Handler) bool {
