@@ -29,7 +29,7 @@ func measureDelivery(ctx context.Context, b *bench) (table, error) {
 		header: []string{"", "median", "p90", "bar", ""},
 	}
 	s, clusters, err := b.serveWithClusters(ctx, "delivery", 1)
-	defer stopAll(clusters)
+	defer b.release(clusters)
 	if err != nil {
 		return t, err
 	}
@@ -82,7 +82,7 @@ func measureClusters(ctx context.Context, b *bench) (table, error) {
 	}
 	most := pick(b, 8, 2)
 	s, clusters, err := b.serveWithClusters(ctx, "clusters", most)
-	defer stopAll(clusters)
+	defer b.release(clusters)
 	if err != nil {
 		return t, err
 	}
@@ -114,10 +114,11 @@ func measureClusters(ctx context.Context, b *bench) (table, error) {
 }
 
 // serveWithClusters starts member clusters and a Sluice that has them. The clusters
-// that were started are returned in any case.
+// that were started are returned in any case, to be released.
 func (b *bench) serveWithClusters(ctx context.Context, name string, count int) (*sluice, []*controlplane.ControlPlane, error) {
-	var clusters []*controlplane.ControlPlane
-	for n := range count {
+	clusters := b.idle
+	b.idle = nil
+	for n := len(clusters); n < count; n++ {
 		b.say("%s: start control plane %d of %d", name, n+1, count)
 		cluster, err := controlplane.New(ctx, controlplane.Options{
 			Name: fmt.Sprintf("member-%d", n), Nodes: []controlplane.Node{{Name: "node", CPU: "64", Memory: "256Gi", Pods: "1000"}},
@@ -131,7 +132,7 @@ func (b *bench) serveWithClusters(ctx context.Context, name string, count int) (
 	if err != nil {
 		return nil, clusters, err
 	}
-	for n, cluster := range clusters {
+	for n, cluster := range clusters[:count] {
 		file := filepath.Join(b.folder, fmt.Sprintf("%s-%d.kubeconfig", name, n))
 		if err := os.WriteFile(file, cluster.Kubeconfig(), 0o600); err != nil {
 			return nil, clusters, err
@@ -142,6 +143,15 @@ func (b *bench) serveWithClusters(ctx context.Context, name string, count int) (
 		}
 	}
 	return s, clusters, nil
+}
+
+// release ends member clusters. A quick run keeps them for the questions that follow; beside a measurement none is idle.
+func (b *bench) release(clusters []*controlplane.ControlPlane) {
+	if b.quick {
+		b.idle = clusters
+		return
+	}
+	stopAll(clusters)
 }
 
 func stopAll(clusters []*controlplane.ControlPlane) {

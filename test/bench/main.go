@@ -30,6 +30,8 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sluice-dev/sluice/test/controlplane"
 )
 
 // options of a run. The zero value measures everything, and writes nothing.
@@ -68,10 +70,11 @@ var questions = []question{
 // bench holds the parts that every measurement uses.
 type bench struct {
 	options
-	root     string    // of the module
-	folder   string    // for everything that is written
-	binary   string    // Sluice
-	progress io.Writer // says what is going on
+	root     string                       // of the module
+	folder   string                       // for everything that is written
+	binary   string                       // Sluice
+	progress io.Writer                    // says what is going on
+	idle     []*controlplane.ControlPlane // member clusters of a quick run that the next question may have
 }
 
 func main() {
@@ -126,6 +129,7 @@ func run(ctx context.Context, o options, out, progress io.Writer) error {
 	}
 	defer os.RemoveAll(folder)
 	b := &bench{options: o, folder: folder, binary: filepath.Join(folder, "sluice"), progress: progress}
+	defer func() { stopAll(b.idle) }()
 	report := "Measured " + time.Now().UTC().Format(time.DateOnly) + " on " + machine() + ".\n"
 	asked := slices.DeleteFunc(slices.Clone(questions), func(q question) bool { return len(o.only) > 0 && !slices.Contains(o.only, q.name) })
 	if slices.ContainsFunc(asked, func(q question) bool { return !q.engine }) {

@@ -55,7 +55,7 @@ func measureWorkloads(ctx context.Context, b *bench) (table, error) {
 		header: []string{"", "by hand", "Sluice", "bar", ""},
 	}
 	s, clusters, err := b.serveWithClusters(ctx, "workloads", 1)
-	defer stopAll(clusters)
+	defer b.release(clusters)
 	if err != nil {
 		return t, err
 	}
