@@ -45,10 +45,10 @@ var memberNames = []string{"eu-1", "eu-2"}
 
 const spare = "spare"
 
-// newBed starts everything. ctx is ended when Sluice ends by itself.
-func newBed(ctx context.Context, t *testing.T, stop context.CancelCauseFunc) *bed {
+// newBed starts everything, and clusters beside the usual ones. ctx is ended when Sluice ends by itself.
+func newBed(ctx context.Context, t *testing.T, stop context.CancelCauseFunc, more ...string) *bed {
 	t.Helper()
-	b := startMembers(t, append([]string{spare}, memberNames...)...)
+	b := startMembers(t, slices.Concat(more, memberNames)...)
 	b.spare = b.members[spare]
 	delete(b.members, spare)
 	b.server = serve(t, stop)

@@ -97,14 +97,20 @@ var stories = []story{
 func TestKillAtEveryWrite(t *testing.T) {
 	t.Parallel()
 	var all record
+	var both passed
 	t.Run("stories", func(t *testing.T) {
-		for name, half := range map[string][]story{"first": stories[:3], "second": stories[3:]} {
-			t.Run(name, func(t *testing.T) {
+		for _, half := range []struct {
+			name    string
+			more    []string // clusters
+			stories []story
+		}{{"first", nil, stories[:3]}, {"second", []string{spare}, stories[3:]}} {
+			t.Run(half.name, func(t *testing.T) {
 				t.Parallel()
 				ctx, stop := context.WithCancelCause(t.Context())
 				defer stop(nil)
-				b := newBed(ctx, t, stop)
-				b.tell(ctx, t, half)
+				b := newBed(ctx, t, stop, half.more...)
+				b.passed = &both
+				b.tell(ctx, t, half.stories)
 				all.add(t, b)
 			})
 		}

@@ -50,13 +50,44 @@ type server struct {
 	log     *os.File
 	// instants at which it was killed.
 	instants []string
+	// passed are the instants at which it is not killed any more.
+	passed *passed
+}
+
+// passed are instants at which servers of the same test have died, and need not die again: those before a write, as
+// a death there leaves what the death after the write before it has left, and looks at clusters, which go on beside
+// every step.
+type passed struct {
+	mu       sync.Mutex
+	instants []string
+}
+
+func (p *passed) add(instants []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, instant := range instants {
+		if strings.HasPrefix(instant, "before ") || strings.Contains(instant, "memberclusters/status") {
+			p.instants = append(p.instants, instant)
+		}
+	}
+}
+
+// lines returns the instants as the file has them that arms a server.
+func (p *passed) lines() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var lines strings.Builder
+	for _, instant := range p.instants {
+		fmt.Fprintln(&lines, instant)
+	}
+	return lines.String()
 }
 
 // serve starts the server and stops it when the test ends. Should it end by
 // itself, the test fails at once, through stop.
 func serve(t *testing.T, stop context.CancelCauseFunc) *server {
 	t.Helper()
-	s := &server{folder: t.TempDir(), address: freeAddress(t)}
+	s := &server{folder: t.TempDir(), address: freeAddress(t), passed: &passed{}}
 	if err := os.WriteFile(s.path("platforms.yaml"), []byte(platforms), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -127,24 +158,19 @@ func (s *server) supervise(ctx context.Context) error {
 	}
 }
 
-// killed calls do while the process dies after each of its writes, once, and before each of those that it
-// has not died before in an earlier step: a death before a write leaves what the death after the write before
-// it has left. Looks at clusters go on beside every step; the process dies at the same one only once in all.
+// killed calls do while the process dies after each of its writes, once, and before each of those that no server of
+// the test has died before in an earlier step.
 func (s *server) killed(do func() error) error {
-	var known strings.Builder
-	for _, instant := range s.instants {
-		if strings.HasPrefix(instant, "before ") || strings.Contains(instant, "memberclusters/status") {
-			fmt.Fprintln(&known, instant)
-		}
-	}
-	if err := os.WriteFile(s.crashFile(), []byte(known.String()), 0o600); err != nil {
+	passed := s.passed.lines()
+	if err := os.WriteFile(s.crashFile(), []byte(passed), 0o600); err != nil {
 		return err
 	}
 	err := do()
 	text, readErr := os.ReadFile(s.crashFile())
 	err = errors.Join(err, readErr, os.Remove(s.crashFile()))
-	instants := strings.FieldsFunc(strings.TrimPrefix(string(text), known.String()), func(r rune) bool { return r == '\n' })
+	instants := strings.FieldsFunc(strings.TrimPrefix(string(text), passed), func(r rune) bool { return r == '\n' })
 	s.instants = append(s.instants, instants...)
+	s.passed.add(instants)
 	switch {
 	case err != nil:
 		return fmt.Errorf("killed %s: %w", strings.Join(instants, "; "), err)
