@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/secretfile"
@@ -27,6 +28,8 @@ type Platform struct {
 	DeletedLastOperation DeletedLastOperation
 	// Limits of the platform's objects on the hub.
 	Limits Limits
+	// Reads are the clusters of which the platform may read what they sell, by the name that it asks for.
+	Reads map[string]labels.Selector
 }
 
 // DeletedLastOperation is the answer to a poll for a deletion that is complete. The
@@ -52,6 +55,7 @@ const (
 //	  clientCertificateNames: [cf.eu]   # common names of verified client certificates
 //	  deletedLastOperation: succeeded   # default: gone
 //	  limits: {instances: 1000, bytes: 64Mi}  # default: 50000, 512Mi
+//	  reads: {fleet: "topology.kubernetes.io/region=eu"}  # default: nothing
 //
 // The file is read again when it changes. While it cannot be used, the previous platforms
 // stay in force. A file that users other than its owner may read cannot be used, unless it is
@@ -138,6 +142,8 @@ type ListedPlatform struct {
 	ClientCertificateNames []string             `json:"clientCertificateNames,omitempty"`
 	DeletedLastOperation   DeletedLastOperation `json:"deletedLastOperation,omitempty"`
 	Limits                 *ListedLimits        `json:"limits,omitempty"`
+	// Reads are label selectors of member clusters, by the name by which the platform reads what they sell.
+	Reads map[string]string `json:"reads,omitempty"`
 }
 
 // ListedLimits are a platform's limits; absent ones have the default.
@@ -221,6 +227,16 @@ func newPlatform(entry ListedPlatform) (*Platform, error) {
 	case DeletedGone, DeletedSucceeded:
 	default:
 		return nil, fmt.Errorf("platform %s: deletedLastOperation: want gone or succeeded", entry.Name)
+	}
+	for name, clusters := range entry.Reads {
+		selector, err := labels.Parse(clusters)
+		if err != nil {
+			return nil, fmt.Errorf("platform %s: reads: %s: want a label selector of member clusters, \"\" for all: %w", entry.Name, name, err)
+		}
+		if platform.Reads == nil {
+			platform.Reads = map[string]labels.Selector{}
+		}
+		platform.Reads[name] = selector
 	}
 	return platform, nil
 }

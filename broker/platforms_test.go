@@ -109,6 +109,7 @@ func TestPlatformsAreRefused(t *testing.T) {
 		"a name twice":         `{platforms: [{name: a, bearer: [` + secret + `]}, {name: a, bearer: [x]}]}`,
 		"a shared credential":  `{platforms: [{name: a, bearer: [` + secret + `]}, {name: b, bearer: [` + secret + `]}]}`,
 		"an unknown answer":    `{platforms: [{name: a, bearer: [` + secret + `], deletedLastOperation: maybe}]}`,
+		"no selector":          `{platforms: [{name: a, bearer: [` + secret + `], reads: {fleet: "region in"}}]}`,
 		"a list as a password": `{platforms: [{name: a, basic: [{username: u, password: [` + secret + `]}]}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {

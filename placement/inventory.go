@@ -43,6 +43,8 @@ type Inventory struct {
 	preemptions map[string]*v1alpha1.Preemption
 	// following are the labels by whose values instances have a cluster in each group.
 	following map[string][]string
+	// changed is closed by the next change of a cluster or a reservation; nil while nobody waits for one.
+	changed chan struct{}
 	// waiting requests, and the function to call when one of them may fit.
 	waiting waiters
 	wake    func(instance string)
@@ -75,6 +77,24 @@ func (inv *Inventory) Wake(instance string) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	inv.wake(instance)
+}
+
+// Changed returns a channel that is closed by the next change of a cluster or a reservation.
+func (inv *Inventory) Changed() <-chan struct{} {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	if inv.changed == nil {
+		inv.changed = make(chan struct{})
+	}
+	return inv.changed
+}
+
+// announce ends the waiting for a change.
+func (inv *Inventory) announce() {
+	if inv.changed != nil {
+		close(inv.changed)
+		inv.changed = nil
+	}
 }
 
 // Follow makes the inventory wake an instance whenever the groups of clusters by these
@@ -135,6 +155,7 @@ func (inv *Inventory) UpsertCluster(c *Cluster) {
 	if known != nil && reflect.DeepEqual(known, c) {
 		return
 	}
+	inv.announce()
 	inv.number(c)
 	before, outage := inv.snapshot, inv.outage()
 	inv.count(known, -1)
@@ -199,6 +220,7 @@ func (inv *Inventory) DeleteCluster(name string) {
 	check(txn.Delete(tableCluster, known))
 	txn.Commit()
 	inv.moved[name] = true
+	inv.announce()
 	inv.count(known, -1)
 	inv.wakeWaiting(event{was: known})
 	inv.regroup(known, nil)

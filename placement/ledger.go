@@ -176,6 +176,7 @@ func (inv *Inventory) ReserveAll(all []Holding) {
 	}
 	txn.Commit()
 	inv.snapshot = nil // rebuilt on the next read
+	inv.announce()
 }
 
 // reserve replaces an instance's reservations, and returns the change.
@@ -184,6 +185,9 @@ func (inv *Inventory) reserve(h Holding) change {
 	change := record(txn, h, inv.quotas)
 	txn.Commit()
 	inv.book(change)
+	if len(change.owners) > 0 || len(change.clusters) > 0 {
+		inv.announce()
+	}
 	for _, cluster := range slices.Sorted(maps.Keys(change.clusters)) {
 		more := change.clusters[cluster]
 		inv.redraw(cluster, func(at position) *page { return at.page.withReserved(at.row, more, inv.columns, inv.books[cluster]) })

@@ -37,8 +37,8 @@ type served struct {
 	log      *os.File
 }
 
-// serveAnother starts one; it ends with the test.
-func serveAnother(t *testing.T, name string) *served {
+// serveAnother starts one, with more flags; it ends with the test.
+func serveAnother(t *testing.T, name string, more ...string) *served {
 	t.Helper()
 	dir, address := t.TempDir(), freeAddress(t)
 	platforms := filepath.Join(dir, "platforms.yaml")
@@ -55,10 +55,10 @@ func serveAnother(t *testing.T, name string) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &served{T: t, dir: dir, url: "http://" + address, log: log, args: []string{
+	s := &served{T: t, dir: dir, url: "http://" + address, log: log, args: append([]string{
 		"serve", "--data-dir", dir, "--listen", address, "--metrics-listen", "0", "--platforms", platforms,
 		"--bind-wait", "0s", "--probe-every", "500ms", "--collect", "off",
-	}}
+	}, more...)}
 	s.start()
 	t.Cleanup(func() {
 		_ = s.process.Process.Signal(syscall.SIGTERM)

@@ -44,6 +44,7 @@ type serveFlags struct {
 	charts                         chartFlags
 	backupTarget                   string
 	metricsListen                  string
+	resources                      resourcesListener
 	platforms, keyset              string
 	collect                        kube.CollectorMode
 	collectEvery                   time.Duration
@@ -85,6 +86,7 @@ password, in platforms.yaml of the data folder.`,
 	f.listener.bind(flags)
 	f.trust.bind(cmd)
 	flags.StringVar(&f.metricsListen, "metrics-listen", "127.0.0.1:8081", "address of /metrics, /healthz and /readyz; 0 disables it")
+	f.resources.bind(flags)
 	flags.StringVar(&f.platforms, "platforms", "", "file that lists the platforms and their credentials; read again when it changes")
 	flags.StringVar(&f.keyset, "keyset", "", "file with the keys that seal what is stored (default: keyset.json in the data folder)")
 	bindChoice(cmd, &f.collect, "collect", "", "action on objects on member clusters that belong to no instance any more", kube.CollectorReport, kube.CollectorOff, kube.CollectorRemove)
@@ -161,9 +163,13 @@ func (f *serveFlags) assemble(ctx context.Context, h *hub.Hub, logger *slog.Logg
 	if err != nil {
 		return nil, fmt.Errorf("connect to the hub: %w", err)
 	}
+	platforms, err := broker.LoadPlatforms(f.platforms)
+	if err != nil {
+		return nil, err
+	}
 	served, kept := &catalog.Catalog{}, &store.Hub{Reader: live, Namespace: h.Namespace}
 	usage := broker.NewUsage(clock.RealClock{})
-	handler, err := f.broker(h, live, served, keys, usage, logger)
+	handler, err := f.broker(h, live, served, platforms, keys, usage, logger)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +177,7 @@ func (f *serveFlags) assemble(ctx context.Context, h *hub.Hub, logger *slog.Logg
 	if err != nil {
 		return nil, err
 	}
-	if err := f.addControllers(ctx, mgr, h, live, served, kept, keys); err != nil {
+	if err := f.addControllers(ctx, mgr, h, live, served, kept, platforms, keys); err != nil {
 		return nil, err
 	}
 	if f.listener.handler, err = f.trust.assemble(mgr, h, keys, handler); err != nil {
@@ -273,11 +279,7 @@ func (f *serveFlags) leadership() controller.Leadership {
 }
 
 // broker returns the OSB API.
-func (f *serveFlags) broker(h *hub.Hub, live client.WithWatch, served *catalog.Catalog, keys *seal.Keyset, usage *broker.Usage, logger *slog.Logger) (http.Handler, error) {
-	platforms, err := broker.LoadPlatforms(f.platforms)
-	if err != nil {
-		return nil, err
-	}
+func (f *serveFlags) broker(h *hub.Hub, live client.WithWatch, served *catalog.Catalog, platforms *broker.Platforms, keys *seal.Keyset, usage *broker.Usage, logger *slog.Logger) (http.Handler, error) {
 	return broker.New(broker.Options{
 		Client: live, Namespace: h.Namespace, Catalog: served, Platforms: platforms, Keys: keys, Usage: usage,
 		BindWait: f.bindWait, BindTimeout: f.bindTimeout, Logger: logger, Registerer: metrics.Registry,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/bindings"
+	"github.com/sluice-dev/sluice/broker"
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/charts/store"
 	"github.com/sluice-dev/sluice/internal/hub"
@@ -37,7 +38,7 @@ import (
 )
 
 // addControllers adds all runnables and controllers to the manager, except self-descriptions.
-func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hub.Hub, live client.WithWatch, served *catalog.Catalog, kept *store.Hub, keys *seal.Keyset) error {
+func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hub.Hub, live client.WithWatch, served *catalog.Catalog, kept *store.Hub, platforms *broker.Platforms, keys *seal.Keyset) error {
 	connections := &member.Connections{Reader: live, Namespace: h.Namespace, Keys: keys, Wrap: f.lease.Fence}
 	charts, err := f.charts.open()
 	if err != nil {
@@ -66,6 +67,10 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 		return fmt.Errorf("set up the metrics of what the hub has: %w", err)
 	}
 	inventory := placement.NewInventory()
+	filled, err := f.resources.add(mgr, &f.listener, platforms, inventory)
+	if err != nil {
+		return err
+	}
 	growing := &elastic.Controller{
 		Client: mgr.GetClient(), Namespace: h.Namespace, Catalog: served, Inventory: inventory, Leadership: f.leadership(),
 	}
@@ -83,7 +88,7 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 		return err
 	}
 	if err := controller.SetupWithManager(mgr, controller.Options{
-		Recorder: recorder, Inventory: inventory, Target: target,
+		Recorder: recorder, Inventory: inventory, Filled: filled, Target: target,
 		ProbeEvery: f.probeEvery, ProbeTimeout: min(f.probeEvery, 5*time.Second), MovesAtOnce: f.movesAtOnce, Scorer: scorer, Promises: growing, Keys: keys,
 		Namespace: h.Namespace, HubID: h.ID, Leadership: f.leadership(), Catalog: served, Connections: connections, Brokers: brokers,
 		Drivers: map[string]delivery.Driver{

@@ -40,6 +40,8 @@ type recovery struct {
 	namespace string
 	inventory *placement.Inventory
 	clock     clock.PassiveClock
+	// filled is called at the end; may be nil.
+	filled func()
 
 	mu   sync.Mutex
 	done bool
@@ -58,6 +60,9 @@ func (r *recovery) ensure(ctx context.Context) error {
 		return fmt.Errorf("rebuild the inventory from the hub: %w", err)
 	}
 	r.done = true
+	if r.filled != nil {
+		r.filled()
+	}
 	r.took = r.clock.Since(start)
 	log.FromContext(ctx).Info("Rebuilt the inventory from the hub", "clusters", r.inventory.Snapshot().Len(), "took", r.took.String())
 	return nil

@@ -54,6 +54,8 @@ type Options struct {
 	Leadership Leadership
 	// Inventory to fill; nil means a new one.
 	Inventory *placement.Inventory
+	// Filled is called when the inventory is filled, on the replica that leads; may be nil.
+	Filled func()
 	// ProbeEvery is the time between two probes of a member cluster; zero means 10 s.
 	ProbeEvery time.Duration
 	// Probed is called with the result of each probe; may be nil. It must not block.
@@ -117,7 +119,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 	if err := m.register(ctrlmetrics.Registry); err != nil {
 		return fmt.Errorf("register placement's metrics: %w", err)
 	}
-	recovered := &recovery{reader: mgr.GetAPIReader(), namespace: o.Namespace, inventory: o.Inventory, clock: o.Clock}
+	recovered := &recovery{reader: mgr.GetAPIReader(), namespace: o.Namespace, inventory: o.Inventory, clock: o.Clock, filled: o.Filled}
 	if alone {
 		recovered.reader = wholeCache{mgr.GetCache()}
 	}

@@ -66,10 +66,7 @@ func amountsOf(field string, texts map[string]string) (corev1.ResourceList, erro
 		if wrong := validation.IsQualifiedName(name); wrong != nil {
 			return nil, fmt.Errorf("%s: %s: %s", field, quoted(name), wrong[0])
 		}
-		most := int64(mostUnits)
-		if name == string(corev1.ResourceCPU) {
-			most = mostCores
-		}
+		most := mostOf(corev1.ResourceName(name))
 		amount, err := resource.ParseQuantity(texts[name])
 		switch {
 		case err != nil:

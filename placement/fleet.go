@@ -1,0 +1,86 @@
+package placement
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// Fleet is the part of several member clusters that they sell together.
+type Fleet struct {
+	// Sold is the sum after each cluster's share, limits and hidden resources. Used is the part of it that others
+	// than the fleet's reader use: pods of no instance, and instances of other platforms.
+	Sold, Used Resources
+	// StorageClasses of any of the clusters, sorted; so are Architectures and OperatingSystems, as far as each
+	// cluster has one alone.
+	StorageClasses, Architectures, OperatingSystems []string
+}
+
+// Fleet returns what the clusters that a selector matches sell together, read by a platform. Clusters that take no
+// new placements, or only those that tolerate a taint, are left out, with what is reserved there.
+func (s *Snapshot) Fleet(clusters labels.Selector, platform string) Fleet {
+	among := s.open(clusters)
+	f := Fleet{Sold: Resources{}, Used: Resources{}}
+	classes, architectures, systems := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for p, rows := range among {
+		for row := range rows.rows() {
+			c := p.clusters[row]
+			for _, class := range c.StorageClasses {
+				classes[class] = true
+			}
+			if value := c.Labels[corev1.LabelArchStable]; value != "" {
+				architectures[value] = true
+			}
+			if value := c.Labels[corev1.LabelOSStable]; value != "" {
+				systems[value] = true
+			}
+		}
+		for name, i := range s.columns {
+			if name == v1alpha1.ResourcePublicPorts || i >= len(p.columns) || p.columns[i].size == nil {
+				continue // ports are of a cluster's own addresses
+			}
+			column, sold, free := p.columns[i], int64(0), int64(0)
+			for row := range rows.rows() {
+				sold, free = sold+column.size[row], free+max(column.free[row], 0)
+			}
+			f.Sold[name] += sold
+			f.Used[name] += sold - free
+		}
+	}
+	for _, held := range rows[Reservation](s.store, tableReservation, indexHolder, Consumer{Platform: platform}.holder(v1alpha1.ScopePlatform)) {
+		if at, found := s.find(held.Cluster); found {
+			if rows := among[at.page]; rows.has(at.row) {
+				f.Used.Add(held.Resources, -1)
+			}
+		}
+	}
+	for name := range f.Used {
+		f.Used[name] = max(f.Used[name], 0)
+	}
+	maps.DeleteFunc(f.Used, func(name corev1.ResourceName, used int64) bool { return used == 0 || f.Sold[name] == 0 })
+	maps.DeleteFunc(f.Sold, func(_ corev1.ResourceName, sold int64) bool { return sold == 0 })
+	f.StorageClasses, f.Architectures, f.OperatingSystems = slices.Sorted(maps.Keys(classes)), slices.Sorted(maps.Keys(architectures)), slices.Sorted(maps.Keys(systems))
+	return f
+}
+
+// open returns the rows of the clusters that a selector matches and that take new placements of anybody, by page.
+func (s *Snapshot) open(clusters labels.Selector) map[*page]set {
+	filters := []filter{notReady(), accessNotVerified(), capacityUnknown(), notAdmitted(), cordoned(), tainted(nil)}
+	requirements, _ := clusters.Requirements()
+	for _, requirement := range requirements {
+		filters = append(filters, labelMismatch(requirement))
+	}
+	among := make(map[*page]set, len(s.pages))
+	for _, p := range s.pages {
+		rows := p.all
+		for _, f := range filters {
+			rows = rows.without(f.rejects(p, rows))
+		}
+		among[p] = rows
+	}
+	return among
+}
