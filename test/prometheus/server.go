@@ -19,7 +19,7 @@ import (
 )
 
 // Interval between two scrapes, and between two evaluations of the rules.
-const Interval = 250 * time.Millisecond
+const Interval = time.Second
 
 // Program returns the path of prometheus or promtool. What is missing is fetched first, see install.sh.
 func Program(t testing.TB, name string) string {
