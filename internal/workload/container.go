@@ -14,16 +14,19 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/util/version"
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 	autoscalingv2ac "k8s.io/client-go/applyconfigurations/autoscaling/v2"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
+	"k8s.io/utils/ptr"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/podrules"
 )
 
 const (
@@ -87,9 +90,7 @@ func (r *rendering) pods(at *field.Path, c *v1alpha1.WorkloadContainer) *corev1a
 			WithFSGroupChangePolicy(corev1.FSGroupChangeOnRootMismatch)
 	}
 	spec := corev1ac.PodSpec().WithAutomountServiceAccountToken(false).WithEnableServiceLinks(false).WithSecurityContext(security)
-	if c.GracePeriodSeconds != nil {
-		spec.WithTerminationGracePeriodSeconds(*c.GracePeriodSeconds)
-	}
+	r.end(c, container, spec)
 	template := corev1ac.PodTemplateSpec().WithLabels(r.labels())
 	if content := r.content(at, c, container, spec); content != nil {
 		template.WithAnnotations(map[string]string{annotationContent: r.order.Secrets.fingerprint(content)})
@@ -105,6 +106,30 @@ func (r *rendering) pods(at *field.Path, c *v1alpha1.WorkloadContainer) *corev1a
 		spec.WithVolumes(corev1ac.Volume().WithName(name).WithEmptyDir(corev1ac.EmptyDirVolumeSource()))
 	}
 	return template.WithSpec(spec.WithContainers(container))
+}
+
+// servesOn is the time in seconds that a pod goes on serving after its end was asked for. A node leads
+// callers to it for up to a second more, a Gateway for about two.
+const servesOn = 3
+
+// sleeps reports whether the cluster knows hooks that sleep: from Kubernetes 1.30 on.
+func (c Cluster) sleeps() bool {
+	v, err := version.ParseGeneric(c.Kubernetes)
+	return err == nil && v.AtLeast(version.MajorMinor(1, 30))
+}
+
+// end renders how a pod ends: while another one may replace it, it goes on serving before it is told to end, so that
+// no caller is refused. Its program still has the whole grace period, as far as that is allowed.
+func (r *rendering) end(c *v1alpha1.WorkloadContainer, container *corev1ac.ContainerApplyConfiguration, spec *corev1ac.PodSpecApplyConfiguration) {
+	grace := c.GracePeriodSeconds
+	if r.sleeps && len(r.ports) > 0 && len(c.Volumes) == 0 {
+		container.WithLifecycle(corev1ac.Lifecycle().WithPreStop(corev1ac.LifecycleHandler().WithSleep(corev1ac.SleepAction().WithSeconds(servesOn))))
+		seconds := ptr.Deref(grace, corev1.DefaultTerminationGracePeriodSeconds) + servesOn
+		grace = ptr.To(min(seconds, int64(podrules.MaxGrace.Seconds())))
+	}
+	if grace != nil {
+		spec.WithTerminationGracePeriodSeconds(*grace)
+	}
 }
 
 // content renders the Secret with the environment and the files, and makes the pods read it. It

@@ -140,6 +140,8 @@ type Cluster struct {
 	Labels                             map[string]string
 	// Exposure is the way in for public ports; nil if there is none. Expressions do not see it.
 	Exposure *v1alpha1.ClusterExposure
+	// Kubernetes is the version of the API server; empty if it is not known. Expressions do not see it.
+	Kubernetes string
 }
 
 // ClusterOf returns a member cluster as expressions see it.
@@ -147,7 +149,7 @@ func ClusterOf(c *v1alpha1.MemberCluster) Cluster {
 	l := c.SelectorLabels()
 	return Cluster{
 		Name: c.Name, Provider: c.Spec.Provider, Region: l[v1alpha1.LabelRegion], Zone: l[v1alpha1.LabelZone],
-		Tier: l[v1alpha1.LabelTier], Labels: l, Exposure: c.Spec.Exposure,
+		Tier: l[v1alpha1.LabelTier], Labels: l, Exposure: c.Spec.Exposure, Kubernetes: c.Status.KubernetesVersion,
 	}
 }
 

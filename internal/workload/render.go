@@ -37,7 +37,8 @@ func (o *Order) Render(charts Charts, cluster Cluster, namespace string) ([]*uns
 	var objects []*unstructured.Unstructured
 	for i := range o.Plan.Components {
 		c := &o.Plan.Components[i]
-		r := &rendering{order: o, expressions: e, component: c.Name, ports: c.Ports, namespace: namespace, path: field.NewPath("components").Key(c.Name)}
+		r := &rendering{order: o, expressions: e, component: c.Name, ports: c.Ports, namespace: namespace,
+			path: field.NewPath("components").Key(c.Name), sleeps: cluster.sleeps()}
 		r.letOut(c, o.Share.elsewhere(c.Name))
 		if !o.Share.runs(c.Name) {
 			r.link(c, o.Share.elsewhere(c.Name))
@@ -106,8 +107,10 @@ type rendering struct {
 	ports     []v1alpha1.WorkloadPort
 	namespace string
 	path      *field.Path
-	objects   []*unstructured.Unstructured
-	err       error
+	// sleeps has the meaning of Cluster.sleeps.
+	sleeps  bool
+	objects []*unstructured.Unstructured
+	err     error
 }
 
 func (r *rendering) fail(path *field.Path, err error) {

@@ -69,7 +69,7 @@ func TestRender(t *testing.T) {
 	known := chartstest.Of(t, chartstest.Pack(t, chartstest.Web(t, nil)))
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			cluster := Cluster{Name: "eu-1", Provider: "acme", Region: "eu", Tier: "cloud", Exposure: exposure}
+			cluster := Cluster{Name: "eu-1", Provider: "acme", Region: "eu", Tier: "cloud", Exposure: exposure, Kubernetes: "v1.34.4"}
 			objects, err := order(t, file).Render(known, cluster, "sluice-si-1")
 			if err != nil {
 				t.Fatal(err)

@@ -77,7 +77,7 @@ func TestExposure(t *testing.T) {
 		t.Errorf("the endpoints are %s, want %s among them", endpoints, want)
 	}
 
-	serves(t, get, site, "web-")
+	rollout(t, s.broker, id, p, open, site, get)
 	for _, host := range []string{v1alpha1.PublicLabel("inner", v1alpha1.InstanceName("first", id)), "inner", "other"} {
 		status, body, err := get(t.Context(), "https://"+host+"."+publicDomain+":"+publicPort)
 		if err != nil || status != http.StatusNotFound {

@@ -3,15 +3,12 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"crypto/x509"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
-	"os/exec"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -191,7 +188,10 @@ func (w *peeringWorld) wantOverlay(t *testing.T, on, name, to string) {
 // replaced.
 func (w *peeringWorld) tourMoves(t *testing.T, pods running, components map[string]string) running {
 	t.Helper()
-	ends := []func(){w.loadTour(t, pods, "web", "api:8081"), w.loadTour(t, pods, "db", "api:8081")}
+	load := func(from string) func() {
+		return loadFrom(t, w.kubectl, pods[from][0], tourNamespace(), pods[from][1], "api:8081", "api")
+	}
+	ends := []func(){load("web"), load("db")}
 	p, began := w.broker.findPlan(t, "peered-workloads", "beside"), time.Now()
 	w.broker.must(t, "PATCH", "/v2/service_instances/"+tourID, url.Values{"accepts_incomplete": {"true"}},
 		map[string]any{"service_id": p.service, "plan_id": p.id}, http.StatusAccepted)
@@ -208,32 +208,6 @@ func (w *peeringWorld) tourMoves(t *testing.T, pods running, components map[stri
 		}
 	}
 	return now
-}
-
-// loadTour asks a target from the pod of a component again and again, until the function that it returns is called,
-// which fails the test unless every request was answered by the component that it named.
-func (w *peeringWorld) loadTour(t *testing.T, pods running, from, target string) func() {
-	t.Helper()
-	name, _, _ := strings.Cut(target, ":")
-	cmd := exec.CommandContext(t.Context(), w.kubectl, "--kubeconfig", kubeconfig(pods[from][0]), "--namespace", tourNamespace(),
-		"exec", "--stdin", pods[from][1], "--", "/echo", "load", "http://"+target, name)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	stdin, err := cmd.StdinPipe()
-	must(t, err)
-	must(t, cmd.Start())
-	return func() {
-		t.Helper()
-		must(t, stdin.Close())
-		err := cmd.Wait()
-		failed := strings.Split(strings.TrimSpace(out.String()), "\n")
-		asked := failed[len(failed)-1]
-		failed = failed[:len(failed)-1]
-		t.Logf("%s asked %s meanwhile: %s requests, %d failed", from, target, asked, len(failed))
-		if n, _ := strconv.Atoi(asked); err != nil || n < 50 || len(failed) > 0 {
-			t.Errorf("%s asked %s %s times (%v), failed:\n%s", from, target, asked, err, strings.Join(failed, "\n"))
-		}
-	}
 }
 
 // wantPeerings waits until the clusters of the tour have only these peerings, each with its consumer and its provider.
