@@ -24,6 +24,7 @@ var builder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
 		&Chart{}, &ChartList{},
 		&AddOnPackage{}, &AddOnPackageList{},
 		&Journal{}, &JournalList{},
+		&EventSink{}, &EventSinkList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

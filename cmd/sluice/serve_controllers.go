@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/charts/store"
 	"github.com/sluice-dev/sluice/internal/hub"
 	"github.com/sluice-dev/sluice/internal/journal"
+	"github.com/sluice-dev/sluice/internal/journal/sinks"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/osbclient"
 	"github.com/sluice-dev/sluice/internal/seal"
@@ -118,6 +119,10 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 	}
 	if err := (&bindings.Controller{Client: mgr.GetClient(), Live: live, Connections: connections, Brokers: brokers, Keys: keys, Hub: h.ID, Recorder: recorder}).SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up bindings: %w", err)
+	}
+	delivered := &sinks.Controller{Client: mgr.GetClient(), Live: live, Cache: mgr.GetCache(), Keys: keys, Namespace: h.Namespace, Hub: h.ID}
+	if err := errors.Join(metrics.Registry.Register(delivered), delivered.SetupWithManager(mgr)); err != nil {
+		return fmt.Errorf("set up event sinks: %w", err)
 	}
 	collector := &kube.Collector{
 		Live: live, Connections: connections, Namespace: h.Namespace, Hub: h.ID,

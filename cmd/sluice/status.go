@@ -24,9 +24,9 @@ func newStatusCommand(hub *hubFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Count what there is, and list what is not ready, and why",
-		Long: `Count the clusters, brokers, credentials of providers, policies, offerings, peerings, instances and bindings, and list
-each that is not ready, with the reason: the one that has been so for longest comes first. What is being changed at
-the moment is listed as well with -o wide.`,
+		Long: `Count the clusters, brokers, credentials of providers, policies, offerings, peerings, instances, bindings and event
+sinks, and list each that is not ready, with the reason: the one that has been so for longest comes first. What is
+being changed at the moment is listed as well with -o wide.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := hub.client(cmd)
@@ -82,6 +82,7 @@ var kinds = []struct {
 }{
 	{"MemberCluster", []string{"cluster", "broker"}}, {"SelfDescription", []string{"credential"}}, {"PlacementPolicy", []string{"policy"}},
 	{"ServiceOffering", []string{"offering"}}, {"Peering", []string{"peering"}}, {"ServiceInstance", []string{"instance"}}, {"ServiceBinding", []string{"binding"}},
+	{"EventSink", []string{"event sink"}},
 }
 
 // look reads everything that has the condition Ready, each kind once.

@@ -3,6 +3,7 @@ package journal
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -56,6 +57,29 @@ func Of(ctx context.Context, hub client.Reader, resource Subject) ([]v1alpha1.Ev
 		return nil, err
 	}
 	return after(kept.Spec.Events, *resource.History()), nil
+}
+
+// Since returns the events of a resource after the one with a sequence number, the oldest first: resource is nil if it
+// is gone. It asks the hub only for what the resource itself has no more.
+func Since(ctx context.Context, hub client.Reader, namespace string, uid types.UID, resource Subject, last int64) ([]Entry, error) {
+	if resource == nil {
+		return missing(ctx, hub, namespace, uid, last, math.MaxInt64)
+	}
+	_, entries := entriesOf(resource)
+	return since(ctx, hub, namespace, uid, entries, last)
+}
+
+// since returns the events after a sequence number, of which a resource has the latest.
+func since(ctx context.Context, hub client.Reader, namespace string, uid types.UID, latest []Entry, last int64) ([]Entry, error) {
+	if len(latest) == 0 {
+		return nil, nil
+	}
+	first := latest[0].Sequence
+	if first <= last+1 {
+		return slices.DeleteFunc(latest, func(e Entry) bool { return e.Sequence <= last }), nil
+	}
+	before, err := missing(ctx, hub, namespace, uid, last, first)
+	return append(before, latest...), err
 }
 
 // after returns the events of a journal, and then those that it lacks.

@@ -42,21 +42,12 @@ func Watch(ctx context.Context, hub client.WithWatch, namespace string, do func(
 		case <-ctx.Done():
 			return nil
 		case o := <-changed:
-			uid, entries := entriesOf(o)
-			if len(entries) == 0 {
-				continue
-			}
-			if first := entries[0].Sequence; first > seen[uid]+1 {
-				before, err := missing(ctx, hub, namespace, uid, seen[uid], first)
-				if err != nil {
-					return fmt.Errorf("read the journal of %s: %w", uid, err)
-				}
-				entries = append(before, entries...)
+			uid, latest := entriesOf(o)
+			entries, err := since(ctx, hub, namespace, uid, latest, seen[uid])
+			if err != nil {
+				return fmt.Errorf("read the journal of %s: %w", uid, err)
 			}
 			for _, e := range entries {
-				if e.Sequence <= seen[uid] {
-					continue
-				}
 				if err := do(e); err != nil {
 					return err
 				}

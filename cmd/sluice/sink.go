@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/journal/sinks"
+	"github.com/sluice-dev/sluice/internal/seal"
+)
+
+func newSinkCommand(hub *hubFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "sink",
+		Short: "Manage event sinks: servers that are told what happens to instances and bindings",
+	}
+	hub.bind(cmd)
+	cmd.AddCommand(newSinkAddCommand(hub), newSinkListCommand(hub), newSinkRemoveCommand(hub))
+	return cmd
+}
+
+// sinkAddFlags describe the sink to add.
+type sinkAddFlags struct {
+	url, caFile, keyFile, platform, filter string
+	addresses                              []string
+}
+
+func newSinkAddCommand(hub *hubFlags) *cobra.Command {
+	f := &sinkAddFlags{}
+	cmd := &cobra.Command{
+		Use:   "add NAME",
+		Short: "Send events to a server, or change which",
+		Long: `Send the events of instances and bindings to a server: each is posted as a CloudEvent (JSON), and posted again
+until the server accepts it with a status of 2xx. So a server may get one twice, with the same id. Those of one
+instance or binding arrive in their order. The server gets what happens from now on.
+
+Each request is signed as Standard Webhooks describes it. Without --key-file, a key is made and printed once. It is
+sealed in the hub (or kept in a Secret, if the hub is a cluster).
+
+Only public addresses are reached, and only with https, unless --address allows others.
+
+If there is such a sink already, only the given flags change it.`,
+		Example: `  sluice sink add billing --url https://billing.example/sluice --filter 'event.type in ["Delivered", "Removed"]'
+  sluice sink add lab --url http://10.1.2.3:8080/ --address 10.1.2.0/24 --platform cf --key-file lab.key`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.add(cmd, hub, args[0]) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.url, "url", "", "URL to which events are posted")
+	flags.StringVar(&f.caFile, "ca-file", "", "file with the certificates (PEM) that the server's is checked against, if they are not the system's")
+	flags.StringVar(&f.keyFile, "key-file", "", "file with the key for signatures, whsec_ and base64 (default: a new one)")
+	flags.StringSliceVar(&f.addresses, "address", nil, "addresses (CIDR) that may be reached though they are not public")
+	flags.StringVar(&f.platform, "platform", "", "platform whose events are sent (default: all)")
+	flags.StringVar(&f.filter, "filter", "", "CEL expression over event; only events for which it is true are sent")
+	return cmd
+}
+
+func (f *sinkAddFlags) add(cmd *cobra.Command, hub *hubFlags, name string) error {
+	c, err := hub.client(cmd)
+	if err != nil {
+		return err
+	}
+	sink := &v1alpha1.EventSink{}
+	err = c.Get(cmd.Context(), client.ObjectKey{Namespace: hub.namespace, Name: name}, sink)
+	isNew := apierrors.IsNotFound(err)
+	if err != nil && !isNew {
+		return fmt.Errorf("sink %s: %w", name, err)
+	}
+	sink.Namespace, sink.Name = hub.namespace, name
+	given := givenOf(cmd)
+	if isNew && !given("url") {
+		return fmt.Errorf("sink %s: --url: is missing", name)
+	}
+	if err := f.describe(sink, given); err != nil {
+		return fmt.Errorf("sink %s: %w", name, err)
+	}
+	key := ""
+	if isNew || given("key-file") {
+		if key, err = f.key(given); err == nil {
+			err = hub.keepSinkKey(cmd.Context(), c, sink, key)
+		}
+		if err != nil {
+			return fmt.Errorf("sink %s: %w", name, err)
+		}
+	}
+	if isNew {
+		err = c.Create(cmd.Context(), sink)
+	} else {
+		err = c.Update(cmd.Context(), sink)
+	}
+	if err != nil {
+		return fmt.Errorf("sink %s: %w", name, err)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "sink %s: events are sent to %s\n", name, sink.Spec.URL)
+	if key != "" && !given("key-file") {
+		fmt.Fprintf(cmd.OutOrStdout(), "Its key, with which the server checks the signatures, is not shown again:\n%s\n", key)
+	}
+	return nil
+}
+
+// describe applies the flags on the command line.
+func (f *sinkAddFlags) describe(sink *v1alpha1.EventSink, given given) error {
+	for flag, field := range map[string]struct {
+		into *string
+		from string
+	}{"url": {&sink.Spec.URL, f.url}, "platform": {&sink.Spec.Platform, f.platform}, "filter": {&sink.Spec.Filter, f.filter}} {
+		if given(flag) {
+			*field.into = field.from
+		}
+	}
+	if given("address") {
+		sink.Spec.Addresses = f.addresses
+	}
+	if given("ca-file") {
+		bundle, err := os.ReadFile(f.caFile)
+		if err != nil {
+			return fmt.Errorf("--ca-file: %w", err)
+		}
+		sink.Spec.CABundle = string(bundle)
+	}
+	if err := sinks.CheckFilter(sink.Spec.Filter); err != nil {
+		return fmt.Errorf("--%w", err)
+	}
+	return nil
+}
+
+// key returns the key in the file, or a new one.
+func (f *sinkAddFlags) key(given given) (string, error) {
+	if !given("key-file") {
+		return sinks.NewKey(), nil
+	}
+	content, err := os.ReadFile(f.keyFile)
+	if err == nil {
+		content = bytes.TrimSpace(content)
+		err = sinks.CheckKey(string(content))
+	}
+	if err != nil {
+		return "", fmt.Errorf("--key-file: %w", err)
+	}
+	return string(content), nil
+}
+
+// keepSinkKey keeps the key of a sink: sealed with the embedded hub's keyset, or in a Secret.
+func (h *hubFlags) keepSinkKey(ctx context.Context, c client.Client, sink *v1alpha1.EventSink, key string) error {
+	if h.embedded() {
+		keys, err := seal.Open(h.keysetPath())
+		if err != nil {
+			return err
+		}
+		sealed, err := keys.Seal([]byte(key), sinks.Owner(sink.Namespace, sink.Name))
+		sink.Spec.Key = v1alpha1.EventSinkKey{Sealed: sealed}
+		return err
+	}
+	name := sinkSecretName(sink.Name)
+	secret := corev1ac.Secret(name, sink.Namespace).WithType(corev1.SecretTypeOpaque).WithData(map[string][]byte{sinks.SecretKey: []byte(key)})
+	if err := c.Apply(ctx, secret, client.FieldOwner(fieldOwner), client.ForceOwnership); err != nil {
+		return fmt.Errorf("store its key in Secret %s: %w", name, err)
+	}
+	sink.Spec.Key = v1alpha1.EventSinkKey{SecretName: name}
+	return nil
+}
+
+func sinkSecretName(sink string) string { return "sluice-sink-" + sink }
+
+func newSinkListCommand(hub *hubFlags) *cobra.Command {
+	var output outputFlag
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List event sinks, whether they accept events, and until when all are delivered",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := hub.client(cmd)
+			if err != nil {
+				return err
+			}
+			var all v1alpha1.EventSinkList
+			if err := c.List(cmd.Context(), &all, client.InNamespace(hub.namespace)); err != nil {
+				return fmt.Errorf("list event sinks: %w", err)
+			}
+			t := table{header: []string{"NAME", "READY", "DELIVERED", "PLATFORM", "URL", "FILTER", "AGE"}, wide: []string{"FILTER"}}
+			for i := range all.Items {
+				s := &all.Items[i]
+				delivered := ""
+				if until := s.Status.DeliveredUntil; until != nil {
+					delivered = "until " + age(metav1.NewTime(until.Time)) + " ago"
+				}
+				t.rows = append(t.rows, []string{
+					s.Name, yesNo(viewCondition(s.Status.Conditions, v1alpha1.ConditionReady)), orDash(delivered), orDash(s.Spec.Platform), s.Spec.URL, orDash(s.Spec.Filter), age(s.CreationTimestamp),
+				})
+			}
+			return output.print(cmd.OutOrStdout(), all.Items, t)
+		},
+	}
+	output.bind(cmd)
+	return cmd
+}
+
+func newSinkRemoveCommand(hub *hubFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Send no more events to a server, not even those that wait",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := hub.client(cmd)
+			if err != nil {
+				return err
+			}
+			meta := metav1.ObjectMeta{Namespace: hub.namespace, Name: args[0]}
+			err = c.Delete(cmd.Context(), &v1alpha1.EventSink{ObjectMeta: meta})
+			if err == nil && !hub.embedded() {
+				meta.Name = sinkSecretName(args[0])
+				err = client.IgnoreNotFound(c.Delete(cmd.Context(), &corev1.Secret{ObjectMeta: meta}))
+			}
+			if err != nil {
+				return fmt.Errorf("sink %s: %w", args[0], err)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "sink %s: removed\n", args[0])
+			return err
+		},
+	}
+}

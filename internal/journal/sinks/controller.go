@@ -1,0 +1,177 @@
+package sinks
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/requeue"
+	"github.com/sluice-dev/sluice/internal/seal"
+)
+
+// Reasons of the condition Ready of a sink.
+const (
+	reasonDelivering = "Delivering"
+	reasonRefusing   = "Refusing" // it does not accept events
+	reasonInvalid    = "Invalid"  // it cannot be used as it is described
+)
+
+// keyEvery is the time between two looks at whether the Secret of a sink has another key.
+const keyEvery = time.Minute
+
+// Controller sends events to the EventSinks of the hub while this replica leads.
+type Controller struct {
+	// Client of the hub; its reads may come from a cache.
+	Client client.Client
+	// Live reads the hub without a cache.
+	Live client.Reader
+	// Cache of instances and bindings.
+	Cache cache.Cache
+	// Keys unseal the keys of sinks.
+	Keys *seal.Keyset
+	// Namespace of Sluice's resources.
+	Namespace string
+	// Hub is the hub's ID, the source of the CloudEvents.
+	Hub string
+
+	mu      sync.Mutex
+	running map[string]*running
+}
+
+// running is a sender at work.
+type running struct {
+	*sender
+	from  [sha256.Size]byte // what it was made from
+	stop  context.CancelFunc
+	ended chan struct{}
+}
+
+// SetupWithManager adds the controller to a manager; it runs on the leader only.
+func (c *Controller) SetupWithManager(m ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(m).
+		For(&v1alpha1.EventSink{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Complete(requeue.OnConflict(c))
+}
+
+// Reconcile starts and stops the delivery to a sink. The delivery outlives the call, and ends with its context.
+func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	sink := &v1alpha1.EventSink{}
+	if err := c.Client.Get(ctx, request.NamespacedName, sink); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			c.replace(ctx, request.Name, nil)
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	key, err := c.key(ctx, sink)
+	var next *running
+	if err == nil {
+		next, err = c.make(sink, key)
+	}
+	var invalid *invalidError
+	if err != nil && !errors.As(err, &invalid) {
+		return reconcile.Result{}, err
+	}
+	c.replace(ctx, request.Name, next)
+	if invalid != nil && v1alpha1.SetCondition(&sink.Status.Conditions, sink.Generation, v1alpha1.ConditionReady, metav1.ConditionFalse, reasonInvalid, invalid.Error()) {
+		if err := c.Client.Status().Update(ctx, sink); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	if sink.Spec.Key.SecretName == "" {
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{RequeueAfter: keyEvery}, nil
+}
+
+// invalidError means that a sink cannot be used as it is described.
+type invalidError struct{ error }
+
+// SecretKey is the key of a Secret that has the key of a sink.
+const SecretKey = "key"
+
+// Owner returns the associated data that a sink's key is sealed with. It has no UID, because the key is sealed before
+// the EventSink is created with it.
+func Owner(namespace, name string) []byte { return seal.Owner("EventSink", namespace, name, "") }
+
+// key returns the key of a sink.
+func (c *Controller) key(ctx context.Context, sink *v1alpha1.EventSink) (string, error) {
+	name := sink.Spec.Key.SecretName
+	if name == "" {
+		key, err := c.Keys.Unseal(sink.Spec.Key.Sealed, Owner(sink.Namespace, sink.Name))
+		if err != nil {
+			return "", &invalidError{fmt.Errorf("unseal its key: %w: add the sink again", err)}
+		}
+		return string(key.Reveal()), nil
+	}
+	var secret corev1.Secret
+	err := c.Live.Get(ctx, client.ObjectKey{Namespace: sink.Namespace, Name: name}, &secret)
+	if client.IgnoreNotFound(err) != nil {
+		return "", err
+	}
+	key := secret.Data[SecretKey]
+	if err != nil || len(key) == 0 {
+		return "", &invalidError{fmt.Errorf("there is no Secret %s with the key %s: create it", name, SecretKey)}
+	}
+	return string(key), nil
+}
+
+// make returns the delivery to a sink, which does not run yet; the one that runs, if it is the same.
+func (c *Controller) make(sink *v1alpha1.EventSink, key string) (*running, error) {
+	described, err := json.Marshal(sink.Spec)
+	if err != nil {
+		return nil, err
+	}
+	from := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%s\x00%s", sink.UID, sink.Generation, described, key))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := c.running[sink.Name]; now != nil && now.from == from {
+		return now, nil
+	}
+	s, err := newSender(c, sink, key)
+	if err != nil {
+		return nil, &invalidError{err}
+	}
+	return &running{sender: s, from: from}, nil
+}
+
+// replace stops the delivery to a sink, and starts another one unless it is nil. It does nothing if it is the same.
+func (c *Controller) replace(ctx context.Context, name string, next *running) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.running[name]
+	if now == next {
+		return
+	}
+	if now != nil {
+		now.stop()
+		<-now.ended
+		delete(c.running, name)
+	}
+	if next == nil {
+		return
+	}
+	ctx, next.stop = context.WithCancel(ctx)
+	next.ended = make(chan struct{})
+	if c.running == nil {
+		c.running = map[string]*running{}
+	}
+	c.running[name] = next
+	go func() {
+		defer close(next.ended)
+		next.run(ctx)
+	}()
+}

@@ -1,0 +1,30 @@
+package sinks
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+var (
+	requests = prometheus.NewDesc("sluice_event_sink_requests_total", "Events sent to a sink, by whether it accepted them.", []string{"sink", "accepted"}, nil)
+	waiting  = prometheus.NewDesc("sluice_event_sink_waiting", "Instances and bindings with events that a sink has not accepted yet.", []string{"sink"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (c *Controller) Describe(to chan<- *prometheus.Desc) {
+	to <- requests
+	to <- waiting
+}
+
+// Collect implements prometheus.Collector. Replicas that do not lead send nothing, and have no metrics of it.
+func (c *Controller) Collect(to chan<- prometheus.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, r := range c.running {
+		r.mu.Lock()
+		accepted, refused, left := r.accepted, r.refused, len(r.waiting)+len(r.underway)
+		r.mu.Unlock()
+		to <- prometheus.MustNewConstMetric(requests, prometheus.CounterValue, float64(accepted), name, "true")
+		to <- prometheus.MustNewConstMetric(requests, prometheus.CounterValue, float64(refused), name, "false")
+		to <- prometheus.MustNewConstMetric(waiting, prometheus.GaugeValue, float64(left), name)
+	}
+}

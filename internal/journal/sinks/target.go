@@ -1,0 +1,121 @@
+package sinks
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	cloudevents "github.com/cloudevents/sdk-go/v2/event"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/guarded"
+)
+
+const (
+	// concurrency is the number of requests to a sink at the same time, each about another instance or binding.
+	concurrency = 16
+	// keyPrefix and the lengths of keys in bytes are those of Standard Webhooks 1.0, "Signature scheme".
+	keyPrefix               = "whsec_"
+	shortestKey, longestKey = 24, 64
+	// longestAnswer is the number of bytes of an answer that are read, so that its connection can be used again.
+	longestAnswer = 64 << 10
+)
+
+// NewKey returns a random key for a sink.
+func NewKey() string {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // never fails
+	return keyPrefix + base64.StdEncoding.EncodeToString(key)
+}
+
+// CheckKey reports what is wrong with a key. Its error does not contain it.
+func CheckKey(key string) error {
+	_, err := parseKey(key)
+	return err
+}
+
+// parseKey decodes a key.
+func parseKey(key string) ([]byte, error) {
+	encoded, hasPrefix := strings.CutPrefix(key, keyPrefix)
+	raw, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil || !hasPrefix || len(raw) < shortestKey || len(raw) > longestKey {
+		return nil, fmt.Errorf("key: want %s and the base64 of %d to %d bytes, as in Standard Webhooks", keyPrefix, shortestKey, longestKey)
+	}
+	return raw, nil
+}
+
+// target is the HTTP end of a sink.
+type target struct {
+	url    string
+	client *http.Client
+	signer *standardwebhooks.Webhook
+}
+
+func newTarget(spec *v1alpha1.EventSinkSpec, key string) (*target, error) {
+	raw, err := parseKey(key)
+	if err != nil {
+		return nil, err
+	}
+	signer, err := standardwebhooks.NewWebhookRaw(raw)
+	if err != nil {
+		return nil, err
+	}
+	options := guarded.Options{KeepAlive: concurrency}
+	for _, address := range spec.Addresses {
+		prefix, err := netip.ParsePrefix(address)
+		if err != nil {
+			return nil, fmt.Errorf("addresses: %q is no CIDR", address)
+		}
+		options.AllowAddresses = append(options.AllowAddresses, prefix)
+	}
+	if spec.CABundle != "" {
+		options.Roots = x509.NewCertPool()
+		if !options.Roots.AppendCertsFromPEM([]byte(spec.CABundle)) {
+			return nil, errors.New("caBundle: contains no PEM certificate")
+		}
+	}
+	return &target{url: spec.URL, client: guarded.NewClient(options), signer: signer}, nil
+}
+
+// post sends an event, signed. It blocks for at most guarded.Timeout. Without an error, the sink has accepted it.
+func (t *target) post(ctx context.Context, e cloudevents.Event) error {
+	body, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("encode event %s: %w", e.ID(), err)
+	}
+	now := time.Now()
+	signature, err := t.signer.Sign(e.ID(), now, body)
+	if err != nil {
+		return fmt.Errorf("sign event %s: %w", e.ID(), err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", cloudevents.ApplicationCloudEventsJSON+"; charset=utf-8")
+	request.Header.Set(standardwebhooks.HeaderWebhookID, e.ID())
+	request.Header.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
+	request.Header.Set(standardwebhooks.HeaderWebhookSignature, signature)
+	answer, err := t.client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	_, _ = io.CopyN(io.Discard, answer.Body, longestAnswer)
+	if answer.StatusCode < 200 || answer.StatusCode > 299 {
+		return fmt.Errorf("it answered %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
+	}
+	return nil
+}
