@@ -79,7 +79,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	key, err := c.key(ctx, sink)
 	var next *running
 	if err == nil {
-		next, err = c.make(sink, key)
+		next, err = c.prepare(sink, key)
 	}
 	var invalid *invalidError
 	if err != nil && !errors.As(err, &invalid) {
@@ -129,8 +129,8 @@ func (c *Controller) key(ctx context.Context, sink *v1alpha1.EventSink) (string,
 	return string(key), nil
 }
 
-// make returns the delivery to a sink, which does not run yet; the one that runs, if it is the same.
-func (c *Controller) make(sink *v1alpha1.EventSink, key string) (*running, error) {
+// prepare returns the delivery to a sink, which does not run yet; the one that runs, if it is the same.
+func (c *Controller) prepare(sink *v1alpha1.EventSink, key string) (*running, error) {
 	described, err := json.Marshal(sink.Spec)
 	if err != nil {
 		return nil, err
