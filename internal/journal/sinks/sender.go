@@ -235,6 +235,7 @@ func (s *sender) send(ctx context.Context, r resource) error {
 			if err := s.post(ctx, e); err != nil {
 				return err
 			}
+			s.queue.Forget(r) // what is refused next is tried again as soon as a first event
 		}
 		s.mu.Lock()
 		s.sent[r.uid] = e.Sequence
