@@ -62,10 +62,7 @@ func (c *Controller) bind(ctx context.Context, b *v1alpha1.ServiceBinding) (reco
 		}
 		return reconcile.Result{}, errors.Join(err, c.wait(ctx, b, v1alpha1.OperationBind, publicReason(err)))
 	}
-	if err := c.succeed(ctx, b, instance, issued, found); err != nil {
-		return reconcile.Result{}, err
-	}
-	return c.nextCheck(b, instance, found), nil
+	return c.succeed(ctx, b, instance, issued, found)
 }
 
 // unboundError is the reason why an instance cannot be bound.
@@ -209,11 +206,11 @@ func (c *Controller) issueAll(ctx context.Context, b *v1alpha1.ServiceBinding, i
 	return all, nil
 }
 
-// succeed seals the credentials and writes the complete status in one write.
+// succeed seals the credentials and writes the complete status in one write. It returns the delay until the next look.
 //
 // A kill between the issue of a token and this write loses the token. The next try requests
 // another one. The lost token was never handed out; it ends with the ServiceAccount.
-func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, all []issued, found findings) error {
+func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, instance *v1alpha1.ServiceInstance, all []issued, found findings) (reconcile.Result, error) {
 	var credentials Credentials
 	var servers []string
 	var expires *metav1.Time // stays nil without accounts: what else bindings return does not expire
@@ -227,22 +224,22 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, in
 		}
 	}
 	if err := c.keepResults(b, all); err != nil {
-		return err
+		return reconcile.Result{}, err
 	}
 	object, err := c.reveal(ctx, b, instance, all, credentials, found)
 	if err != nil {
-		return err
+		return reconcile.Result{}, err
 	}
 	isFirst := b.Status.SealedCredentials == nil
 	b.Status.SealedCredentials, err = c.Keys.Seal(object, seal.Owner("ServiceBinding", b.Namespace, b.Name, string(b.UID)))
 	if err != nil {
-		return fmt.Errorf("seal credentials: %w", err)
+		return reconcile.Result{}, fmt.Errorf("seal credentials: %w", err)
 	}
 	if workloadOf(instance) != nil {
 		servers = nil // see refresh
 	}
 	if _, err := recordEndpoints(b, servers, found, isPeered(instance)); err != nil {
-		return err
+		return reconcile.Result{}, err
 	}
 	b.Status.Nodes = nodesOf(instance)
 	b.Status.Issued = nil
@@ -269,11 +266,12 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, in
 	c.happened(b, issuing)
 	c.finish(b, v1alpha1.StateSucceeded, "")
 	c.recordExpiry(b)
-	err = c.writeStatus(ctx, b)
-	if err == nil {
-		c.endBindHooks(ctx, b, instance)
+	next := c.nextCheck(b, instance, found) // as recorded, however long the write takes
+	if err := c.writeStatus(ctx, b); err != nil {
+		return reconcile.Result{}, err
 	}
-	return err
+	c.endBindHooks(ctx, b, instance)
+	return next, nil
 }
 
 // reveal returns the JSON to seal: credentials for clusters; for an instance of virtual nodes in

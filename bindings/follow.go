@@ -87,10 +87,7 @@ func (c *Controller) follow(ctx context.Context, b *v1alpha1.ServiceBinding) (re
 	} else {
 		log.FromContext(ctx).Info("follows the instance", "binding", b.Name, "from", b.Status.Issued, "to", clustersOf(&instance))
 	}
-	if err := c.succeed(ctx, b, &instance, issued, found); err != nil {
-		return reconcile.Result{}, err
-	}
-	return c.nextCheck(b, &instance, found), nil
+	return c.succeed(ctx, b, &instance, issued, found)
 }
 
 // outlive deletes a binding whose instance is gone, once Patience has passed since the
