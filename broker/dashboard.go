@@ -11,7 +11,7 @@ import (
 )
 
 // dashboardWait limits how long the answer to an order waits for the dashboard_url of another broker.
-const dashboardWait = 3 * time.Second
+const dashboardWait = 5 * time.Second
 
 // dashboardURL returns the URL of an instance's dashboard: the plan's own, with its placeholders filled in, or
 // else the one that another broker gave, if the plan passes it on.

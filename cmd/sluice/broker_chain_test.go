@@ -147,10 +147,11 @@ func (s *served) behind(name, url, service, parameters string) {
   - id: ours-%[1]s
     name: %[1]s
     description: A plan of a broker behind this one
+    dashboardURL: https://dashboard.example/{platform}/{instance_id}
     maintenanceInfo: {version: 1.2.3, description: As of the first edition}
     kind: upstream
     upstream:
-      candidates: [{broker: %[2]s, service: %[3]s, plan: %[1]s, passDashboard: true%[4]s}]
+      candidates: [{broker: %[2]s, service: %[3]s, plan: %[1]s%[4]s}]
     schemas:
       instanceCreate: &parameters {type: object, additionalProperties: false, properties: {size: {type: integer}, pending: {}, fails: {}}}
       instanceUpdate: *parameters
