@@ -42,7 +42,11 @@ kubernetes:
 	@echo "test: Kubernetes binaries for the control planes of the tests"
 	@test/kubernetes/build.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl >/dev/null
 
-.PHONY: databases prometheus
+.PHONY: databases prometheus cluster-api
+cluster-api:
+	@echo "test: the manager of Cluster API for the tests of made clusters"
+	@test/capi/manager/build.sh core >/dev/null
+
 prometheus:
 	@echo "test: Prometheus for the tests of metrics, alerts and dashboards"
 	@test/prometheus/install.sh >/dev/null
@@ -78,11 +82,11 @@ ATONCE := $(shell expr $$(nproc) + 1)
 
 # lint has vetted everything: each go test would vet all packages below its own once more.
 # Once more with the other hub runs what talks to the hub; the histories' hub is a fake.
-unit: kubernetes databases prometheus ## Unit and integration tests, on the embedded hub and on real control planes
+unit: kubernetes databases prometheus cluster-api ## Unit and integration tests, on the embedded hub and on real control planes
 	@echo "test: unit and integration, embedded hub"
-	@go test -vet=off -p $(ATONCE) $(SLOWEST) ./...
+	@go test -vet=off -timeout 20m -p $(ATONCE) $(SLOWEST) ./...
 	@echo "test: the same controllers with a kube-apiserver as the hub"
-	@SLUICE_TEST_HUB=kube go test -vet=off -p $(ATONCE) -skip '^Test(Histories|LeadersThatSleep)$$' ./catalog/... ./placement/controller ./placement/elastic ./broker/... ./selfdescription/controller/...
+	@SLUICE_TEST_HUB=kube go test -vet=off -timeout 20m -p $(ATONCE) -skip '^Test(Histories|LeadersThatSleep)$$' ./catalog/... ./placement/controller ./placement/elastic ./broker/... ./selfdescription/controller/...
 
 interop: ## Credentials, both ways, with jose, jsonld and a SHACL validator from npm; installs Node where it is missing
 	@echo "test: interoperability with tools from npm"
