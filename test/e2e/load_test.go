@@ -92,7 +92,7 @@ func rollout(t *testing.T, b broker, id string, p plan, cluster, site string, ge
 	inside := loadFrom(t, kubectl, cluster, namespace, "deployment/inner", "web", "web-")
 	outside := loadFromOutside(t, get, site, "web-")
 	b.must(t, "PATCH", "/v2/service_instances/"+id, url.Values{"accepts_incomplete": {"true"}},
-		map[string]any{"service_id": p.service, "plan_id": p.id, "parameters": map[string]any{"version": "2"}}, http.StatusAccepted)
+		map[string]any{"service_id": p.service, "plan_id": p.id, "parameters": map[string]any{"name": "shop", "version": "2"}}, http.StatusAccepted)
 	b.await(t, id, "update of "+id)
 	admin, _ := administrator(t, cluster)
 	eventually(t, time.Minute, "the former pod is gone", func(ctx context.Context) string {
