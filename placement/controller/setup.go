@@ -193,10 +193,15 @@ func indexBindings(mgr ctrl.Manager) error {
 }
 
 // setup registers the controller. A pass over an instance is triggered when its spec, its
-// deletion or AnnotationObserve changes, when one of its bindings is gone, and when the
-// inventory wakes it. Sluice's own status writes trigger nothing.
+// deletion or AnnotationObserve changes, when one of its bindings is gone, when the inventory
+// wakes it, and when a decision of another leader arrives late: after a look at the instance that
+// left it as it was. This leader's own status writes trigger nothing.
 func (r *instanceReconciler) setup(mgr ctrl.Manager, o Options) error {
-	changed := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	changed := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return e.ObjectNew.(*v1alpha1.ServiceInstance).Status.IsOfOtherTerm(r.leadership.Term())
+		},
+	})
 	unbound := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []ctrl.Request {
 		binding := object.(*v1alpha1.ServiceBinding)
 		return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: binding.Namespace, Name: binding.Spec.InstanceName}}}

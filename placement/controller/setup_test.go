@@ -117,6 +117,28 @@ func TestTheControllersCarryAnInstanceThroughItsLife(t *testing.T) {
 	w.wantCarried("eu", "si-first", 0)
 }
 
+// A decision that another leader has made, and that arrives when this one has found no room for the
+// instance, is withdrawn at once: nothing else would make this one look again.
+func TestADecisionOfAnotherLeaderThatIsLate(t *testing.T) {
+	w := managed(t)
+	w.cluster("eu", 4)
+	w.provision("si-first", "plan-4", "")
+	w.succeeds("si-first")
+	w.provision("si-waiting", "plan-2", "")
+	waits := func() bool {
+		i := w.instance("si-waiting")
+		return w.inventory.Waiting() == 1 && i.Status.Decision == nil && i.Status.Operation != nil
+	}
+	eventually(t, "the second waits", waits)
+	late := w.instance("si-waiting")
+	late.Status.Decision = w.instance("si-first").Status.Decision.DeepCopy()
+	late.Status.Decision.Term, late.Status.Decision.Generation = "another", late.Generation
+	late.Status.Operation.Description = "delivering to eu"
+	w.must(w.hub.Status().Update(t.Context(), late))
+	eventually(t, "it waits again", waits)
+	w.wantCarried("eu", "si-waiting", 0)
+}
+
 // The time from the creation of an instance to its success, hub and work queue included, with a
 // driver that takes no time.
 func TestProvisioningAddsLittleToTheDriversTime(t *testing.T) {
