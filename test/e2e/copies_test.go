@@ -68,9 +68,11 @@ func copies(t *testing.T, s server) {
 
 	kubectl, err := buildKubectl()
 	must(t, err)
+	ask := func() (string, error) { return inPod(kubectl, b, namespace, "deployment/web", "get", "http://web") }
+	answers(t, "the copy asks itself", ask)
 	move(b, "region-new")
 	for i := range 8 { // the inventory learns of it while the first is on its way
-		if got, err := inPod(kubectl, b, namespace, "deployment/web", "get", "http://web"); err != nil || !strings.HasPrefix(got, "web") {
+		if got, err := ask(); err != nil || !strings.HasPrefix(got, "web") {
 			t.Errorf("request %d while the region changes: %q %v", i, got, err)
 		}
 	}
