@@ -45,6 +45,30 @@ type Options struct {
 	KeepAlive int
 }
 
+// ParseAddresses parses CIDRs, as AllowAddresses has them, of a resource's field addresses.
+func ParseAddresses(cidrs []string) (addresses []netip.Prefix, err error) {
+	for _, cidr := range cidrs {
+		prefix, err := netip.ParsePrefix(cidr)
+		if err != nil {
+			return nil, fmt.Errorf("addresses: %q is no CIDR", cidr)
+		}
+		addresses = append(addresses, prefix)
+	}
+	return addresses, nil
+}
+
+// ParseRoots parses the PEM certificates of a resource's field caBundle; nil, the system's roots, if it is empty.
+func ParseRoots(bundle []byte) (*x509.CertPool, error) {
+	if len(bundle) == 0 {
+		return nil, nil
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(bundle) {
+		return nil, errors.New("caBundle: contains no PEM certificate")
+	}
+	return roots, nil
+}
+
 // NewClient returns a client for hosts that are not trusted: no redirects, no proxies, no
 // compression, no cookies, public addresses only, everything bounded. The address is checked
 // when the socket is created, after name resolution. So a name that changes its address in

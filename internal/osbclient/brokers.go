@@ -5,13 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"net/netip"
 	"strings"
 	"sync"
 
 	"github.com/google/uuid"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/guarded"
 	"github.com/sluice-dev/sluice/internal/member"
 )
 
@@ -64,12 +64,8 @@ func (b *Brokers) Open(ctx context.Context, cluster *v1alpha1.MemberCluster) (*C
 		return kept.Client, nil
 	}
 	config := Config{URL: cluster.Spec.Broker.URL, CABundle: []byte(cluster.Spec.Broker.CABundle), PassIdentity: cluster.Spec.Broker.PassIdentity, Wrap: b.Members.Wrap}
-	for _, address := range cluster.Spec.Broker.Addresses {
-		prefix, err := netip.ParsePrefix(address)
-		if err != nil {
-			return nil, failed(fmt.Errorf("addresses: %q is no CIDR", address))
-		}
-		config.Addresses = append(config.Addresses, prefix)
+	if config.Addresses, err = guarded.ParseAddresses(cluster.Spec.Broker.Addresses); err != nil {
+		return nil, failed(err)
 	}
 	if config.Credentials, err = ParseCredentials(document); err != nil {
 		return nil, failed(err)

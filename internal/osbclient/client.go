@@ -3,7 +3,6 @@ package osbclient
 import (
 	"bytes"
 	"context"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -74,13 +73,11 @@ func New(config Config) (*Client, error) {
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" || base.User != nil || base.RawQuery != "" || base.Fragment != "" {
 		return nil, fmt.Errorf("url %q: want http or https, a host, and perhaps a path", config.URL)
 	}
-	options := guarded.Options{AllowAddresses: config.Addresses, Timeout: requestTimeout, KeepAlive: connections}
-	if len(config.CABundle) > 0 {
-		options.Roots = x509.NewCertPool()
-		if !options.Roots.AppendCertsFromPEM(config.CABundle) {
-			return nil, errors.New("caBundle: contains no PEM certificate")
-		}
+	roots, err := guarded.ParseRoots(config.CABundle)
+	if err != nil {
+		return nil, err
 	}
+	options := guarded.Options{Roots: roots, AllowAddresses: config.Addresses, Timeout: requestTimeout, KeepAlive: connections}
 	if err := config.Credentials.Check(); err != nil {
 		return nil, err
 	}

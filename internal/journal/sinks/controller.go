@@ -2,8 +2,6 @@ package sinks
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -11,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -55,9 +54,16 @@ type Controller struct {
 // running is a sender at work.
 type running struct {
 	*sender
-	from  [sha256.Size]byte // what it was made from
+	from  origin
 	stop  context.CancelFunc
 	ended chan struct{}
+}
+
+// origin is the state of a sink that a sender was made from.
+type origin struct {
+	uid        types.UID
+	generation int64
+	key        string
 }
 
 // SetupWithManager adds the controller to a manager; it runs on the leader only.
@@ -131,11 +137,7 @@ func (c *Controller) key(ctx context.Context, sink *v1alpha1.EventSink) (string,
 
 // prepare returns the delivery to a sink, which does not run yet; the one that runs, if it is the same.
 func (c *Controller) prepare(sink *v1alpha1.EventSink, key string) (*running, error) {
-	described, err := json.Marshal(sink.Spec)
-	if err != nil {
-		return nil, err
-	}
-	from := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%s\x00%s", sink.UID, sink.Generation, described, key))
+	from := origin{sink.UID, sink.Generation, key}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := c.running[sink.Name]; now != nil && now.from == from {

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -166,24 +167,22 @@ func (s *sender) add(r resource) {
 // ended queues the resources that have gone since the time from which events are sent. It tries until that succeeds, or
 // the context ends.
 func (s *sender) ended(ctx context.Context) error {
-	for {
+	return wait.PollUntilContextCancel(ctx, firstRetry, true, func(ctx context.Context) (bool, error) {
 		err := pages.Each(ctx, s.Live, &v1alpha1.JournalList{}, func(o client.Object) error {
 			if j := o.(*v1alpha1.Journal); j.Spec.EndedAt != nil && !j.Spec.EndedAt.Time.Before(s.from) {
 				s.add(resource{j.Spec.Kind, j.Spec.Name, types.UID(j.Name)})
 			}
 			return nil
 		}, client.InNamespace(s.Namespace))
-		if err == nil {
-			s.mu.Lock()
-			s.complete = true
-			s.mu.Unlock()
-			return nil
+		if err != nil {
+			log.FromContext(ctx).Error(err, "Journals are not read, of which the events are to be delivered", "sink", s.sink.Name)
+			return false, nil
 		}
-		log.FromContext(ctx).Error(err, "Journals are not read, of which the events are to be delivered", "sink", s.sink.Name)
-		if err := pause(ctx, time.Now().Add(firstRetry)); err != nil {
-			return err
-		}
-	}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.complete = true
+		return true, nil
+	})
 }
 
 // next sends the events of the next resource. It reports whether there will be another one.
@@ -330,18 +329,11 @@ func (s *sender) position() (until time.Time, failure error) {
 // report writes how far the delivery is into the status, until the context ends: at once whether the sink accepts
 // events, the rest every minute.
 func (s *sender) report(ctx context.Context) {
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	for {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := s.write(ctx); err != nil && ctx.Err() == nil {
 			log.FromContext(ctx).Error(err, "The status of an event sink is not written", "sink", s.sink.Name)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
+	}, time.Second)
 }
 
 // reportEvery is the time between two writes of a status without news.

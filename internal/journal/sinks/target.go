@@ -4,14 +4,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -72,21 +69,16 @@ func newTarget(spec *v1alpha1.EventSinkSpec, key string) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := guarded.Options{KeepAlive: concurrency}
-	for _, address := range spec.Addresses {
-		prefix, err := netip.ParsePrefix(address)
-		if err != nil {
-			return nil, fmt.Errorf("addresses: %q is no CIDR", address)
-		}
-		options.AllowAddresses = append(options.AllowAddresses, prefix)
+	addresses, err := guarded.ParseAddresses(spec.Addresses)
+	if err != nil {
+		return nil, err
 	}
-	if spec.CABundle != "" {
-		options.Roots = x509.NewCertPool()
-		if !options.Roots.AppendCertsFromPEM([]byte(spec.CABundle)) {
-			return nil, errors.New("caBundle: contains no PEM certificate")
-		}
+	roots, err := guarded.ParseRoots([]byte(spec.CABundle))
+	if err != nil {
+		return nil, err
 	}
-	return &target{url: spec.URL, client: guarded.NewClient(options), signer: signer}, nil
+	client := guarded.NewClient(guarded.Options{Roots: roots, AllowAddresses: addresses, KeepAlive: concurrency})
+	return &target{url: spec.URL, client: client, signer: signer}, nil
 }
 
 // post sends an event, signed. It blocks for at most guarded.Timeout. Without an error, the sink has accepted it.
