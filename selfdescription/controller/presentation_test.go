@@ -1,14 +1,17 @@
 package controller_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -155,6 +158,47 @@ func TestACredentialIsOfWhomItIsAbout(t *testing.T) {
 				return map[bool]string{false: fmt.Sprint(status, a.Description)}[status == http.StatusUnprocessableEntity && strings.Contains(a.Description, "withdrawn here")]
 			})
 		})
+	}
+}
+
+// overtaken reads the hub. Directly after each of the first two reads of a credential, a controller writes it.
+type overtaken struct {
+	client.Reader
+	*world
+	reads atomic.Int32
+}
+
+func (o *overtaken) Get(ctx context.Context, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
+	err := o.Reader.Get(ctx, key, obj, options...)
+	if sd, is := obj.(*v1alpha1.SelfDescription); is && err == nil && o.reads.Add(1) <= 2 {
+		written := sd.DeepCopy()
+		must(o.T, retry.RetryOnConflict(retry.DefaultRetry, func() error { // the controllers may be writing it, too
+			must(o.T, o.Client.Get(ctx, key, written))
+			metav1.SetMetaDataAnnotation(&written.ObjectMeta, "reads", fmt.Sprint(o.reads.Load()))
+			return o.Update(ctx, written)
+		}))
+	}
+	return err
+}
+
+// TestAProviderIsNotBotheredWithWritesOfOthers: a request that meets the write of a controller is repeated here.
+func TestAProviderIsNotBotheredWithWritesOfOthers(t *testing.T) {
+	w := newWorld(t)
+	provider, rival := newParty(t, "provider"), newParty(t, "rival")
+	w.provider("eins", provider)
+	w.provider("rival", rival)
+	own := w.sign(provider, draftOf(provider, "DE"))[0]
+	w.eventually("the rival presents it", func() string {
+		a, status := w.present(rival, "/selfdescriptions", own)
+		return fmt.Sprint(a.Description, map[bool]string{false: fmt.Sprint(status)}[status == http.StatusCreated])
+	})
+	for _, path := range []string{"/selfdescriptions", "/selfdescriptions/" + selfdescription.DigestOf(own).String() + "/revoke"} {
+		live := w.options.Live
+		w.options.Live = &overtaken{Reader: live, world: w}
+		w.server, w.options.Live = w.replica(), live
+		if a, status := w.present(provider, path, own); status >= 300 {
+			t.Errorf("%s: status %d: %s", path, status, a.Description)
+		}
 	}
 }
 

@@ -7,13 +7,26 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/selfdescription"
 )
 
-var errChanged = &Error{http.StatusConflict, "The credential has just changed; repeat the request."}
+var errForbidden = &Error{http.StatusForbidden, "A credential may be withdrawn by its issuer, or by whom it is about if they presented it, " +
+	"with a presentation of that one alone. The broker's operator can withdraw any, with `sluice sd revoke`."}
+
+// atomically makes a change that reads an object from the hub itself and writes it. It repeats
+// the change, a few times within about 50 ms, when others write the object in between, and
+// answers 409 if they still do.
+func atomically(change func() error) error {
+	err := retry.RetryOnConflict(retry.DefaultRetry, change)
+	if apierrors.IsConflict(err) {
+		return &Error{http.StatusConflict, "Others are changing the same at this moment; repeat the request."}
+	}
+	return err
+}
 
 // right is the access of a provider to a credential, by its relation to it.
 type right int
@@ -66,11 +79,8 @@ func (s *server) keep(ctx context.Context, compact, provider string) error {
 	err := s.Hub.Create(ctx, sd)
 	if apierrors.IsAlreadyExists(err) {
 		if err = s.notWithdrawn(ctx, s.live(), compact); err == nil {
-			err = s.takeOver(ctx, sd)
+			err = atomically(func() error { return s.takeOver(ctx, sd) })
 		}
-	}
-	if apierrors.IsConflict(err) {
-		return errChanged
 	}
 	if err != nil {
 		return fmt.Errorf("store a credential: %w", err)
@@ -131,32 +141,45 @@ func (s *server) revoke(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	provider, known := s.Book.Picture().ProviderOf(presentation.Holder)
-	may := known && len(presentation.Credentials) == 1 && presentation.Credentials[0] == sd.Spec.Credential
-	if may {
-		if may, err = s.mayRevoke(r.Context(), sd, provider); err != nil {
-			return err
-		}
-	}
-	if !may {
-		return &Error{http.StatusForbidden, "A credential may be withdrawn by its issuer, or by whom it is about if they presented it, " +
-			"with a presentation of that one alone. The broker's operator can withdraw any, with `sluice sd revoke`."}
+	if !known || len(presentation.Credentials) != 1 || presentation.Credentials[0] != sd.Spec.Credential {
+		return errForbidden
 	}
 	if err := s.use(r.Context(), provider, presentation.nonce); err != nil {
 		return err
 	}
-	if !sd.Spec.Revoked {
-		sd = sd.DeepCopy()
-		sd.Spec.Revoked, sd.Spec.RevokedBecause = true, "withdrawn by "+presentation.Holder
-		if err := s.Hub.Update(r.Context(), sd); err != nil {
-			if apierrors.IsConflict(err) {
-				return errChanged
-			}
-			return fmt.Errorf("revoke a credential: %w", err)
-		}
-		s.Logger.InfoContext(r.Context(), "a credential was withdrawn", "provider", provider, "credential", sd.Name)
+	var withdrawn *v1alpha1.SelfDescription
+	err = atomically(func() error {
+		withdrawn, err = s.withdraw(r.Context(), sd.Name, provider, presentation.Holder)
+		return err
+	})
+	if err != nil {
+		return err
 	}
-	writeJSON(w, http.StatusOK, summary(sd))
+	writeJSON(w, http.StatusOK, summary(withdrawn))
 	return nil
+}
+
+// withdraw marks a stored credential as withdrawn by a provider, if that provider may withdraw
+// it, and returns it. Withdrawing twice is the same as withdrawing once.
+func (s *server) withdraw(ctx context.Context, name, provider, holder string) (*v1alpha1.SelfDescription, error) {
+	sd := &v1alpha1.SelfDescription{}
+	if err := s.live().Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, sd); err != nil {
+		return nil, fmt.Errorf("read a credential: %w", err)
+	}
+	if may, err := s.mayRevoke(ctx, sd, provider); err != nil {
+		return nil, err
+	} else if !may {
+		return nil, errForbidden
+	}
+	if sd.Spec.Revoked {
+		return sd, nil
+	}
+	sd.Spec.Revoked, sd.Spec.RevokedBecause = true, "withdrawn by "+holder
+	if err := s.Hub.Update(ctx, sd); err != nil {
+		return nil, fmt.Errorf("withdraw a credential: %w", err)
+	}
+	s.Logger.InfoContext(ctx, "a credential was withdrawn", "provider", provider, "credential", name)
+	return sd, nil
 }
 
 // mayRevoke reports whether a provider may withdraw a credential. Credentials signed by the

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -113,15 +112,12 @@ func nonceOf(compact string) (string, error) {
 	return payload.Nonce, nil
 }
 
-// useTries is how often the record of a nonce is retried after a conflict with another replica.
-const useTries = 5
-
 // use records that a provider has used a nonce, before anything is done because of it. A nonce
 // works once, on all replicas: the second write conflicts, or finds the first. After a kill in
 // between, the provider requests another nonce and presents again, which does the rest. Only
 // verified presentations of known providers come here, so unknown callers cause no writes.
 func (s *server) use(ctx context.Context, provider string, n nonce) error {
-	for range useTries {
+	return atomically(func() error {
 		p := &v1alpha1.Provider{}
 		if err := s.live().Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: provider}, p); err != nil {
 			return fmt.Errorf("read provider %s: %w", provider, err)
@@ -138,15 +134,11 @@ func (s *server) use(ctx context.Context, provider string, n nonce) error {
 		// Times on the hub are whole seconds: the next one after the end.
 		end := n.until.Truncate(time.Second).Add(time.Second)
 		p.Status.UsedNonces = append(used, v1alpha1.UsedNonce{ID: n.id, ExpiresAt: metav1.NewTime(end)})
-		err := s.Hub.Status().Update(ctx, p)
-		if err == nil {
-			return nil
-		}
-		if !apierrors.IsConflict(err) {
+		if err := s.Hub.Status().Update(ctx, p); err != nil {
 			return fmt.Errorf("write down that a nonce is used: %w", err)
 		}
-	}
-	return &Error{http.StatusConflict, "Too much is presented at once; repeat the request."}
+		return nil
+	})
 }
 
 // live returns a reader of the hub itself, without the cache.
