@@ -25,20 +25,20 @@ const (
 	// pauses is how often the leader is stopped.
 	pauses = 50
 	// ordered in each round, of which pauseRoom fit.
-	ordered   = 30
-	pauseRoom = 20
+	ordered   = 12
+	pauseRoom = 8
 	pausePlan = "large" // a fifth of a core
 )
 
-// TestLeaderSleeps stops the leader of several replicas at a random instant while orders
-// come in through another one, has that one take over, and lets the leader go on at
-// another random instant. At none may the cluster carry more than it has room for, and
+// TestLeaderSleeps stops the leader of several replicas while orders come in through another
+// one, after a random number of them, has that one take over, and lets the leader go on at
+// a random instant. At none may the cluster carry more than it has room for, and
 // every order is delivered, or waits because nothing fits.
 func TestLeaderSleeps(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
-	b := newReplicas(ctx, t, 3, "4") // so that two are there while the one that slept starts anew
+	b := newReplicas(ctx, t, 3, "1600m") // so that two are there while the one that slept starts anew
 	seed := uint64(time.Now().UnixNano())
 	chance := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
@@ -68,20 +68,24 @@ func (b *replicas) round(ctx context.Context, id string, chance *rand.Rand) (pau
 	if err != nil {
 		return 0, false, err
 	}
-	before := time.Duration(chance.IntN(400)) * time.Millisecond // until it is stopped
-	after := time.Duration(chance.IntN(600)) * time.Millisecond  // from the take-over until it goes on
+	before := 1 + chance.IntN(ordered)                          // orders until it is stopped
+	after := time.Duration(chance.IntN(600)) * time.Millisecond // from the take-over until it goes on
 	orders, ordering := errgroup.WithContext(ctx)
 	orders.SetLimit(4)
+	accepted := make(chan struct{}, ordered)
 	go func() {
 		for n := range ordered {
 			orders.Go(func() error {
 				i := &instance{id: fmt.Sprintf("%s-%02d", id, n), plan: pausePlan}
 				_, err := standby.send(ordering, http.MethodPut, i.path(), async, i.body(i.plan, 0), http.StatusAccepted, http.StatusOK)
+				accepted <- struct{}{}
 				return err
 			})
 		}
 	}()
-	sleep(ctx, before)
+	for range before {
+		<-accepted
+	}
 	if err := leader.signal(syscall.SIGSTOP); err != nil {
 		return 0, false, err
 	}
