@@ -1,10 +1,7 @@
 package rebalance
 
 import (
-	"cmp"
 	"context"
-	"slices"
-	"strings"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,9 +14,9 @@ import (
 )
 
 // Proposals returns at most the given number of moves that gain at least the given number of
-// points, the greatest gain first. The function of reports which instances to consider. The
-// moves can be made one after the other: each is computed with those before it made. The reader
-// must be live, not a cache.
+// points, in the order in which they can be made: each is computed with those before it made (see
+// placement.Improve). The function of reports which instances to consider. The reader must be live,
+// not a cache.
 func Proposals(ctx context.Context, reader client.Reader, namespace string, plans *catalog.Snapshot, now time.Time,
 	leastGain int32, most int, of func(*v1alpha1.ServiceInstance) bool,
 ) ([]placement.Proposal, error) {
@@ -31,33 +28,7 @@ func Proposals(ctx context.Context, reader client.Reader, namespace string, plan
 	if err != nil {
 		return nil, err
 	}
-	type candidate struct {
-		request placement.Request
-		gain    int32
-	}
-	var candidates []candidate
-	snapshot := inventory.Snapshot()
-	for _, r := range requests {
-		if p, _ := placement.Propose(r, snapshot); p != nil && p.Gain >= leastGain {
-			candidates = append(candidates, candidate{r, p.Gain})
-		}
-	}
-	slices.SortFunc(candidates, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(b.gain, a.gain), strings.Compare(a.request.ID, b.request.ID))
-	})
-	var proposals []placement.Proposal
-	for _, c := range candidates {
-		if len(proposals) == most {
-			break
-		}
-		p, held := placement.Propose(c.request, inventory.Snapshot())
-		if p == nil || p.Gain < leastGain {
-			continue // a proposal before it has taken its place
-		}
-		inventory.Reserve(placement.Holding{Instance: p.Instance, Consumer: c.request.Consumer, Held: held})
-		proposals = append(proposals, *p)
-	}
-	return proposals, nil
+	return placement.Improve(requests, inventory, leastGain, most), nil
 }
 
 // settledRequests returns the requests of the delivered instances without an operation under
