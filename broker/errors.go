@@ -35,6 +35,7 @@ const (
 	codeNotProvisioned         = "NotProvisioned"
 	codeInUse                  = "InUse"
 	codeOperationFailed        = "OperationFailed"
+	codeLoopDetected           = "LoopDetected"
 	codeUnavailable            = "Unavailable"
 	codeInternalError          = "InternalError"
 )

@@ -46,6 +46,9 @@ const (
 	planOther    = "plan-other" // of the other service
 )
 
+// hubID of the fixture's broker.
+const hubID = "4b1a3f5e-0000-4000-8000-000000000000"
+
 const platformsDocument = `
 platforms:
 - name: cf-eu
@@ -92,7 +95,7 @@ func newFixture(t testing.TB, change ...func(*Options)) *fixture {
 	f := &fixture{t: t, hub: hub, namespace: hubtest.Namespace(t), keys: keys, catalog: &catalog.Catalog{}, log: &syncBuffer{}}
 	f.sell(offerings()...)
 	options := Options{
-		Client: hub, Namespace: f.namespace, Catalog: f.catalog, Platforms: platforms, Keys: keys,
+		Client: hub, Namespace: f.namespace, Hub: hubID, Catalog: f.catalog, Platforms: platforms, Keys: keys,
 		BindWait: 20 * time.Second, BindTimeout: 20 * time.Second, Clock: clock.RealClock{},
 		Logger: slog.New(slog.NewTextHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}

@@ -70,6 +70,9 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 		"an identity of no end":         {"PUT", fresh, valid, identity("cloudfoundry", `{"user":1e400}`), 400, "BadRequest"},
 		"an identity of another":        {"PUT", fresh, put("context", object{"platform": "kubernetes"}), identity("cloudfoundry", `{}`), 400, "BadRequest"},
 		"an identity of another, patch": {"PATCH", ready, encoded(patch("context", object{"platform": "kubernetes"})), identity("cloudfoundry", `{}`), 400, "BadRequest"},
+		"an order that comes back":      {"PUT", fresh, valid, header("Via", "1.1 proxy, OSB/2.17 other (Sluice), OSB/2.17 "+hubID), 422, "LoopDetected"},
+		"an order via nine":             {"PUT", fresh, valid, header("Via", strings.Repeat("OSB/2.17 other, ", 9)), 422, "LoopDetected"},
+		"an order via a long id":        {"PUT", fresh, valid, header("Via", "OSB/2.17 "+strings.Repeat("x", 65)), 400, "BadRequest"},
 
 		// URLs.
 		"no such URL":                  {"PUT", "/v2/services/fresh", valid, nil, 404, "NotFound"},

@@ -53,6 +53,7 @@ type call struct {
 
 	// Set on the routes that have them:
 	instanceID, bindingID string
+	via                   []string // hubs that an order has come through
 	// due is the time by which a synchronous bind or unbind must be answered.
 	due time.Time
 

@@ -32,6 +32,9 @@ func (s *server) provision(c *call) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.via, err = s.via(c); err != nil {
+		return nil, err
+	}
 	snapshot := s.Catalog.Snapshot()
 	plan, err := c.findPlan(snapshot, request.ServiceID, request.PlanID)
 	if err != nil {
@@ -140,6 +143,7 @@ func (s *server) createInstance(c *call, request *provisionRequest, plan *catalo
 				MaintenanceVersion: maintenanceVersion(plan),
 			},
 			OriginatingIdentity: c.identity,
+			Via:                 c.via,
 		},
 	}
 	parameters, err := s.stored(i, plan, request.RawParameters)

@@ -38,6 +38,8 @@ type Options struct {
 	Client client.WithWatch
 	// Namespace of the hub that holds the resources.
 	Namespace string
+	// Hub is the hub's ID, by which an order that comes back is recognised.
+	Hub string
 	// Catalog of the offerings for sale.
 	Catalog *catalog.Catalog
 	// Platforms that may call the broker.

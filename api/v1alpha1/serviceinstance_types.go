@@ -58,6 +58,11 @@ type ServiceInstanceSpec struct {
 	Desired InstanceState `json:"desired"`
 	// OriginatingIdentity of the last request that changed the instance.
 	OriginatingIdentity *OriginatingIdentity `json:"originatingIdentity,omitempty"`
+	// Via lists the ids of the hubs of other Sluices that the order has come through, the first
+	// one first.
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=64
+	Via []string `json:"via,omitempty"`
 	// Attempt counts the provision requests for the instance. A platform that repeats a failed
 	// provision starts a new attempt.
 	Attempt int64 `json:"attempt,omitempty"`

@@ -218,25 +218,53 @@ func TestSluiceBehindSluice(t *testing.T) {
 	})
 }
 
+// TestBrokersInACircle: two Sluices that sell each other's plan refuse the order instead of ordering from each other
+// for ever, say why, and leave nothing.
+func TestBrokersInACircle(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(&suitetest.Broker{})
+	defer server.Close()
+	first, second := serveAnother(t, "first"), serveAnother(t, "second")
+	second.behind("bottom", server.URL, "name-of-service", "")
+	second.until("it sells", func(context.Context) error { return sells(second) })
+	first.behind("second", second.url, "upstream", "")
+	first.until("it sells", func(context.Context) error { return sells(first) })
+	second.behind("first", first.url, "upstream", "")
+
+	const path = "/v2/service_instances/one"
+	const plan = "service_id=upstream&plan_id=ours-small"
+	if status, answer := first.send(t, http.MethodPut, path+"?accepts_incomplete=true",
+		`{"service_id":"upstream","plan_id":"ours-small","organization_guid":"o","space_guid":"s"}`); status != http.StatusAccepted {
+		t.Fatalf("it is ordered: %d %s", status, answer)
+	}
+	first.until("the order fails, and says why", func(context.Context) error {
+		_, answer := first.send(t, http.MethodGet, path+"/last_operation?"+plan, "")
+		if !strings.Contains(answer, "failed") || !strings.Contains(answer, "sell each other's plans in a circle") {
+			return fmt.Errorf("the operation is %s", answer)
+		}
+		return nil
+	})
+	if listed := second.must("instance", "list"); strings.Count(listed, "upstream/small") > 1 {
+		t.Errorf("the second has more than the order of the first:\n%s", listed)
+	}
+	if status, answer := first.send(t, http.MethodDelete, path+"?accepts_incomplete=true&"+plan, ""); status >= http.StatusBadRequest {
+		t.Fatalf("it is deleted: %d %s", status, answer)
+	}
+	for _, s := range []*served{first, second} {
+		s.until("nothing is left", func(context.Context) error {
+			if listed := s.must("instance", "list"); strings.Contains(listed, "upstream/small") {
+				return fmt.Errorf("there is\n%s", listed)
+			}
+			return nil
+		})
+	}
+}
+
 // sells reports whether both plans are offered.
 func sells(s *served) error {
-	r, err := http.NewRequestWithContext(s.Context(), http.MethodGet, s.url+"/v2/catalog", nil)
-	if err != nil {
-		return err
+	_, catalog, err := s.ask(s.Context(), http.MethodGet, "/v2/catalog", "")
+	if err == nil && !strings.Contains(catalog, "ours-large") {
+		err = fmt.Errorf("the catalog is %s", catalog)
 	}
-	r.SetBasicAuth("first", "first-password")
-	r.Header.Set("X-Broker-API-Version", "2.17")
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close() //nolint:errcheck // it was read
-	var body bytes.Buffer
-	if _, err := body.ReadFrom(response.Body); err != nil {
-		return err
-	}
-	if !strings.Contains(body.String(), "ours-large") {
-		return fmt.Errorf("the catalog is %s", body.String())
-	}
-	return nil
+	return err
 }

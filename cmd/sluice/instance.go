@@ -172,6 +172,9 @@ func describeInstance(w io.Writer, instance *v1alpha1.ServiceInstance, events []
 	d.line("Instance", "%s", instance.Spec.InstanceID)
 	d.line("Resource", "%s", instance.Name)
 	d.line("Platform", "%s", instance.Spec.Platform)
+	if via := instance.Spec.Via; len(via) > 0 {
+		d.line("Via", "the hubs %s", strings.Join(via, ", "))
+	}
 	d.line("Plan", "%s", plans.of(instance))
 	placed := instance.Status.InForce()
 	if i := slices.IndexFunc(placed, func(p *v1alpha1.Placement) bool { return p.Upstream != nil }); i >= 0 {

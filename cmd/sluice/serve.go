@@ -281,7 +281,7 @@ func (f *serveFlags) leadership() controller.Leadership {
 // broker returns the OSB API.
 func (f *serveFlags) broker(h *hub.Hub, live client.WithWatch, served *catalog.Catalog, platforms *broker.Platforms, keys *seal.Keyset, usage *broker.Usage, logger *slog.Logger) (http.Handler, error) {
 	return broker.New(broker.Options{
-		Client: live, Namespace: h.Namespace, Catalog: served, Platforms: platforms, Keys: keys, Usage: usage,
+		Client: live, Namespace: h.Namespace, Hub: h.ID, Catalog: served, Platforms: platforms, Keys: keys, Usage: usage,
 		BindWait: f.bindWait, BindTimeout: f.bindTimeout, Logger: logger, Registerer: metrics.Registry,
 	})
 }

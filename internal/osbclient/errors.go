@@ -12,6 +12,9 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
+// CodeLoop is Sluice's own error code for an order that has come through it already, or through too many brokers.
+const CodeLoop = "LoopDetected"
+
 // Error codes of OSB 2.17, "Service Broker Errors".
 const (
 	CodeConcurrency         = "ConcurrencyError"
@@ -76,13 +79,13 @@ func (e *Error) Orphan() bool {
 }
 
 // OfParameters reports whether the parameters may be the cause, by the table of OSB 2.17 ("Service Broker Errors"):
-// a 400, or a 422 without one of OSB's codes, which have causes of their own.
+// a 400, or a 422 without one of OSB's codes or CodeLoop, which have causes of their own.
 func (e *Error) OfParameters() bool {
 	switch e.Status {
 	case http.StatusBadRequest:
 		return true
 	case http.StatusUnprocessableEntity:
-		return !slices.Contains([]string{CodeConcurrency, CodeMaintenanceConflict, codeAsyncRequired, codeRequiresApp}, e.Code)
+		return !slices.Contains([]string{CodeConcurrency, CodeMaintenanceConflict, codeAsyncRequired, codeRequiresApp, CodeLoop}, e.Code)
 	}
 	return false
 }

@@ -23,6 +23,8 @@ type Order struct {
 	MaintenanceInfo  *MaintenanceInfo `json:"maintenance_info,omitempty"`
 	// Identity of the end user; nil sends none.
 	Identity *v1alpha1.OriginatingIdentity `json:"-"`
+	// Via lists the ids of the hubs that the order has come through, the caller's own last.
+	Via []string `json:"-"`
 }
 
 // Change of an instance: the body of an update.
@@ -94,6 +96,7 @@ func asynchronous(may bool) url.Values {
 func (c *Client) Provision(ctx context.Context, instance string, order Order) (Accepted, error) {
 	got, err := c.send(ctx, request{
 		what: "provision", method: http.MethodPut, path: instancePath(instance), query: asynchronous(true), body: order, identity: order.Identity,
+		header: via(order.Via),
 	}, http.StatusOK, http.StatusCreated, http.StatusAccepted)
 	if err != nil {
 		return Accepted{}, err

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -133,6 +134,7 @@ func (t *tenant) order(want *wanted) osbclient.Order {
 	return osbclient.Order{
 		ServiceID: want.ServiceID, PlanID: want.PlanID, Context: place, OrganizationGUID: t.instance.Spec.OrganizationGUID,
 		SpaceGUID: t.instance.Spec.SpaceGUID, Parameters: want.parameters, MaintenanceInfo: maintenance(want.MaintenanceVersion), Identity: user,
+		Via: append(slices.Clone(t.instance.Spec.Via), t.Hub),
 	}
 }
 
