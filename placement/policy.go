@@ -52,6 +52,7 @@ type Policy struct {
 	Score       v1alpha1.ScoreWeights
 	Quota       *v1alpha1.Quota
 	Elastic     *v1alpha1.Elastic
+	MakeRoom    *v1alpha1.MakeRoom
 	Classes     []v1alpha1.PriorityClass
 }
 
@@ -60,7 +61,7 @@ type Policy struct {
 func CompilePolicy(from *v1alpha1.PlacementPolicy) (*Policy, error) {
 	p := &Policy{Name: from.Name, Match: from.Spec.Match, Score: from.Spec.Score, Quota: from.Spec.Quota, Elastic: from.Spec.Elastic}
 	if from.Spec.Provider == "" {
-		p.Classes = from.Spec.PriorityClasses
+		p.Classes, p.MakeRoom = from.Spec.PriorityClasses, from.Spec.MakeRoom
 	}
 	by := "policy " + from.Name
 	var problems []error
@@ -102,6 +103,21 @@ func (ps Policies) class(name string) *v1alpha1.PriorityClass {
 		}
 	}
 	return nil
+}
+
+// MakeRoom reports whether any policy lets instances move to make room for orders.
+func (ps Policies) MakeRoom() bool {
+	return slices.ContainsFunc(ps, func(p *Policy) bool { return p.MakeRoom != nil })
+}
+
+// mostMoves returns how many instances may move together with one of a consumer, to make room for an order.
+func (ps Policies) mostMoves(c Consumer) (most int) {
+	for _, p := range ps {
+		if p.MakeRoom != nil && p.Concerns(c) {
+			most = max(most, int(p.MakeRoom.AtMost))
+		}
+	}
+	return most
 }
 
 // DeclaredBefore returns a class of a policy that another policy has declared before, and that

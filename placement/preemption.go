@@ -78,7 +78,15 @@ type search struct {
 // newSearch returns nil if the request may not displace anything.
 func newSearch(r Request, s *Snapshot) *search {
 	class := s.policies.class(r.Class)
-	if class == nil || class.Preempts == v1alpha1.PreemptsNever || r.Replicas > 0 || len(r.Components) > 0 {
+	if class == nil || class.Preempts == v1alpha1.PreemptsNever {
+		return nil
+	}
+	return searchFor(r, s, class)
+}
+
+// searchFor returns nil for requests for which no room is made: those with replicas or components.
+func searchFor(r Request, s *Snapshot, class *v1alpha1.PriorityClass) *search {
+	if r.Replicas > 0 || len(r.Components) > 0 {
 		return nil
 	}
 	enough := make(Resources, len(r.Resources))
@@ -197,10 +205,7 @@ type cover struct {
 
 // preemption returns a room in the form of the status.
 func (x *search) preemption(found room) *v1alpha1.Preemption {
-	p := &v1alpha1.Preemption{Cluster: found.cluster().Name, PriorityClass: x.class.Name, Priority: x.class.Value}
-	if f, refused := refusal(found.position, x.request.filters(x.snapshot, nil), false); refused {
-		p.Message = f.message(found.page, found.row)
-	}
+	p := x.roomOn(found.position)
 	if x.subsets > mostSubsets {
 		p.Message += fmt.Sprintf(" (the best of the first %d sets of victims)", mostSubsets)
 	}
@@ -208,6 +213,18 @@ func (x *search) preemption(found room) *v1alpha1.Preemption {
 		p.Victims = append(p.Victims, v1alpha1.Victim{
 			Instance: v.Instance, PriorityClass: v.class.Name, Priority: v.class.Value, Reserved: v.Resources.List(),
 		})
+	}
+	return p
+}
+
+// roomOn returns a preemption without victims.
+func (x *search) roomOn(at position) *v1alpha1.Preemption {
+	p := &v1alpha1.Preemption{Cluster: at.cluster().Name}
+	if x.class != nil {
+		p.PriorityClass, p.Priority = x.class.Name, x.class.Value
+	}
+	if f, refused := refusal(at, x.request.filters(x.snapshot, nil), false); refused {
+		p.Message = f.message(at.page, at.row)
 	}
 	return p
 }
@@ -253,7 +270,7 @@ func (s *Snapshot) Preempting(victim, cluster string) (instance string, found *v
 		if p.Cluster != cluster || found != nil && instance < id {
 			continue
 		}
-		if slices.ContainsFunc(p.Victims, func(v v1alpha1.Victim) bool { return v.Instance == victim }) {
+		if p.Victim(victim) != nil {
 			instance, found = id, p
 		}
 	}
@@ -282,9 +299,17 @@ func spokenFor(r Request, s *Snapshot) filter {
 		},
 		message: func(p *page, row int) string {
 			id := by[p.clusters[row].Name]
-			return fmt.Sprintf("room is being made there for %s of priority class %s", id, s.preemptions[id].PriorityClass)
+			return "room is being made there for " + of(id, s.preemptions[id])
 		},
 	}
+}
+
+// of names an instance for which room is made, with its priority class if it has one.
+func of(instance string, p *v1alpha1.Preemption) string {
+	if p.PriorityClass == "" {
+		return instance
+	}
+	return instance + " of priority class " + p.PriorityClass
 }
 
 // describePreemption describes the victims in words.

@@ -10,18 +10,23 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// cover returns what is lacking on a cluster, and the possible victims; nil if nothing is
-// lacking.
-func (x *search) cover(at position) (c *cover, lacks []int64) {
-	var lacking []corev1.ResourceName
+// lacking returns the resources of which a cluster has too little left for the request, and how much of each.
+func (x *search) lacking(at position) (names []corev1.ResourceName, lacks []int64) {
 	for _, name := range x.request.Resources.names() {
 		if _, class := v1alpha1.StorageClassOf(name); class {
 			continue
 		}
 		if short := x.request.Resources[name] - at.page.column(x.snapshot.columnOf(name)).free[at.row]; short > 0 && x.request.Resources[name] > 0 {
-			lacking, lacks = append(lacking, name), append(lacks, short)
+			names, lacks = append(names, name), append(lacks, short)
 		}
 	}
+	return names, lacks
+}
+
+// cover returns what is lacking on a cluster, and the possible victims; nil if nothing is
+// lacking.
+func (x *search) cover(at position) (c *cover, lacks []int64) {
+	lacking, lacks := x.lacking(at)
 	if len(lacking) == 0 {
 		return nil, nil
 	}

@@ -355,11 +355,14 @@ func (r Request) weights() v1alpha1.ScoreWeights {
 	return r.Weights
 }
 
-// OnlyCluster narrows a selector to one cluster, by its name.
-func OnlyCluster(selector labels.Selector, cluster string) (labels.Selector, error) {
-	named, err := labels.NewRequirement(v1alpha1.LabelCluster, selection.Equals, []string{cluster})
+// OnlyClusters narrows a selector, which may be nil, to clusters by their names.
+func OnlyClusters(selector labels.Selector, clusters ...string) (labels.Selector, error) {
+	named, err := labels.NewRequirement(v1alpha1.LabelCluster, selection.In, clusters)
 	if err != nil {
 		return nil, err
+	}
+	if selector == nil {
+		selector = labels.NewSelector()
 	}
 	return selector.Add(*named), nil
 }

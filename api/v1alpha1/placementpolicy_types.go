@@ -33,6 +33,7 @@ type PlacementPolicyList struct {
 
 // PlacementPolicySpec selects requests and states the rules for them.
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.priorityClasses)",message="priority classes are the operator's: the policy of a provider declares none"
+// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.makeRoom)",message="makeRoom is the operator's: the policy of a provider moves no instances"
 type PlacementPolicySpec struct {
 	// Match selects the requests that the policy concerns; empty means all.
 	Match PolicyMatch `json:"match,omitempty"`
@@ -56,6 +57,8 @@ type PlacementPolicySpec struct {
 	Quota *Quota `json:"quota,omitempty"`
 	// Rebalance moves instances to clusters that suit them better today.
 	Rebalance *Rebalance `json:"rebalance,omitempty"`
+	// MakeRoom moves instances out of the way of orders that fit nowhere.
+	MakeRoom *MakeRoom `json:"makeRoom,omitempty"`
 	// Elastic creates member clusters for instances that the policy concerns and that fit nowhere,
 	// and gives the clusters back later.
 	Elastic *Elastic `json:"elastic,omitempty"`
@@ -186,6 +189,16 @@ type Rebalance struct {
 	// AtMost is the greatest number of instances that are moved in one window.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:default=10
+	AtMost int32 `json:"atMost,omitempty"`
+}
+
+// MakeRoom states that the instances that the policy concerns may move, to make room for an order that fits nowhere.
+// An instance that fits nowhere else stays.
+type MakeRoom struct {
+	// AtMost is the greatest number of instances that move together with one of these, for one order.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=8
+	// +kubebuilder:default=3
 	AtMost int32 `json:"atMost,omitempty"`
 }
 

@@ -156,6 +156,9 @@ func (r *instanceReconciler) unplaceable(ctx context.Context, s *scope, request 
 	case r.mustYield(s, due):
 		return r.displace(ctx, s, due)
 	}
+	if by, _ := s.makesWay(r.inventory.Snapshot(), due); by != "" {
+		return r.remain(s, by)
+	}
 	if _, asked := s.Annotations[v1alpha1.AnnotationLeave]; asked && !slices.ContainsFunc(due, func(d v1alpha1.Departure) bool { return d.Reason != byOperator }) {
 		r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance)) // the instance no longer waits
 		return ctrl.Result{}, r.stay(ctx, s)
@@ -164,7 +167,7 @@ func (r *instanceReconciler) unplaceable(ctx context.Context, s *scope, request 
 	if len(due) == 0 {
 		return r.stayUncovered(ctx, s, why)
 	}
-	news := r.preempt(s, request)
+	news := r.preempt(ctx, s, request)
 	news = s.recordStranded(due, withRoom(why.Error(), s.Status.Preemption)) || news
 	if r.unready(s, due) || news {
 		if err := r.write(ctx, s, writeProgress); err != nil {
@@ -213,7 +216,7 @@ func (r *instanceReconciler) recordContext(ctx context.Context, s *scope) (ctrl.
 // it; the next pass is at the latest when it has to fail.
 func (r *instanceReconciler) wait(ctx context.Context, s *scope, request placement.Request, why *placement.UnplaceableError) (ctrl.Result, error) {
 	deadline := s.deadline(s.Status.Operation.StartedAt.Time)
-	news := r.preempt(s, request)
+	news := r.preempt(ctx, s, request)
 	if s.recordUnplaceable(withPromise(withRoom(why.Error(), s.Status.Preemption), r.promised(s)), why) || news {
 		if err := r.write(ctx, s, writeProgress); err != nil {
 			return ctrl.Result{}, err

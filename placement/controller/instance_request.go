@@ -74,7 +74,7 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, due []v1alpha
 		request.Current = lists.Union(request.Current, lists.Without(r.inventory.ClustersHeld(s.Name), named))
 	}
 	if asked := s.asked(); asked != nil && asked.Cluster != v1alpha1.ElsewhereCluster && s.restoredElsewhere(s.Status.CarriesFrom()) != "" {
-		if request.Selector, err = placement.OnlyCluster(request.Selector, asked.Cluster); err != nil {
+		if request.Selector, err = placement.OnlyClusters(request.Selector, asked.Cluster); err != nil {
 			return placement.Request{}, fmt.Errorf("restore on %s: %w", asked.Cluster, err)
 		}
 	}
@@ -82,6 +82,11 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, due []v1alpha
 	request.Current, request.Leaving, request.At = lists.Without(request.Current, leaving), leaving, s.now
 	if moving {
 		request.Leaving = lists.Union(leaving, lists.Without(named(s.Status.Decision.Leaving), s.Status.Decision.Clusters()))
+	}
+	if _, to := s.makesWay(r.inventory.Snapshot(), due); len(to) > 0 {
+		if request.Selector, err = placement.OnlyClusters(request.Selector, lists.Union(request.Current, to)...); err != nil {
+			return placement.Request{}, fmt.Errorf("make room: %w", err)
+		}
 	}
 	return request, nil
 }

@@ -140,6 +140,9 @@ func (s *scope) yields(snapshot *placement.Snapshot, cluster string) (reason str
 	if p == nil {
 		return ""
 	}
+	if p.Moves() {
+		return fmt.Sprintf("it makes room for %s: %s", by, p.Message)
+	}
 	return fmt.Sprintf("%s of priority class %s (%d) %s", by, p.PriorityClass, p.Priority, p.Message)
 }
 

@@ -39,28 +39,38 @@ func settledRequests(ctx context.Context, reader client.Reader, namespace string
 	policies := inventory.Snapshot().Policies()
 	err = pages.Each(ctx, reader, &v1alpha1.ServiceInstanceList{}, func(o client.Object) error {
 		instance := o.(*v1alpha1.ServiceInstance)
-		if !instance.IsSettled() || !of(instance) {
+		if !of(instance) {
 			return nil
 		}
-		state := &instance.Status.Delivered.State
-		plan, err := plans.Plan(instance.Spec.ServiceID, state.PlanID)
-		if err != nil {
-			return nil // its offering is no longer served
+		if request, settled := Settled(instance, plans.Plan, policies, now); settled {
+			requests = append(requests, request)
 		}
-		if w := instance.Status.Delivered.Decision.Workload; w != nil {
-			plan = plan.Running(w)
-		}
-		request, err := placement.NewRequest(instance.Name, plan, state.Raw())
-		if err != nil || request.Shape != nil || request.Upstream != nil || request.Peering != nil || len(request.Components) > 0 || instance.Status.IsPinned() {
-			// No proposals for clusters, and instances with volumes, which do not move; for
-			// instances with components, which move only together; and for peered instances,
-			// whose pods would restart.
-			return nil // see above
-		}
-		request = policies.Govern(request, placement.ConsumerOf(instance))
-		request.Current, request.Free, request.At = instance.Status.Delivered.Decision.Clusters(), true, now
-		requests = append(requests, request)
 		return nil
 	}, client.InNamespace(namespace))
 	return requests, err
+}
+
+// Settled returns the request of an instance that may move now, with the clusters that it is on. It returns false if the
+// instance is not delivered or has an operation under way; if its offering is no longer served; and for clusters and
+// instances with volumes, which do not move, those with components, which move only together, and peered ones,
+// whose pods would restart.
+func Settled(instance *v1alpha1.ServiceInstance, plans func(serviceID, planID string) (*catalog.Plan, error), policies placement.Policies, now time.Time) (placement.Request, bool) {
+	if !instance.IsSettled() || instance.Status.IsPinned() {
+		return placement.Request{}, false
+	}
+	state := &instance.Status.Delivered.State
+	plan, err := plans(instance.Spec.ServiceID, state.PlanID)
+	if err != nil {
+		return placement.Request{}, false
+	}
+	if w := instance.Status.Delivered.Decision.Workload; w != nil {
+		plan = plan.Running(w)
+	}
+	request, err := placement.NewRequest(instance.Name, plan, state.Raw())
+	if err != nil || request.Shape != nil || request.Upstream != nil || request.Peering != nil || len(request.Components) > 0 {
+		return placement.Request{}, false
+	}
+	request = policies.Govern(request, placement.ConsumerOf(instance))
+	request.Current, request.Free, request.At = instance.Status.Delivered.Decision.Clusters(), true, now
+	return request, true
 }

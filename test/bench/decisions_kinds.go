@@ -156,6 +156,7 @@ var uncovered = map[string]string{
 	"Plan.OverlapSeconds": "says when an instance leaves its old cluster",
 	"Plan.Exposure":       "needs ports that the consumer names",
 	"Policy.Rebalance":    "says when instances move",
+	"Policy.MakeRoom":     "says which instances move for an order",
 	"Policy.Elastic":      "says which clusters are made",
 }
 

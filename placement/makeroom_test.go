@@ -1,0 +1,237 @@
+package placement
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"pgregory.net/rapid"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// roomPolicies let instances of plan p<n> move together with at most n − 1 others.
+func roomPolicies(most ...int32) Policies {
+	var all []v1alpha1.PlacementPolicy
+	for _, n := range most {
+		p := v1alpha1.PlacementPolicy{Spec: v1alpha1.PlacementPolicySpec{
+			Match: v1alpha1.PolicyMatch{Plans: []string{fmt.Sprint("p", n)}}, MakeRoom: &v1alpha1.MakeRoom{AtMost: n},
+		}}
+		p.Name = fmt.Sprint("room-", n)
+		all = append(all, p)
+	}
+	return CompilePolicies(all)
+}
+
+// fewestMoves returns, by trying all clusters, sets of instances and destinations, how few moves make room; 0 if none do.
+// It knows sums, selectors, readiness and the policies' numbers, and nothing of the engine's search.
+func fewestMoves(r Request, fleet []*Cluster, all []Request, most map[string]int) (fewest int) {
+	fits := func(r Request, c *Cluster, free Resources) bool {
+		for name, amount := range r.Resources {
+			if amount > 0 && free[name] < amount {
+				return false
+			}
+		}
+		return c.Ready && (r.Selector == nil || r.Selector.Matches(c.Labels))
+	}
+	free := map[string]Resources{}
+	for _, c := range fleet {
+		free[c.Name] = Resources{}
+		free[c.Name].Add(c.Allocatable, 1)
+	}
+	for _, one := range all {
+		free[one.Current[0]].Add(one.Resources, -1)
+	}
+	for _, c := range fleet {
+		var search func(from, moved, limit int)
+		search = func(from, moved, limit int) {
+			if moved > 0 && moved <= limit && fits(r, c, free[c.Name]) && (fewest == 0 || moved < fewest) {
+				fewest = moved
+			}
+			for i := from; i < len(all); i++ {
+				one := all[i]
+				if one.Current[0] != c.Name || most[one.ID] == 0 {
+					continue
+				}
+				for _, to := range fleet {
+					if to == c || !fits(one, to, free[to.Name]) {
+						continue
+					}
+					free[to.Name].Add(one.Resources, -1)
+					free[c.Name].Add(one.Resources, 1)
+					search(i+1, moved+1, min(limit, most[one.ID]))
+					free[to.Name].Add(one.Resources, 1)
+					free[c.Name].Add(one.Resources, -1)
+				}
+			}
+		}
+		search(0, 0, 8)
+	}
+	return fewest
+}
+
+// movableAmong returns the requests by name.
+func movableAmong(all []Request) Movable {
+	return func(instance string) (Request, bool) {
+		i := slices.IndexFunc(all, func(r Request) bool { return r.ID == instance })
+		if i < 0 {
+			return Request{}, false
+		}
+		return all[i], true
+	}
+}
+
+func TestMakeRoomFindsTheFewestMoves(t *testing.T) {
+	asked, made := 0, map[int]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		drawn := func(label string, most int64) Resources {
+			return Resources{corev1.ResourceCPU: rapid.Int64Range(0, most).Draw(t, label), corev1.ResourceMemory: rapid.Int64Range(0, most).Draw(t, label)}
+		}
+		selector := func() labels.Selector {
+			if rapid.IntRange(0, 3).Draw(t, "selects") > 0 {
+				return nil
+			}
+			return labels.SelectorFromSet(labels.Set{"set": rapid.SampledFrom([]string{"a", "b"}).Draw(t, "set")})
+		}
+		var fleet []*Cluster
+		var all []Request
+		most := map[string]int{}
+		for c := range rapid.IntRange(2, 4).Draw(t, "clusters") {
+			name := fmt.Sprintf("cluster-%d", c)
+			cluster := &Cluster{
+				Name: name, Ready: rapid.IntRange(0, 9).Draw(t, "ready") > 0, AccessVerified: true, Allocatable: drawn("free", 6),
+				Labels: labels.Set{v1alpha1.LabelCluster: name, "set": rapid.SampledFrom([]string{"a", "b"}).Draw(t, "in set")},
+			}
+			for i := range rapid.IntRange(1, 4).Draw(t, "instances") {
+				n := rapid.SampledFrom([]int{0, 1, 2, 3, 3, 3}).Draw(t, "most")
+				one := Request{
+					ID: fmt.Sprintf("si-%d-%d", c, i), Resources: drawn("held", 4), Selector: selector(), Current: []string{name}, Free: true,
+					Consumer: Consumer{Platform: "cf", Plan: fmt.Sprint("p", n)},
+				}
+				most[one.ID] = n
+				all = append(all, one)
+				cluster.Allocatable.Add(one.Resources, 1)
+			}
+			fleet = append(fleet, cluster)
+		}
+		in := stock(fleet)
+		in.SetPolicies(roomPolicies(1, 2, 3))
+		for _, one := range all {
+			in.Reserve(Holding{Instance: one.ID, Consumer: one.Consumer, Held: map[string]Resources{one.Current[0]: one.Resources}})
+		}
+		r := Request{ID: "si-new", Consumer: Consumer{Platform: "cf"}, Resources: drawn("asked", 9), Selector: selector()}
+		if _, err := Place(r, in.Snapshot()); err == nil {
+			return
+		}
+		asked++
+		got, want := MakeRoom(r, in, movableAmong(all)), fewestMoves(r, fleet, all, most)
+		if again := MakeRoom(r, in, movableAmong(all)); !reflect.DeepEqual(got, again) {
+			t.Fatalf("%+v, and then %+v", got, again)
+		}
+		if got == nil {
+			if want > 0 {
+				t.Fatalf("no moves, although %d make room", want)
+			}
+			return
+		}
+		made[len(got.Victims)]++
+		if len(got.Victims) != want {
+			t.Fatalf("%d moves make room, and it found %+v", want, got)
+		}
+		if !MovesStand(r, in, got, movableAmong(all)) {
+			t.Fatalf("%+v does not stand", got)
+		}
+		for i, v := range got.Victims {
+			one, _ := movableAmong(all)(v.Instance)
+			one.Free, one.Current, one.Leaving = false, nil, []string{got.Cluster}
+			one.Selector, _ = OnlyClusters(one.Selector, v.To...)
+			d, err := in.Place(one) // and it still holds what it leaves
+			if err != nil {
+				t.Fatalf("%s does not fit where it is to move: %v", v.Instance, err)
+			}
+			if !MovesStand(r, in, got, movableAmong(all)) {
+				t.Fatalf("%+v does not stand while %s moves", got, v.Instance)
+			}
+			for _, c := range fleet {
+				for name := range c.Allocatable {
+					if free := in.Snapshot().Free(c.Name, name); free < 0 {
+						t.Fatalf("after %d of %+v, %s has %d %s", i+1, got.Victims, c.Name, free, name)
+					}
+				}
+			}
+			in.Reserve(Holding{Instance: v.Instance, Consumer: one.Consumer, Held: map[string]Resources{d.Placements[0].Cluster: one.Resources}})
+		}
+		if d, err := Place(r, in.Snapshot()); err != nil || d.Placements[0].Cluster != got.Cluster {
+			t.Fatalf("after all moves of %+v: %+v, %v", got, d, err)
+		}
+	})
+	t.Logf("of %d refused requests, so many got room by so many moves: %v", asked, made)
+	if len(made) == 0 {
+		t.Error("none; the fleets prove nothing")
+	}
+}
+
+// A pod that fits on no node gets the place of one that is at least as large and can move.
+func TestMakeRoomForALargePod(t *testing.T) {
+	for running, makes := range map[int64]bool{4: true, 3: false} {
+		gpus := func(n int64) Resources { return Resources{testGPU: n} }
+		cluster := func(name string, all, foreign int64, free ...Resources) *Cluster {
+			return &Cluster{
+				Name: name, Ready: true, AccessVerified: true, Labels: labels.Set{v1alpha1.LabelCluster: name},
+				Allocatable: gpus(all), ForeignUse: gpus(foreign), Holes: HolesOf(free),
+			}
+		}
+		// Three nodes of four: one has the instance's pod, and two have half of their GPUs used by others.
+		in := stock([]*Cluster{cluster("full", 12, 4, gpus(4-running), gpus(2), gpus(2)), cluster("other", 4, 0, gpus(4))})
+		in.SetPolicies(roomPolicies(1))
+		runs := Request{ID: "si-1", Consumer: Consumer{Plan: "p1"}, Resources: gpus(running), LargestPods: []Resources{gpus(running)}, Current: []string{"full"}}
+		in.Reserve(Holding{Instance: runs.ID, Consumer: runs.Consumer, Held: map[string]Resources{"full": runs.Resources}, Pods: map[string][]Resources{"full": runs.LargestPods}})
+		r := Request{ID: "si-new", Resources: gpus(4), LargestPods: []Resources{gpus(4)}, Selector: labels.SelectorFromSet(labels.Set{v1alpha1.LabelCluster: "full"})}
+		_, err := Place(r, in.Snapshot())
+		why, _ := AsUnplaceable(err)
+		if why == nil || !slices.ContainsFunc(why.Decision.Rejections, func(r Rejection) bool { return r.Reason == ReasonTooFragmented }) {
+			t.Fatalf("%v", err)
+		}
+		p := MakeRoom(r, in, movableAmong([]Request{runs}))
+		if makes != (p != nil) {
+			t.Fatalf("an instance with a pod of %d: %+v", running, p)
+		}
+		if p != nil && (p.Cluster != "full" || len(p.Victims) != 1 || !slices.Equal(p.Victims[0].To, []string{"other"}) || !MovesStand(r, in, p, movableAmong([]Request{runs}))) {
+			t.Errorf("%+v", p)
+		}
+	}
+}
+
+// BenchmarkMakeRoom asks for a whole cluster of a fleet whose clusters are half full.
+func BenchmarkMakeRoom(b *testing.B) {
+	for _, n := range []int{100, 1000, 10000} {
+		for name, asked := range map[string]int64{"found": 14000, "in_vain": 60000} {
+			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
+				in := NewInventory()
+				var holdings []Holding
+				var all = map[string]Request{}
+				for i := range n {
+					cluster := fmt.Sprintf("cluster-%05d", i)
+					in.UpsertCluster(&Cluster{Name: cluster, Ready: true, AccessVerified: true, Allocatable: cores(16 + 48*int64(i%2)), Labels: labels.Set{v1alpha1.LabelCluster: cluster}})
+					for k := range 8 {
+						r := Request{ID: fmt.Sprintf("si-%05d-%d", i, k), Consumer: Consumer{Platform: "cf", Plan: "p8"}, Resources: cores(1 + 6*int64(i%2)), Current: []string{cluster}, Free: true}
+						all[r.ID] = r
+						holdings = append(holdings, Holding{Instance: r.ID, Consumer: r.Consumer, Held: map[string]Resources{cluster: r.Resources}})
+					}
+				}
+				in.ReserveAll(holdings)
+				in.SetPolicies(roomPolicies(8))
+				r := Request{ID: "si-bench", Resources: Resources{corev1.ResourceCPU: asked}}
+				movable := func(instance string) (Request, bool) { r, ok := all[instance]; return r, ok }
+				for b.Loop() {
+					if p := MakeRoom(r, in, movable); (p != nil) != (name == "found") {
+						b.Fatalf("%+v", p)
+					}
+				}
+			})
+		}
+	}
+}
