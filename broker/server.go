@@ -75,6 +75,7 @@ type server struct {
 	strangers *strangers
 	looks     singleflight.Group
 	looked    atomic.Pointer[look]
+	reports   chan struct{} // holds one while a report of usage is made
 }
 
 // look is the result of a request to the hub.
@@ -83,7 +84,7 @@ type look struct {
 	err error
 }
 
-// New returns the handler of all URLs: /v2/…, and /healthz and /readyz, which need no
+// New returns the handler of all URLs: /v2/…, /usage, and /healthz and /readyz, which need no
 // credentials. It registers metrics but does not serve them.
 func New(o Options) (http.Handler, error) {
 	if o.Client == nil || o.Catalog == nil || o.Platforms == nil || o.Keys == nil || o.Namespace == "" {
@@ -105,7 +106,7 @@ func New(o Options) (http.Handler, error) {
 		o.Usage = NewUsage(o.Clock)
 		close(o.Usage.counted) // there is nobody to count what is there
 	}
-	s := &server{Options: o, strangers: newStrangers(o.Clock)}
+	s := &server{Options: o, strangers: newStrangers(o.Clock), reports: make(chan struct{}, 1)}
 	var err error
 	if s.metrics, err = newMetrics(o.Registerer); err != nil {
 		return nil, fmt.Errorf("make a broker: %w", err)
@@ -142,7 +143,7 @@ func oneLeadingSlash(next http.Handler) http.Handler {
 // character, even a slash, if it is percent-encoded (OSB 2.17, "URL Properties").
 func newRouter() *mux.Router { return mux.NewRouter().UseEncodedPath().SkipClean(true) }
 
-// router returns the handler of the URLs of OSB 2.17.
+// router returns the handler of the URLs of OSB 2.17, and of /usage.
 func (s *server) router() http.Handler {
 	const (
 		instance = "/v2/service_instances/{instance_id}"
@@ -164,6 +165,7 @@ func (s *server) router() http.Handler {
 		{"fetch_binding", http.MethodGet, binding, s.fetchBinding},
 		{"unbind", http.MethodDelete, binding, s.unbind},
 		{"binding_last_operation", http.MethodGet, binding + "/last_operation", s.bindingLastOperation},
+		{"usage", http.MethodGet, "/usage", s.getUsage},
 	} {
 		methods := []string{route.method}
 		if route.method == http.MethodGet {

@@ -85,8 +85,9 @@ func LastSequence(events []Event) int64 {
 	return events[len(events)-1].Sequence
 }
 
-// Journal keeps the events of a service instance or a binding: the older ones while it exists, all of them
-// once it is gone. Its name is the UID of the resource.
+// Journal keeps the events of a service instance or a binding, and the usage of an instance: the older ones while it
+// exists, all of them once it is gone. Its name is the UID of the resource. Of an instance with very many periods of
+// usage, further journals keep the older ones; their names begin with the UID.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:printcolumn:name=Platform,type=string,JSONPath=`.spec.platform`
@@ -109,14 +110,18 @@ type JournalList struct {
 	Items []Journal `json:"items"`
 }
 
-// JournalSpec names a resource, and holds its events.
+// JournalSpec names a resource, and holds its events and its usage.
 type JournalSpec struct {
 	EventSubject `json:",inline"`
-	// EndedAt is when the resource was removed; absent while it exists.
+	// EndedAt is when the resource was removed; absent while it exists. Of a journal with nothing but older usage, it is
+	// the end of its last period.
 	EndedAt *metav1.MicroTime `json:"endedAt,omitempty"`
 	// Events, the oldest first. Of more than 400, the oldest are dropped.
 	// +kubebuilder:validation:MaxItems=400
 	Events []Event `json:"events"`
+	// Usage of an instance, the periods that ended first come first.
+	// +listType=atomic
+	Usage []UsagePeriod `json:"usage,omitempty"`
 }
 
 // EventSubject is the resource to which events happened.
@@ -162,6 +167,9 @@ func (b *ServiceBinding) Subject() EventSubject {
 
 // History returns the instance's events that its journal need not hold, the oldest first.
 func (i *ServiceInstance) History() *[]Event { return &i.Status.Events }
+
+// Metered returns the instance's usage that its journal need not hold.
+func (i *ServiceInstance) Metered() *[]UsagePeriod { return &i.Status.Usage }
 
 // History returns the binding's events that its journal need not hold, the oldest first.
 func (b *ServiceBinding) History() *[]Event { return &b.Status.Events }

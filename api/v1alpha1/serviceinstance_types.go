@@ -138,6 +138,10 @@ type ServiceInstanceStatus struct {
 	// +listType=map
 	// +listMapKey=sequence
 	Events []Event `json:"events,omitempty"`
+	// Usage of clusters by the instance, as it was delivered: the last periods, with those that go on at the
+	// end. Of more than 8 that have ended, the older ones are in its Journal.
+	// +listType=atomic
+	Usage []UsagePeriod `json:"usage,omitempty"`
 }
 
 // Backup is a copy of what the volumes of an instance contain, at the target that the operator gives.

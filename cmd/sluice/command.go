@@ -62,6 +62,7 @@ Who consumes it, or any other OSB broker, starts with:
 		newRebalanceCommand(hub),
 		newInstanceCommand(hub),
 		newEventsCommand(hub),
+		newUsageCommand(hub),
 		newSinkCommand(hub),
 		newCollectCommand(hub),
 		newKeysetCommand(),

@@ -166,6 +166,16 @@ func (n planNames) named(service, plan string) string {
 	return service + "/" + plan
 }
 
+// split returns the names of a service and a plan, or the ids of one that is no longer offered.
+func (n planNames) split(serviceID, planID string) (service, plan string) {
+	name, found := n[serviceID+" "+planID]
+	if !found {
+		return serviceID, planID
+	}
+	service, plan, _ = strings.Cut(name, "/")
+	return service, plan
+}
+
 // describeInstance prints all that is known of an instance, each sentence once, and then its events.
 func describeInstance(w io.Writer, instance *v1alpha1.ServiceInstance, events []v1alpha1.Event, plans planNames) error {
 	d := newDetails(w)

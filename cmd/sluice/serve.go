@@ -56,6 +56,7 @@ type serveFlags struct {
 	movesAtOnce                    int
 	keepJournals                   time.Duration
 	mostJournals                   int
+	keepUsage                      time.Duration
 	scorer                         external.Options
 	leaseDuration                  time.Duration
 	lease                          *lease.Lease // nil with an embedded hub
@@ -99,6 +100,7 @@ password, in platforms.yaml of the data folder.`,
 	flags.IntVar(&f.movesAtOnce, "moves-at-once", 10, "how many instances move from lost or drained clusters at the same time")
 	flags.DurationVar(&f.keepJournals, "keep-journals", 90*24*time.Hour, "how long the events of removed instances and bindings are kept; 0 keeps them for ever")
 	flags.IntVar(&f.mostJournals, "most-journals", 100_000, "of how many removed instances and bindings the events are kept; the oldest go first, 0 means any number")
+	flags.DurationVar(&f.keepUsage, "keep-usage", 400*24*time.Hour, "how long the usage of removed instances is kept; 0 keeps it for ever")
 	f.charts.bind(flags)
 	flags.StringVar(&f.scorer.URL, "scorer-url", "", "https URL of an external scorer, which plans and policies weigh as score.external (docs/placement.md)")
 	flags.StringVar(&f.scorer.TokenFile, "scorer-token-file", "", "file with the bearer token for the scorer, read for each request; required unless the scorer has a loopback address")

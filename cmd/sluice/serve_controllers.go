@@ -131,7 +131,7 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 	if err := mgr.Add(collector); err != nil {
 		return err
 	}
-	return mgr.Add(&journal.Retention{Client: mgr.GetClient(), Live: live, Namespace: h.Namespace, Age: f.keepJournals, Most: f.mostJournals})
+	return mgr.Add(&journal.Retention{Client: mgr.GetClient(), Live: live, Namespace: h.Namespace, Age: f.keepJournals, Most: f.mostJournals, UsageAge: f.keepUsage})
 }
 
 // selectableIn looks up in the catalog the label keys by which consumers of an instance's

@@ -2,8 +2,11 @@ package journal
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,30 +30,73 @@ type Journals struct {
 	Live client.Reader
 }
 
+// metered is a resource with usage.
+type metered interface {
+	Metered() *[]v1alpha1.UsagePeriod
+}
+
+// usageOf returns the usage of a resource; that of a binding is always empty.
+func usageOf(of Subject) *[]v1alpha1.UsagePeriod {
+	if m, ok := of.(metered); ok {
+		return m.Metered()
+	}
+	return &[]v1alpha1.UsagePeriod{}
+}
+
 // Trim moves the older half of a resource's events to its journal once there are more than
-// v1alpha1.MostEvents. Call it before the write of the status that has the rest. A kill in between leaves
-// events in both places, which the next call puts right.
+// v1alpha1.MostEvents, and the usage that ended before the last change once there are more than
+// v1alpha1.MostUsagePeriods of that. Call it before the write of the status that has the rest. A kill in between leaves
+// both in both places, which the next call puts right.
 func (j *Journals) Trim(ctx context.Context, of Subject) error {
-	events := of.History()
-	older := len(*events) - v1alpha1.MostEvents/2
-	if len(*events) <= v1alpha1.MostEvents {
+	events, usage := of.History(), usageOf(of)
+	older, earlier := 0, 0
+	if len(*events) > v1alpha1.MostEvents {
+		older = len(*events) - v1alpha1.MostEvents/2
+	}
+	if n := settled(*usage); n > v1alpha1.MostUsagePeriods {
+		earlier = n
+	}
+	if older == 0 && earlier == 0 {
 		return nil
 	}
-	err := j.write(ctx, of, func(kept *v1alpha1.JournalSpec) { kept.Events = after(kept.Events, (*events)[:older]) })
+	err := j.write(ctx, of, func(kept *v1alpha1.JournalSpec) {
+		kept.Events = after(kept.Events, (*events)[:older])
+		kept.Usage = v1alpha1.MergeUsage(kept.Usage, (*usage)[:earlier])
+	})
 	if err != nil {
 		return err
 	}
 	*events = append([]v1alpha1.Event(nil), (*events)[older:]...)
+	*usage = append([]v1alpha1.UsagePeriod(nil), (*usage)[earlier:]...)
 	return nil
 }
 
-// End keeps all events of a resource that is about to be removed: call it when nothing is left but the
-// finalizer. It may be repeated, also with other events than before: those of the last call count.
+// settled returns the number of periods, which come first, that ended before the last change. So the hub has them: the
+// last change may be one that is yet to be written, and would be another if Sluice were killed before that.
+func settled(usage []v1alpha1.UsagePeriod) (n int) {
+	var last metav1.Time
+	for _, p := range usage {
+		for _, boundary := range []*metav1.Time{&p.From, p.To} {
+			if last.Before(boundary) {
+				last = *boundary
+			}
+		}
+	}
+	for n < len(usage) && usage[n].To.Before(&last) {
+		n++
+	}
+	return n
+}
+
+// End keeps all events and the usage of a resource that is about to be removed: call it when nothing is left but the
+// finalizer, and all periods have ended. It may be repeated, also with other events than before: those of the last
+// call count.
 func (j *Journals) End(ctx context.Context, of Subject) error {
-	events := *of.History()
+	events, usage := *of.History(), *usageOf(of)
 	return j.write(ctx, of, func(kept *v1alpha1.JournalSpec) {
 		kept.Events = slices.DeleteFunc(kept.Events, func(e v1alpha1.Event) bool { return e.Sequence >= events[0].Sequence })
 		kept.Events = append(kept.Events, events...)
+		kept.Usage = v1alpha1.MergeUsage(kept.Usage, usage)
 		kept.EndedAt = &events[len(events)-1].At
 	})
 }
@@ -68,6 +114,12 @@ func (j *Journals) write(ctx context.Context, of Subject, change func(*v1alpha1.
 		if n := len(kept.Spec.Events); n > v1alpha1.MostJournalEvents {
 			kept.Spec.Events = kept.Spec.Events[n-v1alpha1.MostJournalEvents:]
 		}
+		if kept.Spec.Events == nil {
+			kept.Spec.Events = []v1alpha1.Event{} // null is not valid
+		}
+		if err := j.page(ctx, of, &kept.Spec); err != nil {
+			return err
+		}
 		if !isNew {
 			return j.Client.Update(ctx, kept)
 		}
@@ -77,6 +129,25 @@ func (j *Journals) write(ctx context.Context, of Subject, change func(*v1alpha1.
 	})
 	if err != nil {
 		return fmt.Errorf("write the journal of %s %s: %w", of.Subject().Kind, of.GetName(), err)
+	}
+	return nil
+}
+
+// page moves the usage that a journal has too much of, the oldest first, to journals of its own. A kill before the
+// journal itself is written leaves it in both, which the next call puts right.
+func (j *Journals) page(ctx context.Context, of Subject, kept *v1alpha1.JournalSpec) error {
+	for len(kept.Usage) > v1alpha1.MostJournalPeriods {
+		older := kept.Usage[:v1alpha1.MostJournalPeriods/2]
+		first := sha256.Sum256([]byte(older[0].Cluster + " " + older[0].From.UTC().Format(time.RFC3339)))
+		last := metav1.NewMicroTime(older[len(older)-1].To.Time)
+		err := j.Client.Create(ctx, &v1alpha1.Journal{
+			ObjectMeta: metav1.ObjectMeta{Namespace: of.GetNamespace(), Name: string(of.GetUID()) + v1alpha1.JournalPage + hex.EncodeToString(first[:8])},
+			Spec:       v1alpha1.JournalSpec{EventSubject: of.Subject(), EndedAt: &last, Events: []v1alpha1.Event{}, Usage: older},
+		})
+		if client.IgnoreAlreadyExists(err) != nil {
+			return err
+		}
+		kept.Usage = kept.Usage[len(older):]
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,16 +15,19 @@ import (
 	"github.com/sluice-dev/sluice/internal/pages"
 )
 
-// Retention removes the journals of resources that are gone: those that ended longer ago than Age, and of
-// the others the oldest, if there are more than Most. It runs on the leader.
+// Retention removes what is kept of resources that are gone: the events of those that ended longer ago than Age, and of
+// the others the oldest, if there are more than Most; and the usage of those that ended longer ago than UsageAge. A
+// journal with neither is removed. It runs on the leader.
 type Retention struct {
 	Client    client.Client
 	Live      client.Reader
 	Namespace string
-	// Age is how long a journal is kept after its resource was removed; zero means for ever.
+	// Age is how long events are kept after their resource was removed; zero means for ever.
 	Age time.Duration
-	// Most is the number of journals of removed resources that are kept; zero means any number.
+	// Most is the number of removed resources whose events are kept; zero means any number.
 	Most int
+	// UsageAge is how long usage is kept after its instance was removed; zero means for ever.
+	UsageAge time.Duration
 	// Every is the time between two runs; zero means an hour.
 	Every time.Duration
 	// Clock; nil means the real one.
@@ -48,31 +52,72 @@ func (r *Retention) Start(ctx context.Context) error {
 	return nil
 }
 
-// Run removes journals once, and returns how many. It is idempotent.
+// Run removes journals, or their events, once, and returns how many. It is idempotent.
 func (r *Retention) Run(ctx context.Context) (removed int, err error) {
-	var ended []v1alpha1.Journal // without events
+	var withEvents []old
+	var others []old
 	err = pages.Each(ctx, r.Live, &v1alpha1.JournalList{}, func(o client.Object) error {
-		if j := o.(*v1alpha1.Journal); j.Spec.EndedAt != nil {
-			ended = append(ended, v1alpha1.Journal{ObjectMeta: j.ObjectMeta, Spec: v1alpha1.JournalSpec{EndedAt: j.Spec.EndedAt}})
+		j := o.(*v1alpha1.Journal)
+		if j.Spec.EndedAt == nil {
+			return nil
+		}
+		ended := old{name: j.Name, at: j.Spec.EndedAt.Time, isNeeded: len(j.Spec.Usage) > 0 && !r.isOlder(j.Spec.EndedAt.Time, r.UsageAge)}
+		if len(j.Spec.Events) > 0 {
+			withEvents = append(withEvents, ended)
+		} else {
+			others = append(others, ended)
 		}
 		return nil
 	}, client.InNamespace(r.Namespace))
 	if err != nil {
 		return 0, err
 	}
-	slices.SortFunc(ended, func(a, b v1alpha1.Journal) int { return a.Spec.EndedAt.Compare(b.Spec.EndedAt.Time) })
-	for i := range ended {
-		tooMany := r.Most > 0 && len(ended)-i > r.Most
-		tooOld := r.Age > 0 && r.now().Sub(ended[i].Spec.EndedAt.Time) > r.Age
-		if !tooMany && !tooOld {
-			return removed, nil
+	slices.SortFunc(withEvents, func(a, b old) int { return a.at.Compare(b.at) })
+	for i, j := range withEvents {
+		tooMany := r.Most > 0 && len(withEvents)-i > r.Most
+		if !tooMany && !r.isOlder(j.at, r.Age) {
+			break
 		}
-		if err := r.Client.Delete(ctx, &ended[i]); client.IgnoreNotFound(err) != nil {
+		others = append(others, j)
+	}
+	for _, j := range others {
+		isRemoved, err := r.remove(ctx, j)
+		if err != nil {
 			return removed, err
 		}
-		removed++
+		if isRemoved {
+			removed++
+		}
 	}
 	return removed, nil
+}
+
+// old is the journal of a resource that was removed.
+type old struct {
+	name string
+	at   time.Time
+	// isNeeded reports that its usage is kept.
+	isNeeded bool
+}
+
+// remove removes a journal, or only its events if its usage is needed, and reports whether there was anything to
+// remove.
+func (r *Retention) remove(ctx context.Context, j old) (bool, error) {
+	kept := &v1alpha1.Journal{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: j.name}}
+	if !j.isNeeded {
+		return true, client.IgnoreNotFound(r.Client.Delete(ctx, kept))
+	}
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(kept), kept)
+	if err != nil || len(kept.Spec.Events) == 0 {
+		return false, client.IgnoreNotFound(err)
+	}
+	kept.Spec.Events = []v1alpha1.Event{}
+	return true, r.Client.Update(ctx, kept)
+}
+
+// isOlder reports whether a time was longer ago than an age, if there is one.
+func (r *Retention) isOlder(at time.Time, age time.Duration) bool {
+	return age > 0 && r.now().Sub(at) > age
 }
 
 func (r *Retention) now() time.Time {

@@ -25,6 +25,7 @@ func (h *history) audit() {
 	reserved := map[string]int64{}
 	all := h.instances()
 	for i := range all {
+		h.meter(&all[i])
 		known[all[i].Name] = &all[i]
 		for cluster, held := range h.counted(&all[i]) {
 			reserved[cluster] += held[corev1.ResourceCPU]
@@ -109,6 +110,7 @@ func (h *history) rest() {
 		h.pass(fmt.Sprintf("si-%d", n+1))
 	}
 	h.auditEvents()
+	h.auditUsage()
 	for _, instance := range h.instances() {
 		status := &instance.Status
 		switch {

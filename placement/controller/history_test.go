@@ -102,6 +102,8 @@ type history struct {
 	// killed reports that a Sluice was killed, with what it had not recorded; lives are the recorders of all.
 	killed bool
 	lives  []*journal.Recorder
+	// metered adds up what each instance has had, by name.
+	metered map[string]*metered
 	// plans and parameters that instances are ordered with.
 	ordered, parameters []string
 }
@@ -114,7 +116,7 @@ const planEach = "plan-each"
 func newHistory(t *rapid.T, plans *catalog.Snapshot) *history {
 	h := &history{
 		T: t, plans: plans, scheme: runtime.NewScheme(), clock: testclock.NewFakePassiveClock(historyStart), driver: newRememberingDriver(),
-		shrunk: map[string]bool{}, victims: map[string]bool{}, faults: true,
+		shrunk: map[string]bool{}, victims: map[string]bool{}, metered: map[string]*metered{}, faults: true,
 		counted: func(instance *v1alpha1.ServiceInstance) map[string]placement.Resources {
 			return placement.Ledger(&instance.Status)
 		},

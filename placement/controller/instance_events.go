@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/journal"
+	"github.com/sluice-dev/sluice/internal/usage"
 )
 
 // Each transition of an instance is an event in its status, written with the transition itself. Once it is
@@ -76,6 +77,21 @@ func (r *instanceReconciler) recordTransition(s *scope, what write) {
 	}
 }
 
+// recordUsage ends and begins periods of usage, by what has changed of the delivered state since the hub was read or
+// written. Nothing is used any more of an instance whose deletion was asked for, however long its removal takes.
+func (r *instanceReconciler) recordUsage(s *scope) {
+	delivered, at := s.Status.Delivered, r.clock.Now()
+	if !s.DeletionTimestamp.IsZero() {
+		delivered, at = nil, s.DeletionTimestamp.Time
+	}
+	s.setUsage(usage.Next(s.used, s.delivered, delivered, at, func(cluster string) string {
+		if c := r.inventory.Snapshot().Cluster(cluster); c != nil {
+			return c.Provider
+		}
+		return ""
+	}))
+}
+
 func (r *instanceReconciler) sinceThen(began time.Time) *metav1.Duration {
 	return &metav1.Duration{Duration: r.clock.Since(began).Round(time.Millisecond)}
 }
@@ -112,7 +128,7 @@ func (r *instanceReconciler) journals() *journal.Journals {
 
 // asRead notes what the hub has of the instance.
 func (s *scope) asRead() {
-	s.ready = ""
+	s.ready, s.delivered, s.used = "", s.Status.Delivered, s.Status.Usage
 	s.open = s.Status.Operation != nil && !s.Status.IsFinished()
 	if ready := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady); ready != nil {
 		s.ready = ready.Status

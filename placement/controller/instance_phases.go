@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/lists"
+	"github.com/sluice-dev/sluice/internal/usage"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/delivery"
 )
@@ -335,7 +336,7 @@ func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 	news := r.recordCopies(s, s.observed)
-	if s.recordObservation(err) || news {
+	if s.recordObservation(err) || news || !usage.IsMetered(&s.Status) {
 		if err := r.write(ctx, s, writeProgress); err != nil {
 			return ctrl.Result{}, err
 		}

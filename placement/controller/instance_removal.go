@@ -33,6 +33,7 @@ func (r *instanceReconciler) remove(ctx context.Context, s *scope) (ctrl.Result,
 		return result, err
 	}
 	s.happened(v1alpha1.Event{Type: v1alpha1.EventRemoved, After: r.sinceThen(s.since())})
+	r.recordUsage(s)
 	if err := r.journals().End(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}

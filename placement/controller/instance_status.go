@@ -385,6 +385,8 @@ func (s *scope) restore() { s.Status.Decision = s.Status.DeliveredDecision().Dee
 
 func (s *scope) setCopies(copies []v1alpha1.Copy) { s.Status.Copies = copies }
 
+func (s *scope) setUsage(periods []v1alpha1.UsagePeriod) { s.Status.Usage = periods }
+
 // recordCleaned drops clusters on which nothing of the instance is left any more.
 func (s *scope) recordCleaned(clusters []string) {
 	s.Status.Left = slices.DeleteFunc(s.Status.Left, func(l v1alpha1.LeftPlacement) bool { return slices.Contains(clusters, l.Cluster) })

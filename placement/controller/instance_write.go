@@ -12,7 +12,7 @@ import (
 // write writes the status with optimistic concurrency: it fails with a conflict if anybody
 // changed the instance since it was read.
 //
-// The write has the events of the transition, too (recordTransition).
+// The write has the events of the transition, too (recordTransition), and what it ends and begins of the usage.
 //
 // When the write is refused, the ledger is set to the hub's state at once. While its result is
 // unknown, its reservations stay until a live read shows the result.
@@ -21,6 +21,7 @@ import (
 func (r *instanceReconciler) write(ctx context.Context, s *scope, what write) error {
 	read := s.ResourceVersion
 	r.recordTransition(s, what)
+	r.recordUsage(s)
 	if err := r.journals().Trim(ctx, s); err != nil {
 		return err
 	}

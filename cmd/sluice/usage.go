@@ -1,0 +1,133 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/big"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/usage"
+)
+
+// usageFormat is the format of the output of `sluice usage`.
+type usageFormat string
+
+const (
+	usageTable usageFormat = "table"
+	usageCSV   usageFormat = "csv"
+	usageJSON  usageFormat = "json"
+	usageFOCUS usageFormat = "focus"
+)
+
+func newUsageCommand(hub *hubFlags) *cobra.Command {
+	var output usageFormat
+	var by []string
+	var month, platform, issuer string
+	var per usage.Step
+	dimensions := choice[usage.Dimension]{of: usage.Dimensions}
+	cmd := &cobra.Command{
+		Use:   "usage",
+		Short: "Show what instances had, and what it cost",
+		Long: `Show what service instances had reserved where they were delivered, also those that are gone, for how long, and what
+that cost at the prices of the decisions. An instance counts from the second at which it is delivered to the one at
+which its deletion is asked for. On two clusters it counts twice; while it moves, only where it was.
+
+CPU is in hours of a core and MEMORY in hours of a GiB; csv and json have all resources, in seconds. The output focus
+is CSV with the columns of FOCUS 1.2 (https://focus.finops.org), with a row for each time during which an instance had
+the same on one cluster.`,
+		Example: `  sluice usage --by organization,plan
+  sluice usage --by instance --month 2026-10 --per day -o csv
+  sluice usage --month 2026-10 -o focus --issuer "Example Cloud"`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			window, err := usage.ParseMonth(month, time.Now())
+			if err != nil {
+				return fmt.Errorf("--%w", err)
+			}
+			q := usage.Query{Window: window, Per: per}
+			for _, text := range by {
+				if !slices.Contains(usage.Dimensions, usage.Dimension(text)) {
+					return fmt.Errorf("--by %q: want %s", text, dimensions.list())
+				}
+				q.By = append(q.By, usage.Dimension(text))
+			}
+			c, err := hub.client(cmd)
+			if err != nil {
+				return err
+			}
+			plans, err := namePlans(cmd.Context(), c, hub.namespace)
+			if err != nil {
+				return err
+			}
+			q.Names = plans.split
+			return printUsage(cmd, c, hub.namespace, q, platform, issuer, output)
+		},
+	}
+	hub.bind(cmd)
+	flags := cmd.Flags()
+	flags.StringSliceVar(&by, "by", []string{string(usage.ByPlan)}, "what is added up, several separated by commas: "+dimensions.list())
+	flags.StringVar(&month, "month", "", "month as YYYY-MM, in UTC (default: the present one)")
+	bindChoice(cmd, &per, "per", "", "length of the time that is added up", usage.Steps...)
+	flags.StringVar(&platform, "platform", "", "platform that owns the instances (default: all)")
+	flags.StringVar(&issuer, "issuer", "Sluice", "name of whoever sends the bills, for -o focus")
+	bindChoice(cmd, &output, "output", "o", "output format", usageTable, usageCSV, usageJSON, usageFOCUS)
+	return cmd
+}
+
+func printUsage(cmd *cobra.Command, c client.Client, namespace string, q usage.Query, platform, issuer string, output usageFormat) error {
+	read, err := usage.Read(cmd.Context(), c, namespace, q.Window, func(of *v1alpha1.EventSubject) bool { return platform == "" || of.Platform == platform })
+	if err != nil {
+		return err
+	}
+	if output == usageFOCUS {
+		return usage.WriteFOCUS(cmd.OutOrStdout(), read, q, issuer)
+	}
+	sums, err := usage.Sums(read, q)
+	if err != nil {
+		return err
+	}
+	switch output {
+	case usageCSV:
+		return usage.WriteCSV(cmd.OutOrStdout(), sums, q.By)
+	case usageJSON:
+		encoder := json.NewEncoder(cmd.OutOrStdout())
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(sums)
+	default:
+		return writeUsageTable(cmd.OutOrStdout(), sums, q)
+	}
+}
+
+func writeUsageTable(w io.Writer, sums []*usage.Sum, q usage.Query) error {
+	t := table{header: []string{"FROM", "TO"}}
+	for _, title := range usage.Titles(q.By) {
+		t.header = append(t.header, strings.ToUpper(title))
+	}
+	t.header = append(t.header, "HOURS", "CPU", "MEMORY", "COST")
+	for _, s := range sums {
+		row := []string{s.From.Format(time.DateTime), s.To.Format(time.DateTime)}
+		for _, value := range s.Values(q.By) {
+			row = append(row, orDash(value))
+		}
+		cost := "-"
+		if s.Currency != "" {
+			cost = s.Cost.String() + " " + s.Currency
+		}
+		t.rows = append(t.rows, append(row, hours(big.NewRat(s.Seconds, 1), 1),
+			hours(s.Reserved[corev1.ResourceCPU].Rat(), 1), hours(s.Reserved[corev1.ResourceMemory].Rat(), 1<<30), cost))
+	}
+	return t.write(w, false)
+}
+
+// hours formats a number of seconds, each of so many units, in hours.
+func hours(seconds *big.Rat, unit int64) string {
+	return new(big.Rat).Quo(seconds, big.NewRat(3600*unit, 1)).FloatString(2)
+}
