@@ -27,7 +27,8 @@ type Movable func(instance string) (Request, bool)
 // of the request that fits on no node is taken to fit where an instance leaves that has a pod of that size: what a
 // node has free beside it is not known.
 //
-// The search is exact unless it is cut off after mostMoveSteps, which the message says.
+// The search is exact; if it is cut off after mostMoveSteps, nothing is found. Instances that others would have to make
+// way for before they can move themselves are not moved.
 func MakeRoom(r Request, in *Inventory, movable Movable) *v1alpha1.Preemption {
 	s := in.Snapshot()
 	most := 0
@@ -284,9 +285,6 @@ func (x *clearing) moves(from int) bool {
 			return true
 		}
 		undo()
-		if len(to) == 0 {
-			return false
-		}
 		tried = append(tried, to...)
 	}
 }
@@ -305,7 +303,7 @@ func (x *clearing) found() *v1alpha1.Preemption {
 }
 
 // leave moves an instance away from a cluster, not to any of those that are excluded. It returns the clusters that the
-// instance comes to; false if it fits nowhere else, or if the steps are used up.
+// instance comes to; false if it fits nowhere else, if it needs no other cluster, or if the steps are used up.
 func (t *trial) leave(r *Request, cluster string, excluded []string) (to []string, ok bool) {
 	if !t.step() {
 		return nil, false
@@ -323,6 +321,9 @@ func (t *trial) leave(r *Request, cluster string, excluded []string) (to []strin
 		if !slices.Contains(leaving.Current, p.Cluster) {
 			to = append(to, p.Cluster)
 		}
+	}
+	if len(to) == 0 {
+		return nil, false
 	}
 	t.hold(r, held, pods)
 	return to, true

@@ -205,19 +205,22 @@ func TestMakeRoomForALargePod(t *testing.T) {
 	}
 }
 
-// BenchmarkMakeRoom asks for a whole cluster of a fleet whose clusters are half full.
+// BenchmarkMakeRoom asks for most of a cluster of a fleet whose clusters are at least half full.
 func BenchmarkMakeRoom(b *testing.B) {
 	for _, n := range []int{100, 1000, 10000} {
 		for name, asked := range map[string]int64{"found": 14000, "in_vain": 60000} {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
 				in := NewInventory()
 				var holdings []Holding
-				var all = map[string]Request{}
+				all := map[string]Request{}
 				for i := range n {
 					cluster := fmt.Sprintf("cluster-%05d", i)
 					in.UpsertCluster(&Cluster{Name: cluster, Ready: true, AccessVerified: true, Allocatable: cores(16 + 48*int64(i%2)), Labels: labels.Set{v1alpha1.LabelCluster: cluster}})
 					for k := range 8 {
 						r := Request{ID: fmt.Sprintf("si-%05d-%d", i, k), Consumer: Consumer{Platform: "cf", Plan: "p8"}, Resources: cores(1 + 6*int64(i%2)), Current: []string{cluster}, Free: true}
+						if name == "in_vain" { // none fits anywhere else
+							r.Selector, _ = OnlyClusters(nil, cluster)
+						}
 						all[r.ID] = r
 						holdings = append(holdings, Holding{Instance: r.ID, Consumer: r.Consumer, Held: map[string]Resources{cluster: r.Resources}})
 					}
@@ -233,5 +236,19 @@ func BenchmarkMakeRoom(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// An instance that is on more clusters than it needs could leave one without another in its place. That is no move.
+func TestMakeRoomMovesNobodyToNowhere(t *testing.T) {
+	in := func(name string, has int64) *Cluster {
+		return &Cluster{Name: name, Ready: true, AccessVerified: true, Allocatable: cores(has), Labels: labels.Set{v1alpha1.LabelCluster: name}}
+	}
+	inventory := stock([]*Cluster{in("a", 4), in("b", 2)})
+	inventory.SetPolicies(roomPolicies(1))
+	spare := Request{ID: "si-1", Consumer: Consumer{Plan: "p1"}, Resources: cores(2), Clusters: 1, Current: []string{"a", "b"}}
+	inventory.Reserve(Holding{Instance: spare.ID, Consumer: spare.Consumer, Held: map[string]Resources{"a": cores(2), "b": cores(2)}})
+	if p := MakeRoom(Request{ID: "si-new", Resources: cores(4)}, inventory, movableAmong([]Request{spare})); p != nil {
+		t.Errorf("%+v", p)
 	}
 }

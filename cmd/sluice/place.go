@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/charts/store"
 	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/rebalance"
 	"github.com/sluice-dev/sluice/placement/replay"
 )
 
@@ -114,7 +116,36 @@ func (f *placeFlags) ask(cmd *cobra.Command) error {
 			return err
 		}
 	}
-	return f.show(cmd, recording, verdicts)
+	if err := f.show(cmd, recording, verdicts); err != nil || recording.Error == "" || len(f.suppositions) > 0 || !f.output.forPeople() {
+		return err
+	}
+	return f.showRoom(cmd, c, recording)
+}
+
+// showRoom prints the moves of other instances that would make room.
+func (f *placeFlags) showRoom(cmd *cobra.Command, c client.Client, recording *replay.Recording) error {
+	request, _, err := recording.Request()
+	if err != nil {
+		return err
+	}
+	served, _, err := servedCatalog(cmd.Context(), c, f.hub.namespace)
+	if err != nil {
+		return err
+	}
+	room, allowed, err := rebalance.Room(cmd.Context(), c, f.hub.namespace, served, request, recording.At.Time)
+	if err != nil || room == nil {
+		return err
+	}
+	moves := make([]string, len(room.Victims))
+	for i, v := range room.Victims {
+		moves[i] = v.Instance + " to " + strings.Join(v.To, ", ")
+	}
+	why := "a policy allows that"
+	if !allowed {
+		why = "no policy allows that (makeRoom)"
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s would make room on %s: %s; %s\n", count(len(moves), "move"), room.Cluster, strings.Join(moves, "; "), why)
+	return err
 }
 
 // again decides from a recording.

@@ -269,31 +269,39 @@ func plainJSON(d v1alpha1.Decision) (plain map[string]any) {
 
 // decide makes the decision by the recording alone.
 func (r *Recording) decide() (placement.Decision, []placement.Verdict, error) {
-	served, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &r.Offering}}}, r.Clusters, recorded(r.Charts), nil)
-	if err != nil {
-		return placement.Decision{}, nil, fmt.Errorf("offering %s: %w", r.Offering.Name, err)
-	}
-	plan, err := served.Plan(r.Offering.ID, r.Order.PlanID)
+	request, snapshot, err := r.Request()
 	if err != nil {
 		return placement.Decision{}, nil, err
 	}
-	request, err := placement.NewRequest(r.Order.ID, plan, r.Order.Parameters)
-	if err != nil {
-		return placement.Decision{}, nil, err
-	}
-	inventory := r.Fleet().inventory(r.At.Time)
-	snapshot := inventory.Snapshot()
-	for _, supposed := range r.Order.Suppositions {
-		if snapshot, err = snapshot.Suppose(supposed); err != nil {
-			return placement.Decision{}, nil, err
-		}
-	}
-	r.Order.stay(&request)
-	request.At, request.External = r.At.Time, r.External
-	request = snapshot.Govern(request, r.Order.Consumer)
 	decision, err := placement.Place(request, snapshot)
 	if err != nil {
 		decision.Preemption = placement.Preempt(request, snapshot)
 	}
 	return decision, placement.Explain(request, snapshot), err
+}
+
+// Request returns the recorded request, and the snapshot by which it is decided.
+func (r *Recording) Request() (placement.Request, *placement.Snapshot, error) {
+	served, err := catalog.Build([]v1alpha1.ServiceOffering{{Status: v1alpha1.ServiceOfferingStatus{Accepted: &r.Offering}}}, r.Clusters, recorded(r.Charts), nil)
+	if err != nil {
+		return placement.Request{}, nil, fmt.Errorf("offering %s: %w", r.Offering.Name, err)
+	}
+	plan, err := served.Plan(r.Offering.ID, r.Order.PlanID)
+	if err != nil {
+		return placement.Request{}, nil, err
+	}
+	request, err := placement.NewRequest(r.Order.ID, plan, r.Order.Parameters)
+	if err != nil {
+		return placement.Request{}, nil, err
+	}
+	inventory := r.Fleet().inventory(r.At.Time)
+	snapshot := inventory.Snapshot()
+	for _, supposed := range r.Order.Suppositions {
+		if snapshot, err = snapshot.Suppose(supposed); err != nil {
+			return placement.Request{}, nil, err
+		}
+	}
+	r.Order.stay(&request)
+	request.At, request.External = r.At.Time, r.External
+	return snapshot.Govern(request, r.Order.Consumer), snapshot, nil
 }
