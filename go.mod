@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	code.cloudfoundry.org/lager/v3 v3.0.3
+	filippo.io/age v1.3.1
 	github.com/cloudevents/sdk-go/v2 v2.16.2
 	github.com/fluxcd/cli-utils v1.3.0
 	github.com/go-jose/go-jose/v4 v4.1.8
@@ -69,6 +70,8 @@ require (
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730
 	sigs.k8s.io/yaml v1.6.0
 )
+
+require filippo.io/hpke v0.4.0 // indirect
 
 require (
 	cel.dev/expr v0.25.2 // indirect
@@ -191,7 +194,7 @@ require (
 	github.com/xiang90/probing v0.0.0-20221125231312-a49e3df8f510 // indirect
 	github.com/xlab/treeprint v1.2.0 // indirect
 	go.etcd.io/bbolt v1.5.0 // indirect
-	go.etcd.io/etcd/api/v3 v3.7.0 // indirect
+	go.etcd.io/etcd/api/v3 v3.7.0
 	go.etcd.io/etcd/client/v3 v3.7.0 // indirect
 	go.etcd.io/etcd/pkg/v3 v3.7.0 // indirect
 	go.etcd.io/raft/v3 v3.7.0 // indirect

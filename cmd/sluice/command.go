@@ -65,6 +65,7 @@ Who consumes it, or any other OSB broker, starts with:
 		newUsageCommand(hub),
 		newSinkCommand(hub),
 		newCollectCommand(hub),
+		newHubCommand(hub),
 		newKeysetCommand(),
 		newPlatformCommand(),
 		newUninstallCommand(hub),

@@ -100,6 +100,7 @@ var checks = []struct {
 	{"keyset", (*examination).keyset},
 	{"platforms", (*examination).platforms},
 	{"broker", (*examination).broker},
+	{"restored", (*examination).restored},
 	{"resources", (*examination).resources},
 }
 
@@ -287,6 +288,18 @@ func (e *examination) broker() (string, error) {
 		return "", fmt.Errorf("%s/readyz answers %s: see the log of `sluice serve`", url, response.Status)
 	}
 	return url + " is ready", nil
+}
+
+// restored looks for the mark of a restored hub.
+func (e *examination) restored() (string, error) {
+	mark, err := hub.Restored(e.ctx, e.config)
+	if err != nil {
+		return "", err
+	}
+	if mark != nil {
+		return "", fmt.Errorf("the hub was %s: look at what `sluice collect` lists, then `sluice hub release`", mark)
+	}
+	return "nothing is held back", nil
 }
 
 // resources counts what is not ready.

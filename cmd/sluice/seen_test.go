@@ -26,7 +26,10 @@ func TestSeen(t *testing.T) {
 	t.Parallel()
 	target := freeAddress(t)
 	member := controlplane.Start(t, controlplane.Options{Name: "member", Nodes: []controlplane.Node{{Name: "node", CPU: "4", Memory: "8Gi", Pods: "50"}}})
-	s := &seen{served: serveAnother(t, "sluice", "--metrics-listen", target, "--collect", "report", "--collect-every", "1s"), member: member}
+	backups := t.TempDir()
+	mustSluice(t, "hub", "key", filepath.Join(backups, "backup.key"))
+	s := &seen{served: serveAnother(t, "sluice", "--metrics-listen", target, "--collect", "report", "--collect-every", "1s",
+		"--backup-every", "1h", "--backup-dir", backups, "--backup-key", filepath.Join(backups, "backup.key")), member: member}
 	chart := filepath.Join("..", "..", "charts", "sluice")
 	s.prometheus = prometheus.Start(t, member, target, filepath.Join(chart, "rules", "alerts.yaml"))
 

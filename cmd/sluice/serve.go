@@ -43,6 +43,7 @@ type serveFlags struct {
 	trust                          trustFlags
 	charts                         chartFlags
 	backupTarget                   string
+	backups                        backupSchedule
 	metricsListen                  string
 	resources                      resourcesListener
 	platforms, keyset              string
@@ -60,6 +61,8 @@ type serveFlags struct {
 	scorer                         external.Options
 	leaseDuration                  time.Duration
 	lease                          *lease.Lease // nil with an embedded hub
+	// hold returns why nothing may be removed that the hub does not know; nil if it was not restored.
+	hold func(context.Context) error
 }
 
 func newServeCommand() *cobra.Command {
@@ -97,6 +100,7 @@ password, in platforms.yaml of the data folder.`,
 	flags.BoolVar(&f.internetEgress, "internet-egress", false, "let pods of instances reach the internet")
 	flags.DurationVar(&f.probeEvery, "probe-every", controller.DefaultProbeEvery, "time between two probes of each member cluster; it counts as lost after three failures")
 	flags.StringVar(&f.backupTarget, "backup-target", "", "YAML file with the storage for backups of volumes, with which workloads move (docs/operating.md); read again when it changes")
+	f.backups.bind(flags)
 	flags.IntVar(&f.movesAtOnce, "moves-at-once", 10, "how many instances move from lost or drained clusters at the same time")
 	flags.DurationVar(&f.keepJournals, "keep-journals", 90*24*time.Hour, "how long the events of removed instances and bindings are kept; 0 keeps them for ever")
 	flags.IntVar(&f.mostJournals, "most-journals", 100_000, "of how many removed instances and bindings the events are kept; the oldest go first, 0 means any number")
@@ -131,6 +135,12 @@ func (f *serveFlags) serve(ctx context.Context) error {
 			logger.Error("stop the hub", "error", err)
 		}
 	}()
+	if mark, err := hub.Restored(ctx, h.Config); err != nil {
+		return err
+	} else if mark != nil {
+		f.hold = cached(holdOf(h.Config), holdCheck)
+		logger.Warn("the hub was " + mark.String() + ": nothing that it does not know is removed before `sluice hub release`")
+	}
 	if h.Embedded {
 		if err := f.firstStart(logger); err != nil {
 			return err
@@ -138,6 +148,9 @@ func (f *serveFlags) serve(ctx context.Context) error {
 	}
 	if f.platforms == "" || f.keyset == "" {
 		return fmt.Errorf("--platforms and --keyset are needed when a cluster is the hub")
+	}
+	if err := f.backups.check(h, f.dataDir); err != nil {
+		return err
 	}
 	all, err := f.assemble(ctx, h, logger)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -63,6 +64,9 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 	if err := registerProcess(metrics.Registry, h); err != nil {
 		return fmt.Errorf("register the metrics of the process: %w", err)
 	}
+	if err := f.addBackups(mgr, h); err != nil {
+		return fmt.Errorf("set up backups: %w", err)
+	}
 	counted := gauges.New(mgr.GetCache(), served.Names, clock.RealClock{})
 	if err := errors.Join(metrics.Registry.Register(counted), mgr.Add(counted)); err != nil {
 		return fmt.Errorf("set up the metrics of what the hub has: %w", err)
@@ -91,7 +95,7 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 	if err := controller.SetupWithManager(mgr, controller.Options{
 		Recorder: recorder, Inventory: inventory, Filled: filled, Target: target,
 		ProbeEvery: f.probeEvery, ProbeTimeout: min(f.probeEvery, 5*time.Second), MovesAtOnce: f.movesAtOnce, Scorer: scorer, Promises: growing, Keys: keys,
-		Namespace: h.Namespace, HubID: h.ID, Leadership: f.leadership(), Catalog: served, Connections: connections, Brokers: brokers,
+		Namespace: h.Namespace, HubID: h.ID, Hold: f.hold, Leadership: f.leadership(), Catalog: served, Connections: connections, Brokers: brokers,
 		Drivers: map[string]delivery.Driver{
 			v1alpha1.DriverKube: driver,
 			v1alpha1.DriverCAPI: &capi.Driver{Connections: connections, Hub: h.ID, Charts: charts, Members: members},
@@ -126,7 +130,7 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 	}
 	collector := &kube.Collector{
 		Live: live, Connections: connections, Namespace: h.Namespace, Hub: h.ID,
-		Mode: f.collect, Period: f.collectEvery,
+		Mode: f.collect, Period: f.collectEvery, Hold: f.hold,
 	}
 	if err := mgr.Add(collector); err != nil {
 		return err
@@ -148,6 +152,16 @@ func selectableIn(served *catalog.Catalog) liqo.Selectable {
 		}
 		return plan.Resources.Selectable
 	}
+}
+
+// addBackups adds the backups of the hub, if there are to be any.
+func (f *serveFlags) addBackups(mgr ctrl.Manager, h *hub.Hub) error {
+	if f.backups.every == 0 {
+		return nil
+	}
+	s := &f.backups
+	s.config, s.keyset, s.platforms, s.logger = h.Config, f.keyset, f.platforms, slog.Default()
+	return errors.Join(s.register(metrics.Registry), mgr.Add(s))
 }
 
 // target returns the place for backups of --backup-target; nil if there is none.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,10 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/hub"
 	"github.com/sluice-dev/sluice/internal/pages"
 )
 
-func newStatusCommand(hub *hubFlags) *cobra.Command {
+func newStatusCommand(flags *hubFlags) *cobra.Command {
 	var output outputFlag
 	cmd := &cobra.Command{
 		Use:   "status",
@@ -29,12 +31,19 @@ sinks, and list each that is not ready, with the reason: the one that has been s
 being changed at the moment is listed as well with -o wide.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := hub.client(cmd)
+			c, err := flags.client(cmd)
 			if err != nil {
 				return err
 			}
-			o, err := look(cmd.Context(), c, hub.namespace)
+			o, err := look(cmd.Context(), c, flags.namespace)
 			if err != nil {
+				return err
+			}
+			config, err := flags.config(cmd)
+			if err != nil {
+				return err
+			}
+			if o.Restored, err = hub.Restored(cmd.Context(), config); err != nil && !apierrors.IsForbidden(err) {
 				return err
 			}
 			if !output.forPeople() {
@@ -43,14 +52,16 @@ being changed at the moment is listed as well with -o wide.`,
 			return o.write(cmd.OutOrStdout(), output == outputWide)
 		},
 	}
-	hub.bind(cmd)
+	flags.bind(cmd)
 	output.bind(cmd)
 	return cmd
 }
 
 // overview is the state of a marketplace.
 type overview struct {
-	Resources []counted `json:"resources"`
+	// Restored is the mark of a hub that was restored from a backup and has not been released; nil if there is none.
+	Restored  *hub.RestoredMark `json:"restored,omitempty"`
+	Resources []counted         `json:"resources"`
 	// NotReady holds the resources that are not ready, the oldest first.
 	NotReady []trouble `json:"notReady,omitempty"`
 	// Changing holds those that something is being done with.
@@ -175,9 +186,14 @@ func (o *overview) write(w io.Writer, wide bool) error {
 	if wide {
 		troubles = append(troubles, o.Changing...)
 	}
-	if len(troubles) == 0 {
+	if o.Restored != nil {
+		fmt.Fprintf(w, "\nThe hub was %s. `sluice collect` lists what was made since; nothing of it is removed before `sluice hub release`.\n", o.Restored)
+	} else if len(troubles) == 0 {
 		_, err := fmt.Fprintln(w, "\nNothing needs attention.")
 		return err
+	}
+	if len(troubles) == 0 {
+		return nil
 	}
 	fmt.Fprintln(w)
 	t = table{header: []string{"WHAT", "NAME", "FOR", "REASON", "MESSAGE"}}

@@ -29,6 +29,10 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
+	if asked := os.Getenv(restoreEnv); asked != "" {
+		fmt.Fprintln(os.Stderr, restoreAndDie(asked))
+		os.Exit(1)
+	}
 	os.Exit(m.Run())
 }
 

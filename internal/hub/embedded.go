@@ -44,6 +44,9 @@ func startEmbedded(ctx context.Context, o Options) (_ *Hub, err error) {
 		return nil, err
 	}
 	undo.push(lock.release)
+	if err := isWhole(dir); err != nil {
+		return nil, err
+	}
 
 	store, err := startEtcd(ctx, dir, o.Logger)
 	if err != nil {

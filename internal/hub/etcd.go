@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
@@ -36,7 +37,7 @@ type etcd struct {
 // serve. It listens on Unix sockets only, in a directory that nobody else may
 // enter.
 func startEtcd(ctx context.Context, dir string, logger *slog.Logger) (*etcd, error) {
-	dir, err := privateDirectory(dir, "etcd")
+	dir, err := privateDirectory(dir, etcdDir)
 	if err != nil {
 		return nil, err
 	}
@@ -142,6 +143,41 @@ func (e *etcd) size() (bytes, quota int64) { return e.server.Server.Backend().Si
 func (e *etcd) stop() error {
 	e.server.Close()
 	e.removeSockets()
+	return nil
+}
+
+// batchBytes is about the size of a transaction; etcd refuses those of more than 1.5 MB.
+const batchBytes = 256 << 10
+
+// batch writes many values in few transactions.
+type batch struct {
+	store *etcd
+	puts  []*pb.RequestOp
+	bytes int
+}
+
+// put adds a value, and writes those before it if they are enough.
+func (b *batch) put(ctx context.Context, key string, value []byte) error {
+	if b.bytes > 0 && b.bytes+len(value) > batchBytes {
+		if err := b.flush(ctx); err != nil {
+			return err
+		}
+	}
+	b.puts = append(b.puts, &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte(key), Value: value}}})
+	b.bytes += len(key) + len(value)
+	return nil
+}
+
+// flush writes what was added.
+func (b *batch) flush(ctx context.Context) error {
+	if len(b.puts) == 0 {
+		return nil
+	}
+	_, err := b.store.server.Server.Txn(ctx, &pb.TxnRequest{Success: b.puts})
+	b.puts, b.bytes = nil, 0
+	if err != nil {
+		return fmt.Errorf("write to etcd: %w", err)
+	}
 	return nil
 }
 

@@ -128,7 +128,7 @@ func (r *clusterReconciler) look(ctx context.Context, cluster *v1alpha1.MemberCl
 		}
 	}
 	w.refresh(ctx, r, cluster, now)
-	w.report(cluster, leaving)
+	w.report(cluster, leaving, r.held(ctx))
 	r.reportFailures(w, cluster.Status.Broker, now)
 	r.Inventory.UpsertCluster(placement.ClusterOf(cluster, now))
 

@@ -23,11 +23,12 @@ const (
 	reasonDenied      = "Denied"
 	reasonWritesFail  = "WritesFail"
 	reasonRead        = "Read"
+	reasonRestored    = "HubRestored"
 )
 
 // report writes the state of the watch into the cluster's status: exactly, except the latency,
-// which changes only if the new value differs clearly.
-func (w *clusterWatch) report(cluster *v1alpha1.MemberCluster, leaving []string) {
+// which changes only if the new value differs clearly. held is the error of Options.Hold.
+func (w *clusterWatch) report(cluster *v1alpha1.MemberCluster, leaving []string, held error) {
 	status := &cluster.Status
 	status.ObservedGeneration = cluster.Generation
 	if w.target.connection != nil {
@@ -44,7 +45,12 @@ func (w *clusterWatch) report(cluster *v1alpha1.MemberCluster, leaving []string)
 		if err == nil {
 			reading.Report(status)
 		}
+		if showsAll := w.source.reader == v1alpha1.ReaderNodes || cluster.DriverName() == v1alpha1.DriverOSB; err == nil && held != nil && !showsAll {
+			err = &reader.UnknownError{Reason: reasonRestored, Message: held.Error()}
+		}
 		w.reportReading(cluster, reading.Source, err)
+	} else if held != nil {
+		w.reportReading(cluster, "", &reader.UnknownError{Reason: reasonRestored, Message: "not read yet: " + held.Error()})
 	}
 	if cluster.DriverName() == v1alpha1.DriverOSB {
 		w.reportBroker(cluster)

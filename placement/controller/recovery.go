@@ -40,6 +40,8 @@ type recovery struct {
 	namespace string
 	inventory *placement.Inventory
 	clock     clock.PassiveClock
+	// held returns why the statuses of clusters do not show all that they carry; nil if they do. It may be nil.
+	held func(context.Context) error
 	// filled is called at the end; may be nil.
 	filled func()
 
@@ -59,6 +61,11 @@ func (r *recovery) ensure(ctx context.Context) error {
 	if err := replay.Fill(ctx, r.reader, r.namespace, r.inventory, start); err != nil {
 		return fmt.Errorf("rebuild the inventory from the hub: %w", err)
 	}
+	if r.held != nil {
+		if err := r.held(ctx); err != nil {
+			r.doubt(err)
+		}
+	}
 	r.done = true
 	if r.filled != nil {
 		r.filled()
@@ -66,4 +73,13 @@ func (r *recovery) ensure(ctx context.Context) error {
 	r.took = r.clock.Since(start)
 	log.FromContext(ctx).Info("Rebuilt the inventory from the hub", "clusters", r.inventory.Snapshot().Len(), "took", r.took.String())
 	return nil
+}
+
+// doubt makes the capacity of all clusters unknown, until they are read.
+func (r *recovery) doubt(why error) {
+	for _, c := range r.inventory.Snapshot().Clusters() {
+		unread := *c
+		unread.CapacityUnknown = why.Error()
+		r.inventory.UpsertCluster(&unread)
+	}
 }

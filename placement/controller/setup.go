@@ -77,12 +77,24 @@ type Options struct {
 	Keys *seal.Keyset
 	// Target for backups, with which instances move with their data; nil if there is none.
 	Target Target
+	// Hold returns an error while the hub, restored from a backup, may lack instances that clusters carry; nil means that
+	// it lacks none. See held.
+	Hold func(context.Context) error
 	// Promises of clusters for instances that fit nowhere; nil if none are made.
 	Promises Promises
 	// Recorder of the events of instances; may be nil.
 	Recorder *journal.Recorder
 	// Clock; nil means the real one.
 	Clock clock.PassiveClock
+}
+
+// held returns the error of Hold. While there is one, nothing new is placed on a cluster before its nodes have been
+// read, nor on one whose capacity is known from elsewhere: neither shows what the hub does not know.
+func (o *Options) held(ctx context.Context) error {
+	if o.Hold == nil {
+		return nil
+	}
+	return o.Hold(ctx)
 }
 
 // Scorer scores the clusters that fit a request. An error means that its scores count for
@@ -119,7 +131,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 	if err := m.register(ctrlmetrics.Registry); err != nil {
 		return fmt.Errorf("register placement's metrics: %w", err)
 	}
-	recovered := &recovery{reader: mgr.GetAPIReader(), namespace: o.Namespace, inventory: o.Inventory, clock: o.Clock, filled: o.Filled}
+	recovered := &recovery{reader: mgr.GetAPIReader(), namespace: o.Namespace, inventory: o.Inventory, clock: o.Clock, filled: o.Filled, held: o.held}
 	if alone {
 		recovered.reader = wholeCache{mgr.GetCache()}
 	}

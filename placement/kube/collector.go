@@ -39,8 +39,8 @@ const (
 
 // Collector finds objects that no controller will ever remove: namespaces of instances and
 // accounts of bindings whose owner is no longer in the hub. Controllers leave none, unless
-// somebody removed a finalizer or restored the hub from a backup. So read a report before you
-// let it remove anything.
+// somebody removed a finalizer or restored the hub from a backup; see Hold. So read a report before
+// you let it remove anything.
 //
 // It cannot delete an object in use. It reads a member cluster first, and the hub, live, after
 // it. The hub's resource is created before everything made for it. So if the hub does not know
@@ -56,6 +56,8 @@ type Collector struct {
 	Namespace string
 	// Hub is the hub's ID, the value of v1alpha1.LabelHub.
 	Hub string
+	// Hold returns an error that says why nothing may be removed now; nil means that nothing is held.
+	Hold func(context.Context) error
 	// Mode of the periodic collection; empty means off.
 	Mode CollectorMode
 	// Period between two collections; zero means ten minutes.
@@ -70,6 +72,9 @@ type Remnant struct {
 	Name      string `json:"name"`
 	// Owner is the name of the ServiceInstance or ServiceBinding that is gone.
 	Owner string `json:"owner"`
+	// Elsewhere reports whether the owner is in the hub, but on other clusters, as after an instance has moved and the
+	// hub was restored from a backup before that. Such objects are found only while removals are held, and never removed.
+	Elsewhere bool `json:"elsewhere,omitempty"`
 	// Created is when the object was created.
 	Created metav1.Time `json:"created"`
 	// Removed reports whether its deletion was accepted.
@@ -86,10 +91,15 @@ type Report struct {
 	Clusters []string `json:"clusters"`
 }
 
-// Collect checks every member cluster, and removes the remnants if remove is set. It blocks
-// until every cluster has answered or failed. Clusters that fail are in the error and not in
+// Collect checks every member cluster, and removes the remnants if remove is set; if they are held, it does
+// nothing, and returns the error of Hold. It blocks until every cluster has answered or failed. Clusters that fail are in the error and not in
 // the report, which is valid for the others.
 func (c *Collector) Collect(ctx context.Context, remove bool) (Report, error) {
+	if remove {
+		if err := c.held(ctx); err != nil {
+			return Report{}, err
+		}
+	}
 	var clusters v1alpha1.MemberClusterList
 	if err := c.Live.List(ctx, &clusters, client.InNamespace(c.Namespace)); err != nil {
 		return Report{}, fmt.Errorf("list member clusters: %w", err)
@@ -126,6 +136,14 @@ func (c *Collector) Collect(ctx context.Context, remove bool) (Report, error) {
 	return report, errors.Join(errs...)
 }
 
+// held returns the error of Hold.
+func (c *Collector) held(ctx context.Context) error {
+	if c.Hold == nil {
+		return nil
+	}
+	return c.Hold(ctx)
+}
+
 // collectFrom returns one cluster's remnants, including those that it failed to remove.
 func (c *Collector) collectFrom(ctx context.Context, cluster *v1alpha1.MemberCluster, remove bool) ([]Remnant, error) {
 	connection, err := c.Connections.Open(ctx, cluster)
@@ -139,6 +157,13 @@ func (c *Collector) collectFrom(ctx context.Context, cluster *v1alpha1.MemberClu
 	remnants, err := c.withoutOwner(ctx, owned) // reads the hub, only after the cluster
 	if err != nil {
 		return nil, err
+	}
+	if c.held(ctx) != nil {
+		moved, err := c.elsewhere(ctx, owned)
+		if err != nil {
+			return nil, err
+		}
+		remnants = append(remnants, moved...)
 	}
 	remnants, err = stillThere(ctx, connection.Client, remnants)
 	if err != nil || !remove {
@@ -234,6 +259,28 @@ func (c *Collector) withoutOwner(ctx context.Context, owned []Remnant) ([]Remnan
 		remnants = append(remnants, o)
 	}
 	return remnants, nil
+}
+
+// elsewhere returns the namespaces of instances that are in the hub, read live, but not on the namespace's cluster.
+func (c *Collector) elsewhere(ctx context.Context, owned []Remnant) ([]Remnant, error) {
+	namespaces := map[string]Remnant{} // by instance
+	for _, o := range owned {
+		if o.Kind == "Namespace" {
+			namespaces[o.Owner] = o
+		}
+	}
+	var found []Remnant
+	err := pages.Each(ctx, c.Live, &v1alpha1.ServiceInstanceList{}, func(o client.Object) error {
+		instance := o.(*v1alpha1.ServiceInstance)
+		namespace, has := namespaces[instance.Name]
+		isThere := slices.ContainsFunc(instance.Status.Everywhere(), func(p *v1alpha1.Placement) bool { return p.Cluster == namespace.Cluster })
+		if has && !isThere {
+			namespace.Elsewhere = true
+			found = append(found, namespace)
+		}
+		return nil
+	}, client.InNamespace(c.Namespace))
+	return found, err
 }
 
 // namesOf lists the names of all resources of a kind in the hub, without their content.

@@ -55,7 +55,12 @@ func (c *Collector) Start(ctx context.Context) error {
 
 func (c *Collector) collectOnce(ctx context.Context) {
 	logger := log.FromContext(ctx).WithName("collector")
-	report, err := c.Collect(log.IntoContext(ctx, logger), c.Mode == CollectorRemove)
+	remove := c.Mode == CollectorRemove
+	if err := c.held(ctx); remove && err != nil {
+		logger.Info("nothing is removed", "reason", err.Error())
+		remove = false
+	}
+	report, err := c.Collect(log.IntoContext(ctx, logger), remove)
 	if err != nil {
 		logger.Error(err, "some clusters could not be looked at")
 	}

@@ -2,6 +2,7 @@ package kube_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -137,6 +138,43 @@ func theCollectorLeaves(t *testing.T, f *fixture) {
 	if len(report.Remnants) != 0 || !slices.Equal(report.Clusters, []string{clusterName}) {
 		t.Errorf("report is %+v, want no remnants on one cluster", report)
 	}
+}
+
+// theCollectorThatIsHeld: on a hub that was restored, an instance that is gone and one that is elsewhere by its status
+// are reported, and nothing is removed. Once that is released, only the first is.
+func theCollectorThatIsHeld(t *testing.T, f *fixture) {
+	const hub = "hub-that-was-restored"
+	gone, moved := newDelivery(t, "cpu", "1", "memory", "1Gi"), newDelivery(t, "cpu", "1", "memory", "1Gi")
+	moved.Instance.Name = v1alpha1.InstanceName("platform-1", t.Name()+" moved")
+	for _, d := range []delivery.Delivery{gone, moved} {
+		f.deliverFor(t, hub, d)
+	}
+	f.commit(t, moved) // with no placement
+	held := errors.New("the hub was restored")
+	collector := f.collector(hub)
+	collector.Hold = func(context.Context) error { return held }
+	if _, err := collector.Collect(t.Context(), true); !errors.Is(err, held) {
+		t.Errorf("a removal that is held: %v", err)
+	}
+	wants := func(elsewhere ...string) {
+		t.Helper()
+		report, err := collector.Collect(t.Context(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range report.Remnants {
+			if r.Elsewhere {
+				got = append(got, r.Name)
+			}
+		}
+		if all := len(report.Remnants); all != 1+len(elsewhere) || !slices.Equal(got, elsewhere) {
+			t.Errorf("%d remnants, elsewhere are %q, want %q", all, got, elsewhere)
+		}
+	}
+	wants(namespaceOf(moved))
+	held = nil
+	wants()
 }
 
 // reportsPeriodically runs the collector as the manager does, until its metric

@@ -48,6 +48,7 @@ func TestOnCluster(t *testing.T) {
 		{"registering again keeps the token", registeringAgainKeepsTheToken},
 		{"the collector reports and removes what lost its owner", theCollectorRemoves},
 		{"the collector leaves what has its owner", theCollectorLeaves},
+		{"the collector that is held removes nothing, and reports more", theCollectorThatIsHeld},
 		{"the collector leaves what has found a new owner meanwhile", theCollectorLeavesTheAdopted},
 		{"the collector that is off ends at once", theCollectorThatIsOffEnds},
 		{"what is deleted comes back within two seconds", whatIsDeletedComesBack},

@@ -21,7 +21,7 @@ import (
 )
 
 // Nodes is the reader of a cluster's nodes, storage classes, running pods, namespaces of this hub's
-// instances, and quotas of other hubs' instances. It watches them, each stripped to the fields that are
+// instances, and quotas of the instances of all hubs. It watches them, each stripped to the fields that are
 // used.
 type Nodes struct {
 	stop                                     context.CancelFunc
@@ -53,16 +53,14 @@ func NewNodes(ctx context.Context, o NodesOptions) *Nodes {
 		).String()
 	}
 	ours := func(l *metav1.ListOptions) { l.LabelSelector = labels.Set{v1alpha1.LabelHub: o.HubID}.String() }
-	others := func(l *metav1.ListOptions) {
-		l.LabelSelector = v1alpha1.LabelHub + "," + v1alpha1.LabelHub + "!=" + o.HubID
-	}
+	ofHubs := func(l *metav1.ListOptions) { l.LabelSelector = v1alpha1.LabelHub }
 	n := &Nodes{
 		stop: stop, options: o,
 		nodes:      coreinformers.NewNodeInformer(o.Kube, 0, nil),
 		pods:       coreinformers.NewFilteredPodInformer(o.Kube, metav1.NamespaceAll, 0, nil, running),
 		namespaces: coreinformers.NewFilteredNamespaceInformer(o.Kube, 0, nil, ours),
 		classes:    storageinformers.NewStorageClassInformer(o.Kube, 0, nil),
-		quotas:     coreinformers.NewFilteredResourceQuotaInformer(o.Kube, metav1.NamespaceAll, 0, nil, others),
+		quotas:     coreinformers.NewFilteredResourceQuotaInformer(o.Kube, metav1.NamespaceAll, 0, nil, ofHubs),
 	}
 	_ = n.quotas.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {
 		if apierrors.IsForbidden(err) {
@@ -96,12 +94,17 @@ func (n *Nodes) Read() (Reading, error) {
 	}
 	s := n.options.Inventory.Snapshot()
 	// A namespace with an instance's label counts as reserved only if the instance has a reservation
-	// there. What remains of a deleted instance is foreign use.
+	// there. What remains of a deleted instance is foreign use, and so is an instance that a hub does not know
+	// which was restored from a backup.
 	reserved := func(namespace string) bool {
 		instance := instances[namespace]
 		return instance != "" && v1alpha1.MemberNamespace(instance) == namespace && s.Reserved(instance, n.options.Cluster) != nil
 	}
-	r := usageOf(listed[*corev1.Node](n.nodes), listed[*corev1.Pod](n.pods), listed[*corev1.ResourceQuota](n.quotas), reserved)
+	quotas := slices.DeleteFunc(listed[*corev1.ResourceQuota](n.quotas), func(q *corev1.ResourceQuota) bool {
+		ours, instance := q.Labels[v1alpha1.LabelHub] == n.options.HubID, q.Labels[v1alpha1.LabelInstance]
+		return ours && (instance == "" || reserved(q.Namespace))
+	})
+	r := usageOf(listed[*corev1.Node](n.nodes), listed[*corev1.Pod](n.pods), quotas, reserved)
 	for _, class := range listed[*storagev1.StorageClass](n.classes) {
 		r.StorageClasses = append(r.StorageClasses, class.Name)
 	}

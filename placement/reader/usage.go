@@ -21,8 +21,8 @@ var onePod = resource.MustParse("1")
 // usageOf sums over the nodes that take workloads: ready, not cordoned, without a taint that
 // keeps pods out (so control-plane nodes do not count), and not Liqo's virtual nodes, which
 // stand for other clusters' capacity. Foreign use is the sum of requests of the pods on those nodes
-// that belong to no reservation. Pods not bound to a node use nothing yet. Quotas of another hub
-// count in full, even if its pods request less.
+// that belong to no reservation. Pods not bound to a node use nothing yet. The quotas are those of instances without a
+// reservation, most of them of other hubs; they count in full, even if their pods request less.
 func usageOf(nodes []*corev1.Node, pods []*corev1.Pod, quotas []*corev1.ResourceQuota, reserved func(namespace string) bool) Reading {
 	u := Reading{Source: "read from its nodes", Capacity: corev1.ResourceList{}, Allocatable: corev1.ResourceList{}, Foreign: corev1.ResourceList{}}
 	free := make(map[string]placement.Resources, len(nodes))
@@ -36,9 +36,9 @@ func usageOf(nodes []*corev1.Node, pods []*corev1.Pod, quotas []*corev1.Resource
 			sum(u.Allocatable, node.Status.Allocatable)
 		}
 	}
-	others := make(map[string]bool, len(quotas))
+	withQuota := make(map[string]bool, len(quotas))
 	for _, quota := range quotas {
-		others[quota.Namespace] = true
+		withQuota[quota.Namespace] = true
 		sum(u.Foreign, reservedBy(quota))
 	}
 	for _, pod := range pods {
@@ -48,7 +48,7 @@ func usageOf(nodes []*corev1.Node, pods []*corev1.Pod, quotas []*corev1.Resource
 		}
 		requests := requestsOf(pod)
 		node.Add(placement.ResourcesOf(requests), -1)
-		if !reserved(pod.Namespace) && !others[pod.Namespace] && !offloaded(pod) {
+		if !reserved(pod.Namespace) && !withQuota[pod.Namespace] && !offloaded(pod) {
 			sum(u.Foreign, requests)
 		}
 	}
@@ -103,7 +103,7 @@ func sum(total, more corev1.ResourceList) {
 	}
 }
 
-// reservedBy returns what another hub has reserved by the quota of an instance's namespace.
+// reservedBy returns what is reserved by the quota of an instance's namespace.
 func reservedBy(quota *corev1.ResourceQuota) corev1.ResourceList {
 	reserved := corev1.ResourceList{}
 	for name, amount := range quota.Spec.Hard {
@@ -145,7 +145,7 @@ func strip(object any) (any, error) {
 		meta.Labels = o.Labels
 		return &corev1.Namespace{ObjectMeta: meta}, nil
 	case *corev1.ResourceQuota:
-		return &corev1.ResourceQuota{ObjectMeta: stripped(&o.ObjectMeta), Spec: corev1.ResourceQuotaSpec{Hard: o.Spec.Hard}}, nil
+		return &corev1.ResourceQuota{ObjectMeta: stripped(&o.ObjectMeta, v1alpha1.LabelHub, v1alpha1.LabelInstance), Spec: corev1.ResourceQuotaSpec{Hard: o.Spec.Hard}}, nil
 	case *storagev1.StorageClass:
 		return &storagev1.StorageClass{ObjectMeta: stripped(&o.ObjectMeta)}, nil
 	default:
@@ -158,7 +158,10 @@ func stripped(m *metav1.ObjectMeta, labels ...string) metav1.ObjectMeta {
 	kept := metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion}
 	for _, name := range labels {
 		if value, has := m.Labels[name]; has {
-			kept.Labels = map[string]string{name: value}
+			if kept.Labels == nil {
+				kept.Labels = map[string]string{}
+			}
+			kept.Labels[name] = value
 		}
 	}
 	return kept

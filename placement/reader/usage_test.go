@@ -138,6 +138,15 @@ func TestWhatAnotherHubHasReservedIsUsedInFull(t *testing.T) {
 	}
 }
 
+func TestStrippedQuotasKeepWhoseTheyAre(t *testing.T) {
+	labels := map[string]string{v1alpha1.LabelHub: "hub", v1alpha1.LabelInstance: "si-1", "large": "label"}
+	slim, _ := strip(&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "ours", Labels: labels}})
+	want := map[string]string{v1alpha1.LabelHub: "hub", v1alpha1.LabelInstance: "si-1"}
+	if got := slim.(*corev1.ResourceQuota).Labels; !equality.Semantic.DeepEqual(got, want) {
+		t.Errorf("the labels are %v, want %v", got, want)
+	}
+}
+
 func TestHolesAreWhatPodsLeaveOnEachNodeThatTakesOneMore(t *testing.T) {
 	full := placementtest.Node("full", func(n *corev1.Node) { n.Status.Allocatable = placementtest.Quantities("cpu=64,memory=64Gi,pods=1") })
 	cordoned := placementtest.Node("cordoned", func(n *corev1.Node) { n.Spec.Unschedulable = true })

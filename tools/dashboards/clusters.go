@@ -33,8 +33,11 @@ var clusters = board{
 			}},
 			{title: "Remnants", description: "Objects on clusters that no instance or binding owns, as `sluice collect` lists them.", width: 4, view: number, unit: units.Short, alarm: 1,
 				queries: []query{{"sum(sluice_remnants)", ""}}},
-			{title: "Hub", description: "Share of its database's limit that an embedded hub uses.", width: 4, view: number, unit: units.PercentUnit, alarm: .8, queries: []query{
+			{title: "Hub", description: "Share of its database's limit that an embedded hub uses.", width: 2, view: number, unit: units.PercentUnit, alarm: .8, queries: []query{
 				{"max(sluice_hub_database_size_bytes / sluice_hub_database_quota_bytes)", ""},
+			}},
+			{title: "Backup", description: "Age of the newest backup of an embedded hub, with serve --backup-every.", width: 2, view: number, unit: units.Seconds, queries: []query{
+				{"time() - max(sluice_hub_backup_timestamp_seconds)", ""},
 			}},
 			{title: "Clusters that are not ready", width: 8, view: list, unit: units.Short, queries: []query{{latest("cluster", "sluice_cluster_ready") + " == 0", ""}}},
 			{title: "Fullest clusters", description: "Sold share of the resource that is scarcest on each cluster.", width: 16, view: bars, unit: units.PercentUnit, queries: []query{

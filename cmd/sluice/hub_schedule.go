@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-dev/sluice/internal/backup"
+	"github.com/sluice-dev/sluice/internal/hub"
+)
+
+// backupRetry is the longest time from a backup that failed to the next try.
+const backupRetry = time.Minute
+
+// backupSchedule makes backups of an embedded hub while it is served, and keeps the last ones.
+type backupSchedule struct {
+	hubBackup
+	every  time.Duration
+	dir    string
+	keep   int
+	logger *slog.Logger
+	// last is when the newest backup was made, in seconds of Unix time; zero if there is none.
+	last prometheus.Gauge
+}
+
+func (s *backupSchedule) bind(flags *pflag.FlagSet) {
+	flags.DurationVar(&s.every, "backup-every", 0, "time between two backups of the embedded hub; 0 makes none")
+	flags.StringVar(&s.dir, "backup-dir", "", "folder for backups of the embedded hub, on another disk")
+	flags.StringVar(&s.key, "backup-key", "", "file with the key that backups are sealed for; the public one is enough (sluice hub key)")
+	flags.IntVar(&s.keep, "keep-backups", 14, "how many backups are kept; the oldest go first, 0 means all")
+}
+
+// check returns an error if the flags cannot be used with a hub.
+func (s *backupSchedule) check(h *hub.Hub, dataDir string) error {
+	switch {
+	case s.every == 0:
+		return nil
+	case s.every < time.Second || s.keep < 0:
+		return fmt.Errorf("--backup-every %s, --keep-backups %d: want at least a second, and no negative number", s.every, s.keep)
+	case !h.Embedded:
+		return errors.New("--backup-every: a hub on a cluster is backed up with that cluster's etcd")
+	case s.dir == "" || s.key == "":
+		return errors.New("--backup-every: needs --backup-dir and --backup-key")
+	case isBelow(s.dir, dataDir):
+		return fmt.Errorf("--backup-dir %s: is in the data folder, and would be lost with it", s.dir)
+	}
+	if _, err := backup.Recipients(s.key); err != nil {
+		return fmt.Errorf("--backup-key: %w", err)
+	}
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return fmt.Errorf("--backup-dir: %w", err)
+	}
+	return nil
+}
+
+// register registers the metrics.
+func (s *backupSchedule) register(registry prometheus.Registerer) error {
+	s.last = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "sluice_hub_backup_timestamp_seconds", Help: "When the newest backup of the embedded hub was made; 0 if there is none.",
+	})
+	return errors.Join(
+		registry.Register(s.last),
+		registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "sluice_hub_backup_interval_seconds", Help: "Time between two backups of the embedded hub.",
+		}, func() float64 { return s.every.Seconds() })),
+	)
+}
+
+// Start makes backups until the context ends: the first when the newest in the folder is old enough, or at once. One that
+// fails is logged, and tried again.
+func (s *backupSchedule) Start(ctx context.Context) error {
+	s.clear()
+	wait := time.Duration(0)
+	if made := s.made(); len(made) > 0 {
+		newest := made[len(made)-1]
+		s.last.Set(float64(newest.Unix()))
+		wait = min(s.every, time.Until(newest.Add(s.every))) // a clock may have been wrong
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+		wait = s.every
+		if err := s.once(ctx); err != nil && ctx.Err() == nil {
+			s.logger.Error("the hub was not backed up", "error", err)
+			wait = min(s.every, backupRetry)
+		}
+	}
+}
+
+// once makes a backup, and removes those that are not kept.
+func (s *backupSchedule) once(ctx context.Context) error {
+	now := time.Now().UTC()
+	path := filepath.Join(s.dir, now.Format(backupName))
+	made, err := s.write(ctx, path)
+	if err != nil {
+		return err
+	}
+	s.last.Set(float64(made.Taken.Unix()))
+	s.logger.Info("backed the hub up", "file", path, "resources", made.Resources, "took", time.Since(now).Round(time.Millisecond).String())
+	all := s.made()
+	if s.keep == 0 || len(all) <= s.keep {
+		return nil
+	}
+	for _, old := range all[:len(all)-s.keep] {
+		err = errors.Join(err, os.Remove(filepath.Join(s.dir, old.Format(backupName))))
+	}
+	return err
+}
+
+// backupName is the layout of the names of backups, by the time when each was begun, in UTC.
+const backupName = "sluice-20060102T150405Z.backup"
+
+// made returns the times of the backups in the folder, the oldest first.
+func (s *backupSchedule) made() (times []time.Time) {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		s.logger.Error("the backups cannot be listed", "error", err)
+	}
+	for _, entry := range entries {
+		if at, err := time.Parse(backupName, entry.Name()); err == nil {
+			times = append(times, at)
+		}
+	}
+	slices.SortFunc(times, time.Time.Compare)
+	return times
+}
+
+// clear removes parts of backups during which Sluice was killed.
+func (s *backupSchedule) clear() {
+	prefix, _, _ := strings.Cut(backupName, "2006")
+	parts, _ := filepath.Glob(filepath.Join(s.dir, "."+prefix+"*.backup*")) // the pattern is valid
+	for _, part := range parts {
+		_ = os.Remove(part) // it costs room only
+	}
+}

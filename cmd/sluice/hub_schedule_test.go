@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestBackupEvery: `sluice serve` backs its hub up at once, and again, keeps as many backups as it shall, removes what a
+// kill has left, and leaves other files alone. Each backup can be restored.
+func TestBackupEvery(t *testing.T) {
+	t.Parallel()
+	away := t.TempDir()
+	key, dir := filepath.Join(away, "backup.key"), filepath.Join(away, "backups")
+	mustSluice(t, "hub", "key", key)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	part, other := filepath.Join(dir, ".sluice-20260101T000000Z.backup123"), filepath.Join(dir, "hub.backup")
+	for _, path := range []string{part, other, filepath.Join(dir, "sluice-20260101T000000Z.backup"), filepath.Join(dir, "sluice-20260102T000000Z.backup")} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := serveAnother(t, "sluice", "--backup-every", "1s", "--backup-dir", dir, "--backup-key", key, "--keep-backups", "2")
+	named := func() []string {
+		t.Helper()
+		paths, err := filepath.Glob(filepath.Join(dir, "sluice-*.backup"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return paths
+	}
+	var first string
+	s.until("the old backups are replaced", func(context.Context) error {
+		paths := named()
+		if len(paths) != 2 || strings.Contains(paths[0], "20260102") {
+			return fmt.Errorf("there is %q", paths)
+		}
+		first = paths[0]
+		return nil
+	})
+	s.until("there is another one", func(context.Context) error {
+		if paths := named(); len(paths) != 2 || paths[0] == first {
+			return fmt.Errorf("there is %q", paths)
+		}
+		return nil
+	})
+	if _, err := os.Stat(part); !os.IsNotExist(err) {
+		t.Errorf("what a kill has left: %v", err)
+	}
+	if _, err := os.Stat(other); err != nil {
+		t.Errorf("another file: %v", err)
+	}
+	_ = s.process.Process.Kill()
+	_ = s.process.Wait()
+	if out, err := sluice(t, "hub", "restore", named()[1], "--key", key, "--data-dir", filepath.Join(away, "data")); err != nil {
+		t.Errorf("restore: %v\n%s", err, out)
+	}
+	s.start()
+}
+
+// TestBackupFlags: what could make no use of a backup is refused before Sluice serves.
+func TestBackupFlags(t *testing.T) {
+	h, _, dir := startHub(t)
+	key := filepath.Join(t.TempDir(), "backup.key")
+	mustSluice(t, "hub", "key", key)
+	for _, row := range []struct {
+		schedule backupSchedule
+		says     string
+	}{
+		{backupSchedule{}, ""},
+		{backupSchedule{every: time.Hour, dir: t.TempDir(), hubBackup: hubBackup{key: key}}, ""},
+		{backupSchedule{every: time.Millisecond, dir: t.TempDir(), hubBackup: hubBackup{key: key}}, "at least a second"},
+		{backupSchedule{every: time.Hour, hubBackup: hubBackup{key: key}}, "needs --backup-dir and --backup-key"},
+		{backupSchedule{every: time.Hour, dir: filepath.Join(dir, "backups"), hubBackup: hubBackup{key: key}}, "would be lost with it"},
+		{backupSchedule{every: time.Hour, dir: t.TempDir(), hubBackup: hubBackup{key: key + ".none"}}, "`sluice hub key"},
+	} {
+		err := row.schedule.check(h, dir)
+		if (err != nil) != (row.says != "") || err != nil && !strings.Contains(err.Error(), row.says) {
+			t.Errorf("%s %s %s: %v, want %q", row.schedule.every, row.schedule.dir, row.schedule.key, err, row.says)
+		}
+	}
+}
