@@ -26,6 +26,9 @@ const (
 	patience = 5 * time.Second
 	// mostBytes bounds a message.
 	mostBytes = 64 << 10
+	// longestDelay bounds the time until the connection is opened again, and so do the tolerated periods: a reader
+	// that would soon be stale is not left alone for longer.
+	longestDelay = 30 * time.Second
 	// tolerated is the number of periods without an answer after which a reader is stale.
 	tolerated = 3
 )
@@ -135,7 +138,8 @@ func (e *External) forget() {
 // follow keeps a session with the server, until the context ends.
 func (e *External) follow(ctx context.Context) {
 	defer close(e.ended)
-	fresh := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.5, Steps: 6, Cap: 30 * time.Second}
+	most := min(longestDelay, tolerated*e.options.Period)
+	fresh := wait.Backoff{Duration: min(time.Second, most), Factor: 2, Jitter: 0.5, Steps: 6, Cap: most}
 	delay := fresh
 	for ctx.Err() == nil {
 		answered, err := e.session(ctx)
