@@ -69,6 +69,9 @@ func (s *seen) plays(t *testing.T) {
 	s.broker = httptest.NewServer(bottom)
 	t.Cleanup(s.broker.Close)
 	s.behind("bottom", s.broker.URL, "name-of-service", "")
+	sink := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})) // accepts everything
+	t.Cleanup(sink.Close)
+	s.must("sink", "add", "audit", "--url", sink.URL, "--address", "127.0.0.0/8")
 	s.must("catalog", "apply", "-f", write("compute.yaml", []byte(compute)))
 	s.until("the broker's plans are sold", func(context.Context) error { return sells(s.served) })
 	s.must("cluster", "latency", "eu", "--from", "bottom", "--median", "12ms")

@@ -5,14 +5,16 @@ import (
 )
 
 var (
-	requests = prometheus.NewDesc("sluice_event_sink_requests_total", "Events sent to a sink, by whether it accepted them.", []string{"sink", "accepted"}, nil)
-	waiting  = prometheus.NewDesc("sluice_event_sink_waiting", "Instances and bindings with events that a sink has not accepted yet.", []string{"sink"}, nil)
+	requests  = prometheus.NewDesc("sluice_event_sink_requests_total", "Events sent to a sink, by whether it accepted them.", []string{"sink", "accepted"}, nil)
+	waiting   = prometheus.NewDesc("sluice_event_sink_waiting", "Instances and bindings with events that a sink has not accepted yet.", []string{"sink"}, nil)
+	delivered = prometheus.NewDesc("sluice_event_sink_delivered_timestamp_seconds", "Time before which a sink has accepted all events.", []string{"sink"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (c *Controller) Describe(to chan<- *prometheus.Desc) {
 	to <- requests
 	to <- waiting
+	to <- delivered
 }
 
 // Collect implements prometheus.Collector. Replicas that do not lead send nothing, and have no metrics of it.
@@ -26,5 +28,8 @@ func (c *Controller) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(requests, prometheus.CounterValue, float64(accepted), name, "true")
 		to <- prometheus.MustNewConstMetric(requests, prometheus.CounterValue, float64(refused), name, "false")
 		to <- prometheus.MustNewConstMetric(waiting, prometheus.GaugeValue, float64(left), name)
+		if until, _ := r.position(); !until.IsZero() {
+			to <- prometheus.MustNewConstMetric(delivered, prometheus.GaugeValue, float64(until.UnixMilli())/1000, name)
+		}
 	}
 }
