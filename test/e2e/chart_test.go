@@ -30,14 +30,11 @@ const (
 	nodePort = 30080
 )
 
-// lifeCycle selects the specs of instances and bindings, which several replicas and another
-// hub could answer differently. Headers, forms of errors, ids and the catalog are the same code
-// in one replica, on which TestEmbeddedHub runs all specs.
+// lifeCycle selects the specs of instances and bindings, which several replicas, another hub and
+// plans of another kind could answer differently. Headers, forms of errors, ids and the catalog
+// are the same code in one replica with a plan of kind resources, with which TestEmbeddedHub
+// runs all specs.
 const lifeCycle = "P3 || P4 || F1 || F2 || U1 || U2 || L1 || L2 || B1 || B6 || D1 || D2 || O1"
-
-// wire selects the specs of versions, authentication, methods and forms of errors, which are the
-// same code whatever kind the plan is of; TestEmbeddedHub runs all specs.
-const wire = "H1 || H2 || H3 || H4 || H5"
 
 // TestChart installs Sluice by its chart on a kind cluster, which is then its hub, as
 // docs/operating.md says, and runs the same story and suite there; replicas are killed
