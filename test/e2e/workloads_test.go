@@ -55,7 +55,8 @@ func TestWorkloads(t *testing.T) {
 	t.Run("a chart from a private registry", func(t *testing.T) { privateChart(t, s.broker) })
 	t.Run("an image that is not there", func(t *testing.T) { brokenImage(t, s.broker) })
 	t.Run("conformance", func(t *testing.T) {
-		conformance(t, s.broker, lifeCycle, "OSB_SERVICE_ID=workloads", "OSB_PLAN_ID=workloads-small", "OSB_OTHER_PLAN_ID=workloads-medium",
+		// The pods of twelve instances start and stop side by side, on two processors.
+		conformance(t, s.broker, lifeCycle, "OSB_TIMEOUT=3m", "OSB_SERVICE_ID=workloads", "OSB_PLAN_ID=workloads-small", "OSB_OTHER_PLAN_ID=workloads-medium",
 			"OSB_PENDING_PLAN_ID=workloads-nowhere", "OSB_FAILING_UPDATE_PLAN_ID=workloads-nowhere")
 	})
 	t.Run("nothing is left", func(t *testing.T) {
