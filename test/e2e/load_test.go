@@ -5,11 +5,11 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os/exec"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -37,11 +37,13 @@ func loadFrom(t *testing.T, kubectl, cluster, namespace, pod, target, prefix str
 		must(t, stdin.Close())
 		err := cmd.Wait()
 		failed := strings.Split(strings.TrimSpace(out.String()), "\n")
-		asked := failed[len(failed)-1]
+		var asked int
+		var longest float64
+		_, unreadable := fmt.Sscan(failed[len(failed)-1], &asked, &longest)
 		failed = failed[:len(failed)-1]
-		t.Logf("%s asked %s meanwhile: %s requests, %d failed", pod, target, asked, len(failed))
-		if n, _ := strconv.Atoi(asked); err != nil || n < 50 || len(failed) > 0 {
-			t.Errorf("%s asked %s %s times (%v), failed:\n%s", pod, target, asked, err, strings.Join(failed, "\n"))
+		t.Logf("%s asked %s meanwhile: %d requests, %d failed, the longest took %.2f s", pod, target, asked, len(failed), longest)
+		if err := errors.Join(err, unreadable); err != nil || asked < 50 || len(failed) > 0 {
+			t.Errorf("%s asked %s %d times (%v), failed:\n%s", pod, target, asked, err, strings.Join(failed, "\n"))
 		}
 	}
 }

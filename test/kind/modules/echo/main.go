@@ -79,9 +79,11 @@ func measure(url, count string) error {
 }
 
 // load prints a line for each request that failed, with the time since the first one, and last the number of all
-// requests.
+// requests and the seconds that the longest took. A packet that is lost while a network changes only makes a request
+// longer: Linux sends the first one of a connection again after one second and after three (RFC 6298, section 2).
 func load(url, prefix string) error {
-	client.Transport = &http.Transport{DisableKeepAlives: true}
+	client = http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	longest := time.Duration(0)
 	ended := make(chan error, 1)
 	go func() {
 		_, err := io.Copy(io.Discard, os.Stdin)
@@ -91,14 +93,17 @@ func load(url, prefix string) error {
 	for began, n := time.Now(), 0; ; n++ {
 		select {
 		case err := <-ended:
-			fmt.Println(n)
+			fmt.Printf("%d %.2f\n", n, longest.Seconds())
 			return err
 		case <-pause.C:
 		}
 		var answer strings.Builder
 		at := time.Since(began)
-		if err := get(url, &answer); err != nil || !strings.HasPrefix(answer.String(), prefix) {
-			fmt.Printf("after %.2f s, for %.2f s: %q %v\n", at.Seconds(), (time.Since(began) - at).Seconds(), answer.String(), err)
+		err := get(url, &answer)
+		took := time.Since(began) - at
+		longest = max(longest, took)
+		if err != nil || !strings.HasPrefix(answer.String(), prefix) {
+			fmt.Printf("after %.2f s, for %.2f s: %q %v\n", at.Seconds(), took.Seconds(), answer.String(), err)
 		}
 	}
 }
