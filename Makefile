@@ -77,15 +77,15 @@ lint: ## Formatting, vet, staticcheck, which package may import which, and that 
 
 # SLOWEST packages are tested first: last, each would run beside nothing. Tests wait for a third of their time, so
 # one more package than there are processors is tested at once.
-SLOWEST := ./placement/liqo ./cmd/sluice ./test/bench ./bindings ./placement/capi ./test/faults
+SLOWEST := ./cmd/sluice ./placement/liqo ./bindings ./placement/capi ./test/faults
 ATONCE := $(shell expr $$(nproc) + 1)
 
-# lint has vetted everything: each go test would vet all packages below its own once more.
+# Short, because bench runs the whole of test/bench. lint has vetted everything: each go test would vet all packages below its own once more.
 # Once more with the other hub runs what writes to it from several sides at once; the histories' hub is a fake. The rest
 # of what talks to the hub meets a cluster as hub in e2e-chart.
 unit: kubernetes databases prometheus cluster-api ## Unit and integration tests, on the embedded hub and on real control planes
 	@echo "test: unit and integration, embedded hub"
-	@go test -vet=off -timeout 20m -p $(ATONCE) $(SLOWEST) ./...
+	@go test -short -vet=off -timeout 20m -p $(ATONCE) $(SLOWEST) ./...
 	@echo "test: the same controllers with a kube-apiserver as the hub"
 	@SLUICE_TEST_HUB=kube go test -vet=off -timeout 20m -p $(ATONCE) -skip '^Test(Histories|LeadersThatSleep)$$' ./placement/controller ./broker/...
 
@@ -142,6 +142,7 @@ fuzz: ## Every fuzz target for FUZZTIME (10s)
 
 bench: ## Every benchmark, and the whole-system figures of docs/performance.md
 	@go test -run '^$$' -bench . -benchmem ./catalog/... ./placement/... ./bindings/... ./broker/... ./selfdescription/... ./internal/...
+	@go test -count=1 ./test/bench
 	@go run ./test/bench
 	@$(MAKE) --no-print-directory bin/e2e.test
 	@$(call e2e,TestPeering.*) -figures

@@ -23,7 +23,7 @@ import (
 
 const (
 	// pauses is how often the leader is stopped.
-	pauses = 50
+	pauses = 30
 	// ordered in each round, of which pauseRoom fit.
 	ordered   = 12
 	pauseRoom = 8
