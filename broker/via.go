@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 
@@ -25,7 +26,7 @@ func (s *server) via(c *call) ([]string, error) {
 			Description: "The order has come through this broker already: brokers sell each other's plans in a circle. One of their operators has to remove the other broker from its plan's candidates."}
 	case len(hubs) > maxVia:
 		return nil, &Error{Status: http.StatusUnprocessableEntity, Code: codeLoopDetected,
-			Description: "The order has come through more than 8 brokers. One of their operators has to sell a plan of a broker that is nearer to its provider."}
+			Description: fmt.Sprintf("The order has come through more than %d brokers. One of their operators has to sell a plan of a broker that is nearer to its provider.", maxVia)}
 	case slices.ContainsFunc(hubs, func(id string) bool { return len(id) > maxHubBytes }):
 		return nil, badRequest("Via: the id of a hub has more than %d bytes.", maxHubBytes)
 	}

@@ -31,14 +31,12 @@ type Movable func(instance string) (Request, bool)
 // way for before they can move themselves are not moved.
 func MakeRoom(r Request, in *Inventory, movable Movable) *v1alpha1.Preemption {
 	s := in.Snapshot()
-	most := 0
-	for _, p := range s.policies {
-		if p.MakeRoom != nil {
-			most = max(most, int(p.MakeRoom.AtMost))
-		}
+	most := s.policies.MakeRoom()
+	if most == 0 || r.denied(s) != "" {
+		return nil
 	}
 	search := searchFor(r, s, s.policies.class(r.Class))
-	if most == 0 || search == nil || r.denied(s) != "" {
+	if search == nil {
 		return nil
 	}
 	x := &clearing{search: search, movable: movable, known: map[string]*mover{}}

@@ -105,15 +105,17 @@ func (ps Policies) class(name string) *v1alpha1.PriorityClass {
 	return nil
 }
 
-// MakeRoom reports whether any policy lets instances move to make room for orders.
-func (ps Policies) MakeRoom() bool {
-	return slices.ContainsFunc(ps, func(p *Policy) bool { return p.MakeRoom != nil })
-}
+// MakeRoom returns how many instances may move together at most, to make room for an order; zero if no policy lets any move.
+func (ps Policies) MakeRoom() int { return ps.makeRoom(func(*Policy) bool { return true }) }
 
 // mostMoves returns how many instances may move together with one of a consumer, to make room for an order.
-func (ps Policies) mostMoves(c Consumer) (most int) {
+func (ps Policies) mostMoves(c Consumer) int {
+	return ps.makeRoom(func(p *Policy) bool { return p.Concerns(c) })
+}
+
+func (ps Policies) makeRoom(counts func(*Policy) bool) (most int) {
 	for _, p := range ps {
-		if p.MakeRoom != nil && p.Concerns(c) {
+		if p.MakeRoom != nil && counts(p) {
 			most = max(most, int(p.MakeRoom.AtMost))
 		}
 	}

@@ -34,6 +34,19 @@ func (d *Decision) Clusters() []string {
 	return names
 }
 
+// On returns the placement on a cluster; nil if there is none, and for nil.
+func (d *Decision) On(cluster string) *Placement {
+	if d == nil {
+		return nil
+	}
+	for i := range d.Placements {
+		if d.Placements[i].Cluster == cluster {
+			return &d.Placements[i]
+		}
+	}
+	return nil
+}
+
 // Uses reports whether the decision places something on a cluster; false for nil.
 func (d *Decision) Uses(cluster string) bool { return slices.Contains(d.Clusters(), cluster) }
 
@@ -288,18 +301,3 @@ func (i *ServiceInstance) StateInForce() *InstanceState {
 // In returns the group of a copy as text, for instance
 // "sluice.dev/provider=acme,topology.kubernetes.io/region=eu"; empty if its cluster is in none.
 func (c *Copy) In() string { return labels.Set(c.Group).String() }
-
-// Victim returns the victim of that name; nil if it is none.
-func (p *Preemption) Victim(instance string) *Victim {
-	for i := range p.Victims {
-		if p.Victims[i].Instance == instance {
-			return &p.Victims[i]
-		}
-	}
-	return nil
-}
-
-// Moves reports whether the victims only move (MakeRoom), instead of being displaced.
-func (p *Preemption) Moves() bool {
-	return slices.ContainsFunc(p.Victims, func(v Victim) bool { return len(v.To) > 0 })
-}

@@ -56,6 +56,18 @@ func MergeUsage(periods, later []UsagePeriod) []UsagePeriod {
 	return append(merged, later...)
 }
 
+// LastUsageChange returns when a period was last begun or ended; zero if there is none.
+func LastUsageChange(periods []UsagePeriod) (last metav1.Time) {
+	for i := range periods {
+		for _, boundary := range []*metav1.Time{&periods[i].From, periods[i].To} {
+			if last.Before(boundary) {
+				last = *boundary
+			}
+		}
+	}
+	return last
+}
+
 // isSame reports whether two periods of an instance are the same one.
 func (p *UsagePeriod) isSame(other UsagePeriod) bool {
 	return p.Cluster == other.Cluster && p.From.Equal(&other.From)

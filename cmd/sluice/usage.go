@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math/big"
@@ -98,9 +97,7 @@ func printUsage(cmd *cobra.Command, c client.Client, namespace string, q usage.Q
 	case usageCSV:
 		return usage.WriteCSV(cmd.OutOrStdout(), sums, q.By)
 	case usageJSON:
-		encoder := json.NewEncoder(cmd.OutOrStdout())
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(sums)
+		return outputJSON.print(cmd.OutOrStdout(), sums, table{})
 	default:
 		return writeUsageTable(cmd.OutOrStdout(), sums, q)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"filippo.io/age"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -52,9 +51,9 @@ func Backup(ctx context.Context, config *rest.Config, out io.Writer, o BackupOpt
 	if err != nil {
 		return nil, err
 	}
-	definitions, err := apiextensions.NewForConfig(config)
+	definitions, err := definitionsOf(config)
 	if err != nil {
-		return nil, fmt.Errorf("make a client for definitions: %w", err)
+		return nil, err
 	}
 	resources, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -79,7 +78,7 @@ func Backup(ctx context.Context, config *rest.Config, out io.Writer, o BackupOpt
 		}
 	}
 	for _, crd := range wanted {
-		have, err := definitions.ApiextensionsV1().CustomResourceDefinitions().Get(ctx, crd.Name, metav1.GetOptions{})
+		have, err := definitions.Get(ctx, crd.Name, metav1.GetOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("read definition %s: %w", crd.Name, err)
 		}

@@ -14,6 +14,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,13 +66,22 @@ func readCRDs(root fs.FS) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	return crds, nil
 }
 
+// definitionsOf returns a client for the definitions of a hub.
+func definitionsOf(config *rest.Config) (apiextensionsclient.CustomResourceDefinitionInterface, error) {
+	client, err := apiextensions.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for definitions: %w", err)
+	}
+	return client.ApiextensionsV1().CustomResourceDefinitions(), nil
+}
+
 // applyCRDs creates or updates the definitions by server-side apply. It does not write a
 // definition that is already as wanted. It retries until ctx ends if the server does not answer
 // yet.
 func applyCRDs(ctx context.Context, config *rest.Config, crds []*apiextensionsv1.CustomResourceDefinition) error {
-	client, err := apiextensions.NewForConfig(config)
+	client, err := definitionsOf(config)
 	if err != nil {
-		return fmt.Errorf("make a client for definitions: %w", err)
+		return err
 	}
 	force := true
 	for _, crd := range crds {
@@ -80,7 +90,7 @@ func applyCRDs(ctx context.Context, config *rest.Config, crds []*apiextensionsv1
 			return err
 		}
 		err = pollUntilDone(ctx, func(ctx context.Context) error {
-			_, err := client.ApiextensionsV1().CustomResourceDefinitions().Patch(ctx, crd.Name, types.ApplyPatchType, patch,
+			_, err := client.Patch(ctx, crd.Name, types.ApplyPatchType, patch,
 				metav1.PatchOptions{FieldManager: fieldManager, Force: &force})
 			return err
 		}, isRefusal)
@@ -95,13 +105,13 @@ func applyCRDs(ctx context.Context, config *rest.Config, crds []*apiextensionsv1
 // established yet. To apply all of them at every start would take a quarter of the start's CPU
 // time. It retries until ctx ends if the server does not answer yet.
 func outdatedCRDs(ctx context.Context, config *rest.Config, wanted []*apiextensionsv1.CustomResourceDefinition) ([]*apiextensionsv1.CustomResourceDefinition, error) {
-	client, err := apiextensions.NewForConfig(config)
+	client, err := definitionsOf(config)
 	if err != nil {
-		return nil, fmt.Errorf("make a client for definitions: %w", err)
+		return nil, err
 	}
 	installed := map[string]*apiextensionsv1.CustomResourceDefinition{}
 	err = pollUntilDone(ctx, func(ctx context.Context) error {
-		list, err := client.ApiextensionsV1().CustomResourceDefinitions().List(ctx, metav1.ListOptions{})
+		list, err := client.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
@@ -162,13 +172,13 @@ const establishedDelay = 2 * time.Second
 // recent condition into the past, so that the first objects are not delayed by
 // establishedDelay. Only for a server without replicas.
 func backdateEstablished(ctx context.Context, config *rest.Config, crds []*apiextensionsv1.CustomResourceDefinition) error {
-	client, err := apiextensions.NewForConfig(config)
+	client, err := definitionsOf(config)
 	if err != nil {
-		return fmt.Errorf("make a client for definitions: %w", err)
+		return err
 	}
 	for _, crd := range crds {
 		err := pollUntilDone(ctx, func(ctx context.Context) error {
-			have, err := client.ApiextensionsV1().CustomResourceDefinitions().Get(ctx, crd.Name, metav1.GetOptions{})
+			have, err := client.Get(ctx, crd.Name, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
@@ -180,7 +190,7 @@ func backdateEstablished(ctx context.Context, config *rest.Config, crds []*apiex
 				return nil
 			}
 			established.LastTransitionTime = metav1.NewTime(established.LastTransitionTime.Add(-2 * establishedDelay))
-			_, err = client.ApiextensionsV1().CustomResourceDefinitions().UpdateStatus(ctx, have, metav1.UpdateOptions{})
+			_, err = client.UpdateStatus(ctx, have, metav1.UpdateOptions{})
 			return err
 		}, isRefusal)
 		if err != nil {
@@ -292,13 +302,13 @@ func CompareDefinitions(ctx context.Context, config *rest.Config) (differ []stri
 }
 
 func compareCRDs(ctx context.Context, config *rest.Config, wanted []*apiextensionsv1.CustomResourceDefinition) (differ []string, err error) {
-	client, err := apiextensions.NewForConfig(config)
+	client, err := definitionsOf(config)
 	if err != nil {
-		return nil, fmt.Errorf("make a client for definitions: %w", err)
+		return nil, err
 	}
 	var missing []string
 	for _, want := range wanted {
-		have, err := client.ApiextensionsV1().CustomResourceDefinitions().Get(ctx, want.Name, metav1.GetOptions{})
+		have, err := client.Get(ctx, want.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			missing = append(missing, want.Name)
@@ -352,11 +362,11 @@ func sameSchemas(have, want *apiextensionsv1.CustomResourceDefinition) bool {
 
 // Identity reads a hub's ID (see Hub.ID) through its API server.
 func Identity(ctx context.Context, config *rest.Config) (string, error) {
-	client, err := apiextensions.NewForConfig(config)
+	client, err := definitionsOf(config)
 	if err != nil {
-		return "", fmt.Errorf("make a client for definitions: %w", err)
+		return "", err
 	}
-	crd, err := client.ApiextensionsV1().CustomResourceDefinitions().Get(ctx, identityCRD, metav1.GetOptions{})
+	crd, err := client.Get(ctx, identityCRD, metav1.GetOptions{})
 	if err != nil {
 		return "", fmt.Errorf("read the hub's identity from definition %s: %w", identityCRD, err)
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -59,11 +58,11 @@ func markOf(definition metav1.Object) (*RestoredMark, error) {
 
 // Restored returns the mark of a hub that was restored; nil if it was not, or if that was released.
 func Restored(ctx context.Context, config *rest.Config) (*RestoredMark, error) {
-	client, err := apiextensions.NewForConfig(config)
+	client, err := definitionsOf(config)
 	if err != nil {
-		return nil, fmt.Errorf("make a client for definitions: %w", err)
+		return nil, err
 	}
-	definition, err := client.ApiextensionsV1().CustomResourceDefinitions().Get(ctx, identityCRD, metav1.GetOptions{})
+	definition, err := client.Get(ctx, identityCRD, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("read whether the hub was restored, from definition %s: %w", identityCRD, err)
 	}
@@ -72,15 +71,15 @@ func Restored(ctx context.Context, config *rest.Config) (*RestoredMark, error) {
 
 // Release removes the mark of a restored hub. It is idempotent.
 func Release(ctx context.Context, config *rest.Config) error {
-	client, err := apiextensions.NewForConfig(config)
+	client, err := definitionsOf(config)
 	if err != nil {
-		return fmt.Errorf("make a client for definitions: %w", err)
+		return err
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{annotationRestored: nil, annotationFrom: nil}}})
 	if err != nil {
 		return err
 	}
-	_, err = client.ApiextensionsV1().CustomResourceDefinitions().Patch(ctx, identityCRD, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err = client.Patch(ctx, identityCRD, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return fmt.Errorf("remove the mark of a restored hub from definition %s: %w", identityCRD, err)
 	}

@@ -74,14 +74,7 @@ func (j *Journals) Trim(ctx context.Context, of Subject) error {
 // settled returns the number of periods, which come first, that ended before the last change. So the hub has them: the
 // last change may be one that is yet to be written, and would be another if Sluice were killed before that.
 func settled(usage []v1alpha1.UsagePeriod) (n int) {
-	var last metav1.Time
-	for _, p := range usage {
-		for _, boundary := range []*metav1.Time{&p.From, p.To} {
-			if last.Before(boundary) {
-				last = *boundary
-			}
-		}
-	}
+	last := v1alpha1.LastUsageChange(usage)
 	for n < len(usage) && usage[n].To.Before(&last) {
 		n++
 	}

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -18,12 +18,8 @@ import (
 // happened already. Nothing is kept of a period of no length.
 func Next(periods []v1alpha1.UsagePeriod, before, after *v1alpha1.DeliveredState, at time.Time, provider func(cluster string) string) []v1alpha1.UsagePeriod {
 	now := metav1.NewTime(at.Truncate(time.Second))
-	for _, p := range periods {
-		for _, boundary := range []*metav1.Time{&p.From, p.To} {
-			if now.Before(boundary) {
-				now = *boundary
-			}
-		}
+	if last := v1alpha1.LastUsageChange(periods); now.Before(&last) {
+		now = last
 	}
 	var ended, open []v1alpha1.UsagePeriod
 	metered := map[string]bool{}
@@ -89,19 +85,8 @@ func end(p v1alpha1.UsagePeriod, at metav1.Time) v1alpha1.UsagePeriod {
 // goesOn reports whether a cluster has the same of an instance, at the same price, in two states.
 func goesOn(before, after *v1alpha1.DeliveredState, cluster string) bool {
 	a, b := placementOn(before, cluster), placementOn(after, cluster)
-	if a == nil || b == nil || before.State.PlanID != after.State.PlanID || a.Currency != b.Currency || (a.PricePerHour == nil) != (b.PricePerHour == nil) {
-		return false
-	}
-	return (a.PricePerHour == nil || a.PricePerHour.Cmp(*b.PricePerHour) == 0) && sameAmounts(a.Reserved, b.Reserved)
-}
-
-func sameAmounts(a, b corev1.ResourceList) bool {
-	for name, amount := range a {
-		if other, found := b[name]; !found || amount.Cmp(other) != 0 {
-			return false
-		}
-	}
-	return len(a) == len(b)
+	return a != nil && b != nil && before.State.PlanID == after.State.PlanID && a.Currency == b.Currency &&
+		equality.Semantic.DeepEqual(a.PricePerHour, b.PricePerHour) && equality.Semantic.DeepEqual(a.Reserved, b.Reserved)
 }
 
 func placements(of *v1alpha1.DeliveredState) []v1alpha1.Placement {
@@ -112,9 +97,8 @@ func placements(of *v1alpha1.DeliveredState) []v1alpha1.Placement {
 }
 
 func placementOn(of *v1alpha1.DeliveredState, cluster string) *v1alpha1.Placement {
-	all := placements(of)
-	if i := slices.IndexFunc(all, func(p v1alpha1.Placement) bool { return p.Cluster == cluster }); i >= 0 {
-		return &all[i]
+	if of == nil {
+		return nil
 	}
-	return nil
+	return of.Decision.On(cluster)
 }

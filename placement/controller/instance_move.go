@@ -95,7 +95,7 @@ func (s *scope) apart(cluster string) (stay []string, leave bool) {
 	if decision == nil || decision.Workload == nil {
 		return nil, false
 	}
-	for _, name := range placementOn(decision.Placements, cluster).Components {
+	for _, name := range placementOn(decision, cluster).Components {
 		if c := componentOf(decision.Workload, name); c != nil && c.HasVolumes() {
 			stay = append(stay, name)
 		} else {

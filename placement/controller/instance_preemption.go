@@ -31,7 +31,7 @@ const roomPatience = 30 * time.Second
 func (r *instanceReconciler) preempt(ctx context.Context, s *scope, request placement.Request) (news bool) {
 	snapshot, before := r.inventory.Snapshot(), s.Status.Preemption
 	movable := r.movable(ctx, s)
-	if snapshot.Policies().MakeRoom() {
+	if snapshot.Policies().MakeRoom() > 0 {
 		s.lookAgain(roomPatience)
 	}
 	switch {

@@ -34,7 +34,7 @@ func (s *scope) replaces(decided *v1alpha1.Decision) v1alpha1.ReplacementStep {
 func (s *scope) movesReplicas(decided, before *v1alpha1.Decision) bool {
 	gets, loses := false, false
 	for i := range decided.Placements {
-		now, then := decided.Placements[i].Replicas, placementOn(before.Placements, decided.Placements[i].Cluster).Replicas
+		now, then := decided.Placements[i].Replicas, placementOn(before, decided.Placements[i].Cluster).Replicas
 		gets, loses = gets || now > then, loses || now < then
 	}
 	return gets && loses && equality.Semantic.DeepEqual(decided.Workload, before.Workload) &&
@@ -47,7 +47,7 @@ func movesComponents(decided, before *v1alpha1.Decision) bool {
 	changes := false
 	for i := range before.Placements {
 		former := &before.Placements[i]
-		p := placementOn(decided.Placements, former.Cluster)
+		p := placementOn(decided, former.Cluster)
 		gets := slices.ContainsFunc(p.Components, func(c string) bool { return !slices.Contains(former.Components, c) })
 		for _, name := range former.Components {
 			if slices.Contains(p.Components, name) {
@@ -73,7 +73,7 @@ func whileReplacing(decided, before *v1alpha1.Decision, answering []string) []v1
 	placements := make([]v1alpha1.Placement, len(decided.Placements))
 	for i := range decided.Placements {
 		p := decided.Placements[i].DeepCopy()
-		former := placementOn(before.Placements, p.Cluster)
+		former := placementOn(before, p.Cluster)
 		leave := slices.DeleteFunc(lists.Without(former.Components, p.Components), func(name string) bool { return componentOf(decided.Workload, name) == nil })
 		if decided.Replacement == v1alpha1.ReplacementRemove && len(leave) > 0 {
 			placements[i] = *p
@@ -112,13 +112,10 @@ func (s *scope) keepReplaced(d *v1alpha1.Decision) {
 	if s.Status.Decision == nil {
 		return
 	}
-	var delivered []v1alpha1.Placement
-	if last := s.Status.DeliveredDecision(); last != nil {
-		delivered = last.Placements
-	}
+	delivered := s.Status.DeliveredDecision()
 	for i := range d.Placements {
 		p := &d.Placements[i]
-		before := placementOn(s.Status.Decision.Placements, p.Cluster)
+		before := placementOn(s.Status.Decision, p.Cluster)
 		carried := greatest(before.Reserved, before.Replaced)
 		held := greatest(p.Reserved, placementOn(delivered, p.Cluster).Reserved)
 		if !equality.Semantic.DeepEqual(greatest(held, carried), held) {
@@ -128,11 +125,9 @@ func (s *scope) keepReplaced(d *v1alpha1.Decision) {
 }
 
 // placementOn returns the placement on a cluster; an empty one if there is none.
-func placementOn(placements []v1alpha1.Placement, cluster string) v1alpha1.Placement {
-	for _, p := range placements {
-		if p.Cluster == cluster {
-			return p
-		}
+func placementOn(d *v1alpha1.Decision, cluster string) v1alpha1.Placement {
+	if p := d.On(cluster); p != nil {
+		return *p
 	}
 	return v1alpha1.Placement{}
 }

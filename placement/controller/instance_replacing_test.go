@@ -142,7 +142,7 @@ placements:
 			}
 			decided.Replacement = v1alpha1.ReplacementStart
 			for _, p := range whileReplacing(decided, s.Status.DeliveredDecision(), []string{"third"}) {
-				if len(p.Linked) > len(placementOn(decided.Placements, p.Cluster).Linked) {
+				if len(p.Linked) > len(placementOn(decided, p.Cluster).Linked) {
 					t.Errorf("%s is linked to a cluster that does not answer: %+v", p.Cluster, p.Linked)
 				}
 			}
