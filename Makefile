@@ -95,7 +95,7 @@ interop: ## Credentials, both ways, with jose, jsonld and a SHACL validator from
 
 # One more test at once than there are processors: most of a kill, and of a leader that sleeps, is waiting.
 crash: ## Kill Sluice at every write, stop its leaders, and check that nothing is lost, doubled or oversold
-	@echo "test: kill -9 before and after every write, SIGSTOP of leaders"
+	@echo "test: kill -9 after every write, SIGSTOP of leaders"
 	@go test -tags faults -vet=off -count=1 -timeout 45m -parallel $(ATONCE) -v -skip '^Test(OnClusters|OnPeeredClusters|Workloads)$$' ./internal/crashpoint ./test/crash ./bindings
 
 # e2e.test runs the tests on kind, compiled once; $(call e2e,TESTS) runs some of them.

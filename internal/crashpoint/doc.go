@@ -1,20 +1,22 @@
-// Package crashpoint kills the process right before and right after its writes to the hub and to
-// clusters. A kill at any of these instants must lose nothing.
+// Package crashpoint kills the process right after its writes to the hub and to clusters. A kill
+// there must lose nothing.
 //
-// Everything that Sluice changes outside its own memory, it changes by requests to API servers.
+// Everything that Sluice changes outside its own memory, it changes by requests to API servers. So
+// a process that dies leaves what it has written until then, and its death before a write leaves what
+// its death after the write before that one does: to die after each write is to die everywhere.
 // [Guard] watches those of every client that is built on a configuration; a new write needs no
 // line of its own.
 //
 // In ordinary builds Guard does nothing. Built with the tag faults, it kills the process, as
 // kill -9 would, if the file exists that the environment variable SLUICE_CRASH_FILE names. The
-// instant is recorded in the file first, and a recorded instant is passed. A process that is
-// started again and again therefore dies at each instant once, whatever the order in which it
-// comes to them, and then lives. The test creates the file, empty, and reads the instants from it.
+// write is recorded in the file first, and a recorded write is passed. A process that is
+// started again and again therefore dies at each write once, whatever the order in which it
+// comes to them, and then lives. The test creates the file, empty, and reads the writes from it.
 // Writes that the regular expression in SLUICE_CRASH_PAST matches are passed, too.
 //
-// An instant is a line such as
+// A line is such as
 //
-//	before hub update serviceinstances/status: decision operation Accepted
+//	hub update serviceinstances/status: decision operation Accepted
 //
 // with the server, the verb and the resource, the fields that the write sends, as far as they
 // tell one step from another, and the reasons and states in them.

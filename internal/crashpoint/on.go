@@ -27,7 +27,7 @@ var (
 	dying sync.Mutex // held for good by the goroutine that dies
 )
 
-// Guard kills the process before and after the writes of every client that is built on the
+// Guard kills the process right after the writes of every client that is built on the
 // configuration later. The server's name is part of theirs.
 func Guard(config *rest.Config, server string) {
 	if file == "" {
@@ -52,10 +52,9 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	case write == "", t.past.MatchString(write):
 		return t.next.RoundTrip(r)
 	}
-	reach("before " + write)
 	response, err := t.next.RoundTrip(r)
 	if err == nil && response.StatusCode < http.StatusMultipleChoices {
-		reach("after " + write)
+		reach(write)
 	}
 	return response, err
 }
@@ -101,12 +100,12 @@ func isQuestion(asked *request.RequestInfo) bool {
 	return strings.HasSuffix(asked.Resource, "reviews") || asked.Resource == "events"
 }
 
-// reach kills the process if the crash file exists and does not have the instant yet.
-func reach(instant string) {
+// reach kills the process if the crash file exists and does not have the write yet.
+func reach(write string) {
 	dying.Lock()
 	defer dying.Unlock()
 	text, err := os.ReadFile(file)
-	if err != nil || slices.Contains(strings.Split(string(text), "\n"), instant) {
+	if err != nil || slices.Contains(strings.Split(string(text), "\n"), write) {
 		return
 	}
 	// A kill keeps what was written: the file needs no sync.
@@ -114,9 +113,9 @@ func reach(instant string) {
 	if err != nil {
 		return // the test has just ended this
 	}
-	if _, err := fmt.Fprintln(record, instant); err != nil {
+	if _, err := fmt.Fprintln(record, write); err != nil {
 		panic(err)
 	}
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-	select {} // nothing runs past the instant
+	select {} // nothing runs past the write
 }

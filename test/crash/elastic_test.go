@@ -108,5 +108,5 @@ func TestOneClusterForWhatFitsNowhere(t *testing.T) {
 	if most.Load() != 1 {
 		t.Errorf("there were %d clusters at once, want one", most.Load())
 	}
-	t.Logf("killed %d times, at %d different instants", len(m.instants), len(different(m.instants)))
+	t.Logf("killed %d times, after %d different writes", len(m.deaths), len(different(m.deaths)))
 }

@@ -70,12 +70,12 @@ func (m *makers) step(ctx context.Context, t *testing.T, name string, do func(co
 	t.Logf("%-45s %6.1f s", name, time.Since(began).Seconds())
 }
 
-// killedStep is a step during which the process dies before and after each of its writes.
+// killedStep is a step during which the process dies after each of its writes.
 func (m *makers) killedStep(ctx context.Context, t *testing.T, name string, do func(context.Context) error) {
 	t.Helper()
 	m.step(ctx, t, name, func(ctx context.Context) error {
-		before := len(m.instants)
-		defer func() { t.Logf("%-45s killed %d times", name, len(m.instants)-before) }()
+		before := len(m.deaths)
+		defer func() { t.Logf("%-45s killed %d times", name, len(m.deaths)-before) }()
 		return m.killed(func() error { return do(ctx) })
 	})
 }

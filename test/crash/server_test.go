@@ -48,37 +48,35 @@ type server struct {
 	folder  string // holds the data folder and what else the process reads
 	address string
 	log     *os.File
-	// instants at which it was killed.
-	instants []string
-	// passed are the instants at which it is not killed any more.
+	// deaths are the writes after which it was killed.
+	deaths []string
+	// passed are the writes after which it is not killed any more.
 	passed *passed
 }
 
-// passed are instants at which servers of the same test have died, and need not die again: those before a write, as
-// a death there leaves what the death after the write before it has left, and looks at clusters, which go on beside
-// every step.
+// passed are looks at clusters after which a server of the same test has died: they go on beside every step.
 type passed struct {
-	mu       sync.Mutex
-	instants []string
+	mu    sync.Mutex
+	looks []string
 }
 
-func (p *passed) add(instants []string) {
+func (p *passed) add(writes []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, instant := range instants {
-		if strings.HasPrefix(instant, "before ") || strings.Contains(instant, "memberclusters/status") {
-			p.instants = append(p.instants, instant)
+	for _, write := range writes {
+		if strings.Contains(write, "memberclusters/status") {
+			p.looks = append(p.looks, write)
 		}
 	}
 }
 
-// lines returns the instants as the file has them that arms a server.
+// lines returns the looks as the file has them that arms a server.
 func (p *passed) lines() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var lines strings.Builder
-	for _, instant := range p.instants {
-		fmt.Fprintln(&lines, instant)
+	for _, look := range p.looks {
+		fmt.Fprintln(&lines, look)
 	}
 	return lines.String()
 }
@@ -158,8 +156,7 @@ func (s *server) supervise(ctx context.Context) error {
 	}
 }
 
-// killed calls do while the process dies after each of its writes, once, and before each of those that no server of
-// the test has died before in an earlier step.
+// killed calls do while the process dies after each of its writes, once.
 func (s *server) killed(do func() error) error {
 	passed := s.passed.lines()
 	if err := os.WriteFile(s.crashFile(), []byte(passed), 0o600); err != nil {
@@ -168,13 +165,13 @@ func (s *server) killed(do func() error) error {
 	err := do()
 	text, readErr := os.ReadFile(s.crashFile())
 	err = errors.Join(err, readErr, os.Remove(s.crashFile()))
-	instants := strings.FieldsFunc(strings.TrimPrefix(string(text), passed), func(r rune) bool { return r == '\n' })
-	s.instants = append(s.instants, instants...)
-	s.passed.add(instants)
+	deaths := strings.FieldsFunc(strings.TrimPrefix(string(text), passed), func(r rune) bool { return r == '\n' })
+	s.deaths = append(s.deaths, deaths...)
+	s.passed.add(deaths)
 	switch {
 	case err != nil:
-		return fmt.Errorf("killed %s: %w", strings.Join(instants, "; "), err)
-	case len(instants) == 0:
+		return fmt.Errorf("killed after %s: %w", strings.Join(deaths, "; "), err)
+	case len(deaths) == 0:
 		return errors.New("nothing was written, so there was no kill")
 	}
 	return nil

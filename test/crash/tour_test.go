@@ -51,7 +51,7 @@ type tour struct {
 	wrong  []string
 }
 
-// TestComponentsMoveWithoutAGap moves a component to other clusters while Sluice is killed before and after each of
+// TestComponentsMoveWithoutAGap moves a component to other clusters while Sluice is killed after each of
 // its writes. After every write, whoever follows the name of a component is let in where it leads, and finds it there.
 func TestComponentsMoveWithoutAGap(t *testing.T) {
 	t.Parallel()
@@ -104,11 +104,11 @@ func TestComponentsMoveWithoutAGap(t *testing.T) {
 		{"move to the cluster of the caller", tr.move("beside-the-web", "one", "three"), spared},
 		{"deprovision", tr.deprovision, spared},
 	} {
-		began, before := time.Now(), len(b.instants)
+		began, before := time.Now(), len(b.deaths)
 		if err := b.play(ctx, s); err != nil {
 			t.Fatalf("%s: %v", s.name, err)
 		}
-		t.Logf("%-60s killed %2d times, %4.1f s", s.name, len(b.instants)-before, time.Since(began).Seconds())
+		t.Logf("%-60s killed %2d times, %4.1f s", s.name, len(b.deaths)-before, time.Since(began).Seconds())
 		for _, wrong := range tr.found() {
 			t.Errorf("%s: %s", s.name, wrong)
 		}

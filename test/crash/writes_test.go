@@ -43,26 +43,26 @@ func TestUncoveredWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := uncovered(writes, []string{"before cluster create secrets"}); !slices.Equal(got, []string{"cluster create namespaces"}) {
+	if got := uncovered(writes, []string{"cluster create secrets"}); !slices.Equal(got, []string{"cluster create namespaces"}) {
 		t.Errorf("uncovered are %v, want the namespace that was created", got)
 	}
-	if got := uncovered(writes, []string{"before cluster create namespaces: annotations", "after cluster create namespaces: annotations"}); len(got) > 0 {
+	if got := uncovered(writes, []string{"cluster create namespaces: annotations"}); len(got) > 0 {
 		t.Errorf("uncovered are %v, want none", got)
 	}
 }
 
 // record holds the actions of the beds of a test: the writes of Sluice's account that the audit logs of
-// their member clusters have, and the instants at which it was killed.
+// their member clusters have, and those after which it was killed.
 type record struct {
-	mu               sync.Mutex
-	writes, instants []string
+	mu             sync.Mutex
+	writes, killed []string
 }
 
 // add adds a bed whose clusters still run.
 func (r *record) add(t *testing.T, b *bed) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.instants = append(r.instants, b.instants...)
+	r.killed = append(r.killed, b.deaths...)
 	err := b.each(func(_ string, m *member) error {
 		writes, err := m.writes()
 		if err == nil && len(writes) < 5 {
@@ -79,10 +79,10 @@ func (r *record) add(t *testing.T, b *bed) {
 // wantEveryWriteKilled fails the test for writes that Sluice has made on a member cluster and has
 // not been killed at.
 func (r *record) wantEveryWriteKilled(t *testing.T) {
-	if missed := uncovered(different(r.writes), r.instants); len(missed) > 0 {
+	if missed := uncovered(different(r.writes), r.killed); len(missed) > 0 {
 		t.Errorf("never killed at these writes: %s", strings.Join(missed, ", "))
 	}
-	t.Logf("killed %d times, at %d different instants", len(r.instants), len(different(r.instants)))
+	t.Logf("killed %d times, after %d different writes", len(r.killed), len(different(r.killed)))
 }
 
 // writes returns the different writes that Sluice has made on the cluster, by verb and resource.
@@ -124,25 +124,22 @@ func (m *member) writes() ([]string, error) {
 	return slices.Sorted(maps.Keys(found)), lines.Err()
 }
 
-// uncovered returns the writes before and after which there was no kill.
-func uncovered(writes, instants []string) (missed []string) {
+// uncovered returns the writes after which there was no kill.
+func uncovered(writes, killed []string) (missed []string) {
 	for _, write := range writes {
-		for _, side := range []string{"before ", "after "} {
-			if !slices.ContainsFunc(instants, func(instant string) bool {
-				name, _, _ := strings.Cut(instant, ":")
-				return name == side+write
-			}) {
-				missed = append(missed, write)
-				break
-			}
+		if !slices.ContainsFunc(killed, func(at string) bool {
+			name, _, _ := strings.Cut(at, ":")
+			return name == write
+		}) {
+			missed = append(missed, write)
 		}
 	}
 	return missed
 }
 
-// different returns instants, or writes, without repetitions.
-func different(instants []string) []string {
-	return slices.Compact(slices.Sorted(slices.Values(instants)))
+// different returns writes without repetitions.
+func different(writes []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(writes)))
 }
 
 // config returns the credentials of the cluster's administrator.
