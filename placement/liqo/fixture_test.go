@@ -31,7 +31,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -43,6 +42,7 @@ import (
 	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/kube"
 	"github.com/sluice-dev/sluice/placement/liqo"
+	"github.com/sluice-dev/sluice/placement/tenant"
 	"github.com/sluice-dev/sluice/test/controlplane"
 )
 
@@ -79,8 +79,10 @@ type fixture struct {
 type plane struct {
 	*controlplane.ControlPlane
 	admin       client.Client
+	watching    client.Client // reads what watches have brought, so costs the API server nothing
+	changes     atomic.Int64  // of what it reads
 	registering sync.Mutex
-	changes     atomic.Int64 // of what a stand-in reads
+	kubeconfig  []byte // Sluice's
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -105,32 +107,30 @@ func newPlane(t *testing.T, name string) *plane {
 	p := &plane{ControlPlane: cp, admin: newClient(t, cp.Config())}
 	liqotest.Install(t, p.admin, liqotest.Definitions...)
 	must(t, p.admin.Create(t.Context(), liqotest.RemoteControlPlane(t)))
-	p.countChanges(t)
+	p.watch(t)
 	return p
 }
 
-// countChanges counts the changes of what a stand-in reads, until the test ends.
-func (p *plane) countChanges(t *testing.T) {
+// watch follows what a stand-in reads, until the test ends.
+func (p *plane) watch(t *testing.T) {
 	t.Helper()
-	watched, err := cache.New(p.Config(), cache.Options{Scheme: scheme})
+	watched, err := cache.New(p.Config(), cache.Options{Scheme: scheme, ReaderFailOnMissingInformer: true})
 	must(t, err)
 	count := func(any) { p.changes.Add(1) }
 	for _, o := range []client.Object{
-		&authv1beta1.Identity{}, &authv1beta1.ResourceSlice{}, &authv1beta1.Tenant{}, &certificatesv1.CertificateSigningRequest{}, &corev1.Secret{},
-		&ipamv1alpha1.IP{}, &networkingv1beta1.Configuration{}, &networkingv1beta1.GatewayClient{}, &networkingv1beta1.GatewayServer{},
-		&networkingv1beta1.PublicKey{}, &offloadingv1beta1.NamespaceOffloading{},
+		&authv1beta1.Identity{}, &authv1beta1.ResourceSlice{}, &authv1beta1.Tenant{}, &certificatesv1.CertificateSigningRequest{}, &corev1.Node{}, &corev1.Secret{},
+		&ipamv1alpha1.IP{}, &liqov1beta1.ForeignCluster{}, &networkingv1beta1.Configuration{}, &networkingv1beta1.Connection{}, &networkingv1beta1.GatewayClient{},
+		&networkingv1beta1.GatewayServer{}, &networkingv1beta1.PublicKey{}, &offloadingv1beta1.NamespaceOffloading{}, &offloadingv1beta1.VirtualNode{},
 	} {
-		kind, err := apiutil.GVKForObject(o, scheme)
-		must(t, err)
-		known := &metav1.PartialObjectMetadata{}
-		known.SetGroupVersionKind(kind)
-		informer, err := watched.GetInformer(t.Context(), known, cache.BlockUntilSynced(false))
+		informer, err := watched.GetInformer(t.Context(), o, cache.BlockUntilSynced(false))
 		must(t, err)
 		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc: count, UpdateFunc: func(any, any) { p.changes.Add(1) }, DeleteFunc: count,
 		})
 		must(t, err)
 	}
+	p.watching, err = client.New(p.Config(), client.Options{Scheme: scheme, Cache: &client.CacheOptions{Reader: watched}})
+	must(t, err)
 	ended := make(chan struct{})
 	ctx, end := context.WithCancel(context.Background())
 	go func() {
@@ -138,6 +138,9 @@ func (p *plane) countChanges(t *testing.T) {
 		_ = watched.Start(ctx)
 	}()
 	t.Cleanup(func() { end(); <-ended })
+	if !watched.WaitForCacheSync(t.Context()) {
+		t.Fatal("what a stand-in reads cannot be listed")
+	}
 }
 
 func newClient(t *testing.T, config *rest.Config) client.Client {
@@ -196,13 +199,30 @@ func installed(t *testing.T, name string, on *plane) *end {
 func (f *fixture) join(t *testing.T, name string, on *plane) *end {
 	t.Helper()
 	e := installed(t, name, on)
-	on.registering.Lock()
-	defer on.registering.Unlock()
-	var err error
-	e.kubeconfig, err = kube.Register(t.Context(), on.Config(), liqo.Manifest(kube.ManifestOptions{}, e.liqo, true))
-	must(t, err)
+	e.kubeconfig = on.register(t, e.liqo)
 	must(t, f.hub.Create(t.Context(), f.member(t, e, &v1alpha1.LiqoCluster{Namespace: e.liqo, GatewayService: corev1.ServiceTypeNodePort})))
 	return e
+}
+
+// register gives Sluice its rights, and returns its kubeconfig. Most of them are in the whole cluster, and are there
+// from the first time on.
+func (p *plane) register(t *testing.T, liqoNamespace string) []byte {
+	t.Helper()
+	p.registering.Lock()
+	defer p.registering.Unlock()
+	o := liqo.Manifest(kube.ManifestOptions{}, liqoNamespace, true)
+	if p.kubeconfig == nil {
+		var err error
+		p.kubeconfig, err = kube.Register(t.Context(), p.Config(), o)
+		must(t, err)
+		return p.kubeconfig
+	}
+	for _, power := range o.Powers {
+		if in := power.GetNamespace(); in != nil && *in == liqoNamespace {
+			must(t, tenant.ApplyTo(t.Context(), p.admin, power))
+		}
+	}
+	return p.kubeconfig
 }
 
 // member is an end as a member cluster.
@@ -220,6 +240,9 @@ func (e *end) toLiqo() liqotest.Cluster { return liqotest.Cluster{Admin: e.admin
 
 // tenant is the namespace that this end keeps for the other one.
 func (e *end) tenant(other *end) string { return names.TenantNamespace(other.id) }
+
+// identityName is the Secret with the identity that this end has at the other one.
+func (e *end) identityName(other *end) string { return "kubeconfig-controlplane-" + other.id }
 
 func (e *end) has(t *testing.T, namespace, name string, o client.Object) bool {
 	t.Helper()
@@ -290,7 +313,7 @@ func (p *pair) eventually(what string, condition wait.ConditionWithContextFunc, 
 	p.Helper()
 	ctx, cancel := context.WithTimeout(p.Context(), 2*time.Minute)
 	defer cancel()
-	delay := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.3, Steps: 10, Cap: 500 * time.Millisecond}
+	delay := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1.5, Steps: 10, Cap: time.Second}
 	if err := delay.DelayFunc().Until(ctx, true, false, condition); err != nil {
 		p.Fatalf("%s: %v: %s", what, err, last())
 	}

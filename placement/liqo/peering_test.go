@@ -105,7 +105,7 @@ func lifeOfAPeering(p *pair) {
 		{p.consumer, onConsumer, &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Name: p.provider.id}}},
 		{p.provider, onProvider, &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: p.consumer.id}}},
 		{p.provider, onProvider, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: liqo.PeerRole}}},
-		{p.consumer, onConsumer, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "kubeconfig-controlplane-" + p.provider.id}}},
+		{p.consumer, onConsumer, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: p.consumer.identityName(p.provider)}}},
 		{p.consumer, onConsumer, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "sluice"}}},
 	} {
 		gone.object.SetNamespace(gone.namespace)
@@ -136,7 +136,7 @@ func lifeOfAPeering(p *pair) {
 func (p *pair) identity() *corev1.Secret {
 	p.Helper()
 	secret := &corev1.Secret{}
-	if !p.consumer.has(p.T, p.consumer.tenant(p.provider), "kubeconfig-controlplane-"+p.provider.id, secret) {
+	if !p.consumer.has(p.T, p.consumer.tenant(p.provider), p.consumer.identityName(p.provider), secret) {
 		p.Fatal("the consumer has no identity")
 	}
 	return secret

@@ -18,6 +18,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -33,7 +34,8 @@ import (
 // standIn writes what Liqo's controllers would write on two clusters: addresses and keys of
 // gateways, connections once both keys are known, certificates for proven keys, replicas of
 // slices (with the consumer's identity, as Liqo's replicator does), and virtual nodes of accepted
-// slices. It moves no packets and runs no pods; test/e2e tests those with the real Liqo, on kind.
+// slices. It reads what watches have brought, and writes what differs. It moves no packets and runs no pods;
+// test/e2e tests those with the real Liqo, on kind.
 type standIn struct {
 	ends   [2]*end
 	paused atomic.Bool
@@ -73,7 +75,7 @@ func (s *standIn) changes() int64 {
 func (s *standIn) pass(ctx context.Context) {
 	for i, here := range s.ends {
 		there := s.ends[1-i]
-		s.wires.Pass(ctx, here.toLiqo(), there.toLiqo())
+		s.wires.Pass(ctx, liqotest.Cluster{Admin: here.watching, ID: here.id}, liqotest.Cluster{Admin: there.watching, ID: there.id})
 		s.challenge(ctx, here, there)
 		s.certify(ctx, here, there)
 		s.identify(ctx, here, there)
@@ -84,7 +86,7 @@ func (s *standIn) pass(ctx context.Context) {
 // replicator is a client with the identity that one end has at the other.
 func (s *standIn) replicator(ctx context.Context, here, there *end) client.Client {
 	var secret corev1.Secret
-	if here.admin.Get(ctx, client.ObjectKey{Namespace: here.tenant(there), Name: "kubeconfig-controlplane-" + there.id}, &secret) != nil {
+	if here.watching.Get(ctx, client.ObjectKey{Namespace: here.tenant(there), Name: here.identityName(there)}, &secret) != nil {
 		return nil
 	}
 	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data[consts.KubeconfigSecretField])
@@ -93,7 +95,7 @@ func (s *standIn) replicator(ctx context.Context, here, there *end) client.Clien
 	}
 	who := config.BearerToken + string(config.CertData)
 	if s.replicators[who] == nil {
-		c, err := client.New(config, client.Options{Scheme: names.Scheme})
+		c, err := client.New(config, client.Options{Scheme: names.Scheme, Mapper: there.admin.RESTMapper()})
 		if err != nil {
 			return nil
 		}
@@ -105,9 +107,9 @@ func (s *standIn) replicator(ctx context.Context, here, there *end) client.Clien
 // challenge generates a nonce.
 func (s *standIn) challenge(ctx context.Context, here, there *end) {
 	secret := &corev1.Secret{}
-	if here.admin.Get(ctx, client.ObjectKey{Namespace: here.tenant(there), Name: "liqo-nonce"}, secret) == nil && secret.Labels[consts.NonceSecretLabelKey] != "" && len(secret.Data) == 0 {
+	if here.watching.Get(ctx, client.ObjectKey{Namespace: here.tenant(there), Name: "liqo-nonce"}, secret) == nil && secret.Labels[consts.NonceSecretLabelKey] != "" && len(secret.Data) == 0 {
 		secret.Data = map[string][]byte{consts.NonceSecretField: nonce()}
-		_ = here.admin.Update(ctx, secret)
+		_ = here.watching.Update(ctx, secret)
 	}
 }
 
@@ -123,11 +125,11 @@ func nonce() []byte {
 func (s *standIn) certify(ctx context.Context, here, there *end) {
 	var tenant authv1beta1.Tenant
 	key := client.ObjectKey{Namespace: here.tenant(there), Name: there.id}
-	if here.admin.Get(ctx, key, &tenant) != nil || authv1beta1.GetAuthzPolicyValue(tenant.Spec.AuthzPolicy) != authv1beta1.KeysExchange || tenant.Status.AuthParams != nil {
+	if here.watching.Get(ctx, key, &tenant) != nil || authv1beta1.GetAuthzPolicyValue(tenant.Spec.AuthzPolicy) != authv1beta1.KeysExchange || tenant.Status.AuthParams != nil {
 		return
 	}
 	var nonce corev1.Secret
-	if here.admin.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: "liqo-nonce"}, &nonce) != nil {
+	if here.watching.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: "liqo-nonce"}, &nonce) != nil {
 		return
 	}
 	public, der, err := authentication.ParseTenantPublicKey(tenant.Spec.PublicKey)
@@ -142,18 +144,18 @@ func (s *standIn) certify(ctx context.Context, here, there *end) {
 		Request: tenant.Spec.CSR, SignerName: certificatesv1.KubeAPIServerClientSignerName,
 		Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
 	}}
-	_ = here.admin.Create(ctx, request)
-	if here.admin.Get(ctx, client.ObjectKeyFromObject(request), request) != nil {
+	if here.watching.Get(ctx, client.ObjectKeyFromObject(request), request) != nil {
+		_ = here.watching.Create(ctx, request)
 		return
 	}
 	if len(request.Status.Conditions) == 0 {
 		request.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "StandIn"}}
-		_ = here.admin.SubResource("approval").Update(ctx, request)
+		_ = here.watching.SubResource("approval").Update(ctx, request)
 	}
 	if len(request.Status.Certificate) == 0 {
 		return
 	}
-	_ = here.admin.Create(ctx, &rbacv1.RoleBinding{
+	_ = here.watching.Create(ctx, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "liqo-remote-controlplane"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-remote-controlplane"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: there.id}},
@@ -161,16 +163,19 @@ func (s *standIn) certify(ctx context.Context, here, there *end) {
 	// The URL is unreachable: Sluice knows a better one.
 	tenant.Status.AuthParams = &authv1beta1.AuthParams{APIServer: "https://192.0.2.1:6443", SignedCRT: request.Status.Certificate}
 	tenant.Status.TenantNamespace = key.Namespace
-	_ = here.admin.Status().Update(ctx, &tenant)
+	_ = here.watching.Status().Update(ctx, &tenant)
 }
 
 // identify makes a kubeconfig of an identity and the cluster's key.
 func (s *standIn) identify(ctx context.Context, here, there *end) {
 	var identity authv1beta1.Identity
-	if here.admin.Get(ctx, client.ObjectKey{Namespace: here.tenant(there), Name: "controlplane-" + there.id}, &identity) != nil {
+	if here.watching.Get(ctx, client.ObjectKey{Namespace: here.tenant(there), Name: "controlplane-" + there.id}, &identity) != nil {
 		return
 	}
-	private, _, err := authentication.GetClusterKeysPEM(ctx, here.admin, here.liqo)
+	if here.watching.Get(ctx, client.ObjectKey{Namespace: identity.Namespace, Name: here.identityName(there)}, &corev1.Secret{}) == nil {
+		return
+	}
+	private, _, err := authentication.GetClusterKeysPEM(ctx, here.watching, here.liqo)
 	if err != nil {
 		return
 	}
@@ -185,15 +190,15 @@ func (s *standIn) identify(ctx context.Context, here, there *end) {
 	if err != nil {
 		return
 	}
-	_ = here.admin.Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: identity.Namespace, Name: "kubeconfig-controlplane-" + there.id},
+	_ = here.watching.Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: identity.Namespace, Name: here.identityName(there)},
 		Data:       map[string][]byte{consts.KubeconfigSecretField: kubeconfig},
 	})
 }
 
 func (s *standIn) offload(ctx context.Context, here, there *end) {
 	var list authv1beta1.ResourceSliceList
-	if here.admin.List(ctx, &list, client.InNamespace(here.tenant(there)), client.MatchingLabels{consts.ReplicationRequestedLabel: "true"}) != nil {
+	if here.watching.List(ctx, &list, client.InNamespace(here.tenant(there)), client.MatchingLabels{consts.ReplicationRequestedLabel: "true"}) != nil {
 		return
 	}
 	remote := s.replicator(ctx, here, there)
@@ -203,12 +208,12 @@ func (s *standIn) offload(ctx context.Context, here, there *end) {
 		}
 	}
 	var offloadings offloadingv1beta1.NamespaceOffloadingList
-	_ = here.admin.List(ctx, &offloadings)
+	_ = here.watching.List(ctx, &offloadings)
 	for i := range offloadings.Items {
 		o := &offloadings.Items[i]
 		if o.Status.ObservedGeneration != o.Generation {
 			o.Status.OffloadingPhase, o.Status.ObservedGeneration = offloadingv1beta1.ReadyOffloadingPhaseType, o.Generation
-			_ = here.admin.Status().Update(ctx, o)
+			_ = here.watching.Status().Update(ctx, o)
 		}
 	}
 }
@@ -217,28 +222,18 @@ func (s *standIn) replicate(ctx context.Context, here, there *end, remote client
 	replica := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: there.tenant(here), Name: slice.Name}}
 	if !slice.DeletionTimestamp.IsZero() {
 		err := remote.Delete(ctx, replica)
-		_ = here.admin.Delete(ctx, &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: slice.Namespace, Name: slice.Name}})
-		_ = here.admin.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: slice.Name}})
+		_ = here.watching.Delete(ctx, &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: slice.Namespace, Name: slice.Name}})
+		_ = here.watching.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: slice.Name}})
 		if apierrors.IsNotFound(err) && controllerutil.RemoveFinalizer(slice, releasing) {
-			_ = here.admin.Update(ctx, slice)
+			_ = here.watching.Update(ctx, slice)
 		}
 		return
 	}
-	if controllerutil.AddFinalizer(slice, releasing) && here.admin.Update(ctx, slice) != nil {
+	if controllerutil.AddFinalizer(slice, releasing) && here.watching.Update(ctx, slice) != nil {
 		return
 	}
-	err := remote.Get(ctx, client.ObjectKeyFromObject(replica), replica)
-	replica.Spec = slice.Spec
-	switch {
-	case apierrors.IsNotFound(err):
-		replica.Labels = maps.Clone(slice.Labels)
-		delete(replica.Labels, consts.ReplicationRequestedLabel)
-		replica.Labels[consts.ReplicationStatusLabel], replica.Labels[consts.ReplicationOriginLabel] = "true", here.id
-		err = remote.Create(ctx, replica)
-	case err == nil:
-		err = remote.Update(ctx, replica)
-	}
-	if err != nil {
+	right := there.watching.Get(ctx, client.ObjectKeyFromObject(replica), replica) == nil && equality.Semantic.DeepEqual(replica.Spec, slice.Spec)
+	if !right && here.replicate(ctx, remote, slice, replica) != nil {
 		return
 	}
 	accepted := func(of authv1beta1.ResourceSliceConditionType) bool {
@@ -250,23 +245,63 @@ func (s *standIn) replicate(ctx context.Context, here, there *end, remote client
 		replica.Status.Conditions = append(replica.Status.Conditions, authv1beta1.ResourceSliceCondition{
 			Type: authv1beta1.ResourceSliceConditionTypeAuthentication, Status: authv1beta1.ResourceSliceConditionAccepted, LastTransitionTime: metav1.Now(),
 		})
-		_ = there.admin.Status().Update(ctx, replica)
+		_ = there.watching.Status().Update(ctx, replica)
 		return
 	}
-	slice.Status = replica.Status
-	if here.admin.Status().Update(ctx, slice) != nil || !accepted(authv1beta1.ResourceSliceConditionTypeResources) {
-		return
+	if !equality.Semantic.DeepEqual(slice.Status, replica.Status) {
+		slice.Status = replica.Status
+		if here.watching.Status().Update(ctx, slice) != nil {
+			return
+		}
 	}
-	_ = here.admin.Create(ctx, &offloadingv1beta1.VirtualNode{
+	if accepted(authv1beta1.ResourceSliceConditionTypeResources) {
+		here.giveNode(ctx, there, slice)
+	}
+}
+
+// replicate writes a slice's replica with the consumer's identity, and reads the result into it.
+func (e *end) replicate(ctx context.Context, remote client.Client, slice, replica *authv1beta1.ResourceSlice) error {
+	err := remote.Get(ctx, client.ObjectKeyFromObject(replica), replica)
+	replica.Spec = slice.Spec
+	switch {
+	case apierrors.IsNotFound(err):
+		replica.Labels = maps.Clone(slice.Labels)
+		delete(replica.Labels, consts.ReplicationRequestedLabel)
+		replica.Labels[consts.ReplicationStatusLabel], replica.Labels[consts.ReplicationOriginLabel] = "true", e.id
+		return remote.Create(ctx, replica)
+	case err == nil:
+		return remote.Update(ctx, replica)
+	}
+	return err
+}
+
+// heartbeat is how often a node says that it is ready.
+const heartbeat = 10 * time.Second
+
+// giveNode makes the virtual node of an accepted slice, and keeps its size.
+func (e *end) giveNode(ctx context.Context, there *end, slice *authv1beta1.ResourceSlice) {
+	virtual := &offloadingv1beta1.VirtualNode{
 		ObjectMeta: metav1.ObjectMeta{Namespace: slice.Namespace, Name: slice.Name},
 		Spec:       offloadingv1beta1.VirtualNodeSpec{ClusterID: liqov1beta1.ClusterID(there.id)},
+	}
+	if e.watching.Get(ctx, client.ObjectKeyFromObject(virtual), virtual) != nil {
+		_ = e.watching.Create(ctx, virtual)
+	}
+	node := &corev1.Node{}
+	if e.watching.Get(ctx, client.ObjectKey{Name: slice.Name}, node) != nil {
+		node.ObjectMeta = metav1.ObjectMeta{Name: slice.Name, Labels: maps.Clone(slice.Status.NodeLabels)}
+		node.Labels[consts.RemoteClusterID] = there.id
+		if e.watching.Create(ctx, node) != nil {
+			return
+		}
+	}
+	beats := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && time.Since(c.LastHeartbeatTime.Time) < heartbeat
 	})
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: slice.Name, Labels: maps.Clone(slice.Status.NodeLabels)}}
-	node.Labels[consts.RemoteClusterID] = there.id
-	if err := here.admin.Create(ctx, node); apierrors.IsAlreadyExists(err) && here.admin.Get(ctx, client.ObjectKeyFromObject(node), node) != nil {
+	if beats && equality.Semantic.DeepEqual(node.Status.Allocatable, slice.Status.Resources) {
 		return
 	}
 	node.Status.Allocatable, node.Status.Capacity = slice.Status.Resources, slice.Status.Resources
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "StandIn", LastHeartbeatTime: metav1.Now()}}
-	_ = here.admin.Status().Update(ctx, node)
+	_ = e.watching.Status().Update(ctx, node)
 }

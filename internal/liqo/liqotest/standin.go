@@ -95,12 +95,20 @@ func (n *Network) Pass(ctx context.Context, here, there Cluster) {
 	}
 	connection := &networkingv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "gw-" + there.ID}}
 	trusted := here.Admin.Get(ctx, key, &networkingv1beta1.PublicKey{}) == nil
+	exists := here.Admin.Get(ctx, client.ObjectKeyFromObject(connection), connection) == nil
 	if gateway == "" || !trusted {
-		_ = here.Admin.Delete(ctx, connection)
+		if exists {
+			_ = here.Admin.Delete(ctx, connection)
+		}
 		return
 	}
-	connection.Spec.Type = networkingv1beta1.ConnectionTypeServer
-	if here.Admin.Create(ctx, connection) == nil {
+	if !exists {
+		connection.Spec.Type = networkingv1beta1.ConnectionTypeServer
+		if here.Admin.Create(ctx, connection) != nil {
+			return
+		}
+	}
+	if connection.Status.Value == "" {
 		connection.Status.Value = networkingv1beta1.Connected
 		connection.Status.Latency.Timestamp = metav1.Now()
 		_ = here.Admin.Status().Update(ctx, connection)
@@ -113,7 +121,10 @@ func (n *Network) configure(ctx context.Context, here, there Cluster, key client
 	if here.Admin.Get(ctx, key, &configuration) != nil || !configuration.DeletionTimestamp.IsZero() {
 		return
 	}
-	_ = here.Admin.Create(ctx, &liqov1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: there.ID}, Spec: liqov1beta1.ForeignClusterSpec{ClusterID: liqov1beta1.ClusterID(there.ID)}})
+	known := &liqov1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: there.ID}, Spec: liqov1beta1.ForeignClusterSpec{ClusterID: liqov1beta1.ClusterID(there.ID)}}
+	if here.Admin.Get(ctx, client.ObjectKeyFromObject(known), known) != nil {
+		_ = here.Admin.Create(ctx, known)
+	}
 	if configuration.Status.Remote == nil {
 		configuration.Status.Remote = configuration.Spec.Remote.DeepCopy()
 		configuration.Status.Remote.CIDR.External = []networkingv1beta1.CIDR{"10.71.0.0/16"}
