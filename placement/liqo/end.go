@@ -126,6 +126,10 @@ func (s *side) surrender(ctx context.Context) error {
 
 // removeNamespace deletes the tenant namespace and waits until it is gone.
 func (s *side) removeNamespace(ctx context.Context) error {
+	pending := s.pending("delete namespace "+s.namespace(), "")
+	if s.ending {
+		return pending
+	}
 	standing, err := s.standing(ctx)
 	if err != nil || standing == tenant.Gone {
 		return err
@@ -136,7 +140,7 @@ func (s *side) removeNamespace(ctx context.Context) error {
 			return s.failed(fmt.Errorf("delete namespace %s: %w", namespace.Name, err))
 		}
 	}
-	return s.pending("delete namespace "+s.namespace(), "")
+	return pending
 }
 
 // forget deletes the ForeignCluster, which Liqo creates and never deletes. It comes last,

@@ -32,14 +32,10 @@ func (s *side) nonce(ctx context.Context) ([]byte, error) {
 	if err := s.apply(ctx, secret); err != nil {
 		return nil, err
 	}
-	var now corev1.Secret
-	if err := s.get(ctx, nonceSecret, &now); err != nil {
-		return nil, err
-	}
-	if len(now.Data[consts.NonceSecretField]) == 0 {
+	if len(secret.Data[consts.NonceSecretField]) == 0 {
 		return nil, s.pending("Secret "+nonceSecret, "Liqo has not created a nonce yet: check that its controller manager runs")
 	}
-	return now.Data[consts.NonceSecretField], nil
+	return secret.Data[consts.NonceSecretField], nil
 }
 
 // prove signs the nonce of a provider with the key of this cluster's Liqo, and requests a
@@ -104,19 +100,15 @@ func shakeHands(ctx context.Context, consumer, provider *side) (*metav1.Time, er
 	if err := provider.verified(nonce, proof); err != nil {
 		return nil, err
 	}
-	err = provider.apply(ctx, &authv1beta1.Tenant{
+	tenant := &authv1beta1.Tenant{
 		ObjectMeta: provider.meta(provider.remote.ClusterID),
 		Spec: authv1beta1.TenantSpec{
 			ClusterID: liqov1beta1.ClusterID(provider.remote.ClusterID), AuthzPolicy: ptr.To(authv1beta1.KeysExchange),
 			PublicKey: proof.PublicKey, Signature: proof.Signature, CSR: proof.CSR,
 			TenantCondition: authv1beta1.TenantConditionActive,
 		},
-	})
-	if err != nil {
-		return nil, err
 	}
-	var tenant authv1beta1.Tenant
-	if err := provider.get(ctx, provider.remote.ClusterID, &tenant); err != nil {
+	if err := provider.apply(ctx, tenant); err != nil {
 		return nil, err
 	}
 	issued := tenant.Status.AuthParams

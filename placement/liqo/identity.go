@@ -40,8 +40,9 @@ const (
 
 // admit lets the other cluster request resources from this one without Liqo's handshake, which
 // only a cluster that joins by invitation does. It creates Liqo's Tenant, and an account with
-// PeerRole.
-func (s *side) admit(ctx context.Context) error {
+// PeerRole, which it returns.
+func (s *side) admit(ctx context.Context) (*corev1.ServiceAccount, error) {
+	account := &corev1.ServiceAccount{ObjectMeta: s.meta(PeerRole), AutomountServiceAccountToken: ptr.To(false)}
 	for _, o := range []object{
 		&authv1beta1.Tenant{
 			ObjectMeta: s.meta(s.remote.ClusterID),
@@ -50,7 +51,7 @@ func (s *side) admit(ctx context.Context) error {
 				TenantCondition: authv1beta1.TenantConditionActive,
 			},
 		},
-		&corev1.ServiceAccount{ObjectMeta: s.meta(PeerRole), AutomountServiceAccountToken: ptr.To(false)},
+		account,
 		&rbacv1.RoleBinding{
 			ObjectMeta: s.meta(PeerRole),
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: PeerRole},
@@ -58,10 +59,10 @@ func (s *side) admit(ctx context.Context) error {
 		},
 	} {
 		if err := s.apply(ctx, o); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return account, nil
 }
 
 // issue requests a token for the other cluster and returns it as a kubeconfig.
@@ -113,16 +114,13 @@ func authenticate(ctx context.Context, consumer, provider *side, connections *me
 	case consumer.joined() != nil:
 		return shakeHands(ctx, consumer, provider)
 	}
-	if err := provider.admit(ctx); err != nil {
-		return nil, err
-	}
-	var account corev1.ServiceAccount
-	if err := provider.get(ctx, PeerRole, &account); err != nil {
+	account, err := provider.admit(ctx)
+	if err != nil {
 		return nil, err
 	}
 	issuer := string(account.UID) + " at " + provider.connection.ConsumerServer
 	var held corev1.Secret
-	err := consumer.get(ctx, consumer.identityName(), &held)
+	err = consumer.get(ctx, consumer.identityName(), &held)
 	if err == nil && held.DeletionTimestamp.IsZero() && held.Annotations[annotationIssuer] == issuer {
 		expires, badEnd := time.Parse(time.RFC3339, held.Annotations[annotationExpires])
 		renew, badRenewal := time.Parse(time.RFC3339, held.Annotations[annotationRenew])

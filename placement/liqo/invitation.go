@@ -170,7 +170,7 @@ func Accept(ctx context.Context, admin *rest.Config, invitation *Invitation, o A
 	switch {
 	case provides:
 		o.Progress("giving " + invitation.With + " the right to ask for resources")
-		if err := s.admit(ctx); err != nil {
+		if _, err := s.admit(ctx); err != nil {
 			return nil, err
 		}
 		answer.Identity, err = s.lastingIdentity(ctx)

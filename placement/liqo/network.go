@@ -8,6 +8,7 @@ import (
 	"github.com/liqotech/liqo/pkg/consts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // The gateway settings that Liqo's own tool uses.
@@ -55,32 +56,29 @@ func connect(ctx context.Context, server, client *side) error {
 // configure gives each cluster the other's address ranges, and waits until Liqo has remapped
 // those that overlap.
 func configure(ctx context.Context, sides ...*side) error {
+	var failures []error // all at once: none waits for another
 	for _, s := range sides {
-		if s.joined() != nil {
-			continue
-		}
-		if err := s.apply(ctx, s.configuration()); err != nil {
-			return err
+		if s.joined() == nil {
+			failures = append(failures, s.configure(ctx))
 		}
 	}
-	for _, s := range sides {
-		if s.joined() != nil {
-			continue
-		}
-		var now networkingv1beta1.Configuration
-		if err := s.get(ctx, s.remote.ClusterID, &now); err != nil {
-			return err
-		}
-		condition := meta.FindStatusCondition(now.Status.Conditions, networkingv1beta1.ConfigurationConditionNetworkCIDRsConfigured)
-		if now.Status.Remote == nil || condition != nil && condition.Status != "True" {
-			detail := "Liqo has not mapped the address ranges of " + s.remote.ClusterID + " yet: see whether its IPAM runs"
-			if condition != nil && condition.Message != "" {
-				detail = condition.Message
-			}
-			return s.pending("Configuration "+now.Name, detail)
-		}
+	return first(failures...)
+}
+
+func (s *side) configure(ctx context.Context) error {
+	now := s.configuration()
+	if err := s.apply(ctx, now); err != nil {
+		return err
 	}
-	return nil
+	condition := meta.FindStatusCondition(now.Status.Conditions, networkingv1beta1.ConfigurationConditionNetworkCIDRsConfigured)
+	if now.Status.Remote != nil && (condition == nil || condition.Status == metav1.ConditionTrue) {
+		return nil
+	}
+	detail := "Liqo has not mapped the address ranges of " + s.remote.ClusterID + " yet: see whether its IPAM runs"
+	if condition != nil && condition.Message != "" {
+		detail = condition.Message
+	}
+	return s.pending("Configuration "+now.Name, detail)
 }
 
 func (s *side) configuration() *networkingv1beta1.Configuration {
@@ -98,18 +96,14 @@ func (s *side) serve(ctx context.Context) (key []byte, endpoint *networkingv1bet
 	if l := s.cluster.Spec.Liqo; l != nil && l.GatewayService != "" {
 		service = l.GatewayService
 	}
-	err = s.apply(ctx, &networkingv1beta1.GatewayServer{
+	now := &networkingv1beta1.GatewayServer{
 		ObjectMeta: s.meta(s.remote.ClusterID),
 		Spec: networkingv1beta1.GatewayServerSpec{
 			MTU: gatewayMTU, Endpoint: networkingv1beta1.Endpoint{Port: gatewayPort, ServiceType: service},
 			ServerTemplateRef: s.template("WgGatewayServerTemplate", serverTemplate),
 		},
-	})
-	if err != nil {
-		return nil, nil, err
 	}
-	var now networkingv1beta1.GatewayServer
-	if err := s.get(ctx, s.remote.ClusterID, &now); err != nil {
+	if err := s.apply(ctx, now); err != nil {
 		return nil, nil, err
 	}
 	object := "GatewayServer " + now.Name
@@ -122,17 +116,13 @@ func (s *side) serve(ctx context.Context) (key []byte, endpoint *networkingv1bet
 
 // call creates the gateway client, and returns its key.
 func (s *side) call(ctx context.Context, endpoint *networkingv1beta1.EndpointStatus) (key []byte, err error) {
-	err = s.apply(ctx, &networkingv1beta1.GatewayClient{
+	now := &networkingv1beta1.GatewayClient{
 		ObjectMeta: s.meta(s.remote.ClusterID),
 		Spec: networkingv1beta1.GatewayClientSpec{
 			MTU: gatewayMTU, Endpoint: *endpoint, ClientTemplateRef: s.template("WgGatewayClientTemplate", clientTemplate),
 		},
-	})
-	if err != nil {
-		return nil, err
 	}
-	var now networkingv1beta1.GatewayClient
-	if err := s.get(ctx, s.remote.ClusterID, &now); err != nil {
+	if err := s.apply(ctx, now); err != nil {
 		return nil, err
 	}
 	return s.key(ctx, "GatewayClient "+now.Name, now.Status.SecretRef)

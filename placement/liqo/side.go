@@ -114,20 +114,25 @@ func (s *side) labels() map[string]string {
 	return map[string]string{v1alpha1.LabelHub: s.hub, "app.kubernetes.io/managed-by": v1alpha1.FieldManager}
 }
 
-// apply applies an object server-side, with the fields that are set.
+// apply applies an object server-side, with the fields that are set. The object becomes what is there then,
+// with its status.
 func (s *side) apply(ctx context.Context, o client.Object) error {
 	want, err := s.render(o)
 	if err != nil {
 		return err
 	}
-	if err := tenant.OnceAllowed(ctx, func(ctx context.Context) error { return tenant.ApplyTo(ctx, s.Client, want) }); err != nil {
+	err = tenant.OnceAllowed(ctx, func(ctx context.Context) error { return tenant.ApplyTo(ctx, s.Client, tenant.FromUnstructured(want)) })
+	if err != nil {
 		return s.failed(err)
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(want.Object, o); err != nil {
+		return s.failed(fmt.Errorf("read the applied %s %s: %w", want.GetKind(), want.GetName(), err))
 	}
 	return nil
 }
 
 // render returns an object as it is applied: without status, and with Sluice's labels.
-func (s *side) render(o client.Object) (tenant.Object, error) {
+func (s *side) render(o client.Object) (*unstructured.Unstructured, error) {
 	kind, err := apiutil.GVKForObject(o, names.Scheme)
 	if err != nil {
 		return nil, err
@@ -143,7 +148,7 @@ func (s *side) render(o client.Object) (tenant.Object, error) {
 	u.SetLabels(labels)
 	delete(u.Object, "status")
 	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
-	return tenant.FromUnstructured(u), nil
+	return u, nil
 }
 
 // compare returns nil while an object is as apply would make it.
@@ -152,7 +157,7 @@ func (s *side) compare(ctx context.Context, t *tenant.Tenant, o client.Object) e
 	if err != nil {
 		return err
 	}
-	return t.Compare(ctx, want)
+	return t.Compare(ctx, tenant.FromUnstructured(want))
 }
 
 // get reads an object of the tenant namespace by name.

@@ -164,14 +164,18 @@ func applied(s rbacv1.Subject) *rbacv1ac.SubjectApplyConfiguration {
 
 // Apply applies one object server-side. An apply that changes nothing writes nothing.
 func (t *Tenant) Apply(ctx context.Context, o Object) error {
+	if g, ok := o.(*generic); ok {
+		o = FromUnstructured(g.DeepCopy())
+	}
 	return ApplyTo(ctx, t.Connection.Client, o)
 }
 
-// ApplyTo applies one object with another client.
+// ApplyTo applies one object with another client. An object from FromUnstructured becomes what is there
+// then, with its status.
 func ApplyTo(ctx context.Context, c client.Client, o Object) error {
 	var what runtime.ApplyConfiguration = o
 	if g, ok := o.(*generic); ok {
-		what = client.ApplyConfigurationFromUnstructured(g.DeepCopy()) // the answer is written into it
+		what = client.ApplyConfigurationFromUnstructured(g.Unstructured)
 	}
 	if err := c.Apply(ctx, what, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
 		return fmt.Errorf("apply %s %s: %w", *o.GetKind(), *o.GetName(), err)
