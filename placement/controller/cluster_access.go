@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,12 +27,22 @@ type access struct {
 	verified bool
 	// problem is the cause if it is not verified, with the step and the remedy.
 	problem error
-	checked time.Time
+	// unanswered is how many checks in a row got no answer.
+	unanswered int
+	checked    time.Time
 }
+
+// unansweredError is the cause why a check got no answer, which says nothing about Sluice's rights.
+type unansweredError struct{ error }
+
+func (e unansweredError) Unwrap() error { return e.error }
 
 // accessEvery is the time between two checks of a verified access. An access that is not
 // verified is checked with every probe.
 const accessEvery = 10 * time.Minute
+
+// accessTimeout bounds a check of the access, of a hundred questions, whatever bounds a probe, of one.
+const accessTimeout = 5 * time.Second
 
 func (a *access) due(now time.Time) bool {
 	return !a.verified || now.Sub(a.checked) >= accessEvery
@@ -45,10 +56,23 @@ func (a *access) inspect(ctx context.Context, r *clusterReconciler, cluster *v1a
 		a.problem = verifyRules(ctx, t, cluster.Name, r.Rules(cluster))
 	}
 	a.verified = a.problem == nil
+	a.unanswered++
+	if !errors.As(a.problem, &unansweredError{}) {
+		a.unanswered = 0
+	}
+}
+
+// withdraws reports whether the problem ends a former verification: an answer does so at once, checks without an
+// answer as failed probes do.
+func (a *access) withdraws() bool {
+	return a.problem != nil && (a.unanswered == 0 || a.unanswered >= toleratedFailures)
 }
 
 func (a *access) identify(ctx context.Context, r *clusterReconciler, cluster *v1alpha1.MemberCluster, t target) error {
 	failed := func(step member.Step, err error, remedy string) error {
+		if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
+			err = unansweredError{err}
+		}
 		return &member.Error{Cluster: cluster.Name, Step: step, Err: err, Remedy: remedy}
 	}
 	version, err := t.kube.Discovery().ServerVersion()
@@ -77,7 +101,7 @@ func (a *access) identify(ctx context.Context, r *clusterReconciler, cluster *v1
 func (r *clusterReconciler) unique(ctx context.Context, cluster *v1alpha1.MemberCluster, uid string) error {
 	var all v1alpha1.MemberClusterList
 	if err := r.hub.List(ctx, &all, client.InNamespace(r.Namespace)); err != nil {
-		return fmt.Errorf("list member clusters: %w", err)
+		return unansweredError{fmt.Errorf("list member clusters: %w", err)}
 	}
 	for i := range all.Items {
 		other := &all.Items[i]
@@ -119,7 +143,7 @@ func verifyRules(ctx context.Context, t target, cluster string, rules []rbacv1.P
 		})
 	}
 	if err := asking.Wait(); err != nil {
-		return &member.Error{Cluster: cluster, Step: "read Sluice's rights there", Err: err, Remedy: "check that its API server is running and reachable from Sluice"}
+		return &member.Error{Cluster: cluster, Step: "read Sluice's rights there", Err: unansweredError{err}, Remedy: "check that its API server is running and reachable from Sluice"}
 	}
 	for i, no := range denied {
 		if no {

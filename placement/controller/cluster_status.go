@@ -100,6 +100,7 @@ func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []str
 		set(v1alpha1.ConditionReachable, true, reasonAnswers, answersMessage(cluster))
 	}
 	known := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionAccessVerified)
+	wasVerified := known != nil && known.Status == metav1.ConditionTrue && known.ObservedGeneration == cluster.Generation
 	switch {
 	case w.writes.problem != nil:
 		set(v1alpha1.ConditionAccessVerified, false, reasonWritesFail, w.writes.problem.Error())
@@ -107,7 +108,7 @@ func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []str
 		// keep the result of another process until this one has made a write
 	case w.access.verified:
 		set(v1alpha1.ConditionAccessVerified, true, reasonVerified, verifiedMessage(cluster))
-	case w.access.problem != nil:
+	case w.access.problem != nil && (w.access.withdraws() || !wasVerified):
 		set(v1alpha1.ConditionAccessVerified, false, reasonDenied, w.access.problem.Error())
 	}
 

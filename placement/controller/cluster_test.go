@@ -36,6 +36,7 @@ type memberWorld struct {
 	kube       *fake.Clientset
 	probe      error
 	denied     string // the verb that Sluice lacks
+	unasked    error  // that answers questions about verbs; nil for none
 	looks      atomic.Int32
 	opens      int
 	write      func(context.Context) error
@@ -48,7 +49,7 @@ func newMemberWorld(t *testing.T, objects ...runtime.Object) *memberWorld {
 	m.kube.PrependReactor("create", "selfsubjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
 		review.Status.Allowed = sentence(review.Spec) != m.denied
-		return true, review, nil
+		return true, review, m.unasked
 	})
 	connection := &member.Connection{Cluster: "eu", Server: "https://eu.example", Username: "sluice"}
 	m.reconciler = newClusterReconciler(m.hub, Options{
@@ -203,6 +204,33 @@ func TestMissingVerbsAreNamedAndCheckedAgain(t *testing.T) {
 	}
 	m.denied = ""
 	m.wantReady(m.look(), true, "")
+}
+
+// A busy API server that answers too late has taken no right away. A cluster that was never verified stays unverified.
+func TestRightsThatCannotBeAskedForStayForThreeProbes(t *testing.T) {
+	m := newMemberWorld(t, placementtest.Node("n", nil))
+	m.unasked = context.DeadlineExceeded
+	m.wantReady(m.look(), false, "read Sluice's rights there: context deadline exceeded (check that")
+	m.unasked = nil
+	m.wantReady(m.look(), true, "")
+
+	later := func() *v1alpha1.MemberCluster {
+		m.clock.SetTime(m.clock.Now().Add(accessEvery))
+		return m.look()
+	}
+	m.unasked = context.DeadlineExceeded
+	m.wantReady(later(), true, "")
+	m.wantReady(m.look(), true, "")
+	m.wantReady(m.look(), false, "context deadline exceeded")
+	m.unasked = nil
+	m.wantReady(m.look(), true, "")
+
+	m.unasked = context.DeadlineExceeded
+	m.wantReady(later(), true, "")
+	m.reconciler.drop("eu") // another process knows it from the status
+	m.wantReady(m.look(), true, "")
+	m.unasked, m.denied = nil, "create namespaces"
+	m.wantReady(m.look(), false, "may not create namespaces")
 }
 
 func TestTheSameClusterUnderTwoNamesIsSoldOnce(t *testing.T) {

@@ -154,9 +154,9 @@ func (w *clusterWatch) refresh(ctx context.Context, r *clusterReconciler, cluste
 		w.readCatalog(ctx, r, cluster, now)
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.ProbeTimeout)
+	probing, cancel := context.WithTimeout(ctx, r.ProbeTimeout)
 	defer cancel()
-	latency, err := w.probe(ctx, r, cluster)
+	latency, err := w.probe(probing, r, cluster)
 	r.Probed(w.cluster, now, latency, err)
 	if err != nil {
 		w.health.failed(err)
@@ -168,10 +168,12 @@ func (w *clusterWatch) refresh(ctx context.Context, r *clusterReconciler, cluste
 		w.nextProbe = now.Add(r.ProbeEvery / 4) // to become ready again soon
 	}
 	if w.access.due(now) {
-		w.access.inspect(ctx, r, cluster, w.target, now)
+		inspecting, cancel := context.WithTimeout(ctx, accessTimeout)
+		w.access.inspect(inspecting, r, cluster, w.target, now)
+		cancel()
 	}
 	w.writes.look(r, w.cluster, w.target.write, now)
-	w.reader.Wait(ctx)
+	w.reader.Wait(probing)
 }
 
 // probe asks the API server whether it is ready, and returns how long the answer took.
