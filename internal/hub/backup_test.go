@@ -3,18 +3,13 @@ package hub
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strings"
-	"syscall"
 	"testing"
+	"time"
 
 	"filippo.io/age"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -119,9 +114,13 @@ func newIdentity(t testing.TB) *age.X25519Identity {
 	return identity
 }
 
-// writeUntil orders, changes and deletes instances until the context ends, and returns how many it has ordered.
+// writeUntil orders, changes and deletes an instance every few milliseconds until the context ends, and returns how many it
+// has ordered.
 func writeUntil(ctx context.Context, instances dynamic.ResourceInterface) (ordered int, err error) {
+	pace := time.NewTicker(5 * time.Millisecond)
+	defer pace.Stop()
 	for ; ctx.Err() == nil; ordered++ {
+		<-pace.C
 		i, err := instances.Create(ctx, order(fmt.Sprintf("si-%d", ordered)), metav1.CreateOptions{})
 		if err != nil {
 			return ordered, err
@@ -201,6 +200,9 @@ func TestRestoredIsWhatWas(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+	file, _ := backedUp(t, h.Config, key)
+	t.Run("refused", func(t *testing.T) { restoreRefuses(t, file, key) })
+	t.Run("killed", func(t *testing.T) { restoreIsKilled(t, file, key, content(t, h.Config, "")) })
 }
 
 // wantOrdersContinue uses a restored hub.
@@ -232,142 +234,5 @@ func wantOrdersContinue(t *testing.T, h *Hub, made *BackedUp) {
 	}
 	if mark, err := Restored(t.Context(), h.Config); mark != nil || err != nil {
 		t.Errorf("after the release the mark is %v, %v", mark, err)
-	}
-}
-
-// TestRestoreRefuses: what cannot be restored changes nothing.
-func TestRestoreRefuses(t *testing.T) {
-	h := startHub(t, t.TempDir())
-	key := newIdentity(t)
-	file, _ := backedUp(t, h.Config, key)
-	with := func(objects ...string) []byte {
-		var out bytes.Buffer
-		w, err := backup.NewWriter(&out, []age.Recipient{key.Recipient()}, backup.Header{})
-		for _, object := range objects {
-			err = errors.Join(err, w.Object(json.RawMessage(object)))
-		}
-		if err := errors.Join(err, w.Close()); err != nil {
-			t.Fatal(err)
-		}
-		return out.Bytes()
-	}
-	for _, row := range []struct {
-		name    string
-		content []byte
-		prepare func(dir string, o *RestoreOptions)
-		says    string
-	}{
-		{"half of it", file[:len(file)/2], nil, "not complete"},
-		{"another key", file, func(dir string, o *RestoreOptions) { *o = restoreOf(dir, file, newIdentity(t)) }, "another key"},
-		{"a later kind", with(`{"apiVersion":"sluice.dev/v2","kind":"Later","metadata":{"name":"a"}}`), nil, "restore it with the version that made it"},
-		{"no identity", with(), nil, "does not have the hub's identity"},
-		{"a file that is not known", file, func(_ string, o *RestoreOptions) { o.Files = nil }, "keyset.json"},
-		{"another keyset is there", file, func(dir string, _ *RestoreOptions) {
-			if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "keyset.json"), []byte("other"), 0o600)); err != nil {
-				t.Fatal(err)
-			}
-		}, "move it away"},
-		{"a hub is there", file, func(dir string, _ *RestoreOptions) {
-			if err := os.MkdirAll(filepath.Join(dir, etcdDir), 0o700); err != nil {
-				t.Fatal(err)
-			}
-		}, "there is a hub in"},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "data")
-			o := restoreOf(dir, row.content, key)
-			if row.prepare != nil {
-				row.prepare(dir, &o)
-			}
-			before := tree(t, dir)
-			_, err := Restore(t.Context(), o)
-			if err == nil || !strings.Contains(err.Error(), row.says) {
-				t.Errorf("got %v, want %q in it", err, row.says)
-			}
-			if after := tree(t, dir); !slices.Equal(after, before) {
-				t.Errorf("there is %q now, before there was %q", after, before)
-			}
-		})
-	}
-}
-
-// tree returns the paths below a folder.
-func tree(t *testing.T, dir string) (paths []string) {
-	t.Helper()
-	_ = filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
-		if err == nil {
-			paths = append(paths, path)
-		}
-		return nil
-	})
-	return paths
-}
-
-// Environment of a process that restores and is killed: the backup's file, the folder, and the step.
-const restoreEnv = "SLUICE_TEST_HUB_RESTORE"
-
-// restoreAndDie restores as the environment says, and kills itself after a step.
-func restoreAndDie(asked string) error {
-	parts := strings.Split(asked, "|")
-	file, err := os.ReadFile(parts[0])
-	if err != nil {
-		return err
-	}
-	key, err := age.ParseX25519Identity(parts[3])
-	if err != nil {
-		return err
-	}
-	o := restoreOf(parts[1], file, key)
-	o.after = func(step string) {
-		if step == parts[2] {
-			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-			select {}
-		}
-	}
-	_, err = Restore(context.Background(), o)
-	return errors.Join(errors.New("it was not killed"), err)
-}
-
-// TestKilledRestore: after a kill between any two steps no hub starts on a part of a backup; the next restore succeeds.
-func TestKilledRestore(t *testing.T) {
-	h := startHub(t, t.TempDir())
-	instances := dynamicClient(t, h.Config).Resource(instanceResource).Namespace(DefaultNamespace)
-	for i := range 20 {
-		if _, err := instances.Create(t.Context(), order(fmt.Sprintf("si-%d", i)), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	key := newIdentity(t)
-	content0 := content(t, h.Config, "")
-	file, _ := backedUp(t, h.Config, key)
-	path := filepath.Join(t.TempDir(), "backup")
-	if err := os.WriteFile(path, file, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, step := range []string{"check", "clear", "fill", "files", "rename"} {
-		t.Run(step, func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "data")
-			child := exec.CommandContext(t.Context(), os.Args[0])
-			child.Env = append(os.Environ(), restoreEnv+"="+strings.Join([]string{path, dir, step, key.String()}, "|"))
-			out, err := child.CombinedOutput()
-			var ended *exec.ExitError
-			if !errors.As(err, &ended) || ended.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-				t.Fatalf("the child: %v\n%s", err, out)
-			}
-			if step == "fill" || step == "files" {
-				if _, err := Start(t.Context(), Options{DataDir: dir, Embedded: true}); err == nil || !strings.Contains(err.Error(), "did not finish") {
-					t.Errorf("a hub on a part of a backup: %v", err)
-				}
-			}
-			_, err = Restore(t.Context(), restoreOf(dir, file, key))
-			if done := step == "rename"; done != (err != nil) {
-				t.Fatalf("the next restore: %v", err)
-			}
-			again := startHub(t, dir)
-			wantSame(t, content(t, again.Config, ""), content0)
-			if keys, err := os.ReadFile(filepath.Join(dir, "keyset.json")); err != nil || string(keys) != "keys" {
-				t.Errorf("the keyset is %q, %v", keys, err)
-			}
-		})
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// TestOpenAPI: the documents have every definition, also one that is installed while the hub runs, and keep the address
+// testOpenAPI installs widgets: the documents have every definition, also one that is installed while the hub runs, and keep the address
 // by which a client caches them.
-func TestOpenAPI(t *testing.T) {
-	h := startHub(t, t.TempDir())
+func testOpenAPI(t *testing.T, h *Hub) {
+	t.Helper()
 	client, err := discovery.NewDiscoveryClientForConfig(h.Config)
 	if err != nil {
 		t.Fatal(err)

@@ -16,9 +16,9 @@ import (
 	"github.com/sluice-dev/sluice/charts"
 )
 
-// TestKubeconfigHub reaches another hub by its kubeconfig, as in production.
-func TestKubeconfigHub(t *testing.T) {
-	server := startHub(t, t.TempDir())
+// testKubeconfig reaches another hub by its kubeconfig, as in production.
+func testKubeconfig(t *testing.T, server *Hub) {
+	t.Helper()
 	connect := func(o Options) (*Hub, error) {
 		o.Kubeconfig = server.Kubeconfig
 		return Start(t.Context(), o)
@@ -96,64 +96,41 @@ func TestStartErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// A start applies the definitions that are not as this binary has them, and leaves the others.
-func TestStartAppliesOutdatedDefinitions(t *testing.T) {
-	dir := t.TempDir()
-	ctx := t.Context()
-	start := func() *Hub {
-		t.Helper()
-		h, err := Start(ctx, Options{DataDir: dir, Embedded: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return h
-	}
-	h := start()
-	defer func() {
-		if err := h.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
+// wantOutdated checks which of the hub's definitions are not as this binary has them.
+func wantOutdated(t *testing.T, h *Hub, want ...string) {
+	t.Helper()
 	wanted, err := readCRDs(charts.CRDs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	outdated := func() (names []string) {
-		t.Helper()
-		crds, err := outdatedCRDs(ctx, h.Config, wanted)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, crd := range crds {
-			names = append(names, crd.Name)
-		}
-		return names
+	outdated, err := outdatedCRDs(t.Context(), h.Config, wanted)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if names := outdated(); len(names) > 0 {
-		t.Fatalf("after a start %v are outdated", names)
+	var names []string
+	for _, crd := range outdated {
+		names = append(names, crd.Name)
 	}
+	if !slices.Equal(names, want) {
+		t.Fatalf("%v are outdated, want %v", names, want)
+	}
+}
+
+// changesDefinitions makes two of the hub's definitions outdated.
+func changesDefinitions(t *testing.T, h *Hub) {
+	t.Helper()
+	wantOutdated(t, h)
 	client, err := apiextensions.NewForConfig(h.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	definitions := client.ApiextensionsV1().CustomResourceDefinitions()
-	changes := map[string]string{
+	for name, change := range map[string]string{
 		"placementpolicies.sluice.dev": `{"metadata": {"annotations": {"controller-gen.kubebuilder.io/version": "v0.0.1"}}}`,
 		"servicebindings.sluice.dev":   `{"spec": {"names": {"shortNames": ["other"]}}}`,
-	}
-	for name, change := range changes {
-		if _, err := definitions.Patch(ctx, name, types.MergePatchType, []byte(change), metav1.PatchOptions{}); err != nil {
+	} {
+		if _, err := client.ApiextensionsV1().CustomResourceDefinitions().Patch(t.Context(), name, types.MergePatchType, []byte(change), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if names, want := outdated(), []string{"placementpolicies.sluice.dev", "servicebindings.sluice.dev"}; !slices.Equal(names, want) {
-		t.Fatalf("%v are outdated, want %v", names, want)
-	}
-	if err := h.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	h = start()
-	if names := outdated(); len(names) > 0 {
-		t.Errorf("after the next start %v are outdated", names)
-	}
+	wantOutdated(t, h, "placementpolicies.sluice.dev", "servicebindings.sluice.dev")
 }
