@@ -58,9 +58,7 @@ func (p *pair) until(what string, d delivery.Delivery, call func(context.Context
 			return true, nil
 		}
 		last = err.Error()
-		if p.hub.Get(ctx, client.ObjectKeyFromObject(peering), peering) == nil {
-			p.pass(ctx, peering)
-		}
+		p.advance(ctx, peering)
 		return false, nil
 	}, func() string { return last })
 }

@@ -278,6 +278,18 @@ func (p *pair) pass(ctx context.Context, peering *v1alpha1.Peering) bool {
 	return true
 }
 
+// advance reconciles a peering, if there is one, unless it is ready: then its controller leaves it alone for a while.
+func (p *pair) advance(ctx context.Context, peering *v1alpha1.Peering) {
+	p.Helper()
+	if p.hub.Get(ctx, client.ObjectKeyFromObject(peering), peering) != nil {
+		return
+	}
+	if c := ready(peering); c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == peering.Generation && peering.DeletionTimestamp.IsZero() {
+		return
+	}
+	p.pass(ctx, peering)
+}
+
 func ready(peering *v1alpha1.Peering) *metav1.Condition {
 	return meta.FindStatusCondition(peering.Status.Conditions, v1alpha1.ConditionReady)
 }

@@ -71,8 +71,8 @@ func linkedComponents(p *pair, own *end) {
 	// passOwn reconciles the peerings with the consumer's cluster, as their controller would.
 	passOwn := func(ctx context.Context) {
 		for _, end := range []*end{near, far} {
-			if own != nil && p.hub.Get(ctx, client.ObjectKeyFromObject(toOwn(end)), &v1alpha1.Peering{}) == nil {
-				p.pass(ctx, toOwn(end))
+			if own != nil {
+				p.advance(ctx, toOwn(end))
 			}
 		}
 	}
