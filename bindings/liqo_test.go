@@ -1,7 +1,6 @@
 package bindings_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -12,7 +11,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -60,7 +61,7 @@ func newLiqoFixture(t *testing.T) *fixture {
 	f := newFixtureOf(t, []string{own, provider, hubCluster}, liqoRights, 300*time.Millisecond)
 	for _, cluster := range []string{own, provider, hubCluster} {
 		liqotest.Install(t, f.admin[cluster], "ipam.liqo.io_ips", "networking.liqo.io_configurations", "networking.liqo.io_connections")
-		go giveAddresses(t.Context(), f.admin[cluster])
+		f.giveAddresses(t, cluster)
 	}
 	for pair := range seen {
 		f.peer(t, pair[0], pair[1])
@@ -156,25 +157,34 @@ const releasing = "ipam.liqo.io/ip"
 
 // giveAddresses acts as Liqo does on IP resources, until the test ends: it takes an address
 // of the external range for each, and frees it again.
-func giveAddresses(ctx context.Context, admin client.Client) {
-	last := 5
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		var list ipamv1alpha1.IPList
-		_ = admin.List(ctx, &list)
-		for i := range list.Items {
-			ip := &list.Items[i]
-			switch {
-			case !ip.DeletionTimestamp.IsZero():
-				ip.Finalizers = nil
-				_ = admin.Update(ctx, ip)
-			case len(ip.Finalizers) == 0:
-				ip.Finalizers = []string{releasing}
-				_ = admin.Update(ctx, ip)
-			case ip.Status.IP == "":
-				last++
-				ip.Status = ipamv1alpha1.IPStatus{IP: networkingv1beta1.IP(fmt.Sprintf("10.70.0.%d", last)), CIDR: externalRange}
-				_ = admin.Status().Update(ctx, ip)
-			}
+func (f *fixture) giveAddresses(t *testing.T, cluster string) {
+	t.Helper()
+	watched, err := cache.New(f.planes[cluster].Config(), cache.Options{Scheme: f.scheme, SyncPeriod: ptr.To(time.Second)}) // which repeats what failed
+	if err != nil {
+		t.Fatal(err)
+	}
+	addresses, err := watched.GetInformer(t.Context(), &ipamv1alpha1.IP{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, admin, last := t.Context(), f.admin[cluster], 5
+	give := func(o any) {
+		ip := o.(*ipamv1alpha1.IP).DeepCopy()
+		switch {
+		case !ip.DeletionTimestamp.IsZero():
+			ip.Finalizers = nil
+			_ = admin.Update(ctx, ip)
+		case len(ip.Finalizers) == 0:
+			ip.Finalizers = []string{releasing}
+			_ = admin.Update(ctx, ip)
+		case ip.Status.IP == "":
+			last++
+			ip.Status = ipamv1alpha1.IPStatus{IP: networkingv1beta1.IP(fmt.Sprintf("10.70.0.%d", last)), CIDR: externalRange}
+			_ = admin.Status().Update(ctx, ip)
 		}
-	}, 20*time.Millisecond)
+	}
+	if _, err := addresses.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: give, UpdateFunc: func(_, o any) { give(o) }}); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = watched.Start(ctx) }()
 }
