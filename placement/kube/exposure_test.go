@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -61,11 +60,12 @@ func TestExposure(t *testing.T) {
 	}
 	waits := func(t *testing.T, d delivery.Delivery, consumer, operator string) {
 		t.Helper()
-		err := f.driver().Deliver(t.Context(), d)
-		for pending := (*delivery.PendingError)(nil); errors.As(err, &pending) && strings.Contains(pending.Consumer, "pods ready"); {
-			err = f.driver().Deliver(t.Context(), d)
-		}
+		var err error
 		var pending *delivery.PendingError
+		_ = until(t, 10*time.Millisecond, time.Minute, func(ctx context.Context) (bool, error) {
+			err = f.driver().Deliver(ctx, d)
+			return !errors.As(err, &pending) || !strings.Contains(pending.Consumer, "pods ready"), nil
+		})
 		if !errors.As(err, &pending) || pending.Consumer != consumer || !strings.Contains(pending.Detail, operator) {
 			t.Errorf("got %v, want a wait with %q for consumers and %q for operators", err, consumer, operator)
 		}
@@ -139,7 +139,7 @@ func TestExposure(t *testing.T) {
 		role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "httproutes") })
 		f.must(t, f.admin.Update(t.Context(), role))
 		const want = "Sluice may not write HTTPRoutes on cluster-a, which was registered before it had such public ports: its operator has to run `sluice cluster renew cluster-a`"
-		err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		err := until(t, 100*time.Millisecond, time.Minute, func(ctx context.Context) (bool, error) {
 			err := f.driver().Deliver(ctx, d) // until the API server knows of the change
 			return err != nil && strings.Contains(err.Error(), want), nil
 		})

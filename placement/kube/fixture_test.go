@@ -153,9 +153,18 @@ func pod(namespace, name string, limits ...string) *corev1.Pod {
 // blocked only about every eight seconds.
 func eventually(t *testing.T, what string, condition func(context.Context) (bool, error)) {
 	t.Helper()
-	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, condition); err != nil {
+	if err := until(t, 10*time.Millisecond, time.Minute, condition); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
+}
+
+// until waits for a condition, and asks less often the longer it takes: at first after a delay, later about twice a second.
+func until(t *testing.T, delay, patience time.Duration, condition func(context.Context) (bool, error)) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	later := wait.Backoff{Duration: delay, Factor: 1.5, Steps: 12, Cap: 500 * time.Millisecond}
+	return later.DelayFunc().Until(ctx, true, false, condition)
 }
 
 // awaitDefaultAccount waits for the namespace's default ServiceAccount, without which no pod

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -82,7 +81,7 @@ func running(t *testing.T, d delivery.Delivery, document, parameters string) del
 func (f *fixture) delivered(t *testing.T, d delivery.Delivery) error {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := until(t, 100*time.Millisecond, 2*time.Minute, func(ctx context.Context) (bool, error) {
 		last = f.driver().Deliver(ctx, d)
 		var pending *delivery.PendingError
 		if !errors.As(last, &pending) {

@@ -13,7 +13,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -133,7 +132,7 @@ func aWorkloadChanges(t *testing.T, f *fixture) {
 // gone waits until an object is deleted.
 func (f *fixture) gone(t *testing.T, d delivery.Delivery, name string, o client.Object) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+	err := until(t, 10*time.Millisecond, 30*time.Second, func(ctx context.Context) (bool, error) {
 		err := f.admin.Get(ctx, key(namespaceOf(d), name), o)
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	})
