@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -58,7 +57,7 @@ func addOns(f *fixture) {
 	more := delivery.Delivery{Instance: d.Instance, Placement: *d.Placement.DeepCopy()}
 	more.Placement.Shape.AddOns = append(more.Placement.Shape.AddOns, v1alpha1.AddOn{Name: "third", AddOnChart: v1alpha1.AddOnChart{Chart: "greeter", Namespace: "apps"}})
 	schedulable(false)
-	failed := wait.PollUntilContextTimeout(f.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	failed := f.again(time.Minute, func(ctx context.Context) (bool, error) {
 		err = f.driver.Deliver(ctx, more)
 		return err == nil || strings.Contains(err.Error(), "waiting: add-on third"), nil
 	})
@@ -165,7 +164,7 @@ func classThatChanges(f *fixture) {
 	grown.Placement.Shape.Workers[0].Replicas = 2
 	const why = "waiting: read ClusterClass default/changing on management: RefVersionsUpToDate is not true"
 	var err error
-	says := wait.PollUntilContextTimeout(f.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	says := f.again(time.Minute, func(ctx context.Context) (bool, error) {
 		if err := f.driver.Observe(ctx, d); err != nil {
 			return false, fmt.Errorf("what runs is not as it was delivered: %w", err)
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -73,7 +72,7 @@ func variablesThatConsumersSet(f *fixture) {
 		must(f, err)
 		must(f, f.hub.Get(ctx, client.ObjectKey{Namespace: f.namespace, Name: management}, cluster))
 	}
-	err := wait.PollUntilContextTimeout(f.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := f.again(time.Minute, func(ctx context.Context) (bool, error) {
 		look(ctx) // Cluster API has to read the class first
 		return len(cluster.Status.Classes) == 1, nil
 	})

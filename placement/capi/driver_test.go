@@ -111,10 +111,20 @@ func newDelivery(name string) delivery.Delivery {
 	}
 }
 
+// again waits for a condition, and asks less often the longer it takes: at least three times a second, so that it
+// sees every stage.
+func (f *fixture) again(patience time.Duration, condition wait.ConditionWithContextFunc) error {
+	f.Helper()
+	ctx, cancel := context.WithTimeout(f.Context(), patience)
+	defer cancel()
+	later := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1.3, Steps: 10, Cap: 300 * time.Millisecond}
+	return later.DelayFunc().Until(ctx, true, false, condition)
+}
+
 // until calls a method of the driver until it no longer waits, and returns the waits.
 func (f *fixture) until(d delivery.Delivery, call func(context.Context, delivery.Delivery) error) (waited []string, err error) {
 	f.Helper()
-	failed := wait.PollUntilContextTimeout(f.Context(), 100*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
+	failed := f.again(3*time.Minute, func(ctx context.Context) (bool, error) {
 		err = call(ctx, d)
 		pending := (*delivery.PendingError)(nil)
 		if errors.As(err, &pending) {
@@ -246,7 +256,7 @@ func infrastructureThatFails(f *fixture) {
 	d := newDelivery("fails")
 	d.Placement.Shape.Variables = &runtime.RawExtension{Raw: []byte(`{"fails": "out of machines in this zone"}`)}
 	var err error
-	says := wait.PollUntilContextTimeout(f.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	says := f.again(time.Minute, func(ctx context.Context) (bool, error) {
 		err = f.driver.Deliver(ctx, d)
 		return err != nil && strings.Contains(err.Error(), "out of machines in this zone"), nil
 	})
