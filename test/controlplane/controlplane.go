@@ -22,7 +22,7 @@ import (
 )
 
 // poll is how often a condition of starting up is looked at.
-const poll = 20 * time.Millisecond
+const poll = 50 * time.Millisecond
 
 // Options describe a control plane. The zero value is a full one without nodes.
 type Options struct {
