@@ -259,9 +259,13 @@ func order(plan string) object {
 	return object{"service_id": "s", "plan_id": plan, "organization_guid": "o", "space_guid": "s", "context": object{}}
 }
 
+// eventually waits for a condition for at most two minutes, and asks less often the longer it takes.
 func eventually(t *testing.T, what string, condition func(context.Context) (bool, error)) {
 	t.Helper()
-	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 2*time.Minute, true, condition); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	delay := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.3, Steps: 10, Cap: 300 * time.Millisecond}
+	if err := delay.DelayFunc().Until(ctx, true, false, condition); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
 }

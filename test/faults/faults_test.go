@@ -149,7 +149,7 @@ func (l *life) revoked(token string) {
 			l.Errorf("a token that was taken back still works")
 			return
 		}
-		<-time.After(100 * time.Millisecond)
+		<-time.After(300 * time.Millisecond)
 	}
 }
 
