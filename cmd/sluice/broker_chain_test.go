@@ -74,7 +74,7 @@ func serveAnother(t *testing.T, name string, more ...string) *served {
 func (s *served) start() {
 	s.Helper()
 	s.process = exec.Command(os.Args[0], s.args...)
-	s.process.Env = append(os.Environ(), asSluice+"=1")
+	s.process.Env = append(os.Environ(), asSluice+"=1", "GOGC=400") // memory is cheaper here than processors
 	s.process.Stdout, s.process.Stderr = s.log, s.log
 	if err := s.process.Start(); err != nil {
 		s.Fatal(err)
@@ -201,7 +201,8 @@ func TestSluiceBehindSluice(t *testing.T) {
 	suite := exec.CommandContext(t.Context(), "go", "tool", "ginkgo", "--procs=12", "--no-color", "--succinct", "--timeout=10m", "./test/osb")
 	suite.Dir = filepath.Join("..", "..")
 	suite.Env = append(os.Environ(),
-		"OSB_STRICT=1", "OSB_ASYNC_BIND=1", "OSB_POLLING_INTERVAL=100ms", "OSB_URL="+top.url,
+		"OSB_STRICT=1", "OSB_ASYNC_BIND=1", "OSB_URL="+top.url,
+		"OSB_POLLING_INTERVAL=300ms", // twelve that ask three times as often take processors from both Sluices
 		"OSB_USERNAME=first", "OSB_PASSWORD=first-password", "OSB_PREVIOUS_PASSWORD=first-previous-password", "OSB_TOKEN=first-token",
 		"OSB_PLATFORM2_USERNAME=second", "OSB_PLATFORM2_PASSWORD=second-password",
 		"OSB_SERVICE_ID=upstream", "OSB_PLAN_ID=ours-small", "OSB_OTHER_PLAN_ID=ours-large",
