@@ -4,12 +4,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// EventSink receives the events of service instances and bindings over HTTP, as CloudEvents 1.0: each at least
-// once, those of one instance or binding in their order. It gets those since it was created.
+// EventSink receives the events of service instances and bindings as CloudEvents 1.0, over HTTP or by NATS
+// JetStream: each at least once, those of one instance or binding in their order. It gets those since it was created.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name=URL,type=string,JSONPath=`.spec.url`
+// +kubebuilder:printcolumn:name=Subject,type=string,JSONPath=`.spec.nats.subject`
 // +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name=Delivered,type=date,JSONPath=`.status.deliveredUntil`
 type EventSink struct {
@@ -30,13 +31,19 @@ type EventSinkList struct {
 }
 
 // EventSinkSpec describes a sink, and which events it gets.
-// +kubebuilder:validation:XValidation:rule="self.url.startsWith('https://') || has(self.addresses)",message="a url with http is only for private networks, which addresses lists"
+// +kubebuilder:validation:XValidation:rule="[has(self.url), has(self.nats)].exists_one(is, is)",message="exactly one of url and nats says where events are sent"
+// +kubebuilder:validation:XValidation:rule="!has(self.url) || has(self.key)",message="a url needs a key, which signs its requests"
+// +kubebuilder:validation:XValidation:rule="!has(self.url) || self.url.startsWith('https://') || has(self.addresses)",message="a url with http is only for private networks, which addresses lists"
+// +kubebuilder:validation:XValidation:rule="!has(self.nats) || has(self.addresses) || self.nats.servers.all(s, s.startsWith('tls://'))",message="servers without tls:// are only for private networks, which addresses lists"
+// +kubebuilder:validation:XValidation:rule="!has(self.nats) || !has(self.nats.user) || has(self.key)",message="a user needs a key, which is the password"
 type EventSinkSpec struct {
 	// URL to which each event is posted, as JSON in the structured mode of CloudEvents. An answer with a status
 	// of 2xx accepts it; after any other one it is posted again.
 	// +kubebuilder:validation:Pattern=`^https?://[^/?#@]+(/[^#]*)?$`
 	// +kubebuilder:validation:MaxLength=1024
-	URL string `json:"url"`
+	URL string `json:"url,omitempty"`
+	// NATS is a stream of NATS JetStream in which each event is stored.
+	NATS *EventSinkNATS `json:"nats,omitempty"`
 	// CABundle is PEM that the sink's certificate is checked against; empty means the system's roots.
 	// +kubebuilder:validation:MaxLength=65536
 	CABundle string `json:"caBundle,omitempty"`
@@ -46,8 +53,11 @@ type EventSinkSpec struct {
 	// +kubebuilder:validation:items:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.all(a, isCIDR(a))",message="addresses are CIDRs, such as 10.0.0.0/8"
 	Addresses []string `json:"addresses,omitempty"`
-	// Key signs each request, as Standard Webhooks 1.0 describes it.
-	Key EventSinkKey `json:"key"`
+	// Key signs each request to a url, as Standard Webhooks 1.0 describes it. Servers of NATS are shown it: as the
+	// password of the user; without a user, it is a file of credentials (JWT and NKey), the seed of an NKey ("SU…"),
+	// or a token. Servers that ask for nothing need none.
+	// +optional
+	Key EventSinkKey `json:"key,omitzero"`
 	// Platform whose events are sent; empty means all.
 	// +kubebuilder:validation:MaxLength=63
 	Platform string `json:"platform,omitempty"`
@@ -58,8 +68,28 @@ type EventSinkSpec struct {
 	Filter string `json:"filter,omitempty"`
 }
 
-// EventSinkKey is a key of Standard Webhooks ("whsec_" and base64), either sealed by Sluice or held in a Secret:
-// exactly one of these.
+// EventSinkNATS describes a subject of NATS whose messages a stream stores. Each event is a message in the structured
+// mode of CloudEvents, published until the stream has acknowledged it. Its Nats-Msg-Id is the event's id, so that an
+// event that is sent again within the stream's window for duplicates is stored once.
+type EventSinkNATS struct {
+	// Servers of one NATS cluster, of which one that answers is used: tls://HOST:PORT, or nats://HOST:PORT without
+	// TLS.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:Pattern=`^(tls|nats)://[^/?#@,]+$`
+	// +kubebuilder:validation:items:MaxLength=262
+	Servers []string `json:"servers"`
+	// Subject to which events are published. A stream has to store it.
+	// +kubebuilder:validation:Pattern=`^[^\s.*>]+(\.[^\s.*>]+)*$`
+	// +kubebuilder:validation:MaxLength=255
+	Subject string `json:"subject"`
+	// User whose password the sink's key is.
+	// +kubebuilder:validation:MaxLength=255
+	User string `json:"user,omitempty"`
+}
+
+// EventSinkKey is a key of Standard Webhooks ("whsec_" and base64), or what proves who Sluice is, either sealed by
+// Sluice or held in a Secret: exactly one of these.
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:MaxProperties=1
 type EventSinkKey struct {

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -30,8 +32,8 @@ func newSinkCommand(hub *hubFlags) *cobra.Command {
 
 // sinkAddFlags describe the sink to add.
 type sinkAddFlags struct {
-	url, caFile, keyFile, platform, filter string
-	addresses                              []string
+	url, subject, user, caFile, keyFile, platform, filter string
+	nats, addresses                                       []string
 }
 
 func newSinkAddCommand(hub *hubFlags) *cobra.Command {
@@ -39,25 +41,35 @@ func newSinkAddCommand(hub *hubFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Send events to a server, or change which",
-		Long: `Send the events of instances and bindings to a server: each is posted as a CloudEvent (JSON), and posted again
-until the server accepts it with a status of 2xx. So a server may get one twice, with the same id. Those of one
-instance or binding arrive in their order. The server gets what happens from now on.
+		Long: `Send the events of instances and bindings to a server, as CloudEvents (JSON): each is sent until the server accepts
+it. So a server may get one twice, with the same id. Those of one instance or binding arrive in their order. The
+server gets what happens from now on.
 
-Each request is signed as Standard Webhooks describes it. Without --key-file, a key is made and printed once. It is
-sealed in the hub (or kept in a Secret, if the hub is a cluster).
+With --url, events are posted, and accepted with a status of 2xx. Each request is signed as Standard Webhooks
+describes it. Without --key-file, a key is made and printed once.
 
-Only public addresses are reached, and only with https, unless --address allows others.
+With --nats, events are published to the subject --subject, and accepted when a stream of JetStream has stored them;
+it stores an event once, though it is sent twice within its window for duplicates. --key-file has what the server
+asks for: the password of --user; or, without --user, a file of credentials (JWT and NKey), the seed of an NKey, or
+a token.
+
+The key is sealed in the hub (or kept in a Secret, if the hub is a cluster). Only public addresses are reached, and
+only with TLS, unless --address allows others.
 
 If there is such a sink already, only the given flags change it.`,
 		Example: `  sluice sink add billing --url https://billing.example/sluice --filter 'event.type in ["Delivered", "Removed"]'
-  sluice sink add lab --url http://10.1.2.3:8080/ --address 10.1.2.0/24 --platform cf --key-file lab.key`,
+  sluice sink add lab --url http://10.1.2.3:8080/ --address 10.1.2.0/24 --platform cf --key-file lab.key
+  sluice sink add bus --nats tls://nats.example:4222 --subject sluice.events --user sluice --key-file nats.password`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.add(cmd, hub, args[0]) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.url, "url", "", "URL to which events are posted")
+	flags.StringSliceVar(&f.nats, "nats", nil, "servers of one NATS cluster, tls://HOST:PORT")
+	flags.StringVar(&f.subject, "subject", "", "subject of NATS to which events are published")
+	flags.StringVar(&f.user, "user", "", "user of NATS whose password --key-file has")
 	flags.StringVar(&f.caFile, "ca-file", "", "file with the certificates (PEM) that the server's is checked against, if they are not the system's")
-	flags.StringVar(&f.keyFile, "key-file", "", "file with the key for signatures, whsec_ and base64 (default: a new one)")
+	flags.StringVar(&f.keyFile, "key-file", "", "file with the key for signatures, whsec_ and base64 (default: a new one), or what NATS asks for")
 	flags.StringSliceVar(&f.addresses, "address", nil, "addresses (CIDR) that may be reached though they are not public")
 	flags.StringVar(&f.platform, "platform", "", "platform whose events are sent (default: all)")
 	flags.StringVar(&f.filter, "filter", "", "CEL expression over event; only events for which it is true are sent")
@@ -77,15 +89,26 @@ func (f *sinkAddFlags) add(cmd *cobra.Command, hub *hubFlags, name string) error
 	}
 	sink.Namespace, sink.Name = hub.namespace, name
 	given := givenOf(cmd)
-	if isNew && !given("url") {
-		return fmt.Errorf("sink %s: --url: is missing", name)
+	if isNew && !given("url") && !given("nats") {
+		return fmt.Errorf("sink %s: --url or --nats: is missing", name)
 	}
 	if err := f.describe(sink, given); err != nil {
 		return fmt.Errorf("sink %s: %w", name, err)
 	}
+	makesKey := isNew && sink.Spec.URL != "" && !given("key-file")
 	key := ""
-	if isNew || given("key-file") {
-		if key, err = f.key(given); err == nil {
+	if makesKey {
+		key = sinks.NewKey()
+	}
+	if given("key-file") {
+		content, err := os.ReadFile(f.keyFile)
+		if err != nil {
+			return fmt.Errorf("sink %s: --key-file: %w", name, err)
+		}
+		key = string(bytes.TrimSpace(content))
+	}
+	if key != "" {
+		if err = sinks.Check(&sink.Spec, key); err == nil {
 			err = hub.keepSinkKey(cmd.Context(), c, sink, key)
 		}
 		if err != nil {
@@ -100,8 +123,8 @@ func (f *sinkAddFlags) add(cmd *cobra.Command, hub *hubFlags, name string) error
 	if err != nil {
 		return fmt.Errorf("sink %s: %w", name, err)
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "sink %s: events are sent to %s\n", name, sink.Spec.URL)
-	if key != "" && !given("key-file") {
+	fmt.Fprintf(cmd.OutOrStdout(), "sink %s: events are sent to %s\n", name, destination(&sink.Spec))
+	if makesKey {
 		fmt.Fprintf(cmd.OutOrStdout(), "Its key, with which the server checks the signatures, is not shown again:\n%s\n", key)
 	}
 	return nil
@@ -109,10 +132,17 @@ func (f *sinkAddFlags) add(cmd *cobra.Command, hub *hubFlags, name string) error
 
 // describe applies the flags on the command line.
 func (f *sinkAddFlags) describe(sink *v1alpha1.EventSink, given given) error {
+	stream := cmp.Or(sink.Spec.NATS, &v1alpha1.EventSinkNATS{})
+	if given("nats") {
+		stream.Servers = f.nats
+	}
+	if given("nats") || given("subject") || given("user") {
+		sink.Spec.NATS = stream
+	}
 	for flag, field := range map[string]struct {
 		into *string
 		from string
-	}{"url": {&sink.Spec.URL, f.url}, "platform": {&sink.Spec.Platform, f.platform}, "filter": {&sink.Spec.Filter, f.filter}} {
+	}{"subject": {&stream.Subject, f.subject}, "user": {&stream.User, f.user}, "url": {&sink.Spec.URL, f.url}, "platform": {&sink.Spec.Platform, f.platform}, "filter": {&sink.Spec.Filter, f.filter}} {
 		if given(flag) {
 			*field.into = field.from
 		}
@@ -133,20 +163,12 @@ func (f *sinkAddFlags) describe(sink *v1alpha1.EventSink, given given) error {
 	return nil
 }
 
-// key returns the key in the file, or a new one.
-func (f *sinkAddFlags) key(given given) (string, error) {
-	if !given("key-file") {
-		return sinks.NewKey(), nil
+// destination returns where a sink's events are sent.
+func destination(spec *v1alpha1.EventSinkSpec) string {
+	if to := spec.NATS; to != nil {
+		return strings.Join(to.Servers, ",") + " " + to.Subject
 	}
-	content, err := os.ReadFile(f.keyFile)
-	if err == nil {
-		content = bytes.TrimSpace(content)
-		err = sinks.CheckKey(string(content))
-	}
-	if err != nil {
-		return "", fmt.Errorf("--key-file: %w", err)
-	}
-	return string(content), nil
+	return spec.URL
 }
 
 // keepSinkKey keeps the key of a sink: sealed with the embedded hub's keyset, or in a Secret.
@@ -186,7 +208,7 @@ func newSinkListCommand(hub *hubFlags) *cobra.Command {
 			if err := c.List(cmd.Context(), &all, client.InNamespace(hub.namespace)); err != nil {
 				return fmt.Errorf("list event sinks: %w", err)
 			}
-			t := table{header: []string{"NAME", "READY", "DELIVERED", "PLATFORM", "URL", "FILTER", "AGE"}, wide: []string{"FILTER"}}
+			t := table{header: []string{"NAME", "READY", "DELIVERED", "PLATFORM", "TO", "FILTER", "AGE"}, wide: []string{"FILTER"}}
 			for i := range all.Items {
 				s := &all.Items[i]
 				delivered := ""
@@ -194,7 +216,7 @@ func newSinkListCommand(hub *hubFlags) *cobra.Command {
 					delivered = "until " + age(metav1.NewTime(until.Time)) + " ago"
 				}
 				t.rows = append(t.rows, []string{
-					s.Name, yesNo(viewCondition(s.Status.Conditions, v1alpha1.ConditionReady)), orDash(delivered), orDash(s.Spec.Platform), s.Spec.URL, orDash(s.Spec.Filter), age(s.CreationTimestamp),
+					s.Name, yesNo(viewCondition(s.Status.Conditions, v1alpha1.ConditionReady)), orDash(delivered), orDash(s.Spec.Platform), destination(&s.Spec), orDash(s.Spec.Filter), age(s.CreationTimestamp),
 				})
 			}
 			return output.print(cmd.OutOrStdout(), all.Items, t)

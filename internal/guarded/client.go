@@ -69,26 +69,35 @@ func ParseRoots(bundle []byte) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// NewClient returns a client for hosts that are not trusted: no redirects, no proxies, no
-// compression, no cookies, public addresses only, everything bounded. The address is checked
-// when the socket is created, after name resolution. So a name that changes its address in
-// between gains nothing.
-func NewClient(options Options) *http.Client {
-	dialer := &net.Dialer{
+// NewDialer returns a dialer for hosts that are not trusted: it reaches public addresses only, and gives up after
+// five seconds. The address is checked when the socket is created, after name resolution. So a name that changes its
+// address in between gains nothing.
+func NewDialer(options Options) *net.Dialer {
+	return &net.Dialer{
 		Timeout:  connectTimeout,
 		Resolver: options.Resolver,
 		Control: func(_, address string, _ syscall.RawConn) error {
 			return checkAddress(address, options.AllowAddresses)
 		},
 	}
+}
+
+// TLS returns how the certificates of hosts are checked.
+func (o Options) TLS() *tls.Config {
+	return &tls.Config{RootCAs: o.Roots, MinVersion: tls.VersionTLS12}
+}
+
+// NewClient returns a client for hosts that are not trusted: no redirects, no proxies, no
+// compression, no cookies, only the addresses that NewDialer reaches, everything bounded.
+func NewClient(options Options) *http.Client {
 	timeout := cmp.Or(options.Timeout, Timeout)
 	return &http.Client{
 		Timeout:       timeout,
 		CheckRedirect: RefuseRedirect,
 		Transport: &bounded{slots: make(chan struct{}, max(maxRequests, options.KeepAlive)), next: &http.Transport{
 			Proxy:                  nil,
-			DialContext:            dialer.DialContext,
-			TLSClientConfig:        &tls.Config{RootCAs: options.Roots, MinVersion: tls.VersionTLS12},
+			DialContext:            NewDialer(options).DialContext,
+			TLSClientConfig:        options.TLS(),
 			TLSHandshakeTimeout:    connectTimeout,
 			ResponseHeaderTimeout:  timeout,
 			MaxResponseHeaderBytes: maxHeaderBytes,

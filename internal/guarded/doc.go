@@ -1,5 +1,5 @@
 // Package guarded is the HTTP client for hosts named by clients or by plans: DID documents,
-// status lists, charts. The address is checked when the connection is made, after name
+// status lists, charts; and the dialer below it, for other protocols. The address is checked when the connection is made, after name
 // resolution, so that a name cannot lead into a private network. Redirects and proxies are not
 // followed. The time and the number of requests are bounded.
 //

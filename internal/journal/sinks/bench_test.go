@@ -62,7 +62,7 @@ func BenchmarkSteady(b *testing.B) {
 	var took []time.Duration
 	var arrived sync.WaitGroup
 	w.until(func() string {
-		if n := len(l.accepted()); n != len(instances) {
+		if n := len(accepted(l)); n != len(instances) {
 			return fmt.Sprint(n)
 		}
 		return ""

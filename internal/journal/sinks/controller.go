@@ -113,9 +113,12 @@ const SecretKey = "key"
 // the EventSink is created with it.
 func Owner(namespace, name string) []byte { return seal.Owner("EventSink", namespace, name, "") }
 
-// key returns the key of a sink.
+// key returns the key of a sink; empty if it has none.
 func (c *Controller) key(ctx context.Context, sink *v1alpha1.EventSink) (string, error) {
 	name := sink.Spec.Key.SecretName
+	if name == "" && len(sink.Spec.Key.Sealed) == 0 {
+		return "", nil
+	}
 	if name == "" {
 		key, err := c.Keys.Unseal(sink.Spec.Key.Sealed, Owner(sink.Namespace, sink.Name))
 		if err != nil {

@@ -133,10 +133,11 @@ func (w *world) remove(i *v1alpha1.ServiceInstance) {
 	w.must(w.hub.Delete(w.Context(), i))
 }
 
-// listener is a sink's server.
+// listener is an HTTP server.
 type listener struct {
 	*httptest.Server
-	key string
+	key  string
+	gate *gate
 
 	mu     sync.Mutex
 	got    []cloudevents.Event // accepted, in their order
@@ -145,28 +146,41 @@ type listener struct {
 	wrong  []string
 }
 
-// listen makes a sink that accepts everything, until its answer is changed.
-func (w *world) listen(change func(*v1alpha1.EventSinkSpec)) (*listener, *v1alpha1.EventSink) {
+func newListener(w *world) *listener {
 	w.Helper()
-	l := &listener{key: sinks.NewKey()}
-	l.Server = httptest.NewTLSServer(l)
-	w.Cleanup(l.Close)
-	sealed, err := w.keys.Seal([]byte(l.key), sinks.Owner(w.namespace, "sink"))
-	w.must(err)
-	sink := &v1alpha1.EventSink{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "sink"}, Spec: v1alpha1.EventSinkSpec{
-		URL: l.URL + "/events?for=sluice", Addresses: []string{"127.0.0.1/32"}, Key: v1alpha1.EventSinkKey{Sealed: sealed},
-		CABundle: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: l.Certificate().Raw})),
-	}}
-	if change != nil {
-		change(&sink.Spec)
-	}
-	w.must(w.hub.Create(w.Context(), sink))
+	l := &listener{key: sinks.NewKey(), gate: newGate(w)}
+	l.Server = httptest.NewUnstartedServer(l)
+	_ = l.Server.Listener.Close()
+	l.Server.Listener = l.gate
+	l.StartTLS()
 	w.Cleanup(func() {
+		l.gate.set(func() { l.gate.isHeld = false })
+		l.Close()
 		for _, wrong := range l.wrong {
 			w.Error(wrong)
 		}
 	})
-	return l, sink
+	return l
+}
+
+// listen makes a sink that accepts everything, until its answer is changed.
+func (w *world) listen(change func(*v1alpha1.EventSinkSpec)) (*listener, *v1alpha1.EventSink) {
+	w.Helper()
+	l := newListener(w)
+	return l, w.add(l, l.key, change)
+}
+
+func (l *listener) describe(spec *v1alpha1.EventSinkSpec) {
+	spec.URL = l.URL + "/events?for=sluice"
+	spec.CABundle = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: l.Certificate().Raw}))
+}
+
+func (l *listener) network() *gate { return l.gate }
+
+func (l *listener) stored() []cloudevents.Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.got)
 }
 
 func (l *listener) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
@@ -210,35 +224,6 @@ func (l *listener) answers(answer func(cloudevents.Event) int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.answer = answer
-}
-
-// accepted returns the events that the sink has accepted, as "subject sequence type", each once, and by subject.
-func (l *listener) accepted() (events []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, e := range l.got {
-		event := fmt.Sprintf("%s %s %s", e.Subject(), strings.TrimLeft(e.Extensions()["sequence"].(string), "0"), strings.TrimPrefix(e.Type(), "dev.sluice."))
-		if !slices.Contains(events, event) {
-			events = append(events, event)
-		}
-	}
-	slices.SortStableFunc(events, func(a, b string) int {
-		a, _, _ = strings.Cut(a, " ")
-		b, _, _ = strings.Cut(b, " ")
-		return strings.Compare(a, b)
-	})
-	return events
-}
-
-// gets waits until the sink has accepted exactly some events.
-func (w *world) gets(l *listener, want ...string) {
-	w.Helper()
-	w.until(func() string {
-		if got := l.accepted(); !slices.Equal(got, want) {
-			return fmt.Sprintf("the sink got %q, want %q", got, want)
-		}
-		return ""
-	})
 }
 
 // is waits until the condition Ready of a sink has a status, and a message with some words.

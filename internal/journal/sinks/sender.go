@@ -2,6 +2,7 @@ package sinks
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/guarded"
 	"github.com/sluice-dev/sluice/internal/journal"
 	"github.com/sluice-dev/sluice/internal/pages"
 )
@@ -42,7 +44,7 @@ type sender struct {
 	sink   *v1alpha1.EventSink
 	from   time.Time
 	filter *filter
-	target *target
+	target target
 	queue  workqueue.TypedRateLimitingInterface[resource]
 
 	mu sync.Mutex
@@ -83,7 +85,7 @@ func newSender(c *Controller, sink *v1alpha1.EventSink, key string) (*sender, er
 
 // run sends events until the context ends.
 func (s *sender) run(ctx context.Context) {
-	defer s.target.client.CloseIdleConnections()
+	defer s.target.close()
 	var workers sync.WaitGroup
 	for range concurrency {
 		workers.Go(func() {
@@ -272,10 +274,7 @@ func (s *sender) post(ctx context.Context, e journal.Entry) error {
 	if err := pause(ctx, resume); err != nil {
 		return err
 	}
-	event, err := cloudEvent(s.Hub, e)
-	if err == nil {
-		err = s.target.post(ctx, event)
-	}
+	err := s.deliver(ctx, e)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -293,6 +292,21 @@ func (s *sender) post(ctx context.Context, e journal.Entry) error {
 		s.pauses++
 	}
 	return err
+}
+
+// deliver sends an event, for at most guarded.Timeout.
+func (s *sender) deliver(ctx context.Context, e journal.Entry) error {
+	event, err := cloudEvent(s.Hub, e)
+	if err != nil {
+		return err
+	}
+	encoded, err := json.Marshal(event)
+	if err != nil {
+		return fmt.Errorf("encode event %s: %w", event.ID(), err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, guarded.Timeout)
+	defer cancel()
+	return s.target.deliver(ctx, event, encoded)
 }
 
 // pause waits until a time, or until the context ends, which is an error.

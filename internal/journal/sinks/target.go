@@ -1,74 +1,58 @@
 package sinks
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/base64"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"strconv"
-	"strings"
-	"time"
 
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/guarded"
 )
 
-const (
-	// concurrency is the number of requests to a sink at the same time, each about another instance or binding.
-	concurrency = 16
-	// keyPrefix and the lengths of keys in bytes are those of Standard Webhooks 1.0, "Signature scheme".
-	keyPrefix               = "whsec_"
-	shortestKey, longestKey = 24, 64
-	// longestAnswer is the number of bytes of an answer that are read, so that its connection can be used again.
-	longestAnswer = 64 << 10
-)
+// concurrency is the number of events on their way to a sink at the same time, each about another instance or binding.
+const concurrency = 16
 
-// NewKey returns a random key for a sink.
-func NewKey() string {
-	key := make([]byte, 32)
-	_, _ = rand.Read(key) // never fails
-	return keyPrefix + base64.StdEncoding.EncodeToString(key)
+// contentType of an encoded event, in the structured mode of CloudEvents.
+const contentType = cloudevents.ApplicationCloudEventsJSON + "; charset=utf-8"
+
+// target is the far end of a sink.
+type target interface {
+	// deliver sends an event and its encoding. Without an error, the sink has accepted it. It may be called several times
+	// at once.
+	deliver(ctx context.Context, e cloudevents.Event, encoded []byte) error
+	// close ends the connections. It is called once, after the last deliver has returned.
+	close()
 }
 
-// CheckKey reports what is wrong with a key. Its error does not contain it.
-func CheckKey(key string) error {
-	_, err := parseKey(key)
-	return err
+// kinds of targets, by what describes them.
+var kinds = []struct {
+	isDescribed func(*v1alpha1.EventSinkSpec) bool
+	open        func(spec *v1alpha1.EventSinkSpec, key string, reach guarded.Options) (target, error)
+}{
+	{func(s *v1alpha1.EventSinkSpec) bool { return s.URL != "" }, newHTTP},
+	{func(s *v1alpha1.EventSinkSpec) bool { return s.NATS != nil }, newNATS},
 }
 
-// parseKey decodes a key.
-func parseKey(key string) ([]byte, error) {
-	encoded, hasPrefix := strings.CutPrefix(key, keyPrefix)
-	raw, err := base64.StdEncoding.DecodeString(encoded)
-	if err != nil || !hasPrefix || len(raw) < shortestKey || len(raw) > longestKey {
-		return nil, fmt.Errorf("key: want %s and the base64 of %d to %d bytes, as in Standard Webhooks", keyPrefix, shortestKey, longestKey)
+// remedy is what an operator does about an error.
+type remedy struct {
+	err  error
+	what string
+}
+
+// failed returns the error of a step, with its remedy if there is a known one.
+func failed(step string, err error, known []remedy) error {
+	for _, r := range known {
+		if errors.Is(err, r.err) {
+			return fmt.Errorf("%s: %w: %s", step, err, r.what)
+		}
 	}
-	return raw, nil
+	return fmt.Errorf("%s: %w", step, err)
 }
 
-// target is the HTTP end of a sink.
-type target struct {
-	url    string
-	client *http.Client
-	signer *standardwebhooks.Webhook
-}
-
-func newTarget(spec *v1alpha1.EventSinkSpec, key string) (*target, error) {
-	raw, err := parseKey(key)
-	if err != nil {
-		return nil, err
-	}
-	signer, err := standardwebhooks.NewWebhookRaw(raw)
-	if err != nil {
-		return nil, err
-	}
+// newTarget returns the target of a sink; it is not connected to yet. Its error does not contain the key.
+func newTarget(spec *v1alpha1.EventSinkSpec, key string) (target, error) {
 	addresses, err := guarded.ParseAddresses(spec.Addresses)
 	if err != nil {
 		return nil, err
@@ -77,37 +61,20 @@ func newTarget(spec *v1alpha1.EventSinkSpec, key string) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	client := guarded.NewClient(guarded.Options{Roots: roots, AllowAddresses: addresses, KeepAlive: concurrency})
-	return &target{url: spec.URL, client: client, signer: signer}, nil
+	for _, kind := range kinds {
+		if kind.isDescribed(spec) {
+			return kind.open(spec, key, guarded.Options{Roots: roots, AllowAddresses: addresses, KeepAlive: concurrency})
+		}
+	}
+	return nil, errors.New("it says nowhere where events are sent: add the sink again")
 }
 
-// post sends an event, signed. It blocks for at most guarded.Timeout. Without an error, the sink has accepted it.
-func (t *target) post(ctx context.Context, e cloudevents.Event) error {
-	body, err := json.Marshal(e)
-	if err != nil {
-		return fmt.Errorf("encode event %s: %w", e.ID(), err)
+// Check reports what is wrong with a sink's description of its server, or with its key. It asks no server, and its error
+// does not contain the key.
+func Check(spec *v1alpha1.EventSinkSpec, key string) error {
+	t, err := newTarget(spec, key)
+	if err == nil {
+		t.close()
 	}
-	now := time.Now()
-	signature, err := t.signer.Sign(e.ID(), now, body)
-	if err != nil {
-		return fmt.Errorf("sign event %s: %w", e.ID(), err)
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Content-Type", cloudevents.ApplicationCloudEventsJSON+"; charset=utf-8")
-	request.Header.Set(standardwebhooks.HeaderWebhookID, e.ID())
-	request.Header.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
-	request.Header.Set(standardwebhooks.HeaderWebhookSignature, signature)
-	answer, err := t.client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	_, _ = io.CopyN(io.Discard, answer.Body, longestAnswer)
-	if answer.StatusCode < 200 || answer.StatusCode > 299 {
-		return fmt.Errorf("it answered %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
-	}
-	return nil
+	return err
 }
