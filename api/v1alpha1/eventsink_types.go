@@ -4,13 +4,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// EventSink receives the events of service instances and bindings as CloudEvents 1.0, over HTTP or by NATS
-// JetStream: each at least once, those of one instance or binding in their order. It gets those since it was created.
+// EventSink receives the events of service instances and bindings as CloudEvents 1.0, over HTTP, by NATS
+// JetStream or by Kafka: each at least once, those of one instance or binding in their order. It gets those since it
+// was created.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name=URL,type=string,JSONPath=`.spec.url`
 // +kubebuilder:printcolumn:name=Subject,type=string,JSONPath=`.spec.nats.subject`
+// +kubebuilder:printcolumn:name=Topic,type=string,JSONPath=`.spec.kafka.topic`
 // +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name=Delivered,type=date,JSONPath=`.status.deliveredUntil`
 type EventSink struct {
@@ -31,11 +33,12 @@ type EventSinkList struct {
 }
 
 // EventSinkSpec describes a sink, and which events it gets.
-// +kubebuilder:validation:XValidation:rule="[has(self.url), has(self.nats)].exists_one(is, is)",message="exactly one of url and nats says where events are sent"
+// +kubebuilder:validation:XValidation:rule="[has(self.url), has(self.nats), has(self.kafka)].exists_one(is, is)",message="exactly one of url, nats and kafka says where events are sent"
 // +kubebuilder:validation:XValidation:rule="!has(self.url) || has(self.key)",message="a url needs a key, which signs its requests"
 // +kubebuilder:validation:XValidation:rule="!has(self.url) || self.url.startsWith('https://') || has(self.addresses)",message="a url with http is only for private networks, which addresses lists"
 // +kubebuilder:validation:XValidation:rule="!has(self.nats) || has(self.addresses) || self.nats.servers.all(s, s.startsWith('tls://'))",message="servers without tls:// are only for private networks, which addresses lists"
-// +kubebuilder:validation:XValidation:rule="!has(self.nats) || !has(self.nats.user) || has(self.key)",message="a user needs a key, which is the password"
+// +kubebuilder:validation:XValidation:rule="!has(self.kafka) || has(self.addresses) || !has(self.kafka.plaintext) || !self.kafka.plaintext",message="brokers without TLS are only for private networks, which addresses lists"
+// +kubebuilder:validation:XValidation:rule="(!has(self.nats) || !has(self.nats.user)) && (!has(self.kafka) || !has(self.kafka.user)) || has(self.key)",message="a user needs a key, which is the password"
 type EventSinkSpec struct {
 	// URL to which each event is posted, as JSON in the structured mode of CloudEvents. An answer with a status
 	// of 2xx accepts it; after any other one it is posted again.
@@ -44,6 +47,8 @@ type EventSinkSpec struct {
 	URL string `json:"url,omitempty"`
 	// NATS is a stream of NATS JetStream in which each event is stored.
 	NATS *EventSinkNATS `json:"nats,omitempty"`
+	// Kafka is a topic of Kafka to which each event is written.
+	Kafka *EventSinkKafka `json:"kafka,omitempty"`
 	// CABundle is PEM that the sink's certificate is checked against; empty means the system's roots.
 	// +kubebuilder:validation:MaxLength=65536
 	CABundle string `json:"caBundle,omitempty"`
@@ -55,7 +60,7 @@ type EventSinkSpec struct {
 	Addresses []string `json:"addresses,omitempty"`
 	// Key signs each request to a url, as Standard Webhooks 1.0 describes it. Servers of NATS are shown it: as the
 	// password of the user; without a user, it is a file of credentials (JWT and NKey), the seed of an NKey ("SU…"),
-	// or a token. Servers that ask for nothing need none.
+	// or a token. Brokers of Kafka get it as the password of the user. Servers that ask for nothing need none.
 	// +optional
 	Key EventSinkKey `json:"key,omitzero"`
 	// Platform whose events are sent; empty means all.
@@ -86,6 +91,30 @@ type EventSinkNATS struct {
 	// User whose password the sink's key is.
 	// +kubebuilder:validation:MaxLength=255
 	User string `json:"user,omitempty"`
+}
+
+// EventSinkKafka describes a topic of Kafka. Each event is a message in the structured mode of CloudEvents, written until
+// all replicas that are in sync have it. Its key is the UID of the instance or binding, so that the events of one are
+// in one partition.
+type EventSinkKafka struct {
+	// Brokers of one Kafka cluster, HOST:PORT, from which the others are learnt.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:Pattern=`^[^/?#@,\s]+:[0-9]+$`
+	// +kubebuilder:validation:items:MaxLength=262
+	Brokers []string `json:"brokers"`
+	// Topic to which events are written. It has to exist.
+	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9._-]+$`
+	// +kubebuilder:validation:MaxLength=249
+	Topic string `json:"topic"`
+	// User whose password the sink's key is.
+	// +kubebuilder:validation:MaxLength=255
+	User string `json:"user,omitempty"`
+	// Mechanism of SASL by which the password is shown; empty means SCRAM-SHA-512.
+	// +kubebuilder:validation:Enum=PLAIN;SCRAM-SHA-256;SCRAM-SHA-512
+	Mechanism string `json:"mechanism,omitempty"`
+	// Plaintext: the brokers have no TLS.
+	Plaintext bool `json:"plaintext,omitempty"`
 }
 
 // EventSinkKey is a key of Standard Webhooks ("whsec_" and base64), or what proves who Sluice is, either sealed by

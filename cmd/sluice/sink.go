@@ -32,8 +32,9 @@ func newSinkCommand(hub *hubFlags) *cobra.Command {
 
 // sinkAddFlags describe the sink to add.
 type sinkAddFlags struct {
-	url, subject, user, caFile, keyFile, platform, filter string
-	nats, addresses                                       []string
+	url, subject, topic, user, mechanism, caFile, keyFile, platform, filter string
+	nats, kafka, addresses                                                  []string
+	plaintext                                                               bool
 }
 
 func newSinkAddCommand(hub *hubFlags) *cobra.Command {
@@ -53,13 +54,17 @@ it stores an event once, though it is sent twice within its window for duplicate
 asks for: the password of --user; or, without --user, a file of credentials (JWT and NKey), the seed of an NKey, or
 a token.
 
+With --kafka, events are written to the topic --topic, and accepted when all replicas that are in sync have them.
+--key-file has the password of --user.
+
 The key is sealed in the hub (or kept in a Secret, if the hub is a cluster). Only public addresses are reached, and
 only with TLS, unless --address allows others.
 
 If there is such a sink already, only the given flags change it.`,
 		Example: `  sluice sink add billing --url https://billing.example/sluice --filter 'event.type in ["Delivered", "Removed"]'
   sluice sink add lab --url http://10.1.2.3:8080/ --address 10.1.2.0/24 --platform cf --key-file lab.key
-  sluice sink add bus --nats tls://nats.example:4222 --subject sluice.events --user sluice --key-file nats.password`,
+  sluice sink add bus --nats tls://nats.example:4222 --subject sluice.events --user sluice --key-file nats.password
+  sluice sink add log --kafka kafka.example:9093 --topic sluice-events --user sluice --key-file kafka.password`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.add(cmd, hub, args[0]) },
 	}
@@ -67,9 +72,13 @@ If there is such a sink already, only the given flags change it.`,
 	flags.StringVar(&f.url, "url", "", "URL to which events are posted")
 	flags.StringSliceVar(&f.nats, "nats", nil, "servers of one NATS cluster, tls://HOST:PORT")
 	flags.StringVar(&f.subject, "subject", "", "subject of NATS to which events are published")
-	flags.StringVar(&f.user, "user", "", "user of NATS whose password --key-file has")
+	flags.StringSliceVar(&f.kafka, "kafka", nil, "brokers of one Kafka cluster, HOST:PORT")
+	flags.StringVar(&f.topic, "topic", "", "topic of Kafka to which events are written")
+	flags.StringVar(&f.user, "user", "", "user of NATS or Kafka whose password --key-file has")
+	flags.StringVar(&f.mechanism, "mechanism", "", "mechanism of SASL by which Kafka is shown the password: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 (default SCRAM-SHA-512)")
+	flags.BoolVar(&f.plaintext, "plaintext", false, "Kafka's brokers have no TLS")
 	flags.StringVar(&f.caFile, "ca-file", "", "file with the certificates (PEM) that the server's is checked against, if they are not the system's")
-	flags.StringVar(&f.keyFile, "key-file", "", "file with the key for signatures, whsec_ and base64 (default: a new one), or what NATS asks for")
+	flags.StringVar(&f.keyFile, "key-file", "", "file with the key for signatures, whsec_ and base64 (default: a new one), or what NATS or Kafka asks for")
 	flags.StringSliceVar(&f.addresses, "address", nil, "addresses (CIDR) that may be reached though they are not public")
 	flags.StringVar(&f.platform, "platform", "", "platform whose events are sent (default: all)")
 	flags.StringVar(&f.filter, "filter", "", "CEL expression over event; only events for which it is true are sent")
@@ -89,8 +98,8 @@ func (f *sinkAddFlags) add(cmd *cobra.Command, hub *hubFlags, name string) error
 	}
 	sink.Namespace, sink.Name = hub.namespace, name
 	given := givenOf(cmd)
-	if isNew && !given("url") && !given("nats") {
-		return fmt.Errorf("sink %s: --url or --nats: is missing", name)
+	if isNew && !given("url") && !given("nats") && !given("kafka") {
+		return fmt.Errorf("sink %s: --url, --nats or --kafka: is missing", name)
 	}
 	if err := f.describe(sink, given); err != nil {
 		return fmt.Errorf("sink %s: %w", name, err)
@@ -132,17 +141,31 @@ func (f *sinkAddFlags) add(cmd *cobra.Command, hub *hubFlags, name string) error
 
 // describe applies the flags on the command line.
 func (f *sinkAddFlags) describe(sink *v1alpha1.EventSink, given given) error {
-	stream := cmp.Or(sink.Spec.NATS, &v1alpha1.EventSinkNATS{})
+	stream, topic := cmp.Or(sink.Spec.NATS, &v1alpha1.EventSinkNATS{}), cmp.Or(sink.Spec.Kafka, &v1alpha1.EventSinkKafka{})
+	user := &stream.User
+	if sink.Spec.Kafka != nil || given("kafka") || given("topic") || given("mechanism") || given("plaintext") {
+		sink.Spec.Kafka, user = topic, &topic.User
+	}
+	if given("nats") || given("subject") || given("user") && user == &stream.User {
+		sink.Spec.NATS = stream
+	}
 	if given("nats") {
 		stream.Servers = f.nats
 	}
-	if given("nats") || given("subject") || given("user") {
-		sink.Spec.NATS = stream
+	if given("kafka") {
+		topic.Brokers = f.kafka
+	}
+	if given("plaintext") {
+		topic.Plaintext = f.plaintext
 	}
 	for flag, field := range map[string]struct {
 		into *string
 		from string
-	}{"subject": {&stream.Subject, f.subject}, "user": {&stream.User, f.user}, "url": {&sink.Spec.URL, f.url}, "platform": {&sink.Spec.Platform, f.platform}, "filter": {&sink.Spec.Filter, f.filter}} {
+	}{
+		"url": {&sink.Spec.URL, f.url}, "subject": {&stream.Subject, f.subject}, "topic": {&topic.Topic, f.topic},
+		"user": {user, f.user}, "mechanism": {&topic.Mechanism, f.mechanism},
+		"platform": {&sink.Spec.Platform, f.platform}, "filter": {&sink.Spec.Filter, f.filter},
+	} {
 		if given(flag) {
 			*field.into = field.from
 		}
@@ -167,6 +190,9 @@ func (f *sinkAddFlags) describe(sink *v1alpha1.EventSink, given given) error {
 func destination(spec *v1alpha1.EventSinkSpec) string {
 	if to := spec.NATS; to != nil {
 		return strings.Join(to.Servers, ",") + " " + to.Subject
+	}
+	if to := spec.Kafka; to != nil {
+		return strings.Join(to.Brokers, ",") + " " + to.Topic
 	}
 	return spec.URL
 }

@@ -64,11 +64,17 @@ spec:
 	if out, err := s.sluice("sink", "add", "all", "--nats", "nats://10.0.0.1:4222", "--subject", "sluice.events"); err == nil || !strings.Contains(err.Error(), "servers without tls:// are only for private networks, which addresses lists") {
 		t.Errorf("plain NATS: %v\n%s", err, out)
 	}
-	if out, err := s.sluice("sink", "add", "all", "--nats", "tls://nats.example:4222", "--subject", "sluice.events", "--url", "https://sink.example"); err == nil || !strings.Contains(err.Error(), "exactly one of url and nats says where events are sent") {
+	if out, err := s.sluice("sink", "add", "all", "--nats", "tls://nats.example:4222", "--subject", "sluice.events", "--url", "https://sink.example"); err == nil || !strings.Contains(err.Error(), "exactly one of url, nats and kafka says where events are sent") {
 		t.Errorf("two destinations: %v\n%s", err, out)
 	}
 	if out, err := s.sluice("sink", "add", "all", "--nats", "tls://nats.example:4222", "--subject", "sluice.events", "--user", "sluice"); err == nil || !strings.Contains(err.Error(), "a user needs a key, which is the password") {
 		t.Errorf("a user without a password: %v\n%s", err, out)
+	}
+	if out, err := s.sluice("sink", "add", "all", "--kafka", "10.0.0.1:9092", "--topic", "events", "--plaintext"); err == nil || !strings.Contains(err.Error(), "brokers without TLS are only for private networks, which addresses lists") {
+		t.Errorf("plain Kafka: %v\n%s", err, out)
+	}
+	if out, err := s.sluice("sink", "add", "all", "--url", server.URL, "--address", "127.0.0.0/8", "--user", "sluice"); err == nil || !strings.Contains(err.Error(), "spec.nats.servers") {
+		t.Errorf("a user of nothing: %v\n%s", err, out)
 	}
 	if out, err := s.sluice("sink", "add", "all", "--url", server.URL); err == nil || !strings.Contains(err.Error(), "a url with http is only for private networks, which addresses lists") {
 		t.Errorf("plain http: %v\n%s", err, out)

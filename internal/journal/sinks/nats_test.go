@@ -3,11 +3,7 @@ package sinks_test
 import (
 	"crypto/tls"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
-	"io"
-	"net"
-	"net/http/httptest"
 	"sync"
 	"testing"
 
@@ -39,13 +35,11 @@ const subject = "sluice.events"
 // newStream starts a server that is reached through a gate. The user sluice has the password "pass".
 func newStream(w *world, change func(*server.Options)) *stream {
 	w.Helper()
-	certificate := httptest.NewUnstartedServer(nil)
-	certificate.StartTLS()
-	certificate.Close()
-	s := &stream{w: w, ids: map[string]bool{}, ca: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate().Raw}))}
+	certificate, ca := newCertificate()
+	s := &stream{w: w, ids: map[string]bool{}, ca: ca}
 	options := &server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: w.TempDir(),
-		TLS: true, TLSConfig: &tls.Config{Certificates: certificate.TLS.Certificates, MinVersion: tls.VersionTLS12},
+		TLS: true, TLSConfig: certificate,
 		Users: []*server.User{{Username: "sluice", Password: "pass"}, {Username: "reader", Password: "reads"}},
 	}
 	if change != nil {
@@ -63,30 +57,8 @@ func newStream(w *world, change func(*server.Options)) *stream {
 		w.Fatal("the NATS server does not start")
 	}
 	s.gate = newGate(w)
-	go s.relay()
+	go s.gate.relay(s.server.Addr().String())
 	return s
-}
-
-// relay passes what arrives at the gate on to the server, until the gate is closed.
-func (s *stream) relay() {
-	for {
-		from, err := s.gate.Accept()
-		if err != nil {
-			return
-		}
-		to, err := net.Dial("tcp", s.server.Addr().String())
-		if err != nil {
-			_ = from.Close()
-			continue
-		}
-		for _, way := range [][2]net.Conn{{from, to}, {to, from}} {
-			go func() {
-				_, _ = io.Copy(way[1], way[0])
-				_ = way[0].Close()
-				_ = way[1].Close()
-			}()
-		}
-	}
 }
 
 func (s *stream) describe(spec *v1alpha1.EventSinkSpec) {

@@ -1,10 +1,14 @@
 package sinks_test
 
 import (
+	"crypto/tls"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -29,8 +33,9 @@ type receiver interface {
 
 // receivers are the kinds of servers.
 var receivers = map[string]func(w *world) (r receiver, key string){
-	"HTTP": func(w *world) (receiver, string) { l := newListener(w); return l, l.key },
-	"NATS": func(w *world) (receiver, string) { return newStream(w, nil), "pass" },
+	"HTTP":  func(w *world) (receiver, string) { l := newListener(w); return l, l.key },
+	"NATS":  func(w *world) (receiver, string) { return newStream(w, nil), "pass" },
+	"Kafka": func(w *world) (receiver, string) { return newFakeTopic(w), "pass" },
 }
 
 // each runs a test with each kind of server, to which events are sent.
@@ -155,6 +160,37 @@ func (g *gate) Accept() (net.Conn, error) {
 	}
 	g.open = append(g.open, c)
 	return &gated{c, g}, nil
+}
+
+// relay passes what arrives on to a server, until the gate is closed.
+func (g *gate) relay(server string) {
+	for {
+		from, err := g.Accept()
+		if err != nil {
+			return
+		}
+		to, err := net.Dial("tcp", server)
+		if err != nil {
+			_ = from.Close()
+			continue
+		}
+		for _, way := range [][2]net.Conn{{from, to}, {to, from}} {
+			go func() {
+				_, _ = io.Copy(way[1], way[0])
+				_ = way[0].Close()
+				_ = way[1].Close()
+			}()
+		}
+	}
+}
+
+// newCertificate returns how a server shows a certificate for 127.0.0.1, and the PEM that it is checked against.
+func newCertificate() (*tls.Config, string) {
+	s := httptest.NewUnstartedServer(nil)
+	s.StartTLS()
+	s.Close()
+	return &tls.Config{Certificates: s.TLS.Certificates, MinVersion: tls.VersionTLS12},
+		string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 }
 
 type gated struct {

@@ -33,9 +33,10 @@ var kinds = []struct {
 }{
 	{func(s *v1alpha1.EventSinkSpec) bool { return s.URL != "" }, newHTTP},
 	{func(s *v1alpha1.EventSinkSpec) bool { return s.NATS != nil }, newNATS},
+	{func(s *v1alpha1.EventSinkSpec) bool { return s.Kafka != nil }, newKafka},
 }
 
-// remedy is what an operator does about an error.
+// remedy says what an operator does about an error.
 type remedy struct {
 	err  error
 	what string
