@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
+	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -24,6 +25,7 @@ type stream struct {
 	gate   *gate
 	ca     string
 	stream jetstream.Stream
+	reader nats.Option // shows who reads the stream
 
 	mu  sync.Mutex
 	got []cloudevents.Event
@@ -36,7 +38,7 @@ const subject = "sluice.events"
 func newStream(w *world, change func(*server.Options)) *stream {
 	w.Helper()
 	certificate, ca := newCertificate()
-	s := &stream{w: w, ids: map[string]bool{}, ca: ca}
+	s := &stream{w: w, ids: map[string]bool{}, ca: ca, reader: nats.UserInfo("reader", "reads")}
 	options := &server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: w.TempDir(),
 		TLS: true, TLSConfig: certificate,
@@ -70,7 +72,7 @@ func (s *stream) describe(spec *v1alpha1.EventSinkSpec) {
 // store makes the stream, unless there is one already.
 func (s *stream) store() {
 	s.w.Helper()
-	conn, err := nats.Connect("", nats.InProcessServer(s.server), nats.UserInfo("reader", "reads"), func(o *nats.Options) error {
+	conn, err := nats.Connect("", nats.InProcessServer(s.server), s.reader, func(o *nats.Options) error {
 		o.TLSConfig = &tls.Config{InsecureSkipVerify: true} // nothing is between them
 		return nil
 	})
@@ -102,6 +104,45 @@ func (s *stream) stored() []cloudevents.Event {
 		s.ids[e.ID()] = true
 		s.got = append(s.got, e)
 	}
+}
+
+// TestNATSCredentials: a server that trusts an operator lets Sluice in with the file of credentials of a user.
+func TestNATSCredentials(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pair := func(pair nkeys.KeyPair, err error) (nkeys.KeyPair, string) {
+		w.must(err)
+		public, err := pair.PublicKey()
+		w.must(err)
+		return pair, public
+	}
+	operator, operatorKey := pair(nkeys.CreateOperator())
+	account, accountKey := pair(nkeys.CreateAccount())
+	_, systemKey := pair(nkeys.CreateAccount())
+	user, userKey := pair(nkeys.CreateUser())
+	accounts := &server.MemAccResolver{}
+	for _, key := range []string{accountKey, systemKey} {
+		claims := jwt.NewAccountClaims(key)
+		if key == accountKey {
+			claims.Limits.JetStreamLimits = jwt.JetStreamLimits{DiskStorage: -1, MemoryStorage: -1, Streams: -1, Consumer: -1}
+		}
+		signed, err := claims.Encode(operator)
+		w.must(err)
+		w.must(accounts.Store(key, signed))
+	}
+	signed, err := jwt.NewUserClaims(userKey).Encode(account)
+	w.must(err)
+	seed, err := user.Seed()
+	w.must(err)
+	credentials, err := jwt.FormatUserConfig(signed, seed)
+	w.must(err)
+	s := newStream(w, func(o *server.Options) {
+		o.Users, o.TrustedKeys, o.AccountResolver, o.SystemAccount = nil, []string{operatorKey}, accounts, systemKey
+	})
+	s.reader = nats.UserCredentialBytes(credentials)
+	w.add(s, string(credentials), func(s *v1alpha1.EventSinkSpec) { s.NATS.User = "" })
+	w.order("cf", "one")
+	w.gets(s, instance("one", "ordered")...)
 }
 
 // TestNATS: the ways to show a NATS server who Sluice is, and what a sink says that the server does not let in.
