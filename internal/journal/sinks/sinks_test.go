@@ -146,13 +146,14 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// TestHistories: over random histories, with connections that end at any time, a server over HTTP that refuses a third of
-// the requests, and a Sluice that restarts, each event is accepted at least once, for the first time in its order, and
+// TestHistories: over random histories, with a server over HTTP that refuses a third of the requests, or connections to
+// another one that end at any time, and a Sluice that restarts, each event is accepted at least once, for the first time in its order, and
 // none is made up.
 func TestHistories(t *testing.T) {
 	each(t, func(w *world, r receiver, _ *v1alpha1.EventSink) {
-		r.network().set(func() { r.network().isFragile = true })
-		if l, is := r.(*listener); is {
+		if l, is := r.(*listener); !is {
+			r.network().set(func() { r.network().isFragile = true })
+		} else {
 			l.answers(func(cloudevents.Event) int {
 				if rand.IntN(3) == 0 {
 					return http.StatusServiceUnavailable
