@@ -159,7 +159,9 @@ const releasing = "ipam.liqo.io/ip"
 // of the external range for each, and frees it again.
 func (f *fixture) giveAddresses(t *testing.T, cluster string) {
 	t.Helper()
-	watched, err := cache.New(f.planes[cluster].Config(), cache.Options{Scheme: f.scheme, SyncPeriod: ptr.To(time.Second)}) // which repeats what failed
+	watched, err := cache.New(f.planes[cluster].Config(), cache.Options{
+		Scheme: f.scheme, Mapper: f.admin[cluster].RESTMapper(), SyncPeriod: ptr.To(time.Second), // which repeats what failed
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -114,7 +114,7 @@ func newPlane(t *testing.T, name string) *plane {
 // watch follows what a stand-in reads, until the test ends.
 func (p *plane) watch(t *testing.T) {
 	t.Helper()
-	watched, err := cache.New(p.Config(), cache.Options{Scheme: scheme, ReaderFailOnMissingInformer: true})
+	watched, err := cache.New(p.Config(), cache.Options{Scheme: scheme, Mapper: p.admin.RESTMapper(), ReaderFailOnMissingInformer: true})
 	must(t, err)
 	count := func(any) { p.changes.Add(1) }
 	for _, o := range []client.Object{
@@ -129,7 +129,7 @@ func (p *plane) watch(t *testing.T) {
 		})
 		must(t, err)
 	}
-	p.watching, err = client.New(p.Config(), client.Options{Scheme: scheme, Cache: &client.CacheOptions{Reader: watched}})
+	p.watching, err = client.New(p.Config(), client.Options{Scheme: scheme, Mapper: p.admin.RESTMapper(), Cache: &client.CacheOptions{Reader: watched}})
 	must(t, err)
 	ended := make(chan struct{})
 	ctx, end := context.WithCancel(context.Background())

@@ -17,6 +17,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -39,12 +40,23 @@ func Install(t testing.TB, admin client.Client, names ...string) {
 			err := admin.Get(ctx, client.ObjectKeyFromObject(definition), definition)
 			return err == nil && slices.ContainsFunc(definition.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
 				return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
-			}), err
+			}) && isDiscovered(admin, definition), err
 		})
 		if err != nil {
-			t.Fatalf("the definition %s is established: %v", names[i], err)
+			t.Fatalf("the definition %s is served: %v", names[i], err)
 		}
 	}
+}
+
+// isDiscovered reports whether clients find the kind, which is a moment after the definition is established.
+func isDiscovered(admin client.Client, definition *apiextensionsv1.CustomResourceDefinition) bool {
+	kind := schema.GroupKind{Group: definition.Spec.Group, Kind: definition.Spec.Names.Kind}
+	for _, version := range definition.Spec.Versions {
+		if _, err := admin.RESTMapper().RESTMapping(kind, version.Name); version.Served && err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // RemoteControlPlane returns the role that Liqo gives to clusters that have proven their key,
