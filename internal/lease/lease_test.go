@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -139,51 +140,40 @@ func TestOneTerm(t *testing.T) {
 // Confirm accepts only reads that began after it was called. Calls during another read share
 // the next one.
 func TestConfirm(t *testing.T) {
-	l, h := newLease()
-	if err := hold(t, l, "me", 3); err != nil {
-		t.Fatal(err)
-	}
-	confirm := func() chan error {
-		done := make(chan error, 1)
-		go func() { done <- l.Confirm(context.Background()) }()
-		return done
-	}
-	first := confirm()
-	reading := <-h.reads
-	var later []chan error
-	for range 20 {
-		later = append(later, confirm())
-	}
-	for waiting := false; !waiting; { // the next read is asked for, and not begun
-		l.mu.Lock()
-		waiting = l.next != nil
-		l.mu.Unlock()
-	}
-	reading <- nil
-	if err := <-first; err != nil {
-		t.Fatalf("confirm: %v", err)
-	}
-	h.holder = holder{"another", 4} // before the second read
-	reads := 0
-	for len(later) > 0 {
-		select {
-		case reading := <-h.reads:
-			reads++
-			reading <- nil
-		case err := <-later[0]:
-			if later = later[1:]; !errors.Is(err, ErrNotLeading) {
+	synctest.Test(t, func(t *testing.T) {
+		l, h := newLease()
+		if err := hold(t, l, "me", 3); err != nil {
+			t.Fatal(err)
+		}
+		confirm := func() chan error {
+			done := make(chan error, 1)
+			go func() { done <- l.Confirm(context.Background()) }()
+			return done
+		}
+		first := confirm()
+		reading := <-h.reads
+		var later []chan error
+		for range 20 {
+			later = append(later, confirm())
+		}
+		synctest.Wait() // for all of them to wait
+		reading <- nil
+		if err := <-first; err != nil {
+			t.Fatalf("confirm: %v", err)
+		}
+		h.holder = holder{"another", 4} // before the second read
+		(<-h.reads) <- nil
+		for _, done := range later {
+			if err := <-done; !errors.Is(err, ErrNotLeading) {
 				t.Fatalf("confirm after another took over: %v", err)
 			}
 		}
-	}
-	if reads > 3 {
-		t.Fatalf("%d reads for 20 calls at once", reads)
-	}
-	last := confirm()
-	(<-h.reads) <- errors.New("fake: no answer")
-	if err := <-last; err == nil {
-		t.Fatal("confirmed without an answer")
-	}
+		last := confirm() // a read of its own, as the 20 have had one
+		(<-h.reads) <- errors.New("fake: no answer")
+		if err := <-last; err == nil {
+			t.Fatal("confirmed without an answer")
+		}
+	})
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
