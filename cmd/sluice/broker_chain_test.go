@@ -74,7 +74,7 @@ func serveAnother(t *testing.T, name string, more ...string) *served {
 func (s *served) start() {
 	s.Helper()
 	s.process = exec.Command(os.Args[0], s.args...)
-	s.process.Env = append(os.Environ(), asSluice+"=1", "GOGC=400") // memory is cheaper here than processors
+	s.process.Env = append(os.Environ(), asSluice+"=1")
 	s.process.Stdout, s.process.Stderr = s.log, s.log
 	if err := s.process.Start(); err != nil {
 		s.Fatal(err)

@@ -1,10 +1,11 @@
 // Package crashpoint kills the process right after its writes to the hub and to clusters. A kill
 // there must lose nothing.
 //
-// Everything that Sluice changes outside its own memory, it changes by requests to API servers. So
+// What Sluice changes on the hub and on clusters, it changes by requests to API servers. So
 // a process that dies leaves what it has written until then, and its death before a write leaves what
 // its death after the write before that one does: to die after each write is to die everywhere.
-// [Guard] watches those of every client that is built on a configuration; a new write needs no
+// What it asks of other brokers is between those writes: package bindings and cmd/sluice kill there.
+// [Guard] watches the requests of every client that is built on a configuration; a new write needs no
 // line of its own.
 //
 // In ordinary builds Guard does nothing. Built with the tag faults, it kills the process, as

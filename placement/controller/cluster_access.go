@@ -56,17 +56,16 @@ func (a *access) inspect(ctx context.Context, r *clusterReconciler, cluster *v1a
 		a.problem = verifyRules(ctx, t, cluster.Name, r.Rules(cluster))
 	}
 	a.verified = a.problem == nil
-	a.unanswered++
-	if !errors.As(a.problem, &unansweredError{}) {
+	if errors.As(a.problem, &unansweredError{}) {
+		a.unanswered++
+	} else {
 		a.unanswered = 0
 	}
 }
 
-// withdraws reports whether the problem ends a former verification: an answer does so at once, checks without an
-// answer as failed probes do.
-func (a *access) withdraws() bool {
-	return a.problem != nil && (a.unanswered == 0 || a.unanswered >= toleratedFailures)
-}
+// isTolerated reports whether the problem leaves a former verification in force: an answer ends it at once, checks
+// without an answer as failed probes do.
+func (a *access) isTolerated() bool { return 0 < a.unanswered && a.unanswered < toleratedFailures }
 
 func (a *access) identify(ctx context.Context, r *clusterReconciler, cluster *v1alpha1.MemberCluster, t target) error {
 	failed := func(step member.Step, err error, remedy string) error {

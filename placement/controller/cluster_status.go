@@ -108,7 +108,7 @@ func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []str
 		// keep the result of another process until this one has made a write
 	case w.access.verified:
 		set(v1alpha1.ConditionAccessVerified, true, reasonVerified, verifiedMessage(cluster))
-	case w.access.problem != nil && (w.access.withdraws() || !wasVerified):
+	case w.access.problem != nil && !(wasVerified && w.access.isTolerated()):
 		set(v1alpha1.ConditionAccessVerified, false, reasonDenied, w.access.problem.Error())
 	}
 

@@ -3,7 +3,6 @@ package sinks_test
 import (
 	"context"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
@@ -172,7 +171,7 @@ func (w *world) listen(change func(*v1alpha1.EventSinkSpec)) (*listener, *v1alph
 
 func (l *listener) describe(spec *v1alpha1.EventSinkSpec) {
 	spec.URL = l.URL + "/events?for=sluice"
-	spec.CABundle = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: l.Certificate().Raw}))
+	spec.CABundle = bundleOf(l.Server)
 }
 
 func (l *listener) network() *gate { return l.gate }

@@ -13,7 +13,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -137,14 +136,7 @@ func TestKafka(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			f := newFakeTopic(w, row.broker...)
-			sink := w.add(f, row.key, row.change)
-			w.order("cf", "one")
-			if row.says != "" {
-				w.is(sink, metav1.ConditionFalse, row.says)
-				return
-			}
-			w.gets(f, instance("one", "ordered")...)
-			w.is(sink, metav1.ConditionTrue, "accepts")
+			w.lets(f, row.key, row.change, row.says)
 		})
 	}
 }

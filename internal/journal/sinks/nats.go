@@ -96,10 +96,7 @@ func (t *natsTarget) deliver(ctx context.Context, e cloudevents.Event, encoded [
 
 // connection returns the connection, or makes one. Deliveries that want one at the same time wait for the same.
 func (t *natsTarget) connection(ctx context.Context) (*natsConnection, error) {
-	t.mu.Lock()
-	now := t.now
-	t.mu.Unlock()
-	if now != nil && now.gone.Err() == nil {
+	if now := t.standing(); now != nil {
 		return now, nil
 	}
 	select {
@@ -113,12 +110,19 @@ func (t *natsTarget) connection(ctx context.Context) (*natsConnection, error) {
 	}
 }
 
+// standing returns the connection, while there is one.
+func (t *natsTarget) standing() *natsConnection {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.now != nil && t.now.gone.Err() == nil {
+		return t.now
+	}
+	return nil
+}
+
 // connect makes a connection, unless another call has just made one.
 func (t *natsTarget) connect() (any, error) {
-	t.mu.Lock()
-	now := t.now
-	t.mu.Unlock()
-	if now != nil && now.gone.Err() == nil {
+	if now := t.standing(); now != nil {
 		return now, nil
 	}
 	gone, end := context.WithCancelCause(context.Background())

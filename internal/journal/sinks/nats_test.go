@@ -13,7 +13,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -188,14 +187,7 @@ func TestNATS(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			s := newStream(w, row.server)
-			sink := w.add(s, row.key, row.change)
-			w.order("cf", "one")
-			if row.says != "" {
-				w.is(sink, metav1.ConditionFalse, row.says)
-				return
-			}
-			w.gets(s, instance("one", "ordered")...)
-			w.is(sink, metav1.ConditionTrue, "accepts")
+			w.lets(s, row.key, row.change, row.says)
 		})
 	}
 }

@@ -70,6 +70,19 @@ func (w *world) add(r receiver, key string, change func(*v1alpha1.EventSinkSpec)
 	return sink
 }
 
+// lets makes a sink of a server, and checks what it says when there is an event; nothing if the server accepts it.
+func (w *world) lets(r receiver, key string, change func(*v1alpha1.EventSinkSpec), says string) {
+	w.Helper()
+	sink := w.add(r, key, change)
+	w.order("cf", "one")
+	if says != "" {
+		w.is(sink, metav1.ConditionFalse, says)
+		return
+	}
+	w.gets(r, instance("one", "ordered")...)
+	w.is(sink, metav1.ConditionTrue, "accepts")
+}
+
 // accepted returns the events that a server has accepted, as "subject sequence type", each once, and by subject.
 func accepted(r receiver) (events []string) {
 	for _, e := range r.stored() {
@@ -189,8 +202,12 @@ func newCertificate() (*tls.Config, string) {
 	s := httptest.NewUnstartedServer(nil)
 	s.StartTLS()
 	s.Close()
-	return &tls.Config{Certificates: s.TLS.Certificates, MinVersion: tls.VersionTLS12},
-		string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+	return &tls.Config{Certificates: s.TLS.Certificates, MinVersion: tls.VersionTLS12}, bundleOf(s)
+}
+
+// bundleOf returns the PEM of a server's certificate.
+func bundleOf(s *httptest.Server) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 }
 
 type gated struct {
