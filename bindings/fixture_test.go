@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -334,10 +333,7 @@ func (l countingPods) RoundTrip(r *http.Request) (*http.Response, error) {
 // eventually waits for a condition for at most half a minute, and asks less often the longer it takes.
 func eventually(t *testing.T, what string, condition func(context.Context) (bool, error)) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	delay := wait.Backoff{Duration: 10 * time.Millisecond, Factor: 1.5, Steps: 8, Cap: 200 * time.Millisecond}
-	if err := delay.DelayFunc().Until(ctx, true, false, condition); err != nil {
+	if err := controlplane.Until(t.Context(), 10*time.Millisecond, 200*time.Millisecond, 30*time.Second, condition); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
 }

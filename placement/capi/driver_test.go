@@ -32,6 +32,7 @@ import (
 	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/kube"
 	testbed "github.com/sluice-dev/sluice/test/capi"
+	"github.com/sluice-dev/sluice/test/controlplane"
 )
 
 func TestMain(m *testing.M) {
@@ -115,10 +116,7 @@ func newDelivery(name string) delivery.Delivery {
 // sees every stage.
 func (f *fixture) again(patience time.Duration, condition wait.ConditionWithContextFunc) error {
 	f.Helper()
-	ctx, cancel := context.WithTimeout(f.Context(), patience)
-	defer cancel()
-	later := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1.3, Steps: 10, Cap: 300 * time.Millisecond}
-	return later.DelayFunc().Until(ctx, true, false, condition)
+	return controlplane.Until(f.Context(), 100*time.Millisecond, 300*time.Millisecond, patience, condition)
 }
 
 // until calls a method of the driver until it no longer waits, and returns the waits.

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -161,10 +160,7 @@ func eventually(t *testing.T, what string, condition func(context.Context) (bool
 // until waits for a condition, and asks less often the longer it takes: at first after a delay, later about twice a second.
 func until(t *testing.T, delay, patience time.Duration, condition func(context.Context) (bool, error)) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	later := wait.Backoff{Duration: delay, Factor: 1.5, Steps: 12, Cap: 500 * time.Millisecond}
-	return later.DelayFunc().Until(ctx, true, false, condition)
+	return controlplane.Until(t.Context(), delay, 500*time.Millisecond, patience, condition)
 }
 
 // awaitDefaultAccount waits for the namespace's default ServiceAccount, without which no pod

@@ -323,10 +323,7 @@ func (p *pair) untilGone(peering *v1alpha1.Peering) {
 // it waits, as a controller would: most conditions reconcile.
 func (p *pair) eventually(what string, condition wait.ConditionWithContextFunc, last func() string) {
 	p.Helper()
-	ctx, cancel := context.WithTimeout(p.Context(), 2*time.Minute)
-	defer cancel()
-	delay := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1.5, Steps: 10, Cap: time.Second}
-	if err := delay.DelayFunc().Until(ctx, true, false, condition); err != nil {
+	if err := controlplane.Until(p.Context(), 100*time.Millisecond, time.Second, 2*time.Minute, condition); err != nil {
 		p.Fatalf("%s: %v: %s", what, err, last())
 	}
 }

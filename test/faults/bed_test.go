@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
@@ -262,10 +261,7 @@ func order(plan string) object {
 // eventually waits for a condition for at most two minutes, and asks less often the longer it takes.
 func eventually(t *testing.T, what string, condition func(context.Context) (bool, error)) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	delay := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.3, Steps: 10, Cap: 300 * time.Millisecond}
-	if err := delay.DelayFunc().Until(ctx, true, false, condition); err != nil {
+	if err := controlplane.Until(t.Context(), 50*time.Millisecond, 300*time.Millisecond, 2*time.Minute, condition); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
 }

@@ -10,14 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-dev/sluice/internal/crdtest"
 )
 
 // Install applies the definitions of the standard channel, and those of the experimental one that the tests' Gateway
@@ -66,37 +66,18 @@ func newClient(config *rest.Config) (client.Client, error) {
 }
 
 func installAll(ctx context.Context, c client.Client, files ...string) error {
-	for _, file := range files {
-		if err := install(ctx, c, file); err != nil {
-			return fmt.Errorf("install %s: %w", filepath.Base(file), err)
+	definitions := make([]*apiextensionsv1.CustomResourceDefinition, len(files))
+	for i, file := range files {
+		document, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		definitions[i] = &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.Unmarshal(document, definitions[i]); err != nil {
+			return fmt.Errorf("read %s: %w", filepath.Base(file), err)
 		}
 	}
-	return nil
-}
-
-func install(ctx context.Context, c client.Client, file string) error {
-	document, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.Unmarshal(document, crd); err != nil {
-		return err
-	}
-	if err := client.IgnoreAlreadyExists(c.Create(ctx, crd)); err != nil {
-		return err
-	}
-	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		if err := c.Get(ctx, client.ObjectKeyFromObject(crd), crd); err != nil {
-			return false, err
-		}
-		for _, condition := range crd.Status.Conditions {
-			if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
-				return true, nil
-			}
-		}
-		return false, nil
-	})
+	return crdtest.Define(ctx, c, definitions...)
 }
 
 // module returns the folder of a Go module: in the version that it names, or else that of test/kind/modules/traefik.

@@ -4,59 +4,34 @@
 package liqotest
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-dev/sluice/internal/crdtest"
 )
 
 // Install installs the definitions of resources, named "networking.liqo.io_connections", and
 // waits until they are served. Admin's scheme must know CustomResourceDefinitions.
 func Install(t testing.TB, admin client.Client, names ...string) {
 	t.Helper()
-	definitions := make([]apiextensionsv1.CustomResourceDefinition, len(names))
+	definitions := make([]*apiextensionsv1.CustomResourceDefinition, len(names))
 	for i, name := range names {
-		read(t, "charts/liqo-crds/crds/"+name, &definitions[i])
-		if err := admin.Create(t.Context(), &definitions[i]); err != nil {
-			t.Fatal(err)
-		}
+		definitions[i] = &apiextensionsv1.CustomResourceDefinition{}
+		read(t, "charts/liqo-crds/crds/"+name, definitions[i])
 	}
-	for i := range definitions {
-		definition := &definitions[i]
-		err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-			err := admin.Get(ctx, client.ObjectKeyFromObject(definition), definition)
-			return err == nil && slices.ContainsFunc(definition.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
-				return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
-			}) && isDiscovered(admin, definition), err
-		})
-		if err != nil {
-			t.Fatalf("the definition %s is served: %v", names[i], err)
-		}
+	if err := crdtest.Define(t.Context(), admin, definitions...); err != nil {
+		t.Fatal(err)
 	}
-}
-
-// isDiscovered reports whether clients find the kind, which is a moment after the definition is established.
-func isDiscovered(admin client.Client, definition *apiextensionsv1.CustomResourceDefinition) bool {
-	kind := schema.GroupKind{Group: definition.Spec.Group, Kind: definition.Spec.Names.Kind}
-	for _, version := range definition.Spec.Versions {
-		if _, err := admin.RESTMapper().RESTMapping(kind, version.Name); version.Served && err != nil {
-			return false
-		}
-	}
-	return true
 }
 
 // RemoteControlPlane returns the role that Liqo gives to clusters that have proven their key,
