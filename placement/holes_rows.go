@@ -13,7 +13,7 @@ import (
 func compact(rows [][]int64) [][]int64 {
 	slices.SortFunc(rows, compareRows)
 	rows = joined(rows, func(a, b []int64) bool { return compareRows(a, b) == 0 })
-	rows = slices.DeleteFunc(rows, func(row []int64) bool { return slices.Max(row[:len(row)-1]) == 0 })
+	rows = slices.DeleteFunc(rows, func(row []int64) bool { return empty(row[:len(row)-1]) })
 	if len(rows) <= mostHoles {
 		return rows
 	}
@@ -36,6 +36,11 @@ func compact(rows [][]int64) [][]int64 {
 	kept := append(front, rest...)
 	slices.SortFunc(kept, compareRows)
 	return kept
+}
+
+// empty reports whether amounts are all zero; there may be none.
+func empty(amounts []int64) bool {
+	return !slices.ContainsFunc(amounts, func(amount int64) bool { return amount != 0 })
 }
 
 // joined makes one row of neighbours that are alike: the least of them, with all their nodes.

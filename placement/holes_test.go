@@ -88,3 +88,15 @@ func TestAPodThatRequestsNothingFitsOnFullNodes(t *testing.T) {
 		t.Error("a pod that requests a thousandth of a core is taken")
 	}
 }
+
+// A cluster none of whose nodes is ready has no holes, and one may have a node that advertises nothing; pods that
+// instances hold there change neither.
+func TestNodesThatHaveNothing(t *testing.T) {
+	held := book{reserved: Resources{corev1.ResourceCPU: 1000}, pods: []podsHeld{{Resources{corev1.ResourceCPU: 1000}, 1}}}
+	for _, nodes := range [][]Resources{{}, {{}}, {{}, {}}} {
+		c := &Cluster{Holes: HolesOf(nodes)}
+		if left := c.holesLeft(held); len(left.rows) > 0 {
+			t.Errorf("%d nodes that have nothing have the holes %v", len(nodes), left.rows)
+		}
+	}
+}

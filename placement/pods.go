@@ -52,7 +52,7 @@ func (c *Cluster) holesLeft(held book) *Holes {
 	for _, held := range held.pods {
 		pod := h.amounts(held.pod)
 		for range held.count {
-			if !within(pod, waiting) || slices.Max(pod) == 0 {
+			if !within(pod, waiting) || empty(pod) {
 				break
 			}
 			if rows == nil {
