@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/binary"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/access"
 	"github.com/sluice-dev/sluice/internal/secretfile"
 	"github.com/sluice-dev/sluice/internal/strictjson"
 )
@@ -60,11 +62,22 @@ const (
 // The file is read again when it changes. While it cannot be used, the previous platforms
 // stay in force. A file that users other than its owner may read cannot be used, unless it is
 // a mounted Secret. Only digests of secrets are kept in memory.
-type Platforms struct{ file *secretfile.File[*roster] }
+//
+// A platform's token (package access) is as good as its credentials, if AcceptTokens was called.
+type Platforms struct {
+	file   *secretfile.File[*roster]
+	tokens TokenVerifier
+}
+
+// TokenVerifier returns the caller that a token was issued for.
+type TokenVerifier interface {
+	Verify(ctx context.Context, token string) (access.Caller, error)
+}
 
 // roster is the parsed content of the file.
 type roster struct {
 	credentials []credential
+	byName      map[string]*Platform
 	bearer      bool
 	basic       bool
 }
@@ -81,11 +94,35 @@ func LoadPlatforms(path string) (*Platforms, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read platforms from %s: %w", path, err)
 	}
-	return &Platforms{file}, nil
+	return &Platforms{file: file}, nil
 }
 
-// Authenticate returns the platform that sent a request. Its running time depends neither
-// on which credentials are known nor on how many bytes of the sent ones are right. A
+// AcceptTokens makes Authenticate accept the tokens of platforms too. It is to be called before any request is
+// authenticated.
+func (p *Platforms) AcceptTokens(tokens TokenVerifier) { p.tokens = tokens }
+
+// CredentialsOf returns digests of all credentials of a platform; none if it is not listed.
+func (p *Platforms) CredentialsOf(name string) (digests [][sha256.Size]byte) {
+	for _, known := range p.file.Current().credentials {
+		if known.platform.Name == name {
+			digests = append(digests, known.digest)
+		}
+	}
+	return digests
+}
+
+// Prove returns the name of the platform that sent a request, and the digest of its credentials. Unlike Authenticate,
+// it accepts no tokens: a token is not renewed by itself.
+func (p *Platforms) Prove(r *http.Request) (name string, credential [sha256.Size]byte, ok bool) {
+	platform, sent, ok := p.prove(r)
+	if !ok {
+		return "", sent, false
+	}
+	return platform.Name, sent, true
+}
+
+// Authenticate returns the platform that sent a request, by its credentials or by a token. Its running
+// time depends neither on which credentials are known nor on how many bytes of the sent ones are right. A
 // request with an Authorization header is judged by that header alone.
 func (p *Platforms) Authenticate(r *http.Request) (*Platform, bool) {
 	platform, _, ok := p.identify(r)
@@ -95,6 +132,23 @@ func (p *Platforms) Authenticate(r *http.Request) (*Platform, bool) {
 // identify does what Authenticate does, and also returns the digest of the credentials
 // sent.
 func (p *Platforms) identify(r *http.Request) (platform *Platform, sent [sha256.Size]byte, ok bool) {
+	if platform, sent, ok = p.prove(r); ok || p.tokens == nil {
+		return platform, sent, ok
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return nil, sent, false
+	}
+	caller, err := p.tokens.Verify(r.Context(), strings.TrimSpace(token))
+	if err != nil || caller.Role != access.Platform {
+		return nil, sent, false
+	}
+	platform, ok = p.file.Current().byName[caller.Name]
+	return platform, sent, ok
+}
+
+// prove judges the credentials that a request has, without tokens.
+func (p *Platforms) prove(r *http.Request) (platform *Platform, sent [sha256.Size]byte, ok bool) {
 	authorization := r.Header.Get("Authorization")
 	switch scheme, token, _ := strings.Cut(authorization, " "); {
 	case strings.EqualFold(scheme, "Bearer"):
@@ -191,17 +245,17 @@ func parseRoster(document []byte) (*roster, error) {
 	if len(listed) == 0 {
 		return nil, errors.New("no platform is listed")
 	}
-	r := &roster{}
-	names, owners := map[string]bool{}, map[[sha256.Size]byte]string{}
+	r := &roster{byName: map[string]*Platform{}}
+	owners := map[[sha256.Size]byte]string{}
 	for _, entry := range listed {
 		platform, err := newPlatform(entry)
 		if err != nil {
 			return nil, err
 		}
-		if names[entry.Name] {
+		if r.byName[entry.Name] != nil {
 			return nil, fmt.Errorf("platform %s is listed twice", entry.Name)
 		}
-		names[entry.Name] = true
+		r.byName[entry.Name] = platform
 		if err := r.addCredentials(entry, platform, owners); err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -10,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sluice-dev/sluice/internal/access"
 )
 
 // platformsOf reads the platforms from a file with the document.
@@ -171,6 +174,51 @@ func TestPlatformsFollowTheirFile(t *testing.T) {
 	write(`{platforms: [{name: a, bearer: [third]}]}`)
 	if admits("second") || !admits("third") {
 		t.Error("the file that came back is not read")
+	}
+}
+
+// verifier knows tokens by their text.
+type verifier map[string]access.Caller
+
+func (v verifier) Verify(_ context.Context, token string) (access.Caller, error) {
+	if caller, ok := v[token]; ok {
+		return caller, nil
+	}
+	return access.Caller{}, access.ErrRefused
+}
+
+// TestPlatformsByToken: a platform's token is as good as its credentials, except to get another token.
+func TestPlatformsByToken(t *testing.T) {
+	platforms, err := platformsOf(t, "platforms: [{name: a, bearer: [static], deletedLastOperation: succeeded}, {name: b, bearer: [other]}]")
+	if err != nil {
+		t.Fatal(err)
+	}
+	platforms.AcceptTokens(verifier{
+		"of-a": {Role: access.Platform, Name: "a"}, "of-nobody": {Role: access.Platform, Name: "c"},
+		"operator": {Role: access.Operator}, "provider": {Role: access.Provider, Name: "a"},
+	})
+	for header, want := range map[string]struct{ authenticated, proven string }{
+		"Bearer static": {"a", "a"}, "Bearer of-a": {"a", ""}, "bearer of-a": {"a", ""}, "Basic of-a": {}, "Bearer of-nobody": {},
+		"Bearer operator": {}, "Bearer provider": {}, "Bearer unknown": {}, "": {},
+	} {
+		r, _ := http.NewRequest("GET", "/", nil)
+		if header != "" {
+			r.Header.Set("Authorization", header)
+		}
+		got := ""
+		if platform, ok := platforms.Authenticate(r); ok {
+			got = platform.Name
+		}
+		proven, credential, ok := platforms.Prove(r)
+		if got != want.authenticated || proven != want.proven || ok != (want.proven != "") {
+			t.Errorf("%q: authenticated as %q, proven %q; want %v", header, got, proven, want)
+		}
+		if ok && !slices.Contains(platforms.CredentialsOf(proven), credential) {
+			t.Errorf("%q: its digest is not among the platform's", header)
+		}
+	}
+	if n := len(platforms.CredentialsOf("c")); n != 0 {
+		t.Errorf("a platform that is not listed has %d credentials", n)
 	}
 }
 

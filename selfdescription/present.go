@@ -33,6 +33,7 @@ const (
 	OperationPresent Operation = "present" // to have the credentials stored
 	OperationVerify  Operation = "verify"  // to have the credentials checked, and nothing stored
 	OperationRevoke  Operation = "revoke"  // to withdraw the one credential in it
+	OperationLogin   Operation = "login"   // to get a token for the market; no credentials need be in it
 )
 
 // Presentation verifies a VP-JWT with enveloped credentials (VC-JOSE-COSE, 3.1.2), with the

@@ -31,6 +31,10 @@ type ProviderList struct {
 // ProviderSpec identifies the provider.
 type ProviderSpec struct {
 	Identified `json:",inline"`
+	// TokensRevoked counts how often the provider's tokens for the market were revoked. A change of it, or of any
+	// other field of the spec, ends all tokens that were issued before.
+	// +kubebuilder:validation:Minimum=0
+	TokensRevoked int64 `json:"tokensRevoked,omitempty"`
 }
 
 // ProviderStatus is the state that Sluice stores about a provider.
@@ -45,12 +49,12 @@ type ProviderStatus struct {
 // the lifetime of a nonce, ten minutes.
 const MaxUsedNonces = 128
 
-// UsedNonce is a nonce that a presentation has used.
+// UsedNonce is a nonce that a presentation has used, or a ticket that was used.
 type UsedNonce struct {
-	// ID of the nonce.
+	// ID of the nonce or the ticket.
 	// +kubebuilder:validation:MaxLength=64
 	ID string `json:"id"`
-	// ExpiresAt is the nonce's expiry.
+	// ExpiresAt is its expiry.
 	ExpiresAt metav1.Time `json:"expiresAt"`
 }
 
@@ -104,12 +108,14 @@ type TrustedIssuerSpec struct {
 // Identity holds the keys with which the broker signs. There is one, named IdentityName.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name=DID,type=string,JSONPath=`.spec.did`
 type Identity struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec IdentitySpec `json:"spec"`
+	Spec   IdentitySpec   `json:"spec"`
+	Status IdentityStatus `json:"status,omitempty"`
 }
 
 // IdentityName is the name of the one Identity.
@@ -126,13 +132,25 @@ type IdentityList struct {
 
 // IdentitySpec holds the broker's DID and keys.
 type IdentitySpec struct {
-	// DID of the broker: did:web of its public name.
+	// DID of the broker: did:web of its public name. Empty if it has none; its keys then sign tokens only.
 	DID string `json:"did"`
 	// Rotated is the value that the annotation had at the last requested rotation.
 	Rotated string `json:"rotated,omitempty"`
 	// Keys, newest first. The first one signs; the others stay published until PublishedUntil.
 	// +kubebuilder:validation:MaxItems=16
 	Keys []IdentityKey `json:"keys,omitempty"`
+	// TokensRevoked counts how often the operators' tokens were revoked. A change of it ends all tokens of
+	// operators, and all tickets, that were issued before.
+	// +kubebuilder:validation:Minimum=0
+	TokensRevoked int64 `json:"tokensRevoked,omitempty"`
+}
+
+// IdentityStatus is the state that Sluice stores about what its keys signed.
+type IdentityStatus struct {
+	// UsedTickets are the tickets for sessions that were exchanged. Each ticket may be used once; it is kept here
+	// until it expires.
+	// +kubebuilder:validation:MaxItems=128
+	UsedTickets []UsedNonce `json:"usedTickets,omitempty"`
 }
 
 // IdentityKey is one key of the broker.
@@ -146,7 +164,7 @@ type IdentityKey struct {
 	SealedPrivate []byte `json:"sealedPrivate,omitempty"`
 	// CreatedAt is the time at which the key was made.
 	CreatedAt metav1.Time `json:"createdAt"`
-	// PublishedUntil is the expiry of the last credential signed with the key; absent while the key
-	// signs.
+	// PublishedUntil is the expiry of the last credential or token signed with the key; absent while the
+	// key signs.
 	PublishedUntil *metav1.Time `json:"publishedUntil,omitempty"`
 }

@@ -68,6 +68,7 @@ Who consumes it, or any other OSB broker, starts with:
 		newHubCommand(hub),
 		newKeysetCommand(),
 		newPlatformCommand(),
+		newConsoleCommand(hub),
 		newUninstallCommand(hub),
 	}
 	for _, command := range operators {

@@ -53,7 +53,7 @@ type consumer struct {
 
 // connect returns a consumer. It sends nothing.
 func (f *consumerFlags) connect(cmd *cobra.Command) (*consumer, error) {
-	at := access{url: cmp.Or(f.url, os.Getenv(envURL)), Credentials: osbclient.Credentials{
+	at := brokerAccess{url: cmp.Or(f.url, os.Getenv(envURL)), Credentials: osbclient.Credentials{
 		Username: os.Getenv(envUsername), Password: os.Getenv(envPassword), Token: os.Getenv(envToken),
 	}}
 	if at.url == "" {

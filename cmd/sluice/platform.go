@@ -144,34 +144,34 @@ const (
 	envToken    = "SLUICE_TOKEN"
 )
 
-// access is the way to a broker.
-type access struct {
+// brokerAccess is the way to a broker.
+type brokerAccess struct {
 	url string // "" if it is not known
 	osbclient.Credentials
 }
 
 // access returns with which URL and credentials a platform calls the broker; the first ones, if it has several.
-func (f *platformFlags) access(name string) (access, error) {
+func (f *platformFlags) access(name string) (brokerAccess, error) {
 	platforms, err := f.read()
 	if err != nil {
-		return access{}, err
+		return brokerAccess{}, err
 	}
 	i := slices.IndexFunc(platforms, func(p broker.ListedPlatform) bool { return p.Name == name })
 	if i < 0 {
-		return access{}, fmt.Errorf("no platform %q; `sluice platform list` shows them all", name)
+		return brokerAccess{}, fmt.Errorf("no platform %q; `sluice platform list` shows them all", name)
 	}
 	url, err := os.ReadFile(brokerURLPath(f.dataDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return access{}, err
+		return brokerAccess{}, err
 	}
-	found := access{url: strings.TrimSpace(string(url))}
+	found := brokerAccess{url: strings.TrimSpace(string(url))}
 	switch p := platforms[i]; {
 	case len(p.Basic) > 0:
 		found.Username, found.Password = p.Basic[0].Username, p.Basic[0].Password
 	case len(p.Bearer) > 0:
 		found.Token = p.Bearer[0]
 	default:
-		return access{}, fmt.Errorf("platform %s authenticates by a client certificate, which Sluice does not have", p.Name)
+		return brokerAccess{}, fmt.Errorf("platform %s authenticates by a client certificate, which Sluice does not have", p.Name)
 	}
 	return found, nil
 }

@@ -195,8 +195,8 @@ func (f *serveFlags) assemble(ctx context.Context, h *hub.Hub, logger *slog.Logg
 	if err := f.addControllers(ctx, mgr, h, live, served, kept, platforms, keys); err != nil {
 		return nil, err
 	}
-	if f.listener.handler, err = f.trust.assemble(mgr, h, keys, handler); err != nil {
-		return nil, fmt.Errorf("set up self-descriptions: %w", err)
+	if f.listener.handler, err = f.web(mgr, h, platforms, keys, handler); err != nil {
+		return nil, err
 	}
 	f.listener.ready, f.listener.longest = served.Loaded, f.bindTimeout
 	feed := &catalog.Feed{Cache: mgr.GetCache(), Namespace: h.Namespace, Charts: kept, Catalog: served}

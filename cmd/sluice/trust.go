@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
@@ -107,22 +106,23 @@ func (f *trustFlags) checkMeasure() error {
 	return nil
 }
 
-// assemble adds self-descriptions to the manager and to the broker's handler.
-func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, next http.Handler) (http.Handler, error) {
+// assemble adds self-descriptions to the manager, and returns the options of their server. everywhere writes on all
+// replicas.
+func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, everywhere client.Client) (o server.Options, err error) {
 	name, err := f.name()
 	if err != nil {
-		return nil, err
+		return o, err
 	}
 	if err := f.checkMeasure(); err != nil {
-		return nil, err
+		return o, err
 	}
 	addresses, err := prefixes("did-allow-addresses", f.addresses)
 	if err != nil {
-		return nil, err
+		return o, err
 	}
 	organisation, err := f.organisation(name)
 	if err != nil {
-		return nil, err
+		return o, err
 	}
 	book := &trust.Book{}
 	hosts := func(host string) bool { return slices.Contains(f.hosts, host) || book.Hosts(host) }
@@ -137,18 +137,9 @@ func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, n
 		Events: recorder, Namespace: h.Namespace, Book: book, Keys: resolver, Statuses: statuses, DID: name, Seal: keys,
 		RotateEvery: f.rotateEvery, Organisation: organisation, Measure: f.measure,
 	})
-	if err != nil {
-		return nil, err
-	}
-	// Every replica accepts presentations, so the fence that keeps other replicas from writing must
-	// not hold this client.
-	everywhere, err := client.New(h.Config, client.Options{Scheme: scheme, Cache: &client.CacheOptions{Reader: mgr.GetCache()}})
-	if err != nil {
-		return nil, fmt.Errorf("connect to the hub: %w", err)
-	}
-	return server.New(server.Options{
+	return server.Options{
 		Hub: everywhere, Live: mgr.GetAPIReader(), Namespace: h.Namespace, DID: name, Seal: keys, Book: book, Keys: resolver, Statuses: statuses,
-	}, next), nil
+	}, err
 }
 
 // prefixes parses the addresses of a flag.

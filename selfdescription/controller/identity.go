@@ -3,12 +3,10 @@ package controller
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,8 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/access"
+	"github.com/sluice-dev/sluice/internal/identity"
 	"github.com/sluice-dev/sluice/internal/requeue"
-	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/selfdescription"
 )
 
@@ -28,15 +27,15 @@ const algorithm = "ES256"
 // AnnotationRotate on the Identity, with any new value, makes the broker create a new key.
 const AnnotationRotate = "sluice.dev/rotate"
 
-// identity creates and retires the broker's keys. One key signs. Earlier keys stay published
-// until the last credential signed with them has ended.
-type identity struct {
+// keyring creates and retires the broker's keys. One key signs. Earlier keys stay published
+// until the last credential or token signed with them has ended.
+type keyring struct {
 	Options
 	hub  client.Client
 	live client.Reader
 }
 
-func (r *identity) setup(mgr ctrl.Manager) error {
+func (r *keyring) setup(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("identity").For(&v1alpha1.Identity{}).Complete(requeue.OnConflict(r))
 	if err != nil {
 		return err
@@ -51,12 +50,12 @@ func (r *identity) setup(mgr ctrl.Manager) error {
 	}))
 }
 
-func (r *identity) key() client.ObjectKey {
+func (r *keyring) key() client.ObjectKey {
 	return client.ObjectKey{Namespace: r.Namespace, Name: v1alpha1.IdentityName}
 }
 
 // Reconcile makes, rotates and retires keys.
-func (r *identity) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+func (r *keyring) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	if request.NamespacedName != r.key() {
 		return ctrl.Result{}, nil
 	}
@@ -86,7 +85,7 @@ func (r *identity) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 }
 
 // turn creates and removes keys as needed.
-func (r *identity) turn(id *v1alpha1.Identity) (changed bool, err error) {
+func (r *keyring) turn(id *v1alpha1.Identity) (changed bool, err error) {
 	now := r.Clock.Now()
 	asked := id.Annotations[AnnotationRotate]
 	due := len(id.Spec.Keys) == 0 || id.Spec.DID != r.DID ||
@@ -100,7 +99,7 @@ func (r *identity) turn(id *v1alpha1.Identity) (changed bool, err error) {
 			return false, err
 		}
 		if len(id.Spec.Keys) > 0 {
-			id.Spec.Keys[0].PublishedUntil = apiTime(now.Add(max(r.Measure.validity(), r.declared())))
+			id.Spec.Keys[0].PublishedUntil = apiTime(now.Add(max(r.Measure.validity(), r.declared(), access.MaxLifetime)))
 		}
 		id.Spec.Keys = append([]v1alpha1.IdentityKey{key}, id.Spec.Keys...)
 		id.Spec.Rotated = asked
@@ -116,19 +115,15 @@ func (r *identity) turn(id *v1alpha1.Identity) (changed bool, err error) {
 	return changed, nil
 }
 
-func (r *identity) make(id *v1alpha1.Identity, now time.Time) (v1alpha1.IdentityKey, error) {
+func (r *keyring) make(id *v1alpha1.Identity, now time.Time) (v1alpha1.IdentityKey, error) {
 	name := strconv.FormatInt(now.UnixNano(), 36) // two rotations in one second need two names
 	private, err := selfdescription.GenerateKey(algorithm, r.DID+"#"+name)
 	if err != nil {
 		return v1alpha1.IdentityKey{}, fmt.Errorf("make a key: %w", err)
 	}
-	secret, err := json.Marshal(private)
+	sealed, err := identity.Seal(id, private, r.Seal)
 	if err != nil {
-		return v1alpha1.IdentityKey{}, fmt.Errorf("write a key: %w", err)
-	}
-	sealed, err := r.Seal.Seal(secret, owner(id))
-	if err != nil {
-		return v1alpha1.IdentityKey{}, fmt.Errorf("seal a key: %w", err)
+		return v1alpha1.IdentityKey{}, err
 	}
 	public, err := json.Marshal(private.Public())
 	if err != nil {
@@ -137,26 +132,15 @@ func (r *identity) make(id *v1alpha1.Identity, now time.Time) (v1alpha1.Identity
 	return v1alpha1.IdentityKey{ID: name, Public: runtime.RawExtension{Raw: public}, SealedPrivate: sealed, CreatedAt: metav1.NewTime(now)}, nil
 }
 
-func owner(id *v1alpha1.Identity) []byte {
-	return seal.Owner("Identity", id.Namespace, id.Name, string(id.UID))
-}
-
 // signer returns a signer with the broker's newest key.
 func (o *Options) signer(ctx context.Context, hub client.Reader) (*selfdescription.Signer, error) {
 	id := &v1alpha1.Identity{}
 	if err := hub.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: v1alpha1.IdentityName}, id); err != nil {
 		return nil, fmt.Errorf("read the broker's identity: %w", err)
 	}
-	if len(id.Spec.Keys) == 0 {
-		return nil, errors.New("the broker has no key yet")
-	}
-	secret, err := o.Seal.Unseal(id.Spec.Keys[0].SealedPrivate, owner(id))
+	key, err := identity.SigningKey(id, o.Seal)
 	if err != nil {
-		return nil, fmt.Errorf("unseal the broker's key: %w", err)
-	}
-	key := jose.JSONWebKey{}
-	if err := json.Unmarshal(secret.Reveal(), &key); err != nil {
-		return nil, errors.New("read the broker's key: it is not a JSON Web Key") // without the cause, which may quote the key
+		return nil, err
 	}
 	return selfdescription.NewSigner(key)
 }

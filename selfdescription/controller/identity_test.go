@@ -17,7 +17,7 @@ func TestAKeyIsPublishedUntilTheLastCredentialSignedWithItEnds(t *testing.T) {
 	}
 	start := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	clock := clocktesting.NewFakePassiveClock(start)
-	r := &identity{Options: Options{
+	r := &keyring{Options: Options{
 		DID: "did:web:broker.example", Seal: keys, Clock: clock, RotateEvery: 90 * 24 * time.Hour,
 		Measure: Measure{Probes: &Probes{Window: 24 * time.Hour}},
 	}}

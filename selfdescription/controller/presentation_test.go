@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/selfdescription"
+	"github.com/sluice-dev/sluice/selfdescription/server"
 )
 
 // TestAPresentationServesOneOperationOnce: an intercepted presentation is useless.
@@ -94,6 +96,36 @@ func TestAPresentationServesOneOperationOnce(t *testing.T) {
 			t.Errorf("once more it is answered: %s", a.Description)
 		}
 	})
+}
+
+// TestAPresentationLogsIn: a provider's, once, and only one that was made for it.
+func TestAPresentationLogsIn(t *testing.T) {
+	w := newWorld(t)
+	provider, stranger := newParty(t, "provider"), newParty(t, "stranger")
+	w.provider("eins", provider)
+	login := server.Login(w.options)
+	made := func(by party, operation selfdescription.Operation) string {
+		token, err := by.signer.Presentation(nil, selfdescription.Expect{Audience: broker, Nonce: w.nonce(operation), Operation: operation}, time.Now())
+		must(t, err)
+		return token
+	}
+	token := made(provider, selfdescription.OperationLogin)
+	if got, err := login(t.Context(), token); err != nil || got != "eins" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	for why, token := range map[string]string{
+		"/nonce: has been used":                token,
+		"/nonce: is none that this broker":     made(provider, selfdescription.OperationPresent),
+		"is not a JWT in compact":              "nothing",
+		"refused at step":                      made(stranger, selfdescription.OperationLogin), // of whom nobody knows a key
+		"/nonce: is missing":                   "e30.e30.e30",
+		"to login; ask for one at /selfdescri": made(provider, selfdescription.OperationVerify),
+	} {
+		refused := (*server.Error)(nil)
+		if got, err := login(t.Context(), token); got != "" || !errors.As(err, &refused) || !strings.Contains(err.Error(), why) {
+			t.Errorf("got %q, %v; want it refused: %s", got, err, why)
+		}
+	}
 }
 
 // TestACredentialIsOfWhomItIsAbout: the first provider that presented a credential can neither

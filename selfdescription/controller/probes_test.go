@@ -51,7 +51,7 @@ func newBench(t *testing.T, window, every time.Duration) *bench {
 		Measure: Measure{Probes: &Probes{Window: window}, Every: every, Vantage: "fra"},
 	}
 	id := &v1alpha1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.IdentityName}, Spec: v1alpha1.IdentitySpec{DID: b.DID}}
-	if _, err := (&identity{Options: b.Options}).turn(id); err != nil {
+	if _, err := (&keyring{Options: b.Options}).turn(id); err != nil {
 		t.Fatal(err)
 	}
 	cluster := &v1alpha1.MemberCluster{

@@ -30,7 +30,7 @@ type Options struct {
 	// Keys finds the issuers' keys, and Statuses their status lists.
 	Keys     selfdescription.KeySource
 	Statuses selfdescription.StatusSource
-	// DID of the broker; if empty, the broker has no identity and issues nothing.
+	// DID of the broker; if empty, the broker issues no credentials, and its keys sign tokens only.
 	DID string
 	// Seal seals the broker's private keys.
 	Seal *seal.Keyset
@@ -63,11 +63,11 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if err := (&admission{Options: o, hub: mgr.GetClient()}).setup(mgr); err != nil {
 		return fmt.Errorf("set up admission: %w", err)
 	}
+	if err := (&keyring{Options: o, hub: mgr.GetClient(), live: mgr.GetAPIReader()}).setup(mgr); err != nil {
+		return fmt.Errorf("set up the broker's identity: %w", err)
+	}
 	if o.DID == "" {
 		return nil
-	}
-	if err := (&identity{Options: o, hub: mgr.GetClient(), live: mgr.GetAPIReader()}).setup(mgr); err != nil {
-		return fmt.Errorf("set up the broker's identity: %w", err)
 	}
 	if o.Organisation != nil {
 		if err := mgr.Add(&declaration{Options: o, hub: mgr.GetClient()}); err != nil {

@@ -2,7 +2,6 @@ package server
 
 import (
 	_ "embed" // the description of the routes
-	"encoding/json"
 	"fmt"
 	"net/http"
 
@@ -10,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/identity"
 	"github.com/sluice-dev/sluice/selfdescription"
 	"github.com/sluice-dev/sluice/selfdescription/did"
 )
@@ -24,12 +24,8 @@ func (s *server) identity(r *http.Request) (name string, keys []jose.JSONWebKey,
 	if err != nil || s.DID == "" || len(id.Spec.Keys) == 0 {
 		return "", nil, &Error{http.StatusNotFound, "This broker has no identity of its own."}
 	}
-	for _, k := range id.Spec.Keys {
-		key := jose.JSONWebKey{}
-		if err := json.Unmarshal(k.Public.Raw, &key); err != nil {
-			return "", nil, fmt.Errorf("read the broker's key %s: %w", k.ID, err)
-		}
-		keys = append(keys, key)
+	if keys, err = identity.PublicKeys(id); err != nil {
+		return "", nil, err
 	}
 	return id.Spec.DID, keys, nil
 }

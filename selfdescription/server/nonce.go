@@ -30,7 +30,7 @@ type challengeBody struct {
 }
 
 // operations that a nonce can be requested for.
-var operations = []selfdescription.Operation{selfdescription.OperationPresent, selfdescription.OperationVerify, selfdescription.OperationRevoke}
+var operations = []selfdescription.Operation{selfdescription.OperationPresent, selfdescription.OperationVerify, selfdescription.OperationRevoke, selfdescription.OperationLogin}
 
 // nonce is a nonce issued by this broker.
 type nonce struct {

@@ -40,9 +40,9 @@ func (s *server) present(w http.ResponseWriter, r *http.Request) error {
 		writeJSON(w, http.StatusUnprocessableEntity, answer)
 		return nil
 	}
-	provider, known := s.Book.Picture().ProviderOf(presentation.Holder)
-	if !known {
-		return &Error{http.StatusForbidden, fmt.Sprintf("%s is no provider of this broker; its operator adds one with `sluice provider add`.", presentation.Holder)}
+	provider, err := s.provider(presentation)
+	if err != nil {
+		return err
 	}
 	if err := s.use(r.Context(), provider, presentation.nonce); err != nil {
 		return err
@@ -68,6 +68,15 @@ func (s *server) present(w http.ResponseWriter, r *http.Request) error {
 	s.Logger.InfoContext(r.Context(), "took credentials", "provider", provider, "count", len(presentation.Credentials))
 	writeJSON(w, http.StatusCreated, answer)
 	return nil
+}
+
+// provider returns the name of the provider that holds a presentation.
+func (s *server) provider(p *presented) (string, error) {
+	name, known := s.Book.Picture().ProviderOf(p.Holder)
+	if !known {
+		return "", &Error{http.StatusForbidden, fmt.Sprintf("%s is no provider of this broker; its operator adds one with `sluice provider add`.", p.Holder)}
+	}
+	return name, nil
 }
 
 // verify returns the result that present would have, and stores nothing. It also accepts a
@@ -110,6 +119,11 @@ func (s *server) read(w http.ResponseWriter, r *http.Request, operation selfdesc
 	if err != nil {
 		return nil, nil, err
 	}
+	return s.judge(r.Context(), compact, operation)
+}
+
+// judge verifies a presentation; it is nil if refused.
+func (s *server) judge(ctx context.Context, compact string, operation selfdescription.Operation) (*presented, *presentedBody, error) {
 	// The nonce first: it costs nothing, while checking a signature may cost a fetch.
 	text, err := nonceOf(compact)
 	var nonce nonce
@@ -119,7 +133,7 @@ func (s *server) read(w http.ResponseWriter, r *http.Request, operation selfdesc
 	if err != nil {
 		return nil, nil, &Error{http.StatusUnprocessableEntity, "Presentation: " + err.Error() + "."}
 	}
-	verified, report := s.verifier().Presentation(r.Context(), compact, selfdescription.Expect{Audience: s.DID, Nonce: text, Operation: operation})
+	verified, report := s.verifier().Presentation(ctx, compact, selfdescription.Expect{Audience: s.DID, Nonce: text, Operation: operation})
 	if verified == nil {
 		return nil, &presentedBody{Report: report}, nil
 	}

@@ -123,8 +123,11 @@ func (t *Picture) know(who *v1alpha1.Identified) {
 	}
 }
 
-// knowBroker adds the broker's own keys and makes it an issuer.
+// knowBroker adds the broker's own keys and makes it an issuer, if it has a DID.
 func (t *Picture) knowBroker(identity *v1alpha1.IdentitySpec) {
+	if identity.DID == "" {
+		return
+	}
 	set := &jose.JSONWebKeySet{}
 	for i := range identity.Keys {
 		key := jose.JSONWebKey{}

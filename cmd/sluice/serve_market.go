@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/broker"
+	"github.com/sluice-dev/sluice/internal/access"
+	"github.com/sluice-dev/sluice/internal/hub"
+	"github.com/sluice-dev/sluice/internal/seal"
+	"github.com/sluice-dev/sluice/market"
+	"github.com/sluice-dev/sluice/selfdescription/server"
+)
+
+// web returns the handler of everything at --listen: self-descriptions, the market, and the OSB API.
+func (f *serveFlags) web(mgr ctrl.Manager, h *hub.Hub, platforms *broker.Platforms, keys *seal.Keyset, osb http.Handler) (http.Handler, error) {
+	// Every replica accepts presentations and tickets, so the fence that keeps other replicas from writing must not
+	// hold this client.
+	everywhere, err := client.New(h.Config, client.Options{Scheme: scheme, Cache: &client.CacheOptions{Reader: mgr.GetCache()}})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the hub: %w", err)
+	}
+	described, err := f.trust.assemble(mgr, h, keys, everywhere)
+	if err != nil {
+		return nil, fmt.Errorf("set up self-descriptions: %w", err)
+	}
+	tokens := &access.Tokens{Hub: everywhere, Live: mgr.GetAPIReader(), Writer: everywhere, Namespace: h.Namespace, Seal: keys, Platforms: platforms}
+	platforms.AcceptTokens(tokens)
+	return server.New(described, market.New(market.Options{
+		Tokens: tokens, Platforms: platforms, Login: loginOf(server.Login(described)),
+	}, osb)), nil
+}
+
+// loginOf makes refusals of presentations those of the market.
+func loginOf(login func(context.Context, string) (string, error)) func(context.Context, string) (string, error) {
+	return func(ctx context.Context, presentation string) (string, error) {
+		provider, err := login(ctx, presentation)
+		if refused := (*server.Error)(nil); errors.As(err, &refused) {
+			return "", &market.Error{Status: refused.Status, Code: "PresentationRefused", Description: refused.Description}
+		}
+		return provider, err
+	}
+}

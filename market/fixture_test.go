@@ -1,0 +1,221 @@
+package market
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/access"
+	"github.com/sluice-dev/sluice/internal/hub/hubtest"
+	"github.com/sluice-dev/sluice/internal/identity/identitytest"
+	"github.com/sluice-dev/sluice/internal/jsonschema"
+	"github.com/sluice-dev/sluice/internal/seal"
+)
+
+func TestMain(m *testing.M) { hubtest.Main(m) }
+
+// passwords of platforms, by user, which is the platform's name.
+type passwords map[string]string
+
+func (p passwords) Prove(r *http.Request) (name string, credential [sha256.Size]byte, ok bool) {
+	name, password, _ := r.BasicAuth()
+	return name, sha256.Sum256([]byte(password)), p[name] != "" && p[name] == password
+}
+
+func (p passwords) CredentialsOf(name string) (all [][sha256.Size]byte) {
+	if password, ok := p[name]; ok {
+		all = append(all, sha256.Sum256([]byte(password)))
+	}
+	return all
+}
+
+// world is a market on a hub.
+type world struct {
+	*testing.T
+	client.Client
+	namespace string
+	platforms passwords
+	clock     *clocktesting.FakePassiveClock
+	options   Options
+	handler   http.Handler
+	described *description
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	must(t, v1alpha1.AddToScheme(scheme))
+	w := &world{T: t, namespace: hubtest.Namespace(t), platforms: passwords{"cf": "right", "korifi": "right"}, described: describe(t)}
+	w.clock = clocktesting.NewFakePassiveClock(time.Now().Truncate(time.Second))
+	var err error
+	w.Client, err = client.New(hubtest.Start(t).Config, client.Options{Scheme: scheme})
+	must(t, err)
+	keys, err := seal.Open(t.TempDir() + "/keyset.json")
+	must(t, err)
+	tokens := &access.Tokens{Hub: w.Client, Live: w.Client, Writer: w.Client, Namespace: w.namespace, Seal: keys, Platforms: w.platforms, Clock: w.clock}
+	identitytest.Rotate(t, w.Client, w.namespace, keys, "", "1")
+	for _, name := range []string{"acme", "rival"} {
+		must(t, w.Create(t.Context(), &v1alpha1.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+			Spec: v1alpha1.ProviderSpec{Identified: v1alpha1.Identified{DID: "did:web:" + name + ".example"}}}))
+	}
+	w.options = Options{Tokens: tokens, Platforms: w.platforms, Clock: w.clock, Login: func(_ context.Context, presentation string) (string, error) {
+		if provider, ok := strings.CutPrefix(presentation, "presentation of "); ok {
+			return provider, nil
+		}
+		return "", &Error{Status: http.StatusUnprocessableEntity, Code: "PresentationRefused", Description: "The presentation was refused."}
+	}}
+	w.start()
+	return w
+}
+
+// start makes the handler anew, from the options.
+func (w *world) start() {
+	w.handler = New(w.options, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusTeapot) }))
+}
+
+// as returns a token of a caller: operator, platform:NAME or provider:NAME.
+func (w *world) as(caller string) string {
+	w.Helper()
+	role, name, _ := strings.Cut(caller, ":")
+	token, err := w.options.Tokens.Issue(w.Context(), access.Caller{Role: access.Role(role), Name: name}, time.Hour)
+	must(w.T, err)
+	return token
+}
+
+// request is a request to the market; with is its token.
+type request struct {
+	method, path, with, body string
+	header                   map[string]string
+}
+
+// send sends a request, checks that the answer is one that the description has, and decodes it.
+func (w *world) send(q request, into any) *http.Response {
+	w.Helper()
+	r := httptest.NewRequestWithContext(w.Context(), q.method, q.path, strings.NewReader(q.body))
+	if q.with != "" {
+		r.Header.Set("Authorization", "Bearer "+q.with)
+	}
+	for name, value := range q.header {
+		r.Header.Set(name, value)
+	}
+	recorder := httptest.NewRecorder()
+	w.handler.ServeHTTP(recorder, r)
+	answer := recorder.Result()
+	body, err := io.ReadAll(answer.Body)
+	must(w.T, err)
+	if why := w.described.judge(q.method, r.URL.Path, answer, body); why != "" {
+		w.Errorf("%s %s is answered %d, %s: %s", q.method, q.path, answer.StatusCode, body, why)
+	}
+	if into != nil {
+		if err := json.Unmarshal(body, into); err != nil {
+			w.Fatalf("%s %s is answered %d, %s: %v", q.method, q.path, answer.StatusCode, body, err)
+		}
+	}
+	return answer
+}
+
+// refused sends a request that is to be refused with a status, and for a reason.
+func (w *world) refused(q request, status int, why string) *http.Response {
+	w.Helper()
+	var got errorBody
+	answer := w.send(q, &got)
+	if answer.StatusCode != status || !strings.Contains(got.Description, why) {
+		w.Errorf("%s %s is answered %d, %+v; want %d, %q", q.method, q.path, answer.StatusCode, got, status, why)
+	}
+	return answer
+}
+
+// description is the OpenAPI document. The schemas of OpenAPI 3.1 are JSON Schemas (OAS 3.1.0, 4.8.24), so the checker
+// of the product's own schemas checks answers too.
+type description struct {
+	Paths map[string]map[string]struct {
+		Security  []map[string][]string `json:"security"`
+		Responses map[string]struct {
+			Content map[string]struct {
+				Schema json.RawMessage `json:"schema"`
+			} `json:"content"`
+		} `json:"responses"`
+	} `json:"paths"`
+	Components json.RawMessage `json:"components"`
+}
+
+func describe(t *testing.T) *description {
+	t.Helper()
+	d := &description{}
+	must(t, json.Unmarshal(openAPI, d))
+	return d
+}
+
+// template returns the path of the description that a path is one of; "" if there is none.
+func (d *description) template(path string) string {
+	parts := strings.Split(path, "/")
+	for template := range d.Paths {
+		names := strings.Split(template, "/")
+		if len(names) == len(parts) && !slices.ContainsFunc(names, func(n string) bool {
+			i := slices.Index(names, n)
+			return !strings.HasPrefix(n, "{") && n != parts[i]
+		}) {
+			return template
+		}
+	}
+	return ""
+}
+
+// judge returns why an answer is none of those that are described, or "".
+func (d *description) judge(method, path string, answer *http.Response, body []byte) string {
+	template := d.template(path)
+	if template == "" {
+		return map[bool]string{false: "the path is not described"}[answer.StatusCode == http.StatusNotFound]
+	}
+	operation, there := d.Paths[template][strings.ToLower(method)]
+	if !there {
+		return map[bool]string{false: "the method is not described"}[answer.StatusCode == http.StatusMethodNotAllowed]
+	}
+	response, there := operation.Responses[fmt.Sprint(answer.StatusCode)]
+	if !there {
+		return "the status is not described"
+	}
+	if len(response.Content) == 0 {
+		return map[bool]string{false: "a body is not described"}[len(body) == 0]
+	}
+	content, there := response.Content[answer.Header.Get("Content-Type")]
+	if !there {
+		return "the media type " + answer.Header.Get("Content-Type") + " is not described"
+	}
+	if answer.Header.Get("Content-Type") != "application/json" {
+		return ""
+	}
+	schema, err := jsonschema.Compile(fmt.Appendf(nil, `{"$schema": "https://json-schema.org/draft/2020-12/schema", "allOf": [%s], "components": %s}`, content.Schema, d.Components))
+	if err != nil {
+		return err.Error()
+	}
+	value, err := jsonschema.Decode(body)
+	if err != nil {
+		return err.Error()
+	}
+	if violation := schema.Validate(value); violation != nil {
+		return violation.Path + ": " + violation.Message
+	}
+	return ""
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,185 @@
+package market
+
+import (
+	"context"
+	_ "embed" // the description of the routes
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gorilla/mux"
+	"k8s.io/utils/clock"
+
+	"github.com/sluice-dev/sluice/internal/access"
+	"github.com/sluice-dev/sluice/internal/callers"
+)
+
+// Options of the market.
+type Options struct {
+	// Tokens issues tokens and verifies them.
+	Tokens *access.Tokens
+	// Platforms authenticates platforms by their credentials.
+	Platforms Platforms
+	// Login returns the provider that sent a presentation. Its error is an *Error if the presentation is refused.
+	Login func(ctx context.Context, presentation string) (provider string, err error)
+	// Logger of failures and of tokens that are issued; nil means slog.Default().
+	Logger *slog.Logger
+	// Clock is for tests; nil means the real clock.
+	Clock clock.PassiveClock
+}
+
+// server answers requests. Its only state is how often clients have called.
+type server struct {
+	Options
+	callers *callers.Calls
+}
+
+// prefix of all URLs of the market.
+const prefix = "/market/v1"
+
+const (
+	// perSecond and burst limit what one address may send without a token.
+	perSecond = 5
+	burst     = 20
+)
+
+// route is one URL and method of the market.
+type route struct {
+	method, path string
+	handle       func(*server, *call) error
+	// roles of the callers that may call it; none means everybody, without a token.
+	roles []access.Role
+	// limited routes judge passwords and signatures of strangers, so they have a rate limit.
+	limited bool
+}
+
+// everybody is all callers with a token.
+var everybody = []access.Role{access.Operator, access.Platform, access.Provider}
+
+var routes = []route{
+	{http.MethodGet, prefix + "/openapi.json", (*server).description, nil, false},
+	{http.MethodPost, prefix + "/tokens", (*server).token, nil, true},
+	{http.MethodGet, prefix + "/caller", (*server).caller, everybody, false},
+}
+
+// call is one request, with its caller if the route asks for one.
+type call struct {
+	*http.Request
+	http.ResponseWriter
+	caller access.Caller
+}
+
+// New returns a handler of the market's URLs. It passes all other requests unchanged to next.
+func New(o Options, next http.Handler) http.Handler {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	s := &server{Options: o, callers: callers.NewCalls(perSecond, burst, o.Clock)}
+	router := mux.NewRouter().UseEncodedPath().SkipClean(true) // no redirects for paths of next
+	allowed := map[string][]string{}
+	for _, route := range routes {
+		methods := []string{route.method}
+		if route.method == http.MethodGet {
+			methods = append(methods, http.MethodHead) // net/http omits the body
+		}
+		router.Path(route.path).Methods(methods...).Handler(s.handler(route))
+		allowed[route.path] = append(allowed[route.path], methods...)
+	}
+	for path, methods := range allowed {
+		slices.Sort(methods)
+		router.Path(path).Handler(s.refusing(&Error{Status: http.StatusMethodNotAllowed, Code: codeMethod, Allow: strings.Join(methods, ", "),
+			Description: "This URL has no such method; the header Allow lists those that it has."}))
+	}
+	router.PathPrefix(prefix + "/").Handler(s.refusing(&Error{Status: http.StatusNotFound, Code: codeNotFound,
+		Description: "There is no such URL; " + prefix + "/openapi.json describes all."}))
+	router.NotFoundHandler, router.MethodNotAllowedHandler = next, next
+	return router
+}
+
+func (s *server) handler(route route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := &call{Request: r, ResponseWriter: w}
+		err := s.admit(route, c)
+		if err == nil {
+			err = route.handle(s, c)
+		}
+		s.refuse(c, err)
+	})
+}
+
+func (s *server) refusing(err *Error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.refuse(&call{Request: r, ResponseWriter: w}, err) })
+}
+
+// refuse answers with an error, if there is one.
+func (s *server) refuse(c *call, err error) {
+	if err == nil {
+		return
+	}
+	answer := &Error{}
+	if !errors.As(err, &answer) {
+		s.Logger.ErrorContext(c.Context(), "market", "method", c.Method, "path", c.URL.Path, "error", err)
+		answer = &Error{Status: http.StatusInternalServerError, Code: codeInternal, Description: "An internal error, which is in the broker's log."}
+	}
+	if answer.RetryAfter > 0 {
+		c.ResponseWriter.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(answer.RetryAfter.Seconds()))))
+	}
+	if answer.Allow != "" {
+		c.ResponseWriter.Header().Set("Allow", answer.Allow)
+	}
+	if answer.Status == http.StatusUnauthorized {
+		c.ResponseWriter.Header().Set("WWW-Authenticate", `Bearer realm="sluice"`)
+	}
+	writeJSON(c.ResponseWriter, answer.Status, errorBody{answer.Code, answer.Description})
+}
+
+// admit applies a route's rate limit and roles.
+func (s *server) admit(route route, c *call) (err error) {
+	if route.limited {
+		if wait := s.callers.Count(callers.Address(c.Request)); wait > 0 {
+			return &Error{Status: http.StatusTooManyRequests, Code: codeTooMany, RetryAfter: wait,
+				Description: "Too many requests came from this address; the header Retry-After says when to try again."}
+		}
+	}
+	if len(route.roles) == 0 {
+		return nil
+	}
+	if c.caller, err = s.authenticate(c.Request); err != nil {
+		return err
+	}
+	if !slices.Contains(route.roles, c.caller.Role) {
+		return &Error{Status: http.StatusForbidden, Code: codeForbidden, Description: fmt.Sprintf("%s may not call %s %s.", c.caller, c.Method, route.path)}
+	}
+	return nil
+}
+
+// authenticate returns the caller by the token of a request.
+func (s *server) authenticate(r *http.Request) (access.Caller, error) {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return access.Caller{}, &Error{Status: http.StatusUnauthorized, Code: codeUnauthorized,
+			Description: "Authorization: want \"Bearer TOKEN\" with a token from POST " + prefix + "/tokens."}
+	}
+	caller, err := s.Tokens.Verify(r.Context(), strings.TrimSpace(token))
+	if errors.Is(err, access.ErrRefused) {
+		return access.Caller{}, &Error{Status: http.StatusUnauthorized, Code: codeUnauthorized, Description: "Authorization: " + err.Error() + "; get another from POST " + prefix + "/tokens."}
+	}
+	return caller, err
+}
+
+//go:embed openapi.json
+var openAPI []byte
+
+func (s *server) description(c *call) error {
+	c.ResponseWriter.Header().Set("Content-Type", "application/json")
+	_, _ = c.ResponseWriter.Write(openAPI) // the client has gone
+	return nil
+}

@@ -1,0 +1,53 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+
+	"k8s.io/utils/clock"
+
+	"github.com/sluice-dev/sluice/selfdescription"
+)
+
+// Login returns a function that returns the provider that sent a presentation over a challenge for the operation
+// "login". A presentation works once, on all replicas. The error is an *Error if the presentation is refused. Only
+// Hub, Live, Namespace, DID, Seal, Book, Keys and Clock of the options are used.
+func Login(o Options) func(ctx context.Context, presentation string) (provider string, err error) {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	s := &server{Options: o}
+	return func(ctx context.Context, presentation string) (string, error) {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		return s.login(ctx, presentation)
+	}
+}
+
+func (s *server) login(ctx context.Context, compact string) (string, error) {
+	if s.DID == "" {
+		return "", errNameless
+	}
+	if err := s.Book.Refresh(ctx, s.Hub, s.Namespace); err != nil {
+		return "", err
+	}
+	presentation, answer, err := s.judge(ctx, compact, selfdescription.OperationLogin)
+	if err != nil {
+		return "", err
+	}
+	if presentation == nil {
+		return "", &Error{http.StatusUnprocessableEntity, "The presentation was " + refused(&answer.Report) + "."}
+	}
+	provider, err := s.provider(presentation)
+	if err != nil {
+		return "", err
+	}
+	if err := s.use(ctx, provider, presentation.nonce); err != nil {
+		return "", err
+	}
+	return provider, nil
+}
