@@ -224,6 +224,9 @@ func (c *Controller) begin(b *v1alpha1.ServiceBinding, kind v1alpha1.OperationTy
 		b.Status.Operation.StartedAt = *b.DeletionTimestamp
 	}
 	c.happened(b, ordered)
+	if near := b.Annotations[v1alpha1.AnnotationNearQuota]; near != "" && kind == v1alpha1.OperationBind {
+		c.happened(b, v1alpha1.Event{Type: v1alpha1.EventNearQuota, Message: near})
+	}
 	return true
 }
 

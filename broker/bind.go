@@ -40,11 +40,11 @@ func (s *server) bind(c *call) (*reply, error) {
 			}
 			return again, err
 		}
-		b, plan, err := s.newBinding(c, request)
+		b, of, plan, err := s.newBinding(c, request)
 		if err != nil {
 			return nil, err
 		}
-		if err := s.Usage.admit(c.Context(), c.platform, b); err != nil {
+		if err := s.Usage.admitBinding(c.Context(), c.platform, b, of); err != nil {
 			return nil, err
 		}
 		err = c.write(func(ctx context.Context) error { return s.Client.Create(ctx, b) })
@@ -52,46 +52,46 @@ func (s *server) bind(c *call) (*reply, error) {
 			continue
 		}
 		if err != nil {
+			s.Usage.withdraw(b)
 			return nil, fmt.Errorf("create binding %s: %w", b.Name, err)
 		}
-		s.Usage.put(b)
 		s.metrics.accepted(plan, v1alpha1.OperationBind)
 		return s.finishBind(c, b, async, true)
 	}
 	return nil, errConcurrency
 }
 
-// newBinding returns the binding that a request asks for, or the reason why there cannot be
-// one.
-func (s *server) newBinding(c *call, request *bindRequest) (*v1alpha1.ServiceBinding, *catalog.Plan, error) {
+// newBinding returns the binding that a request asks for, its instance and plan, or the reason why there
+// cannot be one.
+func (s *server) newBinding(c *call, request *bindRequest) (*v1alpha1.ServiceBinding, *v1alpha1.ServiceInstance, *catalog.Plan, error) {
 	i, err := s.findInstance(c)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if i == nil {
-		return nil, nil, errNoInstance
+		return nil, nil, nil, errNoInstance
 	}
 	rotation := request.PredecessorBindingID != nil
 	if request.ServiceID != i.Spec.ServiceID && !(rotation && request.ServiceID == "") {
-		return nil, nil, badRequest("service_id: is not the service offering of the instance.")
+		return nil, nil, nil, badRequest("service_id: is not the service offering of the instance.")
 	}
 	if err := s.hint(c, i.Spec.ServiceID, request.PlanID, i.StateInForce().PlanID); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	operation := instanceOperation(i)
 	switch {
 	case i.DeletionTimestamp == nil && i.Status.Delivered == nil && operation.State == v1alpha1.StateFailed:
-		return nil, nil, errNoInstance // its provision failed
+		return nil, nil, nil, errNoInstance // its provision failed
 	case i.DeletionTimestamp != nil, inProgress(operation):
-		return nil, nil, errConcurrency
+		return nil, nil, nil, errConcurrency
 	}
 	state := i.StateInForce()
 	plan, err := s.Catalog.Snapshot().Plan(i.Spec.ServiceID, state.PlanID)
 	if err != nil {
-		return nil, nil, fmt.Errorf("find the plan of instance %s: %v", i.Name, err) // not wrapped: the request is not at fault
+		return nil, nil, nil, fmt.Errorf("find the plan of instance %s: %v", i.Name, err) // not wrapped: the request is not at fault
 	}
 	if !plan.IsBindable() {
-		return nil, nil, badRequest("Instances of plan %s cannot be bound.", plan.Name)
+		return nil, nil, nil, badRequest("Instances of plan %s cannot be bound.", plan.Name)
 	}
 	b := &v1alpha1.ServiceBinding{
 		ObjectMeta: s.objectMeta(v1alpha1.BindingName(c.platform.Name, c.instanceID, c.bindingID)),
@@ -104,17 +104,17 @@ func (s *server) newBinding(c *call, request *bindRequest) (*v1alpha1.ServiceBin
 	}
 	if rotation {
 		if err := s.rotate(c, b, *request.PredecessorBindingID, plan); err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 	}
 	if err := plan.ValidateBind(rawOf(b.Spec.Parameters)); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	b.Spec.Credentials = plan.BindingCredentials(rawOf(b.Spec.Parameters))
 	if plan.Credentials.RequiresApp && b.Spec.AppGUID == "" {
-		return nil, nil, errRequiresApp
+		return nil, nil, nil, errRequiresApp
 	}
-	return b, plan, nil
+	return b, i, plan, nil
 }
 
 // rotate makes b the successor of another binding of the same instance. Fields that the

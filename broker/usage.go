@@ -48,23 +48,27 @@ type Usage struct {
 	objects   map[string]weight    // by kind and name
 	unseen    map[string]time.Time // when those were created that the cache has not shown yet
 	platforms map[string]Limits    // the sum for each platform
+	quotas    quotas
 }
 
 // weight is the usage of one object.
 type weight struct {
 	platform string
 	Limits
+	// instance is the name of a binding's instance; holders are those of an instance.
+	instance string
+	holders  []string
 }
 
 // NewUsage returns an empty count, which is of use once Follow has counted what is there.
 func NewUsage(c clock.PassiveClock) *Usage {
-	return &Usage{clock: c, counted: make(chan struct{}), objects: map[string]weight{}, unseen: map[string]time.Time{}, platforms: map[string]Limits{}}
+	return &Usage{clock: c, counted: make(chan struct{}), objects: map[string]weight{}, unseen: map[string]time.Time{}, platforms: map[string]Limits{}, quotas: newQuotas()}
 }
 
 // Follow counts the objects in the cache until ctx ends.
 func (u *Usage) Follow(ctx context.Context, in ctrlcache.Cache) error {
 	var seen []cache.InformerSynced
-	for _, kind := range []client.Object{&v1alpha1.ServiceInstance{}, &v1alpha1.ServiceBinding{}} {
+	for _, kind := range []client.Object{&v1alpha1.ServiceInstance{}, &v1alpha1.ServiceBinding{}, &v1alpha1.PlacementPolicy{}} {
 		informer, err := in.GetInformer(ctx, kind)
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", kind, err)
@@ -155,6 +159,10 @@ func (u *Usage) forget() (forgot bool) {
 func (u *Usage) put(o client.Object) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.count(o)
+}
+
+func (u *Usage) count(o client.Object) {
 	key := keyOf(o)
 	if _, seen := u.objects[key]; !seen {
 		u.replace(key, weigh(o))
@@ -162,10 +170,23 @@ func (u *Usage) put(o client.Object) {
 	}
 }
 
+// withdraw stops counting an object that could not be created, unless the cache shows it.
+func (u *Usage) withdraw(o client.Object) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if _, unseen := u.unseen[keyOf(o)]; unseen {
+		u.replace(keyOf(o), weight{})
+	}
+}
+
 // see counts an object in the state that the cache shows.
 func (u *Usage) see(o client.Object) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if policy, ok := o.(*v1alpha1.PlacementPolicy); ok {
+		u.quotas.policies[policy.Name] = policy
+		return
+	}
 	u.replace(keyOf(o), weigh(o))
 }
 
@@ -177,6 +198,10 @@ func (u *Usage) drop(o any) {
 	if gone, ok := o.(client.Object); ok {
 		u.mu.Lock()
 		defer u.mu.Unlock()
+		if policy, ok := gone.(*v1alpha1.PlacementPolicy); ok {
+			delete(u.quotas.policies, policy.Name)
+			return
+		}
 		u.replace(keyOf(gone), weight{})
 	}
 }
@@ -185,10 +210,12 @@ func (u *Usage) replace(key string, now weight) {
 	delete(u.unseen, key)
 	if before, counted := u.objects[key]; counted {
 		u.add(before.platform, -before.Instances, -before.Bytes)
+		u.quotas.add(key, before, -1)
 		delete(u.objects, key)
 	}
 	if now.platform != "" {
 		u.add(now.platform, now.Instances, now.Bytes)
+		u.quotas.add(key, now, 1)
 		u.objects[key] = now
 	}
 }
@@ -201,15 +228,19 @@ func (u *Usage) add(platform string, instances, bytes int64) {
 
 func keyOf(o client.Object) string { return fmt.Sprintf("%T %s", o, o.GetName()) }
 
+func keyOfInstance(name string) string {
+	return fmt.Sprintf("%T %s", &v1alpha1.ServiceInstance{}, name)
+}
+
 func weigh(o client.Object) weight {
 	w := weight{Limits: Limits{Bytes: objectBytes}}
 	var identity *v1alpha1.OriginatingIdentity
 	switch o := o.(type) {
 	case *v1alpha1.ServiceInstance:
-		w.platform, w.Instances, identity = o.Spec.Platform, 1, o.Spec.OriginatingIdentity
+		w.platform, w.Instances, identity, w.holders = o.Spec.Platform, 1, o.Spec.OriginatingIdentity, holdersOf(o)
 		w.Bytes += int64(len(rawOf(o.Spec.Desired.Parameters)) + len(rawOf(o.Spec.Desired.Context)))
 	case *v1alpha1.ServiceBinding:
-		w.platform, identity = o.Spec.Platform, o.Spec.OriginatingIdentity
+		w.platform, identity, w.instance = o.Spec.Platform, o.Spec.OriginatingIdentity, o.Spec.InstanceName
 		w.Bytes += int64(len(rawOf(o.Spec.Parameters)) + len(rawOf(o.Spec.Context)) + len(rawOf(o.Spec.BindResource)))
 	}
 	if identity != nil {

@@ -76,6 +76,24 @@ func (e *evaluation) choose() (chosen []candidate, failed *shortage) {
 	if why := e.request.denied(e.snapshot); why != "" {
 		return nil, &shortage{why: why, denied: true}
 	}
+	if chosen, failed = e.chooseWithin(); failed != nil {
+		if why := e.unaffordable(); why != "" {
+			return nil, &shortage{found: failed.found, why: why, denied: true}
+		}
+		return nil, failed
+	}
+	var placed []Placement
+	for _, c := range chosen {
+		placed = append(placed, Placement{Price: e.price(c)})
+	}
+	if why := e.request.overspends(placed, e.snapshot); why != "" {
+		return nil, &shortage{found: len(chosen), why: why, denied: true}
+	}
+	return chosen, nil
+}
+
+// chooseWithin is choose for a request that no quota denies, apart from what several clusters cost together.
+func (e *evaluation) chooseWithin() (chosen []candidate, failed *shortage) {
 	chosen, failed = e.pick(nil)
 	if failed != nil || e.request.Replicas == 0 {
 		return chosen, failed

@@ -30,7 +30,7 @@ func (inv *Inventory) Place(r Request) (Decision, error) {
 	s, waits := inv.Snapshot(), false
 	for range mostTries {
 		d, err := Place(r, s)
-		now, done := inv.commit(r, d, err, s, waits)
+		now, done := inv.commit(r, &d, err, s, waits)
 		if done {
 			return d, err
 		}
@@ -39,7 +39,7 @@ func (inv *Inventory) Place(r Request) (Decision, error) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	d, err := Place(r, inv.now())
-	inv.enact(r, d, err)
+	inv.enact(r, &d, err)
 	return d, err
 }
 
@@ -48,26 +48,29 @@ func (inv *Inventory) Place(r Request) (Decision, error) {
 // clusters have changed or, for a request that fits nowhere, because of a change that may have
 // helped it. Such a request waits from then on, so that it is woken by what happens while it is
 // decided again; waits is true if it does.
-func (inv *Inventory) commit(r Request, d Decision, err error, by *Snapshot, waits bool) (now *Snapshot, done bool) {
+func (inv *Inventory) commit(r Request, d *Decision, err error, by *Snapshot, waits bool) (now *Snapshot, done bool) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	now = inv.now()
-	if done = now == by || err != nil && waits || err == nil && now.allows(r, d, by); done || err != nil {
+	if done = now == by || err != nil && waits || err == nil && now.allows(r, *d, by); done || err != nil {
 		inv.enact(r, d, err)
 	}
 	return now, done
 }
 
-// enact reserves what a decision takes, or makes the request wait that cannot be placed.
-func (inv *Inventory) enact(r Request, d Decision, err error) {
+// enact reserves what a decision takes, and completes it by the quotas that its consumer nears; or it makes the request
+// wait that cannot be placed.
+func (inv *Inventory) enact(r Request, d *Decision, err error) {
 	if err != nil {
 		inv.waiting.add(r)
 		return
 	}
 	inv.waiting.remove(r.ID)
+	d.Warnings = r.nears(d.Placements, inv.now())
 	h := inv.holding(r.ID)
 	for _, p := range d.Placements {
 		h.Held[p.Cluster] = h.Held[p.Cluster].max(p.Reserved)
+		h.Prices[p.Cluster] = h.Prices[p.Cluster].max(p.Price.counted())
 		h.Pods[p.Cluster] = withPods(h.Pods[p.Cluster], p.LargestPods)
 		h.Ports[p.Cluster] = h.Ports[p.Cluster].and(p.PublicPorts)
 	}
@@ -80,7 +83,7 @@ func (inv *Inventory) enact(r Request, d Decision, err error) {
 // allows reports whether a decision by an earlier snapshot can be made by this one too: its clusters have not changed,
 // except in what is reserved there, and have the room; where it depends on other clusters, these have not either.
 func (s *Snapshot) allows(r Request, d Decision, by *Snapshot) bool {
-	if r.denied(s) != "" || (r.Peering != nil || r.Spread != nil && r.Spread.Each) && !s.sameTraits(by) {
+	if r.denied(s) != "" || r.overspends(d.Placements, s) != "" || (r.Peering != nil || r.Spread != nil && r.Spread.Each) && !s.sameTraits(by) {
 		return false
 	}
 	var entry []filter

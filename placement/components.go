@@ -119,7 +119,7 @@ func componentsOf(plan *catalog.Plan, usual Resources, footprint *catalog.Footpr
 // of returns the request of one component.
 func (r Request) of(c *Component) Request {
 	one := r
-	one.Components, one.Links, one.Quotas = nil, nil, nil
+	one.Components, one.Links = nil, nil
 	one.Resources, one.Clusters, one.Current, one.Public, one.Hosts = c.Resources, 1, nil, c.Public, c.Hosts
 	one.LargestPods = c.LargestPods
 	if c.Selector != nil {
@@ -153,7 +153,8 @@ func placeTogether(r Request, s *Snapshot) (Decision, error) {
 	}
 	chosen, why := a.choose()
 	if chosen == nil {
-		return failed(why, false)
+		over := narrow.unaffordable()
+		return failed(cmp.Or(over, why), over != "")
 	}
 	d := narrow.decision([]candidate{chosen[slices.Index(a.evaluations, narrow)]})
 	d.Placements, d.RunnerUp = nil, nil
@@ -175,6 +176,9 @@ func placeTogether(r Request, s *Snapshot) (Decision, error) {
 		if p.Price != nil && price != nil {
 			p.Price = &Price{p.Price.Currency, p.Price.NanoPerHour + price.NanoPerHour}
 		}
+	}
+	if why := r.overspends(d.Placements, s); why != "" {
+		return failed(why, true)
 	}
 	for _, link := range r.Links {
 		if a, b := link.Between[0], link.Between[1]; link.Connects && chosen[a].cluster() != chosen[b].cluster() {

@@ -146,7 +146,7 @@ func alone(inventory *Inventory, r Request) (decided, held time.Duration) {
 		s := inventory.Snapshot()
 		d, err := Place(one, s)
 		chosen := time.Now()
-		inventory.commit(one, d, err, s, false)
+		inventory.commit(one, &d, err, s, false)
 		all, commits = append(all, time.Since(began)), append(commits, time.Since(chosen))
 		inventory.Release(one.ID)
 	}

@@ -22,6 +22,8 @@ type Decision struct {
 	RunnerUp *RunnerUp
 	// Preemption that would make room, if it was looked for; nil if there is none.
 	Preemption *v1alpha1.Preemption
+	// Warnings name the quotas of which the consumer now has as much as they warn at; Inventory.Place adds them.
+	Warnings []string
 }
 
 // RunnerUp is the cluster that would have been next.

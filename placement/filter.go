@@ -112,7 +112,7 @@ func (r Request) allFilters(s *Snapshot, held Resources) []filter {
 		tariff := r.tariff(needs, s)
 		asked = append(asked, noPrice(r.MaxPrice.Currency, tariff), tooExpensive(*r.MaxPrice, tariff))
 	}
-	return asked
+	return append(asked, r.withinBudgets(s, needs)...)
 }
 
 func notReady() filter {

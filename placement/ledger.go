@@ -7,6 +7,7 @@ import (
 	memdb "github.com/hashicorp/go-memdb"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/lists"
@@ -27,6 +28,20 @@ func Ledger(status *v1alpha1.ServiceInstanceStatus) map[string]Resources {
 		held[left.Cluster] = held[left.Cluster].max(ResourcesOf(left.Reserved))
 	}
 	return held
+}
+
+// pricesIn returns what an instance's reservations cost, by cluster: the larger of the decision being delivered and the one
+// last delivered.
+func pricesIn(status *v1alpha1.ServiceInstanceStatus) map[string]Resources {
+	prices := map[string]Resources{}
+	for _, decision := range status.Decisions() {
+		for _, p := range decision.Placements {
+			if p.PricePerHour != nil {
+				prices[p.Cluster] = prices[p.Cluster].max(Resources{priceIn(p.Currency): p.PricePerHour.ScaledValue(resource.Nano)})
+			}
+		}
+	}
+	return prices
 }
 
 // podsIn returns the pods of an instance's status that are meant to run, by cluster: of each decision and
@@ -120,9 +135,9 @@ func (inv *Inventory) Holds(instance string, held map[string]Resources) bool {
 
 // holding returns what an instance has reserved, without its owners.
 func (inv *Inventory) holding(instance string) Holding {
-	h := Holding{Instance: instance, Held: map[string]Resources{}, Pods: map[string][]Resources{}, Ports: map[string]Ports{}}
+	h := Holding{Instance: instance, Held: map[string]Resources{}, Prices: map[string]Resources{}, Pods: map[string][]Resources{}, Ports: map[string]Ports{}}
 	for _, r := range rows[Reservation](inv.store.Txn(false), tableReservation, indexOf, instance, "") {
-		h.Held[r.Cluster], h.Pods[r.Cluster], h.Ports[r.Cluster] = r.Resources, r.Pods, r.Ports
+		h.Held[r.Cluster], h.Prices[r.Cluster], h.Pods[r.Cluster], h.Ports[r.Cluster] = r.Resources, r.Prices, r.Pods, r.Ports
 		h.Hosts = lists.Union(h.Hosts, r.Hosts)
 	}
 	return h
@@ -133,6 +148,8 @@ type Holding struct {
 	Instance string
 	Consumer Consumer
 	Held     map[string]Resources
+	// Prices of what is held, by cluster, see Reservation.Prices.
+	Prices map[string]Resources
 	// Pods that it is meant to run, by cluster, see Request.LargestPods.
 	Pods map[string][]Resources
 	// Class is the priority class by which it can be displaced; empty if it cannot.
@@ -150,8 +167,8 @@ type Holding struct {
 // HoldingOf returns the holding of an instance by its status.
 func HoldingOf(instance *v1alpha1.ServiceInstance) Holding {
 	h := Holding{
-		Instance: instance.Name, Consumer: ConsumerOf(instance), Held: Ledger(&instance.Status), Pods: podsIn(&instance.Status), Hub: instance.Status.Hub(),
-		Hosts: hostsOf(&instance.Status), Ports: portsOf(&instance.Status),
+		Instance: instance.Name, Consumer: ConsumerOf(instance), Held: Ledger(&instance.Status), Prices: pricesIn(&instance.Status),
+		Pods: podsIn(&instance.Status), Hub: instance.Status.Hub(), Hosts: hostsOf(&instance.Status), Ports: portsOf(&instance.Status),
 	}
 	if !instance.DeletionTimestamp.IsZero() {
 		return h
@@ -257,13 +274,7 @@ type podsOn struct {
 
 // add adds a reservation, or takes it away, by its sign.
 func (c *change) add(r *Reservation, sign int) {
-	count := func(sums map[string]Resources, key string) {
-		if sums[key] == nil {
-			sums[key] = make(Resources, len(r.Resources))
-		}
-		sums[key].Add(r.Resources, int64(sign))
-	}
-	count(c.clusters, r.Cluster)
+	addTo(c.clusters, r.Cluster, r.Resources, int64(sign))
 	for _, pod := range r.Pods {
 		c.pods = append(c.pods, podsOn{r.Cluster, podsHeld{pod, sign}})
 	}
@@ -276,9 +287,27 @@ func (c *change) add(r *Reservation, sign int) {
 	for _, holder := range r.Holders {
 		c.owners[holder] = true
 		if c.quotas.bind(holder) {
-			count(c.holders, holder)
+			addTo(c.holders, holder, r.Resources, int64(sign))
+			addTo(c.holders, holder, r.Prices, int64(sign))
 		}
 	}
+}
+
+// addInstance adds an instance with reservations to its holders, or takes it away, by its sign.
+func (c *change) addInstance(holders []string, sign int64) {
+	for _, holder := range holders {
+		if c.quotas.bind(holder) {
+			addTo(c.holders, holder, Resources{instancesHeld: 1}, sign)
+		}
+	}
+}
+
+// addTo adds amounts to one of several sums.
+func addTo(sums map[string]Resources, key string, amounts Resources, sign int64) {
+	if sums[key] == nil {
+		sums[key] = make(Resources, len(amounts))
+	}
+	sums[key].Add(amounts, sign)
 }
 
 // record writes an instance's reservations into the store of record.
@@ -290,10 +319,19 @@ func record(txn *memdb.Txn, h Holding, quotas scopes) change {
 	if len(h.Held) == 0 {
 		hub = ""
 	}
-	for _, r := range rows[Reservation](txn, tableReservation, indexOf, h.Instance, "") {
+	before := rows[Reservation](txn, tableReservation, indexOf, h.Instance, "")
+	if counted := len(before) > 0; !counted || len(h.Held) == 0 || !slices.Equal(before[0].Holders, holders) {
+		if counted {
+			c.addInstance(before[0].Holders, -1)
+		}
+		if len(h.Held) > 0 {
+			c.addInstance(holders, 1)
+		}
+	}
+	for _, r := range before {
 		now, kept := h.Held[r.Cluster]
 		was = r.Hub
-		if kept && maps.Equal(r.Resources, now) && slices.Equal(r.Holders, holders) && r.Class == h.Class && r.Hub == hub && lists.Same(r.Hosts, h.Hosts) &&
+		if kept && maps.Equal(r.Resources, now) && maps.Equal(r.Prices, h.Prices[r.Cluster]) && slices.Equal(r.Holders, holders) && r.Class == h.Class && r.Hub == hub && lists.Same(r.Hosts, h.Hosts) &&
 			slices.EqualFunc(r.Pods, h.Pods[r.Cluster], maps.Equal) && maps.Equal(r.Ports, h.Ports[r.Cluster]) {
 			same[r.Cluster] = true
 			continue
@@ -308,7 +346,7 @@ func record(txn *memdb.Txn, h Holding, quotas scopes) change {
 			continue
 		}
 		held := &Reservation{
-			Instance: h.Instance, Cluster: cluster, Resources: resources, Pods: h.Pods[cluster],
+			Instance: h.Instance, Cluster: cluster, Resources: resources, Prices: h.Prices[cluster], Pods: h.Pods[cluster],
 			Holders: holders, Class: h.Class, Hub: hub, Hosts: h.Hosts, Ports: h.Ports[cluster],
 		}
 		c.add(held, 1)

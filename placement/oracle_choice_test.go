@@ -1,6 +1,7 @@
 package placement_test
 
 import (
+	"iter"
 	"math/big"
 	"slices"
 
@@ -118,73 +119,37 @@ func (o *oracle) withSpread(scores int64, clusters int, numbers map[string]int64
 	return scores*weights*int64(clusters-1) + 100*int64(o.Spread.Weight)*elsewhere
 }
 
-// best is the greatest worth of all valid choices; false if there is none.
-func (o *oracle) best() (best worth, found bool) {
+// choices yields all sets of clusters that fit.
+func (o *oracle) choices() iter.Seq[[]*placement.Cluster] {
 	var fitting []*placement.Cluster
 	for _, c := range o.clusters {
 		if o.fits(c, nil) {
 			fitting = append(fitting, c)
 		}
 	}
-	for some := range 1 << len(fitting) {
-		var choice []*placement.Cluster
-		for i, c := range fitting {
-			if some&(1<<i) != 0 {
-				choice = append(choice, c)
+	return func(yield func([]*placement.Cluster) bool) {
+		for some := range 1 << len(fitting) {
+			var choice []*placement.Cluster
+			for i, c := range fitting {
+				if some&(1<<i) != 0 {
+					choice = append(choice, c)
+				}
+			}
+			if !yield(choice) {
+				return
 			}
 		}
+	}
+}
+
+// best is the greatest worth of all valid choices; false if there is none.
+func (o *oracle) best() (best worth, found bool) {
+	for choice := range o.choices() {
 		if w, ok := o.valid(choice); ok && (!found || w.better(best)) {
 			best, found = w, true
 		}
 	}
 	return best, found
-}
-
-// withinQuota reports whether the consumer would hold no more than it may.
-func (o *oracle) withinQuota() bool {
-	if o.quota == nil {
-		return true
-	}
-	limit := placement.ResourcesOf(o.quota.Limits)[cpu]
-	mine := func(c placement.Consumer) string {
-		switch o.quota.Per {
-		case v1alpha1.ScopePlatform:
-			return c.Platform
-		case v1alpha1.ScopeOrganization:
-			return c.Organization
-		case v1alpha1.ScopeSpace:
-			return c.Space
-		}
-		return c.Application
-	}
-	if mine(o.Consumer) == "" {
-		return true
-	}
-	clusters, _ := o.count()
-	if o.Replicas > 0 {
-		clusters = o.Replicas
-	}
-	asked := int64(clusters) * o.Resources[cpu]
-	if len(o.Components) > 0 {
-		asked = 0
-		for _, c := range o.Components {
-			asked += c.Resources[cpu]
-		}
-	}
-	held := int64(0)
-	for _, h := range o.held {
-		same := h.Consumer.Platform == o.Consumer.Platform && mine(h.Consumer) == mine(o.Consumer)
-		if o.quota.Per == v1alpha1.ScopeApplication {
-			same = same && h.Consumer.Space == o.Consumer.Space
-		}
-		if h.Instance == o.ID || !same {
-			continue
-		}
-		for _, resources := range h.Held {
-			held += resources[cpu]
-		}
-	}
-	return asked == 0 || held+asked <= limit
 }
 
 // bounds are the least and the most replicas that a cluster may get, and its weight.

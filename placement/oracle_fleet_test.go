@@ -54,7 +54,7 @@ func newWorld(seed uint64) *world {
 		w.clusters = append(w.clusters, w.cluster(fmt.Sprintf("c%d", i)))
 	}
 	for i := range w.IntN(5) {
-		h := placement.Holding{Instance: fmt.Sprintf("si-%d", i), Consumer: w.consumer(), Held: map[string]placement.Resources{}, Pods: map[string][]placement.Resources{}}
+		h := placement.Holding{Instance: fmt.Sprintf("si-%d", i), Consumer: w.consumer(), Held: map[string]placement.Resources{}, Prices: map[string]placement.Resources{}, Pods: map[string][]placement.Resources{}}
 		for range 1 + w.IntN(2) {
 			cluster := pick(w, w.clusters...).Name
 			h.Held[cluster] = placement.Resources{cpu: int64(w.IntN(4)) * 1000, memory: int64(w.IntN(3)) << 30}
@@ -62,14 +62,12 @@ func newWorld(seed uint64) *world {
 				h.Held[cluster][gpu] = int64(w.IntN(3))
 			}
 			h.Pods[cluster] = w.pods(h.Held[cluster])
+			h.Prices[cluster] = w.priced(cluster, h.Held[cluster])
 		}
 		w.held = append(w.held, h)
 	}
-	if w.one(5) {
-		w.quota = &v1alpha1.Quota{
-			Per:    pick(w, v1alpha1.ScopePlatform, v1alpha1.ScopeOrganization, v1alpha1.ScopeSpace, v1alpha1.ScopeApplication),
-			Limits: placement.Resources{cpu: int64(w.IntN(20)) * 1000}.List(),
-		}
+	if w.one(3) {
+		w.quota = w.drawQuota()
 	}
 	return w
 }

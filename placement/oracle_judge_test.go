@@ -178,7 +178,7 @@ func (o *oracle) passes(c *placement.Cluster, component *placement.Component) bo
 			return false
 		}
 	}
-	return true
+	return o.affordsOn(c, component)
 }
 
 // enters applies the filters of new placements only.

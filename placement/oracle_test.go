@@ -39,7 +39,11 @@ func (n *judged) judge(t *testing.T, seed uint64, w *world, o *order, kind strin
 	} else {
 		best, possible = a.best()
 	}
-	if possible = possible && a.withinQuota(); possible != (err == nil) {
+	possible = possible && a.withinQuota()
+	if denied, ok := placement.AsUnplaceable(err); ok && possible && denied.Denied && a.mayOverspend(best) {
+		return d, false
+	}
+	if possible != (err == nil) {
 		fail("possible is %t", possible)
 		return d, false
 	}
@@ -47,6 +51,9 @@ func (n *judged) judge(t *testing.T, seed uint64, w *world, o *order, kind strin
 		return d, false
 	}
 	n.placed[kind]++
+	if !a.affords(d.Placements) {
+		fail("it costs more than the budget leaves")
+	}
 	if len(o.Components) > 0 {
 		if score, ok := a.together(a.combination(d)); !ok || score != best.score {
 			fail("it is worth %d (%t), the best %d", score, ok, best.score)
@@ -108,10 +115,13 @@ func (w *world) replicas(o *order) map[string]int64 {
 
 // settle makes the decision what the instance holds and where it is.
 func (w *world) settle(o *order, d placement.Decision) {
-	h := placement.Holding{Instance: o.ID, Consumer: o.Consumer, Held: map[string]placement.Resources{}, Pods: map[string][]placement.Resources{}}
+	h := placement.Holding{Instance: o.ID, Consumer: o.Consumer, Held: map[string]placement.Resources{}, Prices: map[string]placement.Resources{}, Pods: map[string][]placement.Resources{}}
 	o.Current, o.ComponentClusters = nil, map[string]string{}
 	for _, p := range d.Placements {
 		h.Held[p.Cluster], h.Pods[p.Cluster] = p.Reserved, p.LargestPods
+		if p.Price != nil {
+			h.Prices[p.Cluster] = placement.Resources{priceIn(p.Price.Currency): p.Price.NanoPerHour}
+		}
 		for _, component := range p.Components {
 			o.ComponentClusters[component] = p.Cluster
 		}

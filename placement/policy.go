@@ -13,23 +13,9 @@ import (
 // the application of the instance, within its space; empty if there is none.
 type Consumer struct{ Platform, Organization, Space, Application, Plan string }
 
-// holder returns the consumer's name in a scope, for instance "space cf/b7c1…"; empty if the
-// consumer has none. Organizations and spaces belong to their platform, applications to their
-// space.
+// holder returns the consumer's name in a scope; empty if it has none.
 func (c Consumer) holder(scope v1alpha1.Scope) string {
-	parts := []string{c.Platform}
-	switch scope {
-	case v1alpha1.ScopeOrganization:
-		parts = append(parts, c.Organization)
-	case v1alpha1.ScopeSpace:
-		parts = append(parts, c.Space)
-	case v1alpha1.ScopeApplication:
-		parts = append(parts, c.Space, c.Application)
-	}
-	if parts[len(parts)-1] == "" {
-		return ""
-	}
-	return string(scope) + " " + strings.Join(parts, "/")
+	return v1alpha1.HolderName(scope, c.Platform, c.Organization, c.Space, c.Application)
 }
 
 // holders returns the names in all scopes.
@@ -81,10 +67,7 @@ func CompilePolicy(from *v1alpha1.PlacementPolicy) (*Policy, error) {
 
 // Concerns reports whether the policy applies to a consumer's requests.
 func (p *Policy) Concerns(c Consumer) bool {
-	within := func(list []string, value string) bool { return len(list) == 0 || slices.Contains(list, value) }
-	m := &p.Match
-	return within(m.Platforms, c.Platform) && within(m.Organizations, c.Organization) &&
-		within(m.Spaces, c.Space) && within(m.Plans, c.Plan)
+	return p.Match.Selects(c.Platform, c.Organization, c.Space, c.Plan)
 }
 
 // Policies are all policies of a hub, in the order of their names.
@@ -164,7 +147,7 @@ func (ps Policies) Govern(r Request, consumer Consumer) Request {
 			r.Preferences = append(r.Preferences, p.Preferences...)
 			r.Weights = addWeights(r.Weights, p.Score)
 			if p.Quota != nil {
-				r.Quotas = append(r.Quotas, Quota{By: "policy " + p.Name, Per: p.Quota.Per, Limits: ResourcesOf(p.Quota.Limits)})
+				r.Quotas = append(r.Quotas, quotaOf("policy "+p.Name, p.Quota))
 			}
 		}
 	}

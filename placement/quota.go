@@ -2,8 +2,12 @@ package placement
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
@@ -12,39 +16,252 @@ import (
 // together.
 type Quota struct {
 	// By is the source of the quota, for instance "policy small-spaces".
-	By     string
-	Per    v1alpha1.Scope
+	By  string
+	Per v1alpha1.Scope
+	// Limits by resource, and by the names of what is counted beside resources: instancesHeld, and one price.
 	Limits Resources
+	// WarnAt is the percentage of a limit from which on there is a warning; zero means none.
+	WarnAt int32
 }
 
-// exceeded returns the first quota that the request would exceed, with the numbers; the
-// request's own reservations count as free. Empty means none.
+// instancesHeld is the number of instances with reservations, among resources. No resource has a space in its name.
+const instancesHeld corev1.ResourceName = "service instances"
+
+// pricePrefix and a currency name a sum of prices in billionths an hour, among resources.
+const pricePrefix = "price in "
+
+func priceIn(currency string) corev1.ResourceName { return corev1.ResourceName(pricePrefix + currency) }
+
+// counted returns the price as quotas count it; nil stays nil.
+func (p *Price) counted() Resources {
+	if p == nil {
+		return nil
+	}
+	return Resources{priceIn(p.Currency): p.NanoPerHour}
+}
+
+// quotaOf converts the quota of a policy, without that of bindings, which are not placed.
+func quotaOf(by string, from *v1alpha1.Quota) Quota {
+	q := Quota{By: by, Per: from.Per, Limits: ResourcesOf(from.Limits), WarnAt: from.WarnAt}
+	if from.Instances != nil {
+		q.Limits[instancesHeld] = int64(*from.Instances)
+	}
+	q.Limits.Add(PriceOf(from.Budget).counted(), 1)
+	return q
+}
+
+// refuses returns that a holder would have more than a limit, with the numbers.
+func (q *Quota) refuses(name corev1.ResourceName, others, asked int64) string {
+	return fmt.Sprintf("%s allows each %s %s: %s are held, %s asked for", q.By, q.Per, showWith(name, q.Limits[name]), showHeld(name, others), showHeld(name, asked))
+}
+
+// showWith formats an amount with what it is of: "8 cpu", "100 EUR a month".
+func showWith(name corev1.ResourceName, amount int64) string {
+	if _, isPrice := strings.CutPrefix(string(name), pricePrefix); isPrice {
+		return showHeld(name, amount) + " a month"
+	}
+	return showHeld(name, amount) + " " + string(name)
+}
+
+// showHeld formats an amount; a price for a month, rounded to a ten-thousandth.
+func showHeld(name corev1.ResourceName, amount int64) string {
+	if currency, isPrice := strings.CutPrefix(string(name), pricePrefix); isPrice {
+		const rounded = 1e5 // billionths
+		month := mulDiv(amount, hoursPerMonth, 1)
+		return FormatMoney(*resource.NewScaledQuantity(month/rounded+(month%rounded+rounded/2)/rounded, -4), currency)
+	}
+	return show(name, amount)
+}
+
+// own returns what the request's instance has reserved already, as quotas count it.
+func (r Request) own(s *Snapshot) Resources {
+	own := Resources{}
+	for _, held := range rows[Reservation](s.store, tableReservation, indexOf, r.ID, "") {
+		own.Add(held.Resources, 1)
+		own.Add(held.Prices, 1)
+		own[instancesHeld] = 1
+	}
+	return own
+}
+
+// others returns what the other instances hold that share a quota with the request; false if the quota does not concern
+// it, because the consumer has no name in its scope.
+func (q *Quota) others(r Request, s *Snapshot, own Resources) (others Resources, concerned bool) {
+	holder := r.Consumer.holder(q.Per)
+	if holder == "" {
+		return nil, false
+	}
+	others = Resources{}
+	if h := row[holding](s.store, tableHolding, holder); h != nil && !r.atBest {
+		for name := range q.Limits {
+			others[name] = max(h.Resources[name]-own[name], 0)
+		}
+	}
+	return others, true
+}
+
+// exceeded returns the first quota that the request would exceed on any clusters, with the numbers; the
+// request's own reservations count as free, and what asks for no more than it has is not refused. Empty means none.
 func (r Request) exceeded(s *Snapshot) string {
 	if len(r.Quotas) == 0 {
 		return ""
 	}
-	own := Resources{}
-	for _, held := range rows[Reservation](s.store, tableReservation, indexOf, r.ID, "") {
-		own.Add(held.Resources, 1)
-	}
-	asked := r.total(r.width(s))
-	for _, quota := range r.Quotas {
-		holder := r.Consumer.holder(quota.Per)
-		if holder == "" {
-			continue // the consumer has no name in that scope
-		}
-		held := Resources{}
-		if h := row[holding](s.store, tableHolding, holder); h != nil && !r.atBest {
-			held = h.Resources
+	own := r.own(s)
+	asked := r.total(r.width(s)).max(Resources{instancesHeld: 1})
+	for i := range r.Quotas {
+		quota := &r.Quotas[i]
+		others, concerned := quota.others(r, s, own)
+		if !concerned {
+			continue
 		}
 		for _, name := range quota.Limits.names() {
-			if others := max(held[name]-own[name], 0); asked[name] > 0 && others+asked[name] > quota.Limits[name] {
-				return fmt.Sprintf("%s allows each %s %s %s: %s are held, %s asked for",
-					quota.By, quota.Per, show(name, quota.Limits[name]), name, show(name, others), show(name, asked[name]))
+			if asked[name] > own[name] && others[name]+asked[name] > quota.Limits[name] {
+				return quota.refuses(name, others[name], asked[name])
 			}
 		}
 	}
 	return ""
+}
+
+// overspends returns the first budget that placements would exceed, with the numbers; empty if there is none.
+func (r Request) overspends(placements []Placement, s *Snapshot) string {
+	prices := Resources{}
+	for i := range placements {
+		prices.Add(placements[i].Price.counted(), 1)
+	}
+	for _, b := range r.budgets(s) {
+		if prices[b.name] > b.left {
+			return b.quota.refuses(b.name, b.others, prices[b.name])
+		}
+	}
+	return ""
+}
+
+// budget is the part of a quota that is left for the request to spend.
+type budget struct {
+	quota *Quota
+	name  corev1.ResourceName
+	// others is the price of the others' reservations, and left that which remains, both in billionths an hour.
+	others, left int64
+}
+
+func (b *budget) currency() string { return strings.TrimPrefix(string(b.name), pricePrefix) }
+
+// budgets returns the budgets that concern the request. An instance keeps what it has, even if a budget was lowered.
+func (r Request) budgets(s *Snapshot) (budgets []budget) {
+	var own Resources
+	for i := range r.Quotas {
+		quota := &r.Quotas[i]
+		for name, limit := range quota.Limits {
+			if !strings.HasPrefix(string(name), pricePrefix) {
+				continue
+			}
+			if own == nil {
+				own = r.own(s)
+			}
+			if others, concerned := quota.others(r, s, own); concerned {
+				budgets = append(budgets, budget{quota, name, others[name], max(limit-others[name], own[name])})
+			}
+		}
+	}
+	return budgets
+}
+
+// withinBudgets returns the filters that reject clusters with prices in another currency than a budget, and those that
+// cost more than it leaves.
+func (r Request) withinBudgets(s *Snapshot, needs Resources) (filters []filter) {
+	for _, b := range r.budgets(s) {
+		tariff := r.tariff(needs, s)
+		filters = append(filters, otherCurrency(b, tariff), overBudget(b, tariff))
+	}
+	return filters
+}
+
+func otherCurrency(b budget, t tariff) filter {
+	return filter{reason: ReasonNoPrice, entry: true,
+		rejects: func(p *page, among set) set {
+			var foreign set
+			for row := range among.rows() {
+				if currency := t.currency(position{page: p, row: row}); currency != "" && currency != b.currency() {
+					foreign.add(row)
+				}
+			}
+			return foreign
+		},
+		message: func(p *page, row int) string {
+			return fmt.Sprintf("has prices in %s, and %s has a budget in %s", t.currency(position{page: p, row: row}), b.quota.By, b.currency())
+		},
+	}
+}
+
+func overBudget(b budget, t tariff) filter {
+	return filter{reason: ReasonOverBudget,
+		rejects: func(p *page, among set) set {
+			var dear set
+			for row := range among.and(t.priced(p, b.currency())).rows() {
+				if t.nanoPerHour(p, row) > b.left {
+					dear.add(row)
+				}
+			}
+			return dear
+		},
+		message: func(p *page, row int) string { return b.quota.refuses(b.name, b.others, t.nanoPerHour(p, row)) },
+	}
+}
+
+// unaffordable returns the budget because of which clusters were rejected that would have fitted otherwise, with the
+// numbers of the cheapest; empty if there is none.
+func (e *evaluation) unaffordable() (why string) {
+	lowest := int64(math.MaxInt64)
+	consider := func(f filter, p *page, row int) {
+		if price := e.scorer.tariff.nanoPerHour(p, row); f.reason == ReasonOverBudget && (why == "" || price < lowest) {
+			lowest, why = price, f.message(p, row)
+		}
+	}
+	for _, l := range e.lost {
+		if l.page != nil {
+			consider(l.filter, l.page, l.row)
+		}
+	}
+	for f, refused := range e.refused {
+		if e.filters[f].reason != ReasonOverBudget {
+			continue
+		}
+		for i, rows := range refused {
+			for row := range rows.rows() {
+				consider(e.filters[f], e.pages[i], row)
+			}
+		}
+	}
+	return why
+}
+
+// nears returns the quotas that warn because of placements: with these, the consumer has as much as the quota warns at,
+// and without them it has not. It requires the newest snapshot, so that each of several orders counts the others.
+func (r Request) nears(placements []Placement, s *Snapshot) (warnings []string) {
+	if !slices.ContainsFunc(r.Quotas, func(q Quota) bool { return q.WarnAt > 0 }) {
+		return nil
+	}
+	own, now := r.own(s), Resources{instancesHeld: 1}
+	for i := range placements {
+		now.Add(placements[i].Reserved, 1)
+		now.Add(placements[i].Price.counted(), 1)
+	}
+	now = now.max(own)
+	for i := range r.Quotas {
+		quota := &r.Quotas[i]
+		others, concerned := quota.others(r, s, own)
+		if !concerned || quota.WarnAt == 0 {
+			continue
+		}
+		for _, name := range quota.Limits.names() {
+			least := mulDiv(quota.Limits[name], int64(quota.WarnAt), 100)
+			if before, after := others[name]+own[name], others[name]+now[name]; quota.Limits[name] > 0 && before < least && after >= least {
+				warnings = append(warnings, fmt.Sprintf("%s allows each %s %s: %s are held", quota.By, quota.Per, showWith(name, quota.Limits[name]), showHeld(name, after)))
+			}
+		}
+	}
+	return warnings
 }
 
 // scopes are the scopes of quotas.
@@ -72,19 +289,16 @@ func (inv *Inventory) countHoldings() {
 	txn := inv.store.Txn(true)
 	_, err := txn.DeleteAll(tableHolding, indexID)
 	check(err)
-	sums := map[string]Resources{}
-	for _, r := range rows[Reservation](txn, tableReservation, indexID) {
-		for _, holder := range r.Holders {
-			if !inv.quotas.bind(holder) {
-				continue
-			}
-			if sums[holder] == nil {
-				sums[holder] = Resources{}
-			}
-			sums[holder].Add(r.Resources, 1)
+	sums := change{clusters: map[string]Resources{}, holders: map[string]Resources{}, owners: map[string]bool{}, quotas: inv.quotas}
+	last := ""
+	for _, r := range rows[Reservation](txn, tableReservation, indexID) { // those of one instance follow each other
+		if r.Instance != last {
+			sums.addInstance(r.Holders, 1)
 		}
+		last = r.Instance
+		sums.add(r, 1)
 	}
-	for holder, sum := range sums {
+	for holder, sum := range sums.holders {
 		check(txn.Insert(tableHolding, &holding{Holder: holder, Resources: sum}))
 	}
 	txn.Commit()

@@ -1,63 +1,194 @@
 package placement
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
 // Whatever was reserved before or after a quota came into force, and however often: no consumer
-// holds more than the quota, and each may hold all of it.
+// holds more than the quota, and each may hold all of it. An order that waits for it is woken when something is given
+// back. There is a warning with the order that reaches its share, and with no other one.
 func TestAQuotaBindsHoweverItCameIntoForce(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		const limit = 10
-		inventory := stock([]*Cluster{{Name: "eu", Ready: true, AccessVerified: true, Allocatable: Resources{"cpu": 1000}}})
-		quota := Policies{{Name: "small", Quota: &v1alpha1.Quota{Per: v1alpha1.ScopeSpace, Limits: Resources{"cpu": limit}.List()}}}
+	for name, bound := range map[string]struct {
+		quota v1alpha1.Quota
+		// limit, and what an instance with so many thousandths of a core counts.
+		limit  int64
+		counts func(cpu int64) int64
+		says   func(held, asked int64) string
+	}{
+		"resources": {
+			v1alpha1.Quota{Limits: Resources{"cpu": 10}.List()}, 10, func(cpu int64) int64 { return cpu },
+			func(held, asked int64) string {
+				return fmt.Sprintf("0.01 cpu: %s are held, %s asked for", show("cpu", held), show("cpu", asked))
+			},
+		},
+		"budget": {
+			v1alpha1.Quota{Budget: &v1alpha1.Price{Currency: "EUR", PerMonth: resource.NewQuantity(7300, resource.DecimalSI)}}, 10, func(cpu int64) int64 { return cpu },
+			func(held, asked int64) string {
+				return fmt.Sprintf("7300 EUR a month: %d EUR are held, %d EUR asked for", held*730, asked*730)
+			},
+		},
+		"instances": {
+			v1alpha1.Quota{Instances: ptr.To[int32](2)}, 2, func(int64) int64 { return 1 },
+			func(held, asked int64) string {
+				return fmt.Sprintf("2 service instances: %d are held, %d asked for", held, asked)
+			},
+		},
+	} {
+		quota, counts := bound.quota, bound.counts
+		quota.Per, quota.WarnAt = v1alpha1.ScopeSpace, 80
+		warns := (bound.limit*80 + 99) / 100
+		policies := Policies{{Name: "small", Quota: &quota}}
 		consumers := []Consumer{{Platform: "cf", Space: "one"}, {Platform: "cf", Space: "two"}, {Platform: "k8s", Space: "one"}}
-		held := map[string]int64{}
-		of := map[string]Consumer{}
-		bound := false
-		for range rapid.IntRange(1, 40).Draw(t, "steps") {
-			switch rapid.IntRange(0, 5).Draw(t, "step") {
-			case 0:
-				bound = rapid.Bool().Draw(t, "in force")
-				if bound {
-					inventory.SetPolicies(quota)
-				} else {
-					inventory.SetPolicies(nil)
+		ids := []string{"si-a", "si-b", "si-c", "si-d"}
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				inventory := stock([]*Cluster{{
+					Name: "eu", Ready: true, AccessVerified: true, Allocatable: Resources{"cpu": 1000}, Currency: "EUR", Prices: map[corev1.ResourceName]int64{"cpu": 1000e9},
+				}})
+				held, of, waits := map[string]int64{}, map[string]Consumer{}, map[string]bool{}
+				others := func(id string) (sum int64) {
+					for other, cpu := range held {
+						if other != id && of[other] == of[id] {
+							sum += counts(cpu)
+						}
+					}
+					return sum
 				}
-			case 1:
-				id := rapid.SampledFrom([]string{"si-a", "si-b", "si-c", "si-d"}).Draw(t, "released")
-				inventory.Release(id)
-				delete(held, id)
-			default:
-				id := rapid.SampledFrom([]string{"si-a", "si-b", "si-c", "si-d"}).Draw(t, "placed")
-				consumer, known := of[id]
-				if !known {
-					consumer = rapid.SampledFrom(consumers).Draw(t, "consumer")
-					of[id] = consumer
-				}
-				cpu := rapid.Int64Range(1, 6).Draw(t, "cpu")
-				r := inventory.Snapshot().Govern(Request{ID: id, Resources: Resources{"cpu": cpu}}, consumer)
-				if held[id] > 0 {
-					r.Current = []string{"eu"}
-				}
-				others := int64(0)
-				for other, has := range held {
-					if other != id && of[other] == consumer {
-						others += has
+				var woken []string
+				inventory.OnWake(func(id string) { woken = append(woken, id) })
+				inForce := false
+				for range rapid.IntRange(1, 40).Draw(t, "steps") {
+					id := rapid.SampledFrom(ids).Draw(t, "id")
+					switch rapid.IntRange(0, 5).Draw(t, "step") {
+					case 0:
+						if inForce = rapid.Bool().Draw(t, "in force"); inForce {
+							inventory.SetPolicies(policies)
+						} else {
+							inventory.SetPolicies(nil)
+						}
+					case 1:
+						woken = nil
+						inventory.Release(id)
+						for other := range waits {
+							if held[id] > 0 && inForce && other != id && of[other] == of[id] && !slices.Contains(woken, other) {
+								t.Fatalf("%s goes, and %s of the same space is not woken", id, other)
+							}
+						}
+						delete(held, id)
+						delete(waits, id)
+					default:
+						if _, known := of[id]; !known {
+							of[id] = rapid.SampledFrom(consumers).Draw(t, "consumer")
+						}
+						cpu := rapid.Int64Range(1, 6).Draw(t, "cpu")
+						r := inventory.Snapshot().Govern(Request{ID: id, Resources: Resources{"cpu": cpu}}, of[id])
+						others, own, asked := others(id), int64(0), counts(cpu)
+						if held[id] > 0 {
+							r.Current, own = []string{"eu"}, counts(held[id])
+						}
+						d, err := inventory.Place(r)
+						if fits := !inForce || others+asked <= bound.limit || asked <= own; fits != (err == nil) {
+							t.Fatalf("others hold %d, it has %d and asks for %d, in force is %t: %v", others, own, asked, inForce, err)
+						}
+						if waits[id] = err != nil; err != nil {
+							if want := "policy small allows each space " + bound.says(others, asked); err.Error() != want {
+								t.Fatalf("it says %q, want %q", err, want)
+							}
+							continue
+						}
+						delete(waits, id)
+						held[id] = max(held[id], cpu) // a smaller one is reserved beside the larger until it is delivered
+						if reaches := inForce && others+own < warns && others+counts(held[id]) >= warns; reaches != (len(d.Warnings) == 1) {
+							t.Fatalf("others hold %d, it %d and had %d: warnings %q", others, counts(held[id]), own, d.Warnings)
+						}
 					}
 				}
-				_, err := inventory.Place(r)
-				if fits := !bound || others+cpu <= limit; fits != (err == nil) {
-					t.Fatalf("%d are held, %d asked for, in force is %t: %v", others, cpu, bound, err)
-				}
-				if err == nil {
-					held[id] = max(held[id], cpu) // a smaller one is reserved beside the larger until it is delivered
-				}
-			}
+			})
+		})
+	}
+}
+
+// A budget leaves clusters that are cheap enough, and those that cost nothing; it keeps new instances away from prices
+// that it does not know. A lower budget does not make an instance leave.
+func TestABudgetChoosesAmongClusters(t *testing.T) {
+	priced := func(name, currency string, core int64) *Cluster {
+		return &Cluster{
+			Name: name, Ready: true, AccessVerified: true, Allocatable: Resources{"cpu": 4000}, Currency: currency, Prices: map[corev1.ResourceName]int64{"cpu": core},
 		}
-	})
+	}
+	for name, row := range map[string]struct {
+		clusters []*Cluster
+		request  Request
+		on       string
+		why      string
+	}{
+		"the dear one is not taken":      {clusters: []*Cluster{priced("dear", "EUR", 3e9), priced("fair", "EUR", 2e9)}, on: "fair"},
+		"free of charge":                 {clusters: []*Cluster{priced("dear", "EUR", 3e9), priced("own", "", 0)}, on: "own"},
+		"in another currency":            {clusters: []*Cluster{priced("us", "USD", 1)}, why: "the only cluster does not fit: NoPrice on 1 (us: has prices in USD, and policy small has a budget in EUR)"},
+		"in another currency, and there": {clusters: []*Cluster{priced("us", "USD", 1)}, request: Request{Current: []string{"us"}}, on: "us"},
+		"together too dear": {clusters: []*Cluster{priced("a", "EUR", 1.5e9), priced("b", "EUR", 1.5e9)}, request: Request{Clusters: 2},
+			why: "policy small allows each platform 1460 EUR a month: 0 EUR are held, 2190 EUR asked for"},
+		"components": {clusters: []*Cluster{priced("dear", "EUR", 3e9), priced("a", "EUR", 0.5e9)}, on: "a",
+			request: Request{Components: []Component{{Name: "web", Resources: Resources{"cpu": 1000}}, {Name: "db", Resources: Resources{"cpu": 1000}}}}},
+		"components together too dear": {clusters: []*Cluster{priced("a", "EUR", 1.5e9)},
+			request: Request{Components: []Component{{Name: "web", Resources: Resources{"cpu": 1000}}, {Name: "db", Resources: Resources{"cpu": 1000}}}},
+			why:     "policy small allows each platform 1460 EUR a month: 0 EUR are held, 2190 EUR asked for"},
+		"replicas together too dear": {clusters: []*Cluster{priced("a", "EUR", 1.5e9)}, request: Request{Replicas: 2},
+			why: "policy small allows each platform 1460 EUR a month: 0 EUR are held, 2190 EUR asked for"},
+		"the cheapest is named": {clusters: []*Cluster{priced("dear", "EUR", 4e9), priced("fair", "EUR", 3e9)},
+			why: "policy small allows each platform 1460 EUR a month: 0 EUR are held, 2190 EUR asked for"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inventory := stock(row.clusters)
+			inventory.SetPolicies(Policies{{Name: "small", Quota: &v1alpha1.Quota{
+				Per: v1alpha1.ScopePlatform, Budget: &v1alpha1.Price{Currency: "EUR", PerHour: resource.NewQuantity(2, resource.DecimalSI)},
+			}}})
+			row.request.ID = "si-1"
+			if len(row.request.Components) == 0 {
+				row.request.Resources = Resources{"cpu": 1000}
+			}
+			d, err := inventory.Place(inventory.Snapshot().Govern(row.request, Consumer{Platform: "cf"}))
+			if row.why != "" {
+				if err == nil || err.Error() != row.why {
+					t.Errorf("it is placed on %+v, or refused because %v; want %s", d.Placements, err, row.why)
+				}
+				return
+			}
+			if err != nil || len(d.Placements) != 1 || d.Placements[0].Cluster != row.on {
+				t.Errorf("it is placed on %+v, want %s: %v", d.Placements, row.on, err)
+			}
+		})
+	}
+}
+
+// An order over budget is woken when a cluster becomes cheaper.
+func TestABudgetAwaitsLowerPrices(t *testing.T) {
+	priced := func(core int64) *Cluster {
+		return &Cluster{Name: "eu", Ready: true, AccessVerified: true, Allocatable: Resources{"cpu": 4000}, Currency: "EUR", Prices: map[corev1.ResourceName]int64{"cpu": core}}
+	}
+	inventory := stock([]*Cluster{priced(3e9)})
+	inventory.SetPolicies(Policies{{Name: "small", Quota: &v1alpha1.Quota{
+		Per: v1alpha1.ScopePlatform, Budget: &v1alpha1.Price{Currency: "EUR", PerHour: resource.NewQuantity(2, resource.DecimalSI)},
+	}}})
+	r := inventory.Snapshot().Govern(Request{ID: "si-1", Resources: Resources{"cpu": 1000}}, Consumer{Platform: "cf"})
+	if _, err := inventory.Place(r); err == nil {
+		t.Fatal("it is placed")
+	}
+	woken := false
+	inventory.OnWake(func(string) { woken = true })
+	if inventory.UpsertCluster(priced(2e9)); !woken {
+		t.Error("it is not woken")
+	}
+	if _, err := inventory.Place(r); err != nil {
+		t.Error(err)
+	}
 }

@@ -67,10 +67,13 @@ const (
 	ReasonTooFragmented Reason = "TooFragmented"
 	// ReasonStorageClassMissing: the cluster has no such storage class.
 	ReasonStorageClassMissing Reason = "StorageClassMissing"
-	// ReasonNoPrice: the cluster has no price list in the currency of the maximum price.
+	// ReasonNoPrice: the cluster has no price list in the currency of the maximum price, or one
+	// in another currency than a budget.
 	ReasonNoPrice Reason = "NoPrice"
 	// ReasonTooExpensive: the cluster costs more than the maximum price.
 	ReasonTooExpensive Reason = "TooExpensive"
+	// ReasonOverBudget: the cluster costs more than a quota's budget leaves to the consumer.
+	ReasonOverBudget Reason = "OverBudget"
 	// ReasonGone: a current cluster of the instance is no longer in the inventory.
 	ReasonGone Reason = "Gone"
 	// ReasonFits: the cluster fits, but the request as a whole cannot be placed.

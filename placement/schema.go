@@ -27,6 +27,8 @@ type Reservation struct {
 	Instance  string
 	Cluster   string
 	Resources Resources
+	// Prices of the resources, in billionths an hour, by the names that quotas have for them; see priceIn.
+	Prices Resources
 	// Pods that the instance is meant to run there, see Request.LargestPods.
 	Pods []Resources
 	// Holders are the platform, organization, space and application that the instance belongs

@@ -188,7 +188,7 @@ func (a *asks) of(r *Request, s *Snapshot) *asks {
 	alone := *s
 	alone.preemptions = nil
 	for _, part := range r.parts() {
-		part.Affinity = nil
+		part.Affinity, part.Quotas = nil, nil
 		a.filters = append(a.filters, part.filters(&alone, nil))
 	}
 	return a

@@ -199,7 +199,7 @@ func (inv *Inventory) helps(w *waiter, e event, s *Snapshot, at, before position
 		return false
 	}
 	if w.accepts(s, at) && w.denied(s) == "" {
-		more := w.Replicas > 0 || len(w.Components) > 0 || w.Spread != nil && e.is != nil || w.regroups(e)
+		more := w.Replicas > 0 || len(w.Components) > 0 || e.is != nil && (w.Spread != nil || len(w.Quotas) > 0) || w.regroups(e)
 		return more || e.before == nil || !w.accepts(e.before, before)
 	}
 	if p := inv.preemptions[w.ID]; p != nil {

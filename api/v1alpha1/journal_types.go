@@ -31,7 +31,7 @@ type Event struct {
 }
 
 // EventType is the type of an event.
-// +kubebuilder:validation:Enum=Ordered;Placed;Refused;Delivered;Moved;Failed;NotReady;Ready;Bound;Reissued;Expiring;Removed
+// +kubebuilder:validation:Enum=Ordered;Placed;Refused;Delivered;Moved;Failed;NotReady;Ready;Bound;Reissued;Expiring;NearQuota;Removed
 type EventType string
 
 // Event types.
@@ -47,6 +47,7 @@ const (
 	EventBound     EventType = "Bound"     // credentials were issued
 	EventReissued  EventType = "Reissued"  // other credentials replace them
 	EventExpiring  EventType = "Expiring"  // the credentials end, or have ended
+	EventNearQuota EventType = "NearQuota" // with it, the consumer has as much of a quota as the policy warns at
 	EventRemoved   EventType = "Removed"   // nothing of it is left on any cluster
 )
 

@@ -16,6 +16,25 @@ func BindingName(platform, instanceID, bindingID string) string {
 	return "sb-" + digest(platform, instanceID, bindingID)
 }
 
+// HolderName returns the name of a platform, organization, space or application as the holder of something, for instance
+// "space cf/b7c1…"; empty if it has no name. Organizations and spaces belong to their platform, applications to their
+// space.
+func HolderName(scope Scope, platform, organization, space, application string) string {
+	parts := []string{platform}
+	switch scope {
+	case ScopeOrganization:
+		parts = append(parts, organization)
+	case ScopeSpace:
+		parts = append(parts, space)
+	case ScopeApplication:
+		parts = append(parts, space, application)
+	}
+	if parts[len(parts)-1] == "" {
+		return ""
+	}
+	return string(scope) + " " + strings.Join(parts, "/")
+}
+
 // MemberNamespace returns the name of the instance's namespace on every member cluster that
 // it is placed on.
 func MemberNamespace(instanceName string) string {

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -160,14 +162,29 @@ type MemberTemplate struct {
 }
 
 // Quota limits what each platform, organization or space holds: the sum of all reservations
-// for its instances, on all clusters together.
+// for its instances, on all clusters together, what these cost, and how many instances and bindings it has.
+// +kubebuilder:validation:XValidation:rule="has(self.limits) || has(self.budget) || has(self.instances) || has(self.bindings)",message="a quota needs one of limits, budget, instances and bindings"
 type Quota struct {
 	// Per is the scope that has the quota; each platform, organization or space has its own.
 	// +kubebuilder:validation:Enum=platform;organization;space
 	Per Scope `json:"per"`
 	// Limits by resource.
 	// +kubebuilder:validation:MinProperties=1
-	Limits corev1.ResourceList `json:"limits"`
+	Limits corev1.ResourceList `json:"limits,omitempty"`
+	// Budget is the greatest price of all reservations together, by the prices that their decisions had. Clusters
+	// without a price list cost nothing; on those with prices in another currency nothing new is placed.
+	Budget *Price `json:"budget,omitempty"`
+	// Instances is the greatest number of instances with reservations.
+	// +kubebuilder:validation:Minimum=0
+	Instances *int32 `json:"instances,omitempty"`
+	// Bindings is the greatest number of bindings. Requests for more are refused at once.
+	// +kubebuilder:validation:Minimum=0
+	Bindings *int32 `json:"bindings,omitempty"`
+	// WarnAt is the percentage of a bound from which on there is the event NearQuota, of the instance or binding that
+	// reaches it; absent means that there is none.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	WarnAt int32 `json:"warnAt,omitempty"`
 }
 
 // Rebalance states when the instances that the policy concerns move to a better place.
@@ -213,6 +230,12 @@ type PolicyMatch struct {
 	Spaces []string `json:"spaces,omitempty"`
 	// Plans by id.
 	Plans []string `json:"plans,omitempty"`
+}
+
+// Selects reports whether a policy with this match concerns the requests of a consumer for a plan.
+func (m *PolicyMatch) Selects(platform, organization, space, plan string) bool {
+	within := func(list []string, value string) bool { return len(list) == 0 || slices.Contains(list, value) }
+	return within(m.Platforms, platform) && within(m.Organizations, organization) && within(m.Spaces, space) && within(m.Plans, plan)
 }
 
 // PolicyRule is one rule about a cluster: exactly one of Claim and Expression.

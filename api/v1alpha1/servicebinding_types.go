@@ -152,6 +152,9 @@ type Endpoint struct {
 	Protocol string `json:"protocol,omitempty"`
 }
 
+// AnnotationNearQuota on a binding names the quotas that warn because of it. It is the message of its event NearQuota.
+const AnnotationNearQuota = "sluice.dev/near-quota"
+
 // AnnotationRenew on a binding asks for new credentials. Its value is the expiry of the
 // present ones, so that the request ends once new ones are issued. The platform sees them
 // when it fetches the binding; the old ones work until they expire.

@@ -53,6 +53,9 @@ func (r *instanceReconciler) recordTransition(s *scope, what write) {
 	switch {
 	case what == writePlaced:
 		s.happened(v1alpha1.Event{Type: v1alpha1.EventPlaced, Clusters: s.Status.Decision.Clusters(), Message: explain(s.Status.Decision), After: r.sinceThen(s.since())})
+		if len(s.warnings) > 0 {
+			s.happened(v1alpha1.Event{Type: v1alpha1.EventNearQuota, Message: strings.Join(s.warnings, "; ")})
+		}
 	case what == writeDelivered && s.Status.Moved != nil && s.Status.Moved.DeliveredAt != nil && s.Status.Moved.DeliveredAt.Time.Equal(s.now):
 		moved := s.Status.Moved
 		message := moved.Reason

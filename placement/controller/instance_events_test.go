@@ -31,6 +31,7 @@ func TestTransitionsAreLogged(t *testing.T) {
 		want   []string // in the line; none if nothing is logged
 	}{
 		{"placed", writePlaced, func(s *scope) { s.recordDecision(&onEU) }, []string{`"Placed"`, `"clusters"="eu"`, `"after"="5s"`}},
+		{"placed, near a quota", writePlaced, func(s *scope) { s.recordDecision(&onEU); s.warnings = []string{"policy small"} }, []string{`"NearQuota"`, `"why"="policy small"`}},
 		{"delivered", writeDelivered, func(s *scope) { s.recordDecision(&onEU); s.recordDelivered() }, []string{`"Delivered"`, `"clusters"="eu"`, `"after"="5s"`}},
 		{"moved", writeDelivered, func(s *scope) {
 			s.recordDecision(&onEU)
@@ -62,12 +63,12 @@ func TestTransitionsAreLogged(t *testing.T) {
 				}
 				return
 			}
-			if len(lines) != 1 {
+			if len(lines) != 1+len(s.warnings) {
 				t.Fatalf("logged %q", lines)
 			}
 			for _, want := range append(row.want, `"instance"="first"`, `"platform"="cf"`, `"plan"="plan-1"`) {
-				if !strings.Contains(lines[0], want) {
-					t.Errorf("no %s in %s", want, lines[0])
+				if last := lines[len(lines)-1]; !strings.Contains(last, want) {
+					t.Errorf("no %s in %s", want, last)
 				}
 			}
 		})

@@ -79,6 +79,7 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 			decided.Placements[i].Upstream = request.Upstream.Placed(r.inventory.Snapshot().Cluster(decided.Placements[i].Cluster))
 		}
 	}
+	s.warnings = decision.Warnings
 	return r.adopt(ctx, s, decided, due)
 }
 

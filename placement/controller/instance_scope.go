@@ -37,6 +37,8 @@ type scope struct {
 	said map[string]delivery.Said
 	// heard is true if the hub does not know all of that.
 	heard bool
+	// warnings name the quotas that the consumer nears by the decision of this pass.
+	warnings []string
 	// queued is true while the instance waits for its turn to move.
 	queued bool
 	// ready is condition Ready as the hub has it; "" if it is not set.

@@ -116,6 +116,10 @@ var kinds = []kind{
 	{"quota", func(a *asked) {
 		a.Policy.Quota = &v1alpha1.Quota{Per: v1alpha1.ScopeSpace, Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000")}}
 	}},
+	{"quota: a budget, and instances", func(a *asked) {
+		many := int32(1000)
+		a.Policy.Quota = &v1alpha1.Quota{Per: v1alpha1.ScopeSpace, Instances: &many, WarnAt: 80, Budget: &v1alpha1.Price{Currency: "EUR", PerMonth: amount("100000")}}
+	}},
 	{"preference: a claim", func(a *asked) {
 		a.Policy.Prefer = []v1alpha1.PolicyPreference{{Weight: 3, PolicyRule: v1alpha1.PolicyRule{Name: "p",
 			Claim: &v1alpha1.ClaimRule{Name: v1alpha1.ClaimDatacenterCountry, Values: []string{"EU"}, Assurance: v1alpha1.AssuranceNotary}}}}
@@ -148,16 +152,18 @@ var kinds = []kind{
 
 // uncovered lists fields of plans and policies that no decision depends on, with the reason.
 var uncovered = map[string]string{
-	"Plan.MaxClusters":    "bounds a parameter",
-	"Plan.Selectable":     "bounds a parameter",
-	"Plan.Requirable":     "bounds a parameter",
-	"Plan.Adjustable":     "bounds a parameter",
-	"Plan.Replicas.Max":   "bounds a parameter",
-	"Plan.OverlapSeconds": "says when an instance leaves its old cluster",
-	"Plan.Exposure":       "needs ports that the consumer names",
-	"Policy.Rebalance":    "says when instances move",
-	"Policy.MakeRoom":     "says which instances move for an order",
-	"Policy.Elastic":      "says which clusters are made",
+	"Plan.MaxClusters":            "bounds a parameter",
+	"Plan.Selectable":             "bounds a parameter",
+	"Plan.Requirable":             "bounds a parameter",
+	"Plan.Adjustable":             "bounds a parameter",
+	"Plan.Replicas.Max":           "bounds a parameter",
+	"Plan.OverlapSeconds":         "says when an instance leaves its old cluster",
+	"Plan.Exposure":               "needs ports that the consumer names",
+	"Policy.Quota.Bindings":       "is the broker's",
+	"Policy.Quota.Budget.PerHour": "is measured by the month",
+	"Policy.Rebalance":            "says when instances move",
+	"Policy.MakeRoom":             "says which instances move for an order",
+	"Policy.Elastic":              "says which clusters are made",
 }
 
 // claimOfNumbers is a claim of which every cluster has another value.

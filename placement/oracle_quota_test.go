@@ -1,0 +1,163 @@
+package placement_test
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement"
+)
+
+// priceIn is the name of a price in a holding.
+func priceIn(currency string) corev1.ResourceName { return corev1.ResourceName("price in " + currency) }
+
+// priced returns what resources cost on a cluster.
+func (w *world) priced(cluster string, held placement.Resources) placement.Resources {
+	c := w.byName(cluster)
+	if c.Currency == "" {
+		return nil
+	}
+	return placement.Resources{priceIn(c.Currency): held[cpu]/1000*c.Prices[cpu] + held[memory]>>30*c.Prices[memory]}
+}
+
+// drawQuota draws a quota with one of the bounds.
+func (w *world) drawQuota() *v1alpha1.Quota {
+	q := &v1alpha1.Quota{Per: pick(w, v1alpha1.ScopePlatform, v1alpha1.ScopeOrganization, v1alpha1.ScopeSpace, v1alpha1.ScopeApplication)}
+	switch w.IntN(3) {
+	case 0:
+		q.Limits = placement.Resources{cpu: int64(w.IntN(20)) * 1000}.List()
+	case 1:
+		q.Budget = &v1alpha1.Price{Currency: "EUR", PerHour: resource.NewScaledQuantity(int64(w.IntN(40))*1e8, resource.Nano)}
+	default:
+		most := int32(w.IntN(4))
+		q.Instances = &most
+	}
+	return q
+}
+
+// sharing returns the others' holdings that share the quota with the order; false if there is no quota for it.
+func (o *oracle) sharing() (others []placement.Holding, concerned bool) {
+	if o.quota == nil {
+		return nil, false
+	}
+	mine := func(c placement.Consumer) string {
+		switch o.quota.Per {
+		case v1alpha1.ScopePlatform:
+			return c.Platform
+		case v1alpha1.ScopeOrganization:
+			return c.Organization
+		case v1alpha1.ScopeSpace:
+			return c.Space
+		}
+		return c.Application
+	}
+	for _, h := range o.held {
+		same := h.Consumer.Platform == o.Consumer.Platform && mine(h.Consumer) == mine(o.Consumer)
+		if o.quota.Per == v1alpha1.ScopeApplication {
+			same = same && h.Consumer.Space == o.Consumer.Space
+		}
+		if h.Instance != o.ID && same {
+			others = append(others, h)
+		}
+	}
+	return others, mine(o.Consumer) != ""
+}
+
+// sum adds up one amount of holdings.
+func sum(holdings []placement.Holding, name corev1.ResourceName) (sum int64) {
+	for _, h := range holdings {
+		for cluster, resources := range h.Held {
+			sum += resources[name] + h.Prices[cluster][name]
+		}
+	}
+	return sum
+}
+
+// own are the order's own holdings.
+func (o *oracle) own() []placement.Holding {
+	return slices.DeleteFunc(slices.Clone(o.held), func(h placement.Holding) bool { return h.Instance != o.ID })
+}
+
+// withinQuota reports whether the consumer would hold no more than it may, apart from what that costs, or no more than
+// it has.
+func (o *oracle) withinQuota() bool {
+	others, concerned := o.sharing()
+	switch {
+	case !concerned, o.quota.Budget != nil:
+		return true
+	case o.quota.Instances != nil:
+		return len(o.own()) > 0 || len(others) < int(*o.quota.Instances)
+	}
+	clusters, _ := o.count()
+	if o.Replicas > 0 {
+		clusters = o.Replicas
+	}
+	asked := int64(clusters) * o.Resources[cpu]
+	if len(o.Components) > 0 {
+		asked = 0
+		for _, c := range o.Components {
+			asked += c.Resources[cpu]
+		}
+	}
+	return asked <= sum(o.own(), cpu) || sum(others, cpu)+asked <= placement.ResourcesOf(o.quota.Limits)[cpu]
+}
+
+// left returns what the order may cost; false if there is no budget for it.
+func (o *oracle) leftToSpend() (nanoPerHour int64, bounded bool) {
+	others, concerned := o.sharing()
+	if !concerned || o.quota.Budget == nil {
+		return 0, false
+	}
+	return max(o.quota.Budget.PerHour.ScaledValue(resource.Nano)-sum(others, priceIn("EUR")), sum(o.own(), priceIn("EUR"))), true
+}
+
+// affordsOn reports whether a budget lets a component, or one replica, be on a cluster.
+func (o *oracle) affordsOn(c *placement.Cluster, component *placement.Component) bool {
+	left, bounded := o.leftToSpend()
+	name := ""
+	if component != nil {
+		name = component.Name
+	}
+	switch cost, _ := o.price(c, o.need(component)); {
+	case !bounded || c.Currency == "":
+		return true
+	case c.Currency != "EUR":
+		return o.stays(c, name)
+	default:
+		return cost <= left
+	}
+}
+
+// affords reports whether placements together are within a budget.
+func (o *oracle) affords(placed []placement.Placement) bool {
+	left, bounded := o.leftToSpend()
+	for _, p := range placed {
+		if p.Price != nil && p.Price.Currency == "EUR" {
+			left -= p.Price.NanoPerHour
+		}
+	}
+	return !bounded || left >= 0
+}
+
+// mayOverspend reports whether one of the best choices costs more than a budget leaves. With replicas or components,
+// it reports whether there is a budget: what these cost depends on how they are divided.
+func (o *oracle) mayOverspend(best worth) bool {
+	left, bounded := o.leftToSpend()
+	if !bounded || o.Replicas > 0 || len(o.Components) > 0 {
+		return bounded
+	}
+	for choice := range o.choices() {
+		cost := int64(0)
+		for _, c := range choice {
+			if one, _ := o.price(c, o.need(nil)); c.Currency == "EUR" {
+				cost += one
+			}
+		}
+		if w, ok := o.valid(choice); ok && w == best && cost > left {
+			return true
+		}
+	}
+	return false
+}
