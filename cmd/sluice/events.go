@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/journal"
 )
 
@@ -104,24 +102,8 @@ func eventRow(e journal.Entry, plans planNames) []string {
 	}
 	return []string{
 		e.At.Local().Format(time.DateTime), e.Platform, e.InstanceID, orDash(e.BindingID), string(e.Type), orDash(string(e.Operation)), orDash(plan),
-		orDash(strings.Join(e.Clusters, ",")), orDash(user(e.By)), orDash(after), orDash(e.Message),
+		orDash(strings.Join(e.Clusters, ",")), orDash(journal.User(e.By)), orDash(after), orDash(e.Message),
 	}
-}
-
-// user names an end user: by the member of the identity that OSB's profile defines for the platform
-// (OSB 2.17 profile, "Originating Identity Header"), or else by the whole identity.
-func user(by *v1alpha1.OriginatingIdentity) string {
-	if by == nil {
-		return ""
-	}
-	var known struct {
-		UserID   string `json:"user_id"`
-		Username string `json:"username"`
-	}
-	if err := json.Unmarshal(by.Value.Raw, &known); err != nil {
-		return string(by.Value.Raw)
-	}
-	return cmp.Or(known.Username, known.UserID, string(by.Value.Raw))
 }
 
 // watchEvents prints events as they happen, after those that there are, until the context ends.

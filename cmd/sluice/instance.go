@@ -234,7 +234,7 @@ func describeInstance(w io.Writer, instance *v1alpha1.ServiceInstance, events []
 		if len(e.Clusters) > 0 {
 			text += " on " + strings.Join(e.Clusters, ", ")
 		}
-		if by := user(e.By); by != "" {
+		if by := journal.User(e.By); by != "" {
 			text += " by " + by
 		}
 		if e.After != nil {

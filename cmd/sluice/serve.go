@@ -28,6 +28,7 @@ import (
 	"github.com/sluice-dev/sluice/broker"
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/charts/store"
+	"github.com/sluice-dev/sluice/internal/console"
 	"github.com/sluice-dev/sluice/internal/hub"
 	"github.com/sluice-dev/sluice/internal/lease"
 	"github.com/sluice-dev/sluice/internal/seal"
@@ -51,6 +52,7 @@ type serveFlags struct {
 	collectEvery                   time.Duration
 	bindWait, bindTimeout          time.Duration
 	internetEgress                 bool
+	console                        bool
 	logFormat                      logFormat
 	verbose                        bool
 	probeEvery                     time.Duration
@@ -89,6 +91,7 @@ password, in platforms.yaml of the data folder.`,
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of Sluice's resources (default: the pod's own, or sluice)")
 	f.listener.bind(flags)
 	f.trust.bind(cmd)
+	flags.BoolVar(&f.console, "console", true, "serve the web console at /console/; sluice console prints a link to it")
 	flags.StringVar(&f.metricsListen, "metrics-listen", "127.0.0.1:8081", "address of /metrics, /healthz and /readyz; 0 disables it")
 	f.resources.bind(flags)
 	flags.StringVar(&f.platforms, "platforms", "", "file that lists the platforms and their credentials; read again when it changes")
@@ -166,6 +169,7 @@ type parts struct {
 	manager  ctrl.Manager
 	feed     *catalog.Feed
 	usage    *broker.Usage
+	changes  *console.Changes
 }
 
 // assemble returns the parts, which have not started.
@@ -195,12 +199,13 @@ func (f *serveFlags) assemble(ctx context.Context, h *hub.Hub, logger *slog.Logg
 	if err := f.addControllers(ctx, mgr, h, live, served, kept, platforms, keys); err != nil {
 		return nil, err
 	}
-	if f.listener.handler, err = f.web(mgr, h, platforms, keys, handler); err != nil {
+	changes := console.NewChanges()
+	if f.listener.handler, err = f.web(mgr, h, served, platforms, keys, handler, changes); err != nil {
 		return nil, err
 	}
 	f.listener.ready, f.listener.longest = served.Loaded, f.bindTimeout
 	feed := &catalog.Feed{Cache: mgr.GetCache(), Namespace: h.Namespace, Charts: kept, Catalog: served}
-	return &parts{listener: &f.listener, manager: mgr, feed: feed, usage: usage}, nil
+	return &parts{listener: &f.listener, manager: mgr, feed: feed, usage: usage, changes: changes}, nil
 }
 
 // run serves until the context or the hub ends, or something fails.
@@ -219,6 +224,7 @@ func (p *parts) run(ctx context.Context, hubDone <-chan error) error {
 	running.Go(func() error { return p.manager.Start(answering) })
 	running.Go(func() error { return p.feed.Start(ctx) })
 	running.Go(func() error { return p.usage.Follow(ctx, p.manager.GetCache()) })
+	running.Go(func() error { return p.changes.Follow(ctx, p.manager.GetCache()) })
 	running.Go(func() error {
 		defer answered()
 		return p.listener.Start(ctx)

@@ -5,20 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/broker"
+	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/access"
+	"github.com/sluice-dev/sluice/internal/console"
 	"github.com/sluice-dev/sluice/internal/hub"
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/market"
 	"github.com/sluice-dev/sluice/selfdescription/server"
 )
 
-// web returns the handler of everything at --listen: self-descriptions, the market, and the OSB API.
-func (f *serveFlags) web(mgr ctrl.Manager, h *hub.Hub, platforms *broker.Platforms, keys *seal.Keyset, osb http.Handler) (http.Handler, error) {
+// web returns the handler of everything at --listen: the console, self-descriptions, the market, and the OSB API.
+func (f *serveFlags) web(mgr ctrl.Manager, h *hub.Hub, served *catalog.Catalog, platforms *broker.Platforms, keys *seal.Keyset, osb http.Handler, changes *console.Changes) (http.Handler, error) {
 	// Every replica accepts presentations and tickets, so the fence that keeps other replicas from writing must not
 	// hold this client.
 	everywhere, err := client.New(h.Config, client.Options{Scheme: scheme, Cache: &client.CacheOptions{Reader: mgr.GetCache()}})
@@ -31,9 +34,16 @@ func (f *serveFlags) web(mgr ctrl.Manager, h *hub.Hub, platforms *broker.Platfor
 	}
 	tokens := &access.Tokens{Hub: everywhere, Live: mgr.GetAPIReader(), Writer: everywhere, Namespace: h.Namespace, Seal: keys, Platforms: platforms}
 	platforms.AcceptTokens(tokens)
-	return server.New(described, market.New(market.Options{
+	handler := server.New(described, market.New(market.Options{
 		Tokens: tokens, Platforms: platforms, Login: loginOf(server.Login(described)),
-	}, osb)), nil
+	}, osb))
+	if !f.console {
+		return handler, nil
+	}
+	return console.New(console.Options{
+		Hub: mgr.GetCache(), Live: mgr.GetAPIReader(), Namespace: h.Namespace, Catalog: served, Tokens: tokens, Platforms: platforms, OSB: osb,
+		Changes: changes, Secure: strings.HasPrefix(f.publicURL(), "https://"),
+	}, handler)
 }
 
 // loginOf makes refusals of presentations those of the market.

@@ -3,6 +3,7 @@ package journal
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"math"
 	"slices"
 
@@ -116,4 +117,20 @@ func missing(ctx context.Context, hub client.Reader, namespace string, uid types
 	}
 	_, entries := entriesOf(&kept)
 	return slices.DeleteFunc(entries, func(e Entry) bool { return e.Sequence <= from || e.Sequence >= to }), nil
+}
+
+// User names an end user: by the member of the identity that OSB's profile defines for the platform
+// (OSB 2.17 profile, "Originating Identity Header"), or else by the whole identity; "" if there is none.
+func User(by *v1alpha1.OriginatingIdentity) string {
+	if by == nil {
+		return ""
+	}
+	var known struct {
+		UserID   string `json:"user_id"`
+		Username string `json:"username"`
+	}
+	if err := json.Unmarshal(by.Value.Raw, &known); err != nil {
+		return string(by.Value.Raw)
+	}
+	return cmp.Or(known.Username, known.UserID, string(by.Value.Raw))
 }

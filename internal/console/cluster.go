@@ -1,0 +1,135 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/placement"
+)
+
+// clusterData is the data of the page of a cluster.
+type clusterData struct {
+	*v1alpha1.MemberCluster
+	Row       *clusterRow
+	Resources []resourceRow
+	Prices    []priceRow
+	Labels    []string
+	Instances []*instanceRow
+	Pages     pager
+}
+
+// resourceRow is a resource of a cluster.
+type resourceRow struct {
+	Name              string
+	All, Sold, Others string
+	Free              string
+	Share             share
+}
+
+// priceRow is the price of a resource.
+type priceRow struct{ Name, Price string }
+
+func (s *server) clusterPage(c *call) (*page, error) {
+	name := c.PathValue("name")
+	cluster := &v1alpha1.MemberCluster{}
+	if err := s.get(c.Context(), name, cluster); err != nil {
+		return nil, orNoSuch(err, "cluster", name)
+	}
+	f, err := s.fleet(c.Context())
+	if err != nil {
+		return nil, err
+	}
+	row := f.byName[name]
+	if row == nil {
+		return nil, noSuch("cluster", name) // since a moment ago
+	}
+	instances, err := s.instances(c.Context(), func(i *v1alpha1.ServiceInstance) bool {
+		return slices.ContainsFunc(i.Status.Everywhere(), func(p *v1alpha1.Placement) bool { return p.Needs(name) })
+	})
+	if err != nil {
+		return nil, err
+	}
+	data := clusterData{MemberCluster: cluster, Row: row, Resources: s.resourcesOf(cluster, instances)}
+	data.Instances, data.Pages = paged(c, s.rows(instances))
+	if prices := cluster.Spec.Prices; prices != nil {
+		for _, of := range slices.Sorted(maps.Keys(prices.PerHour)) {
+			data.Prices = append(data.Prices, priceRow{string(of), money(prices.PerHour[of], prices.Currency) + " per " + priced(of) + " and hour"})
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(cluster.Labels)) {
+		data.Labels = append(data.Labels, key+"="+cluster.Labels[key])
+	}
+	return &page{Title: name, template: "cluster", Data: data}, nil
+}
+
+// priced returns what one unit of a price list is.
+func priced(name corev1.ResourceName) string {
+	switch {
+	case name == corev1.ResourceCPU:
+		return "core"
+	case name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage, v1alpha1.IsStorage(name):
+		return "GiB"
+	}
+	return "piece"
+}
+
+// resourcesOf returns what a cluster has of each resource, by the rules of placement.
+func (s *server) resourcesOf(cluster *v1alpha1.MemberCluster, instances []*v1alpha1.ServiceInstance) []resourceRow {
+	known, sold := placement.ClusterOf(cluster, s.Clock.Now()), placement.Resources{}
+	for _, i := range instances {
+		sold.Add(placement.Ledger(&i.Status)[cluster.Name], 1)
+	}
+	all := maps.Clone(known.Allocatable)
+	maps.Copy(all, sold)
+	maps.Copy(all, known.Allocatable)
+	var rows []resourceRow
+	list := all.List()
+	for _, name := range sorted(list) {
+		text := func(n int64) string { return strings.TrimSuffix(amount(name, quantity(name, n)), " "+string(name)) }
+		one := share{All: known.Allocatable[name], Sold: sold[name], Others: known.ForeignUse[name], Free: max(0, known.Unreserved(name)-sold[name])}
+		rows = append(rows, resourceRow{Name: string(name), All: text(one.All), Sold: text(one.Sold), Others: text(one.Others), Free: text(one.Free), Share: one})
+	}
+	return rows
+}
+
+// quantity returns an amount in the smallest unit that placement counts in.
+func quantity(name corev1.ResourceName, n int64) resource.Quantity {
+	return (placement.Resources{name: n}).List()[name]
+}
+
+// sorted returns the names in a list of resources, cores and memory first.
+func sorted(list corev1.ResourceList) []corev1.ResourceName {
+	rank := map[corev1.ResourceName]int{corev1.ResourceCPU: -2, corev1.ResourceMemory: -1}
+	return slices.SortedFunc(maps.Keys(list), func(a, b corev1.ResourceName) int {
+		if d := rank[a] - rank[b]; d != 0 {
+			return d
+		}
+		return strings.Compare(string(a), string(b))
+	})
+}
+
+// get reads one resource from the cache.
+func (s *server) get(ctx context.Context, name string, into client.Object) error {
+	if len(content.IsPathSegmentName(name)) > 0 { // a name that nothing can have
+		return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("").GroupResource(), name)
+	}
+	return s.Hub.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, into)
+}
+
+// orNoSuch turns "not found" into a page that says so.
+func orNoSuch(err error, what, name string) error {
+	if apierrors.IsNotFound(err) {
+		return noSuch(what, name)
+	}
+	return fmt.Errorf("read %s %s: %w", what, name, err)
+}

@@ -1,0 +1,230 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// field is an input of a form that is made from a JSON Schema.
+type field struct {
+	// Name of the input: the path of the property.
+	Name string
+	// Label and Description for people.
+	Label, Description string
+	// Kind selects the input: text, secret, number, choice, group, or json for everything else.
+	Kind     string
+	Required bool
+	// Value in the input: the one given before, or nothing.
+	Value string
+	// Hint names the default.
+	Hint           string
+	Minimum        string
+	Maximum        string
+	Step           string
+	MaxLength      int
+	Options        []option
+	Fields         []field
+	isText, isBool bool
+}
+
+// option of a choice. Its value is JSON.
+type option struct {
+	Value, Label string
+	Selected     bool
+}
+
+// property is the part of a JSON Schema that forms are made from.
+type property struct {
+	Type        any                        `json:"type"`
+	Title       string                     `json:"title"`
+	Description string                     `json:"description"`
+	Enum        []json.RawMessage          `json:"enum"`
+	Const       json.RawMessage            `json:"const"`
+	Default     json.RawMessage            `json:"default"`
+	Minimum     *json.Number               `json:"minimum"`
+	Maximum     *json.Number               `json:"maximum"`
+	MaxLength   int                        `json:"maxLength"`
+	Format      string                     `json:"format"`
+	WriteOnly   bool                       `json:"writeOnly"`
+	Properties  map[string]json.RawMessage `json:"properties"`
+	Required    []string                   `json:"required"`
+}
+
+const (
+	// parameterPrefix begins the names of inputs for parameters.
+	parameterPrefix = "parameter"
+	// deepest is how far objects within objects have inputs of their own; below, an object is JSON.
+	deepest = 4
+)
+
+// formOf returns the inputs for the properties of a schema. given holds what was entered before; nil if nothing was.
+func formOf(schema json.RawMessage, given url.Values) []field {
+	return fieldsOf(schema, parameterPrefix, given, 0)
+}
+
+func fieldsOf(schema json.RawMessage, path string, given url.Values, depth int) (fields []field) {
+	var of property
+	if len(schema) == 0 || decodeLoosely(schema, &of) != nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(of.Properties)) {
+		fields = append(fields, fieldOf(name, of.Properties[name], path, slices.Contains(of.Required, name), given, depth))
+	}
+	slices.SortStableFunc(fields, func(a, b field) int {
+		switch {
+		case a.Required == b.Required:
+			return 0
+		case a.Required:
+			return -1
+		}
+		return 1
+	})
+	return fields
+}
+
+func fieldOf(name string, schema json.RawMessage, path string, required bool, given url.Values, depth int) field {
+	f := field{Name: path + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name), Label: name, Kind: "json", Required: required}
+	f.Value = given.Get(f.Name)
+	var of property
+	if decodeLoosely(schema, &of) != nil {
+		return f
+	}
+	if of.Title != "" {
+		f.Label = of.Title
+	}
+	f.Description = of.Description
+	if len(of.Default) > 0 {
+		f.Hint = plainText(of.Default)
+	}
+	switch {
+	case len(of.Enum) > 0 || of.Type == "boolean":
+		f.Kind, f.isBool = "choice", len(of.Enum) == 0
+		f.Options = optionsOf(&f, of)
+	case of.Type == "string":
+		f.Kind, f.isText, f.MaxLength = "text", true, of.MaxLength
+		if of.WriteOnly || of.Format == "password" {
+			f.Kind = "secret"
+		}
+	case of.Type == "integer", of.Type == "number":
+		f.Kind, f.Step = "number", "any"
+		if of.Type == "integer" {
+			f.Step = "1"
+		}
+		if of.Minimum != nil {
+			f.Minimum = of.Minimum.String()
+		}
+		if of.Maximum != nil {
+			f.Maximum = of.Maximum.String()
+		}
+	case of.Type == "object" && len(of.Properties) > 0 && depth < deepest:
+		f.Kind, f.Fields = "group", fieldsOf(schema, f.Name, given, depth+1)
+		for i := range f.Fields { // of a group that may be left out, nothing has to be entered
+			f.Fields[i].Required = f.Fields[i].Required && required
+		}
+	}
+	return f
+}
+
+// optionsOf returns the values of a choice. One that is not required can be left to the broker.
+func optionsOf(f *field, of property) (options []option) {
+	if !f.Required || f.isBool && len(of.Default) > 0 {
+		label := "as the plan says"
+		if f.Hint != "" {
+			label = "default: " + f.Hint
+		}
+		options = append(options, option{Label: label})
+	}
+	values := of.Enum
+	if f.isBool {
+		values = []json.RawMessage{json.RawMessage("true"), json.RawMessage("false")}
+	}
+	for _, value := range values {
+		label := plainText(value)
+		if f.isBool {
+			label = map[string]string{"true": "yes", "false": "no"}[label]
+		}
+		options = append(options, option{Value: string(value), Label: label, Selected: f.Value == string(value)})
+	}
+	return options
+}
+
+// plainText returns a string without quotes, and other values as JSON.
+func plainText(value json.RawMessage) string {
+	var text string
+	if json.Unmarshal(value, &text) == nil {
+		return text
+	}
+	return string(value)
+}
+
+// parametersOf reads a form. It returns nil if nothing was entered. The values are checked against the schema by the
+// OSB API; the error is about one that is no JSON at all.
+func parametersOf(fields []field, given url.Values) (json.RawMessage, error) {
+	object, err := objectOf(fields, given)
+	if err != nil || len(object) == 0 {
+		return nil, err
+	}
+	return json.Marshal(object)
+}
+
+func objectOf(fields []field, given url.Values) (map[string]any, error) {
+	object := map[string]any{}
+	for _, f := range fields {
+		text := given.Get(f.Name)
+		if f.Kind == "group" {
+			inner, err := objectOf(f.Fields, given)
+			if err != nil {
+				return nil, err
+			}
+			if len(inner) > 0 || f.Required {
+				object[f.property()] = inner
+			}
+			continue
+		}
+		if strings.TrimSpace(text) == "" && !(f.isText && text != "") {
+			continue
+		}
+		value, err := f.read(text)
+		if err != nil {
+			return nil, err
+		}
+		object[f.property()] = value
+	}
+	return object, nil
+}
+
+// property returns the name of the property.
+func (f *field) property() string {
+	last := f.Name[strings.LastIndexByte(f.Name, '/')+1:]
+	return strings.NewReplacer("~1", "/", "~0", "~").Replace(last)
+}
+
+// read returns the value of an input.
+func (f *field) read(text string) (any, error) {
+	if f.isText {
+		return strings.ReplaceAll(text, "\r\n", "\n"), nil
+	}
+	text = strings.TrimSpace(text)
+	if f.Kind == "number" {
+		if _, err := strconv.ParseFloat(text, 64); err != nil || !json.Valid([]byte(text)) {
+			return nil, fmt.Errorf("%s: %q is not a number", f.Label, text)
+		}
+	}
+	if !json.Valid([]byte(text)) {
+		return nil, fmt.Errorf("%s: want JSON, for instance [\"a\", \"b\"] or {\"a\": 1}", f.Label)
+	}
+	return json.RawMessage(text), nil
+}
+
+// decodeLoosely reads what it understands of a schema; a keyword of an unexpected type makes an error.
+func decodeLoosely(schema json.RawMessage, into *property) error {
+	d := json.NewDecoder(bytes.NewReader(schema))
+	d.UseNumber()
+	return d.Decode(into)
+}

@@ -1,0 +1,84 @@
+package console
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/sluice-dev/sluice/internal/osbclient"
+)
+
+// osb returns a client of this broker's own OSB API, in the name of the platform that has logged in. What it may do is
+// decided there, for the token of its session.
+func (s *server) osb(c *call) (*osbclient.Client, error) {
+	return osbclient.New(osbclient.Config{
+		URL: "http://" + inProcessHost, Credentials: osbclient.Credentials{Token: c.token},
+		Wrap: func(http.RoundTripper) http.RoundTripper { return inProcess{s.OSB, c.RemoteAddr} },
+	})
+}
+
+// inProcessHost stands for this process in URLs; nothing resolves it.
+const inProcessHost = "sluice.invalid"
+
+// inProcess hands requests to a handler, without a connection.
+type inProcess struct {
+	http.Handler
+	// from is the address of the browser, which is limited as any caller is.
+	from string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+	sent := r.Clone(r.Context())
+	sent.RequestURI, sent.RemoteAddr = r.URL.RequestURI(), p.from
+	if sent.Body == nil {
+		sent.Body = http.NoBody
+	}
+	got := &received{header: http.Header{}}
+	p.ServeHTTP(got, sent)
+	if got.status == 0 {
+		got.status = http.StatusOK
+	}
+	return &http.Response{
+		StatusCode: got.status, Status: http.StatusText(got.status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: got.header, Body: io.NopCloser(&got.body), ContentLength: int64(got.body.Len()), Request: r,
+	}, nil
+}
+
+// received is an answer.
+type received struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+// Header implements http.ResponseWriter.
+func (a *received) Header() http.Header { return a.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (a *received) WriteHeader(status int) {
+	if a.status == 0 {
+		a.status = status
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (a *received) Write(b []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	return a.body.Write(b)
+}
+
+// refusal returns what the OSB API says against a request, and false if the error is none of the caller's making.
+func refusal(err error) (text string, ok bool) {
+	answer := (*osbclient.Error)(nil)
+	if !errors.As(err, &answer) || answer.Status < http.StatusBadRequest || answer.Status >= http.StatusInternalServerError {
+		return "", false
+	}
+	text = answer.Description
+	if text == "" {
+		text = http.StatusText(answer.Status)
+	}
+	return strings.TrimSpace(text), true
+}

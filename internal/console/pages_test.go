@@ -1,0 +1,168 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/access"
+)
+
+// mostBytes is the greatest size of a page.
+const mostBytes = 100_000
+
+// TestOperatorsPages: each page says what an operator needs to know.
+func TestOperatorsPages(t *testing.T) {
+	c := newConsole(t)
+	c.seed()
+	operator := c.as(access.Caller{Role: access.Operator})
+	orders := v1alpha1.InstanceName("cf-eu", "orders-db")
+	for path, want := range map[string][]string{
+		"":                             {"4 things need attention", "9 of 11", "eu-north-2", "Unreachable.", "its API server does not answer", "nuage-terms", "undeclared reference", "cf-eu/warehouse", "Unplaceable. no cluster fits", "shop/sessions"},
+		"fleet":                        {"eu-de acme 2 of 2", "eu-se nuage 0 of 2", "eu-north-1 Cordoned", "eu-north-2 Not ready"},
+		"fleet?region=eu-fr":           {"eu-west-1", "eu-west-2"},
+		"fleet?state=bad":              {"eu-north-2 Not ready"},
+		"fleet?text=no-such":           {"No cluster is like that"},
+		"clusters/eu-central-1":        {"cpu 64 cores 23 cores 3.5 cores 38 cores", "memory 256 GiB", "orders-db", "billing-db", "0.012 EUR per core and hour", "environment=production"},
+		"clusters/eu-north-1":          {"Cordoned", "datacenter.country SE certified did:web:auditor.example in"},
+		"instances":                    {"warehouse Waits for room", "sessions In progress delivering to eu-central-2", "orders-db Ready cf-eu postgresql / large eu-central-1"},
+		"instances?platform=korifi":    {"telemetry", "staging"},
+		"instances/" + orders:          {"11 clusters considered", "−4 Policy", "7 left", "us-east-1 eu-only: claim datacenter.country is US", "and 2 more for the same reason", "needs 4 cpu, 1.5 free of 32", "1 of 11 clusters chosen", "91 of 100", "Runner-up eu-west-2 78 of 100", "reserves 8 cores, 32 GiB memory", "0.084 EUR an hour", "shopfront", "by ada@example.com", "after 38 s"},
+		"policies":                     {"eu-only In force Concerns platform cf-eu or shop.", "claim datacenter.country is EU, by assurance certified", "prefers, weight 20", "Each organization holds at most 200 cores, reservations for 3500 EUR a month.", "By the provider nuage, for its own clusters.", "undeclared reference to 'regions'"},
+		"expiring":                     {"2 h ago Credential of a provider LabelCredential nuage, issued by did:web:compliance.example", "shopfront cf-eu, instance orders-db", "datacenter.country = SE eu-north-1"},
+		"journal":                      {"Removed", "old-db", "deprovision of postgresql/small on eu-west-2 after 12 s", "Delivered"},
+		"journal?type=Removed":         {"old-db"},
+		"clusters/no-such":             {"There is no cluster no-such"},
+		"instances/" + orders + "-not": {"There is no instance"},
+	} {
+		got := c.send(operator, Root+path, nil)
+		text := words(got.body)
+		for _, part := range want {
+			if !strings.Contains(text, part) {
+				t.Errorf("%s (%d) has no %q in\n%s", path, got.StatusCode, part, text)
+			}
+		}
+		if n := len(got.body); n > mostBytes {
+			t.Errorf("%s has %d bytes", path, n)
+		}
+	}
+	for path, not := range map[string]string{"fleet?region=eu-fr": "us-east-1", "instances?platform=korifi": "orders-db", "journal?type=Removed": "telemetry"} {
+		if text := words(c.send(operator, Root+path, nil).body); strings.Contains(text, not) {
+			t.Errorf("%s shows %s", path, not)
+		}
+	}
+}
+
+// TestAnEmptyHub: each page says what to do first.
+func TestAnEmptyHub(t *testing.T) {
+	c := newConsole(t)
+	operator, shop := c.as(access.Caller{Role: access.Operator}), c.as(access.Caller{Role: access.Platform, Name: "shop"})
+	for path, want := range map[string]string{
+		"": "sluice cluster add", "fleet": "sluice cluster add", "instances": "Nobody has ordered anything", "policies": "sluice policy apply", "expiring": "Nothing ends soon", "journal": "Nothing has happened yet",
+		"market": "Nothing is for sale to you", "mine": "You have no instances", "usage": "Nothing was used",
+	} {
+		browser := operator
+		if path == "market" || path == "mine" || path == "usage" {
+			browser = shop
+		}
+		if got := c.send(browser, Root+path, nil); got.StatusCode != http.StatusOK || !strings.Contains(words(got.body), want) {
+			t.Errorf("%s (%d): %s", path, got.StatusCode, words(got.body))
+		}
+	}
+}
+
+// TestLargePages: with 10,000 clusters, or 1,000 plans, a page is small and made at once.
+func TestLargePages(t *testing.T) {
+	c := newConsole(t)
+	var clusters []v1alpha1.MemberCluster
+	for n := range 10_000 {
+		one := cluster(fmt.Sprintf("cluster-%d", n), fmt.Sprintf("region-%d", n%150), fmt.Sprintf("provider-%d", n%40), "64", "256Gi")
+		clusters = append(clusters, *one)
+	}
+	var instances []v1alpha1.ServiceInstance
+	for n := range 20_000 {
+		instances = append(instances, *instanceOf("shop", fmt.Sprint(n), "large", fmt.Sprintf("cluster-%d", n/2)))
+	}
+	var plans []v1alpha1.ServiceOffering
+	for n := range 20 {
+		var own []v1alpha1.Plan
+		for k := range 50 {
+			own = append(own, plan(fmt.Sprintf("plan-%d-%d", n, k), strings.Repeat("A plan with a description of some length. ", 10), "1", "1Gi", "19"))
+		}
+		plans = append(plans, *offering(fmt.Sprintf("service-%d", n), strings.Repeat("A service. ", 30), own...))
+	}
+	snapshot, err := catalog.Build(plans, nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.catalog.Replace(snapshot)
+	began := time.Now()
+	f := newFleet(clusters, instances, time.Now())
+	t.Logf("10,000 clusters and 20,000 instances are summed up in %s", time.Since(began))
+	if sum := f.sum(); sum.Clusters != 10_000 || sum.CPU.Sold != 20_000*4000 || len(f.groups) != 600 {
+		t.Errorf("the sum is %+v of %d groups", sum, len(f.groups))
+	}
+	c.console.fleets.value, c.console.fleets.until = f, time.Now().Add(time.Hour)
+	operator, shop := c.as(access.Caller{Role: access.Operator}), c.as(access.Caller{Role: access.Platform, Name: "shop"})
+	for path, browser := range map[string]*http.Client{"fleet": operator, "fleet?page=200": operator, "fleet?text=cluster-99": operator, "market": shop, "market?page=9": shop} {
+		began := time.Now()
+		got := c.send(browser, Root+path, nil)
+		took := time.Since(began)
+		t.Logf("%s: %d bytes in %s", path, len(got.body), took)
+		if got.StatusCode != http.StatusOK || len(got.body) > mostBytes || took > 2*time.Second {
+			t.Errorf("%s: %d, %d bytes in %s", path, got.StatusCode, len(got.body), took)
+		}
+	}
+}
+
+// TestTheFunnel: the parts of the picture follow one another, and none that is left disappears.
+func TestTheFunnel(t *testing.T) {
+	d := decisionOf(&v1alpha1.Decision{
+		Considered: 10_000, Placements: []v1alpha1.Placement{{Cluster: "a", Score: 90}},
+		Rejections: []v1alpha1.Rejection{{Reason: "NotReady", Count: 1}, {Reason: "Policy", Count: 9_990}},
+	})
+	want := []string{"0,0 1000.0,0 3.0,40 0,40", "0,0 3.0,0 3.0,40 0,40"}
+	for n, s := range d.Steps {
+		if s.Shape != want[n] {
+			t.Errorf("part %d is %q, want %q", n, s.Shape, want[n])
+		}
+	}
+	if d.Fit != 9 || d.Steps[0].Reason != "Policy" || d.Steps[0].Left != 10 || d.Outcome != "1 of 10 000 clusters chosen" {
+		t.Errorf("%+v", d)
+	}
+	if decisionOf(nil) != nil {
+		t.Error("there is a picture of no decision")
+	}
+	if none := decisionOf(&v1alpha1.Decision{}); none.Outcome != "No cluster chosen" || strings.Contains(none.End, "NaN") {
+		t.Errorf("of no clusters: %+v", none)
+	}
+}
+
+// TestTexts: amounts and times as people read them.
+func TestTexts(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	at := func(d time.Duration) string { return momentOf(metav1.NewTime(now.Add(d)), now).About() }
+	for got, want := range map[string]string{
+		cores(1000): "1 core", cores(250): "0.25 cores", cores(12_345_678): "12 346 cores", binary(0): "0 B", binary(1 << 30): "1 GiB", binary(3 << 29): "1.5 GiB", binary(900 << 40): "900 TiB",
+		grouped(-1234567): "−1 234 567", counted(1, "policy"): "1 policy", counted(2000, "policy"): "2 000 policies",
+		at(-3 * time.Minute): "3 min ago", at(-2 * time.Second): "just now", at(49 * time.Hour): "in 2 days", at(-90 * time.Minute): "90 min ago", at(-100 * 24 * time.Hour): "3 months ago",
+		spaced("InsufficientCPU"): "Insufficient CPU", spaced("NotReady"): "Not ready", spaced("TooSlow"): "Too slow", spaced(""): "", spaced("é"): "É",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if m := momentOf((*metav1.Time)(nil), now); m != nil {
+		t.Errorf("no time is %v", m)
+	}
+	if got := localPath(url.QueryEscape("x")); got != Root {
+		t.Errorf("a path of nowhere is %q", got)
+	}
+}

@@ -1,0 +1,29 @@
+package console
+
+import (
+	"maps"
+	"math/big"
+	"slices"
+	"strings"
+)
+
+// totals adds up exact amounts of money by currency, and formats the sums, for instance "12.5 EUR".
+func totals[T any](all []T, of func(i int) (amount, currency string)) (texts []string) {
+	sums := map[string]*big.Rat{}
+	for i := range all {
+		amount, currency := of(i)
+		exact, ok := new(big.Rat).SetString(amount)
+		if !ok || currency == "" {
+			continue
+		}
+		if sums[currency] == nil {
+			sums[currency] = new(big.Rat)
+		}
+		sums[currency].Add(sums[currency], exact)
+	}
+	for _, currency := range slices.Sorted(maps.Keys(sums)) {
+		text := strings.TrimSuffix(strings.TrimRight(sums[currency].FloatString(4), "0"), ".")
+		texts = append(texts, text+" "+currency)
+	}
+	return texts
+}
