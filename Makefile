@@ -11,7 +11,7 @@ export GOFLAGS := -trimpath -buildvcs=false
 # The tools pinned in tools/go.mod, built on first use and kept in Go's build cache.
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 
-.PHONY: help demo demo-down build image test e2e images lint unit crash conformance e2e-docs e2e-clusters e2e-workloads e2e-chart e2e-liqo race mutants fuzz bench peers generate golden verify vulncheck
+.PHONY: help demo demo-down build image test e2e images lint unit crash conformance e2e-stories e2e-workloads e2e-chart e2e-liqo race mutants fuzz bench peers generate golden verify vulncheck
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-13s\033[0m %s\n", $$1, $$2}'
@@ -34,7 +34,7 @@ test: ## Lint, unit and integration tests, kills, and OSB conformance on kind; n
 	@test/times.sh lint unit+interop+images crash conformance
 
 e2e: ## Everything else that is real: the docs, the chart, lost and made clusters, trust, and Liqo
-	@test/times.sh e2e-docs e2e-clusters e2e-workloads e2e-chart e2e-liqo
+	@test/times.sh e2e-stories e2e-workloads e2e-chart e2e-liqo
 
 # Before unit and images, which run side by side: at the priority of images, unit would wait for them.
 .PHONY: kubernetes
@@ -76,7 +76,7 @@ lint: ## Formatting, vet, staticcheck, which package may import which, and that 
 	@$(TOOL) forbidigo -set_exit_status -tests=false '^time\.(Now|Since|Until|Sleep|After|AfterFunc|Tick|NewTimer|NewTicker)$$' -- ./placement
 
 # Collecting garbage less often saves a tenth of the processors' time, for more memory: 24 GiB are enough.
-lint unit crash conformance e2e-docs e2e-clusters e2e-workloads e2e-chart e2e-liqo: export GOGC = 400
+lint unit crash conformance e2e-stories e2e-workloads e2e-chart e2e-liqo: export GOGC = 400
 
 # SLOWEST packages are tested first: last, each would run beside nothing. Tests wait for a third of their time, so
 # one more package than there are processors is tested at once.
@@ -101,24 +101,21 @@ crash: ## Kill Sluice at every write, stop its leaders, and check that nothing i
 	@echo "test: kill -9 after every write, SIGSTOP of leaders"
 	@go test -tags faults -vet=off -count=1 -timeout 45m -parallel $(ATONCE) -v -skip '^Test(OnClusters|OnPeeredClusters|Workloads)$$' ./internal/crashpoint ./test/crash ./bindings
 
-# e2e.test runs the tests on kind, compiled once; $(call e2e,TESTS) runs some of them.
+# e2e.test runs the tests on kind, compiled once; $(call e2e,TESTS) runs some of them. One more at once than there are
+# processors: pods that start, and clusters that are lost, are mostly waited for.
 .PHONY: bin/e2e.test
 bin/e2e.test: build
 	@go test -tags e2e -vet=off -ldflags '-s -w' -c -o $@ ./test/e2e
 
-e2e = cd test/e2e && ../../bin/e2e.test -test.v -test.timeout 40m -test.run '^($(1))$$'
+e2e = cd test/e2e && ../../bin/e2e.test -test.v -test.parallel $(ATONCE) -test.timeout 40m -test.run '^($(1))$$'
 
 conformance: bin/e2e.test ## On kind: the story, and OSB 2.17 conformance
 	@echo "test: OSB conformance on kind"
 	@$(call e2e,TestEmbeddedHub)
 
-e2e-docs: bin/e2e.test ## On kind: the README, the first steps and docs/trust.md, byte for byte
-	@echo "test: the docs, byte for byte"
-	@$(call e2e,TestReadme|TestFirstSteps|TestTrustDocs)
-
-e2e-clusters: bin/e2e.test ## On kind: providers and policies, lost clusters, clusters made by Cluster API
-	@echo "test: trust, lost clusters, made clusters"
-	@$(call e2e,TestTrust|TestLostCluster|TestMadeCluster)
+e2e-stories: bin/e2e.test ## On kind: the docs, byte for byte; providers and policies; lost clusters; clusters made by Cluster API
+	@echo "test: the docs, byte for byte, trust, lost clusters, made clusters"
+	@$(call e2e,TestReadme|TestFirstSteps|TestTrustDocs|TestTrust|TestLostCluster|TestMadeCluster)
 
 e2e-workloads: bin/e2e.test ## On kind: PostgreSQL and other workloads, a site behind a Gateway, and conformance with a plan of kind workload
 	@echo "test: workloads"

@@ -147,8 +147,22 @@ func tokenStops(t *testing.T, id string, c consumer) {
 // nothingLeft checks that no namespace of Sluice's is left on a member cluster.
 func nothingLeft(t *testing.T, cluster string) {
 	t.Helper()
+	noNamespaces(t, cluster, v1alpha1.LabelInstance)
+}
+
+// nothingLeftOf checks that no namespace of an instance is left on the member clusters.
+func nothingLeftOf(t *testing.T, id string) {
+	t.Helper()
+	for _, name := range members {
+		noNamespaces(t, name, v1alpha1.LabelInstance+"="+v1alpha1.InstanceName("first", id))
+	}
+}
+
+// noNamespaces checks that a cluster has no namespace with these labels.
+func noNamespaces(t *testing.T, cluster, labels string) {
+	t.Helper()
 	admin, _ := administrator(t, cluster)
-	namespaces, err := admin.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{LabelSelector: v1alpha1.LabelInstance})
+	namespaces, err := admin.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{LabelSelector: labels})
 	if err != nil {
 		t.Fatal(err)
 	}

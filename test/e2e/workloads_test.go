@@ -36,29 +36,33 @@ func TestWorkloads(t *testing.T) {
 	for _, file := range append(files, "workloads.yaml") {
 		s.sluice("catalog", "apply", "-f", images.in(t, file, "\"CHART\"", digest))
 	}
-	t.Run("services", func(t *testing.T) {
-		if len(services()) != len(files) {
-			t.Errorf("%d services are tested, charts/services has %d", len(services()), len(files))
-		}
-		for _, one := range services() {
-			volumeFor(t, one.cluster, "e2e-"+one.name)
-			t.Run(one.name, func(t *testing.T) {
+	if len(services()) != len(files) {
+		t.Errorf("%d services are tested, charts/services has %d", len(services()), len(files))
+	}
+	t.Run("side by side", func(t *testing.T) {
+		besides := func(name string, test func(*testing.T)) {
+			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				one.story(t, s.broker)
+				test(t)
 			})
 		}
+		besides("conformance", func(t *testing.T) {
+			// The pods of twelve instances start and stop side by side, on two processors.
+			conformance(t, s.broker, lifeCycle, "OSB_TIMEOUT=3m", "OSB_SERVICE_ID=workloads", "OSB_PLAN_ID=workloads-small", "OSB_OTHER_PLAN_ID=workloads-medium",
+				"OSB_PENDING_PLAN_ID=workloads-nowhere", "OSB_FAILING_UPDATE_PLAN_ID=workloads-nowhere")
+		})
+		for _, one := range services() {
+			volumeFor(t, one.cluster, "e2e-"+one.name)
+			besides(one.name, func(t *testing.T) { one.story(t, s.broker) })
+		}
+		besides("a bind hook returns a token", func(t *testing.T) { returnedToken(t, s.broker) })
+		besides("who reaches whom", func(t *testing.T) { reach(t, s.broker) })
+		besides("a chart from a private registry", func(t *testing.T) { privateChart(t, s.broker) })
+		besides("an image that is not there", func(t *testing.T) { brokenImage(t, s.broker) })
 	})
+	// These change clusters, and with them whatever else is there.
 	t.Run("data moves and is restored", func(t *testing.T) { dataMoves(t, s, kept) })
-	t.Run("a bind hook returns a token", func(t *testing.T) { returnedToken(t, s.broker) })
-	t.Run("who reaches whom", func(t *testing.T) { reach(t, s.broker) })
 	t.Run("a copy in every region", func(t *testing.T) { copies(t, s) })
-	t.Run("a chart from a private registry", func(t *testing.T) { privateChart(t, s.broker) })
-	t.Run("an image that is not there", func(t *testing.T) { brokenImage(t, s.broker) })
-	t.Run("conformance", func(t *testing.T) {
-		// The pods of twelve instances start and stop side by side, on two processors.
-		conformance(t, s.broker, lifeCycle, "OSB_TIMEOUT=3m", "OSB_SERVICE_ID=workloads", "OSB_PLAN_ID=workloads-small", "OSB_OTHER_PLAN_ID=workloads-medium",
-			"OSB_PENDING_PLAN_ID=workloads-nowhere", "OSB_FAILING_UPDATE_PLAN_ID=workloads-nowhere")
-	})
 	t.Run("nothing is left", func(t *testing.T) {
 		for _, name := range members {
 			nothingLeft(t, name)
@@ -196,9 +200,7 @@ func brokenImage(t *testing.T, b broker) {
 	if !strings.HasPrefix(said, "web: 0 of 1 pods ready: ImagePullBackOff") && !strings.HasPrefix(said, "web: 0 of 1 pods ready: ErrImagePull") {
 		t.Errorf("the provision failed with %q", said)
 	}
-	for _, name := range members {
-		nothingLeft(t, name)
-	}
+	nothingLeftOf(t, id)
 	b.must(t, "DELETE", "/v2/service_instances/"+id, p.query(), nil, http.StatusOK, http.StatusAccepted)
 	b.await(t, id, "deprovision "+id)
 }
