@@ -56,10 +56,11 @@ databases:
 	@test/databases/install.sh
 
 images: kubernetes ## What the tests on kind run, at the lowest priority; built once, then kept
-	@echo "test: images of kind nodes and of Liqo"
+	@echo "test: images of kind nodes and of Liqo, and Korifi"
 	@nice -n 19 test/kind/node-image.sh >/dev/null
 	@nice -n 19 test/kind/tools.sh kube-router traefik >/dev/null
 	@nice -n 19 test/kind/liqo-images.sh >/dev/null
+	@nice -n 19 test/korifi/programs/build.sh >/dev/null
 
 # UNCLEAR matches comments that docs/style.md does not allow: "x is what …", "x are those that …".
 UNCLEAR = '^[[:space:]]*//[[:space:]]+([[:alnum:]]+ (is|are) (what|where|who|whom|why|those|that of|the one (that|of|in|as))|.*(tells (whether|if)|but for))[[:space:]]'
@@ -113,9 +114,9 @@ conformance: bin/e2e.test ## On kind: the story, and OSB 2.17 conformance
 	@echo "test: OSB conformance on kind"
 	@$(call e2e,TestEmbeddedHub)
 
-e2e-stories: bin/e2e.test ## On kind: the docs, byte for byte; providers and policies; lost clusters; clusters made by Cluster API
-	@echo "test: the docs, byte for byte, trust, lost clusters, made clusters"
-	@$(call e2e,TestReadme|TestFirstSteps|TestTrustDocs|TestTrust|TestLostCluster|TestMadeCluster)
+e2e-stories: bin/e2e.test ## On kind: the docs, byte for byte; providers and policies; lost clusters; clusters made by Cluster API; a real Korifi
+	@echo "test: the docs, byte for byte, trust, lost clusters, made clusters, Korifi"
+	@$(call e2e,TestReadme|TestFirstSteps|TestTrustDocs|TestTrust|TestLostCluster|TestMadeCluster|TestKorifi)
 
 e2e-workloads: bin/e2e.test ## On kind: PostgreSQL and other workloads, a site behind a Gateway, and conformance with a plan of kind workload
 	@echo "test: workloads"

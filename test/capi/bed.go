@@ -1,31 +1,21 @@
 package capi
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
-	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/test/controlplane"
+	"github.com/sluice-dev/sluice/test/hosted"
 )
 
 // Class is a ClusterClass named simulated, in the namespace default, with its templates: a managed control plane, and
@@ -105,7 +95,7 @@ func (b *Bed) start(ctx context.Context, o Options) (err error) {
 	if o.Docker {
 		managers = []string{"core", "bootstrap", "controlplane", "docker"}
 	}
-	built, err := build(ctx, managers)
+	built, err := hosted.Build(ctx, "test/capi/manager/build.sh", managers...)
 	if err != nil {
 		return err
 	}
@@ -125,10 +115,11 @@ func (b *Bed) start(ctx context.Context, o Options) (err error) {
 	}
 	var webhooks []*webhook
 	for _, name := range managers {
-		w, err := newWebhook(name, filepath.Join(b.folder, name))
+		server, err := hosted.NewServer(filepath.Join(b.folder, name), 0)
 		if err != nil {
 			return err
 		}
+		w := &webhook{server, name}
 		webhooks = append(webhooks, w)
 		if err := b.install(ctx, filepath.Join(built, name, "config"), w); err != nil {
 			return err
@@ -141,13 +132,13 @@ func (b *Bed) start(ctx context.Context, o Options) (err error) {
 		}
 	}
 	for i, name := range managers {
-		if err := b.Run(filepath.Join(built, name, "capi-"+name), flags(kubeconfig, webhooks[i])...); err != nil {
+		if err := b.Run(filepath.Join(built, name, "capi-"+name), nil, flags(kubeconfig, webhooks[i])...); err != nil {
 			return err
 		}
 	}
 	for _, w := range webhooks {
-		if err := w.await(ctx); err != nil {
-			return fmt.Errorf("the manager %s does not listen: %w", w.manager, err)
+		if err := w.Await(ctx); err != nil {
+			return fmt.Errorf("the manager %s: %w", w.manager, err)
 		}
 	}
 	return nil
@@ -157,72 +148,16 @@ func (b *Bed) start(ctx context.Context, o Options) (err error) {
 func flags(kubeconfig string, w *webhook) []string {
 	return []string{
 		"--kubeconfig=" + kubeconfig, "--feature-gates=ClusterTopology=true,MachinePool=false",
-		"--webhook-port=" + strconv.Itoa(w.port), "--webhook-cert-dir=" + w.folder,
+		"--webhook-port=" + strconv.Itoa(w.Port), "--webhook-cert-dir=" + w.Folder,
 		"--health-addr=127.0.0.1:0", "--diagnostics-address=127.0.0.1:0", "--insecure-diagnostics=true",
 		"--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields",
 	}
 }
 
-// build returns the folder with the managers and their manifests.
-func build(ctx context.Context, managers []string) (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for ; ; dir = filepath.Dir(dir) {
-		script := filepath.Join(dir, "test", "capi", "manager", "build.sh")
-		if _, err := os.Stat(script); err == nil {
-			out, err := exec.CommandContext(ctx, script, managers...).Output()
-			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-				return "", fmt.Errorf("%s: %w\n%s", script, err, exit.Stderr)
-			}
-			return strings.TrimSpace(string(out)), err
-		}
-		if dir == filepath.Dir(dir) {
-			return "", errors.New("no test/capi/manager/build.sh here or above: run it from within the source tree")
-		}
-	}
-}
-
-// webhook is the address at which a manager answers the API server.
+// webhook is a manager as the API server calls it.
 type webhook struct {
-	manager  string
-	folder   string
-	port     int
-	caBundle []byte
-}
-
-func newWebhook(manager, folder string) (*webhook, error) {
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		return nil, err
-	}
-	authority, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
-	if err != nil {
-		return nil, err
-	}
-	for name, data := range map[string][]byte{"tls.crt": authority, "tls.key": key} {
-		if err := os.WriteFile(filepath.Join(folder, name), data, 0o600); err != nil {
-			return nil, err
-		}
-	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	defer free.Close() // the manager listens on it next
-	return &webhook{manager: manager, folder: folder, port: free.Addr().(*net.TCPAddr).Port, caBundle: authority}, nil
-}
-
-func (w *webhook) url(path string) string { return fmt.Sprintf("https://127.0.0.1:%d%s", w.port, path) }
-
-func (w *webhook) await(ctx context.Context) error {
-	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		connection, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", w.port))
-		if err != nil {
-			return false, nil // not yet
-		}
-		return true, connection.Close()
-	})
+	*hosted.Server
+	manager string
 }
 
 // install applies Cluster API's definitions and webhook configurations, which are made for its own installation by
@@ -237,72 +172,40 @@ func (b *Bed) install(ctx context.Context, config string, w *webhook) error {
 		if err != nil {
 			return err
 		}
-		if err := b.apply(ctx, data, w.redirect); err != nil {
+		if err := hosted.Apply(ctx, b.Client, data, w.redirect); err != nil {
 			return fmt.Errorf("%s: %w", filepath.Base(path), err)
 		}
 	}
 	return nil
 }
 
+// redirect makes definitions and webhooks call the manager. All managers use the same names for their webhooks, and
+// those of providers tell Cluster API by labels which of its contracts they keep.
 func (w *webhook) redirect(o *unstructured.Unstructured) {
-	bundle := base64.StdEncoding.EncodeToString(w.caBundle)
-	if o.GetKind() == "CustomResourceDefinition" {
-		if w.manager != "core" {
-			labels := map[string]string{}
-			for _, version := range []string{"v1beta1", "v1beta2"} { // the contracts, and the version that follows each
-				labels["cluster.x-k8s.io/"+version] = version
-			}
-			o.SetLabels(labels)
-		}
-		_ = unstructured.SetNestedField(o.Object, map[string]any{
-			"strategy": "Webhook",
-			"webhook": map[string]any{
-				"clientConfig":             map[string]any{"url": w.url("/convert"), "caBundle": bundle},
-				"conversionReviewVersions": []any{"v1", "v1beta1"},
-			},
-		}, "spec", "conversion")
+	if o.GetKind() != "CustomResourceDefinition" {
+		o.SetName(w.manager + "-" + o.GetName())
+		w.Redirect(o)
 		return
 	}
-	o.SetName(w.manager + "-" + o.GetName()) // all managers use the same names
-	hooks, _, _ := unstructured.NestedSlice(o.Object, "webhooks")
-	for _, hook := range hooks {
-		path, _, _ := unstructured.NestedString(hook.(map[string]any), "clientConfig", "service", "path")
-		hook.(map[string]any)["clientConfig"] = map[string]any{"url": w.url(path), "caBundle": bundle}
+	if w.manager != "core" {
+		labels := map[string]string{}
+		for _, version := range []string{"v1beta1", "v1beta2"} { // the contracts, and the version that follows each
+			labels["cluster.x-k8s.io/"+version] = version
+		}
+		o.SetLabels(labels)
 	}
-	_ = unstructured.SetNestedSlice(o.Object, hooks, "webhooks")
+	_ = unstructured.SetNestedField(o.Object, map[string]any{
+		"strategy": "Webhook",
+		"webhook": map[string]any{
+			"clientConfig":             w.ClientConfig("/convert"),
+			"conversionReviewVersions": []any{"v1", "v1beta1"},
+		},
+	}, "spec", "conversion")
 }
 
 // Apply creates objects from YAML documents, or brings those that are there up to date.
 func (b *Bed) Apply(ctx context.Context, documents []byte) error {
-	return b.apply(ctx, documents, func(*unstructured.Unstructured) {})
-}
-
-func (b *Bed) apply(ctx context.Context, documents []byte, change func(*unstructured.Unstructured)) error {
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(documents), 4096)
-	for {
-		o := &unstructured.Unstructured{}
-		if err := decoder.Decode(&o.Object); err != nil {
-			if err.Error() == "EOF" {
-				return nil
-			}
-			return err
-		}
-		if len(o.Object) == 0 {
-			continue
-		}
-		change(o)
-		// A definition that is new is served, and a webhook answers, after a moment.
-		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-			err := b.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("test"), client.ForceOwnership)
-			if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsInternalError(err) {
-				return false, nil
-			}
-			return true, err
-		})
-		if err != nil {
-			return fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
-		}
-	}
+	return hosted.Apply(ctx, b.Client, documents)
 }
 
 // Workload is the control plane of a cluster that was made, nil while there is none.

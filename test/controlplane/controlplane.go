@@ -189,12 +189,12 @@ func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
 	return cp.until(ctx, "API server ready", cp.apiServerReady)
 }
 
-// Run starts another program of this host beside the components, for instance somebody's controllers. It ends with the
-// control plane, and the control plane ends with it.
-func (cp *ControlPlane) Run(binary string, flags ...string) error {
+// Run starts another program of this host beside the components, for instance somebody's controllers, with these
+// variables in its environment and hardly any others. It ends with the control plane, and the control plane ends with it.
+func (cp *ControlPlane) Run(binary string, environment []string, flags ...string) error {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
-	_, err := cp.runLocked(binary, flags)
+	_, err := cp.runLocked(binary, environment, flags)
 	return err
 }
 
@@ -291,14 +291,14 @@ func (cp *ControlPlane) startComponent(name string, flags []string) error {
 }
 
 func (cp *ControlPlane) startLocked(name string, flags []string) (*process, error) {
-	return cp.runLocked(filepath.Join(cp.binaries, name), flags)
+	return cp.runLocked(filepath.Join(cp.binaries, name), nil, flags)
 }
 
-func (cp *ControlPlane) runLocked(binary string, flags []string) (*process, error) {
+func (cp *ControlPlane) runLocked(binary string, environment, flags []string) (*process, error) {
 	if err := context.Cause(cp.alive); err != nil {
 		return nil, err
 	}
-	p, err := startProcess(binary, filepath.Join(cp.logs, filepath.Base(binary)+".log"), flags, cp.end)
+	p, err := startProcess(binary, filepath.Join(cp.logs, filepath.Base(binary)+".log"), environment, flags, cp.end)
 	if err != nil {
 		return nil, err
 	}

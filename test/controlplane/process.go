@@ -22,7 +22,7 @@ type process struct {
 }
 
 // startProcess starts a binary with its output going to log. onExit is called if it ends before kill.
-func startProcess(binary, log string, args []string, onExit func(error)) (*process, error) {
+func startProcess(binary, log string, environment, args []string, onExit func(error)) (*process, error) {
 	name := filepath.Base(binary)
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -32,7 +32,7 @@ func startProcess(binary, log string, args []string, onExit func(error)) (*proce
 	cmd := exec.Command(binary, args...)
 	cmd.Dir = os.TempDir()
 	// No proxies, no stray ETCD_* or KUBECONFIG. Lives are short: collecting as often as usual takes a tenth more.
-	cmd.Env = []string{"HOME=" + cmd.Dir, "TMPDIR=" + cmd.Dir, "GOGC=400"}
+	cmd.Env = append([]string{"HOME=" + cmd.Dir, "TMPDIR=" + cmd.Dir, "GOGC=400"}, environment...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = dieWithParent()
 	if err := spawn(cmd); err != nil {
