@@ -14,7 +14,7 @@ import (
 )
 
 // Build makes a snapshot from the statuses of offerings and, for the schemas of class variables and for what
-// brokers say of their plans, of member clusters, which may be none. Plans read their charts from charts when they need them; nil
+// brokers say of their plans and for their places, of member clusters, which may be none. Plans read their charts from charts when they need them; nil
 // if there are none. It reuses offerings that have not changed since before,
 // the last snapshot, which may be nil. Build always returns a usable snapshot; the error names the
 // offerings that it had to leave out.
@@ -50,7 +50,11 @@ func Build(offerings []v1alpha1.ServiceOffering, clusters []v1alpha1.MemberClust
 		digests[accepted.ID] = sum
 		built = append(built, offering)
 	}
-	return newSnapshot(built, digests), errors.Join(errs...)
+	snapshot := newSnapshot(built, digests)
+	if len(clusters) > 0 {
+		snapshot.locate(clusters)
+	}
+	return snapshot, errors.Join(errs...)
 }
 
 // known holds what the member clusters say of an offering's plans.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -15,6 +16,10 @@ import (
 // concurrent use and never block.
 type Catalog struct {
 	current atomic.Pointer[Snapshot]
+
+	mu sync.Mutex
+	// changed is closed when the snapshot is replaced; nil while nobody waits for that.
+	changed chan struct{}
 }
 
 // Snapshot returns the current catalog. It is never nil and never changed.
@@ -41,7 +46,26 @@ func (c *Catalog) Names(serviceID, planID string) (service, plan string) {
 func (c *Catalog) Loaded() bool { return c.current.Load() != nil }
 
 // Replace makes a snapshot the current one.
-func (c *Catalog) Replace(s *Snapshot) { c.current.Store(s) }
+func (c *Catalog) Replace(s *Snapshot) {
+	c.current.Store(s)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.changed != nil {
+		close(c.changed)
+		c.changed = nil
+	}
+}
+
+// Changed returns a channel that is closed when the snapshot is replaced. A snapshot that is read after this call has
+// all changes that the channel does not report.
+func (c *Catalog) Changed() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.changed == nil {
+		c.changed = make(chan struct{})
+	}
+	return c.changed
+}
 
 // Offering is a service offering with compiled plans.
 type Offering struct {
@@ -166,7 +190,8 @@ type Snapshot struct {
 	named     map[string][]*Offering
 	unnamed   []*Offering // visible to platforms that no offering or plan names
 	digests   map[string]string
-	facts     map[string]*Facts // by plan id
+	facts     map[string]*Facts  // by plan id
+	places    map[string]*Places // by plan id
 }
 
 var emptySnapshot = newSnapshot(nil, nil)
@@ -212,6 +237,10 @@ func (s *Snapshot) Offerings(platform string) []*Offering {
 	}
 	return s.unnamed
 }
+
+// All returns all offerings that are not retired, with all their plans, sorted by name. Callers must not change the
+// result.
+func (s *Snapshot) All() []*Offering { return s.offerings }
 
 // Plan finds a plan in its service offering; retired offerings count. The error is an
 // *UnknownServiceError or, even if another offering has the plan, an *UnknownPlanError.

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/access"
 	"github.com/sluice-dev/sluice/internal/hub/hubtest"
 	"github.com/sluice-dev/sluice/internal/identity/identitytest"
@@ -49,9 +50,11 @@ type world struct {
 	client.Client
 	namespace string
 	platforms passwords
+	catalog   *catalog.Catalog
+	rooms     *fakeInventory
 	clock     *clocktesting.FakePassiveClock
 	options   Options
-	handler   http.Handler
+	handler   *Market
 	described *description
 }
 
@@ -59,7 +62,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	must(t, v1alpha1.AddToScheme(scheme))
-	w := &world{T: t, namespace: hubtest.Namespace(t), platforms: passwords{"cf": "right", "korifi": "right"}, described: describe(t)}
+	w := &world{T: t, namespace: hubtest.Namespace(t), platforms: passwords{"cf": "right", "korifi": "right"}, catalog: &catalog.Catalog{}, rooms: newFakeInventory(), described: describe(t)}
 	w.clock = clocktesting.NewFakePassiveClock(time.Now().Truncate(time.Second))
 	var err error
 	w.Client, err = client.New(hubtest.Start(t).Config, client.Options{Scheme: scheme})
@@ -72,7 +75,7 @@ func newWorld(t *testing.T) *world {
 		must(t, w.Create(t.Context(), &v1alpha1.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
 			Spec: v1alpha1.ProviderSpec{Identified: v1alpha1.Identified{DID: "did:web:" + name + ".example"}}}))
 	}
-	w.options = Options{Tokens: tokens, Platforms: w.platforms, Clock: w.clock, Login: func(_ context.Context, presentation string) (string, error) {
+	w.options = Options{Catalog: w.catalog, Inventory: w.rooms, Tokens: tokens, Platforms: w.platforms, Clock: w.clock, Login: func(_ context.Context, presentation string) (string, error) {
 		if provider, ok := strings.CutPrefix(presentation, "presentation of "); ok {
 			return provider, nil
 		}

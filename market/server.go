@@ -8,19 +8,28 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"unicode/utf8"
 
 	"github.com/gorilla/mux"
 	"k8s.io/utils/clock"
 
+	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/access"
 	"github.com/sluice-dev/sluice/internal/callers"
 )
 
 // Options of the market.
 type Options struct {
+	// Catalog of the offerings for sale.
+	Catalog *catalog.Catalog
+	// Inventory knows how much room there is; nil if nothing does.
+	Inventory Inventory
 	// Tokens issues tokens and verifies them.
 	Tokens *access.Tokens
 	// Platforms authenticates platforms by their credentials.
@@ -33,10 +42,14 @@ type Options struct {
 	Clock clock.PassiveClock
 }
 
-// server answers requests. Its only state is how often clients have called.
+// server answers requests. Its only state is the lists that callers see, and how often clients have called.
 type server struct {
 	Options
-	callers *callers.Calls
+	views     *views
+	callers   *callers.Calls
+	followers atomic.Int64
+	// ending is closed when nobody may follow any more.
+	ending chan struct{}
 }
 
 // prefix of all URLs of the market.
@@ -65,6 +78,9 @@ var routes = []route{
 	{http.MethodGet, prefix + "/openapi.json", (*server).description, nil, false},
 	{http.MethodPost, prefix + "/tokens", (*server).token, nil, true},
 	{http.MethodGet, prefix + "/caller", (*server).caller, everybody, false},
+	{http.MethodGet, prefix + "/plans", (*server).plans, everybody, false},
+	{http.MethodGet, prefix + "/plans/{id}", (*server).plan, everybody, false},
+	{http.MethodGet, prefix + "/changes", (*server).changes, everybody, false},
 }
 
 // call is one request, with its caller if the route asks for one.
@@ -74,15 +90,39 @@ type call struct {
 	caller access.Caller
 }
 
+// variable returns a part of the path. The error is an *Error.
+func (c *call) variable(name string) (string, error) {
+	value, err := url.PathUnescape(mux.Vars(c.Request)[name])
+	if err != nil || !utf8.ValidString(value) {
+		return "", badRequest("%s: not percent-encoded UTF-8.", name)
+	}
+	return value, nil
+}
+
+// Market is a handler of the market's URLs.
+type Market struct {
+	http.Handler
+	end func()
+}
+
+// EndFollowing ends the answers that have no end of their own, so that a server can shut down. It may be called more
+// than once.
+func (m *Market) EndFollowing() { m.end() }
+
 // New returns a handler of the market's URLs. It passes all other requests unchanged to next.
-func New(o Options, next http.Handler) http.Handler {
+func New(o Options, next http.Handler) *Market {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	s := &server{Options: o, callers: callers.NewCalls(perSecond, burst, o.Clock)}
+	if o.Catalog == nil {
+		o.Catalog = &catalog.Catalog{}
+	}
+	s := &server{
+		Options: o, views: newViews(o.Catalog, o.Inventory), callers: callers.NewCalls(perSecond, burst, o.Clock), ending: make(chan struct{}),
+	}
 	router := mux.NewRouter().UseEncodedPath().SkipClean(true) // no redirects for paths of next
 	allowed := map[string][]string{}
 	for _, route := range routes {
@@ -101,7 +141,7 @@ func New(o Options, next http.Handler) http.Handler {
 	router.PathPrefix(prefix + "/").Handler(s.refusing(&Error{Status: http.StatusNotFound, Code: codeNotFound,
 		Description: "There is no such URL; " + prefix + "/openapi.json describes all."}))
 	router.NotFoundHandler, router.MethodNotAllowedHandler = next, next
-	return router
+	return &Market{Handler: router, end: sync.OnceFunc(func() { close(s.ending) })}
 }
 
 func (s *server) handler(route route) http.Handler {

@@ -79,7 +79,7 @@ func (inv *Inventory) Wake(instance string) {
 	inv.wake(instance)
 }
 
-// Changed returns a channel that is closed by the next change of a cluster or a reservation.
+// Changed returns a channel that is closed by the next change of a cluster, a reservation or the policies.
 func (inv *Inventory) Changed() <-chan struct{} {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
@@ -192,6 +192,7 @@ func (inv *Inventory) SetPolicies(policies Policies) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	inv.policies = policies
+	inv.announce()
 	if quotas := policies.scopes(); !slices.Equal(quotas, inv.quotas) {
 		inv.quotas = quotas
 		inv.countHoldings()

@@ -30,6 +30,8 @@ type listener struct {
 	// ready reports whether requests can be answered. Until then the port is closed: a platform
 	// treats a refused connection as an outage, but a refused order as a final answer.
 	ready func() bool
+	// ending is called when no more requests are taken; nil does nothing. It ends the answers that would not end.
+	ending func()
 }
 
 func (l *listener) bind(flags *pflag.FlagSet) {
@@ -52,6 +54,9 @@ func (l *listener) Start(ctx context.Context) error {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ConnState:         callers.NewConnections(l.mostConnections).State,
+	}
+	if l.ending != nil {
+		server.RegisterOnShutdown(l.ending)
 	}
 	err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) { return l.ready(), nil })
 	if err != nil {

@@ -43,7 +43,7 @@ func (l *resourcesListener) bind(flags *pflag.FlagSet) {
 // add adds the listener to the manager if it has an address. filled is to be called when the inventory is filled.
 func (l *resourcesListener) add(mgr ctrl.Manager, osb *listener, platforms *broker.Platforms, inventory *placement.Inventory) (filled func(), err error) {
 	if l.address == "" {
-		return nil, nil
+		return func() {}, nil
 	}
 	l.certificate, l.key = cmp.Or(l.certificate, osb.certificate), cmp.Or(l.key, osb.key)
 	if l.certificate == "" || l.key == "" {

@@ -187,7 +187,7 @@ func (f *serveFlags) assemble(ctx context.Context, h *hub.Hub, logger *slog.Logg
 		return nil, err
 	}
 	served, kept := &catalog.Catalog{}, &store.Hub{Reader: live, Namespace: h.Namespace}
-	usage := broker.NewUsage(clock.RealClock{})
+	sold, usage := newSoldInventory(), broker.NewUsage(clock.RealClock{})
 	handler, err := f.broker(h, live, served, platforms, keys, usage, logger)
 	if err != nil {
 		return nil, err
@@ -196,11 +196,11 @@ func (f *serveFlags) assemble(ctx context.Context, h *hub.Hub, logger *slog.Logg
 	if err != nil {
 		return nil, err
 	}
-	if err := f.addControllers(ctx, mgr, h, live, served, kept, platforms, keys); err != nil {
+	if err := f.addControllers(ctx, mgr, h, live, served, sold, kept, platforms, keys); err != nil {
 		return nil, err
 	}
 	changes := console.NewChanges()
-	if f.listener.handler, err = f.web(mgr, h, served, platforms, keys, handler, changes); err != nil {
+	if f.listener.handler, err = f.web(mgr, h, served, sold, platforms, keys, handler, changes); err != nil {
 		return nil, err
 	}
 	f.listener.ready, f.listener.longest = served.Loaded, f.bindTimeout

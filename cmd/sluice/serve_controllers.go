@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -25,7 +26,6 @@ import (
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/internal/secretfile"
 	"github.com/sluice-dev/sluice/internal/workload"
-	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/capi"
 	"github.com/sluice-dev/sluice/placement/controller"
 	"github.com/sluice-dev/sluice/placement/delivery"
@@ -40,7 +40,7 @@ import (
 )
 
 // addControllers adds all runnables and controllers to the manager, except self-descriptions.
-func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hub.Hub, live client.WithWatch, served *catalog.Catalog, kept *store.Hub, platforms *broker.Platforms, keys *seal.Keyset) error {
+func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hub.Hub, live client.WithWatch, served *catalog.Catalog, sold *soldInventory, kept *store.Hub, platforms *broker.Platforms, keys *seal.Keyset) error {
 	connections := &member.Connections{Reader: live, Namespace: h.Namespace, Keys: keys, Wrap: f.lease.Fence}
 	charts, err := f.charts.open()
 	if err != nil {
@@ -71,7 +71,7 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 	if err := errors.Join(metrics.Registry.Register(counted), mgr.Add(counted)); err != nil {
 		return fmt.Errorf("set up the metrics of what the hub has: %w", err)
 	}
-	inventory := placement.NewInventory()
+	inventory := sold.Inventory
 	filled, err := f.resources.add(mgr, &f.listener, platforms, inventory)
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 		return err
 	}
 	if err := controller.SetupWithManager(mgr, controller.Options{
-		Recorder: recorder, Inventory: inventory, Filled: filled, Target: target,
+		Recorder: recorder, Inventory: inventory, Filled: sync.OnceFunc(func() { sold.fill(); filled() }), Target: target,
 		ProbeEvery: f.probeEvery, ProbeTimeout: min(f.probeEvery, 5*time.Second), MovesAtOnce: f.movesAtOnce, Scorer: scorer, Promises: growing, Keys: keys,
 		Namespace: h.Namespace, HubID: h.ID, Hold: f.hold, Leadership: f.leadership(), Catalog: served, Connections: connections, Brokers: brokers,
 		Drivers: map[string]delivery.Driver{

@@ -21,7 +21,7 @@ import (
 )
 
 // web returns the handler of everything at --listen: the console, self-descriptions, the market, and the OSB API.
-func (f *serveFlags) web(mgr ctrl.Manager, h *hub.Hub, served *catalog.Catalog, platforms *broker.Platforms, keys *seal.Keyset, osb http.Handler, changes *console.Changes) (http.Handler, error) {
+func (f *serveFlags) web(mgr ctrl.Manager, h *hub.Hub, served *catalog.Catalog, sold *soldInventory, platforms *broker.Platforms, keys *seal.Keyset, osb http.Handler, changes *console.Changes) (http.Handler, error) {
 	// Every replica accepts presentations and tickets, so the fence that keeps other replicas from writing must not
 	// hold this client.
 	everywhere, err := client.New(h.Config, client.Options{Scheme: scheme, Cache: &client.CacheOptions{Reader: mgr.GetCache()}})
@@ -34,9 +34,11 @@ func (f *serveFlags) web(mgr ctrl.Manager, h *hub.Hub, served *catalog.Catalog, 
 	}
 	tokens := &access.Tokens{Hub: everywhere, Live: mgr.GetAPIReader(), Writer: everywhere, Namespace: h.Namespace, Seal: keys, Platforms: platforms}
 	platforms.AcceptTokens(tokens)
-	handler := server.New(described, market.New(market.Options{
-		Tokens: tokens, Platforms: platforms, Login: loginOf(server.Login(described)),
-	}, osb))
+	sells := market.New(market.Options{
+		Catalog: served, Inventory: sold, Tokens: tokens, Platforms: platforms, Login: loginOf(server.Login(described)),
+	}, osb)
+	f.listener.ending = sells.EndFollowing
+	handler := server.New(described, sells)
 	if !f.console {
 		return handler, nil
 	}

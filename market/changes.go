@@ -1,0 +1,216 @@
+package market
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// mostLogged bounds what a view keeps for followers that fell behind or come back, in bytes and in changes.
+	mostLogged, mostChanges = 4 << 20, 256
+	// heartbeat is how often a follower gets something, and its token is looked at.
+	heartbeat = 15 * time.Second
+	// patience is how long a follower may take for what was sent.
+	patience = 30 * time.Second
+	// mostFollowers bounds those of the process.
+	mostFollowers = 16_384
+)
+
+// changeLog has the latest changes, as events.
+type changeLog struct {
+	events []loggedEvent
+	bytes  int
+}
+
+type loggedEvent struct {
+	number int64
+	event  []byte
+}
+
+func (l *changeLog) add(number int64, event []byte) {
+	l.events, l.bytes = append(l.events, loggedEvent{number, event}), l.bytes+len(event)
+	for len(l.events) > mostChanges || l.bytes > mostLogged {
+		l.bytes -= len(l.events[0].event)
+		l.events = slices.Clone(l.events[1:])
+	}
+}
+
+// since returns the events after a state; ok is false if they are not all there any more.
+func (l *changeLog) since(number, now int64) (events [][]byte, ok bool) {
+	missing := now - number
+	if missing < 0 || missing > int64(len(l.events)) {
+		return nil, false
+	}
+	for _, e := range l.events[len(l.events)-int(missing):] {
+		events = append(events, e.event)
+	}
+	return events, true
+}
+
+// changeBody has the rows that are new or changed, and the ids of those that are gone.
+type changeBody struct {
+	Changed []json.RawMessage `json:"changed"`
+	Removed []string          `json:"removed"`
+}
+
+func (v *view) changeEvent(s *state, changed []*row, removed []string) []byte {
+	if removed == nil {
+		removed = []string{}
+	}
+	return v.event("change", s.number, changeBody{encodedRows(changed), removed})
+}
+
+// fullEvent has the whole list.
+func (v *view) fullEvent(s *state) []byte {
+	return v.event("plans", s.number, map[string]any{"plans": encodedRows(s.rows)})
+}
+
+func encodedRows(rows []*row) []json.RawMessage {
+	out := make([]json.RawMessage, len(rows))
+	for i, r := range rows {
+		out[i] = r.encoded
+	}
+	return out
+}
+
+// event encodes a server-sent event (HTML Standard, 9.2). JSON has no line breaks.
+func (v *view) event(name string, number int64, body any) []byte {
+	data, _ := json.Marshal(body) // made of encoded rows and strings
+	return fmt.Appendf(nil, "event: %s\nid: %s-%d\ndata: %s\n\n", name, v.life, number, data)
+}
+
+// numberOf returns the number of the state that a follower has by its Last-Event-ID; −1 if that is none of this process.
+func (v *view) numberOf(lastEventID string) int64 {
+	life, text, _ := strings.Cut(lastEventID, "-")
+	number, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || life != v.life {
+		return -1
+	}
+	return number
+}
+
+// after returns the events that lead from a state to the latest one, that one's number, and a channel that is closed
+// by the next state.
+func (v *view) after(number int64) (events [][]byte, now int64, next <-chan struct{}) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.next == nil {
+		v.next = make(chan struct{})
+	}
+	events, ok := v.log.since(number, v.state.number)
+	if number < 0 || !ok {
+		events = [][]byte{v.state.full()}
+	}
+	return events, v.state.number, v.next
+}
+
+// follow makes the view look for changes until the last follower leaves.
+func (v *view) follow() {
+	v.current()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.followers++; v.followers == 1 {
+		v.stop = make(chan struct{})
+		go v.watch(v.stop)
+	}
+}
+
+func (v *view) unfollow() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.followers--; v.followers == 0 {
+		close(v.stop)
+	}
+}
+
+// watch looks whenever something has changed, as often as is allowed.
+func (v *view) watch(stop <-chan struct{}) {
+	for {
+		v.current()
+		v.mu.Lock()
+		catalogChanged, inventoryChange, wait := v.catalogChanged, v.inventoryChange, v.due()
+		v.mu.Unlock()
+		if isClosed(catalogChanged) {
+			catalogChanged = nil // the timer is for it
+		}
+		if isClosed(inventoryChange) {
+			inventoryChange = nil
+		}
+		timer := time.NewTimer(max(wait, 0))
+		select {
+		case <-stop:
+			timer.Stop()
+			return
+		case <-catalogChanged:
+		case <-inventoryChange:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// changes sends the whole list and then each change, as server-sent events. With Last-Event-ID it goes on from there,
+// or sends the whole list if it cannot. A follower holds nothing but the number of the state that it has.
+func (s *server) changes(c *call) error {
+	if s.followers.Add(1) > mostFollowers {
+		s.followers.Add(-1)
+		return &Error{Status: http.StatusServiceUnavailable, Code: codeUnavailable, RetryAfter: heartbeat, Description: "Too many clients follow the market here."}
+	}
+	defer s.followers.Add(-1)
+	v := s.views.of(c.caller)
+	v.follow()
+	defer v.unfollow()
+	has := v.numberOf(c.Request.Header.Get("Last-Event-ID"))
+	out := http.NewResponseController(c.ResponseWriter)
+	header := c.ResponseWriter.Header()
+	header.Set("Content-Type", "text/event-stream")
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Accel-Buffering", "no") // proxies that know it pass each event on at once
+	c.ResponseWriter.WriteHeader(http.StatusOK)
+	_ = out.SetReadDeadline(time.Time{}) // the request has been read
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	for {
+		events, now, next := v.after(has)
+		if send(c, out, events) != nil {
+			return nil // the client has gone
+		}
+		has = now
+		for waiting := true; waiting; {
+			select {
+			case <-c.Context().Done():
+				return nil
+			case <-s.ending:
+				return nil
+			case <-next:
+				waiting = false
+			case <-beat.C:
+				if _, err := s.authenticate(c.Request); errors.As(err, new(*Error)) {
+					return nil // the token has ended
+				}
+				if send(c, out, [][]byte{[]byte(": \n\n")}) != nil {
+					return nil
+				}
+			}
+		}
+	}
+}
+
+// send writes events and flushes them.
+func send(c *call, out *http.ResponseController, events [][]byte) error {
+	if err := out.SetWriteDeadline(time.Now().Add(patience)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	for _, event := range events {
+		if _, err := c.ResponseWriter.Write(event); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
+}
