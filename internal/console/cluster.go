@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/access"
 	"github.com/sluice-dev/sluice/placement"
 )
 
@@ -24,8 +25,12 @@ type clusterData struct {
 	Resources []resourceRow
 	Prices    []priceRow
 	Labels    []string
+	// Instances are for operators, Held for the cluster's provider.
 	Instances []*instanceRow
+	Held      []heldRow
 	Pages     pager
+	// Back is the list that the cluster is in.
+	Back section
 }
 
 // resourceRow is a resource of a cluster.
@@ -45,6 +50,9 @@ func (s *server) clusterPage(c *call) (*page, error) {
 	if err := s.get(c.Context(), name, cluster); err != nil {
 		return nil, orNoSuch(err, "cluster", name)
 	}
+	if !c.owns(cluster.Spec.Provider) {
+		return nil, noSuch("cluster", name)
+	}
 	f, err := s.fleet(c.Context())
 	if err != nil {
 		return nil, err
@@ -60,7 +68,13 @@ func (s *server) clusterPage(c *call) (*page, error) {
 		return nil, err
 	}
 	data := clusterData{MemberCluster: cluster, Row: row, Resources: s.resourcesOf(cluster, instances)}
-	data.Instances, data.Pages = paged(c, s.rows(instances))
+	if c.caller.Role == access.Provider {
+		data.Back = section{Title: "My clusters", Path: "supply"}
+		data.Held, data.Pages = paged(c, s.heldOn(name, instances))
+	} else {
+		data.Back = section{Title: "Fleet", Path: "fleet"}
+		data.Instances, data.Pages = paged(c, s.rows(instances))
+	}
 	if prices := cluster.Spec.Prices; prices != nil {
 		for _, of := range slices.Sorted(maps.Keys(prices.PerHour)) {
 			data.Prices = append(data.Prices, priceRow{string(of), money(prices.PerHour[of], prices.Currency) + " per " + priced(of) + " and hour"})

@@ -31,7 +31,12 @@ type clusterRow struct {
 	State                          state
 	CPU, Memory                    share
 	Instances                      int
+	// earned by what is delivered to it.
+	earned earnings
 }
+
+// Earns returns the price of an hour of what is delivered there.
+func (r *clusterRow) Earns() []string { return r.earned.texts() }
 
 // groupRow sums up the clusters of a provider in a region.
 type groupRow struct {
@@ -62,6 +67,16 @@ func (s *share) add(other share) {
 // widths of the parts of a bar that is 100 wide.
 func (s share) SoldWidth() float64   { return percent(s.Sold, s.All) }
 func (s share) OthersWidth() float64 { return min(percent(s.Others, s.All), 100-s.SoldWidth()) }
+
+// add adds a cluster to a sum.
+func (g *groupRow) add(row *clusterRow) {
+	g.Clusters++
+	if row.State.Kind == "good" {
+		g.Ready++
+	}
+	g.CPU.add(row.CPU)
+	g.Memory.add(row.Memory)
+}
 
 func percent(part, of int64) float64 {
 	if of <= 0 {
@@ -135,7 +150,7 @@ func (s *server) fleet(ctx context.Context) (*fleet, error) {
 }
 
 func newFleet(clusters []v1alpha1.MemberCluster, instances []v1alpha1.ServiceInstance, now time.Time) *fleet {
-	sold, on := map[string]placement.Resources{}, map[string]int{}
+	sold, on, earned := map[string]placement.Resources{}, map[string]int{}, map[string]earnings{}
 	for i := range instances {
 		for cluster, held := range placement.Ledger(&instances[i].Status) {
 			if sold[cluster] == nil {
@@ -143,6 +158,15 @@ func newFleet(clusters []v1alpha1.MemberCluster, instances []v1alpha1.ServiceIns
 			}
 			sold[cluster].Add(held, 1)
 			on[cluster]++
+		}
+		if delivered := instances[i].Status.Delivered; delivered != nil {
+			for n := range delivered.Decision.Placements {
+				p := &delivered.Decision.Placements[n]
+				if earned[p.Cluster] == nil {
+					earned[p.Cluster] = earnings{}
+				}
+				earned[p.Cluster].add(p)
+			}
 		}
 	}
 	f := &fleet{byName: map[string]*clusterRow{}}
@@ -156,7 +180,7 @@ func newFleet(clusters []v1alpha1.MemberCluster, instances []v1alpha1.ServiceIns
 		}
 		row := &clusterRow{
 			Name: c.Name, Provider: c.Spec.Provider, Region: c.Spec.Region, Driver: c.DriverName(), Tier: c.Spec.Tier, State: clusterState(c),
-			CPU: share(corev1.ResourceCPU), Memory: share(corev1.ResourceMemory), Instances: on[c.Name],
+			CPU: share(corev1.ResourceCPU), Memory: share(corev1.ResourceMemory), Instances: on[c.Name], earned: earned[c.Name],
 		}
 		f.clusters, f.byName[row.Name] = append(f.clusters, row), row
 		key := [2]string{row.Region, row.Provider}
@@ -165,14 +189,10 @@ func newFleet(clusters []v1alpha1.MemberCluster, instances []v1alpha1.ServiceIns
 			group = &groupRow{Region: row.Region, Provider: row.Provider}
 			groups[key], f.groups = group, append(f.groups, group)
 		}
-		group.Clusters++
-		if row.State.Kind == "good" {
-			group.Ready++
-		} else { // what is free there cannot be sold
+		if row.State.Kind != "good" { // what is free there cannot be sold
 			row.CPU.Free, row.Memory.Free = 0, 0
 		}
-		group.CPU.add(row.CPU)
-		group.Memory.add(row.Memory)
+		group.add(row)
 	}
 	rank := map[string]int{"bad": 0, "busy": 1, "off": 2, "good": 3}
 	slices.SortFunc(f.clusters, func(a, b *clusterRow) int {

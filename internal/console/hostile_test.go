@@ -27,7 +27,7 @@ const hostile = `"'><x-evil onclick=alert(1)><script>alert(1)</script><img src=x
 func (c *consoleOf) hostileHub() (instance string) {
 	c.Helper()
 	evil := cluster("evil", "r", "p", "8", "32Gi")
-	evil.Spec.Region, evil.Spec.Provider, evil.Spec.Zone = hostile[:60], hostile[:60], hostile[:60]
+	evil.Spec.Region, evil.Spec.Provider, evil.Spec.Zone = hostile[:60], "acme", hostile[:60]
 	evil.Status.KubernetesVersion = hostile
 	for n := range evil.Status.Conditions {
 		evil.Status.Conditions[n].Message = hostile
@@ -92,8 +92,8 @@ func (c *consoleOf) hostileHub() (instance string) {
 		Status: v1alpha1.PlacementPolicyStatus{Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, false, "Invalid", hostile, time.Minute)}},
 	})
 	c.create(&v1alpha1.SelfDescription{
-		ObjectMeta: metav1.ObjectMeta{Name: "sd-evil"}, Spec: v1alpha1.SelfDescriptionSpec{Credential: hostile, Provider: hostile},
-		Status: v1alpha1.SelfDescriptionStatus{State: v1alpha1.CredentialRejected, Type: hostile, Issuer: hostile, ValidUntil: &ends, Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, false, "Rejected", hostile, time.Minute)}},
+		ObjectMeta: metav1.ObjectMeta{Name: "sd-evil"}, Spec: v1alpha1.SelfDescriptionSpec{Credential: hostile, Provider: "acme"},
+		Status: v1alpha1.SelfDescriptionStatus{State: v1alpha1.CredentialRejected, Type: hostile, Issuer: hostile, Subject: hostile, Report: []v1alpha1.VerificationStep{{Step: hostile, Result: "failed", Message: hostile}}, ValidUntil: &ends, Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, false, "Rejected", hostile, time.Minute)}},
 	})
 	c.sell()
 	return i.Name
@@ -110,13 +110,14 @@ func TestHostileTexts(t *testing.T) {
 	c := newConsole(t)
 	name := c.hostileHub()
 	operator, shop := c.as(access.Caller{Role: access.Operator}), c.as(access.Caller{Role: access.Platform, Name: "shop"})
+	acme := c.as(access.Caller{Role: access.Provider, Name: "acme"})
 	search := "text=" + url.QueryEscape(hostile)
 	for path, browser := range map[string]*http.Client{
 		"": operator, "fleet": operator, "fleet?region=" + url.QueryEscape(hostile[:60]): operator, "fleet?" + search: operator, "clusters/evil": operator,
 		"instances": operator, "instances?" + search + "&platform=" + url.QueryEscape(hostile): operator, "instances/" + name: operator,
 		"policies": operator, "expiring": operator, "journal": operator, "journal?" + search: operator,
 		"market": shop, "market?" + search: shop, "order?service=evil&plan=evil": shop, "mine": shop, "mine/" + name: shop, "mine/" + name + "/delete": shop,
-		"usage": shop, "login?next=" + url.QueryEscape(hostile): c.as(access.Caller{}), "clusters/" + url.PathEscape(hostile): operator,
+		"supply": acme, "credentials": acme, "policies?": acme, "usage": shop, "login?next=" + url.QueryEscape(hostile): c.as(access.Caller{}), "clusters/" + url.PathEscape(hostile): operator,
 	} {
 		got := c.send(browser, Root+path, nil)
 		if got.StatusCode >= http.StatusInternalServerError {

@@ -2,15 +2,9 @@ package console
 
 import (
 	"cmp"
-	"context"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
@@ -22,11 +16,8 @@ type offer struct {
 	Service, Title string
 	Prices         []string
 	Facts          *catalog.Facts
-	places
+	*catalog.Places
 }
-
-// places of the instances of a plan.
-type places struct{ Regions, Providers []string }
 
 // facet is a property by which offers are narrowed.
 type facet struct {
@@ -70,10 +61,7 @@ type marketData struct {
 }
 
 func (s *server) marketPage(c *call) (*page, error) {
-	all, err := s.offers(c)
-	if err != nil {
-		return nil, err
-	}
+	all := s.offers(c)
 	names := []string{"text"}
 	for _, f := range facets {
 		names = append(names, f.name)
@@ -116,25 +104,26 @@ func (o *offer) isIn(by filter, except string) bool {
 }
 
 // offers returns the plans that the caller's platform may order.
-func (s *server) offers(c *call) ([]*offer, error) {
+func (s *server) offers(c *call) (all []*offer) {
 	snapshot := s.Catalog.Snapshot()
-	located, err := s.located.get(c.Context(), s.Clock, s.locate)
-	if err != nil {
-		return nil, err
-	}
-	var all []*offer
 	for _, service := range snapshot.Offerings(c.caller.Name) {
 		for _, p := range service.Plans {
 			if !p.Withdrawn {
-				all = append(all, s.offer(snapshot, p, located))
+				all = append(all, newOffer(snapshot, p))
 			}
 		}
 	}
-	return all, nil
+	return all
 }
 
-func (s *server) offer(snapshot *catalog.Snapshot, p *catalog.Plan, located *locator) *offer {
-	return &offer{Plan: p, Service: p.Offering.Name, Title: cmp.Or(p.DisplayName, p.Name), Prices: prices(p.Costs), Facts: snapshot.Facts(p.ID), places: located.of(p)}
+func newOffer(snapshot *catalog.Snapshot, p *catalog.Plan) *offer {
+	o := &offer{
+		Plan: p, Service: p.Offering.Name, Title: cmp.Or(p.DisplayName, p.Name), Prices: prices(p.Costs), Facts: snapshot.Facts(p.ID), Places: snapshot.Places(p.ID),
+	}
+	if o.Places == nil { // not read yet
+		o.Places = &catalog.Places{}
+	}
+	return o
 }
 
 // prices formats a plan's costs, for instance "89.5 EUR monthly".
@@ -146,60 +135,4 @@ func prices(costs []v1alpha1.Cost) (texts []string) {
 		}
 	}
 	return texts
-}
-
-// locator finds the places of plans among the clusters of a moment. Most plans select the same clusters, so each
-// selection is made once.
-type locator struct {
-	clusters []v1alpha1.MemberCluster
-	known    sync.Map // of places, by selection
-}
-
-func (s *server) locate(ctx context.Context) (*locator, error) {
-	var clusters v1alpha1.MemberClusterList
-	if err := s.list(ctx, &clusters); err != nil {
-		return nil, err
-	}
-	return &locator{clusters: clusters.Items}, nil
-}
-
-// of returns where instances of a plan can be: in the regions and with the providers of the clusters that it selects.
-func (l *locator) of(p *catalog.Plan) places {
-	if p.Kind == v1alpha1.PlanKindUpstream {
-		return places{}
-	}
-	var selector *metav1.LabelSelector
-	if p.Resources != nil {
-		selector = p.Resources.Selector
-	}
-	makes := p.Kind == v1alpha1.PlanKindCluster
-	key := strconv.FormatBool(makes) + metav1.FormatLabelSelector(selector)
-	if at, found := l.known.Load(key); found {
-		return at.(places)
-	}
-	at := placesOf(selector, makes, l.clusters)
-	l.known.Store(key, at)
-	return at
-}
-
-// placesOf returns the places of the clusters that a selector matches; makers are those that create clusters.
-func placesOf(selector *metav1.LabelSelector, makers bool, clusters []v1alpha1.MemberCluster) places {
-	matches := labels.Everything()
-	if selector != nil {
-		var err error
-		if matches, err = metav1.LabelSelectorAsSelector(selector); err != nil {
-			return places{} // the plan is not served then
-		}
-	}
-	regions, providers := map[string]bool{}, map[string]bool{}
-	for i := range clusters {
-		c := &clusters[i]
-		if c.DriverName() == v1alpha1.DriverOSB || makers != (c.DriverName() == v1alpha1.DriverCAPI) || !matches.Matches(labels.Set(c.SelectorLabels())) {
-			continue
-		}
-		regions[c.Spec.Region], providers[c.Spec.Provider] = true, true
-	}
-	delete(regions, "")
-	delete(providers, "")
-	return places{slices.Sorted(maps.Keys(regions)), slices.Sorted(maps.Keys(providers))}
 }

@@ -36,11 +36,7 @@ func (s *server) planFor(c *call) (*offer, error) {
 	if err != nil || plan.Offering.Retired || plan.Withdrawn || !plan.VisibleTo(c.caller.Name) {
 		return nil, &Error{Status: http.StatusNotFound, Title: "This plan is not offered", Description: "It may have been withdrawn since. The market has all that are."}
 	}
-	located, err := s.located.get(c.Context(), s.Clock, s.locate)
-	if err != nil {
-		return nil, err
-	}
-	return s.offer(snapshot, plan, located), nil
+	return newOffer(snapshot, plan), nil
 }
 
 func (s *server) orderPage(c *call) (*page, error) {

@@ -166,3 +166,39 @@ func TestTexts(t *testing.T) {
 		t.Errorf("a path of nowhere is %q", got)
 	}
 }
+
+// TestProvidersPages: a provider sees its own clusters, credentials and policies, and nothing of who buys there.
+func TestProvidersPages(t *testing.T) {
+	c := newConsole(t)
+	c.seed()
+	acme := c.as(access.Caller{Role: access.Provider, Name: "acme"})
+	c.create(&v1alpha1.SelfDescription{
+		ObjectMeta: metav1.ObjectMeta{Name: "sd-2"}, Spec: v1alpha1.SelfDescriptionSpec{Credential: "a.b.c", Provider: "acme"},
+		Status: v1alpha1.SelfDescriptionStatus{
+			State: v1alpha1.CredentialRejected, Type: "LegalPerson", Issuer: "did:web:acme.example", Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, false, "Rejected", "signature: the key is not acme's", time.Minute)},
+			Report: []v1alpha1.VerificationStep{{Step: "decode", Result: "passed", Message: "a VC-JWT"}, {Step: "signature", Result: "failed", Message: "the key is not acme's"}},
+		},
+	})
+	for path, want := range map[string][]string{
+		"supply":                {"eu-central-1 Ready eu-de 2", "us-east-1", "Earns now 0.336 EUR an hour", "63 cores of 640 cores"},
+		"clusters/eu-central-1": {"My clusters", "sluice-", "postgresql / large", "8 cores, 32 GiB memory", "0.084 EUR an hour"},
+		"credentials":           {"LegalPerson Rejected", "signature: the key is not acme's", "decode a VC-JWT"},
+		"policies":              {"There is no policy here"},
+		"clusters/eu-west-1":    {"There is no cluster eu-west-1"},
+	} {
+		text := words(c.send(acme, Root+path, nil).body)
+		for _, part := range want {
+			if !strings.Contains(text, part) {
+				t.Errorf("%s has no %q in\n%s", path, part, text)
+			}
+		}
+		for _, not := range []string{"nuage", "orders-db", "cf-eu", "ada@example.com"} {
+			if strings.Contains(text, not) {
+				t.Errorf("%s shows %s", path, not)
+			}
+		}
+	}
+	if got := c.send(acme, Root, nil); got.StatusCode != http.StatusSeeOther || got.Header.Get("Location") != Root+"supply" {
+		t.Errorf("the first page: %d %q", got.StatusCode, got.Header.Get("Location"))
+	}
+}

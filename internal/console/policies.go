@@ -32,9 +32,11 @@ func (s *server) policiesPage(c *call) (*page, error) {
 	if err := s.list(c.Context(), &all); err != nil {
 		return nil, err
 	}
-	rows := make([]policyRow, len(all.Items))
+	var rows []policyRow
 	for i := range all.Items {
-		rows[i] = policyRowOf(&all.Items[i])
+		if c.owns(all.Items[i].Spec.Provider) {
+			rows = append(rows, policyRowOf(&all.Items[i]))
+		}
 	}
 	slices.SortFunc(rows, func(a, b policyRow) int { return strings.Compare(a.Name, b.Name) })
 	shown, pages := paged(c, rows)

@@ -74,7 +74,6 @@ type server struct {
 	fleets  kept[*fleet]
 	journal kept[[]entry]
 	looks   kept[*home]
-	located kept[*locator]
 }
 
 // call is a request to the console.
@@ -108,7 +107,8 @@ type route struct {
 }
 
 func (s *server) routes() []route {
-	operator, platform := []access.Role{access.Operator}, []access.Role{access.Platform}
+	operator, platform, provider := []access.Role{access.Operator}, []access.Role{access.Platform}, []access.Role{access.Provider}
+	both := []access.Role{access.Operator, access.Provider}
 	return []route{
 		{http.MethodGet, "{$}", []access.Role{access.Operator, access.Platform, access.Provider}, (*server).front},
 		{http.MethodGet, "login", nil, (*server).loginPage},
@@ -117,10 +117,10 @@ func (s *server) routes() []route {
 		{http.MethodPost, "enter", nil, (*server).enter},
 		{http.MethodPost, "logout", nil, (*server).logout},
 		{http.MethodGet, "fleet", operator, (*server).fleetPage},
-		{http.MethodGet, "clusters/{name}", operator, (*server).clusterPage},
+		{http.MethodGet, "clusters/{name}", both, (*server).clusterPage},
 		{http.MethodGet, "instances", operator, (*server).instancesPage},
 		{http.MethodGet, "instances/{name}", operator, (*server).instancePage},
-		{http.MethodGet, "policies", operator, (*server).policiesPage},
+		{http.MethodGet, "policies", both, (*server).policiesPage},
 		{http.MethodGet, "expiring", operator, (*server).expiringPage},
 		{http.MethodGet, "journal", operator, (*server).journalPage},
 		{http.MethodGet, "market", platform, (*server).marketPage},
@@ -134,6 +134,8 @@ func (s *server) routes() []route {
 		{http.MethodPost, "mine/{name}/unbind", platform, (*server).unbind},
 		{http.MethodPost, "mine/{name}/credentials", platform, (*server).credentials},
 		{http.MethodGet, "usage", platform, (*server).usagePage},
+		{http.MethodGet, "supply", provider, (*server).supplyPage},
+		{http.MethodGet, "credentials", provider, (*server).credentialsPage},
 	}
 }
 
@@ -301,20 +303,18 @@ type section struct {
 var sections = map[access.Role][]section{
 	access.Operator: {{Title: "Overview"}, {Title: "Fleet", Path: "fleet"}, {Title: "Instances", Path: "instances"}, {Title: "Policies", Path: "policies"}, {Title: "Expiring", Path: "expiring"}, {Title: "Journal", Path: "journal"}},
 	access.Platform: {{Title: "Market", Path: "market"}, {Title: "My instances", Path: "mine"}, {Title: "Usage", Path: "usage"}},
+	access.Provider: {{Title: "My clusters", Path: "supply"}, {Title: "Credentials", Path: "credentials"}, {Title: "Policies", Path: "policies"}},
 }
 
-// beneath are pages that belong to the section of another path.
-var beneath = map[string]string{"clusters": "fleet", "order": "market"}
+// beneath names the sections to which further pages belong.
+var beneath = map[string][]string{"clusters": {"fleet", "supply"}, "order": {"market"}}
 
 // render writes a page. A mistake in a template is found before anything is written.
 func (s *server) render(c *call, p *page) {
 	whole := layout{page: p, Caller: c.caller, Now: s.Clock.Now()}
 	first, _, _ := strings.Cut(strings.TrimPrefix(c.URL.Path, Root), "/")
-	if under, found := beneath[first]; found {
-		first = under
-	}
 	for _, one := range sections[c.caller.Role] {
-		one.Here = one.Path == first
+		one.Here = one.Path == first || slices.Contains(beneath[first], one.Path)
 		whole.Sections = append(whole.Sections, one)
 	}
 	var body bytes.Buffer
@@ -346,5 +346,5 @@ func (s *server) front(c *call) (*page, error) {
 	case access.Platform:
 		return c.seeOther(Root + "market")
 	}
-	return nil, errRole
+	return c.seeOther(Root + "supply")
 }

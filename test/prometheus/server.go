@@ -40,7 +40,7 @@ func Program(t testing.TB, name string) string {
 
 // Runner runs a program until the test ends, as a control plane of the tests does.
 type Runner interface {
-	Run(binary string, flags ...string) error
+	Run(binary string, environment []string, flags ...string) error
 }
 
 // Start starts a Prometheus, and returns its API once it has scraped the target, HOST:PORT. Its job is named test.
@@ -66,7 +66,7 @@ func Start(t testing.TB, by Runner, target, rules string) v1.API {
 		t.Fatal(err)
 	}
 	address := freeAddress(t)
-	err = by.Run(Program(t, "prometheus"), "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
+	err = by.Run(Program(t, "prometheus"), nil, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
 	if err != nil {
 		t.Fatal(err)
 	}
