@@ -11,7 +11,7 @@ export GOFLAGS := -trimpath -buildvcs=false
 # The tools pinned in tools/go.mod, built on first use and kept in Go's build cache.
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 
-.PHONY: help demo demo-down build image test e2e images lint unit crash conformance e2e-stories e2e-workloads e2e-chart e2e-liqo race mutants fuzz bench peers generate golden verify vulncheck
+.PHONY: help demo demo-down build image test e2e images lint unit crash browser conformance e2e-stories e2e-workloads e2e-chart e2e-liqo browser race mutants fuzz bench peers generate golden verify vulncheck
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-13s\033[0m %s\n", $$1, $$2}'
@@ -77,7 +77,7 @@ lint: ## Formatting, vet, staticcheck, which package may import which, and that 
 	@$(TOOL) forbidigo -set_exit_status -tests=false '^time\.(Now|Since|Until|Sleep|After|AfterFunc|Tick|NewTimer|NewTicker)$$' -- ./placement
 
 # Collecting garbage less often saves a tenth of the processors' time, for more memory: 24 GiB are enough.
-lint unit crash conformance e2e-stories e2e-workloads e2e-chart e2e-liqo: export GOGC = 400
+lint unit crash browser conformance e2e-stories e2e-workloads e2e-chart e2e-liqo: export GOGC = 400
 
 # SLOWEST packages are tested first: last, each would run beside nothing. Tests wait for a third of their time, so
 # one more package than there are processors is tested at once.
@@ -96,6 +96,10 @@ unit: kubernetes databases prometheus cluster-api ## Unit and integration tests,
 interop: ## Credentials, both ways, with jose, jsonld and a SHACL validator from npm; installs Node where it is missing
 	@echo "test: interoperability with tools from npm"
 	@test/interop/run.sh
+
+browser: ## The console in Chromium: axe-core on every page, a phone's screen, the keyboard; installs both where they are missing
+	@echo "test: the console in a browser"
+	@test/browser/run.sh
 
 # One more test at once than there are processors: most of a kill, and of a leader that sleeps, is waiting.
 crash: ## Kill Sluice at every write, stop its leaders, and check that nothing is lost, doubled or oversold

@@ -5,6 +5,8 @@ go 1.26.0
 require (
 	code.cloudfoundry.org/lager/v3 v3.0.3
 	filippo.io/age v1.3.1
+	github.com/chromedp/cdproto v0.159.0
+	github.com/chromedp/chromedp v0.23.0
 	github.com/cloudevents/sdk-go/v2 v2.16.2
 	github.com/cloudfoundry/go-cfclient/v3 v3.0.0-alpha.12
 	github.com/fluxcd/cli-utils v1.3.0

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/broker"
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/access"
@@ -17,6 +19,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/hub"
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/market"
+	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/replay"
 	"github.com/sluice-dev/sluice/selfdescription/server"
 )
 
@@ -44,7 +48,7 @@ func (f *serveFlags) web(mgr ctrl.Manager, h *hub.Hub, served *catalog.Catalog, 
 	}
 	return console.New(console.Options{
 		Hub: mgr.GetCache(), Live: mgr.GetAPIReader(), Namespace: h.Namespace, Catalog: served, Tokens: tokens, Platforms: platforms, OSB: osb,
-		Changes: changes, Secure: strings.HasPrefix(f.publicURL(), "https://"),
+		Explain: explainer(served, mgr.GetAPIReader(), h.Namespace), Changes: changes, Secure: strings.HasPrefix(f.publicURL(), "https://"),
 	}, handler)
 }
 
@@ -56,5 +60,18 @@ func loginOf(login func(context.Context, string) (string, error)) func(context.C
 			return "", &market.Error{Status: refused.Status, Code: "PresentationRefused", Description: refused.Description}
 		}
 		return provider, err
+	}
+}
+
+// explainer returns a function that decides anew for an instance, from the hub's state.
+func explainer(served *catalog.Catalog, live client.Reader, namespace string) console.Explain {
+	return func(ctx context.Context, i *v1alpha1.ServiceInstance, leaving []string) ([]placement.Verdict, error) {
+		plan, err := served.Snapshot().Plan(i.Spec.ServiceID, i.Spec.Desired.PlanID)
+		if err != nil {
+			return nil, err
+		}
+		order := replay.Order{ID: i.Name, PlanID: plan.ID, Parameters: i.Spec.Desired.Raw(), Leaving: leaving}
+		_, verdicts, err := replay.Record(ctx, live, namespace, *plan.Offering.ServiceOfferingSpec, order, time.Now())
+		return verdicts, err
 	}
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -30,6 +31,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/hub/hubtest"
 	"github.com/sluice-dev/sluice/internal/identity/identitytest"
 	"github.com/sluice-dev/sluice/internal/seal"
+	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/replay"
 )
 
 func TestMain(m *testing.M) {
@@ -98,7 +101,7 @@ func newConsole(t *testing.T) *consoleOf {
 		t.Fatal(err)
 	}
 	of.console, err = newServer(Options{
-		Hub: c, Live: c, Namespace: of.namespace, Catalog: of.catalog, Tokens: of.tokens, OSB: osb, Changes: of.changes,
+		Hub: c, Live: c, Namespace: of.namespace, Catalog: of.catalog, Tokens: of.tokens, OSB: osb, Explain: of.explain, Changes: of.changes,
 		Platforms: platforms,
 	})
 	if err != nil {
@@ -234,4 +237,15 @@ func (c *consoleOf) ticket() string {
 		c.Fatal(err)
 	}
 	return ticket
+}
+
+// explain decides for an instance of a plan, as sluice serve does.
+func (c *consoleOf) explain(ctx context.Context, i *v1alpha1.ServiceInstance, leaving []string) ([]placement.Verdict, error) {
+	p, err := c.catalog.Snapshot().Plan(i.Spec.ServiceID, i.Spec.Desired.PlanID)
+	if err != nil {
+		return nil, err
+	}
+	order := replay.Order{ID: i.Name, PlanID: p.ID, Parameters: i.Spec.Desired.Raw(), Leaving: leaving}
+	_, verdicts, err := replay.Record(ctx, c, c.namespace, *p.Offering.ServiceOfferingSpec, order, time.Now())
+	return verdicts, err
 }

@@ -114,7 +114,7 @@ func TestHostileTexts(t *testing.T) {
 	search := "text=" + url.QueryEscape(hostile)
 	for path, browser := range map[string]*http.Client{
 		"": operator, "fleet": operator, "fleet?region=" + url.QueryEscape(hostile[:60]): operator, "fleet?" + search: operator, "clusters/evil": operator,
-		"instances": operator, "instances?" + search + "&platform=" + url.QueryEscape(hostile): operator, "instances/" + name: operator,
+		"instances": operator, "instances?" + search + "&platform=" + url.QueryEscape(hostile): operator, "instances/" + name: operator, "instances/" + name + "/clusters": operator,
 		"policies": operator, "expiring": operator, "journal": operator, "journal?" + search: operator,
 		"market": shop, "market?" + search: shop, "order?service=evil&plan=evil": shop, "mine": shop, "mine/" + name: shop, "mine/" + name + "/delete": shop,
 		"supply": acme, "credentials": acme, "policies?": acme, "usage": shop, "login?next=" + url.QueryEscape(hostile): c.as(access.Caller{}), "clusters/" + url.PathEscape(hostile): operator,

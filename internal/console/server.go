@@ -37,6 +37,8 @@ type Options struct {
 	Platforms Platforms
 	// OSB is the broker's own API, to which consumers' requests go.
 	OSB http.Handler
+	// Explain decides anew for an instance.
+	Explain Explain
 	// Changes announces what live pages show anew; nil if pages are not live.
 	Changes *Changes
 	// Secure means that browsers reach the console over HTTPS, also if a proxy ends it.
@@ -74,6 +76,8 @@ type server struct {
 	fleets  kept[*fleet]
 	journal kept[[]entry]
 	looks   kept[*home]
+	// explaining holds one while a decision is explained.
+	explaining chan struct{}
 }
 
 // call is a request to the console.
@@ -120,6 +124,7 @@ func (s *server) routes() []route {
 		{http.MethodGet, "clusters/{name}", both, (*server).clusterPage},
 		{http.MethodGet, "instances", operator, (*server).instancesPage},
 		{http.MethodGet, "instances/{name}", operator, (*server).instancePage},
+		{http.MethodGet, "instances/{name}/clusters", operator, (*server).verdictsPage},
 		{http.MethodGet, "policies", both, (*server).policiesPage},
 		{http.MethodGet, "expiring", operator, (*server).expiringPage},
 		{http.MethodGet, "journal", operator, (*server).journalPage},
@@ -159,7 +164,7 @@ func newServer(o Options) (*server, error) {
 	if o.Changes == nil {
 		o.Changes = NewChanges()
 	}
-	s := &server{Options: o, logins: callers.NewCalls(loginsPerSecond, loginBurst, o.Clock)}
+	s := &server{Options: o, logins: callers.NewCalls(loginsPerSecond, loginBurst, o.Clock), explaining: make(chan struct{}, 1)}
 	var err error
 	s.pages, err = parseTemplates(o.Clock)
 	return s, err
