@@ -118,6 +118,9 @@ func judgeOne(i int, o *v1alpha1.ServiceOffering, served []*v1alpha1.ServiceOffe
 
 // checkAlone checks what the CRD's schema cannot.
 func checkAlone(spec *v1alpha1.ServiceOfferingSpec, charts workload.Charts) error {
+	if err := checkProvided(spec); err != nil {
+		return err
+	}
 	for i := range spec.Plans {
 		plan := &spec.Plans[i]
 		if r := plan.Resources; r != nil {

@@ -75,7 +75,7 @@ func newWorld(t *testing.T) *world {
 		must(t, w.Create(t.Context(), &v1alpha1.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
 			Spec: v1alpha1.ProviderSpec{Identified: v1alpha1.Identified{DID: "did:web:" + name + ".example"}}}))
 	}
-	w.options = Options{Catalog: w.catalog, Inventory: w.rooms, Tokens: tokens, Platforms: w.platforms, Clock: w.clock, Login: func(_ context.Context, presentation string) (string, error) {
+	w.options = Options{Hub: w.Client, Live: w.Client, Namespace: w.namespace, Catalog: w.catalog, Inventory: w.rooms, Tokens: tokens, Platforms: w.platforms, Clock: w.clock, Login: func(_ context.Context, presentation string) (string, error) {
 		if provider, ok := strings.CutPrefix(presentation, "presentation of "); ok {
 			return provider, nil
 		}

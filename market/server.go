@@ -18,6 +18,7 @@ import (
 
 	"github.com/gorilla/mux"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/access"
@@ -30,6 +31,10 @@ type Options struct {
 	Catalog *catalog.Catalog
 	// Inventory knows how much room there is; nil if nothing does.
 	Inventory Inventory
+	// Hub writes to the hub, on every replica; Live reads from it without a cache; Namespace holds the resources.
+	Hub       client.Client
+	Live      client.Reader
+	Namespace string
 	// Tokens issues tokens and verifies them.
 	Tokens *access.Tokens
 	// Platforms authenticates platforms by their credentials.
@@ -47,6 +52,7 @@ type server struct {
 	Options
 	views     *views
 	callers   *callers.Calls
+	writes    providerWrites
 	followers atomic.Int64
 	// ending is closed when nobody may follow any more.
 	ending chan struct{}
@@ -74,6 +80,12 @@ type route struct {
 // everybody is all callers with a token.
 var everybody = []access.Role{access.Operator, access.Platform, access.Provider}
 
+// sellers read what they sell, and the operator reads what all do; only sellers change it.
+var (
+	sellersAndOperators = []access.Role{access.Operator, access.Provider}
+	sellers             = []access.Role{access.Provider}
+)
+
 var routes = []route{
 	{http.MethodGet, prefix + "/openapi.json", (*server).description, nil, false},
 	{http.MethodPost, prefix + "/tokens", (*server).token, nil, true},
@@ -81,6 +93,12 @@ var routes = []route{
 	{http.MethodGet, prefix + "/plans", (*server).plans, everybody, false},
 	{http.MethodGet, prefix + "/plans/{id}", (*server).plan, everybody, false},
 	{http.MethodGet, prefix + "/changes", (*server).changes, everybody, false},
+	{http.MethodGet, prefix + "/offerings", (*server).offerings, sellersAndOperators, false},
+	{http.MethodGet, prefix + "/offerings/{id}", (*server).getOffering, sellersAndOperators, false},
+	{http.MethodPut, prefix + "/offerings/{id}", (*server).putOffering, sellers, false},
+	{http.MethodDelete, prefix + "/offerings/{id}", (*server).deleteOffering, sellers, false},
+	{http.MethodGet, prefix + "/clusters", (*server).clusters, sellersAndOperators, false},
+	{http.MethodPatch, prefix + "/clusters/{id}", (*server).patchCluster, sellers, false},
 }
 
 // call is one request, with its caller if the route asks for one.

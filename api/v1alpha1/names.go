@@ -59,6 +59,9 @@ func VirtualNodeName(instanceName, cluster string) string {
 	return strings.TrimRight(cluster[:min(len(cluster), shown)], "-.") + "-" + digest(instanceName, cluster)[:unique]
 }
 
+// OfferingName returns the name of the ServiceOffering that a provider has put under an id.
+func OfferingName(id string) string { return "so-" + digest("offering", id) }
+
 // PublicLabel returns the first label of the host at which everyone reaches a component of an
 // instance, if nobody asks for another: at most 57 characters. No other component of any instance has
 // it, on any cluster.

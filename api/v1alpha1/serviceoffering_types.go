@@ -36,6 +36,7 @@ type ServiceOfferingList struct {
 }
 
 // ServiceOfferingSpec follows the OSB 2.17 Service Offering Object.
+// +kubebuilder:validation:XValidation:rule="has(self.provider) == has(oldSelf.provider) && (!has(self.provider) || self.provider == oldSelf.provider)",message="a service offering's provider is immutable"
 type ServiceOfferingSpec struct {
 	// ID is globally unique and never changes its meaning.
 	// +kubebuilder:validation:MinLength=1
@@ -71,6 +72,11 @@ type ServiceOfferingSpec struct {
 	// BindingRotatable reports whether platforms may rotate bindings; a plan may override it.
 	// +kubebuilder:default=true
 	BindingRotatable bool `json:"bindingRotatable"`
+	// Provider that sells the offering itself: its plans are sold on the clusters of that provider only, whatever their
+	// selectors say. Empty is an offering of the operator.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Provider string `json:"provider,omitempty"`
 	// DashboardClient is passed to platforms that create OAuth clients.
 	DashboardClient *DashboardClient `json:"dashboardClient,omitempty"`
 	// Platforms that see this offering; empty means all.

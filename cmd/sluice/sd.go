@@ -42,7 +42,7 @@ Notaries, compliance services and certification bodies sign with the same tool:
 
 docs/trust.md says what is proven to whom.`,
 	}
-	cmd.AddCommand(newSDInitCommand(), newSDSignCommand(), newSDVerifyCommand(), newSDPresentCommand(), newSDShowCommand(hub), newSDImportCommand(hub), newSDRevokeCommand(hub))
+	cmd.AddCommand(newSDInitCommand(), newSDSignCommand(), newSDVerifyCommand(), newSDPresentCommand(), newSDLoginCommand(), newSDShowCommand(hub), newSDImportCommand(hub), newSDRevokeCommand(hub))
 	return cmd
 }
 

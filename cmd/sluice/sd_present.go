@@ -41,13 +41,17 @@ reached under another name than its own, --audience names it.`,
 			return f.present(cmd)
 		},
 	}
-	f.dir.bind(cmd)
-	flags := cmd.Flags()
-	flags.StringVar(&f.to, "to", "", "URL of the broker")
-	flags.StringVar(&f.audience, "audience", "", "DID of the broker (default: did:web of the host in --to)")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "verify only; the broker stores nothing")
-	_ = cmd.MarkFlagRequired("to")
+	f.bindBroker(cmd)
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "verify only; the broker stores nothing")
 	return cmd
+}
+
+// bindBroker binds the flags that select the broker and the folder of the keys.
+func (f *sdPresentFlags) bindBroker(cmd *cobra.Command) {
+	f.dir.bind(cmd)
+	cmd.Flags().StringVar(&f.to, "to", "", "URL of the broker")
+	cmd.Flags().StringVar(&f.audience, "audience", "", "DID of the broker (default: did:web of the host in --to)")
+	_ = cmd.MarkFlagRequired("to")
 }
 
 // brokerHTTP is the client for requests to brokers.
@@ -72,30 +76,20 @@ func (f *sdPresentFlags) present(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	audience, err := f.expectedAudience()
-	if err != nil {
-		return err
-	}
-	var asked challenge
 	operation, path := selfdescription.OperationPresent, "/selfdescriptions"
 	if f.dryRun {
 		operation, path = selfdescription.OperationVerify, path+"/verify"
 	}
-	if _, err := f.post(cmd.Context(), "/selfdescriptions/challenges?operation="+string(operation), "", nil, &asked); err != nil {
+	expected, err := f.ask(cmd.Context(), operation)
+	if err != nil {
 		return err
-	}
-	if asked.Nonce == "" {
-		return fmt.Errorf("%s accepts no presentations: %s", f.to, orElse(asked.Description, "it gave no nonce"))
-	}
-	if asked.Audience != audience {
-		return fmt.Errorf("%s calls itself %s, want %s: if it is the broker that you mean, name it with --audience", f.to, asked.Audience, audience)
 	}
 	compact, files := make([]string, len(tokens)), map[string]string{}
 	for i, t := range tokens {
 		compact[i] = t.compact
 		files[selfdescription.DigestOf(t.compact).SRI()] = t.file
 	}
-	presentation, err := signer.Presentation(compact, selfdescription.Expect{Audience: audience, Nonce: asked.Nonce, Operation: operation}, time.Now())
+	presentation, err := signer.Presentation(compact, expected, time.Now())
 	if err != nil {
 		return err
 	}
@@ -108,6 +102,25 @@ func (f *sdPresentFlags) present(cmd *cobra.Command) error {
 		return err
 	}
 	return fmt.Errorf("%s refused the presentation with status %d: %s", f.to, status, orElse(answer.Description, "it does not say why"))
+}
+
+// ask asks the broker for a nonce for an operation, and returns what a presentation for it has to contain.
+func (f *sdPresentFlags) ask(ctx context.Context, operation selfdescription.Operation) (expected selfdescription.Expect, err error) {
+	audience, err := f.expectedAudience()
+	if err != nil {
+		return expected, err
+	}
+	var asked challenge
+	if _, err := f.post(ctx, "/selfdescriptions/challenges?operation="+string(operation), "", nil, &asked); err != nil {
+		return expected, err
+	}
+	if asked.Nonce == "" {
+		return expected, fmt.Errorf("%s accepts no presentations: %s", f.to, orElse(asked.Description, "it gave no nonce"))
+	}
+	if asked.Audience != audience {
+		return expected, fmt.Errorf("%s calls itself %s, want %s: if it is the broker that you mean, name it with --audience", f.to, asked.Audience, audience)
+	}
+	return selfdescription.Expect{Audience: audience, Nonce: asked.Nonce, Operation: operation}, nil
 }
 
 // expectedAudience returns the DID of the broker that the user means.

@@ -52,6 +52,18 @@ func askingBroker(t *testing.T, name, dir string) *httptest.Server {
 				})
 			}
 			answer = found
+		case "POST /market/v1/tokens":
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			presentation, report := verifier.Presentation(r.Context(), string(body), selfdescription.Expect{Audience: name, Nonce: "a-nonce", Operation: selfdescription.OperationLogin})
+			if presentation == nil || len(presentation.Credentials) > 0 || r.Header.Get("Content-Type") != "application/vp+jwt" {
+				w.WriteHeader(http.StatusUnprocessableEntity)
+				answer = map[string]any{"error": "PresentationRefused", "description": report.Failed().Message}
+				break
+			}
+			answer = map[string]any{"token": "token of " + presentation.Holder}
 		default:
 			http.NotFound(w, r)
 			return
@@ -90,5 +102,17 @@ func TestSDPresentSaysWhatWasRefused(t *testing.T) {
 	out, err := sluice(t, "sd", "present", "--dir", dir, "--to", server.URL, "--audience", "did:web:broker.example")
 	if err == nil || !strings.Contains(out, "✗ signature") {
 		t.Errorf("want the step that failed, got %v:\n%s", err, out)
+	}
+}
+
+// TestSDLogin: a provider gets a token with its key alone; and hears why it gets none.
+func TestSDLogin(t *testing.T) {
+	dir, other := initialised(t), initialised(t)
+	server := askingBroker(t, "did:web:broker.example", dir)
+	if out := mustSluice(t, "sd", "login", "--dir", dir, "--to", server.URL, "--audience", "did:web:broker.example"); out != "token of did:web:provider.example\n" {
+		t.Errorf("got %q", out)
+	}
+	if out, err := sluice(t, "sd", "login", "--dir", other, "--to", server.URL, "--audience", "did:web:broker.example"); err == nil || out != "" || !strings.Contains(err.Error(), "gave no token, with status 422: ") {
+		t.Errorf("got %q, %v", out, err)
 	}
 }

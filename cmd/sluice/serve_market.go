@@ -39,7 +39,7 @@ func (f *serveFlags) web(mgr ctrl.Manager, h *hub.Hub, served *catalog.Catalog, 
 	tokens := &access.Tokens{Hub: everywhere, Live: mgr.GetAPIReader(), Writer: everywhere, Namespace: h.Namespace, Seal: keys, Platforms: platforms}
 	platforms.AcceptTokens(tokens)
 	sells := market.New(market.Options{
-		Catalog: served, Inventory: sold, Tokens: tokens, Platforms: platforms, Login: loginOf(server.Login(described)),
+		Hub: everywhere, Live: mgr.GetAPIReader(), Namespace: h.Namespace, Catalog: served, Inventory: sold, Tokens: tokens, Platforms: platforms, Login: loginOf(server.Login(described)),
 	}, osb)
 	f.listener.ending = sells.EndFollowing
 	handler := server.New(described, sells)

@@ -1,0 +1,53 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// checkProvided checks an offering that a provider sells itself. It sells the provider's own clusters, and takes
+// nothing that the operator decides for all: priority over other instances, hubs, taints, clients of platforms.
+func checkProvided(spec *v1alpha1.ServiceOfferingSpec) error {
+	switch {
+	case spec.Provider == "":
+		return nil
+	case spec.DashboardClient != nil:
+		return errors.New("dashboardClient: is for offerings of the operator")
+	case len(spec.Requires) > 0:
+		return errors.New("requires: is for offerings of the operator")
+	}
+	for i := range spec.Plans {
+		plan := &spec.Plans[i]
+		if plan.Kind != v1alpha1.PlanKindResources && plan.Kind != v1alpha1.PlanKindWorkload {
+			return fmt.Errorf("plan %s: kind: providers sell resources and workloads; plans of kind %s are the operator's", plan.Name, plan.Kind)
+		}
+		r := plan.Resources
+		switch {
+		case r == nil:
+		case r.PriorityClass != "":
+			return fmt.Errorf("plan %s: resources.priorityClass: is for offerings of the operator", plan.Name)
+		case len(r.Tolerations) > 0:
+			return fmt.Errorf("plan %s: resources.tolerations: are for offerings of the operator", plan.Name)
+		case r.Peering != nil && r.Peering.Role == v1alpha1.RoleHubAndSpoke:
+			return fmt.Errorf("plan %s: resources.peering.role: hubs are for offerings of the operator", plan.Name)
+		}
+	}
+	return nil
+}
+
+// confine makes the plan of a provider select that provider's clusters only, whatever else it selects.
+func (p *Plan) confine(provider string) {
+	if provider == "" || p.Resources == nil {
+		return // checkProvided lets nothing else through
+	}
+	if p.Resources.Selector == nil {
+		p.Resources.Selector = &metav1.LabelSelector{}
+	}
+	p.Resources.Selector.MatchExpressions = append(p.Resources.Selector.MatchExpressions, metav1.LabelSelectorRequirement{
+		Key: v1alpha1.LabelProvider, Operator: metav1.LabelSelectorOpIn, Values: []string{provider},
+	})
+}

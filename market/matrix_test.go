@@ -1,0 +1,97 @@
+package market
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// rolesOf returns who may call each operation, by the description.
+func rolesOf(t *testing.T) map[string][]string {
+	t.Helper()
+	var described struct {
+		Paths map[string]map[string]struct {
+			Roles []string `json:"x-roles"`
+		} `json:"paths"`
+	}
+	must(t, json.Unmarshal(openAPI, &described))
+	all := map[string][]string{}
+	for path, methods := range described.Paths {
+		for method, operation := range methods {
+			all[strings.ToUpper(method)+" "+path] = operation.Roles
+		}
+	}
+	return all
+}
+
+// TestWhoMayCallWhat: each role calls each operation of the description, on an object of its own and on another's.
+func TestWhoMayCallWhat(t *testing.T) {
+	w := newWorld(t)
+	marketplace(w)
+	for _, provider := range []string{"acme", "rival"} {
+		must(t, w.Create(t.Context(), &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: provider + "-1"},
+			Spec: v1alpha1.MemberClusterSpec{Access: v1alpha1.ClusterAccess{SealedKubeconfig: []byte("sealed")}, Provider: provider}}))
+		if status := w.put(provider, provider+"-db", sell1(provider+"-db"), ""); status != http.StatusCreated {
+			t.Fatalf("%s cannot sell: %d", provider, status)
+		}
+	}
+	own := map[string]string{"/market/v1/offerings/{id}": "acme-db", "/market/v1/clusters/{id}": "acme-1", "/market/v1/plans/{id}": "db-small"}
+	others := map[string]string{"/market/v1/offerings/{id}": "rival-db", "/market/v1/clusters/{id}": "rival-1"}
+	checked := 0
+	for operation, roles := range rolesOf(t) {
+		method, path, _ := strings.Cut(operation, " ")
+		if path == "/market/v1/changes" {
+			continue // it does not end; TestFollowers has it
+		}
+		for _, caller := range []string{"", "operator", "platform:cf", "provider:acme"} {
+			role, _, _ := strings.Cut(caller, ":")
+			objects := map[string]bool{own[path]: false}
+			if others[path] != "" {
+				objects[others[path]] = role == "provider"
+			}
+			for object, forbidden := range objects {
+				q := request{method: method, path: strings.Replace(path, "{id}", object, 1), body: "{}"}
+				if caller != "" {
+					q.with = w.as(caller)
+				}
+				want, got := func(status int) bool { return status != http.StatusForbidden && status != http.StatusUnauthorized }, w.send(q, nil).StatusCode
+				switch {
+				case path == "/market/v1/tokens":
+					want = func(status int) bool { return status == http.StatusUnauthorized } // a token gets none
+				case len(roles) == 0:
+				case caller == "":
+					want = func(status int) bool { return status == http.StatusUnauthorized }
+				case !slices.Contains(roles, role) || forbidden:
+					want = func(status int) bool { return status == http.StatusForbidden }
+				}
+				if !want(got) {
+					t.Errorf("%s of %q by %q is answered %d", operation, object, caller, got)
+				}
+				checked++
+			}
+		}
+	}
+	if checked < 40 {
+		t.Errorf("%d calls were made", checked)
+	}
+	// Nothing of another's has changed.
+	if got := w.offering("rival", "rival-db"); got.Status.State == "deleting" || !strings.Contains(string(got.Spec), "rival-db") {
+		t.Errorf("rival's offering: %+v", got)
+	}
+	for _, route := range routes {
+		var want []string
+		for _, role := range route.roles {
+			want = append(want, string(role))
+		}
+		got := slices.Sorted(slices.Values(rolesOf(t)[route.method+" "+route.path]))
+		if slices.Sort(want); !slices.Equal(got, want) {
+			t.Errorf("%s %s is for %v, and described for %v", route.method, route.path, want, got)
+		}
+	}
+}
