@@ -14,6 +14,8 @@ const (
 	ConditionAccessVerified = "AccessVerified" // Sluice has the permissions there that its driver needs
 	ConditionCapacityKnown  = "CapacityKnown"  // its capacity has been read, and what was read still holds
 	ConditionAdmitted       = "Admitted"       // its provider has proven what spec.trust asks for
+	ConditionCordoned       = "Cordoned"       // it takes no new placements; absent until it was cordoned for the first time
+	ConditionDrained        = "Drained"        // no instance is left on it; only while it is to be drained
 
 	// ServiceInstance.
 	ConditionPlaced    = "Placed"    // a decision is written and its capacity is reserved
@@ -31,8 +33,9 @@ const (
 	ReasonFailed      = "Failed" // terminal: waits for the consumer or the operator
 	ReasonUnplaceable = "Unplaceable"
 	ReasonDeleting    = "Deleting"
-	ReasonExpiring    = "Expiring" // of a binding: its credentials end
-	ReasonExpired     = "Expired"  // of a binding: its credentials have ended
+	ReasonUnreachable = "Unreachable" // of a member cluster: it does not answer
+	ReasonExpiring    = "Expiring"    // of a binding: its credentials end
+	ReasonExpired     = "Expired"     // of a binding: its credentials have ended
 )
 
 // SetCondition sets one condition. It reports whether anything except observedGeneration

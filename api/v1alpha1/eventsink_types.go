@@ -5,7 +5,7 @@ import (
 )
 
 // EventSink receives the events of service instances and bindings as CloudEvents 1.0, over HTTP, by NATS
-// JetStream or by Kafka: each at least once, those of one instance or binding in their order. It gets those since it
+// JetStream, by Kafka or as Kubernetes Events: each at least once, those of one instance or binding in their order. It gets those since it
 // was created.
 //
 // +kubebuilder:object:root=true
@@ -33,7 +33,7 @@ type EventSinkList struct {
 }
 
 // EventSinkSpec describes a sink, and which events it gets.
-// +kubebuilder:validation:XValidation:rule="[has(self.url), has(self.nats), has(self.kafka)].exists_one(is, is)",message="exactly one of url, nats and kafka says where events are sent"
+// +kubebuilder:validation:XValidation:rule="[has(self.url), has(self.nats), has(self.kafka), has(self.kubernetesEvents) && self.kubernetesEvents].exists_one(is, is)",message="exactly one of url, nats, kafka and kubernetesEvents says where events are sent"
 // +kubebuilder:validation:XValidation:rule="!has(self.url) || has(self.key)",message="a url needs a key, which signs its requests"
 // +kubebuilder:validation:XValidation:rule="!has(self.url) || self.url.startsWith('https://') || has(self.addresses)",message="a url with http is only for private networks, which addresses lists"
 // +kubebuilder:validation:XValidation:rule="!has(self.nats) || has(self.addresses) || self.nats.servers.all(s, s.startsWith('tls://'))",message="servers without tls:// are only for private networks, which addresses lists"
@@ -49,6 +49,9 @@ type EventSinkSpec struct {
 	NATS *EventSinkNATS `json:"nats,omitempty"`
 	// Kafka is a topic of Kafka to which each event is written.
 	Kafka *EventSinkKafka `json:"kafka,omitempty"`
+	// KubernetesEvents writes each event as an Event (events.k8s.io/v1) beside its resource, on hubs that are a cluster.
+	// The cluster removes it after its --event-ttl, an hour by default.
+	KubernetesEvents bool `json:"kubernetesEvents,omitempty"`
 	// CABundle is PEM that the sink's certificate is checked against; empty means the system's roots.
 	// +kubebuilder:validation:MaxLength=65536
 	CABundle string `json:"caBundle,omitempty"`

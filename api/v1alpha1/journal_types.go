@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Event is one thing that happened to a service instance or a binding. It is written together with the
+// Event is one thing that happened to a service instance, a binding, a member cluster or a peering. It is written together with the
 // change that it reports. The UID of the resource and Sequence identify it.
 type Event struct {
 	// Sequence numbers the events of a resource from 1, without gaps.
@@ -31,7 +31,7 @@ type Event struct {
 }
 
 // EventType is the type of an event.
-// +kubebuilder:validation:Enum=Ordered;Placed;Refused;Delivered;Moved;Failed;NotReady;Ready;Bound;Reissued;Expiring;NearQuota;Removed
+// +kubebuilder:validation:Enum=Ordered;Placed;Refused;Delivered;Moved;Failed;NotReady;Ready;Bound;Reissued;Expiring;NearQuota;Removed;Lost;Admitted;NotAdmitted;Cordoned;Uncordoned;Drained
 type EventType string
 
 // Event types.
@@ -51,6 +51,16 @@ const (
 	EventRemoved   EventType = "Removed"   // nothing of it is left on any cluster
 )
 
+// Event types of member clusters and peerings, beside Ready, NotReady and Removed.
+const (
+	EventLost        EventType = "Lost"        // the cluster does not answer
+	EventAdmitted    EventType = "Admitted"    // its provider has proven what is required
+	EventNotAdmitted EventType = "NotAdmitted" // that is no longer proven
+	EventCordoned    EventType = "Cordoned"    // it takes no new placements
+	EventUncordoned  EventType = "Uncordoned"  // it takes new placements again
+	EventDrained     EventType = "Drained"     // it was to be drained, and no instance is left on it
+)
+
 // Ends returns the state in which the event leaves its operation; "" if it does not end one.
 func (e *Event) Ends() OperationState {
 	switch {
@@ -62,6 +72,15 @@ func (e *Event) Ends() OperationState {
 		return StateSucceeded
 	}
 	return ""
+}
+
+// IsBad reports whether the event is one that somebody may have to do something about.
+func (t EventType) IsBad() bool {
+	switch t {
+	case EventRefused, EventFailed, EventNotReady, EventExpiring, EventNearQuota, EventLost, EventNotAdmitted:
+		return true
+	}
+	return false
 }
 
 // MostEvents is the number of events beyond which a resource's older ones move to its journal. One write adds
@@ -86,7 +105,7 @@ func LastSequence(events []Event) int64 {
 	return events[len(events)-1].Sequence
 }
 
-// Journal keeps the events of a service instance or a binding, and the usage of an instance: the older ones while it
+// Journal keeps the events of a service instance, a binding, a member cluster or a peering, and the usage of an instance: the older ones while it
 // exists, all of them once it is gone. Its name is the UID of the resource. Of an instance with very many periods of
 // usage, further journals keep the older ones; their names begin with the UID.
 //
@@ -127,15 +146,15 @@ type JournalSpec struct {
 
 // EventSubject is the resource to which events happened.
 type EventSubject struct {
-	// Kind is ServiceInstance or ServiceBinding.
-	// +kubebuilder:validation:Enum=ServiceInstance;ServiceBinding
+	// Kind is ServiceInstance, ServiceBinding, MemberCluster or Peering.
+	// +kubebuilder:validation:Enum=ServiceInstance;ServiceBinding;MemberCluster;Peering
 	Kind string `json:"kind"`
 	// Name of the resource.
 	Name string `json:"name"`
-	// Platform that owns it.
-	Platform string `json:"platform"`
+	// Platform that owns it; absent for clusters and peerings, as are all of the following.
+	Platform string `json:"platform,omitempty"`
 	// InstanceID and BindingID as the platform chose them; an instance has no BindingID.
-	InstanceID string `json:"instanceID"`
+	InstanceID string `json:"instanceID,omitempty"`
 	BindingID  string `json:"bindingID,omitempty"`
 	// ServiceID of the instance's offering.
 	ServiceID string `json:"serviceID,omitempty"`
@@ -148,6 +167,8 @@ type EventSubject struct {
 const (
 	KindServiceInstance = "ServiceInstance"
 	KindServiceBinding  = "ServiceBinding"
+	KindMemberCluster   = "MemberCluster"
+	KindPeering         = "Peering"
 )
 
 // MostJournalEvents is the number of events that a journal keeps.
@@ -174,3 +195,17 @@ func (i *ServiceInstance) Metered() *[]UsagePeriod { return &i.Status.Usage }
 
 // History returns the binding's events that its journal need not hold, the oldest first.
 func (b *ServiceBinding) History() *[]Event { return &b.Status.Events }
+
+// Subject returns the cluster as the subject of its events.
+func (c *MemberCluster) Subject() EventSubject {
+	return EventSubject{Kind: KindMemberCluster, Name: c.Name}
+}
+
+// History returns the cluster's events that its journal need not hold, the oldest first.
+func (c *MemberCluster) History() *[]Event { return &c.Status.Events }
+
+// Subject returns the peering as the subject of its events.
+func (p *Peering) Subject() EventSubject { return EventSubject{Kind: KindPeering, Name: p.Name} }
+
+// History returns the peering's events that its journal need not hold, the oldest first.
+func (p *Peering) History() *[]Event { return &p.Status.Events }

@@ -13,7 +13,8 @@ import (
 type MemberClusterStatus struct {
 	// ObservedGeneration is the generation of spec that this status describes.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions: Reachable, AccessVerified, CapacityKnown, Admitted (only with spec.trust), Ready.
+	// Conditions: Reachable, AccessVerified, CapacityKnown, Admitted (only with spec.trust), Ready; Cordoned and Drained
+	// once the cluster was cordoned.
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
@@ -66,6 +67,10 @@ type MemberClusterStatus struct {
 	Claims []Claim `json:"claims,omitempty"`
 	// Admission is the report of the last check of the cluster's credentials; only with spec.trust.
 	Admission []VerificationStep `json:"admission,omitempty"`
+	// Events of the cluster, the latest ones; the cluster's Journal has those before them.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	Events []Event `json:"events,omitempty"`
 }
 
 // Holes is the room for single pods: what nodes have free after the requests of all pods on them. Only

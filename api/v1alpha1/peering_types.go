@@ -109,4 +109,8 @@ type PeeringStatus struct {
 	// resources. Sluice renews it long before. Absent if a joined provider gave an identity without
 	// expiry.
 	IdentityExpiresAt *metav1.Time `json:"identityExpiresAt,omitempty"`
+	// Events of the peering, the latest ones; the peering's Journal has those before them.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	Events []Event `json:"events,omitempty"`
 }

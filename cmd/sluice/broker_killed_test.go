@@ -112,7 +112,7 @@ func killedAtEachRequest(t *testing.T, bottom *gate, service, parameters string,
 	if out := s.must("events", "one", "--platform", "second", "-o", "json"); strings.TrimSpace(out) != "[]" {
 		t.Errorf("events of another platform's instance: %s", out)
 	}
-	if _, err := s.sluice("events", "none"); err == nil || !strings.Contains(err.Error(), `no events of an instance "none"`) {
+	if _, err := s.sluice("events", "none"); err == nil || !strings.Contains(err.Error(), `no events of an instance or a cluster "none"`) {
 		t.Errorf("events of an instance that never was: %v", err)
 	}
 }

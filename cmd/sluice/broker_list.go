@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/journal"
 )
 
 func newBrokerListCommand(hub *hubFlags) *cobra.Command {
@@ -54,7 +55,7 @@ func newBrokerListCommand(hub *hubFlags) *cobra.Command {
 func newBrokerDescribeCommand(hub *hubFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "describe NAME",
-		Short: "Show a broker: the plans that may be ordered, what failed within an hour, and plans that have gone from its catalog",
+		Short: "Show a broker: the plans that may be ordered, what failed within an hour, and plans that have gone from its catalog; and its events",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := hub.client(cmd)
@@ -80,6 +81,11 @@ func newBrokerDescribeCommand(hub *hubFlags) *cobra.Command {
 			if err := describeSold(cmd.Context(), c, d, b); err != nil {
 				return err
 			}
+			events, err := journal.Of(cmd.Context(), c, b)
+			if err != nil {
+				return err
+			}
+			describeEvents(d, events)
 			return d.flush()
 		},
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/journal"
 )
 
@@ -24,7 +25,7 @@ type eventFilter struct {
 // has reports whether the filter selects an event.
 func (f eventFilter) has(e journal.Entry) bool {
 	return (f.platform == "" || e.Platform == f.platform) &&
-		(f.instance == "" || e.InstanceID == f.instance || e.Name == f.instance) &&
+		(f.instance == "" || e.InstanceID == f.instance || e.Name == f.instance || e.Kind == v1alpha1.KindPeering && slices.Contains(e.Clusters, f.instance)) &&
 		(f.since == 0 || time.Since(e.At.Time) <= f.since)
 }
 
@@ -33,11 +34,12 @@ func newEventsCommand(hub *hubFlags) *cobra.Command {
 	var filter eventFilter
 	var watch bool
 	cmd := &cobra.Command{
-		Use:   "events [INSTANCE]",
-		Short: "List what happened to instances and bindings, also to those that are gone",
+		Use:   "events [INSTANCE|CLUSTER]",
+		Short: "List what happened to instances, bindings, clusters and peerings, also to those that are gone",
 		Long: `List what happened to service instances and their bindings: what was ordered and by whom, where it was placed
-and why, what moved, failed, or was removed. The oldest event comes first. An instance is given by its OSB instance id
-or by the name of its ServiceInstance, also after it was deleted.
+and why, what moved, failed, or was removed; and to member clusters and peerings: which were ready, lost, admitted,
+cordoned, drained or removed. The oldest event comes first. An instance is given by its OSB instance id or by the name
+of its ServiceInstance, also after it was deleted; a cluster by its name, with its peerings.
 
 With --watch, events that happen later follow. With -o json, each event is one line then.`,
 		Example: `  sluice events --since 1h
@@ -68,7 +70,7 @@ With --watch, events that happen later follow. With -o json, each event is one l
 				return err
 			}
 			if len(events) == 0 && filter.instance != "" && output.forPeople() {
-				return fmt.Errorf("no events of an instance %q; `sluice instance list` shows the instances", filter.instance)
+				return fmt.Errorf("no events of an instance or a cluster %q; `sluice instance list` and `sluice cluster list` show them", filter.instance)
 			}
 			return output.print(cmd.OutOrStdout(), events, eventTable(events, plans))
 		},
@@ -101,7 +103,7 @@ func eventRow(e journal.Entry, plans planNames) []string {
 		plan = plans.named(e.ServiceID, e.PlanID)
 	}
 	return []string{
-		e.At.Local().Format(time.DateTime), e.Platform, e.InstanceID, orDash(e.BindingID), string(e.Type), orDash(string(e.Operation)), orDash(plan),
+		e.At.Local().Format(time.DateTime), orDash(e.Platform), orDash(e.InstanceID), orDash(e.BindingID), string(e.Type), orDash(string(e.Operation)), orDash(plan),
 		orDash(strings.Join(e.Clusters, ",")), orDash(journal.User(e.By)), orDash(after), orDash(e.Message),
 	}
 }

@@ -229,6 +229,11 @@ func describeInstance(w io.Writer, instance *v1alpha1.ServiceInstance, events []
 	if instance.Status.Decision != nil {
 		describeDecision(d, instance.Status.Decision)
 	}
+	describeEvents(d, events)
+	return d.flush()
+}
+
+func describeEvents(d *details, events []v1alpha1.Event) {
 	list(d, "Events", events, func(e v1alpha1.Event) string {
 		text := fmt.Sprintf("%s  %s", e.At.Local().Format(time.DateTime), e.Type)
 		if len(e.Clusters) > 0 {
@@ -245,7 +250,6 @@ func describeInstance(w io.Writer, instance *v1alpha1.ServiceInstance, events []
 		}
 		return text
 	})
-	return d.flush()
 }
 
 func describeDecision(d *details, decision *v1alpha1.Decision) {

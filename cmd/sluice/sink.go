@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -23,7 +24,7 @@ import (
 func newSinkCommand(hub *hubFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sink",
-		Short: "Manage event sinks: servers that are told what happens to instances and bindings",
+		Short: "Manage event sinks: servers that are told what happens",
 	}
 	hub.bind(cmd)
 	cmd.AddCommand(newSinkAddCommand(hub), newSinkListCommand(hub), newSinkRemoveCommand(hub))
@@ -34,7 +35,7 @@ func newSinkCommand(hub *hubFlags) *cobra.Command {
 type sinkAddFlags struct {
 	url, subject, topic, user, mechanism, caFile, keyFile, platform, filter string
 	nats, kafka, addresses                                                  []string
-	plaintext                                                               bool
+	plaintext, kubernetes                                                   bool
 }
 
 func newSinkAddCommand(hub *hubFlags) *cobra.Command {
@@ -42,9 +43,9 @@ func newSinkAddCommand(hub *hubFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Send events to a server, or change which",
-		Long: `Send the events of instances and bindings to a server, as CloudEvents (JSON): each is sent until the server accepts
-it. So a server may get one twice, with the same id. Those of one instance or binding arrive in their order. The
-server gets what happens from now on.
+		Long: `Send the events of instances, bindings, clusters and peerings to a server, as CloudEvents (JSON): each is sent until
+the server accepts it. So a server may get one twice, with the same id. Those of one instance or binding arrive in
+their order. The server gets what happens from now on.
 
 With --url, events are posted, and accepted with a status of 2xx. Each request is signed as Standard Webhooks
 describes it. Without --key-file, a key is made and printed once.
@@ -56,6 +57,9 @@ a token.
 
 With --kafka, events are written to the topic --topic, and accepted when all replicas that are in sync have them.
 --key-file has the password of --user.
+
+With --kubernetes, events are written as Kubernetes Events beside the resources, which "kubectl events" lists, if the
+hub is a cluster.
 
 The key is sealed in the hub (or kept in a Secret, if the hub is a cluster). Only public addresses are reached, and
 only with TLS, unless --address allows others.
@@ -77,6 +81,7 @@ If there is such a sink already, only the given flags change it.`,
 	flags.StringVar(&f.user, "user", "", "user of NATS or Kafka whose password --key-file has")
 	flags.StringVar(&f.mechanism, "mechanism", "", "mechanism of SASL by which Kafka is shown the password: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 (default SCRAM-SHA-512)")
 	flags.BoolVar(&f.plaintext, "plaintext", false, "Kafka's brokers have no TLS")
+	flags.BoolVar(&f.kubernetes, "kubernetes", false, "events are written as Kubernetes Events on the hub")
 	flags.StringVar(&f.caFile, "ca-file", "", "file with the certificates (PEM) that the server's is checked against, if they are not the system's")
 	flags.StringVar(&f.keyFile, "key-file", "", "file with the key for signatures, whsec_ and base64 (default: a new one), or what NATS or Kafka asks for")
 	flags.StringSliceVar(&f.addresses, "address", nil, "addresses (CIDR) that may be reached though they are not public")
@@ -98,10 +103,10 @@ func (f *sinkAddFlags) add(cmd *cobra.Command, hub *hubFlags, name string) error
 	}
 	sink.Namespace, sink.Name = hub.namespace, name
 	given := givenOf(cmd)
-	if isNew && !given("url") && !given("nats") && !given("kafka") {
-		return fmt.Errorf("sink %s: --url, --nats or --kafka: is missing", name)
+	if isNew && !given("url") && !given("nats") && !given("kafka") && !f.kubernetes {
+		return fmt.Errorf("sink %s: --url, --nats, --kafka or --kubernetes: is missing", name)
 	}
-	if err := f.describe(sink, given); err != nil {
+	if err := f.describe(sink, given, hub.embedded()); err != nil {
 		return fmt.Errorf("sink %s: %w", name, err)
 	}
 	makesKey := isNew && sink.Spec.URL != "" && !given("key-file")
@@ -140,7 +145,7 @@ func (f *sinkAddFlags) add(cmd *cobra.Command, hub *hubFlags, name string) error
 }
 
 // describe applies the flags on the command line.
-func (f *sinkAddFlags) describe(sink *v1alpha1.EventSink, given given) error {
+func (f *sinkAddFlags) describe(sink *v1alpha1.EventSink, given given, hubIsEmbedded bool) error {
 	stream, topic := cmp.Or(sink.Spec.NATS, &v1alpha1.EventSinkNATS{}), cmp.Or(sink.Spec.Kafka, &v1alpha1.EventSinkKafka{})
 	user := &stream.User
 	if sink.Spec.Kafka != nil || given("kafka") || given("topic") || given("mechanism") || given("plaintext") {
@@ -154,6 +159,12 @@ func (f *sinkAddFlags) describe(sink *v1alpha1.EventSink, given given) error {
 	}
 	if given("kafka") {
 		topic.Brokers = f.kafka
+	}
+	if given("kubernetes") {
+		if f.kubernetes && hubIsEmbedded {
+			return errors.New("--kubernetes: this hub is embedded in Sluice and has no Events; `sluice events` lists what happens")
+		}
+		sink.Spec.KubernetesEvents = f.kubernetes
 	}
 	if given("plaintext") {
 		topic.Plaintext = f.plaintext
@@ -193,6 +204,9 @@ func destination(spec *v1alpha1.EventSinkSpec) string {
 	}
 	if to := spec.Kafka; to != nil {
 		return strings.Join(to.Brokers, ",") + " " + to.Topic
+	}
+	if spec.KubernetesEvents {
+		return "Kubernetes Events"
 	}
 	return spec.URL
 }

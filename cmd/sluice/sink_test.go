@@ -64,7 +64,7 @@ spec:
 	if out, err := s.sluice("sink", "add", "all", "--nats", "nats://10.0.0.1:4222", "--subject", "sluice.events"); err == nil || !strings.Contains(err.Error(), "servers without tls:// are only for private networks, which addresses lists") {
 		t.Errorf("plain NATS: %v\n%s", err, out)
 	}
-	if out, err := s.sluice("sink", "add", "all", "--nats", "tls://nats.example:4222", "--subject", "sluice.events", "--url", "https://sink.example"); err == nil || !strings.Contains(err.Error(), "exactly one of url, nats and kafka says where events are sent") {
+	if out, err := s.sluice("sink", "add", "all", "--nats", "tls://nats.example:4222", "--subject", "sluice.events", "--url", "https://sink.example"); err == nil || !strings.Contains(err.Error(), "exactly one of url, nats, kafka and kubernetesEvents says where events are sent") {
 		t.Errorf("two destinations: %v\n%s", err, out)
 	}
 	if out, err := s.sluice("sink", "add", "all", "--nats", "tls://nats.example:4222", "--subject", "sluice.events", "--user", "sluice"); err == nil || !strings.Contains(err.Error(), "a user needs a key, which is the password") {
@@ -78,6 +78,9 @@ spec:
 	}
 	if out, err := s.sluice("sink", "add", "all", "--url", server.URL); err == nil || !strings.Contains(err.Error(), "a url with http is only for private networks, which addresses lists") {
 		t.Errorf("plain http: %v\n%s", err, out)
+	}
+	if out, err := s.sluice("sink", "add", "all", "--kubernetes"); err == nil || !strings.Contains(err.Error(), "this hub is embedded in Sluice and has no Events") {
+		t.Errorf("Kubernetes Events of an embedded hub: %v %s", err, out)
 	}
 	out := s.must("sink", "add", "all", "--url", server.URL, "--address", "127.0.0.0/8")
 	lines := strings.Split(strings.TrimSpace(out), "\n")

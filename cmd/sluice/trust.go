@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -129,12 +128,8 @@ func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, e
 	fetch := guarded.NewClient(guarded.Options{AllowAddresses: addresses})
 	resolver := &did.Resolver{Keys: book.Keys, Client: fetch, Hosts: hosts}
 	statuses := &trust.Statuses{Client: fetch, Hosts: hosts, Clock: clock.RealClock{}}
-	var recorder events.EventRecorder
-	if !h.Embedded {
-		recorder = mgr.GetEventRecorder("sluice")
-	}
 	err = controller.SetupWithManager(mgr, controller.Options{
-		Events: recorder, Namespace: h.Namespace, Book: book, Keys: resolver, Statuses: statuses, DID: name, Seal: keys,
+		Namespace: h.Namespace, Book: book, Keys: resolver, Statuses: statuses, DID: name, Seal: keys,
 		RotateEvery: f.rotateEvery, Organisation: organisation, Measure: f.measure,
 	})
 	return server.Options{

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/journal"
 )
 
@@ -69,8 +70,11 @@ func (s *server) readJournal(ctx context.Context) ([]entry, error) {
 		if e.PlanID != "" {
 			one.Service, one.Plan = s.names(e.ServiceID, e.PlanID)
 		}
-		if e.BindingID == "" {
+		switch e.Kind {
+		case v1alpha1.KindServiceInstance:
 			one.Link = Root + "instances/" + e.Name
+		case v1alpha1.KindMemberCluster:
+			one.Link = Root + "clusters/" + e.Name
 		}
 		entries = append(entries, one)
 	}

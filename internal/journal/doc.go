@@ -1,4 +1,4 @@
-// Package journal keeps what happened to service instances and bindings.
+// Package journal keeps what happened to service instances, bindings, member clusters and peerings.
 //
 // An event is written into the status of its resource, in the same write as the change that it reports. So
 // no event is lost, and none is made up: a write that fails has neither. Once a status has many, the older

@@ -27,7 +27,11 @@ type Entry struct {
 func Read(ctx context.Context, hub client.Reader, namespace string, has func(Entry) bool) ([]Entry, error) {
 	all := []Entry{}
 	kept := map[types.UID]int64{} // the last event of each resource that its journal has
-	for _, list := range []client.ObjectList{&v1alpha1.JournalList{}, &v1alpha1.ServiceInstanceList{}, &v1alpha1.ServiceBindingList{}} {
+	lists := []client.ObjectList{&v1alpha1.JournalList{}}
+	for _, kind := range Kinds {
+		lists = append(lists, kind.List())
+	}
+	for _, list := range lists {
 		err := pages.Each(ctx, hub, list, func(o client.Object) error {
 			uid, entries := entriesOf(o)
 			for _, e := range entries {

@@ -32,11 +32,10 @@ func Watch(ctx context.Context, hub client.WithWatch, namespace string, do func(
 		seen[e.UID] = max(seen[e.UID], e.Sequence)
 	}
 	changed := make(chan client.Object)
-	for kind, list := range map[client.Object]client.ObjectList{
-		&v1alpha1.ServiceInstance{}: &v1alpha1.ServiceInstanceList{}, &v1alpha1.ServiceBinding{}: &v1alpha1.ServiceBindingList{}, &v1alpha1.Journal{}: &v1alpha1.JournalList{},
-	} {
-		go follow(ctx, hub, namespace, kind, list, changed)
+	for _, kind := range Kinds {
+		go follow(ctx, hub, namespace, kind.New(), kind.List(), changed)
 	}
+	go follow(ctx, hub, namespace, &v1alpha1.Journal{}, &v1alpha1.JournalList{}, changed)
 	for {
 		select {
 		case <-ctx.Done():

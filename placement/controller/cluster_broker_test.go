@@ -41,7 +41,7 @@ func TestBrokersCatalog(t *testing.T) {
 	cluster.Spec.Broker.Allow, cluster.Spec.Broker.Deny = []string{"a", "b/large"}, []string{"a/free"}
 	hub := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, credentials).Build()
 	connections := &member.Connections{Reader: hub, Namespace: "sluice"}
-	r := newClusterReconciler(hub, Options{Namespace: "sluice", Connections: connections, Brokers: &osbclient.Brokers{Members: connections}}.complete(), nil)
+	r := newClusterReconciler(hub, hub, Options{Namespace: "sluice", Connections: connections, Brokers: &osbclient.Brokers{Members: connections}}.complete(), nil)
 	w := r.watchOf("eu")
 	look := func(code int, answer string) {
 		t.Helper()

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/journal"
 	"github.com/sluice-dev/sluice/internal/requeue"
 	"github.com/sluice-dev/sluice/placement"
 )
@@ -32,6 +33,7 @@ import (
 type clusterReconciler struct {
 	Options
 	hub      client.Client
+	journals *journal.Journals
 	recovery *recovery
 	open     func(ctx context.Context, cluster *v1alpha1.MemberCluster) (target, error)
 
@@ -46,9 +48,9 @@ type clusterReconciler struct {
 	news news
 }
 
-func newClusterReconciler(hub client.Client, o Options, recovered *recovery) *clusterReconciler {
+func newClusterReconciler(hub client.Client, live client.Reader, o Options, recovered *recovery) *clusterReconciler {
 	return &clusterReconciler{
-		Options: o, hub: hub, recovery: recovered, open: openTarget(o.Connections, o.Brokers),
+		Options: o, hub: hub, journals: &journal.Journals{Client: hub, Live: live}, recovery: recovered, open: openTarget(o.Connections, o.Brokers),
 		watches: map[string]*clusterWatch{}, running: context.Background(), wake: func(string) {}, wakeNow: func(string) {}, news: news{lost: func(string) {}, moved: func(string) {}},
 	}
 }
@@ -130,9 +132,13 @@ func (r *clusterReconciler) look(ctx context.Context, cluster *v1alpha1.MemberCl
 	w.refresh(ctx, r, cluster, now)
 	w.report(cluster, leaving, r.held(ctx))
 	r.reportFailures(w, cluster.Status.Broker, now)
+	reportCordon(cluster, len(r.Inventory.Snapshot().Reservations(cluster.Name)))
 	r.Inventory.UpsertCluster(placement.ClusterOf(cluster, now))
 
 	if w.worthWriting(before, &cluster.Status, now) {
+		if err := r.journals.Transitions(ctx, cluster, before.Conditions, cluster.Status.Conditions, now, cluster.Name); err != nil {
+			return ctrl.Result{}, err
+		}
 		if err := r.hub.Status().Update(ctx, cluster); err != nil {
 			return ctrl.Result{}, client.IgnoreNotFound(fmt.Errorf("write the cluster's status: %w", err))
 		}
@@ -164,7 +170,11 @@ func (r *clusterReconciler) remove(ctx context.Context, cluster *v1alpha1.Member
 		result.RequeueAfter = min(result.RequeueAfter, 2*time.Second)
 		return result, err
 	}
-	if controllerutil.RemoveFinalizer(cluster, v1alpha1.Finalizer) {
+	if controllerutil.ContainsFinalizer(cluster, v1alpha1.Finalizer) {
+		if err := r.journals.Ended(ctx, cluster, r.Clock.Now(), cluster.Name); err != nil {
+			return ctrl.Result{}, err
+		}
+		controllerutil.RemoveFinalizer(cluster, v1alpha1.Finalizer)
 		if err := r.hub.Update(ctx, cluster); client.IgnoreNotFound(err) != nil {
 			return ctrl.Result{}, fmt.Errorf("remove the finalizer: %w", err)
 		}

@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,13 +18,16 @@ import (
 
 // Reasons of a member cluster's conditions, beside those of the API package.
 const (
-	reasonAnswers     = "Answers"
-	reasonUnreachable = "Unreachable"
-	reasonVerified    = "Verified"
-	reasonDenied      = "Denied"
-	reasonWritesFail  = "WritesFail"
-	reasonRead        = "Read"
-	reasonRestored    = "HubRestored"
+	reasonAnswers    = "Answers"
+	reasonVerified   = "Verified"
+	reasonDenied     = "Denied"
+	reasonWritesFail = "WritesFail"
+	reasonRead       = "Read"
+	reasonRestored   = "HubRestored"
+	reasonCordoned   = "Cordoned"
+	reasonUncordoned = "Uncordoned"
+	reasonEmpty      = "Empty"
+	reasonInUse      = "InUse"
 )
 
 // report writes the state of the watch into the cluster's status: exactly, except the latency,
@@ -92,9 +96,9 @@ func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []str
 	reachable := w.health.reachable(before)
 	switch {
 	case !reachable && w.health.lastErr != nil:
-		set(v1alpha1.ConditionReachable, false, reasonUnreachable, w.health.lastErr.Error())
+		set(v1alpha1.ConditionReachable, false, v1alpha1.ReasonUnreachable, w.health.lastErr.Error())
 	case !reachable:
-		set(v1alpha1.ConditionReachable, false, reasonUnreachable,
+		set(v1alpha1.ConditionReachable, false, v1alpha1.ReasonUnreachable,
 			fmt.Sprintf("member cluster %s: answers again, %d of %d times in a row", w.cluster, w.health.answers, steadyAnswers))
 	case w.health.lastErr == nil:
 		set(v1alpha1.ConditionReachable, true, reasonAnswers, answersMessage(cluster))
@@ -119,7 +123,7 @@ func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []str
 		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonDeleting,
 			fmt.Sprintf("member cluster %s: not removed yet: it is in use by %s (deprovision instances, and end peerings, first)", w.cluster, some(leaving)))
 	case !reachable:
-		set(v1alpha1.ConditionReady, false, reasonUnreachable, meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionReachable).Message)
+		set(v1alpha1.ConditionReady, false, v1alpha1.ReasonUnreachable, meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionReachable).Message)
 	case verified == nil || verified.Status != metav1.ConditionTrue:
 		reason, message := reasonDenied, "not verified yet"
 		if verified != nil {
@@ -134,6 +138,29 @@ func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []str
 		set(v1alpha1.ConditionReady, false, reason, message)
 	default:
 		set(v1alpha1.ConditionReady, true, v1alpha1.ReasonReady, "takes placements")
+	}
+}
+
+// reportCordon writes whether the cluster takes new placements, once it was cordoned, and whether instances are left on it,
+// while it is to be drained.
+func reportCordon(cluster *v1alpha1.MemberCluster, reservations int) {
+	conditions := &cluster.Status.Conditions
+	drain := slices.ContainsFunc(cluster.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintDrain })
+	switch {
+	case cluster.Spec.Unschedulable && drain:
+		v1alpha1.SetCondition(conditions, cluster.Generation, v1alpha1.ConditionCordoned, metav1.ConditionTrue, reasonCordoned, "its instances leave")
+	case cluster.Spec.Unschedulable:
+		v1alpha1.SetCondition(conditions, cluster.Generation, v1alpha1.ConditionCordoned, metav1.ConditionTrue, reasonCordoned, "its instances stay")
+	case meta.FindStatusCondition(*conditions, v1alpha1.ConditionCordoned) != nil:
+		v1alpha1.SetCondition(conditions, cluster.Generation, v1alpha1.ConditionCordoned, metav1.ConditionFalse, reasonUncordoned, "")
+	}
+	switch {
+	case !drain:
+		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionDrained)
+	case reservations == 0:
+		v1alpha1.SetCondition(conditions, cluster.Generation, v1alpha1.ConditionDrained, metav1.ConditionTrue, reasonEmpty, "no instance is left")
+	default:
+		v1alpha1.SetCondition(conditions, cluster.Generation, v1alpha1.ConditionDrained, metav1.ConditionFalse, reasonInUse, "instances are left")
 	}
 }
 

@@ -52,7 +52,7 @@ func newMemberWorld(t *testing.T, objects ...runtime.Object) *memberWorld {
 		return true, review, m.unasked
 	})
 	connection := &member.Connection{Cluster: "eu", Server: "https://eu.example", Username: "sluice"}
-	m.reconciler = newClusterReconciler(m.hub, Options{
+	m.reconciler = newClusterReconciler(m.hub, m.hub, Options{
 		Namespace: m.namespace, HubID: "hub", Inventory: m.inventory, Clock: m.clock, Leadership: soleWriter{},
 		Rules: func(cluster *v1alpha1.MemberCluster) []rbacv1.PolicyRule {
 			if cluster.DriverName() != v1alpha1.DriverKube {

@@ -138,7 +138,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 	if err := indexBindings(mgr); err != nil {
 		return fmt.Errorf("index bindings by instance: %w", err)
 	}
-	clusters := newClusterReconciler(mgr.GetClient(), o, recovered)
+	clusters := newClusterReconciler(mgr.GetClient(), mgr.GetAPIReader(), o, recovered)
 	if err := clusters.setup(mgr); err != nil {
 		return fmt.Errorf("set up the controller of member clusters: %w", err)
 	}

@@ -29,6 +29,9 @@ func (r *Peerings) end(ctx context.Context, peering *v1alpha1.Peering) error {
 			return err
 		}
 	}
+	if err := r.journals().Ended(ctx, peering, r.Clock.Now(), peering.Spec.Consumer, peering.Spec.Provider); err != nil {
+		return err
+	}
 	controllerutil.RemoveFinalizer(peering, v1alpha1.Finalizer)
 	err := r.Client.Update(ctx, peering)
 	return client.IgnoreNotFound(err)

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/journal"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/pages"
 	"github.com/sluice-dev/sluice/internal/requeue"
@@ -358,8 +359,18 @@ func (r *Peerings) writeStatus(ctx context.Context, peering *v1alpha1.Peering) e
 	if equality.Semantic.DeepEqual(now.Status, peering.Status) {
 		return nil
 	}
+	if peering.DeletionTimestamp.IsZero() { // afterwards only its end is an event
+		err := r.journals().Transitions(ctx, peering, now.Status.Conditions, peering.Status.Conditions, r.Clock.Now(), peering.Spec.Consumer, peering.Spec.Provider)
+		if err != nil {
+			return err
+		}
+	}
 	if err := r.Client.Status().Update(ctx, peering); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("write the peering's status: %w", err))
 	}
 	return nil
+}
+
+func (r *Peerings) journals() *journal.Journals {
+	return &journal.Journals{Client: r.Client, Live: r.Live}
 }

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/journal"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/liqo"
 )
@@ -131,6 +132,12 @@ func lifeOfAPeering(p *pair) {
 	must(p.T, p.hub.Delete(p.Context(), peering))
 	p.untilGone(peering)
 	p.wantNothingLeft()
+
+	events, err := journal.Read(p.Context(), p.hub, p.namespace, func(e journal.Entry) bool { return e.UID == peering.UID })
+	must(p.T, err)
+	if n := len(events); n < 2 || events[0].Type != v1alpha1.EventReady || events[n-1].Type != v1alpha1.EventRemoved || len(events[0].Clusters) != 2 {
+		p.Errorf("the events are %+v, want it to be ready first, and removed in the end", events)
+	}
 }
 
 func (p *pair) identity() *corev1.Secret {

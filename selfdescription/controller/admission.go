@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/journal"
 	"github.com/sluice-dev/sluice/internal/requeue"
 	"github.com/sluice-dev/sluice/selfdescription"
 )
@@ -25,7 +26,8 @@ import (
 // admission keeps the claims and the condition Admitted of member clusters up to date.
 type admission struct {
 	Options
-	hub client.Client
+	hub      client.Client
+	journals *journal.Journals
 }
 
 func (r *admission) setup(mgr ctrl.Manager) error {
@@ -78,6 +80,9 @@ func (r *admission) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	again, err := r.admit(ctx, cluster)
 	if err != nil || equality.Semantic.DeepEqual(before, &cluster.Status) {
 		return ctrl.Result{RequeueAfter: again}, err
+	}
+	if err := r.journals.Transitions(ctx, cluster, before.Conditions, cluster.Status.Conditions, r.Clock.Now(), cluster.Name); err != nil {
+		return ctrl.Result{}, err
 	}
 	if err := r.hub.Status().Update(ctx, cluster); err != nil {
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
@@ -212,16 +217,11 @@ func untilNext(claims []v1alpha1.Claim, now time.Time) (wait time.Duration) {
 	return wait
 }
 
-// tell records an event when a cluster becomes admitted, or stops being admitted.
+// tell logs when a cluster becomes admitted, or stops being admitted.
 func (r *admission) tell(ctx context.Context, before *v1alpha1.MemberClusterStatus, cluster *v1alpha1.MemberCluster) {
 	was, is := admitted(before), admitted(&cluster.Status)
 	if is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason {
 		return
 	}
 	log.FromContext(ctx).Info("Admission", "cluster", cluster.Name, "admitted", is.Status, "reason", is.Reason, "message", is.Message)
-	kind := "Normal"
-	if is.Status != metav1.ConditionTrue {
-		kind = "Warning"
-	}
-	r.Events.Eventf(cluster, nil, kind, "Admission"+is.Reason, "Admit", "%s", is.Message)
 }

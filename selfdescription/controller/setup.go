@@ -6,8 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -15,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/journal"
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/selfdescription"
 	"github.com/sluice-dev/sluice/selfdescription/draft"
@@ -40,8 +39,6 @@ type Options struct {
 	Organisation *draft.Draft
 	// Measure configures the measurements of member clusters.
 	Measure Measure
-	// Events records events on hubs that have Events; may be nil.
-	Events events.EventRecorder
 	// Clock is for tests; nil means the real clock.
 	Clock clock.PassiveClock
 }
@@ -51,16 +48,13 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	if o.Events == nil {
-		o.Events = silent{}
-	}
 	if o.RotateEvery == 0 {
 		o.RotateEvery = 90 * 24 * time.Hour
 	}
 	if err := (&verification{Options: o, hub: mgr.GetClient()}).setup(mgr); err != nil {
 		return fmt.Errorf("set up verification: %w", err)
 	}
-	if err := (&admission{Options: o, hub: mgr.GetClient()}).setup(mgr); err != nil {
+	if err := (&admission{Options: o, hub: mgr.GetClient(), journals: &journal.Journals{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}}).setup(mgr); err != nil {
 		return fmt.Errorf("set up admission: %w", err)
 	}
 	if err := (&keyring{Options: o, hub: mgr.GetClient(), live: mgr.GetAPIReader()}).setup(mgr); err != nil {
@@ -101,8 +95,3 @@ var reached = predicate.Funcs{
 func admitted(s *v1alpha1.MemberClusterStatus) *metav1.Condition {
 	return meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionAdmitted)
 }
-
-// silent is the recorder of a hub without Events.
-type silent struct{}
-
-func (silent) Eventf(_, _ runtime.Object, _, _, _, _ string, _ ...any) {}

@@ -22,8 +22,13 @@ func cloudEvent(hub string, e journal.Entry) (cloudevents.Event, error) {
 	out.SetID(fmt.Sprintf("%s-%d", e.UID, e.Sequence))
 	out.SetSource("urn:sluice:" + hub)
 	kind, subject := "instance", e.InstanceID
-	if e.Kind == v1alpha1.KindServiceBinding {
+	switch e.Kind {
+	case v1alpha1.KindServiceBinding:
 		kind, subject = "binding", e.InstanceID+"/"+e.BindingID
+	case v1alpha1.KindMemberCluster:
+		kind, subject = "cluster", e.Name
+	case v1alpha1.KindPeering:
+		kind, subject = "peering", strings.Join(e.Clusters, "/")
 	}
 	out.SetType("dev.sluice." + kind + "." + strings.ToLower(string(e.Type)))
 	out.SetSubject(subject)

@@ -1,6 +1,6 @@
-// Package sinks delivers the events of instances and bindings to EventSinks.
+// Package sinks delivers the events of instances, bindings, member clusters and peerings to EventSinks.
 //
-// What has to be delivered to a sink is a queue of instances and bindings, not of events: they keep their events
+// What has to be delivered to a sink is a queue of such resources, not of events: they keep their events
 // themselves, and after their end their journals do. So a sink that does not answer costs no memory for what happens
 // meanwhile, events of one instance are sent one after the other, and those of others do not wait for them.
 //

@@ -3,6 +3,7 @@ package sinks_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,10 +17,12 @@ import (
 
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,6 +43,7 @@ const patience = time.Minute
 // world is a hub with instances and bindings that have events, and Sluice's deliveries.
 type world struct {
 	testing.TB
+	config    *rest.Config
 	hub       client.Client
 	namespace string
 	journals  *journal.Journals
@@ -49,10 +53,15 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
+	return newWorldOn(t, hubtest.Start(t).Config, hubtest.Namespace(t))
+}
+
+func newWorldOn(t testing.TB, config *rest.Config, namespace string) *world {
+	t.Helper()
 	scheme := runtime.NewScheme()
-	w := &world{TB: t, namespace: hubtest.Namespace(t)}
-	w.must(v1alpha1.AddToScheme(scheme))
-	hub, err := client.New(hubtest.Start(t).Config, client.Options{Scheme: scheme})
+	w := &world{TB: t, config: config, namespace: namespace}
+	w.must(errors.Join(v1alpha1.AddToScheme(scheme), eventsv1.AddToScheme(scheme)))
+	hub, err := client.New(config, client.Options{Scheme: scheme})
 	w.must(err)
 	w.hub, w.journals = hub, &journal.Journals{Client: hub, Live: hub}
 	w.keys, err = seal.Open(filepath.Join(t.TempDir(), "keyset.json"))
@@ -65,7 +74,7 @@ func newWorld(t testing.TB) *world {
 // deliver starts the deliveries, as a process of Sluice does.
 func (w *world) deliver() {
 	w.Helper()
-	m, err := ctrl.NewManager(hubtest.Start(w.TB).Config, ctrl.Options{
+	m, err := ctrl.NewManager(w.config, ctrl.Options{
 		Scheme: w.hub.Scheme(), Metrics: server.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)},
 		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}},
 	})

@@ -51,7 +51,7 @@ type httpTarget struct {
 	signer *standardwebhooks.Webhook
 }
 
-func newHTTP(spec *v1alpha1.EventSinkSpec, key string, reach guarded.Options) (target, error) {
+func newHTTP(spec *v1alpha1.EventSinkSpec, key string, by means) (target, error) {
 	raw, err := parseKey(key)
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func newHTTP(spec *v1alpha1.EventSinkSpec, key string, reach guarded.Options) (t
 	if err != nil {
 		return nil, err
 	}
-	return &httpTarget{url: spec.URL, client: guarded.NewClient(reach), signer: signer}, nil
+	return &httpTarget{url: spec.URL, client: guarded.NewClient(by.reach), signer: signer}, nil
 }
 
 // deliver posts an event, signed.

@@ -39,11 +39,11 @@ var kafkaRemedies = []remedy{
 	{kerr.ClusterAuthorizationFailed, "let this user write idempotently"},
 }
 
-func newKafka(spec *v1alpha1.EventSinkSpec, key string, reach guarded.Options) (target, error) {
+func newKafka(spec *v1alpha1.EventSinkSpec, key string, by means) (target, error) {
 	t := &kafkaTarget{topic: spec.Kafka.Topic}
-	dial := guarded.NewDialer(reach).DialContext
+	dial := guarded.NewDialer(by.reach).DialContext
 	if !spec.Kafka.Plaintext {
-		dial = (&tls.Dialer{NetDialer: guarded.NewDialer(reach), Config: reach.TLS()}).DialContext
+		dial = (&tls.Dialer{NetDialer: guarded.NewDialer(by.reach), Config: by.reach.TLS()}).DialContext
 	}
 	options := []kgo.Opt{
 		kgo.SeedBrokers(spec.Kafka.Brokers...), kgo.ClientID("sluice"), kgo.DefaultProduceTopic(t.topic), kgo.Dialer(dial), kgo.WithHooks(t),

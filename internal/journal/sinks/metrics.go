@@ -6,7 +6,7 @@ import (
 
 var (
 	requests  = prometheus.NewDesc("sluice_event_sink_requests_total", "Events sent to a sink, by whether it accepted them.", []string{"sink", "accepted"}, nil)
-	waiting   = prometheus.NewDesc("sluice_event_sink_waiting", "Instances and bindings with events that a sink has not accepted yet.", []string{"sink"}, nil)
+	waiting   = prometheus.NewDesc("sluice_event_sink_waiting", "Instances, bindings, clusters and peerings with events that a sink has not accepted yet.", []string{"sink"}, nil)
 	delivered = prometheus.NewDesc("sluice_event_sink_delivered_timestamp_seconds", "Time before which a sink has accepted all events.", []string{"sink"}, nil)
 )
 

@@ -44,9 +44,9 @@ type natsConnection struct {
 	gone context.Context // ends with the connection, and has the cause
 }
 
-func newNATS(spec *v1alpha1.EventSinkSpec, key string, reach guarded.Options) (target, error) {
+func newNATS(spec *v1alpha1.EventSinkSpec, key string, by means) (target, error) {
 	t := &natsTarget{subject: spec.NATS.Subject, options: nats.Options{
-		Servers: spec.NATS.Servers, Name: "sluice", TLSConfig: reach.TLS(), CustomDialer: guarded.NewDialer(reach),
+		Servers: spec.NATS.Servers, Name: "sluice", TLSConfig: by.reach.TLS(), CustomDialer: guarded.NewDialer(by.reach),
 		Timeout: guarded.Timeout / 2, PingInterval: guarded.Timeout, MaxPingsOut: 2,
 		ReconnectBufSize: -1, IgnoreDiscoveredServers: true,
 	}}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,7 +33,7 @@ const (
 	slowestRetry = 30 * time.Second
 )
 
-// resource is an instance or a binding, in one of its lives.
+// resource is one with events, in one of its lives.
 type resource struct {
 	kind, name string
 	uid        types.UID
@@ -68,7 +69,7 @@ func newSender(c *Controller, sink *v1alpha1.EventSink, key string) (*sender, er
 	if err != nil {
 		return nil, err
 	}
-	target, err := newTarget(&sink.Spec, key)
+	target, err := newTarget(&sink.Spec, key, c.Client, c.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -95,8 +96,8 @@ func (s *sender) run(ctx context.Context) {
 	}
 	defer workers.Wait()
 	defer s.queue.ShutDown()
-	for _, kind := range []client.Object{&v1alpha1.ServiceInstance{}, &v1alpha1.ServiceBinding{}} {
-		stop, err := s.follow(ctx, kind)
+	for _, kind := range journal.Kinds {
+		stop, err := s.follow(ctx, kind.New())
 		if err != nil {
 			log.FromContext(ctx).Error(err, "Events are not delivered", "sink", s.sink.Name) // the cache has ended
 			return
@@ -252,10 +253,11 @@ func (s *sender) send(ctx context.Context, r resource) error {
 
 // read returns a resource; nil if it is gone.
 func (s *sender) read(ctx context.Context, r resource) (journal.Subject, error) {
-	var object journal.Subject = &v1alpha1.ServiceInstance{}
-	if r.kind == v1alpha1.KindServiceBinding {
-		object = &v1alpha1.ServiceBinding{}
+	at := slices.IndexFunc(journal.Kinds, func(kind journal.Kind) bool { return kind.Name == r.kind })
+	if at < 0 {
+		return nil, nil // of a journal that a later version has written
 	}
+	object := journal.Kinds[at].New()
 	err := s.Cache.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: r.name}, object)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, err

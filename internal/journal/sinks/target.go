@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/guarded"
@@ -29,11 +30,19 @@ type target interface {
 // kinds of targets, by what describes them.
 var kinds = []struct {
 	isDescribed func(*v1alpha1.EventSinkSpec) bool
-	open        func(spec *v1alpha1.EventSinkSpec, key string, reach guarded.Options) (target, error)
+	open        func(spec *v1alpha1.EventSinkSpec, key string, by means) (target, error)
 }{
 	{func(s *v1alpha1.EventSinkSpec) bool { return s.URL != "" }, newHTTP},
 	{func(s *v1alpha1.EventSinkSpec) bool { return s.NATS != nil }, newNATS},
 	{func(s *v1alpha1.EventSinkSpec) bool { return s.Kafka != nil }, newKafka},
+	{func(s *v1alpha1.EventSinkSpec) bool { return s.KubernetesEvents }, newKubernetes},
+}
+
+// means are how a sink is reached: over the network, or on the hub.
+type means struct {
+	reach     guarded.Options
+	hub       client.Client
+	namespace string
 }
 
 // remedy says what an operator does about an error.
@@ -53,7 +62,7 @@ func failed(step string, err error, known []remedy) error {
 }
 
 // newTarget returns the target of a sink; it is not connected to yet. Its error does not contain the key.
-func newTarget(spec *v1alpha1.EventSinkSpec, key string) (target, error) {
+func newTarget(spec *v1alpha1.EventSinkSpec, key string, hub client.Client, namespace string) (target, error) {
 	addresses, err := guarded.ParseAddresses(spec.Addresses)
 	if err != nil {
 		return nil, err
@@ -64,7 +73,7 @@ func newTarget(spec *v1alpha1.EventSinkSpec, key string) (target, error) {
 	}
 	for _, kind := range kinds {
 		if kind.isDescribed(spec) {
-			return kind.open(spec, key, guarded.Options{Roots: roots, AllowAddresses: addresses, KeepAlive: concurrency})
+			return kind.open(spec, key, means{guarded.Options{Roots: roots, AllowAddresses: addresses, KeepAlive: concurrency}, hub, namespace})
 		}
 	}
 	return nil, errors.New("it says nowhere where events are sent: add the sink again")
@@ -73,7 +82,7 @@ func newTarget(spec *v1alpha1.EventSinkSpec, key string) (target, error) {
 // Check reports what is wrong with a sink's description of its server, or with its key. It asks no server, and its error
 // does not contain the key.
 func Check(spec *v1alpha1.EventSinkSpec, key string) error {
-	t, err := newTarget(spec, key)
+	t, err := newTarget(spec, key, nil, "")
 	if err == nil {
 		t.close()
 	}
