@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/journal"
@@ -93,13 +94,16 @@ func (s *server) instancePage(c *call) (*page, error) {
 	return &page{Title: i.Spec.InstanceID, template: "instance", Live: Root + "live?instance=" + name, Data: data}, nil
 }
 
+// fieldInstanceName selects bindings by their instance: a selectable field of the resource, and an index of the cache.
+const fieldInstanceName = "spec.instanceName"
+
 // bindingsOf returns the bindings of an instance, the newest first.
 func (s *server) bindingsOf(c *call, i *v1alpha1.ServiceInstance) (rows []bindingRow, err error) {
 	var all v1alpha1.ServiceBindingList
-	if err := s.list(c.Context(), &all); err != nil {
+	if err := s.list(c.Context(), &all, client.MatchingFields{fieldInstanceName: i.Name}); err != nil {
 		return nil, err
 	}
-	own := slices.DeleteFunc(slices.Clone(all.Items), func(b v1alpha1.ServiceBinding) bool { return b.Spec.InstanceName != i.Name })
+	own := slices.Clone(all.Items)
 	slices.SortFunc(own, func(a, b v1alpha1.ServiceBinding) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
 	for n := range own {
 		b := &own[n]

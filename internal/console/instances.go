@@ -18,6 +18,16 @@ type instanceRow struct {
 	Clusters                          []string
 	State                             state
 	Created                           metav1.Time
+	// summary is the message for consumers.
+	summary string
+}
+
+// listed returns all instances as lists show them, at most a moment old. They must not be changed.
+func (s *server) listed(ctx context.Context) ([]*instanceRow, error) {
+	return s.lists.get(ctx, s.Clock, func(ctx context.Context) ([]*instanceRow, error) {
+		all, err := s.instances(ctx, func(*v1alpha1.ServiceInstance) bool { return true })
+		return s.rows(all), err
+	})
 }
 
 // instances returns those that are selected. They must not be changed.
@@ -42,7 +52,7 @@ func (s *server) rows(instances []*v1alpha1.ServiceInstance) []*instanceRow {
 		service, plan := s.planOf(i)
 		rows[n] = &instanceRow{
 			Name: i.Name, ID: i.Spec.InstanceID, Platform: i.Spec.Platform, Service: service, Plan: plan,
-			Clusters: i.Status.Decision.Clusters(), State: instanceState(i), Created: i.CreationTimestamp,
+			Clusters: i.Status.Decision.Clusters(), State: instanceState(i), Created: i.CreationTimestamp, summary: summary(i),
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b *instanceRow) int {
@@ -90,7 +100,7 @@ type instancesData struct {
 }
 
 func (s *server) instancesPage(c *call) (*page, error) {
-	all, err := s.instances(c.Context(), func(*v1alpha1.ServiceInstance) bool { return true })
+	all, err := s.listed(c.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -98,12 +108,12 @@ func (s *server) instancesPage(c *call) (*page, error) {
 	data := instancesData{Filter: by}
 	seen := map[string]bool{}
 	for _, i := range all {
-		if !seen[i.Spec.Platform] {
-			seen[i.Spec.Platform], data.Platforms = true, append(data.Platforms, i.Spec.Platform)
+		if !seen[i.Platform] {
+			seen[i.Platform], data.Platforms = true, append(data.Platforms, i.Platform)
 		}
 	}
 	slices.Sort(data.Platforms)
-	rows := slices.DeleteFunc(s.rows(all), func(r *instanceRow) bool {
+	rows := slices.DeleteFunc(slices.Clone(all), func(r *instanceRow) bool {
 		return !by.is("platform", r.Platform) || !by.is("state", r.State.Kind) || !by.has(r.ID, r.Name, r.Platform, r.Service+"/"+r.Plan, strings.Join(r.Clusters, " "), r.State.Message)
 	})
 	data.Instances, data.Pages = paged(c, rows)

@@ -9,14 +9,18 @@ import (
 )
 
 // kept is a value that costs something to make, and is shown for a while to everybody who may see it. It is kept for
-// ten times as long as it took, so that making it never takes more than a tenth of a core, and at least leastKept.
+// ten times as long as it took, so that making it never takes more than a tenth of a core, and at least leastKept. That
+// is less than livePause, so whoever looks because of a change sees it.
 type kept[T any] struct {
 	mu    sync.Mutex
 	value T
 	until time.Time
 }
 
-const leastKept = time.Second
+const leastKept = 300 * time.Millisecond
+
+// mostKept bounds it. It is less than liveSettled.
+const mostKept = 5 * time.Second
 
 // get returns the value, and makes it if it is too old. Several callers wait for one.
 func (k *kept[T]) get(ctx context.Context, c clock.PassiveClock, make func(context.Context) (T, error)) (T, error) {
@@ -31,6 +35,6 @@ func (k *kept[T]) get(ctx context.Context, c clock.PassiveClock, make func(conte
 		return made, err
 	}
 	k.value = made
-	k.until = c.Now().Add(max(leastKept, 10*c.Since(began)))
+	k.until = c.Now().Add(min(max(leastKept, 10*c.Since(began)), mostKept))
 	return made, nil
 }

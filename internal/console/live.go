@@ -17,8 +17,11 @@ import (
 )
 
 const (
-	// livePause is the shortest time between two changes that one browser hears of.
+	// livePause is the time from a change to its event, in which further changes are taken together.
 	livePause = 500 * time.Millisecond
+	// liveSettled is the time after the last change at which there is one more event, because what is shown of very
+	// large fleets may be some seconds old.
+	liveSettled = 10 * time.Second
 	// liveBeat is how often a stream without changes says that it is alive, and its token is verified again.
 	liveBeat = 20 * time.Second
 )
@@ -119,19 +122,28 @@ func (s *server) live(w http.ResponseWriter, r *http.Request) {
 		_, err := io.WriteString(w, text)
 		return err == nil && stream.Flush() == nil
 	}
-	text := "event: change\ndata:\n\n"
-	for send(text) {
-		changed := s.Changes.next(topic)
-		if text != ":\n\n" && !s.sleeps(r.Context(), livePause) {
-			return
+	const change, beat = "event: change\ndata:\n\n", ":\n\n"
+	changed, settled := s.Changes.next(topic), false
+	for text := change; send(text); {
+		wait := liveBeat
+		if text == change && !settled {
+			wait = liveSettled
 		}
 		select {
 		case <-changed:
-			text = "event: change\ndata:\n\n"
-		case <-time.After(liveBeat):
-			text = ":\n\n"
+			changed = s.Changes.next(topic)
+			if !s.sleeps(r.Context(), livePause) {
+				return
+			}
+			text, settled = change, false
+		case <-time.After(wait):
 			if !s.isSame(r, c.caller) {
 				return
+			}
+			if wait == liveSettled {
+				text, settled = change, true
+			} else {
+				text = beat
 			}
 		case <-s.Changes.ended:
 			return

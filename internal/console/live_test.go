@@ -37,6 +37,10 @@ func TestLive(t *testing.T) {
 		}
 	}
 	go func() { ended <- c.changes.Follow(ctx, in) }()
+	if !in.WaitForCacheSync(ctx) {
+		t.Fatal("the cache does not start")
+	}
+	c.console.Hub = in // as sluice serve does
 
 	shop := c.as(access.Caller{Role: access.Platform, Name: "shop"})
 	if got := c.send(shop, Root+"live?instance="+others.Name, nil); got.StatusCode != http.StatusNotFound {
@@ -93,6 +97,22 @@ func TestLive(t *testing.T) {
 	changed = change(mine)
 	if took := next("another change").Sub(changed); took > time.Second+livePause {
 		t.Errorf("a change is heard of after %s", took)
+	}
+	// The first page is made for everybody who looks at the same moment; who looks because of a change sees it.
+	operator := c.as(access.Caller{Role: access.Operator})
+	c.send(operator, Root, nil) // the first time, the cache begins to read
+	c.console.looks.until, c.console.fleets.until = time.Time{}, time.Time{}
+	c.send(operator, Root, nil)
+	mine.Status.Conditions[0] = condition(v1alpha1.ConditionReady, false, v1alpha1.ReasonFailed, "the disk is full", 0)
+	failed := time.Now()
+	if err := c.Status().Update(t.Context(), mine); err != nil {
+		t.Fatal(err)
+	}
+	for at := next("a failure"); at.Before(failed.Add(livePause)); at = next("a failure") {
+		t.Log("an event of an earlier change")
+	}
+	if text := words(c.send(operator, Root, nil).body); !strings.Contains(text, "the disk is full") {
+		t.Errorf("after the event, the first page is %s", text)
 	}
 	stop()
 	for range cap(ended) {

@@ -18,21 +18,19 @@ import (
 )
 
 func (s *server) minePage(c *call) (*page, error) {
-	own, err := s.instances(c.Context(), func(i *v1alpha1.ServiceInstance) bool { return i.Spec.Platform == c.caller.Name })
+	all, err := s.listed(c.Context())
 	if err != nil {
 		return nil, err
 	}
-	rows := s.rows(own)
-	summaries := map[string]string{}
-	for _, i := range own {
-		summaries[i.Name] = summary(i)
-	}
-	for _, row := range rows { // consumers read what they can act on
-		row.State.Reason, row.State.Message = "", summaries[row.Name]
-	}
 	by := filterOf(c, "state", "text")
-	rows = slices.DeleteFunc(rows, func(r *instanceRow) bool { return !by.is("state", r.State.Kind) || !by.has(r.ID, r.Service+"/"+r.Plan) })
-	shown, pages := paged(c, rows)
+	shown, pages := paged(c, slices.DeleteFunc(slices.Clone(all), func(r *instanceRow) bool {
+		return r.Platform != c.caller.Name || !by.is("state", r.State.Kind) || !by.has(r.ID, r.Service+"/"+r.Plan)
+	}))
+	for n, row := range shown { // consumers read what they can act on
+		own := *row
+		own.State.Reason, own.State.Message = "", row.summary
+		shown[n] = &own
+	}
 	return &page{Title: "My instances", template: "mine", Live: Root + "live", Data: instancesData{Filter: by, Instances: shown, Pages: pages}}, nil
 }
 

@@ -76,6 +76,7 @@ type server struct {
 	fleets  kept[*fleet]
 	journal kept[[]entry]
 	looks   kept[*home]
+	lists   kept[[]*instanceRow]
 	// explaining holds one while a decision is explained.
 	explaining chan struct{}
 }
