@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/catalog"
-	"github.com/sluice-dev/sluice/market"
+	"github.com/sluice-dev/sluice/internal/market"
 	"github.com/sluice-dev/sluice/placement"
 )
 

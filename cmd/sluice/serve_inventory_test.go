@@ -10,7 +10,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
-	"github.com/sluice-dev/sluice/market"
+	"github.com/sluice-dev/sluice/internal/market"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/placementtest"
 )

@@ -17,7 +17,7 @@ var (
 	named = regexp.MustCompile("`((?:api|broker|catalog|placement)/[a-z0-9_/]+\\.go)`")
 	step  = regexp.MustCompile(`^(\d)\. \*\*`)
 	cited = regexp.MustCompile(`// Step (\d) of a provision \(docs/architecture\.md\)`)
-	room  = regexp.MustCompile(`^((?:api|bindings|broker|catalog|internal|market|placement|selfdescription)[a-z0-9/]*)((?:, [a-z]+)*)\s`)
+	room  = regexp.MustCompile(`^((?:api|bindings|broker|catalog|internal|placement|selfdescription)[a-z0-9/]*)((?:, [a-z]+)*)\s`)
 )
 
 // TestTheWayOfAProvision: each step of the way names files that exist and that cite its number,
@@ -71,7 +71,7 @@ func TestThePackages(t *testing.T) {
 			}
 		}
 	}
-	cmd := exec.Command("go", "list", "-f", "{{.ImportPath}}", "./api/...", "./bindings/...", "./broker/...", "./catalog/...", "./internal/...", "./market/...", "./placement/...", "./selfdescription/...")
+	cmd := exec.Command("go", "list", "-f", "{{.ImportPath}}", "./api/...", "./bindings/...", "./broker/...", "./catalog/...", "./internal/...", "./placement/...", "./selfdescription/...")
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {
