@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/access"
+	"github.com/sluice-dev/sluice/internal/journal"
 	"github.com/sluice-dev/sluice/placement"
 )
 
@@ -29,6 +30,8 @@ type clusterData struct {
 	Instances []*instanceRow
 	Held      []heldRow
 	Pages     pager
+	// Events of the cluster, the latest first, for operators.
+	Events []eventRow
 	// Back is the list that the cluster is in.
 	Back section
 }
@@ -40,6 +43,9 @@ type resourceRow struct {
 	Free              string
 	Share             share
 }
+
+// mostClusterEvents is how many events of a cluster its page shows, the latest ones.
+const mostClusterEvents = 30
 
 // priceRow is the price of a resource.
 type priceRow struct{ Name, Price string }
@@ -74,6 +80,13 @@ func (s *server) clusterPage(c *call) (*page, error) {
 	} else {
 		data.Back = section{Title: "Fleet", Path: "fleet"}
 		data.Instances, data.Pages = paged(c, s.rows(instances))
+		events, err := journal.Of(c.Context(), s.Live, cluster)
+		if err != nil {
+			return nil, fmt.Errorf("read the journal of cluster %s: %w", name, err)
+		}
+		for _, e := range slices.Backward(events[max(0, len(events)-mostClusterEvents):]) {
+			data.Events = append(data.Events, newEventRow(e))
+		}
 	}
 	if prices := cluster.Spec.Prices; prices != nil {
 		for _, of := range slices.Sorted(maps.Keys(prices.PerHour)) {

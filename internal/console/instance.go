@@ -49,7 +49,7 @@ type eventRow struct {
 var kindsOfEvents = map[v1alpha1.EventType]string{
 	v1alpha1.EventDelivered: "good", v1alpha1.EventReady: "good", v1alpha1.EventBound: "good", v1alpha1.EventMoved: "good", v1alpha1.EventReissued: "good",
 	v1alpha1.EventRefused: "bad", v1alpha1.EventFailed: "bad", v1alpha1.EventNotReady: "bad", v1alpha1.EventExpiring: "busy", v1alpha1.EventNearQuota: "busy", v1alpha1.EventRemoved: "off",
-	v1alpha1.EventAdmitted: "good", v1alpha1.EventLost: "bad", v1alpha1.EventNotAdmitted: "bad", v1alpha1.EventCordoned: "off", v1alpha1.EventDrained: "off",
+	v1alpha1.EventLost: "bad", v1alpha1.EventNotAdmitted: "bad", v1alpha1.EventAdmitted: "good", v1alpha1.EventUncordoned: "good", v1alpha1.EventCordoned: "off", v1alpha1.EventDrained: "off",
 }
 
 func newEventRow(e v1alpha1.Event) eventRow {

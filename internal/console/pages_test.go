@@ -42,6 +42,8 @@ func TestOperatorsPages(t *testing.T) {
 		"expiring":                     {"2 h ago Credential of a provider LabelCredential nuage, issued by did:web:compliance.example", "shopfront cf-eu, instance orders-db", "datacenter.country = SE eu-north-1"},
 		"journal":                      {"Removed", "old-db", "deprovision of postgresql/small on eu-west-2 after 12 s", "Delivered"},
 		"journal?type=Removed":         {"old-db"},
+		"journal?type=Lost":            {"eu-north-2", "has not answered three times in a row"},
+		"clusters/eu-north-2":          {"Reachable 23 min ago Unreachable.", "Lost 23 min ago has not answered three times in a row"},
 		"clusters/no-such":             {"There is no cluster no-such"},
 		"instances/" + orders + "-not": {"There is no instance"},
 	} {

@@ -65,6 +65,7 @@ func (c *consoleOf) seed() {
 	lost := cluster("eu-north-2", "eu-se", "nuage", "64", "256Gi")
 	lost.Status.Conditions[0] = condition(v1alpha1.ConditionReachable, false, "Unreachable", "Get \"https://eu-north-2.nuage.example:6443/readyz\": dial tcp 192.0.2.17:6443: i/o timeout; three probes in a row", 23*time.Minute)
 	lost.Status.Conditions[3] = condition(v1alpha1.ConditionReady, false, "Unreachable", "its API server does not answer: dial tcp 192.0.2.17:6443: i/o timeout", 23*time.Minute)
+	v1alpha1.AddEvent(&lost.Status.Events, v1alpha1.Event{At: metav1.NewMicroTime(time.Now().Add(-23 * time.Minute)), Type: v1alpha1.EventLost, Message: "has not answered three times in a row"})
 	c.create(lost)
 	cordoned := cluster("eu-north-1", "eu-se", "nuage", "64", "256Gi")
 	cordoned.Spec.Unschedulable = true
