@@ -66,7 +66,7 @@ func newWorld(seed uint64) *world {
 		}
 		w.held = append(w.held, h)
 	}
-	if w.one(3) {
+	if w.one(2) {
 		w.quota = w.drawQuota()
 	}
 	return w

@@ -25,11 +25,13 @@ func (w *world) priced(cluster string, held placement.Resources) placement.Resou
 // drawQuota draws a quota with one of the bounds.
 func (w *world) drawQuota() *v1alpha1.Quota {
 	q := &v1alpha1.Quota{Per: pick(w, v1alpha1.ScopePlatform, v1alpha1.ScopeOrganization, v1alpha1.ScopeSpace, v1alpha1.ScopeApplication)}
-	switch w.IntN(3) {
+	switch w.IntN(5) {
 	case 0:
 		q.Limits = placement.Resources{cpu: int64(w.IntN(20)) * 1000}.List()
-	case 1:
-		q.Budget = &v1alpha1.Price{Currency: "EUR", PerHour: resource.NewScaledQuantity(int64(w.IntN(40))*1e8, resource.Nano)}
+	case 1, 2, 3: // what is held, and about as much as an order costs
+		q.Per = v1alpha1.ScopePlatform
+		held := sum(slices.DeleteFunc(slices.Clone(w.held), func(h placement.Holding) bool { return h.Consumer.Platform != "cf" }), priceIn("EUR"))
+		q.Budget = &v1alpha1.Price{Currency: "EUR", PerHour: resource.NewScaledQuantity(held+int64(w.IntN(12))*1e8, resource.Nano)}
 	default:
 		most := int32(w.IntN(4))
 		q.Instances = &most
