@@ -114,7 +114,7 @@ func (k *Korifi) install(ctx context.Context, folder string) error {
 	}
 	for name, server := range map[string]*hosted.Server{"controllers": controllers, "api": api} {
 		if err := server.Await(ctx); err != nil {
-			return fmt.Errorf("Korifi's %s: %w", name, err)
+			return fmt.Errorf("the program %s: %w", name, err)
 		}
 	}
 	return k.login(ctx)
