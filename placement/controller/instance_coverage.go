@@ -5,7 +5,6 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/placement"
 )
 
@@ -38,17 +37,6 @@ func (r *instanceReconciler) coverage(s *scope) (c placement.Coverage) {
 
 // stayUncovered keeps an instance where it is, because some group has no room for it.
 func (r *instanceReconciler) stayUncovered(ctx context.Context, s *scope, why error) (ctrl.Result, error) {
-	news := s.recordUncovered(why.Error())
-	overheld, changed := r.overheld(s, v1alpha1.ReasonNotInEachGroup)
-	if !news && !changed {
-		return ctrl.Result{}, nil // the inventory wakes it
-	}
-	if err := r.write(ctx, s, writeProgress); err != nil {
-		return ctrl.Result{}, err
-	}
-	if overheld {
-		r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance))
-		s.lookAgain(1) // at once, because it no longer waits for room
-	}
-	return ctrl.Result{}, nil
+	_, err := r.keep(ctx, s, s.recordUncovered(why.Error()))
+	return ctrl.Result{}, err
 }

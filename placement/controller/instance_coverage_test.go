@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -117,6 +118,27 @@ func TestAClusterThatChangesGroupsLeavesNoGap(t *testing.T) {
 	w.wantOnAll(instance, "eu-1", "us-2")
 	w.wantCarried("us-2", "si-a", 2)
 	w.wantCarried("us-1", "si-a", 0)
+	w.wantReserved("us-1", 0)
+}
+
+// A cluster has room for one copy. The reservation of a decision whose write was lost does not keep the instance itself
+// away from it.
+func TestAMoveWhoseDecisionWasNotWrittenIsDecidedAgain(t *testing.T) {
+	w := inEachRegion(t, "eu-1", "us-1")
+	w.regional("us-2", 3)
+	w.change("us-1", func(c *placement.Cluster) { c.Cordoned = true }) // so that it is the one to be left
+	w.regroup("us-1", "eu")
+	lost := errors.New("connection reset")
+	w.onWrite = func(func() error) error {
+		w.onWrite = nil
+		return lost
+	}
+	if _, err := w.pass("si-a"); !errors.Is(err, lost) {
+		t.Fatalf("got %v", err)
+	}
+	w.wantReserved("us-2", 2)
+	w.wantOnAll(w.settle("si-a"), "eu-1", "us-2")
+	w.wantReserved("us-2", 2)
 	w.wantReserved("us-1", 0)
 }
 

@@ -56,10 +56,8 @@ const noTarget = "`sluice serve` has no --backup-target"
 
 // stranded records why an instance does not leave.
 func (r *instanceReconciler) stranded(ctx context.Context, s *scope, due []v1alpha1.Departure, why string) (ctrl.Result, error) {
-	if s.recordStranded(due, why) {
-		return ctrl.Result{}, r.write(ctx, s, writeProgress)
-	}
-	return ctrl.Result{}, nil
+	_, err := r.keep(ctx, s, s.recordStranded(due, why))
+	return ctrl.Result{}, err
 }
 
 // carries returns the way of an instance's data to the cluster of a decision; nil if there is no data, or if

@@ -124,25 +124,33 @@ func (r *instanceReconciler) settled(ctx context.Context, s *scope, due []v1alph
 		news = s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reasonPlaced, "on "+where(s.Status.DeliveredDecision()))
 	}
 	news = s.recordPreemption(nil) || news // the instance stays where it is
-	if _, changed := r.overheld(s, reasonPlaced); !news && !changed {
-		return ctrl.Result{}, nil
-	}
-	if err := r.write(ctx, s, writeProgress); err != nil {
+	if written, err := r.keep(ctx, s, news); err != nil || !written {
 		return ctrl.Result{}, err
 	}
 	r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance)) // and it no longer waits
 	return ctrl.Result{}, nil
 }
 
-// overheld reports whether the inventory holds something for an instance that its status does not
-// name: the reservation of a decision whose write had an unknown result. To release it, the caller
-// writes the status first: a write that changes something prevents that one from arriving late. So
-// overheld gives the condition Placed another message, and reports whether that changed.
-func (r *instanceReconciler) overheld(s *scope, reason string) (is, changed bool) {
-	if r.inventory.Holds(s.Name, placement.Ledger(&s.Status)) {
-		return false, false
+// keep writes what is new about an instance that stays where it is, and reports whether it wrote. It releases what the
+// inventory holds beyond the status: the reservation of a decision whose write had an unknown result. That needs a write
+// that changes something, because then the other one cannot arrive late; if nothing is new, it is the message of the
+// condition Placed.
+func (r *instanceReconciler) keep(ctx context.Context, s *scope, news bool) (written bool, err error) {
+	overheld := !r.inventory.Holds(s.Name, placement.Ledger(&s.Status))
+	if !news && overheld {
+		news = s.recordStays()
 	}
-	return true, s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, reason, "stays on "+where(s.Status.DeliveredDecision()))
+	if !news {
+		return false, nil // the inventory wakes it, if it waits
+	}
+	if err := r.write(ctx, s, writeProgress); err != nil {
+		return false, err
+	}
+	if overheld {
+		r.inventory.Reserve(placement.HoldingOf(s.ServiceInstance))
+		s.lookAgain(1) // at once: it does not wait any more, and may fit where it was held up by itself
+	}
+	return true, nil
 }
 
 // unplaceable makes an instance that fits nowhere wait, stay or fail.
@@ -171,10 +179,8 @@ func (r *instanceReconciler) unplaceable(ctx context.Context, s *scope, request 
 	}
 	news := r.preempt(ctx, s, request)
 	news = s.recordStranded(due, withRoom(why.Error(), s.Status.Preemption)) || news
-	if r.unready(s, due) || news {
-		if err := r.write(ctx, s, writeProgress); err != nil {
-			return ctrl.Result{}, err
-		}
+	if _, err := r.keep(ctx, s, r.unready(s, due) || news); err != nil {
+		return ctrl.Result{}, err
 	}
 	r.inventory.Preempt(s.Name, s.Status.Preemption)
 	return ctrl.Result{}, nil // the inventory wakes it
@@ -183,8 +189,8 @@ func (r *instanceReconciler) unplaceable(ctx context.Context, s *scope, request 
 // stuck records why no new place can be computed for a delivered instance. The delivered
 // decision stays, and the next pass comes with back-off.
 func (r *instanceReconciler) stuck(ctx context.Context, s *scope, due []v1alpha1.Departure, why error) (ctrl.Result, error) {
-	if due = slices.Concat(due, s.Status.DeliveredDecision().Displaced); len(due) > 0 && s.recordStranded(due, why.Error()) {
-		if err := r.write(ctx, s, writeProgress); err != nil {
+	if due = slices.Concat(due, s.Status.DeliveredDecision().Displaced); len(due) > 0 {
+		if _, err := r.keep(ctx, s, s.recordStranded(due, why.Error())); err != nil {
 			return ctrl.Result{}, err
 		}
 	}

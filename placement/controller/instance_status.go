@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -378,6 +379,16 @@ func (s *scope) recordStranded(due []v1alpha1.Departure, why string) (news bool)
 // new. The instance stays on its clusters.
 func (s *scope) recordUncovered(why string) (news bool) {
 	return s.set(v1alpha1.ConditionPlaced, metav1.ConditionTrue, v1alpha1.ReasonNotInEachGroup, "on "+where(s.Status.DeliveredDecision())+"; not in each group: "+why)
+}
+
+// recordStays records where an instance stays, in the condition Placed as it is otherwise, and reports whether that is
+// new.
+func (s *scope) recordStays() (news bool) {
+	placed := metav1.Condition{Status: metav1.ConditionTrue, Reason: reasonPlaced}
+	if found := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionPlaced); found != nil {
+		placed = *found
+	}
+	return s.set(v1alpha1.ConditionPlaced, placed.Status, placed.Reason, "stays on "+where(s.Status.DeliveredDecision()))
 }
 
 // restore makes the delivered decision the current one again, or none if nothing was delivered.
