@@ -106,13 +106,12 @@ crash: ## Kill Sluice at every write, stop its leaders, and check that nothing i
 	@echo "test: kill -9 after every write, SIGSTOP of leaders"
 	@go test -tags faults -vet=off -count=1 -timeout 45m -parallel $(ATONCE) -v -skip '^Test(OnClusters|OnPeeredClusters|Workloads)$$' ./internal/crashpoint ./test/crash ./bindings
 
-# e2e.test runs the tests on kind, compiled once; $(call e2e,TESTS) runs some of them. One more at once than there are
-# processors: pods that start, and clusters that are lost, are mostly waited for.
+# e2e.test runs the tests on kind, compiled once; $(call e2e,TESTS) runs some of them.
 .PHONY: bin/e2e.test
 bin/e2e.test: build
 	@go test -tags e2e -vet=off -ldflags '-s -w' -c -o $@ ./test/e2e
 
-e2e = cd test/e2e && ../../bin/e2e.test -test.v -test.parallel $(ATONCE) -test.timeout 40m -test.run '^($(1))$$'
+e2e = cd test/e2e && ../../bin/e2e.test -test.v -test.timeout 40m -test.run '^($(1))$$'
 
 conformance: bin/e2e.test ## On kind: the story, and OSB 2.17 conformance
 	@echo "test: OSB conformance on kind"
