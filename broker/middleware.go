@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"math"
 	"net/http"
 	"net/url"
 	"runtime/debug"
@@ -25,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/callers"
 	"github.com/sluice-dev/sluice/internal/strictjson"
 )
 
@@ -189,9 +189,7 @@ func (r *reply) write(w http.ResponseWriter) {
 	for name, values := range r.header {
 		w.Header()[name] = values
 	}
-	if r.retryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(r.retryAfter.Seconds()))))
-	}
+	callers.RetryAfter(w.Header(), r.retryAfter)
 	switch {
 	case r.document != nil:
 		writeDocument(w, r.status, r.document)

@@ -1,8 +1,10 @@
 package callers
 
 import (
+	"math"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"sync"
 	"time"
 
@@ -30,6 +32,13 @@ type Calls struct {
 func NewCalls(perSecond float64, burst int, c clock.PassiveClock) *Calls {
 	limits, _ := simplelru.NewLRU[netip.Addr, *rate.Limiter](mostCallers, nil) // an error is about the size
 	return &Calls{perSecond: rate.Limit(perSecond), burst: burst, clock: c, limits: limits}
+}
+
+// RetryAfter sets the header Retry-After (RFC 9110, section 10.2.3): whole seconds, rounded up. A wait of zero sets none.
+func RetryAfter(h http.Header, wait time.Duration) {
+	if wait > 0 {
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+	}
 }
 
 // Count counts a call. It returns 0 if the call is allowed, and otherwise how long to wait

@@ -7,10 +7,8 @@ import (
 	"errors"
 	"html/template"
 	"log/slog"
-	"math"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -283,9 +281,7 @@ func (s *server) failed(c *call, err error) *page {
 		s.Logger.ErrorContext(c.Context(), "show "+c.URL.Path, "error", err)
 		answer = &Error{Status: http.StatusInternalServerError, Title: "Something went wrong", Description: "The cause is in the log of Sluice. Nothing was changed by this page."}
 	}
-	if answer.retryAfter > 0 {
-		c.w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(answer.retryAfter.Seconds()))))
-	}
+	callers.RetryAfter(c.w.Header(), answer.retryAfter)
 	return &page{Title: answer.Title, template: "error", status: answer.Status, Data: answer}
 }
 

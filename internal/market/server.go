@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -187,9 +185,7 @@ func (s *server) refuse(c *call, err error) {
 		s.Logger.ErrorContext(c.Context(), "market", "method", c.Method, "path", c.URL.Path, "error", err)
 		answer = &Error{Status: http.StatusInternalServerError, Code: codeInternal, Description: "An internal error, which is in the broker's log."}
 	}
-	if answer.RetryAfter > 0 {
-		c.ResponseWriter.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(answer.RetryAfter.Seconds()))))
-	}
+	callers.RetryAfter(c.ResponseWriter.Header(), answer.RetryAfter)
 	if answer.Allow != "" {
 		c.ResponseWriter.Header().Set("Allow", answer.Allow)
 	}

@@ -2,10 +2,7 @@ package server
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
-
-	"k8s.io/utils/clock"
 
 	"github.com/sluice-dev/sluice/selfdescription"
 )
@@ -14,13 +11,7 @@ import (
 // "login". A presentation works once, on all replicas. The error is an *Error if the presentation is refused. Only
 // Hub, Live, Namespace, DID, Seal, Book, Keys and Clock of the options are used.
 func Login(o Options) func(ctx context.Context, presentation string) (provider string, err error) {
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
-	s := &server{Options: o}
+	s := newServer(o)
 	return func(ctx context.Context, presentation string) (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()

@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"math"
 	"mime"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/gorilla/mux"
@@ -80,15 +78,19 @@ var routes = []route{
 	{http.MethodPost, "/selfdescriptions/{digest}/revoke", (*server).revoke, true},
 }
 
-// New returns a handler of the server's routes. It passes all other requests unchanged to next.
-func New(o Options, next http.Handler) http.Handler {
+func newServer(o Options) *server {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	s := &server{Options: o, callers: callers.NewCalls(perSecond, burst, o.Clock)}
+	return &server{Options: o, callers: callers.NewCalls(perSecond, burst, o.Clock)}
+}
+
+// New returns a handler of the server's routes. It passes all other requests unchanged to next.
+func New(o Options, next http.Handler) http.Handler {
+	s := newServer(o)
 	router := mux.NewRouter().UseEncodedPath().SkipClean(true) // no redirects for paths of next
 	for _, route := range routes {
 		methods := []string{route.method}
@@ -144,7 +146,7 @@ func (s *server) admit(route route, w http.ResponseWriter, r *http.Request) erro
 	}
 	from := callers.Address(r)
 	if wait := s.callers.Count(from); wait > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+		callers.RetryAfter(w.Header(), wait)
 		return &Error{http.StatusTooManyRequests, "Too many requests from " + from.String() + "; the header Retry-After says when to try again."}
 	}
 	return nil
