@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +25,12 @@ const (
 	// TaintDrain (NoExecute) empties a cluster; `sluice cluster drain` sets it.
 	TaintDrain = "sluice.dev/drain"
 )
+
+// IsDrain reports whether a taint empties its cluster.
+func IsDrain(taint corev1.Taint) bool { return taint.Key == TaintDrain }
+
+// IsDraining reports whether the cluster is to be emptied.
+func (c *MemberCluster) IsDraining() bool { return slices.ContainsFunc(c.Spec.Taints, IsDrain) }
 
 // UnreachableSeconds is how long instances stay on a cluster that does not answer, unless
 // their plan tolerates TaintUnreachable for another duration. It equals Kubernetes'

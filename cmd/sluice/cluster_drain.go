@@ -70,14 +70,14 @@ func (s schedulability) apply(ctx context.Context, c client.Client, namespace, n
 		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, cluster); err != nil {
 			return err
 		}
-		draining := slices.ContainsFunc(cluster.Spec.Taints, isDrain)
+		draining := cluster.IsDraining()
 		cluster.Spec.Unschedulable = s.cordoned
 		switch {
 		case s.drain && !draining:
 			now := metav1.Now()
 			cluster.Spec.Taints = append(cluster.Spec.Taints, corev1.Taint{Key: v1alpha1.TaintDrain, Effect: corev1.TaintEffectNoExecute, TimeAdded: &now})
 		case !s.cordoned:
-			cluster.Spec.Taints = slices.DeleteFunc(cluster.Spec.Taints, isDrain)
+			cluster.Spec.Taints = slices.DeleteFunc(cluster.Spec.Taints, v1alpha1.IsDrain)
 		}
 		return c.Update(ctx, cluster, client.FieldOwner(fieldOwner))
 	})
@@ -86,8 +86,6 @@ func (s schedulability) apply(ctx context.Context, c client.Client, namespace, n
 	}
 	return cluster, nil
 }
-
-func isDrain(taint corev1.Taint) bool { return taint.Key == v1alpha1.TaintDrain }
 
 func newClusterDrainCommand(hub *hubFlags) *cobra.Command {
 	var patience time.Duration

@@ -152,7 +152,7 @@ func (f *clusterAddFlags) describeTaints(spec *v1alpha1.MemberClusterSpec, given
 	if !given("taint") {
 		return nil
 	}
-	taints := slices.DeleteFunc(slices.Clone(spec.Taints), func(taint corev1.Taint) bool { return !isDrain(taint) })
+	taints := slices.DeleteFunc(slices.Clone(spec.Taints), func(taint corev1.Taint) bool { return !v1alpha1.IsDrain(taint) })
 	for _, text := range f.taints {
 		taint, err := parseTaint(text)
 		if err != nil {

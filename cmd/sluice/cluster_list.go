@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -98,7 +97,7 @@ func readiness(cluster *v1alpha1.MemberCluster) string {
 	switch {
 	case !cluster.DeletionTimestamp.IsZero():
 		return "leaving, " + ready
-	case slices.ContainsFunc(cluster.Spec.Taints, isDrain):
+	case cluster.IsDraining():
 		return "draining, " + ready
 	case cluster.Spec.Unschedulable:
 		return "cordoned, " + ready

@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -171,7 +170,7 @@ func TestOperatorOfPlacement(t *testing.T) {
 			t.Errorf("drained: %s, %v", out, err)
 		}
 		reload(eu)
-		if !eu.Spec.Unschedulable || !slices.ContainsFunc(eu.Spec.Taints, isDrain) {
+		if !eu.Spec.Unschedulable || !eu.IsDraining() {
 			t.Errorf("the cluster is %+v", eu.Spec)
 		}
 		reload(instance)

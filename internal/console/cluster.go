@@ -117,13 +117,11 @@ func (s *server) resourcesOf(cluster *v1alpha1.MemberCluster, instances []*v1alp
 		sold.Add(placement.Ledger(&i.Status)[cluster.Name], 1)
 	}
 	all := maps.Clone(known.Allocatable)
-	maps.Copy(all, sold)
-	maps.Copy(all, known.Allocatable)
+	maps.Copy(all, sold) // for its names
 	var rows []resourceRow
-	list := all.List()
-	for _, name := range sorted(list) {
+	for _, name := range sorted(all.List()) {
 		text := func(n int64) string { return strings.TrimSuffix(amount(name, quantity(name, n)), " "+string(name)) }
-		one := share{All: known.Allocatable[name], Sold: sold[name], Others: known.ForeignUse[name], Free: max(0, known.Unreserved(name)-sold[name])}
+		one := shareOf(known, name, sold[name])
 		rows = append(rows, resourceRow{Name: string(name), All: text(one.All), Sold: text(one.Sold), Others: text(one.Others), Free: text(one.Free), Share: one})
 	}
 	return rows

@@ -68,6 +68,11 @@ func (s *share) add(other share) {
 func (s share) SoldWidth() float64   { return percent(s.Sold, s.All) }
 func (s share) OthersWidth() float64 { return min(percent(s.Others, s.All), 100-s.SoldWidth()) }
 
+// shareOf returns how a resource of a cluster is divided, by the rules of placement.
+func shareOf(known *placement.Cluster, name corev1.ResourceName, sold int64) share {
+	return share{All: known.Allocatable[name], Sold: sold, Others: known.ForeignUse[name], Free: max(0, known.Unreserved(name)-sold)}
+}
+
 // add adds a cluster to a sum.
 func (g *groupRow) add(row *clusterRow) {
 	g.Clusters++
@@ -113,7 +118,7 @@ func clusterState(c *v1alpha1.MemberCluster) state {
 	switch {
 	case !c.DeletionTimestamp.IsZero():
 		word = "Leaving"
-	case slices.ContainsFunc(c.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintDrain }):
+	case c.IsDraining():
 		word = "Draining"
 	case c.Spec.Unschedulable:
 		word = "Cordoned"
@@ -173,14 +178,10 @@ func newFleet(clusters []v1alpha1.MemberCluster, instances []v1alpha1.ServiceIns
 	groups := map[[2]string]*groupRow{}
 	for i := range clusters {
 		c := &clusters[i]
-		known := placement.ClusterOf(c, now)
-		share := func(name corev1.ResourceName) share {
-			reserved := sold[c.Name][name]
-			return share{All: known.Allocatable[name], Sold: reserved, Others: known.ForeignUse[name], Free: max(0, known.Unreserved(name)-reserved)}
-		}
+		known, held := placement.ClusterOf(c, now), sold[c.Name]
 		row := &clusterRow{
 			Name: c.Name, Provider: c.Spec.Provider, Region: c.Spec.Region, Driver: c.DriverName(), Tier: c.Spec.Tier, State: clusterState(c),
-			CPU: share(corev1.ResourceCPU), Memory: share(corev1.ResourceMemory), Instances: on[c.Name], earned: earned[c.Name],
+			CPU: shareOf(known, corev1.ResourceCPU, held[corev1.ResourceCPU]), Memory: shareOf(known, corev1.ResourceMemory, held[corev1.ResourceMemory]), Instances: on[c.Name], earned: earned[c.Name],
 		}
 		f.clusters, f.byName[row.Name] = append(f.clusters, row), row
 		key := [2]string{row.Region, row.Provider}

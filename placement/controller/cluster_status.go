@@ -3,7 +3,6 @@ package controller
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -145,7 +144,7 @@ func (w *clusterWatch) conditions(cluster *v1alpha1.MemberCluster, leaving []str
 // while it is to be drained.
 func reportCordon(cluster *v1alpha1.MemberCluster, reservations int) {
 	conditions := &cluster.Status.Conditions
-	drain := slices.ContainsFunc(cluster.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintDrain })
+	drain := cluster.IsDraining()
 	switch {
 	case cluster.Spec.Unschedulable && drain:
 		v1alpha1.SetCondition(conditions, cluster.Generation, v1alpha1.ConditionCordoned, metav1.ConditionTrue, reasonCordoned, "its instances leave")
