@@ -24,13 +24,10 @@ func PriceOf(p *v1alpha1.Price) *Price {
 		return nil
 	}
 	if p.PerMonth != nil {
-		return &Price{Currency: p.Currency, NanoPerHour: p.PerMonth.ScaledValue(resource.Nano) / hoursPerMonth}
+		return &Price{Currency: p.Currency, NanoPerHour: p.PerMonth.ScaledValue(resource.Nano) / v1alpha1.HoursPerMonth}
 	}
 	return &Price{Currency: p.Currency, NanoPerHour: p.PerHour.ScaledValue(resource.Nano)}
 }
-
-// hoursPerMonth is a twelfth of a year, as in the price lists of public clouds.
-const hoursPerMonth = 730
 
 // quantity converts the amount for the API.
 func (p Price) quantity() *resource.Quantity {

@@ -67,7 +67,7 @@ func showWith(name corev1.ResourceName, amount int64) string {
 func showHeld(name corev1.ResourceName, amount int64) string {
 	if currency, isPrice := strings.CutPrefix(string(name), pricePrefix); isPrice {
 		const rounded = 1e5 // billionths
-		month := mulDiv(amount, hoursPerMonth, 1)
+		month := mulDiv(amount, v1alpha1.HoursPerMonth, 1)
 		return FormatMoney(*resource.NewScaledQuantity(month/rounded+(month%rounded+rounded/2)/rounded, -4), currency)
 	}
 	return show(name, amount)

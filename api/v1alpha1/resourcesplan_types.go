@@ -319,6 +319,9 @@ type Location struct {
 	Longitude string `json:"longitude"`
 }
 
+// HoursPerMonth is a twelfth of a year, as in the price lists of public clouds.
+const HoursPerMonth = 730
+
 // Price is an amount of money for time: per hour or per month of 730 hours.
 // +kubebuilder:validation:XValidation:rule="has(self.perHour) != has(self.perMonth)",message="a price is per hour or per month"
 type Price struct {

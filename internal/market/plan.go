@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
 )
 
@@ -103,11 +104,7 @@ func orEmpty(list []string) []string {
 	return list
 }
 
-const (
-	// hoursPerMonth is a twelfth of a year, as in the price lists of clusters.
-	hoursPerMonth = 730
-	nano          = 1e9
-)
+const nano = 1e9
 
 // priceOf returns the price of a month: the plan's own monthly costs, or else that of the cheapest clusters. Of several
 // currencies of a plan it is the first by name.
@@ -124,10 +121,10 @@ func priceOf(p *catalog.Plan, room Room) *Price {
 		amount := cost.Amount[currencies[0]]
 		return money(amount, strings.ToUpper(currencies[0]), "plan")
 	}
-	if room.Currency == "" || room.NanoPerHour > math.MaxInt64/hoursPerMonth {
+	if room.Currency == "" || room.NanoPerHour > math.MaxInt64/v1alpha1.HoursPerMonth {
 		return nil
 	}
-	monthly := resource.NewScaledQuantity(room.NanoPerHour*hoursPerMonth, resource.Nano)
+	monthly := resource.NewScaledQuantity(room.NanoPerHour*v1alpha1.HoursPerMonth, resource.Nano)
 	return money(*monthly, room.Currency, "clusters")
 }
 
