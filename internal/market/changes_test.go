@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/access"
+	"github.com/sluice-dev/sluice/test/controlplane"
 )
 
 var operator = access.Caller{Role: access.Operator}
@@ -26,12 +27,13 @@ func catalogOf(t testing.TB, offerings int) *catalog.Catalog {
 
 func (w *world) eventually(what string, missing func() string) {
 	w.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for still := missing(); still != ""; still = missing() {
-		if time.Now().After(deadline) {
-			w.Fatalf("%s: not yet: %s", what, still)
-		}
-		time.Sleep(10 * time.Millisecond)
+	still := ""
+	err := controlplane.Until(w.Context(), 10*time.Millisecond, 100*time.Millisecond, 30*time.Second, func(context.Context) (bool, error) {
+		still = missing()
+		return still == "", nil
+	})
+	if err != nil {
+		w.Fatalf("%s: not yet: %s", what, still)
 	}
 }
 
