@@ -21,15 +21,21 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // TestRender compares what helm renders with the golden files, to be read as what
 // an operator's cluster gets.
 func TestRender(t *testing.T) {
-	for name, values := range map[string][]string{
-		"default": nil,
-		"hardened": {"tls.secretName=sluice-tls", "tls.clientCASecretName=sluice-client-ca", "memberClusterSecrets=false", "collect=remove", "replicas=3",
-			"addOnCharts.persistentVolumeClaim.claimName=charts", "chartRegistries={registry.example,registry.example:5000}"},
-		"monitored": {"monitoring.serviceMonitor.enabled=true", "monitoring.rules.enabled=true", "monitoring.labels.release=prometheus"},
-		"single":    {"replicas=1", "service.type=NodePort", "service.nodePort=30080"},
+	for name, row := range map[string]struct {
+		chart  string
+		values []string
+	}{
+		"default": {"sluice", nil},
+		"hardened": {"sluice", []string{"tls.secretName=sluice-tls", "tls.clientCASecretName=sluice-client-ca", "memberClusterSecrets=false", "collect=remove", "replicas=3",
+			"addOnCharts.persistentVolumeClaim.claimName=charts", "chartRegistries={registry.example,registry.example:5000}"}},
+		"monitored":         {"sluice", []string{"monitoring.serviceMonitor.enabled=true", "monitoring.rules.enabled=true", "monitoring.labels.release=prometheus"}},
+		"single":            {"sluice", []string{"replicas=1", "service.type=NodePort", "service.nodePort=30080"}},
+		"claims":            {"claims", []string{aBroker}},
+		"claims-replicas":   {"claims", []string{aBroker, "replicas=2"}},
+		"claims-namespaces": {"claims", []string{aBroker, "broker.name=public", "broker.caSecretName=broker-ca", "namespaces={shop,blog}"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := render(t, values)
+			got := render(t, row.chart, row.values)
 			golden := filepath.Join("testdata", name+".yaml")
 			if *update {
 				if err := os.WriteFile(golden, got, 0o644); err != nil {
@@ -47,19 +53,25 @@ func TestRender(t *testing.T) {
 	}
 }
 
+// aBroker is the value that the chart of claims needs.
+const aBroker = "broker.url=https://broker.example"
+
 // TestRefusedValues lists values that would install something that cannot work; the error
 // must name them.
 func TestRefusedValues(t *testing.T) {
-	for name, row := range map[string]struct{ value, names string }{
-		"a registry without a volume for its charts": {"chartRegistries={registry.example}", "addOnCharts"},
-		"a value that is misspelt":                   {"memberClusterSecret=false", "memberClusterSecret"},
-		"an interval without a unit":                 {"monitoring.serviceMonitor.interval=often", "interval"},
-		"a mode that there is not":                   {"collect=everything", "collect"},
-		"dashboards that no sidecar finds":           {"monitoring.dashboards.labels=null", "labels"},
-		"no Secret with the platforms":               {"platforms.secretName=", "secretName"},
+	for name, row := range map[string]struct{ chart, value, names string }{
+		"a registry without a volume for its charts": {"sluice", "chartRegistries={registry.example}", "addOnCharts"},
+		"a value that is misspelt":                   {"sluice", "memberClusterSecret=false", "memberClusterSecret"},
+		"an interval without a unit":                 {"sluice", "monitoring.serviceMonitor.interval=often", "interval"},
+		"a mode that there is not":                   {"sluice", "collect=everything", "collect"},
+		"dashboards that no sidecar finds":           {"sluice", "monitoring.dashboards.labels=null", "labels"},
+		"no Secret with the platforms":               {"sluice", "platforms.secretName=", "secretName"},
+		"no broker for claims":                       {"claims", "overlap=2h", "url"},
+		"an overlap without a unit":                  {"claims", aBroker + ",overlap=2", "overlap"},
+		"no controller for claims":                   {"claims", aBroker + ",replicas=0", "replicas"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := helmTemplate(t, row.value); err == nil || !strings.Contains(err.Error(), row.names) {
+			if _, err := helmTemplate(t, row.chart, row.value); err == nil || !strings.Contains(err.Error(), row.names) {
 				t.Errorf("helm template --set %s: %v, want an error about %s", row.value, err, row.names)
 			}
 		})
@@ -81,7 +93,7 @@ func TestDashboards(t *testing.T) {
 		want["sluice-"+filepath.Base(file)] = string(content)
 	}
 	got := map[string]string{}
-	for document := range strings.SplitSeq(string(render(t, []string{"monitoring.dashboards.enabled=true", "monitoring.dashboards.annotations.grafana_folder=Sluice"})), "---\n") {
+	for document := range strings.SplitSeq(string(render(t, "sluice", []string{"monitoring.dashboards.enabled=true", "monitoring.dashboards.annotations.grafana_folder=Sluice"})), "---\n") {
 		var shipped corev1.ConfigMap
 		if err := yaml.Unmarshal([]byte(document), &shipped); err != nil {
 			t.Fatal(err)
@@ -99,9 +111,9 @@ func TestDashboards(t *testing.T) {
 	}
 }
 
-func render(t *testing.T, values []string) []byte {
+func render(t *testing.T, chart string, values []string) []byte {
 	t.Helper()
-	out, err := helmTemplate(t, values...)
+	out, err := helmTemplate(t, chart, values...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,9 +121,9 @@ func render(t *testing.T, values []string) []byte {
 }
 
 // helmTemplate runs the pinned helm.
-func helmTemplate(t *testing.T, values ...string) ([]byte, error) {
+func helmTemplate(t *testing.T, chart string, values ...string) ([]byte, error) {
 	t.Helper()
-	args := []string{"tool", "-modfile=../tools/go.mod", "helm", "template", "sluice", "sluice", "--namespace", "sluice", "--kube-version", "1.34.4"}
+	args := []string{"tool", "-modfile=../tools/go.mod", "helm", "template", chart, chart, "--namespace", "sluice", "--kube-version", "1.34.4"}
 	for _, value := range values {
 		args = append(args, "--set", value)
 	}

@@ -88,6 +88,17 @@ func (s *ServiceInstanceStatus) CarriesFrom() string {
 	return ""
 }
 
+// PinnedOn returns the names of the instances that a drain of a cluster would not leave alive: they have volumes there,
+// and no backup carries them.
+func PinnedOn(instances []ServiceInstance, cluster string) (names []string) {
+	for i := range instances {
+		if status := &instances[i].Status; status.IsPinnedOn(cluster) && !status.CanCarry(cluster) {
+			names = append(names, instances[i].Name)
+		}
+	}
+	return names
+}
+
 // CanRestore reports whether there is a complete backup with an ID.
 func (s *ServiceInstanceStatus) CanRestore(id string) bool {
 	return slices.ContainsFunc(s.Backups, func(b Backup) bool { return b.ID == id && b.IsComplete() })

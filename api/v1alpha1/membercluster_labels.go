@@ -21,7 +21,7 @@ func (c *MemberCluster) SelectorLabels() map[string]string {
 	}
 	for key, value := range map[string]string{
 		LabelCluster:  c.Name,
-		LabelRegion:   c.Spec.Region,
+		LabelRegion:   c.Region(),
 		LabelZone:     c.Spec.Zone,
 		LabelProvider: c.Spec.Provider,
 		LabelTier:     string(tier),
@@ -51,4 +51,20 @@ func JoinedIdentity(joined *MemberCluster) *MemberCluster {
 		identity.Spec.Access = *access
 	}
 	return identity
+}
+
+// Region returns the cluster's region: the operator's word or, for a broker that is a Sluice, the one region in which
+// all its plans are that offerings order. It is empty if neither is known.
+func (c *MemberCluster) Region() string {
+	if c.Spec.Region != "" || c.Status.Broker == nil || c.Status.Broker.Sluice == nil {
+		return c.Spec.Region
+	}
+	region := ""
+	for _, p := range c.Status.Broker.Sluice.Plans {
+		if p.Market == nil || len(p.Market.Regions) != 1 || region != "" && region != p.Market.Regions[0] {
+			return ""
+		}
+		region = p.Market.Regions[0]
+	}
+	return region
 }

@@ -124,6 +124,10 @@ type MemberClusterSpec struct {
 	Broker *UpstreamBroker `json:"broker,omitempty"`
 	// Access to the cluster's API server, or to the broker.
 	Access ClusterAccess `json:"access"`
+	// Guarded means that the provider has added the cluster itself, and with it the address in Access. Sluice
+	// reaches it at public addresses only, and in the ranges of the operator (sluice serve
+	// --join-allow-addresses).
+	Guarded bool `json:"guarded,omitempty"`
 	// ConsumerServer is the URL at which consumers reach the API server, if it differs from the one
 	// in Access (for instance a public name).
 	// +kubebuilder:validation:Pattern=`^https://`

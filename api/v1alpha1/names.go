@@ -86,6 +86,14 @@ const (
 	// later resource of the same name overwrites it. A deletion on behalf of the former owner then
 	// skips the object.
 	AnnotationOwner = "sluice.dev/owner-uid"
+	// AnnotationOrder on an instance's namespace holds the order that is delivered there, sealed with the hub's keyset, so
+	// that a hub which was restored from an older backup can adopt the instance. It is empty if the order is too large.
+	AnnotationOrder = "sluice.dev/order"
+	// AnnotationAdopt on a ServiceInstance holds the AnnotationOrder of its namespaces: the instance is delivered already,
+	// and is to be taken over as it is. `sluice remnant adopt` writes it.
+	AnnotationAdopt = "sluice.dev/adopt"
+	// AnnotationInvitation on a MemberCluster holds the id of the invitation by which it has joined.
+	AnnotationInvitation = "sluice.dev/invitation"
 	// LabelElastic holds the name of the PlacementPolicy for which a cluster was created.
 	LabelElastic = "sluice.dev/elastic"
 	// PlatformSelf is the platform of the instances that Sluice itself owns.

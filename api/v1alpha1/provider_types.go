@@ -35,6 +35,25 @@ type ProviderSpec struct {
 	// other field of the spec, ends all tokens that were issued before.
 	// +kubebuilder:validation:Minimum=0
 	TokensRevoked int64 `json:"tokensRevoked,omitempty"`
+	// Joins lets the provider add clusters itself, by invitations of its own. Absent means that only operators
+	// add clusters.
+	Joins *ProviderJoins `json:"joins,omitempty"`
+}
+
+// ProviderJoins says which clusters a provider may add itself.
+// +kubebuilder:validation:XValidation:rule="!has(self.types) || (has(self.proven) && self.proven)",message="types of credentials are required of clusters that have to be proven"
+type ProviderJoins struct {
+	// AtMost is the number of clusters that the provider may have, those that operators have added and open
+	// invitations included.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	AtMost int32 `json:"atMost"`
+	// Proven means that nothing is placed on a cluster that joins until the provider has proven which offering
+	// it is.
+	Proven bool `json:"proven,omitempty"`
+	// Types of credentials that are then required in addition, for instance LabelCredential.
+	// +kubebuilder:validation:MaxItems=32
+	Types []string `json:"types,omitempty"`
 }
 
 // ProviderStatus is the state that Sluice stores about a provider.
@@ -43,6 +62,55 @@ type ProviderStatus struct {
 	// once; it is kept here until it expires.
 	// +kubebuilder:validation:MaxItems=128
 	UsedNonces []UsedNonce `json:"usedNonces,omitempty"`
+	// Invitations of clusters that the provider has made. Each may be used once; it is kept here until it
+	// expires or is withdrawn.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=cluster
+	Invitations []ClusterInvitation `json:"invitations,omitempty"`
+}
+
+// MaxInvitations is the greatest number of invitations of one provider, used ones included, that are kept at once.
+const MaxInvitations = 64
+
+// ClusterInvitation lets the owner of a cluster make it a member cluster of a provider.
+type ClusterInvitation struct {
+	// Cluster is the name that the cluster gets.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	Cluster string `json:"cluster"`
+	// ID of the invitation's token.
+	// +kubebuilder:validation:MaxLength=64
+	ID string `json:"id"`
+	// ExpiresAt is its expiry.
+	ExpiresAt metav1.Time `json:"expiresAt"`
+	// UID of the cluster that joins by it, once it has answered: no other cluster may.
+	// +kubebuilder:validation:MaxLength=64
+	UID string `json:"uid,omitempty"`
+	// Used means that a cluster has joined by it.
+	Used bool `json:"used,omitempty"`
+	// Terms with which the cluster joins.
+	Terms ClusterTerms `json:"terms,omitempty"`
+}
+
+// ClusterTerms describe a cluster that joins.
+type ClusterTerms struct {
+	// Region the cluster is in.
+	// +kubebuilder:validation:MaxLength=63
+	Region string `json:"region,omitempty"`
+	// Zone within the region.
+	// +kubebuilder:validation:MaxLength=63
+	Zone string `json:"zone,omitempty"`
+	// Tier of the cluster; absent means cloud.
+	Tier Tier `json:"tier,omitempty"`
+	// Offering is the subject id of the credential that describes the cluster as a service offering, which the
+	// provider has to prove before anything is placed there.
+	// +kubebuilder:validation:MaxLength=2048
+	Offering string `json:"offering,omitempty"`
+	// Sell limits how much of the cluster is sold; absent means all of it.
+	Sell *Sale `json:"sell,omitempty"`
+	// Prices of reservations on the cluster.
+	Prices *PriceList `json:"prices,omitempty"`
 }
 
 // MaxUsedNonces is the greatest number of presentations that one provider may make within

@@ -210,7 +210,7 @@ type Decision struct {
 	Considered int32 `json:"considered"`
 	// Rejections, one for each reason; clusters beyond the named ones are counted.
 	Rejections []Rejection `json:"rejections,omitempty"`
-	// RunnerUp is the best cluster that was not chosen.
+	// RunnerUp is the cluster that would have been chosen next.
 	RunnerUp *RunnerUp `json:"runnerUp,omitempty"`
 	// Leaving are the clusters that the instance leaves by this decision, until the decision is
 	// delivered.
@@ -252,7 +252,7 @@ type Decision struct {
 	Displaced []Departure `json:"displaced,omitempty"`
 }
 
-// RunnerUp is the best cluster that was not chosen.
+// RunnerUp is the cluster that would have been chosen next.
 type RunnerUp struct {
 	// Cluster is the name of the member cluster.
 	Cluster string `json:"cluster"`

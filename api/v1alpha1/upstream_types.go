@@ -78,6 +78,8 @@ type UpstreamBrokerStatus struct {
 	// instances of them are refused; those that exist go on.
 	// +kubebuilder:validation:MaxItems=100
 	Vanished []string `json:"vanished,omitempty"`
+	// Sluice has what the broker says beyond OSB, if it is a Sluice; absent if it is not.
+	Sluice *UpstreamSluice `json:"sluice,omitempty"`
 	// Failures are orders that the broker refused or did not carry out within the last hour, the latest last:
 	// one for each plan and organization. They count against new orders there.
 	// +kubebuilder:validation:MaxItems=64

@@ -18,13 +18,10 @@ import (
 func newHubCommand(flags *hubFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hub",
-		Short: "Back up an embedded hub, and restore it",
-		Long: `Back up an embedded hub, and restore it.
-
-A hub on a cluster is backed up with that cluster's etcd.`,
+		Short: "Back up a hub, restore it as an embedded one, and move it",
 	}
 	flags.bind(cmd)
-	cmd.AddCommand(newHubKeyCommand(), newHubBackupCommand(flags), newHubRestoreCommand(flags), newHubReleaseCommand(flags))
+	cmd.AddCommand(newHubKeyCommand(), newHubBackupCommand(flags), newHubRestoreCommand(flags), newHubReleaseCommand(flags), newHubMoveCommand(flags))
 	return cmd
 }
 
@@ -56,16 +53,23 @@ func newHubBackupCommand(flags *hubFlags) *cobra.Command {
 	var key, keyset, platforms string
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
-		Short: "Back up an embedded hub while it is in use",
-		Long: `Back up an embedded hub while it is in use: all resources as they were at one moment, with the keyset and the list of
-platforms, sealed for a key. FILE must not exist.`,
-		Example: `  sluice hub backup hub.backup --key backup.pub`,
-		Args:    cobra.ExactArgs(1),
+		Short: "Back up a hub while it is in use",
+		Long: `Back up a hub while it is in use: all resources as they were at one moment, with the keyset and the list of platforms,
+sealed for a key. FILE must not exist.
+
+The backup of a hub on a cluster has the resources in one namespace, and the access to member clusters from its Secrets,
+sealed with the keyset. It is restored as an embedded hub. Name keyset and platforms file, which are in Secrets there.`,
+		Example: `  sluice hub backup hub.backup --key backup.pub
+  sluice hub backup hub.backup --key backup.pub --kubeconfig hub.kubeconfig --keyset keyset.json --platforms platforms.yaml`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !flags.embedded() {
-				return errors.New("back up the hub: a hub on a cluster is backed up with that cluster's etcd")
-			}
 			b := &hubBackup{key: key, keyset: keyset, platforms: platforms}
+			if !flags.embedded() {
+				if keyset == "" || platforms == "" {
+					return errors.New("back up the hub: name its keyset and its platforms file: a hub on a cluster has them in Secrets (--keyset, --platforms)")
+				}
+				b.namespace = flags.namespace
+			}
 			if b.keyset == "" {
 				b.keyset = flags.keysetPath()
 			}

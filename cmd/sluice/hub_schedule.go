@@ -47,7 +47,7 @@ func (s *backupSchedule) check(h *hub.Hub, dataDir string) error {
 	case s.every < time.Second || s.keep < 0:
 		return fmt.Errorf("--backup-every %s, --keep-backups %d: want at least a second, and no negative number", s.every, s.keep)
 	case !h.Embedded:
-		return errors.New("--backup-every: a hub on a cluster is backed up with that cluster's etcd")
+		return errors.New("--backup-every: only an embedded hub is backed up by its own process; for a hub on a cluster, run `sluice hub backup` by cron")
 	case s.dir == "" || s.key == "":
 		return errors.New("--backup-every: needs --backup-dir and --backup-key")
 	case isBelow(s.dir, dataDir):

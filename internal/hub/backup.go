@@ -12,6 +12,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -23,8 +24,12 @@ import (
 // backupPage is how many resources are read at once.
 const backupPage = 200
 
-// BackupOptions describe a backup of an embedded hub.
+// BackupOptions describe a backup of a hub.
 type BackupOptions struct {
+	// Namespace whose resources are backed up; empty means all, as an embedded hub has no others.
+	Namespace string
+	// Change changes a resource before it is written, for instance what an embedded hub cannot have; may be nil.
+	Change func(context.Context, *unstructured.Unstructured) error
 	// Recipients can read the backup.
 	Recipients []age.Recipient
 	// Files are added under their names.
@@ -59,7 +64,7 @@ func Backup(ctx context.Context, config *rest.Config, out io.Writer, o BackupOpt
 	if err != nil {
 		return nil, fmt.Errorf("make a client for resources: %w", err)
 	}
-	first, err := resources.Resource(storedAs(wanted[0])).List(ctx, metav1.ListOptions{Limit: 1})
+	first, err := resources.Resource(storedAs(wanted[0])).Namespace(o.Namespace).List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return nil, fmt.Errorf("read the hub's revision: %w", err)
 	}
@@ -90,7 +95,7 @@ func Backup(ctx context.Context, config *rest.Config, out io.Writer, o BackupOpt
 		if err := w.Object(encoded); err != nil {
 			return nil, err
 		}
-		n, err := backupAll(ctx, resources.Resource(storedAs(have)), made.Revision, cmp.Or(o.page, backupPage), w)
+		n, err := o.backupAll(ctx, resources.Resource(storedAs(have)).Namespace(o.Namespace), made.Revision, w)
 		if err != nil {
 			return nil, fmt.Errorf("back up %s: %w", crd.Name, err)
 		}
@@ -111,7 +116,8 @@ func storedAs(crd *apiextensionsv1.CustomResourceDefinition) schema.GroupVersion
 }
 
 // backupAll writes all resources of a kind, as they were at a revision, and returns how many there are.
-func backupAll(ctx context.Context, resource dynamic.ResourceInterface, revision string, size int64, w *backup.Writer) (written int, err error) {
+func (o BackupOptions) backupAll(ctx context.Context, resource dynamic.ResourceInterface, revision string, w *backup.Writer) (written int, err error) {
+	size := cmp.Or(o.page, backupPage)
 	page := metav1.ListOptions{Limit: size, ResourceVersion: revision, ResourceVersionMatch: metav1.ResourceVersionMatchExact}
 	for {
 		list, err := resource.List(ctx, page)
@@ -122,6 +128,11 @@ func backupAll(ctx context.Context, resource dynamic.ResourceInterface, revision
 			return written, err
 		}
 		for i := range list.Items {
+			if o.Change != nil {
+				if err := o.Change(ctx, &list.Items[i]); err != nil {
+					return written, err
+				}
+			}
 			list.Items[i].SetResourceVersion("")
 			encoded, err := list.Items[i].MarshalJSON()
 			if err != nil {

@@ -362,13 +362,9 @@ func sameSchemas(have, want *apiextensionsv1.CustomResourceDefinition) bool {
 
 // Identity reads a hub's ID (see Hub.ID) through its API server.
 func Identity(ctx context.Context, config *rest.Config) (string, error) {
-	client, err := definitionsOf(config)
+	is, err := readHome(ctx, config)
 	if err != nil {
 		return "", err
 	}
-	crd, err := client.Get(ctx, identityCRD, metav1.GetOptions{})
-	if err != nil {
-		return "", fmt.Errorf("read the hub's identity from definition %s: %w", identityCRD, err)
-	}
-	return string(crd.UID), nil
+	return is.id, nil
 }

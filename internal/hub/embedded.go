@@ -72,13 +72,15 @@ func startEmbedded(ctx context.Context, o Options) (_ *Hub, err error) {
 		Database:   store.size,
 		done:       make(chan error, 1),
 	}
-	if err := h.populate(ctx, charts.CRDs); err != nil {
+	if err := h.populate(ctx, charts.CRDs, o.moving); err != nil {
 		return nil, err
 	}
-	if err := writeKubeconfig(h.Kubeconfig, h.Config, h.Namespace); err != nil {
-		return nil, err
+	if !o.moving { // then nobody else is to write to it
+		if err := writeKubeconfig(h.Kubeconfig, h.Config, h.Namespace); err != nil {
+			return nil, err
+		}
+		undo.push(func() error { return os.Remove(h.Kubeconfig) })
 	}
-	undo.push(func() error { return os.Remove(h.Kubeconfig) })
 
 	h.checkAnswers()
 	h.supervise(store, api, &undo)
@@ -86,7 +88,7 @@ func startEmbedded(ctx context.Context, o Options) (_ *Hub, err error) {
 }
 
 // populate brings the definitions of an embedded hub up to date.
-func (h *Hub) populate(ctx context.Context, definitions fs.FS) error {
+func (h *Hub) populate(ctx context.Context, definitions fs.FS, moving bool) error {
 	crds, err := readCRDs(definitions)
 	if err != nil {
 		return err
@@ -104,8 +106,7 @@ func (h *Hub) populate(ctx context.Context, definitions fs.FS) error {
 	if err := awaitServed(ctx, h.Config, crds); err != nil {
 		return err
 	}
-	h.ID, err = Identity(ctx, h.Config)
-	return err
+	return h.identify(ctx, moving)
 }
 
 // supervise ends the hub when Stop is called or etcd or the API server has failed.

@@ -49,6 +49,9 @@ type Options struct {
 	// Port is the port of an embedded hub on 127.0.0.1; 0 means any free one.
 	Port int
 
+	// moving starts a hub that has moved elsewhere, too.
+	moving bool
+
 	// Logger receives warnings and errors of the hub and, with an embedded hub,
 	// those of etcd and of everything in this process that logs through klog,
 	// client-go included. Nil means slog.Default().
@@ -66,8 +69,8 @@ type Hub struct {
 	// Namespace holds all of Sluice's resources.
 	Namespace string
 	// ID identifies the hub for as long as its definitions are not deleted, over
-	// restarts and upgrades: the UID of the CRD memberclusters.sluice.dev. It
-	// labels what Sluice owns on member clusters, so that two hubs never fight
+	// restarts, upgrades and moves: the UID of the CRD memberclusters.sluice.dev in its
+	// first home. It labels what Sluice owns on member clusters, so that two hubs never fight
 	// over one object.
 	ID string
 	// Kubeconfig is the path of a kubeconfig that reaches this hub; empty in a pod.
@@ -77,10 +80,11 @@ type Hub struct {
 	// writes, in bytes; nil for a remote hub.
 	Database func() (size, quota int64)
 
-	done     chan error
-	stop     func() error // nil for a remote hub
-	stopOnce sync.Once
-	stopErr  error
+	definition string // UID of the identity's definition
+	done       chan error
+	stop       func() error // nil for a remote hub
+	stopOnce   sync.Once
+	stopErr    error
 }
 
 // Start returns a hub that is ready for use, or an error with the remedy.
@@ -184,7 +188,7 @@ func (h *Hub) checkAnswers() {
 		Path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + identityCRD, Kind: "CustomResourceDefinition",
 		For: 10 * time.Second, // the broker looks up every new instance before it creates it
 	}
-	pin.Set(h.ID)
+	pin.Set(h.definition)
 	answers.Check(h.Config, pin)
 	crashpoint.Guard(h.Config, "hub")
 }

@@ -54,8 +54,7 @@ func (h *Hub) connect(ctx context.Context, o Options, crds fs.FS) error {
 	} else if err := verifyCRDs(ctx, h.Config, wanted, o.Logger); err != nil {
 		return err
 	}
-	h.ID, err = Identity(ctx, h.Config)
-	return err
+	return h.identify(ctx, o.moving)
 }
 
 // ensureNamespace checks that the namespace exists, and creates it if create is set. If Sluice

@@ -37,6 +37,8 @@ type RestoreOptions struct {
 	// Logger receives warnings of etcd. Nil means slog.Default().
 	Logger *slog.Logger
 
+	// moved says that the hub is moved here: it lacks nothing, and the mark of its former home is not to come along.
+	moved bool
 	// after is called after each step, in tests.
 	after func(step string)
 }
@@ -107,7 +109,7 @@ func isWhole(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, restoringDir)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return fmt.Errorf("a restore into this folder did not finish: run `sluice hub restore` again, or remove %s to begin with an empty hub", filepath.Join(dir, restoringDir))
+	return fmt.Errorf("a restore into this folder did not finish: run `sluice hub restore` or `sluice hub move` again, or remove %s to begin with an empty hub", filepath.Join(dir, restoringDir))
 }
 
 // restorePlan has what a restore needs to know of a backup before it begins.
@@ -230,7 +232,11 @@ func (p *restorePlan) fill(ctx context.Context, staging string, o RestoreOptions
 		}
 		value := []byte(e.Object)
 		if object.GroupVersionKind().GroupKind() == definitionKind && object.GetName() == identityCRD {
-			if value, err = markRestored(object, now, p.made.Taken); err != nil {
+			mark := func() ([]byte, error) { return markRestored(object, now, p.made.Taken) }
+			if o.moved {
+				mark = func() ([]byte, error) { return unmarkMoved(object) }
+			}
+			if value, err = mark(); err != nil {
 				return err
 			}
 		}

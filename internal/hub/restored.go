@@ -2,14 +2,12 @@ package hub
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 )
 
@@ -58,30 +56,17 @@ func markOf(definition metav1.Object) (*RestoredMark, error) {
 
 // Restored returns the mark of a hub that was restored; nil if it was not, or if that was released.
 func Restored(ctx context.Context, config *rest.Config) (*RestoredMark, error) {
-	client, err := definitionsOf(config)
+	definition, err := readIdentity(ctx, config)
 	if err != nil {
-		return nil, err
-	}
-	definition, err := client.Get(ctx, identityCRD, metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("read whether the hub was restored, from definition %s: %w", identityCRD, err)
+		return nil, fmt.Errorf("read whether the hub was restored: %w", err)
 	}
 	return markOf(definition)
 }
 
 // Release removes the mark of a restored hub. It is idempotent.
 func Release(ctx context.Context, config *rest.Config) error {
-	client, err := definitionsOf(config)
-	if err != nil {
-		return err
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{annotationRestored: nil, annotationFrom: nil}}})
-	if err != nil {
-		return err
-	}
-	_, err = client.Patch(ctx, identityCRD, types.MergePatchType, patch, metav1.PatchOptions{})
-	if err != nil {
-		return fmt.Errorf("remove the mark of a restored hub from definition %s: %w", identityCRD, err)
+	if err := annotate(ctx, config, map[string]any{annotationRestored: nil, annotationFrom: nil}); err != nil {
+		return fmt.Errorf("remove the mark of a restored hub: %w", err)
 	}
 	return nil
 }

@@ -104,8 +104,8 @@ func (r *clusterReconciler) unique(ctx context.Context, cluster *v1alpha1.Member
 	}
 	for i := range all.Items {
 		other := &all.Items[i]
-		older := other.CreationTimestamp.Before(&cluster.CreationTimestamp) ||
-			other.CreationTimestamp.Equal(&cluster.CreationTimestamp) && other.Name < cluster.Name
+		its, own := v1alpha1.CreatedOf(other), v1alpha1.CreatedOf(cluster)
+		older := its.Before(&own) || its.Equal(&own) && other.Name < cluster.Name
 		if other.Name != cluster.Name && other.Status.UID == uid && older {
 			return &member.Error{
 				Cluster: cluster.Name, Step: "compare it with the other clusters",

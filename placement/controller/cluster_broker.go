@@ -47,6 +47,9 @@ func (w *clusterWatch) readCatalog(ctx context.Context, r *clusterReconciler, cl
 	if err == nil && steady {
 		w.nextProbe = now.Add(time.Duration(cmp.Or(cluster.Spec.Broker.RefreshSeconds, 60)) * time.Second)
 	}
+	if err == nil {
+		w.readMarket(ctx, r, now)
+	}
 }
 
 func (w *clusterWatch) askCatalog(ctx context.Context, r *clusterReconciler, cluster *v1alpha1.MemberCluster) (time.Duration, error) {
@@ -81,9 +84,12 @@ func remedyForBroker(err error) string {
 func (w *clusterWatch) reportBroker(cluster *v1alpha1.MemberCluster) {
 	status := &cluster.Status
 	status.Server = cluster.Spec.Broker.URL
+	defer reportAcyclic(cluster)
 	if w.catalog != nil {
 		status.Broker = offeredBy(cluster.Spec.Broker, w.catalog, status.Broker)
 		status.Broker.Schemas = schemasOf(w.catalog, w.ordered, status.Broker.Schemas)
+		reportSluice(status.Broker, w.catalog, w.ordered, w.hub)
+		w.market.report(status.Broker.Sluice)
 	}
 }
 

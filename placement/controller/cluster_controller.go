@@ -142,6 +142,7 @@ func (r *clusterReconciler) look(ctx context.Context, cluster *v1alpha1.MemberCl
 		if err := r.hub.Status().Update(ctx, cluster); err != nil {
 			return ctrl.Result{}, client.IgnoreNotFound(fmt.Errorf("write the cluster's status: %w", err))
 		}
+		r.Recorder.Wrote(ctx, cluster, v1alpha1.LastSequence(before.Events))
 		w.wrote = now
 	}
 	return ctrl.Result{RequeueAfter: max(w.nextProbe.Sub(r.Clock.Now()), time.Millisecond)}, nil
@@ -171,13 +172,15 @@ func (r *clusterReconciler) remove(ctx context.Context, cluster *v1alpha1.Member
 		return result, err
 	}
 	if controllerutil.ContainsFinalizer(cluster, v1alpha1.Finalizer) {
-		if err := r.journals.Ended(ctx, cluster, r.Clock.Now(), cluster.Name); err != nil {
+		ending, last := cluster.DeepCopy(), v1alpha1.LastSequence(cluster.Status.Events)
+		if err := r.journals.Ended(ctx, ending, r.Clock.Now(), cluster.Name); err != nil {
 			return ctrl.Result{}, err
 		}
 		controllerutil.RemoveFinalizer(cluster, v1alpha1.Finalizer)
 		if err := r.hub.Update(ctx, cluster); client.IgnoreNotFound(err) != nil {
 			return ctrl.Result{}, fmt.Errorf("remove the finalizer: %w", err)
 		}
+		r.Recorder.Wrote(ctx, ending, last)
 	}
 	r.drop(cluster.Name)
 	return ctrl.Result{}, nil
@@ -207,7 +210,7 @@ func (r *clusterReconciler) watchOf(cluster string) *clusterWatch {
 	defer r.mu.Unlock()
 	w, ok := r.watches[cluster]
 	if !ok {
-		w = &clusterWatch{cluster: cluster}
+		w = &clusterWatch{cluster: cluster, hub: r.HubID}
 		r.watches[cluster] = w
 	}
 	return w

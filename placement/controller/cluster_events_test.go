@@ -7,18 +7,21 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/journal"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/placementtest"
 )
 
-// What happens to a cluster is written with its status, once for each change, and outlives the cluster.
+// What happens to a cluster is written with its status and counted, once for each change, and outlives the cluster.
 func TestWhatHappensToAClusterIsWrittenWithItsStatus(t *testing.T) {
 	m := newMemberWorld(t, placementtest.Node("n", nil))
+	m.reconciler.Recorder = journal.NewRecorder((&catalog.Catalog{}).Names)
 	m.look()
 	m.inventory.Reserve(placement.Holding{Instance: "si-a", Held: map[string]placement.Resources{"eu": {corev1.ResourceCPU: 1000}}})
 	change := func(set func(*v1alpha1.MemberClusterSpec)) {
@@ -61,4 +64,9 @@ func TestWhatHappensToAClusterIsWrittenWithItsStatus(t *testing.T) {
 	if want := []string{"Ready", "Cordoned", "Drained", "Lost", "Ready", "Uncordoned", "Removed"}; !slices.Equal(got, want) {
 		t.Errorf("the events are %v, want %v", got, want)
 	}
+	counted := "# HELP sluice_events_total Events of instances, bindings, member clusters and peerings, by kind of resource, type of event, and service offering and plan if there are.\n# TYPE sluice_events_total counter\n"
+	for what, count := range map[string]int{"Ready": 2, "Cordoned": 1, "Drained": 1, "Lost": 1, "Uncordoned": 1, "Removed": 1} {
+		counted += fmt.Sprintf("sluice_events_total{kind=\"MemberCluster\",plan=\"\",service=\"\",type=%q} %d\n", what, count)
+	}
+	m.must(testutil.CollectAndCompare(m.reconciler.Recorder, strings.NewReader(counted), "sluice_events_total"))
 }

@@ -165,13 +165,16 @@ func reportCordon(cluster *v1alpha1.MemberCluster, reservations int) {
 
 // worthWriting reports whether a status has changed enough to be written. Foreign use and holes change
 // with every pod, so they are written when foreign use changed by a hundredth of what is allocatable,
-// and otherwise once a minute. The inventory always has the exact value.
+// and otherwise once a minute, as the time is at which a market was read. The inventory always has the exact value.
 func (w *clusterWatch) worthWriting(before, now *v1alpha1.MemberClusterStatus, at time.Time) bool {
 	if equality.Semantic.DeepEqual(before, now) {
 		return false
 	}
 	quiet := now.DeepCopy()
 	quiet.ForeignUse, quiet.Holes = before.ForeignUse, before.Holes
+	if s := quiet.Broker; s != nil && s.Sluice != nil && before.Broker != nil && before.Broker.Sluice != nil {
+		s.Sluice.MarketReadAt = before.Broker.Sluice.MarketReadAt
+	}
 	if !equality.Semantic.DeepEqual(before, quiet) || at.Sub(w.wrote) >= time.Minute {
 		return true
 	}

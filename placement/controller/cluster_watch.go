@@ -95,6 +95,7 @@ type capacityReader interface {
 // overlap, so only its reader is concurrent.
 type clusterWatch struct {
 	cluster string
+	hub     string // its id
 	target  target
 	stop    context.CancelFunc
 	// reader of the cluster's capacity; nil until the cluster has been opened.
@@ -111,6 +112,8 @@ type clusterWatch struct {
 	untilThorough int
 	// catalog that was read last, if the member cluster stands for a broker.
 	catalog *osbclient.Catalog
+	// market of the broker, if it is a Sluice.
+	market market
 	// ordered names the plans, as SERVICE/PLAN, that offerings order there.
 	ordered map[string]bool
 	// failures of orders at the broker lately; guarded by clusterReconciler.mu.

@@ -193,7 +193,7 @@ func (s *scope) backupDue() bool {
 	if err != nil {
 		return false // the catalog refuses it
 	}
-	last := s.CreationTimestamp.Time
+	last := v1alpha1.CreatedOf(s).Time
 	if b := s.Status.LastBackup(); b != nil {
 		last = b.TriedAt()
 	}

@@ -99,6 +99,8 @@ func (r *instanceReconciler) Reconcile(ctx context.Context, request ctrl.Request
 		phases = []phase{r.abandon}
 	case s.Status.Operation.Failing != nil:
 		phases = []phase{r.failOn}
+	case s.isToBeAdopted():
+		phases = []phase{r.takeOver, r.observe}
 	}
 	for _, next := range phases {
 		result, err := next(ctx, s)

@@ -61,6 +61,8 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 		s.lookAgain(turnPatience)
 		return ctrl.Result{}, nil
 	}
+	recorded := placement.HoldingOf(s.ServiceInstance)
+	request.Recorded = &recorded
 	decision, err := r.decide(ctx, request)
 	if unplaceable, ok := placement.AsUnplaceable(err); ok {
 		return r.unplaceable(ctx, s, request, due, unplaceable)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -94,6 +95,43 @@ func TestAWriteWithAnUnknownOutcomeKeepsItsReservation(t *testing.T) {
 				t.Errorf("held on %v, placed on %v", held, placed)
 			}
 			w.wantReserved(held[0], 4)
+		})
+	}
+}
+
+// TestNearQuotaIsNotLost: an order that brings its consumer near a quota says so once, also if its decision is made again
+// because the first one may or may not be on the hub.
+func TestNearQuotaIsNotLost(t *testing.T) {
+	lost := errors.New("connection reset")
+	for name, arrives := range map[string]bool{"the write arrived": true, "the write did not arrive": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.cluster("eu", 10)
+			w.policy("small", v1alpha1.PlacementPolicySpec{Quota: &v1alpha1.Quota{Per: v1alpha1.ScopePlatform, Instances: ptr.To[int32](2), WarnAt: 50}})
+			w.provision("si-a", "plan-2", "")
+			w.onWrite = func(really func() error) error {
+				w.onWrite = nil
+				if arrives {
+					w.must(really())
+				}
+				return lost
+			}
+			if _, err := w.pass("si-a"); !errors.Is(err, lost) {
+				t.Fatalf("got %v", err)
+			}
+			w.wantOperation(w.passes("si-a"), v1alpha1.OperationProvision, v1alpha1.StateSucceeded, "")
+			w.provision("si-b", "plan-2", "") // and this one is beyond that
+			count := map[string]int{}
+			for _, instance := range []*v1alpha1.ServiceInstance{w.instance("si-a"), w.passes("si-b")} {
+				for _, e := range instance.Status.Events {
+					if e.Type == v1alpha1.EventNearQuota {
+						count[instance.Name]++
+					}
+				}
+			}
+			if count["si-a"] != 1 || count["si-b"] != 0 {
+				t.Errorf("they say so so many times: %v", count)
+			}
 		})
 	}
 }

@@ -82,7 +82,7 @@ type Options struct {
 	Hold func(context.Context) error
 	// Promises of clusters for instances that fit nowhere; nil if none are made.
 	Promises Promises
-	// Recorder of the events of instances; may be nil.
+	// Recorder of the events of instances and member clusters; may be nil.
 	Recorder *journal.Recorder
 	// Clock; nil means the real one.
 	Clock clock.PassiveClock

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -12,7 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -77,11 +80,19 @@ type Remnant struct {
 	Elsewhere bool `json:"elsewhere,omitempty"`
 	// Created is when the object was created.
 	Created metav1.Time `json:"created"`
+	// Size is the resources that the quotas in a namespace allow.
+	Size corev1.ResourceList `json:"size,omitempty"`
 	// Removed reports whether its deletion was accepted.
 	Removed bool `json:"removed"`
 
 	object client.Object
 }
+
+// Order returns the sealed order that a namespace carries; empty if it carries none. See package carried.
+func (r *Remnant) Order() string { return r.object.GetAnnotations()[v1alpha1.AnnotationOrder] }
+
+// IsEnding reports whether the object is being deleted.
+func (r *Remnant) IsEnding() bool { return !r.object.GetDeletionTimestamp().IsZero() }
 
 // Report is the result of one collection.
 type Report struct {
@@ -116,7 +127,7 @@ func (c *Collector) Collect(ctx context.Context, remove bool) (Report, error) {
 			continue // a broker has no namespaces
 		}
 		group.Go(func() error {
-			remnants, err := c.collectFrom(ctx, &cluster, remove)
+			remnants, err := c.collectFrom(ctx, &cluster, func(Remnant) bool { return remove })
 			mu.Lock()
 			defer mu.Unlock()
 			report.Remnants = append(report.Remnants, remnants...)
@@ -144,8 +155,37 @@ func (c *Collector) held(ctx context.Context) error {
 	return c.Hold(ctx)
 }
 
+// Remove deletes single objects that Collect has found and an operator has chosen, also while removals are held. It looks
+// at their clusters and the hub again first, and leaves what has an owner, or is another object, since. It returns what
+// it found, and what of it was removed.
+func (c *Collector) Remove(ctx context.Context, chosen []Remnant) (found []Remnant, err error) {
+	clusters := map[string]bool{}
+	as := map[types.UID]Remnant{}
+	for _, r := range chosen {
+		clusters[r.Cluster], as[r.object.GetUID()] = true, r
+	}
+	isChosen := func(r Remnant) bool {
+		was, is := as[r.object.GetUID()]
+		return is && was.Elsewhere == r.Elsewhere // or else its instance has been ordered again
+	}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(clusters)) {
+		var cluster v1alpha1.MemberCluster
+		err := c.Live.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, &cluster)
+		var all []Remnant
+		if err == nil {
+			all, err = c.collectFrom(ctx, &cluster, isChosen)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("remove from %s: %w", name, err))
+		}
+		found = append(found, slices.DeleteFunc(all, func(r Remnant) bool { return !isChosen(r) })...)
+	}
+	return found, errors.Join(errs...)
+}
+
 // collectFrom returns one cluster's remnants, including those that it failed to remove.
-func (c *Collector) collectFrom(ctx context.Context, cluster *v1alpha1.MemberCluster, remove bool) ([]Remnant, error) {
+func (c *Collector) collectFrom(ctx context.Context, cluster *v1alpha1.MemberCluster, remove func(Remnant) bool) ([]Remnant, error) {
 	connection, err := c.Connections.Open(ctx, cluster)
 	if err != nil {
 		return nil, err
@@ -166,20 +206,63 @@ func (c *Collector) collectFrom(ctx context.Context, cluster *v1alpha1.MemberClu
 		remnants = append(remnants, moved...)
 	}
 	remnants, err = stillThere(ctx, connection.Client, remnants)
-	if err != nil || !remove {
+	if err != nil {
 		return remnants, err
 	}
-	return remnants, removeRemnants(ctx, connection.Client, remnants)
+	if err := measure(ctx, connection.Client, remnants); err != nil {
+		return remnants, err
+	}
+	return remnants, removeRemnants(ctx, connection.Client, remnants, remove)
 }
 
-// removeRemnants deletes remnants in the state in which they were read, and marks the deleted
+// measure adds the sizes of namespaces.
+func measure(ctx context.Context, c client.Reader, remnants []Remnant) error {
+	for i := range remnants {
+		r := &remnants[i]
+		if r.Kind != "Namespace" {
+			continue
+		}
+		err := pages.Each(ctx, c, &corev1.ResourceQuotaList{}, func(o client.Object) error {
+			for name, amount := range o.(*corev1.ResourceQuota).Spec.Hard {
+				if isSize(name) {
+					r.Size = withAmount(r.Size, name, amount)
+				}
+			}
+			return nil
+		}, client.InNamespace(r.Name), client.HasLabels{v1alpha1.LabelInstance})
+		if apierrors.IsForbidden(err) {
+			continue // a cluster that was registered by an earlier version
+		}
+		if err != nil {
+			return fmt.Errorf("read the quotas in %s: %w", r.Name, err)
+		}
+	}
+	return nil
+}
+
+// isSize reports whether a limit of a quota is one of the amounts that an instance is sold by.
+func isSize(name corev1.ResourceName) bool {
+	return name == corev1.ResourceRequestsCPU || name == corev1.ResourceRequestsMemory || name == corev1.ResourceRequestsStorage
+}
+
+func withAmount(amounts corev1.ResourceList, name corev1.ResourceName, amount resource.Quantity) corev1.ResourceList {
+	if amounts == nil {
+		amounts = corev1.ResourceList{}
+	}
+	sum := amounts[name]
+	sum.Add(amount)
+	amounts[name] = sum
+	return amounts
+}
+
+// removeRemnants deletes those remnants that remove selects, in the state in which they were read, and marks the deleted
 // ones.
-func removeRemnants(ctx context.Context, c client.Client, remnants []Remnant) error {
+func removeRemnants(ctx context.Context, c client.Client, remnants []Remnant, remove func(Remnant) bool) error {
 	var errs []error
 	for i := range remnants {
 		r := &remnants[i]
-		if !r.object.GetDeletionTimestamp().IsZero() {
-			continue // is being deleted already
+		if r.IsEnding() || !remove(*r) {
+			continue
 		}
 		err := tenant.DeleteAsSeen(ctx, c, r.object)
 		switch {

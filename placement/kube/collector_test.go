@@ -175,6 +175,33 @@ func theCollectorThatIsHeld(t *testing.T, f *fixture) {
 	wants(namespaceOf(moved))
 	held = nil
 	wants()
+	held = errors.New("the hub was restored again")
+	f.removesTheChosen(t, collector)
+}
+
+// removesTheChosen: what an operator chooses is removed while the rest is held, unless it has got an owner in the meantime.
+func (f *fixture) removesTheChosen(t *testing.T, collector *kube.Collector) {
+	t.Helper()
+	chosen, again := newDelivery(t, "cpu", "1", "memory", "1Gi"), newDelivery(t, "cpu", "1", "memory", "1Gi")
+	for name, d := range map[string]delivery.Delivery{"chosen": chosen, "ordered again": again} {
+		d.Instance.Name = v1alpha1.InstanceName("platform-1", t.Name()+name)
+		f.deliverFor(t, collector.Hub, d)
+	}
+	report, err := collector.Collect(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := slices.DeleteFunc(report.Remnants, func(r kube.Remnant) bool { return r.Name != namespaceOf(chosen) && r.Name != namespaceOf(again) })
+	for _, r := range both {
+		if cpu := r.Size[corev1.ResourceRequestsCPU]; cpu.Value() != 1 {
+			t.Errorf("%s has the size %v", r.Name, r.Size)
+		}
+	}
+	f.commit(t, again)
+	found, err := collector.Remove(t.Context(), both)
+	if err != nil || len(both) != 2 || len(found) != 1 || found[0].Name != namespaceOf(chosen) || !found[0].Removed {
+		t.Errorf("of %q it found %+v, %v", names(both), found, err)
+	}
 }
 
 // reportsPeriodically runs the collector as the manager does, until its metric

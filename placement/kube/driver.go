@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/sluice-dev/sluice/internal/carried"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement/delivery"
@@ -66,6 +67,9 @@ func (d *Driver) target(ctx context.Context, delivery delivery.Delivery) (*targe
 	}
 	t := tenant.Of(connection, d.Hub, delivery.Instance)
 	t.Patience = d.Patience
+	if delivery.State != nil && d.Connections.Keys != nil {
+		t.Carried, t.Keys = carried.Of(delivery.Instance, delivery.State), d.Connections.Keys
+	}
 	return &target{
 		Driver: d, Tenant: t,
 		hard:  quota(delivery.Placement.Reserved, offeredBy(cluster)),

@@ -46,6 +46,7 @@ func TestOnCluster(t *testing.T) {
 		{"floods end", floodsEnd},
 		{"removal ends what does not end", removalEndsWhatDoesNotEnd},
 		{"registering again keeps the token", registeringAgainKeepsTheToken},
+		{"the namespace carries its order", theNamespaceCarriesItsOrder},
 		{"the collector reports and removes what lost its owner", theCollectorRemoves},
 		{"the collector leaves what has its owner", theCollectorLeaves},
 		{"the collector that is held removes nothing, and reports more", theCollectorThatIsHeld},

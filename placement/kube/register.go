@@ -139,13 +139,30 @@ func leastKubeconfig(admin *rest.Config, secret *corev1.Secret) ([]byte, error) 
 	if server.Scheme != "https" {
 		return nil, errors.New("the administrator's server is not https")
 	}
+	return Kubeconfig{Server: server.String(), CA: authority, TLSServerName: config.ServerName, Token: string(secret.Data[corev1.ServiceAccountTokenKey])}.Marshal()
+}
+
+// Kubeconfig holds the parts of a kubeconfig for Sluice.
+type Kubeconfig struct {
+	// Server is the URL of the API server.
+	Server string
+	// CA is the PEM bundle that verifies its certificate; none means the system's roots.
+	CA []byte
+	// TLSServerName is the name in its certificate, if it is not the one in Server.
+	TLSServerName string
+	// Token of Sluice's ServiceAccount.
+	Token string
+}
+
+// Marshal returns the kubeconfig as YAML.
+func (k Kubeconfig) Marshal() ([]byte, error) {
 	out, err := clientcmd.Write(clientcmdapi.Config{
 		CurrentContext: contextName,
 		Contexts:       map[string]*clientcmdapi.Context{contextName: {Cluster: contextName, AuthInfo: contextName}},
 		Clusters: map[string]*clientcmdapi.Cluster{contextName: {
-			Server: server.String(), CertificateAuthorityData: authority, TLSServerName: config.ServerName,
+			Server: k.Server, CertificateAuthorityData: k.CA, TLSServerName: k.TLSServerName,
 		}},
-		AuthInfos: map[string]*clientcmdapi.AuthInfo{contextName: {Token: string(secret.Data[corev1.ServiceAccountTokenKey])}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{contextName: {Token: k.Token}},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("write the kubeconfig: %w", err)

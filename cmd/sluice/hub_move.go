@@ -1,0 +1,216 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/backup"
+	"github.com/sluice-dev/sluice/internal/hub"
+	"github.com/sluice-dev/sluice/internal/identity"
+	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/internal/seal"
+	"github.com/sluice-dev/sluice/internal/secretfile"
+)
+
+// hubMove moves a hub.
+type hubMove struct {
+	*hubFlags
+	toKubeconfig, toDataDir string
+	keyset, platforms       string
+	dryRun                  bool
+}
+
+func newHubMoveCommand(flags *hubFlags) *cobra.Command {
+	m := &hubMove{hubFlags: flags}
+	cmd := &cobra.Command{
+		Use:   "move",
+		Short: "Move a hub from its data folder to a cluster, or back",
+		Long: `Move a hub from its data folder to a cluster, or back. It stays the same hub, for platforms and for member clusters.
+
+No Sluice may run in either home. Everything is checked before anything is changed. Then the former home is marked, and no
+Sluice starts there any more; one starts in the new home when everything has arrived. If the command is interrupted, run it
+again: it goes on.
+
+The cluster needs Sluice's definitions and the namespace, and must not have a hub. Keyset and platforms file become the
+Secrets sluice-keyset and sluice-platforms there, and files on the way back.`,
+		Example: `  sluice hub move --to-kubeconfig hub.kubeconfig --dry-run
+  sluice hub move --to-kubeconfig hub.kubeconfig
+  sluice hub move --kubeconfig hub.kubeconfig --keyset keyset.json --platforms platforms.yaml --to-data-dir /var/lib/sluice`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			quietLibraries()
+			moved, err := m.run(cmd)
+			if err != nil {
+				return fmt.Errorf("move the hub: %w", err)
+			}
+			return m.report(cmd, moved)
+		},
+	}
+	cmd.Flags().StringVar(&m.toKubeconfig, "to-kubeconfig", "", "kubeconfig of the cluster that the embedded hub moves to")
+	cmd.Flags().StringVar(&m.toDataDir, "to-data-dir", "", "data folder that the hub on a cluster moves to")
+	cmd.Flags().StringVar(&m.keyset, "keyset", "", "keyset of the hub (default: keyset.json in the data folder)")
+	cmd.Flags().StringVar(&m.platforms, "platforms", "", "platforms file of the hub (default: platforms.yaml in the data folder)")
+	cmd.Flags().BoolVar(&m.dryRun, "dry-run", false, "check everything, say what would move, and change nothing")
+	cmd.MarkFlagsMutuallyExclusive("to-kubeconfig", "to-data-dir")
+	cmd.MarkFlagsOneRequired("to-kubeconfig", "to-data-dir")
+	return cmd
+}
+
+// run moves the hub. The result is nil after a dry run.
+func (m *hubMove) run(cmd *cobra.Command) (*hub.Moved, error) {
+	move := &hub.Move{
+		Namespace: m.namespace, Version: version, DryRun: m.dryRun,
+		Say: func(format string, arguments ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", arguments...) },
+	}
+	toCluster, cluster := m.toKubeconfig != "", m.kubeconfig
+	switch {
+	case toCluster && !m.embedded():
+		return nil, errors.New("from a cluster, a hub moves to a folder (--to-data-dir) only")
+	case toCluster:
+		cluster = m.toKubeconfig
+		m.keyset, m.platforms = cmp.Or(m.keyset, m.keysetPath()), cmp.Or(m.platforms, platformsPath(m.dataDir))
+	case m.kubeconfig == "" || m.keyset == "" || m.platforms == "":
+		return nil, errors.New("to a folder, a hub moves from a cluster: name it, its keyset and its platforms file (--kubeconfig, --keyset, --platforms)")
+	}
+	var err error
+	if move.Cluster, err = readHub(cluster); err != nil {
+		return nil, err
+	}
+	move.Idle = func(ctx context.Context) error { return notServed(ctx, move.Cluster, m.namespace) }
+	keys, err := seal.Load(m.keyset)
+	if err != nil {
+		return nil, err
+	}
+	move.Check = func(ctx context.Context, config *rest.Config) error { return keysFit(ctx, config, m.namespace, keys) }
+	files, err := hubFiles(m.keyset, m.platforms)
+	if err != nil {
+		return nil, err
+	}
+	if toCluster {
+		move.DataDir, move.To = m.dataDir, fmt.Sprintf("namespace %s of the cluster at %s", m.namespace, move.Cluster.Host)
+		return move.ToCluster(cmd.Context(), secretsOf(files))
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	if move.DataDir, err = filepath.Abs(m.toDataDir); err != nil {
+		return nil, err
+	}
+	move.To = fmt.Sprintf("folder %s on %s", move.DataDir, host)
+	access, err := sealAccess(move.Cluster, m.keyset)
+	if err != nil {
+		return nil, err
+	}
+	there := map[string]string{keysetInBackup: filepath.Join(move.DataDir, "keyset.json"), platformsInBackup: platformsPath(move.DataDir)}
+	return move.ToFolder(cmd.Context(), hub.BackupOptions{Files: files, Change: access}, hub.RestoreOptions{Files: there})
+}
+
+// report tells what was done, and what is to be done.
+func (m *hubMove) report(cmd *cobra.Command, moved *hub.Moved) error {
+	if moved == nil {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "Nothing was changed.")
+		return err
+	}
+	what := "The hub has arrived: " + count(moved.Resources, "resource") + ", compared with the former home."
+	if moved.Already {
+		what = "The hub had arrived before."
+	}
+	next := "Next: helm install sluice charts/sluice -n " + m.namespace + " --wait\n" +
+		"The chart finds keyset and platforms in the Secrets sluice-keyset and sluice-platforms. Keep a copy of " + m.keyset + " away from the cluster."
+	if m.toDataDir != "" {
+		next = "Next: sluice serve --data-dir " + m.toDataDir
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n%s\n", what, next)
+	return err
+}
+
+// hubFiles reads the files that belong to a hub.
+func hubFiles(keyset, platforms string) (files []backup.File, err error) {
+	for _, file := range []struct{ name, path string }{{keysetInBackup, keyset}, {platformsInBackup, platforms}} {
+		content, err := secretfile.Read(file.path)
+		if err != nil {
+			return nil, fmt.Errorf("%w; the hub could not be used without %s", err, file.name)
+		}
+		files = append(files, backup.File{Name: file.name, Content: content})
+	}
+	return files, nil
+}
+
+// secretsOf returns the Secrets in which the chart expects the files of a hub.
+func secretsOf(files []backup.File) (secrets []*corev1.Secret) {
+	names := map[string]string{keysetInBackup: "sluice-keyset", platformsInBackup: "sluice-platforms"}
+	for _, file := range files {
+		secrets = append(secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: names[file.Name]}, Data: map[string][]byte{file.Name: file.Content}})
+	}
+	return secrets
+}
+
+// keysFit returns an error if what a hub has sealed was sealed with another keyset.
+func keysFit(ctx context.Context, config *rest.Config, namespace string, keys *seal.Keyset) error {
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return err
+	}
+	const remedy = "name the hub's keyset with --keyset"
+	var identities v1alpha1.IdentityList
+	var clusters v1alpha1.MemberClusterList
+	if err := errors.Join(c.List(ctx, &identities, client.InNamespace(namespace)), c.List(ctx, &clusters, client.InNamespace(namespace))); err != nil {
+		return fmt.Errorf("read what is sealed: %w", err)
+	}
+	for i := range identities.Items {
+		if _, err := identity.SigningKey(&identities.Items[i], keys); err != nil && !errors.Is(err, identity.ErrNoKey) {
+			return fmt.Errorf("%w; %s", err, remedy)
+		}
+	}
+	connections := &member.Connections{Reader: c, Namespace: namespace, Keys: keys}
+	for i := range clusters.Items {
+		access := clusters.Items[i].Spec.Access
+		if access.SecretRef != nil || len(access.SealedKubeconfig)+len(access.SealedCredentials) == 0 {
+			continue
+		}
+		if _, err := connections.Kubeconfig(ctx, &clusters.Items[i]); err != nil {
+			return fmt.Errorf("%w; or %s", err, remedy)
+		}
+	}
+	return nil
+}
+
+// notServed returns an error if a Sluice leads in a namespace of a cluster.
+func notServed(ctx context.Context, config *rest.Config, namespace string) error {
+	c, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	lease, err := c.CoordinationV1().Leases(namespace).Get(ctx, leaseName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read whether Sluice runs there: %w", err)
+	}
+	spec := lease.Spec
+	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil {
+		return nil
+	}
+	term := time.Duration(*spec.LeaseDurationSeconds) * time.Second
+	if time.Now().Before(spec.RenewTime.Add(term)) {
+		return fmt.Errorf("a Sluice runs on that cluster (%s leads): stop it (kubectl -n %s scale deployment sluice --replicas=0), and repeat the command after %s",
+			*spec.HolderIdentity, namespace, term)
+	}
+	return nil
+}
