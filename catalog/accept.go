@@ -71,7 +71,7 @@ func judge(offerings []v1alpha1.ServiceOffering, charts workload.Charts, addOns 
 		a, b := &offerings[i], &offerings[j]
 		return cmp.Or(
 			cmp.Compare(boolInt(served[i] == nil), boolInt(served[j] == nil)),
-			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			v1alpha1.CreatedOf(a).Compare(v1alpha1.CreatedOf(b).Time),
 			cmp.Compare(a.Name, b.Name),
 		)
 	})

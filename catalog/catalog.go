@@ -86,6 +86,8 @@ type Plan struct {
 	// Withdrawn reports that no broker offers a candidate of an upstream plan any more: its instances live on,
 	// but new ones are refused.
 	Withdrawn bool
+	// Behind are the Sluices that orders of an upstream plan may come to.
+	Behind Behind
 
 	create, update, bind *schema
 	// footprints of a workload plan, by the parameters.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/selfdescription/shape"
 )
 
 // Facts are the proven facts about the clusters on which a plan's instances can be placed.
@@ -24,6 +25,25 @@ type Facts struct {
 	EveryCluster bool
 	// Countries and LabelLevels are the values that occur among the clusters.
 	Countries, LabelLevels []string
+	// Unlocated reports that the country of an admitted cluster is not proven.
+	Unlocated bool
+}
+
+// Unions returns "EU" and "EEA" if each of the clusters is proven to be in it, as rules of policies have them.
+func (f *Facts) Unions() (names []string) {
+	outside := func(is func(string) bool) bool {
+		return slices.ContainsFunc(f.Countries, func(country string) bool { return !is(country) })
+	}
+	if !f.EveryCluster || f.Unlocated || len(f.Countries) == 0 {
+		return nil
+	}
+	if !outside(shape.InEU) {
+		names = append(names, "EU")
+	}
+	if !outside(shape.InEEA) {
+		names = append(names, "EEA")
+	}
+	return names
 }
 
 // SelfDescription links a credential, as an entry of a plan's metadata.selfDescriptions.
@@ -115,6 +135,7 @@ func (e *evidence) facts(p *Plan) *Facts {
 func (f *Facts) add(c *v1alpha1.MemberCluster, credentials []*v1alpha1.SelfDescription, linked map[string]SelfDescription) {
 	countries, levels := claimed(c, v1alpha1.ClaimDatacenterCountry), claimed(c, v1alpha1.ClaimLabel)
 	f.Countries, f.LabelLevels = append(f.Countries, countries...), append(f.LabelLevels, levels...)
+	f.Unlocated = f.Unlocated || len(countries) == 0
 	for _, credential := range credentials {
 		d := link(credential)
 		if rank(d.Type) == 0 {

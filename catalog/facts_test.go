@@ -170,3 +170,38 @@ func TestRevisionChangesWithTheFactsAlone(t *testing.T) {
 func hexDigest(n byte) string { return hex.EncodeToString(append([]byte{n}, make([]byte, 31)...)) }
 
 func ptr[T any](v T) *T { return &v }
+
+// TestUnions: a plan is in a union if every cluster is proven to be.
+func TestUnions(t *testing.T) {
+	plan := &Plan{Plan: v1alpha1.Plan{Resources: &v1alpha1.ResourcesPlan{}}}
+	paper := credential(1, "gx:ServiceOffering", "https://a.example/offering", "a", v1alpha1.CredentialVerified)
+	for name, row := range map[string]struct {
+		countries []string // of the clusters; "" is one whose country is not proven
+		bare      bool     // beside them is a cluster of which nothing is proven
+		want      []string
+	}{
+		"in the Union":                    {countries: []string{"DE", "PL"}, want: []string{"EU", "EEA"}},
+		"in the Economic Area":            {countries: []string{"DE", "NO"}, want: []string{"EEA"}},
+		"one is elsewhere":                {countries: []string{"DE", "US"}},
+		"of one, nobody knows where":      {countries: []string{"DE", ""}},
+		"of one, nothing is proven":       {countries: []string{"DE"}, bare: true},
+		"nobody knows where any of it is": {countries: []string{""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var clusters []v1alpha1.MemberCluster
+			for i, country := range row.countries {
+				clusters = append(clusters, proven(fmt.Sprint("c", i), country, "L1", paper))
+			}
+			if row.bare {
+				clusters = append(clusters, v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Name: "bare"}})
+			}
+			facts := newEvidence(clusters, []v1alpha1.SelfDescription{paper}).facts(plan)
+			if facts == nil {
+				t.Fatal("there are no facts")
+			}
+			if got := facts.Unions(); !slices.Equal(got, row.want) {
+				t.Errorf("it is in %v, want %v", got, row.want)
+			}
+		})
+	}
+}

@@ -122,7 +122,24 @@ func offersAlike(before, now *v1alpha1.UpstreamBrokerStatus) bool {
 	if before == nil || now == nil {
 		return before == now
 	}
-	return slices.Equal(before.Plans, now.Plans) && equality.Semantic.DeepEqual(before.Schemas, now.Schemas)
+	return slices.Equal(before.Plans, now.Plans) && equality.Semantic.DeepEqual(before.Schemas, now.Schemas) && chainsAlike(before.Sluice, now.Sluice)
+}
+
+// chainsAlike reports whether the same Sluices are behind a broker, and its plans in the same regions.
+func chainsAlike(before, now *v1alpha1.UpstreamSluice) bool {
+	if before == nil || now == nil {
+		return before == now
+	}
+	return slices.EqualFunc(before.Plans, now.Plans, func(a, b v1alpha1.SluicePlan) bool {
+		return a.Plan == b.Plan && a.Depth == b.Depth && slices.Equal(a.Hubs, b.Hubs) && slices.Equal(regionsOf(a.Market), regionsOf(b.Market))
+	})
+}
+
+func regionsOf(m *v1alpha1.MarketPlan) []string {
+	if m == nil {
+		return nil
+	}
+	return m.Regions
 }
 
 // ordersUpstream reports whether an offering sells services of other brokers.

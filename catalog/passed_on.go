@@ -18,6 +18,16 @@ type passedOn struct {
 	Maintenance string
 	// Withdrawn reports that no broker offers its candidate any more.
 	Withdrawn bool
+	// Behind are the Sluices that orders of the plan may come to.
+	Behind Behind
+}
+
+// Behind are other Sluices that orders of a plan may come to.
+type Behind struct {
+	// Hubs are the ids of theirs, sorted.
+	Hubs []string `json:",omitempty"`
+	// Depth is the greatest number of them in a row.
+	Depth int32 `json:",omitempty"`
 }
 
 // offer is a candidate that its broker offers.
@@ -25,6 +35,8 @@ type offer struct {
 	*v1alpha1.UpstreamCandidate
 	plan    *v1alpha1.OfferedPlan
 	schemas v1alpha1.PlanSchemas
+	// sluice has the Sluices behind the plan, if the broker is one; otherwise nil.
+	sluice *v1alpha1.SluicePlan
 }
 
 // passedOnOf returns what is passed on of an offering's upstream plans, by plan id.
@@ -48,6 +60,7 @@ func passedOnOf(spec *v1alpha1.ServiceOfferingSpec, clusters []v1alpha1.MemberCl
 			NotBindable:   none(func(o offer) bool { return o.plan.NotBindable }),
 			NotUpdateable: none(func(o offer) bool { return o.plan.NotUpdateable && !isOrderedElsewhere(spec, p, o) }),
 			Maintenance:   sharedMaintenance(offers),
+			Behind:        behind(offers),
 		}
 	}
 	return passed
@@ -73,7 +86,7 @@ func offersOf(u *v1alpha1.UpstreamPlan, clusters []v1alpha1.MemberCluster) (offe
 			gone = true
 			continue
 		}
-		one := offer{UpstreamCandidate: c, plan: &status.Plans[plan]}
+		one := offer{UpstreamCandidate: c, plan: &status.Plans[plan], sluice: status.Sluice.Plan(c.Name())}
 		if k := slices.IndexFunc(status.Schemas, func(s v1alpha1.OfferedSchemas) bool { return s.Plan == c.Name() }); k >= 0 {
 			one.schemas = status.Schemas[k].PlanSchemas
 		}
@@ -90,6 +103,17 @@ func IsWithdrawn(plan *v1alpha1.Plan, clusters []v1alpha1.MemberCluster) bool {
 	}
 	_, gone := offersOf(plan.Upstream, clusters)
 	return gone
+}
+
+// behind returns the Sluices that orders may come to, over all candidates.
+func behind(offers []offer) (all Behind) {
+	for _, o := range offers {
+		if o.sluice != nil {
+			all.Hubs, all.Depth = append(all.Hubs, o.sluice.Hubs...), max(all.Depth, o.sluice.Depth)
+		}
+	}
+	all.Hubs = unique(all.Hubs)
+	return all
 }
 
 // isOrderedElsewhere reports whether another plan of the offering orders the same plan of the same broker, so
@@ -118,7 +142,7 @@ func (p *passedOn) addTo(plan *Plan) {
 	if p == nil {
 		return
 	}
-	plan.passed, plan.Withdrawn = p.Schemas, p.Withdrawn
+	plan.passed, plan.Withdrawn, plan.Behind = p.Schemas, p.Withdrawn, p.Behind
 	no := false
 	if p.NotBindable {
 		plan.Bindable = &no

@@ -78,8 +78,8 @@ func placesOf(clusters []v1alpha1.MemberCluster, has func(*v1alpha1.MemberCluste
 		if c.Spec.Provider != "" {
 			places.Providers = append(places.Providers, c.Spec.Provider)
 		}
-		if c.Spec.Region != "" {
-			places.Regions = append(places.Regions, c.Spec.Region)
+		if region := c.Region(); region != "" {
+			places.Regions = append(places.Regions, region)
 		}
 	}
 	places.Providers, places.Regions = unique(places.Providers), unique(places.Regions)

@@ -33,6 +33,21 @@ func (r ranking) of(at position, score int32) int64 {
 	return r(at, score)
 }
 
+// ranking returns the order in which clusters are chosen: by their room for replicas, or by their scores, less what
+// they cost if that matters (see chooseThriftily).
+func (e *evaluation) ranking(forRoom bool) ranking {
+	scale, _ := e.terms()
+	switch {
+	case forRoom:
+		return e.byRoom
+	case e.thrift != nil:
+		return func(at position, score int32) int64 { return scale*int64(score) - e.thrift(at) }
+	case scale != 1:
+		return func(_ position, score int32) int64 { return scale * int64(score) }
+	}
+	return nil
+}
+
 // byRoom ranks clusters by their room for replicas, and then by score.
 func (e *evaluation) byRoom(at position, score int32) int64 {
 	return e.room(at)*roomy + int64(score)
@@ -82,11 +97,10 @@ func (e *evaluation) choose() (chosen []candidate, failed *shortage) {
 		}
 		return nil, failed
 	}
-	var placed []Placement
-	for _, c := range chosen {
-		placed = append(placed, Placement{Price: e.price(c)})
-	}
-	if why := e.request.overspends(placed, e.snapshot); why != "" {
+	if why := e.overspends(chosen); why != "" {
+		if affordable := e.chooseThriftily(); affordable != nil {
+			return affordable, nil
+		}
 		return nil, &shortage{found: len(chosen), why: why, denied: true}
 	}
 	return chosen, nil
@@ -94,12 +108,12 @@ func (e *evaluation) choose() (chosen []candidate, failed *shortage) {
 
 // chooseWithin is choose for a request that no quota denies, apart from what several clusters cost together.
 func (e *evaluation) chooseWithin() (chosen []candidate, failed *shortage) {
-	chosen, failed = e.pick(nil)
+	chosen, failed = e.pick(false)
 	if failed != nil || e.request.Replicas == 0 {
 		return chosen, failed
 	}
 	if !e.suffices(chosen) {
-		roomiest, failed := e.pick(e.byRoom)
+		roomiest, failed := e.pick(true)
 		if failed != nil {
 			return nil, failed
 		}
@@ -126,13 +140,13 @@ type shortage struct {
 	denied bool
 }
 
-// pick chooses by a ranking. Clusters that the instance is on are kept before any other. It
-// stays on as many of them as are requested, or the pick fails.
-func (e *evaluation) pick(rank ranking) ([]candidate, *shortage) {
-	asked, stay := e.request.ClusterCount(), e.request.stays()
+// pick chooses the best clusters, or those with most room. Clusters that the instance is on are kept before any other.
+// It stays on as many of them as are requested, or the pick fails.
+func (e *evaluation) pick(forRoom bool) ([]candidate, *shortage) {
 	if e.request.Spread != nil {
-		return e.pickSpread(rank)
+		return e.pickSpread(forRoom)
 	}
+	asked, stay, rank := e.request.ClusterCount(), e.request.stays(), e.ranking(forRoom)
 	if len(e.current) < stay {
 		return nil, &shortage{found: len(e.current)} // it stays on those clusters or on none
 	}
@@ -156,13 +170,11 @@ func (e *evaluation) pick(rank ranking) ([]candidate, *shortage) {
 }
 
 // pickSpread chooses clusters spread over groups.
-func (e *evaluation) pickSpread(rank ranking) ([]candidate, *shortage) {
-	s := e.request.Spread
+func (e *evaluation) pickSpread(forRoom bool) ([]candidate, *shortage) {
+	s, rank := e.request.Spread, e.ranking(forRoom)
 	asked, enough := e.layout()
-	scale, pair := e.terms()
-	if s.Weight > 0 && rank == nil {
-		rank = func(_ position, score int32) int64 { return scale * int64(score) }
-	} else if s.Weight > 0 {
+	_, pair := e.terms()
+	if forRoom && s.Weight > 0 {
 		pair = 0 // only room counts
 	}
 	var only map[string]bool

@@ -74,6 +74,10 @@ type Cluster struct {
 	Exposure *v1alpha1.ClusterExposure
 	// Offers are the plans that may be ordered, by OfferedPlan.Name, if it stands for a broker.
 	Offers map[string]v1alpha1.OfferedPlan
+	// Withheld are the reasons why other plans of the broker may not be ordered, by the same names.
+	Withheld map[string]string
+	// Markets have the same plans, by the same names, as the market of a broker lists them that is a Sluice.
+	Markets map[string]Market
 	// Failures of orders of those plans lately, by the same names.
 	Failures map[string]Failures
 	// Removed is true while the operator removes the cluster from the inventory.
@@ -86,7 +90,7 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 		Name:           mc.Name,
 		Driver:         mc.DriverName(),
 		Provider:       mc.Spec.Provider,
-		Region:         mc.Spec.Region,
+		Region:         mc.Region(),
 		Labels:         labels.Set(mc.SelectorLabels()),
 		Taints:         taintsOf(mc),
 		Cordoned:       mc.Spec.Unschedulable || !mc.DeletionTimestamp.IsZero(),
@@ -125,7 +129,8 @@ func ClusterOf(mc *v1alpha1.MemberCluster, now time.Time) *Cluster {
 	if c.Driver == v1alpha1.DriverLiqo && c.Liqo == nil {
 		c.Liqo = &v1alpha1.LiqoCluster{}
 	}
-	c.Offers, c.Failures = offersOf(mc), failuresOf(mc, now)
+	c.Offers, c.Withheld, c.Failures = offersOf(mc), withheldOf(mc), failuresOf(mc, now)
+	c.Markets = marketsOf(mc, now)
 	if prices := mc.Spec.Prices; prices != nil {
 		c.Currency = prices.Currency
 		c.Prices = make(map[corev1.ResourceName]int64, len(prices.PerHour))
@@ -163,7 +168,7 @@ func (c *Cluster) IsForsaken() bool { return c.Removed && !c.Ready }
 // sameTraits reports whether two versions of a cluster differ in numbers only.
 func (c *Cluster) sameTraits(other *Cluster) bool {
 	return c.Provider == other.Provider && c.Region == other.Region && c.Ready == other.Ready && c.AccessVerified == other.AccessVerified && c.CapacityUnknown == other.CapacityUnknown && c.Cordoned == other.Cordoned &&
-		c.Unproven == other.Unproven && c.Driver == other.Driver && maps.Equal(c.Offers, other.Offers) && maps.Equal(c.Failures, other.Failures) && reflect.DeepEqual(c.Exposure, other.Exposure) &&
+		c.Unproven == other.Unproven && c.Driver == other.Driver && maps.Equal(c.Offers, other.Offers) && maps.Equal(c.Withheld, other.Withheld) && maps.Equal(c.Markets, other.Markets) && maps.Equal(c.Failures, other.Failures) && reflect.DeepEqual(c.Exposure, other.Exposure) &&
 		reflect.DeepEqual(c.Liqo, other.Liqo) && slices.Equal(c.Consumers, other.Consumers) && reflect.DeepEqual(c.Claims, other.Claims) &&
 		c.Currency == other.Currency && maps.Equal(c.Labels, other.Labels) &&
 		slices.Equal(c.StorageClasses, other.StorageClasses) && reflect.DeepEqual(c.Taints, other.Taints)

@@ -95,6 +95,9 @@ func (s *Snapshot) allows(r Request, d Decision, by *Snapshot) bool {
 			entry = append(entry, affine(a, r, s))
 		}
 	}
+	if r.Upstream != nil {
+		entry = append(entry, noRoom(r.Upstream, s))
+	}
 	for i := range d.Placements {
 		p := &d.Placements[i]
 		was, _ := by.find(p.Cluster)

@@ -18,7 +18,7 @@ type Decision struct {
 	Considered int
 	// Rejections, one for each reason, in the order of the filters.
 	Rejections []Rejection
-	// RunnerUp is the best cluster that fits and was not chosen; nil if there is none.
+	// RunnerUp is the cluster that would have been chosen next; nil if there is none.
 	RunnerUp *RunnerUp
 	// Preemption that would make room, if it was looked for; nil if there is none.
 	Preemption *v1alpha1.Preemption
@@ -26,7 +26,8 @@ type Decision struct {
 	Warnings []string
 }
 
-// RunnerUp is the cluster that would have been next.
+// RunnerUp is the cluster that would have been chosen next: of those that fit and were not chosen, the best by score,
+// less its price if a budget chose.
 type RunnerUp struct {
 	Cluster string
 	Score   int32
@@ -85,6 +86,8 @@ type UnplaceableError struct {
 	// Why is a further reason: groups, replicas, a quota or a host. Empty if the rejections are the
 	// whole reason.
 	Why string
+	// Told are texts of others, by the reason for which clusters were rejected, that consumers may read.
+	Told map[Reason][]string
 	// Denied means that the consumer exceeds its quota, or asks for a host that is taken; no change of
 	// a cluster helps.
 	Denied bool
@@ -198,7 +201,7 @@ func (e *evaluation) decision(chosen []candidate) Decision {
 	return d
 }
 
-// runnerUp returns the best cluster that fits and was not chosen.
+// runnerUp returns the cluster that would have been chosen next.
 func (e *evaluation) runnerUp(chosen []candidate) *RunnerUp {
 	var best *candidate
 	for _, ranked := range e.ranked {
@@ -310,9 +313,14 @@ func (e *UnplaceableError) reasons() []string {
 	}
 	if len(all) == 0 {
 		for _, r := range e.Decision.Rejections {
-			if r.Reason != ReasonFits {
-				all = append(all, string(r.Reason))
+			if r.Reason == ReasonFits {
+				continue
 			}
+			reason := string(r.Reason)
+			if told := e.Told[r.Reason]; len(told) > 0 {
+				reason += " (" + strings.Join(told, "; ") + ")"
+			}
+			all = append(all, reason)
 		}
 	}
 	slices.Sort(all)

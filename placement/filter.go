@@ -28,6 +28,8 @@ type filter struct {
 	rejects func(p *page, among set) set
 	// message returns why one cluster is rejected, with the numbers.
 	message func(p *page, row int) string
+	// told returns what consumers may be told of a rejection beside the reason; nil if that is nothing.
+	told func(p *page, row int) string
 }
 
 // filters returns a request's filters, in the order in which they are applied: the first that
@@ -50,7 +52,7 @@ func (r Request) allFilters(s *Snapshot, held Resources) []filter {
 		asked = append(asked, notGranted(host, r.Consumer))
 	}
 	if r.Upstream != nil {
-		asked = append(asked, noCandidate(r.Upstream), refusedBy(r.Upstream.Refused), notOffered(r.Upstream))
+		asked = append(asked, noCandidate(r.Upstream), refusedBy(r.Upstream.Refused), notOffered(r.Upstream), noRoom(r.Upstream, s))
 	}
 	if len(r.Leaving) > 0 {
 		asked = append(asked, left(r.Leaving))

@@ -1,7 +1,9 @@
 package placement_test
 
 import (
+	"fmt"
 	"slices"
+	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -143,13 +145,10 @@ func (o *oracle) affords(placed []placement.Placement) bool {
 	return !bounded || left >= 0
 }
 
-// mayOverspend reports whether one of the best choices costs more than a budget leaves. With replicas or components,
-// it reports whether there is a budget: what these cost depends on how they are divided.
-func (o *oracle) mayOverspend(best worth) bool {
-	left, bounded := o.leftToSpend()
-	if !bounded || o.Replicas > 0 || len(o.Components) > 0 {
-		return bounded
-	}
+// bestWithin is the greatest worth of all valid choices that cost no more than a budget leaves, and whether one of the
+// best choices of all costs more.
+func (o *oracle) bestWithin(best worth) (within worth, found, inTheWay bool) {
+	left, _ := o.leftToSpend()
 	for choice := range o.choices() {
 		cost := int64(0)
 		for _, c := range choice {
@@ -157,9 +156,64 @@ func (o *oracle) mayOverspend(best worth) bool {
 				cost += one
 			}
 		}
-		if w, ok := o.valid(choice); ok && w == best && cost > left {
-			return true
+		switch w, ok := o.valid(choice); {
+		case ok && cost > left:
+			inTheWay = inTheWay || w == best
+		case ok && (!found || w.better(within)):
+			within, found = w, true
 		}
 	}
-	return false
+	return within, found, inTheWay
+}
+
+// thrift counts choices in whose way a budget was.
+type thrift struct {
+	choices, best int
+	lost          float64 // the sum of what the others score less than the best, in per cent of it
+}
+
+func (t *thrift) count(got, best worth) {
+	if t.choices++; got == best {
+		t.best++
+	} else if best.score > 0 {
+		t.lost += 100 * float64(best.score-got.score) / float64(best.score)
+	}
+}
+
+func (t *thrift) String() string {
+	return fmt.Sprintf("a budget was in the way of the best choice: %d, of which %d are the best within it, the others lose %.1f %% of the score", t.choices, t.best, t.lost/float64(max(t.choices-t.best, 1)))
+}
+
+// Orders on several clusters whose best choice costs more than a budget leaves: they are refused only if every choice
+// does, and what is chosen is nearly the best within it.
+func TestABudgetIsInTheWay(t *testing.T) {
+	n := &judged{cases: map[string]int{}, placed: map[string]int{}}
+	for seed := range uint64(4 * *oracleCases) {
+		w := newWorld(seed)
+		o := w.order()
+		w.quota, o.Consumer.Platform = nil, "cf"
+		if o.Replicas > 0 || len(o.Components) > 0 || o.Clusters < 2 {
+			continue
+		}
+		s := w.inventory().Snapshot()
+		d, err := placement.Place(s.Govern(o.Request, o.Consumer), s)
+		if err != nil {
+			continue
+		}
+		price := int64(0)
+		for _, p := range d.Placements {
+			if p.Price != nil && p.Price.Currency == "EUR" {
+				price += p.Price.NanoPerHour
+			}
+		}
+		w.quota = &v1alpha1.Quota{Per: v1alpha1.ScopePlatform}
+		others, _ := newOracle(w, o).sharing()
+		left := price * int64(50+w.IntN(50)) / 100
+		w.quota.Budget = &v1alpha1.Price{Currency: "EUR", PerHour: resource.NewScaledQuantity(sum(others, priceIn("EUR"))+left, resource.Nano)}
+		n.judge(t, seed, w, o, o.kind)
+	}
+	t.Log(&n.thrift)
+	if n.thrift.choices == 0 || n.thrift.best*5 < n.thrift.choices*4 {
+		t.Error("fewer than four fifths are the best choice")
+	}
 }

@@ -20,6 +20,9 @@ func (e *evaluation) preferredTo(at position, chosen []candidate) (Reason, strin
 		return reason, "fits"
 	}
 	score, last := e.scorer.score(at), chosen[len(chosen)-1]
+	if e.thrift != nil && score > last.score {
+		return reason, fmt.Sprintf("scores %d, and cheaper clusters are chosen, because the best choice costs more than the budget leaves", score)
+	}
 	if e.request.Spread != nil && !slices.Contains(e.request.Current, at.cluster().Name) {
 		return reason, e.notInSpread(at, score, chosen)
 	}

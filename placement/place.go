@@ -85,6 +85,8 @@ type evaluation struct {
 	scorer  *scorer
 	// joint says what the cluster is chosen for, if the choice also depends on other components.
 	joint string
+	// thrift returns the part of a cluster's rank that its price takes; nil means nothing.
+	thrift func(position) int64
 	// cut is true if the search for a choice with room for all replicas ended before its end.
 	cut bool
 	// ranked are the candidates of the last pick, as far as they matter; by group for a spread.
@@ -178,10 +180,35 @@ func (e *evaluation) unplaceable(short *shortage) *UnplaceableError {
 	failed := &UnplaceableError{
 		Decision: e.decision(nil), Asked: e.request.ClusterCount(), Found: short.found, Why: short.why, Denied: short.denied,
 	}
+	failed.Told = e.told()
 	if short.why == "" && short.found < min(e.request.ClusterCount(), len(e.request.Current)) {
 		for _, l := range e.lost {
 			failed.Lost = append(failed.Lost, Example{l.name, fmt.Sprintf("%s (%s)", l.reason, l.why())})
 		}
 	}
 	return failed
+}
+
+// told returns what consumers may be told of the rejections, by reason.
+func (e *evaluation) told() map[Reason][]string {
+	var all map[Reason][]string
+	for f, refused := range e.refused {
+		filter := &e.filters[f]
+		if filter.told == nil {
+			continue
+		}
+		for i, rows := range refused {
+			for row := range rows.rows() {
+				text := filter.told(e.pages[i], row)
+				if text == "" || slices.Contains(all[filter.reason], text) {
+					continue
+				}
+				if all == nil {
+					all = map[Reason][]string{}
+				}
+				all[filter.reason] = append(all[filter.reason], text)
+			}
+		}
+	}
+	return all
 }

@@ -63,16 +63,15 @@ func mulDiv(a, b, c int64) int64 {
 	return int64(min(quotient, math.MaxInt64))   // bounded
 }
 
-// tariff is amounts that a request buys, by the columns of the prices, and the prices of the clusters that
-// have one for the whole.
+// tariff is amounts that a request buys, by the columns of the prices, and what brokers take for the whole.
 type tariff struct {
 	needs []need
-	whole map[string]Price
+	whole *Upstream // nil for requests that are not ordered from brokers
 }
 
 // tariff returns the tariff for a part of the request.
 func (r Request) tariff(bought Resources, s *Snapshot) tariff {
-	t := tariff{whole: r.Upstream.prices()}
+	t := tariff{whole: r.Upstream}
 	for _, name := range bought.names() {
 		if amount := bought[name]; amount > 0 {
 			t.needs = append(t.needs, need{name, amount, s.columnOf(name), unitOf(name).priced()})
@@ -84,8 +83,8 @@ func (r Request) tariff(bought Resources, s *Snapshot) tariff {
 // nanoPerHour returns the price of the request on a cluster, in billionths of its currency's
 // unit, each resource rounded up. Resources that are not in the price list are free.
 func (t tariff) nanoPerHour(p *page, row int) int64 {
-	if len(t.whole) > 0 {
-		if price, ok := t.whole[p.clusters[row].Name]; ok {
+	if t.whole != nil {
+		if price, ok := t.whole.price(p.clusters[row]); ok {
 			return price.NanoPerHour
 		}
 	}
@@ -115,8 +114,10 @@ func (e *evaluation) price(c candidate) *Price {
 
 // currency returns the currency of the request's price on a cluster; "" if it has none.
 func (t tariff) currency(at position) string {
-	if price, ok := t.whole[at.cluster().Name]; ok {
-		return price.Currency
+	if t.whole != nil {
+		if price, ok := t.whole.price(at.cluster()); ok {
+			return price.Currency
+		}
 	}
 	return at.cluster().Currency
 }
@@ -124,7 +125,7 @@ func (t tariff) currency(at position) string {
 // priced returns the rows of a page with a price in a currency.
 func (t tariff) priced(p *page, currency string) set {
 	rows := p.currency[currency]
-	if len(t.whole) == 0 {
+	if t.whole == nil {
 		return rows
 	}
 	for row := range p.brokers.rows() {
@@ -172,7 +173,7 @@ func commonCurrency(t tariff, pages []*page, fits []set, current []candidate) st
 		}
 	}
 	for i, p := range pages {
-		if len(t.whole) > 0 {
+		if t.whole != nil {
 			for row := range fits[i].rows() {
 				if currency := t.currency(position{page: p, row: row}); currency != "" {
 					count[currency]++

@@ -84,6 +84,17 @@ func (r Request) own(s *Snapshot) Resources {
 	return own
 }
 
+// counted returns the reservations of an instance as quotas count them.
+func (h *Holding) counted() Resources {
+	sum := Resources{}
+	for cluster, held := range h.Held {
+		sum.Add(held, 1)
+		sum.Add(h.Prices[cluster], 1)
+		sum[instancesHeld] = 1
+	}
+	return sum
+}
+
 // others returns what the other instances hold that share a quota with the request; false if the quota does not concern
 // it, because the consumer has no name in its scope.
 func (q *Quota) others(r Request, s *Snapshot, own Resources) (others Resources, concerned bool) {
@@ -237,7 +248,7 @@ func (e *evaluation) unaffordable() (why string) {
 }
 
 // nears returns the quotas that warn because of placements: with these, the consumer has as much as the quota warns at,
-// and without them it has not. It requires the newest snapshot, so that each of several orders counts the others.
+// and with what is recorded it has not. It requires the newest snapshot, so that each of several orders counts the others.
 func (r Request) nears(placements []Placement, s *Snapshot) (warnings []string) {
 	if !slices.ContainsFunc(r.Quotas, func(q Quota) bool { return q.WarnAt > 0 }) {
 		return nil
@@ -248,6 +259,10 @@ func (r Request) nears(placements []Placement, s *Snapshot) (warnings []string) 
 		now.Add(placements[i].Price.counted(), 1)
 	}
 	now = now.max(own)
+	had := own
+	if r.Recorded != nil {
+		had = r.Recorded.counted()
+	}
 	for i := range r.Quotas {
 		quota := &r.Quotas[i]
 		others, concerned := quota.others(r, s, own)
@@ -256,7 +271,7 @@ func (r Request) nears(placements []Placement, s *Snapshot) (warnings []string) 
 		}
 		for _, name := range quota.Limits.names() {
 			least := mulDiv(quota.Limits[name], int64(quota.WarnAt), 100)
-			if before, after := others[name]+own[name], others[name]+now[name]; quota.Limits[name] > 0 && before < least && after >= least {
+			if before, after := others[name]+had[name], others[name]+now[name]; quota.Limits[name] > 0 && before < least && after >= least {
 				warnings = append(warnings, fmt.Sprintf("%s allows each %s %s: %s are held", quota.By, quota.Per, showWith(name, quota.Limits[name]), showHeld(name, after)))
 			}
 		}

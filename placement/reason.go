@@ -19,6 +19,8 @@ const (
 	ReasonNoCandidate Reason = "NoCandidate"
 	// ReasonNotOffered: the broker's catalog has no such plan.
 	ReasonNotOffered Reason = "NotOffered"
+	// ReasonNoRoom: the market of the broker, which is a Sluice, says that no order fits there now.
+	ReasonNoRoom Reason = "NoRoom"
 	// ReasonRefused: the broker has refused this order, or failed to carry it out.
 	ReasonRefused Reason = "Refused"
 	// ReasonConsumersOwn: the cluster belongs to a consumer; it buys and does not sell.

@@ -84,6 +84,9 @@ type Request struct {
 	Components        []Component
 	Links             []Link
 	ComponentClusters map[string]string
+	// Recorded are the instance's reservations on the hub, which may be fewer than the inventory holds. A quota
+	// warns with the decision that is written, not with one that was lost. Nil means as much as the inventory holds.
+	Recorded *Holding
 	// Class is the priority class; empty means none.
 	Class string
 	// Shape is the cluster to make, if one is requested. It is placed on a management cluster.

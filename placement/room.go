@@ -17,6 +17,8 @@ type Room struct {
 	Clusters int
 	// Price of one on the cheapest of these clusters; nil if none has a price list, or if they differ in currency.
 	Price *Price
+	// Why no order fits, as consumers are told; empty if one does.
+	Why string
 }
 
 // MaxOrders is the largest count of a Room.
@@ -25,6 +27,17 @@ const MaxOrders = 1_000_000
 // Room returns how many orders like a request fit. It counts by what is free on each cluster, as the filters of one
 // order do. Fragments on nodes are looked at for one order only, so that the last few may not fit.
 func (s *Snapshot) Room(r Request) Room {
+	room := s.room(r)
+	if room.Orders == 0 {
+		_, err := Place(r, s)
+		if none, ok := AsUnplaceable(err); ok {
+			room.Why = none.ForConsumer()
+		}
+	}
+	return room
+}
+
+func (s *Snapshot) room(r Request) Room {
 	if r.denied(s) != "" {
 		return Room{}
 	}
@@ -43,12 +56,18 @@ func (s *Snapshot) Room(r Request) Room {
 		limits++
 	}
 	var counts []int
-	mixed := false
+	mixed, instances := false, s.columnOf(v1alpha1.ResourceInstances)
 	for i, p := range e.pages {
 		for row := range e.fits[i].rows() {
 			count := MaxOrders
 			for name, needed := range needs {
 				count = int(min(int64(count), max(p.column(s.columnOf(name)).free[row], 0)/needed))
+			}
+			if r.Upstream != nil {
+				market, reserved := r.Upstream.market(p, row, instances)
+				if left, bounded := market.left(reserved); bounded {
+					count = int(min(int64(count), left))
+				}
 			}
 			counts = append(counts, max(count, 1)) // the filters let one in
 			price := e.scorer.tariff.priceOf(position{page: p, row: row})

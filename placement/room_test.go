@@ -43,6 +43,9 @@ func TestRoom(t *testing.T) {
 			if room.Orders != row.orders || room.AtLeast != row.atLeast || room.Clusters != row.clusters {
 				t.Errorf("got %+v, want %d on %d clusters, at least: %t", room, row.orders, row.clusters, row.atLeast)
 			}
+			if (room.Why == "") != (row.orders > 0) {
+				t.Errorf("it says %q", room.Why)
+			}
 			fork, placed := inventory.Fork(), 0
 			for ; placed <= row.orders; placed++ {
 				r := row.request

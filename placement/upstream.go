@@ -87,18 +87,15 @@ func (u *Upstream) Placed(broker *Cluster) *v1alpha1.PlacementUpstream {
 	return placed
 }
 
-// prices returns the prices of candidates that have one, by the name of the broker; nil if u is nil.
-func (u *Upstream) prices() map[string]Price {
-	if u == nil {
-		return nil
+// price returns the price of an instance at a broker: the candidate's or, if the broker has no price list either, that
+// of its market. ok is false if the price list counts.
+func (u *Upstream) price(broker *Cluster) (price Price, ok bool) {
+	c := u.Candidates[broker.Name]
+	if c.Price != nil {
+		return *PriceOf(c.Price), true
 	}
-	prices := map[string]Price{}
-	for name, c := range u.Candidates {
-		if c.Price != nil {
-			prices[name] = *PriceOf(c.Price)
-		}
-	}
-	return prices
+	price = broker.Markets[c.Name()].Price
+	return price, broker.Currency == "" && price.Currency != ""
 }
 
 func noCandidate(u *Upstream) filter {
@@ -133,6 +130,9 @@ func notOffered(u *Upstream) filter {
 			if plan := p.clusters[row].Offers[asked.Name()]; u.lacksBindings(plan) {
 				return fmt.Sprintf("its plan %s of service %s is not bindable, as this plan is (bindable)", asked.Plan, asked.Service)
 			}
+			if why := p.clusters[row].Withheld[asked.Name()]; why != "" {
+				return fmt.Sprintf("its plan %s of service %s is not ordered: %s", asked.Plan, asked.Service, why)
+			}
 			return fmt.Sprintf("its catalog has no plan %s of service %s that may be ordered", asked.Plan, asked.Service)
 		},
 	}
@@ -164,6 +164,18 @@ func offersOf(mc *v1alpha1.MemberCluster) map[string]v1alpha1.OfferedPlan {
 		offers[offered.Name()] = offered
 	}
 	return offers
+}
+
+// withheldOf returns why plans of a broker that is a Sluice are not ordered.
+func withheldOf(mc *v1alpha1.MemberCluster) map[string]string {
+	if mc.Status.Broker == nil || mc.Status.Broker.Sluice == nil {
+		return nil
+	}
+	reasons := map[string]string{}
+	for _, plan := range mc.Status.Broker.Sluice.Withheld {
+		reasons[plan.Plan] = plan.Reason
+	}
+	return reasons
 }
 
 // Failures counts orders of one plan that a broker lately refused or did not carry out, at most one for each

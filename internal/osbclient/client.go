@@ -2,6 +2,7 @@ package osbclient
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -65,6 +66,7 @@ type Client struct {
 	passes      bool
 	tokens      oauth2.TokenSource // nil without OAuth
 	catalog     cached
+	market      marketToken
 }
 
 // New returns a client. It sends nothing.
@@ -118,7 +120,8 @@ type request struct {
 	// what it is in words.
 	what   string
 	method string
-	// path below /v2.
+	// root of the path, and path below it; empty means /v2.
+	root  string
 	path  []string
 	query url.Values
 	// body is marshalled; nil sends none.
@@ -126,6 +129,8 @@ type request struct {
 	// identity of the end user; nil sends none.
 	identity *v1alpha1.OriginatingIdentity
 	header   http.Header
+	// bearer is a token that is sent instead of the credentials; empty sends these.
+	bearer string
 	// limit of the answer in bytes; zero means maxAnswer.
 	limit int64
 }
@@ -183,7 +188,7 @@ func (c *Client) build(ctx context.Context, r request) (*http.Request, error) {
 		}
 		body = bytes.NewReader(document)
 	}
-	target := c.base.JoinPath(append([]string{"v2"}, r.path...)...)
+	target := c.base.JoinPath(append([]string{cmp.Or(r.root, "v2")}, r.path...)...)
 	target.RawQuery = r.query.Encode()
 	sent, err := http.NewRequestWithContext(ctx, r.method, target.String(), body)
 	if err != nil {
@@ -200,6 +205,10 @@ func (c *Client) build(ctx context.Context, r request) (*http.Request, error) {
 	}
 	if r.identity != nil {
 		sent.Header.Set("X-Broker-API-Originating-Identity", r.identity.Platform+" "+base64.StdEncoding.EncodeToString(r.identity.Value.Raw))
+	}
+	if r.bearer != "" {
+		sent.Header.Set("Authorization", "Bearer "+r.bearer)
+		return sent, nil
 	}
 	return sent, c.authenticate(sent)
 }

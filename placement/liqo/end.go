@@ -29,11 +29,15 @@ func (r *Peerings) end(ctx context.Context, peering *v1alpha1.Peering) error {
 			return err
 		}
 	}
-	if err := r.journals().Ended(ctx, peering, r.Clock.Now(), peering.Spec.Consumer, peering.Spec.Provider); err != nil {
+	ending, last := peering.DeepCopy(), v1alpha1.LastSequence(peering.Status.Events)
+	if err := r.journals().Ended(ctx, ending, r.Clock.Now(), peering.Spec.Consumer, peering.Spec.Provider); err != nil {
 		return err
 	}
 	controllerutil.RemoveFinalizer(peering, v1alpha1.Finalizer)
 	err := r.Client.Update(ctx, peering)
+	if err == nil {
+		r.Recorder.Wrote(ctx, ending, last)
+	}
 	return client.IgnoreNotFound(err)
 }
 

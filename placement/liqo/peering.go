@@ -48,6 +48,8 @@ type Peerings struct {
 	Connections *member.Connections
 	// Hub is the hub's ID, the value of v1alpha1.LabelHub.
 	Hub string
+	// Recorder of the events of peerings; may be nil.
+	Recorder *journal.Recorder
 	// Clock; nil means the real one.
 	Clock clock.PassiveClock
 }
@@ -279,10 +281,11 @@ func (r *Peerings) gateways(ctx context.Context, peering *v1alpha1.Peering, cons
 // before reports which of two peerings came first; if both have the same creation time, by
 // name.
 func before(a, b *v1alpha1.Peering) bool {
-	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+	since, other := v1alpha1.CreatedOf(a), v1alpha1.CreatedOf(b)
+	if since.Equal(&other) {
 		return a.Name < b.Name
 	}
-	return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	return since.Before(&other)
 }
 
 // reverse returns the peering of the same two clusters in the other direction, which shares
@@ -368,6 +371,7 @@ func (r *Peerings) writeStatus(ctx context.Context, peering *v1alpha1.Peering) e
 	if err := r.Client.Status().Update(ctx, peering); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("write the peering's status: %w", err))
 	}
+	r.Recorder.Wrote(ctx, peering, v1alpha1.LastSequence(now.Status.Events))
 	return nil
 }
 

@@ -3,21 +3,20 @@ package reader
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"errors"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+
+	"github.com/sluice-dev/sluice/internal/guarded"
 )
 
 // dial prepares a connection to the server, over TLS with a verified certificate.
 func (e *External) dial(ctx context.Context) (*grpc.ClientConn, error) {
-	secured := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: e.options.ServerName}
-	if len(e.options.CABundle) > 0 {
-		if secured.RootCAs = x509.NewCertPool(); !secured.RootCAs.AppendCertsFromPEM(e.options.CABundle) {
-			return nil, errors.New("caBundle holds no certificate in PEM")
-		}
+	roots, err := guarded.ParseRoots(e.options.CABundle)
+	if err != nil {
+		return nil, err
 	}
+	secured := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: e.options.ServerName, RootCAs: roots}
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(credentials.NewTLS(secured)),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(mostBytes)),

@@ -188,7 +188,7 @@ func TestOnlyTheServerOfTheSpecIsBelieved(t *testing.T) {
 	follow(t, misnamed, "secret").until(0, reader.ReasonSyncing, "wanted to match reader.example")
 	broken := server.Spec("")
 	broken.CABundle = []byte("no certificate")
-	follow(t, broken, "secret").until(0, reader.ReasonSyncing, "caBundle holds no certificate in PEM")
+	follow(t, broken, "secret").until(0, reader.ReasonSyncing, "caBundle: contains no PEM certificate")
 	if other.Reads("eu") != 0 {
 		t.Error("a server that is not known was asked")
 	}

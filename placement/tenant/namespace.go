@@ -21,8 +21,12 @@ import (
 // instance of the same name left it, which can happen only if a finalizer was removed by force.
 // Its content belongs to the same consumer, so Sluice does not delete it.
 func (t *Tenant) ensureNamespace(ctx context.Context) (created bool, err error) {
+	annotations, err := t.annotationsWithOrder("")
+	if err != nil {
+		return false, err
+	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: t.Namespace, Labels: t.namespaceLabels(), Annotations: t.annotations(),
+		Name: t.Namespace, Labels: t.namespaceLabels(), Annotations: annotations,
 	}}
 	err = t.Connection.Client.Create(ctx, namespace, client.FieldOwner(v1alpha1.FieldManager))
 	if err == nil {
@@ -42,8 +46,11 @@ func (t *Tenant) ensureNamespace(ctx context.Context) (created bool, err error) 
 	case !namespace.DeletionTimestamp.IsZero():
 		return false, t.FormerLife()
 	}
+	if annotations, err = t.annotationsWithOrder(namespace.Annotations[v1alpha1.AnnotationOrder]); err != nil {
+		return false, err
+	}
 	// With its UID, so that a namespace that was replaced in the meantime causes a conflict.
-	if err := t.Apply(ctx, t.namespaceObject().WithUID(namespace.UID)); err != nil {
+	if err := t.Apply(ctx, t.namespaceObject().WithUID(namespace.UID).WithAnnotations(annotations)); err != nil {
 		return false, err
 	}
 	return false, nil

@@ -22,7 +22,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/carried"
 	"github.com/sluice-dev/sluice/internal/member"
+	"github.com/sluice-dev/sluice/internal/seal"
 )
 
 const (
@@ -43,6 +45,9 @@ type Tenant struct {
 	// Patience is how long a deleted namespace waits for objects that block it; zero means the
 	// constant Patience.
 	Patience time.Duration
+	// Carried is the order that the namespace carries, sealed with Keys; nil leaves it as it is.
+	Carried *carried.Order
+	Keys    *seal.Keyset
 }
 
 // Open connects to a member cluster on behalf of an instance.
@@ -83,6 +88,9 @@ func (t *Tenant) Check(ctx context.Context) error {
 	}
 	if !t.owns(&namespace) {
 		return t.foreign()
+	}
+	if _, has := namespace.Annotations[v1alpha1.AnnotationOrder]; t.Carried != nil && !has {
+		return fmt.Errorf("namespace %s does not carry its order", t.Namespace)
 	}
 	return errors.Join(t.Compare(ctx, t.namespaceObject()), t.Compare(ctx, t.selfBinding()))
 }
@@ -127,7 +135,18 @@ func (t *Tenant) namespaceLabels() map[string]string {
 }
 
 func (t *Tenant) annotations() map[string]string {
-	return map[string]string{v1alpha1.AnnotationOwner: string(t.Instance.UID)}
+	return map[string]string{v1alpha1.AnnotationOwner: string(v1alpha1.UIDOf(t.Instance))}
+}
+
+// annotationsWithOrder adds the order that the namespace carries, as it is in have if that is the same one.
+func (t *Tenant) annotationsWithOrder(have string) (map[string]string, error) {
+	annotations := t.annotations()
+	if t.Carried == nil {
+		return annotations, nil
+	}
+	order, err := t.Carried.Seal(t.Keys, t.Instance.Namespace, t.Instance.Name, have)
+	annotations[v1alpha1.AnnotationOrder] = order
+	return annotations, err
 }
 
 func (t *Tenant) namespaceObject() *corev1ac.NamespaceApplyConfiguration {
