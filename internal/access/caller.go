@@ -1,6 +1,7 @@
 package access
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"strings"
 )
@@ -25,6 +26,13 @@ type Caller struct {
 	Name string
 }
 
+// Proof is a caller, and an entry of the platforms file that has proven who it is.
+type Proof struct {
+	Caller
+	// Credential is a digest of the entry.
+	Credential [sha256.Size]byte
+}
+
 // String returns the caller as tokens name it: operator, platform:NAME or provider:NAME.
 func (c Caller) String() string {
 	if c.Role == Operator {
@@ -44,15 +52,15 @@ func (c Caller) check() error {
 	return fmt.Errorf("%q is no caller: want operator, platform:NAME or provider:NAME", c)
 }
 
-// parseCaller reads what String returned.
-func parseCaller(text string) (Caller, error) {
+// ParseCaller reads what String returned.
+func ParseCaller(text string) (Caller, error) {
 	role, name, _ := strings.Cut(text, ":")
 	c := Caller{Role: Role(role), Name: name}
 	if err := c.check(); err != nil {
 		return Caller{}, err
 	}
 	if c.String() != text {
-		return Caller{}, fmt.Errorf("%q is no caller", text)
+		return Caller{}, fmt.Errorf("%q is no caller: want operator, platform:NAME or provider:NAME", text)
 	}
 	return c, nil
 }

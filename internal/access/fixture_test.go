@@ -3,6 +3,7 @@ package access
 import (
 	"crypto/sha256"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,10 +24,12 @@ func TestMain(m *testing.M) { hubtest.Main(m) }
 
 const broker = "did:web:broker.example"
 
-// roster is a list of platforms' credentials.
+// roster is a list of callers' credentials; a name without a role is a platform's.
 type roster map[string][][sha256.Size]byte
 
-func (r roster) CredentialsOf(platform string) [][sha256.Size]byte { return r[platform] }
+func (r roster) CredentialsOf(caller Caller) [][sha256.Size]byte {
+	return r[strings.TrimPrefix(caller.String(), "platform:")]
+}
 
 var (
 	first  = sha256.Sum256([]byte("first password"))

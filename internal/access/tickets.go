@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,7 +29,7 @@ func (t *Tokens) Ticket(ctx context.Context, caller Caller) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return t.sign(id, typeTicket, caller, operators(id), TicketLifetime)
+	return t.sign(id, typeTicket, rand.Text(), caller, operators(id), TicketLifetime)
 }
 
 // Redeem uses a ticket up, and returns the caller that it lets act. The error contains ErrRefused if the ticket does

@@ -26,23 +26,26 @@ const (
 	MaxLifetime = 12 * time.Hour
 	// TicketLifetime is how long a ticket is valid.
 	TicketLifetime = time.Minute
+	// InvitationLifetime is how long an invitation of a cluster is valid.
+	InvitationLifetime = time.Hour
 
 	// algorithm of the broker's keys; no other is accepted.
 	algorithm = jose.ES256
-	// typeToken and typeTicket are the header "typ" (RFC 8725, section 3.11), so that neither is taken for the
-	// other, nor for a credential that the same keys sign.
-	typeToken  = "sluice-access+jwt"
-	typeTicket = "sluice-ticket+jwt"
+	// typeToken, typeTicket and typeInvitation are the header "typ" (RFC 8725, section 3.11), so that none is taken
+	// for another, nor for a credential that the same keys sign.
+	typeToken      = "sluice-access+jwt"
+	typeTicket     = "sluice-ticket+jwt"
+	typeInvitation = "sluice-invitation+jwt"
 	// maxBytes is the longest token that is read.
 	maxBytes = 4 << 10
 	// skew is how far ahead the clock of who signed may be.
 	skew = time.Minute
 )
 
-// Platforms knows the credentials of platforms.
+// Platforms knows the platforms file.
 type Platforms interface {
-	// CredentialsOf returns digests of all credentials of a platform; none if it is not listed.
-	CredentialsOf(platform string) [][sha256.Size]byte
+	// CredentialsOf returns digests of all entries of the file that prove a caller; none if there are none.
+	CredentialsOf(caller Caller) [][sha256.Size]byte
 }
 
 // Tokens issues and verifies tokens and tickets. It is safe for concurrent use, and keeps nothing in memory.
@@ -56,7 +59,7 @@ type Tokens struct {
 	Namespace string
 	// Seal unseals the key that signs, and marks what platforms' tokens are issued for.
 	Seal *seal.Keyset
-	// Platforms that may call; nil if tokens of platforms are neither issued nor verified.
+	// Platforms knows the platforms file; nil if tokens are neither issued nor verified by it.
 	Platforms Platforms
 	// Clock is for tests; nil means the real clock.
 	Clock clock.PassiveClock
@@ -84,9 +87,20 @@ func (t *Tokens) Issue(ctx context.Context, caller Caller, ttl time.Duration) (s
 	return t.issue(ctx, caller, grounds, ttl)
 }
 
-// IssueFor returns a token of a platform for those of its credentials that have this digest. It fails as Issue does.
-func (t *Tokens) IssueFor(ctx context.Context, platform string, credential [sha256.Size]byte, ttl time.Duration) (string, error) {
-	return t.issue(ctx, Caller{Platform, platform}, t.mark(platform, credential), ttl)
+// beforeMark separates the grounds of a token from the mark of the entry that it was issued for.
+const beforeMark = "#"
+
+// IssueFor returns a token for a caller that an entry of the platforms file has proven. It ends with the entry too. It
+// fails as Issue does.
+func (t *Tokens) IssueFor(ctx context.Context, proven Proof, ttl time.Duration) (string, error) {
+	standing := ""
+	if proven.Role != Platform {
+		var err error
+		if standing, err = t.grounds(ctx, proven.Caller); err != nil {
+			return "", fmt.Errorf("issue a token for %s: %w", proven.Caller, err)
+		}
+	}
+	return t.issue(ctx, proven.Caller, standing+t.mark(proven.Caller, proven.Credential), ttl)
 }
 
 func (t *Tokens) issue(ctx context.Context, caller Caller, grounds string, ttl time.Duration) (string, error) {
@@ -97,11 +111,11 @@ func (t *Tokens) issue(ctx context.Context, caller Caller, grounds string, ttl t
 	if err != nil {
 		return "", err
 	}
-	return t.sign(id, typeToken, caller, grounds, ttl)
+	return t.sign(id, typeToken, rand.Text(), caller, grounds, ttl)
 }
 
 // sign signs with the newest key.
-func (t *Tokens) sign(id *v1alpha1.Identity, kind string, caller Caller, grounds string, ttl time.Duration) (string, error) {
+func (t *Tokens) sign(id *v1alpha1.Identity, kind, jti string, caller Caller, grounds string, ttl time.Duration) (string, error) {
 	if err := caller.check(); err != nil {
 		return "", err
 	}
@@ -116,7 +130,7 @@ func (t *Tokens) sign(id *v1alpha1.Identity, kind string, caller Caller, grounds
 	}
 	now := t.now()
 	return jwt.Signed(signer).Claims(claims{
-		Issuer: name(id), Audience: jwt.Audience{name(id)}, Subject: caller.String(), ID: rand.Text(),
+		Issuer: name(id), Audience: jwt.Audience{name(id)}, Subject: caller.String(), ID: jti,
 		IssuedAt: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(ttl)), Grounds: grounds,
 	}).Serialize()
 }
@@ -139,33 +153,33 @@ func name(id *v1alpha1.Identity) string {
 	if id.Spec.DID != "" {
 		return id.Spec.DID
 	}
-	return "urn:uuid:" + string(id.UID)
+	return "urn:uuid:" + string(v1alpha1.UIDOf(id))
 }
 
-// errGone reports that a caller is not known.
-var errGone = errors.New("is not known")
+// ErrUnknown is in the error of a caller that the hub and the platforms file do not have.
+var ErrUnknown = errors.New("is not known")
 
 // grounds returns what a token for a caller is issued for now.
 func (t *Tokens) grounds(ctx context.Context, caller Caller) (string, error) {
 	switch caller.Role {
 	case Platform:
 		if t.Platforms != nil {
-			for _, credential := range t.Platforms.CredentialsOf(caller.Name) {
-				return t.mark(caller.Name, credential), nil
+			for _, credential := range t.Platforms.CredentialsOf(caller) {
+				return t.mark(caller, credential), nil
 			}
 		}
-		return "", fmt.Errorf("platform %s %w: it is not in the platforms file", caller.Name, errGone)
+		return "", fmt.Errorf("platform %s %w: it is not in the platforms file", caller.Name, ErrUnknown)
 	case Provider:
 		p := &v1alpha1.Provider{}
 		err := t.Hub.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: caller.Name}, p)
 		if apierrors.IsNotFound(err) {
-			return "", fmt.Errorf("provider %s %w; `sluice provider list` shows them all", caller.Name, errGone)
+			return "", fmt.Errorf("provider %s %w; `sluice provider list` shows them all", caller.Name, ErrUnknown)
 		}
 		if err != nil {
 			return "", fmt.Errorf("read provider %s: %w", caller.Name, err)
 		}
 		// The hub counts the generation up with every change of the spec, and of nothing else.
-		return string(p.UID) + "/" + strconv.FormatInt(p.Generation, 10), nil
+		return string(v1alpha1.UIDOf(p)) + "/" + strconv.FormatInt(p.Generation+v1alpha1.GenerationsBefore(p), 10), nil
 	case Operator:
 		id, err := t.identity(ctx, t.Hub)
 		if err != nil {
@@ -178,17 +192,17 @@ func (t *Tokens) grounds(ctx context.Context, caller Caller) (string, error) {
 
 // operators returns the grounds of operators' tokens, and of tickets.
 func operators(id *v1alpha1.Identity) string {
-	return string(id.UID) + "/" + strconv.FormatInt(id.Spec.TokensRevoked, 10)
+	return string(v1alpha1.UIDOf(id)) + "/" + strconv.FormatInt(id.Spec.TokensRevoked, 10)
 }
 
 // marked is the text of which a platform's token has a mark. Everybody who has a token can read its claims; from the
 // mark nobody without the keyset can tell a guessed password.
-func marked(platform string, credential [sha256.Size]byte) []byte {
-	return append([]byte("token of "+platform+"\x00"), credential[:]...)
+func marked(caller Caller, credential [sha256.Size]byte) []byte {
+	return append([]byte("token of "+caller.String()+"\x00"), credential[:]...)
 }
 
-func (t *Tokens) mark(platform string, credential [sha256.Size]byte) string {
-	return base64.RawURLEncoding.EncodeToString(t.Seal.Mark(marked(platform, credential)))
+func (t *Tokens) mark(caller Caller, credential [sha256.Size]byte) string {
+	return beforeMark + base64.RawURLEncoding.EncodeToString(t.Seal.Mark(marked(caller, credential)))
 }
 
 func (t *Tokens) now() time.Time {

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -55,11 +56,38 @@ func (w *world) refuses(when, token, why string) {
 	}
 }
 
+// TestATokenForAnEntryEndsWithIt: a token of whatever caller, and it ends as the caller's others do besides.
+func TestATokenForAnEntryEndsWithIt(t *testing.T) {
+	w := newWorld(t)
+	w.provider("acme")
+	for _, caller := range []Caller{{Platform, "cf"}, {Provider, "acme"}, operator} {
+		name := strings.TrimPrefix(caller.String(), "platform:")
+		w.platforms[name] = [][sha256.Size]byte{first, second}
+		token, err := w.IssueFor(t.Context(), Proof{caller, first}, time.Hour)
+		must(t, err)
+		if got, err := w.Verify(t.Context(), token); err != nil || got != caller {
+			t.Errorf("%s: got %s, %v", caller, got, err)
+		}
+		w.platforms[name] = w.platforms[name][1:]
+		w.refuses(caller.String()+", without the entry", token, "not in the platforms file any more")
+		if caller.Role == Platform {
+			continue
+		}
+		token, err = w.IssueFor(t.Context(), Proof{caller, second}, time.Hour)
+		must(t, err)
+		must(t, w.Revoke(t.Context(), w.Client, caller))
+		w.refuses(caller.String()+", revoked", token, "revoked")
+	}
+	if _, err := w.IssueFor(t.Context(), Proof{Caller{Provider, "nobody"}, first}, time.Hour); !errors.Is(err, ErrUnknown) {
+		t.Errorf("a provider that the hub does not have: %v", err)
+	}
+}
+
 // TestATokenEndsWithWhatItWasIssuedFor: and no other token does.
 func TestATokenEndsWithWhatItWasIssuedFor(t *testing.T) {
 	w := newWorld(t)
 	acme, other := w.provider("acme"), w.provider("other")
-	bySecond, err := w.IssueFor(t.Context(), "cf", second, time.Hour)
+	bySecond, err := w.IssueFor(t.Context(), Proof{Caller{Platform, "cf"}, second}, time.Hour)
 	must(t, err)
 	byFirst := w.issued(Caller{Platform, "cf"})
 	ofAcme, ofOther, ofOperator := w.issued(Caller{Provider, "acme"}), w.issued(Caller{Provider, "other"}), w.issued(operator)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -25,21 +26,27 @@ func refuse(format string, args ...any) error {
 // Verify returns the caller that a token was issued for. The error contains ErrRefused if it does not hold, and says
 // why, without quoting it.
 func (t *Tokens) Verify(ctx context.Context, token string) (Caller, error) {
+	_, caller, err := t.verify(ctx, typeToken, "the token", token)
+	return caller, err
+}
+
+// verify reads what is called so in messages, and checks that it stands.
+func (t *Tokens) verify(ctx context.Context, kind, called, compact string) (*claims, Caller, error) {
 	id, err := t.identity(ctx, t.Hub)
 	if errors.Is(err, identity.ErrNoKey) {
-		return Caller{}, refuse("the token: %s", err)
+		return nil, Caller{}, refuse("%s: %s", called, err)
 	}
 	if err != nil {
-		return Caller{}, err
+		return nil, Caller{}, err
 	}
-	got, caller, err := t.read(id, typeToken, token)
+	got, caller, err := t.read(id, kind, compact)
 	if err != nil {
-		return Caller{}, fmt.Errorf("the token: %w", err)
+		return nil, Caller{}, fmt.Errorf("%s: %w", called, err)
 	}
 	if err := t.stand(ctx, caller, got.Grounds); err != nil {
-		return Caller{}, fmt.Errorf("the token of %s: %w", caller, err)
+		return nil, Caller{}, fmt.Errorf("%s of %s: %w", called, caller, err)
 	}
-	return caller, nil
+	return got, caller, nil
 }
 
 // read checks everything except the grounds.
@@ -82,7 +89,7 @@ func (t *Tokens) read(id *v1alpha1.Identity, kind, compact string) (*claims, Cal
 	case got.Expiry.Time().Sub(got.IssuedAt.Time()) > lifetimes[kind]:
 		return nil, Caller{}, refuse("it is valid for longer than %s", lifetimes[kind])
 	}
-	caller, err := parseCaller(got.Subject)
+	caller, err := ParseCaller(got.Subject)
 	if err != nil {
 		return nil, Caller{}, refuse("sub: %s", err)
 	}
@@ -90,31 +97,39 @@ func (t *Tokens) read(id *v1alpha1.Identity, kind, compact string) (*claims, Cal
 }
 
 // lifetimes are the longest ones, by type.
-var lifetimes = map[string]time.Duration{typeToken: MaxLifetime, typeTicket: TicketLifetime}
+var lifetimes = map[string]time.Duration{typeToken: MaxLifetime, typeTicket: TicketLifetime, typeInvitation: InvitationLifetime}
 
 // stand checks that what a token was issued for is still there.
 func (t *Tokens) stand(ctx context.Context, caller Caller, grounds string) error {
+	standing, mark, isMarked := strings.Cut(grounds, beforeMark)
 	if caller.Role == Platform {
-		return t.standPlatform(caller.Name, grounds)
+		isMarked = true
+	} else {
+		now, err := t.grounds(ctx, caller)
+		if errors.Is(err, ErrUnknown) {
+			return refuse("%s", err)
+		}
+		if err == nil && now != standing {
+			err = refuse("it was revoked")
+		}
+		if err != nil {
+			return err
+		}
 	}
-	now, err := t.grounds(ctx, caller)
-	if errors.Is(err, errGone) {
-		return refuse("%s", err)
+	if isMarked {
+		return t.standMarked(caller, mark)
 	}
-	if err == nil && now != grounds {
-		return refuse("it was revoked")
-	}
-	return err
+	return nil
 }
 
-// standPlatform does so for a platform's token: one of its credentials has the mark.
-func (t *Tokens) standPlatform(platform, grounds string) error {
-	mark, err := base64.RawURLEncoding.DecodeString(grounds)
+// standMarked does so for a token that was issued for an entry of the platforms file: the caller still has it.
+func (t *Tokens) standMarked(caller Caller, encoded string) error {
+	mark, err := base64.RawURLEncoding.DecodeString(encoded)
 	if err != nil || t.Platforms == nil {
-		return refuse("the platform is not known")
+		return refuse("the platforms file is not known here")
 	}
-	for _, credential := range t.Platforms.CredentialsOf(platform) {
-		if t.Seal.Marked(marked(platform, credential), mark) {
+	for _, credential := range t.Platforms.CredentialsOf(caller) {
+		if t.Seal.Marked(marked(caller, credential), mark) {
 			return nil
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -34,6 +36,10 @@ type clusterData struct {
 	Events []eventRow
 	// Back is the list that the cluster is in.
 	Back section
+	// MaySchedule means that the caller may cordon and drain it; Ask is set on the page that asks before a drain.
+	MaySchedule, Ask bool
+	// Refused says why something was not done; empty if nothing was to be.
+	Refused string
 }
 
 // resourceRow is a resource of a cluster.
@@ -50,7 +56,11 @@ const mostClusterEvents = 30
 // priceRow is the price of a resource.
 type priceRow struct{ Name, Price string }
 
-func (s *server) clusterPage(c *call) (*page, error) {
+func (s *server) clusterPage(c *call) (*page, error) { return s.showCluster(c, "", false) }
+
+// showCluster returns the page of a cluster, and why what was to be done with it was refused, or asks before it is
+// drained.
+func (s *server) showCluster(c *call, refused string, ask bool) (*page, error) {
 	name := c.PathValue("name")
 	cluster := &v1alpha1.MemberCluster{}
 	if err := s.get(c.Context(), name, cluster); err != nil {
@@ -63,22 +73,23 @@ func (s *server) clusterPage(c *call) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	row := f.byName[name]
-	if row == nil {
+	if f.byName[name] == nil {
 		return nil, noSuch("cluster", name) // since a moment ago
 	}
+	row := *f.byName[name]
+	row.State = clusterState(cluster)
 	instances, err := s.instances(c.Context(), func(i *v1alpha1.ServiceInstance) bool {
 		return slices.ContainsFunc(i.Status.Everywhere(), func(p *v1alpha1.Placement) bool { return p.Needs(name) })
 	})
 	if err != nil {
 		return nil, err
 	}
-	data := clusterData{MemberCluster: cluster, Row: row, Resources: s.resourcesOf(cluster, instances)}
+	data := clusterData{MemberCluster: cluster, Row: &row, Resources: s.resourcesOf(cluster, instances), Refused: refused, Ask: ask}
 	if c.caller.Role == access.Provider {
 		data.Back = section{Title: "My clusters", Path: "supply"}
 		data.Held, data.Pages = paged(c, s.heldOn(name, instances))
 	} else {
-		data.Back = section{Title: "Fleet", Path: "fleet"}
+		data.Back, data.MaySchedule = section{Title: "Fleet", Path: "fleet"}, true
 		data.Instances, data.Pages = paged(c, s.rows(instances))
 		events, err := journal.Of(c.Context(), s.Live, cluster)
 		if err != nil {
@@ -96,7 +107,35 @@ func (s *server) clusterPage(c *call) (*page, error) {
 	for _, key := range slices.Sorted(maps.Keys(cluster.Labels)) {
 		data.Labels = append(data.Labels, key+"="+cluster.Labels[key])
 	}
-	return &page{Title: name, template: "cluster", Data: data}, nil
+	p := &page{Title: name, template: "cluster", Live: Root + "live", Data: data}
+	if refused != "" {
+		p.status = http.StatusUnprocessableEntity
+	}
+	return p, nil
+}
+
+// drainPage asks before a cluster is drained.
+func (s *server) drainPage(c *call) (*page, error) { return s.showCluster(c, "", true) }
+
+// schedules has the changes of a cluster in the market by the value of the form with which an operator asks for them.
+var schedules = map[string]map[string]bool{
+	"cordon": {"cordoned_by_operator": true}, "drain": {"draining": true}, "uncordon": {"cordoned_by_operator": false},
+}
+
+// schedule cordons, drains or uncordons a cluster.
+func (s *server) schedule(c *call) (*page, error) {
+	if c.ParseForm() != nil || schedules[c.PostForm.Get("to")] == nil {
+		return nil, errForm
+	}
+	name := c.PathValue("name")
+	refused, err := s.market(c, http.MethodPatch, "clusters/"+url.PathEscape(name), schedules[c.PostForm.Get("to")], nil)
+	if err != nil {
+		return nil, err
+	}
+	if refused != "" {
+		return s.showCluster(c, refused, false)
+	}
+	return c.seeOther(Root + "clusters/" + url.PathEscape(name))
 }
 
 // priced returns what one unit of a price list is.

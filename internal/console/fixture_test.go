@@ -30,6 +30,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/access"
 	"github.com/sluice-dev/sluice/internal/hub/hubtest"
 	"github.com/sluice-dev/sluice/internal/identity/identitytest"
+	"github.com/sluice-dev/sluice/internal/market"
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/placement"
 	"github.com/sluice-dev/sluice/placement/replay"
@@ -62,6 +63,7 @@ type consoleOf struct {
 	handler   http.Handler
 	server    *httptest.Server
 	tokens    *access.Tokens
+	platforms string // the file
 }
 
 const platformsFile = `platforms:
@@ -88,11 +90,13 @@ func newConsole(t *testing.T) *consoleOf {
 	if err != nil {
 		t.Fatal(err)
 	}
-	of := &consoleOf{T: t, Client: c, config: h.Config, namespace: hubtest.Namespace(t), catalog: &catalog.Catalog{}, keys: keys, changes: NewChanges()}
+	of := &consoleOf{T: t, Client: c, config: h.Config, namespace: hubtest.Namespace(t), catalog: &catalog.Catalog{}, keys: keys, changes: NewChanges(), platforms: file}
 	of.tokens = &access.Tokens{Hub: c, Live: c, Writer: c, Namespace: of.namespace, Seal: keys, Platforms: platforms}
 	platforms.AcceptTokens(of.tokens)
 	identitytest.Rotate(t, c, of.namespace, keys, "did:web:broker.example", "first")
-	of.create(&v1alpha1.Provider{ObjectMeta: metav1.ObjectMeta{Name: "acme"}, Spec: v1alpha1.ProviderSpec{Identified: v1alpha1.Identified{DID: "did:web:acme.example"}}})
+	of.create(&v1alpha1.Provider{ObjectMeta: metav1.ObjectMeta{Name: "acme"}, Spec: v1alpha1.ProviderSpec{
+		Identified: v1alpha1.Identified{DID: "did:web:acme.example"}, Joins: &v1alpha1.ProviderJoins{AtMost: 4, Proven: true},
+	}})
 	silent := slog.New(slog.DiscardHandler)
 	osb, err := broker.New(broker.Options{
 		Client: c, Namespace: of.namespace, Hub: h.ID, Catalog: of.catalog, Platforms: platforms, Keys: keys, BindWait: time.Millisecond, Logger: silent,
@@ -100,8 +104,9 @@ func newConsole(t *testing.T) *consoleOf {
 	if err != nil {
 		t.Fatal(err)
 	}
+	sells := market.New(market.Options{Hub: c, Live: c, Namespace: of.namespace, Catalog: of.catalog, Tokens: of.tokens, Platforms: platforms, Logger: silent}, osb)
 	of.console, err = newServer(Options{
-		Hub: c, Live: c, Namespace: of.namespace, Catalog: of.catalog, Tokens: of.tokens, OSB: osb, Explain: of.explain, Changes: of.changes,
+		Hub: c, Live: c, Namespace: of.namespace, Catalog: of.catalog, Tokens: of.tokens, OSB: osb, Market: sells, Explain: of.explain, Changes: of.changes,
 		Platforms: platforms,
 	})
 	if err != nil {

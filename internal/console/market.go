@@ -2,12 +2,18 @@ package console
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/market"
 )
 
 // offer is a plan as the market shows it.
@@ -17,6 +23,41 @@ type offer struct {
 	Prices         []string
 	Facts          *catalog.Facts
 	*catalog.Places
+	// Now is the offer as the market has it at the moment; nil if it was not asked.
+	Now *market.Plan
+}
+
+// Monthly returns the price of a month on the cheapest clusters that fit now, of a plan without a price of its own; ""
+// if it is not known.
+func (o *offer) Monthly() string {
+	if o.Now == nil || o.Now.Price == nil || len(o.Prices) > 0 {
+		return ""
+	}
+	amount, err := resource.ParseQuantity(o.Now.Price.Amount)
+	if err != nil {
+		return ""
+	}
+	return money(amount, o.Now.Price.Currency) + " a month"
+}
+
+// Room returns how many orders fit now; "" if that is not known.
+func (o *offer) Room() string {
+	if o.Now == nil || !o.Now.Availability.Known || o.Now.Availability.Orders == 0 {
+		return ""
+	}
+	fit := grouped(int64(o.Now.Availability.Orders)) + " available now"
+	if o.Now.Availability.AtLeast {
+		fit = "at least " + fit
+	}
+	return fit
+}
+
+// Full returns why no order fits now; "" if one may.
+func (o *offer) Full() string {
+	if o.Now == nil {
+		return ""
+	}
+	return o.Now.Availability.Reason
 }
 
 // facet is a property by which offers are narrowed.
@@ -47,7 +88,7 @@ var facets = []struct {
 		if o.Facts == nil || !o.Facts.EveryCluster {
 			return nil
 		}
-		return o.Facts.Countries
+		return append(o.Facts.Unions(), o.Facts.Countries...)
 	}},
 }
 
@@ -58,16 +99,26 @@ type marketData struct {
 	Offers []*offer
 	All    int
 	Pages  pager
+	Orders []orderChoice
 }
 
+// orderChoice is an order in which offers can be listed, by its name in the market.
+type orderChoice struct{ Name, Title string }
+
+// orders of the market, the usual one first.
+var orders = []orderChoice{{"name", "By name"}, {"price", "Cheapest first"}, {"-orders", "Most available first"}}
+
 func (s *server) marketPage(c *call) (*page, error) {
-	all := s.offers(c)
-	names := []string{"text"}
+	names := []string{"text", "order"}
 	for _, f := range facets {
 		names = append(names, f.name)
 	}
 	by := filterOf(c, names...)
-	data := marketData{Filter: by, All: len(all)}
+	all, err := s.offers(c, cmp.Or(by.Value("order"), orders[0].Name))
+	if err != nil {
+		return nil, err
+	}
+	data := marketData{Filter: by, All: len(all), Orders: orders}
 	found := slices.DeleteFunc(slices.Clone(all), func(o *offer) bool { return !o.isIn(by, "") })
 	for _, f := range facets {
 		shown := facet{Name: f.name, Title: f.title}
@@ -103,17 +154,41 @@ func (o *offer) isIn(by filter, except string) bool {
 	return by.has(o.Service, o.Name, o.Title, o.Description, o.Offering.Description, strings.Join(o.Offering.Tags, " "))
 }
 
-// offers returns the plans that the caller's platform may order.
-func (s *server) offers(c *call) (all []*offer) {
+// offers returns the plans that the caller's platform may order, in an order of the market.
+func (s *server) offers(c *call, order string) (all []*offer, err error) {
+	if !slices.ContainsFunc(orders, func(o orderChoice) bool { return o.Name == order }) {
+		return nil, errNoPage
+	}
 	snapshot := s.Catalog.Snapshot()
-	for _, service := range snapshot.Offerings(c.caller.Name) {
-		for _, p := range service.Plans {
-			if !p.Withdrawn {
-				all = append(all, newOffer(snapshot, p))
+	for next := ""; ; {
+		var body struct {
+			Plans    []*market.Plan `json:"plans"`
+			Continue string         `json:"continue"`
+		}
+		query := url.Values{"order": {order}, "limit": {"500"}}
+		if next != "" {
+			query.Set("continue", next)
+		}
+		refused, err := s.market(c, http.MethodGet, "plans?"+query.Encode(), nil, &body)
+		if err != nil {
+			return nil, err
+		}
+		if refused != "" {
+			return nil, fmt.Errorf("read the market: %s", refused)
+		}
+		for _, row := range body.Plans {
+			p, err := snapshot.Plan(row.Offering.ID, row.ID)
+			if err != nil || row.Withdrawn {
+				continue // it has gone since, or is about to
 			}
+			one := newOffer(snapshot, p)
+			one.Now = row
+			all = append(all, one)
+		}
+		if next = body.Continue; next == "" {
+			return all, nil
 		}
 	}
-	return all
 }
 
 func newOffer(snapshot *catalog.Snapshot, p *catalog.Plan) *offer {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/html"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -81,6 +82,34 @@ func (c *consoleOf) selling() {
 	hidden.Status.Accepted = hidden.Spec.DeepCopy()
 	c.create(hidden)
 	c.sell()
+}
+
+// TestTheCheapest: offers are listed by name, or by price if asked to, those without a price last.
+func TestTheCheapest(t *testing.T) {
+	c := newConsole(t)
+	for _, row := range []struct{ name, price string }{{"oder", "12"}, {"rhein", "9"}, {"liberty", "3"}, {"free", ""}} {
+		c.create(offering(row.name, "Cores", plan(row.name, "A core", "1", "1Gi", row.price)))
+	}
+	c.sell()
+	shop := c.as(access.Caller{Role: access.Platform, Name: "shop"})
+	for query, want := range map[string]string{
+		"":             "free liberty oder rhein",
+		"?order=price": "liberty rhein oder free",
+	} {
+		var got []string
+		err := nodes(c.send(shop, Root+"market"+query, nil).body, func(n *html.Node) {
+			if id, isOffer := strings.CutPrefix(attributeOf(n, "href"), Root+"order?service="); isOffer {
+				id, _, _ = strings.Cut(id, "&")
+				got = append(got, id)
+			}
+		})
+		if list := strings.Join(got, " "); err != nil || list != want {
+			t.Errorf("market%s has %s, want %s, %v", query, list, want, err)
+		}
+	}
+	if got := c.send(shop, Root+"market?order=colour", nil); got.StatusCode != http.StatusNotFound {
+		t.Errorf("an order that is none is answered %d", got.StatusCode)
+	}
 }
 
 // TestOrders: a consumer orders by a form, with the rights of its platform and no other, and reads at the form what the

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -45,6 +46,17 @@ func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 		StatusCode: got.status, Status: http.StatusText(got.status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: got.header, Body: io.NopCloser(&got.body), ContentLength: int64(got.body.Len()), Request: r,
 	}, nil
+}
+
+// ask sends a request to a handler of this process, in the name of who has logged in. The answer's body is in memory.
+func (c *call) ask(handler http.Handler, method, path string, body io.Reader, header http.Header) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(c.Context(), method, "http://"+inProcessHost+path, body)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(r.Header, header)
+	r.Header.Set("Authorization", "Bearer "+c.token)
+	return inProcess{handler, c.RemoteAddr}.RoundTrip(r)
 }
 
 // received is an answer.

@@ -164,6 +164,14 @@ func TestTexts(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
+	amounts := []string{"0.00001", "0.00002", "12.5", "0"}
+	small := totals(amounts, func(i int) (string, string) { return amounts[i], []string{"EUR", "EUR", "USD", "CHF"}[i] })
+	if got := strings.Join(small, ", "); got != "0 CHF, less than 0.0001 EUR, 12.5 USD" {
+		t.Errorf("the sums are %s", got)
+	}
+	if m := momentOf("2026-03-01T12:03:00Z", now); m == nil || m.About() != "in 3 min" || momentOf("", now) != nil {
+		t.Errorf("a time as text is %v", m)
+	}
 	if m := momentOf((*metav1.Time)(nil), now); m != nil {
 		t.Errorf("no time is %v", m)
 	}

@@ -16,6 +16,9 @@ type supplyData struct {
 	Earns    []string
 	Clusters []*clusterRow
 	Pages    pager
+	// Joining clusters, on which nothing is sold yet; May says whether the provider may invite more.
+	Joining []joinRow
+	May     bool
 }
 
 // supplyPage shows a provider its clusters.
@@ -33,6 +36,9 @@ func (s *server) supplyPage(c *call) (*page, error) {
 			data.All.add(row)
 			earned.addAll(row.earned)
 		}
+	}
+	if data.Joining, data.May, err = s.joining(c, own); err != nil {
+		return nil, err
 	}
 	data.Earns = earned.texts()
 	data.Clusters, data.Pages = paged(c, own)

@@ -3,7 +3,6 @@ package console
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"html/template"
 	"log/slog"
@@ -19,6 +18,7 @@ import (
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/access"
 	"github.com/sluice-dev/sluice/internal/callers"
+	"github.com/sluice-dev/sluice/internal/openid"
 )
 
 // Options of the console.
@@ -31,14 +31,19 @@ type Options struct {
 	Catalog *catalog.Catalog
 	// Tokens issues and verifies those of sessions.
 	Tokens *access.Tokens
-	// Platforms authenticates platforms that log in.
+	// Platforms authenticates whoever logs in.
 	Platforms Platforms
 	// OSB is the broker's own API, to which consumers' requests go.
 	OSB http.Handler
+	// Market is the broker's own market, to which providers' requests go.
+	Market http.Handler
 	// Explain decides anew for an instance.
 	Explain Explain
 	// Changes announces what live pages show anew; nil if pages are not live.
 	Changes *Changes
+	// URL is the broker's, without a slash at its end, for issuers to send browsers back to; "" means as requests name
+	// it.
+	URL string
 	// Secure means that browsers reach the console over HTTPS, also if a proxy ends it.
 	Secure bool
 	// Logger of what the console could not do; nil means slog.Default().
@@ -47,10 +52,12 @@ type Options struct {
 	Clock clock.PassiveClock
 }
 
-// Platforms authenticates platforms by their credentials.
+// Platforms authenticates by the platforms file.
 type Platforms interface {
-	// Prove returns the name of the platform that sent a request, and a digest of its credentials.
-	Prove(r *http.Request) (name string, credential [sha256.Size]byte, ok bool)
+	// Prove returns the platform that sent a request with its credentials.
+	Prove(r *http.Request) (access.Proof, bool)
+	// Issuers returns the OpenID Connect issuers at which people can sign in.
+	Issuers() *openid.Issuers
 }
 
 // Root is the path of the console.
@@ -116,11 +123,15 @@ func (s *server) routes() []route {
 		{http.MethodGet, "{$}", []access.Role{access.Operator, access.Platform, access.Provider}, (*server).front},
 		{http.MethodGet, "login", nil, (*server).loginPage},
 		{http.MethodPost, "login", nil, (*server).login},
+		{http.MethodGet, "sign-in", nil, (*server).signIn},
+		{http.MethodGet, "signed-in", nil, (*server).signedIn},
 		{http.MethodGet, "enter", nil, (*server).enterPage},
 		{http.MethodPost, "enter", nil, (*server).enter},
 		{http.MethodPost, "logout", nil, (*server).logout},
 		{http.MethodGet, "fleet", operator, (*server).fleetPage},
 		{http.MethodGet, "clusters/{name}", both, (*server).clusterPage},
+		{http.MethodGet, "clusters/{name}/drain", operator, (*server).drainPage},
+		{http.MethodPost, "clusters/{name}/schedule", operator, (*server).schedule},
 		{http.MethodGet, "instances", operator, (*server).instancesPage},
 		{http.MethodGet, "instances/{name}", operator, (*server).instancePage},
 		{http.MethodGet, "instances/{name}/clusters", operator, (*server).verdictsPage},
@@ -139,6 +150,9 @@ func (s *server) routes() []route {
 		{http.MethodPost, "mine/{name}/credentials", platform, (*server).credentials},
 		{http.MethodGet, "usage", platform, (*server).usagePage},
 		{http.MethodGet, "supply", provider, (*server).supplyPage},
+		{http.MethodGet, "supply/add", provider, (*server).invitePage},
+		{http.MethodPost, "supply/add", provider, (*server).invite},
+		{http.MethodPost, "supply/withdraw", provider, (*server).withdraw},
 		{http.MethodGet, "credentials", provider, (*server).credentialsPage},
 	}
 }

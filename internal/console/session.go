@@ -70,6 +70,8 @@ func localPath(next string) string {
 // loginForm is the data of the page for logging in.
 type loginForm struct {
 	Next, User, Refused string
+	// SignIns are the issuers at which people can log in instead.
+	SignIns []signInAt
 }
 
 func (s *server) loginPage(c *call) (*page, error) {
@@ -82,7 +84,8 @@ func (s *server) askLogin(c *call, status int, refused string) (*page, error) {
 	if c.Method == http.MethodGet && status == http.StatusUnauthorized {
 		next = c.URL.RequestURI()
 	}
-	return &page{Title: "Log in", template: "login", status: status, Data: loginForm{Next: localPath(next), User: c.PostFormValue("user"), Refused: refused}}, nil
+	next = localPath(next)
+	return &page{Title: "Log in", template: "login", status: status, Data: loginForm{next, c.PostFormValue("user"), refused, s.signIns(next)}}, nil
 }
 
 // login takes the user and password of a platform, as the OSB API takes them.
@@ -95,13 +98,13 @@ func (s *server) login(c *call) (*page, error) {
 	}
 	credentials := (&http.Request{Method: http.MethodGet, Header: http.Header{}}).WithContext(c.Context())
 	credentials.SetBasicAuth(c.PostFormValue("user"), c.PostFormValue("password"))
-	name, credential, ok := s.Platforms.Prove(credentials)
+	proven, ok := s.Platforms.Prove(credentials)
 	if !ok {
 		return s.askLogin(c, http.StatusUnauthorized, "No platform has this user and password.")
 	}
-	token, err := s.Tokens.IssueFor(c.Context(), name, credential, sessionLifetime)
+	token, err := s.Tokens.IssueFor(c.Context(), proven, sessionLifetime)
 	if err != nil {
-		return nil, fmt.Errorf("log in as platform %s: %w", name, err)
+		return nil, fmt.Errorf("log in as %s: %w", proven, err)
 	}
 	s.setSession(c, token, sessionLifetime)
 	return c.seeOther(localPath(c.PostFormValue("next")))

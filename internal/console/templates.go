@@ -94,6 +94,8 @@ func parseTemplates(c clock.PassiveClock) (map[string]*template.Template, error)
 func momentOf(t any, now time.Time) *moment {
 	var at time.Time
 	switch t := t.(type) {
+	case string: // RFC 3339, or none
+		at, _ = time.Parse(time.RFC3339, t)
 	case time.Time:
 		at = t
 	case *time.Time:

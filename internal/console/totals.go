@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// digits of a sum after the point.
+const digits = 4
+
 // totals adds up exact amounts of money by currency, and formats the sums, for instance "12.5 EUR".
 func totals[T any](all []T, of func(i int) (amount, currency string)) (texts []string) {
 	sums := map[string]*big.Rat{}
@@ -22,7 +25,10 @@ func totals[T any](all []T, of func(i int) (amount, currency string)) (texts []s
 		sums[currency].Add(sums[currency], exact)
 	}
 	for _, currency := range slices.Sorted(maps.Keys(sums)) {
-		text := strings.TrimSuffix(strings.TrimRight(sums[currency].FloatString(4), "0"), ".")
+		text := strings.TrimSuffix(strings.TrimRight(sums[currency].FloatString(digits), "0"), ".")
+		if text == "0" && sums[currency].Sign() > 0 {
+			text = "less than 0.0001"
+		}
 		texts = append(texts, text+" "+currency)
 	}
 	return texts

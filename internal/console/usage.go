@@ -43,13 +43,7 @@ func (s *server) usagePage(c *call) (*page, error) {
 		data.Month = asked
 	}
 	query := url.Values{"month": {data.Month}, "by": {string(usage.ByPlan) + "," + string(usage.ByInstance)}}
-	asked, err := http.NewRequestWithContext(c.Context(), http.MethodGet, "http://"+inProcessHost+"/usage?"+query.Encode(), nil)
-	if err != nil {
-		return nil, err
-	}
-	asked.Header.Set("Authorization", "Bearer "+c.token)
-	asked.Header.Set("X-Broker-API-Version", "2.17")
-	answer, err := inProcess{s.OSB, c.RemoteAddr}.RoundTrip(asked)
+	answer, err := c.ask(s.OSB, http.MethodGet, "/usage?"+query.Encode(), nil, http.Header{"X-Broker-Api-Version": {"2.17"}})
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,8 @@ type Options struct {
 	// KeepAlive keeps up to this many connections to a host for later requests; zero closes each after
 	// its request. As many requests may be sent to the host at once; zero means 4.
 	KeepAlive int
+	// MaxBytes is the longest body of an answer; reading on fails. Zero means that callers bound it themselves.
+	MaxBytes int64
 }
 
 // ParseAddresses parses CIDRs, as AllowAddresses has them, of a resource's field addresses.
@@ -94,7 +96,7 @@ func NewClient(options Options) *http.Client {
 	return &http.Client{
 		Timeout:       timeout,
 		CheckRedirect: RefuseRedirect,
-		Transport: &bounded{slots: make(chan struct{}, max(maxRequests, options.KeepAlive)), next: &http.Transport{
+		Transport: &bounded{slots: make(chan struct{}, max(maxRequests, options.KeepAlive)), maxBytes: options.MaxBytes, next: &http.Transport{
 			Proxy:                  nil,
 			DialContext:            NewDialer(options).DialContext,
 			TLSClientConfig:        options.TLS(),
@@ -179,10 +181,12 @@ var ErrRedirect = errors.New("it redirects, and redirects are not followed")
 // RefuseRedirect is an http.Client's CheckRedirect that follows none.
 func RefuseRedirect(*http.Request, []*http.Request) error { return ErrRedirect }
 
-// bounded limits the number of requests at once; a request ends when its body is closed.
+// bounded limits the number of requests at once, and the length of bodies if maxBytes is positive. A request ends when
+// its body is closed.
 type bounded struct {
-	slots chan struct{}
-	next  http.RoundTripper
+	slots    chan struct{}
+	maxBytes int64
+	next     http.RoundTripper
 }
 
 func (b *bounded) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -195,6 +199,9 @@ func (b *bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	leave := sync.OnceFunc(func() { <-b.slots })
+	if b.maxBytes > 0 {
+		response.Body = http.MaxBytesReader(nil, response.Body, b.maxBytes)
+	}
 	response.Body = &leavingBody{response.Body, leave}
 	return response, nil
 }

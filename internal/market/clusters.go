@@ -3,13 +3,17 @@ package market
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -35,9 +39,16 @@ type clusterBody struct {
 	// Ready reports whether new placements may be made there; Message says why not.
 	Ready   bool   `json:"ready"`
 	Message string `json:"message,omitempty"`
-	// Cordoned by the provider, and by the operator: either takes no new placements.
+	// Admitted reports whether everything is proven that has to be; Unproven says what is not.
+	Admitted bool   `json:"admitted"`
+	Unproven string `json:"unproven,omitempty"`
+	// AddedByProvider means that the provider has added the cluster, and may remove it.
+	AddedByProvider bool `json:"added_by_provider"`
+	// Cordoned by the provider, and by the operator: either takes no new placements. Draining means that the operator
+	// moves the instances off it.
 	Cordoned           bool                `json:"cordoned"`
 	CordonedByOperator bool                `json:"cordoned_by_operator"`
+	Draining           bool                `json:"draining"`
 	Prices             *v1alpha1.PriceList `json:"prices,omitempty"`
 	Sell               *v1alpha1.Sale      `json:"sell,omitempty"`
 	// Allocatable is the capacity of the cluster, and ForeignUse the part of it that is used by others than Sluice.
@@ -50,12 +61,17 @@ func isCordonTaint(t corev1.Taint) bool { return t.Key == taintCordoned }
 func clusterBodyOf(m *v1alpha1.MemberCluster) clusterBody {
 	body := clusterBody{
 		Name: m.Name, Provider: m.Spec.Provider, Region: m.Spec.Region, Tier: string(m.Spec.Tier), ETag: tagOf(m),
-		Cordoned: slices.ContainsFunc(m.Spec.Taints, isCordonTaint), CordonedByOperator: m.Spec.Unschedulable,
+		Admitted: m.Spec.Trust == nil, AddedByProvider: m.Spec.Guarded, Cordoned: slices.ContainsFunc(m.Spec.Taints, isCordonTaint), CordonedByOperator: m.Spec.Unschedulable, Draining: m.IsDraining(),
 		Prices: m.Spec.Prices, Sell: m.Spec.Sell, Allocatable: m.Status.Allocatable, ForeignUse: m.Status.ForeignUse,
 	}
 	if ready := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady); ready != nil {
 		if body.Ready = ready.Status == "True"; !body.Ready {
 			body.Message = ready.Message
+		}
+	}
+	if admitted := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionAdmitted); m.Spec.Trust != nil && admitted != nil {
+		if body.Admitted = admitted.Status == "True"; !body.Admitted {
+			body.Unproven = admitted.Message
 		}
 	}
 	return body
@@ -80,44 +96,50 @@ func (s *server) clusters(c *call) error {
 
 // clusterChange changes what is present; null removes prices or what limits the sale.
 type clusterChange struct {
+	// Cordoned, Prices and Sell are for the cluster's provider.
 	Cordoned *bool           `json:"cordoned"`
 	Prices   json.RawMessage `json:"prices"`
 	Sell     json.RawMessage `json:"sell"`
+	// CordonedByOperator and Draining are for the operator.
+	CordonedByOperator *bool `json:"cordoned_by_operator"`
+	Draining           *bool `json:"draining"`
 }
 
-// patchCluster changes what a provider decides about its cluster (RFC 7396).
+// patchCluster changes what the caller decides about a cluster (RFC 7396).
 func (s *server) patchCluster(c *call) error {
-	end, err := s.writes.begin(c.caller.Name, s.Clock.Now())
-	if err != nil {
-		return err
-	}
-	defer end()
-	name, err := c.variable("id")
-	if err != nil {
-		return err
+	if c.caller.Role == access.Provider {
+		end, err := s.writes.begin(c.caller.Name, s.Clock.Now())
+		if err != nil {
+			return err
+		}
+		defer end()
 	}
 	var change clusterChange
 	if err := c.decode(maxClusterChange, &change); err != nil {
 		return err
 	}
-	m := &v1alpha1.MemberCluster{}
-	if err := s.Live.Get(c.Context(), client.ObjectKey{Namespace: s.Namespace, Name: name}, m); err != nil {
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("read member cluster %s: %w", name, err)
+	var m *v1alpha1.MemberCluster
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() (err error) { // with what is found out about it meanwhile
+		if m, err = s.ownCluster(c); err != nil {
+			return err
 		}
-		return &Error{Status: http.StatusNotFound, Code: codeNotFound, Description: "There is no cluster " + name + "."}
-	}
-	if m.Spec.Provider != c.caller.Name {
-		return &Error{Status: http.StatusForbidden, Code: codeForbidden, Description: "The cluster " + name + " is not " + c.caller.Name + "'s."}
-	}
-	if err := c.ifMatch(m); err != nil {
+		if err := s.mayChange(c, &change, m); err != nil {
+			return err
+		}
+		if err := c.ifMatch(m); err != nil {
+			return err
+		}
+		if err := change.apply(&m.Spec, s.Clock.Now()); err != nil {
+			return err
+		}
+		return s.Hub.Update(c.Context(), m)
+	})
+	refused := (*Error)(nil)
+	if m == nil || errors.As(err, &refused) {
 		return err
 	}
-	if err := change.apply(&m.Spec); err != nil {
-		return err
-	}
-	if err := s.Hub.Update(c.Context(), m); err != nil {
-		return writeError(err, "cluster "+name)
+	if err != nil {
+		return writeError(err, "cluster "+m.Name)
 	}
 	body := clusterBodyOf(m)
 	c.ResponseWriter.Header().Set("ETag", body.ETag)
@@ -125,8 +147,73 @@ func (s *server) patchCluster(c *call) error {
 	return nil
 }
 
+// ownCluster reads the cluster in the URL. The error is an *Error if it is not the caller's.
+func (s *server) ownCluster(c *call) (*v1alpha1.MemberCluster, error) {
+	name, err := c.variable("id")
+	if err != nil {
+		return nil, err
+	}
+	m := &v1alpha1.MemberCluster{}
+	if err := s.Live.Get(c.Context(), client.ObjectKey{Namespace: s.Namespace, Name: name}, m); err != nil {
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("read member cluster %s: %w", name, err)
+		}
+		return nil, &Error{Status: http.StatusNotFound, Code: codeNotFound, Description: "There is no cluster " + name + "."}
+	}
+	if c.caller.Role == access.Provider && m.Spec.Provider != c.caller.Name {
+		return nil, &Error{Status: http.StatusForbidden, Code: codeForbidden, Description: "The cluster " + name + " is not " + c.caller.Name + "'s."}
+	}
+	return m, nil
+}
+
+// mayChange returns an error, which is an *Error, if the caller may not decide something in a change, or if it would
+// cost instances their data.
+func (s *server) mayChange(c *call, change *clusterChange, m *v1alpha1.MemberCluster) error {
+	forbidden := func(text string) error {
+		return &Error{Status: http.StatusForbidden, Code: codeForbidden, Description: text}
+	}
+	switch provider := c.caller.Role == access.Provider; {
+	case provider && (change.CordonedByOperator != nil || change.Draining != nil):
+		return forbidden("cordoned_by_operator and draining are for the operator to change; a provider changes cordoned.")
+	case !provider && (change.Cordoned != nil || change.Prices != nil || change.Sell != nil):
+		return forbidden("cordoned, prices and sell are for the cluster's provider to change; an operator changes cordoned_by_operator and draining.")
+	case change.drains() && change.CordonedByOperator != nil && !*change.CordonedByOperator:
+		return badRequest("cordoned_by_operator: a cluster that is drained takes no new placements; leave it out.")
+	case !change.drains():
+		return nil
+	}
+	var instances v1alpha1.ServiceInstanceList
+	if err := s.Live.List(c.Context(), &instances, client.InNamespace(s.Namespace)); err != nil {
+		return fmt.Errorf("list instances: %w", err)
+	}
+	if pinned := v1alpha1.PinnedOn(instances.Items, m.Name); len(pinned) > 0 {
+		const shown = 10
+		names := strings.Join(pinned[:min(shown, len(pinned))], ", ")
+		if more := len(pinned) - shown; more > 0 {
+			names += fmt.Sprintf(" and %d more", more)
+		}
+		return &Error{Status: http.StatusConflict, Code: "Pinned", Description: fmt.Sprintf(
+			"Instances have volumes on %s whose data would be lost by a move: %s. Their consumers have to deprovision them first; until then a cordon stops new placements.", m.Name, names)}
+	}
+	return nil
+}
+
+// drains reports whether the cluster is to be drained.
+func (change *clusterChange) drains() bool { return change.Draining != nil && *change.Draining }
+
 // apply changes a spec. The error is an *Error.
-func (change *clusterChange) apply(spec *v1alpha1.MemberClusterSpec) error {
+func (change *clusterChange) apply(spec *v1alpha1.MemberClusterSpec, now time.Time) error {
+	switch cordon := change.CordonedByOperator; {
+	case change.drains():
+		spec.Drain(metav1.NewTime(now))
+	case cordon != nil && !*cordon:
+		spec.Uncordon()
+	case cordon != nil:
+		spec.Cordon()
+	}
+	if change.Draining != nil && !*change.Draining {
+		spec.EndDrain()
+	}
 	if change.Cordoned != nil {
 		spec.Taints = slices.DeleteFunc(spec.Taints, isCordonTaint)
 		if *change.Cordoned {

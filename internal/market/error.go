@@ -17,6 +17,8 @@ type Error struct {
 	Description string
 	// RetryAfter asks the client to wait; zero sends no such header.
 	RetryAfter time.Duration
+	// OAuth says that the body has the description by the name of RFC 6749, section 5.2, too.
+	OAuth bool
 	// Allow lists the methods of the URL, for 405 (RFC 9110, section 15.5.6).
 	Allow string
 }
@@ -43,6 +45,8 @@ func badRequest(format string, args ...any) *Error {
 type errorBody struct {
 	Error       string `json:"error"`
 	Description string `json:"description"`
+	// OAuth is Description by the name of RFC 6749, section 5.2.
+	OAuth string `json:"error_description,omitempty"`
 }
 
 func writeJSON(w http.ResponseWriter, status int, body any) {

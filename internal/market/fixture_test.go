@@ -24,6 +24,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/hub/hubtest"
 	"github.com/sluice-dev/sluice/internal/identity/identitytest"
 	"github.com/sluice-dev/sluice/internal/jsonschema"
+	"github.com/sluice-dev/sluice/internal/openid"
 	"github.com/sluice-dev/sluice/internal/seal"
 )
 
@@ -32,16 +33,44 @@ func TestMain(m *testing.M) { hubtest.Main(m) }
 // passwords of platforms, by user, which is the platform's name.
 type passwords map[string]string
 
-func (p passwords) Prove(r *http.Request) (name string, credential [sha256.Size]byte, ok bool) {
+func (p passwords) Prove(r *http.Request) (access.Proof, bool) {
 	name, password, _ := r.BasicAuth()
-	return name, sha256.Sum256([]byte(password)), p[name] != "" && p[name] == password
+	return access.Proof{Caller: access.Caller{Role: access.Platform, Name: name}, Credential: sha256.Sum256([]byte(password))}, p[name] != "" && p[name] == password
 }
 
-func (p passwords) CredentialsOf(name string) (all [][sha256.Size]byte) {
-	if password, ok := p[name]; ok {
+func (p passwords) CredentialsOf(caller access.Caller) (all [][sha256.Size]byte) {
+	if password, ok := p[caller.Name]; ok && caller.Role == access.Platform {
 		all = append(all, sha256.Sum256([]byte(password)))
 	}
 	return all
+}
+
+func (p passwords) Identify(ctx context.Context, token string) ([]access.Proof, error) {
+	return new(openid.Issuers).Identify(ctx, token)
+}
+
+// listed are passwords of platforms, and issuers.
+type listed struct {
+	passwords
+	issuers *openid.Issuers
+}
+
+func (l listed) CredentialsOf(caller access.Caller) [][sha256.Size]byte {
+	return append(l.passwords.CredentialsOf(caller), l.issuers.CredentialsOf(caller)...)
+}
+
+func (l listed) Identify(ctx context.Context, token string) ([]access.Proof, error) {
+	return l.issuers.Identify(ctx, token)
+}
+
+// trust makes the platforms file list these issuers.
+func (w *world) trust(issuers ...openid.Listed) {
+	w.Helper()
+	read, err := w.issuers.Read(issuers)
+	must(w.T, err)
+	w.options.Platforms = listed{w.platforms, read}
+	w.options.Tokens.Platforms = listed{w.platforms, read}
+	w.start()
 }
 
 // world is a market on a hub.
@@ -50,8 +79,10 @@ type world struct {
 	client.Client
 	namespace string
 	platforms passwords
+	issuers   openid.Connections
 	catalog   *catalog.Catalog
 	rooms     *fakeInventory
+	reached   reached
 	clock     *clocktesting.FakePassiveClock
 	options   Options
 	handler   *Market
@@ -62,7 +93,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	must(t, v1alpha1.AddToScheme(scheme))
-	w := &world{T: t, namespace: hubtest.Namespace(t), platforms: passwords{"cf": "right", "korifi": "right"}, catalog: &catalog.Catalog{}, rooms: newFakeInventory(), described: describe(t)}
+	w := &world{T: t, namespace: hubtest.Namespace(t), platforms: passwords{"cf": "right", "korifi": "right"}, catalog: &catalog.Catalog{}, rooms: newFakeInventory(), reached: reached{}, described: describe(t)}
 	w.clock = clocktesting.NewFakePassiveClock(time.Now().Truncate(time.Second))
 	var err error
 	w.Client, err = client.New(hubtest.Start(t).Config, client.Options{Scheme: scheme})
@@ -80,9 +111,22 @@ func newWorld(t *testing.T) *world {
 			return provider, nil
 		}
 		return "", &Error{Status: http.StatusUnprocessableEntity, Code: "PresentationRefused", Description: "The presentation was refused."}
-	}}
+	}, Connect: w.reached.connect}
 	w.start()
 	return w
+}
+
+// reached is the clusters that answer: their UIDs by server.
+type reached map[string]string
+
+// connect stands for the connection to a cluster, which TestProvidersSellByThemselves of cmd/sluice makes.
+func (r reached) connect(_ context.Context, cluster *v1alpha1.MemberCluster, given Access) (string, error) {
+	uid, there := r[given.Server]
+	if !there {
+		return "", &Error{Status: http.StatusUnprocessableEntity, Code: "ClusterRefused", Description: "server: does not answer."}
+	}
+	cluster.Spec.Access.SealedKubeconfig = []byte("sealed " + given.Token)
+	return uid, nil
 }
 
 // start makes the handler anew, from the options.

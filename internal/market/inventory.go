@@ -25,6 +25,8 @@ type Room struct {
 	AtLeast bool
 	// Clusters that would take one now.
 	Clusters int
+	// Why no order fits, as consumers are told; empty if one does.
+	Why string
 	// Currency and NanoPerHour are the price of one on the cheapest of these clusters, in billionths of the currency's
 	// unit; Currency is empty if there is none.
 	Currency    string

@@ -36,12 +36,12 @@ func TestWhoMayCallWhat(t *testing.T) {
 	marketplace(w)
 	for _, provider := range []string{"acme", "rival"} {
 		must(t, w.Create(t.Context(), &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: provider + "-1"},
-			Spec: v1alpha1.MemberClusterSpec{Access: v1alpha1.ClusterAccess{SealedKubeconfig: []byte("sealed")}, Provider: provider}}))
+			Spec: v1alpha1.MemberClusterSpec{Access: v1alpha1.ClusterAccess{SealedKubeconfig: []byte("sealed")}, Guarded: true, Provider: provider}}))
 		if status := w.put(provider, provider+"-db", sell1(provider+"-db"), ""); status != http.StatusCreated {
 			t.Fatalf("%s cannot sell: %d", provider, status)
 		}
 	}
-	own := map[string]string{"/market/v1/offerings/{id}": "acme-db", "/market/v1/clusters/{id}": "acme-1", "/market/v1/plans/{id}": "db-small"}
+	own := map[string]string{"/market/v1/offerings/{id}": "acme-db", "/market/v1/clusters/{id}": "acme-1", "/market/v1/plans/{id}": "db-small", "/market/v1/invitations/{id}": "acme-2"}
 	others := map[string]string{"/market/v1/offerings/{id}": "rival-db", "/market/v1/clusters/{id}": "rival-1"}
 	checked := 0
 	for operation, roles := range rolesOf(t) {
@@ -62,8 +62,8 @@ func TestWhoMayCallWhat(t *testing.T) {
 				}
 				want, got := func(status int) bool { return status != http.StatusForbidden && status != http.StatusUnauthorized }, w.send(q, nil).StatusCode
 				switch {
-				case path == "/market/v1/tokens":
-					want = func(status int) bool { return status == http.StatusUnauthorized } // a token gets none
+				case path == "/market/v1/tokens", operation == "POST /market/v1/clusters":
+					want = func(status int) bool { return status == http.StatusUnauthorized } // a token is not what they want
 				case len(roles) == 0:
 				case caller == "":
 					want = func(status int) bool { return status == http.StatusUnauthorized }

@@ -206,7 +206,7 @@ func (c *call) ifMatch(o client.Object) error {
 	switch given := c.Request.Header.Get("If-Match"); given {
 	case "":
 		return &Error{Status: http.StatusPreconditionRequired, Code: "PreconditionRequired", Description: "If-Match: want the ETag of what is to be changed, so that nobody else's change is lost."}
-	case tagOf(o):
+	case tagOf(o), "*": // whatever it is (RFC 9110, section 13.1.1)
 		return nil
 	default:
 		return &Error{Status: http.StatusPreconditionFailed, Code: "PreconditionFailed", Description: "If-Match: it has changed; its ETag is " + tagOf(o) + "."}

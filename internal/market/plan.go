@@ -75,6 +75,8 @@ type Availability struct {
 	AtLeast bool `json:"at_least"`
 	// Clusters that would take one.
 	Clusters int `json:"clusters"`
+	// Reason why no order fits; empty if one does.
+	Reason string `json:"reason,omitempty"`
 }
 
 // planOf returns the row of a plan.
@@ -86,7 +88,7 @@ func planOf(p *catalog.Plan, snapshot *catalog.Snapshot, room Room) Plan {
 		Free:     p.Free == nil || *p.Free, Bindable: p.IsBindable(), Withdrawn: p.Withdrawn,
 		Price:     priceOf(p, room),
 		Providers: []string{}, Regions: []string{},
-		Availability: Availability{Known: room.Known, Orders: room.Orders, AtLeast: room.AtLeast, Clusters: room.Clusters},
+		Availability: Availability{Known: room.Known, Orders: room.Orders, AtLeast: room.AtLeast, Clusters: room.Clusters, Reason: room.Why},
 	}
 	if places := snapshot.Places(p.ID); places != nil {
 		row.Providers, row.Regions = orEmpty(places.Providers), orEmpty(places.Regions)

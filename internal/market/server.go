@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/access"
 	"github.com/sluice-dev/sluice/internal/callers"
@@ -35,10 +36,13 @@ type Options struct {
 	Namespace string
 	// Tokens issues tokens and verifies them.
 	Tokens *access.Tokens
-	// Platforms authenticates platforms by their credentials.
+	// Platforms authenticates callers by the platforms file.
 	Platforms Platforms
 	// Login returns the provider that sent a presentation. Its error is an *Error if the presentation is refused.
 	Login func(ctx context.Context, presentation string) (provider string, err error)
+	// Connect connects to a cluster with the access that its owner gave, stores the access and writes the reference to
+	// it into the cluster's spec, and returns the cluster's UID. Its error is an *Error if the access is refused.
+	Connect func(ctx context.Context, cluster *v1alpha1.MemberCluster, given Access) (uid string, err error)
 	// Logger of failures and of tokens that are issued; nil means slog.Default().
 	Logger *slog.Logger
 	// Clock is for tests; nil means the real clock.
@@ -78,7 +82,7 @@ type route struct {
 // everybody is all callers with a token.
 var everybody = []access.Role{access.Operator, access.Platform, access.Provider}
 
-// sellers read what they sell, and the operator reads what all do; only sellers change it.
+// sellers read and change what they sell; the operator reads it all, and says which clusters take placements.
 var (
 	sellersAndOperators = []access.Role{access.Operator, access.Provider}
 	sellers             = []access.Role{access.Provider}
@@ -96,7 +100,12 @@ var routes = []route{
 	{http.MethodPut, prefix + "/offerings/{id}", (*server).putOffering, sellers, false},
 	{http.MethodDelete, prefix + "/offerings/{id}", (*server).deleteOffering, sellers, false},
 	{http.MethodGet, prefix + "/clusters", (*server).clusters, sellersAndOperators, false},
-	{http.MethodPatch, prefix + "/clusters/{id}", (*server).patchCluster, sellers, false},
+	{http.MethodPost, prefix + "/clusters", (*server).join, nil, true},
+	{http.MethodPatch, prefix + "/clusters/{id}", (*server).patchCluster, sellersAndOperators, false},
+	{http.MethodDelete, prefix + "/clusters/{id}", (*server).deleteCluster, sellers, false},
+	{http.MethodGet, prefix + "/invitations", (*server).invitations, sellersAndOperators, false},
+	{http.MethodPost, prefix + "/invitations", (*server).invite, sellers, false},
+	{http.MethodDelete, prefix + "/invitations/{id}", (*server).withdraw, sellers, false},
 }
 
 // call is one request, with its caller if the route asks for one.
@@ -192,7 +201,12 @@ func (s *server) refuse(c *call, err error) {
 	if answer.Status == http.StatusUnauthorized {
 		c.ResponseWriter.Header().Set("WWW-Authenticate", `Bearer realm="sluice"`)
 	}
-	writeJSON(c.ResponseWriter, answer.Status, errorBody{answer.Code, answer.Description})
+	body := errorBody{Error: answer.Code, Description: answer.Description}
+	if answer.OAuth {
+		body.OAuth = body.Description
+		c.ResponseWriter.Header().Set("Cache-Control", "no-store")
+	}
+	writeJSON(c.ResponseWriter, answer.Status, body)
 }
 
 // admit applies a route's rate limit and roles.
@@ -217,16 +231,24 @@ func (s *server) admit(route route, c *call) (err error) {
 
 // authenticate returns the caller by the token of a request.
 func (s *server) authenticate(r *http.Request) (access.Caller, error) {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return access.Caller{}, &Error{Status: http.StatusUnauthorized, Code: codeUnauthorized,
-			Description: "Authorization: want \"Bearer TOKEN\" with a token from POST " + prefix + "/tokens."}
+	token, err := bearer(r, "a token from POST "+prefix+"/tokens")
+	if err != nil {
+		return access.Caller{}, err
 	}
-	caller, err := s.Tokens.Verify(r.Context(), strings.TrimSpace(token))
+	caller, err := s.Tokens.Verify(r.Context(), token)
 	if errors.Is(err, access.ErrRefused) {
 		return access.Caller{}, &Error{Status: http.StatusUnauthorized, Code: codeUnauthorized, Description: "Authorization: " + err.Error() + "; get another from POST " + prefix + "/tokens."}
 	}
 	return caller, err
+}
+
+// bearer returns what a request is sent with. The error is an *Error, and says what is wanted.
+func bearer(r *http.Request, want string) (string, error) {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return "", &Error{Status: http.StatusUnauthorized, Code: codeUnauthorized, Description: "Authorization: want \"Bearer TOKEN\" with " + want + "."}
+	}
+	return strings.TrimSpace(token), nil
 }
 
 //go:embed openapi.json

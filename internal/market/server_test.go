@@ -72,7 +72,7 @@ func TestWhoCalls(t *testing.T) {
 	tokens := request{method: "POST", path: "/market/v1/tokens"}
 	for why, q := range map[string]request{
 		"want the credentials of a platform":         {header: basic("cf", "wrong")},
-		"or a provider's presentation as body":       {},
+		"a provider's presentation as body":          {},
 		"of type application/vp+jwt":                 {header: basic("nobody", "right")},
 		"longer than 64 KiB":                         {header: presentation, body: strings.Repeat("x", maxPresentation+1)},
 		"The presentation was refused.":              {header: presentation, body: "another"},

@@ -1,7 +1,7 @@
 package market
 
 import (
-	"crypto/sha256"
+	"context"
 	"errors"
 	"io"
 	"mime"
@@ -21,10 +21,13 @@ const (
 	maxPresentation = 64 << 10
 )
 
-// Platforms authenticates platforms by their credentials.
+// Platforms authenticates callers by the platforms file.
 type Platforms interface {
-	// Prove returns the name of the platform that sent a request, and a digest of its credentials.
-	Prove(r *http.Request) (name string, credential [sha256.Size]byte, ok bool)
+	// Prove returns the platform that sent a request with its credentials.
+	Prove(r *http.Request) (access.Proof, bool)
+	// Identify returns the callers that the token of an OpenID Connect issuer identifies, at least one. The error
+	// contains access.ErrRefused or openid.ErrUnavailable.
+	Identify(ctx context.Context, token string) ([]access.Proof, error)
 }
 
 // callerBody names a caller.
@@ -41,12 +44,22 @@ type tokenBody struct {
 	Caller    callerBody `json:"caller"`
 }
 
-// token issues a token: to a provider for a presentation in the body, and to a platform for its credentials.
+// token issues a token: to a provider for a presentation in the body, to a platform for its credentials, and to
+// whomever the platforms file names for a token of an issuer.
 func (s *server) token(c *call) error {
 	var caller access.Caller
 	var token string
 	var err error
-	if kind, _, _ := mime.ParseMediaType(c.Request.Header.Get("Content-Type")); kind == mediaPresentation {
+	kind, _, _ := mime.ParseMediaType(c.Request.Header.Get("Content-Type"))
+	if kind == mediaForm {
+		if err := c.parseForm(); err != nil {
+			return err
+		}
+		if c.PostForm.Has("grant_type") {
+			return s.exchange(c)
+		}
+	}
+	if kind == mediaPresentation {
 		caller, token, err = s.tokenOfProvider(c)
 	} else {
 		caller, token, err = s.tokenOfPlatform(c)
@@ -63,13 +76,14 @@ func (s *server) token(c *call) error {
 }
 
 func (s *server) tokenOfPlatform(c *call) (access.Caller, string, error) {
-	name, credential, ok := s.Platforms.Prove(c.Request)
+	proven, ok := s.Platforms.Prove(c.Request)
 	if !ok {
 		return access.Caller{}, "", &Error{Status: http.StatusUnauthorized, Code: codeUnauthorized,
-			Description: "Authorization: want the credentials of a platform, or a provider's presentation as body, of type " + mediaPresentation + "."}
+			Description: "Authorization: want the credentials of a platform, a provider's presentation as body, of type " + mediaPresentation +
+				", or a form that exchanges a token (RFC 8693)."}
 	}
-	token, err := s.Tokens.IssueFor(c.Context(), name, credential, tokenLifetime)
-	return access.Caller{Role: access.Platform, Name: name}, token, err
+	token, err := s.Tokens.IssueFor(c.Context(), proven, tokenLifetime)
+	return proven.Caller, token, err
 }
 
 func (s *server) tokenOfProvider(c *call) (access.Caller, string, error) {

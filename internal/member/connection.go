@@ -120,6 +120,9 @@ func (c *Connection) uid(ctx context.Context) (string, error) {
 	return string(system.UID), nil
 }
 
+// UID returns the UID of the cluster, as it said when the connection was opened; "" if Sluice may not know it.
+func (c *Connection) UID() string { return c.pin.UID() }
+
 // recognise returns an *Error unless the cluster has the given UID. An empty uid means that the
 // cluster was never seen before.
 func (c *Connection) recognise(uid string) error {
@@ -134,8 +137,8 @@ func (c *Connection) recognise(uid string) error {
 	}
 }
 
-// close frees the connection's sockets once the requests in flight are done.
-func (c *Connection) close() { c.transport.CloseIdleConnections() }
+// Close frees the connection's sockets once the requests in flight are done. Connections close those that they keep.
+func (c *Connection) Close() { c.transport.CloseIdleConnections() }
 
 // restMapper maps the kinds that Sluice always uses without discovery, which saves several
 // requests a connection, and uses discovery for all other kinds.

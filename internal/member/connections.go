@@ -6,7 +6,11 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -18,6 +22,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/answers"
+	"github.com/sluice-dev/sluice/internal/guarded"
 	"github.com/sluice-dev/sluice/internal/seal"
 )
 
@@ -34,6 +39,8 @@ type Connections struct {
 	// Wrap is put around the transport of every connection, to refuse writes of a replica that
 	// does not lead. It may be nil.
 	Wrap transport.WrapperFunc
+	// AllowAddresses are addresses of guarded clusters that may be reached though they are not public.
+	AllowAddresses []netip.Prefix
 
 	opening singleflight.Group
 	mu      sync.Mutex
@@ -102,7 +109,7 @@ func (c *Connections) Forget(cluster string) {
 	defer c.mu.Unlock()
 	for name, connection := range c.open {
 		if name == cluster || strings.HasPrefix(name, cluster+"/") {
-			connection.close()
+			connection.Close()
 			delete(c.open, name)
 		}
 	}
@@ -201,9 +208,19 @@ func (c *Connections) connect(ctx context.Context, cluster *v1alpha1.MemberClust
 	if err != nil {
 		return nil, err
 	}
+	return c.Try(ctx, cluster, kubeconfig)
+}
+
+// Try opens a connection with a kubeconfig, as Open does for the cluster that it is stored in, and keeps neither of
+// them: close the connection. Its error is an *Error.
+func (c *Connections) Try(ctx context.Context, cluster *v1alpha1.MemberCluster, kubeconfig []byte) (*Connection, error) {
 	config, err := read(kubeconfig)
 	if err != nil {
 		return nil, &Error{Cluster: cluster.Name, Step: StepKubeconfig, Remedy: "give it a self-contained kubeconfig, for instance the one that `sluice cluster add` creates", Err: err}
+	}
+	if cluster.Spec.Guarded {
+		config.Dial = guarded.NewDialer(guarded.Options{AllowAddresses: c.AllowAddresses}).DialContext
+		config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } // which would hide the address
 	}
 	config.Wrap(c.Wrap)
 	connection, err := connect(ctx, cluster.Name, cluster.Spec.ConsumerServer, config)
@@ -227,6 +244,8 @@ func (c *Connections) keep(name string, connection *Connection, access fingerpri
 // RemedyFor returns the remedy for a cluster that does not answer as it should.
 func RemedyFor(err error) string {
 	switch {
+	case errors.As(err, new(*guarded.AddressError)):
+		return "its provider gave an address that is not for everyone to reach: allow it with `sluice serve --join-allow-addresses`, if it is right"
 	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
 		return "its credentials are not accepted: run `sluice cluster renew`"
 	case answers.IsForeign(err):
@@ -243,7 +262,7 @@ func (c *Connections) drop(name string, keep fingerprint) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if connection, ok := c.open[name]; ok && connection.access != keep {
-		connection.close()
+		connection.Close()
 		delete(c.open, name)
 	}
 }
@@ -299,5 +318,5 @@ func Owner(namespace, cluster string) []byte {
 }
 
 func fingerprintOf(cluster *v1alpha1.MemberCluster, access []byte) fingerprint {
-	return sha256.Sum256(bytes.Join([][]byte{[]byte(cluster.UID), []byte(cluster.Spec.ConsumerServer), access}, []byte{0}))
+	return sha256.Sum256(bytes.Join([][]byte{[]byte(cluster.UID), []byte(cluster.Spec.ConsumerServer), strconv.AppendBool(nil, cluster.Spec.Guarded), access}, []byte{0}))
 }

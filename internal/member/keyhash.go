@@ -34,12 +34,23 @@ func KeyHash(ctx context.Context, config *rest.Config) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	connection, err := (&tls.Dialer{Config: settings}).DialContext(ctx, "tcp", address)
+	dial := config.Dial // that of a guarded cluster
+	if dial == nil {
+		dial = (&net.Dialer{}).DialContext
+	}
+	plain, err := dial(ctx, "tcp", address)
 	if err != nil {
 		return "", err
 	}
-	defer connection.Close()
-	certificates := connection.(*tls.Conn).ConnectionState().PeerCertificates
+	defer plain.Close()
+	if settings = settings.Clone(); settings.ServerName == "" {
+		settings.ServerName = server.Hostname()
+	}
+	connection := tls.Client(plain, settings)
+	if err := connection.HandshakeContext(ctx); err != nil {
+		return "", err
+	}
+	certificates := connection.ConnectionState().PeerCertificates
 	if len(certificates) == 0 {
 		return "", errors.New("it shows none")
 	}
