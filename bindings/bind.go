@@ -121,7 +121,7 @@ func (c *Controller) unbound(ctx context.Context, b *v1alpha1.ServiceBinding, wh
 }
 
 func (c *Controller) age(b *v1alpha1.ServiceBinding) time.Duration {
-	return c.Clock.Since(b.CreationTimestamp.Time)
+	return c.Clock.Since(v1alpha1.CreatedOf(b).Time)
 }
 
 func (c *Controller) overdue(b *v1alpha1.ServiceBinding) bool { return c.age(b) > c.Patience }
@@ -231,7 +231,7 @@ func (c *Controller) succeed(ctx context.Context, b *v1alpha1.ServiceBinding, in
 		return reconcile.Result{}, err
 	}
 	isFirst := b.Status.SealedCredentials == nil
-	b.Status.SealedCredentials, err = c.Keys.Seal(object, seal.Owner("ServiceBinding", b.Namespace, b.Name, string(b.UID)))
+	b.Status.SealedCredentials, err = c.Keys.Seal(object, seal.Owner("ServiceBinding", b.Namespace, b.Name, string(v1alpha1.UIDOf(b))))
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("seal credentials: %w", err)
 	}

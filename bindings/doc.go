@@ -9,7 +9,7 @@
 //   - The credentials exist in two places only: sealed in status, and at the consumer.
 //     This package does not log them, and Credentials does not print them. A reader needs
 //     the hub's keys but no code of this package: it unseals them for
-//     seal.Owner("ServiceBinding", b.Namespace, b.Name, string(b.UID)).
+//     seal.Owner("ServiceBinding", b.Namespace, b.Name, string(v1alpha1.UIDOf(b))).
 //   - A bind that is reported as succeeded works at once: its permissions were seen in
 //     force on every cluster.
 //   - A binding follows its instance. When an update or a move puts the instance on other

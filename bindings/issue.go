@@ -149,7 +149,7 @@ func (a *account) labels() map[string]string {
 }
 
 func (a *account) annotations() map[string]string {
-	return map[string]string{v1alpha1.AnnotationOwner: string(a.binding.UID)}
+	return map[string]string{v1alpha1.AnnotationOwner: string(v1alpha1.UIDOf(a.binding))}
 }
 
 func (a *account) applyAccount(ctx context.Context) error {

@@ -108,7 +108,7 @@ func recordEndpoints(b *v1alpha1.ServiceBinding, servers []string, found finding
 
 // serversOf returns the API servers that the binding's credentials open.
 func (c *Controller) serversOf(b *v1alpha1.ServiceBinding) ([]string, error) {
-	object, err := c.Keys.Unseal(b.Status.SealedCredentials, seal.Owner("ServiceBinding", b.Namespace, b.Name, string(b.UID)))
+	object, err := c.Keys.Unseal(b.Status.SealedCredentials, seal.Owner("ServiceBinding", b.Namespace, b.Name, string(v1alpha1.UIDOf(b))))
 	if err != nil {
 		return nil, fmt.Errorf("unseal credentials: %w", err)
 	}

@@ -200,7 +200,7 @@ func (s *server) finishBind(c *call, b *v1alpha1.ServiceBinding, async, created 
 	case c.Context().Err() != nil:
 		return nil, c.Context().Err() // the platform hung up; the binding stays, so that it can be fetched or deleted
 	case errors.Is(err, context.DeadlineExceeded) && async:
-		return &reply{status: http.StatusAccepted, body: operationBody{s.token(b.Name, operation)}}, nil
+		return &reply{status: http.StatusAccepted, body: operationBody{s.token(b, operation)}}, nil
 	case err != nil && !errors.Is(err, context.DeadlineExceeded):
 		return nil, fmt.Errorf("wait for binding %s: %w", b.Name, err)
 	}
@@ -245,7 +245,7 @@ func (s *server) awaitBinding(c *call, b *v1alpha1.ServiceBinding, async bool, d
 func (s *server) bindingBody(b *v1alpha1.ServiceBinding, v version) (bindingBody, error) {
 	var credentials json.RawMessage
 	if len(b.Status.SealedCredentials) > 0 {
-		unsealed, err := s.Keys.Unseal(b.Status.SealedCredentials, seal.Owner("ServiceBinding", b.Namespace, b.Name, string(b.UID)))
+		unsealed, err := s.Keys.Unseal(b.Status.SealedCredentials, seal.Owner("ServiceBinding", b.Namespace, b.Name, string(v1alpha1.UIDOf(b))))
 		if err != nil {
 			return bindingBody{}, fmt.Errorf("unseal the credentials of binding %s: %w", b.Name, err)
 		}

@@ -179,7 +179,7 @@ func TestBind(t *testing.T) {
 		f.want(http.StatusOK, "PUT", bindingPath("missed", "b"), binding(planSmall))
 		f.want(http.StatusOK, "DELETE", bindingPath("missed", "b")+"?"+deletion(planSmall), nil)
 		f.want(http.StatusAccepted, "DELETE", instancePath("missed")+"&"+deletion(planSmall), nil)
-		if !strings.Contains(f.log.String(), "plan_id was another plan than the instance's") {
+		if !strings.Contains(f.log.String(), "plan_id was another plan than the stored one") {
 			t.Error("the log does not say so")
 		}
 	})

@@ -15,12 +15,13 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/osbclient"
 )
 
 // getCatalog answers GET /v2/catalog. The body depends on the platform, the API version and
 // the catalog's revision; it is encoded once for each combination.
 func (s *server) getCatalog(c *call) (*reply, error) {
-	document, err := s.catalogs.get(s.Catalog.Snapshot(), c.platform.Name, c.version, s.Clock.Now)
+	document, err := s.catalogs.get(s.Catalog.Snapshot(), s.Hub, c.platform.Name, c.version, s.Clock.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +57,7 @@ type catalogDocument struct {
 	modified string
 }
 
-func (d *catalogDocuments) get(snapshot *catalog.Snapshot, platform string, v version, now func() time.Time) (*catalogDocument, error) {
+func (d *catalogDocuments) get(snapshot *catalog.Snapshot, hub, platform string, v version, now func() time.Time) (*catalogDocument, error) {
 	key := catalogKey{platform, v}
 	d.mu.RLock()
 	document := d.documents[key]
@@ -65,7 +66,7 @@ func (d *catalogDocuments) get(snapshot *catalog.Snapshot, platform string, v ve
 	if current && document != nil {
 		return document, nil
 	}
-	body, err := json.Marshal(catalogResponse(snapshot, platform, v))
+	body, err := json.Marshal(catalogResponse(snapshot, hub, platform, v))
 	if err != nil {
 		return nil, fmt.Errorf("encode the catalog: %w", err)
 	}
@@ -108,7 +109,7 @@ func (d *catalogDocument) isFresh(r *http.Request) bool {
 	return r.Header.Get("If-Modified-Since") == d.modified
 }
 
-func catalogResponse(snapshot *catalog.Snapshot, platform string, v version) catalogBody {
+func catalogResponse(snapshot *catalog.Snapshot, hub, platform string, v version) catalogBody {
 	body := catalogBody{Services: []serviceBody{}}
 	for _, o := range snapshot.Offerings(platform) {
 		service := serviceBody{
@@ -127,21 +128,21 @@ func catalogResponse(snapshot *catalog.Snapshot, platform string, v version) cat
 			service.DashboardClient = &domain.ServiceDashboardClient{ID: d.ID, Secret: d.Secret, RedirectURI: d.RedirectURI}
 		}
 		for _, p := range o.Plans {
-			service.Plans = append(service.Plans, planResponse(p, snapshot.Facts(p.ID), v))
+			service.Plans = append(service.Plans, planResponse(p, snapshot.Facts(p.ID), hub, v))
 		}
 		body.Services = append(body.Services, service)
 	}
 	return body
 }
 
-func planResponse(p *catalog.Plan, facts *catalog.Facts, v version) planBody {
+func planResponse(p *catalog.Plan, facts *catalog.Facts, hub string, v version) planBody {
 	plan := planBody{
 		ServicePlan: domain.ServicePlan{
 			ID: p.ID, Name: p.Name, Description: p.Description, Free: p.Free, Bindable: p.Bindable,
 			PlanUpdatable: since(v15, v, ptr.To(p.IsPlanUpdateable())),
 		},
 		BindingRotatable: since(v17, v, ptr.To(p.IsBindable() && p.IsBindingRotatable())),
-		Metadata:         planMetadata(p, facts),
+		Metadata:         planMetadata(p, facts, hub),
 	}
 	if seconds := int(p.MaximumPollingDurationSeconds); v >= v15 && seconds > 0 {
 		plan.MaximumPollingDuration = &seconds
@@ -157,10 +158,10 @@ func planResponse(p *catalog.Plan, facts *catalog.Facts, v version) planBody {
 	return plan
 }
 
-// planMetadata joins three sources: proven facts about the plan's clusters, the plan's own
-// fields in the form that marketplaces show, and the operator's metadata. If they conflict,
-// the first of these wins.
-func planMetadata(p *catalog.Plan, facts *catalog.Facts) any {
+// planMetadata joins three sources: what only the broker may state, the plan's own fields in the
+// form that marketplaces show, and the operator's metadata. If they conflict, the first of these
+// wins. hub is the id of the broker's.
+func planMetadata(p *catalog.Plan, facts *catalog.Facts, hub string) any {
 	metadata := map[string]any{}
 	if p.Plan.Metadata != nil {
 		var more map[string]json.RawMessage
@@ -189,9 +190,7 @@ func planMetadata(p *catalog.Plan, facts *catalog.Facts) any {
 		metadata["selfDescriptions"] = facts.SelfDescriptions
 		metadata["proven"] = provenBody{facts.EveryCluster, facts.Countries, facts.LabelLevels}
 	}
-	if len(metadata) == 0 {
-		return nil
-	}
+	metadata[osbclient.MetadataSluice] = osbclient.Chain{Hub: hub, Behind: p.Behind.Hubs, Depth: p.Behind.Depth + 1}
 	return metadata
 }
 

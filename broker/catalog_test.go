@@ -52,7 +52,9 @@ func TestCatalog(t *testing.T) {
 		want := object{
 			"id": planSmall, "name": "small", "description": "test", "free": true, "plan_updateable": true, "binding_rotatable": true,
 			"maximum_polling_duration": 3600.0, "maintenance_info": object{"version": "1.0.0"},
-			"metadata": object{"displayName": "Small", "bullets": []any{"1 CPU"}, "costs": []any{object{"amount": object{"eur": 4.5}, "unit": "MONTHLY"}}},
+			"metadata": object{
+				"displayName": "Small", "bullets": []any{"1 CPU"}, "costs": []any{object{"amount": object{"eur": 4.5}, "unit": "MONTHLY"}}, "sluice": object{"hub": hubID, "depth": 1.0},
+			},
 		}
 		if !reflect.DeepEqual(small, want) {
 			t.Errorf("got  %v\nwant %v", small, want)
@@ -157,15 +159,15 @@ func BenchmarkCatalog(b *testing.B) {
 	}
 }
 
-// TestPlanMetadataSaysWhatIsProven: proven facts come only from the broker.
+// TestPlanMetadataSaysWhatIsProven: proven facts, and which Sluices orders come to, come only from the broker.
 func TestPlanMetadataSaysWhatIsProven(t *testing.T) {
-	forged := &runtime.RawExtension{Raw: []byte(`{"selfDescriptions": ["L3"], "proven": {"everyCluster": true}, "color": "blue"}`)}
-	plan := &catalog.Plan{Plan: v1alpha1.Plan{Metadata: forged}}
+	forged := &runtime.RawExtension{Raw: []byte(`{"selfDescriptions": ["L3"], "proven": {"everyCluster": true}, "sluice": {"hub": "x", "depth": 1}, "color": "blue"}`)}
+	plan := &catalog.Plan{Plan: v1alpha1.Plan{Metadata: forged}, Behind: catalog.Behind{Hubs: []string{"i"}, Depth: 1}}
 	for name, row := range map[string]struct {
 		facts *catalog.Facts
 		want  string
 	}{
-		"nothing": {nil, `{"color":"blue"}`},
+		"nothing": {nil, `{"color":"blue","sluice":{"hub":"h","behind":["i"],"depth":2}}`},
 		"something": {
 			&catalog.Facts{
 				SelfDescriptions: []catalog.SelfDescription{{
@@ -176,11 +178,11 @@ func TestPlanMetadataSaysWhatIsProven(t *testing.T) {
 			},
 			`{"color":"blue","proven":{"everyCluster":false,"countries":["DE","US"],"labelLevels":["L1"]},` +
 				`"selfDescriptions":[{"type":"ComputeServiceOffering","href":"/selfdescriptions/3f","mediaType":"application/vc+jwt","digestSRI":"sha256-Pw==",` +
-				`"issuer":"did:web:provider.example","validUntil":"2027-02-01T00:00:00Z","verification":"verified","countries":["DE"],"labelLevel":"L1"}]}`,
+				`"issuer":"did:web:provider.example","validUntil":"2027-02-01T00:00:00Z","verification":"verified","countries":["DE"],"labelLevel":"L1"}],"sluice":{"hub":"h","behind":["i"],"depth":2}}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := json.Marshal(planMetadata(plan, row.facts))
+			got, err := json.Marshal(planMetadata(plan, row.facts, "h"))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -52,5 +52,5 @@ func (s *server) deprovision(c *call) (*reply, error) {
 			return &reply{status: http.StatusOK, body: emptyBody{}}, nil
 		}
 	}
-	return &reply{status: http.StatusAccepted, body: operationBody{s.token(i.Name, instanceOperation(i))}}, nil
+	return &reply{status: http.StatusAccepted, body: operationBody{s.token(i, instanceOperation(i))}}, nil
 }

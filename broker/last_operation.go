@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
@@ -33,12 +35,12 @@ func (s *server) lastOperation(c *call) (*reply, error) {
 // token returns the operation string with which a platform polls. For a deletion it
 // contains a proof that the broker issued it: once the resource is gone, nothing else shows
 // that it existed.
-func (s *server) token(name string, o v1alpha1.Operation) string {
-	text := v1alpha1.OperationToken{Type: o.Type, Generation: o.Generation}.String()
+func (s *server) token(of metav1.Object, o v1alpha1.Operation) string {
+	text := v1alpha1.OperationToken{Type: o.Type, Generation: o.Generation + v1alpha1.GenerationsBefore(of)}.String()
 	if o.Type != v1alpha1.OperationDeprovision && o.Type != v1alpha1.OperationUnbind {
 		return text
 	}
-	return text + proofSeparator + base64.RawURLEncoding.EncodeToString(s.Keys.Mark(operationOf(name, text)))
+	return text + proofSeparator + base64.RawURLEncoding.EncodeToString(s.Keys.Mark(operationOf(of.GetName(), text)))
 }
 
 // proofSeparator separates the token of a deletion from its proof.
@@ -97,6 +99,7 @@ func (c *call) deletedOperation(asked asked, deletion v1alpha1.OperationType, ab
 // instanceOperationAsked returns the operation that a token names, or the current one.
 func instanceOperationAsked(i *v1alpha1.ServiceInstance, asked v1alpha1.OperationToken) v1alpha1.Operation {
 	current := instanceOperation(i)
+	asked.Generation -= v1alpha1.GenerationsBefore(i)
 	if asked.Type == current.Type && asked.Generation == current.Generation {
 		return current
 	}

@@ -261,7 +261,11 @@ func (s *server) record(c *call, w *statusWriter, span trace.Span, took time.Dur
 		span.SetStatus(codes.Error, http.StatusText(w.status))
 	default:
 		// The description may quote the request; the code does not.
-		attributes = append(attributes, slog.String("error", response(c.err, "").Code))
+		answer := response(c.err, "")
+		attributes = append(attributes, slog.String("error", answer.Code))
+		if c.platform == nil && answer.Err != nil && answer.Err != error(errUnauthorized) {
+			attributes = append(attributes, slog.Any("reason", answer.Err)) // which quotes no credentials
+		}
 	}
 	write := func() { s.Logger.LogAttrs(c.Context(), level, "request", attributes...) }
 	if c.platform == nil {

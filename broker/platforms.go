@@ -8,17 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
-	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/access"
+	"github.com/sluice-dev/sluice/internal/openid"
 	"github.com/sluice-dev/sluice/internal/secretfile"
-	"github.com/sluice-dev/sluice/internal/strictjson"
 )
 
 // Platform is an OSB caller. It has its own space of instance ids and sees the plans that
@@ -58,15 +54,22 @@ const (
 //	  deletedLastOperation: succeeded   # default: gone
 //	  limits: {instances: 1000, bytes: 64Mi}  # default: 50000, 512Mi
 //	  reads: {fleet: "topology.kubernetes.io/region=eu"}  # default: nothing
+//	openid:                             # OpenID Connect issuers, and whom their tokens identify
+//	- issuer: https://login.example     # the other fields are those of openid.Listed
+//	  audiences: [sluice]
+//	  callers:
+//	  - {is: "platform:cf-eu", claims: {sub: cf}}
 //
 // The file is read again when it changes. While it cannot be used, the previous platforms
 // stay in force. A file that users other than its owner may read cannot be used, unless it is
 // a mounted Secret. Only digests of secrets are kept in memory.
 //
-// A platform's token (package access) is as good as its credentials, if AcceptTokens was called.
+// A platform's token (package access) is as good as its credentials, if AcceptTokens was called; so is a token of an
+// issuer that identifies it.
 type Platforms struct {
-	file   *secretfile.File[*roster]
-	tokens TokenVerifier
+	file    *secretfile.File[*roster]
+	issuers openid.Connections
+	tokens  TokenVerifier
 }
 
 // TokenVerifier returns the caller that a token was issued for.
@@ -77,6 +80,7 @@ type TokenVerifier interface {
 // roster is the parsed content of the file.
 type roster struct {
 	credentials []credential
+	issuers     *openid.Issuers
 	byName      map[string]*Platform
 	bearer      bool
 	basic       bool
@@ -90,61 +94,100 @@ type credential struct {
 
 // LoadPlatforms reads the platforms from a file and follows its changes.
 func LoadPlatforms(path string) (*Platforms, error) {
-	file, err := secretfile.Open("the platforms file", path, parseRoster)
+	p := &Platforms{}
+	var err error
+	p.file, err = secretfile.Open("the platforms file", path, func(document []byte) (*roster, error) { return parseRoster(document, &p.issuers) })
 	if err != nil {
 		return nil, fmt.Errorf("read platforms from %s: %w", path, err)
 	}
-	return &Platforms{file: file}, nil
+	return p, nil
 }
 
 // AcceptTokens makes Authenticate accept the tokens of platforms too. It is to be called before any request is
 // authenticated.
 func (p *Platforms) AcceptTokens(tokens TokenVerifier) { p.tokens = tokens }
 
-// CredentialsOf returns digests of all credentials of a platform; none if it is not listed.
-func (p *Platforms) CredentialsOf(name string) (digests [][sha256.Size]byte) {
-	for _, known := range p.file.Current().credentials {
-		if known.platform.Name == name {
+// CredentialsOf returns digests of all entries of the file that prove a caller; none if there are none.
+func (p *Platforms) CredentialsOf(caller access.Caller) [][sha256.Size]byte {
+	r := p.file.Current()
+	digests := r.issuers.CredentialsOf(caller)
+	for _, known := range r.credentials {
+		if caller == (access.Caller{Role: access.Platform, Name: known.platform.Name}) {
 			digests = append(digests, known.digest)
 		}
 	}
 	return digests
 }
 
-// Prove returns the name of the platform that sent a request, and the digest of its credentials. Unlike Authenticate,
-// it accepts no tokens: a token is not renewed by itself.
-func (p *Platforms) Prove(r *http.Request) (name string, credential [sha256.Size]byte, ok bool) {
+// Prove returns the platform that sent a request with its credentials, and the digest of these. Unlike Authenticate, it
+// accepts no tokens: a token is not renewed by itself.
+func (p *Platforms) Prove(r *http.Request) (proven access.Proof, ok bool) {
 	platform, sent, ok := p.prove(r)
 	if !ok {
-		return "", sent, false
+		return access.Proof{}, false
 	}
-	return platform.Name, sent, true
+	return access.Proof{Caller: access.Caller{Role: access.Platform, Name: platform.Name}, Credential: sent}, true
 }
 
-// Authenticate returns the platform that sent a request, by its credentials or by a token. Its running
-// time depends neither on which credentials are known nor on how many bytes of the sent ones are right. A
-// request with an Authorization header is judged by that header alone.
+// Identify returns the callers that the token of an OpenID Connect issuer identifies (openid.Issuers).
+func (p *Platforms) Identify(ctx context.Context, token string) ([]access.Proof, error) {
+	return p.file.Current().issuers.Identify(ctx, token)
+}
+
+// Issuers returns the OpenID Connect issuers that are listed now.
+func (p *Platforms) Issuers() *openid.Issuers { return p.file.Current().issuers }
+
+// Authenticate returns the platform that sent a request, by its credentials, by a token of this broker, or by a token
+// of an issuer, which it may have to ask for its keys. The running time of the first depends neither on which
+// credentials are known nor on how many bytes of the sent ones are right. A request with an Authorization header is
+// judged by that header alone.
 func (p *Platforms) Authenticate(r *http.Request) (*Platform, bool) {
-	platform, _, ok := p.identify(r)
-	return platform, ok
+	platform, _, err := p.identify(r)
+	return platform, err == nil
 }
 
-// identify does what Authenticate does, and also returns the digest of the credentials
-// sent.
-func (p *Platforms) identify(r *http.Request) (platform *Platform, sent [sha256.Size]byte, ok bool) {
-	if platform, sent, ok = p.prove(r); ok || p.tokens == nil {
-		return platform, sent, ok
+// identify does what Authenticate does, and also returns the digest of the credentials sent. The error contains
+// openid.ErrUnavailable if it is not known whether they are right, and is never to be shown to who sent them.
+func (p *Platforms) identify(r *http.Request) (platform *Platform, sent [sha256.Size]byte, err error) {
+	platform, sent, ok := p.prove(r)
+	if ok {
+		return platform, sent, nil
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return nil, sent, false
+		return nil, sent, errUnauthorized
 	}
-	caller, err := p.tokens.Verify(r.Context(), strings.TrimSpace(token))
-	if err != nil || caller.Role != access.Platform {
-		return nil, sent, false
+	name, err := p.named(r.Context(), strings.TrimSpace(token))
+	if err != nil {
+		return nil, sent, err
 	}
-	platform, ok = p.file.Current().byName[caller.Name]
-	return platform, sent, ok
+	if platform = p.file.Current().byName[name]; platform == nil {
+		return nil, sent, errUnauthorized
+	}
+	return platform, sent, nil
+}
+
+// named returns the name of the platform that a token identifies.
+func (p *Platforms) named(ctx context.Context, token string) (string, error) {
+	ours := errors.New("no tokens of this broker are accepted")
+	if p.tokens != nil {
+		var caller access.Caller
+		if caller, ours = p.tokens.Verify(ctx, token); ours == nil && caller.Role == access.Platform {
+			return caller.Name, nil
+		}
+	}
+	proofs, err := p.Identify(ctx, token)
+	for _, proven := range proofs {
+		if proven.Role == access.Platform {
+			return proven.Name, nil
+		}
+	}
+	switch {
+	case ours == nil || err == nil:
+		return "", errors.New("the token identifies no platform")
+	default:
+		return "", fmt.Errorf("as a token of an issuer: %w; as one of this broker: %w", err, ours)
+	}
 }
 
 // prove judges the credentials that a request has, without tokens.
@@ -181,154 +224,6 @@ func (p *Platforms) challenges() []string {
 		out = append(out, `Bearer realm="sluice"`)
 	}
 	return out
-}
-
-// platformFile is the schema of the file.
-type platformFile struct {
-	Platforms []ListedPlatform `json:"platforms"`
-}
-
-// ListedPlatform is one platform of the file, with its secrets in clear text.
-type ListedPlatform struct {
-	Name                   string               `json:"name"`
-	Basic                  []BasicCredential    `json:"basic,omitempty"`
-	Bearer                 []string             `json:"bearer,omitempty"`
-	ClientCertificateNames []string             `json:"clientCertificateNames,omitempty"`
-	DeletedLastOperation   DeletedLastOperation `json:"deletedLastOperation,omitempty"`
-	Limits                 *ListedLimits        `json:"limits,omitempty"`
-	// Reads are label selectors of member clusters, by the name by which the platform reads what they sell.
-	Reads map[string]string `json:"reads,omitempty"`
-}
-
-// ListedLimits are a platform's limits; absent ones have the default.
-type ListedLimits struct {
-	Instances *int64             `json:"instances,omitempty"`
-	Bytes     *resource.Quantity `json:"bytes,omitempty"`
-}
-
-// limits returns a platform's limits with the defaults filled in.
-func (l *ListedLimits) limits() Limits {
-	limits := Limits{Instances: defaultInstances, Bytes: defaultHeldBytes}
-	if l != nil && l.Instances != nil {
-		limits.Instances = *l.Instances
-	}
-	if l != nil && l.Bytes != nil {
-		limits.Bytes = l.Bytes.Value()
-	}
-	return limits
-}
-
-// BasicCredential is a username and a password (RFC 7617).
-type BasicCredential struct {
-	Username string `json:"username"`
-	Password string `json:"password"`
-}
-
-// ListPlatforms parses such a document. It checks only the schema.
-func ListPlatforms(document []byte) ([]ListedPlatform, error) {
-	var file platformFile
-	if err := strictjson.DecodeYAML(document, &file); err != nil {
-		return nil, err
-	}
-	return file.Platforms, nil
-}
-
-var platformName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$`)
-
-// parseRoster parses and checks the file's content. Its errors name platforms, never
-// secrets.
-func parseRoster(document []byte) (*roster, error) {
-	listed, err := ListPlatforms(document)
-	if err != nil {
-		return nil, err
-	}
-	if len(listed) == 0 {
-		return nil, errors.New("no platform is listed")
-	}
-	r := &roster{byName: map[string]*Platform{}}
-	owners := map[[sha256.Size]byte]string{}
-	for _, entry := range listed {
-		platform, err := newPlatform(entry)
-		if err != nil {
-			return nil, err
-		}
-		if r.byName[entry.Name] != nil {
-			return nil, fmt.Errorf("platform %s is listed twice", entry.Name)
-		}
-		r.byName[entry.Name] = platform
-		if err := r.addCredentials(entry, platform, owners); err != nil {
-			return nil, err
-		}
-	}
-	return r, nil
-}
-
-// newPlatform checks everything of a platform except its credentials.
-func newPlatform(entry ListedPlatform) (*Platform, error) {
-	if !platformName.MatchString(entry.Name) {
-		return nil, fmt.Errorf("platform %q: a name has up to 63 lower-case letters, digits, dots and dashes", entry.Name)
-	}
-	if entry.Name == v1alpha1.PlatformSelf {
-		return nil, fmt.Errorf("platform %q: the name is reserved for Sluice's own instances", entry.Name)
-	}
-	platform := &Platform{Name: entry.Name, DeletedLastOperation: entry.DeletedLastOperation, Limits: entry.Limits.limits()}
-	if platform.Limits.Instances < 0 || platform.Limits.Bytes < 0 {
-		return nil, fmt.Errorf("platform %s: limits: want zero or more", entry.Name)
-	}
-	switch platform.DeletedLastOperation {
-	case "":
-		platform.DeletedLastOperation = DeletedGone
-	case DeletedGone, DeletedSucceeded:
-	default:
-		return nil, fmt.Errorf("platform %s: deletedLastOperation: want gone or succeeded", entry.Name)
-	}
-	for name, clusters := range entry.Reads {
-		selector, err := labels.Parse(clusters)
-		if err != nil {
-			return nil, fmt.Errorf("platform %s: reads: %s: want a label selector of member clusters, \"\" for all: %w", entry.Name, name, err)
-		}
-		if platform.Reads == nil {
-			platform.Reads = map[string]labels.Selector{}
-		}
-		platform.Reads[name] = selector
-	}
-	return platform, nil
-}
-
-// addCredentials adds those of a platform. Owners are the platforms of all credentials so far: no two platforms
-// share one.
-func (r *roster) addCredentials(entry ListedPlatform, platform *Platform, owners map[[sha256.Size]byte]string) error {
-	add := func(kind string, parts ...string) error {
-		if slices.Contains(parts, "") {
-			return fmt.Errorf("platform %s: an empty %s credential", entry.Name, kind)
-		}
-		digest := credentialDigest(kind, parts...)
-		if owner, taken := owners[digest]; taken && owner != entry.Name {
-			return fmt.Errorf("platforms %s and %s share a %s credential", owner, entry.Name, kind)
-		}
-		owners[digest] = entry.Name
-		r.credentials = append(r.credentials, credential{digest: digest, platform: platform})
-		return nil
-	}
-	var errs []error
-	for _, user := range entry.Basic {
-		r.basic = true
-		if strings.Contains(user.Username, ":") {
-			errs = append(errs, fmt.Errorf("platform %s: a username cannot contain a colon (RFC 7617)", entry.Name))
-		}
-		errs = append(errs, add("basic", user.Username, user.Password))
-	}
-	for _, token := range entry.Bearer {
-		r.bearer = true
-		errs = append(errs, add("bearer", token))
-	}
-	for _, name := range entry.ClientCertificateNames {
-		errs = append(errs, add("certificate", name))
-	}
-	if len(errs) == 0 {
-		return fmt.Errorf("platform %s has no credentials", entry.Name)
-	}
-	return errors.Join(errs...)
 }
 
 // credentialDigest hashes each part after its length, so that different parts never give

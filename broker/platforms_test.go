@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/sluice-dev/sluice/internal/access"
+	"github.com/sluice-dev/sluice/internal/openid"
 )
 
 // platformsOf reads the platforms from a file with the document.
@@ -95,25 +96,35 @@ func TestChallenges(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", how, got, want)
 		}
 	}
+	platforms, err := platformsOf(t, `{platforms: [{name: a}], openid: [{issuer: "https://a.example", audiences: [b], callers: [{is: "platform:a", claims: {sub: c}}]}]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := platforms.challenges(); !slices.Equal(got, []string{bearer}) {
+		t.Errorf("tokens of an issuer: got %q", got)
+	}
 }
 
 func TestPlatformsAreRefused(t *testing.T) {
 	const secret = "hush-hush"
 	for name, document := range map[string]string{
-		"nothing":              ``,
-		"no platforms":         `platforms: []`,
-		"not YAML":             `{platforms: ` + secret,
-		"an unknown field":     `{platforms: [{name: a, basics: [{username: u, password: ` + secret + `}]}]}`,
-		"no credentials":       `{platforms: [{name: a}]}`,
-		"an empty password":    `{platforms: [{name: a, basic: [{username: u, password: ""}]}]}`,
-		"an empty token":       `{platforms: [{name: a, bearer: [""]}]}`,
-		"a colon in a name":    `{platforms: [{name: a, basic: [{username: "u:v", password: ` + secret + `}]}]}`,
-		"a bad name":           `{platforms: [{name: "A b", bearer: [` + secret + `]}]}`,
-		"a name twice":         `{platforms: [{name: a, bearer: [` + secret + `]}, {name: a, bearer: [x]}]}`,
-		"a shared credential":  `{platforms: [{name: a, bearer: [` + secret + `]}, {name: b, bearer: [` + secret + `]}]}`,
-		"an unknown answer":    `{platforms: [{name: a, bearer: [` + secret + `], deletedLastOperation: maybe}]}`,
-		"no selector":          `{platforms: [{name: a, bearer: [` + secret + `], reads: {fleet: "region in"}}]}`,
-		"a list as a password": `{platforms: [{name: a, basic: [{username: u, password: [` + secret + `]}]}]}`,
+		"nothing":                      ``,
+		"no platforms":                 `platforms: []`,
+		"not YAML":                     `{platforms: ` + secret,
+		"an unknown field":             `{platforms: [{name: a, basics: [{username: u, password: ` + secret + `}]}]}`,
+		"no credentials":               `{platforms: [{name: a}]}`,
+		"an empty password":            `{platforms: [{name: a, basic: [{username: u, password: ""}]}]}`,
+		"an empty token":               `{platforms: [{name: a, bearer: [""]}]}`,
+		"a colon in a name":            `{platforms: [{name: a, basic: [{username: "u:v", password: ` + secret + `}]}]}`,
+		"a bad name":                   `{platforms: [{name: "A b", bearer: [` + secret + `]}]}`,
+		"a name twice":                 `{platforms: [{name: a, bearer: [` + secret + `]}, {name: a, bearer: [x]}]}`,
+		"a shared credential":          `{platforms: [{name: a, bearer: [` + secret + `]}, {name: b, bearer: [` + secret + `]}]}`,
+		"an unknown answer":            `{platforms: [{name: a, bearer: [` + secret + `], deletedLastOperation: maybe}]}`,
+		"no selector":                  `{platforms: [{name: a, bearer: [` + secret + `], reads: {fleet: "region in"}}]}`,
+		"a caller that is no platform": `{platforms: [{name: a, bearer: [` + secret + `]}], openid: [{issuer: "https://a.example", audiences: [b], callers: [{is: "platform:b", claims: {sub: c}}]}]}`,
+		"an issuer without https":      `{platforms: [{name: a, bearer: [` + secret + `]}], openid: [{issuer: "http://a.example", audiences: [b], callers: [{is: operator, claims: {sub: c}}]}]}`,
+		"an operator only":             `{platforms: [{name: a}], openid: [{issuer: "https://a.example", audiences: [b], callers: [{is: operator, claims: {sub: c}}]}]}`,
+		"a list as a password":         `{platforms: [{name: a, basic: [{username: u, password: [` + secret + `]}]}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := platformsOf(t, document)
@@ -209,15 +220,15 @@ func TestPlatformsByToken(t *testing.T) {
 		if platform, ok := platforms.Authenticate(r); ok {
 			got = platform.Name
 		}
-		proven, credential, ok := platforms.Prove(r)
-		if got != want.authenticated || proven != want.proven || ok != (want.proven != "") {
+		proven, ok := platforms.Prove(r)
+		if got != want.authenticated || proven.Name != want.proven || ok != (want.proven != "") {
 			t.Errorf("%q: authenticated as %q, proven %q; want %v", header, got, proven, want)
 		}
-		if ok && !slices.Contains(platforms.CredentialsOf(proven), credential) {
+		if ok && !slices.Contains(platforms.CredentialsOf(proven.Caller), proven.Credential) {
 			t.Errorf("%q: its digest is not among the platform's", header)
 		}
 	}
-	if n := len(platforms.CredentialsOf("c")); n != 0 {
+	if n := len(platforms.CredentialsOf(access.Caller{Role: access.Platform, Name: "c"})); n != 0 {
 		t.Errorf("a platform that is not listed has %d credentials", n)
 	}
 }
@@ -225,8 +236,9 @@ func TestPlatformsByToken(t *testing.T) {
 func FuzzPlatforms(f *testing.F) {
 	f.Add([]byte(platformsDocument))
 	f.Add([]byte(`{platforms: [{name: a, bearer: [x]}]}`))
+	f.Add([]byte(`{platforms: [{name: a}], openid: [{issuer: "https://a.example", audiences: [b], callers: [{is: "platform:a", claims: {sub: c}}]}]}`))
 	f.Fuzz(func(t *testing.T, document []byte) {
-		r, err := parseRoster(document)
+		r, err := parseRoster(document, new(openid.Connections))
 		if err != nil {
 			return
 		}

@@ -208,7 +208,7 @@ func (s *server) attempt(c *call, i *v1alpha1.ServiceInstance) error {
 func (s *server) instanceReply(c *call, i *v1alpha1.ServiceInstance, plan *catalog.Plan, status int) *reply {
 	operation := ""
 	if status == http.StatusAccepted {
-		operation = s.token(i.Name, instanceOperation(i))
+		operation = s.token(i, instanceOperation(i))
 	}
 	return &reply{status: status, body: instanceResponse(i, dashboardURL(plan, i), operation, c.version)}
 }

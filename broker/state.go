@@ -34,7 +34,7 @@ func operationInHand(meta *metav1.ObjectMeta, reported *v1alpha1.Operation, pend
 	if reported != nil && reported.Generation == meta.Generation {
 		return *reported
 	}
-	start := meta.CreationTimestamp
+	start := v1alpha1.CreatedOf(meta)
 	if meta.DeletionTimestamp != nil {
 		start = *meta.DeletionTimestamp
 	} else if reported != nil && reported.FinishedAt != nil {
@@ -58,7 +58,7 @@ func (s *server) hint(c *call, serviceID, sent, actual string) error {
 	if _, err := s.Catalog.Snapshot().Plan(serviceID, sent); err != nil {
 		return badRequest("plan_id: is no plan of the service offering.")
 	}
-	c.note = "plan_id was another plan than the instance's"
+	c.note = "plan_id was another plan than the stored one"
 	return nil
 }
 

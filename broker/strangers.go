@@ -2,6 +2,7 @@ package broker
 
 import (
 	"crypto/sha256"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/sluice-dev/sluice/internal/callers"
+	"github.com/sluice-dev/sluice/internal/openid"
 )
 
 const (
@@ -53,9 +55,9 @@ func newStrangers(c clock.PassiveClock) *strangers {
 // authenticate returns the platform that sent a request, or an error if it is refused.
 func (s *server) authenticate(r *http.Request) (*Platform, error) {
 	from := callers.Address(r)
-	platform, credentials, ok := s.Platforms.identify(r)
+	platform, credentials, err := s.Platforms.identify(r)
 	sent := familiarity{from, credentials}
-	if ok {
+	if err == nil {
 		if _, familiar := s.strangers.familiar.Get(sent); familiar {
 			return platform, nil
 		}
@@ -63,9 +65,15 @@ func (s *server) authenticate(r *http.Request) (*Platform, error) {
 	if wait := s.strangers.wrong.Wait(from); wait > 0 {
 		return nil, tooManyFailures(wait)
 	}
-	if !ok {
+	if errors.Is(err, openid.ErrUnavailable) {
+		return nil, &Error{Status: http.StatusServiceUnavailable, Code: codeUnavailable, RetryAfter: openid.Patience, Err: err,
+			Description: "The issuer of the token cannot be asked for its keys right now."}
+	}
+	if err != nil {
 		s.strangers.wrong.Count(from)
-		return nil, errUnauthorized
+		refusal := *errUnauthorized
+		refusal.Err = err
+		return nil, &refusal
 	}
 	s.strangers.familiar.Add(sent, nil)
 	return platform, nil

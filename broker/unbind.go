@@ -65,7 +65,7 @@ func (s *server) finishUnbind(c *call, b *v1alpha1.ServiceBinding, async bool) (
 	case latest == nil, latest.UID != uid:
 		return &reply{status: http.StatusOK, body: emptyBody{}}, nil
 	case async:
-		return &reply{status: http.StatusAccepted, body: operationBody{s.token(latest.Name, bindingOperation(latest))}}, nil
+		return &reply{status: http.StatusAccepted, body: operationBody{s.token(latest, bindingOperation(latest))}}, nil
 	}
 	return nil, &Error{Status: http.StatusInternalServerError, Code: codeOperationFailed,
 		Description: "The credentials are still being revoked; the same request can safely be repeated until they are" + because(latest) + "."}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
@@ -192,9 +194,9 @@ func TestLastOperation(t *testing.T) {
 	poll := func(id string) string { return "/v2/service_instances/" + id + "/last_operation" }
 	given := &server{Options: Options{Keys: f.keys}}
 	deprovisioned := func(id string) string {
-		return given.token(v1alpha1.InstanceName("cf-eu", id), v1alpha1.Operation{Type: v1alpha1.OperationDeprovision, Generation: 2})
+		return given.token(&metav1.ObjectMeta{Name: v1alpha1.InstanceName("cf-eu", id)}, v1alpha1.Operation{Type: v1alpha1.OperationDeprovision, Generation: 2})
 	}
-	unbound := given.token(v1alpha1.BindingName("cf-eu", "done", "nobody"), v1alpha1.Operation{Type: v1alpha1.OperationUnbind, Generation: 2})
+	unbound := given.token(&metav1.ObjectMeta{Name: v1alpha1.BindingName("cf-eu", "done", "nobody")}, v1alpha1.Operation{Type: v1alpha1.OperationUnbind, Generation: 2})
 
 	for name, row := range map[string]struct {
 		path   string

@@ -3,9 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -228,7 +232,7 @@ func TestBrokersInACircle(t *testing.T) {
 	first, second := serveAnother(t, "first"), serveAnother(t, "second")
 	second.behind("bottom", server.URL, "name-of-service", "")
 	second.until("it sells", func(context.Context) error { return sells(second) })
-	first.behind("second", second.url, "upstream", "")
+	first.behind("second", silent(t, second.url), "upstream", "")
 	first.until("it sells", func(context.Context) error { return sells(first) })
 	second.behind("first", first.url, "upstream", "")
 
@@ -261,11 +265,71 @@ func TestBrokersInACircle(t *testing.T) {
 	}
 }
 
-// sells reports whether both plans are offered.
-func sells(s *served) error {
+// silent returns the URL of a proxy of a Sluice that takes what only Sluices say out of its catalog, as a broker that
+// resells its plans would.
+func silent(t *testing.T, to string) string {
+	target, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.ModifyResponse = func(r *http.Response) error {
+		body, err := io.ReadAll(r.Body)
+		if r.Request.URL.Path == "/v2/catalog" {
+			body = bytes.ReplaceAll(body, []byte(`"sluice":`), []byte(`"unsaid":`)) // as long
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		return err
+	}
+	server := httptest.NewServer(proxy)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// TestACircleInTheCatalogs: of two Sluices that sell each other's plan, the one that closes the circle orders nothing
+// there, before any order is made, and says so. It sells again once the other has another broker.
+func TestACircleInTheCatalogs(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(&suitetest.Broker{})
+	defer server.Close()
+	first, second := serveAnother(t, "first"), serveAnother(t, "second")
+	second.behind("bottom", server.URL, "name-of-service", "")
+	second.until("it sells", func(context.Context) error { return sells(second) })
+	first.behind("second", second.url, "upstream", "")
+	first.until("its catalog names the one behind it", func(context.Context) error { return says(first, `"depth":2`) })
+	if described := first.must("broker", "describe", "second"); !strings.Contains(described, "orders come through 1 Sluice at most") {
+		t.Errorf("the first says\n%s", described)
+	}
+	second.behind("first", first.url, "upstream", "")
+	second.until("its plans are withdrawn", func(context.Context) error { return says(second, `"withdrawn":true`) })
+	said := second.must("broker", "describe", "first") + second.must("broker", "list", "-o", "json")
+	for _, want := range []string{"upstream/small: the broker orders it from this one", "withdrawn: no broker offers it any more", "LoopDetected"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("it does not say %q:\n%s", want, said)
+		}
+	}
+	status, answer := second.send(t, http.MethodPut, "/v2/service_instances/one?accepts_incomplete=true",
+		`{"service_id":"upstream","plan_id":"ours-small","organization_guid":"o","space_guid":"s"}`)
+	if status < http.StatusBadRequest {
+		t.Errorf("an order in a circle is taken: %d %s", status, answer)
+	}
+	first.behind("bottom", server.URL, "name-of-service", "")
+	second.until("it sells again", func(context.Context) error {
+		if err := says(second, `"withdrawn":true`); err == nil {
+			return errors.New("its plans are withdrawn")
+		}
+		return says(second, `"depth":2`)
+	})
+}
+
+// says reports whether a catalog has a text.
+func says(s *served, text string) error {
 	_, catalog, err := s.ask(s.Context(), http.MethodGet, "/v2/catalog", "")
-	if err == nil && !strings.Contains(catalog, "ours-large") {
+	if err == nil && !strings.Contains(catalog, text) {
 		err = fmt.Errorf("the catalog is %s", catalog)
 	}
 	return err
 }
+
+// sells reports whether both plans are offered.
+func sells(s *served) error { return says(s, "ours-large") }

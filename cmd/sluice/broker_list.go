@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -11,6 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/journal"
+	"github.com/sluice-dev/sluice/placement"
 )
 
 func newBrokerListCommand(hub *hubFlags) *cobra.Command {
@@ -33,7 +35,7 @@ func newBrokerListCommand(hub *hubFlags) *cobra.Command {
 			if err := c.List(cmd.Context(), &instances, client.InNamespace(hub.namespace)); err != nil {
 				return fmt.Errorf("list service instances: %w", err)
 			}
-			t := table{header: []string{"NAME", "READY", "ADMITTED", "PROVIDER", "REGION", "PLANS", "GONE", "INSTANCES", "URL", "AGE"}, wide: []string{"PROVIDER"}}
+			t := table{header: []string{"NAME", "READY", "ADMITTED", "PROVIDER", "REGION", "DEPTH", "PLANS", "GONE", "INSTANCES", "URL", "AGE"}, wide: []string{"PROVIDER", "DEPTH"}}
 			for i := range brokers {
 				b := &brokers[i]
 				gone := 0
@@ -41,7 +43,7 @@ func newBrokerListCommand(hub *hubFlags) *cobra.Command {
 					gone = len(b.Status.Broker.Vanished)
 				}
 				t.rows = append(t.rows, []string{
-					b.Name, readiness(b), admission(b), orDash(b.Spec.Provider), orDash(b.Spec.Region), fmt.Sprint(len(plansOf(b))), fmt.Sprint(gone),
+					b.Name, readiness(b), admission(b), orDash(b.Spec.Provider), orDash(b.Region()), depth(b), fmt.Sprint(len(plansOf(b))), fmt.Sprint(gone),
 					fmt.Sprint(len(instancesAt(b.Name, instances.Items))), b.Spec.Broker.URL, age(b.CreationTimestamp),
 				})
 			}
@@ -75,7 +77,7 @@ func newBrokerDescribeCommand(hub *hubFlags) *cobra.Command {
 			d.line("URL", "%s", b.Spec.Broker.URL)
 			d.line("Ready", "%s", readiness(b))
 			d.line("Provider", "%s", orDash(b.Spec.Provider))
-			d.line("Region", "%s", orDash(b.Spec.Region))
+			d.line("Region", "%s", orDash(b.Region()))
 			d.line("Instances", "%d", len(ordered))
 			describePlans(d, b)
 			if err := describeSold(cmd.Context(), c, d, b); err != nil {
@@ -98,6 +100,7 @@ func describePlans(d *details, b *v1alpha1.MemberCluster) {
 		return
 	}
 	d.line("Catalog", "%s, since %s", status.Digest, age(status.ChangedAt))
+	describeSluice(d, status.Sluice)
 	list(d, "Plans", status.Plans, func(p v1alpha1.OfferedPlan) string {
 		return fmt.Sprintf("%s (%s, %s)", p.Name(), p.ServiceID, p.PlanID)
 	})
@@ -112,6 +115,68 @@ func describePlans(d *details, b *v1alpha1.MemberCluster) {
 	list(d, "Gone", status.Vanished, func(name string) string {
 		return name + ": new orders are refused, instances go on"
 	})
+}
+
+// describeSluice shows what a broker says beyond OSB, if it is a Sluice.
+func describeSluice(d *details, s *v1alpha1.UpstreamSluice) {
+	if s == nil {
+		return
+	}
+	d.line("Sluice", "hub %s; orders come through %s at most", s.Hub, count(int(s.Depth), "Sluice"))
+	list(d, "Behind", s.Plans, func(p v1alpha1.SluicePlan) string {
+		return fmt.Sprintf("%s: the hubs %s", p.Plan, orDash(strings.Join(p.Hubs[1:], ", ")))
+	})
+	if s.MarketReadAt != nil {
+		d.line("Market", "read %s ago", age(*s.MarketReadAt))
+	}
+	if s.MarketProblem != "" {
+		d.line("Market", "%s; how many orders fit is not known", s.MarketProblem)
+	}
+	for _, p := range s.Plans {
+		if p.Market != nil {
+			d.line("", "%s: %s", p.Plan, describeMarket(p.Market))
+		}
+	}
+	list(d, "Withheld", s.Withheld, func(p v1alpha1.WithheldPlan) string { return p.Plan + ": " + p.Reason })
+}
+
+// describeMarket says what a market says of a plan.
+func describeMarket(m *v1alpha1.MarketPlan) string {
+	text := "how many orders fit is not known there"
+	switch {
+	case m.Orders != nil && m.AtLeast:
+		text = fmt.Sprintf("%s or more fit", count(int(*m.Orders), "order"))
+	case m.Orders != nil && *m.Orders == 0:
+		text = "no order fits"
+	case m.Orders != nil:
+		text = fmt.Sprintf("%s fit", count(int(*m.Orders), "order"))
+	}
+	if m.Orders != nil && *m.Orders > 0 {
+		text += " on " + count(int(m.Clusters), "cluster")
+	}
+	if m.Reason != "" {
+		text += ": " + m.Reason
+	}
+	if m.Price != nil && m.Price.PerMonth != nil {
+		text += fmt.Sprintf("; %s a month", placement.FormatMoney(*m.Price.PerMonth, m.Price.Currency))
+	}
+	for _, more := range []struct {
+		what string
+		list []string
+	}{{"in", m.Regions}, {"the broker calls proven:", m.Proven}} {
+		if len(more.list) > 0 {
+			text += fmt.Sprintf("; %s %s", more.what, strings.Join(more.list, ", "))
+		}
+	}
+	return text
+}
+
+// depth returns how many Sluices in a row a broker is; "-" if it is none.
+func depth(b *v1alpha1.MemberCluster) string {
+	if b.Status.Broker == nil || b.Status.Broker.Sluice == nil {
+		return "-"
+	}
+	return fmt.Sprint(b.Status.Broker.Sluice.Depth)
 }
 
 // describeSold lists the plans of offerings that order from a broker, and whether they are withdrawn.

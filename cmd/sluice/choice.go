@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // choice is the value of a flag with a fixed set of values.
@@ -24,12 +25,17 @@ func bindChoice[T ~string](cmd *cobra.Command, target *T, name, short, usage str
 // bindRequiredChoice does the same for a flag without a default.
 func bindRequiredChoice[T ~string](cmd *cobra.Command, target *T, name, short, usage string, of ...T) {
 	c := &choice[T]{value: target, of: of}
-	cmd.Flags().VarP(c, name, short, usage+": "+c.list())
-	var offered []string
-	for _, value := range of {
-		offered = append(offered, string(value))
+	bindFlag(cmd, c, name, short, usage+": "+c.list(), of)
+}
+
+// bindFlag binds a flag, for which the shell's completion offers values.
+func bindFlag[T ~string](cmd *cobra.Command, value pflag.Value, name, short, usage string, offered []T) {
+	cmd.Flags().VarP(value, name, short, usage)
+	var texts []string
+	for _, each := range offered {
+		texts = append(texts, string(each))
 	}
-	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(offered, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(texts, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // Set accepts one of the values.

@@ -24,12 +24,12 @@ func newClusterCommand(hub *hubFlags) *cobra.Command {
 	hub.bind(cmd)
 	cmd.AddCommand(newClusterAddCommand(hub), newClusterRenewCommand(hub), newClusterListCommand(hub), newClusterClaimsCommand(hub), newClusterRemoveCommand(hub),
 		newClusterScheduleCommand(hub, schedulability{
-			use: "cordon NAME", short: "Stop new placements on a member cluster; its instances stay", done: "takes no new placements", cordoned: true,
+			use: "cordon NAME", short: "Stop new placements on a member cluster; its instances stay", done: "takes no new placements", apply: (*v1alpha1.MemberClusterSpec).Cordon,
 		}),
 		newClusterScheduleCommand(hub, schedulability{
-			use: "uncordon NAME", short: "Allow new placements on a member cluster again, and stop draining it", done: "takes placements again",
+			use: "uncordon NAME", short: "Allow new placements on a member cluster again, and stop draining it", done: "takes placements again", apply: (*v1alpha1.MemberClusterSpec).Uncordon,
 		}),
-		newClusterImportCommand(hub), newClusterDrainCommand(hub), newClusterLatencyCommand(hub), newClusterManifestCommand())
+		newClusterImportCommand(hub), newClusterJoinCommand(), newClusterDrainCommand(hub), newClusterLatencyCommand(hub), newClusterManifestCommand())
 	return cmd
 }
 

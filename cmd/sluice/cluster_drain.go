@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -19,10 +18,10 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
-// schedulability is the effect of cordon, drain or uncordon on a cluster.
+// schedulability is the effect of cordon or uncordon on a cluster.
 type schedulability struct {
 	use, short, done string
-	cordoned, drain  bool
+	apply            func(*v1alpha1.MemberClusterSpec)
 }
 
 func newClusterScheduleCommand(hub *hubFlags, s schedulability) *cobra.Command {
@@ -34,7 +33,7 @@ func newClusterScheduleCommand(hub *hubFlags, s schedulability) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cluster, err := s.apply(cmd.Context(), c, hub.namespace, args[0])
+			cluster, err := schedule(cmd.Context(), c, hub.namespace, args[0], s.apply)
 			if err != nil {
 				return err
 			}
@@ -63,22 +62,14 @@ func awaitSeen(ctx context.Context, c client.Client, cluster *v1alpha1.MemberClu
 	})
 }
 
-// apply writes the effect to the cluster's spec, and returns the cluster as it is afterwards.
-func (s schedulability) apply(ctx context.Context, c client.Client, namespace, name string) (*v1alpha1.MemberCluster, error) {
+// schedule changes a cluster's spec, and returns the cluster as it is afterwards.
+func schedule(ctx context.Context, c client.Client, namespace, name string, change func(*v1alpha1.MemberClusterSpec)) (*v1alpha1.MemberCluster, error) {
 	cluster := &v1alpha1.MemberCluster{}
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, cluster); err != nil {
 			return err
 		}
-		draining := cluster.IsDraining()
-		cluster.Spec.Unschedulable = s.cordoned
-		switch {
-		case s.drain && !draining:
-			now := metav1.Now()
-			cluster.Spec.Taints = append(cluster.Spec.Taints, corev1.Taint{Key: v1alpha1.TaintDrain, Effect: corev1.TaintEffectNoExecute, TimeAdded: &now})
-		case !s.cordoned:
-			cluster.Spec.Taints = slices.DeleteFunc(cluster.Spec.Taints, v1alpha1.IsDrain)
-		}
+		change(&cluster.Spec)
 		return c.Update(ctx, cluster, client.FieldOwner(fieldOwner))
 	})
 	if err != nil {
@@ -109,7 +100,8 @@ sluice.dev/drain, stay; the command names them and waits. To interrupt the comma
 			if err := refusePinned(cmd.Context(), c, hub.namespace, args[0]); err != nil {
 				return err
 			}
-			if _, err := (schedulability{cordoned: true, drain: true}).apply(cmd.Context(), c, hub.namespace, args[0]); err != nil {
+			drain := func(spec *v1alpha1.MemberClusterSpec) { spec.Drain(metav1.Now()) }
+			if _, err := schedule(cmd.Context(), c, hub.namespace, args[0], drain); err != nil {
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "cluster %s: draining\n", args[0])
@@ -129,12 +121,7 @@ func refusePinned(ctx context.Context, c client.Client, namespace, cluster strin
 	if err := c.List(ctx, &instances, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("list instances: %w", err)
 	}
-	var pinned []string
-	for i := range instances.Items {
-		if status := &instances.Items[i].Status; status.IsPinnedOn(cluster) && !status.CanCarry(cluster) {
-			pinned = append(pinned, instances.Items[i].Name)
-		}
-	}
+	pinned := v1alpha1.PinnedOn(instances.Items, cluster)
 	if len(pinned) == 0 {
 		return nil
 	}

@@ -2,13 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-dev/sluice/internal/carried"
 	"github.com/sluice-dev/sluice/internal/hub"
 	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/seal"
@@ -18,41 +23,27 @@ import (
 func newCollectCommand(flags *hubFlags) *cobra.Command {
 	var output outputFlag
 	var remove bool
+	var found remnants
 	cmd := &cobra.Command{
 		Use:   "collect",
 		Short: "Find objects of Sluice on member clusters that no instance or binding owns",
 		Long: `Find objects on member clusters that this hub's Sluice created and that no instance or binding owns: namespaces,
-service accounts, role bindings. Without --remove nothing is changed. On a hub that was restored from a backup, nothing is
-removed before "sluice hub release".`,
+service accounts, role bindings. Without --remove nothing is changed. On a hub that was restored from a backup, --remove
+removes nothing before "sluice hub release"; until then, "sluice remnant adopt" makes the instances known again that were ordered
+after the backup, and "sluice remnant remove" removes single objects.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := flags.client(cmd)
-			if err != nil {
+			if err := found.open(cmd, flags); err != nil {
 				return err
 			}
-			config, err := flags.config(cmd)
-			if err != nil {
-				return err
-			}
-			id, err := hub.Identity(cmd.Context(), config)
-			if err != nil {
-				return err
-			}
-			connections := &member.Connections{Reader: c, Namespace: flags.namespace}
-			if flags.embedded() {
-				if connections.Keys, err = seal.Open(flags.keysetPath()); err != nil {
-					return err
-				}
-			}
-			collector := &kube.Collector{Live: c, Connections: connections, Namespace: flags.namespace, Hub: id, Hold: holdOf(config)}
-			report, err := collector.Collect(cmd.Context(), remove)
-			t := table{header: []string{"CLUSTER", "KIND", "NAMESPACE", "NAME", "LOST OWNER", "AGE", "REMOVED"}}
+			report, err := found.collector.Collect(cmd.Context(), remove)
+			t := table{header: []string{"CLUSTER", "KIND", "NAMESPACE", "NAME", "LOST OWNER", "SIZE", "AGE", "ORDER", "REMOVED"}}
 			for _, r := range report.Remnants {
 				owner := r.Owner
 				if r.Elsewhere {
 					owner += " (is on other clusters)"
 				}
-				t.rows = append(t.rows, []string{r.Cluster, r.Kind, orDash(r.Namespace), r.Name, owner, age(r.Created), fmt.Sprint(r.Removed)})
+				t.rows = append(t.rows, []string{r.Cluster, r.Kind, orDash(r.Namespace), r.Name, owner, sizeOf(r.Size), age(r.Created), found.describe(&r), fmt.Sprint(r.Removed)})
 			}
 			if printed := output.print(cmd.OutOrStdout(), report, t); printed != nil {
 				return printed
@@ -63,7 +54,90 @@ removed before "sluice hub release".`,
 	flags.bind(cmd)
 	output.bind(cmd)
 	cmd.Flags().BoolVar(&remove, "remove", false, "remove the objects that are found")
+	found.bind(cmd)
 	return cmd
+}
+
+// remnants finds what a hub does not know on its member clusters.
+type remnants struct {
+	// keyset is the path of the keyset that opens orders.
+	keyset string
+
+	hub       client.Client
+	namespace string
+	keys      *seal.Keyset // nil if there is none
+	collector *kube.Collector
+}
+
+func (r *remnants) bind(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&r.keyset, "keyset", "", "keyset of sluice serve, which opens the orders that namespaces carry (default: keyset.json in the data folder of an embedded hub)")
+}
+
+// open connects to the hub.
+func (r *remnants) open(cmd *cobra.Command, flags *hubFlags) (err error) {
+	if r.hub, err = flags.client(cmd); err != nil {
+		return err
+	}
+	config, err := flags.config(cmd)
+	if err != nil {
+		return err
+	}
+	id, err := hub.Identity(cmd.Context(), config)
+	if err != nil {
+		return err
+	}
+	r.namespace = flags.namespace
+	connections := &member.Connections{Reader: r.hub, Namespace: flags.namespace}
+	switch {
+	case r.keyset != "":
+		r.keys, err = seal.Load(r.keyset)
+	case flags.embedded():
+		r.keys, err = seal.Open(flags.keysetPath())
+	}
+	if err != nil {
+		return err
+	}
+	connections.Keys = r.keys
+	r.collector = &kube.Collector{Live: r.hub, Connections: connections, Namespace: flags.namespace, Hub: id, Hold: holdOf(config)}
+	return nil
+}
+
+// order returns the order that a namespace carries.
+func (r *remnants) order(namespace *kube.Remnant) (*carried.Order, error) {
+	if r.keys == nil {
+		return nil, errors.New("its order cannot be opened: name the keyset of sluice serve with --keyset")
+	}
+	order, err := carried.Open(namespace.Order(), r.keys, r.namespace, namespace.Owner)
+	if err == nil {
+		err = order.Adoptable()
+	}
+	return order, err
+}
+
+// describe returns who ordered a namespace's instance; a dash if that is not known.
+func (r *remnants) describe(found *kube.Remnant) string {
+	if found.Kind != "Namespace" {
+		return "-"
+	}
+	order, err := r.order(found)
+	if err != nil {
+		return "-"
+	}
+	return fmt.Sprintf("%s of %s", order.Spec.InstanceID, order.Spec.Platform)
+}
+
+// sizeOf prints what the quotas of a namespace allow.
+func sizeOf(size corev1.ResourceList) string {
+	var parts []string
+	for _, of := range []struct {
+		name corev1.ResourceName
+		unit string
+	}{{corev1.ResourceRequestsCPU, "cpu"}, {corev1.ResourceRequestsMemory, "memory"}, {corev1.ResourceRequestsStorage, "storage"}} {
+		if amount, has := size[of.name]; has && !amount.IsZero() {
+			parts = append(parts, amount.String()+" "+of.unit)
+		}
+	}
+	return orDash(strings.Join(parts, ", "))
 }
 
 // holdOf returns a function whose error says why nothing may be removed that the hub does not know.

@@ -43,6 +43,7 @@ Who consumes it, or any other OSB broker, starts with:
 		newKubeconfigCommand(),
 		newUnbindCommand(),
 		newCancelCommand(),
+		newClaimsCommand(),
 	)
 	operators := []*cobra.Command{
 		newServeCommand(),
@@ -65,6 +66,7 @@ Who consumes it, or any other OSB broker, starts with:
 		newUsageCommand(hub),
 		newSinkCommand(hub),
 		newCollectCommand(hub),
+		newRemnantCommand(hub),
 		newHubCommand(hub),
 		newKeysetCommand(),
 		newPlatformCommand(),

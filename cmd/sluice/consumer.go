@@ -53,31 +53,52 @@ type consumer struct {
 
 // connect returns a consumer. It sends nothing.
 func (f *consumerFlags) connect(cmd *cobra.Command) (*consumer, error) {
-	at := brokerAccess{url: cmp.Or(f.url, os.Getenv(envURL)), Credentials: osbclient.Credentials{
-		Username: os.Getenv(envUsername), Password: os.Getenv(envPassword), Token: os.Getenv(envToken),
-	}}
+	at := brokerAccess{url: cmp.Or(f.url, os.Getenv(envURL)), Credentials: environmentCredentials()}
 	if at.url == "" {
 		var err error
 		if at, err = f.local.access(f.platform); err != nil {
 			return nil, fmt.Errorf("no broker is named with --broker or $%s, and there is none on this machine: %w", envURL, err)
 		}
 	}
-	config := osbclient.Config{
-		URL: at.url, Credentials: at.Credentials,
+	roots, err := readBundle(f.caFile)
+	if err != nil {
+		return nil, err
+	}
+	client, err := at.open(roots)
+	if err != nil {
+		return nil, err
+	}
+	return &consumer{Client: client, cmd: cmd}, nil
+}
+
+// environmentCredentials returns the credentials for a broker in the environment.
+func environmentCredentials() osbclient.Credentials {
+	return osbclient.Credentials{Username: os.Getenv(envUsername), Password: os.Getenv(envPassword), Token: os.Getenv(envToken)}
+}
+
+// readBundle reads the file of --ca-file; nil if none is named.
+func readBundle(caFile string) ([]byte, error) {
+	if caFile == "" {
+		return nil, nil
+	}
+	bundle, err := os.ReadFile(caFile)
+	if err != nil {
+		return nil, fmt.Errorf("--ca-file: %w", err)
+	}
+	return bundle, nil
+}
+
+// open returns the broker's client, which checks certificates against a bundle (PEM); empty means the system's. It sends
+// nothing.
+func (at brokerAccess) open(bundle []byte) (*osbclient.Client, error) {
+	opened, err := osbclient.New(osbclient.Config{
+		URL: at.url, Credentials: at.Credentials, CABundle: bundle,
 		Addresses: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}, // who runs this chose the broker
-	}
-	if f.caFile != "" {
-		bundle, err := os.ReadFile(f.caFile)
-		if err != nil {
-			return nil, fmt.Errorf("--ca-file: %w", err)
-		}
-		config.CABundle = bundle
-	}
-	client, err := osbclient.New(config)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("broker %s: %w", at.url, err)
 	}
-	return &consumer{Client: client, cmd: cmd}, nil
+	return opened, nil
 }
 
 // market returns the broker's catalog.

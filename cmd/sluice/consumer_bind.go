@@ -33,7 +33,7 @@ With --replaces, the credentials of an older binding go on until that is unbound
 	}, func(cmd *cobra.Command, bound *osbclient.Binding) error {
 		return output.print(cmd.OutOrStdout(), shownBindingOf(bound), table{})
 	})
-	bindChoice(cmd, &output, "output", "o", "output format", outputJSON, outputYAML)
+	output.bindFormats(cmd, outputJSON, outputYAML)
 	return cmd
 }
 

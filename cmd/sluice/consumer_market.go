@@ -35,13 +35,13 @@ func newMarketCommand() *cobra.Command {
 				return err
 			}
 			if len(args) < 2 {
-				return listOffers(cmd, output, catalog, args)
+				return listOffers(cmd, &output, catalog, args)
 			}
 			found, err := c.find(args[0], args[1])
 			if err != nil {
 				return err
 			}
-			return describeOffer(cmd, output, found)
+			return describeOffer(cmd, &output, found)
 		},
 	}
 	f.bind(cmd)
@@ -50,7 +50,7 @@ func newMarketCommand() *cobra.Command {
 }
 
 // listOffers prints the plans of all services, or of one.
-func listOffers(cmd *cobra.Command, output outputFlag, catalog *osbclient.Catalog, only []string) error {
+func listOffers(cmd *cobra.Command, output *outputFlag, catalog *osbclient.Catalog, only []string) error {
 	services := catalog.Services
 	if len(only) > 0 {
 		service, err := serviceOf(catalog, only[0])
@@ -98,7 +98,7 @@ func versionOf(m *osbclient.MaintenanceInfo) string {
 }
 
 // describeOffer prints one plan, and the parameters of its orders.
-func describeOffer(cmd *cobra.Command, output outputFlag, of offered) error {
+func describeOffer(cmd *cobra.Command, output *outputFlag, of offered) error {
 	if !output.forPeople() {
 		return output.print(cmd.OutOrStdout(), of.plan, table{})
 	}
@@ -128,7 +128,7 @@ func describeOffer(cmd *cobra.Command, output outputFlag, of offered) error {
 			continue
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "\n%s:\n", form.title)
-		if err := t.write(cmd.OutOrStdout(), output == outputWide); err != nil {
+		if err := t.write(cmd.OutOrStdout(), output); err != nil {
 			return err
 		}
 	}

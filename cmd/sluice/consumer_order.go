@@ -56,7 +56,7 @@ The same order may be sent again, for instance after a broken connection: it is 
 			if err != nil {
 				return fmt.Errorf("%w\nRemove what there may be of it: sluice cancel %s --service %s --plan %s", err, args[0], found.service.Name, found.plan.Name)
 			}
-			return c.show(args[0], output)
+			return c.show(args[0], &output)
 		},
 	}
 	f.bind(cmd)
@@ -98,7 +98,7 @@ func newShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.show(args[0], output)
+			return c.show(args[0], &output)
 		},
 	}
 	f.bind(cmd)
@@ -121,7 +121,7 @@ type shownInstance struct {
 
 // show prints an instance. While it is being provisioned, and at brokers that do not show instances, only the state
 // of its last operation is known.
-func (c *consumer) show(name string, output outputFlag) error {
+func (c *consumer) show(name string, output *outputFlag) error {
 	shown := shownInstance{Name: name}
 	last, err := c.LastOperation(c.cmd.Context(), name, "", "", "")
 	switch {
@@ -202,7 +202,7 @@ stay as they are.` + consumerHelp,
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
-			return c.show(args[0], output)
+			return c.show(args[0], &output)
 		},
 	}
 	f.bind(cmd)

@@ -63,7 +63,7 @@ With --watch, events that happen later follow. With -o json, each event is one l
 				return err
 			}
 			if watch {
-				return watchEvents(cmd.Context(), cmd.OutOrStdout(), c, hub.namespace, filter, output, plans)
+				return watchEvents(cmd.Context(), cmd.OutOrStdout(), c, hub.namespace, filter, &output, plans)
 			}
 			events, err := journal.Read(cmd.Context(), c, hub.namespace, filter.has)
 			if err != nil {
@@ -109,7 +109,7 @@ func eventRow(e journal.Entry, plans planNames) []string {
 }
 
 // watchEvents prints events as they happen, after those that there are, until the context ends.
-func watchEvents(ctx context.Context, w io.Writer, c client.WithWatch, namespace string, filter eventFilter, output outputFlag, plans planNames) error {
+func watchEvents(ctx context.Context, w io.Writer, c client.WithWatch, namespace string, filter eventFilter, output *outputFlag, plans planNames) error {
 	since := filter.since
 	filter.since = 0
 	began := time.Now()
@@ -117,15 +117,17 @@ func watchEvents(ctx context.Context, w io.Writer, c client.WithWatch, namespace
 		if !filter.has(e) || since > 0 && began.Sub(e.At.Time) > since {
 			return nil
 		}
-		switch output {
+		switch output.format {
 		case outputJSON:
 			return json.NewEncoder(w).Encode(e)
 		case outputYAML:
 			fmt.Fprintln(w, "---")
 			return output.print(w, e, table{})
+		case outputJSONPath:
+			return output.print(w, e, table{})
 		}
 		row := eventRow(e, plans)
-		if output != outputWide {
+		if output.format != outputWide {
 			row = slices.DeleteFunc(row, func(cell string) bool { return cell == "-" })
 		}
 		for i := range row {

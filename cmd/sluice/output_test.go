@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +18,11 @@ import (
 func written(t *testing.T, tab table, wide bool) string {
 	t.Helper()
 	var out strings.Builder
-	if err := tab.write(&out, wide); err != nil {
+	output := &outputFlag{format: outputTable}
+	if wide {
+		output.format = outputWide
+	}
+	if err := tab.write(&out, output); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
@@ -55,6 +60,35 @@ func TestTableCutsLongCells(t *testing.T) {
 	}
 	if wide := written(t, tab, true); !strings.Contains(wide, strings.Repeat("ö", 300)+"  more  3d") {
 		t.Errorf("wide:\n%s", wide)
+	}
+}
+
+// TestOutputFormats: the documents and the table of one list, by the values of the flags.
+func TestOutputFormats(t *testing.T) {
+	list := []v1alpha1.MemberCluster{soldCluster("eu"), soldCluster("us")}
+	tab := table{header: []string{"NAME", "DRIVER"}, rows: [][]string{{"eu", "kube"}, {"us", "kube"}}}
+	for _, row := range []struct {
+		flags []string
+		want  string // or a part of the error
+	}{
+		{nil, "NAME  DRIVER\neu    kube\nus    kube\n"},
+		{[]string{"--no-headers"}, "eu  kube\nus  kube\n"},
+		{[]string{"-o", `jsonpath={range [*]}{.metadata.name}={.spec.tier} {end}`}, "eu=cloud us=cloud \n"},
+		{[]string{"-o", `jsonpath={[?(@.metadata.name=="us")].status.allocatable.cpu}`}, "16\n"},
+		{[]string{"-o", "jsonpath={[*].spec.none}"}, "\n"},
+		{[]string{"-o", "jsonpath={.metadata"}, "the template, for instance {range"},
+		{[]string{"-o", "jsonpath={[5]}"}, "`--output json` shows the fields"},
+		{[]string{"-o", "jsonpath"}, "want table, wide, json, yaml or jsonpath=TEMPLATE"},
+		{[]string{"-o", "text"}, "want table, wide, json, yaml or jsonpath=TEMPLATE"},
+	} {
+		var output outputFlag
+		var out strings.Builder
+		cmd := &cobra.Command{RunE: func(cmd *cobra.Command, _ []string) error { return output.print(&out, list, tab) }, SilenceErrors: true, SilenceUsage: true}
+		output.bind(cmd)
+		cmd.SetArgs(row.flags)
+		if err := cmd.Execute(); err != nil && !strings.Contains(err.Error(), row.want) || err == nil && out.String() != row.want {
+			t.Errorf("%q: %v\n%s, want %q", row.flags, err, out.String(), row.want)
+		}
 	}
 }
 

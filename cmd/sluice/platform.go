@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-dev/sluice/broker"
+	"github.com/sluice-dev/sluice/internal/access"
+	"github.com/sluice-dev/sluice/internal/openid"
 	"github.com/sluice-dev/sluice/internal/osbclient"
 )
 
@@ -65,23 +67,23 @@ func newPlatformCommand() *cobra.Command {
 // platformFlags name the file of platforms.
 type platformFlags struct{ dataDir, file string }
 
-// read returns the platforms, after the same checks as in `sluice serve`.
-func (f *platformFlags) read() ([]broker.ListedPlatform, error) {
+// read returns the file of platforms, after the same checks as in `sluice serve`.
+func (f *platformFlags) read() (file broker.PlatformsFile, err error) {
 	path := f.file
 	if path == "" {
 		path = platformsPath(f.dataDir)
 	}
 	if _, err := broker.LoadPlatforms(path); err != nil {
 		if f.file == "" && errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("no platforms.yaml in %s: run `sluice serve` first, or name the file with --platforms", f.dataDir)
+			return file, fmt.Errorf("no platforms.yaml in %s: run `sluice serve` first, or name the file with --platforms", f.dataDir)
 		}
-		return nil, err
+		return file, err
 	}
 	document, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return file, err
 	}
-	return broker.ListPlatforms(document)
+	return broker.ReadPlatforms(document)
 }
 
 func newPlatformListCommand(f *platformFlags) *cobra.Command {
@@ -90,23 +92,34 @@ func newPlatformListCommand(f *platformFlags) *cobra.Command {
 		Short: "List the platforms and how they authenticate, without their secrets",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			platforms, err := f.read()
+			file, err := f.read()
 			if err != nil {
 				return err
 			}
-			t := table{header: []string{"NAME", "USERS", "TOKENS", "CERTIFICATES"}}
-			for _, p := range platforms {
+			t := table{header: []string{"NAME", "USERS", "TOKENS", "CERTIFICATES", "OPENID"}}
+			for _, p := range file.Platforms {
 				var users []string
 				for _, basic := range p.Basic {
 					users = append(users, basic.Username)
 				}
 				t.rows = append(t.rows, []string{
 					p.Name, orDash(strings.Join(slices.Compact(users), ", ")), fmt.Sprint(len(p.Bearer)), orDash(strings.Join(p.ClientCertificateNames, ", ")),
+					orDash(strings.Join(issuersOf(file.OpenID, access.Caller{Role: access.Platform, Name: p.Name}), ", ")),
 				})
 			}
-			return t.write(cmd.OutOrStdout(), false)
+			return t.write(cmd.OutOrStdout(), &outputFlag{})
 		},
 	}
+}
+
+// issuersOf returns the issuers whose tokens identify a caller.
+func issuersOf(listed []openid.Listed, caller access.Caller) (issuers []string) {
+	for _, issuer := range listed {
+		if slices.ContainsFunc(issuer.Callers, func(c openid.ListedCaller) bool { return c.Is == caller.String() }) {
+			issuers = append(issuers, issuer.Issuer)
+		}
+	}
+	return issuers
 }
 
 func newPlatformShowCommand(f *platformFlags) *cobra.Command {
@@ -152,11 +165,11 @@ type brokerAccess struct {
 
 // access returns with which URL and credentials a platform calls the broker; the first ones, if it has several.
 func (f *platformFlags) access(name string) (brokerAccess, error) {
-	platforms, err := f.read()
+	file, err := f.read()
 	if err != nil {
 		return brokerAccess{}, err
 	}
-	i := slices.IndexFunc(platforms, func(p broker.ListedPlatform) bool { return p.Name == name })
+	i := slices.IndexFunc(file.Platforms, func(p broker.ListedPlatform) bool { return p.Name == name })
 	if i < 0 {
 		return brokerAccess{}, fmt.Errorf("no platform %q; `sluice platform list` shows them all", name)
 	}
@@ -165,13 +178,16 @@ func (f *platformFlags) access(name string) (brokerAccess, error) {
 		return brokerAccess{}, err
 	}
 	found := brokerAccess{url: strings.TrimSpace(string(url))}
-	switch p := platforms[i]; {
+	switch p := file.Platforms[i]; {
 	case len(p.Basic) > 0:
 		found.Username, found.Password = p.Basic[0].Username, p.Basic[0].Password
 	case len(p.Bearer) > 0:
 		found.Token = p.Bearer[0]
-	default:
+	case len(p.ClientCertificateNames) > 0:
 		return brokerAccess{}, fmt.Errorf("platform %s authenticates by a client certificate, which Sluice does not have", p.Name)
+	default:
+		return brokerAccess{}, fmt.Errorf("platform %s authenticates by tokens of %s, which Sluice does not have", p.Name,
+			strings.Join(issuersOf(file.OpenID, access.Caller{Role: access.Platform, Name: p.Name}), " and "))
 	}
 	return found, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -29,14 +30,19 @@ func newProviderCommand(hub *hubFlags) *cobra.Command {
 
 func newProviderAddCommand(hub *hubFlags) *cobra.Command {
 	identity := &identityFlags{}
+	joins := &v1alpha1.ProviderJoins{}
 	cmd := &cobra.Command{
 		Use:   "add NAME --did DID",
 		Short: "Let a provider present credentials",
 		Long: `Let a provider present credentials. Member clusters name it with "sluice cluster add --provider NAME".
 
 Its keys are fetched from the host that its did:web names, and from no other, each time they are needed. Where
---keys gives them (the jwks.json or did.json that "sluice sd init" made), nothing is fetched.`,
+--keys gives them (the jwks.json or did.json that "sluice sd init" made), nothing is fetched.
+
+With --clusters, the provider adds clusters itself, by invitations (docs/market.md). A change of any flag ends the
+provider's tokens and open invitations.`,
 		Example: `  sluice provider add acme --did did:web:acme.example
+  sluice provider add acme --did did:web:acme.example --clusters 10 --proven
   sluice provider add lab --did did:web:lab.example --keys lab/jwks.json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -49,6 +55,11 @@ Its keys are fetched from the host that its did:web names, and from no other, ea
 				ObjectMeta: metav1.ObjectMeta{Name: args[0], Namespace: hub.namespace},
 				Spec:       v1alpha1.ProviderSpec{Identified: identified},
 			}
+			if joins.AtMost > 0 {
+				provider.Spec.Joins = joins
+			} else if joins.Proven || len(joins.Types) > 0 {
+				return errors.New("--proven and --requires go with --clusters")
+			}
 			if err := applyTo(cmd, hub, provider); err != nil {
 				return fmt.Errorf("provider %s: %w", args[0], err)
 			}
@@ -57,6 +68,9 @@ Its keys are fetched from the host that its did:web names, and from no other, ea
 		},
 	}
 	identity.bind(cmd)
+	cmd.Flags().Int32Var(&joins.AtMost, "clusters", 0, "how many clusters the provider may have, if it adds clusters itself; 0 means that it adds none")
+	cmd.Flags().BoolVar(&joins.Proven, "proven", false, "place nothing on a cluster that the provider adds until it has proven which offering the cluster is")
+	cmd.Flags().StringSliceVar(&joins.Types, "requires", nil, "types of credentials that such a cluster needs in addition to the offering's own, for instance LabelCredential; with --proven")
 	return cmd
 }
 

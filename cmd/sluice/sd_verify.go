@@ -56,7 +56,7 @@ ClusterBinding names. "sluice sd present" reports both.`,
 				Keys:  func(name string) (*jose.JSONWebKeySet, bool) { set, ok := known[name]; return set, ok },
 				Hosts: func(host string) bool { return slices.Contains(hosts, host) },
 			}}
-			return verifyTokens(cmd, verifier, tokens, output)
+			return verifyTokens(cmd, verifier, tokens, &output)
 		},
 	}
 	dir.bind(cmd)
@@ -75,7 +75,7 @@ type verified struct {
 	Report selfdescription.Report `json:"report"`
 }
 
-func verifyTokens(cmd *cobra.Command, verifier *selfdescription.Verifier, tokens []token, output outputFlag) error {
+func verifyTokens(cmd *cobra.Command, verifier *selfdescription.Verifier, tokens []token, output *outputFlag) error {
 	var all []verified
 	var set []*selfdescription.Credential
 	failed := 0

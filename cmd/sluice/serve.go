@@ -12,11 +12,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -53,8 +51,8 @@ type serveFlags struct {
 	bindWait, bindTimeout          time.Duration
 	internetEgress                 bool
 	console                        bool
-	logFormat                      logFormat
-	verbose                        bool
+	joinAddresses                  []string
+	log                            logFlags
 	probeEvery                     time.Duration
 	movesAtOnce                    int
 	keepJournals                   time.Duration
@@ -92,9 +90,10 @@ password, in platforms.yaml of the data folder.`,
 	f.listener.bind(flags)
 	f.trust.bind(cmd)
 	flags.BoolVar(&f.console, "console", true, "serve the web console at /console/; sluice console prints a link to it")
+	flags.StringSliceVar(&f.joinAddresses, "join-allow-addresses", nil, "private address ranges (CIDR) in which clusters that providers add may be reached (default: public addresses only)")
 	flags.StringVar(&f.metricsListen, "metrics-listen", "127.0.0.1:8081", "address of /metrics, /healthz and /readyz; 0 disables it")
 	f.resources.bind(flags)
-	flags.StringVar(&f.platforms, "platforms", "", "file that lists the platforms and their credentials; read again when it changes")
+	flags.StringVar(&f.platforms, "platforms", "", "file that lists the platforms, their credentials and OpenID Connect issuers; read again when it changes")
 	flags.StringVar(&f.keyset, "keyset", "", "file with the keys that seal what is stored (default: keyset.json in the data folder)")
 	bindChoice(cmd, &f.collect, "collect", "", "action on objects on member clusters that belong to no instance any more", kube.CollectorReport, kube.CollectorOff, kube.CollectorRemove)
 	flags.DurationVar(&f.collectEvery, "collect-every", 10*time.Minute, "time between two searches for objects that belong to no instance any more")
@@ -113,15 +112,14 @@ password, in platforms.yaml of the data folder.`,
 	flags.StringVar(&f.scorer.TokenFile, "scorer-token-file", "", "file with the bearer token for the scorer, read for each request; required unless the scorer has a loopback address")
 	flags.StringVar(&f.scorer.CAFile, "scorer-ca-file", "", "PEM file with the certificate authorities that verify the scorer (default: those of the system)")
 	flags.DurationVar(&f.scorer.Timeout, "scorer-timeout", external.DefaultTimeout, "timeout of a request to the scorer; without an answer its scores do not count")
-	bindChoice(cmd, &f.logFormat, "log-format", "", "format of the log", logText, logJSON)
+	f.log.bind(cmd)
 	flags.DurationVar(&f.leaseDuration, "lease-duration", 10*time.Second, "how long the other replicas wait for a leader that does not answer; must be the same on all replicas")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "log every step of the controllers, not only the results")
 	return cmd
 }
 
 // serve runs until the context ends or something that it needs fails.
 func (f *serveFlags) serve(ctx context.Context) error {
-	logger := f.logger()
+	logger := f.log.logger()
 	shutdownTracing, err := startTracing(ctx)
 	if err != nil {
 		return err
@@ -349,30 +347,5 @@ func (f *serveFlags) publicURL() string {
 	}
 	return scheme + "://" + net.JoinHostPort(host, port)
 }
-
-// logger returns the process's logger, and makes the libraries use it too.
-func (f *serveFlags) logger() *slog.Logger {
-	options := &slog.HandlerOptions{}
-	if f.verbose {
-		options.Level = slog.Level(-1) // V(1), the steps of Sluice's controllers; the libraries' steps are below it
-	}
-	var handler slog.Handler = slog.NewTextHandler(os.Stderr, options)
-	if f.logFormat == logJSON {
-		handler = slog.NewJSONHandler(os.Stderr, options)
-	}
-	logger := slog.New(handler)
-	slog.SetDefault(logger)
-	klog.SetLogger(logr.FromSlogHandler(handler))
-	ctrl.SetLogger(logr.FromSlogHandler(handler))
-	return logger
-}
-
-// logFormat is --log-format.
-type logFormat string
-
-const (
-	logText logFormat = "text"
-	logJSON logFormat = "json"
-)
 
 func ptr[T any](v T) *T { return &v }

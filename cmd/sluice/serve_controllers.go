@@ -41,7 +41,11 @@ import (
 
 // addControllers adds all runnables and controllers to the manager, except self-descriptions.
 func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hub.Hub, live client.WithWatch, served *catalog.Catalog, sold *soldInventory, kept *store.Hub, platforms *broker.Platforms, keys *seal.Keyset) error {
-	connections := &member.Connections{Reader: live, Namespace: h.Namespace, Keys: keys, Wrap: f.lease.Fence}
+	addresses, err := prefixes("join-allow-addresses", f.joinAddresses)
+	if err != nil {
+		return err
+	}
+	connections := &member.Connections{Reader: live, Namespace: h.Namespace, Keys: keys, Wrap: f.lease.Fence, AllowAddresses: addresses}
 	charts, err := f.charts.open()
 	if err != nil {
 		return err
@@ -58,6 +62,7 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 		}
 	}
 	recorder := journal.NewRecorder(served.Names)
+	f.trust.recorder = recorder
 	if err := metrics.Registry.Register(recorder); err != nil {
 		return fmt.Errorf("register the metrics of events: %w", err)
 	}
@@ -110,7 +115,7 @@ func (f *serveFlags) addControllers(ctx context.Context, mgr ctrl.Manager, h *hu
 	if err := (&capi.Classes{Client: mgr.GetClient(), Connections: connections}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up the classes of clusters: %w", err)
 	}
-	if err := (&liqo.Peerings{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Connections: connections, Hub: h.ID}).SetupWithManager(mgr); err != nil {
+	if err := (&liqo.Peerings{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Connections: connections, Hub: h.ID, Recorder: recorder}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up peerings: %w", err)
 	}
 	if err := mgr.Add(&liqo.Judge{

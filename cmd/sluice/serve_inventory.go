@@ -58,7 +58,7 @@ func (s *soldInventory) Rooms(plans []*catalog.Plan, platform string, now time.T
 		}
 		request.At = now
 		room := snapshot.Room(snapshot.Govern(request, placement.Consumer{Platform: platform, Plan: p.ID}))
-		rooms[i] = market.Room{Known: true, Orders: room.Orders, AtLeast: room.AtLeast, Clusters: room.Clusters}
+		rooms[i] = market.Room{Known: true, Orders: room.Orders, AtLeast: room.AtLeast, Clusters: room.Clusters, Why: room.Why}
 		if room.Price != nil {
 			rooms[i].Currency, rooms[i].NanoPerHour = room.Price.Currency, room.Price.NanoPerHour
 		}

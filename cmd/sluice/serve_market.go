@@ -18,8 +18,11 @@ import (
 	"github.com/sluice-dev/sluice/internal/console"
 	"github.com/sluice-dev/sluice/internal/hub"
 	"github.com/sluice-dev/sluice/internal/market"
+	"github.com/sluice-dev/sluice/internal/member"
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/placement"
+	"github.com/sluice-dev/sluice/placement/kube"
+	"github.com/sluice-dev/sluice/placement/registration"
 	"github.com/sluice-dev/sluice/placement/replay"
 	"github.com/sluice-dev/sluice/selfdescription/server"
 )
@@ -38,8 +41,16 @@ func (f *serveFlags) web(mgr ctrl.Manager, h *hub.Hub, served *catalog.Catalog, 
 	}
 	tokens := &access.Tokens{Hub: everywhere, Live: mgr.GetAPIReader(), Writer: everywhere, Namespace: h.Namespace, Seal: keys, Platforms: platforms}
 	platforms.AcceptTokens(tokens)
+	addresses, err := prefixes("join-allow-addresses", f.joinAddresses)
+	if err != nil {
+		return nil, err
+	}
+	newcomers := &registration.Newcomers{
+		Connections: &member.Connections{Reader: mgr.GetAPIReader(), Namespace: h.Namespace, AllowAddresses: addresses}, Store: registration.Sealed{Keys: keys},
+	}
 	sells := market.New(market.Options{
-		Hub: everywhere, Live: mgr.GetAPIReader(), Namespace: h.Namespace, Catalog: served, Inventory: sold, Tokens: tokens, Platforms: platforms, Login: loginOf(server.Login(described)),
+		Hub: everywhere, Live: mgr.GetAPIReader(), Namespace: h.Namespace, Catalog: served, Inventory: sold, Tokens: tokens, Platforms: platforms,
+		Login: loginOf(server.Login(described)), Connect: connectOf(newcomers),
 	}, osb)
 	f.listener.ending = sells.EndFollowing
 	handler := server.New(described, sells)
@@ -47,8 +58,8 @@ func (f *serveFlags) web(mgr ctrl.Manager, h *hub.Hub, served *catalog.Catalog, 
 		return handler, nil
 	}
 	return console.New(console.Options{
-		Hub: mgr.GetCache(), Live: mgr.GetAPIReader(), Namespace: h.Namespace, Catalog: served, Tokens: tokens, Platforms: platforms, OSB: osb,
-		Explain: explainer(served, mgr.GetAPIReader(), h.Namespace), Changes: changes, Secure: strings.HasPrefix(f.publicURL(), "https://"),
+		Hub: mgr.GetCache(), Live: mgr.GetAPIReader(), Namespace: h.Namespace, Catalog: served, Tokens: tokens, Platforms: platforms, OSB: osb, Market: sells,
+		Explain: explainer(served, mgr.GetAPIReader(), h.Namespace), Changes: changes, URL: strings.TrimSuffix(f.trust.publicURL, "/"), Secure: strings.HasPrefix(f.publicURL(), "https://"),
 	}, handler)
 }
 
@@ -60,6 +71,17 @@ func loginOf(login func(context.Context, string) (string, error)) func(context.C
 			return "", &market.Error{Status: refused.Status, Code: "PresentationRefused", Description: refused.Description}
 		}
 		return provider, err
+	}
+}
+
+// connectOf makes refusals of clusters those of the market.
+func connectOf(newcomers *registration.Newcomers) func(context.Context, *v1alpha1.MemberCluster, market.Access) (string, error) {
+	return func(ctx context.Context, cluster *v1alpha1.MemberCluster, given market.Access) (string, error) {
+		uid, err := newcomers.Take(ctx, cluster, kube.Kubeconfig{Server: given.Server, CA: []byte(given.CA), TLSServerName: given.TLSServerName, Token: given.Token})
+		if refused := (*registration.RefusedError)(nil); errors.As(err, &refused) {
+			return "", &market.Error{Status: http.StatusUnprocessableEntity, Code: "ClusterRefused", Description: refused.Error() + "."}
+		}
+		return uid, err
 	}
 }
 

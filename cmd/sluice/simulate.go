@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/placement/replay"
 )
 
-const outputCSV outputFlag = "csv"
+const outputCSV outputFormat = "csv"
 
 func newSimulateCommand(hub *hubFlags) *cobra.Command {
 	f := &simulateFlags{hub: hub}
@@ -48,7 +48,7 @@ Clusters stay as they are: nothing fails, is displaced, moved or made.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	hub.bind(cmd)
-	bindChoice(cmd, &f.output, "output", "o", "output format", outputTable, outputWide, outputCSV, outputJSON, outputYAML)
+	f.output.bindFormats(cmd, outputTable, outputWide, outputCSV, outputJSON, outputYAML)
 	flags := cmd.Flags()
 	flags.StringVar(&f.orders, "orders", "", "file of the order book: CSV, or a recording; - is the standard input")
 	flags.StringVar(&f.fleet, "fleet", "", "file of a recording or of a description, instead of the hub's fleet")
@@ -87,7 +87,7 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 	}
 	out, rows := cmd.OutOrStdout(), outcomeTable(simulation)
 	switch {
-	case f.output == outputCSV:
+	case f.output.format == outputCSV:
 		return writeCSV(out, rows)
 	case !f.output.forPeople():
 		return f.output.print(out, simulation, table{})

@@ -43,7 +43,7 @@ being changed at the moment is listed as well with -o wide.`,
 			if !output.forPeople() {
 				return output.print(cmd.OutOrStdout(), o, table{})
 			}
-			return o.write(cmd.OutOrStdout(), output == outputWide)
+			return o.write(cmd.OutOrStdout(), &output)
 		},
 	}
 	flags.bind(cmd)
@@ -66,16 +66,16 @@ func look(ctx context.Context, c client.Client, namespace string) (*overview.Ove
 }
 
 // write prints the overview for people.
-func (o *state) write(w io.Writer, wide bool) error {
+func (o *state) write(w io.Writer, output *outputFlag) error {
 	t := table{header: []string{"WHAT", "ALL", "READY", "CHANGING", "NOT READY"}}
 	for _, r := range o.Resources {
 		t.rows = append(t.rows, []string{r.What, fmt.Sprint(r.All), fmt.Sprint(r.Ready), fmt.Sprint(r.Changing), fmt.Sprint(r.NotReady)})
 	}
-	if err := t.write(w, wide); err != nil {
+	if err := t.write(w, output); err != nil {
 		return err
 	}
 	troubles := o.NotReady
-	if wide {
+	if output.format == outputWide {
 		troubles = append(troubles, o.Changing...)
 	}
 	if o.Restored != nil {
@@ -92,5 +92,5 @@ func (o *state) write(w io.Writer, wide bool) error {
 	for _, one := range troubles {
 		t.rows = append(t.rows, []string{one.What, one.Name, age(one.Since), one.Reason, orDash(one.Message)})
 	}
-	return t.write(w, wide)
+	return t.write(w, output)
 }

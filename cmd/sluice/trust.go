@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-dev/sluice/internal/guarded"
 	"github.com/sluice-dev/sluice/internal/hub"
+	"github.com/sluice-dev/sluice/internal/journal"
 	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/selfdescription/controller"
 	"github.com/sluice-dev/sluice/selfdescription/did"
@@ -34,7 +35,8 @@ type trustFlags struct {
 	vantage      string
 	measureEvery time.Duration
 
-	measure controller.Measure
+	measure  controller.Measure
+	recorder *journal.Recorder // of admissions
 }
 
 func (f *trustFlags) bind(cmd *cobra.Command) {
@@ -130,7 +132,7 @@ func (f *trustFlags) assemble(mgr ctrl.Manager, h *hub.Hub, keys *seal.Keyset, e
 	statuses := &trust.Statuses{Client: fetch, Hosts: hosts, Clock: clock.RealClock{}}
 	err = controller.SetupWithManager(mgr, controller.Options{
 		Namespace: h.Namespace, Book: book, Keys: resolver, Statuses: statuses, DID: name, Seal: keys,
-		RotateEvery: f.rotateEvery, Organisation: organisation, Measure: f.measure,
+		RotateEvery: f.rotateEvery, Organisation: organisation, Measure: f.measure, Recorder: f.recorder,
 	})
 	return server.Options{
 		Hub: everywhere, Live: mgr.GetAPIReader(), Namespace: h.Namespace, DID: name, Seal: keys, Book: book, Keys: resolver, Statuses: statuses,

@@ -97,7 +97,7 @@ func printUsage(cmd *cobra.Command, c client.Client, namespace string, q usage.Q
 	case usageCSV:
 		return usage.WriteCSV(cmd.OutOrStdout(), sums, q.By)
 	case usageJSON:
-		return outputJSON.print(cmd.OutOrStdout(), sums, table{})
+		return printJSON(cmd.OutOrStdout(), sums)
 	default:
 		return writeUsageTable(cmd.OutOrStdout(), sums, q)
 	}
@@ -121,7 +121,7 @@ func writeUsageTable(w io.Writer, sums []*usage.Sum, q usage.Query) error {
 		t.rows = append(t.rows, append(row, hours(big.NewRat(s.Seconds, 1), 1),
 			hours(s.Reserved[corev1.ResourceCPU].Rat(), 1), hours(s.Reserved[corev1.ResourceMemory].Rat(), 1<<30), cost))
 	}
-	return t.write(w, false)
+	return t.write(w, &outputFlag{})
 }
 
 // hours formats a number of seconds, each of so many units, in hours.

@@ -19,7 +19,7 @@ var ErrNoKey = errors.New("the broker has no key yet; `sluice serve` makes one w
 
 // owner binds private keys to the Identity that they are stored in.
 func owner(id *v1alpha1.Identity) []byte {
-	return seal.Owner("Identity", id.Namespace, id.Name, string(id.UID))
+	return seal.Owner("Identity", id.Namespace, id.Name, string(v1alpha1.UIDOf(id)))
 }
 
 // Seal returns a private key as the Identity stores it.

@@ -98,7 +98,7 @@ func (j *Journals) End(ctx context.Context, of Subject) error {
 func (j *Journals) write(ctx context.Context, of Subject, change func(*v1alpha1.JournalSpec)) error {
 	err := retry.OnError(retry.DefaultRetry, isRace, func() error {
 		kept := &v1alpha1.Journal{}
-		err := j.Live.Get(ctx, client.ObjectKey{Namespace: of.GetNamespace(), Name: string(of.GetUID())}, kept)
+		err := j.Live.Get(ctx, client.ObjectKey{Namespace: of.GetNamespace(), Name: string(v1alpha1.UIDOf(of))}, kept)
 		isNew := apierrors.IsNotFound(err)
 		if err != nil && !isNew {
 			return err
@@ -116,7 +116,7 @@ func (j *Journals) write(ctx context.Context, of Subject, change func(*v1alpha1.
 		if !isNew {
 			return j.Client.Update(ctx, kept)
 		}
-		kept.ObjectMeta = metav1.ObjectMeta{Namespace: of.GetNamespace(), Name: string(of.GetUID())}
+		kept.ObjectMeta = metav1.ObjectMeta{Namespace: of.GetNamespace(), Name: string(v1alpha1.UIDOf(of))}
 		kept.Spec.EventSubject = of.Subject()
 		return j.Client.Create(ctx, kept)
 	})
@@ -134,7 +134,7 @@ func (j *Journals) page(ctx context.Context, of Subject, kept *v1alpha1.JournalS
 		first := sha256.Sum256([]byte(older[0].Cluster + " " + older[0].From.UTC().Format(time.RFC3339)))
 		last := metav1.NewMicroTime(older[len(older)-1].To.Time)
 		err := j.Client.Create(ctx, &v1alpha1.Journal{
-			ObjectMeta: metav1.ObjectMeta{Namespace: of.GetNamespace(), Name: string(of.GetUID()) + v1alpha1.JournalPage + hex.EncodeToString(first[:8])},
+			ObjectMeta: metav1.ObjectMeta{Namespace: of.GetNamespace(), Name: string(v1alpha1.UIDOf(of)) + v1alpha1.JournalPage + hex.EncodeToString(first[:8])},
 			Spec:       v1alpha1.JournalSpec{EventSubject: of.Subject(), EndedAt: &last, Events: []v1alpha1.Event{}, Usage: older},
 		})
 		if client.IgnoreAlreadyExists(err) != nil {

@@ -57,7 +57,7 @@ func Read(ctx context.Context, hub client.Reader, namespace string, has func(Ent
 // Of returns all events of one resource that is not removed, the oldest first.
 func Of(ctx context.Context, hub client.Reader, resource Subject) ([]v1alpha1.Event, error) {
 	var kept v1alpha1.Journal
-	err := hub.Get(ctx, client.ObjectKey{Namespace: resource.GetNamespace(), Name: string(resource.GetUID())}, &kept)
+	err := hub.Get(ctx, client.ObjectKey{Namespace: resource.GetNamespace(), Name: string(v1alpha1.UIDOf(resource))}, &kept)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func after(kept, latest []v1alpha1.Event) []v1alpha1.Event {
 
 // entriesOf returns the UID of the resource that an object is, or whose journal it is, and the events in it.
 func entriesOf(o client.Object) (types.UID, []Entry) {
-	uid, subject, events := o.GetUID(), v1alpha1.EventSubject{}, []v1alpha1.Event(nil)
+	uid, subject, events := v1alpha1.UIDOf(o), v1alpha1.EventSubject{}, []v1alpha1.Event(nil)
 	switch o := o.(type) {
 	case *v1alpha1.Journal:
 		uid, subject, events = types.UID(o.Name), o.Spec.EventSubject, o.Spec.Events

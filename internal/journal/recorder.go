@@ -19,8 +19,9 @@ import (
 // answer was lost are recorded when the hub shows them. What a kill separates from its write is not recorded.
 //
 // A controller calls Read and, in the end, Done for each resource that it changes, and in between Written or
-// Removed after each write. These methods are safe for concurrent use, for one resource one after the other.
-// They do not block. A nil Recorder records nothing.
+// Removed after each write. These methods are safe for concurrent use, for one resource one after the other. Of
+// resources that several controllers write, each calls Wrote after its writes. No method blocks. A nil Recorder records
+// nothing.
 type Recorder struct {
 	names    Names
 	events   *prometheus.CounterVec
@@ -60,7 +61,7 @@ func NewRecorder(names Names) *Recorder {
 		names: names,
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_events_total",
-			Help: "Events of instances and bindings, by kind of resource, type of event, service offering and plan.",
+			Help: "Events of instances, bindings, member clusters and peerings, by kind of resource, type of event, and service offering and plan if there are.",
 		}, []string{"kind", "type", "service", "plan"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "sluice_operation_duration_seconds",
@@ -76,7 +77,7 @@ func (r *Recorder) Read(ctx context.Context, of Subject) {
 	if r == nil {
 		return
 	}
-	now := record{uid: of.GetUID(), last: v1alpha1.LastSequence(*of.History())}
+	now := record{uid: v1alpha1.UIDOf(of), last: v1alpha1.LastSequence(*of.History())}
 	switch before, found := r.of(of); {
 	case found && before.uid != now.uid:
 		r.Gone(ctx, of.Subject().Kind, client.ObjectKeyFromObject(of))
@@ -97,11 +98,19 @@ func (r *Recorder) Written(ctx context.Context, of Subject, err error) {
 	switch {
 	case err == nil:
 		r.record(ctx, of, known.last)
-		known = record{uid: of.GetUID(), last: v1alpha1.LastSequence(*of.History())}
+		known = record{uid: v1alpha1.UIDOf(of), last: v1alpha1.LastSequence(*of.History())}
 	case !isRefused(err):
 		known.isDoubtful = true
 	}
 	r.known.Store(subjectOf(of), known)
+}
+
+// Wrote records the events of a resource after a sequence number, because they are on the hub now. Those of a write whose
+// answer was lost are not recorded.
+func (r *Recorder) Wrote(ctx context.Context, of Subject, after int64) {
+	if r != nil {
+		r.record(ctx, of, after)
+	}
 }
 
 // Removed records the last events of a resource, as it was before the write that removes its finalizer; err is
@@ -180,7 +189,10 @@ func (r *Recorder) record(ctx context.Context, of Subject, after int64) {
 }
 
 func (r *Recorder) count(of v1alpha1.EventSubject, e v1alpha1.Event) {
-	service, plan := r.names.Labels(of.ServiceID, e.PlanID)
+	service, plan := "", ""
+	if of.ServiceID != "" {
+		service, plan = r.names.Labels(of.ServiceID, e.PlanID)
+	}
 	r.events.WithLabelValues(of.Kind, string(e.Type), service, plan).Inc()
 	if result := e.Ends(); result != "" && e.After != nil {
 		r.duration.WithLabelValues(service, plan, string(e.Operation), string(result)).Observe(e.After.Seconds())
@@ -190,8 +202,11 @@ func (r *Recorder) count(of v1alpha1.EventSubject, e v1alpha1.Event) {
 // logEvent writes one line for an event.
 func logEvent(ctx context.Context, subject v1alpha1.EventSubject, plan string, e v1alpha1.Event) {
 	fields := []any{"instance", subject.InstanceID, "platform", subject.Platform, "plan", cmp.Or(plan, e.PlanID)}
-	if subject.BindingID != "" {
+	switch {
+	case subject.BindingID != "":
 		fields = append([]any{"binding", subject.BindingID}, fields...)
+	case subject.InstanceID == "":
+		fields = []any{"kind", subject.Kind, "name", subject.Name}
 	}
 	if e.Operation != "" {
 		fields = append(fields, "operation", e.Operation)

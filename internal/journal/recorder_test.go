@@ -117,7 +117,7 @@ func TestRecorder(t *testing.T) {
 				t.Errorf("%d operations ended, want %d", n, metrics["Removed"])
 			}
 			var want strings.Builder
-			want.WriteString("# HELP sluice_events_total Events of instances and bindings, by kind of resource, type of event, service offering and plan.\n# TYPE sluice_events_total counter\n")
+			want.WriteString("# HELP sluice_events_total Events of instances, bindings, member clusters and peerings, by kind of resource, type of event, and service offering and plan if there are.\n# TYPE sluice_events_total counter\n")
 			for e, n := range metrics {
 				fmt.Fprintf(&want, "sluice_events_total{kind=\"ServiceInstance\",plan=\"name of p\",service=\"name of s\",type=%q} %d\n", e, n)
 			}
@@ -129,4 +129,30 @@ func TestRecorder(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRecorderOfClusters: an event of a member cluster is counted without a service, and logged with its name, once.
+func TestRecorderOfClusters(t *testing.T) {
+	t.Parallel()
+	var lines []string
+	ctx := log.IntoContext(t.Context(), funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{}))
+	r := journal.NewRecorder(func(string, string) (string, string) { return "", "" })
+	cluster := &v1alpha1.MemberCluster{ObjectMeta: metav1.ObjectMeta{Name: "eu"}}
+	for _, e := range []v1alpha1.EventType{v1alpha1.EventReady, v1alpha1.EventLost} {
+		after := v1alpha1.LastSequence(cluster.Status.Events)
+		v1alpha1.AddEvent(&cluster.Status.Events, v1alpha1.Event{Type: e, Clusters: []string{"eu"}, Message: "as it is"})
+		r.Wrote(ctx, cluster, after)
+	}
+	if len(lines) != 2 || !strings.Contains(lines[1], `"msg"="Lost" "kind"="MemberCluster" "name"="eu" "clusters"="eu" "why"="as it is"`) {
+		t.Errorf("logged %q", lines)
+	}
+	want := `# HELP sluice_events_total Events of instances, bindings, member clusters and peerings, by kind of resource, type of event, and service offering and plan if there are.
+# TYPE sluice_events_total counter
+sluice_events_total{kind="MemberCluster",plan="",service="",type="Lost"} 1
+sluice_events_total{kind="MemberCluster",plan="",service="",type="Ready"} 1
+`
+	if err := testutil.CollectAndCompare(r, strings.NewReader(want), "sluice_events_total"); err != nil {
+		t.Error(err)
+	}
+	(*journal.Recorder)(nil).Wrote(ctx, cluster, 0)
 }

@@ -67,7 +67,7 @@ func Read(ctx context.Context, hub client.Reader, namespace string, in Window, h
 	// has it.
 	err := pages.Each(ctx, hub, &v1alpha1.ServiceInstanceList{}, func(o client.Object) error {
 		i := o.(*v1alpha1.ServiceInstance)
-		add(i.UID, i.Subject(), Of(i))
+		add(v1alpha1.UIDOf(i), i.Subject(), Of(i))
 		return nil
 	}, client.InNamespace(namespace))
 	if err != nil {

@@ -107,7 +107,7 @@ func (o *Order) For(b *v1alpha1.ServiceBinding, secrets Secrets) (*Order, error)
 // bindingWord is the name of a binding in expressions: 17 letters and digits, a letter first. It is
 // another one if the binding is made anew.
 func bindingWord(b *v1alpha1.ServiceBinding) string {
-	sum := sha256.Sum256([]byte(b.Name + "/" + string(b.UID)))
+	sum := sha256.Sum256([]byte(b.Name + "/" + string(v1alpha1.UIDOf(b))))
 	return "b" + hex.EncodeToString(sum[:8])
 }
 

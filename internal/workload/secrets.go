@@ -157,5 +157,5 @@ func (s Secrets) seal(keys *seal.Keyset, owner []byte) ([]byte, error) {
 // ownerOf returns the context to which sealed secrets are bound. Credentials have another kind of
 // context, so that neither can be unsealed as the other.
 func ownerOf(kind string, of *metav1.ObjectMeta) []byte {
-	return seal.Owner(kind+" secrets", of.Namespace, of.Name, string(of.UID))
+	return seal.Owner(kind+" secrets", of.Namespace, of.Name, string(v1alpha1.UIDOf(of)))
 }

@@ -90,6 +90,7 @@ func (r *admission) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 		}
 		return ctrl.Result{}, fmt.Errorf("write the cluster's status: %w", err)
 	}
+	r.Recorder.Wrote(ctx, cluster, v1alpha1.LastSequence(before.Events))
 	r.tell(ctx, before, cluster)
 	return ctrl.Result{RequeueAfter: again}, nil
 }

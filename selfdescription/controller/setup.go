@@ -39,6 +39,8 @@ type Options struct {
 	Organisation *draft.Draft
 	// Measure configures the measurements of member clusters.
 	Measure Measure
+	// Recorder of the events of member clusters; may be nil.
+	Recorder *journal.Recorder
 	// Clock is for tests; nil means the real clock.
 	Clock clock.PassiveClock
 }

@@ -73,7 +73,7 @@ func newSender(c *Controller, sink *v1alpha1.EventSink, key string) (*sender, er
 	if err != nil {
 		return nil, err
 	}
-	from := sink.CreationTimestamp.Time
+	from := v1alpha1.CreatedOf(sink).Time
 	if until := sink.Status.DeliveredUntil; until != nil && until.Add(-slack).After(from) {
 		from = until.Add(-slack)
 	}
@@ -139,7 +139,7 @@ func (s *sender) follow(ctx context.Context, kind client.Object) (stop func(), e
 }
 
 func resourceOf(o journal.Subject) resource {
-	return resource{o.Subject().Kind, o.GetName(), o.GetUID()}
+	return resource{o.Subject().Kind, o.GetName(), v1alpha1.UIDOf(o)}
 }
 
 // note queues a resource that has events to send.
@@ -147,7 +147,7 @@ func (s *sender) note(o any) {
 	of := o.(journal.Subject)
 	events := *of.History()
 	s.mu.Lock()
-	sent, known := s.sent[of.GetUID()]
+	sent, known := s.sent[v1alpha1.UIDOf(of)]
 	s.mu.Unlock()
 	switch last := v1alpha1.LastSequence(events); {
 	case last == 0, known && last <= sent:
@@ -262,7 +262,7 @@ func (s *sender) read(ctx context.Context, r resource) (journal.Subject, error) 
 	if client.IgnoreNotFound(err) != nil {
 		return nil, err
 	}
-	if err != nil || object.GetUID() != r.uid {
+	if err != nil || v1alpha1.UIDOf(object) != r.uid {
 		return nil, nil
 	}
 	return object, nil
