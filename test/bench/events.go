@@ -75,6 +75,12 @@ var changes = map[string]func(c *placement.Cluster, other bool){
 	"Failures": func(c *placement.Cluster, other bool) {
 		c.Failures = either(other, map[string]placement.Failures{"db/small": {Orders: 1, Weight: 100, Last: "no room"}}, nil)
 	},
+	"Withheld": func(c *placement.Cluster, other bool) {
+		c.Withheld = either(other, map[string]string{"db/small": "a loop"}, nil)
+	},
+	"Markets": func(c *placement.Cluster, other bool) {
+		c.Markets = either(other, map[string]placement.Market{"db/small": {Known: true, Orders: 1}}, nil)
+	},
 	"Exposure": func(c *placement.Cluster, other bool) {
 		c.Exposure = either(other, &v1alpha1.ClusterExposure{Domain: "example.org"}, nil)
 	},

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/test/capi"
+	"github.com/sluice-dev/sluice/test/hosted"
 )
 
 // clusterOffering sells clusters of the simulated class.
@@ -211,13 +212,10 @@ func makeByHand(ctx context.Context, bed *capi.Bed, name string) error {
 		if err := bed.Client.Get(ctx, client.ObjectKeyFromObject(made), made); err != nil {
 			return err
 		}
-		conditions, _, _ := unstructured.NestedSlice(made.Object, "status", "conditions")
-		for _, c := range conditions {
-			if c, ok := c.(map[string]any); ok && c["type"] == "Available" && c["status"] == "True" {
-				return nil
-			}
+		if !hosted.HasCondition(made, "Available") {
+			return fmt.Errorf("cluster %s is not available", name)
 		}
-		return fmt.Errorf("cluster %s is not available", name)
+		return nil
 	})
 }
 

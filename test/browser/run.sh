@@ -7,7 +7,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 # shellcheck source-path=SCRIPTDIR
 source ../kind/lib.sh
 say() { printf 'browser: %s\n' "$*" >&2; }
-require chromium=chromium npm=npm
+./chromium.sh
+require npm=npm
 
 # npm makes node_modules anew each time, so only when the lock file has changed.
 digest=$(sha256sum package-lock.json)

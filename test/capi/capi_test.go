@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/test/capi"
+	"github.com/sluice-dev/sluice/test/hosted"
 )
 
 const cluster = `
@@ -42,13 +43,7 @@ func TestACluster(t *testing.T) {
 		if err := bed.Client.Get(ctx, key, made); err != nil {
 			return false, err
 		}
-		conditions, _, _ := unstructured.NestedSlice(made.Object, "status", "conditions")
-		for _, c := range conditions {
-			if c := c.(map[string]any); c["type"] == "Available" {
-				return c["status"] == "True", nil
-			}
-		}
-		return false, nil
+		return hosted.HasCondition(made, "Available"), nil
 	})
 	t.Logf("available after %s", time.Since(started).Round(100*time.Millisecond))
 	if bed.Workload("default", "one") == nil || bed.Workloads() != 1 {

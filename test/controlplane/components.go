@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // The components, by the names of their binaries.
@@ -89,9 +90,13 @@ func apiServerFlags(dir string, port int, auditLog string) []string {
 	return flags
 }
 
-// controllerManagerFlags run every controller that is on by default, each under its own service account.
-func controllerManagerFlags(dir string) []string {
+// controllerManagerFlags run some controllers, or every one that is on by default, each under its own service account.
+func controllerManagerFlags(dir string, controllers []string) []string {
+	if len(controllers) == 0 {
+		controllers = []string{"*"}
+	}
 	return []string{
+		"--controllers=" + strings.Join(controllers, ","),
 		"--kubeconfig=" + filepath.Join(dir, managerKubeconfig),
 		"--secure-port=0",
 		"--authentication-skip-lookup",

@@ -36,6 +36,8 @@ type Options struct {
 	// APIServerOnly leaves out the controller manager, the scheduler and nodes: a place to keep objects in, and to
 	// watch them, where namespaces do not end and nothing is collected as garbage.
 	APIServerOnly bool
+	// Controllers of the controller manager, by their names; when empty all that are on by default.
+	Controllers []string
 }
 
 // ControlPlane is a running Kubernetes control plane. Its methods may be called from any goroutine.
@@ -235,7 +237,7 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 	if cp.options.APIServerOnly {
 		return nil
 	}
-	if err := cp.startComponent(controllerManager, controllerManagerFlags(cp.dir)); err != nil {
+	if err := cp.startComponent(controllerManager, controllerManagerFlags(cp.dir, cp.options.Controllers)); err != nil {
 		return err
 	}
 	if err := cp.startComponent(scheduler, schedulerFlags(cp.dir)); err != nil {

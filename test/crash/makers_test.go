@@ -76,7 +76,7 @@ func (m *makers) killedStep(ctx context.Context, t *testing.T, name string, do f
 	m.step(ctx, t, name, func(ctx context.Context) error {
 		before := len(m.deaths)
 		defer func() { t.Logf("%-45s killed %d times", name, len(m.deaths)-before) }()
-		return m.killed(func() error { return do(ctx) })
+		return m.killed(nil, func() error { return do(ctx) })
 	})
 }
 

@@ -36,6 +36,9 @@ platforms:
 `
 )
 
+// backupTarget is the place for the backups of hooks; nothing in these tests calls it.
+const backupTarget = "{url: 'https://target.example', username: ann, password: hush, addresses: [192.0.2.0/24]}"
+
 // charts of the add-ons.
 const charts = "../../internal/charts/store/testdata/charts"
 
@@ -89,6 +92,9 @@ func serve(t *testing.T, stop context.CancelCauseFunc) *server {
 	if err := os.WriteFile(s.path("platforms.yaml"), []byte(platforms), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(s.path("target.yaml"), []byte(backupTarget), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	var err error
 	if s.log, err = os.Create(filepath.Join(t.ArtifactDir(), "sluice.log")); err != nil {
 		t.Fatal(err)
@@ -131,7 +137,7 @@ func (s *server) supervise(ctx context.Context) error {
 	for life := 1; ; life++ {
 		cmd := exec.Command(binary, "serve", "--data-dir", s.dataDir(), "--listen", s.address,
 			"--metrics-listen", "127.0.0.1:0", "--platforms", s.path("platforms.yaml"), "--collect", "off",
-			"--charts", charts)
+			"--charts", charts, "--backup-target", s.path("target.yaml"))
 		// A life is short: collecting is a fifth of it at GOGC=400, and more at less.
 		cmd.Env = append(os.Environ(), "SLUICE_CRASH_FILE="+s.crashFile(), "GOGC=off", "GOMEMLIMIT=512MiB")
 		cmd.Stdout, cmd.Stderr = s.log, s.log
@@ -156,9 +162,12 @@ func (s *server) supervise(ctx context.Context) error {
 	}
 }
 
-// killed calls do while the process dies after each of its writes, once.
-func (s *server) killed(do func() error) error {
+// killed calls do while the process dies after each of its writes but those of before, once.
+func (s *server) killed(before []string, do func() error) error {
 	passed := s.passed.lines()
+	for _, write := range before {
+		passed += write + "\n"
+	}
 	if err := os.WriteFile(s.crashFile(), []byte(passed), 0o600); err != nil {
 		return err
 	}
@@ -171,7 +180,7 @@ func (s *server) killed(do func() error) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("killed after %s: %w", strings.Join(deaths, "; "), err)
-	case len(deaths) == 0:
+	case len(deaths)+len(before) == 0:
 		return errors.New("nothing was written, so there was no kill")
 	}
 	return nil

@@ -26,11 +26,17 @@ const stepTime = 15 * time.Minute
 type step struct {
 	name   string
 	do     func(context.Context) error
-	during bool // killed or spared
+	during kills
 }
 
-// Steps that another story has already been killed during are spared.
-const killed, spared = true, false
+// kills are the writes of a step after which Sluice is killed.
+type kills int
+
+const (
+	spared    kills = iota // none, for steps that another story is killed during
+	killed                 // each
+	killedNew              // each that no step of the bed was killed after yet
+)
 
 // instance is a service instance as its platform knows it.
 type instance struct {

@@ -18,11 +18,9 @@ import (
 	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
 	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 	appsv1 "k8s.io/api/apps/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -33,6 +31,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/liqo"
 	"github.com/sluice-dev/sluice/internal/liqo/liqotest"
+	"github.com/sluice-dev/sluice/test/controlplane"
 	"github.com/sluice-dev/sluice/test/faults"
 )
 
@@ -121,27 +120,14 @@ func TestComponentsMoveWithoutAGap(t *testing.T) {
 // administrator returns a kubeconfig of an administrator with a token, which a proxy passes on.
 func (tr *tour) administrator(ctx context.Context, t *testing.T, name string) []byte {
 	t.Helper()
-	m := tr.members[name]
-	_, err := m.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "admin"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = m.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "admin-of-the-test"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceDefault, Name: "admin"}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := m.CoreV1().ServiceAccounts(metav1.NamespaceDefault).CreateToken(ctx, "admin", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := controlplane.AdministratorToken(ctx, tr.members[name], "admin")
 	if err != nil {
 		t.Fatal(err)
 	}
 	text, err := clientcmd.Write(clientcmdapi.Config{
 		CurrentContext: name,
 		Clusters:       map[string]*clientcmdapi.Cluster{name: {}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {Token: token.Status.Token}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {Token: token}},
 		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
 	})
 	if err != nil {

@@ -86,11 +86,17 @@ func TestExposure(t *testing.T) {
 	}
 	whoMayConnect(t, open, v1alpha1.MemberNamespace(v1alpha1.InstanceName("first", id)))
 
-	ownPods(t, s.broker, get)
-	ownCertificate(t, s.broker, node, "sealed", "sealed."+publicDomain)
-	ownCertificate(t, s.broker, node, "sealed."+ownDomain, "sealed."+ownDomain)
-	ownHost(t, s.broker, p, get)
-	plainPorts(t, s.broker, get)
+	t.Run("side by side", func(t *testing.T) {
+		besides(t, "a consumer's own pods", func(t *testing.T) { ownPods(t, s.broker, get) })
+		besides(t, "the consumer's certificate", func(t *testing.T) {
+			ownCertificate(t, s.broker, node, "e2e-sealed", "sealed", "sealed."+publicDomain)
+		})
+		besides(t, "the consumer's certificate and domain", func(t *testing.T) {
+			ownCertificate(t, s.broker, node, "e2e-sealed-own", "sealed."+ownDomain, "sealed."+ownDomain)
+		})
+		besides(t, "the consumer's domain", func(t *testing.T) { ownHost(t, s.broker, p, get) })
+		besides(t, "plain ports", func(t *testing.T) { plainPorts(t, s.broker, get) })
+	})
 	orderFails(t, s.broker, p, "shop", "shop is taken by another instance")
 	orderFails(t, s.broker, p, "www.bank.example", "www.bank.example is in no domain that is yours")
 	s.broker.unbind(t, id, "site", p)
@@ -152,9 +158,8 @@ func ownPods(t *testing.T, b broker, get func(context.Context, string) (int, str
 }
 
 // ownCertificate orders a site with a certificate of the consumer's own, which the Gateway does not have.
-func ownCertificate(t *testing.T, b broker, node, name, host string) {
+func ownCertificate(t *testing.T, b broker, node, id, name, host string) {
 	t.Helper()
-	const id = "e2e-sealed"
 	site := "https://" + host + ":" + tlsPort
 	sealed := b.findPlan(t, "sites", "sealed")
 	chain, key := selfSigned(t, host)

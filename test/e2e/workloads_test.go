@@ -40,25 +40,19 @@ func TestWorkloads(t *testing.T) {
 		t.Errorf("%d services are tested, charts/services has %d", len(services()), len(files))
 	}
 	t.Run("side by side", func(t *testing.T) {
-		besides := func(name string, test func(*testing.T)) {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				test(t)
-			})
-		}
-		besides("conformance", func(t *testing.T) {
+		besides(t, "conformance", func(t *testing.T) {
 			// The pods of twelve instances start and stop side by side, on two processors.
 			conformance(t, s.broker, lifeCycle, "OSB_TIMEOUT=3m", "OSB_SERVICE_ID=workloads", "OSB_PLAN_ID=workloads-small", "OSB_OTHER_PLAN_ID=workloads-medium",
 				"OSB_PENDING_PLAN_ID=workloads-nowhere", "OSB_FAILING_UPDATE_PLAN_ID=workloads-nowhere")
 		})
 		for _, one := range services() {
 			volumeFor(t, one.cluster, "e2e-"+one.name)
-			besides(one.name, func(t *testing.T) { one.story(t, s.broker) })
+			besides(t, one.name, func(t *testing.T) { one.story(t, s.broker) })
 		}
-		besides("a bind hook returns a token", func(t *testing.T) { returnedToken(t, s.broker) })
-		besides("who reaches whom", func(t *testing.T) { reach(t, s.broker) })
-		besides("a chart from a private registry", func(t *testing.T) { privateChart(t, s.broker) })
-		besides("an image that is not there", func(t *testing.T) { brokenImage(t, s.broker) })
+		besides(t, "a bind hook returns a token", func(t *testing.T) { returnedToken(t, s.broker) })
+		besides(t, "who reaches whom", func(t *testing.T) { reach(t, s.broker) })
+		besides(t, "a chart from a private registry", func(t *testing.T) { privateChart(t, s.broker) })
+		besides(t, "an image that is not there", func(t *testing.T) { brokenImage(t, s.broker) })
 	})
 	// These change clusters, and with them whatever else is there.
 	t.Run("data moves and is restored", func(t *testing.T) { dataMoves(t, s, kept) })
@@ -67,6 +61,15 @@ func TestWorkloads(t *testing.T) {
 		for _, name := range members {
 			nothingLeft(t, name)
 		}
+	})
+}
+
+// besides runs a subtest beside its siblings.
+func besides(t *testing.T, name string, test func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		test(t)
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,32 +51,61 @@ func Build(ctx context.Context, path string, args ...string) (string, error) {
 	}
 }
 
-// Apply creates objects from YAML documents, or brings those that are there up to date, each after the changes. It
-// blocks while a definition that is new is not served yet, or a webhook does not answer yet, up to 30 s for each object.
+// Apply creates objects from YAML documents, or brings those that are there up to date, each after the changes; see
+// [ApplyObject].
 func Apply(ctx context.Context, c client.Client, documents []byte, changes ...func(*unstructured.Unstructured)) error {
+	objects, err := parse(documents)
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		for _, change := range changes {
+			change(o)
+		}
+		if err := ApplyObject(ctx, c, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ApplyObject creates an object, or brings it up to date. It blocks while a definition that is new is not served yet, or
+// a webhook does not answer yet, up to 30 s.
+func ApplyObject(ctx context.Context, c client.Client, o *unstructured.Unstructured) error {
+	err := wait.PollUntilContextTimeout(ctx, poll, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("test"), client.ForceOwnership)
+		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsInternalError(err) {
+			return false, nil
+		}
+		return true, err
+	})
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
+	}
+	return nil
+}
+
+// HasCondition reports whether an object has a condition with status True.
+func HasCondition(o *unstructured.Unstructured, kind string) bool {
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(one any) bool {
+		c, ok := one.(map[string]any)
+		return ok && c["type"] == kind && c["status"] == "True"
+	})
+}
+
+// parse returns the objects in YAML documents.
+func parse(documents []byte) (objects []*unstructured.Unstructured, err error) {
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(documents), 4096)
 	for {
 		o := &unstructured.Unstructured{}
 		if err := decoder.Decode(&o.Object); errors.Is(err, io.EOF) {
-			return nil
+			return objects, nil
 		} else if err != nil {
-			return err
+			return nil, err
 		}
-		if len(o.Object) == 0 {
-			continue
-		}
-		for _, change := range changes {
-			change(o)
-		}
-		err := wait.PollUntilContextTimeout(ctx, poll, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-			err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("test"), client.ForceOwnership)
-			if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsInternalError(err) {
-				return false, nil
-			}
-			return true, err
-		})
-		if err != nil {
-			return fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
+		if len(o.Object) > 0 {
+			objects = append(objects, o)
 		}
 	}
 }

@@ -66,6 +66,14 @@ networking:
 $(subnets "$1")
   # An image built here brings its own CNI; the official one has kindnet.
   disableDefaultCNI: $([ -n "$own_cni" ] && echo true || echo false)
+kubeadmConfigPatches:
+# One of each component, whose data outlives no crash of the machine: no elections, and no waiting for the disk.
+- |
+  kind: ClusterConfiguration
+  apiVersion: kubeadm.k8s.io/v1beta3
+  etcd: {local: {extraArgs: {unsafe-no-fsync: "true"}}}
+  controllerManager: {extraArgs: {leader-elect: "false"}}
+  scheduler: {extraArgs: {leader-elect: "false"}}
 nodes:
 - {role: control-plane, image: "$image"}
 YAML

@@ -5,17 +5,11 @@ package korifi
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
-	"helm.sh/helm/v4/pkg/chart/common"
-	commonutil "helm.sh/helm/v4/pkg/chart/common/util"
-	"helm.sh/helm/v4/pkg/chart/v2/loader"
-	"helm.sh/helm/v4/pkg/engine"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +18,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-dev/sluice/test/controlplane"
 	"github.com/sluice-dev/sluice/test/hosted"
@@ -121,12 +114,8 @@ func (k *Korifi) install(ctx context.Context, folder string) error {
 }
 
 // render returns what Korifi's chart installs.
-func render(folder string, port int) ([]string, error) {
-	loaded, err := loader.LoadDir(folder)
-	if err != nil {
-		return nil, err
-	}
-	values := map[string]any{
+func render(folder string, port int) ([]*unstructured.Unstructured, error) {
+	return hosted.Render(folder, "korifi", namespace, map[string]any{
 		"adminUserName": user, "rootNamespace": namespace, "defaultAppDomainName": "apps.example.com", "containerRepositoryPrefix": "localhost/",
 		"api":               map[string]any{"apiServer": map[string]any{"url": "127.0.0.1", "port": port, "internalPort": port}},
 		"kpackImageBuilder": map[string]any{"include": false}, "statefulsetRunner": map[string]any{"include": false},
@@ -136,16 +125,7 @@ func render(folder string, port int) ([]string, error) {
 			"managedServices": map[string]any{"enabled": true},
 			"routing":         map[string]any{"disableRouteController": true},
 		},
-	}
-	top, err := commonutil.ToRenderValues(loaded, values, common.ReleaseOptions{Name: "korifi", Namespace: namespace}, nil)
-	if err != nil {
-		return nil, err
-	}
-	files, err := engine.Render(loaded, top)
-	if err != nil {
-		return nil, err
-	}
-	return slices.Collect(maps.Values(files)), nil
+	})
 }
 
 // applied are the kinds of the chart that have a meaning without pods.
@@ -153,22 +133,18 @@ var applied = []string{"CustomResourceDefinition", "ClusterRole", "RoleBinding",
 
 // apply installs what the chart gives: configuration becomes files in a folder, by the names of the ConfigMaps, and
 // webhooks call the controllers.
-func (k *Korifi) apply(ctx context.Context, c client.Client, folder string, rendered []string, controllers *hosted.Server) error {
-	for _, file := range rendered {
-		for document := range strings.SplitSeq(file, "\n---") {
-			var o unstructured.Unstructured
-			if err := yaml.Unmarshal([]byte(document), &o.Object); err != nil {
+func (k *Korifi) apply(ctx context.Context, c client.Client, folder string, rendered []*unstructured.Unstructured, controllers *hosted.Server) error {
+	for _, o := range rendered {
+		switch {
+		case o.GetKind() == "ConfigMap":
+			if err := write(filepath.Join(folder, o.GetName()), o); err != nil {
 				return err
 			}
-			switch {
-			case o.GetKind() == "ConfigMap":
-				if err := write(filepath.Join(folder, o.GetName()), &o); err != nil {
-					return err
-				}
-			case slices.Contains(applied, o.GetKind()):
-				if err := hosted.Apply(ctx, c, []byte(document), controllers.Redirect, administered); err != nil {
-					return err
-				}
+		case slices.Contains(applied, o.GetKind()):
+			controllers.Redirect(o)
+			administered(o)
+			if err := hosted.ApplyObject(ctx, c, o); err != nil {
+				return err
 			}
 		}
 	}

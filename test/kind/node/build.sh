@@ -10,6 +10,8 @@ set -euo pipefail
 case ${1:---help} in -h | --help) usage && exit ;; esac
 reference=$1
 base=$reference-base
+# Collecting garbage less often saves processor time, for more memory.
+gogc=400
 
 # Bookworm, because its systemd 252 still starts on cgroup v1; trixie's 257 refuses to.
 suite=bookworm
@@ -50,6 +52,7 @@ configure_systemd() {
   rm -f "$units"/{multi-user,local-fs,basic}.target.wants/* "$rootfs"/etc/systemd/system/*.wants/* \
     "$units"/sockets.target.wants/*{udev,initctl}* "$units"/sysinit.target.wants/systemd-tmpfiles-setup.service
   echo ReadKMsg=no >>"$rootfs/etc/systemd/journald.conf"
+  echo "DefaultEnvironment=GOGC=$gogc" >>"$rootfs/etc/systemd/system.conf"
   ln -sf /usr/lib/systemd/systemd "$rootfs/sbin/init"
   SYSTEMD_OFFLINE=1 chroot "$rootfs" systemctl --quiet enable kubelet containerd undo-mount-hacks
   SYSTEMD_OFFLINE=1 chroot "$rootfs" systemctl --quiet mask systemd-binfmt.service
@@ -98,7 +101,7 @@ control_plane_image() {
   install -m 644 "$rootfs/etc/ssl/certs/ca-certificates.crt" "$root/etc/ssl/certs/"
   printf 'root:x:0:0::/:\nnobody:x:65534:65534::/:\n' >"$root/etc/passwd"
   image_archive "$images/$name.tar" "$(image_of "$name")" "$root" \
-    "{\"Env\": [\"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\"], \"Entrypoint\": [\"/usr/local/bin/$name\"]}" \
+    "{\"Env\": [\"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\", \"GOGC=$gogc\"], \"Entrypoint\": [\"/usr/local/bin/$name\"]}" \
     --owner=0 --group=0
 }
 
