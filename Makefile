@@ -11,10 +11,10 @@ export GOFLAGS := -trimpath -buildvcs=false
 # The tools pinned in tools/go.mod, built on first use and kept in Go's build cache.
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 
-.PHONY: help demo demo-down build image test e2e images lint unit crash browser conformance e2e-stories e2e-workloads e2e-chart e2e-liqo browser race mutants fuzz bench peers generate golden verify vulncheck
+.PHONY: help demo demo-down build image test e2e images lint unit crash browser conformance e2e-kills e2e-hub e2e-brokers e2e-stories e2e-market e2e-workloads e2e-chart e2e-liqo browser race mutants fuzz bench peers generate golden verify vulncheck
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-13s\033[0m %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-13s\033[0m %s\n", $$1, $$2}'
 
 demo: ## Two kind clusters, Sluice, and the whole story; leaves it running
 	@test/demo/demo.sh
@@ -29,12 +29,17 @@ build: ## bin/sluice, a static binary
 image: build ## bin/sluice-image.tar, the binary FROM scratch as sluice-dev/sluice:VERSION
 	@test/kind/image.sh sluice-dev/sluice:$(VERSION) bin/sluice bin/sluice-image.tar
 
+# DIR must not exist; KEY signs the checksums, PUSH is a repository.
+.PHONY: release
+release: ## bin/release: binaries, SBOMs, image, charts, provenance and checksums of VERSION; KEY=file signs, PUSH=registry/repository pushes
+	@go run ./release -version '$(VERSION)' -out '$(or $(DIR),bin/release)' $(if $(KEY),-key '$(KEY)') $(if $(PUSH),-push '$(PUSH)')
+
 # What takes processors runs one after the other: side by side, each makes the other miss its deadlines.
 test: ## Lint, unit and integration tests, kills, and OSB conformance on kind; needs root on Debian, installs what it lacks
 	@test/times.sh lint unit+interop+images crash conformance
 
-e2e: ## Everything else that is real: the docs, the chart, lost and made clusters, trust, and Liqo
-	@test/times.sh e2e-stories e2e-workloads e2e-chart e2e-liqo
+e2e: ## Everything else that is real: more kills, another hub, the docs, the chart, lost and made clusters, trust, the marketplace in a browser, and Liqo
+	@test/times.sh e2e-kills e2e-hub e2e-brokers e2e-stories e2e-market e2e-workloads e2e-chart e2e-liqo
 
 # Before unit and images, which run side by side: at the priority of images, unit would wait for them.
 .PHONY: kubernetes
@@ -42,7 +47,11 @@ kubernetes:
 	@echo "test: Kubernetes binaries for the control planes of the tests"
 	@test/kubernetes/build.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl >/dev/null
 
-.PHONY: databases prometheus cluster-api
+.PHONY: databases prometheus cluster-api service-catalog
+service-catalog:
+	@echo "test: Kubernetes Service Catalog"
+	@test/servicecatalog/programs/build.sh >/dev/null
+
 cluster-api:
 	@echo "test: the manager of Cluster API for the tests of made clusters"
 	@test/capi/manager/build.sh core >/dev/null
@@ -56,11 +65,12 @@ databases:
 	@test/databases/install.sh
 
 images: kubernetes ## What the tests on kind run, at the lowest priority; built once, then kept
-	@echo "test: images of kind nodes and of Liqo, and Korifi"
+	@echo "test: images of kind nodes and of Liqo, Korifi, and Service Catalog"
 	@nice -n 19 test/kind/node-image.sh >/dev/null
 	@nice -n 19 test/kind/tools.sh kube-router traefik >/dev/null
 	@nice -n 19 test/kind/liqo-images.sh >/dev/null
 	@nice -n 19 test/korifi/programs/build.sh >/dev/null
+	@nice -n 19 test/servicecatalog/programs/build.sh >/dev/null
 
 # UNCLEAR matches comments that docs/style.md does not allow: "x is what …", "x are those that …".
 UNCLEAR = '^[[:space:]]*//[[:space:]]+([[:alnum:]]+ (is|are) (what|where|who|whom|why|those|that of|the one (that|of|in|as))|.*(tells (whether|if)|but for))[[:space:]]'
@@ -77,21 +87,31 @@ lint: ## Formatting, vet, staticcheck, which package may import which, and that 
 	@$(TOOL) forbidigo -set_exit_status -tests=false '^time\.(Now|Since|Until|Sleep|After|AfterFunc|Tick|NewTimer|NewTicker)$$' -- ./placement
 
 # Collecting garbage less often saves a tenth of the processors' time, for more memory: 24 GiB are enough.
-lint unit crash browser conformance e2e-stories e2e-workloads e2e-chart e2e-liqo: export GOGC = 400
+lint unit crash browser conformance e2e-kills e2e-hub e2e-brokers e2e-stories e2e-market e2e-workloads e2e-chart e2e-liqo: export GOGC = 400
 
 # SLOWEST packages are tested first: last, each would run beside nothing. Tests wait for a third of their time, so
 # one more package than there are processors is tested at once.
 SLOWEST := ./cmd/sluice ./placement/liqo ./bindings ./placement/capi ./test/faults
 ATONCE := $(shell expr $$(nproc) + 1)
 
+# BROKERS are the stories of several Sluices and brokers behind each other, and of the Service Catalog in front of one; the
+# driver's own tests are in unit.
+BROKERS := ^Test(SluiceBehindSluice|ThreeSluicesInARow|BrokersWithDefects|KilledWhileABrokerAnswers|ServiceCatalog)$$
+
 # Short, because bench runs the whole of test/bench. lint has vetted everything: each go test would vet all packages below its own once more.
-# Once more with the other hub runs what writes to it from several sides at once; the histories' hub is a fake. The rest
-# of what talks to the hub meets a cluster as hub in e2e-chart, with the whole conformance suite.
 unit: kubernetes databases prometheus cluster-api ## Unit and integration tests, on the embedded hub and on real control planes
 	@echo "test: unit and integration, embedded hub"
-	@go test -short -vet=off -timeout 20m -p $(ATONCE) $(SLOWEST) ./...
-	@echo "test: the same controllers with a kube-apiserver as the hub"
-	@SLUICE_TEST_HUB=kube go test -vet=off -timeout 20m -p $(ATONCE) -skip '^Test(Histories|LeadersThatSleep)$$' ./placement/controller
+	@go test -short -vet=off -timeout 20m -p $(ATONCE) -skip '$(BROKERS)' $(SLOWEST) ./...
+
+e2e-brokers: kubernetes databases service-catalog ## Sluices behind Sluices, with the conformance suite on top; brokers with defects, and killed meanwhile; a real Service Catalog
+	@echo "test: brokers behind brokers, Service Catalog"
+	@go test -vet=off -timeout 20m -run '$(BROKERS)' ./cmd/sluice
+
+# Runs once more what writes to the hub from several sides at once; the histories' hub is a fake. The rest of what talks
+# to the hub meets a cluster as hub in e2e-chart, with the specs of instances and bindings.
+e2e-hub: kubernetes ## The instance's, binding's and cluster's controllers with a kube-apiserver as the hub
+	@echo "test: the controllers with a kube-apiserver as the hub"
+	@SLUICE_TEST_HUB=kube go test -vet=off -timeout 20m -skip '^Test(Histories|LeadersThatSleep)$$' ./placement/controller
 
 interop: ## Credentials, both ways, with jose, jsonld and a SHACL validator from npm; installs Node where it is missing
 	@echo "test: interoperability with tools from npm"
@@ -102,9 +122,15 @@ browser: ## The console in Chromium: axe-core on every page, a phone's screen, t
 	@test/browser/run.sh
 
 # One more test at once than there are processors: most of a kill, and of a leader that sleeps, is waiting.
-crash: ## Kill Sluice at every write, stop its leaders, and check that nothing is lost, doubled or oversold
-	@echo "test: kill -9 after every write, SIGSTOP of leaders"
-	@go test -tags faults -vet=off -count=1 -timeout 45m -parallel $(ATONCE) -v -skip '^Test(OnClusters|OnPeeredClusters|Workloads)$$' ./internal/crashpoint ./test/crash ./bindings
+kills = go test -tags faults -vet=off -count=1 -timeout 45m -parallel $(ATONCE) -v
+
+crash: kubernetes ## Kill Sluice at every write of orders, moves, bindings and workloads, and check that nothing is lost, doubled or oversold
+	@echo "test: kill -9 after every write"
+	@$(kills) -run '^Test(KillAtEveryWrite|UncoveredWrite|EachWriteKillsOnce|Names|Killed|BindsKilled)' ./internal/crashpoint ./test/crash ./bindings
+
+e2e-kills: kubernetes cluster-api ## Kill Sluice while clusters are made and components move, stop its leaders
+	@echo "test: kill -9 while clusters are made and components move, SIGSTOP of leaders"
+	@$(kills) -skip '^Test(KillAtEveryWrite|UncoveredWrite|OnClusters|OnPeeredClusters|Workloads)$$' ./test/crash
 
 # e2e.test runs the tests on kind, compiled once; $(call e2e,TESTS) runs some of them.
 .PHONY: bin/e2e.test
@@ -120,6 +146,10 @@ conformance: bin/e2e.test ## On kind: the story, and OSB 2.17 conformance
 e2e-stories: bin/e2e.test ## On kind: the docs, byte for byte; providers and policies; lost clusters; clusters made by Cluster API; a real Korifi
 	@echo "test: the docs, byte for byte, trust, lost clusters, made clusters, Korifi"
 	@$(call e2e,TestReadme|TestFirstSteps|TestTrustDocs|TestTrust|TestLostCluster|TestMadeCluster|TestKorifi)
+
+e2e-market: bin/e2e.test ## On kind, in Chromium: two providers join and sell, a consumer buys, the operator drains a cluster
+	@echo "test: the marketplace in a browser"
+	@$(call e2e,TestMarketplace)
 
 e2e-workloads: bin/e2e.test ## On kind: PostgreSQL and other workloads, a site behind a Gateway, and conformance with a plan of kind workload
 	@echo "test: workloads"
@@ -155,14 +185,16 @@ bench: ## Every benchmark, and the whole-system figures of docs/performance.md
 peers: ## Placement decisions beside Karmada, OCM and kube-scheduler; downloads and builds them
 	@test/bench/peers/run.sh
 
-generate: ## CRDs and deep copies from api/v1alpha1, docs/reference.md, messages from api/resources, and the chart's dashboards
-	@$(TOOL) controller-gen object paths=./api/... crd output:crd:dir=charts/sluice/crds
+generate: ## CRDs and deep copies from api/v1alpha1 and api/claims, their references in docs, messages from api/resources, and the chart's dashboards
+	@$(TOOL) controller-gen object paths=./api/v1alpha1 crd output:crd:dir=charts/sluice/crds
+	@$(TOOL) controller-gen object paths=./api/claims/... crd output:crd:dir=charts/claims/crds
 	@$(TOOL) crd-ref-docs --source-path=api/v1alpha1 --config=docs/reference.config.yaml --renderer=markdown --output-path=docs/reference.md
+	@$(TOOL) crd-ref-docs --source-path=api/claims/v1alpha1 --config=docs/reference.config.yaml --renderer=markdown --output-path=docs/reference-claims.md
 	@cd tools && go run ./proto ../api/resources/v1/resources.proto
 	@cd tools && go run ./dashboards ../charts/sluice/dashboards
 
 golden: ## Rewrite golden files, to be read as a diff
-	@go test ./placement/... ./charts/... -update
+	@go test ./placement/... ./charts/... ./test/stored -update
 
 verify: generate ## Fail unless generated files and go.mod are up to date
 	@go mod tidy -diff
