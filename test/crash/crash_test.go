@@ -137,6 +137,9 @@ func (b *bed) tell(ctx context.Context, t *testing.T, stories []story) {
 			t.Fatal(context.Cause(ctx))
 		}
 	}
+	if t.Failed() {
+		return // what a story that broke off has made is still there
+	}
 	t.Run("nothing is left behind", func(t *testing.T) {
 		if err := b.empty(ctx); err != nil {
 			t.Error(err)

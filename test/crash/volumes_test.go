@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -97,6 +98,22 @@ func (v *volume) sell(ctx context.Context) error {
 			}, metav1.CreateOptions{})
 			if err != nil {
 				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	// An order that needs a class which no cluster is known to have fails at once.
+	err = v.withHub(ctx, func(hub client.Client) error {
+		var clusters v1alpha1.MemberClusterList
+		if err := hub.List(ctx, &clusters, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+		for _, cluster := range clusters.Items {
+			if !slices.Contains(cluster.Status.StorageClasses, "fast") {
+				return fmt.Errorf("%s is known to have the storage classes %v, not fast", cluster.Name, cluster.Status.StorageClasses)
 			}
 		}
 		return nil
