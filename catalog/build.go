@@ -72,6 +72,7 @@ func newOffering(spec *v1alpha1.ServiceOfferingSpec, is known, charts workload.C
 	offering := &Offering{ServiceOfferingSpec: spec.DeepCopy(), Retired: retired}
 	for _, p := range offering.ServiceOfferingSpec.Plans {
 		plan := newPlan(p, offering, charts)
+		plan.Digest = v1alpha1.DigestOf(p)
 		plan.confine(spec.Provider)
 		is.Passed[p.ID].addTo(plan)
 		if err := plan.compileSchemas(is.Variables[p.ID]); err != nil {

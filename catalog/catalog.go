@@ -83,6 +83,8 @@ type Plan struct {
 	v1alpha1.Plan
 	// Offering of the plan, with all its plans.
 	Offering *Offering
+	// Digest of the plan as the offering has it (v1alpha1.DigestOf).
+	Digest string
 	// Withdrawn reports that no broker offers a candidate of an upstream plan any more: its instances live on,
 	// but new ones are refused.
 	Withdrawn bool

@@ -11,6 +11,19 @@ import (
 	"github.com/sluice-dev/sluice/selfdescription/shape"
 )
 
+// evidence returns the provider of a cluster, and the credentials that prove its claims.
+func (c *Cluster) evidence() v1alpha1.ClusterEvidence {
+	found := v1alpha1.ClusterEvidence{Cluster: c.Name, Provider: c.Provider}
+	for i := range c.Claims {
+		if digest := c.Claims[i].Credential; digest != "" {
+			found.Credentials = append(found.Credentials, digest)
+		}
+	}
+	slices.Sort(found.Credentials)
+	found.Credentials = slices.Compact(found.Credentials)
+	return found
+}
+
 // claimsAt returns the claims of a member cluster that are valid at a time.
 func claimsAt(mc *v1alpha1.MemberCluster, now time.Time) (held []v1alpha1.Claim) {
 	for _, claim := range mc.Status.Claims {

@@ -165,7 +165,7 @@ func placeTogether(r Request, s *Snapshot) (Decision, error) {
 		if at < 0 {
 			d.Placements = append(d.Placements, Placement{
 				Cluster: name, Score: c.score, Reserved: maps.Clone(r.Components[i].Resources), Price: price, Components: []string{r.Components[i].Name},
-				LargestPods: r.Components[i].LargestPods,
+				LargestPods: r.Components[i].LargestPods, Evidence: c.cluster().evidence(),
 			})
 			continue
 		}

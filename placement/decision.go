@@ -51,6 +51,8 @@ type Placement struct {
 	Price *Price
 	// PublicPorts of the components there that have one that speaks TCP.
 	PublicPorts Ports
+	// Evidence is the provider of the cluster, and the proofs about it, when it was chosen.
+	Evidence v1alpha1.ClusterEvidence
 }
 
 // Rejection is one reason why clusters were not chosen.
@@ -163,7 +165,7 @@ func (e *evaluation) decision(chosen []candidate) Decision {
 		d.Placements = append(d.Placements, Placement{
 			Cluster: c.cluster().Name, Replicas: int32(c.replicas), // at most as asked for
 			Reserved: e.request.on(c.replicas), Score: c.score, Price: e.price(c),
-			LargestPods: e.request.LargestPods,
+			LargestPods: e.request.LargestPods, Evidence: c.cluster().evidence(),
 		})
 	}
 	var t tally

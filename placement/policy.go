@@ -32,6 +32,7 @@ func (c Consumer) holders() []string {
 // Policy is a compiled PlacementPolicy.
 type Policy struct {
 	Name        string
+	InForce     v1alpha1.PolicyInForce
 	Match       v1alpha1.PolicyMatch
 	Rules       []Rule
 	Preferences []Preference
@@ -45,7 +46,7 @@ type Policy struct {
 // CompilePolicy compiles a policy. The error names all rules that do not compile; the returned
 // policy rejects every cluster that those rules apply to.
 func CompilePolicy(from *v1alpha1.PlacementPolicy) (*Policy, error) {
-	p := &Policy{Name: from.Name, Match: from.Spec.Match, Score: from.Spec.Score, Quota: from.Spec.Quota, Elastic: from.Spec.Elastic}
+	p := &Policy{Name: from.Name, InForce: from.InForce(), Match: from.Spec.Match, Score: from.Spec.Score, Quota: from.Spec.Quota, Elastic: from.Spec.Elastic}
 	if from.Spec.Provider == "" {
 		p.Classes, p.MakeRoom = from.Spec.PriorityClasses, from.Spec.MakeRoom
 	}
@@ -140,9 +141,10 @@ func (ps Policies) Govern(r Request, consumer Consumer) Request {
 		consumer.Application = r.Consumer.Application
 	}
 	r.Consumer = consumer
-	r.Rules, r.Preferences, r.Quotas = slices.Clip(r.Rules), slices.Clip(r.Preferences), slices.Clip(r.Quotas)
+	r.Rules, r.Preferences, r.Quotas, r.Policies = slices.Clip(r.Rules), slices.Clip(r.Preferences), slices.Clip(r.Quotas), slices.Clip(r.Policies)
 	for _, p := range ps {
 		if p.Concerns(consumer) {
+			r.Policies = append(r.Policies, p.InForce)
 			r.Rules = append(r.Rules, p.Rules...)
 			r.Preferences = append(r.Preferences, p.Preferences...)
 			r.Weights = addWeights(r.Weights, p.Score)

@@ -63,6 +63,8 @@ type Request struct {
 	// Rules that chosen clusters must meet, and preferences among those clusters.
 	Rules       []Rule
 	Preferences []Preference
+	// Policies that added to them, or to the quotas and the weights, or might have.
+	Policies []v1alpha1.PolicyInForce
 	// Weights of the scorers; all zero means fit alone.
 	Weights v1alpha1.ScoreWeights
 	// External scores by cluster, from 0 to 100, of a scorer outside Sluice; clusters without

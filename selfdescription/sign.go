@@ -154,8 +154,10 @@ func (s *Signer) sign(payload map[string]any, m media) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encode a token: %w", err)
 	}
-	options := (&jose.SignerOptions{}).
-		WithType(jose.ContentType(m.typ)).WithContentType(jose.ContentType(m.cty)).WithHeader("iss", s.issuer)
+	options := (&jose.SignerOptions{}).WithType(jose.ContentType(m.typ)).WithHeader("iss", s.issuer)
+	if m.cty != "" {
+		options = options.WithContentType(jose.ContentType(m.cty))
+	}
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.SignatureAlgorithm(s.key.Algorithm), Key: s.key}, options)
 	if err != nil {
 		return "", fmt.Errorf("sign with key %s: %w", s.key.KeyID, err)

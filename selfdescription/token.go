@@ -86,7 +86,7 @@ func decodePart(part string, into *map[string]any) error {
 	if err != nil {
 		return err
 	}
-	return strictjson.Decode(strings.NewReader(string(raw)), strictjson.Limits{Bytes: MaxPresentation, Depth: maxDepth, Object: true}, into)
+	return strictjson.Decode(strings.NewReader(string(raw)), strictjson.Limits{Bytes: MaxStatement, Depth: maxDepth, Object: true}, into)
 }
 
 // decodeBase64 accepts only one encoding of a content: no padding, no line breaks, no stray
@@ -131,6 +131,9 @@ func (t *token) readHeader(accepted []media) error {
 }
 
 func (t *token) readPayload() error {
+	if slices.Contains(statementMedia, t.media) {
+		return t.readStatement()
+	}
 	if err := plainMembers(t.payload, ""); err != nil {
 		return err
 	}

@@ -105,15 +105,17 @@ func LastSequence(events []Event) int64 {
 	return events[len(events)-1].Sequence
 }
 
-// Journal keeps the events of a service instance, a binding, a member cluster or a peering, and the usage of an instance: the older ones while it
-// exists, all of them once it is gone. Its name is the UID of the resource. Of an instance with very many periods of
-// usage, further journals keep the older ones; their names begin with the UID.
+// Journal keeps the events of a service instance, a binding, a member cluster or a peering, and the usage and the
+// contracts of an instance: the older ones while it exists, all of them once it is gone. Its name is the UID of the
+// resource. Of an instance with very many periods of usage, or contracts, further journals keep the older ones; their
+// names begin with the UID.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:printcolumn:name=Platform,type=string,JSONPath=`.spec.platform`
 // +kubebuilder:printcolumn:name=Instance,type=string,JSONPath=`.spec.instanceID`
 // +kubebuilder:printcolumn:name=Binding,type=string,JSONPath=`.spec.bindingID`
 // +kubebuilder:printcolumn:name=Ended,type=date,JSONPath=`.spec.endedAt`
+// +kubebuilder:selectablefield:JSONPath=`.spec.name`
 type Journal struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -130,11 +132,11 @@ type JournalList struct {
 	Items []Journal `json:"items"`
 }
 
-// JournalSpec names a resource, and holds its events and its usage.
+// JournalSpec names a resource, and holds its events, its usage and its contracts.
 type JournalSpec struct {
 	EventSubject `json:",inline"`
-	// EndedAt is when the resource was removed; absent while it exists. Of a journal with nothing but older usage, it is
-	// the end of its last period.
+	// EndedAt is when the resource was removed; absent while it exists. Of a journal with nothing but older usage or
+	// contracts, it is the end of the last of them.
 	EndedAt *metav1.MicroTime `json:"endedAt,omitempty"`
 	// Events, the oldest first. Of more than 400, the oldest are dropped.
 	// +kubebuilder:validation:MaxItems=400
@@ -142,6 +144,9 @@ type JournalSpec struct {
 	// Usage of an instance, the periods that ended first come first.
 	// +listType=atomic
 	Usage []UsagePeriod `json:"usage,omitempty"`
+	// Contracts of an instance, by number.
+	// +listType=atomic
+	Contracts []Contract `json:"contracts,omitempty"`
 }
 
 // EventSubject is the resource to which events happened.

@@ -142,6 +142,10 @@ type ServiceInstanceStatus struct {
 	// end. Of more than 8 that have ended, the older ones are in its Journal.
 	// +listType=atomic
 	Usage []UsagePeriod `json:"usage,omitempty"`
+	// Contracts of the instance: the last ones, and the one in force at the end. Of more than 2 that have ended, the
+	// older ones are in its Journal.
+	// +listType=atomic
+	Contracts []Contract `json:"contracts,omitempty"`
 }
 
 // Backup is a copy of what the volumes of an instance contain, at the target that the operator gives.
@@ -250,6 +254,8 @@ type Decision struct {
 	// +listType=map
 	// +listMapKey=cluster
 	Displaced []Departure `json:"displaced,omitempty"`
+	// Terms by which the decision was made.
+	Terms *Terms `json:"terms,omitempty"`
 }
 
 // RunnerUp is the cluster that would have been chosen next.

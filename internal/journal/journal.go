@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,32 +44,59 @@ func usageOf(of Subject) *[]v1alpha1.UsagePeriod {
 	return &[]v1alpha1.UsagePeriod{}
 }
 
+// agreed is a resource with contracts.
+type agreed interface {
+	Agreed() *[]v1alpha1.Contract
+}
+
+// contractsOf returns the contracts of a resource; those of a binding are always none.
+func contractsOf(of Subject) *[]v1alpha1.Contract {
+	if a, ok := of.(agreed); ok {
+		return a.Agreed()
+	}
+	return &[]v1alpha1.Contract{}
+}
+
 // Trim moves the older half of a resource's events to its journal once there are more than
-// v1alpha1.MostEvents, and the usage that ended before the last change once there are more than
-// v1alpha1.MostUsagePeriods of that. Call it before the write of the status that has the rest. A kill in between leaves
+// v1alpha1.MostEvents, the usage that ended before the last change once there are more than
+// v1alpha1.MostUsagePeriods of that, and all ended contracts but the last once there are more than
+// v1alpha1.MostContracts. Call it before the write of the status that has the rest. A kill in between leaves
 // both in both places, which the next call puts right.
 func (j *Journals) Trim(ctx context.Context, of Subject) error {
-	events, usage := of.History(), usageOf(of)
-	older, earlier := 0, 0
+	events, usage, contracts := of.History(), usageOf(of), contractsOf(of)
+	older, earlier, former := 0, 0, 0
 	if len(*events) > v1alpha1.MostEvents {
 		older = len(*events) - v1alpha1.MostEvents/2
 	}
 	if n := settled(*usage); n > v1alpha1.MostUsagePeriods {
 		earlier = n
 	}
-	if older == 0 && earlier == 0 {
+	if n := ended(*contracts); n > v1alpha1.MostContracts {
+		former = n - 1 // the last may have been ended by the write that is to come
+	}
+	if older == 0 && earlier == 0 && former == 0 {
 		return nil
 	}
 	err := j.write(ctx, of, func(kept *v1alpha1.JournalSpec) {
 		kept.Events = after(kept.Events, (*events)[:older])
 		kept.Usage = v1alpha1.MergeUsage(kept.Usage, (*usage)[:earlier])
+		kept.Contracts = v1alpha1.MergeContracts(kept.Contracts, (*contracts)[:former])
 	})
 	if err != nil {
 		return err
 	}
 	*events = append([]v1alpha1.Event(nil), (*events)[older:]...)
 	*usage = append([]v1alpha1.UsagePeriod(nil), (*usage)[earlier:]...)
+	*contracts = append([]v1alpha1.Contract(nil), (*contracts)[former:]...)
 	return nil
+}
+
+// ended returns the number of contracts, which come first, that have ended.
+func ended(contracts []v1alpha1.Contract) (n int) {
+	for n < len(contracts) && !contracts[n].IsInForce() {
+		n++
+	}
+	return n
 }
 
 // settled returns the number of periods, which come first, that ended before the last change. So the hub has them: the
@@ -81,15 +109,16 @@ func settled(usage []v1alpha1.UsagePeriod) (n int) {
 	return n
 }
 
-// End keeps all events and the usage of a resource that is about to be removed: call it when nothing is left but the
-// finalizer, and all periods have ended. It may be repeated, also with other events than before: those of the last
+// End keeps all events, the usage and the contracts of a resource that is about to be removed: call it when nothing is
+// left but the finalizer, and all periods and contracts have ended. It may be repeated, also with other events than before: those of the last
 // call count.
 func (j *Journals) End(ctx context.Context, of Subject) error {
-	events, usage := *of.History(), *usageOf(of)
+	events, usage, contracts := *of.History(), *usageOf(of), *contractsOf(of)
 	return j.write(ctx, of, func(kept *v1alpha1.JournalSpec) {
 		kept.Events = slices.DeleteFunc(kept.Events, func(e v1alpha1.Event) bool { return e.Sequence >= events[0].Sequence })
 		kept.Events = append(kept.Events, events...)
 		kept.Usage = v1alpha1.MergeUsage(kept.Usage, usage)
+		kept.Contracts = v1alpha1.MergeContracts(kept.Contracts, contracts)
 		kept.EndedAt = &events[len(events)-1].At
 	})
 }
@@ -126,23 +155,36 @@ func (j *Journals) write(ctx context.Context, of Subject, change func(*v1alpha1.
 	return nil
 }
 
-// page moves the usage that a journal has too much of, the oldest first, to journals of its own. A kill before the
-// journal itself is written leaves it in both, which the next call puts right.
+// page moves the usage and the contracts that a journal has too much of, the oldest first, to journals of their own. A
+// kill before the journal itself is written leaves them in both, which the next call puts right.
 func (j *Journals) page(ctx context.Context, of Subject, kept *v1alpha1.JournalSpec) error {
 	for len(kept.Usage) > v1alpha1.MostJournalPeriods {
 		older := kept.Usage[:v1alpha1.MostJournalPeriods/2]
 		first := sha256.Sum256([]byte(older[0].Cluster + " " + older[0].From.UTC().Format(time.RFC3339)))
-		last := metav1.NewMicroTime(older[len(older)-1].To.Time)
-		err := j.Client.Create(ctx, &v1alpha1.Journal{
-			ObjectMeta: metav1.ObjectMeta{Namespace: of.GetNamespace(), Name: string(v1alpha1.UIDOf(of)) + v1alpha1.JournalPage + hex.EncodeToString(first[:8])},
-			Spec:       v1alpha1.JournalSpec{EventSubject: of.Subject(), EndedAt: &last, Events: []v1alpha1.Event{}, Usage: older},
-		})
-		if client.IgnoreAlreadyExists(err) != nil {
+		err := j.addPage(ctx, of, v1alpha1.JournalPage+hex.EncodeToString(first[:8]), older[len(older)-1].To, v1alpha1.JournalSpec{Usage: older})
+		if err != nil {
 			return err
 		}
 		kept.Usage = kept.Usage[len(older):]
 	}
+	for len(kept.Contracts) > v1alpha1.MostJournalContracts {
+		older := kept.Contracts[:v1alpha1.MostJournalContracts/2]
+		err := j.addPage(ctx, of, v1alpha1.JournalContracts+strconv.FormatInt(older[0].Number, 10), older[len(older)-1].To, v1alpha1.JournalSpec{Contracts: older})
+		if err != nil {
+			return err
+		}
+		kept.Contracts = kept.Contracts[len(older):]
+	}
 	return nil
+}
+
+// addPage creates a further journal of a resource, unless there is one of that name. End is when the last of it ended.
+func (j *Journals) addPage(ctx context.Context, of Subject, name string, end *metav1.Time, page v1alpha1.JournalSpec) error {
+	last := metav1.NewMicroTime(end.Time)
+	page.EventSubject, page.EndedAt, page.Events = of.Subject(), &last, []v1alpha1.Event{}
+	return client.IgnoreAlreadyExists(j.Client.Create(ctx, &v1alpha1.Journal{
+		ObjectMeta: metav1.ObjectMeta{Namespace: of.GetNamespace(), Name: string(v1alpha1.UIDOf(of)) + name}, Spec: page,
+	}))
 }
 
 // isRace reports whether somebody else has just written the same journal.

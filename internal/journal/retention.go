@@ -16,8 +16,8 @@ import (
 )
 
 // Retention removes what is kept of resources that are gone: the events of those that ended longer ago than Age, and of
-// the others the oldest, if there are more than Most; and the usage of those that ended longer ago than UsageAge. A
-// journal with neither is removed. It runs on the leader.
+// the others the oldest, if there are more than Most; and the usage and the contracts of those that ended longer ago than UsageAge. A
+// journal with none of them is removed. It runs on the leader.
 type Retention struct {
 	Client    client.Client
 	Live      client.Reader
@@ -26,7 +26,7 @@ type Retention struct {
 	Age time.Duration
 	// Most is the number of removed resources whose events are kept; zero means any number.
 	Most int
-	// UsageAge is how long usage is kept after its instance was removed; zero means for ever.
+	// UsageAge is how long usage and contracts are kept after its instance was removed; zero means for ever.
 	UsageAge time.Duration
 	// Every is the time between two runs; zero means an hour.
 	Every time.Duration
@@ -61,7 +61,7 @@ func (r *Retention) Run(ctx context.Context) (removed int, err error) {
 		if j.Spec.EndedAt == nil {
 			return nil
 		}
-		ended := old{name: j.Name, at: j.Spec.EndedAt.Time, isNeeded: len(j.Spec.Usage) > 0 && !r.isOlder(j.Spec.EndedAt.Time, r.UsageAge)}
+		ended := old{name: j.Name, at: j.Spec.EndedAt.Time, isNeeded: len(j.Spec.Usage)+len(j.Spec.Contracts) > 0 && !r.isOlder(j.Spec.EndedAt.Time, r.UsageAge)}
 		if len(j.Spec.Events) > 0 {
 			withEvents = append(withEvents, ended)
 		} else {
@@ -96,11 +96,11 @@ func (r *Retention) Run(ctx context.Context) (removed int, err error) {
 type old struct {
 	name string
 	at   time.Time
-	// isNeeded reports that its usage is kept.
+	// isNeeded reports that its usage or its contracts are kept.
 	isNeeded bool
 }
 
-// remove removes a journal, or only its events if its usage is needed, and reports whether there was anything to
+// remove removes a journal, or only its events if the rest is needed, and reports whether there was anything to
 // remove.
 func (r *Retention) remove(ctx context.Context, j old) (bool, error) {
 	kept := &v1alpha1.Journal{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: j.name}}

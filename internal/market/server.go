@@ -43,6 +43,8 @@ type Options struct {
 	// Connect connects to a cluster with the access that its owner gave, stores the access and writes the reference to
 	// it into the cluster's spec, and returns the cluster's UID. Its error is an *Error if the access is refused.
 	Connect func(ctx context.Context, cluster *v1alpha1.MemberCluster, given Access) (uid string, err error)
+	// SignContract and SignUsage make statements; nil makes none.
+	SignContract, SignUsage Sign
 	// Logger of failures and of tokens that are issued; nil means slog.Default().
 	Logger *slog.Logger
 	// Clock is for tests; nil means the real clock.
@@ -58,6 +60,8 @@ type server struct {
 	followers atomic.Int64
 	// ending is closed when nobody may follow any more.
 	ending chan struct{}
+	// reports holds one while a report of usage is made.
+	reports chan struct{}
 }
 
 // prefix of all URLs of the market.
@@ -106,6 +110,8 @@ var routes = []route{
 	{http.MethodGet, prefix + "/invitations", (*server).invitations, sellersAndOperators, false},
 	{http.MethodPost, prefix + "/invitations", (*server).invite, sellers, false},
 	{http.MethodDelete, prefix + "/invitations/{id}", (*server).withdraw, sellers, false},
+	{http.MethodGet, prefix + "/contracts/{id}", (*server).contracts, everybody, false},
+	{http.MethodGet, prefix + "/usage", (*server).usage, sellersAndOperators, false},
 }
 
 // call is one request, with its caller if the route asks for one.
@@ -146,7 +152,7 @@ func New(o Options, next http.Handler) *Market {
 		o.Catalog = &catalog.Catalog{}
 	}
 	s := &server{
-		Options: o, views: newViews(o.Catalog, o.Inventory), callers: callers.NewCalls(perSecond, burst, o.Clock), ending: make(chan struct{}),
+		Options: o, views: newViews(o.Catalog, o.Inventory), callers: callers.NewCalls(perSecond, burst, o.Clock), ending: make(chan struct{}), reports: make(chan struct{}, 1),
 	}
 	router := mux.NewRouter().UseEncodedPath().SkipClean(true) // no redirects for paths of next
 	allowed := map[string][]string{}

@@ -279,3 +279,20 @@ func trimmed(r *big.Rat, digits int) string {
 	}
 	return text
 }
+
+// OfProvider returns the part of the usage that was on the clusters of a provider.
+func OfProvider(all []Metered, provider string) []Metered {
+	var own []Metered
+	for _, m := range all {
+		m.Periods = slices.DeleteFunc(slices.Clone(m.Periods), func(p v1alpha1.UsagePeriod) bool { return p.Provider != provider })
+		if len(m.Periods) > 0 {
+			own = append(own, m)
+		}
+	}
+	return own
+}
+
+// Claims are the claims of a statement about sums.
+func Claims(q Query, sums []*Sum) map[string]any {
+	return map[string]any{"from": q.From, "to": q.To, "by": q.By, "usage": sums}
+}

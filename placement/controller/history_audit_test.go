@@ -26,6 +26,7 @@ func (h *history) audit() {
 	all := h.instances()
 	for i := range all {
 		h.meter(&all[i])
+		h.sign(&all[i])
 		known[all[i].Name] = &all[i]
 		for cluster, held := range h.counted(&all[i]) {
 			reserved[cluster] += held[corev1.ResourceCPU]
@@ -111,6 +112,7 @@ func (h *history) rest() {
 	}
 	h.auditEvents()
 	h.auditUsage()
+	h.auditContracts()
 	for _, instance := range h.instances() {
 		status := &instance.Status
 		switch {

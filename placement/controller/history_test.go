@@ -104,6 +104,8 @@ type history struct {
 	lives  []*journal.Recorder
 	// metered adds up what each instance has had, by name.
 	metered map[string]*metered
+	// signed is what was seen delivered of each instance, in order, by name.
+	signed map[string][]string
 	// plans and parameters that instances are ordered with.
 	ordered, parameters []string
 }
@@ -116,7 +118,7 @@ const planEach = "plan-each"
 func newHistory(t *rapid.T, plans *catalog.Snapshot) *history {
 	h := &history{
 		T: t, plans: plans, scheme: runtime.NewScheme(), clock: testclock.NewFakePassiveClock(historyStart), driver: newRememberingDriver(),
-		shrunk: map[string]bool{}, victims: map[string]bool{}, metered: map[string]*metered{}, faults: true,
+		shrunk: map[string]bool{}, victims: map[string]bool{}, metered: map[string]*metered{}, signed: map[string][]string{}, faults: true,
 		counted: func(instance *v1alpha1.ServiceInstance) map[string]placement.Resources {
 			return placement.Ledger(&instance.Status)
 		},
@@ -128,7 +130,8 @@ func newHistory(t *rapid.T, plans *catalog.Snapshot) *history {
 		WithStatusSubresource(&v1alpha1.ServiceInstance{}, &v1alpha1.MemberCluster{}, &v1alpha1.ServiceBinding{}).
 		WithIndex(&v1alpha1.ServiceBinding{}, fieldInstanceName, func(o client.Object) []string {
 			return []string{o.(*v1alpha1.ServiceBinding).Spec.InstanceName}
-		}).Build()
+		}).
+		WithIndex(&v1alpha1.Journal{}, "spec.name", func(o client.Object) []string { return []string{o.(*v1alpha1.Journal).Spec.Name} }).Build()
 	for i := range rapid.IntRange(2, 4).Draw(t, "clusters") {
 		name := fmt.Sprintf("cluster-%d", i)
 		h.clusters = append(h.clusters, name)

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/contracts"
 	"github.com/sluice-dev/sluice/internal/journal"
 	"github.com/sluice-dev/sluice/internal/usage"
 )
@@ -80,7 +81,7 @@ func (r *instanceReconciler) recordTransition(s *scope, what write) {
 	}
 }
 
-// recordUsage ends and begins periods of usage, by what has changed of the delivered state since the hub was read or
+// recordUsage ends and begins periods of usage, and contracts, by what has changed of the delivered state since the hub was read or
 // written. Nothing is used any more of an instance whose deletion was asked for, however long its removal takes.
 func (r *instanceReconciler) recordUsage(s *scope) {
 	delivered, at := s.Status.Delivered, r.clock.Now()
@@ -93,6 +94,7 @@ func (r *instanceReconciler) recordUsage(s *scope) {
 		}
 		return ""
 	}))
+	s.setContracts(contracts.Next(s.ServiceInstance, s.agreed, s.delivered, delivered, at))
 }
 
 func (r *instanceReconciler) sinceThen(began time.Time) *metav1.Duration {
@@ -132,6 +134,7 @@ func (r *instanceReconciler) journals() *journal.Journals {
 // asRead notes what the hub has of the instance.
 func (s *scope) asRead() {
 	s.ready, s.delivered, s.used = "", s.Status.Delivered, s.Status.Usage
+	s.agreed = s.Status.Contracts
 	s.open = s.Status.Operation != nil && !s.Status.IsFinished()
 	if ready := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady); ready != nil {
 		s.ready = ready.Status

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/contracts"
 	"github.com/sluice-dev/sluice/internal/lists"
 	"github.com/sluice-dev/sluice/internal/usage"
 	"github.com/sluice-dev/sluice/placement"
@@ -73,6 +74,7 @@ func (r *instanceReconciler) place(ctx context.Context, s *scope) (ctrl.Result, 
 	decided := decision.API(s.Generation)
 	decided.PriorityClass, decided.Workload, decided.Exposed = request.Class, request.Workload, request.Exposed
 	decided.Hosts = slices.Sorted(maps.Keys(request.Hosts))
+	decided.Terms = s.termsOf(plan, &request, &decision)
 	for i := range decided.Placements {
 		decided.Placements[i].Shape = request.Shape
 		decided.Placements[i].Peering = request.Peering.Placed(s.Name, decided.Placements[i].Cluster)
@@ -264,7 +266,7 @@ func (r *instanceReconciler) observe(ctx context.Context, s *scope) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 	news := r.recordCopies(s, s.observed)
-	if s.recordObservation(err) || news || !usage.IsMetered(&s.Status) {
+	if s.recordObservation(err) || news || !usage.IsMetered(&s.Status) || !contracts.IsKept(&s.Status) {
 		if err := r.write(ctx, s, writeProgress); err != nil {
 			return ctrl.Result{}, err
 		}

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
@@ -89,6 +92,17 @@ func (r *instanceReconciler) request(s *scope, plan *catalog.Plan, due []v1alpha
 		}
 	}
 	return request, nil
+}
+
+// termsOf returns the terms by which a decision was made.
+func (s *scope) termsOf(plan *catalog.Plan, request *placement.Request, decision *placement.Decision) *v1alpha1.Terms {
+	terms := &v1alpha1.Terms{
+		At: metav1.NewTime(s.now.Truncate(time.Second)), By: s.Spec.OriginatingIdentity, Offering: plan.Offering.Name, PlanDigest: plan.Digest, Policies: request.Policies,
+	}
+	for i := range decision.Placements {
+		terms.Clusters = append(terms.Clusters, decision.Placements[i].Evidence)
+	}
+	return terms
 }
 
 // redacted returns why parameters are wrong without the texts of those that are hidden.

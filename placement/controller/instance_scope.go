@@ -43,9 +43,10 @@ type scope struct {
 	queued bool
 	// ready is condition Ready as the hub has it; "" if it is not set.
 	ready metav1.ConditionStatus
-	// delivered and used are what was delivered, and the usage, as the hub has it.
+	// delivered, used and agreed are what was delivered, the usage and the contracts, as the hub has it.
 	delivered *v1alpha1.DeliveredState
 	used      []v1alpha1.UsagePeriod
+	agreed    []v1alpha1.Contract
 	// open is true if an operation is under way there, or was begun in this pass.
 	open bool
 	// again is the longest time until the next pass, whatever else happens; zero means no

@@ -1,0 +1,115 @@
+package market
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/access"
+	"github.com/sluice-dev/sluice/internal/contracts"
+	"github.com/sluice-dev/sluice/internal/usage"
+)
+
+// Sign makes a JWT of claims in the name of the broker, by its present key; "" if the broker has no DID, and so no key that
+// others find.
+type Sign func(ctx context.Context, claims map[string]any) (string, error)
+
+// mostSums bounds an answer to GET /market/v1/usage.
+const mostSums = 20_000
+
+// agreementBody is a contract, as far as the caller may see it, and the same as a statement of the broker.
+type agreementBody struct {
+	contracts.Agreement
+	Statement string `json:"statement,omitempty"`
+}
+
+// contracts answers with the contracts of an instance: an operator sees all of each, a platform those of its own
+// instances without clusters, a provider what was on its clusters, without consumers.
+func (s *server) contracts(c *call) error {
+	id, err := c.variable("id")
+	if err != nil {
+		return err
+	}
+	name, part := id, (*contracts.Document).Whole
+	switch caller := c.caller; caller.Role {
+	case access.Platform:
+		name, part = v1alpha1.InstanceName(caller.Name, id), (*contracts.Document).ForConsumer
+	case access.Provider:
+		part = func(d *contracts.Document) *contracts.Document { return d.ForProvider(caller.Name) }
+	}
+	all, err := contracts.Read(c.Context(), s.Live, s.Namespace, name)
+	if err != nil {
+		return err
+	}
+	bodies := []agreementBody{}
+	for _, a := range contracts.Parts(all, part) {
+		statement, err := sign(c.Context(), s.SignContract, a.Claims())
+		if err != nil {
+			return err
+		}
+		bodies = append(bodies, agreementBody{a, statement})
+	}
+	if len(bodies) == 0 {
+		return &Error{Status: http.StatusNotFound, Code: codeNotFound, Description: "The caller sees no contract of such an instance."}
+	}
+	writeJSON(c.ResponseWriter, http.StatusOK, map[string]any{"contracts": bodies})
+	return nil
+}
+
+// usageBody is what instances had on clusters, and the same as a statement of the broker.
+type usageBody struct {
+	From      time.Time    `json:"from"`
+	To        time.Time    `json:"to"`
+	Usage     []*usage.Sum `json:"usage"`
+	Statement string       `json:"statement,omitempty"`
+}
+
+// usage answers GET /market/v1/usage?month=YYYY-MM&per=… with what instances had on each cluster, and what it cost: a
+// provider sees its own clusters, without consumers. Reports are made one after the other, because each reads all
+// instances.
+func (s *server) usage(c *call) error {
+	query := c.URL.Query()
+	window, err := usage.ParseMonth(query.Get("month"), s.Clock.Now())
+	if err != nil {
+		return badRequest("%s.", err)
+	}
+	q := usage.Query{Window: window, By: []usage.Dimension{usage.ByProvider, usage.ByCluster}, Per: usage.PerMonth, Most: mostSums, Names: usage.IDs}
+	if text := query.Get("per"); text != "" {
+		if q.Per = usage.Step(text); !slices.Contains(usage.Steps, q.Per) {
+			return badRequest("per: %q is none of %v.", text, usage.Steps)
+		}
+	}
+	select {
+	case s.reports <- struct{}{}:
+		defer func() { <-s.reports }()
+	case <-c.Context().Done():
+		return c.Context().Err()
+	}
+	read, err := usage.Read(c.Context(), s.Live, s.Namespace, window, func(*v1alpha1.EventSubject) bool { return true })
+	if err != nil {
+		return fmt.Errorf("read the usage: %w", err)
+	}
+	if c.caller.Role == access.Provider {
+		read = usage.OfProvider(read, c.caller.Name)
+	}
+	sums, err := usage.Sums(read, q)
+	if err != nil {
+		return badRequest("The answer has %s.", err)
+	}
+	body := usageBody{From: window.From, To: window.To, Usage: sums}
+	if body.Statement, err = sign(c.Context(), s.SignUsage, usage.Claims(q, sums)); err != nil {
+		return err
+	}
+	writeJSON(c.ResponseWriter, http.StatusOK, body)
+	return nil
+}
+
+func sign(ctx context.Context, by Sign, claims map[string]any) (string, error) {
+	if by == nil {
+		return "", nil
+	}
+	return by(ctx, claims)
+}
