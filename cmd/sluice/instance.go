@@ -24,7 +24,7 @@ func newInstanceCommand(hub *hubFlags) *cobra.Command {
 		Short: "Show service instances, and restore their data",
 	}
 	hub.bind(cmd)
-	cmd.AddCommand(newInstanceListCommand(hub), newInstanceDescribeCommand(hub), newInstanceRestoreCommand(hub))
+	cmd.AddCommand(newInstanceListCommand(hub), newInstanceDescribeCommand(hub), newInstanceContractCommand(hub), newInstanceRestoreCommand(hub))
 	return cmd
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ func newSDVerifyCommand() *cobra.Command {
 		Use:   "verify [FILE|FOLDER ...]",
 		Short: "Verify credentials and show every step; works without a network",
 		Long: `Verify credentials: those of files, of folders (*.jwt), or else of the folder --dir. It prints what was checked,
-step by step, and fails if anything did not pass.
+step by step, and fails if anything did not pass. It verifies the statements of brokers, too: contracts and usage.
 
 Keys come from --keys (did.json or jwks.json files, each of which gives the keys of one DID) and, with no --keys, from the folder --dir. The keys of a
 did:key are in its name. Nothing is fetched, unless --fetch names the hosts that may be asked for the did.json
@@ -81,13 +82,9 @@ func verifyTokens(cmd *cobra.Command, verifier *selfdescription.Verifier, tokens
 	failed := 0
 	for _, t := range tokens {
 		v := verified{File: t.file, Digest: selfdescription.DigestOf(t.compact).SRI()}
-		if credential, err := selfdescription.Parse(t.compact); err == nil {
-			v.Type, v.Issuer = credential.Type, credential.Issuer
-		}
-		credential, report := verifier.Credential(cmd.Context(), t.compact)
-		if v.Report = report; report.OK() {
-			set = append(set, credential)
-		} else {
+		if c := v.verify(cmd.Context(), verifier, t.compact); c != nil {
+			set = append(set, c)
+		} else if !v.Report.OK() {
 			failed++
 		}
 		all = append(all, v)
@@ -107,6 +104,23 @@ func verifyTokens(cmd *cobra.Command, verifier *selfdescription.Verifier, tokens
 		return verifySet(cmd.OutOrStdout(), set)
 	}
 	return nil
+}
+
+// verify verifies a credential, which it returns, or a statement of a broker.
+func (v *verified) verify(ctx context.Context, verifier *selfdescription.Verifier, compact string) *selfdescription.Credential {
+	if selfdescription.IsStatement(compact) {
+		statement, report := verifier.Statement(ctx, compact)
+		if v.Report = report; statement != nil {
+			v.Type, v.Issuer = statement.Type, statement.Issuer
+		}
+		return nil
+	}
+	if credential, err := selfdescription.Parse(compact); err == nil {
+		v.Type, v.Issuer = credential.Type, credential.Issuer
+	}
+	credential, report := verifier.Credential(ctx, compact)
+	v.Report = report
+	return credential
 }
 
 // verifySet shows, for each cluster that a credential binds, what the credentials prove

@@ -24,6 +24,7 @@ import (
 	"github.com/sluice-dev/sluice/placement/kube"
 	"github.com/sluice-dev/sluice/placement/registration"
 	"github.com/sluice-dev/sluice/placement/replay"
+	"github.com/sluice-dev/sluice/selfdescription"
 	"github.com/sluice-dev/sluice/selfdescription/server"
 )
 
@@ -48,9 +49,11 @@ func (f *serveFlags) web(mgr ctrl.Manager, h *hub.Hub, served *catalog.Catalog, 
 	newcomers := &registration.Newcomers{
 		Connections: &member.Connections{Reader: mgr.GetAPIReader(), Namespace: h.Namespace, AllowAddresses: addresses}, Store: registration.Sealed{Keys: keys},
 	}
+	signs := &statements{hub: everywhere, namespace: h.Namespace, keys: keys}
 	sells := market.New(market.Options{
 		Hub: everywhere, Live: mgr.GetAPIReader(), Namespace: h.Namespace, Catalog: served, Inventory: sold, Tokens: tokens, Platforms: platforms,
 		Login: loginOf(server.Login(described)), Connect: connectOf(newcomers),
+		SignContract: signs.of(selfdescription.StatementContract), SignUsage: signs.of(selfdescription.StatementUsage),
 	}, osb)
 	f.listener.ending = sells.EndFollowing
 	handler := server.New(described, sells)

@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/usage"
+	"github.com/sluice-dev/sluice/selfdescription"
 )
 
 // usageFormat is the format of the output of `sluice usage`.
@@ -24,12 +24,14 @@ const (
 	usageCSV   usageFormat = "csv"
 	usageJSON  usageFormat = "json"
 	usageFOCUS usageFormat = "focus"
+	usageJWT   usageFormat = "jwt"
 )
 
 func newUsageCommand(hub *hubFlags) *cobra.Command {
 	var output usageFormat
+	var signs signFlags
 	var by []string
-	var month, platform, issuer string
+	var month, platform, provider, issuer string
 	var per usage.Step
 	dimensions := choice[usage.Dimension]{of: usage.Dimensions}
 	cmd := &cobra.Command{
@@ -41,10 +43,12 @@ which its deletion is asked for. On two clusters it counts twice; while it moves
 
 CPU is in hours of a core and MEMORY in hours of a GiB; csv and json have all resources, in seconds. The output focus
 is CSV with the columns of FOCUS 1.2 (https://focus.finops.org), with a row for each time during which an instance had
-the same on one cluster.`,
+the same on one cluster. The output jwt is what json has, signed by the broker's present key; whoever has the broker's
+did.json verifies it with "sluice sd verify".`,
 		Example: `  sluice usage --by organization,plan
   sluice usage --by instance --month 2026-10 --per day -o csv
-  sluice usage --month 2026-10 -o focus --issuer "Example Cloud"`,
+  sluice usage --month 2026-10 -o focus --issuer "Example Cloud"
+  sluice usage --by provider --month 2026-10 --provider acme -o jwt > acme-2026-10.jwt`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			window, err := usage.ParseMonth(month, time.Now())
@@ -67,7 +71,21 @@ the same on one cluster.`,
 				return err
 			}
 			q.Names = plans.split
-			return printUsage(cmd, c, hub.namespace, q, platform, issuer, output)
+			read, err := usage.Read(cmd.Context(), c, hub.namespace, q.Window, func(of *v1alpha1.EventSubject) bool { return platform == "" || of.Platform == platform })
+			if err != nil {
+				return err
+			}
+			if provider != "" {
+				read = usage.OfProvider(read, provider)
+			}
+			if output != usageJWT {
+				return printUsage(cmd.OutOrStdout(), read, q, issuer, output)
+			}
+			sums, err := usage.Sums(read, q)
+			if err != nil {
+				return err
+			}
+			return signs.print(cmd, hub, c, selfdescription.StatementUsage, usage.Claims(q, sums))
 		},
 	}
 	hub.bind(cmd)
@@ -76,18 +94,16 @@ the same on one cluster.`,
 	flags.StringVar(&month, "month", "", "month as YYYY-MM, in UTC (default: the present one)")
 	bindChoice(cmd, &per, "per", "", "length of the time that is added up", usage.Steps...)
 	flags.StringVar(&platform, "platform", "", "platform that owns the instances (default: all)")
+	flags.StringVar(&provider, "provider", "", "provider of the clusters (default: all)")
 	flags.StringVar(&issuer, "issuer", "Sluice", "name of whoever sends the bills, for -o focus")
-	bindChoice(cmd, &output, "output", "o", "output format", usageTable, usageCSV, usageJSON, usageFOCUS)
+	bindChoice(cmd, &output, "output", "o", "output format", usageTable, usageCSV, usageJSON, usageFOCUS, usageJWT)
+	signs.bind(cmd)
 	return cmd
 }
 
-func printUsage(cmd *cobra.Command, c client.Client, namespace string, q usage.Query, platform, issuer string, output usageFormat) error {
-	read, err := usage.Read(cmd.Context(), c, namespace, q.Window, func(of *v1alpha1.EventSubject) bool { return platform == "" || of.Platform == platform })
-	if err != nil {
-		return err
-	}
+func printUsage(w io.Writer, read []usage.Metered, q usage.Query, issuer string, output usageFormat) error {
 	if output == usageFOCUS {
-		return usage.WriteFOCUS(cmd.OutOrStdout(), read, q, issuer)
+		return usage.WriteFOCUS(w, read, q, issuer)
 	}
 	sums, err := usage.Sums(read, q)
 	if err != nil {
@@ -95,11 +111,11 @@ func printUsage(cmd *cobra.Command, c client.Client, namespace string, q usage.Q
 	}
 	switch output {
 	case usageCSV:
-		return usage.WriteCSV(cmd.OutOrStdout(), sums, q.By)
+		return usage.WriteCSV(w, sums, q.By)
 	case usageJSON:
-		return printJSON(cmd.OutOrStdout(), sums)
+		return printJSON(w, sums)
 	default:
-		return writeUsageTable(cmd.OutOrStdout(), sums, q)
+		return writeUsageTable(w, sums, q)
 	}
 }
 

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/access"
 	"github.com/sluice-dev/sluice/internal/identity"
 	"github.com/sluice-dev/sluice/internal/requeue"
+	"github.com/sluice-dev/sluice/internal/seal"
 	"github.com/sluice-dev/sluice/selfdescription"
 )
 
@@ -134,11 +136,23 @@ func (r *keyring) make(id *v1alpha1.Identity, now time.Time) (v1alpha1.IdentityK
 
 // signer returns a signer with the broker's newest key.
 func (o *Options) signer(ctx context.Context, hub client.Reader) (*selfdescription.Signer, error) {
+	return Signer(ctx, hub, o.Namespace, o.Seal)
+}
+
+// ErrNoDID reports that the broker has no DID, and so no key that others find.
+var ErrNoDID = errors.New("the broker has no DID: give `sluice serve` one with --public-url")
+
+// Signer returns a signer with the newest key of the broker of a hub, which is sealed with a keyset. The error is ErrNoDID
+// if the broker has no DID, or identity.ErrNoKey.
+func Signer(ctx context.Context, hub client.Reader, namespace string, keys *seal.Keyset) (*selfdescription.Signer, error) {
 	id := &v1alpha1.Identity{}
-	if err := hub.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: v1alpha1.IdentityName}, id); err != nil {
+	if err := hub.Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1alpha1.IdentityName}, id); err != nil {
 		return nil, fmt.Errorf("read the broker's identity: %w", err)
 	}
-	key, err := identity.SigningKey(id, o.Seal)
+	if id.Spec.DID == "" {
+		return nil, ErrNoDID
+	}
+	key, err := identity.SigningKey(id, keys)
 	if err != nil {
 		return nil, err
 	}
