@@ -50,6 +50,16 @@ func TestUsageOfAnInstance(t *testing.T) {
 	s.deprovision(t, "one")
 
 	got := read()
+	var agreed []struct {
+		Contract struct {
+			Total, Clusters []struct{ Provider, Currency string }
+		}
+		EndedAt *time.Time `json:"ended_at"`
+	}
+	if out := s.must("instance", "contract", "one", "-o", "json"); json.Unmarshal([]byte(out), &agreed) != nil || len(agreed) != 1 || agreed[0].EndedAt == nil ||
+		len(agreed[0].Contract.Clusters) != 1 || agreed[0].Contract.Clusters[0].Currency != "EUR" {
+		t.Errorf("its contracts are %s", out)
+	}
 	var events []struct {
 		Type, Operation string
 		At              time.Time

@@ -41,7 +41,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 			t.Fatalf("%s cannot sell: %d", provider, status)
 		}
 	}
-	own := map[string]string{"/market/v1/offerings/{id}": "acme-db", "/market/v1/clusters/{id}": "acme-1", "/market/v1/plans/{id}": "db-small", "/market/v1/invitations/{id}": "acme-2"}
+	own := map[string]string{"/market/v1/offerings/{id}": "acme-db", "/market/v1/clusters/{id}": "acme-1", "/market/v1/plans/{id}": "db-small", "/market/v1/invitations/{id}": "acme-2", "/market/v1/contracts/{id}": "si-1"}
 	others := map[string]string{"/market/v1/offerings/{id}": "rival-db", "/market/v1/clusters/{id}": "rival-1"}
 	checked := 0
 	for operation, roles := range rolesOf(t) {
