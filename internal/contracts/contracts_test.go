@@ -128,8 +128,8 @@ func TestParts(t *testing.T) {
 
 // TestCanonical: members are in order, and nothing is escaped that need not be (RFC 8785, section 3.2).
 func TestCanonical(t *testing.T) {
-	d := &Document{Number: 1, Instance: Instance{Platform: "<é&>", ID: "x"}}
-	if got := string(canonical(d)); got != `{"from":"0001-01-01T00:00:00Z","instance":{"id":"x","platform":"<é&>"},"number":1}` {
+	d := &Document{Number: 1, Instance: Instance{Platform: "<é&>", ID: "x\u2028\u2029\\u2028\"\n"}}
+	if got := string(canonical(d)); got != `{"from":"0001-01-01T00:00:00Z","instance":{"id":"x`+"\u2028\u2029"+`\\u2028\"\n","platform":"<é&>"},"number":1}` {
 		t.Error(got)
 	}
 }

@@ -161,7 +161,24 @@ func canonical(d *Document) []byte {
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	_ = encoder.Encode(members)
-	return bytes.TrimRight(out.Bytes(), "\n")
+	return plain(bytes.TrimRight(out.Bytes(), "\n"))
+}
+
+// plain returns JSON without the escapes that encoding/json makes of two characters and RFC 8785 does not allow.
+func plain(escaped []byte) (out []byte) {
+	for i := 0; i < len(escaped); i++ {
+		switch rest := escaped[i:]; {
+		case bytes.HasPrefix(rest, []byte(`\u2028`)):
+			out, i = append(out, "\u2028"...), i+5
+		case bytes.HasPrefix(rest, []byte(`\u2029`)):
+			out, i = append(out, "\u2029"...), i+5
+		case rest[0] == '\\':
+			out, i = append(out, rest[:2]...), i+1
+		default:
+			out = append(out, rest[0])
+		}
+	}
+	return out
 }
 
 // totals adds up what is on several clusters, by currency.
