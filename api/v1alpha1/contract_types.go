@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Contract is what a service instance had on all its clusters, and the terms by which that was decided, from the
-// delivery until other terms were delivered or the deletion was asked for. It is written together with the change that
-// begins or ends it.
+// Contract has the content of a delivered decision: the amounts of a service instance on all its clusters, and the terms
+// by which they were decided. It lasts until other terms are delivered or the deletion is asked for. It is written
+// together with the change that begins or ends it.
 type Contract struct {
 	// Number counts the contracts of an instance from 1, without gaps.
 	// +kubebuilder:validation:Minimum=1
@@ -36,7 +36,7 @@ type Contract struct {
 	Terms *Terms `json:"terms,omitempty"`
 }
 
-// ContractPlacement is what an instance had on one cluster.
+// ContractPlacement has the amounts of an instance on one cluster.
 type ContractPlacement struct {
 	// Cluster is the name of the member cluster.
 	Cluster string `json:"cluster"`

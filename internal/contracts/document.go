@@ -46,7 +46,7 @@ type Instance struct {
 	OrderedBy string `json:"ordered_by,omitempty"`
 }
 
-// Plan is what was ordered.
+// Plan names the plan that was ordered.
 type Plan struct {
 	ServiceID          string `json:"service_id"`
 	Service            string `json:"service,omitempty"`
@@ -55,14 +55,15 @@ type Plan struct {
 	MaintenanceVersion string `json:"maintenance_version,omitempty"`
 }
 
-// Amount is what is reserved, and its price.
+// Amount has the resources that are reserved, and their price.
 type Amount struct {
 	Reserved     map[string]string `json:"reserved,omitempty"`
 	PricePerHour string            `json:"price_per_hour,omitempty"`
 	Currency     string            `json:"currency,omitempty"`
 }
 
-// Cluster is what an instance has on one cluster, and the digests of the credentials that proved the cluster's claims.
+// Cluster has the amounts of an instance on one cluster, and the digests of the credentials that proved the cluster's
+// claims.
 type Cluster struct {
 	Cluster    string   `json:"cluster"`
 	Provider   string   `json:"provider,omitempty"`

@@ -59,7 +59,7 @@ func (s *server) contracts(c *call) error {
 	return nil
 }
 
-// usageBody is what instances had on clusters, and the same as a statement of the broker.
+// usageBody has the usage of clusters, and the same as a statement of the broker.
 type usageBody struct {
 	From      time.Time    `json:"from"`
 	To        time.Time    `json:"to"`

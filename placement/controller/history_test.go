@@ -104,7 +104,7 @@ type history struct {
 	lives  []*journal.Recorder
 	// metered adds up what each instance has had, by name.
 	metered map[string]*metered
-	// signed is what was seen delivered of each instance, in order, by name.
+	// signed lists the deliveries that were seen of each instance, in order, by name.
 	signed map[string][]string
 	// plans and parameters that instances are ordered with.
 	ordered, parameters []string

@@ -396,8 +396,6 @@ func (s *scope) restore() { s.Status.Decision = s.Status.DeliveredDecision().Dee
 
 func (s *scope) setCopies(copies []v1alpha1.Copy) { s.Status.Copies = copies }
 
-func (s *scope) setContracts(all []v1alpha1.Contract) { s.Status.Contracts = all }
-
 func (s *scope) setUsage(periods []v1alpha1.UsagePeriod) { s.Status.Usage = periods }
 
 // recordCleaned drops clusters on which nothing of the instance is left any more.

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
-// This file writes the parts of the status about backups, restores and refusals, see instance_status.go.
+// This file writes the parts of the status about backups, restores, refusals and contracts, see instance_status.go.
 
 // recordCarried records that a step of a move with data is done, and the next one. Target is the URL of the
 // place for backups.
@@ -176,3 +176,5 @@ func (s *scope) recordSaid() {
 		p.Upstream.Dashboard = d
 	}
 }
+
+func (s *scope) setContracts(all []v1alpha1.Contract) { s.Status.Contracts = all }
