@@ -83,6 +83,7 @@ type world struct {
 	catalog   *catalog.Catalog
 	rooms     *fakeInventory
 	reached   reached
+	judged    *judged
 	clock     *clocktesting.FakePassiveClock
 	options   Options
 	handler   *Market
@@ -93,7 +94,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	must(t, v1alpha1.AddToScheme(scheme))
-	w := &world{T: t, namespace: hubtest.Namespace(t), platforms: passwords{"cf": "right", "korifi": "right"}, catalog: &catalog.Catalog{}, rooms: newFakeInventory(), reached: reached{}, described: describe(t)}
+	w := &world{T: t, namespace: hubtest.Namespace(t), platforms: passwords{"cf": "right", "korifi": "right"}, catalog: &catalog.Catalog{}, rooms: newFakeInventory(), reached: reached{}, judged: &judged{}, described: describe(t)}
 	w.clock = clocktesting.NewFakePassiveClock(time.Now().Truncate(time.Second))
 	var err error
 	w.Client, err = client.New(hubtest.Start(t).Config, client.Options{Scheme: scheme})
@@ -111,7 +112,7 @@ func newWorld(t *testing.T) *world {
 			return provider, nil
 		}
 		return "", &Error{Status: http.StatusUnprocessableEntity, Code: "PresentationRefused", Description: "The presentation was refused."}
-	}, Connect: w.reached.connect}
+	}, Connect: w.reached.connect, Policies: w.judged}
 	w.start()
 	return w
 }

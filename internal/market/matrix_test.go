@@ -40,9 +40,11 @@ func TestWhoMayCallWhat(t *testing.T) {
 		if status := w.put(provider, provider+"-db", sell1(provider+"-db"), ""); status != http.StatusCreated {
 			t.Fatalf("%s cannot sell: %d", provider, status)
 		}
+		w.policyOf(provider+".terms", provider, nil)
 	}
-	own := map[string]string{"/market/v1/offerings/{id}": "acme-db", "/market/v1/clusters/{id}": "acme-1", "/market/v1/plans/{id}": "db-small", "/market/v1/invitations/{id}": "acme-2", "/market/v1/contracts/{id}": "si-1"}
-	others := map[string]string{"/market/v1/offerings/{id}": "rival-db", "/market/v1/clusters/{id}": "rival-1"}
+	own := map[string]string{"/market/v1/offerings/{id}": "acme-db", "/market/v1/clusters/{id}": "acme-1", "/market/v1/plans/{id}": "db-small", "/market/v1/invitations/{id}": "acme-2", "/market/v1/contracts/{id}": "si-1",
+		"/market/v1/policies/{id}": "acme.terms", "/market/v1/policies/{id}/check": "acme.terms"}
+	others := map[string]string{"/market/v1/offerings/{id}": "rival-db", "/market/v1/clusters/{id}": "rival-1", "/market/v1/policies/{id}": "rival.terms", "/market/v1/policies/{id}/check": "rival.terms"}
 	checked := 0
 	for operation, roles := range rolesOf(t) {
 		method, path, _ := strings.Cut(operation, " ")

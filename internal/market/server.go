@@ -45,6 +45,8 @@ type Options struct {
 	Connect func(ctx context.Context, cluster *v1alpha1.MemberCluster, given Access) (uid string, err error)
 	// SignContract and SignUsage make statements; nil makes none.
 	SignContract, SignUsage Sign
+	// Policies judges the policies of providers.
+	Policies Policies
 	// Logger of failures and of tokens that are issued; nil means slog.Default().
 	Logger *slog.Logger
 	// Clock is for tests; nil means the real clock.
@@ -107,6 +109,11 @@ var routes = []route{
 	{http.MethodPost, prefix + "/clusters", (*server).join, nil, true},
 	{http.MethodPatch, prefix + "/clusters/{id}", (*server).patchCluster, sellersAndOperators, false},
 	{http.MethodDelete, prefix + "/clusters/{id}", (*server).deleteCluster, sellers, false},
+	{http.MethodGet, prefix + "/policies", (*server).policies, sellersAndOperators, false},
+	{http.MethodGet, prefix + "/policies/{id}", (*server).getPolicy, sellersAndOperators, false},
+	{http.MethodPut, prefix + "/policies/{id}", (*server).putPolicy, sellers, false},
+	{http.MethodDelete, prefix + "/policies/{id}", (*server).deletePolicy, sellers, false},
+	{http.MethodPost, prefix + "/policies/{id}/check", (*server).checkPolicy, sellers, false},
 	{http.MethodGet, prefix + "/invitations", (*server).invitations, sellersAndOperators, false},
 	{http.MethodPost, prefix + "/invitations", (*server).invite, sellers, false},
 	{http.MethodDelete, prefix + "/invitations/{id}", (*server).withdraw, sellers, false},

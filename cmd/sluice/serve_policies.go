@@ -1,0 +1,252 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/market"
+	"github.com/sluice-dev/sluice/placement"
+)
+
+// providersPolicies judges the policies of providers for the market, by the engine. Its reader is the cache, which every
+// replica has.
+type providersPolicies struct {
+	hub       client.Reader
+	namespace string
+	catalog   *catalog.Catalog
+}
+
+// mostUnserved is how many clusters that no longer serve a plan a check lists.
+const mostUnserved = 200
+
+// checkTime limits a check, and checksBetween is how many requests are judged between two looks at the clock.
+const (
+	checkTime     = 5 * time.Second
+	checksBetween = 64
+)
+
+// Compile implements market.Policies.
+func (providersPolicies) Compile(policy *v1alpha1.PlacementPolicy) error {
+	_, err := placement.CompilePolicy(policy)
+	return err
+}
+
+// policyCheck is a check under way. It knows nothing of other providers' clusters, or of policies that are not about
+// the provider.
+type policyCheck struct {
+	policy   *placement.Policy
+	own      *placement.Snapshot
+	consumer placement.Consumer
+	at       time.Time
+	judged   int
+}
+
+// Check implements market.Policies.
+func (p providersPolicies) Check(ctx context.Context, policy *v1alpha1.PlacementPolicy, by market.Supposed, plans []*catalog.Plan) (*market.PolicyCheck, error) {
+	compiled, err := placement.CompilePolicy(policy)
+	if err != nil {
+		return nil, err
+	}
+	c := &policyCheck{policy: compiled, at: time.Now()}
+	if c.consumer, err = supposed(compiled, by); err != nil {
+		return nil, err
+	}
+	if c.own, err = p.clustersOf(ctx, policy.Spec.Provider, c.at); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	found := &market.PolicyCheck{Unserved: []market.Unserved{}}
+	if found.Instances, err = p.instances(ctx, c); err != nil {
+		return nil, err
+	}
+	for _, plan := range plans {
+		if err := c.count(ctx); err != nil {
+			return nil, err
+		}
+		for _, one := range c.unserved(plan) {
+			if len(found.Unserved) < mostUnserved {
+				found.Unserved = append(found.Unserved, one)
+			} else {
+				found.UnservedMore++
+			}
+		}
+	}
+	return found, nil
+}
+
+// supposed returns the consumer to suppose. The error is a *market.Error if the policy looks at something of it that is
+// not given.
+func supposed(policy *placement.Policy, by market.Supposed) (placement.Consumer, error) {
+	given := map[string]*string{"platform": by.Platform, "organization": by.Organization, "space": by.Space}
+	for _, look := range policy.Looks() {
+		if given[look.Field] == nil {
+			return placement.Consumer{}, &market.Error{Status: http.StatusUnprocessableEntity, Code: "Invalid", Description: fmt.Sprintf(
+				"consumer.%s: want a value, because the policy looks at it (%s); whom it refuses depends on who orders.", look.Field, look.By)}
+		}
+	}
+	text := func(field string) string {
+		if given[field] == nil {
+			return ""
+		}
+		return *given[field]
+	}
+	return placement.Consumer{Platform: text("platform"), Organization: text("organization"), Space: text("space")}, nil
+}
+
+// clustersOf returns a snapshot of a provider's clusters, with nothing on them, and of the policies about them.
+func (p providersPolicies) clustersOf(ctx context.Context, provider string, at time.Time) (*placement.Snapshot, error) {
+	var clusters v1alpha1.MemberClusterList
+	var policies v1alpha1.PlacementPolicyList
+	if err := errors.Join(p.list(ctx, &clusters), p.list(ctx, &policies)); err != nil {
+		return nil, err
+	}
+	inventory := placement.NewInventory()
+	for i := range clusters.Items {
+		if m := &clusters.Items[i]; m.Spec.Provider == provider {
+			inventory.UpsertCluster(placement.ClusterOf(m, at))
+		}
+	}
+	inventory.SetPolicies(placement.CompilePolicies(slices.DeleteFunc(policies.Items, func(o v1alpha1.PlacementPolicy) bool { return o.Spec.Provider != provider })))
+	return inventory.Snapshot(), nil
+}
+
+func (p providersPolicies) list(ctx context.Context, into client.ObjectList) error {
+	if err := p.hub.List(ctx, into, client.InNamespace(p.namespace)); err != nil {
+		return fmt.Errorf("list %T: %w", into, err)
+	}
+	return nil
+}
+
+// count counts one more request that is judged. The error is a *market.Error once it takes too long.
+func (c *policyCheck) count(ctx context.Context) error {
+	c.judged++
+	if c.judged%checksBetween == 0 && ctx.Err() != nil {
+		return &market.Error{Status: http.StatusUnprocessableEntity, Code: "Invalid", Description: fmt.Sprintf("require: evaluating the rules takes longer than %s; make them simpler.", checkTime)}
+	}
+	return nil
+}
+
+// of makes a request one by the supposed consumer.
+func (c *policyCheck) of(r placement.Request) placement.Request {
+	consumer := c.consumer
+	consumer.Plan = r.Consumer.Plan
+	r.Consumer, r.At = consumer, c.at
+	return r
+}
+
+// instances counts those on the provider's clusters that would be refused, by service and plan. Those of plans that are
+// not known any more are left out: nobody can order them.
+func (p providersPolicies) instances(ctx context.Context, c *policyCheck) ([]market.CheckedInstances, error) {
+	served := p.catalog.Snapshot()
+	counts := map[*catalog.Plan]*market.CheckedInstances{}
+	rules := map[*catalog.Plan]map[string]int{}
+	var instances v1alpha1.ServiceInstanceList
+	if err := p.list(ctx, &instances); err != nil {
+		return nil, err
+	}
+	for n := range instances.Items {
+		i := &instances.Items[n]
+		clusters, hub := c.placesOf(i)
+		if len(clusters) == 0 && hub == "" {
+			continue
+		}
+		plan, err := served.Plan(i.Spec.ServiceID, i.Spec.Desired.PlanID)
+		if err != nil {
+			continue
+		}
+		request, err := placement.NewRequest(i.Name, plan, i.Spec.Desired.Raw())
+		if err != nil {
+			continue
+		}
+		if counts[plan] == nil {
+			counts[plan] = &market.CheckedInstances{Service: plan.Offering.Name, Plan: plan.Name}
+			rules[plan] = map[string]int{}
+		}
+		counts[plan].Present++
+		if refused := c.refusal(c.of(request), clusters, hub); refused != "" {
+			counts[plan].Refused++
+			rules[plan][refused]++
+		}
+		if err := c.count(ctx); err != nil {
+			return nil, err
+		}
+	}
+	all := make([]market.CheckedInstances, 0, len(counts))
+	for plan, one := range counts {
+		one.Rules = []market.RuleCount{}
+		for rule, n := range rules[plan] {
+			one.Rules = append(one.Rules, market.RuleCount{Rule: rule, Refused: n})
+		}
+		slices.SortFunc(one.Rules, func(a, b market.RuleCount) int { return cmp.Or(b.Refused-a.Refused, cmp.Compare(a.Rule, b.Rule)) })
+		all = append(all, *one)
+	}
+	slices.SortFunc(all, func(a, b market.CheckedInstances) int {
+		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Plan, b.Plan))
+	})
+	return all, nil
+}
+
+// placesOf returns the provider's clusters that an instance is on, and the one through which it is reached; "" if there
+// is none.
+func (c *policyCheck) placesOf(i *v1alpha1.ServiceInstance) (clusters []string, hub string) {
+	decisions := i.Status.Decisions()
+	if len(decisions) == 0 {
+		return nil, ""
+	}
+	for _, name := range decisions[0].Clusters() {
+		if c.own.Cluster(name) != nil {
+			clusters = append(clusters, name)
+		}
+	}
+	if through := i.Status.Hub(); c.own.Cluster(through) != nil {
+		hub = through
+	}
+	return clusters, hub
+}
+
+// refusal returns the first rule that refuses clusters to a request, or a hub; "" if none does.
+func (c *policyCheck) refusal(r placement.Request, clusters []string, hub string) string {
+	for _, refused := range c.policy.Refuses(r, c.own) {
+		if slices.Contains(clusters, refused.Cluster) {
+			return refused.Rule
+		}
+	}
+	if hub != "" {
+		for _, refused := range c.policy.RefusesHubs(r, c.own) {
+			if refused.Cluster == hub {
+				return refused.Rule
+			}
+		}
+	}
+	return ""
+}
+
+// unserved returns the clusters that serve a plan by the policies about the provider that are in force, and that the
+// policy refuses to it. Of plans whose orders need parameters it knows none.
+func (c *policyCheck) unserved(plan *catalog.Plan) (all []market.Unserved) {
+	if plan.Withdrawn || plan.ValidateCreate(nil) != nil {
+		return nil
+	}
+	request, err := placement.NewRequest("", plan, nil)
+	if err != nil {
+		return nil
+	}
+	request = c.of(request)
+	suited := placement.Suited(c.own.Govern(request, request.Consumer), c.own)
+	for _, refused := range c.policy.Refuses(request, c.own) {
+		if slices.Contains(suited, refused.Cluster) {
+			all = append(all, market.Unserved{Cluster: refused.Cluster, Service: plan.Offering.Name, Plan: plan.Name, Rule: refused.Rule, Why: refused.Message})
+		}
+	}
+	return all
+}

@@ -1,0 +1,277 @@
+package market
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/catalog"
+	"github.com/sluice-dev/sluice/internal/access"
+)
+
+const (
+	// maxPolicy is the longest body with a policy, in bytes.
+	maxPolicy = 64 << 10
+	// maxPolicies and maxRules are what one provider may have: each rule is evaluated for every order.
+	maxPolicies = 20
+	maxRules    = 32
+)
+
+// Policies judges the policies of providers.
+type Policies interface {
+	// Compile returns why rules of a policy do not compile, by their names; nil if all do.
+	Compile(policy *v1alpha1.PlacementPolicy) error
+	// Check returns whom a provider's policy would refuse, if everything that is on the provider's clusters were ordered
+	// now by a consumer; who ordered it is not looked at. It changes nothing. The error is an *Error if it takes
+	// too long, or if the policy looks at something of the consumer that is not given.
+	Check(ctx context.Context, policy *v1alpha1.PlacementPolicy, by Supposed, plans []*catalog.Plan) (*PolicyCheck, error)
+}
+
+// Supposed is the consumer by whom orders are supposed to be made; nil is what is not given.
+type Supposed struct {
+	Platform     *string `json:"platform,omitempty"`
+	Organization *string `json:"organization,omitempty"`
+	Space        *string `json:"space,omitempty"`
+}
+
+// PolicyCheck says whom a policy would refuse.
+type PolicyCheck struct {
+	// Instances on the provider's clusters, by plan.
+	Instances []CheckedInstances `json:"instances"`
+	// Unserved are the clusters that no longer serve a plan, though nothing else that the provider may know keeps the
+	// plan away. UnservedMore is how many there are beyond the list.
+	Unserved     []Unserved `json:"unserved"`
+	UnservedMore int        `json:"unserved_more"`
+}
+
+// CheckedInstances are the instances of a plan.
+type CheckedInstances struct {
+	Service string `json:"service"`
+	Plan    string `json:"plan"`
+	// Present instances, and those of them that would be refused if they were ordered now.
+	Present int `json:"present"`
+	Refused int `json:"refused"`
+	// Rules that refuse, each with the number of instances of which it is the first that does.
+	Rules []RuleCount `json:"rules"`
+}
+
+// RuleCount is how many instances a rule refuses.
+type RuleCount struct {
+	Rule    string `json:"rule"`
+	Refused int    `json:"refused"`
+}
+
+// Unserved is a cluster that no longer serves a plan.
+type Unserved struct {
+	Cluster string `json:"cluster"`
+	Service string `json:"service"`
+	Plan    string `json:"plan"`
+	// Rule that refuses first, and Why.
+	Rule string `json:"rule"`
+	Why  string `json:"why"`
+}
+
+// policyBody is a policy as its provider sees it.
+type policyBody struct {
+	ID       string `json:"id"`
+	Provider string `json:"provider,omitempty"`
+	// By is operator or provider: whoever wrote it, and may change it.
+	By access.Role `json:"by"`
+	// ETag for If-Match.
+	ETag string `json:"etag"`
+	// Spec as it was put; of an operator's policy, providers see the part that they could write.
+	Spec   json.RawMessage `json:"spec"`
+	Status policyStatus    `json:"status"`
+}
+
+// policyStatus says whether a policy is in force.
+type policyStatus struct {
+	// State is in_force, refusing (it does not compile, so it refuses everything that it concerns), or pending (it is not
+	// read yet).
+	State   string `json:"state"`
+	Message string `json:"message,omitempty"`
+}
+
+// providersPart is the part of a policy that providers write.
+type providersPart struct {
+	Match   v1alpha1.PolicyMatch  `json:"match,omitzero"`
+	Require []v1alpha1.PolicyRule `json:"require,omitempty"`
+}
+
+// operatorsPart are the fields of a policy that a provider may not set, and why.
+var operatorsPart = []struct {
+	field string
+	isSet func(*v1alpha1.PlacementPolicySpec) bool
+	why   string
+}{
+	{"prefer", func(s *v1alpha1.PlacementPolicySpec) bool { return len(s.Prefer) > 0 }, "it would raise your clusters above those of other providers"},
+	{"score", func(s *v1alpha1.PlacementPolicySpec) bool { return s.Score != v1alpha1.ScoreWeights{} }, "its weights count for the clusters of all providers"},
+	{"quota", func(s *v1alpha1.PlacementPolicySpec) bool { return s.Quota != nil }, "it counts what consumers hold at all providers together"},
+	{"rebalance", func(s *v1alpha1.PlacementPolicySpec) bool { return s.Rebalance != nil }, "it moves instances to other providers, or from them"},
+	{"makeRoom", func(s *v1alpha1.PlacementPolicySpec) bool { return s.MakeRoom != nil }, "it moves instances to other providers, or from them"},
+	{"elastic", func(s *v1alpha1.PlacementPolicySpec) bool { return s.Elastic != nil }, "it orders clusters in the name of the operator"},
+	{"priorityClasses", func(s *v1alpha1.PlacementPolicySpec) bool { return len(s.PriorityClasses) > 0 }, "they hold for the orders of everybody"},
+}
+
+// isNamedBy reports whether a policy of that id can be a provider's: PROVIDER.NAME. Others are the operator's, so no
+// provider takes a name that the operator wants, or finds out which there are.
+func isNamedBy(provider, id string) bool {
+	name, found := strings.CutPrefix(id, provider+".")
+	return found && len(validation.IsDNS1123Label(name)) == 0
+}
+
+// isWrittenBy reports whether a provider has written a policy, and so may change it.
+func isWrittenBy(provider string, p *v1alpha1.PlacementPolicy) bool {
+	return p.Spec.Provider == provider && isNamedBy(provider, p.Name)
+}
+
+func policyBodyOf(p *v1alpha1.PlacementPolicy, caller access.Caller) (*policyBody, error) {
+	body := &policyBody{ID: p.Name, Provider: p.Spec.Provider, By: access.Operator, ETag: tagOf(p), Status: policyStatus{State: "pending"}}
+	if p.Spec.Provider != "" && isWrittenBy(p.Spec.Provider, p) {
+		body.By = access.Provider
+	}
+	whole := p.Spec.DeepCopy()
+	whole.Provider = ""
+	var shown any = whole
+	if caller.Role == access.Provider || body.By == access.Provider {
+		shown = providersPart{whole.Match, whole.Require}
+	}
+	var err error
+	if body.Spec, err = json.Marshal(shown); err != nil {
+		return nil, fmt.Errorf("encode policy %s: %w", p.Name, err)
+	}
+	ready := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
+	switch {
+	case ready == nil || ready.ObservedGeneration != p.Generation:
+	case ready.Status == metav1.ConditionTrue:
+		body.Status.State = "in_force"
+	default:
+		body.Status = policyStatus{"refusing", ready.Message}
+	}
+	return body, nil
+}
+
+// policies answers with the policies about a provider, or all of them.
+func (s *server) policies(c *call) error {
+	list, err := s.policiesAbout(c)
+	if err != nil {
+		return err
+	}
+	bodies := make([]*policyBody, len(list))
+	for i := range list {
+		if bodies[i], err = policyBodyOf(&list[i], c.caller); err != nil {
+			return err
+		}
+	}
+	writeJSON(c.ResponseWriter, http.StatusOK, map[string]any{"policies": bodies})
+	return nil
+}
+
+// policiesAbout returns the policies about the provider that calls, or all for an operator, by name.
+func (s *server) policiesAbout(c *call) ([]v1alpha1.PlacementPolicy, error) {
+	var list v1alpha1.PlacementPolicyList
+	if err := s.Live.List(c.Context(), &list, client.InNamespace(s.Namespace)); err != nil {
+		return nil, fmt.Errorf("list placement policies: %w", err)
+	}
+	slices.SortFunc(list.Items, func(a, b v1alpha1.PlacementPolicy) int { return strings.Compare(a.Name, b.Name) })
+	return slices.DeleteFunc(list.Items, func(p v1alpha1.PlacementPolicy) bool {
+		return c.caller.Role == access.Provider && p.Spec.Provider != c.caller.Name
+	}), nil
+}
+
+// findPolicy reads the policy in the URL; nil if there is none. The error is an *Error if it is not the caller's to see.
+func (s *server) findPolicy(c *call) (id string, p *v1alpha1.PlacementPolicy, err error) {
+	if id, err = c.variable("id"); err != nil {
+		return id, nil, err
+	}
+	provider := c.caller.Role == access.Provider
+	foreign := &Error{Status: http.StatusForbidden, Code: codeForbidden, Description: fmt.Sprintf("The policy %s is not %s's, whose ids are %[2]s.NAME.", id, c.caller.Name)}
+	if wrong := validation.IsDNS1123Subdomain(id); len(wrong) > 0 {
+		if provider && !strings.HasPrefix(id, c.caller.Name+".") {
+			return id, nil, foreign
+		}
+		return id, nil, badRequest("id: %q: %s.", id, strings.Join(wrong, ", "))
+	}
+	p = &v1alpha1.PlacementPolicy{}
+	err = s.Live.Get(c.Context(), client.ObjectKey{Namespace: s.Namespace, Name: id}, p)
+	switch {
+	case apierrors.IsNotFound(err) && (!provider || isNamedBy(c.caller.Name, id)):
+		return id, nil, nil
+	case err == nil && (!provider || p.Spec.Provider == c.caller.Name):
+		return id, p, nil
+	case client.IgnoreNotFound(err) != nil:
+		return id, nil, fmt.Errorf("read placement policy %s: %w", id, err)
+	}
+	return id, nil, foreign
+}
+
+// findOwnPolicy reads the policy in the URL, which a provider wants to change.
+func (s *server) findOwnPolicy(c *call) (id string, p *v1alpha1.PlacementPolicy, err error) {
+	id, p, err = s.findPolicy(c)
+	if err == nil && p != nil && !isWrittenBy(c.caller.Name, p) {
+		err = &Error{Status: http.StatusForbidden, Code: codeForbidden, Description: "The policy " + id + " is the operator's to change."}
+	}
+	return id, p, err
+}
+
+func noPolicy(id string) *Error {
+	return &Error{Status: http.StatusNotFound, Code: codeNotFound, Description: "There is no policy " + id + "."}
+}
+
+func (s *server) getPolicy(c *call) error {
+	id, p, err := s.findPolicy(c)
+	switch {
+	case err != nil:
+		return err
+	case p == nil:
+		return noPolicy(id)
+	}
+	return c.answerPolicy(http.StatusOK, p)
+}
+
+// answerPolicy writes a policy.
+func (c *call) answerPolicy(status int, p *v1alpha1.PlacementPolicy) error {
+	body, err := policyBodyOf(p, c.caller)
+	if err != nil {
+		return err
+	}
+	c.ResponseWriter.Header().Set("ETag", body.ETag)
+	writeJSON(c.ResponseWriter, status, body)
+	return nil
+}
+
+// deletePolicy removes a policy. It refuses nobody any more.
+func (s *server) deletePolicy(c *call) error {
+	end, err := s.writes.begin(c.caller.Name, s.Clock.Now())
+	if err != nil {
+		return err
+	}
+	defer end()
+	id, p, err := s.findOwnPolicy(c)
+	if err != nil {
+		return err
+	}
+	if p == nil {
+		return noPolicy(id)
+	}
+	if err := c.ifMatch(p); err != nil {
+		return err
+	}
+	uid := p.UID
+	if err := s.Hub.Delete(c.Context(), p, client.Preconditions{UID: &uid}); err != nil {
+		return writeError(err, "policy "+id)
+	}
+	s.Logger.InfoContext(c.Context(), "a policy was removed", "provider", c.caller.Name, "policy", id)
+	c.ResponseWriter.WriteHeader(http.StatusNoContent)
+	return nil
+}

@@ -1,0 +1,154 @@
+package market
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// putPolicy makes a policy, or replaces its spec.
+func (s *server) putPolicy(c *call) error {
+	end, err := s.writes.begin(c.caller.Name, s.Clock.Now())
+	if err != nil {
+		return err
+	}
+	defer end()
+	spec := &v1alpha1.PlacementPolicySpec{}
+	if err := c.decode(maxPolicy, spec); err != nil {
+		return err
+	}
+	id, stored, err := s.findOwnPolicy(c)
+	if err != nil {
+		return err
+	}
+	switch {
+	case stored != nil:
+		err = c.ifMatch(stored)
+	case c.Request.Header.Get("If-Match") != "":
+		err = &Error{Status: http.StatusPreconditionFailed, Code: "PreconditionFailed", Description: "If-Match: there is no policy " + id + "."}
+	}
+	if err != nil {
+		return err
+	}
+	p, err := s.judge(c, id, stored, spec)
+	if err != nil {
+		return err
+	}
+	if stored == nil {
+		if err := s.Hub.Create(c.Context(), p); err != nil {
+			return writeError(err, "policy "+id)
+		}
+		s.Logger.InfoContext(c.Context(), "a policy was made", "provider", c.caller.Name, "policy", id)
+		return c.answerPolicy(http.StatusCreated, p)
+	}
+	if err := s.Hub.Update(c.Context(), p); err != nil {
+		return writeError(err, "policy "+id)
+	}
+	return c.answerPolicy(http.StatusOK, p)
+}
+
+// judge returns the policy that is to be stored under an id, in place of the one there, if there is one. The error is
+// an *Error if the provider may not have it, or if the hub or the engine would refuse it. Nothing is written.
+func (s *server) judge(c *call, id string, stored *v1alpha1.PlacementPolicy, spec *v1alpha1.PlacementPolicySpec) (*v1alpha1.PlacementPolicy, error) {
+	if spec.Provider != "" && spec.Provider != c.caller.Name {
+		return nil, &Error{Status: http.StatusForbidden, Code: codeForbidden, Description: "provider: want " + c.caller.Name + " or nothing."}
+	}
+	spec.Provider = c.caller.Name
+	for _, of := range operatorsPart {
+		if of.isSet(spec) {
+			return nil, invalid(of.field + ": this is for the operator's policies, because " + of.why + "; leave it out.")
+		}
+	}
+	if len(spec.Require) == 0 {
+		return nil, invalid("require: want at least one rule, because a policy without rules refuses nobody.")
+	}
+	if err := s.admitsPolicy(c, id, spec); err != nil {
+		return nil, err
+	}
+	var p *v1alpha1.PlacementPolicy
+	var err error
+	if stored == nil {
+		p = &v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: id}, Spec: *spec}
+		err = s.Hub.Create(c.Context(), p.DeepCopy(), client.DryRunAll)
+	} else {
+		p = stored.DeepCopy()
+		p.Spec = *spec
+		err = s.Hub.Update(c.Context(), p.DeepCopy(), client.DryRunAll)
+	}
+	if err != nil {
+		return nil, writeError(err, "policy "+id)
+	}
+	if err := s.Policies.Compile(p); err != nil {
+		return nil, invalid("require: " + strings.ReplaceAll(err.Error(), "\n", "; ") + ".")
+	}
+	return p, nil
+}
+
+func invalid(description string) *Error {
+	return &Error{Status: http.StatusUnprocessableEntity, Code: "Invalid", Description: description}
+}
+
+// admitsPolicy checks that a provider has not too many policies and rules with the one of that id.
+func (s *server) admitsPolicy(c *call, id string, spec *v1alpha1.PlacementPolicySpec) error {
+	all, err := s.policiesAbout(c)
+	if err != nil {
+		return err
+	}
+	count, rules := 1, len(spec.Require)
+	for i := range all {
+		if all[i].Name != id && isWrittenBy(c.caller.Name, &all[i]) {
+			count, rules = count+1, rules+len(all[i].Spec.Require)
+		}
+	}
+	if count > maxPolicies || rules > maxRules {
+		return &Error{Status: http.StatusForbidden, Code: "LimitReached",
+			Description: fmt.Sprintf("%s would have %d policies with %d rules together; at most %d and %d are allowed.", c.caller.Name, count, rules, maxPolicies, maxRules)}
+	}
+	return nil
+}
+
+// policyQuestion asks whom a policy would refuse.
+type policyQuestion struct {
+	// Spec of the policy; nil means as it is stored.
+	Spec *v1alpha1.PlacementPolicySpec `json:"spec"`
+	// Consumer by whom orders are supposed to be made.
+	Consumer Supposed `json:"consumer"`
+}
+
+// checkPolicy answers whom a policy would refuse, and changes nothing. It counts as a write, because of the work.
+func (s *server) checkPolicy(c *call) error {
+	end, err := s.writes.begin(c.caller.Name, s.Clock.Now())
+	if err != nil {
+		return err
+	}
+	defer end()
+	asked := policyQuestion{}
+	if err := c.decode(maxPolicy, &asked); err != nil {
+		return err
+	}
+	id, stored, err := s.findOwnPolicy(c)
+	if err != nil {
+		return err
+	}
+	p := stored
+	switch {
+	case asked.Spec != nil:
+		if p, err = s.judge(c, id, stored, asked.Spec); err != nil {
+			return err
+		}
+	case p == nil:
+		return noPolicy(id)
+	}
+	view := s.views.of(c.caller)
+	found, err := s.Policies.Check(c.Context(), p, asked.Consumer, view.plans(s.Catalog.Snapshot()))
+	if err != nil {
+		return err
+	}
+	writeJSON(c.ResponseWriter, http.StatusOK, found)
+	return nil
+}

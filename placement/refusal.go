@@ -1,0 +1,111 @@
+package placement
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+)
+
+// Refusal is a cluster that a rule of a policy refuses to a request.
+type Refusal struct {
+	Cluster string
+	// Rule is the name of the rule, and Message the reason, as explanations of placements have it.
+	Rule, Message string
+}
+
+// Refuses returns the clusters of a snapshot that the policy's rules refuse to a request, by name, each with the first
+// rule that does. Only these rules count, so a cluster that is full or does not answer is refused like others. A request
+// with components is refused where one of them is. It is none if the policy does not concern the request's consumer.
+func (p *Policy) Refuses(r Request, s *Snapshot) []Refusal {
+	r.Rules = rulesOfClusters(p.Rules)
+	return p.refuses(r.parts(), s)
+}
+
+// RefusesHubs is Refuses for clusters as the hubs through which a request is reached.
+func (p *Policy) RefusesHubs(r Request, s *Snapshot) []Refusal {
+	r.Rules = p.Rules
+	return p.refuses([]Request{r.ofHub()}, s)
+}
+
+func (p *Policy) refuses(parts []Request, s *Snapshot) (all []Refusal) {
+	for _, page := range s.pages {
+		left := page.all
+		for _, part := range parts {
+			if !p.Concerns(part.Consumer) {
+				continue
+			}
+			facts := part.facts()
+			for i := range part.Rules {
+				rule := ruled(&part.Rules[i], facts)
+				refused := rule.rejects(page, left)
+				left = left.without(refused)
+				for row := range refused.rows() {
+					all = append(all, Refusal{page.clusters[row].Name, part.Rules[i].Name, part.Rules[i].why(page.clusters[row], facts)})
+				}
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b Refusal) int { return strings.Compare(a.Cluster, b.Cluster) })
+	return all
+}
+
+// rulesOfClusters returns those of the rules that apply to chosen clusters.
+func rulesOfClusters(rules []Rule) []Rule {
+	return slices.DeleteFunc(slices.Clone(rules), func(r Rule) bool { return r.appliesTo == v1alpha1.RuleHubs })
+}
+
+// Suited returns the clusters of a snapshot, by name, on which a request, or one of its components, could be placed if
+// they answered, took new placements and had nothing on them. The request's rules count.
+func Suited(r Request, s *Snapshot) (names []string) {
+	for _, page := range s.pages {
+		var suited set
+		for _, part := range r.parts() {
+			part.atBest, part.Current, part.Leaving = true, nil, nil
+			filters, facts := part.filters(s, nil), part.facts()
+			for _, rule := range rulesOfClusters(part.Rules) { // which are not among those that refuse for good
+				filters = append(filters, ruled(&rule, facts))
+			}
+			fits := page.all
+			for _, f := range filters {
+				fits = fits.without(f.rejects(page, fits))
+			}
+			suited = suited.or(fits)
+		}
+		for row := range suited.rows() {
+			names = append(names, page.clusters[row].Name)
+		}
+	}
+	return names
+}
+
+// Look is a fact about the consumer that a policy looks at.
+type Look struct {
+	// Field is platform, organization or space.
+	Field string
+	// By is the part of the policy: "match", or the name of a rule.
+	By string
+}
+
+// Looks returns the facts about the consumer that the policy looks at, each once. A rule that reads the consumer as a
+// whole looks at all of them.
+func (p *Policy) Looks() (all []Look) {
+	for _, of := range []struct {
+		field   string
+		matched []string
+	}{{"platform", p.Match.Platforms}, {"organization", p.Match.Organizations}, {"space", p.Match.Spaces}} {
+		by := ""
+		if len(of.matched) > 0 {
+			by = "match"
+		}
+		for i := range p.Rules {
+			if e := p.Rules[i].expression; by == "" && e != nil && (slices.Contains(e.asked, "consumer") || slices.Contains(e.asked, "consumer."+of.field)) {
+				by = p.Rules[i].Name
+			}
+		}
+		if by != "" {
+			all = append(all, Look{of.field, by})
+		}
+	}
+	return all
+}
