@@ -55,7 +55,7 @@ func TestInABrowser(t *testing.T) {
 	}{
 		{access.Caller{Role: access.Operator}, []string{"", "fleet", "clusters/eu-north-1", "clusters/eu-central-1", "instances", "instances/" + orders, "instances/" + orders + "/clusters", "policies", "expiring", "journal", "no-such-page", "login", "enter"}},
 		{access.Caller{Role: access.Platform, Name: "shop"}, []string{"market", "order?service=postgresql&plan=large", "mine", "mine/" + mine, "mine/" + mine + "/delete", "usage"}},
-		{access.Caller{Role: access.Provider, Name: "acme"}, []string{"supply", "supply/add", "clusters/eu-central-1", "credentials", "policies"}},
+		{access.Caller{Role: access.Provider, Name: "acme"}, []string{"supply", "supply/add", "clusters/eu-central-1", "credentials", "policies", "policies/edit", "policies/edit?policy=acme.terms"}},
 	} {
 		w := c.window(of.caller)
 		for _, path := range of.paths {
@@ -76,7 +76,16 @@ func TestInABrowser(t *testing.T) {
 			}
 		}
 	}
-	w := c.window(access.Caller{})
+	w := c.window(access.Caller{Role: access.Provider, Name: "acme"})
+	w.Do(chromium.Look("dark", 360), chromedp.Navigate(c.server.URL+Root+"policies/edit?policy=acme.terms"), chromedp.WaitVisible("#text"))
+	for _, shown := range []string{"#refused", `section[role="status"] table`} { // first nobody is given, then somebody
+		w.Do(chromedp.Click(`button[value="check"]`), chromedp.WaitVisible(shown))
+		for _, v := range chromium.Read(w, chromedp.Evaluate[[]violation](string(axe)+"; axe.run().then(r => r.violations)", chromedp.EvalAwaitPromise)) {
+			t.Errorf("a check: %s: %s: %+v", v.ID, v.Help, v.Nodes)
+		}
+		w.Do(chromedp.SendKeys("#organization", "friends"))
+	}
+	w = c.window(access.Caller{})
 	w.Do(chromedp.Navigate(c.server.URL+Root+"login"), chromedp.WaitVisible("main"))
 	spoilt := chromium.Read(w, chromedp.Evaluate[[]violation](string(axe)+`; document.documentElement.removeAttribute("lang"); axe.run().then(r => r.violations)`, chromedp.EvalAwaitPromise))
 	if len(spoilt) != 1 || spoilt[0].ID != "html-has-lang" {

@@ -20,13 +20,22 @@ import (
 // market sends a request to this broker's own market, in the name of who has logged in, and reads the
 // answer. What it may do is decided there, for the token of its session; refused is what the market says against it.
 func (s *server) market(c *call, method, path string, body, into any) (refused string, err error) {
+	match := ""
+	if method == http.MethodPatch {
+		match = "*" // what is decided here does not depend on what was before
+	}
+	return s.marketIf(c, match, method, path, body, into)
+}
+
+// marketIf is market for a change of what has the ETag match; "" sends none.
+func (s *server) marketIf(c *call, match, method, path string, body, into any) (refused string, err error) {
 	raw, err := json.Marshal(body)
 	if err != nil {
 		return "", err
 	}
 	header := http.Header{}
-	if method == http.MethodPatch {
-		header.Set("If-Match", "*") // what is decided here does not depend on what was before
+	if match != "" {
+		header.Set("If-Match", match)
 	}
 	response, err := c.ask(s.Market, method, "/market/v1/"+path, bytes.NewReader(raw), header)
 	if err != nil {

@@ -25,7 +25,7 @@ func TestOperatorsPages(t *testing.T) {
 	operator := c.as(access.Caller{Role: access.Operator})
 	orders := v1alpha1.InstanceName("cf-eu", "orders-db")
 	for path, want := range map[string][]string{
-		"":                                  {"4 things need attention", "9 of 11", "eu-north-2", "Unreachable.", "its API server does not answer", "nuage-terms", "undeclared reference", "cf-eu/warehouse", "Unplaceable. no cluster fits", "shop/sessions"},
+		"":                                  {"4 things need attention", "9 of 11", "eu-north-2", "Unreachable.", "its API server does not answer", "nuage.terms", "undeclared reference", "cf-eu/warehouse", "Unplaceable. no cluster fits", "shop/sessions"},
 		"fleet":                             {"eu-de acme 2 of 2", "eu-se nuage 0 of 2", "eu-north-1 Cordoned", "eu-north-2 Not ready"},
 		"fleet?region=eu-fr":                {"eu-west-1", "eu-west-2"},
 		"fleet?state=bad":                   {"eu-north-2 Not ready"},
@@ -196,7 +196,7 @@ func TestProvidersPages(t *testing.T) {
 		"supply":                {"eu-central-1 Ready eu-de 2", "us-east-1", "Earns now 0.336 EUR an hour", "63 cores of 640 cores"},
 		"clusters/eu-central-1": {"My clusters", "sluice-", "postgresql / large", "8 cores, 32 GiB memory", "0.084 EUR an hour"},
 		"credentials":           {"LegalPerson Rejected", "signature: the key is not acme's", "decode a VC-JWT"},
-		"policies":              {"There is no policy here"},
+		"policies":              {"Write a policy", "acme.terms In force", "By the provider acme, for its own clusters.", "Change or check"},
 		"clusters/eu-west-1":    {"There is no cluster eu-west-1"},
 	} {
 		text := words(c.send(acme, Root+path, nil).body)

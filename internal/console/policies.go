@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/access"
+	"github.com/sluice-dev/sluice/internal/market"
 )
 
 // policyRow is a policy as a list shows it.
@@ -19,6 +21,8 @@ type policyRow struct {
 	Rules    []ruleRow
 	// Acts describe its effects beyond rules, one sentence each.
 	Acts []string
+	// Own means that the provider whose clusters it is about has written it.
+	Own bool
 }
 
 // ruleRow is a rule, or a preference with its weight.
@@ -43,11 +47,13 @@ func (s *server) policiesPage(c *call) (*page, error) {
 	return &page{Title: "Policies", template: "policies", Data: struct {
 		Policies []policyRow
 		Pages    pager
-	}{shown, pages}}, nil
+		// MayWrite means that the caller writes policies here.
+		MayWrite bool
+	}{shown, pages, c.caller.Role == access.Provider}}, nil
 }
 
 func policyRowOf(p *v1alpha1.PlacementPolicy) policyRow {
-	row := policyRow{PlacementPolicy: p, State: stateOf(p.Status.Conditions, p.CreationTimestamp)}
+	row := policyRow{PlacementPolicy: p, State: stateOf(p.Status.Conditions, p.CreationTimestamp), Own: market.IsProvidersOwn(p)}
 	if ready := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady); ready != nil && row.State.Kind == "good" {
 		row.State.Word = "In force"
 	}

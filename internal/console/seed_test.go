@@ -115,11 +115,16 @@ func (c *consoleOf) seed() {
 		Status: v1alpha1.PlacementPolicyStatus{Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, true, v1alpha1.ReasonReady, "", time.Hour)}},
 	})
 	c.create(&v1alpha1.PlacementPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "nuage-terms"},
+		ObjectMeta: metav1.ObjectMeta{Name: "nuage.terms"},
 		Spec: v1alpha1.PlacementPolicySpec{
 			Provider: "nuage", Require: []v1alpha1.PolicyRule{{Name: "known-customers", Expression: `consumer.organization in ["default"] && regions.contains("eu")`}},
 		},
 		Status: v1alpha1.PlacementPolicyStatus{Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, false, "Invalid", "require[0] known-customers: undeclared reference to 'regions'", 3*time.Hour)}},
+	})
+	c.create(&v1alpha1.PlacementPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "acme.terms"},
+		Spec:       v1alpha1.PlacementPolicySpec{Provider: "acme", Require: []v1alpha1.PolicyRule{{Name: "friends", Expression: `consumer.organization == "friends"`}}},
+		Status:     v1alpha1.PlacementPolicyStatus{Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, true, v1alpha1.ReasonReady, "", time.Hour)}},
 	})
 	signed, valid := "a.b.c", metav1.NewTime(time.Now().Add(-2*time.Hour))
 	c.create(&v1alpha1.SelfDescription{

@@ -130,14 +130,14 @@ func isNamedBy(provider, id string) bool {
 	return found && len(validation.IsDNS1123Label(name)) == 0
 }
 
-// isWrittenBy reports whether a provider has written a policy, and so may change it.
-func isWrittenBy(provider string, p *v1alpha1.PlacementPolicy) bool {
-	return p.Spec.Provider == provider && isNamedBy(provider, p.Name)
+// IsProvidersOwn reports whether the provider whose clusters a policy is about has written it, and so may change it.
+func IsProvidersOwn(p *v1alpha1.PlacementPolicy) bool {
+	return p.Spec.Provider != "" && isNamedBy(p.Spec.Provider, p.Name)
 }
 
 func policyBodyOf(p *v1alpha1.PlacementPolicy, caller access.Caller) (*policyBody, error) {
 	body := &policyBody{ID: p.Name, Provider: p.Spec.Provider, By: access.Operator, ETag: tagOf(p), Status: policyStatus{State: "pending"}}
-	if p.Spec.Provider != "" && isWrittenBy(p.Spec.Provider, p) {
+	if IsProvidersOwn(p) {
 		body.By = access.Provider
 	}
 	whole := p.Spec.DeepCopy()
@@ -218,7 +218,7 @@ func (s *server) findPolicy(c *call) (id string, p *v1alpha1.PlacementPolicy, er
 // findOwnPolicy reads the policy in the URL, which a provider wants to change.
 func (s *server) findOwnPolicy(c *call) (id string, p *v1alpha1.PlacementPolicy, err error) {
 	id, p, err = s.findPolicy(c)
-	if err == nil && p != nil && !isWrittenBy(c.caller.Name, p) {
+	if err == nil && p != nil && !IsProvidersOwn(p) {
 		err = &Error{Status: http.StatusForbidden, Code: codeForbidden, Description: "The policy " + id + " is the operator's to change."}
 	}
 	return id, p, err

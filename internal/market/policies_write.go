@@ -101,7 +101,7 @@ func (s *server) admitsPolicy(c *call, id string, spec *v1alpha1.PlacementPolicy
 	}
 	count, rules := 1, len(spec.Require)
 	for i := range all {
-		if all[i].Name != id && isWrittenBy(c.caller.Name, &all[i]) {
+		if all[i].Name != id && IsProvidersOwn(&all[i]) {
 			count, rules = count+1, rules+len(all[i].Spec.Require)
 		}
 	}

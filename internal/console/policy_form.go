@@ -1,0 +1,174 @@
+package console
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
+	"github.com/sluice-dev/sluice/internal/access"
+	"github.com/sluice-dev/sluice/internal/market"
+	"github.com/sluice-dev/sluice/internal/strictjson"
+)
+
+// policyExample is what the form of a new policy begins with.
+const policyExample = `# Whom it concerns: platforms, organizations, spaces, plans. What is left out is all of them.
+match:
+  plans: []
+# Rules that must hold, each an expression (CEL) or a claim. A rule that does not hold refuses.
+require:
+- name: known-customers
+  expression: consumer.organization in ["…"]
+`
+
+// policyData is the data of the page on which a provider writes a policy.
+type policyData struct {
+	// Prefix of the names of the provider's policies, and Name after it.
+	Prefix, Name string
+	// ETag of what is changed; empty for a new policy.
+	ETag string
+	// Text is the spec, as YAML.
+	Text string
+	// Consumer for the check, by the names of the inputs.
+	Consumer []policyConsumer
+	// Refused says why nothing was done, and About which part of the form it is about: name, text or consumer.
+	Refused, About string
+	// Check says whom it would refuse; nil if it was not asked.
+	Check *market.PolicyCheck
+	// Present and Would are how many instances are on the provider's clusters, and would be refused.
+	Present, Would int
+}
+
+// policyConsumer is an input for a part of the consumer.
+type policyConsumer struct{ Name, Label, Value string }
+
+// policyPage shows the form of a policy: a new one, or the one that the address names.
+func (s *server) policyPage(c *call) (*page, error) {
+	data := s.policyForm(c)
+	if asked := c.URL.Query().Get("policy"); asked != "" {
+		stored := struct {
+			By   access.Role     `json:"by"`
+			ETag string          `json:"etag"`
+			Spec json.RawMessage `json:"spec"`
+		}{}
+		refused, err := s.market(c, http.MethodGet, policyPath(asked), nil, &stored)
+		if err != nil {
+			return nil, err
+		}
+		if refused == "" && stored.By != access.Provider {
+			refused = "The operator has written it, and changes it."
+		}
+		if refused != "" {
+			return nil, &Error{Status: http.StatusNotFound, Title: "There is no such policy of yours", Description: refused}
+		}
+		text, err := yaml.JSONToYAML(stored.Spec)
+		if err != nil {
+			return nil, err
+		}
+		data.Name, data.ETag, data.Text = strings.TrimPrefix(asked, data.Prefix), stored.ETag, string(text)
+	}
+	return policyPageOf(data), nil
+}
+
+func policyPath(name string) string { return "policies/" + url.PathEscape(name) }
+
+func policyPageOf(data policyData) *page {
+	shown := &page{Title: "Write a policy", template: "policy", Data: data}
+	if data.ETag != "" {
+		shown.Title = "Policy " + data.Prefix + data.Name
+	}
+	if data.Refused != "" {
+		shown.status = http.StatusUnprocessableEntity
+	}
+	return shown
+}
+
+// policyForm returns the form as it was sent, or as it begins.
+func (s *server) policyForm(c *call) policyData {
+	given := func(name string) string { return strings.TrimSpace(c.PostForm.Get(name)) }
+	data := policyData{Prefix: c.caller.Name + ".", Name: given("name"), ETag: given("etag"), Text: policyExample}
+	if c.PostForm.Has("text") {
+		data.Text = strings.ReplaceAll(c.PostForm.Get("text"), "\r\n", "\n")
+	}
+	for _, of := range []policyConsumer{{Name: "platform", Label: "Platform"}, {Name: "organization", Label: "Organization"}, {Name: "space", Label: "Space"}} {
+		of.Value = given(of.Name)
+		data.Consumer = append(data.Consumer, of)
+	}
+	return data
+}
+
+// writePolicy checks or saves what was written.
+func (s *server) writePolicy(c *call) (*page, error) {
+	if c.ParseForm() != nil {
+		return nil, errForm
+	}
+	data := s.policyForm(c)
+	var spec v1alpha1.PlacementPolicySpec
+	if err := strictjson.DecodeYAML([]byte(data.Text), &spec); err != nil {
+		data.Refused, data.About = err.Error()+".", "text"
+		return policyPageOf(data), nil
+	}
+	if data.Name == "" {
+		data.Refused, data.About = "Name: choose one, of small letters, digits and hyphens.", "name"
+		return policyPageOf(data), nil
+	}
+	path := policyPath(data.Prefix + data.Name)
+	var err error
+	switch c.PostForm.Get("do") {
+	case "check":
+		consumer := map[string]string{}
+		for _, of := range data.Consumer {
+			if of.Value != "" {
+				consumer[of.Name] = of.Value
+			}
+		}
+		data.Check = &market.PolicyCheck{}
+		data.Refused, err = s.market(c, http.MethodPost, path+"/check", map[string]any{"spec": &spec, "consumer": consumer}, data.Check)
+	case "save":
+		data.Refused, err = s.marketIf(c, data.ETag, http.MethodPut, path, &spec, nil)
+	default:
+		return nil, errForm
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case data.Refused == "" && data.Check == nil:
+		return c.seeOther(Root + "policies")
+	case data.Refused != "":
+		data.Check, data.About = nil, aboutOf(data.Refused)
+	default:
+		for _, one := range data.Check.Instances {
+			data.Present, data.Would = data.Present+one.Present, data.Would+one.Refused
+		}
+	}
+	return policyPageOf(data), nil
+}
+
+// aboutOf returns the part of the form that a refusal of the market is about, which begins with the field.
+func aboutOf(refused string) string {
+	switch field, _, _ := strings.Cut(refused, ":"); {
+	case strings.HasPrefix(field, "consumer."):
+		return "consumer"
+	case field == "id":
+		return "name"
+	}
+	return "text"
+}
+
+// removePolicy removes a policy.
+func (s *server) removePolicy(c *call) (*page, error) {
+	if c.ParseForm() != nil {
+		return nil, errForm
+	}
+	refused, err := s.marketIf(c, c.PostForm.Get("etag"), http.MethodDelete, policyPath(c.PostForm.Get("policy")), nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	if refused != "" {
+		return nil, &Error{Status: http.StatusConflict, Title: "The policy was not removed", Description: refused}
+	}
+	return c.seeOther(Root + "policies")
+}
