@@ -39,8 +39,9 @@ type PlacementPolicyList struct {
 type PlacementPolicySpec struct {
 	// Match selects the requests that the policy concerns; empty means all.
 	Match PolicyMatch `json:"match,omitempty"`
-	// Provider that owns this policy. The policy then concerns only that provider's clusters, and
-	// states who may consume them.
+	// Provider whose clusters the policy is about. The policy then concerns only these, and states who may
+	// consume them. A policy with the name PROVIDER.NAME is the provider's own, which changes it by the
+	// market; others are the operator's.
 	Provider string `json:"provider,omitempty"`
 	// Require lists the rules that a cluster must satisfy. A rejection names the first rule that
 	// refuses the cluster.

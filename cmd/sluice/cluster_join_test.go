@@ -179,6 +179,7 @@ func TestProvidersSellByThemselves(t *testing.T) {
 	}
 	present(cheap)
 	s.cheapest(t, "cheap-small")
+	saysWhoMayBuy(t, s, cheap)
 	buys := &seen{served: s}
 	buys.ends(t, http.MethodPut, "a", "cheap", "cheap-small", "succeeded")
 	removes := func(want int) {
@@ -202,6 +203,22 @@ func TestProvidersSellByThemselves(t *testing.T) {
 	if left := mustSluice(t, "cluster", "list", "--data-dir", s.dir); strings.Contains(left, "cheap-1") || !strings.Contains(left, "dear-1") {
 		t.Errorf("left are\n%s", left)
 	}
+}
+
+// saysWhoMayBuy: a provider checks a policy that refuses the consumer, makes it, and removes it. It holds on the provider's
+// own clusters only, at once.
+func saysWhoMayBuy(t *testing.T, s *served, v *vendor) {
+	t.Helper()
+	const policy = `{"require": [{"name": "friends", "expression": "consumer.platform != 'first'"}]}`
+	status, found, err := calls(t.Context(), v.token, http.MethodPost, s.url+"/market/v1/policies/cheap.friends/check", `{"spec": `+policy+`, "consumer": {"platform": "first"}}`, "")
+	unserved, _ := found["unserved"].([]any)
+	if err != nil || status != http.StatusOK || len(unserved) != 1 || unserved[0].(map[string]any)["cluster"] != "cheap-1" || unserved[0].(map[string]any)["plan"] != "small" {
+		t.Errorf("a check is answered %d, %v, %v", status, found, err)
+	}
+	v.sends(t, http.MethodPut, "policies/cheap.friends", policy, "", http.StatusCreated)
+	s.cheapest(t, "dear-small")
+	v.sends(t, http.MethodDelete, "policies/cheap.friends", "", "*", http.StatusNoContent)
+	s.cheapest(t, "cheap-small")
 }
 
 // cheapest waits until the cheapest plan that fits an order is the wanted one, as a consumer sees it.

@@ -117,7 +117,7 @@ func TestHostileTexts(t *testing.T) {
 		"instances": operator, "instances?" + search + "&platform=" + url.QueryEscape(hostile): operator, "instances/" + name: operator, "instances/" + name + "/clusters": operator,
 		"policies": operator, "expiring": operator, "journal": operator, "journal?" + search: operator,
 		"market": shop, "market?" + search: shop, "order?service=evil&plan=evil": shop, "mine": shop, "mine/" + name: shop, "mine/" + name + "/delete": shop,
-		"supply": acme, "credentials": acme, "policies?": acme, "usage": shop, "login?next=" + url.QueryEscape(hostile): c.as(access.Caller{}), "clusters/" + url.PathEscape(hostile): operator,
+		"supply": acme, "credentials": acme, "policies?": acme, "policies/edit?policy=" + url.QueryEscape(hostile): acme, "usage": shop, "login?next=" + url.QueryEscape(hostile): c.as(access.Caller{}), "clusters/" + url.PathEscape(hostile): operator,
 	} {
 		got := c.send(browser, Root+path, nil)
 		if got.StatusCode >= http.StatusInternalServerError {
@@ -136,6 +136,14 @@ func TestHostileTexts(t *testing.T) {
 	isHarmless(t, "a refused order", refused.body)
 	bound := c.send(shop, Root+"mine/"+name+"/bind", url.Values{"binding": {hostile}, "parameter/list": {hostile}})
 	isHarmless(t, "a refused binding", bound.body)
+	policy := url.Values{"do": {"check"}, "name": {hostile}, "etag": {hostile}, "text": {hostile}, "organization": {hostile}}
+	isHarmless(t, "a policy that cannot be read", c.send(acme, Root+"policies/edit", policy).body)
+	policy["name"], policy["text"] = []string{"evil"}, []string{`{"require": [{"name": ` + string(quoted(hostile[:60])) + `, "expression": ` + string(quoted("'"+strings.ReplaceAll(hostile, "'", "")+"' == ''")) + `}]}`}
+	checked := c.send(acme, Root+"policies/edit", policy)
+	if !strings.Contains(words(checked.body), "It would refuse") {
+		t.Errorf("a hostile policy is answered %d: %s", checked.StatusCode, words(checked.body))
+	}
+	isHarmless(t, "a check of a policy", checked.body)
 }
 
 // isHarmless checks that a page has no element, attribute and address but the console's own.
