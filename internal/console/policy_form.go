@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/internal/strictjson"
 )
 
-// policyExample is what the form of a new policy begins with.
+// policyExample is the text with which the form of a new policy begins.
 const policyExample = `# Whom it concerns: platforms, organizations, spaces, plans. What is left out is all of them.
 match:
   plans: []

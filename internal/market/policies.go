@@ -22,7 +22,7 @@ import (
 const (
 	// maxPolicy is the longest body with a policy, in bytes.
 	maxPolicy = 64 << 10
-	// maxPolicies and maxRules are what one provider may have: each rule is evaluated for every order.
+	// maxPolicies and maxRules limit what one provider has, because each rule is evaluated for every order.
 	maxPolicies = 20
 	maxRules    = 32
 )
@@ -37,7 +37,7 @@ type Policies interface {
 	Check(ctx context.Context, policy *v1alpha1.PlacementPolicy, by Supposed, plans []*catalog.Plan) (*PolicyCheck, error)
 }
 
-// Supposed is the consumer by whom orders are supposed to be made; nil is what is not given.
+// Supposed is a consumer who is supposed to order; a field is nil if it is not given.
 type Supposed struct {
 	Platform     *string `json:"platform,omitempty"`
 	Organization *string `json:"organization,omitempty"`
