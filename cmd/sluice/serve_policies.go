@@ -120,8 +120,9 @@ func (p providersPolicies) clustersOf(ctx context.Context, provider string, at t
 	return inventory.Snapshot(), nil
 }
 
+// list reads resources, which must not be changed: they are the cache's.
 func (p providersPolicies) list(ctx context.Context, into client.ObjectList) error {
-	if err := p.hub.List(ctx, into, client.InNamespace(p.namespace)); err != nil {
+	if err := p.hub.List(ctx, into, client.InNamespace(p.namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list %T: %w", into, err)
 	}
 	return nil
