@@ -2,8 +2,10 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -12,12 +14,12 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 
@@ -25,8 +27,8 @@ import (
 	"github.com/sluice-dev/sluice/internal/workload"
 )
 
-// deliveredKinds are the kinds of objects that make up a delivered instance and that Sluice may watch. If one is deleted, or if its spec is changed, the instance is repaired at
-// once. Kubernetes counts the changes of specs (metadata.generation) of some kinds only; the next
+// deliveredKinds are the kinds of objects that make up a delivered instance and that Sluice may watch. If one is
+// deleted, or if its spec is changed, the instance is repaired at once. Kubernetes counts the changes of specs (metadata.generation) of some kinds only; the next
 // periodic check finds the changes of others.
 var deliveredKinds = []struct {
 	schema.GroupVersionResource
@@ -57,7 +59,7 @@ var deliveredKinds = []struct {
 type news struct {
 	// lost is called if an object was deleted, or if its spec was changed.
 	lost func(instance string)
-	// moved is called if the status of an object has changed on which a workload's health depends.
+	// moved is called if the standing of an object has changed on which a workload's health depends.
 	moved func(instance string)
 }
 
@@ -65,62 +67,90 @@ type news struct {
 const rewatch = 30 * time.Second
 
 // watchDelivered reports changes of objects of this hub's instances, until the context ends. It reads
-// only metadata and keeps the generations. The periodic check finds the other changes: those while
-// there is no watch, and those on clusters that do not allow Sluice to watch.
-func watchDelivered(ctx context.Context, c metadata.Interface, hub string, tell news) {
+// only metadata, except of kinds on whose status a workload's health depends, and keeps no objects. The periodic check
+// finds the other changes: those while there is no watch, and those on clusters that do not allow Sluice to watch.
+func watchDelivered(ctx context.Context, t target, hub string, tell news) {
 	for _, kind := range deliveredKinds {
 		ours := labels.Merge(kind.labels, labels.Set{v1alpha1.LabelHub: hub}).String()
-		source := c.Resource(kind.GroupVersionResource)
+		names, objects := t.metadata.Resource(kind.GroupVersionResource), t.dynamic.Resource(kind.GroupVersionResource)
 		follow := func(ctx context.Context) {
 			// A list only for the resource version at which to start the watch.
-			list, err := source.List(ctx, metav1.ListOptions{LabelSelector: ours, Limit: 1})
+			list, err := names.List(ctx, metav1.ListOptions{LabelSelector: ours, Limit: 1})
 			if err != nil {
 				return
 			}
 			from := &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 				o.LabelSelector = ours
-				return source.Watch(ctx, o)
+				if kind.works {
+					return objects.Watch(ctx, o)
+				}
+				return names.Watch(ctx, o)
 			}}
 			events, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, from)
 			if err != nil {
 				return
 			}
 			defer events.Stop()
-			generations := map[types.UID]int64{}
+			known := map[types.UID]seen{}
 			for event := range events.ResultChan() {
-				tell.of(event, generations, kind.works)
+				tell.of(event, known)
 			}
 		}
 		go wait.UntilWithContext(ctx, follow, rewatch)
 	}
 }
 
-// of calls the function that an event concerns. generations are those that the watch has seen; works
-// has the meaning of deliveredKinds.
-func (n news) of(event watch.Event, generations map[types.UID]int64, works bool) {
+// seen is the part of an object that a watch keeps.
+type seen struct {
+	generation int64
+	// standing of an object on which a workload's health depends.
+	standing string
+}
+
+// of calls the function that an event concerns. known are the objects that the watch has seen.
+func (n news) of(event watch.Event, known map[types.UID]seen) {
 	o, err := meta.Accessor(event.Object)
 	if err != nil {
 		return // an error of the watch, which starts again
 	}
-	before, known := generations[o.GetUID()]
-	now := o.GetGeneration()
+	before, isKnown := known[o.GetUID()]
+	now := seen{generation: o.GetGeneration()}
+	if object, whole := event.Object.(*unstructured.Unstructured); whole {
+		now.standing = standing(object)
+	}
 	switch event.Type {
 	case watch.Deleted:
-		delete(generations, o.GetUID())
+		delete(known, o.GetUID())
 		tellOwner(event.Object, n.lost)
 		return
 	case watch.Modified:
-		if now > 0 && (!known || before != now) {
+		if now.generation > 0 && (!isKnown || before.generation != now.generation) {
 			tellOwner(event.Object, n.lost)
 		}
-	case watch.Added:
+		if before.standing != now.standing {
+			tellOwner(event.Object, n.moved)
+		}
+	case watch.Added: // whoever has created it has its status
 	default:
 		return
 	}
-	generations[o.GetUID()] = now
-	if works {
-		tellOwner(event.Object, n.moved)
+	known[o.GetUID()] = now
+}
+
+// standing returns a text for the part of an object's status on which a workload's health depends.
+func standing(o *unstructured.Unstructured) string {
+	if workload.IsRoute(o) {
+		if reason, message := workload.RouteProblem(o); reason != "" {
+			return reason + message
+		}
+		return "served"
 	}
+	result, err := status.Compute(o)
+	if err != nil {
+		return err.Error()
+	}
+	ready, _, _ := unstructured.NestedInt64(o.Object, "status", "readyReplicas")
+	return fmt.Sprint(result.Status, ready)
 }
 
 // tellOwner calls tell if an object belongs to an instance, and not to one of its bindings.

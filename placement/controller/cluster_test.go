@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -66,7 +67,9 @@ func newMemberWorld(t *testing.T, objects ...runtime.Object) *memberWorld {
 	}.complete(), m.world.reconciler.recovery)
 	m.reconciler.open = func(context.Context, *v1alpha1.MemberCluster) (target, error) {
 		m.opens++
-		return target{connection: connection, kube: m.kube, metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), readyz: func(context.Context) error { return m.probe },
+		return target{connection: connection, kube: m.kube,
+			metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), dynamic: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()),
+			readyz:  func(context.Context) error { return m.probe },
 			keyHash: func(context.Context) (string, error) { return "sha256-key", nil }, write: m.write}, nil
 	}
 	m.reconciler.wake = func(string) { m.looks.Add(1) }

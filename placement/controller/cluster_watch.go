@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -29,6 +30,7 @@ type target struct {
 	connection *member.Connection
 	kube       kubernetes.Interface
 	metadata   metadata.Interface
+	dynamic    dynamic.Interface
 	// readyz probes the API server.
 	readyz func(context.Context) error
 	// keyHash returns the digest of the API server's key, see member.KeyHash.
@@ -58,8 +60,12 @@ func openTarget(connections *member.Connections, brokers *osbclient.Brokers) fun
 		if err != nil {
 			return target{}, fmt.Errorf("member cluster %s: build its client: %w", cluster.Name, err)
 		}
+		objects, err := dynamic.NewForConfig(config)
+		if err != nil {
+			return target{}, fmt.Errorf("member cluster %s: build its client: %w", cluster.Name, err)
+		}
 		opened := target{
-			connection: connection, kube: kube, metadata: names,
+			connection: connection, kube: kube, metadata: names, dynamic: objects,
 			readyz: func(ctx context.Context) error {
 				return kube.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 			},
@@ -225,7 +231,7 @@ func (w *clusterWatch) connect(ctx context.Context, r *clusterReconciler, cluste
 		var watching context.Context
 		watching, w.stop = context.WithCancel(r.running)
 		if now.driver == v1alpha1.DriverKube || now.driver == v1alpha1.DriverLiqo {
-			watchDelivered(watching, w.target.metadata, r.HubID, r.news)
+			watchDelivered(watching, w.target, r.HubID, r.news)
 		}
 	}
 	w.read(r, cluster)

@@ -96,14 +96,11 @@ func (a *applied) record(d delivery.Delivery, err error) {
 	}
 }
 
-// forget drops what is known of an instance, because something that was delivered has changed. It
-// reports whether the instance is being delivered.
-func (a *applied) forget(instance string) bool {
+// forget drops what is known of an instance, because something that was delivered has changed.
+func (a *applied) forget(instance string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	_, known := a.said[instance]
 	delete(a.said, instance)
-	return known
 }
 
 // driver returns the driver, and its name, that delivers to a cluster. If the cluster is not in the inventory, it

@@ -69,19 +69,14 @@ const afterNews = 50 * time.Millisecond
 func (r *instanceReconciler) moved(instance string) { r.lookAfter(instance, afterNews) }
 
 // lost triggers a check of an instance shortly after one of its objects was deleted or changed on a
-// cluster. Writes by Sluice itself trigger one, too.
+// cluster, and a pass over one that is being delivered or removed. Writes by Sluice itself trigger one, too.
 func (r *instanceReconciler) lost(instance string) {
-	waits := r.applied.forget(instance)
-	known, ok := r.observations.Load(instance)
-	if !ok {
-		if waits { // it is being delivered
-			r.lookAfter(instance, afterLoss)
-		}
-		return // it is not known yet, and will be checked anyway
+	r.applied.forget(instance)
+	if known, ok := r.observations.Load(instance); ok {
+		o := known.(observation)
+		o.at = r.clock.Now().Add(afterLoss)
+		r.observations.Store(instance, o)
 	}
-	o := known.(observation)
-	o.at = r.clock.Now().Add(afterLoss)
-	r.observations.Store(instance, o)
 	r.lookAfter(instance, afterLoss)
 }
 

@@ -19,9 +19,9 @@ import (
 	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
-// applyCheck is the shortest time between two looks at a workload that is applied and starting. Most of
-// its changes trigger one anyway.
-const applyCheck = 200 * time.Millisecond
+// applyCheck is the shortest time between two looks at a workload that is applied and starting, unless a change of
+// what it consists of triggers one. What pods wait for is found by these looks only.
+const applyCheck = time.Second
 
 // digest returns a digest of everything that deliver applies.
 func (t *target) digest(objects []*unstructured.Unstructured) (string, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,9 @@ import (
 	"github.com/sluice-dev/sluice/internal/workload"
 	"github.com/sluice-dev/sluice/placement/delivery"
 )
+
+// hookCheck is the longest time between two looks at pods that end and at hooks: no change of theirs triggers one.
+const hookCheck = time.Second
 
 // copyData stops the workload, and returns nil once the hooks of the step have ended well. The hooks belong
 // to the set, so that the next delivery that is no step of a move deletes them, and lets the workload run.
@@ -60,7 +64,7 @@ func (t *target) awaitStopped(ctx context.Context) error {
 		for c := range t.order.Plan.Components {
 			ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 			if name := t.order.Plan.Components[c].Name; p.Labels[v1alpha1.LabelComponent] == name && !ended {
-				return &delivery.PendingError{Step: "stop the workload on " + t.Connection.Cluster, Detail: "pod " + p.Name + " of " + name, Every: workloadCheck}
+				return &delivery.PendingError{Step: "stop the workload on " + t.Connection.Cluster, Detail: "pod " + p.Name + " of " + name, Every: hookCheck}
 			}
 		}
 	}
@@ -94,7 +98,7 @@ func (t *target) awaitHooks(ctx context.Context, hooks []*unstructured.Unstructu
 	}
 	return &delivery.PendingError{
 		Step:   fmt.Sprintf("%s the volumes on %s", strings.ToLower(string(t.data.Step)), t.Connection.Cluster),
-		Detail: strings.Join(waiting, "; "), Every: workloadCheck,
+		Detail: strings.Join(waiting, "; "), Every: hookCheck,
 	}
 }
 

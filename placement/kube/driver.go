@@ -163,16 +163,20 @@ func (t *target) fill(ctx context.Context, objects []*unstructured.Unstructured,
 	return t.copyData(ctx, objects)
 }
 
-// enforce applies the limits of the namespace, and returns once the quota is in force. The quota comes
-// first, because the cluster takes it over while the rest is applied.
+// enforce applies the limits of the namespace, and returns once the quota is in force.
 func (t *target) enforce(ctx context.Context, hard corev1.ResourceList) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return t.enforceQuota(ctx, hard) })
+	group.Go(func() error { return t.applyAll(ctx, t.limits()) })
+	return group.Wait()
+}
+
+// enforceQuota applies the quota, and returns once it is in force.
+func (t *target) enforceQuota(ctx context.Context, hard corev1.ResourceList) error {
 	if err := t.ApplyInside(ctx, t.quotaObject(hard)); err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return t.applyAll(ctx, t.limits()) })
-	group.Go(func() error { return t.awaitQuota(ctx, hard) })
-	return group.Wait()
+	return t.awaitQuota(ctx, hard)
 }
 
 // applyAll applies objects in the namespace. They depend only on the self-binding.

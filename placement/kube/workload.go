@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	"golang.org/x/sync/errgroup"
@@ -23,9 +22,6 @@ import (
 	"github.com/sluice-dev/sluice/placement/delivery"
 	"github.com/sluice-dev/sluice/placement/tenant"
 )
-
-// workloadCheck is the longest time between two checks of a workload that is starting.
-const workloadCheck = time.Second
 
 // render returns the workload's objects as they are applied; none if the instance runs nothing. It
 // refuses a workload that takes more than is reserved here.
@@ -103,11 +99,13 @@ func (d *Driver) exposeElsewhere(ctx context.Context, order *workload.Order) err
 func (t *target) run(ctx context.Context, objects []*unstructured.Unstructured, hard corev1.ResourceList, created bool) error {
 	var before []string
 	group, inner := errgroup.WithContext(ctx)
-	group.Go(func() error { return t.enforce(inner, hard) })
+	group.Go(func() error { return t.applyAll(inner, t.limits()) })
 	group.Go(func() (err error) {
 		if before, err = t.announce(inner, objects, created); err != nil {
 			return err
 		}
+		// Not before: where there is a quota, the cluster writes its status for each object that it counts.
+		group.Go(func() error { return t.enforceQuota(inner, hard) })
 		return t.applyThose(inner, objects, comesFirst)
 	})
 	if err := group.Wait(); err != nil || t.preparing {
@@ -253,7 +251,7 @@ func (t *target) health(ctx context.Context, objects []*unstructured.Unstructure
 	}
 	return &delivery.PendingError{
 		Step:   "run the workload on " + t.Connection.Cluster,
-		Detail: strings.Join(detail, "; "), Consumer: strings.Join(waiting, "; "), Every: workloadCheck,
+		Detail: strings.Join(detail, "; "), Consumer: strings.Join(waiting, "; "),
 	}
 }
 

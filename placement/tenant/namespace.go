@@ -77,8 +77,8 @@ func (t *Tenant) foreign() error {
 }
 
 // removalCheck is the shortest time between two looks at a namespace that is being deleted: Kubernetes
-// begins after five seconds, and needs as long as it needs.
-const removalCheck = 500 * time.Millisecond
+// begins after five seconds, and its end triggers a look.
+const removalCheck = 5 * time.Second
 
 // Remove deletes the namespace if it belongs to the instance, and with it everything in it.
 // While anything remains it returns *delivery.PendingError with the cluster's message. After
