@@ -1,7 +1,6 @@
 package contracts
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
@@ -10,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
@@ -155,31 +155,10 @@ func Digest(d *Document) string {
 
 // canonical returns a document with its members in order, without white space (RFC 8785).
 func canonical(d *Document) []byte {
-	var members any
 	raw, _ := json.Marshal(d) // texts and integers
-	_ = json.Unmarshal(raw, &members)
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(members)
-	return plain(bytes.TrimRight(out.Bytes(), "\n"))
-}
-
-// plain returns JSON without the escapes that encoding/json makes of two characters and RFC 8785 does not allow.
-func plain(escaped []byte) (out []byte) {
-	for i := 0; i < len(escaped); i++ {
-		switch rest := escaped[i:]; {
-		case bytes.HasPrefix(rest, []byte(`\u2028`)):
-			out, i = append(out, "\u2028"...), i+5
-		case bytes.HasPrefix(rest, []byte(`\u2029`)):
-			out, i = append(out, "\u2029"...), i+5
-		case rest[0] == '\\':
-			out, i = append(out, rest[:2]...), i+1
-		default:
-			out = append(out, rest[0])
-		}
-	}
-	return out
+	canonical := jsontext.Value(raw)
+	_ = canonical.Canonicalize() // it is JSON
+	return canonical
 }
 
 // totals adds up what is on several clusters, by currency.
