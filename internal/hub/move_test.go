@@ -360,6 +360,9 @@ func TestGenerationsAreCounted(t *testing.T) {
 		if of.Kind() != reflect.Struct || !strings.HasSuffix(of.PkgPath(), "api/v1alpha1") || len(path) > 6 {
 			return
 		}
+		if of == reflect.TypeFor[v1alpha1.PolicyInForce]() { // of another resource, and counted from its first life on
+			return
+		}
 		for i := range of.NumField() {
 			field := of.Field(i)
 			name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
