@@ -92,7 +92,7 @@ func privateChart(t *testing.T, b broker) {
 	b.must(t, "PUT", "/v2/service_instances/e2e-chart-wrong", p.query(), map[string]any{
 		"service_id": p.service, "plan_id": p.id, "organization_guid": "org", "space_guid": "space", "parameters": parameters("wrong"),
 	}, http.StatusAccepted)
-	eventually(t, time.Minute, "the wrong password is noticed", func(ctx context.Context) string {
+	eventually(t, 3*time.Minute, "the wrong password is noticed", func(ctx context.Context) string {
 		a, err := b.do(ctx, "GET", "/v2/service_instances/e2e-chart-wrong/last_operation", nil, nil)
 		said := fmt.Sprint(a.body["description"])
 		if err != nil || !strings.Contains(said, "ErrImagePull") && !strings.Contains(said, "ImagePullBackOff") {

@@ -124,7 +124,7 @@ func (b broker) bind(t *testing.T, id, binding string, p plan, more map[string]a
 		body[field] = value
 	}
 	b.must(t, "PUT", path, url.Values{"accepts_incomplete": {"true"}}, body, http.StatusCreated, http.StatusAccepted)
-	eventually(t, time.Minute, "bind "+binding, func(ctx context.Context) string {
+	eventually(t, 3*time.Minute, "bind "+binding, func(ctx context.Context) string {
 		a, err := b.do(ctx, "GET", path+"/last_operation", nil, nil)
 		if a.body["state"] == "failed" {
 			t.Fatalf("bind %s failed: %v", binding, a.body["description"])
