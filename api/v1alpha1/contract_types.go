@@ -148,10 +148,15 @@ func (t *Terms) Of(cluster string) *ClusterEvidence {
 	return nil
 }
 
-// DigestOf returns the SHA-256 digest of a value of this package as JSON, "sha256-<base64>" (Subresource Integrity). The
+// DigestOf returns the SHA-256 digest of a value of this package as JSON, see SRI. The
 // value is as an API server has accepted it, so it has a form in JSON.
 func DigestOf(value any) string {
 	document, _ := json.Marshal(value)
-	sum := sha256.Sum256(document)
+	return SRI(document)
+}
+
+// SRI returns the SHA-256 digest of bytes in the form of Subresource Integrity, "sha256-<base64>".
+func SRI(of []byte) string {
+	sum := sha256.Sum256(of)
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }

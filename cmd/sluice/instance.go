@@ -114,8 +114,7 @@ func findInstance(ctx context.Context, c client.Client, namespace, platform, id 
 	}
 	var found []v1alpha1.ServiceInstance
 	for _, instance := range instances.Items {
-		named := instance.Name == id || instance.Spec.InstanceID == id
-		if named && (platform == "" || platform == instance.Spec.Platform) {
+		if isNamed(instance.Subject(), platform, id) {
 			found = append(found, instance)
 		}
 	}
@@ -126,6 +125,11 @@ func findInstance(ctx context.Context, c client.Client, namespace, platform, id 
 		return nil, fmt.Errorf("%d platforms have an instance %q: choose one with --platform", len(found), id)
 	}
 	return &found[0], nil
+}
+
+// isNamed reports whether an id names an instance, as for findInstance.
+func isNamed(instance v1alpha1.EventSubject, platform, id string) bool {
+	return (instance.Name == id || instance.InstanceID == id) && (platform == "" || platform == instance.Platform)
 }
 
 // planNames maps service and plan ids to names, because people do not know the ids.

@@ -72,7 +72,7 @@ did.json verifies it with "sluice sd verify".`,
 func findContractor(ctx context.Context, c client.Client, namespace, platform, id string) (string, error) {
 	found := map[string]bool{}
 	look := func(of v1alpha1.EventSubject) {
-		if of.Kind == v1alpha1.KindServiceInstance && (of.Name == id || of.InstanceID == id) && (platform == "" || platform == of.Platform) {
+		if of.Kind == v1alpha1.KindServiceInstance && isNamed(of, platform, id) {
 			found[of.Name] = true
 		}
 	}

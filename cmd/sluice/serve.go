@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -250,7 +251,7 @@ func (f *serveFlags) manager(h *hub.Hub, health http.Handler) (ctrl.Manager, err
 			DefaultNamespaces: map[string]cache.Config{h.Namespace: {}},
 			DefaultTransform:  cache.TransformStripManagedFields(), // nothing reads them, and they are half of an object's size
 		},
-		GracefulShutdownTimeout: ptr(max(f.bindTimeout, time.Minute) + 5*time.Second),
+		GracefulShutdownTimeout: ptr.To(max(f.bindTimeout, time.Minute) + 5*time.Second),
 		Metrics: metricsserver.Options{BindAddress: f.metricsListen, ExtraHandlers: map[string]http.Handler{
 			"/healthz": health, "/readyz": health,
 		}},
@@ -347,5 +348,3 @@ func (f *serveFlags) publicURL() string {
 	}
 	return scheme + "://" + net.JoinHostPort(host, port)
 }
-
-func ptr[T any](v T) *T { return &v }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
@@ -94,13 +95,7 @@ func supposed(policy *placement.Policy, by market.Supposed) (placement.Consumer,
 				"consumer.%s: want a value, because the policy looks at it (%s); whom it refuses depends on who orders.", look.Field, look.By)}
 		}
 	}
-	text := func(field string) string {
-		if given[field] == nil {
-			return ""
-		}
-		return *given[field]
-	}
-	return placement.Consumer{Platform: text("platform"), Organization: text("organization"), Space: text("space")}, nil
+	return placement.Consumer{Platform: ptr.Deref(by.Platform, ""), Organization: ptr.Deref(by.Organization, ""), Space: ptr.Deref(by.Space, "")}, nil
 }
 
 // clustersOf returns a snapshot of a provider's clusters, with nothing on them, and of the policies about them.

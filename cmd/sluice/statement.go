@@ -24,23 +24,23 @@ type statements struct {
 	keys      *seal.Keyset
 }
 
-// sign makes a statement by the broker's present key.
-func (s *statements) sign(ctx context.Context, kind string, claims map[string]any) (string, error) {
+// open returns how statements of a type are made, by the broker's present key.
+func (s *statements) open(ctx context.Context, kind string) (market.Sign, error) {
 	signer, err := controller.Signer(ctx, s.hub, s.namespace, s.keys)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return signer.Statement(kind, claims, time.Now())
+	return func(claims map[string]any) (string, error) { return signer.Statement(kind, claims, time.Now()) }, nil
 }
 
 // of returns how the market makes statements of a type: none while the broker has no DID.
-func (s *statements) of(kind string) market.Sign {
-	return func(ctx context.Context, claims map[string]any) (string, error) {
-		statement, err := s.sign(ctx, kind, claims)
+func (s *statements) of(kind string) market.Signer {
+	return func(ctx context.Context) (market.Sign, error) {
+		sign, err := s.open(ctx, kind)
 		if errors.Is(err, controller.ErrNoDID) {
-			return "", nil
+			return nil, nil
 		}
-		return statement, err
+		return sign, err
 	}
 }
 
@@ -70,7 +70,11 @@ func (f *signFlags) print(cmd *cobra.Command, hub *hubFlags, c client.Reader, ki
 	if err != nil {
 		return err
 	}
-	statement, err := by.sign(cmd.Context(), kind, claims)
+	sign, err := by.open(cmd.Context(), kind)
+	if err != nil {
+		return err
+	}
+	statement, err := sign(claims)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,8 @@ import (
 	"maps"
 	"math/big"
 	"slices"
-	"strings"
+
+	"github.com/sluice-dev/sluice/internal/usage"
 )
 
 // digits of a sum after the point.
@@ -25,7 +26,7 @@ func totals[T any](all []T, of func(i int) (amount, currency string)) (texts []s
 		sums[currency].Add(sums[currency], exact)
 	}
 	for _, currency := range slices.Sorted(maps.Keys(sums)) {
-		text := strings.TrimSuffix(strings.TrimRight(sums[currency].FloatString(digits), "0"), ".")
+		text := usage.Text(sums[currency], digits)
 		if text == "0" && sums[currency].Sign() > 0 {
 			text = "less than 0.0001"
 		}

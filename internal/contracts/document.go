@@ -2,8 +2,6 @@ package contracts
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"math/big"
 	"slices"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/journal"
+	"github.com/sluice-dev/sluice/internal/usage"
 )
 
 // Document is a contract as it is signed, or the part of it that a reader may see. Its numbers are integers, and all
@@ -149,8 +148,7 @@ func (d *Document) ForProvider(provider string) *Document {
 // Digest returns the SHA-256 digest of a whole document in its canonical form, "sha256-<base64>". Readers of a part learn
 // nothing of the rest from it, which has UIDs that they cannot guess.
 func Digest(d *Document) string {
-	sum := sha256.Sum256(canonical(d))
-	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
+	return v1alpha1.SRI(canonical(d))
 }
 
 // canonical returns a document with its members in order, without white space (RFC 8785).
@@ -160,6 +158,9 @@ func canonical(d *Document) []byte {
 	_ = canonical.Canonicalize() // it is JSON
 	return canonical
 }
+
+// digits of quantities after the point: more than nine are in none.
+const digits = 9
 
 // totals adds up what is on several clusters, by currency.
 func totals(clusters []Cluster) (all []Amount) {
@@ -182,10 +183,10 @@ func totals(clusters []Cluster) (all []Amount) {
 	for currency, s := range sums {
 		amount := Amount{Reserved: map[string]string{}, Currency: currency}
 		for name, of := range s.reserved {
-			amount.Reserved[name] = decimal(of)
+			amount.Reserved[name] = usage.Text(of, digits)
 		}
 		if currency != "" {
-			amount.PricePerHour = decimal(s.price)
+			amount.PricePerHour = usage.Text(s.price, digits)
 		}
 		all = append(all, amount)
 	}
@@ -218,18 +219,5 @@ func text(q *resource.Quantity) string {
 	if !ok {
 		return q.String()
 	}
-	return decimal(n)
-}
-
-// decimal returns a number exactly: quantities have nine digits after the point at most.
-func decimal(n *big.Rat) string {
-	const digits = 9
-	out := n.FloatString(digits)
-	for out[len(out)-1] == '0' {
-		out = out[:len(out)-1]
-	}
-	if out[len(out)-1] == '.' {
-		out = out[:len(out)-1]
-	}
-	return out
+	return usage.Text(n, digits)
 }

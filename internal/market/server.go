@@ -44,7 +44,7 @@ type Options struct {
 	// it into the cluster's spec, and returns the cluster's UID. Its error is an *Error if the access is refused.
 	Connect func(ctx context.Context, cluster *v1alpha1.MemberCluster, given Access) (uid string, err error)
 	// SignContract and SignUsage make statements; nil makes none.
-	SignContract, SignUsage Sign
+	SignContract, SignUsage Signer
 	// Policies judges the policies of providers.
 	Policies Policies
 	// Logger of failures and of tokens that are issued; nil means slog.Default().

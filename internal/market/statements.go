@@ -13,9 +13,11 @@ import (
 	"github.com/sluice-dev/sluice/internal/usage"
 )
 
-// Sign makes a JWT of claims in the name of the broker, by its present key; "" if the broker has no DID, and so no key that
-// others find.
-type Sign func(ctx context.Context, claims map[string]any) (string, error)
+// Sign makes a JWT of claims in the name of the broker, by the key that it had when the Signer was asked.
+type Sign func(claims map[string]any) (string, error)
+
+// Signer opens the broker's present key. It returns nil if the broker has no DID, and so no key that others find.
+type Signer func(ctx context.Context) (Sign, error)
 
 // mostSums bounds an answer to GET /market/v1/usage.
 const mostSums = 20_000
@@ -44,9 +46,13 @@ func (s *server) contracts(c *call) error {
 	if err != nil {
 		return err
 	}
+	sign, err := s.SignContract.open(c.Context())
+	if err != nil {
+		return err
+	}
 	bodies := []agreementBody{}
 	for _, a := range contracts.Parts(all, part) {
-		statement, err := sign(c.Context(), s.SignContract, a.Claims())
+		statement, err := sign(a.Claims())
 		if err != nil {
 			return err
 		}
@@ -99,17 +105,29 @@ func (s *server) usage(c *call) error {
 	if err != nil {
 		return badRequest("The answer has %s.", err)
 	}
+	sign, err := s.SignUsage.open(c.Context())
+	if err != nil {
+		return err
+	}
 	body := usageBody{From: window.From, To: window.To, Usage: sums}
-	if body.Statement, err = sign(c.Context(), s.SignUsage, usage.Claims(q, sums)); err != nil {
+	if body.Statement, err = sign(usage.Claims(q, sums)); err != nil {
 		return err
 	}
 	writeJSON(c.ResponseWriter, http.StatusOK, body)
 	return nil
 }
 
-func sign(ctx context.Context, by Sign, claims map[string]any) (string, error) {
-	if by == nil {
-		return "", nil
+// open returns how statements are made; without a key, each is "".
+func (s Signer) open(ctx context.Context) (Sign, error) {
+	var sign Sign
+	if s != nil {
+		var err error
+		if sign, err = s(ctx); err != nil {
+			return nil, err
+		}
 	}
-	return by(ctx, claims)
+	if sign == nil {
+		sign = func(map[string]any) (string, error) { return "", nil }
+	}
+	return sign, nil
 }

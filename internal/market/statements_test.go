@@ -40,9 +40,11 @@ func (w *world) delivers(platform, id string) *v1alpha1.ServiceInstance {
 }
 
 // signed makes statements that are the claims as JSON.
-func signed(_ context.Context, claims map[string]any) (string, error) {
-	raw, err := json.Marshal(claims)
-	return string(raw), err
+func signed(context.Context) (Sign, error) {
+	return func(claims map[string]any) (string, error) {
+		raw, err := json.Marshal(claims)
+		return string(raw), err
+	}, nil
 }
 
 // TestContractsByReader: each caller reads, and has signed, its part of the same contract, and no contract of others.

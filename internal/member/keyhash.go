@@ -2,15 +2,15 @@ package member
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/sluice-dev/sluice/api/v1alpha1"
 )
 
 // KeyHash returns "sha256-<base64>": the digest of the public key (SubjectPublicKeyInfo, as RFC
@@ -54,6 +54,5 @@ func KeyHash(ctx context.Context, config *rest.Config) (string, error) {
 	if len(certificates) == 0 {
 		return "", errors.New("it shows none")
 	}
-	digest := sha256.Sum256(certificates[0].RawSubjectPublicKeyInfo)
-	return "sha256-" + base64.StdEncoding.EncodeToString(digest[:]), nil
+	return v1alpha1.SRI(certificates[0].RawSubjectPublicKeyInfo), nil
 }

@@ -77,14 +77,14 @@ func (c charge) account() string { return cmp.Or(c.OrganizationGUID, c.Platform)
 func (c charge) seconds() int64 { return c.during.To.Unix() - c.during.From.Unix() }
 
 // hours returns the length of the charge, with enough digits for its product with the price to be the cost.
-func (c charge) hours() string { return trimmed(big.NewRat(c.seconds(), secondsPerHour), 15) }
+func (c charge) hours() string { return Text(big.NewRat(c.seconds(), secondsPerHour), 15) }
 
 // price returns the price of an hour; zero if the cluster has no price list.
 func (c charge) price() string {
 	if c.period.PricePerHour == nil {
 		return "0"
 	}
-	return trimmed(big.NewRat(c.period.PricePerHour.ScaledValue(resource.Nano), 1e9), 9)
+	return Text(big.NewRat(c.period.PricePerHour.ScaledValue(resource.Nano), 1e9), 9)
 }
 
 func (c charge) cost() string {

@@ -266,13 +266,13 @@ func (d Decimal) Rat() *big.Rat {
 }
 
 // String formats the value without needless zeros.
-func (d Decimal) String() string { return trimmed(d.Rat(), 9) }
+func (d Decimal) String() string { return Text(d.Rat(), 9) }
 
 // MarshalJSON encodes the value as a string, which keeps all digits.
 func (d Decimal) MarshalJSON() ([]byte, error) { return []byte(`"` + d.String() + `"`), nil }
 
-// trimmed formats a number with at most so many digits after the point.
-func trimmed(r *big.Rat, digits int) string {
+// Text formats a number with at most so many digits after the point, without needless zeros.
+func Text(r *big.Rat, digits int) string {
 	text := r.FloatString(digits)
 	if strings.Contains(text, ".") {
 		text = strings.TrimSuffix(strings.TrimRight(text, "0"), ".")

@@ -2,7 +2,9 @@ package console
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -57,6 +59,48 @@ func (c *call) ask(handler http.Handler, method, path string, body io.Reader, he
 	maps.Copy(r.Header, header)
 	r.Header.Set("Authorization", "Bearer "+c.token)
 	return inProcess{handler, c.RemoteAddr}.RoundTrip(r)
+}
+
+// market sends a request to this broker's own market, in the name of who has logged in, and reads the
+// answer. What it may do is decided there, for the token of its session; refused is what the market says against it.
+func (s *server) market(c *call, method, path string, body, into any) (refused string, err error) {
+	match := ""
+	if method == http.MethodPatch {
+		match = "*" // what is decided here does not depend on what was before
+	}
+	return s.marketIf(c, match, method, path, body, into)
+}
+
+// marketIf is market for a change of what has the ETag match; "" sends none.
+func (s *server) marketIf(c *call, match, method, path string, body, into any) (refused string, err error) {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return "", err
+	}
+	header := http.Header{}
+	if match != "" {
+		header.Set("If-Match", match)
+	}
+	response, err := c.ask(s.Market, method, "/market/v1/"+path, bytes.NewReader(raw), header)
+	if err != nil {
+		return "", err
+	}
+	answer, err := io.ReadAll(response.Body)
+	switch {
+	case err != nil:
+		return "", err
+	case response.StatusCode >= http.StatusInternalServerError:
+		return "", fmt.Errorf("%s %s is answered %d: %s", method, path, response.StatusCode, answer)
+	case response.StatusCode >= http.StatusBadRequest:
+		var said struct{ Description string }
+		if err := json.Unmarshal(answer, &said); err != nil || said.Description == "" {
+			return http.StatusText(response.StatusCode), nil
+		}
+		return said.Description, nil
+	case into != nil:
+		err = json.Unmarshal(answer, into)
+	}
+	return "", err
 }
 
 // received is an answer.
