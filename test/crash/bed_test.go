@@ -45,13 +45,18 @@ var memberNames = []string{"eu-1", "eu-2"}
 
 const spare = "spare"
 
-// newBed starts everything, and clusters beside the usual ones. ctx is ended when Sluice ends by itself.
-func newBed(ctx context.Context, t *testing.T, stop context.CancelCauseFunc, more ...string) *bed {
+// newBed starts everything, and clusters beside the usual ones. The hub is the member cluster of that name, or embedded.
+// ctx is ended when Sluice ends by itself.
+func newBed(ctx context.Context, t *testing.T, stop context.CancelCauseFunc, hub string, more ...string) *bed {
 	t.Helper()
 	b := startMembers(t, slices.Concat(more, memberNames)...)
 	b.spare = b.members[spare]
 	delete(b.members, spare)
-	b.server = serve(t, stop)
+	cluster := embedded
+	if hub != embedded {
+		cluster = b.members[hub].kubeconfig
+	}
+	b.server = serve(ctx, t, stop, cluster)
 	b.platform = platform{"http://" + b.address}
 
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)

@@ -18,21 +18,6 @@ type story struct {
 
 // stories together take every path of a platform's requests and an operator's commands.
 var stories = []story{
-	{"an instance", func(b *bed) []step {
-		i := b.instance("instance")
-		return []step{
-			{"provision", i.provision, killed},
-			{"bind", i.bind, killed},
-			{"update to a larger plan and two clusters", i.update, killed},
-			{"update the context", i.touch, killed},
-			{"update to what fits nowhere", i.overreach, killed},
-			{"rotate", i.rotate, killed},
-			{"unbind", i.unbind, killed},
-			{"use the token after unbind", i.first.refused, spared},
-			{"deprovision with a binding left", i.deprovision, killed},
-			{"use the token after deprovision", i.second.refused, spared},
-		}
-	}},
 	{"an instance that is refused", func(b *bed) []step {
 		i := b.instance("refused")
 		return []step{
@@ -47,6 +32,21 @@ var stories = []story{
 			{"provision on two clusters", i.provisionOnTwo, spared},
 			{"update to one cluster", i.shrink, killed},
 			{"deprovision", i.deprovision, spared},
+		}
+	}},
+	{"an instance", func(b *bed) []step {
+		i := b.instance("instance")
+		return []step{
+			{"provision", i.provision, killed},
+			{"bind", i.bind, killed},
+			{"update to a larger plan and two clusters", i.update, killed},
+			{"update the context", i.touch, killed},
+			{"update to what fits nowhere", i.overreach, killed},
+			{"rotate", i.rotate, killed},
+			{"unbind", i.unbind, killed},
+			{"use the token after unbind", i.first.refused, spared},
+			{"deprovision with a binding left", i.deprovision, killed},
+			{"use the token after deprovision", i.second.refused, spared},
 		}
 	}},
 	{"an instance that moves", func(b *bed) []step {
@@ -93,7 +93,7 @@ var stories = []story{
 }
 
 // TestKillAtEveryWrite plays each story while Sluice is killed after each of its
-// writes: half of them on one bed, half on another beside it, because most of a kill is waiting. In
+// writes: two of them with an embedded hub, the rest beside them with a cluster as the hub. In
 // all it must have been killed at every write that a cluster has of it.
 func TestKillAtEveryWrite(t *testing.T) {
 	t.Parallel()
@@ -102,14 +102,15 @@ func TestKillAtEveryWrite(t *testing.T) {
 	t.Run("stories", func(t *testing.T) {
 		for _, half := range []struct {
 			name    string
+			hub     string
 			more    []string // clusters
 			stories []story
-		}{{"first", nil, stories[:3]}, {"second", []string{spare}, stories[3:]}} {
+		}{{"embedded hub", embedded, nil, stories[:2]}, {"a cluster as the hub", "eu-1", []string{spare}, stories[2:]}} {
 			t.Run(half.name, func(t *testing.T) {
 				t.Parallel()
 				ctx, stop := context.WithCancelCause(t.Context())
 				defer stop(nil)
-				b := newBed(ctx, t, stop, half.more...)
+				b := newBed(ctx, t, stop, half.hub, half.more...)
 				b.passed = &both
 				b.tell(ctx, t, half.stories)
 				all.add(t, b)

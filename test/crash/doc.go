@@ -1,8 +1,8 @@
 // Package crash kills Sluice after every write and checks that nothing is
 // lost, doubled, oversold or left behind.
 //
-// The real binary, built with the tag faults, runs on one data folder for all stories
-// of a bed, supervised as by systemd: whenever it dies, it is started again. A
+// The real binary, built with the tag faults, runs on one hub for all stories
+// of a bed, embedded or a cluster, supervised as by systemd: whenever it dies, it is started again. A
 // platform and an operator play the stories in crash_test.go, such as provision,
 // bind, update, rotate, unbind, deprovision. During each step the process dies after
 // each of its writes, once (package internal/crashpoint). The step must come to its end all the same, by

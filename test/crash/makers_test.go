@@ -43,7 +43,7 @@ func newMakers(ctx context.Context, t *testing.T, stop context.CancelCauseFunc) 
 	if err := os.WriteFile(m.kubeconfig, m.management.Kubeconfig(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m.bed = &bed{members: map[string]*member{}, server: serve(t, stop)}
+	m.bed = &bed{members: map[string]*member{}, server: serve(ctx, t, stop, m.kubeconfig)}
 	m.platform = platform{"http://" + m.address}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

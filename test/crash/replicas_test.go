@@ -21,11 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
-	"github.com/sluice-dev/sluice/internal/hub"
 	"github.com/sluice-dev/sluice/test/controlplane"
 )
 
-// leaseDuration of the replicas: the shortest, so that many rounds are played.
+// leaseDuration is the shortest, so that many rounds are played.
 const leaseDuration = 2 * time.Second
 
 // replicas are several `sluice serve` on one hub, whose API server is that of the only
@@ -55,17 +54,10 @@ func newReplicas(ctx context.Context, t *testing.T, many int, cores string) *rep
 	if err := os.WriteFile(b.kubeconfig, cluster.Kubeconfig(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h, err := hub.Start(ctx, hub.Options{Kubeconfig: b.kubeconfig, Namespace: namespace, InstallCRDs: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.hub, err = client.New(h.Config, client.Options{Scheme: scheme}); err != nil {
-		t.Fatal(err)
-	}
+	b.hub = installHub(ctx, t, b.kubeconfig, b.path("keyset.json"))
 	if err := os.WriteFile(b.path("platforms.yaml"), []byte(platforms), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b.operate(ctx, t, "keyset", "new", b.path("keyset.json"))
 	for i := range many {
 		b.all = append(b.all, b.start(t, fmt.Sprintf("replica-%d", i+1)))
 	}

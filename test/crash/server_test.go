@@ -3,6 +3,7 @@
 package crash
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,8 +17,11 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -46,9 +50,10 @@ const charts = "../../internal/charts/store/testdata/charts"
 const namespace = hub.DefaultNamespace
 
 // server is a supervised `sluice serve`: whenever it is killed, it is
-// started again, on the same data folder and address.
+// started again, on the same hub and address.
 type server struct {
 	folder  string // holds the data folder and what else the process reads
+	cluster string // kubeconfig of the cluster that is the hub; empty if the hub is embedded
 	address string
 	log     *os.File
 	// deaths are the writes after which it was killed.
@@ -84,11 +89,18 @@ func (p *passed) lines() string {
 	return lines.String()
 }
 
+// embedded stands for the kubeconfig of a hub that the server has embedded.
+const embedded = ""
+
 // serve starts the server and stops it when the test ends. Should it end by
-// itself, the test fails at once, through stop.
-func serve(t *testing.T, stop context.CancelCauseFunc) *server {
+// itself, the test fails at once, through stop. Its hub is the cluster of a kubeconfig, or embedded: starting that
+// takes most of a life, so that what is killed often has a cluster as its hub.
+func serve(ctx context.Context, t *testing.T, stop context.CancelCauseFunc, cluster string) *server {
 	t.Helper()
-	s := &server{folder: t.TempDir(), address: freeAddress(t), passed: &passed{}}
+	s := &server{folder: t.TempDir(), cluster: cluster, address: freeAddress(t), passed: &passed{}}
+	if cluster != embedded {
+		installHub(ctx, t, cluster, s.keyset())
+	}
 	if err := os.WriteFile(s.path("platforms.yaml"), []byte(platforms), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -99,10 +111,10 @@ func serve(t *testing.T, stop context.CancelCauseFunc) *server {
 	if s.log, err = os.Create(filepath.Join(t.ArtifactDir(), "sluice.log")); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	lives, cancel := context.WithCancel(context.Background())
 	var supervision sync.WaitGroup
 	supervision.Go(func() {
-		if err := s.supervise(ctx); err != nil {
+		if err := s.supervise(lives); err != nil {
 			stop(err)
 		}
 	})
@@ -129,17 +141,46 @@ func freeAddress(t *testing.T) string {
 
 func (s *server) path(name string) string { return filepath.Join(s.folder, name) }
 func (s *server) dataDir() string         { return s.path("data") }
+func (s *server) keyset() string          { return s.path("keyset.json") }
 func (s *server) crashFile() string       { return s.path("armed") }
+
+// atHub returns the flags by which a command finds the hub.
+func (s *server) atHub() []string {
+	if s.cluster == embedded {
+		return []string{"--data-dir", s.dataDir()}
+	}
+	return []string{"--kubeconfig", s.cluster}
+}
+
+// installHub makes a cluster a hub, as the chart does, with a new keyset in a file, and returns its client.
+func installHub(ctx context.Context, t *testing.T, kubeconfig, keyset string) client.Client {
+	t.Helper()
+	h, err := hub.Start(ctx, hub.Options{Kubeconfig: kubeconfig, Namespace: namespace, InstallCRDs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(h.Config, client.Options{Scheme: scheme, Mapper: mapper})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(ctx, binary, "keyset", "new", keyset).CombinedOutput(); err != nil {
+		t.Fatalf("sluice keyset new: %v: %s", err, out)
+	}
+	return c
+}
 
 // supervise runs the process again and again until ctx ends; an end other than by
 // kill -9 is an error.
 func (s *server) supervise(ctx context.Context) error {
 	for life := 1; ; life++ {
-		cmd := exec.Command(binary, "serve", "--data-dir", s.dataDir(), "--listen", s.address,
+		cmd := exec.Command(binary, append(s.atHub(), "serve", "--listen", s.address,
 			"--metrics-listen", "127.0.0.1:0", "--platforms", s.path("platforms.yaml"), "--collect", "off",
-			"--charts", charts, "--backup-target", s.path("target.yaml"))
-		// A life is short: collecting is a fifth of it at GOGC=400, and more at less.
-		cmd.Env = append(os.Environ(), "SLUICE_CRASH_FILE="+s.crashFile(), "GOGC=off", "GOMEMLIMIT=512MiB")
+			"--charts", charts, "--backup-target", s.path("target.yaml"))...)
+		if s.cluster != embedded {
+			cmd.Args = append(cmd.Args, "--keyset", s.keyset(), "--lease-duration", leaseDuration.String())
+		}
+		// A life is short: collecting is a fifth of it at GOGC=400, and more at less. TestLeaderSleeps is about leases.
+		cmd.Env = append(os.Environ(), "SLUICE_CRASH_FILE="+s.crashFile(), "SLUICE_CRASH_PAST=^hub [a-z]+ leases", "GOGC=off", "GOMEMLIMIT=512MiB")
 		cmd.Stdout, cmd.Stderr = s.log, s.log
 		fmt.Fprintf(s.log, "--- life %d\n", life)
 		if err := cmd.Start(); err != nil {
@@ -158,8 +199,27 @@ func (s *server) supervise(ctx context.Context) error {
 				return fmt.Errorf("sluice serve ended by itself: %w", err)
 			}
 			fmt.Fprintln(s.log, "--- killed")
+			if err := s.endLease(ctx); err != nil {
+				return err
+			}
 		}
 	}
+}
+
+// endLease takes the Lease from the process that has just been killed, instead of waiting until its duration is over.
+func (s *server) endLease(ctx context.Context) error {
+	if s.cluster == embedded {
+		return nil
+	}
+	c, err := s.hub()
+	if err != nil {
+		return err
+	}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "sluice"}}
+	if err := client.IgnoreNotFound(c.Delete(ctx, lease)); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("end the Lease of a process that was killed: %w", err)
+	}
+	return nil
 }
 
 // killed calls do while the process dies after each of its writes but those of before, once.
@@ -195,7 +255,7 @@ func (s *server) logEnd() string {
 // made to be repeated.
 func (s *server) operate(ctx context.Context, args ...string) error {
 	return until(ctx, func(ctx context.Context) error {
-		out, err := exec.CommandContext(ctx, binary, append(args, "--data-dir", s.dataDir())...).CombinedOutput()
+		out, err := exec.CommandContext(ctx, binary, append(args, s.atHub()...)...).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("sluice %s: %w: %s", strings.Join(args, " "), err, out)
 		}
@@ -205,9 +265,8 @@ func (s *server) operate(ctx context.Context, args ...string) error {
 
 var scheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(s); err != nil {
-		panic(err)
-	}
+	utilruntime.Must(v1alpha1.AddToScheme(s))
+	utilruntime.Must(coordinationv1.AddToScheme(s))
 	return s
 }()
 
@@ -217,13 +276,14 @@ var mapper = func() meta.RESTMapper {
 	for kind := range scheme.KnownTypes(v1alpha1.GroupVersion) {
 		m.Add(v1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
+	m.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
 	return m
 }()
 
-// hub is a client of the embedded hub as it runs now: every life has another
+// hub is a client of the hub as it runs now: every life of an embedded one has another
 // address.
 func (s *server) hub() (client.Client, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", hub.KubeconfigPath(s.dataDir()))
+	config, err := clientcmd.BuildConfigFromFlags("", cmp.Or(s.cluster, hub.KubeconfigPath(s.dataDir())))
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func TestComponentsMoveWithoutAGap(t *testing.T) {
 	defer stop(nil)
 	names := []string{"one", "two", "three"}
 	b := startMembers(t, names...)
-	b.server = serve(t, stop)
+	b.server = serve(ctx, t, stop, b.members["one"].kubeconfig)
 	b.platform = platform{"http://" + b.address}
 	tr := &tour{instance: &instance{bed: b, id: "tour", name: v1alpha1.InstanceName(platformName, "tour"), service: "tours"}, clusters: map[string]liqotest.Cluster{}}
 	for _, name := range names {

@@ -55,7 +55,7 @@ func TestVolumesFollow(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancelCause(t.Context())
 	defer stop(nil)
-	b := newBed(ctx, t, stop)
+	b := newBed(ctx, t, stop, "eu-1")
 	v := &volume{instance: b.instance("volume")}
 	v.service, v.plan = "volumes", "volume"
 	b.tell(ctx, t, []story{{"a volume", func(*bed) []step {
