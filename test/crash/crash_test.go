@@ -93,26 +93,30 @@ var stories = []story{
 }
 
 // TestKillAtEveryWrite plays each story while Sluice is killed after each of its
-// writes: two of them with an embedded hub, the rest beside them with a cluster as the hub. In
+// writes: on three beds beside each other, because much of a kill is waiting, one of which has an embedded hub. In
 // all it must have been killed at every write that a cluster has of it.
 func TestKillAtEveryWrite(t *testing.T) {
 	t.Parallel()
 	var all record
-	var both passed
+	var every passed
 	t.Run("stories", func(t *testing.T) {
-		for _, half := range []struct {
+		for _, part := range []struct {
 			name    string
 			hub     string
 			more    []string // clusters
 			stories []story
-		}{{"embedded hub", embedded, nil, stories[:2]}, {"a cluster as the hub", "eu-1", []string{spare}, stories[2:]}} {
-			t.Run(half.name, func(t *testing.T) {
+		}{
+			{"embedded hub", embedded, nil, stories[:2]},
+			{"a cluster as the hub", "eu-1", nil, stories[2:5]},
+			{"another one", "eu-1", []string{spare}, stories[5:]},
+		} {
+			t.Run(part.name, func(t *testing.T) {
 				t.Parallel()
 				ctx, stop := context.WithCancelCause(t.Context())
 				defer stop(nil)
-				b := newBed(ctx, t, stop, half.hub, half.more...)
-				b.passed = &both
-				b.tell(ctx, t, half.stories)
+				b := newBed(ctx, t, stop, part.hub, part.more...)
+				b.passed = &every
+				b.tell(ctx, t, part.stories)
 				all.add(t, b)
 			})
 		}

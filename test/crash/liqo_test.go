@@ -47,5 +47,5 @@ func connect(ctx context.Context, one, other liqotest.Cluster) {
 	go wait.UntilWithContext(ctx, func(ctx context.Context) {
 		wires.Pass(ctx, one, other)
 		wires.Pass(ctx, other, one)
-	}, 50*time.Millisecond)
+	}, 200*time.Millisecond)
 }

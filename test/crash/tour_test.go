@@ -90,7 +90,7 @@ func TestComponentsMoveWithoutAGap(t *testing.T) {
 				}
 			}
 		}
-	}, 50*time.Millisecond)
+	}, 200*time.Millisecond)
 	if err := b.operate(ctx, "catalog", "apply", "-f", "testdata/tour.yaml"); err != nil {
 		t.Fatal(err)
 	}
