@@ -15,8 +15,9 @@ import (
 // A part of a workload that changes its cluster, a component or replicas, is replaced without a gap where
 // that is possible, in the steps of v1alpha1.ReplacementStep. Each is on the hub before it begins.
 
-// replaces returns the first step if a decision is delivered in that way: parts change their clusters, and
-// are otherwise as before. Otherwise it returns none.
+// replaces returns the step with which a decision is delivered in that way: parts change their clusters, and
+// are otherwise as before. It is the first, or that of the present decision if a new leader decides the same: what has
+// left a cluster since is not there any more. Otherwise it returns none.
 func (s *scope) replaces(decided *v1alpha1.Decision) v1alpha1.ReplacementStep {
 	before := s.Status.Delivered
 	if before == nil || decided.Workload == nil || before.Decision.Workload == nil {
@@ -24,9 +25,20 @@ func (s *scope) replaces(decided *v1alpha1.Decision) v1alpha1.ReplacementStep {
 	}
 	if s.movesReplicas(decided, &before.Decision) ||
 		bytes.Equal(before.State.Raw(), s.wanted().Raw()) && movesComponents(decided, &before.Decision) {
+		if isRepeated(decided, s.Status.Decision) {
+			return s.Status.Decision.Replacement
+		}
 		return v1alpha1.ReplacementStart
 	}
 	return ""
+}
+
+// isRepeated reports whether a decision has the same parts on the same clusters as the present one.
+func isRepeated(decided, present *v1alpha1.Decision) bool {
+	return present != nil && present.Generation == decided.Generation && equality.Semantic.DeepEqual(present.Workload, decided.Workload) &&
+		slices.EqualFunc(present.Placements, decided.Placements, func(a, b v1alpha1.Placement) bool {
+			return a.Cluster == b.Cluster && a.Replicas == b.Replicas && slices.Equal(a.Components, b.Components)
+		})
 }
 
 // movesReplicas reports whether some clusters get replicas and others lose some, each of which takes as

@@ -122,6 +122,17 @@ placements:
 			if test.want == "" {
 				return
 			}
+			for _, step := range []v1alpha1.ReplacementStep{v1alpha1.ReplacementSwitch, v1alpha1.ReplacementRemove, ""} {
+				instance.Status.Decision = decision(test.decided)
+				instance.Status.Decision.Replacement = step
+				if got := s.replaces(decided); got != step {
+					t.Errorf("decided again during step %q, it goes on with %q", step, got)
+				}
+			}
+			instance.Status.Decision = decision(former)
+			if got := s.replaces(decided); got != v1alpha1.ReplacementStart {
+				t.Errorf("decided after the decision that is delivered, it begins with %q", got)
+			}
 			answering := []string{"near", "far", "third"}
 			got, want := whileReplacing(decided, s.Status.DeliveredDecision(), answering), decision(test.want).Placements
 			if !reflect.DeepEqual(got, want) {

@@ -137,6 +137,15 @@ func linkedComponents(p *pair, own *end) {
 	p.until("it leaves the other", d, func(ctx context.Context, _ delivery.Delivery) error {
 		return driver.Remove(ctx, delivery.Delivery{Instance: d.Instance, Placement: v1alpha1.Placement{Cluster: far.name}})
 	})
+	// A new leader decides again and begins with the first step, when the former cluster has been left already.
+	again := on(near, "2", "web", "db")
+	again.Link("web", far.name, "db")
+	p.until("what runs here too does not wait for the cluster that was left", d, func(ctx context.Context, _ delivery.Delivery) error {
+		return driver.Deliver(ctx, delivery.Delivery{
+			Instance: d.Instance, Placement: again, Workload: order.On(&again, []v1alpha1.Placement{again}), Replacing: true,
+		})
+	})
+	p.until("it is delivered on one cluster again", d, deliver)
 	var slices discoveryv1.EndpointSliceList
 	must(p.T, near.admin.List(p.Context(), &slices, client.InNamespace(namespace), client.MatchingLabels{discoveryv1.LabelManagedBy: v1alpha1.ManagedBy}))
 	var given ipamv1alpha1.IPList
