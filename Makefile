@@ -91,7 +91,7 @@ lint unit crash browser conformance e2e-kills e2e-hub e2e-brokers e2e-stories e2
 
 # SLOWEST packages are tested first: last, each would run beside nothing. Tests wait for a third of their time, so
 # one more package than there are processors is tested at once.
-SLOWEST := ./cmd/sluice ./placement/liqo ./bindings ./placement/capi ./test/faults
+SLOWEST := ./cmd/sluice ./placement/liqo ./placement/controller ./bindings ./test/faults ./placement/capi ./internal/hub ./internal/journal/sinks ./internal/claims
 ATONCE := $(shell expr $$(nproc) + 1)
 
 # BROKERS are the stories of several Sluices and brokers behind each other, and of the Service Catalog in front of one; the
