@@ -118,7 +118,7 @@ func (o *operator) install(t *testing.T) broker {
 	must(t, os.WriteFile(filepath.Join(o.dir, "platforms.yaml"), []byte(platforms), 0o600))
 	o.shell(t, fmt.Sprintf(`kubectl label namespace sluice pod-security.kubernetes.io/enforce=restricted
 		kubectl -n sluice create secret generic sluice-platforms --from-file platforms.yaml --dry-run=client -o yaml | kubectl apply -f -
-		helm upgrade sluice charts/sluice -n sluice --wait --timeout 3m --reuse-values \
+		helm upgrade sluice charts/sluice -n sluice --wait --timeout 10m --reuse-values \
 			--set podAnnotations.platforms=tests,service.type=NodePort,service.nodePort=%d`, nodePort))
 
 	config, err := clientcmd.LoadFromFile(internalKubeconfig(hubCluster))

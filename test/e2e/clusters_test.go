@@ -171,10 +171,14 @@ func administrator(t *testing.T, cluster string) (kubernetes.Interface, *rest.Co
 	return kubernetes.NewForConfigOrDie(config), config
 }
 
+// busy is how much longer than an idle machine a busy one may take.
+const busy = 3
+
 // eventually fails the test unless the condition becomes true in time. The
 // condition returns what is still missing, or "".
 func eventually(t *testing.T, patience time.Duration, what string, missing func(context.Context) string) {
 	t.Helper()
+	patience *= busy
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	began, last := time.Now(), ""

@@ -119,7 +119,7 @@ func dataMoves(t *testing.T, s server, target *backups) {
 	t.Cleanup(func() {
 		s.sluice("cluster", "add", members[1], "--from-kubeconfig", kubeconfig(members[1]), "--region", "region-of-"+members[1])
 	})
-	s.sluice("cluster", "drain", members[0], "--wait", "3m")
+	s.sluice("cluster", "drain", members[0], "--wait", "10m")
 	s.sluice("cluster", "uncordon", members[0])
 	at.cluster = members[1]
 	postgresql.asks(t, at, user, [][2]string{{"SELECT n FROM orders", "42"}, {"INSERT INTO orders VALUES (43)", "INSERT 0 1"}})
@@ -145,7 +145,7 @@ func dataMoves(t *testing.T, s server, target *backups) {
 
 // restore runs `sluice instance restore`.
 func (s server) restore(id, backup string) (out string, err error) {
-	said, err := exec.CommandContext(s.t.Context(), filepath.Join(root, "bin/sluice"), "instance", "restore", id, "--from", backup, "--wait", "3m", "--data-dir", s.dataDir).CombinedOutput()
+	said, err := exec.CommandContext(s.t.Context(), filepath.Join(root, "bin/sluice"), "instance", "restore", id, "--from", backup, "--wait", "10m", "--data-dir", s.dataDir).CombinedOutput()
 	s.t.Logf("sluice instance restore\n%s", said)
 	return string(said), err
 }

@@ -38,7 +38,7 @@ func (w *lostWorld) workloadsOnDoomed(t *testing.T, images images) *lostWorkload
 	both.user = w.broker.bind(t, lostStore, "first", both.store, nil)
 	both.asks(t, [][2]string{{"CREATE TABLE orders (n int)", "CREATE TABLE"}, {"INSERT INTO orders VALUES (42)", "INSERT 0 1"}})
 	w.only(t, doomed, func() {
-		w.sluice("cluster", "drain", members[0], "--wait", "3m")
+		w.sluice("cluster", "drain", members[0], "--wait", "10m")
 		w.broker.provision(t, lostWeb, both.web, nil)
 	}, lostStore, lostWeb)
 	both.asks(t, [][2]string{{"SELECT n FROM orders", "42"}})

@@ -117,7 +117,7 @@ func (b broker) provision(t *testing.T, id string, p plan, parameters map[string
 // await polls last_operation until it says succeeded, or 410 after a deprovision.
 func (b broker) await(t *testing.T, id, what string) {
 	t.Helper()
-	eventually(t, 10*time.Minute, what, func(ctx context.Context) string {
+	eventually(t, 5*time.Minute, what, func(ctx context.Context) string {
 		a, err := b.do(ctx, "GET", "/v2/service_instances/"+id+"/last_operation", nil, nil)
 		switch {
 		case err != nil:
