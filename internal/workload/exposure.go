@@ -167,7 +167,7 @@ func (o *Order) unreachable(exposure *v1alpha1.ClusterExposure) error {
 	for i := range o.Plan.Components {
 		c := &o.Plan.Components[i]
 		p := c.PublicPort()
-		if p == nil || !o.Share.runs(c.Name) {
+		if p == nil || !o.Share.Runs(c.Name) {
 			continue
 		}
 		at, host := portField(c, p), hosts[c.Name].name

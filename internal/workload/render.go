@@ -40,7 +40,7 @@ func (o *Order) Render(charts Charts, cluster Cluster, namespace string) ([]*uns
 		r := &rendering{order: o, expressions: e, component: c.Name, ports: c.Ports, namespace: namespace,
 			path: field.NewPath("components").Key(c.Name), sleeps: cluster.sleeps()}
 		r.letOut(c, o.Share.elsewhere(c.Name))
-		if !o.Share.runs(c.Name) {
+		if !o.Share.Runs(c.Name) {
 			r.link(c, o.Share.elsewhere(c.Name))
 			if r.err != nil {
 				return nil, &RefusedError{r.err.Error()}

@@ -86,8 +86,8 @@ func (s *Share) elsewhere(component string) Remote {
 	return s.Elsewhere[component]
 }
 
-// runs reports whether a component runs on the cluster.
-func (s *Share) runs(component string) bool {
+// Runs reports whether a component runs on the cluster.
+func (s *Share) Runs(component string) bool {
 	return s == nil || slices.Contains(s.Components, component)
 }
 
@@ -101,7 +101,7 @@ func (s *Share) callers(component string) []string {
 // exposure returns the exposures of the clusters of components; here is that of the share's own.
 func (s *Share) exposure(here *v1alpha1.ClusterExposure) func(component string) *v1alpha1.ClusterExposure {
 	return func(component string) *v1alpha1.ClusterExposure {
-		if s.runs(component) {
+		if s.Runs(component) {
 			return here
 		}
 		return s.Elsewhere[component].Exposure

@@ -126,7 +126,8 @@ func (d *Driver) link(ctx context.Context, one delivery.Delivery, peered func(co
 	}
 	for _, there := range slices.Sorted(maps.Keys(missing)) {
 		// A component that is being replaced may be gone from its former cluster: its name then leads to where it also runs.
-		if !slices.Contains(share.Components, there) && (!one.Replacing || len(share.Elsewhere[there].Addresses) == 0) {
+		alsoRuns := share.Runs(there) || one.Replacing && len(share.Elsewhere[there].Addresses) > 0
+		if !alsoRuns {
 			waits = first(waits, missing[there])
 		}
 	}
