@@ -63,19 +63,17 @@ func (r *record) add(t *testing.T, b *bed) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.killed = append(r.killed, b.deaths...)
-	var writes []string
 	err := b.each(func(_ string, m *member) error {
-		some, err := m.writes()
-		writes = append(writes, some...)
+		writes, err := m.writes()
+		if err == nil && len(writes) < 5 {
+			err = fmt.Errorf("the audit log has only the writes %v", writes)
+		}
+		r.writes = append(r.writes, writes...)
 		return err
 	})
-	if err == nil && len(writes) < 5 {
-		err = fmt.Errorf("the audit logs have only the writes %v", writes)
-	}
 	if err != nil {
 		t.Error(err)
 	}
-	r.writes = append(r.writes, writes...)
 }
 
 // wantEveryWriteKilled fails the test for writes that Sluice has made on a member cluster and has
