@@ -331,5 +331,12 @@ func says(s *served, text string) error {
 	return err
 }
 
+// offers applies offerings and waits until the catalog has a text of theirs: it is served a moment after it is judged.
+func (s *served) offers(file, text string) {
+	s.Helper()
+	s.must("catalog", "apply", "-f", file)
+	s.until(file+" is offered", func(context.Context) error { return says(s, text) })
+}
+
 // sells reports whether both plans are offered.
 func sells(s *served) error { return says(s, "ours-large") }

@@ -44,14 +44,7 @@ spec:
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.must("catalog", "apply", "-f", offering)
-	s.until("it sells", func(ctx context.Context) error {
-		status, body, err := s.ask(ctx, "GET", "/v2/catalog", "")
-		if err == nil && !strings.Contains(body, planID) {
-			err = fmt.Errorf("the catalog is %d %s", status, body)
-		}
-		return err
-	})
+	s.offers(offering, planID)
 	const polls = "last_operation"
 	for i, row := range []struct {
 		name, method, path string

@@ -39,7 +39,7 @@ func TestHubMoves(t *testing.T) {
 	write("compute.yaml", []byte(compute))
 	write("hub.kubeconfig", there.Kubeconfig())
 	s.must("cluster", "add", "eu", "--from-kubeconfig", path("eu.kubeconfig"), "--region", "eu-de")
-	s.must("catalog", "apply", "-f", path("compute.yaml"))
+	s.offers(path("compute.yaml"), "compute-small")
 	s.ends(t, http.MethodPut, "a", "compute", "small", "succeeded")
 	s.ends(t, http.MethodPut, "a/service_bindings/b", "compute", "small", "succeeded")
 	admin, err := client.New(member.Config(), client.Options{Scheme: scheme})

@@ -43,7 +43,7 @@ func TestLostDisk(t *testing.T) {
 		return &namespace
 	}
 	s.must("cluster", "add", "eu", "--from-kubeconfig", path("eu.kubeconfig"), "--region", "eu-de")
-	s.must("catalog", "apply", "-f", path("compute.yaml"))
+	s.offers(path("compute.yaml"), "compute-small")
 	s.ends(t, http.MethodPut, "a", "compute", "small", "succeeded")
 	before := namespaceOf("a").UID
 	page := commandsOf(t, "## Backup and restore")

@@ -41,7 +41,7 @@ func TestAdopt(t *testing.T) {
 		return &namespace, err
 	}
 	s.must("cluster", "add", "eu", "--from-kubeconfig", path("eu.kubeconfig"), "--region", "eu-de")
-	s.must("catalog", "apply", "-f", path("compute.yaml"))
+	s.offers(path("compute.yaml"), "compute-small")
 	s.must("hub", "backup", path("hub.backup"), "--key", path("backup.pub"))
 	s.ends(t, http.MethodPut, "b", "compute", "small", "succeeded")
 	s.ends(t, http.MethodPut, "d", "compute", "small", "succeeded")
