@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-dev/sluice/test/loopback"
 	"github.com/sluice-dev/sluice/test/osb/suitetest"
 )
 
@@ -44,7 +45,7 @@ type served struct {
 // serveAnother starts one, with more flags; it ends with the test.
 func serveAnother(t *testing.T, name string, more ...string) *served {
 	t.Helper()
-	dir, address := t.TempDir(), freeAddress(t)
+	dir, address := t.TempDir(), loopback.Address()
 	platforms := filepath.Join(dir, "platforms.yaml")
 	if err := os.WriteFile(platforms, []byte(`platforms:
 - name: first

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/cert"
+
+	"github.com/sluice-dev/sluice/test/loopback"
 )
 
 // TestListener: certificates are read again when they change, and a client CA refuses
@@ -35,7 +37,7 @@ func TestListener(t *testing.T) {
 	first, second := serverPair(t), serverPair(t)
 	client, authority := clientPair(t)
 	l := &listener{
-		address:     freeAddress(t),
+		address:     loopback.Address(),
 		certificate: file("tls.crt", first.certificate), key: file("tls.key", first.key),
 		clientCA: file("ca.crt", authority),
 		handler:  http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
@@ -62,7 +64,7 @@ func TestListener(t *testing.T) {
 // TestListenerBoundsConnections: a client that opens many connections gets at most half of
 // them; others are served.
 func TestListenerBoundsConnections(t *testing.T) {
-	l := &listener{address: freeAddress(t), mostConnections: 8, handler: http.NotFoundHandler(), ready: func() bool { return true }}
+	l := &listener{address: loopback.Address(), mostConnections: 8, handler: http.NotFoundHandler(), ready: func() bool { return true }}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- l.Start(ctx) }()
@@ -108,7 +110,7 @@ func TestListenerBoundsConnections(t *testing.T) {
 // TestListenerWaits: the port is closed until requests can be answered.
 func TestListenerWaits(t *testing.T) {
 	asked := make(chan struct{})
-	l := &listener{address: freeAddress(t), handler: http.NotFoundHandler(), ready: func() bool {
+	l := &listener{address: loopback.Address(), handler: http.NotFoundHandler(), ready: func() bool {
 		select {
 		case asked <- struct{}{}:
 		default:
@@ -167,16 +169,6 @@ func get(address string, trusted []byte, own ...tls.Certificate) error {
 		return err
 	}
 	return response.Body.Close()
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	socket, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer socket.Close()
-	return socket.Addr().String()
 }
 
 func eventually(t *testing.T, what string, try func() error) {

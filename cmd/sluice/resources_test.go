@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-dev/sluice/placement/reader/readertest"
 	"github.com/sluice-dev/sluice/test/controlplane"
+	"github.com/sluice-dev/sluice/test/loopback"
 )
 
 // TestASluiceReadsAnothersResources: a cluster of one Sluice has the capacity that another one sells; what changes there
@@ -29,7 +30,7 @@ func TestASluiceReadsAnothersResources(t *testing.T) {
 	}
 	kubeconfig := write("kubeconfig", there.Kubeconfig())
 	bundle, key := readertest.Certificate(t)
-	certificate, address := write("tls.crt", bundle), freeAddress(t)
+	certificate, address := write("tls.crt", bundle), loopback.Address()
 	lower := serveAnother(t, "lower", "--resources-listen", address, "--resources-tls-cert", certificate, "--resources-tls-key", write("tls.key", key))
 	upper := serveAnother(t, "upper")
 	if err := os.WriteFile(filepath.Join(lower.dir, "platforms.yaml"), []byte(`platforms:

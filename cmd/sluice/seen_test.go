@@ -17,6 +17,7 @@ import (
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
 
 	"github.com/sluice-dev/sluice/test/controlplane"
+	"github.com/sluice-dev/sluice/test/loopback"
 	"github.com/sluice-dev/sluice/test/prometheus"
 )
 
@@ -24,7 +25,7 @@ import (
 // dashboards and alerts has data. Alerts are silent before their faults are there, and notice them then.
 func TestSeen(t *testing.T) {
 	t.Parallel()
-	target := freeAddress(t)
+	target := loopback.Address()
 	member := controlplane.Start(t, controlplane.Options{Name: "member", Nodes: []controlplane.Node{{Name: "node", CPU: "4", Memory: "8Gi", Pods: "50"}}})
 	backups := t.TempDir()
 	mustSluice(t, "hub", "key", filepath.Join(backups, "backup.key"))

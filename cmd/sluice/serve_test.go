@@ -22,6 +22,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/hub/hubtest"
+	"github.com/sluice-dev/sluice/test/loopback"
 )
 
 // TestServeBeforeTheCacheHasReadEverything: while the hub is still handing out its instances, the
@@ -43,7 +44,7 @@ func TestServeBeforeTheCacheHasReadEverything(t *testing.T) {
 	if err := os.WriteFile(platforms, []byte("platforms:\n- {name: first, basic: [{username: u, password: p}]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	address, metrics := freeAddress(t), freeAddress(t)
+	address, metrics := loopback.Address(), loopback.Address()
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {

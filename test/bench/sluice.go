@@ -6,13 +6,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/sluice-dev/sluice/test/loopback"
 )
 
 // platforms are the callers.
@@ -60,20 +61,14 @@ func (b *bench) serve(ctx context.Context, dataDir string) (*sluice, error) {
 	if err := os.WriteFile(file, []byte(platforms), 0o600); err != nil {
 		return nil, err
 	}
-	address, err := freeAddress()
+	log, err := os.Create(dataDir + ".log")
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := freeAddress()
-	if err != nil {
-		return nil, err
-	}
+	address, metrics := loopback.Address(), loopback.Address()
 	s := &sluice{
-		binary: b.binary, dataDir: dataDir, url: "http://" + address, metricsURL: "http://" + metrics + "/metrics",
+		log: log, binary: b.binary, dataDir: dataDir, url: "http://" + address, metricsURL: "http://" + metrics + "/metrics",
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000, DisableCompression: true}, Timeout: time.Minute},
-	}
-	if s.log, err = os.Create(dataDir + ".log"); err != nil {
-		return nil, err
 	}
 	s.cmd = exec.Command(b.binary, "serve", "--data-dir", dataDir, "--listen", address, "--metrics-listen", metrics, "--platforms", file)
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
@@ -231,15 +226,6 @@ func (s *sluice) memory(field string) (int, error) {
 		return 0, fmt.Errorf("read %s of sluice: %w", field, err)
 	}
 	return kibibytes >> 10, nil
-}
-
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
 }
 
 // poll repeats do until it succeeds; its last error is the one returned when ctx

@@ -22,6 +22,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/test/controlplane"
+	"github.com/sluice-dev/sluice/test/loopback"
 )
 
 // leaseDuration is the shortest, so that many rounds are played.
@@ -78,8 +79,8 @@ func (b *replicas) path(name string) string { return filepath.Join(b.folder, nam
 
 // start runs a replica until the test ends.
 func (b *replicas) start(t *testing.T, name string) *replica {
-	r := &replica{name: name, metrics: freeAddress(t)}
-	address := freeAddress(t)
+	r := &replica{name: name, metrics: loopback.Address()}
+	address := loopback.Address()
 	r.platform = platform{"http://" + address}
 	log, err := os.Create(filepath.Join(t.ArtifactDir(), name+".log"))
 	if err != nil {

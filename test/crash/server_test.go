@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,6 +26,7 @@ import (
 
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/internal/hub"
+	"github.com/sluice-dev/sluice/test/loopback"
 )
 
 // The platform of these tests.
@@ -97,7 +97,7 @@ const embedded = ""
 // takes most of a life, so that what is killed often has a cluster as its hub.
 func serve(ctx context.Context, t *testing.T, stop context.CancelCauseFunc, cluster string) *server {
 	t.Helper()
-	s := &server{folder: t.TempDir(), cluster: cluster, address: freeAddress(t), passed: &passed{}}
+	s := &server{folder: t.TempDir(), cluster: cluster, address: loopback.Address(), passed: &passed{}}
 	if cluster != embedded {
 		installHub(ctx, t, cluster, s.keyset())
 	}
@@ -127,16 +127,6 @@ func serve(ctx context.Context, t *testing.T, stop context.CancelCauseFunc, clus
 		}
 	})
 	return s
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 func (s *server) path(name string) string { return filepath.Join(s.folder, name) }

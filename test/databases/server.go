@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +18,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-dev/sluice/test/loopback"
 )
 
 // Server is a database server on the loopback address.
@@ -41,7 +42,7 @@ func Start(t *testing.T, of *Engine) *Server {
 			t.Skipf("%v; on Debian: apt-get install %s", err, of.debianPackages)
 		}
 	}
-	s := &Server{engine: of, port: freePort(t), secret: rand.Text(), adminPassword: rand.Text()}
+	s := &Server{engine: of, port: loopback.Port(), secret: rand.Text(), adminPassword: rand.Text()}
 	dir, err := os.MkdirTemp("", "sluice-"+of.Name) // not below the test's folder, where only its own user gets
 	if err != nil {
 		t.Fatal(err)
@@ -66,16 +67,6 @@ func Start(t *testing.T, of *Engine) *Server {
 	t.Cleanup(func() { _ = s.admin.Close() })
 	s.awaitAnswer(t, ended)
 	return s
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close() //nolint:errcheck // it is only asked for its port
-	return listener.Addr().(*net.TCPAddr).Port
 }
 
 // run runs the server until the test ends, and returns a channel that is closed at its end. It dies with the thread that

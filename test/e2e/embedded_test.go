@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -14,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sluice-dev/sluice/test/loopback"
 )
 
 // platforms are the callers of these tests: the second one has an instance-id
@@ -68,13 +69,7 @@ func serve(t *testing.T, flags ...string) server {
 	if err := os.WriteFile(file, []byte(platforms), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	listener.Close()
-
+	address := loopback.Address()
 	log, err := os.Create(filepath.Join(t.TempDir(), "sluice.log"))
 	if err != nil {
 		t.Fatal(err)

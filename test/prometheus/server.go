@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,8 @@ import (
 	"github.com/prometheus/client_golang/api"
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
+
+	"github.com/sluice-dev/sluice/test/loopback"
 )
 
 // Interval between two scrapes, and between two evaluations of the rules.
@@ -65,7 +66,7 @@ func Start(t testing.TB, by Runner, target, rules string) v1.API {
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
+	address := loopback.Address()
 	err = by.Run(Program(t, "prometheus"), nil, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
 	if err != nil {
 		t.Fatal(err)
@@ -106,14 +107,4 @@ func Query(ctx context.Context, prometheus v1.API, expression string) (model.Vec
 		}
 	}
 	return nil, fmt.Errorf("no data: %v", series)
-}
-
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close() //nolint:errcheck // it is only asked for its address
-	return listener.Addr().String()
 }
