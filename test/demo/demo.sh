@@ -100,14 +100,14 @@ osb() {
 # settle INSTANCE: polls last_operation until the operation has ended.
 settle() {
   local answer state
-  for _ in {1..600}; do
+  for _ in {1..200}; do
     answer=$(curl -K .demo/curl "$url/v2/service_instances/$1/last_operation")
     state=$(jq -r '.state // "gone"' <<<"$answer")
     case $state in
       succeeded | gone) note "$1: $state" && return ;;
       failed) fail "$1: $(jq -r .description <<<"$answer")" ;;
     esac
-    sleep 0.1
+    sleep 0.3
   done
   fail "$1: still $state after 60 s"
 }

@@ -27,17 +27,14 @@ usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
 # Never call it in a condition: bash would then ignore errors inside the command, if that is a function.
 # Its variables bear its name because the command, if a function, sees them.
 step() {
-  local step_what=$1 step_began=$SECONDS step_told=$SECONDS step_log step_pid step_status=0
+  local step_what=$1 step_began=$SECONDS step_log step_pid step_status=0
   shift
   step_log=$(mktemp "$cache/logs/XXXXXX")
   "$@" >"$step_log" 2>&1 </dev/null &
   step_pid=$!
-  while kill -0 "$step_pid" 2>/dev/null; do
-    sleep 0.1
-    if ((SECONDS - step_told >= 15)); then
-      step_told=$SECONDS
-      say "$step_what … $((SECONDS - step_began)) s so far"
-    fi
+  # A loop with sleep would start ten processes a second beside each step.
+  until timeout --foreground 15 tail --pid="$step_pid" --sleep-interval=0.1 --follow /dev/null; do
+    say "$step_what … $((SECONDS - step_began)) s so far"
   done
   wait "$step_pid" || step_status=$?
   if ((step_status)); then
