@@ -9,12 +9,9 @@ export KUBECONFIG=/etc/kubernetes/admin.conf
 deadline=$((SECONDS + $1)) nodes=$2 address=$3
 
 nodes_are_ready() {
-  [ "$(kubectl get nodes --output jsonpath='{range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}' | grep -cx True)" = "$nodes" ]
+  [ "$(kubectl wait nodes --all --for=condition=Ready --timeout=10s --output name | wc -l)" = "$nodes" ]
 }
-dns_is_available() {
-  [ "$(kubectl --namespace kube-system get deployment coredns --output jsonpath='{.status.readyReplicas}')" = \
-    "$(kubectl --namespace kube-system get deployment coredns --output jsonpath='{.spec.replicas}')" ]
-}
+dns_is_available() { kubectl --namespace kube-system rollout status deployment coredns --timeout=10s >/dev/null; }
 cluster_ip() { kubectl --namespace "$1" get service "$2" --output jsonpath='{.spec.clusterIP}'; }
 api_answers_at() { curl --silent --fail --max-time 2 --output /dev/null --cacert /etc/kubernetes/pki/ca.crt "https://$1/version"; }
 api_answers_at_the_node() { api_answers_at "$address:6443"; }

@@ -74,8 +74,20 @@ kubeadmConfigPatches:
   etcd: {local: {extraArgs: {unsafe-no-fsync: "true"}}}
   controllerManager: {extraArgs: {leader-elect: "false"}}
   scheduler: {extraArgs: {leader-elect: "false"}}
+# Questions each second, whether components are ready and what each container uses, take a third of an idle cluster's
+# processor time.
+- |
+  kind: InitConfiguration
+  apiVersion: kubeadm.k8s.io/v1beta3
+  patches: {directory: /kind/patches}
+containerdConfigPatches:
+- |-
+  [plugins."io.containerd.cri.v1.runtime"]
+    stats_collect_period = "1m"
 nodes:
-- {role: control-plane, image: "$image"}
+- role: control-plane
+  image: "$image"
+  extraMounts: [{hostPath: "$kind_dir/patches", containerPath: /kind/patches, readOnly: true}]
 YAML
   for ((worker = 0; worker < workers; worker++)); do echo "- {role: worker, image: \"$image\"}"; done
 }
