@@ -127,7 +127,7 @@ func (f *serveFlags) serve(ctx context.Context) error {
 	}
 	defer shutdownTracing()
 
-	logger.Info("starting the hub", "embedded in", f.dataDir, "kubeconfig", f.kubeconfig)
+	logger.Info("starting the hub")
 	h, err := hub.Start(ctx, hub.Options{DataDir: f.dataDir, Kubeconfig: f.kubeconfig, Namespace: f.namespace, Logger: logger})
 	if err != nil {
 		return err
@@ -137,6 +137,7 @@ func (f *serveFlags) serve(ctx context.Context) error {
 			logger.Error("stop the hub", "error", err)
 		}
 	}()
+	logger.Info("the hub answers", "kubeconfig", h.Kubeconfig, "namespace", h.Namespace)
 	if mark, err := hub.Restored(ctx, h.Config); err != nil {
 		return err
 	} else if mark != nil {
