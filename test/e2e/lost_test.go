@@ -26,7 +26,6 @@ const doomed = "sluice-doomed"
 // TestLostCluster kills a member cluster under two bound instances and two workloads, twice: paused, it
 // comes back and finds them elsewhere, one because its operator restored its data; removed, it never does.
 func TestLostCluster(t *testing.T) {
-	t.Parallel() // mostly waiting, and beside it run only tests with clusters of their own
 	needMembers(t)
 	t.Cleanup(func() {
 		if err := run("test/kind/down.sh", doomed); err != nil {

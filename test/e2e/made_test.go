@@ -28,7 +28,6 @@ const loadBalancer = "kindest/haproxy:v20230606-42a2262b"
 // nodes, uses it, has it grow, and gives it back; and prints how long each takes. What Sluice
 // adds to the same done by hand, test/bench measures, without nodes.
 func TestMadeCluster(t *testing.T) {
-	t.Parallel() // mostly waiting, and beside it run only tests with clusters of their own
 	image, err := output("test/kind/node-image.sh")
 	must(t, err)
 	must(t, loadEcho())

@@ -89,7 +89,6 @@ func shell(t *testing.T, dir, script string, environment []string) {
 // which must leave Sluice serving, and everything after it. The block that runs the tests is
 // the one that continuous integration runs, and brought us here.
 func TestReadme(t *testing.T) {
-	t.Parallel() // mostly waiting, and beside it run only tests with clusters of their own
 	dir, environment := checkout(t), newcomer(t)
 	t.Cleanup(func() { shell(t, dir, "make demo-down", environment) })
 	ci, err := os.ReadFile(filepath.Join(root, ".ci/run"))
