@@ -176,13 +176,13 @@ func take(t *testing.T, c client.Client, namespace string, o *unstructured.Unstr
 	options := []client.CreateOption{client.FieldValidation("Strict")}
 	if o.GetKind() != "CustomResourceDefinition" {
 		options = append(options, client.DryRunAll)
-		if namespaced, err := c.IsObjectNamespaced(o); err == nil && namespaced && o.GetNamespace() == "" {
-			o.SetNamespace(namespace)
-		}
 	}
 	// A definition is served a moment after it was made.
 	var last error
 	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		if namespaced, err := c.IsObjectNamespaced(o); err == nil && namespaced && o.GetNamespace() == "" {
+			o.SetNamespace(namespace)
+		}
 		last = c.Create(ctx, o.DeepCopy(), options...)
 		return !meta.IsNoMatchError(last) && !apierrors.IsNotFound(last), nil
 	})
