@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-dev/sluice/test/controlplane"
 	"github.com/sluice-dev/sluice/test/hosted"
+	"github.com/sluice-dev/sluice/test/loopback"
 )
 
 // Class is a ClusterClass named simulated, in the namespace default, with its templates: a managed control plane, and
@@ -115,7 +116,7 @@ func (b *Bed) start(ctx context.Context, o Options) (err error) {
 	}
 	var webhooks []*webhook
 	for _, name := range managers {
-		server, err := hosted.NewServer(filepath.Join(b.folder, name), 0)
+		server, err := hosted.NewServer(filepath.Join(b.folder, name), loopback.Port())
 		if err != nil {
 			return err
 		}

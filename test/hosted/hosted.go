@@ -120,7 +120,7 @@ type Server struct {
 	Authority []byte
 }
 
-// NewServer makes a folder with a certificate for a program that will listen on a port; 0 chooses a free one.
+// NewServer makes a folder with a certificate for a program that will listen on a port, which must be free.
 func NewServer(folder string, port int) (*Server, error) {
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func NewServer(folder string, port int) (*Server, error) {
 		return nil, err
 	}
 	defer free.Close() // the program listens on it next
-	return &Server{Folder: folder, Port: free.Addr().(*net.TCPAddr).Port, Authority: authority}, nil
+	return &Server{Folder: folder, Port: port, Authority: authority}, nil
 }
 
 // URL of a path of the program.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/sluice-dev/sluice/test/controlplane"
 	"github.com/sluice-dev/sluice/test/hosted"
+	"github.com/sluice-dev/sluice/test/loopback"
 )
 
 const (
@@ -63,7 +64,7 @@ func (k *Korifi) install(ctx context.Context, folder string) error {
 	if err != nil {
 		return err
 	}
-	api, err := hosted.NewServer(filepath.Join(folder, "api"), 0)
+	api, err := hosted.NewServer(filepath.Join(folder, "api"), loopback.Port())
 	if err != nil {
 		return err
 	}

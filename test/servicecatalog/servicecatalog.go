@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-dev/sluice/test/controlplane"
 	"github.com/sluice-dev/sluice/test/hosted"
+	"github.com/sluice-dev/sluice/test/loopback"
 )
 
 const namespace = "catalog" // of the release
@@ -44,7 +45,7 @@ func install(ctx context.Context, on *controlplane.ControlPlane, folder string) 
 	if err != nil {
 		return fmt.Errorf("render its chart: %w", err)
 	}
-	webhook, err := hosted.NewServer(filepath.Join(folder, "webhook"), 0)
+	webhook, err := hosted.NewServer(filepath.Join(folder, "webhook"), loopback.Port())
 	if err != nil {
 		return err
 	}

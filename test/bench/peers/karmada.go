@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-dev/sluice/test/controlplane"
 	"github.com/sluice-dev/sluice/test/hosted"
+	"github.com/sluice-dev/sluice/test/loopback"
 )
 
 // karmadaHub are the objects that an administrator gives Karmada: the member in push mode, by its credentials, and a policy for all
@@ -80,7 +81,7 @@ func (k *karmada) start(ctx context.Context, folder string, cluster *controlplan
 			return err
 		}
 	}
-	server, err := hosted.NewServer(filepath.Join(folder, "karmada-webhook"), 0)
+	server, err := hosted.NewServer(filepath.Join(folder, "karmada-webhook"), loopback.Port())
 	if err != nil {
 		return err
 	}

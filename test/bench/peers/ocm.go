@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-dev/sluice/test/controlplane"
 	"github.com/sluice-dev/sluice/test/hosted"
+	"github.com/sluice-dev/sluice/test/loopback"
 )
 
 // ocmHub are the objects that an administrator gives OCM: a cluster, accepted, in the set that placements may choose from, and a
@@ -110,7 +111,7 @@ func (o *ocm) start(ctx context.Context, folder string, cluster *controlplane.Co
 			"--spoke-cluster-name=" + member, "--agent-id=" + member, "--hub-kube-api-qps=1000", "--hub-kube-api-burst=2000",
 		}},
 	} {
-		server, err := hosted.NewServer(filepath.Join(folder, "ocm-"+run.program+"-"+run.flags[0]), 0) // all listen at the same port otherwise
+		server, err := hosted.NewServer(filepath.Join(folder, "ocm-"+run.program+"-"+run.flags[0]), loopback.Port()) // all listen at the same port otherwise
 		if err != nil {
 			return err
 		}
