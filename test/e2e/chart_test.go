@@ -30,9 +30,10 @@ const (
 	nodePort = 30080
 )
 
-// lifeCycle selects the specs of instances and bindings, which several replicas and another hub
-// could answer differently. Headers, forms of errors, ids and the catalog are the same code in
-// one replica, with which TestEmbeddedHub runs all specs.
+// lifeCycle selects the specs of instances and bindings, which several replicas, another hub and
+// plans of another kind could answer differently. Headers, forms of errors, ids and the catalog
+// are the same code in one replica with a plan of kind resources, with which TestEmbeddedHub
+// runs all specs.
 const lifeCycle = "P3 || P4 || F1 || F2 || U1 || U2 || L1 || L2 || B1 || B6 || D1 || D2 || O1"
 
 // TestChart installs Sluice by its chart on a kind cluster, which is then its hub, as
