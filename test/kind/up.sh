@@ -75,7 +75,7 @@ kubeadmConfigPatches:
   controllerManager: {extraArgs: {leader-elect: "false"}}
   scheduler: {extraArgs: {leader-elect: "false"}}
 # Questions each second, whether components are ready and what each container uses, take a third of an idle cluster's
-# processor time.
+# processor time: they come less often here. The patches also have components collect garbage less often.
 - |
   kind: InitConfiguration
   apiVersion: kubeadm.k8s.io/v1beta3
