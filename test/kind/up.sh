@@ -110,16 +110,12 @@ reusable() {
   ready "$1" 30 >"$cache/logs/ready-$1" 2>&1 || { say "$1: $(tail -n 1 "$cache/logs/ready-$1")"; return 1; }
 }
 
-# route_pods NAME: lets pods of different nodes reach each other under their own addresses. The ptp plug-in only connects
-# pods with their node, and masquerades what leaves it. What kube-proxy marked (0x4000) must still be masqueraded, or a pod
-# does not reach itself through its Service.
+# route_pods NAME: lets pods of different nodes reach each other. The ptp plug-in only connects pods with their node.
 route_pods() {
-  local pods nodes node other cidr address
-  pods=$(sed -n 's/^  podSubnet: //p' "$state/$1/kind.yaml")
+  local nodes node other cidr address
   nodes=$(docker exec "$1-control-plane" kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes \
     --output jsonpath='{range .items[*]}{.metadata.name} {.spec.podCIDR} {.status.addresses[?(@.type=="InternalIP")].address}{"\n"}{end}')
   while read -r node _; do
-    docker exec "$node" iptables -t nat -I POSTROUTING -s "$pods" -d "$pods" -m mark ! --mark 0x4000/0x4000 -j ACCEPT
     while read -r other cidr address; do
       [ "$node" = "$other" ] || docker exec "$node" ip route replace "$cidr" via "$address"
     done <<<"$nodes"

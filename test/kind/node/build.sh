@@ -46,7 +46,7 @@ files_of_kind() {
   chmod 755 "$rootfs/kind" "$rootfs/kind/bin"
 }
 
-# configure_systemd keeps only what a node needs: containerd and kubelet, no devices, no mounts, no gettys.
+# configure_systemd keeps only what a node needs: containerd, kubelet and masquerading, no devices, no mounts, no gettys.
 configure_systemd() {
   local units=$rootfs/lib/systemd/system
   rm -f "$units"/{multi-user,local-fs,basic}.target.wants/* "$rootfs"/etc/systemd/system/*.wants/* \
@@ -54,7 +54,8 @@ configure_systemd() {
   echo ReadKMsg=no >>"$rootfs/etc/systemd/journald.conf"
   echo "DefaultEnvironment=GOGC=$gogc" >>"$rootfs/etc/systemd/system.conf"
   ln -sf /usr/lib/systemd/systemd "$rootfs/sbin/init"
-  SYSTEMD_OFFLINE=1 chroot "$rootfs" systemctl --quiet enable kubelet containerd undo-mount-hacks
+  install -m 644 "$kind_dir/node/masquerade.service" "$rootfs/etc/systemd/system/"
+  SYSTEMD_OFFLINE=1 chroot "$rootfs" systemctl --quiet enable kubelet containerd masquerade undo-mount-hacks
   SYSTEMD_OFFLINE=1 chroot "$rootfs" systemctl --quiet mask systemd-binfmt.service
 }
 
@@ -65,9 +66,15 @@ configure_containerd() {
     -e 's/restrict_oom_score_adj = false/restrict_oom_score_adj = true/' "$config"
   # containerd writes the CNI configuration itself once the node has its pod CIDR: no CNI DaemonSet is needed.
   install -m 644 "$kind_dir/node/cni.template" "$rootfs/etc/cni/ptp.template"
-  printf '\n[plugins."io.containerd.grpc.v1.cri".cni]\n  conf_template = "/etc/cni/ptp.template"\n' >>"$config"
-  chroot "$rootfs" ctr oci spec |
-    jq '.hooks.createContainer += [{path: "/kind/bin/mount-product-files.sh"}] | del(.process.rlimits)' >"$rootfs/etc/containerd/cri-base.json"
+  # Programs that each pod would run cost most where starting a process does: containerd sets up lo by itself, and no hook
+  # hides the machine's product name, as kind's does.
+  cat >>"$config" <<'TOML'
+
+[plugins."io.containerd.grpc.v1.cri".cni]
+  conf_template = "/etc/cni/ptp.template"
+  use_internal_loopback = true
+TOML
+  chroot "$rootfs" ctr oci spec | jq 'del(.process.rlimits)' >"$rootfs/etc/containerd/cri-base.json"
 }
 
 assemble_rootfs() {
