@@ -38,7 +38,7 @@ release: ## bin/release: binaries, SBOMs, image, charts, provenance and checksum
 test: ## Lint, unit and integration tests, kills, and OSB conformance on kind; needs root on Debian, installs what it lacks
 	@test/times.sh lint unit+interop+images crash conformance
 
-# Continuous integration has 90 minutes on two processors, of which e2e-kills would take 13: run that, and e2e-hub, before a
+# Continuous integration has 90 minutes on two processors, of which e2e-kills would take 40: run that, and e2e-hub, before a
 # release and when the controllers change. crash, which make test runs, kills at every write too, with the same hubs.
 e2e: ## What else is real: the docs, lost and made clusters, trust, the marketplace in a browser, workloads, the chart, Liqo, and brokers
 	@test/times.sh e2e-stories e2e-market e2e-workloads e2e-chart e2e-liqo e2e-brokers
@@ -130,9 +130,10 @@ crash: kubernetes ## Kill Sluice at every write of orders, moves, bindings and w
 	@echo "test: kill -9 after every write"
 	@$(kills) -run '^Test(KillAtEveryWrite|UncoveredWrite|EachWriteKillsOnce|Names|Killed|BindsKilled)' ./internal/crashpoint ./test/crash ./bindings
 
-e2e-kills: kubernetes cluster-api ## Kill Sluice while clusters are made and components move, stop its leaders
-	@echo "test: kill -9 while clusters are made and components move, SIGSTOP of leaders"
+e2e-kills: kubernetes cluster-api bin/e2e.test ## Kill Sluice while clusters are made, components move and Liqo peers; stop its leaders
+	@echo "test: kill -9 while clusters are made, components move and Liqo peers, SIGSTOP of leaders"
 	@$(kills) -skip '^Test(KillAtEveryWrite|UncoveredWrite|OnClusters|OnPeeredClusters|Workloads)$$' ./test/crash
+	@$(call e2e,TestPeering) -kills
 
 # e2e.test runs the tests on kind, compiled once; $(call e2e,TESTS) runs some of them.
 .PHONY: bin/e2e.test

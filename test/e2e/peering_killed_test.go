@@ -26,6 +26,15 @@ import (
 // covered are the writes that test/crash kills at.
 const covered = `serviceinstances|servicebindings|serviceofferings|memberclusters|leases`
 
+// endTour ends the tour, with -kills under a Sluice that is killed.
+func (w *peeringWorld) endTour(t *testing.T) {
+	if *kills {
+		w.killed(t)
+		return
+	}
+	w.broker.deprovision(t, tourID, w.broker.findPlan(t, "peered-workloads", "beside"))
+}
+
 // killed ends the tour, and plays the life of an instance with a virtual node once more, with a Sluice that is
 // killed after each of its writes but those: there is one node and one slice in the end, and nothing
 // after it.

@@ -32,6 +32,9 @@ build() {
     chroot "$root" groupmod -g 999 postgres
     chroot "$root" usermod -u 999 postgres
     rm -rf "$root"/etc/postgresql "$root"/var/lib/postgresql
+    # Half of the image, and unused: PostgreSQL compiles queries only where it has LLVM, and Debian's tools are in Perl.
+    rm -rf "$root"/usr/lib/postgresql/15/lib/{bitcode,llvmjit*} "$root"/usr/lib/*-linux-gnu/{libLLVM*,libz3.*,libperl*,perl} \
+      "$root"/usr/share/perl "$root"/usr/share/postgresql-common
     install -d -m 777 "$root"/var/{run,lib}/postgresql
   fi
   image_archive "$2" "$3" "$root" \
