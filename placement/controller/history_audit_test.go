@@ -85,6 +85,15 @@ func (h *history) auditPreemptions(known map[string]*v1alpha1.ServiceInstance) {
 	}
 }
 
+// versions returns the version of each instance.
+func (h *history) versions() map[string]string {
+	found := map[string]string{}
+	for _, instance := range h.instances() {
+		found[instance.Name] = instance.ResourceVersion
+	}
+	return found
+}
+
 // rest stops all faults, and lets time pass until nothing more is going to happen.
 func (h *history) rest() {
 	h.faults = false
@@ -95,10 +104,18 @@ func (h *history) rest() {
 			mc.Spec.Unschedulable, mc.Spec.Taints = false, nil
 		})
 	}
-	for range 16 {
-		for _, instance := range h.instances() {
-			h.pass(instance.Name)
+	// One that is displaced displaces others in turn, so rounds go on until four have changed nothing.
+	for round, quiet := 0, 0; round < 16 || quiet < 4; round++ {
+		if round == 64 {
+			h.Fatalf("it is never at rest: %+v", h.instances())
+		}
+		before := h.versions()
+		for n := range h.made { // as the work queue: those that are gone, too
+			h.pass(fmt.Sprintf("si-%d", n+1))
 			h.audit()
+		}
+		if quiet++; !maps.Equal(before, h.versions()) {
+			quiet = 0
 		}
 		h.clock.SetTime(h.clock.Now().Add(10 * time.Second))
 	}
@@ -106,9 +123,6 @@ func (h *history) rest() {
 		for name := range h.driver.carried[i] {
 			h.wantAtRest(name, i)
 		}
-	}
-	for n := range h.made { // as the work queue: those that are gone, too
-		h.pass(fmt.Sprintf("si-%d", n+1))
 	}
 	h.auditEvents()
 	h.auditUsage()

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/api/v1alpha1"
 	"github.com/sluice-dev/sluice/catalog"
 	"github.com/sluice-dev/sluice/internal/journal"
+	"github.com/sluice-dev/sluice/placement/delivery"
 )
 
 // TestTransitionsAreLogged: each transition of an instance is one line, with who, what, where and how long.
@@ -74,3 +75,36 @@ func TestTransitionsAreLogged(t *testing.T) {
 		})
 	}
 }
+
+// A leader decides once more what the one before it had begun. What comes out is told only if it is another decision.
+func TestALeaderThatDecidesTheSameTellsItOnce(t *testing.T) {
+	w := newWorld(t)
+	w.cluster("eu", 4)
+	w.driver.fail("deliver eu", &delivery.PendingError{Step: "create namespace", Detail: "the one before it is being deleted"})
+	w.provision("si-a", "plan-2", "")
+	w.restarted = func(r *instanceReconciler) { r.leadership = leader("second") }
+	_, err := w.pass("si-a")
+	w.must(err)
+	w.start()
+	_, err = w.pass("si-a")
+	w.must(err)
+	i := w.instance("si-a")
+	if i.Status.Decision.Term != "second" {
+		t.Errorf("the decision is of the term %q", i.Status.Decision.Term)
+	}
+	placed := 0
+	for _, e := range i.Status.Events {
+		if e.Type == v1alpha1.EventPlaced {
+			placed++
+		}
+	}
+	if placed != 1 {
+		t.Errorf("%d events say where it was placed, want one: %+v", placed, i.Status.Events)
+	}
+}
+
+// leader leads in one term.
+type leader string
+
+func (l leader) Term() string                { return string(l) }
+func (leader) Confirm(context.Context) error { return nil }

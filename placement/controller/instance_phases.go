@@ -97,11 +97,15 @@ func (r *instanceReconciler) adopt(ctx context.Context, s *scope, decided *v1alp
 		return ctrl.Result{}, err
 	}
 	decided.Term, decided.Replacement = r.leadership.Term(), s.replaces(decided)
+	what := writePlaced
+	if isRepeated(decided, s.Status.Decision) { // by a leader that follows another
+		what = writeProgress
+	}
 	s.recordDepartures(decided, due)
 	decided.Data = s.carries(decided)
 	s.recordDecision(decided)
 	r.unready(s, due)
-	if err := r.write(ctx, s, writePlaced); err != nil {
+	if err := r.write(ctx, s, what); err != nil {
 		return ctrl.Result{}, err
 	}
 	r.inventory.Preempt(s.Name, s.Status.Preemption)
