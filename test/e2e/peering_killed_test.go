@@ -26,9 +26,9 @@ import (
 // covered are the writes that test/crash kills at.
 const covered = `serviceinstances|servicebindings|serviceofferings|memberclusters|leases`
 
-// endTour ends the tour, with -kills under a Sluice that is killed.
+// endTour ends the tour, with -faults under a Sluice that is killed.
 func (w *peeringWorld) endTour(t *testing.T) {
-	if *kills {
+	if *faults {
 		w.killed(t)
 		return
 	}

@@ -106,6 +106,9 @@ func (w *peeringWorld) wantDenied(t *testing.T, own client.Client, s *authv1beta
 
 // faults: a gateway dies, a key is lost, the provider's API server stops for a minute.
 func (w *peeringWorld) faults(t *testing.T) {
+	if !*faults {
+		t.Skip("make e2e-faults plays them")
+	}
 	w.reachable(t, "to begin with")
 	gateways, err := w.provider.CoreV1().Pods(liqo.TenantNamespace(peerConsumer)).List(t.Context(), metav1.ListOptions{LabelSelector: "networking.liqo.io/component=gateway"})
 	must(t, err)

@@ -43,8 +43,8 @@ const patience = 5 * time.Minute
 var (
 	// keep leaves the clusters for the next run.
 	keep = flag.Bool("keep", false, "leave the clusters of TestPeering up")
-	// kills is set by `make e2e-kills`.
-	kills = flag.Bool("kills", false, "kill Sluice after each of its writes while the application ends and a virtual node comes and goes")
+	// faults is set by `make e2e-faults`.
+	faults = flag.Bool("faults", false, "let a gateway, a key and an API server fail as well, and kill Sluice after each of its writes while a virtual node comes and goes")
 )
 
 var peers = []string{peerConsumer, peerProvider, peerInvited}
@@ -52,8 +52,8 @@ var peers = []string{peerConsumer, peerProvider, peerInvited}
 // TestPeering plays the story of peered clusters with real Liqo, modified only in that its
 // links between nodes and gateways are VXLAN, which this machine's kernel has (test/kind):
 // virtual nodes, namespaces that the consumer's cluster reaches, a provider that joins by
-// invitation and is reached through the hub; what is refused; faults; a consumer that joins by
-// invitation; an application over three clusters; with -kills, kills; and that nothing is left.
+// invitation and is reached through the hub; what is refused; a consumer that joins by
+// invitation; an application over three clusters; with -faults, faults and kills; and that nothing is left.
 func TestPeering(t *testing.T) {
 	w := newPeeringWorld(t)
 	w.gateway, _ = gateway(t, peerConsumer)
