@@ -14,7 +14,7 @@ TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 .PHONY: help demo demo-down build image test e2e before-release images lint unit crash browser conformance e2e-kills e2e-hub e2e-brokers e2e-stories e2e-lost e2e-market e2e-workloads e2e-chart e2e-liqo e2e-faults browser race mutants fuzz bench peers generate golden verify vulncheck
 
 help: ## Show this list
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-13s\033[0m %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}'
 
 demo: ## Two kind clusters, Sluice, and the whole story; leaves it running
 	@test/demo/demo.sh
