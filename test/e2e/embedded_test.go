@@ -142,7 +142,7 @@ func conformance(t *testing.T, b broker, filter string, settings ...string) {
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(),
 		"OSB_STRICT=1",
-		"OSB_POLLING_INTERVAL=200ms", // twelve that ask four times as often take a processor from the clusters
+		"OSB_POLLING_INTERVAL=500ms", // twelve that ask ten times as often take a processor from the clusters
 		"OSB_URL="+b.url,
 		"OSB_USERNAME="+b.username,
 		"OSB_PASSWORD="+b.password,
