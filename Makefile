@@ -11,7 +11,7 @@ export GOFLAGS := -trimpath -buildvcs=false
 # The tools pinned in tools/go.mod, built on first use and kept in Go's build cache.
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 
-.PHONY: help demo demo-down build image test e2e before-release images lint unit crash browser conformance e2e-kills e2e-hub e2e-brokers e2e-stories e2e-lost e2e-market e2e-workloads e2e-chart e2e-liqo e2e-faults browser race mutants fuzz bench peers generate golden verify vulncheck
+.PHONY: help demo demo-down build image test e2e before-release images lint unit crash browser conformance e2e-kills e2e-hub e2e-brokers e2e-stories e2e-clusters e2e-market e2e-workloads e2e-chart e2e-liqo e2e-faults browser race mutants fuzz bench peers generate golden verify vulncheck
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}'
@@ -38,13 +38,13 @@ release: ## bin/release: binaries, SBOMs, image, charts, provenance and checksum
 test: ## Lint, unit and integration tests, kills, and OSB conformance on kind; needs root on Debian, installs what it lacks
 	@test/times.sh lint unit+interop+images crash conformance
 
-e2e: ## What else is real: the docs, made clusters, trust, the marketplace in a browser, workloads, the chart, Liqo, and brokers
+e2e: ## What else is real: the docs, trust, the marketplace in a browser, workloads, the chart, Liqo, and brokers
 	@test/times.sh e2e-stories e2e-market e2e-workloads e2e-chart e2e-liqo e2e-brokers
 
 # Continuous integration has 90 minutes on two processors. make test has kills after every write of an order, a move and a
-# binding, lost clusters on control planes, and the controllers on an embedded hub.
-before-release: ## What continuous integration has no time for: more kills, lost clusters on kind, faults of Liqo, another hub
-	@test/times.sh e2e-kills e2e-lost e2e-faults e2e-hub
+# binding, lost and made clusters on control planes, and the controllers on an embedded hub.
+before-release: ## What continuous integration has no time for: more kills, lost and made clusters on kind, faults of Liqo, another hub
+	@test/times.sh e2e-kills e2e-clusters e2e-faults e2e-hub
 
 # Before unit and images, which run side by side: at the priority of images, unit would wait for them.
 .PHONY: kubernetes
@@ -92,7 +92,7 @@ lint: ## Formatting, vet, staticcheck, which package may import which, and that 
 	@$(TOOL) forbidigo -set_exit_status -tests=false '^time\.(Now|Since|Until|Sleep|After|AfterFunc|Tick|NewTimer|NewTicker)$$' -- ./placement
 
 # Collecting garbage less often saves a tenth of the processors' time, for more memory: 24 GiB are enough.
-lint unit crash browser conformance e2e-kills e2e-hub e2e-brokers e2e-stories e2e-lost e2e-market e2e-workloads e2e-chart e2e-liqo e2e-faults: export GOGC = 400
+lint unit crash browser conformance e2e-kills e2e-hub e2e-brokers e2e-stories e2e-clusters e2e-market e2e-workloads e2e-chart e2e-liqo e2e-faults: export GOGC = 400
 
 # SLOWEST packages are tested first: last, each would run beside nothing. Tests wait for a third of their time, so
 # one more package than there are processors is tested at once.
@@ -148,13 +148,13 @@ conformance: bin/e2e.test ## On kind: the story, and OSB 2.17 conformance
 	@echo "test: OSB conformance on kind"
 	@$(call e2e,TestEmbeddedHub)
 
-e2e-stories: bin/e2e.test ## On kind: the docs, byte for byte; providers and policies; clusters made by Cluster API; a real Korifi
-	@echo "test: the docs, byte for byte, trust, made clusters, Korifi"
-	@$(call e2e,TestReadme|TestFirstSteps|TestTrustDocs|TestTrust|TestMadeCluster|TestKorifi)
+e2e-stories: bin/e2e.test ## On kind: the docs, byte for byte; providers and policies; a real Korifi
+	@echo "test: the docs, byte for byte, trust, Korifi"
+	@$(call e2e,TestReadme|TestFirstSteps|TestTrustDocs|TestTrust|TestKorifi)
 
-e2e-lost: bin/e2e.test ## On kind: a cluster is lost with what runs on it, and comes back
-	@echo "test: lost clusters"
-	@$(call e2e,TestLostCluster)
+e2e-clusters: bin/e2e.test ## On kind: a cluster is lost with what runs on it, and comes back; clusters made by Cluster API
+	@echo "test: lost and made clusters"
+	@$(call e2e,TestLostCluster|TestMadeCluster)
 
 e2e-market: bin/e2e.test ## On kind, in Chromium: two providers join and sell, a consumer buys, the operator drains a cluster
 	@echo "test: the marketplace in a browser"
